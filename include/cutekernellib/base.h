@@ -1,0 +1,43 @@
+/* base.h - status codes, error sentences and the version of the library. */
+#ifndef CUTEKERNELLIB_BASE_H
+#define CUTEKERNELLIB_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CKL_VERSION_MAJOR 0
+#define CKL_VERSION_MINOR 1
+#define CKL_VERSION_PATCH 0
+
+#define CKL_API __attribute__((visibility("default")))
+#define CKL_MUST_USE __attribute__((warn_unused_result))
+
+/* What a call came to. Everything but CKL_OK leaves a sentence in ckl_error(). */
+typedef enum ckl_status {
+    CKL_OK,
+    CKL_INVALID,     // the caller's mistake: a size, pointer or choice that no library could accept
+    CKL_UNSUPPORTED, // a fair request that no kernel here takes; the sentence lists who declined and why
+    CKL_NO_MEMORY,   // host or device memory ran out
+    CKL_DEVICE,      // the driver, the GPU or the emulator's checker reported a fault
+    CKL_INTERNAL,    // our bug
+} ckl_status;
+
+/* The name of a status, e.g. "invalid". Never NULL. */
+CKL_API const char *ckl_status_name(ckl_status status);
+
+/* The sentence of the last failure on this thread; "" if there was none. Valid until the next failure here. */
+CKL_API const char *ckl_error(void);
+
+/* The version of the loaded library, e.g. "0.1.0". */
+CKL_API const char *ckl_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

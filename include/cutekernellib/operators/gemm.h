@@ -1,0 +1,57 @@
+/* gemm.h - D = activation(alpha * A * B + beta * C + bias), matrix multiplication with a fused epilogue. */
+#ifndef CUTEKERNELLIB_GEMM_H
+#define CUTEKERNELLIB_GEMM_H
+
+#include "../plan.h"
+#include "../tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum ckl_activation {
+    CKL_IDENTITY,
+    CKL_RELU,
+    CKL_GELU, // x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), Hendrycks and Gimpel, arXiv:1606.08415
+} ckl_activation;
+
+/* Which dimension of A and B is contiguous. */
+typedef enum ckl_gemm_layout {
+    CKL_GEMM_NT, // both K-major: A is [M,K], B is [N,K] by rows
+} ckl_gemm_layout;
+
+/* Rows of a matrix are ld elements apart. Products and sums are f32; D is rounded once, at the end. */
+typedef struct ckl_gemm_desc {
+    int64_t m, n, k;           // any of them may be 0
+    ckl_dtype a, b;            // CKL_F16 or CKL_BF16; b: 0 means a, and must equal a
+    ckl_dtype c;               // 0: there is no C and beta is not used; else the type of D
+    ckl_dtype d;               // the type of a, or CKL_F32; 0 means a
+    ckl_gemm_layout layout;    // 0 means nt
+    int64_t lda, ldb, ldc, ldd; // 0 means dense: k, k, n, n
+    ckl_activation activation; // 0 means none
+    bool bias;                 // adds bias[j], of D's type, to every element of column j
+} ckl_gemm_desc;
+
+/* The memory of one call: device pointers. d may be c if ldc == ldd. */
+typedef struct ckl_gemm_args {
+    const void *a, *b, *c, *bias; // c and bias: NULL where the desc has none
+    void *d;
+    const float *alpha; // host, read during the call; NULL means 1
+    const float *beta;  // host; NULL means 1 if the desc has C. At 0 the kernel does not read C
+} ckl_gemm_args;
+
+/* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */
+CKL_API CKL_MUST_USE ckl_status ckl_gemm_plan(ckl_device *device, const ckl_gemm_desc *desc, ckl_plan **plan);
+
+/* Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. */
+CKL_API CKL_MUST_USE ckl_status ckl_gemm_run(const ckl_plan *plan, const ckl_gemm_args *args, ckl_stream stream);
+
+/* Plans (once per desc and device, then from a cache) and runs. */
+CKL_API CKL_MUST_USE ckl_status ckl_gemm(ckl_device *device, const ckl_gemm_desc *desc, const ckl_gemm_args *args,
+                                         ckl_stream stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,24 @@
+/* plan.h - a plan is a compiled choice of kernel for one problem on one device. */
+#ifndef CUTEKERNELLIB_PLAN_H
+#define CUTEKERNELLIB_PLAN_H
+
+#include "device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Immutable once made; any number of threads may run it at once. */
+typedef struct ckl_plan ckl_plan;
+
+/* Frees a plan. Work already enqueued with it must have finished. NULL is allowed. */
+CKL_API void ckl_plan_free(ckl_plan *plan);
+
+/* One line: operator, implementation and config, e.g. "gemm sm90 tile_m=128 tile_n=256 ...". Lives with the plan. */
+CKL_API const char *ckl_plan_text(const ckl_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

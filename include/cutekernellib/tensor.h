@@ -1,0 +1,39 @@
+/* tensor.h - element types. Memory itself is passed as plain device pointers. */
+#ifndef CUTEKERNELLIB_TENSOR_H
+#define CUTEKERNELLIB_TENSOR_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Element types of memory. 0 in an optional field of a desc means its default, which the desc states. */
+typedef enum ckl_dtype {
+    CKL_DTYPE_DEFAULT,
+    CKL_F64,
+    CKL_F32,
+    CKL_F16,
+    CKL_BF16,
+    CKL_E4M3,
+    CKL_E5M2,
+    CKL_I64,
+    CKL_I32,
+    CKL_I16,
+    CKL_I8,
+    CKL_U8,
+    CKL_BOOL,
+    CKL_DTYPE_COUNT
+} ckl_dtype;
+
+/* The name used in problem lines, e.g. "bf16"; "default" for CKL_DTYPE_DEFAULT. Never NULL. */
+CKL_API const char *ckl_dtype_name(ckl_dtype dtype);
+
+/* Bytes of one element; 0 for CKL_DTYPE_DEFAULT. */
+CKL_API size_t ckl_dtype_bytes(ckl_dtype dtype);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,52 @@
+/* arena.c - a list of blocks, each filled from its start. */
+#include "base/arena.h"
+
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK_BYTES = 64 * 1024, ALIGNMENT = 16 };
+
+struct arena_block {
+    arena_block *before;
+    size_t used, size;
+    _Alignas(16) unsigned char memory[];
+};
+
+static arena_block *add_block(arena *a, size_t bytes)
+{
+    size_t size = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+    arena_block *block = calloc(1, sizeof *block + size);
+    if (!block)
+        abort();
+    *block = (arena_block){ .before = a->last, .size = size };
+    return a->last = block;
+}
+
+void *arena_alloc(arena *a, size_t count, size_t size)
+{
+    assert(size == 0 || count <= SIZE_MAX / 2 / size);
+    size_t bytes = (count * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    arena_block *block = a->last;
+    if (!block || block->size - block->used < bytes)
+        block = add_block(a, bytes);
+    void *memory = block->memory + block->used;
+    block->used += bytes;
+    return memory;
+}
+
+char *arena_text(arena *a, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    return memcpy(arena_alloc(a, bytes, 1), text, bytes);
+}
+
+void arena_clear(arena *a)
+{
+    for (arena_block *block = a->last, *before; block; block = before) {
+        before = block->before;
+        free(block);
+    }
+    a->last = NULL;
+}

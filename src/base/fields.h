@@ -1,0 +1,54 @@
+/*
+ * fields.h - descs, configs and problems as field tables: text, parser, printing and search space from one list.
+ *
+ * A struct is declared once as an X-macro list and expanded twice:
+ *     #define ADD_CONFIG(X) X(add_config, int, threads, "256", "128 256 512", "threads of a CTA")
+ *     typedef struct add_config { ADD_CONFIG(FIELD_MEMBER) } add_config;
+ *     static const field add_config_fields[] = { ADD_CONFIG(FIELD_ROW) };
+ */
+#ifndef CKL_BASE_FIELDS_H
+#define CKL_BASE_FIELDS_H
+
+#include "base/status.h"
+#include "base/text.h"
+#include "cutekernellib/tensor.h"
+
+typedef enum field_kind { FIELD_int, FIELD_int64_t, FIELD_float, FIELD_bool, FIELD_ckl_dtype, FIELD_choice } field_kind;
+
+/* A field whose values have names; stored as an int (or an enum of that size). */
+typedef int choice;
+
+typedef struct field {
+    const char *name;
+    field_kind kind;
+    size_t offset;
+    const char *value; // default, as text
+    const char *range; // values worth searching or the names of a choice in order, separated by spaces; "" if open
+    const char *help;
+} field;
+
+typedef struct field_table {
+    const field *rows;
+    int count;
+} field_table;
+
+#define FIELD_MEMBER(owner, kind, name, value, range, help) kind name;
+#define FIELD_ROW(owner, kind, name, value, range, help) { #name, FIELD_##kind, offsetof(owner, name), value, range, help },
+#define FIELD_TABLE(array) { array, (int)(sizeof(array) / sizeof((array)[0])) }
+
+/* Sets every field to its default. */
+void fields_default(field_table table, void *object);
+
+/* Sets one field from text. `what` opens the sentence, e.g. "gemm: m=abc is not an integer". */
+ckl_status fields_set(field_table table, const char *what, const char *name, const char *value, void *object);
+
+/* The row of that name, or NULL. */
+const field *fields_find(field_table table, const char *name);
+
+/* Appends "name=value name=value". With only_changed, fields at their default are left out. */
+void fields_print(field_table table, const void *object, bool only_changed, text *out);
+
+/* The candidate nearest to a mistyped word by edit distance, or NULL if none is near. */
+const char *nearest_word(const char *word, const char *const *candidates, int count);
+
+#endif

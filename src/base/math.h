@@ -1,0 +1,48 @@
+/* math.h - small integer arithmetic on sizes. */
+#ifndef CKL_BASE_MATH_H
+#define CKL_BASE_MATH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+static inline int64_t min_i64(int64_t x, int64_t y)
+{
+    return x < y ? x : y;
+}
+
+static inline int64_t max_i64(int64_t x, int64_t y)
+{
+    return x > y ? x : y;
+}
+
+/* x >= 0, y > 0 */
+static inline int64_t ceil_div(int64_t x, int64_t y)
+{
+    return x / y + (x % y != 0);
+}
+
+static inline int64_t round_up(int64_t x, int64_t y)
+{
+    return ceil_div(x, y) * y;
+}
+
+static inline bool is_power_of_two(int64_t x)
+{
+    return x > 0 && (x & (x - 1)) == 0;
+}
+
+/* The largest power of two that divides x; x != 0. */
+static inline int64_t power_of_two_in(int64_t x)
+{
+    return x & -x;
+}
+
+/* The exponent of a power of two. */
+static inline int log2_i64(int64_t x)
+{
+    return 63 - __builtin_clzll((unsigned long long)x);
+}
+
+#endif

@@ -1,0 +1,56 @@
+/* status.c - status names and the error sentence of each thread. */
+#include "base/status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SENTENCE_BYTES = 8192 }; // an emulator report of several warps is the longest
+
+static _Thread_local char sentence[SENTENCE_BYTES];
+
+const char *ckl_status_name(ckl_status status)
+{
+    static const char *const names[] = {
+        [CKL_OK] = "ok",
+        [CKL_INVALID] = "invalid",
+        [CKL_UNSUPPORTED] = "unsupported",
+        [CKL_NO_MEMORY] = "no memory",
+        [CKL_DEVICE] = "device",
+        [CKL_INTERNAL] = "internal",
+    };
+    return (size_t)status < sizeof names / sizeof names[0] ? names[status] : "unknown";
+}
+
+const char *ckl_error(void)
+{
+    return sentence;
+}
+
+const char *ckl_version(void)
+{
+#define TEXT(x) #x
+#define VERSION(major, minor, patch) TEXT(major) "." TEXT(minor) "." TEXT(patch)
+    return VERSION(CKL_VERSION_MAJOR, CKL_VERSION_MINOR, CKL_VERSION_PATCH);
+}
+
+ckl_status status_vfail(ckl_status status, const char *format, va_list arguments)
+{
+    char written[SENTENCE_BYTES]; // the arguments may point into the old sentence
+    vsnprintf(written, sizeof written, format, arguments);
+    memcpy(sentence, written, strlen(written) + 1);
+    return status;
+}
+
+ckl_status status_fail(ckl_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    status_vfail(status, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+void status_clear(void)
+{
+    sentence[0] = '\0';
+}

@@ -1,0 +1,114 @@
+/*
+ * build.h - describing a kernel: functions that append instructions to this thread's current kernel.
+ *
+ * Constants are folded where all operands are constant; a constant operand takes the type of the register beside it. The
+ * first error sticks and later calls do nothing useful but never crash; ir_describe_end() returns it.
+ */
+#ifndef CKL_IR_BUILD_H
+#define CKL_IR_BUILD_H
+
+#include "ir/ir.h"
+
+/* Starts describing on this thread. With a NULL name there is no kernel: only static values (the layout calculator). */
+void ir_describe_begin(const char *name, ir_target target);
+
+/* Ends it. The finished kernel (unverified) is *kernel, the caller's to free; pass NULL to drop it. */
+ckl_status ir_describe_end(ir_kernel **kernel);
+
+/* The kernel being described; NULL between kernels. For launch attributes (threads, cluster, note, ...). */
+ir_kernel *ir_current(void);
+
+/* Records the first error: "file:line: sentence". */
+void ir_fail(ckl_status status, const char *format, ...) CKL_PRINTF(2, 3);
+bool ir_failed(void);
+
+/* Memory that lives as long as the kernel (or the calculation). */
+void *ir_alloc(size_t count, size_t size);
+
+/* The C source line of the instructions that follow. */
+void ir_at(const char *file, int line);
+
+/* Values */
+val ir_int(ir_type type, int64_t i);
+val ir_float(ir_type type, double f);
+val ir_reg(ir_type type);             // a fresh register, not yet written
+bool ir_is_int(val v, int64_t i);     // the constant i
+val ir_coerce(ir_type type, val v);   // a constant becomes that type; a register must have it already
+
+/* Appends a raw instruction, copying its operand lists. Everything below is built on it. */
+ir_inst *ir_emit(ir_inst inst, int out_count, const val *out, int in_count, const val *in);
+
+/* Arithmetic; see ir.h for the meaning of each op. */
+val ir_unary(ir_op op, val x);
+val ir_binary(ir_op op, val x, val y);
+val ir_fma(val x, val y, val z);
+val ir_compare(ir_compare how, val x, val y);
+val ir_select(val p, val x, val y);
+val ir_convert(ir_type type, val x);
+val ir_bitcast(ir_type type, val x);
+val ir_pack(ir_type pair, val lo, val hi);
+void ir_unpack(val x, ir_type type, val *lo, val *hi);
+val ir_max_nan(val x, val y);
+val ir_min_nan(val x, val y);
+val ir_sreg(ir_sreg which);
+void ir_assign(val reg, val x); // reg = x
+
+/* Parameters, in the order of the calls; the same name again gives the same parameter. */
+val ir_scalar_param(ir_type type, const char *name);
+val ir_tensor_map_param(const char *name);
+
+/* Shared memory: returns the byte offset of a new piece; ir_smem_address() is base + offset. align is a power of two. */
+int64_t ir_smem_alloc(const char *name, int64_t bytes, int64_t align);
+int64_t ir_smem_alias(const char *name, const char *of, int64_t bytes);
+val ir_smem_address(int64_t offset);
+
+/* Memory */
+void ir_load(ir_space space, ir_cache cache, ir_type type, int n, val address, int64_t offset, val *out); // out: registers to write
+void ir_store(ir_space space, ir_cache cache, ir_type type, int n, val address, int64_t offset, const val *values);
+val ir_atomic(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x, val y); // y: CAS only
+void ir_reduce(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x);
+void ir_fence(ir_scope scope);
+void ir_cp_async(val shared, int64_t offset, val global, int bytes, val valid_bytes);
+
+/* Ops that have no operands, or only [n] and [mode]. */
+void ir_plain(ir_op op, int n, int mode);
+
+/* TMA and bulk copies */
+void ir_tma_load(val shared, int64_t offset, val map, val mbarrier, val mask, int n, const val *coordinates);
+void ir_tma_store(val map, val shared, int64_t offset, int n, const val *coordinates);
+void ir_tma_prefetch(val map);
+void ir_bulk_load(val shared, int64_t offset, val global, val bytes, val mbarrier);
+void ir_bulk_store(val global, val shared, int64_t offset, val bytes);
+
+/* mbarriers */
+void ir_mbarrier_init(val bar, int64_t offset, int count);
+void ir_mbarrier_arrive(ir_space space, val bar, int64_t offset);
+void ir_mbarrier_expect(val bar, int64_t offset, val bytes);
+void ir_mbarrier_wait(val bar, int64_t offset, val parity);
+val ir_mbarrier_test(val bar, int64_t offset, val parity);
+
+/* CTA, cluster, warp */
+void ir_bar_sync(val id, int threads);
+void ir_bar_arrive(val id, int threads);
+val ir_mapa(val shared, val rank);
+val ir_shuffle(ir_shuffle how, val x, val lane, int width);
+val ir_vote(ir_vote how, val p);
+val ir_redux(ir_reduction how, val x);
+val ir_elect(void);
+
+/* Matrix */
+void ir_ldmatrix(int n, bool transpose, val address, int64_t offset, val *out); // out: u32 registers to write
+void ir_stmatrix(int n, bool transpose, val address, int64_t offset, const val *values);
+void ir_mma(ir_type from, val d[4], const val a[4], const val b[2]); // d += a * b
+void ir_wgmma(ir_type from, int n, val *d, val a, val b, val scale_d, bool a_m_major, bool b_n_major);
+void ir_wgmma_rs(ir_type from, int n, val *d, const val a[4], val b, val scale_d, bool b_n_major);
+
+/* Control flow */
+void ir_if(val p);
+void ir_else(void);
+void ir_end_if(void);
+void ir_loop(void);
+void ir_break(val p);
+void ir_end_loop(void);
+
+#endif

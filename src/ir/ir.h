@@ -1,0 +1,352 @@
+/*
+ * ir.h - the kernel IR: typed registers, instructions close to PTX's, structured control flow.
+ *
+ * A kernel is one flat list of instructions executed by every thread of every CTA. IF, ELSE, END_IF and LOOP, BREAK,
+ * END_LOOP nest properly, so lanes of a warp that part at an IF meet again at its END_IF. Registers are unlimited and
+ * mutable: an instruction may write a register that another has written before.
+ */
+#ifndef CKL_IR_IR_H
+#define CKL_IR_IR_H
+
+#include "base/arena.h"
+#include "base/math.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "cutekernellib/tensor.h"
+
+/*
+ * Types of values: the element types of memory and those that live in registers only. 8-bit types exist in memory
+ * alone: loads widen them to 16-bit registers. A pair holds two 16-bit floats, element 0 in the low half.
+ */
+typedef ckl_dtype ir_type;
+#define IR_PRED ((ir_type)(CKL_DTYPE_COUNT + 0)) // one bit
+#define IR_U16 ((ir_type)(CKL_DTYPE_COUNT + 1))
+#define IR_U32 ((ir_type)(CKL_DTYPE_COUNT + 2))
+#define IR_U64 ((ir_type)(CKL_DTYPE_COUNT + 3))
+#define IR_F16X2 ((ir_type)(CKL_DTYPE_COUNT + 4))
+#define IR_BF16X2 ((ir_type)(CKL_DTYPE_COUNT + 5))
+#define IR_TYPE_COUNT (CKL_DTYPE_COUNT + 6)
+
+/* A value: a register of the current kernel, or a constant (reg == IR_CONSTANT). {0} is no value. */
+typedef struct val {
+    ir_type type;
+    int reg;
+    union {
+        int64_t i; // integers and predicates; pairs as 32 bits
+        double f;  // floats
+    };
+} val;
+
+enum { IR_CONSTANT = -1 };
+
+typedef enum ir_space {
+    IR_GLOBAL,         // 64-bit addresses
+    IR_SHARED,         // 32-bit addresses in this CTA's window
+    IR_SHARED_CLUSTER, // 32-bit addresses made by MAPA
+} ir_space;
+
+typedef enum ir_compare { IR_EQ, IR_NE, IR_LT, IR_LE, IR_GT, IR_GE } ir_compare; // floats: ordered, but NE is unordered
+typedef enum ir_shuffle { IR_SHFL_IDX, IR_SHFL_UP, IR_SHFL_DOWN, IR_SHFL_XOR } ir_shuffle;
+typedef enum ir_vote { IR_VOTE_ANY, IR_VOTE_ALL, IR_VOTE_BALLOT } ir_vote;
+typedef enum ir_reduction { IR_RED_ADD, IR_RED_MIN, IR_RED_MAX, IR_RED_AND, IR_RED_OR, IR_RED_EXCH, IR_RED_CAS } ir_reduction;
+typedef enum ir_scope { IR_SCOPE_CTA, IR_SCOPE_CLUSTER, IR_SCOPE_GPU } ir_scope;
+typedef enum ir_cache { // hint of a global access
+    IR_CACHE_DEFAULT,
+    IR_CACHE_STREAM,   // ld: L1::no_allocate; st: .cs
+    IR_CACHE_READONLY, // ld.global.nc L1::no_allocate: nothing writes it while the kernel runs
+} ir_cache;
+
+typedef enum ir_sreg {
+    IR_TID_X,
+    IR_LANE,
+    IR_WARP, // tid.x / 32, the same value in every lane of a warp and known to be so
+    IR_CTA_X,
+    IR_CTA_Y,
+    IR_CTA_Z,
+    IR_GRID_X,
+    IR_GRID_Y,
+    IR_GRID_Z,
+    IR_CLUSTER_RANK, // of this CTA in its cluster
+    IR_SMEM_BASE,    // shared address of byte 0 of the kernel's shared memory, a multiple of 1024
+    IR_CLOCK,        // cycle counter, low 32 bits
+    IR_SREG_COUNT
+} ir_sreg;
+
+/*
+ * The instructions. Columns: name, text, class. Operands are listed as out <- in; attributes in [brackets] are fields of
+ * ir_inst. "Converged" instructions want every lane of the warp (warpgroup, CTA, cluster: as stated) to arrive together.
+ *
+ * Arithmetic, `type` of operands and result unless stated. f16, bf16 and pairs have ADD, SUB, MUL, FMA, NEG, ABS, MIN, MAX.
+ *   MOV            d <- s
+ *   ADD SUB MUL    d <- x, y             integers wrap; floats round to nearest
+ *   FMA            d <- x, y, z          x*y+z; floats fused, integers mad.lo
+ *   MUL_HI         d <- x, y             upper half of the product of two 32- or 64-bit integers
+ *   DIV REM        d <- x, y             integers truncate; division by zero is a fault. f32 DIV: correctly rounded
+ *   MIN MAX        d <- x, y             floats: the number if one is NaN; [mode] 1: NaN if either is NaN
+ *   NEG ABS NOT    d <- x
+ *   AND OR XOR     d <- x, y             integers and predicates
+ *   SHL SHR        d <- x, n             n is u32/i32; SHR of signed types is arithmetic; n >= width gives 0 (or sign)
+ *   COMPARE        p <- x, y             [mode] ir_compare; `type` is that of the operands
+ *   SELECT         d <- p, x, y          p ? x : y
+ *   CONVERT        d <- x                [from] source type, `type` result. float->int truncates and saturates, int->float
+ *                                        and narrowing float round to nearest even, int->int wraps or extends by source
+ *                                        sign. 8-bit floats convert as one element: e4m3/e5m2 in the low byte of U16
+ *   BITCAST        d <- x                same bits, same width, other type
+ *   PACK           d <- lo, hi           pair from two 16-bit floats, or from two f32 (rounded, one cvt); u64 from two u32;
+ *                                        [from] the type of lo and hi
+ *   UNPACK         lo, hi <- x           [from] the type of x: pairs and u64; `type` of the results
+ *   SQRT RCP       d <- x                f32, correctly rounded
+ *   Approximate, f32 (errors of the hardware stated by the PTX ISA; the emulator rounds correctly):
+ *   RSQRT RCP_APPROX EX2 LG2 TANH SIN COS   d <- x
+ *   SREG           d <- ()               [mode] ir_sreg; u32
+ *   PARAM          d <- ()               [n] index of a scalar parameter; of a tensor map: its u64 generic address
+ *
+ * Memory. Addresses: u64 global, u32 shared, plus [offset] bytes. [n] elements (1, 2, 4; n * size <= 16 bytes) of `type`,
+ * aligned to their whole size.
+ *   LD             d0..dn-1 <- address   [space] [cache]
+ *   ST             () <- address, s0..sn-1   [space] [cache]
+ *   ATOM           d <- address, x (, y)     [space] [mode] ir_reduction [scope]; relaxed; CAS: x compare, y new
+ *   RED            () <- address, x          as ATOM without a result
+ *   CP_ASYNC       () <- shared, global, bytes   copies [n] = 4, 8 or 16 bytes; only `bytes` of them are read, the rest is 0
+ *   CP_ASYNC_COMMIT, CP_ASYNC_WAIT [n]           groups of this thread; waits until at most n are pending
+ *   FENCE          memory fence at [scope], acquire-release
+ *   FENCE_PROXY_ASYNC   makes this thread's earlier generic accesses to shared memory visible to TMA and wgmma
+ *   FENCE_MBARRIER_INIT makes this thread's MBARRIER_INITs visible to the cluster and to the async proxy
+ *
+ * Bulk copies and TMA (async proxy). The tensor map is a u64 address from PARAM. Coordinates are i32, innermost first, [n]
+ * of them. The shared address is 128-byte aligned (1024 for the 128-byte swizzle).
+ *   BULK_LOAD      () <- shared, global, bytes, mbarrier   1-D copy; all 16-byte multiples; completes on the mbarrier
+ *   BULK_STORE     () <- global, shared, bytes             1-D copy of the thread's bulk group
+ *   TMA_LOAD       () <- shared, map, mbarrier, mask, c0..cn-1    completes box bytes on the mbarrier; mask is a u32 (constant
+ *                                        0: no multicast), else bit r gives the box to CTA r, at the same CTA-relative
+ *                                        shared address and mbarrier; [cache] IR_CACHE_STREAM asks for evict-first
+ *   TMA_STORE      () <- map, shared, c0..cn-1   part of the thread's bulk group; reads through the async proxy;
+ *                                        [mode] 1 adds to memory instead of storing
+ *   BULK_COMMIT    closes the thread's bulk group
+ *   BULK_WAIT      [n] pending groups allowed; [mode] 1: until the sources were read, 0: until complete
+ *   TMA_PREFETCH   () <- map             prefetches the descriptor
+ *
+ * mbarriers: 8 bytes of shared memory, u32 address + [offset]. Barriers in the CTA unless said.
+ *   MBARRIER_INIT     () <- bar, count
+ *   MBARRIER_ARRIVE   () <- bar          [space] IR_SHARED, or IR_SHARED_CLUSTER for a peer's; one arrival; release at cta scope
+ *                                        (own) or cluster scope (peer)
+ *   MBARRIER_EXPECT   () <- bar, bytes   arrive and expect `bytes` more of the current phase
+ *   MBARRIER_WAIT     () <- bar, parity  until the phase of that parity has completed; acquires (see [scope])
+ *   MBARRIER_TEST     p <- bar, parity   one try_wait; may fail spuriously
+ *   CP_ASYNC_ARRIVE   () <- bar          arrives (noinc) when the thread's earlier CP_ASYNCs have completed
+ *
+ * CTA, cluster and warp
+ *   BAR_SYNC       () <- id              [n] threads, a multiple of 32, that all arrive; converged warps; id 0..15
+ *   BAR_ARRIVE     () <- id              [n] as BAR_SYNC, without waiting
+ *   CLUSTER_ARRIVE (release), CLUSTER_WAIT (acquire)   all threads of the cluster
+ *   MAPA           d <- shared address, rank     the address in CTA `rank` of the cluster, for IR_SHARED_CLUSTER
+ *   WARP_SYNC      all lanes
+ *   SHUFFLE        d <- x, lane          [mode] ir_shuffle; 32-bit x; [n] width (power of two, normally 32); converged warp
+ *   VOTE           d <- p                [mode] ir_vote; predicate, or u32 for BALLOT; converged warp
+ *   REDUX          d <- x                [mode] ir_reduction ADD, MIN, MAX, AND, OR of i32/u32 over the warp; converged
+ *   ELECT          p <- ()               true in one lane (the lowest); converged warp
+ *
+ * Matrix
+ *   LDMATRIX       d0..dn-1 <- address   [n] = 1, 2, 4 matrices of 8x8 16-bit; lane 8i+r gives the address of row r of matrix
+ *                                        i; [mode] 1 transposes; results u32
+ *   STMATRIX       () <- address, s0..sn-1   the inverse
+ *   MMA            d0..d3 <- a0..a3, b0, b1, c0..c3   m16n8k16; [from] f16 or bf16 (pairs as u32); f32 accumulators
+ *   WGMMA_FENCE    orders register accesses before the next WGMMA; converged warpgroup, as the next three
+ *   WGMMA          d0..dk-1 <- a, b, scale_d, d0..dk-1   m64 x [n] x k16; [from] f16 or bf16, f32 accumulators, k = n/2;
+ *                                        a, b u64 descriptors; scale_d predicate (or constant): false ignores old d;
+ *                                        [mode] bit 0: A is M-major, bit 1: B is N-major; asynchronous
+ *   WGMMA_RS       d.. <- a0..a3, b, scale_d, d..     A in registers (pairs as u32)
+ *   WGMMA_COMMIT, WGMMA_WAIT [n]         groups of the warpgroup; waits until at most n are pending
+ *   SETMAXNREG     [n] registers; [mode] 1 increases, 0 decreases; converged warpgroup
+ *
+ * Control
+ *   IF p, ELSE, END_IF; LOOP, BREAK (IF p), END_LOOP     BREAK stands in LOOP or inside an IF in it and leaves the loop
+ *                                        lane by lane; [match] links the partners
+ *   EXIT           ends the active lanes
+ *   TRAP           a fault of the kernel
+ *   GRID_WAIT      waits for the kernel before (programmatic dependent launch); GRID_LAUNCH lets the next one start
+ */
+#define IR_OPS(X)                                                                                                      \
+    X(MOV, "mov", ALU)                                                                                                 \
+    X(ADD, "add", ALU)                                                                                                 \
+    X(SUB, "sub", ALU)                                                                                                 \
+    X(MUL, "mul", ALU)                                                                                                 \
+    X(FMA, "fma", ALU)                                                                                                 \
+    X(MUL_HI, "mul_hi", ALU)                                                                                           \
+    X(DIV, "div", ALU)                                                                                                 \
+    X(REM, "rem", ALU)                                                                                                 \
+    X(MIN, "min", ALU)                                                                                                 \
+    X(MAX, "max", ALU)                                                                                                 \
+    X(NEG, "neg", ALU)                                                                                                 \
+    X(ABS, "abs", ALU)                                                                                                 \
+    X(NOT, "not", ALU)                                                                                                 \
+    X(AND, "and", ALU)                                                                                                 \
+    X(OR, "or", ALU)                                                                                                   \
+    X(XOR, "xor", ALU)                                                                                                 \
+    X(SHL, "shl", ALU)                                                                                                 \
+    X(SHR, "shr", ALU)                                                                                                 \
+    X(COMPARE, "compare", ALU)                                                                                         \
+    X(SELECT, "select", ALU)                                                                                           \
+    X(CONVERT, "convert", ALU)                                                                                         \
+    X(BITCAST, "bitcast", ALU)                                                                                         \
+    X(PACK, "pack", ALU)                                                                                               \
+    X(UNPACK, "unpack", ALU)                                                                                           \
+    X(SQRT, "sqrt", SFU)                                                                                               \
+    X(RCP, "rcp", SFU)                                                                                                 \
+    X(RSQRT, "rsqrt", SFU)                                                                                             \
+    X(RCP_APPROX, "rcp_approx", SFU)                                                                                   \
+    X(EX2, "ex2", SFU)                                                                                                 \
+    X(LG2, "lg2", SFU)                                                                                                 \
+    X(TANH, "tanh", SFU)                                                                                               \
+    X(SIN, "sin", SFU)                                                                                                 \
+    X(COS, "cos", SFU)                                                                                                 \
+    X(SREG, "sreg", ALU)                                                                                               \
+    X(PARAM, "param", ALU)                                                                                             \
+    X(LD, "ld", MEMORY)                                                                                                \
+    X(ST, "st", MEMORY)                                                                                                \
+    X(ATOM, "atom", MEMORY)                                                                                            \
+    X(RED, "red", MEMORY)                                                                                              \
+    X(CP_ASYNC, "cp_async", MEMORY)                                                                                    \
+    X(CP_ASYNC_COMMIT, "cp_async_commit", SYNC)                                                                        \
+    X(CP_ASYNC_WAIT, "cp_async_wait", SYNC)                                                                            \
+    X(FENCE, "fence", SYNC)                                                                                            \
+    X(FENCE_PROXY_ASYNC, "fence_proxy_async", SYNC)                                                                    \
+    X(FENCE_MBARRIER_INIT, "fence_mbarrier_init", SYNC)                                                                \
+    X(BULK_LOAD, "bulk_load", TMA)                                                                                     \
+    X(BULK_STORE, "bulk_store", TMA)                                                                                   \
+    X(TMA_LOAD, "tma_load", TMA)                                                                                       \
+    X(TMA_STORE, "tma_store", TMA)                                                                                     \
+    X(BULK_COMMIT, "bulk_commit", SYNC)                                                                                \
+    X(BULK_WAIT, "bulk_wait", SYNC)                                                                                    \
+    X(TMA_PREFETCH, "tma_prefetch", TMA)                                                                               \
+    X(MBARRIER_INIT, "mbarrier_init", SYNC)                                                                            \
+    X(MBARRIER_ARRIVE, "mbarrier_arrive", SYNC)                                                                        \
+    X(MBARRIER_EXPECT, "mbarrier_expect", SYNC)                                                                        \
+    X(MBARRIER_WAIT, "mbarrier_wait", SYNC)                                                                            \
+    X(MBARRIER_TEST, "mbarrier_test", SYNC)                                                                            \
+    X(CP_ASYNC_ARRIVE, "cp_async_arrive", SYNC)                                                                        \
+    X(BAR_SYNC, "bar_sync", SYNC)                                                                                      \
+    X(BAR_ARRIVE, "bar_arrive", SYNC)                                                                                  \
+    X(CLUSTER_ARRIVE, "cluster_arrive", SYNC)                                                                          \
+    X(CLUSTER_WAIT, "cluster_wait", SYNC)                                                                              \
+    X(MAPA, "mapa", ALU)                                                                                               \
+    X(WARP_SYNC, "warp_sync", SYNC)                                                                                    \
+    X(SHUFFLE, "shuffle", ALU)                                                                                         \
+    X(VOTE, "vote", ALU)                                                                                               \
+    X(REDUX, "redux", ALU)                                                                                             \
+    X(ELECT, "elect", ALU)                                                                                             \
+    X(LDMATRIX, "ldmatrix", MEMORY)                                                                                    \
+    X(STMATRIX, "stmatrix", MEMORY)                                                                                    \
+    X(MMA, "mma", TENSOR)                                                                                              \
+    X(WGMMA_FENCE, "wgmma_fence", SYNC)                                                                                \
+    X(WGMMA, "wgmma", TENSOR)                                                                                          \
+    X(WGMMA_RS, "wgmma_rs", TENSOR)                                                                                    \
+    X(WGMMA_COMMIT, "wgmma_commit", SYNC)                                                                              \
+    X(WGMMA_WAIT, "wgmma_wait", SYNC)                                                                                  \
+    X(SETMAXNREG, "setmaxnreg", SYNC)                                                                                  \
+    X(IF, "if", CONTROL)                                                                                               \
+    X(ELSE, "else", CONTROL)                                                                                           \
+    X(END_IF, "end_if", CONTROL)                                                                                       \
+    X(LOOP, "loop", CONTROL)                                                                                           \
+    X(BREAK, "break", CONTROL)                                                                                         \
+    X(END_LOOP, "end_loop", CONTROL)                                                                                   \
+    X(EXIT, "exit", CONTROL)                                                                                           \
+    X(TRAP, "trap", CONTROL)                                                                                           \
+    X(GRID_WAIT, "grid_wait", SYNC)                                                                                    \
+    X(GRID_LAUNCH, "grid_launch", SYNC)
+
+typedef enum ir_op {
+#define X(name, text, class) IR_##name,
+    IR_OPS(X)
+#undef X
+        IR_OP_COUNT
+} ir_op;
+
+typedef enum ir_class { IR_ALU, IR_SFU, IR_MEMORY, IR_SYNC, IR_TMA, IR_TENSOR, IR_CONTROL, IR_CLASS_COUNT } ir_class;
+
+/* One instruction. Fields that its op does not mention are 0. */
+typedef struct ir_inst {
+    ir_op op;
+    ir_type type, from;
+    ir_space space;
+    ir_cache cache;
+    ir_scope scope;
+    int mode;
+    int n;
+    int64_t offset; // bytes added to the address operand
+    int out_count, in_count;
+    val *out; // registers
+    val *in;  // registers and constants
+    int match; // IF -> its ELSE or END_IF; ELSE -> END_IF; END_IF -> IF; LOOP <-> END_LOOP; BREAK -> END_LOOP
+    const char *file;
+    int line;
+} ir_inst;
+
+/* A parameter of the kernel: a scalar, or a tensor map (128 bytes, aligned to 64). */
+typedef struct ir_param {
+    const char *name;
+    bool tensor_map;
+    ir_type type;
+} ir_param;
+
+/* A named piece of the kernel's shared memory. Pieces that overlap on purpose are made by ir_smem_alias(). */
+typedef struct ir_smem {
+    const char *name;
+    int64_t offset, bytes, align;
+    int alias_of; // index of the piece whose bytes it reuses, or -1
+} ir_smem;
+
+typedef enum ir_target { IR_SM80, IR_SM90A } ir_target;
+
+/* A described kernel. Everything it points to lives in its arena. */
+typedef struct ir_kernel {
+    arena memory;
+    const char *name; // a C identifier, unique to operator and implementation
+    const char *note; // operator and config, for people and profilers
+    ir_target target;
+    int threads;           // per CTA, a multiple of 32
+    int cluster;           // CTAs of a cluster along x; 1: none
+    int ctas_per_sm;       // at least so many shall fit: limits registers; 0: no promise
+    int64_t smem_bytes;    // dynamic shared memory
+    ir_inst *insts;
+    int inst_count, inst_capacity;
+    ir_type *reg_types;
+    int reg_count, reg_capacity;
+    ir_param *params;
+    int param_count, param_capacity;
+    ir_smem *smem;
+    int smem_count, smem_capacity;
+} ir_kernel;
+
+enum { IR_PARAMS_MAX = 32, IR_TENSOR_MAP_BYTES = 128 };
+
+/* Name of an op ("ld"), a type ("bf16x2"), a class ("tensor"). */
+const char *ir_op_text(ir_op op);
+const char *ir_type_text(ir_type type);
+const char *ir_class_text(ir_class class);
+ir_class ir_op_class(ir_op op);
+
+/* Bytes of a register of the type: 1 (PRED), 2, 4, 8. */
+int ir_type_bytes(ir_type type);
+bool ir_type_is_float(ir_type type); // pairs too
+bool ir_type_is_signed(ir_type type);
+bool ir_type_is_pair(ir_type type);
+
+static inline bool ir_is_constant(val v)
+{
+    return v.reg == IR_CONSTANT;
+}
+
+/* Frees a kernel made by ir_describe_end(). NULL is allowed. */
+void ir_kernel_free(ir_kernel *kernel);
+
+/* Checks a whole kernel (verify.c lists the rules); the first fault is the sentence, with the C source line. */
+ckl_status ir_verify(const ir_kernel *kernel);
+
+/* Prints the kernel as PTX for its target. */
+ckl_status ir_print_ptx(const ir_kernel *kernel, text *out);
+
+/* Prints the IR for people, one instruction a line. */
+void ir_print(const ir_kernel *kernel, text *out);
+
+#endif

@@ -1,0 +1,97 @@
+/* plan.h - from desc to loaded kernel: operators, their implementations, and plans. */
+#ifndef CKL_PLAN_PLAN_H
+#define CKL_PLAN_PLAN_H
+
+#include "base/fields.h"
+#include "cutekernellib/plan.h"
+#include "device/device.h"
+
+enum { PLAN_KERNELS_MAX = 4 };
+
+/* One way to compute an operator. */
+typedef struct implementation {
+    const char *name;    // "sm90"
+    const char *summary; // one sentence for people
+    size_t config_bytes;
+    field_table config;
+
+    /* Fills a config (already at its defaults), or declines: CKL_UNSUPPORTED with the reason. Pure. */
+    ckl_status (*choose)(const void *desc, const ckl_device_info *device, void *config);
+
+    /* May this config, chosen or forced by a user or tuner, compute this desc here? The reason if not. Pure. */
+    ckl_status (*admit)(const void *desc, const ckl_device_info *device, const void *config);
+
+    /* Describes kernel number part of this config; part is 0 unless kernels > 1. */
+    void (*describe)(const void *config, int part);
+    int kernels; // of one plan, in launch order; 0 means 1
+    ir_target target;
+
+    /* Workspace bytes of one run, or NULL for none. */
+    int64_t (*workspace_bytes)(const ckl_plan *plan);
+
+    /* Enqueues one run; args was checked by the operator. Nothing to do is CKL_OK. */
+    ckl_status (*launch)(const ckl_plan *plan, const void *args, ckl_stream stream);
+} implementation;
+
+/* One operator. The table is const and complete: the public functions of <op>.h are thin calls of plan_*(). */
+typedef struct operator_info {
+    const char *name;
+    const char *summary;
+    size_t desc_bytes, args_bytes;
+
+    /* Validates a desc and fills in its defaults, in place. CKL_INVALID with a sentence. */
+    ckl_status (*check)(void *desc);
+
+    /* Validates the arguments of a call: null and misaligned pointers, forbidden overlaps. */
+    ckl_status (*check_args)(const void *desc, const void *args);
+
+    const implementation *const *implementations; // in order of preference, NULL at the end
+} operator_info;
+
+/* A loaded kernel shared by all plans of the same implementation and config on a device. */
+typedef struct plan_kernel {
+    device_kernel *loaded;
+    int threads;           // per CTA
+    int cluster;
+    int clusters_resident; // that the device holds at once
+    int64_t smem_bytes;
+} plan_kernel;
+
+struct ckl_plan {
+    ckl_device *device;
+    const operator_info *op;
+    const implementation *impl;
+    const void *desc;   // checked, with defaults filled in
+    const void *config;
+    const char *text;   // "gemm sm90 tile_m=128 ..."
+    plan_kernel kernels[PLAN_KERNELS_MAX];
+    void *workspace;    // the plan's own, used when the caller passes none
+};
+
+/*
+ * Makes a plan. force is NULL, or an implementation and part of its config: "sm90", "sm90 tile_m=128 stages=3".
+ * When every implementation declines, the sentence lists each of them and its reason.
+ */
+ckl_status plan_build(ckl_device *device, const operator_info *op, const void *desc, const char *force, ckl_plan **plan);
+
+/* Checks the arguments and enqueues. The plan must be one of op. */
+ckl_status plan_run(const ckl_plan *plan, const operator_info *op, const void *args, ckl_stream stream);
+
+/* plan_build() through this process's cache of plans, then plan_run(). */
+ckl_status plan_once(ckl_device *device, const operator_info *op, const void *desc, const void *args, ckl_stream stream);
+
+/* Describes and verifies kernel number part of a config, without a device. The caller frees it. */
+ckl_status plan_describe(const operator_info *op, const implementation *impl, const void *config, int part,
+                         ir_kernel **kernel);
+
+/* Chooses as plan_build() does but compiles nothing; *config is in memory. notes gets one line per decline. */
+ckl_status plan_choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,
+                       arena *memory, const implementation **impl, void **config, text *notes);
+
+/* Frees the kernels and plans cached for a device; ckl_device_close() calls it. */
+void plan_forget_device(ckl_device *device);
+
+/* Device memory of one run's arguments overlaps: [a, a+a_bytes) and [b, b+b_bytes). */
+bool plan_overlap(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes);
+
+#endif
