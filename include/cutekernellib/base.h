@@ -14,7 +14,7 @@ extern "C" {
 #define CKL_VERSION_MINOR 1
 #define CKL_VERSION_PATCH 0
 
-#define CKL_API __attribute__((visibility("default")))
+#define CKL_API      __attribute__((visibility("default")))
 #define CKL_MUST_USE __attribute__((warn_unused_result))
 
 /* What a call came to. Everything but CKL_OK leaves a sentence in ckl_error(). */

@@ -33,8 +33,12 @@ typedef struct field_table {
 } field_table;
 
 #define FIELD_MEMBER(owner, kind, name, value, range, help) kind name;
-#define FIELD_ROW(owner, kind, name, value, range, help) { #name, FIELD_##kind, offsetof(owner, name), value, range, help },
-#define FIELD_TABLE(array) { array, (int)(sizeof(array) / sizeof((array)[0])) }
+#define FIELD_ROW(owner, kind, name, value, range, help) \
+    { #name, FIELD_##kind, offsetof(owner, name), value, range, help },
+#define FIELD_TABLE(array)                               \
+    {                                                    \
+        array, (int)(sizeof(array) / sizeof((array)[0])) \
+    }
 
 /* Sets every field to its default. */
 void fields_default(field_table table, void *object);

@@ -28,7 +28,7 @@ const char *ckl_error(void)
 
 const char *ckl_version(void)
 {
-#define TEXT(x) #x
+#define TEXT(x)                      #x
 #define VERSION(major, minor, patch) TEXT(major) "." TEXT(minor) "." TEXT(patch)
     return VERSION(CKL_VERSION_MAJOR, CKL_VERSION_MINOR, CKL_VERSION_PATCH);
 }

@@ -24,10 +24,11 @@ enum { INT_TUPLE_LEAF = -1, INT_TUPLE_RANK_MAX = 64 };
 int_tuple leaf(int64_t i);
 int_tuple dynamic(val v);
 int_tuple tuple_of(int rank, const int_tuple *modes);
-#define tuple(...)                                                                                                     \
+#define tuple(...) \
     tuple_of((int)(sizeof((int_tuple[]){ __VA_ARGS__ }) / sizeof(int_tuple)), (int_tuple[]){ __VA_ARGS__ })
-#define ints(...)                                                                                                      \
-    ints_of((int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (int64_t[]){ __VA_ARGS__ }) // tuple of static leaves
+#define ints(...)                                                        \
+    ints_of((int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
+            (int64_t[]){ __VA_ARGS__ }) // tuple of static leaves
 int_tuple ints_of(int rank, const int64_t *values);
 
 /* Structure. A leaf has rank 1 and depth 0, and is its own mode 0. */
@@ -35,11 +36,11 @@ bool is_leaf(int_tuple t);
 int tuple_rank(int_tuple t);
 int tuple_depth(int_tuple t);
 int_tuple tuple_mode(int_tuple t, int i);
-bool is_static(int_tuple t);           // every leaf is constant
-int64_t static_leaf(int_tuple t);      // of a static leaf
-bool congruent(int_tuple a, int_tuple b); // same nesting
+bool is_static(int_tuple t);                // every leaf is constant
+int64_t static_leaf(int_tuple t);           // of a static leaf
+bool congruent(int_tuple a, int_tuple b);   // same nesting
 bool tuple_equal(int_tuple a, int_tuple b); // congruent, static and equal
-int_tuple flatten_tuple(int_tuple t);  // rank-n tuple of leaves
+int_tuple flatten_tuple(int_tuple t);       // rank-n tuple of leaves
 int_tuple unflatten_tuple(int_tuple flat, int_tuple profile);
 int_tuple append_mode(int_tuple t, int_tuple mode); // a leaf first becomes a tuple of one
 int_tuple take_modes(int_tuple t, int begin, int end);

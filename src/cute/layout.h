@@ -24,15 +24,15 @@ typedef struct layout {
 enum { LAYOUT_MODES_MAX = 64 };
 
 /* Construction */
-layout make_layout(int_tuple shape, int_tuple stride); // congruent, or ir_fail()
-layout compact(int_tuple shape);                       // first mode fastest (LayoutLeft)
-layout compact_right(int_tuple shape);                 // last mode fastest (LayoutRight)
+layout make_layout(int_tuple shape, int_tuple stride);    // congruent, or ir_fail()
+layout compact(int_tuple shape);                          // first mode fastest (LayoutLeft)
+layout compact_right(int_tuple shape);                    // last mode fastest (LayoutRight)
 layout compact_ordered(int_tuple shape, int_tuple order); // modes become contiguous in increasing order
-layout layouts_of(int count, const layout *modes);     // concatenation: one mode per layout
+layout layouts_of(int count, const layout *modes);        // concatenation: one mode per layout
 layout layout_mode(layout a, int i);
-layout layout_modes(layout a, int begin, int end);     // modes begin..end-1
-layout with_swizzle(swizzle sw, layout a);             // Sw o a
-layout group_modes(layout a, int begin, int end);      // modes begin..end-1 become one
+layout layout_modes(layout a, int begin, int end); // modes begin..end-1
+layout with_swizzle(swizzle sw, layout a);         // Sw o a
+layout group_modes(layout a, int begin, int end);  // modes begin..end-1 become one
 layout flatten(layout a);
 
 /* Queries. The val forms may be dynamic; the static_ forms want static layouts and ir_fail() otherwise. */
@@ -44,10 +44,10 @@ int64_t cosize(layout a); // 1 + the largest index; static
 bool layout_is_static(layout a);
 
 /* Evaluation */
-val crd2idx(int_tuple coord, layout a);      // coord: an integer, or congruent to the shape or to its top modes
+val crd2idx(int_tuple coord, layout a); // coord: an integer, or congruent to the shape or to its top modes
 int64_t static_crd2idx(int_tuple coord, layout a);
-int64_t index_at(layout a, int64_t i);       // static layout at linear coordinate i, swizzle applied
-int_tuple idx2crd(val i, layout a);          // coordinate of linear index i in the shape
+int64_t index_at(layout a, int64_t i); // static layout at linear coordinate i, swizzle applied
+int_tuple idx2crd(val i, layout a);    // coordinate of linear index i in the shape
 uint64_t swizzle_apply(swizzle sw, uint64_t index);
 val swizzle_apply_val(swizzle sw, val index);
 

@@ -18,22 +18,27 @@ typedef struct tensor_map {
 enum { TENSOR_MAP_RANK_MAX = 5 };
 
 /* A tiled view of global memory, dimensions innermost first. Values are those of the swizzle span in bytes. */
-typedef enum tensor_map_swizzle { SWIZZLE_NONE = 0, SWIZZLE_32 = 32, SWIZZLE_64 = 64, SWIZZLE_128 = 128 } tensor_map_swizzle;
+typedef enum tensor_map_swizzle {
+    SWIZZLE_NONE = 0,
+    SWIZZLE_32 = 32,
+    SWIZZLE_64 = 64,
+    SWIZZLE_128 = 128
+} tensor_map_swizzle;
 
 typedef struct tensor_map_desc {
     ckl_dtype dtype;
     int rank;
-    void *address;                            // multiple of 16
-    int64_t size[TENSOR_MAP_RANK_MAX];        // elements
-    int64_t stride[TENSOR_MAP_RANK_MAX];      // bytes, multiples of 16; stride[0] is the element's size and is not read
-    int box[TENSOR_MAP_RANK_MAX];             // elements, 1..256; box[0] bytes: a multiple of 16, at most the swizzle span
+    void *address;                       // multiple of 16
+    int64_t size[TENSOR_MAP_RANK_MAX];   // elements
+    int64_t stride[TENSOR_MAP_RANK_MAX]; // bytes, multiples of 16; stride[0] is the element's size and is not read
+    int box[TENSOR_MAP_RANK_MAX];        // elements, 1..256; box[0] bytes: a multiple of 16, at most the swizzle span
     tensor_map_swizzle swizzle;
 } tensor_map_desc;
 
 /* One launch. Threads, cluster and shared memory are the kernel's own. */
 typedef struct device_launch {
-    int64_t grid[3];      // CTAs
-    void *const *params;  // one pointer per ir_param, to its value
+    int64_t grid[3];       // CTAs
+    void *const *params;   // one pointer per ir_param, to its value
     bool overlap_prologue; // programmatic dependent launch
 } device_launch;
 
@@ -41,7 +46,7 @@ typedef struct device_launch {
 typedef struct device_counter {
     const char *name; // "wgmma", "bank conflicts", "global bytes read" ...
     int64_t value;
-    char where[96];   // C source line of the worst place, or ""
+    char where[96]; // C source line of the worst place, or ""
 } device_counter;
 
 typedef struct device_ops {
@@ -58,7 +63,8 @@ typedef struct device_ops {
 
     ckl_status (*load)(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded);
     void (*unload)(ckl_device *d, device_kernel *kernel);
-    ckl_status (*clusters_resident)(ckl_device *d, const device_kernel *kernel, int *count); // at once on the whole device
+    ckl_status (*clusters_resident)(ckl_device *d, const device_kernel *kernel,
+                                    int *count); // at once on the whole device
     ckl_status (*encode_tensor_map)(const ckl_device *d, const tensor_map_desc *desc, tensor_map *map);
     ckl_status (*launch)(ckl_device *d, const device_kernel *kernel, const device_launch *launch, ckl_stream s);
 

@@ -31,9 +31,9 @@ void ir_at(const char *file, int line);
 /* Values */
 val ir_int(ir_type type, int64_t i);
 val ir_float(ir_type type, double f);
-val ir_reg(ir_type type);             // a fresh register, not yet written
-bool ir_is_int(val v, int64_t i);     // the constant i
-val ir_coerce(ir_type type, val v);   // a constant becomes that type; a register must have it already
+val ir_reg(ir_type type);           // a fresh register, not yet written
+bool ir_is_int(val v, int64_t i);   // the constant i
+val ir_coerce(ir_type type, val v); // a constant becomes that type; a register must have it already
 
 /* Appends a raw instruction, copying its operand lists. Everything below is built on it. */
 ir_inst *ir_emit(ir_inst inst, int out_count, const val *out, int in_count, const val *in);
@@ -42,7 +42,7 @@ ir_inst *ir_emit(ir_inst inst, int out_count, const val *out, int in_count, cons
 val ir_unary(ir_op op, val x);
 val ir_binary(ir_op op, val x, val y);
 val ir_fma(val x, val y, val z);
-val ir_compare(ir_compare how, val x, val y);
+val ir_compare(ir_compare_kind how, val x, val y);
 val ir_select(val p, val x, val y);
 val ir_convert(ir_type type, val x);
 val ir_bitcast(ir_type type, val x);
@@ -50,7 +50,7 @@ val ir_pack(ir_type pair, val lo, val hi);
 void ir_unpack(val x, ir_type type, val *lo, val *hi);
 val ir_max_nan(val x, val y);
 val ir_min_nan(val x, val y);
-val ir_sreg(ir_sreg which);
+val ir_sreg(ir_sreg_kind which);
 void ir_assign(val reg, val x); // reg = x
 
 /* Parameters, in the order of the calls; the same name again gives the same parameter. */
@@ -63,9 +63,11 @@ int64_t ir_smem_alias(const char *name, const char *of, int64_t bytes);
 val ir_smem_address(int64_t offset);
 
 /* Memory */
-void ir_load(ir_space space, ir_cache cache, ir_type type, int n, val address, int64_t offset, val *out); // out: registers to write
+void ir_load(ir_space space, ir_cache cache, ir_type type, int n, val address, int64_t offset,
+             val *out); // out: registers to write
 void ir_store(ir_space space, ir_cache cache, ir_type type, int n, val address, int64_t offset, const val *values);
-val ir_atomic(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x, val y); // y: CAS only
+val ir_atomic(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x,
+              val y); // y: CAS only
 void ir_reduce(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x);
 void ir_fence(ir_scope scope);
 void ir_cp_async(val shared, int64_t offset, val global, int bytes, val valid_bytes);
@@ -91,8 +93,8 @@ val ir_mbarrier_test(val bar, int64_t offset, val parity);
 void ir_bar_sync(val id, int threads);
 void ir_bar_arrive(val id, int threads);
 val ir_mapa(val shared, val rank);
-val ir_shuffle(ir_shuffle how, val x, val lane, int width);
-val ir_vote(ir_vote how, val p);
+val ir_shuffle(ir_shuffle_kind how, val x, val lane, int width);
+val ir_vote(ir_vote_kind how, val p);
 val ir_redux(ir_reduction how, val x);
 val ir_elect(void);
 

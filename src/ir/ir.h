@@ -19,12 +19,12 @@
  * alone: loads widen them to 16-bit registers. A pair holds two 16-bit floats, element 0 in the low half.
  */
 typedef ckl_dtype ir_type;
-#define IR_PRED ((ir_type)(CKL_DTYPE_COUNT + 0)) // one bit
-#define IR_U16 ((ir_type)(CKL_DTYPE_COUNT + 1))
-#define IR_U32 ((ir_type)(CKL_DTYPE_COUNT + 2))
-#define IR_U64 ((ir_type)(CKL_DTYPE_COUNT + 3))
-#define IR_F16X2 ((ir_type)(CKL_DTYPE_COUNT + 4))
-#define IR_BF16X2 ((ir_type)(CKL_DTYPE_COUNT + 5))
+#define IR_PRED       ((ir_type)(CKL_DTYPE_COUNT + 0)) // one bit
+#define IR_U16        ((ir_type)(CKL_DTYPE_COUNT + 1))
+#define IR_U32        ((ir_type)(CKL_DTYPE_COUNT + 2))
+#define IR_U64        ((ir_type)(CKL_DTYPE_COUNT + 3))
+#define IR_F16X2      ((ir_type)(CKL_DTYPE_COUNT + 4))
+#define IR_BF16X2     ((ir_type)(CKL_DTYPE_COUNT + 5))
 #define IR_TYPE_COUNT (CKL_DTYPE_COUNT + 6)
 
 /* A value: a register of the current kernel, or a constant (reg == IR_CONSTANT). {0} is no value. */
@@ -45,10 +45,25 @@ typedef enum ir_space {
     IR_SHARED_CLUSTER, // 32-bit addresses made by MAPA
 } ir_space;
 
-typedef enum ir_compare { IR_EQ, IR_NE, IR_LT, IR_LE, IR_GT, IR_GE } ir_compare; // floats: ordered, but NE is unordered
-typedef enum ir_shuffle { IR_SHFL_IDX, IR_SHFL_UP, IR_SHFL_DOWN, IR_SHFL_XOR } ir_shuffle;
-typedef enum ir_vote { IR_VOTE_ANY, IR_VOTE_ALL, IR_VOTE_BALLOT } ir_vote;
-typedef enum ir_reduction { IR_RED_ADD, IR_RED_MIN, IR_RED_MAX, IR_RED_AND, IR_RED_OR, IR_RED_EXCH, IR_RED_CAS } ir_reduction;
+typedef enum ir_compare_kind {
+    IR_EQ,
+    IR_NE,
+    IR_LT,
+    IR_LE,
+    IR_GT,
+    IR_GE
+} ir_compare_kind; // floats: ordered, but NE is unordered
+typedef enum ir_shuffle_kind { IR_SHFL_IDX, IR_SHFL_UP, IR_SHFL_DOWN, IR_SHFL_XOR } ir_shuffle_kind;
+typedef enum ir_vote_kind { IR_VOTE_ANY, IR_VOTE_ALL, IR_VOTE_BALLOT } ir_vote_kind;
+typedef enum ir_reduction {
+    IR_RED_ADD,
+    IR_RED_MIN,
+    IR_RED_MAX,
+    IR_RED_AND,
+    IR_RED_OR,
+    IR_RED_EXCH,
+    IR_RED_CAS
+} ir_reduction;
 typedef enum ir_scope { IR_SCOPE_CTA, IR_SCOPE_CLUSTER, IR_SCOPE_GPU } ir_scope;
 typedef enum ir_cache { // hint of a global access
     IR_CACHE_DEFAULT,
@@ -56,7 +71,7 @@ typedef enum ir_cache { // hint of a global access
     IR_CACHE_READONLY, // ld.global.nc L1::no_allocate: nothing writes it while the kernel runs
 } ir_cache;
 
-typedef enum ir_sreg {
+typedef enum ir_sreg_kind {
     IR_TID_X,
     IR_LANE,
     IR_WARP, // tid.x / 32, the same value in every lane of a warp and known to be so
@@ -70,7 +85,7 @@ typedef enum ir_sreg {
     IR_SMEM_BASE,    // shared address of byte 0 of the kernel's shared memory, a multiple of 1024
     IR_CLOCK,        // cycle counter, low 32 bits
     IR_SREG_COUNT
-} ir_sreg;
+} ir_sreg_kind;
 
 /*
  * The instructions. Columns: name, text, class. Operands are listed as out <- in; attributes in [brackets] are fields of
@@ -86,7 +101,7 @@ typedef enum ir_sreg {
  *   NEG ABS NOT    d <- x
  *   AND OR XOR     d <- x, y             integers and predicates
  *   SHL SHR        d <- x, n             n is u32/i32; SHR of signed types is arithmetic; n >= width gives 0 (or sign)
- *   COMPARE        p <- x, y             [mode] ir_compare; `type` is that of the operands
+ *   COMPARE        p <- x, y             [mode] ir_compare_kind; `type` is that of the operands
  *   SELECT         d <- p, x, y          p ? x : y
  *   CONVERT        d <- x                [from] source type, `type` result. float->int truncates and saturates, int->float
  *                                        and narrowing float round to nearest even, int->int wraps or extends by source
@@ -98,7 +113,7 @@ typedef enum ir_sreg {
  *   SQRT RCP       d <- x                f32, correctly rounded
  *   Approximate, f32 (errors of the hardware stated by the PTX ISA; the emulator rounds correctly):
  *   RSQRT RCP_APPROX EX2 LG2 TANH SIN COS   d <- x
- *   SREG           d <- ()               [mode] ir_sreg; u32
+ *   SREG           d <- ()               [mode] ir_sreg_kind; u32
  *   PARAM          d <- ()               [n] index of a scalar parameter; of a tensor map: its u64 generic address
  *
  * Memory. Addresses: u64 global, u32 shared, plus [offset] bytes. [n] elements (1, 2, 4; n * size <= 16 bytes) of `type`,
@@ -141,8 +156,8 @@ typedef enum ir_sreg {
  *   CLUSTER_ARRIVE (release), CLUSTER_WAIT (acquire)   all threads of the cluster
  *   MAPA           d <- shared address, rank     the address in CTA `rank` of the cluster, for IR_SHARED_CLUSTER
  *   WARP_SYNC      all lanes
- *   SHUFFLE        d <- x, lane          [mode] ir_shuffle; 32-bit x; [n] width (power of two, normally 32); converged warp
- *   VOTE           d <- p                [mode] ir_vote; predicate, or u32 for BALLOT; converged warp
+ *   SHUFFLE        d <- x, lane          [mode] ir_shuffle_kind; 32-bit x; [n] width (power of two, normally 32); converged warp
+ *   VOTE           d <- p                [mode] ir_vote_kind; predicate, or u32 for BALLOT; converged warp
  *   REDUX          d <- x                [mode] ir_reduction ADD, MIN, MAX, AND, OR of i32/u32 over the warp; converged
  *   ELECT          p <- ()               true in one lane (the lowest); converged warp
  *
@@ -166,93 +181,93 @@ typedef enum ir_sreg {
  *   TRAP           a fault of the kernel
  *   GRID_WAIT      waits for the kernel before (programmatic dependent launch); GRID_LAUNCH lets the next one start
  */
-#define IR_OPS(X)                                                                                                      \
-    X(MOV, "mov", ALU)                                                                                                 \
-    X(ADD, "add", ALU)                                                                                                 \
-    X(SUB, "sub", ALU)                                                                                                 \
-    X(MUL, "mul", ALU)                                                                                                 \
-    X(FMA, "fma", ALU)                                                                                                 \
-    X(MUL_HI, "mul_hi", ALU)                                                                                           \
-    X(DIV, "div", ALU)                                                                                                 \
-    X(REM, "rem", ALU)                                                                                                 \
-    X(MIN, "min", ALU)                                                                                                 \
-    X(MAX, "max", ALU)                                                                                                 \
-    X(NEG, "neg", ALU)                                                                                                 \
-    X(ABS, "abs", ALU)                                                                                                 \
-    X(NOT, "not", ALU)                                                                                                 \
-    X(AND, "and", ALU)                                                                                                 \
-    X(OR, "or", ALU)                                                                                                   \
-    X(XOR, "xor", ALU)                                                                                                 \
-    X(SHL, "shl", ALU)                                                                                                 \
-    X(SHR, "shr", ALU)                                                                                                 \
-    X(COMPARE, "compare", ALU)                                                                                         \
-    X(SELECT, "select", ALU)                                                                                           \
-    X(CONVERT, "convert", ALU)                                                                                         \
-    X(BITCAST, "bitcast", ALU)                                                                                         \
-    X(PACK, "pack", ALU)                                                                                               \
-    X(UNPACK, "unpack", ALU)                                                                                           \
-    X(SQRT, "sqrt", SFU)                                                                                               \
-    X(RCP, "rcp", SFU)                                                                                                 \
-    X(RSQRT, "rsqrt", SFU)                                                                                             \
-    X(RCP_APPROX, "rcp_approx", SFU)                                                                                   \
-    X(EX2, "ex2", SFU)                                                                                                 \
-    X(LG2, "lg2", SFU)                                                                                                 \
-    X(TANH, "tanh", SFU)                                                                                               \
-    X(SIN, "sin", SFU)                                                                                                 \
-    X(COS, "cos", SFU)                                                                                                 \
-    X(SREG, "sreg", ALU)                                                                                               \
-    X(PARAM, "param", ALU)                                                                                             \
-    X(LD, "ld", MEMORY)                                                                                                \
-    X(ST, "st", MEMORY)                                                                                                \
-    X(ATOM, "atom", MEMORY)                                                                                            \
-    X(RED, "red", MEMORY)                                                                                              \
-    X(CP_ASYNC, "cp_async", MEMORY)                                                                                    \
-    X(CP_ASYNC_COMMIT, "cp_async_commit", SYNC)                                                                        \
-    X(CP_ASYNC_WAIT, "cp_async_wait", SYNC)                                                                            \
-    X(FENCE, "fence", SYNC)                                                                                            \
-    X(FENCE_PROXY_ASYNC, "fence_proxy_async", SYNC)                                                                    \
-    X(FENCE_MBARRIER_INIT, "fence_mbarrier_init", SYNC)                                                                \
-    X(BULK_LOAD, "bulk_load", TMA)                                                                                     \
-    X(BULK_STORE, "bulk_store", TMA)                                                                                   \
-    X(TMA_LOAD, "tma_load", TMA)                                                                                       \
-    X(TMA_STORE, "tma_store", TMA)                                                                                     \
-    X(BULK_COMMIT, "bulk_commit", SYNC)                                                                                \
-    X(BULK_WAIT, "bulk_wait", SYNC)                                                                                    \
-    X(TMA_PREFETCH, "tma_prefetch", TMA)                                                                               \
-    X(MBARRIER_INIT, "mbarrier_init", SYNC)                                                                            \
-    X(MBARRIER_ARRIVE, "mbarrier_arrive", SYNC)                                                                        \
-    X(MBARRIER_EXPECT, "mbarrier_expect", SYNC)                                                                        \
-    X(MBARRIER_WAIT, "mbarrier_wait", SYNC)                                                                            \
-    X(MBARRIER_TEST, "mbarrier_test", SYNC)                                                                            \
-    X(CP_ASYNC_ARRIVE, "cp_async_arrive", SYNC)                                                                        \
-    X(BAR_SYNC, "bar_sync", SYNC)                                                                                      \
-    X(BAR_ARRIVE, "bar_arrive", SYNC)                                                                                  \
-    X(CLUSTER_ARRIVE, "cluster_arrive", SYNC)                                                                          \
-    X(CLUSTER_WAIT, "cluster_wait", SYNC)                                                                              \
-    X(MAPA, "mapa", ALU)                                                                                               \
-    X(WARP_SYNC, "warp_sync", SYNC)                                                                                    \
-    X(SHUFFLE, "shuffle", ALU)                                                                                         \
-    X(VOTE, "vote", ALU)                                                                                               \
-    X(REDUX, "redux", ALU)                                                                                             \
-    X(ELECT, "elect", ALU)                                                                                             \
-    X(LDMATRIX, "ldmatrix", MEMORY)                                                                                    \
-    X(STMATRIX, "stmatrix", MEMORY)                                                                                    \
-    X(MMA, "mma", TENSOR)                                                                                              \
-    X(WGMMA_FENCE, "wgmma_fence", SYNC)                                                                                \
-    X(WGMMA, "wgmma", TENSOR)                                                                                          \
-    X(WGMMA_RS, "wgmma_rs", TENSOR)                                                                                    \
-    X(WGMMA_COMMIT, "wgmma_commit", SYNC)                                                                              \
-    X(WGMMA_WAIT, "wgmma_wait", SYNC)                                                                                  \
-    X(SETMAXNREG, "setmaxnreg", SYNC)                                                                                  \
-    X(IF, "if", CONTROL)                                                                                               \
-    X(ELSE, "else", CONTROL)                                                                                           \
-    X(END_IF, "end_if", CONTROL)                                                                                       \
-    X(LOOP, "loop", CONTROL)                                                                                           \
-    X(BREAK, "break", CONTROL)                                                                                         \
-    X(END_LOOP, "end_loop", CONTROL)                                                                                   \
-    X(EXIT, "exit", CONTROL)                                                                                           \
-    X(TRAP, "trap", CONTROL)                                                                                           \
-    X(GRID_WAIT, "grid_wait", SYNC)                                                                                    \
+#define IR_OPS(X)                                       \
+    X(MOV, "mov", ALU)                                  \
+    X(ADD, "add", ALU)                                  \
+    X(SUB, "sub", ALU)                                  \
+    X(MUL, "mul", ALU)                                  \
+    X(FMA, "fma", ALU)                                  \
+    X(MUL_HI, "mul_hi", ALU)                            \
+    X(DIV, "div", ALU)                                  \
+    X(REM, "rem", ALU)                                  \
+    X(MIN, "min", ALU)                                  \
+    X(MAX, "max", ALU)                                  \
+    X(NEG, "neg", ALU)                                  \
+    X(ABS, "abs", ALU)                                  \
+    X(NOT, "not", ALU)                                  \
+    X(AND, "and", ALU)                                  \
+    X(OR, "or", ALU)                                    \
+    X(XOR, "xor", ALU)                                  \
+    X(SHL, "shl", ALU)                                  \
+    X(SHR, "shr", ALU)                                  \
+    X(COMPARE, "compare", ALU)                          \
+    X(SELECT, "select", ALU)                            \
+    X(CONVERT, "convert", ALU)                          \
+    X(BITCAST, "bitcast", ALU)                          \
+    X(PACK, "pack", ALU)                                \
+    X(UNPACK, "unpack", ALU)                            \
+    X(SQRT, "sqrt", SFU)                                \
+    X(RCP, "rcp", SFU)                                  \
+    X(RSQRT, "rsqrt", SFU)                              \
+    X(RCP_APPROX, "rcp_approx", SFU)                    \
+    X(EX2, "ex2", SFU)                                  \
+    X(LG2, "lg2", SFU)                                  \
+    X(TANH, "tanh", SFU)                                \
+    X(SIN, "sin", SFU)                                  \
+    X(COS, "cos", SFU)                                  \
+    X(SREG, "sreg", ALU)                                \
+    X(PARAM, "param", ALU)                              \
+    X(LD, "ld", MEMORY)                                 \
+    X(ST, "st", MEMORY)                                 \
+    X(ATOM, "atom", MEMORY)                             \
+    X(RED, "red", MEMORY)                               \
+    X(CP_ASYNC, "cp_async", MEMORY)                     \
+    X(CP_ASYNC_COMMIT, "cp_async_commit", SYNC)         \
+    X(CP_ASYNC_WAIT, "cp_async_wait", SYNC)             \
+    X(FENCE, "fence", SYNC)                             \
+    X(FENCE_PROXY_ASYNC, "fence_proxy_async", SYNC)     \
+    X(FENCE_MBARRIER_INIT, "fence_mbarrier_init", SYNC) \
+    X(BULK_LOAD, "bulk_load", TMA)                      \
+    X(BULK_STORE, "bulk_store", TMA)                    \
+    X(TMA_LOAD, "tma_load", TMA)                        \
+    X(TMA_STORE, "tma_store", TMA)                      \
+    X(BULK_COMMIT, "bulk_commit", SYNC)                 \
+    X(BULK_WAIT, "bulk_wait", SYNC)                     \
+    X(TMA_PREFETCH, "tma_prefetch", TMA)                \
+    X(MBARRIER_INIT, "mbarrier_init", SYNC)             \
+    X(MBARRIER_ARRIVE, "mbarrier_arrive", SYNC)         \
+    X(MBARRIER_EXPECT, "mbarrier_expect", SYNC)         \
+    X(MBARRIER_WAIT, "mbarrier_wait", SYNC)             \
+    X(MBARRIER_TEST, "mbarrier_test", SYNC)             \
+    X(CP_ASYNC_ARRIVE, "cp_async_arrive", SYNC)         \
+    X(BAR_SYNC, "bar_sync", SYNC)                       \
+    X(BAR_ARRIVE, "bar_arrive", SYNC)                   \
+    X(CLUSTER_ARRIVE, "cluster_arrive", SYNC)           \
+    X(CLUSTER_WAIT, "cluster_wait", SYNC)               \
+    X(MAPA, "mapa", ALU)                                \
+    X(WARP_SYNC, "warp_sync", SYNC)                     \
+    X(SHUFFLE, "shuffle", ALU)                          \
+    X(VOTE, "vote", ALU)                                \
+    X(REDUX, "redux", ALU)                              \
+    X(ELECT, "elect", ALU)                              \
+    X(LDMATRIX, "ldmatrix", MEMORY)                     \
+    X(STMATRIX, "stmatrix", MEMORY)                     \
+    X(MMA, "mma", TENSOR)                               \
+    X(WGMMA_FENCE, "wgmma_fence", SYNC)                 \
+    X(WGMMA, "wgmma", TENSOR)                           \
+    X(WGMMA_RS, "wgmma_rs", TENSOR)                     \
+    X(WGMMA_COMMIT, "wgmma_commit", SYNC)               \
+    X(WGMMA_WAIT, "wgmma_wait", SYNC)                   \
+    X(SETMAXNREG, "setmaxnreg", SYNC)                   \
+    X(IF, "if", CONTROL)                                \
+    X(ELSE, "else", CONTROL)                            \
+    X(END_IF, "end_if", CONTROL)                        \
+    X(LOOP, "loop", CONTROL)                            \
+    X(BREAK, "break", CONTROL)                          \
+    X(END_LOOP, "end_loop", CONTROL)                    \
+    X(EXIT, "exit", CONTROL)                            \
+    X(TRAP, "trap", CONTROL)                            \
+    X(GRID_WAIT, "grid_wait", SYNC)                     \
     X(GRID_LAUNCH, "grid_launch", SYNC)
 
 typedef enum ir_op {
@@ -275,8 +290,8 @@ typedef struct ir_inst {
     int n;
     int64_t offset; // bytes added to the address operand
     int out_count, in_count;
-    val *out; // registers
-    val *in;  // registers and constants
+    val *out;  // registers
+    val *in;   // registers and constants
     int match; // IF -> its ELSE or END_IF; ELSE -> END_IF; END_IF -> IF; LOOP <-> END_LOOP; BREAK -> END_LOOP
     const char *file;
     int line;
@@ -304,10 +319,10 @@ typedef struct ir_kernel {
     const char *name; // a C identifier, unique to operator and implementation
     const char *note; // operator and config, for people and profilers
     ir_target target;
-    int threads;           // per CTA, a multiple of 32
-    int cluster;           // CTAs of a cluster along x; 1: none
-    int ctas_per_sm;       // at least so many shall fit: limits registers; 0: no promise
-    int64_t smem_bytes;    // dynamic shared memory
+    int threads;        // per CTA, a multiple of 32
+    int cluster;        // CTAs of a cluster along x; 1: none
+    int ctas_per_sm;    // at least so many shall fit: limits registers; 0: no promise
+    int64_t smem_bytes; // dynamic shared memory
     ir_inst *insts;
     int inst_count, inst_capacity;
     ir_type *reg_types;

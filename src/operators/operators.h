@@ -4,8 +4,8 @@
 
 #include "plan/plan.h"
 
-#define OPERATORS(X)                                                                                                   \
-    X(add)                                                                                                             \
+#define OPERATORS(X) \
+    X(add)           \
     X(gemm)
 
 #define X(op) extern const operator_info op##_operator;
@@ -20,7 +20,7 @@ typedef enum operand_role { OPERAND_IN, OPERAND_OUT, OPERAND_IN_OUT } operand_ro
 typedef struct operand {
     const char *name; // "a"
     operand_role role;
-    ckl_dtype dtype;  // CKL_DTYPE_DEFAULT: absent in this problem, pointer NULL
+    ckl_dtype dtype; // CKL_DTYPE_DEFAULT: absent in this problem, pointer NULL
     int rank;
     int64_t shape[OPERAND_RANK_MAX];  // outermost first
     int64_t stride[OPERAND_RANK_MAX]; // elements; gaps between rows are padding that a kernel must not touch
@@ -51,22 +51,23 @@ typedef struct operator_test {
     size_t problem_bytes;
     field_table problem;
 
-    ckl_status (*prepare)(void *problem);                      // derived fields (ld = 0 and so on)
-    void (*desc)(const void *problem, void *desc);             // the desc of a problem
-    int (*operands)(const void *problem, operand *out);        // in a fixed order; returns their count
+    ckl_status (*prepare)(void *problem);               // derived fields (ld = 0 and so on)
+    void (*desc)(const void *problem, void *desc);      // the desc of a problem
+    int (*operands)(const void *problem, operand *out); // in a fixed order; returns their count
     ckl_status (*run)(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream);
 
     int64_t (*slices)(const void *problem);
-    int64_t (*slice_elements)(const void *problem);            // of each output: element j of slice s is at index
+    int64_t (*slice_elements)(const void *problem); // of each output: element j of slice s is at index
     int64_t (*output_index)(const void *problem, int output, int64_t slice, int64_t j); // ... this, in elements
     void (*reference)(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
-    double (*terms)(const void *problem);                      // length of the longest sum in one output element
-    double (*approximation)(const void *problem);              // relative error of approximate instructions used; 0: none
+    double (*terms)(const void *problem);         // length of the longest sum in one output element
+    double (*approximation)(const void *problem); // relative error of approximate instructions used; 0: none
 
-    double (*flops)(const void *problem);                      // useful operations of one run
-    double (*bytes)(const void *problem);                      // compulsory traffic: every input read once, output written once
+    double (*flops)(const void *problem); // useful operations of one run
+    double (*bytes)(const void *problem); // compulsory traffic: every input read once, output written once
 
-    const char *const *cases; // problem lines without the operator's name, NULL at the end; quick enough for the emulator
+    const char *const
+        *cases; // problem lines without the operator's name, NULL at the end; quick enough for the emulator
     const test_reject *rejects; // { NULL } at the end
 } operator_test;
 

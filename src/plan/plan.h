@@ -51,7 +51,7 @@ typedef struct operator_info {
 /* A loaded kernel shared by all plans of the same implementation and config on a device. */
 typedef struct plan_kernel {
     device_kernel *loaded;
-    int threads;           // per CTA
+    int threads; // per CTA
     int cluster;
     int clusters_resident; // that the device holds at once
     int64_t smem_bytes;
@@ -61,24 +61,26 @@ struct ckl_plan {
     ckl_device *device;
     const operator_info *op;
     const implementation *impl;
-    const void *desc;   // checked, with defaults filled in
+    const void *desc; // checked, with defaults filled in
     const void *config;
-    const char *text;   // "gemm sm90 tile_m=128 ..."
+    const char *text; // "gemm sm90 tile_m=128 ..."
     plan_kernel kernels[PLAN_KERNELS_MAX];
-    void *workspace;    // the plan's own, used when the caller passes none
+    void *workspace; // the plan's own, used when the caller passes none
 };
 
 /*
  * Makes a plan. force is NULL, or an implementation and part of its config: "sm90", "sm90 tile_m=128 stages=3".
  * When every implementation declines, the sentence lists each of them and its reason.
  */
-ckl_status plan_build(ckl_device *device, const operator_info *op, const void *desc, const char *force, ckl_plan **plan);
+ckl_status plan_build(ckl_device *device, const operator_info *op, const void *desc, const char *force,
+                      ckl_plan **plan);
 
 /* Checks the arguments and enqueues. The plan must be one of op. */
 ckl_status plan_run(const ckl_plan *plan, const operator_info *op, const void *args, ckl_stream stream);
 
 /* plan_build() through this process's cache of plans, then plan_run(). */
-ckl_status plan_once(ckl_device *device, const operator_info *op, const void *desc, const void *args, ckl_stream stream);
+ckl_status plan_once(ckl_device *device, const operator_info *op, const void *desc, const void *args,
+                     ckl_stream stream);
 
 /* Describes and verifies kernel number part of a config, without a device. The caller frees it. */
 ckl_status plan_describe(const operator_info *op, const implementation *impl, const void *config, int part,

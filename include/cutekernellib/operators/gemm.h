@@ -22,14 +22,14 @@ typedef enum ckl_gemm_layout {
 
 /* Rows of a matrix are ld elements apart. Products and sums are f32; D is rounded once, at the end. */
 typedef struct ckl_gemm_desc {
-    int64_t m, n, k;           // any of them may be 0
-    ckl_dtype a, b;            // CKL_F16 or CKL_BF16; b: 0 means a, and must equal a
-    ckl_dtype c;               // 0: there is no C and beta is not used; else the type of D
-    ckl_dtype d;               // the type of a, or CKL_F32; 0 means a
-    ckl_gemm_layout layout;    // 0 means nt
+    int64_t m, n, k;            // any of them may be 0
+    ckl_dtype a, b;             // CKL_F16 or CKL_BF16; b: 0 means a, and must equal a
+    ckl_dtype c;                // 0: there is no C and beta is not used; else the type of D
+    ckl_dtype d;                // the type of a, or CKL_F32; 0 means a
+    ckl_gemm_layout layout;     // 0 means nt
     int64_t lda, ldb, ldc, ldd; // 0 means dense: k, k, n, n
-    ckl_activation activation; // 0 means none
-    bool bias;                 // adds bias[j], of D's type, to every element of column j
+    ckl_activation activation;  // 0 means none
+    bool bias;                  // adds bias[j], of D's type, to every element of column j
 } ckl_gemm_desc;
 
 /* The memory of one call: device pointers. d may be c if ldc == ldd. */

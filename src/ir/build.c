@@ -1,0 +1,884 @@
+/* build.c - the kernel being described on this thread: instructions, registers, parameters, shared memory, errors. */
+#include "ir/build.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCKS_MAX = 64 }; // open IFs and LOOPs
+
+/* What this thread is describing. The kernel exists even when only static values are wanted: it owns the memory. */
+typedef struct description {
+    ir_kernel *kernel;
+    bool static_only;
+    ckl_status status;
+    char *sentence;
+    const char *file;
+    int line;
+    int blocks[BLOCKS_MAX]; // indices of open IF, ELSE and LOOP instructions
+    int block_count;
+    bool *written_twice; // per register: made by ir_reg(), so its value may change
+} description;
+
+static _Thread_local description now;
+
+/* Doubles an array when it is full; the old one stays in the arena. */
+static void *grow(void *array, int count, int *capacity, size_t size)
+{
+    if (count < *capacity)
+        return array;
+    int larger = *capacity ? *capacity * 2 : 64;
+    void *moved = ir_alloc((size_t)larger, size);
+    if (count)
+        memcpy(moved, array, (size_t)count * size);
+    *capacity = larger;
+    return moved;
+}
+
+void ir_describe_begin(const char *name, ir_target target)
+{
+    assert(!now.kernel && "a description is already under way on this thread");
+    ir_kernel *kernel = calloc(1, sizeof *kernel);
+    if (!kernel)
+        abort();
+    *kernel = (ir_kernel){ .target = target, .cluster = 1, .threads = 32 };
+    now = (description){ .kernel = kernel, .static_only = name == NULL, .file = "", .status = CKL_OK };
+    kernel->name = arena_text(&kernel->memory, name ? name : "");
+    kernel->note = "";
+}
+
+static void close_check(void)
+{
+    if (now.block_count && !ir_failed()) {
+        const ir_inst *open = &now.kernel->insts[now.blocks[now.block_count - 1]];
+        ir_at(open->file, open->line);
+        ir_fail(CKL_INTERNAL, "%s has no end", ir_op_text(open->op));
+    }
+}
+
+ckl_status ir_describe_end(ir_kernel **kernel)
+{
+    assert(now.kernel);
+    close_check();
+    description done = now;
+    now = (description){ 0 };
+    if (done.status != CKL_OK)
+        status_fail(done.status, "%s", done.sentence);
+    if (kernel && done.status == CKL_OK)
+        *kernel = done.kernel;
+    else
+        ir_kernel_free(done.kernel);
+    return done.status;
+}
+
+void ir_kernel_free(ir_kernel *kernel)
+{
+    if (!kernel)
+        return;
+    arena_clear(&kernel->memory);
+    free(kernel);
+}
+
+ir_kernel *ir_current(void)
+{
+    return now.static_only ? NULL : now.kernel;
+}
+
+bool ir_failed(void)
+{
+    return now.status != CKL_OK;
+}
+
+void ir_fail(ckl_status status, const char *format, ...)
+{
+    if (ir_failed())
+        return;
+    char sentence[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    now.status = status;
+    if (now.line) {
+        text full = { 0 };
+        text_printf(&full, "%s:%d: %s", now.file, now.line, sentence);
+        now.sentence = arena_text(&now.kernel->memory, full.data);
+        text_free(&full);
+    } else {
+        now.sentence = arena_text(&now.kernel->memory, sentence);
+    }
+}
+
+void *ir_alloc(size_t count, size_t size)
+{
+    return arena_alloc(&now.kernel->memory, count, size);
+}
+
+void ir_at(const char *file, int line)
+{
+    now.file = file;
+    now.line = line;
+}
+
+/* Registers */
+
+static val fresh_register(ir_type type, bool variable)
+{
+    ir_kernel *k = now.kernel;
+    int before = k->reg_capacity;
+    k->reg_types = grow(k->reg_types, k->reg_count, &k->reg_capacity, sizeof *k->reg_types);
+    now.written_twice = grow(now.written_twice, k->reg_count, &before, sizeof *now.written_twice);
+    k->reg_types[k->reg_count] = type;
+    now.written_twice[k->reg_count] = variable;
+    return (val){ .type = type, .reg = k->reg_count++ };
+}
+
+val ir_reg(ir_type type)
+{
+    return fresh_register(type, true);
+}
+
+/* A register that only the instruction under construction writes. */
+static val result(ir_type type)
+{
+    return fresh_register(type, false);
+}
+
+/* x itself if it can never change, else a copy taken now. */
+static val snapshot(val x)
+{
+    if (ir_is_constant(x) || !now.written_twice[x.reg])
+        return x;
+    val copy = result(x.type);
+    ir_assign(copy, x);
+    return copy;
+}
+
+/* Instructions */
+
+static val *copy_operands(int count, const val *operands)
+{
+    if (!count)
+        return NULL;
+    val *copy = ir_alloc((size_t)count, sizeof *copy);
+    memcpy(copy, operands, (size_t)count * sizeof *copy);
+    return copy;
+}
+
+ir_inst *ir_emit(ir_inst inst, int out_count, const val *out, int in_count, const val *in)
+{
+    static ir_inst ignored;
+    if (now.static_only)
+        ir_fail(CKL_INVALID, "a static value was expected: there is no kernel to compute %s in", ir_op_text(inst.op));
+    if (ir_failed())
+        return &ignored;
+    ir_kernel *k = now.kernel;
+    k->insts = grow(k->insts, k->inst_count, &k->inst_capacity, sizeof *k->insts);
+    inst.out_count = out_count;
+    inst.in_count = in_count;
+    inst.out = copy_operands(out_count, out);
+    inst.in = copy_operands(in_count, in);
+    inst.file = now.file;
+    inst.line = now.line;
+    k->insts[k->inst_count] = inst;
+    return &k->insts[k->inst_count++];
+}
+
+/* An instruction with one result of its own. */
+static val emit_value(ir_inst inst, ir_type type, int in_count, const val *in)
+{
+    val out = result(type);
+    ir_emit(inst, 1, &out, in_count, in);
+    return out;
+}
+
+static void emit_effect(ir_inst inst, int in_count, const val *in)
+{
+    ir_emit(inst, 0, NULL, in_count, in);
+}
+
+void ir_plain(ir_op op, int n, int mode)
+{
+    emit_effect((ir_inst){ .op = op, .n = n, .mode = mode }, 0, NULL);
+}
+
+void ir_assign(val reg, val x)
+{
+    x = ir_coerce(reg.type, x);
+    ir_emit((ir_inst){ .op = IR_MOV, .type = reg.type }, 1, &reg, 1, &x);
+}
+
+/* Constants */
+
+val ir_int(ir_type type, int64_t i)
+{
+    if (type == CKL_F32 || type == CKL_F64 || type == CKL_F16 || type == CKL_BF16)
+        return ir_float(type, (double)i);
+    if (type == CKL_I32)
+        i = (int32_t)i;
+    else if (type == IR_U32)
+        i = (int64_t)(uint32_t)i;
+    else if (type == IR_U16)
+        i = (uint16_t)i;
+    else if (type == IR_PRED)
+        i = i != 0;
+    return (val){ .type = type, .reg = IR_CONSTANT, .i = i };
+}
+
+val ir_float(ir_type type, double f)
+{
+    if (type == CKL_F32)
+        f = (double)(float)f;
+    return (val){ .type = type, .reg = IR_CONSTANT, .f = f };
+}
+
+bool ir_is_int(val v, int64_t i)
+{
+    return ir_is_constant(v) && (v.type == IR_PRED || !ir_type_is_float(v.type)) && v.i == i;
+}
+
+val ir_coerce(ir_type type, val v)
+{
+    if (v.type == type)
+        return v;
+    if (v.type == CKL_DTYPE_DEFAULT) {
+        ir_fail(CKL_INTERNAL, "a value is used that was never made");
+        return ir_int(type, 0);
+    }
+    if (ir_is_constant(v) && !ir_type_is_pair(type) && !ir_type_is_pair(v.type)) {
+        bool is_float = ir_type_is_float(v.type);
+        if (ir_type_is_float(type))
+            return ir_float(type, is_float ? v.f : (double)v.i);
+        if (!is_float)
+            return ir_int(type, v.i);
+    }
+    ir_fail(CKL_INTERNAL, "%s where %s is expected", ir_type_text(v.type), ir_type_text(type));
+    return ir_int(type, 0);
+}
+
+/* The type that two operands share: that of the register, if one is a constant. */
+static ir_type common_type(val x, val y)
+{
+    if (ir_is_constant(x) && !ir_is_constant(y))
+        return y.type;
+    if (ir_is_constant(x) && ir_type_is_float(y.type)) // two constants: the float wins
+        return y.type;
+    return x.type;
+}
+
+/* Folding */
+
+static uint64_t bits_of(val v)
+{
+    return v.type == CKL_I32 ? (uint64_t)(uint32_t)v.i : (uint64_t)v.i;
+}
+
+static bool fold_division(ir_op op, val x, val y, int64_t *out)
+{
+    if (y.i == 0) {
+        ir_fail(CKL_INVALID, "division of the constant %" PRId64 " by zero", x.i);
+        *out = 0;
+        return true;
+    }
+    if (ir_type_is_signed(x.type)) {
+        if (y.i == -1)
+            *out = op == IR_DIV ? (int64_t)(0 - (uint64_t)x.i) : 0;
+        else
+            *out = op == IR_DIV ? x.i / y.i : x.i % y.i;
+    } else {
+        *out = (int64_t)(op == IR_DIV ? bits_of(x) / bits_of(y) : bits_of(x) % bits_of(y));
+    }
+    return true;
+}
+
+static bool fold_shift(ir_op op, val x, uint64_t n, int64_t *out)
+{
+    unsigned width = (unsigned)ir_type_bytes(x.type) * 8;
+    bool sign = ir_type_is_signed(x.type);
+    if (op == IR_SHL)
+        *out = n >= width ? 0 : (int64_t)((uint64_t)x.i << n);
+    else if (sign)
+        *out = x.i >> (n >= width ? width - 1 : n);
+    else
+        *out = n >= width ? 0 : (int64_t)(bits_of(x) >> n);
+    return true;
+}
+
+/* x op y on integers; false: not folded. */
+static bool fold_int(ir_op op, val x, val y, int64_t *out)
+{
+    bool less = ir_type_is_signed(x.type) ? x.i < y.i : bits_of(x) < bits_of(y);
+    switch (op) {
+    case IR_ADD:
+        *out = (int64_t)((uint64_t)x.i + (uint64_t)y.i);
+        return true;
+    case IR_SUB:
+        *out = (int64_t)((uint64_t)x.i - (uint64_t)y.i);
+        return true;
+    case IR_MUL:
+        *out = (int64_t)((uint64_t)x.i * (uint64_t)y.i);
+        return true;
+    case IR_DIV:
+    case IR_REM:
+        return fold_division(op, x, y, out);
+    case IR_MIN:
+        *out = less ? x.i : y.i;
+        return true;
+    case IR_MAX:
+        *out = less ? y.i : x.i;
+        return true;
+    case IR_AND:
+        *out = x.i & y.i;
+        return true;
+    case IR_OR:
+        *out = x.i | y.i;
+        return true;
+    case IR_XOR:
+        *out = x.i ^ y.i;
+        return true;
+    case IR_SHL:
+    case IR_SHR:
+        return fold_shift(op, x, bits_of(y), out);
+    default:
+        return false;
+    }
+}
+
+/* x op y with a constant y that makes the operation trivial; false: it is not. */
+static bool simplify(ir_op op, val x, val y, val *out)
+{
+    bool zero = ir_is_int(y, 0), one = ir_is_int(y, 1) && y.type != IR_PRED;
+    bool same =
+        ((op == IR_ADD || op == IR_SUB || op == IR_SHL || op == IR_SHR || op == IR_OR || op == IR_XOR) && zero) ||
+        ((op == IR_MUL || op == IR_DIV) && one);
+    if (same) {
+        *out = snapshot(x);
+        return true;
+    }
+    if (((op == IR_MUL || op == IR_AND) && zero) || (op == IR_REM && one)) {
+        *out = ir_int(x.type, 0);
+        return true;
+    }
+    if (x.type == IR_PRED && ir_is_int(y, 1) && (op == IR_AND || op == IR_OR)) {
+        *out = op == IR_AND ? snapshot(x) : y;
+        return true;
+    }
+    bool is_unsigned = x.type == IR_U32 || x.type == IR_U64;
+    if (is_unsigned && ir_is_constant(y) && is_power_of_two(y.i) && (op == IR_DIV || op == IR_REM)) {
+        *out = op == IR_DIV ? ir_binary(IR_SHR, x, ir_int(IR_U32, log2_i64(y.i)))
+                            : ir_binary(IR_AND, x, ir_int(y.type, y.i - 1));
+        return true;
+    }
+    return false;
+}
+
+static bool is_commutative(ir_op op)
+{
+    return op == IR_ADD || op == IR_MUL || op == IR_AND || op == IR_OR || op == IR_XOR || op == IR_MIN || op == IR_MAX;
+}
+
+/* Arithmetic */
+
+val ir_unary(ir_op op, val x)
+{
+    if (op == IR_NEG && ir_is_constant(x) && !ir_type_is_pair(x.type))
+        return ir_type_is_float(x.type) ? ir_float(x.type, -x.f) : ir_int(x.type, (int64_t)(0 - (uint64_t)x.i));
+    if (op == IR_NOT && ir_is_constant(x))
+        return ir_int(x.type, x.type == IR_PRED ? !x.i : ~x.i);
+    return emit_value((ir_inst){ .op = op, .type = x.type }, x.type, 1, &x);
+}
+
+val ir_binary(ir_op op, val x, val y)
+{
+    bool shift = op == IR_SHL || op == IR_SHR;
+    ir_type type = shift ? x.type : common_type(x, y);
+    x = ir_coerce(type, x);
+    y = shift ? (ir_is_constant(y) ? ir_coerce(IR_U32, y) : y) : ir_coerce(type, y);
+    if (ir_failed())
+        return ir_int(type, 0);
+    if (ir_is_constant(x) && !ir_is_constant(y) && is_commutative(op)) {
+        val swap = x;
+        x = y;
+        y = swap;
+    }
+    val simple;
+    int64_t folded;
+    if (!ir_type_is_float(type)) {
+        if (ir_is_constant(x) && ir_is_constant(y) && fold_int(op, x, y, &folded))
+            return ir_int(type, folded);
+        if (simplify(op, x, y, &simple))
+            return simple;
+    }
+    return emit_value((ir_inst){ .op = op, .type = type }, type, 2, (val[]){ x, y });
+}
+
+static val min_max_nan(ir_op op, val x, val y)
+{
+    ir_type type = common_type(x, y);
+    val in[] = { ir_coerce(type, x), ir_coerce(type, y) };
+    return emit_value((ir_inst){ .op = op, .type = type, .mode = 1 }, type, 2, in);
+}
+
+val ir_max_nan(val x, val y)
+{
+    return min_max_nan(IR_MAX, x, y);
+}
+
+val ir_min_nan(val x, val y)
+{
+    return min_max_nan(IR_MIN, x, y);
+}
+
+val ir_fma(val x, val y, val z)
+{
+    ir_type type = common_type(ir_is_constant(x) ? y : x, z);
+    if (ir_is_constant(x) && ir_is_constant(y) && !ir_type_is_float(type))
+        return ir_binary(IR_ADD, ir_binary(IR_MUL, x, y), z);
+    val in[] = { ir_coerce(type, x), ir_coerce(type, y), ir_coerce(type, z) };
+    return emit_value((ir_inst){ .op = IR_FMA, .type = type }, type, 3, in);
+}
+
+static bool fold_compare(ir_compare_kind how, val x, val y)
+{
+    bool equal = x.i == y.i;
+    bool less = ir_type_is_signed(x.type) ? x.i < y.i : bits_of(x) < bits_of(y);
+    switch (how) {
+    case IR_EQ:
+        return equal;
+    case IR_NE:
+        return !equal;
+    case IR_LT:
+        return less;
+    case IR_LE:
+        return less || equal;
+    case IR_GT:
+        return !less && !equal;
+    case IR_GE:
+        return !less;
+    }
+    return false;
+}
+
+val ir_compare(ir_compare_kind how, val x, val y)
+{
+    ir_type type = common_type(x, y);
+    x = ir_coerce(type, x);
+    y = ir_coerce(type, y);
+    if (ir_is_constant(x) && ir_is_constant(y) && !ir_type_is_float(type))
+        return ir_int(IR_PRED, fold_compare(how, x, y));
+    return emit_value((ir_inst){ .op = IR_COMPARE, .type = type, .mode = (int)how }, IR_PRED, 2, (val[]){ x, y });
+}
+
+val ir_select(val p, val x, val y)
+{
+    ir_type type = common_type(x, y);
+    x = ir_coerce(type, x);
+    y = ir_coerce(type, y);
+    if (ir_is_constant(p))
+        return snapshot(p.i ? x : y);
+    return emit_value((ir_inst){ .op = IR_SELECT, .type = type }, type, 3, (val[]){ p, x, y });
+}
+
+val ir_convert(ir_type type, val x)
+{
+    if (x.type == type)
+        return snapshot(x);
+    bool narrow_float = type == CKL_F16 || type == CKL_BF16 || x.type == CKL_F16 || x.type == CKL_BF16;
+    if (ir_is_constant(x) && !narrow_float && (!ir_type_is_float(x.type) || ir_type_is_float(type)))
+        return ir_coerce(type, x);
+    return emit_value((ir_inst){ .op = IR_CONVERT, .type = type, .from = x.type }, type, 1, &x);
+}
+
+val ir_bitcast(ir_type type, val x)
+{
+    if (x.type == type)
+        return snapshot(x);
+    if (ir_type_bytes(type) != ir_type_bytes(x.type))
+        ir_fail(CKL_INTERNAL, "bitcast of %s to %s changes the width", ir_type_text(x.type), ir_type_text(type));
+    return emit_value((ir_inst){ .op = IR_BITCAST, .type = type, .from = x.type }, type, 1, &x);
+}
+
+val ir_pack(ir_type pair, val lo, val hi)
+{
+    ir_type from = common_type(lo, hi);
+    val in[] = { ir_coerce(from, lo), ir_coerce(from, hi) };
+    return emit_value((ir_inst){ .op = IR_PACK, .type = pair, .from = from }, pair, 2, in);
+}
+
+void ir_unpack(val x, ir_type type, val *lo, val *hi)
+{
+    val out[] = { result(type), result(type) };
+    ir_emit((ir_inst){ .op = IR_UNPACK, .type = type, .from = x.type }, 2, out, 1, &x);
+    *lo = out[0];
+    *hi = out[1];
+}
+
+val ir_sreg(ir_sreg_kind which)
+{
+    return emit_value((ir_inst){ .op = IR_SREG, .type = IR_U32, .mode = (int)which }, IR_U32, 0, NULL);
+}
+
+/* Parameters */
+
+static int find_param(const char *name, bool tensor_map, ir_type type)
+{
+    ir_kernel *k = now.kernel;
+    for (int i = 0; i < k->param_count; i++)
+        if (strcmp(k->params[i].name, name) == 0)
+            return i;
+    if (k->param_count == IR_PARAMS_MAX)
+        ir_fail(CKL_INTERNAL, "parameter %s is one more than the %d a kernel may have", name, IR_PARAMS_MAX);
+    k->params = grow(k->params, k->param_count, &k->param_capacity, sizeof *k->params);
+    k->params[k->param_count] = (ir_param){ arena_text(&k->memory, name), tensor_map, type };
+    return k->param_count++;
+}
+
+val ir_scalar_param(ir_type type, const char *name)
+{
+    int index = find_param(name, false, type);
+    return emit_value((ir_inst){ .op = IR_PARAM, .type = type, .n = index }, type, 0, NULL);
+}
+
+val ir_tensor_map_param(const char *name)
+{
+    int index = find_param(name, true, IR_U64);
+    return emit_value((ir_inst){ .op = IR_PARAM, .type = IR_U64, .n = index }, IR_U64, 0, NULL);
+}
+
+/* Shared memory */
+
+static int64_t add_smem(ir_smem piece)
+{
+    ir_kernel *k = now.kernel;
+    k->smem = grow(k->smem, k->smem_count, &k->smem_capacity, sizeof *k->smem);
+    piece.name = arena_text(&k->memory, piece.name);
+    k->smem[k->smem_count++] = piece;
+    k->smem_bytes = max_i64(k->smem_bytes, piece.offset + piece.bytes);
+    return piece.offset;
+}
+
+int64_t ir_smem_alloc(const char *name, int64_t bytes, int64_t align)
+{
+    assert(is_power_of_two(align));
+    int64_t offset = round_up(now.kernel->smem_bytes, align);
+    return add_smem((ir_smem){ name, offset, bytes, align, -1 });
+}
+
+int64_t ir_smem_alias(const char *name, const char *of, int64_t bytes)
+{
+    ir_kernel *k = now.kernel;
+    for (int i = 0; i < k->smem_count; i++)
+        if (strcmp(k->smem[i].name, of) == 0) {
+            if (bytes > k->smem[i].bytes)
+                ir_fail(CKL_INTERNAL, "shared memory %s: %" PRId64 " bytes do not fit %s of %" PRId64, name, bytes, of,
+                        k->smem[i].bytes);
+            return add_smem((ir_smem){ name, k->smem[i].offset, bytes, k->smem[i].align, i });
+        }
+    ir_fail(CKL_INTERNAL, "shared memory %s aliases %s, which does not exist", name, of);
+    return 0;
+}
+
+val ir_smem_address(int64_t offset)
+{
+    return ir_binary(IR_ADD, ir_sreg(IR_SMEM_BASE), ir_int(IR_U32, offset));
+}
+
+/* Memory */
+
+static val address_of(ir_space space, val address)
+{
+    return ir_coerce(space == IR_GLOBAL ? IR_U64 : IR_U32, address);
+}
+
+void ir_load(ir_space space, ir_cache cache, ir_type type, int n, val address, int64_t offset, val *out)
+{
+    address = address_of(space, address);
+    ir_emit((ir_inst){ .op = IR_LD, .type = type, .space = space, .cache = cache, .n = n, .offset = offset }, n, out, 1,
+            &address);
+}
+
+void ir_store(ir_space space, ir_cache cache, ir_type type, int n, val address, int64_t offset, const val *values)
+{
+    val in[1 + 16] = { address_of(space, address) };
+    for (int i = 0; i < n; i++)
+        in[1 + i] = values[i];
+    emit_effect((ir_inst){ .op = IR_ST, .type = type, .space = space, .cache = cache, .n = n, .offset = offset }, 1 + n,
+                in);
+}
+
+val ir_atomic(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x, val y)
+{
+    val in[] = { address_of(space, address), x, op == IR_RED_CAS ? ir_coerce(x.type, y) : x };
+    ir_inst inst = { .op = IR_ATOM, .type = x.type, .space = space, .scope = scope, .mode = (int)op, .offset = offset };
+    return emit_value(inst, x.type, op == IR_RED_CAS ? 3 : 2, in);
+}
+
+void ir_reduce(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x)
+{
+    val in[] = { address_of(space, address), x };
+    ir_inst inst = { .op = IR_RED, .type = x.type, .space = space, .scope = scope, .mode = (int)op, .offset = offset };
+    emit_effect(inst, 2, in);
+}
+
+void ir_fence(ir_scope scope)
+{
+    emit_effect((ir_inst){ .op = IR_FENCE, .scope = scope }, 0, NULL);
+}
+
+void ir_cp_async(val shared, int64_t offset, val global, int bytes, val valid_bytes)
+{
+    val in[] = { address_of(IR_SHARED, shared), address_of(IR_GLOBAL, global), ir_coerce(IR_U32, valid_bytes) };
+    emit_effect((ir_inst){ .op = IR_CP_ASYNC, .n = bytes, .offset = offset }, 3, in);
+}
+
+/* TMA and bulk copies */
+
+void ir_tma_load(val shared, int64_t offset, val map, val mbarrier, val mask, int n, const val *coordinates)
+{
+    val in[4 + 5] = { address_of(IR_SHARED, shared), map, address_of(IR_SHARED, mbarrier), ir_coerce(IR_U32, mask) };
+    for (int i = 0; i < n; i++)
+        in[4 + i] = ir_coerce(CKL_I32, coordinates[i]);
+    emit_effect((ir_inst){ .op = IR_TMA_LOAD, .n = n, .offset = offset }, 4 + n, in);
+}
+
+void ir_tma_store(val map, val shared, int64_t offset, int n, const val *coordinates)
+{
+    val in[2 + 5] = { map, address_of(IR_SHARED, shared) };
+    for (int i = 0; i < n; i++)
+        in[2 + i] = ir_coerce(CKL_I32, coordinates[i]);
+    emit_effect((ir_inst){ .op = IR_TMA_STORE, .n = n, .offset = offset }, 2 + n, in);
+}
+
+void ir_tma_prefetch(val map)
+{
+    emit_effect((ir_inst){ .op = IR_TMA_PREFETCH }, 1, &map);
+}
+
+void ir_bulk_load(val shared, int64_t offset, val global, val bytes, val mbarrier)
+{
+    val in[] = { address_of(IR_SHARED, shared), address_of(IR_GLOBAL, global), ir_coerce(IR_U32, bytes),
+                 address_of(IR_SHARED, mbarrier) };
+    emit_effect((ir_inst){ .op = IR_BULK_LOAD, .offset = offset }, 4, in);
+}
+
+void ir_bulk_store(val global, val shared, int64_t offset, val bytes)
+{
+    val in[] = { address_of(IR_GLOBAL, global), address_of(IR_SHARED, shared), ir_coerce(IR_U32, bytes) };
+    emit_effect((ir_inst){ .op = IR_BULK_STORE, .offset = offset }, 3, in);
+}
+
+/* mbarriers */
+
+void ir_mbarrier_init(val bar, int64_t offset, int count)
+{
+    val in[] = { bar, ir_int(IR_U32, count) };
+    emit_effect((ir_inst){ .op = IR_MBARRIER_INIT, .offset = offset }, 2, in);
+}
+
+void ir_mbarrier_arrive(ir_space space, val bar, int64_t offset)
+{
+    emit_effect((ir_inst){ .op = IR_MBARRIER_ARRIVE, .space = space, .offset = offset }, 1, &bar);
+}
+
+void ir_mbarrier_expect(val bar, int64_t offset, val bytes)
+{
+    val in[] = { bar, ir_coerce(IR_U32, bytes) };
+    emit_effect((ir_inst){ .op = IR_MBARRIER_EXPECT, .offset = offset }, 2, in);
+}
+
+void ir_mbarrier_wait(val bar, int64_t offset, val parity)
+{
+    val in[] = { bar, ir_coerce(IR_U32, parity) };
+    emit_effect((ir_inst){ .op = IR_MBARRIER_WAIT, .offset = offset }, 2, in);
+}
+
+val ir_mbarrier_test(val bar, int64_t offset, val parity)
+{
+    val in[] = { bar, ir_coerce(IR_U32, parity) };
+    return emit_value((ir_inst){ .op = IR_MBARRIER_TEST, .offset = offset }, IR_PRED, 2, in);
+}
+
+/* CTA, cluster, warp */
+
+void ir_bar_sync(val id, int threads)
+{
+    id = ir_coerce(IR_U32, id);
+    emit_effect((ir_inst){ .op = IR_BAR_SYNC, .n = threads }, 1, &id);
+}
+
+void ir_bar_arrive(val id, int threads)
+{
+    id = ir_coerce(IR_U32, id);
+    emit_effect((ir_inst){ .op = IR_BAR_ARRIVE, .n = threads }, 1, &id);
+}
+
+val ir_mapa(val shared, val rank)
+{
+    val in[] = { shared, ir_coerce(IR_U32, rank) };
+    return emit_value((ir_inst){ .op = IR_MAPA, .type = IR_U32 }, IR_U32, 2, in);
+}
+
+val ir_shuffle(ir_shuffle_kind how, val x, val lane, int width)
+{
+    val in[] = { x, ir_coerce(IR_U32, lane) };
+    return emit_value((ir_inst){ .op = IR_SHUFFLE, .type = x.type, .mode = (int)how, .n = width }, x.type, 2, in);
+}
+
+val ir_vote(ir_vote_kind how, val p)
+{
+    ir_type type = how == IR_VOTE_BALLOT ? IR_U32 : IR_PRED;
+    return emit_value((ir_inst){ .op = IR_VOTE, .type = type, .mode = (int)how }, type, 1, &p);
+}
+
+val ir_redux(ir_reduction how, val x)
+{
+    return emit_value((ir_inst){ .op = IR_REDUX, .type = x.type, .mode = (int)how }, x.type, 1, &x);
+}
+
+val ir_elect(void)
+{
+    return emit_value((ir_inst){ .op = IR_ELECT, .type = IR_PRED }, IR_PRED, 0, NULL);
+}
+
+/* Matrix */
+
+void ir_ldmatrix(int n, bool transpose, val address, int64_t offset, val *out)
+{
+    ir_emit((ir_inst){ .op = IR_LDMATRIX, .type = IR_U32, .n = n, .mode = transpose, .offset = offset }, n, out, 1,
+            &address);
+}
+
+void ir_stmatrix(int n, bool transpose, val address, int64_t offset, const val *values)
+{
+    val in[1 + 4] = { address };
+    for (int i = 0; i < n; i++)
+        in[1 + i] = values[i];
+    emit_effect((ir_inst){ .op = IR_STMATRIX, .type = IR_U32, .n = n, .mode = transpose, .offset = offset }, 1 + n, in);
+}
+
+void ir_mma(ir_type from, val d[4], const val a[4], const val b[2])
+{
+    val in[] = { a[0], a[1], a[2], a[3], b[0], b[1], d[0], d[1], d[2], d[3] };
+    ir_emit((ir_inst){ .op = IR_MMA, .type = CKL_F32, .from = from }, 4, d, 10, in);
+}
+
+/* Operands of a wgmma: the A operand (1 descriptor or 4 registers), B, scale_d, then the accumulators. */
+static void emit_wgmma(ir_inst inst, int a_count, const val *a, val b, val scale_d, val *d)
+{
+    int accumulators = inst.n / 2, count = 0;
+    val in[4 + 2 + 128];
+    for (int i = 0; i < a_count; i++)
+        in[count++] = a[i];
+    in[count++] = b;
+    in[count++] = scale_d;
+    for (int i = 0; i < accumulators; i++)
+        in[count++] = d[i];
+    ir_emit(inst, accumulators, d, count, in);
+}
+
+void ir_wgmma(ir_type from, int n, val *d, val a, val b, val scale_d, bool a_m_major, bool b_n_major)
+{
+    int mode = (a_m_major ? 1 : 0) | (b_n_major ? 2 : 0);
+    emit_wgmma((ir_inst){ .op = IR_WGMMA, .type = CKL_F32, .from = from, .n = n, .mode = mode }, 1, &a, b, scale_d, d);
+}
+
+void ir_wgmma_rs(ir_type from, int n, val *d, const val a[4], val b, val scale_d, bool b_n_major)
+{
+    int mode = b_n_major ? 2 : 0;
+    emit_wgmma((ir_inst){ .op = IR_WGMMA_RS, .type = CKL_F32, .from = from, .n = n, .mode = mode }, 4, a, b, scale_d,
+               d);
+}
+
+/* Control flow */
+
+static void open_block(int inst)
+{
+    if (now.block_count == BLOCKS_MAX)
+        ir_fail(CKL_INTERNAL, "control flow is nested more than %d deep", BLOCKS_MAX);
+    else if (!ir_failed())
+        now.blocks[now.block_count++] = inst;
+}
+
+/* Closes the innermost block, which must begin with one of two ops; returns its index, or -1. */
+static int close_block(ir_op begin, ir_op or_begin, ir_op end)
+{
+    if (ir_failed())
+        return -1;
+    int open = now.block_count ? now.blocks[now.block_count - 1] : -1;
+    if (open < 0 || (now.kernel->insts[open].op != begin && now.kernel->insts[open].op != or_begin)) {
+        ir_fail(CKL_INTERNAL, "%s without its %s", ir_op_text(end), ir_op_text(begin));
+        return -1;
+    }
+    now.block_count--;
+    return open;
+}
+
+/* The predicate in a register: a constant is moved into one. */
+static val predicate(val p)
+{
+    if (!ir_is_constant(p))
+        return ir_coerce(IR_PRED, p);
+    val reg = result(IR_PRED);
+    ir_assign(reg, p);
+    return reg;
+}
+
+void ir_if(val p)
+{
+    p = predicate(p);
+    emit_effect((ir_inst){ .op = IR_IF, .type = IR_PRED }, 1, &p);
+    open_block(now.kernel->inst_count - 1);
+}
+
+void ir_else(void)
+{
+    int open = close_block(IR_IF, IR_IF, IR_ELSE);
+    if (open < 0)
+        return;
+    emit_effect((ir_inst){ .op = IR_ELSE }, 0, NULL);
+    now.kernel->insts[open].match = now.kernel->inst_count - 1;
+    now.kernel->insts[now.kernel->inst_count - 1].match = open; // until END_IF: the IF
+    open_block(now.kernel->inst_count - 1);
+}
+
+void ir_end_if(void)
+{
+    int open = close_block(IR_IF, IR_ELSE, IR_END_IF);
+    if (open < 0)
+        return;
+    ir_inst *end = ir_emit((ir_inst){ .op = IR_END_IF }, 0, NULL, 0, NULL);
+    ir_inst *insts = now.kernel->insts;
+    end->match = insts[open].op == IR_ELSE ? insts[open].match : open;
+    insts[open].match = now.kernel->inst_count - 1;
+}
+
+void ir_loop(void)
+{
+    emit_effect((ir_inst){ .op = IR_LOOP }, 0, NULL);
+    open_block(now.kernel->inst_count - 1);
+}
+
+void ir_break(val p)
+{
+    p = predicate(p);
+    emit_effect((ir_inst){ .op = IR_BREAK, .type = IR_PRED, .match = -1 }, 1, &p);
+    bool inside = false;
+    for (int i = 0; i < now.block_count; i++)
+        inside |= now.kernel->insts[now.blocks[i]].op == IR_LOOP;
+    if (!inside)
+        ir_fail(CKL_INTERNAL, "break outside a loop");
+}
+
+void ir_end_loop(void)
+{
+    int open = close_block(IR_LOOP, IR_LOOP, IR_END_LOOP);
+    if (open < 0)
+        return;
+    emit_effect((ir_inst){ .op = IR_END_LOOP, .match = open }, 0, NULL);
+    int end = now.kernel->inst_count - 1;
+    now.kernel->insts[open].match = end;
+    for (int i = open; i < end; i++)
+        if (now.kernel->insts[i].op == IR_BREAK && now.kernel->insts[i].match < 0)
+            now.kernel->insts[i].match = end;
+}
