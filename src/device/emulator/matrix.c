@@ -18,6 +18,8 @@
 #define VECTORISED
 #endif
 
+static const uint32_t CANONICAL_NAN = 0x7fffffff;
+
 enum {
     FRACTION_BITS = 25,   // kept of a term below the common exponent
     ZERO_EXPONENT = -126, // of an operand that is zero
@@ -26,11 +28,14 @@ enum {
     F32_FRACTION_BITS = 23,
     F64_BIAS = 1023,
     F64_FRACTION_BITS = 52,
+    CHUNK_BYTES = 16,  // what a swizzle moves as one
+    WHY_BYTES = 128,   // of a sentence
     COLUMNS_MAX = 256, // columns of d worked on at once: those of the widest wgmma
 };
 
 /* One row of 16 operands: significand * 2^exponent, |significand| < 2. Infinities and NaNs read as zero here. */
 typedef struct operand_row {
+    const uint16_t *bits;
     float significand[MATRIX_K];
     int32_t exponent[MATRIX_K];
     bool special; // an infinity or NaN is among them
@@ -38,10 +43,13 @@ typedef struct operand_row {
 
 /* The same of many columns of d, as the lanes of a vector. */
 typedef struct operand_columns {
+    ckl_dtype from;
+    const uint16_t *bits; // of column 0
+    int64_t pitch;        // elements between columns in bits
+    int count;
     float significand[MATRIX_K][COLUMNS_MAX];
     int32_t exponent[MATRIX_K][COLUMNS_MAX];
     bool special[COLUMNS_MAX], any_special;
-    int count;
 } operand_columns;
 
 static inline int32_t max_i32(int32_t x, int32_t y)
@@ -87,6 +95,7 @@ static void decode_row(ckl_dtype from, const uint16_t *bits, operand_row *row)
     int fraction_bits = from == CKL_F16 ? 10 : 7, bias = from == CKL_F16 ? 15 : 127;
     uint32_t field_max = 0x7fffu >> fraction_bits, implicit = 1u << fraction_bits;
     float unit = power_f32(-fraction_bits);
+    row->bits = bits;
     row->special = false;
     for (int k = 0; k < MATRIX_K; k++) {
         uint32_t field = bits[k] >> fraction_bits & field_max, fraction = bits[k] & (implicit - 1);
@@ -98,13 +107,13 @@ static void decode_row(ckl_dtype from, const uint16_t *bits, operand_row *row)
     }
 }
 
-static void decode_columns(ckl_dtype from, const uint16_t *b, int64_t ldb, int count, operand_columns *columns)
+/* Of columns->count columns at columns->bits. */
+static void decode_columns(operand_columns *columns)
 {
-    columns->count = count;
     columns->any_special = false;
-    for (int n = 0; n < count; n++) {
+    for (int n = 0; n < columns->count; n++) {
         operand_row row;
-        decode_row(from, b + n * ldb, &row);
+        decode_row(columns->from, columns->bits + n * columns->pitch, &row);
         for (int k = 0; k < MATRIX_K; k++) {
             columns->significand[k][n] = row.significand[k];
             columns->exponent[k][n] = row.exponent[k];
@@ -130,9 +139,11 @@ static inline float truncate_to_f32(double x)
 VECTORISED
 static void multiply_finite(const operand_row *a, const operand_columns *b, float *d)
 {
-    int32_t common[COLUMNS_MAX], sum[COLUMNS_MAX] = { 0 };
-    for (int n = 0; n < b->count; n++)
+    int32_t common[COLUMNS_MAX], sum[COLUMNS_MAX];
+    for (int n = 0; n < b->count; n++) {
         common[n] = exponent_of_f32(d[n]);
+        sum[n] = 0;
+    }
     for (int k = 0; k < MATRIX_K; k++)
         for (int n = 0; n < b->count; n++)
             common[n] = max_i32(common[n], a->exponent[k] + b->exponent[k][n]);
@@ -163,8 +174,7 @@ static double special_dot(ckl_dtype from, const uint16_t *a, const uint16_t *b, 
 }
 
 /* multiply_finite() for a row that meets infinities or NaNs: they overrule what the finite operands came to. */
-static void multiply_special(ckl_dtype from, const operand_row *a, const operand_columns *b, const uint16_t *a_bits,
-                             const uint16_t *b_bits, int64_t ldb, float *d)
+static void multiply_special(const operand_row *a, const operand_columns *b, float *d)
 {
     float old[COLUMNS_MAX];
     memcpy(old, d, (size_t)b->count * sizeof *d);
@@ -174,9 +184,9 @@ static void multiply_special(ckl_dtype from, const operand_row *a, const operand
     for (int n = 0; n < b->count; n++) {
         if (!a->special && !b->special[n] && isfinite(old[n]))
             continue;
-        double dot = special_dot(from, a_bits, b_bits + n * ldb, old[n]);
+        double dot = special_dot(b->from, a->bits, b->bits + n * b->pitch, old[n]);
         if (isnan(dot))
-            d[n] = f32_of_bits(0x7fffffff);
+            d[n] = f32_of_bits(CANONICAL_NAN);
         else if (isinf(dot))
             d[n] = (float)dot;
     }
@@ -192,27 +202,32 @@ static bool all_finite(const float *x, int count)
     return largest < bits_of_f32(INFINITY);
 }
 
+static void multiply_row(const uint16_t *a, const operand_columns *b, float *d)
+{
+    operand_row row;
+    decode_row(b->from, a, &row);
+    if (row.special || b->any_special || !all_finite(d, b->count))
+        multiply_special(&row, b, d);
+    else
+        multiply_finite(&row, b, d);
+}
+
 void matrix_multiply(ckl_dtype from, int m, int n, int k, const uint16_t *a, const uint16_t *b, float *d,
                      bool accumulate)
 {
     assert((from == CKL_F16 || from == CKL_BF16) && k % MATRIX_K == 0);
     if (!accumulate)
         memset(d, 0, (size_t)m * (size_t)n * sizeof *d);
+    operand_columns columns; // not cleared: it is large
+    columns.from = from;
+    columns.pitch = k;
     for (int column = 0; column < n; column += COLUMNS_MAX) {
+        columns.count = (int)min_i64(n - column, COLUMNS_MAX);
         for (int step = 0; step < k; step += MATRIX_K) {
-            const uint16_t *b_bits = b + (int64_t)column * k + step;
-            operand_columns columns;
-            decode_columns(from, b_bits, k, (int)min_i64(n - column, COLUMNS_MAX), &columns);
-            for (int row = 0; row < m; row++) {
-                const uint16_t *a_bits = a + (int64_t)row * k + step;
-                float *d_row = d + (int64_t)row * n + column;
-                operand_row operands;
-                decode_row(from, a_bits, &operands);
-                if (operands.special || columns.any_special || !all_finite(d_row, columns.count))
-                    multiply_special(from, &operands, &columns, a_bits, b_bits, k, d_row);
-                else
-                    multiply_finite(&operands, &columns, d_row);
-            }
+            columns.bits = b + (int64_t)column * k + step;
+            decode_columns(&columns);
+            for (int row = 0; row < m; row++)
+                multiply_row(a + (int64_t)row * k + step, &columns, d + (int64_t)row * n + column);
         }
     }
 }
@@ -225,6 +240,18 @@ typedef struct operand_view {
 } operand_view;
 
 static const uint64_t RESERVED_BITS = 0x3ff1c000c000c000; // 14-15, 30-31, 46-48, 52-61
+
+static bool descriptor_is_whole(uint64_t descriptor, char *why)
+{
+    if (descriptor & RESERVED_BITS)
+        snprintf(why, WHY_BYTES, "wgmma descriptor 0x%016" PRIx64 ": reserved bits are set", descriptor);
+    else if (descriptor >> 49 & 7)
+        snprintf(why, WHY_BYTES, "wgmma descriptor 0x%016" PRIx64 ": base offset %u is not 0; others are not emulated",
+                 descriptor, (unsigned)(descriptor >> 49 & 7));
+    else
+        return true;
+    return false;
+}
 
 static uint32_t offset_field(uint64_t descriptor, int bit)
 {
@@ -256,30 +283,31 @@ static uint32_t chunk_address(const operand_view *v, uint32_t row, uint32_t k)
     return swizzle_address(v->start + offset, v->span);
 }
 
+/* A chunk holds 8 of k of one row, or one k of 8 rows. */
+static void place_chunk(const unsigned char *chunk, bool mn_major, uint16_t *out)
+{
+    for (int i = 0; i < 8; i++)
+        memcpy(out + i * (mn_major ? MATRIX_K : 1), chunk + i * 2, 2);
+}
+
 bool matrix_gather(uint64_t descriptor, bool mn_major, int rows, const unsigned char *shared, uint32_t base,
                    uint32_t bytes, uint16_t *out, matrix_touch *touch, void *user, char why[128])
 {
-    if (descriptor & RESERVED_BITS || descriptor >> 49 & 7) {
-        const char *what = descriptor & RESERVED_BITS ? "reserved bits" : "the base offset, which is not emulated";
-        snprintf(why, 128, "wgmma descriptor 0x%016" PRIx64 " sets %s", descriptor, what);
+    if (!descriptor_is_whole(descriptor, why))
         return false;
-    }
     operand_view view = decode_descriptor(descriptor, mn_major);
     int row_step = mn_major ? 8 : 1, k_step = mn_major ? 1 : 8;
     for (int row = 0; row < rows; row += row_step) {
         for (int k = 0; k < MATRIX_K; k += k_step) {
             uint32_t address = chunk_address(&view, (uint32_t)row, (uint32_t)k);
-            if (address < base || address - base + 16 > bytes) {
-                snprintf(why, 128, "wgmma descriptor 0x%016" PRIx64 " reads shared address %u, window %u..%u",
+            if (address < base || address - base + CHUNK_BYTES > bytes) {
+                snprintf(why, WHY_BYTES, "wgmma descriptor 0x%016" PRIx64 ": reads address %u of shared memory %u..%u",
                          descriptor, address, base, base + bytes);
                 return false;
             }
-            uint16_t chunk[8];
-            memcpy(chunk, shared + (address - base), sizeof chunk);
-            for (int i = 0; i < 8; i++)
-                out[mn_major ? (row + i) * MATRIX_K + k : row * MATRIX_K + k + i] = chunk[i];
+            place_chunk(shared + (address - base), mn_major, out + row * MATRIX_K + k);
             if (touch)
-                touch(user, address, sizeof chunk);
+                touch(user, address, CHUNK_BYTES);
         }
     }
     return true;

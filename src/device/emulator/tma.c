@@ -90,9 +90,10 @@ void tma_walk(const tensor_map_desc *desc, const int32_t *coordinates, tma_run *
         int64_t edges[] = { 0, global ? begin : box, global ? end : box, box };
         for (int piece = 0; piece < 3; piece++) {
             int64_t from = edges[piece], bytes = (edges[piece + 1] - from) * element;
+            if (bytes == 0)
+                continue;
             unsigned char *at = piece == 1 ? global + (first + from) * element : NULL;
-            if (bytes > 0)
-                run(user, (uint32_t)(row * row_pitch(desc) + from * element), at, (uint32_t)bytes);
+            run(user, (uint32_t)(row * row_pitch(desc) + from * element), at, (uint32_t)bytes);
         }
     }
 }
