@@ -39,6 +39,7 @@ static ckl_status set_pair(test_case *c, const problem_pair *pair)
     const field_table tables[] = { c->test->problem, case_key_table };
     if (fields_find(c->test->problem, pair->key))
         return fields_set(c->test->problem, op, pair->key, pair->value, c->problem);
+    c->fill_given |= strcmp(pair->key, "fill") == 0;
     if (fields_find(case_key_table, pair->key))
         return fields_set(case_key_table, op, pair->key, pair->value, &c->keys);
     return fields_unknown(op, pair->key, tables, COUNT_OF(tables));

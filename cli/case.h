@@ -24,6 +24,7 @@ typedef struct test_case {
     void *problem;      // the operator's problem struct, prepared
     const char *fields; // its fields as they were given, those at their default left out
     case_keys keys;
+    bool fill_given; // by the line; else verify goes through several
     arena memory;
 } test_case;
 

@@ -31,11 +31,11 @@ void check_close(check *k);
 /* Enqueues one run on the check's memory. */
 ckl_status check_enqueue(const check *k);
 
-/*
- * Writes all operands, runs once, waits, and compares. With `repeat`, runs a second time over another poison: the results
- * must be the same bit for bit. A wrong result is CKL_OK with result->passed false.
- */
-ckl_status check_run(check *k, bool repeat, check_result *result);
+/* Writes all operands, runs once, waits, and compares. A wrong result is CKL_OK with result->passed false. */
+ckl_status check_run(check *k, check_result *result);
+
+/* After check_run(): runs once more over another poison; the result must be the same bit for bit. */
+ckl_status check_run_again(check *k, check_result *result);
 
 /* Compares what operand_set_read() brought back; for callers that ran the case by themselves. */
 void check_compare(check *k, check_result *result);
