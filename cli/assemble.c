@@ -2,6 +2,7 @@
 #include "cli/assemble.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +73,7 @@ static ckl_status run_tool(const char *tool, const char *arch, const char *path,
 {
     char *argv[] = { (char *)tool, "-v", (char *)arch, (char *)path, "-o", "/dev/null", NULL };
     int channel[2];
-    if (pipe(channel))
+    if (pipe2(channel, O_CLOEXEC)) // or another child would keep the writing end open
         FAIL(CKL_INTERNAL, "ptxas: no pipe: %s", strerror(errno));
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);

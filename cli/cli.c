@@ -82,6 +82,7 @@ int cli_parse(const cli_usage *usage, int *argc, char **argv)
             return done;
     }
     *argc = kept;
+    argv[kept] = NULL;
     return CLI_GO_ON;
 }
 

@@ -92,11 +92,11 @@ static void print_launch(const ir_kernel *kernel)
     print_instructions(kernel);
 }
 
-static ckl_status print_kernel(const chosen *choice, int part)
+static ckl_status print_kernel(const chosen *taken, int part)
 {
     double begin = cli_seconds();
     ir_kernel *kernel;
-    TRY(plan_describe(choice->op, choice->impl, choice->config, part, &kernel));
+    TRY(plan_describe(taken->op, taken->impl, taken->config, part, &kernel));
     double described = milliseconds_since(begin);
     begin = cli_seconds();
     ckl_status status = ir_verify(kernel);
@@ -123,21 +123,21 @@ static ckl_status print_kernel(const chosen *choice, int part)
 
 static ckl_status explain(const test_case *c, const ckl_device_info *info, arena *memory)
 {
-    chosen choice = { .op = c->test->op };
-    void *desc = arena_alloc(memory, 1, choice.op->desc_bytes);
+    chosen taken = { .op = c->test->op };
+    void *desc = arena_alloc(memory, 1, taken.op->desc_bytes);
     c->test->desc(c->problem, desc);
     bool listing = want_ptx || want_ir;
     if (!listing)
-        print_choices(info, choice.op, desc, memory);
-    TRY(plan_choose(info, choice.op, desc, case_force(c, memory), memory, &choice.impl, &choice.config, NULL));
+        print_choices(info, taken.op, desc, memory);
+    TRY(plan_choose(info, taken.op, desc, case_force(c, memory), memory, &taken.impl, &taken.config, NULL));
     if (!listing) {
         text config = { 0 };
-        fields_print(choice.impl->config, choice.config, false, &config);
-        printf("taken: %s %s\n", choice.impl->name, text_data(&config));
+        fields_print(taken.impl->config, taken.config, false, &config);
+        printf("taken: %s %s\n", taken.impl->name, text_data(&config));
         text_free(&config);
     }
-    for (int part = 0; part < (int)max_i64(choice.impl->kernels, 1); part++)
-        TRY(print_kernel(&choice, part));
+    for (int part = 0; part < (int)max_i64(taken.impl->kernels, 1); part++)
+        TRY(print_kernel(&taken, part));
     return CKL_OK;
 }
 
