@@ -123,13 +123,15 @@ static void decode_columns(operand_columns *columns)
     }
 }
 
-/* Towards zero, but to infinity from 2^128 on. The conversion of C rounds to nearest; one step back mends that. */
+/*
+ * Towards zero, but to infinity from 2^128 on, and never to -0. C rounds to nearest; one step back in magnitude mends that.
+ * The conditions are joined by & because a branch would keep the callers' loop from being vectorised.
+ */
 static inline float truncate_to_f32(double x)
 {
     float nearest = (float)x;
-    uint32_t beyond =
-        (fabs((double)nearest) > fabs(x)) & (fabs(x) < 0x1p128); // &, not &&: a branch would not vectorise
-    return f32_of_bits(bits_of_f32(nearest) - beyond) + 0.0f;    // + 0: no negative zero
+    uint32_t beyond = (fabs((double)nearest) > fabs(x)) & (fabs(x) < 0x1p128);
+    return f32_of_bits(bits_of_f32(nearest) - beyond) + 0.0f;
 }
 
 /*
