@@ -4,35 +4,44 @@
  * The algebra is that of NVIDIA's CuTe (CUTLASS, "02_layout_algebra"): the same names, the same results as functions of the
  * index. Coordinates run with the first mode fastest. Operations that CuTe leaves undefined end in ir_fail() with a sentence
  * that names the operation and the layouts; the result is then some harmless layout.
+ *
+ * Integers may be dynamic where nothing is said. "Static" operations end in ir_fail() for a dynamic layout.
  */
 #ifndef CKL_CUTE_LAYOUT_H
 #define CKL_CUTE_LAYOUT_H
 
 #include "cute/int_tuple.h"
 
-/* Sw<B,M,S>: xors B bits of an index, from bit M+S up (S >= 0), into the bits from M up. B == 0 is the identity. */
+/*
+ * Sw<B,M,S>: xors B bits of an index, from bit M+S up, into the bits from M up; with S < 0 the bits from M up into those
+ * from M-S up. B == 0 is the identity. 0 <= B <= |S|, 0 <= M.
+ */
 typedef struct swizzle {
     int bits, base, shift;
 } swizzle;
 
-/* A layout; index = swizzle(offset + crd2idx(coord, shape, stride)). Plain layouts have no swizzle and offset 0. */
+/*
+ * A layout; index = swizzle(crd2idx(coord, shape, stride)). Plain layouts have no swizzle. Whatever changes coordinates only
+ * (modes, slices, composition, divides) keeps the swizzle of its first layout; so do products.
+ */
 typedef struct layout {
     int_tuple shape, stride;
     swizzle sw;
 } layout;
 
-enum { LAYOUT_MODES_MAX = 64 };
+enum { LAYOUT_MODES_MAX = INT_TUPLE_RANK_MAX }; // leaves of a layout, too, wherever it is flattened
 
 /* Construction */
 layout make_layout(int_tuple shape, int_tuple stride);    // congruent, or ir_fail()
 layout compact(int_tuple shape);                          // first mode fastest (LayoutLeft)
 layout compact_right(int_tuple shape);                    // last mode fastest (LayoutRight)
-layout compact_ordered(int_tuple shape, int_tuple order); // modes become contiguous in increasing order
+layout compact_ordered(int_tuple shape, int_tuple order); // modes become contiguous in increasing order; static order
 layout layouts_of(int count, const layout *modes);        // concatenation: one mode per layout
 layout layout_mode(layout a, int i);
 layout layout_modes(layout a, int begin, int end); // modes begin..end-1
 layout with_swizzle(swizzle sw, layout a);         // Sw o a
-layout group_modes(layout a, int begin, int end);  // modes begin..end-1 become one
+layout without_swizzle(layout a);
+layout group_modes(layout a, int begin, int end); // modes begin..end-1 become one
 layout flatten(layout a);
 
 /* Queries. The val forms may be dynamic; the static_ forms want static layouts and ir_fail() otherwise. */
@@ -40,8 +49,9 @@ int rank(layout a);
 int depth(layout a);
 val size(layout a);
 int64_t static_size(layout a);
-int64_t cosize(layout a); // 1 + the largest index; static
+int64_t cosize(layout a); // 1 + the largest index before the swizzle; static
 bool layout_is_static(layout a);
+bool has_swizzle(layout a);
 
 /* Evaluation */
 val crd2idx(int_tuple coord, layout a); // coord: an integer, or congruent to the shape or to its top modes
@@ -52,40 +62,67 @@ uint64_t swizzle_apply(swizzle sw, uint64_t index);
 val swizzle_apply_val(swizzle sw, val index);
 
 /* Slicing: coord has WILDCARD leaves where a mode stays. */
-extern const int_tuple WILDCARD;
-layout slice_layout(int_tuple coord, layout a); // the modes that stay
-val slice_offset(int_tuple coord, layout a);    // the index of the fixed ones
+layout slice_layout(int_tuple coord, layout a); // the modes that stay, one mode each; 1:0 if none does
+val slice_offset(int_tuple coord, layout a);    // the index of the fixed ones, before the swizzle
 
-/* Algebra */
+/* Simplification. Dynamic modes merge where strides are known to match (the same register). */
 layout coalesce(layout a);
 layout coalesce_modes(layout a); // each top mode by itself
+
+/*
+ * a o b: the layout of b's shape with index a(b(coord)). b's indices must lie in a's domain, and each mode of b must step
+ * evenly through the modes of a. Dynamic: a's modes that b reaches, but the last, must be static; b may be dynamic where a is
+ * of a single mode. By mode: one layout per leading top mode of a; further modes of a stay as they are.
+ */
 layout composition(layout a, layout b);
 layout composition_by_mode(layout a, int count, const layout *b);
+
+/* Static a, injective: the ordered layout of what a's indices leave out below cosize_of_hi. */
 layout complement(layout a, int64_t cosize_of_hi);
+layout complement_within(layout a, val cosize_of_hi); // the same, of a dynamic cosize
+
+/* Inverses. right: a(r(i)) == i, for as many i as static modes allow. left: l(a(i)) == i, for an injective static a. */
 layout right_inverse(layout a);
 layout left_inverse(layout a);
+
+/* The vector: longest run on which a and b agree; r with a(r(i)) == b(r(i)) == i up to a common offset. Static, may be 1:0. */
+layout max_common_layout(layout a, layout b);
+
+/*
+ * Divides: a into tiles and the rest. logical (tile,rest), zipped the same in two modes, tiled (tile,rest...), flat
+ * (tile...,rest...). The tile must be static, and must divide a static layout.
+ */
 layout logical_divide(layout a, layout tile);
 layout zipped_divide(layout a, layout tile);
 layout tiled_divide(layout a, layout tile);
 layout flat_divide(layout a, layout tile);
-layout logical_divide_by_mode(layout a, int count, const layout *tiler); // a tile per top mode, as for local_tile
-layout zipped_divide_by_mode(layout a, int count, const layout *tiler);  // ((tile...),(rest...)); sizes may be dynamic
+
+/*
+ * Divides by a tile per leading top mode, as for local_tile: zipped ((tile...),(rest...,other modes...)). Modes may be
+ * dynamic, and a tile need not divide its mode: the rest is rounded up and the last tile reaches past the end.
+ */
+layout logical_divide_by_mode(layout a, int count, const layout *tiler);
+layout zipped_divide_by_mode(layout a, int count, const layout *tiler);
 layout tiled_divide_by_mode(layout a, int count, const layout *tiler);
 layout flat_divide_by_mode(layout a, int count, const layout *tiler);
+
+/* Products: a repeated in the arrangement b. Static. blocked and raked join the modes of a and b pairwise. */
 layout logical_product(layout a, layout b);
 layout zipped_product(layout a, layout b);
 layout tiled_product(layout a, layout b);
 layout flat_product(layout a, layout b);
 layout blocked_product(layout a, layout b);
 layout raked_product(layout a, layout b);
-layout tile_to_shape(layout block, int_tuple shape);
+layout tile_to_shape(layout block, int_tuple shape); // repeats block, first mode first, to cover the shape exactly
+
+/* The same memory in elements of new_bits instead of old_bits. */
 layout recast_layout(layout a, int old_bits, int new_bits);
-layout max_common_layout(layout a, layout b); // the vector: longest run on which a and b agree
 
 /* "(4,(2,2)):(1,(4,8))", a swizzled one as "Sw<3,4,3>o(8,8):(8,1)"; the calculator's format. */
 void layout_print(layout a, text *out);
 
-/* Parses a literal "shape:stride" or "shape". */
+/* Parses a literal in that format; a shape alone is compact. *end is where it stopped, on failure at the fault. */
 bool layout_parse(const char *string, const char **end, layout *out); // false: not a literal; says why by ir_fail()
+bool tuple_parse(const char *string, const char **end, int_tuple *out);
 
 #endif

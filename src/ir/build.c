@@ -853,6 +853,21 @@ void ir_end_if(void)
     insts[open].match = now.kernel->inst_count - 1;
 }
 
+void ir_reopen_else(void)
+{
+    ir_kernel *k = now.kernel;
+    if (ir_failed())
+        return;
+    int last = k->inst_count - 1;
+    if (last < 0 || k->insts[last].op != IR_END_IF || k->insts[k->insts[last].match].match != last) {
+        ir_fail(CKL_INTERNAL, "else does not follow an if");
+        return;
+    }
+    k->inst_count = last;
+    open_block(k->insts[last].match);
+    ir_else();
+}
+
 void ir_loop(void)
 {
     emit_effect((ir_inst){ .op = IR_LOOP }, 0, NULL);

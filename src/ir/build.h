@@ -109,6 +109,7 @@ void ir_wgmma_rs(ir_type from, int n, val *d, const val a[4], val b, val scale_d
 void ir_if(val p);
 void ir_else(void);
 void ir_end_if(void);
+void ir_reopen_else(void); // turns the END_IF just written into an ELSE
 void ir_loop(void);
 void ir_break(val p);
 void ir_end_loop(void);

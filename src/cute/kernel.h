@@ -1,0 +1,102 @@
+/*
+ * kernel.h - the language of kernel files: short names for what src/ir and src/cute build. Only kernel files include it.
+ *
+ * C's own for and if run while the kernel is described; LOOP, IF and FOREVER are control flow of the kernel. A value that
+ * changes inside them is a variable(), set with assign(). Every name here records the line of the kernel file that uses it,
+ * for the emulator's reports, the debugger and the profiler.
+ */
+#ifndef CKL_CUTE_KERNEL_H
+#define CKL_CUTE_KERNEL_H
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "cute/mma.h"
+#include "cute/pipeline.h"
+#include "cute/schedule.h"
+#include "cute/tensor.h"
+#include "cute/tma.h"
+#include "ir/build.h"
+
+#define HERE ir_at(__FILE__, __LINE__)
+
+/* Types of values */
+#define F32  CKL_F32
+#define F16  CKL_F16
+#define BF16 CKL_BF16
+#define I32  CKL_I32
+#define I64  CKL_I64
+#define U32  IR_U32
+#define U64  IR_U64
+
+/* Where this thread is. Indices are u32. */
+#define thread()       (HERE, ir_sreg(IR_TID_X))
+#define lane()         (HERE, ir_sreg(IR_LANE))
+#define warp()         (HERE, ir_sreg(IR_WARP)) // uniform in the warp, and known to be
+#define cta_x()        (HERE, ir_sreg(IR_CTA_X))
+#define cta_y()        (HERE, ir_sreg(IR_CTA_Y))
+#define cta_z()        (HERE, ir_sreg(IR_CTA_Z))
+#define grid_x()       (HERE, ir_sreg(IR_GRID_X))
+#define grid_y()       (HERE, ir_sreg(IR_GRID_Y))
+#define cluster_rank() (HERE, ir_sreg(IR_CLUSTER_RANK))
+
+/* Values */
+#define param(type, name)     (HERE, ir_scalar_param(type, name))
+#define pointer(name)         (HERE, ir_scalar_param(IR_U64, name))
+#define imm(i)                ir_int(CKL_I32, (i))
+#define immf(f)               ir_float(CKL_F32, (f))
+#define yes()                 ir_int(IR_PRED, 1)
+#define variable(type, start) (HERE, cute_variable(type, start))
+#define assign(reg, x)        (HERE, ir_assign(reg, x))
+#define add(x, y)             (HERE, ir_binary(IR_ADD, x, y))
+#define sub(x, y)             (HERE, ir_binary(IR_SUB, x, y))
+#define mul(x, y)             (HERE, ir_binary(IR_MUL, x, y))
+#define div(x, y)             (HERE, ir_binary(IR_DIV, x, y))
+#define rem(x, y)             (HERE, ir_binary(IR_REM, x, y))
+#define min(x, y)             (HERE, ir_binary(IR_MIN, x, y))
+#define max(x, y)             (HERE, ir_binary(IR_MAX, x, y))
+#define and (p, q)(HERE, ir_binary(IR_AND, p, q))
+#define or (p, q)(HERE, ir_binary(IR_OR, p, q))
+#define not(p) (HERE, ir_unary(IR_NOT, p))
+#define fma(x, y, z)     (HERE, ir_fma(x, y, z))
+#define eq(x, y)         (HERE, ir_compare(IR_EQ, x, y))
+#define ne(x, y)         (HERE, ir_compare(IR_NE, x, y))
+#define lt(x, y)         (HERE, ir_compare(IR_LT, x, y))
+#define ge(x, y)         (HERE, ir_compare(IR_GE, x, y))
+#define select(p, x, y)  (HERE, ir_select(p, x, y))
+#define convert(type, x) (HERE, ir_convert(type, x))
+#define tanh(x)          (HERE, ir_unary(IR_TANH, x))
+#define exp2(x)          (HERE, ir_unary(IR_EX2, x))
+#define rcp(x)           (HERE, ir_unary(IR_RCP_APPROX, x))
+#define elect()          (HERE, ir_elect())
+
+/* Control flow */
+#define IF(p)          for (bool if_open = (HERE, ir_if(p), true); if_open; if_open = (ir_end_if(), false))
+#define ELSE           for (bool else_open = (HERE, ir_reopen_else(), true); else_open; else_open = (ir_end_if(), false))
+#define FOREVER        for (bool loop_open = (HERE, ir_loop(), true); loop_open; loop_open = (ir_end_loop(), false))
+#define BREAK_IF(p)    (HERE, ir_break(p))
+#define LOOP(i, count) LOOP_FROM(i, imm(0), count, imm(1))
+#define LOOP_FROM(i, start, count, step)                                                   \
+    for (cute_loop i##_loop = (HERE, cute_loop_begin(start, count, step)); i##_loop.open;) \
+        for (val i = i##_loop.i; i##_loop.open; cute_loop_end(&i##_loop))
+
+/* Barriers and fences */
+#define cta_sync()              (HERE, ir_bar_sync(imm(0), ir_current()->threads))
+#define named_sync(id, threads) (HERE, ir_bar_sync(id, threads))
+#define cluster_sync()          (HERE, cute_cluster_sync())
+#define fence_proxy_async()     (HERE, ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0))
+#define fence_mbarrier_init()   (HERE, ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0))
+#define registers_more(n)       (HERE, ir_plain(IR_SETMAXNREG, n, 1))
+#define registers_fewer(n)      (HERE, ir_plain(IR_SETMAXNREG, n, 0))
+#define exit_thread()           (HERE, ir_plain(IR_EXIT, 0, 0))
+
+/* Tensors (tensor.h) */
+#define at(t, ...)                       (HERE, tensor_at(t, coord(__VA_ARGS__)))
+#define set(t, i, x)                     (HERE, tensor_set(t, coord(i), x))
+#define slice(t, ...)                    (HERE, tensor_slice(t, coord(__VA_ARGS__)))
+#define local_tile(t, tiler, coordinate) (HERE, tensor_local_tile(t, tiler, coordinate))
+#define copy(from, to, align)            (HERE, tensor_copy(from, to, align))
+#define fill(t, x)                       (HERE, tensor_fill(t, x))
+#define _                                WILDCARD
+
+#endif

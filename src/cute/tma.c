@@ -1,0 +1,86 @@
+/* tma.c - boxes by the tensor memory accelerator. */
+#include "cute/tma.h"
+
+/* Sw<b,4,3> in bytes, as TMA and wgmma swizzle: 16-byte chunks within a span are xored by the row in a group of 8. */
+static swizzle swizzle_of(ckl_dtype dtype, int span)
+{
+    if (span == 0)
+        return (swizzle){ 0, 0, 0 };
+    int unit = log2_i64((int64_t)ckl_dtype_bytes(dtype)); // the layout counts elements, the swizzle bytes
+    return (swizzle){ log2_i64(span / 16), 4 - unit, 3 };
+}
+
+layout tma_tile_layout(ckl_dtype dtype, int rows, int cols, int swizzle_bytes)
+{
+    layout plain = make_layout(shape(rows, cols), stride(cols, 1));
+    return swizzle_bytes ? with_swizzle(swizzle_of(dtype, swizzle_bytes), plain) : plain;
+}
+
+tma_copy make_tma(const char *param, ckl_dtype dtype, int rows, int cols, int swizzle_bytes)
+{
+    int64_t row_bytes = cols * (int64_t)ckl_dtype_bytes(dtype);
+    if (swizzle_bytes && row_bytes > swizzle_bytes)
+        ir_fail(CKL_INTERNAL, "TMA box %s: rows of %" PRId64 " bytes are longer than the %d-byte swizzle", param,
+                row_bytes, swizzle_bytes);
+    if (rows > 256 || cols > 256)
+        ir_fail(CKL_INTERNAL, "TMA box %s: %dx%d, more than 256 elements along a dimension", param, rows, cols);
+    return (tma_copy){ ir_tensor_map_param(param), dtype, rows, cols, swizzle_bytes };
+}
+
+int64_t tma_bytes(const tma_copy *tma)
+{
+    return (int64_t)tma->rows * tma->cols * (int64_t)ckl_dtype_bytes(tma->dtype);
+}
+
+/* Is the shared tile laid out as this TMA writes it? */
+static void check_tile(const tma_copy *tma, tensor sTile)
+{
+    layout want = tma_tile_layout(tma->dtype, tma->rows, tma->cols, tma->swizzle_bytes), have = sTile.layout;
+    bool same = !ir_failed() && layout_is_static(have) && static_size(have) == static_size(want);
+    int64_t count = same ? static_size(want) : 0;
+    for (int64_t i = 0; i < count && same; i += 8) // swizzles move 16-byte chunks: a sample of each is enough
+        same = index_at(have, i) == index_at(want, i);
+    if (same || ir_failed())
+        return;
+    text w = { 0 }, h = { 0 };
+    layout_print(want, &w);
+    layout_print(have, &h);
+    ir_fail(CKL_INTERNAL, "TMA box of %dx%d: the shared tile is %s, the box needs %s", tma->rows, tma->cols,
+            text_data(&h), text_data(&w));
+    text_free(&w);
+    text_free(&h);
+}
+
+void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, val multicast_mask)
+{
+    check_tile(tma, sTile);
+    val coordinates[] = { ir_bitcast(CKL_I32, ir_convert(IR_U32, col)), ir_bitcast(CKL_I32, ir_convert(IR_U32, row)) };
+    ir_tma_load(sTile.address, 0, tma->map, barrier, multicast_mask, 2, coordinates);
+}
+
+void tma_store(const tma_copy *tma, tensor sTile, val row, val col)
+{
+    check_tile(tma, sTile);
+    val coordinates[] = { ir_bitcast(CKL_I32, ir_convert(IR_U32, col)), ir_bitcast(CKL_I32, ir_convert(IR_U32, row)) };
+    ir_tma_store(tma->map, sTile.address, 0, 2, coordinates);
+}
+
+void tma_store_commit(void)
+{
+    ir_plain(IR_BULK_COMMIT, 0, 0);
+}
+
+void tma_store_wait_read(int pending)
+{
+    ir_plain(IR_BULK_WAIT, pending, 1);
+}
+
+void tma_store_wait(int pending)
+{
+    ir_plain(IR_BULK_WAIT, pending, 0);
+}
+
+void tma_prefetch(const tma_copy *tma)
+{
+    ir_tma_prefetch(tma->map);
+}

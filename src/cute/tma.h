@@ -1,0 +1,29 @@
+/* tma.h - copies of boxes between global tensors and shared tiles by the tensor memory accelerator. */
+#ifndef CKL_CUTE_TMA_H
+#define CKL_CUTE_TMA_H
+
+#include "cute/tensor.h"
+
+/* A tensor map parameter and the box it moves: (ROWS,COLS), columns contiguous in global memory. */
+typedef struct tma_copy {
+    val map;
+    ckl_dtype dtype;
+    int rows, cols;
+    int swizzle_bytes; // 0, 32, 64, 128: cols * element size must not exceed it
+} tma_copy;
+
+/* The swizzled layout of a (ROWS,COLS) tile whose rows are one swizzle span long, as TMA writes and wgmma reads it. */
+layout tma_tile_layout(ckl_dtype dtype, int rows, int cols, int swizzle_bytes);
+
+tma_copy make_tma(const char *param, ckl_dtype dtype, int rows, int cols, int swizzle_bytes);
+
+/* Issued by one thread. row and col are element coordinates in the global tensor; mask: 0, or the CTAs that get the box. */
+void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, val multicast_mask);
+void tma_store(const tma_copy *tma, tensor sTile, val row, val col);
+void tma_store_commit(void);
+void tma_store_wait_read(int pending); // their sources may be overwritten
+void tma_store_wait(int pending);      // they are complete
+void tma_prefetch(const tma_copy *tma);
+int64_t tma_bytes(const tma_copy *tma);
+
+#endif
