@@ -43,11 +43,17 @@ typedef struct field_table {
 /* Sets every field to its default. */
 void fields_default(field_table table, void *object);
 
-/* Sets one field from text. `what` opens the sentence, e.g. "gemm: m=abc is not an integer". */
+/*
+ * Sets one field from text. `what` opens the sentence, e.g. "gemm: m=abc is not an integer". Integers may be written as
+ * powers and sums, "2^20+3"; "" is zero, the default of a dtype.
+ */
 ckl_status fields_set(field_table table, const char *what, const char *name, const char *value, void *object);
 
 /* The row of that name, or NULL. */
 const field *fields_find(field_table table, const char *name);
+
+/* Fails with "gemm: unknown key 'layuot', did you mean 'layout'? Known keys: m n k ..." over several tables. */
+ckl_status fields_unknown(const char *what, const char *name, const field_table *tables, int count);
 
 /* Appends "name=value name=value". With only_changed, fields at their default are left out. */
 void fields_print(field_table table, const void *object, bool only_changed, text *out);

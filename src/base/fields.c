@@ -1,0 +1,304 @@
+/* fields.c - parsing and printing by field table: one row of functions per kind. */
+#include "base/fields.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/math.h"
+
+enum { WORD_MAX = 64 };
+
+typedef struct kind_info {
+    size_t bytes;
+    const char *wanted; // completes "gemm: m=abc is not ..."
+    bool (*parse)(const field *f, const char *value, void *member);
+    void (*print)(const field *f, const void *member, text *out);
+} kind_info;
+
+/* "12" or "2^20". */
+static bool parse_term(const char **at, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    long long base = strtoll(*at, &end, 0), exponent = 1;
+    if (end == *at || errno)
+        return false;
+    *at = end;
+    *value = base;
+    if (*end != '^')
+        return true;
+    exponent = strtoll(end + 1, &end, 10);
+    if (end == *at + 1 || exponent < 0 || exponent > 62)
+        return false;
+    *at = end;
+    *value = 1;
+    for (long long i = 0; i < exponent; i++)
+        if (__builtin_mul_overflow(*value, base, value))
+            return false;
+    return true;
+}
+
+/* A sum of terms: "2^20+3", "2^31-1". */
+static bool parse_integer(const char *at, int64_t *sum)
+{
+    *sum = 0;
+    if (*at == '\0')
+        return true;
+    do {
+        int64_t term; // strtoll takes the sign with it
+        if (!parse_term(&at, &term) || __builtin_add_overflow(*sum, term, sum))
+            return false;
+    } while (*at == '+' || *at == '-');
+    return *at == '\0';
+}
+
+static bool parse_int64(const field *f, const char *value, void *member)
+{
+    (void)f;
+    int64_t parsed;
+    if (!parse_integer(value, &parsed))
+        return false;
+    memcpy(member, &parsed, sizeof parsed);
+    return true;
+}
+
+static bool parse_int(const field *f, const char *value, void *member)
+{
+    (void)f;
+    int64_t wide;
+    if (!parse_integer(value, &wide) || wide < INT32_MIN || wide > INT32_MAX)
+        return false;
+    int parsed = (int)wide;
+    memcpy(member, &parsed, sizeof parsed);
+    return true;
+}
+
+static bool parse_float(const field *f, const char *value, void *member)
+{
+    (void)f;
+    char *end;
+    float parsed = strtof(value, &end);
+    if (*end != '\0')
+        return false;
+    memcpy(member, &parsed, sizeof parsed);
+    return true;
+}
+
+static bool parse_bool(const field *f, const char *value, void *member)
+{
+    (void)f;
+    static const char *const names[] = { "", "0", "no", "false", "1", "yes", "true" };
+    for (int i = 0; i < COUNT_OF(names); i++)
+        if (strcmp(value, names[i]) == 0) {
+            bool parsed = i > 3;
+            memcpy(member, &parsed, sizeof parsed);
+            return true;
+        }
+    return false;
+}
+
+static bool parse_dtype(const field *f, const char *value, void *member)
+{
+    (void)f;
+    ckl_dtype parsed = CKL_DTYPE_DEFAULT;
+    if (*value && strcmp(value, ckl_dtype_name(CKL_DTYPE_DEFAULT)) != 0 && !dtype_find(value, &parsed))
+        return false;
+    memcpy(member, &parsed, sizeof parsed);
+    return true;
+}
+
+/* Word number index of a list separated by spaces; its length, 0 past the end. */
+static int word_at(const char *list, int index, const char **word)
+{
+    for (;; index--) {
+        list += strspn(list, " ");
+        int length = (int)strcspn(list, " ");
+        if (index == 0 || length == 0) {
+            *word = list;
+            return length;
+        }
+        list += length;
+    }
+}
+
+static bool parse_choice(const field *f, const char *value, void *member)
+{
+    const char *word;
+    for (int i = 0, length; (length = word_at(f->range, i, &word)) > 0; i++)
+        if ((strlen(value) == (size_t)length && strncmp(word, value, (size_t)length) == 0) || *value == '\0') {
+            memcpy(member, &i, sizeof i);
+            return true;
+        }
+    return false;
+}
+
+static void print_int64(const field *f, const void *member, text *out)
+{
+    (void)f;
+    int64_t value;
+    memcpy(&value, member, sizeof value);
+    text_printf(out, "%" PRId64, value);
+}
+
+static void print_int(const field *f, const void *member, text *out)
+{
+    (void)f;
+    int value;
+    memcpy(&value, member, sizeof value);
+    text_printf(out, "%d", value);
+}
+
+static void print_float(const field *f, const void *member, text *out)
+{
+    (void)f;
+    float value;
+    memcpy(&value, member, sizeof value);
+    text_printf(out, "%.9g", (double)value);
+}
+
+static void print_bool(const field *f, const void *member, text *out)
+{
+    (void)f;
+    bool value;
+    memcpy(&value, member, sizeof value);
+    text_append(out, value ? "1" : "0", 1);
+}
+
+static void print_dtype(const field *f, const void *member, text *out)
+{
+    (void)f;
+    ckl_dtype value;
+    memcpy(&value, member, sizeof value);
+    text_append(out, ckl_dtype_name(value), strlen(ckl_dtype_name(value)));
+}
+
+static void print_choice(const field *f, const void *member, text *out)
+{
+    int value;
+    memcpy(&value, member, sizeof value);
+    const char *word;
+    int length = word_at(f->range, value, &word);
+    text_append(out, word, (size_t)length);
+}
+
+static const kind_info kinds[] = {
+    [FIELD_int] = { sizeof(int), "an integer", parse_int, print_int },
+    [FIELD_int64_t] = { sizeof(int64_t), "an integer", parse_int64, print_int64 },
+    [FIELD_float] = { sizeof(float), "a number", parse_float, print_float },
+    [FIELD_bool] = { sizeof(bool), "0 or 1", parse_bool, print_bool },
+    [FIELD_ckl_dtype] = { sizeof(ckl_dtype), "an element type", parse_dtype, print_dtype },
+    [FIELD_choice] = { sizeof(int), "one of", parse_choice, print_choice },
+};
+
+void fields_default(field_table table, void *object)
+{
+    for (int i = 0; i < table.count; i++) {
+        const field *f = &table.rows[i];
+        kinds[f->kind].parse(f, f->value, (char *)object + f->offset);
+    }
+}
+
+const field *fields_find(field_table table, const char *name)
+{
+    for (int i = 0; i < table.count; i++)
+        if (strcmp(table.rows[i].name, name) == 0)
+            return &table.rows[i];
+    return NULL;
+}
+
+ckl_status fields_set(field_table table, const char *what, const char *name, const char *value, void *object)
+{
+    const field *f = fields_find(table, name);
+    if (!f)
+        return fields_unknown(what, name, &table, 1);
+    const kind_info *kind = &kinds[f->kind];
+    if (!kind->parse(f, value, (char *)object + f->offset))
+        FAIL(CKL_INVALID, "%s: %s=%s is not %s%s%s", what, name, value, kind->wanted,
+             f->kind == FIELD_choice ? " " : "", f->kind == FIELD_choice ? f->range : "");
+    return CKL_OK;
+}
+
+static bool is_default(const field *f, const void *member)
+{
+    char value[sizeof(int64_t)];
+    kinds[f->kind].parse(f, f->value, value);
+    return memcmp(value, member, kinds[f->kind].bytes) == 0;
+}
+
+void fields_print(field_table table, const void *object, bool only_changed, text *out)
+{
+    const char *separator = "";
+    for (int i = 0; i < table.count; i++) {
+        const field *f = &table.rows[i];
+        const void *member = (const char *)object + f->offset;
+        if (only_changed && is_default(f, member))
+            continue;
+        text_printf(out, "%s%s=", separator, f->name);
+        kinds[f->kind].print(f, member, out);
+        separator = " ";
+    }
+}
+
+ckl_status fields_unknown(const char *what, const char *name, const field_table *tables, int count)
+{
+    const char *names[WORD_MAX];
+    int known = 0;
+    text list = { 0 };
+    for (int t = 0; t < count; t++)
+        for (int i = 0; i < tables[t].count && known < WORD_MAX; i++) {
+            names[known++] = tables[t].rows[i].name;
+            text_printf(&list, " %s", tables[t].rows[i].name);
+        }
+    const char *near = nearest_word(name, names, known);
+    status_fail(CKL_INVALID, "%s: unknown key '%s'%s%s%s Known keys:%s", what, name, near ? ", did you mean '" : ".",
+                near ? near : "", near ? "'?" : "", text_data(&list));
+    text_free(&list);
+    return CKL_INVALID;
+}
+
+static int min_of_three(int x, int y, int z)
+{
+    int least = x < y ? x : y;
+    return least < z ? least : z;
+}
+
+/* Optimal string alignment distance: insert, delete, replace, and swap of neighbours cost 1. */
+static int edit_distance(const char *a, const char *b)
+{
+    int rows[3][WORD_MAX + 1], *before = rows[0], *above = rows[1], *row = rows[2];
+    int length = (int)strlen(b);
+    for (int j = 0; j <= length; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int *spare = before;
+        before = above, above = row, row = spare;
+        row[0] = i;
+        for (int j = 1; j <= length; j++) {
+            row[j] = min_of_three(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < row[j])
+                row[j] = before[j - 2] + 1;
+        }
+    }
+    return row[length];
+}
+
+const char *nearest_word(const char *word, const char *const *candidates, int count)
+{
+    size_t length = strlen(word);
+    if (length >= WORD_MAX)
+        return NULL;
+    const char *nearest = NULL;
+    int least = length < 4 ? 2 : 3; // one slip in a short word, two in a longer one
+    for (int i = 0; i < count; i++) {
+        if (strlen(candidates[i]) >= WORD_MAX)
+            continue;
+        int distance = edit_distance(word, candidates[i]);
+        if (distance < least && distance < (int)length) {
+            nearest = candidates[i];
+            least = distance;
+        }
+    }
+    return nearest;
+}

@@ -1,0 +1,370 @@
+/* mma.c - partitions by thread-value layouts, descriptors, and the matrix instructions. */
+#include "cute/mma.h"
+
+enum { MATRIX_VALUES = 8 }; // 16-bit elements a lane holds of four 8x8 matrices
+
+tiled_mma make_tiled_mma(const char *atom, int atoms_m, int atoms_n)
+{
+    tiled_mma mma = { .atoms_m = atoms_m, .atoms_n = atoms_n };
+    if (!mma_atom_find(atom, &mma.atom))
+        ir_fail(CKL_INTERNAL, "there is no MMA atom %s", atom);
+    return mma;
+}
+
+int tiled_mma_threads(const tiled_mma *mma)
+{
+    return mma->atom.threads * mma->atoms_m * mma->atoms_n;
+}
+
+/* Partitions */
+
+/* An operand of the atom: the sizes of its tile, its thread-value layout, and how the atom's copies share it. */
+typedef struct mma_operand {
+    int rows, cols;
+    int atoms_rows, atoms_cols; // copies along its modes
+    bool rows_are_n;            // the copies along N come second in the thread's index
+    layout tv;
+} mma_operand;
+
+static mma_operand operand_A(const tiled_mma *mma)
+{
+    return (mma_operand){ mma->atom.m, mma->atom.k, mma->atoms_m, 1, false, mma_atom_layout_A(&mma->atom) };
+}
+
+static mma_operand operand_B(const tiled_mma *mma)
+{
+    return (mma_operand){ mma->atom.n, mma->atom.k, mma->atoms_n, 1, true, mma_atom_layout_B(&mma->atom) };
+}
+
+static mma_operand operand_C(const tiled_mma *mma)
+{
+    return (mma_operand){ mma->atom.m, mma->atom.n, mma->atoms_m, mma->atoms_n, false, mma_atom_layout_C(&mma->atom) };
+}
+
+/* A mode of tiles split into (copies of the atom, repeats in time). */
+static layout split_mode(layout tiles, int copies)
+{
+    return logical_divide(tiles, compact(leaf(copies)));
+}
+
+/* ((THREAD,ATOMS_M,ATOMS_N), VALUE, REST_ROWS, REST_COLS) over a tile: CuTe's thrfrg. */
+static layout thread_fragments(const tiled_mma *mma, const mma_operand *o, layout tile)
+{
+    tile.sw = (swizzle){ 0, 0, 0 };
+    layout tiler[] = { compact(leaf(o->rows)), compact(leaf(o->cols)) };
+    layout divided = zipped_divide_by_mode(tile, 2, tiler); // ((ROWS,COLS),(TILES_ROWS,TILES_COLS))
+    layout tv = composition(layout_mode(divided, 0), o->tv);
+    layout tiles = layout_mode(divided, 1);
+    layout rows = split_mode(layout_mode(tiles, 0), o->atoms_rows),
+           cols = split_mode(layout_mode(tiles, 1), o->atoms_cols);
+    layout along_m = layout_mode(rows, 0), along_n = layout_mode(cols, 0);
+    if (o->rows_are_n) { // B: every copy along M reads the same
+        along_n = along_m;
+        along_m = make_layout(leaf(mma->atoms_m), leaf(0));
+    } else if (o->atoms_cols != mma->atoms_n) { // A: every copy along N reads the same
+        along_n = make_layout(leaf(mma->atoms_n), leaf(0));
+    }
+    layout threads = layouts_of(3, (layout[]){ layout_mode(tv, 0), along_m, along_n });
+    return layouts_of(4, (layout[]){ threads, layout_mode(tv, 1), layout_mode(rows, 1), layout_mode(cols, 1) });
+}
+
+static tensor partition(const tiled_mma *mma, mma_operand o, tensor t, val tid)
+{
+    swizzle sw = t.layout.sw;
+    t.layout = thread_fragments(mma, &o, t.layout);
+    t.layout.sw = sw;
+    return tensor_slice(t, coord(tid, WILDCARD, WILDCARD, WILDCARD));
+}
+
+tensor partition_A(const tiled_mma *mma, tensor t, val tid)
+{
+    return partition(mma, operand_A(mma), t, tid);
+}
+
+tensor partition_B(const tiled_mma *mma, tensor t, val tid)
+{
+    return partition(mma, operand_B(mma), t, tid);
+}
+
+tensor partition_C(const tiled_mma *mma, tensor t, val tid)
+{
+    return partition(mma, operand_C(mma), t, tid);
+}
+
+static coordinates coordinates_C(const tiled_mma *mma, layout numbers, val tid)
+{
+    mma_operand o = operand_C(mma);
+    layout all = thread_fragments(mma, &o, numbers);
+    int_tuple mine = coord(tid, WILDCARD, WILDCARD, WILDCARD);
+    return (coordinates){ ir_convert(IR_U32, slice_offset(mine, all)), slice_layout(mine, all) };
+}
+
+coordinates rows_C(const tiled_mma *mma, int m, int n, val tid)
+{
+    return coordinates_C(mma, make_layout(shape(m, n), stride(1, 0)), tid);
+}
+
+coordinates columns_C(const tiled_mma *mma, int m, int n, val tid)
+{
+    return coordinates_C(mma, make_layout(shape(m, n), stride(0, 1)), tid);
+}
+
+/* Fragments */
+
+static tensor operand_fragment(const tiled_mma *mma, mma_operand o, ckl_dtype dtype, int rows, int cols)
+{
+    layout all = thread_fragments(mma, &o, compact(shape(rows, cols)));
+    return fragment(dtype, compact(take_modes(all.shape, 1, 4)));
+}
+
+tensor fragment_A(const tiled_mma *mma, int m, int k)
+{
+    return operand_fragment(mma, operand_A(mma), mma->atom.a, m, k);
+}
+
+tensor fragment_B(const tiled_mma *mma, int n, int k)
+{
+    return operand_fragment(mma, operand_B(mma), mma->atom.b, n, k);
+}
+
+tensor fragment_C(const tiled_mma *mma, int m, int n)
+{
+    return operand_fragment(mma, operand_C(mma), CKL_F32, m, n);
+}
+
+tensor accumulator_columns(tensor acc, int first, int count)
+{
+    layout values = layout_mode(acc.layout, 0); // (2,2,N/8): the last mode counts groups of 8 columns
+    layout groups = zipped_divide(layout_mode(values, 2), compact(leaf(count / 8)));
+    values = layouts_of(3, (layout[]){ layout_mode(values, 0), layout_mode(values, 1), groups });
+    acc.layout = layouts_of(3, (layout[]){ values, layout_mode(acc.layout, 1), layout_mode(acc.layout, 2) });
+    int_tuple some = coord(coord(WILDCARD, WILDCARD, coord(WILDCARD, first / count)), WILDCARD, WILDCARD);
+    return tensor_slice(acc, some);
+}
+
+/* Descriptors */
+
+/* The bits of a K-major operand's descriptor without its address: PTX ISA, "Matrix descriptor". */
+static int64_t descriptor_bits(int span)
+{
+    int64_t mode = span == 128 ? 1 : span == 64 ? 2 : 3;
+    int64_t between_groups = 8 * (int64_t)span; // bytes from 8 rows to the next 8
+    return mode << 62 | (between_groups >> 4) << 32 | (int64_t)1 << 16;
+}
+
+/* The swizzle span of a tile that the tensor core can read; 0 after ir_fail(). */
+static int operand_span(const char *which, tensor t)
+{
+    int span = t.layout.sw.bits ? 16 << t.layout.sw.bits : 0;
+    layout row = layout_mode(t.layout, 0), column = layout_mode(t.layout, 1);
+    bool static_tile = layout_is_static(row) && layout_is_static(column);
+    if (static_tile && span && ckl_dtype_bytes(t.dtype) == 2 && index_at(row, 1) * 2 == span &&
+        index_at(column, 1) == 1)
+        return span;
+    text found = { 0 };
+    layout_print(t.layout, &found);
+    ir_fail(CKL_INTERNAL, "wgmma %s: the shared tile is %s; it must be 16-bit, K-major, its rows one swizzle span long",
+            which, text_data(&found));
+    text_free(&found);
+    return 0;
+}
+
+static tensor descriptors(const char *which, tensor t, int rows, int cols)
+{
+    int span = operand_span(which, t);
+    if (!span)
+        return t;
+    int modes = rank(t.layout);
+    layout plain = t.layout;
+    plain.sw = (swizzle){ 0, 0, 0 };
+    layout tiler[] = { compact(leaf(rows)), compact(leaf(cols)) };
+    layout rest = layout_mode(zipped_divide_by_mode(plain, 2, tiler), 1); // (MMA_M,MMA_K[,STAGES]) in elements
+    layout in_units[3];
+    for (int i = 0; i < modes; i++) {
+        layout mode = layout_mode(rest, i);
+        int64_t step = static_size(mode) > 1 ? index_at(mode, 1) : 0;
+        in_units[i] = make_layout(leaf(static_size(mode)), leaf(step * 2 / 16));
+    }
+    val address = ir_binary(IR_AND, ir_binary(IR_SHR, t.address, ir_int(IR_U32, 4)), ir_int(IR_U32, 0x3fff));
+    val first = ir_binary(IR_OR, ir_convert(IR_U64, address), ir_int(IR_U64, descriptor_bits(span)));
+    return (tensor){ .memory = DMEM, .dtype = t.dtype, .address = first, .layout = layouts_of(modes, in_units) };
+}
+
+tensor descriptors_A(const tiled_mma *mma, tensor sA)
+{
+    return descriptors("A", sA, mma->atom.m, mma->atom.k);
+}
+
+tensor descriptors_B(const tiled_mma *mma, tensor sB)
+{
+    return descriptors("B", sB, mma->atom.n, mma->atom.k);
+}
+
+/* Matrix instructions */
+
+/* The registers of atom (i,j) of a fragment (MMA,REST,REST), in order. */
+static int atom_registers(tensor r, int64_t i, int64_t j, val *out)
+{
+    tensor one = tensor_slice(r, coord(WILDCARD, i, j));
+    int count = (int)static_size(one.layout);
+    for (int v = 0; v < count; v++)
+        out[v] = one.regs[index_at(one.layout, v)];
+    return count;
+}
+
+static val descriptor_at(tensor t, int64_t i, int64_t j)
+{
+    return tensor_address(t, coord(i, j));
+}
+
+static void gemm_wgmma(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate)
+{
+    int64_t steps_m = static_size(layout_mode(tCrA.layout, 0)), steps_k = static_size(layout_mode(tCrA.layout, 1));
+    int64_t steps_n = static_size(layout_mode(tCrB.layout, 0));
+    for (int64_t k = 0; k < steps_k; k++)
+        for (int64_t m = 0; m < steps_m; m++)
+            for (int64_t n = 0; n < steps_n; n++) {
+                val d[128];
+                atom_registers(acc, m, n, d);
+                ir_wgmma(mma->atom.a, mma->atom.n, d, descriptor_at(tCrA, m, k), descriptor_at(tCrB, n, k),
+                         k == 0 ? accumulate : ir_int(IR_PRED, 1), false, false);
+            }
+}
+
+/* Packs 16-bit fragment registers into u32 pairs. */
+static void packed_registers(tensor r, int64_t i, int64_t j, val *out)
+{
+    val halves[16];
+    int count = atom_registers(r, i, j, halves);
+    ir_type pair = r.dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2;
+    for (int v = 0; v < count; v += 2)
+        out[v / 2] = ir_bitcast(IR_U32, ir_pack(pair, halves[v], halves[v + 1]));
+}
+
+static void gemm_mma_sync(const tiled_mma *mma, tensor rA, tensor rB, tensor acc)
+{
+    int64_t steps_m = static_size(layout_mode(rA.layout, 1)), steps_k = static_size(layout_mode(rA.layout, 2));
+    int64_t steps_n = static_size(layout_mode(rB.layout, 1));
+    for (int64_t k = 0; k < steps_k; k++)
+        for (int64_t m = 0; m < steps_m; m++) {
+            val a[4];
+            packed_registers(rA, m, k, a);
+            for (int64_t n = 0; n < steps_n; n++) {
+                val b[2], d[4];
+                packed_registers(rB, n, k, b);
+                atom_registers(acc, m, n, d);
+                ir_mma(mma->atom.a, d, a, b);
+            }
+        }
+}
+
+void gemm(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate)
+{
+    if (ir_failed())
+        return;
+    if (tCrA.memory == DMEM && tCrB.memory == DMEM)
+        gemm_wgmma(mma, tCrA, tCrB, acc, accumulate);
+    else if (tCrA.memory == RMEM && tCrB.memory == RMEM)
+        gemm_mma_sync(mma, tCrA, tCrB, acc);
+    else
+        ir_fail(CKL_INTERNAL, "gemm: A and B must both be descriptors or both be fragments");
+}
+
+void mma_fence(void)
+{
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+}
+
+void mma_commit(void)
+{
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+}
+
+void mma_wait(int pending)
+{
+    ir_plain(IR_WGMMA_WAIT, pending, 0);
+}
+
+/* 8x8 matrices */
+
+/*
+ * A shared tile as ldmatrix and stmatrix address it, from any thread-value layout whose lanes hold pairs of an 8x8 matrix
+ * (lane l: row l/4, columns 2(l%4) and the next). Lane 8i+r gives the address of row r of matrix i, which is the element that
+ * lane 4r holds as its value 2i. The result is a tensor over values; element 8g is this lane's row of group g.
+ */
+static tensor matrix_rows(const tiled_mma *mma, mma_operand o, tensor t, val tid)
+{
+    swizzle sw = t.layout.sw;
+    layout all = thread_fragments(mma, &o, t.layout);
+    layout values = coalesce(layout_modes(all, 1, 4));
+    val lane = ir_binary(IR_AND, tid, ir_int(IR_U32, 31));
+    val row_lane = ir_binary(IR_ADD, ir_binary(IR_SUB, tid, lane),
+                             ir_binary(IR_SHL, ir_binary(IR_AND, lane, ir_int(IR_U32, 7)), ir_int(IR_U32, 2)));
+    val first_value = ir_binary(IR_SHL, ir_binary(IR_SHR, lane, ir_int(IR_U32, 3)), ir_int(IR_U32, 1));
+    t.layout = layouts_of(2, (layout[]){ layout_mode(all, 0), values });
+    t.layout.sw = sw;
+    tensor rows = tensor_slice(t, coord(row_lane, first_value));
+    rows.layout = values;
+    rows.layout.sw = sw;
+    layout plain = values;
+    for (int64_t v = 0; v < static_size(values); v++) // a group's values must be at the same distances in every group
+        if (index_at(plain, v) != index_at(plain, v - v % MATRIX_VALUES) + index_at(plain, v % MATRIX_VALUES))
+            ir_fail(CKL_INTERNAL, "8x8 matrices: the tile of this MMA cannot be taken four matrices at a time");
+    return rows;
+}
+
+/* The registers of group g: values 8g.. of a fragment. */
+static val *group_registers(tensor r, int64_t g, val out[MATRIX_VALUES])
+{
+    for (int i = 0; i < MATRIX_VALUES; i++)
+        out[i] = r.regs[index_at(r.layout, g * MATRIX_VALUES + i)];
+    return out;
+}
+
+static void load_matrices(const tiled_mma *mma, mma_operand o, tensor t, val tid, tensor r)
+{
+    if (ir_failed())
+        return;
+    tensor rows = matrix_rows(mma, o, t, tid);
+    int64_t groups = static_size(r.layout) / MATRIX_VALUES;
+    ir_type pair = r.dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2;
+    for (int64_t g = 0; g < groups; g++) {
+        val words[4], halves[MATRIX_VALUES];
+        for (int i = 0; i < 4; i++)
+            words[i] = ir_reg(IR_U32);
+        ir_ldmatrix(4, false, tensor_address(rows, leaf(g * MATRIX_VALUES)), 0, words);
+        group_registers(r, g, halves);
+        for (int i = 0; i < 4; i++) {
+            val lo, hi;
+            ir_unpack(ir_bitcast(pair, words[i]), r.dtype, &lo, &hi);
+            ir_assign(halves[2 * i], lo);
+            ir_assign(halves[2 * i + 1], hi);
+        }
+    }
+}
+
+void ldmatrix_A(const tiled_mma *mma, tensor sA, val tid, tensor rA)
+{
+    load_matrices(mma, operand_A(mma), sA, tid, rA);
+}
+
+void ldmatrix_B(const tiled_mma *mma, tensor sB, val tid, tensor rB)
+{
+    load_matrices(mma, operand_B(mma), sB, tid, rB);
+}
+
+void stmatrix_C(const tiled_mma *mma, tensor rC, tensor sC, val tid)
+{
+    if (ir_failed())
+        return;
+    tensor rows = matrix_rows(mma, operand_C(mma), sC, tid);
+    int64_t groups = static_size(rC.layout) / MATRIX_VALUES;
+    ir_type pair = sC.dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2;
+    for (int64_t g = 0; g < groups; g++) {
+        val words[4], values[MATRIX_VALUES];
+        group_registers(rC, g, values);
+        for (int i = 0; i < 4; i++)
+            words[i] = ir_bitcast(IR_U32, ir_pack(pair, values[2 * i], values[2 * i + 1]));
+        ir_stmatrix(4, false, tensor_address(rows, leaf(g * MATRIX_VALUES)), 0, words);
+    }
+}

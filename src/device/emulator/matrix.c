@@ -1,0 +1,346 @@
+/* matrix.c - the emulated tensor core. */
+#include "device/emulator/matrix.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/math.h"
+#include "device/emulator/tma.h"
+
+/* Compiled for each vector width, chosen when the library is loaded. */
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+#define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define VECTORISED
+#endif
+
+static const uint32_t CANONICAL_NAN = 0x7fffffff;
+
+enum {
+    FRACTION_BITS = 25,   // kept of a term below the common exponent
+    ZERO_EXPONENT = -126, // of an operand that is zero
+    TERM_LOST = -40,      // terms so far below the common exponent are zero after the cut
+    F32_BIAS = 127,
+    F32_FRACTION_BITS = 23,
+    F64_BIAS = 1023,
+    F64_FRACTION_BITS = 52,
+    CHUNK_BYTES = 16,  // what a swizzle moves as one
+    WHY_BYTES = 128,   // of a sentence
+    COLUMNS_MAX = 256, // columns of d worked on at once: those of the widest wgmma
+};
+
+/* One row of 16 operands: significand * 2^exponent, |significand| < 2. Infinities and NaNs read as zero here. */
+typedef struct operand_row {
+    const uint16_t *bits;
+    float significand[MATRIX_K];
+    int32_t exponent[MATRIX_K];
+    bool special; // an infinity or NaN is among them
+} operand_row;
+
+/* The same of many columns of d, as the lanes of a vector. */
+typedef struct operand_columns {
+    ckl_dtype from;
+    const uint16_t *bits; // of column 0
+    int64_t pitch;        // elements between columns in bits
+    int count;
+    float significand[MATRIX_K][COLUMNS_MAX];
+    int32_t exponent[MATRIX_K][COLUMNS_MAX];
+    bool special[COLUMNS_MAX], any_special;
+} operand_columns;
+
+static inline int32_t max_i32(int32_t x, int32_t y)
+{
+    return x > y ? x : y;
+}
+
+static inline float f32_of_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint32_t bits_of_f32(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* 2^exponent, for exponents of normal numbers. */
+static inline float power_f32(int32_t exponent)
+{
+    return f32_of_bits((uint32_t)(exponent + F32_BIAS) << F32_FRACTION_BITS);
+}
+
+static inline double power_f64(int32_t exponent)
+{
+    uint64_t bits = (uint64_t)(exponent + F64_BIAS) << F64_FRACTION_BITS;
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline int32_t exponent_of_f32(float x)
+{
+    return max_i32((int32_t)(bits_of_f32(x) >> F32_FRACTION_BITS & 0xff), 1) - F32_BIAS;
+}
+
+static void decode_row(ckl_dtype from, const uint16_t *bits, operand_row *row)
+{
+    int fraction_bits = from == CKL_F16 ? 10 : 7, bias = from == CKL_F16 ? 15 : 127;
+    uint32_t field_max = 0x7fffu >> fraction_bits, implicit = 1u << fraction_bits;
+    float unit = power_f32(-fraction_bits);
+    row->bits = bits;
+    row->special = false;
+    for (int k = 0; k < MATRIX_K; k++) {
+        uint32_t field = bits[k] >> fraction_bits & field_max, fraction = bits[k] & (implicit - 1);
+        bool finite = field != field_max;
+        float magnitude = finite ? (float)(fraction + (field ? implicit : 0)) * unit : 0;
+        row->significand[k] = bits[k] & 0x8000 ? -magnitude : magnitude;
+        row->exponent[k] = magnitude != 0 ? max_i32((int32_t)field, 1) - bias : ZERO_EXPONENT;
+        row->special |= !finite;
+    }
+}
+
+/* Of columns->count columns at columns->bits. */
+static void decode_columns(operand_columns *columns)
+{
+    columns->any_special = false;
+    for (int n = 0; n < columns->count; n++) {
+        operand_row row;
+        decode_row(columns->from, columns->bits + n * columns->pitch, &row);
+        for (int k = 0; k < MATRIX_K; k++) {
+            columns->significand[k][n] = row.significand[k];
+            columns->exponent[k][n] = row.exponent[k];
+        }
+        columns->special[n] = row.special;
+        columns->any_special |= row.special;
+    }
+}
+
+/* Towards zero, but to infinity from 2^128 on. The conversion of C rounds to nearest; one step back mends that. */
+static inline float truncate_to_f32(double x)
+{
+    float nearest = (float)x;
+    uint32_t beyond =
+        (fabs((double)nearest) > fabs(x)) & (fabs(x) < 0x1p128); // &, not &&: a branch would not vectorise
+    return f32_of_bits(bits_of_f32(nearest) - beyond) + 0.0f;    // + 0: no negative zero
+}
+
+/*
+ * d[n] += sum over k of a[k] * b[k][n] for finite operands. Terms are whole numbers of 2^(common - 25): below 2^27 each, and
+ * 16 products of two 11-bit significands still sum to less than 2^31. All float operations here are exact.
+ */
+VECTORISED
+static void multiply_finite(const operand_row *a, const operand_columns *b, float *d)
+{
+    int32_t common[COLUMNS_MAX], sum[COLUMNS_MAX];
+    for (int n = 0; n < b->count; n++) {
+        common[n] = exponent_of_f32(d[n]);
+        sum[n] = 0;
+    }
+    for (int k = 0; k < MATRIX_K; k++)
+        for (int n = 0; n < b->count; n++)
+            common[n] = max_i32(common[n], a->exponent[k] + b->exponent[k][n]);
+    for (int k = 0; k < MATRIX_K; k++) {
+        for (int n = 0; n < b->count; n++) {
+            int32_t below = max_i32(a->exponent[k] + b->exponent[k][n] - common[n], TERM_LOST);
+            sum[n] += (int32_t)(a->significand[k] * b->significand[k][n] * power_f32(below + FRACTION_BITS));
+        }
+    }
+    for (int n = 0; n < b->count; n++) {
+        int32_t old = (int32_t)((double)d[n] * power_f64(FRACTION_BITS - common[n]));
+        d[n] = truncate_to_f32(((double)sum[n] + old) * power_f64(common[n] - FRACTION_BITS));
+    }
+}
+
+static double value_of(ckl_dtype from, uint16_t bits)
+{
+    return from == CKL_F16 ? (double)f32_from_f16(bits) : (double)f32_from_bf16(bits);
+}
+
+/* The infinity or NaN that the dot product comes to, or a finite number. f64 cannot overflow here. */
+static double special_dot(ckl_dtype from, const uint16_t *a, const uint16_t *b, float d)
+{
+    double sum = d;
+    for (int k = 0; k < MATRIX_K; k++)
+        sum += value_of(from, a[k]) * value_of(from, b[k]);
+    return sum;
+}
+
+/* multiply_finite() for a row that meets infinities or NaNs: they overrule what the finite operands came to. */
+static void multiply_special(const operand_row *a, const operand_columns *b, float *d)
+{
+    float old[COLUMNS_MAX];
+    memcpy(old, d, (size_t)b->count * sizeof *d);
+    for (int n = 0; n < b->count; n++)
+        d[n] = isfinite(old[n]) ? old[n] : 0;
+    multiply_finite(a, b, d);
+    for (int n = 0; n < b->count; n++) {
+        if (!a->special && !b->special[n] && isfinite(old[n]))
+            continue;
+        double dot = special_dot(b->from, a->bits, b->bits + n * b->pitch, old[n]);
+        if (isnan(dot))
+            d[n] = f32_of_bits(CANONICAL_NAN);
+        else if (isinf(dot))
+            d[n] = (float)dot;
+    }
+}
+
+static bool all_finite(const float *x, int count)
+{
+    uint32_t largest = 0;
+    for (int i = 0; i < count; i++) {
+        uint32_t magnitude = bits_of_f32(x[i]) & 0x7fffffff;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    return largest < bits_of_f32(INFINITY);
+}
+
+static void multiply_row(const uint16_t *a, const operand_columns *b, float *d)
+{
+    operand_row row;
+    decode_row(b->from, a, &row);
+    if (row.special || b->any_special || !all_finite(d, b->count))
+        multiply_special(&row, b, d);
+    else
+        multiply_finite(&row, b, d);
+}
+
+void matrix_multiply(ckl_dtype from, int m, int n, int k, const uint16_t *a, const uint16_t *b, float *d,
+                     bool accumulate)
+{
+    assert((from == CKL_F16 || from == CKL_BF16) && k % MATRIX_K == 0);
+    if (!accumulate)
+        memset(d, 0, (size_t)m * (size_t)n * sizeof *d);
+    operand_columns columns; // not cleared: it is large
+    columns.from = from;
+    columns.pitch = k;
+    for (int column = 0; column < n; column += COLUMNS_MAX) {
+        columns.count = (int)min_i64(n - column, COLUMNS_MAX);
+        for (int step = 0; step < k; step += MATRIX_K) {
+            columns.bits = b + (int64_t)column * k + step;
+            decode_columns(&columns);
+            for (int row = 0; row < m; row++)
+                multiply_row(a + (int64_t)row * k + step, &columns, d + (int64_t)row * n + column);
+        }
+    }
+}
+
+/* A shared-memory descriptor, decoded; bytes. */
+typedef struct operand_view {
+    uint32_t start, leading, stride;
+    int span; // of the swizzle
+    bool mn_major;
+} operand_view;
+
+static const uint64_t RESERVED_BITS = 0x3ff1c000c000c000; // 14-15, 30-31, 46-48, 52-61
+
+static bool descriptor_is_whole(uint64_t descriptor, char *why)
+{
+    if (descriptor & RESERVED_BITS)
+        snprintf(why, WHY_BYTES, "wgmma descriptor 0x%016" PRIx64 ": reserved bits are set", descriptor);
+    else if (descriptor >> 49 & 7)
+        snprintf(why, WHY_BYTES, "wgmma descriptor 0x%016" PRIx64 ": base offset %u is not 0; others are not emulated",
+                 descriptor, (unsigned)(descriptor >> 49 & 7));
+    else
+        return true;
+    return false;
+}
+
+static uint32_t offset_field(uint64_t descriptor, int bit)
+{
+    return (uint32_t)(descriptor >> bit & 0x3fff) * 16;
+}
+
+static operand_view decode_descriptor(uint64_t descriptor, bool mn_major)
+{
+    static const int spans[] = { 0, 128, 64, 32 };
+    return (operand_view){
+        .start = offset_field(descriptor, 0),
+        .leading = offset_field(descriptor, 16),
+        .stride = offset_field(descriptor, 32),
+        .span = spans[descriptor >> 62],
+        .mn_major = mn_major,
+    };
+}
+
+/* Shared address of the 16-byte chunk that starts at (row, k): 8 of k if K-major, 8 rows if MN-major. */
+static uint32_t chunk_address(const operand_view *v, uint32_t row, uint32_t k)
+{
+    uint32_t span = (uint32_t)v->span, span_rows = span / 2, offset;
+    if (!v->mn_major)
+        offset = row / 8 * v->stride + (span ? row % 8 * span + k * 2 : row % 8 * 16 + k / 8 * v->leading);
+    else if (span == 0)
+        offset = row / 8 * v->stride + k % 8 * 16 + k / 8 * v->leading;
+    else
+        offset = row % span_rows * 2 + row / span_rows * v->leading + k % 8 * span + k / 8 * v->stride;
+    return swizzle_address(v->start + offset, v->span);
+}
+
+/* A chunk holds 8 of k of one row, or one k of 8 rows. */
+static void place_chunk(const unsigned char *chunk, bool mn_major, uint16_t *out)
+{
+    for (int i = 0; i < 8; i++)
+        memcpy(out + i * (mn_major ? MATRIX_K : 1), chunk + i * 2, 2);
+}
+
+bool matrix_gather(uint64_t descriptor, bool mn_major, int rows, const unsigned char *shared, uint32_t base,
+                   uint32_t bytes, uint16_t *out, matrix_touch *touch, void *user, char why[128])
+{
+    if (!descriptor_is_whole(descriptor, why))
+        return false;
+    operand_view view = decode_descriptor(descriptor, mn_major);
+    int row_step = mn_major ? 8 : 1, k_step = mn_major ? 1 : 8;
+    for (int row = 0; row < rows; row += row_step) {
+        for (int k = 0; k < MATRIX_K; k += k_step) {
+            uint32_t address = chunk_address(&view, (uint32_t)row, (uint32_t)k);
+            if (address < base || address - base + CHUNK_BYTES > bytes) {
+                snprintf(why, WHY_BYTES, "wgmma descriptor 0x%016" PRIx64 ": reads address %u of shared memory %u..%u",
+                         descriptor, address, base, base + bytes);
+                return false;
+            }
+            place_chunk(shared + (address - base), mn_major, out + row * MATRIX_K + k);
+            if (touch)
+                touch(user, address, CHUNK_BYTES);
+        }
+    }
+    return true;
+}
+
+void matrix_mma_a(int lane, int i, int *row, int *column)
+{
+    *row = lane / 4 + i / 2 % 2 * 8;
+    *column = lane % 4 * 2 + i % 2 + i / 4 * 8;
+}
+
+void matrix_mma_b(int lane, int i, int *row, int *column)
+{
+    *row = lane / 4;
+    *column = lane % 4 * 2 + i % 2 + i / 2 * 8;
+}
+
+void matrix_mma_d(int lane, int i, int *row, int *column)
+{
+    *row = lane / 4 + i / 2 * 8;
+    *column = lane % 4 * 2 + i % 2;
+}
+
+/* Each of the four warps holds 16 rows, its fragments those of mma; d repeats them every 8 columns. */
+void matrix_wgmma_a(int thread, int i, int *row, int *column)
+{
+    matrix_mma_a(thread % 32, i, row, column);
+    *row += thread / 32 * 16;
+}
+
+void matrix_wgmma_d(int thread, int i, int *row, int *column)
+{
+    matrix_mma_d(thread % 32, i % 4, row, column);
+    *row += thread / 32 * 16;
+    *column += i / 4 * 8;
+}

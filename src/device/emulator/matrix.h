@@ -1,0 +1,56 @@
+/* matrix.h - the emulated tensor core: its arithmetic bit for bit, its fragment layouts and its shared-memory operands. */
+#ifndef CKL_DEVICE_EMULATOR_MATRIX_H
+#define CKL_DEVICE_EMULATOR_MATRIX_H
+
+#include "cutekernellib/tensor.h"
+
+enum { MATRIX_K = 16 }; // k of one instruction with 16-bit operands
+
+/*
+ * d[m][n] (+)= a[m][k] x b[n][k]^T, all dense and row-major; a and b hold raw f16 or bf16 (`from`), d f32. Without
+ * `accumulate` the old d is taken as zero. k is a multiple of 16, and every 16 of it are one instruction.
+ *
+ * The arithmetic of mma.sync and wgmma on Hopper, after the model of MMA-Sim (arXiv 2511.10909, validated there against
+ * the GPU). One instruction adds 16 products and the accumulator in fixed point:
+ *   exponent of a product   the sum of its operands' exponents, not normalised: 1.5 x 1.5 = 2.25 has exponent 0.
+ *                           Subnormal operands count with the smallest exponent of their type, zeros with -126
+ *   common exponent         the largest of the 17 terms'
+ *   terms                   exact, then cut to 25 fractional bits below the common exponent (towards zero)
+ *   sum                     exact, then rounded to f32 towards zero; from 2^128 on infinity. Subnormals are kept
+ * A zero sum is +0. Infinities act as in IEEE 754, and every NaN comes out as 0x7fffffff.
+ */
+void matrix_multiply(ckl_dtype from, int m, int n, int k, const uint16_t *a, const uint16_t *b, float *d,
+                     bool accumulate);
+
+/* Told of every 16-byte chunk of shared memory that an operand is read from. */
+typedef void matrix_touch(void *user, uint32_t address, uint32_t bytes);
+
+/*
+ * Reads one 16-bit operand of a wgmma, out[rows][16], through its shared-memory descriptor. rows (m or n) is a multiple of
+ * 8. `shared` is byte 0 of the CTA's window, which covers the shared addresses base .. base + bytes. touch may be NULL.
+ * False and a sentence in `why` if the descriptor is malformed or leads out of the window; out is then undefined.
+ *
+ * The descriptor (PTX ISA, "Matrix Descriptor Format"), offsets and addresses in units of 16 bytes:
+ *   bits 0-13 start address, 16-29 leading byte offset (LBO), 32-45 stride byte offset (SBO), 49-51 base offset,
+ *   62-63 swizzle: 0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes
+ * The layouts that it stands for (CUTLASS, mma_traits_sm90_gmma.hpp), in bytes, S the span of the swizzle and k < 16:
+ *   K-major,  none   (row % 8) * 16 + (row / 8) * SBO + (k / 8) * LBO + (k % 8) * 2
+ *   K-major,  S      (row % 8) * S  + (row / 8) * SBO + k * 2                                      LBO is not read
+ *   MN-major, none   (row % 8) * 2 + (row / 8) * SBO + (k % 8) * 16 + (k / 8) * LBO
+ *   MN-major, S      (row % (S/2)) * 2 + (row / (S/2)) * LBO + (k % 8) * S + (k / 8) * SBO
+ * The swizzle acts on the absolute address (swizzle_address() in tma.h), so a start address may lie inside a swizzle atom.
+ */
+bool matrix_gather(uint64_t descriptor, bool mn_major, int rows, const unsigned char *shared, uint32_t base,
+                   uint32_t bytes, uint16_t *out, matrix_touch *touch, void *user, char why[128]);
+
+/*
+ * Fragment layouts (PTX ISA, figures of wgmma m64nNk16 and mma m16n8k16): where element i of a thread lies in its matrix.
+ * Elements are counted in register order; two 16-bit elements share a register, the lower half first.
+ */
+void matrix_wgmma_d(int thread, int i, int *row, int *column); // thread 0..127, i < n/2: f32 of the 64 x n tile
+void matrix_wgmma_a(int thread, int i, int *row, int *column); // thread 0..127, i < 8: 16-bit of the 64 x 16 tile
+void matrix_mma_a(int lane, int i, int *row, int *column);     // i < 8: 16-bit of the 16 x 16 tile, column is k
+void matrix_mma_b(int lane, int i, int *row, int *column); // i < 4: 16-bit of the 8 x 16 tile, row is n, column is k
+void matrix_mma_d(int lane, int i, int *row, int *column); // i < 4: f32 of the 16 x 8 tile
+
+#endif

@@ -1,0 +1,99 @@
+/* tma.c - tensor maps on the emulated device, and the walk of a box through global and shared memory. */
+#include "device/emulator/tma.h"
+
+#include <string.h>
+
+/* The emulator's tensor map: recognisable, so that a kernel given anything else is told so. */
+typedef struct encoded_map {
+    uint64_t magic;
+    tensor_map_desc desc;
+} encoded_map;
+
+_Static_assert(sizeof(encoded_map) <= IR_TENSOR_MAP_BYTES, "a tensor map has room for the emulator's encoding");
+
+static const uint64_t MAP_MAGIC = 0x70616d20616d7420; // " tma map"
+
+uint32_t swizzle_address(uint32_t address, int span)
+{
+    uint32_t chunks = span == 0 ? 1 : (uint32_t)span / 16;
+    return address ^ ((address >> 7 & (chunks - 1)) << 4);
+}
+
+ckl_status tma_encode(const tensor_map_desc *desc, tensor_map *map)
+{
+    TRY(tensor_map_check(desc));
+    encoded_map encoded = { .magic = MAP_MAGIC, .desc = *desc };
+    memset(map, 0, sizeof *map);
+    memcpy(map->bytes, &encoded, sizeof encoded);
+    return CKL_OK;
+}
+
+bool tma_decode(const void *map128, tensor_map_desc *desc)
+{
+    encoded_map encoded;
+    memcpy(&encoded, map128, sizeof encoded);
+    if (encoded.magic != MAP_MAGIC)
+        return false;
+    *desc = encoded.desc;
+    return true;
+}
+
+static int64_t box_rows(const tensor_map_desc *desc)
+{
+    int64_t rows = 1;
+    for (int dim = 1; dim < desc->rank; dim++)
+        rows *= desc->box[dim];
+    return rows;
+}
+
+static int64_t row_bytes(const tensor_map_desc *desc)
+{
+    return desc->box[0] * (int64_t)ckl_dtype_bytes(desc->dtype);
+}
+
+/* Bytes between rows of the box in shared memory: a swizzled row takes its whole span (CUDA programming guide, TMA). */
+static int64_t row_pitch(const tensor_map_desc *desc)
+{
+    return desc->swizzle ? (int64_t)desc->swizzle : row_bytes(desc);
+}
+
+int64_t tma_box_bytes(const tensor_map_desc *desc)
+{
+    return box_rows(desc) * row_bytes(desc);
+}
+
+/* Element 0 of the global row that row `row` of the box lies in, or NULL if that row is out of bounds. */
+static unsigned char *global_row(const tensor_map_desc *desc, const int32_t *coordinates, int64_t row)
+{
+    unsigned char *global = desc->address;
+    for (int dim = 1; dim < desc->rank; dim++) {
+        int64_t at = coordinates[dim] + row % desc->box[dim];
+        if (at < 0 || at >= desc->size[dim])
+            return NULL;
+        global += at * desc->stride[dim];
+        row /= desc->box[dim];
+    }
+    return global;
+}
+
+static int64_t clamp(int64_t x, int64_t low, int64_t high)
+{
+    return max_i64(low, min_i64(x, high));
+}
+
+void tma_walk(const tensor_map_desc *desc, const int32_t *coordinates, tma_run *run, void *user)
+{
+    int64_t element = (int64_t)ckl_dtype_bytes(desc->dtype), box = desc->box[0], first = coordinates[0];
+    int64_t begin = clamp(-first, 0, box), end = clamp(desc->size[0] - first, begin, box); // in bounds
+    for (int64_t row = 0; row < box_rows(desc); row++) {
+        unsigned char *global = global_row(desc, coordinates, row);
+        int64_t edges[] = { 0, global ? begin : box, global ? end : box, box };
+        for (int piece = 0; piece < 3; piece++) {
+            int64_t from = edges[piece], bytes = (edges[piece + 1] - from) * element;
+            if (bytes == 0)
+                continue;
+            unsigned char *at = piece == 1 ? global + (first + from) * element : NULL;
+            run(user, (uint32_t)(row * row_pitch(desc) + from * element), at, (uint32_t)bytes);
+        }
+    }
+}

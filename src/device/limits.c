@@ -1,0 +1,103 @@
+/* limits.c - what the hardware takes: tensor maps, and the resources of a kernel on a device. */
+#include "device/device.h"
+
+#include <stdio.h>
+
+enum {
+    MAP_ALIGNMENT = 16, // of addresses, strides and rows of a box, bytes
+    MAP_BOX_MAX = 256,
+    PORTABLE_CLUSTER_MAX = 8, // larger clusters are an opt-in of some devices
+    PIECES_NAMED = 3,
+};
+
+static const int64_t MAP_SIZE_MAX = INT64_C(1) << 32;
+static const int64_t MAP_STRIDE_END = INT64_C(1) << 40;
+
+static ckl_status check_dimension(const tensor_map_desc *desc, int dim)
+{
+    int64_t size = desc->size[dim], stride = desc->stride[dim];
+    if (size < 1 || size > MAP_SIZE_MAX)
+        FAIL(CKL_INVALID, "tensor map: size[%d]=%" PRId64 " is not in 1..%" PRId64, dim, size, MAP_SIZE_MAX);
+    if (desc->box[dim] < 1 || desc->box[dim] > MAP_BOX_MAX)
+        FAIL(CKL_INVALID, "tensor map: box[%d]=%d is not in 1..%d", dim, desc->box[dim], MAP_BOX_MAX);
+    if (dim == 0)
+        return CKL_OK;
+    if (stride % MAP_ALIGNMENT != 0)
+        FAIL(CKL_INVALID, "tensor map: stride[%d]=%" PRId64 " bytes is not a multiple of %d", dim, stride,
+             MAP_ALIGNMENT);
+    if (stride < 0 || stride >= MAP_STRIDE_END)
+        FAIL(CKL_INVALID, "tensor map: stride[%d]=%" PRId64 " bytes is not in 0..2^40-1", dim, stride);
+    return CKL_OK;
+}
+
+static ckl_status check_box_row(const tensor_map_desc *desc)
+{
+    int bytes = desc->box[0] * (int)ckl_dtype_bytes(desc->dtype), span = (int)desc->swizzle;
+    if (bytes % MAP_ALIGNMENT != 0)
+        FAIL(CKL_INVALID, "tensor map: box[0]=%d %s are %d bytes, not a multiple of %d", desc->box[0],
+             ckl_dtype_name(desc->dtype), bytes, MAP_ALIGNMENT);
+    if (span != 0 && span != 32 && span != 64 && span != 128)
+        FAIL(CKL_INVALID, "tensor map: swizzle=%d is none of 0, 32, 64, 128", span);
+    if (span != 0 && bytes > span)
+        FAIL(CKL_INVALID, "tensor map: box[0]=%d %s are %d bytes, more than the swizzle's %d", desc->box[0],
+             ckl_dtype_name(desc->dtype), bytes, span);
+    return CKL_OK;
+}
+
+ckl_status tensor_map_check(const tensor_map_desc *desc)
+{
+    uintptr_t address = (uintptr_t)desc->address;
+    if (ckl_dtype_bytes(desc->dtype) == 0)
+        FAIL(CKL_INVALID, "tensor map: dtype=%s is not an element type", ckl_dtype_name(desc->dtype));
+    if (desc->rank < 1 || desc->rank > TENSOR_MAP_RANK_MAX)
+        FAIL(CKL_INVALID, "tensor map: rank=%d is not in 1..%d", desc->rank, TENSOR_MAP_RANK_MAX);
+    if (address == 0 || address % MAP_ALIGNMENT != 0)
+        FAIL(CKL_INVALID, "tensor map: address=0x%" PRIxPTR " is not a multiple of %d above 0", address, MAP_ALIGNMENT);
+    for (int dim = 0; dim < desc->rank; dim++)
+        TRY(check_dimension(desc, dim));
+    return check_box_row(desc);
+}
+
+/* The largest piece of shared memory that is smaller than the one before (NULL: the largest of all), or NULL. */
+static const ir_smem *next_piece(const ir_kernel *kernel, const ir_smem *before)
+{
+    const ir_smem *best = NULL;
+    for (int i = 0; i < kernel->smem_count; i++) {
+        const ir_smem *piece = &kernel->smem[i];
+        bool after = !before || piece->bytes < before->bytes || (piece->bytes == before->bytes && piece > before);
+        if (piece->alias_of < 0 && after && (!best || piece->bytes > best->bytes))
+            best = piece;
+    }
+    return best;
+}
+
+static ckl_status fail_smem(const ckl_device_info *info, const ir_kernel *kernel)
+{
+    char pieces[256] = "";
+    size_t length = 0;
+    const ir_smem *piece = next_piece(kernel, NULL);
+    for (int i = 0; i < PIECES_NAMED && piece && length < sizeof pieces; i++, piece = next_piece(kernel, piece))
+        length += (size_t)snprintf(pieces + length, sizeof pieces - length, "%s %s=%" PRId64,
+                                   i ? "," : "; its largest pieces are", piece->name, piece->bytes);
+    FAIL(CKL_UNSUPPORTED,
+         "%s: needs %" PRId64 " bytes of shared memory, %s has %" PRId64 " per CTA: %" PRId64 " bytes too many%s",
+         kernel->name, kernel->smem_bytes, info->id, info->smem_per_cta_bytes,
+         kernel->smem_bytes - info->smem_per_cta_bytes, pieces);
+}
+
+ckl_status device_check_limits(const ckl_device_info *info, const ir_kernel *kernel)
+{
+    int cluster_max = info->has_tma ? PORTABLE_CLUSTER_MAX : 1;
+    if (kernel->target == IR_SM90A && !info->has_wgmma)
+        FAIL(CKL_UNSUPPORTED, "%s: is made for sm_90a, %s is sm_%d and has no wgmma", kernel->name, info->id,
+             info->compute_capability);
+    if (kernel->threads > info->threads_per_cta_max)
+        FAIL(CKL_UNSUPPORTED, "%s: needs %d threads per CTA, %s has %d", kernel->name, kernel->threads, info->id,
+             info->threads_per_cta_max);
+    if (kernel->cluster > cluster_max)
+        FAIL(CKL_UNSUPPORTED, "%s: needs clusters of %d CTAs, %s takes %d", kernel->name, kernel->cluster, info->id,
+             cluster_max);
+    if (kernel->smem_bytes > info->smem_per_cta_bytes)
+        return fail_smem(info, kernel);
+    return CKL_OK;
+}

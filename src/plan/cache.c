@@ -1,0 +1,130 @@
+/* cache.c - plans of the one-call form, found by the bytes of the desc. */
+#include "plan/cache.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Padding between the members of a desc is part of its key. Compilers leave it zero in practice; where they do not, the
+ * cost is a second plan that shares the kernel of the first, and this bound on how many are kept.
+ */
+enum { BUCKETS = 256, KEPT_MAX = 4096 };
+
+typedef struct entry {
+    struct entry *next;
+    ckl_device *device;
+    const operator_info *op;
+    ckl_plan *plan;
+    int users; // calls under way
+    unsigned char desc[];
+} entry;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static entry *buckets[BUCKETS];
+static int kept;
+
+/* FNV-1a over 64-bit words. */
+static entry **bucket_of(const operator_info *op, const void *desc)
+{
+    uint64_t hash = 0xcbf29ce484222325, word = 0;
+    const unsigned char *bytes = desc;
+    for (size_t i = 0; i < op->desc_bytes; i += sizeof word) {
+        memcpy(&word, bytes + i, op->desc_bytes - i < sizeof word ? op->desc_bytes - i : sizeof word);
+        hash = (hash ^ word) * 0x100000001b3;
+    }
+    return &buckets[(hash ^ hash >> 32) % BUCKETS];
+}
+
+static entry *find(ckl_device *device, const operator_info *op, const void *desc)
+{
+    for (entry *e = *bucket_of(op, desc); e; e = e->next)
+        if (e->device == device && e->op == op && memcmp(e->desc, desc, op->desc_bytes) == 0)
+            return e;
+    return NULL;
+}
+
+static void free_entry(entry *e)
+{
+    ckl_plan_free(e->plan);
+    free(e);
+}
+
+/* Takes some unused plan out of a full cache; NULL if it is not full. Holds the lock. */
+static entry *make_room(void)
+{
+    if (kept < KEPT_MAX)
+        return NULL;
+    for (int b = 0; b < BUCKETS; b++)
+        for (entry **link = &buckets[b]; *link; link = &(*link)->next)
+            if ((*link)->users == 0) {
+                entry *taken = *link;
+                *link = taken->next;
+                kept--;
+                return taken;
+            }
+    return NULL;
+}
+
+/* Keeps a plan; its first user is the caller. */
+static entry *keep(ckl_device *device, const operator_info *op, const void *desc, ckl_plan *plan)
+{
+    entry *e = malloc(sizeof *e + op->desc_bytes);
+    if (!e)
+        return NULL;
+    *e = (entry){ .device = device, .op = op, .plan = plan, .users = 1 };
+    memcpy(e->desc, desc, op->desc_bytes);
+
+    pthread_mutex_lock(&lock);
+    entry *surplus = make_room();
+    entry **bucket = bucket_of(op, desc);
+    e->next = *bucket;
+    *bucket = e;
+    kept++;
+    pthread_mutex_unlock(&lock);
+    if (surplus)
+        free_entry(surplus); // releasing its memory waits for the work that still uses it
+    return e;
+}
+
+ckl_status plan_once(ckl_device *device, const operator_info *op, const void *desc, const void *args, ckl_stream stream)
+{
+    if (!desc)
+        FAIL(CKL_INVALID, "%s: desc is NULL", op->name);
+    pthread_mutex_lock(&lock);
+    entry *e = find(device, op, desc);
+    if (e)
+        e->users++;
+    pthread_mutex_unlock(&lock);
+
+    if (!e) { // two threads may both come here: then both plans are kept, which is harmless
+        ckl_plan *plan;
+        TRY(plan_build(device, op, desc, NULL, &plan));
+        e = keep(device, op, desc, plan);
+        if (!e) {
+            ckl_plan_free(plan);
+            FAIL(CKL_NO_MEMORY, "%s: no memory for a plan", op->name);
+        }
+    }
+    ckl_status status = plan_run(e->plan, op, args, stream);
+    pthread_mutex_lock(&lock);
+    e->users--;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+void plan_cache_forget(ckl_device *device)
+{
+    pthread_mutex_lock(&lock);
+    for (int b = 0; b < BUCKETS; b++)
+        for (entry **link = &buckets[b], *e; (e = *link);) {
+            if (e->device != device) {
+                link = &e->next;
+                continue;
+            }
+            *link = e->next;
+            kept--;
+            free_entry(e);
+        }
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,10 @@
+/* cache.h - plans kept for the one-call form of the operators. */
+#ifndef CKL_PLAN_CACHE_H
+#define CKL_PLAN_CACHE_H
+
+#include "plan/plan.h"
+
+/* Frees every kept plan of the device. */
+void plan_cache_forget(ckl_device *device);
+
+#endif

@@ -1,0 +1,195 @@
+/* kernel_cache.c - a list of loaded kernel sets; those that no plan uses stay for a while, the oldest leave first. */
+#include "plan/kernel_cache.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { IDLE_MAX = 64 }; // unused sets kept: a tuner walks through thousands of configs, a program through a few dozen
+
+struct kernel_set {
+    kernel_set *next;
+    ckl_device *device;
+    const implementation *impl;
+    char *key;         // operator, implementation and config
+    uint64_t hash;     // of key
+    bool ready;        // false: another thread is building it
+    int users;         // plans, and threads that wait
+    uint64_t released; // when the last user left: the value of `releases` then
+    plan_kernel kernels[PLAN_KERNELS_MAX];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t built = PTHREAD_COND_INITIALIZER; // a set became ready, or was dropped because building failed
+static kernel_set *sets;
+static uint64_t releases;
+
+/* FNV-1a. */
+static uint64_t hash_key(const char *key)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (; *key; key++)
+        hash = (hash ^ (unsigned char)*key) * 0x100000001b3;
+    return hash;
+}
+
+static void unlink_set(kernel_set *set)
+{
+    kernel_set **link = &sets;
+    while (*link != set)
+        link = &(*link)->next;
+    *link = set->next;
+}
+
+static void free_set(kernel_set *set)
+{
+    for (int i = 0; i < PLAN_KERNELS_MAX; i++)
+        if (set->kernels[i].loaded)
+            set->device->ops->unload(set->device, set->kernels[i].loaded);
+    free(set->key);
+    free(set);
+}
+
+static kernel_set *find(ckl_device *device, const implementation *impl, const char *key, uint64_t hash)
+{
+    for (kernel_set *set = sets; set; set = set->next)
+        if (set->hash == hash && set->device == device && set->impl == impl && strcmp(set->key, key) == 0)
+            return set;
+    return NULL;
+}
+
+static ckl_status load(ckl_device *device, const ir_kernel *described, plan_kernel *kernel)
+{
+    TRY(device_check_limits(&device->info, described));
+    plan_kernel made = { .threads = described->threads,
+                         .cluster = described->cluster,
+                         .smem_bytes = described->smem_bytes };
+    TRY(device->ops->load(device, described, &made.loaded));
+    ckl_status status = device->ops->clusters_resident(device, made.loaded, &made.clusters_resident);
+    if (status != CKL_OK) {
+        device->ops->unload(device, made.loaded);
+        return status;
+    }
+    *kernel = made;
+    return CKL_OK;
+}
+
+static ckl_status build(kernel_set *set, const operator_info *op, const void *config)
+{
+    int count = set->impl->kernels ? set->impl->kernels : 1;
+    assert(count <= PLAN_KERNELS_MAX);
+    for (int part = 0; part < count; part++) {
+        ir_kernel *described;
+        TRY(plan_describe(op, set->impl, config, part, &described));
+        ckl_status status = load(set->device, described, &set->kernels[part]);
+        ir_kernel_free(described);
+        if (status != CKL_OK)
+            FAIL(status, "%s: %s", set->key, ckl_error());
+    }
+    return CKL_OK;
+}
+
+/* A new set, not ready, in the list. */
+static kernel_set *add(ckl_device *device, const implementation *impl, const char *key, uint64_t hash)
+{
+    kernel_set *set = malloc(sizeof *set);
+    if (!set)
+        return NULL;
+    *set = (kernel_set){ .next = sets, .device = device, .impl = impl, .key = strdup(key), .hash = hash, .users = 1 };
+    if (!set->key) {
+        free(set);
+        return NULL;
+    }
+    return sets = set;
+}
+
+/* The set of that text, with this caller among its users and ready; NULL if there is none. Holds the lock. */
+static kernel_set *join(ckl_device *device, const implementation *impl, const char *key, uint64_t hash)
+{
+    kernel_set *set;
+    while ((set = find(device, impl, key, hash)) && !set->ready)
+        pthread_cond_wait(&built, &lock);
+    if (set)
+        set->users++;
+    return set;
+}
+
+/* Building takes milliseconds to seconds and happens outside of the lock. */
+ckl_status kernel_cache_get(ckl_device *device, const operator_info *op, const implementation *impl, const void *config,
+                            const char *key, kernel_set **set)
+{
+    uint64_t hash = hash_key(key);
+    pthread_mutex_lock(&lock);
+    kernel_set *found = join(device, impl, key, hash);
+    kernel_set *made = found ? NULL : add(device, impl, key, hash);
+    pthread_mutex_unlock(&lock);
+    if (found) {
+        *set = found;
+        return CKL_OK;
+    }
+    if (!made)
+        FAIL(CKL_NO_MEMORY, "%s: no memory for a plan", key);
+
+    ckl_status status = build(made, op, config);
+    pthread_mutex_lock(&lock);
+    made->ready = status == CKL_OK;
+    if (status != CKL_OK)
+        unlink_set(made);
+    pthread_cond_broadcast(&built);
+    pthread_mutex_unlock(&lock);
+    if (status != CKL_OK)
+        free_set(made);
+    else
+        *set = made;
+    return status;
+}
+
+/* Takes the longest unused set out of the list if there are too many; NULL if not. Holds the lock. */
+static kernel_set *take_oldest_idle(void)
+{
+    kernel_set *oldest = NULL;
+    int idle = 0;
+    for (kernel_set *set = sets; set; set = set->next)
+        if (set->users == 0) {
+            idle++;
+            if (!oldest || set->released < oldest->released)
+                oldest = set;
+        }
+    if (idle <= IDLE_MAX)
+        return NULL;
+    unlink_set(oldest);
+    return oldest;
+}
+
+void kernel_cache_release(kernel_set *set)
+{
+    pthread_mutex_lock(&lock);
+    kernel_set *surplus = NULL;
+    if (--set->users == 0) {
+        set->released = ++releases;
+        surplus = take_oldest_idle();
+    }
+    pthread_mutex_unlock(&lock);
+    if (surplus)
+        free_set(surplus);
+}
+
+const plan_kernel *kernel_cache_kernels(const kernel_set *set)
+{
+    return set->kernels;
+}
+
+void kernel_cache_forget(ckl_device *device)
+{
+    pthread_mutex_lock(&lock);
+    for (kernel_set **link = &sets, *set; (set = *link);) {
+        if (set->device != device) {
+            link = &set->next;
+            continue;
+        }
+        *link = set->next;
+        free_set(set);
+    }
+    pthread_mutex_unlock(&lock);
+}

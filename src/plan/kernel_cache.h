@@ -1,0 +1,23 @@
+/* kernel_cache.h - loaded kernels, shared by all plans of one implementation and config on a device. */
+#ifndef CKL_PLAN_KERNEL_CACHE_H
+#define CKL_PLAN_KERNEL_CACHE_H
+
+#include "plan/plan.h"
+
+typedef struct kernel_set kernel_set;
+
+/*
+ * Gets the kernels of a config, loading them on first use; `key` is the text of operator, implementation and config. Any number
+ * of threads: one builds and the others wait for it. Give the set back with kernel_cache_release().
+ */
+ckl_status kernel_cache_get(ckl_device *device, const operator_info *op, const implementation *impl, const void *config,
+                            const char *key, kernel_set **set);
+void kernel_cache_release(kernel_set *set);
+
+/* PLAN_KERNELS_MAX of them, in launch order. */
+const plan_kernel *kernel_cache_kernels(const kernel_set *set);
+
+/* Unloads every set of the device; no plan may use them any more. */
+void kernel_cache_forget(ckl_device *device);
+
+#endif

@@ -1,0 +1,242 @@
+/* plan.c - choosing an implementation and its config, building the plan, running it. */
+#include "plan/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/problem.h"
+#include "ir/build.h"
+#include "plan/cache.h"
+#include "plan/kernel_cache.h"
+
+/* A plan and what only this file knows of it. */
+typedef struct built_plan {
+    ckl_plan plan; // first: a ckl_plan is cast back to this
+    arena memory;
+    kernel_set *kernels;
+} built_plan;
+
+/* What a caller forces: an implementation by name and some fields of its config. */
+typedef problem_line choice_line;
+
+static ckl_status parse_force(const operator_info *op, const char *force, arena *memory, choice_line *line)
+{
+    *line = (choice_line){ 0 };
+    if (!force || !*force)
+        return CKL_OK;
+    TRY(problem_split(memory, force, line));
+    const char *names[32];
+    int count = 0;
+    for (const implementation *const *impl = op->implementations; *impl && count < COUNT_OF(names); impl++) {
+        if (line->op && strcmp((*impl)->name, line->op) == 0)
+            return CKL_OK;
+        names[count++] = (*impl)->name;
+    }
+    text list = { 0 };
+    for (int i = 0; i < count; i++)
+        text_printf(&list, " %s", names[i]);
+    const char *near = nearest_word(line->op ? line->op : "", names, count);
+    status_fail(CKL_INVALID, "%s: no implementation '%s'%s%s%s There are:%s", op->name, line->op ? line->op : force,
+                near ? ", did you mean '" : ".", near ? near : "", near ? "'?" : "", text_data(&list));
+    text_free(&list);
+    return CKL_INVALID;
+}
+
+/* The sentence of a decline without the "gemm sm90: " that the list of declines says anyway. */
+static const char *reason_of(const operator_info *op, const implementation *impl)
+{
+    const char *words[] = { op->name, impl->name };
+    const char *at = ckl_error();
+    for (int i = 0; i < COUNT_OF(words); i++) {
+        size_t length = strlen(words[i]);
+        if (strncmp(at, words[i], length) == 0 && (at[length] == ' ' || at[length] == ':'))
+            at += length + strspn(at + length, " :");
+    }
+    return at;
+}
+
+/* A config for the desc: the implementation's own choice, with the forced fields over it. */
+static ckl_status configure(const ckl_device_info *device, const operator_info *op, const implementation *impl,
+                            const void *desc, const choice_line *forced, void *config)
+{
+    if (impl->target == IR_SM90A && !device->has_wgmma)
+        FAIL(CKL_UNSUPPORTED, "the kernel is for sm_90a, %s is sm_%d", device->id, device->compute_capability);
+    fields_default(impl->config, config);
+    ckl_status chosen = impl->choose(desc, device, config);
+    if (chosen != CKL_OK) {
+        if (forced->count == 0)
+            return chosen;
+        memset(config, 0, impl->config_bytes); // a whole config by hand may suit where the choice declines
+        fields_default(impl->config, config);
+    }
+    char what[64];
+    snprintf(what, sizeof what, "%s %s", op->name, impl->name);
+    for (int i = 0; i < forced->count; i++)
+        TRY(fields_set(impl->config, what, forced->pairs[i].key, forced->pairs[i].value, config));
+    return impl->admit ? impl->admit(desc, device, config) : CKL_OK;
+}
+
+/* plan_choose() for a desc that was checked. */
+static ckl_status choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,
+                         arena *memory, const implementation **impl, void **config, text *notes)
+{
+    choice_line forced;
+    TRY(parse_force(op, force, memory, &forced));
+    text declines = { 0 };
+    ckl_status status = CKL_UNSUPPORTED;
+    for (const implementation *const *each = op->implementations; *each && status == CKL_UNSUPPORTED; each++) {
+        if (forced.op && strcmp((*each)->name, forced.op) != 0)
+            continue;
+        void *candidate = arena_alloc(memory, 1, (*each)->config_bytes);
+        status = configure(device, op, *each, desc, &forced, candidate);
+        if (status == CKL_OK) {
+            *impl = *each;
+            *config = candidate;
+        } else if (status == CKL_UNSUPPORTED)
+            text_printf(&declines, "%s: %s\n", (*each)->name, reason_of(op, *each));
+    }
+    if (notes)
+        text_printf(notes, "%s", text_data(&declines));
+    if (status == CKL_UNSUPPORTED)
+        status_fail(status, "%s: no implementation takes this problem on %s\n%.*s", op->name, device->id,
+                    (int)(declines.length ? declines.length - 1 : 0), text_data(&declines));
+    text_free(&declines);
+    return status;
+}
+
+/* A checked copy of a desc, defaults filled in. */
+static ckl_status check_desc(const operator_info *op, const void *desc, arena *memory, const void **checked)
+{
+    if (!desc)
+        FAIL(CKL_INVALID, "%s: desc is NULL", op->name);
+    void *copy = arena_alloc(memory, 1, op->desc_bytes);
+    memcpy(copy, desc, op->desc_bytes);
+    TRY(op->check(copy));
+    *checked = copy;
+    return CKL_OK;
+}
+
+ckl_status plan_choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,
+                       arena *memory, const implementation **impl, void **config, text *notes)
+{
+    const void *checked;
+    TRY(check_desc(op, desc, memory, &checked));
+    return choose(device, op, checked, force, memory, impl, config, notes);
+}
+
+static void print_choice(const operator_info *op, const implementation *impl, const void *config, text *out)
+{
+    text_printf(out, "%s %s%s", op->name, impl->name, impl->config.count ? " " : "");
+    fields_print(impl->config, config, false, out);
+}
+
+ckl_status plan_describe(const operator_info *op, const implementation *impl, const void *config, int part,
+                         ir_kernel **kernel)
+{
+    char name[64];
+    snprintf(name, sizeof name, impl->kernels > 1 ? "%s_%s_%d" : "%s_%s", op->name, impl->name, part);
+    text note = { 0 };
+    print_choice(op, impl, config, &note);
+
+    ir_describe_begin(name, impl->target);
+    char *kept = ir_alloc(note.length + 1, 1);
+    ir_current()->note = memcpy(kept, text_data(&note), note.length + 1);
+    impl->describe(config, part);
+    ir_kernel *described = NULL;
+    ckl_status status = ir_describe_end(&described);
+    if (status == CKL_OK)
+        status = ir_verify(described);
+    if (status != CKL_OK) {
+        status_fail(status, "%s: %s", text_data(&note), ckl_error());
+        ir_kernel_free(described);
+    } else
+        *kernel = described;
+    text_free(&note);
+    return status;
+}
+
+static ckl_status allocate_workspace(ckl_plan *plan)
+{
+    int64_t bytes = plan->impl->workspace_bytes ? plan->impl->workspace_bytes(plan) : 0;
+    if (bytes == 0)
+        return CKL_OK;
+    return plan->device->ops->alloc(plan->device, (size_t)bytes, &plan->workspace);
+}
+
+/* Fills a plan whose memory is there; what it acquired is released by ckl_plan_free(), also after a failure. */
+static ckl_status build(built_plan *built, const void *desc, const char *force)
+{
+    ckl_plan *plan = &built->plan;
+    void *config;
+    TRY(check_desc(plan->op, desc, &built->memory, &plan->desc));
+    TRY(choose(&plan->device->info, plan->op, plan->desc, force, &built->memory, &plan->impl, &config, NULL));
+    plan->config = config;
+
+    text line = { 0 };
+    print_choice(plan->op, plan->impl, config, &line);
+    plan->text = arena_text(&built->memory, text_data(&line));
+    text_free(&line);
+
+    TRY(kernel_cache_get(plan->device, plan->op, plan->impl, config, plan->text, &built->kernels));
+    memcpy(plan->kernels, kernel_cache_kernels(built->kernels), sizeof plan->kernels);
+    return allocate_workspace(plan);
+}
+
+ckl_status plan_build(ckl_device *device, const operator_info *op, const void *desc, const char *force, ckl_plan **plan)
+{
+    if (!device || !plan)
+        FAIL(CKL_INVALID, "%s: %s is NULL", op->name, device ? "plan" : "device");
+    built_plan *built = calloc(1, sizeof *built);
+    if (!built)
+        FAIL(CKL_NO_MEMORY, "%s: no memory for a plan", op->name);
+    built->plan.device = device;
+    built->plan.op = op;
+    ckl_status status = build(built, desc, force);
+    if (status == CKL_OK)
+        *plan = &built->plan;
+    else
+        ckl_plan_free(&built->plan);
+    return status;
+}
+
+ckl_status plan_run(const ckl_plan *plan, const operator_info *op, const void *args, ckl_stream stream)
+{
+    if (!plan || !args)
+        FAIL(CKL_INVALID, "%s: %s is NULL", op->name, plan ? "args" : "plan");
+    if (plan->op != op)
+        FAIL(CKL_INVALID, "%s: plan is one of %s", op->name, plan->op->name);
+    TRY(op->check_args(plan->desc, args));
+    return plan->impl->launch(plan, args, stream);
+}
+
+void ckl_plan_free(ckl_plan *plan)
+{
+    if (!plan)
+        return;
+    built_plan *built = (built_plan *)plan;
+    if (plan->workspace)
+        plan->device->ops->release(plan->device, plan->workspace);
+    if (built->kernels)
+        kernel_cache_release(built->kernels);
+    arena_clear(&built->memory);
+    free(built);
+}
+
+const char *ckl_plan_text(const ckl_plan *plan)
+{
+    return plan->text;
+}
+
+void plan_forget_device(ckl_device *device)
+{
+    plan_cache_forget(device);
+    kernel_cache_forget(device);
+}
+
+bool plan_overlap(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes)
+{
+    uintptr_t a_begin = (uintptr_t)a, b_begin = (uintptr_t)b;
+    return a && b && a_bytes > 0 && b_bytes > 0 && a_begin < b_begin + (uintptr_t)b_bytes &&
+           b_begin < a_begin + (uintptr_t)a_bytes;
+}

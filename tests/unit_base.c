@@ -1,0 +1,213 @@
+/* unit_base.c - status sentences, texts, arenas, dtypes, fields and problem lines. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/dtype.h"
+#include "base/fields.h"
+#include "base/math.h"
+#include "base/problem.h"
+
+#define SAMPLE(X)                                                  \
+    X(sample, int64_t, m, "1", "", "rows")                         \
+    X(sample, int, stages, "4", "2 3 4", "stages of the pipeline") \
+    X(sample, float, alpha, "1", "", "factor")                     \
+    X(sample, bool, bias, "0", "", "adds a bias")                  \
+    X(sample, ckl_dtype, a, "", "", "type of A")                   \
+    X(sample, choice, layout, "nt", "nt nn tn", "which is contiguous")
+
+typedef struct sample {
+    SAMPLE(FIELD_MEMBER)
+} sample;
+
+static const field sample_fields[] = { SAMPLE(FIELD_ROW) };
+static const field_table table = FIELD_TABLE(sample_fields);
+
+static ckl_status refuse(const char *name)
+{
+    FAIL(CKL_INVALID, "%s: k=%d", name, 3);
+}
+
+static void test_status(void **state)
+{
+    (void)state;
+    assert_int_equal(refuse("gemm"), CKL_INVALID);
+    assert_string_equal(ckl_error(), "gemm: k=3");
+    assert_int_equal(status_fail(CKL_DEVICE, "outer: %s", ckl_error()), CKL_DEVICE);
+    assert_string_equal(ckl_error(), "outer: gemm: k=3");
+    assert_string_equal(ckl_status_name(CKL_NO_MEMORY), "no memory");
+    assert_string_equal(ckl_status_name((ckl_status)99), "unknown");
+    status_clear();
+    assert_string_equal(ckl_error(), "");
+}
+
+static void test_text_and_arena(void **state)
+{
+    (void)state;
+    text t = { 0 };
+    assert_string_equal(text_data(&t), "");
+    for (int i = 0; i < 1000; i++)
+        text_printf(&t, "%d,", i % 10);
+    assert_int_equal(t.length, 2000);
+    assert_string_equal(t.data + 1996, "8,9,");
+    text_free(&t);
+
+    arena a = { 0 };
+    char *first = arena_text(&a, "first");
+    unsigned char *large = arena_alloc(&a, 1 << 20, 1);
+    assert_int_equal((uintptr_t)large % 16, 0);
+    for (int i = 0; i < 1 << 20; i++)
+        assert_int_equal(large[i], 0);
+    assert_string_equal(first, "first");
+    arena_clear(&a);
+    assert_null(a.last);
+}
+
+/* Every value of the 8- and 16-bit formats survives a round trip, and the midpoints go to the even neighbour. */
+static void test_dtype_round_trip(void **state)
+{
+    (void)state;
+    static const ckl_dtype dtypes[] = { CKL_F16, CKL_BF16, CKL_E4M3, CKL_E5M2 };
+    for (int d = 0; d < COUNT_OF(dtypes); d++) {
+        unsigned values = dtypes[d] == CKL_F16 || dtypes[d] == CKL_BF16 ? 1 << 16 : 1 << 8;
+        for (unsigned i = 0; i + 1 < values; i++) {
+            uint16_t bits = (uint16_t)i, next = (uint16_t)(i + 1), back = 0;
+            double x = dtype_read(dtypes[d], &bits, 0), y = dtype_read(dtypes[d], &next, 0);
+            dtype_write(dtypes[d], &back, 0, x);
+            assert_true(isnan(x) ? isnan(dtype_read(dtypes[d], &back, 0)) : back == bits);
+            if (isfinite(x) && isfinite(y)) {
+                dtype_write(dtypes[d], &back, 0, (x + y) / 2);
+                assert_int_equal(back & 1, 0);
+            }
+        }
+    }
+}
+
+static void test_dtype_limits(void **state)
+{
+    (void)state;
+    assert_int_equal(f16_from_f32(65519.0F), 0x7bff);
+    assert_int_equal(f16_from_f32(65520.0F), 0x7c00);
+    assert_true(isnan((double)f32_from_bf16(bf16_from_f32(NAN))));
+    assert_true(dtype_epsilon(CKL_F16) == 0x1p-10 && dtype_tiny(CKL_F16) == 0x1p-24);
+    int8_t small;
+    dtype_write(CKL_I8, &small, 0, -1000);
+    assert_int_equal(small, -128);
+    ckl_dtype found;
+    assert_true(dtype_find("bf16", &found) && found == CKL_BF16);
+    assert_false(dtype_find("f17", &found));
+}
+
+static void test_fields(void **state)
+{
+    (void)state;
+    sample s;
+    fields_default(table, &s);
+    assert_int_equal(s.m, 1);
+    assert_int_equal(s.stages, 4);
+    assert_int_equal(s.a, CKL_DTYPE_DEFAULT);
+    assert_int_equal(fields_set(table, "gemm", "m", "2^20+3", &s), CKL_OK);
+    assert_int_equal(s.m, (1 << 20) + 3);
+    assert_int_equal(fields_set(table, "gemm", "m", "2^5-1", &s), CKL_OK);
+    assert_int_equal(s.m, 31);
+    assert_int_equal(fields_set(table, "gemm", "a", "bf16", &s), CKL_OK);
+    assert_int_equal(fields_set(table, "gemm", "layout", "tn", &s), CKL_OK);
+    assert_int_equal(fields_set(table, "gemm", "alpha", "0.5", &s), CKL_OK);
+
+    text t = { 0 };
+    fields_print(table, &s, true, &t);
+    assert_string_equal(text_data(&t), "m=31 alpha=0.5 a=bf16 layout=tn");
+    text_free(&t);
+}
+
+static void expect_refused(const char *name, const char *value, const char *sentence)
+{
+    sample s;
+    fields_default(table, &s);
+    sample before = s;
+    assert_int_equal(fields_set(table, "gemm", name, value, &s), CKL_INVALID);
+    assert_string_equal(ckl_error(), sentence);
+    assert_true(s.m == before.m && s.stages == before.stages && s.layout == before.layout && s.a == before.a);
+}
+
+static void test_fields_refuse(void **state)
+{
+    (void)state;
+    expect_refused("m", "abc", "gemm: m=abc is not an integer");
+    expect_refused("m", "4x", "gemm: m=4x is not an integer");
+    expect_refused("m", "2^63", "gemm: m=2^63 is not an integer");
+    expect_refused("m", "9223372036854775808", "gemm: m=9223372036854775808 is not an integer");
+    expect_refused("stages", "2^40", "gemm: stages=2^40 is not an integer");
+    expect_refused("bias", "maybe", "gemm: bias=maybe is not 0 or 1");
+    expect_refused("a", "f17", "gemm: a=f17 is not an element type");
+    expect_refused("layout", "n", "gemm: layout=n is not one of nt nn tn");
+    expect_refused("layuot", "nt",
+                   "gemm: unknown key 'layuot', did you mean 'layout'? Known keys: m stages alpha bias a layout");
+    expect_refused("zzzzzz", "1", "gemm: unknown key 'zzzzzz'. Known keys: m stages alpha bias a layout");
+}
+
+static void test_problem(void **state)
+{
+    (void)state;
+    arena memory = { 0 };
+    problem_line line;
+    assert_int_equal(problem_split(&memory, "  gemm m=3  config='a=1 b=2' shape=(4, (2,2)) e= # c=9", &line), CKL_OK);
+    assert_string_equal(line.op, "gemm");
+    assert_int_equal(line.count, 4);
+    assert_string_equal(line.pairs[1].key, "config");
+    assert_string_equal(line.pairs[1].value, "a=1 b=2");
+    assert_string_equal(line.pairs[2].value, "(4, (2,2))");
+    assert_string_equal(line.pairs[3].value, "");
+    assert_int_equal(problem_split(&memory, "   # nothing", &line), CKL_OK);
+    assert_null(line.op);
+    arena_clear(&memory);
+}
+
+static void test_problem_refuses(void **state)
+{
+    (void)state;
+    static const char *const wrong[][2] = {
+        { "m=3", "problem line: 'm=3' does not start with an operator" },
+        { "gemm m", "gemm: 'm' is not key=value" },
+        { "gemm =3", "gemm: '=3' is not key=value" },
+        { "gemm m=3 m=4", "gemm: m is given twice" },
+        { "gemm s='a b", "problem line: a quote or parenthesis is not closed in 's='a b'" },
+        { "gemm s=(4,2", "problem line: a quote or parenthesis is not closed in 's=(4,2'" },
+        { "gemm s=4)", "problem line: a quote or parenthesis is not closed in 's=4)'" },
+    };
+    arena memory = { 0 };
+    for (int i = 0; i < COUNT_OF(wrong); i++) {
+        problem_line line;
+        assert_int_equal(problem_split(&memory, wrong[i][0], &line), CKL_INVALID);
+        assert_string_equal(ckl_error(), wrong[i][1]);
+    }
+    arena_clear(&memory);
+}
+
+static void test_nearest_word(void **state)
+{
+    (void)state;
+    static const char *const words[] = { "verify", "run", "bench", "layout" };
+    assert_string_equal(nearest_word("verfiy", words, 4), "verify");
+    assert_string_equal(nearest_word("rnu", words, 4), "run");
+    assert_string_equal(nearest_word("becnh", words, 4), "bench");
+    assert_null(nearest_word("xyz", words, 4));
+    assert_null(nearest_word("", words, 4));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_status),           cmocka_unit_test(test_text_and_arena),
+        cmocka_unit_test(test_dtype_round_trip), cmocka_unit_test(test_dtype_limits),
+        cmocka_unit_test(test_fields),           cmocka_unit_test(test_fields_refuse),
+        cmocka_unit_test(test_problem),          cmocka_unit_test(test_problem_refuses),
+        cmocka_unit_test(test_nearest_word),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}

@@ -1,0 +1,472 @@
+/* unit_matrix.c - the emulated tensor core against exact integers, hand-computed sums and a slow model in 128 bits. */
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/dtype.h"
+#include "base/math.h"
+#include "device/emulator/matrix.h"
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static float float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static uint16_t narrow(ckl_dtype from, float x)
+{
+    return from == CKL_F16 ? f16_from_f32(x) : bf16_from_f32(x);
+}
+
+static uint32_t random_bits(void)
+{
+    static uint64_t state = 42;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 32);
+}
+
+/* A small whole number, exact in either type. */
+static float random_integer(void)
+{
+    return (float)((int)(random_bits() % 17) - 8);
+}
+
+/* --- The slow model: each term as a fixed-point number of 128 bits --- */
+
+__extension__ typedef __int128 wide;
+
+typedef struct term {
+    wide significand; // value = significand * 2^(exponent - fraction_bits)
+    int exponent, fraction_bits;
+} term;
+
+static term term_of(uint32_t bits, int exponent_bits, int fraction_bits)
+{
+    int field = (int)(bits >> fraction_bits & ((1u << exponent_bits) - 1)), bias = (1 << (exponent_bits - 1)) - 1;
+    wide fraction = bits & ((1u << fraction_bits) - 1);
+    if (field)
+        fraction += 1u << fraction_bits;
+    bool negative = bits >> (exponent_bits + fraction_bits) & 1;
+    int exponent = fraction == 0 ? -126 : (field ? field : 1) - bias;
+    return (term){ negative ? -fraction : fraction, exponent, fraction_bits };
+}
+
+static term operand(ckl_dtype from, uint16_t bits)
+{
+    return from == CKL_F16 ? term_of(bits, 5, 10) : term_of(bits, 8, 7);
+}
+
+static wide shifted(wide x, int left)
+{
+    bool negative = x < 0;
+    wide magnitude = negative ? -x : x;
+    magnitude = left >= 0 ? magnitude << left : left > -127 ? magnitude >> -left : 0;
+    return negative ? -magnitude : magnitude;
+}
+
+/* sum * 2^scale, towards zero. */
+static float round_down(wide sum, int scale)
+{
+    wide magnitude = sum < 0 ? -sum : sum;
+    int top = -1;
+    while (magnitude >> (top + 1))
+        top++;
+    if (sum == 0)
+        return 0;
+    if (top + scale >= 128)
+        return sum < 0 ? -INFINITY : INFINITY;
+    int unit = top + scale - 23 > -149 ? top + scale - 23 : -149;
+    return ldexpf((float)(int32_t)shifted(sum, scale - unit), unit) + 0.0f;
+}
+
+static float slow_step(ckl_dtype from, const uint16_t *a, const uint16_t *b, float d)
+{
+    term terms[17] = { term_of(bits_of(d), 8, 23) };
+    int common = terms[0].exponent;
+    for (int k = 0; k < 16; k++) {
+        term x = operand(from, a[k]), y = operand(from, b[k]);
+        terms[k + 1] = (term){ x.significand * y.significand, x.exponent + y.exponent, 2 * x.fraction_bits };
+        common = terms[k + 1].exponent > common ? terms[k + 1].exponent : common;
+    }
+    wide sum = 0;
+    for (int i = 0; i < 17; i++)
+        sum += shifted(terms[i].significand, 25 - terms[i].fraction_bits + terms[i].exponent - common);
+    return round_down(sum, common - 25);
+}
+
+static void check_against_slow(ckl_dtype from, int m, int n, int k, uint32_t exponent_mask)
+{
+    uint16_t *a = malloc((size_t)(m * k) * 2), *b = malloc((size_t)(n * k) * 2);
+    float *d = malloc((size_t)(m * n) * 4), *expected = malloc((size_t)(m * n) * 4);
+    uint16_t keep = (uint16_t)(0x8000 | exponent_mask | (from == CKL_F16 ? 0x3ff : 0x7f));
+    uint16_t base = from == CKL_F16 ? 0x3800 : 0x3f00; // 0.5
+    for (int i = 0; i < m * k; i++)
+        a[i] = random_bits() % 8 ? (uint16_t)((random_bits() & keep) ^ base) : 0;
+    for (int i = 0; i < n * k; i++)
+        b[i] = random_bits() % 8 ? (uint16_t)((random_bits() & keep) ^ base) : 0;
+    for (int i = 0; i < m * n; i++) {
+        d[i] = expected[i] = random_bits() % 4 ? ldexpf((float)(int)random_bits(), -33) : 0;
+        for (int step = 0; step < k; step += 16)
+            expected[i] = slow_step(from, a + i / n * k + step, b + i % n * k + step, expected[i]);
+    }
+    matrix_multiply(from, m, n, k, a, b, d, true);
+    assert_memory_equal(d, expected, (size_t)(m * n) * 4);
+    free(a), free(b), free(d), free(expected);
+}
+
+/* Masks of the exponent's bits that are drawn at random round 0.5; infinities and NaNs stay out of reach. */
+static void test_random(void **state)
+{
+    (void)state;
+    static const uint32_t f16_masks[] = { 0, 0x0400, 0x0c00, 0x1c00, 0x3c00 };
+    static const uint32_t bf16_masks[] = { 0, 0x0080, 0x0380, 0x0780, 0x1f80, 0x3f80 };
+    for (int i = 0; i < COUNT_OF(f16_masks); i++)
+        check_against_slow(CKL_F16, 64, 72, 64, f16_masks[i]);
+    for (int i = 0; i < COUNT_OF(bf16_masks); i++)
+        check_against_slow(CKL_BF16, 64, 72, 64, bf16_masks[i]);
+    check_against_slow(CKL_F16, 3, 256, 16, 0x1c00);
+    check_against_slow(CKL_BF16, 1, 519, 32, 0x0f80); // more columns than are worked on at once
+    check_against_slow(CKL_F16, 5, 1, 16, 0x0c00);
+}
+
+/* --- Exact integers --- */
+
+static void check_integers(ckl_dtype from, bool accumulate)
+{
+    enum { M = 48, N = 40, K = 160 };
+    static uint16_t a[M * K], b[N * K];
+    static float d[M * N];
+    static int64_t a_whole[M * K], b_whole[N * K], expected[M * N];
+    for (int i = 0; i < M * K; i++)
+        a[i] = narrow(from, (float)(a_whole[i] = (int64_t)random_integer()));
+    for (int i = 0; i < N * K; i++)
+        b[i] = narrow(from, (float)(b_whole[i] = (int64_t)random_integer()));
+    for (int i = 0; i < M * N; i++) {
+        expected[i] = accumulate ? (int64_t)random_integer() * 1000 : 0;
+        d[i] = accumulate ? (float)expected[i] : NAN;
+        for (int k = 0; k < K; k++)
+            expected[i] += a_whole[i / N * K + k] * b_whole[i % N * K + k];
+    }
+    matrix_multiply(from, M, N, K, a, b, d, accumulate);
+    for (int i = 0; i < M * N; i++)
+        assert_true(d[i] == (float)expected[i]);
+}
+
+static void test_integers(void **state)
+{
+    (void)state;
+    check_integers(CKL_F16, false);
+    check_integers(CKL_F16, true);
+    check_integers(CKL_BF16, false);
+    check_integers(CKL_BF16, true);
+}
+
+/* --- Sums computed by hand --- */
+
+typedef struct hand_case {
+    const char *what;
+    ckl_dtype from;
+    float a[16], b[16], d;
+    uint32_t expected; // bits
+} hand_case;
+
+#define REPEAT_15(x) x, x, x, x, x, x, x, x, x, x, x, x, x, x, x
+#define NOT_A_NUMBER 0x7fffffffu
+#define INFINITE     0x7f800000u
+
+static const hand_case hand_cases[] = {
+    { "15 terms of 2^-26 are each cut beside 1",
+      CKL_F16,
+      { 1, REPEAT_15(0x1p-13f) },
+      { 1, REPEAT_15(0x1p-13f) },
+      0,
+      0x3f800000 },
+    { "15 terms of 2^-25 are kept: 1 + 15 * 2^-25, cut to 24 bits",
+      CKL_F16,
+      { 1, REPEAT_15(0x1p-13f) },
+      { 1, REPEAT_15(0x1p-12f) },
+      0,
+      0x3f800003 },
+    { "a negative term is cut towards zero", CKL_F16, { 1, -0x1p-13f }, { 1, 0x1p-13f }, 0, 0x3f800000 },
+    { "1 - 2^-25 is cut to 1 - 2^-24", CKL_F16, { 1, -0x1p-13f }, { 1, 0x1p-12f }, 0, 0x3f7fffff },
+    { "-1 + 2^-25 is cut to -1 + 2^-24", CKL_F16, { -1, 0x1p-13f }, { 1, 0x1p-12f }, 0, 0xbf7fffff },
+    { "1.5 * 1.5 has exponent 0: 8 terms of 2^-25 make 2^-22",
+      CKL_F16,
+      { 1.5f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f },
+      { 1.5f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f },
+      0,
+      0x40100001 },
+    { "the old d is cut as the products are", CKL_F16, { 1, -1 }, { 1024, 1023 }, 0x1p-16f, 0x3f800000 },
+    { "the old d is kept down to 25 bits", CKL_F16, { 1, -1 }, { 1024, 1023 }, 0x1p-15f, 0x3f800100 },
+    { "the largest sum, 2^31 of its units",
+      CKL_F16,
+      { 2047, REPEAT_15(2047) },
+      { 2047, REPEAT_15(2047) },
+      0x1.fffffep20f,
+      0x4c83e001 },
+    { "the smallest sum",
+      CKL_F16,
+      { -2047, REPEAT_15(-2047) },
+      { 2047, REPEAT_15(2047) },
+      -0x1.fffffep20f,
+      0xcc83e001 },
+    { "subnormal f16 are kept", CKL_F16, { 0x1p-24f, 0x1p-24f }, { 0x1p-24f, 0x1p-23f }, 0, 0x28400000 },
+    { "subnormal results are kept and cut", CKL_BF16, { 0x1p-100f, 0x1p-100f }, { 0x1p-48f, 0x1p-50f }, 0, 2 },
+    { "a zero beside 2^127 has exponent 1 and cuts", CKL_BF16, { 0 }, { 0x1p127f }, 0x1p-25f, 0 },
+    { "no negative zero", CKL_F16, { -1 }, { 0 }, -0.0f, 0 },
+    { "overflow is infinite", CKL_BF16, { 0x1p127f }, { 1 }, 0x1p127f, INFINITE },
+    { "the largest f32 stays", CKL_BF16, { 1 }, { 1 }, FLT_MAX, 0x7f7fffff },
+    { "just short of overflow is cut", CKL_BF16, { 0x1p103f }, { 0.5f }, FLT_MAX, 0x7f7fffff },
+    { "infinite operand", CKL_F16, { -INFINITY, 1 }, { 2, 1 }, 0, 0xff800000 },
+    { "infinite old d", CKL_F16, { 1 }, { 1 }, INFINITY, INFINITE },
+    { "infinity less infinity", CKL_F16, { INFINITY, -INFINITY }, { 1, 1 }, 0, NOT_A_NUMBER },
+    { "infinity times zero", CKL_BF16, { INFINITY }, { 0 }, 1, NOT_A_NUMBER },
+    { "NaN operand", CKL_F16, { NAN }, { 1 }, 0, NOT_A_NUMBER },
+    { "NaN old d", CKL_BF16, { 1 }, { 1 }, -NAN, NOT_A_NUMBER },
+};
+
+static void test_hand_cases(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT_OF(hand_cases); i++) {
+        const hand_case *c = &hand_cases[i];
+        uint16_t a[16], b[16];
+        float d = c->d;
+        for (int k = 0; k < 16; k++) {
+            a[k] = narrow(c->from, c->a[k]);
+            b[k] = narrow(c->from, c->b[k]);
+        }
+        matrix_multiply(c->from, 1, 1, 16, a, b, &d, true);
+        if (bits_of(d) != c->expected)
+            fail_msg("%s: 0x%08x, expected 0x%08x", c->what, bits_of(d), c->expected);
+    }
+}
+
+/* Infinities in one row or column leave the others as they were. */
+static void test_special_neighbours(void **state)
+{
+    (void)state;
+    enum { M = 4, N = 24, K = 32 };
+    uint16_t a[M * K], b[N * K];
+    float clean[M * N], d[M * N];
+    for (int i = 0; i < M * K; i++)
+        a[i] = f16_from_f32(random_integer() + 9);
+    for (int i = 0; i < N * K; i++)
+        b[i] = f16_from_f32(random_integer() + 9);
+    matrix_multiply(CKL_F16, M, N, K, a, b, clean, false);
+    a[1 * K + 5] = 0x7c00;
+    b[7 * K + 20] = 0x7e00;
+    matrix_multiply(CKL_F16, M, N, K, a, b, d, false);
+    for (int i = 0; i < M * N; i++) {
+        float expected = i % N == 7 ? float_of(NOT_A_NUMBER) : i / N == 1 ? INFINITY : clean[i];
+        assert_int_equal(bits_of(d[i]), bits_of(expected));
+    }
+}
+
+/* --- Fragment layouts --- */
+
+typedef void fragment(int thread, int i, int *row, int *column);
+
+static void check_bijection(fragment *where, int threads, int elements, int rows, int columns)
+{
+    char seen[64 * 256] = { 0 };
+    assert_int_equal(threads * elements, rows * columns);
+    for (int thread = 0; thread < threads; thread++) {
+        for (int i = 0; i < elements; i++) {
+            int row, column;
+            where(thread, i, &row, &column);
+            assert_in_range(row, 0, rows - 1);
+            assert_in_range(column, 0, columns - 1);
+            assert_int_equal(seen[row * columns + column]++, 0);
+        }
+    }
+}
+
+static void check_place(fragment *where, int thread, int i, int row, int column)
+{
+    int found_row, found_column;
+    where(thread, i, &found_row, &found_column);
+    assert_int_equal(found_row, row);
+    assert_int_equal(found_column, column);
+}
+
+static void test_fragments(void **state)
+{
+    (void)state;
+    for (int n = 8; n <= 256; n += 8)
+        check_bijection(matrix_wgmma_d, 128, n / 2, 64, n);
+    check_bijection(matrix_wgmma_a, 128, 8, 64, 16);
+    check_bijection(matrix_mma_a, 32, 8, 16, 16);
+    check_bijection(matrix_mma_b, 32, 4, 8, 16);
+    check_bijection(matrix_mma_d, 32, 4, 16, 8);
+    check_place(matrix_wgmma_d, 33, 6, 24, 10); // read off the figures of the PTX ISA
+    check_place(matrix_wgmma_a, 127, 7, 63, 15);
+    check_place(matrix_wgmma_a, 5, 2, 9, 2);
+    check_place(matrix_mma_a, 6, 5, 1, 13);
+    check_place(matrix_mma_b, 31, 2, 7, 14);
+    check_place(matrix_mma_d, 4, 3, 9, 1);
+}
+
+/* --- Operands in shared memory --- */
+
+enum { BASE = 2048, WINDOW = 64 * 1024 };
+
+typedef struct gather_case {
+    const char *what;
+    bool mn_major;
+    int swizzle, rows, start, leading, stride;
+    int (*place)(const struct gather_case *c, int row, int k); // byte in the tile, which begins at BASE + 1024
+    int k_first;
+} gather_case;
+
+static int k_major_128(const gather_case *c, int row, int k)
+{
+    (void)c;
+    return row / 8 * 1024 + row % 8 * 128 + ((k / 8) ^ (row % 8)) * 16 + k % 8 * 2;
+}
+
+static int k_major_64(const gather_case *c, int row, int k)
+{
+    (void)c;
+    return row / 8 * 512 + row % 8 * 64 + ((k / 8) ^ (row % 8 / 2)) * 16 + k % 8 * 2;
+}
+
+static int k_major_32(const gather_case *c, int row, int k)
+{
+    (void)c;
+    return row / 8 * 256 + row % 8 * 32 + ((k / 8) ^ (row % 8 / 4)) * 16 + k % 8 * 2;
+}
+
+static int k_major_none(const gather_case *c, int row, int k)
+{
+    return row / 8 * c->stride + k / 8 * c->leading + row % 8 * 16 + k % 8 * 2;
+}
+
+static int mn_major_128(const gather_case *c, int row, int k)
+{
+    return row / 64 * c->leading + k / 8 * c->stride + k % 8 * 128 + (row % 64 / 8 ^ k % 8) * 16 + row % 8 * 2;
+}
+
+static int mn_major_64(const gather_case *c, int row, int k)
+{
+    return row / 32 * c->leading + k / 8 * c->stride + k % 8 * 64 + (row % 32 / 8 ^ k % 8 / 2) * 16 + row % 8 * 2;
+}
+
+static int mn_major_32(const gather_case *c, int row, int k)
+{
+    return row / 16 * c->leading + k / 8 * c->stride + k % 8 * 32 + (row % 16 / 8 ^ k % 8 / 4) * 16 + row % 8 * 2;
+}
+
+static int mn_major_none(const gather_case *c, int row, int k)
+{
+    return row / 8 * c->stride + k / 8 * c->leading + k % 8 * 16 + row % 8 * 2;
+}
+
+static const gather_case gather_cases[] = {
+    { "K-major, 128", false, 1, 256, 0, 16, 1024, k_major_128, 0 },
+    { "K-major, 128, second k16 of the atom", false, 1, 64, 32, 16, 1024, k_major_128, 16 },
+    { "K-major, 128, last k16 of the atom", false, 1, 8, 96, 16, 1024, k_major_128, 48 },
+    { "K-major, 64", false, 2, 128, 0, 16, 512, k_major_64, 0 },
+    { "K-major, 64, second k16 of the atom", false, 2, 128, 32, 16, 512, k_major_64, 16 },
+    { "K-major, 32", false, 3, 64, 0, 16, 256, k_major_32, 0 },
+    { "K-major, none, k outside", false, 0, 64, 0, 1024, 128, k_major_none, 0 },
+    { "K-major, none, k inside", false, 0, 64, 0, 128, 256, k_major_none, 0 },
+    { "MN-major, 128, one atom wide", true, 1, 64, 0, 4096, 1024, mn_major_128, 0 },
+    { "MN-major, 128, atoms along MN apart", true, 1, 256, 0, 2048, 1024, mn_major_128, 0 },
+    { "MN-major, 128, atoms along k apart", true, 1, 128, 0, 1024, 4096, mn_major_128, 0 },
+    { "MN-major, 64", true, 2, 96, 0, 2048, 512, mn_major_64, 0 },
+    { "MN-major, 32", true, 3, 64, 0, 512, 256, mn_major_32, 0 },
+    { "MN-major, none", true, 0, 64, 0, 1024, 128, mn_major_none, 0 },
+};
+
+static uint64_t descriptor_of(uint32_t start, int leading, int stride, int swizzle)
+{
+    return start / 16 | (uint64_t)(leading / 16) << 16 | (uint64_t)(stride / 16) << 32 | (uint64_t)swizzle << 62;
+}
+
+static void count_chunk(void *user, uint32_t address, uint32_t bytes)
+{
+    int *chunks = user;
+    assert_int_equal(bytes, 16);
+    assert_int_equal(address % 16, 0);
+    assert_in_range(address, BASE, BASE + WINDOW - 16);
+    ++*chunks;
+}
+
+static void check_gather(const gather_case *c)
+{
+    static unsigned char shared[WINDOW];
+    static uint16_t out[256 * 16];
+    char why[128] = "";
+    int chunks = 0;
+    memset(shared, 0xff, sizeof shared);
+    for (int row = 0; row < c->rows; row++) {
+        for (int k = 0; k < 16; k++) {
+            uint16_t value = (uint16_t)(row * 16 + k);
+            memcpy(shared + 1024 + c->place(c, row, c->k_first + k), &value, 2);
+        }
+    }
+    uint64_t descriptor = descriptor_of((uint32_t)(BASE + 1024 + c->start), c->leading, c->stride, c->swizzle);
+    if (!matrix_gather(descriptor, c->mn_major, c->rows, shared, BASE, WINDOW, out, count_chunk, &chunks, why))
+        fail_msg("%s: %s", c->what, why);
+    for (int i = 0; i < c->rows * 16; i++)
+        if (out[i] != i)
+            fail_msg("%s: row %d, k %d is element %d", c->what, i / 16, i % 16, out[i]);
+    assert_int_equal(chunks, c->rows * 2);
+}
+
+static void test_gather(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT_OF(gather_cases); i++)
+        check_gather(&gather_cases[i]);
+}
+
+static void check_gather_reject(uint64_t descriptor, int rows, const char *sentence)
+{
+    static unsigned char shared[8192];
+    uint16_t out[64 * 16];
+    char why[128] = "";
+    assert_false(matrix_gather(descriptor, false, rows, shared, 1024, 8192, out, NULL, NULL, why));
+    assert_string_equal(why, sentence);
+}
+
+static void test_gather_rejects(void **state)
+{
+    (void)state;
+    uint64_t descriptor = descriptor_of(1024, 16, 1024, 1);
+    uint16_t out[64 * 16];
+    char why[128];
+    static unsigned char shared[8192];
+    assert_true(matrix_gather(descriptor, false, 64, shared, 1024, 8192, out, NULL, NULL, why));
+    check_gather_reject(descriptor | 1u << 15, 64, "wgmma descriptor 0x4000004000018040: reserved bits are set");
+    check_gather_reject(descriptor | (uint64_t)1 << 49, 64,
+                        "wgmma descriptor 0x4002004000010040: base offset 1 is not 0; others are not emulated");
+    check_gather_reject(descriptor + 64, 64,
+                        "wgmma descriptor 0x4000004000010080: reads address 9216 of shared memory 1024..9216");
+    check_gather_reject(descriptor_of(1008, 16, 1024, 0), 8,
+                        "wgmma descriptor 0x000000400001003f: reads address 1008 of shared memory 1024..9216");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_integers),           cmocka_unit_test(test_hand_cases), cmocka_unit_test(test_random),
+        cmocka_unit_test(test_special_neighbours), cmocka_unit_test(test_fragments),  cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_gather_rejects),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

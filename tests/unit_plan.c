@@ -1,0 +1,264 @@
+/* unit_plan.c - choosing, forcing, caching and sharing of plans, on a device that only counts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "ir/build.h"
+#include "plan/plan.h"
+
+/* A device that counts what is loaded on it. */
+static int loads, unloads, launches;
+
+static ckl_status count_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
+{
+    (void)d;
+    assert_non_null(strstr(kernel->note, "op "));
+    loads++;
+    *loaded = (device_kernel *)&loads;
+    return CKL_OK;
+}
+
+static void count_unload(ckl_device *d, device_kernel *kernel)
+{
+    (void)d;
+    (void)kernel;
+    unloads++;
+}
+
+static ckl_status one_resident(ckl_device *d, const device_kernel *kernel, int *count)
+{
+    (void)d;
+    (void)kernel;
+    *count = 1;
+    return CKL_OK;
+}
+
+static const device_ops counting_ops = { .load = count_load,
+                                         .unload = count_unload,
+                                         .clusters_resident = one_resident };
+static ckl_device device = { &counting_ops,
+                             { .id = "counter",
+                               .compute_capability = 90,
+                               .threads_per_cta_max = 1024,
+                               .registers_per_sm = 65536,
+                               .smem_per_cta_bytes = 1024 } };
+
+/* An operator with two implementations: "first" wants n even, "second" takes any n up to 100; "third" needs wgmma. */
+typedef struct op_desc {
+    int64_t n;
+} op_desc;
+
+#define OP_CONFIG(X)                                \
+    X(op_config, int, threads, "128", "64 128", "") \
+    X(op_config, int, vector, "1", "1 2 4", "")
+
+typedef struct op_config {
+    OP_CONFIG(FIELD_MEMBER)
+} op_config;
+
+static const field op_fields[] = { OP_CONFIG(FIELD_ROW) };
+
+static ckl_status choose_first(const void *desc, const ckl_device_info *info, void *config)
+{
+    (void)info;
+    const op_desc *d = desc;
+    if (d->n % 2)
+        FAIL(CKL_UNSUPPORTED, "op first: n=%" PRId64 " is odd", d->n);
+    ((op_config *)config)->vector = 2;
+    return CKL_OK;
+}
+
+static ckl_status choose_second(const void *desc, const ckl_device_info *info, void *config)
+{
+    (void)info;
+    (void)config;
+    if (((const op_desc *)desc)->n > 100)
+        FAIL(CKL_UNSUPPORTED, "op second: n=%" PRId64 " is over 100", ((const op_desc *)desc)->n);
+    return CKL_OK;
+}
+
+static ckl_status admit(const void *desc, const ckl_device_info *info, const void *config)
+{
+    (void)info;
+    const op_config *c = config;
+    if (((const op_desc *)desc)->n % c->vector)
+        FAIL(CKL_UNSUPPORTED, "op first: vector=%d does not divide n", c->vector);
+    return CKL_OK;
+}
+
+static void describe(const void *config, int part)
+{
+    (void)part;
+    ir_current()->threads = ((const op_config *)config)->threads;
+}
+
+static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    (void)plan;
+    (void)args;
+    (void)stream;
+    launches++;
+    return CKL_OK;
+}
+
+static ckl_status check(void *desc)
+{
+    if (((op_desc *)desc)->n < 0)
+        FAIL(CKL_INVALID, "op: n=%" PRId64 " is negative", ((op_desc *)desc)->n);
+    return CKL_OK;
+}
+
+static ckl_status check_args(const void *desc, const void *args)
+{
+    (void)desc;
+    (void)args;
+    return CKL_OK;
+}
+
+static const implementation first = { .name = "first",
+                                      .config_bytes = sizeof(op_config),
+                                      .config = FIELD_TABLE(op_fields),
+                                      .choose = choose_first,
+                                      .admit = admit,
+                                      .describe = describe,
+                                      .launch = launch };
+static const implementation second = { .name = "second",
+                                       .config_bytes = sizeof(op_config),
+                                       .config = FIELD_TABLE(op_fields),
+                                       .choose = choose_second,
+                                       .describe = describe,
+                                       .launch = launch };
+static const implementation third = { .name = "third", .choose = choose_second, .target = IR_SM90A };
+static const implementation *const implementations[] = { &third, &first, &second, NULL };
+static const operator_info op = { .name = "op",
+                                  .desc_bytes = sizeof(op_desc),
+                                  .check = check,
+                                  .check_args = check_args,
+                                  .implementations = implementations };
+
+static ckl_plan *plan_of(int64_t n, const char *force)
+{
+    ckl_plan *plan = NULL;
+    if (plan_build(&device, &op, &(op_desc){ n }, force, &plan) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    return plan;
+}
+
+static void expect_text(int64_t n, const char *force, const char *wanted)
+{
+    ckl_plan *plan = plan_of(n, force);
+    assert_string_equal(ckl_plan_text(plan), wanted);
+    ckl_plan_free(plan);
+}
+
+static void test_choice(void **state)
+{
+    (void)state;
+    expect_text(4, NULL, "op first threads=128 vector=2");
+    expect_text(5, NULL, "op second threads=128 vector=1");
+    expect_text(4, "second", "op second threads=128 vector=1");
+    expect_text(4, "first threads=64", "op first threads=64 vector=2");
+    expect_text(5, "first vector=1",
+                "op first threads=128 vector=1"); // its choice declines, the forced config does not
+}
+
+static void expect_failure(int64_t n, const char *force, ckl_status status, const char *sentence)
+{
+    ckl_plan *plan = (ckl_plan *)&device;
+    assert_int_equal(plan_build(&device, &op, &(op_desc){ n }, force, &plan), status);
+    assert_string_equal(ckl_error(), sentence);
+    assert_ptr_equal(plan, &device);
+}
+
+static void test_failures(void **state)
+{
+    (void)state;
+    expect_failure(101, NULL, CKL_UNSUPPORTED,
+                   "op: no implementation takes this problem on counter\n"
+                   "third: the kernel is for sm_90a, counter is sm_90\nfirst: n=101 is odd\nsecond: n=101 is over 100");
+    expect_failure(-1, NULL, CKL_INVALID, "op: n=-1 is negative");
+    expect_failure(4, "frist", CKL_INVALID,
+                   "op: no implementation 'frist', did you mean 'first'? There are: third first second");
+    expect_failure(4, "first vectr=1", CKL_INVALID,
+                   "op first: unknown key 'vectr', did you mean 'vector'? Known keys: threads vector");
+    expect_failure(5, "first vector=2", CKL_UNSUPPORTED,
+                   "op: no implementation takes this problem on counter\nfirst: vector=2 does not divide n");
+}
+
+static void test_sharing(void **state)
+{
+    (void)state;
+    plan_forget_device(&device);
+    loads = unloads = 0;
+    ckl_plan *a = plan_of(4, NULL), *b = plan_of(8, NULL), *c = plan_of(5, NULL);
+    assert_int_equal(loads, 2);
+    ckl_plan_free(a);
+    ckl_plan_free(b);
+    ckl_plan_free(c);
+    ckl_plan_free(plan_of(6, NULL)); // kept though unused
+    assert_int_equal(loads, 2);
+    assert_int_equal(unloads, 0);
+    plan_forget_device(&device);
+    assert_int_equal(unloads, 2);
+}
+
+static void test_once(void **state)
+{
+    (void)state;
+    loads = launches = 0;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(plan_once(&device, &op, &(op_desc){ 4 }, &op, NULL), CKL_OK);
+    assert_int_equal(loads, 1);
+    assert_int_equal(launches, 3);
+    assert_int_equal(plan_once(&device, &op, &(op_desc){ -1 }, &op, NULL), CKL_INVALID);
+    plan_forget_device(&device);
+}
+
+static void test_run_checks_operator(void **state)
+{
+    (void)state;
+    operator_info other = op;
+    other.name = "other";
+    ckl_plan *plan = plan_of(4, NULL);
+    assert_int_equal(plan_run(plan, &other, &op, NULL), CKL_INVALID);
+    assert_string_equal(ckl_error(), "other: plan is one of op");
+    assert_int_equal(plan_run(NULL, &op, &op, NULL), CKL_INVALID);
+    ckl_plan_free(plan);
+    plan_forget_device(&device);
+}
+
+/* A second plan of a desc must not describe or load again; 20 us is the promise, on one busy core allow more. */
+static void test_second_build_is_quick(void **state)
+{
+    (void)state;
+    enum { REPEATS = 1000 };
+    ckl_plan_free(plan_of(4, NULL));
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int i = 0; i < REPEATS; i++)
+        ckl_plan_free(plan_of(4, NULL));
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    double us = ((double)(end.tv_sec - begin.tv_sec) * 1e6 + (double)(end.tv_nsec - begin.tv_nsec) / 1e3) / REPEATS;
+    print_message("second plan_build: %.2f us\n", us);
+    assert_true(us < 200);
+    plan_forget_device(&device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_sharing),
+        cmocka_unit_test(test_once),
+        cmocka_unit_test(test_run_checks_operator),
+        cmocka_unit_test(test_second_build_is_quick),
+    };
+    return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
+}

@@ -1,0 +1,292 @@
+/* unit_tma.c - tensor maps: limits and their sentences, encoding, boxes against brute force; limits of kernels. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "device/emulator/tma.h"
+
+enum { RANK_MAX = TENSOR_MAP_RANK_MAX, SHARED_MAX = 64 * 1024, MEMORY_MAX = 1 << 20, POISON = 0xa5 };
+
+static _Alignas(16) unsigned char memory[MEMORY_MAX];
+
+static const tensor_map_desc valid = {
+    .dtype = CKL_BF16,
+    .rank = 3,
+    .address = memory,
+    .size = { 60, 9, 5 },
+    .stride = { 2, 128, 128 * 10 },
+    .box = { 64, 8, 2 },
+    .swizzle = SWIZZLE_128,
+};
+
+static void test_swizzle(void **state)
+{
+    (void)state;
+    assert_int_equal(swizzle_address(0x12f5, 0), 0x12f5);
+    assert_int_equal(swizzle_address(0x13f5, 128), 0x1385); // chunk 7 of row 7
+    assert_int_equal(swizzle_address(0x1235, 128), 0x1275); // chunk 3 of row 4
+    assert_int_equal(swizzle_address(0x1195, 64), 0x11a5);
+    assert_int_equal(swizzle_address(0x1195, 32), 0x1185);
+    for (int span = 32; span <= 128; span *= 2) {
+        for (uint32_t address = 0; address < 4096; address++) {
+            assert_int_equal(swizzle_address(swizzle_address(address, span), span), address);
+            assert_int_equal(swizzle_address(address, span) / (uint32_t)span, address / (uint32_t)span);
+        }
+    }
+}
+
+static void test_encoding(void **state)
+{
+    (void)state;
+    tensor_map map;
+    tensor_map_desc found;
+    unsigned char moved[IR_TENSOR_MAP_BYTES + 1];
+    assert_int_equal(tma_encode(&valid, &map), CKL_OK);
+    memcpy(moved + 1, map.bytes, sizeof map.bytes);
+    assert_true(tma_decode(moved + 1, &found));
+    assert_memory_equal(&found, &valid, sizeof valid);
+    assert_int_equal(tma_box_bytes(&found), 64 * 8 * 2 * 2);
+    moved[1] ^= 1;
+    assert_false(tma_decode(moved + 1, &found));
+
+    tensor_map_desc bad = valid;
+    bad.rank = 6;
+    assert_int_equal(tma_encode(&bad, &map), CKL_INVALID);
+}
+
+/* --- Boxes --- */
+
+/* What a walk wrote: the element number of memory, or 0 for out of bounds; and how often each byte was written. */
+typedef struct capture {
+    unsigned char shared[SHARED_MAX], written[SHARED_MAX];
+    uint32_t last;
+} capture;
+
+static void capture_run(void *user, uint32_t offset, unsigned char *global, uint32_t bytes)
+{
+    capture *c = user;
+    assert_true(bytes > 0 && offset + bytes <= SHARED_MAX);
+    assert_true(offset >= c->last);
+    if (global) {
+        assert_true(global >= memory && global + bytes <= memory + MEMORY_MAX);
+        memcpy(c->shared + offset, global, bytes);
+    } else
+        memset(c->shared + offset, 0, bytes);
+    for (uint32_t i = 0; i < bytes; i++)
+        c->written[offset + i]++;
+    c->last = offset + bytes;
+}
+
+/* Byte `byte` of the box element at index[], by the definition. */
+static unsigned char expected_byte(const tensor_map_desc *d, const int32_t *coordinates, const int *index, int byte)
+{
+    int64_t at = (coordinates[0] + index[0]) * (int64_t)ckl_dtype_bytes(d->dtype) + byte;
+    bool inside = true;
+    for (int dim = 0; dim < d->rank; dim++) {
+        int64_t x = (int64_t)coordinates[dim] + index[dim];
+        inside = inside && x >= 0 && x < d->size[dim];
+        at += dim ? x * d->stride[dim] : 0;
+    }
+    return inside ? memory[at] : 0;
+}
+
+static bool next_index(const tensor_map_desc *d, const int *count, int *index)
+{
+    for (int dim = 0; dim < d->rank; dim++) {
+        if (++index[dim] < count[dim])
+            return true;
+        index[dim] = 0;
+    }
+    return false;
+}
+
+static void check_walk(const tensor_map_desc *d, const int32_t *coordinates)
+{
+    static capture c;
+    memset(&c, 0, sizeof c);
+    memset(c.shared, POISON, sizeof c.shared);
+    tma_walk(d, coordinates, capture_run, &c);
+    int index[RANK_MAX] = { 0 }, element = (int)ckl_dtype_bytes(d->dtype);
+    int64_t pitch = d->swizzle ? (int64_t)d->swizzle : d->box[0] * element, bytes = 0;
+    do {
+        int64_t row = 0;
+        for (int dim = d->rank - 1; dim > 0; dim--)
+            row = row * d->box[dim] + index[dim];
+        for (int byte = 0; byte < element; byte++) {
+            int64_t offset = row * pitch + index[0] * element + byte;
+            assert_int_equal(c.written[offset], 1);
+            assert_int_equal(c.shared[offset], expected_byte(d, coordinates, index, byte));
+        }
+        bytes += element;
+    } while (next_index(d, d->box, index));
+    assert_int_equal(bytes, tma_box_bytes(d));
+    for (int i = 0; i < SHARED_MAX; i++)
+        bytes -= c.written[i];
+    assert_int_equal(bytes, 0); // nothing beside the box
+}
+
+/* Every combination of a box before, across, inside, past and beyond the bounds of each dimension. */
+static void check_corners(const tensor_map_desc *d)
+{
+    enum { PLACES = 7 };
+    int count[RANK_MAX] = { PLACES, PLACES, PLACES, PLACES, PLACES }, place[RANK_MAX] = { 0 };
+    do {
+        int32_t coordinates[RANK_MAX];
+        for (int dim = 0; dim < d->rank; dim++) {
+            int size = (int)d->size[dim], box = d->box[dim];
+            const int32_t places[PLACES] = { -box - 1, -box, -1, 0, size - box + 1, size - 1, size };
+            coordinates[dim] = places[place[dim]];
+        }
+        check_walk(d, coordinates);
+    } while (next_index(d, count, place));
+}
+
+static void test_walk(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MEMORY_MAX; i++)
+        memory[i] = (unsigned char)(i % 251 + 1);
+    tensor_map_desc d = { .dtype = CKL_F32, .rank = 1, .address = memory, .size = { 13 }, .box = { 8 } };
+    check_corners(&d);
+    d = (tensor_map_desc){ CKL_F64, 2, memory, { 5, 4 }, { 0, 48 }, { 4, 3 }, SWIZZLE_32 };
+    check_corners(&d);
+    check_corners(&valid);
+    d = (tensor_map_desc){ CKL_U8, 4, memory, { 33, 3, 1, 2 }, { 0, 48, 160, 320 }, { 16, 2, 2, 1 }, SWIZZLE_NONE };
+    check_corners(&d);
+    d = (tensor_map_desc){ CKL_F16, 3, memory, { 9, 3, 3 }, { 0, 32, 96 }, { 16, 2, 2 }, SWIZZLE_64 }; // narrow rows
+    check_corners(&d);
+}
+
+static void test_walk_rank_5(void **state)
+{
+    (void)state;
+    const tensor_map_desc d = { CKL_F64,           5,           memory, { 3, 2, 2, 1, 2 }, { 0, 32, 64, 128, 128 },
+                                { 2, 1, 2, 2, 1 }, SWIZZLE_NONE };
+    const int32_t corners[][RANK_MAX] = { { 0, 0, 0, 0, 0 },         { 2, 1, 1, 0, 1 },        { -1, -1, -1, -1, -1 },
+                                          { 3, 2, 2, 1, 2 },         { 2, 1, -1, -1, 1 },      { 0, 0, 1, 0, 2 },
+                                          { INT32_MIN, 0, 0, 0, 0 }, { 0, INT32_MAX, 0, 0, 0 } };
+    for (int i = 0; i < COUNT_OF(corners); i++)
+        check_walk(&d, corners[i]);
+}
+
+/* --- Rejected tensor maps: one field of the valid one changed --- */
+
+static void check_reject(tensor_map_desc desc, const char *sentence)
+{
+    assert_int_equal(tensor_map_check(&desc), CKL_INVALID);
+    assert_string_equal(ckl_error(), sentence);
+}
+
+#define REJECT(sentence, ...)      \
+    do {                           \
+        tensor_map_desc d = valid; \
+        __VA_ARGS__;               \
+        check_reject(d, sentence); \
+    } while (0)
+
+static void test_rejects(void **state)
+{
+    (void)state;
+    assert_int_equal(tensor_map_check(&valid), CKL_OK);
+    REJECT("tensor map: dtype=default is not an element type", d.dtype = CKL_DTYPE_DEFAULT);
+    REJECT("tensor map: rank=0 is not in 1..5", d.rank = 0);
+    REJECT("tensor map: rank=6 is not in 1..5", d.rank = 6);
+    REJECT("tensor map: address=0x0 is not a multiple of 16 above 0", d.address = NULL);
+    REJECT("tensor map: address=0x1008 is not a multiple of 16 above 0", d.address = (void *)0x1008);
+    REJECT("tensor map: size[1]=0 is not in 1..4294967296", d.size[1] = 0);
+    REJECT("tensor map: size[2]=4294967297 is not in 1..4294967296", d.size[2] = (INT64_C(1) << 32) + 1);
+    REJECT("tensor map: box[0]=0 is not in 1..256", d.box[0] = 0);
+    REJECT("tensor map: box[2]=257 is not in 1..256", d.box[2] = 257);
+    REJECT("tensor map: stride[1]=120 bytes is not a multiple of 16", d.stride[1] = 120);
+    REJECT("tensor map: stride[2]=-1280 bytes is not in 0..2^40-1", d.stride[2] = -1280);
+    REJECT("tensor map: stride[2]=1099511627776 bytes is not in 0..2^40-1", d.stride[2] = INT64_C(1) << 40);
+    REJECT("tensor map: box[0]=7 bf16 are 14 bytes, not a multiple of 16", d.box[0] = 7);
+    REJECT("tensor map: box[0]=72 bf16 are 144 bytes, more than the swizzle's 128", d.box[0] = 72);
+    REJECT("tensor map: box[0]=64 bf16 are 128 bytes, more than the swizzle's 64", d.swizzle = SWIZZLE_64);
+    REJECT("tensor map: swizzle=16 is none of 0, 32, 64, 128", d.swizzle = (tensor_map_swizzle)16);
+}
+
+static void test_largest(void **state)
+{
+    (void)state;
+    tensor_map_desc d = valid;
+    d.swizzle = SWIZZLE_NONE;
+    d.box[0] = 256;
+    d.size[0] = d.size[1] = INT64_C(1) << 32;
+    d.stride[1] = (INT64_C(1) << 40) - 16;
+    assert_int_equal(tensor_map_check(&d), CKL_OK);
+    d = valid;
+    d.rank = 1;
+    d.size[1] = d.stride[1] = d.box[1] = -1; // beyond the rank: not read
+    assert_int_equal(tensor_map_check(&d), CKL_OK);
+}
+
+/* --- Limits of kernels --- */
+
+static const ckl_device_info l4 = {
+    .id = "emulator:l4", .compute_capability = 89, .threads_per_cta_max = 1024, .smem_per_cta_bytes = 101376
+};
+static const ckl_device_info h200 = { .id = "emulator:h200",
+                                      .compute_capability = 90,
+                                      .threads_per_cta_max = 1024,
+                                      .smem_per_cta_bytes = 232448,
+                                      .has_tma = true,
+                                      .has_wgmma = true };
+
+static void check_limit(const ckl_device_info *info, const ir_kernel *kernel, const char *sentence)
+{
+    assert_int_equal(device_check_limits(info, kernel), *sentence ? CKL_UNSUPPORTED : CKL_OK);
+    if (*sentence)
+        assert_string_equal(ckl_error(), sentence);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    ir_kernel kernel = { .name = "gemm", .target = IR_SM80, .threads = 1024, .cluster = 1, .smem_bytes = 101376 };
+    check_limit(&l4, &kernel, "");
+    kernel.threads = 1056;
+    check_limit(&l4, &kernel, "gemm: needs 1056 threads per CTA, emulator:l4 has 1024");
+    kernel.threads = 128;
+    kernel.cluster = 2;
+    check_limit(&l4, &kernel, "gemm: needs clusters of 2 CTAs, emulator:l4 takes 1");
+    kernel.target = IR_SM90A;
+    check_limit(&l4, &kernel, "gemm: is made for sm_90a, emulator:l4 is sm_89 and has no wgmma");
+    kernel.cluster = 8;
+    kernel.smem_bytes = 232448;
+    check_limit(&h200, &kernel, "");
+    kernel.cluster = 16;
+    check_limit(&h200, &kernel, "gemm: needs clusters of 16 CTAs, emulator:h200 takes 8");
+}
+
+static void test_smem_limit(void **state)
+{
+    (void)state;
+    ir_smem pieces[] = { { "bars", 0, 64, 8, -1 },
+                         { "A", 1024, 65536, 1024, -1 },
+                         { "B", 66560, 131072, 1024, -1 },
+                         { "D", 1024, 140000, 1024, 1 },
+                         { "C", 197632, 65536, 1024, -1 } };
+    ir_kernel kernel = { .name = "gemm", .target = IR_SM90A, .threads = 384, .cluster = 2, .smem_bytes = 263168 };
+    check_limit(&h200, &kernel,
+                "gemm: needs 263168 bytes of shared memory, emulator:h200 has 232448 per CTA: "
+                "30720 bytes too many");
+    kernel.smem = pieces;
+    kernel.smem_count = COUNT_OF(pieces);
+    check_limit(&h200, &kernel,
+                "gemm: needs 263168 bytes of shared memory, emulator:h200 has 232448 per CTA: "
+                "30720 bytes too many; its largest pieces are B=131072, A=65536, C=65536");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_swizzle),     cmocka_unit_test(test_encoding),   cmocka_unit_test(test_walk),
+        cmocka_unit_test(test_walk_rank_5), cmocka_unit_test(test_rejects),    cmocka_unit_test(test_largest),
+        cmocka_unit_test(test_limits),      cmocka_unit_test(test_smem_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
