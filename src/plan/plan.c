@@ -120,7 +120,7 @@ static ckl_status check_desc(const operator_info *op, const void *desc, arena *m
 ckl_status plan_choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,
                        arena *memory, const implementation **impl, void **config, text *notes)
 {
-    const void *checked;
+    const void *checked = NULL;
     TRY(check_desc(op, desc, memory, &checked));
     return choose(device, op, checked, force, memory, impl, config, notes);
 }
