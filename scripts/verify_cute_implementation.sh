@@ -52,7 +52,7 @@ check "sm90 gemm multicasts" emits "$hopper" 'multicast::cluster'
 check "sm90 gemm launches clusters" emits "$hopper" '\.reqnctapercluster +[2-9]'
 check "sm90 gemm reallocates registers" emits "$hopper" 'setmaxnreg'
 check "sm90 gemm is for sm_90a" emits "$hopper" '\.target +sm_90a'
-check "portable gemm uses tensor cores" emits 'gemm m=512 n=512 k=512 a=f16 impl=sm80' 'mma\.sync'
+check "portable gemm uses tensor cores" emits 'gemm m=512 n=512 k=512 a=f16 impl=tiled' 'mma\.sync'
 
 echo "$passed passed, $failed failed"
 [[ $failed -eq 0 ]]
