@@ -375,7 +375,7 @@ cute_loop cute_loop_begin(val start, val count, val step)
 
 void cute_loop_end(cute_loop *loop)
 {
-    ir_assign(loop->i, ir_binary(IR_ADD, loop->i, loop->step));
+    ir_assign(loop->index, ir_binary(IR_ADD, loop->index, loop->step));
     ir_end_loop();
     loop->open = false;
 }

@@ -93,7 +93,8 @@ static ckl_status check_overlap(const ckl_gemm_desc *d, const ckl_gemm_args *x)
         { "c", d->c && (x->c != x->d || d->ldc != d->ldd) ? x->c : NULL, extent_bytes(d->m, d->n, d->ldc, d->d) },
     };
     for (int i = 0; i < COUNT_OF(inputs); i++)
-        if (inputs[i].pointer && plan_overlap(x->d, extent_bytes(d->m, d->n, d->ldd, d->d), inputs[i].pointer, inputs[i].bytes))
+        if (inputs[i].pointer &&
+            plan_overlap(x->d, extent_bytes(d->m, d->n, d->ldd, d->d), inputs[i].pointer, inputs[i].bytes))
             FAIL(CKL_INVALID, "gemm: d overlaps %s", inputs[i].name);
     return CKL_OK;
 }
@@ -149,15 +150,16 @@ static ckl_status check_row_alignment(const char *who, const ckl_gemm_desc *d, b
                  { "ldd", d->ldd, d->d, outputs && d->m > 1 } };
     for (int i = 0; i < COUNT_OF(rows); i++)
         if (rows[i].used && !pitch_is_aligned(rows[i].ld, rows[i].dtype))
-            FAIL(CKL_UNSUPPORTED, "gemm %s: %s=%" PRId64 " elements of %s are not a multiple of 16 bytes", who, rows[i].name,
-                 rows[i].ld, ckl_dtype_name(rows[i].dtype));
+            FAIL(CKL_UNSUPPORTED, "gemm %s: %s=%" PRId64 " elements of %s are not a multiple of 16 bytes", who,
+                 rows[i].name, rows[i].ld, ckl_dtype_name(rows[i].dtype));
     return CKL_OK;
 }
 
 static ckl_status check_pointer_alignment(const char *who, const char *name, const void *pointer)
 {
     if ((uintptr_t)pointer % TMA_ALIGNMENT)
-        FAIL(CKL_INVALID, "gemm %s: %s=%p is not aligned to 16 bytes; impl=naive takes any alignment", who, name, pointer);
+        FAIL(CKL_INVALID, "gemm %s: %s=%p is not aligned to 16 bytes; impl=naive takes any alignment", who, name,
+             pointer);
     return CKL_OK;
 }
 
@@ -193,9 +195,11 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     const gemm_naive_config *c = config;
     TRY(check_epilogue("naive", d, (gemm_epilogue){ c->ab, c->d, c->c, c->bias, c->activation }));
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "gemm naive: threads=%d must be a multiple of 32 up to %d", c->threads, device->threads_per_cta_max);
+        FAIL(CKL_INVALID, "gemm naive: threads=%d must be a multiple of 32 up to %d", c->threads,
+             device->threads_per_cta_max);
     if (d->n && d->m > (int64_t)INT32_MAX * c->threads / d->n)
-        FAIL(CKL_UNSUPPORTED, "gemm naive: m*n=%g elements are more than one launch has threads", (double)d->m * (double)d->n);
+        FAIL(CKL_UNSUPPORTED, "gemm naive: m*n=%g elements are more than one launch has threads",
+             (double)d->m * (double)d->n);
     return CKL_OK;
 }
 
@@ -208,8 +212,8 @@ static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_strea
         return CKL_OK;
     scalars s = scalars_of(d, x);
     /* in the order in which the kernel names them */
-    const void *params[] = { &d->m,    &d->n, &d->k,    &x->a, &d->lda,  &x->b,   &d->ldb,
-                             &x->c, &d->ldc, &x->d, &d->ldd,  &s.alpha, &s.beta, &x->bias };
+    const void *params[] = { &d->m, &d->n,   &d->k, &x->a,   &d->lda,  &x->b,   &d->ldb,
+                             &x->c, &d->ldc, &x->d, &d->ldd, &s.alpha, &s.beta, &x->bias };
     device_launch l = { .grid = { ceil_div(d->m * d->n, c->threads), 1, 1 }, .params = (void *const *)params };
     return plan->device->ops->launch(plan->device, plan->kernels[0].loaded, &l, stream);
 }
@@ -253,7 +257,7 @@ static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_strea
     TRY(check_pointer_alignment("tiled", "b", x->b));
     scalars s = scalars_of(d, x);
     /* in the order in which the kernel names them */
-    const void *params[] = { &d->m, &d->n, &d->k,    &x->a,  &d->lda,  &x->b,    &d->ldb,
+    const void *params[] = { &d->m, &d->n,   &d->k, &x->a,   &d->lda,  &x->b,    &d->ldb,
                              &x->c, &d->ldc, &x->d, &d->ldd, &x->bias, &s.alpha, &s.beta };
     device_launch l = { .grid = { ceil_div(d->n, c->tile_n), ceil_div(d->m, c->tile_m), 1 },
                         .params = (void *const *)params };
@@ -294,8 +298,9 @@ static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
         FAIL(CKL_INVALID, "gemm sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
     int accumulators = rows / 64 * c->tile_n / 2, most = c->consumers == 3 ? 128 : 192;
     if (accumulators > most)
-        FAIL(CKL_INVALID, "gemm sm90: a consumer's %dx%d tile needs %d accumulators of the %d registers there are for them",
-             rows, c->tile_n, accumulators, most);
+        FAIL(CKL_INVALID,
+             "gemm sm90: a consumer's %dx%d tile needs %d accumulators of the %d registers there are for them", rows,
+             c->tile_n, accumulators, most);
     return CKL_OK;
 }
 
@@ -324,8 +329,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_INVALID, "gemm sm90: stages=%d must be at least 2 and buffers=%d at least 1", c->stages, c->buffers);
     int64_t need = gemm_sm90_shape_of(c).smem_bytes;
     if (need > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "gemm sm90: %d stages of %dx%d need %" PRId64 " bytes of shared memory, %s has %" PRId64, c->stages,
-             c->tile_m, c->tile_n, need, device->id, device->smem_per_cta_bytes);
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: %d stages of %dx%d need %" PRId64 " bytes of shared memory, %s has %" PRId64,
+             c->stages, c->tile_m, c->tile_n, need, device->id, device->smem_per_cta_bytes);
     if (d->k == 0)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: k=0 leaves no products");
     if (d->m > INT32_MAX || d->n > INT32_MAX || d->k > INT32_MAX)
@@ -334,8 +339,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
 }
 
 /* A row-major matrix and the box that one TMA copy moves. A single row may have any pitch. */
-static ckl_status encode_matrix(const ckl_plan *plan, const void *pointer, ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ld,
-                                int box_rows, int box_cols, int swizzle, tensor_map *map)
+static ckl_status encode_matrix(const ckl_plan *plan, const void *pointer, ckl_dtype dtype, int64_t rows, int64_t cols,
+                                int64_t ld, int box_rows, int box_cols, int swizzle, tensor_map *map)
 {
     int64_t bytes = (int64_t)ckl_dtype_bytes(dtype);
     tensor_map_desc t = {

@@ -23,15 +23,15 @@ void gemm_naive(const void *config, int part)
     tensor gBias = gmem_tensor(pointer("bias"), cfg->d, make_layout(dynamic(n), leaf(1))); // (N)
 
     val element = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
-    IF(lt(element, mul(m, n))) {
+    IF (lt(element, mul(m, n))) {
         val i = div(element, n), j = rem(element, n);
         val sum = variable(F32, immf(0));
-        LOOP(l, k) {
+        LOOP (l, k) {
             assign(sum, fma(convert(F32, at(gA, i, l)), convert(F32, at(gB, j, l)), sum));
         }
         val c = variable(F32, immf(0)), bias = immf(0);
         if (cfg->c)
-            IF(ne(s.beta, immf(0))) {
+            IF (ne(s.beta, immf(0))) {
                 assign(c, convert(F32, at(gC, i, j)));
             }
         if (cfg->bias)

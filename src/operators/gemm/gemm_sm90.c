@@ -9,6 +9,8 @@
  * Consumers either split each tile along M (cooperative) or take whole tiles in turn (ping-pong: one's epilogue runs under the
  * other's mainloop).
  */
+#include <stdio.h>
+
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
@@ -50,9 +52,9 @@ typedef struct kernel {
     gemm_epilogue epilogue;
     gemm_sm90_shape size;
     tma_copy tmaA, tmaB, tmaC, tmaD;
-    tensor sA, sB;    // (BM,BK,STAGES), (BN,BK,STAGES)
-    tensor sD;        // (ROWS,COLS,BUFFERS,CONSUMERS)
-    tensor sBias;     // (BN,CONSUMERS) f32
+    tensor sA, sB; // (BM,BK,STAGES), (BN,BK,STAGES)
+    tensor sD;     // (ROWS,COLS,BUFFERS,CONSUMERS)
+    tensor sBias;  // (BN,CONSUMERS) f32
     pipeline ring;
     int64_t c_barriers; // one per consumer: its next C has arrived
     val m, n, k_tiles;
@@ -96,7 +98,8 @@ static void describe_shared_memory(kernel *k)
     layout ring_B = tiles_layout(cfg->ab, cfg->tile_n, GEMM_TILE_K, 128, cfg->stages, 1);
     k->sA = slice(smem_tensor("A", cfg->ab, ring_A, 1024), _, _, _, 0); // (BM,BK,STAGES)
     k->sB = slice(smem_tensor("B", cfg->ab, ring_B, 1024), _, _, _, 0); // (BN,BK,STAGES)
-    k->sD = smem_tensor("D", cfg->d, tiles_layout(cfg->d, s->d_rows, s->d_cols, d_span, cfg->buffers, cfg->consumers), 1024);
+    k->sD = smem_tensor("D", cfg->d, tiles_layout(cfg->d, s->d_rows, s->d_cols, d_span, cfg->buffers, cfg->consumers),
+                        1024);
     if (cfg->bias)
         k->sBias = smem_tensor("bias", F32, compact(shape(cfg->tile_n, cfg->consumers)), 16);
     int consumers = cfg->pingpong ? 1 : cfg->consumers; // that use a stage
@@ -108,7 +111,7 @@ static void describe_shared_memory(kernel *k)
 /* One thread makes the barriers; the cluster waits for it, because peers signal them too. */
 static void initialise(const kernel *k)
 {
-    IF(eq(thread(), imm(0))) {
+    IF (eq(thread(), imm(0))) {
         tma_prefetch(&k->tmaA);
         tma_prefetch(&k->tmaB);
         tma_prefetch(&k->tmaD);
@@ -149,7 +152,7 @@ static val mask_B(const kernel *k)
 /* Fills one stage: this CTA's part of A and of B, each to all CTAs that use it; every CTA receives whole tiles. */
 static void load_stage(const kernel *k, const pipeline_state *at, val row, val col, val depth, val a_mask, val b_mask)
 {
-    tensor sA = slice(k->sA, _, _, at->stage), sB = slice(k->sB, _, _, at->stage);            // (BM,BK), (BN,BK)
+    tensor sA = slice(k->sA, _, _, at->stage), sB = slice(k->sB, _, _, at->stage);           // (BM,BK), (BN,BK)
     tensor sA_mine = local_tile(sA, shape(k->size.box_a, GEMM_TILE_K), coord(k->rank_n, 0)); // (BOX_A,BK)
     tensor sB_mine = local_tile(sB, shape(k->size.box_b, GEMM_TILE_K), coord(k->rank_m, 0)); // (BOX_B,BK)
     val full = pipeline_full_barrier(&k->ring, at);
@@ -162,19 +165,21 @@ static void load_stage(const kernel *k, const pipeline_state *at, val row, val c
 static void producer(const kernel *k)
 {
     registers_fewer(registers[k->cfg->consumers].producer);
-    IF(eq(warp(), imm(0))) {
-        IF(elect()) {
+    IF (eq(warp(), imm(0))) {
+        IF (elect()) {
             pipeline_state stage = producer_state(&k->ring);
             val a_mask = mask_A(k), b_mask = mask_B(k);
-            LOOP_FROM(tile, k->first_tile, k->tiles.count, k->clusters) {
+            LOOP_FROM(tile, k->first_tile, k->tiles.count, k->clusters)
+            {
                 val row, col;
                 tile_origin(k, tile, &row, &col);
-                LOOP(kt, k->k_tiles) {
+                LOOP (kt, k->k_tiles) {
                     load_stage(k, &stage, row, col, mul(kt, imm(GEMM_TILE_K)), a_mask, b_mask);
                     pipeline_advance(&stage);
                 }
             }
-            for (int s = 0; s < k->ring.stages; s++) { // stay until every stage is released: peers still signal this CTA
+            for (int s = 0; s < k->ring.stages;
+                 s++) { // stay until every stage is released: peers still signal this CTA
                 pipeline_wait_empty(&k->ring, &stage);
                 pipeline_advance(&stage);
             }
@@ -186,17 +191,17 @@ static void producer(const kernel *k)
 
 /* One consumer's view: its thread, its accumulators, and what it reads and writes. */
 typedef struct consumer_role {
-    val index;           // 0..consumers-1
-    val tid;             // 0..127
-    val barrier;         // the named barrier of its threads
-    val first_thread;    // predicate: the thread that issues its TMA
-    val releases, peer;  // predicate: this thread frees stages; of the CTA whose empty barriers these are
+    val index;          // 0..consumers-1
+    val tid;            // 0..127
+    val barrier;        // the named barrier of its threads
+    val first_thread;   // predicate: the thread that issues its TMA
+    val releases, peer; // predicate: this thread frees stages; of the CTA whose empty barriers these are
     tiled_mma mma;
-    tensor acc;          // (MMA,MMA_M,MMA_N)
-    tensor tCrA, tCrB;   // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
-    tensor sD;           // (ROWS,COLS,BUFFERS)
-    tensor sBias;        // (BN)
-    val c_parity;        // of the next phase of its C barrier
+    tensor acc;        // (MMA,MMA_M,MMA_N)
+    tensor tCrA, tCrB; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
+    tensor sD;         // (ROWS,COLS,BUFFERS)
+    tensor sBias;      // (BN)
+    val c_parity;      // of the next phase of its C barrier
 } consumer_role;
 
 /* Thread t of a consumer frees the stages of CTA t of the cluster, if that CTA loads for this one. */
@@ -208,16 +213,23 @@ static void describe_release(const kernel *k, consumer_role *c)
         return;
     val peer = select(c->releases, c->tid, imm(0));
     if (k->cfg->cluster_m > 1 && k->cfg->cluster_n > 1)
-        c->releases = and(c->releases, or(eq(rem(peer, imm(cluster_m)), k->rank_m), eq(div(peer, imm(cluster_m)), k->rank_n)));
+        c->releases = both(c->releases,
+                           either(eq(rem(peer, imm(cluster_m)), k->rank_m), eq(div(peer, imm(cluster_m)), k->rank_n)));
     c->peer = pipeline_peer(&k->ring, peer);
+}
+
+/* One warpgroup's wgmma over 64 x n. */
+static tiled_mma warpgroup_mma(ckl_dtype dtype, int n)
+{
+    char atom[ATOM_NAME_MAX];
+    snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_SS", n, dtype == F16 ? "F16F16" : "BF16BF16");
+    return make_tiled_mma(atom, 1, 1);
 }
 
 static consumer_role describe_consumer(const kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
-    char atom[64];
-    snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_SS", cfg->tile_n, cfg->ab == F16 ? "F16F16" : "BF16BF16");
-    consumer_role c = { .mma = make_tiled_mma(atom, 1, 1) };
+    consumer_role c = { .mma = warpgroup_mma(cfg->ab, cfg->tile_n) };
     c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
     c.tid = rem(thread(), imm(WARPGROUP));
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
@@ -249,20 +261,20 @@ static void release(const kernel *k, const consumer_role *c, val stage)
 static void mainloop(const kernel *k, const consumer_role *c, pipeline_state *stage)
 {
     val before = variable(U32, stage->stage);
-    LOOP(kt, k->k_tiles) {
+    LOOP (kt, k->k_tiles) {
         val not_first = ne(kt, imm(0));
         pipeline_wait_full(&k->ring, stage);
         mma_fence();
         gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), slice(c->tCrB, _, _, stage->stage), c->acc, not_first);
         mma_commit();
         mma_wait(1);
-        IF(and(c->releases, not_first))
+        IF (both(c->releases, not_first))
             release(k, c, before);
         assign(before, stage->stage);
         pipeline_advance(stage);
     }
     mma_wait(0);
-    IF(c->releases)
+    IF (c->releases)
         release(k, c, before);
 }
 
@@ -274,8 +286,8 @@ static void load_bias(const kernel *k, const consumer_role *c, val col)
     for (int first = 0; first < cfg->tile_n; first += WARPGROUP) {
         val j = add(c->tid, imm(first)), inside = lt(add(col, j), k->n);
         if (first + WARPGROUP > cfg->tile_n)
-            inside = and(inside, lt(j, imm(cfg->tile_n)));
-        IF(inside)
+            inside = both(inside, lt(j, imm(cfg->tile_n)));
+        IF (inside)
             tensor_set(c->sBias, coord(j), convert(F32, at(gBias, add(col, j))));
     }
 }
@@ -297,8 +309,8 @@ static tensor load_C(const kernel *k, const consumer_role *c, const chunk *h, va
     tensor tCsC = partition_C(&h->mma, h->sD, c->tid); // (MMA,1,1)
     val barrier = add(ir_smem_address(k->c_barriers), mul(c->index, imm(8)));
     fill(rC, immf(0));
-    IF(ne(k->scalars.beta, immf(0))) {
-        IF(c->first_thread) {
+    IF (ne(k->scalars.beta, immf(0))) {
+        IF (c->first_thread) {
             ir_mbarrier_expect(barrier, 0, imm((int)tma_bytes(&k->tmaC)));
             tma_load(&k->tmaC, h->sD, row, col, barrier, imm(0));
         }
@@ -321,7 +333,8 @@ static tensor read_bias(const kernel *k, const consumer_role *c, const chunk *h)
 
 static void finish_chunk(const kernel *k, const consumer_role *c, const chunk *h, tensor rC)
 {
-    layout columns = columns_C(&h->mma, k->size.d_rows, k->size.d_cols, c->tid).layout; // distance from the thread's first
+    layout columns =
+        columns_C(&h->mma, k->size.d_rows, k->size.d_cols, c->tid).layout; // distance from the thread's first
     tensor rBias = { 0 };
     if (k->cfg->bias)
         rBias = read_bias(k, c, h);
@@ -341,7 +354,7 @@ static void finish_chunk(const kernel *k, const consumer_role *c, const chunk *h
 static void store_chunk(const kernel *k, const consumer_role *c, const chunk *h, val row, val col)
 {
     tensor rC = { 0 };
-    IF(c->first_thread)
+    IF (c->first_thread)
         tma_store_wait_read(h->stores_pending);
     named_sync(c->barrier, WARPGROUP);
     if (k->cfg->c)
@@ -349,7 +362,7 @@ static void store_chunk(const kernel *k, const consumer_role *c, const chunk *h,
     finish_chunk(k, c, h, rC);
     fence_proxy_async();
     named_sync(c->barrier, WARPGROUP);
-    IF(c->first_thread) {
+    IF (c->first_thread) {
         tma_store(&k->tmaD, h->sD, row, col);
         tma_store_commit();
     }
@@ -359,9 +372,7 @@ static void epilogue(const kernel *k, const consumer_role *c, val row, val col)
 {
     const gemm_sm90_config *cfg = k->cfg;
     const gemm_sm90_shape *s = &k->size;
-    char atom[64];
-    snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_SS", s->d_cols, cfg->ab == F16 ? "F16F16" : "BF16BF16");
-    chunk h = { .mma = make_tiled_mma(atom, 1, 1) };
+    chunk h = { .mma = warpgroup_mma(cfg->ab, s->d_cols) };
     int blocks = s->consumer_rows / s->d_rows, columns = cfg->tile_n / s->d_cols, count = blocks * columns;
     for (int i = 0; i < count && !ir_failed(); i++) {
         h.rows = i / columns * s->d_rows;
@@ -388,7 +399,8 @@ static void consumer(const kernel *k)
         first = add(first, mul(c.index, k->clusters));
         pipeline_advance_by(&stage, mul(c.index, k->k_tiles));
     }
-    LOOP_FROM(tile, first, k->tiles.count, step) {
+    LOOP_FROM(tile, first, k->tiles.count, step)
+    {
         val row, col;
         tile_origin(k, tile, &row, &col);
         if (!cfg->pingpong)
@@ -400,7 +412,7 @@ static void consumer(const kernel *k)
         if (cfg->pingpong)
             pipeline_advance_by(&stage, mul(k->k_tiles, imm(turns - 1)));
     }
-    IF(c.first_thread)
+    IF (c.first_thread)
         tma_store_wait(0);
 }
 
@@ -421,10 +433,11 @@ void gemm_sm90(const void *config, int part)
     k.first_tile = div(cta_x(), imm(k.size.cluster));
     k.clusters = div(grid_x(), imm(k.size.cluster));
     initialise(&k);
-    IF(lt(warp(), imm(WARPGROUP / 32))) {
+    IF (lt(warp(), imm(WARPGROUP / 32))) {
         producer(&k);
     }
-    ELSE {
+    ELSE
+    {
         consumer(&k);
     }
 }

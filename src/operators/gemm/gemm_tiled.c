@@ -6,9 +6,9 @@
 #include "operators/gemm/gemm_epilogue.h"
 
 enum {
-    CHUNK = 8,                               // elements of one cp.async of 16 bytes
-    CHUNKS_K = GEMM_TILED_K / CHUNK,         // chunks of a row of a tile
-    ROWS = GEMM_TILED_THREADS / CHUNKS_K     // rows that all threads copy at once
+    CHUNK = 8,                           // elements of one cp.async of 16 bytes
+    CHUNKS_K = GEMM_TILED_K / CHUNK,     // chunks of a row of a tile
+    ROWS = GEMM_TILED_THREADS / CHUNKS_K // rows that all threads copy at once
 };
 
 /* An operand: A (M,K) or B (N,K), and this CTA's tiles of it. */
@@ -20,8 +20,8 @@ typedef struct operand_tiles {
     tensor sTiles; // (ROWS,BK,STAGES)
 } operand_tiles;
 
-static operand_tiles describe_operand(const gemm_tiled_config *cfg, const char *name, const char *pitch, val rows, val k,
-                                      val first_row, int tile_rows)
+static operand_tiles describe_operand(const gemm_tiled_config *cfg, const char *name, const char *pitch, val rows,
+                                      val k, val first_row, int tile_rows)
 {
     layout tile = tma_tile_layout(cfg->ab, tile_rows, GEMM_TILED_K, 64); // no bank conflicts for ldmatrix
     layout ring = make_layout(shape(tile_rows, GEMM_TILED_K, cfg->stages),
@@ -55,7 +55,8 @@ static void load_tile(const operand_tiles *o, val k_tile, val stage)
 }
 
 /* D tile element by element, from registers. */
-static void store_tile(const gemm_tiled_config *cfg, const tiled_mma *mma, tensor acc, val first_row, val first_col, val m, val n)
+static void store_tile(const gemm_tiled_config *cfg, const tiled_mma *mma, tensor acc, val first_row, val first_col,
+                       val m, val n)
 {
     gemm_epilogue e = gemm_epilogue_of(cfg);
     tensor gC = gmem_tensor(pointer("c"), cfg->d, make_layout(shape(m, n), stride(param(I64, "ldc"), 1))); // (M,N)
@@ -67,10 +68,10 @@ static void store_tile(const gemm_tiled_config *cfg, const tiled_mma *mma, tenso
     val row0 = add(first_row, convert(I64, rows.first)), col0 = add(first_col, convert(I64, cols.first));
     for (int i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
         val row = add(row0, imm((int)index_at(rows.layout, i))), col = add(col0, imm((int)index_at(cols.layout, i)));
-        IF(and(lt(row, m), lt(col, n))) {
+        IF (both(lt(row, m), lt(col, n))) {
             val c = variable(F32, immf(0)), bias = immf(0);
             if (cfg->c)
-                IF(ne(s.beta, immf(0)))
+                IF (ne(s.beta, immf(0)))
                     assign(c, convert(F32, at(gC, row, col)));
             if (cfg->bias)
                 bias = convert(F32, at(gBias, col));
@@ -95,11 +96,12 @@ void gemm_tiled(const void *config, int part)
     (void)part;
     ir_current()->threads = GEMM_TILED_THREADS;
     val m = param(I64, "m"), n = param(I64, "n"), k = param(I64, "k");
-    val first_row = mul(convert(I64, cta_y()), imm(cfg->tile_m)), first_col = mul(convert(I64, cta_x()), imm(cfg->tile_n));
+    val first_row = mul(convert(I64, cta_y()), imm(cfg->tile_m)),
+        first_col = mul(convert(I64, cta_x()), imm(cfg->tile_n));
     operand_tiles A = describe_operand(cfg, "a", "lda", m, k, first_row, cfg->tile_m);
     operand_tiles B = describe_operand(cfg, "b", "ldb", n, k, first_col, cfg->tile_n);
-    tiled_mma mma = make_tiled_mma(
-        cfg->ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 2, 2);
+    tiled_mma mma =
+        make_tiled_mma(cfg->ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 2, 2);
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
     fill(acc, immf(0));
 
@@ -110,7 +112,7 @@ void gemm_tiled(const void *config, int part)
         ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
     }
     val ready = variable(U32, imm(0)), next = variable(U32, imm(cfg->stages - 1)); // stages
-    LOOP(kt, k_tiles) {
+    LOOP (kt, k_tiles) {
         ir_plain(IR_CP_ASYNC_WAIT, cfg->stages - 2, 0);
         cta_sync(); // everyone's copies of `ready` are here, and everyone is done with the stage before it, which is `next`
         val ahead = add(kt, imm(cfg->stages - 1));
