@@ -50,7 +50,7 @@ static layout split_mode(layout tiles, int copies)
 /* ((THREAD,ATOMS_M,ATOMS_N), VALUE, REST_ROWS, REST_COLS) over a tile: CuTe's thrfrg. */
 static layout thread_fragments(const tiled_mma *mma, const mma_tile *o, layout tile)
 {
-    tile.sw = (swizzle){ 0, 0, 0 };
+    tile = without_swizzle(tile);
     layout tiler[] = { compact(leaf(o->rows)), compact(leaf(o->cols)) };
     layout divided = zipped_divide_by_mode(tile, 2, tiler); // ((ROWS,COLS),(TILES_ROWS,TILES_COLS))
     layout tv = composition(layout_mode(divided, 0), o->tv);
@@ -139,7 +139,8 @@ tensor accumulator_columns(tensor acc, int first, int count)
     values = layouts_of(3, (layout[]){ layout_mode(values, 0), layout_mode(values, 1), groups });
     acc.layout = layouts_of(3, (layout[]){ values, layout_mode(acc.layout, 1), layout_mode(acc.layout, 2) });
     int_tuple some = coord(coord(WILDCARD, WILDCARD, coord(WILDCARD, first / count)), WILDCARD, WILDCARD);
-    return tensor_slice(acc, some);
+    tensor part = tensor_slice(acc, some);
+    return tensor_with_layout(part, group_modes(part.layout, 0, rank(part.layout) - 2));
 }
 
 /* Descriptors */
@@ -156,7 +157,7 @@ static int64_t descriptor_bits(int span)
 static int operand_span(const char *which, tensor t)
 {
     int span = t.layout.sw.bits ? 16 << t.layout.sw.bits : 0;
-    layout row = layout_mode(t.layout, 0), column = layout_mode(t.layout, 1);
+    layout plain = without_swizzle(t.layout), row = layout_mode(plain, 0), column = layout_mode(plain, 1);
     bool static_tile = layout_is_static(row) && layout_is_static(column);
     if (static_tile && span && ckl_dtype_bytes(t.dtype) == 2 && index_at(row, 1) * 2 == span &&
         index_at(column, 1) == 1)
@@ -175,8 +176,7 @@ static tensor descriptors(const char *which, tensor t, int rows, int cols)
     if (!span)
         return t;
     int modes = rank(t.layout);
-    layout plain = t.layout;
-    plain.sw = (swizzle){ 0, 0, 0 };
+    layout plain = without_swizzle(t.layout);
     layout tiler[] = { compact(leaf(rows)), compact(leaf(cols)) };
     layout rest = layout_mode(zipped_divide_by_mode(plain, 2, tiler), 1); // (MMA_M,MMA_K[,STAGES]) in elements
     layout in_units[3];
@@ -306,9 +306,8 @@ static tensor matrix_rows(const tiled_mma *mma, mma_tile o, tensor t, val tid)
     tensor rows = tensor_slice(t, coord(row_lane, first_value));
     rows.layout = values;
     rows.layout.sw = sw;
-    layout plain = values;
     for (int64_t v = 0; v < static_size(values); v++) // a group's values must be at the same distances in every group
-        if (index_at(plain, v) != index_at(plain, v - v % MATRIX_VALUES) + index_at(plain, v % MATRIX_VALUES))
+        if (index_at(values, v) != index_at(values, v - v % MATRIX_VALUES) + index_at(values, v % MATRIX_VALUES))
             ir_fail(CKL_INTERNAL, "8x8 matrices: the tile of this MMA cannot be taken four matrices at a time");
     return rows;
 }

@@ -133,10 +133,8 @@ tensor tensor_local_tile(tensor t, int_tuple tiler, int_tuple coordinate)
 /* Index before the swizzle. */
 static val element_index(tensor t, int_tuple coordinate)
 {
-    layout plain = t.layout;
-    plain.sw = (swizzle){ 0, 0, 0 };
     int_tuple at = tuple_rank(coordinate) == 1 && !is_leaf(coordinate) ? tuple_mode(coordinate, 0) : coordinate;
-    return crd2idx(at, plain);
+    return crd2idx(at, without_swizzle(t.layout));
 }
 
 /* The address of the element at an index before the swizzle; a static distance goes to *offset (bytes). */
@@ -204,9 +202,7 @@ void tensor_fill(tensor rT, val x)
 /* The index of element i before the swizzle. */
 static int64_t plain_index(tensor t, int64_t i)
 {
-    layout plain = t.layout;
-    plain.sw = (swizzle){ 0, 0, 0 };
-    return index_at(plain, i);
+    return index_at(without_swizzle(t.layout), i);
 }
 
 /* How many elements, from every multiple of it on, lie side by side in memory: a power of two. */

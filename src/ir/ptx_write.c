@@ -120,14 +120,15 @@ static void put_operand(ptx_writer *w, val v)
 /* Values separated by commas, in braces if there is more than one. */
 static void put_vector(ptx_writer *w, const val *values, int count)
 {
-    if (count > 1)
+    bool braces = count > 1 || w->inst->op == IR_LDMATRIX || w->inst->op == IR_STMATRIX;
+    if (braces)
         put(w, "{");
     for (int i = 0; i < count; i++) {
         if (i)
             put(w, ", ");
         put_in_register(w, values[i]);
     }
-    if (count > 1)
+    if (braces)
         put(w, "}");
 }
 
