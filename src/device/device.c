@@ -1,4 +1,4 @@
-/* device.c - the public functions of devices, and what both kinds of device check alike. */
+/* device.c - the public functions of devices: what they do is in the device's table. */
 #include "device/device.h"
 
 #include <string.h>
@@ -91,22 +91,4 @@ void ckl_stream_destroy(ckl_device *device, ckl_stream stream)
 ckl_status ckl_stream_synchronize(ckl_device *device, ckl_stream stream)
 {
     return device->ops->synchronize(device, stream);
-}
-
-ckl_status device_check_limits(const ckl_device_info *info, const ir_kernel *kernel)
-{
-    enum { CLUSTER_MAX = 16 };
-    int cluster_max = info->has_tma ? CLUSTER_MAX : 1;
-    if (kernel->target == IR_SM90A && !info->has_wgmma)
-        FAIL(CKL_UNSUPPORTED, "kernel %s: needs sm_90a, %s is sm_%d", kernel->name, info->id, info->compute_capability);
-    if (kernel->smem_bytes > info->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "kernel %s: needs %" PRId64 " bytes of shared memory, %s has %" PRId64 " per CTA",
-             kernel->name, kernel->smem_bytes, info->id, info->smem_per_cta_bytes);
-    if (kernel->threads > info->threads_per_cta_max)
-        FAIL(CKL_UNSUPPORTED, "kernel %s: needs %d threads, %s has %d per CTA", kernel->name, kernel->threads, info->id,
-             info->threads_per_cta_max);
-    if (kernel->cluster > cluster_max)
-        FAIL(CKL_UNSUPPORTED, "kernel %s: needs clusters of %d CTAs, %s has at most %d", kernel->name, kernel->cluster,
-             info->id, cluster_max);
-    return CKL_OK;
 }
