@@ -227,6 +227,7 @@ static const hand_case hand_cases[] = {
     { "subnormal results are kept and cut", CKL_BF16, { 0x1p-100f, 0x1p-100f }, { 0x1p-48f, 0x1p-50f }, 0, 2 },
     { "a zero beside 2^127 has exponent 1 and cuts", CKL_BF16, { 0 }, { 0x1p127f }, 0x1p-25f, 0 },
     { "no negative zero", CKL_F16, { -1 }, { 0 }, -0.0f, 0 },
+    { "nor from below the smallest subnormal", CKL_BF16, { -0x1p-100f }, { 0x1p-51f }, 0, 0 },
     { "overflow is infinite", CKL_BF16, { 0x1p127f }, { 1 }, 0x1p127f, INFINITE },
     { "the largest f32 stays", CKL_BF16, { 1 }, { 1 }, FLT_MAX, 0x7f7fffff },
     { "just short of overflow is cut", CKL_BF16, { 0x1p103f }, { 0.5f }, FLT_MAX, 0x7f7fffff },

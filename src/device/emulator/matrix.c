@@ -123,18 +123,20 @@ static void decode_columns(operand_columns *columns)
     }
 }
 
-/* Towards zero, but to infinity from 2^128 on. The conversion of C rounds to nearest; one step back mends that. */
+/*
+ * Towards zero, but to infinity from 2^128 on, and never to -0. C rounds to nearest; one step back in magnitude mends
+ * that. The conditions are joined by & because a branch would keep the caller's loop from being vectorised.
+ */
 static inline float truncate_to_f32(double x)
 {
     float nearest = (float)x;
-    uint32_t beyond =
-        (fabs((double)nearest) > fabs(x)) & (fabs(x) < 0x1p128); // &, not &&: a branch would not vectorise
-    return f32_of_bits(bits_of_f32(nearest) - beyond) + 0.0f;    // + 0: no negative zero
+    uint32_t beyond = (fabs((double)nearest) > fabs(x)) & (fabs(x) < 0x1p128);
+    return f32_of_bits(bits_of_f32(nearest) - beyond) + 0.0f;
 }
 
 /*
- * d[n] += sum over k of a[k] * b[k][n] for finite operands. Terms are whole numbers of 2^(common - 25): below 2^27 each, and
- * 16 products of two 11-bit significands still sum to less than 2^31. All float operations here are exact.
+ * d[n] += sum over k of a[k] * b[k][n] for finite operands. Terms are multiples of 2^(common - 25): below 2^27 each,
+ * and 16 products of two 11-bit significands still sum to less than 2^31. All float operations here are exact.
  */
 VECTORISED
 static void multiply_finite(const operand_row *a, const operand_columns *b, float *d)

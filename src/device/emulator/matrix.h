@@ -1,4 +1,4 @@
-/* matrix.h - the emulated tensor core: its arithmetic bit for bit, its fragment layouts and its shared-memory operands. */
+/* matrix.h - the emulated tensor core: its arithmetic bit for bit, its fragments, its operands in shared memory. */
 #ifndef CKL_DEVICE_EMULATOR_MATRIX_H
 #define CKL_DEVICE_EMULATOR_MATRIX_H
 
@@ -26,8 +26,8 @@ void matrix_multiply(ckl_dtype from, int m, int n, int k, const uint16_t *a, con
 typedef void matrix_touch(void *user, uint32_t address, uint32_t bytes);
 
 /*
- * Reads one 16-bit operand of a wgmma, out[rows][16], through its shared-memory descriptor. rows (m or n) is a multiple of
- * 8. `shared` is byte 0 of the CTA's window, which covers the shared addresses base .. base + bytes. touch may be NULL.
+ * Reads one 16-bit operand of a wgmma, out[rows][16], through its shared-memory descriptor. rows (m or n) is a multiple
+ * of 8. `shared` is byte 0 of the CTA's window, which covers shared addresses base .. base + bytes. touch may be NULL.
  * False and a sentence in `why` if the descriptor is malformed or leads out of the window; out is then undefined.
  *
  * The descriptor (PTX ISA, "Matrix Descriptor Format"), offsets and addresses in units of 16 bytes:
@@ -38,13 +38,13 @@ typedef void matrix_touch(void *user, uint32_t address, uint32_t bytes);
  *   K-major,  S      (row % 8) * S  + (row / 8) * SBO + k * 2                                      LBO is not read
  *   MN-major, none   (row % 8) * 2 + (row / 8) * SBO + (k % 8) * 16 + (k / 8) * LBO
  *   MN-major, S      (row % (S/2)) * 2 + (row / (S/2)) * LBO + (k % 8) * S + (k / 8) * SBO
- * The swizzle acts on the absolute address (swizzle_address() in tma.h), so a start address may lie inside a swizzle atom.
+ * The swizzle acts on the absolute address (swizzle_address() in tma.h): a start address may lie inside a swizzle atom.
  */
 bool matrix_gather(uint64_t descriptor, bool mn_major, int rows, const unsigned char *shared, uint32_t base,
                    uint32_t bytes, uint16_t *out, matrix_touch *touch, void *user, char why[128]);
 
 /*
- * Fragment layouts (PTX ISA, figures of wgmma m64nNk16 and mma m16n8k16): where element i of a thread lies in its matrix.
+ * Fragment layouts (PTX ISA, figures of wgmma m64nNk16 and mma m16n8k16): where element i of a thread lies in its tile.
  * Elements are counted in register order; two 16-bit elements share a register, the lower half first.
  */
 void matrix_wgmma_d(int thread, int i, int *row, int *column); // thread 0..127, i < n/2: f32 of the 64 x n tile

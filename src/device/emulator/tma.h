@@ -23,9 +23,9 @@ int64_t tma_box_bytes(const tensor_map_desc *desc);
 typedef void tma_run(void *user, uint32_t shared_offset, unsigned char *global, uint32_t bytes);
 
 /*
- * Hands the box at coordinates (elements, innermost first; may be negative or past the end) to `run`, row by row in order
- * of shared memory; a row that crosses a bound of dimension 0 is split there. shared_offset counts bytes from the start of
- * the box before swizzling: rows are dense, or a whole swizzle span apart.
+ * Hands the box at coordinates (elements, innermost first; may be negative or past the end) to `run`, row by row in
+ * order of shared memory; a row that crosses a bound of dimension 0 is split there. shared_offset counts bytes from the
+ * start of the box before swizzling: rows are dense, or a whole swizzle span apart.
  */
 void tma_walk(const tensor_map_desc *desc, const int32_t *coordinates, tma_run *run, void *user);
 

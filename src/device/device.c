@@ -1,0 +1,112 @@
+/* device.c - the public functions of devices, and what both kinds of device check alike. */
+#include "device/device.h"
+
+#include <string.h>
+
+#include "plan/plan.h"
+
+typedef struct device_kind {
+    const char *name;
+    ckl_status (*open)(const char *which, ckl_device **device);
+} device_kind;
+
+static const device_kind kinds[] = { { "cuda", cuda_open }, { "emulator", emulator_open } };
+
+/* A GPU if the driver finds one that we can use, and else the emulated one. */
+static ckl_status open_best(ckl_device **device)
+{
+    if (cuda_open("", device) == CKL_OK)
+        return CKL_OK;
+    status_clear();
+    return emulator_open("", device);
+}
+
+ckl_status ckl_device_open(const char *id, ckl_device **device)
+{
+    if (!device)
+        FAIL(CKL_INVALID, "device: the place for the result is NULL");
+    if (!id)
+        return open_best(device);
+    for (int i = 0; i < COUNT_OF(kinds); i++) {
+        size_t length = strlen(kinds[i].name);
+        if (strncmp(id, kinds[i].name, length) != 0)
+            continue;
+        if (id[length] == '\0')
+            return kinds[i].open("", device);
+        if (id[length] == ':')
+            return kinds[i].open(id + length + 1, device);
+    }
+    FAIL(CKL_INVALID, "device: %s is none of cuda, cuda:NUMBER, emulator, emulator:NAME", id);
+}
+
+void ckl_device_close(ckl_device *device)
+{
+    if (!device)
+        return;
+    plan_forget_device(device);
+    device->ops->close(device);
+}
+
+const ckl_device_info *ckl_device_properties(const ckl_device *device)
+{
+    return &device->info;
+}
+
+ckl_status ckl_malloc(ckl_device *device, size_t bytes, void **memory)
+{
+    if (bytes == 0) {
+        *memory = NULL;
+        return CKL_OK;
+    }
+    return device->ops->alloc(device, bytes, memory);
+}
+
+void ckl_free(ckl_device *device, void *memory)
+{
+    if (memory)
+        device->ops->release(device, memory);
+}
+
+ckl_status ckl_copy_in(ckl_device *device, void *to_device, const void *from_host, size_t bytes, ckl_stream stream)
+{
+    return bytes ? device->ops->copy_in(device, to_device, from_host, bytes, stream) : CKL_OK;
+}
+
+ckl_status ckl_copy_out(ckl_device *device, void *to_host, const void *from_device, size_t bytes, ckl_stream stream)
+{
+    return bytes ? device->ops->copy_out(device, to_host, from_device, bytes, stream) : CKL_OK;
+}
+
+ckl_status ckl_stream_create(ckl_device *device, ckl_stream *stream)
+{
+    return device->ops->stream_create(device, stream);
+}
+
+void ckl_stream_destroy(ckl_device *device, ckl_stream stream)
+{
+    if (stream)
+        device->ops->stream_destroy(device, stream);
+}
+
+ckl_status ckl_stream_synchronize(ckl_device *device, ckl_stream stream)
+{
+    return device->ops->synchronize(device, stream);
+}
+
+ckl_status device_check_limits(const ckl_device_info *info, const ir_kernel *kernel)
+{
+    enum { CLUSTER_MAX = 16 };
+    int cluster_max = info->has_tma ? CLUSTER_MAX : 1;
+    if (kernel->target == IR_SM90A && !info->has_wgmma)
+        FAIL(CKL_UNSUPPORTED, "kernel %s: needs sm_90a, %s is sm_%d", kernel->name, info->id, info->compute_capability);
+    if (kernel->smem_bytes > info->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "kernel %s: needs %" PRId64 " bytes of shared memory, %s has %" PRId64 " per CTA",
+             kernel->name, kernel->smem_bytes, info->id, info->smem_per_cta_bytes);
+    if (kernel->threads > info->threads_per_cta_max)
+        FAIL(CKL_UNSUPPORTED, "kernel %s: needs %d threads, %s has %d per CTA", kernel->name, kernel->threads, info->id,
+             info->threads_per_cta_max);
+    if (kernel->cluster > cluster_max)
+        FAIL(CKL_UNSUPPORTED, "kernel %s: needs clusters of %d CTAs, %s has at most %d", kernel->name, kernel->cluster,
+             info->id, cluster_max);
+    return CKL_OK;
+}

@@ -1,0 +1,70 @@
+/* nvml.c - loads libnvidia-ml.so.1 on the first use. */
+#include "device/nvml.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "device/cuda_driver.h"
+
+typedef int nvml_result; // 0 is success
+typedef struct nvmlDevice_st *nvml_device;
+
+enum { NVML_CLOCK_SM = 1, NVML_TEMPERATURE_GPU = 0, BUS_ID_BYTES = 32 };
+
+/* X(function, parameters) */
+#define NVML_FUNCTIONS(X)                                                          \
+    X(nvmlInit_v2, (void))                                                         \
+    X(nvmlDeviceGetHandleByPciBusId_v2, (const char *bus_id, nvml_device *device)) \
+    X(nvmlDeviceGetClockInfo, (nvml_device device, int clock, unsigned *mhz))      \
+    X(nvmlDeviceGetPowerUsage, (nvml_device device, unsigned *milliwatts))         \
+    X(nvmlDeviceGetTemperature, (nvml_device device, int sensor, unsigned *celsius))
+
+static struct {
+    pthread_once_t once;
+    bool ready;
+#define X(function, parameters) nvml_result(*function) parameters;
+    NVML_FUNCTIONS(X)
+#undef X
+} nvml = { .once = PTHREAD_ONCE_INIT };
+
+static bool find(void *library, const char *name, void *function)
+{
+    void *found = dlsym(library, name);
+    memcpy(function, &found, sizeof found);
+    return found != NULL;
+}
+
+static void load_once(void)
+{
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    bool complete = library != NULL;
+#define X(function, parameters) complete = complete && find(library, #function, &nvml.function);
+    NVML_FUNCTIONS(X)
+#undef X
+    nvml.ready = complete && nvml.nvmlInit_v2() == 0;
+}
+
+/* CUDA and NVML number GPUs differently; the bus is what they agree on. */
+static bool find_device(int ordinal, nvml_device *device)
+{
+    char bus_id[BUS_ID_BYTES];
+    cu_device handle;
+    return cuda_driver_load() == CKL_OK && cuda.cuDeviceGet(&handle, ordinal) == 0 &&
+           cuda.cuDeviceGetPCIBusId(bus_id, sizeof bus_id, handle) == 0 &&
+           nvml.nvmlDeviceGetHandleByPciBusId_v2(bus_id, device) == 0;
+}
+
+bool nvml_sample(int device, nvml_reading *out)
+{
+    nvml_device handle;
+    unsigned mhz, milliwatts, celsius;
+    pthread_once(&nvml.once, load_once);
+    if (!nvml.ready || !find_device(device, &handle) || nvml.nvmlDeviceGetClockInfo(handle, NVML_CLOCK_SM, &mhz) != 0 ||
+        nvml.nvmlDeviceGetPowerUsage(handle, &milliwatts) != 0 ||
+        nvml.nvmlDeviceGetTemperature(handle, NVML_TEMPERATURE_GPU, &celsius) != 0)
+        return false;
+    *out = (nvml_reading){ (int)mhz, milliwatts / 1e3, (int)celsius };
+    return true;
+}

@@ -1,0 +1,52 @@
+/*
+ * ptx_rows.h - the PTX of every op, as templates.
+ *
+ * An op has a list of rows; the first whose conditions hold is printed. Its text is PTX statements separated by "; " in
+ * which a $ and a letter stand for:
+ *
+ *   d e          the first and second result              D   all results: one register, or {a, b, ..}
+ *   x y z u v w  operands 0 to 5, constants as immediates   X Y Z U V W   the same, always in a register
+ *   a b          operand 0 or 1 as an address: register + offset
+ *   S            operands from 1 on, as a register or vector     0 1 .. 9 and a digit: that operand on, so many, {a, b, ..}
+ *   C            the coordinates: the last [n] operands          M   operand 3 as the 16-bit mask of a multicast
+ *   P            the name of parameter [n]
+ *   t f          [type] and [from]: "s32", "f16x2"       s   [type] as if it were signed
+ *   m            type of a move: "b16", "f32", "pred"    B   bits: "b32"        E   of an element in memory: "b32", "s8"
+ *   n            [n]          N   ".v4" for n = 4, "" for 1          p q   bits 0 and 1 of [mode]
+ *   g k c        [space], [scope], [cache]               o   the name of [mode], for comparisons, registers, shuffles, votes
+ *   r            the reduction [mode] and its type: "add.noftz.f16x2"        h   the clamp operand of a shuffle
+ *   j            a label of this instruction's own
+ *
+ * Registers named %tp %th %tr %tf %tg (predicate, 16, 32, f32, f64) with 0 or 1 are scratch of one template.
+ */
+#ifndef CKL_IR_PTX_ROWS_H
+#define CKL_IR_PTX_ROWS_H
+
+#include "ir/ir.h"
+
+/* Conditions; all bits of a row must hold. */
+enum {
+    PTX_SM80 = 1 << 0,       // the target is sm_80
+    PTX_SM90 = 1 << 1,       // the target is sm_90a
+    PTX_MODE = 1 << 2,       // [mode] is 1
+    PTX_CAS = 1 << 3,        // [mode] is IR_RED_CAS
+    PTX_WIDE = 1 << 4,       // [n] is 16
+    PTX_TENSOR_MAP = 1 << 5, // parameter [n] is a tensor map
+    PTX_MULTICAST = 1 << 6,  // operand 3 is not the constant 0
+    PTX_STREAM = 1 << 7,     // [cache] is IR_CACHE_STREAM
+    PTX_CLUSTER = 1 << 8,    // [scope] is wider than the CTA
+};
+
+typedef struct ptx_row {
+    uint32_t types, from; // sets of ir_type, 1 << type each; 0: any
+    unsigned when;
+    const char *text;
+} ptx_row;
+
+/* The rows of an op, ended by one without text; NULL for control flow, which ptx.c prints itself. */
+const ptx_row *ptx_rows(ir_op op);
+
+/* The name of a mode, for $o; "" where it has none. */
+const char *ptx_mode_text(ir_op op, int mode);
+
+#endif

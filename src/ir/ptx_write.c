@@ -1,0 +1,404 @@
+/* ptx_write.c - what the letters of a template stand for, and how constants, registers and types look in PTX. */
+#include "ir/ptx_write.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "ir/ptx_rows.h"
+
+enum { NUMBER_BYTES = 32 };
+
+const ptx_kind_info ptx_kinds[PTX_KIND_COUNT] = {
+    [PTX_KIND_PRED] = { "p", "pred" }, [PTX_KIND_16] = { "h", "b16" },  [PTX_KIND_32] = { "r", "b32" },
+    [PTX_KIND_64] = { "d", "b64" },    [PTX_KIND_F32] = { "f", "f32" }, [PTX_KIND_F64] = { "g", "f64" },
+};
+
+static const struct {
+    const char *arithmetic, *memory;
+    ptx_kind kind;
+} types[IR_TYPE_COUNT] = {
+    [CKL_DTYPE_DEFAULT] = { "none", "none", PTX_KIND_32 },
+    [CKL_F64] = { "f64", "b64", PTX_KIND_F64 },
+    [CKL_F32] = { "f32", "b32", PTX_KIND_F32 },
+    [CKL_F16] = { "f16", "b16", PTX_KIND_16 },
+    [CKL_BF16] = { "bf16", "b16", PTX_KIND_16 },
+    [CKL_E4M3] = { "e4m3", "u8", PTX_KIND_16 },
+    [CKL_E5M2] = { "e5m2", "u8", PTX_KIND_16 },
+    [CKL_I64] = { "s64", "b64", PTX_KIND_64 },
+    [CKL_I32] = { "s32", "b32", PTX_KIND_32 },
+    [CKL_I16] = { "s16", "b16", PTX_KIND_16 },
+    [CKL_I8] = { "s8", "s8", PTX_KIND_16 },
+    [CKL_U8] = { "u8", "u8", PTX_KIND_16 },
+    [CKL_BOOL] = { "u8", "u8", PTX_KIND_16 },
+    [IR_PRED] = { "pred", "pred", PTX_KIND_PRED },
+    [IR_U16] = { "u16", "b16", PTX_KIND_16 },
+    [IR_U32] = { "u32", "b32", PTX_KIND_32 },
+    [IR_U64] = { "u64", "b64", PTX_KIND_64 },
+    [IR_F16X2] = { "f16x2", "b32", PTX_KIND_32 },
+    [IR_BF16X2] = { "bf16x2", "b32", PTX_KIND_32 },
+};
+
+static const char *const spaces[] = { "global", "shared::cta", "shared::cluster" };
+static const char *const scopes[] = { "cta", "cluster", "gpu" };
+
+/* Pieces of text */
+
+static void put(ptx_writer *w, const char *piece)
+{
+    text_append(&w->body, piece, strlen(piece));
+}
+
+static void put_number(ptx_writer *w, int64_t number)
+{
+    char digits[NUMBER_BYTES];
+    snprintf(digits, sizeof digits, "%" PRId64, number);
+    put(w, digits);
+}
+
+static void put_register(ptx_writer *w, val v)
+{
+    put(w, "%");
+    put(w, ptx_kinds[types[v.type].kind].letter);
+    put_number(w, v.reg);
+}
+
+/* A constant as PTX writes it: floats by their bits, integers cut to their width. */
+static void format_constant(val v, char literal[NUMBER_BYTES])
+{
+    float narrow = (float)v.f;
+    uint32_t bits32;
+    uint64_t bits64;
+    memcpy(&bits32, &narrow, sizeof bits32);
+    memcpy(&bits64, &v.f, sizeof bits64);
+    if (v.type == CKL_F32)
+        snprintf(literal, NUMBER_BYTES, "0f%08" PRIx32, bits32);
+    else if (v.type == CKL_F64)
+        snprintf(literal, NUMBER_BYTES, "0d%016" PRIx64, bits64);
+    else if (v.type == CKL_F16)
+        snprintf(literal, NUMBER_BYTES, "0x%04x", f16_from_f32(narrow));
+    else if (v.type == CKL_BF16)
+        snprintf(literal, NUMBER_BYTES, "0x%04x", bf16_from_f32(narrow));
+    else if (ir_type_is_pair(v.type))
+        snprintf(literal, NUMBER_BYTES, "0x%08" PRIx32, (uint32_t)v.i);
+    else if (v.type == IR_U64 || v.i == INT64_MIN)
+        snprintf(literal, NUMBER_BYTES, "0x%" PRIx64, (uint64_t)v.i);
+    else
+        snprintf(literal, NUMBER_BYTES, "%" PRId64, v.type == IR_U32 ? (int64_t)(uint32_t)v.i : v.i);
+}
+
+/* A constant moved into a register of its own, ahead of the instruction. */
+static void put_constant_register(ptx_writer *w, val v)
+{
+    char literal[NUMBER_BYTES], name[NUMBER_BYTES];
+    ptx_kind kind = types[v.type].kind;
+    format_constant(v, literal);
+    snprintf(name, sizeof name, "%%c%s%d", ptx_kinds[kind].letter, w->constants[kind]++);
+    text_printf(w->out, "\tmov.%s %s, %s;\n", ptx_kinds[kind].type, name, literal);
+    put(w, name);
+}
+
+static void put_in_register(ptx_writer *w, val v)
+{
+    if (ir_is_constant(v))
+        put_constant_register(w, v);
+    else
+        put_register(w, v);
+}
+
+static void put_operand(ptx_writer *w, val v)
+{
+    char literal[NUMBER_BYTES];
+    if (!ir_is_constant(v)) {
+        put_register(w, v);
+        return;
+    }
+    format_constant(v, literal);
+    put(w, literal);
+}
+
+/* Values separated by commas, in braces if there is more than one. */
+static void put_vector(ptx_writer *w, const val *values, int count)
+{
+    if (count > 1)
+        put(w, "{");
+    for (int i = 0; i < count; i++) {
+        if (i)
+            put(w, ", ");
+        put_in_register(w, values[i]);
+    }
+    if (count > 1)
+        put(w, "}");
+}
+
+static void put_address(ptx_writer *w, val address)
+{
+    put_in_register(w, address);
+    if (w->inst->offset == 0)
+        return;
+    put(w, "+"); // before negative offsets too
+    put_number(w, w->inst->offset);
+}
+
+/* What the letters of a template stand for; ptx_rows.h has the list. */
+
+static int operand_index(char letter)
+{
+    static const char lower[] = "xyzuvw", upper[] = "XYZUVW";
+    const char *at = strchr(lower, letter);
+    return (int)(at ? at - lower : strchr(upper, letter) - upper);
+}
+
+static void put_source(ptx_writer *w, char letter)
+{
+    put_operand(w, w->inst->in[operand_index(letter)]);
+}
+
+static void put_source_register(ptx_writer *w, char letter)
+{
+    put_in_register(w, w->inst->in[operand_index(letter)]);
+}
+
+static void put_source_address(ptx_writer *w, char letter)
+{
+    put_address(w, w->inst->in[letter - 'a']);
+}
+
+static void put_result(ptx_writer *w, char letter)
+{
+    put_register(w, w->inst->out[letter - 'd']);
+}
+
+static void put_results(ptx_writer *w, char letter)
+{
+    (void)letter;
+    put_vector(w, w->inst->out, w->inst->out_count);
+}
+
+static void put_stored(ptx_writer *w, char letter)
+{
+    (void)letter;
+    put_vector(w, w->inst->in + 1, w->inst->in_count - 1);
+}
+
+static void put_coordinates(ptx_writer *w, char letter)
+{
+    (void)letter;
+    for (int i = w->inst->in_count - w->inst->n; i < w->inst->in_count; i++) {
+        put_operand(w, w->inst->in[i]);
+        if (i + 1 < w->inst->in_count)
+            put(w, ", ");
+    }
+}
+
+static void put_multicast_mask(ptx_writer *w, char letter)
+{
+    (void)letter;
+    val mask = w->inst->in[3];
+    if (ir_is_constant(mask)) {
+        put_number(w, mask.i);
+        return;
+    }
+    text_printf(w->out, "\t%scvt.u16.u32 %%th0, %%r%d;\n", w->guard, mask.reg);
+    put(w, "%th0");
+}
+
+static void put_param_name(ptx_writer *w, char letter)
+{
+    (void)letter;
+    put(w, "param_");
+    put(w, w->kernel->params[w->inst->n].name);
+}
+
+static void put_type(ptx_writer *w, char letter)
+{
+    put(w, types[letter == 'f' ? w->inst->from : w->inst->type].arithmetic);
+}
+
+static void put_signed_type(ptx_writer *w, char letter)
+{
+    (void)letter;
+    put(w, "s");
+    put_number(w, ir_type_bytes(w->inst->type) * 8);
+}
+
+static void put_move_type(ptx_writer *w, char letter)
+{
+    (void)letter;
+    put(w, ptx_kinds[types[w->inst->type].kind].type);
+}
+
+static void put_bits_type(ptx_writer *w, char letter)
+{
+    (void)letter;
+    put(w, "b");
+    put_number(w, ir_type_bytes(w->inst->type) * 8);
+}
+
+static void put_memory_type(ptx_writer *w, char letter)
+{
+    (void)letter;
+    put(w, types[w->inst->type].memory);
+}
+
+static void put_count(ptx_writer *w, char letter)
+{
+    (void)letter;
+    put_number(w, w->inst->n);
+}
+
+static void put_vector_suffix(ptx_writer *w, char letter)
+{
+    (void)letter;
+    static const char *const suffixes[] = { [2] = ".v2", [4] = ".v4" };
+    put(w, w->inst->n == 2 || w->inst->n == 4 ? suffixes[w->inst->n] : "");
+}
+
+static void put_mode_bit(ptx_writer *w, char letter)
+{
+    put_number(w, w->inst->mode >> (letter - 'p') & 1);
+}
+
+static void put_space(ptx_writer *w, char letter)
+{
+    (void)letter;
+    put(w, spaces[w->inst->space]);
+}
+
+static void put_scope(ptx_writer *w, char letter)
+{
+    (void)letter;
+    put(w, scopes[w->inst->scope]);
+}
+
+static void put_cache(ptx_writer *w, char letter)
+{
+    (void)letter;
+    static const char *const loads[] = { "", ".L1::no_allocate", ".nc.L1::no_allocate" };
+    static const char *const stores[] = { "", ".cs", "" };
+    if (w->inst->space == IR_GLOBAL)
+        put(w, (w->inst->op == IR_LD ? loads : stores)[w->inst->cache]);
+}
+
+static void put_mode(ptx_writer *w, char letter)
+{
+    (void)letter;
+    put(w, ptx_mode_text(w->inst->op, w->inst->mode));
+}
+
+/* PTX adds signed 64-bit integers as unsigned, and 16-bit floats only without flushing. */
+static void put_reduction(ptx_writer *w, char letter)
+{
+    static const char *const names[] = {
+        [IR_RED_ADD] = "add.", [IR_RED_MIN] = "min.",   [IR_RED_MAX] = "max.", [IR_RED_AND] = "and.",
+        [IR_RED_OR] = "or.",   [IR_RED_EXCH] = "exch.", [IR_RED_CAS] = "cas.",
+    };
+    ir_type type = w->inst->type;
+    bool adds = w->inst->mode == IR_RED_ADD, half = ir_type_is_float(type) && type != CKL_F32 && type != CKL_F64;
+    put(w, names[w->inst->mode]);
+    if (adds && half)
+        put(w, "noftz.");
+    if (w->inst->mode >= IR_RED_AND)
+        put_bits_type(w, letter);
+    else
+        put(w, adds && type == CKL_I64 ? "u64" : types[type].arithmetic);
+}
+
+/* Segments of [n] lanes; all modes but UP are bounded by the segment's last lane. */
+static void put_shuffle_clamp(ptx_writer *w, char letter)
+{
+    (void)letter;
+    put_number(w, (32 - w->inst->n) << 8 | (w->inst->mode == IR_SHFL_UP ? 0 : 31));
+}
+
+static void put_own_label(ptx_writer *w, char letter)
+{
+    (void)letter;
+    put(w, "WAIT");
+    put_number(w, w->index);
+}
+
+typedef void put_letter(ptx_writer *w, char letter);
+
+static put_letter *const letters[128] = {
+    ['d'] = put_result,
+    ['e'] = put_result,
+    ['D'] = put_results,
+    ['x'] = put_source,
+    ['y'] = put_source,
+    ['z'] = put_source,
+    ['u'] = put_source,
+    ['v'] = put_source,
+    ['w'] = put_source,
+    ['X'] = put_source_register,
+    ['Y'] = put_source_register,
+    ['Z'] = put_source_register,
+    ['U'] = put_source_register,
+    ['V'] = put_source_register,
+    ['W'] = put_source_register,
+    ['a'] = put_source_address,
+    ['b'] = put_source_address,
+    ['S'] = put_stored,
+    ['C'] = put_coordinates,
+    ['M'] = put_multicast_mask,
+    ['P'] = put_param_name,
+    ['t'] = put_type,
+    ['f'] = put_type,
+    ['s'] = put_signed_type,
+    ['m'] = put_move_type,
+    ['B'] = put_bits_type,
+    ['E'] = put_memory_type,
+    ['n'] = put_count,
+    ['N'] = put_vector_suffix,
+    ['p'] = put_mode_bit,
+    ['q'] = put_mode_bit,
+    ['g'] = put_space,
+    ['k'] = put_scope,
+    ['c'] = put_cache,
+    ['o'] = put_mode,
+    ['r'] = put_reduction,
+    ['h'] = put_shuffle_clamp,
+    ['j'] = put_own_label,
+};
+
+/* Fills in what follows a $; returns the text after it. */
+static const char *put_placeholder(ptx_writer *w, const char *at)
+{
+    if (*at >= '0' && *at <= '9') {
+        put_vector(w, w->inst->in + (at[0] - '0'), at[1] - '0');
+        return at + 2;
+    }
+    letters[(unsigned char)*at & 127](w, *at);
+    return at + 1;
+}
+
+static void fill_template(ptx_writer *w, const char *template)
+{
+    while (*template) {
+        size_t plain = strcspn(template, "$");
+        text_append(&w->body, template, plain);
+        template += plain;
+        if (*template)
+            template = put_placeholder(w, template + 1);
+    }
+}
+
+void ptx_write(ptx_writer *w, const char *template)
+{
+    memset(w->constants, 0, sizeof w->constants);
+    fill_template(w, template);
+    const char *at = text_data(&w->body);
+    while (*at) {
+        size_t length = strcspn(at, ";");
+        text_printf(w->out, "\t%s", w->guard);
+        text_append(w->out, at, length);
+        text_append(w->out, ";\n", 2);
+        at += length + strspn(at + length, "; ");
+    }
+    text_clear(&w->body);
+}
+
+const char *ptx_memory_type(ir_type type)
+{
+    return types[type].memory;
+}
