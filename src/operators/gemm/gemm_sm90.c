@@ -428,7 +428,7 @@ void gemm_sm90(const void *config, int part)
     describe_parameters(&k);
     describe_shared_memory(&k);
     k.rank_m = rem(cluster_rank(), imm(cfg->cluster_m));
-    k.rank_n = div(cluster_rank(), imm(cfg->cluster_m));
+    k.rank_n = cfg->cluster_n == 1 ? imm(0) : div(cluster_rank(), imm(cfg->cluster_m));
     k.tiles = make_tile_schedule(k.m, k.n, cfg->tile_m * cfg->cluster_m, cfg->tile_n * cfg->cluster_n, cfg->group);
     k.first_tile = div(cta_x(), imm(k.size.cluster));
     k.clusters = div(grid_x(), imm(k.size.cluster));
