@@ -180,7 +180,7 @@ static spread compute_arithmetic(const analysis *a, const ir_inst *inst)
     bool two = inst->in_count == 2;
     bool constant_first = two && ir_is_constant(inst->in[0]), constant_last = two && ir_is_constant(inst->in[1]);
     spread x = inst->in_count ? spread_of(a, inst->in[constant_first]) : everywhere;
-    if (constant_first == constant_last || !x.unit)
+    if (constant_first == constant_last || !x.unit || ir_type_is_float(inst->type))
         return blur(join_sources(a, inst));
     int64_t c = inst->in[constant_last].i;
     if (inst->op == IR_COMPARE)
