@@ -134,6 +134,13 @@ static bool parse_choice(const field *f, const char *value, void *member)
     return false;
 }
 
+static bool parse_quoted(const field *f, const char *value, void *member)
+{
+    (void)f;
+    memcpy(member, &value, sizeof value);
+    return true;
+}
+
 static void print_int64(const field *f, const void *member, text *out)
 {
     (void)f;
@@ -183,6 +190,14 @@ static void print_choice(const field *f, const void *member, text *out)
     text_append(out, word, (size_t)length);
 }
 
+static void print_quoted(const field *f, const void *member, text *out)
+{
+    (void)f;
+    const char *value;
+    memcpy(&value, member, sizeof value);
+    text_printf(out, strchr(value, ' ') ? "'%s'" : "%s", value);
+}
+
 static const kind_info kinds[] = {
     [FIELD_int] = { sizeof(int), "an integer", parse_int, print_int },
     [FIELD_int64_t] = { sizeof(int64_t), "an integer", parse_int64, print_int64 },
@@ -190,6 +205,7 @@ static const kind_info kinds[] = {
     [FIELD_bool] = { sizeof(bool), "0 or 1", parse_bool, print_bool },
     [FIELD_ckl_dtype] = { sizeof(ckl_dtype), "an element type", parse_dtype, print_dtype },
     [FIELD_choice] = { sizeof(int), "one of", parse_choice, print_choice },
+    [FIELD_quoted] = { sizeof(char *), "text", parse_quoted, print_quoted },
 };
 
 void fields_default(field_table table, void *object)
@@ -222,6 +238,8 @@ ckl_status fields_set(field_table table, const char *what, const char *name, con
 
 static bool is_default(const field *f, const void *member)
 {
+    if (f->kind == FIELD_quoted)
+        return strcmp(*(const char *const *)member, f->value) == 0;
     char value[sizeof(int64_t)];
     kinds[f->kind].parse(f, f->value, value);
     return memcmp(value, member, kinds[f->kind].bytes) == 0;

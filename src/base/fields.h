@@ -13,10 +13,21 @@
 #include "base/text.h"
 #include "cutekernellib/tensor.h"
 
-typedef enum field_kind { FIELD_int, FIELD_int64_t, FIELD_float, FIELD_bool, FIELD_ckl_dtype, FIELD_choice } field_kind;
+typedef enum field_kind {
+    FIELD_int,
+    FIELD_int64_t,
+    FIELD_float,
+    FIELD_bool,
+    FIELD_ckl_dtype,
+    FIELD_choice,
+    FIELD_quoted
+} field_kind;
 
 /* A field whose values have names; stored as an int (or an enum of that size). */
 typedef int choice;
+
+/* Characters as they were given: the pointer is stored, not a copy. */
+typedef const char *quoted;
 
 typedef struct field {
     const char *name;

@@ -19,26 +19,26 @@ int tiled_mma_threads(const tiled_mma *mma)
 /* Partitions */
 
 /* An operand of the atom: the sizes of its tile, its thread-value layout, and how the atom's copies share it. */
-typedef struct mma_operand {
+typedef struct mma_tile {
     int rows, cols;
     int atoms_rows, atoms_cols; // copies along its modes
     bool rows_are_n;            // the copies along N come second in the thread's index
     layout tv;
-} mma_operand;
+} mma_tile;
 
-static mma_operand operand_A(const tiled_mma *mma)
+static mma_tile operand_A(const tiled_mma *mma)
 {
-    return (mma_operand){ mma->atom.m, mma->atom.k, mma->atoms_m, 1, false, mma_atom_layout_A(&mma->atom) };
+    return (mma_tile){ mma->atom.m, mma->atom.k, mma->atoms_m, 1, false, mma_atom_layout_A(&mma->atom) };
 }
 
-static mma_operand operand_B(const tiled_mma *mma)
+static mma_tile operand_B(const tiled_mma *mma)
 {
-    return (mma_operand){ mma->atom.n, mma->atom.k, mma->atoms_n, 1, true, mma_atom_layout_B(&mma->atom) };
+    return (mma_tile){ mma->atom.n, mma->atom.k, mma->atoms_n, 1, true, mma_atom_layout_B(&mma->atom) };
 }
 
-static mma_operand operand_C(const tiled_mma *mma)
+static mma_tile operand_C(const tiled_mma *mma)
 {
-    return (mma_operand){ mma->atom.m, mma->atom.n, mma->atoms_m, mma->atoms_n, false, mma_atom_layout_C(&mma->atom) };
+    return (mma_tile){ mma->atom.m, mma->atom.n, mma->atoms_m, mma->atoms_n, false, mma_atom_layout_C(&mma->atom) };
 }
 
 /* A mode of tiles split into (copies of the atom, repeats in time). */
@@ -48,9 +48,9 @@ static layout split_mode(layout tiles, int copies)
 }
 
 /* ((THREAD,ATOMS_M,ATOMS_N), VALUE, REST_ROWS, REST_COLS) over a tile: CuTe's thrfrg. */
-static layout thread_fragments(const tiled_mma *mma, const mma_operand *o, layout tile)
+static layout thread_fragments(const tiled_mma *mma, const mma_tile *o, layout tile)
 {
-    tile.sw = (swizzle){ 0, 0, 0 };
+    tile = without_swizzle(tile);
     layout tiler[] = { compact(leaf(o->rows)), compact(leaf(o->cols)) };
     layout divided = zipped_divide_by_mode(tile, 2, tiler); // ((ROWS,COLS),(TILES_ROWS,TILES_COLS))
     layout tv = composition(layout_mode(divided, 0), o->tv);
@@ -68,7 +68,7 @@ static layout thread_fragments(const tiled_mma *mma, const mma_operand *o, layou
     return layouts_of(4, (layout[]){ threads, layout_mode(tv, 1), layout_mode(rows, 1), layout_mode(cols, 1) });
 }
 
-static tensor partition(const tiled_mma *mma, mma_operand o, tensor t, val tid)
+static tensor partition(const tiled_mma *mma, mma_tile o, tensor t, val tid)
 {
     swizzle sw = t.layout.sw;
     t.layout = thread_fragments(mma, &o, t.layout);
@@ -93,7 +93,7 @@ tensor partition_C(const tiled_mma *mma, tensor t, val tid)
 
 static coordinates coordinates_C(const tiled_mma *mma, layout numbers, val tid)
 {
-    mma_operand o = operand_C(mma);
+    mma_tile o = operand_C(mma);
     layout all = thread_fragments(mma, &o, numbers);
     int_tuple mine = coord(tid, WILDCARD, WILDCARD, WILDCARD);
     return (coordinates){ ir_convert(IR_U32, slice_offset(mine, all)), slice_layout(mine, all) };
@@ -111,7 +111,7 @@ coordinates columns_C(const tiled_mma *mma, int m, int n, val tid)
 
 /* Fragments */
 
-static tensor operand_fragment(const tiled_mma *mma, mma_operand o, ckl_dtype dtype, int rows, int cols)
+static tensor operand_fragment(const tiled_mma *mma, mma_tile o, ckl_dtype dtype, int rows, int cols)
 {
     layout all = thread_fragments(mma, &o, compact(shape(rows, cols)));
     return fragment(dtype, compact(take_modes(all.shape, 1, 4)));
@@ -139,7 +139,8 @@ tensor accumulator_columns(tensor acc, int first, int count)
     values = layouts_of(3, (layout[]){ layout_mode(values, 0), layout_mode(values, 1), groups });
     acc.layout = layouts_of(3, (layout[]){ values, layout_mode(acc.layout, 1), layout_mode(acc.layout, 2) });
     int_tuple some = coord(coord(WILDCARD, WILDCARD, coord(WILDCARD, first / count)), WILDCARD, WILDCARD);
-    return tensor_slice(acc, some);
+    tensor part = tensor_slice(acc, some);
+    return tensor_with_layout(part, group_modes(part.layout, 0, rank(part.layout) - 2));
 }
 
 /* Descriptors */
@@ -156,7 +157,7 @@ static int64_t descriptor_bits(int span)
 static int operand_span(const char *which, tensor t)
 {
     int span = t.layout.sw.bits ? 16 << t.layout.sw.bits : 0;
-    layout row = layout_mode(t.layout, 0), column = layout_mode(t.layout, 1);
+    layout plain = without_swizzle(t.layout), row = layout_mode(plain, 0), column = layout_mode(plain, 1);
     bool static_tile = layout_is_static(row) && layout_is_static(column);
     if (static_tile && span && ckl_dtype_bytes(t.dtype) == 2 && index_at(row, 1) * 2 == span &&
         index_at(column, 1) == 1)
@@ -175,8 +176,7 @@ static tensor descriptors(const char *which, tensor t, int rows, int cols)
     if (!span)
         return t;
     int modes = rank(t.layout);
-    layout plain = t.layout;
-    plain.sw = (swizzle){ 0, 0, 0 };
+    layout plain = without_swizzle(t.layout);
     layout tiler[] = { compact(leaf(rows)), compact(leaf(cols)) };
     layout rest = layout_mode(zipped_divide_by_mode(plain, 2, tiler), 1); // (MMA_M,MMA_K[,STAGES]) in elements
     layout in_units[3];
@@ -292,7 +292,7 @@ void mma_wait(int pending)
  * (lane l: row l/4, columns 2(l%4) and the next). Lane 8i+r gives the address of row r of matrix i, which is the element that
  * lane 4r holds as its value 2i. The result is a tensor over values; element 8g is this lane's row of group g.
  */
-static tensor matrix_rows(const tiled_mma *mma, mma_operand o, tensor t, val tid)
+static tensor matrix_rows(const tiled_mma *mma, mma_tile o, tensor t, val tid)
 {
     swizzle sw = t.layout.sw;
     layout all = thread_fragments(mma, &o, t.layout);
@@ -306,9 +306,8 @@ static tensor matrix_rows(const tiled_mma *mma, mma_operand o, tensor t, val tid
     tensor rows = tensor_slice(t, coord(row_lane, first_value));
     rows.layout = values;
     rows.layout.sw = sw;
-    layout plain = values;
     for (int64_t v = 0; v < static_size(values); v++) // a group's values must be at the same distances in every group
-        if (index_at(plain, v) != index_at(plain, v - v % MATRIX_VALUES) + index_at(plain, v % MATRIX_VALUES))
+        if (index_at(values, v) != index_at(values, v - v % MATRIX_VALUES) + index_at(values, v % MATRIX_VALUES))
             ir_fail(CKL_INTERNAL, "8x8 matrices: the tile of this MMA cannot be taken four matrices at a time");
     return rows;
 }
@@ -321,7 +320,7 @@ static val *group_registers(tensor r, int64_t g, val out[MATRIX_VALUES])
     return out;
 }
 
-static void load_matrices(const tiled_mma *mma, mma_operand o, tensor t, val tid, tensor r)
+static void load_matrices(const tiled_mma *mma, mma_tile o, tensor t, val tid, tensor r)
 {
     if (ir_failed())
         return;

@@ -76,7 +76,13 @@ static bool fixed_strides_divide(int_tuple coordinate, int_tuple strides, int64_
     return true;
 }
 
-/* Moves element 0 by `index` elements (DMEM: units of 16 bytes). */
+/* What a tensor's address counts for one step of its index: bytes of the element; DMEM counts in its own units. */
+static int64_t address_unit(tensor t)
+{
+    return t.memory == DMEM ? 1 : (int64_t)ckl_dtype_bytes(t.dtype);
+}
+
+/* Moves element 0 by `index` elements. */
 static tensor displaced(tensor t, val index)
 {
     if (t.memory == RMEM) {
@@ -86,9 +92,8 @@ static tensor displaced(tensor t, val index)
             t.regs += index.i;
         return t;
     }
-    int64_t unit = t.memory == DMEM ? 1 : (int64_t)ckl_dtype_bytes(t.dtype);
     ir_type type = t.memory == SMEM ? IR_U32 : IR_U64;
-    t.address = ir_binary(IR_ADD, t.address, ir_binary(IR_MUL, ir_convert(type, index), ir_int(type, unit)));
+    t.address = ir_binary(IR_ADD, t.address, ir_binary(IR_MUL, ir_convert(type, index), ir_int(type, address_unit(t))));
     return t;
 }
 
@@ -133,10 +138,8 @@ tensor tensor_local_tile(tensor t, int_tuple tiler, int_tuple coordinate)
 /* Index before the swizzle. */
 static val element_index(tensor t, int_tuple coordinate)
 {
-    layout plain = t.layout;
-    plain.sw = (swizzle){ 0, 0, 0 };
     int_tuple at = tuple_rank(coordinate) == 1 && !is_leaf(coordinate) ? tuple_mode(coordinate, 0) : coordinate;
-    return crd2idx(at, plain);
+    return crd2idx(at, without_swizzle(t.layout));
 }
 
 /* The address of the element at an index before the swizzle; a static distance goes to *offset (bytes). */
@@ -149,7 +152,7 @@ static val address_at(tensor t, val index, int64_t *offset)
     }
     if (!ir_is_constant(index))
         return displaced(t, index).address;
-    *offset = index.i * (int64_t)ckl_dtype_bytes(t.dtype);
+    *offset = index.i * address_unit(t);
     return t.address;
 }
 
@@ -204,9 +207,7 @@ void tensor_fill(tensor rT, val x)
 /* The index of element i before the swizzle. */
 static int64_t plain_index(tensor t, int64_t i)
 {
-    layout plain = t.layout;
-    plain.sw = (swizzle){ 0, 0, 0 };
-    return index_at(plain, i);
+    return index_at(without_swizzle(t.layout), i);
 }
 
 /* How many elements, from every multiple of it on, lie side by side in memory: a power of two. */
@@ -375,7 +376,7 @@ cute_loop cute_loop_begin(val start, val count, val step)
 
 void cute_loop_end(cute_loop *loop)
 {
-    ir_assign(loop->i, ir_binary(IR_ADD, loop->i, loop->step));
+    ir_assign(loop->index, ir_binary(IR_ADD, loop->index, loop->step));
     ir_end_loop();
     loop->open = false;
 }

@@ -60,7 +60,7 @@ val cute_variable(ir_type type, val start);
 
 /* for (i = start; i < count; i += step) in the kernel; between begin and end the body is described. */
 typedef struct cute_loop {
-    val i, step;
+    val index, step;
     bool open;
 } cute_loop;
 cute_loop cute_loop_begin(val start, val count, val step);

@@ -1,0 +1,124 @@
+/* cli.c - options by table, and what every command says in the same way. */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/fields.h"
+#include "base/math.h"
+
+static void print_help(const cli_usage *usage)
+{
+    printf("usage: ckl %s %s\n\n%s\n", usage->name, usage->arguments, usage->help);
+    if (usage->option_count)
+        printf("\n");
+    for (int i = 0; i < usage->option_count; i++) {
+        const cli_option *o = &usage->options[i];
+        char left[40];
+        snprintf(left, sizeof left, "%s%s%s", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
+        printf("  %-20s %s\n", left, o->help);
+    }
+    printf("\n%s\n", CLI_EXIT_HELP);
+}
+
+static const cli_option *find_option(const cli_usage *usage, const char *word, size_t length)
+{
+    for (int i = 0; i < usage->option_count; i++)
+        if (strlen(usage->options[i].name) == length && strncmp(usage->options[i].name, word, length) == 0)
+            return &usage->options[i];
+    return NULL;
+}
+
+static int unknown_option(const cli_usage *usage, const char *word)
+{
+    const char *names[32] = { 0 };
+    int count = 0;
+    for (; count < usage->option_count && count < COUNT_OF(names); count++)
+        names[count] = usage->options[count].name;
+    const char *near = nearest_word(word, names, count);
+    fprintf(stderr, "ckl %s: unknown option %s%s%s%s see 'ckl help %s'\n", usage->name, word,
+            near ? ", did you mean " : ";", near ? near : "", near ? "?" : "", usage->name);
+    return EXIT_USAGE;
+}
+
+/* Takes one option at argv[i], "--name value" or "--name=value"; *i moves to its last word. */
+static int take_option(const cli_usage *usage, int argc, char **argv, int *i)
+{
+    char *word = argv[*i];
+    size_t length = strcspn(word, "=");
+    const cli_option *o = find_option(usage, word, length);
+    if (!o)
+        return unknown_option(usage, word);
+    if (!o->argument) {
+        *o->value = o->name;
+        return CLI_GO_ON;
+    }
+    if (word[length] == '=')
+        *o->value = word + length + 1;
+    else if (*i + 1 < argc)
+        *o->value = argv[++*i];
+    else {
+        fprintf(stderr, "ckl %s: %s needs %s\n", usage->name, o->name, o->argument);
+        return EXIT_USAGE;
+    }
+    return CLI_GO_ON;
+}
+
+int cli_parse(const cli_usage *usage, int *argc, char **argv)
+{
+    int kept = 1;
+    for (int i = 1; i < *argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            print_help(usage);
+            return EXIT_PASSED;
+        }
+        if (strncmp(argv[i], "--", 2) != 0) {
+            argv[kept++] = argv[i];
+            continue;
+        }
+        int done = take_option(usage, *argc, argv, &i);
+        if (done != CLI_GO_ON)
+            return done;
+    }
+    *argc = kept;
+    argv[kept] = NULL;
+    return CLI_GO_ON;
+}
+
+void cli_join(int argc, char **argv, text *line)
+{
+    if (argc == 1) { // a whole line in one word
+        text_printf(line, "%s", argv[0]);
+        return;
+    }
+    for (int i = 0; i < argc; i++) {
+        char *equals = strchr(argv[i], '=');
+        if (equals && equals[1] && strchr(equals, ' ') && !strchr("'\"(", equals[1]))
+            text_printf(line, "%.*s'%s' ", (int)(equals + 1 - argv[i]), argv[i], equals + 1);
+        else
+            text_printf(line, "%s ", argv[i]);
+    }
+}
+
+int cli_exit_of(ckl_status status)
+{
+    static const int exits[] = {
+        [CKL_OK] = EXIT_PASSED,        [CKL_INVALID] = EXIT_USAGE, [CKL_UNSUPPORTED] = EXIT_UNSUPPORTED,
+        [CKL_NO_MEMORY] = EXIT_DEVICE, [CKL_DEVICE] = EXIT_DEVICE, [CKL_INTERNAL] = EXIT_FAILED
+    };
+    return exits[status];
+}
+
+int cli_fail(ckl_status status)
+{
+    fprintf(stderr, "ckl: %s\n", ckl_error());
+    return cli_exit_of(status);
+}
+
+double cli_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}

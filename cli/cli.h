@@ -1,0 +1,53 @@
+/* cli.h - what the commands of ckl share: usage tables, options, exit statuses, messages. */
+#ifndef CKL_CLI_CLI_H
+#define CKL_CLI_CLI_H
+
+#include "base/text.h"
+#include "cutekernellib/device.h"
+
+/* Exit statuses, the same for every command; CLI_EXIT_HELP says them to people. */
+enum { EXIT_PASSED = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_UNSUPPORTED = 3, EXIT_DEVICE = 4, CLI_GO_ON = -1 };
+
+#define CLI_EXIT_HELP                                                                                             \
+    "Exit status: 0 all right, 1 a check failed, 2 wrong usage or invalid input, 3 no kernel takes it, 4 device " \
+    "fault."
+
+typedef struct cli_option {
+    const char *name;     // "--device"
+    const char *argument; // "D", or NULL for a flag
+    const char **value;   // receives the argument; a flag receives its own name
+    const char *help;
+} cli_option;
+
+typedef struct cli_usage {
+    const char *name, *arguments; // "run", "LINE [options]"
+    const char *help;             // paragraphs
+    const cli_option *options;
+    int option_count;
+} cli_usage;
+
+/*
+ * Takes the options out of argv, leaving the other words behind argv[0]. CLI_GO_ON, or the exit status of a command that
+ * is done already: --help was asked for, or the usage is wrong and was said.
+ */
+int cli_parse(const cli_usage *usage, int *argc, char **argv);
+
+/* The words of a problem line after the shell has taken their quotes: quotes them again where they hold spaces. */
+void cli_join(int argc, char **argv, text *line);
+
+/* Prints ckl_error() to stderr; the exit status for a status. */
+int cli_fail(ckl_status status);
+int cli_exit_of(ckl_status status);
+
+/* Seconds of a monotonic clock. */
+double cli_seconds(void);
+
+/* Commands; argv[0] is the command's name. */
+int cmd_info(int argc, char **argv);
+int cmd_run(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
+int cmd_explain(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_layout(int argc, char **argv);
+
+#endif

@@ -1,0 +1,165 @@
+/* cmd_explain.c - ckl explain: the choice of kernel and what the kernel is made of. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "cli/assemble.h"
+#include "cli/case.h"
+#include "cli/cli.h"
+
+static const char *device_id, *want_ptx, *want_ir;
+static const cli_option options[] = {
+    { "--device", "D", &device_id, "the device to choose for; the best present if not given" },
+    { "--ptx", NULL, &want_ptx, "print the PTX of each kernel and nothing else" },
+    { "--ir", NULL, &want_ir, "print the kernel IR and nothing else" },
+};
+static const cli_usage usage = {
+    "explain", "LINE [options]",
+    "Says which implementation a problem gets and why the others decline, then describes its kernels: config, launch,\n"
+    "shared-memory map, instructions by class, registers (where ptxas is installed).",
+    options, COUNT_OF(options)
+};
+
+/* What a problem gets on a device. */
+typedef struct chosen {
+    const operator_info *op;
+    const implementation *impl;
+    void *config;
+} chosen;
+
+static double milliseconds_since(double begin)
+{
+    return (cli_seconds() - begin) * 1e3;
+}
+
+/* One line per implementation: its config, or why it declines. */
+static void print_choices(const ckl_device_info *info, const operator_info *op, const void *desc, arena *memory)
+{
+    printf("implementations of %s on %s, in order of preference\n", op->name, info->id);
+    for (const implementation *const *each = op->implementations; *each; each++) {
+        const implementation *impl;
+        void *config;
+        text notes = { 0 };
+        ckl_status status = plan_choose(info, op, desc, (*each)->name, memory, &impl, &config, &notes);
+        if (status == CKL_OK)
+            fields_print(impl->config, config, false, &notes);
+        printf("  %-12s %s\n  %-12s   %s %s", (*each)->name, (*each)->summary, "",
+               status == CKL_OK ? "takes it:" : "declines:", notes.length ? text_data(&notes) : ckl_error());
+        printf(notes.length && notes.data[notes.length - 1] == '\n' ? "" : "\n");
+        text_free(&notes);
+    }
+}
+
+static void print_shared_memory(const ir_kernel *kernel)
+{
+    printf("  shared memory %" PRId64 " bytes\n", kernel->smem_bytes);
+    for (int i = 0; i < kernel->smem_count; i++) {
+        const ir_smem *piece = &kernel->smem[i];
+        printf("    %8" PRId64 " .. %8" PRId64 "  %-16s %8" PRId64 " bytes, aligned to %" PRId64, piece->offset,
+               piece->offset + piece->bytes, piece->name, piece->bytes, piece->align);
+        if (piece->alias_of >= 0)
+            printf(", shares the bytes of %s", kernel->smem[piece->alias_of].name);
+        printf("\n");
+    }
+}
+
+static void print_instructions(const ir_kernel *kernel)
+{
+    int counts[IR_CLASS_COUNT] = { 0 };
+    for (int i = 0; i < kernel->inst_count; i++)
+        counts[ir_op_class(kernel->insts[i].op)]++;
+    printf("  %d IR instructions:", kernel->inst_count);
+    for (int i = 0; i < IR_CLASS_COUNT; i++)
+        printf(" %s %d%s", ir_class_text((ir_class)i), counts[i], i + 1 < IR_CLASS_COUNT ? "," : "\n");
+}
+
+static void print_registers(const ir_kernel *kernel)
+{
+    assembled result;
+    if (assemble_kernel(kernel, &result) != CKL_OK)
+        printf("  registers     unknown: %s\n", ckl_error());
+    else if (result.good)
+        printf("  registers     %d per thread, no spills\n", result.registers);
+    else
+        printf("  registers     %d per thread; %s\n", result.registers, result.complaint);
+}
+
+static void print_launch(const ir_kernel *kernel)
+{
+    printf("kernel %s\n  %d threads, cluster of %d, %s\n", kernel->name, kernel->threads, kernel->cluster,
+           kernel->target == IR_SM90A ? "sm_90a" : "sm_80 and later");
+    print_shared_memory(kernel);
+    print_instructions(kernel);
+}
+
+static ckl_status print_kernel(const chosen *taken, int part)
+{
+    double begin = cli_seconds();
+    ir_kernel *kernel;
+    TRY(plan_describe(taken->op, taken->impl, taken->config, part, &kernel));
+    double described = milliseconds_since(begin);
+    begin = cli_seconds();
+    ckl_status status = ir_verify(kernel);
+    double verified = milliseconds_since(begin);
+    text listing = { 0 };
+    begin = cli_seconds();
+    if (want_ir)
+        ir_print(kernel, &listing);
+    else if (status == CKL_OK)
+        status = ir_print_ptx(kernel, &listing);
+    double printed = milliseconds_since(begin);
+    if (status == CKL_OK && (want_ir || want_ptx))
+        fwrite(text_data(&listing), 1, listing.length, stdout);
+    else if (status == CKL_OK) {
+        print_launch(kernel);
+        print_registers(kernel);
+        printf("  described in %.2f ms, verified in %.2f ms, printed as %zu bytes of PTX in %.2f ms\n",
+               described - verified, verified, listing.length, printed);
+    }
+    text_free(&listing);
+    ir_kernel_free(kernel);
+    return status;
+}
+
+static ckl_status explain(const test_case *c, const ckl_device_info *info, arena *memory)
+{
+    chosen taken = { .op = c->test->op };
+    void *desc = arena_alloc(memory, 1, taken.op->desc_bytes);
+    c->test->desc(c->problem, desc);
+    bool listing = want_ptx || want_ir;
+    if (!listing)
+        print_choices(info, taken.op, desc, memory);
+    TRY(plan_choose(info, taken.op, desc, case_force(c, memory), memory, &taken.impl, &taken.config, NULL));
+    if (!listing) {
+        text config = { 0 };
+        fields_print(taken.impl->config, taken.config, false, &config);
+        printf("taken: %s %s\n", taken.impl->name, text_data(&config));
+        text_free(&config);
+    }
+    for (int part = 0; part < (int)max_i64(taken.impl->kernels, 1); part++)
+        TRY(print_kernel(&taken, part));
+    return CKL_OK;
+}
+
+int cmd_explain(int argc, char **argv)
+{
+    int done = cli_parse(&usage, &argc, argv);
+    if (done != CLI_GO_ON)
+        return done;
+    text line = { 0 };
+    cli_join(argc - 1, argv + 1, &line);
+    test_case c;
+    ckl_device *device = NULL;
+    arena memory = { 0 };
+    ckl_status status = case_parse(text_data(&line), &c);
+    if (status == CKL_OK)
+        status = ckl_device_open(device_id, &device);
+    if (status == CKL_OK)
+        status = explain(&c, ckl_device_properties(device), &memory);
+    int exit_status = status == CKL_OK ? EXIT_PASSED : cli_fail(status);
+    arena_clear(&memory);
+    ckl_device_close(device);
+    case_clear(&c);
+    text_free(&line);
+    return exit_status;
+}

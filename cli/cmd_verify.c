@@ -1,0 +1,66 @@
+/* cmd_verify.c - ckl verify: every case, on every device present. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/math.h"
+#include "cli/cli.h"
+#include "cli/verify.h"
+
+static const char *device_id, *suite, *impl, *seeds = "0", *assemble;
+static const cli_option options[] = {
+    { "--device", "D", &device_id, "one device; without it every device present: cuda and emulator" },
+    { "--suite", "FILE", &suite, "lines of a file instead of the operators' own cases" },
+    { "--impl", "NAME", &impl, "only this implementation" },
+    { "--seeds", "N", &seeds, "seeds of random inputs; else 5 for small problems, 1 for others" },
+    { "--assemble", NULL, &assemble, "also assemble every kernel of the cases and of bench/suites with ptxas" },
+};
+static const cli_usage usage = {
+    "verify", "[OPERATOR ...] [options]",
+    "Runs every case of the operators through every implementation that takes it, with exact, hard and random inputs,\n"
+    "and compares the whole result with the reference. The last line is 'N passed, N failed'.",
+    options, COUNT_OF(options)
+};
+
+static void verify_on(const char *id, const verify_list *list, verify_sums *sums)
+{
+    ckl_device *device;
+    if (ckl_device_open(id, &device) != CKL_OK) {
+        printf("skipped: %d checks on %s, which cannot be opened: %s\n", list->job_count + list->reject_count, id,
+               ckl_error());
+        sums->skipped += list->job_count + list->reject_count;
+        return;
+    }
+    if (assemble)
+        verify_assemble(list, ckl_device_properties(device), sums);
+    if (!verify_run(list, device, sums))
+        printf("skipped: the rest of the checks on %s, which is lost after a fault\n", id);
+    ckl_device_close(device);
+}
+
+int cmd_verify(int argc, char **argv)
+{
+    int done = cli_parse(&usage, &argc, argv);
+    if (done != CLI_GO_ON)
+        return done;
+    verify_request request = {
+        .operators = (const char *const *)argv + 1, .suite = suite, .impl = impl, .seeds = atoi(seeds)
+    };
+    verify_list list;
+    ckl_status status = verify_list_create(&request, &list);
+    if (status != CKL_OK) {
+        verify_list_free(&list);
+        return cli_fail(status);
+    }
+    verify_sums sums = { 0 };
+    static const char *const every[] = { "cuda", "emulator" };
+    if (device_id)
+        verify_on(device_id, &list, &sums);
+    else
+        for (int i = 0; i < COUNT_OF(every); i++)
+            verify_on(every[i], &list, &sums);
+    verify_list_free(&list);
+    printf("%d declined by an implementation, %d skipped\n%d passed, %d failed\n", sums.declined, sums.skipped,
+           sums.passed, sums.failed);
+    bool nothing = sums.passed + sums.failed == 0;
+    return sums.failed ? EXIT_FAILED : nothing ? EXIT_UNSUPPORTED : EXIT_PASSED;
+}

@@ -1,0 +1,247 @@
+/* compare.c - comparing whole outputs, in parallel over slices. */
+#include "cli/compare.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+
+static const double REFERENCE_FLOPS_PER_CORE = 5e8; // about a second of readable double-precision loops
+
+/* A slice that is out of bounds somewhere. */
+typedef struct finding {
+    int64_t slice, j;
+    double got, expected, bound;
+} finding;
+
+static double round_to(ckl_dtype dtype, double x)
+{
+    double storage = 0;
+    dtype_write(dtype, &storage, 0, x);
+    return dtype_read(dtype, &storage, 0);
+}
+
+/* All scalars are multiples of 1/16 up to 16, so that their products with small integers are exact. */
+static bool scalars_are_small(const test_case *c)
+{
+    for (int i = 0; i < c->test->problem.count; i++) {
+        const field *f = &c->test->problem.rows[i];
+        if (f->kind != FIELD_float)
+            continue;
+        float x;
+        memcpy(&x, (const char *)c->problem + f->offset, sizeof x);
+        if (!(fabsf(x) <= 16) || rintf(x * 16) != x * 16)
+            return false;
+    }
+    return true;
+}
+
+tolerance tolerance_of(const test_case *c, ckl_dtype output)
+{
+    double approximation = c->test->approximation ? c->test->approximation(c->problem) : 0;
+    double terms = fmax(c->test->terms(c->problem), 1), u = output == CKL_F64 ? 0x1p-53 : 0x1p-24;
+    bool small = c->keys.fill == FILL_INTEGERS && approximation == 0 && scalars_are_small(c);
+    return (tolerance){ .dtype = output,
+                        .exact = small || !dtype_is_float(output),
+                        .rounding = dtype_epsilon(output) / 2,
+                        .relative = 4 * sqrt(terms) * u + approximation,
+                        .subnormals = dtype_tiny(output) + terms * (output == CKL_F64 ? 0 : 0x1p-149) };
+}
+
+bool tolerance_admits(const tolerance *t, double got, double expected, double magnitude, double *bound)
+{
+    *bound = 0;
+    if (t->exact)
+        expected = round_to(t->dtype, expected);
+    if (isnan(expected))
+        return isnan(got);
+    if (isinf(expected) || t->exact)
+        return got == expected;
+    double spread = t->relative * magnitude + t->subnormals;
+    *bound = t->rounding * (fabs(expected) + spread) + spread;
+    if (isinf(got)) // overflow is right if the far end of the bound overflows
+        return round_to(t->dtype, expected + copysign(*bound, expected)) == got;
+    return fabs(got - expected) <= *bound;
+}
+
+/* Slice number i of a sample: one of each of `count` equal parts, the first and the last slice included. */
+static int64_t sampled_slice(int64_t i, int64_t count, int64_t slices, int64_t seed)
+{
+    if (count == slices)
+        return i;
+    if (i == 0 || i == count - 1)
+        return i == 0 ? 0 : slices - 1;
+    int64_t begin = i * slices / count, width = (i + 1) * slices / count - begin;
+    uint64_t random = ((uint64_t)i + 1) * 0x9e3779b97f4a7c15 ^ (uint64_t)seed * 0xbf58476d1ce4e5b9;
+    return begin + (int64_t)((random >> 16) % (uint64_t)width);
+}
+
+static int64_t sample_size(const test_case *c, int64_t slices)
+{
+    double flops = c->test->flops(c->problem), budget = REFERENCE_FLOPS_PER_CORE * omp_get_max_threads();
+    if (flops <= budget)
+        return slices;
+    return min_i64(slices, max_i64(8, (int64_t)(budget / flops * (double)slices)));
+}
+
+/* One thread's part of a comparison. */
+typedef struct tally {
+    int64_t elements, bad;
+    double error_max, ratio_max;
+    finding first; // the bad element of the lowest slice
+} tally;
+
+static void compare_element(const tolerance *t, finding at, double magnitude, tally *sum)
+{
+    bool good = tolerance_admits(t, at.got, at.expected, magnitude, &at.bound);
+    sum->elements++;
+    if (!good && (sum->bad++ == 0 || at.slice < sum->first.slice))
+        sum->first = at;
+    double error = fabs(at.got - at.expected);
+    if (isfinite(error) && !t->exact) {
+        sum->error_max = fmax(sum->error_max, error);
+        sum->ratio_max = fmax(sum->ratio_max, error / at.bound);
+    } else if (isfinite(error) && !good)
+        sum->error_max = fmax(sum->error_max, error);
+}
+
+static void add_tally(const tally *part, tally *sum)
+{
+    if (part->bad && (sum->bad == 0 || part->first.slice < sum->first.slice))
+        sum->first = part->first;
+    sum->elements += part->elements;
+    sum->bad += part->bad;
+    sum->error_max = fmax(sum->error_max, part->error_max);
+    sum->ratio_max = fmax(sum->ratio_max, part->ratio_max);
+}
+
+static void compare_slice(const test_case *c, const operand_images *images, const operand_image *o, int output,
+                          const tolerance *t, int64_t slice, reference_slice room, tally *sum)
+{
+    const int64_t elements = c->test->slice_elements(c->problem);
+    const void *got = o->after + o->start;
+    c->test->reference(c->problem, images->host, output, slice, room);
+    for (int64_t j = 0; j < elements; j++) {
+        int64_t index = c->test->output_index(c->problem, output, slice, j);
+        finding at = { slice, j, dtype_read(o->info.dtype, got, index), room.value[j], 0 };
+        compare_element(t, at, room.magnitude[j], sum);
+    }
+}
+
+static reference_slice make_room(int64_t elements)
+{
+    size_t bytes = (size_t)max_i64(elements, 1) * sizeof(double);
+    reference_slice room = { malloc(bytes), malloc(bytes) };
+    if (!room.value || !room.magnitude)
+        abort(); // of the laboratory, not of the library
+    return room;
+}
+
+void compare_output(const test_case *c, const operand_images *images, const operand_image *o, int output,
+                    check_result *result)
+{
+    const tolerance t = tolerance_of(c, o->info.dtype);
+    const int64_t slices = c->test->slices(c->problem), count = sample_size(c, slices);
+    const int threads = (int)max_i64(1, min_i64(count, omp_get_max_threads())); // each holds room for a slice
+    tally sum = { 0 };
+#pragma omp parallel num_threads(threads)
+    {
+        tally part = { 0 };
+        reference_slice room = make_room(c->test->slice_elements(c->problem));
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < count; i++) {
+            int64_t slice = sampled_slice(i, count, slices, c->keys.seed);
+            compare_slice(c, images, o, output, &t, slice, room, &part);
+        }
+        free(room.value);
+        free(room.magnitude);
+#pragma omp critical
+        add_tally(&part, &sum);
+    }
+    result->slices += slices;
+    result->slices_compared += count;
+    result->elements += sum.elements;
+    result->elements_bad += sum.bad;
+    result->exact = t.exact;
+    result->error_max = fmax(result->error_max, sum.error_max);
+    result->ratio_max = fmax(result->ratio_max, sum.ratio_max);
+    if (sum.bad && !*result->fault)
+        snprintf(result->fault, sizeof result->fault,
+                 "%s[slice %" PRId64 ", j %" PRId64 "] is %.9g, expected %.9g, allowed difference %.3g; %" PRId64
+                 " of %" PRId64 " elements compared are wrong",
+                 o->info.name, sum.first.slice, sum.first.j, sum.first.got, sum.first.expected, sum.first.bound,
+                 sum.bad, sum.elements);
+}
+
+/* Names the first byte that differs between two images: an element, padding, or a canary. */
+static bool report_difference(const operand_image *o, const unsigned char *a, const unsigned char *b, const char *what,
+                              check_result *result)
+{
+    size_t at = 0, element = ckl_dtype_bytes(o->info.dtype), end = o->start + (size_t)o->span * element;
+    while (a[at] == b[at])
+        at++;
+    if (*result->fault)
+        return false;
+    if (at < o->start || at >= end)
+        snprintf(result->fault, sizeof result->fault, "%s %s %zu bytes %s", o->info.name, what,
+                 at < o->start ? o->start - at : at - end + 1, at < o->start ? "before its start" : "past its end");
+    else
+        snprintf(result->fault, sizeof result->fault, "%s %s element %zu of its memory", o->info.name, what,
+                 (at - o->start) / element);
+    return false;
+}
+
+bool compare_untouched(const operand_image *o, check_result *result)
+{
+    if (memcmp(o->image, o->after, o->bytes) == 0)
+        return true;
+    return report_difference(o, o->image, o->after, "is an input but was written at", result);
+}
+
+/* Puts the elements back as they were before the run: what still differs is padding or a canary. */
+bool compare_padding(const operand_image *o, check_result *result)
+{
+    unsigned char *restored = malloc(o->bytes ? o->bytes : 1);
+    if (!restored)
+        abort();
+    memcpy(restored, o->after, o->bytes);
+    size_t element = ckl_dtype_bytes(o->info.dtype);
+#pragma omp parallel for
+    for (int64_t row = 0; row < o->rows; row++)
+        for (int64_t column = 0; column < o->columns; column++) {
+            size_t byte = operand_byte(o, row, column);
+            memcpy(restored + byte, o->image + byte, element);
+        }
+    bool intact = memcmp(restored, o->image, o->bytes) == 0;
+    if (!intact)
+        report_difference(o, o->image, restored, "was written outside of its elements:", result);
+    free(restored);
+    return intact;
+}
+
+/* A float element of nothing but 0xff bytes is a NaN that no arithmetic makes; of integers it may be a result. */
+bool compare_written(const operand_image *o, check_result *result)
+{
+    size_t element = ckl_dtype_bytes(o->info.dtype);
+    int64_t left = 0;
+#pragma omp parallel for reduction(+ : left)
+    for (int64_t row = 0; row < o->rows; row++)
+        for (int64_t column = 0; column < o->columns; column++)
+            left += memcmp(o->after + operand_byte(o, row, column), "\xff\xff\xff\xff\xff\xff\xff\xff", element) == 0;
+    if (left == 0 || !dtype_is_float(o->info.dtype))
+        return true;
+    if (!*result->fault)
+        snprintf(result->fault, sizeof result->fault, "%" PRId64 " of %" PRId64 " elements of %s were not written",
+                 left, o->rows * o->columns, o->info.name);
+    return false;
+}
+
+bool compare_repeated(const operand_image *o, const unsigned char *first, check_result *result)
+{
+    if (memcmp(first, o->after, o->bytes) == 0)
+        return true;
+    return report_difference(o, first, o->after, "is not written, or not the same in a second run, at", result);
+}

@@ -1,0 +1,63 @@
+/* main.c - ckl, the laboratory: finds the command and calls it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fields.h"
+#include "base/math.h"
+#include "cli/cli.h"
+
+typedef struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} command;
+
+static const command commands[] = {
+    { "info", cmd_info, "devices, driver, peers and tools found; what is missing and how to get it" },
+    { "run", cmd_run, "one problem: plan, run, compare with the reference" },
+    { "verify", cmd_verify, "every case of every operator through every implementation" },
+    { "explain", cmd_explain, "which kernel a problem gets and why; its shared memory, instructions, PTX" },
+};
+
+static void print_help(void)
+{
+    printf("ckl %s - the laboratory of CuTeKernelLib\n\nusage: ckl COMMAND ...\n\n", ckl_version());
+    for (int i = 0; i < COUNT_OF(commands); i++)
+        printf("  %-10s %s\n", commands[i].name, commands[i].help);
+    printf("\nA problem is one line: 'gemm m=4096 n=4096 k=4096 a=f16'. `ckl help COMMAND` says more.\n%s\n",
+           CLI_EXIT_HELP);
+}
+
+static const command *find_command(const char *name)
+{
+    const char *names[COUNT_OF(commands)];
+    for (int i = 0; i < COUNT_OF(commands); i++) {
+        names[i] = commands[i].name;
+        if (strcmp(name, names[i]) == 0)
+            return &commands[i];
+    }
+    const char *near = nearest_word(name, names, COUNT_OF(commands));
+    fprintf(stderr, "ckl: unknown command '%s'%s%s%s see 'ckl --help'\n", name, near ? ", did you mean '" : ";",
+            near ? near : "", near ? "'?" : "");
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "--help";
+    bool help = strcmp(word, "help") == 0;
+    if (strcmp(word, "--version") == 0) {
+        printf("ckl %s\n", ckl_version());
+        return EXIT_PASSED;
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || (help && argc == 2)) {
+        print_help();
+        return argc > 1 ? EXIT_PASSED : EXIT_USAGE;
+    }
+    const command *found = find_command(help ? argv[2] : word);
+    if (!found)
+        return EXIT_USAGE;
+    if (help)
+        return found->run(2, (char *[]){ argv[2], (char[]){ "--help" }, NULL });
+    return found->run(argc - 1, argv + 1);
+}

@@ -1,0 +1,52 @@
+/* verify.h - the list of checks that `ckl verify` goes through, and the sums that it keeps. */
+#ifndef CKL_CLI_VERIFY_H
+#define CKL_CLI_VERIFY_H
+
+#include "cli/case.h"
+
+/* What to verify; from the command line. */
+typedef struct verify_request {
+    const char *const *operators; // names, NULL at the end; none: all
+    const char *suite;            // file of lines instead of the operators' own cases, or NULL
+    const char *impl;             // only this implementation, or NULL
+    int seeds;                    // of random inputs; 0: five for small problems, one for others
+} verify_request;
+
+/* One run of one case: a line, how its inputs are filled, and by which implementation. */
+typedef struct verify_job {
+    const char *line;
+    const implementation *impl;
+    operand_fill fill;
+    int seed;
+    bool repeat; // run twice and compare the bits
+} verify_job;
+
+/* A rejected line of an operator. */
+typedef struct verify_reject {
+    const operator_test *test;
+    const test_reject *reject;
+} verify_reject;
+
+typedef struct verify_list {
+    verify_job *jobs;
+    int job_count, job_capacity;
+    verify_reject *rejects;
+    int reject_count, reject_capacity;
+    arena memory;
+} verify_list;
+
+/* Everything that is asked for. Free the list also after a failure. */
+ckl_status verify_list_create(const verify_request *request, verify_list *list);
+void verify_list_free(verify_list *list);
+
+typedef struct verify_sums {
+    int passed, failed, skipped, declined;
+} verify_sums;
+
+/* Runs the list on a device; failures are printed as they come. False: the device is lost, the rest was skipped. */
+bool verify_run(const verify_list *list, ckl_device *device, verify_sums *sums);
+
+/* Assembles every kernel that the list and bench/suites need on a device, once each; prints a line for each. */
+void verify_assemble(const verify_list *list, const ckl_device_info *info, verify_sums *sums);
+
+#endif

@@ -1,0 +1,125 @@
+/* verify_assemble.c - every kernel that the cases and the benchmark suites need, once through ptxas. */
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "cli/assemble.h"
+#include "cli/verify.h"
+
+typedef struct wanted_kernel {
+    const operator_info *op;
+    const implementation *impl;
+    const void *config;
+    const char *text; // implementation and config: what makes it the same kernel
+    ckl_status status;
+    char sentence[512];
+    assembled result;
+} wanted_kernel;
+
+typedef struct kernels {
+    const ckl_device_info *info;
+    wanted_kernel *each;
+    int count;
+    arena memory;
+} kernels;
+
+static void add_kernel(kernels *k, const operator_info *op, const implementation *impl, const void *config)
+{
+    text line = { 0 };
+    text_printf(&line, "%s %s ", op->name, impl->name);
+    fields_print(impl->config, config, false, &line);
+    for (int i = 0; i < k->count; i++)
+        if (strcmp(k->each[i].text, text_data(&line)) == 0) {
+            text_free(&line);
+            return;
+        }
+    k->each = realloc(k->each, (size_t)(k->count + 1) * sizeof *k->each);
+    if (!k->each)
+        abort();
+    k->each[k->count++] =
+        (wanted_kernel){ .op = op, .impl = impl, .config = config, .text = arena_text(&k->memory, text_data(&line)) };
+    text_free(&line);
+}
+
+/* The kernel of a line; with force NULL that of the implementation it is given anyway. Declines add nothing. */
+static void add_line(kernels *k, const char *line, const char *force)
+{
+    test_case c;
+    const implementation *impl;
+    void *config;
+    if (case_parse(line, &c) == CKL_OK) {
+        const operator_info *op = c.test->op;
+        void *desc = arena_alloc(&k->memory, 1, op->desc_bytes);
+        c.test->desc(c.problem, desc);
+        if (!force || *c.keys.config)
+            force = case_force(&c, &k->memory);
+        if (plan_choose(k->info, op, desc, force, &k->memory, &impl, &config, NULL) == CKL_OK)
+            add_kernel(k, op, impl, config);
+    }
+    case_clear(&c);
+}
+
+static ckl_status add_suite_line(const char *line, void *user)
+{
+    add_line(user, line, NULL);
+    return CKL_OK;
+}
+
+static void add_suites(kernels *k)
+{
+    glob_t found;
+    if (glob("bench/suites/*.txt", 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            if (suite_read(found.gl_pathv[i], add_suite_line, k) != CKL_OK)
+                printf("%s\n", ckl_error());
+    globfree(&found);
+}
+
+static ckl_status assemble_parts(wanted_kernel *w)
+{
+    for (int part = 0; part < (int)max_i64(w->impl->kernels, 1); part++) {
+        ir_kernel *kernel;
+        TRY(plan_describe(w->op, w->impl, w->config, part, &kernel));
+        ckl_status status = assemble_kernel(kernel, &w->result);
+        ir_kernel_free(kernel);
+        TRY(status);
+        if (!w->result.good)
+            return CKL_OK;
+    }
+    return CKL_OK;
+}
+
+static void print_kernel(const wanted_kernel *w, verify_sums *sums)
+{
+    bool good = w->status == CKL_OK && w->result.good;
+    sums->passed += good;
+    sums->failed += !good;
+    if (good)
+        printf("assembled %s: %d registers\n", w->text, w->result.registers);
+    else
+        printf("FAILED to assemble %s\n  %s\n", w->text, w->status == CKL_OK ? w->result.complaint : w->sentence);
+}
+
+void verify_assemble(const verify_list *list, const ckl_device_info *info, verify_sums *sums)
+{
+    kernels k = { .info = info };
+    for (int i = 0; i < list->job_count; i++)
+        add_line(&k, list->jobs[i].line, list->jobs[i].impl->name);
+    add_suites(&k);
+    if (!assemble_tool()) {
+        printf("skipped: %d kernels were not assembled, ptxas is not installed\n", k.count);
+        sums->skipped += k.count;
+    } else {
+#pragma omp parallel for schedule(dynamic)
+        for (int i = 0; i < k.count; i++) {
+            k.each[i].status = assemble_parts(&k.each[i]);
+            snprintf(k.each[i].sentence, sizeof k.each[i].sentence, "%s", ckl_error()); // of this thread
+        }
+        for (int i = 0; i < k.count; i++)
+            print_kernel(&k.each[i], sums);
+    }
+    free(k.each);
+    arena_clear(&k.memory);
+}

@@ -1,0 +1,166 @@
+/* verify_run.c - running the list on one device, with progress on a terminal. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/check.h"
+#include "cli/cli.h"
+#include "cli/verify.h"
+
+typedef enum outcome { PASSED, FAILED, DECLINED, LOST } outcome;
+
+/* Progress and device of one pass over the list. */
+typedef struct pass {
+    ckl_device *device;
+    const ckl_device_info *info;
+    bool terminal;
+    double begin;
+    int done, count;
+} pass;
+
+static void show_progress(const pass *p, const verify_sums *sums, const char *line)
+{
+    if (!p->terminal)
+        return;
+    double seconds = cli_seconds() - p->begin;
+    double left = p->done ? seconds / p->done * (p->count - p->done) : 0;
+    fprintf(stderr, "\r\033[K%s %d of %d, %d failed, %.0f s, about %.0f s left  %.50s", p->info->id, p->done, p->count,
+            sums->failed, seconds, left, line);
+}
+
+static void clear_progress(const pass *p)
+{
+    if (p->terminal)
+        fprintf(stderr, "\r\033[K");
+}
+
+static void print_failure(const pass *p, const test_case *c, const char *plan, const char *fault)
+{
+    text line = { 0 };
+    case_print(c, &line);
+    clear_progress(p);
+    printf("FAILED %s\n  %s, %s\n  %s\n  repeat: ckl run \"%s\" --device %s\n", text_data(&line), p->info->id, plan,
+           fault, text_data(&line), p->info->id);
+    text_free(&line);
+}
+
+/* Whether the implementation takes the case at all; a decline is an answer, not a failure. */
+static ckl_status ask(const pass *p, const test_case *c)
+{
+    arena memory = { 0 };
+    const implementation *impl;
+    void *config, *desc = arena_alloc(&memory, 1, c->test->op->desc_bytes);
+    c->test->desc(c->problem, desc);
+    ckl_status status = plan_choose(p->info, c->test->op, desc, case_force(c, &memory), &memory, &impl, &config, NULL);
+    arena_clear(&memory);
+    return status;
+}
+
+static outcome run_case(const pass *p, const test_case *c, bool repeat)
+{
+    ckl_status status = ask(p, c);
+    if (status == CKL_UNSUPPORTED)
+        return DECLINED;
+    check k = { 0 };
+    check_result result = { 0 };
+    if (status == CKL_OK)
+        status = check_open(c, p->device, &k);
+    if (status == CKL_OK)
+        status = check_run(&k, &result);
+    if (status == CKL_OK && repeat && result.passed)
+        status = check_run_again(&k, &result);
+    bool good = status == CKL_OK && result.passed;
+    if (!good)
+        print_failure(p, c, k.plan ? ckl_plan_text(k.plan) : "no plan", status == CKL_OK ? result.fault : ckl_error());
+    check_close(&k);
+    return good ? PASSED : status == CKL_DEVICE && !p->info->emulated ? LOST : FAILED; // a CUDA fault is for ever
+}
+
+static outcome run_job(const pass *p, const verify_job *job)
+{
+    test_case c;
+    outcome result = FAILED;
+    if (case_parse(job->line, &c) == CKL_OK) {
+        c.keys.impl = job->impl->name;
+        c.keys.fill = (choice)job->fill;
+        c.keys.seed = job->seed;
+        result = run_case(p, &c, job->repeat);
+    }
+    case_clear(&c);
+    return result;
+}
+
+/* Carries a rejected line as far as it goes; the status of where it stops. */
+static ckl_status try_line(ckl_device *device, const char *line)
+{
+    test_case c;
+    check k = { 0 };
+    ckl_status status = case_parse(line, &c);
+    if (status == CKL_OK)
+        status = check_open(&c, device, &k);
+    if (status == CKL_OK)
+        status = check_enqueue(&k);
+    check_close(&k);
+    case_clear(&c);
+    return status;
+}
+
+static outcome run_reject(const pass *p, const verify_reject *r)
+{
+    text line = { 0 };
+    text_printf(&line, "%s %s", r->test->op->name, r->reject->line);
+    status_clear();
+    ckl_status status = try_line(p->device, text_data(&line));
+    bool good = status == r->reject->status && strstr(ckl_error(), r->reject->sentence);
+    if (!good) {
+        clear_progress(p);
+        printf("FAILED to be rejected: %s\n  %s, status %s, wanted %s\n  says \"%s\"\n  wanted \"%s\"\n",
+               text_data(&line), p->info->id, ckl_status_name(status), ckl_status_name(r->reject->status), ckl_error(),
+               r->reject->sentence);
+    }
+    text_free(&line);
+    return good ? PASSED : FAILED;
+}
+
+/* A line that every implementation declines was not checked: said and counted once, at its last job. */
+static void note_untaken(const verify_list *list, int job, bool *taken, verify_sums *sums)
+{
+    const verify_job *now = &list->jobs[job];
+    if (job + 1 < list->job_count && list->jobs[job + 1].line == now->line)
+        return;
+    if (!*taken) {
+        sums->skipped++;
+        printf("skipped: %s: every implementation declines\n", now->line);
+    }
+    *taken = false;
+}
+
+static void count(outcome result, verify_sums *sums)
+{
+    sums->passed += result == PASSED;
+    sums->failed += result == FAILED || result == LOST;
+    sums->declined += result == DECLINED;
+}
+
+bool verify_run(const verify_list *list, ckl_device *device, verify_sums *sums)
+{
+    pass p = { .device = device,
+               .info = ckl_device_properties(device),
+               .terminal = isatty(STDERR_FILENO),
+               .begin = cli_seconds(),
+               .count = list->job_count + list->reject_count };
+    outcome result = PASSED;
+    bool taken = false;
+    for (int i = 0; i < list->reject_count && result != LOST; i++, p.done++)
+        count(result = run_reject(&p, &list->rejects[i]), sums);
+    for (int i = 0; i < list->job_count && result != LOST; i++, p.done++) {
+        show_progress(&p, sums, list->jobs[i].line);
+        count(result = run_job(&p, &list->jobs[i]), sums);
+        taken |= result != DECLINED;
+        note_untaken(list, i, &taken, sums);
+    }
+    clear_progress(&p);
+    sums->skipped += p.count - p.done;
+    printf("%s: %d of %d done in %.1f s\n", p.info->id, p.done, p.count, cli_seconds() - p.begin);
+    return result != LOST;
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# check_includes.sh - includes point one way: include <- base <- ir <- cute <- {device, plan} <- operators <- {cli, ...}.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# What each folder's files may include, as a pattern of the quoted path.
+declare -A allowed=(
+    [include/cutekernellib]='[a-z]+\.h|\.\./[a-z]+\.h|operators/'
+    [src/base]='base/|cutekernellib/'
+    [src/ir]='ir/|base/|cutekernellib/'
+    [src/cute]='cute/|ir/|base/|cutekernellib/'
+    [src/device]='device/|ir/|base/|cutekernellib/'
+    [src/plan]='plan/|device/|ir/|base/|cutekernellib/'
+    [src/operators]='operators/|plan/|device/|cute/|ir/|base/|cutekernellib/'
+)
+passed=0
+failed=0
+
+report() { # report FILE INCLUDE
+    echo "FAILED $1 includes \"$2\", which is above it"
+    failed=$((failed + 1))
+}
+
+for folder in "${!allowed[@]}"; do
+    while IFS=: read -r file include; do
+        path=${include#*\"}
+        path=${path%\"*}
+        if [[ $folder == src/operators && $path =~ ^operators/([a-z0-9_]+)/ && $file != src/operators/${BASH_REMATCH[1]}/* ]]; then
+            echo "FAILED $file includes \"$path\": operators never include operators"
+            failed=$((failed + 1))
+        elif [[ $path =~ ^(${allowed[$folder]}) ]]; then
+            passed=$((passed + 1))
+        elif [[ $file == src/device/device.c && $path == plan/plan.h ]]; then
+            passed=$((passed + 1)) # closing a device forgets the plans cached for it
+        else
+            report "$file" "$path"
+        fi
+    done < <(grep -rHo --include='*.[ch]' '^ *#include "[^"]*"' "$folder" || true)
+done
+
+while read -r file; do
+    echo "FAILED $file knows the driver; only cuda*.c and nvml.c of src/device may"
+    failed=$((failed + 1))
+done < <(grep -rlE 'dlopen|libcuda\.so' src --include='*.[ch]' | grep -vE '^src/(device/(cuda|nvml)|dist/)' || true)
+
+echo "$passed passed, $failed failed"
+[[ $failed -eq 0 ]]

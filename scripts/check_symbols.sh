@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# check_symbols.sh LIBRARY - every exported symbol starts with ckl_ or __tvm_ffi_ckl, and the stripped library is small.
+set -euo pipefail
+library=${1:?usage: check_symbols.sh LIBRARY}
+bytes_max=$((2 * 1024 * 1024))
+passed=0
+failed=0
+
+while read -r symbol; do
+    if [[ $symbol == ckl_* || $symbol == __tvm_ffi_ckl* ]]; then
+        passed=$((passed + 1))
+    else
+        echo "FAILED $library exports $symbol"
+        failed=$((failed + 1))
+    fi
+done < <(nm -D --defined-only "$library" | awk '{print $NF}' | sed 's/@.*//')
+
+stripped=$(mktemp)
+trap 'rm -f "$stripped"' EXIT
+strip -o "$stripped" "$library"
+bytes=$(stat -c %s "$stripped")
+if [[ $bytes -le $bytes_max ]]; then
+    passed=$((passed + 1))
+else
+    echo "FAILED $library has $bytes bytes stripped, more than $bytes_max"
+    failed=$((failed + 1))
+fi
+echo "$passed passed, $failed failed"
+[[ $failed -eq 0 && $passed -gt 1 ]]

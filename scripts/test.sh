@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# test.sh BUILD - every check that needs no GPU; the last line is "N passed, N failed".
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+build=${1:-build}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+passed=0
+failed=0
+
+# run NAME COMMAND...: shows what it says and adds the counts of its last "N passed, N failed". A command that says no
+# counts is one check; one that fails without a count of failures adds one failure.
+run() {
+    local name=$1 begin=$SECONDS status p=0 f=0
+    shift
+    echo "== $name"
+    "$@" >"$log" 2>&1
+    status=$?
+    if [[ $(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -1) =~ ^([0-9]+)\ passed,\ ([0-9]+) ]]; then
+        p=${BASH_REMATCH[1]} f=${BASH_REMATCH[2]}
+    elif [[ $status -eq 0 ]]; then
+        p=1
+    fi
+    [[ $status -ne 0 && $f -eq 0 ]] && f=1
+    passed=$((passed + p)) failed=$((failed + f))
+    if [[ $f -ne 0 ]]; then
+        tail -n 200 "$log"
+    else
+        grep -E '^(skipped|[0-9]+ declined)' "$log"
+    fi
+    echo "   $p passed, $f failed, $((SECONDS - begin)) s"
+}
+
+unit() { # cmocka counts tests in its own words
+    "$1" >"$log.unit" 2>&1
+    local status=$? good bad
+    cat "$log.unit"
+    good=$(grep -c '\[       OK \]' "$log.unit")
+    bad=$(grep -c '^\[  FAILED  \] test' "$log.unit")
+    rm -f "$log.unit"
+    [[ $status -ne 0 && $bad -eq 0 ]] && bad=1
+    echo "$good passed, $bad failed"
+    [[ $bad -eq 0 ]]
+}
+
+units() { # units BUILD
+    local program
+    for program in "$1"/unit_*; do
+        [[ -x $program ]] && run "${program##*/} ($1)" unit "$program"
+    done
+}
+
+help_texts() { # every command explains itself, and knows what it does not know
+    local command
+    "$build/ckl" --help || return 1
+    "$build/ckl" --version || return 1
+    while read -r command; do
+        "$build/ckl" help "$command" | grep -q '^usage: ckl' || return 1
+    done < <("$build/ckl" --help | awk '/^  [a-z]/ {print $1}')
+    [[ $("$build/ckl" verfiy 2>&1) == *"did you mean 'verify'"* ]] || return 1
+    [[ $("$build/ckl" run gmem m=1 2>&1) == *"did you mean 'gemm'"* ]]
+}
+
+build_sanitized() {
+    cmake -S . -B build-sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCKL_SANITIZE=ON &&
+        cmake --build build-sanitize -j"$(nproc)"
+}
+
+sanitized() { # the sanitizers' build: unit tests and small problems through the whole stack
+    run "address and undefined-behaviour sanitizer build" build_sanitized
+    [[ -x build-sanitize/ckl ]] || return
+    units build-sanitize
+    run "ckl verify, sanitized" build-sanitize/ckl verify --suite bench/suites/smoke.txt --device emulator:h200 --seeds 1
+}
+
+if compgen -G "$build/unit_*" >/dev/null; then
+    units "$build"
+else
+    run "unit tests were not built: cmocka is missing" false
+fi
+run "include directions" scripts/check_includes.sh
+run "exported symbols and size" scripts/check_symbols.sh "$build/libcutekernellib.so"
+run "help texts" help_texts
+run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
+run "ckl verify, emulated H200" "$build/ckl" verify --device emulator:h200 --assemble
+run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4 --seeds 1
+sanitized
+
+echo "$passed passed, $failed failed"
+[[ $failed -eq 0 ]]

@@ -1,0 +1,259 @@
+/* atoms.c - the tables of MMA and copy atoms. */
+#include "cute/atoms.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* MMA atoms */
+
+/* What atoms that differ in n and in the type of A and B have in common. */
+typedef struct mma_form {
+    int m, k, threads;
+    mma_source a_from, b_from;
+    ir_op op;
+    const char *layouts[3];
+} mma_form;
+
+static const mma_form wgmma_ss = {
+    .m = 64,
+    .k = 16,
+    .threads = 128,
+    .a_from = MMA_DESCRIPTOR,
+    .b_from = MMA_DESCRIPTOR,
+    .op = IR_WGMMA,
+    .layouts = { [MMA_A] = "(128,(64,16)):(0,(1,64))",
+                 [MMA_B] = "(128,(N,16)):(0,(1,N))",
+                 [MMA_C] = "((4,8,4),(2,2,N/8)):((128,1,16),(64,8,512))" },
+};
+
+static const mma_form wgmma_rs = {
+    .m = 64,
+    .k = 16,
+    .threads = 128,
+    .a_from = MMA_REGISTERS,
+    .b_from = MMA_DESCRIPTOR,
+    .op = IR_WGMMA_RS,
+    .layouts = { [MMA_A] = "((4,8,4),(2,2,2)):((128,1,16),(64,8,512))",
+                 [MMA_B] = "(128,(N,16)):(0,(1,N))",
+                 [MMA_C] = "((4,8,4),(2,2,N/8)):((128,1,16),(64,8,512))" },
+};
+
+static const mma_form mma_tn = {
+    .m = 16,
+    .k = 16,
+    .threads = 32,
+    .a_from = MMA_REGISTERS,
+    .b_from = MMA_REGISTERS,
+    .op = IR_MMA,
+    .layouts = { [MMA_A] = "((4,8),(2,2,2)):((32,1),(16,8,128))",
+                 [MMA_B] = "((4,8),(2,2)):((16,1),(8,64))",
+                 [MMA_C] = "((4,8),(2,2)):((32,1),(16,8))" },
+};
+
+/* The * of a name stands for n: first, first + 8, ... last. */
+typedef struct mma_row {
+    const char *name;
+    int first, last;
+    ckl_dtype type;
+    const mma_form *form;
+} mma_row;
+
+static const mma_row mma_rows[] = {
+    { "SM90_64x*x16_F32F16F16_SS", 8, 256, CKL_F16, &wgmma_ss },
+    { "SM90_64x*x16_F32F16F16_RS", 8, 256, CKL_F16, &wgmma_rs },
+    { "SM90_64x*x16_F32BF16BF16_SS", 8, 256, CKL_BF16, &wgmma_ss },
+    { "SM90_64x*x16_F32BF16BF16_RS", 8, 256, CKL_BF16, &wgmma_rs },
+    { "SM80_16x*x16_F32F16F16F32_TN", 8, 8, CKL_F16, &mma_tn },
+    { "SM80_16x*x16_F32BF16BF16F32_TN", 8, 8, CKL_BF16, &mma_tn },
+};
+
+/* Copy atoms */
+
+#define ONE_THREAD "(1,N):(0,1)"
+#define ROWS_OF_1  "((8,4),128):((128,0),1)"  // 8 lanes point at the 16-byte rows of a matrix, the others repeat them
+#define ROWS_OF_2  "((16,2),128):((128,0),1)" // the same of two matrices
+#define ROWS_OF_4  "(32,128):(128,1)"
+#define PAIRS_OF_1 "(32,32):(32,1)" // a lane holds two neighbours in a row of the matrix
+#define PAIRS_OF_2 "(32,(32,2)):(32,(1,1024))"
+#define PAIRS_OF_4 "(32,(32,4)):(32,(1,1024))"
+#define TURNED_1   "((4,8),(16,2)):((256,16),(1,128))" // two neighbours in a column
+#define TURNED_2   "((4,8),(16,2,2)):((256,16),(1,128,1024))"
+#define TURNED_4   "((4,8),(16,2,4)):((256,16),(1,128,1024))"
+
+/* The * of a name stands for the bits of a thread: a power of two from first to last. */
+typedef struct copy_row {
+    const char *name;
+    int first, last;
+    int threads;
+    ir_op op;
+    int n;
+    bool transpose;
+    const char *source, *destination;
+} copy_row;
+
+static const copy_row copy_rows[] = {
+    { "UniversalCopy<*>", 8, 128, 1, IR_LD, 1, false, ONE_THREAD, ONE_THREAD },
+    { "SM80_CP_ASYNC_CACHEALWAYS<*>", 32, 128, 1, IR_CP_ASYNC, 0, false, ONE_THREAD, ONE_THREAD },
+    { "SM80_CP_ASYNC_CACHEGLOBAL<*>", 128, 128, 1, IR_CP_ASYNC, 0, false, ONE_THREAD, ONE_THREAD },
+    { "SM75_U32x1_LDSM_N", 0, 0, 32, IR_LDMATRIX, 1, false, ROWS_OF_1, PAIRS_OF_1 },
+    { "SM75_U32x2_LDSM_N", 0, 0, 32, IR_LDMATRIX, 2, false, ROWS_OF_2, PAIRS_OF_2 },
+    { "SM75_U32x4_LDSM_N", 0, 0, 32, IR_LDMATRIX, 4, false, ROWS_OF_4, PAIRS_OF_4 },
+    { "SM75_U16x2_LDSM_T", 0, 0, 32, IR_LDMATRIX, 1, true, ROWS_OF_1, TURNED_1 },
+    { "SM75_U16x4_LDSM_T", 0, 0, 32, IR_LDMATRIX, 2, true, ROWS_OF_2, TURNED_2 },
+    { "SM75_U16x8_LDSM_T", 0, 0, 32, IR_LDMATRIX, 4, true, ROWS_OF_4, TURNED_4 },
+    { "SM90_U32x1_STSM_N", 0, 0, 32, IR_STMATRIX, 1, false, PAIRS_OF_1, ROWS_OF_1 },
+    { "SM90_U32x2_STSM_N", 0, 0, 32, IR_STMATRIX, 2, false, PAIRS_OF_2, ROWS_OF_2 },
+    { "SM90_U32x4_STSM_N", 0, 0, 32, IR_STMATRIX, 4, false, PAIRS_OF_4, ROWS_OF_4 },
+    { "SM90_U16x2_STSM_T", 0, 0, 32, IR_STMATRIX, 1, true, TURNED_1, ROWS_OF_1 },
+    { "SM90_U16x4_STSM_T", 0, 0, 32, IR_STMATRIX, 2, true, TURNED_2, ROWS_OF_2 },
+    { "SM90_U16x8_STSM_T", 0, 0, 32, IR_STMATRIX, 4, true, TURNED_4, ROWS_OF_4 },
+    { "SM90_TMA_LOAD", 0, 0, 1, IR_TMA_LOAD, 0, false, NULL, NULL },
+    { "SM90_TMA_LOAD_MULTICAST", 0, 0, 1, IR_TMA_LOAD, 0, false, NULL, NULL },
+    { "SM90_TMA_STORE", 0, 0, 1, IR_TMA_STORE, 0, false, NULL, NULL },
+};
+
+/* Finding */
+
+/* Whether the name fits a row's. The number in the place of * must be first..last; 0 if there is no *. */
+static bool matches(const char *row, int first, int last, const char *name, int *number)
+{
+    const char *star = strchr(row, '*');
+    *number = 0;
+    if (!star)
+        return strcmp(name, row) == 0;
+    size_t before = (size_t)(star - row);
+    if (strncmp(name, row, before) != 0 || !isdigit((unsigned char)name[before]) || name[before] == '0')
+        return false;
+    char *after;
+    long parsed = strtol(name + before, &after, 10);
+    *number = (int)(parsed > last ? 0 : parsed);
+    return strcmp(after, star + 1) == 0 && *number >= first;
+}
+
+static const mma_row *find_mma(const char *name, int *n)
+{
+    for (const mma_row *row = mma_rows; row < mma_rows + COUNT_OF(mma_rows); row++)
+        if (matches(row->name, row->first, row->last, name, n) && *n % 8 == 0)
+            return row;
+    return NULL;
+}
+
+bool mma_atom_find(const char *name, mma_atom *out)
+{
+    int n;
+    const mma_row *row = find_mma(name, &n);
+    if (!row)
+        return false;
+    const mma_form *form = row->form;
+    *out = (mma_atom){
+        .m = form->m,
+        .n = n,
+        .k = form->k,
+        .threads = form->threads,
+        .a = row->type,
+        .b = row->type,
+        .c = CKL_F32,
+        .a_from = form->a_from,
+        .b_from = form->b_from,
+        .op = form->op,
+        .layouts = { form->layouts[MMA_A], form->layouts[MMA_B], form->layouts[MMA_C] },
+    };
+    snprintf(out->name, sizeof out->name, "%s", name);
+    return true;
+}
+
+static const copy_row *find_copy(const char *name, int *bits)
+{
+    for (const copy_row *row = copy_rows; row < copy_rows + COUNT_OF(copy_rows); row++)
+        if (matches(row->name, row->first, row->last, name, bits) && (!*bits || is_power_of_two(*bits)))
+            return row;
+    return NULL;
+}
+
+bool copy_atom_find(const char *name, copy_atom *out)
+{
+    int bits;
+    const copy_row *row = find_copy(name, &bits);
+    if (!row)
+        return false;
+    *out = (copy_atom){
+        .threads = row->threads,
+        .bits = bits ? bits : 32 * row->n,
+        .op = row->op,
+        .n = row->op == IR_CP_ASYNC ? bits / 8 : row->n,
+        .transpose = row->transpose,
+        .source = row->source,
+        .destination = row->destination,
+    };
+    snprintf(out->name, sizeof out->name, "%s", name);
+    return true;
+}
+
+const char *atom_name(int i)
+{
+    if (i < COUNT_OF(mma_rows))
+        return mma_rows[i].name;
+    i -= COUNT_OF(mma_rows);
+    return i < COUNT_OF(copy_rows) ? copy_rows[i].name : NULL;
+}
+
+/* Layouts */
+
+/* A layout text with N and N/8 replaced by numbers. */
+static layout layout_for(const char *template, int n)
+{
+    text filled = { 0 };
+    for (const char *c = template; *c; c++) {
+        bool eighth = strncmp(c, "N/8", 3) == 0;
+        if (*c == 'N')
+            text_printf(&filled, "%d", eighth ? n / 8 : n);
+        else
+            text_append(&filled, c, 1);
+        c += eighth ? 2 : 0;
+    }
+    layout a = { leaf(1), leaf(0), { 0 } };
+    const char *end;
+    layout_parse(text_data(&filled), &end, &a);
+    text_free(&filled);
+    return a;
+}
+
+layout mma_atom_layout(const mma_atom *atom, mma_operand operand)
+{
+    return layout_for(atom->layouts[operand], atom->n);
+}
+
+layout mma_atom_layout_A(const mma_atom *atom)
+{
+    return mma_atom_layout(atom, MMA_A);
+}
+
+layout mma_atom_layout_B(const mma_atom *atom)
+{
+    return mma_atom_layout(atom, MMA_B);
+}
+
+layout mma_atom_layout_C(const mma_atom *atom)
+{
+    return mma_atom_layout(atom, MMA_C);
+}
+
+static layout copy_layout(const copy_atom *atom, const char *template)
+{
+    if (template)
+        return layout_for(template, atom->bits);
+    ir_fail(CKL_INVALID, "%s: its layout is that of the tensor map's box", atom->name);
+    return make_layout(leaf(1), leaf(0));
+}
+
+layout copy_atom_layout_source(const copy_atom *atom)
+{
+    return copy_layout(atom, atom->source);
+}
+
+layout copy_atom_layout_destination(const copy_atom *atom)
+{
+    return copy_layout(atom, atom->destination);
+}

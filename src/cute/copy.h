@@ -1,0 +1,22 @@
+/* copy.h - how the elements of a tile are split over the threads of a CTA, and copies that stop at the end of a row. */
+#ifndef CKL_CUTE_COPY_H
+#define CKL_CUTE_COPY_H
+
+#include "cute/tensor.h"
+
+/*
+ * This thread's part of a tile of threads * vec * steps elements: neighbouring threads take neighbouring vectors, and each
+ * thread takes every threads-th: (VEC,STEPS).
+ */
+tensor thread_vectors(tensor tile, int vec, int threads, int steps, val tid);
+
+/* The number of the thread's first element in that tile. */
+val thread_vectors_first(int vec, val tid);
+
+/*
+ * Copies between memory and registers the elements whose place in the row is below limit; `first` is the place of element 0,
+ * and the memory's layout gives the distances. Registers of the others become 0 when loading.
+ */
+void copy_within(tensor from, tensor to, val first, val limit);
+
+#endif

@@ -1,0 +1,169 @@
+/* access.c - loads, stores and atomics of global and shared memory: addresses checked, then moved. */
+#include "device/emulator/machine.h"
+
+/* Addresses */
+
+/* Address of every lane; inactive lanes take that of an active one, so that whole warps can be handled. */
+WIDE static void spread(uintptr_t *address, const lane_u64 *base, int64_t offset, lane_mask active)
+{
+    uint64_t filler = base[__builtin_ctz(active)];
+    EACH_LANE (i)
+        address[i] = (active >> i & 1 ? base[i] : filler) + (uint64_t)offset;
+}
+
+typedef struct span {
+    uintptr_t low, high, low_bits;
+} span;
+
+WIDE static span span_of(const uintptr_t *address)
+{
+    uintptr_t low = UINTPTR_MAX, high = 0, low_bits = 0;
+    for (int i = 0; i < LANES; i++) {
+        low = address[i] < low ? address[i] : low;
+        high = address[i] > high ? address[i] : high;
+        low_bits |= address[i];
+    }
+    return (span){ low, high, low_bits };
+}
+
+static bool holds(const allocation *a, uintptr_t low, uintptr_t high, size_t bytes)
+{
+    return a && low >= a->base && high - a->base + bytes <= a->bytes;
+}
+
+static bool fault_global(warp *w, const step *s, int lane, uintptr_t address, size_t bytes)
+{
+    char why[160];
+    memory_explain(&w->cluster->kernel->device->memory, address, bytes, why, sizeof why);
+    fault(w, s, lane, "out-of-bounds global access", "%zu bytes at 0x%zx: %s", bytes, (size_t)address, why);
+    return false;
+}
+
+bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t bytes, size_t align, bool write)
+{
+    if (!holds(w->near, address, address, bytes)) {
+        allocation *a = memory_find(&w->cluster->kernel->device->memory, address, bytes);
+        if (!a)
+            return fault_global(w, s, lane, address, bytes);
+        w->near = a;
+    }
+    if (address % align) {
+        fault(w, s, lane, "misaligned global access", "address 0x%zx of %zu bytes is no multiple of %zu", (size_t)address,
+              bytes, align);
+        return false;
+    }
+    if (write) {
+        memory_mark(w->near, address, bytes);
+        return true;
+    }
+    if (memory_is_written(w->near, address, bytes))
+        return true;
+    fault(w, s, lane, "read of uninitialised global memory", "%zu bytes at offset %zu of the allocation of %zu bytes", bytes,
+          (size_t)(address - w->near->base), w->near->bytes);
+    return false;
+}
+
+/* All lanes at once where one allocation holds them; lane by lane otherwise, and to find the lane at fault. */
+static bool check_lanes(warp *w, const step *s, const uintptr_t *address, size_t bytes, bool write)
+{
+    span all = span_of(address);
+    if (holds(w->near, all.low, all.high, bytes) && w->near->all_written && all.low_bits % bytes == 0)
+        return true;
+    EACH_ACTIVE (i, w->active)
+        if (!global_check(w, s, i, address[i], bytes, bytes, write))
+            return false;
+    return true;
+}
+
+static size_t access_bytes(const step *s)
+{
+    return (size_t)memory_bytes_of(s->inst->type) * (size_t)(s->inst->n ? s->inst->n : 1);
+}
+
+static bool global_request(warp *w, const step *s, uintptr_t *address, bool write)
+{
+    size_t bytes = access_bytes(s);
+    spread(address, lanes_of(w, s->in[0]), s->inst->offset, w->active);
+    if (!check_lanes(w, s, address, bytes, write))
+        return false;
+    count_global(w, address, (int)bytes, write);
+    return true;
+}
+
+outcome run_load_global(warp *w, const step *s)
+{
+    uintptr_t address[LANES];
+    if (!global_request(w, s, address, false))
+        return FAULTED;
+    move_load(w, s, address);
+    return ADVANCE;
+}
+
+outcome run_store_global(warp *w, const step *s)
+{
+    uintptr_t address[LANES];
+    if (!global_request(w, s, address, true))
+        return FAULTED;
+    move_store(w, s, address);
+    return ADVANCE;
+}
+
+outcome run_atomic_global(warp *w, const step *s)
+{
+    uintptr_t address[LANES];
+    if (!global_request(w, s, address, false))
+        return FAULTED;
+    return move_atomics(w, s, address);
+}
+
+/* Shared memory */
+
+static bool shared_request(warp *w, const step *s, uintptr_t *address, access a)
+{
+    uint32_t bytes = (uint32_t)access_bytes(s), offset[LANES];
+    const lane_u32 *base = lanes_of(w, s->in[0]);
+    int first = first_lane(w->active);
+    EACH_ACTIVE (i, w->active) {
+        a.lane = i;
+        cta *c = shared_find(w, s, i, s->inst->space, base[i] + (uint32_t)s->inst->offset, bytes, bytes, &offset[i]);
+        if (!c || !shared_touch(c, &a, offset[i], bytes))
+            return false;
+        shared_visit(w, c);
+        address[i] = (uintptr_t)c->shared + offset[i];
+    }
+    for (int i = 0; i < LANES; i++)
+        if (!(w->active >> i & 1)) {
+            address[i] = address[first];
+            offset[i] = offset[first];
+        }
+    count_shared(w, s, offset, (int)bytes, a.write);
+    return true;
+}
+
+outcome run_load_shared(warp *w, const step *s)
+{
+    uintptr_t address[LANES];
+    if (!shared_request(w, s, address, warp_access(w, s, 0, false)))
+        return FAULTED;
+    move_load(w, s, address);
+    return ADVANCE;
+}
+
+outcome run_store_shared(warp *w, const step *s)
+{
+    uintptr_t address[LANES];
+    if (!shared_request(w, s, address, warp_access(w, s, 0, true)))
+        return FAULTED;
+    move_store(w, s, address);
+    return ADVANCE;
+}
+
+outcome run_atomic_shared(warp *w, const step *s)
+{
+    uintptr_t address[LANES];
+    access a = warp_access(w, s, 0, true);
+    a.atomic = true;
+    if (!shared_request(w, s, address, a))
+        return FAULTED;
+    return move_atomics(w, s, address);
+}

@@ -1,0 +1,305 @@
+/* cluster.c - one cluster of CTAs from start to end: its memory, its warps taking turns, its end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/emulator/machine.h"
+
+enum {
+    QUANTUM = 256,         // instructions a warp may run before the next one's turn
+    LAZY_ROUNDS_MAX = 64,  // of polling warps until lazy work is done after all
+    SHARED_POISON = 0xff,  // NaN in every float type
+    BANK_ALIGNMENT = 64,
+};
+
+/* splitmix64 */
+uint64_t cluster_random(cluster *c)
+{
+    uint64_t x = c->random += 0x9e3779b97f4a7c15;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    return x ^ x >> 31;
+}
+
+static void *allocate(size_t count, size_t size)
+{
+    void *memory = calloc(count ? count : 1, size ? size : 1);
+    if (!memory)
+        abort();
+    return memory;
+}
+
+static size_t shared_bytes(const cluster *c)
+{
+    return (size_t)round_up(c->kernel->ir.smem_bytes, MBARRIER_BYTES);
+}
+
+static bool uses_wgmma(const ir_kernel *ir)
+{
+    for (int i = 0; i < ir->inst_count; i++)
+        if (ir->insts[i].op == IR_WGMMA || ir->insts[i].op == IR_WGMMA_RS)
+            return true;
+    return false;
+}
+
+static void build_warp(cluster *c, int number, bool wgmma)
+{
+    const device_kernel *k = c->kernel;
+    warp *w = &c->warps[number];
+    w->cluster = c;
+    w->cta = &c->ctas[number / k->warps];
+    w->index = number % k->warps;
+    w->agent = (uint16_t)number;
+    w->bank[BANK_REGISTERS] = aligned_alloc(BANK_ALIGNMENT, k->register_bytes);
+    w->bank[BANK_CONSTANTS] = k->constants;
+    w->stack = allocate((size_t)k->depth_max + 1, sizeof *w->stack);
+    if (!w->bank[BANK_REGISTERS])
+        abort();
+    if (wgmma) {
+        w->in_flight = allocate((size_t)k->ir.reg_count, sizeof *w->in_flight);
+        w->unfenced = allocate((size_t)k->ir.reg_count, sizeof *w->unfenced);
+    }
+}
+
+static void build_cta(cluster *c, int rank)
+{
+    const device_kernel *k = c->kernel;
+    size_t bytes = shared_bytes(c);
+    c->ctas[rank] = (cta){
+        .cluster = c,
+        .rank = rank,
+        .warps = c->warps + rank * k->warps,
+        .shared = allocate(bytes, 1),
+        .cells = allocate(bytes / sizeof(uint32_t), sizeof(cell)),
+        .bytes = allocate(bytes, sizeof(cell)),
+        .barrier_of = allocate(bytes / MBARRIER_BYTES, sizeof(uint16_t)),
+        .barriers = allocate((size_t)c->agent_max, sizeof(mbarrier)),
+        .groups = allocate((size_t)k->warps / WARPS_PER_GROUP + 1, sizeof(warpgroup)),
+        .visitors = allocate((size_t)c->warp_count, sizeof(uint32_t)),
+    };
+}
+
+cluster *cluster_new(launch_state *launch)
+{
+    const device_kernel *k = launch->kernel;
+    cluster *c = allocate(1, sizeof *c);
+    c->launch = launch;
+    c->kernel = k;
+    c->cta_count = k->ir.cluster;
+    c->warp_count = c->cta_count * k->warps;
+    c->agent_max = 2 * c->warp_count + c->cta_count * ASYNC_AGENTS_PER_CTA;
+    c->agents = allocate((size_t)c->agent_max, sizeof *c->agents);
+    c->executed = allocate((size_t)k->step_count, sizeof *c->executed);
+    c->conflicts = allocate((size_t)k->step_count, sizeof *c->conflicts);
+    c->warps = allocate((size_t)c->warp_count, sizeof *c->warps);
+    bool wgmma = uses_wgmma(&k->ir);
+    for (int r = 0; r < c->cta_count; r++)
+        build_cta(c, r);
+    for (int i = 0; i < c->warp_count; i++)
+        build_warp(c, i, wgmma);
+    return c;
+}
+
+static void free_cta(cluster *c, cta *x)
+{
+    for (int i = 0; i <= c->kernel->warps / WARPS_PER_GROUP; i++)
+        free(x->groups[i].ops);
+    free(x->shared);
+    free(x->cells);
+    free(x->bytes);
+    free(x->barrier_of);
+    free(x->barriers);
+    free(x->groups);
+    free(x->visitors);
+    free(x->bulk);
+}
+
+void cluster_free(cluster *c)
+{
+    for (int i = 0; i < c->warp_count; i++) {
+        free(c->warps[i].bank[BANK_REGISTERS]);
+        free(c->warps[i].stack);
+        free(c->warps[i].in_flight);
+        free(c->warps[i].unfenced);
+    }
+    for (int r = 0; r < c->cta_count; r++)
+        free_cta(c, &c->ctas[r]);
+    for (int i = 0; i < c->pool_count; i++)
+        free(c->pool[i]);
+    for (uint32_t i = 0; i < c->set_capacity; i++)
+        free(c->sets[i].clock);
+    free(c->pool);
+    free(c->sets);
+    free(c->queue);
+    free(c->agents);
+    free(c->executed);
+    free(c->conflicts);
+    free(c->warps);
+    free(c);
+}
+
+/* Start */
+
+static void start_warp(cluster *c, warp *w)
+{
+    const device_kernel *k = c->kernel;
+    c->agents[w->agent] = (agent){ .kind = AGENT_WARP, .cta = w->cta->rank, .warp = w->index };
+    *w = (warp){
+        .bank = { w->bank[0], w->bank[1] },
+        .active = ALL_LANES,
+        .stack = w->stack,
+        .near = w->near,
+        .cluster = c,
+        .cta = w->cta,
+        .index = w->index,
+        .agent = w->agent,
+        .knows = knowledge_new(c),
+        .cp_agent = NO_AGENT,
+        .in_flight = w->in_flight,
+        .unfenced = w->unfenced,
+        .registers = k->registers,
+    };
+    w->knows.seen[w->agent] = 1;
+    if (w->in_flight) {
+        memset(w->in_flight, 0, (size_t)k->ir.reg_count * sizeof *w->in_flight);
+        memset(w->unfenced, 0, (size_t)k->ir.reg_count * sizeof *w->unfenced);
+    }
+}
+
+static void start_cta(cluster *c, cta *x)
+{
+    const device_kernel *k = c->kernel;
+    size_t bytes = shared_bytes(c);
+    int64_t column = c->index % (c->launch->grid[0] / c->cta_count), row = c->index / (c->launch->grid[0] / c->cta_count);
+    x->at[0] = column * c->cta_count + x->rank;
+    x->at[1] = row % c->launch->grid[1];
+    x->at[2] = row / c->launch->grid[1];
+    x->warps_left = k->warps;
+    x->barrier_count = x->bulk_count = 0;
+    x->visited = false;
+    x->registers_free = k->device->base.info.registers_per_sm / (k->ir.ctas_per_sm > 0 ? k->ir.ctas_per_sm : 1) -
+                        k->ir.threads * k->registers;
+    memset(x->shared, SHARED_POISON, bytes);
+    memset(x->cells, 0, bytes / sizeof(uint32_t) * sizeof(cell));
+    memset(x->barrier_of, 0, bytes / MBARRIER_BYTES * sizeof(uint16_t));
+    memset(x->visitors, 0, (size_t)c->warp_count * sizeof(uint32_t));
+    memset(x->named, 0, sizeof x->named);
+    for (int i = 0; i < k->warps / WARPS_PER_GROUP; i++) {
+        warpgroup *g = &x->groups[i];
+        *g = (warpgroup){ .agent = NO_AGENT, .ops = g->ops, .capacity = g->capacity };
+        if (g->capacity)
+            memset(g->ops, 0, g->capacity * sizeof *g->ops);
+    }
+}
+
+static void start(cluster *c, int64_t index)
+{
+    c->index = index;
+    c->random = c->kernel->device->options.seed * 0x9e3779b97f4a7c15 + (uint64_t)index;
+    c->agent_count = c->warps_left = c->warp_count;
+    c->pool_used = 0;
+    c->set_count = c->set_free = 0;
+    c->queue_count = 0;
+    c->cluster_arrived = 0;
+    c->cluster_generation = 0;
+    c->cluster_gather = knowledge_new(c);
+    c->cluster_done = knowledge_new(c);
+    for (int r = 0; r < c->cta_count; r++)
+        start_cta(c, &c->ctas[r]);
+    for (int i = 0; i < c->warp_count; i++)
+        start_warp(c, &c->warps[i]);
+    c->count[COUNT_CTAS] += c->cta_count;
+    c->count[COUNT_WARPS] += c->warp_count;
+}
+
+/* Running */
+
+static bool leave(warp *w, const step *s)
+{
+    cluster *c = w->cluster;
+    if (!warp_may_leave(w, s))
+        return false;
+    c->warps_left--;
+    w->cta->warps_left--;
+    if (w->cta->warps_left == 0 && !cta_may_leave(w, s))
+        return false;
+    cluster_barrier_check(c);
+    return true;
+}
+
+/* Runs a warp until it is blocked, has ended or has had its time. False after a fault. */
+static bool run_warp(warp *w, int quantum)
+{
+    cluster *c = w->cluster;
+    const step *steps = c->kernel->steps;
+    for (int i = 0; i < quantum; i++) {
+        const step *s = &steps[w->pc];
+        outcome o = s->run(w, s);
+        if (o == ADVANCE)
+            w->pc++;
+        else if (o == BLOCKED)
+            return true;
+        else if (o == FAULTED)
+            return false;
+        c->executed[s->index]++;
+        c->progress++;
+        w->executed++;
+        w->waits = WAIT_NONE;
+        if (w->done)
+            return leave(w, s);
+    }
+    if (w->executed > c->kernel->device->options.budget) {
+        fault(w, &steps[w->pc], -1, "endless loop", "the warp has executed %" PRId64 " instructions, its budget", w->executed);
+        return false;
+    }
+    return true;
+}
+
+/* A turn for every warp; with `all` unset a random schedule passes over half of them. */
+static bool run_round(cluster *c, bool all)
+{
+    bool random = c->kernel->device->options.schedule == SCHEDULE_RANDOM;
+    int first = random ? (int)(cluster_random(c) % (uint64_t)c->warp_count) : 0;
+    for (int i = 0; i < c->warp_count; i++) {
+        warp *w = &c->warps[(first + i) % c->warp_count];
+        if (w->done || (random && !all && cluster_random(c) & 1))
+            continue;
+        if (!run_warp(w, random ? 1 + (int)(cluster_random(c) % QUANTUM) : QUANTUM))
+            return false;
+    }
+    return true;
+}
+
+/* Asynchronous work that is done although warps could still run. */
+static void complete_early(cluster *c, int *rounds)
+{
+    emulator_completion completion = c->kernel->device->options.completion;
+    if (completion == COMPLETION_RANDOM && cluster_random(c) & 1)
+        transfer_complete_one(c, true);
+    if (completion == COMPLETION_LAZY && ++*rounds > LAZY_ROUNDS_MAX) {
+        transfer_complete_one(c, false);
+        *rounds = 0;
+    }
+}
+
+bool cluster_run(cluster *c, int64_t index)
+{
+    start(c, index);
+    int rounds = 0;
+    bool stuck = false;
+    while (c->warps_left && !c->faulted) {
+        uint64_t before = c->progress;
+        if (!run_round(c, stuck))
+            break;
+        if (c->progress != before) {
+            stuck = false;
+            complete_early(c, &rounds);
+        } else if (!stuck) {
+            stuck = true; // once more, with every warp
+        } else if (transfer_complete_one(c, c->kernel->device->options.completion == COMPLETION_RANDOM)) {
+            rounds = 0;
+        } else if (!c->faulted) {
+            fault_deadlock(c);
+        }
+    }
+    return !c->faulted;
+}

@@ -1,0 +1,142 @@
+/* counters.c - what a launch did and what its accesses cost. */
+#include <stdio.h>
+#include <string.h>
+
+#include "device/emulator/machine.h"
+
+enum { BANKS = 32, BANK_BYTES = 4, SECTOR_BYTES = 32 };
+
+/*
+ * Wavefronts of one request: lanes are served in groups that ask for 128 bytes in all; within a group every bank gives
+ * one word per wavefront, and lanes that ask for the same word share it.
+ */
+static int group_wavefronts(const uint32_t *offset, lane_mask lanes, int bytes)
+{
+    uint32_t words[BANKS][LANES];
+    int count[BANKS] = { 0 }, worst = 0;
+    EACH_ACTIVE (i, lanes)
+        for (uint32_t word = offset[i] / BANK_BYTES; word * BANK_BYTES < offset[i] + (uint32_t)bytes; word++) {
+            uint32_t b = word % BANKS;
+            int k = 0;
+            while (k < count[b] && words[b][k] != word)
+                k++;
+            if (k == count[b] && k < LANES)
+                words[b][count[b]++] = word;
+            worst = count[b] > worst ? count[b] : worst;
+        }
+    return worst;
+}
+
+/* Lanes in order, each beside the one before: no bank is asked twice. */
+static bool is_conflict_free(const warp *w, const uint32_t *offset, int bytes)
+{
+    uint32_t wrong = ~w->active;
+    EACH_LANE (i)
+        wrong |= offset[i] - offset[0] - (uint32_t)(bytes * i);
+    return wrong == 0 && bytes >= BANK_BYTES;
+}
+
+void count_shared(warp *w, const step *s, const uint32_t *offset, int bytes, bool write)
+{
+    cluster *c = w->cluster;
+    int per_group = bytes <= BANK_BYTES ? LANES : LANES * BANK_BYTES / bytes;
+    int wavefronts = 0, groups = 0;
+    if (is_conflict_free(w, offset, bytes)) {
+        wavefronts = groups = LANES / per_group;
+    } else {
+        for (int first = 0; first < LANES; first += per_group) {
+            lane_mask group = (per_group == LANES ? ALL_LANES : (1U << per_group) - 1) << first & w->active;
+            wavefronts += group_wavefronts(offset, group, bytes);
+            groups += group != 0;
+        }
+    }
+    c->count[write ? COUNT_SHARED_WRITE_BYTES : COUNT_SHARED_READ_BYTES] += __builtin_popcount(w->active) * bytes;
+    c->count[COUNT_SHARED_WAVEFRONTS] += wavefronts;
+    c->count[COUNT_BANK_CONFLICTS] += wavefronts - groups;
+    c->conflicts[s->index] += wavefronts - groups;
+}
+
+static int sectors_of(const uintptr_t *address, lane_mask active)
+{
+    uintptr_t seen[LANES];
+    int count = 0;
+    EACH_ACTIVE (i, active) {
+        uintptr_t sector = address[i] / SECTOR_BYTES; // an aligned access of at most 16 bytes lies in one
+        int k = count;
+        while (k > 0 && seen[k - 1] != sector)
+            k--;
+        if (k == 0)
+            seen[count++] = sector;
+    }
+    return count;
+}
+
+void count_global(warp *w, const uintptr_t *address, int bytes, bool write)
+{
+    int64_t *count = w->cluster->count;
+    int sectors = sectors_of(address, w->active);
+    count[write ? COUNT_GLOBAL_WRITE_REQUESTS : COUNT_GLOBAL_READ_REQUESTS]++;
+    count[write ? COUNT_GLOBAL_WRITE_SECTORS : COUNT_GLOBAL_READ_SECTORS] += sectors;
+    count[write ? COUNT_GLOBAL_WRITE_BYTES : COUNT_GLOBAL_READ_BYTES] += __builtin_popcount(w->active) * bytes;
+}
+
+/* The end of a launch */
+
+static void count_classes(const cluster *c, int64_t *value)
+{
+    static const counter of_class[IR_CLASS_COUNT] = {
+        [IR_ALU] = COUNT_ALU, [IR_SFU] = COUNT_SFU,       [IR_MEMORY] = COUNT_MEMORY,   [IR_SYNC] = COUNT_SYNC,
+        [IR_TMA] = COUNT_TMA, [IR_TENSOR] = COUNT_TENSOR, [IR_CONTROL] = COUNT_CONTROL,
+    };
+    for (int i = 0; i < c->kernel->ir.inst_count; i++) {
+        value[of_class[ir_op_class(c->kernel->ir.insts[i].op)]] += c->executed[i];
+        value[COUNT_INSTRUCTIONS] += c->executed[i];
+    }
+}
+
+static void note_worst_conflict(counter_totals *totals, const cluster *c)
+{
+    for (int i = 0; i < c->kernel->ir.inst_count; i++)
+        if (c->conflicts[i] > totals->worst_conflicts) {
+            const ir_inst *inst = &c->kernel->ir.insts[i];
+            totals->worst_conflicts = c->conflicts[i];
+            snprintf(totals->worst_conflict_at, WHERE_BYTES, "%s:%d", inst->file, inst->line);
+        }
+}
+
+void counters_add(emulator *e, const cluster *c)
+{
+    pthread_mutex_lock(&e->counting);
+    for (int i = 0; i < COUNTER_COUNT; i++)
+        e->totals.value[i] += c->count[i];
+    count_classes(c, e->totals.value);
+    note_worst_conflict(&e->totals, c);
+    pthread_mutex_unlock(&e->counting);
+}
+
+int counters_read(ckl_device *d, device_counter *out, int max)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        COUNTERS(X)
+#undef X
+    };
+    emulator *e = (emulator *)d;
+    pthread_mutex_lock(&e->counting);
+    int count = max < COUNTER_COUNT ? max : COUNTER_COUNT;
+    for (int i = 0; i < count; i++) {
+        out[i] = (device_counter){ .name = names[i], .value = e->totals.value[i] };
+        if (i == COUNT_BANK_CONFLICTS)
+            memcpy(out[i].where, e->totals.worst_conflict_at, WHERE_BYTES);
+    }
+    pthread_mutex_unlock(&e->counting);
+    return count;
+}
+
+void counters_clear(ckl_device *d)
+{
+    emulator *e = (emulator *)d;
+    pthread_mutex_lock(&e->counting);
+    e->totals = (counter_totals){ 0 };
+    pthread_mutex_unlock(&e->counting);
+}

@@ -1,0 +1,135 @@
+/*
+ * emulator.h - the emulated GPU as a device: settings, memory, counters and loaded kernels.
+ *
+ * Settings come from the environment when the device is opened, key=value pairs separated by spaces:
+ *     CKL_EMULATOR="seed=7 schedule=random completion=lazy budget=1000000 threads=1"
+ *   seed         of everything random; a run with the same seed repeats exactly
+ *   schedule     which warp runs next: `rounds` in turn, each for a fixed time; `random` any, for a random time
+ *   completion   when asynchronous work is done: `eager` at once, `lazy` when nothing else can run, `random` in between and
+ *                in any order
+ *   budget       instructions that one warp may execute before it is taken for an endless loop
+ *   threads      of the host; 0: as many as OpenMP gives
+ */
+#ifndef CKL_DEVICE_EMULATOR_EMULATOR_H
+#define CKL_DEVICE_EMULATOR_EMULATOR_H
+
+#include <pthread.h>
+
+#include "device/device.h"
+
+typedef enum emulator_schedule { SCHEDULE_ROUNDS, SCHEDULE_RANDOM } emulator_schedule;
+typedef enum emulator_completion { COMPLETION_EAGER, COMPLETION_LAZY, COMPLETION_RANDOM } emulator_completion;
+
+typedef struct emulator_options {
+    uint64_t seed;
+    emulator_schedule schedule;
+    emulator_completion completion;
+    int64_t budget;
+    int threads;
+} emulator_options;
+
+/* rounds, lazy, seed 1, a budget of some seconds. */
+emulator_options emulator_options_default(void);
+
+/* Reads settings over what *options holds; CKL_INVALID and a sentence for an unknown key or value. */
+ckl_status emulator_options_parse(const char *line, emulator_options *options);
+
+/* As emulator_open(), with settings that the environment does not change. */
+ckl_status emulator_open_with(const char *which, const emulator_options *options, ckl_device **device);
+
+/*
+ * Global memory (memory.c). Device addresses are host addresses. Beside every allocation lies its shadow, one byte per byte:
+ * 1 once written. Both are reserved sparsely, so an allocation costs what is touched of it.
+ */
+typedef struct allocation {
+    uintptr_t base;
+    size_t bytes;
+    uint8_t *written;
+    bool all_written; // the shadow need not be asked
+    void *reservation;
+    size_t reserved;
+} allocation;
+
+typedef struct memory_space {
+    pthread_rwlock_t lock; // launches and copies read the list, alloc and release change it
+    allocation **list;     // by address
+    int count, capacity;
+    size_t bytes, bytes_max;
+} memory_space;
+
+void memory_init(memory_space *m, size_t bytes_max);
+void memory_clear(memory_space *m);
+ckl_status memory_alloc(memory_space *m, size_t bytes, void **memory);
+void memory_release(memory_space *m, void *memory);
+
+/* The allocation that holds all of [address, address + bytes), or NULL. The lock is the caller's business. */
+allocation *memory_find(const memory_space *m, uintptr_t address, size_t bytes);
+
+/* Marks as written, or asks whether all was; the range lies in the allocation. */
+void memory_mark(allocation *a, uintptr_t address, size_t bytes);
+bool memory_is_written(const allocation *a, uintptr_t address, size_t bytes);
+
+/* Why an address is in no allocation: "1024 bytes past the end of the allocation of 4096 bytes at 0x...". */
+void memory_explain(const memory_space *m, uintptr_t address, size_t bytes, char *why, size_t why_bytes);
+
+/* What was counted. Per-instruction figures are kept while a launch runs and summed up at its end (counters.c). */
+typedef enum counter {
+#define X(name, text) COUNT_##name,
+#define COUNTERS(X)                                                                                                    \
+    X(LAUNCHES, "launches")                                                                                            \
+    X(CTAS, "ctas")                                                                                                    \
+    X(WARPS, "warps")                                                                                                  \
+    X(INSTRUCTIONS, "warp instructions")                                                                               \
+    X(ALU, "alu instructions")                                                                                         \
+    X(SFU, "sfu instructions")                                                                                         \
+    X(MEMORY, "memory instructions")                                                                                   \
+    X(SYNC, "sync instructions")                                                                                       \
+    X(TMA, "tma instructions")                                                                                         \
+    X(TENSOR, "tensor instructions")                                                                                   \
+    X(CONTROL, "control instructions")                                                                                 \
+    X(GLOBAL_READ_BYTES, "global bytes read")                                                                          \
+    X(GLOBAL_WRITE_BYTES, "global bytes written")                                                                      \
+    X(GLOBAL_READ_REQUESTS, "global read requests")                                                                    \
+    X(GLOBAL_READ_SECTORS, "global read sectors")                                                                      \
+    X(GLOBAL_WRITE_REQUESTS, "global write requests")                                                                  \
+    X(GLOBAL_WRITE_SECTORS, "global write sectors")                                                                    \
+    X(SHARED_READ_BYTES, "shared bytes read")                                                                          \
+    X(SHARED_WRITE_BYTES, "shared bytes written")                                                                      \
+    X(SHARED_WAVEFRONTS, "shared wavefronts")                                                                          \
+    X(BANK_CONFLICTS, "bank conflicts")                                                                                \
+    X(TMA_LOAD_BYTES, "tma bytes loaded")                                                                              \
+    X(TMA_STORE_BYTES, "tma bytes stored")                                                                             \
+    X(TENSOR_FLOPS, "tensor flops")                                                                                    \
+    X(BARRIER_WAITS, "barrier waits")
+    COUNTERS(X)
+#undef X
+        COUNTER_COUNT
+} counter;
+
+enum { WHERE_BYTES = 96 };
+
+typedef struct counter_totals {
+    int64_t value[COUNTER_COUNT];
+    int64_t worst_conflicts;             // of one instruction in one launch
+    char worst_conflict_at[WHERE_BYTES]; // its source line
+} counter_totals;
+
+typedef struct emulator {
+    ckl_device base;
+    emulator_options options;
+    int ctas_per_sm_max, threads_per_sm;
+    memory_space memory;
+    pthread_mutex_t counting;
+    counter_totals totals;
+} emulator;
+
+int counters_read(ckl_device *d, device_counter *out, int max);
+void counters_clear(ckl_device *d);
+
+/* Decoded kernels (decode.c) and their execution (launch.c). */
+ckl_status kernel_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded);
+void kernel_unload(ckl_device *d, device_kernel *kernel);
+ckl_status kernel_launch(ckl_device *d, const device_kernel *kernel, const device_launch *launch, ckl_stream s);
+ckl_status kernel_clusters_resident(ckl_device *d, const device_kernel *kernel, int *count);
+
+#endif

@@ -1,0 +1,422 @@
+/*
+ * machine.h - a running kernel: decoded steps, warps, CTAs and clusters, and what they know of each other.
+ *
+ * One host thread executes one cluster at a time. Its warps take turns; an instruction that must wait returns BLOCKED and
+ * is tried again. Asynchronous work (TMA, cp.async, wgmma) is queued and done later, at a time that the settings choose.
+ *
+ * Order of accesses to shared memory is judged by vector clocks. Agents are the warps and, for every kind of asynchronous
+ * work that is waited for as one, an agent of its own: a phase of an mbarrier, a wgmma group, a bulk group, a cp.async
+ * group. An access happened before another if the latter's warp has seen its agent's clock.
+ */
+#ifndef CKL_DEVICE_EMULATOR_MACHINE_H
+#define CKL_DEVICE_EMULATOR_MACHINE_H
+
+#include "device/emulator/alu.h"
+#include "device/emulator/emulator.h"
+#include "device/emulator/lanes.h"
+
+enum {
+    WARPS_PER_GROUP = 4,
+    NAMED_BARRIERS = 16,
+    CLUSTER_MAX = 16,
+    SHARED_BASE = 1024,         // shared address of byte 0; the hardware keeps the first KiB for itself
+    CLUSTER_RANK_SHIFT = 24,    // MAPA: rank + 1 above the CTA's own address
+    MBARRIER_BYTES = 8,
+    ASYNC_AGENTS_PER_CTA = 128, // mbarriers, wgmma, bulk and cp.async queues that may exist
+    NO_AGENT = 0xffff,
+};
+
+typedef struct step step;
+typedef struct warp warp;
+typedef struct cta cta;
+typedef struct cluster cluster;
+
+typedef enum outcome { ADVANCE, JUMPED, BLOCKED, FAULTED } outcome;
+typedef outcome handler(warp *w, const step *s);
+
+/* Where an operand lies: 32 lanes in one of the warp's two banks. */
+typedef enum bank { BANK_REGISTERS, BANK_CONSTANTS, BANK_COUNT } bank;
+
+typedef struct operand {
+    int32_t offset; // bytes
+    int16_t bank;
+    int16_t bytes; // of a lane
+    int32_t reg;   // or IR_CONSTANT
+} operand;
+
+/* A decoded instruction. */
+struct step {
+    handler *run;
+    handler *guarded; // what to run once the registers are found free of wgmma
+    alu_function *compute;
+    conversion convert;
+    const ir_inst *inst;
+    operand *out, *in;
+    int index;
+};
+
+struct device_kernel {
+    emulator *device;
+    ir_kernel ir;  // a copy that owns nothing
+    arena memory;  // steps, operands, constants, names
+    step *steps;   // inst_count of them, then an EXIT
+    int step_count;
+    unsigned char *constants;
+    size_t constant_bytes, register_bytes;
+    int depth_max; // open IFs and LOOPs
+    int warps;     // per CTA
+    int registers; // per thread at the start, as the driver would choose from threads and ctas_per_sm
+};
+
+/* One launch, read-only while it runs. */
+typedef struct launch_state {
+    emulator *device;
+    const device_kernel *kernel;
+    int64_t grid[3];
+    uint64_t scalar[IR_PARAMS_MAX]; // bits of the value; of a tensor map: its address
+    tensor_map_desc map[IR_PARAMS_MAX];
+    unsigned char map_bytes[IR_PARAMS_MAX][IR_TENSOR_MAP_BYTES];
+    int64_t fault_cluster; // the lowest that failed, or -1
+    char fault[2048];      // its sentence
+} launch_state;
+
+/* What an agent or a barrier knows: per agent the latest clock seen, and the latest that the async proxy sees too. */
+typedef struct knowledge {
+    uint32_t *seen, *visible;
+} knowledge;
+
+typedef enum agent_kind { AGENT_WARP, AGENT_TRANSFER, AGENT_WGMMA, AGENT_BULK, AGENT_CP_ASYNC } agent_kind;
+
+typedef struct agent {
+    agent_kind kind;
+    int cta, warp; // the warp; or of AGENT_TRANSFER: the CTA of the mbarrier
+    uint32_t offset;
+} agent;
+
+/* An mbarrier of one CTA. */
+typedef struct mbarrier {
+    uint32_t offset; // in shared memory
+    int count, pending;
+    int64_t tx;     // bytes expected less bytes arrived
+    uint32_t phase; // completed ones
+    uint16_t agent; // its transfers
+    uint16_t init_agent;
+    uint32_t init_clock;
+    bool fenced;             // the initialisation is visible to the async proxy and the cluster
+    uint32_t transfer_phase; // the latest phase + 1 that a transfer was issued for
+    knowledge gather, done;  // of the phase under way, of the completed ones
+} mbarrier;
+
+typedef struct named_barrier {
+    int threads, arrived; // 0 threads: nobody has arrived
+    uint32_t generation;
+    knowledge gather;
+    lane_mask waiting; // warps of the CTA
+} named_barrier;
+
+/* Shadow of a piece of shared memory: of a word, or of one byte of a word that is used byte by byte. */
+typedef struct cell {
+    uint32_t write_clock, read_clock; // 0: never; read_clock of a shared reader set: its index
+    uint16_t write_agent, read_agent;
+    uint32_t write_step, read_step;
+    uint8_t flags;
+} cell;
+
+enum { CELL_WRITTEN = 1, CELL_ASYNC = 2, CELL_ATOMIC = 4, CELL_SPLIT = 8, CELL_MBARRIER = 16 };
+
+/* An access to shared memory by a warp or on its behalf. */
+typedef struct access {
+    warp *w;
+    const step *s;
+    int lane;
+    const knowledge *knows;
+    uint16_t agent;
+    uint32_t clock;
+    bool write, async, atomic;
+} access;
+
+/* Two kinds of blocks: IF waits to run its else lanes, LOOP gathers lanes that broke. */
+typedef struct frame {
+    int step; // the IF, ELSE or LOOP
+    lane_mask otherwise, rejoin;
+} frame;
+
+typedef enum wait_kind {
+    WAIT_NONE,
+    WAIT_NAMED,
+    WAIT_MBARRIER,
+    WAIT_CLUSTER,
+    WAIT_WGMMA,
+    WAIT_REGISTERS,
+} wait_kind;
+
+struct warp {
+    unsigned char *bank[BANK_COUNT];
+    lane_mask active, exited;
+    int pc;
+    bool done;
+    frame *stack;
+    int depth;
+    int64_t executed;
+    allocation *near; // the allocation of the last global access
+    cluster *cluster;
+    cta *cta;
+    int index;      // in the CTA
+    uint16_t agent; // also its index in the cluster
+    knowledge knows;
+
+    wait_kind waits; // of the instruction that returned BLOCKED last
+    uint32_t wait_at, wait_for;
+    bool arrived;    // at the named barrier waited for, in that generation of it
+    uint32_t named_generation;
+    bool cluster_arrived; // and has not waited yet
+    uint32_t cluster_generation;
+
+    uint16_t cp_agent; // NO_AGENT until used
+    uint32_t cp_groups;
+
+    /* wgmma: counted per warp, executed once all four warps of the group have issued */
+    uint32_t wgmma_issued, wgmma_groups, wgmma_waited;
+    bool wgmma_fenced, wgmma_open; // a WGMMA_FENCE was seen; some WGMMA is not committed yet
+    uint32_t *in_flight; // per register: the wgmma group that still uses it
+    bool *unfenced;      // per register: written since the last WGMMA_FENCE
+    bool any_unfenced;
+    int registers;       // setmaxnreg
+};
+
+/* The bulk groups of one thread. */
+typedef struct bulk_queue {
+    uint16_t agent;
+    int warp, lane;
+    uint32_t groups, waited;
+    bool open; // has transfers since the last commit
+} bulk_queue;
+
+/* One WGMMA of a warpgroup. */
+typedef struct matrix_op {
+    const step *s;
+    uint64_t a, b;
+    bool accumulate;
+    uint32_t group;
+    int issued;      // warps
+    knowledge knows; // of all the warps that issued it
+} matrix_op;
+
+typedef struct warpgroup {
+    uint16_t agent;
+    matrix_op *ops; // not executed yet, in order
+    uint32_t first; // number of the first of them since the start
+    uint32_t count, capacity;
+} warpgroup;
+
+struct cta {
+    cluster *cluster;
+    int rank;
+    int64_t at[3];
+    warp *warps;
+    int warps_left;
+    unsigned char *shared;
+    cell *cells;       // one per word
+    cell *bytes;       // one per byte, used where CELL_SPLIT
+    uint16_t *barrier_of; // per 8 bytes: number of its mbarrier + 1
+    mbarrier *barriers;
+    int barrier_count;
+    named_barrier named[NAMED_BARRIERS];
+    warpgroup *groups;
+    bulk_queue *bulk;
+    int bulk_count, bulk_capacity;
+    int registers_free;
+    uint32_t *visitors; // per agent: its clock at its last access from another CTA
+    bool visited;
+};
+
+/* Asynchronous copies that are not done yet (async.c). */
+typedef enum transfer_kind { TRANSFER_LOAD, TRANSFER_STORE, TRANSFER_CP_ASYNC } transfer_kind;
+
+typedef struct transfer {
+    transfer_kind kind;
+    warp *w;
+    const step *s;
+    int lane;
+    const tensor_map_desc *map; // NULL: a bulk copy
+    int32_t coordinates[TENSOR_MAP_RANK_MAX];
+    uintptr_t global;
+    uint32_t offset, bytes; // in shared memory
+    uint32_t to_ctas;       // ranks
+    uint32_t barrier;       // offset
+    uint32_t phase[CLUSTER_MAX]; // of each destination's mbarrier
+    uint32_t group;
+    struct cp_async_lanes *lanes;
+} transfer;
+
+/* Readers of a cell that do not know of each other. */
+typedef struct reader_set {
+    uint32_t *clock; // per agent
+    uint32_t next_free;
+} reader_set;
+
+struct cluster {
+    launch_state *launch;
+    const device_kernel *kernel;
+    int64_t index;
+    int cta_count, warp_count;
+    cta ctas[CLUSTER_MAX];
+    warp *warps; // of all CTAs
+    int warps_left;
+    uint64_t random;
+    uint64_t progress; // counts executed instructions and finished transfers
+
+    agent *agents;
+    int agent_count, agent_max;
+    uint32_t **pool; // memory of knowledge
+    int pool_used, pool_count;
+    reader_set *sets;
+    uint32_t set_count, set_capacity, set_free;
+
+    int cluster_arrived;
+    uint32_t cluster_generation;
+    knowledge cluster_gather, cluster_done;
+
+    transfer *queue;
+    int queue_count, queue_capacity;
+
+    int64_t *executed;  // per step
+    int64_t *conflicts; // per step: extra wavefronts
+    int64_t count[COUNTER_COUNT];
+    bool faulted;
+    char fault[2048];
+};
+
+static inline void *lanes_of(const warp *w, operand o)
+{
+    return w->bank[o.bank] + o.offset;
+}
+
+static inline uint32_t u32_of(const warp *w, operand o, int lane)
+{
+    return ((const lane_u32 *)lanes_of(w, o))[lane];
+}
+
+static inline uint64_t u64_of(const warp *w, operand o, int lane)
+{
+    return ((const lane_u64 *)lanes_of(w, o))[lane];
+}
+
+static inline int first_lane(lane_mask mask)
+{
+    return __builtin_ctz(mask);
+}
+
+/* Lanes that have not left the kernel all take part. */
+static inline bool is_converged(const warp *w)
+{
+    return w->active == ~w->exited;
+}
+
+/* The index of the CTA's shared memory byte of an address of its window; the caller has checked it. */
+static inline uint32_t shared_offset(uint32_t address)
+{
+    return address - SHARED_BASE;
+}
+
+/* Memory of a step's result while some lanes are inactive: written whole, then blended. */
+typedef struct result {
+    _Alignas(64) unsigned char lanes[LANES_BYTES_MAX];
+} result;
+
+static inline void *result_begin(warp *w, operand o, result *aside)
+{
+    return w->active == ALL_LANES ? lanes_of(w, o) : aside->lanes;
+}
+
+static inline void result_end(warp *w, operand o, const result *aside)
+{
+    if (w->active != ALL_LANES)
+        lanes_blend(lanes_of(w, o), aside->lanes, w->active, o.bytes);
+}
+
+/* report.c - how a launch ends badly. All return FAULTED. lane -1: the warp as a whole. */
+outcome fault(warp *w, const step *s, int lane, const char *kind, const char *format, ...) CKL_PRINTF(5, 6);
+void fault_deadlock(cluster *c);
+const char *agent_text(const cluster *c, uint16_t number, char *room, size_t bytes);
+#define AGENT_TEXT_BYTES 64
+
+/* order.c - clocks */
+knowledge knowledge_new(cluster *c);
+void knowledge_join(const cluster *c, knowledge *to, const knowledge *from);
+void knowledge_meet(const cluster *c, knowledge *to, const knowledge *from);
+void knowledge_clear(const cluster *c, knowledge *k);
+void knowledge_copy(const cluster *c, knowledge *to, const knowledge *from);
+uint16_t agent_new(warp *w, const step *s, agent a); // NO_AGENT and a fault if there are too many
+
+/* Passes on all that the warp knows; what it does afterwards is not part of it. */
+void warp_release(warp *w, knowledge *to);
+void warp_acquire(warp *w, const knowledge *from);
+uint32_t warp_clock(const warp *w);
+
+/* shared.c - shared memory's shadow. False after a fault. */
+bool shared_touch(cta *c, const access *a, uint32_t offset, uint32_t bytes);
+void shared_visit(const warp *w, cta *c); // notes an access that the CTA must outlive
+access warp_access(warp *w, const step *s, int lane, bool write);
+void shared_mark_mbarrier(cta *c, uint32_t offset); // from now on ordinary accesses are faults
+bool warp_is_whole(warp *w, const step *s);         // false and a fault if it has diverged
+
+/* The CTA and offset that an address means; NULL after a fault. A CTA of the cluster that has left is a fault. */
+cta *shared_find(warp *w, const step *s, int lane, ir_space space, uint32_t address, uint32_t bytes, uint32_t align,
+                 uint32_t *offset);
+
+/* access.c - checks one access to global memory; a write is noted as having happened. */
+bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t bytes, size_t align, bool write);
+
+/* move.c - elements between memory (one host address a lane) and registers. */
+void move_load(warp *w, const step *s, const uintptr_t *address);
+void move_store(warp *w, const step *s, const uintptr_t *address);
+uint64_t move_atomic(const ir_inst *inst, void *at, uint64_t x, uint64_t y);
+outcome move_atomics(warp *w, const step *s, const uintptr_t *address);
+int memory_bytes_of(ir_type type);
+
+/* counters.c - what one request costs: wavefronts of shared memory, sectors of global memory. */
+void count_shared(warp *w, const step *s, const uint32_t *offset, int bytes, bool write);
+void count_global(warp *w, const uintptr_t *address, int bytes, bool write);
+
+/* barriers.c */
+mbarrier *mbarrier_find(warp *w, const step *s, int lane, cta *c, uint32_t offset, bool async);
+bool mbarrier_arrive(warp *w, const step *s, int lane, mbarrier *b);
+bool mbarrier_transferred(warp *w, const step *s, int lane, mbarrier *b, int64_t bytes, uint32_t phase);
+bool mbarrier_arrive_async(warp *w, const step *s, int lane, uint32_t clock); // by cp_async up to that clock
+void cluster_barrier_check(cluster *c); // after an arrival, and after a warp has left
+
+/* async.c */
+bool transfer_complete_one(cluster *c, bool any_order); // false: there is none
+bool warp_may_leave(warp *w, const step *s);
+bool cta_may_leave(warp *w, const step *s); // w: its last warp
+
+/* wgmma.c */
+outcome run_guarded(warp *w, const step *s); // steps that share registers with a WGMMA
+
+/* cluster.c - runs all CTAs of a cluster to their end; the fault is in c->fault. */
+cluster *cluster_new(launch_state *launch);
+void cluster_free(cluster *c);
+bool cluster_run(cluster *c, int64_t index);
+uint64_t cluster_random(cluster *c);
+
+/* counters.c */
+void counters_add(emulator *e, const cluster *c);
+
+/* The handlers, one per op or family. */
+#define HANDLERS(X)                                                                                                    \
+    X(alu) X(divide) X(convert) X(pack) X(unpack) X(sreg) X(param)                                                     \
+    X(load_global) X(store_global) X(atomic_global) X(load_shared) X(store_shared) X(atomic_shared)                                                                                         \
+    X(cp_async) X(cp_async_commit) X(cp_async_wait) X(cp_async_arrive)                                                 \
+    X(fence) X(fence_proxy) X(fence_init)                                                                              \
+    X(bulk_load) X(bulk_store) X(tma_load) X(tma_store) X(tma_prefetch) X(bulk_commit) X(bulk_wait)                    \
+    X(mbarrier_init) X(mbarrier_arrive) X(mbarrier_expect) X(mbarrier_wait) X(mbarrier_test)                           \
+    X(bar_sync) X(bar_arrive) X(cluster_arrive) X(cluster_wait) X(mapa)                                                \
+    X(warp_sync) X(shuffle) X(vote) X(redux) X(elect)                                                                  \
+    X(ldmatrix) X(stmatrix) X(mma) X(wgmma_fence) X(wgmma) X(wgmma_commit) X(wgmma_wait) X(setmaxnreg)                 \
+    X(if) X(else) X(end_if) X(loop) X(break) X(end_loop) X(exit) X(trap) X(nothing)
+#define X(name) outcome run_##name(warp *w, const step *s);
+HANDLERS(X)
+#undef X
+
+#endif

@@ -1,0 +1,130 @@
+/* order.c - vector clocks: what has happened before what. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/emulator/machine.h"
+
+/* Memory for two clocks of every agent, reused from cluster to cluster. */
+static uint32_t *draw(cluster *c)
+{
+    if (c->pool_used == c->pool_count) {
+        c->pool_count = c->pool_count ? 2 * c->pool_count : 64;
+        c->pool = realloc(c->pool, (size_t)c->pool_count * sizeof(uint32_t *));
+        if (!c->pool)
+            abort();
+        for (int i = c->pool_used; i < c->pool_count; i++)
+            c->pool[i] = NULL;
+    }
+    uint32_t **clocks = &c->pool[c->pool_used++];
+    if (!*clocks)
+        *clocks = malloc(2 * (size_t)c->agent_max * sizeof(uint32_t));
+    if (!*clocks)
+        abort();
+    return memset(*clocks, 0, 2 * (size_t)c->agent_max * sizeof(uint32_t));
+}
+
+knowledge knowledge_new(cluster *c)
+{
+    uint32_t *clocks = draw(c);
+    return (knowledge){ clocks, clocks + c->agent_max };
+}
+
+/* One loop for joins (the later of two clocks) and one for meets (the earlier). */
+WIDE static void later(uint32_t *to, const uint32_t *from, int count)
+{
+    EACH_OF (i, count)
+        to[i] = to[i] > from[i] ? to[i] : from[i];
+}
+
+WIDE static void earlier(uint32_t *to, const uint32_t *from, int count)
+{
+    EACH_OF (i, count)
+        to[i] = to[i] < from[i] ? to[i] : from[i];
+}
+
+void knowledge_join(const cluster *c, knowledge *to, const knowledge *from)
+{
+    later(to->seen, from->seen, c->agent_count);
+    later(to->visible, from->visible, c->agent_count);
+}
+
+void knowledge_meet(const cluster *c, knowledge *to, const knowledge *from)
+{
+    earlier(to->seen, from->seen, c->agent_count);
+    earlier(to->visible, from->visible, c->agent_count);
+}
+
+void knowledge_copy(const cluster *c, knowledge *to, const knowledge *from)
+{
+    memcpy(to->seen, from->seen, (size_t)c->agent_count * sizeof(uint32_t));
+    memcpy(to->visible, from->visible, (size_t)c->agent_count * sizeof(uint32_t));
+}
+
+void knowledge_clear(const cluster *c, knowledge *k)
+{
+    memset(k->seen, 0, (size_t)c->agent_count * sizeof(uint32_t));
+    memset(k->visible, 0, (size_t)c->agent_count * sizeof(uint32_t));
+}
+
+uint16_t agent_new(warp *w, const step *s, agent a)
+{
+    cluster *c = w->cluster;
+    if (c->agent_count == c->agent_max) {
+        fault(w, s, -1, "emulator limit", "more than %d mbarriers and asynchronous queues in a cluster",
+              c->agent_max - c->warp_count);
+        return NO_AGENT;
+    }
+    c->agents[c->agent_count] = a;
+    return (uint16_t)c->agent_count++;
+}
+
+uint32_t warp_clock(const warp *w)
+{
+    return w->knows.seen[w->agent];
+}
+
+void warp_release(warp *w, knowledge *to)
+{
+    knowledge_join(w->cluster, to, &w->knows);
+    w->knows.seen[w->agent]++;
+}
+
+void warp_acquire(warp *w, const knowledge *from)
+{
+    knowledge_join(w->cluster, &w->knows, from);
+}
+
+/* Fences */
+
+outcome run_fence(warp *w, const step *s)
+{
+    (void)w;
+    (void)s;
+    return ADVANCE;
+}
+
+static void fence_barriers(warp *w)
+{
+    for (int r = 0; r < w->cluster->cta_count; r++) {
+        cta *c = &w->cluster->ctas[r];
+        for (int i = 0; i < c->barrier_count; i++)
+            if (c->barriers[i].init_clock <= w->knows.seen[c->barriers[i].init_agent])
+                c->barriers[i].fenced = true;
+    }
+}
+
+outcome run_fence_proxy(warp *w, const step *s)
+{
+    (void)s;
+    memcpy(w->knows.visible, w->knows.seen, (size_t)w->cluster->agent_count * sizeof(uint32_t));
+    w->knows.seen[w->agent]++; // what follows is not covered
+    fence_barriers(w);
+    return ADVANCE;
+}
+
+outcome run_fence_init(warp *w, const step *s)
+{
+    (void)s;
+    fence_barriers(w);
+    return ADVANCE;
+}

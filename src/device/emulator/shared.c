@@ -1,0 +1,316 @@
+/* shared.c - shared memory and its shadow: addresses, initialisation, races, the proxy of every access. */
+#include <stdio.h>
+#include <string.h>
+#include <stdlib.h>
+
+#include "device/emulator/machine.h"
+
+enum { WORD = 4, READ_SET = 0xfffe }; // read_agent of a cell with several unordered readers
+
+/* Addresses */
+
+static cta *find_cta(warp *w, const step *s, int lane, ir_space space, uint32_t address)
+{
+    uint32_t rank = address >> CLUSTER_RANK_SHIFT;
+    if (space != IR_SHARED_CLUSTER || rank == 0)
+        return w->cta;
+    if (rank > (uint32_t)w->cluster->cta_count) {
+        fault(w, s, lane, "out-of-bounds shared access", "0x%x is no address of this cluster of %d CTAs", address,
+              w->cluster->cta_count);
+        return NULL;
+    }
+    return &w->cluster->ctas[rank - 1];
+}
+
+/* Another CTA must have been met before its shared memory is used, and must not have left. */
+static bool is_there(warp *w, const step *s, int lane, const cta *c)
+{
+    bool met = c == w->cta;
+    if (c->warps_left == 0) {
+        fault(w, s, lane, "access to an exited CTA", "CTA rank %d of the cluster has left; a cluster barrier must keep it",
+              c->rank);
+        return false;
+    }
+    for (int i = 0; i < w->cluster->kernel->warps && !met; i++)
+        met = w->knows.seen[c->warps[i].agent] > 0;
+    if (!met)
+        fault(w, s, lane, "access to a CTA that may not have started",
+              "no cluster barrier lies between the start of CTA rank %d and this access", c->rank);
+    return met;
+}
+
+void shared_visit(const warp *w, cta *c)
+{
+    if (c == w->cta)
+        return;
+    c->visitors[w->agent] = warp_clock(w);
+    c->visited = true;
+}
+
+cta *shared_find(warp *w, const step *s, int lane, ir_space space, uint32_t address, uint32_t bytes, uint32_t align,
+                 uint32_t *offset)
+{
+    cta *c = find_cta(w, s, lane, space, address);
+    if (!c)
+        return NULL;
+    uint32_t local = space == IR_SHARED_CLUSTER ? address & ((1U << CLUSTER_RANK_SHIFT) - 1) : address;
+    uint64_t size = (uint64_t)w->cluster->kernel->ir.smem_bytes;
+    if (local < SHARED_BASE || local - SHARED_BASE + (uint64_t)bytes > size) {
+        fault(w, s, lane, "out-of-bounds shared access",
+              "%u bytes at offset %" PRId64 " of the kernel's %" PRIu64 " bytes of shared memory", bytes,
+              (int64_t)local - SHARED_BASE, size);
+        return NULL;
+    }
+    if (local % align) {
+        fault(w, s, lane, "misaligned shared access", "address 0x%x is no multiple of %u", address, align);
+        return NULL;
+    }
+    *offset = shared_offset(local);
+    return is_there(w, s, lane, c) ? c : NULL;
+}
+
+access warp_access(warp *w, const step *s, int lane, bool write)
+{
+    return (access){ .w = w, .s = s, .lane = lane, .knows = &w->knows, .agent = w->agent, .clock = warp_clock(w),
+                     .write = write };
+}
+
+/* Faults */
+
+static const char *source_of(const cluster *c, uint32_t index, char *room, size_t bytes)
+{
+    const ir_inst *inst = c->kernel->steps[index].inst;
+    snprintf(room, bytes, "%s:%d", inst->file, inst->line);
+    return room;
+}
+
+static bool race(const access *a, uint32_t offset, uint16_t other, uint32_t other_step, const char *what)
+{
+    static const char *const advice[] = {
+        [AGENT_WARP] = "no barrier orders them",
+        [AGENT_TRANSFER] = "the mbarrier of that copy was not waited for",
+        [AGENT_WGMMA] = "no wgmma_wait lies between them",
+        [AGENT_BULK] = "no bulk_wait lies between them",
+        [AGENT_CP_ASYNC] = "no cp_async_wait lies between them",
+    };
+    cluster *c = a->w->cluster;
+    char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
+    agent_kind kind = c->agents[other].kind;
+    const char *name = kind == AGENT_TRANSFER && !a->write ? "read of a copy that has not arrived" : "shared-memory race";
+    fault(a->w, a->s, a->lane, name, "%s of offset %u meets the %s by %s at %s; %s", a->write ? "write" : "read", offset,
+          what, agent_text(c, other, who, sizeof who), source_of(c, other_step, where, sizeof where), advice[kind]);
+    return false;
+}
+
+static bool missing_fence(const access *a, uint32_t offset, const cell *x)
+{
+    cluster *c = a->w->cluster;
+    char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
+    fault(a->w, a->s, a->lane, "missing fence_proxy_async",
+          "the async proxy %s offset %u, which %s wrote at %s with an ordinary store; fence_proxy_async must follow the store",
+          a->write ? "overwrites" : "reads", offset, agent_text(c, x->write_agent, who, sizeof who),
+          source_of(c, x->write_step, where, sizeof where));
+    return false;
+}
+
+/* Several readers */
+
+static uint32_t set_draw(cluster *c)
+{
+    if (c->set_free) {
+        uint32_t index = c->set_free;
+        c->set_free = c->sets[index].next_free;
+        return index;
+    }
+    if (c->set_count == c->set_capacity) {
+        uint32_t before = c->set_capacity;
+        c->set_capacity = before ? 2 * before : 256;
+        c->sets = realloc(c->sets, c->set_capacity * sizeof *c->sets);
+        if (!c->sets)
+            abort();
+        memset(c->sets + before, 0, (c->set_capacity - before) * sizeof *c->sets);
+    }
+    if (c->set_count == 0)
+        c->set_count = 1; // index 0 means none
+    return c->set_count++;
+}
+
+static uint32_t set_new(cluster *c)
+{
+    uint32_t index = set_draw(c);
+    reader_set *set = &c->sets[index];
+    if (!set->clock)
+        set->clock = malloc((size_t)c->agent_max * sizeof *set->clock);
+    if (!set->clock)
+        abort();
+    memset(set->clock, 0, (size_t)c->agent_max * sizeof *set->clock);
+    return index;
+}
+
+static void set_free(cluster *c, uint32_t index)
+{
+    c->sets[index].next_free = c->set_free;
+    c->set_free = index;
+}
+
+/* The first agent of a set whose reading `knows` has not seen; NO_AGENT if all are known. */
+static uint16_t set_unseen(const cluster *c, uint32_t index, const knowledge *knows)
+{
+    const uint32_t *clock = c->sets[index].clock;
+    for (int i = 0; i < c->agent_count; i++)
+        if (clock[i] > knows->seen[i])
+            return (uint16_t)i;
+    return NO_AGENT;
+}
+
+/* One cell */
+
+static bool check_write_before(const access *a, const cell *x, uint32_t offset)
+{
+    if (x->write_clock == 0 || (a->atomic && x->flags & CELL_ATOMIC))
+        return true;
+    if (x->write_clock > a->knows->seen[x->write_agent])
+        return race(a, offset, x->write_agent, x->write_step, "write");
+    if (a->async && !(x->flags & CELL_ASYNC) && x->write_clock > a->knows->visible[x->write_agent])
+        return missing_fence(a, offset, x);
+    return true;
+}
+
+static bool check_reads_before(const access *a, const cell *x, uint32_t offset)
+{
+    if (x->read_clock == 0)
+        return true;
+    if (x->read_agent != READ_SET)
+        return x->read_clock <= a->knows->seen[x->read_agent] ||
+               race(a, offset, x->read_agent, x->read_step, "read");
+    uint16_t unseen = set_unseen(a->w->cluster, x->read_clock, a->knows);
+    return unseen == NO_AGENT || race(a, offset, unseen, x->read_step, "read");
+}
+
+static void note_write(const access *a, cell *x)
+{
+    if (x->read_agent == READ_SET && x->read_clock)
+        set_free(a->w->cluster, x->read_clock);
+    x->read_clock = 0;
+    x->read_agent = 0;
+    x->write_clock = a->clock;
+    x->write_agent = a->agent;
+    x->write_step = (uint32_t)a->s->index;
+    x->flags = (uint8_t)(CELL_WRITTEN | (a->async ? CELL_ASYNC : 0) | (a->atomic ? CELL_ATOMIC : 0));
+}
+
+static void note_read(const access *a, cell *x)
+{
+    cluster *c = a->w->cluster;
+    x->read_step = (uint32_t)a->s->index;
+    if (x->read_agent == READ_SET && x->read_clock) {
+        c->sets[x->read_clock].clock[a->agent] = a->clock;
+        return;
+    }
+    bool ordered = x->read_clock == 0 || x->read_agent == a->agent || x->read_clock <= a->knows->seen[x->read_agent];
+    if (!ordered) {
+        uint32_t index = set_new(c);
+        c->sets[index].clock[x->read_agent] = x->read_clock;
+        c->sets[index].clock[a->agent] = a->clock;
+        x->read_agent = READ_SET;
+        x->read_clock = index;
+        return;
+    }
+    x->read_agent = a->agent;
+    x->read_clock = a->clock;
+}
+
+static bool touch_cell(const access *a, cell *x, uint32_t offset)
+{
+    if (x->flags & CELL_MBARRIER) {
+        fault(a->w, a->s, a->lane, "access to an mbarrier",
+              "offset %u belongs to an mbarrier that is in use", offset);
+        return false;
+    }
+    if (!(x->flags & CELL_WRITTEN) && (!a->write || a->atomic)) {
+        fault(a->w, a->s, a->lane, "read of uninitialised shared memory", "offset %u was never written", offset);
+        return false;
+    }
+    if (!check_write_before(a, x, offset))
+        return false;
+    if (!a->write) {
+        note_read(a, x);
+        return true;
+    }
+    if (!check_reads_before(a, x, offset))
+        return false;
+    note_write(a, x);
+    return true;
+}
+
+/* From now on the bytes of this word are tracked one by one. A set of readers has one owner: the other bytes copy it. */
+static void split(cluster *c, cell *word, cell *bytes)
+{
+    for (int i = 0; i < WORD; i++) {
+        bytes[i] = *word;
+        if (i && word->read_agent == READ_SET && word->read_clock) {
+            bytes[i].read_clock = set_new(c);
+            memcpy(c->sets[bytes[i].read_clock].clock, c->sets[word->read_clock].clock,
+                   (size_t)c->agent_count * sizeof(uint32_t));
+        }
+    }
+    *word = (cell){ .flags = CELL_SPLIT };
+}
+
+/* A whole-word write makes one cell of four again. */
+static void unite(const access *a, cell *word, cell *bytes)
+{
+    for (int i = 1; i < WORD; i++)
+        if (bytes[i].read_agent == READ_SET && bytes[i].read_clock)
+            set_free(a->w->cluster, bytes[i].read_clock);
+    *word = bytes[0];
+}
+
+static bool touch_word_by_byte(cta *c, const access *a, uint32_t from, uint32_t to)
+{
+    cell *word = &c->cells[from / WORD];
+    cell *bytes = &c->bytes[from / WORD * WORD];
+    if (!(word->flags & CELL_SPLIT))
+        split(c->cluster, word, bytes);
+    for (uint32_t at = from; at < to; at++)
+        if (!touch_cell(a, &c->bytes[at], at))
+            return false;
+    if (a->write && to - from == WORD)
+        unite(a, word, bytes);
+    return true;
+}
+
+bool shared_touch(cta *c, const access *a, uint32_t offset, uint32_t bytes)
+{
+    for (uint32_t at = offset, end = offset + bytes; at < end;) {
+        uint32_t next = (at / WORD + 1) * WORD;
+        next = next < end ? next : end;
+        cell *word = &c->cells[at / WORD];
+        bool whole = next - at == WORD && !(word->flags & CELL_SPLIT);
+        if (!(whole ? touch_cell(a, word, at) : touch_word_by_byte(c, a, at, next)))
+            return false;
+        at = next;
+    }
+    return true;
+}
+
+void shared_mark_mbarrier(cta *c, uint32_t offset)
+{
+    for (uint32_t i = offset / WORD; i < (offset + MBARRIER_BYTES) / WORD; i++)
+        c->cells[i].flags = CELL_MBARRIER;
+}
+
+outcome run_mapa(warp *w, const step *s)
+{
+    result aside;
+    lane_u32 *d = result_begin(w, s->out[0], &aside);
+    const lane_u32 *address = lanes_of(w, s->in[0]), *rank = lanes_of(w, s->in[1]);
+    EACH_ACTIVE (i, w->active)
+        if (rank[i] >= (uint32_t)w->cluster->cta_count)
+            return fault(w, s, i, "no such CTA", "mapa of rank %u in a cluster of %d CTAs", rank[i],
+                         w->cluster->cta_count);
+    EACH_LANE (i)
+        d[i] = (address[i] & ((1U << CLUSTER_RANK_SHIFT) - 1)) | (rank[i] + 1) << CLUSTER_RANK_SHIFT;
+    result_end(w, s->out[0], &aside);
+    return ADVANCE;
+}

@@ -1,0 +1,443 @@
+/*
+ * gemm_sm90.c - a persistent, warp-specialised GEMM for Hopper.
+ *
+ *   warpgroup 0       producer: one thread keeps a ring of (A,B) tiles full by TMA
+ *   warpgroups 1..    consumers: wgmma from shared memory into registers, one group kept in flight; the epilogue goes through
+ *                     staging buffers and TMA stores, so that stores overlap the next tile
+ *   a cluster         CTAs side by side share operand tiles: each loads a part and multicasts it to the others
+ *
+ * Consumers either split each tile along M (cooperative) or take whole tiles in turn (ping-pong: one's epilogue runs under the
+ * other's mainloop).
+ */
+#include <stdio.h>
+
+#include "cute/kernel.h"
+#include "operators/gemm/gemm_epilogue.h"
+
+enum {
+    WARPGROUP = 128,
+    BARRIER_CONSUMER = 1, // named barrier, + consumer: its 128 threads round the staging buffers
+};
+
+/* Registers of a thread by role and count of consumers: together no more than the 64K of an SM. */
+static const struct {
+    int producer, consumer;
+} registers[] = { { 0, 0 }, { 40, 232 }, { 40, 232 }, { 32, 160 } };
+
+gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
+{
+    int d_bytes = (int)ckl_dtype_bytes(c->d), span = 128 / d_bytes; // columns of a 128-byte row
+    while (c->tile_n % span)
+        span /= 2;
+    gemm_sm90_shape s = {
+        .consumer_rows = c->pingpong ? c->tile_m : c->tile_m / c->consumers,
+        .box_a = c->tile_m / c->cluster_n,
+        .box_b = c->tile_n / c->cluster_m,
+        .cluster = c->cluster_m * c->cluster_n,
+        .threads = WARPGROUP * (1 + c->consumers),
+        .d_rows = 64,
+        .d_cols = span,
+        .stage_bytes = (int64_t)(c->tile_m + c->tile_n) * GEMM_TILE_K * 2,
+    };
+    int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
+    int64_t bias = c->bias ? (int64_t)c->consumers * c->tile_n * 4 : 0;
+    int64_t barriers = 16 * (int64_t)c->stages + (c->c ? 8 * (int64_t)c->consumers : 0);
+    s.smem_bytes = c->stages * s.stage_bytes + staging + bias + barriers;
+    return s;
+}
+
+/* Everything the roles share. Letters: A (M,K), B (N,K), C and D (M,N). */
+typedef struct kernel {
+    const gemm_sm90_config *cfg;
+    gemm_epilogue epilogue;
+    gemm_sm90_shape size;
+    tma_copy tmaA, tmaB, tmaC, tmaD;
+    tensor sA, sB; // (BM,BK,STAGES), (BN,BK,STAGES)
+    tensor sD;     // (ROWS,COLS,BUFFERS,CONSUMERS)
+    tensor sBias;  // (BN,CONSUMERS) f32
+    pipeline ring;
+    int64_t c_barriers; // one per consumer: its next C has arrived
+    val m, n, k_tiles;
+    val bias;
+    gemm_scalars scalars;
+    tile_schedule tiles;
+    val first_tile, clusters;
+    val rank_m, rank_n; // of this CTA in its cluster
+} kernel;
+
+static void describe_parameters(kernel *k)
+{
+    const gemm_sm90_config *cfg = k->cfg;
+    int d_span = k->size.d_cols * (int)ckl_dtype_bytes(cfg->d);
+    k->tmaA = make_tma("A", cfg->ab, k->size.box_a, GEMM_TILE_K, 128);
+    k->tmaB = make_tma("B", cfg->ab, k->size.box_b, GEMM_TILE_K, 128);
+    k->tmaD = make_tma("D", cfg->d, k->size.d_rows, k->size.d_cols, d_span);
+    k->tmaC = make_tma("C", cfg->d, k->size.d_rows, k->size.d_cols, d_span);
+    k->m = param(U32, "m");
+    k->n = param(U32, "n");
+    k->k_tiles = div(add(param(U32, "k"), imm(GEMM_TILE_K - 1)), imm(GEMM_TILE_K));
+    k->scalars = (gemm_scalars){ param(F32, "alpha"), param(F32, "beta") };
+    k->bias = pointer("bias");
+}
+
+/* (ROWS,COLS,COUNT...) tiles, each as TMA writes and wgmma reads it. */
+static layout tiles_layout(ckl_dtype dtype, int rows, int cols, int span, int count, int count_outer)
+{
+    layout tile = tma_tile_layout(dtype, rows, cols, span);
+    int64_t elements = (int64_t)rows * cols;
+    layout plain = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
+    return with_swizzle(tile.sw, plain);
+}
+
+static void describe_shared_memory(kernel *k)
+{
+    const gemm_sm90_config *cfg = k->cfg;
+    const gemm_sm90_shape *s = &k->size;
+    int d_span = s->d_cols * (int)ckl_dtype_bytes(cfg->d);
+    layout ring_A = tiles_layout(cfg->ab, cfg->tile_m, GEMM_TILE_K, 128, cfg->stages, 1);
+    layout ring_B = tiles_layout(cfg->ab, cfg->tile_n, GEMM_TILE_K, 128, cfg->stages, 1);
+    k->sA = slice(smem_tensor("A", cfg->ab, ring_A, 1024), _, _, _, 0); // (BM,BK,STAGES)
+    k->sB = slice(smem_tensor("B", cfg->ab, ring_B, 1024), _, _, _, 0); // (BN,BK,STAGES)
+    k->sD = smem_tensor("D", cfg->d, tiles_layout(cfg->d, s->d_rows, s->d_cols, d_span, cfg->buffers, cfg->consumers),
+                        1024);
+    if (cfg->bias)
+        k->sBias = smem_tensor("bias", F32, compact(shape(cfg->tile_n, cfg->consumers)), 16);
+    int consumers = cfg->pingpong ? 1 : cfg->consumers; // that use a stage
+    k->ring = make_pipeline("ring", cfg->stages, 1, consumers * (cfg->cluster_m + cfg->cluster_n - 1));
+    if (cfg->c)
+        k->c_barriers = ir_smem_alloc("C arrived", 8 * (int64_t)cfg->consumers, 8);
+}
+
+/* One thread makes the barriers; the cluster waits for it, because peers signal them too. */
+static void initialise(const kernel *k)
+{
+    IF (eq(thread(), imm(0))) {
+        tma_prefetch(&k->tmaA);
+        tma_prefetch(&k->tmaB);
+        tma_prefetch(&k->tmaD);
+        pipeline_init(&k->ring);
+        for (int b = 0; k->cfg->c && b < k->cfg->consumers; b++)
+            ir_mbarrier_init(ir_smem_address(k->c_barriers), 8 * b, 1);
+        fence_mbarrier_init();
+    }
+    cluster_sync();
+}
+
+/* Element coordinates of this CTA's tile in D. */
+static void tile_origin(const kernel *k, val tile, val *row, val *col)
+{
+    val tile_row, tile_col;
+    tile_at(&k->tiles, tile, &tile_row, &tile_col);
+    *row = mul(add(mul(tile_row, imm(k->cfg->cluster_m)), k->rank_m), imm(k->cfg->tile_m));
+    *col = mul(add(mul(tile_col, imm(k->cfg->cluster_n)), k->rank_n), imm(k->cfg->tile_n));
+}
+
+/* Producer */
+
+/* The CTAs that share an operand with this one, as a multicast mask; 0 where it is alone. */
+static val mask_A(const kernel *k)
+{
+    int cluster_m = k->cfg->cluster_m, mask = 0;
+    for (int j = 0; j < k->cfg->cluster_n; j++)
+        mask |= 1 << (cluster_m * j);
+    return k->cfg->cluster_n == 1 ? imm(0) : ir_binary(IR_SHL, variable(U32, imm(mask)), k->rank_m);
+}
+
+static val mask_B(const kernel *k)
+{
+    int cluster_m = k->cfg->cluster_m, mask = (1 << cluster_m) - 1;
+    return cluster_m == 1 ? imm(0) : ir_binary(IR_SHL, variable(U32, imm(mask)), mul(k->rank_n, imm(cluster_m)));
+}
+
+/* Fills one stage: this CTA's part of A and of B, each to all CTAs that use it; every CTA receives whole tiles. */
+static void load_stage(const kernel *k, const pipeline_state *at, val row, val col, val depth, val a_mask, val b_mask)
+{
+    tensor sA = slice(k->sA, _, _, at->stage), sB = slice(k->sB, _, _, at->stage);           // (BM,BK), (BN,BK)
+    tensor sA_mine = local_tile(sA, shape(k->size.box_a, GEMM_TILE_K), coord(k->rank_n, 0)); // (BOX_A,BK)
+    tensor sB_mine = local_tile(sB, shape(k->size.box_b, GEMM_TILE_K), coord(k->rank_m, 0)); // (BOX_B,BK)
+    val full = pipeline_full_barrier(&k->ring, at);
+    pipeline_wait_empty(&k->ring, at);
+    pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
+    tma_load(&k->tmaA, sA_mine, add(row, mul(k->rank_n, imm(k->size.box_a))), depth, full, a_mask);
+    tma_load(&k->tmaB, sB_mine, add(col, mul(k->rank_m, imm(k->size.box_b))), depth, full, b_mask);
+}
+
+static void producer(const kernel *k)
+{
+    registers_fewer(registers[k->cfg->consumers].producer);
+    IF (eq(warp(), imm(0))) {
+        IF (elect()) {
+            pipeline_state stage = producer_state(&k->ring);
+            val a_mask = mask_A(k), b_mask = mask_B(k);
+            LOOP_FROM(tile, k->first_tile, k->tiles.count, k->clusters)
+            {
+                val row, col;
+                tile_origin(k, tile, &row, &col);
+                LOOP (kt, k->k_tiles) {
+                    load_stage(k, &stage, row, col, mul(kt, imm(GEMM_TILE_K)), a_mask, b_mask);
+                    pipeline_advance(&stage);
+                }
+            }
+            for (int s = 0; s < k->ring.stages;
+                 s++) { // stay until every stage is released: peers still signal this CTA
+                pipeline_wait_empty(&k->ring, &stage);
+                pipeline_advance(&stage);
+            }
+        }
+    }
+}
+
+/* Consumers */
+
+/* One consumer's view: its thread, its accumulators, and what it reads and writes. */
+typedef struct consumer_role {
+    val index;          // 0..consumers-1
+    val tid;            // 0..127
+    val barrier;        // the named barrier of its threads
+    val first_thread;   // predicate: the thread that issues its TMA
+    val releases, peer; // predicate: this thread frees stages; of the CTA whose empty barriers these are
+    tiled_mma mma;
+    tensor acc;        // (MMA,MMA_M,MMA_N)
+    tensor tCrA, tCrB; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
+    tensor sD;         // (ROWS,COLS,BUFFERS)
+    tensor sBias;      // (BN)
+    val c_parity;      // of the next phase of its C barrier
+} consumer_role;
+
+/* Thread t of a consumer frees the stages of CTA t of the cluster, if that CTA loads for this one. */
+static void describe_release(const kernel *k, consumer_role *c)
+{
+    int cluster_m = k->cfg->cluster_m, cluster = k->size.cluster;
+    c->releases = lt(c->tid, imm(cluster));
+    if (cluster == 1)
+        return;
+    val peer = select(c->releases, c->tid, imm(0));
+    if (k->cfg->cluster_m > 1 && k->cfg->cluster_n > 1)
+        c->releases = both(c->releases,
+                           either(eq(rem(peer, imm(cluster_m)), k->rank_m), eq(div(peer, imm(cluster_m)), k->rank_n)));
+    c->peer = pipeline_peer(&k->ring, peer);
+}
+
+/* One warpgroup's wgmma over 64 x n. */
+static tiled_mma warpgroup_mma(ckl_dtype dtype, int n)
+{
+    char atom[ATOM_NAME_MAX];
+    snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_SS", n, dtype == F16 ? "F16F16" : "BF16BF16");
+    return make_tiled_mma(atom, 1, 1);
+}
+
+static consumer_role describe_consumer(const kernel *k)
+{
+    const gemm_sm90_config *cfg = k->cfg;
+    consumer_role c = { .mma = warpgroup_mma(cfg->ab, cfg->tile_n) };
+    c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
+    c.tid = rem(thread(), imm(WARPGROUP));
+    c.barrier = add(c.index, imm(BARRIER_CONSUMER));
+    c.first_thread = eq(c.tid, imm(0));
+    describe_release(k, &c);
+    val part = cfg->pingpong ? imm(0) : c.index;
+    tensor sA = local_tile(k->sA, shape(k->size.consumer_rows, GEMM_TILE_K), coord(part, 0, _)); // (ROWS,BK,STAGES)
+    c.tCrA = descriptors_A(&c.mma, sA);
+    c.tCrB = descriptors_B(&c.mma, k->sB);
+    c.acc = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
+    fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
+    c.sD = slice(k->sD, _, _, _, c.index);
+    if (cfg->bias)
+        c.sBias = slice(k->sBias, _, c.index);
+    if (cfg->c)
+        c.c_parity = variable(U32, imm(0));
+    return c;
+}
+
+static void release(const kernel *k, const consumer_role *c, val stage)
+{
+    if (k->size.cluster == 1)
+        pipeline_release(&k->ring, stage);
+    else
+        pipeline_release_at(&k->ring, stage, c->peer);
+}
+
+/* acc = A tile * B tile over all of K. A stage is released when the wgmmas of the stage after it are under way. */
+static void mainloop(const kernel *k, const consumer_role *c, pipeline_state *stage)
+{
+    val before = variable(U32, stage->stage);
+    LOOP (kt, k->k_tiles) {
+        val not_first = ne(kt, imm(0));
+        pipeline_wait_full(&k->ring, stage);
+        mma_fence();
+        gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), slice(c->tCrB, _, _, stage->stage), c->acc, not_first);
+        mma_commit();
+        mma_wait(1);
+        IF (both(c->releases, not_first))
+            release(k, c, before);
+        assign(before, stage->stage);
+        pipeline_advance(stage);
+    }
+    mma_wait(0);
+    IF (c->releases)
+        release(k, c, before);
+}
+
+/* The tile's part of the bias into shared memory, as f32; read in the epilogue, after its first barrier. */
+static void load_bias(const kernel *k, const consumer_role *c, val col)
+{
+    const gemm_sm90_config *cfg = k->cfg;
+    tensor gBias = gmem_tensor(k->bias, cfg->d, make_layout(dynamic(k->n), leaf(1))); // (N)
+    for (int first = 0; first < cfg->tile_n; first += WARPGROUP) {
+        val j = add(c->tid, imm(first)), inside = lt(add(col, j), k->n);
+        if (first + WARPGROUP > cfg->tile_n)
+            inside = both(inside, lt(j, imm(cfg->tile_n)));
+        IF (inside)
+            tensor_set(c->sBias, coord(j), convert(F32, at(gBias, add(col, j))));
+    }
+}
+
+/* One staging buffer's worth of the epilogue. */
+typedef struct chunk {
+    int rows, cols; // where it starts in the consumer's part of the tile
+    int buffer;
+    int stores_pending; // that may still be reading their buffers, so that this one is free
+    tiled_mma mma;      // the part of the MMA that made it
+    tensor acc;         // (MMA,1,1)
+    tensor sD;          // (ROWS,COLS)
+} chunk;
+
+/* C into the staging buffer by TMA, then to registers in the order of the accumulators. beta = 0 leaves zeros. */
+static tensor load_C(const kernel *k, const consumer_role *c, const chunk *h, val row, val col)
+{
+    tensor rC = fragment_like(h->acc, F32);
+    tensor tCsC = partition_C(&h->mma, h->sD, c->tid); // (MMA,1,1)
+    val barrier = add(ir_smem_address(k->c_barriers), mul(c->index, imm(8)));
+    fill(rC, immf(0));
+    IF (ne(k->scalars.beta, immf(0))) {
+        IF (c->first_thread) {
+            ir_mbarrier_expect(barrier, 0, imm((int)tma_bytes(&k->tmaC)));
+            tma_load(&k->tmaC, h->sD, row, col, barrier, imm(0));
+        }
+        ir_mbarrier_wait(barrier, 0, c->c_parity);
+        copy(tCsC, rC, 2 * (int)ckl_dtype_bytes(k->cfg->d));
+    }
+    return rC;
+}
+
+/* The bias of this thread's columns of a chunk: (2,COLS/8), a pair in every group of 8 columns. */
+static tensor read_bias(const kernel *k, const consumer_role *c, const chunk *h)
+{
+    coordinates columns = columns_C(&h->mma, k->size.d_rows, k->size.d_cols, c->tid);
+    tensor mine = slice(c->sBias, add(columns.first, imm(h->cols)));
+    mine.layout = make_layout(shape(2, k->size.d_cols / 8), stride(1, 8));
+    tensor rBias = fragment(F32, compact(shape(2, k->size.d_cols / 8)));
+    copy(mine, rBias, 8);
+    return rBias;
+}
+
+static void finish_chunk(const kernel *k, const consumer_role *c, const chunk *h, tensor rC)
+{
+    layout columns =
+        columns_C(&h->mma, k->size.d_rows, k->size.d_cols, c->tid).layout; // distance from the thread's first
+    tensor rBias = { 0 };
+    if (k->cfg->bias)
+        rBias = read_bias(k, c, h);
+    tensor rD = fragment_like(h->acc, F32);
+    for (int i = 0; i < static_size(rD.layout) && !ir_failed(); i++) {
+        int64_t column = index_at(columns, i);
+        val bias = k->cfg->bias ? at(rBias, coord(column % 8, column / 8)) : immf(0);
+        set(rD, i, gemm_finish(k->epilogue, k->scalars, at(h->acc, i), k->cfg->c ? at(rC, i) : immf(0), bias));
+    }
+    if (ckl_dtype_bytes(k->cfg->d) == 2)
+        stmatrix_C(&h->mma, rD, h->sD, c->tid);
+    else
+        copy(rD, partition_C(&h->mma, h->sD, c->tid), 8);
+}
+
+/* Registers -> staging buffer -> TMA store of one chunk. */
+static void store_chunk(const kernel *k, const consumer_role *c, const chunk *h, val row, val col)
+{
+    tensor rC = { 0 };
+    IF (c->first_thread)
+        tma_store_wait_read(h->stores_pending);
+    named_sync(c->barrier, WARPGROUP);
+    if (k->cfg->c)
+        rC = load_C(k, c, h, row, col);
+    finish_chunk(k, c, h, rC);
+    fence_proxy_async();
+    named_sync(c->barrier, WARPGROUP);
+    IF (c->first_thread) {
+        tma_store(&k->tmaD, h->sD, row, col);
+        tma_store_commit();
+    }
+}
+
+static void epilogue(const kernel *k, const consumer_role *c, val row, val col)
+{
+    const gemm_sm90_config *cfg = k->cfg;
+    const gemm_sm90_shape *s = &k->size;
+    chunk h = { .mma = warpgroup_mma(cfg->ab, s->d_cols) };
+    int blocks = s->consumer_rows / s->d_rows, columns = cfg->tile_n / s->d_cols, count = blocks * columns;
+    for (int i = 0; i < count && !ir_failed(); i++) {
+        h.rows = i / columns * s->d_rows;
+        h.cols = i % columns * s->d_cols;
+        h.buffer = i % cfg->buffers;
+        h.stores_pending = i == 0 && count % cfg->buffers ? 0 : cfg->buffers - 1;
+        h.acc = slice(accumulator_columns(c->acc, h.cols, s->d_cols), _, i / columns, _);
+        h.sD = slice(c->sD, _, _, h.buffer);
+        store_chunk(k, c, &h, add(row, imm(h.rows)), add(col, imm(h.cols)));
+        if (cfg->c)
+            assign(c->c_parity, ir_binary(IR_XOR, c->c_parity, imm(1)));
+    }
+}
+
+static void consumer(const kernel *k)
+{
+    const gemm_sm90_config *cfg = k->cfg;
+    registers_more(registers[cfg->consumers].consumer);
+    consumer_role c = describe_consumer(k);
+    pipeline_state stage = consumer_state(&k->ring);
+    int turns = cfg->pingpong ? cfg->consumers : 1;
+    val first = k->first_tile, step = mul(k->clusters, imm(turns));
+    if (cfg->pingpong) {
+        first = add(first, mul(c.index, k->clusters));
+        pipeline_advance_by(&stage, mul(c.index, k->k_tiles));
+    }
+    LOOP_FROM(tile, first, k->tiles.count, step)
+    {
+        val row, col;
+        tile_origin(k, tile, &row, &col);
+        if (!cfg->pingpong)
+            row = add(row, mul(c.index, imm(k->size.consumer_rows)));
+        if (cfg->bias)
+            load_bias(k, &c, col);
+        mainloop(k, &c, &stage);
+        epilogue(k, &c, row, col);
+        if (cfg->pingpong)
+            pipeline_advance_by(&stage, mul(k->k_tiles, imm(turns - 1)));
+    }
+    IF (c.first_thread)
+        tma_store_wait(0);
+}
+
+void gemm_sm90(const void *config, int part)
+{
+    const gemm_sm90_config *cfg = config;
+    (void)part;
+    kernel k = { .cfg = cfg, .size = gemm_sm90_shape_of(cfg) };
+    k.epilogue = gemm_epilogue_of(config);
+    ir_current()->threads = k.size.threads;
+    ir_current()->cluster = k.size.cluster;
+    ir_current()->ctas_per_sm = 1; // also lets setmaxnreg move registers between the roles
+    describe_parameters(&k);
+    describe_shared_memory(&k);
+    k.rank_m = rem(cluster_rank(), imm(cfg->cluster_m));
+    k.rank_n = cfg->cluster_n == 1 ? imm(0) : div(cluster_rank(), imm(cfg->cluster_m));
+    k.tiles = make_tile_schedule(k.m, k.n, cfg->tile_m * cfg->cluster_m, cfg->tile_n * cfg->cluster_n, cfg->group);
+    k.first_tile = div(cta_x(), imm(k.size.cluster));
+    k.clusters = div(grid_x(), imm(k.size.cluster));
+    initialise(&k);
+    IF (lt(warp(), imm(WARPGROUP / 32))) {
+        producer(&k);
+    }
+    ELSE
+    {
+        consumer(&k);
+    }
+}

@@ -1,0 +1,383 @@
+/* unit_check.c - the test harness must find what it claims to find: an operator with faults, on a device in host memory. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/dtype.h"
+#include "cli/check.h"
+#include "cli/compare.h"
+#include "cli/fill.h"
+
+/* A device whose memory is host memory. */
+static ckl_status host_alloc(ckl_device *d, size_t bytes, void **memory)
+{
+    (void)d;
+    *memory = calloc(1, bytes ? bytes : 1);
+    return CKL_OK;
+}
+
+static void host_release(ckl_device *d, void *memory)
+{
+    (void)d;
+    free(memory);
+}
+
+static ckl_status host_copy(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)
+{
+    (void)d;
+    (void)s;
+    memcpy(to, from, bytes);
+    return CKL_OK;
+}
+
+static ckl_status host_stream(ckl_device *d, ckl_stream *s)
+{
+    *s = d;
+    return CKL_OK;
+}
+
+static void host_stream_destroy(ckl_device *d, ckl_stream s)
+{
+    (void)d;
+    (void)s;
+}
+
+static ckl_status host_synchronize(ckl_device *d, ckl_stream s)
+{
+    (void)d;
+    (void)s;
+    return CKL_OK;
+}
+
+static ckl_status host_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
+{
+    (void)kernel;
+    *loaded = (device_kernel *)d;
+    return CKL_OK;
+}
+
+static void host_unload(ckl_device *d, device_kernel *kernel)
+{
+    (void)d;
+    (void)kernel;
+}
+
+static ckl_status host_resident(ckl_device *d, const device_kernel *kernel, int *count)
+{
+    (void)d;
+    (void)kernel;
+    *count = 1;
+    return CKL_OK;
+}
+
+static const device_ops host_ops = { .alloc = host_alloc,
+                                     .release = host_release,
+                                     .copy_in = host_copy,
+                                     .copy_out = host_copy,
+                                     .stream_create = host_stream,
+                                     .stream_destroy = host_stream_destroy,
+                                     .synchronize = host_synchronize,
+                                     .load = host_load,
+                                     .unload = host_unload,
+                                     .clusters_resident = host_resident };
+static ckl_device host = { &host_ops, { .id = "host", .threads_per_cta_max = 1024, .compute_capability = 90 } };
+
+/* y[r,i] = a[r,i] + b[i] over padded rows, with a fault to order. */
+typedef enum fault {
+    SOUND,
+    WRONG_ELEMENT,
+    LEFT_OUT,
+    WRITES_PADDING,
+    WRITES_BEFORE,
+    WRITES_PAST,
+    WRITES_INPUT,
+    NOT_REPEATABLE,
+    OFF_BY_ONE_UNIT
+} fault;
+
+static fault fault_now;
+static int runs;
+
+typedef struct sum_problem {
+    int64_t rows, n, ld;
+    ckl_dtype dtype;
+} sum_problem;
+
+typedef struct sum_args {
+    const sum_problem *problem;
+    void *const *pointers;
+} sum_args;
+
+static ckl_status accept_desc(void *desc)
+{
+    (void)desc;
+    return CKL_OK;
+}
+
+static ckl_status accept_args(const void *desc, const void *args)
+{
+    (void)desc;
+    (void)args;
+    return CKL_OK;
+}
+
+static ckl_status choose(const void *desc, const ckl_device_info *info, void *config)
+{
+    (void)desc;
+    (void)info;
+    (void)config;
+    return CKL_OK;
+}
+
+static void describe(const void *config, int part)
+{
+    (void)config;
+    (void)part;
+}
+
+static void commit_fault(const sum_problem *p, unsigned char *y, void *a)
+{
+    size_t element = ckl_dtype_bytes(p->dtype), middle = (size_t)(p->ld + 2) * element;
+    switch (fault_now) {
+    case WRONG_ELEMENT:
+        dtype_write(p->dtype, y, p->ld + 2, 77);
+        break;
+    case LEFT_OUT:
+        memset(y + middle, 0xff, element);
+        break;
+    case WRITES_PADDING:
+        dtype_write(p->dtype, y, p->n, 1);
+        break;
+    case WRITES_BEFORE:
+        y[-1] = 0;
+        break;
+    case WRITES_PAST:
+        dtype_write(p->dtype, y, (p->rows - 1) * p->ld + p->n, 1);
+        break;
+    case WRITES_INPUT:
+        dtype_write(p->dtype, a, 0, 99);
+        break;
+    case NOT_REPEATABLE:
+    case OFF_BY_ONE_UNIT:
+        if (fault_now == OFF_BY_ONE_UNIT || runs % 2)
+            y[middle] ^= 1;
+        break;
+    default:
+        break;
+    }
+}
+
+static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    (void)plan;
+    assert_non_null(stream);
+    const sum_args *s = args;
+    const sum_problem *p = s->problem;
+    void *a = s->pointers[0], *b = s->pointers[1], *y = s->pointers[2];
+    for (int64_t r = 0; r < p->rows; r++)
+        for (int64_t i = 0; i < p->n; i++)
+            dtype_write(p->dtype, y, r * p->ld + i,
+                        dtype_read(p->dtype, a, r * p->ld + i) + dtype_read(p->dtype, b, i));
+    runs++;
+    commit_fault(p, y, a);
+    return CKL_OK;
+}
+
+static const implementation plain = { .name = "plain", .choose = choose, .describe = describe, .launch = launch };
+static const implementation *const implementations[] = { &plain, NULL };
+static const operator_info sum_info = { .name = "sum",
+                                        .desc_bytes = sizeof(sum_problem),
+                                        .check = accept_desc,
+                                        .check_args = accept_args,
+                                        .implementations = implementations };
+
+static void sum_desc(const void *problem, void *desc)
+{
+    memcpy(desc, problem, sizeof(sum_problem));
+}
+
+static int sum_operands(const void *problem, operand *out)
+{
+    const sum_problem *p = problem;
+    out[0] = (operand){ "a", OPERAND_IN, p->dtype, 2, { p->rows, p->n }, { p->ld, 1 }, 0, 0 };
+    out[1] = (operand){ "b", OPERAND_IN, p->dtype, 1, { p->n }, { 1 }, 0, 0 };
+    out[2] = (operand){ "y", OPERAND_OUT, p->dtype, 2, { p->rows, p->n }, { p->ld, 1 }, 0, 0 };
+    out[3] = (operand){ .name = "absent" };
+    return 4;
+}
+
+static ckl_status sum_run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
+{
+    assert_null(pointers[3]);
+    return plan_run(plan, &sum_info, &(sum_args){ problem, pointers }, stream);
+}
+
+static int64_t sum_slices(const void *problem)
+{
+    return ((const sum_problem *)problem)->rows;
+}
+
+static int64_t sum_elements(const void *problem)
+{
+    return ((const sum_problem *)problem)->n;
+}
+
+static int64_t sum_index(const void *problem, int output, int64_t slice, int64_t j)
+{
+    (void)output;
+    return slice * ((const sum_problem *)problem)->ld + j;
+}
+
+static void sum_reference(const void *problem, void *const *memory, int output, int64_t slice, reference_slice out)
+{
+    (void)output;
+    const sum_problem *p = problem;
+    for (int64_t j = 0; j < p->n; j++) {
+        double a = dtype_read(p->dtype, memory[0], slice * p->ld + j), b = dtype_read(p->dtype, memory[1], j);
+        out.value[j] = a + b;
+        out.magnitude[j] = fabs(a) + fabs(b);
+    }
+}
+
+static double sum_terms(const void *problem)
+{
+    (void)problem;
+    return 2;
+}
+
+static double sum_flops(const void *problem)
+{
+    const sum_problem *p = problem;
+    return (double)(p->rows * p->n);
+}
+
+static const operator_test sum_test = { .op = &sum_info,
+                                        .problem_bytes = sizeof(sum_problem),
+                                        .desc = sum_desc,
+                                        .operands = sum_operands,
+                                        .run = sum_run,
+                                        .slices = sum_slices,
+                                        .slice_elements = sum_elements,
+                                        .output_index = sum_index,
+                                        .reference = sum_reference,
+                                        .terms = sum_terms,
+                                        .flops = sum_flops };
+
+static check_result run_case(sum_problem problem, operand_fill fill, fault which)
+{
+    test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
+    fields_default(case_key_table, &c.keys);
+    c.keys.fill = (choice)fill;
+    c.keys.misalign = 3;
+    check k;
+    check_result result;
+    fault_now = which;
+    runs = 0;
+    assert_int_equal(check_open(&c, &host, &k), CKL_OK);
+    assert_int_equal(check_run(&k, &result), CKL_OK);
+    assert_int_equal(check_run_again(&k, &result), CKL_OK);
+    check_close(&k);
+    return result;
+}
+
+static const sum_problem padded = { .rows = 5, .n = 7, .ld = 9, .dtype = CKL_F32 };
+
+static void test_sound(void **state)
+{
+    (void)state;
+    static const ckl_dtype dtypes[] = { CKL_F32, CKL_F16, CKL_BF16, CKL_I32, CKL_U8 };
+    for (int d = 0; d < COUNT_OF(dtypes); d++)
+        for (int fill = FILL_INTEGERS; fill <= FILL_HARD; fill++) {
+            sum_problem p = padded;
+            p.dtype = dtypes[d];
+            check_result r = run_case(p, (operand_fill)fill, SOUND);
+            assert_string_equal(r.fault, "");
+            assert_true(r.passed && r.elements == 35 && r.slices_compared == 5 && r.ratio_max <= 1);
+        }
+    check_result empty = run_case((sum_problem){ 0, 7, 9, CKL_F32 }, FILL_UNIFORM, SOUND);
+    assert_true(empty.passed && empty.elements == 0);
+}
+
+static void expect_fault(fault which, const char *words)
+{
+    check_result r = run_case(padded, FILL_UNIFORM, which);
+    assert_false(r.passed);
+    if (!strstr(r.fault, words))
+        fail_msg("fault %d says: %s", which, r.fault);
+}
+
+static void test_faults_are_found(void **state)
+{
+    (void)state;
+    expect_fault(WRONG_ELEMENT, "y[slice 1, j 2] is 77, expected");
+    expect_fault(LEFT_OUT, "1 of 35 elements of y were not written");
+    expect_fault(WRITES_PADDING, "y was written outside of its elements: element 7 of its memory");
+    expect_fault(WRITES_BEFORE, "y was written outside of its elements: 1 bytes before its start");
+    expect_fault(WRITES_PAST, "y was written outside of its elements: 1 bytes past its end");
+    expect_fault(WRITES_INPUT, "a is an input but was written at element 0");
+    expect_fault(NOT_REPEATABLE, "y is not written, or not the same in a second run, at element 11");
+}
+
+/* A last bit is within the bound of random inputs, and wrong where exactness is demanded. */
+static void test_exactness(void **state)
+{
+    (void)state;
+    check_result r = run_case(padded, FILL_INTEGERS, OFF_BY_ONE_UNIT);
+    assert_true(!r.passed && r.exact && r.elements_bad == 1);
+    sum_problem p = padded;
+    p.dtype = CKL_BF16;
+    assert_false(run_case(p, FILL_INTEGERS, OFF_BY_ONE_UNIT).passed);
+}
+
+static void test_tolerance(void **state)
+{
+    (void)state;
+    const tolerance t = { .dtype = CKL_F16, .rounding = 0x1p-11, .relative = 0x1p-20, .subnormals = 0x1p-24 };
+    double bound;
+    assert_true(tolerance_admits(&t, 1, 1 + 0x1p-12, 1, &bound) && bound < 0x1p-10);
+    assert_false(tolerance_admits(&t, 1, 1 + 0x1p-10, 1, &bound));
+    assert_true(tolerance_admits(&t, (double)NAN, (double)NAN, 1, &bound));
+    assert_false(tolerance_admits(&t, 1, (double)NAN, 1, &bound));
+    assert_false(tolerance_admits(&t, (double)NAN, 1, 1, &bound));
+    assert_false(tolerance_admits(&t, (double)INFINITY, (double)-INFINITY, 1, &bound));
+    assert_true(tolerance_admits(&t, (double)INFINITY, 65530, 65530, &bound));
+    assert_false(tolerance_admits(&t, (double)INFINITY, 65000, 65000, &bound));
+    assert_false(tolerance_admits(&t, (double)-INFINITY, 70000, 70000, &bound));
+}
+
+/* Different operands, seeds and elements get different numbers; the same ones get the same. */
+static void test_fill_streams(void **state)
+{
+    (void)state;
+    float memory[3][64];
+    operand_image o = { .info = { "x", OPERAND_IN, CKL_F32, 1, { 64 }, { 1 }, 0, 0 }, .rows = 1, .columns = 64 };
+    const struct {
+        int number;
+        uint64_t seed;
+    } sources[] = { { 0, 1 }, { 1, 1 }, { 0, 2 } };
+    for (int i = 0; i < 3; i++) {
+        o.image = (unsigned char *)memory[i];
+        fill_operand(&o, sources[i].number, FILL_UNIFORM, sources[i].seed, 1);
+    }
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 64; j++)
+            assert_true(memory[i][j] != memory[(i + 1) % 3][j] && fabsf(memory[i][j]) <= 1);
+    float again[64];
+    o.image = (unsigned char *)again;
+    fill_operand(&o, 0, FILL_UNIFORM, 1, 1);
+    assert_memory_equal(again, memory[0], sizeof again);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sound),     cmocka_unit_test(test_faults_are_found), cmocka_unit_test(test_exactness),
+        cmocka_unit_test(test_tolerance), cmocka_unit_test(test_fill_streams),
+    };
+    return cmocka_run_group_tests_name("check", tests, NULL, NULL);
+}
