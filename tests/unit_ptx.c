@@ -1,4 +1,4 @@
-/* unit_ptx.c - every op, for every type that rules.c allows it, prints as PTX that the assembler takes without spilling. */
+/* unit_ptx.c - every op, for every type that rules.c allows it, prints as PTX that assembles without spilling. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -390,7 +390,7 @@ static void tma(ir_target target)
     finish();
 }
 
-/* A producer warpgroup and a consumer warpgroup with the accumulators of a 64 x n tile: setmaxnreg and no serialisation. */
+/* A producer and a consumer warpgroup, which holds the accumulators of a 64 x n tile: no wgmma may be serialised. */
 static void wgmma(int n, bool registers_a)
 {
     enum { STAGES = 4, K_TILES = 16 };

@@ -168,8 +168,9 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_TMA_PREFETCH] = PLAIN("prefetch.tensormap [$X]"),
 
     /*
-     * NOTE: an arrival at a peer's barrier carries no .release.cluster. The default semantics order this thread's earlier
-     * accesses, and with the qualifier ptxas puts MEMBAR.ALL.GPU into the main loop: 645 instead of 779 TFLOP/s (8192^3 GEMM).
+     * NOTE: an arrival at a peer's barrier carries no .release.cluster. The default semantics order this thread's
+     * earlier accesses, and with the qualifier ptxas puts MEMBAR.ALL.GPU into the main loop: 645 instead of 779
+     * TFLOP/s (8192^3 GEMM, H200).
      */
     [IR_MBARRIER_INIT] = PLAIN("mbarrier.init.shared::cta.b64 [$a], $y"),
     [IR_MBARRIER_ARRIVE] = PLAIN("mbarrier.arrive.$g.b64 _, [$a]"),
