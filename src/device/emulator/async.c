@@ -194,7 +194,8 @@ static bool complete_cp_async(const transfer *t)
 {
     const cp_async_lanes *l = t->lanes;
     unsigned char *shared = t->w->cta->shared;
-    EACH_ACTIVE (i, l->active) {
+    EACH_ACTIVE(i, l->active)
+    {
         memcpy(shared + l->offset[i], (const void *)l->global[i], l->valid[i]);
         memset(shared + l->offset[i] + l->valid[i], 0, t->bytes - l->valid[i]);
     }
@@ -261,9 +262,15 @@ static outcome begin_load(transfer t, uint32_t address, uint32_t bar_address, ui
 
 outcome run_bulk_load(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
-        transfer t = { .kind = TRANSFER_LOAD, .w = w, .s = s, .lane = i, .global = u64_of(w, s->in[1], i),
-                       .bytes = u32_of(w, s->in[2], i), .to_ctas = 1U << w->cta->rank };
+    EACH_ACTIVE(i, w->active)
+    {
+        transfer t = { .kind = TRANSFER_LOAD,
+                       .w = w,
+                       .s = s,
+                       .lane = i,
+                       .global = u64_of(w, s->in[1], i),
+                       .bytes = u32_of(w, s->in[2], i),
+                       .to_ctas = 1U << w->cta->rank };
         if (t.bytes % BULK_ALIGNMENT || t.global % BULK_ALIGNMENT)
             return fault(w, s, i, "misaligned bulk copy", "%u bytes from 0x%zx are not all multiples of %d", t.bytes,
                          (size_t)t.global, BULK_ALIGNMENT);
@@ -295,7 +302,8 @@ static bool read_coordinates(transfer *t, const operand *in)
 {
     const warp *w = t->w;
     if (t->s->inst->n != t->map->rank) {
-        fault(t->w, t->s, t->lane, "wrong rank", "%d coordinates for a tensor map of rank %d", t->s->inst->n, t->map->rank);
+        fault(t->w, t->s, t->lane, "wrong rank", "%d coordinates for a tensor map of rank %d", t->s->inst->n,
+              t->map->rank);
         return false;
     }
     for (int i = 0; i < t->map->rank; i++)
@@ -305,14 +313,16 @@ static bool read_coordinates(transfer *t, const operand *in)
 
 outcome run_tma_load(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active)
+    {
         uint32_t mask = u32_of(w, s->in[3], i), all = (1U << w->cluster->cta_count) - 1;
         transfer t = { .kind = TRANSFER_LOAD, .w = w, .s = s, .lane = i, .to_ctas = mask ? mask : 1U << w->cta->rank };
         t.map = find_map(w, s, i, u64_of(w, s->in[1], i));
         if (!t.map || !read_coordinates(&t, s->in + 4))
             return FAULTED;
         if (mask & ~all)
-            return fault(w, s, i, "no such CTA", "multicast mask 0x%x in a cluster of %d CTAs", mask, w->cluster->cta_count);
+            return fault(w, s, i, "no such CTA", "multicast mask 0x%x in a cluster of %d CTAs", mask,
+                         w->cluster->cta_count);
         t.bytes = (uint32_t)tma_box_bytes(t.map);
         outcome o = begin_load(t, u32_of(w, s->in[0], i) + (uint32_t)s->inst->offset, u32_of(w, s->in[2], i),
                                tma_alignment(t.map), box_extent(t.map));
@@ -324,9 +334,9 @@ outcome run_tma_load(warp *w, const step *s)
 
 outcome run_tma_prefetch(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active)
-        if (!find_map(w, s, i, u64_of(w, s->in[0], i)))
-            return FAULTED;
+    EACH_ACTIVE(i, w->active)
+    if (!find_map(w, s, i, u64_of(w, s->in[0], i)))
+        return FAULTED;
     return ADVANCE;
 }
 
@@ -373,8 +383,13 @@ static outcome begin_store(transfer t, uint32_t address, uint32_t align, uint32_
 
 outcome run_bulk_store(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
-        transfer t = { .kind = TRANSFER_STORE, .w = w, .s = s, .lane = i, .global = u64_of(w, s->in[0], i),
+    EACH_ACTIVE(i, w->active)
+    {
+        transfer t = { .kind = TRANSFER_STORE,
+                       .w = w,
+                       .s = s,
+                       .lane = i,
+                       .global = u64_of(w, s->in[0], i),
                        .bytes = u32_of(w, s->in[2], i) };
         if (t.bytes % BULK_ALIGNMENT || t.global % BULK_ALIGNMENT)
             return fault(w, s, i, "misaligned bulk copy", "%u bytes to 0x%zx are not all multiples of %d", t.bytes,
@@ -388,14 +403,15 @@ outcome run_bulk_store(warp *w, const step *s)
 
 outcome run_tma_store(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active)
+    {
         transfer t = { .kind = TRANSFER_STORE, .w = w, .s = s, .lane = i };
         t.map = find_map(w, s, i, u64_of(w, s->in[0], i));
         if (!t.map || !read_coordinates(&t, s->in + 2))
             return FAULTED;
         t.bytes = (uint32_t)tma_box_bytes(t.map);
-        outcome o = begin_store(t, u32_of(w, s->in[1], i) + (uint32_t)s->inst->offset, tma_alignment(t.map),
-                                box_extent(t.map));
+        outcome o =
+            begin_store(t, u32_of(w, s->in[1], i) + (uint32_t)s->inst->offset, tma_alignment(t.map), box_extent(t.map));
         if (o != ADVANCE)
             return o;
     }
@@ -404,7 +420,8 @@ outcome run_tma_store(warp *w, const step *s)
 
 outcome run_bulk_commit(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active)
+    {
         bulk_queue *q = find_bulk(w, s, i, true);
         if (!q)
             return FAULTED;
@@ -416,7 +433,8 @@ outcome run_bulk_commit(warp *w, const step *s)
 
 outcome run_bulk_wait(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active)
+    {
         bulk_queue *q = find_bulk(w, s, i, false);
         if (!q || q->groups <= (uint32_t)s->inst->n)
             continue;
@@ -447,7 +465,8 @@ static bool begin_cp_async(transfer *t, int lane)
     if (l->valid[lane] && !global_check(w, s, lane, l->global[lane], l->valid[lane], 1, false))
         return false;
     if (l->valid[lane] && l->global[lane] % t->bytes) {
-        fault(w, s, lane, "misaligned global access", "address 0x%zx is no multiple of %u", (size_t)l->global[lane], t->bytes);
+        fault(w, s, lane, "misaligned global access", "address 0x%zx is no multiple of %u", (size_t)l->global[lane],
+              t->bytes);
         return false;
     }
     if (!shared_find(w, s, lane, IR_SHARED, address, t->bytes, t->bytes, &l->offset[lane]))
@@ -467,16 +486,20 @@ outcome run_cp_async(warp *w, const step *s)
         w->cp_agent = agent_new(w, s, (agent){ .kind = AGENT_CP_ASYNC, .cta = w->cta->rank, .warp = w->index });
     if (w->cp_agent == NO_AGENT)
         return FAULTED;
-    transfer t = { .kind = TRANSFER_CP_ASYNC, .w = w, .s = s, .bytes = (uint32_t)s->inst->n, .group = w->cp_groups,
+    transfer t = { .kind = TRANSFER_CP_ASYNC,
+                   .w = w,
+                   .s = s,
+                   .bytes = (uint32_t)s->inst->n,
+                   .group = w->cp_groups,
                    .lanes = calloc(1, sizeof(cp_async_lanes)) };
     if (!t.lanes)
         abort();
     t.lanes->active = w->active;
-    EACH_ACTIVE (i, w->active)
-        if (!begin_cp_async(&t, i)) {
-            free(t.lanes);
-            return FAULTED;
-        }
+    EACH_ACTIVE(i, w->active)
+    if (!begin_cp_async(&t, i)) {
+        free(t.lanes);
+        return FAULTED;
+    }
     uintptr_t global[LANES];
     for (int i = 0; i < LANES; i++)
         global[i] = t.lanes->global[w->active >> i & 1 ? i : first_lane(w->active)];
@@ -510,9 +533,9 @@ outcome run_cp_async_arrive(warp *w, const step *s)
     uint32_t groups = w->cp_groups + 1;
     if (!complete_groups(w, TRANSFER_CP_ASYNC, -1, groups))
         return FAULTED;
-    EACH_ACTIVE (i, w->active)
-        if (!mbarrier_arrive_async(w, s, i, groups))
-            return FAULTED;
+    EACH_ACTIVE(i, w->active)
+    if (!mbarrier_arrive_async(w, s, i, groups))
+        return FAULTED;
     return ADVANCE;
 }
 
@@ -552,7 +575,8 @@ bool cta_may_leave(warp *w, const step *s)
         if (was_seen(c, b->agent, b->transfer_phase))
             continue;
         fault(w, s, -1, "exit with work under way",
-              "the CTA leaves without having waited for a copy into its shared memory on the mbarrier at offset %u", b->offset);
+              "the CTA leaves without having waited for a copy into its shared memory on the mbarrier at offset %u",
+              b->offset);
         return false;
     }
     for (uint16_t i = 0; c->visited && i < c->cluster->warp_count; i++) {
@@ -561,8 +585,8 @@ bool cta_may_leave(warp *w, const step *s)
             continue;
         char who[AGENT_TEXT_BYTES];
         fault(w, s, -1, "access to an exited CTA",
-              "CTA rank %d leaves, and nothing orders its end after the access of %s to its shared memory at %s:%d", c->rank,
-              agent_text(c->cluster, i, who, sizeof who), v->s->inst->file, v->s->inst->line);
+              "CTA rank %d leaves, and nothing orders its end after the access of %s to its shared memory at %s:%d",
+              c->rank, agent_text(c->cluster, i, who, sizeof who), v->s->inst->file, v->s->inst->line);
         return false;
     }
     return true;

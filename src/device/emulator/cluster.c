@@ -5,9 +5,9 @@
 #include "device/emulator/machine.h"
 
 enum {
-    QUANTUM = 256,         // instructions a warp may run before the next one's turn
-    LAZY_ROUNDS_MAX = 64,  // of polling warps until lazy work is done after all
-    SHARED_POISON = 0xff,  // NaN in every float type
+    QUANTUM = 256,        // instructions a warp may run before the next one's turn
+    LAZY_ROUNDS_MAX = 64, // of polling warps until lazy work is done after all
+    SHARED_POISON = 0xff, // NaN in every float type
     BANK_ALIGNMENT = 64,
 };
 
@@ -169,7 +169,8 @@ static void start_cta(cluster *c, cta *x)
 {
     const device_kernel *k = c->kernel;
     size_t bytes = shared_bytes(c);
-    int64_t column = c->index % (c->launch->grid[0] / c->cta_count), row = c->index / (c->launch->grid[0] / c->cta_count);
+    int64_t column = c->index % (c->launch->grid[0] / c->cta_count),
+            row = c->index / (c->launch->grid[0] / c->cta_count);
     x->at[0] = column * c->cta_count + x->rank;
     x->at[1] = row % c->launch->grid[1];
     x->at[2] = row / c->launch->grid[1];
@@ -248,7 +249,8 @@ static bool run_warp(warp *w, int quantum)
             return leave(w, s);
     }
     if (w->executed > c->kernel->device->options.budget) {
-        fault(w, &steps[w->pc], -1, "endless loop", "the warp has executed %" PRId64 " instructions, its budget", w->executed);
+        fault(w, &steps[w->pc], -1, "endless loop", "the warp has executed %" PRId64 " instructions, its budget",
+              w->executed);
         return false;
     }
     return true;
