@@ -41,14 +41,14 @@ typedef double __attribute__((may_alias)) lane_f64;
     for (lane_mask rest_ = (mask); rest_; rest_ &= rest_ - 1)                                                          \
         for (int lane = __builtin_ctz(rest_), once_ = 1; once_; once_ = 0)
 
-/* The predicate register (one byte a lane, 0 or 1) as a mask. */
+/* The predicate register (one byte a lane, 0 or 1; anything in lanes that never wrote it) as a mask. */
 static inline lane_mask mask_of(const void *predicate)
 {
     lane_mask mask = 0;
     for (int i = 0; i < LANES / 8; i++) {
         uint64_t eight;
         memcpy(&eight, (const char *)predicate + 8 * i, 8);
-        mask |= (lane_mask)(eight * 0x0102040810204080 >> 56) << 8 * i;
+        mask |= (lane_mask)((eight & 0x0101010101010101) * 0x0102040810204080 >> 56) << 8 * i;
     }
     return mask;
 }
