@@ -10,8 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 enum { PATH_BYTES = 4096 };
 
 static bool find_on_path(const char *name, char found[PATH_BYTES])

@@ -145,8 +145,9 @@ void compare_output(const test_case *c, const operand_images *images, const oper
 {
     const tolerance t = tolerance_of(c, o->info.dtype);
     const int64_t slices = c->test->slices(c->problem), count = sample_size(c, slices);
+    const int threads = (int)max_i64(1, min_i64(count, omp_get_max_threads())); // each holds room for a slice
     tally sum = { 0 };
-#pragma omp parallel
+#pragma omp parallel num_threads(threads)
     {
         tally part = { 0 };
         reference_slice room = make_room(c->test->slice_elements(c->problem));

@@ -122,6 +122,19 @@ static outcome run_reject(const pass *p, const verify_reject *r)
     return good ? PASSED : FAILED;
 }
 
+/* A line that every implementation declines was not checked: said and counted once, at its last job. */
+static void note_untaken(const verify_list *list, int job, bool *taken, verify_sums *sums)
+{
+    const verify_job *now = &list->jobs[job];
+    if (job + 1 < list->job_count && list->jobs[job + 1].line == now->line)
+        return;
+    if (!*taken) {
+        sums->skipped++;
+        printf("skipped: %s: every implementation declines\n", now->line);
+    }
+    *taken = false;
+}
+
 static void count(outcome result, verify_sums *sums)
 {
     sums->passed += result == PASSED;
@@ -137,11 +150,14 @@ bool verify_run(const verify_list *list, ckl_device *device, verify_sums *sums)
                .begin = cli_seconds(),
                .count = list->job_count + list->reject_count };
     outcome result = PASSED;
+    bool taken = false;
     for (int i = 0; i < list->reject_count && result != LOST; i++, p.done++)
         count(result = run_reject(&p, &list->rejects[i]), sums);
     for (int i = 0; i < list->job_count && result != LOST; i++, p.done++) {
         show_progress(&p, sums, list->jobs[i].line);
         count(result = run_job(&p, &list->jobs[i]), sums);
+        taken |= result != DECLINED;
+        note_untaken(list, i, &taken, sums);
     }
     clear_progress(&p);
     sums->skipped += p.count - p.done;

@@ -27,8 +27,22 @@ absent() { # absent PATTERN PATH...: no line of code (comments aside) matches; s
     }
 }
 
-# PTX is text such as "ld.global.v4" or "wgmma.mma_async" inside a string; CUDA C has its own words.
-ptx='"[^"]*(\b(ld|st|mov|add|mul|fma|cvt|setp|bar|atom|red|shfl|mbarrier|cp|wgmma|mma|ldmatrix|stmatrix|fence)\.[a-z0-9_]+(\.[a-z0-9_]+)*|%(tid|ctaid|r[0-9]))'
+# What PTX looks like: mnemonics with a state space or a type, and special registers.
+ptx='\b(ld|st|red|atom)\.(global|shared|param|local|async|relaxed|acquire|release)|\b(mma|ldmatrix|stmatrix|shfl|bar|barrier)\.sync\.'
+ptx+='|\bwgmma\.[a-z_]+\.sync|\bcp\.(async|reduce)\.(bulk|ca|cg|commit|wait)|\bmbarrier\.[a-z_]+\.|\bfence\.(proxy|acq)|\bbar\.sync\b *[0-9%]'
+ptx+='|\b(mov|add|sub|mul|mad|fma|cvt|setp|selp|and|or|xor|shl|shr|min|max|neg|abs)\.([a-z0-9_]+\.)*[busf](16|32|64)|%(tid|ctaid|laneid|nctaid)\b'
+
+finds() { # finds TEXT: a test that cannot fail proves nothing
+    local sample found=0
+    sample=$(mktemp -d)
+    printf '    emit("%s");\n' "$1" >"$sample/sample.c"
+    absent "$ptx" "$sample" >/dev/null || found=1
+    rm -r "$sample"
+    [[ $found -eq 1 ]]
+}
+check "the search finds a load" finds 'ld.global.v4.b32 {%r1}, [%rd1];'
+check "the search finds an addition" finds 'add.rn.f32 %f1, %f2, %f3;'
+check "the search finds a matrix instruction" finds 'wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16'
 check "PTX text in kernels" absent "$ptx" src/operators src/cute
 check "inline assembly" absent '\b(asm|__asm__|__asm)\b' src include cli
 check "CUDA C in kernels" absent '__global__|__shared__|__device__|<<<|threadIdx|blockIdx' src include cli
@@ -36,23 +50,25 @@ mapfile -t others < <(find src -name '*.c' ! -path 'src/ir/ptx*')
 check "PTX outside of the printer" absent '\.visible \.entry|\.reg \.' "${others[@]}"
 check "no CUDA C++ files" test -z "$(find . -path ./.git -prune -o \( -name '*.cu' -o -name '*.cuh' \) -print)"
 
-ptx_of() { # ptx_of LINE: the PTX of the kernel that a line gets on the emulated H200
-    "$ckl" explain "$1" --device emulator:h200 --ptx
+says() { # says PATTERN COMMAND...: what the command prints matches
+    local pattern=$1 printed
+    shift
+    printed=$("$@") && grep -qE "$pattern" <<<"$printed"
 }
 
-emits() { # emits LINE PATTERN
-    local text
-    text=$(ptx_of "$1") && grep -qE "$2" <<<"$text"
+emits() { # emits LINE PATTERN: the PTX of the kernel that a line gets on the emulated H200 matches
+    says "$2" "$ckl" explain "$1" --device emulator:h200 --ptx
 }
 
 hopper='gemm m=4096 n=4096 k=4096 a=f16 impl=sm90'
 check "sm90 gemm uses wgmma" emits "$hopper" 'wgmma\.mma_async'
 check "sm90 gemm uses TMA" emits "$hopper" 'cp\.async\.bulk\.tensor'
 check "sm90 gemm multicasts" emits "$hopper" 'multicast::cluster'
-check "sm90 gemm launches clusters" emits "$hopper" '\.reqnctapercluster +[2-9]'
+check "sm90 gemm synchronises clusters" emits "$hopper" 'barrier\.cluster\.arrive'
+check "sm90 gemm launches clusters" says 'cluster of [2-9]' "$ckl" explain "$hopper" --device emulator:h200
 check "sm90 gemm reallocates registers" emits "$hopper" 'setmaxnreg'
 check "sm90 gemm is for sm_90a" emits "$hopper" '\.target +sm_90a'
-check "portable gemm uses tensor cores" emits 'gemm m=512 n=512 k=512 a=f16 impl=sm80' 'mma\.sync'
+check "portable gemm uses tensor cores" emits 'gemm m=512 n=512 k=512 a=f16 impl=tiled' 'mma\.sync'
 
 echo "$passed passed, $failed failed"
 [[ $failed -eq 0 ]]

@@ -96,51 +96,79 @@ layout coalesce_modes(layout a)
 
 static const char STEP[] = "do not compose: a stride of the right one does not divide a mode of the left one";
 static const char EXTENT[] = "do not compose: a mode of the right one does not fill modes of the left one evenly";
+static const char CARRY[] = "do not compose: modes of the right one add up past a mode of the left one";
+static const char NEGATIVE[] = "do not compose: the right one has a negative stride";
 static const char DYNAMIC[] = "do not compose: it takes a mode that is not static";
+
+/* The left layout, and how far the modes of the right one reach in each of its modes, together. */
+typedef struct left_layout {
+    flat_layout modes;
+    int64_t reached[LAYOUT_MODES_MAX];
+} left_layout;
+
+/* `shape` steps of `stride` within a mode of a. The sum over all modes of b must stay inside, or it would carry. */
+static const char *add_steps(left_layout *a, int mode, val shape, val stride, flat_layout *out)
+{
+    flat_add(out, shape, int_mul(stride, a->modes.stride[mode]));
+    if (mode == a->modes.count - 1 || ir_is_int(shape, 1)) // the last mode goes on past the end
+        return NULL;
+    int64_t room = a->modes.shape[mode].i - 1 - a->reached[mode], steps = shape.i - 1;
+    if (stride.i > room / steps)
+        return CARRY;
+    a->reached[mode] += steps * stride.i;
+    return NULL;
+}
 
 /*
  * One integer of b through the modes of a: each mode of a that b's steps reach gives a mode of the result, until b's extent
  * is used up. `stride` is b's step in units of the current mode of a.
  */
-static const char *compose_mode(const flat_layout *a, val shape, val stride, flat_layout *out)
+static const char *compose_mode(left_layout *a, val shape, val stride, flat_layout *out)
 {
+    const char *why = NULL;
     int mode = 0;
-    for (; mode < a->count - 1 && !ir_is_int(shape, 1); mode++) {
-        val extent = a->shape[mode];
+    for (; mode < a->modes.count - 1 && !ir_is_int(shape, 1) && !why; mode++) {
+        val extent = a->modes.shape[mode];
         if (!ir_is_constant(shape) || !ir_is_constant(stride) || !ir_is_constant(extent))
             return DYNAMIC;
         if (stride.i % extent.i == 0) {
             stride.i /= extent.i;
             continue;
         }
-        if ((shape.i - 1) <= (extent.i - 1) / stride.i) // it ends within this mode
+        if (shape.i - 1 <= (extent.i - 1) / stride.i) // it ends within this mode
             break;
+        int64_t part = extent.i / stride.i;
         if (extent.i % stride.i != 0)
             return STEP;
-        int64_t part = extent.i / stride.i;
         if (shape.i % part != 0)
             return EXTENT;
-        flat_add(out, ir_int(CKL_I64, part), int_mul(stride, a->stride[mode]));
+        why = add_steps(a, mode, ir_int(CKL_I64, part), stride, out);
         shape.i /= part;
         stride.i = 1;
     }
-    if (!out->count || !ir_is_int(shape, 1))
-        flat_add(out, shape, int_mul(stride, a->stride[mode]));
-    return NULL;
+    if (!why && (!out->count || !ir_is_int(shape, 1)))
+        why = add_steps(a, mode, shape, stride, out);
+    return why;
 }
 
-static const char *compose_shape(const flat_layout *a, int_tuple shape, int_tuple stride, layout *out)
+static const char *compose_leaf(left_layout *a, val shape, val stride, layout *out)
 {
-    if (is_leaf(shape)) {
-        flat_layout mode = { 0 };
-        if (ir_is_int(stride->leaf, 0))
-            flat_add(&mode, shape->leaf, stride->leaf);
-        else if (ir_is_constant(stride->leaf) && stride->leaf.i < 0)
-            return "do not compose: the right one has a negative stride";
-        const char *why = mode.count ? NULL : compose_mode(a, shape->leaf, stride->leaf, &mode);
-        *out = flat_unwrap(&mode);
-        return why;
-    }
+    const char *why = NULL;
+    flat_layout modes = { 0 };
+    if (ir_is_constant(stride) && stride.i < 0)
+        why = NEGATIVE;
+    else if (ir_is_int(stride, 0))
+        flat_add(&modes, shape, stride);
+    else
+        why = compose_mode(a, shape, stride, &modes);
+    *out = flat_unwrap(&modes);
+    return why;
+}
+
+static const char *compose_shape(left_layout *a, int_tuple shape, int_tuple stride, layout *out)
+{
+    if (is_leaf(shape))
+        return compose_leaf(a, shape->leaf, stride->leaf, out);
     layout modes[LAYOUT_MODES_MAX];
     for (int i = 0; i < shape->rank; i++) {
         const char *why = compose_shape(a, shape->modes[i], stride->modes[i], &modes[i]);
@@ -153,9 +181,9 @@ static const char *compose_shape(const flat_layout *a, int_tuple shape, int_tupl
 
 const char *compose(layout a, layout b, layout *out)
 {
-    flat_layout left = flat_coalesced(a);
-    for (int i = 0; i < left.count; i++)
-        if (ir_is_constant(left.shape[i]) && left.shape[i].i <= 0)
+    left_layout left = { .modes = flat_coalesced(a) };
+    for (int i = 0; i < left.modes.count; i++)
+        if (ir_is_constant(left.modes.shape[i]) && left.modes.shape[i].i <= 0)
             return "do not compose: the left one is empty";
     if (has_swizzle(b))
         return "do not compose: the right one has a swizzle";

@@ -35,5 +35,6 @@ bool read_int(literal_reader *r, int64_t *out);
 bool read_tuple(literal_reader *r, int_tuple *out);
 bool read_swizzle(literal_reader *r, swizzle *out); // after "Sw"
 bool read_layout(literal_reader *r, layout *out);
+bool all_positive(int_tuple t);
 
 #endif

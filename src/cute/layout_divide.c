@@ -3,6 +3,15 @@
 
 /* Divides */
 
+/* Whether tiles, an injective layout, visits each coordinate of a once; true if that depends on run-time values. */
+static bool cover(layout tiles, layout a)
+{
+    if (!is_static(a.shape) || !layout_is_static(tiles))
+        return true;
+    int64_t count = static_size(a);
+    return static_size(tiles) == count && cosize(tiles) == count;
+}
+
 /* (tile,rest) of one layout by one tile. With `past_end`, the last tile may reach past the end of a. */
 static layout divide(layout a, layout tile, bool past_end)
 {
@@ -10,13 +19,10 @@ static layout divide(layout a, layout tile, bool past_end)
     if (!layout_is_static(tile) || has_swizzle(tile))
         return no_layout("logical_divide", "need a static tile without swizzle", 2, both);
     layout tiles = layouts_of(2, (layout[]){ tile, complement_within(tile, size(a)) });
-    const char *why = ir_failed() ? "have no tiles" : compose(a, tiles, &result);
-    if (why)
-        return no_layout("logical_divide", why, 2, both);
-    bool known = is_static(result.shape) && is_static(a.shape);
-    if (known && !past_end && static_size(result) != static_size(a))
+    if (!past_end && !cover(tiles, a))
         return no_layout("logical_divide", "do not divide: the tile does not cover the layout evenly", 2, both);
-    return result;
+    const char *why = ir_failed() ? "have no tiles" : compose(a, tiles, &result);
+    return why ? no_layout("logical_divide", why, 2, both) : result;
 }
 
 /* Modes of a zipped layout, with its first or its second mode spread out. */

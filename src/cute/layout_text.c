@@ -16,6 +16,12 @@ void layout_print(layout a, text *out)
 
 /* Reading */
 
+static void skip_spaces(literal_reader *r)
+{
+    while (isspace((unsigned char)*r->at))
+        r->at++;
+}
+
 bool read_fail(const literal_reader *r, const char *format, ...)
 {
     char sentence[256];
@@ -23,17 +29,13 @@ bool read_fail(const literal_reader *r, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
-    if (*r->at)
-        ir_fail(CKL_INVALID, "position %d: %s before '%.16s'", (int)(r->at - r->start) + 1, sentence, r->at);
+    literal_reader at = *r;
+    skip_spaces(&at);
+    if (*at.at)
+        ir_fail(CKL_INVALID, "position %d: %s before '%.16s'", (int)(at.at - at.start) + 1, sentence, at.at);
     else
-        ir_fail(CKL_INVALID, "position %d: %s at the end", (int)(r->at - r->start) + 1, sentence);
+        ir_fail(CKL_INVALID, "position %d: %s at the end", (int)(at.at - at.start) + 1, sentence);
     return false;
-}
-
-static void skip_spaces(literal_reader *r)
-{
-    while (isspace((unsigned char)*r->at))
-        r->at++;
 }
 
 bool read_char(literal_reader *r, char c)
@@ -111,7 +113,7 @@ bool read_swizzle(literal_reader *r, swizzle *out)
     return true;
 }
 
-static bool all_positive(int_tuple t)
+bool all_positive(int_tuple t)
 {
     for (int i = 0; i < t->rank; i++)
         if (!all_positive(t->modes[i]))

@@ -76,7 +76,13 @@ static bool fixed_strides_divide(int_tuple coordinate, int_tuple strides, int64_
     return true;
 }
 
-/* Moves element 0 by `index` elements (DMEM: units of 16 bytes). */
+/* What a tensor's address counts for one step of its index: bytes of the element; DMEM counts in its own units. */
+static int64_t address_unit(tensor t)
+{
+    return t.memory == DMEM ? 1 : (int64_t)ckl_dtype_bytes(t.dtype);
+}
+
+/* Moves element 0 by `index` elements. */
 static tensor displaced(tensor t, val index)
 {
     if (t.memory == RMEM) {
@@ -86,9 +92,8 @@ static tensor displaced(tensor t, val index)
             t.regs += index.i;
         return t;
     }
-    int64_t unit = t.memory == DMEM ? 1 : (int64_t)ckl_dtype_bytes(t.dtype);
     ir_type type = t.memory == SMEM ? IR_U32 : IR_U64;
-    t.address = ir_binary(IR_ADD, t.address, ir_binary(IR_MUL, ir_convert(type, index), ir_int(type, unit)));
+    t.address = ir_binary(IR_ADD, t.address, ir_binary(IR_MUL, ir_convert(type, index), ir_int(type, address_unit(t))));
     return t;
 }
 
@@ -147,7 +152,7 @@ static val address_at(tensor t, val index, int64_t *offset)
     }
     if (!ir_is_constant(index))
         return displaced(t, index).address;
-    *offset = index.i * (int64_t)ckl_dtype_bytes(t.dtype);
+    *offset = index.i * address_unit(t);
     return t.address;
 }
 

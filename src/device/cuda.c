@@ -1,4 +1,4 @@
-/* cuda.c - an NVIDIA GPU through its driver: the primary context, PTX compiled by the driver, launches with clusters. */
+/* cuda.c - an NVIDIA GPU through its driver: the primary context, PTX compiled by the driver, launches. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,6 @@
 enum {
     CAPABILITY_MIN = 80,
     JIT_LOG_BYTES = 4096,
-    CLUSTER_PORTABLE = 8,              // larger clusters must be asked for
     CARVEOUT_SMEM_BYTES_MIN = 32 << 10 // below it the driver may give the SM's memory to the L1 cache
 };
 
@@ -162,8 +161,6 @@ static ckl_status set_attributes(ckl_device *d, const device_kernel *loaded)
     TRY(CALL(d, cuFuncSetAttribute, f, CU_FUNCTION_SMEM_BYTES_MAX, (int)loaded->smem_bytes));
     if (loaded->smem_bytes >= CARVEOUT_SMEM_BYTES_MIN)
         TRY(CALL(d, cuFuncSetAttribute, f, CU_FUNCTION_SMEM_CARVEOUT, 100));
-    if (loaded->cluster > CLUSTER_PORTABLE)
-        TRY(CALL(d, cuFuncSetAttribute, f, CU_FUNCTION_LARGE_CLUSTER, 1));
     return CKL_OK;
 }
 

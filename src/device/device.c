@@ -1,4 +1,4 @@
-/* device.c - the public functions of devices, and what both kinds of device check alike. */
+/* device.c - the public functions of devices: what they do is in the device's table. */
 #include "device/device.h"
 
 #include <string.h>

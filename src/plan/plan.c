@@ -43,25 +43,13 @@ static ckl_status parse_force(const operator_info *op, const char *force, arena 
     return CKL_INVALID;
 }
 
-/* The sentence of a decline without the "gemm sm90: " that the list of declines says anyway. */
-static const char *reason_of(const operator_info *op, const implementation *impl)
-{
-    const char *words[] = { op->name, impl->name };
-    const char *at = ckl_error();
-    for (int i = 0; i < COUNT_OF(words); i++) {
-        size_t length = strlen(words[i]);
-        if (strncmp(at, words[i], length) == 0 && (at[length] == ' ' || at[length] == ':'))
-            at += length + strspn(at + length, " :");
-    }
-    return at;
-}
-
 /* A config for the desc: the implementation's own choice, with the forced fields over it. */
 static ckl_status configure(const ckl_device_info *device, const operator_info *op, const implementation *impl,
                             const void *desc, const choice_line *forced, void *config)
 {
     if (impl->target == IR_SM90A && !device->has_wgmma)
-        FAIL(CKL_UNSUPPORTED, "the kernel is for sm_90a, %s is sm_%d", device->id, device->compute_capability);
+        FAIL(CKL_UNSUPPORTED, "%s %s: the kernel is for sm_90a, %s is sm_%d", op->name, impl->name, device->id,
+             device->compute_capability);
     fields_default(impl->config, config);
     ckl_status chosen = impl->choose(desc, device, config);
     if (chosen != CKL_OK) {
@@ -94,13 +82,13 @@ static ckl_status choose(const ckl_device_info *device, const operator_info *op,
             *impl = *each;
             *config = candidate;
         } else if (status == CKL_UNSUPPORTED)
-            text_printf(&declines, "%s: %s\n", (*each)->name, reason_of(op, *each));
+            text_printf(&declines, "\n%s", ckl_error());
     }
-    if (notes)
-        text_printf(notes, "%s", text_data(&declines));
-    if (status == CKL_UNSUPPORTED)
-        status_fail(status, "%s: no implementation takes this problem on %s\n%.*s", op->name, device->id,
-                    (int)(declines.length ? declines.length - 1 : 0), text_data(&declines));
+    if (notes && declines.length)
+        text_printf(notes, "%s\n", text_data(&declines) + 1);
+    if (status == CKL_UNSUPPORTED && !forced.op) // else the one reason says it all
+        status_fail(status, "%s: no implementation takes this problem on %s%s", op->name, device->id,
+                    text_data(&declines));
     text_free(&declines);
     return status;
 }

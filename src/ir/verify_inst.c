@@ -1,0 +1,356 @@
+/* verify_inst.c - one instruction by itself: the operands that rules.c asks for, and the attributes of its op. */
+#include "ir/rules.h"
+#include "ir/verify.h"
+
+#define SET TYPE_SET
+
+/* Operands */
+
+/* The registers that hold a value of a type: 8-bit ones live in 16-bit integers, or in one named after them. */
+static uint32_t registers_of(ir_type type)
+{
+    uint32_t small = SET(CKL_I8) | SET(CKL_U8) | SET(CKL_BOOL) | SET(CKL_E4M3) | SET(CKL_E5M2);
+    return SET(type) & small ? SET(type) | SET(CKL_I16) | SET(IR_U16) : SET(type);
+}
+
+/* The types that a letter of ir_rule.operands allows. */
+static uint32_t letter_types(const ir_inst *inst, char letter)
+{
+    const uint32_t index32 = SET(IR_U32) | SET(CKL_I32), index64 = SET(IR_U64) | SET(CKL_I64);
+    switch (letter) {
+    case 't':
+        return registers_of(inst->type);
+    case 'f':
+        return registers_of(inst->from);
+    case 'p':
+        return SET(IR_PRED);
+    case 'u':
+        return index32;
+    case 'l':
+        return index64;
+    default: // 'a'
+        return inst->space == IR_GLOBAL ? index64 : index32;
+    }
+}
+
+/* How many operands the text after a letter asks for; steps over it. */
+static int letter_count(const ir_inst *inst, const char **at)
+{
+    char count = **at;
+    if (count != '*' && count != 'h' && (count < '1' || count > '9'))
+        return 1;
+    ++*at;
+    return count == '*' ? inst->n : count == 'h' ? inst->n / 2 : count - '0';
+}
+
+static ckl_status check_operand(const ir_kernel *kernel, const ir_inst *inst, val v, bool is_result, uint32_t allowed)
+{
+    const char *role = is_result ? "result" : "operand";
+    if (ir_is_constant(v) && is_result)
+        FAULT(kernel, inst, "a result is a constant");
+    if (!ir_is_constant(v) && (v.reg < 0 || v.reg >= kernel->reg_count))
+        FAULT(kernel, inst, "register %d does not exist", v.reg);
+    if (!ir_is_constant(v) && kernel->reg_types[v.reg] != v.type)
+        FAULT(kernel, inst, "register %d is %s, used as %s", v.reg, ir_type_text(kernel->reg_types[v.reg]),
+              ir_type_text(v.type));
+    if ((unsigned)v.type >= IR_TYPE_COUNT || !(allowed & SET(v.type)))
+        FAULT(kernel, inst, "%s of type %s does not fit", role, ir_type_text(v.type));
+    return CKL_OK;
+}
+
+/* Checks the results or the sources against their half of the rule; *at ends behind it. */
+static ckl_status check_half(const ir_kernel *kernel, const ir_inst *inst, const char **at, bool results)
+{
+    const val *values = results ? inst->out : inst->in;
+    int given = results ? inst->out_count : inst->in_count, used = 0;
+    while (**at && **at != ':') {
+        char letter = *(*at)++;
+        int count = letter_count(inst, at);
+        for (int i = 0; i < count; i++, used++) {
+            if (used >= given)
+                FAULT(kernel, inst, "%s operand %d is missing", results ? "result" : "source", used);
+            TRY(check_operand(kernel, inst, values[used], results, letter_types(inst, letter)));
+        }
+    }
+    if (used != given)
+        FAULT(kernel, inst, "has %d %s, %d belong to it", given, results ? "results" : "sources", used);
+    return CKL_OK;
+}
+
+static ckl_status check_operands(const ir_kernel *kernel, const ir_inst *inst, const ir_rule *rule)
+{
+    const char *at = inst->op == IR_ATOM && inst->mode == IR_RED_CAS ? "t:att" : rule->operands;
+    if (rule->types && ((unsigned)inst->type >= IR_TYPE_COUNT || !(rule->types & SET(inst->type))))
+        FAULT(kernel, inst, "does not exist for %s", ir_type_text(inst->type));
+    if (rule->from && ((unsigned)inst->from >= IR_TYPE_COUNT || !(rule->from & SET(inst->from))))
+        FAULT(kernel, inst, "does not exist from %s", ir_type_text(inst->from));
+    if (rule->sm90 && kernel->target == IR_SM80)
+        FAULT(kernel, inst, "needs sm_90a, the kernel is for sm_80");
+    TRY(check_half(kernel, inst, &at, true));
+    at++; // the colon
+    return check_half(kernel, inst, &at, false);
+}
+
+/* Attributes */
+
+static bool is_1_2_4(int n)
+{
+    return n == 1 || n == 2 || n == 4;
+}
+
+/* The offset, and the address too if it is a constant, must be a multiple of what is accessed. */
+static ckl_status check_alignment(const ir_kernel *kernel, const ir_inst *inst, val address, int64_t bytes)
+{
+    int64_t known = inst->offset + (ir_is_constant(address) ? address.i : 0);
+    if (known % bytes)
+        FAULT(kernel, inst, "%s %" PRId64 " is not a multiple of the %" PRId64 " bytes accessed",
+              ir_is_constant(address) ? "address" : "offset", known, bytes);
+    return CKL_OK;
+}
+
+static int64_t memory_bytes(ir_type type)
+{
+    return type < CKL_DTYPE_COUNT ? (int64_t)ckl_dtype_bytes(type) : ir_type_bytes(type);
+}
+
+static ckl_status check_space(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (inst->space == IR_SHARED_CLUSTER && kernel->target == IR_SM80)
+        FAULT(kernel, inst, "shared memory of a cluster needs sm_90a");
+    if (inst->scope == IR_SCOPE_CLUSTER && kernel->target == IR_SM80)
+        FAULT(kernel, inst, "cluster scope needs sm_90a");
+    return CKL_OK;
+}
+
+static ckl_status check_access(const ir_kernel *kernel, const ir_inst *inst)
+{
+    int64_t bytes = inst->n * memory_bytes(inst->type);
+    if (!is_1_2_4(inst->n) || bytes > 16)
+        FAULT(kernel, inst, "n=%d elements of %s are not 1, 2 or 4 in at most 16 bytes", inst->n,
+              ir_type_text(inst->type));
+    TRY(check_space(kernel, inst));
+    return check_alignment(kernel, inst, inst->in[0], bytes);
+}
+
+static ckl_status check_atomic(const ir_kernel *kernel, const ir_inst *inst)
+{
+    const uint32_t words = SET(CKL_I32) | SET(IR_U32) | SET(CKL_I64) | SET(IR_U64);
+    const uint32_t brain = SET(CKL_BF16) | SET(IR_BF16X2);
+    const uint32_t small = SET(CKL_F16) | SET(IR_F16X2) | (kernel->target == IR_SM80 ? 0 : brain);
+    const uint32_t allowed[] = {
+        [IR_RED_ADD] = words | SET(CKL_F32) | SET(CKL_F64) | small,
+        [IR_RED_MIN] = words,
+        [IR_RED_MAX] = words,
+        [IR_RED_AND] = words,
+        [IR_RED_OR] = words,
+        [IR_RED_EXCH] = words | SET(CKL_F32) | SET(CKL_F64),
+        [IR_RED_CAS] = words,
+    };
+    int last = inst->op == IR_RED ? IR_RED_OR : IR_RED_CAS;
+    if (inst->mode < 0 || inst->mode > last || !(allowed[inst->mode] & SET(inst->type)))
+        FAULT(kernel, inst, "mode=%d does not exist for %s", inst->mode, ir_type_text(inst->type));
+    TRY(check_space(kernel, inst));
+    return check_alignment(kernel, inst, inst->in[0], memory_bytes(inst->type));
+}
+
+static ckl_status check_cp_async(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (inst->n != 4 && inst->n != 8 && inst->n != 16)
+        FAULT(kernel, inst, "n=%d bytes is none of 4, 8, 16", inst->n);
+    return check_alignment(kernel, inst, inst->in[0], inst->n);
+}
+
+static ckl_status check_bulk(const ir_kernel *kernel, const ir_inst *inst)
+{
+    int64_t align = 16;
+    val bytes = inst->in[2];
+    if (ir_is_constant(bytes) && (bytes.i <= 0 || bytes.i % align))
+        FAULT(kernel, inst, "%" PRId64 " bytes is not a multiple of 16 above 0", bytes.i);
+    return check_alignment(kernel, inst, inst->in[inst->op == IR_BULK_STORE], align);
+}
+
+static ckl_status check_tma(const ir_kernel *kernel, const ir_inst *inst)
+{
+    enum { RANK_MAX = 5, ALIGNMENT = 128 };
+    if (inst->n < 1 || inst->n > RANK_MAX)
+        FAULT(kernel, inst, "n=%d coordinates are not in 1..%d", inst->n, RANK_MAX);
+    if (inst->op == IR_TMA_LOAD && kernel->cluster == 1 && !(ir_is_constant(inst->in[3]) && inst->in[3].i == 0))
+        FAULT(kernel, inst, "multicast in a kernel without clusters");
+    return check_alignment(kernel, inst, inst->in[inst->op == IR_TMA_STORE], ALIGNMENT);
+}
+
+static ckl_status check_mbarrier(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (inst->op == IR_MBARRIER_ARRIVE && inst->space == IR_GLOBAL)
+        FAULT(kernel, inst, "an mbarrier is in shared memory");
+    TRY(check_space(kernel, inst));
+    return check_alignment(kernel, inst, inst->in[0], 8);
+}
+
+static ckl_status check_barrier(const ir_kernel *kernel, const ir_inst *inst)
+{
+    val id = inst->in[0];
+    if (ir_is_constant(id) && (id.i < 0 || id.i > 15))
+        FAULT(kernel, inst, "id=%" PRId64 " is not in 0..15", id.i);
+    if (inst->n < 32 || inst->n > kernel->threads || inst->n % 32)
+        FAULT(kernel, inst, "n=%d threads is not a multiple of 32 in 32..%d", inst->n, kernel->threads);
+    return CKL_OK;
+}
+
+static ckl_status check_setmaxnreg(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (inst->n < 24 || inst->n > 256 || inst->n % 8)
+        FAULT(kernel, inst, "n=%d registers is not a multiple of 8 in 24..256", inst->n);
+    if (kernel->threads % 128)
+        FAULT(kernel, inst, "threads=%d of the kernel are not whole warpgroups", kernel->threads);
+    return CKL_OK;
+}
+
+static ckl_status check_wgmma(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (inst->n < 8 || inst->n > 256 || inst->n % 8)
+        FAULT(kernel, inst, "n=%d is not a multiple of 8 in 8..256", inst->n);
+    if (kernel->threads % 128)
+        FAULT(kernel, inst, "threads=%d of the kernel are not whole warpgroups", kernel->threads);
+    for (int i = 0; i < inst->out_count; i++)
+        if (inst->out[i].reg != inst->in[inst->in_count - inst->out_count + i].reg)
+            FAULT(kernel, inst, "accumulator %d is not updated in place", i);
+    return CKL_OK;
+}
+
+static ckl_status check_matrices(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (!is_1_2_4(inst->n))
+        FAULT(kernel, inst, "n=%d matrices is none of 1, 2, 4", inst->n);
+    return check_alignment(kernel, inst, inst->in[0], 16);
+}
+
+static ckl_status check_shuffle(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (!is_power_of_two(inst->n) || inst->n > 32)
+        FAULT(kernel, inst, "n=%d lanes is not a power of two up to 32", inst->n);
+    if (inst->mode < IR_SHFL_IDX || inst->mode > IR_SHFL_XOR)
+        FAULT(kernel, inst, "mode=%d is no way to shuffle", inst->mode);
+    return CKL_OK;
+}
+
+static ckl_status check_vote(const ir_kernel *kernel, const ir_inst *inst)
+{
+    bool ballot = inst->mode == IR_VOTE_BALLOT;
+    if (inst->mode < IR_VOTE_ANY || inst->mode > IR_VOTE_BALLOT || ballot != (inst->type == IR_U32))
+        FAULT(kernel, inst, "mode=%d does not give %s", inst->mode, ir_type_text(inst->type));
+    return CKL_OK;
+}
+
+static ckl_status check_redux(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (inst->mode < IR_RED_ADD || inst->mode > IR_RED_OR)
+        FAULT(kernel, inst, "mode=%d is no reduction over a warp", inst->mode);
+    return CKL_OK;
+}
+
+static ckl_status check_compare(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (inst->mode < IR_EQ || inst->mode > IR_GE)
+        FAULT(kernel, inst, "mode=%d is no comparison", inst->mode);
+    return CKL_OK;
+}
+
+static ckl_status check_sreg(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (inst->mode < 0 || inst->mode >= IR_SREG_COUNT)
+        FAULT(kernel, inst, "mode=%d is no special register", inst->mode);
+    if (inst->mode == IR_CLUSTER_RANK && kernel->target == IR_SM80)
+        FAULT(kernel, inst, "the rank in a cluster needs sm_90a");
+    return CKL_OK;
+}
+
+static ckl_status check_param(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (inst->n < 0 || inst->n >= kernel->param_count)
+        FAULT(kernel, inst, "n=%d is not one of the %d parameters", inst->n, kernel->param_count);
+    const ir_param *param = &kernel->params[inst->n];
+    ir_type type = param->tensor_map ? IR_U64 : param->type;
+    if (inst->type != type)
+        FAULT(kernel, inst, "parameter %s is %s, read as %s", param->name, ir_type_text(type),
+              ir_type_text(inst->type));
+    return CKL_OK;
+}
+
+static ckl_status check_fence(const ir_kernel *kernel, const ir_inst *inst)
+{
+    return check_space(kernel, inst);
+}
+
+static ckl_status check_wait(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (inst->n < 0 || inst->n > 7)
+        FAULT(kernel, inst, "n=%d groups is not in 0..7", inst->n);
+    return CKL_OK;
+}
+
+static ckl_status check_bitcast(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (ir_type_bytes(inst->type) != ir_type_bytes(inst->from))
+        FAULT(kernel, inst, "%s and %s differ in width", ir_type_text(inst->type), ir_type_text(inst->from));
+    return CKL_OK;
+}
+
+/* Two halves make a whole; two f32 may also be rounded into a pair, and a pair widened into two. */
+static ckl_status check_halves(const ir_kernel *kernel, const ir_inst *inst)
+{
+    bool packs = inst->op == IR_PACK;
+    ir_type whole = packs ? inst->type : inst->from, half = packs ? inst->from : inst->type;
+    bool rounds = ir_type_is_pair(whole) && half == CKL_F32;
+    if (!rounds && ir_type_bytes(whole) != 2 * ir_type_bytes(half))
+        FAULT(kernel, inst, "two %s are not one %s", ir_type_text(half), ir_type_text(whole));
+    return CKL_OK;
+}
+
+typedef ckl_status check(const ir_kernel *kernel, const ir_inst *inst);
+
+static check *const checks[IR_OP_COUNT] = {
+    [IR_COMPARE] = check_compare,
+    [IR_BITCAST] = check_bitcast,
+    [IR_PACK] = check_halves,
+    [IR_UNPACK] = check_halves,
+    [IR_SREG] = check_sreg,
+    [IR_PARAM] = check_param,
+    [IR_LD] = check_access,
+    [IR_ST] = check_access,
+    [IR_ATOM] = check_atomic,
+    [IR_RED] = check_atomic,
+    [IR_CP_ASYNC] = check_cp_async,
+    [IR_CP_ASYNC_WAIT] = check_wait,
+    [IR_FENCE] = check_fence,
+    [IR_BULK_LOAD] = check_bulk,
+    [IR_BULK_STORE] = check_bulk,
+    [IR_TMA_LOAD] = check_tma,
+    [IR_TMA_STORE] = check_tma,
+    [IR_BULK_WAIT] = check_wait,
+    [IR_MBARRIER_INIT] = check_mbarrier,
+    [IR_MBARRIER_ARRIVE] = check_mbarrier,
+    [IR_MBARRIER_EXPECT] = check_mbarrier,
+    [IR_MBARRIER_WAIT] = check_mbarrier,
+    [IR_MBARRIER_TEST] = check_mbarrier,
+    [IR_CP_ASYNC_ARRIVE] = check_mbarrier,
+    [IR_BAR_SYNC] = check_barrier,
+    [IR_BAR_ARRIVE] = check_barrier,
+    [IR_SHUFFLE] = check_shuffle,
+    [IR_VOTE] = check_vote,
+    [IR_REDUX] = check_redux,
+    [IR_LDMATRIX] = check_matrices,
+    [IR_STMATRIX] = check_matrices,
+    [IR_WGMMA] = check_wgmma,
+    [IR_WGMMA_RS] = check_wgmma,
+    [IR_WGMMA_WAIT] = check_wait,
+    [IR_SETMAXNREG] = check_setmaxnreg,
+};
+
+ckl_status verify_inst(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if ((unsigned)inst->op >= IR_OP_COUNT)
+        FAULT(kernel, inst, "op %d does not exist", (int)inst->op);
+    TRY(check_operands(kernel, inst, ir_rule_of(inst->op)));
+    return checks[inst->op] ? checks[inst->op](kernel, inst) : CKL_OK;
+}

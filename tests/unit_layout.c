@@ -1,0 +1,658 @@
+/* unit_layout.c - the layout algebra against NVIDIA's Python CuTe, its own laws on random layouts, and run-time integers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cute/atoms.h"
+#include "cute/layout_expr.h"
+
+/* Every test describes nothing but static values, unless it asks for a kernel. */
+static int begin(void **state)
+{
+    (void)state;
+    ir_describe_begin(NULL, IR_SM80);
+    return 0;
+}
+
+static int begin_kernel(void **state)
+{
+    (void)state;
+    ir_describe_begin("layouts", IR_SM80);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    return ir_describe_end(NULL) == CKL_OK ? 0 : (print_error("%s\n", ckl_error()), 1);
+}
+
+static layout parsed(const char *literal)
+{
+    const char *rest;
+    layout a;
+    if (!layout_parse(literal, &rest, &a) || *rest)
+        fail_msg("%s is no layout", literal);
+    return a;
+}
+
+static int64_t product_of(int_tuple t)
+{
+    return tuple_product(t).i;
+}
+
+static char *printed(layout a, text *out)
+{
+    text_clear(out);
+    layout_print(a, out);
+    return out->data;
+}
+
+/* The given cases */
+
+enum { STRINGS_MAX = 8 };
+
+/* The strings of a flat JSON object, in order; cut out of the line in place. */
+static int split_strings(char *line, char *strings[STRINGS_MAX])
+{
+    int count = 0;
+    for (char *open = strchr(line, '"'); open && count < STRINGS_MAX;) {
+        char *close = strchr(open + 1, '"');
+        *close = '\0';
+        strings[count++] = open + 1;
+        open = strchr(close + 1, '"');
+    }
+    return count;
+}
+
+static void assert_same_function(const char *expression, const char *expect, bool same_rank)
+{
+    layout_value value;
+    if (!layout_evaluate(expression, &value)) {
+        ir_describe_end(NULL);
+        fail_msg("%s: %s", expression, ckl_error());
+    }
+    text got = { 0 };
+    layout_value_print(&value, &got);
+    bool same = true;
+    if (value.kind == VALUE_NUMBER) {
+        same = strcmp(got.data, expect) == 0;
+    } else {
+        layout want = parsed(expect), have = value.layout;
+        same = static_size(have) == static_size(want) && (!same_rank || rank(have) == rank(want));
+        for (int64_t i = 0; same && i < static_size(want); i++)
+            same = index_at(have, i) == index_at(want, i);
+    }
+    if (!same)
+        fail_msg("%s is %s, not %s", expression, got.data, expect);
+    text_free(&got);
+}
+
+static void run_case(char *line)
+{
+    char *strings[STRINGS_MAX] = { 0 }, expression[512];
+    int count = split_strings(line, strings); // op OP args A [B] expect E
+    assert_in_range(count, 6, 7);
+    const char *op = strings[1], *expect = strings[count - 1];
+    snprintf(expression, sizeof expression, "%s(%s%s%s)", op, strings[3], count == 7 ? ", " : "",
+             count == 7 ? strings[4] : "");
+    assert_same_function(expression, expect, strstr(op, "divide") || strstr(op, "product"));
+}
+
+static void test_cases(void **state)
+{
+    (void)state;
+    FILE *file = fopen(TESTDATA "/layout_cases.jsonl", "r");
+    assert_non_null(file);
+    char line[1024];
+    int count = 0;
+    for (; fgets(line, sizeof line, file); count++)
+        run_case(line);
+    fclose(file);
+    assert_int_equal(count, 300);
+}
+
+/* Expressions and the text they give */
+
+static void test_expressions(void **state)
+{
+    static const char *const rows[][2] = {
+        { "(4,(2,2)):(1,(4,8))", "(4,(2,2)):(1,(4,8))" },
+        { " ( 4 , 8 ) ", "(4,8):(1,4)" },
+        { "(_4,_8):(_8,_1)", "(4,8):(8,1)" },
+        { "size((4,8):(1,4))", "32" },
+        { "size(coalesce(logical_divide((4,8):(1,4), 4:1)))", "32" },
+        { "cosize((4,8):(16,1))", "56" },
+        { "rank((4,(2,2)))", "2" },
+        { "depth((4,(2,2)))", "2" },
+        { "mode((4,(2,2)), 1)", "(2,2):(4,8)" },
+        { "flatten((4,(2,2)))", "(4,2,2):(1,4,8)" },
+        { "logical_divide((4,8):(1,4), 4:1)", "(4,8):(1,4)" },
+        { "logical_divide((8,8):(1,8), <4:1,2:1>)", "((4,2),(2,4)):((1,4),(8,16))" },
+        { "zipped_divide((8,8):(1,8), <4,2>)", "((4,2),(2,4)):((1,8),(4,16))" },
+        { "flat_divide((8,8,3), <4,2>)", "(4,2,2,4,3):(1,8,4,16,64)" },
+        { "composition((8,8):(1,8), <4:2,2>)", "(4,2):(2,8)" },
+        { "blocked_product((2,5):(5,1), (3,4):(1,3))", "((2,3),(5,4)):((5,10),(1,30))" },
+        { "raked_product((2,5):(5,1), (3,4):(1,3))", "((3,2),(4,5)):((10,5),(30,1))" },
+        { "crd2idx((3,(1,0)), (4,(2,2)):(1,(4,8)))", "7" },
+        { "crd2idx((3,2), (4,(2,2)):(1,(4,8)))", "11" },
+        { "crd2idx(idx2crd(11, (4,(2,2))), (4,(2,2)))", "11" },
+        { "idx2crd(17, (4,(2,3)))", "(1,(0,2))" },
+        { "composition(Sw<3,4,3>, (8,64):(64,1))", "Sw<3,4,3>o(8,64):(64,1)" },
+        { "Sw<3,4,3>o0o(8,64):(64,1)", "Sw<3,4,3>o(8,64):(64,1)" },
+        { "crd2idx((1,0), Sw<3,3,3>o(8,64):(64,1))", "72" },
+        { "crd2idx((1,0), Sw<2,0,-3>o(8,64):(1,8))", "9" },
+        { "recast(Sw<3,4,3>o(8,64):(64,1), 16, 128)", "Sw<3,1,3>o(8,8):(8,1)" },
+        { "tile_to_shape(Sw<3,4,3>o(8,64):(64,1), (16,128))", "Sw<3,4,3>o((8,2),(64,2)):((64,512),(1,1024))" },
+        { "max_common_layout((8,4):(1,8), (16,2):(1,100))", "16:1" },
+        { "complement((2,2):(1,6), 24)", "(3,2):(2,12)" },
+    };
+    (void)state;
+    for (int i = 0; i < COUNT_OF(rows); i++) {
+        layout_value value;
+        text got = { 0 };
+        if (!layout_evaluate(rows[i][0], &value))
+            fail_msg("%s is refused", rows[i][0]);
+        layout_value_print(&value, &got);
+        if (strcmp(got.data, rows[i][1]) != 0)
+            fail_msg("%s is %s, not %s", rows[i][0], got.data, rows[i][1]);
+        text_free(&got);
+    }
+}
+
+static void test_rejects(void **state)
+{
+    static const char *const rows[][2] = {
+        { "", "position 1: an integer or ( is missing at the end" },
+        { "()", "position 2: an integer or ( is missing before ')'" },
+        { "(4,8", "position 5: , or ) is missing at the end" },
+        { "(4,8):(1)", "position 1: shape and stride are not of the same nesting before '(4,8):(1)'" },
+        { "(4,0):(1,4)", "position 1: a shape has a mode that is not positive before '(4,0):(1,4)'" },
+        { "4:1 5", "position 5: the expression should end before '5'" },
+        { "size(99999999999999999999)", "position 6: an integer does not fit 64 bits before '9999999999999999'" },
+        { "size((4000000000,4000000000,4))", "4000000000*4000000000 does not fit 64 bits" },
+        { "coalese(4:1)", "position 1: there is no function coalese (did you mean coalesce?) before 'coalese(4:1)'" },
+        { "size(4:1, 2)", "position 11: size takes no more than 1 arguments before '2)'" },
+        { "crd2idx(3)", "position 1: crd2idx: argument 2, a layout, is missing before 'crd2idx(3)'" },
+        { "crd2idx(4:1, 4:1)", "position 9: crd2idx: argument 1 should be a coordinate before '4:1, 4:1)'" },
+        { "crd2idx(32, (4,8))", "crd2idx: (4,8):(1,4) 32 is no coordinate of it" },
+        { "logical_divide(10:1, 4:1)",
+          "logical_divide: 10:1, 4:1 do not divide: the tile does not cover the layout evenly" },
+        { "logical_divide((10,4), <4>)",
+          "divide: (10,4):(1,10) is not divided by the tiler: a tile does not divide its mode" },
+        { "composition((6,2):(2,1), 4:4)",
+          "composition: (6,2):(2,1), 4:4 do not compose: the right one reaches past the "
+          "end of the left one" },
+        { "composition((6,2):(2,1), 3:4)",
+          "composition: (6,2):(2,1), 3:4 do not compose: a stride of the right one does "
+          "not divide a mode of the left one" },
+        { "composition((4,6):(6,1), 6:1)",
+          "composition: (4,6):(6,1), 6:1 do not compose: a mode of the right one does not "
+          "fill modes of the left one evenly" },
+        { "complement((2,2):(1,1), 8)", "complement: (2,2):(1,1) is not injective: its modes overlap" },
+        { "left_inverse((4,2):(0,1))",
+          "left_inverse: (4,2):(0,1) has none: it is not injective or its strides do not divide" },
+        { "right_inverse(Sw<3,4,3>o(8,64))", "right_inverse: Sw<3,4,3>o(8,64):(1,8) has a swizzle" },
+        { "Sw<4,4,3>o(8,64)", "Sw<4,4,3>: needs 0 <= B <= |S|, 0 <= M and B+M+|S| <= 62" },
+        { "mode((4,8), 2)", "mode: (4,8):(1,4) does not have that mode" },
+    };
+    (void)state;
+    for (int i = 0; i < COUNT_OF(rows); i++) {
+        layout_value value;
+        ir_describe_begin(NULL, IR_SM80);
+        bool accepted = layout_evaluate(rows[i][0], &value);
+        assert_int_equal(ir_describe_end(NULL), accepted ? CKL_OK : CKL_INVALID);
+        if (accepted || strcmp(ckl_error(), rows[i][1]) != 0)
+            fail_msg("%s: %s", rows[i][0], accepted ? "accepted" : ckl_error());
+    }
+}
+
+/* Laws on random layouts */
+
+static uint64_t seed = 1;
+
+static int64_t random_below(int64_t n)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (int64_t)((seed >> 33) % (uint64_t)n);
+}
+
+static int_tuple random_shape(int nesting)
+{
+    static const int64_t extents[] = { 1, 2, 3, 4, 6, 8 };
+    if (nesting == 0 || random_below(3) == 0)
+        return leaf(extents[random_below(COUNT_OF(extents))]);
+    int_tuple modes[3];
+    int count = 1 + (int)random_below(3);
+    for (int i = 0; i < count; i++)
+        modes[i] = random_shape(nesting - 1);
+    return tuple_of(count, modes);
+}
+
+enum { SIZE_MAX_TRIED = 4096 };
+
+static int_tuple random_profile(void)
+{
+    int_tuple profile;
+    do
+        profile = random_shape(2);
+    while (product_of(profile) > SIZE_MAX_TRIED);
+    return profile;
+}
+
+/* A layout whose flat modes are contiguous in random order: a bijection. */
+static layout random_compact(void)
+{
+    int_tuple profile = random_profile(), flat = flatten_tuple(profile);
+    int64_t order[INT_TUPLE_RANK_MAX];
+    for (int i = 0; i < tuple_rank(flat); i++)
+        order[i] = random_below(100);
+    layout a = compact_ordered(flat, ints_of(tuple_rank(flat), order));
+    return make_layout(profile, unflatten_tuple(a.stride, profile));
+}
+
+/* Any layout: strides at random, 0 among them. */
+static layout random_layout(void)
+{
+    int_tuple profile = random_profile(), flat = flatten_tuple(profile);
+    int64_t strides[INT_TUPLE_RANK_MAX];
+    for (int i = 0; i < tuple_rank(flat); i++)
+        strides[i] = random_below(20);
+    return make_layout(profile, unflatten_tuple(ints_of(tuple_rank(flat), strides), profile));
+}
+
+enum { TRIALS = 2000 };
+
+/* Runs a law on fresh random layouts. Trials that the algebra refuses count for nothing, but some must pass. */
+static void repeat(const char *name, bool (*law)(void))
+{
+    int held = 0;
+    for (int trial = 0; trial < TRIALS; trial++) {
+        ir_describe_begin(NULL, IR_SM80);
+        bool holds = law();
+        bool refused = ir_failed();
+        ckl_status status = ir_describe_end(NULL);
+        assert_true(refused == (status != CKL_OK));
+        if (!refused && !holds)
+            fail_msg("%s: not on trial %d", name, trial);
+        held += !refused;
+    }
+    assert_in_range(held, TRIALS / 20, TRIALS);
+}
+
+static bool coalesce_keeps_the_function(void)
+{
+    layout a = random_layout(), b = coalesce(a);
+    bool same = static_size(a) == static_size(b) && depth(b) <= 1;
+    for (int64_t i = 0; same && i < static_size(a); i++)
+        same = index_at(a, i) == index_at(b, i);
+    return same;
+}
+
+static bool composition_applies_one_after_the_other(void)
+{
+    layout a = random_layout(), b = random_layout(), c = composition(a, b);
+    bool same = ir_failed() || (static_size(c) == static_size(b) && (is_leaf(b.shape) || rank(c) == rank(b)));
+    for (int64_t i = 0; !ir_failed() && same && i < static_size(b); i++)
+        same = index_at(c, i) == index_at(a, index_at(b, i));
+    return same;
+}
+
+static bool complement_is_ordered_and_disjoint(void)
+{
+    layout a = random_compact(), b = composition(a, random_layout());
+    layout c = complement(b, static_size(a));
+    bool good = true;
+    for (int64_t i = 1; !ir_failed() && good && i < static_size(c); i++) {
+        good = index_at(c, i) > index_at(c, i - 1);
+        for (int64_t j = 0; good && j < static_size(b); j++)
+            good = index_at(c, i) != index_at(b, j);
+    }
+    return good;
+}
+
+static bool right_inverse_inverts(void)
+{
+    layout a = random_below(2) ? random_compact() : random_layout(), r = right_inverse(a);
+    bool good = true;
+    for (int64_t i = 0; good && i < static_size(r); i++)
+        good = index_at(a, index_at(r, i)) == i;
+    return good;
+}
+
+static bool left_inverse_inverts(void)
+{
+    layout a = random_below(2) ? random_compact() : random_layout(), l = left_inverse(a);
+    bool good = true;
+    for (int64_t i = 0; !ir_failed() && good && i < static_size(a); i++)
+        good = index_at(l, index_at(a, i)) == i;
+    return good;
+}
+
+static bool compact_layouts_have_full_inverses(void)
+{
+    layout a = random_compact();
+    return static_size(right_inverse(a)) == static_size(a) && static_size(left_inverse(a)) == static_size(a);
+}
+
+/* Every index of a appears equally often in the tiles, and the first mode is the tile of a. */
+static bool divide_rearranges(void)
+{
+    layout a = random_compact(), tile = random_layout(), d = logical_divide(a, tile);
+    if (ir_failed())
+        return true;
+    static bool seen[SIZE_MAX_TRIED];
+    int64_t count = static_size(a);
+    memset(seen, 0, sizeof seen);
+    bool good = static_size(d) == count && rank(d) == 2 && count <= COUNT_OF(seen);
+    for (int64_t i = 0; good && i < count; i++) {
+        good = index_at(d, i) < count && !seen[index_at(d, i)];
+        seen[index_at(d, i)] = true;
+    }
+    for (int64_t i = 0; good && i < static_size(tile); i++)
+        good = index_at(d, i) == index_at(a, index_at(tile, i));
+    return good;
+}
+
+/* The first mode is the block; the repetitions are disjoint. */
+static bool product_repeats(void)
+{
+    layout a = random_compact(), b = random_compact(), p = logical_product(a, b);
+    int64_t count = static_size(a) * static_size(b);
+    if (ir_failed() || count > SIZE_MAX_TRIED)
+        return true;
+    static bool seen[SIZE_MAX_TRIED];
+    memset(seen, 0, sizeof seen);
+    bool good = static_size(p) == count && cosize(p) == count;
+    for (int64_t i = 0; good && i < count; i++) {
+        good = !seen[index_at(p, i)] && (i >= static_size(a) || index_at(p, i) == index_at(a, i));
+        seen[index_at(p, i)] = true;
+    }
+    return good;
+}
+
+static bool ranked_products_permute_the_product(void)
+{
+    layout a = random_compact(), b = random_compact();
+    layout blocked = blocked_product(a, b), raked = raked_product(a, b);
+    int64_t modes = max_i64(rank(a), rank(b));
+    return ir_failed() || (rank(blocked) == modes && rank(raked) == modes && cosize(blocked) == cosize(raked) &&
+                           cosize(blocked) == static_size(a) * static_size(b));
+}
+
+static bool coordinates_come_back(void)
+{
+    layout a = random_layout();
+    bool same = true;
+    for (int64_t i = 0; same && i < static_size(a); i++)
+        same = static_crd2idx(idx2crd(ir_int(CKL_I64, i), a), a) == index_at(a, i);
+    return same;
+}
+
+static bool common_vector_is_common(void)
+{
+    layout a = random_compact(), b = random_layout(), v = max_common_layout(a, b);
+    bool good = true;
+    for (int64_t i = 0; good && i < static_size(v); i++)
+        good = index_at(a, index_at(v, i)) == i && index_at(b, index_at(v, i)) == i;
+    return good;
+}
+
+static void test_laws(void **state)
+{
+    (void)state;
+    repeat("coalesce_keeps_the_function", coalesce_keeps_the_function);
+    repeat("composition_applies_one_after_the_other", composition_applies_one_after_the_other);
+    repeat("complement_is_ordered_and_disjoint", complement_is_ordered_and_disjoint);
+    repeat("right_inverse_inverts", right_inverse_inverts);
+    repeat("left_inverse_inverts", left_inverse_inverts);
+    repeat("compact_layouts_have_full_inverses", compact_layouts_have_full_inverses);
+    repeat("divide_rearranges", divide_rearranges);
+    repeat("product_repeats", product_repeats);
+    repeat("ranked_products_permute_the_product", ranked_products_permute_the_product);
+    repeat("coordinates_come_back", coordinates_come_back);
+    repeat("common_vector_is_common", common_vector_is_common);
+}
+
+/* Run-time integers */
+
+enum { REGISTERS_MAX = 512 };
+
+static int64_t operand(const int64_t *registers, val v)
+{
+    return ir_is_constant(v) ? v.i : registers[v.reg];
+}
+
+static int64_t executed(const ir_inst *inst, int64_t x, int64_t y)
+{
+    switch (inst->op) {
+    case IR_ADD:
+        return x + y;
+    case IR_SUB:
+        return x - y;
+    case IR_MUL:
+        return x * y;
+    case IR_DIV:
+        return x / y;
+    case IR_REM:
+        return x % y;
+    case IR_AND:
+        return x & y;
+    case IR_XOR:
+        return x ^ y;
+    case IR_SHL:
+        return x << y;
+    case IR_SHR:
+        return x >> y;
+    default:
+        fail_msg("%d is no instruction of index arithmetic", (int)inst->op);
+        return 0;
+    }
+}
+
+/* The value of v when the kernel's parameters are these. */
+static int64_t run(val v, const int64_t *parameters)
+{
+    int64_t registers[REGISTERS_MAX];
+    const ir_kernel *kernel = ir_current();
+    assert_in_range(kernel->reg_count, 0, REGISTERS_MAX);
+    for (int i = 0; i < kernel->inst_count; i++) {
+        const ir_inst *inst = &kernel->insts[i];
+        int64_t *out = &registers[inst->out[0].reg];
+        if (inst->op == IR_PARAM)
+            *out = parameters[inst->n];
+        else if (inst->op == IR_MOV || inst->op == IR_CONVERT)
+            *out = operand(registers, inst->in[0]);
+        else
+            *out = executed(inst, operand(registers, inst->in[0]), operand(registers, inst->in[1]));
+    }
+    return operand(registers, v);
+}
+
+static void test_dynamic_coordinate(void **state)
+{
+    (void)state;
+    int_tuple i = dynamic(ir_scalar_param(CKL_I32, "i"));
+    static const char *const literals[] = { "(4,8):(8,1)",          "(3,(5,2)):(1,(6,3))",   "(4,8):(1,4)",
+                                            "((2,2),7):((1,14),2)", "Sw<2,1,3>o(8,8):(8,1)", "12:5" };
+    for (int row = 0; row < COUNT_OF(literals); row++) {
+        layout a = parsed(literals[row]);
+        val index = crd2idx(i, a);
+        for (int64_t at = 0; at < static_size(a); at++)
+            assert_int_equal(run(index, &at), index_at(a, at));
+    }
+}
+
+static void test_compact_needs_no_division(void **state)
+{
+    (void)state;
+    val i = ir_scalar_param(CKL_I32, "i");
+    val index = crd2idx(dynamic(i), parsed("(4,(5,2),1)"));
+    assert_int_equal(index.reg, i.reg);
+    assert_int_equal(ir_current()->inst_count, 1);
+}
+
+static void test_dynamic_divide(void **state)
+{
+    (void)state;
+    val m = ir_scalar_param(CKL_I32, "m"), ld = ir_scalar_param(CKL_I64, "ld"), cta = ir_scalar_param(IR_U32, "cta");
+    layout a = make_layout(tuple(dynamic(m), leaf(64)), tuple(dynamic(ld), leaf(1)));
+    layout tiles = zipped_divide_by_mode(a, 2, (layout[]){ parsed("16"), parsed("32") });
+    text shown = { 0 };
+    assert_string_equal(printed(tiles, &shown), "((16,32),(?,2)):((?,1),(?,32))");
+    text_free(&shown);
+
+    int_tuple where = tuple(tuple(WILDCARD, WILDCARD), tuple(dynamic(cta), leaf(1)));
+    layout tile = slice_layout(where, tiles);
+    val offset = slice_offset(where, tiles);
+    assert_int_equal(rank(tile), 2);
+    const int64_t parameters[] = { 100, 72, 3 };
+    assert_int_equal(run(offset, parameters), 3 * 16 * 72 + 32);
+    assert_int_equal(run(crd2idx(tuple(leaf(5), leaf(7)), tile), parameters), 5 * 72 + 7);
+    assert_int_equal(run(tuple_mode(tuple_mode(tiles.shape, 1), 0)->leaf, parameters), 7);
+    assert_int_equal(run(size(a), parameters), 6400);
+}
+
+static void test_dynamic_shape(void **state)
+{
+    (void)state;
+    val m = ir_scalar_param(CKL_I32, "m"), n = ir_scalar_param(CKL_I32, "n"), i = ir_scalar_param(IR_U32, "i");
+    layout a = compact(tuple(dynamic(m), dynamic(n), leaf(4)));
+    assert_int_equal(rank(coalesce(layout_modes(a, 0, 2))), 1); // n follows m: the same register
+    int_tuple coordinate = idx2crd(i, a);
+    for (int64_t at = 0; at < 5 * 7 * 4; at++) {
+        const int64_t parameters[] = { 5, 7, at };
+        assert_int_equal(run(tuple_mode(coordinate, 0)->leaf, parameters), at % 5);
+        assert_int_equal(run(tuple_mode(coordinate, 1)->leaf, parameters), at / 5 % 7);
+        assert_int_equal(run(tuple_mode(coordinate, 2)->leaf, parameters), at / 35);
+        assert_int_equal(run(crd2idx(coordinate, a), parameters), at);
+        assert_int_equal(run(crd2idx(dynamic(i), compact_right(a.shape)), parameters),
+                         at % 5 * 28 + at / 5 % 7 * 4 + at / 35);
+        if (at % 16 == 15) { // registers are not reused: begin afresh now and then
+            ir_describe_end(NULL);
+            ir_describe_begin("layouts", IR_SM80);
+            m = ir_scalar_param(CKL_I32, "m"), n = ir_scalar_param(CKL_I32, "n"), i = ir_scalar_param(IR_U32, "i");
+            a = compact(tuple(dynamic(m), dynamic(n), leaf(4)));
+            coordinate = idx2crd(i, a);
+        }
+    }
+}
+
+static void test_dynamic_rejects(void **state)
+{
+    (void)state;
+    val m = ir_scalar_param(CKL_I32, "m");
+    layout a = make_layout(tuple(dynamic(m), leaf(4)), ints(4, 1));
+    composition(a, parsed("2:1"));
+    assert_int_equal(ir_describe_end(NULL), CKL_INVALID);
+    assert_string_equal(ckl_error(),
+                        "composition: (?,4):(4,1), 2:1 do not compose: it takes a mode that is not static");
+    ir_describe_begin("layouts", IR_SM80);
+    complement(make_layout(leaf(4), dynamic(ir_scalar_param(CKL_I32, "ld"))), 8);
+    assert_int_equal(ir_describe_end(NULL), CKL_INVALID);
+    assert_string_equal(ckl_error(), "complement: 4:? is not static");
+    ir_describe_begin("layouts", IR_SM80);
+}
+
+/* Atoms */
+
+/* Each element of the tile belongs to exactly one (thread,value). */
+static void assert_covers(layout thread_value, int64_t tile)
+{
+    assert_int_equal(static_size(thread_value), tile);
+    assert_int_equal(cosize(thread_value), tile);
+    assert_int_equal(static_size(right_inverse(thread_value)), tile);
+}
+
+static void test_mma_atoms(void **state)
+{
+    (void)state;
+    mma_atom atom;
+    for (int n = 8; n <= 256; n += 8) {
+        char name[ATOM_NAME_MAX];
+        snprintf(name, sizeof name, "SM90_64x%dx16_F32BF16BF16_RS", n);
+        assert_true(mma_atom_find(name, &atom));
+        assert_int_equal(atom.n, n);
+        assert_covers(mma_atom_layout_A(&atom), 64 * 16);
+        assert_covers(mma_atom_layout_C(&atom), 64 * n);
+        assert_int_equal(cosize(mma_atom_layout_B(&atom)), n * 16);
+    }
+    assert_true(mma_atom_find("SM90_64x256x16_F32F16F16_SS", &atom));
+    text shown = { 0 };
+    assert_string_equal(printed(mma_atom_layout_C(&atom), &shown), "((4,8,4),(2,2,32)):((128,1,16),(64,8,512))");
+    text_free(&shown);
+    assert_true(mma_atom_find("SM80_16x8x16_F32F16F16F32_TN", &atom));
+    assert_covers(mma_atom_layout_A(&atom), 16 * 16);
+    assert_covers(mma_atom_layout_B(&atom), 8 * 16);
+    assert_covers(mma_atom_layout_C(&atom), 16 * 8);
+    static const char *const wrong[] = { "",
+                                         "SM90_64x12x16_F32F16F16_SS",
+                                         "SM90_64x264x16_F32F16F16_SS",
+                                         "SM90_64x08x16_F32F16F16_SS",
+                                         "SM90_64x8x16_F32F16F16_S",
+                                         "SM90_64xx16" };
+    for (int i = 0; i < COUNT_OF(wrong); i++)
+        assert_false(mma_atom_find(wrong[i], &atom));
+}
+
+static void test_copy_atoms(void **state)
+{
+    (void)state;
+    copy_atom atom;
+    assert_true(copy_atom_find("UniversalCopy<128>", &atom));
+    assert_int_equal(atom.bits, 128);
+    assert_false(copy_atom_find("UniversalCopy<24>", &atom));
+    assert_true(copy_atom_find("SM75_U16x8_LDSM_T", &atom));
+    assert_true(atom.transpose && atom.n == 4 && atom.op == IR_LDMATRIX);
+    assert_covers(copy_atom_layout_destination(&atom), 4 * 64 * 16);
+    assert_covers(copy_atom_layout_source(&atom), 4 * 64 * 16);
+    for (int i = 0; atom_name(i); i++)
+        assert_true(strchr(atom_name(i), '*') || mma_atom_find(atom_name(i), &(mma_atom){ 0 }) ||
+                    copy_atom_find(atom_name(i), &atom));
+}
+
+/* Structure */
+
+static void test_structure(void **state)
+{
+    (void)state;
+    text shown = { 0 };
+    layout a = parsed("(2,(3,4),5)");
+    assert_string_equal(printed(group_modes(a, 0, 2), &shown), "((2,(3,4)),5):((1,(2,6)),24)");
+    assert_string_equal(printed(layout_modes(a, 1, 3), &shown), "((3,4),5):((2,6),24)");
+    assert_string_equal(printed(coalesce_modes(a), &shown), "(2,12,5):(1,2,24)");
+    assert_string_equal(printed(compact_right(a.shape), &shown), "(2,(3,4),5):(60,(20,5),1)");
+    assert_string_equal(printed(compact_ordered(a.shape, ints(1, 0, 2)), &shown), "(2,(3,4),5):(12,(1,3),24)");
+    int_tuple where = tuple(leaf(1), tuple(WILDCARD, leaf(2)), WILDCARD);
+    assert_string_equal(printed(slice_layout(where, a), &shown), "(3,5):(2,24)");
+    assert_int_equal(slice_offset(where, a).i, 13);
+    assert_int_equal(product_of(a.shape), 120);
+    assert_string_equal(printed(recast_layout(parsed("(4,8):(1,4)"), 32, 8), &shown), "(16,8):(1,16)");
+    assert_string_equal(printed(max_common_layout(parsed("Sw<3,3,3>o(8,64):(64,1)"), parsed("(8,64):(64,1)")), &shown),
+                        "8:8");
+    text_free(&shown);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_cases, begin, end),
+        cmocka_unit_test_setup_teardown(test_expressions, begin, end),
+        cmocka_unit_test(test_rejects),
+        cmocka_unit_test(test_laws),
+        cmocka_unit_test_setup_teardown(test_dynamic_coordinate, begin_kernel, end),
+        cmocka_unit_test_setup_teardown(test_compact_needs_no_division, begin_kernel, end),
+        cmocka_unit_test_setup_teardown(test_dynamic_divide, begin_kernel, end),
+        cmocka_unit_test_setup_teardown(test_dynamic_shape, begin_kernel, end),
+        cmocka_unit_test_setup_teardown(test_dynamic_rejects, begin_kernel, end),
+        cmocka_unit_test_setup_teardown(test_mma_atoms, begin, end),
+        cmocka_unit_test_setup_teardown(test_copy_atoms, begin, end),
+        cmocka_unit_test_setup_teardown(test_structure, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
