@@ -54,6 +54,13 @@ bool transfer_complete_one(cluster *c, bool any_order)
     return complete_at(c, i);
 }
 
+void transfers_drop(cluster *c)
+{
+    for (int i = 0; i < c->queue_count; i++)
+        free(c->queue[i].lanes);
+    c->queue_count = 0;
+}
+
 /* Does all transfers of a kind and queue up to a group. False after a fault. */
 static bool complete_groups(warp *w, transfer_kind kind, int lane, uint32_t groups)
 {

@@ -199,7 +199,6 @@ static void start(cluster *c, int64_t index)
     c->agent_count = c->warps_left = c->warp_count;
     c->pool_used = 0;
     c->set_count = c->set_free = 0;
-    c->queue_count = 0;
     c->cluster_arrived = 0;
     c->cluster_generation = 0;
     c->cluster_gather = knowledge_new(c);
@@ -303,5 +302,6 @@ bool cluster_run(cluster *c, int64_t index)
             fault_deadlock(c);
         }
     }
+    transfers_drop(c);
     return !c->faulted;
 }

@@ -41,7 +41,7 @@ typedef double __attribute__((may_alias)) lane_f64;
     for (lane_mask rest_ = (mask); rest_; rest_ &= rest_ - 1) \
         for (int lane = __builtin_ctz(rest_), once_ = 1; once_; once_ = 0)
 
-/* The predicate register (one byte a lane, 0 or 1) as a mask. */
+/* The predicate register (one byte a lane, 0 or 1; anything in lanes that never wrote it) as a mask. */
 static inline lane_mask mask_of(const void *predicate)
 {
     lane_mask mask = 0;

@@ -394,6 +394,7 @@ void cluster_barrier_check(cluster *c); // after an arrival, and after a warp ha
 
 /* async.c */
 bool transfer_complete_one(cluster *c, bool any_order); // false: there is none
+void transfers_drop(cluster *c);                          // what a fault has left undone
 bool warp_may_leave(warp *w, const step *s);
 bool cta_may_leave(warp *w, const step *s); // w: its last warp
 
