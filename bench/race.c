@@ -36,6 +36,7 @@ static ckl_status check_own(field_of_race *f, result_row *row)
 {
     check_result result = { 0 };
     result_set(row->config, ckl_plan_text(f->k.plan));
+    f->k.images.keep_references = true;
     TRY(check_run(&f->k, &result));
     row->slices = result.slices;
     row->slices_compared = result.slices_compared;

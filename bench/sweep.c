@@ -143,6 +143,7 @@ static ckl_status run(sweep *s, ckl_device *device, const race_options *options,
     check_result first;
     TRY(check_open(s->c, device, &s->k));
     s->c->keys.impl = s->k.plan->impl->name;
+    s->k.images.keep_references = true;
     TRY(check_run(&s->k, &first)); // also puts the inputs where the rotation copies them from
     TRY(rotation_create(&s->k, options->hot, &s->memory));
     TRY(suite_read(path, try_config, s));

@@ -34,6 +34,12 @@ static bool is_wanted(const char *const *names, const char *name)
     return false;
 }
 
+/* "" and NULL stand for any name. */
+static bool is_name(const char *name, const char *wanted)
+{
+    return !wanted || !*wanted || strcmp(name, wanted) == 0;
+}
+
 /* The runs of one implementation: exact, hard, and random with several seeds; a line that states fill= gets just that. */
 static void add_fills(verify_list *list, const char *line, const test_case *c, const implementation *impl, int seeds)
 {
@@ -66,10 +72,9 @@ static ckl_status add_line(const char *line, void *user)
     ckl_status status = case_parse(line, &c);
     if (status == CKL_OK && is_wanted(a->request->operators, c.test->op->name)) {
         const char *kept = arena_text(&a->list->memory, line);
-        const char *wanted = a->request->impl ? a->request->impl : c.keys.impl;
         int seeds = a->request->seeds ? a->request->seeds : c.test->flops(c.problem) <= SMALL_FLOPS ? SEEDS : 1;
         for (const implementation *const *impl = c.test->op->implementations; *impl; impl++)
-            if (!*wanted || strcmp((*impl)->name, wanted) == 0)
+            if (is_name((*impl)->name, c.keys.impl) && is_name((*impl)->name, a->request->impl))
                 add_fills(a->list, kept, &c, *impl, seeds);
     }
     case_clear(&c);

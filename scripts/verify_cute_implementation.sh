@@ -50,20 +50,22 @@ mapfile -t others < <(find src -name '*.c' ! -path 'src/ir/ptx*')
 check "PTX outside of the printer" absent '\.visible \.entry|\.reg \.' "${others[@]}"
 check "no CUDA C++ files" test -z "$(find . -path ./.git -prune -o \( -name '*.cu' -o -name '*.cuh' \) -print)"
 
-ptx_of() { # ptx_of LINE: the PTX of the kernel that a line gets on the emulated H200
-    "$ckl" explain "$1" --device emulator:h200 --ptx
+says() { # says PATTERN COMMAND...: what the command prints matches
+    local pattern=$1 printed
+    shift
+    printed=$("$@") && grep -qE "$pattern" <<<"$printed"
 }
 
-emits() { # emits LINE PATTERN
-    local text
-    text=$(ptx_of "$1") && grep -qE "$2" <<<"$text"
+emits() { # emits LINE PATTERN: the PTX of the kernel that a line gets on the emulated H200 matches
+    says "$2" "$ckl" explain "$1" --device emulator:h200 --ptx
 }
 
 hopper='gemm m=4096 n=4096 k=4096 a=f16 impl=sm90'
 check "sm90 gemm uses wgmma" emits "$hopper" 'wgmma\.mma_async'
 check "sm90 gemm uses TMA" emits "$hopper" 'cp\.async\.bulk\.tensor'
 check "sm90 gemm multicasts" emits "$hopper" 'multicast::cluster'
-check "sm90 gemm launches clusters" emits "$hopper" '\.reqnctapercluster +[2-9]'
+check "sm90 gemm synchronises clusters" emits "$hopper" 'barrier\.cluster\.arrive'
+check "sm90 gemm launches clusters" says 'cluster of [2-9]' "$ckl" explain "$hopper" --device emulator:h200
 check "sm90 gemm reallocates registers" emits "$hopper" 'setmaxnreg'
 check "sm90 gemm is for sm_90a" emits "$hopper" '\.target +sm_90a'
 check "portable gemm uses tensor cores" emits 'gemm m=512 n=512 k=512 a=f16 impl=tiled' 'mma\.sync'

@@ -95,7 +95,7 @@ static void assert_same_function(const char *expression, const char *expect, boo
 
 static void run_case(char *line)
 {
-    char *strings[STRINGS_MAX], expression[512];
+    char *strings[STRINGS_MAX] = { 0 }, expression[512];
     int count = split_strings(line, strings); // op OP args A [B] expect E
     assert_in_range(count, 6, 7);
     const char *op = strings[1], *expect = strings[count - 1];

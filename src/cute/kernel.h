@@ -94,8 +94,13 @@
 #define exit_thread()           (HERE, ir_plain(IR_EXIT, 0, 0))
 
 /* Tensors (tensor.h) */
-#define at(t, ...)                       (HERE, tensor_at(t, coord(__VA_ARGS__)))
-#define set(t, i, x)                     (HERE, tensor_set(t, coord(i), x))
+#define at(t, ...) (HERE, tensor_at(t, coord(__VA_ARGS__)))
+#define set(t, i, x)                        \
+    do {                                    \
+        val set_value = (x);                \
+        HERE;                               \
+        tensor_set(t, coord(i), set_value); \
+    } while (0)
 #define slice(t, ...)                    (HERE, tensor_slice(t, coord(__VA_ARGS__)))
 #define local_tile(t, tiler, coordinate) (HERE, tensor_local_tile(t, tiler, coordinate))
 #define copy(from, to, align)            (HERE, tensor_copy(from, to, align))

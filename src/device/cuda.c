@@ -1,4 +1,4 @@
-/* cuda.c - an NVIDIA GPU through its driver: the primary context, PTX compiled by the driver, launches with clusters. */
+/* cuda.c - an NVIDIA GPU through its driver: the primary context, PTX compiled by the driver, launches. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -68,10 +68,10 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_MUL_HI] = ROWS({ BITS32 | BITS64, 0, 0, "mul.hi.$t $d, $x, $y" }),
     [IR_DIV] = ROWS({ INT, 0, 0, "div.$t $d, $x, $y" }, { FLOAT, 0, 0, "div.rn.$t $d, $x, $y" }),
     [IR_REM] = ROWS({ INT, 0, 0, "rem.$t $d, $x, $y" }),
-    [IR_MIN] = ROWS({ F64, 0, PTX_MODE, F64_NAN("min") }, { INT | FLOAT, 0, 0, "min$o.$t $d, $x, $y" },
-                    { HALF, 0, 0, "min$o.$t $d, $X, $Y" }),
-    [IR_MAX] = ROWS({ F64, 0, PTX_MODE, F64_NAN("max") }, { INT | FLOAT, 0, 0, "max$o.$t $d, $x, $y" },
-                    { HALF, 0, 0, "max$o.$t $d, $X, $Y" }),
+    [IR_MIN] = ROWS({ F64, 0, PTX_MODE, F64_NAN("min") }, { INT, 0, 0, "min.$t $d, $x, $y" },
+                    { FLOAT, 0, 0, "min$o.$t $d, $x, $y" }, { HALF, 0, 0, "min$o.$t $d, $X, $Y" }),
+    [IR_MAX] = ROWS({ F64, 0, PTX_MODE, F64_NAN("max") }, { INT, 0, 0, "max.$t $d, $x, $y" },
+                    { FLOAT, 0, 0, "max$o.$t $d, $x, $y" }, { HALF, 0, 0, "max$o.$t $d, $X, $Y" }),
     [IR_NEG] = ROWS({ INT, 0, 0, "neg.$s $d, $x" }, { FLOAT, 0, 0, "neg.$t $d, $x" }, { HALF, 0, 0, "neg.$t $d, $X" }),
     [IR_ABS] = ROWS({ UNSIGNED, 0, 0, "mov.$m $d, $x" }, { INT | FLOAT, 0, 0, "abs.$t $d, $x" },
                     { HALF, 0, 0, "abs.$t $d, $X" }),
@@ -100,8 +100,7 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
         { F16, PRED, 0, "selp.b16 $d, 0x3c00, 0, $X" }, { BF16, PRED, 0, "selp.b16 $d, 0x3f80, 0, $X" },
         { INT | BITS8, FLOAT | F16, 0, "cvt.rzi.$t.$f $d, $X" },
         { INT | BITS8, BF16, 0, F32_FROM_BF16("%tf0", "$X") "; cvt.rzi.$t.f32 $d, %tf0" },
-        { FLOAT | F16, INT | BITS8, 0, "cvt.rn.$t.$f $d, $X" },
-        { BF16, INT | BITS8, PTX_SM90, "cvt.rn.bf16.$f $d, $X" },
+        { FLOAT | F16, INT | BITS8, 0, "cvt.rn.$t.$f $d, $X" }, { BF16, INT, PTX_SM90, "cvt.rn.bf16.$f $d, $X" },
         { BF16, INT | BITS8, 0, "cvt.rn.f32.$f %tf0, $X; cvt.rn.bf16.f32 $d, %tf0" }, // rounds twice beyond 2^24
         { FLOAT, F16, 0, "cvt.$t.f16 $d, $X" }, { F64, F32, 0, "cvt.f64.f32 $d, $X" },
         { F32 | F16, F64, 0, "cvt.rn.$t.f64 $d, $X" }, { F16 | BF16, F32, 0, "cvt.rn.$t.f32 $d, $X" },
@@ -169,8 +168,9 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_TMA_PREFETCH] = PLAIN("prefetch.tensormap [$X]"),
 
     /*
-     * NOTE: an arrival at a peer's barrier carries no .release.cluster. The default semantics order this thread's earlier
-     * accesses, and with the qualifier ptxas puts MEMBAR.ALL.GPU into the main loop: 645 instead of 779 TFLOP/s (8192^3 GEMM).
+     * NOTE: an arrival at a peer's barrier carries no .release.cluster. The default semantics order this thread's
+     * earlier accesses, and with the qualifier ptxas puts MEMBAR.ALL.GPU into the main loop: 645 instead of 779
+     * TFLOP/s (8192^3 GEMM, H200).
      */
     [IR_MBARRIER_INIT] = PLAIN("mbarrier.init.shared::cta.b64 [$a], $y"),
     [IR_MBARRIER_ARRIVE] = PLAIN("mbarrier.arrive.$g.b64 _, [$a]"),

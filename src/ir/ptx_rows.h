@@ -4,17 +4,26 @@
  * An op has a list of rows; the first whose conditions hold is printed. Its text is PTX statements separated by "; " in
  * which a $ and a letter stand for:
  *
- *   d e          the first and second result              D   all results: one register, or {a, b, ..}
- *   x y z u v w  operands 0 to 5, constants as immediates   X Y Z U V W   the same, always in a register
+ *   d e          the first and second result
+ *   D            all results: one register, or {a, b, ..}
+ *   x y z u v w  operands 0 to 5, constants as immediates
+ *   X Y Z U V W  the same, always in a register
  *   a b          operand 0 or 1 as an address: register + offset
- *   S            operands from 1 on, as a register or vector     0 1 .. 9 and a digit: that operand on, so many, {a, b, ..}
- *   C            the coordinates: the last [n] operands          M   operand 3 as the 16-bit mask of a multicast
+ *   S            operands from 1 on, as a register or {a, b, ..}
+ *   0 .. 9       and a second digit: that operand on, so many, {a, b, ..}
+ *   C            the coordinates: the last [n] operands
+ *   M            operand 3 as the 16-bit mask of a multicast
  *   P            the name of parameter [n]
- *   t f          [type] and [from]: "s32", "f16x2"       s   [type] as if it were signed
- *   m            type of a move: "b16", "f32", "pred"    B   bits: "b32"        E   of an element in memory: "b32", "s8"
- *   n            [n]          N   ".v4" for n = 4, "" for 1          p q   bits 0 and 1 of [mode]
- *   g k c        [space], [scope], [cache]               o   the name of [mode], for comparisons, registers, shuffles, votes
- *   r            the reduction [mode] and its type: "add.noftz.f16x2"        h   the clamp operand of a shuffle
+ *   t f          [type] and [from]: "s32", "f16x2"
+ *   s            [type] as if it were signed
+ *   m            the type of a move: "b16", "f32", "pred"
+ *   B E          bits: "b32"; an element in memory: "b32", "s8"
+ *   n N          [n]; ".v4" for n = 4, "" for 1
+ *   p q          bits 0 and 1 of [mode]
+ *   g k c        [space], [scope], [cache]
+ *   o            the name of [mode]: comparisons, special registers, shuffles, votes, NaN of min and max
+ *   r            the reduction [mode] and its type: "add.noftz.f16x2"
+ *   h            the clamp operand of a shuffle
  *   j            a label of this instruction's own
  *
  * Registers named %tp %th %tr %tf %tg (predicate, 16, 32, f32, f64) with 0 or 1 are scratch of one template.

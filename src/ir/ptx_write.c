@@ -117,19 +117,16 @@ static void put_operand(ptx_writer *w, val v)
     put(w, literal);
 }
 
-/* Values separated by commas, in braces if there is more than one. */
+/* Values separated by commas, in braces if there is more than one; matrices are vectors even of one. */
 static void put_vector(ptx_writer *w, const val *values, int count)
 {
     bool braces = count > 1 || w->inst->op == IR_LDMATRIX || w->inst->op == IR_STMATRIX;
-    if (braces)
-        put(w, "{");
+    put(w, braces ? "{" : "");
     for (int i = 0; i < count; i++) {
-        if (i)
-            put(w, ", ");
+        put(w, i ? ", " : "");
         put_in_register(w, values[i]);
     }
-    if (braces)
-        put(w, "}");
+    put(w, braces ? "}" : "");
 }
 
 static void put_address(ptx_writer *w, val address)

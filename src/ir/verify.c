@@ -1,8 +1,8 @@
 /*
  * verify.c - static checks of a whole kernel. In this order:
  *
- *   frame          threads, cluster and name; pieces of shared memory are aligned, inside smem_bytes and apart from each
- *                  other unless one is an alias
+ *   frame          threads, cluster and name; pieces of shared memory are aligned, inside smem_bytes and apart from
+ *                  each other unless one is an alias
  *   nesting        IF, ELSE, END_IF and LOOP, END_LOOP pair up as [match] says; BREAK stands in a LOOP
  *   instructions   operand counts and types, attributes, alignment, the target (verify_inst.c)
  *   registers      written before read on every path; WGMMA registers left alone (verify_registers.c)

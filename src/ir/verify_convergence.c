@@ -2,11 +2,12 @@
  * verify_convergence.c - does a predicate part the threads that an instruction wants together?
  *
  * For every register it is worked out whether its value is the same in all lanes of a warp, and in all threads of a
- * warpgroup: SAME, PARTED (it differs, surely) or UNSURE. SAME are constants, parameters, CTA indices and what is computed
- * from them; votes and reductions within the warp. PARTED are the lane, the thread, ELECT, the warp within a warpgroup, and
- * comparisons of these with constants that do not fall between warps (warpgroups): tid < 64 is the same in a warp and not
- * in a warpgroup; tid < 40, lane == 0 part a warp. Everything else that depends on them, and loads from such addresses,
- * is UNSURE: the emulator catches what happens. Values assigned under a predicate that is not SAME are UNSURE.
+ * warpgroup: SAME, PARTED (it differs, surely) or UNSURE. SAME are constants, parameters, CTA indices and what is
+ * computed from them; votes and reductions within the warp. PARTED are the lane, the thread, ELECT, the warp within a
+ * warpgroup, and comparisons of these with constants that do not fall between warps (warpgroups): tid < 64 is the same
+ * in a warp and not in a warpgroup; tid < 40 and lane == 0 part a warp. Everything else that depends on them, loads
+ * from such addresses too, is UNSURE: the emulator catches what happens. So is a register with several writers, one of
+ * them under a predicate that is not SAME.
  *
  * The fault: a converged instruction under an IF, or in a LOOP after a BREAK, whose predicate is PARTED for its group.
  */
@@ -19,8 +20,8 @@ enum { BLOCKS_MAX = 256, PASSES_MAX = 8, WARP_LANES = 32, GROUP_WARPS = 4 };
 typedef enum agreement { SAME, UNSURE, PARTED } agreement;
 
 /*
- * What is known of a value. With a unit it is a thread's or a warp's number in steps: the value grows by `unit` from one
- * warp to the next (32: tid; 1: the warp), perhaps only its low bits.
+ * What is known of a value. With a unit it is a thread's or a warp's number in steps: the value grows by `unit` from
+ * one warp to the next (32: tid; 1: the warp), perhaps only its low bits.
  */
 typedef struct spread {
     bool known;
@@ -180,7 +181,7 @@ static spread compute_arithmetic(const analysis *a, const ir_inst *inst)
     bool two = inst->in_count == 2;
     bool constant_first = two && ir_is_constant(inst->in[0]), constant_last = two && ir_is_constant(inst->in[1]);
     spread x = inst->in_count ? spread_of(a, inst->in[constant_first]) : everywhere;
-    if (constant_first == constant_last || !x.unit)
+    if (constant_first == constant_last || !x.unit || ir_type_is_float(inst->type))
         return blur(join_sources(a, inst));
     int64_t c = inst->in[constant_last].i;
     if (inst->op == IR_COMPARE)

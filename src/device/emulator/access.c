@@ -128,7 +128,7 @@ static bool shared_request(warp *w, const step *s, uintptr_t *address, access a)
         cta *c = shared_find(w, s, i, s->inst->space, base[i] + (uint32_t)s->inst->offset, bytes, bytes, &offset[i]);
         if (!c || !shared_touch(c, &a, offset[i], bytes))
             return false;
-        shared_visit(w, c);
+        shared_visit(w, s, c);
         address[i] = (uintptr_t)c->shared + offset[i];
     }
     for (int i = 0; i < LANES; i++)

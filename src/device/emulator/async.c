@@ -556,12 +556,13 @@ bool cta_may_leave(warp *w, const step *s)
         return false;
     }
     for (uint16_t i = 0; c->visited && i < c->cluster->warp_count; i++) {
-        if (was_seen(c, i, c->visitors[i]))
+        const visitor *v = &c->visitors[i];
+        if (was_seen(c, i, v->clock))
             continue;
         char who[AGENT_TEXT_BYTES];
         fault(w, s, -1, "access to an exited CTA",
-              "CTA rank %d leaves, and nothing orders its end after the accesses of %s to its shared memory", c->rank,
-              agent_text(c->cluster, i, who, sizeof who));
+              "CTA rank %d leaves, and nothing orders its end after the access of %s to its shared memory at %s:%d", c->rank,
+              agent_text(c->cluster, i, who, sizeof who), v->s->inst->file, v->s->inst->line);
         return false;
     }
     return true;

@@ -211,7 +211,7 @@ static mbarrier *mbarrier_of_lane(warp *w, const step *s, int lane, ir_space spa
     cta *c = shared_find(w, s, lane, space, address, MBARRIER_BYTES, MBARRIER_BYTES, &offset);
     if (!c)
         return NULL;
-    shared_visit(w, c);
+    shared_visit(w, s, c);
     return mbarrier_find(w, s, lane, c, offset, false);
 }
 

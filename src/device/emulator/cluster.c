@@ -74,7 +74,7 @@ static void build_cta(cluster *c, int rank)
         .barrier_of = allocate(bytes / MBARRIER_BYTES, sizeof(uint16_t)),
         .barriers = allocate((size_t)c->agent_max, sizeof(mbarrier)),
         .groups = allocate((size_t)k->warps / WARPS_PER_GROUP + 1, sizeof(warpgroup)),
-        .visitors = allocate((size_t)c->warp_count, sizeof(uint32_t)),
+        .visitors = allocate((size_t)c->warp_count, sizeof(visitor)),
     };
 }
 
@@ -181,7 +181,7 @@ static void start_cta(cluster *c, cta *x)
     memset(x->shared, SHARED_POISON, bytes);
     memset(x->cells, 0, bytes / sizeof(uint32_t) * sizeof(cell));
     memset(x->barrier_of, 0, bytes / MBARRIER_BYTES * sizeof(uint16_t));
-    memset(x->visitors, 0, (size_t)c->warp_count * sizeof(uint32_t));
+    memset(x->visitors, 0, (size_t)c->warp_count * sizeof(visitor));
     memset(x->named, 0, sizeof x->named);
     for (int i = 0; i < k->warps / WARPS_PER_GROUP; i++) {
         warpgroup *g = &x->groups[i];

@@ -48,7 +48,7 @@ static inline lane_mask mask_of(const void *predicate)
     for (int i = 0; i < LANES / 8; i++) {
         uint64_t eight;
         memcpy(&eight, (const char *)predicate + 8 * i, 8);
-        mask |= (lane_mask)(eight * 0x0102040810204080 >> 56) << 8 * i;
+        mask |= (lane_mask)((eight & 0x0101010101010101) * 0x0102040810204080 >> 56) << 8 * i;
     }
     return mask;
 }

@@ -209,6 +209,12 @@ typedef struct warpgroup {
     uint32_t count, capacity;
 } warpgroup;
 
+/* The last access of a warp of another CTA to this one's shared memory. */
+typedef struct visitor {
+    uint32_t clock;
+    const step *s;
+} visitor;
+
 struct cta {
     cluster *cluster;
     int rank;
@@ -226,7 +232,7 @@ struct cta {
     bulk_queue *bulk;
     int bulk_count, bulk_capacity;
     int registers_free;
-    uint32_t *visitors; // per agent: its clock at its last access from another CTA
+    visitor *visitors; // per warp of the cluster
     bool visited;
 };
 
@@ -356,7 +362,7 @@ uint32_t warp_clock(const warp *w);
 
 /* shared.c - shared memory's shadow. False after a fault. */
 bool shared_touch(cta *c, const access *a, uint32_t offset, uint32_t bytes);
-void shared_visit(const warp *w, cta *c); // notes an access that the CTA must outlive
+void shared_visit(const warp *w, const step *s, cta *c); // notes an access that the CTA must outlive
 access warp_access(warp *w, const step *s, int lane, bool write);
 void shared_mark_mbarrier(cta *c, uint32_t offset); // from now on ordinary accesses are faults
 bool warp_is_whole(warp *w, const step *s);         // false and a fault if it has diverged

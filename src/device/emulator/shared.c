@@ -39,11 +39,11 @@ static bool is_there(warp *w, const step *s, int lane, const cta *c)
     return met;
 }
 
-void shared_visit(const warp *w, cta *c)
+void shared_visit(const warp *w, const step *s, cta *c)
 {
     if (c == w->cta)
         return;
-    c->visitors[w->agent] = warp_clock(w);
+    c->visitors[w->agent] = (visitor){ warp_clock(w), s };
     c->visited = true;
 }
 

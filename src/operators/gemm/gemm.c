@@ -1,6 +1,8 @@
 /* gemm.c - validation of GEMM problems, choice of kernel and config, launches. */
 #include "cutekernellib/operators/gemm.h"
 
+#include <string.h>
+
 #include "operators/gemm/gemm_config.h"
 #include "operators/operators.h"
 
@@ -131,6 +133,17 @@ static scalars scalars_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
     return (scalars){ x->alpha ? *x->alpha : 1, !d->c ? 0 : x->beta ? *x->beta : 1 };
 }
 
+enum { GEMM_ARGUMENTS = 14 };
+
+/* The parameters of gemm_declare_arguments(), in its order. */
+static void list_arguments(const ckl_gemm_desc *d, const ckl_gemm_args *x, const scalars *s,
+                           const void *params[GEMM_ARGUMENTS])
+{
+    const void *list[GEMM_ARGUMENTS] = { &d->m, &d->n,   &d->k, &x->a,   &d->lda,  &x->b,     &d->ldb,
+                                         &x->c, &d->ldc, &x->d, &d->ldd, &x->bias, &s->alpha, &s->beta };
+    memcpy(params, list, sizeof list);
+}
+
 static bool pitch_is_aligned(int64_t ld, ckl_dtype dtype)
 {
     return ld * (int64_t)ckl_dtype_bytes(dtype) % TMA_ALIGNMENT == 0;
@@ -211,9 +224,8 @@ static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_strea
     if (is_empty(d))
         return CKL_OK;
     scalars s = scalars_of(d, x);
-    /* in the order in which the kernel names them */
-    const void *params[] = { &d->m, &d->n,   &d->k, &x->a,   &d->lda,  &x->b,   &d->ldb,
-                             &x->c, &d->ldc, &x->d, &d->ldd, &s.alpha, &s.beta, &x->bias };
+    const void *params[GEMM_ARGUMENTS];
+    list_arguments(d, x, &s, params);
     device_launch l = { .grid = { ceil_div(d->m * d->n, c->threads), 1, 1 }, .params = (void *const *)params };
     return plan->device->ops->launch(plan->device, plan->kernels[0].loaded, &l, stream);
 }
@@ -256,9 +268,8 @@ static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_strea
     TRY(check_pointer_alignment("tiled", "a", x->a));
     TRY(check_pointer_alignment("tiled", "b", x->b));
     scalars s = scalars_of(d, x);
-    /* in the order in which the kernel names them */
-    const void *params[] = { &d->m, &d->n,   &d->k, &x->a,   &d->lda,  &x->b,    &d->ldb,
-                             &x->c, &d->ldc, &x->d, &d->ldd, &x->bias, &s.alpha, &s.beta };
+    const void *params[GEMM_ARGUMENTS];
+    list_arguments(d, x, &s, params);
     device_launch l = { .grid = { ceil_div(d->n, c->tile_n), ceil_div(d->m, c->tile_m), 1 },
                         .params = (void *const *)params };
     return plan->device->ops->launch(plan->device, plan->kernels[0].loaded, &l, stream);

@@ -5,6 +5,26 @@
 
 #include "cute/kernel.h"
 
+gemm_arguments gemm_declare_arguments(void)
+{
+    gemm_arguments x;
+    x.m = param(I64, "m");
+    x.n = param(I64, "n");
+    x.k = param(I64, "k");
+    x.a = pointer("a");
+    x.lda = param(I64, "lda");
+    x.b = pointer("b");
+    x.ldb = param(I64, "ldb");
+    x.c = pointer("c");
+    x.ldc = param(I64, "ldc");
+    x.d = pointer("d");
+    x.ldd = param(I64, "ldd");
+    x.bias = pointer("bias");
+    x.scalars.alpha = param(F32, "alpha");
+    x.scalars.beta = param(F32, "beta");
+    return x;
+}
+
 gemm_epilogue gemm_epilogue_of(const void *config)
 {
     gemm_epilogue e;

@@ -10,6 +10,15 @@ typedef struct gemm_scalars {
     val alpha, beta;
 } gemm_scalars;
 
+/* The parameters of the kernels that address memory themselves, in this order: sizes and pitches i64, pointers u64. */
+typedef struct gemm_arguments {
+    val m, n, k;
+    val a, lda, b, ldb, c, ldc, d, ldd, bias;
+    gemm_scalars scalars;
+} gemm_arguments;
+
+gemm_arguments gemm_declare_arguments(void);
+
 /* The epilogue's part of any GEMM config: all begin with the same fields. */
 gemm_epilogue gemm_epilogue_of(const void *config);
 

@@ -19,10 +19,13 @@ enum {
     BARRIER_CONSUMER = 1, // named barrier, + consumer: its 128 threads round the staging buffers
 };
 
-/* Registers of a thread by role and count of consumers: together no more than the 64K of an SM. */
+/*
+ * Registers of a thread by role and count of consumers: together no more than the 64K of an SM. With one consumer every
+ * thread may have 255 from the start, so nothing moves.
+ */
 static const struct {
     int producer, consumer;
-} registers[] = { { 0, 0 }, { 40, 232 }, { 40, 232 }, { 32, 160 } };
+} registers[] = { { 0, 0 }, { 0, 0 }, { 40, 232 }, { 32, 160 } };
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
 {
@@ -164,7 +167,8 @@ static void load_stage(const kernel *k, const pipeline_state *at, val row, val c
 
 static void producer(const kernel *k)
 {
-    registers_fewer(registers[k->cfg->consumers].producer);
+    if (registers[k->cfg->consumers].producer)
+        registers_fewer(registers[k->cfg->consumers].producer);
     IF (eq(warp(), imm(0))) {
         IF (elect()) {
             pipeline_state stage = producer_state(&k->ring);
@@ -284,11 +288,11 @@ static void load_bias(const kernel *k, const consumer_role *c, val col)
     const gemm_sm90_config *cfg = k->cfg;
     tensor gBias = gmem_tensor(k->bias, cfg->d, make_layout(dynamic(k->n), leaf(1))); // (N)
     for (int first = 0; first < cfg->tile_n; first += WARPGROUP) {
-        val j = add(c->tid, imm(first)), inside = lt(add(col, j), k->n);
-        if (first + WARPGROUP > cfg->tile_n)
-            inside = both(inside, lt(j, imm(cfg->tile_n)));
-        IF (inside)
-            tensor_set(c->sBias, coord(j), convert(F32, at(gBias, add(col, j))));
+        val j = add(c->tid, imm(first)), bias = variable(F32, immf(0));
+        IF (lt(add(col, j), k->n))
+            assign(bias, convert(F32, at(gBias, add(col, j))));
+        IF (lt(j, imm(cfg->tile_n)))
+            set(c->sBias, j, bias);
     }
 }
 
@@ -390,7 +394,8 @@ static void epilogue(const kernel *k, const consumer_role *c, val row, val col)
 static void consumer(const kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
-    registers_more(registers[cfg->consumers].consumer);
+    if (registers[cfg->consumers].consumer)
+        registers_more(registers[cfg->consumers].consumer);
     consumer_role c = describe_consumer(k);
     pipeline_state stage = consumer_state(&k->ring);
     int turns = cfg->pingpong ? cfg->consumers : 1;

@@ -1,0 +1,451 @@
+/* unit_ir.c - the builder folds constants; the verifier refuses each kind of wrong kernel, and takes its right twin. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/device.h"
+#include "ir/build.h"
+
+static val u32(int64_t i)
+{
+    return ir_int(IR_U32, i);
+}
+
+/* A value that nothing is known of, the same for all threads. */
+static val unknown(ir_type type)
+{
+    return ir_scalar_param(type, ir_type_text(type));
+}
+
+/* The builder */
+
+static void test_folding(void **unused)
+{
+    (void)unused;
+    ir_describe_begin("folding", IR_SM80);
+    assert_true(ir_is_int(ir_binary(IR_ADD, u32(0xffffffff), u32(2)), 1));
+    assert_true(ir_is_int(ir_binary(IR_SHR, ir_int(CKL_I32, -8), u32(1)), -4));
+    assert_true(ir_is_int(ir_binary(IR_DIV, ir_int(CKL_I32, -7), ir_int(CKL_I32, 2)), -3));
+    assert_true(ir_is_int(ir_compare(IR_LT, u32(3), u32(4)), 1));
+    assert_true(ir_is_int(ir_select(ir_int(IR_PRED, 0), u32(5), u32(6)), 6));
+    val x = unknown(IR_U32);
+    assert_int_equal(ir_binary(IR_MUL, x, u32(1)).reg, x.reg);
+    assert_int_equal(ir_binary(IR_ADD, u32(0), x).reg, x.reg);
+    assert_true(ir_is_int(ir_binary(IR_AND, x, u32(0)), 0));
+    assert_int_equal(ir_current()->inst_count, 1);
+    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+}
+
+static void test_names(void **unused)
+{
+    (void)unused;
+    assert_string_equal(ir_op_text(IR_WGMMA), "wgmma");
+    assert_string_equal(ir_class_text(ir_op_class(IR_WGMMA)), "tensor");
+    assert_string_equal(ir_type_text(IR_BF16X2), "bf16x2");
+    assert_int_equal(ir_type_bytes(CKL_E4M3), 2);
+    assert_int_equal(ir_type_bytes(IR_U64), 8);
+    for (int type = 1; type < IR_TYPE_COUNT; type++)
+        assert_true(ir_type_bytes((ir_type)type) > 0);
+}
+
+/* Wrong kernels, each with a right twin */
+
+static void types(bool right)
+{
+    val in[] = { unknown(IR_U32), right ? unknown(IR_U32) : unknown(CKL_F32) }, out = ir_reg(IR_U32);
+    ir_emit((ir_inst){ .op = IR_ADD, .type = IR_U32 }, 1, &out, 2, in);
+}
+
+static void counts(bool right)
+{
+    val in[] = { unknown(IR_U32), unknown(IR_U32) }, out = ir_reg(IR_U32);
+    ir_emit((ir_inst){ .op = IR_ADD, .type = IR_U32 }, 1, &out, right ? 2 : 1, in);
+}
+
+static void uninitialised(bool right)
+{
+    val x = ir_reg(IR_U32);
+    if (right)
+        ir_assign(x, u32(1));
+    ir_binary(IR_ADD, x, unknown(IR_U32));
+}
+
+static void one_side(bool right)
+{
+    val x = ir_reg(IR_U32);
+    ir_if(ir_compare(IR_EQ, unknown(IR_U32), u32(0)));
+    ir_assign(x, u32(1));
+    if (right) {
+        ir_else();
+        ir_assign(x, u32(2));
+    }
+    ir_end_if();
+    ir_binary(IR_ADD, x, x);
+}
+
+static void same_guard(bool right)
+{
+    val x = ir_reg(IR_U32), p = ir_reg(IR_PRED);
+    ir_assign(p, ir_compare(IR_EQ, unknown(IR_U32), u32(0)));
+    ir_if(p);
+    ir_assign(x, u32(1));
+    ir_end_if();
+    if (!right)
+        ir_assign(p, ir_unary(IR_NOT, p));
+    ir_if(p);
+    ir_binary(IR_ADD, x, x);
+    ir_end_if();
+}
+
+static void loop_exit(bool right)
+{
+    val x = ir_reg(IR_U32), p = ir_compare(IR_EQ, unknown(IR_U32), u32(0));
+    ir_loop();
+    if (!right)
+        ir_break(p);
+    ir_assign(x, u32(1));
+    if (right)
+        ir_break(p);
+    ir_end_loop();
+    ir_binary(IR_ADD, x, x);
+}
+
+static void vector_alignment(bool right)
+{
+    val x[4] = { u32(1), u32(2), u32(3), u32(4) };
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 4, unknown(IR_U64), right ? 16 : 8, x);
+}
+
+static void vector_length(bool right)
+{
+    val x[4] = { unknown(CKL_F64), unknown(CKL_F64), unknown(CKL_F64), unknown(CKL_F64) };
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, CKL_F64, right ? 2 : 4, unknown(IR_U64), 0, x);
+}
+
+static void link(bool right)
+{
+    ir_if(ir_compare(IR_EQ, unknown(IR_U32), u32(0)));
+    ir_end_if();
+    if (!right)
+        ir_current()->insts[ir_current()->inst_count - 2].match = 0;
+}
+
+static void loose_break(bool right)
+{
+    val p = ir_compare(IR_EQ, unknown(IR_U32), u32(0));
+    ir_loop();
+    ir_break(p);
+    ir_end_loop();
+    ir_inst *insts = ir_current()->insts;
+    int count = ir_current()->inst_count;
+    if (!right) { // the loop is gone
+        insts[count - 3] = (ir_inst){ .op = IR_WARP_SYNC };
+        insts[count - 1] = (ir_inst){ .op = IR_WARP_SYNC };
+    }
+}
+
+static void target(bool right)
+{
+    ir_current()->target = right ? IR_SM90A : IR_SM80;
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+}
+
+static void smem_overlap(bool right)
+{
+    ir_smem_alloc("a", 64, 16);
+    ir_smem_alloc("b", 64, 16);
+    if (!right)
+        ir_current()->smem[1].offset = 48;
+    ir_smem_alias("c", "a", 32);
+}
+
+static void smem_end(bool right)
+{
+    ir_smem_alloc("a", 64, 16);
+    if (!right)
+        ir_current()->smem_bytes = 32;
+}
+
+static void threads(bool right)
+{
+    ir_current()->threads = right ? 96 : 100;
+}
+
+static void barrier_id(bool right)
+{
+    ir_bar_sync(u32(right ? 15 : 16), 32);
+}
+
+static void barrier_threads(bool right)
+{
+    ir_bar_sync(u32(0), right ? 256 : 288);
+}
+
+static void register_count(bool right)
+{
+    ir_plain(IR_SETMAXNREG, right ? 240 : 244, 1);
+}
+
+static void tma_rank(bool right)
+{
+    val zero = u32(0), c[5] = { u32(0), u32(0), u32(0), u32(0), u32(0) };
+    ir_inst inst = { .op = IR_TMA_STORE, .n = right ? 5 : 6 };
+    val in[8] = { ir_tensor_map_param("map"), zero, c[0], c[1], c[2], c[3], c[4], zero };
+    ir_emit(inst, 0, NULL, right ? 7 : 8, in);
+}
+
+static void reduction(bool right)
+{
+    ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, right ? IR_RED_ADD : IR_RED_MAX, unknown(IR_U64), 0, unknown(CKL_F32));
+}
+
+/* Convergence */
+
+static void shuffle_where(val p)
+{
+    ir_if(p);
+    ir_shuffle(IR_SHFL_XOR, unknown(IR_U32), u32(1), 32);
+    ir_end_if();
+}
+
+static void lane_zero(bool right)
+{
+    shuffle_where(ir_compare(IR_EQ, right ? ir_sreg(IR_WARP) : ir_sreg(IR_LANE), u32(0)));
+}
+
+static void part_of_warp(bool right)
+{
+    shuffle_where(ir_compare(IR_LT, ir_sreg(IR_TID_X), u32(right ? 64 : 40)));
+}
+
+static void elected(bool right)
+{
+    val p = ir_elect();
+    shuffle_where(right ? ir_vote(IR_VOTE_ANY, p) : p);
+}
+
+static void lane_loop(bool right)
+{
+    val i = ir_reg(IR_U32);
+    ir_assign(i, right ? ir_sreg(IR_WARP) : ir_sreg(IR_TID_X));
+    ir_loop();
+    ir_break(ir_compare(IR_GE, i, u32(right ? 3 : 100)));
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_assign(i, ir_binary(IR_ADD, i, u32(128)));
+    ir_end_loop();
+}
+
+static void warpgroup(bool right)
+{
+    val warp = ir_sreg(IR_WARP);
+    ir_if(right ? ir_compare(IR_GE, warp, u32(4)) : ir_compare(IR_EQ, warp, u32(4)));
+    ir_plain(IR_SETMAXNREG, 40, 0);
+    ir_end_if();
+}
+
+static void warpgroup_number(bool right)
+{
+    val thread = ir_sreg(IR_TID_X), group = ir_binary(IR_DIV, thread, u32(right ? 128 : 32));
+    ir_if(ir_compare(IR_EQ, group, u32(1)));
+    ir_plain(IR_SETMAXNREG, 40, 0);
+    ir_end_if();
+}
+
+/* WGMMA */
+
+enum { N = 16 };
+
+static void accumulators(val d[N / 2])
+{
+    for (int i = 0; i < N / 2; i++)
+        ir_assign(d[i] = ir_reg(CKL_F32), ir_float(CKL_F32, 0));
+}
+
+static void multiply(val *d, int n)
+{
+    val desc = ir_int(IR_U64, 0);
+    ir_wgmma(CKL_F16, n, d, desc, desc, ir_int(IR_PRED, 1), false, false);
+}
+
+static void wgmma_n(bool right)
+{
+    val d[N / 2];
+    accumulators(d);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    multiply(d, right ? 16 : 12);
+}
+
+static void wgmma_read(bool right)
+{
+    val d[N / 2];
+    accumulators(d);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    multiply(d, N);
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    ir_plain(IR_WGMMA_WAIT, right ? 0 : 1, 0);
+    ir_binary(IR_ADD, d[3], d[3]);
+}
+
+static void wgmma_order(bool right)
+{
+    val d[N / 2];
+    accumulators(d);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    multiply(d, N);
+    val first = d[0];
+    d[0] = right ? d[0] : d[1];
+    d[1] = right ? d[1] : first;
+    multiply(d, N);
+}
+
+static void wgmma_fence(bool right)
+{
+    val d[N / 2];
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    accumulators(d);
+    if (right)
+        ir_plain(IR_WGMMA_FENCE, 0, 0);
+    multiply(d, N);
+}
+
+/* Two groups in flight are one too many for the second turn of the loop. */
+static void wgmma_loop(bool right)
+{
+    val d[N / 2], copy = ir_reg(CKL_F32), p = ir_compare(IR_EQ, unknown(IR_U32), u32(0));
+    accumulators(d);
+    ir_loop();
+    ir_assign(copy, d[0]);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    multiply(d, N);
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    ir_plain(IR_WGMMA_WAIT, right ? 0 : 1, 0);
+    ir_break(p);
+    ir_end_loop();
+}
+
+static void wgmma_a(bool right)
+{
+    val d[N / 2], a[4], desc = ir_int(IR_U64, 0);
+    accumulators(d);
+    for (int i = 0; i < 4; i++)
+        ir_assign(a[i] = ir_reg(IR_U32), u32(i));
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    for (int i = 0; i < 2; i++)
+        ir_wgmma_rs(CKL_F16, N, d, a, desc, ir_int(IR_PRED, 1), false);
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    if (right)
+        ir_plain(IR_WGMMA_WAIT, 0, 0);
+    ir_assign(a[2], u32(7));
+}
+
+static const struct {
+    const char *name;
+    void (*describe)(bool right);
+    const char *sentence; // a part of it
+} cases[] = {
+    { "types", types, "add: operand of type f32 does not fit" },
+    { "counts", counts, "add: source operand 1 is missing" },
+    { "uninitialised", uninitialised, "is read before it is written" },
+    { "one_side", one_side, "is read before it is written on every path" },
+    { "same_guard", same_guard, "is read before it is written on every path" },
+    { "loop_exit", loop_exit, "is read before it is written" },
+    { "vector_alignment", vector_alignment, "st: offset 8 is not a multiple of the 16 bytes accessed" },
+    { "vector_length", vector_length, "st: n=4 elements of f64 are not 1, 2 or 4 in at most 16 bytes" },
+    { "link", link, "end_if: the if of line 7 is linked to another instruction" },
+    { "loose_break", loose_break, "break: stands outside a loop" },
+    { "target", target, "fence_proxy_async: needs sm_90a, the kernel is for sm_80" },
+    { "smem_overlap", smem_overlap, "shared memory b at 48 overlaps a at 0" },
+    { "smem_end", smem_end, "shared memory a ends at 64, beyond the kernel's 32" },
+    { "threads", threads, "threads=100 is not a multiple of 32 in 32..1024" },
+    { "barrier_id", barrier_id, "bar_sync: id=16 is not in 0..15" },
+    { "barrier_threads", barrier_threads, "bar_sync: n=288 threads is not a multiple of 32 in 32..256" },
+    { "register_count", register_count, "setmaxnreg: n=244 registers is not a multiple of 8 in 24..256" },
+    { "tma_rank", tma_rank, "tma_store: n=6 coordinates are not in 1..5" },
+    { "reduction", reduction, "red: mode=2 does not exist for f32" },
+    { "lane_zero", lane_zero, "shuffle: wants a whole warp, but the if of line 7 parts its lanes" },
+    { "part_of_warp", part_of_warp, "shuffle: wants a whole warp, but the if of line 7 parts its lanes" },
+    { "elected", elected, "shuffle: wants a whole warp, but the if of line 7 parts its lanes" },
+    { "lane_loop", lane_loop, "warp_sync: wants a whole warp, but the loop of line 7 parts its lanes" },
+    { "warpgroup", warpgroup, "setmaxnreg: wants a whole warpgroup, but the if of line 7 parts its threads" },
+    { "warpgroup_number", warpgroup_number, "setmaxnreg: wants a whole warpgroup, but the if of line 7 parts" },
+    { "wgmma_n", wgmma_n, "wgmma: n=12 is not a multiple of 8 in 8..256" },
+    { "wgmma_read", wgmma_read, "belongs to the wgmma of line 7 until a wgmma_wait" },
+    { "wgmma_order", wgmma_order, "belongs to the wgmma of line 7 until a wgmma_wait" },
+    { "wgmma_fence", wgmma_fence, "wgmma: register 0 was used after the last wgmma_fence" },
+    { "wgmma_loop", wgmma_loop, "belongs to the wgmma of line 7 until a wgmma_wait" },
+    { "wgmma_a", wgmma_a, "belongs to the wgmma_rs of line 7 until a wgmma_wait" },
+};
+
+static ckl_status verify(const char *name, void (*describe)(bool right), bool right)
+{
+    ir_kernel *kernel = NULL;
+    ir_describe_begin(name, IR_SM90A);
+    ir_current()->threads = 256;
+    ir_at("kernel.c", 7);
+    describe(right);
+    if (ir_describe_end(&kernel) != CKL_OK)
+        fail_msg("%s: cannot be described: %s", name, ckl_error());
+    ckl_status status = ir_verify(kernel);
+    ir_kernel_free(kernel);
+    return status;
+}
+
+static void test_verifier(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < COUNT_OF(cases); i++) {
+        if (verify(cases[i].name, cases[i].describe, true) != CKL_OK)
+            fail_msg("%s: the right kernel is refused: %s", cases[i].name, ckl_error());
+        if (verify(cases[i].name, cases[i].describe, false) != CKL_INTERNAL)
+            fail_msg("%s: the wrong kernel is taken", cases[i].name);
+        if (!strstr(ckl_error(), cases[i].sentence) || !strstr(ckl_error(), cases[i].name))
+            fail_msg("%s: the sentence is: %s", cases[i].name, ckl_error());
+    }
+}
+
+static void test_print(void **unused)
+{
+    (void)unused;
+    ir_kernel *kernel = NULL;
+    text out = { 0 };
+    ir_describe_begin("printed", IR_SM90A);
+    ir_at("kernel.c", 7);
+    val d[N / 2];
+    accumulators(d);
+    multiply(d, N);
+    assert_int_equal(ir_describe_end(&kernel), CKL_OK);
+    ir_print(kernel, &out);
+    assert_non_null(strstr(text_data(&out), "kernel printed for sm_90a"));
+    assert_non_null(strstr(text_data(&out), "%0..%7:f32 = wgmma.f32.f16 n=16 0, 0, 1, %0..%7"));
+    assert_non_null(strstr(text_data(&out), "; kernel.c:7"));
+    text_free(&out);
+    ir_kernel_free(kernel);
+}
+
+/* A machine without a driver says so, and devices that do not exist are refused. */
+static void test_missing_devices(void **unused)
+{
+    (void)unused;
+    ckl_device *device = NULL;
+    assert_int_equal(ckl_device_open("gpu", &device), CKL_INVALID);
+    assert_string_equal(ckl_error(), "device: gpu is none of cuda, cuda:NUMBER, emulator, emulator:NAME");
+    if (ckl_device_open("cuda", &device) == CKL_OK) {
+        ckl_device_close(device);
+        skip(); // a GPU is there
+    }
+    assert_null(device);
+    assert_non_null(strstr(ckl_error(), "NVIDIA driver"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_folding), cmocka_unit_test(test_names),           cmocka_unit_test(test_verifier),
+        cmocka_unit_test(test_print),   cmocka_unit_test(test_missing_devices),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
