@@ -83,18 +83,28 @@ static ckl_status enter_peer(field_of_race *f, const peer *p, result_row *row)
     return best == 0 ? CKL_OK : enter(f, &(peer_entrant){ p, problem, 0 }, "first", tried, row);
 }
 
+/* What keeps a peer out of the race is noted in the row; only a fault of the device ends it. */
+static ckl_status enter_or_note(field_of_race *f, const peer *p, result_row *row)
+{
+    if (f->problem_count == RESULT_PEERS_MAX)
+        return CKL_OK;
+    ckl_status status = enter_peer(f, p, row);
+    if (status != CKL_UNSUPPORTED)
+        return status;
+    result_set(row->note, ckl_error());
+    return CKL_OK;
+}
+
 static ckl_status enter_peers(field_of_race *f, const race_options *options, result_row *row)
 {
     const char *op = f->k.c->test->op->name;
-    for (const peer *const *p = peers; *p && !options->no_peer && f->problem_count < RESULT_PEERS_MAX; p++) {
-        if (strcmp((*p)->op, op) != 0 || (options->only && options->only != *p))
-            continue;
-        ckl_status status = enter_peer(f, *p, row);
-        if (status == CKL_UNSUPPORTED)
-            result_set(row->note, ckl_error());
-        else
-            TRY(status);
-    }
+    if (options->no_peer)
+        return CKL_OK;
+    if (options->only)
+        return strcmp(options->only->op, op) == 0 ? enter_or_note(f, options->only, row) : CKL_OK;
+    for (const peer *const *p = peers; *p; p++)
+        if (strcmp((*p)->op, op) == 0)
+            TRY(enter_or_note(f, *p, row));
     return CKL_OK;
 }
 

@@ -24,8 +24,10 @@ ckl_status peer_get(const char *name, const peer **out)
 
 const peer *peer_of(const char *op, const peer *only)
 {
+    if (only)
+        return strcmp(only->op, op) == 0 ? only : NULL;
     for (const peer *const *p = peers; *p; p++)
-        if (strcmp((*p)->op, op) == 0 && (!only || only == *p))
+        if (strcmp((*p)->op, op) == 0)
             return *p;
     return NULL;
 }

@@ -34,7 +34,7 @@ extern const peer *const peers[];
 /* Of that name; CKL_INVALID with the known names. "none" gives NULL. */
 ckl_status peer_get(const char *name, const peer **out);
 
-/* The first that computes an operator and, unless NULL, is `only`; NULL if there is none. */
+/* `only` if it computes the operator or, where that is NULL, the first of the list that does; NULL if there is none. */
 const peer *peer_of(const char *op, const peer *only);
 
 extern const peer cublaslt_peer;
