@@ -55,6 +55,15 @@ ckl_status limits_measure_copy(ckl_device *device, result_header *header)
     return status;
 }
 
+static void note_matrix(const result_row *row, result_header *header)
+{
+    const result_peer *best = result_find_peer(row, "best");
+    bool ours = !best || row->median_us <= best->median_us;
+    header->matrix_tflops = row->flops / (ours ? row->median_us : best->median_us) / 1e6;
+    snprintf(header->matrix_source, sizeof header->matrix_source, "%s by %.480s", MATRIX_LINE,
+             ours ? row->config : best->config);
+}
+
 ckl_status limits_measure_matrix(ckl_device *device, result_header *header)
 {
     const race_options options = { .limits = MATRIX_LIMITS };
@@ -64,15 +73,12 @@ ckl_status limits_measure_matrix(ckl_device *device, result_header *header)
     if (status == CKL_OK)
         status = race_run(&c, device, &options, &row);
     case_clear(&c);
-    TRY(status);
-    if (*row.fault)
-        FAIL(CKL_INTERNAL, "limits: %s: %s", MATRIX_LINE, row.fault);
-    const result_peer *best = result_find_peer(&row, "best");
-    bool ours = !best || row.median_us <= best->median_us;
-    header->matrix_tflops = row.flops / (ours ? row.median_us : best->median_us) / 1e6;
-    snprintf(header->matrix_source, sizeof header->matrix_source, "%s by %.480s", MATRIX_LINE,
-             ours ? row.config : best->config);
-    return CKL_OK;
+    if (status == CKL_OK && !*row.fault)
+        note_matrix(&row, header);
+    else
+        snprintf(header->matrix_source, sizeof header->matrix_source, "unknown, %s failed: %.500s", MATRIX_LINE,
+                 status == CKL_OK ? row.fault : ckl_error());
+    return status == CKL_DEVICE ? status : CKL_OK;
 }
 
 void limits_apply(const result_header *header, result_row *row)

@@ -129,14 +129,25 @@ static void note_conditions(const field_of_race *f, const conditions *seen, resu
     row->temperature_c = seen->gpu.temperature_c;
 }
 
-/* Where the heuristic's first choice was the best one, it has that time. */
+static bool has_first(const result_row *row, const char *name)
+{
+    for (int i = 0; i < row->peer_count; i++)
+        if (strcmp(row->peers[i].name, name) == 0 && strcmp(row->peers[i].role, "first") == 0)
+            return true;
+    return false;
+}
+
+/* Where a peer's first variant was the best one, it has that time. */
 static void complete_first(result_row *row)
 {
-    if (row->peer_count != 1 || strcmp(row->peers[0].role, "best") != 0 || *row->peers[0].fault)
-        return;
-    row->peers[1] = row->peers[0];
-    result_set(row->peers[1].role, "first");
-    row->peer_count = 2;
+    int count = row->peer_count;
+    for (int i = 0; i < count && row->peer_count < RESULT_PEERS_MAX; i++) {
+        if (has_first(row, row->peers[i].name) || *row->peers[i].fault)
+            continue;
+        result_peer *first = &row->peers[row->peer_count++];
+        *first = row->peers[i];
+        result_set(first->role, "first");
+    }
 }
 
 static ckl_status measure_row(field_of_race *f, const race_options *options, result_row *row)

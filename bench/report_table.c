@@ -12,10 +12,10 @@ void report_header(const result_header *h)
     printf("%s, driver %s, %" PRId64 " SMs, %s\n", h->gpu, h->driver, h->sm_count, h->date);
     printf("%s\n", h->protocol);
     printf("limits measured here: copy %.0f GB/s", h->copy_gbs);
-    if (h->matrix_tflops > 0)
+    if (*h->matrix_source)
         printf(", matrix %.0f TFLOP/s (%s)", h->matrix_tflops, h->matrix_source);
     printf("\nratio: the peer's time / ours, above 1 we are faster\n\n");
-    printf("%10s  %-19s %15s %6s | %10s %6s %6s | %8s %5s  %s\n", "median us", "[p20 - p80]", "rate", "limit",
+    printf("%10s  %-19s %13s %8s | %10s %6s %6s | %8s %5s  %s\n", "median us", "[p20 - p80]", "rate", "limit",
            "best us", "ratio", "first", "SM MHz", "W", "problem");
 }
 
@@ -72,7 +72,7 @@ static void print_mean(const results *r, const char *role)
             ratios[count++] = p->ratio;
     }
     if (count)
-        printf(", %.4f against its %s (%d rows)", geometric_mean(ratios, count), role, count);
+        printf("; %.4f against the peer's %s (%d rows)", geometric_mean(ratios, count), role, count);
     free(ratios);
 }
 
@@ -81,7 +81,7 @@ void report_end(const results *r)
     int timed = 0;
     for (int i = 0; i < r->row_count; i++)
         timed += r->rows[i].median_us > 0;
-    printf("\n%d of %d rows timed; geometric mean of the ratios", timed, r->row_count);
+    printf("\n%d of %d rows timed; geometric means of the ratios", timed, r->row_count);
     print_mean(r, "best");
     print_mean(r, "first");
     printf("\n");

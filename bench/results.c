@@ -38,8 +38,11 @@ void results_free(results *r)
 
 const result_peer *result_find_peer(const result_row *row, const char *role)
 {
-    for (int i = 0; i < row->peer_count; i++)
-        if (strcmp(row->peers[i].role, role) == 0 && row->peers[i].median_us > 0)
-            return &row->peers[i];
-    return NULL;
+    const result_peer *fastest = NULL;
+    for (int i = 0; i < row->peer_count; i++) {
+        const result_peer *p = &row->peers[i];
+        if (strcmp(p->role, role) == 0 && p->median_us > 0 && (!fastest || p->median_us < fastest->median_us))
+            fastest = p;
+    }
+    return fastest;
 }

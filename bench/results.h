@@ -125,7 +125,7 @@ void result_set(char *to, const char *from);
 result_row *results_add(results *r);
 void results_free(results *r);
 
-/* Its peer of that role with a sound time, or NULL. */
+/* The fastest peer of that role, or NULL if none was timed. */
 const result_peer *result_find_peer(const result_row *row, const char *role);
 
 ckl_status results_write_json(const results *r, const char *path);
