@@ -131,7 +131,7 @@ const result_peer *result_find_peer(const result_row *row, const char *role);
 ckl_status results_write_json(const results *r, const char *path);
 ckl_status results_write_csv(const results *r, const char *path);
 
-/* Reads what results_write_json() wrote; unknown members are left out, missing ones are 0. Free it also after a failure. */
+/* Reads what results_write_json() wrote; unknown members are left out, missing ones are 0. Free it in any case. */
 ckl_status results_read_json(const char *path, results *out);
 
 /* For people. */

@@ -15,8 +15,8 @@ typedef struct rotation {
 } rotation;
 
 /*
- * Copies set 0, which must hold the inputs: as many sets as twice the L2 cache needs, at least two, all within 60 % of the
- * device's memory. hot: set 0 only. Free it also after a failure.
+ * Copies set 0, which must hold the inputs: as many sets as twice the L2 cache needs, at least two, all within 60 % of
+ * the device's memory. hot: set 0 only. Free it also after a failure.
  */
 ckl_status rotation_create(const check *k, bool hot, rotation *r);
 void rotation_free(rotation *r);

@@ -86,9 +86,9 @@ def full_tables(results):
     parts = []
     for result in results:
         header = result["header"]
-        parts += [f"## {result['name']}", "", f"{place(header)}. {header['protocol']}. Limits measured in that run: "
-                  f"{limits(header)}.", "",
-                  "| problem | median us | p20 - p80 | rate | of limit | vendor's best, us | ratio | ratio to its first "
+        parts += [f"## {result['name']}", "",
+                  f"{place(header)}. {header['protocol']}. Limits measured in that run: {limits(header)}.", "",
+                  "| problem | median us | p20 - p80 | rate | of limit | vendor's best, us | ratio | to its first "
                   "| SM MHz | W |", "|---|---|---|---|---|---|---|---|---|---|"]
         parts += [full_row(row) for row in timed(result)]
         failed = [row for row in result["rows"] if row["median_us"] <= 0]

@@ -1,8 +1,8 @@
 /*
  * cublaslt.c - gemm by NVIDIA's cuBLASLt, with its fused epilogues.
  *
- * cuBLASLt's matrices are column-major. Our D [M,N] by rows is D^T [N,M] by columns, and D^T = B A^T: its first operand is
- * our B (columns of length K, transposed), its second is our A. The bias runs along the rows of D^T, which are our columns.
+ * cuBLASLt's matrices are column-major. Our D [M,N] by rows is D^T [N,M] by columns, and D^T = B A^T: its first operand
+ * is our B (columns of length K, transposed), its second is our A. The bias runs along the rows of D^T: our columns.
  */
 #include <stdlib.h>
 

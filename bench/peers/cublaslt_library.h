@@ -1,6 +1,6 @@
 /*
- * cublaslt_library.h - the part of cuBLASLt that we call, declared here so that building needs no CUDA headers. Names and
- * values are those of cublasLt.h; the library is opened at run time.
+ * cublaslt_library.h - the part of cuBLASLt that we call, declared here so that building needs no CUDA headers. Names
+ * and values are those of cublasLt.h; the library is opened at run time.
  */
 #ifndef CKL_BENCH_CUBLASLT_LIBRARY_H
 #define CKL_BENCH_CUBLASLT_LIBRARY_H
