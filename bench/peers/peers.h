@@ -16,7 +16,7 @@ typedef struct peer {
     /* Finds the library: CKL_UNSUPPORTED says how to get it. */
     ckl_status (*find)(void);
 
-    /* Makes ready for a problem; CKL_UNSUPPORTED if the peer does not compute it. The pointers say how it is aligned. */
+    /* Makes ready for a problem; CKL_UNSUPPORTED if the peer does not compute it. The pointers tell the alignment. */
     ckl_status (*prepare)(const test_case *c, ckl_device *device, void *const *pointers, peer_problem **out);
     void (*release)(peer_problem *p);
 
