@@ -295,6 +295,7 @@ static void mainloop(const kernel *k, const consumer_role *c, pipeline_state *st
         assign(before, stage->stage);
         pipeline_advance(stage);
     }
+    end_turn(k, c);
     mma_wait(0);
     IF(c->releases)
         release(k, c, before);
