@@ -11,8 +11,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "cute/copy.h"
 #include "cute/mma.h"
 #include "cute/pipeline.h"
+#include "cute/reduce.h"
 #include "cute/schedule.h"
 #include "cute/tensor.h"
 #include "cute/tma.h"

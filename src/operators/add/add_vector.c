@@ -1,5 +1,4 @@
 /* add_vector.c - one CTA adds one tile of a row: vectors while the tile is whole, single elements where the row ends. */
-#include "cute/copy.h"
 #include "cute/kernel.h"
 #include "operators/add/add_config.h"
 
