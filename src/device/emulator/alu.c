@@ -136,9 +136,17 @@ COMPARISONS(f32, lane_f32)
 LANEWISE(sqrt_f32, lane_f32, lane_f32, LANES, sqrtf(x))
 LANEWISE(rcp_f32, lane_f32, lane_f32, LANES, 1 / x)
 
+/* Subnormals to a zero of their sign. */
+static inline float flush(float x)
+{
+    return fabsf(x) < 0x1p-126F ? copysignf(0, x) : x;
+}
+
 /* Through double and rounded once more: correctly rounded but for a few arguments in 2^29. */
 LANEWISE(rsqrt_f32, lane_f32, lane_f32, LANES, 1 / sqrt((double)x))
 LANEWISE(ex2_f32, lane_f32, lane_f32, LANES, exp2((double)x))
+LANEWISE(ex2_f32_ftz, lane_f32, lane_f32, LANES, flush((float)exp2((double)flush(x))))
+LANEWISE(rcp_f32_ftz, lane_f32, lane_f32, LANES, flush(1 / flush(x)))
 LANEWISE(lg2_f32, lane_f32, lane_f32, LANES, log2((double)x))
 LANEWISE(tanh_f32, lane_f32, lane_f32, LANES, tanh((double)x))
 LANEWISE(sin_f32, lane_f32, lane_f32, LANES, sin((double)x))
@@ -274,6 +282,8 @@ alu_function *alu_find(const ir_inst *inst, int out_bytes)
     default:
         break;
     }
+    if (inst->mode == 1 && inst->type == CKL_F32 && (inst->op == IR_EX2 || inst->op == IR_RCP_APPROX))
+        return inst->op == IR_EX2 ? ex2_f32_ftz : rcp_f32_ftz;
     if (inst->mode == 1 && (inst->op == IR_MIN || inst->op == IR_MAX) && nan_functions[0][inst->type])
         return nan_functions[inst->op == IR_MAX][inst->type];
     return functions[inst->op][inst->type];
