@@ -691,8 +691,13 @@ static bench bench_open(const char *settings)
     bench b = { .gpu = test_open(settings) };
     b.memory = test_upload(b.gpu, zeros, MEMORY_BYTES);
     b.fresh = test_upload(b.gpu, NULL, MEMORY_BYTES);
-    tensor_map_desc desc = { .dtype = CKL_F16, .rank = 2, .address = b.memory, .size = { ROW_BYTES / 2, ROWS },
-                             .stride = { 2, ROW_BYTES }, .box = { ROW_BYTES / 2, ROWS }, .swizzle = SWIZZLE_128 };
+    tensor_map_desc desc = { .dtype = CKL_F16,
+                             .rank = 2,
+                             .address = b.memory,
+                             .size = { ROW_BYTES / 2, ROWS },
+                             .stride = { 2, ROW_BYTES },
+                             .box = { ROW_BYTES / 2, ROWS },
+                             .swizzle = SWIZZLE_128 };
     assert_int_equal(b.gpu->ops->encode_tensor_map(b.gpu, &desc, &b.map), CKL_OK);
     return b;
 }

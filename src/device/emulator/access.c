@@ -7,8 +7,8 @@
 WIDE static void spread(uintptr_t *address, const lane_u64 *base, int64_t offset, lane_mask active)
 {
     uint64_t filler = base[__builtin_ctz(active)];
-    EACH_LANE (i)
-        address[i] = (active >> i & 1 ? base[i] : filler) + (uint64_t)offset;
+    EACH_LANE(i)
+    address[i] = (active >> i & 1 ? base[i] : filler) + (uint64_t)offset;
 }
 
 typedef struct span {
@@ -48,8 +48,8 @@ bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t by
         w->near = a;
     }
     if (address % align) {
-        fault(w, s, lane, "misaligned global access", "address 0x%zx of %zu bytes is no multiple of %zu", (size_t)address,
-              bytes, align);
+        fault(w, s, lane, "misaligned global access", "address 0x%zx of %zu bytes is no multiple of %zu",
+              (size_t)address, bytes, align);
         return false;
     }
     if (write) {
@@ -58,20 +58,20 @@ bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t by
     }
     if (memory_is_written(w->near, address, bytes))
         return true;
-    fault(w, s, lane, "read of uninitialised global memory", "%zu bytes at offset %zu of the allocation of %zu bytes", bytes,
-          (size_t)(address - w->near->base), w->near->bytes);
+    fault(w, s, lane, "read of uninitialised global memory", "%zu bytes at offset %zu of the allocation of %zu bytes",
+          bytes, (size_t)(address - w->near->base), w->near->bytes);
     return false;
 }
 
 /* The shadow of all lanes, each of which lies in the allocation: asked for reads, set for writes. */
-#define SHADOW(T, count, ones)                                                                                         \
-    for (int i = 0; i < LANES; i++) {                                                                                  \
-        T *at = (T *)(a->written + (address[i] - a->base));                                                            \
-        for (int j = 0; j < (count); j++) {                                                                            \
-            missing |= (uint64_t)(at[j] ^ (T)(ones));                                                                  \
-            if (write)                                                                                                 \
-                at[j] = (T)(ones);                                                                                     \
-        }                                                                                                              \
+#define SHADOW(T, count, ones)                              \
+    for (int i = 0; i < LANES; i++) {                       \
+        T *at = (T *)(a->written + (address[i] - a->base)); \
+        for (int j = 0; j < (count); j++) {                 \
+            missing |= (uint64_t)(at[j] ^ (T)(ones));       \
+            if (write)                                      \
+                at[j] = (T)(ones);                          \
+        }                                                   \
     }
 
 static bool shadow_lanes(const allocation *a, const uintptr_t *address, size_t bytes, bool write)
@@ -100,9 +100,9 @@ static bool check_lanes(warp *w, const step *s, const uintptr_t *address, size_t
         w->near = a;
         return true;
     }
-    EACH_ACTIVE (i, w->active)
-        if (!global_check(w, s, i, address[i], bytes, bytes, write))
-            return false;
+    EACH_ACTIVE(i, w->active)
+    if (!global_check(w, s, i, address[i], bytes, bytes, write))
+        return false;
     return true;
 }
 
@@ -154,7 +154,8 @@ static bool shared_request(warp *w, const step *s, uintptr_t *address, access a)
     uint32_t bytes = (uint32_t)access_bytes(s), offset[LANES];
     const lane_u32 *base = lanes_of(w, s->in[0]);
     int first = first_lane(w->active);
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active)
+    {
         a.lane = i;
         cta *c = shared_find(w, s, i, s->inst->space, base[i] + (uint32_t)s->inst->offset, bytes, bytes, &offset[i]);
         if (!c || !shared_touch(c, &a, offset[i], bytes))

@@ -4,91 +4,93 @@
 #include "device/emulator/lanes.h"
 
 /* A function of up to three operands, T in and R out; `expr` sees x, y and z of one lane. */
-#define LANEWISE(name, R, T, count, expr)                                                                              \
-    WIDE static void name(void *out, const void *in_x, const void *in_y, const void *in_z)                             \
-    {                                                                                                                  \
-        const T *xs = in_x, *ys = in_y, *zs = in_z;                                                                    \
-        R *ds = out;                                                                                                   \
-        EACH_OF (i, count) {                                                                                           \
-            T x = xs[i], y = ys[i], z = zs[i];                                                                         \
-            (void)x, (void)y, (void)z;                                                                                 \
-            ds[i] = (R)(expr);                                                                                         \
-        }                                                                                                              \
+#define LANEWISE(name, R, T, count, expr)                                                  \
+    WIDE static void name(void *out, const void *in_x, const void *in_y, const void *in_z) \
+    {                                                                                      \
+        const T *xs = in_x, *ys = in_y, *zs = in_z;                                        \
+        R *ds = out;                                                                       \
+        EACH_OF(i, count)                                                                  \
+        {                                                                                  \
+            T x = xs[i], y = ys[i], z = zs[i];                                             \
+            (void)x, (void)y, (void)z;                                                     \
+            ds[i] = (R)(expr);                                                             \
+        }                                                                                  \
     }
 
 /* Integers of W bits; U is the unsigned type, T the type of the op, so that sums wrap and comparisons have their sign. */
-#define INTEGERS(t, T, U, W, negative)                                                                                          \
-    LANEWISE(add_##t, T, T, LANES, (U)((U)x + (U)y))                                                                   \
-    LANEWISE(sub_##t, T, T, LANES, (U)((U)x - (U)y))                                                                   \
-    LANEWISE(mul_##t, T, T, LANES, (uint64_t)x *(uint64_t)y)                                                           \
-    LANEWISE(fma_##t, T, T, LANES, (uint64_t)x *(uint64_t)y + (uint64_t)z)                                             \
-    LANEWISE(smaller_##t, T, T, LANES, x < y ? x : y)                                                                      \
-    LANEWISE(larger_##t, T, T, LANES, x > y ? x : y)                                                                      \
-    LANEWISE(neg_##t, T, T, LANES, (U)(0 - (U)x))                                                                      \
-    LANEWISE(abs_##t, T, T, LANES, (negative) ? (U)(0 - (U)x) : (U)x)                                                \
-    LANEWISE(not_##t, T, T, LANES, ~x)                                                                                 \
-    LANEWISE(and_##t, T, T, LANES, x &y)                                                                               \
-    LANEWISE(or_##t, T, T, LANES, x | y)                                                                               \
-    LANEWISE(xor_##t, T, T, LANES, x ^ y)                                                                              \
-    LANEWISE(div_##t, T, T, LANES, quotient_##t(x, y))                                                                 \
-    LANEWISE(rem_##t, T, T, LANES, remainder_##t(x, y))                                                                \
-    COMPARISONS(t, T)                                                                                                  \
+#define INTEGERS(t, T, U, W, negative)                                     \
+    LANEWISE(add_##t, T, T, LANES, (U)((U)x + (U)y))                       \
+    LANEWISE(sub_##t, T, T, LANES, (U)((U)x - (U)y))                       \
+    LANEWISE(mul_##t, T, T, LANES, (uint64_t)x *(uint64_t)y)               \
+    LANEWISE(fma_##t, T, T, LANES, (uint64_t)x *(uint64_t)y + (uint64_t)z) \
+    LANEWISE(smaller_##t, T, T, LANES, x < y ? x : y)                      \
+    LANEWISE(larger_##t, T, T, LANES, x > y ? x : y)                       \
+    LANEWISE(neg_##t, T, T, LANES, (U)(0 - (U)x))                          \
+    LANEWISE(abs_##t, T, T, LANES, (negative) ? (U)(0 - (U)x) : (U)x)      \
+    LANEWISE(not_##t, T, T, LANES, ~x)                                     \
+    LANEWISE(and_##t, T, T, LANES, x &y)                                   \
+    LANEWISE(or_##t, T, T, LANES, x | y)                                   \
+    LANEWISE(xor_##t, T, T, LANES, x ^ y)                                  \
+    LANEWISE(div_##t, T, T, LANES, quotient_##t(x, y))                     \
+    LANEWISE(rem_##t, T, T, LANES, remainder_##t(x, y))                    \
+    COMPARISONS(t, T)                                                      \
     SHIFTS(t, T, U, W, negative)
 
 /* The shift count is a 32-bit operand beside a value of another width. */
-#define SHIFTS(t, T, U, W, negative)                                                                                             \
-    WIDE static void shl_##t(void *out, const void *in_x, const void *in_y, const void *in_z)                          \
-    {                                                                                                                  \
-        const T *x = in_x;                                                                                             \
-        const lane_u32 *n = in_y;                                                                                      \
-        T *d = out;                                                                                                    \
-        (void)in_z;                                                                                                    \
-        EACH_LANE (i)                                                                                                  \
-            d[i] = (T)(n[i] >= W ? 0 : (U)((U)x[i] << (n[i] & (W - 1))));                                              \
-    }                                                                                                                  \
-    WIDE static void shr_##t(void *out, const void *in_x, const void *in_y, const void *in_z)                          \
-    {                                                                                                                  \
-        const T *xs = in_x;                                                                                            \
-        const lane_u32 *n = in_y;                                                                                      \
-        T *d = out;                                                                                                    \
-        (void)in_z;                                                                                                    \
-        EACH_LANE (i) {                                                                                                \
-            T x = xs[i];                                                                                               \
-            T sign = (T)((negative) ? -1 : 0);                                                                         \
-            d[i] = (T)(n[i] >= W ? sign : (T)(x >> (n[i] & (W - 1))));                                                 \
-        }                                                                                                              \
+#define SHIFTS(t, T, U, W, negative)                                                          \
+    WIDE static void shl_##t(void *out, const void *in_x, const void *in_y, const void *in_z) \
+    {                                                                                         \
+        const T *x = in_x;                                                                    \
+        const lane_u32 *n = in_y;                                                             \
+        T *d = out;                                                                           \
+        (void)in_z;                                                                           \
+        EACH_LANE(i)                                                                          \
+        d[i] = (T)(n[i] >= W ? 0 : (U)((U)x[i] << (n[i] & (W - 1))));                         \
+    }                                                                                         \
+    WIDE static void shr_##t(void *out, const void *in_x, const void *in_y, const void *in_z) \
+    {                                                                                         \
+        const T *xs = in_x;                                                                   \
+        const lane_u32 *n = in_y;                                                             \
+        T *d = out;                                                                           \
+        (void)in_z;                                                                           \
+        EACH_LANE(i)                                                                          \
+        {                                                                                     \
+            T x = xs[i];                                                                      \
+            T sign = (T)((negative) ? -1 : 0);                                                \
+            d[i] = (T)(n[i] >= W ? sign : (T)(x >> (n[i] & (W - 1))));                        \
+        }                                                                                     \
     }
 
 /* Results are predicates. NE is true of NaNs, the others are false. */
-#define COMPARISONS(t, T)                                                                                              \
-    LANEWISE(eq_##t, lane_u8, T, LANES, VALUE_##t(x) == VALUE_##t(y))                                                  \
-    LANEWISE(ne_##t, lane_u8, T, LANES, VALUE_##t(x) != VALUE_##t(y))                                                  \
-    LANEWISE(lt_##t, lane_u8, T, LANES, VALUE_##t(x) < VALUE_##t(y))                                                   \
-    LANEWISE(le_##t, lane_u8, T, LANES, VALUE_##t(x) <= VALUE_##t(y))                                                  \
-    LANEWISE(gt_##t, lane_u8, T, LANES, VALUE_##t(x) > VALUE_##t(y))                                                   \
+#define COMPARISONS(t, T)                                             \
+    LANEWISE(eq_##t, lane_u8, T, LANES, VALUE_##t(x) == VALUE_##t(y)) \
+    LANEWISE(ne_##t, lane_u8, T, LANES, VALUE_##t(x) != VALUE_##t(y)) \
+    LANEWISE(lt_##t, lane_u8, T, LANES, VALUE_##t(x) < VALUE_##t(y))  \
+    LANEWISE(le_##t, lane_u8, T, LANES, VALUE_##t(x) <= VALUE_##t(y)) \
+    LANEWISE(gt_##t, lane_u8, T, LANES, VALUE_##t(x) > VALUE_##t(y))  \
     LANEWISE(ge_##t, lane_u8, T, LANES, VALUE_##t(x) >= VALUE_##t(y))
 
-#define VALUE_i16(x) (x)
-#define VALUE_u16(x) (x)
-#define VALUE_i32(x) (x)
-#define VALUE_u32(x) (x)
-#define VALUE_i64(x) (x)
-#define VALUE_u64(x) (x)
-#define VALUE_f32(x) (x)
-#define VALUE_f64(x) (x)
+#define VALUE_i16(x)  (x)
+#define VALUE_u16(x)  (x)
+#define VALUE_i32(x)  (x)
+#define VALUE_u32(x)  (x)
+#define VALUE_i64(x)  (x)
+#define VALUE_u64(x)  (x)
+#define VALUE_f32(x)  (x)
+#define VALUE_f64(x)  (x)
 #define VALUE_pred(x) (x)
-#define VALUE_f16(x) f16_widen(x)
+#define VALUE_f16(x)  f16_widen(x)
 #define VALUE_bf16(x) bf16_widen(x)
 
 /* A divisor of 0 is a fault in an active lane, found before; in the others it must merely do no harm. */
-#define DIVISIONS(t, T, overflows)                                                                                     \
-    static inline T quotient_##t(T x, T y)                                                                             \
-    {                                                                                                                  \
-        return (T)(y == 0 ? 0 : (overflows) ? x : x / y);                                                              \
-    }                                                                                                                  \
-    static inline T remainder_##t(T x, T y)                                                                            \
-    {                                                                                                                  \
-        return (T)(y == 0 || (overflows) ? 0 : x % y);                                                                 \
+#define DIVISIONS(t, T, overflows)                        \
+    static inline T quotient_##t(T x, T y)                \
+    {                                                     \
+        return (T)(y == 0 ? 0 : (overflows) ? x : x / y); \
+    }                                                     \
+    static inline T remainder_##t(T x, T y)               \
+    {                                                     \
+        return (T)(y == 0 || (overflows) ? 0 : x % y);    \
     }
 DIVISIONS(i16, int16_t, false)
 DIVISIONS(u16, uint16_t, false)
@@ -166,8 +168,7 @@ COMPARISONS(f64, lane_f64)
     LANEWISE(mul_##t, lane_u16, lane_u16, count,                                                                       \
              h##_narrow(narrow_to_odd((double)h##_widen(x) * (double)h##_widen(y))))                                   \
     LANEWISE(fma_##t, lane_u16, lane_u16, count,                                                                       \
-             h##_narrow(narrow_to_odd(                                                                                 \
-                 add_to_odd((double)h##_widen(x) * (double)h##_widen(y), (double)h##_widen(z)))))                      \
+             h##_narrow(narrow_to_odd(add_to_odd((double)h##_widen(x) * (double)h##_widen(y), (double)h##_widen(z))))) \
     LANEWISE(neg_##t, lane_u16, lane_u16, count, x ^ 0x8000)                                                           \
     LANEWISE(abs_##t, lane_u16, lane_u16, count, x & 0x7fff)                                                           \
     LANEWISE(min_##t##_number, lane_u16, lane_u16, count, h##_narrow(min_f32(h##_widen(x), h##_widen(y), false)))      \
@@ -183,85 +184,78 @@ COMPARISONS(bf16, lane_u16)
 
 /* Moves, by width */
 
-#define MOVES(bytes, T)                                                                                                \
-    LANEWISE(move_##bytes, T, T, LANES, x)                                                                             \
-    WIDE static void select_##bytes(void *out, const void *in_p, const void *in_x, const void *in_y)                   \
-    {                                                                                                                  \
-        const lane_u8 *p = in_p;                                                                                       \
-        const T *x = in_x, *y = in_y;                                                                                  \
-        T *d = out;                                                                                                    \
-        EACH_LANE (i)                                                                                                  \
-            d[i] = p[i] ? x[i] : y[i];                                                                                 \
+#define MOVES(bytes, T)                                                                              \
+    LANEWISE(move_##bytes, T, T, LANES, x)                                                           \
+    WIDE static void select_##bytes(void *out, const void *in_p, const void *in_x, const void *in_y) \
+    {                                                                                                \
+        const lane_u8 *p = in_p;                                                                     \
+        const T *x = in_x, *y = in_y;                                                                \
+        T *d = out;                                                                                  \
+        EACH_LANE(i)                                                                                 \
+        d[i] = p[i] ? x[i] : y[i];                                                                   \
     }
 MOVES(1, lane_u8)
 MOVES(2, lane_u16)
 MOVES(4, lane_u32)
 MOVES(8, lane_u64)
 
-#define BY_WIDTH(name) { NULL, name##_1, name##_2, NULL, name##_4, NULL, NULL, NULL, name##_8 }
+#define BY_WIDTH(name)                                                       \
+    {                                                                        \
+        NULL, name##_1, name##_2, NULL, name##_4, NULL, NULL, NULL, name##_8 \
+    }
 static alu_function *const moves[9] = BY_WIDTH(move);
 static alu_function *const selects[9] = BY_WIDTH(select);
 
 /* The tables */
 
 #define INTEGER_ROWS(T, t)                                                                                             \
-    [IR_ADD][T] = add_##t, [IR_SUB][T] = sub_##t, [IR_MUL][T] = mul_##t, [IR_FMA][T] = fma_##t,                        \
-    [IR_DIV][T] = div_##t, [IR_REM][T] = rem_##t, [IR_MIN][T] = smaller_##t, [IR_MAX][T] = larger_##t,                        \
-    [IR_NEG][T] = neg_##t, [IR_ABS][T] = abs_##t, [IR_NOT][T] = not_##t, [IR_AND][T] = and_##t,                        \
-    [IR_OR][T] = or_##t, [IR_XOR][T] = xor_##t, [IR_SHL][T] = shl_##t, [IR_SHR][T] = shr_##t
+    [IR_ADD][T] = add_##t, [IR_SUB][T] = sub_##t, [IR_MUL][T] = mul_##t, [IR_FMA][T] = fma_##t, [IR_DIV][T] = div_##t, \
+    [IR_REM][T] = rem_##t, [IR_MIN][T] = smaller_##t, [IR_MAX][T] = larger_##t, [IR_NEG][T] = neg_##t,                 \
+    [IR_ABS][T] = abs_##t, [IR_NOT][T] = not_##t, [IR_AND][T] = and_##t, [IR_OR][T] = or_##t, [IR_XOR][T] = xor_##t,   \
+    [IR_SHL][T] = shl_##t, [IR_SHR][T] = shr_##t
 #define FLOAT_ROWS(T, t)                                                                                               \
-    [IR_ADD][T] = add_##t, [IR_SUB][T] = sub_##t, [IR_MUL][T] = mul_##t, [IR_FMA][T] = fma_##t,                        \
-    [IR_NEG][T] = neg_##t, [IR_ABS][T] = abs_##t, [IR_MIN][T] = min_##t##_number, [IR_MAX][T] = max_##t##_number
+    [IR_ADD][T] = add_##t, [IR_SUB][T] = sub_##t, [IR_MUL][T] = mul_##t, [IR_FMA][T] = fma_##t, [IR_NEG][T] = neg_##t, \
+    [IR_ABS][T] = abs_##t, [IR_MIN][T] = min_##t##_number, [IR_MAX][T] = max_##t##_number
 #define BITWISE_ROWS(T, t) [IR_NOT][T] = not_##t, [IR_AND][T] = and_##t, [IR_OR][T] = or_##t, [IR_XOR][T] = xor_##t
 
 static alu_function *const functions[IR_OP_COUNT][IR_TYPE_COUNT] = {
-    INTEGER_ROWS(CKL_I16, i16),
-    INTEGER_ROWS(IR_U16, u16),
-    INTEGER_ROWS(CKL_I32, i32),
-    INTEGER_ROWS(IR_U32, u32),
-    INTEGER_ROWS(CKL_I64, i64),
-    INTEGER_ROWS(IR_U64, u64),
-    FLOAT_ROWS(CKL_F32, f32),
-    FLOAT_ROWS(CKL_F64, f64),
-    FLOAT_ROWS(CKL_F16, f16),
-    FLOAT_ROWS(CKL_BF16, bf16),
-    FLOAT_ROWS(IR_F16X2, f16x2),
-    FLOAT_ROWS(IR_BF16X2, bf16x2),
-    BITWISE_ROWS(IR_PRED, pred),
-    BITWISE_ROWS(IR_F16X2, u32),
-    BITWISE_ROWS(IR_BF16X2, u32),
-    [IR_MUL_HI][CKL_I32] = mul_hi_i32,
-    [IR_MUL_HI][IR_U32] = mul_hi_u32,
-    [IR_MUL_HI][CKL_I64] = mul_hi_i64,
-    [IR_MUL_HI][IR_U64] = mul_hi_u64,
-    [IR_DIV][CKL_F32] = div_f32,
-    [IR_DIV][CKL_F64] = div_f64,
-    [IR_SQRT][CKL_F32] = sqrt_f32,
-    [IR_SQRT][CKL_F64] = sqrt_f64,
-    [IR_RCP][CKL_F32] = rcp_f32,
-    [IR_RCP_APPROX][CKL_F32] = rcp_f32,
-    [IR_RSQRT][CKL_F32] = rsqrt_f32,
-    [IR_EX2][CKL_F32] = ex2_f32,
-    [IR_LG2][CKL_F32] = lg2_f32,
-    [IR_TANH][CKL_F32] = tanh_f32,
-    [IR_SIN][CKL_F32] = sin_f32,
+    INTEGER_ROWS(CKL_I16, i16),         INTEGER_ROWS(IR_U16, u16),        INTEGER_ROWS(CKL_I32, i32),
+    INTEGER_ROWS(IR_U32, u32),          INTEGER_ROWS(CKL_I64, i64),       INTEGER_ROWS(IR_U64, u64),
+    FLOAT_ROWS(CKL_F32, f32),           FLOAT_ROWS(CKL_F64, f64),         FLOAT_ROWS(CKL_F16, f16),
+    FLOAT_ROWS(CKL_BF16, bf16),         FLOAT_ROWS(IR_F16X2, f16x2),      FLOAT_ROWS(IR_BF16X2, bf16x2),
+    BITWISE_ROWS(IR_PRED, pred),        BITWISE_ROWS(IR_F16X2, u32),      BITWISE_ROWS(IR_BF16X2, u32),
+    [IR_MUL_HI][CKL_I32] = mul_hi_i32,  [IR_MUL_HI][IR_U32] = mul_hi_u32, [IR_MUL_HI][CKL_I64] = mul_hi_i64,
+    [IR_MUL_HI][IR_U64] = mul_hi_u64,   [IR_DIV][CKL_F32] = div_f32,      [IR_DIV][CKL_F64] = div_f64,
+    [IR_SQRT][CKL_F32] = sqrt_f32,      [IR_SQRT][CKL_F64] = sqrt_f64,    [IR_RCP][CKL_F32] = rcp_f32,
+    [IR_RCP_APPROX][CKL_F32] = rcp_f32, [IR_RSQRT][CKL_F32] = rsqrt_f32,  [IR_EX2][CKL_F32] = ex2_f32,
+    [IR_LG2][CKL_F32] = lg2_f32,        [IR_TANH][CKL_F32] = tanh_f32,    [IR_SIN][CKL_F32] = sin_f32,
     [IR_COS][CKL_F32] = cos_f32,
 };
 
 /* MIN and MAX of floats with mode 1. */
 static alu_function *const nan_functions[2][IR_TYPE_COUNT] = {
-    { [CKL_F32] = min_f32_nan, [CKL_F64] = min_f64_nan, [CKL_F16] = min_f16_nan, [CKL_BF16] = min_bf16_nan,
-      [IR_F16X2] = min_f16x2_nan, [IR_BF16X2] = min_bf16x2_nan },
-    { [CKL_F32] = max_f32_nan, [CKL_F64] = max_f64_nan, [CKL_F16] = max_f16_nan, [CKL_BF16] = max_bf16_nan,
-      [IR_F16X2] = max_f16x2_nan, [IR_BF16X2] = max_bf16x2_nan },
+    { [CKL_F32] = min_f32_nan,
+      [CKL_F64] = min_f64_nan,
+      [CKL_F16] = min_f16_nan,
+      [CKL_BF16] = min_bf16_nan,
+      [IR_F16X2] = min_f16x2_nan,
+      [IR_BF16X2] = min_bf16x2_nan },
+    { [CKL_F32] = max_f32_nan,
+      [CKL_F64] = max_f64_nan,
+      [CKL_F16] = max_f16_nan,
+      [CKL_BF16] = max_bf16_nan,
+      [IR_F16X2] = max_f16x2_nan,
+      [IR_BF16X2] = max_bf16x2_nan },
 };
 
-#define COMPARE_ROW(t)                                                                                                 \
-    { [IR_EQ] = eq_##t, [IR_NE] = ne_##t, [IR_LT] = lt_##t, [IR_LE] = le_##t, [IR_GT] = gt_##t, [IR_GE] = ge_##t }
+#define COMPARE_ROW(t)                                                                                             \
+    {                                                                                                              \
+        [IR_EQ] = eq_##t, [IR_NE] = ne_##t, [IR_LT] = lt_##t, [IR_LE] = le_##t, [IR_GT] = gt_##t, [IR_GE] = ge_##t \
+    }
 static alu_function *const comparisons[IR_TYPE_COUNT][6] = {
-    [CKL_I16] = COMPARE_ROW(i16),   [IR_U16] = COMPARE_ROW(u16), [CKL_I32] = COMPARE_ROW(i32),
-    [IR_U32] = COMPARE_ROW(u32),    [CKL_I64] = COMPARE_ROW(i64), [IR_U64] = COMPARE_ROW(u64),
-    [CKL_F32] = COMPARE_ROW(f32),   [CKL_F64] = COMPARE_ROW(f64), [CKL_F16] = COMPARE_ROW(f16),
+    [CKL_I16] = COMPARE_ROW(i16),   [IR_U16] = COMPARE_ROW(u16),   [CKL_I32] = COMPARE_ROW(i32),
+    [IR_U32] = COMPARE_ROW(u32),    [CKL_I64] = COMPARE_ROW(i64),  [IR_U64] = COMPARE_ROW(u64),
+    [CKL_F32] = COMPARE_ROW(f32),   [CKL_F64] = COMPARE_ROW(f64),  [CKL_F16] = COMPARE_ROW(f16),
     [CKL_BF16] = COMPARE_ROW(bf16), [IR_PRED] = COMPARE_ROW(pred),
 };
 
@@ -285,12 +279,12 @@ alu_function *alu_find(const ir_inst *inst, int out_bytes)
     return functions[inst->op][inst->type];
 }
 
-#define BLEND(T)                                                                                                       \
-    do {                                                                                                               \
-        T *d = to;                                                                                                     \
-        const T *x = from;                                                                                             \
-        EACH_LANE (i)                                                                                                  \
-            d[i] = mask >> i & 1 ? x[i] : d[i];                                                                        \
+#define BLEND(T)                            \
+    do {                                    \
+        T *d = to;                          \
+        const T *x = from;                  \
+        EACH_LANE(i)                        \
+        d[i] = mask >> i & 1 ? x[i] : d[i]; \
     } while (0)
 
 WIDE void lanes_blend(void *to, const void *from, lane_mask mask, int bytes)

@@ -5,10 +5,10 @@ enum { REGISTERS_MIN = 24, REGISTERS_MAX = 256, REGISTERS_STEP = 8, ARRIVALS_MAX
 
 static outcome block(warp *w, wait_kind kind, uint32_t at, uint32_t value)
 {
+    w->cluster->count[COUNT_BARRIER_WAITS] += w->waits == WAIT_NONE; // later tries are the same wait
     w->waits = kind;
     w->wait_at = at;
     w->wait_for = value;
-    w->cluster->count[COUNT_BARRIER_WAITS]++;
     return BLOCKED;
 }
 
@@ -33,14 +33,15 @@ static named_barrier *named_arrive(warp *w, const step *s, uint32_t *id, bool wa
     int threads = s->inst->n, first = first_lane(w->active);
     *id = u32_of(w, s->in[0], first);
     if (*id >= NAMED_BARRIERS || threads % LANES || threads < LANES || threads > w->cluster->kernel->ir.threads) {
-        fault(w, s, -1, "misused barrier", "barrier %u of %d threads; there are %d barriers, for multiples of %d threads", *id,
-              threads, NAMED_BARRIERS, LANES);
+        fault(w, s, -1, "misused barrier",
+              "barrier %u of %d threads; there are %d barriers, for multiples of %d threads", *id, threads,
+              NAMED_BARRIERS, LANES);
         return NULL;
     }
     named_barrier *b = &w->cta->named[*id];
     if (b->arrived && b->threads != threads) {
-        fault(w, s, -1, "misused barrier", "barrier %u is used for %d threads here and for %d by those who came before", *id,
-              threads, b->threads);
+        fault(w, s, -1, "misused barrier", "barrier %u is used for %d threads here and for %d by those who came before",
+              *id, threads, b->threads);
         return NULL;
     }
     if (!b->gather.seen)
@@ -144,7 +145,8 @@ mbarrier *mbarrier_find(warp *w, const step *s, int lane, cta *c, uint32_t offse
         return NULL;
     }
     if ((async || c != w->cta) && !b->fenced) {
-        fault(w, s, lane, "missing fence_mbarrier_init", "%s uses the mbarrier at offset %u, whose mbarrier_init was not fenced",
+        fault(w, s, lane, "missing fence_mbarrier_init",
+              "%s uses the mbarrier at offset %u, whose mbarrier_init was not fenced",
               async ? "the async proxy" : "another CTA", offset);
         return NULL;
     }
@@ -170,7 +172,8 @@ static bool mbarrier_settle(warp *w, const step *s, int lane, mbarrier *b)
         return true;
     }
     fault(w, s, lane, "wrong transaction count",
-          "%" PRId64 " bytes more arrived at the mbarrier at offset %u than phase %u expects", -b->tx, b->offset, b->phase);
+          "%" PRId64 " bytes more arrived at the mbarrier at offset %u than phase %u expects", -b->tx, b->offset,
+          b->phase);
     return false;
 }
 
@@ -196,7 +199,8 @@ bool mbarrier_transferred(warp *w, const step *s, int lane, mbarrier *b, int64_t
 {
     if (b->phase != phase) {
         fault(w, s, lane, "wrong transaction count",
-              "%" PRId64 " bytes arrive at the mbarrier at offset %u after phase %u has completed: it expected fewer bytes",
+              "%" PRId64
+              " bytes arrive at the mbarrier at offset %u after phase %u has completed: it expected fewer bytes",
               bytes, b->offset, phase);
         return false;
     }
@@ -233,24 +237,30 @@ static bool mbarrier_init(warp *w, const step *s, int lane)
     if (number == NO_AGENT)
         return false;
     shared_mark_mbarrier(c, offset);
-    c->barriers[c->barrier_count++] = (mbarrier){ .offset = offset, .count = (int)count, .pending = (int)count,
-                                                  .agent = number, .init_agent = w->agent, .init_clock = warp_clock(w),
-                                                  .gather = knowledge_new(w->cluster), .done = knowledge_new(w->cluster) };
+    c->barriers[c->barrier_count++] = (mbarrier){ .offset = offset,
+                                                  .count = (int)count,
+                                                  .pending = (int)count,
+                                                  .agent = number,
+                                                  .init_agent = w->agent,
+                                                  .init_clock = warp_clock(w),
+                                                  .gather = knowledge_new(w->cluster),
+                                                  .done = knowledge_new(w->cluster) };
     c->barrier_of[offset / MBARRIER_BYTES] = (uint16_t)c->barrier_count;
     return true;
 }
 
 outcome run_mbarrier_init(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active)
-        if (!mbarrier_init(w, s, i))
-            return FAULTED;
+    EACH_ACTIVE(i, w->active)
+    if (!mbarrier_init(w, s, i))
+        return FAULTED;
     return ADVANCE;
 }
 
 outcome run_mbarrier_arrive(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active)
+    {
         mbarrier *b = mbarrier_of_lane(w, s, i, s->inst->space);
         if (!b || !mbarrier_arrive(w, s, i, b))
             return FAULTED;
@@ -260,7 +270,8 @@ outcome run_mbarrier_arrive(warp *w, const step *s)
 
 outcome run_mbarrier_expect(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active)
+    {
         mbarrier *b = mbarrier_of_lane(w, s, i, IR_SHARED);
         if (!b)
             return FAULTED;
@@ -279,7 +290,8 @@ static bool has_completed(const mbarrier *b, uint32_t parity)
 outcome run_mbarrier_wait(warp *w, const step *s)
 {
     mbarrier *before = NULL;
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active)
+    {
         mbarrier *b = mbarrier_of_lane(w, s, i, IR_SHARED);
         if (!b)
             return FAULTED;
@@ -296,8 +308,10 @@ outcome run_mbarrier_wait(warp *w, const step *s)
 outcome run_mbarrier_test(warp *w, const step *s)
 {
     result aside;
-    bool fails = w->cluster->kernel->device->options.completion == COMPLETION_RANDOM && cluster_random(w->cluster) % 8 == 0;
-    EACH_ACTIVE (i, w->active) {
+    bool fails =
+        w->cluster->kernel->device->options.completion == COMPLETION_RANDOM && cluster_random(w->cluster) % 8 == 0;
+    EACH_ACTIVE(i, w->active)
+    {
         mbarrier *b = mbarrier_of_lane(w, s, i, IR_SHARED);
         if (!b)
             return FAULTED;
@@ -330,11 +344,11 @@ outcome run_setmaxnreg(warp *w, const step *s)
     if (!warp_is_whole(w, s))
         return FAULTED;
     if (n < REGISTERS_MIN || n > REGISTERS_MAX || n % REGISTERS_STEP)
-        return fault(w, s, -1, "misused setmaxnreg", "%d registers are no multiple of %d in %d to %d", n, REGISTERS_STEP,
-                     REGISTERS_MIN, REGISTERS_MAX);
+        return fault(w, s, -1, "misused setmaxnreg", "%d registers are no multiple of %d in %d to %d", n,
+                     REGISTERS_STEP, REGISTERS_MIN, REGISTERS_MAX);
     if (grows ? more < 0 : more > 0)
-        return fault(w, s, -1, "misused setmaxnreg", "the warp has %d registers per thread, %d are not %s", w->registers, n,
-                     grows ? "more" : "fewer");
+        return fault(w, s, -1, "misused setmaxnreg", "the warp has %d registers per thread, %d are not %s",
+                     w->registers, n, grows ? "more" : "fewer");
     if (grows && more > w->cta->registers_free)
         return block(w, WAIT_REGISTERS, 0, (uint32_t)n);
     w->cta->registers_free -= more;

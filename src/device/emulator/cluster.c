@@ -5,9 +5,8 @@
 #include "device/emulator/machine.h"
 
 enum {
-    QUANTUM = 256,         // instructions a warp may run before the next one's turn
-    LAZY_ROUNDS_MAX = 64,  // of polling warps until lazy work is done after all
-    SHARED_POISON = 0xff,  // NaN in every float type
+    QUANTUM = 256,        // instructions a warp may run before the next one's turn
+    LAZY_ROUNDS_MAX = 64, // of polling warps until lazy work is done after all
     BANK_ALIGNMENT = 64,
 };
 
@@ -169,7 +168,8 @@ static void start_cta(cluster *c, cta *x)
 {
     const device_kernel *k = c->kernel;
     size_t bytes = shared_bytes(c);
-    int64_t column = c->index % (c->launch->grid[0] / c->cta_count), row = c->index / (c->launch->grid[0] / c->cta_count);
+    int64_t column = c->index % (c->launch->grid[0] / c->cta_count),
+            row = c->index / (c->launch->grid[0] / c->cta_count);
     x->at[0] = column * c->cta_count + x->rank;
     x->at[1] = row % c->launch->grid[1];
     x->at[2] = row / c->launch->grid[1];
@@ -210,7 +210,58 @@ static void start(cluster *c, int64_t index)
     c->count[COUNT_WARPS] += c->warp_count;
 }
 
-/* Running */
+/* Leaving */
+
+static bool warp_may_leave(warp *w, const step *s)
+{
+    if (w->wgmma_issued && w->wgmma_waited < w->wgmma_groups + 1U * w->wgmma_open) {
+        fault(w, s, -1, "exit with work under way", "wgmma was issued and not waited for");
+        return false;
+    }
+    for (int i = 0; i < w->cta->bulk_count; i++) {
+        const bulk_queue *q = &w->cta->bulk[i];
+        if (q->warp == w->index && (q->open || q->waited < q->groups)) {
+            fault(w, s, q->lane, "exit with work under way",
+                  "a bulk store may still read the CTA's shared memory; bulk_wait must come before the end");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What all warps of a CTA knew when they left. */
+static bool was_seen(const cta *c, uint16_t who, uint32_t clock)
+{
+    for (int i = 0; i < c->cluster->kernel->warps; i++)
+        if (c->warps[i].knows.seen[who] >= clock)
+            return true;
+    return false;
+}
+
+static bool cta_may_leave(warp *w, const step *s)
+{
+    cta *c = w->cta;
+    for (int i = 0; i < c->barrier_count; i++) {
+        const mbarrier *b = &c->barriers[i];
+        if (was_seen(c, b->agent, b->transfer_phase))
+            continue;
+        fault(w, s, -1, "exit with work under way",
+              "the CTA leaves without having waited for a copy into its shared memory on the mbarrier at offset %u",
+              b->offset);
+        return false;
+    }
+    for (uint16_t i = 0; c->visited && i < c->cluster->warp_count; i++) {
+        const visitor *v = &c->visitors[i];
+        if (was_seen(c, i, v->clock))
+            continue;
+        char who[AGENT_TEXT_BYTES];
+        fault(w, s, -1, "access to an exited CTA",
+              "CTA rank %d leaves, and nothing orders its end after the access of %s to its shared memory at %s:%d",
+              c->rank, agent_text(c->cluster, i, who, sizeof who), v->s->inst->file, v->s->inst->line);
+        return false;
+    }
+    return true;
+}
 
 static bool leave(warp *w, const step *s)
 {
@@ -224,6 +275,8 @@ static bool leave(warp *w, const step *s)
     cluster_barrier_check(c);
     return true;
 }
+
+/* Running */
 
 /* Runs a warp until it is blocked, has ended or has had its time. False after a fault. */
 static bool run_warp(warp *w, int quantum)
@@ -247,7 +300,8 @@ static bool run_warp(warp *w, int quantum)
             return leave(w, s);
     }
     if (w->executed > c->kernel->device->options.budget) {
-        fault(w, &steps[w->pc], -1, "endless loop", "the warp has executed %" PRId64 " instructions, its budget", w->executed);
+        fault(w, &steps[w->pc], -1, "endless loop", "the warp has executed %" PRId64 " instructions, its budget",
+              w->executed);
         return false;
     }
     return true;

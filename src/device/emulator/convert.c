@@ -2,16 +2,17 @@
 #include "base/dtype.h"
 #include "device/emulator/alu.h"
 
-#define STEP(name, R, T, expr)                                                                                         \
-    WIDE static void name(void *out, const void *in, const void *unused_y, const void *unused_z)                       \
-    {                                                                                                                  \
-        const T *xs = in;                                                                                              \
-        R *ds = out;                                                                                                   \
-        (void)unused_y, (void)unused_z;                                                                                \
-        EACH_LANE (i) {                                                                                                \
-            T x = xs[i];                                                                                               \
-            ds[i] = (R)(expr);                                                                                         \
-        }                                                                                                              \
+#define STEP(name, R, T, expr)                                                                   \
+    WIDE static void name(void *out, const void *in, const void *unused_y, const void *unused_z) \
+    {                                                                                            \
+        const T *xs = in;                                                                        \
+        R *ds = out;                                                                             \
+        (void)unused_y, (void)unused_z;                                                          \
+        EACH_LANE(i)                                                                             \
+        {                                                                                        \
+            T x = xs[i];                                                                         \
+            ds[i] = (R)(expr);                                                                   \
+        }                                                                                        \
     }
 
 static inline double f8_widen(ckl_dtype dtype, uint16_t register_bits)
@@ -29,10 +30,10 @@ static inline uint16_t f8_narrow(ckl_dtype dtype, double x, double max)
 }
 
 /* Truncates and saturates. A NaN becomes 0, or the top bit alone if either side has 64 bits. */
-#define TRUNCATE(name, T, below, above, nan)                                                                           \
-    static inline T name(double x)                                                                                     \
-    {                                                                                                                  \
-        return (T)(x != x ? (T)(nan) : x <= (double)(below) ? (T)(below) : x >= (double)(above) ? (T)(above) : (T)x);           \
+#define TRUNCATE(name, T, below, above, nan)                                                                          \
+    static inline T name(double x)                                                                                    \
+    {                                                                                                                 \
+        return (T)(x != x ? (T)(nan) : x <= (double)(below) ? (T)(below) : x >= (double)(above) ? (T)(above) : (T)x); \
     }
 TRUNCATE(to_i16, int16_t, INT16_MIN, INT16_MAX, 0)
 TRUNCATE(to_u16, uint16_t, 0, UINT16_MAX, 0)
@@ -93,7 +94,7 @@ static alu_function *const float_widen[IR_TYPE_COUNT] = {
     [CKL_BF16] = f64_of_bf16, [CKL_E4M3] = f64_of_e4m3, [CKL_E5M2] = f64_of_e5m2,
 };
 static alu_function *const int_widen[IR_TYPE_COUNT] = {
-    [CKL_I16] = i64_of_i16, [IR_U16] = i64_of_u16, [CKL_I32] = i64_of_i32,   [IR_U32] = i64_of_u32,
+    [CKL_I16] = i64_of_i16, [IR_U16] = i64_of_u16, [CKL_I32] = i64_of_i32,  [IR_U32] = i64_of_u32,
     [CKL_I64] = i64_of_i64, [IR_U64] = i64_of_i64, [IR_PRED] = i64_of_pred,
 };
 
@@ -121,8 +122,8 @@ typedef struct direct_row {
 } direct_row;
 
 static const direct_row direct_rows[] = {
-    { CKL_F32, CKL_F16, f32_of_f16 },     { CKL_F32, CKL_BF16, f32_of_bf16 },   { CKL_F16, CKL_F32, f16_of_f32 },
-    { CKL_BF16, CKL_F32, bf16_of_f32 },   { CKL_F32, CKL_I32, f32_of_i32 },     { CKL_F32, IR_U32, f32_of_u32 },
+    { CKL_F32, CKL_F16, f32_of_f16 },     { CKL_F32, CKL_BF16, f32_of_bf16 },  { CKL_F16, CKL_F32, f16_of_f32 },
+    { CKL_BF16, CKL_F32, bf16_of_f32 },   { CKL_F32, CKL_I32, f32_of_i32 },    { CKL_F32, IR_U32, f32_of_u32 },
     { CKL_I32, CKL_F64, i32_of_f64_nan }, { IR_U32, CKL_F64, u32_of_f64_nan },
 };
 

@@ -66,8 +66,8 @@ static handler *const handlers[IR_OP_COUNT] = {
 
 typedef struct decoder {
     device_kernel *k;
-    int32_t *offset_of;  // of every register
-    bool *is_matrix;     // registers that a WGMMA reads or writes
+    int32_t *offset_of; // of every register
+    bool *is_matrix;    // registers that a WGMMA reads or writes
     size_t constant_capacity;
 } decoder;
 
@@ -212,9 +212,9 @@ static void copy_kernel(device_kernel *k, const ir_kernel *from)
     }
     int last = from->inst_count ? k->ir.insts[from->inst_count - 1].line : 0;
     k->ir.insts[from->inst_count] = (ir_inst){ .op = IR_EXIT, .file = copied, .line = last };
-    k->ir.reg_types = memcpy(arena_alloc(m, (size_t)from->reg_count + 1, sizeof(ir_type)),
-                             from->reg_types ? from->reg_types : &(ir_type){ 0 },
-                             (size_t)from->reg_count * sizeof(ir_type));
+    k->ir.reg_types =
+        memcpy(arena_alloc(m, (size_t)from->reg_count + 1, sizeof(ir_type)),
+               from->reg_types ? from->reg_types : &(ir_type){ 0 }, (size_t)from->reg_count * sizeof(ir_type));
     k->ir.params = arena_alloc(m, (size_t)from->param_count, sizeof *from->params);
     for (int i = 0; i < from->param_count; i++) {
         k->ir.params[i] = from->params[i];

@@ -29,10 +29,9 @@ enum { THREADS_PER_CTA_MAX = 1024, REGISTERS_PER_SM = 65536 };
 
 emulator_options emulator_options_default(void)
 {
-    return (emulator_options){ .seed = 1,
-                               .schedule = SCHEDULE_ROUNDS,
-                               .completion = COMPLETION_LAZY,
-                               .budget = 100 * 1000 * 1000 };
+    return (emulator_options){
+        .seed = 1, .schedule = SCHEDULE_ROUNDS, .completion = COMPLETION_LAZY, .budget = 100 * 1000 * 1000
+    };
 }
 
 static bool parse_number(const char *word, int64_t *out)
@@ -76,7 +75,8 @@ static ckl_status set_option(const char *key, const char *value, emulator_option
     } else if (strcmp(key, "threads") == 0) {
         o->threads = (int)number;
     } else {
-        FAIL(CKL_INVALID, "CKL_EMULATOR: there is no %s; known are seed, schedule, completion, budget and threads", key);
+        FAIL(CKL_INVALID, "CKL_EMULATOR: there is no %s; known are seed, schedule, completion, budget and threads",
+             key);
     }
     if (choice < 0)
         FAIL(CKL_INVALID, "CKL_EMULATOR: %s=%s is not understood", key, value);

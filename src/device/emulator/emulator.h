@@ -75,31 +75,31 @@ void memory_explain(const memory_space *m, uintptr_t address, size_t bytes, char
 /* What was counted. Per-instruction figures are kept while a launch runs and summed up at its end (counters.c). */
 typedef enum counter {
 #define X(name, text) COUNT_##name,
-#define COUNTERS(X)                                                                                                    \
-    X(LAUNCHES, "launches")                                                                                            \
-    X(CTAS, "ctas")                                                                                                    \
-    X(WARPS, "warps")                                                                                                  \
-    X(INSTRUCTIONS, "warp instructions")                                                                               \
-    X(ALU, "alu instructions")                                                                                         \
-    X(SFU, "sfu instructions")                                                                                         \
-    X(MEMORY, "memory instructions")                                                                                   \
-    X(SYNC, "sync instructions")                                                                                       \
-    X(TMA, "tma instructions")                                                                                         \
-    X(TENSOR, "tensor instructions")                                                                                   \
-    X(CONTROL, "control instructions")                                                                                 \
-    X(GLOBAL_READ_BYTES, "global bytes read")                                                                          \
-    X(GLOBAL_WRITE_BYTES, "global bytes written")                                                                      \
-    X(GLOBAL_READ_REQUESTS, "global read requests")                                                                    \
-    X(GLOBAL_READ_SECTORS, "global read sectors")                                                                      \
-    X(GLOBAL_WRITE_REQUESTS, "global write requests")                                                                  \
-    X(GLOBAL_WRITE_SECTORS, "global write sectors")                                                                    \
-    X(SHARED_READ_BYTES, "shared bytes read")                                                                          \
-    X(SHARED_WRITE_BYTES, "shared bytes written")                                                                      \
-    X(SHARED_WAVEFRONTS, "shared wavefronts")                                                                          \
-    X(BANK_CONFLICTS, "bank conflicts")                                                                                \
-    X(TMA_LOAD_BYTES, "tma bytes loaded")                                                                              \
-    X(TMA_STORE_BYTES, "tma bytes stored")                                                                             \
-    X(TENSOR_FLOPS, "tensor flops")                                                                                    \
+#define COUNTERS(X)                                   \
+    X(LAUNCHES, "launches")                           \
+    X(CTAS, "ctas")                                   \
+    X(WARPS, "warps")                                 \
+    X(INSTRUCTIONS, "warp instructions")              \
+    X(ALU, "alu instructions")                        \
+    X(SFU, "sfu instructions")                        \
+    X(MEMORY, "memory instructions")                  \
+    X(SYNC, "sync instructions")                      \
+    X(TMA, "tma instructions")                        \
+    X(TENSOR, "tensor instructions")                  \
+    X(CONTROL, "control instructions")                \
+    X(GLOBAL_READ_BYTES, "global bytes read")         \
+    X(GLOBAL_WRITE_BYTES, "global bytes written")     \
+    X(GLOBAL_READ_REQUESTS, "global read requests")   \
+    X(GLOBAL_READ_SECTORS, "global read sectors")     \
+    X(GLOBAL_WRITE_REQUESTS, "global write requests") \
+    X(GLOBAL_WRITE_SECTORS, "global write sectors")   \
+    X(SHARED_READ_BYTES, "shared bytes read")         \
+    X(SHARED_WRITE_BYTES, "shared bytes written")     \
+    X(SHARED_WAVEFRONTS, "shared wavefronts")         \
+    X(BANK_CONFLICTS, "bank conflicts")               \
+    X(TMA_LOAD_BYTES, "tma bytes loaded")             \
+    X(TMA_STORE_BYTES, "tma bytes stored")            \
+    X(TENSOR_FLOPS, "tensor flops")                   \
     X(BARRIER_WAITS, "barrier waits")
     COUNTERS(X)
 #undef X

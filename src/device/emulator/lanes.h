@@ -23,7 +23,7 @@ typedef uint32_t lane_mask; // bit i is lane i
 #endif
 
 /* Lanes are independent: outputs equal inputs or do not overlap them. */
-#define EACH_LANE(i) EACH_OF(i, LANES)
+#define EACH_LANE(i)      EACH_OF(i, LANES)
 #define EACH_OF(i, count) _Pragma("omp simd") for (int i = 0; i < (count); i++)
 
 /* Registers are bytes that are read as any type. */
@@ -37,8 +37,8 @@ typedef uint64_t __attribute__((may_alias)) lane_u64;
 typedef float __attribute__((may_alias)) lane_f32;
 typedef double __attribute__((may_alias)) lane_f64;
 
-#define EACH_ACTIVE(lane, mask)                                                                                        \
-    for (lane_mask rest_ = (mask); rest_; rest_ &= rest_ - 1)                                                          \
+#define EACH_ACTIVE(lane, mask)                               \
+    for (lane_mask rest_ = (mask); rest_; rest_ &= rest_ - 1) \
         for (int lane = __builtin_ctz(rest_), once_ = 1; once_; once_ = 0)
 
 /* The predicate register (one byte a lane, 0 or 1; anything in lanes that never wrote it) as a mask. */

@@ -19,9 +19,10 @@ enum {
     WARPS_PER_GROUP = 4,
     NAMED_BARRIERS = 16,
     CLUSTER_MAX = 16,
-    SHARED_BASE = 1024,         // shared address of byte 0; the hardware keeps the first KiB for itself
-    CLUSTER_RANK_SHIFT = 24,    // MAPA: rank + 1 above the CTA's own address
+    SHARED_BASE = 1024,      // shared address of byte 0; the hardware keeps the first KiB for itself
+    CLUSTER_RANK_SHIFT = 24, // MAPA: rank + 1 above the CTA's own address
     MBARRIER_BYTES = 8,
+    SHARED_POISON = 0xff,       // what was not written yet: NaN in every float type
     ASYNC_AGENTS_PER_CTA = 128, // mbarriers, wgmma, bulk and cp.async queues that may exist
     NO_AGENT = 0xffff,
 };
@@ -57,9 +58,9 @@ struct step {
 
 struct device_kernel {
     emulator *device;
-    ir_kernel ir;  // a copy that owns nothing
-    arena memory;  // steps, operands, constants, names
-    step *steps;   // inst_count of them, then an EXIT
+    ir_kernel ir; // a copy that owns nothing
+    arena memory; // steps, operands, constants, names
+    step *steps;  // inst_count of them, then an EXIT
     int step_count;
     unsigned char *constants;
     size_t constant_bytes, register_bytes;
@@ -167,7 +168,7 @@ struct warp {
 
     wait_kind waits; // of the instruction that returned BLOCKED last
     uint32_t wait_at, wait_for;
-    bool arrived;    // at the named barrier waited for, in that generation of it
+    bool arrived; // at the named barrier waited for, in that generation of it
     uint32_t named_generation;
     bool cluster_arrived; // and has not waited yet
     uint32_t cluster_generation;
@@ -178,10 +179,10 @@ struct warp {
     /* wgmma: counted per warp, executed once all four warps of the group have issued */
     uint32_t wgmma_issued, wgmma_groups, wgmma_waited;
     bool wgmma_fenced, wgmma_open; // a WGMMA_FENCE was seen; some WGMMA is not committed yet
-    uint32_t *in_flight; // per register: the wgmma group that still uses it
-    bool *unfenced;      // per register: written since the last WGMMA_FENCE
+    uint32_t *in_flight;           // per register: the wgmma group that still uses it
+    bool *unfenced;                // per register: written since the last WGMMA_FENCE
     bool any_unfenced;
-    int registers;       // setmaxnreg
+    int registers; // setmaxnreg
 };
 
 /* The bulk groups of one thread. */
@@ -222,8 +223,8 @@ struct cta {
     warp *warps;
     int warps_left;
     unsigned char *shared;
-    cell *cells;       // one per word
-    cell *bytes;       // one per byte, used where CELL_SPLIT
+    cell *cells;          // one per word
+    cell *bytes;          // one per byte, used where CELL_SPLIT
     uint16_t *barrier_of; // per 8 bytes: number of its mbarrier + 1
     mbarrier *barriers;
     int barrier_count;
@@ -236,7 +237,14 @@ struct cta {
     bool visited;
 };
 
-/* Asynchronous copies that are not done yet (async.c). */
+/* What each lane of a CP_ASYNC copies. */
+typedef struct cp_async_lanes {
+    lane_mask active;
+    uint32_t offset[LANES], valid[LANES];
+    uintptr_t global[LANES];
+} cp_async_lanes;
+
+/* Asynchronous copies that are not done yet (transfer.c). */
 typedef enum transfer_kind { TRANSFER_LOAD, TRANSFER_STORE, TRANSFER_CP_ASYNC } transfer_kind;
 
 typedef struct transfer {
@@ -247,12 +255,12 @@ typedef struct transfer {
     const tensor_map_desc *map; // NULL: a bulk copy
     int32_t coordinates[TENSOR_MAP_RANK_MAX];
     uintptr_t global;
-    uint32_t offset, bytes; // in shared memory
-    uint32_t to_ctas;       // ranks
-    uint32_t barrier;       // offset
+    uint32_t offset, bytes;      // in shared memory
+    uint32_t to_ctas;            // ranks
+    uint32_t barrier;            // offset
     uint32_t phase[CLUSTER_MAX]; // of each destination's mbarrier
     uint32_t group;
-    struct cp_async_lanes *lanes;
+    cp_async_lanes *lanes; // NULL but for TRANSFER_CP_ASYNC
 } transfer;
 
 /* Readers of a cell that do not know of each other. */
@@ -392,11 +400,12 @@ bool mbarrier_transferred(warp *w, const step *s, int lane, mbarrier *b, int64_t
 bool mbarrier_arrive_async(warp *w, const step *s, int lane, uint32_t clock); // by cp_async up to that clock
 void cluster_barrier_check(cluster *c); // after an arrival, and after a warp has left
 
-/* async.c */
-bool transfer_complete_one(cluster *c, bool any_order); // false: there is none
-void transfers_drop(cluster *c);                          // what a fault has left undone
-bool warp_may_leave(warp *w, const step *s);
-bool cta_may_leave(warp *w, const step *s); // w: its last warp
+/* transfer.c - False after a fault, or where stated. */
+outcome transfer_begin(cluster *c, transfer t);                 // queues it, or does it at once if completion is eager
+bool transfer_touch_source(const transfer *t, const access *a); // notes that a store reads its part of shared memory
+bool transfer_complete_one(cluster *c, bool any_order);         // false also if there is none
+bool transfer_complete_groups(warp *w, transfer_kind kind, int lane, uint32_t groups); // lane -1: of all lanes
+void transfers_drop(cluster *c);                                                       // what a fault has left undone
 
 /* wgmma.c */
 outcome run_guarded(warp *w, const step *s); // steps that share registers with a WGMMA
@@ -411,17 +420,17 @@ uint64_t cluster_random(cluster *c);
 void counters_add(emulator *e, const cluster *c);
 
 /* The handlers, one per op or family. */
-#define HANDLERS(X)                                                                                                    \
-    X(alu) X(divide) X(convert) X(pack) X(unpack) X(sreg) X(param)                                                     \
-    X(load_global) X(store_global) X(atomic_global) X(load_shared) X(store_shared) X(atomic_shared)                                                                                         \
-    X(cp_async) X(cp_async_commit) X(cp_async_wait) X(cp_async_arrive)                                                 \
-    X(fence) X(fence_proxy) X(fence_init)                                                                              \
-    X(bulk_load) X(bulk_store) X(tma_load) X(tma_store) X(tma_prefetch) X(bulk_commit) X(bulk_wait)                    \
-    X(mbarrier_init) X(mbarrier_arrive) X(mbarrier_expect) X(mbarrier_wait) X(mbarrier_test)                           \
-    X(bar_sync) X(bar_arrive) X(cluster_arrive) X(cluster_wait) X(mapa)                                                \
-    X(warp_sync) X(shuffle) X(vote) X(redux) X(elect)                                                                  \
-    X(ldmatrix) X(stmatrix) X(mma) X(wgmma_fence) X(wgmma) X(wgmma_commit) X(wgmma_wait) X(setmaxnreg)                 \
-    X(if) X(else) X(end_if) X(loop) X(break) X(end_loop) X(exit) X(trap) X(nothing)
+#define HANDLERS(X)                                                                                                   \
+    X(alu)                                                                                                            \
+    X(divide)                                                                                                         \
+    X(convert) X(pack) X(unpack) X(sreg) X(param) X(load_global) X(store_global) X(atomic_global) X(load_shared)      \
+        X(store_shared) X(atomic_shared) X(cp_async) X(cp_async_commit) X(cp_async_wait) X(cp_async_arrive) X(fence)  \
+            X(fence_proxy) X(fence_init) X(bulk_load) X(bulk_store) X(tma_load) X(tma_store) X(tma_prefetch)          \
+                X(bulk_commit) X(bulk_wait) X(mbarrier_init) X(mbarrier_arrive) X(mbarrier_expect) X(mbarrier_wait)   \
+                    X(mbarrier_test) X(bar_sync) X(bar_arrive) X(cluster_arrive) X(cluster_wait) X(mapa) X(warp_sync) \
+                        X(shuffle) X(vote) X(redux) X(elect) X(ldmatrix) X(stmatrix) X(mma) X(wgmma_fence) X(wgmma)   \
+                            X(wgmma_commit) X(wgmma_wait) X(setmaxnreg) X(if) X(else) X(end_if) X(loop) X(break)      \
+                                X(end_loop) X(exit) X(trap) X(nothing)
 #define X(name) outcome run_##name(warp *w, const step *s);
 HANDLERS(X)
 #undef X

@@ -9,12 +9,12 @@ int memory_bytes_of(ir_type type)
 }
 
 /* Element e of every lane's vector. Inactive lanes carry the address of an active one, so all may be read. */
-#define GATHER(name, R, M)                                                                                             \
-    static void name(void *out, const uintptr_t *address, int e)                                                       \
-    {                                                                                                                  \
-        R *d = out;                                                                                                    \
-        for (int i = 0; i < LANES; i++)                                                                                \
-            d[i] = (R)((const M *)address[i])[e];                                                                      \
+#define GATHER(name, R, M)                                       \
+    static void name(void *out, const uintptr_t *address, int e) \
+    {                                                            \
+        R *d = out;                                              \
+        for (int i = 0; i < LANES; i++)                          \
+            d[i] = (R)((const M *)address[i])[e];                \
     }
 GATHER(gather_i8, lane_i16, int8_t)
 GATHER(gather_u8, lane_u16, lane_u8)
@@ -22,12 +22,12 @@ GATHER(gather_16, lane_u16, lane_u16)
 GATHER(gather_32, lane_u32, lane_u32)
 GATHER(gather_64, lane_u64, lane_u64)
 
-#define SCATTER(name, R, M)                                                                                            \
-    static void name(const void *in, const uintptr_t *address, int e, lane_mask mask)                                  \
-    {                                                                                                                  \
-        const R *x = in;                                                                                               \
-        EACH_ACTIVE (i, mask)                                                                                          \
-            ((M *)address[i])[e] = (M)x[i];                                                                            \
+#define SCATTER(name, R, M)                                                           \
+    static void name(const void *in, const uintptr_t *address, int e, lane_mask mask) \
+    {                                                                                 \
+        const R *x = in;                                                              \
+        EACH_ACTIVE(i, mask)                                                          \
+        ((M *)address[i])[e] = (M)x[i];                                               \
     }
 SCATTER(scatter_8, lane_u16, lane_u8)
 SCATTER(scatter_16, lane_u16, lane_u16)
@@ -45,8 +45,8 @@ static bool is_dense(const warp *w, const uintptr_t *address, int bytes)
     if (w->active != ALL_LANES || address[LANES - 1] - address[0] != (uintptr_t)bytes * (LANES - 1))
         return false;
     uintptr_t wrong = 0;
-    EACH_LANE (i)
-        wrong |= address[i] - address[0] - (uintptr_t)(bytes * i);
+    EACH_LANE(i)
+    wrong |= address[i] - address[0] - (uintptr_t)(bytes * i);
     return wrong == 0;
 }
 
@@ -85,14 +85,14 @@ static uint64_t bits_of(const void *x, size_t bytes)
     return bits;
 }
 
-#define ARITHMETIC(name, T, add, min, max)                                                                             \
-    static uint64_t name(ir_reduction op, uint64_t old, uint64_t with)                                                 \
-    {                                                                                                                  \
-        T x, y, z;                                                                                                     \
-        memcpy(&x, &old, sizeof x);                                                                                    \
-        memcpy(&y, &with, sizeof y);                                                                                   \
-        z = (T)(op == IR_RED_ADD ? (add) : op == IR_RED_MIN ? (min) : (max));                                          \
-        return bits_of(&z, sizeof z);                                                                                  \
+#define ARITHMETIC(name, T, add, min, max)                                    \
+    static uint64_t name(ir_reduction op, uint64_t old, uint64_t with)        \
+    {                                                                         \
+        T x, y, z;                                                            \
+        memcpy(&x, &old, sizeof x);                                           \
+        memcpy(&y, &with, sizeof y);                                          \
+        z = (T)(op == IR_RED_ADD ? (add) : op == IR_RED_MIN ? (min) : (max)); \
+        return bits_of(&z, sizeof z);                                         \
     }
 #define LESS (x < y ? x : y)
 #define MORE (x > y ? x : y)
@@ -103,7 +103,8 @@ ARITHMETIC(reduce_u64, uint64_t, x + y, LESS, MORE)
 ARITHMETIC(reduce_f32, float, x + y, min_f32(x, y, false), max_f32(x, y, false))
 ARITHMETIC(reduce_f64, double, x + y, fmin(x, y), fmax(x, y))
 ARITHMETIC(reduce_f16, uint16_t, f16_narrow(f16_widen(x) + f16_widen(y)),
-           f16_narrow(min_f32(f16_widen(x), f16_widen(y), false)), f16_narrow(max_f32(f16_widen(x), f16_widen(y), false)))
+           f16_narrow(min_f32(f16_widen(x), f16_widen(y), false)),
+           f16_narrow(max_f32(f16_widen(x), f16_widen(y), false)))
 ARITHMETIC(reduce_bf16, uint16_t, bf16_narrow(bf16_widen(x) + bf16_widen(y)),
            bf16_narrow(min_f32(bf16_widen(x), bf16_widen(y), false)),
            bf16_narrow(max_f32(bf16_widen(x), bf16_widen(y), false)))
@@ -120,9 +121,9 @@ static uint64_t reduce_bf16x2(ir_reduction op, uint64_t old, uint64_t x)
 
 typedef uint64_t reduction(ir_reduction op, uint64_t old, uint64_t x);
 static reduction *const reductions[IR_TYPE_COUNT] = {
-    [CKL_I32] = reduce_i32,      [IR_U32] = reduce_u32,        [CKL_I64] = reduce_i64,    [IR_U64] = reduce_u64,
-    [CKL_F32] = reduce_f32,      [CKL_F64] = reduce_f64,       [CKL_F16] = reduce_f16,    [CKL_BF16] = reduce_bf16,
-    [IR_F16X2] = reduce_f16x2,   [IR_BF16X2] = reduce_bf16x2,
+    [CKL_I32] = reduce_i32,    [IR_U32] = reduce_u32,       [CKL_I64] = reduce_i64, [IR_U64] = reduce_u64,
+    [CKL_F32] = reduce_f32,    [CKL_F64] = reduce_f64,      [CKL_F16] = reduce_f16, [CKL_BF16] = reduce_bf16,
+    [IR_F16X2] = reduce_f16x2, [IR_BF16X2] = reduce_bf16x2,
 };
 
 static uint64_t combine(const ir_inst *inst, uint64_t old, uint64_t x, uint64_t y)
@@ -137,17 +138,17 @@ static uint64_t combine(const ir_inst *inst, uint64_t old, uint64_t x, uint64_t 
     case IR_RED_OR:
         return old | x;
     default:
-        return reductions[inst->type](inst->mode, old, x);
+        return reductions[inst->type]((ir_reduction)inst->mode, old, x);
     }
 }
 
-#define EXCHANGE(T)                                                                                                    \
-    do {                                                                                                               \
-        T *place = at, old = __atomic_load_n(place, __ATOMIC_RELAXED), new;                                            \
-        do                                                                                                             \
-            new = (T)combine(inst, old, x, y);                                                                         \
-        while (!__atomic_compare_exchange_n(place, &old, new, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));             \
-        return old;                                                                                                    \
+#define EXCHANGE(T)                                                                                        \
+    do {                                                                                                   \
+        T *place = at, old = __atomic_load_n(place, __ATOMIC_RELAXED), new;                                \
+        do                                                                                                 \
+            new = (T)combine(inst, old, x, y);                                                             \
+        while (!__atomic_compare_exchange_n(place, &old, new, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)); \
+        return old;                                                                                        \
     } while (0)
 
 uint64_t move_atomic(const ir_inst *inst, void *at, uint64_t x, uint64_t y)
@@ -168,7 +169,8 @@ outcome move_atomics(warp *w, const step *s, const uintptr_t *address)
     result old;
     const unsigned char *x = lanes_of(w, s->in[1]);
     const unsigned char *y = s->inst->mode == IR_RED_CAS ? lanes_of(w, s->in[2]) : x;
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active)
+    {
         size_t at = (size_t)i * bytes;
         uint64_t before = move_atomic(s->inst, (void *)address[i], bits_of(x + at, bytes), bits_of(y + at, bytes));
         memcpy(old.lanes + at, &before, bytes);

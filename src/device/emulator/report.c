@@ -65,8 +65,9 @@ static void describe_mbarrier(const warp *w, text *t)
     const cta *c = w->cta;
     uint16_t number = c->barrier_of[w->wait_at / MBARRIER_BYTES];
     const mbarrier *b = &c->barriers[number - 1];
-    text_printf(t, "the mbarrier at offset %u to complete a phase of parity %u (it is in phase %u, %d of %d arrivals missing",
-                b->offset, w->wait_for, b->phase, b->pending, b->count);
+    text_printf(
+        t, "the mbarrier at offset %u to complete a phase of parity %u (it is in phase %u, %d of %d arrivals missing",
+        b->offset, w->wait_for, b->phase, b->pending, b->count);
     if (b->tx)
         text_printf(t, ", %" PRId64 " bytes pending", b->tx);
     text_printf(t, ")");
@@ -86,7 +87,8 @@ static void describe_wait(const warp *w, text *t)
         describe_mbarrier(w, t);
         break;
     case WAIT_CLUSTER:
-        text_printf(t, "the cluster barrier (%d of %d warps arrived)", w->cluster->cluster_arrived, w->cluster->warp_count);
+        text_printf(t, "the cluster barrier (%d of %d warps arrived)", w->cluster->cluster_arrived,
+                    w->cluster->warp_count);
         break;
     case WAIT_WGMMA:
         text_printf(t, "wgmma that not all warps of its warpgroup have issued");

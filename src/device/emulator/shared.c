@@ -27,8 +27,8 @@ static bool is_there(warp *w, const step *s, int lane, const cta *c)
 {
     bool met = c == w->cta;
     if (c->warps_left == 0) {
-        fault(w, s, lane, "access to an exited CTA", "CTA rank %d of the cluster has left; a cluster barrier must keep it",
-              c->rank);
+        fault(w, s, lane, "access to an exited CTA",
+              "CTA rank %d of the cluster has left; a cluster barrier must keep it", c->rank);
         return false;
     }
     for (int i = 0; i < w->cluster->kernel->warps && !met; i++)
@@ -71,8 +71,9 @@ cta *shared_find(warp *w, const step *s, int lane, ir_space space, uint32_t addr
 
 access warp_access(warp *w, const step *s, int lane, bool write)
 {
-    return (access){ .w = w, .s = s, .lane = lane, .knows = &w->knows, .agent = w->agent, .clock = warp_clock(w),
-                     .write = write };
+    return (access){
+        .w = w, .s = s, .lane = lane, .knows = &w->knows, .agent = w->agent, .clock = warp_clock(w), .write = write
+    };
 }
 
 /* Faults */
@@ -96,9 +97,11 @@ static bool race(const access *a, uint32_t offset, uint16_t other, uint32_t othe
     cluster *c = a->w->cluster;
     char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
     agent_kind kind = c->agents[other].kind;
-    const char *name = kind == AGENT_TRANSFER && !a->write ? "read of a copy that has not arrived" : "shared-memory race";
-    fault(a->w, a->s, a->lane, name, "%s of offset %u meets the %s by %s at %s; %s", a->write ? "write" : "read", offset,
-          what, agent_text(c, other, who, sizeof who), source_of(c, other_step, where, sizeof where), advice[kind]);
+    const char *name =
+        kind == AGENT_TRANSFER && !a->write ? "read of a copy that has not arrived" : "shared-memory race";
+    fault(a->w, a->s, a->lane, name, "%s of offset %u meets the %s by %s at %s; %s", a->write ? "write" : "read",
+          offset, what, agent_text(c, other, who, sizeof who), source_of(c, other_step, where, sizeof where),
+          advice[kind]);
     return false;
 }
 
@@ -107,7 +110,8 @@ static bool missing_fence(const access *a, uint32_t offset, const cell *x)
     cluster *c = a->w->cluster;
     char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
     fault(a->w, a->s, a->lane, "missing fence_proxy_async",
-          "the async proxy %s offset %u, which %s wrote at %s with an ordinary store; fence_proxy_async must follow the store",
+          "the async proxy %s offset %u, which %s wrote at %s with an ordinary store; fence_proxy_async must follow "
+          "the store",
           a->write ? "overwrites" : "reads", offset, agent_text(c, x->write_agent, who, sizeof who),
           source_of(c, x->write_step, where, sizeof where));
     return false;
@@ -181,8 +185,7 @@ static bool check_reads_before(const access *a, const cell *x, uint32_t offset)
     if (x->read_clock == 0)
         return true;
     if (x->read_agent != READ_SET)
-        return x->read_clock <= a->knows->seen[x->read_agent] ||
-               race(a, offset, x->read_agent, x->read_step, "read");
+        return x->read_clock <= a->knows->seen[x->read_agent] || race(a, offset, x->read_agent, x->read_step, "read");
     uint16_t unseen = set_unseen(a->w->cluster, x->read_clock, a->knows);
     return unseen == NO_AGENT || race(a, offset, unseen, x->read_step, "read");
 }
@@ -223,8 +226,7 @@ static void note_read(const access *a, cell *x)
 static bool touch_cell(const access *a, cell *x, uint32_t offset)
 {
     if (x->flags & CELL_MBARRIER) {
-        fault(a->w, a->s, a->lane, "access to an mbarrier",
-              "offset %u belongs to an mbarrier that is in use", offset);
+        fault(a->w, a->s, a->lane, "access to an mbarrier", "offset %u belongs to an mbarrier that is in use", offset);
         return false;
     }
     if (!(x->flags & CELL_WRITTEN) && (!a->write || a->atomic)) {
@@ -305,12 +307,11 @@ outcome run_mapa(warp *w, const step *s)
     result aside;
     lane_u32 *d = result_begin(w, s->out[0], &aside);
     const lane_u32 *address = lanes_of(w, s->in[0]), *rank = lanes_of(w, s->in[1]);
-    EACH_ACTIVE (i, w->active)
-        if (rank[i] >= (uint32_t)w->cluster->cta_count)
-            return fault(w, s, i, "no such CTA", "mapa of rank %u in a cluster of %d CTAs", rank[i],
-                         w->cluster->cta_count);
-    EACH_LANE (i)
-        d[i] = (address[i] & ((1U << CLUSTER_RANK_SHIFT) - 1)) | (rank[i] + 1) << CLUSTER_RANK_SHIFT;
+    EACH_ACTIVE(i, w->active)
+    if (rank[i] >= (uint32_t)w->cluster->cta_count)
+        return fault(w, s, i, "no such CTA", "mapa of rank %u in a cluster of %d CTAs", rank[i], w->cluster->cta_count);
+    EACH_LANE(i)
+    d[i] = (address[i] & ((1U << CLUSTER_RANK_SHIFT) - 1)) | (rank[i] + 1) << CLUSTER_RANK_SHIFT;
     result_end(w, s->out[0], &aside);
     return ADVANCE;
 }

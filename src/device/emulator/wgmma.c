@@ -10,10 +10,19 @@
 #include "device/emulator/machine.h"
 #include "device/emulator/matrix.h"
 
-enum { WGMMA_M = 64, WGMMA_N_MAX = 256, GROUP_THREADS = WARPS_PER_GROUP * LANES, A_HALVES = 8, A_M_MAJOR = 1, B_N_MAJOR = 2 };
+enum {
+    WGMMA_M = 64,
+    WGMMA_N_MAX = 256,
+    GROUP_THREADS = WARPS_PER_GROUP * LANES,
+    A_HALVES = 8,
+    A_M_MAJOR = 1,
+    B_N_MAJOR = 2
+};
 
 /* Fragment layouts, asked for once. */
-static struct { uint8_t row, column; } d_place[GROUP_THREADS][WGMMA_N_MAX / 2], a_place[GROUP_THREADS][A_HALVES];
+static struct {
+    uint8_t row, column;
+} d_place[GROUP_THREADS][WGMMA_N_MAX / 2], a_place[GROUP_THREADS][A_HALVES];
 
 static void fill_places(void)
 {
@@ -120,7 +129,8 @@ static bool is_uniform(warp *w, const step *s, operand o)
     size_t bytes = (size_t)o.bytes;
     if (memcmp(x, x + bytes, bytes * (LANES - 1)) == 0)
         return true;
-    fault(w, s, -1, "divergence at a converged instruction", "an operand of wgmma differs between the lanes of the warp");
+    fault(w, s, -1, "divergence at a converged instruction",
+          "an operand of wgmma differs between the lanes of the warp");
     return false;
 }
 
@@ -142,8 +152,9 @@ static warpgroup *group_of(warp *w, const step *s)
 {
     warpgroup *g = &w->cta->groups[w->index / WARPS_PER_GROUP];
     if (g->agent == NO_AGENT)
-        g->agent = agent_new(w, s, (agent){ .kind = AGENT_WGMMA, .cta = w->cta->rank,
-                                            .warp = w->index / WARPS_PER_GROUP * WARPS_PER_GROUP });
+        g->agent = agent_new(
+            w, s,
+            (agent){ .kind = AGENT_WGMMA, .cta = w->cta->rank, .warp = w->index / WARPS_PER_GROUP * WARPS_PER_GROUP });
     return g->agent == NO_AGENT ? NULL : g;
 }
 
@@ -169,9 +180,10 @@ static bool agree(warp *w, const step *s, matrix_op *op, const matrix_op *mine)
 {
     if (op->s != mine->s || op->a != mine->a || op->b != mine->b || op->accumulate != mine->accumulate ||
         op->group != mine->group) {
-        fault(w, s, -1, "divergence at a converged instruction",
-              "the warps of the warpgroup issue different wgmmas: another is at %s:%d, or its operands or groups differ",
-              op->s->inst->file, op->s->inst->line);
+        fault(
+            w, s, -1, "divergence at a converged instruction",
+            "the warps of the warpgroup issue different wgmmas: another is at %s:%d, or its operands or groups differ",
+            op->s->inst->file, op->s->inst->line);
         return false;
     }
     op->issued++;
@@ -205,8 +217,8 @@ static bool gather(warp *w, const matrix_op *op, operands *o, reader *r)
     matrix_touch *touch = r ? touch_chunk : NULL;
     bool ok = inst->op == IR_WGMMA_RS || matrix_gather(op->a, inst->mode & A_M_MAJOR, WGMMA_M, c->shared, SHARED_BASE,
                                                        bytes, o->a[0], touch, r, why);
-    ok = ok && matrix_gather(op->b, (inst->mode & B_N_MAJOR) != 0, inst->n, c->shared, SHARED_BASE, bytes, o->b[0], touch,
-                             r, why);
+    ok = ok && matrix_gather(op->b, (inst->mode & B_N_MAJOR) != 0, inst->n, c->shared, SHARED_BASE, bytes, o->b[0],
+                             touch, r, why);
     if (!ok)
         fault(w, op->s, -1, "bad matrix descriptor", "%s", why);
     return ok && (!r || r->ok);
