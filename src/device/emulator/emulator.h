@@ -9,6 +9,15 @@
  *                in any order
  *   budget       instructions that one warp may execute before it is taken for an endless loop
  *   threads      of the host; 0: as many as OpenMP gives
+ *
+ * What it does not model, or models only roughly:
+ *   - time, caches and the order of global accesses: global memory is sequentially consistent and its races are not sought
+ *   - the lanes of a warp run in lockstep: races among them are not seen, fences and releases count for the whole warp, and
+ *     lanes that wait in one branch for lanes of the other branch are a deadlock, which independent lanes would survive
+ *   - FENCE is a no-op: order through flags in shared memory, outside barriers, is reported as a race
+ *   - a write by the async proxy after ordinary reads needs no proxy fence, as in CUTLASS's pipelines
+ *   - approximate functions are rounded correctly, and mma.sync has the arithmetic of wgmma
+ *   - registers are not allocated: SETMAXNREG starts from what threads and ctas_per_sm allow
  */
 #ifndef CKL_DEVICE_EMULATOR_EMULATOR_H
 #define CKL_DEVICE_EMULATOR_EMULATOR_H

@@ -423,12 +423,13 @@ void counters_add(emulator *e, const cluster *c);
 #define HANDLERS(X)                                                                                                   \
     X(alu)                                                                                                            \
     X(divide)                                                                                                         \
-    X(convert) X(pack) X(unpack) X(sreg) X(param) X(load_global) X(store_global) X(atomic_global) X(load_shared)      \
-        X(store_shared) X(atomic_shared) X(cp_async) X(cp_async_commit) X(cp_async_wait) X(cp_async_arrive) X(fence)  \
-            X(fence_proxy) X(fence_init) X(bulk_load) X(bulk_store) X(tma_load) X(tma_store) X(tma_prefetch)          \
-                X(bulk_commit) X(bulk_wait) X(mbarrier_init) X(mbarrier_arrive) X(mbarrier_expect) X(mbarrier_wait)   \
-                    X(mbarrier_test) X(bar_sync) X(bar_arrive) X(cluster_arrive) X(cluster_wait) X(mapa) X(warp_sync) \
-                        X(shuffle) X(vote) X(redux) X(elect) X(ldmatrix) X(stmatrix) X(mma) X(wgmma_fence) X(wgmma)   \
+    X(convert)                                                                                                        \
+    X(pack) X(unpack) X(sreg) X(param) X(load_global) X(store_global) X(atomic_global) X(load_shared) X(store_shared) \
+        X(atomic_shared) X(cp_async) X(cp_async_commit) X(cp_async_wait) X(cp_async_arrive) X(fence) X(fence_proxy)   \
+            X(fence_init) X(bulk_load) X(bulk_store) X(tma_load) X(tma_store) X(tma_prefetch) X(bulk_commit)          \
+                X(bulk_wait) X(mbarrier_init) X(mbarrier_arrive) X(mbarrier_expect) X(mbarrier_wait) X(mbarrier_test) \
+                    X(bar_sync) X(bar_arrive) X(cluster_arrive) X(cluster_wait) X(mapa) X(warp_sync) X(shuffle)       \
+                        X(vote) X(redux) X(elect) X(ldmatrix) X(stmatrix) X(mma) X(wgmma_fence) X(wgmma)              \
                             X(wgmma_commit) X(wgmma_wait) X(setmaxnreg) X(if) X(else) X(end_if) X(loop) X(break)      \
                                 X(end_loop) X(exit) X(trap) X(nothing)
 #define X(name) outcome run_##name(warp *w, const step *s);
