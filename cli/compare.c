@@ -11,6 +11,8 @@
 
 static const double REFERENCE_FLOPS_PER_CORE = 5e8; // about a second of readable double-precision loops
 
+enum { REFERENCES_BYTES_MAX = 1 << 30 };
+
 /* A slice that is out of bounds somewhere. */
 typedef struct finding {
     int64_t slice, j;
@@ -118,16 +120,15 @@ static void add_tally(const tally *part, tally *sum)
     sum->ratio_max = fmax(sum->ratio_max, part->ratio_max);
 }
 
-static void compare_slice(const test_case *c, const operand_images *images, const operand_image *o, int output,
-                          const tolerance *t, int64_t slice, reference_slice room, tally *sum)
+static void compare_slice(const test_case *c, const operand_image *o, int output, const tolerance *t, int64_t slice,
+                          reference_slice expected, tally *sum)
 {
     const int64_t elements = c->test->slice_elements(c->problem);
     const void *got = o->after + o->start;
-    c->test->reference(c->problem, images->host, output, slice, room);
     for (int64_t j = 0; j < elements; j++) {
         int64_t index = c->test->output_index(c->problem, output, slice, j);
-        finding at = { slice, j, dtype_read(o->info.dtype, got, index), room.value[j], 0 };
-        compare_element(t, at, room.magnitude[j], sum);
+        finding at = { slice, j, dtype_read(o->info.dtype, got, index), expected.value[j], 0 };
+        compare_element(t, at, expected.magnitude[j], sum);
     }
 }
 
@@ -140,13 +141,39 @@ static reference_slice make_room(int64_t elements)
     return room;
 }
 
-void compare_output(const test_case *c, const operand_images *images, const operand_image *o, int output,
+/* Room for the references that an output keeps; none if they were not asked for, or are too large to keep. */
+static void open_references(const test_case *c, operand_images *images, int output, int64_t count)
+{
+    int64_t bytes = 2 * (int64_t)sizeof(double) * c->test->slice_elements(c->problem) * count;
+    if (!images->keep_references || images->references[output] || bytes > REFERENCES_BYTES_MAX)
+        return;
+    images->references[output] = calloc((size_t)max_i64(count, 1), sizeof(reference_slice));
+    images->reference_count = count;
+    if (!images->references[output])
+        abort();
+}
+
+/* The reference of slice number i of the sample: kept, or computed into `room` or into what is kept. */
+static reference_slice reference_of(const test_case *c, const operand_images *images, int output, int64_t i,
+                                    int64_t slice, reference_slice room)
+{
+    reference_slice *kept = images->references[output] ? &images->references[output][i] : NULL;
+    if (kept && kept->value)
+        return *kept;
+    if (kept)
+        room = *kept = make_room(c->test->slice_elements(c->problem));
+    c->test->reference(c->problem, images->host, output, slice, room);
+    return room;
+}
+
+void compare_output(const test_case *c, operand_images *images, const operand_image *o, int output,
                     check_result *result)
 {
     const tolerance t = tolerance_of(c, o->info.dtype);
     const int64_t slices = c->test->slices(c->problem), count = sample_size(c, slices);
     const int threads = (int)max_i64(1, min_i64(count, omp_get_max_threads())); // each holds room for a slice
     tally sum = { 0 };
+    open_references(c, images, output, count);
 #pragma omp parallel num_threads(threads)
     {
         tally part = { 0 };
@@ -154,7 +181,8 @@ void compare_output(const test_case *c, const operand_images *images, const oper
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < count; i++) {
             int64_t slice = sampled_slice(i, count, slices, c->keys.seed);
-            compare_slice(c, images, o, output, &t, slice, room, &part);
+            reference_slice expected = reference_of(c, images, output, i, slice, room);
+            compare_slice(c, o, output, &t, slice, expected, &part);
         }
         free(room.value);
         free(room.magnitude);

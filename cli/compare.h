@@ -32,7 +32,7 @@ tolerance tolerance_of(const test_case *c, ckl_dtype output);
 bool tolerance_admits(const tolerance *t, double got, double expected, double magnitude, double *bound);
 
 /* Adds one output's comparison to the result. `output` counts outputs only; o is its image. */
-void compare_output(const test_case *c, const operand_images *images, const operand_image *o, int output,
+void compare_output(const test_case *c, operand_images *images, const operand_image *o, int output,
                     check_result *result);
 
 /* Findings about whole images; each writes result->fault and returns false. */

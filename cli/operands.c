@@ -80,6 +80,11 @@ void operand_images_free(operand_images *images)
     for (int i = 0; i < images->count; i++) {
         free(images->each[i].image);
         free(images->each[i].after);
+        for (int64_t s = 0; images->references[i] && s < images->reference_count; s++) {
+            free(images->references[i][s].value);
+            free(images->references[i][s].magnitude);
+        }
+        free(images->references[i]);
     }
     *images = (operand_images){ 0 };
 }

@@ -23,6 +23,10 @@ typedef struct operand_images {
     int count;
     operand_image each[OPERANDS_MAX];
     void *host[OPERANDS_MAX]; // element 0 of each image, as operator_test.reference takes it; NULL if absent
+
+    bool keep_references; // of slices once compared: for callers that compare several results of the same inputs
+    reference_slice *references[OPERANDS_MAX]; // of each output, in the order of the sample
+    int64_t reference_count;
 } operand_images;
 
 typedef struct operand_set {

@@ -11,8 +11,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "cute/copy.h"
 #include "cute/mma.h"
 #include "cute/pipeline.h"
+#include "cute/reduce.h"
 #include "cute/schedule.h"
 #include "cute/tensor.h"
 #include "cute/tma.h"
@@ -84,14 +86,15 @@
         for (val i = i##_loop.index; i##_loop.open; cute_loop_end(&i##_loop))
 
 /* Barriers and fences */
-#define cta_sync()              (HERE, ir_bar_sync(imm(0), ir_current()->threads))
-#define named_sync(id, threads) (HERE, ir_bar_sync(id, threads))
-#define cluster_sync()          (HERE, cute_cluster_sync())
-#define fence_proxy_async()     (HERE, ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0))
-#define fence_mbarrier_init()   (HERE, ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0))
-#define registers_more(n)       (HERE, ir_plain(IR_SETMAXNREG, n, 1))
-#define registers_fewer(n)      (HERE, ir_plain(IR_SETMAXNREG, n, 0))
-#define exit_thread()           (HERE, ir_plain(IR_EXIT, 0, 0))
+#define cta_sync()                (HERE, ir_bar_sync(imm(0), ir_current()->threads))
+#define named_sync(id, threads)   (HERE, ir_bar_sync(id, threads))
+#define named_arrive(id, threads) (HERE, ir_bar_arrive(id, threads))
+#define cluster_sync()            (HERE, cute_cluster_sync())
+#define fence_proxy_async()       (HERE, ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0))
+#define fence_mbarrier_init()     (HERE, ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0))
+#define registers_more(n)         (HERE, ir_plain(IR_SETMAXNREG, n, 1))
+#define registers_fewer(n)        (HERE, ir_plain(IR_SETMAXNREG, n, 0))
+#define exit_thread()             (HERE, ir_plain(IR_EXIT, 0, 0))
 
 /* Tensors (tensor.h) */
 #define at(t, ...) (HERE, tensor_at(t, coord(__VA_ARGS__)))

@@ -16,6 +16,7 @@ enum { NVML_CLOCK_SM = 1, NVML_TEMPERATURE_GPU = 0, BUS_ID_BYTES = 32 };
 /* X(function, parameters) */
 #define NVML_FUNCTIONS(X)                                                          \
     X(nvmlInit_v2, (void))                                                         \
+    X(nvmlSystemGetDriverVersion, (char *version, unsigned bytes))                 \
     X(nvmlDeviceGetHandleByPciBusId_v2, (const char *bus_id, nvml_device *device)) \
     X(nvmlDeviceGetClockInfo, (nvml_device device, int clock, unsigned *mhz))      \
     X(nvmlDeviceGetPowerUsage, (nvml_device device, unsigned *milliwatts))         \
@@ -67,4 +68,10 @@ bool nvml_sample(int device, nvml_reading *out)
         return false;
     *out = (nvml_reading){ (int)mhz, milliwatts / 1e3, (int)celsius };
     return true;
+}
+
+bool nvml_driver_version(char *out, unsigned bytes)
+{
+    pthread_once(&nvml.once, load_once);
+    return nvml.ready && nvml.nvmlSystemGetDriverVersion(out, bytes) == 0;
 }

@@ -13,4 +13,7 @@ typedef struct nvml_reading {
 /* Reads GPU number device of the CUDA driver; false, and *out untouched, if that cannot be known. Any thread. */
 bool nvml_sample(int device, nvml_reading *out);
 
+/* The driver's version, "580.95.05"; false, and *out untouched, if that cannot be known. Any thread. */
+bool nvml_driver_version(char *out, unsigned bytes);
+
 #endif

@@ -7,7 +7,7 @@
 WIDE static void spread(uintptr_t *address, const lane_u64 *base, int64_t offset, lane_mask active)
 {
     uint64_t filler = base[__builtin_ctz(active)];
-    EACH_LANE (i)
+    EACH_LANE(i)
         address[i] = (active >> i & 1 ? base[i] : filler) + (uint64_t)offset;
 }
 
@@ -100,7 +100,7 @@ static bool check_lanes(warp *w, const step *s, const uintptr_t *address, size_t
         w->near = a;
         return true;
     }
-    EACH_ACTIVE (i, w->active)
+    EACH_ACTIVE(i, w->active)
         if (!global_check(w, s, i, address[i], bytes, bytes, write))
             return false;
     return true;
@@ -154,7 +154,7 @@ static bool shared_request(warp *w, const step *s, uintptr_t *address, access a)
     uint32_t bytes = (uint32_t)access_bytes(s), offset[LANES];
     const lane_u32 *base = lanes_of(w, s->in[0]);
     int first = first_lane(w->active);
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active) {
         a.lane = i;
         cta *c = shared_find(w, s, i, s->inst->space, base[i] + (uint32_t)s->inst->offset, bytes, bytes, &offset[i]);
         if (!c || !shared_touch(c, &a, offset[i], bytes))

@@ -9,7 +9,7 @@
     {                                                                                      \
         const T *xs = in_x, *ys = in_y, *zs = in_z;                                        \
         R *ds = out;                                                                       \
-        EACH_OF (i, count) {                                                               \
+        EACH_OF(i, count) {                                                                \
             T x = xs[i], y = ys[i], z = zs[i];                                             \
             (void)x, (void)y, (void)z;                                                     \
             ds[i] = (R)(expr);                                                             \
@@ -43,7 +43,7 @@
         const lane_u32 *n = in_y;                                                             \
         T *d = out;                                                                           \
         (void)in_z;                                                                           \
-        EACH_LANE (i)                                                                         \
+        EACH_LANE(i)                                                                          \
             d[i] = (T)(n[i] >= W ? 0 : (U)((U)x[i] << (n[i] & (W - 1))));                     \
     }                                                                                         \
     WIDE static void shr_##t(void *out, const void *in_x, const void *in_y, const void *in_z) \
@@ -52,7 +52,7 @@
         const lane_u32 *n = in_y;                                                             \
         T *d = out;                                                                           \
         (void)in_z;                                                                           \
-        EACH_LANE (i) {                                                                       \
+        EACH_LANE(i) {                                                                        \
             T x = xs[i];                                                                      \
             T sign = (T)((negative) ? -1 : 0);                                                \
             d[i] = (T)(n[i] >= W ? sign : (T)(x >> (n[i] & (W - 1))));                        \
@@ -189,7 +189,7 @@ COMPARISONS(bf16, lane_u16)
         const lane_u8 *p = in_p;                                                                     \
         const T *x = in_x, *y = in_y;                                                                \
         T *d = out;                                                                                  \
-        EACH_LANE (i)                                                                                \
+        EACH_LANE(i)                                                                                 \
             d[i] = p[i] ? x[i] : y[i];                                                               \
     }
 MOVES(1, lane_u8)
@@ -281,7 +281,7 @@ alu_function *alu_find(const ir_inst *inst, int out_bytes)
     do {                                        \
         T *d = to;                              \
         const T *x = from;                      \
-        EACH_LANE (i)                           \
+        EACH_LANE(i)                            \
             d[i] = mask >> i & 1 ? x[i] : d[i]; \
     } while (0)
 

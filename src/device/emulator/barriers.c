@@ -251,7 +251,7 @@ static bool mbarrier_init(warp *w, const step *s, int lane)
 
 outcome run_mbarrier_init(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active)
+    EACH_ACTIVE(i, w->active)
         if (!mbarrier_init(w, s, i))
             return FAULTED;
     return ADVANCE;
@@ -259,7 +259,7 @@ outcome run_mbarrier_init(warp *w, const step *s)
 
 outcome run_mbarrier_arrive(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active) {
         mbarrier *b = mbarrier_of_lane(w, s, i, s->inst->space);
         if (!b || !mbarrier_arrive(w, s, i, b))
             return FAULTED;
@@ -269,7 +269,7 @@ outcome run_mbarrier_arrive(warp *w, const step *s)
 
 outcome run_mbarrier_expect(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active) {
         mbarrier *b = mbarrier_of_lane(w, s, i, IR_SHARED);
         if (!b)
             return FAULTED;
@@ -288,7 +288,7 @@ static bool has_completed(const mbarrier *b, uint32_t parity)
 outcome run_mbarrier_wait(warp *w, const step *s)
 {
     mbarrier *before = NULL;
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active) {
         mbarrier *b = mbarrier_of_lane(w, s, i, IR_SHARED);
         if (!b)
             return FAULTED;
@@ -307,7 +307,7 @@ outcome run_mbarrier_test(warp *w, const step *s)
     result aside;
     bool fails =
         w->cluster->kernel->device->options.completion == COMPLETION_RANDOM && cluster_random(w->cluster) % 8 == 0;
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active) {
         mbarrier *b = mbarrier_of_lane(w, s, i, IR_SHARED);
         if (!b)
             return FAULTED;

@@ -54,7 +54,7 @@ static outcome begin_load(transfer t, uint32_t address, uint32_t bar_address, ui
 
 outcome run_bulk_load(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active) {
         transfer t = { .kind = TRANSFER_LOAD,
                        .w = w,
                        .s = s,
@@ -104,7 +104,7 @@ static bool read_coordinates(transfer *t, const operand *in)
 
 outcome run_tma_load(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active) {
         uint32_t mask = u32_of(w, s->in[3], i), all = (1U << w->cluster->cta_count) - 1;
         transfer t = { .kind = TRANSFER_LOAD, .w = w, .s = s, .lane = i, .to_ctas = mask ? mask : 1U << w->cta->rank };
         t.map = find_map(w, s, i, u64_of(w, s->in[1], i));
@@ -124,7 +124,7 @@ outcome run_tma_load(warp *w, const step *s)
 
 outcome run_tma_prefetch(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active)
+    EACH_ACTIVE(i, w->active)
         if (!find_map(w, s, i, u64_of(w, s->in[0], i)))
             return FAULTED;
     return ADVANCE;
@@ -173,7 +173,7 @@ static outcome begin_store(transfer t, uint32_t address, uint32_t align, uint32_
 
 outcome run_bulk_store(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active) {
         transfer t = { .kind = TRANSFER_STORE,
                        .w = w,
                        .s = s,
@@ -192,7 +192,7 @@ outcome run_bulk_store(warp *w, const step *s)
 
 outcome run_tma_store(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active) {
         transfer t = { .kind = TRANSFER_STORE, .w = w, .s = s, .lane = i };
         t.map = find_map(w, s, i, u64_of(w, s->in[0], i));
         if (!t.map || !read_coordinates(&t, s->in + 2))
@@ -208,7 +208,7 @@ outcome run_tma_store(warp *w, const step *s)
 
 outcome run_bulk_commit(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active) {
         bulk_queue *q = find_bulk(w, s, i, true);
         if (!q)
             return FAULTED;
@@ -220,7 +220,7 @@ outcome run_bulk_commit(warp *w, const step *s)
 
 outcome run_bulk_wait(warp *w, const step *s)
 {
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active) {
         bulk_queue *q = find_bulk(w, s, i, false);
         if (!q || q->groups <= (uint32_t)s->inst->n)
             continue;

@@ -14,7 +14,7 @@ static int group_wavefronts(const uint32_t *offset, lane_mask lanes, int bytes)
 {
     uint32_t words[BANKS][LANES];
     int count[BANKS] = { 0 }, worst = 0;
-    EACH_ACTIVE (i, lanes)
+    EACH_ACTIVE(i, lanes)
         for (uint32_t word = offset[i] / BANK_BYTES; word * BANK_BYTES < offset[i] + (uint32_t)bytes; word++) {
             uint32_t b = word % BANKS;
             int k = 0;
@@ -31,7 +31,7 @@ static int group_wavefronts(const uint32_t *offset, lane_mask lanes, int bytes)
 static bool is_conflict_free(const warp *w, const uint32_t *offset, int bytes)
 {
     uint32_t wrong = ~w->active;
-    EACH_LANE (i)
+    EACH_LANE(i)
         wrong |= offset[i] - offset[0] - (uint32_t)(bytes * i);
     return wrong == 0 && bytes >= BANK_BYTES;
 }
@@ -74,7 +74,7 @@ static int scattered_sectors(const uintptr_t *address, lane_mask active)
     enum { SLOTS = 2 * LANES };
     uintptr_t slots[SLOTS] = { 0 };
     int count = 0;
-    EACH_ACTIVE (i, active) {
+    EACH_ACTIVE(i, active) {
         uintptr_t sector = address[i] / SECTOR_BYTES, at = sector % SLOTS;
         while (slots[at] && slots[at] != sector)
             at = (at + 1) % SLOTS;

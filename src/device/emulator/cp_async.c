@@ -49,7 +49,7 @@ outcome run_cp_async(warp *w, const step *s)
     if (!t.lanes)
         abort();
     t.lanes->active = w->active;
-    EACH_ACTIVE (i, w->active)
+    EACH_ACTIVE(i, w->active)
         if (!begin_cp_async(&t, i)) {
             free(t.lanes);
             return FAULTED;
@@ -87,7 +87,7 @@ outcome run_cp_async_arrive(warp *w, const step *s)
     uint32_t groups = w->cp_groups + 1;
     if (!transfer_complete_groups(w, TRANSFER_CP_ASYNC, -1, groups))
         return FAULTED;
-    EACH_ACTIVE (i, w->active)
+    EACH_ACTIVE(i, w->active)
         if (!mbarrier_arrive_async(w, s, i, groups))
             return FAULTED;
     return ADVANCE;

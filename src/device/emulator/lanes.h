@@ -23,7 +23,7 @@ typedef uint32_t lane_mask; // bit i is lane i
 #endif
 
 /* Lanes are independent: outputs equal inputs or do not overlap them. */
-#define EACH_LANE(i)      EACH_OF (i, LANES)
+#define EACH_LANE(i)      EACH_OF(i, LANES)
 #define EACH_OF(i, count) _Pragma("omp simd") for (int i = 0; i < (count); i++)
 
 /* Registers are bytes that are read as any type. */

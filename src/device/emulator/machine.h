@@ -424,7 +424,8 @@ void counters_add(emulator *e, const cluster *c);
     X(alu)                                                                                                            \
     X(divide)                                                                                                         \
     X(convert)                                                                                                        \
-    X(pack) X(unpack) X(sreg) X(param) X(load_global) X(store_global) X(atomic_global) X(load_shared) X(store_shared) \
+    X(pack)                                                                                                           \
+    X(unpack) X(sreg) X(param) X(load_global) X(store_global) X(atomic_global) X(load_shared) X(store_shared)         \
         X(atomic_shared) X(cp_async) X(cp_async_commit) X(cp_async_wait) X(cp_async_arrive) X(fence) X(fence_proxy)   \
             X(fence_init) X(bulk_load) X(bulk_store) X(tma_load) X(tma_store) X(tma_prefetch) X(bulk_commit)          \
                 X(bulk_wait) X(mbarrier_init) X(mbarrier_arrive) X(mbarrier_expect) X(mbarrier_wait) X(mbarrier_test) \

@@ -26,7 +26,7 @@ GATHER(gather_64, lane_u64, lane_u64)
     static void name(const void *in, const uintptr_t *address, int e, lane_mask mask) \
     {                                                                                 \
         const R *x = in;                                                              \
-        EACH_ACTIVE (i, mask)                                                         \
+        EACH_ACTIVE(i, mask)                                                          \
             ((M *)address[i])[e] = (M)x[i];                                           \
     }
 SCATTER(scatter_8, lane_u16, lane_u8)
@@ -45,7 +45,7 @@ static bool is_dense(const warp *w, const uintptr_t *address, int bytes)
     if (w->active != ALL_LANES || address[LANES - 1] - address[0] != (uintptr_t)bytes * (LANES - 1))
         return false;
     uintptr_t wrong = 0;
-    EACH_LANE (i)
+    EACH_LANE(i)
         wrong |= address[i] - address[0] - (uintptr_t)(bytes * i);
     return wrong == 0;
 }
@@ -169,7 +169,7 @@ outcome move_atomics(warp *w, const step *s, const uintptr_t *address)
     result old;
     const unsigned char *x = lanes_of(w, s->in[1]);
     const unsigned char *y = s->inst->mode == IR_RED_CAS ? lanes_of(w, s->in[2]) : x;
-    EACH_ACTIVE (i, w->active) {
+    EACH_ACTIVE(i, w->active) {
         size_t at = (size_t)i * bytes;
         uint64_t before = move_atomic(s->inst, (void *)address[i], bits_of(x + at, bytes), bits_of(y + at, bytes));
         memcpy(old.lanes + at, &before, bytes);

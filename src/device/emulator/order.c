@@ -32,13 +32,13 @@ knowledge knowledge_new(cluster *c)
 /* One loop for joins (the later of two clocks) and one for meets (the earlier). */
 WIDE static void later(uint32_t *to, const uint32_t *from, int count)
 {
-    EACH_OF (i, count)
+    EACH_OF(i, count)
         to[i] = to[i] > from[i] ? to[i] : from[i];
 }
 
 WIDE static void earlier(uint32_t *to, const uint32_t *from, int count)
 {
-    EACH_OF (i, count)
+    EACH_OF(i, count)
         to[i] = to[i] < from[i] ? to[i] : from[i];
 }
 

@@ -128,7 +128,7 @@ static bool complete_cp_async(const transfer *t)
 {
     const cp_async_lanes *l = t->lanes;
     unsigned char *shared = t->w->cta->shared;
-    EACH_ACTIVE (i, l->active) {
+    EACH_ACTIVE(i, l->active) {
         memcpy(shared + l->offset[i], (const void *)l->global[i], l->valid[i]);
         memset(shared + l->offset[i] + l->valid[i], 0, t->bytes - l->valid[i]);
     }

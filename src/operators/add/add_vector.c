@@ -1,5 +1,4 @@
 /* add_vector.c - one CTA adds one tile of a row: vectors while the tile is whole, single elements where the row ends. */
-#include "cute/copy.h"
 #include "cute/kernel.h"
 #include "operators/add/add_config.h"
 
@@ -40,7 +39,7 @@ void add_vector(const void *config, int part)
     tensor tYgY = part_of(cfg, "y", "ldy", p);                                     // (VEC,STEPS)
     tensor rA = fragment_like(tAgA, F32), rB = fragment_like(tBgB, F32), rY = fragment_like(tYgY, F32);
 
-    IF (ge(p.n, add(p.first, imm((int)add_tile(cfg))))) {
+    IF(ge(p.n, add(p.first, imm((int)add_tile(cfg))))) {
         copy(tAgA, rA, align);
         copy(tBgB, rB, align);
         combine(rA, rB, rY);

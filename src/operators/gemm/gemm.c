@@ -301,13 +301,15 @@ static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
 {
     if (c->consumers < 1 || c->consumers > 3)
         FAIL(CKL_INVALID, "gemm sm90: consumers=%d is not in 1..3", c->consumers);
+    if (c->pingpong && c->consumers != 2)
+        FAIL(CKL_INVALID, "gemm sm90: pingpong=1 is played by 2 consumers, not %d", c->consumers);
     int rows = c->pingpong ? c->tile_m : c->tile_m / c->consumers;
     if (rows < 64 || rows % 64 || c->tile_m > 256 || (!c->pingpong && c->tile_m % c->consumers))
         FAIL(CKL_INVALID, "gemm sm90: tile_m=%d does not give each of %d consumers a multiple of 64 rows", c->tile_m,
              c->pingpong ? 1 : c->consumers);
     if (c->tile_n < 16 || c->tile_n % 16 || c->tile_n > 256)
         FAIL(CKL_INVALID, "gemm sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
-    int accumulators = rows / 64 * c->tile_n / 2, most = c->consumers == 3 ? 128 : 192;
+    int accumulators = rows / 64 * c->tile_n / 2, most = c->consumers == 3 ? 96 : 192;
     if (accumulators > most)
         FAIL(CKL_INVALID,
              "gemm sm90: a consumer's %dx%d tile needs %d accumulators of the %d registers there are for them", rows,

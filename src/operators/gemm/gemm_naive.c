@@ -21,13 +21,13 @@ void gemm_naive(const void *config, int part)
     tensor gBias = gmem_tensor(x.bias, cfg->d, make_layout(dynamic(x.n), leaf(1))); // (N)
 
     val element = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
-    IF (lt(element, mul(x.m, x.n))) {
+    IF(lt(element, mul(x.m, x.n))) {
         val i = div(element, x.n), j = rem(element, x.n);
         val sum = variable(F32, immf(0)), c = variable(F32, immf(0)), bias = immf(0);
-        LOOP (l, x.k)
+        LOOP(l, x.k)
             assign(sum, fma(convert(F32, at(gA, i, l)), convert(F32, at(gB, j, l)), sum));
         if (cfg->c)
-            IF (ne(x.scalars.beta, immf(0)))
+            IF(ne(x.scalars.beta, immf(0)))
                 assign(c, convert(F32, at(gC, i, j)));
         if (cfg->bias)
             bias = convert(F32, at(gBias, j));

@@ -16,7 +16,8 @@
 
 enum {
     WARPGROUP = 128,
-    BARRIER_CONSUMER = 1, // named barrier, + consumer: its 128 threads round the staging buffers
+    BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads round the staging buffers
+    BARRIER_TURN = 4,     // ping-pong, + consumer: it may begin its mainloop; it waits, the other one arrives
 };
 
 /*
@@ -114,7 +115,7 @@ static void describe_shared_memory(kernel *k)
 /* One thread makes the barriers; the cluster waits for it, because peers signal them too. */
 static void initialise(const kernel *k)
 {
-    IF (eq(thread(), imm(0))) {
+    IF(eq(thread(), imm(0))) {
         tma_prefetch(&k->tmaA);
         tma_prefetch(&k->tmaB);
         tma_prefetch(&k->tmaD);
@@ -169,15 +170,15 @@ static void producer(const kernel *k)
 {
     if (registers[k->cfg->consumers].producer)
         registers_fewer(registers[k->cfg->consumers].producer);
-    IF (eq(warp(), imm(0))) {
-        IF (elect()) {
+    IF(eq(warp(), imm(0))) {
+        IF(elect()) {
             pipeline_state stage = producer_state(&k->ring);
             val a_mask = mask_A(k), b_mask = mask_B(k);
             LOOP_FROM(tile, k->first_tile, k->tiles.count, k->clusters)
             {
                 val row, col;
                 tile_origin(k, tile, &row, &col);
-                LOOP (kt, k->k_tiles) {
+                LOOP(kt, k->k_tiles) {
                     load_stage(k, &stage, row, col, mul(kt, imm(GEMM_TILE_K)), a_mask, b_mask);
                     pipeline_advance(&stage);
                 }
@@ -261,24 +262,42 @@ static void release(const kernel *k, const consumer_role *c, val stage)
         pipeline_release_at(&k->ring, stage, c->peer);
 }
 
+/*
+ * Ping-pong: the mainloops take turns. Without that a consumer could wait for a stage's second filling before the first one
+ * has come, which the parity of a barrier cannot tell from the filling before.
+ */
+static void begin_turn(const kernel *k, const consumer_role *c)
+{
+    if (k->cfg->pingpong)
+        named_sync(add(c->index, imm(BARRIER_TURN)), 2 * WARPGROUP);
+}
+
+static void end_turn(const kernel *k, const consumer_role *c)
+{
+    if (k->cfg->pingpong)
+        named_arrive(sub(imm(BARRIER_TURN + 1), c->index), 2 * WARPGROUP);
+}
+
 /* acc = A tile * B tile over all of K. A stage is released when the wgmmas of the stage after it are under way. */
 static void mainloop(const kernel *k, const consumer_role *c, pipeline_state *stage)
 {
     val before = variable(U32, stage->stage);
-    LOOP (kt, k->k_tiles) {
+    begin_turn(k, c);
+    LOOP(kt, k->k_tiles) {
         val not_first = ne(kt, imm(0));
         pipeline_wait_full(&k->ring, stage);
         mma_fence();
         gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), slice(c->tCrB, _, _, stage->stage), c->acc, not_first);
         mma_commit();
         mma_wait(1);
-        IF (both(c->releases, not_first))
+        IF(both(c->releases, not_first))
             release(k, c, before);
         assign(before, stage->stage);
         pipeline_advance(stage);
     }
+    end_turn(k, c);
     mma_wait(0);
-    IF (c->releases)
+    IF(c->releases)
         release(k, c, before);
 }
 
@@ -289,9 +308,9 @@ static void load_bias(const kernel *k, const consumer_role *c, val col)
     tensor gBias = gmem_tensor(k->bias, cfg->d, make_layout(dynamic(k->n), leaf(1))); // (N)
     for (int first = 0; first < cfg->tile_n; first += WARPGROUP) {
         val j = add(c->tid, imm(first)), bias = variable(F32, immf(0));
-        IF (lt(add(col, j), k->n))
+        IF(lt(add(col, j), k->n))
             assign(bias, convert(F32, at(gBias, add(col, j))));
-        IF (lt(j, imm(cfg->tile_n)))
+        IF(lt(j, imm(cfg->tile_n)))
             set(c->sBias, j, bias);
     }
 }
@@ -313,8 +332,8 @@ static tensor load_C(const kernel *k, const consumer_role *c, const chunk *h, va
     tensor tCsC = partition_C(&h->mma, h->sD, c->tid); // (MMA,1,1)
     val barrier = add(ir_smem_address(k->c_barriers), mul(c->index, imm(8)));
     fill(rC, immf(0));
-    IF (ne(k->scalars.beta, immf(0))) {
-        IF (c->first_thread) {
+    IF(ne(k->scalars.beta, immf(0))) {
+        IF(c->first_thread) {
             ir_mbarrier_expect(barrier, 0, imm((int)tma_bytes(&k->tmaC)));
             tma_load(&k->tmaC, h->sD, row, col, barrier, imm(0));
         }
@@ -358,7 +377,7 @@ static void finish_chunk(const kernel *k, const consumer_role *c, const chunk *h
 static void store_chunk(const kernel *k, const consumer_role *c, const chunk *h, val row, val col)
 {
     tensor rC = { 0 };
-    IF (c->first_thread)
+    IF(c->first_thread)
         tma_store_wait_read(h->stores_pending);
     named_sync(c->barrier, WARPGROUP);
     if (k->cfg->c)
@@ -366,7 +385,7 @@ static void store_chunk(const kernel *k, const consumer_role *c, const chunk *h,
     finish_chunk(k, c, h, rC);
     fence_proxy_async();
     named_sync(c->barrier, WARPGROUP);
-    IF (c->first_thread) {
+    IF(c->first_thread) {
         tma_store(&k->tmaD, h->sD, row, col);
         tma_store_commit();
     }
@@ -398,11 +417,13 @@ static void consumer(const kernel *k)
         registers_more(registers[cfg->consumers].consumer);
     consumer_role c = describe_consumer(k);
     pipeline_state stage = consumer_state(&k->ring);
-    int turns = cfg->pingpong ? cfg->consumers : 1;
+    int turns = cfg->pingpong ? 2 : 1;
     val first = k->first_tile, step = mul(k->clusters, imm(turns));
     if (cfg->pingpong) {
         first = add(first, mul(c.index, k->clusters));
         pipeline_advance_by(&stage, mul(c.index, k->k_tiles));
+        IF(eq(c.index, imm(1)))
+            end_turn(k, &c); // the first turn is consumer 0's
     }
     LOOP_FROM(tile, first, k->tiles.count, step)
     {
@@ -417,7 +438,7 @@ static void consumer(const kernel *k)
         if (cfg->pingpong)
             pipeline_advance_by(&stage, mul(k->k_tiles, imm(turns - 1)));
     }
-    IF (c.first_thread)
+    IF(c.first_thread)
         tma_store_wait(0);
 }
 
@@ -438,7 +459,7 @@ void gemm_sm90(const void *config, int part)
     k.first_tile = div(cta_x(), imm(k.size.cluster));
     k.clusters = div(grid_x(), imm(k.size.cluster));
     initialise(&k);
-    IF (lt(warp(), imm(WARPGROUP / 32))) {
+    IF(lt(warp(), imm(WARPGROUP / 32))) {
         producer(&k);
     }
     ELSE

@@ -114,7 +114,7 @@ static const char *const cases[] = {
     "m=128 n=256 k=64 a=bf16",
     "m=1 n=8 k=8                                               # smaller than any tile",
     "m=256 n=256 k=512 a=bf16 d=f32",
-    "m=333 n=1000 k=1032 a=bf16 d=f32 activation=relu bias=1 alpha=0.5 beta=1",
+    "m=333 n=200 k=520 a=bf16 d=f32 activation=relu bias=1 alpha=0.5 beta=1",
     "m=257 n=136 k=72 d=f16 bias=1 activation=gelu             # one row and eight columns past the tile",
     "m=130 n=264 k=200 a=bf16 beta=0.5 lda=208 ldb=256 ldc=272 ldd=280   # padded rows",
     "m=192 n=320 k=128 d=f32 beta=-1                           # f32 C",
@@ -130,7 +130,12 @@ static const char *const cases[] = {
     "m=256 n=512 k=192 impl=sm90 config='tile_m=128 tile_n=128 pingpong=1 stages=4'",
     "m=384 n=320 k=448 impl=sm90 config='tile_m=64 tile_n=160 consumers=1 cluster_m=1 stages=5'",
     "m=300 n=600 k=320 impl=sm90 config='tile_m=128 tile_n=128 cluster_m=2 cluster_n=2 stages=3 group=4' bias=1",
-    "m=448 n=224 k=640 impl=sm90 config='tile_m=192 tile_n=224 consumers=3 cluster_m=1 stages=3'",
+    "m=448 n=224 k=640 impl=sm90 config='tile_m=192 tile_n=160 consumers=3 cluster_m=1 stages=3'",
+    "m=1088 n=1024 k=320 impl=sm90 config='tile_m=64 tile_n=64 pingpong=1 stages=4 cluster_m=1' bias=1 # two turns a "
+    "CTA",
+    "m=2112 n=1024 k=72 impl=sm90 config='tile_m=64 tile_n=64 pingpong=1 stages=3 cluster_m=2'         # short K",
+    "m=64 n=33 k=64 ldd=40                                     # odd rows in 16-byte pitches",
+    "m=64 n=35 k=70 lda=72 ldb=72 ldd=44 d=f32 bias=1",
     NULL,
 };
 

@@ -64,7 +64,7 @@ static void mainloop(const gemm_tiled_config *cfg, const tiled_mma *mma, const o
         ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
     }
     val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
-    LOOP (kt, k_tiles) {
+    LOOP(kt, k_tiles) {
         ir_plain(IR_CP_ASYNC_WAIT, cfg->stages - 2, 0);
         cta_sync(); // all copies of `ready` are here, and all warps are done with the stage before it, which is `free`
         val ahead = add(kt, imm(cfg->stages - 1));
@@ -90,10 +90,10 @@ static void store_tile(const gemm_tiled_config *cfg, const gemm_arguments *x, co
     val row0 = add(first_row, convert(I64, rows.first)), col0 = add(first_col, convert(I64, cols.first));
     for (int i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
         val row = add(row0, imm((int)index_at(rows.layout, i))), col = add(col0, imm((int)index_at(cols.layout, i)));
-        IF (both(lt(row, x->m), lt(col, x->n))) {
+        IF(both(lt(row, x->m), lt(col, x->n))) {
             val c = variable(F32, immf(0)), bias = immf(0);
             if (cfg->c)
-                IF (ne(x->scalars.beta, immf(0)))
+                IF(ne(x->scalars.beta, immf(0)))
                     assign(c, convert(F32, at(gC, row, col)));
             if (cfg->bias)
                 bias = convert(F32, at(gBias, col));

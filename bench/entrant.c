@@ -1,0 +1,85 @@
+/* entrant.c - running an entrant, choosing a peer's best variant, and judging its result. */
+#include "bench/entrant.h"
+
+static const measure_limits BRIEFLY = { .seconds_max = 0.2 };
+
+enum { POISON = 0xff };
+
+static ckl_status run_own(const void *self, void *const *pointers, ckl_stream stream)
+{
+    const own_entrant *e = self;
+    return e->c->test->run(e->plan, e->c->problem, pointers, stream);
+}
+
+static ckl_status run_peer(const void *self, void *const *pointers, ckl_stream stream)
+{
+    const peer_entrant *e = self;
+    return e->peer->run(e->problem, e->variant, pointers, stream);
+}
+
+contestant own_contestant(const own_entrant *e)
+{
+    return (contestant){ .run = run_own, .self = e };
+}
+
+contestant peer_contestant(const peer_entrant *e)
+{
+    return (contestant){ .run = run_peer, .self = e };
+}
+
+/* The variants that can be enqueued; returns how many. */
+static int usable_variants(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
+                           peer_entrant *entrants)
+{
+    int count = 0;
+    for (int i = 0; i < p->variants(problem); i++) {
+        peer_entrant e = { p, problem, i };
+        if (run_peer(&e, memory->sets[0].pointer, stream) == CKL_OK)
+            entrants[count++] = e;
+    }
+    return count;
+}
+
+ckl_status peer_find_best(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
+                          int *best, int *tried)
+{
+    peer_entrant entrants[PEER_VARIANTS_MAX];
+    contestant contestants[PEER_VARIANTS_MAX];
+    conditions unused;
+    *tried = usable_variants(p, problem, memory, stream, entrants);
+    TRY(ckl_stream_synchronize(memory->device, stream));
+    if (*tried == 0)
+        FAIL(CKL_UNSUPPORTED, "%s: none of its variants runs", p->name);
+    for (int i = 0; i < *tried; i++)
+        contestants[i] = peer_contestant(&entrants[i]);
+    TRY(measure(memory, stream, &BRIEFLY, contestants, *tried, &unused));
+    int fastest = 0;
+    for (int i = 1; i < *tried; i++)
+        if (contestants[i].time_us.median < contestants[fastest].time_us.median)
+            fastest = i;
+    *best = entrants[fastest].variant;
+    return CKL_OK;
+}
+
+/* Inputs are as the run before left them: that was checked. */
+static ckl_status write_outputs(check *k)
+{
+    operand_images_poison(&k->images, POISON);
+    for (int i = 0; i < k->images.count; i++) {
+        const operand_image *o = &k->images.each[i];
+        if (k->set.allocation[i] && o->info.role != OPERAND_IN)
+            TRY(ckl_copy_in(k->device, k->set.allocation[i], o->image, o->bytes, k->stream));
+    }
+    return CKL_OK;
+}
+
+ckl_status peer_check(check *k, const peer_entrant *e, check_result *result)
+{
+    TRY(write_outputs(k));
+    TRY(run_peer(e, k->set.pointer, k->stream));
+    TRY(ckl_stream_synchronize(k->device, k->stream));
+    TRY(operand_set_read(k->device, &k->images, &k->set, k->stream));
+    TRY(ckl_stream_synchronize(k->device, k->stream));
+    check_compare(k, result);
+    return CKL_OK;
+}

@@ -1,0 +1,32 @@
+/* entrant.h - those who race on one problem, ours and peers, as contestants of measure(). */
+#ifndef CKL_BENCH_ENTRANT_H
+#define CKL_BENCH_ENTRANT_H
+
+#include "bench/measure.h"
+#include "bench/peers/peers.h"
+
+/* A plan of ours for a case. */
+typedef struct own_entrant {
+    const test_case *c;
+    const ckl_plan *plan;
+} own_entrant;
+
+/* One variant of a peer. */
+typedef struct peer_entrant {
+    const peer *peer;
+    const peer_problem *problem;
+    int variant;
+} peer_entrant;
+
+/* The entrant must outlive the contestant. */
+contestant own_contestant(const own_entrant *e);
+contestant peer_contestant(const peer_entrant *e);
+
+/* Times every variant of a peer briefly; *tried counts those that run at all. The first of equals wins. */
+ckl_status peer_find_best(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
+                          int *best, int *tried);
+
+/* Runs a peer once on the check's own memory and compares its result as ours is compared. */
+ckl_status peer_check(check *k, const peer_entrant *e, check_result *result);
+
+#endif

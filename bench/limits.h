@@ -1,0 +1,20 @@
+/* limits.h - what the hardware allows, measured: no row can be faster. */
+#ifndef CKL_BENCH_LIMITS_H
+#define CKL_BENCH_LIMITS_H
+
+#include "bench/results.h"
+#include "cutekernellib/device.h"
+
+/* FLOP per byte below which a problem is bound by memory on every GPU: its matrix limit need not be known. */
+enum { LIMITS_MATRIX_INTENSITY = 16 };
+
+/* Bandwidth of a large copy on the device, reading and writing, into header->copy_gbs. */
+ckl_status limits_measure_copy(ckl_device *device, result_header *header);
+
+/* The best rate of a large bf16 product, cuBLASLt's or ours, into header->matrix_*; 0 and why if ours is wrong. */
+ckl_status limits_measure_matrix(ckl_device *device, result_header *header);
+
+/* Fills in limit_us, limit, of_limit and beyond_limit of a row whose flops, bytes, l2 and median are known. */
+void limits_apply(const result_header *header, result_row *row);
+
+#endif

@@ -1,0 +1,304 @@
+/* measure.c - queueing samples ahead of the GPU, warm-up, and the rule that ends a race. */
+#include "bench/measure.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "cli/cli.h"
+#include "device/nvml.h"
+
+enum {
+    GRAPH_LAUNCHES_MIN = 64, // the start of a graph, a few microseconds, is then below 1 % of its time
+    BATCH_SAMPLES_MAX = 256, // queued before the host waits
+    SAMPLES_MIN = 20,        // of each contestant before the interval of its median is believed
+    WARM_LAUNCHES_MIN = 50,  // of each contestant
+    PROBE_LAUNCHES = 3,      // to estimate a time: the shortest counts
+    STEADY_READINGS = 3,     // of the clock, within STEADY_SPREAD
+    LEAD_IN_US = 100         // of work in front of a batch: the host gets ahead of the GPU meanwhile
+};
+
+static const double BATCH_US = 10e3, READING_SECONDS = 0.1, STEADY_SPREAD = 0.02, WIDTH_GOAL = 0.005;
+// NOTE: under the power cap an H200's clock swings within seconds; a sure median of a few milliseconds is luck.
+static const double SECONDS_MIN = 0.3;
+
+/* The samples of one contestant. */
+typedef struct samples {
+    double *us;
+    int n, capacity;
+    void *graph;
+} samples;
+
+typedef struct race {
+    const rotation *memory;
+    ckl_device *device;
+    const device_ops *ops;
+    ckl_stream stream;
+    contestant *contestants;
+    int count;
+    int launches;              // of a sample
+    int set;                   // next in turn
+    double turn_us;            // of all contestants once: an estimate
+    int turns;                 // of A B B A in a batch
+    samples *samples;          // of each contestant
+    device_event *begin, *end; // of each sample of a batch
+    gpu_state gpu;
+    double last_reading; // seconds
+} race;
+
+int measure_device_ordinal(const ckl_device *device)
+{
+    const char *colon = strchr(device->info.id, ':');
+    return colon ? atoi(colon + 1) : 0;
+}
+
+static void *grow(void *array, size_t bytes)
+{
+    void *grown = realloc(array, bytes);
+    if (!grown)
+        abort(); // of the laboratory, not of the library
+    return grown;
+}
+
+static void keep(samples *s, double us)
+{
+    if (s->n == s->capacity) {
+        s->capacity = 2 * s->capacity + 64;
+        s->us = grow(s->us, (size_t)s->capacity * sizeof *s->us);
+    }
+    s->us[s->n++] = us;
+}
+
+static ckl_status launch_next(race *r, int who)
+{
+    const contestant *c = &r->contestants[who];
+    const operand_set *set = &r->memory->sets[r->set];
+    r->set = (r->set + 1) % r->memory->count;
+    return c->run(c->self, set->pointer, r->stream);
+}
+
+/* One sample without its events. */
+static ckl_status work(race *r, int who)
+{
+    if (r->samples[who].graph)
+        return r->ops->graph_launch(r->device, r->samples[who].graph, r->stream);
+    return launch_next(r, who);
+}
+
+static ckl_status flush(race *r)
+{
+    if (!r->memory->flush)
+        return CKL_OK;
+    return r->ops->fill(r->device, r->memory->flush, 0, r->memory->flush_bytes, r->stream);
+}
+
+static ckl_status enqueue_sample(race *r, int who, int place)
+{
+    TRY(flush(r));
+    TRY(r->ops->event_record(r->device, r->begin[place], r->stream));
+    TRY(work(r, who));
+    return r->ops->event_record(r->device, r->end[place], r->stream);
+}
+
+/* Untimed work of about so long, the contestants in turn. */
+static ckl_status enqueue_untimed(race *r, double us)
+{
+    double each = r->turn_us / r->count;
+    for (int i = 0; i * each < us; i++)
+        TRY(work(r, i % r->count));
+    return CKL_OK;
+}
+
+static void read_gpu(race *r)
+{
+    nvml_reading now;
+    double seconds = cli_seconds();
+    if (seconds - r->last_reading < READING_SECONDS || !nvml_sample(measure_device_ordinal(r->device), &now))
+        return;
+    gpu_state *g = &r->gpu;
+    double clock = now.clock_sm_mhz, n = ++g->readings;
+    r->last_reading = seconds;
+    g->clock_mhz += (clock - g->clock_mhz) / n;
+    g->clock_min_mhz = n > 1 ? fmin(g->clock_min_mhz, clock) : clock;
+    g->clock_max_mhz = fmax(g->clock_max_mhz, clock);
+    g->power_w += (now.power_w - g->power_w) / n;
+    g->temperature_c = now.temperature_c;
+}
+
+/* Who runs at a place of the order A B C C B A A B C ... */
+static int whose_turn(const race *r, int place)
+{
+    int at = place % (2 * r->count);
+    return at < r->count ? at : 2 * r->count - 1 - at;
+}
+
+static ckl_status run_batch(race *r)
+{
+    int places = r->turns * 2 * r->count;
+    TRY(enqueue_untimed(r, LEAD_IN_US));
+    for (int i = 0; i < places; i++)
+        TRY(enqueue_sample(r, whose_turn(r, i), i));
+    read_gpu(r);
+    for (int i = 0; i < places; i++) {
+        double us;
+        TRY(r->ops->event_elapsed_us(r->device, r->begin[i], r->end[i], &us));
+        keep(&r->samples[whose_turn(r, i)], us / r->launches);
+    }
+    return CKL_OK;
+}
+
+/* Estimates the time of one launch; the first ones may load code. */
+static ckl_status probe(race *r, int who, double *us)
+{
+    double shortest = INFINITY;
+    for (int i = 0; i < PROBE_LAUNCHES; i++) {
+        double now;
+        TRY(enqueue_sample(r, who, 0));
+        TRY(r->ops->event_elapsed_us(r->device, r->begin[0], r->end[0], &now));
+        shortest = fmin(shortest, now);
+    }
+    *us = fmax(shortest, 1);
+    return CKL_OK;
+}
+
+static ckl_status capture(race *r, int who)
+{
+    ckl_status status = CKL_OK;
+    r->set = 0;
+    TRY(r->ops->graph_begin(r->device, r->stream));
+    for (int i = 0; i < r->launches && status == CKL_OK; i++)
+        status = launch_next(r, who);
+    ckl_status ended = r->ops->graph_end(r->device, r->stream, &r->samples[who].graph);
+    return status == CKL_OK ? ended : status;
+}
+
+/* Decides how samples are taken and how many make a batch. */
+static ckl_status prepare(race *r)
+{
+    double shortest = INFINITY;
+    r->launches = 1;
+    for (int i = 0; i < r->count; i++) {
+        double us;
+        TRY(probe(r, i, &us));
+        r->turn_us += us;
+        shortest = fmin(shortest, us);
+    }
+    if (shortest < MEASURE_GRAPH_BELOW_US) {
+        r->launches = (int)round_up(max_i64(GRAPH_LAUNCHES_MIN, r->memory->count), r->memory->count);
+        r->turn_us *= r->launches;
+        for (int i = 0; i < r->count; i++)
+            TRY(capture(r, i));
+    }
+    double turns = fmin(BATCH_US / (2 * r->turn_us), BATCH_SAMPLES_MAX / (2.0 * r->count));
+    r->turns = (int)fmax(turns, 1);
+    return CKL_OK;
+}
+
+/* The clock has settled when a few readings in a row are alike. Without NVML the time alone counts. */
+static ckl_status warm_up(race *r, double seconds_max)
+{
+    double begin = cli_seconds(), recent[STEADY_READINGS] = { 0 };
+    if (seconds_max <= 0)
+        return CKL_OK;
+    TRY(enqueue_untimed(r, fmin(WARM_LAUNCHES_MIN * r->turn_us / r->launches, seconds_max * 1e6 / 4)));
+    for (int readings = 0; cli_seconds() - begin < seconds_max;) {
+        TRY(enqueue_untimed(r, 2 * BATCH_US));
+        nvml_reading now;
+        if (cli_seconds() - begin > (readings + 1) * READING_SECONDS &&
+            nvml_sample(measure_device_ordinal(r->device), &now))
+            recent[readings++ % STEADY_READINGS] = now.clock_sm_mhz;
+        TRY(ckl_stream_synchronize(r->device, r->stream));
+        double low = recent[0], high = recent[0];
+        for (int i = 1; i < STEADY_READINGS; i++) {
+            low = fmin(low, recent[i]);
+            high = fmax(high, recent[i]);
+        }
+        if (low > 0 && high - low <= STEADY_SPREAD * high)
+            break;
+    }
+    return ckl_stream_synchronize(r->device, r->stream);
+}
+
+static bool all_are_sure(race *r)
+{
+    bool sure = true;
+    for (int i = 0; i < r->count; i++) {
+        r->contestants[i].time_us = summarize(r->samples[i].us, r->samples[i].n);
+        const summary *s = &r->contestants[i].time_us;
+        sure = sure && s->n >= SAMPLES_MIN && s->half_width < WIDTH_GOAL;
+    }
+    return sure;
+}
+
+static ckl_status sample(race *r, const measure_limits *limits)
+{
+    double begin = cli_seconds();
+    bool done = false;
+    if (limits->rounds)
+        r->turns = (int)min_i64(r->turns, limits->rounds);
+    for (int turns = 0; !done;) {
+        TRY(run_batch(r));
+        turns += r->turns;
+        double seconds = cli_seconds() - begin;
+        bool sure = all_are_sure(r) && seconds >= SECONDS_MIN, late = seconds >= limits->seconds_max;
+        done = limits->rounds ? turns >= limits->rounds : sure || late;
+    }
+    return CKL_OK;
+}
+
+static ckl_status open_events(race *r)
+{
+    int count = (int)max_i64(BATCH_SAMPLES_MAX, 2 * r->count);
+    r->begin = calloc((size_t)count, sizeof *r->begin);
+    r->end = calloc((size_t)count, sizeof *r->end);
+    r->samples = calloc((size_t)r->count, sizeof *r->samples);
+    if (!r->begin || !r->end || !r->samples)
+        abort();
+    for (int i = 0; i < count; i++) {
+        TRY(r->ops->event_create(r->device, &r->begin[i]));
+        TRY(r->ops->event_create(r->device, &r->end[i]));
+    }
+    return CKL_OK;
+}
+
+static void close_race(race *r)
+{
+    int count = (int)max_i64(BATCH_SAMPLES_MAX, 2 * r->count);
+    for (int i = 0; i < count; i++) {
+        if (r->begin[i])
+            r->ops->event_destroy(r->device, r->begin[i]);
+        if (r->end[i])
+            r->ops->event_destroy(r->device, r->end[i]);
+    }
+    for (int i = 0; i < r->count; i++) {
+        if (r->samples[i].graph)
+            r->ops->graph_destroy(r->device, r->samples[i].graph);
+        free(r->samples[i].us);
+    }
+    free(r->begin);
+    free(r->end);
+    free(r->samples);
+}
+
+ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limits *limits, contestant *contestants,
+                   int count, conditions *out)
+{
+    race r = { .memory = memory,
+               .device = memory->device,
+               .ops = memory->device->ops,
+               .stream = stream,
+               .contestants = contestants,
+               .count = count };
+    ckl_status status = open_events(&r);
+    if (status == CKL_OK)
+        status = prepare(&r);
+    if (status == CKL_OK)
+        status = warm_up(&r, limits->warm_seconds_max);
+    if (status == CKL_OK)
+        status = sample(&r, limits);
+    ckl_status idle = ckl_stream_synchronize(r.device, stream); // nothing may run on memory that the caller frees
+    close_race(&r);
+    *out = (conditions){ .launches = r.launches, .gpu = r.gpu };
+    return status == CKL_OK ? idle : status;
+}

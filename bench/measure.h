@@ -1,0 +1,46 @@
+/*
+ * measure.h - times contestants against each other in one run: the same memory, the same clocks, in turns A B B A.
+ *
+ * A sample is one launch between two events or, where launches are shorter than MEASURE_GRAPH_BELOW_US, a CUDA graph of
+ * many launches divided by their number; all contestants of a race are timed in the same way.
+ */
+#ifndef CKL_BENCH_MEASURE_H
+#define CKL_BENCH_MEASURE_H
+
+#include "bench/rotation.h"
+#include "bench/statistics.h"
+
+enum { MEASURE_GRAPH_BELOW_US = 20 };
+
+typedef struct contestant {
+    ckl_status (*run)(const void *self, void *const *pointers, ckl_stream stream); // enqueues one run on a set's memory
+    const void *self;
+    summary time_us; // result
+} contestant;
+
+typedef struct measure_limits {
+    double warm_seconds_max; // until the SM clock is steady, at most so long
+    double seconds_max;      // of sampling
+    int rounds;              // exactly so many turns; 0: until the medians are known to half a percent
+} measure_limits;
+
+/* The GPU while it worked: readings by NVML. All 0 where they cannot be had. */
+typedef struct gpu_state {
+    int readings;
+    double clock_mhz, clock_min_mhz, clock_max_mhz; // of the SMs: mean, lowest, highest
+    double power_w, temperature_c;                  // mean, last
+} gpu_state;
+
+typedef struct conditions {
+    int launches; // of one sample; 1: events around each launch
+    gpu_state gpu;
+} conditions;
+
+/* Fills in time_us of every contestant. The device must have events. */
+ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limits *limits, contestant *contestants,
+                   int count, conditions *out);
+
+/* The number that NVML's and the driver's functions take, of a device called "cuda:N". */
+int measure_device_ordinal(const ckl_device *device);
+
+#endif

@@ -1,0 +1,212 @@
+/*
+ * cublaslt.c - gemm by NVIDIA's cuBLASLt, with its fused epilogues.
+ *
+ * cuBLASLt's matrices are column-major. Our D [M,N] by rows is D^T [N,M] by columns, and D^T = B A^T: its first operand
+ * is our B (columns of length K, transposed), its second is our A. The bias runs along the rows of D^T: our columns.
+ */
+#include <stdlib.h>
+
+#include "base/math.h"
+#include "bench/peers/cublaslt_library.h"
+#include "bench/peers/peers.h"
+#include "operators/gemm/gemm_lab.h"
+#include "cutekernellib/operators/gemm.h"
+
+enum { A, B, C, BIAS, D }; // order of the operands
+
+static const size_t WORKSPACE_BYTES = 32 << 20; // what cuBLAS itself takes on Hopper
+
+struct peer_problem {
+    const gemm_problem *gemm;
+    ckl_device *device;
+    lt_desc desc;
+    lt_layout a, b, c, d; // in cuBLASLt's order: a is our B
+    lt_heuristic found[PEER_VARIANTS_MAX];
+    int found_count;
+    void *workspace;
+};
+
+static lt_handle handle; // opened once, for the process
+
+static ckl_status check(lt_status result, const char *call)
+{
+    if (result)
+        FAIL(result == LT_NOT_SUPPORTED ? CKL_UNSUPPORTED : CKL_DEVICE, "cublaslt: %s: status %d", call, result);
+    return CKL_OK;
+}
+
+#define CALL(function, ...) TRY(check(lt.function(__VA_ARGS__), #function))
+
+static ckl_status find(void)
+{
+    TRY(lt_load());
+    if (!handle)
+        CALL(cublasLtCreate, &handle);
+    return CKL_OK;
+}
+
+static int type_of(ckl_dtype dtype)
+{
+    return dtype == CKL_F32 ? LT_R_32F : dtype == CKL_BF16 ? LT_R_16BF : LT_R_16F;
+}
+
+static ckl_status set(lt_desc desc, int attribute, int32_t value)
+{
+    return check(lt.cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), "an attribute");
+}
+
+static ckl_status create_desc(const gemm_problem *g, lt_desc *desc)
+{
+    static const int32_t activations[] = {
+        [CKL_IDENTITY] = 0, [CKL_RELU] = LT_EPILOGUE_RELU, [CKL_GELU] = LT_EPILOGUE_GELU
+    };
+    int32_t epilogue = activations[g->activation] | (g->bias ? LT_EPILOGUE_BIAS : 0);
+    CALL(cublasLtMatmulDescCreate, desc, LT_COMPUTE_32F, LT_R_32F);
+    TRY(set(*desc, LT_DESC_TRANSPOSE_A, LT_OP_TRANSPOSED));
+    TRY(set(*desc, LT_DESC_EPILOGUE, epilogue ? epilogue : LT_EPILOGUE_DEFAULT));
+    return g->bias ? set(*desc, LT_DESC_BIAS_TYPE, type_of(g->d)) : CKL_OK;
+}
+
+static ckl_status create_layouts(peer_problem *p)
+{
+    const gemm_problem *g = p->gemm;
+    uint64_t m = (uint64_t)g->m, n = (uint64_t)g->n, k = (uint64_t)g->k;
+    CALL(cublasLtMatrixLayoutCreate, &p->a, type_of(g->b), k, n, g->ldb);
+    CALL(cublasLtMatrixLayoutCreate, &p->b, type_of(g->a), k, m, g->lda);
+    CALL(cublasLtMatrixLayoutCreate, &p->c, type_of(g->d), n, m, g->c ? g->ldc : g->ldd);
+    CALL(cublasLtMatrixLayoutCreate, &p->d, type_of(g->d), n, m, g->ldd);
+    return CKL_OK;
+}
+
+static uint32_t alignment(const void *pointer)
+{
+    return (uint32_t)min_i64(power_of_two_in((int64_t)(uintptr_t)pointer), 256);
+}
+
+/* Split sums are added in f32: like ours, the result is rounded to D once. */
+static ckl_status prefer(lt_preference preference, void *const *pointers)
+{
+    uint32_t schemes = LT_REDUCTION_IN_PLACE | LT_REDUCTION_COMPUTE_TYPE;
+    void *const ordered[] = { pointers[B], pointers[A], pointers[C] ? pointers[C] : pointers[D], pointers[D] };
+    CALL(cublasLtMatmulPreferenceSetAttribute, preference, LT_PREFER_WORKSPACE_BYTES, &WORKSPACE_BYTES,
+         sizeof WORKSPACE_BYTES);
+    CALL(cublasLtMatmulPreferenceSetAttribute, preference, LT_PREFER_REDUCTION_SCHEMES, &schemes, sizeof schemes);
+    for (int i = 0; i < COUNT_OF(ordered); i++) {
+        uint32_t bytes = alignment(ordered[i]);
+        CALL(cublasLtMatmulPreferenceSetAttribute, preference, LT_PREFER_ALIGNMENT_A + i, &bytes, sizeof bytes);
+    }
+    return CKL_OK;
+}
+
+static ckl_status set_bias(const peer_problem *p, const void *bias)
+{
+    if (p->gemm->bias)
+        CALL(cublasLtMatmulDescSetAttribute, p->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
+    return CKL_OK;
+}
+
+/* The library's own order: the first is what its heuristic believes to be the fastest. */
+static ckl_status ask(peer_problem *p, lt_preference preference)
+{
+    lt_heuristic answers[PEER_VARIANTS_MAX];
+    int returned = 0;
+    CALL(cublasLtMatmulAlgoGetHeuristic, handle, p->desc, p->a, p->b, p->c, p->d, preference, PEER_VARIANTS_MAX,
+         answers, &returned);
+    for (int i = 0; i < returned; i++)
+        if (answers[i].state == 0)
+            p->found[p->found_count++] = answers[i];
+    if (p->found_count == 0)
+        FAIL(CKL_UNSUPPORTED, "cublaslt: no algorithm for this problem");
+    return CKL_OK;
+}
+
+static ckl_status make_ready(peer_problem *p, void *const *pointers)
+{
+    lt_preference preference;
+    TRY(create_desc(p->gemm, &p->desc));
+    TRY(create_layouts(p));
+    TRY(set_bias(p, pointers[BIAS]));
+    TRY(ckl_malloc(p->device, WORKSPACE_BYTES, &p->workspace));
+    CALL(cublasLtMatmulPreferenceCreate, &preference);
+    ckl_status status = prefer(preference, pointers);
+    if (status == CKL_OK)
+        status = ask(p, preference);
+    (void)lt.cublasLtMatmulPreferenceDestroy(preference);
+    return status;
+}
+
+static void release(peer_problem *p)
+{
+    lt_layout layouts[] = { p->a, p->b, p->c, p->d };
+    for (int i = 0; i < COUNT_OF(layouts); i++)
+        if (layouts[i])
+            (void)lt.cublasLtMatrixLayoutDestroy(layouts[i]);
+    if (p->desc)
+        (void)lt.cublasLtMatmulDescDestroy(p->desc);
+    ckl_free(p->device, p->workspace);
+    free(p);
+}
+
+static ckl_status prepare(const test_case *c, ckl_device *device, void *const *pointers, peer_problem **out)
+{
+    const gemm_problem *g = c->problem;
+    if (g->m == 0 || g->n == 0 || g->k == 0)
+        FAIL(CKL_UNSUPPORTED, "cublaslt: an empty matrix is not its problem");
+    peer_problem *p = calloc(1, sizeof *p);
+    if (!p)
+        abort();
+    p->gemm = g;
+    p->device = device;
+    ckl_status status = make_ready(p, pointers);
+    if (status == CKL_OK)
+        *out = p;
+    else
+        release(p);
+    return status;
+}
+
+static int variants(const peer_problem *p)
+{
+    return p->found_count;
+}
+
+static void describe(const peer_problem *p, int variant, text *out)
+{
+    static const struct {
+        const char *name;
+        int attribute;
+        size_t bytes;
+    } parts[] = { { "algo", LT_ALGO_ID, 4 },
+                  { "tile", LT_ALGO_TILE, 4 },
+                  { "stages", LT_ALGO_STAGES, 4 },
+                  { "split_k", LT_ALGO_SPLIT_K, 4 },
+                  { "cluster", LT_ALGO_CLUSTER, 2 } };
+    text_printf(out, "cublaslt %zu heuristic=%d", lt.cublasLtGetVersion(), variant);
+    for (int i = 0; i < COUNT_OF(parts); i++) {
+        uint32_t value = 0; // little-endian: two bytes of it are a smaller number
+        size_t written;
+        if (lt.cublasLtMatmulAlgoConfigGetAttribute(&p->found[variant].algo, parts[i].attribute, &value, parts[i].bytes,
+                                                    &written) == 0)
+            text_printf(out, " %s=%u", parts[i].name, value);
+    }
+}
+
+static ckl_status run(const peer_problem *p, int variant, void *const *pointers, ckl_stream stream)
+{
+    const gemm_problem *g = p->gemm;
+    const float zero = 0, *beta = g->c ? &g->beta : &zero;
+    const void *c = g->c ? pointers[C] : pointers[D];
+    TRY(set_bias(p, pointers[BIAS]));
+    CALL(cublasLtMatmul, handle, p->desc, &g->alpha, pointers[B], p->a, pointers[A], p->b, beta, c, p->c, pointers[D],
+         p->d, &p->found[variant].algo, p->workspace, WORKSPACE_BYTES, stream);
+    return CKL_OK;
+}
+
+const peer cublaslt_peer = { .name = "cublaslt",
+                             .op = "gemm",
+                             .find = find,
+                             .prepare = prepare,
+                             .release = release,
+                             .variants = variants,
+                             .describe = describe,
+                             .run = run };

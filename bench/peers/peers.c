@@ -1,0 +1,33 @@
+/* peers.c - the list of peers. */
+#include "bench/peers/peers.h"
+
+#include <string.h>
+
+const peer *const peers[] = { &cublaslt_peer, NULL };
+
+ckl_status peer_get(const char *name, const peer **out)
+{
+    *out = NULL;
+    if (strcmp(name, "none") == 0)
+        return CKL_OK;
+    text known = { 0 };
+    for (const peer *const *p = peers; *p; p++) {
+        if (strcmp((*p)->name, name) == 0)
+            *out = *p;
+        text_printf(&known, " %s", (*p)->name);
+    }
+    if (!*out)
+        status_fail(CKL_INVALID, "peer: there is no '%s'; known peers: none%s", name, text_data(&known));
+    text_free(&known);
+    return *out ? CKL_OK : CKL_INVALID;
+}
+
+const peer *peer_of(const char *op, const peer *only)
+{
+    if (only)
+        return strcmp(only->op, op) == 0 ? only : NULL;
+    for (const peer *const *p = peers; *p; p++)
+        if (strcmp((*p)->op, op) == 0)
+            return *p;
+    return NULL;
+}

@@ -1,0 +1,42 @@
+/* peers.h - whom we race against: one table row per library and operator. */
+#ifndef CKL_BENCH_PEERS_H
+#define CKL_BENCH_PEERS_H
+
+#include "cli/case.h"
+
+enum { PEER_VARIANTS_MAX = 32 };
+
+/* What a peer keeps for one problem: descriptors, workspace, algorithms. Each peer has its own. */
+typedef struct peer_problem peer_problem;
+
+typedef struct peer {
+    const char *name; // "cublaslt"
+    const char *op;   // whose problems it computes
+
+    /* Finds the library: CKL_UNSUPPORTED says how to get it. */
+    ckl_status (*find)(void);
+
+    /* Makes ready for a problem; CKL_UNSUPPORTED if the peer does not compute it. The pointers tell the alignment. */
+    ckl_status (*prepare)(const test_case *c, ckl_device *device, void *const *pointers, peer_problem **out);
+    void (*release)(peer_problem *p);
+
+    /* Its ways to compute the problem; number 0 is what its users get without searching. */
+    int (*variants)(const peer_problem *p);
+    void (*describe)(const peer_problem *p, int variant, text *out);
+
+    /* Enqueues one run on the memory of a set, in the order of operator_test.operands. */
+    ckl_status (*run)(const peer_problem *p, int variant, void *const *pointers, ckl_stream stream);
+} peer;
+
+/* All peers, NULL at the end. */
+extern const peer *const peers[];
+
+/* Of that name; CKL_INVALID with the known names. "none" gives NULL. */
+ckl_status peer_get(const char *name, const peer **out);
+
+/* `only` if it computes the operator or, where that is NULL, the first of the list that does; NULL if there is none. */
+const peer *peer_of(const char *op, const peer *only);
+
+extern const peer cublaslt_peer;
+
+#endif

@@ -1,0 +1,25 @@
+/* plan_time.h - what a user waits for before the first run, and pays on every one. */
+#ifndef CKL_BENCH_PLAN_TIME_H
+#define CKL_BENCH_PLAN_TIME_H
+
+#include "cli/check.h"
+
+typedef struct plan_time {
+    double choose_ms, describe_ms, print_ms; // ours: choice, description with its checks, PTX
+    double load_ms;                          // the driver's compiler
+    double first_ms;                         // a whole new plan, as a user sees it
+    double second_us;                        // the same once more
+    double run_us;                           // host time of one run
+} plan_time;
+
+/*
+ * Measures on a device; nothing of the case may have been planned on it before in this process. For the driver's time
+ * to be that of compiling, CUDA_CACHE_DISABLE=1 must have been in the environment when the device was opened. An
+ * emulated device runs nothing: second_us and run_us stay 0.
+ */
+ckl_status plan_time_measure(const test_case *c, ckl_device *device, plan_time *out);
+
+/* Host time of planning what is planned already, and of one run, on an open check that ran before. */
+ckl_status plan_time_again(const check *k, double *plan_us, double *run_us);
+
+#endif

@@ -1,0 +1,200 @@
+/* race.c - from a case to a row: check ours, make peers ready and check them, measure all together. */
+#include "bench/race.h"
+
+#include <string.h>
+
+#include "bench/entrant.h"
+#include "bench/plan_time.h"
+
+/* Our plan is contestant 0; contestant i is entrant i - 1 and its line of the row is row->peers[place[i - 1]]. */
+typedef struct field_of_race {
+    check k;
+    rotation memory;
+    own_entrant own;
+    peer_problem *problems[RESULT_PEERS_MAX];
+    const peer *owners[RESULT_PEERS_MAX];
+    int problem_count;
+    peer_entrant entrants[RESULT_PEERS_MAX];
+    int place[RESULT_PEERS_MAX];
+    int entrant_count;
+} field_of_race;
+
+static void describe_row(const test_case *c, const race_options *options, result_row *row)
+{
+    text line = { 0 };
+    case_print(c, &line);
+    result_set(row->line, text_data(&line));
+    text_free(&line);
+    result_set(row->op, c->test->op->name);
+    result_set(row->l2, options->hot ? "hot" : "cold");
+    row->flops = c->test->flops(c->problem);
+    row->bytes = c->test->bytes(c->problem);
+}
+
+/* Our own result comes first: without it nothing is timed. */
+static ckl_status check_own(field_of_race *f, result_row *row)
+{
+    check_result result = { 0 };
+    result_set(row->config, ckl_plan_text(f->k.plan));
+    f->k.images.keep_references = true;
+    TRY(check_run(&f->k, &result));
+    row->slices = result.slices;
+    row->slices_compared = result.slices_compared;
+    row->error_of_bound = result.ratio_max;
+    if (!result.passed)
+        result_set(row->fault, result.fault);
+    return CKL_OK;
+}
+
+/* Adds a variant to the race if its result is right; else the row says what is wrong with it. */
+static ckl_status enter(field_of_race *f, const peer_entrant *e, const char *role, int tried, result_row *row)
+{
+    if (row->peer_count == RESULT_PEERS_MAX)
+        return CKL_OK;
+    result_peer *line = &row->peers[row->peer_count];
+    check_result result = { 0 };
+    text config = { 0 };
+    e->peer->describe(e->problem, e->variant, &config);
+    result_set(line->name, e->peer->name);
+    result_set(line->role, role);
+    result_set(line->config, text_data(&config));
+    text_free(&config);
+    line->tried = tried;
+    TRY(peer_check(&f->k, e, &result));
+    if (result.passed) {
+        f->entrants[f->entrant_count] = *e;
+        f->place[f->entrant_count++] = row->peer_count;
+    } else
+        result_set(line->fault, result.fault);
+    row->peer_count++;
+    return CKL_OK;
+}
+
+static ckl_status enter_peer(field_of_race *f, const peer *p, result_row *row)
+{
+    peer_problem *problem;
+    int best, tried;
+    TRY(p->find());
+    TRY(p->prepare(f->k.c, f->k.device, f->k.set.pointer, &problem));
+    f->owners[f->problem_count] = p;
+    f->problems[f->problem_count++] = problem;
+    TRY(peer_find_best(p, problem, &f->memory, f->k.stream, &best, &tried));
+    TRY(enter(f, &(peer_entrant){ p, problem, best }, "best", tried, row));
+    return best == 0 ? CKL_OK : enter(f, &(peer_entrant){ p, problem, 0 }, "first", tried, row);
+}
+
+/* What keeps a peer out of the race is noted in the row; only a fault of the device ends it. */
+static ckl_status enter_or_note(field_of_race *f, const peer *p, result_row *row)
+{
+    if (f->problem_count == RESULT_PEERS_MAX)
+        return CKL_OK;
+    ckl_status status = enter_peer(f, p, row);
+    if (status != CKL_UNSUPPORTED)
+        return status;
+    result_set(row->note, ckl_error());
+    return CKL_OK;
+}
+
+static ckl_status enter_peers(field_of_race *f, const race_options *options, result_row *row)
+{
+    const char *op = f->k.c->test->op->name;
+    if (options->no_peer)
+        return CKL_OK;
+    if (options->only)
+        return strcmp(options->only->op, op) == 0 ? enter_or_note(f, options->only, row) : CKL_OK;
+    for (const peer *const *p = peers; *p; p++)
+        if (strcmp((*p)->op, op) == 0)
+            TRY(enter_or_note(f, *p, row));
+    return CKL_OK;
+}
+
+#define COPY_TIME(to, s)                    \
+    do {                                    \
+        (to)->median_us = (s)->median;      \
+        (to)->p20_us = (s)->p20;            \
+        (to)->p80_us = (s)->p80;            \
+        (to)->half_width = (s)->half_width; \
+        (to)->samples = (s)->n;             \
+    } while (0)
+
+static void note_conditions(const field_of_race *f, const conditions *seen, result_row *row)
+{
+    result_set(row->method, seen->launches > 1 ? "graphs" : "events");
+    row->launches = seen->launches;
+    row->sets = f->memory.count;
+    row->clock_mhz = seen->gpu.clock_mhz;
+    row->clock_min_mhz = seen->gpu.clock_min_mhz;
+    row->clock_max_mhz = seen->gpu.clock_max_mhz;
+    row->power_w = seen->gpu.power_w;
+    row->temperature_c = seen->gpu.temperature_c;
+}
+
+static bool has_first(const result_row *row, const char *name)
+{
+    for (int i = 0; i < row->peer_count; i++)
+        if (strcmp(row->peers[i].name, name) == 0 && strcmp(row->peers[i].role, "first") == 0)
+            return true;
+    return false;
+}
+
+/* Where a peer's first variant was the best one, it has that time. */
+static void complete_first(result_row *row)
+{
+    int count = row->peer_count;
+    for (int i = 0; i < count && row->peer_count < RESULT_PEERS_MAX; i++) {
+        if (has_first(row, row->peers[i].name) || *row->peers[i].fault)
+            continue;
+        result_peer *first = &row->peers[row->peer_count++];
+        *first = row->peers[i];
+        result_set(first->role, "first");
+    }
+}
+
+static ckl_status measure_row(field_of_race *f, const race_options *options, result_row *row)
+{
+    contestant contestants[1 + RESULT_PEERS_MAX];
+    conditions seen;
+    contestants[0] = own_contestant(&f->own);
+    for (int i = 0; i < f->entrant_count; i++)
+        contestants[1 + i] = peer_contestant(&f->entrants[i]);
+    TRY(measure(&f->memory, f->k.stream, &options->limits, contestants, 1 + f->entrant_count, &seen));
+    note_conditions(f, &seen, row);
+    COPY_TIME(row, &contestants[0].time_us);
+    row->tflops = row->flops / row->median_us / 1e6;
+    row->gbs = row->bytes / row->median_us / 1e3;
+    for (int i = 0; i < f->entrant_count; i++) {
+        result_peer *line = &row->peers[f->place[i]];
+        COPY_TIME(line, &contestants[1 + i].time_us);
+        line->ratio = line->median_us / row->median_us;
+    }
+    complete_first(row);
+    return CKL_OK;
+}
+
+static ckl_status run(field_of_race *f, const race_options *options, result_row *row)
+{
+    TRY(check_own(f, row));
+    if (*row->fault)
+        return CKL_OK;
+    f->own = (own_entrant){ f->k.c, f->k.plan };
+    TRY(rotation_create(&f->k, options->hot, &f->memory));
+    TRY(plan_time_again(&f->k, &row->second_plan_us, &row->run_host_us));
+    TRY(enter_peers(f, options, row));
+    return measure_row(f, options, row);
+}
+
+ckl_status race_run(const test_case *c, ckl_device *device, const race_options *options, result_row *row)
+{
+    field_of_race f = { 0 };
+    describe_row(c, options, row);
+    if (row->bytes <= 0)
+        FAIL(CKL_INVALID, "%s: there is nothing to do, and so nothing to measure", row->line);
+    ckl_status status = check_open(c, device, &f.k);
+    if (status == CKL_OK)
+        status = run(&f, options, row);
+    for (int i = 0; i < f.problem_count; i++)
+        f.owners[i]->release(f.problems[i]);
+    rotation_free(&f.memory);
+    check_close(&f.k);
+    return status;
+}

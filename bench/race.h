@@ -1,0 +1,21 @@
+/* race.h - one row of a benchmark: our plan, checked, against every peer of the operator, checked as well. */
+#ifndef CKL_BENCH_RACE_H
+#define CKL_BENCH_RACE_H
+
+#include "bench/measure.h"
+#include "bench/peers/peers.h"
+#include "bench/results.h"
+
+typedef struct race_options {
+    bool hot;         // one set of memory, which stays in L2 as far as it fits
+    bool no_peer;     // ours alone
+    const peer *only; // this peer; NULL: all of the operator
+    measure_limits limits;
+} race_options;
+
+/*
+ * Fills in a row but its limit. A wrong result of ours is CKL_OK with row->fault and no times; the same for a peer.
+ */
+ckl_status race_run(const test_case *c, ckl_device *device, const race_options *options, result_row *row);
+
+#endif

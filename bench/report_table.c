@@ -1,0 +1,88 @@
+/* report_table.c - results for people: a table on stdout. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/results.h"
+#include "bench/statistics.h"
+
+static const double INTENSITY_MATRIX = 16; // FLOP per byte above which TFLOP/s says more than GB/s
+
+void report_header(const result_header *h)
+{
+    printf("%s, driver %s, %" PRId64 " SMs, %s\n", h->gpu, h->driver, h->sm_count, h->date);
+    printf("%s\n", h->protocol);
+    printf("limits measured here: copy %.0f GB/s", h->copy_gbs);
+    if (*h->matrix_source)
+        printf(", matrix %.0f TFLOP/s (%s)", h->matrix_tflops, h->matrix_source);
+    printf("\nratio: the peer's time / ours, above 1 we are faster\n\n");
+    printf("%10s  %-19s %13s %8s | %10s %6s %6s | %8s %5s  %s\n", "median us", "[p20 - p80]", "rate", "limit",
+           "best us", "ratio", "first", "SM MHz", "W", "problem");
+}
+
+static void print_peer(const result_row *row)
+{
+    const result_peer *best = result_find_peer(row, "best"), *first = result_find_peer(row, "first");
+    if (best)
+        printf(" | %10.2f %6.3f", best->median_us, best->ratio);
+    else
+        printf(" | %10s %6s", "-", "-");
+    if (first)
+        printf(" %6.3f", first->ratio);
+    else
+        printf(" %6s", "-");
+}
+
+static void print_remarks(const result_row *row)
+{
+    if (row->beyond_limit)
+        printf("%12swarning: faster than the limit by more than 3 %%: do not believe this row\n", "");
+    for (int i = 0; i < row->peer_count; i++)
+        if (*row->peers[i].fault)
+            printf("%12s%s %s was not timed, its result is wrong: %s\n", "", row->peers[i].name, row->peers[i].role,
+                   row->peers[i].fault);
+    if (*row->note)
+        printf("%12s%s\n", "", row->note);
+}
+
+void report_row(const result_row *row)
+{
+    if (*row->fault) {
+        printf("%10s  %s\n%12sFAILED, not timed: %s\n", "-", row->line, "", row->fault);
+        return;
+    }
+    char range[32];
+    snprintf(range, sizeof range, "[%.2f - %.2f]", row->p20_us, row->p80_us);
+    bool matrix = row->flops > INTENSITY_MATRIX * row->bytes;
+    printf("%10.2f  %-19s %8.1f %-6s %5.1f%%", row->median_us, range, matrix ? row->tflops : row->gbs,
+           matrix ? "TFLOPs" : "GB/s", 100 * row->of_limit);
+    print_peer(row);
+    printf(" | %8.0f %5.0f  %s\n", row->clock_mhz, row->power_w, row->line);
+    printf("%12s%s\n", "", row->config);
+    print_remarks(row);
+    fflush(stdout);
+}
+
+static void print_mean(const results *r, const char *role)
+{
+    double *ratios = calloc((size_t)r->row_count + 1, sizeof *ratios);
+    int count = 0;
+    for (int i = 0; i < r->row_count && ratios; i++) {
+        const result_peer *p = result_find_peer(&r->rows[i], role);
+        if (p)
+            ratios[count++] = p->ratio;
+    }
+    if (count)
+        printf("; %.4f against the peer's %s (%d rows)", geometric_mean(ratios, count), role, count);
+    free(ratios);
+}
+
+void report_end(const results *r)
+{
+    int timed = 0;
+    for (int i = 0; i < r->row_count; i++)
+        timed += r->rows[i].median_us > 0;
+    printf("\n%d of %d rows timed; geometric means of the ratios", timed, r->row_count);
+    print_mean(r, "best");
+    print_mean(r, "first");
+    printf("\n");
+}

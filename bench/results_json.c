@@ -1,0 +1,119 @@
+/* results_json.c - results as a JSON document: schema, version, header, rows with their peers. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "bench/results.h"
+
+static json_t *write_member(const result_member *m, const void *object)
+{
+    const char *at = (const char *)object + m->offset;
+    switch (m->kind) {
+    case RESULT_text:
+        return json_string(at);
+    case RESULT_real:
+        return json_real(*(const result_real *)at);
+    case RESULT_count:
+        return json_integer(*(const result_count *)at);
+    case RESULT_flag:
+        return json_boolean(*(const result_flag *)at);
+    }
+    return NULL;
+}
+
+static json_t *write_object(const result_table *table, const void *object)
+{
+    json_t *out = json_object();
+    for (int i = 0; i < table->count; i++)
+        json_object_set_new(out, table->rows[i].name, write_member(&table->rows[i], object));
+    return out;
+}
+
+static json_t *write_row(const result_row *row)
+{
+    json_t *out = write_object(&result_row_table, row), *peers = json_array();
+    for (int i = 0; i < row->peer_count; i++)
+        json_array_append_new(peers, write_object(&result_peer_table, &row->peers[i]));
+    json_object_set_new(out, "peers", peers);
+    return out;
+}
+
+ckl_status results_write_json(const results *r, const char *path)
+{
+    json_t *rows = json_array();
+    for (int i = 0; i < r->row_count; i++)
+        json_array_append_new(rows, write_row(&r->rows[i]));
+    json_t *document = json_pack("{s:s, s:i, s:o, s:o}", "schema", RESULTS_SCHEMA, "version", RESULTS_VERSION, "header",
+                                 write_object(&result_header_table, &r->header), "rows", rows);
+    int failed = json_dump_file(document, path, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    json_decref(document);
+    if (failed)
+        FAIL(CKL_INVALID, "results: %s cannot be written", path);
+    return CKL_OK;
+}
+
+static void read_member(const result_member *m, const json_t *value, void *object)
+{
+    char *at = (char *)object + m->offset;
+    switch (m->kind) {
+    case RESULT_text:
+        if (json_is_string(value))
+            result_set(at, json_string_value(value));
+        break;
+    case RESULT_real:
+        *(result_real *)at = json_number_value(value);
+        break;
+    case RESULT_count:
+        *(result_count *)at = json_integer_value(value);
+        break;
+    case RESULT_flag:
+        *(result_flag *)at = json_is_true(value);
+        break;
+    }
+}
+
+static void read_object(const result_table *table, const json_t *from, void *object)
+{
+    for (int i = 0; i < table->count; i++)
+        read_member(&table->rows[i], json_object_get(from, table->rows[i].name), object);
+}
+
+static void read_row(const json_t *from, result_row *row)
+{
+    const json_t *peers = json_object_get(from, "peers");
+    read_object(&result_row_table, from, row);
+    row->peer_count = (int)min_i64((int64_t)json_array_size(peers), RESULT_PEERS_MAX);
+    for (int i = 0; i < row->peer_count; i++)
+        read_object(&result_peer_table, json_array_get(peers, (size_t)i), &row->peers[i]);
+}
+
+static ckl_status check_schema(const json_t *document, const char *path)
+{
+    const char *schema = json_string_value(json_object_get(document, "schema"));
+    int64_t version = json_integer_value(json_object_get(document, "version"));
+    if (!schema || strcmp(schema, RESULTS_SCHEMA) != 0)
+        FAIL(CKL_INVALID, "results: %s is not a file of ckl bench", path);
+    if (version != RESULTS_VERSION)
+        FAIL(CKL_INVALID, "results: %s is of version %" PRId64 ", this ckl reads version %d", path, version,
+             RESULTS_VERSION);
+    return CKL_OK;
+}
+
+ckl_status results_read_json(const char *path, results *out)
+{
+    *out = (results){ 0 };
+    json_error_t error;
+    json_t *document = json_load_file(path, 0, &error);
+    if (!document)
+        FAIL(CKL_INVALID, "results: %s:%d: %s", path, error.line, error.text);
+    ckl_status status = check_schema(document, path);
+    if (status == CKL_OK) {
+        const json_t *rows = json_object_get(document, "rows");
+        read_object(&result_header_table, json_object_get(document, "header"), &out->header);
+        for (size_t i = 0; i < json_array_size(rows); i++)
+            read_row(json_array_get(rows, i), results_add(out));
+    }
+    json_decref(document);
+    return status;
+}

@@ -1,0 +1,24 @@
+/* rotation.h - copies of a case's device memory, taken in turn so that every run finds the L2 cache cold. */
+#ifndef CKL_BENCH_ROTATION_H
+#define CKL_BENCH_ROTATION_H
+
+#include "cli/check.h"
+
+/* Set 0 is the check's own memory; the others live in one pool. */
+typedef struct rotation {
+    ckl_device *device;
+    operand_set *sets;
+    int count;
+    void *pool;
+    void *flush; // to be overwritten before a sample, where the sets together do not drive each other out of L2
+    size_t flush_bytes;
+} rotation;
+
+/*
+ * Copies set 0, which must hold the inputs: as many sets as twice the L2 cache needs, at least two, all within 60 % of
+ * the device's memory. hot: set 0 only. Free it also after a failure.
+ */
+ckl_status rotation_create(const check *k, bool hot, rotation *r);
+void rotation_free(rotation *r);
+
+#endif

@@ -1,0 +1,20 @@
+/* statistics.h - what is said about a sample of times: median, quantiles, and how sure the median is. */
+#ifndef CKL_BENCH_STATISTICS_H
+#define CKL_BENCH_STATISTICS_H
+
+typedef struct summary {
+    double median, p20, p80; // in the unit of the samples
+    double half_width;       // of the median's 95 % interval, relative to the median; 1 if there are too few samples
+    int n;
+} summary;
+
+/* Sorts the samples in place. n may be 0. */
+summary summarize(double *samples, int n);
+
+/* The value at a share 0..1 of sorted samples, linear between neighbours; n > 0. */
+double quantile(const double *sorted, int n, double share);
+
+/* Of positive values; 0 if there are none. */
+double geometric_mean(const double *values, int n);
+
+#endif

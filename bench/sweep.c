@@ -1,0 +1,171 @@
+/* sweep.c - plans that differ in their config alone, on the same memory. */
+#include "bench/sweep.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/math.h"
+#include "bench/entrant.h"
+
+enum { CONFIGS_MAX = 512 };
+
+static const double SECONDS_MIN = 3; // of sampling: many share it
+
+/* One row of the result: a config of ours or a variant of the peer. */
+typedef struct trial {
+    const char *label; // in the sweep's memory
+    ckl_plan *plan;
+    own_entrant own;
+    peer_entrant peer;
+    summary time_us;
+} trial;
+
+typedef struct sweep {
+    test_case *c;
+    check k; // its plan is lent by the trial under check
+    rotation memory;
+    trial trials[CONFIGS_MAX + 2];
+    int count;
+    const peer *owner;
+    peer_problem *problem;
+} sweep;
+
+static void report_skipped(const char *config, const char *why)
+{
+    printf("skipped  %s: %s\n", config, why);
+}
+
+/* Plans with a config; keeps the trial only if its result is right. */
+static ckl_status try_config(const char *config, void *user)
+{
+    sweep *s = user;
+    ckl_plan *own = s->k.plan, *plan = NULL;
+    check_result result = { 0 };
+    if (s->count == CONFIGS_MAX)
+        FAIL(CKL_INVALID, "sweep: more than %d configs", CONFIGS_MAX);
+    s->c->keys.config = arena_text(&s->c->memory, config);
+    if (case_plan(s->c, s->k.device, &plan) != CKL_OK) {
+        report_skipped(config, ckl_error());
+        return CKL_OK;
+    }
+    s->k.plan = plan;
+    ckl_status status = check_run(&s->k, &result);
+    s->k.plan = own;
+    if (status == CKL_OK && result.passed) {
+        s->trials[s->count++] = (trial){ .label = s->c->keys.config, .plan = plan, .own = { s->c, plan } };
+        return CKL_OK;
+    }
+    ckl_plan_free(plan);
+    if (status == CKL_OK)
+        report_skipped(config, result.fault);
+    return status;
+}
+
+static void add_peer_variant(sweep *s, int variant, const char *role)
+{
+    text label = { 0 };
+    text_printf(&label, "%s: ", role);
+    s->owner->describe(s->problem, variant, &label);
+    s->trials[s->count++] =
+        (trial){ .label = arena_text(&s->c->memory, text_data(&label)), .peer = { s->owner, s->problem, variant } };
+    text_free(&label);
+}
+
+static ckl_status add_peer(sweep *s, const race_options *options)
+{
+    int best, tried;
+    s->owner = options->no_peer ? NULL : peer_of(s->c->test->op->name, options->only);
+    if (!s->owner)
+        return CKL_OK;
+    ckl_status status = s->owner->find();
+    if (status == CKL_OK)
+        status = s->owner->prepare(s->c, s->k.device, s->k.set.pointer, &s->problem);
+    if (status == CKL_UNSUPPORTED) {
+        report_skipped(s->owner->name, ckl_error());
+        return CKL_OK;
+    }
+    TRY(status);
+    TRY(peer_find_best(s->owner, s->problem, &s->memory, s->k.stream, &best, &tried));
+    peer_entrant entrant = { s->owner, s->problem, best };
+    check_result result = { 0 };
+    TRY(peer_check(&s->k, &entrant, &result));
+    if (result.passed)
+        add_peer_variant(s, best, "best");
+    else
+        report_skipped(s->owner->name, result.fault);
+    return CKL_OK;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    double x = ((const trial *)a)->time_us.median, y = ((const trial *)b)->time_us.median;
+    return (x > y) - (x < y);
+}
+
+static void print_trials(sweep *s, const conditions *seen)
+{
+    qsort(s->trials, (size_t)s->count, sizeof s->trials[0], by_time);
+    double flops = s->c->test->flops(s->c->problem), bytes = s->c->test->bytes(s->c->problem);
+    printf("%10s %9s %9s  %-19s  config   (SM %.0f MHz, %.0f W)\n", "median us", "TFLOP/s", "GB/s", "[p20 - p80]",
+           seen->gpu.clock_mhz, seen->gpu.power_w);
+    for (int i = 0; i < s->count; i++) {
+        const summary *t = &s->trials[i].time_us;
+        char range[32];
+        snprintf(range, sizeof range, "[%.2f - %.2f]", t->p20, t->p80);
+        printf("%10.2f %9.1f %9.1f  %-19s  %s\n", t->median, flops / t->median / 1e6, bytes / t->median / 1e3, range,
+               s->trials[i].label);
+    }
+}
+
+static ckl_status race_trials(sweep *s, const race_options *options)
+{
+    contestant *contestants = calloc((size_t)s->count, sizeof *contestants);
+    if (!contestants)
+        abort();
+    for (int i = 0; i < s->count; i++)
+        contestants[i] = s->trials[i].plan ? own_contestant(&s->trials[i].own) : peer_contestant(&s->trials[i].peer);
+    measure_limits limits = options->limits;
+    if (limits.seconds_max < SECONDS_MIN)
+        limits.seconds_max = SECONDS_MIN;
+    conditions seen;
+    ckl_status status = measure(&s->memory, s->k.stream, &limits, contestants, s->count, &seen);
+    for (int i = 0; i < s->count; i++)
+        s->trials[i].time_us = contestants[i].time_us;
+    free(contestants);
+    if (status == CKL_OK)
+        print_trials(s, &seen);
+    return status;
+}
+
+/* The implementation that the plan takes is the one whose configs are tried. */
+static ckl_status run(sweep *s, ckl_device *device, const race_options *options, const char *path)
+{
+    check_result first;
+    TRY(check_open(s->c, device, &s->k));
+    s->c->keys.impl = s->k.plan->impl->name;
+    s->k.images.keep_references = true;
+    TRY(check_run(&s->k, &first)); // also puts the inputs where the rotation copies them from
+    TRY(rotation_create(&s->k, options->hot, &s->memory));
+    TRY(suite_read(path, try_config, s));
+    TRY(add_peer(s, options));
+    if (s->count == 0)
+        FAIL(CKL_UNSUPPORTED, "sweep: no config of %s can be measured", path);
+    return race_trials(s, options);
+}
+
+ckl_status sweep_run(test_case *c, ckl_device *device, const race_options *options, const char *path)
+{
+    sweep *s = calloc(1, sizeof *s);
+    if (!s)
+        abort();
+    s->c = c;
+    ckl_status status = run(s, device, options, path);
+    for (int i = 0; i < s->count; i++)
+        ckl_plan_free(s->trials[i].plan);
+    if (s->problem)
+        s->owner->release(s->problem);
+    rotation_free(&s->memory);
+    check_close(&s->k);
+    free(s);
+    return status;
+}

@@ -1,0 +1,120 @@
+/* reduce.c - butterflies in a warp, then one slot of shared memory per warp, then one per CTA of the cluster. */
+#include "cute/reduce.h"
+
+#include "cute/tensor.h"
+
+enum { SLOT_BYTES = 8 * REDUCE_VALUES_MAX };
+
+static val shuffle_xor(val x, int mask)
+{
+    val lane_mask = ir_int(IR_U32, mask);
+    if (ir_type_bytes(x.type) == 4)
+        return ir_shuffle(IR_SHFL_XOR, x, lane_mask, 32);
+    val lo, hi;
+    ir_unpack(ir_bitcast(IR_U64, x), IR_U32, &lo, &hi);
+    val both = ir_pack(IR_U64, ir_shuffle(IR_SHFL_XOR, lo, lane_mask, 32), ir_shuffle(IR_SHFL_XOR, hi, lane_mask, 32));
+    return ir_bitcast(x.type, both);
+}
+
+/* values = lower lane's values combined with the upper lane's, for every pair of lanes that differ in one bit. */
+static void exchange(const reduction *r, int mask, val *values)
+{
+    val lane = ir_sreg(IR_LANE),
+        is_upper = ir_compare(IR_NE, ir_binary(IR_AND, lane, ir_int(IR_U32, mask)), ir_int(IR_U32, 0));
+    val lower[REDUCE_VALUES_MAX], upper[REDUCE_VALUES_MAX];
+    for (int i = 0; i < r->count; i++) {
+        val other = shuffle_xor(values[i], mask);
+        lower[i] = cute_variable(values[i].type, ir_select(is_upper, other, values[i]));
+        upper[i] = ir_select(is_upper, values[i], other);
+    }
+    r->combine(lower, upper, r->user);
+    for (int i = 0; i < r->count; i++)
+        ir_assign(values[i], lower[i]);
+}
+
+void warp_reduce(const reduction *r, int width, val *values)
+{
+    for (int mask = 1; mask < width && !ir_failed(); mask *= 2)
+        exchange(r, mask, values);
+}
+
+static val slot_address(int64_t scratch, val slot)
+{
+    return ir_binary(IR_ADD, ir_smem_address(scratch), ir_binary(IR_MUL, slot, ir_int(IR_U32, SLOT_BYTES)));
+}
+
+static void write_slot(const reduction *r, ir_space space, val address, const val *values)
+{
+    for (int i = 0; i < r->count; i++)
+        ir_store(space, IR_CACHE_DEFAULT, values[i].type, 1, address, 8 * i, &values[i]);
+}
+
+static void read_slot(const reduction *r, val address, val *values)
+{
+    for (int i = 0; i < r->count; i++)
+        ir_load(IR_SHARED, IR_CACHE_DEFAULT, values[i].type, 1, address, 8 * i, &values[i]);
+}
+
+int64_t cta_reduce_bytes(int threads)
+{
+    return (int64_t)SLOT_BYTES * max_i64(threads / 32, 16); // a cluster has at most 16 CTAs
+}
+
+void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values)
+{
+    int warps = threads / 32;
+    if (threads % 32 || !is_power_of_two(warps) || r->count > REDUCE_VALUES_MAX)
+        ir_fail(CKL_INTERNAL, "cta_reduce: %d threads are not a power of two of warps, or %d values are too many",
+                threads, r->count);
+    if (ir_failed())
+        return;
+    warp_reduce(r, 32, values);
+    if (warps == 1)
+        return;
+    val lane = ir_sreg(IR_LANE);
+    ir_if(ir_compare(IR_EQ, lane, ir_int(IR_U32, 0)));
+    write_slot(r, IR_SHARED, slot_address(scratch, ir_sreg(IR_WARP)), values);
+    ir_end_if();
+    ir_bar_sync(ir_int(IR_U32, 0), threads);
+    read_slot(r, slot_address(scratch, ir_binary(IR_REM, lane, ir_int(IR_U32, warps))), values);
+    warp_reduce(r, warps, values);
+    ir_bar_sync(ir_int(IR_U32, 0), threads); // the slots may be written again
+}
+
+void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *values)
+{
+    if (cluster == 1 || ir_failed())
+        return;
+    val mine = slot_address(scratch, ir_sreg(IR_CLUSTER_RANK)), tid = ir_sreg(IR_TID_X);
+    ir_if(ir_compare(IR_LT, tid, ir_int(IR_U32, cluster))); // thread t writes to CTA t
+    write_slot(r, IR_SHARED_CLUSTER, ir_mapa(mine, tid), values);
+    ir_end_if();
+    cute_cluster_sync();
+    read_slot(r, slot_address(scratch, ir_int(IR_U32, 0)), values);
+    for (int c = 1; c < cluster; c++) {
+        val other[REDUCE_VALUES_MAX];
+        for (int i = 0; i < r->count; i++)
+            other[i] = ir_reg(values[i].type);
+        read_slot(r, slot_address(scratch, ir_int(IR_U32, c)), other);
+        r->combine(values, other, r->user);
+    }
+    cute_cluster_sync(); // the slots may be written again, and no CTA leaves while a peer still writes to it
+}
+
+void combine_sum(val *into, const val *other, void *user)
+{
+    (void)user;
+    ir_assign(into[0], ir_binary(IR_ADD, into[0], other[0]));
+}
+
+void combine_max(val *into, const val *other, void *user)
+{
+    (void)user;
+    ir_assign(into[0], ir_max_nan(into[0], other[0]));
+}
+
+void combine_min(val *into, const val *other, void *user)
+{
+    (void)user;
+    ir_assign(into[0], ir_min_nan(into[0], other[0]));
+}

@@ -1,0 +1,39 @@
+/*
+ * reduce.h - reductions over the lanes of a warp, the warps of a CTA and the CTAs of a cluster.
+ *
+ * What is reduced is a small array of registers per thread (a sum; a maximum and its index; count, mean and M2), combined by a
+ * function that appends instructions. The order is fixed by thread numbers, so results are the same in every run. All threads
+ * of the group must call together and all of them hold the result. Values are 32-bit or 64-bit.
+ */
+#ifndef CKL_CUTE_REDUCE_H
+#define CKL_CUTE_REDUCE_H
+
+#include "ir/build.h"
+
+enum { REDUCE_VALUES_MAX = 8 };
+
+/* into = into combined with other; assigns the registers in `into`. Must be associative; the order of lanes is kept. */
+typedef void reduce_combine(val *into, const val *other, void *user);
+
+typedef struct reduction {
+    int count; // values of a thread, at most REDUCE_VALUES_MAX
+    reduce_combine *combine;
+    void *user;
+} reduction;
+
+/* Over groups of `width` neighbouring lanes, a power of two up to 32. values: variables. */
+void warp_reduce(const reduction *r, int width, val *values);
+
+/* Over the CTA: `threads` is a power of two of 32 or more. scratch: shared memory of cta_reduce_bytes(), by ir_smem_alloc(). */
+int64_t cta_reduce_bytes(int threads);
+void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values);
+
+/* Over a cluster of `cluster` CTAs whose threads already agree (after cta_reduce()); same scratch size, another piece. */
+void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *values);
+
+/* Ready-made combinations of one value: sum, maximum and minimum that keep NaN. */
+void combine_sum(val *into, const val *other, void *user);
+void combine_max(val *into, const val *other, void *user);
+void combine_min(val *into, const val *other, void *user);
+
+#endif
