@@ -82,8 +82,6 @@ bool memory_is_written(const allocation *a, uintptr_t address, size_t bytes);
 void memory_explain(const memory_space *m, uintptr_t address, size_t bytes, char *why, size_t why_bytes);
 
 /* What was counted. Per-instruction figures are kept while a launch runs and summed up at its end (counters.c). */
-typedef enum counter {
-#define X(name, text) COUNT_##name,
 #define COUNTERS(X)                                   \
     X(LAUNCHES, "launches")                           \
     X(CTAS, "ctas")                                   \
@@ -110,6 +108,9 @@ typedef enum counter {
     X(TMA_STORE_BYTES, "tma bytes stored")            \
     X(TENSOR_FLOPS, "tensor flops")                   \
     X(BARRIER_WAITS, "barrier waits")
+
+typedef enum counter {
+#define X(name, text) COUNT_##name,
     COUNTERS(X)
 #undef X
         COUNTER_COUNT

@@ -373,9 +373,11 @@ bool shared_touch(cta *c, const access *a, uint32_t offset, uint32_t bytes);
 void shared_visit(const warp *w, const step *s, cta *c); // notes an access that the CTA must outlive
 access warp_access(warp *w, const step *s, int lane, bool write);
 void shared_mark_mbarrier(cta *c, uint32_t offset); // from now on ordinary accesses are faults
-bool warp_is_whole(warp *w, const step *s);         // false and a fault if it has diverged
 
-/* The CTA and offset that an address means; NULL after a fault. A CTA of the cluster that has left is a fault. */
+/* exchange.c - false and a fault if lanes that have not left the kernel are missing. */
+bool warp_is_whole(warp *w, const step *s);
+
+/* shared.c - the CTA and offset that an address means; NULL after a fault. A CTA of the cluster that has left is a fault. */
 cta *shared_find(warp *w, const step *s, int lane, ir_space space, uint32_t address, uint32_t bytes, uint32_t align,
                  uint32_t *offset);
 
@@ -408,7 +410,7 @@ bool transfer_complete_groups(warp *w, transfer_kind kind, int lane, uint32_t gr
 void transfers_drop(cluster *c);                                                       // what a fault has left undone
 
 /* wgmma.c */
-outcome run_guarded(warp *w, const step *s); // steps that share registers with a WGMMA
+handler run_guarded; // steps that share registers with a WGMMA
 
 /* cluster.c - runs all CTAs of a cluster to their end; the fault is in c->fault. */
 cluster *cluster_new(launch_state *launch);
@@ -420,21 +422,15 @@ uint64_t cluster_random(cluster *c);
 void counters_add(emulator *e, const cluster *c);
 
 /* The handlers, one per op or family. */
-#define HANDLERS(X)                                                                                                   \
-    X(alu)                                                                                                            \
-    X(divide)                                                                                                         \
-    X(convert)                                                                                                        \
-    X(pack)                                                                                                           \
-    X(unpack) X(sreg) X(param) X(load_global) X(store_global) X(atomic_global) X(load_shared) X(store_shared)         \
-        X(atomic_shared) X(cp_async) X(cp_async_commit) X(cp_async_wait) X(cp_async_arrive) X(fence) X(fence_proxy)   \
-            X(fence_init) X(bulk_load) X(bulk_store) X(tma_load) X(tma_store) X(tma_prefetch) X(bulk_commit)          \
-                X(bulk_wait) X(mbarrier_init) X(mbarrier_arrive) X(mbarrier_expect) X(mbarrier_wait) X(mbarrier_test) \
-                    X(bar_sync) X(bar_arrive) X(cluster_arrive) X(cluster_wait) X(mapa) X(warp_sync) X(shuffle)       \
-                        X(vote) X(redux) X(elect) X(ldmatrix) X(stmatrix) X(mma) X(wgmma_fence) X(wgmma)              \
-                            X(wgmma_commit) X(wgmma_wait) X(setmaxnreg) X(if) X(else) X(end_if) X(loop) X(break)      \
-                                X(end_loop) X(exit) X(trap) X(nothing)
-#define X(name) outcome run_##name(warp *w, const step *s);
-HANDLERS(X)
-#undef X
+handler run_alu, run_divide, run_convert, run_pack, run_unpack, run_sreg, run_param;
+handler run_load_global, run_store_global, run_atomic_global, run_load_shared, run_store_shared, run_atomic_shared;
+handler run_cp_async, run_cp_async_commit, run_cp_async_wait, run_cp_async_arrive;
+handler run_fence, run_fence_proxy, run_fence_init;
+handler run_bulk_load, run_bulk_store, run_tma_load, run_tma_store, run_tma_prefetch, run_bulk_commit, run_bulk_wait;
+handler run_mbarrier_init, run_mbarrier_arrive, run_mbarrier_expect, run_mbarrier_wait, run_mbarrier_test;
+handler run_bar_sync, run_bar_arrive, run_cluster_arrive, run_cluster_wait, run_mapa, run_setmaxnreg;
+handler run_warp_sync, run_shuffle, run_vote, run_redux, run_elect, run_ldmatrix, run_stmatrix, run_mma;
+handler run_wgmma_fence, run_wgmma, run_wgmma_commit, run_wgmma_wait;
+handler run_if, run_else, run_end_if, run_loop, run_break, run_end_loop, run_exit, run_trap, run_nothing;
 
 #endif
