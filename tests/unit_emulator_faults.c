@@ -94,6 +94,30 @@ static void race_after_reads(void)
     ir_end_if();
 }
 
+/* Of two readers the writer has met only the later one. */
+static void race_after_two_readers(void)
+{
+    declare();
+    val x = tile("x", 4);
+    ir_if(ir_compare(IR_EQ, tid(), u32(0)));
+    test_store_value(IR_SHARED, IR_U32, x, 0, u32(1));
+    ir_end_if();
+    ir_bar_sync(u32(0), 96);
+    ir_if(ir_compare(IR_NE, ir_sreg(IR_WARP), u32(0)));
+    test_load_value(IR_SHARED, IR_U32, x, 0);
+    ir_end_if();
+    if (planted)
+        ir_if(ir_compare(IR_NE, ir_sreg(IR_WARP), u32(1)));
+    ir_bar_sync(u32(1), planted ? 64 : 96);
+    if (planted)
+        ir_end_if();
+    ir_if(ir_compare(IR_EQ, tid(), u32(0)));
+    BLAME;
+    test_store_value(IR_SHARED, IR_U32, x, 0, u32(2));
+    HERE;
+    ir_end_if();
+}
+
 /* Neighbouring halves of words by different warps are no race; the same half is. */
 static void race_of_halves(void)
 {
@@ -186,6 +210,7 @@ static const fault_case cases[] = {
     { uninitialised_half, 32, 1, { "uninitialised shared memory", "offset 2" }, 0 },
     { race, 64, 1, { "shared-memory race", "no barrier orders them", "warp " }, 0 },
     { race_after_reads, 128, 1, { "shared-memory race", "no barrier orders them" }, 0 },
+    { race_after_two_readers, 96, 1, { "shared-memory race", "warp 0", "warp 1" }, 0 },
     { race_of_halves, 64, 1, { "shared-memory race", "meets the write" }, 0 },
     { diverged_barrier, 64, 1, { "divergence at a converged instruction", "lane 16", "bar_sync" }, 0 },
     { barrier_counts_differ, 96, 1, { "misused barrier", "barrier 1", "96" }, 0 },

@@ -85,6 +85,27 @@ static void prepare_operands(val *a, val *b)
     ir_bar_sync(u32(0), 128);
 }
 
+/* One warp writes the operands; the others of the warpgroup must know of it too. */
+static void operands_of_one_warp(void)
+{
+    declare();
+    val a = tile("a", WGMMA_A_BYTES), b = tile("b", 1024), d[WGMMA_N / 2];
+    accumulators(d);
+    ir_if(is_warp(0));
+    fill_tile(a, WGMMA_A_BYTES, 32);
+    fill_tile(b, WGMMA_B_BYTES, 32);
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_end_if();
+    if (!planted)
+        ir_bar_sync(u32(0), 128);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    BLAME;
+    issue_wgmma(d, a, b);
+    HERE;
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
 static void accumulator_before_wait(void)
 {
     declare();
@@ -223,6 +244,20 @@ static void too_few_bytes_expected(void)
     BLAME;
     ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
     HERE;
+    ir_end_if();
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
+/* Two loads, one of which was not reckoned with: its bytes come after the phase or in the next one. */
+static void one_load_of_two_expected(void)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    val y = tile("y", TILE_BYTES);
+    ir_if(ir_elect());
+    ir_mbarrier_expect(l.bar, 0, u32(planted ? TILE_BYTES : 2 * TILE_BYTES));
+    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+    ir_tma_load(y, 0, p.map, l.bar, u32(0), 2, l.origin);
     ir_end_if();
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
@@ -398,6 +433,7 @@ static void reads_peer_too_early(void)
 static const fault_case cases[] = {
     { store_without_fence, 32, 1, { "missing fence_proxy_async", "warp 0 wrote", "ordinary store" }, 0 },
     { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" }, 0 },
+    { operands_of_one_warp, 128, 1, { "shared-memory race", "warp 0", "(wgmma)" }, 0 },
     { accumulator_before_wait, 128, 1, { "register in use by wgmma", "read", "(add)" }, 0 },
     { accumulator_written_before_wait, 128, 1, { "register in use by wgmma", "written" }, 0 },
     { missing_wgmma_fence, 128, 1, { "missing wgmma_fence" }, 0 },
@@ -406,6 +442,7 @@ static const fault_case cases[] = {
     { read_before_arrival, 32, 1, { "has not arrived", "mbarrier" }, 0 },
     { too_many_bytes_expected, 32, 1, { "deadlock", "16 bytes pending", "offset 8192" }, 0 },
     { too_few_bytes_expected, 32, 1, { "wrong transaction count", "16 bytes more" }, 0 },
+    { one_load_of_two_expected, 32, 1, { "the mbarrier at offset 8192" }, 0 },
     { over_arrival, 32, 1, { "mbarrier over-arrival" }, 0 },
     { wrong_phase, 32, 1, { "deadlock", "warp 0 waits at", "parity 1" }, 0 },
     { barrier_before_init, 64, 1, { "mbarrier used before its initialisation" }, 0 },

@@ -238,13 +238,26 @@ static bool was_seen(const cta *c, uint16_t who, uint32_t clock)
     return false;
 }
 
+/* The mbarrier of a copy into the CTA that nobody has waited for, or that is not even done; NULL if there is none. */
+static const mbarrier *find_open_load(const cta *c)
+{
+    const cluster *all = c->cluster;
+    for (int i = 0; i < c->barrier_count; i++)
+        if (!was_seen(c, c->barriers[i].agent, c->barriers[i].transfer_phase))
+            return &c->barriers[i];
+    for (int i = 0; i < all->queue_count; i++) {
+        const transfer *t = &all->queue[i];
+        if (t->kind == TRANSFER_LOAD && t->to_ctas >> c->rank & 1)
+            return &c->barriers[c->barrier_of[t->barrier / MBARRIER_BYTES] - 1];
+    }
+    return NULL;
+}
+
 static bool cta_may_leave(warp *w, const step *s)
 {
     cta *c = w->cta;
-    for (int i = 0; i < c->barrier_count; i++) {
-        const mbarrier *b = &c->barriers[i];
-        if (was_seen(c, b->agent, b->transfer_phase))
-            continue;
+    const mbarrier *b = find_open_load(c);
+    if (b) {
         fault(w, s, -1, "exit with work under way",
               "the CTA leaves without having waited for a copy into its shared memory on the mbarrier at offset %u",
               b->offset);
