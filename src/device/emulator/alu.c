@@ -9,8 +9,7 @@
     {                                                                                      \
         const T *xs = in_x, *ys = in_y, *zs = in_z;                                        \
         R *ds = out;                                                                       \
-        EACH_OF(i, count)                                                                  \
-        {                                                                                  \
+        EACH_OF(i, count) {                                                                \
             T x = xs[i], y = ys[i], z = zs[i];                                             \
             (void)x, (void)y, (void)z;                                                     \
             ds[i] = (R)(expr);                                                             \
@@ -45,7 +44,7 @@
         T *d = out;                                                                           \
         (void)in_z;                                                                           \
         EACH_LANE(i)                                                                          \
-        d[i] = (T)(n[i] >= W ? 0 : (U)((U)x[i] << (n[i] & (W - 1))));                         \
+            d[i] = (T)(n[i] >= W ? 0 : (U)((U)x[i] << (n[i] & (W - 1))));                     \
     }                                                                                         \
     WIDE static void shr_##t(void *out, const void *in_x, const void *in_y, const void *in_z) \
     {                                                                                         \
@@ -53,8 +52,7 @@
         const lane_u32 *n = in_y;                                                             \
         T *d = out;                                                                           \
         (void)in_z;                                                                           \
-        EACH_LANE(i)                                                                          \
-        {                                                                                     \
+        EACH_LANE(i) {                                                                        \
             T x = xs[i];                                                                      \
             T sign = (T)((negative) ? -1 : 0);                                                \
             d[i] = (T)(n[i] >= W ? sign : (T)(x >> (n[i] & (W - 1))));                        \
@@ -200,7 +198,7 @@ COMPARISONS(bf16, lane_u16)
         const T *x = in_x, *y = in_y;                                                                \
         T *d = out;                                                                                  \
         EACH_LANE(i)                                                                                 \
-        d[i] = p[i] ? x[i] : y[i];                                                                   \
+            d[i] = p[i] ? x[i] : y[i];                                                               \
     }
 MOVES(1, lane_u8)
 MOVES(2, lane_u16)
@@ -289,12 +287,12 @@ alu_function *alu_find(const ir_inst *inst, int out_bytes)
     return functions[inst->op][inst->type];
 }
 
-#define BLEND(T)                            \
-    do {                                    \
-        T *d = to;                          \
-        const T *x = from;                  \
-        EACH_LANE(i)                        \
-        d[i] = mask >> i & 1 ? x[i] : d[i]; \
+#define BLEND(T)                                \
+    do {                                        \
+        T *d = to;                              \
+        const T *x = from;                      \
+        EACH_LANE(i)                            \
+            d[i] = mask >> i & 1 ? x[i] : d[i]; \
     } while (0)
 
 WIDE void lanes_blend(void *to, const void *from, lane_mask mask, int bytes)
