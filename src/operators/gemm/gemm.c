@@ -285,24 +285,26 @@ static const struct {
     gemm_sm90_config config;
     double speed;
 } sm90_menu[] = {
-    { { .tile_m = 128, .tile_n = 128, .stages = 6, .consumers = 2, .pingpong = true, .cluster_m = 2, .cluster_n = 1 },
-      1.0 },
-    { { .tile_m = 128, .tile_n = 192, .stages = 4, .consumers = 2, .pingpong = true, .cluster_m = 2, .cluster_n = 1 },
-      1.0 },
-    { { .tile_m = 64, .tile_n = 128, .stages = 4, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .ctas = 2 }, 0.75 },
+    { { .tile_m = 128, .tile_n = 128, .stages = 6, .consumers = 2, .pingpong = true }, 1.0 },
+    { { .tile_m = 128, .tile_n = 192, .stages = 4, .consumers = 2, .pingpong = true }, 1.0 },
+    { { .tile_m = 64, .tile_n = 128, .stages = 8, .consumers = 1 }, 0.85 },
 };
+
+static int64_t sm90_waves(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
+{
+    return ceil_div(ceil_div(d->m, c->tile_m) * ceil_div(d->n, c->tile_n), device->sm_count);
+}
 
 /* Time of a problem in tiles of a config, in units of one element of D on one SM: whole waves of tiles. */
 static double sm90_cost(const ckl_gemm_desc *d, const ckl_device_info *device, int row)
 {
     const gemm_sm90_config *c = &sm90_menu[row].config;
-    int64_t tiles = ceil_div(d->m, c->tile_m * c->cluster_m) * ceil_div(d->n, c->tile_n * c->cluster_n);
-    int64_t waves = ceil_div(tiles * c->cluster_m * c->cluster_n, device->sm_count);
-    return (double)waves * c->tile_m * c->tile_n / sm90_menu[row].speed;
+    return (double)sm90_waves(d, device, c) * c->tile_m * c->tile_n / sm90_menu[row].speed;
 }
 
 static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
 {
+    enum { WAVES_FOR_MULTICAST = 4 }; // with fewer, waiting for a partner costs more than L2 traffic
     const ckl_gemm_desc *d = desc;
     gemm_sm90_config *c = config;
     gemm_epilogue e = epilogue_of(d);
@@ -311,9 +313,11 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         if (sm90_cost(d, device, i) < sm90_cost(d, device, best))
             best = i;
     *c = sm90_menu[best].config;
+    c->cluster_m = sm90_waves(d, device, c) >= WAVES_FOR_MULTICAST ? 2 : 1;
+    c->cluster_n = 1;
+    c->ctas = 1;
     c->group = 8;
     c->buffers = 2;
-    c->ctas = (int)max_i64(c->ctas, 1);
     c->ab = e.ab;
     c->d = e.d;
     c->c = e.c;
