@@ -6,6 +6,7 @@
 
 #define OPERATORS(X) \
     X(add)           \
+    X(elementwise)   \
     X(gemm)
 
 #define X(op) extern const operator_info op##_operator;
