@@ -42,6 +42,7 @@ ir_inst *ir_emit(ir_inst inst, int out_count, const val *out, int in_count, cons
 val ir_unary(ir_op op, val x);
 val ir_binary(ir_op op, val x, val y);
 val ir_fma(val x, val y, val z);
+val ir_permute_bytes(val x, val y, val selector);
 val ir_compare(ir_compare_kind how, val x, val y);
 val ir_select(val p, val x, val y);
 val ir_convert(ir_type type, val x);
