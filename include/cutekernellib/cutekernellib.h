@@ -9,5 +9,7 @@
 
 #include "operators/add.h"
 #include "operators/gemm.h"
+#include "operators/permute.h"
+#include "operators/transpose.h"
 
 #endif

@@ -6,7 +6,9 @@
 
 #define OPERATORS(X) \
     X(add)           \
-    X(gemm)
+    X(gemm)          \
+    X(transpose)     \
+    X(permute)
 
 #define X(op) extern const operator_info op##_operator;
 OPERATORS(X)
