@@ -37,7 +37,9 @@ typedef struct gemm_epilogue {
     X(gemm_sm90_config, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")      \
     X(gemm_sm90_config, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")      \
     X(gemm_sm90_config, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")              \
-    X(gemm_sm90_config, int, buffers, "2", "2 4", "staging buffers of D of each consumer")
+    X(gemm_sm90_config, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                       \
+    X(gemm_sm90_config, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                  \
+    X(gemm_sm90_config, bool, ragged, "0", "0 1", "rows of D are not whole 16-byte chunks, as TMA stores want them")
 
 typedef struct gemm_naive_config {
     GEMM_NAIVE_CONFIG(FIELD_MEMBER)

@@ -62,7 +62,7 @@ typedef struct kernel {
     pipeline ring;
     int64_t c_barriers; // one per consumer: its next C has arrived
     val m, n, k_tiles;
-    val bias;
+    val bias, d, ldd;
     gemm_scalars scalars;
     tile_schedule tiles;
     val first_tile, clusters;
@@ -82,6 +82,8 @@ static void describe_parameters(kernel *k)
     k->k_tiles = div(add(param(U32, "k"), imm(GEMM_TILE_K - 1)), imm(GEMM_TILE_K));
     k->scalars = (gemm_scalars){ param(F32, "alpha"), param(F32, "beta") };
     k->bias = pointer("bias");
+    k->d = pointer("d");
+    k->ldd = param(I64, "ldd");
 }
 
 /* (ROWS,COLS,COUNT...) tiles, each as TMA writes and wgmma reads it. */
@@ -125,6 +127,8 @@ static void initialise(const kernel *k)
         fence_mbarrier_init();
     }
     cluster_sync();
+    grid_wait(); // what is above overlaps the end of the kernel before
+    grid_launch();
 }
 
 /* Element coordinates of this CTA's tile in D. */
@@ -373,6 +377,22 @@ static void finish_chunk(const kernel *k, const consumer_role *c, const chunk *h
         copy(rD, partition_C(&h->mma, h->sD, c->tid), 8);
 }
 
+/*
+ * A staging buffer to D element by element, where it reaches past a ragged end of the rows: a TMA store would write whole
+ * 16-byte chunks there.
+ */
+static void store_elements(const kernel *k, const consumer_role *c, const chunk *h, val row, val col)
+{
+    tensor gD = gmem_tensor(k->d, k->cfg->d, make_layout(shape(k->m, k->n), stride(k->ldd, 1))); // (M,N)
+    LOOP(e, imm(k->size.d_rows * k->size.d_cols / WARPGROUP)) {
+        val index = add(mul(e, imm(WARPGROUP)), c->tid);
+        val i = div(index, imm(k->size.d_cols)), j = rem(index, imm(k->size.d_cols));
+        val to_row = add(row, i), to_col = add(col, j);
+        IF(both(lt(to_row, k->m), lt(to_col, k->n)))
+            set(gD, coord(convert(I64, to_row), convert(I64, to_col)), at(h->sD, i, j));
+    }
+}
+
 /* Registers -> staging buffer -> TMA store of one chunk. */
 static void store_chunk(const kernel *k, const consumer_role *c, const chunk *h, val row, val col)
 {
@@ -385,10 +405,15 @@ static void store_chunk(const kernel *k, const consumer_role *c, const chunk *h,
     finish_chunk(k, c, h, rC);
     fence_proxy_async();
     named_sync(c->barrier, WARPGROUP);
+    val whole = k->cfg->ragged ? ge(k->n, add(col, imm(k->size.d_cols))) : yes();
     IF(c->first_thread) {
-        tma_store(&k->tmaD, h->sD, row, col);
-        tma_store_commit();
+        IF(whole)
+            tma_store(&k->tmaD, h->sD, row, col);
+        tma_store_commit(); // an empty group too: the buffers are counted by groups
     }
+    if (k->cfg->ragged)
+        IF(invert(whole))
+            store_elements(k, c, h, row, col);
 }
 
 static void epilogue(const kernel *k, const consumer_role *c, val row, val col)
@@ -450,7 +475,7 @@ void gemm_sm90(const void *config, int part)
     k.epilogue = gemm_epilogue_of(config);
     ir_current()->threads = k.size.threads;
     ir_current()->cluster = k.size.cluster;
-    ir_current()->ctas_per_sm = 1; // also lets setmaxnreg move registers between the roles
+    ir_current()->ctas_per_sm = cfg->ctas; // also lets setmaxnreg move registers between the roles
     describe_parameters(&k);
     describe_shared_memory(&k);
     k.rank_m = rem(cluster_rank(), imm(cfg->cluster_m));
