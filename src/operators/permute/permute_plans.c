@@ -274,7 +274,7 @@ static ckl_status check_boxes(const permutation *p, const transpose_sm90_config 
     return CKL_OK;
 }
 
-/* Tensor maps want every distance in multiples of 16 bytes. */
+/* Tensor maps want every distance in multiples of 16 bytes, and TMA stores write whole chunks of 16 bytes. */
 static ckl_status check_pitches(const permutation *p)
 {
     const matrix_modes *m = &p->matrix;
@@ -289,6 +289,9 @@ static ckl_status check_pitches(const permutation *p)
                { "the second stride_y", m->outer[1].y, m->outer_count > 1 },
                { "the third stride_x", m->outer[2].x, m->outer_count > 2 },
                { "the third stride_y", m->outer[2].y, m->outer_count > 2 } };
+    if (m->rows * p->bytes % TMA_ALIGNMENT)
+        FAIL(CKL_UNSUPPORTED, "%s sm90: rows of y of %" PRId64 " elements of %d bytes are not whole chunks of 16 bytes",
+             p->op, m->rows, p->bytes);
     for (int i = 0; i < COUNT_OF(of); i++)
         if (of[i].count > 0 && (of[i].distance * p->bytes % TMA_ALIGNMENT || of[i].distance == 0))
             FAIL(CKL_UNSUPPORTED,
