@@ -9,7 +9,12 @@
  */
 #include "operators/permute/transpose_place.h"
 
-enum { CHUNK_BYTES = 16, WARP_ROWS = 32, BARRIER_BYTES = 8 };
+enum {
+    CHUNK_BYTES = 16,
+    WARP_ROWS = 32,
+    PIECES_AT_ONCE = 8, // of a warp: 32 registers a thread
+    BARRIER_BYTES = 8,
+};
 
 /* What the phases share. A tile is (R,C); its boxes: (R,SPAN,BOXES) of x, (C,SPAN,BOXES) of y. */
 typedef struct kernel {
@@ -62,79 +67,116 @@ static void store_tile(const kernel *k)
     }
 }
 
-/* The address of the chunk at row, column of a tile of boxes; the column is the first of a chunk. */
-static val chunk_address(const kernel *k, tensor sBoxes, val row, val col)
+/* The shared address of an element of a tile of boxes. */
+static val element_address(const kernel *k, tensor sBoxes, val row, val col)
 {
     val box = div(col, imm(k->span)), in_box = rem(col, imm(k->span));
     return tensor_address(slice(sBoxes, _, _, box), coord(row, in_box));
 }
 
-/* 32 rows of x from r on, 8 columns from c on: four 8x8 matrices. */
-static void transpose_pairs(const kernel *k, val r, val c)
+/* What a warp transposes at once: 32 rows of x from r on, a chunk of columns from c on; 16 bytes a thread. */
+typedef struct piece {
+    val r, c;
+    val words[4];
+} piece;
+
+/* 2 bytes: four 8x8 matrices, one below the other. */
+static void load_pairs(const kernel *k, piece *p)
 {
-    val words[4] = { ir_reg(U32), ir_reg(U32), ir_reg(U32), ir_reg(U32) };
-    val in_matrix = rem(lane(), imm(8)), matrix = div(lane(), imm(8));
-    ir_ldmatrix(4, true, chunk_address(k, k->sX, add(r, lane()), c), 0, words);
-    ir_stmatrix(4, false, chunk_address(k, k->sY, add(c, in_matrix), add(r, mul(matrix, imm(8)))), 0, words);
+    ir_ldmatrix(4, true, element_address(k, k->sX, add(p->r, lane()), p->c), 0, p->words);
+}
+
+static void store_pairs(const kernel *k, const piece *p)
+{
+    val column = add(p->c, rem(lane(), imm(8))), row = add(p->r, mul(div(lane(), imm(8)), imm(8)));
+    ir_stmatrix(4, false, element_address(k, k->sY, column, row), 0, p->words);
 }
 
 /*
- * 32 rows of x from r on, 16 columns from c on. Matrix 2g+h holds the pairs of 8 of rows 16g..16g+15. After the transposed
- * load lane 4p+q has, in matrices 2g and 2g+1, columns 2p and 2p+1 of rows 16g+4q .. 16g+4q+3: two words of y. NOTE: which of
- * the two matrices has the upper pair of rows changes at q = 2, and which word goes first into y at p = 4, because rows whose
- * numbers agree mod 8 share their banks.
+ * 1 byte: matrix 2g+h holds the pairs of columns of 8 of the rows 16g..16g+15. After the transposing load, lane 4p+q has in
+ * matrices 2g and 2g+1 the columns 2p and 2p+1 of rows 16g+4q .. 16g+4q+3, that is two words of y. NOTE: which of the two
+ * matrices has the upper rows changes at q = 2, and which word comes first in y at p = 4, because rows whose numbers agree
+ * mod 8 share their banks.
  */
-static void transpose_bytes(const kernel *k, val r, val c)
+static void load_bytes(const kernel *k, piece *p)
 {
-    val matrix = div(lane(), imm(8)), j = rem(lane(), imm(8)); // for addresses: row j of a matrix
-    val group = mul(div(matrix, imm(2)), imm(16)), half = rem(matrix, imm(2)), late = div(j, imm(4));
-    val in_group = add(mul(div(j, imm(2)), imm(4)), add(mul(exclusive(half, late), imm(2)), rem(j, imm(2))));
-    val pairs[4] = { ir_reg(U32), ir_reg(U32), ir_reg(U32), ir_reg(U32) }, words[4];
-    ir_ldmatrix(4, true, chunk_address(k, k->sX, add(r, add(group, in_group)), c), 0, pairs);
+    val matrix = div(lane(), imm(8)), j = rem(lane(), imm(8)); // this lane gives the address of row j
+    val group = mul(div(matrix, imm(2)), imm(16)), upper = exclusive(rem(matrix, imm(2)), div(j, imm(4)));
+    val in_group = add(mul(div(j, imm(2)), imm(4)), add(mul(upper, imm(2)), rem(j, imm(2))));
+    ir_ldmatrix(4, true, element_address(k, k->sX, add(p->r, add(group, in_group)), p->c), 0, p->words);
+}
 
+static void store_bytes(const kernel *k, const piece *p)
+{
     val upper_first = ge(rem(lane(), imm(4)), imm(2)), odd_first = ge(lane(), imm(16));
-    val even = select(upper_first, ir_int(U32, 0x2064), ir_int(U32, 0x6420));
-    val odd = select(upper_first, ir_int(U32, 0x3175), ir_int(U32, 0x7531));
-    val first = select(odd_first, odd, even), second = select(odd_first, even, odd);
-    for (int g = 0; g < 2; g++) {
-        words[2 * g] = permute_bytes(pairs[2 * g], pairs[2 * g + 1], first);
-        words[2 * g + 1] = permute_bytes(pairs[2 * g], pairs[2 * g + 1], second);
+    val even = select(upper_first, ir_int(U32, 0x2064), ir_int(U32, 0x6420)); // bytes of the two matrices: column 2p
+    val odd = select(upper_first, ir_int(U32, 0x3175), ir_int(U32, 0x7531));  // column 2p+1
+    val first = select(odd_first, odd, even), second = select(odd_first, even, odd), words[4];
+    for (int g = 0; g < 4; g += 2) {
+        words[g] = permute_bytes(p->words[g], p->words[g + 1], first);
+        words[g + 1] = permute_bytes(p->words[g], p->words[g + 1], second);
     }
-    val column = add(c, add(mul(j, imm(2)), exclusive(half, late)));
-    ir_stmatrix(4, false, chunk_address(k, k->sY, column, add(r, group)), 0, words);
+    val matrix = div(lane(), imm(8)), j = rem(lane(), imm(8)); // this lane gives the address of row j
+    val column = add(mul(j, imm(2)), exclusive(rem(matrix, imm(2)), div(j, imm(4))));
+    val row = mul(div(matrix, imm(2)), imm(16));
+    ir_stmatrix(4, false, element_address(k, k->sY, add(p->c, column), add(p->r, row)), 0, words);
 }
 
 /*
- * 32 rows of x from r on, a chunk of E = 4 or 2 columns from c on. Lane l owns row r+l and takes the columns in the order
- * i ^ (l / 8): 8 neighbouring lanes are kept apart by the swizzle, groups of them by this order.
+ * 4 and 8 bytes: lane l owns row r+l and takes the columns of the chunk in the order i ^ (l / 8). The swizzle keeps 8
+ * neighbouring lanes apart, this order the groups of 8. Changing bits of a column changes bits of an address, so that the
+ * other elements follow from the first by an exclusive or.
  */
-static void transpose_words(const kernel *k, val r, val c)
+static val first_column(const kernel *k, const piece *p)
 {
-    int per_chunk = CHUNK_BYTES / k->cfg->bytes;
-    val row = add(r, lane()), box = div(row, imm(k->span)), in_box = rem(row, imm(k->span));
-    val group = rem(div(lane(), imm(8)), imm(per_chunk));
-    tensor sFrom = slice(k->sX, _, _, div(c, imm(k->span))), sTo = slice(k->sY, _, _, box); // (R,SPAN), (C,SPAN)
-    for (int i = 0; i < per_chunk; i++) {
-        val column = exclusive(group, imm(i));
-        tensor_set(sTo, coord(add(c, column), in_box), at(sFrom, row, add(rem(c, imm(k->span)), column)));
-    }
+    return add(p->c, rem(div(lane(), imm(8)), imm(CHUNK_BYTES / k->cfg->bytes)));
 }
 
-/* The warps share the tile in pieces of 32 rows and one chunk of columns (of two, for bytes: their matrices are of pairs). */
+static void load_words(const kernel *k, piece *p)
+{
+    int bytes = k->cfg->bytes;
+    val from = element_address(k, k->sX, add(p->r, lane()), first_column(k, p));
+    for (int i = 0; i < CHUNK_BYTES / bytes; i++)
+        p->words[i] = at(smem_view(exclusive(from, imm(i * bytes)), k->type, compact(leaf(1))), 0);
+}
+
+static void store_words(const kernel *k, const piece *p)
+{
+    int next = SM90_ROW_BYTES + CHUNK_BYTES; // the row below, where the swizzle has moved on by a chunk
+    val to = element_address(k, k->sY, first_column(k, p), add(p->r, lane()));
+    for (int i = 0; i < CHUNK_BYTES / k->cfg->bytes; i++)
+        set(smem_view(exclusive(to, imm(i * next)), k->type, compact(leaf(1))), 0, p->words[i]);
+}
+
+static const struct {
+    void (*load)(const kernel *k, piece *p);
+    void (*store)(const kernel *k, const piece *p);
+} ways[] = {
+    [1] = { load_bytes, store_bytes },
+    [2] = { load_pairs, store_pairs },
+    [4] = { load_words, store_words },
+    [8] = { load_words, store_words },
+};
+
+/* The warps share the tile; each has a few pieces in registers, so that loads need not wait for stores. */
 static void transpose_tile(const kernel *k)
 {
     const transpose_sm90_config *cfg = k->cfg;
     int columns = CHUNK_BYTES / cfg->bytes, across = cfg->tile_c / columns;
-    int pieces = cfg->tile_r / WARP_ROWS * across, warps = cfg->threads / 32;
-    for (int first = 0; first < pieces; first += warps) {
-        val piece = add(warp(), imm(first));
-        val r = mul(div(piece, imm(across)), imm(WARP_ROWS)), c = mul(rem(piece, imm(across)), imm(columns));
-        if (cfg->bytes == 1)
-            transpose_bytes(k, r, c);
-        else if (cfg->bytes == 2)
-            transpose_pairs(k, r, c);
-        else
-            transpose_words(k, r, c);
+    int count = cfg->tile_r / WARP_ROWS * across, warps = cfg->threads / 32;
+    for (int first = 0; first < count; first += warps * PIECES_AT_ONCE) {
+        piece pieces[PIECES_AT_ONCE];
+        int here = (int)min_i64(PIECES_AT_ONCE, (count - first) / warps);
+        for (int i = 0; i < here; i++) {
+            val number = add(warp(), imm(first + i * warps));
+            pieces[i].r = mul(div(number, imm(across)), imm(WARP_ROWS));
+            pieces[i].c = mul(rem(number, imm(across)), imm(columns));
+            for (int w = 0; w < 4; w++)
+                pieces[i].words[w] = ir_reg(U32);
+            ways[cfg->bytes].load(k, &pieces[i]);
+        }
+        for (int i = 0; i < here; i++)
+            ways[cfg->bytes].store(k, &pieces[i]);
     }
 }
 
