@@ -7,7 +7,9 @@
 #define OPERATORS(X) \
     X(add)           \
     X(elementwise)   \
-    X(gemm)
+    X(gemm)          \
+    X(permute)       \
+    X(transpose)
 
 #define X(op) extern const operator_info op##_operator;
 OPERATORS(X)

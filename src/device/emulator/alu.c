@@ -106,6 +106,18 @@ INTEGERS(u64, lane_u64, uint64_t, 64, false)
 
 __extension__ typedef __int128 wide_int;
 __extension__ typedef unsigned __int128 wide_unsigned;
+static inline uint32_t permute_bytes(uint32_t x, uint32_t y, uint32_t selector)
+{
+    uint64_t bytes = (uint64_t)y << 32 | x;
+    uint32_t out = 0;
+    for (int i = 0; i < 4; i++) {
+        uint32_t s = selector >> 4 * i & 15, byte = (uint32_t)(bytes >> 8 * (s & 7)) & 0xff;
+        out |= (s & 8 ? (byte & 0x80 ? 0xff : 0) : byte) << 8 * i;
+    }
+    return out;
+}
+LANEWISE(prmt_u32, lane_u32, lane_u32, LANES, permute_bytes(x, y, z))
+
 LANEWISE(mul_hi_i32, lane_i32, lane_i32, LANES, (int64_t)x *y >> 32)
 LANEWISE(mul_hi_u32, lane_u32, lane_u32, LANES, (uint64_t)x *y >> 32)
 LANEWISE(mul_hi_i64, lane_i64, lane_i64, LANES, (wide_int)x *y >> 64)
@@ -240,7 +252,7 @@ static alu_function *const functions[IR_OP_COUNT][IR_TYPE_COUNT] = {
     [IR_SQRT][CKL_F32] = sqrt_f32,      [IR_SQRT][CKL_F64] = sqrt_f64,    [IR_RCP][CKL_F32] = rcp_f32,
     [IR_RCP_APPROX][CKL_F32] = rcp_f32, [IR_RSQRT][CKL_F32] = rsqrt_f32,  [IR_EX2][CKL_F32] = ex2_f32,
     [IR_LG2][CKL_F32] = lg2_f32,        [IR_TANH][CKL_F32] = tanh_f32,    [IR_SIN][CKL_F32] = sin_f32,
-    [IR_COS][CKL_F32] = cos_f32,
+    [IR_COS][CKL_F32] = cos_f32,        [IR_PRMT][CKL_I32] = prmt_u32,    [IR_PRMT][IR_U32] = prmt_u32,
 };
 
 /* MIN and MAX of floats with mode 1. */
