@@ -60,6 +60,9 @@ typedef struct row_place {
 
 row_place row_here(const row_split *s, val rows, val cols);
 
+/* The same thread in the part of the row that begins at element `start`: rows longer than a split go piece by piece. */
+row_place row_from(const row_place *p, val start);
+
 /* This thread's part of its row of a matrix whose rows start ld elements apart, or of a vector that all rows use. */
 tensor row_part(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld); // (VEC,STEPS)
 tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype);       // (VEC,STEPS)
@@ -67,6 +70,10 @@ tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype
 /* Between memory and registers (of the memory's type or f32); past the end of the row: `fill`, and nothing is stored. */
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to);
+void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step); // one vector of them
+
+/* Is vector number `step` of this thread inside the row? The constant true where no guard is needed. */
+val row_inside(const row_split *s, const row_place *p, int step);
 
 /* Over all threads of the row; everyone holds the result. Every thread of the CTA (cluster) takes part. */
 void row_reduce(const row_split *s, const reduction *r, val *values);
