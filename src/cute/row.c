@@ -1,7 +1,7 @@
 /* row.c - rows over lanes, warps, CTAs and clusters. */
 #include "cute/row.h"
 
-#include "base/dtype.h"
+#include "cute/vectors.h"
 
 enum {
     CTA_THREADS = 128,     // of CTAs that hold several rows
@@ -161,117 +161,25 @@ val row_inside(const row_split *s, const row_place *p, int step)
     return ir_compare(IR_LT, ir_binary(IR_ADD, p->first, ir_int(IR_U32, step * stride_of(s))), p->limit);
 }
 
-static void open_guard(val p)
+/* Vector number `step` of this thread's part. */
+static vector_at vector_of(const row_split *s, const row_place *p, tensor memory, int step)
 {
-    if (!ir_is_int(p, 1))
-        ir_if(p);
+    int64_t offset = step * stride_of(s) * (int64_t)ckl_dtype_bytes(memory.dtype);
+    return (vector_at){ memory.address, offset, row_inside(s, p, step) };
 }
 
-static void close_guard(val p)
-{
-    if (!ir_is_int(p, 1))
-        ir_end_if();
-}
-
-/* One access moves `n` registers of `type`, each of `per` elements: 16-bit floats go in pairs, bytes in words. */
-typedef struct words {
-    ir_type type;
-    int n, per;
-} words;
-
-static words words_of(ckl_dtype dtype, int vec)
-{
-    if (ckl_dtype_bytes(dtype) == 1)
-        return vec < 4 ? (words){ vec == 1 ? dtype : IR_U16, 1, vec } : (words){ IR_U32, vec / 4, 4 };
-    if (ckl_dtype_bytes(dtype) != 2 || vec == 1)
-        return (words){ dtype, vec, 1 };
-    return (words){ dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2, vec / 2, 2 };
-}
-
-/* The type of a register for a word: there are none of 8 bits. */
-static ir_type word_register(words w)
-{
-    return w.type < CKL_DTYPE_COUNT && ckl_dtype_bytes(w.type) == 1 ? IR_U16 : w.type;
-}
-
-static val filled(words w, ckl_dtype dtype, double value)
-{
-    val element = dtype_is_float(dtype) ? ir_float(dtype, value) : ir_int(word_register(w), (int64_t)value);
-    return ir_type_is_pair(w.type) ? ir_pack(w.type, element, element) : element;
-}
-
-/* Element e of a loaded word; hi keeps the second of a pair between calls. */
-static val element_of(words w, val word, ckl_dtype dtype, int e, val *hi)
-{
-    val lo = *hi;
-    if (w.per == 1)
-        return word;
-    if (!ir_type_is_pair(w.type)) {
-        val byte = ir_binary(IR_SHR, ir_convert(IR_U32, word), ir_int(IR_U32, 8 * e));
-        return ir_binary(IR_AND, byte, ir_int(IR_U32, 0xff));
-    }
-    if (e == 0)
-        ir_unpack(word, dtype, &lo, hi);
-    return lo;
-}
-
-/* The elements of loaded words go to the registers from `out` on. */
-static void unpack_words(words w, const val *loaded, ckl_dtype dtype, val *out)
-{
-    val hi = { 0 };
-    for (int i = 0; i < w.n * w.per; i++)
-        ir_assign(out[i], ir_convert(out[i].type, element_of(w, loaded[i / w.per], dtype, i % w.per, &hi)));
-}
-
-static bool row_types_fit(tensor memory, tensor registers)
-{
-    size_t bytes = ckl_dtype_bytes(memory.dtype);
-    bool known = dtype_is_float(memory.dtype) ? bytes >= 2 : bytes != 2 && memory.dtype != CKL_I8;
-    if (!known || memory.memory != GMEM || registers.memory != RMEM)
-        ir_fail(CKL_INTERNAL, "row: %s elements do not go between global memory and %s registers",
-                ckl_dtype_name(memory.dtype), ckl_dtype_name(registers.dtype));
-    return !ir_failed();
-}
-
-/* All loads are issued before the first value is used. */
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
 {
-    if (!row_types_fit(from, to))
-        return;
-    words w = words_of(from.dtype, s->vec);
-    int64_t step_bytes = stride_of(s) * (int64_t)ckl_dtype_bytes(from.dtype);
-    val *loaded = ir_alloc((size_t)(s->steps * w.n), sizeof *loaded), outside = filled(w, from.dtype, fill);
-    for (int step = 0; step < s->steps; step++) {
-        val *mine = loaded + step * w.n, guard = row_inside(s, p, step);
-        for (int i = 0; i < w.n; i++)
-            mine[i] = ir_is_int(guard, 1) ? ir_reg(word_register(w)) : cute_variable(word_register(w), outside);
-        open_guard(guard);
-        ir_load(IR_GLOBAL, from.cache, w.type, w.n, from.address, step * step_bytes, mine);
-        close_guard(guard);
-    }
+    vector_at *at = ir_alloc((size_t)s->steps, sizeof *at);
     for (int step = 0; step < s->steps; step++)
-        unpack_words(w, loaded + step * w.n, from.dtype, to.regs + step * s->vec);
-}
-
-static val packed(words w, ckl_dtype dtype, const val *elements, int i)
-{
-    if (w.per == 1)
-        return ir_convert(dtype, elements[i]);
-    return ir_pack(w.type, elements[2 * i], elements[2 * i + 1]);
+        at[step] = vector_of(s, p, from, step);
+    vectors_load(at, s->steps, s->vec, from, to.regs, fill);
 }
 
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step)
 {
-    if (!row_types_fit(to, from))
-        return;
-    words w = words_of(to.dtype, s->vec);
-    int64_t step_bytes = stride_of(s) * (int64_t)ckl_dtype_bytes(to.dtype);
-    val stored[ACCESS_BYTES], guard = row_inside(s, p, step);
-    for (int i = 0; i < w.n; i++)
-        stored[i] = packed(w, to.dtype, from.regs + step * s->vec, i);
-    open_guard(guard);
-    ir_store(IR_GLOBAL, to.cache, w.type, w.n, to.address, step * step_bytes, stored);
-    close_guard(guard);
+    vector_at at = vector_of(s, p, to, step);
+    vector_store(&at, s->vec, from.regs + step * s->vec, to);
 }
 
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to)

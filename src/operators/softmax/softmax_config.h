@@ -4,6 +4,7 @@
 
 #include "base/fields.h"
 #include "cutekernellib/operators/softmax.h"
+#include "cute/column.h"
 #include "cute/row.h"
 #include "plan/plan.h"
 
@@ -54,6 +55,9 @@ void softmax_column_long(const void *config, int part);
 /* How a kernel of rows shares them out. */
 row_split softmax_split(const softmax_row_config *config, int part);
 
+/* The same for columns. */
+column_split softmax_column_split(const softmax_column_config *config, int part);
+
 /* A line of memory: the elements side by side, and how many there are. */
 static inline int64_t softmax_line(const ckl_softmax_desc *d)
 {
@@ -78,6 +82,7 @@ bool softmax_aligned(const ckl_softmax_desc *desc, const ckl_softmax_args *args,
 
 /* The implementations, in order of preference. */
 extern const implementation softmax_row_impl, softmax_cluster_impl, softmax_long_impl, softmax_long_cluster_impl;
-extern const implementation softmax_column_impl, softmax_column_cluster_impl, softmax_column_long_impl;
+extern const implementation softmax_column_impl, softmax_column_cluster_impl, softmax_column_long_impl,
+    softmax_column_long_cluster_impl;
 
 #endif
