@@ -11,6 +11,7 @@
 #include "operators/elementwise.h"
 #include "operators/gemm.h"
 #include "operators/permute.h"
+#include "operators/softmax.h"
 #include "operators/transpose.h"
 
 #endif

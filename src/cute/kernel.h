@@ -16,6 +16,7 @@
 #include "cute/mma.h"
 #include "cute/pipeline.h"
 #include "cute/reduce.h"
+#include "cute/row.h"
 #include "cute/schedule.h"
 #include "cute/tensor.h"
 #include "cute/tma.h"
