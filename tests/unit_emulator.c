@@ -49,7 +49,6 @@ static void test_add(void **state)
     free(host);
 }
 
-
 /* Runs one describe function with one output array of `count` 32-bit words. */
 static void run_into(void (*describe)(void), int threads, int64_t grid, uint32_t *out, size_t count)
 {
@@ -127,12 +126,12 @@ static const arithmetic_case arithmetic[] = {
     { IR_EX2, CKL_F32, 0, 0, 0xc2fe0000, 0, 0, 0x00400000 }, // 2^-127
     { IR_LG2, CKL_F32, 0, 0, 0x41000000, 0, 0, 0x40400000 },
     { IR_ADD, CKL_F64, 0, 0, 0x3ff0000000000000, 0x3ca0000000000000, 0, 0x3ff0000000000000 },
-    { IR_ADD, CKL_F16, 0, 0, 0x3c00, 0x1001, 0, 0x3c01 },         // 1 + just over half an ulp
-    { IR_MUL, CKL_F16, 0, 0, 0x0001, 0x3800, 0, 0x0000 },         // 2^-25: a tie, to even
-    { IR_FMA, CKL_F16, 0, 0, 0x3c01, 0x3c01, 0xbc02, 0x0010 },    // 2^-20, lost without fusing
-    { IR_ADD, CKL_F16, 0, 0, 0x7bff, 0x4c00, 0, 0x7c00 },         // overflow
-    { IR_FMA, CKL_BF16, 0, 0, 0x3f81, 0x3f81, 0x0001, 0x3f82 },   // 1.00001111.. cut; the tiny addend cannot matter
-    { IR_FMA, CKL_BF16, 0, 0, 0x3f81, 0x4040, 0x0001, 0x4042 },   // 3.0234375: a tie, which the tiny addend breaks
+    { IR_ADD, CKL_F16, 0, 0, 0x3c00, 0x1001, 0, 0x3c01 },       // 1 + just over half an ulp
+    { IR_MUL, CKL_F16, 0, 0, 0x0001, 0x3800, 0, 0x0000 },       // 2^-25: a tie, to even
+    { IR_FMA, CKL_F16, 0, 0, 0x3c01, 0x3c01, 0xbc02, 0x0010 },  // 2^-20, lost without fusing
+    { IR_ADD, CKL_F16, 0, 0, 0x7bff, 0x4c00, 0, 0x7c00 },       // overflow
+    { IR_FMA, CKL_BF16, 0, 0, 0x3f81, 0x3f81, 0x0001, 0x3f82 }, // 1.00001111.. cut; the tiny addend cannot matter
+    { IR_FMA, CKL_BF16, 0, 0, 0x3f81, 0x4040, 0x0001, 0x4042 }, // 3.0234375: a tie, which the tiny addend breaks
     { IR_ADD, IR_F16X2, 0, 0, 0x3c004000, 0x3c003c00, 0, 0x40004200 },
     { IR_MAX, IR_BF16X2, 0, 0, 0x3f80c000, 0x40003f80, 0, 0x40003f80 },
     { IR_NEG, IR_F16X2, 0, 0, 0x3c004000, 0, 0, 0xbc00c000 },
@@ -192,7 +191,8 @@ static void test_arithmetic(void **state)
         uint64_t got = 0, x = arithmetic[i].x, y = arithmetic[i].y, z = arithmetic[i].z;
         current = &arithmetic[i];
         assert_int_equal(gpu->ops->fill(gpu, out, 0, 8, NULL), CKL_OK);
-        if (test_run(gpu, (test_kernel){ describe_arithmetic, IR_SM90A, .threads = 32 }, (void *[]){ &out, &x, &y, &z }) != CKL_OK)
+        if (test_run(gpu, (test_kernel){ describe_arithmetic, IR_SM90A, .threads = 32 },
+                     (void *[]){ &out, &x, &y, &z }) != CKL_OK)
             fail_msg("%s", ckl_error());
         assert_int_equal(gpu->ops->copy_out(gpu, &got, out, 8, NULL), CKL_OK);
         if (got != current->expected)
@@ -279,15 +279,15 @@ static void describe_exchange(void)
 {
     val out = out_param(), lane = ir_sreg(IR_LANE);
     val odd = ir_compare(IR_EQ, ir_binary(IR_AND, lane, u32(1)), u32(1));
-    val x = ir_shuffle(IR_SHFL_XOR, lane, u32(5), 32);                                       // lane ^ 5
-    x = ir_fma(ir_shuffle(IR_SHFL_UP, lane, u32(3), 16), u32(100), x);                       // within 16 lanes
-    x = ir_fma(ir_shuffle(IR_SHFL_DOWN, lane, u32(2), 32), u32(10000), x);                   // the last two keep theirs
-    x = ir_fma(ir_shuffle(IR_SHFL_IDX, lane, u32(9), 8), u32(1000000), x);                   // lane 1 of each 8
-    x = ir_binary(IR_ADD, x, ir_redux(IR_RED_ADD, lane));                                    // 496
-    x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ALL, odd), u32(7777), u32(0)));       // no
-    x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ANY, odd), u32(1), u32(0)));          // yes
+    val x = ir_shuffle(IR_SHFL_XOR, lane, u32(5), 32);                                 // lane ^ 5
+    x = ir_fma(ir_shuffle(IR_SHFL_UP, lane, u32(3), 16), u32(100), x);                 // within 16 lanes
+    x = ir_fma(ir_shuffle(IR_SHFL_DOWN, lane, u32(2), 32), u32(10000), x);             // the last two keep theirs
+    x = ir_fma(ir_shuffle(IR_SHFL_IDX, lane, u32(9), 8), u32(1000000), x);             // lane 1 of each 8
+    x = ir_binary(IR_ADD, x, ir_redux(IR_RED_ADD, lane));                              // 496
+    x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ALL, odd), u32(7777), u32(0))); // no
+    x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ANY, odd), u32(1), u32(0)));    // yes
     x = ir_binary(IR_XOR, x, ir_binary(IR_AND, ir_vote(IR_VOTE_BALLOT, odd), u32(0x80000000))); // lane 31 is odd
-    x = ir_binary(IR_ADD, x, ir_select(ir_elect(), u32(2), u32(0)));                         // lane 0
+    x = ir_binary(IR_ADD, x, ir_select(ir_elect(), u32(2), u32(0)));                            // lane 0
     put(out, x);
 }
 
@@ -451,7 +451,8 @@ static void test_models(void **state)
     assert_int_equal(emulator_open("h900", &l4), CKL_INVALID);
     assert_string_equal(ckl_error(), "emulator:h900 is not known; there are h200, h100, a100, l4");
     emulator_options options = emulator_options_default();
-    assert_int_equal(emulator_options_parse("seed=7 completion=eager schedule=random budget=10 threads=2", &options), CKL_OK);
+    assert_int_equal(emulator_options_parse("seed=7 completion=eager schedule=random budget=10 threads=2", &options),
+                     CKL_OK);
     assert_true(options.seed == 7 && options.completion == COMPLETION_EAGER && options.schedule == SCHEDULE_RANDOM);
     assert_int_equal(emulator_options_parse("completion=later", &options), CKL_INVALID);
     assert_int_equal(emulator_options_parse("speed=11", &options), CKL_INVALID);
@@ -467,7 +468,8 @@ static void test_residency(void **state)
     (void)state;
     device_kernel *loaded = NULL;
     int count = 0;
-    assert_int_equal(test_load(gpu, (test_kernel){ describe_clustered, IR_SM90A, .threads = 384, .cluster = 2 }, &loaded), CKL_OK);
+    assert_int_equal(
+        test_load(gpu, (test_kernel){ describe_clustered, IR_SM90A, .threads = 384, .cluster = 2 }, &loaded), CKL_OK);
     assert_int_equal(gpu->ops->clusters_resident(gpu, loaded, &count), CKL_OK);
     assert_int_equal(count, 66);
     gpu->ops->unload(gpu, loaded);

@@ -56,8 +56,12 @@ static void run_or_fail(test_kernel k, void *const *params)
 static tensor_map map_2d(void *memory, int64_t columns, int64_t rows, int box_columns, int box_rows, int swizzle)
 {
     tensor_map map;
-    tensor_map_desc desc = { .dtype = CKL_F16, .rank = 2, .address = memory, .size = { columns, rows },
-                             .stride = { 2, columns * 2 }, .box = { box_columns, box_rows },
+    tensor_map_desc desc = { .dtype = CKL_F16,
+                             .rank = 2,
+                             .address = memory,
+                             .size = { columns, rows },
+                             .stride = { 2, columns * 2 },
+                             .box = { box_columns, box_rows },
                              .swizzle = (tensor_map_swizzle)swizzle };
     if (gpu->ops->encode_tensor_map(gpu, &desc, &map) != CKL_OK)
         fail_msg("%s", ckl_error());
@@ -66,14 +70,23 @@ static tensor_map map_2d(void *memory, int64_t columns, int64_t rows, int box_co
 
 /* TMA: a box that hangs over the corner of a matrix, loaded, read back with ordinary loads, stored elsewhere by TMA */
 
-enum { COLUMNS = 72, ROWS = 40, BOX_COLUMNS = 64, BOX_ROWS = 32, BOX_BYTES = BOX_COLUMNS * BOX_ROWS * 2, AT_X = 16, AT_Y = 24 };
+enum {
+    COLUMNS = 72,
+    ROWS = 40,
+    BOX_COLUMNS = 64,
+    BOX_ROWS = 32,
+    BOX_BYTES = BOX_COLUMNS * BOX_ROWS * 2,
+    AT_X = 16,
+    AT_Y = 24
+};
 
 static void describe_box(void)
 {
     HERE;
     val from = ir_tensor_map_param("from"), to = ir_tensor_map_param("to"), raw = ir_scalar_param(IR_U64, "raw");
     val box = ir_smem_address(ir_smem_alloc("box", BOX_BYTES, 1024)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
-    val origin[] = { ir_int(CKL_I32, AT_X), ir_int(CKL_I32, AT_Y) }, zero[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, -8) };
+    val origin[] = { ir_int(CKL_I32, AT_X), ir_int(CKL_I32, AT_Y) },
+        zero[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, -8) };
     val tid = ir_sreg(IR_TID_X);
     ir_if(ir_elect());
     ir_mbarrier_init(bar, 0, 1);
@@ -218,7 +231,8 @@ static void test_distributed(void)
 {
     uint32_t out[8 * 32];
     void *memory = test_upload(gpu, NULL, sizeof out);
-    run_or_fail((test_kernel){ describe_distributed, IR_SM90A, .threads = 32, .cluster = 4, .grid = 8 }, (void *[]){ &memory });
+    run_or_fail((test_kernel){ describe_distributed, IR_SM90A, .threads = 32, .cluster = 4, .grid = 8 },
+                (void *[]){ &memory });
     assert_int_equal(gpu->ops->copy_out(gpu, out, memory, sizeof out, NULL), CKL_OK);
     for (uint32_t i = 0; i < 8 * 32; i++)
         assert_int_equal(out[i], (i / 32 + 1) % 4 * 100 + (i / 32 % 4 == 0 ? 32 * 10 : 0));
@@ -288,7 +302,16 @@ static void test_mma(void)
  * The GEMM: persistent, warp-specialised, TMA with multicast, wgmma from a ring of stages, registers handed over.
  * D[m][n] = A[m][k] B[n][k]^T, f16 with f32 sums. Two CTAs of a cluster share a tile of B, of which each loads one half.
  */
-enum { BM = 128, BN = 256, BK = 64, STAGES = 4, WARPGROUP = 128, A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, SPAN = 128 };
+enum {
+    BM = 128,
+    BN = 256,
+    BK = 64,
+    STAGES = 4,
+    WARPGROUP = 128,
+    A_BYTES = BM * BK * 2,
+    B_BYTES = BN * BK * 2,
+    SPAN = 128
+};
 
 static int gemm_m, gemm_n, gemm_k;
 static bool gemm_a_in_registers;
@@ -428,7 +451,8 @@ static void store_tile(gemm g, val tile, val group, const val *d)
     val column = add(tile_column(g, tile), mul(ir_binary(IR_AND, lane, u32(3)), 2));
     val at = test_element(g.d, ir_fma(row, u32(gemm_n), column), 2);
     for (int i = 0; i < BN / 2; i += 2)
-        test_store_value(IR_GLOBAL, IR_F16X2, at, (i / 4 * 8 + i % 4 / 2 * 8 * gemm_n) * 2, ir_pack(IR_F16X2, d[i], d[i + 1]));
+        test_store_value(IR_GLOBAL, IR_F16X2, at, (i / 4 * 8 + i % 4 / 2 * 8 * gemm_n) * 2,
+                         ir_pack(IR_F16X2, d[i], d[i + 1]));
 }
 
 static void consume(gemm g)
@@ -461,7 +485,9 @@ static void consume(gemm g)
 static void describe_gemm(void)
 {
     HERE;
-    gemm g = { .map_a = ir_tensor_map_param("a"), .map_b = ir_tensor_map_param("b"), .d = ir_scalar_param(IR_U64, "d") };
+    gemm g = { .map_a = ir_tensor_map_param("a"),
+               .map_b = ir_tensor_map_param("b"),
+               .d = ir_scalar_param(IR_U64, "d") };
     g.a = ir_smem_address(ir_smem_alloc("a", STAGES * A_BYTES, 1024));
     g.b = ir_smem_address(ir_smem_alloc("b", STAGES * B_BYTES, 1024));
     g.full = ir_smem_address(ir_smem_alloc("full", 8 * STAGES, 8));
@@ -507,7 +533,8 @@ static float widen(uint16_t half)
 static void check_gemm(int m, int n, int k, int64_t grid)
 {
     gemm_m = m, gemm_n = n, gemm_k = k;
-    uint16_t *a = random_matrix((size_t)(m * k), 1), *b = random_matrix((size_t)(n * k), 77), *d = malloc((size_t)(m * n) * 2);
+    uint16_t *a = random_matrix((size_t)(m * k), 1), *b = random_matrix((size_t)(n * k), 77),
+             *d = malloc((size_t)(m * n) * 2);
     void *A = test_upload(gpu, a, (size_t)(m * k) * 2), *B = test_upload(gpu, b, (size_t)(n * k) * 2);
     void *D = test_upload(gpu, NULL, (size_t)(m * n) * 2);
     tensor_map map_a = map_2d(A, k, m, BK, BM, SPAN), map_b = map_2d(B, k, n, BK, BN / 2, SPAN);

@@ -70,6 +70,8 @@
 #define tanh(x)               (HERE, ir_unary(IR_TANH, x))
 #define exp2(x)               (HERE, ir_unary(IR_EX2, x))
 #define rcp(x)                (HERE, ir_unary(IR_RCP_APPROX, x))
+#define exp2_ftz(x)           (HERE, ir_unary_ftz(IR_EX2, x))
+#define rcp_ftz(x)            (HERE, ir_unary_ftz(IR_RCP_APPROX, x))
 #define elect()               (HERE, ir_elect())
 
 /* Control flow */
@@ -94,6 +96,8 @@
 #define fence_mbarrier_init()     (HERE, ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0))
 #define registers_more(n)         (HERE, ir_plain(IR_SETMAXNREG, n, 1))
 #define registers_fewer(n)        (HERE, ir_plain(IR_SETMAXNREG, n, 0))
+#define grid_wait()               (HERE, ir_plain(IR_GRID_WAIT, 0, 0)) // for the kernel before; nothing of its may be touched earlier
+#define grid_launch()             (HERE, ir_plain(IR_GRID_LAUNCH, 0, 0))
 #define exit_thread()             (HERE, ir_plain(IR_EXIT, 0, 0))
 
 /* Tensors (tensor.h) */

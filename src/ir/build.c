@@ -389,6 +389,11 @@ val ir_unary(ir_op op, val x)
     return emit_value((ir_inst){ .op = op, .type = x.type }, x.type, 1, &x);
 }
 
+val ir_unary_ftz(ir_op op, val x)
+{
+    return emit_value((ir_inst){ .op = op, .type = x.type, .mode = 1 }, x.type, 1, &x);
+}
+
 val ir_binary(ir_op op, val x, val y)
 {
     bool shift = op == IR_SHL || op == IR_SHR;

@@ -40,6 +40,7 @@ ir_inst *ir_emit(ir_inst inst, int out_count, const val *out, int in_count, cons
 
 /* Arithmetic; see ir.h for the meaning of each op. */
 val ir_unary(ir_op op, val x);
+val ir_unary_ftz(ir_op op, val x); // EX2, RCP_APPROX: subnormals are 0
 val ir_binary(ir_op op, val x, val y);
 val ir_fma(val x, val y, val z);
 val ir_compare(ir_compare_kind how, val x, val y);

@@ -112,7 +112,8 @@ typedef enum ir_sreg_kind {
  *   UNPACK         lo, hi <- x           [from] the type of x: pairs and u64; `type` of the results
  *   SQRT RCP       d <- x                f32, correctly rounded
  *   Approximate, f32 (errors of the hardware stated by the PTX ISA; the emulator rounds correctly):
- *   RSQRT RCP_APPROX EX2 LG2 TANH SIN COS   d <- x
+ *   RSQRT RCP_APPROX EX2 LG2 TANH SIN COS   d <- x   [mode] 1 of RCP_APPROX and EX2: subnormals in and out are 0, which
+ *                                        saves the instructions that scale them
  *   SREG           d <- ()               [mode] ir_sreg_kind; u32
  *   PARAM          d <- ()               [n] index of a scalar parameter; of a tensor map: its u64 generic address
  *

@@ -8,7 +8,7 @@ WIDE static void spread(uintptr_t *address, const lane_u64 *base, int64_t offset
 {
     uint64_t filler = base[__builtin_ctz(active)];
     EACH_LANE(i)
-    address[i] = (active >> i & 1 ? base[i] : filler) + (uint64_t)offset;
+        address[i] = (active >> i & 1 ? base[i] : filler) + (uint64_t)offset;
 }
 
 typedef struct span {
@@ -63,15 +63,46 @@ bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t by
     return false;
 }
 
+/* The shadow of all lanes, each of which lies in the allocation: asked for reads, set for writes. */
+#define SHADOW(T, count, ones)                              \
+    for (int i = 0; i < LANES; i++) {                       \
+        T *at = (T *)(a->written + (address[i] - a->base)); \
+        for (int j = 0; j < (count); j++) {                 \
+            missing |= (uint64_t)(at[j] ^ (T)(ones));       \
+            if (write)                                      \
+                at[j] = (T)(ones);                          \
+        }                                                   \
+    }
+
+static bool shadow_lanes(const allocation *a, const uintptr_t *address, size_t bytes, bool write)
+{
+    const uint64_t ones = 0x0101010101010101;
+    uint64_t missing = 0;
+    if (bytes == 1)
+        SHADOW(lane_u8, 1, ones)
+    else if (bytes == 2)
+        SHADOW(lane_u16, 1, ones)
+    else if (bytes == 4)
+        SHADOW(lane_u32, 1, ones)
+    else
+        SHADOW(lane_u64, (int)bytes / 8, ones)
+    return write || !missing;
+}
+
 /* All lanes at once where one allocation holds them; lane by lane otherwise, and to find the lane at fault. */
 static bool check_lanes(warp *w, const step *s, const uintptr_t *address, size_t bytes, bool write)
 {
     span all = span_of(address);
-    if (holds(w->near, all.low, all.high, bytes) && w->near->all_written && all.low_bits % bytes == 0)
+    allocation *a = w->near;
+    if (!holds(a, all.low, all.high, bytes))
+        a = memory_find(&w->cluster->kernel->device->memory, all.low, all.high - all.low + bytes);
+    if (a && (all.low_bits & (bytes - 1)) == 0 && (a->all_written || shadow_lanes(a, address, bytes, write))) {
+        w->near = a;
         return true;
+    }
     EACH_ACTIVE(i, w->active)
-    if (!global_check(w, s, i, address[i], bytes, bytes, write))
-        return false;
+        if (!global_check(w, s, i, address[i], bytes, bytes, write))
+            return false;
     return true;
 }
 
@@ -123,8 +154,7 @@ static bool shared_request(warp *w, const step *s, uintptr_t *address, access a)
     uint32_t bytes = (uint32_t)access_bytes(s), offset[LANES];
     const lane_u32 *base = lanes_of(w, s->in[0]);
     int first = first_lane(w->active);
-    EACH_ACTIVE(i, w->active)
-    {
+    EACH_ACTIVE(i, w->active) {
         a.lane = i;
         cta *c = shared_find(w, s, i, s->inst->space, base[i] + (uint32_t)s->inst->offset, bytes, bytes, &offset[i]);
         if (!c || !shared_touch(c, &a, offset[i], bytes))

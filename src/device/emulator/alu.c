@@ -9,8 +9,7 @@
     {                                                                                      \
         const T *xs = in_x, *ys = in_y, *zs = in_z;                                        \
         R *ds = out;                                                                       \
-        EACH_OF(i, count)                                                                  \
-        {                                                                                  \
+        EACH_OF(i, count) {                                                                \
             T x = xs[i], y = ys[i], z = zs[i];                                             \
             (void)x, (void)y, (void)z;                                                     \
             ds[i] = (R)(expr);                                                             \
@@ -45,7 +44,7 @@
         T *d = out;                                                                           \
         (void)in_z;                                                                           \
         EACH_LANE(i)                                                                          \
-        d[i] = (T)(n[i] >= W ? 0 : (U)((U)x[i] << (n[i] & (W - 1))));                         \
+            d[i] = (T)(n[i] >= W ? 0 : (U)((U)x[i] << (n[i] & (W - 1))));                     \
     }                                                                                         \
     WIDE static void shr_##t(void *out, const void *in_x, const void *in_y, const void *in_z) \
     {                                                                                         \
@@ -53,8 +52,7 @@
         const lane_u32 *n = in_y;                                                             \
         T *d = out;                                                                           \
         (void)in_z;                                                                           \
-        EACH_LANE(i)                                                                          \
-        {                                                                                     \
+        EACH_LANE(i) {                                                                        \
             T x = xs[i];                                                                      \
             T sign = (T)((negative) ? -1 : 0);                                                \
             d[i] = (T)(n[i] >= W ? sign : (T)(x >> (n[i] & (W - 1))));                        \
@@ -136,9 +134,17 @@ COMPARISONS(f32, lane_f32)
 LANEWISE(sqrt_f32, lane_f32, lane_f32, LANES, sqrtf(x))
 LANEWISE(rcp_f32, lane_f32, lane_f32, LANES, 1 / x)
 
+/* Subnormals to a zero of their sign. */
+static inline float flush(float x)
+{
+    return fabsf(x) < 0x1p-126F ? copysignf(0, x) : x;
+}
+
 /* Through double and rounded once more: correctly rounded but for a few arguments in 2^29. */
 LANEWISE(rsqrt_f32, lane_f32, lane_f32, LANES, 1 / sqrt((double)x))
 LANEWISE(ex2_f32, lane_f32, lane_f32, LANES, exp2((double)x))
+LANEWISE(ex2_f32_ftz, lane_f32, lane_f32, LANES, flush((float)exp2((double)flush(x))))
+LANEWISE(rcp_f32_ftz, lane_f32, lane_f32, LANES, flush(1 / flush(x)))
 LANEWISE(lg2_f32, lane_f32, lane_f32, LANES, log2((double)x))
 LANEWISE(tanh_f32, lane_f32, lane_f32, LANES, tanh((double)x))
 LANEWISE(sin_f32, lane_f32, lane_f32, LANES, sin((double)x))
@@ -192,7 +198,7 @@ COMPARISONS(bf16, lane_u16)
         const T *x = in_x, *y = in_y;                                                                \
         T *d = out;                                                                                  \
         EACH_LANE(i)                                                                                 \
-        d[i] = p[i] ? x[i] : y[i];                                                                   \
+            d[i] = p[i] ? x[i] : y[i];                                                               \
     }
 MOVES(1, lane_u8)
 MOVES(2, lane_u16)
@@ -274,17 +280,19 @@ alu_function *alu_find(const ir_inst *inst, int out_bytes)
     default:
         break;
     }
+    if (inst->mode == 1 && inst->type == CKL_F32 && (inst->op == IR_EX2 || inst->op == IR_RCP_APPROX))
+        return inst->op == IR_EX2 ? ex2_f32_ftz : rcp_f32_ftz;
     if (inst->mode == 1 && (inst->op == IR_MIN || inst->op == IR_MAX) && nan_functions[0][inst->type])
         return nan_functions[inst->op == IR_MAX][inst->type];
     return functions[inst->op][inst->type];
 }
 
-#define BLEND(T)                            \
-    do {                                    \
-        T *d = to;                          \
-        const T *x = from;                  \
-        EACH_LANE(i)                        \
-        d[i] = mask >> i & 1 ? x[i] : d[i]; \
+#define BLEND(T)                                \
+    do {                                        \
+        T *d = to;                              \
+        const T *x = from;                      \
+        EACH_LANE(i)                            \
+            d[i] = mask >> i & 1 ? x[i] : d[i]; \
     } while (0)
 
 WIDE void lanes_blend(void *to, const void *from, lane_mask mask, int bytes)

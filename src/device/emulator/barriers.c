@@ -5,10 +5,10 @@ enum { REGISTERS_MIN = 24, REGISTERS_MAX = 256, REGISTERS_STEP = 8, ARRIVALS_MAX
 
 static outcome block(warp *w, wait_kind kind, uint32_t at, uint32_t value)
 {
+    w->cluster->count[COUNT_BARRIER_WAITS] += w->waits == WAIT_NONE; // later tries are the same wait
     w->waits = kind;
     w->wait_at = at;
     w->wait_for = value;
-    w->cluster->count[COUNT_BARRIER_WAITS]++;
     return BLOCKED;
 }
 
@@ -252,15 +252,14 @@ static bool mbarrier_init(warp *w, const step *s, int lane)
 outcome run_mbarrier_init(warp *w, const step *s)
 {
     EACH_ACTIVE(i, w->active)
-    if (!mbarrier_init(w, s, i))
-        return FAULTED;
+        if (!mbarrier_init(w, s, i))
+            return FAULTED;
     return ADVANCE;
 }
 
 outcome run_mbarrier_arrive(warp *w, const step *s)
 {
-    EACH_ACTIVE(i, w->active)
-    {
+    EACH_ACTIVE(i, w->active) {
         mbarrier *b = mbarrier_of_lane(w, s, i, s->inst->space);
         if (!b || !mbarrier_arrive(w, s, i, b))
             return FAULTED;
@@ -270,8 +269,7 @@ outcome run_mbarrier_arrive(warp *w, const step *s)
 
 outcome run_mbarrier_expect(warp *w, const step *s)
 {
-    EACH_ACTIVE(i, w->active)
-    {
+    EACH_ACTIVE(i, w->active) {
         mbarrier *b = mbarrier_of_lane(w, s, i, IR_SHARED);
         if (!b)
             return FAULTED;
@@ -290,8 +288,7 @@ static bool has_completed(const mbarrier *b, uint32_t parity)
 outcome run_mbarrier_wait(warp *w, const step *s)
 {
     mbarrier *before = NULL;
-    EACH_ACTIVE(i, w->active)
-    {
+    EACH_ACTIVE(i, w->active) {
         mbarrier *b = mbarrier_of_lane(w, s, i, IR_SHARED);
         if (!b)
             return FAULTED;
@@ -310,8 +307,7 @@ outcome run_mbarrier_test(warp *w, const step *s)
     result aside;
     bool fails =
         w->cluster->kernel->device->options.completion == COMPLETION_RANDOM && cluster_random(w->cluster) % 8 == 0;
-    EACH_ACTIVE(i, w->active)
-    {
+    EACH_ACTIVE(i, w->active) {
         mbarrier *b = mbarrier_of_lane(w, s, i, IR_SHARED);
         if (!b)
             return FAULTED;

@@ -7,7 +7,6 @@
 enum {
     QUANTUM = 256,        // instructions a warp may run before the next one's turn
     LAZY_ROUNDS_MAX = 64, // of polling warps until lazy work is done after all
-    SHARED_POISON = 0xff, // NaN in every float type
     BANK_ALIGNMENT = 64,
 };
 
@@ -211,7 +210,71 @@ static void start(cluster *c, int64_t index)
     c->count[COUNT_WARPS] += c->warp_count;
 }
 
-/* Running */
+/* Leaving */
+
+static bool warp_may_leave(warp *w, const step *s)
+{
+    if (w->wgmma_issued && w->wgmma_waited < w->wgmma_groups + 1U * w->wgmma_open) {
+        fault(w, s, -1, "exit with work under way", "wgmma was issued and not waited for");
+        return false;
+    }
+    for (int i = 0; i < w->cta->bulk_count; i++) {
+        const bulk_queue *q = &w->cta->bulk[i];
+        if (q->warp == w->index && (q->open || q->waited < q->groups)) {
+            fault(w, s, q->lane, "exit with work under way",
+                  "a bulk store may still read the CTA's shared memory; bulk_wait must come before the end");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What all warps of a CTA knew when they left. */
+static bool was_seen(const cta *c, uint16_t who, uint32_t clock)
+{
+    for (int i = 0; i < c->cluster->kernel->warps; i++)
+        if (c->warps[i].knows.seen[who] >= clock)
+            return true;
+    return false;
+}
+
+/* The mbarrier of a copy into the CTA that nobody has waited for, or that is not even done; NULL if there is none. */
+static const mbarrier *find_open_load(const cta *c)
+{
+    const cluster *all = c->cluster;
+    for (int i = 0; i < c->barrier_count; i++)
+        if (!was_seen(c, c->barriers[i].agent, c->barriers[i].transfer_phase))
+            return &c->barriers[i];
+    for (int i = 0; i < all->queue_count; i++) {
+        const transfer *t = &all->queue[i];
+        if (t->kind == TRANSFER_LOAD && t->to_ctas >> c->rank & 1)
+            return &c->barriers[c->barrier_of[t->barrier / MBARRIER_BYTES] - 1];
+    }
+    return NULL;
+}
+
+static bool cta_may_leave(warp *w, const step *s)
+{
+    cta *c = w->cta;
+    const mbarrier *b = find_open_load(c);
+    if (b) {
+        fault(w, s, -1, "exit with work under way",
+              "the CTA leaves without having waited for a copy into its shared memory on the mbarrier at offset %u",
+              b->offset);
+        return false;
+    }
+    for (uint16_t i = 0; c->visited && i < c->cluster->warp_count; i++) {
+        const visitor *v = &c->visitors[i];
+        if (was_seen(c, i, v->clock))
+            continue;
+        char who[AGENT_TEXT_BYTES];
+        fault(w, s, -1, "access to an exited CTA",
+              "CTA rank %d leaves, and nothing orders its end after the access of %s to its shared memory at %s:%d",
+              c->rank, agent_text(c->cluster, i, who, sizeof who), v->s->inst->file, v->s->inst->line);
+        return false;
+    }
+    return true;
+}
 
 static bool leave(warp *w, const step *s)
 {
@@ -225,6 +288,8 @@ static bool leave(warp *w, const step *s)
     cluster_barrier_check(c);
     return true;
 }
+
+/* Running */
 
 /* Runs a warp until it is blocked, has ended or has had its time. False after a fault. */
 static bool run_warp(warp *w, int quantum)

@@ -145,8 +145,8 @@ outcome run_divide(warp *w, const step *s)
     size_t bytes = (size_t)s->in[1].bytes;
     static const unsigned char zero[LANE_BYTES_MAX];
     EACH_ACTIVE(i, w->active)
-    if (memcmp(y + (size_t)i * bytes, zero, bytes) == 0)
-        return fault(w, s, i, "division by zero", "the divisor is 0");
+        if (memcmp(y + (size_t)i * bytes, zero, bytes) == 0)
+            return fault(w, s, i, "division by zero", "the divisor is 0");
     return run_alu(w, s);
 }
 
@@ -171,14 +171,14 @@ outcome run_pack(warp *w, const step *s)
     lane_u32 *pair = (lane_u32 *)wide;
     if (s->out[0].bytes == 8) {
         EACH_LANE(i)
-        wide[i] = ((const lane_u32 *)lo)[i] | (uint64_t)((const lane_u32 *)hi)[i] << 32;
+            wide[i] = ((const lane_u32 *)lo)[i] | (uint64_t)((const lane_u32 *)hi)[i] << 32;
     } else if (s->inst->from == CKL_F32) {
         EACH_LANE(i)
-        pair[i] = narrow(s->inst->type, ((const lane_f32 *)lo)[i]) | narrow(s->inst->type, ((const lane_f32 *)hi)[i])
-                                                                         << 16;
+            pair[i] = narrow(s->inst->type, ((const lane_f32 *)lo)[i]) |
+                      narrow(s->inst->type, ((const lane_f32 *)hi)[i]) << 16;
     } else {
         EACH_LANE(i)
-        pair[i] = ((const lane_u16 *)lo)[i] | (uint32_t)((const lane_u16 *)hi)[i] << 16;
+            pair[i] = ((const lane_u16 *)lo)[i] | (uint32_t)((const lane_u16 *)hi)[i] << 16;
     }
     result_end(w, s->out[0], &aside);
     return ADVANCE;
@@ -191,14 +191,14 @@ outcome run_unpack(warp *w, const step *s)
     memcpy(x.lanes, lanes_of(w, s->in[0]), (size_t)s->in[0].bytes * LANES);
     if (s->in[0].bytes == 8) {
         EACH_LANE(i)
-        ((lane_u32 *)lo.lanes)[i] = (uint32_t)((lane_u64 *)x.lanes)[i];
+            ((lane_u32 *)lo.lanes)[i] = (uint32_t)((lane_u64 *)x.lanes)[i];
         EACH_LANE(i)
-        ((lane_u32 *)hi.lanes)[i] = (uint32_t)(((lane_u64 *)x.lanes)[i] >> 32);
+            ((lane_u32 *)hi.lanes)[i] = (uint32_t)(((lane_u64 *)x.lanes)[i] >> 32);
     } else {
         EACH_LANE(i)
-        ((lane_u16 *)lo.lanes)[i] = (uint16_t)((lane_u32 *)x.lanes)[i];
+            ((lane_u16 *)lo.lanes)[i] = (uint16_t)((lane_u32 *)x.lanes)[i];
         EACH_LANE(i)
-        ((lane_u16 *)hi.lanes)[i] = (uint16_t)(((lane_u32 *)x.lanes)[i] >> 16);
+            ((lane_u16 *)hi.lanes)[i] = (uint16_t)(((lane_u32 *)x.lanes)[i] >> 16);
     }
     lanes_blend(lanes_of(w, s->out[0]), lo.lanes, w->active, s->out[0].bytes);
     lanes_blend(lanes_of(w, s->out[1]), hi.lanes, w->active, s->out[1].bytes);
@@ -237,7 +237,7 @@ outcome run_sreg(warp *w, const step *s)
     uint32_t value = special(w, which), per_lane = which == IR_TID_X || which == IR_LANE;
     lane_u32 *d = result_begin(w, s->out[0], &aside);
     EACH_LANE(i)
-    d[i] = value + per_lane * (uint32_t)i;
+        d[i] = value + per_lane * (uint32_t)i;
     result_end(w, s->out[0], &aside);
     return ADVANCE;
 }

@@ -8,8 +8,7 @@
         const T *xs = in;                                                                        \
         R *ds = out;                                                                             \
         (void)unused_y, (void)unused_z;                                                          \
-        EACH_LANE(i)                                                                             \
-        {                                                                                        \
+        EACH_LANE(i) {                                                                           \
             T x = xs[i];                                                                         \
             ds[i] = (R)(expr);                                                                   \
         }                                                                                        \

@@ -15,15 +15,15 @@ static int group_wavefronts(const uint32_t *offset, lane_mask lanes, int bytes)
     uint32_t words[BANKS][LANES];
     int count[BANKS] = { 0 }, worst = 0;
     EACH_ACTIVE(i, lanes)
-    for (uint32_t word = offset[i] / BANK_BYTES; word * BANK_BYTES < offset[i] + (uint32_t)bytes; word++) {
-        uint32_t b = word % BANKS;
-        int k = 0;
-        while (k < count[b] && words[b][k] != word)
-            k++;
-        if (k == count[b] && k < LANES)
-            words[b][count[b]++] = word;
-        worst = count[b] > worst ? count[b] : worst;
-    }
+        for (uint32_t word = offset[i] / BANK_BYTES; word * BANK_BYTES < offset[i] + (uint32_t)bytes; word++) {
+            uint32_t b = word % BANKS;
+            int k = 0;
+            while (k < count[b] && words[b][k] != word)
+                k++;
+            if (k == count[b] && k < LANES)
+                words[b][count[b]++] = word;
+            worst = count[b] > worst ? count[b] : worst;
+        }
     return worst;
 }
 
@@ -32,7 +32,7 @@ static bool is_conflict_free(const warp *w, const uint32_t *offset, int bytes)
 {
     uint32_t wrong = ~w->active;
     EACH_LANE(i)
-    wrong |= offset[i] - offset[0] - (uint32_t)(bytes * i);
+        wrong |= offset[i] - offset[0] - (uint32_t)(bytes * i);
     return wrong == 0 && bytes >= BANK_BYTES;
 }
 
@@ -56,18 +56,30 @@ void count_shared(warp *w, const step *s, const uint32_t *offset, int bytes, boo
     c->conflicts[s->index] += wavefronts - groups;
 }
 
-static int sectors_of(const uintptr_t *address, lane_mask active)
+/* Addresses that do not fall from lane to lane touch a new sector wherever they leave one; false if some fall. */
+WIDE static bool rising_sectors(const uintptr_t *address, int *count)
 {
-    uintptr_t seen[LANES];
+    int changes = 0, falls = 0;
+    for (int i = 1; i < LANES; i++) {
+        changes += address[i] / SECTOR_BYTES != address[i - 1] / SECTOR_BYTES;
+        falls += address[i] < address[i - 1];
+    }
+    *count = changes + 1;
+    return falls == 0;
+}
+
+/* Sectors of any addresses, through a small hash table. An aligned access of at most 16 bytes lies in one sector. */
+static int scattered_sectors(const uintptr_t *address, lane_mask active)
+{
+    enum { SLOTS = 2 * LANES };
+    uintptr_t slots[SLOTS] = { 0 };
     int count = 0;
-    EACH_ACTIVE(i, active)
-    {
-        uintptr_t sector = address[i] / SECTOR_BYTES; // an aligned access of at most 16 bytes lies in one
-        int k = count;
-        while (k > 0 && seen[k - 1] != sector)
-            k--;
-        if (k == 0)
-            seen[count++] = sector;
+    EACH_ACTIVE(i, active) {
+        uintptr_t sector = address[i] / SECTOR_BYTES, at = sector % SLOTS;
+        while (slots[at] && slots[at] != sector)
+            at = (at + 1) % SLOTS;
+        count += !slots[at];
+        slots[at] = sector;
     }
     return count;
 }
@@ -75,7 +87,9 @@ static int sectors_of(const uintptr_t *address, lane_mask active)
 void count_global(warp *w, const uintptr_t *address, int bytes, bool write)
 {
     int64_t *count = w->cluster->count;
-    int sectors = sectors_of(address, w->active);
+    int sectors;
+    if (!rising_sectors(address, &sectors))
+        sectors = scattered_sectors(address, w->active);
     count[write ? COUNT_GLOBAL_WRITE_REQUESTS : COUNT_GLOBAL_READ_REQUESTS]++;
     count[write ? COUNT_GLOBAL_WRITE_SECTORS : COUNT_GLOBAL_READ_SECTORS] += sectors;
     count[write ? COUNT_GLOBAL_WRITE_BYTES : COUNT_GLOBAL_READ_BYTES] += __builtin_popcount(w->active) * bytes;

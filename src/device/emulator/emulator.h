@@ -9,6 +9,15 @@
  *                in any order
  *   budget       instructions that one warp may execute before it is taken for an endless loop
  *   threads      of the host; 0: as many as OpenMP gives
+ *
+ * What it does not model, or models only roughly:
+ *   - time, caches and the order of global accesses: global memory is sequentially consistent and its races are not sought
+ *   - the lanes of a warp run in lockstep: races among them are not seen, fences and releases count for the whole warp, and
+ *     lanes that wait in one branch for lanes of the other branch are a deadlock, which independent lanes would survive
+ *   - FENCE is a no-op: order through flags in shared memory, outside barriers, is reported as a race
+ *   - a write by the async proxy after ordinary reads needs no proxy fence, as in CUTLASS's pipelines
+ *   - approximate functions are rounded correctly, and mma.sync has the arithmetic of wgmma
+ *   - registers are not allocated: SETMAXNREG starts from what threads and ctas_per_sm allow
  */
 #ifndef CKL_DEVICE_EMULATOR_EMULATOR_H
 #define CKL_DEVICE_EMULATOR_EMULATOR_H
@@ -73,8 +82,6 @@ bool memory_is_written(const allocation *a, uintptr_t address, size_t bytes);
 void memory_explain(const memory_space *m, uintptr_t address, size_t bytes, char *why, size_t why_bytes);
 
 /* What was counted. Per-instruction figures are kept while a launch runs and summed up at its end (counters.c). */
-typedef enum counter {
-#define X(name, text) COUNT_##name,
 #define COUNTERS(X)                                   \
     X(LAUNCHES, "launches")                           \
     X(CTAS, "ctas")                                   \
@@ -101,6 +108,9 @@ typedef enum counter {
     X(TMA_STORE_BYTES, "tma bytes stored")            \
     X(TENSOR_FLOPS, "tensor flops")                   \
     X(BARRIER_WAITS, "barrier waits")
+
+typedef enum counter {
+#define X(name, text) COUNT_##name,
     COUNTERS(X)
 #undef X
         COUNTER_COUNT

@@ -61,8 +61,9 @@ outcome run_vote(warp *w, const step *s)
     void *d = result_begin(w, s->out[0], &aside);
     if (how == IR_VOTE_BALLOT)
         EACH_LANE(i)
-    ((lane_u32 *)d)[i] = yes;
-    else memset(d, how == IR_VOTE_ANY ? yes != 0 : yes == w->active, LANES);
+            ((lane_u32 *)d)[i] = yes;
+    else
+        memset(d, how == IR_VOTE_ANY ? yes != 0 : yes == w->active, LANES);
     result_end(w, s->out[0], &aside);
     return ADVANCE;
 }
@@ -75,11 +76,11 @@ outcome run_redux(warp *w, const step *s)
     int first = first_lane(w->active);
     uint32_t sum = x[first];
     EACH_ACTIVE(i, w->active & ~(1U << first))
-    move_atomic(s->inst, &sum, x[i], 0);
+        move_atomic(s->inst, &sum, x[i], 0);
     result aside;
     lane_u32 *d = result_begin(w, s->out[0], &aside);
     EACH_LANE(i)
-    d[i] = sum;
+        d[i] = sum;
     result_end(w, s->out[0], &aside);
     return ADVANCE;
 }
@@ -92,7 +93,7 @@ outcome run_elect(warp *w, const step *s)
     lane_u8 *d = result_begin(w, s->out[0], &aside);
     int leader = first_lane(w->active);
     EACH_LANE(i)
-    d[i] = i == leader;
+        d[i] = i == leader;
     result_end(w, s->out[0], &aside);
     return ADVANCE;
 }

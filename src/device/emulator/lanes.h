@@ -17,7 +17,7 @@ typedef uint32_t lane_mask; // bit i is lane i
  * The sanitizers instrument the choosing code itself, which runs before they do.
  */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define WIDE __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define WIDE
 #endif

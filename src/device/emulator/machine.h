@@ -22,6 +22,7 @@ enum {
     SHARED_BASE = 1024,      // shared address of byte 0; the hardware keeps the first KiB for itself
     CLUSTER_RANK_SHIFT = 24, // MAPA: rank + 1 above the CTA's own address
     MBARRIER_BYTES = 8,
+    SHARED_POISON = 0xff,       // what was not written yet: NaN in every float type
     ASYNC_AGENTS_PER_CTA = 128, // mbarriers, wgmma, bulk and cp.async queues that may exist
     NO_AGENT = 0xffff,
 };
@@ -236,7 +237,14 @@ struct cta {
     bool visited;
 };
 
-/* Asynchronous copies that are not done yet (async.c). */
+/* What each lane of a CP_ASYNC copies. */
+typedef struct cp_async_lanes {
+    lane_mask active;
+    uint32_t offset[LANES], valid[LANES];
+    uintptr_t global[LANES];
+} cp_async_lanes;
+
+/* Asynchronous copies that are not done yet (transfer.c). */
 typedef enum transfer_kind { TRANSFER_LOAD, TRANSFER_STORE, TRANSFER_CP_ASYNC } transfer_kind;
 
 typedef struct transfer {
@@ -252,7 +260,7 @@ typedef struct transfer {
     uint32_t barrier;            // offset
     uint32_t phase[CLUSTER_MAX]; // of each destination's mbarrier
     uint32_t group;
-    struct cp_async_lanes *lanes;
+    cp_async_lanes *lanes; // NULL but for TRANSFER_CP_ASYNC
 } transfer;
 
 /* Readers of a cell that do not know of each other. */
@@ -365,9 +373,11 @@ bool shared_touch(cta *c, const access *a, uint32_t offset, uint32_t bytes);
 void shared_visit(const warp *w, const step *s, cta *c); // notes an access that the CTA must outlive
 access warp_access(warp *w, const step *s, int lane, bool write);
 void shared_mark_mbarrier(cta *c, uint32_t offset); // from now on ordinary accesses are faults
-bool warp_is_whole(warp *w, const step *s);         // false and a fault if it has diverged
 
-/* The CTA and offset that an address means; NULL after a fault. A CTA of the cluster that has left is a fault. */
+/* exchange.c - false and a fault if lanes that have not left the kernel are missing. */
+bool warp_is_whole(warp *w, const step *s);
+
+/* shared.c - the CTA and offset that an address means; NULL after a fault. A CTA of the cluster that has left is a fault. */
 cta *shared_find(warp *w, const step *s, int lane, ir_space space, uint32_t address, uint32_t bytes, uint32_t align,
                  uint32_t *offset);
 
@@ -392,14 +402,15 @@ bool mbarrier_transferred(warp *w, const step *s, int lane, mbarrier *b, int64_t
 bool mbarrier_arrive_async(warp *w, const step *s, int lane, uint32_t clock); // by cp_async up to that clock
 void cluster_barrier_check(cluster *c); // after an arrival, and after a warp has left
 
-/* async.c */
-bool transfer_complete_one(cluster *c, bool any_order); // false: there is none
-void transfers_drop(cluster *c);                          // what a fault has left undone
-bool warp_may_leave(warp *w, const step *s);
-bool cta_may_leave(warp *w, const step *s); // w: its last warp
+/* transfer.c - False after a fault, or where stated. */
+outcome transfer_begin(cluster *c, transfer t);                 // queues it, or does it at once if completion is eager
+bool transfer_touch_source(const transfer *t, const access *a); // notes that a store reads its part of shared memory
+bool transfer_complete_one(cluster *c, bool any_order);         // false also if there is none
+bool transfer_complete_groups(warp *w, transfer_kind kind, int lane, uint32_t groups); // lane -1: of all lanes
+void transfers_drop(cluster *c);                                                       // what a fault has left undone
 
 /* wgmma.c */
-outcome run_guarded(warp *w, const step *s); // steps that share registers with a WGMMA
+handler run_guarded; // steps that share registers with a WGMMA
 
 /* cluster.c - runs all CTAs of a cluster to their end; the fault is in c->fault. */
 cluster *cluster_new(launch_state *launch);
@@ -411,18 +422,15 @@ uint64_t cluster_random(cluster *c);
 void counters_add(emulator *e, const cluster *c);
 
 /* The handlers, one per op or family. */
-#define HANDLERS(X)                                                                                                  \
-    X(alu)                                                                                                           \
-    X(divide) X(convert) X(pack) X(unpack) X(sreg) X(param) X(load_global) X(store_global) X(atomic_global)          \
-        X(load_shared) X(store_shared) X(atomic_shared) X(cp_async) X(cp_async_commit) X(cp_async_wait)              \
-            X(cp_async_arrive) X(fence) X(fence_proxy) X(fence_init) X(bulk_load) X(bulk_store) X(tma_load)          \
-                X(tma_store) X(tma_prefetch) X(bulk_commit) X(bulk_wait) X(mbarrier_init) X(mbarrier_arrive)         \
-                    X(mbarrier_expect) X(mbarrier_wait) X(mbarrier_test) X(bar_sync) X(bar_arrive) X(cluster_arrive) \
-                        X(cluster_wait) X(mapa) X(warp_sync) X(shuffle) X(vote) X(redux) X(elect) X(ldmatrix)        \
-                            X(stmatrix) X(mma) X(wgmma_fence) X(wgmma) X(wgmma_commit) X(wgmma_wait) X(setmaxnreg)   \
-                                X(if) X(else) X(end_if) X(loop) X(break) X(end_loop) X(exit) X(trap) X(nothing)
-#define X(name) outcome run_##name(warp *w, const step *s);
-HANDLERS(X)
-#undef X
+handler run_alu, run_divide, run_convert, run_pack, run_unpack, run_sreg, run_param;
+handler run_load_global, run_store_global, run_atomic_global, run_load_shared, run_store_shared, run_atomic_shared;
+handler run_cp_async, run_cp_async_commit, run_cp_async_wait, run_cp_async_arrive;
+handler run_fence, run_fence_proxy, run_fence_init;
+handler run_bulk_load, run_bulk_store, run_tma_load, run_tma_store, run_tma_prefetch, run_bulk_commit, run_bulk_wait;
+handler run_mbarrier_init, run_mbarrier_arrive, run_mbarrier_expect, run_mbarrier_wait, run_mbarrier_test;
+handler run_bar_sync, run_bar_arrive, run_cluster_arrive, run_cluster_wait, run_mapa, run_setmaxnreg;
+handler run_warp_sync, run_shuffle, run_vote, run_redux, run_elect, run_ldmatrix, run_stmatrix, run_mma;
+handler run_wgmma_fence, run_wgmma, run_wgmma_commit, run_wgmma_wait;
+handler run_if, run_else, run_end_if, run_loop, run_break, run_end_loop, run_exit, run_trap, run_nothing;
 
 #endif

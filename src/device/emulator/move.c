@@ -27,7 +27,7 @@ GATHER(gather_64, lane_u64, lane_u64)
     {                                                                                 \
         const R *x = in;                                                              \
         EACH_ACTIVE(i, mask)                                                          \
-        ((M *)address[i])[e] = (M)x[i];                                               \
+            ((M *)address[i])[e] = (M)x[i];                                           \
     }
 SCATTER(scatter_8, lane_u16, lane_u8)
 SCATTER(scatter_16, lane_u16, lane_u16)
@@ -46,7 +46,7 @@ static bool is_dense(const warp *w, const uintptr_t *address, int bytes)
         return false;
     uintptr_t wrong = 0;
     EACH_LANE(i)
-    wrong |= address[i] - address[0] - (uintptr_t)(bytes * i);
+        wrong |= address[i] - address[0] - (uintptr_t)(bytes * i);
     return wrong == 0;
 }
 
@@ -138,7 +138,7 @@ static uint64_t combine(const ir_inst *inst, uint64_t old, uint64_t x, uint64_t 
     case IR_RED_OR:
         return old | x;
     default:
-        return reductions[inst->type](inst->mode, old, x);
+        return reductions[inst->type]((ir_reduction)inst->mode, old, x);
     }
 }
 
@@ -169,8 +169,7 @@ outcome move_atomics(warp *w, const step *s, const uintptr_t *address)
     result old;
     const unsigned char *x = lanes_of(w, s->in[1]);
     const unsigned char *y = s->inst->mode == IR_RED_CAS ? lanes_of(w, s->in[2]) : x;
-    EACH_ACTIVE(i, w->active)
-    {
+    EACH_ACTIVE(i, w->active) {
         size_t at = (size_t)i * bytes;
         uint64_t before = move_atomic(s->inst, (void *)address[i], bits_of(x + at, bytes), bits_of(y + at, bytes));
         memcpy(old.lanes + at, &before, bytes);

@@ -33,13 +33,13 @@ knowledge knowledge_new(cluster *c)
 WIDE static void later(uint32_t *to, const uint32_t *from, int count)
 {
     EACH_OF(i, count)
-    to[i] = to[i] > from[i] ? to[i] : from[i];
+        to[i] = to[i] > from[i] ? to[i] : from[i];
 }
 
 WIDE static void earlier(uint32_t *to, const uint32_t *from, int count)
 {
     EACH_OF(i, count)
-    to[i] = to[i] < from[i] ? to[i] : from[i];
+        to[i] = to[i] < from[i] ? to[i] : from[i];
 }
 
 void knowledge_join(const cluster *c, knowledge *to, const knowledge *from)

@@ -308,10 +308,11 @@ outcome run_mapa(warp *w, const step *s)
     lane_u32 *d = result_begin(w, s->out[0], &aside);
     const lane_u32 *address = lanes_of(w, s->in[0]), *rank = lanes_of(w, s->in[1]);
     EACH_ACTIVE(i, w->active)
-    if (rank[i] >= (uint32_t)w->cluster->cta_count)
-        return fault(w, s, i, "no such CTA", "mapa of rank %u in a cluster of %d CTAs", rank[i], w->cluster->cta_count);
+        if (rank[i] >= (uint32_t)w->cluster->cta_count)
+            return fault(w, s, i, "no such CTA", "mapa of rank %u in a cluster of %d CTAs", rank[i],
+                         w->cluster->cta_count);
     EACH_LANE(i)
-    d[i] = (address[i] & ((1U << CLUSTER_RANK_SHIFT) - 1)) | (rank[i] + 1) << CLUSTER_RANK_SHIFT;
+        d[i] = (address[i] & ((1U << CLUSTER_RANK_SHIFT) - 1)) | (rank[i] + 1) << CLUSTER_RANK_SHIFT;
     result_end(w, s->out[0], &aside);
     return ADVANCE;
 }

@@ -42,7 +42,7 @@ static val gelu(val x)
     const double scale = -2 * 0.7978845608028654 * 1.4426950408889634; // -2 sqrt(2/pi) log2(e)
     val square = mul(x, x);
     val exponent = mul(x, fma(square, immf(scale * 0.044715), immf(scale)));
-    return mul(max(x, immf(-100)), rcp(add(exp2(exponent), immf(1))));
+    return mul(max(x, immf(-100)), rcp_ftz(add(exp2_ftz(exponent), immf(1))));
 }
 
 static val activate(choice activation, val x)

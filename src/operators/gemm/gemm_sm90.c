@@ -125,6 +125,8 @@ static void initialise(const kernel *k)
         fence_mbarrier_init();
     }
     cluster_sync();
+    grid_wait(); // what is above overlaps the end of the kernel before
+    grid_launch();
 }
 
 /* Element coordinates of this CTA's tile in D. */

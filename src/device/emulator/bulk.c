@@ -1,0 +1,235 @@
+/* bulk.c - bulk copies and TMA: loads that complete on mbarriers, stores that are waited for in groups. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/emulator/machine.h"
+#include "device/emulator/tma.h"
+
+enum { BULK_ALIGNMENT = 16, TMA_ALIGNMENT = 128, TMA_SWIZZLE_128_ALIGNMENT = 1024 };
+
+/* Loads */
+
+/* Bytes of shared memory that a box covers, gaps of the swizzle included. */
+static uint32_t box_extent(const tensor_map_desc *map)
+{
+    int64_t rows = tma_box_bytes(map) / (map->box[0] * (int64_t)ckl_dtype_bytes(map->dtype));
+    int64_t pitch = map->swizzle ? (int64_t)map->swizzle : map->box[0] * (int64_t)ckl_dtype_bytes(map->dtype);
+    return (uint32_t)(rows * pitch);
+}
+
+/* Notes the destination as being written by the mbarrier's transfers, and spoils what was there. */
+static bool begin_load_into(transfer *t, cta *to, uint32_t extent, mbarrier *b)
+{
+    t->phase[to->rank] = b->phase;
+    if (b->transfer_phase < b->phase + 1)
+        b->transfer_phase = b->phase + 1;
+    access a = warp_access(t->w, t->s, t->lane, true);
+    a.async = true;
+    a.agent = b->agent;
+    a.clock = b->phase + 1;
+    if (!shared_touch(to, &a, t->offset, extent))
+        return false;
+    memset(to->shared + t->offset, SHARED_POISON, extent);
+    return true;
+}
+
+static outcome begin_load(transfer t, uint32_t address, uint32_t bar_address, uint32_t align, uint32_t extent)
+{
+    warp *w = t.w;
+    cluster *c = w->cluster;
+    if (!shared_find(w, t.s, t.lane, IR_SHARED, address, extent, align, &t.offset) ||
+        !shared_find(w, t.s, t.lane, IR_SHARED, bar_address, MBARRIER_BYTES, MBARRIER_BYTES, &t.barrier))
+        return FAULTED;
+    for (int r = 0; r < c->cta_count; r++) {
+        if (!(t.to_ctas >> r & 1))
+            continue;
+        uint32_t peer = (uint32_t)(r + 1) << CLUSTER_RANK_SHIFT | bar_address, unused;
+        cta *to = shared_find(w, t.s, t.lane, IR_SHARED_CLUSTER, peer, MBARRIER_BYTES, MBARRIER_BYTES, &unused);
+        mbarrier *b = to ? mbarrier_find(w, t.s, t.lane, to, t.barrier, true) : NULL;
+        if (!b || !begin_load_into(&t, to, extent, b))
+            return FAULTED;
+    }
+    return transfer_begin(c, t);
+}
+
+outcome run_bulk_load(warp *w, const step *s)
+{
+    EACH_ACTIVE(i, w->active) {
+        transfer t = { .kind = TRANSFER_LOAD,
+                       .w = w,
+                       .s = s,
+                       .lane = i,
+                       .global = u64_of(w, s->in[1], i),
+                       .bytes = u32_of(w, s->in[2], i),
+                       .to_ctas = 1U << w->cta->rank };
+        if (t.bytes % BULK_ALIGNMENT || t.global % BULK_ALIGNMENT)
+            return fault(w, s, i, "misaligned bulk copy", "%u bytes from 0x%zx are not all multiples of %d", t.bytes,
+                         (size_t)t.global, BULK_ALIGNMENT);
+        outcome o = begin_load(t, u32_of(w, s->in[0], i) + (uint32_t)s->inst->offset, u32_of(w, s->in[3], i),
+                               BULK_ALIGNMENT, t.bytes);
+        if (o != ADVANCE)
+            return o;
+    }
+    return ADVANCE;
+}
+
+/* The tensor map parameter at an address; NULL after a fault. */
+static const tensor_map_desc *find_map(warp *w, const step *s, int lane, uint64_t address)
+{
+    const launch_state *l = w->cluster->launch;
+    for (int i = 0; i < l->kernel->ir.param_count; i++)
+        if (l->kernel->ir.params[i].tensor_map && l->scalar[i] == address)
+            return &l->map[i];
+    fault(w, s, lane, "no tensor map", "the address 0x%zx is no tensor map parameter", (size_t)address);
+    return NULL;
+}
+
+static uint32_t tma_alignment(const tensor_map_desc *map)
+{
+    return map->swizzle == SWIZZLE_128 ? TMA_SWIZZLE_128_ALIGNMENT : TMA_ALIGNMENT;
+}
+
+static bool read_coordinates(transfer *t, const operand *in)
+{
+    const warp *w = t->w;
+    if (t->s->inst->n != t->map->rank) {
+        fault(t->w, t->s, t->lane, "wrong rank", "%d coordinates for a tensor map of rank %d", t->s->inst->n,
+              t->map->rank);
+        return false;
+    }
+    for (int i = 0; i < t->map->rank; i++)
+        t->coordinates[i] = (int32_t)u32_of(w, in[i], t->lane);
+    return true;
+}
+
+outcome run_tma_load(warp *w, const step *s)
+{
+    EACH_ACTIVE(i, w->active) {
+        uint32_t mask = u32_of(w, s->in[3], i), all = (1U << w->cluster->cta_count) - 1;
+        transfer t = { .kind = TRANSFER_LOAD, .w = w, .s = s, .lane = i, .to_ctas = mask ? mask : 1U << w->cta->rank };
+        t.map = find_map(w, s, i, u64_of(w, s->in[1], i));
+        if (!t.map || !read_coordinates(&t, s->in + 4))
+            return FAULTED;
+        if (mask & ~all)
+            return fault(w, s, i, "no such CTA", "multicast mask 0x%x in a cluster of %d CTAs", mask,
+                         w->cluster->cta_count);
+        t.bytes = (uint32_t)tma_box_bytes(t.map);
+        outcome o = begin_load(t, u32_of(w, s->in[0], i) + (uint32_t)s->inst->offset, u32_of(w, s->in[2], i),
+                               tma_alignment(t.map), box_extent(t.map));
+        if (o != ADVANCE)
+            return o;
+    }
+    return ADVANCE;
+}
+
+outcome run_tma_prefetch(warp *w, const step *s)
+{
+    EACH_ACTIVE(i, w->active)
+        if (!find_map(w, s, i, u64_of(w, s->in[0], i)))
+            return FAULTED;
+    return ADVANCE;
+}
+
+/* Stores */
+
+static bulk_queue *find_bulk(warp *w, const step *s, int lane, bool create)
+{
+    cta *c = w->cta;
+    for (int i = 0; i < c->bulk_count; i++)
+        if (c->bulk[i].warp == w->index && c->bulk[i].lane == lane)
+            return &c->bulk[i];
+    if (!create)
+        return NULL;
+    uint16_t number = agent_new(w, s, (agent){ .kind = AGENT_BULK, .cta = c->rank, .warp = w->index });
+    if (number == NO_AGENT)
+        return NULL;
+    if (c->bulk_count == c->bulk_capacity) {
+        c->bulk_capacity = c->bulk_capacity ? 2 * c->bulk_capacity : 8;
+        c->bulk = realloc(c->bulk, (size_t)c->bulk_capacity * sizeof *c->bulk);
+        if (!c->bulk)
+            abort();
+    }
+    c->bulk[c->bulk_count] = (bulk_queue){ .agent = number, .warp = w->index, .lane = lane };
+    return &c->bulk[c->bulk_count++];
+}
+
+/* The source is read from now until the thread has waited for the group. */
+static outcome begin_store(transfer t, uint32_t address, uint32_t align, uint32_t extent)
+{
+    warp *w = t.w;
+    bulk_queue *q = find_bulk(w, t.s, t.lane, true);
+    if (!q || !shared_find(w, t.s, t.lane, IR_SHARED, address, extent, align, &t.offset))
+        return FAULTED;
+    q->open = true;
+    t.group = q->groups;
+    access a = warp_access(w, t.s, t.lane, false);
+    a.async = true;
+    a.agent = q->agent;
+    a.clock = q->groups + 1;
+    if (!transfer_touch_source(&t, &a))
+        return FAULTED;
+    return transfer_begin(w->cluster, t);
+}
+
+outcome run_bulk_store(warp *w, const step *s)
+{
+    EACH_ACTIVE(i, w->active) {
+        transfer t = { .kind = TRANSFER_STORE,
+                       .w = w,
+                       .s = s,
+                       .lane = i,
+                       .global = u64_of(w, s->in[0], i),
+                       .bytes = u32_of(w, s->in[2], i) };
+        if (t.bytes % BULK_ALIGNMENT || t.global % BULK_ALIGNMENT)
+            return fault(w, s, i, "misaligned bulk copy", "%u bytes to 0x%zx are not all multiples of %d", t.bytes,
+                         (size_t)t.global, BULK_ALIGNMENT);
+        outcome o = begin_store(t, u32_of(w, s->in[1], i) + (uint32_t)s->inst->offset, BULK_ALIGNMENT, t.bytes);
+        if (o != ADVANCE)
+            return o;
+    }
+    return ADVANCE;
+}
+
+outcome run_tma_store(warp *w, const step *s)
+{
+    EACH_ACTIVE(i, w->active) {
+        transfer t = { .kind = TRANSFER_STORE, .w = w, .s = s, .lane = i };
+        t.map = find_map(w, s, i, u64_of(w, s->in[0], i));
+        if (!t.map || !read_coordinates(&t, s->in + 2))
+            return FAULTED;
+        t.bytes = (uint32_t)tma_box_bytes(t.map);
+        outcome o =
+            begin_store(t, u32_of(w, s->in[1], i) + (uint32_t)s->inst->offset, tma_alignment(t.map), box_extent(t.map));
+        if (o != ADVANCE)
+            return o;
+    }
+    return ADVANCE;
+}
+
+outcome run_bulk_commit(warp *w, const step *s)
+{
+    EACH_ACTIVE(i, w->active) {
+        bulk_queue *q = find_bulk(w, s, i, true);
+        if (!q)
+            return FAULTED;
+        q->groups++;
+        q->open = false;
+    }
+    return ADVANCE;
+}
+
+outcome run_bulk_wait(warp *w, const step *s)
+{
+    EACH_ACTIVE(i, w->active) {
+        bulk_queue *q = find_bulk(w, s, i, false);
+        if (!q || q->groups <= (uint32_t)s->inst->n)
+            continue;
+        uint32_t groups = q->groups - (uint32_t)s->inst->n;
+        if (!transfer_complete_groups(w, TRANSFER_STORE, i, groups))
+            return FAULTED;
+        q->waited = groups > q->waited ? groups : q->waited;
+        w->knows.seen[q->agent] = q->waited;
+        w->knows.visible[q->agent] = q->waited;
+    }
+    return ADVANCE;
+}

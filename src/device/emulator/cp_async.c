@@ -1,0 +1,94 @@
+/* cp_async.c - the copies of single threads into shared memory, in groups of the whole warp. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/emulator/machine.h"
+
+static bool begin_cp_async(transfer *t, int lane)
+{
+    warp *w = t->w;
+    const step *s = t->s;
+    cp_async_lanes *l = t->lanes;
+    uint32_t address = u32_of(w, s->in[0], lane) + (uint32_t)s->inst->offset;
+    l->global[lane] = u64_of(w, s->in[1], lane);
+    l->valid[lane] = u32_of(w, s->in[2], lane);
+    if (l->valid[lane] > t->bytes) {
+        fault(w, s, lane, "misused cp_async", "%u bytes of %u are to be read", l->valid[lane], t->bytes);
+        return false;
+    }
+    if (l->valid[lane] && !global_check(w, s, lane, l->global[lane], l->valid[lane], 1, false))
+        return false;
+    if (l->valid[lane] && l->global[lane] % t->bytes) {
+        fault(w, s, lane, "misaligned global access", "address 0x%zx is no multiple of %u", (size_t)l->global[lane],
+              t->bytes);
+        return false;
+    }
+    if (!shared_find(w, s, lane, IR_SHARED, address, t->bytes, t->bytes, &l->offset[lane]))
+        return false;
+    access a = warp_access(w, s, lane, true);
+    a.agent = w->cp_agent;
+    a.clock = w->cp_groups + 1;
+    if (!shared_touch(w->cta, &a, l->offset[lane], t->bytes))
+        return false;
+    memset(w->cta->shared + l->offset[lane], SHARED_POISON, t->bytes);
+    return true;
+}
+
+outcome run_cp_async(warp *w, const step *s)
+{
+    if (w->cp_agent == NO_AGENT)
+        w->cp_agent = agent_new(w, s, (agent){ .kind = AGENT_CP_ASYNC, .cta = w->cta->rank, .warp = w->index });
+    if (w->cp_agent == NO_AGENT)
+        return FAULTED;
+    transfer t = { .kind = TRANSFER_CP_ASYNC,
+                   .w = w,
+                   .s = s,
+                   .bytes = (uint32_t)s->inst->n,
+                   .group = w->cp_groups,
+                   .lanes = calloc(1, sizeof(cp_async_lanes)) };
+    if (!t.lanes)
+        abort();
+    t.lanes->active = w->active;
+    EACH_ACTIVE(i, w->active)
+        if (!begin_cp_async(&t, i)) {
+            free(t.lanes);
+            return FAULTED;
+        }
+    uintptr_t global[LANES];
+    for (int i = 0; i < LANES; i++)
+        global[i] = t.lanes->global[w->active >> i & 1 ? i : first_lane(w->active)];
+    count_global(w, global, s->inst->n, false);
+    return transfer_begin(w->cluster, t);
+}
+
+outcome run_cp_async_commit(warp *w, const step *s)
+{
+    (void)s;
+    w->cp_groups++;
+    return ADVANCE;
+}
+
+outcome run_cp_async_wait(warp *w, const step *s)
+{
+    uint32_t pending = (uint32_t)s->inst->n;
+    if (w->cp_groups <= pending || w->cp_agent == NO_AGENT)
+        return ADVANCE;
+    uint32_t groups = w->cp_groups - pending;
+    if (!transfer_complete_groups(w, TRANSFER_CP_ASYNC, -1, groups))
+        return FAULTED;
+    if (w->knows.seen[w->cp_agent] < groups)
+        w->knows.seen[w->cp_agent] = groups;
+    return ADVANCE;
+}
+
+/* Copies issued so far, committed or not, are done first. */
+outcome run_cp_async_arrive(warp *w, const step *s)
+{
+    uint32_t groups = w->cp_groups + 1;
+    if (!transfer_complete_groups(w, TRANSFER_CP_ASYNC, -1, groups))
+        return FAULTED;
+    EACH_ACTIVE(i, w->active)
+        if (!mbarrier_arrive_async(w, s, i, groups))
+            return FAULTED;
+    return ADVANCE;
+}

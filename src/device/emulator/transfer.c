@@ -1,0 +1,216 @@
+/* transfer.c - asynchronous copies: queued when they begin, done later, in an order that the settings choose. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/emulator/machine.h"
+#include "device/emulator/tma.h"
+
+enum { CHUNK = 16 }; // what the swizzles move as one
+
+/* Copying. Shared memory was checked when the copy began, global memory is checked as it is done. */
+
+typedef struct walk {
+    const transfer *t;
+    cta *c;
+    int span; // of the swizzle
+    bool ok;
+    const access *touch; // a store's: note what is read; NULL: move the data
+} walk;
+
+static uint32_t shared_place(const walk *x, uint32_t offset)
+{
+    return shared_offset(swizzle_address(SHARED_BASE + x->t->offset + offset, x->span));
+}
+
+static void load_run(void *user, uint32_t offset, unsigned char *global, uint32_t bytes)
+{
+    walk *x = user;
+    if (!x->ok)
+        return;
+    if (global && !global_check(x->t->w, x->t->s, x->t->lane, (uintptr_t)global, bytes, 1, false)) {
+        x->ok = false;
+        return;
+    }
+    for (uint32_t at = 0, part; at < bytes; at += part) {
+        part = CHUNK - (offset + at) % CHUNK;
+        part = part < bytes - at ? part : bytes - at;
+        unsigned char *to = x->c->shared + shared_place(x, offset + at);
+        if (global)
+            memcpy(to, global + at, part);
+        else
+            memset(to, 0, part);
+    }
+}
+
+/* f32, f16, bf16 and integers: what cp.reduce.async.bulk.tensor adds. */
+static bool add_run(const transfer *t, unsigned char *global, const unsigned char *from, uint32_t bytes)
+{
+    ir_type type = t->map->dtype;
+    ir_inst add = { .op = IR_RED, .type = type, .mode = IR_RED_ADD };
+    uint32_t size = (uint32_t)ckl_dtype_bytes(type);
+    if (!global_check(t->w, t->s, t->lane, (uintptr_t)global, bytes, 1, false))
+        return false;
+    for (uint32_t at = 0; at < bytes; at += size) {
+        uint64_t value = 0;
+        memcpy(&value, from + at, size);
+        move_atomic(&add, global + at, value, 0);
+    }
+    return true;
+}
+
+static bool store_part(const walk *x, unsigned char *global, uint32_t place, uint32_t bytes)
+{
+    const transfer *t = x->t;
+    if (x->touch)
+        return shared_touch(x->c, x->touch, place, bytes);
+    if (t->map && t->s->inst->mode == 1)
+        return add_run(t, global, x->c->shared + place, bytes);
+    if (!global_check(t->w, t->s, t->lane, (uintptr_t)global, bytes, 1, true))
+        return false;
+    memcpy(global, x->c->shared + place, bytes);
+    return true;
+}
+
+static void store_run(void *user, uint32_t offset, unsigned char *global, uint32_t bytes)
+{
+    walk *x = user;
+    for (uint32_t at = 0, part; global && x->ok && at < bytes; at += part) {
+        part = CHUNK - (offset + at) % CHUNK;
+        part = part < bytes - at ? part : bytes - at;
+        x->ok = store_part(x, global + at, shared_place(x, offset + at), part);
+    }
+}
+
+static bool walk_transfer(walk *x, tma_run *run)
+{
+    const transfer *t = x->t;
+    x->ok = true;
+    if (t->map) {
+        x->span = (int)t->map->swizzle;
+        tma_walk(t->map, t->coordinates, run, x);
+    } else {
+        run(x, 0, (unsigned char *)t->global, t->bytes); // NOLINT: device addresses are host addresses
+    }
+    return x->ok;
+}
+
+bool transfer_touch_source(const transfer *t, const access *a)
+{
+    return walk_transfer(&(walk){ .t = t, .c = t->w->cta, .touch = a }, store_run);
+}
+
+static bool complete_load(cluster *c, const transfer *t)
+{
+    for (int r = 0; r < c->cta_count; r++) {
+        if (!(t->to_ctas >> r & 1))
+            continue;
+        cta *to = &c->ctas[r];
+        if (to->warps_left == 0) {
+            fault(t->w, t->s, t->lane, "access to an exited CTA", "the copy arrives in CTA rank %d, which has left", r);
+            return false;
+        }
+        mbarrier *b = &to->barriers[to->barrier_of[t->barrier / MBARRIER_BYTES] - 1];
+        if (!walk_transfer(&(walk){ .t = t, .c = to }, load_run) ||
+            !mbarrier_transferred(t->w, t->s, t->lane, b, t->bytes, t->phase[r]))
+            return false;
+    }
+    c->count[COUNT_TMA_LOAD_BYTES] += t->bytes;
+    return true;
+}
+
+static bool complete_store(cluster *c, const transfer *t)
+{
+    c->count[COUNT_TMA_STORE_BYTES] += t->bytes;
+    return walk_transfer(&(walk){ .t = t, .c = t->w->cta }, store_run);
+}
+
+static bool complete_cp_async(const transfer *t)
+{
+    const cp_async_lanes *l = t->lanes;
+    unsigned char *shared = t->w->cta->shared;
+    EACH_ACTIVE(i, l->active) {
+        memcpy(shared + l->offset[i], (const void *)l->global[i], l->valid[i]);
+        memset(shared + l->offset[i] + l->valid[i], 0, t->bytes - l->valid[i]);
+    }
+    return true;
+}
+
+static bool complete(cluster *c, const transfer *t)
+{
+    switch (t->kind) {
+    case TRANSFER_LOAD:
+        return complete_load(c, t);
+    case TRANSFER_STORE:
+        return complete_store(c, t);
+    case TRANSFER_CP_ASYNC:
+        return complete_cp_async(t);
+    }
+    return false;
+}
+
+/* The queue */
+
+static bool is_eager(const cluster *c)
+{
+    return c->kernel->device->options.completion == COMPLETION_EAGER;
+}
+
+static void enqueue(cluster *c, transfer t)
+{
+    if (c->queue_count == c->queue_capacity) {
+        c->queue_capacity = c->queue_capacity ? 2 * c->queue_capacity : 64;
+        c->queue = realloc(c->queue, (size_t)c->queue_capacity * sizeof *c->queue);
+        if (!c->queue)
+            abort();
+    }
+    c->queue[c->queue_count++] = t;
+}
+
+/* Takes a transfer out of the queue, in whose order the others stay, and does it. */
+static bool complete_at(cluster *c, int i)
+{
+    transfer t = c->queue[i];
+    c->queue_count--;
+    memmove(c->queue + i, c->queue + i + 1, (size_t)(c->queue_count - i) * sizeof t);
+    c->progress++;
+    bool done = complete(c, &t);
+    free(t.lanes);
+    return done;
+}
+
+bool transfer_complete_one(cluster *c, bool any_order)
+{
+    if (!c->queue_count)
+        return false;
+    int i = any_order ? (int)(cluster_random(c) % (uint64_t)c->queue_count) : 0;
+    return complete_at(c, i);
+}
+
+void transfers_drop(cluster *c)
+{
+    for (int i = 0; i < c->queue_count; i++)
+        free(c->queue[i].lanes);
+    c->queue_count = 0;
+}
+
+bool transfer_complete_groups(warp *w, transfer_kind kind, int lane, uint32_t groups)
+{
+    cluster *c = w->cluster;
+    for (int i = 0; i < c->queue_count;) {
+        const transfer *t = &c->queue[i];
+        bool wanted = t->kind == kind && t->w == w && (lane < 0 || t->lane == lane) && t->group < groups;
+        if (!wanted)
+            i++;
+        else if (!complete_at(c, i))
+            return false;
+    }
+    return true;
+}
+
+outcome transfer_begin(cluster *c, transfer t)
+{
+    enqueue(c, t);
+    if (!is_eager(c))
+        return ADVANCE;
+    return complete_at(c, c->queue_count - 1) ? ADVANCE : FAULTED;
+}

@@ -1,0 +1,167 @@
+/*
+ * unit_emulator_faults.h - planting faults: a small kernel that has one, and the same kernel without it.
+ *
+ * Each kernel runs under every schedule and completion. Planted, the report must name the fault and the line of C that is
+ * to blame; corrected, the kernel must pass.
+ */
+#ifndef CKL_TESTS_UNIT_EMULATOR_FAULTS_H
+#define CKL_TESTS_UNIT_EMULATOR_FAULTS_H
+
+#include "unit_emulator.h"
+
+enum {
+    MEMORY_BYTES = 16384, // of "memory", initialised, and of "fresh", never written
+    ROWS = 64,            // of the tile that "map" describes: f16, in rows of 128 bytes
+    ROW_BYTES = 128,
+    TILE_BYTES = ROWS * ROW_BYTES,
+    SMEM_LIMIT = 232448,
+};
+
+static bool planted;
+static int blamed; // the line that the report must name
+
+/* The instruction written on this line is to blame. */
+#define BLAME (blamed = __LINE__, ir_at(__FILE__, __LINE__))
+
+typedef struct parameters {
+    val memory, fresh, map;
+} parameters;
+
+static inline parameters declare(void)
+{
+    HERE;
+    parameters p;
+    p.memory = ir_scalar_param(IR_U64, "memory");
+    p.fresh = ir_scalar_param(IR_U64, "fresh");
+    p.map = ir_tensor_map_param("map");
+    return p;
+}
+
+static inline val tid(void)
+{
+    return ir_sreg(IR_TID_X);
+}
+
+static inline val u32(int64_t x)
+{
+    return ir_int(IR_U32, x);
+}
+
+static inline val add(val x, val y)
+{
+    return ir_binary(IR_ADD, x, y);
+}
+
+static inline val mul(val x, int64_t y)
+{
+    return ir_binary(IR_MUL, x, u32(y));
+}
+
+static inline val is_warp(int w)
+{
+    return ir_compare(IR_EQ, ir_sreg(IR_WARP), u32(w));
+}
+
+static inline val tile(const char *name, int64_t bytes)
+{
+    return ir_smem_address(ir_smem_alloc(name, bytes, 1024));
+}
+
+typedef struct fault_case {
+    void (*describe)(void);
+    int threads, cluster;
+    const char *words[3]; // of the report
+    ckl_status status;    // CKL_DEVICE unless stated
+} fault_case;
+
+typedef struct bench {
+    ckl_device *gpu;
+    void *memory, *fresh;
+    tensor_map map;
+} bench;
+
+static inline bench bench_open(const char *settings)
+{
+    static const unsigned char zeros[MEMORY_BYTES];
+    bench b = { .gpu = test_open(settings) };
+    b.memory = test_upload(b.gpu, zeros, MEMORY_BYTES);
+    b.fresh = test_upload(b.gpu, NULL, MEMORY_BYTES);
+    tensor_map_desc desc = { .dtype = CKL_F16,
+                             .rank = 2,
+                             .address = b.memory,
+                             .size = { ROW_BYTES / 2, ROWS },
+                             .stride = { 2, ROW_BYTES },
+                             .box = { ROW_BYTES / 2, ROWS },
+                             .swizzle = SWIZZLE_128 };
+    assert_int_equal(b.gpu->ops->encode_tensor_map(b.gpu, &desc, &b.map), CKL_OK);
+    return b;
+}
+
+static inline ckl_status bench_run(bench *b, const fault_case *c, bool plant)
+{
+    planted = plant;
+    blamed = 0;
+    test_kernel k = { c->describe, IR_SM90A, .threads = c->threads, .cluster = c->cluster, .grid = c->cluster };
+    return test_run(b->gpu, k, (void *[]){ &b->memory, &b->fresh, &b->map });
+}
+
+static inline void check_report(const fault_case *c, const char *settings)
+{
+    char line[64];
+    snprintf(line, sizeof line, "%s:%d", BLAMED_FILE, blamed);
+    for (int i = 0; i < 3 && c->words[i]; i++)
+        if (!strstr(ckl_error(), c->words[i]))
+            fail_msg("[%s] \"%s\" is not in: %s", settings, c->words[i], ckl_error());
+    if (blamed && !strstr(ckl_error(), line))
+        fail_msg("[%s] %s is not in: %s", settings, line, ckl_error());
+}
+
+static const char *const all_settings[] = {
+    "budget=100000 completion=eager",
+    "budget=100000 completion=lazy",
+    "budget=100000 completion=random schedule=random seed=1",
+    "budget=100000 completion=random schedule=random seed=2",
+    "budget=100000 completion=eager schedule=random seed=3",
+};
+
+static inline void check_case(const fault_case *c)
+{
+    for (int i = 0; i < COUNT_OF(all_settings); i++) {
+        bench b = bench_open(all_settings[i]);
+        ckl_status expected = c->status ? c->status : CKL_DEVICE, status = bench_run(&b, c, true);
+        if (status != expected)
+            fail_msg("[%s] planted: status %s", all_settings[i], ckl_status_name(status));
+        check_report(c, all_settings[i]);
+        if (getenv("VERBOSE") && i == 0)
+            print_message("%s\n", ckl_error());
+        b.gpu->ops->close(b.gpu);
+        b = bench_open(all_settings[i]); // a fault may leave half a tile stored
+        if (bench_run(&b, c, false) != CKL_OK)
+            fail_msg("[%s] corrected: %s", all_settings[i], ckl_error());
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
+static inline void test_fault(void **state)
+{
+    check_case(*state);
+}
+
+/* Runs every case as a test of its own, then `more`. */
+static inline int run_cases(const fault_case *cases, int count, const struct CMUnitTest *more, int more_count)
+{
+    char(*names)[48] = calloc((size_t)count, sizeof *names);
+    struct CMUnitTest *tests = calloc((size_t)(count + more_count), sizeof *tests);
+    for (int i = 0; i < count; i++) {
+        snprintf(names[i], sizeof names[i], "fault %d: %s", i, cases[i].words[0]);
+        tests[i] = (struct CMUnitTest){ names[i], test_fault, NULL, NULL, (void *)(uintptr_t)&cases[i] };
+    }
+    for (int i = 0; i < more_count; i++)
+        tests[count + i] = more[i];
+    int failed = _cmocka_run_group_tests("faults", tests, (size_t)(count + more_count), NULL, NULL);
+    free(names);
+    free(tests);
+    return failed;
+}
+
+#endif

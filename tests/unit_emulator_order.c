@@ -1,0 +1,462 @@
+/* unit_emulator_order.c - the checker: faults of asynchronous work, of barriers and of clusters. */
+#define BLAMED_FILE "unit_emulator_order.c"
+#include "unit_emulator_faults.h"
+
+/* Async proxy */
+
+/* Every thread writes its part of a tile with ordinary stores. */
+static void fill_tile(val address, int bytes, int threads)
+{
+    val zero[4] = { u32(0), u32(0), u32(0), u32(0) };
+    for (int at = 0; at < bytes; at += threads * 16)
+        ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 4, add(address, mul(tid(), 16)), at, zero);
+}
+
+static void store_without_fence(void)
+{
+    parameters p = declare();
+    val x = tile("x", TILE_BYTES), origin[2] = { u32(0), u32(0) };
+    fill_tile(x, TILE_BYTES, 32);
+    if (!planted)
+        ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_if(ir_elect());
+    origin[0] = origin[1] = ir_int(CKL_I32, 0);
+    BLAME;
+    ir_tma_store(p.map, x, 0, 2, origin);
+    HERE;
+    ir_plain(IR_BULK_COMMIT, 0, 0);
+    ir_plain(IR_BULK_WAIT, 0, 1);
+    ir_end_if();
+}
+
+static val descriptor(val address)
+{
+    val units = ir_binary(IR_SHR, address, u32(4));
+    uint64_t leading = 128 / 16, stride = 256 / 16; // K-major, no swizzle: 8x8 matrices beside and below each other
+    return ir_binary(IR_OR, ir_convert(IR_U64, units), ir_int(IR_U64, (int64_t)(leading << 16 | stride << 32)));
+}
+
+enum { WGMMA_N = 16, WGMMA_A_BYTES = 64 * 32, WGMMA_B_BYTES = WGMMA_N * 32 };
+
+static void accumulators(val d[WGMMA_N / 2])
+{
+    for (int i = 0; i < WGMMA_N / 2; i++) {
+        d[i] = ir_reg(CKL_F32);
+        ir_assign(d[i], ir_float(CKL_F32, 0));
+    }
+}
+
+static void issue_wgmma(val *d, val a, val b)
+{
+    ir_wgmma(CKL_F16, WGMMA_N, d, descriptor(a), descriptor(b), ir_int(IR_PRED, 1), false, false);
+}
+
+static void wgmma_without_fence(void)
+{
+    declare();
+    val a = tile("a", WGMMA_A_BYTES), b = tile("b", 1024), d[WGMMA_N / 2];
+    accumulators(d);
+    fill_tile(a, WGMMA_A_BYTES, 128);
+    ir_if(ir_compare(IR_LT, tid(), u32(32)));
+    fill_tile(b, WGMMA_B_BYTES, 32);
+    ir_end_if();
+    if (!planted)
+        ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_bar_sync(u32(0), 128);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    BLAME;
+    issue_wgmma(d, a, b);
+    HERE;
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
+/* Operands in place and visible to the async proxy. */
+static void prepare_operands(val *a, val *b)
+{
+    *a = tile("a", WGMMA_A_BYTES);
+    *b = tile("b", 1024);
+    fill_tile(*a, WGMMA_A_BYTES, 128);
+    ir_if(ir_compare(IR_LT, tid(), u32(32)));
+    fill_tile(*b, WGMMA_B_BYTES, 32);
+    ir_end_if();
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_bar_sync(u32(0), 128);
+}
+
+/* One warp writes the operands; the others of the warpgroup must know of it too. */
+static void operands_of_one_warp(void)
+{
+    declare();
+    val a = tile("a", WGMMA_A_BYTES), b = tile("b", 1024), d[WGMMA_N / 2];
+    accumulators(d);
+    ir_if(is_warp(0));
+    fill_tile(a, WGMMA_A_BYTES, 32);
+    fill_tile(b, WGMMA_B_BYTES, 32);
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_end_if();
+    if (!planted)
+        ir_bar_sync(u32(0), 128);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    BLAME;
+    issue_wgmma(d, a, b);
+    HERE;
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
+static void accumulator_before_wait(void)
+{
+    declare();
+    val a, b, d[WGMMA_N / 2];
+    prepare_operands(&a, &b);
+    accumulators(d);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    issue_wgmma(d, a, b);
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    if (!planted)
+        ir_plain(IR_WGMMA_WAIT, 0, 0);
+    BLAME;
+    add(d[3], d[3]);
+    HERE;
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
+static void accumulator_written_before_wait(void)
+{
+    declare();
+    val a, b, d[WGMMA_N / 2];
+    prepare_operands(&a, &b);
+    accumulators(d);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    issue_wgmma(d, a, b);
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
+    BLAME;
+    ir_assign(d[0], ir_float(CKL_F32, 1));
+    HERE;
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
+static void missing_wgmma_fence(void)
+{
+    declare();
+    val a, b, d[WGMMA_N / 2];
+    prepare_operands(&a, &b);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    accumulators(d);
+    if (!planted)
+        ir_plain(IR_WGMMA_FENCE, 0, 0);
+    BLAME;
+    issue_wgmma(d, a, b);
+    HERE;
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
+/* An operand is overwritten while wgmma may still read it. */
+static void operand_overwritten(void)
+{
+    declare();
+    val a, b, d[WGMMA_N / 2];
+    prepare_operands(&a, &b);
+    accumulators(d);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    issue_wgmma(d, a, b);
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
+    ir_bar_sync(u32(0), 128);
+    BLAME;
+    test_store_value(IR_SHARED, IR_U32, add(a, mul(tid(), 4)), 0, u32(0));
+    HERE;
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
+static void wgmma_diverges(void)
+{
+    declare();
+    val a, b, d[WGMMA_N / 2];
+    prepare_operands(&a, &b);
+    accumulators(d);
+    val at = planted ? add(a, mul(ir_sreg(IR_WARP), 256)) : a;
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    BLAME;
+    issue_wgmma(d, at, b);
+    HERE;
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
+/* TMA and mbarriers */
+
+typedef struct loader {
+    val x, bar, origin[2];
+} loader;
+
+/* A tile and an mbarrier of one arrival, initialised and fenced. */
+static loader prepare_load(void)
+{
+    loader l = { .x = tile("x", TILE_BYTES), .bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)) };
+    l.origin[0] = l.origin[1] = ir_int(CKL_I32, 0);
+    ir_if(ir_elect());
+    ir_mbarrier_init(l.bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_end_if();
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    return l;
+}
+
+static void issue_load(parameters p, loader l, int64_t expected)
+{
+    ir_if(ir_elect());
+    ir_mbarrier_expect(l.bar, 0, u32(expected));
+    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+    ir_end_if();
+}
+
+static void read_before_arrival(void)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    issue_load(p, l, TILE_BYTES);
+    if (!planted)
+        ir_mbarrier_wait(l.bar, 0, u32(0));
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, add(l.x, mul(tid(), 4)), 0);
+}
+
+static void too_many_bytes_expected(void)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    issue_load(p, l, planted ? TILE_BYTES + 16 : TILE_BYTES);
+    BLAME;
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
+static void too_few_bytes_expected(void)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    ir_if(ir_elect());
+    ir_mbarrier_expect(l.bar, 0, u32(planted ? TILE_BYTES - 16 : TILE_BYTES));
+    BLAME;
+    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+    HERE;
+    ir_end_if();
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
+/* Two loads, one of which was not reckoned with: its bytes come after the phase or in the next one. */
+static void one_load_of_two_expected(void)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    val y = tile("y", TILE_BYTES);
+    ir_if(ir_elect());
+    ir_mbarrier_expect(l.bar, 0, u32(planted ? TILE_BYTES : 2 * TILE_BYTES));
+    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+    ir_tma_load(y, 0, p.map, l.bar, u32(0), 2, l.origin);
+    ir_end_if();
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
+static void over_arrival(void)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    ir_if(ir_elect());
+    ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
+    BLAME;
+    if (planted)
+        ir_mbarrier_arrive(IR_SHARED, l.bar, 0);
+    HERE;
+    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+    ir_end_if();
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
+static void wrong_phase(void)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    issue_load(p, l, TILE_BYTES);
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+    BLAME;
+    ir_mbarrier_wait(l.bar, 0, u32(planted ? 1 : 0));
+}
+
+static void barrier_before_init(void)
+{
+    declare();
+    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    ir_if(is_warp(0));
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 64);
+    ir_end_if();
+    ir_end_if();
+    if (!planted)
+        ir_bar_sync(u32(0), 64);
+    BLAME;
+    ir_mbarrier_arrive(IR_SHARED, bar, 0);
+    HERE;
+    ir_mbarrier_wait(bar, 0, u32(0));
+}
+
+static void barrier_not_fenced(void)
+{
+    parameters p = declare();
+    loader l = { .x = tile("x", TILE_BYTES), .bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)) };
+    l.origin[0] = l.origin[1] = ir_int(CKL_I32, 0);
+    ir_if(ir_elect());
+    ir_mbarrier_init(l.bar, 0, 1);
+    if (!planted)
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
+    BLAME;
+    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+    HERE;
+    ir_end_if();
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
+static void barrier_overwritten(void)
+{
+    declare();
+    loader l = prepare_load();
+    BLAME;
+    test_store_value(IR_SHARED, IR_U32, planted ? l.bar : l.x, 0, u32(7));
+}
+
+static void leaves_with_load(void)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    issue_load(p, l, TILE_BYTES);
+    BLAME;
+    if (planted)
+        ir_plain(IR_WARP_SYNC, 0, 0);
+    else
+        ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
+static void leaves_with_store(void)
+{
+    parameters p = declare();
+    val x = tile("x", TILE_BYTES), origin[2] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, 0) };
+    fill_tile(x, TILE_BYTES, 32);
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_if(ir_elect());
+    ir_tma_store(p.map, x, 0, 2, origin);
+    ir_plain(IR_BULK_COMMIT, 0, 0);
+    if (!planted)
+        ir_plain(IR_BULK_WAIT, 0, 1);
+    BLAME;
+    ir_end_if();
+}
+
+static void cp_async_not_waited(void)
+{
+    parameters p = declare();
+    val x = add(tile("x", 512), mul(tid(), 16));
+    ir_cp_async(x, 0, test_element(p.memory, tid(), 16), 16, u32(16));
+    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
+    if (!planted)
+        ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, x, 0);
+    HERE;
+    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+}
+
+/* Clusters */
+
+static void cluster_sync(void)
+{
+    ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
+    ir_plain(IR_CLUSTER_WAIT, 0, 0);
+}
+
+static void leaves_before_signal(void)
+{
+    declare();
+    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), rank = ir_sreg(IR_CLUSTER_RANK);
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_end_if();
+    cluster_sync();
+    ir_if(ir_compare(IR_EQ, rank, u32(1)));
+    ir_if(ir_elect());
+    BLAME;
+    ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(bar, u32(0)), 0);
+    HERE;
+    ir_end_if();
+    ir_else();
+    if (!planted)
+        ir_mbarrier_wait(bar, 0, u32(0));
+    ir_end_if();
+}
+
+static void reads_exited_peer(void)
+{
+    declare();
+    val x = tile("x", 128);
+    test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
+    cluster_sync();
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_CLUSTER_RANK), u32(1)));
+    BLAME;
+    test_load_value(IR_SHARED_CLUSTER, IR_U32, add(ir_mapa(x, u32(0)), mul(tid(), 4)), 0);
+    HERE;
+    ir_end_if();
+    if (!planted)
+        cluster_sync();
+}
+
+static void reads_peer_too_early(void)
+{
+    declare();
+    val x = tile("x", 128);
+    test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
+    if (!planted)
+        cluster_sync();
+    BLAME;
+    val peer = ir_mapa(x, ir_binary(IR_XOR, ir_sreg(IR_CLUSTER_RANK), u32(1)));
+    test_load_value(IR_SHARED_CLUSTER, IR_U32, add(peer, mul(tid(), 4)), 0);
+    HERE;
+    cluster_sync();
+}
+
+static const fault_case cases[] = {
+    { store_without_fence, 32, 1, { "missing fence_proxy_async", "warp 0 wrote", "ordinary store" }, 0 },
+    { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" }, 0 },
+    { operands_of_one_warp, 128, 1, { "shared-memory race", "warp 0", "(wgmma)" }, 0 },
+    { accumulator_before_wait, 128, 1, { "register in use by wgmma", "read", "(add)" }, 0 },
+    { accumulator_written_before_wait, 128, 1, { "register in use by wgmma", "written" }, 0 },
+    { missing_wgmma_fence, 128, 1, { "missing wgmma_fence" }, 0 },
+    { operand_overwritten, 128, 1, { "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait" }, 0 },
+    { wgmma_diverges, 128, 1, { "divergence at a converged instruction" }, 0 },
+    { read_before_arrival, 32, 1, { "has not arrived", "mbarrier" }, 0 },
+    { too_many_bytes_expected, 32, 1, { "deadlock", "16 bytes pending", "offset 8192" }, 0 },
+    { too_few_bytes_expected, 32, 1, { "wrong transaction count", "16 bytes more" }, 0 },
+    { one_load_of_two_expected, 32, 1, { "the mbarrier at offset 8192" }, 0 },
+    { over_arrival, 32, 1, { "mbarrier over-arrival" }, 0 },
+    { wrong_phase, 32, 1, { "deadlock", "warp 0 waits at", "parity 1" }, 0 },
+    { barrier_before_init, 64, 1, { "mbarrier used before its initialisation" }, 0 },
+    { barrier_not_fenced, 32, 1, { "missing fence_mbarrier_init" }, 0 },
+    { barrier_overwritten, 32, 1, { "access to an mbarrier" }, 0 },
+    { leaves_with_load, 32, 1, { "exit with work under way", "copy into its shared memory" }, 0 },
+    { leaves_with_store, 32, 1, { "exit with work under way", "bulk_wait" }, 0 },
+    { cp_async_not_waited, 32, 1, { "cp_async of warp 0", "no cp_async_wait" }, 0 },
+    { leaves_before_signal, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
+    { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
+    { reads_peer_too_early, 32, 2, { "may not have started" }, 0 },
+};
+
+int main(void)
+{
+    return run_cases(cases, COUNT_OF(cases), NULL, 0);
+}
