@@ -147,8 +147,7 @@ tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype
     return part_from(s, pointer, ir_convert(CKL_I64, p->first), dtype);
 }
 
-/* Is vector `step` inside the row? */
-static val inside(const row_split *s, const row_place *p, int step)
+val row_inside(const row_split *s, const row_place *p, int step)
 {
     if (s->whole)
         return p->exists;
@@ -220,7 +219,7 @@ void row_load(const row_split *s, const row_place *p, tensor from, tensor to, do
     int64_t step_bytes = stride_of(s) * (int64_t)ckl_dtype_bytes(from.dtype);
     val *loaded = ir_alloc((size_t)(s->steps * w.n), sizeof *loaded), outside = filled(w.type, from.dtype, fill);
     for (int step = 0; step < s->steps; step++) {
-        val *mine = loaded + step * w.n, guard = inside(s, p, step);
+        val *mine = loaded + step * w.n, guard = row_inside(s, p, step);
         for (int i = 0; i < w.n; i++)
             mine[i] = ir_is_int(guard, 1) ? ir_reg(w.type) : cute_variable(w.type, outside);
         open_guard(guard);
@@ -245,7 +244,7 @@ void row_store(const row_split *s, const row_place *p, tensor from, tensor to)
     words w = words_of(to.dtype, s->vec);
     int64_t step_bytes = stride_of(s) * (int64_t)ckl_dtype_bytes(to.dtype);
     for (int step = 0; step < s->steps; step++) {
-        val stored[ACCESS_BYTES], guard = inside(s, p, step);
+        val stored[ACCESS_BYTES], guard = row_inside(s, p, step);
         for (int i = 0; i < w.n; i++)
             stored[i] = packed(w, to.dtype, from.regs + step * s->vec, i);
         open_guard(guard);

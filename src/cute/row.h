@@ -68,6 +68,9 @@ tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to);
 
+/* Is vector number `step` of this thread inside the row? The constant true where no guard is needed. */
+val row_inside(const row_split *s, const row_place *p, int step);
+
 /* Over all threads of the row; everyone holds the result. Every thread of the CTA (cluster) takes part. */
 void row_reduce(const row_split *s, const reduction *r, val *values);
 

@@ -6,7 +6,9 @@
 
 #define OPERATORS(X) \
     X(add)           \
-    X(gemm)
+    X(gemm)          \
+    X(layernorm)     \
+    X(rmsnorm)
 
 #define X(op) extern const operator_info op##_operator;
 OPERATORS(X)

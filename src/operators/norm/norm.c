@@ -1,0 +1,292 @@
+/* norm.c - layer norm and RMS norm: validation, choice of kernels, launch. */
+#include "cutekernellib/operators/norm.h"
+
+#include "operators/norm/norm_config.h"
+#include "operators/operators.h"
+
+enum { VECTOR_BYTES = 16, CTAS_MAX = INT32_MAX, COLS_MAX = INT32_MAX, CLUSTER_MAX = 8, TILED_THREADS = 512 };
+
+/* Validation */
+
+static ckl_status check_desc(const char *op, ckl_norm_desc *d)
+{
+    if (d->direction != CKL_FORWARD && d->direction != CKL_BACKWARD)
+        FAIL(CKL_INVALID, "%s: direction=%d is neither forward nor backward", op, (int)d->direction);
+    if (d->dtype != CKL_F32 && d->dtype != CKL_F16 && d->dtype != CKL_BF16)
+        FAIL(CKL_INVALID, "%s: dtype=%s is none of f32, f16, bf16", op, ckl_dtype_name(d->dtype));
+    if (d->rows < 0)
+        FAIL(CKL_INVALID, "%s: rows=%" PRId64 " is negative", op, d->rows);
+    if (d->cols < 0)
+        FAIL(CKL_INVALID, "%s: cols=%" PRId64 " is negative", op, d->cols);
+    if (!(d->eps >= 0))
+        FAIL(CKL_INVALID, "%s: eps=%g is negative or no number", op, (double)d->eps);
+    if (d->eps == 0)
+        d->eps = 1e-5f;
+    const struct {
+        const char *name;
+        int64_t *ld;
+    } pitches[] = { { "ld_in", &d->ld_in }, { "ld_out", &d->ld_out } };
+    for (int i = 0; i < COUNT_OF(pitches); i++) {
+        if (*pitches[i].ld == 0)
+            *pitches[i].ld = d->cols;
+        if (*pitches[i].ld < d->cols)
+            FAIL(CKL_INVALID, "%s: %s=%" PRId64 " is smaller than cols=%" PRId64, op, pitches[i].name, *pitches[i].ld,
+                 d->cols);
+    }
+    return CKL_OK;
+}
+
+/* A piece of memory of one call. */
+typedef struct piece {
+    const char *name;
+    const void *pointer;
+    int64_t bytes; // 0: not part of this problem
+    int64_t align;
+    bool output;
+    int64_t ld; // of tensors of rows; else 0
+} piece;
+
+enum { PIECES_MAX = 9 };
+
+static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool centred, piece *out)
+{
+    const int64_t element = (int64_t)ckl_dtype_bytes(d->dtype), statistics = d->rows * 4;
+    const bool any = d->rows > 0 && d->cols > 0;
+    const int64_t in = any ? ((d->rows - 1) * d->ld_in + d->cols) * element : 0;
+    const int64_t to = any ? ((d->rows - 1) * d->ld_out + d->cols) * element : 0;
+    const int64_t residual_in = d->residual ? in : 0, residual_out = d->residual ? to : 0;
+    const int64_t gamma = d->affine ? d->cols * element : 0, beta = centred ? gamma : 0;
+    const piece forward[] = {
+        { "x", x->x, in, element, false, d->ld_in },
+        { "residual", x->residual, residual_in, element, false, d->ld_in },
+        { "gamma", x->gamma, any ? gamma : 0, element, false, 0 },
+        { "beta", x->beta, any ? beta : 0, element, false, 0 },
+        { "y", x->y, to, element, true, d->ld_out },
+        { "sum", x->sum, residual_out, element, true, d->ld_out },
+        { "mean", x->mean, centred && x->mean ? statistics : 0, 4, true, 0 },
+        { "rstd", x->rstd, x->rstd ? statistics : 0, 4, true, 0 },
+    };
+    const piece backward[] = {
+        { "x", x->x, in, element, false, d->ld_in },
+        { "dy", x->dy, in, element, false, d->ld_in },
+        { "dsum", x->dsum, residual_in, element, false, d->ld_in },
+        { "gamma", x->gamma, any ? gamma : 0, element, false, 0 },
+        { "mean", x->mean, centred && any ? statistics : 0, 4, false, 0 },
+        { "rstd", x->rstd, any ? statistics : 0, 4, false, 0 },
+        { "dx", x->dx, to, element, true, d->ld_out },
+        { "dgamma", x->dgamma, gamma, element, true, 0 },
+        { "dbeta", x->dbeta, beta, element, true, 0 },
+    };
+    const piece *list = d->direction == CKL_FORWARD ? forward : backward;
+    const int count = d->direction == CKL_FORWARD ? COUNT_OF(forward) : COUNT_OF(backward);
+    for (int i = 0; i < count; i++)
+        out[i] = list[i];
+    return count;
+}
+
+static ckl_status check_pieces(const char *op, const ckl_norm_desc *d, const ckl_norm_args *args, bool centred)
+{
+    piece p[PIECES_MAX];
+    int count = list_pieces(d, args, centred, p);
+    for (int i = 0; i < count; i++) {
+        if (p[i].bytes && !p[i].pointer)
+            FAIL(CKL_INVALID, "%s: %s is NULL", op, p[i].name);
+        if (p[i].bytes && (uintptr_t)p[i].pointer % (uintptr_t)p[i].align)
+            FAIL(CKL_INVALID, "%s: %s=%p is not aligned to its %" PRId64 "-byte elements", op, p[i].name, p[i].pointer,
+                 p[i].align);
+        for (int j = 0; j < i; j++) {
+            bool in_place = p[j].ld && p[j].ld == p[i].ld && p[j].pointer == p[i].pointer && !p[j].output;
+            if (p[i].output && !in_place && plan_overlap(p[i].pointer, p[i].bytes, p[j].pointer, p[j].bytes))
+                FAIL(CKL_INVALID, "%s: %s overlaps %s without being the same tensor", op, p[i].name, p[j].name);
+        }
+    }
+    return CKL_OK;
+}
+
+/* Choice */
+
+static bool divides_rows(const ckl_norm_desc *d, int vec)
+{
+    return d->cols % vec == 0 && (d->rows <= 1 || (d->ld_in % vec == 0 && d->ld_out % vec == 0));
+}
+
+static int widest_vector(const ckl_norm_desc *d)
+{
+    int vec = VECTOR_BYTES / (int)ckl_dtype_bytes(d->dtype);
+    while (!divides_rows(d, vec))
+        vec /= 2;
+    return vec;
+}
+
+static void take_split(const row_split *s, norm_config *c)
+{
+    c->threads = s->threads;
+    c->row_threads = s->row_threads;
+    c->cluster = s->cluster;
+    c->vec = s->vec;
+    c->steps = s->steps;
+    c->whole = s->whole;
+}
+
+/* Rows that no registers hold: whole CTAs, as many for a row as it takes to keep the device busy. */
+static row_split tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, int vec)
+{
+    row_split s = { TILED_THREADS, TILED_THREADS, 1, vec, 4, false };
+    while (device->has_tma && s.cluster < CLUSTER_MAX && d->rows * s.cluster < device->sm_count)
+        s.cluster *= 2;
+    return s;
+}
+
+/* Registers of a thread for each tensor of rows: more threads and less of them would do nothing but wait for each other. */
+static int registers_wanted(ckl_dtype dtype)
+{
+    return dtype == CKL_F32 ? 16 : 8;
+}
+
+static ckl_status choose_forward(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_norm_desc *d = desc;
+    norm_config *c = config;
+    if (d->direction != CKL_FORWARD)
+        FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
+    c->dtype = d->dtype;
+    c->affine = d->affine;
+    c->residual = d->residual;
+    row_split s;
+    int registers = registers_wanted(d->dtype), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
+    int vec = widest_vector(d);
+    c->tiled = !row_split_choose(d->cols, vec, d->dtype, registers, cluster_max, &s) &&
+               !row_split_choose(d->cols, vec, d->dtype, 2 * registers, cluster_max, &s);
+    if (c->tiled)
+        s = tiled_split(d, device, vec);
+    take_split(&s, c);
+    return CKL_OK;
+}
+
+/* What both directions demand of a config. */
+static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ckl_device_info *device,
+                              const norm_config *c)
+{
+    row_split s = norm_split(c, true);
+    if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)
+        FAIL(CKL_INVALID, "%s: dtype, affine and residual must be those of the problem", what);
+    if (c->tiled && c->row_threads != c->threads)
+        FAIL(CKL_INVALID, "%s: row_threads=%d of tiled rows must be threads=%d", what, c->row_threads, c->threads);
+    if (c->turns < 0 || (c->turns > 0 && c->row_threads != c->threads))
+        FAIL(CKL_INVALID, "%s: turns=%d is negative, or row_threads=%d is not threads=%d", what, c->turns,
+             c->row_threads, c->threads);
+    TRY(row_split_admit(what, &s, c->tiled ? min_i64(d->cols, row_split_cols(&s)) : d->cols, d->dtype, device));
+    if (c->tiled && c->whole)
+        FAIL(CKL_INVALID, "%s: whole rows are not tiled", what);
+    if (!divides_rows(d, c->vec))
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide cols and the distances between rows", what, c->vec);
+    if (d->cols > COLS_MAX || row_split_ctas(&s, d->rows) > CTAS_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: more than %d columns or CTAs", what, CTAS_MAX);
+    return CKL_OK;
+}
+
+static ckl_status admit_forward(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_norm_desc *d = desc;
+    if (d->direction != CKL_FORWARD)
+        FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
+    return admit_split("norm forward", d, device, config);
+}
+
+/* Launch */
+
+static bool aligned(const void *pointer, int64_t bytes)
+{
+    return (uintptr_t)pointer % (uintptr_t)bytes == 0;
+}
+
+/* Kernel 0 if all tensors are aligned to vectors, else 1. */
+static int part_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *args)
+{
+    piece p[PIECES_MAX];
+    int count = list_pieces(d, args, true, p);
+    for (int i = 0; i < count; i++)
+        if (p[i].pointer != args->mean && p[i].pointer != args->rstd && !aligned(p[i].pointer, c->vec * p[i].align))
+            return 1;
+    return 0;
+}
+
+/* CTAs of the kernel that walks over rows: one (or one cluster) for each row, or turns for each SM. */
+static int64_t row_ctas(const ckl_plan *plan)
+{
+    const ckl_norm_desc *d = plan->desc;
+    const norm_config *c = plan->config;
+    row_split s = norm_split(c, true);
+    int64_t ctas = row_split_ctas(&s, d->rows);
+    if (c->turns == 0)
+        return ctas;
+    return min_i64(ctas, max_i64(1, (int64_t)plan->device->info.sm_count * c->turns / c->cluster) * c->cluster);
+}
+
+static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_norm_desc *d = plan->desc;
+    const ckl_norm_args *x = args;
+    if (d->rows == 0)
+        return CKL_OK;
+    uint32_t cols = (uint32_t)d->cols;
+    float reciprocal = 1 / (float)d->cols;
+    /* in the order in which the kernel names them */
+    const void *params[] = { &d->rows,     &cols,     &d->ld_in, &d->ld_out, &reciprocal, &d->eps,  &x->x,
+                             &x->residual, &x->gamma, &x->beta,  &x->y,      &x->sum,     &x->mean, &x->rstd };
+    device_launch l = { .grid = { row_ctas(plan), 1, 1 }, .params = (void *const *)params };
+    int part = part_for(d, plan->config, x);
+    return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &l, stream);
+}
+
+/* The operators */
+
+static const field norm_fields[] = { NORM_CONFIG(FIELD_ROW) };
+
+/* Both operators have the same tables but for kernels and names. */
+#define NORM_OPERATOR(op, is_centred, formula)                                                                       \
+    static ckl_status op##_check(void *desc)                                                                         \
+    {                                                                                                                \
+        return check_desc(#op, desc);                                                                                \
+    }                                                                                                                \
+    static ckl_status op##_check_args(const void *desc, const void *args)                                            \
+    {                                                                                                                \
+        return check_pieces(#op, desc, args, is_centred);                                                            \
+    }                                                                                                                \
+    static const implementation op##_forward_implementation = {                                                      \
+        .name = "forward",                                                                                           \
+        .summary = "a row in the registers of some lanes, a CTA or a cluster; longer ones tile by tile",             \
+        .config_bytes = sizeof(norm_config),                                                                         \
+        .config = FIELD_TABLE(norm_fields),                                                                          \
+        .choose = choose_forward,                                                                                    \
+        .admit = admit_forward,                                                                                      \
+        .describe = op##_forward,                                                                                    \
+        .kernels = 2,                                                                                                \
+        .target = IR_SM80,                                                                                           \
+        .launch = launch_forward,                                                                                    \
+    };                                                                                                               \
+    static const implementation *const op##_implementations[] = { &op##_forward_implementation, NULL };              \
+    const operator_info op##_operator = {                                                                            \
+        .name = #op,                                                                                                 \
+        .summary = formula,                                                                                          \
+        .desc_bytes = sizeof(ckl_norm_desc),                                                                         \
+        .args_bytes = sizeof(ckl_norm_args),                                                                         \
+        .check = op##_check,                                                                                         \
+        .check_args = op##_check_args,                                                                               \
+        .implementations = op##_implementations,                                                                     \
+    };                                                                                                               \
+    ckl_status ckl_##op##_plan(ckl_device *device, const ckl_norm_desc *desc, ckl_plan **plan)                       \
+    {                                                                                                                \
+        return plan_build(device, &op##_operator, desc, NULL, plan);                                                 \
+    }                                                                                                                \
+    ckl_status ckl_##op##_run(const ckl_plan *plan, const ckl_norm_args *args, ckl_stream stream)                    \
+    {                                                                                                                \
+        return plan_run(plan, &op##_operator, args, stream);                                                         \
+    }                                                                                                                \
+    ckl_status ckl_##op(ckl_device *device, const ckl_norm_desc *desc, const ckl_norm_args *args, ckl_stream stream) \
+    {                                                                                                                \
+        return plan_once(device, &op##_operator, desc, args, stream);                                                \
+    }
+
+NORM_OPERATOR(layernorm, true, "y = (x - mean) / sqrt(variance + eps) * gamma + beta of rows, and its gradients")
+NORM_OPERATOR(rmsnorm, false, "y = x / sqrt(mean of squares + eps) * gamma of rows, and its gradients")
