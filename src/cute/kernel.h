@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "cute/copy.h"
+#include "cute/math.h"
 #include "cute/mma.h"
 #include "cute/pipeline.h"
 #include "cute/reduce.h"
