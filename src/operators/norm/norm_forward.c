@@ -95,8 +95,6 @@ typedef void tile_pass(row *r, tensor rH, const row_place *p);
 static void over_row(row *r, bool first, tile_pass *pass)
 {
     if (!r->cfg->tiled) {
-        if (first)
-            r->rH = load_inputs(r, &r->place);
         pass(r, r->rH, &r->place);
         return;
     }
@@ -210,6 +208,13 @@ static void save_statistics(const row *r)
     }
 }
 
+/* Loads the row, unless it is too long. */
+static void load_row(row *r)
+{
+    if (!r->cfg->tiled)
+        r->rH = load_inputs(r, &r->place);
+}
+
 static void normalise(row *r)
 {
     if (r->centred)
@@ -235,6 +240,10 @@ static void forward(const norm_config *cfg, int part, bool centred)
         if (centred)
             r.rBeta = load_vector(&r, &r.place, r.o.beta);
     }
+    if (cfg->turns == 0)
+        load_row(&r);
+    if (cfg->cluster > 1)
+        cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
     if (cfg->turns == 0) {
         normalise(&r);
         return;
@@ -243,6 +252,7 @@ static void forward(const norm_config *cfg, int part, bool centred)
     LOOP_FROM(number, r.place.row, r.o.rows, stride)
     {
         r.place.row = number;
+        load_row(&r);
         normalise(&r);
     }
 }

@@ -33,7 +33,7 @@ static statistics statistics_of(const norm_problem *p, void *const *host, int64_
         double x = normalised(p, host, row, c) - s.mean;
         squares += x * x;
         differences += x;
-        s.deviation += fabs(x) / n;
+        s.deviation += p->centred ? fabs(x) / n : 0;
     }
     s.mean += p->centred ? differences / n : 0; // of a row with an infinity: NaN
     s.rstd = 1 / sqrt(squares / n + p->eps);
