@@ -123,6 +123,13 @@ row_place row_here(const row_split *s, val rows, val cols)
     return p;
 }
 
+row_place row_from(const row_place *p, val start)
+{
+    row_place later = *p;
+    later.first = ir_binary(IR_ADD, p->first, ir_convert(IR_U32, start));
+    return later;
+}
+
 /* Elements from one vector of a thread to its next. */
 static int64_t stride_of(const row_split *s)
 {

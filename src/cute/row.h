@@ -60,6 +60,9 @@ typedef struct row_place {
 
 row_place row_here(const row_split *s, val rows, val cols);
 
+/* The same thread in the part of the row that begins at element `start`: rows longer than a split go piece by piece. */
+row_place row_from(const row_place *p, val start);
+
 /* This thread's part of its row of a matrix whose rows start ld elements apart, or of a vector that all rows use. */
 tensor row_part(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld); // (VEC,STEPS)
 tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype);       // (VEC,STEPS)

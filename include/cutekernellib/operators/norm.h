@@ -29,7 +29,7 @@ extern "C" {
 typedef struct ckl_norm_desc {
     ckl_direction direction;
     ckl_dtype dtype;    // of all but mean and rstd, which are f32: CKL_F32, CKL_F16 or CKL_BF16
-    int64_t rows, cols; // 0 rows or columns: nothing is computed, but gradients of no rows are written: zero
+    int64_t rows, cols; // dgamma and dbeta of 0 rows are 0; mean and rstd of 0 columns are NaN
     int64_t ld_in;      // elements between rows of x, residual, dy and dsum, at least cols; 0 means cols
     int64_t ld_out;     // elements between rows of y, sum and dx, at least cols; 0 means cols
     float eps;          // 0 means 1e-5
@@ -51,17 +51,21 @@ typedef struct ckl_norm_args {
     void *dx;              // (rows,cols) backward
     void *dgamma, *dbeta;  // (cols) backward
     float *mean, *rstd;    // (rows) forward: written unless NULL; backward: read
+    void *workspace; // backward: ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
 } ckl_norm_args;
 
 /* Chooses and compiles kernels, once. Release the plan with ckl_plan_free(). */
 CKL_API CKL_MUST_USE ckl_status ckl_layernorm_plan(ckl_device *device, const ckl_norm_desc *desc, ckl_plan **plan);
 CKL_API CKL_MUST_USE ckl_status ckl_rmsnorm_plan(ckl_device *device, const ckl_norm_desc *desc, ckl_plan **plan);
 
-/* Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. */
+/*
+ * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of a backward plan that
+ * may overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0.
+ */
 CKL_API CKL_MUST_USE ckl_status ckl_layernorm_run(const ckl_plan *plan, const ckl_norm_args *args, ckl_stream stream);
 CKL_API CKL_MUST_USE ckl_status ckl_rmsnorm_run(const ckl_plan *plan, const ckl_norm_args *args, ckl_stream stream);
 
-/* Plans (once per desc and device, then from a cache) and runs. */
+/* Plans (once per desc, device and stream, then from a cache) and runs. */
 CKL_API CKL_MUST_USE ckl_status ckl_layernorm(ckl_device *device, const ckl_norm_desc *desc, const ckl_norm_args *args,
                                               ckl_stream stream);
 CKL_API CKL_MUST_USE ckl_status ckl_rmsnorm(ckl_device *device, const ckl_norm_desc *desc, const ckl_norm_args *args,

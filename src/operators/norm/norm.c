@@ -4,7 +4,12 @@
 #include "operators/norm/norm_config.h"
 #include "operators/operators.h"
 
-enum { VECTOR_BYTES = 16, CTAS_MAX = INT32_MAX, COLS_MAX = INT32_MAX, CLUSTER_MAX = 8, TILED_THREADS = 512 };
+enum {
+    FORWARD_REGISTERS = 16,  // of a thread and tensor: 16 elements of f32; half of it for 16-bit elements
+    BACKWARD_REGISTERS = 8,  // x, dy, gamma, and two sums in f32 for each element
+    SM_THREADS_WANTED = 1024 // that walk over rows
+};
+enum { VECTOR_BYTES = 16, CTAS_MAX = INT32_MAX, COLS_MAX = INT32_MAX, CLUSTER_MAX = 8, TILED_THREADS = 512, TILED_ELEMENTS = 16 };
 
 /* Validation */
 
@@ -131,35 +136,51 @@ static void take_split(const row_split *s, norm_config *c)
 /* Rows that no registers hold: whole CTAs, as many for a row as it takes to keep the device busy. */
 static row_split tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, int vec)
 {
-    row_split s = { TILED_THREADS, TILED_THREADS, 1, vec, 4, false };
+    row_split s = { TILED_THREADS, TILED_THREADS, 1, vec, TILED_ELEMENTS / vec, false };
     while (device->has_tma && s.cluster < CLUSTER_MAX && d->rows * s.cluster < device->sm_count)
         s.cluster *= 2;
     return s;
 }
 
-/* Registers of a thread for each tensor of rows: more threads and less of them would do nothing but wait for each other. */
-static int registers_wanted(ckl_dtype dtype)
+/* Rows in registers, twice or four times as many as wanted if it must be; else tile by tile. */
+static void choose_split(const ckl_norm_desc *d, const ckl_device_info *device, int registers, norm_config *c)
 {
-    return dtype == CKL_F32 ? 16 : 8;
+    int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
+    int wanted = d->dtype == CKL_F32 ? registers : registers / 2;
+    row_split s;
+    c->dtype = d->dtype;
+    c->affine = d->affine;
+    c->residual = d->residual;
+    c->tiled = !row_split_choose(d->cols, vec, d->dtype, wanted, cluster_max, &s) &&
+               !row_split_choose(d->cols, vec, d->dtype, 2 * wanted, cluster_max, &s);
+    if (c->tiled)
+        s = tiled_split(d, device, vec);
+    take_split(&s, c);
 }
 
 static ckl_status choose_forward(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_norm_desc *d = desc;
-    norm_config *c = config;
     if (d->direction != CKL_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
-    c->dtype = d->dtype;
-    c->affine = d->affine;
-    c->residual = d->residual;
-    row_split s;
-    int registers = registers_wanted(d->dtype), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
-    int vec = widest_vector(d);
-    c->tiled = !row_split_choose(d->cols, vec, d->dtype, registers, cluster_max, &s) &&
-               !row_split_choose(d->cols, vec, d->dtype, 2 * registers, cluster_max, &s);
-    if (c->tiled)
-        s = tiled_split(d, device, vec);
-    take_split(&s, c);
+    choose_split(d, device, FORWARD_REGISTERS, config);
+    return CKL_OK;
+}
+
+/* Whole CTAs for a row, be it one warp: then a thread's sums of columns are those of its CTA. */
+static ckl_status choose_backward(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_norm_desc *d = desc;
+    norm_config *c = config;
+    if (d->direction != CKL_BACKWARD)
+        FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
+    choose_split(d, device, BACKWARD_REGISTERS, c);
+    if (c->row_threads <= 32) {
+        c->threads = c->row_threads = 32;
+        c->steps = (int)max_i64(1, ceil_div(d->cols, 32 * c->vec));
+        c->whole = 32 * c->vec * c->steps == d->cols;
+    }
+    c->turns = (int)max_i64(1, SM_THREADS_WANTED / c->threads);
     return CKL_OK;
 }
 
@@ -191,6 +212,18 @@ static ckl_status admit_forward(const void *desc, const ckl_device_info *device,
     if (d->direction != CKL_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     return admit_split("norm forward", d, device, config);
+}
+
+static ckl_status admit_backward(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_norm_desc *d = desc;
+    const norm_config *c = config;
+    if (d->direction != CKL_BACKWARD)
+        FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
+    if (c->turns < 1 || c->row_threads != c->threads)
+        FAIL(CKL_INVALID, "norm backward: turns=%d is less than 1, or row_threads=%d is not threads=%d", c->turns,
+             c->row_threads, c->threads);
+    return admit_split("norm backward", d, device, c);
 }
 
 /* Launch */
@@ -239,6 +272,45 @@ static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_str
     return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &l, stream);
 }
 
+/* CTAs or clusters that walk over rows: as many partial sums of each column. */
+static int64_t groups_of(const ckl_plan *plan)
+{
+    return row_ctas(plan) / ((const norm_config *)plan->config)->cluster;
+}
+
+static int64_t workspace_backward(const ckl_plan *plan)
+{
+    const ckl_norm_desc *d = plan->desc;
+    const norm_config *c = plan->config;
+    return d->affine && !c->tiled ? groups_of(plan) * 2 * d->cols * (int64_t)sizeof(float) : 0;
+}
+
+/* Sums of columns of tiled rows read x and dy: they go first, as dx may be in place of one of them. */
+static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const device_ops *ops = plan->device->ops;
+    const ckl_norm_desc *d = plan->desc;
+    const norm_config *c = plan->config;
+    const ckl_norm_args *x = args;
+    uint32_t cols = (uint32_t)d->cols;
+    float reciprocal = 1 / (float)d->cols;
+    int64_t groups = groups_of(plan);
+    const void *partial = x->workspace ? x->workspace : plan->workspace;
+    /* in the order in which the kernels name them */
+    const void *params[] = { &d->rows,  &cols,    &d->ld_in, &d->ld_out, &reciprocal, &x->x,   &x->dy,     &x->dsum,
+                             &x->gamma, &x->mean, &x->rstd,  &x->dx,     &partial,    &groups, &x->dgamma, &x->dbeta };
+    device_launch rows = { .grid = { row_ctas(plan), 1, 1 }, .params = (void *const *)params };
+    device_launch columns = { .grid = { ceil_div(d->cols, 32), 1, 1 }, .params = (void *const *)params };
+    const bool sums = d->affine && d->cols > 0, work = d->rows > 0 && d->cols > 0;
+    if (sums && c->tiled)
+        TRY(ops->launch(plan->device, plan->kernels[2].loaded, &columns, stream));
+    if (work)
+        TRY(ops->launch(plan->device, plan->kernels[part_for(d, c, x)].loaded, &rows, stream));
+    if (sums && !c->tiled)
+        TRY(ops->launch(plan->device, plan->kernels[2].loaded, &columns, stream));
+    return CKL_OK;
+}
+
 /* The operators */
 
 static const field norm_fields[] = { NORM_CONFIG(FIELD_ROW) };
@@ -265,7 +337,21 @@ static const field norm_fields[] = { NORM_CONFIG(FIELD_ROW) };
         .target = IR_SM80,                                                                                           \
         .launch = launch_forward,                                                                                    \
     };                                                                                                               \
-    static const implementation *const op##_implementations[] = { &op##_forward_implementation, NULL };              \
+    static const implementation op##_backward_implementation = {                                                     \
+        .name = "backward",                                                                                          \
+        .summary = "CTAs or clusters take rows in turn and keep sums of columns; a second kernel adds these up",     \
+        .config_bytes = sizeof(norm_config),                                                                         \
+        .config = FIELD_TABLE(norm_fields),                                                                          \
+        .choose = choose_backward,                                                                                   \
+        .admit = admit_backward,                                                                                     \
+        .describe = op##_backward,                                                                                   \
+        .kernels = 3,                                                                                                \
+        .target = IR_SM80,                                                                                           \
+        .workspace_bytes = workspace_backward,                                                                       \
+        .launch = launch_backward,                                                                                   \
+    };                                                                                                               \
+    static const implementation *const op##_implementations[] = { &op##_forward_implementation,                      \
+                                                                  &op##_backward_implementation, NULL };             \
     const operator_info op##_operator = {                                                                            \
         .name = #op,                                                                                                 \
         .summary = formula,                                                                                          \

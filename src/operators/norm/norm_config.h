@@ -31,8 +31,12 @@ static inline row_split norm_split(const norm_config *c, bool vectors)
     return vectors ? s : row_split_scalar(&s);
 }
 
-/* Kernels. part 0: pointers are aligned to whole vectors; 1: to the element only. */
+enum { NORM_COLUMN_THREADS = 512 }; // of the kernel that adds up columns, 32 columns a CTA
+
+/* Kernels. part 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: sums of columns. */
 void layernorm_forward(const void *config, int part);
 void rmsnorm_forward(const void *config, int part);
+void layernorm_backward(const void *config, int part);
+void rmsnorm_backward(const void *config, int part);
 
 #endif

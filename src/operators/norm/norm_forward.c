@@ -101,8 +101,7 @@ static void over_row(row *r, bool first, tile_pass *pass)
     int tile_cols = (int)row_split_cols(&r->split);
     LOOP_FROM(begin, imm(0), r->o.cols, imm(tile_cols))
     {
-        row_place p = r->place;
-        p.first = add(p.first, begin);
+        row_place p = row_from(&r->place, begin);
         pass(r, first ? load_inputs(r, &p) : load_again(r, &p), &p);
     }
 }
