@@ -5,11 +5,18 @@
 #include "operators/operators.h"
 
 enum {
-    FORWARD_REGISTERS = 16,  // of a thread and tensor: 16 elements of f32; half of it for 16-bit elements
-    BACKWARD_REGISTERS = 8,  // x, dy, gamma, and two sums in f32 for each element
-    SM_THREADS_WANTED = 1024 // that walk over rows
+    FORWARD_REGISTERS = 16, // of a thread and tensor: 16 elements of f32; half of it for 16-bit elements
+    BACKWARD_REGISTERS = 8, // x, dy, gamma, and two sums in f32 for each element
+    EARLY_ELEMENTS_MAX = 8  // of a thread: for more there are no registers to load the next row early
 };
-enum { VECTOR_BYTES = 16, CTAS_MAX = INT32_MAX, COLS_MAX = INT32_MAX, CLUSTER_MAX = 8, TILED_THREADS = 512, TILED_ELEMENTS = 16 };
+enum {
+    VECTOR_BYTES = 16,
+    CTAS_MAX = INT32_MAX,
+    COLS_MAX = INT32_MAX,
+    CLUSTER_MAX = 8,
+    TILED_THREADS = 512,
+    TILED_ELEMENTS = 16
+};
 
 /* Validation */
 
@@ -180,7 +187,7 @@ static ckl_status choose_backward(const void *desc, const ckl_device_info *devic
         c->steps = (int)max_i64(1, ceil_div(d->cols, 32 * c->vec));
         c->whole = 32 * c->vec * c->steps == d->cols;
     }
-    c->turns = (int)max_i64(1, SM_THREADS_WANTED / c->threads);
+    c->early = !c->tiled && c->vec * c->steps <= EARLY_ELEMENTS_MAX;
     return CKL_OK;
 }
 
@@ -220,9 +227,8 @@ static ckl_status admit_backward(const void *desc, const ckl_device_info *device
     const norm_config *c = config;
     if (d->direction != CKL_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
-    if (c->turns < 1 || c->row_threads != c->threads)
-        FAIL(CKL_INVALID, "norm backward: turns=%d is less than 1, or row_threads=%d is not threads=%d", c->turns,
-             c->row_threads, c->threads);
+    if (c->row_threads != c->threads)
+        FAIL(CKL_INVALID, "norm backward: row_threads=%d is not threads=%d", c->row_threads, c->threads);
     return admit_split("norm backward", d, device, c);
 }
 
@@ -244,16 +250,18 @@ static int part_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm
     return 0;
 }
 
-/* CTAs of the kernel that walks over rows: one (or one cluster) for each row, or turns for each SM. */
+/* CTAs of the kernel that walks over rows: a CTA or cluster for each row, or less that take rows in turn. */
 static int64_t row_ctas(const ckl_plan *plan)
 {
     const ckl_norm_desc *d = plan->desc;
     const norm_config *c = plan->config;
     row_split s = norm_split(c, true);
-    int64_t ctas = row_split_ctas(&s, d->rows);
-    if (c->turns == 0)
+    int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[0].clusters_resident;
+    if (c->turns == 0 && d->direction == CKL_FORWARD)
         return ctas;
-    return min_i64(ctas, max_i64(1, (int64_t)plan->device->info.sm_count * c->turns / c->cluster) * c->cluster);
+    if (c->turns > 0)
+        clusters = (int64_t)plan->device->info.sm_count * c->turns / c->cluster;
+    return min_i64(ctas, max_i64(1, clusters) * c->cluster);
 }
 
 static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_stream stream)
