@@ -3,6 +3,7 @@
 
 #include "operators/norm/norm_config.h"
 #include "operators/operators.h"
+#include "plan/pieces.h"
 
 enum {
     FORWARD_REGISTERS = 16, // of a thread and tensor: 16 elements of f32; half of it for 16-bit elements
@@ -48,19 +49,9 @@ static ckl_status check_desc(const char *op, ckl_norm_desc *d)
     return CKL_OK;
 }
 
-/* A piece of memory of one call. */
-typedef struct piece {
-    const char *name;
-    const void *pointer;
-    int64_t bytes; // 0: not part of this problem
-    int64_t align;
-    bool output;
-    int64_t ld; // of tensors of rows; else 0
-} piece;
-
 enum { PIECES_MAX = 9 };
 
-static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool centred, piece *out)
+static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool centred, plan_piece *out)
 {
     const int64_t element = (int64_t)ckl_dtype_bytes(d->dtype), statistics = d->rows * 4;
     const bool any = d->rows > 0 && d->cols > 0;
@@ -68,7 +59,7 @@ static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool cent
     const int64_t to = any ? ((d->rows - 1) * d->ld_out + d->cols) * element : 0;
     const int64_t residual_in = d->residual ? in : 0, residual_out = d->residual ? to : 0;
     const int64_t gamma = d->affine ? d->cols * element : 0, beta = centred ? gamma : 0;
-    const piece forward[] = {
+    const plan_piece forward[] = {
         { "x", x->x, in, element, false, d->ld_in },
         { "residual", x->residual, residual_in, element, false, d->ld_in },
         { "gamma", x->gamma, any ? gamma : 0, element, false, 0 },
@@ -78,7 +69,7 @@ static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool cent
         { "mean", x->mean, centred && x->mean ? statistics : 0, 4, true, 0 },
         { "rstd", x->rstd, x->rstd ? statistics : 0, 4, true, 0 },
     };
-    const piece backward[] = {
+    const plan_piece backward[] = {
         { "x", x->x, in, element, false, d->ld_in },
         { "dy", x->dy, in, element, false, d->ld_in },
         { "dsum", x->dsum, residual_in, element, false, d->ld_in },
@@ -89,7 +80,7 @@ static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool cent
         { "dgamma", x->dgamma, gamma, element, true, 0 },
         { "dbeta", x->dbeta, beta, element, true, 0 },
     };
-    const piece *list = d->direction == CKL_FORWARD ? forward : backward;
+    const plan_piece *list = d->direction == CKL_FORWARD ? forward : backward;
     const int count = d->direction == CKL_FORWARD ? COUNT_OF(forward) : COUNT_OF(backward);
     for (int i = 0; i < count; i++)
         out[i] = list[i];
@@ -98,21 +89,8 @@ static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool cent
 
 static ckl_status check_pieces(const char *op, const ckl_norm_desc *d, const ckl_norm_args *args, bool centred)
 {
-    piece p[PIECES_MAX];
-    int count = list_pieces(d, args, centred, p);
-    for (int i = 0; i < count; i++) {
-        if (p[i].bytes && !p[i].pointer)
-            FAIL(CKL_INVALID, "%s: %s is NULL", op, p[i].name);
-        if (p[i].bytes && (uintptr_t)p[i].pointer % (uintptr_t)p[i].align)
-            FAIL(CKL_INVALID, "%s: %s=%p is not aligned to its %" PRId64 "-byte elements", op, p[i].name, p[i].pointer,
-                 p[i].align);
-        for (int j = 0; j < i; j++) {
-            bool in_place = p[j].ld && p[j].ld == p[i].ld && p[j].pointer == p[i].pointer && !p[j].output;
-            if (p[i].output && !in_place && plan_overlap(p[i].pointer, p[i].bytes, p[j].pointer, p[j].bytes))
-                FAIL(CKL_INVALID, "%s: %s overlaps %s without being the same tensor", op, p[i].name, p[j].name);
-        }
-    }
-    return CKL_OK;
+    plan_piece p[PIECES_MAX];
+    return plan_check_pieces(op, p, list_pieces(d, args, centred, p));
 }
 
 /* Choice */
@@ -234,20 +212,13 @@ static ckl_status admit_backward(const void *desc, const ckl_device_info *device
 
 /* Launch */
 
-static bool aligned(const void *pointer, int64_t bytes)
-{
-    return (uintptr_t)pointer % (uintptr_t)bytes == 0;
-}
-
-/* Kernel 0 if all tensors are aligned to vectors, else 1. */
+/* Kernel 0 if all tensors but the statistics, which are read one by one, are aligned to vectors; else 1. */
 static int part_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *args)
 {
-    piece p[PIECES_MAX];
-    int count = list_pieces(d, args, true, p);
-    for (int i = 0; i < count; i++)
-        if (p[i].pointer != args->mean && p[i].pointer != args->rstd && !aligned(p[i].pointer, c->vec * p[i].align))
-            return 1;
-    return 0;
+    ckl_norm_args elements = *args;
+    elements.mean = elements.rstd = NULL;
+    plan_piece p[PIECES_MAX];
+    return plan_pieces_aligned(p, list_pieces(d, &elements, true, p), c->vec) ? 0 : 1;
 }
 
 /* CTAs of the kernel that walks over rows: a CTA or cluster for each row, or less that take rows in turn. */
