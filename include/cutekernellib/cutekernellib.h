@@ -9,6 +9,7 @@
 
 #include "operators/add.h"
 #include "operators/gemm.h"
+#include "operators/groupnorm.h"
 #include "operators/norm.h"
 
 #endif

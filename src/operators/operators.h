@@ -7,6 +7,7 @@
 #define OPERATORS(X) \
     X(add)           \
     X(gemm)          \
+    X(groupnorm)     \
     X(layernorm)     \
     X(rmsnorm)
 
