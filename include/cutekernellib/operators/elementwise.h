@@ -30,8 +30,10 @@ typedef struct ckl_elementwise_operand {
  * Values are f32 and the result is rounded once, to the type of y. Where inputs, y and all numbers are integers and only neg
  * abs relu cast add sub mul max min occur, values are i32 and wrap. To integers a float is truncated; what does not fit
  * saturates and NaN gives 0. To bool, anything but 0 is true. max and min keep NaN; silu and gelu of -inf are -0; pow is C's.
- * Relative error of a function's f32 value: + - * / sqrt abs neg relu max min 2^-24, exp log tanh erf rsqrt 2^-21.5, sigmoid 2^-21,
- * silu 2^-20, gelu (1 + x^2) 2^-20, pow 2^-22 (1 + |y log2 x|); results below 2^-119 may be 0 after any but the first group.
+ *
+ * Relative error of a function's f32 value: + - * / sqrt abs neg relu max min 2^-24; exp log tanh erf rsqrt 2^-21.5; sigmoid
+ * 2^-21; silu 2^-20; gelu (1 + x^2) 2^-20; pow 2^-22 (1 + |y log2 x|). gelu_erf as the last function of a 16-bit result has
+ * 2^-15. Results below 2^-119 may be 0 after any but the first group.
  */
 typedef struct ckl_elementwise_desc {
     char expr[CKL_ELEMENTWISE_EXPR_MAX];     // "gelu(a*x+b)"
