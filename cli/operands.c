@@ -80,7 +80,7 @@ void operand_images_free(operand_images *images)
     for (int i = 0; i < images->count; i++) {
         free(images->each[i].image);
         free(images->each[i].after);
-        for (int64_t s = 0; images->references[i] && s < images->reference_count; s++) {
+        for (int64_t s = 0; images->references[i] && s < images->reference_count[i]; s++) {
             free(images->references[i][s].value);
             free(images->references[i][s].magnitude);
         }
@@ -149,4 +149,19 @@ size_t operand_images_bytes(const operand_images *images)
     for (int i = 0; i < images->count; i++)
         bytes += images->each[i].bytes;
     return bytes;
+}
+
+uint64_t operand_images_digest(const operand_images *images)
+{
+    uint64_t digest = 0xcbf29ce484222325;
+    for (int i = 0; i < images->count; i++) {
+        const operand_image *o = &images->each[i];
+        size_t row_bytes = (size_t)o->columns * ckl_dtype_bytes(o->info.dtype);
+        for (int64_t row = 0; o->info.role != OPERAND_IN && row < o->rows && row_bytes; row++) {
+            const unsigned char *bytes = o->after + operand_byte(o, row, 0);
+            for (size_t b = 0; b < row_bytes; b++)
+                digest = (digest ^ bytes[b]) * 0x100000001b3;
+        }
+    }
+    return digest;
 }

@@ -26,7 +26,7 @@ typedef struct operand_images {
 
     bool keep_references; // of slices once compared: for callers that compare several results of the same inputs
     reference_slice *references[OPERANDS_MAX]; // of each output, in the order of the sample
-    int64_t reference_count;
+    int64_t reference_count[OPERANDS_MAX];
 } operand_images;
 
 typedef struct operand_set {
@@ -52,6 +52,9 @@ void operand_set_free(ckl_device *device, operand_set *set);
 ckl_status operand_set_write(ckl_device *device, const operand_images *images, const operand_set *set,
                              ckl_stream stream);
 ckl_status operand_set_read(ckl_device *device, operand_images *images, const operand_set *set, ckl_stream stream);
+
+/* A hash of what operand_set_read() brought back of the outputs: equal bits, equal digest (FNV-1a, 64 bits). */
+uint64_t operand_images_digest(const operand_images *images);
 
 /* Bytes of all operands on the device. */
 size_t operand_images_bytes(const operand_images *images);
