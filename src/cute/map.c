@@ -205,7 +205,9 @@ void map_describe(const map_kernel *k, int part, map_function *f, void *user)
     map m = declare(k, f, user);
     val size = ir_int(m.index, map_tile(k)), tid = convert(m.index, thread());
     val tile = mul(convert(m.index, cta_x()), size);
-    IF(ge(m.count, add(tile, size))) {
+    val is_whole = ge(m.count, add(tile, size));
+    grid_wait(); // what is above overlaps the end of the kernel before
+    IF(is_whole) {
         whole_tile(&m, part, tile, tid);
     }
     ELSE
