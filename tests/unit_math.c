@@ -1,4 +1,4 @@
-/* unit_math.c - the elementary functions of kernels against the host's double precision, at bits from the whole range. */
+/* unit_math.c - the elementary functions of kernels against the host's double precision, over all exponents. */
 #include "unit_emulator.h"
 
 #include <math.h>

@@ -64,8 +64,8 @@ val exp_f32(val x)
 }
 
 /*
- * x = 2^e * (1 + f) with 1 + f in [2/3, 4/3): log x = e ln 2 + f + f^2 P(f), no cancellation near 1, where lg2.approx has an
- * absolute error only. What is not positive and finite is left to lg2.
+ * x = 2^e * (1 + f) with 1 + f in [2/3, 4/3): log x = e ln 2 + f + f^2 P(f), no cancellation near 1, where lg2.approx
+ * has an absolute error only. What is not positive and finite is left to lg2.
  */
 val log_f32(val x)
 {
