@@ -125,7 +125,9 @@ static void pass_place(parameters *p, const permutation *q, const permute_pointe
 
 static ckl_status launch_kernel(const ckl_plan *plan, int part, int64_t ctas, const parameters *p, ckl_stream stream)
 {
-    device_launch l = { .grid = { ctas, 1, 1 }, .params = (void *const *)p->list };
+    device_launch l = { .grid = { ctas, 1, 1 },
+                        .params = (void *const *)p->list,
+                        .overlap_prologue = plan->impl->target == IR_SM90A }; // else kernels do not wait
     return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &l, stream);
 }
 
@@ -509,6 +511,18 @@ static const implementation sm80 = {
     .launch = launch_sm80,
 };
 
+static const implementation ragged = {
+    .name = "ragged",
+    .summary = "the kernel sm80 made for Hopper, where kernels overlap: for rows that TMA does not take",
+    .config_bytes = sizeof(transpose_sm80_config),
+    .config = FIELD_TABLE(sm80_fields),
+    .choose = choose_sm80,
+    .admit = admit_sm80,
+    .describe = transpose_sm80,
+    .target = IR_SM90A,
+    .launch = launch_sm80,
+};
+
 static const implementation sm90 = {
     .name = "sm90",
     .summary = "swizzled tiles by TMA in and out, transposed between them without bank conflicts; Hopper",
@@ -535,4 +549,4 @@ static const implementation gather = {
     .launch = launch_gather,
 };
 
-const implementation *const permute_implementations[] = { &sm90, &sm80, &gather, &tiled, &naive, NULL };
+const implementation *const permute_implementations[] = { &sm90, &ragged, &sm80, &gather, &tiled, &naive, NULL };
