@@ -265,10 +265,11 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
 
 static ckl_status check_boxes(const permutation *p, const transpose_sm90_config *c)
 {
-    int span = sm90_box_columns(p->bytes), unit = span > 32 ? span : 32;
-    if (c->tile_r < unit || c->tile_r % unit || c->tile_r > 256 || c->tile_c < unit || c->tile_c % unit ||
-        c->tile_c > 256)
-        FAIL(CKL_INVALID, "%s sm90: tile %dx%d must be multiples of %d up to 256", p->op, c->tile_r, c->tile_c, unit);
+    int span = sm90_box_columns(p->bytes), least = span > 32 ? span : 32;
+    if (!is_power_of_two(c->tile_r) || c->tile_r < least || c->tile_r > 256 || !is_power_of_two(c->tile_c) ||
+        c->tile_c < least || c->tile_c > 256)
+        FAIL(CKL_INVALID, "%s sm90: tile %dx%d must be powers of two from %d to 256", p->op, c->tile_r, c->tile_c,
+             least);
     int pieces = c->tile_r / 32 * (c->tile_c * c->bytes / 16), warps = c->threads / 32;
     if (pieces % warps)
         FAIL(CKL_INVALID, "%s sm90: %d warps do not share the %d pieces of a tile of %dx%d evenly", p->op, warps,
