@@ -282,14 +282,16 @@ static ckl_status twice_run(const ckl_plan *plan, const void *problem, void *con
     return plan_run(plan, &twice_info, &(twice_args){ problem, pointers }, stream);
 }
 
-static int64_t one_slice(const void *problem)
+static int64_t one_slice(const void *problem, int output)
 {
     (void)problem;
+    (void)output;
     return 1;
 }
 
-static int64_t twice_elements(const void *problem)
+static int64_t twice_elements(const void *problem, int output)
 {
+    (void)output;
     return ((const twice_problem *)problem)->n;
 }
 

@@ -12,9 +12,11 @@
 #include <stdlib.h>
 
 #include "cute/copy.h"
+#include "cute/math.h"
 #include "cute/mma.h"
 #include "cute/pipeline.h"
 #include "cute/reduce.h"
+#include "cute/row.h"
 #include "cute/schedule.h"
 #include "cute/tensor.h"
 #include "cute/tma.h"

@@ -337,7 +337,7 @@ typedef struct ir_kernel {
     int smem_count, smem_capacity;
 } ir_kernel;
 
-enum { IR_PARAMS_MAX = 32, IR_TENSOR_MAP_BYTES = 128 };
+enum { IR_PARAMS_MAX = 40, IR_TENSOR_MAP_BYTES = 128 };
 
 /* Name of an op ("ld"), a type ("bf16x2"), a class ("tensor"). */
 const char *ir_op_text(ir_op op);

@@ -285,9 +285,26 @@ static const struct {
     gemm_sm90_config config;
     double speed;
 } sm90_menu[] = {
-    { { .tile_m = 128, .tile_n = 128, .stages = 6, .consumers = 2, .pingpong = true }, 1.0 },
-    { { .tile_m = 128, .tile_n = 192, .stages = 4, .consumers = 2, .pingpong = true }, 1.0 },
-    { { .tile_m = 64, .tile_n = 128, .stages = 8, .consumers = 1 }, 0.85 },
+    { { .tile_m = 128,
+        .tile_n = 128,
+        .stages = 5,
+        .consumers = 2,
+        .pingpong = true,
+        .buffers = 4,
+        .cluster_m = 1,
+        .cluster_n = 1 },
+      1.0 },
+    { { .tile_m = 128,
+        .tile_n = 192,
+        .stages = 4,
+        .consumers = 2,
+        .pingpong = true,
+        .buffers = 2,
+        .cluster_m = 1,
+        .cluster_n = 1 },
+      1.0 },
+    { { .tile_m = 64, .tile_n = 128, .stages = 8, .consumers = 1, .buffers = 2, .cluster_m = 1, .cluster_n = 1 },
+      0.85 },
 };
 
 static int64_t sm90_waves(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
@@ -308,22 +325,24 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     const ckl_gemm_desc *d = desc;
     gemm_sm90_config *c = config;
     gemm_epilogue e = epilogue_of(d);
+    bool ragged = d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
     int best = 0;
-    for (int i = 1; i < COUNT_OF(sm90_menu); i++)
-        if (sm90_cost(d, device, i) < sm90_cost(d, device, best))
+    for (int i = 1; i < COUNT_OF(sm90_menu); i++) {
+        bool fits =
+            !(e.c || e.bias || ragged) || gemm_sm90_accumulators(&sm90_menu[i].config) <= GEMM_EASY_ACCUMULATORS;
+        if (fits && sm90_cost(d, device, i) < sm90_cost(d, device, best))
             best = i;
+    }
     *c = sm90_menu[best].config;
     c->cluster_m = sm90_waves(d, device, c) >= WAVES_FOR_MULTICAST ? 2 : 1;
-    c->cluster_n = 1;
     c->ctas = 1;
     c->group = 8;
-    c->buffers = 2;
     c->ab = e.ab;
     c->d = e.d;
     c->c = e.c;
     c->bias = e.bias;
     c->activation = e.activation;
-    c->ragged = d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
+    c->ragged = ragged;
     return CKL_OK;
 }
 
@@ -339,7 +358,8 @@ static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
              c->pingpong ? 1 : c->consumers);
     if (c->tile_n < 16 || c->tile_n % 16 || c->tile_n > 256)
         FAIL(CKL_INVALID, "gemm sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
-    int accumulators = rows / 64 * c->tile_n / 2, most = c->consumers == 3 ? 96 : 192;
+    int accumulators = gemm_sm90_accumulators(c);
+    int most = c->consumers == 3 ? 96 : c->c || c->bias || c->ragged ? GEMM_EASY_ACCUMULATORS : 192; // more would spill
     if (accumulators > most)
         FAIL(CKL_INVALID,
              "gemm sm90: a consumer's %dx%d tile needs %d accumulators of the %d registers there are for them", rows,

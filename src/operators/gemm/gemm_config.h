@@ -71,6 +71,11 @@ typedef struct gemm_sm90_shape {
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 
+/* Accumulators of one consumer thread. */
+int gemm_sm90_accumulators(const gemm_sm90_config *config);
+
+enum { GEMM_EASY_ACCUMULATORS = 128 }; // of a thread: with more, the epilogue has few registers left
+
 /* The kernels. */
 void gemm_naive(const void *config, int part);
 void gemm_tiled(const void *config, int part);

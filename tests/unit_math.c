@@ -1,0 +1,185 @@
+/* unit_math.c - the elementary functions of kernels against the host's double precision, at bits from the whole range. */
+#include "unit_emulator.h"
+
+#include <math.h>
+
+#include "cute/math.h"
+
+enum { COUNT = 1 << 18, THREADS = 256 };
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static double normal_cdf(double x)
+{
+    return erfc(-x / sqrt(2)) / 2;
+}
+
+static double silu(double x)
+{
+    return x == -INFINITY ? -0.0 : x * sigmoid(x);
+}
+
+static double gelu_erf(double x)
+{
+    return x == -INFINITY ? -0.0 : x * normal_cdf(x);
+}
+
+static double tanh_form(double x)
+{
+    return sqrt(8 / acos(-1)) * (x + 0.044715 * x * x * x);
+}
+
+static double gelu_tanh(double x)
+{
+    return x == -INFINITY ? -0.0 : x * sigmoid(tanh_form(x));
+}
+
+static double constant(double x)
+{
+    (void)x;
+    return 1;
+}
+
+static double square(double x)
+{
+    return 1 + x * x;
+}
+
+static double argument(double x)
+{
+    return 1 + fabs(tanh_form(x));
+}
+
+typedef struct function {
+    const char *name;
+    val (*describe)(val x);
+    double (*definition)(double x);
+    double (*growth)(double x); // of the bound
+    double bound;               // relative
+} function;
+
+static const function functions[] = {
+    { "exp", exp_f32, exp, constant, 0x1p-22 },
+    { "log", log_f32, log, constant, 0x1p-23 },
+    { "tanh", tanh_f32, tanh, constant, 0x1p-22 },
+    { "sigmoid", sigmoid_f32, sigmoid, constant, 0x1p-21 },
+    { "erf", erf_f32, erf, constant, 0x1p-22 },
+    { "normal_cdf", normal_cdf_f32, normal_cdf, square, 0x1p-21 },
+    { "silu", silu_f32, silu, constant, 0x1p-20 },
+    { "gelu_erf", gelu_erf_f32, gelu_erf, square, 0x1p-20 },
+    { "gelu_tanh", gelu_tanh_f32, gelu_tanh, argument, 0x1p-21 },
+};
+
+static const function *now; // what describe_function() describes
+
+static val element_of(const char *name)
+{
+    val i = ir_fma(ir_sreg(IR_CTA_X), ir_int(IR_U32, THREADS), ir_sreg(IR_TID_X));
+    return test_element(ir_scalar_param(IR_U64, name), i, 4);
+}
+
+static void describe_function(void)
+{
+    HERE;
+    val x = test_load_value(IR_GLOBAL, CKL_F32, element_of("x"), 0);
+    test_store_value(IR_GLOBAL, CKL_F32, element_of("y"), 0, now->describe(x));
+}
+
+static void describe_pow(void)
+{
+    HERE;
+    val x = test_load_value(IR_GLOBAL, CKL_F32, element_of("x"), 0);
+    val y = test_load_value(IR_GLOBAL, CKL_F32, element_of("y"), 0);
+    test_store_value(IR_GLOBAL, CKL_F32, element_of("y"), 0, pow_f32(x, y));
+}
+
+/* Runs a kernel of x and y in place: y becomes the result. */
+static void run(void (*describe)(void), const float *x, float *y)
+{
+    ckl_device *gpu = test_open("");
+    void *device_x = test_upload(gpu, x, COUNT * sizeof *x), *device_y = test_upload(gpu, y, COUNT * sizeof *y);
+    test_kernel k = { describe, IR_SM80, .threads = THREADS, .grid = COUNT / THREADS };
+    if (test_run(gpu, k, (void *[]){ &device_x, &device_y }) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    assert_int_equal(gpu->ops->copy_out(gpu, y, device_y, COUNT * sizeof *y, NULL), CKL_OK);
+    gpu->ops->release(gpu, device_x);
+    gpu->ops->release(gpu, device_y);
+    gpu->ops->close(gpu);
+}
+
+static const float special[] = { 0,         -0.0F,     INFINITY,  -INFINITY, NAN, 1,  -1,
+                                 0x1p-126F, 0x1p-149F, 88.72283F, 0.5F,      3,   -2, -2.5F };
+
+static float spread_bits(uint32_t i)
+{
+    uint32_t bits = i * 0x9e3779b1U; // every exponent, both signs
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Half of the arguments from all bit patterns, half from -12..12. */
+static float argument_number(uint32_t i)
+{
+    if (i < COUNT_OF(special))
+        return special[i];
+    return i % 2 ? spread_bits(i) : 12 * (2 * (float)(i * 0x9e3779b1U) * 0x1p-32F - 1);
+}
+
+static bool same(double got, double expected, double bound)
+{
+    if (isnan(expected) || isnan(got))
+        return isnan(expected) && isnan(got);
+    if ((float)expected == got)
+        return true;
+    return fabs(got - expected) <= bound * fabs(expected) + 0x1p-119; // smaller results may be 0
+}
+
+static void test_functions(void **state)
+{
+    (void)state;
+    float *x = malloc(COUNT * sizeof *x), *y = calloc(COUNT, sizeof *y);
+    for (uint32_t i = 0; i < COUNT; i++)
+        x[i] = argument_number(i);
+    for (now = functions; now < functions + COUNT_OF(functions); now++) {
+        run(describe_function, x, y);
+        for (int i = 0; i < COUNT; i++) {
+            double expected = now->definition(x[i]);
+            if (!same(y[i], expected, now->bound * now->growth(x[i])))
+                fail_msg("%s(%.9g) is %.9g instead of %.9g", now->name, x[i], y[i], expected);
+        }
+    }
+    free(x);
+    free(y);
+}
+
+static void test_pow(void **state)
+{
+    (void)state;
+    enum { ALL = COUNT_OF(special) };
+    float *x = malloc(COUNT * sizeof *x), *y = malloc(COUNT * sizeof *y), *exponent = malloc(COUNT * sizeof *y);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        x[i] = i < ALL * ALL ? special[i / ALL] : argument_number(i);
+        y[i] = exponent[i] = i < ALL * ALL ? special[i % ALL] : argument_number(i * 7 + 3);
+        if (i % 5 == 0 && i >= ALL * ALL)
+            y[i] = exponent[i] = rintf(exponent[i]);
+    }
+    run(describe_pow, x, y);
+    for (int i = 0; i < COUNT; i++) {
+        double expected = pow(x[i], exponent[i]), growth = 1 + fabs(exponent[i] * log2(fabs(x[i])));
+        if (!same(y[i], expected, 0x1p-22 * growth))
+            fail_msg("pow(%.9g, %.9g) is %.9g instead of %.9g", x[i], exponent[i], y[i], expected);
+    }
+    free(x);
+    free(y);
+    free(exponent);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_functions), cmocka_unit_test(test_pow) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
