@@ -60,14 +60,16 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_transpose_run(plan, &(ckl_transpose_args){ pointers[0], pointers[1] }, stream);
 }
 
-static int64_t slices(const void *problem)
+static int64_t slices(const void *problem, int output)
 {
+    (void)output;
     const transpose_problem *p = problem;
     return p->batch * p->cols;
 }
 
-static int64_t slice_elements(const void *problem)
+static int64_t slice_elements(const void *problem, int output)
 {
+    (void)output;
     return ((const transpose_problem *)problem)->rows;
 }
 
