@@ -10,6 +10,8 @@
 #include "operators/add.h"
 #include "operators/elementwise.h"
 #include "operators/gemm.h"
+#include "operators/groupnorm.h"
+#include "operators/norm.h"
 #include "operators/permute.h"
 #include "operators/softmax.h"
 #include "operators/transpose.h"

@@ -8,7 +8,10 @@
     X(add)           \
     X(elementwise)   \
     X(gemm)          \
+    X(groupnorm)     \
+    X(layernorm)     \
     X(permute)       \
+    X(rmsnorm)       \
     X(softmax)       \
     X(transpose)
 
