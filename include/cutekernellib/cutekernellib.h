@@ -10,5 +10,6 @@
 #include "operators/add.h"
 #include "operators/gemm.h"
 #include "operators/softmax.h"
+#include "operators/crossentropy.h"
 
 #endif

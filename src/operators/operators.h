@@ -7,7 +7,8 @@
 #define OPERATORS(X) \
     X(add)           \
     X(gemm)          \
-    X(softmax)
+    X(softmax)       \
+    X(crossentropy)
 
 #define X(op) extern const operator_info op##_operator;
 OPERATORS(X)
