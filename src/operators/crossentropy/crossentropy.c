@@ -126,7 +126,7 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     c->threads = split.threads;
     c->row_threads = split.row_threads;
     c->vec = split.vec;
-    c->steps = split.steps;
+    c->steps = (int)min_i64(split.steps, max_i64(1, ELEMENTS / split.vec)); // the rest in further pieces
     return CKL_OK;
 }
 
