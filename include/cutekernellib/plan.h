@@ -11,7 +11,10 @@ extern "C" {
 /* Of operators that have gradients: which of the two a plan computes. */
 typedef enum ckl_direction { CKL_FORWARD, CKL_BACKWARD } ckl_direction;
 
-/* Immutable once made; any number of threads may run it at once. */
+/*
+ * Immutable once made; any number of threads may run it at once. The one exception is a plan with workspace (below): its runs
+ * that may overlap on the device, on several streams, need a workspace each.
+ */
 typedef struct ckl_plan ckl_plan;
 
 /* Frees a plan. Work already enqueued with it must have finished. NULL is allowed. */
@@ -19,6 +22,13 @@ CKL_API void ckl_plan_free(ckl_plan *plan);
 
 /* One line: operator, implementation and config, e.g. "gemm sm90 tile_m=128 tile_n=256 ...". Lives with the plan. */
 CKL_API const char *ckl_plan_text(const ckl_plan *plan);
+
+/*
+ * Device memory that a run needs beside its arguments: 0 for most plans. The args of such operators have a `workspace`: memory
+ * of the caller of so many bytes, aligned to 256, zeroed once before its first use; every run leaves it ready for the next one.
+ * Where it is NULL the run uses the plan's own, which serves one run at a time: runs on one stream, or ordered by events.
+ */
+CKL_API int64_t ckl_plan_workspace_bytes(const ckl_plan *plan);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "cute/copy.h"
+#include "cute/math.h"
 #include "cute/mma.h"
 #include "cute/pipeline.h"
 #include "cute/reduce.h"
@@ -71,9 +72,17 @@
 #define tanh(x)               (HERE, ir_unary(IR_TANH, x))
 #define exp2(x)               (HERE, ir_unary(IR_EX2, x))
 #define rcp(x)                (HERE, ir_unary(IR_RCP_APPROX, x))
+#define rsqrt(x)              (HERE, ir_unary(IR_RSQRT, x))
 #define exp2_ftz(x)           (HERE, ir_unary_ftz(IR_EX2, x))
 #define rcp_ftz(x)            (HERE, ir_unary_ftz(IR_RCP_APPROX, x))
 #define elect()               (HERE, ir_elect())
+
+/* Bits of integers */
+#define exclusive(x, y)        (HERE, ir_binary(IR_XOR, x, y))
+#define shift_right(x, n)      (HERE, ir_binary(IR_SHR, x, n))
+#define mul_hi(x, y)           (HERE, ir_binary(IR_MUL_HI, x, y))
+#define pack(type, lo, hi)     (HERE, ir_pack(type, lo, hi))
+#define permute_bytes(x, y, s) (HERE, ir_permute_bytes(x, y, s))
 
 /* Control flow */
 #define CUTE_PASTE_(a, b)           a##b

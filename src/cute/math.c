@@ -59,7 +59,7 @@ val exp_f32(val x)
     x = ir_max_nan(x, constant(EXP_IS_ZERO));
     val high = scaled(x, LOG2E_HIGH);
     val low = ir_fma(x, constant(LOG2E_LOW), ir_fma(x, constant(LOG2E_HIGH), negative(high)));
-    val power = ir_unary(IR_EX2, high);
+    val power = ir_unary_ftz(IR_EX2, high);
     return ir_select(is_less(high, 128), ir_fma(power, scaled(low, LN2), power), power);
 }
 
@@ -96,8 +96,8 @@ val tanh_f32(val x)
                                 -3.333329856e-01 };
     val square = mul(x, x), a = magnitude(x);
     val small = ir_fma(polynomial(square, COUNT_OF(p), p), mul(square, x), x);
-    val power = ir_unary(IR_EX2, scaled(a, 2 / LN2));
-    val large = ir_fma(ir_unary(IR_RCP_APPROX, add(power, constant(1))), constant(-2), constant(1));
+    val power = ir_unary_ftz(IR_EX2, scaled(a, 2 / LN2));
+    val large = ir_fma(ir_unary_ftz(IR_RCP_APPROX, add(power, constant(1))), constant(-2), constant(1));
     return ir_select(is_less(a, 0.6), small, with_sign_of(large, x));
 }
 
@@ -105,7 +105,7 @@ val tanh_f32(val x)
 val sigmoid_f32(val x)
 {
     val power = exp_f32(negative(magnitude(x)));
-    val large = ir_unary(IR_RCP_APPROX, add(power, constant(1)));
+    val large = ir_unary_ftz(IR_RCP_APPROX, add(power, constant(1)));
     return ir_select(is_less(x, 0), mul(power, large), large);
 }
 
@@ -116,7 +116,7 @@ static val erfc_of_positive(val a)
         1.169036236e-02,  -1.201024652e-01, 4.217062294e-01, -6.606796384e-01, 4.137760401e-01,
         -9.445799142e-02, 2.242716402e-01,  2.389017940e-01, 2.828281224e-01,  2.820658684e-01
     };
-    val t = ir_unary(IR_RCP_APPROX, ir_fma(a, constant(0.5), constant(1)));
+    val t = ir_unary_ftz(IR_RCP_APPROX, ir_fma(a, constant(0.5), constant(1)));
     val power = exp_f32(negative(mul(a, a)));
     return mul(mul(power, t), polynomial(t, COUNT_OF(q), q));
 }
@@ -141,7 +141,7 @@ val normal_cdf_f32(val x)
 val pow_f32(val x, val y)
 {
     val a = magnitude(x), one = constant(1);
-    val power = ir_unary(IR_EX2, mul(y, scaled(log_f32(a), 1 / LN2)));
+    val power = ir_unary_ftz(IR_EX2, mul(y, scaled(log_f32(a), 1 / LN2)));
     power = ir_select(ir_compare(IR_EQ, a, one), one, power); // also to the power of infinity
 
     val integer = ir_convert(CKL_I32, y), huge = ir_compare(IR_GE, magnitude(y), constant(0x1p24));
@@ -179,5 +179,5 @@ val gelu_tanh_f32(val x)
 {
     const double scale = -2 * 0.7978845608028654 / LN2; // -2 sqrt(2/pi) log2(e)
     val exponent = mul(x, ir_fma(mul(x, x), constant(scale * 0.044715), constant(scale)));
-    return gated(x, ir_unary(IR_RCP_APPROX, add(ir_unary(IR_EX2, exponent), constant(1))));
+    return gated(x, ir_unary_ftz(IR_RCP_APPROX, add(ir_unary_ftz(IR_EX2, exponent), constant(1))));
 }

@@ -1,7 +1,7 @@
 /*
  * math.h - elementary functions of f32 values, built from the hardware's approximate ex2, lg2 and rcp.
  *
- * Errors are relative, down to results of 2^-123; smaller ones may be 0. They count on the hardware's stated errors (PTX ISA:
+ * Errors are relative, down to results of 2^-119; smaller ones may be 0. They count on the hardware's stated errors (PTX ISA:
  * ex2 within 2 and rcp within 1 unit in the last place). NaN gives NaN, and limits at infinity are what the mathematics says.
  * Polynomials are minimax approximations of our own (Remez' exchange), rounded to f32.
  */

@@ -109,8 +109,9 @@ void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *value
 
 void combine_sum(val *into, const val *other, void *user)
 {
-    (void)user;
-    ir_assign(into[0], ir_binary(IR_ADD, into[0], other[0]));
+    int count = user ? *(const int *)user : 1;
+    for (int i = 0; i < count; i++)
+        ir_assign(into[i], ir_binary(IR_ADD, into[i], other[i]));
 }
 
 void combine_max(val *into, const val *other, void *user)

@@ -34,7 +34,10 @@ void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values);
 /* Over a cluster of `cluster` CTAs whose threads already agree (after cta_reduce()); same scratch size, another piece. */
 void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *values);
 
-/* Ready-made combinations of one value: sum, maximum and minimum that keep NaN. */
+/*
+ * Ready-made combinations: maximum and minimum of one value, which keep NaN; the sum of one value, or of each of so many as
+ * user, a const int *, says.
+ */
 void combine_sum(val *into, const val *other, void *user);
 void combine_max(val *into, const val *other, void *user);
 void combine_min(val *into, const val *other, void *user);

@@ -6,9 +6,15 @@
 
 #define OPERATORS(X) \
     X(add)           \
+    X(crossentropy)  \
+    X(elementwise)   \
     X(gemm)          \
+    X(groupnorm)     \
+    X(layernorm)     \
+    X(permute)       \
+    X(rmsnorm)       \
     X(softmax)       \
-    X(crossentropy)
+    X(transpose)
 
 #define X(op) extern const operator_info op##_operator;
 OPERATORS(X)

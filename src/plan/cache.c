@@ -16,7 +16,8 @@ typedef struct entry {
     ckl_device *device;
     const operator_info *op;
     ckl_plan *plan;
-    int users; // calls under way
+    ckl_stream stream; // that a plan with workspace belongs to
+    int users;         // calls under way
     unsigned char desc[];
 } entry;
 
@@ -36,10 +37,16 @@ static entry **bucket_of(const operator_info *op, const void *desc)
     return &buckets[(hash ^ hash >> 32) % BUCKETS];
 }
 
-static entry *find(ckl_device *device, const operator_info *op, const void *desc)
+/* Runs on two streams may overlap, and then a workspace cannot serve both. */
+static bool serves(const entry *e, ckl_stream stream)
+{
+    return e->plan->workspace_bytes == 0 || e->stream == stream;
+}
+
+static entry *find(ckl_device *device, const operator_info *op, const void *desc, ckl_stream stream)
 {
     for (entry *e = *bucket_of(op, desc); e; e = e->next)
-        if (e->device == device && e->op == op && memcmp(e->desc, desc, op->desc_bytes) == 0)
+        if (e->device == device && e->op == op && memcmp(e->desc, desc, op->desc_bytes) == 0 && serves(e, stream))
             return e;
     return NULL;
 }
@@ -67,12 +74,12 @@ static entry *make_room(void)
 }
 
 /* Keeps a plan; its first user is the caller. */
-static entry *keep(ckl_device *device, const operator_info *op, const void *desc, ckl_plan *plan)
+static entry *keep(ckl_device *device, const operator_info *op, const void *desc, ckl_stream stream, ckl_plan *plan)
 {
     entry *e = malloc(sizeof *e + op->desc_bytes);
     if (!e)
         return NULL;
-    *e = (entry){ .device = device, .op = op, .plan = plan, .users = 1 };
+    *e = (entry){ .device = device, .op = op, .plan = plan, .stream = stream, .users = 1 };
     memcpy(e->desc, desc, op->desc_bytes);
 
     pthread_mutex_lock(&lock);
@@ -92,7 +99,7 @@ ckl_status plan_once(ckl_device *device, const operator_info *op, const void *de
     if (!desc)
         FAIL(CKL_INVALID, "%s: desc is NULL", op->name);
     pthread_mutex_lock(&lock);
-    entry *e = find(device, op, desc);
+    entry *e = find(device, op, desc, stream);
     if (e)
         e->users++;
     pthread_mutex_unlock(&lock);
@@ -100,7 +107,7 @@ ckl_status plan_once(ckl_device *device, const operator_info *op, const void *de
     if (!e) { // two threads may both come here: then both plans are kept, which is harmless
         ckl_plan *plan;
         TRY(plan_build(device, op, desc, NULL, &plan));
-        e = keep(device, op, desc, plan);
+        e = keep(device, op, desc, stream, plan);
         if (!e) {
             ckl_plan_free(plan);
             FAIL(CKL_NO_MEMORY, "%s: no memory for a plan", op->name);

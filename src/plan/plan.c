@@ -146,10 +146,13 @@ ckl_status plan_describe(const operator_info *op, const implementation *impl, co
 
 static ckl_status allocate_workspace(ckl_plan *plan)
 {
-    int64_t bytes = plan->impl->workspace_bytes ? plan->impl->workspace_bytes(plan) : 0;
-    if (bytes == 0)
+    const device_ops *ops = plan->device->ops;
+    plan->workspace_bytes = plan->impl->workspace_bytes ? plan->impl->workspace_bytes(plan) : 0;
+    if (plan->workspace_bytes == 0)
         return CKL_OK;
-    return plan->device->ops->alloc(plan->device, (size_t)bytes, &plan->workspace);
+    TRY(ops->alloc(plan->device, (size_t)plan->workspace_bytes, &plan->workspace));
+    TRY(ops->fill(plan->device, plan->workspace, 0, (size_t)plan->workspace_bytes, NULL));
+    return ops->synchronize(plan->device, NULL); // the first run may come on any stream
 }
 
 /* Fills a plan whose memory is there; what it acquired is released by ckl_plan_free(), also after a failure. */
@@ -214,6 +217,11 @@ void ckl_plan_free(ckl_plan *plan)
 const char *ckl_plan_text(const ckl_plan *plan)
 {
     return plan->text;
+}
+
+int64_t ckl_plan_workspace_bytes(const ckl_plan *plan)
+{
+    return plan->workspace_bytes;
 }
 
 void plan_forget_device(ckl_device *device)

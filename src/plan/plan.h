@@ -26,7 +26,7 @@ typedef struct implementation {
     int kernels; // of one plan, in launch order; 0 means 1
     ir_target target;
 
-    /* Workspace bytes of one run, or NULL for none. */
+    /* Workspace bytes of one run, or NULL for none. It is zero before the first run; every run leaves it ready for the next. */
     int64_t (*workspace_bytes)(const ckl_plan *plan);
 
     /* Enqueues one run; args was checked by the operator. Nothing to do is CKL_OK. */
@@ -65,7 +65,8 @@ struct ckl_plan {
     const void *config;
     const char *text; // "gemm sm90 tile_m=128 ..."
     plan_kernel kernels[PLAN_KERNELS_MAX];
-    void *workspace; // the plan's own, used when the caller passes none
+    int64_t workspace_bytes;
+    void *workspace; // the plan's own, used when the caller passes none: one run at a time
 };
 
 /*
@@ -78,7 +79,10 @@ ckl_status plan_build(ckl_device *device, const operator_info *op, const void *d
 /* Checks the arguments and enqueues. The plan must be one of op. */
 ckl_status plan_run(const ckl_plan *plan, const operator_info *op, const void *args, ckl_stream stream);
 
-/* plan_build() through this process's cache of plans, then plan_run(). */
+/*
+ * plan_build() through this process's cache of plans, then plan_run(). A plan with workspace is cached per stream, so that calls
+ * on several streams never share it.
+ */
 ckl_status plan_once(ckl_device *device, const operator_info *op, const void *desc, const void *args,
                      ckl_stream stream);
 
