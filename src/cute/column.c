@@ -32,25 +32,34 @@ int64_t column_split_ctas(const column_split *s, int64_t outer, int64_t inner)
     return outer * column_split_strips(s, inner) * s->cluster;
 }
 
+/* The split for lines of so many bytes, as long as threads want less than twice their steps. */
+static bool choose_for_lines(int64_t n, int64_t inner, int64_t line_bytes, int steps, int cluster_max, ckl_dtype dtype,
+                             column_split *s)
+{
+    int64_t bytes = s->vec * (int64_t)ckl_dtype_bytes(dtype);
+    s->lanes = s->cluster = 1;
+    s->threads = 32;
+    while (s->lanes < 32 && s->lanes * bytes < line_bytes && column_split_columns(s) < inner)
+        s->lanes *= 2;
+    while (s->lanes < 32 && column_split_columns(s) < inner && (int64_t)groups_of(s) * steps >= 2 * n)
+        s->lanes *= 2; // short columns: rather more of them than threads without lines
+    while (s->threads < THREADS_WANTED && (int64_t)groups_of(s) * steps < n)
+        s->threads *= 2;
+    while (s->cluster < cluster_max && (int64_t)groups_of(s) * steps * s->cluster < n)
+        s->cluster *= 2;
+    int64_t need = max_i64(1, ceil_div(n, (int64_t)groups_of(s) * s->cluster));
+    s->steps = (int)min_i64(need, 2 * steps);
+    s->whole = column_split_lines(s) == n && inner % column_split_columns(s) == 0;
+    return need <= 2 * steps;
+}
+
 bool column_split_choose(int64_t n, int64_t inner, int vec, ckl_dtype dtype, int elements, int cluster_max,
                          column_split *s)
 {
-    int bytes = vec * (int)ckl_dtype_bytes(dtype), steps = (int)max_i64(1, elements / vec), lanes = 1;
-    while (lanes < 32 && lanes * bytes < LINE_BYTES && (int64_t)lanes * vec < inner)
-        lanes *= 2;
-    int threads = 32, cluster = 1;
-    while (lanes < 32 && (int64_t)lanes * vec < inner && (int64_t)(threads / lanes) * steps >= 2 * n)
-        lanes *= 2; // short columns: rather more of them than threads without lines
-    while (threads < THREADS_WANTED && (int64_t)(threads / lanes) * steps < n)
-        threads *= 2;
-    while (cluster < cluster_max && (int64_t)(threads / lanes) * steps * cluster < n)
-        cluster *= 2;
-    int64_t need = max_i64(1, ceil_div(n, (int64_t)(threads / lanes) * cluster));
-    if (need > 2 * steps)
-        return false;
-    *s = (column_split){ threads, lanes, cluster, vec, (int)need, false };
-    s->whole = column_split_lines(s) == n && inner % column_split_columns(s) == 0;
-    return true;
+    *s = (column_split){ .vec = vec };
+    int steps = (int)max_i64(1, elements / vec);
+    return choose_for_lines(n, inner, LINE_BYTES, steps, cluster_max, dtype, s) ||
+           choose_for_lines(n, inner, LINE_BYTES / 2, steps, cluster_max, dtype, s);
 }
 
 ckl_status column_split_admit(const char *what, const column_split *s, ckl_dtype dtype, const ckl_device_info *device)

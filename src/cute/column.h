@@ -29,7 +29,7 @@ int64_t column_split_ctas(const column_split *s, int64_t outer, int64_t inner);
 
 /*
  * A split whose threads hold about `elements` elements of each tensor, up to twice as many; lines of 128 bytes where there
- * are so many columns. False: too long for cluster_max CTAs.
+ * are so many columns, of 64 if registers do not suffice. False: too long for cluster_max CTAs.
  */
 bool column_split_choose(int64_t n, int64_t inner, int vec, ckl_dtype dtype, int elements, int cluster_max,
                          column_split *s);

@@ -6,6 +6,7 @@
 
 #define OPERATORS(X) \
     X(add)           \
+    X(crossentropy)  \
     X(elementwise)   \
     X(gemm)          \
     X(groupnorm)     \

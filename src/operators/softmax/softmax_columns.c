@@ -55,6 +55,8 @@ static ckl_status choose_in_registers(const char *name, const ckl_softmax_desc *
         FAIL(CKL_UNSUPPORTED, "softmax %s: columns of n=%" PRId64 " need no cluster", name, d->n);
     copy_form(d, config);
     keep_split(&split, config);
+    if (d->direction == CKL_FORWARD && split.whole && split.threads == 512 && d->dtype == CKL_F32 && split.steps <= 8)
+        ((softmax_column_config *)config)->ctas_per_sm = 2; // 64 registers do, and two CTAs keep 128 KB in flight
     return CKL_OK;
 }
 

@@ -5,7 +5,8 @@ enum {
     VECTOR_BYTES = 16,
     CLUSTER_PORTABLE = 8,
     CTAS_MAX = INT32_MAX,
-    FORWARD_ELEMENTS = 32,   // of a thread: each takes an f32 register
+    FORWARD_ELEMENTS = 32, // of a thread: each takes an f32 register
+    BACKWARD_ELEMENTS_MAX = 32,
     BACKWARD_REGISTERS = 16, // of a thread for y, and as many for dy
     LONG_THREADS = 512,
 };
@@ -52,6 +53,8 @@ static ckl_status choose_in_registers(const char *name, const ckl_softmax_desc *
     if (!row_split_choose(d->n, softmax_vec(d), d->dtype, registers_wanted(d), cluster_max, &split))
         FAIL(CKL_UNSUPPORTED, "softmax %s: rows of n=%" PRId64 " do not fit the registers of %d CTA%s", name, d->n,
              cluster_max, cluster_max > 1 ? "s" : "");
+    if (d->direction == CKL_BACKWARD && split.vec * split.steps > BACKWARD_ELEMENTS_MAX)
+        FAIL(CKL_UNSUPPORTED, "softmax %s: y and dy of n=%" PRId64 " do not fit the registers", name, d->n);
     if (cluster_max > 1 && split.cluster == 1)
         FAIL(CKL_UNSUPPORTED, "softmax %s: rows of n=%" PRId64 " need no cluster", name, d->n);
     copy_form(d, config);
