@@ -1,9 +1,9 @@
 /*
- * groupnorm_bundle.c - the threads of a bundle of groups hold it in registers, or read it tile by tile if it is too long.
+ * groupnorm_bundle.c - the threads of a bundle of groups hold it in registers; one too long is read tile by tile.
  *
- * A bundle is a list of elements: of NCHW the channels of one group, which lie side by side; of NHWC, pixel after pixel, the
- * channels of some groups, so that what is read of a pixel fills whole sectors of memory. There a pixel's vectors are counted
- * as a power of two that divides the threads: each thread then stays with its channels.
+ * A bundle is a list of elements: of NCHW the channels of one group, which lie side by side; of NHWC, pixel after
+ * pixel, the channels of some groups, so that what is read of a pixel fills whole sectors of memory. There a pixel's
+ * vectors are counted as a power of two that divides the threads: each thread then stays with its channels.
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
@@ -35,7 +35,7 @@ static operands declare(void)
     return o;
 }
 
-/* A bundle and this thread's part of it: vectors of one channel after the other (NCHW), or of the same channels (NHWC). */
+/* A bundle and this thread's part of it: vectors of one channel after the other (NCHW) or of the same ones (NHWC). */
 typedef struct bundle {
     const groupnorm_config *cfg;
     int align; // of vectors in memory, bytes
