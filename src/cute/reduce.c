@@ -38,6 +38,12 @@ void warp_reduce(const reduction *r, int width, val *values)
         exchange(r, mask, values);
 }
 
+void warp_reduce_across(const reduction *r, int inner, val *values)
+{
+    for (int mask = inner; mask < 32 && !ir_failed(); mask *= 2)
+        exchange(r, mask, values);
+}
+
 static val slot_address(int64_t scratch, val slot)
 {
     return ir_binary(IR_ADD, ir_smem_address(scratch), ir_binary(IR_MUL, slot, ir_int(IR_U32, SLOT_BYTES)));

@@ -3,6 +3,8 @@
 
 #include "base/dtype.h"
 
+#include "cute/vectors.h"
+
 enum {
     CTA_THREADS = 128,     // of CTAs that hold several rows
     ROW_CTA_THREADS = 512, // of CTAs of a cluster
@@ -161,50 +163,11 @@ val row_inside(const row_split *s, const row_place *p, int step)
     return ir_compare(IR_LT, ir_binary(IR_ADD, p->first, ir_int(IR_U32, step * stride_of(s))), p->limit);
 }
 
-static void open_guard(val p)
+/* Vector number `step` of this thread's part. */
+static vector_at vector_of(const row_split *s, const row_place *p, tensor memory, int step)
 {
-    if (!ir_is_int(p, 1))
-        ir_if(p);
-}
-
-static void close_guard(val p)
-{
-    if (!ir_is_int(p, 1))
-        ir_end_if();
-}
-
-/* One access moves `n` registers of `type`: 16-bit floats go in pairs. */
-typedef struct words {
-    ir_type type;
-    int n;
-} words;
-
-static words words_of(ckl_dtype dtype, int vec)
-{
-    if (ckl_dtype_bytes(dtype) != 2 || vec == 1)
-        return (words){ dtype, vec };
-    return (words){ dtype == CKL_F16 ? IR_F16X2 : dtype == CKL_BF16 ? IR_BF16X2 : IR_U32, vec / 2 };
-}
-
-static val filled(ir_type type, ckl_dtype dtype, double fill)
-{
-    val element = dtype_is_float(dtype) ? ir_float(dtype, fill) : ir_int(dtype, (int64_t)fill);
-    return ir_type_is_pair(type) ? ir_pack(type, element, element) : element;
-}
-
-/* The elements of loaded words go to the registers from element `first` on. */
-static void unpack_words(words w, const val *loaded, tensor to, int first)
-{
-    for (int i = 0; i < w.n; i++) {
-        val *out = &to.regs[first + (ir_type_is_pair(w.type) ? 2 * i : i)], lo, hi;
-        if (!ir_type_is_pair(w.type)) {
-            ir_assign(out[0], ir_convert(out[0].type, loaded[i]));
-            continue;
-        }
-        ir_unpack(loaded[i], w.type == IR_F16X2 ? CKL_F16 : CKL_BF16, &lo, &hi);
-        ir_assign(out[0], ir_convert(out[0].type, lo));
-        ir_assign(out[1], ir_convert(out[1].type, hi));
-    }
+    int64_t offset = step * stride_of(s) * (int64_t)ckl_dtype_bytes(memory.dtype);
+    return (vector_at){ memory.address, offset, row_inside(s, p, step) };
 }
 
 static bool row_types_fit(tensor memory, tensor registers)
@@ -217,47 +180,28 @@ static bool row_types_fit(tensor memory, tensor registers)
     return fit && !ir_failed();
 }
 
-/* All loads are issued before the first value is used. */
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
 {
     if (!row_types_fit(from, to))
         return;
-    words w = words_of(from.dtype, s->vec);
-    int64_t step_bytes = stride_of(s) * (int64_t)ckl_dtype_bytes(from.dtype);
-    val *loaded = ir_alloc((size_t)(s->steps * w.n), sizeof *loaded), outside = filled(w.type, from.dtype, fill);
-    for (int step = 0; step < s->steps; step++) {
-        val *mine = loaded + step * w.n, guard = row_inside(s, p, step);
-        for (int i = 0; i < w.n; i++)
-            mine[i] = ir_is_int(guard, 1) ? ir_reg(w.type) : cute_variable(w.type, outside);
-        open_guard(guard);
-        ir_load(IR_GLOBAL, from.cache, w.type, w.n, from.address, step * step_bytes, mine);
-        close_guard(guard);
-    }
+    vector_at *at = ir_alloc((size_t)s->steps, sizeof *at);
     for (int step = 0; step < s->steps; step++)
-        unpack_words(w, loaded + step * w.n, to, step * s->vec);
+        at[step] = vector_of(s, p, from, step);
+    vectors_load(at, s->steps, s->vec, from, to.regs, fill);
 }
 
-static val packed(words w, ckl_dtype dtype, const val *elements, int i)
+void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step)
 {
-    if (!ir_type_is_pair(w.type))
-        return ir_convert(dtype, elements[i]);
-    return ir_pack(w.type, elements[2 * i], elements[2 * i + 1]);
+    vector_at at = vector_of(s, p, to, step);
+    vector_store(&at, s->vec, from.regs + step * s->vec, to);
 }
 
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to)
 {
     if (!row_types_fit(to, from))
         return;
-    words w = words_of(to.dtype, s->vec);
-    int64_t step_bytes = stride_of(s) * (int64_t)ckl_dtype_bytes(to.dtype);
-    for (int step = 0; step < s->steps; step++) {
-        val stored[ACCESS_BYTES], guard = row_inside(s, p, step);
-        for (int i = 0; i < w.n; i++)
-            stored[i] = packed(w, to.dtype, from.regs + step * s->vec, i);
-        open_guard(guard);
-        ir_store(IR_GLOBAL, to.cache, w.type, w.n, to.address, step * step_bytes, stored);
-        close_guard(guard);
-    }
+    for (int step = 0; step < s->steps; step++)
+        row_store_step(s, p, from, to, step);
 }
 
 void row_reduce(const row_split *s, const reduction *r, val *values)

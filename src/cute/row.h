@@ -70,6 +70,10 @@ tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype
 /* Between memory and registers (of the memory's type or f32); past the end of the row: `fill`, and nothing is stored. */
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to);
+void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step); // one vector of them
+
+/* Is vector number `step` of this thread inside the row? The constant true where no guard is needed. */
+val row_inside(const row_split *s, const row_place *p, int step);
 
 /* Is vector number `step` of this thread inside the row? The constant true where no guard is needed. */
 val row_inside(const row_split *s, const row_place *p, int step);

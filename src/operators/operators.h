@@ -6,10 +6,14 @@
 
 #define OPERATORS(X) \
     X(add)           \
+    X(elementwise)   \
     X(gemm)          \
     X(groupnorm)     \
     X(layernorm)     \
-    X(rmsnorm)
+    X(permute)       \
+    X(rmsnorm)       \
+    X(softmax)       \
+    X(transpose)
 
 #define X(op) extern const operator_info op##_operator;
 OPERATORS(X)
