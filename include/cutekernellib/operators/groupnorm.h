@@ -4,8 +4,8 @@
  * Channels fall into `groups` groups of c/groups neighbours. Over all elements of a group of one image:
  *     mean = sum of x / count,  variance = sum of (x - mean)^2 / count,  rstd = 1 / sqrt(variance + eps)
  *     y = (x - mean) * rstd * gamma[channel] + beta[channel]
- * groups=1 is layer norm of whole images, groups=c instance norm. Statistics are f32, by the corrected two-pass algorithm
- * (see norm.h); every run on a device gives the same bits.
+ * groups=1 is layer norm of whole images, groups=c instance norm. Statistics are f32, by the corrected two-pass
+ * algorithm (see norm.h); every run on a device gives the same bits.
  */
 #ifndef CUTEKERNELLIB_GROUPNORM_H
 #define CUTEKERNELLIB_GROUPNORM_H

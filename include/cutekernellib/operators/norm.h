@@ -11,9 +11,9 @@
  *     dgamma[c] = sum over r of dy[r,c] * n,  dbeta[c] = sum over r of dy[r,c]
  * rmsnorm has no mean and no beta: their terms are absent. dx is the gradient of x and of residual alike.
  *
- * Statistics and sums are f32. The variance is that of the differences from the mean, corrected for the mean's rounding (the
- * corrected two-pass algorithm; Chan, Golub, LeVeque: Algorithms for computing the sample variance, 1983), so that a large
- * mean costs no digits. Sums have a fixed order: every run on a device gives the same bits.
+ * Statistics and sums are f32. The variance is that of the differences from the mean, corrected for the mean's
+ * rounding (the corrected two-pass algorithm; Chan, Golub, LeVeque: Algorithms for computing the sample variance,
+ * 1983), so that a large mean costs no digits. Sums have a fixed order: every run on a device gives the same bits.
  */
 #ifndef CUTEKERNELLIB_NORM_H
 #define CUTEKERNELLIB_NORM_H
@@ -38,8 +38,8 @@ typedef struct ckl_norm_desc {
 } ckl_norm_desc;
 
 /*
- * The memory of one call: device pointers, aligned to the element. Pointers that the desc does not ask for are not read.
- * An output may be one of the row inputs if their ld are equal; no other overlap is allowed.
+ * The memory of one call: device pointers, aligned to the element. Pointers that the desc does not ask for are not
+ * read. An output may be one of the row inputs if their ld are equal; no other overlap is allowed.
  */
 typedef struct ckl_norm_args {
     const void *x;         // (rows,cols)
@@ -59,8 +59,8 @@ CKL_API CKL_MUST_USE ckl_status ckl_layernorm_plan(ckl_device *device, const ckl
 CKL_API CKL_MUST_USE ckl_status ckl_rmsnorm_plan(ckl_device *device, const ckl_norm_desc *desc, ckl_plan **plan);
 
 /*
- * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of a backward plan that
- * may overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0.
+ * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of a backward
+ * plan that may overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0.
  */
 CKL_API CKL_MUST_USE ckl_status ckl_layernorm_run(const ckl_plan *plan, const ckl_norm_args *args, ckl_stream stream);
 CKL_API CKL_MUST_USE ckl_status ckl_rmsnorm_run(const ckl_plan *plan, const ckl_norm_args *args, ckl_stream stream);

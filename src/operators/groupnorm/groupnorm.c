@@ -8,7 +8,7 @@
 enum {
     VECTOR_BYTES = 16,
     PIXEL_BYTES = 64, // of NHWC that a bundle should read side by side: two sectors
-    REGISTERS = 16,   // of a thread: 16 elements of f32, 32 of 16 bits
+    REGISTERS = 16,   // of a thread: 16 elements of f32; half of it for 16-bit elements
     CLUSTER_MAX = 8,
     TILED_THREADS = 512,
     TILED_ELEMENTS = 16
@@ -77,9 +77,18 @@ static int64_t run_of(const ckl_groupnorm_desc *d)
     return d->layout == CKL_NCHW ? d->h * d->w : d->c / d->groups;
 }
 
-static int64_t length_of(const ckl_groupnorm_desc *d, int bundle)
+/* Elements of a pixel in a bundle, rounded up to vectors in a power of two: NHWC threads stay with their channels. */
+static int64_t pixel_of(const ckl_groupnorm_desc *d, int bundle, int vec)
 {
-    return d->c / d->groups * bundle * d->h * d->w;
+    int64_t pixel = vec;
+    while (pixel < d->c / d->groups * bundle)
+        pixel *= 2;
+    return d->layout == CKL_NHWC ? pixel : 1;
+}
+
+static int64_t length_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    return d->h * d->w * (d->layout == CKL_NHWC ? c->pixel : d->c / d->groups);
 }
 
 static int choose_bundle(const ckl_groupnorm_desc *d)
@@ -101,6 +110,34 @@ static row_split tiled_split(int64_t bundles, const ckl_device_info *device, int
     return s;
 }
 
+/* A CTA whose threads are at least the vectors of a pixel. */
+static row_split pixel_split(int64_t length, int pixel, int vec)
+{
+    int threads = (int)max_i64(32, pixel / vec);
+    row_split s = { threads, threads, 1, vec, (int)ceil_div(length, (int64_t)threads * vec), false };
+    return s;
+}
+
+static void choose_split(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_config *c)
+{
+    row_split s;
+    int64_t length = length_of(d, c);
+    int wanted = d->dtype == CKL_F32 ? REGISTERS : REGISTERS / 2, cluster_max = device->has_tma ? CLUSTER_MAX : 1;
+    c->tiled = !row_split_choose(length, c->vec, d->dtype, wanted, cluster_max, &s) &&
+               !row_split_choose(length, c->vec, d->dtype, 2 * wanted, cluster_max, &s);
+    if (!c->tiled && row_split_cols(&s) / s.steps % c->pixel) {
+        s = pixel_split(length, c->pixel, c->vec);
+        c->tiled = row_split_registers(&s, d->dtype) > 2 * wanted;
+    }
+    if (c->tiled)
+        s = tiled_split(d->n * d->groups / c->bundle, device, c->vec);
+    c->threads = s.threads;
+    c->row_threads = s.row_threads;
+    c->cluster = s.cluster;
+    c->steps = s.steps;
+    c->whole = s.whole && (d->layout == CKL_NCHW || c->pixel == d->c / d->groups * c->bundle);
+}
+
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_groupnorm_desc *d = desc;
@@ -112,18 +149,8 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     c->vec = VECTOR_BYTES / (int)ckl_dtype_bytes(d->dtype);
     while (run_of(d) % c->vec)
         c->vec /= 2;
-    row_split s;
-    int64_t length = length_of(d, c->bundle);
-    int cluster_max = device->has_tma ? CLUSTER_MAX : 1;
-    c->tiled = !row_split_choose(length, c->vec, d->dtype, REGISTERS, cluster_max, &s) &&
-               !row_split_choose(length, c->vec, d->dtype, 2 * REGISTERS, cluster_max, &s);
-    if (c->tiled)
-        s = tiled_split(d->n * d->groups / c->bundle, device, c->vec);
-    c->threads = s.threads;
-    c->row_threads = s.row_threads;
-    c->cluster = s.cluster;
-    c->steps = s.steps;
-    c->whole = s.whole;
+    c->pixel = (int)min_i64(INT32_MAX, pixel_of(d, c->bundle, c->vec));
+    choose_split(d, device, c);
     return CKL_OK;
 }
 
@@ -138,8 +165,14 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
              c->bundle, GROUPNORM_BUNDLE_MAX, d->groups);
     if (c->bundle > 1 && d->layout == CKL_NCHW)
         FAIL(CKL_INVALID, "groupnorm bundle: bundle=%d, but groups of nchw lie apart", c->bundle);
-    row_split s = groupnorm_split(c, true);
-    int64_t length = length_of(d, c->bundle);
+    row_split s = groupnorm_split(c);
+    int64_t length = length_of(d, c);
+    if (d->layout == CKL_NHWC && c->pixel != pixel_of(d, c->bundle, c->vec))
+        FAIL(CKL_INVALID, "groupnorm bundle: pixel=%d is not %" PRId64 ", the channels of a bundle rounded up",
+             c->pixel, pixel_of(d, c->bundle, c->vec));
+    if (d->layout == CKL_NHWC && (row_split_cols(&s) / s.steps % c->pixel))
+        FAIL(CKL_UNSUPPORTED, "groupnorm bundle: pixel=%d does not divide the elements of one vector a thread",
+             c->pixel);
     if (c->tiled && (c->row_threads != c->threads || c->whole))
         FAIL(CKL_INVALID, "groupnorm bundle: tiled bundles have row_threads=threads and whole=0");
     TRY(row_split_admit("groupnorm bundle", &s, c->tiled ? min_i64(length, row_split_cols(&s)) : length, d->dtype,
@@ -163,11 +196,11 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
         return CKL_OK;
     plan_piece pieces[PIECES];
     list_pieces(d, x, pieces);
-    row_split s = groupnorm_split(c, true);
+    row_split s = groupnorm_split(c);
     int64_t rows = d->n * d->groups / c->bundle, bundles = d->groups / c->bundle;
-    uint32_t length = (uint32_t)length_of(d, c->bundle), group_channels = (uint32_t)(d->c / d->groups);
+    uint32_t length = (uint32_t)length_of(d, c), group_channels = (uint32_t)(d->c / d->groups);
     uint32_t pixels = (uint32_t)(d->h * d->w);
-    float reciprocal = 1 / (float)length_of(d, 1);
+    float reciprocal = 1 / (float)(d->c / d->groups * d->h * d->w);
     /* in the order in which the kernel names them */
     const void *params[] = { &rows,   &length, &bundles,  &group_channels, &d->c, &pixels,  &reciprocal,
                              &d->eps, &x->x,   &x->gamma, &x->beta,        &x->y, &x->mean, &x->rstd };

@@ -1,15 +1,17 @@
 /*
- * groupnorm_bundle.c - the threads of a bundle of groups hold it in registers, or read it tile by tile if it is too long.
+ * groupnorm_bundle.c - the threads of a bundle of groups hold it in registers; one too long is read tile by tile.
  *
- * A bundle is a list of elements: of NCHW the channels of one group, which lie side by side; of NHWC, pixel after pixel, the
- * channels of some groups, so that what is read of a pixel fills whole sectors of memory.
+ * A bundle is a list of elements: of NCHW the channels of one group, which lie side by side; of NHWC, pixel after
+ * pixel, the channels of some groups, so that what is read of a pixel fills whole sectors of memory. There a pixel's
+ * vectors are counted as a power of two that divides the threads: each thread then stays with its channels.
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
 
-/* The parameters, in the order of the launch. A bundle has `length` elements, and `bundles` of them an image. */
+/* The parameters, in the order of the launch. `length`: elements of a bundle, idle ones included. */
 typedef struct operands {
-    val rows, length, bundles, group_channels, channels, pixels, reciprocal, eps; // rows: bundles of all images
+    val rows, length, bundles, group_channels, channels, pixels, reciprocal,
+        eps; // rows: bundles of all images; bundles: of one
     val x, gamma, beta, y, mean, rstd;
 } operands;
 
@@ -33,68 +35,57 @@ static operands declare(void)
     return o;
 }
 
-/* Statistics of the groups of a bundle; the whole mean is mean + rest, which f32 cannot hold. */
+/* A bundle and this thread's part of it: vectors of one channel after the other (NCHW) or of the same ones (NHWC). */
 typedef struct bundle {
     const groupnorm_config *cfg;
+    int align; // of vectors in memory, bytes
     row_split split;
     row_place place;
     operands o;
     val base;                          // i64, element of the tensor where the bundle starts
-    val channel;                       // i64, its first channel
+    val channel;                       // i64, its first channel; of NHWC this thread's first
+    val group;                         // u32, of this thread in the bundle
     tensor rX;                         // (VEC,STEPS), if it is kept
-    val sum[2 * GROUPNORM_BUNDLE_MAX]; // of values, or of differences and then their squares
-    val mean[GROUPNORM_BUNDLE_MAX], rest[GROUPNORM_BUNDLE_MAX], rstd[GROUPNORM_BUNDLE_MAX], shift[GROUPNORM_BUNDLE_MAX];
+    val sum[2 * GROUPNORM_BUNDLE_MAX]; // of all groups: values, or differences and then their squares
+    val mean, rest, rstd;              // of this thread's group: the mean is mean + rest, which f32 cannot hold
 } bundle;
 
-/* Where a vector lies: in the tensor and in gamma (i64), and in which group of the bundle (u32). */
-typedef struct vector_place {
-    val inside, element, channel, group;
-} vector_place;
-
-static vector_place place_of(const bundle *b, const row_place *p, int step)
+static bool is_nchw(const bundle *b)
 {
-    const operands *o = &b->o;
-    int stride = (int)(row_split_cols(&b->split) / b->split.steps);
-    val e = add(p->first, imm(step * stride));
-    vector_place v = { .inside = row_inside(&b->split, p, step), .group = imm(0) };
-    if (b->cfg->layout == CKL_NCHW) {
-        v.element = add(b->base, convert(I64, e));
-        v.channel = add(b->channel, convert(I64, div(e, o->pixels)));
-        return v;
+    return b->cfg->layout == CKL_NCHW;
+}
+
+/* This thread's vectors from place p on, in x or y. */
+static tensor part_of(const bundle *b, const row_place *p, val address)
+{
+    const int bytes = (int)ckl_dtype_bytes(b->cfg->dtype), vec = b->split.vec, steps = b->split.steps;
+    int64_t stride_elements = row_split_cols(&b->split) / steps;
+    val element = add(b->base, convert(I64, p->first));
+    layout part = make_layout(shape(vec, steps), stride(1, stride_elements));
+    if (!is_nchw(b)) {
+        int pixel = b->cfg->pixel;
+        val number = div(p->first, imm(pixel)), inner = rem(p->first, imm(pixel));
+        element = add(add(b->base, mul(convert(I64, number), b->o.channels)), convert(I64, inner));
+        part = make_layout(shape(vec, steps), stride(1, mul(b->o.channels, imm((int)(stride_elements / pixel)))));
     }
-    val width = mul(o->group_channels, imm(b->cfg->bundle)), pixel = div(e, width), inner = sub(e, mul(pixel, width));
-    v.element = add(add(b->base, mul(convert(I64, pixel), o->channels)), convert(I64, inner));
-    v.channel = add(b->channel, convert(I64, inner));
-    if (b->cfg->bundle > 1)
-        v.group = div(inner, o->group_channels);
-    return v;
-}
-
-static tensor vector_at(const bundle *b, val address, val element)
-{
-    val bytes = mul(convert(U64, element), imm((int)ckl_dtype_bytes(b->cfg->dtype)));
-    return gmem_tensor(add(address, bytes), b->cfg->dtype, compact(leaf(b->split.vec))); // (VEC)
-}
-
-static int align_of(const bundle *b)
-{
-    return b->split.vec * (int)ckl_dtype_bytes(b->cfg->dtype);
+    tensor gPart =
+        gmem_tensor(add(address, mul(convert(U64, element), imm(bytes))), b->cfg->dtype, part); // (VEC,STEPS)
+    return with_cache(gPart, IR_CACHE_STREAM);
 }
 
 /* Past the end of the bundle: zero. */
 static tensor load_values(const bundle *b, const row_place *p)
 {
+    tensor gX = part_of(b, p, b->o.x);                                                 // (VEC,STEPS)
     tensor rX = fragment(b->cfg->dtype, compact(shape(b->split.vec, b->split.steps))); // (VEC,STEPS)
     const bool guarded = !ir_is_int(row_inside(&b->split, p, 0), 1);
     if (guarded)
         fill(rX, ir_float(b->cfg->dtype, 0));
     for (int step = 0; step < b->split.steps; step++) {
-        vector_place v = place_of(b, p, step);
-        tensor gX = with_cache(vector_at(b, b->o.x, v.element), IR_CACHE_STREAM); // (VEC)
         if (!guarded)
-            copy(gX, slice(rX, _, step), align_of(b));
-        else IF(v.inside)
-            copy(gX, slice(rX, _, step), align_of(b));
+            copy(slice(gX, _, step), slice(rX, _, step), b->align);
+        else IF(row_inside(&b->split, p, step))
+            copy(slice(gX, _, step), slice(rX, _, step), b->align);
     }
     return rX;
 }
@@ -115,156 +106,151 @@ static void over_bundle(bundle *b, tile_pass *pass)
     }
 }
 
-static val wide(const bundle *b, tensor rX, int step, int i)
+static val wide(tensor t, int i)
 {
-    return convert(F32, at(rX, step * b->split.vec + i));
+    return convert(F32, at(t, i));
 }
 
-/* x[g], where g is the group of a vector. */
-static val of_group(const bundle *b, const val *x, val group)
-{
-    val chosen = x[0];
-    for (int g = 1; g < b->cfg->bundle; g++)
-        chosen = select(eq(group, imm(g)), x[g], chosen);
-    return chosen;
-}
-
-static void add_to_group(bundle *b, val *sum, val group, val x)
-{
-    for (int g = 0; g < b->cfg->bundle; g++)
-        assign(sum[g], add(sum[g], b->cfg->bundle == 1 ? x : select(eq(group, imm(g)), x, immf(0))));
-}
-
-/* Passes */
+/* Passes: what a thread adds belongs to its group, whose number is known when it is added up. */
 
 static void add_values(bundle *b, tensor rX, const row_place *p)
 {
-    for (int step = 0; step < b->split.steps; step++) {
-        val sum = wide(b, rX, step, 0);
-        for (int i = 1; i < b->split.vec; i++)
-            sum = add(sum, wide(b, rX, step, i));
-        add_to_group(b, b->sum, place_of(b, p, step).group, sum);
-    }
+    (void)p;
+    for (int i = 0; i < b->split.vec * b->split.steps; i++)
+        assign(b->sum[i % 2], add(b->sum[i % 2], wide(rX, i)));
 }
 
 static void add_squares(bundle *b, tensor rX, const row_place *p)
 {
-    for (int step = 0; step < b->split.steps; step++) {
-        vector_place v = place_of(b, p, step);
-        val mean = of_group(b, b->mean, v.group), sum = immf(0), squares = immf(0);
-        for (int i = 0; i < b->split.vec; i++) {
-            val x = select(v.inside, sub(wide(b, rX, step, i), mean), immf(0));
-            sum = add(sum, x);
-            squares = fma(x, x, squares);
-        }
-        add_to_group(b, b->sum, v.group, sum);
-        add_to_group(b, b->sum + b->cfg->bundle, v.group, squares);
+    for (int i = 0; i < b->split.vec * b->split.steps; i++) {
+        val x = select(row_inside(&b->split, p, i / b->split.vec), sub(wide(rX, i), b->mean), immf(0));
+        assign(b->sum[0], add(b->sum[0], x));
+        assign(b->sum[1], fma(x, x, b->sum[1]));
     }
 }
 
-/* gamma or beta of a vector: of NCHW one channel's. */
-static val weight(const bundle *b, tensor rWeight, int i)
+/* gamma or beta at a channel: of NCHW for the whole vector. */
+static tensor load_weight(const bundle *b, val address, val channel)
 {
-    return convert(F32, at(rWeight, b->cfg->layout == CKL_NCHW ? 0 : i));
+    layout part = compact(leaf(is_nchw(b) ? 1 : b->split.vec));
+    val bytes = mul(convert(U64, channel), imm((int)ckl_dtype_bytes(b->cfg->dtype)));
+    tensor gWeight = gmem_tensor(add(address, bytes), b->cfg->dtype, part); // (VEC) or (1)
+    tensor rWeight = fragment_like(gWeight, b->cfg->dtype);                 // (VEC) or (1)
+    copy(gWeight, rWeight, b->align);
+    return rWeight;
 }
 
-static void write_vector(bundle *b, tensor rX, int step, vector_place v)
+static val channel_of(const bundle *b, const row_place *p, int step)
 {
-    layout one = compact(leaf(b->cfg->layout == CKL_NCHW ? 1 : b->split.vec));
-    tensor rGamma = fragment(b->cfg->dtype, one), rBeta = fragment(b->cfg->dtype, one); // (VEC) or (1)
-    tensor rY = fragment(F32, compact(leaf(b->split.vec)));                             // (VEC)
+    if (!is_nchw(b))
+        return b->channel;
+    val first = add(p->first, imm(step * (int)(row_split_cols(&b->split) / b->split.steps)));
+    return add(b->channel, convert(I64, div(first, b->o.pixels)));
+}
+
+static void write_vector(bundle *b, tensor rX, tensor gY, val channel)
+{
+    tensor rY = fragment_like(gY, F32), rGamma = { 0 }, rBeta = { 0 }; // (VEC)
     if (b->cfg->affine) {
-        copy(tensor_with_layout(vector_at(b, b->o.gamma, v.channel), one), rGamma, align_of(b));
-        copy(tensor_with_layout(vector_at(b, b->o.beta, v.channel), one), rBeta, align_of(b));
+        rGamma = load_weight(b, b->o.gamma, channel);
+        rBeta = load_weight(b, b->o.beta, channel);
     }
-    val mean = of_group(b, b->mean, v.group), rstd = of_group(b, b->rstd, v.group);
-    val shift = of_group(b, b->shift, v.group);
+    val shift = mul(b->rest, b->rstd);
     for (int i = 0; i < b->split.vec; i++) {
-        val y = sub(mul(sub(wide(b, rX, step, i), mean), rstd), shift);
-        set(rY, i, b->cfg->affine ? fma(y, weight(b, rGamma, i), weight(b, rBeta, i)) : y);
+        int w = is_nchw(b) ? 0 : i;
+        val y = sub(mul(sub(wide(rX, i), b->mean), b->rstd), shift);
+        set(rY, i, b->cfg->affine ? fma(y, wide(rGamma, w), wide(rBeta, w)) : y);
     }
-    copy(rY, with_cache(vector_at(b, b->o.y, v.element), IR_CACHE_STREAM), align_of(b));
+    copy(rY, gY, b->align);
 }
 
 static void write_result(bundle *b, tensor rX, const row_place *p)
 {
-    for (int step = 0; step < b->split.steps; step++) {
-        vector_place v = place_of(b, p, step);
-        IF(v.inside)
-            write_vector(b, rX, step, v);
-    }
+    tensor gY = part_of(b, p, b->o.y); // (VEC,STEPS)
+    for (int step = 0; step < b->split.steps; step++)
+        IF(row_inside(&b->split, p, step))
+            write_vector(b, slice(rX, _, step), slice(gY, _, step), channel_of(b, p, step));
 }
 
 /* Statistics */
 
-static void add_up(bundle *b, int count, tile_pass *pass)
+/* Adds up the threads' sums, `kinds` for each group; returns those of this thread's group in sum[0] and on. */
+static void add_up(bundle *b, int kinds)
 {
+    const int groups = b->cfg->bundle;
+    int count = groups * kinds;
     const reduction sums = { count, combine_sum, &count };
-    for (int i = 0; i < count; i++)
-        assign(b->sum[i], immf(0));
-    over_bundle(b, pass);
+    for (int i = count - 1; i >= 0 && groups > 1; i--)
+        assign(b->sum[i], select(eq(b->group, imm(i / kinds)), b->sum[i % kinds], immf(0)));
     row_reduce(&b->split, &sums, b->sum);
+    for (int i = kinds; i < count; i++)
+        assign(b->sum[i % kinds], select(eq(b->group, imm(i / kinds)), b->sum[i], b->sum[i % kinds]));
 }
 
 static void find_statistics(bundle *b)
 {
-    const int groups = b->cfg->bundle;
-    add_up(b, groups, add_values);
-    for (int g = 0; g < groups; g++)
-        assign(b->mean[g], mul(b->sum[g], b->o.reciprocal));
-    add_up(b, 2 * groups, add_squares);
-    for (int g = 0; g < groups; g++) {
-        b->rest[g] = mul(b->sum[g], b->o.reciprocal);
-        val variance = sub(mul(b->sum[groups + g], b->o.reciprocal), mul(b->rest[g], b->rest[g]));
-        b->rstd[g] = rsqrt(add(variance, b->o.eps));
-        b->shift[g] = mul(b->rest[g], b->rstd[g]);
-    }
+    over_bundle(b, add_values);
+    assign(b->sum[0], add(b->sum[0], b->sum[1]));
+    add_up(b, 1);
+    assign(b->mean, mul(b->sum[0], b->o.reciprocal));
+    assign(b->sum[0], immf(0));
+    assign(b->sum[1], immf(0));
+    over_bundle(b, add_squares);
+    add_up(b, 2);
+    b->rest = mul(b->sum[0], b->o.reciprocal);
+    val variance = sub(mul(b->sum[1], b->o.reciprocal), mul(b->rest, b->rest));
+    b->rstd = rsqrt(add(variance, b->o.eps));
 }
 
-static void save_statistics(const bundle *b)
+/* The first thread of each group saves its statistics. */
+static void save_statistics(const bundle *b, val number)
 {
-    const int groups = b->cfg->bundle;
-    val number = mul(convert(U64, b->place.row), imm(4 * groups));
-    tensor gMean = gmem_tensor(add(b->o.mean, number), F32, compact(leaf(groups))); // (BUNDLE)
-    tensor gRstd = gmem_tensor(add(b->o.rstd, number), F32, compact(leaf(groups))); // (BUNDLE)
-    IF(both(eq(b->place.first, imm(0)), b->place.exists)) {
+    val bytes = mul(convert(U64, add(mul(b->place.row, imm(b->cfg->bundle)), convert(I64, b->group))), imm(4));
+    IF(both(eq(number, imm(0)), b->place.exists)) {
         IF(ne(b->o.mean, imm(0)))
-            for (int g = 0; g < groups; g++)
-                set(gMean, g, add(b->mean[g], b->rest[g]));
+            set(gmem_tensor(add(b->o.mean, bytes), F32, compact(leaf(1))), 0, add(b->mean, b->rest));
         IF(ne(b->o.rstd, imm(0)))
-            for (int g = 0; g < groups; g++)
-                set(gRstd, g, b->rstd[g]);
+            set(gmem_tensor(add(b->o.rstd, bytes), F32, compact(leaf(1))), 0, b->rstd);
     }
 }
 
-/* Where this CTA's bundle starts. */
-static void locate(bundle *b)
+/* Where this CTA's bundle starts, and what of it is this thread's. Returns the thread's element in its group. */
+static val locate(bundle *b)
 {
     val image = div(b->place.row, b->o.bundles), number = sub(b->place.row, mul(image, b->o.bundles));
-    val width = convert(I64, mul(b->o.group_channels, imm(b->cfg->bundle))), pixels = convert(I64, b->o.pixels);
+    val width = mul(b->o.group_channels, imm(b->cfg->bundle)), pixels = convert(I64, b->o.pixels);
     val image_start = mul(mul(image, b->o.channels), pixels);
-    b->channel = mul(number, width);
-    b->base = add(image_start, b->cfg->layout == CKL_NCHW ? mul(b->channel, pixels) : b->channel);
+    b->channel = mul(number, convert(I64, width));
+    b->group = variable(U32, imm(0));
+    b->base = add(image_start, is_nchw(b) ? mul(b->channel, pixels) : b->channel);
+    if (is_nchw(b))
+        return b->place.first;
+    val inner = rem(b->place.first, imm(b->cfg->pixel));
+    assign(b->group, div(inner, b->o.group_channels));
+    b->channel = add(b->channel, convert(I64, inner));
+    b->place.limit = select(lt(inner, width), b->place.limit, imm(0));
+    val first_of_group = mul(b->group, b->o.group_channels);
+    return select(lt(inner, width), sub(b->place.first, first_of_group), imm(1));
 }
 
 void groupnorm_bundle(const void *config, int part)
 {
     const groupnorm_config *cfg = config;
-    bundle b = { .cfg = cfg, .split = groupnorm_split(cfg, part == 0), .o = declare() };
+    bundle b = { .cfg = cfg, .split = groupnorm_split(cfg), .o = declare() };
+    b.align = (part == 0 ? cfg->vec : 1) * (int)ckl_dtype_bytes(cfg->dtype);
     b.place = row_here(&b.split, b.o.rows, b.o.length);
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
     if (cfg->cluster > 1)
         ir_current()->target = IR_SM90A;
     for (int i = 0; i < COUNT_OF(b.sum); i++)
         b.sum[i] = variable(F32, immf(0));
-    for (int i = 0; i < COUNT_OF(b.mean); i++)
-        b.mean[i] = variable(F32, immf(0));
-    locate(&b);
+    b.mean = variable(F32, immf(0));
+    val number = locate(&b);
     if (!cfg->tiled)
         b.rX = load_values(&b, &b.place);
     if (cfg->cluster > 1)
         cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
     find_statistics(&b);
-    save_statistics(&b);
+    save_statistics(&b, number);
     over_bundle(&b, write_result);
 }

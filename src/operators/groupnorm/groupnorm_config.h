@@ -10,6 +10,7 @@
     X(groupnorm_config, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                      \
     X(groupnorm_config, bool, affine, "1", "0 1", "gamma and beta")                                                    \
     X(groupnorm_config, int, bundle, "1", "1 2 4", "neighbouring groups that share a CTA or cluster")                  \
+    X(groupnorm_config, int, pixel, "1", "8 16 32 64", "nhwc: elements of a pixel in a bundle, rounded up to vec 2^k") \
     X(groupnorm_config, int, threads, "256", "128 256 512 1024", "threads of a CTA")                                   \
     X(groupnorm_config, int, row_threads, "256", "4 8 16 32 128 256 512 1024", "threads of a CTA that share a bundle") \
     X(groupnorm_config, int, cluster, "1", "1 2 4 8", "CTAs that share a bundle")                                      \
@@ -25,11 +26,10 @@ typedef struct groupnorm_config {
 
 enum { GROUPNORM_BUNDLE_MAX = 4 };
 
-/* How a kernel shares out the elements of a bundle: vectors, or single elements for pointers not aligned to vectors. */
-static inline row_split groupnorm_split(const groupnorm_config *c, bool vectors)
+/* How a kernel shares out the elements of a bundle. */
+static inline row_split groupnorm_split(const groupnorm_config *c)
 {
-    row_split s = { c->threads, c->row_threads, c->cluster, c->vec, c->steps, c->whole };
-    return vectors ? s : row_split_scalar(&s);
+    return (row_split){ c->threads, c->row_threads, c->cluster, c->vec, c->steps, c->whole };
 }
 
 /* part 0: pointers are aligned to whole vectors; 1: to the element only. */

@@ -141,6 +141,9 @@ static const char *const cases[] = {
     "tile",
     "n=2 c=32 h=16 w=16 groups=8 layout=nhwc impl=bundle "
     "config='bundle=4 threads=128 row_threads=128 steps=1 tiled=1 whole=0'",
+    "n=2 c=512 h=1 w=2 groups=1 layout=nhwc                # pixels wider than a warp",
+    "n=1 c=16384 h=2 w=2 groups=1 layout=nhwc dtype=f16 fill=uniform # wider than a CTA of 512",
+    "n=2 c=96 h=3 w=3 groups=2 layout=nhwc dtype=f16 misalign=1",
     "n=0 c=32 h=8 w=8                                      # nothing to do",
     "n=2 c=32 h=0 w=8",
     NULL,

@@ -6,9 +6,11 @@
 #include "plan/pieces.h"
 
 enum {
-    FORWARD_REGISTERS = 16, // of a thread and tensor: 16 elements of f32; half of it for 16-bit elements
-    BACKWARD_REGISTERS = 8, // x, dy, gamma, and two sums in f32 for each element
-    EARLY_ELEMENTS_MAX = 8  // of a thread: for more there are no registers to load the next row early
+    FORWARD_REGISTERS = 16, // of a thread and tensor of rows: 16 elements of f32; half of it for 16-bit elements
+    BACKWARD_BYTES = 32,    // of a thread and tensor of rows: each element needs two sums in f32 beside
+    BACKWARD_ELEMENTS_MAX = 16,
+    BACKWARD_THREADS_MAX = 512,
+    BACKWARD_EARLY_MAX = 8 // elements for which there are registers to load the next row early
 };
 enum {
     VECTOR_BYTES = 16,
@@ -127,20 +129,11 @@ static row_split tiled_split(const ckl_norm_desc *d, const ckl_device_info *devi
     return s;
 }
 
-/* Rows in registers, twice or four times as many as wanted if it must be; else tile by tile. */
-static void choose_split(const ckl_norm_desc *d, const ckl_device_info *device, int registers, norm_config *c)
+static void take_problem(const ckl_norm_desc *d, norm_config *c)
 {
-    int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
-    int wanted = d->dtype == CKL_F32 ? registers : registers / 2;
-    row_split s;
     c->dtype = d->dtype;
     c->affine = d->affine;
     c->residual = d->residual;
-    c->tiled = !row_split_choose(d->cols, vec, d->dtype, wanted, cluster_max, &s) &&
-               !row_split_choose(d->cols, vec, d->dtype, 2 * wanted, cluster_max, &s);
-    if (c->tiled)
-        s = tiled_split(d, device, vec);
-    take_split(&s, c);
 }
 
 static ckl_status choose_forward(const void *desc, const ckl_device_info *device, void *config)
@@ -148,24 +141,50 @@ static ckl_status choose_forward(const void *desc, const ckl_device_info *device
     const ckl_norm_desc *d = desc;
     if (d->direction != CKL_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
-    choose_split(d, device, FORWARD_REGISTERS, config);
+    norm_config *c = config;
+    row_split s;
+    int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
+    int wanted = d->dtype == CKL_F32 ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
+    take_problem(d, c);
+    c->tiled = !row_split_choose(d->cols, vec, d->dtype, wanted, cluster_max, &s) &&
+               !row_split_choose(d->cols, vec, d->dtype, 2 * wanted, cluster_max, &s);
+    if (c->tiled)
+        s = tiled_split(d, device, vec);
+    take_split(&s, c);
     return CKL_OK;
 }
 
-/* Whole CTAs for a row, be it one warp: then a thread's sums of columns are those of its CTA. */
+/* Whole CTAs for a row, be it one warp: then a thread's sums of columns are those of its CTA. False: too long. */
+static bool choose_backward_split(int64_t cols, int vec, int elements, int cluster_max, row_split *s)
+{
+    const int64_t vectors = max_i64(1, ceil_div(cols, vec)), steps = max_i64(1, elements / vec);
+    *s = (row_split){ .threads = 32, .cluster = 1, .vec = vec };
+    while (s->threads < BACKWARD_THREADS_MAX && s->threads * steps < vectors)
+        s->threads *= 2;
+    while (s->cluster < cluster_max && s->threads * s->cluster * steps < vectors)
+        s->cluster *= 2;
+    s->row_threads = s->threads;
+    s->steps = (int)ceil_div(vectors, (int64_t)s->threads * s->cluster);
+    s->whole = row_split_cols(s) == cols;
+    return s->steps <= steps;
+}
+
 static ckl_status choose_backward(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_norm_desc *d = desc;
     norm_config *c = config;
     if (d->direction != CKL_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
-    choose_split(d, device, BACKWARD_REGISTERS, c);
-    if (c->row_threads <= 32) {
-        c->threads = c->row_threads = 32;
-        c->steps = (int)max_i64(1, ceil_div(d->cols, 32 * c->vec));
-        c->whole = 32 * c->vec * c->steps == d->cols;
-    }
-    c->early = !c->tiled && c->vec * c->steps <= EARLY_ELEMENTS_MAX;
+    row_split s;
+    int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
+    take_problem(d, c);
+    int elements = BACKWARD_BYTES / (int)ckl_dtype_bytes(d->dtype);
+    c->tiled = !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
+               !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
+    if (c->tiled)
+        s = tiled_split(d, device, vec);
+    take_split(&s, c);
+    c->early = !c->tiled && s.vec * s.steps <= BACKWARD_EARLY_MAX;
     return CKL_OK;
 }
 

@@ -1,6 +1,9 @@
 /*
- * norm_backward.c - gradients of the norms. Part 0 and 1 walk over rows: each CTA (or cluster) takes every so many-th row,
- * writes its dx and keeps the sums of its columns, which it leaves in the workspace. Part 2 adds those up, in order.
+ * norm_backward.c - gradients of the norms.
+ *
+ * Part 0 and 1 walk over rows: each CTA (or cluster) takes every so many-th row, writes its dx and keeps the sums of
+ * its columns, which it leaves in the workspace. Part 2 adds those up, in order. Rows that no registers hold are read
+ * tile by tile, twice, and part 2 reads them once more.
  */
 #include "cute/kernel.h"
 #include "operators/norm/norm_config.h"

@@ -1,4 +1,4 @@
-/* norm_forward.c - the threads of a row hold it in registers, or read it tile by tile in every pass if it is too long. */
+/* norm_forward.c - the threads of a row hold it in registers; a row too long is read tile by tile in every pass. */
 #include "cute/kernel.h"
 #include "operators/norm/norm_config.h"
 

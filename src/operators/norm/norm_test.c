@@ -155,7 +155,7 @@ static int64_t output_index(const void *problem, int output, int64_t slice, int6
     return is_matrix(p, output) ? slice * p->ld_out + j : slice;
 }
 
-/* Sums are trees over threads: no chain of additions is longer than what a thread adds, here as much as it ever holds. */
+/* Sums are trees over threads: the longest chain of additions is a thread's own, over the elements it holds. */
 static double terms(const void *problem)
 {
     (void)problem;
