@@ -9,5 +9,6 @@
 
 #include "operators/add.h"
 #include "operators/gemm.h"
+#include "operators/reduce.h"
 
 #endif

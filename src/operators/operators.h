@@ -6,7 +6,8 @@
 
 #define OPERATORS(X) \
     X(add)           \
-    X(gemm)
+    X(gemm)          \
+    X(reduce)
 
 #define X(op) extern const operator_info op##_operator;
 OPERATORS(X)
