@@ -8,9 +8,10 @@
 
 enum { WARM_RUNS = 3, TIMED_RUNS = 21 };
 
-static const char *device_id;
+static const char *device_id, *save;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "cuda, cuda:1, emulator:h200, emulator:l4; the best present if not given" },
+    { "--save", "PREFIX", &save, "write every operand after the run to PREFIX.<name>.bin, raw, rows without padding" },
 };
 static const cli_usage usage = {
     "run", "LINE [options]",
@@ -84,6 +85,31 @@ static void print_result(const check_result *r)
     printf("%s\n", r->passed ? "PASSED" : "FAILED");
 }
 
+static ckl_status save_operand(const operand_image *o)
+{
+    text path = { 0 };
+    text_printf(&path, "%s.%s.bin", save, o->info.name);
+    FILE *file = fopen(text_data(&path), "wb");
+    bool good = file != NULL;
+    for (int64_t row = 0; good && row < o->rows; row++)
+        good = fwrite(o->after + operand_byte(o, row, 0), ckl_dtype_bytes(o->info.dtype), (size_t)o->columns, file) ==
+               (size_t)o->columns;
+    if (file && fclose(file))
+        good = false;
+    if (!good)
+        status_fail(CKL_INVALID, "run: %s cannot be written", text_data(&path));
+    text_free(&path);
+    return good ? CKL_OK : CKL_INVALID;
+}
+
+static ckl_status save_operands(const operand_images *images)
+{
+    for (int i = 0; i < images->count; i++)
+        if (images->each[i].span)
+            TRY(save_operand(&images->each[i]));
+    return CKL_OK;
+}
+
 static ckl_status run(check *k, check_result *result)
 {
     const device_ops *ops = k->device->ops;
@@ -97,6 +123,8 @@ static ckl_status run(check *k, check_result *result)
         printf("emulated  in %.2f s\n", seconds);
         print_counters(k);
     }
+    if (save)
+        TRY(save_operands(&k->images));
     if (result->passed)
         TRY(check_run_again(k, result));
     if (ops->event_create)

@@ -17,11 +17,13 @@ static const cli_option options[] = {
 static const cli_usage usage = {
     "verify", "[OPERATOR ...] [options]",
     "Runs every case of the operators through every implementation that takes it, with exact, hard and random inputs,\n"
-    "and compares the whole result with the reference. The last line is 'N passed, N failed'.",
+    "and compares the whole result with the reference, and the bits with those of the device before where no "
+    "approximate\n"
+    "instruction is involved. The last line is 'N passed, N failed'.",
     options, COUNT_OF(options)
 };
 
-static void verify_on(const char *id, const verify_list *list, verify_sums *sums)
+static void verify_on(const char *id, verify_list *list, verify_sums *sums)
 {
     ckl_device *device;
     if (ckl_device_open(id, &device) != CKL_OK) {

@@ -150,3 +150,18 @@ size_t operand_images_bytes(const operand_images *images)
         bytes += images->each[i].bytes;
     return bytes;
 }
+
+uint64_t operand_images_digest(const operand_images *images)
+{
+    uint64_t digest = 0xcbf29ce484222325;
+    for (int i = 0; i < images->count; i++) {
+        const operand_image *o = &images->each[i];
+        size_t row_bytes = (size_t)o->columns * ckl_dtype_bytes(o->info.dtype);
+        for (int64_t row = 0; o->info.role != OPERAND_IN && row < o->rows && row_bytes; row++) {
+            const unsigned char *bytes = o->after + operand_byte(o, row, 0);
+            for (size_t b = 0; b < row_bytes; b++)
+                digest = (digest ^ bytes[b]) * 0x100000001b3;
+        }
+    }
+    return digest;
+}

@@ -19,6 +19,11 @@ typedef struct verify_job {
     operand_fill fill;
     int seed;
     bool repeat; // run twice and compare the bits
+
+    /* What an earlier device made of it: other devices must make the same bits, but for approximate instructions. */
+    const char *earlier_device; // NULL: none did
+    char *earlier_plan;
+    uint64_t earlier_digest;
 } verify_job;
 
 /* A rejected line of an operator. */
@@ -44,7 +49,7 @@ typedef struct verify_sums {
 } verify_sums;
 
 /* Runs the list on a device; failures are printed as they come. False: the device is lost, the rest was skipped. */
-bool verify_run(const verify_list *list, ckl_device *device, verify_sums *sums);
+bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums);
 
 /* Assembles every kernel that the list and bench/suites need on a device, once each; prints a line for each. */
 void verify_assemble(const verify_list *list, const ckl_device_info *info, verify_sums *sums);

@@ -111,6 +111,8 @@ static const arithmetic_case arithmetic[] = {
     { IR_SHR, CKL_I32, 0, 0, 0x80000000, 4, 0, 0xf8000000 },
     { IR_SHR, CKL_I32, 0, 0, 0x80000000, 99, 0, 0xffffffff },
     { IR_SHR, CKL_I64, 0, 0, 1ULL << 63, 63, 0, UINT64_MAX },
+    { IR_PRMT, IR_U32, 0, 0, 0x33221100, 0x77665544, 0x0624, 0x00662244 },
+    { IR_PRMT, IR_U32, 0, 0, 0x80000001, 0x7f00ff00, 0xdb83, 0xffff0080 },     // signs,
     { IR_ADD, CKL_F32, 0, 0, 0x3f800000, 0x33800000, 0, 0x3f800000 },          // 1 + 2^-24: a tie, to even
     { IR_MUL, CKL_F32, 0, 0, 0x00000003, 0x3f000000, 0, 0x00000002 },          // subnormals are kept, tie to even
     { IR_FMA, CKL_F32, 0, 0, 0x3f800001, 0x3f800001, 0xbf800002, 0x28800000 }, // 2^-46, lost without fusing

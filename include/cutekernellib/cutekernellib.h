@@ -8,7 +8,10 @@
 #include "tensor.h"
 
 #include "operators/add.h"
+#include "operators/elementwise.h"
 #include "operators/gemm.h"
+#include "operators/permute.h"
 #include "operators/reduce.h"
+#include "operators/transpose.h"
 
 #endif

@@ -32,3 +32,49 @@ void copy_within(tensor from, tensor to, val first, val limit)
         ir_end_if();
     }
 }
+
+packed load_packed(tensor gX, int align)
+{
+    int64_t count = static_size(gX.layout), bytes = count * (int64_t)ckl_dtype_bytes(gX.dtype);
+    packed p = { .dtype = gX.dtype, .count = (int)count };
+    tensor gWords = gX; // (WORDS), or (VEC)
+    if (bytes % 4 == 0) {
+        gWords.dtype = CKL_I32;
+        gWords.layout = compact(leaf(bytes / 4));
+    }
+    p.rWords = fragment_like(gWords, gWords.dtype);
+    tensor_copy(gWords, p.rWords, align);
+    return p;
+}
+
+/* The elements of one word, as f32 or i32. */
+static void unpack_word(val word, ckl_dtype dtype, ckl_dtype type, val *out)
+{
+    if (dtype == CKL_F16 || dtype == CKL_BF16) {
+        val half[2];
+        ir_unpack(ir_bitcast(dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2, word), CKL_F32, &half[0], &half[1]);
+        for (int i = 0; i < 2; i++)
+            ir_assign(out[i], ir_convert(type, half[i]));
+        return;
+    }
+    for (int i = 0; i < 4; i++) {
+        val byte = ir_binary(IR_SHR, ir_bitcast(IR_U32, word), ir_int(IR_U32, 8 * i));
+        byte = ir_binary(IR_AND, byte, ir_int(IR_U32, 0xff));
+        ir_assign(out[i], type == CKL_I32 ? ir_bitcast(CKL_I32, byte) : ir_convert(type, byte));
+    }
+}
+
+tensor unpacked(packed p, ckl_dtype type)
+{
+    tensor rX = fragment(type, compact(leaf(p.count))); // (VEC)
+    int64_t words = static_size(p.rWords.layout);
+    int per_word = (int)(p.count / words);
+    for (int64_t w = 0; w < words; w++) {
+        val word = p.rWords.regs[w];
+        if (per_word > 1)
+            unpack_word(word, p.dtype, type, rX.regs + w * per_word);
+        else
+            ir_assign(rX.regs[w], ir_convert(type, p.dtype == CKL_F32 ? ir_bitcast(CKL_F32, word) : word));
+    }
+    return rX;
+}

@@ -19,4 +19,20 @@ val thread_vectors_first(int vec, val tid);
  */
 void copy_within(tensor from, tensor to, val first, val limit);
 
+/*
+ * What a load left in registers: narrow elements stay packed in 32-bit words until they are used. A kernel that loads
+ * everything before it computes holds half or a quarter of the registers that f32 fragments would take.
+ */
+typedef struct packed {
+    tensor rWords; // (WORDS) of i32, or (VEC) where the elements do not fill words
+    ckl_dtype dtype;
+    int count; // elements
+} packed;
+
+/* Loads contiguous elements; align as for tensor_copy(). */
+packed load_packed(tensor gX, int align);
+
+/* The elements as registers of type f32 or i32: (VEC). */
+tensor unpacked(packed p, ckl_dtype type);
+
 #endif

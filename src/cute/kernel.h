@@ -75,6 +75,13 @@
 #define rcp_ftz(x)            (HERE, ir_unary_ftz(IR_RCP_APPROX, x))
 #define elect()               (HERE, ir_elect())
 
+/* Bits of integers */
+#define exclusive(x, y)        (HERE, ir_binary(IR_XOR, x, y))
+#define shift_right(x, n)      (HERE, ir_binary(IR_SHR, x, n))
+#define mul_hi(x, y)           (HERE, ir_binary(IR_MUL_HI, x, y))
+#define pack(type, lo, hi)     (HERE, ir_pack(type, lo, hi))
+#define permute_bytes(x, y, s) (HERE, ir_permute_bytes(x, y, s))
+
 /* Control flow */
 #define CUTE_PASTE_(a, b)           a##b
 #define CUTE_PASTE(a, b)            CUTE_PASTE_(a, b)

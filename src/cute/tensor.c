@@ -290,7 +290,7 @@ static void load_vectors(tensor from, tensor to, int64_t length)
 static val assemble(const access *a, tensor from, ckl_dtype dtype, int64_t i, int j)
 {
     int64_t bytes = (int64_t)ckl_dtype_bytes(dtype), per_register = (int64_t)ir_type_bytes(a->type) / bytes;
-    if (per_register <= 1)
+    if (per_register <= 1 || a->type == dtype)
         return ir_convert(register_type(dtype), from.regs[index_at(from.layout, i + j)]);
     if (ir_type_is_pair(a->type)) {
         val lo = from.regs[index_at(from.layout, i + 2 * j)], hi = from.regs[index_at(from.layout, i + 2 * j + 1)];

@@ -51,18 +51,47 @@ static void check_tile(const tma_copy *tma, tensor sTile)
     text_free(&h);
 }
 
+enum { COORDINATES_MAX = 5 };
+
+/* Coordinates of a box, innermost first, as the instructions take them; returns their count. */
+static int box_at(val row, val col, int count, const val *outer, val out[COORDINATES_MAX])
+{
+    val all[COORDINATES_MAX] = { col, row };
+    count = count > COORDINATES_MAX - 2 ? COORDINATES_MAX - 2 : count;
+    for (int i = 0; i < count; i++)
+        all[2 + i] = outer[i];
+    for (int i = 0; i < 2 + count; i++)
+        out[i] = ir_bitcast(CKL_I32, ir_convert(IR_U32, all[i]));
+    return 2 + count;
+}
+
 void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, val multicast_mask)
 {
     check_tile(tma, sTile);
-    val coordinates[] = { ir_bitcast(CKL_I32, ir_convert(IR_U32, col)), ir_bitcast(CKL_I32, ir_convert(IR_U32, row)) };
-    ir_tma_load(sTile.address, 0, tma->map, barrier, multicast_mask, 2, coordinates);
+    val coordinates[COORDINATES_MAX];
+    int n = box_at(row, col, 0, NULL, coordinates);
+    ir_tma_load(sTile.address, 0, tma->map, barrier, multicast_mask, n, coordinates);
+}
+
+void tma_load_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer, val barrier)
+{
+    check_tile(tma, sTile);
+    val coordinates[COORDINATES_MAX];
+    int n = box_at(row, col, count, outer, coordinates);
+    ir_tma_load(sTile.address, 0, tma->map, barrier, ir_int(IR_U32, 0), n, coordinates);
+}
+
+void tma_store_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer)
+{
+    check_tile(tma, sTile);
+    val coordinates[COORDINATES_MAX];
+    int n = box_at(row, col, count, outer, coordinates);
+    ir_tma_store(tma->map, sTile.address, 0, n, coordinates);
 }
 
 void tma_store(const tma_copy *tma, tensor sTile, val row, val col)
 {
-    check_tile(tma, sTile);
-    val coordinates[] = { ir_bitcast(CKL_I32, ir_convert(IR_U32, col)), ir_bitcast(CKL_I32, ir_convert(IR_U32, row)) };
-    ir_tma_store(tma->map, sTile.address, 0, 2, coordinates);
+    tma_store_of(tma, sTile, row, col, 0, NULL);
 }
 
 void tma_store_commit(void)

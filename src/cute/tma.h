@@ -20,6 +20,9 @@ tma_copy make_tma(const char *param, ckl_dtype dtype, int rows, int cols, int sw
 /* Issued by one thread. row and col are element coordinates in the global tensor; mask: 0, or the CTAs that get the box. */
 void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, val multicast_mask);
 void tma_store(const tma_copy *tma, tensor sTile, val row, val col);
+/* The same in one of the matrices of a global tensor of more modes, given by `count` further coordinates, nearest first. */
+void tma_load_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer, val barrier);
+void tma_store_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer);
 void tma_store_commit(void);
 void tma_store_wait_read(int pending); // their sources may be overwritten
 void tma_store_wait(int pending);      // they are complete

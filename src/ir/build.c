@@ -444,6 +444,12 @@ val ir_fma(val x, val y, val z)
     return emit_value((ir_inst){ .op = IR_FMA, .type = type }, type, 3, in);
 }
 
+val ir_permute_bytes(val x, val y, val selector)
+{
+    val in[] = { ir_coerce(IR_U32, x), ir_coerce(IR_U32, y), ir_coerce(IR_U32, selector) };
+    return emit_value((ir_inst){ .op = IR_PRMT, .type = IR_U32 }, IR_U32, 3, in);
+}
+
 static bool fold_compare(ir_compare_kind how, val x, val y)
 {
     bool equal = x.i == y.i;

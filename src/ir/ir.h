@@ -101,6 +101,8 @@ typedef enum ir_sreg_kind {
  *   NEG ABS NOT    d <- x
  *   AND OR XOR     d <- x, y             integers and predicates
  *   SHL SHR        d <- x, n             n is u32/i32; SHR of signed types is arithmetic; n >= width gives 0 (or sign)
+ *   PRMT           d <- x, y, s          byte permute of 32-bit words: byte i of d is byte (s >> 4i & 7) of x (0..3) and y (4..7),
+ *                                        or its sign in all bits where s >> 4i & 8
  *   COMPARE        p <- x, y             [mode] ir_compare_kind; `type` is that of the operands
  *   SELECT         d <- p, x, y          p ? x : y
  *   CONVERT        d <- x                [from] source type, `type` result. float->int truncates and saturates, int->float
@@ -201,6 +203,7 @@ typedef enum ir_sreg_kind {
     X(XOR, "xor", ALU)                                  \
     X(SHL, "shl", ALU)                                  \
     X(SHR, "shr", ALU)                                  \
+    X(PRMT, "prmt", ALU)                                \
     X(COMPARE, "compare", ALU)                          \
     X(SELECT, "select", ALU)                            \
     X(CONVERT, "convert", ALU)                          \
@@ -334,7 +337,7 @@ typedef struct ir_kernel {
     int smem_count, smem_capacity;
 } ir_kernel;
 
-enum { IR_PARAMS_MAX = 32, IR_TENSOR_MAP_BYTES = 128 };
+enum { IR_PARAMS_MAX = 40, IR_TENSOR_MAP_BYTES = 128 };
 
 /* Name of an op ("ld"), a type ("bf16x2"), a class ("tensor"). */
 const char *ir_op_text(ir_op op);

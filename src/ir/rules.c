@@ -39,6 +39,7 @@ static const ir_rule rules[IR_OP_COUNT] = {
     [IR_XOR] = { "t:tt", INT | PRED, 0 },
     [IR_SHL] = { "t:tu", INT, 0 },
     [IR_SHR] = { "t:tu", INT, 0 },
+    [IR_PRMT] = { "t:ttt", INT32, 0 },
     [IR_COMPARE] = { "p:tt", INT | F16 | FLOAT, 0 },
     [IR_SELECT] = { "t:ptt", ANY, 0 },
     [IR_CONVERT] = { "t:f", ANY & ~PAIR, ANY & ~PAIR },

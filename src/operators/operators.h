@@ -6,8 +6,11 @@
 
 #define OPERATORS(X) \
     X(add)           \
+    X(elementwise)   \
     X(gemm)          \
-    X(reduce)
+    X(permute)       \
+    X(reduce)        \
+    X(transpose)
 
 #define X(op) extern const operator_info op##_operator;
 OPERATORS(X)

@@ -106,6 +106,18 @@ INTEGERS(u64, lane_u64, uint64_t, 64, false)
 
 __extension__ typedef __int128 wide_int;
 __extension__ typedef unsigned __int128 wide_unsigned;
+static inline uint32_t permute_bytes(uint32_t x, uint32_t y, uint32_t selector)
+{
+    uint64_t bytes = (uint64_t)y << 32 | x;
+    uint32_t out = 0;
+    for (int i = 0; i < 4; i++) {
+        uint32_t s = selector >> 4 * i & 15, byte = (uint32_t)(bytes >> 8 * (s & 7)) & 0xff;
+        out |= (s & 8 ? (byte & 0x80 ? 0xff : 0) : byte) << 8 * i;
+    }
+    return out;
+}
+LANEWISE(prmt_u32, lane_u32, lane_u32, LANES, permute_bytes(x, y, z))
+
 LANEWISE(mul_hi_i32, lane_i32, lane_i32, LANES, (int64_t)x *y >> 32)
 LANEWISE(mul_hi_u32, lane_u32, lane_u32, LANES, (uint64_t)x *y >> 32)
 LANEWISE(mul_hi_i64, lane_i64, lane_i64, LANES, (wide_int)x *y >> 64)
@@ -117,22 +129,27 @@ LANEWISE(or_pred, lane_u8, lane_u8, LANES, x | y)
 LANEWISE(xor_pred, lane_u8, lane_u8, LANES, x ^ y)
 COMPARISONS(pred, lane_u8)
 
-/* Floats */
+/* Floats. Arithmetic that makes a NaN makes the GPU's, whatever the host's would be: seen on an H200. */
 
-LANEWISE(add_f32, lane_f32, lane_f32, LANES, x + y)
-LANEWISE(sub_f32, lane_f32, lane_f32, LANES, x - y)
-LANEWISE(mul_f32, lane_f32, lane_f32, LANES, x *y)
-LANEWISE(fma_f32, lane_f32, lane_f32, LANES, fmaf(x, y, z))
-LANEWISE(div_f32, lane_f32, lane_f32, LANES, x / y)
+static inline float canonical(float x)
+{
+    return x != x ? float_of_bits(0x7fffffff) : x;
+}
+
+LANEWISE(add_f32, lane_f32, lane_f32, LANES, canonical(x + y))
+LANEWISE(sub_f32, lane_f32, lane_f32, LANES, canonical(x - y))
+LANEWISE(mul_f32, lane_f32, lane_f32, LANES, canonical(x *y))
+LANEWISE(fma_f32, lane_f32, lane_f32, LANES, canonical(fmaf(x, y, z)))
+LANEWISE(div_f32, lane_f32, lane_f32, LANES, canonical(x / y))
 LANEWISE(neg_f32, lane_u32, lane_u32, LANES, x ^ 0x80000000)
 LANEWISE(abs_f32, lane_u32, lane_u32, LANES, x & 0x7fffffff)
-LANEWISE(min_f32_number, lane_f32, lane_f32, LANES, min_f32(x, y, false))
-LANEWISE(max_f32_number, lane_f32, lane_f32, LANES, max_f32(x, y, false))
-LANEWISE(min_f32_nan, lane_f32, lane_f32, LANES, min_f32(x, y, true))
-LANEWISE(max_f32_nan, lane_f32, lane_f32, LANES, max_f32(x, y, true))
+LANEWISE(min_f32_number, lane_f32, lane_f32, LANES, canonical(min_f32(x, y, false)))
+LANEWISE(max_f32_number, lane_f32, lane_f32, LANES, canonical(max_f32(x, y, false)))
+LANEWISE(min_f32_nan, lane_f32, lane_f32, LANES, canonical(min_f32(x, y, true)))
+LANEWISE(max_f32_nan, lane_f32, lane_f32, LANES, canonical(max_f32(x, y, true)))
 COMPARISONS(f32, lane_f32)
-LANEWISE(sqrt_f32, lane_f32, lane_f32, LANES, sqrtf(x))
-LANEWISE(rcp_f32, lane_f32, lane_f32, LANES, 1 / x)
+LANEWISE(sqrt_f32, lane_f32, lane_f32, LANES, canonical(sqrtf(x)))
+LANEWISE(rcp_f32, lane_f32, lane_f32, LANES, canonical(1 / x))
 
 /* Subnormals to a zero of their sign. */
 static inline float flush(float x)
@@ -141,14 +158,14 @@ static inline float flush(float x)
 }
 
 /* Through double and rounded once more: correctly rounded but for a few arguments in 2^29. */
-LANEWISE(rsqrt_f32, lane_f32, lane_f32, LANES, 1 / sqrt((double)x))
-LANEWISE(ex2_f32, lane_f32, lane_f32, LANES, exp2((double)x))
-LANEWISE(ex2_f32_ftz, lane_f32, lane_f32, LANES, flush((float)exp2((double)flush(x))))
-LANEWISE(rcp_f32_ftz, lane_f32, lane_f32, LANES, flush(1 / flush(x)))
-LANEWISE(lg2_f32, lane_f32, lane_f32, LANES, log2((double)x))
-LANEWISE(tanh_f32, lane_f32, lane_f32, LANES, tanh((double)x))
-LANEWISE(sin_f32, lane_f32, lane_f32, LANES, sin((double)x))
-LANEWISE(cos_f32, lane_f32, lane_f32, LANES, cos((double)x))
+LANEWISE(rsqrt_f32, lane_f32, lane_f32, LANES, canonical((float)(1 / sqrt((double)x))))
+LANEWISE(ex2_f32, lane_f32, lane_f32, LANES, canonical((float)(exp2((double)x))))
+LANEWISE(ex2_f32_ftz, lane_f32, lane_f32, LANES, canonical(flush((float)exp2((double)flush(x)))))
+LANEWISE(rcp_f32_ftz, lane_f32, lane_f32, LANES, canonical(flush(1 / flush(x))))
+LANEWISE(lg2_f32, lane_f32, lane_f32, LANES, canonical((float)(log2((double)x))))
+LANEWISE(tanh_f32, lane_f32, lane_f32, LANES, canonical((float)(tanh((double)x))))
+LANEWISE(sin_f32, lane_f32, lane_f32, LANES, canonical((float)(sin((double)x))))
+LANEWISE(cos_f32, lane_f32, lane_f32, LANES, canonical((float)(cos((double)x))))
 
 LANEWISE(add_f64, lane_f64, lane_f64, LANES, x + y)
 LANEWISE(sub_f64, lane_f64, lane_f64, LANES, x - y)
@@ -235,7 +252,7 @@ static alu_function *const functions[IR_OP_COUNT][IR_TYPE_COUNT] = {
     [IR_SQRT][CKL_F32] = sqrt_f32,      [IR_SQRT][CKL_F64] = sqrt_f64,    [IR_RCP][CKL_F32] = rcp_f32,
     [IR_RCP_APPROX][CKL_F32] = rcp_f32, [IR_RSQRT][CKL_F32] = rsqrt_f32,  [IR_EX2][CKL_F32] = ex2_f32,
     [IR_LG2][CKL_F32] = lg2_f32,        [IR_TANH][CKL_F32] = tanh_f32,    [IR_SIN][CKL_F32] = sin_f32,
-    [IR_COS][CKL_F32] = cos_f32,
+    [IR_COS][CKL_F32] = cos_f32,        [IR_PRMT][CKL_I32] = prmt_u32,    [IR_PRMT][IR_U32] = prmt_u32,
 };
 
 /* MIN and MAX of floats with mode 1. */

@@ -184,6 +184,12 @@ outcome run_pack(warp *w, const step *s)
     return ADVANCE;
 }
 
+/* The lower half of a pair. */
+static inline float widen(ir_type pair, uint32_t bits)
+{
+    return pair == IR_BF16X2 ? bf16_widen((uint16_t)bits) : f16_widen((uint16_t)bits);
+}
+
 /* lo may be the register that x was in, so x is read whole first. */
 outcome run_unpack(warp *w, const step *s)
 {
@@ -194,6 +200,11 @@ outcome run_unpack(warp *w, const step *s)
             ((lane_u32 *)lo.lanes)[i] = (uint32_t)((lane_u64 *)x.lanes)[i];
         EACH_LANE(i)
             ((lane_u32 *)hi.lanes)[i] = (uint32_t)(((lane_u64 *)x.lanes)[i] >> 32);
+    } else if (s->inst->type == CKL_F32) {
+        EACH_LANE(i)
+            ((lane_f32 *)lo.lanes)[i] = widen(s->inst->from, ((lane_u32 *)x.lanes)[i]);
+        EACH_LANE(i)
+            ((lane_f32 *)hi.lanes)[i] = widen(s->inst->from, ((lane_u32 *)x.lanes)[i] >> 16);
     } else {
         EACH_LANE(i)
             ((lane_u16 *)lo.lanes)[i] = (uint16_t)((lane_u32 *)x.lanes)[i];

@@ -97,3 +97,12 @@ void tma_walk(const tensor_map_desc *desc, const int32_t *coordinates, tma_run *
         }
     }
 }
+
+tensor_map_desc tma_as_stored(const tensor_map_desc *desc)
+{
+    enum { CHUNK_BYTES = 16 };
+    tensor_map_desc stored = *desc;
+    int64_t element = (int64_t)ckl_dtype_bytes(desc->dtype);
+    stored.size[0] = round_up(desc->size[0] * element, CHUNK_BYTES) / element;
+    return stored;
+}

@@ -86,8 +86,9 @@ static bool walk_transfer(walk *x, tma_run *run)
     const transfer *t = x->t;
     x->ok = true;
     if (t->map) {
-        x->span = (int)t->map->swizzle;
-        tma_walk(t->map, t->coordinates, run, x);
+        tensor_map_desc map = t->kind == TRANSFER_STORE ? tma_as_stored(t->map) : *t->map;
+        x->span = (int)map.swizzle;
+        tma_walk(&map, t->coordinates, run, x);
     } else {
         run(x, 0, (unsigned char *)t->global, t->bytes); // NOLINT: device addresses are host addresses
     }

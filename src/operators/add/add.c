@@ -1,10 +1,10 @@
 /* add.c - y = alpha*a + beta*b: validation, choice of kernel, launch. */
 #include "cutekernellib/operators/add.h"
 
+#include <string.h>
+
 #include "operators/add/add_config.h"
 #include "operators/operators.h"
-
-enum { VECTOR_BYTES = 16, CTAS_MAX = INT32_MAX };
 
 /* Validation */
 
@@ -72,96 +72,60 @@ static ckl_status check_args(const void *desc, const void *args)
 
 /* Choice */
 
-/* Rows that follow each other without gaps are one long row. */
-static ckl_add_desc flattened(const ckl_add_desc *d)
+/* The rows as an element-wise problem: rows that follow each other without gaps become one dimension. */
+static map_shape shape_of(const ckl_add_desc *d)
 {
-    ckl_add_desc flat = *d;
-    if (d->lda == d->n && d->ldb == d->n && d->ldy == d->n) {
-        flat.n = flat.lda = flat.ldb = flat.ldy = d->n * d->rows;
-        flat.rows = 1;
-    }
-    return flat;
-}
-
-static bool divides_pitches(const ckl_add_desc *d, int vec)
-{
-    return d->rows == 1 || (d->lda % vec == 0 && d->ldb % vec == 0 && d->ldy % vec == 0);
+    map_shape s = { .rank = 2,
+                    .operands = 5,
+                    .size = { d->rows, d->n },
+                    .stride = { { d->lda, 1 }, { d->ldb, 1 }, { 0 }, { 0 }, { d->ldy, 1 } } };
+    map_simplify(&s);
+    return s;
 }
 
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
-    (void)device;
-    ckl_add_desc d = flattened(desc);
     add_config *c = config;
-    c->dtype = d.dtype;
-    c->vec = VECTOR_BYTES / (int)ckl_dtype_bytes(d.dtype);
-    while (!divides_pitches(&d, c->vec))
-        c->vec /= 2;
-    while (c->steps > 1 && d.n <= add_tile(c) / 2) // short rows: no threads without work
-        c->steps /= 2;
+    c->dtype = ((const ckl_add_desc *)desc)->dtype;
+    map_shape s = shape_of(desc);
+    map_kernel k = add_kernel(c);
+    map_choose(&k, &s, device);
+    memcpy(c, &k.config, sizeof k.config);
     return CKL_OK;
 }
 
 static ckl_status admit(const void *desc, const ckl_device_info *device, const void *config)
 {
-    ckl_add_desc d = flattened(desc);
     const add_config *c = config;
-    int64_t bytes = c->vec * (int64_t)ckl_dtype_bytes(c->dtype);
-    if (c->dtype != d.dtype)
+    if (c->dtype != ((const ckl_add_desc *)desc)->dtype)
         FAIL(CKL_INVALID, "add vector: dtype=%s is not that of the problem", ckl_dtype_name(c->dtype));
-    if (!is_power_of_two(c->vec) || bytes > VECTOR_BYTES)
-        FAIL(CKL_INVALID, "add vector: vec=%d must be a power of two of at most %d bytes", c->vec, VECTOR_BYTES);
-    if (!divides_pitches(&d, c->vec))
-        FAIL(CKL_UNSUPPORTED, "add vector: vec=%d does not divide the distance between rows", c->vec);
-    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "add vector: threads=%d must be a multiple of 32 up to %d", c->threads,
-             device->threads_per_cta_max);
-    if (c->steps < 1 || c->steps > 16)
-        FAIL(CKL_INVALID, "add vector: steps=%d is not in 1..16", c->steps);
-    if (d.rows > CTAS_MAX / max_i64(1, ceil_div(d.n, add_tile(c))))
-        FAIL(CKL_UNSUPPORTED, "add vector: more than %d tiles", CTAS_MAX);
-    return CKL_OK;
+    map_shape s = shape_of(desc);
+    map_kernel k = add_kernel(c);
+    return map_admit("add vector", &k, &s, device);
 }
 
 /* Launch */
 
-static bool aligned(const void *pointer, int64_t bytes)
-{
-    return (uintptr_t)pointer % (uintptr_t)bytes == 0;
-}
-
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const add_config *c = plan->config;
     const ckl_add_args *x = args;
-    ckl_add_desc d = flattened(plan->desc);
-    if (d.n == 0)
+    map_shape s = shape_of(plan->desc);
+    map_kernel k = add_kernel(plan->config);
+    if (s.count == 0)
         return CKL_OK;
-    int64_t bytes = c->vec * (int64_t)ckl_dtype_bytes(c->dtype);
-    int part = aligned(x->a, bytes) && aligned(x->b, bytes) && aligned(x->y, bytes) ? 0 : 1;
-    int64_t tiles = ceil_div(d.n, add_tile(c));
-    uint32_t tiles_per_row = (uint32_t)tiles;
-    float one = 1;
-    /* in the order in which the kernel names them */
-    void *params[] = { &tiles_per_row,
-                       &d.n,
-                       (void *)&d.lda,
-                       (void *)&x->a,
-                       (void *)&d.ldb,
-                       (void *)&x->b,
-                       (void *)&d.ldy,
-                       (void *)&x->y,
-                       (void *)(x->alpha ? x->alpha : &one),
-                       (void *)(x->beta ? x->beta : &one) };
-    device_launch l = { .grid = { tiles * d.rows, 1, 1 }, .params = params };
-    return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &l, stream);
+    const float one = 1;
+    const void *pointers[] = { x->a, x->b, x->alpha ? x->alpha : &one, x->beta ? x->beta : &one, x->y };
+    void *params[MAP_PARAMS_MAX];
+    map_params(&k, &s, pointers, params);
+    device_launch l = { .grid = { ceil_div(s.count, map_tile(&k)), 1, 1 }, .params = params };
+    return plan->device->ops->launch(plan->device, plan->kernels[map_aligned(&k, pointers) ? 0 : 1].loaded, &l, stream);
 }
 
 static const field add_fields[] = { ADD_CONFIG(FIELD_ROW) };
 
 static const implementation vector = {
     .name = "vector",
-    .summary = "one tile of vectors a CTA; single elements where a row ends or a pointer is not aligned to vectors",
+    .summary = "one tile of vectors a CTA; single elements where they end or a pointer is not aligned to vectors",
     .config_bytes = sizeof(add_config),
     .config = FIELD_TABLE(add_fields),
     .choose = choose,

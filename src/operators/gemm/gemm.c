@@ -277,23 +277,72 @@ static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_strea
 
 /* sm90 */
 
+/*
+ * The tiles worth having, and how fast each computes relative to the fastest when every SM is busy; measured, see
+ * bench/notes/gemm.md.
+ */
+static const struct {
+    gemm_sm90_config config;
+    double speed;
+} sm90_menu[] = {
+    { { .tile_m = 128,
+        .tile_n = 128,
+        .stages = 5,
+        .consumers = 2,
+        .pingpong = true,
+        .buffers = 4,
+        .cluster_m = 1,
+        .cluster_n = 1 },
+      1.0 },
+    { { .tile_m = 128,
+        .tile_n = 192,
+        .stages = 4,
+        .consumers = 2,
+        .pingpong = true,
+        .buffers = 2,
+        .cluster_m = 1,
+        .cluster_n = 1 },
+      1.0 },
+    { { .tile_m = 64, .tile_n = 128, .stages = 8, .consumers = 1, .buffers = 2, .cluster_m = 1, .cluster_n = 1 },
+      0.85 },
+};
+
+static int64_t sm90_waves(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
+{
+    return ceil_div(ceil_div(d->m, c->tile_m) * ceil_div(d->n, c->tile_n), device->sm_count);
+}
+
+/* Time of a problem in tiles of a config, in units of one element of D on one SM: whole waves of tiles. */
+static double sm90_cost(const ckl_gemm_desc *d, const ckl_device_info *device, int row)
+{
+    const gemm_sm90_config *c = &sm90_menu[row].config;
+    return (double)sm90_waves(d, device, c) * c->tile_m * c->tile_n / sm90_menu[row].speed;
+}
+
 static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
 {
+    enum { WAVES_FOR_MULTICAST = 4 }; // with fewer, waiting for a partner costs more than L2 traffic
     const ckl_gemm_desc *d = desc;
     gemm_sm90_config *c = config;
     gemm_epilogue e = epilogue_of(d);
-    if (!device->has_wgmma)
-        FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
+    bool ragged = d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
+    int best = 0;
+    for (int i = 1; i < COUNT_OF(sm90_menu); i++) {
+        bool fits =
+            !(e.c || e.bias || ragged) || gemm_sm90_accumulators(&sm90_menu[i].config) <= GEMM_EASY_ACCUMULATORS;
+        if (fits && sm90_cost(d, device, i) < sm90_cost(d, device, best))
+            best = i;
+    }
+    *c = sm90_menu[best].config;
+    c->cluster_m = sm90_waves(d, device, c) >= WAVES_FOR_MULTICAST ? 2 : 1;
+    c->ctas = 1;
+    c->group = 8;
     c->ab = e.ab;
     c->d = e.d;
     c->c = e.c;
     c->bias = e.bias;
     c->activation = e.activation;
-    if (ceil_div(d->m, 128) * ceil_div(d->n, 256) < device->sm_count / 2) { // one wave of smaller tiles
-        c->tile_n = 128;
-        c->cluster_m = 1;
-        c->stages = 6;
-    }
+    c->ragged = ragged;
     return CKL_OK;
 }
 
@@ -309,7 +358,8 @@ static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
              c->pingpong ? 1 : c->consumers);
     if (c->tile_n < 16 || c->tile_n % 16 || c->tile_n > 256)
         FAIL(CKL_INVALID, "gemm sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
-    int accumulators = rows / 64 * c->tile_n / 2, most = c->consumers == 3 ? 96 : 192;
+    int accumulators = gemm_sm90_accumulators(c);
+    int most = c->consumers == 3 ? 96 : c->c || c->bias || c->ragged ? GEMM_EASY_ACCUMULATORS : 192; // more would spill
     if (accumulators > most)
         FAIL(CKL_INVALID,
              "gemm sm90: a consumer's %dx%d tile needs %d accumulators of the %d registers there are for them", rows,
@@ -324,6 +374,8 @@ static ckl_status admit_sm90_cluster(const gemm_sm90_config *c)
     if (c->tile_n % (8 * c->cluster_m) || c->tile_m % (8 * c->cluster_n))
         FAIL(CKL_INVALID, "gemm sm90: tile %dx%d cannot be loaded in parts of 8 rows by a cluster of %dx%d", c->tile_m,
              c->tile_n, c->cluster_m, c->cluster_n);
+    if (c->ctas < 1 || (c->ctas > 1 && c->consumers > 1))
+        FAIL(CKL_INVALID, "gemm sm90: ctas=%d per SM, more than 1 needs consumers=1 for the registers", c->ctas);
     if (c->group < 1)
         FAIL(CKL_INVALID, "gemm sm90: group=%d is not positive", c->group);
     return CKL_OK;
@@ -341,9 +393,15 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (c->stages < 2 || c->buffers < 1)
         FAIL(CKL_INVALID, "gemm sm90: stages=%d must be at least 2 and buffers=%d at least 1", c->stages, c->buffers);
     int64_t need = gemm_sm90_shape_of(c).smem_bytes;
-    if (need > device->smem_per_cta_bytes)
+    int64_t have =
+        min_i64(device->smem_per_cta_bytes, device->smem_per_sm_bytes / c->ctas - 1024); // 1 KB is the system's
+    if (need > have)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %d stages of %dx%d need %" PRId64 " bytes of shared memory, %s has %" PRId64,
-             c->stages, c->tile_m, c->tile_n, need, device->id, device->smem_per_cta_bytes);
+             c->stages, c->tile_m, c->tile_n, need, device->id, have);
+    if (!c->ragged && d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT)
+        FAIL(CKL_UNSUPPORTED,
+             "gemm sm90: n=%" PRId64 " elements of %s are not whole 16-byte chunks: ragged=1 stores them", d->n,
+             ckl_dtype_name(d->d));
     if (d->k == 0)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: k=0 leaves no products");
     if (d->m > INT32_MAX || d->n > INT32_MAX || d->k > INT32_MAX)
@@ -399,7 +457,7 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     int64_t tiles = ceil_div(d->m, c->tile_m * c->cluster_m) * ceil_div(d->n, c->tile_n * c->cluster_n);
     int64_t clusters = min_i64(tiles, plan->kernels[0].clusters_resident);
     /* in the order in which the kernel names them */
-    const void *params[] = { &a, &b, &d_map, &c_map, &m, &n, &k, &scale.alpha, &scale.beta, &x->bias };
+    const void *params[] = { &a, &b, &d_map, &c_map, &m, &n, &k, &scale.alpha, &scale.beta, &x->bias, &x->d, &d->ldd };
     device_launch l = { .grid = { clusters * s.cluster, 1, 1 },
                         .params = (void *const *)params,
                         .overlap_prologue = true };

@@ -37,7 +37,9 @@ typedef struct gemm_epilogue {
     X(gemm_sm90_config, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")      \
     X(gemm_sm90_config, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")      \
     X(gemm_sm90_config, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")              \
-    X(gemm_sm90_config, int, buffers, "2", "2 4", "staging buffers of D of each consumer")
+    X(gemm_sm90_config, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                       \
+    X(gemm_sm90_config, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                  \
+    X(gemm_sm90_config, bool, ragged, "0", "0 1", "rows of D are not whole 16-byte chunks, as TMA stores want them")
 
 typedef struct gemm_naive_config {
     GEMM_NAIVE_CONFIG(FIELD_MEMBER)
@@ -68,6 +70,11 @@ typedef struct gemm_sm90_shape {
 } gemm_sm90_shape;
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
+
+/* Accumulators of one consumer thread. */
+int gemm_sm90_accumulators(const gemm_sm90_config *config);
+
+enum { GEMM_EASY_ACCUMULATORS = 128 }; // of a thread: with more, the epilogue has few registers left
 
 /* The kernels. */
 void gemm_naive(const void *config, int part);

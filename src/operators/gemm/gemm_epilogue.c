@@ -60,10 +60,8 @@ static val activate(choice activation, val x)
 
 val gemm_finish(gemm_epilogue e, gemm_scalars s, val product, val c, val bias)
 {
-    val x = mul(product, s.alpha);
+    val x = e.bias ? fma(product, s.alpha, bias) : mul(product, s.alpha);
     if (e.c)
         x = fma(s.beta, c, x);
-    if (e.bias)
-        x = add(x, bias);
     return activate(e.activation, x);
 }

@@ -20,13 +20,15 @@ enum {
     BARRIER_TURN = 4,     // ping-pong, + consumer: it may begin its mainloop; it waits, the other one arrives
 };
 
-/*
- * Registers of a thread by role and count of consumers: together no more than the 64K of an SM. With one consumer every
- * thread may have 255 from the start, so nothing moves.
- */
-static const struct {
-    int producer, consumer;
-} registers[] = { { 0, 0 }, { 0, 0 }, { 40, 232 }, { 32, 160 } };
+static int rows_of_consumer(const gemm_sm90_config *c)
+{
+    return c->pingpong ? c->tile_m : c->tile_m / c->consumers;
+}
+
+int gemm_sm90_accumulators(const gemm_sm90_config *c)
+{
+    return rows_of_consumer(c) * c->tile_n / WARPGROUP;
+}
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
 {
@@ -34,7 +36,7 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
     while (c->tile_n % span)
         span /= 2;
     gemm_sm90_shape s = {
-        .consumer_rows = c->pingpong ? c->tile_m : c->tile_m / c->consumers,
+        .consumer_rows = rows_of_consumer(c),
         .box_a = c->tile_m / c->cluster_n,
         .box_b = c->tile_n / c->cluster_m,
         .cluster = c->cluster_m * c->cluster_n,
@@ -50,6 +52,21 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
     return s;
 }
 
+/* Registers of a thread by role, together no more than the 64K of an SM; 0: as the kernel starts. */
+typedef struct role_registers {
+    int producer, consumer;
+} role_registers;
+
+static role_registers registers_of(const gemm_sm90_config *c)
+{
+    if (c->consumers == 1) // every thread may have 255 from the start
+        return (role_registers){ 0, 0 };
+    if (c->consumers == 3)
+        return (role_registers){ 32, 160 };
+    return gemm_sm90_accumulators(c) > GEMM_EASY_ACCUMULATORS ? (role_registers){ 24, 240 }
+                                                              : (role_registers){ 40, 232 };
+}
+
 /* Everything the roles share. Letters: A (M,K), B (N,K), C and D (M,N). */
 typedef struct kernel {
     const gemm_sm90_config *cfg;
@@ -62,7 +79,7 @@ typedef struct kernel {
     pipeline ring;
     int64_t c_barriers; // one per consumer: its next C has arrived
     val m, n, k_tiles;
-    val bias;
+    val bias, d, ldd;
     gemm_scalars scalars;
     tile_schedule tiles;
     val first_tile, clusters;
@@ -82,6 +99,8 @@ static void describe_parameters(kernel *k)
     k->k_tiles = div(add(param(U32, "k"), imm(GEMM_TILE_K - 1)), imm(GEMM_TILE_K));
     k->scalars = (gemm_scalars){ param(F32, "alpha"), param(F32, "beta") };
     k->bias = pointer("bias");
+    k->d = pointer("d");
+    k->ldd = param(I64, "ldd");
 }
 
 /* (ROWS,COLS,COUNT...) tiles, each as TMA writes and wgmma reads it. */
@@ -170,8 +189,9 @@ static void load_stage(const kernel *k, const pipeline_state *at, val row, val c
 
 static void producer(const kernel *k)
 {
-    if (registers[k->cfg->consumers].producer)
-        registers_fewer(registers[k->cfg->consumers].producer);
+    role_registers r = registers_of(k->cfg);
+    if (r.producer)
+        registers_fewer(r.producer);
     IF(eq(warp(), imm(0))) {
         IF(elect()) {
             pipeline_state stage = producer_state(&k->ring);
@@ -303,17 +323,27 @@ static void mainloop(const kernel *k, const consumer_role *c, pipeline_state *st
         release(k, c, before);
 }
 
-/* The tile's part of the bias into shared memory, as f32; read in the epilogue, after its first barrier. */
-static void load_bias(const kernel *k, const consumer_role *c, val col)
+enum { BIAS_MAX = 256 / WARPGROUP }; // elements of a thread
+
+/* This thread's share of the tile's part of the bias: loads that nothing waits for before the epilogue. */
+static void load_bias(const kernel *k, const consumer_role *c, val col, val bias[BIAS_MAX])
 {
-    const gemm_sm90_config *cfg = k->cfg;
-    tensor gBias = gmem_tensor(k->bias, cfg->d, make_layout(dynamic(k->n), leaf(1))); // (N)
-    for (int first = 0; first < cfg->tile_n; first += WARPGROUP) {
-        val j = add(c->tid, imm(first)), bias = variable(F32, immf(0));
-        IF(lt(add(col, j), k->n))
-            assign(bias, convert(F32, at(gBias, add(col, j))));
-        IF(lt(j, imm(cfg->tile_n)))
-            set(c->sBias, j, bias);
+    tensor gBias = gmem_tensor(k->bias, k->cfg->d, make_layout(dynamic(k->n), leaf(1))); // (N)
+    for (int i = 0; i * WARPGROUP < k->cfg->tile_n; i++) {
+        val j = add(col, add(c->tid, imm(i * WARPGROUP)));
+        bias[i] = variable(k->cfg->d, ir_float(k->cfg->d, 0));
+        IF(lt(j, k->n))
+            assign(bias[i], at(gBias, j));
+    }
+}
+
+/* The bias into shared memory, as f32; read after the epilogue's first barrier. */
+static void share_bias(const kernel *k, const consumer_role *c, const val bias[BIAS_MAX])
+{
+    for (int i = 0; i * WARPGROUP < k->cfg->tile_n; i++) {
+        val j = add(c->tid, imm(i * WARPGROUP));
+        IF(lt(j, imm(k->cfg->tile_n)))
+            set(c->sBias, j, convert(F32, bias[i]));
     }
 }
 
@@ -375,6 +405,22 @@ static void finish_chunk(const kernel *k, const consumer_role *c, const chunk *h
         copy(rD, partition_C(&h->mma, h->sD, c->tid), 8);
 }
 
+/*
+ * A staging buffer to D element by element, where it reaches past a ragged end of the rows: a TMA store would write whole
+ * 16-byte chunks there.
+ */
+static void store_elements(const kernel *k, const consumer_role *c, const chunk *h, val row, val col)
+{
+    tensor gD = gmem_tensor(k->d, k->cfg->d, make_layout(shape(k->m, k->n), stride(k->ldd, 1))); // (M,N)
+    LOOP(e, imm(k->size.d_rows * k->size.d_cols / WARPGROUP)) {
+        val index = add(mul(e, imm(WARPGROUP)), c->tid);
+        val i = div(index, imm(k->size.d_cols)), j = rem(index, imm(k->size.d_cols));
+        val to_row = add(row, i), to_col = add(col, j);
+        IF(both(lt(to_row, k->m), lt(to_col, k->n)))
+            set(gD, coord(convert(I64, to_row), convert(I64, to_col)), at(h->sD, i, j));
+    }
+}
+
 /* Registers -> staging buffer -> TMA store of one chunk. */
 static void store_chunk(const kernel *k, const consumer_role *c, const chunk *h, val row, val col)
 {
@@ -387,10 +433,15 @@ static void store_chunk(const kernel *k, const consumer_role *c, const chunk *h,
     finish_chunk(k, c, h, rC);
     fence_proxy_async();
     named_sync(c->barrier, WARPGROUP);
+    val whole = k->cfg->ragged ? ge(k->n, add(col, imm(k->size.d_cols))) : yes();
     IF(c->first_thread) {
-        tma_store(&k->tmaD, h->sD, row, col);
-        tma_store_commit();
+        IF(whole)
+            tma_store(&k->tmaD, h->sD, row, col);
+        tma_store_commit(); // an empty group too: the buffers are counted by groups
     }
+    if (k->cfg->ragged)
+        IF(invert(whole))
+            store_elements(k, c, h, row, col);
 }
 
 static void epilogue(const kernel *k, const consumer_role *c, val row, val col)
@@ -415,8 +466,9 @@ static void epilogue(const kernel *k, const consumer_role *c, val row, val col)
 static void consumer(const kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
-    if (registers[cfg->consumers].consumer)
-        registers_more(registers[cfg->consumers].consumer);
+    role_registers r = registers_of(cfg);
+    if (r.consumer)
+        registers_more(r.consumer);
     consumer_role c = describe_consumer(k);
     pipeline_state stage = consumer_state(&k->ring);
     int turns = cfg->pingpong ? 2 : 1;
@@ -433,9 +485,12 @@ static void consumer(const kernel *k)
         tile_origin(k, tile, &row, &col);
         if (!cfg->pingpong)
             row = add(row, mul(c.index, imm(k->size.consumer_rows)));
+        val bias[BIAS_MAX];
         if (cfg->bias)
-            load_bias(k, &c, col);
+            load_bias(k, &c, col, bias);
         mainloop(k, &c, &stage);
+        if (cfg->bias)
+            share_bias(k, &c, bias);
         epilogue(k, &c, row, col);
         if (cfg->pingpong)
             pipeline_advance_by(&stage, mul(k->k_tiles, imm(turns - 1)));
@@ -452,7 +507,7 @@ void gemm_sm90(const void *config, int part)
     k.epilogue = gemm_epilogue_of(config);
     ir_current()->threads = k.size.threads;
     ir_current()->cluster = k.size.cluster;
-    ir_current()->ctas_per_sm = 1; // also lets setmaxnreg move registers between the roles
+    ir_current()->ctas_per_sm = cfg->ctas; // also lets setmaxnreg move registers between the roles
     describe_parameters(&k);
     describe_shared_memory(&k);
     k.rank_m = rem(cluster_rank(), imm(cfg->cluster_m));

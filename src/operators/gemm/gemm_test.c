@@ -126,14 +126,21 @@ static const char *const cases[] = {
     "m=65 n=33 k=0 beta=1                                      # no products",
     "m=0 n=128 k=64                                            # nothing to do",
     "m=64 n=0 k=64",
-    "m=256 n=512 k=192 impl=sm90 config='tile_m=256 tile_n=128 cluster_m=1 cluster_n=2 stages=4'",
-    "m=256 n=512 k=192 impl=sm90 config='tile_m=128 tile_n=128 pingpong=1 stages=4'",
-    "m=384 n=320 k=448 impl=sm90 config='tile_m=64 tile_n=160 consumers=1 cluster_m=1 stages=5'",
-    "m=300 n=600 k=320 impl=sm90 config='tile_m=128 tile_n=128 cluster_m=2 cluster_n=2 stages=3 group=4' bias=1",
-    "m=448 n=224 k=640 impl=sm90 config='tile_m=192 tile_n=160 consumers=3 cluster_m=1 stages=3'",
-    "m=1088 n=1024 k=320 impl=sm90 config='tile_m=64 tile_n=64 pingpong=1 stages=4 cluster_m=1' bias=1 # two turns a "
+    "m=256 n=512 k=192 impl=sm90 config='tile_m=256 tile_n=128 cluster_m=1 cluster_n=2 stages=4 consumers=2 pingpong=0 "
+    "ctas=1'",
+    "m=256 n=512 k=192 impl=sm90 config='tile_m=128 tile_n=128 pingpong=1 stages=4 consumers=2 cluster_m=1 cluster_n=1 "
+    "ctas=1'",
+    "m=384 n=320 k=448 impl=sm90 config='tile_m=64 tile_n=160 consumers=1 cluster_m=1 stages=5 pingpong=0 cluster_n=1 "
+    "ctas=1'",
+    "m=300 n=600 k=320 impl=sm90 config='tile_m=128 tile_n=128 cluster_m=2 cluster_n=2 stages=3 group=4 consumers=2 "
+    "pingpong=0 ctas=1' bias=1",
+    "m=448 n=224 k=640 impl=sm90 config='tile_m=192 tile_n=160 consumers=3 cluster_m=1 stages=3 pingpong=0 cluster_n=1 "
+    "ctas=1'",
+    "m=1088 n=1024 k=320 impl=sm90 config='tile_m=64 tile_n=64 pingpong=1 stages=4 cluster_m=1 consumers=2 cluster_n=1 "
+    "ctas=1' bias=1 # two turns a "
     "CTA",
-    "m=2112 n=1024 k=72 impl=sm90 config='tile_m=64 tile_n=64 pingpong=1 stages=3 cluster_m=2'         # short K",
+    "m=2112 n=1024 k=72 impl=sm90 config='tile_m=64 tile_n=64 pingpong=1 stages=3 cluster_m=2 consumers=2 cluster_n=1 "
+    "ctas=1'         # short K",
     "m=64 n=33 k=64 ldd=40                                     # odd rows in 16-byte pitches",
     "m=64 n=35 k=70 lda=72 ldb=72 ldd=44 d=f32 bias=1",
     NULL,
@@ -148,9 +155,9 @@ static const test_reject rejects[] = {
     { "k=65 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: lda=65 elements of f16 are not a multiple of 16 bytes" },
     { "k=65 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: lda=65 elements of f16 are not a multiple of 16 bytes" },
     { "k=0 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: k=0 leaves no products" },
-    { "impl=sm90 config='stages=9'", CKL_UNSUPPORTED, "gemm sm90: 9 stages of" },
-    { "impl=sm90 config='tile_m=96'", CKL_INVALID, "gemm sm90: tile_m=96 does not give" },
-    { "impl=sm90 config='tile_m=256 tile_n=256'", CKL_INVALID, "needs 256 accumulators" },
+    { "impl=sm90 config='stages=40'", CKL_UNSUPPORTED, "gemm sm90: 40 stages of" },
+    { "impl=sm90 config='tile_m=96 consumers=2'", CKL_INVALID, "gemm sm90: tile_m=96 does not give" },
+    { "impl=sm90 config='tile_m=256 tile_n=256 consumers=2'", CKL_INVALID, "needs 256 accumulators" },
     { NULL, CKL_OK, NULL },
 };
 

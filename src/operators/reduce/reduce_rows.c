@@ -254,6 +254,7 @@ static val merge_row(const rows_kernel *k)
     if (cfg->split > 1)
         return both(is_first, merge_parts(k, scratch));
     if (cfg->cluster > 1) {
+        ir_plain(IR_CLUSTER_WAIT, 0, 0); // all CTAs have started: see reduce_rows_with()
         cluster_reduce(&all, cfg->cluster, ir_smem_alloc("peers", cta_reduce_bytes(cfg->threads), 16), k->state);
         return both(is_first, eq(cluster_rank(), imm(0)));
     }
@@ -273,6 +274,8 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int part)
     k.row_start = reduce_address(k.a.x, reduce_row_offset(&k.a, k.p.row), cfg->dtype);
     k.pivot = reduce_load_pivot(r, &k.a, k.row_start, cfg->dtype);
     reduce_begin(r, state);
+    if (cfg->cluster > 1)
+        ir_plain(IR_CLUSTER_ARRIVE, 0, 0); // this CTA has started: peers may write to its shared memory
     take_row(&k);
     val has_total = merge_row(&k);
     IF(has_total)

@@ -1,0 +1,276 @@
+/* elementwise.c - y = expression of inputs: validation, choice of kernel, launch. */
+#include "cutekernellib/operators/elementwise.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "operators/elementwise/elementwise_config.h"
+#include "operators/elementwise/elementwise_expr.h"
+#include "operators/operators.h"
+
+/* Validation */
+
+static const ckl_dtype dtypes[] = { CKL_F32, CKL_F16, CKL_BF16, CKL_I32, CKL_U8, CKL_BOOL };
+
+static bool is_integer(ckl_dtype dtype)
+{
+    return dtype == CKL_I32 || dtype == CKL_U8 || dtype == CKL_BOOL;
+}
+
+static ckl_status check_shape(ckl_elementwise_desc *d)
+{
+    int64_t count = 1;
+    if (d->rank < 0 || d->rank > CKL_ELEMENTWISE_RANK_MAX)
+        FAIL(CKL_INVALID, "elementwise: rank=%d is not in 0..%d", d->rank, CKL_ELEMENTWISE_RANK_MAX);
+    for (int i = 0; i < d->rank; i++) {
+        if (d->shape[i] < 0)
+            FAIL(CKL_INVALID, "elementwise: shape[%d]=%" PRId64 " is negative", i, d->shape[i]);
+        if (__builtin_mul_overflow(count, d->shape[i], &count))
+            FAIL(CKL_INVALID, "elementwise: shape has more than 2^63 elements");
+    }
+    return CKL_OK;
+}
+
+static ckl_status check_operand(const ckl_elementwise_desc *d, const char *name, const ckl_elementwise_operand *o)
+{
+    bool known = false;
+    for (int i = 0; i < COUNT_OF(dtypes); i++)
+        known |= o->dtype == dtypes[i];
+    if (!known)
+        FAIL(CKL_INVALID, "elementwise: dtype=%s of %s is none of f32, f16, bf16, i32, u8, bool",
+             ckl_dtype_name(o->dtype), name);
+    int64_t extent = 1, reach;
+    for (int i = 0; i < d->rank; i++) {
+        if (o->stride[i] < 0)
+            FAIL(CKL_INVALID, "elementwise: stride[%d]=%" PRId64 " of %s is negative", i, o->stride[i], name);
+        if (__builtin_mul_overflow(d->shape[i], o->stride[i], &reach) ||
+            __builtin_add_overflow(extent, reach, &extent) || extent > INT64_MAX / 8)
+            FAIL(CKL_INVALID, "elementwise: stride[%d]=%" PRId64 " of %s reaches past 2^63 bytes", i, o->stride[i],
+                 name);
+    }
+    return CKL_OK;
+}
+
+static ckl_status check_input(const ckl_elementwise_desc *d, const expr *e, int i, ckl_elementwise_operand *o)
+{
+    if (o->scalar)
+        *o = (ckl_elementwise_operand){ .dtype = CKL_F32, .scalar = true };
+    if (o->dtype == CKL_DTYPE_DEFAULT)
+        o->dtype = CKL_F32;
+    return check_operand(d, e->names[i], o);
+}
+
+/* Every dimension of more than one element steps over all that smaller steps reach, in order of their strides. */
+static ckl_status check_injective(const ckl_elementwise_desc *d)
+{
+    const int64_t *stride = d->out.stride;
+    for (int i = 0; i < d->rank; i++) {
+        int64_t reach = 0;
+        for (int j = 0; j < d->rank; j++)
+            if (stride[j] < stride[i] || (stride[j] == stride[i] && j > i))
+                reach += (d->shape[j] - 1) * stride[j];
+        if (d->shape[i] > 1 && stride[i] <= reach)
+            FAIL(CKL_INVALID, "elementwise: stride[%d]=%" PRId64 " of the output lets its elements share memory", i,
+                 stride[i]);
+    }
+    return CKL_OK;
+}
+
+static int64_t count_of(const ckl_elementwise_desc *d)
+{
+    int64_t count = 1;
+    for (int i = 0; i < d->rank; i++)
+        count *= d->shape[i];
+    return count;
+}
+
+static ckl_status check(void *desc)
+{
+    ckl_elementwise_desc *d = desc;
+    expr e;
+    if (!memchr(d->expr, '\0', sizeof d->expr))
+        FAIL(CKL_INVALID, "elementwise: expr has no end");
+    TRY(expr_parse(d->expr, &e));
+    TRY(check_shape(d));
+    for (int i = 0; i < e.inputs; i++)
+        TRY(check_input(d, &e, i, &d->in[i]));
+    for (int i = e.inputs; i < CKL_ELEMENTWISE_INPUTS_MAX; i++)
+        d->in[i] = (ckl_elementwise_operand){ 0 };
+    if (d->out.dtype == CKL_DTYPE_DEFAULT)
+        d->out.dtype = e.inputs ? d->in[0].dtype : CKL_F32;
+    d->out.scalar = false;
+    TRY(check_operand(d, "the output", &d->out));
+    return count_of(d) == 0 ? CKL_OK : check_injective(d);
+}
+
+/* Arguments */
+
+/* Bytes from the first to past the last element. */
+static int64_t extent(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o)
+{
+    int64_t last = 0;
+    for (int i = 0; i < d->rank; i++)
+        last += (d->shape[i] - 1) * o->stride[i];
+    return (last + 1) * (int64_t)ckl_dtype_bytes(o->dtype);
+}
+
+static ckl_status check_pointer(const char *name, const void *pointer, size_t bytes)
+{
+    if (!pointer)
+        FAIL(CKL_INVALID, "elementwise: %s is NULL", name);
+    if ((uintptr_t)pointer % bytes)
+        FAIL(CKL_INVALID, "elementwise: %s=%p is not aligned to its %zu-byte elements", name, pointer, bytes);
+    return CKL_OK;
+}
+
+static bool same_elements(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o)
+{
+    for (int i = 0; i < d->rank; i++)
+        if (d->shape[i] > 1 && o->stride[i] != d->out.stride[i])
+            return false;
+    return ckl_dtype_bytes(o->dtype) == ckl_dtype_bytes(d->out.dtype);
+}
+
+static ckl_status check_args(const void *desc, const void *args)
+{
+    static const char *const names[] = { "in[0]", "in[1]", "in[2]", "in[3]" };
+    const ckl_elementwise_desc *d = desc;
+    const ckl_elementwise_args *x = args;
+    if (count_of(d) == 0)
+        return CKL_OK;
+    TRY(check_pointer("out", x->out, ckl_dtype_bytes(d->out.dtype)));
+    for (int i = 0; i < CKL_ELEMENTWISE_INPUTS_MAX && d->in[i].dtype != CKL_DTYPE_DEFAULT; i++) {
+        const ckl_elementwise_operand *o = &d->in[i];
+        TRY(check_pointer(names[i], x->in[i], ckl_dtype_bytes(o->dtype)));
+        bool in_place = x->in[i] == x->out && same_elements(d, o);
+        if (!o->scalar && !in_place && plan_overlap(x->in[i], extent(d, o), x->out, extent(d, &d->out)))
+            FAIL(CKL_INVALID, "elementwise: out overlaps %s without being the same elements", names[i]);
+    }
+    return CKL_OK;
+}
+
+/* Choice */
+
+static map_shape shape_of(const ckl_elementwise_desc *d)
+{
+    map_shape s = { .rank = d->rank };
+    memcpy(s.size, d->shape, sizeof s.size);
+    for (; s.operands < CKL_ELEMENTWISE_INPUTS_MAX && d->in[s.operands].dtype != CKL_DTYPE_DEFAULT; s.operands++)
+        memcpy(s.stride[s.operands], d->in[s.operands].stride, sizeof s.stride[0]);
+    memcpy(s.stride[s.operands++], d->out.stride, sizeof s.stride[0]);
+    map_simplify(&s);
+    return s;
+}
+
+/* Values are integers where everything is. */
+static ckl_dtype compute_type(const ckl_elementwise_desc *d, const expr *e)
+{
+    bool integers = is_integer(d->out.dtype) && expr_suits_integers(e);
+    for (int i = 0; i < e->inputs; i++)
+        integers &= is_integer(d->in[i].dtype);
+    return integers ? CKL_I32 : CKL_F32;
+}
+
+/* The part of a config that follows from the problem alone. */
+static ckl_status describe_problem(const ckl_elementwise_desc *d, elementwise_config *c)
+{
+    expr e;
+    TRY(expr_parse(d->expr, &e));
+    ckl_dtype *const in[] = { &c->in0, &c->in1, &c->in2, &c->in3 };
+    c->scalars = 0;
+    for (int i = 0; i < COUNT_OF(in); i++) {
+        *in[i] = d->in[i].dtype;
+        c->scalars |= d->in[i].scalar << i;
+    }
+    c->expr = d->expr;
+    c->out = d->out.dtype;
+    c->compute = compute_type(d, &e);
+    return CKL_OK;
+}
+
+static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
+{
+    TRY(describe_problem(desc, config));
+    map_shape s = shape_of(desc);
+    map_kernel k = elementwise_kernel(config);
+    map_choose(&k, &s, device);
+    memcpy(config, &k.config, sizeof k.config);
+    return CKL_OK;
+}
+
+static bool same_problem(const elementwise_config *a, const elementwise_config *b)
+{
+    return strcmp(a->expr, b->expr) == 0 && a->in0 == b->in0 && a->in1 == b->in1 && a->in2 == b->in2 &&
+           a->in3 == b->in3 && a->out == b->out && a->compute == b->compute && a->scalars == b->scalars;
+}
+
+static ckl_status admit(const void *desc, const ckl_device_info *device, const void *config)
+{
+    elementwise_config right;
+    TRY(describe_problem(desc, &right));
+    if (!same_problem(&right, config))
+        FAIL(CKL_INVALID, "elementwise vector: expr and types of the config are not those of the problem");
+    map_shape s = shape_of(desc);
+    map_kernel k = elementwise_kernel(config);
+    return map_admit("elementwise vector", &k, &s, device);
+}
+
+/* Launch */
+
+static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_elementwise_args *x = args;
+    map_shape s = shape_of(plan->desc);
+    map_kernel k = elementwise_kernel(plan->config);
+    if (s.count == 0)
+        return CKL_OK;
+    const void *pointers[MAP_OPERANDS_MAX] = { x->in[0], x->in[1], x->in[2], x->in[3] };
+    pointers[k.inputs] = x->out;
+    void *params[MAP_PARAMS_MAX];
+    map_params(&k, &s, pointers, params);
+    device_launch l = { .grid = { ceil_div(s.count, map_tile(&k)), 1, 1 }, .params = params };
+    return plan->device->ops->launch(plan->device, plan->kernels[map_aligned(&k, pointers) ? 0 : 1].loaded, &l, stream);
+}
+
+static const field config_fields[] = { ELEMENTWISE_CONFIG(FIELD_ROW) };
+
+static const implementation vector = {
+    .name = "vector",
+    .summary = "one tile of vectors a CTA; single elements where they end, have gaps or a pointer is not aligned",
+    .config_bytes = sizeof(elementwise_config),
+    .config = FIELD_TABLE(config_fields),
+    .choose = choose,
+    .admit = admit,
+    .describe = elementwise_vector,
+    .kernels = 2,
+    .target = IR_SM80,
+    .launch = launch,
+};
+
+static const implementation *const implementations[] = { &vector, NULL };
+
+const operator_info elementwise_operator = {
+    .name = "elementwise",
+    .summary = "y = an expression of up to four tensors, element by element",
+    .desc_bytes = sizeof(ckl_elementwise_desc),
+    .args_bytes = sizeof(ckl_elementwise_args),
+    .check = check,
+    .check_args = check_args,
+    .implementations = implementations,
+};
+
+ckl_status ckl_elementwise_plan(ckl_device *device, const ckl_elementwise_desc *desc, ckl_plan **plan)
+{
+    return plan_build(device, &elementwise_operator, desc, NULL, plan);
+}
+
+ckl_status ckl_elementwise_run(const ckl_plan *plan, const ckl_elementwise_args *args, ckl_stream stream)
+{
+    return plan_run(plan, &elementwise_operator, args, stream);
+}
+
+ckl_status ckl_elementwise(ckl_device *device, const ckl_elementwise_desc *desc, const ckl_elementwise_args *args,
+                           ckl_stream stream)
+{
+    return plan_once(device, &elementwise_operator, desc, args, stream);
+}

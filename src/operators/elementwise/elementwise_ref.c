@@ -1,0 +1,297 @@
+/* elementwise_ref.c - the definition of every function in double, and how errors grow through a chain of them. */
+#include <float.h>
+#include <math.h>
+
+#include "base/dtype.h"
+#include "operators/elementwise/elementwise_lab.h"
+
+/*
+ * What a node comes to: its value, and a magnitude that bounds its error in f32 in units of the relative error of one
+ * operation. Inputs have none.
+ */
+typedef struct estimate {
+    double value, magnitude;
+} estimate;
+
+/* Results below 2^-119 may be 0 after an approximate function; relative errors are at least 2^-22. */
+static const double FLUSHED = 0x1p-97;
+
+static const double SQRT_2 = 1.4142135623730951, SQRT_2_PI = 2.5066282746310002;
+
+/* Functions of one operand */
+
+static double identity(double x)
+{
+    return x;
+}
+
+static double negative(double x)
+{
+    return -x;
+}
+
+static double relu(double x)
+{
+    return isnan(x) ? x : fmax(x, 0);
+}
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static double silu(double x)
+{
+    return x == -INFINITY ? -0.0 : x * sigmoid(x);
+}
+
+static double tanh_argument(double x)
+{
+    return 2 / SQRT_2_PI * (x + 0.044715 * x * x * x);
+}
+
+static double gelu_tanh(double x)
+{
+    return x == -INFINITY ? -0.0 : x * sigmoid(2 * tanh_argument(x));
+}
+
+static double gelu_erf(double x)
+{
+    return x == -INFINITY ? -0.0 : x * erfc(-x / SQRT_2) / 2;
+}
+
+static double rsqrt(double x)
+{
+    return 1 / sqrt(x);
+}
+
+/* Their slopes, or a bound */
+
+static double one(double x)
+{
+    (void)x;
+    return 1;
+}
+
+static double sigmoid_slope(double x)
+{
+    return sigmoid(x) * sigmoid(-x);
+}
+
+static double tanh_slope(double x)
+{
+    return 1 - tanh(x) * tanh(x);
+}
+
+static double erf_slope(double x)
+{
+    return 2 / SQRT_2_PI * SQRT_2 * exp(-x * x);
+}
+
+static double activation_slope(double x) // of silu and gelu: at most 1.13
+{
+    return x < -40 ? 0 : 1.13;
+}
+
+static double inverse(double x)
+{
+    return 1 / fabs(x);
+}
+
+static double sqrt_slope(double x)
+{
+    return 0.5 / sqrt(x);
+}
+
+static double rsqrt_slope(double x)
+{
+    return 0.5 / (x * sqrt(x));
+}
+
+/* How the function's own error grows beside a constant relative one */
+
+static double with_square(double x)
+{
+    return 1 + x * x;
+}
+
+typedef struct unary_definition {
+    double (*value)(double x);
+    double (*slope)(double x);
+    double (*growth)(double x); // of the error; NULL: none
+    double error;               // relative; 0: rounded correctly
+} unary_definition;
+
+static const unary_definition unary[EXPR_FUNCTION_COUNT] = {
+    [EXPR_neg] = { negative, one, NULL, 0 },
+    [EXPR_abs] = { fabs, one, NULL, 0 },
+    [EXPR_relu] = { relu, one, NULL, 0 },
+    [EXPR_cast] = { identity, one, NULL, 0 },
+    [EXPR_sigmoid] = { sigmoid, sigmoid_slope, NULL, 0x1p-21 },
+    [EXPR_silu] = { silu, activation_slope, NULL, 0x1p-20 },
+    [EXPR_gelu] = { gelu_tanh, activation_slope, with_square, 0x1p-20 },
+    [EXPR_gelu_tanh] = { gelu_tanh, activation_slope, with_square, 0x1p-20 },
+    [EXPR_gelu_erf] = { gelu_erf, activation_slope, with_square, 0x1p-20 },
+    [EXPR_tanh] = { tanh, tanh_slope, NULL, 0x1p-22 },
+    [EXPR_erf] = { erf, erf_slope, NULL, 0x1p-22 },
+    [EXPR_exp] = { exp, exp, NULL, 0x1p-21 },
+    [EXPR_log] = { log, inverse, NULL, 0x1p-22 },
+    [EXPR_sqrt] = { sqrt, sqrt_slope, NULL, 0 },
+    [EXPR_rsqrt] = { rsqrt, rsqrt_slope, NULL, 0x1p-22 },
+};
+
+/* 0 * infinity is 0 here: a flat function passes no error on. */
+static double passed_on(double slope, double magnitude)
+{
+    return slope == 0 || magnitude == 0 ? 0 : fabs(slope * magnitude);
+}
+
+/* f32 ends at FLT_MAX, in the middle of a chain too. */
+static double within_f32(double x)
+{
+    return fabs(x) >= 0x1.ffffffp127 ? copysign(INFINITY, x) : x;
+}
+
+static estimate apply_unary(const unary_definition *f, estimate x)
+{
+    double value = within_f32(f->value(x.value)), own = fabs(value);
+    if (f->growth)
+        own = passed_on(f->growth(x.value), own);
+    if (f->error > 0)
+        own += FLUSHED;
+    return (estimate){ value, own + passed_on(f->slope(x.value), x.magnitude) };
+}
+
+/* Functions of two operands */
+
+static double larger(double x, double y)
+{
+    return isnan(x) || isnan(y) ? NAN : fmax(x, y);
+}
+
+static double smaller(double x, double y)
+{
+    return isnan(x) || isnan(y) ? NAN : fmin(x, y);
+}
+
+static estimate apply_power(estimate x, estimate y)
+{
+    double value = within_f32(pow(x.value, y.value)), log = fabs(log2(fabs(x.value)));
+    double own = passed_on(1 + passed_on(log, y.value), value) + FLUSHED;
+    double by_x = passed_on(y.value * pow(x.value, y.value - 1), x.magnitude);
+    return (estimate){ value, own + by_x + passed_on(value * log, y.magnitude) };
+}
+
+static estimate apply_binary(expr_kind kind, estimate x, estimate y)
+{
+    double value = 0, passed = x.magnitude + y.magnitude;
+    switch ((int)kind) {
+    case EXPR_add:
+        value = x.value + y.value;
+        break;
+    case EXPR_sub:
+        value = x.value - y.value;
+        break;
+    case EXPR_mul:
+        value = x.value * y.value;
+        passed = passed_on(y.value, x.magnitude) + passed_on(x.value, y.magnitude);
+        break;
+    case EXPR_div:
+        value = x.value / y.value;
+        passed = passed_on(1 / y.value, x.magnitude) + passed_on(value / y.value, y.magnitude);
+        break;
+    case EXPR_max:
+        value = larger(x.value, y.value);
+        break;
+    case EXPR_min:
+        value = smaller(x.value, y.value);
+        break;
+    case EXPR_pow:
+        return apply_power(x, y);
+    }
+    value = within_f32(value);
+    return (estimate){ value, fabs(value) + passed };
+}
+
+/* Expressions */
+
+static estimate evaluate(const expr *e, const double *inputs)
+{
+    estimate at[EXPR_NODES_MAX];
+    for (int i = 0; i < e->count; i++) {
+        const expr_node *n = &e->nodes[i];
+        if (n->kind == EXPR_INPUT)
+            at[i] = (estimate){ inputs[n->input], 0 };
+        else if (n->kind == EXPR_NUMBER)
+            at[i] = (estimate){ (double)(float)n->number, 0 };
+        else if (unary[n->kind].value)
+            at[i] = apply_unary(&unary[n->kind], at[n->argument[0]]);
+        else
+            at[i] = apply_binary(n->kind, at[n->argument[0]], at[n->argument[1]]);
+    }
+    return at[e->count - 1];
+}
+
+/* To integers a float is truncated; NaN gives 0, and true. */
+static double stored(ckl_dtype dtype, double x)
+{
+    if (dtype == CKL_BOOL)
+        return x != 0;
+    return dtype_is_float(dtype) ? x : isnan(x) ? 0 : trunc(x);
+}
+
+int64_t elementwise_index(const ckl_elementwise_desc *desc, const ckl_elementwise_operand *o, int64_t i)
+{
+    int64_t index = 0;
+    for (int d = desc->rank - 1; d >= 0; d--) {
+        index += i % desc->shape[d] * o->stride[d];
+        i /= desc->shape[d];
+    }
+    return index;
+}
+
+void elementwise_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+{
+    const elementwise_problem *p = problem;
+    const ckl_elementwise_desc *d = &p->desc;
+    (void)output;
+    for (int64_t j = 0; j < p->slice_elements; j++) {
+        int64_t i = slice * p->slice_elements + j;
+        double x[CKL_ELEMENTWISE_INPUTS_MAX];
+        for (int k = 0; k < p->expression.inputs; k++)
+            x[k] = d->in[k].scalar ? (double)p->scalar[k]
+                                   : dtype_read(d->in[k].dtype, host[k], elementwise_index(d, &d->in[k], i));
+        estimate y = evaluate(&p->expression, x);
+        out.value[j] = stored(d->out.dtype, y.value);
+        out.magnitude[j] = y.magnitude;
+    }
+}
+
+static bool is_exact_number(double x)
+{
+    return fabs(x) <= 16 && rint(x * 16) == x * 16;
+}
+
+/* Powers that are products round as often as they multiply. */
+static double error_of(const expr *e, const expr_node *n)
+{
+    if (n->kind == EXPR_NUMBER)
+        return is_exact_number(n->number) ? 0 : 0x1p-24;
+    if (n->kind == EXPR_pow) {
+        const expr_node *y = &e->nodes[n->argument[1]];
+        return y->kind == EXPR_NUMBER && y->number == rint(y->number) && y->number >= 1 && y->number <= 4 ? 0 : 0x1p-22;
+    }
+    return n->kind < EXPR_FUNCTION_COUNT ? unary[n->kind].error : 0;
+}
+
+double elementwise_approximation(const void *problem)
+{
+    const elementwise_problem *p = problem;
+    double error = 0;
+    for (int i = 0; i < p->expression.count; i++)
+        error = fmax(error, error_of(&p->expression, &p->expression.nodes[i]));
+    for (int k = 0; k < p->expression.inputs; k++)
+        if (p->desc.in[k].scalar && !is_exact_number((double)p->scalar[k]))
+            error = fmax(error, 0x1p-24);
+    return error;
+}

@@ -1,0 +1,361 @@
+/* elementwise_test.c - elementwise's problem lines, cases, rejects and costs. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cutekernellib/operators/elementwise.h"
+
+#include "base/dtype.h"
+#include "operators/elementwise/elementwise_lab.h"
+
+enum { SLICE = 4096 }; // elements compared at a time where rows are longer
+
+/* Lists: the item at *at without its comma, and *at moved to the next. */
+static size_t next_item(const char **at, const char **item)
+{
+    size_t length = strcspn(*at, ",");
+    *item = *at;
+    *at += length + ((*at)[length] == ',');
+    return length;
+}
+
+/* "4096", "2^20" or "2^20+3". */
+static int64_t parse_size(const char *at, char **stop)
+{
+    int64_t size = strtoll(at, stop, 10);
+    if (**stop == '^') {
+        int64_t base = size, exponent = strtoll(*stop + 1, stop, 10);
+        for (size = 1; exponent > 0 && !__builtin_mul_overflow(size, base, &size); exponent--)
+            continue;
+    }
+    if (**stop == '+')
+        size += strtoll(*stop + 1, stop, 10);
+    return size;
+}
+
+/* "8192x4096" */
+static ckl_status parse_sizes(const char *what, const char *item, size_t length, int *rank, int64_t *sizes)
+{
+    const char *at = item, *end = item + length;
+    char *stop;
+    for (*rank = 0; at < end; at = stop + 1) {
+        if (*rank == CKL_ELEMENTWISE_RANK_MAX)
+            FAIL(CKL_INVALID, "elementwise: %s=%.*s has more than %d sizes", what, (int)length, item,
+                 CKL_ELEMENTWISE_RANK_MAX);
+        sizes[*rank] = parse_size(at, &stop);
+        if (stop == at || (stop < end && *stop != 'x'))
+            FAIL(CKL_INVALID, "elementwise: %s=%.*s is not a list of sizes like 8192x4096", what, (int)length, item);
+        ++*rank;
+    }
+    return CKL_OK;
+}
+
+static void dense_strides(int rank, const int64_t *shape, int64_t *stride)
+{
+    int64_t next = 1;
+    for (int d = rank - 1; d >= 0; d--) {
+        stride[d] = shape[d] == 1 ? 0 : next;
+        next *= shape[d];
+    }
+}
+
+/* Strides of a dense tensor of a shape that is aligned to the right of the problem's; sizes of 1 are broadcast. */
+static ckl_status broadcast_strides(const ckl_elementwise_desc *d, const char *item, size_t length, int64_t *stride)
+{
+    int rank;
+    int64_t sizes[CKL_ELEMENTWISE_RANK_MAX], shape[CKL_ELEMENTWISE_RANK_MAX];
+    TRY(parse_sizes("shapes", item, length, &rank, sizes));
+    for (int i = 0; i < d->rank; i++) {
+        int from = i - (d->rank - rank);
+        shape[i] = from < 0 ? 1 : sizes[from];
+        if (rank > d->rank || (shape[i] != 1 && shape[i] != d->shape[i]))
+            FAIL(CKL_INVALID, "elementwise: shapes=%.*s does not broadcast to the problem's shape", (int)length, item);
+    }
+    dense_strides(d->rank, shape, stride);
+    return CKL_OK;
+}
+
+static ckl_status parse_dtype(const elementwise_problem *p, const char *item, size_t length, ckl_dtype *dtype)
+{
+    char name[16] = { 0 };
+    memcpy(name, item, length < sizeof name ? length : sizeof name - 1);
+    if (length == 0)
+        *dtype = p->dtype;
+    else if (!dtype_find(name, dtype))
+        FAIL(CKL_INVALID, "elementwise: in=%s is not a list of element types", p->in);
+    return CKL_OK;
+}
+
+static ckl_status parse_inputs(elementwise_problem *p)
+{
+    const char *dtypes = p->in, *shapes = p->shapes, *item;
+    for (int i = 0; i < p->expression.inputs; i++) {
+        ckl_elementwise_operand *o = &p->desc.in[i];
+        size_t length = next_item(&dtypes, &item);
+        TRY(parse_dtype(p, item, length, &o->dtype));
+        length = next_item(&shapes, &item);
+        if (length)
+            TRY(broadcast_strides(&p->desc, item, length, o->stride));
+        else
+            dense_strides(p->desc.rank, p->desc.shape, o->stride);
+    }
+    return CKL_OK;
+}
+
+static ckl_status parse_strides(elementwise_problem *p)
+{
+    const char *at = p->strides, *item;
+    for (int i = 0; i <= p->expression.inputs && *at; i++) {
+        ckl_elementwise_operand *o = i < p->expression.inputs ? &p->desc.in[i] : &p->desc.out;
+        int rank = p->desc.rank;
+        size_t length = next_item(&at, &item);
+        if (length)
+            TRY(parse_sizes("strides", item, length, &rank, o->stride));
+        if (rank != p->desc.rank)
+            FAIL(CKL_INVALID, "elementwise: strides=%.*s are not one per dimension", (int)length, item);
+    }
+    return CKL_OK;
+}
+
+/* "a=0.5,b=-2" */
+static ckl_status parse_scalars(elementwise_problem *p)
+{
+    for (const char *at = p->scalars, *item; *at;) {
+        int length = (int)next_item(&at, &item), name = (int)strcspn(item, "="), i = 0;
+        while (i < p->expression.inputs && !(strlen(p->expression.names[i]) == (size_t)name &&
+                                             strncmp(p->expression.names[i], item, (size_t)name) == 0))
+            i++;
+        if (i == p->expression.inputs || name >= length)
+            FAIL(CKL_INVALID, "elementwise: scalars=%.*s is not the name of an operand and its value", length, item);
+        p->scalar[i] = strtof(item + name + 1, NULL);
+        p->desc.in[i] = (ckl_elementwise_operand){ .scalar = true };
+    }
+    return CKL_OK;
+}
+
+static void cut_slices(elementwise_problem *p)
+{
+    const ckl_elementwise_desc *d = &p->desc;
+    int64_t count = 1, row = d->rank ? d->shape[d->rank - 1] : 1;
+    for (int i = 0; i < d->rank; i++)
+        count *= d->shape[i];
+    p->slice_elements = row > SLICE && row % SLICE == 0 ? SLICE : row;
+    p->slices = count ? count / p->slice_elements : 0;
+}
+
+static ckl_status prepare(void *problem)
+{
+    elementwise_problem *p = problem;
+    ckl_elementwise_desc *d = &p->desc;
+    TRY(expr_parse(p->expr, &p->expression));
+    strcpy(d->expr, p->expr);
+    TRY(parse_sizes("shape", p->shape, strlen(p->shape), &d->rank, d->shape));
+    TRY(parse_inputs(p));
+    d->out.dtype = p->out ? p->out : p->dtype;
+    dense_strides(d->rank, d->shape, d->out.stride);
+    TRY(parse_strides(p));
+    TRY(parse_scalars(p));
+    if (p->inplace < 0 || p->inplace > p->expression.inputs)
+        FAIL(CKL_INVALID, "elementwise: inplace=%d is not in 0..%d", p->inplace, p->expression.inputs);
+    cut_slices(p);
+    return CKL_OK;
+}
+
+static void desc_of(const void *problem, void *desc)
+{
+    *(ckl_elementwise_desc *)desc = ((const elementwise_problem *)problem)->desc;
+}
+
+/* Dimensions along which the operand is broadcast have one element of memory. */
+static operand operand_of(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o, operand_role role)
+{
+    operand x = { .role = role, .dtype = o->scalar ? CKL_DTYPE_DEFAULT : o->dtype, .rank = 1, .shape = { 1 } };
+    if (d->rank > 0)
+        x.rank = d->rank;
+    for (int i = 0; i < d->rank; i++) {
+        x.shape[i] = o->stride[i] == 0 && d->shape[i] > 0 ? 1 : d->shape[i];
+        x.stride[i] = o->stride[i];
+    }
+    return x;
+}
+
+static int operands(const void *problem, operand *out)
+{
+    const elementwise_problem *p = problem;
+    int count = p->expression.inputs;
+    for (int i = 0; i < count; i++) {
+        out[i] = operand_of(&p->desc, &p->desc.in[i], i + 1 == p->inplace ? OPERAND_IN_OUT : OPERAND_IN);
+        out[i].name = p->expression.names[i];
+    }
+    if (p->inplace)
+        return count;
+    out[count] = operand_of(&p->desc, &p->desc.out, OPERAND_OUT);
+    out[count].name = "y";
+    return count + 1;
+}
+
+static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
+{
+    const elementwise_problem *p = problem;
+    int inputs = p->expression.inputs;
+    ckl_elementwise_args args = { .out = pointers[p->inplace ? p->inplace - 1 : inputs] };
+    for (int i = 0; i < inputs; i++)
+        args.in[i] = p->desc.in[i].scalar ? &p->scalar[i] : pointers[i];
+    return ckl_elementwise_run(plan, &args, stream);
+}
+
+static int64_t slices(const void *problem)
+{
+    return ((const elementwise_problem *)problem)->slices;
+}
+
+static int64_t slice_elements(const void *problem)
+{
+    return ((const elementwise_problem *)problem)->slice_elements;
+}
+
+static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
+{
+    const elementwise_problem *p = problem;
+    (void)output;
+    return elementwise_index(&p->desc, &p->desc.out, slice * p->slice_elements + j);
+}
+
+static int functions(const elementwise_problem *p)
+{
+    int count = 0;
+    for (int i = 0; i < p->expression.count; i++)
+        count += p->expression.nodes[i].kind < EXPR_FUNCTION_COUNT;
+    return count;
+}
+
+static double terms(const void *problem)
+{
+    return functions(problem) + 1;
+}
+
+static double flops(const void *problem)
+{
+    const elementwise_problem *p = problem;
+    return (double)p->slices * (double)p->slice_elements * (functions(p) + 1);
+}
+
+static double memory_of(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o)
+{
+    double bytes = o->scalar ? 0 : (double)ckl_dtype_bytes(o->dtype);
+    for (int i = 0; i < d->rank; i++)
+        if (o->stride[i])
+            bytes *= (double)d->shape[i];
+    return bytes;
+}
+
+static double bytes(const void *problem)
+{
+    const elementwise_problem *p = problem;
+    double sum = memory_of(&p->desc, &p->desc.out);
+    for (int i = 0; i < p->expression.inputs; i++)
+        sum += memory_of(&p->desc, &p->desc.in[i]);
+    return sum;
+}
+
+static const field fields[] = { ELEMENTWISE_PROBLEM(FIELD_ROW) };
+
+static const char *const cases[] = {
+    "expr=x shape=4097                                            # copy",
+    "expr=gelu(a*x+b) shape=37x512 dtype=bf16                     # a chain",
+    "expr=gelu(a*x+b) shape=37x512 dtype=bf16 shapes=,512,512     # broadcast along rows",
+    "expr=gelu(a*x+b) shape=37x511 dtype=f16 shapes=37x1,,511     # odd rows: single elements",
+    "expr=alpha*a+beta*b shape=5003 scalars=alpha=0.5,beta=-2     # scalars by value",
+    "expr=x*s shape=5003 shapes=,1                                # a scalar in memory",
+    "expr=2.5 shape=1027 dtype=f16                                # no inputs: fill",
+    "expr=x shape=1",
+    "expr=x shape=0x7                                             # nothing to do",
+    "expr=-x*2-abs(y)/4 shape=3000",
+    "expr=relu(x) shape=2^14 dtype=f16",
+    "expr=neg(x) shape=777 dtype=bf16 inplace=1",
+    "expr=x*x+y shape=64x96 dtype=f16 inplace=2",
+    "expr=abs(x-y) shape=2^14 misalign=1 dtype=bf16               # pointers aligned to the element only",
+    "expr=max(x,y)+min(x,y) shape=4099 misalign=3",
+    "expr=sigmoid(x) shape=5000",
+    "expr=silu(x) shape=5000 dtype=f16",
+    "expr=gelu_erf(4*x) shape=5000",
+    "expr=gelu(4*x) shape=5000",
+    "expr=gelu_erf(x) shape=5000 dtype=bf16",
+    "expr=tanh(x) shape=5000",
+    "expr=erf(2*x) shape=5000",
+    "expr=exp(x) shape=5000",
+    "expr=exp(20*x) shape=5000",
+    "expr=log(x) shape=5000",
+    "expr=log(1+x/1000) shape=5000                                # near 1",
+    "expr=sqrt(abs(x)) shape=5000",
+    "expr=rsqrt(x) shape=5000",
+    "expr=x/y shape=5000",
+    "expr=pow(x,y) shape=5000",
+    "expr=x^3-y^2*x shape=5000                                    # powers that are products",
+    "expr=abs(x)^2.5 shape=5000 dtype=bf16",
+    "expr=(a-b)*(c+d) shape=3001                                  # four inputs",
+    "expr=tanh(exp(x)-sigmoid(y)*2) shape=3001 dtype=f16",
+    "expr=cast(x) shape=5001 dtype=f32 out=bf16                   # types",
+    "expr=x shape=5001 dtype=f16 out=f32",
+    "expr=x shape=5001 dtype=f32 out=i32",
+    "expr=x*40 shape=5001 dtype=f32 out=u8                        # saturates",
+    "expr=x shape=5001 dtype=f16 out=bool",
+    "expr=x shape=5001 in=bool out=bf16",
+    "expr=x*y shape=5001 in=u8,f16 out=f32",
+    "expr=max(x*y-3,-z) shape=5001 dtype=i32                      # integers all the way",
+    "expr=x+y shape=4099 in=u8,bool out=i32",
+    "expr=x+y shape=48x32x20 shapes=48x1x20,32x1                  # broadcast in the middle",
+    "expr=x+y shape=64x48 strides=48x1,1x64,48x1 dtype=f32        # one input transposed",
+    "expr=x+y shape=64x48 strides=1x64,1x64,1x64 dtype=bf16       # all of them: dense in another order",
+    "expr=x-y shape=7x1000 dtype=f16 strides=1008x1,1000x1,1016x1 # padded rows",
+    "expr=x-y shape=7x1001 dtype=bf16 strides=2004x2,1001x1,1001x1 # every second element",
+    "expr=x*y shape=3x4x5x6x7 shapes=3x1x5x1x7,4x1x6x1            # rank 5",
+    "expr=x*y shape=2^18+5                                        # many CTAs",
+    "expr=a*x+b shape=2^17 dtype=bf16 shapes=,1,1",
+    "expr=x+y shape=256x1024 shapes=,1024 impl=vector config='wide=1 steps=2' # 64-bit element numbers",
+    NULL,
+};
+
+static const test_reject rejects[] = {
+    { "expr=", CKL_INVALID, "position 1: an operand is missing" },
+    { "expr=gellu(x)", CKL_INVALID, "position 1: unknown function 'gellu', did you mean 'gelu'?" },
+    { "expr=x+tanh", CKL_INVALID, "position 3: 'tanh' is a function: its argument is missing" },
+    { "expr='gelu(a*x'", CKL_INVALID, "position 9: ')' is missing" },
+    { "expr=max(x)", CKL_INVALID, "position 6: ',' is missing" },
+    { "expr='a*x+'", CKL_INVALID, "position 5: an operand is missing" },
+    { "expr='a x'", CKL_INVALID, "position 3: 'x' where an operator is expected" },
+    { "expr=a*%", CKL_INVALID, "position 3: '%' where an operand is expected" },
+    { "expr=1.5.2*x", CKL_INVALID, "position 1: '1.5.2' is not a number" },
+    { "expr=a+b+c+d+e", CKL_INVALID, "position 9: 'e' is one more than 4 operands" },
+    { "expr=x shape=-1", CKL_INVALID, "elementwise: shape[0]=-1 is negative" },
+    { "expr=x dtype=i64", CKL_INVALID, "elementwise: dtype=i64 of x is none of f32, f16, bf16, i32, u8, bool" },
+    { "expr=x shape=4x4 strides=-4x1", CKL_INVALID, "elementwise: stride[0]=-4 of x is negative" },
+    { "expr=x shape=4x4 strides=4x1,3x1", CKL_INVALID,
+      "elementwise: stride[0]=3 of the output lets its elements share memory" },
+    { "expr=x shape=4x4 shapes=3x4", CKL_INVALID, "elementwise: shapes=3x4 does not broadcast" },
+    { "expr=x+y shape=4x4 shapes=,4 inplace=2", CKL_INVALID, "out overlaps in[1] without being the same elements" },
+    { "expr=x impl=vector config='vec=3'", CKL_INVALID, "elementwise vector: vec=3 must be a power of two" },
+    { "expr=x+y shape=8x9 shapes=,9 impl=vector config='vec=4'", CKL_UNSUPPORTED,
+      "elementwise vector: vec=4 does not divide the rows" },
+    { "expr=x impl=vector config='expr=y'", CKL_INVALID, "expr and types of the config are not those of the problem" },
+    { NULL, CKL_OK, NULL },
+};
+
+const operator_test elementwise_test = {
+    .op = &elementwise_operator,
+    .problem_bytes = sizeof(elementwise_problem),
+    .problem = FIELD_TABLE(fields),
+    .prepare = prepare,
+    .desc = desc_of,
+    .operands = operands,
+    .run = run,
+    .slices = slices,
+    .slice_elements = slice_elements,
+    .output_index = output_index,
+    .reference = elementwise_reference,
+    .terms = terms,
+    .approximation = elementwise_approximation,
+    .flops = flops,
+    .bytes = bytes,
+    .cases = cases,
+    .rejects = rejects,
+};

@@ -1,0 +1,179 @@
+/* elementwise_vector.c - what each function of an expression means as instructions. */
+#include <string.h>
+
+#include "cute/kernel.h"
+#include "operators/elementwise/elementwise_config.h"
+#include "operators/elementwise/elementwise_expr.h"
+
+enum { POWERS_MAX = 4 }; // x^2 to x^4 are products
+
+map_kernel elementwise_kernel(const void *config)
+{
+    const elementwise_config *c = config;
+    const ckl_dtype in[] = { c->in0, c->in1, c->in2, c->in3 };
+    map_kernel k = { .compute = c->compute };
+    for (; k.inputs < COUNT_OF(in) && in[k.inputs] != CKL_DTYPE_DEFAULT; k.inputs++) {
+        k.dtype[k.inputs] = in[k.inputs];
+        k.scalar[k.inputs] = c->scalars >> k.inputs & 1;
+    }
+    k.dtype[k.inputs] = c->out;
+    memcpy(&k.config, c, sizeof k.config);
+    return k;
+}
+
+/* Functions */
+
+static bool is_f32(val x)
+{
+    return x.type == F32;
+}
+
+static val larger(val x, val y)
+{
+    return is_f32(x) || is_f32(y) ? ir_max_nan(x, y) : max(x, y);
+}
+
+static val smaller(val x, val y)
+{
+    return is_f32(x) || is_f32(y) ? ir_min_nan(x, y) : min(x, y);
+}
+
+static val sum(val x, val y)
+{
+    return add(x, y);
+}
+
+static val difference(val x, val y)
+{
+    return sub(x, y);
+}
+
+static val product(val x, val y)
+{
+    return mul(x, y);
+}
+
+static val quotient(val x, val y)
+{
+    return div(x, y);
+}
+
+/* Exponents that are small whole constants need no logarithm. */
+static val power(val x, val y)
+{
+    if (!ir_is_constant(y) || y.f != rint(y.f) || y.f < 1 || y.f > POWERS_MAX)
+        return pow_f32(x, y);
+    val result = x;
+    for (int i = 1; i < (int)y.f; i++)
+        result = mul(result, x);
+    return result;
+}
+
+static val negative(val x)
+{
+    return ir_unary(IR_NEG, x);
+}
+
+static val magnitude(val x)
+{
+    return ir_unary(IR_ABS, x);
+}
+
+static val relu(val x)
+{
+    return larger(x, imm(0));
+}
+
+static val same(val x)
+{
+    return x;
+}
+
+static val root(val x)
+{
+    return ir_unary(IR_SQRT, x);
+}
+
+static val inverse_root(val x)
+{
+    return ir_unary(IR_RSQRT, x);
+}
+
+static val (*const unary[EXPR_FUNCTION_COUNT])(val x) = {
+    [EXPR_neg] = negative,
+    [EXPR_abs] = magnitude,
+    [EXPR_relu] = relu,
+    [EXPR_cast] = same,
+    [EXPR_sigmoid] = sigmoid_f32,
+    [EXPR_silu] = silu_f32,
+    [EXPR_gelu] = gelu_tanh_f32,
+    [EXPR_gelu_tanh] = gelu_tanh_f32,
+    [EXPR_gelu_erf] = gelu_erf_f32,
+    [EXPR_tanh] = tanh_f32,
+    [EXPR_erf] = erf_f32,
+    [EXPR_exp] = exp_f32,
+    [EXPR_log] = log_f32,
+    [EXPR_sqrt] = root,
+    [EXPR_rsqrt] = inverse_root,
+};
+
+static val (*const binary[EXPR_FUNCTION_COUNT])(val x, val y) = {
+    [EXPR_add] = sum,    [EXPR_sub] = difference, [EXPR_mul] = product, [EXPR_div] = quotient,
+    [EXPR_max] = larger, [EXPR_min] = smaller,    [EXPR_pow] = power,
+};
+
+/* Expressions */
+
+static val evaluate(const expr *e, int node, ckl_dtype type, const val *inputs);
+
+/* x*y + z in one instruction, if n is such a sum. */
+static bool fused(const expr *e, const expr_node *n, ckl_dtype type, const val *inputs, val *result)
+{
+    for (int side = 0; n->kind == EXPR_add && side < 2; side++) {
+        const expr_node *term = &e->nodes[n->argument[side]];
+        if (term->kind != EXPR_mul)
+            continue;
+        val x = evaluate(e, term->argument[0], type, inputs), y = evaluate(e, term->argument[1], type, inputs);
+        val z = evaluate(e, n->argument[!side], type, inputs);
+        *result = fma(x, y, z);
+        return true;
+    }
+    return false;
+}
+
+static val evaluate(const expr *e, int node, ckl_dtype type, const val *inputs)
+{
+    const expr_node *n = &e->nodes[node];
+    val result;
+    if (n->kind == EXPR_INPUT)
+        return inputs[n->input];
+    if (n->kind == EXPR_NUMBER)
+        return type == F32 ? ir_float(F32, n->number) : ir_int(type, (int64_t)n->number);
+    if (fused(e, n, type, inputs, &result))
+        return result;
+    val x = evaluate(e, n->argument[0], type, inputs);
+    return unary[n->kind] ? unary[n->kind](x) : binary[n->kind](x, evaluate(e, n->argument[1], type, inputs));
+}
+
+/* What map_describe() calls per element. */
+typedef struct chain {
+    expr expression;
+    ckl_dtype type;
+} chain;
+
+static val value_of(const val *inputs, void *user)
+{
+    const chain *c = user;
+    return ir_coerce(c->type, evaluate(&c->expression, c->expression.count - 1, c->type, inputs));
+}
+
+void elementwise_vector(const void *config, int part)
+{
+    const elementwise_config *cfg = config;
+    map_kernel kernel = elementwise_kernel(cfg);
+    chain c = { .type = cfg->compute };
+    if (expr_parse(cfg->expr, &c.expression) != CKL_OK)
+        ir_fail(CKL_INVALID, "%s", ckl_error());
+    else
+        map_describe(&kernel, part, value_of, &c);
+}

@@ -1,0 +1,131 @@
+/* permutation.c - simplification: sort, join, and see the matrix in it. */
+#include "operators/permute/permutation.h"
+
+#include "plan/plan.h"
+
+/* Outermost of y first: the larger the stride, the further out. */
+static void insert_sorted(permutation *p, mode m)
+{
+    int i = p->rank++;
+    for (; i > 0 && p->modes[i - 1].y < m.y; i--)
+        p->modes[i] = p->modes[i - 1];
+    p->modes[i] = m;
+}
+
+static ckl_status check_distinct(const permutation *p)
+{
+    int64_t extent = 1; // elements of y that the modes inside span
+    for (int i = p->rank - 1; i >= 0; i--) {
+        mode m = p->modes[i];
+        if (m.y < extent)
+            FAIL(CKL_INVALID,
+                 "%s: y has a stride of %" PRId64 " elements round parts of %" PRId64 ": elements share memory", p->op,
+                 m.y, extent);
+        extent += (m.size - 1) * m.y;
+    }
+    return CKL_OK;
+}
+
+static bool is_one_mode(mode outer, mode inner)
+{
+    return outer.x == inner.x * inner.size && outer.y == inner.y * inner.size;
+}
+
+static void join_neighbours(permutation *p)
+{
+    int kept = 0;
+    for (int i = 1; i < p->rank; i++) {
+        mode *outer = &p->modes[kept], inner = p->modes[i];
+        if (is_one_mode(*outer, inner))
+            *outer = (mode){ outer->size * inner.size, inner.x, inner.y };
+        else
+            p->modes[++kept] = inner;
+    }
+    p->rank = p->rank ? kept + 1 : 0;
+}
+
+ckl_status permutation_simplify(permutation *p, int rank, const mode *modes)
+{
+    p->rank = 0;
+    for (int i = 0; i < rank; i++) {
+        p->empty |= modes[i].size == 0;
+        if (modes[i].size > 1)
+            insert_sorted(p, modes[i]);
+    }
+    if (p->empty)
+        return CKL_OK;
+    TRY(check_distinct(p));
+    join_neighbours(p);
+    return CKL_OK;
+}
+
+void permutation_find_matrix(permutation *p)
+{
+    int in_x = -1, in_y = -1; // the mode that is contiguous there
+    for (int i = 0; i < p->rank; i++) {
+        if (p->modes[i].x == 1)
+            in_x = i;
+        if (p->modes[i].y == 1)
+            in_y = i;
+    }
+    p->has_matrix = !p->empty && in_x >= 0 && in_y >= 0 && in_x != in_y;
+    if (!p->has_matrix)
+        return;
+    mode row = p->modes[in_y], column = p->modes[in_x];
+    p->matrix = (matrix_modes){
+        .rows = row.size, .cols = column.size, .ldx = row.x, .incx = column.x, .ldy = column.y, .incy = row.y
+    };
+    for (int i = p->rank - 1; i >= 0; i--)
+        if (i != in_x && i != in_y)
+            p->matrix.outer[p->matrix.outer_count++] = p->modes[i];
+}
+
+permutation permutation_widened(const permutation *p, int factor)
+{
+    permutation wide = *p;
+    wide.bytes *= factor;
+    for (int i = 0; i < p->rank - 1; i++) {
+        wide.modes[i].x /= factor;
+        wide.modes[i].y /= factor;
+    }
+    if (p->rank)
+        wide.modes[p->rank - 1].size /= factor;
+    return wide;
+}
+
+int64_t permutation_elements(const permutation *p)
+{
+    int64_t count = p->empty ? 0 : 1;
+    for (int i = 0; i < p->rank; i++)
+        count *= p->modes[i].size;
+    return count;
+}
+
+/* Bytes from the first to past the last element. */
+static int64_t extent(const permutation *p, bool of_x)
+{
+    int64_t last = 0;
+    for (int i = 0; i < p->rank; i++)
+        last += (p->modes[i].size - 1) * (of_x ? p->modes[i].x : p->modes[i].y);
+    return (last + 1) * p->bytes;
+}
+
+static ckl_status check_pointer(const permutation *p, const char *name, const void *pointer)
+{
+    if (!pointer)
+        FAIL(CKL_INVALID, "%s: %s is NULL", p->op, name);
+    if ((uintptr_t)pointer % (uintptr_t)p->bytes)
+        FAIL(CKL_INVALID, "%s: %s=%p is not aligned to its %d-byte elements", p->op, name, pointer, p->bytes);
+    return CKL_OK;
+}
+
+ckl_status permutation_check_pointers(const permutation *p, const void *x, const void *y)
+{
+    if (p->empty)
+        return CKL_OK;
+    TRY(check_pointer(p, "x", x));
+    TRY(check_pointer(p, "y", y));
+    if (plan_overlap(x, extent(p, true), y, extent(p, false)))
+        FAIL(CKL_INVALID, "%s: y overlaps x", p->op);
+    return CKL_OK;
+}

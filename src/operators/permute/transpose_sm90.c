@@ -1,0 +1,217 @@
+/*
+ * transpose_sm90.c - one CTA a tile: TMA brings it into swizzled shared memory as boxes of 128-byte rows, the warps write its
+ * transpose into a second set of boxes, TMA stores these. Nothing meets a bank conflict, and global memory sees whole lines
+ * on both sides. Several CTAs an SM keep loads in flight.
+ *
+ *   2 bytes      ldmatrix transposes 8x8 elements on the way to registers, stmatrix writes them as rows of y
+ *   1 byte       the same with 8x8 pairs of elements; byte permutes weave the pairs of two matrices
+ *   4, 8 bytes   a lane reads along a diagonal of its row, so that 32 lanes meet 32 banks when reading and when writing
+ */
+#include "operators/permute/transpose_place.h"
+
+enum {
+    CHUNK_BYTES = 16,
+    WARP_ROWS = 32,
+    PIECES_AT_ONCE = 8, // of a warp: 32 registers a thread
+    BARRIER_BYTES = 8,
+};
+
+/* What the phases share. A tile is (R,C); its boxes: (R,SPAN,BOXES) of x, (C,SPAN,BOXES) of y. */
+typedef struct kernel {
+    const transpose_sm90_config *cfg;
+    ckl_dtype type;
+    int span; // elements of a row of a box
+    tma_copy tmaX, tmaY;
+    tensor sX, sY;
+    pipeline arrival; // of x, a single stage
+    place place;
+} kernel;
+
+int64_t transpose_sm90_smem_bytes(const transpose_sm90_config *c)
+{
+    return 2 * (int64_t)c->tile_r * c->tile_c * c->bytes + 2 * BARRIER_BYTES;
+}
+
+/* (ROWS,SPAN,BOXES) as TMA writes it. */
+static tensor boxes(const kernel *k, const char *name, int rows, int count)
+{
+    layout box = tma_tile_layout(k->type, rows, k->span, SM90_ROW_BYTES);
+    layout plain = make_layout(shape(rows, k->span, count), stride(k->span, 1, (int64_t)rows * k->span));
+    return smem_tensor(name, k->type, with_swizzle(box.sw, plain), 1024);
+}
+
+/* One thread sets the barrier up and starts the loads. */
+static void load_tile(const kernel *k)
+{
+    const transpose_sm90_config *cfg = k->cfg;
+    pipeline_state start = producer_state(&k->arrival);
+    IF(eq(thread(), imm(0))) {
+        pipeline_init(&k->arrival);
+        fence_mbarrier_init();
+        pipeline_expect(&k->arrival, &start, imm(cfg->tile_r * cfg->tile_c * cfg->bytes));
+        for (int b = 0; b < cfg->tile_c / k->span; b++)
+            tma_load_of(&k->tmaX, slice(k->sX, _, _, b), k->place.row, add(k->place.col, imm(b * k->span)), cfg->outer,
+                        k->place.outer, pipeline_full_barrier(&k->arrival, &start));
+    }
+}
+
+static void store_tile(const kernel *k)
+{
+    const transpose_sm90_config *cfg = k->cfg;
+    IF(eq(thread(), imm(0))) {
+        for (int b = 0; b < cfg->tile_r / k->span; b++)
+            tma_store_of(&k->tmaY, slice(k->sY, _, _, b), k->place.col, add(k->place.row, imm(b * k->span)), cfg->outer,
+                         k->place.outer);
+        tma_store_commit();
+        tma_store_wait_read(0); // shared memory lives as long as the CTA
+    }
+}
+
+/* The shared address of an element of a tile of boxes. */
+static val element_address(const kernel *k, tensor sBoxes, val row, val col)
+{
+    val box = div(col, imm(k->span)), in_box = rem(col, imm(k->span));
+    return tensor_address(slice(sBoxes, _, _, box), coord(row, in_box));
+}
+
+/* What a warp transposes at once: 32 rows of x from r on, a chunk of columns from c on; 16 bytes a thread. */
+typedef struct piece {
+    val r, c;
+    val words[4];
+} piece;
+
+/* 2 bytes: four 8x8 matrices, one below the other. */
+static void load_pairs(const kernel *k, piece *p)
+{
+    ir_ldmatrix(4, true, element_address(k, k->sX, add(p->r, lane()), p->c), 0, p->words);
+}
+
+static void store_pairs(const kernel *k, const piece *p)
+{
+    val column = add(p->c, rem(lane(), imm(8))), row = add(p->r, mul(div(lane(), imm(8)), imm(8)));
+    ir_stmatrix(4, false, element_address(k, k->sY, column, row), 0, p->words);
+}
+
+/*
+ * 1 byte: matrix 2g+h holds the pairs of columns of 8 of the rows 16g..16g+15. After the transposing load, lane 4p+q has in
+ * matrices 2g and 2g+1 the columns 2p and 2p+1 of rows 16g+4q .. 16g+4q+3, that is two words of y. NOTE: which of the two
+ * matrices has the upper rows changes at q = 2, and which word comes first in y at p = 4, because rows whose numbers agree
+ * mod 8 share their banks.
+ */
+static void load_bytes(const kernel *k, piece *p)
+{
+    val matrix = div(lane(), imm(8)), j = rem(lane(), imm(8)); // this lane gives the address of row j
+    val group = mul(div(matrix, imm(2)), imm(16)), upper = exclusive(rem(matrix, imm(2)), div(j, imm(4)));
+    val in_group = add(mul(div(j, imm(2)), imm(4)), add(mul(upper, imm(2)), rem(j, imm(2))));
+    ir_ldmatrix(4, true, element_address(k, k->sX, add(p->r, add(group, in_group)), p->c), 0, p->words);
+}
+
+static void store_bytes(const kernel *k, const piece *p)
+{
+    val upper_first = ge(rem(lane(), imm(4)), imm(2)), odd_first = ge(lane(), imm(16));
+    val even = select(upper_first, ir_int(U32, 0x2064), ir_int(U32, 0x6420)); // bytes of the two matrices: column 2p
+    val odd = select(upper_first, ir_int(U32, 0x3175), ir_int(U32, 0x7531));  // column 2p+1
+    val first = select(odd_first, odd, even), second = select(odd_first, even, odd), words[4];
+    for (int g = 0; g < 4; g += 2) {
+        words[g] = permute_bytes(p->words[g], p->words[g + 1], first);
+        words[g + 1] = permute_bytes(p->words[g], p->words[g + 1], second);
+    }
+    val matrix = div(lane(), imm(8)), j = rem(lane(), imm(8)); // this lane gives the address of row j
+    val column = add(mul(j, imm(2)), exclusive(rem(matrix, imm(2)), div(j, imm(4))));
+    val row = mul(div(matrix, imm(2)), imm(16));
+    ir_stmatrix(4, false, element_address(k, k->sY, add(p->c, column), add(p->r, row)), 0, words);
+}
+
+/*
+ * 4 and 8 bytes: lane l owns row r+l and takes the columns of the chunk in the order i ^ (l / 8). The swizzle keeps 8
+ * neighbouring lanes apart, this order the groups of 8. Changing bits of a column changes bits of an address, so that the
+ * other elements follow from the first by an exclusive or.
+ */
+static val first_column(const kernel *k, const piece *p)
+{
+    return add(p->c, rem(div(lane(), imm(8)), imm(CHUNK_BYTES / k->cfg->bytes)));
+}
+
+static void load_words(const kernel *k, piece *p)
+{
+    int bytes = k->cfg->bytes;
+    val from = element_address(k, k->sX, add(p->r, lane()), first_column(k, p));
+    for (int i = 0; i < CHUNK_BYTES / bytes; i++)
+        p->words[i] = at(smem_view(exclusive(from, imm(i * bytes)), k->type, compact(leaf(1))), 0);
+}
+
+static void store_words(const kernel *k, const piece *p)
+{
+    int next = SM90_ROW_BYTES + CHUNK_BYTES; // the row below, where the swizzle has moved on by a chunk
+    val to = element_address(k, k->sY, first_column(k, p), add(p->r, lane()));
+    for (int i = 0; i < CHUNK_BYTES / k->cfg->bytes; i++)
+        set(smem_view(exclusive(to, imm(i * next)), k->type, compact(leaf(1))), 0, p->words[i]);
+}
+
+static const struct {
+    void (*load)(const kernel *k, piece *p);
+    void (*store)(const kernel *k, const piece *p);
+} ways[] = {
+    [1] = { load_bytes, store_bytes },
+    [2] = { load_pairs, store_pairs },
+    [4] = { load_words, store_words },
+    [8] = { load_words, store_words },
+};
+
+/* The warps share the tile; each has a few pieces in registers, so that loads need not wait for stores. */
+static void transpose_tile(const kernel *k)
+{
+    const transpose_sm90_config *cfg = k->cfg;
+    int columns = CHUNK_BYTES / cfg->bytes, across = cfg->tile_c / columns;
+    int count = cfg->tile_r / WARP_ROWS * across, warps = cfg->threads / 32;
+    for (int first = 0; first < count; first += warps * PIECES_AT_ONCE) {
+        piece pieces[PIECES_AT_ONCE];
+        int here = (int)min_i64(PIECES_AT_ONCE, (count - first) / warps);
+        for (int i = 0; i < here; i++) {
+            val number = add(warp(), imm(first + i * warps));
+            pieces[i].r = mul(div(number, imm(across)), imm(WARP_ROWS));
+            pieces[i].c = mul(rem(number, imm(across)), imm(columns));
+            for (int w = 0; w < 4; w++)
+                pieces[i].words[w] = ir_reg(U32);
+            ways[cfg->bytes].load(k, &pieces[i]);
+        }
+        for (int i = 0; i < here; i++)
+            ways[cfg->bytes].store(k, &pieces[i]);
+    }
+}
+
+static void transpose_by_tma(const transpose_sm90_config *cfg)
+{
+    ir_current()->threads = cfg->threads;
+    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    kernel k = { .cfg = cfg, .type = raw_type(cfg->bytes), .span = sm90_box_columns(cfg->bytes) };
+    k.tmaX = make_tma("X", k.type, cfg->tile_r, k.span, SM90_ROW_BYTES);
+    k.tmaY = make_tma("Y", k.type, cfg->tile_c, k.span, SM90_ROW_BYTES);
+    k.place = place_by_coordinates(&(transpose_common){ cfg->bytes, cfg->outer, cfg->group }, cfg->tile_r, cfg->tile_c);
+    k.sX = boxes(&k, "x", cfg->tile_r, cfg->tile_c / k.span); // (R,SPAN,BOXES)
+    k.sY = boxes(&k, "y", cfg->tile_c, cfg->tile_r / k.span); // (C,SPAN,BOXES)
+    k.arrival = make_pipeline("arrival", 1, 1, 1);
+
+    load_tile(&k);
+    cta_sync(); // the barrier is set up
+    pipeline_state first = consumer_state(&k.arrival);
+    pipeline_wait_full(&k.arrival, &first);
+    transpose_tile(&k);
+    fence_proxy_async();
+    cta_sync(); // all of y is in shared memory
+    store_tile(&k);
+}
+
+transpose_sm80_config transpose_sm90_fallback(const transpose_sm90_config *c)
+{
+    return (transpose_sm80_config){ c->bytes, c->outer, c->group, c->tile_r, c->tile_c, 256, 0 };
+}
+
+void transpose_sm90(const void *config, int part)
+{
+    transpose_sm80_config fallback = transpose_sm90_fallback(config);
+    if (part == 0)
+        transpose_by_tma(config);
+    else
+        transpose_sm80(&fallback, 0);
+}

@@ -1,0 +1,184 @@
+/* transpose_test.c - transpose's cases, rejects and costs. */
+#include "operators/permute/permute_lab.h"
+
+static void set_default(int64_t *member, int64_t value)
+{
+    if (*member == 0)
+        *member = value;
+}
+
+static ckl_status prepare(void *problem)
+{
+    transpose_problem *p = problem;
+    set_default(&p->batch, 1);
+    set_default(&p->incx, 1);
+    set_default(&p->incy, 1);
+    set_default(&p->ldx, p->cols * p->incx);
+    set_default(&p->ldy, p->rows * p->incy);
+    set_default(&p->stride_x, p->rows * p->ldx);
+    set_default(&p->stride_y, p->cols * p->ldy);
+    return CKL_OK;
+}
+
+static void desc_of(const void *problem, void *desc)
+{
+    const transpose_problem *p = problem;
+    *(transpose_desc *)desc = transpose_desc_of(&(ckl_transpose_desc){ .dtype = p->dtype,
+                                                                       .rows = p->rows,
+                                                                       .cols = p->cols,
+                                                                       .batch = p->batch,
+                                                                       .ldx = p->ldx,
+                                                                       .ldy = p->ldy,
+                                                                       .incx = p->incx,
+                                                                       .incy = p->incy,
+                                                                       .stride_x = p->stride_x,
+                                                                       .stride_y = p->stride_y,
+                                                                       .tile = p->tile });
+}
+
+static int operands(const void *problem, operand *out)
+{
+    const transpose_problem *p = problem;
+    out[0] = (operand){ .name = "x",
+                        .role = OPERAND_IN,
+                        .dtype = p->dtype,
+                        .rank = 3,
+                        .shape = { p->batch, p->rows, p->cols },
+                        .stride = { p->stride_x, p->ldx, p->incx } };
+    out[1] = (operand){ .name = "y",
+                        .role = OPERAND_OUT,
+                        .dtype = p->dtype,
+                        .rank = 3,
+                        .shape = { p->batch, p->cols, p->rows },
+                        .stride = { p->stride_y, p->ldy, p->incy } };
+    return 2;
+}
+
+static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
+{
+    (void)problem;
+    return ckl_transpose_run(plan, &(ckl_transpose_args){ pointers[0], pointers[1] }, stream);
+}
+
+static int64_t slices(const void *problem)
+{
+    const transpose_problem *p = problem;
+    return p->batch * p->cols;
+}
+
+static int64_t slice_elements(const void *problem)
+{
+    return ((const transpose_problem *)problem)->rows;
+}
+
+static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
+{
+    const transpose_problem *p = problem;
+    (void)output;
+    return slice / p->cols * p->stride_y + slice % p->cols * p->ldy + j * p->incy;
+}
+
+static double terms(const void *problem)
+{
+    (void)problem;
+    return 1;
+}
+
+static double none(const void *problem)
+{
+    (void)problem;
+    return 0;
+}
+
+static double bytes(const void *problem)
+{
+    const transpose_problem *p = problem;
+    return 2 * (double)p->batch * (double)p->rows * (double)p->cols * (double)ckl_dtype_bytes(p->dtype);
+}
+
+static const field fields[] = { TRANSPOSE_PROBLEM(FIELD_ROW) };
+
+static const char *const cases[] = {
+    "rows=256 cols=128 dtype=f32                       # whole tiles",
+    "rows=128 cols=256 dtype=f16",
+    "rows=256 cols=384 dtype=u8",
+    "rows=96 cols=64 dtype=f64",
+    "rows=200 cols=120 dtype=f32                       # tiles that end outside",
+    "rows=136 cols=72 dtype=bf16",
+    "rows=144 cols=304 dtype=e4m3",
+    "rows=50 cols=42 dtype=i64",
+    "rows=15 cols=37 dtype=f16                         # odd everything: no TMA",
+    "rows=127 cols=129 dtype=f32",
+    "rows=131 cols=193 dtype=f16                       # rows that start inside a word, on both sides",
+    "rows=129 cols=257 dtype=i8",
+    "rows=131 cols=259 dtype=u8",
+    "rows=67 cols=33 dtype=f64",
+    "rows=1 cols=1000 dtype=f32                        # a row becomes a column: a copy",
+    "rows=1000 cols=1 dtype=f16",
+    "rows=3 cols=1000 dtype=f16                        # less than a tile is wide",
+    "rows=64 cols=72 dtype=f16 batch=3                 # batches",
+    "rows=33 cols=47 dtype=u8 batch=4",
+    "rows=64 cols=64 dtype=f32 batch=2 stride_x=5000 stride_y=4104 ldx=68 ldy=64",
+    "rows=120 cols=60 dtype=f16 ldx=64 ldy=128         # padded rows by TMA: columns past the end of x are not zero",
+    "rows=100 cols=60 dtype=f16 ldx=104 ldy=128        # padded rows, which stay as they are",
+    "rows=65 cols=70 dtype=u8 ldx=73 ldy=81",
+    "rows=40 cols=50 dtype=f32 incx=2 incy=3           # neither side contiguous",
+    "rows=40 cols=50 dtype=f16 incx=40 ldx=1           # x is stored by columns: a copy",
+    "rows=256 cols=192 dtype=f16 misalign=1            # pointers aligned to the element only",
+    "rows=128 cols=256 dtype=u8 misalign=3",
+    "rows=64 cols=64 dtype=f32 misalign=1",
+    "rows=32 cols=64 dtype=f16 tile=32                 # tile sizes by name",
+    "rows=15 cols=37 dtype=f32 tile=32",
+    "rows=15 cols=37 dtype=bf16 tile=16",
+    "rows=70 cols=33 dtype=u8 tile=16 batch=2",
+    "rows=1 cols=70 dtype=f64 tile=32",
+    "rows=40 cols=50 dtype=f16 tile=16 incx=2 incy=3",
+    "rows=0 cols=64 dtype=f16                          # nothing to do",
+    "rows=64 cols=0 dtype=f32 tile=32",
+    "rows=256 cols=256 dtype=f16 impl=sm90 config='tile_r=128 tile_c=64 threads=256'",
+    "rows=256 cols=256 dtype=u8 impl=sm90 config='tile_r=256 tile_c=128 threads=64'",
+    "rows=256 cols=256 dtype=f32 impl=sm90 config='tile_r=32 tile_c=128 group=1'",
+    "rows=130 cols=258 dtype=u8 impl=sm80 config='tile_r=64 tile_c=64 threads=128'",
+    "rows=130 cols=258 dtype=f16 impl=sm80 config='tile_r=128 tile_c=128 threads=512'",
+    NULL,
+};
+
+static const test_reject rejects[] = {
+    { "rows=-1 cols=8", CKL_INVALID, "transpose: rows=-1 is negative" },
+    { "rows=8 cols=8 ldx=7", CKL_INVALID, "transpose: ldx=7 is smaller than cols=8" },
+    { "rows=8 cols=4 ldy=7", CKL_INVALID, "transpose: ldy=7 is smaller than rows=8" },
+    { "rows=8 cols=8 tile=24", CKL_INVALID, "transpose: tile=24 is none of 0, 16, 32" },
+    { "rows=8 cols=8 batch=2 stride_y=63", CKL_INVALID,
+      "transpose: y has a stride of 63 elements round parts of 64: elements share memory" },
+    { "rows=8 cols=8 incy=2 ldy=8", CKL_INVALID, "elements share memory" },
+    { "rows=64 cols=65 dtype=f16 impl=sm90", CKL_UNSUPPORTED,
+      "transpose sm90: ldx=65 elements of 2 bytes are not a positive multiple of 16 bytes" },
+    { "rows=100 cols=64 ldy=104 dtype=f16 impl=sm90", CKL_UNSUPPORTED,
+      "transpose sm90: rows of y of 100 elements of 2 bytes are not whole chunks of 16 bytes" },
+    { "rows=64 cols=64 incx=2 impl=sm80", CKL_UNSUPPORTED, "transpose sm80: incx=2 incy=1 are not both 1" },
+    { "rows=64 cols=64 tile=32 impl=sm80", CKL_UNSUPPORTED, "transpose sm80: tile=32 asks for the kernel tiled" },
+    { "rows=64 cols=64 impl=sm80 config='threads=96'", CKL_INVALID,
+      "transpose sm80: threads=96 must be a multiple of 128" },
+    { "rows=64 cols=64 impl=sm90 config='tile_r=48'", CKL_INVALID, "transpose sm90: tile 48x" },
+    { NULL, CKL_OK, NULL },
+};
+
+const operator_test transpose_test = {
+    .op = &transpose_operator,
+    .problem_bytes = sizeof(transpose_problem),
+    .problem = FIELD_TABLE(fields),
+    .prepare = prepare,
+    .desc = desc_of,
+    .operands = operands,
+    .run = run,
+    .slices = slices,
+    .slice_elements = slice_elements,
+    .output_index = output_index,
+    .reference = transpose_reference,
+    .terms = terms,
+    .approximation = none,
+    .flops = none,
+    .bytes = bytes,
+    .cases = cases,
+    .rejects = rejects,
+};
