@@ -109,8 +109,8 @@ static bool is_half(ckl_dtype dtype)
 
 reduce_words reduce_words_of(ckl_dtype dtype, int vec)
 {
-    bool packed = is_half(dtype) && vec > 1;
-    return (reduce_words){ dtype, packed ? I32 : dtype, packed ? vec / 2 : vec };
+    bool pairs = is_half(dtype) && vec > 1;
+    return (reduce_words){ dtype, pairs ? I32 : dtype, pairs ? vec / 2 : vec };
 }
 
 void reduce_expand(const reduce_words *w, ir_type input, const val *registers, val *elements)
