@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-const peer *const peers[] = { &cublaslt_peer, NULL };
+const peer *const peers[] = { &cublaslt_peer, &cub_peer, NULL };
 
 ckl_status peer_get(const char *name, const peer **out)
 {

@@ -37,6 +37,6 @@ ckl_status peer_get(const char *name, const peer **out);
 /* `only` if it computes the operator or, where that is NULL, the first of the list that does; NULL if there is none. */
 const peer *peer_of(const char *op, const peer *only);
 
-extern const peer cublaslt_peer;
+extern const peer cublaslt_peer, cub_peer;
 
 #endif

@@ -10,6 +10,7 @@ enum {
     SLOT_BYTES = 8,              // of a value in the workspace
     THREADS_WANTED = 1024,       // of an SM: with 4 vectors each in flight, 64 KB
     BLOCKS_IN_TURN_MAX = 64,     // of a thread, before sums are compensated
+    COLUMN_VALUES_MAX = 16,      // that a thread carries along: more do not fit its registers
     CLUSTER_ROW_BYTES = 1 << 19, // longer rows want more CTAs than a cluster has
     NAIVE_COUNT_MAX = 1 << 24,   // of what one thread counts in f32
 };
@@ -400,8 +401,9 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     c->output = p.output;
     c->kept = p.kept;
     c->reduced = p.reduced;
+    int values = reduce_state_values(p.op, p.dtype, p.output, false);
     c->vec = VECTOR_BYTES / bytes_of(p.dtype);
-    while (!columns_divide(&v, c->vec))
+    while (!columns_divide(&v, c->vec) || c->vec * values > COLUMN_VALUES_MAX)
         c->vec /= 2;
     int64_t wanted = (int64_t)device->sm_count * THREADS_WANTED, across = v.rows / c->vec;
     c->lanes = (int)min_i64(across >= wanted ? c->threads : WARP, power_of_two_from(ceil_div(columns_of(&v), c->vec)));
