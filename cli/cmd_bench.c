@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/math.h"
+#include "bench/ladder.h"
 #include "bench/limits.h"
 #include "bench/plan_time.h"
 #include "bench/race.h"
@@ -20,7 +21,8 @@
 static const double WARM_SECONDS_MAX = 1; // of a row: measuring the limits has warmed the GPU already
 static const char *const SECONDS_DEFAULT = "1.5";
 
-static const char *device_id, *suite, *peer_name, *config, *json, *csv, *hot, *rounds, *seconds, *plan_only, *configs;
+static const char *device_id, *suite, *peer_name, *config, *json, *csv, *hot, *rounds, *seconds, *plan_only, *configs,
+    *ladder;
 static const cli_option options[] = {
     { "--suite", "FILE", &suite, "problem lines to measure, instead of LINE" },
     { "--device", "D", &device_id, "cuda, cuda:1; the best present if not given" },
@@ -33,6 +35,7 @@ static const cli_option options[] = {
     { "--seconds", "S", &seconds, "of sampling a row at most; 1.5 if not given" },
     { "--plan", NULL, &plan_only, "what planning and calling cost on the host, instead of the kernel's time" },
     { "--configs", "FILE", &configs, "time every config of FILE, a line each, for LINE (a sweep)" },
+    { "--ladder", NULL, &ladder, "every implementation that takes LINE, each against the one before" },
 };
 static const cli_usage usage = {
     "bench", "LINE | --suite FILE [options]",
@@ -100,8 +103,11 @@ static ckl_status read_cases(bench *b, int argc, char **argv)
 {
     if (suite ? argc > 1 : argc < 2)
         FAIL(CKL_INVALID, "bench: give either a problem LINE or --suite FILE");
-    if (suite && (configs || plan_only))
-        FAIL(CKL_INVALID, "bench: %s takes a problem LINE, not a suite", configs ? "--configs" : "--plan");
+    if (suite && (configs || plan_only || ladder))
+        FAIL(CKL_INVALID, "bench: %s takes a problem LINE, not a suite",
+             configs     ? "--configs"
+             : plan_only ? "--plan"
+                         : "--ladder");
     if (suite)
         return suite_read(suite, add_case, b);
     text line = { 0 };
@@ -226,6 +232,8 @@ static ckl_status run(bench *b, int argc, char **argv)
     TRY(open_device(b));
     if (plan_only)
         return run_plan(b);
+    if (ladder)
+        return ladder_run(&b->cases[0], b->device, &b->race);
     if (configs)
         return sweep_run(&b->cases[0], b->device, &b->race, configs);
     return run_rows(b);

@@ -5,6 +5,7 @@
 
 const peer *const peers[] = {
     &cublaslt_peer,
+    &cub_peer,
 #define X(op) &torch_##op##_peer,
     TORCH_PEERS(X)
 #undef X

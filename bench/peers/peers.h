@@ -55,7 +55,7 @@ bool peer_competes(const peer *p, const char *op, const peer *only);
 /* The first such peer of the list that runs in this process; NULL if there is none. */
 const peer *peer_of(const char *op, const peer *only);
 
-extern const peer cublaslt_peer;
+extern const peer cublaslt_peer, cub_peer;
 
 /* The operators that PyTorch computes. */
 #define TORCH_PEERS(X) \

@@ -14,6 +14,7 @@
 #include "operators/groupnorm.h"
 #include "operators/norm.h"
 #include "operators/permute.h"
+#include "operators/reduce.h"
 #include "operators/softmax.h"
 #include "operators/transpose.h"
 

@@ -12,6 +12,7 @@
     X(groupnorm)     \
     X(layernorm)     \
     X(permute)       \
+    X(reduce)        \
     X(rmsnorm)       \
     X(softmax)       \
     X(transpose)

@@ -1,0 +1,136 @@
+/*
+ * cub.c - reductions by NVIDIA's CUB: what bench/peers/cub_reduce.cu compiles to, opened at run time.
+ *
+ * CUB reduces a whole tensor, or rows that follow each other without gaps. Its maximum and minimum do not keep NaN, so they are
+ * raced on inputs without any.
+ */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/peers/peers.h"
+#include "operators/reduce/reduce_lab.h"
+#include "operators/reduce/reduce_view.h"
+
+static const size_t WORKSPACE_ALIGNMENT = 256;
+
+/* The library's functions and the numbers that it gives operations and types. */
+static struct {
+    int (*version)(void);
+    int (*workspace)(int op, int dtype, int64_t n, int64_t segments, size_t *bytes);
+    int (*reduce)(int op, int dtype, const void *in, void *out, int64_t n, int64_t segments, void *workspace,
+                  size_t bytes, void *stream);
+} cub;
+
+static const int op_numbers[] = { [CKL_REDUCE_SUM] = 1, [CKL_REDUCE_MAX] = 2, [CKL_REDUCE_MIN] = 3 }; // plus 1; 0: none
+static const int dtype_numbers[] = { [CKL_F32] = 0, [CKL_F16] = 1, [CKL_BF16] = 2, [CKL_I32] = 3, [CKL_I64] = 4 };
+
+struct peer_problem {
+    ckl_device *device;
+    int op, dtype;
+    int64_t n, segments;
+    void *workspace;
+    size_t bytes;
+};
+
+/* Named by CKL_CUB_PEER, or beside the program, or where the loader looks. */
+static void *open_library(void)
+{
+    const char *given = getenv("CKL_CUB_PEER");
+    if (given && *given)
+        return dlopen(given, RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen("build/libckl_cub_peer.so", RTLD_NOW | RTLD_LOCAL);
+    return library ? library : dlopen("libckl_cub_peer.so", RTLD_NOW | RTLD_LOCAL);
+}
+
+static ckl_status find(void)
+{
+    if (cub.reduce)
+        return CKL_OK;
+    void *library = open_library();
+    if (!library)
+        FAIL(CKL_UNSUPPORTED,
+             "no CUB peer: scripts/build-peers makes build/libckl_cub_peer.so where nvcc is; CKL_CUB_PEER "
+             "may name it");
+    void *functions[] = { dlsym(library, "ckl_cub_version"), dlsym(library, "ckl_cub_reduce_workspace"),
+                          dlsym(library, "ckl_cub_reduce") };
+    for (int i = 0; i < 3; i++)
+        if (!functions[i])
+            FAIL(CKL_UNSUPPORTED, "cub: libckl_cub_peer.so is of another version; run scripts/build-peers again");
+    _Static_assert(sizeof cub == sizeof functions, "three functions");
+    memcpy(&cub, functions, sizeof cub);
+    return CKL_OK;
+}
+
+/* Rows of n elements, one after another. */
+static bool is_dense(const reduce_view *v)
+{
+    reduce_mode inner = v->reduced[0];
+    bool contiguous = v->reduced_count == 1 && inner.stride == 1;
+    return contiguous && (v->kept_count == 0 || (v->kept_count == 1 && v->kept[0].stride == inner.extent));
+}
+
+static ckl_status prepare(const test_case *c, ckl_device *device, void *const *pointers, peer_problem **out)
+{
+    const reduce_problem *r = c->problem;
+    reduce_view v = reduce_view_of(&r->desc);
+    (void)pointers;
+    if (r->op >= (int)(sizeof op_numbers / sizeof op_numbers[0]) || op_numbers[r->op] == 0)
+        FAIL(CKL_UNSUPPORTED, "cub: it is asked for sum, max and min only");
+    if (r->desc.output != r->desc.dtype || !is_dense(&v) || v.rows == 0 || v.count == 0)
+        FAIL(CKL_UNSUPPORTED, "cub: it reduces whole tensors and dense rows to their own type");
+    peer_problem *p = calloc(1, sizeof *p);
+    if (!p)
+        abort();
+    *p = (peer_problem){ .device = device,
+                         .op = op_numbers[r->op] - 1,
+                         .dtype = dtype_numbers[r->desc.dtype],
+                         .n = v.count,
+                         .segments = v.rows };
+    int error = cub.workspace(p->op, p->dtype, p->n, p->segments, &p->bytes);
+    ckl_status status = error ? CKL_DEVICE : ckl_malloc(device, p->bytes + WORKSPACE_ALIGNMENT, &p->workspace);
+    if (status == CKL_OK)
+        *out = p;
+    else
+        free(p);
+    if (error)
+        FAIL(CKL_DEVICE, "cub: asking for its workspace: CUDA error %d", error);
+    return status;
+}
+
+static void release(peer_problem *p)
+{
+    ckl_free(p->device, p->workspace);
+    free(p);
+}
+
+static int variants(const peer_problem *p)
+{
+    (void)p;
+    return 1;
+}
+
+static void describe(const peer_problem *p, int variant, text *out)
+{
+    (void)variant;
+    text_printf(out, "cub %d %s", cub.version(), p->segments == 1 ? "DeviceReduce" : "DeviceSegmentedReduce");
+}
+
+static ckl_status run(const peer_problem *p, int variant, void *const *pointers, ckl_stream stream)
+{
+    (void)variant;
+    int error =
+        cub.reduce(p->op, p->dtype, pointers[0], pointers[1], p->n, p->segments, p->workspace, p->bytes, stream);
+    if (error)
+        FAIL(CKL_DEVICE, "cub: CUDA error %d", error);
+    return CKL_OK;
+}
+
+const peer cub_peer = { .name = "cub",
+                        .op = "reduce",
+                        .find = find,
+                        .prepare = prepare,
+                        .release = release,
+                        .variants = variants,
+                        .describe = describe,
+                        .run = run };

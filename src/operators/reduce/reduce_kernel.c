@@ -1,0 +1,148 @@
+/* reduce_kernel.c - what reduce's kernels share: parameters, single elements, packed vectors, the last CTA's turn. */
+#include "operators/reduce/reduce_kernel.h"
+
+static const char *const kept_extents[] = { "kept_extent0", "kept_extent1", "kept_extent2", "kept_extent3",
+                                            "kept_extent4" };
+static const char *const kept_strides[] = { "kept_stride0", "kept_stride1", "kept_stride2", "kept_stride3",
+                                            "kept_stride4" };
+static const char *const reduced_extents[] = { "reduced_extent0", "reduced_extent1", "reduced_extent2",
+                                               "reduced_extent3", "reduced_extent4" };
+static const char *const reduced_strides[] = { "reduced_stride0", "reduced_stride1", "reduced_stride2",
+                                               "reduced_stride3", "reduced_stride4" };
+
+reduce_arguments reduce_declare_arguments(int kept, int reduced)
+{
+    reduce_arguments a = { .kept_count = kept, .reduced_count = reduced };
+    a.x = pointer("x");
+    a.y = pointer("y");
+    a.counters = pointer("counters");
+    a.partials = pointer("partials");
+    a.rows = param(I64, "rows");
+    a.row.count = param(I64, "count");
+    a.row.divisor = param(F32, "divisor");
+    for (int i = 0; i < kept; i++) {
+        a.kept[i].extent = param(I64, kept_extents[i]);
+        a.kept[i].stride = param(I64, kept_strides[i]);
+    }
+    for (int i = 0; i < reduced; i++) {
+        a.reduced[i].extent = param(I64, reduced_extents[i]);
+        a.reduced[i].stride = param(I64, reduced_strides[i]);
+    }
+    return a;
+}
+
+val reduce_row_offset(const reduce_arguments *a, val row)
+{
+    val offset = ir_int(I64, 0);
+    for (int i = a->kept_count - 1; i > 0; i--) {
+        offset = add(offset, mul(rem(row, a->kept[i].extent), a->kept[i].stride));
+        row = div(row, a->kept[i].extent);
+    }
+    return a->kept_count ? add(offset, mul(row, a->kept[0].stride)) : offset;
+}
+
+val reduce_element_offset(const reduce_arguments *a, val index)
+{
+    val offset = ir_int(I64, 0);
+    for (int i = a->reduced_count - 1; i > 0; i--) {
+        offset = add(offset, mul(rem(index, a->reduced[i].extent), a->reduced[i].stride));
+        index = div(index, a->reduced[i].extent);
+    }
+    return add(offset, mul(index, a->reduced[0].stride));
+}
+
+val reduce_address(val a, val elements, ckl_dtype dtype)
+{
+    return add(a, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(dtype)))));
+}
+
+void reduce_begin(const reducer *r, val *state)
+{
+    val start[REDUCE_VALUES_MAX];
+    r->start(r, start);
+    for (int i = 0; i < r->count; i++)
+        state[i] = variable(r->types[i], start[i]);
+}
+
+reduction reduce_reduction(const reducer *r)
+{
+    return (reduction){ r->count, r->merge, (void *)r };
+}
+
+static val load_one(val address, ckl_dtype dtype, ir_type input)
+{
+    tensor gX = with_cache(gmem_tensor(address, dtype, compact(leaf(1))), IR_CACHE_READONLY); // (1)
+    return convert(input, at(gX, 0));
+}
+
+void reduce_take_one(const reducer *r, val address, ckl_dtype dtype, val index, val pivot, val *state)
+{
+    static const int64_t here = 0;
+    val x = load_one(address, dtype, r->input);
+    r->take(r, &(reduce_batch){ &x, 1, index, &here }, pivot, state);
+}
+
+val reduce_load_pivot(const reducer *r, const reduce_arguments *a, val address, ckl_dtype dtype)
+{
+    val pivot = ir_int(I32, 0);
+    if (!r->pivot)
+        return pivot;
+    pivot = variable(r->input, imm(0));
+    IF(lt(imm(0), a->row.count))
+        assign(pivot, load_one(address, dtype, r->input));
+    return pivot;
+}
+
+void reduce_store(const reducer *r, const reduce_arguments *a, ckl_dtype output, val row, const val *state)
+{
+    val result = r->finish(r, state, &a->row);
+    tensor gY = gmem_tensor(reduce_address(a->y, row, output), output, compact(leaf(1))); // (1)
+    set(gY, 0, result);
+}
+
+/* Packed vectors */
+
+static bool is_half(ckl_dtype dtype)
+{
+    return dtype == F16 || dtype == BF16;
+}
+
+reduce_words reduce_words_of(ckl_dtype dtype, int vec)
+{
+    bool pairs = is_half(dtype) && vec > 1;
+    return (reduce_words){ dtype, pairs ? I32 : dtype, pairs ? vec / 2 : vec };
+}
+
+void reduce_expand(const reduce_words *w, ir_type input, const val *registers, val *elements)
+{
+    for (int i = 0; i < w->count; i++) {
+        if (w->memory == w->dtype) {
+            elements[i] = convert(input, registers[i]);
+            continue;
+        }
+        val lower, upper;
+        ir_unpack(ir_bitcast(w->dtype == F16 ? IR_F16X2 : IR_BF16X2, registers[i]), F32, &lower, &upper);
+        elements[2 * i] = convert(input, lower);
+        elements[2 * i + 1] = convert(input, upper);
+    }
+}
+
+/* The last CTA */
+
+val reduce_last_to_arrive(val counter, int ctas)
+{
+    tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4);  // (1)
+    tensor gCounter = gmem_tensor(counter, I32, compact(leaf(1))); // (1)
+    cta_sync();                                                    // what the CTA wrote happens before ...
+    IF(eq(thread(), imm(0))) {
+        ir_fence(IR_SCOPE_GPU); // ... this fence of one thread, for all
+        val before = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, counter, 0, imm(1), imm(0));
+        val is_last = eq(before, imm(ctas - 1));
+        IF(is_last)
+            set(gCounter, 0, imm(0));
+        ir_fence(IR_SCOPE_GPU); // and the others' writes before what follows
+        set(sLast, 0, select(is_last, imm(1), imm(0)));
+    }
+    cta_sync();
+    return ne(at(sLast, 0), imm(0));
+}

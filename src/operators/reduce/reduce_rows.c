@@ -1,0 +1,290 @@
+/*
+ * reduce_rows.c - rows whose elements lie side by side: a few lanes a row, a CTA a row, or several CTAs a row.
+ *
+ * A row is a sequence of tiles of lanes * vec * steps elements; the threads of a row take a tile together, each `steps` vectors
+ * that are all in flight at once. Where rows are not aligned to vectors (part 1), tiles start at the 16-byte boundary before the
+ * row, and only its first and last vectors are taken element by element.
+ */
+#include "operators/reduce/reduce_kernel.h"
+
+/* Who this thread is, and which row it works on. */
+typedef struct place {
+    val row;         // i64, of an existing row
+    val is_present;  // whether it is this thread's own: the last CTA may have lanes to spare
+    val lane;        // u32, among the threads of the row in this CTA
+    val part, parts; // i64, of the row's CTAs: which one this is, how many there are
+} place;
+
+typedef struct rows_kernel {
+    const reduce_rows_config *cfg;
+    const reducer *r;
+    int part;
+    reduce_arguments a;
+    place p;
+    val row_start; // address of the row's first element
+    val pivot;
+    reduce_words words;
+    val *state;
+} rows_kernel;
+
+/* A piece of a row that lies in one stretch, counted in elements from the boundary before it. */
+typedef struct segment {
+    val address;   // of element 0: the boundary
+    val head, end; // i64: where the row's elements begin and end
+    val first;     // i64: index in the row of what would be element 0
+} segment;
+
+static bool by_cta(const reduce_rows_config *cfg)
+{
+    return cfg->lanes == cfg->threads;
+}
+
+static int64_t tile_elements(const reduce_rows_config *cfg)
+{
+    return (int64_t)cfg->lanes * cfg->vec * cfg->steps;
+}
+
+/* Rows that start anywhere within a vector. */
+static bool is_ragged(const rows_kernel *k)
+{
+    return k->part == 1 && k->cfg->vec > 1;
+}
+
+static place find_place(const reduce_rows_config *cfg, val rows)
+{
+    int ctas = cfg->split * cfg->cluster; // of a row; one of the two is 1
+    val cta = convert(I64, cta_x());
+    if (by_cta(cfg))
+        return (place){ .row = div(cta, imm(ctas)),
+                        .is_present = yes(),
+                        .lane = thread(),
+                        .part = rem(cta, imm(ctas)),
+                        .parts = ir_int(I64, ctas) };
+    val row = add(mul(cta, imm(cfg->threads / cfg->lanes)), convert(I64, div(thread(), imm(cfg->lanes))));
+    val last = sub(rows, imm(1));
+    return (place){ .row = min(row, last),
+                    .is_present = lt(row, rows),
+                    .lane = rem(thread(), imm(cfg->lanes)),
+                    .part = ir_int(I64, 0),
+                    .parts = ir_int(I64, 1) };
+}
+
+/* Segment number index of the row: one for each coordinate of the outer reduced modes. */
+static segment find_segment(const rows_kernel *k, val index)
+{
+    int64_t bytes = (int64_t)ckl_dtype_bytes(k->cfg->dtype), inner = k->a.reduced_count - 1;
+    val extent = k->a.reduced[inner].extent;
+    segment s = { .address = k->row_start, .head = ir_int(I64, 0), .end = extent, .first = mul(index, extent) };
+    if (inner > 0) {
+        reduce_arguments outer = k->a;
+        outer.reduced_count--;
+        s.address = reduce_address(s.address, reduce_element_offset(&outer, index), k->cfg->dtype);
+    }
+    if (!is_ragged(k))
+        return s;
+    val past = both(s.address, ir_int(U64, k->cfg->vec * bytes - 1));
+    s.head = convert(I64, div(past, imm((int)bytes)));
+    s.end = add(extent, s.head);
+    s.first = sub(s.first, s.head);
+    s.address = sub(s.address, past);
+    return s;
+}
+
+/* The vectors of this thread from element `mine` of a segment on: (WORDS,STEPS). */
+static tensor vectors_at(const rows_kernel *k, const segment *s, val mine)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    layout a = make_layout(shape(k->words.count, cfg->steps), stride(1, (int64_t)k->words.count * cfg->lanes));
+    val address = reduce_address(s->address, mine, cfg->dtype);
+    return with_cache(gmem_tensor(address, k->words.memory, a), IR_CACHE_READONLY);
+}
+
+/* Loads vector number `step`. Elements that are not side by side are single, a stride apart. */
+static void load_step(const rows_kernel *k, const segment *s, val mine, int step, tensor tXgX, tensor rX)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    int align = cfg->vec * (int)ckl_dtype_bytes(cfg->dtype);
+    tensor rStep = slice(rX, _, step); // (WORDS)
+    if (cfg->strided) {
+        val index = add(mine, imm(step * cfg->lanes));
+        val distance = mul(index, k->a.reduced[k->a.reduced_count - 1].stride);
+        tXgX = with_cache(gmem_tensor(reduce_address(s->address, distance, cfg->dtype), cfg->dtype, compact(leaf(1))),
+                          IR_CACHE_READONLY); // (1)
+        copy(tXgX, rStep, align);
+    } else {
+        copy(slice(tXgX, _, step), rStep, align);
+    }
+}
+
+/* Takes the vectors `step` to `step + count - 1` out of registers. */
+static void take_steps(const rows_kernel *k, val index, int step, int count, tensor rX)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    int size = count * cfg->vec;
+    val x[size];
+    int64_t distance[size];
+    for (int s = 0; s < count; s++)
+        reduce_expand(&k->words, k->r->input, slice(rX, _, step + s).regs, x + s * cfg->vec);
+    for (int i = 0; i < size; i++)
+        distance[i] = i % cfg->vec + (int64_t)(step + i / cfg->vec) * cfg->lanes * cfg->vec;
+    k->r->take(k->r, &(reduce_batch){ x, size, index, distance }, k->pivot, k->state);
+}
+
+/* The elements of a vector that belong to the row, one by one. */
+static void take_elements(const rows_kernel *k, const segment *s, val first)
+{
+    for (int e = 0; e < k->cfg->vec; e++) {
+        val i = add(first, imm(e));
+        IF(both(ge(i, s->head), lt(i, s->end)))
+            reduce_take_one(k->r, reduce_address(s->address, i, k->cfg->dtype), k->cfg->dtype, add(s->first, i),
+                            k->pivot, k->state);
+    }
+}
+
+/* A tile that reaches out of the segment: its vectors are guarded, all loads before the first use. */
+static void take_edge(const rows_kernel *k, const segment *s, val mine)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    tensor tXgX = vectors_at(k, s, mine);                                              // (WORDS,STEPS)
+    tensor rX = fragment(k->words.memory, compact(shape(k->words.count, cfg->steps))); // (WORDS,STEPS)
+    val first[cfg->steps], whole[cfg->steps];
+    fill(rX, convert(k->words.memory, imm(0)));
+    for (int i = 0; i < cfg->steps; i++) {
+        first[i] = add(mine, imm(i * cfg->lanes * cfg->vec));
+        whole[i] = both(ge(first[i], s->head), ge(s->end, add(first[i], imm(cfg->vec))));
+        IF(whole[i])
+            load_step(k, s, mine, i, tXgX, rX);
+    }
+    for (int i = 0; i < cfg->steps; i++) {
+        IF(whole[i])
+            take_steps(k, add(s->first, mine), i, 1, rX);
+        if (is_ragged(k)) {
+            val touches = both(lt(first[i], s->end), lt(s->head, add(first[i], imm(cfg->vec))));
+            IF(both(touches, invert(whole[i])))
+                take_elements(k, s, first[i]);
+        }
+    }
+}
+
+static void take_tile(const rows_kernel *k, const segment *s, val mine)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    tensor tXgX = vectors_at(k, s, mine);                                              // (WORDS,STEPS)
+    tensor rX = fragment(k->words.memory, compact(shape(k->words.count, cfg->steps))); // (WORDS,STEPS)
+    for (int i = 0; i < cfg->steps; i++)
+        load_step(k, s, mine, i, tXgX, rX);
+    take_steps(k, add(s->first, mine), 0, cfg->steps, rX);
+}
+
+/* Every part of the row takes each parts-th tile. */
+static void take_row(const rows_kernel *k)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    int64_t tile = tile_elements(cfg), slack = is_ragged(k) ? cfg->vec - 1 : 0;
+    val inner = k->a.reduced[k->a.reduced_count - 1].extent, tiles_inner, tiles, mine_in_tile;
+    tiles_inner = div(add(inner, ir_int(I64, tile - 1 + slack)), ir_int(I64, tile));
+    tiles = k->a.reduced_count == 1 ? tiles_inner : variable(I64, imm(0));
+    if (k->a.reduced_count > 1)
+        IF(lt(imm(0), k->a.row.count))
+            assign(tiles, mul(tiles_inner, div(k->a.row.count, inner)));
+    mine_in_tile = convert(I64, mul(k->p.lane, imm(cfg->vec)));
+    segment only = find_segment(k, ir_int(I64, 0));
+    LOOP_FROM(t, k->p.part, tiles, k->p.parts)
+    {
+        segment s = only;
+        val tile_of_segment = t;
+        if (k->a.reduced_count > 1) {
+            val index = div(t, tiles_inner);
+            s = find_segment(k, index);
+            tile_of_segment = sub(t, mul(index, tiles_inner));
+        }
+        val first = mul(tile_of_segment, ir_int(I64, tile)), mine = add(first, mine_in_tile);
+        IF(both(ge(first, s.head), ge(s.end, add(first, ir_int(I64, tile)))))
+            take_tile(k, &s, mine);
+        ELSE take_edge(k, &s, mine);
+    }
+}
+
+/* Several CTAs of a row leave their states in global memory; the last one merges them, in the order of the parts. */
+static val merge_parts(const rows_kernel *k, int64_t scratch)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    const reduction all = reduce_reduction(k->r);
+    layout a = make_layout(shape(k->r->count, cfg->split), stride(1, k->r->count));
+    tensor gS[REDUCE_VALUES_MAX]; // (COUNT,SPLIT) of 8 bytes each, seen as the type of each value
+    val base = add(k->a.partials, convert(U64, mul(k->p.row, imm(8 * k->r->count * cfg->split))));
+    for (int i = 0; i < k->r->count; i++) {
+        int width = 8 / ir_type_bytes(k->r->types[i]);
+        gS[i] = gmem_tensor(base, k->r->types[i], make_layout(a.shape, stride(width, width * k->r->count)));
+    }
+    IF(eq(thread(), imm(0)))
+        for (int i = 0; i < k->r->count; i++) {
+            tensor gMine = slice(gS[i], i, _); // (SPLIT)
+            tensor_set(gMine, coord(k->p.part), k->state[i]);
+        }
+    val is_last = reduce_last_to_arrive(add(k->a.counters, convert(U64, mul(k->p.row, imm(4)))), cfg->split);
+    IF(is_last) {
+        val start[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
+        k->r->start(k->r, start);
+        for (int i = 0; i < k->r->count; i++)
+            assign(k->state[i], start[i]);
+        LOOP_FROM(t, thread(), imm(cfg->split), imm(cfg->threads))
+        {
+            for (int i = 0; i < k->r->count; i++)
+                other[i] = at(slice(gS[i], i, _), t);
+            k->r->merge(k->state, other, (void *)k->r);
+        }
+        cta_reduce(&all, cfg->threads, scratch, k->state);
+    }
+    return is_last;
+}
+
+/* Merges the states of all threads of the row; whoever returns true has the total. */
+static val merge_row(const rows_kernel *k)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    const reduction all = reduce_reduction(k->r);
+    val is_first = eq(k->p.lane, imm(0));
+    if (!by_cta(cfg)) {
+        warp_reduce(&all, cfg->lanes, k->state);
+        return both(is_first, k->p.is_present);
+    }
+    int64_t scratch = ir_smem_alloc("states", cta_reduce_bytes(cfg->threads), 16);
+    cta_reduce(&all, cfg->threads, scratch, k->state);
+    if (cfg->split > 1)
+        return both(is_first, merge_parts(k, scratch));
+    if (cfg->cluster > 1) {
+        ir_plain(IR_CLUSTER_WAIT, 0, 0); // all CTAs have started: see reduce_rows_with()
+        cluster_reduce(&all, cfg->cluster, ir_smem_alloc("peers", cta_reduce_bytes(cfg->threads), 16), k->state);
+        return both(is_first, eq(cluster_rank(), imm(0)));
+    }
+    return is_first;
+}
+
+void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int part)
+{
+    val state[REDUCE_VALUES_MAX];
+    ir_current()->threads = cfg->threads;
+    ir_current()->cluster = cfg->cluster;
+    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    rows_kernel k = { .cfg = cfg, .r = r, .part = part, .state = state };
+    k.a = reduce_declare_arguments(cfg->kept, cfg->reduced);
+    k.words = reduce_words_of(cfg->dtype, cfg->vec);
+    k.p = find_place(cfg, k.a.rows);
+    k.row_start = reduce_address(k.a.x, reduce_row_offset(&k.a, k.p.row), cfg->dtype);
+    k.pivot = reduce_load_pivot(r, &k.a, k.row_start, cfg->dtype);
+    reduce_begin(r, state);
+    if (cfg->cluster > 1)
+        ir_plain(IR_CLUSTER_ARRIVE, 0, 0); // this CTA has started: peers may write to its shared memory
+    take_row(&k);
+    val has_total = merge_row(&k);
+    IF(has_total)
+        reduce_store(r, &k.a, cfg->output, k.p.row, state);
+}
+
+void reduce_rows(const void *config, int part)
+{
+    const reduce_rows_config *cfg = config;
+    reducer r = reducer_of(cfg->op, cfg->dtype, cfg->output, cfg->compensated);
+    reduce_rows_with(cfg, &r, part);
+}

@@ -1,0 +1,279 @@
+/* reduce_test.c - reduce's problem lines, cases, rejects and costs. */
+#include <stdlib.h>
+
+#include "base/dtype.h"
+#include "operators/reduce/reduce_lab.h"
+#include "operators/reduce/reduce_view.h"
+
+/* Problem lines */
+
+/* "8192x2^10": sizes, or powers of them. */
+static ckl_status parse_sizes(const char *what, const char *list, int *count, int64_t *sizes)
+{
+    for (const char *at = list; *at;) {
+        char *end;
+        if (*count == CKL_REDUCE_RANK_MAX)
+            FAIL(CKL_INVALID, "reduce: %s=%s has more than %d axes", what, list, CKL_REDUCE_RANK_MAX);
+        int64_t size = strtoll(at, &end, 10), base = size;
+        bool good = end != at;
+        if (good && *end == '^')
+            for (long power = strtol(end + 1, &end, 10); power > 1; power--)
+                good &= !__builtin_mul_overflow(size, base, &size);
+        if (good && *end == '+')
+            size += strtoll(end + 1, &end, 10);
+        if (!good || (*end && *end != 'x'))
+            FAIL(CKL_INVALID, "reduce: %s=%s is not a list of sizes like 8192x32768", what, list);
+        sizes[(*count)++] = size;
+        at = *end ? end + 1 : end;
+    }
+    return CKL_OK;
+}
+
+static ckl_status parse_axes(const char *list, int rank, uint32_t *axes)
+{
+    for (const char *at = list; *at;) {
+        char *end;
+        long axis = strtol(at, &end, 10);
+        if (end == at || (*end && *end != ','))
+            FAIL(CKL_INVALID, "reduce: axes=%s is not a list of axes like 0,2", list);
+        if (axis < 0 || axis >= rank)
+            FAIL(CKL_INVALID, "reduce: axes=%s: axis %ld is out of range for rank %d", list, axis, rank);
+        *axes |= 1u << axis;
+        at = *end ? end + 1 : end;
+    }
+    return CKL_OK;
+}
+
+/* The output type and the strides as check() would fill them in: the operands want to know. */
+static void fill_in(reduce_problem *p)
+{
+    ckl_reduce_desc *d = &p->desc;
+    if (d->axes == 0)
+        d->axes = (1u << d->rank) - 1;
+    ckl_reduce_desc checked = *d;
+    if (reduce_operator.check(&checked) != CKL_OK) // planning says what is wrong
+        return;
+    *d = checked;
+    reduce_view v = reduce_view_of(d);
+    p->rows = v.rows;
+    p->count = v.count;
+}
+
+static ckl_status prepare(void *problem)
+{
+    reduce_problem *p = problem;
+    int strides = 0;
+    p->desc = (ckl_reduce_desc){
+        .op = (ckl_reduce_op)p->op, .dtype = p->dtype, .output = p->output, .correction = p->correction
+    };
+    TRY(parse_sizes("shape", p->shape, &p->desc.rank, p->desc.shape));
+    TRY(parse_sizes("stride", p->stride, &strides, p->desc.stride));
+    if (strides && strides != p->desc.rank)
+        FAIL(CKL_INVALID, "reduce: stride=%s does not have the %d axes of shape=%s", p->stride, p->desc.rank, p->shape);
+    TRY(parse_axes(p->axes, p->desc.rank, &p->desc.axes));
+    fill_in(p);
+    return CKL_OK;
+}
+
+static void desc_of(const void *problem, void *desc)
+{
+    *(ckl_reduce_desc *)desc = ((const reduce_problem *)problem)->desc;
+}
+
+/* Operands */
+
+static int operands(const void *problem, operand *out)
+{
+    const reduce_problem *p = problem;
+    const ckl_reduce_desc *d = &p->desc;
+    out[0] = (operand){ .name = "x", .role = OPERAND_IN, .dtype = d->dtype, .rank = d->rank };
+    for (int a = 0; a < d->rank; a++) {
+        out[0].shape[a] = d->shape[a];
+        out[0].stride[a] = d->stride[a];
+    }
+    if (p->offset != 0) {
+        out[0].low = p->offset - 1;
+        out[0].high = p->offset + 1;
+    } else if (p->op == CKL_REDUCE_PROD && dtype_is_float(d->dtype)) { // products of others overflow on the way
+        out[0].low = -2;
+        out[0].high = 2;
+    }
+    out[1] = (operand){ "y", OPERAND_OUT, d->output, 1, { p->rows }, { 1 }, 0, 0 };
+    return 2;
+}
+
+static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
+{
+    (void)problem;
+    return ckl_reduce_run(plan, &(ckl_reduce_args){ .x = pointers[0], .y = pointers[1] }, stream);
+}
+
+static int64_t slices(const void *problem)
+{
+    return ((const reduce_problem *)problem)->rows;
+}
+
+static int64_t slice_elements(const void *problem)
+{
+    (void)problem;
+    return 1;
+}
+
+static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
+{
+    (void)problem;
+    (void)output;
+    return slice + j;
+}
+
+/* Bounds */
+
+static bool is_spread(int op)
+{
+    return op == CKL_REDUCE_VAR || op == CKL_REDUCE_STD;
+}
+
+static double terms(const void *problem)
+{
+    const reduce_problem *p = problem;
+    return is_spread(p->op) ? 1 : (double)p->count; // a variance has no error that grows with its length
+}
+
+/* Means and roots round twice where the output is half; exp and log are those of cute/math.h. */
+static double approximation(const void *problem)
+{
+    const reduce_problem *p = problem;
+    if (p->op == CKL_REDUCE_LOGSUMEXP)
+        return 0x1p-20;
+    if (is_spread(p->op))
+        return 4e-6;
+    return p->op == CKL_REDUCE_MEAN || p->op == CKL_REDUCE_NORM2 ? 0x1p-23 : 0;
+}
+
+static double flops(const void *problem)
+{
+    const reduce_problem *p = problem;
+    return (double)p->rows * (double)p->count;
+}
+
+static double bytes(const void *problem)
+{
+    const reduce_problem *p = problem;
+    return flops(problem) * (double)ckl_dtype_bytes(p->desc.dtype) +
+           (double)p->rows * (double)ckl_dtype_bytes(p->desc.output);
+}
+
+static const field fields[] = { REDUCE_PROBLEM_LINE(FIELD_ROW) };
+
+static const char *const cases[] = {
+    "op=sum shape=3x130 axes=1                                 # every operation over short rows",
+    "op=max shape=3x130 axes=1",
+    "op=min shape=3x130 axes=1",
+    "op=prod shape=3x130 axes=1",
+    "op=mean shape=3x130 axes=1",
+    "op=var shape=3x130 axes=1",
+    "op=std shape=3x130 axes=1 correction=1",
+    "op=argmax shape=3x130 axes=1",
+    "op=argmin shape=3x130 axes=1",
+    "op=any shape=3x130 axes=1",
+    "op=all shape=9x3 axes=1",
+    "op=norm1 shape=3x130 axes=1",
+    "op=norm2 shape=3x130 axes=1",
+    "op=logsumexp shape=3x130 axes=1",
+    "op=sum shape=70x24 axes=0                                 # and over columns",
+    "op=max shape=70x24 axes=0 dtype=bf16",
+    "op=var shape=70x24 axes=0",
+    "op=argmin shape=70x24 axes=0 dtype=f16",
+    "op=norm2 shape=70x24 axes=0 dtype=bf16",
+    "op=logsumexp shape=70x24 axes=0 dtype=f16 output=f32",
+    "op=sum shape=1 fill=integers                              # lengths",
+    "op=max shape=31 fill=integers",
+    "op=sum shape=33 dtype=bf16 fill=integers",
+    "op=mean shape=1000 dtype=f16",
+    "op=sum shape=2x9000 axes=1 dtype=bf16 impl=rows           # several CTAs a row",
+    "op=var shape=3x9000 axes=1 dtype=f16 output=f32 impl=rows",
+    "op=argmax shape=3x9001 axes=1 dtype=bf16 impl=rows",
+    "op=var shape=50000 dtype=f32 impl=rows                    # the whole tensor",
+    "op=sum shape=2^17+3 dtype=f32 impl=rows",
+    "op=sum shape=2^16+3 dtype=bf16 impl=cluster",
+    "op=min shape=20000 dtype=i32 impl=rows fill=integers",
+    "op=sum shape=9000x8 axes=0 impl=columns                   # long columns",
+    "op=var shape=2000x8 axes=0 dtype=bf16 impl=columns",
+    "op=sum shape=64x9000 axes=0 impl=columns                  # short columns",
+    "op=sum shape=7x1001 axes=1 dtype=f16 fill=integers        # rows that start anywhere",
+    "op=var shape=7x1003 axes=1 misalign=1 fill=integers",
+    "op=max shape=70x61 axes=0 misalign=1 dtype=bf16 fill=integers",
+    "op=sum shape=9x64 axes=1 stride=71x1 fill=integers        # strided rows",
+    "op=sum shape=24x32 axes=1 stride=1x32 fill=integers       # and columns by another name",
+    "op=mean shape=9x40 axes=1 stride=100x2 fill=integers      # single elements",
+    "op=sum shape=4x6x9x5 axes=0,2,3 fill=integers             # NCHW but C",
+    "op=max shape=4x6x9x5 axes=1,3 dtype=f16 fill=integers",
+    "op=argmax shape=4x6x9x5 axes=0,2 dtype=f16 fill=integers  # index among the reduced axes in their order",
+    "op=var shape=3x4x5x6x7 axes=0,2,4",
+    "op=sum shape=5x8x16 axes=1 fill=integers                  # stretches of columns",
+    "op=sum shape=8x9x40 axes=0,1 dtype=i64 fill=integers",
+    "op=prod shape=7x20 axes=1 dtype=i32 fill=integers         # wraps",
+    "op=sum shape=7x20 axes=1 dtype=i32 output=i32 fill=integers",
+    "op=mean shape=7x20 axes=1 dtype=i64 fill=integers",
+    "op=std shape=7x20 axes=1 dtype=i32",
+    "op=norm1 shape=7x20 axes=1 dtype=i32 fill=integers",
+    "op=argmin shape=50x20 axes=0 dtype=i64 fill=integers",
+    "op=any shape=50x4 axes=1 dtype=i32 fill=integers",
+    "op=all shape=3x50 axes=0 dtype=bf16",
+    "op=var shape=8x1000 axes=1 offset=1000 fill=uniform # a mean far from 0",
+    "op=var shape=500x16 axes=0 offset=1000 fill=uniform",
+    "op=var shape=20000 offset=1000 fill=uniform impl=rows",
+    "op=sum shape=6x0 axes=1 fill=integers                     # empty rows",
+    "op=max shape=6x0 axes=1 dtype=bf16 fill=integers",
+    "op=min shape=6x0 axes=1 dtype=i32 fill=integers",
+    "op=mean shape=6x0 axes=1 fill=integers",
+    "op=var shape=0x6 axes=0 fill=integers",
+    "op=argmax shape=0x6 axes=0 fill=integers",
+    "op=all shape=6x0x4 axes=1 fill=integers",
+    "op=logsumexp shape=6x0 axes=1 fill=integers",
+    "op=sum shape=0x5 axes=1 fill=integers                     # nothing to do",
+    "op=var shape=5x1 axes=1 correction=1 fill=integers        # 0 / 0",
+
+    NULL,
+};
+
+static const test_reject rejects[] = {
+    { "shape=8 dtype=i8", CKL_INVALID, "reduce: dtype=i8 is none of f32, f16, bf16, i32, i64" },
+    { "shape=8x-1", CKL_INVALID, "reduce: shape[1]=-1 is negative" },
+    { "shape=8x8 axes=2", CKL_INVALID, "reduce: axes=2: axis 2 is out of range for rank 2" },
+    { "shape=8y8", CKL_INVALID, "reduce: shape=8y8 is not a list of sizes" },
+    { "shape=2x2x2x2x2x2", CKL_INVALID, "has more than 5 axes" },
+    { "shape=8x8 stride=8", CKL_INVALID, "reduce: stride=8 does not have the 2 axes" },
+    { "shape=8x8 stride=-8x1", CKL_INVALID, "reduce: stride[0]=-8 is negative" },
+    { "op=argmax shape=8 output=f32", CKL_INVALID, "reduce: output=f32 does not take the argmax of f32; i64 does" },
+    { "op=sum shape=8 dtype=f16 output=bf16", CKL_INVALID, "reduce: output=bf16 does not take the sum of f16" },
+    { "op=sum shape=8 correction=1", CKL_INVALID, "reduce: correction=1 is for var and std" },
+    { "op=var shape=8 correction=-1", CKL_INVALID, "reduce: correction=-1 is negative" },
+    { "shape=2^40x2^40", CKL_INVALID, "makes x larger than 64 bits can address" },
+    { "shape=64x64 axes=1 impl=rows config='threads=96'", CKL_INVALID,
+      "reduce rows: threads=96 must be a power of two" },
+    { "shape=64x64 axes=1 impl=rows config='vec=8'", CKL_INVALID,
+      "reduce rows: vec=8 must be a power of two of at most" },
+    { "shape=64x64 axes=1 impl=columns", CKL_UNSUPPORTED, "reduce columns: neighbouring results" },
+    { NULL, CKL_OK, NULL },
+};
+
+const operator_test reduce_test = {
+    .op = &reduce_operator,
+    .problem_bytes = sizeof(reduce_problem),
+    .problem = FIELD_TABLE(fields),
+    .prepare = prepare,
+    .desc = desc_of,
+    .operands = operands,
+    .run = run,
+    .slices = slices,
+    .slice_elements = slice_elements,
+    .output_index = output_index,
+    .reference = reduce_reference,
+    .terms = terms,
+    .approximation = approximation,
+    .flops = flops,
+    .bytes = bytes,
+    .cases = cases,
+    .rejects = rejects,
+};

@@ -1,0 +1,204 @@
+/* unit_reduce.c - reductions of a kernel author's own, the caller's workspace, and runs on several streams at once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "operators/operators.h"
+#include "operators/reduce/reduce_choice.h"
+#include "operators/reduce/reduce_kernel.h"
+
+enum { N_MAX = 20000 };
+
+static ckl_device *device;
+static float host[N_MAX], got[N_MAX];
+
+/* A custom operation: the sum of cubes, halved at the end */
+
+static val cube(val x, void *user)
+{
+    (void)user;
+    return mul(x, mul(x, x));
+}
+
+static val plus(val a, val b, void *user)
+{
+    (void)user;
+    return add(a, b);
+}
+
+static val scaled(val total, val count, void *user)
+{
+    (void)count;
+    return mul(total, immf(*(const float *)user));
+}
+
+static float half = 0.5f;
+static const reduce_fold cubes = {
+    .input = F32, .total = F32, .map = cube, .combine = plus, .finish = scaled, .user = &half
+};
+
+static void describe_rows(const void *config, int part)
+{
+    reducer r = reducer_of_fold(&cubes);
+    reduce_rows_with(config, &r, part);
+}
+
+static void describe_columns(const void *config, int part)
+{
+    reducer r = reducer_of_fold(&cubes);
+    reduce_columns_with(config, &r, part);
+}
+
+static void describe_naive(const void *config, int part)
+{
+    (void)part;
+    reducer r = reducer_of_fold(&cubes);
+    reduce_naive_with(config, &r);
+}
+
+/* The implementation of that name with another description. */
+static implementation remade(const char *name, void (*describe)(const void *config, int part))
+{
+    const implementation *const *impl = reduce_implementations;
+    while (strcmp((*impl)->name, name) != 0)
+        impl++;
+    implementation own = **impl;
+    own.describe = describe;
+    return own;
+}
+
+static void fill_host(int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        host[i] = (float)(i % 5 - 2);
+}
+
+static void *copied(const void *from, size_t bytes)
+{
+    void *memory = NULL;
+    assert_int_equal(ckl_malloc(device, bytes, &memory), CKL_OK);
+    assert_int_equal(ckl_copy_in(device, memory, from, bytes, NULL), CKL_OK);
+    return memory;
+}
+
+/* Over rows or columns of a matrix, by one kernel. */
+static void check_cubes(const char *name, void (*describe)(const void *, int), int64_t rows, int64_t columns, int axis)
+{
+    implementation own = remade(name, describe);
+    const implementation *const list[] = { &own, NULL };
+    operator_info op = reduce_operator;
+    op.name = "cubes";
+    op.implementations = list;
+    ckl_reduce_desc desc = {
+        .op = CKL_REDUCE_SUM, .dtype = CKL_F32, .rank = 2, .shape = { rows, columns }, .axes = 1u << axis
+    };
+    int64_t results = axis ? rows : columns, count = axis ? columns : rows;
+    fill_host(rows * columns);
+    void *x = copied(host, (size_t)(rows * columns) * 4), *y = copied(host, (size_t)results * 4);
+    ckl_plan *plan;
+    assert_int_equal(plan_build(device, &op, &desc, NULL, &plan), CKL_OK);
+    assert_int_equal(plan_run(plan, &op, &(ckl_reduce_args){ .x = x, .y = y }, NULL), CKL_OK);
+    assert_int_equal(ckl_copy_out(device, got, y, (size_t)results * 4, NULL), CKL_OK);
+    for (int64_t r = 0; r < results; r++) {
+        float expected = 0;
+        for (int64_t i = 0; i < count; i++) {
+            float e = host[axis ? r * columns + i : i * columns + r];
+            expected += e * e * e;
+        }
+        assert_true(got[r] == expected * half);
+    }
+    ckl_plan_free(plan);
+    plan_forget_device(device); // its kernels name an implementation of this function
+    ckl_free(device, x);
+    ckl_free(device, y);
+}
+
+static void test_custom(void **state)
+{
+    (void)state;
+    check_cubes("rows", describe_rows, 3, 70, 1);
+    check_cubes("rows", describe_rows, 2, 9000, 1);
+    check_cubes("columns", describe_columns, 40, 24, 0);
+    check_cubes("naive", describe_naive, 5, 7, 1);
+}
+
+/* Workspace */
+
+static const ckl_reduce_desc whole = { .op = CKL_REDUCE_SUM, .dtype = CKL_F32, .rank = 1, .shape = { N_MAX } };
+
+/* Two runs with the caller's memory: the first leaves it as the second wants it. */
+static void test_workspace_of_the_caller(void **state)
+{
+    (void)state;
+    ckl_plan *plan;
+    assert_int_equal(plan_build(device, &reduce_operator, &whole, "rows split=7", &plan), CKL_OK);
+    int64_t bytes = ckl_plan_workspace_bytes(plan);
+    assert_true(bytes > 0);
+    fill_host(N_MAX);
+    void *zero = calloc(1, (size_t)bytes), *workspace = copied(zero, (size_t)bytes);
+    void *x = copied(host, sizeof host), *y = copied(host, 4);
+    for (int i = 0; i < 2; i++) {
+        ckl_reduce_args args = { .x = x, .y = y, .workspace = workspace };
+        got[0] = -1;
+        assert_int_equal(ckl_reduce_run(plan, &args, NULL), CKL_OK);
+        assert_int_equal(ckl_copy_out(device, got, y, 4, NULL), CKL_OK);
+        assert_true(got[0] == 0);
+    }
+    ckl_reduce_args odd = { .x = x, .y = y, .workspace = (char *)workspace + 4 };
+    assert_int_equal(ckl_reduce_run(plan, &odd, NULL), CKL_INVALID);
+    assert_non_null(strstr(ckl_error(), "workspace"));
+    free(zero);
+    ckl_free(device, workspace);
+    ckl_free(device, x);
+    ckl_free(device, y);
+    ckl_plan_free(plan);
+}
+
+/* The one-call form on two streams: a cached plan for each, so that neither waits for the other's workspace. */
+static void test_streams(void **state)
+{
+    (void)state;
+    ckl_stream streams[2];
+    void *x = copied(host, sizeof host), *y[2];
+    for (int s = 0; s < 2; s++) {
+        assert_int_equal(ckl_stream_create(device, &streams[s]), CKL_OK);
+        y[s] = copied(host, 4);
+    }
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(ckl_reduce(device, &whole, &(ckl_reduce_args){ .x = x, .y = y[i % 2] }, streams[i % 2]),
+                         CKL_OK);
+    for (int s = 0; s < 2; s++) {
+        assert_int_equal(ckl_copy_out(device, got, y[s], 4, streams[s]), CKL_OK);
+        assert_true(got[0] == 0);
+        ckl_stream_destroy(device, streams[s]);
+        ckl_free(device, y[s]);
+    }
+    ckl_free(device, x);
+}
+
+static int open_device(void **state)
+{
+    (void)state;
+    return ckl_device_open("emulator:h200", &device) == CKL_OK ? 0 : -1;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    ckl_device_close(device);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_custom),
+        cmocka_unit_test(test_workspace_of_the_caller),
+        cmocka_unit_test(test_streams),
+    };
+    return cmocka_run_group_tests_name("reduce", tests, open_device, close_device);
+}
