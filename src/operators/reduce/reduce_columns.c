@@ -1,8 +1,9 @@
 /*
- * reduce_columns.c - rows that lie across memory: neighbouring threads take neighbouring results, so that loads are whole lines.
+ * reduce_columns.c - rows that lie across memory: neighbouring threads take neighbouring results, so that loads are
+ * whole lines.
  *
- * A CTA owns lanes * vec columns; its threads / lanes layers of threads share their elements, `steps` vectors of each in flight,
- * and are merged in shared memory. The elements of long columns are split over several CTAs as well.
+ * A CTA owns lanes * vec columns; its threads / lanes layers of threads share their elements, `steps` vectors of each
+ * in flight, and are merged in shared memory. The elements of long columns are split over several CTAs as well.
  */
 #include "operators/reduce/reduce_kernel.h"
 
