@@ -50,6 +50,7 @@ void check_compare(check *k, check_result *result)
     int output = 0;
     for (int i = 0; i < k->images.count; i++) {
         const operand_image *o = &k->images.each[i];
+        int number = o->info.role == OPERAND_IN ? -1 : output++;
         if (!k->images.host[i])
             continue;
         if (o->info.role == OPERAND_IN) {
@@ -59,7 +60,7 @@ void check_compare(check *k, check_result *result)
         if (o->info.role == OPERAND_OUT)
             result->passed &= compare_written(o, result);
         result->passed &= compare_padding(o, result);
-        compare_output(k->c, &k->images, o, output++, result);
+        compare_output(k->c, &k->images, o, number, result);
     }
     result->passed &= result->elements_bad == 0;
 }

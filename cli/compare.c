@@ -123,7 +123,7 @@ static void add_tally(const tally *part, tally *sum)
 static void compare_slice(const test_case *c, const operand_image *o, int output, const tolerance *t, int64_t slice,
                           reference_slice expected, tally *sum)
 {
-    const int64_t elements = c->test->slice_elements(c->problem);
+    const int64_t elements = c->test->slice_elements(c->problem, output);
     const void *got = o->after + o->start;
     for (int64_t j = 0; j < elements; j++) {
         int64_t index = c->test->output_index(c->problem, output, slice, j);
@@ -144,11 +144,11 @@ static reference_slice make_room(int64_t elements)
 /* Room for the references that an output keeps; none if they were not asked for, or are too large to keep. */
 static void open_references(const test_case *c, operand_images *images, int output, int64_t count)
 {
-    int64_t bytes = 2 * (int64_t)sizeof(double) * c->test->slice_elements(c->problem) * count;
+    int64_t bytes = 2 * (int64_t)sizeof(double) * c->test->slice_elements(c->problem, output) * count;
     if (!images->keep_references || images->references[output] || bytes > REFERENCES_BYTES_MAX)
         return;
     images->references[output] = calloc((size_t)max_i64(count, 1), sizeof(reference_slice));
-    images->reference_count = count;
+    images->reference_count[output] = count;
     if (!images->references[output])
         abort();
 }
@@ -161,7 +161,7 @@ static reference_slice reference_of(const test_case *c, const operand_images *im
     if (kept && kept->value)
         return *kept;
     if (kept)
-        room = *kept = make_room(c->test->slice_elements(c->problem));
+        room = *kept = make_room(c->test->slice_elements(c->problem, output));
     c->test->reference(c->problem, images->host, output, slice, room);
     return room;
 }
@@ -170,14 +170,14 @@ void compare_output(const test_case *c, operand_images *images, const operand_im
                     check_result *result)
 {
     const tolerance t = tolerance_of(c, o->info.dtype);
-    const int64_t slices = c->test->slices(c->problem), count = sample_size(c, slices);
+    const int64_t slices = c->test->slices(c->problem, output), count = sample_size(c, slices);
     const int threads = (int)max_i64(1, min_i64(count, omp_get_max_threads())); // each holds room for a slice
     tally sum = { 0 };
     open_references(c, images, output, count);
 #pragma omp parallel num_threads(threads)
     {
         tally part = { 0 };
-        reference_slice room = make_room(c->test->slice_elements(c->problem));
+        reference_slice room = make_room(c->test->slice_elements(c->problem, output));
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < count; i++) {
             int64_t slice = sampled_slice(i, count, slices, c->keys.seed);

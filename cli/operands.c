@@ -80,7 +80,7 @@ void operand_images_free(operand_images *images)
     for (int i = 0; i < images->count; i++) {
         free(images->each[i].image);
         free(images->each[i].after);
-        for (int64_t s = 0; images->references[i] && s < images->reference_count; s++) {
+        for (int64_t s = 0; images->references[i] && s < images->reference_count[i]; s++) {
             free(images->references[i][s].value);
             free(images->references[i][s].magnitude);
         }

@@ -26,7 +26,7 @@ typedef struct operand_images {
 
     bool keep_references; // of slices once compared: for callers that compare several results of the same inputs
     reference_slice *references[OPERANDS_MAX]; // of each output, in the order of the sample
-    int64_t reference_count;
+    int64_t reference_count[OPERANDS_MAX];
 } operand_images;
 
 typedef struct operand_set {

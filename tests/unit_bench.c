@@ -282,14 +282,16 @@ static ckl_status twice_run(const ckl_plan *plan, const void *problem, void *con
     return plan_run(plan, &twice_info, &(twice_args){ problem, pointers }, stream);
 }
 
-static int64_t one_slice(const void *problem)
+static int64_t one_slice(const void *problem, int output)
 {
     (void)problem;
+    (void)output;
     return 1;
 }
 
-static int64_t twice_elements(const void *problem)
+static int64_t twice_elements(const void *problem, int output)
 {
+    (void)output;
     return ((const twice_problem *)problem)->n;
 }
 
@@ -397,11 +399,13 @@ static const peer twice_peer = { .name = "rival",
                                  .describe = describe_peer,
                                  .run = run_peer };
 
+static const peer *rival = &twice_peer;
+
 static result_row race(double us, bool hot)
 {
     twice_problem problem = { 100 };
     test_case c = { .test = &twice_test, .problem = &problem, .fields = "n=100" };
-    const race_options options = { .hot = hot, .only = &twice_peer, .limits = { .seconds_max = 0.05 } };
+    const race_options options = { .hot = hot, .only = rival, .limits = { .seconds_max = 0.05 } };
     result_row row = { 0 };
     fields_default(case_key_table, &c.keys);
     c.keys.fill = FILL_UNIFORM;
@@ -418,6 +422,7 @@ static int open_race(void **state)
 {
     (void)state;
     own_is_wrong = peer_is_wrong = peer_is_missing = false;
+    rival = &twice_peer;
     return 0;
 }
 
@@ -466,6 +471,48 @@ static void test_missing_peer_is_said(void **state)
     result_row row = race(50, false);
     assert_string_equal(row.note, "no library: get it");
     assert_true(row.median_us > 0 && row.peer_count == 0);
+}
+
+/* In place of torch_peer.py: y = factor * a in 30 us; without a factor it has its reasons. */
+static const char *const script =
+    "import json, struct, sys\n"
+    "folder = sys.argv[1] + '/'\n"
+    "problem = json.load(open(folder + 'problem.json'))\n"
+    "n = problem['operands'][1]['bytes'] // 4\n"
+    "assert problem['op'] == 'twice' and problem['operands'][0]['shape'] == [n]\n"
+    "a = struct.unpack(f'{n}f', open(folder + 'a', 'rb').read())\n"
+    "open(folder + 'eager.y', 'wb').write(struct.pack(f'{n}f', *[%d * x for x in a]))\n"
+    "print(json.dumps({'version': '0', 'variants': [{'name': 'eager', 'samples': [30] * 40}]}))\n";
+
+static result_row race_process(int factor)
+{
+    static const char path[] = "/tmp/ckl-unit-bench-peer.py";
+    static peer process;
+    process = (peer){ .name = "torch", .op = "twice", .race = torch_add_peer.race };
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, script, factor);
+    fclose(file);
+    setenv("CKL_TORCH_PEER", path, 1);
+    rival = &process;
+    result_row row = race(60, false);
+    unsetenv("CKL_TORCH_PEER");
+    remove(path);
+    return row;
+}
+
+static void test_peer_in_a_process(void **state)
+{
+    (void)state;
+    if (system("python3 -c pass") != 0)
+        skip();
+    result_row row = race_process(2);
+    assert_string_equal(row.note, "");
+    const result_peer *best = result_find_peer(&row, "best");
+    assert_true(best && fabs(best->ratio - 0.5) < 1e-6 && best->samples == 40);
+    assert_string_equal(best->config, "torch 0 eager");
+    row = race_process(3);
+    assert_true(!result_find_peer(&row, "best") && strstr(row.peers[0].fault, "y[slice 0, j 0] is"));
 }
 
 static void test_limits(void **state)
@@ -587,6 +634,7 @@ int main(void)
         cmocka_unit_test_setup(test_race_by_graphs, open_race),
         cmocka_unit_test_setup(test_wrong_results_are_not_timed, open_race),
         cmocka_unit_test_setup(test_missing_peer_is_said, open_race),
+        cmocka_unit_test_setup(test_peer_in_a_process, open_race),
     };
     return cmocka_run_group_tests_name("bench", tests, NULL, NULL);
 }

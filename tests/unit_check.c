@@ -217,13 +217,15 @@ static ckl_status sum_run(const ckl_plan *plan, const void *problem, void *const
     return plan_run(plan, &sum_info, &(sum_args){ problem, pointers }, stream);
 }
 
-static int64_t sum_slices(const void *problem)
+static int64_t sum_slices(const void *problem, int output)
 {
+    (void)output;
     return ((const sum_problem *)problem)->rows;
 }
 
-static int64_t sum_elements(const void *problem)
+static int64_t sum_elements(const void *problem, int output)
 {
+    (void)output;
     return ((const sum_problem *)problem)->n;
 }
 

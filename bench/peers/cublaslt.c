@@ -28,14 +28,14 @@ struct peer_problem {
 
 static lt_handle handle; // opened once, for the process
 
-static ckl_status check(lt_status result, const char *call)
+static ckl_status verdict(lt_status result, const char *call)
 {
     if (result)
         FAIL(result == LT_NOT_SUPPORTED ? CKL_UNSUPPORTED : CKL_DEVICE, "cublaslt: %s: status %d", call, result);
     return CKL_OK;
 }
 
-#define CALL(function, ...) TRY(check(lt.function(__VA_ARGS__), #function))
+#define CALL(function, ...) TRY(verdict(lt.function(__VA_ARGS__), #function))
 
 static ckl_status find(void)
 {
@@ -52,7 +52,7 @@ static int type_of(ckl_dtype dtype)
 
 static ckl_status set(lt_desc desc, int attribute, int32_t value)
 {
-    return check(lt.cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), "an attribute");
+    return verdict(lt.cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), "an attribute");
 }
 
 static ckl_status create_desc(const gemm_problem *g, lt_desc *desc)

@@ -8,10 +8,14 @@
 #include "tensor.h"
 
 #include "operators/add.h"
+#include "operators/crossentropy.h"
 #include "operators/elementwise.h"
 #include "operators/gemm.h"
+#include "operators/groupnorm.h"
+#include "operators/norm.h"
 #include "operators/permute.h"
 #include "operators/reduce.h"
+#include "operators/softmax.h"
 #include "operators/transpose.h"
 
 #endif

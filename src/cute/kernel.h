@@ -16,6 +16,7 @@
 #include "cute/mma.h"
 #include "cute/pipeline.h"
 #include "cute/reduce.h"
+#include "cute/row.h"
 #include "cute/schedule.h"
 #include "cute/tensor.h"
 #include "cute/tma.h"
@@ -71,6 +72,7 @@
 #define tanh(x)               (HERE, ir_unary(IR_TANH, x))
 #define exp2(x)               (HERE, ir_unary(IR_EX2, x))
 #define rcp(x)                (HERE, ir_unary(IR_RCP_APPROX, x))
+#define rsqrt(x)              (HERE, ir_unary(IR_RSQRT, x))
 #define exp2_ftz(x)           (HERE, ir_unary_ftz(IR_EX2, x))
 #define rcp_ftz(x)            (HERE, ir_unary_ftz(IR_RCP_APPROX, x))
 #define elect()               (HERE, ir_elect())

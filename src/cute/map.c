@@ -5,6 +5,8 @@
 
 #include "cute/kernel.h"
 
+enum { GROUP_MAX = 8 };
+
 /* An operand while the kernel is described. */
 typedef struct map_operand {
     val address;              // of element 0; of a scalar its value
@@ -167,15 +169,24 @@ static void units(const map *m, val first, int width, int steps)
 
 /* Tiles */
 
+/* Single elements in groups that are loaded together. */
+static void whole_tile_of_elements(const map *m, val first)
+{
+    const map_config *c = &m->k->config;
+    int elements = c->vec * c->steps, group = GROUP_MAX;
+    while (elements % group)
+        group /= 2;
+    LOOP(i, imm(elements / group))
+        units(m, add(first, mul(convert(m->index, i), imm(c->threads * group))), 1, group);
+}
+
 static void whole_tile(const map *m, int part, val tile, val tid)
 {
-    const map_kernel *k = m->k;
+    const map_config *c = &m->k->config;
     if (part == 0)
-        units(m, add(tile, mul(tid, imm(k->config.vec))), k->config.vec, k->config.steps);
+        units(m, add(tile, mul(tid, imm(c->vec))), c->vec, c->steps);
     else
-        LOOP(i, imm(k->config.vec))
-            units(m, add(add(tile, tid), mul(convert(m->index, i), imm(k->config.threads * k->config.steps))), 1,
-                  k->config.steps);
+        whole_tile_of_elements(m, add(tile, tid));
 }
 
 /* A unit if its last element exists. */
@@ -205,7 +216,9 @@ void map_describe(const map_kernel *k, int part, map_function *f, void *user)
     map m = declare(k, f, user);
     val size = ir_int(m.index, map_tile(k)), tid = convert(m.index, thread());
     val tile = mul(convert(m.index, cta_x()), size);
-    IF(ge(m.count, add(tile, size))) {
+    val is_whole = ge(m.count, add(tile, size));
+    grid_wait(); // what is above overlaps the end of the kernel before
+    IF(is_whole) {
         whole_tile(&m, part, tile, tid);
     }
     ELSE

@@ -2,8 +2,9 @@
  * map.h - kernels that compute y = f(x0, x1, ...) element by element over strided tensors: add and elementwise.
  *
  * The host simplifies the shape, chooses and lists the parameters; the kernel takes one tile a CTA in the order of the
- * output's memory: `steps` vectors a thread, all loaded before the first is computed, neighbouring threads side by side. What
- * is constant along the innermost dimension is loaded as one element. f is given as a function that appends instructions.
+ * output's memory: `steps` vectors a thread, all loaded before the first is computed, neighbouring threads side by
+ * side. What is constant along the innermost dimension is loaded as one element. f is given as a function that appends
+ * instructions.
  */
 #ifndef CKL_CUTE_MAP_H
 #define CKL_CUTE_MAP_H
@@ -14,7 +15,7 @@
 
 enum { MAP_INPUTS_MAX = 4, MAP_OPERANDS_MAX = MAP_INPUTS_MAX + 1, MAP_RANK_MAX = 5, MAP_PARAMS_MAX = 40 };
 
-/* Sizes and strides in elements, outermost first; operands are the inputs and then the output. A scalar's strides are 0. */
+/* Sizes and strides in elements, outermost first; operands are the inputs, then the output. Scalars have strides 0. */
 typedef struct map_shape {
     int rank, operands;
     int64_t size[MAP_RANK_MAX];
@@ -24,13 +25,13 @@ typedef struct map_shape {
 
 /*
  * The same elements in as few dimensions as possible: ordered by the output's strides, those of one element dropped,
- * neighbours merged where every operand runs through both evenly. No elements: count is 0 and the rest is not to be used.
+ * neighbours merged where every operand runs through both evenly. Without elements only count is meaningful.
  */
 void map_simplify(map_shape *s);
 
 /*
- * What is chosen for a problem: the first fields of an operator's config. The masks have a bit per operand, bit 0 for the
- * first input.
+ * What is chosen for a problem: the first fields of an operator's config. The masks have a bit per operand, bit 0 for
+ * the first input.
  */
 #define MAP_CONFIG(X, owner)                                                                       \
     X(owner, int, rank, "1", "", "dimensions of the simplified shape")                             \
@@ -55,7 +56,7 @@ typedef struct map_kernel {
     map_config config;
 } map_kernel;
 
-/* A simplified shape's config for a kernel whose config is at its defaults: sizes as a thread likes them, small problems spread. */
+/* Sets k's config, which is at its defaults, for a simplified shape: small problems are spread over the SMs. */
 void map_choose(map_kernel *k, const map_shape *s, const ckl_device_info *device);
 
 /* Whether k's config computes that shape; `what` opens the sentence: "add vector". */
@@ -67,7 +68,7 @@ int64_t map_tile(const map_kernel *k);
 /* Pointers at which kernel part 0 may work; part 1 wants them aligned to the element only. */
 bool map_aligned(const map_kernel *k, const void *const *pointers);
 
-/* Lists the parameters of a launch; the pointers' and the shape's memory must live until then. A scalar's is a float. */
+/* Lists the parameters of a launch, which point into s and pointers (of a scalar: where pointers[i] points). */
 void map_params(const map_kernel *k, const map_shape *s, const void *const *pointers, void **params);
 
 /* f(inputs): appends the instructions for one element; values of the compute type, the result too. */

@@ -2,7 +2,7 @@
 #include "base/dtype.h"
 #include "cute/map.h"
 
-enum { VECTOR_BYTES = 16, THREADS_MIN = 128, STEPS_MAX = 16, CTAS_PER_SM_MAX = 32 };
+enum { VECTOR_BYTES = 16, THREADS_MIN = 128, STEPS_MAX = 16, STEPS_CHOSEN_MAX = 8, CTAS_PER_SM_MAX = 32 };
 
 static void move_dimension(map_shape *s, int to, int from)
 {
@@ -131,6 +131,15 @@ static int64_t widest_bytes(const map_kernel *k)
     return bytes;
 }
 
+/* Four loads in flight a thread, whole vectors: more of them cost registers, and so threads. */
+static int steps_for(const map_kernel *k)
+{
+    int loads = 0;
+    for (int i = 0; i < k->inputs; i++)
+        loads += !(k->config.constant >> i & 1);
+    return loads > 1 ? 2 : 4;
+}
+
 void map_choose(map_kernel *k, const map_shape *s, const ckl_device_info *device)
 {
     map_config *c = &k->config;
@@ -138,6 +147,7 @@ void map_choose(map_kernel *k, const map_shape *s, const ckl_device_info *device
     c->vec = VECTOR_BYTES / (int)widest_bytes(k);
     while (!suits(s, c->vec))
         c->vec /= 2;
+    c->steps = (int)min_i64(STEPS_CHOSEN_MAX, steps_for(k) * (VECTOR_BYTES / (int)widest_bytes(k)) / c->vec);
     while (c->steps > 1 && s->count < 2 * device->sm_count * map_tile(k))
         c->steps /= 2;
     while (c->threads > THREADS_MIN && s->count < device->sm_count * map_tile(k))

@@ -64,8 +64,8 @@ val exp_f32(val x)
 }
 
 /*
- * x = 2^e * (1 + f) with 1 + f in [2/3, 4/3): log x = e ln 2 + f + f^2 P(f), no cancellation near 1, where lg2.approx has an
- * absolute error only. What is not positive and finite is left to lg2.
+ * x = 2^e * (1 + f) with 1 + f in [2/3, 4/3): log x = e ln 2 + f + f^2 P(f), no cancellation near 1, where lg2.approx
+ * has an absolute error only. What is not positive and finite is left to lg2.
  */
 val log_f32(val x)
 {
@@ -172,6 +172,17 @@ val silu_f32(val x)
 val gelu_erf_f32(val x)
 {
     return gated(x, normal_cdf_f32(x));
+}
+
+/* exp(-a^2/2) t Q(t), t = 1 / (1 + a/3): the normal distribution function of -a. */
+val gelu_erf_half(val x)
+{
+    static const double q[] = { -5.251540244e-02, 7.877353579e-02, 9.733748436e-02,
+                                1.079867631e-01,  1.356500983e-01, 1.327587664e-01 };
+    val t = ir_unary_ftz(IR_RCP_APPROX, ir_fma(magnitude(x), constant(1.0 / 3), constant(1)));
+    val power = ir_unary_ftz(IR_EX2, scaled(mul(x, x), -0.5 / LN2));
+    val tail = mul(mul(power, t), polynomial(t, COUNT_OF(q), q));
+    return gated(x, ir_select(is_less(x, 0), tail, ir_binary(IR_SUB, constant(1), tail)));
 }
 
 /* 1 + tanh(u) would cancel for negative x; sigmoid(2u) does not. exp2 and rcp keep the error near 2^-21 * (1 + |u|). */

@@ -38,6 +38,12 @@ void warp_reduce(const reduction *r, int width, val *values)
         exchange(r, mask, values);
 }
 
+void warp_reduce_across(const reduction *r, int inner, val *values)
+{
+    for (int mask = inner; mask < 32 && !ir_failed(); mask *= 2)
+        exchange(r, mask, values);
+}
+
 static val slot_address(int64_t scratch, val slot)
 {
     return ir_binary(IR_ADD, ir_smem_address(scratch), ir_binary(IR_MUL, slot, ir_int(IR_U32, SLOT_BYTES)));
@@ -103,8 +109,9 @@ void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *value
 
 void combine_sum(val *into, const val *other, void *user)
 {
-    (void)user;
-    ir_assign(into[0], ir_binary(IR_ADD, into[0], other[0]));
+    int count = user ? *(const int *)user : 1;
+    for (int i = 0; i < count; i++)
+        ir_assign(into[i], ir_binary(IR_ADD, into[i], other[i]));
 }
 
 void combine_max(val *into, const val *other, void *user)

@@ -24,6 +24,9 @@ typedef struct reduction {
 /* Over groups of `width` neighbouring lanes, a power of two up to 32. values: variables. */
 void warp_reduce(const reduction *r, int width, val *values);
 
+/* Over the lanes whose numbers are equal modulo `inner`, a power of two up to 32. */
+void warp_reduce_across(const reduction *r, int inner, val *values);
+
 /* Over the CTA: `threads` is a power of two of 32 or more. scratch: shared memory of cta_reduce_bytes(), by ir_smem_alloc(). */
 int64_t cta_reduce_bytes(int threads);
 void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values);
@@ -31,7 +34,10 @@ void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values);
 /* Over a cluster of `cluster` CTAs whose threads already agree (after cta_reduce()); same scratch size, another piece. */
 void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *values);
 
-/* Ready-made combinations of one value: sum, maximum and minimum that keep NaN. */
+/*
+ * Ready-made combinations: maximum and minimum of one value, which keep NaN; the sum of one value, or of each of so many as
+ * user, a const int *, says.
+ */
 void combine_sum(val *into, const val *other, void *user);
 void combine_max(val *into, const val *other, void *user);
 void combine_min(val *into, const val *other, void *user);

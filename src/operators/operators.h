@@ -6,10 +6,15 @@
 
 #define OPERATORS(X) \
     X(add)           \
+    X(crossentropy)  \
     X(elementwise)   \
     X(gemm)          \
+    X(groupnorm)     \
+    X(layernorm)     \
     X(permute)       \
     X(reduce)        \
+    X(rmsnorm)       \
+    X(softmax)       \
     X(transpose)
 
 #define X(op) extern const operator_info op##_operator;
@@ -48,7 +53,8 @@ typedef struct test_reject {
 
 /*
  * The laboratory's side of an operator. `problem` is the struct that a problem line fills: the desc and the scalars of a
- * call. Slices are parts of the first output that can be computed alone (rows of D): large problems check a sample.
+ * call. Outputs are numbered in the order of the operands, absent ones included. Slices are parts of an output that can be
+ * computed alone (rows of D): large problems check a sample.
  */
 typedef struct operator_test {
     const operator_info *op;
@@ -60,8 +66,8 @@ typedef struct operator_test {
     int (*operands)(const void *problem, operand *out); // in a fixed order; returns their count
     ckl_status (*run)(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream);
 
-    int64_t (*slices)(const void *problem);
-    int64_t (*slice_elements)(const void *problem); // of each output: element j of slice s is at index
+    int64_t (*slices)(const void *problem, int output);
+    int64_t (*slice_elements)(const void *problem, int output); // element j of slice s is at index ...
     int64_t (*output_index)(const void *problem, int output, int64_t slice, int64_t j); // ... this, in elements
     void (*reference)(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
     double (*terms)(const void *problem);         // length of the longest sum in one output element

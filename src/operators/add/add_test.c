@@ -36,13 +36,15 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_add_run(plan, &args, stream);
 }
 
-static int64_t slices(const void *problem)
+static int64_t slices(const void *problem, int output)
 {
+    (void)output;
     return ((const add_problem *)problem)->rows;
 }
 
-static int64_t slice_elements(const void *problem)
+static int64_t slice_elements(const void *problem, int output)
 {
+    (void)output;
     return ((const add_problem *)problem)->n;
 }
 

@@ -228,26 +228,29 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     pointers[k.inputs] = x->out;
     void *params[MAP_PARAMS_MAX];
     map_params(&k, &s, pointers, params);
-    device_launch l = { .grid = { ceil_div(s.count, map_tile(&k)), 1, 1 }, .params = params };
+    device_launch l = { .grid = { ceil_div(s.count, map_tile(&k)), 1, 1 },
+                        .params = params,
+                        .overlap_prologue = plan->impl->target == IR_SM90A };
     return plan->device->ops->launch(plan->device, plan->kernels[map_aligned(&k, pointers) ? 0 : 1].loaded, &l, stream);
 }
 
 static const field config_fields[] = { ELEMENTWISE_CONFIG(FIELD_ROW) };
 
-static const implementation vector = {
-    .name = "vector",
-    .summary = "one tile of vectors a CTA; single elements where they end, have gaps or a pointer is not aligned",
-    .config_bytes = sizeof(elementwise_config),
-    .config = FIELD_TABLE(config_fields),
-    .choose = choose,
-    .admit = admit,
-    .describe = elementwise_vector,
-    .kernels = 2,
-    .target = IR_SM80,
-    .launch = launch,
-};
+#define VECTOR(called, says, lowest)                                                                            \
+    {                                                                                                           \
+        .name = called, .summary = says, .config_bytes = sizeof(elementwise_config),                            \
+        .config = FIELD_TABLE(config_fields), .choose = choose, .admit = admit, .describe = elementwise_vector, \
+        .kernels = 2, .target = lowest, .launch = launch,                                                       \
+    }
 
-static const implementation *const implementations[] = { &vector, NULL };
+/* The same kernel twice: only sm_90 knows launches that overlap. */
+static const implementation sm90 =
+    VECTOR("sm90", "the same; its start overlaps the end of the kernel before", IR_SM90A);
+static const implementation vector =
+    VECTOR("vector", "one tile of vectors a CTA; single elements where they end, have gaps or a pointer is not aligned",
+           IR_SM80);
+
+static const implementation *const implementations[] = { &sm90, &vector, NULL };
 
 const operator_info elementwise_operator = {
     .name = "elementwise",

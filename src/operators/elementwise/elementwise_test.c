@@ -203,13 +203,15 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_elementwise_run(plan, &args, stream);
 }
 
-static int64_t slices(const void *problem)
+static int64_t slices(const void *problem, int output)
 {
+    (void)output;
     return ((const elementwise_problem *)problem)->slices;
 }
 
-static int64_t slice_elements(const void *problem)
+static int64_t slice_elements(const void *problem, int output)
 {
+    (void)output;
     return ((const elementwise_problem *)problem)->slice_elements;
 }
 

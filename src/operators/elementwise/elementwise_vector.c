@@ -122,6 +122,9 @@ static val (*const binary[EXPR_FUNCTION_COUNT])(val x, val y) = {
     [EXPR_max] = larger, [EXPR_min] = smaller,    [EXPR_pow] = power,
 };
 
+/* Where the result is rounded to 16 bits and its own function comes last. */
+static val (*const unary_half[EXPR_FUNCTION_COUNT])(val x) = { [EXPR_gelu_erf] = gelu_erf_half };
+
 /* Expressions */
 
 static val evaluate(const expr *e, int node, ckl_dtype type, const val *inputs);
@@ -158,20 +161,25 @@ static val evaluate(const expr *e, int node, ckl_dtype type, const val *inputs)
 /* What map_describe() calls per element. */
 typedef struct chain {
     expr expression;
-    ckl_dtype type;
+    ckl_dtype type, out;
 } chain;
 
 static val value_of(const val *inputs, void *user)
 {
     const chain *c = user;
-    return ir_coerce(c->type, evaluate(&c->expression, c->expression.count - 1, c->type, inputs));
+    const expr *e = &c->expression;
+    const expr_node *last = &e->nodes[e->count - 1];
+    bool half = c->out == F16 || c->out == BF16;
+    if (half && last->kind < EXPR_FUNCTION_COUNT && unary_half[last->kind])
+        return unary_half[last->kind](evaluate(e, last->argument[0], c->type, inputs));
+    return ir_coerce(c->type, evaluate(e, e->count - 1, c->type, inputs));
 }
 
 void elementwise_vector(const void *config, int part)
 {
     const elementwise_config *cfg = config;
     map_kernel kernel = elementwise_kernel(cfg);
-    chain c = { .type = cfg->compute };
+    chain c = { .type = cfg->compute, .out = cfg->out };
     if (expr_parse(cfg->expr, &c.expression) != CKL_OK)
         ir_fail(CKL_INVALID, "%s", ckl_error());
     else

@@ -287,10 +287,10 @@ static const struct {
 } sm90_menu[] = {
     { { .tile_m = 128,
         .tile_n = 128,
-        .stages = 5,
+        .stages = 6,
         .consumers = 2,
         .pingpong = true,
-        .buffers = 4,
+        .buffers = 2,
         .cluster_m = 1,
         .cluster_n = 1 },
       1.0 },

@@ -66,13 +66,15 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_gemm_run(plan, &args, stream);
 }
 
-static int64_t slices(const void *problem)
+static int64_t slices(const void *problem, int output)
 {
+    (void)output;
     return ((const gemm_problem *)problem)->m;
 }
 
-static int64_t slice_elements(const void *problem)
+static int64_t slice_elements(const void *problem, int output)
 {
+    (void)output;
     return ((const gemm_problem *)problem)->n;
 }
 

@@ -3,6 +3,8 @@
 
 #include "plan/plan.h"
 
+static const int64_t EXTENT_MAX = INT64_C(1) << 56; // elements: more than any memory, and sums of 64 bits are safe
+
 /* Outermost of y first: the larger the stride, the further out. */
 static void insert_sorted(permutation *p, mode m)
 {
@@ -10,6 +12,24 @@ static void insert_sorted(permutation *p, mode m)
     for (; i > 0 && p->modes[i - 1].y < m.y; i--)
         p->modes[i] = p->modes[i - 1];
     p->modes[i] = m;
+}
+
+/* Elements from the first to past the last, at most EXTENT_MAX + 1. */
+static int64_t extent(const permutation *p, bool of_x)
+{
+    int64_t past = 1;
+    for (int i = 0; i < p->rank; i++) {
+        mode m = p->modes[i];
+        past = min_i64(past + min_i64(saturated_product(m.size - 1, of_x ? m.x : m.y), EXTENT_MAX), EXTENT_MAX + 1);
+    }
+    return past;
+}
+
+static ckl_status check_extents(const permutation *p)
+{
+    if (extent(p, true) > EXTENT_MAX || extent(p, false) > EXTENT_MAX)
+        FAIL(CKL_INVALID, "%s: x or y spans more than 2^56 elements", p->op);
+    return CKL_OK;
 }
 
 static ckl_status check_distinct(const permutation *p)
@@ -54,6 +74,7 @@ ckl_status permutation_simplify(permutation *p, int rank, const mode *modes)
     }
     if (p->empty)
         return CKL_OK;
+    TRY(check_extents(p));
     TRY(check_distinct(p));
     join_neighbours(p);
     return CKL_OK;
@@ -101,15 +122,6 @@ int64_t permutation_elements(const permutation *p)
     return count;
 }
 
-/* Bytes from the first to past the last element. */
-static int64_t extent(const permutation *p, bool of_x)
-{
-    int64_t last = 0;
-    for (int i = 0; i < p->rank; i++)
-        last += (p->modes[i].size - 1) * (of_x ? p->modes[i].x : p->modes[i].y);
-    return (last + 1) * p->bytes;
-}
-
 static ckl_status check_pointer(const permutation *p, const char *name, const void *pointer)
 {
     if (!pointer)
@@ -125,7 +137,7 @@ ckl_status permutation_check_pointers(const permutation *p, const void *x, const
         return CKL_OK;
     TRY(check_pointer(p, "x", x));
     TRY(check_pointer(p, "y", y));
-    if (plan_overlap(x, extent(p, true), y, extent(p, false)))
+    if (plan_overlap(x, extent(p, true) * p->bytes, y, extent(p, false) * p->bytes))
         FAIL(CKL_INVALID, "%s: y overlaps x", p->op);
     return CKL_OK;
 }

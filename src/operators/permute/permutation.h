@@ -32,6 +32,13 @@ typedef struct permutation {
     matrix_modes matrix;
 } permutation;
 
+/* x * y of numbers that are not negative; INT64_MAX where that is too much, for permutation_simplify() to refuse. */
+static inline int64_t saturated_product(int64_t x, int64_t y)
+{
+    int64_t product;
+    return __builtin_mul_overflow(x, y, &product) ? INT64_MAX : product;
+}
+
 /* Fills p->empty, rank and modes from modes in any order. CKL_INVALID where elements of y would share memory. */
 ckl_status permutation_simplify(permutation *p, int rank, const mode *modes);
 

@@ -36,7 +36,7 @@ static void default_strides(int rank, const int64_t *shape, int64_t *stride)
             return;
     for (int i = rank - 1; i >= 0; i--) {
         stride[i] = next;
-        next *= shape[i];
+        next = saturated_product(next, shape[i]);
     }
 }
 

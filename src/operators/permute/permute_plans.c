@@ -125,7 +125,9 @@ static void pass_place(parameters *p, const permutation *q, const permute_pointe
 
 static ckl_status launch_kernel(const ckl_plan *plan, int part, int64_t ctas, const parameters *p, ckl_stream stream)
 {
-    device_launch l = { .grid = { ctas, 1, 1 }, .params = (void *const *)p->list };
+    device_launch l = { .grid = { ctas, 1, 1 },
+                        .params = (void *const *)p->list,
+                        .overlap_prologue = plan->impl->target == IR_SM90A }; // else kernels do not wait
     return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &l, stream);
 }
 
@@ -263,10 +265,11 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
 
 static ckl_status check_boxes(const permutation *p, const transpose_sm90_config *c)
 {
-    int span = sm90_box_columns(p->bytes), unit = span > 32 ? span : 32;
-    if (c->tile_r < unit || c->tile_r % unit || c->tile_r > 256 || c->tile_c < unit || c->tile_c % unit ||
-        c->tile_c > 256)
-        FAIL(CKL_INVALID, "%s sm90: tile %dx%d must be multiples of %d up to 256", p->op, c->tile_r, c->tile_c, unit);
+    int span = sm90_box_columns(p->bytes), least = span > 32 ? span : 32;
+    if (!is_power_of_two(c->tile_r) || c->tile_r < least || c->tile_r > 256 || !is_power_of_two(c->tile_c) ||
+        c->tile_c < least || c->tile_c > 256)
+        FAIL(CKL_INVALID, "%s sm90: tile %dx%d must be powers of two from %d to 256", p->op, c->tile_r, c->tile_c,
+             least);
     int pieces = c->tile_r / 32 * (c->tile_c * c->bytes / 16), warps = c->threads / 32;
     if (pieces % warps)
         FAIL(CKL_INVALID, "%s sm90: %d warps do not share the %d pieces of a tile of %dx%d evenly", p->op, warps,
@@ -509,6 +512,18 @@ static const implementation sm80 = {
     .launch = launch_sm80,
 };
 
+static const implementation ragged = {
+    .name = "ragged",
+    .summary = "the kernel sm80 made for Hopper, where kernels overlap: for rows that TMA does not take",
+    .config_bytes = sizeof(transpose_sm80_config),
+    .config = FIELD_TABLE(sm80_fields),
+    .choose = choose_sm80,
+    .admit = admit_sm80,
+    .describe = transpose_sm80,
+    .target = IR_SM90A,
+    .launch = launch_sm80,
+};
+
 static const implementation sm90 = {
     .name = "sm90",
     .summary = "swizzled tiles by TMA in and out, transposed between them without bank conflicts; Hopper",
@@ -535,4 +550,4 @@ static const implementation gather = {
     .launch = launch_gather,
 };
 
-const implementation *const permute_implementations[] = { &sm90, &sm80, &gather, &tiled, &naive, NULL };
+const implementation *const permute_implementations[] = { &sm90, &ragged, &sm80, &gather, &tiled, &naive, NULL };

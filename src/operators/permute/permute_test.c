@@ -91,8 +91,9 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_permute_run(plan, &(ckl_permute_args){ pointers[0], pointers[1] }, stream);
 }
 
-static int64_t slices(const void *problem)
+static int64_t slices(const void *problem, int output)
 {
+    (void)output;
     const permute_lists *l = &((const permute_problem *)problem)->lists;
     int64_t count = 1;
     for (int i = 0; i < l->rank - 1; i++)
@@ -100,8 +101,9 @@ static int64_t slices(const void *problem)
     return count;
 }
 
-static int64_t slice_elements(const void *problem)
+static int64_t slice_elements(const void *problem, int output)
 {
+    (void)output;
     const permute_lists *l = &((const permute_problem *)problem)->lists;
     return l->shape_y[l->rank - 1];
 }
@@ -133,7 +135,7 @@ static double none(const void *problem)
 static double bytes(const void *problem)
 {
     const permute_problem *p = problem;
-    return 2 * (double)slices(p) * (double)slice_elements(p) * (double)ckl_dtype_bytes(p->dtype);
+    return 2 * (double)slices(p, 0) * (double)slice_elements(p, 0) * (double)ckl_dtype_bytes(p->dtype);
 }
 
 static const field fields[] = { PERMUTE_PROBLEM(FIELD_ROW) };

@@ -43,10 +43,10 @@ static void set_defaults(ckl_transpose_desc *d)
     d->batch = or_default(d->batch, 1);
     d->incx = or_default(d->incx, 1);
     d->incy = or_default(d->incy, 1);
-    d->ldx = or_default(d->ldx, d->cols * d->incx);
-    d->ldy = or_default(d->ldy, d->rows * d->incy);
-    d->stride_x = or_default(d->stride_x, d->rows * d->ldx);
-    d->stride_y = or_default(d->stride_y, d->cols * d->ldy);
+    d->ldx = or_default(d->ldx, saturated_product(d->cols, d->incx));
+    d->ldy = or_default(d->ldy, saturated_product(d->rows, d->incy));
+    d->stride_x = or_default(d->stride_x, saturated_product(d->rows, d->ldx));
+    d->stride_y = or_default(d->stride_y, saturated_product(d->cols, d->ldy));
 }
 
 static ckl_status check(void *desc)

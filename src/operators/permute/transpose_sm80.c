@@ -22,6 +22,7 @@ typedef struct kernel {
     int warps;
     val tile; // shared address
     place place;
+    val x, y;                  // addresses of the tile
     val rows, cols, row_bytes; // of the tile that are inside x, u32
 } kernel;
 
@@ -49,22 +50,21 @@ static val slot_address(const kernel *k, val r)
     return add(k->tile, mul(slot_of(k, r), imm(k->pitch * k->word)));
 }
 
-/* Where row r of the tile begins in x. */
+/* Where row r of the tile begins in x, and row c of its transpose in y. */
 static val row_in_x(const kernel *k, val r)
 {
-    return place_address(k->place.x, add(k->place.row, r), k->place.ldx, k->place.col, imm(k->cfg->bytes));
+    return add(k->x, convert(U64, mul(convert(I64, r), k->place.ldx)));
 }
 
-/* Where row c of the transposed tile begins in y. */
 static val row_in_y(const kernel *k, val c)
 {
-    return place_address(k->place.y, add(k->place.col, c), k->place.ldy, k->place.row, imm(k->cfg->bytes));
+    return add(k->y, convert(U64, mul(convert(I64, c), k->place.ldy)));
 }
 
-/* Bytes by which an address exceeds a multiple of a word. */
-static val phase_of(const kernel *k, val address)
+/* Bytes by which such a row exceeds a multiple of a word; 32 bits are enough to know. */
+static val phase_of(const kernel *k, val address, val pitch, val row)
 {
-    return both(convert(U32, address), imm(k->word - 1));
+    return both(add(convert(U32, address), mul(row, convert(U32, pitch))), imm(k->word - 1));
 }
 
 /* How many bytes of word number j of a row are inside x, given where the row's bytes end, from its first word on. */
@@ -78,9 +78,10 @@ static val valid_bytes(const kernel *k, val j, val end)
 static void load_words(const kernel *k)
 {
     int words = k->pitch - 1, across = words < 32 ? words : 32, rows_at_once = k->cfg->threads / across;
-    val r = div(thread(), imm(across)), j = rem(thread(), imm(across)), address = row_in_x(k, r);
-    val phase = phase_of(k, address), end = add(phase, k->row_bytes), distance = mul(j, imm(k->word));
-    val from = add(sub(address, convert(U64, phase)), convert(U64, distance)), to = add(slot_address(k, r), distance);
+    val r = div(thread(), imm(across)), j = rem(thread(), imm(across));
+    val phase = phase_of(k, k->x, k->place.ldx, r), end = add(phase, k->row_bytes), distance = mul(j, imm(k->word));
+    val from = add(sub(row_in_x(k, r), convert(U64, phase)), convert(U64, distance)),
+        to = add(slot_address(k, r), distance);
     val step = convert(U64, mul(k->place.ldx, imm(rows_at_once)));
     for (int i = 0; i < k->cfg->tile_r; i += rows_at_once, from = add(from, step)) {
         val inside = lt(add(r, imm(i)), k->rows);
@@ -100,9 +101,9 @@ static void load_last_words(const kernel *k)
         val slot = add(thread(), imm(i)),
             r = add(mul(rem(slot, imm(groups)), imm(k->per_word)), div(slot, imm(groups)));
         IF(lt(slot, imm(k->cfg->tile_r))) {
-            val address = row_in_x(k, r), phase = phase_of(k, address);
+            val phase = phase_of(k, k->x, k->place.ldx, r);
             val valid = select(lt(r, k->rows), valid_bytes(k, imm(last), add(phase, k->row_bytes)), imm(0));
-            val from = add(sub(address, convert(U64, phase)), ir_int(U64, (int64_t)last * k->word));
+            val from = add(sub(row_in_x(k, r), convert(U64, phase)), ir_int(U64, (int64_t)last * k->word));
             ir_cp_async(slot_address(k, r), (int64_t)last * k->word, from, k->word, valid);
         }
     }
@@ -111,7 +112,7 @@ static void load_last_words(const kernel *k)
 /* The shared address of element r of column 0 of the tile. */
 static val element_address(const kernel *k, val r)
 {
-    return add(slot_address(k, r), phase_of(k, row_in_x(k, r)));
+    return add(slot_address(k, r), phase_of(k, k->x, k->place.ldx, r));
 }
 
 /* One word of y from its elements, the lowest first. */
@@ -148,7 +149,7 @@ static void store_words(const kernel *k, const val *from, int i, val inside, val
 /* Elements of row c of y before its first whole word. */
 static val head_of(const kernel *k, val c)
 {
-    val phase = phase_of(k, row_in_y(k, c));
+    val phase = phase_of(k, k->y, k->place.ldy, c);
     return rem(div(sub(imm(2 * k->word), phase), imm(k->cfg->bytes)), imm(k->per_word));
 }
 
@@ -201,10 +202,14 @@ void transpose_sm80(const void *config, int part)
     k.warps = cfg->threads / 32;
     k.tile = ir_smem_address(ir_smem_alloc("tile", transpose_sm80_smem_bytes(cfg), 16));
     k.place = place_by_address(&(transpose_common){ cfg->bytes, cfg->outer, cfg->group }, cfg->tile_r, cfg->tile_c);
+    k.x = place_address(k.place.x, k.place.row, k.place.ldx, k.place.col, imm(cfg->bytes));
+    k.y = place_address(k.place.y, k.place.col, k.place.ldy, k.place.row, imm(cfg->bytes));
     k.rows = min(sub(k.place.rows, k.place.row), imm(cfg->tile_r));
     k.cols = min(sub(k.place.cols, k.place.col), imm(cfg->tile_c));
     k.row_bytes = mul(k.cols, imm(cfg->bytes));
 
+    grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
+    grid_launch();
     load_words(&k);
     if (!is_word(&k))
         load_last_words(&k);

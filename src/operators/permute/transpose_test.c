@@ -13,10 +13,10 @@ static ckl_status prepare(void *problem)
     set_default(&p->batch, 1);
     set_default(&p->incx, 1);
     set_default(&p->incy, 1);
-    set_default(&p->ldx, p->cols * p->incx);
-    set_default(&p->ldy, p->rows * p->incy);
-    set_default(&p->stride_x, p->rows * p->ldx);
-    set_default(&p->stride_y, p->cols * p->ldy);
+    set_default(&p->ldx, saturated_product(p->cols, p->incx));
+    set_default(&p->ldy, saturated_product(p->rows, p->incy));
+    set_default(&p->stride_x, saturated_product(p->rows, p->ldx));
+    set_default(&p->stride_y, saturated_product(p->cols, p->ldy));
     return CKL_OK;
 }
 
@@ -60,14 +60,16 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_transpose_run(plan, &(ckl_transpose_args){ pointers[0], pointers[1] }, stream);
 }
 
-static int64_t slices(const void *problem)
+static int64_t slices(const void *problem, int output)
 {
+    (void)output;
     const transpose_problem *p = problem;
     return p->batch * p->cols;
 }
 
-static int64_t slice_elements(const void *problem)
+static int64_t slice_elements(const void *problem, int output)
 {
+    (void)output;
     return ((const transpose_problem *)problem)->rows;
 }
 
@@ -147,6 +149,8 @@ static const test_reject rejects[] = {
     { "rows=-1 cols=8", CKL_INVALID, "transpose: rows=-1 is negative" },
     { "rows=8 cols=8 ldx=7", CKL_INVALID, "transpose: ldx=7 is smaller than cols=8" },
     { "rows=8 cols=4 ldy=7", CKL_INVALID, "transpose: ldy=7 is smaller than rows=8" },
+    { "rows=1099511627776 cols=1099511627776 batch=3 dtype=u8", CKL_INVALID,
+      "transpose: x or y spans more than 2^56 elements" },
     { "rows=8 cols=8 tile=24", CKL_INVALID, "transpose: tile=24 is none of 0, 16, 32" },
     { "rows=8 cols=8 batch=2 stride_y=63", CKL_INVALID,
       "transpose: y has a stride of 63 elements round parts of 64: elements share memory" },

@@ -1,0 +1,24 @@
+/* shape.h - shapes as problem lines write them: "4096x4096", "32x64x56x56". */
+#ifndef CKL_BASE_SHAPE_H
+#define CKL_BASE_SHAPE_H
+
+#include "base/status.h"
+
+enum { SHAPE_RANK_MAX = 8 };
+
+/* Sizes, outermost first. */
+typedef struct sizes {
+    int rank;
+    int64_t of[SHAPE_RANK_MAX];
+} sizes;
+
+/* Parses a shape; the sentence opens with `what`: "softmax: shape=4x is not sizes like 4096x1024". Sizes may be 2^20. */
+ckl_status shape_parse(const char *what, const char *text, sizes *out);
+
+/* An axis from -rank to rank-1 as one from 0 to rank-1. */
+ckl_status shape_axis(const char *what, const sizes *shape, int64_t axis, int *out);
+
+/* The product of the sizes from mode `first` to before mode `end`. */
+int64_t shape_elements(const sizes *shape, int first, int end);
+
+#endif

@@ -1,0 +1,95 @@
+/* online.c - pairs of a maximum and a sum. */
+#include "cute/online.h"
+
+#include <float.h>
+
+#include "cute/math.h"
+
+static const double LOG2E = 1.4426950408889634;
+
+/* Everything relative to the larger maximum: one of the two factors is exactly 1. */
+static void combine(val *into, const val *other, void *user)
+{
+    (void)user;
+    val max = ir_binary(IR_MAX, into[ONLINE_MAX], other[ONLINE_MAX]);
+    val mine = ir_binary(IR_MUL, into[ONLINE_SUM], online_exp(into[ONLINE_MAX], max));
+    ir_assign(into[ONLINE_SUM], ir_fma(other[ONLINE_SUM], online_exp(other[ONLINE_MAX], max), mine));
+    ir_assign(into[ONLINE_MAX], max);
+}
+
+const reduction online_reduction = { .count = ONLINE_VALUES, .combine = combine };
+
+void online_begin(val pair[ONLINE_VALUES])
+{
+    pair[ONLINE_MAX] = cute_variable(CKL_F32, ir_float(CKL_F32, -FLT_MAX)); // finite: -inf - max is -inf, not NaN
+    pair[ONLINE_SUM] = cute_variable(CKL_F32, ir_float(CKL_F32, 0));
+}
+
+static val element(tensor rX, int i)
+{
+    return ir_convert(CKL_F32, rX.regs[index_at(rX.layout, i)]);
+}
+
+static val largest(tensor rX, int first, int count)
+{
+    if (count == 1)
+        return element(rX, first);
+    val left = largest(rX, first, count / 2), right = largest(rX, first + count / 2, count - count / 2);
+    return ir_binary(IR_MAX, left, right);
+}
+
+/* Pairwise: the rounding error grows with the logarithm of count. The terms go to rE unless that has no registers. */
+static val sum_of_exponentials(tensor rX, int first, int count, val max, tensor rE)
+{
+    if (count == 1) {
+        val term = online_exp(element(rX, first), max);
+        if (!rE.regs)
+            return term;
+        ir_assign(rE.regs[index_at(rE.layout, first)], term);
+        return rE.regs[index_at(rE.layout, first)];
+    }
+    val left = sum_of_exponentials(rX, first, count / 2, max, rE);
+    val right = sum_of_exponentials(rX, first + count / 2, count - count / 2, max, rE);
+    return ir_binary(IR_ADD, left, right);
+}
+
+val online_add_keeping(val pair[ONLINE_VALUES], tensor rX, tensor rE)
+{
+    int count = (int)static_size(rX.layout);
+    val max = ir_binary(IR_MAX, largest(rX, 0, count), pair[ONLINE_MAX]);
+    val sum = sum_of_exponentials(rX, 0, count, max, rE);
+    ir_assign(pair[ONLINE_SUM], ir_fma(pair[ONLINE_SUM], online_exp(pair[ONLINE_MAX], max), sum));
+    ir_assign(pair[ONLINE_MAX], max);
+    return max;
+}
+
+void online_add(val pair[ONLINE_VALUES], tensor rX)
+{
+    (void)online_add_keeping(pair, rX, (tensor){ .layout = rX.layout });
+}
+
+val online_exp(val x, val max)
+{
+    val distance = ir_binary(IR_MUL, ir_binary(IR_SUB, x, max), ir_float(CKL_F32, LOG2E));
+    return ir_unary_ftz(IR_EX2, distance);
+}
+
+static val is_empty(const val pair[ONLINE_VALUES])
+{
+    return ir_compare(IR_EQ, pair[ONLINE_SUM], ir_float(CKL_F32, 0));
+}
+
+val online_scale(const val pair[ONLINE_VALUES])
+{
+    return ir_select(is_empty(pair), ir_float(CKL_F32, 0), ir_unary(IR_RCP_APPROX, pair[ONLINE_SUM]));
+}
+
+val online_log_sum(const val pair[ONLINE_VALUES])
+{
+    return ir_select(is_empty(pair), ir_float(CKL_F32, 0), log_f32(pair[ONLINE_SUM]));
+}
+
+val online_factor(const val pair[ONLINE_VALUES], val own_max)
+{
+    return ir_binary(IR_MUL, online_exp(own_max, pair[ONLINE_MAX]), online_scale(pair));
+}

@@ -1,0 +1,352 @@
+/*
+ * norm_backward.c - gradients of the norms.
+ *
+ * Part 0 and 1 walk over rows: each CTA (or cluster) takes every so many-th row, writes its dx and keeps the sums of
+ * its columns, which it leaves in the workspace. Part 2 adds those up, in order. Rows that no registers hold are read
+ * tile by tile, twice, and part 2 reads them once more.
+ */
+#include "cute/kernel.h"
+#include "operators/norm/norm_config.h"
+
+/* The parameters, in the order of the launch. */
+typedef struct operands {
+    val rows, cols, ld_in, ld_out, reciprocal; // reciprocal of cols
+    val x, dy, dsum, gamma, mean, rstd, dx, partial, groups, dgamma, dbeta;
+} operands;
+
+static operands declare(void)
+{
+    operands o;
+    o.rows = param(I64, "rows");
+    o.cols = param(U32, "cols");
+    o.ld_in = param(I64, "ld_in");
+    o.ld_out = param(I64, "ld_out");
+    o.reciprocal = param(F32, "reciprocal");
+    o.x = pointer("x");
+    o.dy = pointer("dy");
+    o.dsum = pointer("dsum");
+    o.gamma = pointer("gamma");
+    o.mean = pointer("mean");
+    o.rstd = pointer("rstd");
+    o.dx = pointer("dx");
+    o.partial = pointer("partial"); // (GROUPS,KINDS,COLS) f32: sums of columns over the rows of one CTA or cluster
+    o.groups = param(I64, "groups");
+    o.dgamma = pointer("dgamma");
+    o.dbeta = pointer("dbeta");
+    return o;
+}
+
+/* A row of x and dy: n = (x - mean) * rstd, g = dy * gamma. */
+typedef struct row {
+    const norm_config *cfg;
+    row_split split;
+    row_place place;
+    bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
+    operands o;
+    tensor rX, rDy, rGamma; // (VEC,STEPS) of the row, or of one tile of it
+    tensor rDgamma, rDbeta; // (VEC,STEPS) sums over the rows of this thread
+    val mean, rstd;         // of the row
+    val sum[2];             // of g * n, of g; then their means
+} row;
+
+static val wide(tensor t, int i)
+{
+    return convert(F32, at(t, i));
+}
+
+static int elements(const row *r)
+{
+    return r->split.vec * r->split.steps;
+}
+
+static tensor load_part(const row *r, const row_place *p, val address)
+{
+    tensor gPart =
+        with_cache(row_part(&r->split, p, address, r->cfg->dtype, r->o.ld_in), IR_CACHE_STREAM); // (VEC,STEPS)
+    tensor rPart = fragment_like(gPart, r->cfg->dtype);                                          // (VEC,STEPS)
+    row_load(&r->split, p, gPart, rPart, 0);
+    return rPart;
+}
+
+static tensor load_gamma(const row *r, const row_place *p)
+{
+    tensor gPart = row_vector(&r->split, p, r->o.gamma, r->cfg->dtype); // (VEC,STEPS)
+    tensor rPart = fragment_like(gPart, r->cfg->dtype);                 // (VEC,STEPS)
+    row_load(&r->split, p, gPart, rPart, 0);
+    return rPart;
+}
+
+static val statistic(val address, val number)
+{
+    return at(gmem_tensor(add(address, mul(convert(U64, number), imm(4))), F32, compact(leaf(1))), 0);
+}
+
+static val normalised(const row *r, int i)
+{
+    val x = wide(r->rX, i);
+    return mul(r->centred ? sub(x, r->mean) : x, r->rstd);
+}
+
+static val scaled(const row *r, int i)
+{
+    return r->cfg->affine ? mul(wide(r->rDy, i), wide(r->rGamma, i)) : wide(r->rDy, i);
+}
+
+/* Past the end of a row dy is zero, which adds nothing. */
+static void add_products(row *r)
+{
+    for (int i = 0; i < elements(r); i++) {
+        val n = normalised(r, i), g = scaled(r, i);
+        assign(r->sum[0], fma(g, n, r->sum[0]));
+        if (r->centred)
+            assign(r->sum[1], add(r->sum[1], g));
+    }
+}
+
+static void add_columns(row *r)
+{
+    for (int i = 0; i < elements(r); i++) {
+        val dy = wide(r->rDy, i);
+        set(r->rDgamma, i, fma(dy, normalised(r, i), at(r->rDgamma, i)));
+        if (r->centred)
+            set(r->rDbeta, i, add(at(r->rDbeta, i), dy));
+    }
+}
+
+static void find_means(row *r)
+{
+    int count = r->centred ? 2 : 1;
+    const reduction sums = { count, combine_sum, &count };
+    row_reduce(&r->split, &sums, r->sum);
+    for (int i = 0; i < count; i++)
+        assign(r->sum[i], mul(r->sum[i], r->o.reciprocal));
+}
+
+static void write_dx(row *r, const row_place *p)
+{
+    tensor rDx = fragment_like(r->rX, F32), rDsum = { 0 }; // (VEC,STEPS)
+    if (r->cfg->residual)
+        rDsum = load_part(r, p, r->o.dsum);
+    for (int i = 0; i < elements(r); i++) {
+        val inner = sub(scaled(r, i), mul(normalised(r, i), r->sum[0]));
+        if (r->centred)
+            inner = sub(inner, r->sum[1]);
+        set(rDx, i, r->cfg->residual ? fma(inner, r->rstd, wide(rDsum, i)) : mul(inner, r->rstd));
+    }
+    tensor gDx = row_part(&r->split, p, r->o.dx, r->cfg->dtype, r->o.ld_out); // (VEC,STEPS)
+    row_store(&r->split, p, rDx, with_cache(gDx, IR_CACHE_STREAM));
+}
+
+/* One row in registers */
+
+static void load_row(row *r, const row_place *p)
+{
+    r->rX = load_part(r, p, r->o.x);
+    r->rDy = load_part(r, p, r->o.dy);
+}
+
+static void load_statistics(row *r)
+{
+    if (r->centred)
+        assign(r->mean, statistic(r->o.mean, r->place.row));
+    assign(r->rstd, statistic(r->o.rstd, r->place.row));
+    assign(r->sum[0], immf(0));
+    assign(r->sum[1], immf(0));
+}
+
+static void backward_of_row(row *r)
+{
+    load_statistics(r);
+    add_products(r);
+    if (r->cfg->affine)
+        add_columns(r);
+    find_means(r);
+    write_dx(r, &r->place);
+}
+
+/* One row tile by tile */
+
+static void load_tile(row *r, const row_place *p)
+{
+    load_row(r, p);
+    if (r->cfg->affine)
+        r->rGamma = load_gamma(r, p);
+}
+
+static void backward_of_tiles(row *r)
+{
+    int tile_cols = (int)row_split_cols(&r->split);
+    load_statistics(r);
+    LOOP_FROM(begin, imm(0), r->o.cols, imm(tile_cols))
+    {
+        row_place p = row_from(&r->place, begin);
+        load_tile(r, &p);
+        add_products(r);
+    }
+    find_means(r);
+    LOOP_FROM(again, imm(0), r->o.cols, imm(tile_cols))
+    {
+        row_place p = row_from(&r->place, again);
+        load_tile(r, &p);
+        write_dx(r, &p);
+    }
+}
+
+/* All rows of this CTA or cluster */
+
+static void walk(row *r, val stride)
+{
+    if (r->cfg->tiled || !r->cfg->early) {
+        LOOP_FROM(number, r->place.row, r->o.rows, stride)
+        {
+            r->place.row = number;
+            if (r->cfg->tiled) {
+                backward_of_tiles(r);
+            } else {
+                load_row(r, &r->place);
+                backward_of_row(r);
+            }
+        }
+        return;
+    }
+    row_place next = r->place; // its loads are under way while a row is reduced and written
+    next.exists = lt(next.row, r->o.rows);
+    next.limit = select(next.exists, r->o.cols, imm(0));
+    load_row(r, &next);
+    tensor rX = r->rX, rDy = r->rDy; // (VEC,STEPS)
+    LOOP_FROM(number, r->place.row, r->o.rows, stride)
+    {
+        r->place.row = number;
+        next.row = add(number, stride);
+        next.exists = lt(next.row, r->o.rows);
+        next.limit = select(next.exists, r->o.cols, imm(0));
+        load_row(r, &next);
+        tensor rNextX = r->rX, rNextDy = r->rDy; // (VEC,STEPS)
+        r->rX = rX;
+        r->rDy = rDy;
+        backward_of_row(r);
+        copy(rNextX, rX, 0);
+        copy(rNextDy, rDy, 0);
+    }
+}
+
+/* Leaves this thread's sums of columns in row `number` of the partial sums, 16 bytes at a time. */
+static void store_sums(const row *r, tensor rSum, val number)
+{
+    row_place p = r->place;
+    p.row = number;
+    tensor gSum = row_part(&r->split, &p, r->o.partial, F32, convert(I64, r->o.cols)); // (VEC,STEPS)
+    for (int step = 0; step < r->split.steps; step++)
+        IF(row_inside(&r->split, &p, step))
+            copy(slice(rSum, _, step), slice(gSum, _, step), 4 * r->split.vec);
+}
+
+static void rows_of_gradients(const norm_config *cfg, bool vectors, bool centred)
+{
+    row r = { .cfg = cfg, .split = norm_split(cfg, vectors), .centred = centred, .o = declare() };
+    r.place = row_here(&r.split, r.o.rows, r.o.cols);
+    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    if (cfg->cluster > 1)
+        ir_current()->target = IR_SM90A;
+    val *const changing[] = { &r.sum[0], &r.sum[1], &r.mean, &r.rstd };
+    for (int i = 0; i < COUNT_OF(changing); i++)
+        *changing[i] = variable(F32, immf(0));
+    const bool sums = cfg->affine && !cfg->tiled;
+    if (sums) {
+        r.rGamma = load_gamma(&r, &r.place);
+        r.rDgamma = fragment_like(r.rGamma, F32);
+        r.rDbeta = fragment_like(r.rGamma, F32);
+        fill(r.rDgamma, immf(0));
+        fill(r.rDbeta, immf(0));
+    }
+    if (cfg->cluster > 1)
+        cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
+    val group = r.place.row;
+    walk(&r, convert(I64, div(grid_x(), imm(cfg->cluster))));
+    if (sums) {
+        int kinds = centred ? 2 : 1;
+        val first = mul(group, imm(kinds));
+        store_sums(&r, r.rDgamma, first);
+        if (centred)
+            store_sums(&r, r.rDbeta, add(first, imm(1)));
+    }
+}
+
+/* Sums of columns: a lane for each column, the warps of a CTA for every so many-th row. */
+
+/* What row number i adds to column `column`: partial sums, or of tiled rows the products themselves. */
+static void add_terms(const norm_config *cfg, bool centred, const operands *o, val i, val column, val *sum)
+{
+    int kinds = centred ? 2 : 1, bytes = (int)ckl_dtype_bytes(cfg->dtype);
+    if (!cfg->tiled) {
+        for (int kind = 0; kind < kinds; kind++) {
+            val index = add(mul(add(mul(i, imm(kinds)), imm(kind)), convert(I64, o->cols)), convert(I64, column));
+            assign(sum[kind], add(sum[kind], statistic(o->partial, index)));
+        }
+        return;
+    }
+    val offset = mul(convert(U64, add(mul(i, o->ld_in), convert(I64, column))), imm(bytes));
+    val x = convert(F32, at(gmem_tensor(add(o->x, offset), cfg->dtype, compact(leaf(1))), 0));
+    val dy = convert(F32, at(gmem_tensor(add(o->dy, offset), cfg->dtype, compact(leaf(1))), 0));
+    val difference = centred ? sub(x, statistic(o->mean, i)) : x;
+    assign(sum[0], fma(dy, mul(difference, statistic(o->rstd, i)), sum[0]));
+    if (centred)
+        assign(sum[1], add(sum[1], dy));
+}
+
+static void write_column(const norm_config *cfg, val address, val column, val x)
+{
+    int bytes = (int)ckl_dtype_bytes(cfg->dtype);
+    set(gmem_tensor(add(address, mul(convert(U64, column), imm(bytes))), cfg->dtype, compact(leaf(1))), 0,
+        convert(cfg->dtype, x));
+}
+
+static void columns_of_gradients(const norm_config *cfg, bool centred)
+{
+    enum { WARPS = NORM_COLUMN_THREADS / 32, UNROLLED = 8 }; // rows of a warp whose loads are under way together
+    operands o = declare();
+    ir_current()->threads = NORM_COLUMN_THREADS;
+    int kinds = centred ? 2 : 1;
+    tensor sSums = smem_tensor("sums", F32, compact(shape(32, WARPS, kinds)), 16); // (LANES,WARPS,KINDS)
+    val column = add(mul(cta_x(), imm(32)), lane()), count = cfg->tiled ? o.rows : o.groups;
+    val sum[2] = { variable(F32, immf(0)), variable(F32, immf(0)) };
+    val next = variable(I64, convert(I64, warp()));
+    IF(lt(column, o.cols)) {
+        LOOP_FROM(i, next, sub(count, imm((UNROLLED - 1) * WARPS)), imm(UNROLLED * WARPS))
+        {
+            for (int u = 0; u < UNROLLED; u++)
+                add_terms(cfg, centred, &o, add(i, imm(u * WARPS)), column, sum);
+            assign(next, add(i, imm(UNROLLED * WARPS)));
+        }
+        LOOP_FROM(left, next, count, imm(WARPS))
+        add_terms(cfg, centred, &o, left, column, sum);
+    }
+    for (int kind = 0; kind < kinds; kind++)
+        set(sSums, coord(lane(), warp(), kind), sum[kind]);
+    cta_sync();
+    IF(both(eq(warp(), imm(0)), lt(column, o.cols)))
+        for (int kind = 0; kind < kinds; kind++) {
+            val total = at(sSums, lane(), 0, kind);
+            for (int w = 1; w < WARPS; w++)
+                total = add(total, at(sSums, lane(), w, kind));
+            write_column(cfg, kind == 0 ? o.dgamma : o.dbeta, column, total);
+        }
+}
+
+static void backward(const norm_config *cfg, int part, bool centred)
+{
+    if (part == 2)
+        columns_of_gradients(cfg, centred);
+    else
+        rows_of_gradients(cfg, part == 0, centred);
+}
+
+void layernorm_backward(const void *config, int part)
+{
+    backward(config, part, true);
+}
+
+void rmsnorm_backward(const void *config, int part)
+{
+    backward(config, part, false);
+}

@@ -1,0 +1,43 @@
+/* norm_config.h - the compile-time choices of the norms' kernels. */
+#ifndef CKL_NORM_CONFIG_H
+#define CKL_NORM_CONFIG_H
+
+#include "base/fields.h"
+#include "cute/row.h"
+
+#define NORM_CONFIG(X)                                                                                                \
+    X(norm_config, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")                 \
+    X(norm_config, bool, affine, "1", "0 1", "gamma, and beta where there is one")                                    \
+    X(norm_config, bool, residual, "0", "0 1", "a residual is added; backward: its gradient")                         \
+    X(norm_config, int, threads, "256", "32 64 128 256 512 1024", "threads of a CTA")                                 \
+    X(norm_config, int, row_threads, "256", "4 8 16 32 64 128 256 512 1024", "threads of a CTA that share a row")     \
+    X(norm_config, int, cluster, "1", "1 2 4 8 16", "CTAs that share a row")                                          \
+    X(norm_config, int, vec, "4", "1 2 4 8", "elements of one memory access, at most 16 bytes")                       \
+    X(norm_config, int, steps, "4", "1 2 3 4 5 6 7 8", "vectors of a thread and tensor")                              \
+    X(norm_config, bool, whole, "0", "0 1", "rows are as long as what their threads hold: no guards")                 \
+    X(norm_config, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers")        \
+    X(norm_config, bool, early, "0", "0 1", "gamma, beta (backward: the next row) are loaded before they are needed") \
+    X(norm_config, int, turns, "0", "0 1 2 3 4 6 8",                                                                  \
+      "CTAs of an SM that take rows in turn; 0: as many as fit, forward: as there are rows")                          \
+    X(norm_config, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")
+
+typedef struct norm_config {
+    NORM_CONFIG(FIELD_MEMBER)
+} norm_config;
+
+/* How a kernel shares out its rows: vectors, or single elements for pointers that are not aligned to vectors. */
+static inline row_split norm_split(const norm_config *c, bool vectors)
+{
+    row_split s = { c->threads, c->row_threads, c->cluster, c->vec, c->steps, c->whole };
+    return vectors ? s : row_split_scalar(&s);
+}
+
+enum { NORM_COLUMN_THREADS = 512 }; // of the kernel that adds up columns, 32 columns a CTA
+
+/* Kernels. part 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: sums of columns. */
+void layernorm_forward(const void *config, int part);
+void rmsnorm_forward(const void *config, int part);
+void layernorm_backward(const void *config, int part);
+void rmsnorm_backward(const void *config, int part);
+
+#endif

@@ -1,0 +1,267 @@
+/* norm_forward.c - the threads of a row hold it in registers; a row too long is read tile by tile in every pass. */
+#include "cute/kernel.h"
+#include "operators/norm/norm_config.h"
+
+enum { WRITE_STEPS = 4 }; // vectors for which gamma and beta are loaded at once
+
+/* The parameters, in the order of the launch. */
+typedef struct operands {
+    val rows, cols, ld_in, ld_out, reciprocal, eps; // reciprocal of cols
+    val x, residual, gamma, beta, y, sum, mean, rstd;
+} operands;
+
+static operands declare(void)
+{
+    operands o;
+    o.rows = param(I64, "rows");
+    o.cols = param(U32, "cols");
+    o.ld_in = param(I64, "ld_in");
+    o.ld_out = param(I64, "ld_out");
+    o.reciprocal = param(F32, "reciprocal");
+    o.eps = param(F32, "eps");
+    o.x = pointer("x");
+    o.residual = pointer("residual");
+    o.gamma = pointer("gamma");
+    o.beta = pointer("beta");
+    o.y = pointer("y");
+    o.sum = pointer("sum");
+    o.mean = pointer("mean");
+    o.rstd = pointer("rstd");
+    return o;
+}
+
+/* One row on its way through the passes. Its values h are x, or x + residual rounded as sum keeps them. */
+typedef struct row {
+    const norm_config *cfg;
+    row_split split;
+    row_place place;
+    bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
+    operands o;
+    tensor rH, rGamma, rBeta; // (VEC,STEPS), if they are kept
+    val sum[2];               // of a pass: differences and their squares, or values
+    val mean, rest, rstd;     // the whole mean is mean + rest, which f32 cannot hold
+    val shift;                // rest * rstd
+    bool early;               // rGamma and rBeta are kept
+} row;
+
+static val wide(tensor t, int i)
+{
+    return convert(F32, at(t, i));
+}
+
+static int elements(const row *r)
+{
+    return r->split.vec * r->split.steps;
+}
+
+static tensor load_part(const row *r, const row_place *p, val address, val ld)
+{
+    tensor gPart = with_cache(row_part(&r->split, p, address, r->cfg->dtype, ld), IR_CACHE_STREAM); // (VEC,STEPS)
+    tensor rPart = fragment_like(gPart, r->cfg->dtype);                                             // (VEC,STEPS)
+    row_load(&r->split, p, gPart, rPart, 0);
+    return rPart;
+}
+
+static tensor load_vector(const row *r, const row_place *p, val address)
+{
+    tensor gPart = row_vector(&r->split, p, address, r->cfg->dtype); // (VEC,STEPS)
+    tensor rPart = fragment_like(gPart, r->cfg->dtype);              // (VEC,STEPS)
+    row_load(&r->split, p, gPart, rPart, 0);
+    return rPart;
+}
+
+/* h from the inputs; writes sum. */
+static tensor load_inputs(const row *r, const row_place *p)
+{
+    tensor rH = load_part(r, p, r->o.x, r->o.ld_in);
+    if (!r->cfg->residual)
+        return rH;
+    tensor rR = load_part(r, p, r->o.residual, r->o.ld_in);
+    for (int i = 0; i < elements(r); i++)
+        set(rH, i, convert(r->cfg->dtype, add(wide(rH, i), wide(rR, i))));
+    row_store(&r->split, p, rH, row_part(&r->split, p, r->o.sum, r->cfg->dtype, r->o.ld_out));
+    return rH;
+}
+
+/* h of a tile that load_inputs() has seen before. */
+static tensor load_again(const row *r, const row_place *p)
+{
+    return r->cfg->residual ? load_part(r, p, r->o.sum, r->o.ld_out) : load_part(r, p, r->o.x, r->o.ld_in);
+}
+
+typedef void tile_pass(row *r, tensor rH, const row_place *p);
+
+/* One pass over the row: over its registers, or over all tiles of memory. */
+static void over_row(row *r, bool first, tile_pass *pass)
+{
+    if (!r->cfg->tiled) {
+        pass(r, r->rH, &r->place);
+        return;
+    }
+    int tile_cols = (int)row_split_cols(&r->split);
+    LOOP_FROM(begin, imm(0), r->o.cols, imm(tile_cols))
+    {
+        row_place p = row_from(&r->place, begin);
+        pass(r, first ? load_inputs(r, &p) : load_again(r, &p), &p);
+    }
+}
+
+/* Passes */
+
+static void add_values(row *r, tensor rH, const row_place *p)
+{
+    (void)p;
+    for (int i = 0; i < elements(r); i++)
+        assign(r->sum[i % 2], add(r->sum[i % 2], wide(rH, i)));
+}
+
+/* Elements past the end of the row were loaded as zero: they count as equal to the mean. */
+static void add_squares(row *r, tensor rH, const row_place *p)
+{
+    for (int i = 0; i < elements(r); i++) {
+        val x = wide(rH, i);
+        if (r->centred) {
+            x = select(row_inside(&r->split, p, i / r->split.vec), sub(x, r->mean), immf(0));
+            assign(r->sum[0], add(r->sum[0], x));
+        }
+        assign(r->sum[1], fma(x, x, r->sum[1]));
+    }
+}
+
+/* Vectors `begin` to `end` of the thread: as many as gamma and beta have registers for. */
+static void write_vectors(row *r, tensor rH, row_place p, int begin, int steps)
+{
+    const bool shifted = r->cfg->affine && r->centred, kept = r->early;
+    row part = *r;
+    part.split.steps = steps;
+    p.first = add(p.first, imm(begin * (int)(row_split_cols(&part.split) / steps)));
+    tensor rGamma = r->rGamma, rBeta = r->rBeta; // (VEC,STEPS)
+    if (r->cfg->affine && !kept)
+        rGamma = load_vector(&part, &p, r->o.gamma);
+    if (shifted && !kept)
+        rBeta = load_vector(&part, &p, r->o.beta);
+    int first = begin * part.split.vec, from = kept ? first : 0;      // element of rH, of gamma and beta
+    tensor rY = fragment(F32, compact(shape(part.split.vec, steps))); // (VEC,STEPS)
+    for (int i = 0; i < elements(&part); i++) {
+        val h = wide(rH, first + i);
+        val y = r->centred ? sub(mul(sub(h, r->mean), r->rstd), r->shift) : mul(h, r->rstd);
+        if (r->cfg->affine)
+            y = shifted ? fma(y, wide(rGamma, from + i), wide(rBeta, from + i)) : mul(y, wide(rGamma, from + i));
+        set(rY, i, y);
+    }
+    tensor gY = row_part(&part.split, &p, r->o.y, r->cfg->dtype, r->o.ld_out); // (VEC,STEPS)
+    row_store(&part.split, &p, rY, with_cache(gY, IR_CACHE_STREAM));
+}
+
+static void write_result(row *r, tensor rH, const row_place *p)
+{
+    for (int begin = 0; begin < r->split.steps; begin += WRITE_STEPS)
+        write_vectors(r, rH, *p, begin, (int)min_i64(WRITE_STEPS, r->split.steps - begin));
+}
+
+/* Statistics */
+
+/* mean: of the values, rounded to f32. */
+static void find_mean(row *r)
+{
+    const reduction sum = { 1, combine_sum, NULL };
+    assign(r->sum[0], immf(0));
+    assign(r->sum[1], immf(0));
+    over_row(r, true, add_values);
+    assign(r->sum[0], add(r->sum[0], r->sum[1]));
+    row_reduce(&r->split, &sum, r->sum);
+    assign(r->mean, mul(r->sum[0], r->o.reciprocal));
+}
+
+/* rest: the mean of the differences from mean, what its rounding left over; rstd. */
+static void find_deviation(row *r)
+{
+    int count = 2;
+    const reduction sums = { count, combine_sum, &count };
+    assign(r->sum[0], immf(0));
+    assign(r->sum[1], immf(0));
+    over_row(r, !r->centred, add_squares);
+    row_reduce(&r->split, &sums, r->sum);
+    val variance = mul(r->sum[1], r->o.reciprocal);
+    if (r->centred) {
+        assign(r->rest, mul(r->sum[0], r->o.reciprocal));
+        variance = sub(variance, mul(r->rest, r->rest));
+    }
+    assign(r->rstd, rsqrt(add(variance, r->o.eps)));
+    assign(r->shift, mul(r->rest, r->rstd));
+}
+
+static void save(const row *r, val address, val x)
+{
+    tensor gStatistic = gmem_tensor(add(address, mul(convert(U64, r->place.row), imm(4))), F32, compact(leaf(1)));
+    IF(ne(address, imm(0)))
+        set(gStatistic, 0, x);
+}
+
+static void save_statistics(const row *r)
+{
+    IF(both(eq(r->place.first, imm(0)), r->place.exists)) {
+        if (r->centred)
+            save(r, r->o.mean, add(r->mean, r->rest));
+        save(r, r->o.rstd, r->rstd);
+    }
+}
+
+/* Loads the row, unless it is too long. */
+static void load_row(row *r)
+{
+    if (!r->cfg->tiled)
+        r->rH = load_inputs(r, &r->place);
+}
+
+static void normalise(row *r)
+{
+    if (r->centred)
+        find_mean(r);
+    find_deviation(r);
+    save_statistics(r);
+    over_row(r, false, write_result);
+}
+
+static void forward(const norm_config *cfg, int part, bool centred)
+{
+    row r = { .cfg = cfg, .split = norm_split(cfg, part == 0), .centred = centred, .o = declare() };
+    r.place = row_here(&r.split, r.o.rows, r.o.cols);
+    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    if (cfg->cluster > 1)
+        ir_current()->target = IR_SM90A;
+    val *const changing[] = { &r.sum[0], &r.sum[1], &r.mean, &r.rest, &r.rstd, &r.shift };
+    for (int i = 0; i < COUNT_OF(changing); i++)
+        *changing[i] = variable(F32, immf(0));
+    r.early = cfg->affine && cfg->early && !cfg->tiled;
+    if (r.early) {
+        r.rGamma = load_vector(&r, &r.place, r.o.gamma);
+        if (centred)
+            r.rBeta = load_vector(&r, &r.place, r.o.beta);
+    }
+    if (cfg->turns == 0)
+        load_row(&r);
+    if (cfg->cluster > 1)
+        cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
+    if (cfg->turns == 0) {
+        normalise(&r);
+        return;
+    }
+    val stride = convert(I64, div(grid_x(), imm(cfg->cluster)));
+    LOOP_FROM(number, r.place.row, r.o.rows, stride)
+    {
+        r.place.row = number;
+        load_row(&r);
+        normalise(&r);
+    }
+}
+
+void layernorm_forward(const void *config, int part)
+{
+    forward(config, part, true);
+}
+
+void rmsnorm_forward(const void *config, int part)
+{
+    forward(config, part, false);
+}

@@ -1,0 +1,23 @@
+/* pieces.h - the memory of one call as a list, and the checks that all operators make of it. */
+#ifndef CKL_PLAN_PIECES_H
+#define CKL_PLAN_PIECES_H
+
+#include "base/status.h"
+
+/* One tensor of a call. */
+typedef struct plan_piece {
+    const char *name;
+    const void *pointer;
+    int64_t bytes; // from its first to past its last element; 0: not part of this problem
+    int64_t align; // bytes of an element
+    bool output;
+    int64_t layout; // tensors of the same layout, not 0, may be the same memory: an output in place of an input
+} plan_piece;
+
+/* Pointers are there and aligned, and outputs overlap nothing that they are not in place of. */
+ckl_status plan_check_pieces(const char *op, const plan_piece *pieces, int count);
+
+/* Is every tensor of the list aligned to so many elements? */
+bool plan_pieces_aligned(const plan_piece *pieces, int count, int elements);
+
+#endif

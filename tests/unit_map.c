@@ -1,0 +1,90 @@
+/* unit_map.c - element-wise kernels as their authors write them: shapes simplified, and a function of the author's own. */
+#include "unit_emulator.h"
+
+#include "cute/map.h"
+
+enum { ROWS = 37, COLUMNS = 60, PITCH = 64 };
+
+static const map_shape padded_and_broadcast = { .rank = 3,
+                                                .operands = 3,
+                                                .size = { ROWS, 1, COLUMNS },
+                                                .stride = { { PITCH, 7, 1 }, { 0, 0, 1 }, { COLUMNS, 60, 1 } } };
+
+static void test_simplify(void **state)
+{
+    (void)state;
+    map_shape s = {
+        .rank = 4, .operands = 2, .size = { 3, 4, 1, 5 }, .stride = { { 1, 3, 0, 12 }, { 1, 3, 9, 12 } }
+    }; // dense, first dimension fastest
+    map_simplify(&s);
+    assert_int_equal(s.rank, 1);
+    assert_int_equal(s.size[0], 60);
+    assert_int_equal(s.stride[0][0], 1);
+
+    s = padded_and_broadcast;
+    map_simplify(&s);
+    assert_int_equal(s.rank, 2);
+    assert_int_equal(s.size[0], ROWS);
+    assert_int_equal(s.stride[0][0], PITCH);
+    assert_int_equal(s.stride[1][0], 0);
+    assert_int_equal(s.count, ROWS * COLUMNS);
+}
+
+static const map_kernel *kernel; // what describe() describes
+
+/* x where it is at least *limit, else y: an author's function with something of his own. */
+static val bounded(const val *inputs, void *user)
+{
+    const float *limit = user;
+    return ir_select(ir_compare(IR_GE, inputs[0], ir_float(CKL_F32, *limit)), inputs[0], inputs[1]);
+}
+
+static void describe(void)
+{
+    static float limit = 100;
+    map_describe(kernel, 0, bounded, &limit);
+}
+
+static void test_callback(void **state)
+{
+    (void)state;
+    static float x[ROWS * PITCH], y[COLUMNS], z[ROWS * COLUMNS];
+    for (int i = 0; i < ROWS * PITCH; i++)
+        x[i] = (float)(i % 211);
+    for (int i = 0; i < COLUMNS; i++)
+        y[i] = (float)-i;
+    ckl_device *gpu = test_open("");
+    map_shape s = padded_and_broadcast;
+    map_simplify(&s);
+    map_kernel k = { .inputs = 2,
+                     .dtype = { CKL_F32, CKL_F32, CKL_F32 },
+                     .compute = CKL_F32,
+                     .config = { .threads = 256, .vec = 4, .steps = 4 } };
+    map_choose(&k, &s, &gpu->info);
+    assert_int_equal(map_admit("test", &k, &s, &gpu->info), CKL_OK);
+    assert_int_equal(k.config.vec, 4);
+
+    const void *pointers[] = { test_upload(gpu, x, sizeof x), test_upload(gpu, y, sizeof y),
+                               test_upload(gpu, NULL, sizeof z) };
+    void *params[MAP_PARAMS_MAX];
+    assert_true(map_aligned(&k, pointers));
+    map_params(&k, &s, pointers, params);
+    kernel = &k;
+    test_kernel launch = { describe, IR_SM80, .threads = k.config.threads, .grid = ceil_div(s.count, map_tile(&k)) };
+    if (test_run(gpu, launch, params) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    assert_int_equal(gpu->ops->copy_out(gpu, z, pointers[2], sizeof z, NULL), CKL_OK);
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        float at = x[i / COLUMNS * PITCH + i % COLUMNS];
+        assert_true(z[i] == (at >= 100 ? at : y[i % COLUMNS]));
+    }
+    for (int i = 0; i < 3; i++)
+        gpu->ops->release(gpu, (void *)pointers[i]);
+    gpu->ops->close(gpu);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_simplify), cmocka_unit_test(test_callback) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,153 @@
+/* unit_permute.c - every bit of every element arrives, whatever the bits mean; more elements than one launch numbers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cutekernellib/cutekernellib.h"
+#include "operators/permute/permute_plans.h"
+
+enum { ROWS = 160, COLS = 96, BYTES_MAX = ROWS * COLS * 8 };
+
+static unsigned char x[BYTES_MAX], y[BYTES_MAX];
+
+/* Bits of every kind, NaN payloads among them. */
+static void fill_with_bits(void)
+{
+    uint64_t state = 1;
+    for (int i = 0; i < BYTES_MAX; i++) {
+        state = state * 6364136223846793005 + 1442695040888963407;
+        x[i] = (unsigned char)(state >> 56);
+    }
+}
+
+static ckl_status run_transpose(ckl_device *gpu, const char *impl, ckl_dtype dtype)
+{
+    transpose_desc desc = transpose_desc_of(&(ckl_transpose_desc){ .dtype = dtype, .rows = ROWS, .cols = COLS });
+    size_t bytes = ROWS * COLS * ckl_dtype_bytes(dtype);
+    ckl_transpose_args args;
+    void *memory[2];
+    ckl_plan *plan;
+    TRY(ckl_malloc(gpu, bytes, &memory[0]));
+    TRY(ckl_malloc(gpu, bytes, &memory[1]));
+    TRY(ckl_copy_in(gpu, memory[0], x, bytes, NULL));
+    TRY(plan_build(gpu, &transpose_operator, &desc, impl, &plan));
+    args = (ckl_transpose_args){ memory[0], memory[1] };
+    TRY(ckl_transpose_run(plan, &args, NULL));
+    TRY(ckl_stream_synchronize(gpu, NULL));
+    TRY(ckl_copy_out(gpu, y, memory[1], bytes, NULL));
+    ckl_plan_free(plan);
+    ckl_free(gpu, memory[0]);
+    ckl_free(gpu, memory[1]);
+    return CKL_OK;
+}
+
+static void test_bits(void **state)
+{
+    static const char *const impls[] = { "sm90", "ragged", "sm80", "gather", "tiled", "naive" };
+    static const ckl_dtype dtypes[] = { CKL_E4M3, CKL_F16, CKL_F32, CKL_F64 };
+    (void)state;
+    ckl_device *gpu;
+    assert_int_equal(ckl_device_open("emulator:h200", &gpu), CKL_OK);
+    fill_with_bits();
+    for (int i = 0; i < COUNT_OF(impls) * COUNT_OF(dtypes); i++) {
+        const char *impl = impls[i / COUNT_OF(dtypes)];
+        ckl_dtype dtype = dtypes[i % COUNT_OF(dtypes)];
+        size_t bytes = ckl_dtype_bytes(dtype);
+        if (run_transpose(gpu, impl, dtype) != CKL_OK)
+            fail_msg("%s", ckl_error());
+        for (size_t r = 0; r < ROWS; r++)
+            for (size_t c = 0; c < COLS; c++)
+                if (memcmp(&x[(r * COLS + c) * bytes], &y[(c * ROWS + r) * bytes], bytes) != 0)
+                    fail_msg("%s %s: element (%zu,%zu) changed", impl, ckl_dtype_name(dtype), r, c);
+    }
+    ckl_device_close(gpu);
+}
+
+/* A device that notes the elements and the first address of each launch of gather. */
+static int64_t elements, launches, most;
+static uintptr_t first, last;
+
+static ckl_status note_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
+{
+    (void)d;
+    (void)kernel;
+    *loaded = (device_kernel *)&launches;
+    return CKL_OK;
+}
+
+static void note_unload(ckl_device *d, device_kernel *kernel)
+{
+    (void)d;
+    (void)kernel;
+}
+
+static ckl_status note_launch(ckl_device *d, const device_kernel *kernel, const device_launch *launch, ckl_stream s)
+{
+    (void)d;
+    (void)kernel;
+    (void)s;
+    int64_t count = *(const uint32_t *)launch->params[0];
+    uintptr_t from = *(const uintptr_t *)launch->params[1];
+    elements += count;
+    launches++;
+    most = max_i64(most, count);
+    first = first && first < from ? first : from;
+    last = last > from ? last : from;
+    return CKL_OK;
+}
+
+static ckl_status one_resident(ckl_device *d, const device_kernel *kernel, int *count)
+{
+    (void)d;
+    (void)kernel;
+    *count = 1;
+    return CKL_OK;
+}
+
+/* 2^34 bytes in rows of odd pitches, so that each is an element: 16 launches. */
+static void test_many_elements(void **state)
+{
+    static const device_ops ops = {
+        .load = note_load, .unload = note_unload, .launch = note_launch, .clusters_resident = one_resident
+    };
+    ckl_device device = { &ops,
+                          { .id = "notes",
+                            .compute_capability = 80,
+                            .sm_count = 1,
+                            .threads_per_cta_max = 1024,
+                            .registers_per_sm = 65536,
+                            .smem_per_cta_bytes = 65536 } };
+    const uintptr_t base = (uintptr_t)1 << 40;
+    ckl_plan *plan;
+    (void)state;
+    ckl_permute_desc desc = { .dtype = CKL_U8,
+                              .rank = 2,
+                              .shape = { 1 << 17, 1 << 17 },
+                              .order = { 0, 1 },
+                              .stride_x = { (1 << 17) + 1, 1 },
+                              .stride_y = { (1 << 17) + 3, 1 } };
+    assert_int_equal(ckl_permute_plan(&device, &desc, &plan), CKL_OK);
+    ckl_permute_args args = { (void *)base, (void *)(base << 4) };
+    assert_int_equal(ckl_permute_run(plan, &args, NULL), CKL_OK);
+    ckl_plan_free(plan);
+    assert_true(elements == (int64_t)1 << 34);
+    assert_int_equal(launches, 16);
+    assert_int_equal(most, 1 << 30);
+    assert_true(first == base);
+    assert_true(last == base + (((uintptr_t)1 << 17) + 1) * (3 << 15) + (3 << 15)); // both modes in quarters
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_many_elements),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
