@@ -108,14 +108,16 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_reduce_run(plan, &(ckl_reduce_args){ .x = pointers[0], .y = pointers[1] }, stream);
 }
 
-static int64_t slices(const void *problem)
+static int64_t slices(const void *problem, int output)
 {
+    (void)output;
     return ((const reduce_problem *)problem)->rows;
 }
 
-static int64_t slice_elements(const void *problem)
+static int64_t slice_elements(const void *problem, int output)
 {
     (void)problem;
+    (void)output;
     return 1;
 }
 
