@@ -5,8 +5,9 @@
 #include "bench/race.h"
 
 /*
- * Plans and checks the case with every implementation that takes it, from the last of the operator's list (the simplest) to the
- * first, races them in one run, and prints a table: time, rate, how much faster than the one before and than the first.
+ * Plans and checks the case with every implementation that takes it, from the last of the operator's list (the
+ * simplest) to the first, races them in one run, and prints a table: time, rate, how much faster than the one before
+ * and than the first.
  */
 ckl_status ladder_run(test_case *c, ckl_device *device, const race_options *options);
 

@@ -1,8 +1,8 @@
 /*
  * cub.c - reductions by NVIDIA's CUB: what bench/peers/cub_reduce.cu compiles to, opened at run time.
  *
- * CUB reduces a whole tensor, or rows that follow each other without gaps. Its maximum and minimum do not keep NaN, so they are
- * raced on inputs without any.
+ * CUB reduces a whole tensor, or rows that follow each other without gaps. Its maximum and minimum do not keep NaN, so
+ * they are raced on inputs without any.
  */
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /*
- * cub_reduce.cu - reductions by NVIDIA's CUB, behind C functions: a small library of its own (scripts/build-peers), because it
- * alone needs nvcc. bench/peers/cub.c opens it and gives the numbers of `op` and `dtype` a meaning.
+ * cub_reduce.cu - reductions by NVIDIA's CUB, behind C functions: a small library of its own (scripts/build-peers),
+ * because it alone needs nvcc. bench/peers/cub.c opens it and gives the numbers of `op` and `dtype` a meaning.
  *
- * Halves are added in f32, as ours: CUB takes the type of the operator's result for its accumulator, and so still loads vectors
- * of halves.
+ * Halves are added in f32, as ours: CUB takes the type of the operator's result for its accumulator, and so still loads
+ * vectors of halves.
  */
 #include <cstdint>
 #include <limits>
@@ -77,8 +77,8 @@ template <typename T, typename Op> cudaError_t reduce_by(const call &c, Op op, t
     if (c.segments == 1)
         return cub::DeviceReduce::Reduce(c.workspace, *c.bytes, in, out, c.n, op, identity, c.stream);
     auto begin = thrust::make_transform_iterator(thrust::counting_iterator<int64_t>(0), start{ c.n });
-    return cub::DeviceSegmentedReduce::Reduce(c.workspace, *c.bytes, in, out, c.segments, begin, begin + 1, op, identity,
-                                              c.stream);
+    return cub::DeviceSegmentedReduce::Reduce(c.workspace, *c.bytes, in, out, c.segments, begin, begin + 1, op,
+                                              identity, c.stream);
 }
 
 template <typename T> cudaError_t reduce(int what, const call &c)

@@ -1,8 +1,8 @@
 /*
  * torch.c - PyTorch as a peer: python3 runs torch_peer.py once for a problem, on the same data.
  *
- * Inputs go to files as they lie in memory, outputs and times come back: torch_peer.py tells the format. The script is looked
- * for beside the program and in the source tree, or named by CKL_TORCH_PEER; CKL_PYTHON names another python3, and
+ * Inputs go to files as they lie in memory, outputs and times come back: torch_peer.py tells the format. The script is
+ * looked for beside the program and in the source tree, or named by CKL_TORCH_PEER; CKL_PYTHON names another python3, and
  * CKL_TORCH_COMPILE=1 adds torch.compile to the race.
  */
 #include <jansson.h>

@@ -12,8 +12,8 @@ extern "C" {
 typedef enum ckl_direction { CKL_FORWARD, CKL_BACKWARD } ckl_direction;
 
 /*
- * Immutable once made; any number of threads may run it at once. The one exception is a plan with workspace (below): its runs
- * that may overlap on the device, on several streams, need a workspace each.
+ * Immutable once made; any number of threads may run it at once. The one exception is a plan with workspace (below):
+ * its runs that may overlap on the device, on several streams, need a workspace each.
  */
 typedef struct ckl_plan ckl_plan;
 
@@ -24,9 +24,10 @@ CKL_API void ckl_plan_free(ckl_plan *plan);
 CKL_API const char *ckl_plan_text(const ckl_plan *plan);
 
 /*
- * Device memory that a run needs beside its arguments: 0 for most plans. The args of such operators have a `workspace`: memory
- * of the caller of so many bytes, aligned to 256, zeroed once before its first use; every run leaves it ready for the next one.
- * Where it is NULL the run uses the plan's own, which serves one run at a time: runs on one stream, or ordered by events.
+ * Device memory that a run needs beside its arguments: 0 for most plans. The args of such operators have a `workspace`:
+ * memory of the caller of so many bytes, aligned to 256, zeroed once before its first use; every run leaves it ready
+ * for the next one. Where it is NULL the run uses the plan's own, which serves one run at a time: runs on one stream,
+ * or ordered by events.
  */
 CKL_API int64_t ckl_plan_workspace_bytes(const ckl_plan *plan);
 

@@ -2,7 +2,7 @@
 #include "base/dtype.h"
 #include "cute/map.h"
 
-enum { VECTOR_BYTES = 16, THREADS_MIN = 128, STEPS_MAX = 16, STEPS_CHOSEN_MAX = 8, CTAS_PER_SM_MAX = 32 };
+enum { VECTOR_BYTES = 16, THREADS_MIN = 128, STEPS_MAX = 16, STEPS_CHOSEN_MAX = 8, THREADS_RESIDENT_MAX = 1536 };
 
 static void move_dimension(map_shape *s, int to, int from)
 {
@@ -131,6 +131,12 @@ static int64_t widest_bytes(const map_kernel *k)
     return bytes;
 }
 
+/*
+ * Chains of functions take as many registers as they are given (sigmoid(abs(2x+1)) 101: two CTAs fit); 64 are enough
+ * for one or two inputs.
+ */
+enum { BOUNDED_INPUTS_MAX = 2, THREADS_PER_SM = 1024 };
+
 /* Four loads in flight a thread, whole vectors: more of them cost registers, and so threads. */
 static int steps_for(const map_kernel *k)
 {
@@ -152,6 +158,7 @@ void map_choose(map_kernel *k, const map_shape *s, const ckl_device_info *device
         c->steps /= 2;
     while (c->threads > THREADS_MIN && s->count < device->sm_count * map_tile(k))
         c->threads /= 2;
+    c->ctas_per_sm = k->inputs <= BOUNDED_INPUTS_MAX ? THREADS_PER_SM / c->threads : 0;
     c->wide = is_wide(k, s);
 }
 
@@ -172,8 +179,9 @@ ckl_status map_admit(const char *what, const map_kernel *k, const map_shape *s, 
              device->threads_per_cta_max);
     if (c->steps < 1 || c->steps > STEPS_MAX)
         FAIL(CKL_INVALID, "%s: steps=%d is not in 1..%d", what, c->steps, STEPS_MAX);
-    if (c->ctas_per_sm < 0 || c->ctas_per_sm > CTAS_PER_SM_MAX)
-        FAIL(CKL_INVALID, "%s: ctas_per_sm=%d is not in 0..%d", what, c->ctas_per_sm, CTAS_PER_SM_MAX);
+    if (c->ctas_per_sm < 0 || (int64_t)c->ctas_per_sm * c->threads > THREADS_RESIDENT_MAX)
+        FAIL(CKL_INVALID, "%s: ctas_per_sm=%d of %d threads are not 0..%d threads", what, c->ctas_per_sm, c->threads,
+             THREADS_RESIDENT_MAX);
     if (!c->wide && is_wide(k, s))
         FAIL(CKL_INVALID, "%s: wide=0 cannot number %" PRId64 " elements", what, s->count);
     if (ceil_div(s->count, map_tile(k)) > INT32_MAX)

@@ -1,8 +1,6 @@
 /* row.c - rows over lanes, warps, CTAs and clusters. */
 #include "cute/row.h"
 
-#include "base/dtype.h"
-
 #include "cute/vectors.h"
 
 enum {
@@ -170,20 +168,8 @@ static vector_at vector_of(const row_split *s, const row_place *p, tensor memory
     return (vector_at){ memory.address, offset, row_inside(s, p, step) };
 }
 
-static bool row_types_fit(tensor memory, tensor registers)
-{
-    bool fit = memory.memory == GMEM && registers.memory == RMEM && ckl_dtype_bytes(memory.dtype) >= 2 &&
-               (ckl_dtype_bytes(memory.dtype) > 2 || dtype_is_float(memory.dtype));
-    if (!fit)
-        ir_fail(CKL_INTERNAL, "row: %s elements of global memory do not go to %s registers",
-                ckl_dtype_name(memory.dtype), ckl_dtype_name(registers.dtype));
-    return fit && !ir_failed();
-}
-
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
 {
-    if (!row_types_fit(from, to))
-        return;
     vector_at *at = ir_alloc((size_t)s->steps, sizeof *at);
     for (int step = 0; step < s->steps; step++)
         at[step] = vector_of(s, p, from, step);
@@ -198,8 +184,6 @@ void row_store_step(const row_split *s, const row_place *p, tensor from, tensor 
 
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to)
 {
-    if (!row_types_fit(to, from))
-        return;
     for (int step = 0; step < s->steps; step++)
         row_store_step(s, p, from, to, step);
 }

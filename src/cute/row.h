@@ -75,9 +75,6 @@ void row_store_step(const row_split *s, const row_place *p, tensor from, tensor 
 /* Is vector number `step` of this thread inside the row? The constant true where no guard is needed. */
 val row_inside(const row_split *s, const row_place *p, int step);
 
-/* Is vector number `step` of this thread inside the row? The constant true where no guard is needed. */
-val row_inside(const row_split *s, const row_place *p, int step);
-
 /* Over all threads of the row; everyone holds the result. Every thread of the CTA (cluster) takes part. */
 void row_reduce(const row_split *s, const reduction *r, val *values);
 

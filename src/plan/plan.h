@@ -26,7 +26,10 @@ typedef struct implementation {
     int kernels; // of one plan, in launch order; 0 means 1
     ir_target target;
 
-    /* Workspace bytes of one run, or NULL for none. It is zero before the first run; every run leaves it ready for the next. */
+    /*
+     * Workspace bytes of one run, or NULL for none. It is zero before the first run; every run leaves it ready for the
+     * next.
+     */
     int64_t (*workspace_bytes)(const ckl_plan *plan);
 
     /* Enqueues one run; args was checked by the operator. Nothing to do is CKL_OK. */
@@ -80,8 +83,8 @@ ckl_status plan_build(ckl_device *device, const operator_info *op, const void *d
 ckl_status plan_run(const ckl_plan *plan, const operator_info *op, const void *args, ckl_stream stream);
 
 /*
- * plan_build() through this process's cache of plans, then plan_run(). A plan with workspace is cached per stream, so that calls
- * on several streams never share it.
+ * plan_build() through this process's cache of plans, then plan_run(). A plan with workspace is cached per stream, so
+ * that calls on several streams never share it.
  */
 ckl_status plan_once(ckl_device *device, const operator_info *op, const void *desc, const void *args,
                      ckl_stream stream);

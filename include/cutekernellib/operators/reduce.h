@@ -10,8 +10,9 @@ extern "C" {
 #endif
 
 /*
- * What is made of the n elements of a row (all x that share a place in y). NaN: any operation but ANY and ALL gives NaN if an
- * element is NaN; ANY and ALL count it as true; ARGMAX and ARGMIN give the first NaN. An empty row (n = 0) gives what is said.
+ * What is made of the n elements of a row (all x that share a place in y). NaN: any operation but ANY and ALL gives NaN
+ * if an element is NaN; ANY and ALL count it as true; ARGMAX and ARGMIN give the first NaN. An empty row (n = 0) gives
+ * what is said.
  */
 typedef enum ckl_reduce_op {
     CKL_REDUCE_SUM,      // empty: 0
@@ -35,20 +36,20 @@ enum { CKL_REDUCE_RANK_MAX = 5 };
 /*
  * Sums of floats are formed in f32, of integers in 64 bits (in the output's type where that is an integer; they wrap).
  *
- * Every order of additions is fixed, so that results are the same bit for bit in every run on the same device. A thread adds
- * its elements pairwise in blocks of b and the s blocks in turn (or, from 64 blocks on, compensated: then s counts as 2);
- * threads are added pairwise. So |error of a sum| <= (log2 b + s + log2(n / (b s)) + 1) * 2^-24 * sum of |x|, to first order.
- * Variance: squares of distances from the mean of each block, merged by Chan's formula (Chan, Golub, LeVeque: Updating
- * formulae and a pairwise algorithm for computing sample variances, 1979), on x minus the row's first element; its relative
- * error is a small multiple of 2^-24, whatever the mean.
+ * Every order of additions is fixed, so that results are the same bit for bit in every run on the same device. A thread
+ * adds its elements pairwise in blocks of b and the s blocks in turn (or, from 64 blocks on, compensated: then s counts
+ * as 2); threads are added pairwise. So |error of a sum| <= (log2 b + s + log2(n / (b s)) + 1) * 2^-24 * sum of |x|, to
+ * first order. Variance: squares of distances from the mean of each block, merged by Chan's formula (Chan, Golub,
+ * LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979), on x minus the row's first
+ * element; its relative error is a small multiple of 2^-24, whatever the mean.
  */
 typedef struct ckl_reduce_desc {
     ckl_reduce_op op;
     ckl_dtype dtype; // of x: CKL_F32, CKL_F16, CKL_BF16, CKL_I32 or CKL_I64
 
     /*
-     * Of y. ANY, ALL: CKL_BOOL. ARGMAX, ARGMIN: CKL_I64. Float x: the type of x, or CKL_F32. Integer x: MAX and MIN the type of
-     * x; SUM and PROD CKL_I64, or the type of x; the others CKL_F32. 0 is the first of those.
+     * Of y. ANY, ALL: CKL_BOOL. ARGMAX, ARGMIN: CKL_I64. Float x: the type of x, or CKL_F32. Integer x: MAX and MIN the
+     * type of x; SUM and PROD CKL_I64, or the type of x; the others CKL_F32. 0 is the first of those.
      */
     ckl_dtype output;
 
@@ -63,16 +64,15 @@ typedef struct ckl_reduce_desc {
 typedef struct ckl_reduce_args {
     const void *x;
     void *y;
-    void *
-        workspace; // ckl_plan_workspace_bytes() of the caller's, zeroed once; NULL: the plan's own, for one run at a time
+    void *workspace; // the caller's ckl_plan_workspace_bytes(), zeroed once; NULL: the plan's, for one run at a time
 } ckl_reduce_args;
 
 /* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */
 CKL_API CKL_MUST_USE ckl_status ckl_reduce_plan(ckl_device *device, const ckl_reduce_desc *desc, ckl_plan **plan);
 
 /*
- * Enqueues it on stream: one kernel. Never allocates, compiles or waits. Any thread may run a plan; runs that may overlap on
- * the device pass a workspace each if ckl_plan_workspace_bytes() is not 0.
+ * Enqueues it on stream: one kernel. Never allocates, compiles or waits. Any thread may run a plan; runs that may
+ * overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0.
  */
 CKL_API CKL_MUST_USE ckl_status ckl_reduce_run(const ckl_plan *plan, const ckl_reduce_args *args, ckl_stream stream);
 

@@ -338,6 +338,7 @@ static const test_reject rejects[] = {
     { "expr=x impl=vector config='vec=3'", CKL_INVALID, "elementwise vector: vec=3 must be a power of two" },
     { "expr=x+y shape=8x9 shapes=,9 impl=vector config='vec=4'", CKL_UNSUPPORTED,
       "elementwise vector: vec=4 does not divide the rows" },
+    { "expr=x impl=vector config='threads=512 ctas_per_sm=4'", CKL_INVALID, "ctas_per_sm=4 of 512 threads are not" },
     { "expr=x impl=vector config='expr=y'", CKL_INVALID, "expr and types of the config are not those of the problem" },
     { NULL, CKL_OK, NULL },
 };

@@ -1,7 +1,8 @@
 /* permutation.c - simplification: sort, join, and see the matrix in it. */
 #include "operators/permute/permutation.h"
 
-#include "plan/plan.h"
+#include "base/math.h"
+#include "plan/pieces.h"
 
 static const int64_t EXTENT_MAX = INT64_C(1) << 56; // elements: more than any memory, and sums of 64 bits are safe
 
@@ -122,22 +123,13 @@ int64_t permutation_elements(const permutation *p)
     return count;
 }
 
-static ckl_status check_pointer(const permutation *p, const char *name, const void *pointer)
-{
-    if (!pointer)
-        FAIL(CKL_INVALID, "%s: %s is NULL", p->op, name);
-    if ((uintptr_t)pointer % (uintptr_t)p->bytes)
-        FAIL(CKL_INVALID, "%s: %s=%p is not aligned to its %d-byte elements", p->op, name, pointer, p->bytes);
-    return CKL_OK;
-}
-
 ckl_status permutation_check_pointers(const permutation *p, const void *x, const void *y)
 {
     if (p->empty)
         return CKL_OK;
-    TRY(check_pointer(p, "x", x));
-    TRY(check_pointer(p, "y", y));
-    if (plan_overlap(x, extent(p, true) * p->bytes, y, extent(p, false) * p->bytes))
-        FAIL(CKL_INVALID, "%s: y overlaps x", p->op);
-    return CKL_OK;
+    const plan_piece pieces[] = {
+        { .name = "x", .pointer = x, .bytes = extent(p, true) * p->bytes, .align = p->bytes },
+        { .name = "y", .pointer = y, .bytes = extent(p, false) * p->bytes, .align = p->bytes, .output = true },
+    };
+    return plan_check_pieces(p->op, pieces, COUNT_OF(pieces));
 }

@@ -1,8 +1,9 @@
 /*
- * reduce_columns.c - rows that lie across memory: neighbouring threads take neighbouring results, so that loads are whole lines.
+ * reduce_columns.c - rows that lie across memory: neighbouring threads take neighbouring results, so that loads are
+ * whole lines.
  *
- * A CTA owns lanes * vec columns; its threads / lanes layers of threads share their elements, `steps` vectors of each in flight,
- * and are merged in shared memory. The elements of long columns are split over several CTAs as well.
+ * A CTA owns lanes * vec columns; its threads / lanes layers of threads share their elements, `steps` vectors of each
+ * in flight, and are merged in shared memory. The elements of long columns are split over several CTAs as well.
  */
 #include "operators/reduce/reduce_kernel.h"
 
@@ -106,28 +107,42 @@ static void take_steps(columns_kernel *k, val index, int step, int count, tensor
     }
 }
 
+/* One vector after the other: where the columns end within a tile, and of part 1. */
+static void take_one_by_one(columns_kernel *k, val index, tensor rX)
+{
+    for (int s = 0; s < k->cfg->steps; s++) {
+        val here = add(index, imm(s * layers_of(k->cfg)));
+        IF(lt(here, k->a.row.count)) {
+            load_vector(k, element_address(k, here), slice(rX, _, s));
+            take_steps(k, index, s, 1, rX);
+        }
+    }
+}
+
+/* All vectors loaded before the first is used. */
+static void take_together(columns_kernel *k, val index, tensor rX)
+{
+    for (int s = 0; s < k->cfg->steps; s++)
+        load_vector(k, element_address(k, add(index, imm(s * layers_of(k->cfg)))), slice(rX, _, s));
+    take_steps(k, index, 0, k->cfg->steps, rX);
+}
+
 static void take_columns(columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
-    int layers = layers_of(cfg), tile = layers * cfg->steps;
+    int tile = layers_of(cfg) * cfg->steps;
     val count = k->a.row.count, mine = convert(I64, k->layer);
     tensor rX = vectors_of(k, cfg->steps); // (WORDS,STEPS)
     fill(rX, convert(k->words.memory, imm(0)));
     LOOP_FROM(first, mul(k->cta_part, imm(tile)), count, imm(tile * cfg->split))
     {
         val index = add(first, mine);
-        IF(ge(count, add(first, imm(tile)))) {
-            for (int s = 0; s < cfg->steps; s++)
-                load_vector(k, element_address(k, add(index, imm(s * layers))), slice(rX, _, s));
-            take_steps(k, index, 0, cfg->steps, rX);
-        }
-        ELSE
-        {
-            for (int s = 0; s < cfg->steps; s++)
-                IF(lt(add(index, imm(s * layers)), count)) {
-                    load_vector(k, element_address(k, add(index, imm(s * layers))), slice(rX, _, s));
-                    take_steps(k, index, s, 1, rX);
-                }
+        if (k->part == 1) { // elements are loaded one by one, each guarded: many at once do not fit the registers
+            take_one_by_one(k, index, rX);
+        } else {
+            IF(ge(count, add(first, imm(tile))))
+                take_together(k, index, rX);
+            ELSE take_one_by_one(k, index, rX);
         }
     }
 }

@@ -1,9 +1,11 @@
 /*
- * reduce_kernel.h - for authors of kernels: reductions of your own, given as functions on IR values, in reduce's kernels.
+ * reduce_kernel.h - for authors of kernels: reductions of your own, given as functions on IR values, in reduce's
+ * kernels.
  *
- * Most are a fold: one value, an associative and commutative combination, perhaps something done to each element before and to
- * the result after. Others (a variance, a position) carry several values and are a reducer. Either can be described by any of
- * the kernels below in place of a built-in operation: an implementation whose describe() calls reduce_rows_with().
+ * Most are a fold: one value, an associative and commutative combination, perhaps something done to each element before
+ * and to the result after. Others (a variance, a position) carry several values and are a reducer. Either can be
+ * described by any of the kernels below in place of a built-in operation: an implementation whose describe() calls
+ * reduce_rows_with().
  */
 #ifndef CKL_REDUCE_KERNEL_H
 #define CKL_REDUCE_KERNEL_H
@@ -37,7 +39,9 @@ typedef struct reduce_fold {
     void *user;
 } reduce_fold;
 
-/* A reduction in general. `state` is `count` variables of a thread; several states are merged pairwise, in any order. */
+/*
+ * A reduction in general. `state` is `count` variables of a thread; several states are merged pairwise, in any order.
+ */
 typedef struct reducer {
     ir_type input;
     int count;
@@ -89,7 +93,9 @@ reduction reduce_reduction(const reducer *r);
 /* Takes one element of memory. index is its place in the row. */
 void reduce_take_one(const reducer *r, val address, ckl_dtype dtype, val index, val pivot, val *state);
 
-/* The first element of a row as a variable of the input type; 0 if the row is empty or the reducer has no use for it. */
+/*
+ * The first element of a row as a variable of the input type; 0 if the row is empty or the reducer has no use for it.
+ */
 val reduce_load_pivot(const reducer *r, const reduce_arguments *a, val address, ckl_dtype dtype);
 
 /* Writes the result of a row. */
@@ -108,8 +114,9 @@ reduce_words reduce_words_of(ckl_dtype dtype, int vec);
 void reduce_expand(const reduce_words *w, ir_type input, const val *registers, val *elements);
 
 /*
- * Counts this CTA as arrived at a counter in global memory, which the last of `ctas` sets back to 0. Whatever any CTA of them
- * wrote to global memory before is visible to the last one afterwards. Returns whether this is the last one, to all threads.
+ * Counts this CTA as arrived at a counter in global memory, which the last of `ctas` sets back to 0. Whatever any CTA
+ * of them wrote to global memory before is visible to the last one afterwards. Returns whether this is the last one, to
+ * all threads.
  */
 val reduce_last_to_arrive(val counter, int ctas);
 

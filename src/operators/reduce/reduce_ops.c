@@ -205,8 +205,8 @@ static void variance_merge(val *into, const val *other, void *user)
 }
 
 /*
- * The batch by its own mean in two passes over registers. The pivot is an element, so that numbers near each other and far
- * from 0 lose nothing: their distances from it are exact.
+ * The batch by its own mean in two passes over registers. The pivot is an element, so that numbers near each other and
+ * far from 0 lose nothing: their distances from it are exact.
  */
 static void variance_take(const reducer *r, const reduce_batch *batch, val pivot, val *state)
 {

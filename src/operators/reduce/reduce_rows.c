@@ -1,9 +1,9 @@
 /*
  * reduce_rows.c - rows whose elements lie side by side: a few lanes a row, a CTA a row, or several CTAs a row.
  *
- * A row is a sequence of tiles of lanes * vec * steps elements; the threads of a row take a tile together, each `steps` vectors
- * that are all in flight at once. Where rows are not aligned to vectors (part 1), tiles start at the 16-byte boundary before the
- * row, and only its first and last vectors are taken element by element.
+ * A row is a sequence of tiles of lanes * vec * steps elements; the threads of a row take a tile together, each `steps`
+ * vectors that are all in flight at once. Where rows are not aligned to vectors (part 1), tiles start at the 16-byte
+ * boundary before the row, and only its first and last vectors are taken element by element.
  */
 #include "operators/reduce/reduce_kernel.h"
 

@@ -10,8 +10,8 @@ typedef struct reduce_mode {
 } reduce_mode;
 
 /*
- * Modes of size 1 are gone, neighbours that step evenly are one. Kept modes are in the order of y. Reduced modes go from far to
- * near, except for operations that return an index; there is at least one, perhaps 1:1.
+ * Modes of size 1 are gone, neighbours that step evenly are one. Kept modes are in the order of y. Reduced modes go
+ * from far to near, except for operations that return an index; there is at least one, perhaps 1:1.
  */
 typedef struct reduce_view {
     int kept_count, reduced_count;
