@@ -28,6 +28,9 @@ verify: build
 bench-elementwise-add: build
 	@$(BUILD)/ckl bench --suite bench/suites/add.txt
 
+bench-gemm: build
+	@$(BUILD)/ckl bench --suite bench/suites/gemm-f16.txt
+
 bench-%: build
 	@$(BUILD)/ckl bench --suite bench/suites/$*.txt
 

@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.." || exit
 build=${1:-build}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+export OMP_WAIT_POLICY=passive # spinning threads starve each other where cores are few or busy
 passed=0
 failed=0
 

@@ -97,7 +97,8 @@ static void describe_parameters(kernel *k)
     k->m = param(U32, "m");
     k->n = param(U32, "n");
     k->k_tiles = div(add(param(U32, "k"), imm(GEMM_TILE_K - 1)), imm(GEMM_TILE_K));
-    k->scalars = (gemm_scalars){ param(F32, "alpha"), param(F32, "beta") };
+    k->scalars.alpha = param(F32, "alpha");
+    k->scalars.beta = param(F32, "beta");
     k->bias = pointer("bias");
     k->d = pointer("d");
     k->ldd = param(I64, "ldd");
