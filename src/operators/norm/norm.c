@@ -6,7 +6,8 @@
 #include "plan/pieces.h"
 
 enum {
-    FORWARD_REGISTERS = 16, // of a thread and tensor of rows: 16 elements of f32; half of it for 16-bit elements
+    FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
+    LONG_COLS = 8192,       // longer half rows take as many registers as f32 ones
     BACKWARD_BYTES = 32,    // of a thread and tensor of rows: each element needs two sums in f32 beside
     BACKWARD_ELEMENTS_MAX = 16,
     BACKWARD_THREADS_MAX = 512,
@@ -144,7 +145,7 @@ static ckl_status choose_forward(const void *desc, const ckl_device_info *device
     norm_config *c = config;
     row_split s;
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
-    int wanted = d->dtype == CKL_F32 ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
+    int wanted = d->dtype == CKL_F32 || d->cols > LONG_COLS ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
     take_problem(d, c);
     c->tiled = !row_split_choose(d->cols, vec, d->dtype, wanted, cluster_max, &s) &&
                !row_split_choose(d->cols, vec, d->dtype, 2 * wanted, cluster_max, &s);
