@@ -138,7 +138,10 @@ void fill_operand(const operand_image *o, int number, operand_fill how, uint64_t
     const source s = source_of(o, number, seed, terms);
     const int64_t pieces = ceil_div(o->columns, 4096), step = o->info.stride[o->info.rank - 1];
     void *array = o->image + o->start;
-#pragma omp parallel for schedule(static)
+    bool broadcast = false; // elements share memory, and the last one written must always be the same
+    for (int i = 0; i < o->info.rank; i++)
+        broadcast |= o->info.stride[i] == 0 && o->info.shape[i] > 1;
+#pragma omp parallel for schedule(static) if (!broadcast)
     for (int64_t work = 0; work < o->rows * pieces; work++) {
         int64_t row = work / pieces, first = work % pieces * 4096, start = operand_row_start(o, row);
         for (int64_t column = first; column < min_i64(first + 4096, o->columns); column++) {

@@ -95,7 +95,7 @@ static float round_down(wide sum, int scale)
 static float slow_step(ckl_dtype from, const uint16_t *a, const uint16_t *b, float d)
 {
     term terms[17] = { term_of(bits_of(d), 8, 23) };
-    int common = terms[0].exponent;
+    int common = d == 0 ? -1000 : terms[0].exponent;
     for (int k = 0; k < 16; k++) {
         term x = operand(from, a[k]), y = operand(from, b[k]);
         terms[k + 1] = (term){ x.significand * y.significand, x.exponent + y.exponent, 2 * x.fraction_bits };
@@ -225,6 +225,12 @@ static const hand_case hand_cases[] = {
       0xcc83e001 },
     { "subnormal f16 are kept", CKL_F16, { 0x1p-24f, 0x1p-24f }, { 0x1p-24f, 0x1p-23f }, 0, 0x28400000 },
     { "subnormal results are kept and cut", CKL_BF16, { 0x1p-100f, 0x1p-100f }, { 0x1p-48f, 0x1p-50f }, 0, 2 },
+    { "a zero old d cuts nothing: 8 terms of 2^-152 make 2^-149",
+      CKL_BF16,
+      { 0x1p-100f, 0x1p-100f, 0x1p-100f, 0x1p-100f, 0x1p-100f, 0x1p-100f, 0x1p-100f, 0x1p-100f },
+      { 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f },
+      0,
+      1 },
     { "a zero beside 2^127 has exponent 1 and cuts", CKL_BF16, { 0 }, { 0x1p127f }, 0x1p-25f, 0 },
     { "no negative zero", CKL_F16, { -1 }, { 0 }, -0.0f, 0 },
     { "nor from below the smallest subnormal", CKL_BF16, { -0x1p-100f }, { 0x1p-51f }, 0, 0 },

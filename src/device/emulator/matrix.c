@@ -23,7 +23,8 @@ static const uint32_t CANONICAL_NAN = 0x7fffffff;
 enum {
     FRACTION_BITS = 25,   // kept of a term below the common exponent
     ZERO_EXPONENT = -126, // of an operand that is zero
-    TERM_LOST = -40,      // terms so far below the common exponent are zero after the cut
+    NO_EXPONENT = -400,   // of an accumulator that is zero: below that of any product
+    TERM_LOST = -40, // terms so far below the common exponent are zero after the cut
     F32_BIAS = 127,
     F32_FRACTION_BITS = 23,
     F64_BIAS = 1023,
@@ -143,7 +144,7 @@ static void multiply_finite(const operand_row *a, const operand_columns *b, floa
 {
     int32_t common[COLUMNS_MAX], sum[COLUMNS_MAX];
     for (int n = 0; n < b->count; n++) {
-        common[n] = exponent_of_f32(d[n]);
+        common[n] = d[n] == 0 ? NO_EXPONENT : exponent_of_f32(d[n]);
         sum[n] = 0;
     }
     for (int k = 0; k < MATRIX_K; k++)

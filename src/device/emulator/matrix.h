@@ -13,7 +13,9 @@ enum { MATRIX_K = 16 }; // k of one instruction with 16-bit operands
  * The arithmetic of mma.sync and wgmma on Hopper, after the model of MMA-Sim (arXiv 2511.10909, validated there against
  * the GPU). One instruction adds 16 products and the accumulator in fixed point:
  *   exponent of a product   the sum of its operands' exponents, not normalised: 1.5 x 1.5 = 2.25 has exponent 0.
- *                           Subnormal operands count with the smallest exponent of their type, zeros with -126
+ *                           Subnormal operands count with the smallest exponent of their type, zeros with -126;
+ *                           an accumulator that is zero does not count. NOTE: the last was seen on an H200, where bf16
+ *                           sums near 2^-142 keep bits that a floor of -126 would cut
  *   common exponent         the largest of the 17 terms'
  *   terms                   exact, then cut to 25 fractional bits below the common exponent (towards zero)
  *   sum                     exact, then rounded to f32 towards zero; from 2^128 on infinity. Subnormals are kept
