@@ -1,10 +1,12 @@
 /* build.c - the kernel being described on this thread: instructions, registers, parameters, shared memory, errors. */
-#include "ir/build.h"
+#include "ir/build_core.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ir/fold.h"
 
 enum { BLOCKS_MAX = 64 }; // open IFs and LOOPs
 
@@ -186,21 +188,21 @@ ir_inst *ir_emit(ir_inst inst, int out_count, const val *out, int in_count, cons
 }
 
 /* An instruction with one result of its own. */
-static val emit_value(ir_inst inst, ir_type type, int in_count, const val *in)
+val build_value(ir_inst inst, ir_type type, int in_count, const val *in)
 {
     val out = result(type);
     ir_emit(inst, 1, &out, in_count, in);
     return out;
 }
 
-static void emit_effect(ir_inst inst, int in_count, const val *in)
+void build_effect(ir_inst inst, int in_count, const val *in)
 {
     ir_emit(inst, 0, NULL, in_count, in);
 }
 
 void ir_plain(ir_op op, int n, int mode)
 {
-    emit_effect((ir_inst){ .op = op, .n = n, .mode = mode }, 0, NULL);
+    build_effect((ir_inst){ .op = op, .n = n, .mode = mode }, 0, NULL);
 }
 
 void ir_assign(val reg, val x)
@@ -267,83 +269,7 @@ static ir_type common_type(val x, val y)
     return x.type;
 }
 
-/* Folding */
-
-static uint64_t bits_of(val v)
-{
-    return v.type == CKL_I32 ? (uint64_t)(uint32_t)v.i : (uint64_t)v.i;
-}
-
-static bool fold_division(ir_op op, val x, val y, int64_t *out)
-{
-    if (y.i == 0) {
-        ir_fail(CKL_INVALID, "division of the constant %" PRId64 " by zero", x.i);
-        *out = 0;
-        return true;
-    }
-    if (ir_type_is_signed(x.type)) {
-        if (y.i == -1)
-            *out = op == IR_DIV ? (int64_t)(0 - (uint64_t)x.i) : 0;
-        else
-            *out = op == IR_DIV ? x.i / y.i : x.i % y.i;
-    } else {
-        *out = (int64_t)(op == IR_DIV ? bits_of(x) / bits_of(y) : bits_of(x) % bits_of(y));
-    }
-    return true;
-}
-
-static bool fold_shift(ir_op op, val x, uint64_t n, int64_t *out)
-{
-    unsigned width = (unsigned)ir_type_bytes(x.type) * 8;
-    bool sign = ir_type_is_signed(x.type);
-    if (op == IR_SHL)
-        *out = n >= width ? 0 : (int64_t)((uint64_t)x.i << n);
-    else if (sign)
-        *out = x.i >> (n >= width ? width - 1 : n);
-    else
-        *out = n >= width ? 0 : (int64_t)(bits_of(x) >> n);
-    return true;
-}
-
-/* x op y on integers; false: not folded. */
-static bool fold_int(ir_op op, val x, val y, int64_t *out)
-{
-    bool less = ir_type_is_signed(x.type) ? x.i < y.i : bits_of(x) < bits_of(y);
-    switch (op) {
-    case IR_ADD:
-        *out = (int64_t)((uint64_t)x.i + (uint64_t)y.i);
-        return true;
-    case IR_SUB:
-        *out = (int64_t)((uint64_t)x.i - (uint64_t)y.i);
-        return true;
-    case IR_MUL:
-        *out = (int64_t)((uint64_t)x.i * (uint64_t)y.i);
-        return true;
-    case IR_DIV:
-    case IR_REM:
-        return fold_division(op, x, y, out);
-    case IR_MIN:
-        *out = less ? x.i : y.i;
-        return true;
-    case IR_MAX:
-        *out = less ? y.i : x.i;
-        return true;
-    case IR_AND:
-        *out = x.i & y.i;
-        return true;
-    case IR_OR:
-        *out = x.i | y.i;
-        return true;
-    case IR_XOR:
-        *out = x.i ^ y.i;
-        return true;
-    case IR_SHL:
-    case IR_SHR:
-        return fold_shift(op, x, bits_of(y), out);
-    default:
-        return false;
-    }
-}
+/* Folding (fold.c) and simplifying */
 
 /* x op y with a constant y that makes the operation trivial; false: it is not. */
 static bool simplify(ir_op op, val x, val y, val *out)
@@ -386,12 +312,12 @@ val ir_unary(ir_op op, val x)
         return ir_type_is_float(x.type) ? ir_float(x.type, -x.f) : ir_int(x.type, (int64_t)(0 - (uint64_t)x.i));
     if (op == IR_NOT && ir_is_constant(x))
         return ir_int(x.type, x.type == IR_PRED ? !x.i : ~x.i);
-    return emit_value((ir_inst){ .op = op, .type = x.type }, x.type, 1, &x);
+    return build_value((ir_inst){ .op = op, .type = x.type }, x.type, 1, &x);
 }
 
 val ir_unary_ftz(ir_op op, val x)
 {
-    return emit_value((ir_inst){ .op = op, .type = x.type, .mode = 1 }, x.type, 1, &x);
+    return build_value((ir_inst){ .op = op, .type = x.type, .mode = 1 }, x.type, 1, &x);
 }
 
 val ir_binary(ir_op op, val x, val y)
@@ -415,14 +341,14 @@ val ir_binary(ir_op op, val x, val y)
         if (simplify(op, x, y, &simple))
             return simple;
     }
-    return emit_value((ir_inst){ .op = op, .type = type }, type, 2, (val[]){ x, y });
+    return build_value((ir_inst){ .op = op, .type = type }, type, 2, (val[]){ x, y });
 }
 
 static val min_max_nan(ir_op op, val x, val y)
 {
     ir_type type = common_type(x, y);
     val in[] = { ir_coerce(type, x), ir_coerce(type, y) };
-    return emit_value((ir_inst){ .op = op, .type = type, .mode = 1 }, type, 2, in);
+    return build_value((ir_inst){ .op = op, .type = type, .mode = 1 }, type, 2, in);
 }
 
 val ir_max_nan(val x, val y)
@@ -441,34 +367,13 @@ val ir_fma(val x, val y, val z)
     if (ir_is_constant(x) && ir_is_constant(y) && !ir_type_is_float(type))
         return ir_binary(IR_ADD, ir_binary(IR_MUL, x, y), z);
     val in[] = { ir_coerce(type, x), ir_coerce(type, y), ir_coerce(type, z) };
-    return emit_value((ir_inst){ .op = IR_FMA, .type = type }, type, 3, in);
+    return build_value((ir_inst){ .op = IR_FMA, .type = type }, type, 3, in);
 }
 
 val ir_permute_bytes(val x, val y, val selector)
 {
     val in[] = { ir_coerce(IR_U32, x), ir_coerce(IR_U32, y), ir_coerce(IR_U32, selector) };
-    return emit_value((ir_inst){ .op = IR_PRMT, .type = IR_U32 }, IR_U32, 3, in);
-}
-
-static bool fold_compare(ir_compare_kind how, val x, val y)
-{
-    bool equal = x.i == y.i;
-    bool less = ir_type_is_signed(x.type) ? x.i < y.i : bits_of(x) < bits_of(y);
-    switch (how) {
-    case IR_EQ:
-        return equal;
-    case IR_NE:
-        return !equal;
-    case IR_LT:
-        return less;
-    case IR_LE:
-        return less || equal;
-    case IR_GT:
-        return !less && !equal;
-    case IR_GE:
-        return !less;
-    }
-    return false;
+    return build_value((ir_inst){ .op = IR_PRMT, .type = IR_U32 }, IR_U32, 3, in);
 }
 
 val ir_compare(ir_compare_kind how, val x, val y)
@@ -478,7 +383,7 @@ val ir_compare(ir_compare_kind how, val x, val y)
     y = ir_coerce(type, y);
     if (ir_is_constant(x) && ir_is_constant(y) && !ir_type_is_float(type))
         return ir_int(IR_PRED, fold_compare(how, x, y));
-    return emit_value((ir_inst){ .op = IR_COMPARE, .type = type, .mode = (int)how }, IR_PRED, 2, (val[]){ x, y });
+    return build_value((ir_inst){ .op = IR_COMPARE, .type = type, .mode = (int)how }, IR_PRED, 2, (val[]){ x, y });
 }
 
 val ir_select(val p, val x, val y)
@@ -488,7 +393,7 @@ val ir_select(val p, val x, val y)
     y = ir_coerce(type, y);
     if (ir_is_constant(p))
         return snapshot(p.i ? x : y);
-    return emit_value((ir_inst){ .op = IR_SELECT, .type = type }, type, 3, (val[]){ p, x, y });
+    return build_value((ir_inst){ .op = IR_SELECT, .type = type }, type, 3, (val[]){ p, x, y });
 }
 
 val ir_convert(ir_type type, val x)
@@ -498,7 +403,7 @@ val ir_convert(ir_type type, val x)
     bool narrow_float = type == CKL_F16 || type == CKL_BF16 || x.type == CKL_F16 || x.type == CKL_BF16;
     if (ir_is_constant(x) && !narrow_float && (!ir_type_is_float(x.type) || ir_type_is_float(type)))
         return ir_coerce(type, x);
-    return emit_value((ir_inst){ .op = IR_CONVERT, .type = type, .from = x.type }, type, 1, &x);
+    return build_value((ir_inst){ .op = IR_CONVERT, .type = type, .from = x.type }, type, 1, &x);
 }
 
 val ir_bitcast(ir_type type, val x)
@@ -507,14 +412,14 @@ val ir_bitcast(ir_type type, val x)
         return snapshot(x);
     if (ir_type_bytes(type) != ir_type_bytes(x.type))
         ir_fail(CKL_INTERNAL, "bitcast of %s to %s changes the width", ir_type_text(x.type), ir_type_text(type));
-    return emit_value((ir_inst){ .op = IR_BITCAST, .type = type, .from = x.type }, type, 1, &x);
+    return build_value((ir_inst){ .op = IR_BITCAST, .type = type, .from = x.type }, type, 1, &x);
 }
 
 val ir_pack(ir_type pair, val lo, val hi)
 {
     ir_type from = common_type(lo, hi);
     val in[] = { ir_coerce(from, lo), ir_coerce(from, hi) };
-    return emit_value((ir_inst){ .op = IR_PACK, .type = pair, .from = from }, pair, 2, in);
+    return build_value((ir_inst){ .op = IR_PACK, .type = pair, .from = from }, pair, 2, in);
 }
 
 void ir_unpack(val x, ir_type type, val *lo, val *hi)
@@ -527,7 +432,7 @@ void ir_unpack(val x, ir_type type, val *lo, val *hi)
 
 val ir_sreg(ir_sreg_kind which)
 {
-    return emit_value((ir_inst){ .op = IR_SREG, .type = IR_U32, .mode = (int)which }, IR_U32, 0, NULL);
+    return build_value((ir_inst){ .op = IR_SREG, .type = IR_U32, .mode = (int)which }, IR_U32, 0, NULL);
 }
 
 /* Parameters */
@@ -548,13 +453,13 @@ static int find_param(const char *name, bool tensor_map, ir_type type)
 val ir_scalar_param(ir_type type, const char *name)
 {
     int index = find_param(name, false, type);
-    return emit_value((ir_inst){ .op = IR_PARAM, .type = type, .n = index }, type, 0, NULL);
+    return build_value((ir_inst){ .op = IR_PARAM, .type = type, .n = index }, type, 0, NULL);
 }
 
 val ir_tensor_map_param(const char *name)
 {
     int index = find_param(name, true, IR_U64);
-    return emit_value((ir_inst){ .op = IR_PARAM, .type = IR_U64, .n = index }, IR_U64, 0, NULL);
+    return build_value((ir_inst){ .op = IR_PARAM, .type = IR_U64, .n = index }, IR_U64, 0, NULL);
 }
 
 /* Shared memory */
@@ -595,212 +500,6 @@ val ir_smem_address(int64_t offset)
     return ir_binary(IR_ADD, ir_sreg(IR_SMEM_BASE), ir_int(IR_U32, offset));
 }
 
-/* Memory */
-
-static val address_of(ir_space space, val address)
-{
-    return ir_coerce(space == IR_GLOBAL ? IR_U64 : IR_U32, address);
-}
-
-void ir_load(ir_space space, ir_cache cache, ir_type type, int n, val address, int64_t offset, val *out)
-{
-    address = address_of(space, address);
-    ir_emit((ir_inst){ .op = IR_LD, .type = type, .space = space, .cache = cache, .n = n, .offset = offset }, n, out, 1,
-            &address);
-}
-
-void ir_store(ir_space space, ir_cache cache, ir_type type, int n, val address, int64_t offset, const val *values)
-{
-    val in[1 + 16] = { address_of(space, address) };
-    for (int i = 0; i < n; i++)
-        in[1 + i] = values[i];
-    emit_effect((ir_inst){ .op = IR_ST, .type = type, .space = space, .cache = cache, .n = n, .offset = offset }, 1 + n,
-                in);
-}
-
-val ir_atomic(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x, val y)
-{
-    val in[] = { address_of(space, address), x, op == IR_RED_CAS ? ir_coerce(x.type, y) : x };
-    ir_inst inst = { .op = IR_ATOM, .type = x.type, .space = space, .scope = scope, .mode = (int)op, .offset = offset };
-    return emit_value(inst, x.type, op == IR_RED_CAS ? 3 : 2, in);
-}
-
-void ir_reduce(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x)
-{
-    val in[] = { address_of(space, address), x };
-    ir_inst inst = { .op = IR_RED, .type = x.type, .space = space, .scope = scope, .mode = (int)op, .offset = offset };
-    emit_effect(inst, 2, in);
-}
-
-void ir_fence(ir_scope scope)
-{
-    emit_effect((ir_inst){ .op = IR_FENCE, .scope = scope }, 0, NULL);
-}
-
-void ir_cp_async(val shared, int64_t offset, val global, int bytes, val valid_bytes)
-{
-    val in[] = { address_of(IR_SHARED, shared), address_of(IR_GLOBAL, global), ir_coerce(IR_U32, valid_bytes) };
-    emit_effect((ir_inst){ .op = IR_CP_ASYNC, .n = bytes, .offset = offset }, 3, in);
-}
-
-/* TMA and bulk copies */
-
-void ir_tma_load(val shared, int64_t offset, val map, val mbarrier, val mask, int n, const val *coordinates)
-{
-    val in[4 + 5] = { address_of(IR_SHARED, shared), map, address_of(IR_SHARED, mbarrier), ir_coerce(IR_U32, mask) };
-    for (int i = 0; i < n; i++)
-        in[4 + i] = ir_coerce(CKL_I32, coordinates[i]);
-    emit_effect((ir_inst){ .op = IR_TMA_LOAD, .n = n, .offset = offset }, 4 + n, in);
-}
-
-void ir_tma_store(val map, val shared, int64_t offset, int n, const val *coordinates)
-{
-    val in[2 + 5] = { map, address_of(IR_SHARED, shared) };
-    for (int i = 0; i < n; i++)
-        in[2 + i] = ir_coerce(CKL_I32, coordinates[i]);
-    emit_effect((ir_inst){ .op = IR_TMA_STORE, .n = n, .offset = offset }, 2 + n, in);
-}
-
-void ir_tma_prefetch(val map)
-{
-    emit_effect((ir_inst){ .op = IR_TMA_PREFETCH }, 1, &map);
-}
-
-void ir_bulk_load(val shared, int64_t offset, val global, val bytes, val mbarrier)
-{
-    val in[] = { address_of(IR_SHARED, shared), address_of(IR_GLOBAL, global), ir_coerce(IR_U32, bytes),
-                 address_of(IR_SHARED, mbarrier) };
-    emit_effect((ir_inst){ .op = IR_BULK_LOAD, .offset = offset }, 4, in);
-}
-
-void ir_bulk_store(val global, val shared, int64_t offset, val bytes)
-{
-    val in[] = { address_of(IR_GLOBAL, global), address_of(IR_SHARED, shared), ir_coerce(IR_U32, bytes) };
-    emit_effect((ir_inst){ .op = IR_BULK_STORE, .offset = offset }, 3, in);
-}
-
-/* mbarriers */
-
-void ir_mbarrier_init(val bar, int64_t offset, int count)
-{
-    val in[] = { bar, ir_int(IR_U32, count) };
-    emit_effect((ir_inst){ .op = IR_MBARRIER_INIT, .offset = offset }, 2, in);
-}
-
-void ir_mbarrier_arrive(ir_space space, val bar, int64_t offset)
-{
-    emit_effect((ir_inst){ .op = IR_MBARRIER_ARRIVE, .space = space, .offset = offset }, 1, &bar);
-}
-
-void ir_mbarrier_expect(val bar, int64_t offset, val bytes)
-{
-    val in[] = { bar, ir_coerce(IR_U32, bytes) };
-    emit_effect((ir_inst){ .op = IR_MBARRIER_EXPECT, .offset = offset }, 2, in);
-}
-
-void ir_mbarrier_wait(val bar, int64_t offset, val parity)
-{
-    val in[] = { bar, ir_coerce(IR_U32, parity) };
-    emit_effect((ir_inst){ .op = IR_MBARRIER_WAIT, .offset = offset }, 2, in);
-}
-
-val ir_mbarrier_test(val bar, int64_t offset, val parity)
-{
-    val in[] = { bar, ir_coerce(IR_U32, parity) };
-    return emit_value((ir_inst){ .op = IR_MBARRIER_TEST, .offset = offset }, IR_PRED, 2, in);
-}
-
-/* CTA, cluster, warp */
-
-void ir_bar_sync(val id, int threads)
-{
-    id = ir_coerce(IR_U32, id);
-    emit_effect((ir_inst){ .op = IR_BAR_SYNC, .n = threads }, 1, &id);
-}
-
-void ir_bar_arrive(val id, int threads)
-{
-    id = ir_coerce(IR_U32, id);
-    emit_effect((ir_inst){ .op = IR_BAR_ARRIVE, .n = threads }, 1, &id);
-}
-
-val ir_mapa(val shared, val rank)
-{
-    val in[] = { shared, ir_coerce(IR_U32, rank) };
-    return emit_value((ir_inst){ .op = IR_MAPA, .type = IR_U32 }, IR_U32, 2, in);
-}
-
-val ir_shuffle(ir_shuffle_kind how, val x, val lane, int width)
-{
-    val in[] = { x, ir_coerce(IR_U32, lane) };
-    return emit_value((ir_inst){ .op = IR_SHUFFLE, .type = x.type, .mode = (int)how, .n = width }, x.type, 2, in);
-}
-
-val ir_vote(ir_vote_kind how, val p)
-{
-    ir_type type = how == IR_VOTE_BALLOT ? IR_U32 : IR_PRED;
-    return emit_value((ir_inst){ .op = IR_VOTE, .type = type, .mode = (int)how }, type, 1, &p);
-}
-
-val ir_redux(ir_reduction how, val x)
-{
-    return emit_value((ir_inst){ .op = IR_REDUX, .type = x.type, .mode = (int)how }, x.type, 1, &x);
-}
-
-val ir_elect(void)
-{
-    return emit_value((ir_inst){ .op = IR_ELECT, .type = IR_PRED }, IR_PRED, 0, NULL);
-}
-
-/* Matrix */
-
-void ir_ldmatrix(int n, bool transpose, val address, int64_t offset, val *out)
-{
-    ir_emit((ir_inst){ .op = IR_LDMATRIX, .type = IR_U32, .n = n, .mode = transpose, .offset = offset }, n, out, 1,
-            &address);
-}
-
-void ir_stmatrix(int n, bool transpose, val address, int64_t offset, const val *values)
-{
-    val in[1 + 4] = { address };
-    for (int i = 0; i < n; i++)
-        in[1 + i] = values[i];
-    emit_effect((ir_inst){ .op = IR_STMATRIX, .type = IR_U32, .n = n, .mode = transpose, .offset = offset }, 1 + n, in);
-}
-
-void ir_mma(ir_type from, val d[4], const val a[4], const val b[2])
-{
-    val in[] = { a[0], a[1], a[2], a[3], b[0], b[1], d[0], d[1], d[2], d[3] };
-    ir_emit((ir_inst){ .op = IR_MMA, .type = CKL_F32, .from = from }, 4, d, 10, in);
-}
-
-/* Operands of a wgmma: the A operand (1 descriptor or 4 registers), B, scale_d, then the accumulators. */
-static void emit_wgmma(ir_inst inst, int a_count, const val *a, val b, val scale_d, val *d)
-{
-    int accumulators = inst.n / 2, count = 0;
-    val in[4 + 2 + 128];
-    for (int i = 0; i < a_count; i++)
-        in[count++] = a[i];
-    in[count++] = b;
-    in[count++] = scale_d;
-    for (int i = 0; i < accumulators; i++)
-        in[count++] = d[i];
-    ir_emit(inst, accumulators, d, count, in);
-}
-
-void ir_wgmma(ir_type from, int n, val *d, val a, val b, val scale_d, bool a_m_major, bool b_n_major)
-{
-    int mode = (a_m_major ? 1 : 0) | (b_n_major ? 2 : 0);
-    emit_wgmma((ir_inst){ .op = IR_WGMMA, .type = CKL_F32, .from = from, .n = n, .mode = mode }, 1, &a, b, scale_d, d);
-}
-
-void ir_wgmma_rs(ir_type from, int n, val *d, const val a[4], val b, val scale_d, bool b_n_major)
-{
-    int mode = b_n_major ? 2 : 0;
-    emit_wgmma((ir_inst){ .op = IR_WGMMA_RS, .type = CKL_F32, .from = from, .n = n, .mode = mode }, 4, a, b, scale_d,
-               d);
-}
-
 /* Control flow */
 
 static void open_block(int inst)
@@ -838,7 +537,7 @@ static val predicate(val p)
 void ir_if(val p)
 {
     p = predicate(p);
-    emit_effect((ir_inst){ .op = IR_IF, .type = IR_PRED }, 1, &p);
+    build_effect((ir_inst){ .op = IR_IF, .type = IR_PRED }, 1, &p);
     open_block(now.kernel->inst_count - 1);
 }
 
@@ -847,7 +546,7 @@ void ir_else(void)
     int open = close_block(IR_IF, IR_IF, IR_ELSE);
     if (open < 0)
         return;
-    emit_effect((ir_inst){ .op = IR_ELSE }, 0, NULL);
+    build_effect((ir_inst){ .op = IR_ELSE }, 0, NULL);
     now.kernel->insts[open].match = now.kernel->inst_count - 1;
     now.kernel->insts[now.kernel->inst_count - 1].match = open; // until END_IF: the IF
     open_block(now.kernel->inst_count - 1);
@@ -881,14 +580,14 @@ void ir_reopen_else(void)
 
 void ir_loop(void)
 {
-    emit_effect((ir_inst){ .op = IR_LOOP }, 0, NULL);
+    build_effect((ir_inst){ .op = IR_LOOP }, 0, NULL);
     open_block(now.kernel->inst_count - 1);
 }
 
 void ir_break(val p)
 {
     p = predicate(p);
-    emit_effect((ir_inst){ .op = IR_BREAK, .type = IR_PRED, .match = -1 }, 1, &p);
+    build_effect((ir_inst){ .op = IR_BREAK, .type = IR_PRED, .match = -1 }, 1, &p);
     bool inside = false;
     for (int i = 0; i < now.block_count; i++)
         inside |= now.kernel->insts[now.blocks[i]].op == IR_LOOP;
@@ -901,7 +600,7 @@ void ir_end_loop(void)
     int open = close_block(IR_LOOP, IR_LOOP, IR_END_LOOP);
     if (open < 0)
         return;
-    emit_effect((ir_inst){ .op = IR_END_LOOP, .match = open }, 0, NULL);
+    build_effect((ir_inst){ .op = IR_END_LOOP, .match = open }, 0, NULL);
     int end = now.kernel->inst_count - 1;
     now.kernel->insts[open].match = end;
     for (int i = open; i < end; i++)

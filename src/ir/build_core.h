@@ -1,0 +1,11 @@
+/* build_core.h - what the files of the builder share. */
+#ifndef CKL_IR_BUILD_CORE_H
+#define CKL_IR_BUILD_CORE_H
+
+#include "ir/build.h"
+
+/* Appends an instruction with one result of its own, or with none. */
+val build_value(ir_inst inst, ir_type type, int in_count, const val *in);
+void build_effect(ir_inst inst, int in_count, const val *in);
+
+#endif

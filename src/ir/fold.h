@@ -1,0 +1,13 @@
+/* fold.h - arithmetic of constants while a kernel is described. */
+#ifndef CKL_IR_FOLD_H
+#define CKL_IR_FOLD_H
+
+#include "ir/ir.h"
+
+/* x op y of two integer constants of one type; false: not an operation that folds. Division by zero is ir_fail()'s. */
+bool fold_int(ir_op op, val x, val y, int64_t *out);
+
+/* A comparison of two integer constants of one type. */
+bool fold_compare(ir_compare_kind how, val x, val y);
+
+#endif
