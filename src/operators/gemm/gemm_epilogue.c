@@ -32,26 +32,13 @@ gemm_epilogue gemm_epilogue_of(const void *config)
     return e;
 }
 
-/*
- * GELU in its tanh form, as x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): 1 + tanh(u) would cancel for negative x, where
- * an approximate tanh leaves few correct digits; ex2 and rcp keep a relative error near 1e-6. Below -100 the sigmoid is 0;
- * the factor stops there so that -inf gives -0 and not -inf * 0.
- */
-static val gelu(val x)
-{
-    const double scale = -2 * 0.7978845608028654 * 1.4426950408889634; // -2 sqrt(2/pi) log2(e)
-    val square = mul(x, x);
-    val exponent = mul(x, fma(square, immf(scale * 0.044715), immf(scale)));
-    return mul(max(x, immf(-100)), rcp_ftz(add(exp2_ftz(exponent), immf(1))));
-}
-
 static val activate(choice activation, val x)
 {
     switch ((ckl_activation)activation) {
     case CKL_RELU:
         return ir_max_nan(x, immf(0));
     case CKL_GELU:
-        return gelu(x);
+        return gelu_tanh_f32(x);
     case CKL_IDENTITY:
         break;
     }
