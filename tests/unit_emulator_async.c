@@ -4,6 +4,8 @@
  */
 #include "unit_emulator.h"
 
+#include "cute/mailbox.h"
+#include "cute/tensor.h"
 #include "device/emulator/matrix.h"
 #include "device/emulator/tma.h"
 
@@ -53,7 +55,7 @@ static void run_or_fail(test_kernel k, void *const *params)
         fail_msg("%s", ckl_error());
 }
 
-static tensor_map map_2d(void *memory, int64_t columns, int64_t rows, int box_columns, int box_rows, int swizzle)
+static tensor_map map_2d(void *memory, int64_t columns, int64_t rows, int box_columns, int box_rows, int span)
 {
     tensor_map map;
     tensor_map_desc desc = { .dtype = CKL_F16,
@@ -62,7 +64,7 @@ static tensor_map map_2d(void *memory, int64_t columns, int64_t rows, int box_co
                              .size = { columns, rows },
                              .stride = { 2, columns * 2 },
                              .box = { box_columns, box_rows },
-                             .swizzle = (tensor_map_swizzle)swizzle };
+                             .swizzle = (tensor_map_swizzle)span };
     if (gpu->ops->encode_tensor_map(gpu, &desc, &map) != CKL_OK)
         fail_msg("%s", ckl_error());
     return map;
@@ -111,7 +113,7 @@ static void describe_box(void)
     ir_end_if();
 }
 
-static void check_box(int swizzle)
+static void check_box(int span)
 {
     uint16_t host[ROWS][COLUMNS], raw[BOX_BYTES / 2], stored[ROWS][COLUMNS];
     for (int i = 0; i < ROWS * COLUMNS; i++)
@@ -119,15 +121,15 @@ static void check_box(int swizzle)
     void *from = test_upload(gpu, host, sizeof host), *out = test_upload(gpu, NULL, sizeof raw);
     memset(stored, 0xee, sizeof stored);
     void *to = test_upload(gpu, stored, sizeof stored);
-    tensor_map from_map = map_2d(from, COLUMNS, ROWS, BOX_COLUMNS, BOX_ROWS, swizzle);
-    tensor_map to_map = map_2d(to, COLUMNS, ROWS, BOX_COLUMNS, BOX_ROWS, swizzle);
+    tensor_map from_map = map_2d(from, COLUMNS, ROWS, BOX_COLUMNS, BOX_ROWS, span);
+    tensor_map to_map = map_2d(to, COLUMNS, ROWS, BOX_COLUMNS, BOX_ROWS, span);
     run_or_fail((test_kernel){ describe_box, IR_SM90A, .threads = 32 }, (void *[]){ &from_map, &to_map, &out });
     assert_int_equal(gpu->ops->copy_out(gpu, raw, out, sizeof raw, NULL), CKL_OK);
     assert_int_equal(gpu->ops->copy_out(gpu, stored, to, sizeof stored, NULL), CKL_OK);
     for (int y = 0; y < BOX_ROWS; y++)
         for (int x = 0; x < BOX_COLUMNS; x++) {
             bool inside = AT_Y + y < ROWS && AT_X + x < COLUMNS;
-            uint32_t place = swizzle_address((uint32_t)(y * BOX_COLUMNS + x) * 2, swizzle) / 2;
+            uint32_t place = swizzle_address((uint32_t)(y * BOX_COLUMNS + x) * 2, span) / 2;
             assert_int_equal(raw[place], inside ? host[AT_Y + y][AT_X + x] : 0);
         }
     for (int y = 0; y < ROWS; y++)
@@ -236,6 +238,45 @@ static void test_distributed(void)
     assert_int_equal(gpu->ops->copy_out(gpu, out, memory, sizeof out, NULL), CKL_OK);
     for (uint32_t i = 0; i < 8 * 32; i++)
         assert_int_equal(out[i], (i / 32 + 1) % 4 * 100 + (i / 32 % 4 == 0 ? 32 * 10 : 0));
+    gpu->ops->release(gpu, memory);
+}
+
+/* A mailbox: every thread of a cluster adds up all threads' numbers, turn after turn, each turn with other numbers */
+
+enum { MAIL_THREADS = 64, MAIL_CLUSTER = 4, MAIL_TURNS = 5, MAIL_VALUES = 2 };
+
+static void describe_mailbox(void)
+{
+    HERE;
+    int count = MAIL_VALUES;
+    const reduction sums = { count, combine_sum, &count };
+    val out = ir_scalar_param(IR_U64, "out");
+    mailbox mail = make_mailbox("mail", MAIL_THREADS, MAIL_CLUSTER, MAIL_VALUES);
+    val number = ir_fma(ir_sreg(IR_CLUSTER_RANK), u32(MAIL_THREADS), ir_sreg(IR_TID_X));
+    ir_if(equals(ir_sreg(IR_TID_X), 0));
+    mailbox_init(&mail);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_end_if();
+    cluster_sync();
+    cute_loop turn = cute_loop_begin(u32(0), u32(MAIL_TURNS), u32(1));
+    val values[] = { cute_variable(IR_U32, ir_binary(IR_MUL, number, turn.index)), cute_variable(IR_U32, number) };
+    mailbox_reduce(&mail, &sums, values);
+    val place = ir_fma(turn.index, u32(MAIL_THREADS * MAIL_CLUSTER), number);
+    test_store_value(IR_GLOBAL, IR_U32, test_element(out, place, 4), 0, add(values[0], values[1]));
+    cute_loop_end(&turn);
+    cluster_sync();
+}
+
+static void test_mailbox(void)
+{
+    enum { COUNT = MAIL_THREADS * MAIL_CLUSTER };
+    static uint32_t out[MAIL_TURNS * COUNT];
+    void *memory = test_upload(gpu, NULL, sizeof out);
+    test_kernel k = { describe_mailbox, IR_SM90A, .threads = MAIL_THREADS, .cluster = MAIL_CLUSTER, .grid = MAIL_CLUSTER };
+    run_or_fail(k, (void *[]){ &memory });
+    assert_int_equal(gpu->ops->copy_out(gpu, out, memory, sizeof out, NULL), CKL_OK);
+    for (uint32_t i = 0; i < MAIL_TURNS * COUNT; i++)
+        assert_int_equal(out[i], (i / COUNT + 1) * (COUNT * (COUNT - 1) / 2));
     gpu->ops->release(gpu, memory);
 }
 
@@ -578,8 +619,8 @@ static void test_everywhere(void **state)
 /* With an argument "512" it is a benchmark: that GEMM, once, alone. */
 int main(int argc, char **argv)
 {
-    static void (*tests[])(void) = { test_boxes, test_copies, test_distributed, test_mma, test_gemm };
-    static const char *const names[] = { "boxes", "copies", "distributed", "mma", "gemm" };
+    static void (*tests[])(void) = { test_boxes, test_copies, test_distributed, test_mailbox, test_mma, test_gemm };
+    static const char *const names[] = { "boxes", "copies", "distributed", "mailbox", "mma", "gemm" };
     struct CMUnitTest list[COUNT_OF(tests)];
     for (int i = 0; i < COUNT_OF(tests); i++)
         list[i] = (struct CMUnitTest){ names[i], test_everywhere, NULL, NULL, &tests[i] };

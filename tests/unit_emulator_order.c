@@ -430,6 +430,51 @@ static void reads_peer_too_early(void)
     cluster_sync();
 }
 
+/* Each CTA sends the other one a value; planted, the value is read before its mbarrier was waited for. */
+static void value_read_before_arrival(void)
+{
+    declare();
+    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), slot = tile("slot", 4);
+    val peer = ir_binary(IR_XOR, ir_sreg(IR_CLUSTER_RANK), u32(1));
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_mbarrier_expect(bar, 0, u32(4));
+    ir_end_if();
+    cluster_sync();
+    ir_if(ir_elect());
+    ir_store_async(ir_mapa(slot, peer), 0, ir_mapa(bar, peer), u32(7));
+    ir_end_if();
+    if (!planted)
+        ir_mbarrier_wait(bar, 0, u32(0));
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, slot, 0);
+    HERE;
+    ir_mbarrier_wait(bar, 0, u32(0));
+    cluster_sync();
+}
+
+/* The mbarrier of a value must be in the CTA that receives it. */
+static void value_guarded_elsewhere(void)
+{
+    declare();
+    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), slot = tile("slot", 4);
+    val rank = ir_sreg(IR_CLUSTER_RANK), peer = ir_binary(IR_XOR, rank, u32(1));
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_mbarrier_expect(bar, 0, u32(4));
+    ir_end_if();
+    cluster_sync();
+    ir_if(ir_elect());
+    BLAME;
+    ir_store_async(ir_mapa(slot, peer), 0, ir_mapa(bar, planted ? rank : peer), u32(7));
+    HERE;
+    ir_end_if();
+    ir_mbarrier_wait(bar, 0, u32(0));
+    cluster_sync();
+}
+
 static const fault_case cases[] = {
     { store_without_fence, 32, 1, { "missing fence_proxy_async", "warp 0 wrote", "ordinary store" }, 0 },
     { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" }, 0 },
@@ -454,6 +499,8 @@ static const fault_case cases[] = {
     { leaves_before_signal, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
     { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
     { reads_peer_too_early, 32, 2, { "may not have started" }, 0 },
+    { value_read_before_arrival, 32, 2, { "" }, 0 },
+    { value_guarded_elsewhere, 32, 2, { "misused st_async", "its mbarrier is in rank" }, 0 },
 };
 
 int main(void)

@@ -384,6 +384,10 @@ static void tma(ir_target target)
     ir_plain(IR_BULK_WAIT, 0, 0);
     ir_mbarrier_expect(bar, 8, ir_int(IR_U32, 4096));
     ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(bar, ir_int(IR_U32, 1)), 8);
+    val peer = ir_mapa(shared, ir_int(IR_U32, 1)), peer_bar = ir_mapa(bar, ir_int(IR_U32, 1));
+    ir_store_async(peer, 4, peer_bar, input(CKL_F32));
+    ir_store_async(peer, 8, peer_bar, input(IR_U64));
+    ir_store_async(peer, 16, peer_bar, ir_int(CKL_I32, -7));
     val wait[] = { bar, mask };
     ir_emit((ir_inst){ .op = IR_MBARRIER_WAIT, .scope = IR_SCOPE_CLUSTER }, 0, NULL, 2, wait);
     ir_fence(IR_SCOPE_CLUSTER);

@@ -25,6 +25,12 @@ void online_begin(val pair[ONLINE_VALUES])
     pair[ONLINE_SUM] = cute_variable(CKL_F32, ir_float(CKL_F32, 0));
 }
 
+void online_clear(const val pair[ONLINE_VALUES])
+{
+    ir_assign(pair[ONLINE_MAX], ir_float(CKL_F32, -FLT_MAX));
+    ir_assign(pair[ONLINE_SUM], ir_float(CKL_F32, 0));
+}
+
 static val element(tensor rX, int i)
 {
     return ir_convert(CKL_F32, rX.regs[index_at(rX.layout, i)]);

@@ -18,6 +18,7 @@ extern const reduction online_reduction;
 
 /* Nothing seen yet: variables, a maximum that is finite and a sum of 0. */
 void online_begin(val pair[ONLINE_VALUES]);
+void online_clear(const val pair[ONLINE_VALUES]); // again
 
 /* Takes in the elements of registers of any float type. */
 void online_add(val pair[ONLINE_VALUES], tensor rX);

@@ -58,7 +58,7 @@ static bool is_supported(tensor memory)
 {
     size_t bytes = ckl_dtype_bytes(memory.dtype);
     bool known = dtype_is_float(memory.dtype) ? bytes >= 2 : bytes != 2 && memory.dtype != CKL_I8;
-    if (!known || memory.memory != GMEM)
+    if (!known || memory.memory == RMEM || memory.memory == DMEM)
         ir_fail(CKL_INTERNAL, "vectors of %s are not loaded or stored here", ckl_dtype_name(memory.dtype));
     return !ir_failed();
 }
@@ -75,12 +75,17 @@ static void close_guard(val p)
         ir_end_if();
 }
 
-static void load(const vector_at *at, words w, ir_cache cache, val fill, val *loaded)
+static ir_space space_of(tensor memory)
+{
+    return memory.memory == SMEM ? IR_SHARED : IR_GLOBAL;
+}
+
+static void load(const vector_at *at, words w, tensor memory, val fill, val *loaded)
 {
     for (int i = 0; i < w.n; i++)
         loaded[i] = ir_is_int(at->guard, 1) ? ir_reg(word_register(w)) : cute_variable(word_register(w), fill);
     open_guard(at->guard);
-    ir_load(IR_GLOBAL, cache, w.type, w.n, at->address, at->offset, loaded);
+    ir_load(space_of(memory), memory.cache, w.type, w.n, at->address, at->offset, loaded);
     close_guard(at->guard);
 }
 
@@ -91,7 +96,7 @@ void vectors_load(const vector_at *at, int count, int vec, tensor memory, const 
     words w = words_of(memory.dtype, vec);
     val *loaded = ir_alloc((size_t)(count * w.n), sizeof *loaded), outside = filled(w, memory.dtype, fill);
     for (int i = 0; i < count; i++)
-        load(&at[i], w, memory.cache, outside, loaded + i * w.n);
+        load(&at[i], w, memory, outside, loaded + i * w.n);
     for (int i = 0; i < count; i++)
         unpack(w, loaded + i * w.n, memory.dtype, out + i * vec);
 }
@@ -108,6 +113,6 @@ void vector_store(const vector_at *at, int vec, const val *elements, tensor memo
         stored[i] =
             w.per == 1 ? ir_convert(memory.dtype, elements[i]) : ir_pack(w.type, elements[2 * i], elements[2 * i + 1]);
     open_guard(at->guard);
-    ir_store(IR_GLOBAL, memory.cache, w.type, w.n, at->address, at->offset, stored);
+    ir_store(space_of(memory), memory.cache, w.type, w.n, at->address, at->offset, stored);
     close_guard(at->guard);
 }

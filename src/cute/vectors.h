@@ -1,4 +1,4 @@
-/* vectors.h - guarded accesses of whole vectors of global memory: packed, and all loads issued before the first use. */
+/* vectors.h - guarded accesses of whole vectors of global or shared memory: packed, and all loads issued before the first use. */
 #ifndef CKL_CUTE_VECTORS_H
 #define CKL_CUTE_VECTORS_H
 

@@ -72,6 +72,7 @@ val ir_atomic(ir_space space, ir_scope scope, ir_reduction op, val address, int6
               val y); // y: CAS only
 void ir_reduce(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x);
 void ir_fence(ir_scope scope);
+void ir_store_async(val address, int64_t offset, val mbarrier, val x);
 void ir_cp_async(val shared, int64_t offset, val global, int bytes, val valid_bytes);
 
 /* Ops that have no operands, or only [n] and [mode]. */

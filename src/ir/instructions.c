@@ -43,6 +43,12 @@ void ir_fence(ir_scope scope)
     build_effect((ir_inst){ .op = IR_FENCE, .scope = scope }, 0, NULL);
 }
 
+void ir_store_async(val address, int64_t offset, val mbarrier, val x)
+{
+    val in[] = { address, mbarrier, x };
+    build_effect((ir_inst){ .op = IR_ST_ASYNC, .type = x.type, .offset = offset }, 3, in);
+}
+
 void ir_cp_async(val shared, int64_t offset, val global, int bytes, val valid_bytes)
 {
     val in[] = { address_of(IR_SHARED, shared), address_of(IR_GLOBAL, global), ir_coerce(IR_U32, valid_bytes) };

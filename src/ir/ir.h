@@ -125,6 +125,9 @@ typedef enum ir_sreg_kind {
  *   ST             () <- address, s0..sn-1   [space] [cache]
  *   ATOM           d <- address, x (, y)     [space] [mode] ir_reduction [scope]; relaxed; CAS: x compare, y new
  *   RED            () <- address, x          as ATOM without a result
+ *   ST_ASYNC       () <- address, mbarrier, x    one 32- or 64-bit value to shared memory of a CTA of the cluster, both addresses
+ *                                        made by MAPA for that CTA; its bytes complete on the mbarrier, and whoever waits
+ *                                        for them sees what this thread did before
  *   CP_ASYNC       () <- shared, global, bytes   copies [n] = 4, 8 or 16 bytes; only `bytes` of them are read, the rest is 0
  *   CP_ASYNC_COMMIT, CP_ASYNC_WAIT [n]           groups of this thread; waits until at most n are pending
  *   FENCE          memory fence at [scope], acquire-release
@@ -225,6 +228,7 @@ typedef enum ir_sreg_kind {
     X(ST, "st", MEMORY)                                 \
     X(ATOM, "atom", MEMORY)                             \
     X(RED, "red", MEMORY)                               \
+    X(ST_ASYNC, "st_async", MEMORY)                     \
     X(CP_ASYNC, "cp_async", MEMORY)                     \
     X(CP_ASYNC_COMMIT, "cp_async_commit", SYNC)         \
     X(CP_ASYNC_WAIT, "cp_async_wait", SYNC)             \

@@ -145,6 +145,7 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_ATOM] = ROWS({ 0, 0, PTX_CAS, "atom.relaxed.$k.$g.$r $d, [$a], $Y, $Z" },
                      { 0, 0, 0, "atom.relaxed.$k.$g.$r $d, [$a], $Y" }),
     [IR_RED] = PLAIN("red.relaxed.$k.$g.$r [$a], $Y"),
+    [IR_ST_ASYNC] = PLAIN("st.async.shared::cluster.mbarrier::complete_tx::bytes.$B [$a], $Z, [$Y]"),
     [IR_CP_ASYNC] = ROWS({ 0, 0, PTX_WIDE, "cp.async.cg.shared::cta.global [$a], [$Y], 16, $z" },
                          { 0, 0, 0, "cp.async.ca.shared::cta.global [$a], [$Y], $n, $z" }),
     [IR_CP_ASYNC_COMMIT] = PLAIN("cp.async.commit_group"),

@@ -62,6 +62,7 @@ static const ir_rule rules[IR_OP_COUNT] = {
     [IR_ST] = { ":at*", MEMORY, 0 },
     [IR_ATOM] = { "t:at", NUMBER, 0 }, // CAS has one more source
     [IR_RED] = { ":at", NUMBER, 0 },
+    [IR_ST_ASYNC] = { ":uut", INT32 | INT64 | FLOAT, .sm90 = true },
     [IR_CP_ASYNC] = { ":ulu", 0, 0 },
     [IR_CP_ASYNC_COMMIT] = { ":", 0, 0 },
     [IR_CP_ASYNC_WAIT] = { ":", 0, 0 },

@@ -153,6 +153,11 @@ static ckl_status check_atomic(const ir_kernel *kernel, const ir_inst *inst)
     return check_alignment(kernel, inst, inst->in[0], memory_bytes(inst->type));
 }
 
+static ckl_status check_store_async(const ir_kernel *kernel, const ir_inst *inst)
+{
+    return check_alignment(kernel, inst, inst->in[0], ir_type_bytes(inst->type));
+}
+
 static ckl_status check_cp_async(const ir_kernel *kernel, const ir_inst *inst)
 {
     if (inst->n != 4 && inst->n != 8 && inst->n != 16)
@@ -320,6 +325,7 @@ static check *const checks[IR_OP_COUNT] = {
     [IR_ST] = check_access,
     [IR_ATOM] = check_atomic,
     [IR_RED] = check_atomic,
+    [IR_ST_ASYNC] = check_store_async,
     [IR_CP_ASYNC] = check_cp_async,
     [IR_CP_ASYNC_WAIT] = check_wait,
     [IR_FENCE] = check_fence,

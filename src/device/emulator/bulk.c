@@ -1,4 +1,4 @@
-/* bulk.c - bulk copies and TMA: loads that complete on mbarriers, stores that are waited for in groups. */
+/* bulk.c - bulk copies, TMA and values for peers: loads that complete on mbarriers, stores waited for in groups. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +70,40 @@ outcome run_bulk_load(warp *w, const step *s)
         if (o != ADVANCE)
             return o;
     }
+    return ADVANCE;
+}
+
+/* The CTA of a value and its mbarrier, which lie in the same one; NULL after a fault. */
+static cta *find_receiver(transfer *t, uint32_t address, uint32_t bar_address)
+{
+    warp *w = t->w;
+    cta *to = shared_find(w, t->s, t->lane, IR_SHARED_CLUSTER, address, t->bytes, t->bytes, &t->offset);
+    cta *guard = shared_find(w, t->s, t->lane, IR_SHARED_CLUSTER, bar_address, MBARRIER_BYTES, MBARRIER_BYTES, &t->barrier);
+    if (to && guard && to != guard)
+        fault(w, t->s, t->lane, "misused st_async", "the value goes to CTA rank %d, its mbarrier is in rank %d", to->rank,
+              guard->rank);
+    return to == guard ? to : NULL;
+}
+
+static outcome store_async(warp *w, const step *s, int lane)
+{
+    transfer t = { .kind = TRANSFER_VALUE, .w = w, .s = s, .lane = lane, .bytes = (uint32_t)s->in[2].bytes };
+    memcpy(&t.global, (const unsigned char *)lanes_of(w, s->in[2]) + (size_t)lane * t.bytes, t.bytes);
+    cta *to = find_receiver(&t, u32_of(w, s->in[0], lane) + (uint32_t)s->inst->offset, u32_of(w, s->in[1], lane));
+    mbarrier *b = to ? mbarrier_find(w, s, lane, to, t.barrier, true) : NULL;
+    if (!b || !begin_load_into(&t, to, t.bytes, b))
+        return FAULTED;
+    shared_visit(w, s, to);
+    warp_release(w, &b->gather);
+    t.to_ctas = 1U << to->rank;
+    return transfer_begin(w->cluster, t);
+}
+
+outcome run_store_async(warp *w, const step *s)
+{
+    EACH_ACTIVE(i, w->active)
+        if (store_async(w, s, i) != ADVANCE)
+            return FAULTED;
     return ADVANCE;
 }
 

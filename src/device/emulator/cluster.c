@@ -247,7 +247,7 @@ static const mbarrier *find_open_load(const cta *c)
             return &c->barriers[i];
     for (int i = 0; i < all->queue_count; i++) {
         const transfer *t = &all->queue[i];
-        if (t->kind == TRANSFER_LOAD && t->to_ctas >> c->rank & 1)
+        if (t->to_ctas >> c->rank & 1)
             return &c->barriers[c->barrier_of[t->barrier / MBARRIER_BYTES] - 1];
     }
     return NULL;

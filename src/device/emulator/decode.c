@@ -14,6 +14,7 @@ static handler *const handlers[IR_OP_COUNT] = {
     [IR_UNPACK] = run_unpack,
     [IR_SREG] = run_sreg,
     [IR_PARAM] = run_param,
+    [IR_ST_ASYNC] = run_store_async,
     [IR_CP_ASYNC] = run_cp_async,
     [IR_CP_ASYNC_COMMIT] = run_cp_async_commit,
     [IR_CP_ASYNC_WAIT] = run_cp_async_wait,

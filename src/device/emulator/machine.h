@@ -245,7 +245,7 @@ typedef struct cp_async_lanes {
 } cp_async_lanes;
 
 /* Asynchronous copies that are not done yet (transfer.c). */
-typedef enum transfer_kind { TRANSFER_LOAD, TRANSFER_STORE, TRANSFER_CP_ASYNC } transfer_kind;
+typedef enum transfer_kind { TRANSFER_LOAD, TRANSFER_VALUE, TRANSFER_STORE, TRANSFER_CP_ASYNC } transfer_kind;
 
 typedef struct transfer {
     transfer_kind kind;
@@ -254,7 +254,7 @@ typedef struct transfer {
     int lane;
     const tensor_map_desc *map; // NULL: a bulk copy
     int32_t coordinates[TENSOR_MAP_RANK_MAX];
-    uintptr_t global;
+    uintptr_t global;            // TRANSFER_VALUE: the value
     uint32_t offset, bytes;      // in shared memory
     uint32_t to_ctas;            // ranks
     uint32_t barrier;            // offset
@@ -427,6 +427,7 @@ handler run_load_global, run_store_global, run_atomic_global, run_load_shared, r
 handler run_cp_async, run_cp_async_commit, run_cp_async_wait, run_cp_async_arrive;
 handler run_fence, run_fence_proxy, run_fence_init;
 handler run_bulk_load, run_bulk_store, run_tma_load, run_tma_store, run_tma_prefetch, run_bulk_commit, run_bulk_wait;
+handler run_store_async;
 handler run_mbarrier_init, run_mbarrier_arrive, run_mbarrier_expect, run_mbarrier_wait, run_mbarrier_test;
 handler run_bar_sync, run_bar_arrive, run_cluster_arrive, run_cluster_wait, run_mapa, run_setmaxnreg;
 handler run_warp_sync, run_shuffle, run_vote, run_redux, run_elect, run_ldmatrix, run_stmatrix, run_mma;

@@ -100,6 +100,15 @@ bool transfer_touch_source(const transfer *t, const access *a)
     return walk_transfer(&(walk){ .t = t, .c = t->w->cta, .touch = a }, store_run);
 }
 
+/* What a load brings into one CTA. */
+static bool move_load_into(cta *to, const transfer *t)
+{
+    if (t->kind != TRANSFER_VALUE)
+        return walk_transfer(&(walk){ .t = t, .c = to }, load_run);
+    memcpy(to->shared + t->offset, &t->global, t->bytes);
+    return true;
+}
+
 static bool complete_load(cluster *c, const transfer *t)
 {
     for (int r = 0; r < c->cta_count; r++) {
@@ -111,11 +120,10 @@ static bool complete_load(cluster *c, const transfer *t)
             return false;
         }
         mbarrier *b = &to->barriers[to->barrier_of[t->barrier / MBARRIER_BYTES] - 1];
-        if (!walk_transfer(&(walk){ .t = t, .c = to }, load_run) ||
-            !mbarrier_transferred(t->w, t->s, t->lane, b, t->bytes, t->phase[r]))
+        if (!move_load_into(to, t) || !mbarrier_transferred(t->w, t->s, t->lane, b, t->bytes, t->phase[r]))
             return false;
     }
-    c->count[COUNT_TMA_LOAD_BYTES] += t->bytes;
+    c->count[COUNT_TMA_LOAD_BYTES] += t->kind == TRANSFER_LOAD ? t->bytes : 0;
     return true;
 }
 
@@ -140,6 +148,7 @@ static bool complete(cluster *c, const transfer *t)
 {
     switch (t->kind) {
     case TRANSFER_LOAD:
+    case TRANSFER_VALUE:
         return complete_load(c, t);
     case TRANSFER_STORE:
         return complete_store(c, t);

@@ -6,6 +6,7 @@
 #include "cutekernellib/operators/softmax.h"
 #include "cute/column.h"
 #include "cute/row.h"
+#include "cute/stream.h"
 #include "plan/plan.h"
 
 /* What every kernel of softmax computes. */
@@ -24,6 +25,8 @@
     X(softmax_row_config, int, cluster, "1", "1 2 4 8", "CTAs that share a row")                    \
     X(softmax_row_config, int, vec, "1", "1 2 4 8", "elements of one access, at most 16 bytes")     \
     X(softmax_row_config, int, steps, "1", "1 2 4 8 16", "vectors of a thread")                     \
+    X(softmax_row_config, int, stages, "0", "0 4 8 12 16", "of a ring in shared memory")            \
+    X(softmax_row_config, bool, kept, "0", "0 1", "rows stay in the ring between passes")           \
     X(softmax_row_config, bool, whole, "0", "0 1", "rows fill their threads: no guards")            \
     X(softmax_row_config, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "that shall fit; bounds registers")
 
@@ -49,11 +52,17 @@ typedef struct softmax_column_config {
 /* Describe kernel `part`: 0 for lines aligned to whole vectors, 1 for lines aligned to the element only. */
 void softmax_row(const void *config, int part);
 void softmax_long(const void *config, int part);
+void softmax_stream(const void *config, int part);
 void softmax_column(const void *config, int part);
 void softmax_column_long(const void *config, int part);
 
 /* How a kernel of rows shares them out. */
 row_split softmax_split(const softmax_row_config *config, int part);
+stream_split softmax_stream_split(const softmax_row_config *config);
+
+/* Tensors that flow in, and 32-bit values of the largest reduction. */
+int softmax_stream_inputs(const softmax_row_config *config);
+enum { SOFTMAX_STREAM_VALUES = 2 };
 
 /* The same for columns. */
 column_split softmax_column_split(const softmax_column_config *config, int part);
@@ -81,7 +90,8 @@ int softmax_vec(const ckl_softmax_desc *desc);
 bool softmax_aligned(const ckl_softmax_desc *desc, const ckl_softmax_args *args, int vec);
 
 /* The implementations, in order of preference. */
-extern const implementation softmax_row_impl, softmax_cluster_impl, softmax_long_impl, softmax_long_cluster_impl;
+extern const implementation softmax_row_impl, softmax_cluster_impl, softmax_stream_impl, softmax_long_impl;
+extern const implementation softmax_long_cluster_impl;
 extern const implementation softmax_column_impl, softmax_column_cluster_impl, softmax_column_long_impl,
     softmax_column_long_cluster_impl;
 

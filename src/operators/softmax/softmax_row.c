@@ -10,7 +10,7 @@
 typedef struct rows {
     const softmax_row_config *cfg;
     row_split split;
-    val cols; // u32
+    val count, cols; // u32
     val x, ldx, y, ldy, dy, dx, scale, mask, mask_rows, mask_repeat;
     row_place place; // of this thread in its row
 } rows;
@@ -26,11 +26,11 @@ row_split softmax_split(const softmax_row_config *c, int part)
     return part == 0 ? split : row_split_scalar(&split);
 }
 
-static rows begin(const softmax_row_config *cfg, int part)
+static rows declare(const softmax_row_config *cfg, row_split split)
 {
-    rows r = { .cfg = cfg, .split = softmax_split(cfg, part) };
+    rows r = { .cfg = cfg, .split = split };
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
-    val count = param(I64, "rows");
+    r.count = param(I64, "rows");
     r.cols = convert(U32, param(I64, "cols"));
     r.x = pointer("x");
     r.ldx = param(I64, "ldx");
@@ -42,7 +42,13 @@ static rows begin(const softmax_row_config *cfg, int part)
     r.mask = pointer("mask");
     r.mask_rows = param(I64, "mask_rows");
     r.mask_repeat = param(I64, "mask_repeat");
-    r.place = row_here(&r.split, count, r.cols);
+    return r;
+}
+
+static rows begin(const softmax_row_config *cfg, int part)
+{
+    rows r = declare(cfg, softmax_split(cfg, part));
+    r.place = row_here(&r.split, r.count, r.cols);
     return r;
 }
 
@@ -52,25 +58,16 @@ static tensor part_of(const rows *r, const row_place *p, val address, val ld)
     return row_part(&r->split, p, address, r->cfg->dtype, ld);
 }
 
-/* The mask's row for this thread's row. */
-static val mask_row(const rows *r)
-{
-    return rem(div(r->place.row, r->mask_repeat), r->mask_rows);
-}
-
-/* t = scale * x + mask of a piece; x itself in its own type where there is nothing to compute. */
-static tensor scores(const rows *r, const row_place *p)
+/* t = scale * x + mask of a piece of x, (VEC,STEPS); x itself in its own type where there is nothing to compute. */
+static tensor scores_of(const rows *r, const row_place *p, tensor rX)
 {
     const softmax_row_config *cfg = r->cfg;
-    tensor tXgX = part_of(r, p, r->x, r->ldx);   // (VEC,STEPS)
-    tensor rX = fragment_like(tXgX, cfg->dtype); // (VEC,STEPS)
-    row_load(&r->split, p, tXgX, rX, -INFINITY);
     if (!cfg->scaled && cfg->mask == CKL_MASK_NONE)
         return rX;
-    tensor rT = fragment_like(tXgX, F32), rM = fragment_like(tXgX, F32); // (VEC,STEPS)
+    tensor rT = fragment_like(rX, F32), rM = fragment_like(rX, F32); // (VEC,STEPS)
     if (cfg->mask != CKL_MASK_NONE) {
         row_place masked = *p;
-        masked.row = mask_row(r);
+        masked.row = rem(div(p->row, r->mask_repeat), r->mask_rows);
         ckl_dtype dtype = cfg->mask == CKL_MASK_BOOL ? CKL_U8 : cfg->dtype;
         row_load(&r->split, p, row_part(&r->split, &masked, r->mask, dtype, r->cols), rM, 0);
     }
@@ -81,6 +78,14 @@ static tensor scores(const rows *r, const row_place *p)
         set(rT, i, cfg->mask == CKL_MASK_BOOL ? select(ne(at(rM, i), immf(0)), t, immf(-INFINITY)) : t);
     }
     return rT;
+}
+
+static tensor scores(const rows *r, const row_place *p)
+{
+    tensor tXgX = part_of(r, p, r->x, r->ldx);      // (VEC,STEPS)
+    tensor rX = fragment_like(tXgX, r->cfg->dtype); // (VEC,STEPS)
+    row_load(&r->split, p, tXgX, rX, -INFINITY);
+    return scores_of(r, p, rX);
 }
 
 /* y of a piece of t by log-softmax, or of its exponentials by softmax, when the pair is that of the row. */
@@ -241,4 +246,94 @@ void softmax_long(const void *config, int part)
         forward_long(&r);
     else
         backward_long(&r);
+}
+
+/* Rows that flow through shared memory */
+
+static row_split stream_piece(const softmax_row_config *c)
+{
+    row_split piece = softmax_split(c, 0);
+    piece.cluster = 1;
+    return piece;
+}
+
+stream_split softmax_stream_split(const softmax_row_config *c)
+{
+    return (stream_split){ stream_piece(c), c->cluster, c->stages, c->kept };
+}
+
+int softmax_stream_inputs(const softmax_row_config *c)
+{
+    return c->direction == CKL_FORWARD ? 1 : 2;
+}
+
+/* What the passes over a row find. */
+typedef struct found {
+    const rows *r;
+    val pair[ONLINE_VALUES], factor; // forward
+    val sum;                         // backward
+} found;
+
+static void see_scores(const row_place *p, const tensor *rX, void *user)
+{
+    found *f = user;
+    online_add(f->pair, scores_of(f->r, p, rX[0]));
+}
+
+static void write_outputs(const row_place *p, const tensor *rX, void *user)
+{
+    found *f = user;
+    tensor rT = scores_of(f->r, p, rX[0]); // (VEC,STEPS)
+    store_outputs(f->r, p, f->r->cfg->log ? rT : exponentials(rT, f->pair), f->pair, f->factor);
+}
+
+static void see_gradients(const row_place *p, const tensor *rX, void *user)
+{
+    found *f = user;
+    (void)p;
+    assign(f->sum, add(f->sum, dot(f->r, rX[0], rX[1], 0, (int)static_size(rX[0].layout))));
+}
+
+static void write_gradients(const row_place *p, const tensor *rX, void *user)
+{
+    found *f = user;
+    store_gradients(f->r, p, rX[0], rX[1], f->sum);
+}
+
+static void stream_row(row_stream *s, found *f, val row)
+{
+    if (f->r->cfg->direction == CKL_BACKWARD) {
+        assign(f->sum, immf(0));
+        row_stream_pass(s, row, false, see_gradients, f);
+        row_stream_reduce(s, &summation, &f->sum);
+        row_stream_pass(s, row, true, write_gradients, f);
+        return;
+    }
+    online_clear(f->pair);
+    row_stream_pass(s, row, false, see_scores, f);
+    row_stream_reduce(s, &online_reduction, f->pair);
+    f->factor = f->r->cfg->log ? online_log_sum(f->pair) : online_scale(f->pair);
+    row_stream_pass(s, row, true, write_outputs, f);
+}
+
+void softmax_stream(const void *config, int part)
+{
+    const softmax_row_config *cfg = config;
+    if (part > 0) { // memory that bulk copies cannot read
+        softmax_long(config, part);
+        return;
+    }
+    stream_split split = softmax_stream_split(cfg);
+    rows r = declare(cfg, split.piece);
+    const stream_input x = { r.x, r.ldx }, y = { r.y, r.ldy }, dy = { r.dy, r.ldy };
+    const stream_input forward[] = { x }, backward[] = { y, dy };
+    const bool is_forward = cfg->direction == CKL_FORWARD;
+    row_stream s = row_stream_begin(&split, cfg->dtype, is_forward ? forward : backward, softmax_stream_inputs(cfg), 2,
+                                    SOFTMAX_STREAM_VALUES, r.count, r.cols);
+    s.fill = is_forward ? -INFINITY : 0;
+    found f = { .r = &r, .sum = variable(F32, immf(0)) };
+    online_begin(f.pair);
+    LOOP_FROM(row, s.first_row, s.rows, s.row_step)
+        stream_row(&s, &f, row);
+    row_stream_end(&s);
 }

@@ -9,6 +9,10 @@ enum {
     BACKWARD_ELEMENTS_MAX = 32,
     BACKWARD_REGISTERS = 16, // of a thread for y, and as many for dy
     LONG_THREADS = 512,
+    STREAM_THREADS = 256,
+    STREAM_PIECE_BYTES = 8 << 10,
+    STREAM_RING_BYTES = 100 << 10, // two CTAs an SM
+    STREAM_ROWS = 2,               // that a ring should hold
 };
 
 static void copy_form(const ckl_softmax_desc *d, softmax_row_config *c)
@@ -101,6 +105,26 @@ static ckl_status choose_long_cluster(const void *desc, const ckl_device_info *d
     return choose_pieces("long_cluster", desc, CLUSTER_PORTABLE, config);
 }
 
+static ckl_status choose_stream(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    softmax_row_config *c = config;
+    TRY(check_axis("stream", d));
+    copy_form(d, c);
+    int size = (int)ckl_dtype_bytes(d->dtype), inputs = softmax_stream_inputs(c);
+    c->threads = c->row_threads = STREAM_THREADS;
+    c->vec = VECTOR_BYTES / size;
+    c->steps = STREAM_PIECE_BYTES / (VECTOR_BYTES * STREAM_THREADS);
+    c->stages = STREAM_RING_BYTES / (STREAM_PIECE_BYTES * inputs);
+    stream_split split = softmax_stream_split(c);
+    while (split.cluster < CLUSTER_PORTABLE && stream_pieces(&split, d->n) * STREAM_ROWS > c->stages)
+        split.cluster *= 2;
+    c->cluster = split.cluster;
+    c->kept = stream_pieces(&split, d->n) <= c->stages;
+    split.piece.whole = c->whole = d->n > 0 && d->n % row_split_cols(&split.piece) == 0;
+    return stream_split_admit("softmax stream", &split, d->n, d->dtype, inputs, SOFTMAX_STREAM_VALUES, device);
+}
+
 static ckl_status admit_form(const char *what, const ckl_softmax_desc *d, const softmax_row_config *c)
 {
     softmax_row_config wanted = *c;
@@ -155,6 +179,25 @@ static ckl_status admit_long_cluster(const void *desc, const ckl_device_info *de
     return admit("softmax long_cluster", true, desc, device, config);
 }
 
+static ckl_status admit_stream(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    const softmax_row_config *c = config;
+    stream_split split = softmax_stream_split(c);
+    TRY(check_axis("stream", d));
+    TRY(stream_split_admit("softmax stream", &split, d->n, c->dtype, softmax_stream_inputs(c), SOFTMAX_STREAM_VALUES,
+                           device));
+    return admit_form("softmax stream", d, c);
+}
+
+/* CTAs of a launch: rows that flow are taken in turn by as many as there is room for. */
+static int64_t ctas_of(const ckl_plan *plan, const row_split *split, int part)
+{
+    const softmax_row_config *c = plan->config;
+    int64_t ctas = row_split_ctas(split, ((const ckl_softmax_desc *)plan->desc)->outer);
+    return c->stages && part == 0 ? min_i64(ctas, (int64_t)plan->kernels[0].clusters_resident * c->cluster) : ctas;
+}
+
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const softmax_row_config *c = plan->config;
@@ -170,7 +213,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     /* in the order in which the kernel names them */
     void *params[] = { &rows,          &cols,  (void *)&a->x,    &ldx,       (void *)&a->y, &ldy, (void *)&a->dy,
                        (void *)&a->dx, &scale, (void *)&a->mask, &mask_rows, &mask_repeat };
-    device_launch l = { .grid = { row_split_ctas(&split, rows), 1, 1 }, .params = params };
+    device_launch l = { .grid = { ctas_of(plan, &split, part), 1, 1 }, .params = params };
     return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &l, stream);
 }
 
@@ -194,6 +237,8 @@ ROW_IMPLEMENTATION(row, "row", "a row in the registers of some lanes, a warp or 
                    IR_SM80);
 ROW_IMPLEMENTATION(cluster, "cluster", "a row in the registers of a cluster of CTAs; read once", cluster, softmax_row,
                    IR_SM90A);
+ROW_IMPLEMENTATION(stream, "stream", "rows flow through shared memory ahead of the threads, by CTAs or clusters in turn",
+                   stream, softmax_stream, IR_SM90A);
 ROW_IMPLEMENTATION(long, "long", "a row of any length by one CTA; read twice, piece by piece", long, softmax_long,
                    IR_SM80);
 ROW_IMPLEMENTATION(long_cluster, "long_cluster", "a row of any length by a cluster; read twice, piece by piece",

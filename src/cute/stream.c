@@ -1,0 +1,220 @@
+/* stream.c - a ring of pieces; stage s holds one piece of every input, side by side. */
+#include "cute/stream.h"
+
+#include <string.h>
+
+#include "cute/kernel.h"
+#include "cute/vectors.h"
+
+enum { BULK_BYTES = 16, STAGE_ALIGNMENT = 128, BARRIERS_OF_STAGE_BYTES = 16 };
+
+/* On the host */
+
+static int64_t piece_cols(const stream_split *s)
+{
+    return row_split_cols(&s->piece);
+}
+
+static int64_t piece_bytes(const stream_split *s, ckl_dtype dtype)
+{
+    return piece_cols(s) * (int64_t)ckl_dtype_bytes(dtype);
+}
+
+int64_t stream_smem_bytes(const stream_split *s, ckl_dtype dtype, int inputs, int values)
+{
+    int64_t ring = s->stages * (piece_bytes(s, dtype) * inputs + BARRIERS_OF_STAGE_BYTES);
+    return ring + mailbox_bytes(s->piece.threads, s->cluster, values) + STAGE_ALIGNMENT;
+}
+
+int64_t stream_pieces(const stream_split *s, int64_t cols)
+{
+    return ceil_div(ceil_div(cols, piece_cols(s)), s->cluster);
+}
+
+ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t cols, ckl_dtype dtype, int inputs, int values,
+                              const ckl_device_info *device)
+{
+    int64_t bytes = stream_smem_bytes(s, dtype, inputs, values);
+    if (!device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "%s: the device has no bulk copies", what);
+    TRY(row_split_admit(what, &s->piece, min_i64(cols, piece_cols(s)), dtype, device));
+    if (s->piece.whole && cols % piece_cols(s))
+        FAIL(CKL_INVALID, "%s: whole=1, but rows of %" PRId64 " elements are no whole pieces", what, cols);
+    if (s->piece.row_threads != s->piece.threads || s->piece.threads + STREAM_PRODUCER_THREADS > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "%s: threads=%d must share a row and leave room for a warp", what, s->piece.threads);
+    if (s->piece.vec * (int)ckl_dtype_bytes(dtype) != BULK_BYTES)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not %d bytes", what, s->piece.vec, BULK_BYTES);
+    if (s->cluster < 1 || s->cluster > 16 || !is_power_of_two(s->cluster))
+        FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to 16", what, s->cluster);
+    if (s->stages < 2 || bytes > (int64_t)device->smem_per_cta_bytes)
+        FAIL(CKL_INVALID, "%s: stages=%d is less than 2 or takes %" PRId64 " bytes of shared memory", what, s->stages,
+             bytes);
+    if (s->kept && stream_pieces(s, cols) > s->stages)
+        FAIL(CKL_INVALID, "%s: kept=1, but %" PRId64 " pieces do not fit %d stages", what, stream_pieces(s, cols), s->stages);
+    if (cols * (int64_t)ckl_dtype_bytes(dtype) % BULK_BYTES)
+        FAIL(CKL_UNSUPPORTED, "%s: rows of %" PRId64 " elements are no multiple of %d bytes", what, cols, BULK_BYTES);
+    return CKL_OK;
+}
+
+/* In the kernel */
+
+static int stage_bytes(const row_stream *s)
+{
+    return (int)piece_bytes(&s->split, s->dtype) * s->input_count;
+}
+
+/* The start of this CTA's first piece in a row, and from one piece to its next. */
+static val first_start(const row_stream *s)
+{
+    return s->split.cluster > 1 ? mul(cluster_rank(), imm((int)piece_cols(&s->split))) : ir_int(U32, 0);
+}
+
+static val start_step(const row_stream *s)
+{
+    return imm((int)(piece_cols(&s->split) * s->split.cluster));
+}
+
+static val stage_address(const row_stream *s, const pipeline_state *at)
+{
+    return add(ir_smem_address(s->stage_offset), mul(at->stage, imm(stage_bytes(s))));
+}
+
+/* The producer */
+
+static void bring_piece(const row_stream *s, pipeline_state *at, val row, val start)
+{
+    int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), whole = piece_bytes(&s->split, s->dtype);
+    val bytes = s->split.piece.whole ? ir_int(U32, whole)
+                                     : min(mul(sub(s->cols, start), imm((int)size)), imm((int)whole));
+    val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
+    pipeline_wait_empty(&s->ring, at);
+    pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
+    for (int i = 0; i < s->input_count; i++) {
+        val element = add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, start));
+        val from = add(s->inputs[i].pointer, mul(convert(U64, element), ir_int(U64, size)));
+        ir_bulk_load(stage, i * whole, from, bytes, barrier);
+    }
+    pipeline_advance(at);
+}
+
+static void produce(const row_stream *s)
+{
+    pipeline_state at = producer_state(&s->ring);
+    int turns = s->split.kept ? 1 : s->passes;
+    LOOP_FROM(row, s->first_row, s->rows, s->row_step)
+    {
+        for (int turn = 0; turn < turns; turn++)
+            LOOP_FROM(start, first_start(s), s->cols, start_step(s))
+                bring_piece(s, &at, row, start);
+    }
+}
+
+/* Set-up */
+
+static void initialise(const row_stream *s)
+{
+    IF(eq(thread(), imm(0))) {
+        pipeline_init(&s->ring);
+        mailbox_init(&s->mail);
+        fence_mbarrier_init();
+    }
+    if (s->split.cluster > 1)
+        cluster_sync();
+    else
+        cta_sync();
+}
+
+static void set_launch(const stream_split *split)
+{
+    ir_current()->threads = split->piece.threads + STREAM_PRODUCER_THREADS;
+    ir_current()->cluster = split->cluster;
+    ir_current()->target = IR_SM90A;
+}
+
+row_stream row_stream_begin(const stream_split *split, ckl_dtype dtype, const stream_input *inputs, int input_count,
+                            int passes, int values, val rows, val cols)
+{
+    int threads = split->piece.threads;
+    row_stream s = { .split = *split, .dtype = dtype, .input_count = input_count, .passes = passes };
+    memcpy(s.inputs, inputs, (size_t)input_count * sizeof *inputs);
+    set_launch(split);
+    s.rows = convert(I64, rows);
+    s.cols = convert(U32, cols);
+    s.first_row = convert(I64, div(cta_x(), imm(split->cluster)));
+    s.row_step = convert(I64, div(grid_x(), imm(split->cluster)));
+    s.stage_offset = ir_smem_alloc("stages", (int64_t)split->stages * stage_bytes(&s), STAGE_ALIGNMENT);
+    s.ring = make_pipeline("ring", split->stages, 1, threads / 32);
+    s.mail = make_mailbox("mail", threads, split->cluster, values);
+    initialise(&s);
+    ir_if(eq(warp(), imm(threads / 32)));
+    IF(elect())
+        produce(&s);
+    ir_else();
+    s.row_start = consumer_state(&s.ring);
+    s.here = consumer_state(&s.ring);
+    return s;
+}
+
+void row_stream_end(row_stream *s)
+{
+    ir_end_if();
+    if (s->split.cluster > 1)
+        cluster_sync(); // peers may still send to this CTA
+}
+
+/* Consumers */
+
+static void copy_state(pipeline_state *to, const pipeline_state *from)
+{
+    assign(to->stage, from->stage);
+    assign(to->parity, from->parity);
+}
+
+static void free_stage(const row_stream *s)
+{
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    IF(eq(lane(), imm(0)))
+        pipeline_release(&s->ring, s->here.stage);
+}
+
+/* This thread's part of input i in the stage. */
+static tensor load_part(const row_stream *s, const row_place *p, int i)
+{
+    const row_split *piece = &s->split.piece;
+    int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), step_bytes = size * piece->vec * piece->threads;
+    layout part = make_layout(shape(piece->vec, piece->steps), stride(1, (int64_t)piece->vec * piece->threads));
+    val first = add(stage_address(s, &s->here), mul(thread(), imm((int)size * piece->vec)));
+    tensor sX = smem_view(first, s->dtype, part);                // (VEC,STEPS)
+    tensor rX = fragment_like(sX, s->dtype);                     // (VEC,STEPS)
+    vector_at *at = ir_alloc((size_t)piece->steps, sizeof *at);
+    for (int step = 0; step < piece->steps; step++)
+        at[step] = (vector_at){ first, i * piece_bytes(&s->split, s->dtype) + step * step_bytes, row_inside(piece, p, step) };
+    vectors_load(at, piece->steps, piece->vec, sX, rX.regs, s->fill);
+    return rX;
+}
+
+void row_stream_pass(row_stream *s, val row, bool last, stream_visit *visit, void *user)
+{
+    bool leaves = last || !s->split.kept;
+    tensor rX[STREAM_INPUTS_MAX];
+    copy_state(&s->here, &s->row_start);
+    LOOP_FROM(start, first_start(s), s->cols, start_step(s))
+    {
+        row_place p = { .row = row, .exists = yes(), .limit = s->cols };
+        p.first = add(start, mul(thread(), imm(s->split.piece.vec)));
+        pipeline_wait_full(&s->ring, &s->here);
+        for (int i = 0; i < s->input_count; i++)
+            rX[i] = load_part(s, &p, i);
+        if (leaves)
+            free_stage(s);
+        visit(&p, rX, user);
+        pipeline_advance(&s->here);
+    }
+    if (leaves)
+        copy_state(&s->row_start, &s->here);
+}
+
+void row_stream_reduce(row_stream *s, const reduction *r, val *values)
+{
+    mailbox_reduce(&s->mail, r, values);
+}

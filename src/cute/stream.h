@@ -1,0 +1,80 @@
+/*
+ * stream.h - rows that flow through shared memory: the skeleton of kernels whose rows are too long for registers.
+ *
+ * CTAs, or clusters of them, take rows in turn. A warp of its own, the producer, brings pieces of the rows into a ring of
+ * stages by bulk copies and runs ahead as far as the ring reaches, beyond the end of a row: the memory stays busy while
+ * the other threads reduce and write. They visit a row in passes over its pieces. It stays in the ring from its first pass
+ * to its last or, where the ring is too small, is brought anew for each. A kernel reads like this:
+ *
+ *     row_stream s = row_stream_begin(&split, dtype, inputs, input_count, passes, values, rows, cols);
+ *     LOOP_FROM(row, s.first_row, s.rows, s.row_step) {
+ *         row_stream_pass(&s, row, false, add_up, &me);            // add_up(&place, rX, &me): rX[i] is a piece of input i
+ *         row_stream_reduce(&s, &reduction, me.sum);
+ *         row_stream_pass(&s, row, true, write, &me);
+ *     }
+ *     row_stream_end(&s);
+ */
+#ifndef CKL_CUTE_STREAM_H
+#define CKL_CUTE_STREAM_H
+
+#include "cute/mailbox.h"
+#include "cute/pipeline.h"
+#include "cute/row.h"
+
+enum { STREAM_INPUTS_MAX = 4, STREAM_PRODUCER_THREADS = 32 };
+
+/* How a row is shared out. Part of a kernel's config. */
+typedef struct stream_split {
+    row_split piece; // over the threads of one CTA: row_threads is threads, cluster is 1; without the producer
+    int cluster;     // CTAs of a row: piece k is that of CTA k % cluster
+    int stages;      // pieces, one of each input, that the ring holds
+    bool kept;       // rows stay in the ring between passes
+} stream_split;
+
+/* Bytes of shared memory of a CTA; values: 32-bit ones of a reduction. */
+int64_t stream_smem_bytes(const stream_split *s, ckl_dtype dtype, int inputs, int values);
+
+/* Pieces of a row of `cols` elements that one CTA visits, at most. */
+int64_t stream_pieces(const stream_split *s, int64_t cols);
+
+/* May a kernel have this split for rows of `cols` elements? Rows must start at multiples of 16 bytes and be so long. */
+ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t cols, ckl_dtype dtype, int inputs, int values,
+                              const ckl_device_info *device);
+
+/* A matrix whose rows start ld elements apart. */
+typedef struct stream_input {
+    val pointer, ld;
+} stream_input;
+
+typedef struct row_stream {
+    stream_split split;
+    ckl_dtype dtype;
+    int input_count, passes;
+    stream_input inputs[STREAM_INPUTS_MAX];
+    val first_row, row_step, rows, cols; // the rows of this CTA; cols is u32
+    int64_t stage_offset;                // of the ring in shared memory
+    pipeline ring;
+    pipeline_state row_start, here; // of consumers
+    mailbox mail;
+    double fill; // what is seen past the end of a row; 0 unless set after row_stream_begin()
+} row_stream;
+
+/*
+ * Describes the producer and all set-up; what follows, up to row_stream_end(), is done by the other threads. passes: of each
+ * row. values: of the largest reduction.
+ */
+row_stream row_stream_begin(const stream_split *split, ckl_dtype dtype, const stream_input *inputs, int input_count,
+                            int passes, int values, val rows, val cols);
+void row_stream_end(row_stream *s);
+
+/*
+ * Calls visit for the pieces of this CTA: rX[i], (VEC,STEPS) registers of the dtype, is this thread's part of input i, `fill` past
+ * the end of the row; p is its place, for row_part(), row_load() and row_store() with split.piece.
+ */
+typedef void stream_visit(const row_place *p, const tensor *rX, void *user);
+void row_stream_pass(row_stream *s, val row, bool last, stream_visit *visit, void *user);
+
+/* Over all threads of the row; everyone holds the result. */
+void row_stream_reduce(row_stream *s, const reduction *r, val *values);
+
+#endif
