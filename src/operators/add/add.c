@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "operators/add/add_config.h"
+#include "operators/map_operator.h"
 #include "operators/operators.h"
+#include "plan/pieces.h"
 
 /* Validation */
 
@@ -33,41 +35,21 @@ static ckl_status check(void *desc)
     return check_pitch("ldy", &d->ldy, d->n);
 }
 
-/* Bytes from the first to past the last element of a tensor. */
-static int64_t extent(const ckl_add_desc *d, int64_t ld)
+/* In place is fine, element by element: where distances between rows are equal. */
+static plan_piece piece(const ckl_add_desc *d, const char *name, const void *pointer, int64_t ld)
 {
-    return ((d->rows - 1) * ld + d->n) * (int64_t)ckl_dtype_bytes(d->dtype);
-}
-
-static ckl_status check_pointer(const ckl_add_desc *d, const char *name, const void *pointer)
-{
-    if (!pointer)
-        FAIL(CKL_INVALID, "add: %s is NULL", name);
-    if ((uintptr_t)pointer % ckl_dtype_bytes(d->dtype))
-        FAIL(CKL_INVALID, "add: %s=%p is not aligned to its %zu-byte elements", name, pointer,
-             ckl_dtype_bytes(d->dtype));
-    return CKL_OK;
-}
-
-/* In place is fine, element by element; any other overlap would read what was already written. */
-static ckl_status check_overlap(const ckl_add_desc *d, const char *name, const void *x, int64_t ldx, const void *y)
-{
-    if ((x != y || ldx != d->ldy) && plan_overlap(x, extent(d, ldx), y, extent(d, d->ldy)))
-        FAIL(CKL_INVALID, "add: y overlaps %s without being the same tensor", name);
-    return CKL_OK;
+    int64_t element = (int64_t)ckl_dtype_bytes(d->dtype), elements = d->n ? (d->rows - 1) * ld + d->n : 0;
+    return (
+        plan_piece){ .name = name, .pointer = pointer, .bytes = elements * element, .align = element, .layout = ld };
 }
 
 static ckl_status check_args(const void *desc, const void *args)
 {
     const ckl_add_desc *d = desc;
     const ckl_add_args *x = args;
-    if (d->n == 0)
-        return CKL_OK;
-    TRY(check_pointer(d, "a", x->a));
-    TRY(check_pointer(d, "b", x->b));
-    TRY(check_pointer(d, "y", x->y));
-    TRY(check_overlap(d, "a", x->a, d->lda, x->y));
-    return check_overlap(d, "b", x->b, d->ldb, x->y);
+    plan_piece pieces[] = { piece(d, "a", x->a, d->lda), piece(d, "b", x->b, d->ldb), piece(d, "y", x->y, d->ldy) };
+    pieces[2].output = true;
+    return plan_check_pieces("add", pieces, COUNT_OF(pieces));
 }
 
 /* Choice */
@@ -104,41 +86,18 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
     return map_admit("add vector", &k, &s, device);
 }
 
-/* Launch */
-
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
+    static const float one = 1;
     const ckl_add_args *x = args;
     map_shape s = shape_of(plan->desc);
     map_kernel k = add_kernel(plan->config);
-    if (s.count == 0)
-        return CKL_OK;
-    const float one = 1;
     const void *pointers[] = { x->a, x->b, x->alpha ? x->alpha : &one, x->beta ? x->beta : &one, x->y };
-    void *params[MAP_PARAMS_MAX];
-    map_params(&k, &s, pointers, params);
-    device_launch l = { .grid = { ceil_div(s.count, map_tile(&k)), 1, 1 },
-                        .params = params,
-                        .overlap_prologue = plan->impl->target == IR_SM90A };
-    return plan->device->ops->launch(plan->device, plan->kernels[map_aligned(&k, pointers) ? 0 : 1].loaded, &l, stream);
+    return map_launch(plan, &k, &s, pointers, stream);
 }
 
-static const field add_fields[] = { ADD_CONFIG(FIELD_ROW) };
-
-#define VECTOR(called, says, lowest)                                                                                \
-    {                                                                                                               \
-        .name = called, .summary = says, .config_bytes = sizeof(add_config), .config = FIELD_TABLE(add_fields),     \
-        .choose = choose, .admit = admit, .describe = add_vector, .kernels = 2, .target = lowest, .launch = launch, \
-    }
-
-/* The same kernel twice: only sm_90 knows launches that overlap. */
-static const implementation sm90 =
-    VECTOR("sm90", "the same; its start overlaps the end of the kernel before", IR_SM90A);
-static const implementation vector =
-    VECTOR("vector", "one tile of vectors a CTA; single elements where they end, have gaps or a pointer is not aligned",
-           IR_SM80);
-
-static const implementation *const implementations[] = { &sm90, &vector, NULL };
+static const field config_fields[] = { ADD_CONFIG(FIELD_ROW) };
+MAP_IMPLEMENTATIONS(add_config, add_vector);
 
 const operator_info add_operator = {
     .name = "add",

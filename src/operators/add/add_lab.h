@@ -16,7 +16,15 @@
 
 typedef struct add_problem {
     ADD_PROBLEM(FIELD_MEMBER)
+    int64_t slice; // elements of a row that are compared at a time
 } add_problem;
+
+/* The index of a slice's first element in a tensor. */
+static inline int64_t add_slice_start(const add_problem *p, int64_t slice, int64_t ld)
+{
+    int64_t of_row = p->n / p->slice;
+    return slice / of_row * ld + slice % of_row * p->slice;
+}
 
 void add_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
 

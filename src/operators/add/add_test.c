@@ -3,6 +3,8 @@
 
 #include "operators/add/add_lab.h"
 
+enum { SLICE = 4096 }; // elements compared at a time where rows are multiples of it
+
 static ckl_status prepare(void *problem)
 {
     add_problem *p = problem;
@@ -10,6 +12,7 @@ static ckl_status prepare(void *problem)
     for (int i = 0; i < COUNT_OF(pitches); i++)
         if (*pitches[i] == 0)
             *pitches[i] = p->n;
+    p->slice = p->n > SLICE && p->n % SLICE == 0 ? SLICE : p->n;
     return CKL_OK;
 }
 
@@ -38,20 +41,22 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
 
 static int64_t slices(const void *problem, int output)
 {
+    const add_problem *p = problem;
     (void)output;
-    return ((const add_problem *)problem)->rows;
+    return p->n ? p->rows * (p->n / p->slice) : 0;
 }
 
 static int64_t slice_elements(const void *problem, int output)
 {
     (void)output;
-    return ((const add_problem *)problem)->n;
+    return ((const add_problem *)problem)->slice;
 }
 
 static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
 {
+    const add_problem *p = problem;
     (void)output;
-    return slice * ((const add_problem *)problem)->ldy + j;
+    return add_slice_start(p, slice, p->ldy) + j;
 }
 
 static double terms(const void *problem)

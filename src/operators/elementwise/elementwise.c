@@ -6,7 +6,9 @@
 
 #include "operators/elementwise/elementwise_config.h"
 #include "operators/elementwise/elementwise_expr.h"
+#include "operators/map_operator.h"
 #include "operators/operators.h"
+#include "plan/pieces.h"
 
 /* Validation */
 
@@ -105,22 +107,13 @@ static ckl_status check(void *desc)
 
 /* Arguments */
 
-/* Bytes from the first to past the last element. */
+/* Bytes from the first to past the last element of a tensor. */
 static int64_t extent(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o)
 {
     int64_t last = 0;
     for (int i = 0; i < d->rank; i++)
         last += (d->shape[i] - 1) * o->stride[i];
     return (last + 1) * (int64_t)ckl_dtype_bytes(o->dtype);
-}
-
-static ckl_status check_pointer(const char *name, const void *pointer, size_t bytes)
-{
-    if (!pointer)
-        FAIL(CKL_INVALID, "elementwise: %s is NULL", name);
-    if ((uintptr_t)pointer % bytes)
-        FAIL(CKL_INVALID, "elementwise: %s=%p is not aligned to its %zu-byte elements", name, pointer, bytes);
-    return CKL_OK;
 }
 
 static bool same_elements(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o)
@@ -131,22 +124,30 @@ static bool same_elements(const ckl_elementwise_desc *d, const ckl_elementwise_o
     return ckl_dtype_bytes(o->dtype) == ckl_dtype_bytes(d->out.dtype);
 }
 
+static plan_piece piece(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o, const char *name,
+                        const void *pointer)
+{
+    return (plan_piece){ .name = name,
+                         .pointer = pointer,
+                         .bytes = o->scalar ? (int64_t)sizeof(float) : extent(d, o),
+                         .align = (int64_t)ckl_dtype_bytes(o->dtype),
+                         .layout = same_elements(d, o) };
+}
+
 static ckl_status check_args(const void *desc, const void *args)
 {
     static const char *const names[] = { "in[0]", "in[1]", "in[2]", "in[3]" };
     const ckl_elementwise_desc *d = desc;
     const ckl_elementwise_args *x = args;
+    plan_piece pieces[MAP_OPERANDS_MAX];
+    int count = 0;
     if (count_of(d) == 0)
         return CKL_OK;
-    TRY(check_pointer("out", x->out, ckl_dtype_bytes(d->out.dtype)));
-    for (int i = 0; i < CKL_ELEMENTWISE_INPUTS_MAX && d->in[i].dtype != CKL_DTYPE_DEFAULT; i++) {
-        const ckl_elementwise_operand *o = &d->in[i];
-        TRY(check_pointer(names[i], x->in[i], ckl_dtype_bytes(o->dtype)));
-        bool in_place = x->in[i] == x->out && same_elements(d, o);
-        if (!o->scalar && !in_place && plan_overlap(x->in[i], extent(d, o), x->out, extent(d, &d->out)))
-            FAIL(CKL_INVALID, "elementwise: out overlaps %s without being the same elements", names[i]);
-    }
-    return CKL_OK;
+    for (; count < CKL_ELEMENTWISE_INPUTS_MAX && d->in[count].dtype != CKL_DTYPE_DEFAULT; count++)
+        pieces[count] = piece(d, &d->in[count], names[count], x->in[count]);
+    pieces[count] = piece(d, &d->out, "out", x->out);
+    pieces[count].output = true;
+    return plan_check_pieces("elementwise", pieces, count + 1);
 }
 
 /* Choice */
@@ -215,42 +216,18 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
     return map_admit("elementwise vector", &k, &s, device);
 }
 
-/* Launch */
-
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_elementwise_args *x = args;
     map_shape s = shape_of(plan->desc);
     map_kernel k = elementwise_kernel(plan->config);
-    if (s.count == 0)
-        return CKL_OK;
     const void *pointers[MAP_OPERANDS_MAX] = { x->in[0], x->in[1], x->in[2], x->in[3] };
     pointers[k.inputs] = x->out;
-    void *params[MAP_PARAMS_MAX];
-    map_params(&k, &s, pointers, params);
-    device_launch l = { .grid = { ceil_div(s.count, map_tile(&k)), 1, 1 },
-                        .params = params,
-                        .overlap_prologue = plan->impl->target == IR_SM90A };
-    return plan->device->ops->launch(plan->device, plan->kernels[map_aligned(&k, pointers) ? 0 : 1].loaded, &l, stream);
+    return map_launch(plan, &k, &s, pointers, stream);
 }
 
 static const field config_fields[] = { ELEMENTWISE_CONFIG(FIELD_ROW) };
-
-#define VECTOR(called, says, lowest)                                                                            \
-    {                                                                                                           \
-        .name = called, .summary = says, .config_bytes = sizeof(elementwise_config),                            \
-        .config = FIELD_TABLE(config_fields), .choose = choose, .admit = admit, .describe = elementwise_vector, \
-        .kernels = 2, .target = lowest, .launch = launch,                                                       \
-    }
-
-/* The same kernel twice: only sm_90 knows launches that overlap. */
-static const implementation sm90 =
-    VECTOR("sm90", "the same; its start overlaps the end of the kernel before", IR_SM90A);
-static const implementation vector =
-    VECTOR("vector", "one tile of vectors a CTA; single elements where they end, have gaps or a pointer is not aligned",
-           IR_SM80);
-
-static const implementation *const implementations[] = { &sm90, &vector, NULL };
+MAP_IMPLEMENTATIONS(elementwise_config, elementwise_vector);
 
 const operator_info elementwise_operator = {
     .name = "elementwise",

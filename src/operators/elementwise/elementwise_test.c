@@ -334,7 +334,7 @@ static const test_reject rejects[] = {
     { "expr=x shape=4x4 strides=4x1,3x1", CKL_INVALID,
       "elementwise: stride[0]=3 of the output lets its elements share memory" },
     { "expr=x shape=4x4 shapes=3x4", CKL_INVALID, "elementwise: shapes=3x4 does not broadcast" },
-    { "expr=x+y shape=4x4 shapes=,4 inplace=2", CKL_INVALID, "out overlaps in[1] without being the same elements" },
+    { "expr=x+y shape=4x4 shapes=,4 inplace=2", CKL_INVALID, "elementwise: out overlaps in[1] without being the same tensor" },
     { "expr=x impl=vector config='vec=3'", CKL_INVALID, "elementwise vector: vec=3 must be a power of two" },
     { "expr=x+y shape=8x9 shapes=,9 impl=vector config='vec=4'", CKL_UNSUPPORTED,
       "elementwise vector: vec=4 does not divide the rows" },
