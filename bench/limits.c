@@ -1,4 +1,4 @@
-/* limits.c - the copy and the product that everything is measured against. */
+/* limits.c - what everything is measured against: moving memory, an empty kernel, a large product. */
 #include "bench/limits.h"
 
 #include <math.h>
@@ -6,54 +6,91 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "bench/limit_kernels.h"
 #include "bench/race.h"
 
 static const double TOLERANCE = 0.03; // by which a sound row may seem faster than its limit
-static const measure_limits COPY_LIMITS = { .warm_seconds_max = 0.5, .seconds_max = 0.5 };
+static const measure_limits MEMORY_LIMITS = { .warm_seconds_max = 0.5, .seconds_max = 0.5 };
 static const measure_limits MATRIX_LIMITS = { .warm_seconds_max = 3, .seconds_max = 1 };
 static const char MATRIX_LINE[] = "gemm m=8192 n=8192 k=8192 a=bf16";
 
-enum { COPY_BYTES_MAX = 1 << 30 };
+enum { MEMORY_BYTES_MAX = 1 << 30 };
 
-typedef struct large_copy {
+/* Memory and a launch */
+
+/* What is timed: the driver's copy from one piece of memory to another, or a kernel on the first. */
+typedef struct exercise {
     ckl_device *device;
-    size_t bytes;
-} large_copy;
+    int64_t bytes;         // of a piece
+    device_kernel *loaded; // NULL: the copy
+    int64_t ctas;
+} exercise;
 
-static ckl_status run_copy(const void *self, void *const *pointers, ckl_stream stream)
+static ckl_status run_exercise(const void *self, void *const *pointers, ckl_stream stream)
 {
-    const large_copy *copy = self;
-    return copy->device->ops->copy(copy->device, pointers[0], pointers[1], copy->bytes, stream);
+    const exercise *e = self;
+    if (!e->loaded)
+        return e->device->ops->copy(e->device, pointers[0], pointers[1], (size_t)e->bytes, stream);
+    void *params[] = { (void *)&pointers[0] };
+    const device_launch launch = { .grid = { e->ctas, 1, 1 }, .params = params, .overlap_prologue = true };
+    return e->device->ops->launch(e->device, e->loaded, &launch, stream);
 }
 
-static ckl_status measure_copy(const large_copy *copy, operand_set *set, ckl_stream stream, double *us)
+static ckl_status time_exercise(const exercise *e, operand_set *set, ckl_stream stream, double *us)
 {
-    contestant c = { .run = run_copy, .self = copy };
-    rotation memory = { .device = copy->device, .sets = set, .count = 1 };
+    contestant c = { .run = run_exercise, .self = e };
+    rotation memory = { .device = e->device, .sets = set, .count = 1 };
     conditions unused;
-    for (int i = 0; i < 2; i++) {
-        TRY(ckl_malloc(copy->device, copy->bytes, &set->allocation[i]));
-        set->pointer[i] = set->allocation[i];
-    }
-    TRY(measure(&memory, stream, &COPY_LIMITS, &c, 1, &unused));
+    TRY(measure(&memory, stream, &MEMORY_LIMITS, &c, 1, &unused));
     *us = c.time_us.median;
     return CKL_OK;
 }
 
-ckl_status limits_measure_copy(ckl_device *device, result_header *header)
+static ckl_status time_kernel(exercise e, limit_kernel which, operand_set *set, ckl_stream stream, double *us)
 {
-    large_copy copy = { device, (size_t)min_i64(COPY_BYTES_MAX, device->info.memory_bytes / 8) };
-    operand_set set = { 0 };
-    ckl_stream stream;
-    double us;
-    TRY(ckl_stream_create(device, &stream));
-    ckl_status status = measure_copy(&copy, &set, stream, &us);
-    operand_set_free(device, &set);
-    ckl_stream_destroy(device, stream);
-    if (status == CKL_OK)
-        header->copy_gbs = 2 * (double)copy.bytes / us / 1e3;
+    ir_kernel *kernel;
+    TRY(limit_kernel_describe(which, e.device->info.has_wgmma ? IR_SM90A : IR_SM80, &kernel));
+    ckl_status status = e.device->ops->load(e.device, kernel, &e.loaded);
+    ir_kernel_free(kernel);
+    if (status != CKL_OK)
+        return status;
+    e.ctas = which == LIMIT_EMPTY ? 1 : e.bytes / LIMIT_TILE_BYTES;
+    status = time_exercise(&e, set, stream, us);
+    e.device->ops->unload(e.device, e.loaded);
     return status;
 }
+
+static ckl_status measure_all(const exercise *e, operand_set *set, ckl_stream stream, result_header *header)
+{
+    double copy_us, read_us, write_us;
+    for (int i = 0; i < 2; i++) {
+        TRY(ckl_malloc(e->device, (size_t)e->bytes, &set->allocation[i]));
+        set->pointer[i] = set->allocation[i];
+    }
+    TRY(time_exercise(e, set, stream, &copy_us));
+    TRY(time_kernel(*e, LIMIT_READ, set, stream, &read_us));
+    TRY(time_kernel(*e, LIMIT_WRITE, set, stream, &write_us));
+    TRY(time_kernel(*e, LIMIT_EMPTY, set, stream, &header->launch_us));
+    header->copy_gbs = 2 * (double)e->bytes / copy_us / 1e3;
+    header->read_gbs = (double)e->bytes / read_us / 1e3;
+    header->write_gbs = (double)e->bytes / write_us / 1e3;
+    return CKL_OK;
+}
+
+ckl_status limits_measure_memory(ckl_device *device, result_header *header)
+{
+    int64_t bytes = min_i64(MEMORY_BYTES_MAX, device->info.memory_bytes / 8);
+    const exercise copy = { .device = device, .bytes = round_up(bytes, LIMIT_TILE_BYTES) };
+    operand_set set = { 0 };
+    ckl_stream stream;
+    TRY(ckl_stream_create(device, &stream));
+    ckl_status status = measure_all(&copy, &set, stream, header);
+    operand_set_free(device, &set);
+    ckl_stream_destroy(device, stream);
+    return status;
+}
+
+/* The matrix units */
 
 static void note_matrix(const result_row *row, result_header *header)
 {
@@ -81,14 +118,34 @@ ckl_status limits_measure_matrix(ckl_device *device, result_header *header)
     return status == CKL_DEVICE ? status : CKL_OK;
 }
 
+/* Rows */
+
+static double over(double amount, double rate)
+{
+    return rate > 0 ? amount / rate : 0;
+}
+
+/*
+ * Reading alone is faster than copying: the bus need not turn. So a row that reads more than it writes may be faster
+ * than a copy of its bytes, but not than all its reads and then all its writes.
+ */
+static double least_memory_us(const result_header *h, const result_row *row)
+{
+    double copied = over(row->bytes, h->copy_gbs * 1e3);
+    double apart =
+        over(row->bytes - row->bytes_written, h->read_gbs * 1e3) + over(row->bytes_written, h->write_gbs * 1e3);
+    return apart > 0 ? fmin(copied, apart) : copied;
+}
+
 void limits_apply(const result_header *header, result_row *row)
 {
-    double matrix = header->matrix_tflops > 0 ? row->flops / header->matrix_tflops / 1e6 : 0;
-    double memory = header->copy_gbs > 0 ? row->bytes / header->copy_gbs / 1e3 : 0;
-    row->limit_us = fmax(matrix, memory);
-    result_set(row->limit, matrix > memory ? "matrix" : "memory");
+    double matrix = over(row->flops, header->matrix_tflops * 1e6), memory = over(row->bytes, header->copy_gbs * 1e3);
+    double launch = strcmp(row->method, "graphs") == 0 ? header->launch_us : 0;
+    row->limit_us = fmax(fmax(matrix, memory), launch);
+    result_set(row->limit, row->limit_us == launch ? "launch" : row->limit_us == matrix ? "matrix" : "memory");
     if (row->median_us <= 0)
         return;
     row->of_limit = row->limit_us / row->median_us;
-    row->beyond_limit = row->of_limit > 1 + TOLERANCE && strcmp(row->l2, "cold") == 0;
+    double least = fmax(matrix, least_memory_us(header, row));
+    row->beyond_limit = least > (1 + TOLERANCE) * row->median_us && strcmp(row->l2, "cold") == 0;
 }

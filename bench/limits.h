@@ -8,13 +8,19 @@
 /* FLOP per byte below which a problem is bound by memory on every GPU: its matrix limit need not be known. */
 enum { LIMITS_MATRIX_INTENSITY = 16 };
 
-/* Bandwidth of a large copy on the device, reading and writing, into header->copy_gbs. */
-ckl_status limits_measure_copy(ckl_device *device, result_header *header);
+/*
+ * The bandwidth of a large copy, bytes read and written, of reading alone and of writing alone, and the time of an empty
+ * kernel in a CUDA graph, into header->copy_gbs, read_gbs, write_gbs and launch_us.
+ */
+ckl_status limits_measure_memory(ckl_device *device, result_header *header);
 
 /* The best rate of a large bf16 product, cuBLASLt's or ours, into header->matrix_*; 0 and why if ours is wrong. */
 ckl_status limits_measure_matrix(ckl_device *device, result_header *header);
 
-/* Fills in limit_us, limit, of_limit and beyond_limit of a row whose flops, bytes, l2 and median are known. */
+/*
+ * Fills in limit_us, limit, of_limit and beyond_limit of a row whose flops, bytes, l2, method and median are known. The
+ * limit is the matrix rate, the copy bandwidth or, of rows measured in graphs, an empty kernel, whichever takes longest.
+ */
 void limits_apply(const result_header *header, result_row *row);
 
 #endif

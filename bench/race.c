@@ -31,10 +31,23 @@ static void describe_row(const test_case *c, const race_options *options, result
     row->bytes = c->test->bytes(c->problem);
 }
 
+/* Every element of an output is written once. */
+static double bytes_written(const operand_images *images)
+{
+    double bytes = 0;
+    for (int i = 0; i < images->count; i++) {
+        const operand_image *o = &images->each[i];
+        if (images->host[i] && o->info.role != OPERAND_IN)
+            bytes += (double)o->rows * (double)o->columns * (double)ckl_dtype_bytes(o->info.dtype);
+    }
+    return bytes;
+}
+
 /* Our own result comes first: without it nothing is timed. */
 static ckl_status check_own(field_of_race *f, result_row *row)
 {
     check_result result = { 0 };
+    row->bytes_written = bytes_written(&f->k.images);
     result_set(row->config, ckl_plan_text(f->k.plan));
     f->k.images.keep_references = true;
     TRY(check_run(&f->k, &result));

@@ -11,11 +11,12 @@ void report_header(const result_header *h)
 {
     printf("%s, driver %s, %" PRId64 " SMs, %s\n", h->gpu, h->driver, h->sm_count, h->date);
     printf("%s\n", h->protocol);
-    printf("limits measured here: copy %.0f GB/s", h->copy_gbs);
+    printf("limits measured here: copy %.0f GB/s, read %.0f, write %.0f, empty kernel %.2f us", h->copy_gbs,
+           h->read_gbs, h->write_gbs, h->launch_us);
     if (*h->matrix_source)
         printf(", matrix %.0f TFLOP/s (%s)", h->matrix_tflops, h->matrix_source);
     printf("\nratio: the peer's time / ours, above 1 we are faster\n\n");
-    printf("%10s  %-19s %13s %8s | %10s %6s %6s | %8s %5s  %s\n", "median us", "[p20 - p80]", "rate", "limit",
+    printf("%10s  %-19s %13s %15s | %10s %6s %6s | %8s %5s  %s\n", "median us", "[p20 - p80]", "rate", "limit",
            "best us", "ratio", "first", "SM MHz", "W", "problem");
 }
 
@@ -53,8 +54,8 @@ void report_row(const result_row *row)
     char range[32];
     snprintf(range, sizeof range, "[%.2f - %.2f]", row->p20_us, row->p80_us);
     bool matrix = row->flops > INTENSITY_MATRIX * row->bytes;
-    printf("%10.2f  %-19s %8.1f %-6s %5.1f%%", row->median_us, range, matrix ? row->tflops : row->gbs,
-           matrix ? "TFLOPs" : "GB/s", 100 * row->of_limit);
+    printf("%10.2f  %-19s %8.1f %-6s %5.1f%% %-6s", row->median_us, range, matrix ? row->tflops : row->gbs,
+           matrix ? "TFLOPs" : "GB/s", 100 * row->of_limit, row->limit);
     print_peer(row);
     printf(" | %8.0f %5.0f  %s\n", row->clock_mhz, row->power_w, row->line);
     printf("%12s%s\n", "", row->config);

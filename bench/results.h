@@ -46,6 +46,9 @@ typedef struct result_table {
     X(result_header, text, commit)        /* "" if unknown */              \
     X(result_header, text, protocol)      /* how times were taken */       \
     X(result_header, real, copy_gbs)      /* measured, read and written */ \
+    X(result_header, real, read_gbs)      /* measured, reading alone */    \
+    X(result_header, real, write_gbs)     /* measured, writing alone */    \
+    X(result_header, real, launch_us)     /* an empty kernel in a graph */ \
     X(result_header, real, matrix_tflops) /* measured */                   \
     X(result_header, text, matrix_source) /* who reached it */
 
@@ -76,11 +79,12 @@ typedef struct result_table {
     X(result_row, count, launches) /* of one sample */                              \
     RESULT_TIME(X, result_row)                                                      \
     X(result_row, real, flops)                                                      \
-    X(result_row, real, bytes) /* compulsory */                                     \
+    X(result_row, real, bytes)         /* compulsory */                             \
+    X(result_row, real, bytes_written) /* of them */                                \
     X(result_row, real, tflops)                                                     \
     X(result_row, real, gbs)                                                        \
     X(result_row, real, limit_us)                                                   \
-    X(result_row, text, limit)        /* "matrix" or "memory" */                    \
+    X(result_row, text, limit)        /* "matrix", "memory" or "launch" */          \
     X(result_row, real, of_limit)     /* limit / time */                            \
     X(result_row, flag, beyond_limit) /* faster than can be: do not believe it */   \
     X(result_row, real, clock_mhz)                                                  \

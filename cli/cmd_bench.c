@@ -161,7 +161,7 @@ static ckl_status measure_limits_of(bench *b)
         const test_case *c = &b->cases[i];
         matrix |= c->test->flops(c->problem) > LIMITS_MATRIX_INTENSITY * c->test->bytes(c->problem);
     }
-    TRY(limits_measure_copy(b->device, &b->results.header));
+    TRY(limits_measure_memory(b->device, &b->results.header));
     return matrix ? limits_measure_matrix(b->device, &b->results.header) : CKL_OK;
 }
 

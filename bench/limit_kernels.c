@@ -1,0 +1,74 @@
+/* limit_kernels.c - 256 threads a CTA, eight vectors of 16 bytes each: many small CTAs keep the memory busiest. */
+#include "bench/limit_kernels.h"
+
+#include "cute/kernel.h"
+
+enum {
+    THREADS = 256,
+    VECTOR_BYTES = 16,
+    WORDS = VECTOR_BYTES / 4,
+    VECTORS = LIMIT_TILE_BYTES / VECTOR_BYTES / THREADS,
+    UNLIKELY = 0x5ca1ab1e
+};
+
+/* The address of this thread's first vector; the next ones are THREADS vectors apart. */
+static val first_vector(void)
+{
+    ir_current()->threads = THREADS;
+    val memory = pointer("memory"), tile = mul(convert(U64, cta_x()), imm(LIMIT_TILE_BYTES));
+    return add(add(memory, tile), convert(U64, mul(thread(), imm(VECTOR_BYTES))));
+}
+
+/* Everything is loaded before anything is looked at; a store that hardly ever happens keeps the loads alive. */
+static void read_tile(void)
+{
+    val first = first_vector(), words[VECTORS * WORDS], all = imm(0);
+    for (int i = 0; i < VECTORS * WORDS; i++)
+        words[i] = ir_reg(I32);
+    grid_wait();
+    for (int v = 0; v < VECTORS; v++)
+        ir_load(IR_GLOBAL, IR_CACHE_STREAM, I32, WORDS, first, v * THREADS * VECTOR_BYTES, &words[v * WORDS]);
+    for (int i = 0; i < VECTORS * WORDS; i++)
+        all = exclusive(all, words[i]);
+    IF(eq(all, imm(UNLIKELY)))
+        ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, I32, 1, first, 0, &all);
+}
+
+static void write_tile(void)
+{
+    val first = first_vector(), words[WORDS];
+    for (int i = 0; i < WORDS; i++)
+        words[i] = imm(0);
+    grid_wait();
+    for (int v = 0; v < VECTORS; v++)
+        ir_store(IR_GLOBAL, IR_CACHE_STREAM, I32, WORDS, first, v * THREADS * VECTOR_BYTES, words);
+}
+
+static void do_nothing(void)
+{
+    ir_current()->threads = 32;
+    (void)pointer("memory");
+    grid_wait();
+}
+
+static void (*const bodies[])(void) = {
+    [LIMIT_READ] = read_tile, [LIMIT_WRITE] = write_tile, [LIMIT_EMPTY] = do_nothing
+};
+static const char *const names[] = {
+    [LIMIT_READ] = "limit_read", [LIMIT_WRITE] = "limit_write", [LIMIT_EMPTY] = "limit_empty"
+};
+
+ckl_status limit_kernel_describe(limit_kernel which, ir_target target, ir_kernel **kernel)
+{
+    ir_kernel *described = NULL;
+    ir_describe_begin(names[which], target);
+    bodies[which]();
+    ckl_status status = ir_describe_end(&described);
+    if (status == CKL_OK)
+        status = ir_verify(described);
+    if (status == CKL_OK)
+        *kernel = described;
+    else
+        ir_kernel_free(described);
+    return status;
+}

@@ -1,0 +1,14 @@
+/* limit_kernels.h - kernels that do one thing only, for limits.c to time: read, write, or nothing. */
+#ifndef CKL_BENCH_LIMIT_KERNELS_H
+#define CKL_BENCH_LIMIT_KERNELS_H
+
+#include "ir/ir.h"
+
+enum { LIMIT_TILE_BYTES = 32 << 10 }; // of memory that a CTA reads or writes
+
+typedef enum limit_kernel { LIMIT_READ, LIMIT_WRITE, LIMIT_EMPTY } limit_kernel;
+
+/* Their only parameter is the memory. The caller frees the kernel. */
+ckl_status limit_kernel_describe(limit_kernel which, ir_target target, ir_kernel **kernel);
+
+#endif

@@ -1,0 +1,216 @@
+/* unit_results.c - statistics, limits, results on disk, and the arguments of ckl bench. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/math.h"
+#include "bench/limit_kernels.h"
+#include "bench/limits.h"
+#include "bench/results.h"
+#include "bench/statistics.h"
+#include "cli/cli.h"
+#include "device/device.h"
+
+/* Statistics */
+
+static void test_summary(void **state)
+{
+    (void)state;
+    double few[] = { 3, 1, 2 };
+    summary s = summarize(few, 3);
+    assert_true(s.median == 2 && s.n == 3 && s.half_width == 1 && fabs(s.p20 - 1.4) < 1e-12);
+    double many[101];
+    for (int i = 0; i < 101; i++)
+        many[i] = 1000 + (i * 37) % 101; // 1000..1100 in some order
+    s = summarize(many, 101);
+    assert_true(s.median == 1050 && s.p20 == 1020 && s.p80 == 1080);
+    assert_true(s.half_width > 0.009 && s.half_width < 0.011); // ranks 40..61 of 101
+    assert_true(summarize(NULL, 0).n == 0);
+}
+
+static void test_geometric_mean(void **state)
+{
+    (void)state;
+    const double values[] = { 0.5, 2, 4 };
+    assert_true(fabs(geometric_mean(values, 3) - cbrt(4)) < 1e-12);
+    assert_true(geometric_mean(values, 0) == 0);
+}
+
+/* Results on disk */
+
+static void fabricate(results *r)
+{
+    result_set(r->header.gpu, "a \"GPU\"");
+    r->header.copy_gbs = 4225.5;
+    result_row *row = results_add(r);
+    result_set(row->line, "gemm m=1, n=2");
+    row->median_us = 12.25;
+    row->samples = 77;
+    row->beyond_limit = true;
+    row->peer_count = 1;
+    result_set(row->peers[0].name, "cublaslt");
+    result_set(row->peers[0].role, "best");
+    row->peers[0].median_us = 24.5;
+    row->peers[0].ratio = 2;
+}
+
+static void test_json(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/ckl_bench_XXXXXX";
+    results made = { 0 }, read;
+    close(mkstemp(path));
+    fabricate(&made);
+    assert_int_equal(results_write_json(&made, path), CKL_OK);
+    assert_int_equal(results_read_json(path, &read), CKL_OK);
+    assert_int_equal(read.row_count, 1);
+    assert_string_equal(read.header.gpu, "a \"GPU\"");
+    assert_true(read.header.copy_gbs == 4225.5);
+    assert_memory_equal(&read.rows[0], &made.rows[0], sizeof(result_row));
+    assert_int_equal(results_write_csv(&made, path), CKL_OK);
+    results_free(&read);
+    assert_int_equal(results_read_json(path, &read), CKL_INVALID);
+    unlink(path);
+    results_free(&made);
+}
+
+/* Arguments */
+
+/* The command keeps pointers to its options: words stay where they are. */
+static int bench(const char *a, const char *b, const char *c)
+{
+    static char words[16][64];
+    static int used;
+    char *argv[5] = { NULL };
+    const char *given[] = { "bench", a, b, c };
+    int argc = 0;
+    for (; argc < COUNT_OF(given) && given[argc]; argc++)
+        argv[argc] = strncpy(words[used++ % 16], given[argc], sizeof words[0] - 1);
+    return cmd_bench(argc, argv);
+}
+
+static void test_arguments(void **state)
+{
+    (void)state;
+    assert_int_equal(bench("--rounds=x", "gemm", NULL), EXIT_USAGE);
+    assert_non_null(strstr(ckl_error(), "--rounds=x"));
+    assert_int_equal(bench("--rounds=3", "--peer=cublas", "gemm"), EXIT_USAGE);
+    assert_non_null(strstr(ckl_error(), "cublaslt"));
+    assert_int_equal(bench("--peer=none", "gmem m=4", NULL), EXIT_USAGE);
+    assert_int_equal(bench("--peer=none", "--device=emulator", "gemm"), EXIT_UNSUPPORTED);
+    assert_non_null(strstr(ckl_error(), "no meaningful time"));
+}
+
+/* Limits */
+
+static void test_matrix_limit(void **state)
+{
+    (void)state;
+    const result_header header = { .copy_gbs = 4000, .matrix_tflops = 800 };
+    result_row row = { .flops = 8e11, .bytes = 4e8, .median_us = 1250, .l2 = "cold" };
+    limits_apply(&header, &row);
+    assert_string_equal(row.limit, "matrix");
+    assert_true(fabs(row.limit_us - 1000) < 1e-6 && fabs(row.of_limit - 0.8) < 1e-9 && !row.beyond_limit);
+    row.median_us = 900;
+    limits_apply(&header, &row);
+    assert_true(row.beyond_limit);
+}
+
+/* The fraction is of the copy bandwidth; what is believed depends on how much is read and how much written. */
+static void test_memory_limit(void **state)
+{
+    (void)state;
+    const result_header header = { .copy_gbs = 4000, .read_gbs = 4400, .write_gbs = 4200 };
+    result_row row = { .bytes = 4e8, .bytes_written = 4, .median_us = 91, .l2 = "cold" };
+    limits_apply(&header, &row);
+    assert_string_equal(row.limit, "memory");
+    assert_true(fabs(row.limit_us - 100) < 1e-6 && fabs(row.of_limit - 100 / 91.0) < 1e-9 && !row.beyond_limit);
+    row.median_us = 87;
+    limits_apply(&header, &row);
+    assert_true(row.beyond_limit);
+    row.bytes_written = row.bytes;
+    row.median_us = 91;
+    limits_apply(&header, &row);
+    assert_true(row.beyond_limit);
+    result_set(row.l2, "hot");
+    limits_apply(&header, &row);
+    assert_false(row.beyond_limit);
+}
+
+static void test_launch_limit(void **state)
+{
+    (void)state;
+    const result_header header = { .copy_gbs = 4000, .launch_us = 1.5 };
+    result_row row = { .bytes = 4e3, .median_us = 2, .l2 = "cold", .method = "graphs" };
+    limits_apply(&header, &row);
+    assert_string_equal(row.limit, "launch");
+    assert_true(fabs(row.of_limit - 0.75) < 1e-9 && !row.beyond_limit);
+    result_set(row.method, "events");
+    limits_apply(&header, &row);
+    assert_string_equal(row.limit, "memory");
+}
+
+static int64_t counted(ckl_device *device, const char *name)
+{
+    device_counter counters[64];
+    int count = device->ops->counters(device, counters, COUNT_OF(counters));
+    for (int i = 0; i < count; i++)
+        if (strcmp(counters[i].name, name) == 0)
+            return counters[i].value;
+    return 0;
+}
+
+/* The kernels behind the limits touch every byte of their memory once, and nothing else. */
+static void test_limit_kernels(void **state)
+{
+    (void)state;
+    enum { TILES = 3, BYTES = TILES * LIMIT_TILE_BYTES };
+    static const struct {
+        limit_kernel which;
+        int64_t ctas;
+        const char *counter;
+        int64_t sectors;
+    } kernels[] = { { LIMIT_READ, TILES, "global read sectors", BYTES / 32 },
+                    { LIMIT_WRITE, TILES, "global write sectors", BYTES / 32 },
+                    { LIMIT_EMPTY, 1, "global read sectors", 0 } };
+    ckl_device *device;
+    ckl_stream stream;
+    void *memory;
+    assert_int_equal(ckl_device_open("emulator:h200", &device), CKL_OK);
+    assert_int_equal(ckl_stream_create(device, &stream), CKL_OK);
+    assert_int_equal(ckl_malloc(device, BYTES, &memory), CKL_OK);
+    assert_int_equal(device->ops->fill(device, memory, 7, BYTES, stream), CKL_OK);
+    for (int i = 0; i < COUNT_OF(kernels); i++) {
+        ir_kernel *kernel;
+        device_kernel *loaded;
+        assert_int_equal(limit_kernel_describe(kernels[i].which, IR_SM90A, &kernel), CKL_OK);
+        assert_int_equal(device->ops->load(device, kernel, &loaded), CKL_OK);
+        device->ops->counters_reset(device);
+        const device_launch launch = { .grid = { kernels[i].ctas, 1, 1 }, .params = (void *[]){ &memory } };
+        assert_int_equal(device->ops->launch(device, loaded, &launch, stream), CKL_OK);
+        assert_int_equal(ckl_stream_synchronize(device, stream), CKL_OK);
+        assert_true(counted(device, kernels[i].counter) == kernels[i].sectors);
+        device->ops->unload(device, loaded);
+        ir_kernel_free(kernel);
+    }
+    ckl_free(device, memory);
+    ckl_stream_destroy(device, stream);
+    ckl_device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_summary),       cmocka_unit_test(test_geometric_mean),
+        cmocka_unit_test(test_json),          cmocka_unit_test(test_matrix_limit),
+        cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_launch_limit),
+        cmocka_unit_test(test_limit_kernels), cmocka_unit_test(test_arguments),
+    };
+    return cmocka_run_group_tests_name("results", tests, NULL, NULL);
+}
