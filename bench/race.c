@@ -96,52 +96,12 @@ static ckl_status enter_peer(field_of_race *f, const peer *p, result_row *row)
     return best == 0 ? CKL_OK : enter(f, &(peer_entrant){ p, problem, 0 }, "first", tried, row);
 }
 
-#define COPY_TIME(to, s)                    \
-    do {                                    \
-        (to)->median_us = (s)->median;      \
-        (to)->p20_us = (s)->p20;            \
-        (to)->p80_us = (s)->p80;            \
-        (to)->half_width = (s)->half_width; \
-        (to)->samples = (s)->n;             \
-    } while (0)
-
-/* A line of the row for a variant that a peer timed by itself: only a right result has a time. */
-static void add_timing(const peer *p, const peer_timing *timing, const char *role, int tried, result_row *row)
-{
-    if (row->peer_count == RESULT_PEERS_MAX)
-        return;
-    result_peer *line = &row->peers[row->peer_count++];
-    result_set(line->name, p->name);
-    result_set(line->role, role);
-    result_set(line->config, timing->config);
-    line->tried = tried;
-    if (timing->result.passed)
-        COPY_TIME(line, &timing->time_us);
-    else
-        result_set(line->fault, timing->result.fault);
-}
-
-/* A peer in its own process runs before the others do, with the GPU for itself. */
-static ckl_status race_apart(field_of_race *f, const peer *p, const race_options *options, result_row *row)
-{
-    peer_timing timings[PEER_TIMINGS_MAX];
-    int count, best = 0;
-    TRY(p->race(&f->k, options->hot, options->limits.seconds_max, timings, &count));
-    for (int i = 1; i < count; i++)
-        if (timings[i].result.passed && timings[i].time_us.median < timings[best].time_us.median)
-            best = i;
-    add_timing(p, &timings[best], "best", count, row);
-    if (best != 0)
-        add_timing(p, &timings[0], "first", count, row);
-    return CKL_OK;
-}
-
 /* What keeps a peer out of the race is noted in the row; only a fault of the device ends it. */
-static ckl_status enter_or_note(field_of_race *f, const peer *p, const race_options *options, result_row *row)
+static ckl_status enter_or_note(field_of_race *f, const peer *p, result_row *row)
 {
     if (f->problem_count == RESULT_PEERS_MAX)
         return CKL_OK;
-    ckl_status status = p->race ? race_apart(f, p, options, row) : enter_peer(f, p, row);
+    ckl_status status = enter_peer(f, p, row);
     if (status != CKL_UNSUPPORTED)
         return status;
     result_set(row->note, ckl_error());
@@ -154,10 +114,10 @@ static ckl_status enter_peers(field_of_race *f, const race_options *options, res
     if (options->no_peer)
         return CKL_OK;
     if (options->only && strcmp(options->only->op, op) == 0)
-        return enter_or_note(f, options->only, options, row);
+        return enter_or_note(f, options->only, row);
     for (const peer *const *p = peers; *p; p++)
         if (peer_competes(*p, op, options->only))
-            TRY(enter_or_note(f, *p, options, row));
+            TRY(enter_or_note(f, *p, row));
     return CKL_OK;
 }
 
@@ -194,6 +154,15 @@ static void complete_first(result_row *row)
     }
 }
 
+#define COPY_TIME(to, s)                    \
+    do {                                    \
+        (to)->median_us = (s)->median;      \
+        (to)->p20_us = (s)->p20;            \
+        (to)->p80_us = (s)->p80;            \
+        (to)->half_width = (s)->half_width; \
+        (to)->samples = (s)->n;             \
+    } while (0)
+
 static ckl_status measure_row(field_of_race *f, const race_options *options, result_row *row)
 {
     contestant contestants[1 + RESULT_PEERS_MAX];
@@ -201,7 +170,13 @@ static ckl_status measure_row(field_of_race *f, const race_options *options, res
     contestants[0] = own_contestant(&f->own);
     for (int i = 0; i < f->entrant_count; i++)
         contestants[1 + i] = peer_contestant(&f->entrants[i]);
-    TRY(measure(&f->memory, f->k.stream, &options->limits, contestants, 1 + f->entrant_count, &seen));
+    ckl_status status = measure(&f->memory, f->k.stream, &options->limits, contestants, 1 + f->entrant_count, &seen);
+    if (status == CKL_UNSUPPORTED && f->entrant_count) { // a peer gave up under way: its operation cannot be captured
+        result_set(row->note, ckl_error());
+        f->entrant_count = row->peer_count = 0;
+        status = measure(&f->memory, f->k.stream, &options->limits, contestants, 1, &seen);
+    }
+    TRY(status);
     note_conditions(f, &seen, row);
     COPY_TIME(row, &contestants[0].time_us);
     row->tflops = row->flops / row->median_us / 1e6;

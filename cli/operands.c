@@ -4,10 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/math.h"
 #include "cli/fill.h"
 #include "cutekernellib/device.h"
 
-enum { CANARY_BYTES = 256, CANARY = 0xff, POISON = 0xff }; // NaN in every float type: what reads it shows it
+enum {
+    RUN_ELEMENTS = 1 << 16,
+    CANARY_BYTES = 256,
+    CANARY = 0xff,
+    POISON = 0xff
+}; // NaN in every float type: what reads it shows it
 
 int64_t operand_row_start(const operand_image *o, int64_t row)
 {
@@ -23,6 +29,22 @@ size_t operand_byte(const operand_image *o, int64_t row, int64_t column)
 {
     int64_t index = operand_row_start(o, row) + column * o->info.stride[o->info.rank - 1];
     return o->start + (size_t)index * ckl_dtype_bytes(o->info.dtype);
+}
+
+static int64_t longest_run(const operand_image *o)
+{
+    return o->info.stride[o->info.rank - 1] == 1 ? RUN_ELEMENTS : 1;
+}
+
+int64_t operand_run_count(const operand_image *o)
+{
+    return o->rows * ceil_div(o->columns, longest_run(o));
+}
+
+operand_run operand_run_at(const operand_image *o, int64_t i)
+{
+    int64_t longest = longest_run(o), of_row = ceil_div(o->columns, longest), first = i % of_row * longest;
+    return (operand_run){ operand_byte(o, i / of_row, first), min_i64(longest, o->columns - first) };
 }
 
 static void measure(operand_image *o, int misalign, size_t canary)
@@ -93,9 +115,10 @@ static void poison(operand_image *o, unsigned char byte)
 {
     size_t element = ckl_dtype_bytes(o->info.dtype);
 #pragma omp parallel for
-    for (int64_t row = 0; row < o->rows; row++)
-        for (int64_t column = 0; column < o->columns; column++)
-            memset(o->image + operand_byte(o, row, column), byte, element);
+    for (int64_t i = 0; i < operand_run_count(o); i++) {
+        operand_run run = operand_run_at(o, i);
+        memset(o->image + run.byte, byte, element * (size_t)run.count);
+    }
 }
 
 void operand_images_poison(operand_images *images, unsigned char byte)

@@ -24,6 +24,7 @@ typedef struct operand_images {
     operand_image each[OPERANDS_MAX];
     void *host[OPERANDS_MAX]; // element 0 of each image, as operator_test.reference takes it; NULL if absent
 
+    int roundings;        // of intermediate results to the output's type that a comparison allows
     bool keep_references; // of slices once compared: for callers that compare several results of the same inputs
     reference_slice *references[OPERANDS_MAX]; // of each output, in the order of the sample
     int64_t reference_count[OPERANDS_MAX];
@@ -64,5 +65,14 @@ int64_t operand_row_start(const operand_image *o, int64_t row);
 
 /* The byte of an element in an image. */
 size_t operand_byte(const operand_image *o, int64_t row, int64_t column);
+
+/* Elements that follow each other in memory without gaps: the parts in which an operand is gone through in parallel. */
+typedef struct operand_run {
+    size_t byte; // in an image
+    int64_t count;
+} operand_run;
+
+int64_t operand_run_count(const operand_image *o);
+operand_run operand_run_at(const operand_image *o, int64_t i);
 
 #endif

@@ -38,9 +38,9 @@ bool peer_competes(const peer *p, const char *op, const peer *only)
 const peer *peer_of(const char *op, const peer *only)
 {
     if (only && strcmp(only->op, op) == 0)
-        return only->race ? NULL : only;
+        return only;
     for (const peer *const *p = peers; *p; p++)
-        if (peer_competes(*p, op, only) && !(*p)->race)
+        if (peer_competes(*p, op, only))
             return *p;
     return NULL;
 }

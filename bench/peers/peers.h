@@ -2,17 +2,9 @@
 #ifndef CKL_BENCH_PEERS_H
 #define CKL_BENCH_PEERS_H
 
-#include "bench/statistics.h"
 #include "cli/check.h"
 
-enum { PEER_VARIANTS_MAX = 32, PEER_TIMINGS_MAX = 2 };
-
-/* A variant that a peer has timed by itself, and what became of its result. */
-typedef struct peer_timing {
-    char config[160];
-    check_result result;
-    summary time_us; // n is 0 if it was not timed
-} peer_timing;
+enum { PEER_VARIANTS_MAX = 32 };
 
 /* What a peer keeps for one problem: descriptors, workspace, algorithms. Each peer has its own. */
 typedef struct peer_problem peer_problem;
@@ -20,13 +12,6 @@ typedef struct peer_problem peer_problem;
 typedef struct peer {
     const char *name; // "cublaslt"
     const char *op;   // whose problems it computes
-
-    /*
-     * Of a peer that is a process of its own, instead of all below: computes and times the problem on the same data by the
-     * same protocol, hot or cold, for so many seconds a variant. Number 0 is what its users get without searching.
-     * CKL_UNSUPPORTED says why there is nothing.
-     */
-    ckl_status (*race)(check *k, bool hot, double seconds, peer_timing *out, int *count);
 
     /* Finds the library: CKL_UNSUPPORTED says how to get it. */
     ckl_status (*find)(void);
@@ -41,6 +26,9 @@ typedef struct peer {
 
     /* Enqueues one run on the memory of a set, in the order of operator_test.operands. */
     ckl_status (*run)(const peer_problem *p, int variant, void *const *pointers, ckl_stream stream);
+
+    /* After a run that leaves its results elsewhere: enqueues copies of all of them to the operands. NULL: not needed. */
+    ckl_status (*finish)(const peer_problem *p, int variant, void *const *pointers, ckl_stream stream);
 } peer;
 
 /* All peers, NULL at the end. */
@@ -52,7 +40,7 @@ ckl_status peer_get(const char *name, const peer **out);
 /* Is this a peer of the operator, and of the same name as `only` where that is not NULL? */
 bool peer_competes(const peer *p, const char *op, const peer *only);
 
-/* The first such peer of the list that runs in this process; NULL if there is none. */
+/* The first such peer of the list; NULL if there is none. */
 const peer *peer_of(const char *op, const peer *only);
 
 extern const peer cublaslt_peer, cub_peer;
@@ -61,6 +49,7 @@ extern const peer cublaslt_peer, cub_peer;
 #define TORCH_PEERS(X) \
     X(softmax)         \
     X(crossentropy)    \
+    X(groupnorm)       \
     X(layernorm)       \
     X(rmsnorm)         \
     X(add)             \

@@ -1,46 +1,36 @@
-#!/usr/bin/env python3
-"""torch_peer.py FOLDER - computes and times one problem with PyTorch, for `ckl bench` (bench/peers/torch.c).
+"""torch_peer.py - problems of `ckl bench` said in PyTorch; bench/peers/torch.c loads it into ckl's own process.
 
-FOLDER/problem.json names the operator, its fields and operands; FOLDER/<operand> holds each input as it lies in memory. The
-answer goes to standard output as JSON: the samples of each variant in microseconds, or why there are none; the outputs go to
-FOLDER/<variant>.<operand>. The protocol is that of bench/measure.c: sets of memory in turn so that L2 is cold, an event before
-and behind each run, or a CUDA graph of many where runs are short.
+prepare() takes a problem as JSON: the operator, its fields and operands. run() enqueues it on a set of memory, which is known
+by the address of its list of pointers, one for each operand; results stay where torch puts them, one for each set so that
+outputs are cold too. finish() copies those of the last run to the operands, for the check. All answer with text, "" for
+nothing to say.
 """
 import ctypes
 import json
-import os
+import math
 import re
-import sys
-import time
 
-GRAPH_BELOW_US = 20
-GRAPH_RUNS = 20
-SETS_MAX = 64
-BATCH_MAX = 64
-SAMPLES_MIN, SAMPLES_MAX = 20, 2000
-CYCLES_PER_US = 2000  # of a sleep that lets the host get ahead; somewhat more than the clock
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError:
+    torch = None
 
 
 class Unsupported(Exception):
     """The problem has no counterpart in torch."""
 
 
-try:
-    import torch
-    import torch.nn.functional as F
-except ImportError:
-    print(json.dumps({"unsupported": "torch: python3 has no module torch; pip install torch"}))
-    sys.exit(0)
-
-DTYPES = {
+DTYPES = {} if torch is None else {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
     "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool,
 }
 
 
-# Operators: a function of the fields gives run(tensors) -> {output: tensor}, and what is computed for the check alone.
+# Operators: a function of the fields and of the names of the inputs gives run(tensors) -> {output: tensor}; the same for
+# outputs that are computed for the check alone, or None; and, if need be, what an earlier pass would have kept.
 
-def softmax(p, t):
+def softmax(p, names):
     backward, log, scale = p["direction"] == "backward", p["log"] == "1", float(p["scale"])
     dim = 1
     if backward:
@@ -65,7 +55,7 @@ def softmax(p, t):
     return forward, None
 
 
-def crossentropy(p, t):
+def crossentropy(p, names):
     reduction, ignore = p["reduction"], int(p["ignore_index"])
     if p["direction"] == "forward":
         def forward(t):
@@ -76,24 +66,23 @@ def crossentropy(p, t):
             return {"lse": torch.logsumexp(t["x"].float(), 1), "count": (t["target"] != ignore).sum().float().view(1)}
         return forward, rest
     code = {"none": 0, "mean": 1}[reduction]
-    # What autograd does, from the log-probabilities that its forward pass would have kept.
-    saved = {}
 
     def gradient(t):
-        x = t["x"]
-        if x.data_ptr() not in saved:
-            saved[x.data_ptr()] = x.float() - t["lse"][:, None]
-        log_p, target = saved[x.data_ptr()], t["target"].long()
-        count = t["count"][0] if code else torch.ones((), device=x.device)
+        count = t["count"][0] if code else t["one"]
         dloss = t["dloss"][0] if code else t["dloss"]
-        d = torch.ops.aten.nll_loss_backward(dloss, log_p, target, None, code, ignore, count)
-        return {"dx": torch._log_softmax_backward_data(d, log_p, 1, torch.float32).to(x.dtype)}
-    return gradient, None
+        d = torch.ops.aten.nll_loss_backward(dloss, t["log_p"], t["classes"], None, code, ignore, count)
+        return {"dx": torch._log_softmax_backward_data(d, t["log_p"], 1, torch.float32).to(t["x"].dtype)}
+
+    def saved(t):
+        """What autograd would have kept of the forward pass."""
+        return {"log_p": t["x"].float() - t["lse"][:, None], "classes": t["target"].long(),
+                "one": torch.ones((), device="cuda")}
+    return gradient, None, saved
 
 
-def norm(p, t, centred):
+def norm(p, names, centred):
     if p["direction"] == "backward":
-        return norm_backward(p, centred)
+        return norm_backward(centred)
     eps = float(p["eps"]) or 1e-5
 
     def forward(t):
@@ -110,227 +99,237 @@ def norm(p, t, centred):
     return forward, rest
 
 
-def norm_backward(p, centred):
+def rms_gradient(t):
+    """What autograd calls; where this torch has no such kernel, the same formula in a few of them."""
+    x, dy, rstd, gamma = t["x"], t["dy"], t["rstd"][:, None], t.get("gamma")
+    if hasattr(torch.ops.aten, "_fused_rms_norm_backward"):
+        return torch.ops.aten._fused_rms_norm_backward(dy, x, x.shape[-1:], rstd, gamma, [True, gamma is not None])
+    n = x.float() * rstd
+    g = dy.float() * gamma.float() if gamma is not None else dy.float()
+    dx = ((g - n * (g * n).mean(1, keepdim=True)) * rstd).to(x.dtype)
+    return dx, (dy.float() * n).sum(0).to(x.dtype)
+
+
+def layer_gradient(t):
+    x, gamma = t["x"], t.get("gamma")
+    return torch.ops.aten.native_layer_norm_backward(t["dy"], x, x.shape[-1:], t["mean"][:, None], t["rstd"][:, None], gamma,
+                                                     gamma, [True, gamma is not None, gamma is not None])
+
+
+def norm_backward(centred):
     def gradient(t):
-        x, gamma, affine = t["x"], t.get("gamma"), "gamma" in t
-        if centred:
-            dx, dgamma, dbeta = torch.ops.aten.native_layer_norm_backward(
-                t["dy"], x, x.shape[-1:], t["mean"][:, None], t["rstd"][:, None], gamma, gamma, [True, affine, affine])
-        else:
-            n = x.float() * t["rstd"][:, None]
-            g = t["dy"].float() * gamma.float() if affine else t["dy"].float()
-            dx = ((g - n * (g * n).mean(1, keepdim=True)) * t["rstd"][:, None]).to(x.dtype)
-            dgamma, dbeta = (t["dy"].float() * n).sum(0).to(x.dtype), None
+        dx, *of_weights = layer_gradient(t) if centred else rms_gradient(t)
         out = {"dx": dx + t["dsum"] if "dsum" in t else dx}
-        if affine:
-            out["dgamma"] = dgamma
-            if dbeta is not None:
-                out["dbeta"] = dbeta
+        if "gamma" in t:
+            out.update(zip(("dgamma", "dbeta"), of_weights))
         return out
     return gradient, None
 
 
-def add(p, t):
+def groupnorm(p, names):
+    n, c, h, w, groups = (int(p[name]) for name in ("n", "c", "h", "w", "groups"))
+    eps, nhwc = float(p["eps"]) or 1e-5, p["layout"] == "nhwc"
+
+    def image(x):
+        return x.view(n, h, w, c).permute(0, 3, 1, 2) if nhwc else x.view(n, c, h, w)
+
+    def forward(t):
+        y = F.group_norm(image(t["x"]), groups, t.get("gamma"), t.get("beta"), eps)
+        return {"y": y.permute(0, 2, 3, 1) if nhwc else y}
+
+    def rest(t):
+        x = image(t["x"]).float().reshape(n * groups, -1)
+        return {"mean": x.mean(1), "rstd": torch.rsqrt(x.var(1, correction=0) + eps)}
+    return forward, rest
+
+
+def add(p, names):
     alpha, beta = float(p["alpha"]), float(p["beta"])
     if alpha == 1 and beta != 0:
         return lambda t: {"y": torch.add(t["a"], t["b"], alpha=beta)}, None
     return lambda t: {"y": alpha * t["a"] + beta * t["b"]}, None
 
 
-FUNCTIONS = {
-    "neg": lambda: torch.neg, "abs": lambda: torch.abs, "relu": lambda: F.relu, "silu": lambda: F.silu,
-    "sigmoid": lambda: torch.sigmoid, "tanh": lambda: torch.tanh, "exp": lambda: torch.exp, "log": lambda: torch.log,
-    "sqrt": lambda: torch.sqrt, "rsqrt": lambda: torch.rsqrt, "max": lambda: torch.maximum, "min": lambda: torch.minimum,
-    "pow": lambda: torch.pow, "gelu": lambda: F.gelu, "gelu_erf": lambda: F.gelu,
-    "gelu_tanh": lambda: lambda x: F.gelu(x, approximate="tanh"), "add": lambda: torch.add, "sub": lambda: torch.sub,
-    "mul": lambda: torch.mul, "div": lambda: torch.div,
-}
+def functions():
+    tanh_form = {name: lambda x: F.gelu(x, approximate="tanh") for name in ("gelu", "gelu_tanh")}
+    return {**tanh_form, "gelu_erf": F.gelu, "neg": torch.neg, "abs": torch.abs, "relu": F.relu, "silu": F.silu,
+            "sigmoid": torch.sigmoid, "tanh": torch.tanh, "erf": torch.erf, "exp": torch.exp, "log": torch.log,
+            "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "max": torch.maximum, "min": torch.minimum, "pow": torch.pow,
+            "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "cast": lambda x: x}
 
 
-def elementwise(p, t):
-    names = {name: make() for name, make in FUNCTIONS.items()}
-    if p.get("inplace", "0") != "0":
+def elementwise(p, names):
+    known = functions()
+    if p["inplace"] != "0":
         raise Unsupported("elementwise in place")
-    for pair in filter(None, p.get("scalars", "").split(",")):
+    for pair in filter(None, p["scalars"].split(",")):
         name, value = pair.split("=")
-        names[name] = float(value)
+        known[name] = float(value)
     for word in re.findall(r"[A-Za-z_]\w*", p["expr"]):
-        if word not in names and word not in t:
+        if word not in known and word not in names:
             raise Unsupported(f"'{word}' of the expression")
-    code = compile(p["expr"], "expr", "eval")
-    out = p.get("out", "default")
-    dtype = DTYPES[p["dtype"] if out in ("default", "") else out]
-    return lambda t: {"y": eval(code, {"__builtins__": {}}, {**names, **t}).to(dtype)}, None
+    code = compile(p["expr"].replace("^", "**"), "expr", "eval")
+    dtype = DTYPES[p["out"] if p["out"] in DTYPES else p["dtype"]]
+
+    def fill(t):
+        return {"y": torch.full(sizes(p["shape"]), eval(code, {"__builtins__": {}}, known), dtype=dtype, device="cuda")}
+    return (lambda t: {"y": eval(code, {"__builtins__": {}}, {**known, **t}).to(dtype)}) if names else fill, None
 
 
-def reduce(p, t):
-    axes = [int(a) for a in p["axes"].split(",")] if p["axes"] else list(range(t["x"].dim()))
-    op, correction = p["op"], int(p.get("correction", "0"))
-    whole = len(axes) == t["x"].dim()
-    if op in ("product", "argmax", "argmin") and len(axes) > 1 and not whole:
+def sizes(text):
+    """"8192x2^10" as a list."""
+    return [eval(part.replace("^", "**")) for part in text.split("x")]
+
+
+def reduce(p, names):
+    op, correction = p["op"], int(p["correction"])
+    rank = len(sizes(p["shape"]))
+    axes = [int(a) for a in p["axes"].split(",")] if p["axes"] else list(range(rank))
+    whole = len(axes) == rank
+    if op in ("prod", "argmax", "argmin", "any", "all") and len(axes) > 1 and not whole:
         raise Unsupported(f"{op} over several axes")
     one = None if whole else axes[0]
     table = {
         "sum": lambda x: x.sum(axes), "mean": lambda x: x.mean(axes), "max": lambda x: x.amax(axes),
         "min": lambda x: x.amin(axes), "var": lambda x: x.var(axes, correction=correction),
-        "std": lambda x: x.std(axes, correction=correction), "any": lambda x: x.bool().any(axes) if not whole else x.any(),
-        "all": lambda x: x.bool().all(axes) if not whole else x.all(), "norm1": lambda x: torch.linalg.vector_norm(x, 1, axes),
-        "norm2": lambda x: torch.linalg.vector_norm(x, 2, axes), "logsumexp": lambda x: torch.logsumexp(x, axes),
-        "product": lambda x: x.prod() if whole else x.prod(one),
-        "argmax": lambda x: x.argmax(one), "argmin": lambda x: x.argmin(one),
+        "std": lambda x: x.std(axes, correction=correction), "logsumexp": lambda x: torch.logsumexp(x, axes),
+        "norm1": lambda x: torch.linalg.vector_norm(x, 1, axes), "norm2": lambda x: torch.linalg.vector_norm(x, 2, axes),
+        "prod": lambda x: x.prod() if whole else x.prod(one), "any": lambda x: x.any() if whole else x.any(one),
+        "all": lambda x: x.all() if whole else x.all(one), "argmax": lambda x: x.argmax(one),
+        "argmin": lambda x: x.argmin(one),
     }
     if op not in table:
         raise Unsupported(f"reduce op={op}")
     return lambda t: {"y": table[op](t["x"])}, None
 
 
-def transpose(p, t):
+def transpose(p, names):
     return lambda t: {"y": t["x"].transpose(-2, -1).contiguous()}, None
 
 
-def permute(p, t):
-    rank = t["x"].dim()
+def permute(p, names):
+    rank = len(sizes(p["shape"]))
     order = [int(a) for a in p["order"].split(",")] if p["order"] else list(range(rank))[::-1]
     return lambda t: {"y": t["x"].permute(order).contiguous()}, None
 
 
 OPERATORS = {
     "softmax": softmax, "crossentropy": crossentropy, "add": add, "elementwise": elementwise, "reduce": reduce,
-    "transpose": transpose, "permute": permute,
-    "layernorm": lambda p, t: norm(p, t, True), "rmsnorm": lambda p, t: norm(p, t, False),
+    "transpose": transpose, "permute": permute, "groupnorm": groupnorm,
+    "layernorm": lambda p, names: norm(p, names, True), "rmsnorm": lambda p, names: norm(p, names, False),
 }
 
 
-# Memory
+# Problems in memory
 
-def strided(storage, operand):
-    return torch.as_strided(storage, operand["shape"], operand["stride"])
+class Memory:
+    """Device memory of ours, as torch takes it."""
 
-
-def read_inputs(folder, operands):
-    tensors = {}
-    for o in operands:
-        if o["role"] == "out":
-            continue
-        with open(os.path.join(folder, o["name"]), "rb") as file:
-            raw = torch.frombuffer(bytearray(file.read()) or bytearray(16), dtype=torch.uint8)
-        tensors[o["name"]] = strided(raw.view(DTYPES[o["dtype"]]).cuda(), o)
-    return tensors
+    def __init__(self, address, size):
+        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
 
 
-def copies(tensors, problem):
-    """Sets of memory with the same contents, as many as twice the L2 cache needs."""
-    size = sum(t.untyped_storage().nbytes() for t in tensors.values()) + sum(o["bytes"] for o in problem["operands"]
-                                                                              if o["role"] == "out")
-    room = int(0.3 * torch.cuda.mem_get_info()[0]) // max(size, 1)
-    count = 1 if problem["hot"] else max(1, min(max(2 * problem["l2_bytes"] // max(size, 1) + 1, 2), SETS_MAX, room))
-
-    def again(t):
-        storage = torch.empty(0, dtype=t.dtype, device="cuda").set_(t.untyped_storage().clone())
-        return torch.as_strided(storage, t.shape, t.stride())
-    return [tensors] + [{name: again(t) for name, t in tensors.items()} for _ in range(count - 1)]
+def tensor(address, operand):
+    dtype, shape, stride = DTYPES[operand["dtype"]], operand["shape"], operand["stride"]
+    size = torch.empty(0, dtype=dtype).element_size()
+    span = sum((n - 1) * step for n, step in zip(shape, stride)) + 1 if math.prod(shape) else 0
+    if span == 0:
+        return torch.empty(shape, dtype=dtype, device="cuda")
+    return torch.as_tensor(Memory(address, span * size), device="cuda").view(dtype).as_strided(shape, stride)
 
 
-def write_outputs(folder, variant, operands, results):
-    for o in operands:
-        if o["role"] == "in" or o["name"] not in results:
-            continue
-        element = torch.empty(0, dtype=DTYPES[o["dtype"]]).element_size()
-        raw = torch.full((max(o["bytes"], element),), 0xff, dtype=torch.uint8).view(DTYPES[o["dtype"]])
-        strided(raw, o).copy_(results[o["name"]].reshape(o["shape"]).to(DTYPES[o["dtype"]]).cpu())
-        with open(os.path.join(folder, f"{variant}.{o['name']}"), "wb") as file:
-            file.write(ctypes.string_at(raw.data_ptr(), o["bytes"]))
+class Problem:
+    def __init__(self, text):
+        problem = json.loads(text)
+        self.operands = problem["operands"]
+        if problem["op"] not in OPERATORS:
+            raise Unsupported(problem["op"])
+        inputs = {o["name"] for o in self.operands if o["role"] in ("in", "in_out")}
+        run, self.rest, *saved = OPERATORS[problem["op"]](problem["fields"], inputs)
+        self.saved = saved[0] if saved else lambda t: {}
+        self.variants = {"eager": run}
+        if problem["compile"]:
+            torch._dynamo.reset()
+            self.variants["compile"] = torch.compile(run, dynamic=False)
+        self.functions = list(self.variants.values())
+        self.sets, self.results = {}, {}
+
+    def tensors(self, address):
+        """The inputs and the outputs of a set."""
+        pointers = (ctypes.c_uint64 * len(self.operands)).from_address(address)
+        there = [(o, tensor(at, o)) for o, at in zip(self.operands, pointers) if o["role"] != "absent"]
+        inputs = {o["name"]: t for o, t in there if o["role"] != "out"}
+        apart = torch.cuda.Stream()  # the stream in use may be capturing a graph
+        with torch.cuda.stream(apart):
+            inputs.update(self.saved(inputs))
+        apart.synchronize()
+        return inputs, {o["name"]: t for o, t in there if o["role"] != "in"}
+
+    def run(self, variant, address):
+        if address not in self.sets:
+            self.sets[address] = self.tensors(address)
+        self.results[address] = self.functions[variant](self.sets[address][0])
+
+    def finish(self, address):
+        inputs, outputs = self.sets[address]
+        results = {**self.results[address], **(self.rest(inputs) if self.rest else {})}
+        for name, out in outputs.items():
+            if name not in results:
+                raise Unsupported(f"{name} of the problem")
+            out.copy_(results[name].reshape(out.shape))
 
 
-# Time
-
-class Race:
-    """One variant: run over the sets in turn, with results kept as long as there are sets so that outputs are cold too."""
-
-    def __init__(self, run, sets):
-        self.run, self.sets, self.turn = run, sets, 0
-        self.kept = [None] * len(sets)
-
-    def step(self):
-        i = self.turn = (self.turn + 1) % len(self.sets)
-        self.kept[i] = self.run(self.sets[i])
-
-    def host_us(self):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(3):
-            self.step()
-        host = (time.perf_counter() - begin) / 3
-        torch.cuda.synchronize()
-        return host * 1e6
-
-    def batch(self, work, runs, count):
-        pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(count)]
-        torch.cuda._sleep(int(CYCLES_PER_US * 2 * count * self.host))
-        for begin, end in pairs:
-            begin.record()
-            work()
-            end.record()
-        torch.cuda.synchronize()
-        return [begin.elapsed_time(end) * 1e3 / runs for begin, end in pairs]
-
-    def graph(self):
-        runs = -(-GRAPH_RUNS // len(self.sets)) * len(self.sets)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(runs):
-                self.step()
-        return graph, runs
-
-    def samples(self, seconds):
-        for _ in range(len(self.sets) + 2):
-            self.step()
-        self.host = min(self.host_us(), 1000) + 5
-        probe = sorted(self.batch(self.step, 1, 5))[2]
-        work, runs = self.step, 1
-        if probe < GRAPH_BELOW_US:
-            graph, runs = self.graph()
-            work = graph.replay
-        times, begin = [], time.perf_counter()
-        count = max(2, min(BATCH_MAX, int(1e4 / (probe * runs)) + 1))
-        while len(times) < SAMPLES_MIN or (time.perf_counter() - begin < seconds and len(times) < SAMPLES_MAX):
-            times += self.batch(work, runs, count)
-        return times
+problems = {}
+stream_in_use = None
 
 
-def main(folder):
-    with open(os.path.join(folder, "problem.json")) as file:
-        problem = json.load(file)
-    if not torch.cuda.is_available():
-        return {"unsupported": f"torch {torch.__version__}: sees no GPU"}
-    if problem["op"] not in OPERATORS:
-        return {"unsupported": f"torch: no counterpart of {problem['op']}"}
-    torch.set_grad_enabled(False)
-    operands = [o for o in problem["operands"] if o["role"] != "absent"]
-    tensors = read_inputs(folder, operands)
-    run, rest = OPERATORS[problem["op"]](problem["fields"], tensors)
-    variants = {"eager": run}
-    if problem["compile"]:
-        variants["compile"] = torch.compile(run, mode="max-autotune-no-cudagraphs", dynamic=False)
-    answer = {"version": torch.__version__, "variants": []}
-    sets = copies(tensors, problem)
-    for name, function in variants.items():
-        try:
-            results = {**function(tensors), **(rest(tensors) if rest else {})}
-            write_outputs(folder, name, operands, results)
-            answer["variants"].append({"name": name, "samples": Race(function, sets).samples(problem["seconds"])})
-        except Exception as error:  # a variant that fails is left out, the first one decides
-            if name == "eager":
-                raise
-            answer["variants"].append({"name": name, "fault": str(error)[:200]})
-    return answer
+def on_stream(stream):
+    global stream_in_use
+    if stream_in_use != stream:
+        torch.cuda.set_stream(torch.cuda.ExternalStream(stream))
+        stream_in_use = stream
 
 
-if __name__ == "__main__":
+def words_of(error):
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def prepare(text):
+    if torch is None:
+        return json.dumps({"unsupported": "python3 has no module torch; pip install torch"})
     try:
-        reply = main(sys.argv[1])
+        if not torch.cuda.is_available():
+            return json.dumps({"unsupported": f"{torch.__version__} sees no GPU"})
+        torch.set_grad_enabled(False)
+        number = len(problems) + 1
+        problems[number] = Problem(text)
+        names = [f"torch {torch.__version__} {name}" for name in problems[number].variants]
+        return json.dumps({"number": number, "variants": names})
     except Unsupported as reason:
-        reply = {"unsupported": f"torch: {reason} is not compared"}
+        return json.dumps({"unsupported": f"{reason} is not compared"})
     except Exception as error:
-        reply = {"unsupported": f"torch: {type(error).__name__}: {str(error)[:200]}"}
-    print(json.dumps(reply))
+        return json.dumps({"unsupported": words_of(error)})
+
+
+def run(number, variant, address, stream):
+    try:
+        on_stream(stream)
+        problems[number].run(variant, address)
+        return ""
+    except Exception as error:
+        return words_of(error)
+
+
+def finish(number, variant, address, stream):
+    try:
+        on_stream(stream)
+        problems[number].finish(address)
+        return ""
+    except Exception as error:
+        return words_of(error)
+
+
+def release(number):
+    problems[number] = None
+    torch.cuda.empty_cache()
+    return ""

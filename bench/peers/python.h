@@ -1,0 +1,20 @@
+/* python.h - Python inside of this process: its library is opened at run time, and building needs none of its headers. */
+#ifndef CKL_BENCH_PEERS_PYTHON_H
+#define CKL_BENCH_PEERS_PYTHON_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+/*
+ * Starts Python, once, and loads a script as a module; CKL_UNSUPPORTED says what is missing. It is the python3 of the PATH
+ * with its packages, or the one that CKL_PYTHON names. One thread may use it.
+ */
+ckl_status python_load(const char *script);
+
+/*
+ * Calls a function of the script that returns text. The format is Py_BuildValue()'s of a tuple: "(siK)" are a string, an int
+ * and an unsigned long long. An exception is CKL_UNSUPPORTED; Python has told about it on stderr.
+ */
+ckl_status python_call(text *result, const char *function, const char *format, ...);
+
+#endif

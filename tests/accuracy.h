@@ -1,0 +1,137 @@
+/*
+ * accuracy.h - tensors for tests of accuracy: the values that device memory holds, as doubles, so that a reference starts
+ * from the inputs as they were rounded. One emulated device and one stream of its own per test program.
+ */
+#ifndef CKL_TESTS_ACCURACY_H
+#define CKL_TESTS_ACCURACY_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/dtype.h"
+#include "base/math.h"
+#include "cutekernellib/device.h"
+
+enum { SEEDS = 5, SMALL = 1 << 16 }; // problems of more elements get one seed
+
+static const ckl_dtype float_types[] = { CKL_F32, CKL_F16, CKL_BF16 };
+static ckl_device *device;
+static ckl_stream stream;
+
+/* A tensor on the device and what it holds. Absent: all 0. */
+typedef struct tensor_of_test {
+    ckl_dtype dtype;
+    int64_t count;
+    double *value;
+    void *memory;
+} tensor_of_test;
+
+static inline int open_device(void **state)
+{
+    (void)state;
+    return ckl_device_open("emulator:h200", &device) != CKL_OK || ckl_stream_create(device, &stream) != CKL_OK;
+}
+
+static inline int close_device(void **state)
+{
+    (void)state;
+    ckl_stream_destroy(device, stream);
+    ckl_device_close(device);
+    return 0;
+}
+
+static inline size_t bytes_of(const tensor_of_test *t)
+{
+    return (size_t)t->count * ckl_dtype_bytes(t->dtype);
+}
+
+static inline double rounded(ckl_dtype dtype, double x)
+{
+    double storage = 0;
+    dtype_write(dtype, &storage, 0, x);
+    return dtype_read(dtype, &storage, 0);
+}
+
+/* Values become what the type holds of them, on the device and in t->value. */
+static inline void write_tensor(tensor_of_test *t)
+{
+    unsigned char *raw = malloc(bytes_of(t) + 1);
+    for (int64_t i = 0; i < t->count; i++) {
+        dtype_write(t->dtype, raw, i, t->value[i]);
+        t->value[i] = dtype_read(t->dtype, raw, i);
+    }
+    assert_int_equal(ckl_copy_in(device, t->memory, raw, bytes_of(t), stream), CKL_OK);
+    free(raw);
+}
+
+/* Poisoned with NaN: what a kernel does not write fails any comparison. */
+static inline tensor_of_test make_tensor(ckl_dtype dtype, int64_t count)
+{
+    tensor_of_test t = { dtype, count, calloc((size_t)count, sizeof *t.value), NULL };
+    assert_int_equal(ckl_malloc(device, bytes_of(&t), &t.memory), CKL_OK);
+    for (int64_t i = 0; i < count; i++)
+        t.value[i] = NAN;
+    write_tensor(&t);
+    return t;
+}
+
+static inline void read_tensor(tensor_of_test *t)
+{
+    unsigned char *raw = malloc(bytes_of(t) + 1);
+    assert_int_equal(ckl_copy_out(device, raw, t->memory, bytes_of(t), stream), CKL_OK);
+    assert_int_equal(ckl_stream_synchronize(device, stream), CKL_OK);
+    for (int64_t i = 0; i < t->count; i++)
+        t->value[i] = dtype_read(t->dtype, raw, i);
+    free(raw);
+}
+
+static inline void free_tensor(tensor_of_test *t)
+{
+    if (t->memory)
+        ckl_free(device, t->memory);
+    free(t->value);
+    *t = (tensor_of_test){ 0 };
+}
+
+static inline double uniform(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005 + 1442695040888963407;
+    return (double)(*seed >> 11) * 0x1p-53;
+}
+
+/* Normally distributed: the sum of twelve uniform numbers. */
+static inline tensor_of_test make_random(ckl_dtype dtype, int64_t count, uint64_t seed, double mean, double deviation)
+{
+    tensor_of_test t = make_tensor(dtype, count);
+    for (int64_t i = 0; i < count; i++) {
+        double sum = -6;
+        for (int k = 0; k < 12; k++)
+            sum += uniform(&seed);
+        t.value[i] = mean + deviation * sum;
+    }
+    write_tensor(&t);
+    return t;
+}
+
+/* Of the result of the same computation in double, rounded to the type of the output. */
+static inline void assert_near(const char *what, ckl_dtype dtype, double got, double expected, double tolerance)
+{
+    double right = rounded(dtype, expected);
+    if (got == right || (isnan(got) && isnan(right)))
+        return;
+    if (!(fabs(got - right) <= tolerance * fmax(1, fabs(right))))
+        fail_msg("%s is %.9g, expected %.9g within %g", what, got, right, tolerance);
+}
+
+static inline int seeds_for(int64_t elements)
+{
+    return elements <= SMALL ? SEEDS : 1;
+}
+
+#endif

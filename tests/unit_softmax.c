@@ -1,0 +1,231 @@
+/*
+ * unit_softmax.c - softmax along rows, columns and batches of columns, forward and backward, against double precision:
+ * values, sums of rows, invariance under a shift, sums of gradients, rows of nothing but -inf.
+ */
+#include "accuracy.h"
+#include "cutekernellib/operators/softmax.h"
+
+/* Rows x columns; the axis is the columns (ROWS), the rows (COLUMNS), or the rows of each of two matrices (BATCHED). */
+typedef enum form { ROWS, COLUMNS, BATCHED, FORM_COUNT } form;
+static const int64_t shapes[][2] = { { 4, 8 },   { 2, 128 },    { 16, 128 },   { 32, 256 },
+                                     { 15, 37 }, { 256, 2048 }, { 4096, 768 }, { 64, 131072 } };
+
+enum { LARGE = 1 << 20 }; // elements; above them only rows and columns of f32 and bf16
+
+static ckl_softmax_desc desc_of(int shape, form f, ckl_dtype dtype, bool log)
+{
+    int64_t m = shapes[shape][0], n = shapes[shape][1];
+    ckl_softmax_desc d = { .dtype = dtype, .outer = m, .n = n, .inner = 1, .log = log };
+    if (f != ROWS) {
+        d.outer = f == BATCHED ? 2 : 1;
+        d.n = m;
+        d.inner = n;
+    }
+    return d;
+}
+
+static int64_t count_of(const ckl_softmax_desc *d)
+{
+    return d->outer * d->n * d->inner;
+}
+
+static double tolerance_of(const ckl_softmax_desc *d)
+{
+    if (d->dtype == CKL_F32)
+        return 1e-4;
+    return d->direction == CKL_FORWARD ? 1e-3 : 1e-2;
+}
+
+/* The elements of a row are `inner` apart. */
+static int64_t row_start(const ckl_softmax_desc *d, int64_t row)
+{
+    return row / d->inner * d->n * d->inner + row % d->inner;
+}
+
+static tensor_of_test forward(ckl_softmax_desc d, const tensor_of_test *x)
+{
+    tensor_of_test y = make_tensor(d.dtype, x->count);
+    d.direction = CKL_FORWARD;
+    assert_int_equal(ckl_softmax(device, &d, &(ckl_softmax_args){ .x = x->memory, .y = y.memory }, stream), CKL_OK);
+    read_tensor(&y);
+    return y;
+}
+
+static tensor_of_test backward(ckl_softmax_desc d, const tensor_of_test *y, const tensor_of_test *dy)
+{
+    tensor_of_test dx = make_tensor(d.dtype, y->count);
+    d.direction = CKL_BACKWARD;
+    ckl_softmax_args args = { .y = y->memory, .dy = dy->memory, .dx = dx.memory };
+    assert_int_equal(ckl_softmax(device, &d, &args, stream), CKL_OK);
+    read_tensor(&dx);
+    return dx;
+}
+
+static void assert_same(const tensor_of_test *a, const tensor_of_test *b)
+{
+    assert_memory_equal(a->value, b->value, (size_t)a->count * sizeof *a->value);
+}
+
+/* Forward */
+
+/* The results of 16-bit types are rounded, each by half a unit of its own: so much more may their sum be off. */
+static void check_row(const ckl_softmax_desc *d, const double *x, const double *y)
+{
+    double highest = -INFINITY, sum = 0, total = 0, roundings = 0;
+    for (int64_t i = 0; i < d->n; i++)
+        highest = fmax(highest, x[i * d->inner]);
+    for (int64_t i = 0; i < d->n; i++)
+        sum += exp(x[i * d->inner] - highest);
+    for (int64_t i = 0; i < d->n; i++) {
+        double t = x[i * d->inner] - highest, got = y[i * d->inner];
+        assert_near("y", d->dtype, got, d->log ? t - log(sum) : exp(t) / sum, tolerance_of(d));
+        total += d->log ? exp(got) : got;
+        roundings += dtype_epsilon(d->dtype) / 2 * (d->log ? fabs(got) * exp(got) : got);
+    }
+    assert_true(fabs(total - 1) <= 1e-3 + roundings);
+}
+
+static void check_forward(ckl_softmax_desc d, uint64_t seed)
+{
+    tensor_of_test x = make_random(d.dtype, count_of(&d), seed, 0, 2), y = forward(d, &x), again = forward(d, &x);
+    assert_same(&y, &again);
+    for (int64_t row = 0; row < d.outer * d.inner; row++)
+        check_row(&d, x.value + row_start(&d, row), y.value + row_start(&d, row));
+    free_tensor(&x);
+    free_tensor(&y);
+    free_tensor(&again);
+}
+
+/* softmax(x + 100) is softmax(x) */
+static void check_shift(ckl_softmax_desc d, uint64_t seed)
+{
+    tensor_of_test x = make_random(d.dtype, count_of(&d), seed, 0, 2), y = forward(d, &x);
+    for (int64_t i = 0; i < x.count; i++)
+        x.value[i] += 100;
+    write_tensor(&x);
+    tensor_of_test shifted = forward(d, &x);
+    for (int64_t i = 0; i < x.count; i++)
+        assert_true(fabs(shifted.value[i] - y.value[i]) <= 1e-5 * fmax(1, fabs(y.value[i])));
+    free_tensor(&x);
+    free_tensor(&y);
+    free_tensor(&shifted);
+}
+
+/* Backward */
+
+/* dx of a row adds up to zero; in 16-bit types y itself does not add up to one. */
+static void check_gradient_row(const ckl_softmax_desc *d, const double *y, const double *dy, const double *dx)
+{
+    double dot = 0, sum = 0, total = 0;
+    for (int64_t i = 0; i < d->n * d->inner; i += d->inner) {
+        dot += y[i] * dy[i];
+        sum += dy[i];
+    }
+    for (int64_t i = 0; i < d->n * d->inner; i += d->inner) {
+        assert_near("dx", d->dtype, dx[i], d->log ? dy[i] - exp(y[i]) * sum : y[i] * (dy[i] - dot), tolerance_of(d));
+        total += dx[i];
+    }
+    if (d->dtype == CKL_F32 && !d->log)
+        assert_true(fabs(total) <= 1e-6);
+}
+
+static void check_backward(ckl_softmax_desc d, uint64_t seed)
+{
+    d.direction = CKL_BACKWARD;
+    tensor_of_test x = make_random(d.dtype, count_of(&d), seed, 0, 2), y = forward(d, &x);
+    tensor_of_test dy = make_random(d.dtype, x.count, ~seed, 0, 1);
+    tensor_of_test dx = backward(d, &y, &dy), again = backward(d, &y, &dy);
+    assert_same(&dx, &again);
+    for (int64_t row = 0; row < d.outer * d.inner; row++) {
+        int64_t start = row_start(&d, row);
+        check_gradient_row(&d, y.value + start, dy.value + start, dx.value + start);
+    }
+    free_tensor(&x);
+    free_tensor(&y);
+    free_tensor(&dy);
+    free_tensor(&dx);
+    free_tensor(&again);
+}
+
+/* Every shape, form and type */
+
+static void for_all(void (*check)(ckl_softmax_desc d, uint64_t seed), bool log)
+{
+    for (int s = 0; s < COUNT_OF(shapes); s++)
+        for (int f = 0; f < FORM_COUNT; f++)
+            for (int t = 0; t < COUNT_OF(float_types); t++) {
+                ckl_softmax_desc d = desc_of(s, (form)f, float_types[t], log);
+                bool large = shapes[s][0] * shapes[s][1] > LARGE;
+                if (large && (log || f == BATCHED || float_types[t] == CKL_F16))
+                    continue;
+                for (int seed = 1; seed <= seeds_for(count_of(&d)); seed++)
+                    check(d, (uint64_t)seed);
+            }
+}
+
+static void test_forward(void **state)
+{
+    (void)state;
+    for_all(check_forward, false);
+    for_all(check_forward, true);
+}
+
+static void test_backward(void **state)
+{
+    (void)state;
+    for_all(check_backward, false);
+    for_all(check_backward, true);
+}
+
+static void test_shift(void **state)
+{
+    (void)state;
+    for (int s = 0; s < COUNT_OF(shapes); s++)
+        for (int f = 0; f < FORM_COUNT; f++)
+            if (shapes[s][0] * shapes[s][1] <= LARGE || f == ROWS)
+                check_shift(desc_of(s, (form)f, CKL_F32, false), 7);
+}
+
+/* Rows of nothing but -inf are zeros, of log-softmax -inf; -inf beside numbers has probability 0; NaN spoils its row. */
+static void check_infinite(ckl_softmax_desc d)
+{
+    tensor_of_test x = make_random(d.dtype, count_of(&d), 11, 0, 2);
+    for (int64_t row = 0; row < d.outer * d.inner; row++)
+        for (int64_t i = 0; i < d.n; i++)
+            if (row % 4 == 1 || (row % 4 == 2 && i % 2) || (row % 4 == 3 && i == d.n / 2))
+                x.value[row_start(&d, row) + i * d.inner] = row % 4 == 3 ? NAN : -INFINITY;
+    write_tensor(&x);
+    tensor_of_test y = forward(d, &x);
+    for (int64_t row = 0; row < d.outer * d.inner; row++) {
+        const double *of_x = x.value + row_start(&d, row), *of_y = y.value + row_start(&d, row);
+        if (row % 4 == 0 || row % 4 == 2)
+            check_row(&d, of_x, of_y);
+        for (int64_t i = 0; i < d.n && row % 4 == 1; i++)
+            assert_true(of_y[i * d.inner] == (d.log ? -INFINITY : 0));
+        for (int64_t i = 0; i < d.n && row % 4 == 3; i++)
+            assert_true(isnan(of_y[i * d.inner]));
+    }
+    free_tensor(&x);
+    free_tensor(&y);
+}
+
+static void test_infinite(void **state)
+{
+    (void)state;
+    for (int s = 0; s < COUNT_OF(shapes); s++)
+        for (int f = 0; f < FORM_COUNT; f++)
+            for (int t = 0; t < COUNT_OF(float_types); t++)
+                for (int log = 0; log < 2 && shapes[s][0] * shapes[s][1] <= LARGE; log++)
+                    check_infinite(desc_of(s, (form)f, float_types[t], log));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forward),
+        cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_shift),
+        cmocka_unit_test(test_infinite),
+    };
+    return cmocka_run_group_tests_name("softmax", tests, open_device, close_device);
+}
