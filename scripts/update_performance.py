@@ -48,6 +48,11 @@ def rate(row):
 
 def limits(header):
     text = f"copy {header['copy_gbs']:.0f} GB/s"
+    for what in ("read", "write"):
+        if header.get(f"{what}_gbs"):
+            text += f", {what} {header[f'{what}_gbs']:.0f}"
+    if header.get("launch_us"):
+        text += f", an empty kernel {header['launch_us']:.2f} us"
     if header["matrix_tflops"]:
         text += f", matrix {header['matrix_tflops']:.0f} TFLOP/s"
     return text
@@ -62,9 +67,9 @@ def summary_table(results):
              "|---|---|---|---|---|"]
     for result in results:
         rows = timed(result)
-        if not rows:
+        if all(row["limit"] == "launch" for row in rows):
             continue
-        shares = sorted(row["of_limit"] for row in rows)
+        shares = sorted(row["of_limit"] for row in rows if row["limit"] != "launch")
         lines.append(f"| {result['name']} | {len(rows)} | {shares[0]:.0%} - {shares[-1]:.0%} "
                      f"| {mean_ratio(rows, 'best')} | {mean_ratio(rows, 'first')} |")
     lines += ["", f"Geometric means of the vendor's time divided by ours, above 1 we are faster; {'; '.join(sorted({place(result['header']) for result in results}))}. "
@@ -72,11 +77,18 @@ def summary_table(results):
     return "\n".join(lines)
 
 
+def share(row):
+    """Of the limit; which one is said where it is not the usual one of memory or matrix units."""
+    text = f"{row['of_limit']:.1%}"
+    if row["limit"] == "launch":
+        text += " of a launch"
+    return text + (" (not credible)" if row["beyond_limit"] else "")
+
+
 def full_row(row):
     best, first = peer(row, "best"), peer(row, "first")
     cells = [f"`{row['line']}`", f"{row['median_us']:.2f}", f"{row['p20_us']:.2f} - {row['p80_us']:.2f}", rate(row),
-             f"{row['of_limit']:.1%}" + (" (not credible)" if row["beyond_limit"] else ""),
-             f"{best['median_us']:.2f}" if best else "-", f"{best['ratio']:.3f}" if best else "-",
+             share(row), f"{best['median_us']:.2f} {best['name']}" if best else "-", f"{best['ratio']:.3f}" if best else "-",
              f"{first['ratio']:.3f}" if first else "-", f"{row['clock_mhz']:.0f}", f"{row['power_w']:.0f}"]
     return "| " + " | ".join(cells) + " |"
 

@@ -10,7 +10,7 @@ typedef enum form { ROWS, COLUMNS, BATCHED, FORM_COUNT } form;
 static const int64_t shapes[][2] = { { 4, 8 },   { 2, 128 },    { 16, 128 },   { 32, 256 },
                                      { 15, 37 }, { 256, 2048 }, { 4096, 768 }, { 64, 131072 } };
 
-enum { LARGE = 1 << 20 }; // elements; above them only rows and columns of f32 and bf16
+enum { LARGE = 1 << 20 }; // elements; above them only rows of f32 and bf16, and the bits of one run
 
 static ckl_softmax_desc desc_of(int shape, form f, ckl_dtype dtype, bool log)
 {
@@ -61,9 +61,10 @@ static tensor_of_test backward(ckl_softmax_desc d, const tensor_of_test *y, cons
     return dx;
 }
 
-static void assert_same(const tensor_of_test *a, const tensor_of_test *b)
+/* A second run, if there was one, gives the same bits. */
+static void assert_same(const tensor_of_test *again, const tensor_of_test *first)
 {
-    assert_memory_equal(a->value, b->value, (size_t)a->count * sizeof *a->value);
+    assert_memory_equal(again->value, first->value, (size_t)again->count * sizeof *first->value);
 }
 
 /* Forward */
@@ -79,16 +80,19 @@ static void check_row(const ckl_softmax_desc *d, const double *x, const double *
     for (int64_t i = 0; i < d->n; i++) {
         double t = x[i * d->inner] - highest, got = y[i * d->inner];
         assert_near("y", d->dtype, got, d->log ? t - log(sum) : exp(t) / sum, tolerance_of(d));
-        total += d->log ? exp(got) : got;
-        roundings += dtype_epsilon(d->dtype) / 2 * (d->log ? fabs(got) * exp(got) : got);
+        double probability = d->log ? exp(got) : got;
+        total += probability;
+        roundings += dtype_epsilon(d->dtype) / 2 * probability * (d->log && probability > 0 ? fabs(got) : 1);
     }
     assert_true(fabs(total - 1) <= 1e-3 + roundings);
 }
 
 static void check_forward(ckl_softmax_desc d, uint64_t seed)
 {
-    tensor_of_test x = make_random(d.dtype, count_of(&d), seed, 0, 2), y = forward(d, &x), again = forward(d, &x);
-    assert_same(&y, &again);
+    tensor_of_test x = make_random(d.dtype, count_of(&d), seed, 0, 2), y = forward(d, &x), again = { 0 };
+    if (x.count <= LARGE)
+        again = forward(d, &x);
+    assert_same(&again, &y);
     for (int64_t row = 0; row < d.outer * d.inner; row++)
         check_row(&d, x.value + row_start(&d, row), y.value + row_start(&d, row));
     free_tensor(&x);
@@ -134,8 +138,10 @@ static void check_backward(ckl_softmax_desc d, uint64_t seed)
     d.direction = CKL_BACKWARD;
     tensor_of_test x = make_random(d.dtype, count_of(&d), seed, 0, 2), y = forward(d, &x);
     tensor_of_test dy = make_random(d.dtype, x.count, ~seed, 0, 1);
-    tensor_of_test dx = backward(d, &y, &dy), again = backward(d, &y, &dy);
-    assert_same(&dx, &again);
+    tensor_of_test dx = backward(d, &y, &dy), again = { 0 };
+    if (x.count <= LARGE)
+        again = backward(d, &y, &dy);
+    assert_same(&again, &dx);
     for (int64_t row = 0; row < d.outer * d.inner; row++) {
         int64_t start = row_start(&d, row);
         check_gradient_row(&d, y.value + start, dy.value + start, dx.value + start);
@@ -156,7 +162,7 @@ static void for_all(void (*check)(ckl_softmax_desc d, uint64_t seed), bool log)
             for (int t = 0; t < COUNT_OF(float_types); t++) {
                 ckl_softmax_desc d = desc_of(s, (form)f, float_types[t], log);
                 bool large = shapes[s][0] * shapes[s][1] > LARGE;
-                if (large && (log || f == BATCHED || float_types[t] == CKL_F16))
+                if (large && (log || f != ROWS || float_types[t] == CKL_F16))
                     continue;
                 for (int seed = 1; seed <= seeds_for(count_of(&d)); seed++)
                     check(d, (uint64_t)seed);

@@ -3,6 +3,7 @@
 
 #include "operators/crossentropy/crossentropy_config.h"
 #include "operators/operators.h"
+#include "plan/pieces.h"
 
 enum {
     VECTOR_BYTES = 16,
@@ -56,29 +57,18 @@ static ckl_status check(void *desc)
     return check_pitch("lddx", &d->lddx, d->cols);
 }
 
-static ckl_status check_pointer(const char *name, const void *pointer, ckl_dtype dtype)
+/* Bytes from the first to past the last logit; dx may be x where rows are equally far apart. */
+static plan_piece logits(const ckl_crossentropy_desc *d, const char *name, const void *pointer, int64_t ld)
 {
-    if (!pointer)
-        FAIL(CKL_INVALID, "crossentropy: %s is NULL", name);
-    if ((uintptr_t)pointer % ckl_dtype_bytes(dtype))
-        FAIL(CKL_INVALID, "crossentropy: %s=%p is not aligned to its %zu-byte elements", name, pointer,
-             ckl_dtype_bytes(dtype));
-    return CKL_OK;
+    int64_t element = (int64_t)ckl_dtype_bytes(d->dtype), elements = d->rows ? (d->rows - 1) * ld + d->cols : 0;
+    return (
+        plan_piece){ .name = name, .pointer = pointer, .bytes = elements * element, .align = element, .layout = ld };
 }
 
-/* Bytes from the first to past the last element. */
-static int64_t extent(const ckl_crossentropy_desc *d, int64_t ld)
+static plan_piece vector(const char *name, const void *pointer, int64_t count, ckl_dtype dtype)
 {
-    return ((d->rows - 1) * ld + d->cols) * (int64_t)ckl_dtype_bytes(d->dtype);
-}
-
-static ckl_status check_backward(const ckl_crossentropy_desc *d, const ckl_crossentropy_args *a)
-{
-    TRY(check_pointer("dloss", a->dloss, CKL_F32));
-    TRY(check_pointer("dx", a->dx, d->dtype));
-    if ((a->x != a->dx || d->ldx != d->lddx) && plan_overlap(a->x, extent(d, d->ldx), a->dx, extent(d, d->lddx)))
-        FAIL(CKL_INVALID, "crossentropy: dx overlaps x without being the same tensor");
-    return CKL_OK;
+    int64_t element = (int64_t)ckl_dtype_bytes(dtype);
+    return (plan_piece){ .name = name, .pointer = pointer, .bytes = count * element, .align = element };
 }
 
 static ckl_status check_args(const void *desc, const void *args)
@@ -87,16 +77,18 @@ static ckl_status check_args(const void *desc, const void *args)
     const ckl_crossentropy_args *a = args;
     if (is_empty(d))
         return CKL_OK;
-    if (d->direction == CKL_FORWARD)
-        TRY(check_pointer("loss", a->loss, CKL_F32));
-    if (d->reduction == CKL_LOSS_MEAN)
-        TRY(check_pointer("count", a->count, CKL_F32));
-    if (d->rows == 0)
-        return CKL_OK;
-    TRY(check_pointer("x", a->x, d->dtype));
-    TRY(check_pointer("target", a->target, d->target));
-    TRY(check_pointer("lse", a->lse, CKL_F32));
-    return d->direction == CKL_FORWARD ? CKL_OK : check_backward(d, a);
+    bool forward = d->direction == CKL_FORWARD, mean = d->reduction == CKL_LOSS_MEAN;
+    plan_piece pieces[] = { logits(d, "x", a->x, d->ldx),
+                            vector("target", a->target, d->rows, d->target),
+                            vector("lse", a->lse, d->rows, CKL_F32),
+                            vector("count", a->count, mean, CKL_F32),
+                            forward ? vector("loss", a->loss, mean ? 1 : d->rows, CKL_F32)
+                                    : vector("dloss", a->dloss, mean ? 1 : d->rows, CKL_F32),
+                            logits(d, "dx", a->dx, d->lddx) };
+    for (int i = 2; i < COUNT_OF(pieces); i++)
+        pieces[i].output = forward;
+    pieces[5].output = !forward;
+    return plan_check_pieces("crossentropy", pieces, COUNT_OF(pieces) - forward);
 }
 
 /* Choice */

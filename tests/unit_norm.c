@@ -1,0 +1,211 @@
+/*
+ * unit_norm.c - layer norm and RMS norm of the row lengths of models, forward and backward, against double precision: with and
+ * without weights, and where the mean is a thousand times the deviation.
+ */
+#include "accuracy.h"
+#include "cutekernellib/operators/norm.h"
+
+enum { ROWS = 6 };
+
+static const int64_t row_lengths[] = { 768, 1024, 4096, 8192 };
+static const double EPS = 1e-5;
+
+/* One problem: the tensors of both directions, those that it does not have with a count of 0. */
+typedef struct norm_case {
+    ckl_norm_desc desc;
+    bool centred;
+    tensor_of_test x, gamma, beta, y, mean, rstd, dy, dx, dgamma, dbeta;
+} norm_case;
+
+static double tolerance_of(const norm_case *c)
+{
+    return c->desc.dtype == CKL_F32 ? 1e-5 : 1e-2;
+}
+
+static void make_case(norm_case *c, uint64_t seed, double offset)
+{
+    const ckl_norm_desc *d = &c->desc;
+    int64_t elements = d->rows * d->cols;
+    c->x = make_random(d->dtype, elements, seed, offset, 1);
+    c->dy = make_random(d->dtype, elements, seed + 1, 0, 1);
+    c->y = make_tensor(d->dtype, elements);
+    c->dx = make_tensor(d->dtype, elements);
+    c->rstd = make_tensor(CKL_F32, d->rows);
+    if (c->centred)
+        c->mean = make_tensor(CKL_F32, d->rows);
+    if (!d->affine)
+        return;
+    c->gamma = make_random(d->dtype, d->cols, seed + 2, 1, 0.5);
+    c->dgamma = make_tensor(d->dtype, d->cols);
+    if (c->centred) {
+        c->beta = make_random(d->dtype, d->cols, seed + 3, 0, 0.5);
+        c->dbeta = make_tensor(d->dtype, d->cols);
+    }
+}
+
+static void free_case(norm_case *c)
+{
+    tensor_of_test *const all[] = { &c->x,    &c->gamma, &c->beta, &c->y,      &c->mean,
+                                    &c->rstd, &c->dy,    &c->dx,   &c->dgamma, &c->dbeta };
+    for (int i = 0; i < COUNT_OF(all); i++)
+        free_tensor(all[i]);
+}
+
+static void run(norm_case *c, ckl_direction direction)
+{
+    const ckl_norm_args args = { .x = c->x.memory,
+                                 .gamma = c->gamma.memory,
+                                 .beta = c->beta.memory,
+                                 .dy = c->dy.memory,
+                                 .y = c->y.memory,
+                                 .dx = c->dx.memory,
+                                 .dgamma = c->dgamma.memory,
+                                 .dbeta = c->dbeta.memory,
+                                 .mean = c->mean.memory,
+                                 .rstd = c->rstd.memory };
+    c->desc.direction = direction;
+    assert_int_equal((c->centred ? ckl_layernorm : ckl_rmsnorm)(device, &c->desc, &args, stream), CKL_OK);
+}
+
+static double weight(const tensor_of_test *gamma, int64_t column, double otherwise)
+{
+    return gamma->count ? gamma->value[column] : otherwise;
+}
+
+/* What is normalised, in units of the deviation. */
+static double normalised(const norm_case *c, int64_t row, int64_t column, double mean, double rstd)
+{
+    return (c->x.value[row * c->desc.cols + column] - mean) * rstd;
+}
+
+static void statistics(const norm_case *c, int64_t row, double *mean, double *rstd)
+{
+    const int64_t cols = c->desc.cols;
+    double squares = 0;
+    *mean = 0;
+    for (int64_t i = 0; i < cols && c->centred; i++)
+        *mean += c->x.value[row * cols + i] / (double)cols;
+    for (int64_t i = 0; i < cols; i++)
+        squares += pow(c->x.value[row * cols + i] - *mean, 2);
+    *rstd = 1 / sqrt(squares / (double)cols + EPS);
+}
+
+static void check_forward(norm_case *c)
+{
+    run(c, CKL_FORWARD);
+    read_tensor(&c->y);
+    read_tensor(&c->rstd);
+    if (c->centred)
+        read_tensor(&c->mean);
+    for (int64_t row = 0; row < c->desc.rows; row++) {
+        double mean, rstd;
+        statistics(c, row, &mean, &rstd);
+        assert_near("rstd", CKL_F32, c->rstd.value[row], rstd, 1e-5 * rstd);
+        if (c->centred)
+            assert_near("mean", CKL_F32, c->mean.value[row], mean, 1e-5);
+        for (int64_t i = 0; i < c->desc.cols; i++) {
+            double y = normalised(c, row, i, mean, rstd) * weight(&c->gamma, i, 1) + weight(&c->beta, i, 0);
+            assert_near("y", c->desc.dtype, c->y.value[row * c->desc.cols + i], y, tolerance_of(c));
+        }
+    }
+}
+
+/* From the statistics that the forward pass has saved. */
+static void check_dx_row(const norm_case *c, int64_t row)
+{
+    const int64_t cols = c->desc.cols;
+    const double *dy = c->dy.value + row * cols;
+    double mean = c->centred ? c->mean.value[row] : 0, rstd = c->rstd.value[row], along = 0, level = 0;
+    for (int64_t i = 0; i < cols; i++) {
+        double g = dy[i] * weight(&c->gamma, i, 1);
+        along += g * normalised(c, row, i, mean, rstd) / (double)cols;
+        level += c->centred ? g / (double)cols : 0;
+    }
+    for (int64_t i = 0; i < cols; i++) {
+        double g = dy[i] * weight(&c->gamma, i, 1);
+        double dx = (g - normalised(c, row, i, mean, rstd) * along - level) * rstd;
+        assert_near("dx", c->desc.dtype, c->dx.value[row * cols + i], dx, tolerance_of(c));
+    }
+}
+
+static void check_weights(const norm_case *c)
+{
+    for (int64_t i = 0; i < c->desc.cols; i++) {
+        double dgamma = 0, dbeta = 0;
+        for (int64_t row = 0; row < c->desc.rows; row++) {
+            double dy = c->dy.value[row * c->desc.cols + i];
+            dgamma += dy * normalised(c, row, i, c->centred ? c->mean.value[row] : 0, c->rstd.value[row]);
+            dbeta += dy;
+        }
+        assert_near("dgamma", c->desc.dtype, c->dgamma.value[i], dgamma, tolerance_of(c));
+        if (c->centred)
+            assert_near("dbeta", c->desc.dtype, c->dbeta.value[i], dbeta, tolerance_of(c));
+    }
+}
+
+static void check_backward(norm_case *c)
+{
+    run(c, CKL_BACKWARD);
+    read_tensor(&c->dx);
+    for (int64_t row = 0; row < c->desc.rows; row++)
+        check_dx_row(c, row);
+    if (!c->desc.affine)
+        return;
+    read_tensor(&c->dgamma);
+    if (c->centred)
+        read_tensor(&c->dbeta);
+    check_weights(c);
+}
+
+static void for_all(bool centred, double offset, void (*check)(norm_case *c))
+{
+    for (int l = 0; l < COUNT_OF(row_lengths); l++)
+        for (int t = 0; t < COUNT_OF(float_types); t++)
+            for (int affine = 0; affine < 2; affine++)
+                for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+                    norm_case c = { .centred = centred,
+                                    .desc = { .dtype = float_types[t],
+                                              .rows = ROWS,
+                                              .cols = row_lengths[l],
+                                              .eps = (float)EPS,
+                                              .affine = affine } };
+                    make_case(&c, 100 * seed, offset);
+                    check(&c);
+                    free_case(&c);
+                }
+}
+
+static void check_both(norm_case *c)
+{
+    check_forward(c);
+    check_backward(c);
+}
+
+static void test_layernorm(void **state)
+{
+    (void)state;
+    for_all(true, 0, check_both);
+}
+
+static void test_rmsnorm(void **state)
+{
+    (void)state;
+    for_all(false, 0, check_both);
+}
+
+static void test_large_mean(void **state)
+{
+    (void)state;
+    for_all(true, 1e3, check_both);
+    for_all(false, 1e3, check_both);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_large_mean),
+    };
+    return cmocka_run_group_tests_name("norm", tests, open_device, close_device);
+}
