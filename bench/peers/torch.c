@@ -5,10 +5,6 @@
  * torch_peer.py knows how to say each operator in torch; the functions that are called here are at its end. It is looked
  * for beside the program and in the source tree, or named by CKL_TORCH_PEER. CKL_TORCH_COMPILE=1 adds torch.compile to the
  * race.
- *
- * NOTE: torch in a process of its own cost ours 2 to 8 % for as long as that run lasted, even after torch's process had
- * ended (add of 2^28 f32 on an H200: 740 us alone, 797 us); clocks were the same. In one process neither disturbs the
- * other.
  */
 #include <jansson.h>
 #include <stdlib.h>
