@@ -92,6 +92,13 @@ static ckl_status enter_peer(field_of_race *f, const peer *p, result_row *row)
     f->owners[f->problem_count] = p;
     f->problems[f->problem_count++] = problem;
     TRY(peer_find_best(p, problem, &f->memory, f->k.stream, &best, &tried));
+    if (tried < p->variants(problem)) {
+        text note = { 0 };
+        text_printf(&note, "%s: %d of %d variants do not run: %s", p->name, p->variants(problem) - tried,
+                    p->variants(problem), ckl_error());
+        result_set(row->note, text_data(&note));
+        text_free(&note);
+    }
     TRY(enter(f, &(peer_entrant){ p, problem, best }, "best", tried, row));
     return best == 0 ? CKL_OK : enter(f, &(peer_entrant){ p, problem, 0 }, "first", tried, row);
 }

@@ -100,12 +100,16 @@ static val address_of(const map *m, int i, const val *at)
     return add(o->address, convert(U64, mul(index, imm((int)ckl_dtype_bytes(m->k->dtype[i])))));
 }
 
-/* The operand's elements of a unit that starts there. */
+/*
+ * The operand's elements of a unit that starts there.
+ *
+ * NOTE: loads carry no hint. With L1::no_allocate an add of 2^28 f32 takes 797 us instead of 737 on an H200 as soon as the
+ * L2 cache holds lines of other kernels: their lines stay, and what streams through is left with a small part of it.
+ */
 static tensor vector_of(const map *m, int i, const val *at, int width)
 {
     bool constant = access_of(m->k, i) == CONSTANT;
-    tensor gX = gmem_tensor(address_of(m, i, at), m->k->dtype[i], compact(leaf(constant ? 1 : width))); // (VEC)
-    return constant ? gX : with_cache(gX, IR_CACHE_STREAM);
+    return gmem_tensor(address_of(m, i, at), m->k->dtype[i], compact(leaf(constant ? 1 : width))); // (VEC)
 }
 
 static int align_of(const map *m, int i, int width)
@@ -217,7 +221,8 @@ void map_describe(const map_kernel *k, int part, map_function *f, void *user)
     val size = ir_int(m.index, map_tile(k)), tid = convert(m.index, thread());
     val tile = mul(convert(m.index, cta_x()), size);
     val is_whole = ge(m.count, add(tile, size));
-    grid_wait(); // what is above overlaps the end of the kernel before
+    grid_launch(); // the next kernel's CTAs may be in place when this one ends
+    grid_wait();   // what is above overlaps the end of the kernel before
     IF(is_whole) {
         whole_tile(&m, part, tile, tid);
     }

@@ -67,7 +67,7 @@ typedef enum ir_reduction {
 typedef enum ir_scope { IR_SCOPE_CTA, IR_SCOPE_CLUSTER, IR_SCOPE_GPU } ir_scope;
 typedef enum ir_cache { // hint of a global access
     IR_CACHE_DEFAULT,
-    IR_CACHE_STREAM,   // ld: L1::no_allocate; st: .cs
+    IR_CACHE_STREAM,   // ld: L1::no_allocate (slow beside other kernels: bench/notes/memory-bound.md); st: .cs
     IR_CACHE_READONLY, // ld.global.nc L1::no_allocate: nothing writes it while the kernel runs
 } ir_cache;
 

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# sanitize_gpu.sh [CKL] - small problems through every kernel under NVIDIA's compute-sanitizer, all four tools; needs a GPU.
+#
+# Each tool runs `ckl verify` over bench/suites/smoke.txt. The last line is "N passed, N failed"; a failed tool's words stand
+# above it.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+ckl=${1:-build/ckl}
+sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+suite=${SUITE:-bench/suites/smoke.txt}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+passed=0
+failed=0
+
+[[ -x $sanitizer ]] || {
+    echo "sanitize_gpu: no compute-sanitizer: install the CUDA toolkit" >&2
+    exit 3
+}
+for tool in memcheck racecheck synccheck initcheck; do
+    begin=$SECONDS
+    if "$sanitizer" --tool "$tool" --error-exitcode 9 "$ckl" verify --suite "$suite" --device cuda --seeds 1 >"$log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        grep -vE '^cuda:0: [0-9]+ of' "$log" | tail -n 60
+    fi
+    echo "$tool: $(grep -E '^========= (ERROR|RACECHECK) SUMMARY' "$log" | tail -1 | cut -c11-), $((SECONDS - begin)) s"
+done
+echo "$passed passed, $failed failed"
+[[ $failed -eq 0 ]]
