@@ -81,15 +81,18 @@ ckl_status permutation_simplify(permutation *p, int rank, const mode *modes)
     return CKL_OK;
 }
 
+/* The mode that is contiguous in x, or in y; -1: there is none. */
+static int contiguous_mode(const permutation *p, bool in_x)
+{
+    for (int i = 0; i < p->rank; i++)
+        if ((in_x ? p->modes[i].x : p->modes[i].y) == 1 && p->modes[i].size > 1)
+            return i;
+    return -1;
+}
+
 void permutation_find_matrix(permutation *p)
 {
-    int in_x = -1, in_y = -1; // the mode that is contiguous there
-    for (int i = 0; i < p->rank; i++) {
-        if (p->modes[i].x == 1)
-            in_x = i;
-        if (p->modes[i].y == 1)
-            in_y = i;
-    }
+    int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
     p->has_matrix = !p->empty && in_x >= 0 && in_y >= 0 && in_x != in_y;
     if (!p->has_matrix)
         return;
@@ -115,6 +118,19 @@ permutation permutation_widened(const permutation *p, int factor)
     return wide;
 }
 
+bool permutation_block(permutation *p, int block)
+{
+    int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
+    if (in_x < 0 || in_y < 0 || in_x == in_y || p->modes[in_x].size % block || p->modes[in_y].size % block)
+        return false;
+    mode *x = &p->modes[in_x], *y = &p->modes[in_y];
+    p->modes[p->rank++] = (mode){ block, 1, x->y };
+    p->modes[p->rank++] = (mode){ block, y->x, 1 };
+    *x = (mode){ x->size / block, block, x->y * block };
+    *y = (mode){ y->size / block, y->x * block, block };
+    return true;
+}
+
 int64_t permutation_elements(const permutation *p)
 {
     int64_t count = p->empty ? 0 : 1;
@@ -123,13 +139,15 @@ int64_t permutation_elements(const permutation *p)
     return count;
 }
 
-ckl_status permutation_check_pointers(const permutation *p, const void *x, const void *y)
+ckl_status permutation_check_args(const void *desc, const void *args)
 {
+    const permutation *p = desc;
+    const permute_pointers *a = args;
     if (p->empty)
         return CKL_OK;
     const plan_piece pieces[] = {
-        { .name = "x", .pointer = x, .bytes = extent(p, true) * p->bytes, .align = p->bytes },
-        { .name = "y", .pointer = y, .bytes = extent(p, false) * p->bytes, .align = p->bytes, .output = true },
+        { .name = "x", .pointer = a->x, .bytes = extent(p, true) * p->bytes, .align = p->bytes },
+        { .name = "y", .pointer = a->y, .bytes = extent(p, false) * p->bytes, .align = p->bytes, .output = true },
     };
     return plan_check_pieces(p->op, pieces, COUNT_OF(pieces));
 }

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "cutekernellib/operators/permute.h"
 
-enum { MODES_MAX = CKL_PERMUTE_RANK_MAX, OUTER_MAX = MODES_MAX - 2 };
+enum { MODES_MAX = CKL_PERMUTE_RANK_MAX, OUTER_MAX = MODES_MAX - 2, SPLIT_MODES_MAX = MODES_MAX + 2 };
 
 /* So many elements, so far apart in x and in y (elements). */
 typedef struct mode {
@@ -27,7 +27,8 @@ typedef struct permutation {
     int tile;       // asked for; 0: any
     bool empty;     // nothing to move
     int rank;
-    mode modes[MODES_MAX]; // outermost of y first; none of size 1, and neighbours that are one mode in x and y joined
+    mode modes
+        [SPLIT_MODES_MAX]; // outermost of y first; none of size 1, and neighbours that are one mode in x and y joined
     bool has_matrix;       // the problem can be seen as this one:
     matrix_modes matrix;
 } permutation;
@@ -48,10 +49,19 @@ void permutation_find_matrix(permutation *p);
 /* The same permutation in elements `factor` times as long; the innermost mode must be contiguous on both sides. */
 permutation permutation_widened(const permutation *p, int factor);
 
+/*
+ * The same permutation with its modes that are contiguous in x and in y split, so that squares of `block` elements come
+ * innermost: both sides of memory are met in runs of `block`. Returns false, and leaves p, where there are no two such modes.
+ */
+bool permutation_block(permutation *p, int block);
+
 /* Elements in all; 0 if empty. */
 int64_t permutation_elements(const permutation *p);
 
-/* Checks the pointers of a call: null, misaligned, overlapping. */
-ckl_status permutation_check_pointers(const permutation *p, const void *x, const void *y);
+/* The pointers of a call of either operator. */
+typedef ckl_permute_args permute_pointers;
+
+/* Checks them: null, misaligned, overlapping. desc begins with a permutation, args are permute_pointers. */
+ckl_status permutation_check_args(const void *desc, const void *args);
 
 #endif

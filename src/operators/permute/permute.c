@@ -59,20 +59,13 @@ static ckl_status check(void *desc)
     return CKL_OK;
 }
 
-static ckl_status check_args(const void *desc, const void *args)
-{
-    const permute_desc *plan = desc;
-    const ckl_permute_args *a = args;
-    return permutation_check_pointers(&plan->simplified, a->x, a->y);
-}
-
 const operator_info permute_operator = {
     .name = "permute",
     .summary = "y = x with its modes in another order; copies of any strides",
     .desc_bytes = sizeof(permute_desc),
     .args_bytes = sizeof(ckl_permute_args),
     .check = check,
-    .check_args = check_args,
+    .check_args = permutation_check_args,
     .implementations = permute_implementations,
 };
 

@@ -9,10 +9,10 @@ enum { STEPS_MAX = 16 };
 
 typedef struct kernel {
     const permute_gather_config *cfg;
-    int bytes;                                                // of an element
-    val count, x, y;                                          // elements; addresses
-    val size[MODES_MAX], factor[MODES_MAX], shift[MODES_MAX]; // u32; of mode 0 they are not used
-    val stride_x[MODES_MAX], stride_y[MODES_MAX];             // bytes, i64
+    int bytes;                                                                  // of an element
+    val count, x, y;                                                            // elements; addresses
+    val size[SPLIT_MODES_MAX], factor[SPLIT_MODES_MAX], shift[SPLIT_MODES_MAX]; // u32; of mode 0 they are not used
+    val stride_x[SPLIT_MODES_MAX], stride_y[SPLIT_MODES_MAX];                   // bytes, i64
 } kernel;
 
 static void declare_parameters(kernel *k)

@@ -21,9 +21,9 @@ typedef struct transpose_desc {
 permute_desc permute_desc_of(const ckl_permute_desc *given);
 transpose_desc transpose_desc_of(const ckl_transpose_desc *given);
 
-/* The pointers of a call of either operator. */
-typedef ckl_permute_args permute_pointers;
-
+/* The kernels, and all of them in order of preference. */
+extern const implementation transpose_sm90_plan, transpose_narrow_plan, transpose_ragged_plan, transpose_sm80_plan,
+    permute_gather_plan, transpose_tiled_plan, transpose_naive_plan;
 extern const implementation *const permute_implementations[];
 
 #endif

@@ -74,20 +74,13 @@ static ckl_status check(void *desc)
     return permutation_simplify(&plan->simplified, COUNT_OF(modes), modes);
 }
 
-static ckl_status check_args(const void *desc, const void *args)
-{
-    const transpose_desc *plan = desc;
-    const ckl_transpose_args *a = args;
-    return permutation_check_pointers(&plan->simplified, a->x, a->y);
-}
-
 const operator_info transpose_operator = {
     .name = "transpose",
     .summary = "y = transpose of x, in batches, of any strides",
     .desc_bytes = sizeof(transpose_desc),
     .args_bytes = sizeof(ckl_transpose_args),
     .check = check,
-    .check_args = check_args,
+    .check_args = permutation_check_args,
     .implementations = permute_implementations,
 };
 

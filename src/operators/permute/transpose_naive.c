@@ -6,8 +6,7 @@ void transpose_naive(const void *config, int part)
     const transpose_naive_config *cfg = config;
     (void)part;
     ir_current()->threads = cfg->threads;
-    transpose_common common = { cfg->bytes, cfg->outer, cfg->group };
-    place p = place_by_address(&common, cfg->threads / NAIVE_TILE_C, NAIVE_TILE_C);
+    place p = place_by_address(cfg->outer, cfg->threads / NAIVE_TILE_C, NAIVE_TILE_C);
     val row = add(p.row, div(thread(), imm(NAIVE_TILE_C))), col = add(p.col, rem(thread(), imm(NAIVE_TILE_C)));
     IF(both(lt(row, p.rows), lt(col, p.cols))) {
         tensor gX = gmem_tensor(place_address(p.x, row, p.ldx, col, p.incx), raw_type(cfg->bytes), compact(leaf(1)));

@@ -1,110 +1,82 @@
 /*
- * transpose_sm80.c - any alignment, any GPU from sm_80 on: a tile goes through shared memory in words of 4 bytes, whatever the
- * element (8-byte elements are words themselves).
+ * transpose_sm80.c - any alignment, any GPU from sm_80 on: a tile goes through shared memory and is written in words of 4
+ * bytes, whatever the element (8-byte elements are words themselves).
  *
- * Rows of short elements may start inside a word. A row of x is copied by cp.async in the aligned words that it touches, so in
- * shared memory it keeps its phase, the bytes before it in its first word. A row of y is written in the aligned words that lie
- * inside it, collected element by element from a column of the tile, and its ragged ends element by element.
+ * Rows may start anywhere. A row of x is copied by cp.async in the aligned chunks that it touches, so in shared memory it
+ * keeps its phase, the bytes before it in its first chunk. Each row of y takes a window of columns of its own, from a multiple
+ * of `align` bytes of memory to one: sectors are written whole, and only the first and the last tile of a row meet its ragged
+ * ends. Windows reach up to `align` bytes past the tile, so that many more rows of x are brought.
  *
- * With E elements a word, row r of the tile lies in slot r/E + r%E * R/E: the 32 lanes of a warp, which read rows E apart, find
- * neighbouring slots, of an odd number of words. Their phases are equal, since E rows are a whole number of words. So no bank
- * is asked twice. Each warp takes every WARPS-th row, a multiple of 4, so the phase of its rows never changes.
+ * Phases repeat every PERIOD rows of x. Row r of the tile lies in slot r/PERIOD of part r%PERIOD. The 32 lanes of a warp read
+ * rows E apart, E being the elements of a word. With chunks of a word they find neighbouring slots, of an odd number of words,
+ * and so 32 banks. With longer chunks the phases must differ too: they do where a row is an odd number of words away from
+ * the one E rows before.
  */
 #include "operators/permute/transpose_place.h"
 
-enum { ROWS_AT_ONCE = 4 }; // of y a thread collects before it stores them: loads of shared memory in flight
+enum {
+    COPIES_AT_ONCE = 4, // of a thread, between two looks at a loop's end
+    ROWS_AT_ONCE = 4,   // of y a thread collects before it stores them: loads of shared memory in flight
+};
 
 typedef struct kernel {
     const transpose_sm80_config *cfg;
     ckl_dtype type, word_type;
     int word, per_word; // bytes; elements
-    int pitch;          // of a slot, words
+    sm80_tile shape;
+    int classes; // rows of y until the alignment repeats, elements of `align`
     int warps;
     val tile; // shared address
     place place;
     val x, y;                  // addresses of the tile
-    val rows, cols, row_bytes; // of the tile that are inside x, u32
+    val rows, cols, row_bytes; // inside x: rows from the tile's first on, columns of the tile, u32
 } kernel;
+
+sm80_tile transpose_sm80_tile(const transpose_sm80_config *c)
+{
+    int period = c->chunk > c->bytes ? c->chunk / c->bytes : 1;
+    int rows = (int)round_up(c->tile_r + c->align / c->bytes - 1, period);
+    int chunks = c->tile_c * c->bytes / c->chunk + (c->chunk > c->bytes);
+    return (sm80_tile){ .rows = rows, .period = period, .chunks = chunks | 1 };
+}
 
 int64_t transpose_sm80_smem_bytes(const transpose_sm80_config *c)
 {
-    int word = sm80_word_bytes(c->bytes);
-    return (int64_t)c->tile_r * (c->tile_c * c->bytes / word + 1) * word;
+    sm80_tile tile = transpose_sm80_tile(c);
+    return (int64_t)tile.rows * tile.chunks * c->chunk;
 }
 
-static bool is_word(const kernel *k)
+/* The offset of a row in shared memory; a multiple of the chunk. */
+static val slot_offset(const kernel *k, val r)
 {
-    return k->per_word == 1;
+    int slot = k->shape.chunks * k->cfg->chunk, part = k->shape.rows / k->shape.period * slot;
+    return add(mul(rem(r, imm(k->shape.period)), imm(part)), mul(div(r, imm(k->shape.period)), imm(slot)));
 }
 
-/* The slot of a row. */
-static val slot_of(const kernel *k, val r)
+/* Bytes by which row number `row` exceeds a multiple of `unit` bytes; 32 bits are enough to know. */
+static val phase_of(val address, val pitch, val row, int unit)
 {
-    int groups = k->cfg->tile_r / k->per_word;
-    return add(div(r, imm(k->per_word)), mul(rem(r, imm(k->per_word)), imm(groups)));
+    return both(add(convert(U32, address), mul(row, convert(U32, pitch))), imm(unit - 1));
 }
 
-/* The address of the slot of a row in shared memory. */
-static val slot_address(const kernel *k, val r)
+/* Groups of threads copy rows, a chunk each. What is outside x becomes 0. */
+static void load_rows(const kernel *k)
 {
-    return add(k->tile, mul(slot_of(k, r), imm(k->pitch * k->word)));
-}
-
-/* Where row r of the tile begins in x, and row c of its transpose in y. */
-static val row_in_x(const kernel *k, val r)
-{
-    return add(k->x, convert(U64, mul(convert(I64, r), k->place.ldx)));
-}
-
-static val row_in_y(const kernel *k, val c)
-{
-    return add(k->y, convert(U64, mul(convert(I64, c), k->place.ldy)));
-}
-
-/* Bytes by which such a row exceeds a multiple of a word; 32 bits are enough to know. */
-static val phase_of(const kernel *k, val address, val pitch, val row)
-{
-    return both(add(convert(U32, address), mul(row, convert(U32, pitch))), imm(k->word - 1));
-}
-
-/* How many bytes of word number j of a row are inside x, given where the row's bytes end, from its first word on. */
-static val valid_bytes(const kernel *k, val j, val end)
-{
-    val before = mul(j, imm(k->word));
-    return select(lt(before, end), min(sub(end, before), imm(k->word)), imm(0));
-}
-
-/* Words side by side: groups of threads copy rows. What is outside x becomes 0. */
-static void load_words(const kernel *k)
-{
-    int words = k->pitch - 1, across = words < 32 ? words : 32, rows_at_once = k->cfg->threads / across;
-    val r = div(thread(), imm(across)), j = rem(thread(), imm(across));
-    val phase = phase_of(k, k->x, k->place.ldx, r), end = add(phase, k->row_bytes), distance = mul(j, imm(k->word));
-    val from = add(sub(row_in_x(k, r), convert(U64, phase)), convert(U64, distance)),
-        to = add(slot_address(k, r), distance);
-    val step = convert(U64, mul(k->place.ldx, imm(rows_at_once)));
-    for (int i = 0; i < k->cfg->tile_r; i += rows_at_once, from = add(from, step)) {
-        val inside = lt(add(r, imm(i)), k->rows);
-        for (int ahead = 0; ahead < words; ahead += across) {
-            val valid = select(inside, valid_bytes(k, add(j, imm(ahead)), end), imm(0));
-            int64_t offset = (int64_t)(i / k->per_word * k->pitch + ahead) * k->word;
-            ir_cp_async(to, offset, add(from, ir_int(U64, (int64_t)ahead * k->word)), k->word, valid);
-        }
-    }
-}
-
-/* The one more word of every row that a phase costs; threads take slots. */
-static void load_last_words(const kernel *k)
-{
-    int groups = k->cfg->tile_r / k->per_word, last = k->pitch - 1;
-    for (int i = 0; i < k->cfg->tile_r; i += k->cfg->threads) {
-        val slot = add(thread(), imm(i)),
-            r = add(mul(rem(slot, imm(groups)), imm(k->per_word)), div(slot, imm(groups)));
-        IF(lt(slot, imm(k->cfg->tile_r))) {
-            val phase = phase_of(k, k->x, k->place.ldx, r);
-            val valid = select(lt(r, k->rows), valid_bytes(k, imm(last), add(phase, k->row_bytes)), imm(0));
-            val from = add(sub(row_in_x(k, r), convert(U64, phase)), ir_int(U64, (int64_t)last * k->word));
-            ir_cp_async(slot_address(k, r), (int64_t)last * k->word, from, k->word, valid);
+    int chunk = k->cfg->chunk, chunks = k->shape.chunks, at_once = k->cfg->threads / chunks;
+    val first = div(thread(), imm(chunks)), ahead = mul(rem(thread(), imm(chunks)), imm(chunk));
+    val from = variable(U64, place_address(k->x, first, k->place.ldx, ahead, imm(1)));
+    val to = add(k->tile, ahead), rest = convert(I32, sub(k->row_bytes, ahead)); // of a row that begins with a chunk
+    val step = convert(U64, mul(k->place.ldx, imm(at_once)));
+    val past = select(lt(first, imm(at_once)), ir_int(U32, k->shape.rows), imm(0));
+    LOOP_FROM(done, ir_int(U32, 0), imm(k->shape.rows), imm(at_once * COPIES_AT_ONCE))
+    {
+        for (int n = 0; n < COPIES_AT_ONCE; n++) {
+            val row = add(add(first, done), imm(n * at_once)), phase = both(convert(I32, from), imm(chunk - 1));
+            val valid = select(lt(row, k->rows), min(max(add(rest, phase), imm(0)), imm(chunk)), imm(0));
+            IF(lt(row, past))
+                ir_cp_async(add(to, slot_offset(k, row)), 0, both(from, ir_int(U64, -chunk)), chunk,
+                            convert(U32, valid));
+            assign(from, add(from, step));
         }
     }
 }
@@ -112,80 +84,113 @@ static void load_last_words(const kernel *k)
 /* The shared address of element r of column 0 of the tile. */
 static val element_address(const kernel *k, val r)
 {
-    return add(slot_address(k, r), phase_of(k, k->x, k->place.ldx, r));
+    return add(add(k->tile, slot_offset(k, r)), phase_of(k->x, k->place.ldx, r, k->cfg->chunk));
 }
 
-/* One word of y from its elements, the lowest first. */
-static val word_of(const kernel *k, const val *elements)
+/* Elements of row c of y before its first window. */
+static val head_of(const kernel *k, val c)
 {
-    if (k->per_word == 1)
-        return elements[0];
-    if (k->per_word == 2)
-        return pack(U32, elements[0], elements[1]);
-    val low = pack(U32, elements[0], elements[1]), high = pack(U32, elements[2], elements[3]);
-    return permute_bytes(low, high, ir_int(U32, 0x6420)); // bytes were widened to 16 bits
+    val phase = phase_of(k->y, k->place.ldy, c, k->cfg->align);
+    return rem(div(sub(imm(2 * k->cfg->align), phase), imm(k->cfg->bytes)), imm(k->classes));
 }
 
-/* The same word of ROWS_AT_ONCE rows of y, i columns of the tile further on; their elements begin at `from` and go to `to`. */
-static void store_words(const kernel *k, const val *from, int i, val inside, val *to)
+/* Rows of y whose windows begin at the same element of the tile, `apart` rows from each other. */
+typedef struct row_class {
+    val row, head; // the first; elements before its window
+    val from[4];   // element e of this lane's first word
+    val to;        // where that word goes; moves on with the rows
+    int count, apart;
+} row_class;
+
+static row_class class_at(const kernel *k, val row, int count, int apart)
 {
+    row_class class = { .row = row, .head = head_of(k, row), .count = count, .apart = apart };
+    int words = k->cfg->tile_r / k->per_word;
+    val word = words < 32 ? rem(lane(), imm(words)) : lane(), r = add(class.head, mul(word, imm(k->per_word)));
+    for (int e = 0; e < k->per_word; e++)
+        class.from[e] = add(element_address(k, add(r, imm(e))), mul(row, imm(k->cfg->bytes)));
+    class.to = place_address(k->y, row, k->place.ldy, r, imm(k->cfg->bytes));
+    return class;
+}
+
+/* Word number lane + 32 * j of `count` rows of a class, from number n of them on. */
+static void collect_words(const kernel *k, const row_class *class, int n, int j, int count, val *words)
+{
+    int slot = k->shape.chunks * k->cfg->chunk, down = 32 * j * k->per_word / k->shape.period * slot; // whole periods
     tensor rows[4]; // element e of each row's word
-    layout column = make_layout(leaf(ROWS_AT_ONCE), leaf(k->warps));
-    val step = convert(U64, mul(k->place.ldy, imm(k->warps)));
     for (int e = 0; e < k->per_word; e++) {
-        tensor sColumn = smem_view(add(from[e], imm(i * k->cfg->bytes)), k->type, column); // (ROWS)
+        val first = add(class->from[e], imm(down + n * class->apart * k->cfg->bytes));
+        tensor sColumn = smem_view(first, k->type, make_layout(leaf(count), leaf(class->apart))); // (ROWS)
         rows[e] = fragment_like(sColumn, k->type);
         copy(sColumn, rows[e], k->cfg->bytes);
     }
-    for (int n = 0; n < ROWS_AT_ONCE; n++, *to = add(*to, step)) {
+    for (int i = 0; i < count; i++) {
         val elements[4];
         for (int e = 0; e < k->per_word; e++)
-            elements[e] = at(rows[e], n);
-        IF(both(inside, lt(add(warp(), imm(i + n * k->warps)), k->cols)))
-            set(gmem_tensor(*to, k->word_type, compact(leaf(1))), 0, word_of(k, elements));
+            elements[e] = at(rows[e], i);
+        words[i] = ir_bitcast(k->word_type, word_of_elements(k->per_word, elements));
     }
 }
 
-/* Elements of row c of y before its first whole word. */
-static val head_of(const kernel *k, val c)
+/* ROWS_AT_ONCE rows of a class, or what is left, from number n of them on; step is between them. */
+static void store_rows(const kernel *k, row_class *class, int n, val step)
 {
-    val phase = phase_of(k, k->y, k->place.ldy, c);
-    return rem(div(sub(imm(2 * k->word), phase), imm(k->cfg->bytes)), imm(k->per_word));
-}
-
-/* The whole words of all rows: each warp takes every WARPS-th row, each lane the same word of all of them. */
-static void store_whole_words(const kernel *k)
-{
-    val head = is_word(k) ? imm(0) : head_of(k, warp());
-    for (int j = 0; j < k->cfg->tile_r / k->per_word; j += 32) {
-        val r = add(head, mul(add(lane(), imm(j)), imm(k->per_word))), from[4];
-        val inside = ge(k->rows, add(r, imm(k->per_word)));
-        val to = add(row_in_y(k, warp()), convert(U64, mul(r, imm(k->cfg->bytes))));
-        for (int e = 0; e < k->per_word; e++) {
-            val row = rem(add(r, imm(e)), imm(k->cfg->tile_r)); // past the tile: some row in a free bank, not stored
-            from[e] = add(element_address(k, row), mul(warp(), imm(k->cfg->bytes)));
-        }
-        for (int i = 0; i < k->cfg->tile_c; i += ROWS_AT_ONCE * k->warps)
-            store_words(k, from, i, inside, &to);
+    int words = k->cfg->tile_r / k->per_word, count = (int)min_i64(class->count - n, ROWS_AT_ONCE);
+    val to[ROWS_AT_ONCE], in_matrix[ROWS_AT_ONCE], collected[ROWS_AT_ONCE];
+    for (int i = 0; i < count; i++, class->to = add(class->to, step)) {
+        to[i] = class->to;
+        in_matrix[i] = lt(add(class->row, imm((n + i) * class->apart)), k->cols);
+    }
+    for (int j = 0; j < ceil_div(words, 32); j++) {
+        val past = add(class->head, mul(add(lane(), imm(32 * j + 1)), imm(k->per_word))), inside = ge(k->rows, past);
+        if (words < 32)
+            inside = both(inside, lt(lane(), imm(words)));
+        collect_words(k, class, n, j, count, collected);
+        for (int i = 0; i < count; i++)
+            IF(both(inside, in_matrix[i]))
+                ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, k->word_type, 1, to[i], (int64_t)32 * j * k->word, &collected[i]);
     }
 }
 
-/*
- * What whole words leave of a row: `head` elements before the first and fewer than E behind the last. Together they are E
- * where all rows of x are there; ends `first` to first + E - 1 of every row.
- */
-static void store_ends(const kernel *k, int first)
+/* The windows of all rows. Warps share the classes, or the rows of a class where there are more warps than classes. */
+static void store_windows(const kernel *k)
 {
-    int count = k->cfg->tile_c * k->per_word;
-    for (int i = 0; i < count; i += k->cfg->threads) {
-        val number = add(thread(), imm(i)), c = div(number, imm(k->per_word));
-        val head = head_of(k, c), body = both(sub(k->rows, min(head, k->rows)), imm(-k->per_word)); // elements in words
-        val end = add(rem(number, imm(k->per_word)), imm(first)), r = select(lt(end, head), end, add(body, end));
-        IF(both(both(lt(number, imm(count)), lt(r, k->rows)), lt(c, k->cols))) {
-            val from = add(element_address(k, r), mul(c, imm(k->cfg->bytes)));
-            val to = add(row_in_y(k, c), convert(U64, mul(r, imm(k->cfg->bytes))));
-            set(gmem_tensor(to, k->type, compact(leaf(1))), 0, at(smem_view(from, k->type, compact(leaf(1))), 0));
-        }
+    int abreast = (int)max_i64(k->warps, k->classes); // rows, none of which are `abreast` apart
+    val step = convert(U64, mul(k->place.ldy, imm(abreast)));
+    for (int first = 0; first < abreast; first += k->warps) {
+        row_class class = class_at(k, add(warp(), imm(first)), k->cfg->tile_c / abreast, abreast);
+        for (int n = 0; n < class.count; n += ROWS_AT_ONCE)
+            store_rows(k, &class, n, step);
+    }
+}
+
+/* Element r of row c of y by itself, where that is one of the matrix. */
+static void store_element(const kernel *k, val c, val r, val wanted)
+{
+    IF(both(wanted, both(lt(r, k->rows), lt(c, k->cols)))) {
+        val from = add(element_address(k, r), mul(c, imm(k->cfg->bytes)));
+        val to = place_address(k->y, c, k->place.ldy, r, imm(k->cfg->bytes));
+        set(gmem_tensor(to, k->type, compact(leaf(1))), 0, at(smem_view(from, k->type, compact(leaf(1))), 0));
+    }
+}
+
+/* What windows leave of the rows of y in the first tile: what is before them. */
+static void store_heads(const kernel *k)
+{
+    for (int i = 0; i < k->cfg->tile_c * k->classes; i += k->cfg->threads) {
+        val number = add(thread(), imm(i)), c = div(number, imm(k->classes)), r = rem(number, imm(k->classes));
+        store_element(k, c, r, lt(r, head_of(k, c)));
+    }
+}
+
+/* And in the last: the elements behind the last whole word. */
+static void store_tails(const kernel *k)
+{
+    for (int i = 0; i < k->cfg->tile_c * k->per_word; i += k->cfg->threads) {
+        val number = add(thread(), imm(i)), c = div(number, imm(k->per_word)), head = head_of(k, c);
+        val body = both(sub(max(k->rows, head), head), imm(-k->per_word)); // elements in whole words
+        val r = add(add(head, body), rem(number, imm(k->per_word)));
+        store_element(k, c, r, lt(body, imm(k->cfg->tile_r)));
     }
 }
 
@@ -198,28 +203,28 @@ void transpose_sm80(const void *config, int part)
     int word = sm80_word_bytes(cfg->bytes);
     kernel k = { .cfg = cfg, .type = raw_type(cfg->bytes), .word_type = raw_type(word), .word = word };
     k.per_word = word / cfg->bytes;
-    k.pitch = cfg->tile_c / k.per_word + 1;
+    k.shape = transpose_sm80_tile(cfg);
+    k.classes = cfg->align / cfg->bytes;
     k.warps = cfg->threads / 32;
     k.tile = ir_smem_address(ir_smem_alloc("tile", transpose_sm80_smem_bytes(cfg), 16));
-    k.place = place_by_address(&(transpose_common){ cfg->bytes, cfg->outer, cfg->group }, cfg->tile_r, cfg->tile_c);
+    k.place = place_by_address(cfg->outer, cfg->tile_r, cfg->tile_c);
     k.x = place_address(k.place.x, k.place.row, k.place.ldx, k.place.col, imm(cfg->bytes));
     k.y = place_address(k.place.y, k.place.col, k.place.ldy, k.place.row, imm(cfg->bytes));
-    k.rows = min(sub(k.place.rows, k.place.row), imm(cfg->tile_r));
+    k.rows = sub(k.place.rows, k.place.row);
     k.cols = min(sub(k.place.cols, k.place.col), imm(cfg->tile_c));
     k.row_bytes = mul(k.cols, imm(cfg->bytes));
 
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
     grid_launch();
-    load_words(&k);
-    if (!is_word(&k))
-        load_last_words(&k);
+    load_rows(&k);
     ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
     ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
     cta_sync();
-    store_whole_words(&k);
-    if (is_word(&k))
+    store_windows(&k);
+    if (k.classes == 1)
         return;
-    store_ends(&k, 0);
-    IF(lt(k.rows, imm(cfg->tile_r)))
-        store_ends(&k, k.per_word);
+    IF(eq(k.place.row, imm(0)))
+        store_heads(&k);
+    IF(lt(k.rows, imm(cfg->tile_r + k.classes)))
+        store_tails(&k);
 }

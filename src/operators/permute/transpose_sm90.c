@@ -191,7 +191,7 @@ static void transpose_by_tma(const transpose_sm90_config *cfg)
     kernel k = { .cfg = cfg, .type = raw_type(cfg->bytes), .span = sm90_box_columns(cfg->bytes) };
     k.tmaX = make_tma("X", k.type, cfg->tile_r, k.span, SM90_ROW_BYTES);
     k.tmaY = make_tma("Y", k.type, cfg->tile_c, k.span, SM90_ROW_BYTES);
-    k.place = place_by_coordinates(&(transpose_common){ cfg->bytes, cfg->outer, cfg->group }, cfg->tile_r, cfg->tile_c);
+    k.place = place_by_coordinates(cfg->outer, cfg->tile_r, cfg->tile_c);
     k.sX = boxes(&k, "x", cfg->tile_r, cfg->tile_c / k.span); // (R,SPAN,BOXES)
     k.sY = boxes(&k, "y", cfg->tile_c, cfg->tile_r / k.span); // (C,SPAN,BOXES)
     k.arrival = make_pipeline("arrival", 1, 1, 1);
@@ -208,7 +208,13 @@ static void transpose_by_tma(const transpose_sm90_config *cfg)
 
 transpose_sm80_config transpose_sm90_fallback(const transpose_sm90_config *c)
 {
-    return (transpose_sm80_config){ c->bytes, c->outer, c->group, c->tile_r, c->tile_c, 256, 0 };
+    return (transpose_sm80_config){ .bytes = c->bytes,
+                                    .outer = c->outer,
+                                    .tile_r = c->tile_r,
+                                    .tile_c = c->tile_c,
+                                    .chunk = c->bytes == 1 ? 4 : 16,
+                                    .align = 32,
+                                    .threads = 256 };
 }
 
 void transpose_sm90(const void *config, int part)

@@ -115,6 +115,12 @@ static const char *const cases[] = {
     "rows=129 cols=257 dtype=i8",
     "rows=131 cols=259 dtype=u8",
     "rows=67 cols=33 dtype=f64",
+    "rows=257 cols=130 dtype=u8                        # more than a tile: windows of whole sectors, the last one "
+    "short",
+    "rows=300 cols=37 dtype=f16",
+    "rows=131 cols=131 dtype=f32",
+    "rows=601 cols=33 dtype=u8 misalign=5",
+    "rows=135 cols=65 dtype=f64 batch=2",
     "rows=1 cols=1000 dtype=f32                        # a row becomes a column: a copy",
     "rows=1000 cols=1 dtype=f16",
     "rows=3 cols=1000 dtype=f16                        # less than a tile is wide",
@@ -139,9 +145,11 @@ static const char *const cases[] = {
     "rows=64 cols=0 dtype=f32 tile=32",
     "rows=256 cols=256 dtype=f16 impl=sm90 config='tile_r=128 tile_c=64 threads=256'",
     "rows=256 cols=256 dtype=u8 impl=sm90 config='tile_r=256 tile_c=128 threads=64'",
-    "rows=256 cols=256 dtype=f32 impl=sm90 config='tile_r=32 tile_c=128 group=1'",
+    "rows=256 cols=256 dtype=f32 impl=sm90 config='tile_r=32 tile_c=128'",
     "rows=130 cols=258 dtype=u8 impl=sm80 config='tile_r=64 tile_c=64 threads=128'",
     "rows=130 cols=258 dtype=f16 impl=sm80 config='tile_r=128 tile_c=128 threads=512'",
+    "rows=131 cols=70 dtype=u8 impl=sm80 config='tile_r=64 align=16'",
+    "rows=131 cols=70 dtype=f32 impl=sm80 config='tile_r=32 tile_c=32 align=128'",
     NULL,
 };
 

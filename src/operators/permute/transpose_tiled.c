@@ -16,9 +16,8 @@ void transpose_tiled(const void *config, int part)
     const transpose_tiled_config *cfg = config;
     (void)part;
     ir_current()->threads = cfg->tile * TILED_ROWS;
-    transpose_common common = { cfg->bytes, cfg->outer, cfg->group };
     ckl_dtype type = raw_type(cfg->bytes);
-    place p = place_by_address(&common, cfg->tile, cfg->tile);
+    place p = place_by_address(cfg->outer, cfg->tile, cfg->tile);
     layout tile = make_layout(shape(cfg->tile, cfg->tile), stride(padded(cfg), 1));
     tensor sX = smem_tensor("tile", type, tile, 16); // (R,C)
     val slow = div(thread(), imm(cfg->tile)), fast = rem(thread(), imm(cfg->tile));
