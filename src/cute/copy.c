@@ -33,17 +33,31 @@ void copy_within(tensor from, tensor to, val first, val limit)
     }
 }
 
+/* Narrow elements that fill words travel as words, all others as they are. */
+static ir_type word_type(ckl_dtype dtype, int count)
+{
+    int64_t bytes = (int64_t)ckl_dtype_bytes(dtype);
+    return bytes < 4 && count * bytes % 4 == 0 ? CKL_I32 : dtype;
+}
+
+packed packed_registers(ckl_dtype dtype, int count)
+{
+    ir_type word = word_type(dtype, count);
+    int64_t words = count * (int64_t)ckl_dtype_bytes(dtype) / (int64_t)ckl_dtype_bytes(word);
+    return (packed){ fragment(word, compact(leaf(words))), dtype, count };
+}
+
+void packed_load(tensor gX, int align, packed to)
+{
+    gX.dtype = to.rWords.dtype;
+    gX.layout = to.rWords.layout; // (WORDS), or (VEC)
+    tensor_copy(gX, to.rWords, align);
+}
+
 packed load_packed(tensor gX, int align)
 {
-    int64_t count = static_size(gX.layout), bytes = count * (int64_t)ckl_dtype_bytes(gX.dtype);
-    packed p = { .dtype = gX.dtype, .count = (int)count };
-    tensor gWords = gX; // (WORDS), or (VEC)
-    if (bytes % 4 == 0) {
-        gWords.dtype = CKL_I32;
-        gWords.layout = compact(leaf(bytes / 4));
-    }
-    p.rWords = fragment_like(gWords, gWords.dtype);
-    tensor_copy(gWords, p.rWords, align);
+    packed p = packed_registers(gX.dtype, (int)static_size(gX.layout));
+    packed_load(gX, align, p);
     return p;
 }
 
@@ -74,7 +88,7 @@ tensor unpacked(packed p, ckl_dtype type)
         if (per_word > 1)
             unpack_word(word, p.dtype, type, rX.regs + w * per_word);
         else
-            ir_assign(rX.regs[w], ir_convert(type, p.dtype == CKL_F32 ? ir_bitcast(CKL_F32, word) : word));
+            ir_assign(rX.regs[w], ir_convert(type, word));
     }
     return rX;
 }

@@ -24,15 +24,17 @@ void copy_within(tensor from, tensor to, val first, val limit);
  * everything before it computes holds half or a quarter of the registers that f32 fragments would take.
  */
 typedef struct packed {
-    tensor rWords; // (WORDS) of i32, or (VEC) where the elements do not fill words
+    tensor rWords; // (WORDS) of i32, or (VEC) of elements that are no narrower, or do not fill words
     ckl_dtype dtype;
     int count; // elements
 } packed;
 
-/* Loads contiguous elements; align as for tensor_copy(). */
+/* Registers for `count` contiguous elements, not yet written; loads them, align as for tensor_copy(); both at once. */
+packed packed_registers(ckl_dtype dtype, int count);
+void packed_load(tensor gX, int align, packed to);
 packed load_packed(tensor gX, int align);
 
-/* The elements as registers of type f32 or i32: (VEC). */
+/* The elements as registers of type f32, i32 or i64: (VEC). */
 tensor unpacked(packed p, ckl_dtype type);
 
 #endif

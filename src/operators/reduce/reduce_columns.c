@@ -3,9 +3,12 @@
  * whole lines.
  *
  * A CTA owns lanes * vec columns; its threads / lanes layers of threads share their elements, `steps` vectors of each
- * in flight, and are merged in shared memory. The elements of long columns are split over several CTAs as well.
+ * in flight, and are merged by shuffles and in shared memory. The elements of long columns are split over several CTAs
+ * as well.
  */
 #include "operators/reduce/reduce_kernel.h"
+
+enum { WARP = 32, STATES_AT_ONCE = 32 }; // registers that states of other CTAs are read into
 
 typedef struct columns_kernel {
     const reduce_columns_config *cfg;
@@ -18,14 +21,19 @@ typedef struct columns_kernel {
     val row;             // i64: the result of that column
     val start;           // address of the first element of that column
     val is_whole;        // all columns of this thread exist
+    val here, apart;     // with one reduced mode: address of the thread's next vector, bytes to the one after
     val pivot[16];
-    val state[16][REDUCE_VALUES_MAX]; // by column
-    reduce_words words;
+    val state[16][REDUCE_VALUES_MAX]; // by column; of a reducer that counts, all share the count while they take
 } columns_kernel;
 
 static int layers_of(const reduce_columns_config *cfg)
 {
     return cfg->threads / cfg->lanes;
+}
+
+static int tile_elements(const reduce_columns_config *cfg)
+{
+    return layers_of(cfg) * cfg->steps;
 }
 
 /* CTAs side by side read side by side: columns first, then parts, then stretches. */
@@ -48,179 +56,251 @@ static void find_place(columns_kernel *k)
     k->start = reduce_address(k->a.x, add(reduce_row_offset(&outer, stretch), k->column), cfg->dtype);
 }
 
-/* Loads the elements of this thread's columns at one address; of columns that do not exist, nothing. */
-static void load_vector(const columns_kernel *k, val address, tensor rX)
+/* Loads the elements of this thread's columns at one address; in part 1, of those that exist. */
+static void load_vector(const columns_kernel *k, val address, packed to)
 {
     const reduce_columns_config *cfg = k->cfg;
-    int bytes = (int)ckl_dtype_bytes(cfg->dtype);
-    if (k->part == 0) {
-        tensor gX = with_cache(gmem_tensor(address, k->words.memory, compact(leaf(k->words.count))),
-                               IR_CACHE_READONLY); // (WORDS)
-        IF(k->is_whole)
-            copy(gX, rX, cfg->vec * bytes);
-        return;
-    }
-    tensor gX = with_cache(gmem_tensor(address, cfg->dtype, compact(leaf(cfg->vec))), IR_CACHE_READONLY); // (VEC)
-    copy_within(gX, rX, k->column, k->columns);
+    tensor gX = gmem_tensor(address, cfg->dtype, compact(leaf(cfg->vec))); // (VEC)
+    gX = with_cache(gX, IR_CACHE_READONLY);
+    if (k->part == 0)
+        packed_load(gX, cfg->vec * (int)ckl_dtype_bytes(cfg->dtype), to);
+    else
+        copy_within(gX, to.rWords, k->column, k->columns);
 }
 
 /* Part 1 loads elements one by one and does not pack them. */
-static tensor vectors_of(const columns_kernel *k, int steps)
+static packed vector_registers(const columns_kernel *k)
 {
-    return fragment(k->words.memory, compact(shape(k->words.count, steps))); // (WORDS,STEPS)
+    const reduce_columns_config *cfg = k->cfg;
+    if (k->part == 0)
+        return packed_registers(cfg->dtype, cfg->vec);
+    return (packed){ fragment(cfg->dtype, compact(leaf(cfg->vec))), cfg->dtype, cfg->vec };
 }
 
-static val element_address(const columns_kernel *k, val index)
+/* The addresses of the tile's vectors of this thread; index is that of the first in its column. */
+static void find_addresses(const columns_kernel *k, val index, val *address)
 {
-    return reduce_address(k->start, reduce_element_offset(&k->a, index), k->cfg->dtype);
+    const reduce_columns_config *cfg = k->cfg;
+    for (int s = 0; s < cfg->steps; s++) {
+        if (k->a.reduced_count == 1) {
+            address[s] = s ? add(address[s - 1], k->apart) : k->here;
+            continue;
+        }
+        val distance = reduce_element_offset(&k->a, add(index, imm(s * layers_of(cfg))));
+        address[s] = reduce_address(k->start, distance, cfg->dtype);
+    }
 }
 
 static void load_pivots(columns_kernel *k)
 {
-    const reduce_columns_config *cfg = k->cfg;
     if (!k->r->pivot)
         return;
-    tensor rX = vectors_of(k, 1); // (WORDS,1)
-    val x[16];
-    fill(rX, convert(k->words.memory, imm(0)));
+    packed rX = vector_registers(k);
+    fill(rX.rWords, convert(rX.rWords.dtype, imm(0)));
     IF(lt(imm(0), k->a.row.count))
-        load_vector(k, k->start, slice(rX, _, 0));
-    reduce_expand(&k->words, k->r->input, rX.regs, x);
-    for (int c = 0; c < cfg->vec; c++)
-        k->pivot[c] = x[c];
+        load_vector(k, k->start, rX);
+    tensor rPivot = unpacked(rX, k->r->input); // (VEC)
+    for (int c = 0; c < k->cfg->vec; c++)
+        k->pivot[c] = at(rPivot, c);
 }
 
-/* Takes the vectors `step` to `step + count - 1`; index is that of vector 0 in its column. */
-static void take_steps(columns_kernel *k, val index, int step, int count, tensor rX)
+/* Takes `count` vectors, of which the first is number `step` of the tile; index is that of vector 0 in its column. */
+static void take_steps(columns_kernel *k, val index, int step, int count, const packed *rX)
 {
     const reduce_columns_config *cfg = k->cfg;
-    val x[count][cfg->vec], column[count];
+    val column[count];
+    tensor rStep[count]; // (VEC)
     int64_t distance[count];
+    reduce_batch batch = { .x = column, .size = count, .first = index, .distance = distance };
     for (int s = 0; s < count; s++) {
-        reduce_expand(&k->words, k->r->input, slice(rX, _, step + s).regs, x[s]);
+        rStep[s] = unpacked(rX[s], k->r->input);
         distance[s] = (int64_t)(step + s) * layers_of(cfg);
     }
+    reduce_count(k->r, k->state[0][0], &batch);
     for (int c = 0; c < cfg->vec; c++) {
         for (int s = 0; s < count; s++)
-            column[s] = x[s][c];
-        k->r->take(k->r, &(reduce_batch){ column, count, index, distance }, k->pivot[c], k->state[c]);
+            column[s] = at(rStep[s], c);
+        k->r->take(k->r, &batch, k->pivot[c], k->state[c]);
     }
 }
 
 /* One vector after the other: where the columns end within a tile, and of part 1. */
-static void take_one_by_one(columns_kernel *k, val index, tensor rX)
+static void take_one_by_one(columns_kernel *k, val index, const val *address)
 {
-    for (int s = 0; s < k->cfg->steps; s++) {
-        val here = add(index, imm(s * layers_of(k->cfg)));
-        IF(lt(here, k->a.row.count)) {
-            load_vector(k, element_address(k, here), slice(rX, _, s));
-            take_steps(k, index, s, 1, rX);
+    packed rX = vector_registers(k);
+    for (int s = 0; s < k->cfg->steps; s++)
+        IF(lt(add(index, imm(s * layers_of(k->cfg))), k->a.row.count)) {
+            load_vector(k, address[s], rX);
+            take_steps(k, index, s, 1, &rX);
         }
-    }
 }
 
 /* All vectors loaded before the first is used. */
-static void take_together(columns_kernel *k, val index, tensor rX)
+static void take_together(columns_kernel *k, val index, const val *address)
 {
-    for (int s = 0; s < k->cfg->steps; s++)
-        load_vector(k, element_address(k, add(index, imm(s * layers_of(k->cfg)))), slice(rX, _, s));
+    packed rX[k->cfg->steps];
+    for (int s = 0; s < k->cfg->steps; s++) {
+        rX[s] = vector_registers(k);
+        load_vector(k, address[s], rX[s]);
+    }
     take_steps(k, index, 0, k->cfg->steps, rX);
 }
 
 static void take_columns(columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
-    int tile = layers_of(cfg) * cfg->steps;
-    val count = k->a.row.count, mine = convert(I64, k->layer);
-    tensor rX = vectors_of(k, cfg->steps); // (WORDS,STEPS)
-    fill(rX, convert(k->words.memory, imm(0)));
-    LOOP_FROM(first, mul(k->cta_part, imm(tile)), count, imm(tile * cfg->split))
+    int tile = tile_elements(cfg);
+    val count = k->a.row.count, address[cfg->steps], begin = mul(k->cta_part, imm(tile));
+    val mine = convert(I64, k->layer), bytes = ir_int(I64, (int64_t)ckl_dtype_bytes(cfg->dtype));
+    val stride = mul(k->a.reduced[0].stride, bytes);
+    k->here = variable(U64, add(k->start, convert(U64, mul(add(begin, mine), stride))));
+    k->apart = convert(U64, mul(stride, imm(layers_of(cfg))));
+    val to_next_tile = convert(U64, mul(stride, imm(tile * cfg->split)));
+    LOOP_FROM(first, begin, count, imm(tile * cfg->split))
     {
         val index = add(first, mine);
+        find_addresses(k, index, address);
         if (k->part == 1) { // elements are loaded one by one, each guarded: many at once do not fit the registers
-            take_one_by_one(k, index, rX);
+            take_one_by_one(k, index, address);
         } else {
             IF(ge(count, add(first, imm(tile))))
-                take_together(k, index, rX);
-            ELSE take_one_by_one(k, index, rX);
+                take_together(k, index, address);
+            ELSE take_one_by_one(k, index, address);
         }
+        assign(k->here, add(k->here, to_next_tile));
     }
 }
 
-/* Where the states of half of the layers wait: (THREADS/2,VEC) of each value. */
-typedef struct waiting {
-    tensor sS[REDUCE_VALUES_MAX];
-} waiting;
+/* Merging: all states of a CTA come to its layer 0 */
 
-static waiting make_waiting(const columns_kernel *k)
+/* Groups of threads with states of the same columns, once the lanes of a warp that share columns have agreed. */
+static int groups_of(const reduce_columns_config *cfg)
+{
+    return cfg->threads / (int)max_i64(cfg->lanes, WARP);
+}
+
+/* A slot for every thread that hands its states on: in each round half of the groups, so one less than all. */
+static void make_slots(const columns_kernel *k, tensor *sS)
 {
     static const char *const names[REDUCE_VALUES_MAX] = { "states0", "states1", "states2", "states3",
                                                           "states4", "states5", "states6", "states7" };
-    waiting w;
+    int slots = (groups_of(k->cfg) - 1) * k->cfg->lanes;
     for (int i = 0; i < k->r->count; i++)
-        w.sS[i] = smem_tensor(names[i], k->r->types[i], compact(shape(k->cfg->threads / 2, k->cfg->vec)), 16);
-    return w;
+        sS[i] = smem_tensor(names[i], k->r->types[i], compact(shape(max_i64(slots, 1), k->cfg->vec)), 16);
 }
 
-/* The upper half of the layers hands its states to the lower half, until layer 0 has them all. */
-static void merge_layers(columns_kernel *k, const waiting *w)
+/* In each round the upper half of the groups hands its states to the lower half, through slots of the round's own. */
+static void merge_layers(columns_kernel *k, const tensor *sS)
 {
     const reduce_columns_config *cfg = k->cfg;
-    for (int half = layers_of(cfg) / 2; half > 0; half /= 2) {
-        val slot = add(mul(rem(k->layer, imm(half)), imm(cfg->lanes)), k->lane);
-        IF(both(ge(k->layer, imm(half)), lt(k->layer, imm(2 * half))))
+    const reduction all = reduce_reduction(k->r);
+    for (int c = 0; c < cfg->vec && cfg->lanes < WARP; c++)
+        warp_reduce_across(&all, cfg->lanes, k->state[c]);
+    val group = div(thread(), imm((int)max_i64(cfg->lanes, WARP)));
+    val is_first = lt(lane(), imm(cfg->lanes)); // of the lanes with the same states
+    for (int half = groups_of(cfg) / 2, first = 0; half > 0; first += half, half /= 2) {
+        val slot = add(mul(add(rem(group, imm(half)), imm(first)), imm(cfg->lanes)), k->lane);
+        val gives = both(ge(group, imm(half)), lt(group, imm(2 * half)));
+        IF(both(gives, is_first))
             for (int c = 0; c < cfg->vec; c++)
                 for (int i = 0; i < k->r->count; i++)
-                    tensor_set(w->sS[i], coord(slot, c), k->state[c][i]);
+                    tensor_set(sS[i], coord(slot, c), k->state[c][i]);
         cta_sync();
-        IF(lt(k->layer, imm(half)))
+        IF(lt(group, imm(half)))
             for (int c = 0; c < cfg->vec; c++) {
                 val other[REDUCE_VALUES_MAX];
                 for (int i = 0; i < k->r->count; i++)
-                    other[i] = at(w->sS[i], slot, c);
+                    other[i] = at(sS[i], slot, c);
                 k->r->merge(k->state[c], other, (void *)k->r);
             }
-        cta_sync(); // the slots may be written again
     }
 }
 
-/* States of this thread's columns in global memory, by part: (VEC,SPLIT), 8 bytes each. */
-static tensor partials_of(const columns_kernel *k, int value)
+/* And all states of a column to the last of its CTAs */
+
+/* This thread's states in global memory as one part has them: (VEC) of every value, lane after lane. */
+static void find_partials(const columns_kernel *k, val part, tensor *gS)
 {
     const reduce_columns_config *cfg = k->cfg;
-    ir_type type = k->r->types[value];
-    int64_t width = 8 / ir_type_bytes(type), per_part = (int64_t)k->r->count * cfg->vec * cfg->lanes;
-    val slot = add(mul(k->tile, ir_int(I64, cfg->split * per_part)),
-                   add(convert(I64, k->lane), ir_int(I64, (int64_t)value * cfg->vec * cfg->lanes)));
-    val address = add(k->a.partials, convert(U64, mul(slot, imm(8))));
-    return gmem_tensor(address, type,
-                       make_layout(shape(cfg->vec, cfg->split), stride(width * cfg->lanes, width * per_part)));
+    int64_t width = (int64_t)cfg->lanes * cfg->vec, bytes = 0;
+    for (int i = 0; i < k->r->count; i++)
+        bytes += width * ir_type_bytes(k->r->types[i]);
+    val number = add(mul(k->tile, imm(cfg->split)), part);
+    val address = add(k->a.partials, convert(U64, mul(number, ir_int(I64, bytes))));
+    for (int i = 0; i < k->r->count; i++) {
+        int64_t size = ir_type_bytes(k->r->types[i]);
+        val mine = mul(k->lane, imm((int)(cfg->vec * size)));
+        gS[i] = gmem_tensor(add(address, convert(U64, mine)), k->r->types[i], compact(leaf(cfg->vec))); // (VEC)
+        address = add(address, ir_int(U64, width * size));
+    }
 }
 
-static val merge_parts(columns_kernel *k, const waiting *w)
+static int partial_alignment(const columns_kernel *k, int value)
+{
+    return (int)min_i64(16, (int64_t)k->cfg->vec * ir_type_bytes(k->r->types[value]));
+}
+
+static void leave_states(const columns_kernel *k)
+{
+    tensor gS[REDUCE_VALUES_MAX]; // (VEC)
+    find_partials(k, k->cta_part, gS);
+    for (int i = 0; i < k->r->count; i++) {
+        tensor rS = fragment(k->r->types[i], compact(leaf(k->cfg->vec))); // (VEC)
+        for (int c = 0; c < k->cfg->vec; c++)
+            set(rS, c, k->state[c][i]);
+        copy(rS, gS[i], partial_alignment(k, i));
+    }
+}
+
+/* The states of a part, or those of no elements where there is no such part. */
+static void read_states(const columns_kernel *k, val part, tensor *rS)
+{
+    tensor gS[REDUCE_VALUES_MAX]; // (VEC)
+    val start[REDUCE_VALUES_MAX];
+    k->r->start(k->r, start);
+    find_partials(k, part, gS);
+    for (int i = 0; i < k->r->count; i++) {
+        rS[i] = fragment(k->r->types[i], compact(leaf(k->cfg->vec))); // (VEC)
+        fill(rS[i], start[i]);
+    }
+    IF(lt(part, imm(k->cfg->split)))
+        for (int i = 0; i < k->r->count; i++)
+            copy(gS[i], rS[i], partial_alignment(k, i));
+}
+
+/* Every layer merges its share of the parts, several of which it reads before it uses the first. */
+static void merge_shares(columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
-    tensor gS[REDUCE_VALUES_MAX]; // (VEC,SPLIT)
-    for (int i = 0; i < k->r->count; i++)
-        gS[i] = partials_of(k, i);
+    int layers = layers_of(cfg), at_once = (int)max_i64(1, STATES_AT_ONCE / (cfg->vec * k->r->count));
+    at_once = (int)min_i64(at_once, ceil_div(cfg->split, layers));
+    val start[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
+    tensor rS[at_once][REDUCE_VALUES_MAX]; // (VEC)
+    k->r->start(k->r, start);
+    for (int c = 0; c < cfg->vec; c++)
+        for (int i = 0; i < k->r->count; i++)
+            assign(k->state[c][i], start[i]);
+    LOOP_FROM(p, convert(I64, k->layer), ir_int(I64, cfg->split), imm(layers * at_once))
+    {
+        for (int u = 0; u < at_once; u++)
+            read_states(k, add(p, imm(u * layers)), rS[u]);
+        for (int u = 0; u < at_once; u++)
+            for (int c = 0; c < cfg->vec; c++) {
+                for (int i = 0; i < k->r->count; i++)
+                    other[i] = at(rS[u][i], c);
+                k->r->merge(k->state[c], other, (void *)k->r);
+            }
+    }
+}
+
+static val merge_parts(columns_kernel *k, const tensor *sS)
+{
     IF(eq(k->layer, imm(0)))
-        for (int c = 0; c < cfg->vec; c++)
-            for (int i = 0; i < k->r->count; i++)
-                tensor_set(gS[i], coord(c, k->cta_part), k->state[c][i]);
-    val is_last = reduce_last_to_arrive(add(k->a.counters, convert(U64, mul(k->tile, imm(4)))), cfg->split);
+        leave_states(k);
+    val is_last = reduce_last_to_arrive(add(k->a.counters, convert(U64, mul(k->tile, imm(4)))), k->cfg->split);
     IF(is_last) {
-        val start[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
-        k->r->start(k->r, start);
-        for (int c = 0; c < cfg->vec; c++)
-            for (int i = 0; i < k->r->count; i++)
-                assign(k->state[c][i], start[i]);
-        LOOP_FROM(p, k->layer, imm(cfg->split), imm(layers_of(cfg)))
-        for (int c = 0; c < cfg->vec; c++) {
-            for (int i = 0; i < k->r->count; i++)
-                other[i] = at(gS[i], c, p);
-            k->r->merge(k->state[c], other, (void *)k->r);
-        }
-        merge_layers(k, w);
+        merge_shares(k);
+        merge_layers(k, sS);
     }
     return is_last;
 }
@@ -240,23 +320,43 @@ static void store_columns(const columns_kernel *k)
         copy(rY, gY, (int)min_i64(16, cfg->vec * bytes));
 }
 
+/* All columns of a thread share one count while elements are taken; merged they have one each. */
+static void begin_states(columns_kernel *k)
+{
+    for (int c = 0; c < k->cfg->vec; c++) {
+        reduce_begin(k->r, k->state[c]);
+        if (k->r->counts)
+            k->state[c][0] = k->state[0][0];
+    }
+}
+
+static void part_counts(columns_kernel *k)
+{
+    for (int c = 1; c < k->cfg->vec && k->r->counts; c++)
+        k->state[c][0] = variable(F32, k->state[0][0]);
+}
+
 void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int part)
 {
     ir_current()->threads = cfg->threads;
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    ir_current()->ctas_per_sm = part == 0 ? cfg->ctas_per_sm : 0; // single elements take more registers
     columns_kernel k = { .cfg = cfg, .r = r, .part = part };
     k.a = reduce_declare_arguments(cfg->kept, cfg->reduced);
-    k.words = part == 0 ? reduce_words_of(cfg->dtype, cfg->vec) : (reduce_words){ cfg->dtype, cfg->dtype, cfg->vec };
     find_place(&k);
-    load_pivots(&k);
-    for (int c = 0; c < cfg->vec; c++)
-        reduce_begin(r, k.state[c]);
-    take_columns(&k);
-    waiting w = make_waiting(&k);
-    merge_layers(&k, &w);
+    grid_launch();
+    grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
+    begin_states(&k);
+    IF(part == 0 ? k.is_whole : yes()) { // in part 0 all columns of a thread exist, or none
+        load_pivots(&k);
+        take_columns(&k);
+    }
+    part_counts(&k);
+    tensor sS[REDUCE_VALUES_MAX]; // (SLOTS,VEC)
+    make_slots(&k, sS);
+    merge_layers(&k, sS);
     val is_mine = eq(k.layer, imm(0));
     if (cfg->split > 1)
-        is_mine = both(is_mine, merge_parts(&k, &w));
+        is_mine = both(is_mine, merge_parts(&k, sS));
     IF(is_mine)
         store_columns(&k);
 }

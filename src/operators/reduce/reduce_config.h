@@ -20,16 +20,18 @@
     X(reduce_ladder_config, int, threads, "256", "64 128 256 512", "threads of a CTA")
 
 /* rows and cluster: rows whose elements lie side by side. */
-#define REDUCE_ROWS_CONFIG(X)                                                                                         \
-    REDUCE_PROBLEM(X, reduce_rows_config)                                                                             \
-    X(reduce_rows_config, int, threads, "256", "128 256 512 1024", "threads of a CTA, a power of two")                \
-    X(reduce_rows_config, int, lanes, "256", "1 2 4 8 16 32 256 512", "threads of a row: up to 32, or the whole CTA") \
-    X(reduce_rows_config, int, vec, "4", "1 2 4 8", "elements of one memory access, at most 16 bytes")                \
-    X(reduce_rows_config, int, steps, "4", "1 2 4 8", "vectors of a thread in flight")                                \
-    X(reduce_rows_config, int, split, "1", "1 2 4 8 132 264 528", "CTAs of a row; the last to arrive finishes it")    \
-    X(reduce_rows_config, int, cluster, "1", "1 2 4 8", "CTAs of a row that are one cluster, instead of split")       \
-    X(reduce_rows_config, bool, strided, "0", "0 1", "the elements of a row are not side by side")                    \
-    X(reduce_rows_config, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")     \
+#define REDUCE_ROWS_CONFIG(X)                                                                                          \
+    REDUCE_PROBLEM(X, reduce_rows_config)                                                                              \
+    X(reduce_rows_config, int, threads, "256", "128 256 512 1024", "threads of a CTA, a power of two")                 \
+    X(reduce_rows_config, int, lanes, "256", "1 2 4 8 16 32 256 512", "threads of a row: up to 32, or the whole CTA")  \
+    X(reduce_rows_config, int, vec, "4", "1 2 4 8", "elements of one memory access, at most 16 bytes")                 \
+    X(reduce_rows_config, int, steps, "4", "1 2 4 8", "vectors of a thread in flight")                                 \
+    X(reduce_rows_config, int, split, "1", "1 2 4 8 16 32 128 264 528 1056",                                           \
+      "CTAs of a row; the last to arrive finishes it")                                                                 \
+    X(reduce_rows_config, int, cluster, "1", "1 2 4 8", "CTAs of a row that are one cluster, instead of split")        \
+    X(reduce_rows_config, bool, contiguous, "0", "0 1", "a CTA's part of a row is one stretch; else parts interleave") \
+    X(reduce_rows_config, bool, strided, "0", "0 1", "the elements of a row are not side by side")                     \
+    X(reduce_rows_config, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")      \
     X(reduce_rows_config, int, ctas_per_sm, "0", "0 2 3 4 8", "CTAs that shall fit on an SM: bounds registers; 0: any")
 
 /* columns: rows that lie across, so that neighbouring threads take neighbouring results. */
@@ -64,7 +66,7 @@ void reduce_vectorized(const void *config, int part);
 void reduce_rows(const void *config, int part);
 void reduce_columns(const void *config, int part);
 
-/* 32-bit registers in which a thread carries a row: what partial results cost. */
-int reduce_state_values(int op, ckl_dtype dtype, ckl_dtype output, bool compensated);
+/* 32-bit registers in which a thread carries a row. */
+int reduce_state_size(int op, ckl_dtype dtype, ckl_dtype output, bool compensated);
 
 #endif

@@ -1,4 +1,4 @@
-/* reduce_kernel.c - what reduce's kernels share: parameters, single elements, packed vectors, the last CTA's turn. */
+/* reduce_kernel.c - what reduce's kernels share: parameters, addresses, single elements, results. */
 #include "operators/reduce/reduce_kernel.h"
 
 static const char *const kept_extents[] = { "kept_extent0", "kept_extent1", "kept_extent2", "kept_extent3",
@@ -69,6 +69,21 @@ reduction reduce_reduction(const reducer *r)
     return (reduction){ r->count, r->merge, (void *)r };
 }
 
+void reduce_count(const reducer *r, val count, reduce_batch *batch)
+{
+    if (!r->counts)
+        return;
+    batch->before = variable(F32, count);
+    assign(count, add(count, immf(batch->size)));
+    batch->share = rcp(count);
+}
+
+void reduce_take(const reducer *r, reduce_batch *batch, val pivot, val *state)
+{
+    reduce_count(r, state[0], batch);
+    r->take(r, batch, pivot, state);
+}
+
 static val load_one(val address, ckl_dtype dtype, ir_type input)
 {
     tensor gX = with_cache(gmem_tensor(address, dtype, compact(leaf(1))), IR_CACHE_READONLY); // (1)
@@ -79,7 +94,7 @@ void reduce_take_one(const reducer *r, val address, ckl_dtype dtype, val index, 
 {
     static const int64_t here = 0;
     val x = load_one(address, dtype, r->input);
-    r->take(r, &(reduce_batch){ &x, 1, index, &here }, pivot, state);
+    reduce_take(r, &(reduce_batch){ .x = &x, .size = 1, .first = index, .distance = &here }, pivot, state);
 }
 
 val reduce_load_pivot(const reducer *r, const reduce_arguments *a, val address, ckl_dtype dtype)
@@ -98,51 +113,4 @@ void reduce_store(const reducer *r, const reduce_arguments *a, ckl_dtype output,
     val result = r->finish(r, state, &a->row);
     tensor gY = gmem_tensor(reduce_address(a->y, row, output), output, compact(leaf(1))); // (1)
     set(gY, 0, result);
-}
-
-/* Packed vectors */
-
-static bool is_half(ckl_dtype dtype)
-{
-    return dtype == F16 || dtype == BF16;
-}
-
-reduce_words reduce_words_of(ckl_dtype dtype, int vec)
-{
-    bool pairs = is_half(dtype) && vec > 1;
-    return (reduce_words){ dtype, pairs ? I32 : dtype, pairs ? vec / 2 : vec };
-}
-
-void reduce_expand(const reduce_words *w, ir_type input, const val *registers, val *elements)
-{
-    for (int i = 0; i < w->count; i++) {
-        if (w->memory == w->dtype) {
-            elements[i] = convert(input, registers[i]);
-            continue;
-        }
-        val lower, upper;
-        ir_unpack(ir_bitcast(w->dtype == F16 ? IR_F16X2 : IR_BF16X2, registers[i]), F32, &lower, &upper);
-        elements[2 * i] = convert(input, lower);
-        elements[2 * i + 1] = convert(input, upper);
-    }
-}
-
-/* The last CTA */
-
-val reduce_last_to_arrive(val counter, int ctas)
-{
-    tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4);  // (1)
-    tensor gCounter = gmem_tensor(counter, I32, compact(leaf(1))); // (1)
-    cta_sync();                                                    // what the CTA wrote happens before ...
-    IF(eq(thread(), imm(0))) {
-        ir_fence(IR_SCOPE_GPU); // ... this fence of one thread, for all
-        val before = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, counter, 0, imm(1), imm(0));
-        val is_last = eq(before, imm(ctas - 1));
-        IF(is_last)
-            set(gCounter, 0, imm(0));
-        ir_fence(IR_SCOPE_GPU); // and the others' writes before what follows
-        set(sLast, 0, select(is_last, imm(1), imm(0)));
-    }
-    cta_sync();
-    return ne(at(sLast, 0), imm(0));
 }

@@ -20,6 +20,7 @@ typedef struct reduce_batch {
     int size;
     val first; // i64
     const int64_t *distance;
+    val before, share; // f32, for a reducer that counts: elements taken before, and 1 / (those and these)
 } reduce_batch;
 
 /* A row as a whole. */
@@ -47,6 +48,7 @@ typedef struct reducer {
     int count;
     ir_type types[REDUCE_VALUES_MAX];
     bool pivot;                                         // take() is given the first element of the row
+    bool counts;                                        // state[0], f32, is the number of elements: see reduce_count()
     void (*start)(const struct reducer *r, val *state); // constants: the state of no elements
     void (*take)(const struct reducer *r, const reduce_batch *batch, val pivot, val *state);
     reduce_combine *merge; // its user is the reducer
@@ -101,22 +103,45 @@ val reduce_load_pivot(const reducer *r, const reduce_arguments *a, val address, 
 /* Writes the result of a row. */
 void reduce_store(const reducer *r, const reduce_arguments *a, ckl_dtype output, val row, const val *state);
 
-/* Registers that vectors of `vec` elements are loaded into: halves stay packed in pairs until they are used. */
-typedef struct reduce_words {
-    ckl_dtype dtype;  // of the elements
-    ckl_dtype memory; // of a register: I32 for two halves
-    int count;        // registers of a vector
-} reduce_words;
+/*
+ * A batch is about to be taken: of a reducer that counts, `count` (its state[0]) grows by the batch, which learns of it.
+ * Threads that take a batch of each of several rows count once.
+ */
+void reduce_count(const reducer *r, val count, reduce_batch *batch);
 
-reduce_words reduce_words_of(ckl_dtype dtype, int vec);
+/* Counts and takes. */
+void reduce_take(const reducer *r, reduce_batch *batch, val pivot, val *state);
 
-/* The elements of one vector of registers as `vec` values of the reducer's input type. */
-void reduce_expand(const reduce_words *w, ir_type input, const val *registers, val *elements);
+/* The last CTA (reduce_parts.c) */
 
 /*
- * Counts this CTA as arrived at a counter in global memory, which the last of `ctas` sets back to 0. Whatever any CTA
- * of them wrote to global memory before is visible to the last one afterwards. Returns whether this is the last one, to
- * all threads.
+ * Where the CTAs of a row leave their states: a slot of 8 bytes for every 32 bits of a state and every CTA, zero before
+ * and after.
+ */
+typedef struct reduce_slots {
+    const reducer *r;
+    val address; // of the row's slots
+    int parts;   // CTAs of the row
+} reduce_slots;
+
+enum { REDUCE_PARTS_MAX = 8 }; // that a thread receives at once
+
+int reduce_state_words(const reducer *r);
+
+/*
+ * Thread 0 leaves the state of this part and counts the CTA as arrived at a counter in global memory, which the last one
+ * sets back to 0. Returns whether this CTA is the last one, to all threads of the CTA, or of warp 0 where parts <= 32.
+ */
+val reduce_hand_over(const reduce_slots *s, val counter, val part, const val *state);
+
+/*
+ * In the last CTA: reads the states of so many parts and clears their slots. Waits for them: arrivals overtake states.
+ * What is no part gives the state of no elements.
+ */
+void reduce_receive(const reduce_slots *s, const val *part, int count, val states[][REDUCE_VALUES_MAX]);
+
+/*
+ * The same for states that the CTAs wrote to global memory by themselves: they are visible to the last one afterwards.
  */
 val reduce_last_to_arrive(val counter, int ctas);
 

@@ -83,21 +83,17 @@ static val take_vectors(const ladder_kernel *k)
 {
     const reduce_ladder_config *cfg = k->cfg;
     int vec = 16 / (int)ckl_dtype_bytes(cfg->dtype);
-    reduce_words words = reduce_words_of(cfg->dtype, vec);
-    val x[vec], vectors = div(k->a.row.count, imm(vec));
+    val vectors = div(k->a.row.count, imm(vec));
     int64_t distance[vec];
     for (int e = 0; e < vec; e++)
         distance[e] = e;
     LOOP_FROM(v, convert(I64, thread()), vectors, imm(cfg->threads))
     {
         val first = mul(v, imm(vec));
-        tensor gX = with_cache(
-            gmem_tensor(reduce_address(k->start, first, cfg->dtype), words.memory, compact(leaf(words.count))),
-            IR_CACHE_READONLY);                      // (WORDS)
-        tensor rX = fragment_like(gX, words.memory); // (WORDS)
-        copy(gX, rX, 16);
-        reduce_expand(&words, k->r.input, rX.regs, x);
-        k->r.take(&k->r, &(reduce_batch){ x, vec, first, distance }, k->pivot, (val *)k->state);
+        tensor gX = gmem_tensor(reduce_address(k->start, first, cfg->dtype), cfg->dtype, compact(leaf(vec))); // (VEC)
+        tensor rX = unpacked(load_packed(with_cache(gX, IR_CACHE_READONLY), 16), k->r.input);                 // (VEC)
+        reduce_batch batch = { .x = rX.regs, .size = vec, .first = first, .distance = distance };
+        reduce_take(&k->r, &batch, k->pivot, (val *)k->state);
     }
     return mul(vectors, imm(vec));
 }

@@ -204,22 +204,36 @@ static void variance_merge(val *into, const val *other, void *user)
     assign(into[0], count);
 }
 
+/* Chains of four: a multiplication and an addition in one instruction, and few additions in turn. */
+static val sum_of_squares(const val *x, int count)
+{
+    if (count > 4)
+        return add(sum_of_squares(x, count / 2), sum_of_squares(x + count / 2, count - count / 2));
+    val sum = mul(x[0], x[0]);
+    for (int i = 1; i < count; i++)
+        sum = fma(x[i], x[i], sum);
+    return sum;
+}
+
 /*
- * The batch by its own mean in two passes over registers. The pivot is an element, so that numbers near each other and
- * far from 0 lose nothing: their distances from it are exact.
+ * Welford's update of several elements at once: with distances d from the mean of those before, S their sum and Q that of
+ * their squares, the mean moves by S / n and the sum of squares grows by Q - S^2 / n, where n counts all. No digits
+ * cancel: S^2 / n is at most half of Q once there were as many elements before. The first batch takes its first element
+ * for the mean. The pivot is an element too, so that numbers near each other and far from 0 lose nothing.
  */
 static void variance_take(const reducer *r, const reduce_batch *batch, val pivot, val *state)
 {
-    val distance[batch->size], square[batch->size];
+    (void)r;
+    val distance[batch->size];
     for (int i = 0; i < batch->size; i++)
         distance[i] = convert(F32, sub(batch->x[i], pivot));
-    val mean = mul(pairwise_sum(distance, batch->size), immf(1.0 / batch->size));
-    for (int i = 0; i < batch->size; i++) {
-        val d = sub(distance[i], mean);
-        square[i] = mul(d, d);
-    }
-    val one[] = { immf(batch->size), mean, pairwise_sum(square, batch->size) };
-    variance_merge(state, one, (void *)r);
+    val center = select(eq(batch->before, immf(0)), distance[0], state[1]);
+    for (int i = 0; i < batch->size; i++)
+        distance[i] = sub(distance[i], center);
+    val sum = pairwise_sum(distance, batch->size), squares = sum_of_squares(distance, batch->size);
+    val step = mul(sum, batch->share);
+    assign(state[1], add(center, step));
+    assign(state[2], add(state[2], sub(squares, mul(sum, step))));
 }
 
 static val variance_finish(const reducer *r, const val *state, const reduce_row *row)
@@ -239,6 +253,7 @@ static reducer variance_of(ir_type input, bool root)
                       .count = 3,
                       .types = { F32, F32, F32 },
                       .pivot = true,
+                      .counts = true,
                       .start = variance_start,
                       .take = variance_take,
                       .merge = variance_merge,
@@ -486,7 +501,8 @@ reducer reducer_of(int op, ckl_dtype dtype, ckl_dtype output, bool is_compensate
     return is_compensated && input == F32 && fold.combine == plus ? compensated(r) : r;
 }
 
-int reduce_state_values(int op, ckl_dtype dtype, ckl_dtype output, bool is_compensated)
+int reduce_state_size(int op, ckl_dtype dtype, ckl_dtype output, bool is_compensated)
 {
-    return reducer_of(op, dtype, output, is_compensated).count;
+    reducer r = reducer_of(op, dtype, output, is_compensated);
+    return reduce_state_words(&r);
 }

@@ -7,6 +7,8 @@
  */
 #include "operators/reduce/reduce_kernel.h"
 
+enum { WARP = 32 };
+
 /* Who this thread is, and which row it works on. */
 typedef struct place {
     val row;         // i64, of an existing row
@@ -23,7 +25,6 @@ typedef struct rows_kernel {
     place p;
     val row_start; // address of the row's first element
     val pivot;
-    reduce_words words;
     val *state;
 } rows_kernel;
 
@@ -52,15 +53,15 @@ static bool is_ragged(const rows_kernel *k)
 
 static place find_place(const reduce_rows_config *cfg, val rows)
 {
-    int ctas = cfg->split * cfg->cluster; // of a row; one of the two is 1
-    val cta = convert(I64, cta_x());
+    val ctas = ir_int(U32, cfg->split * cfg->cluster), cta = cta_x(); // of a row; one of the two is 1
     if (by_cta(cfg))
-        return (place){ .row = div(cta, imm(ctas)),
+        return (place){ .row = convert(I64, div(cta, ctas)),
                         .is_present = yes(),
                         .lane = thread(),
-                        .part = rem(cta, imm(ctas)),
-                        .parts = ir_int(I64, ctas) };
-    val row = add(mul(cta, imm(cfg->threads / cfg->lanes)), convert(I64, div(thread(), imm(cfg->lanes))));
+                        .part = convert(I64, rem(cta, ctas)),
+                        .parts = convert(I64, ctas) };
+    val first = mul(convert(I64, cta), imm(cfg->threads / cfg->lanes));
+    val row = add(first, convert(I64, div(thread(), imm(cfg->lanes))));
     val last = sub(rows, imm(1));
     return (place){ .row = min(row, last),
                     .is_present = lt(row, rows),
@@ -90,44 +91,44 @@ static segment find_segment(const rows_kernel *k, val index)
     return s;
 }
 
-/* The vectors of this thread from element `mine` of a segment on: (WORDS,STEPS). */
+/* The vectors of this thread from element `mine` of a segment on: (VEC,STEPS). */
 static tensor vectors_at(const rows_kernel *k, const segment *s, val mine)
 {
     const reduce_rows_config *cfg = k->cfg;
-    layout a = make_layout(shape(k->words.count, cfg->steps), stride(1, (int64_t)k->words.count * cfg->lanes));
-    val address = reduce_address(s->address, mine, cfg->dtype);
-    return with_cache(gmem_tensor(address, k->words.memory, a), IR_CACHE_READONLY);
+    layout a = make_layout(shape(cfg->vec, cfg->steps), stride(1, (int64_t)cfg->vec * cfg->lanes));
+    return with_cache(gmem_tensor(reduce_address(s->address, mine, cfg->dtype), cfg->dtype, a), IR_CACHE_READONLY);
 }
 
 /* Loads vector number `step`. Elements that are not side by side are single, a stride apart. */
-static void load_step(const rows_kernel *k, const segment *s, val mine, int step, tensor tXgX, tensor rX)
+static void load_step(const rows_kernel *k, const segment *s, val mine, int step, tensor tXgX, packed to)
 {
     const reduce_rows_config *cfg = k->cfg;
-    int align = cfg->vec * (int)ckl_dtype_bytes(cfg->dtype);
-    tensor rStep = slice(rX, _, step); // (WORDS)
+    tensor gX = slice(tXgX, _, step); // (VEC)
     if (cfg->strided) {
         val index = add(mine, imm(step * cfg->lanes));
         val distance = mul(index, k->a.reduced[k->a.reduced_count - 1].stride);
-        tXgX = with_cache(gmem_tensor(reduce_address(s->address, distance, cfg->dtype), cfg->dtype, compact(leaf(1))),
-                          IR_CACHE_READONLY); // (1)
-        copy(tXgX, rStep, align);
-    } else {
-        copy(slice(tXgX, _, step), rStep, align);
+        gX = with_cache(gmem_tensor(reduce_address(s->address, distance, cfg->dtype), cfg->dtype, compact(leaf(1))),
+                        IR_CACHE_READONLY); // (1)
     }
+    packed_load(gX, cfg->vec * (int)ckl_dtype_bytes(cfg->dtype), to);
 }
 
-/* Takes the vectors `step` to `step + count - 1` out of registers. */
-static void take_steps(const rows_kernel *k, val index, int step, int count, tensor rX)
+/* Takes `count` vectors out of registers, of which the first is number `step` of the tile. */
+static void take_steps(const rows_kernel *k, val index, int step, int count, const packed *rX)
 {
     const reduce_rows_config *cfg = k->cfg;
     int size = count * cfg->vec;
     val x[size];
     int64_t distance[size];
-    for (int s = 0; s < count; s++)
-        reduce_expand(&k->words, k->r->input, slice(rX, _, step + s).regs, x + s * cfg->vec);
+    for (int s = 0; s < count; s++) {
+        tensor rStep = unpacked(rX[s], k->r->input); // (VEC)
+        for (int e = 0; e < cfg->vec; e++)
+            x[s * cfg->vec + e] = at(rStep, e);
+    }
     for (int i = 0; i < size; i++)
         distance[i] = i % cfg->vec + (int64_t)(step + i / cfg->vec) * cfg->lanes * cfg->vec;
-    k->r->take(k->r, &(reduce_batch){ x, size, index, distance }, k->pivot, k->state);
+    reduce_batch batch = { .x = x, .size = size, .first = index, .distance = distance };
+    reduce_take(k->r, &batch, k->pivot, k->state);
 }
 
 /* The elements of a vector that belong to the row, one by one. */
@@ -145,19 +146,20 @@ static void take_elements(const rows_kernel *k, const segment *s, val first)
 static void take_edge(const rows_kernel *k, const segment *s, val mine)
 {
     const reduce_rows_config *cfg = k->cfg;
-    tensor tXgX = vectors_at(k, s, mine);                                              // (WORDS,STEPS)
-    tensor rX = fragment(k->words.memory, compact(shape(k->words.count, cfg->steps))); // (WORDS,STEPS)
+    tensor tXgX = vectors_at(k, s, mine); // (VEC,STEPS)
+    packed rX[cfg->steps];
     val first[cfg->steps], whole[cfg->steps];
-    fill(rX, convert(k->words.memory, imm(0)));
     for (int i = 0; i < cfg->steps; i++) {
+        rX[i] = packed_registers(cfg->dtype, cfg->vec);
+        fill(rX[i].rWords, convert(rX[i].rWords.dtype, imm(0)));
         first[i] = add(mine, imm(i * cfg->lanes * cfg->vec));
         whole[i] = both(ge(first[i], s->head), ge(s->end, add(first[i], imm(cfg->vec))));
         IF(whole[i])
-            load_step(k, s, mine, i, tXgX, rX);
+            load_step(k, s, mine, i, tXgX, rX[i]);
     }
     for (int i = 0; i < cfg->steps; i++) {
         IF(whole[i])
-            take_steps(k, add(s->first, mine), i, 1, rX);
+            take_steps(k, add(s->first, mine), i, 1, &rX[i]);
         if (is_ragged(k)) {
             val touches = both(lt(first[i], s->end), lt(s->head, add(first[i], imm(cfg->vec))));
             IF(both(touches, invert(whole[i])))
@@ -169,14 +171,28 @@ static void take_edge(const rows_kernel *k, const segment *s, val mine)
 static void take_tile(const rows_kernel *k, const segment *s, val mine)
 {
     const reduce_rows_config *cfg = k->cfg;
-    tensor tXgX = vectors_at(k, s, mine);                                              // (WORDS,STEPS)
-    tensor rX = fragment(k->words.memory, compact(shape(k->words.count, cfg->steps))); // (WORDS,STEPS)
-    for (int i = 0; i < cfg->steps; i++)
-        load_step(k, s, mine, i, tXgX, rX);
+    tensor tXgX = vectors_at(k, s, mine); // (VEC,STEPS)
+    packed rX[cfg->steps];
+    for (int i = 0; i < cfg->steps; i++) {
+        rX[i] = packed_registers(cfg->dtype, cfg->vec);
+        load_step(k, s, mine, i, tXgX, rX[i]);
+    }
     take_steps(k, add(s->first, mine), 0, cfg->steps, rX);
 }
 
-/* Every part of the row takes each parts-th tile. */
+/* The tiles of this part: neighbours, or each parts-th. */
+typedef struct tile_range {
+    val begin, end, step; // i64
+} tile_range;
+
+static tile_range find_tiles(const rows_kernel *k, val tiles)
+{
+    if (!k->cfg->contiguous)
+        return (tile_range){ k->p.part, tiles, k->p.parts };
+    val begin = div(mul(tiles, k->p.part), k->p.parts);
+    return (tile_range){ begin, div(mul(tiles, add(k->p.part, imm(1))), k->p.parts), ir_int(I64, 1) };
+}
+
 static void take_row(const rows_kernel *k)
 {
     const reduce_rows_config *cfg = k->cfg;
@@ -189,7 +205,8 @@ static void take_row(const rows_kernel *k)
             assign(tiles, mul(tiles_inner, div(k->a.row.count, inner)));
     mine_in_tile = convert(I64, mul(k->p.lane, imm(cfg->vec)));
     segment only = find_segment(k, ir_int(I64, 0));
-    LOOP_FROM(t, k->p.part, tiles, k->p.parts)
+    tile_range range = find_tiles(k, tiles);
+    LOOP_FROM(t, range.begin, range.end, range.step)
     {
         segment s = only;
         val tile_of_segment = t;
@@ -205,38 +222,47 @@ static void take_row(const rows_kernel *k)
     }
 }
 
-/* Several CTAs of a row leave their states in global memory; the last one merges them, in the order of the parts. */
+/* Every thread of the last CTA receives its share of the parts and merges them in their order. */
+static void merge_shares(const rows_kernel *k, const reduce_slots *slots)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    int count = (int)min_i64(REDUCE_PARTS_MAX, ceil_div(cfg->split, cfg->threads));
+    val start[REDUCE_VALUES_MAX], part[REDUCE_PARTS_MAX], states[REDUCE_PARTS_MAX][REDUCE_VALUES_MAX];
+    k->r->start(k->r, start);
+    for (int i = 0; i < k->r->count; i++)
+        assign(k->state[i], start[i]);
+    LOOP_FROM(t, convert(I64, thread()), ir_int(I64, cfg->split), imm(count * cfg->threads))
+    {
+        for (int u = 0; u < count; u++)
+            part[u] = add(t, imm(u * cfg->threads));
+        reduce_receive(slots, part, count, states);
+        for (int u = 0; u < count; u++)
+            k->r->merge(k->state, states[u], (void *)k->r);
+    }
+}
+
+/* The last CTA of a row merges the states of all. A warp is enough for few of them. */
 static val merge_parts(const rows_kernel *k, int64_t scratch)
 {
     const reduce_rows_config *cfg = k->cfg;
     const reduction all = reduce_reduction(k->r);
-    layout a = make_layout(shape(k->r->count, cfg->split), stride(1, k->r->count));
-    tensor gS[REDUCE_VALUES_MAX]; // (COUNT,SPLIT) of 8 bytes each, seen as the type of each value
-    val base = add(k->a.partials, convert(U64, mul(k->p.row, imm(8 * k->r->count * cfg->split))));
-    for (int i = 0; i < k->r->count; i++) {
-        int width = 8 / ir_type_bytes(k->r->types[i]);
-        gS[i] = gmem_tensor(base, k->r->types[i], make_layout(a.shape, stride(width, width * k->r->count)));
-    }
-    IF(eq(thread(), imm(0)))
-        for (int i = 0; i < k->r->count; i++) {
-            tensor gMine = slice(gS[i], i, _); // (SPLIT)
-            tensor_set(gMine, coord(k->p.part), k->state[i]);
+    int64_t slots_of_row = (int64_t)reduce_state_words(k->r) * cfg->split;
+    reduce_slots slots = { .r = k->r, .parts = cfg->split };
+    slots.address = add(k->a.partials, convert(U64, mul(k->p.row, ir_int(I64, 8 * slots_of_row))));
+    val counter = add(k->a.counters, convert(U64, mul(k->p.row, imm(4))));
+    val is_last = variable(I32, imm(0)), few = cfg->split <= WARP ? eq(warp(), imm(0)) : yes();
+    IF(few) {
+        val last = reduce_hand_over(&slots, counter, k->p.part, k->state);
+        IF(last) {
+            assign(is_last, imm(1));
+            merge_shares(k, &slots);
+            if (cfg->split <= WARP)
+                warp_reduce(&all, WARP, k->state);
+            else
+                cta_reduce(&all, cfg->threads, scratch, k->state);
         }
-    val is_last = reduce_last_to_arrive(add(k->a.counters, convert(U64, mul(k->p.row, imm(4)))), cfg->split);
-    IF(is_last) {
-        val start[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
-        k->r->start(k->r, start);
-        for (int i = 0; i < k->r->count; i++)
-            assign(k->state[i], start[i]);
-        LOOP_FROM(t, thread(), imm(cfg->split), imm(cfg->threads))
-        {
-            for (int i = 0; i < k->r->count; i++)
-                other[i] = at(slice(gS[i], i, _), t);
-            k->r->merge(k->state, other, (void *)k->r);
-        }
-        cta_reduce(&all, cfg->threads, scratch, k->state);
     }
-    return is_last;
+    return ne(is_last, imm(0));
 }
 
 /* Merges the states of all threads of the row; whoever returns true has the total. */
@@ -269,9 +295,10 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int part)
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
     rows_kernel k = { .cfg = cfg, .r = r, .part = part, .state = state };
     k.a = reduce_declare_arguments(cfg->kept, cfg->reduced);
-    k.words = reduce_words_of(cfg->dtype, cfg->vec);
     k.p = find_place(cfg, k.a.rows);
     k.row_start = reduce_address(k.a.x, reduce_row_offset(&k.a, k.p.row), cfg->dtype);
+    grid_launch();
+    grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
     k.pivot = reduce_load_pivot(r, &k.a, k.row_start, cfg->dtype);
     reduce_begin(r, state);
     if (cfg->cluster > 1)
