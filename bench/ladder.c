@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "bench/entrant.h"
+#include "bench/limits.h"
 
 enum { RUNGS_MAX = 16 };
 
@@ -21,6 +22,7 @@ typedef struct ladder {
     rotation memory;
     rung rungs[RUNGS_MAX];
     int count;
+    results *out;
 } ladder;
 
 /* Adds an implementation that takes the case; a wrong result keeps it off, and is said. */
@@ -60,18 +62,52 @@ static ckl_status add_rungs(ladder *l)
     return CKL_OK;
 }
 
-static void print_rungs(const ladder *l, const contestant *contestants, const conditions *seen)
+/* The line that repeats a rung alone. */
+static void describe_line(ladder *l, const rung *r, result_row *row)
 {
-    double flops = l->c->test->flops(l->c->problem), bytes = l->c->test->bytes(l->c->problem);
+    text line = { 0 };
+    l->c->keys.impl = r->plan->impl->name;
+    case_print(l->c, &line);
+    result_set(row->line, text_data(&line));
+    text_free(&line);
+}
+
+static void add_row(ladder *l, const rung *r, const summary *t, const conditions *seen)
+{
+    result_row *row = results_add(l->out);
+    describe_line(l, r, row);
+    result_set(row->op, l->c->test->op->name);
+    result_set(row->config, ckl_plan_text(r->plan));
+    result_set(row->method, seen->launches > 1 ? "graphs" : "events");
+    result_set(row->l2, l->memory.count > 1 ? "cold" : "hot");
+    row->sets = l->memory.count;
+    row->launches = seen->launches;
+    row->median_us = t->median;
+    row->p20_us = t->p20;
+    row->p80_us = t->p80;
+    row->half_width = t->half_width;
+    row->samples = t->n;
+    row->flops = l->c->test->flops(l->c->problem);
+    row->bytes = l->c->test->bytes(l->c->problem);
+    row->tflops = row->flops / t->median / 1e6;
+    row->gbs = row->bytes / t->median / 1e3;
+    row->clock_mhz = seen->gpu.clock_mhz;
+    row->power_w = seen->gpu.power_w;
+    limits_apply(&l->out->header, row);
+}
+
+/* The rows of this ladder are the last ones. */
+static void print_rungs(const ladder *l)
+{
+    const result_row *rows = l->out->rows + l->out->row_count - l->count;
     printf("%10s %9s %9s  %-19s %9s %9s  plan   (SM %.0f MHz, %.0f W)\n", "median us", "TFLOP/s", "GB/s", "[p20 - p80]",
-           "x before", "x first", seen->gpu.clock_mhz, seen->gpu.power_w);
+           "x before", "x first", rows->clock_mhz, rows->power_w);
     for (int i = 0; i < l->count; i++) {
-        const summary *t = &contestants[i].time_us;
+        const result_row *row = &rows[i];
         char range[32];
-        snprintf(range, sizeof range, "[%.2f - %.2f]", t->p20, t->p80);
-        printf("%10.2f %9.1f %9.1f  %-19s %9.2f %9.2f  %s\n", t->median, flops / t->median / 1e6,
-               bytes / t->median / 1e3, range, contestants[i ? i - 1 : 0].time_us.median / t->median,
-               contestants[0].time_us.median / t->median, ckl_plan_text(l->rungs[i].plan));
+        snprintf(range, sizeof range, "[%.2f - %.2f]", row->p20_us, row->p80_us);
+        printf("%10.2f %9.1f %9.1f  %-19s %9.2f %9.2f  %s\n", row->median_us, row->tflops, row->gbs, range,
+               rows[i ? i - 1 : 0].median_us / row->median_us, rows[0].median_us / row->median_us, row->config);
     }
 }
 
@@ -85,7 +121,9 @@ static ckl_status race_rungs(ladder *l, const race_options *options)
     if (limits.seconds_max < SECONDS_MIN)
         limits.seconds_max = SECONDS_MIN;
     TRY(measure(&l->memory, l->k.stream, &limits, contestants, l->count, &seen));
-    print_rungs(l, contestants, &seen);
+    for (int i = 0; i < l->count; i++)
+        add_row(l, &l->rungs[i], &contestants[i].time_us, &seen);
+    print_rungs(l);
     return CKL_OK;
 }
 
@@ -100,12 +138,13 @@ static ckl_status run(ladder *l, ckl_device *device, const race_options *options
     return race_rungs(l, options);
 }
 
-ckl_status ladder_run(test_case *c, ckl_device *device, const race_options *options)
+ckl_status ladder_run(test_case *c, ckl_device *device, const race_options *options, results *out)
 {
     ladder *l = calloc(1, sizeof *l);
     if (!l)
         abort();
     l->c = c;
+    l->out = out;
     ckl_status status = run(l, device, options);
     for (int i = 0; i < l->count; i++)
         ckl_plan_free(l->rungs[i].plan);

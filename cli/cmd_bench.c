@@ -35,7 +35,7 @@ static const cli_option options[] = {
     { "--seconds", "S", &seconds, "of sampling a row at most; 1.5 if not given" },
     { "--plan", NULL, &plan_only, "what planning and calling cost on the host, instead of the kernel's time" },
     { "--configs", "FILE", &configs, "time every config of FILE, a line each, for LINE (a sweep)" },
-    { "--ladder", NULL, &ladder, "every implementation that takes LINE, each against the one before" },
+    { "--ladder", NULL, &ladder, "every implementation that takes the problem, each against the one before" },
 };
 static const cli_usage usage = {
     "bench", "LINE | --suite FILE [options]",
@@ -103,11 +103,8 @@ static ckl_status read_cases(bench *b, int argc, char **argv)
 {
     if (suite ? argc > 1 : argc < 2)
         FAIL(CKL_INVALID, "bench: give either a problem LINE or --suite FILE");
-    if (suite && (configs || plan_only || ladder))
-        FAIL(CKL_INVALID, "bench: %s takes a problem LINE, not a suite",
-             configs     ? "--configs"
-             : plan_only ? "--plan"
-                         : "--ladder");
+    if (suite && (configs || plan_only))
+        FAIL(CKL_INVALID, "bench: %s takes a problem LINE, not a suite", configs ? "--configs" : "--plan");
     if (suite)
         return suite_read(suite, add_case, b);
     text line = { 0 };
@@ -190,6 +187,13 @@ static ckl_status run_row(bench *b, const test_case *c)
     return status == CKL_DEVICE ? status : CKL_OK;
 }
 
+static ckl_status write_results(const bench *b)
+{
+    if (json)
+        TRY(results_write_json(&b->results, json));
+    return csv ? results_write_csv(&b->results, csv) : CKL_OK;
+}
+
 static ckl_status run_rows(bench *b)
 {
     describe_run(b, &b->results.header);
@@ -203,11 +207,17 @@ static ckl_status run_rows(bench *b)
     }
     show_progress(b, b->case_count, begin);
     report_end(&b->results);
-    if (json)
-        TRY(results_write_json(&b->results, json));
-    if (csv)
-        TRY(results_write_csv(&b->results, csv));
+    TRY(write_results(b));
     return status;
+}
+
+static ckl_status run_ladders(bench *b)
+{
+    describe_run(b, &b->results.header);
+    TRY(measure_limits_of(b));
+    for (int i = 0; i < b->case_count; i++)
+        TRY(ladder_run(&b->cases[i], b->device, &b->race, &b->results));
+    return write_results(b);
 }
 
 static ckl_status run_plan(bench *b)
@@ -233,7 +243,7 @@ static ckl_status run(bench *b, int argc, char **argv)
     if (plan_only)
         return run_plan(b);
     if (ladder)
-        return ladder_run(&b->cases[0], b->device, &b->race);
+        return run_ladders(b);
     if (configs)
         return sweep_run(&b->cases[0], b->device, &b->race, configs);
     return run_rows(b);

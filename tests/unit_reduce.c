@@ -1,8 +1,13 @@
-/* unit_reduce.c - reductions of a kernel author's own, the caller's workspace, and runs on several streams at once. */
+/*
+ * unit_reduce.c - reductions of a kernel author's own, the caller's workspace, runs on several streams at once, equal
+ * bits in every run, and variances that simpler formulas get wrong.
+ */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -122,6 +127,9 @@ static void test_custom(void **state)
     (void)state;
     check_cubes("rows", describe_rows, 3, 70, 1);
     check_cubes("rows", describe_rows, 2, 9000, 1);
+    const int64_t lengths[] = { 1, 31, 33, 1000, N_MAX };
+    for (int i = 0; i < 5; i++)
+        check_cubes("rows", describe_rows, 1, lengths[i], 1);
     check_cubes("columns", describe_columns, 40, 24, 0);
     check_cubes("naive", describe_naive, 5, 7, 1);
 }
@@ -139,7 +147,7 @@ static void test_workspace_of_the_caller(void **state)
     int64_t bytes = ckl_plan_workspace_bytes(plan);
     assert_true(bytes > 0);
     fill_host(N_MAX);
-    void *zero = calloc(1, (size_t)bytes), *workspace = copied(zero, (size_t)bytes);
+    void *zero = calloc(1, (size_t)bytes), *left = malloc((size_t)bytes), *workspace = copied(zero, (size_t)bytes);
     void *x = copied(host, sizeof host), *y = copied(host, 4);
     for (int i = 0; i < 2; i++) {
         ckl_reduce_args args = { .x = x, .y = y, .workspace = workspace };
@@ -147,11 +155,14 @@ static void test_workspace_of_the_caller(void **state)
         assert_int_equal(ckl_reduce_run(plan, &args, NULL), CKL_OK);
         assert_int_equal(ckl_copy_out(device, got, y, 4, NULL), CKL_OK);
         assert_true(got[0] == 0);
+        assert_int_equal(ckl_copy_out(device, left, workspace, (size_t)bytes, NULL), CKL_OK);
+        assert_memory_equal(left, zero, (size_t)bytes);
     }
     ckl_reduce_args odd = { .x = x, .y = y, .workspace = (char *)workspace + 4 };
     assert_int_equal(ckl_reduce_run(plan, &odd, NULL), CKL_INVALID);
     assert_non_null(strstr(ckl_error(), "workspace"));
     free(zero);
+    free(left);
     ckl_free(device, workspace);
     ckl_free(device, x);
     ckl_free(device, y);
@@ -180,6 +191,142 @@ static void test_streams(void **state)
     ckl_free(device, x);
 }
 
+/* Values that hide a wrong order, and bits that must not depend on it */
+
+static float random_unit(uint32_t *seed)
+{
+    *seed = *seed * 1664525 + 1013904223;
+    return (float)(*seed >> 8) * 0x1p-24f - 0.5f;
+}
+
+/* One reduction of `host` as a matrix; the results are left in `got`. */
+static void reduce_host(ckl_device *on, ckl_reduce_op op, const char *force, int64_t rows, int64_t columns, int axis)
+{
+    ckl_reduce_desc desc = { .op = op, .dtype = CKL_F32, .rank = 2, .shape = { rows, columns }, .axes = 1u << axis };
+    size_t bytes = (size_t)(rows * columns) * 4, results = (size_t)(axis ? rows : columns) * 4;
+    ckl_plan *plan;
+    void *x = NULL, *y = NULL;
+    assert_int_equal(plan_build(on, &reduce_operator, &desc, force, &plan), CKL_OK);
+    assert_int_equal(ckl_malloc(on, bytes, &x), CKL_OK);
+    assert_int_equal(ckl_malloc(on, results, &y), CKL_OK);
+    assert_int_equal(ckl_copy_in(on, x, host, bytes, NULL), CKL_OK);
+    assert_int_equal(ckl_reduce_run(plan, &(ckl_reduce_args){ .x = x, .y = y }, NULL), CKL_OK);
+    assert_int_equal(ckl_copy_out(on, got, y, results, NULL), CKL_OK);
+    ckl_plan_free(plan);
+    ckl_free(on, x);
+    ckl_free(on, y);
+}
+
+/* Whichever CTA comes last, whichever warp goes first. */
+static void test_bits_do_not_depend_on_the_schedule(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *force;
+        int64_t rows, columns;
+        int axis;
+    } cases[] = { { "rows split=37 threads=128 lanes=128 steps=1", 1, N_MAX, 1 },
+                  { "rows split=300 threads=128 lanes=128 steps=1", 1, N_MAX, 1 },
+                  { "cluster cluster=4 threads=128 lanes=128", 1, N_MAX, 1 },
+                  { "columns split=5", 2500, 8, 0 } };
+    uint32_t seed = 1;
+    for (int i = 0; i < N_MAX; i++)
+        host[i] = random_unit(&seed);
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        float first[8];
+        for (int run = 0; run < 4; run++) {
+            char settings[64];
+            ckl_device *shuffled;
+            snprintf(settings, sizeof settings, "seed=%d schedule=random threads=%d", run + 1, run % 2 + 1);
+            setenv("CKL_EMULATOR", settings, 1);
+            assert_int_equal(ckl_device_open("emulator:h200", &shuffled), CKL_OK);
+            unsetenv("CKL_EMULATOR");
+            reduce_host(shuffled, CKL_REDUCE_SUM, cases[c].force, cases[c].rows, cases[c].columns, cases[c].axis);
+            size_t bytes = cases[c].axis ? 4 : 32;
+            if (run == 0)
+                memcpy(first, got, bytes);
+            assert_memory_equal(first, got, bytes);
+            ckl_device_close(shuffled);
+        }
+    }
+}
+
+typedef float element(int64_t i, uint32_t *seed);
+
+static float far_from_zero(int64_t i, uint32_t *seed)
+{
+    (void)i;
+    return 10000 + random_unit(seed);
+}
+
+static float outlier_first(int64_t i, uint32_t *seed)
+{
+    return i == 0 ? 1e6f : random_unit(seed);
+}
+
+static float outlier_late(int64_t i, uint32_t *seed)
+{
+    return i == 7777 ? -1e6f : random_unit(seed);
+}
+
+static float two_levels(int64_t i, uint32_t *seed)
+{
+    return (i < N_MAX / 2 ? -1000.0f : 3000.0f) + random_unit(seed);
+}
+
+static float ramp(int64_t i, uint32_t *seed)
+{
+    (void)seed;
+    return (float)i;
+}
+
+/* Of every step-th element from the first on. */
+static double variance_of_host(int first, int step)
+{
+    double mean = 0, total = 0, count = (double)N_MAX / step;
+    for (int i = first; i < N_MAX; i += step)
+        mean += (double)host[i] / count;
+    for (int i = first; i < N_MAX; i += step)
+        total += ((double)host[i] - mean) * ((double)host[i] - mean);
+    return total / count;
+}
+
+static void check_variance(const char *fill, const char *force, double result, double expected)
+{
+    if (!(fabs(result - expected) <= 4e-6 * expected))
+        fail_msg("%s by %s: %.9g instead of %.9g", fill, force, result, expected);
+}
+
+/* Mean of squares minus square of the mean is off by more than everything in most of these. */
+static void test_variance(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        element *element;
+    } fills[] = { { "far from zero", far_from_zero },
+                  { "outlier first", outlier_first },
+                  { "outlier late", outlier_late },
+                  { "two levels", two_levels },
+                  { "ramp", ramp } };
+    static const char *const rows[] = { "rows split=1", "rows split=7", "rows lanes=4 threads=128 split=1" };
+    static const char *const columns[] = { "columns split=1", "columns split=3 steps=8" };
+    for (size_t f = 0; f < sizeof fills / sizeof fills[0]; f++) {
+        uint32_t seed = 3;
+        for (int i = 0; i < N_MAX; i++)
+            host[i] = fills[f].element(i, &seed);
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+            reduce_host(device, CKL_REDUCE_VAR, rows[i], 1, N_MAX, 1);
+            check_variance(fills[f].name, rows[i], got[0], variance_of_host(0, 1));
+        }
+        for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+            reduce_host(device, CKL_REDUCE_VAR, columns[i], N_MAX / 8, 8, 0);
+            for (int c = 0; c < 8; c++)
+                check_variance(fills[f].name, columns[i], got[c], variance_of_host(c, 8));
+        }
+    }
+}
+
 static int open_device(void **state)
 {
     (void)state;
@@ -196,9 +343,9 @@ static int close_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_custom),
-        cmocka_unit_test(test_workspace_of_the_caller),
-        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_custom),   cmocka_unit_test(test_workspace_of_the_caller),
+        cmocka_unit_test(test_streams),  cmocka_unit_test(test_bits_do_not_depend_on_the_schedule),
+        cmocka_unit_test(test_variance),
     };
     return cmocka_run_group_tests_name("reduce", tests, open_device, close_device);
 }

@@ -50,7 +50,7 @@ typedef struct reducer {
     bool pivot;                                         // take() is given the first element of the row
     bool counts;                                        // state[0], f32, is the number of elements: see reduce_count()
     void (*start)(const struct reducer *r, val *state); // constants: the state of no elements
-    void (*take)(const struct reducer *r, const reduce_batch *batch, val pivot, val *state);
+    void (*take)(const struct reducer *r, const reduce_batch *batch, val pivot, val *state); // in the order of the row
     reduce_combine *merge; // its user is the reducer
     val (*finish)(const struct reducer *r, const val *state, const reduce_row *row);
     reduce_fold fold; // of a reducer made from one

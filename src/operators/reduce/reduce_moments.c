@@ -1,0 +1,209 @@
+/*
+ * reduce_moments.c - sums of what must be shifted or scaled first: variance, the Euclidean norm, log of a sum of exp.
+ */
+#include "cute/math.h"
+#include "operators/reduce/reduce_ops.h"
+
+/* Adds pairwise: the error grows with the logarithm of the count. */
+static val pairwise_sum(const val *x, int count)
+{
+    return count == 1 ? x[0] : add(pairwise_sum(x, count / 2), pairwise_sum(x + count / 2, count - count / 2));
+}
+
+/* Variance: (count, mean, sum of squared distances from it), of x - pivot */
+
+static void variance_start(const reducer *r, val *state)
+{
+    (void)r;
+    state[0] = state[1] = state[2] = immf(0);
+}
+
+/* Chan's formula. The weight of what comes is its share in the count. */
+static void variance_merge(val *into, const val *other, void *user)
+{
+    (void)user;
+    val count = add(into[0], other[0]), delta = sub(other[1], into[1]);
+    val weight = select(eq(count, immf(0)), immf(0), mul(other[0], rcp(count)));
+    val between = mul(mul(delta, delta), mul(into[0], weight));
+    assign(into[2], add(add(into[2], other[2]), between));
+    assign(into[1], fma(delta, weight, into[1]));
+    assign(into[0], count);
+}
+
+/* Chains of four: a multiplication and an addition in one instruction, and few additions in turn. */
+static val sum_of_squares(const val *x, int count)
+{
+    if (count > 4)
+        return add(sum_of_squares(x, count / 2), sum_of_squares(x + count / 2, count - count / 2));
+    val sum = mul(x[0], x[0]);
+    for (int i = 1; i < count; i++)
+        sum = fma(x[i], x[i], sum);
+    return sum;
+}
+
+/*
+ * Welford's update of several elements at once: with distances d from the mean of those before, S their sum and Q that of
+ * their squares, the mean moves by S / n and the sum of squares grows by Q - S^2 / n, where n counts all. No digits
+ * cancel: S^2 / n is at most half of Q once there were as many elements before. The first batch takes its first element
+ * for the mean. The pivot is an element too, so that numbers near each other and far from 0 lose nothing.
+ */
+static void variance_take(const reducer *r, const reduce_batch *batch, val pivot, val *state)
+{
+    (void)r;
+    val distance[batch->size];
+    for (int i = 0; i < batch->size; i++)
+        distance[i] = convert(F32, sub(batch->x[i], pivot));
+    val center = select(eq(batch->before, immf(0)), distance[0], state[1]);
+    for (int i = 0; i < batch->size; i++)
+        distance[i] = sub(distance[i], center);
+    val sum = pairwise_sum(distance, batch->size), squares = sum_of_squares(distance, batch->size);
+    val step = mul(sum, batch->share);
+    assign(state[1], add(center, step));
+    assign(state[2], add(state[2], sub(squares, mul(sum, step))));
+}
+
+static val variance_finish(const reducer *r, const val *state, const reduce_row *row)
+{
+    (void)r;
+    return div(state[2], row->divisor);
+}
+
+static val deviation_finish(const reducer *r, const val *state, const reduce_row *row)
+{
+    return ir_unary(IR_SQRT, variance_finish(r, state, row));
+}
+
+reducer reduce_variance_of(ir_type input, bool root)
+{
+    return (reducer){ .input = input,
+                      .count = 3,
+                      .types = { F32, F32, F32 },
+                      .pivot = true,
+                      .counts = true,
+                      .start = variance_start,
+                      .take = variance_take,
+                      .merge = variance_merge,
+                      .finish = root ? deviation_finish : variance_finish };
+}
+
+/* Euclidean norm: (p, sum of (x/p)^2), p a power of two not far from the largest |x| so far */
+
+static const double SCALE_MIN = 0x1p-126, SCALE_MAX = 0x1p126; // both have a reciprocal
+
+/* The power of two below x >= 0, within the scales. */
+static val scale_of(val x)
+{
+    val power = ir_bitcast(F32, both(ir_bitcast(U32, x), ir_int(U32, 0x7f800000)));
+    return min(max(power, immf(SCALE_MIN)), immf(SCALE_MAX));
+}
+
+/* 1 / p, exactly: the exponent mirrored. */
+static val scale_inverse(val p)
+{
+    return ir_bitcast(F32, sub(ir_int(U32, 0x7f000000), ir_bitcast(U32, p)));
+}
+
+/* The sum of squares `sum` at scale `from` in terms of the scale whose inverse is given. */
+static val rescaled(val sum, val from, val inverse)
+{
+    val ratio = mul(from, inverse);
+    return mul(mul(sum, ratio), ratio);
+}
+
+static void norm_start(const reducer *r, val *state)
+{
+    (void)r;
+    state[0] = immf(SCALE_MIN);
+    state[1] = immf(0);
+}
+
+static void norm_take(const reducer *r, const reduce_batch *batch, val pivot, val *state)
+{
+    (void)r;
+    (void)pivot;
+    val most = immf(0), square[batch->size];
+    for (int i = 0; i < batch->size; i++)
+        most = max(most, ir_unary(IR_ABS, batch->x[i])); // a NaN reaches the squares
+    val scale = max(state[0], scale_of(most)), inverse = scale_inverse(scale);
+    for (int i = 0; i < batch->size; i++) {
+        val x = mul(batch->x[i], inverse);
+        square[i] = mul(x, x);
+    }
+    assign(state[1], add(rescaled(state[1], state[0], inverse), pairwise_sum(square, batch->size)));
+    assign(state[0], scale);
+}
+
+static void norm_merge(val *into, const val *other, void *user)
+{
+    (void)user;
+    val scale = max(into[0], other[0]), inverse = scale_inverse(scale);
+    assign(into[1], add(rescaled(into[1], into[0], inverse), rescaled(other[1], other[0], inverse)));
+    assign(into[0], scale);
+}
+
+static val norm_finish(const reducer *r, const val *state, const reduce_row *row)
+{
+    (void)r;
+    (void)row;
+    return mul(ir_unary(IR_SQRT, state[1]), state[0]);
+}
+
+const reducer reduce_norm = { .input = F32,
+                              .count = 2,
+                              .types = { F32, F32 },
+                              .start = norm_start,
+                              .take = norm_take,
+                              .merge = norm_merge,
+                              .finish = norm_finish };
+
+/* log(sum(exp(x))): (maximum, sum of exp(x - maximum)); where the maximum is infinite, of exp(x) */
+
+static val anchor_of(val most)
+{
+    return select(eq(ir_unary(IR_ABS, most), immf(INFINITY)), immf(0), most);
+}
+
+static void exponential_start(const reducer *r, val *state)
+{
+    (void)r;
+    state[0] = immf(-INFINITY);
+    state[1] = immf(0);
+}
+
+static void exponential_take(const reducer *r, const reduce_batch *batch, val pivot, val *state)
+{
+    (void)r;
+    (void)pivot;
+    val most = state[0], power[batch->size];
+    for (int i = 0; i < batch->size; i++)
+        most = max(most, batch->x[i]); // a NaN reaches the powers
+    val anchor = anchor_of(most);
+    for (int i = 0; i < batch->size; i++)
+        power[i] = exp_f32(sub(batch->x[i], anchor));
+    assign(state[1], fma(state[1], exp_f32(sub(state[0], anchor)), pairwise_sum(power, batch->size)));
+    assign(state[0], most);
+}
+
+static void exponential_merge(val *into, const val *other, void *user)
+{
+    (void)user;
+    val most = max(into[0], other[0]), anchor = anchor_of(most);
+    val mine = mul(into[1], exp_f32(sub(into[0], anchor)));
+    assign(into[1], fma(other[1], exp_f32(sub(other[0], anchor)), mine));
+    assign(into[0], most);
+}
+
+static val exponential_finish(const reducer *r, const val *state, const reduce_row *row)
+{
+    (void)r;
+    (void)row;
+    return add(anchor_of(state[0]), log_f32(state[1]));
+}
+
+const reducer reduce_logsumexp = { .input = F32,
+                                   .count = 2,
+                                   .types = { F32, F32 },
+                                   .start = exponential_start,
+                                   .take = exponential_take,
+                                   .merge = exponential_merge,
+                                   .finish = exponential_finish };
