@@ -84,6 +84,7 @@ void ir_tma_store(val map, val shared, int64_t offset, int n, const val *coordin
 void ir_tma_prefetch(val map);
 void ir_bulk_load(val shared, int64_t offset, val global, val bytes, val mbarrier);
 void ir_bulk_store(val global, val shared, int64_t offset, val bytes);
+void ir_bulk_prefetch(val global, val bytes);
 
 /* mbarriers */
 void ir_mbarrier_init(val bar, int64_t offset, int count);

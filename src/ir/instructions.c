@@ -91,6 +91,12 @@ void ir_bulk_store(val global, val shared, int64_t offset, val bytes)
     build_effect((ir_inst){ .op = IR_BULK_STORE, .offset = offset }, 3, in);
 }
 
+void ir_bulk_prefetch(val global, val bytes)
+{
+    val in[] = { address_of(IR_GLOBAL, global), ir_coerce(IR_U32, bytes) };
+    build_effect((ir_inst){ .op = IR_BULK_PREFETCH }, 2, in);
+}
+
 /* mbarriers */
 
 void ir_mbarrier_init(val bar, int64_t offset, int count)

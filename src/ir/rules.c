@@ -77,6 +77,7 @@ static const ir_rule rules[IR_OP_COUNT] = {
     [IR_BULK_COMMIT] = { ":", .sm90 = true },
     [IR_BULK_WAIT] = { ":", .sm90 = true },
     [IR_TMA_PREFETCH] = { ":l", .sm90 = true },
+    [IR_BULK_PREFETCH] = { ":lu", 0, 0 },
 
     [IR_MBARRIER_INIT] = { ":uu", 0, 0 },
     [IR_MBARRIER_ARRIVE] = { ":u", 0, 0 },

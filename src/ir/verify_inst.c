@@ -174,6 +174,14 @@ static ckl_status check_bulk(const ir_kernel *kernel, const ir_inst *inst)
     return check_alignment(kernel, inst, inst->in[inst->op == IR_BULK_STORE], align);
 }
 
+static ckl_status check_bulk_prefetch(const ir_kernel *kernel, const ir_inst *inst)
+{
+    val bytes = inst->in[1];
+    if (ir_is_constant(bytes) && (bytes.i <= 0 || bytes.i % 16))
+        FAULT(kernel, inst, "%" PRId64 " bytes is not a multiple of 16 above 0", bytes.i);
+    return CKL_OK;
+}
+
 static ckl_status check_tma(const ir_kernel *kernel, const ir_inst *inst)
 {
     enum { RANK_MAX = 5, ALIGNMENT = 128 };
@@ -331,6 +339,7 @@ static check *const checks[IR_OP_COUNT] = {
     [IR_FENCE] = check_fence,
     [IR_BULK_LOAD] = check_bulk,
     [IR_BULK_STORE] = check_bulk,
+    [IR_BULK_PREFETCH] = check_bulk_prefetch,
     [IR_TMA_LOAD] = check_tma,
     [IR_TMA_STORE] = check_tma,
     [IR_BULK_WAIT] = check_wait,

@@ -224,6 +224,21 @@ outcome run_bulk_store(warp *w, const step *s)
     return ADVANCE;
 }
 
+/* Brings nothing, but only memory that is there may be asked for. */
+outcome run_bulk_prefetch(warp *w, const step *s)
+{
+    EACH_ACTIVE(i, w->active) {
+        uint64_t from = u64_of(w, s->in[0], i);
+        uint32_t bytes = u32_of(w, s->in[1], i);
+        if (bytes % BULK_ALIGNMENT || from % BULK_ALIGNMENT)
+            return fault(w, s, i, "misaligned bulk copy", "%u bytes from 0x%zx are not all multiples of %d", bytes,
+                         (size_t)from, BULK_ALIGNMENT);
+        if (!global_check(w, s, i, from, bytes, 1, false))
+            return FAULTED;
+    }
+    return ADVANCE;
+}
+
 outcome run_tma_store(warp *w, const step *s)
 {
     EACH_ACTIVE(i, w->active) {

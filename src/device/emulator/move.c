@@ -1,5 +1,6 @@
 /* move.c - elements between memory and registers, and the read-modify-write of atomics. */
 #include <string.h>
+#include <time.h>
 
 #include "device/emulator/machine.h"
 
@@ -163,17 +164,29 @@ uint64_t move_atomic(const ir_inst *inst, void *at, uint64_t x, uint64_t y)
     }
 }
 
+/* Exchanges that change nothing are those of someone who waits for another CTA, which may need this core to go on. */
+static bool seems_to_wait(const ir_inst *inst, uint64_t before, uint64_t x)
+{
+    return inst->mode == IR_RED_EXCH ? before == x : inst->mode == IR_RED_CAS && before != x;
+}
+
+static const struct timespec nap = { .tv_nsec = 20000 };
+
 outcome move_atomics(warp *w, const step *s, const uintptr_t *address)
 {
     size_t bytes = (size_t)memory_bytes_of(s->inst->type);
     result old;
+    bool waits = true;
     const unsigned char *x = lanes_of(w, s->in[1]);
     const unsigned char *y = s->inst->mode == IR_RED_CAS ? lanes_of(w, s->in[2]) : x;
     EACH_ACTIVE(i, w->active) {
         size_t at = (size_t)i * bytes;
         uint64_t before = move_atomic(s->inst, (void *)address[i], bits_of(x + at, bytes), bits_of(y + at, bytes));
         memcpy(old.lanes + at, &before, bytes);
+        waits = waits && seems_to_wait(s->inst, before, bits_of(x + at, bytes));
     }
+    if (waits)
+        nanosleep(&nap, NULL);
     if (s->inst->out_count)
         lanes_blend(lanes_of(w, s->out[0]), old.lanes, w->active, s->out[0].bytes);
     return ADVANCE;

@@ -30,6 +30,8 @@
       "CTAs of a row; the last to arrive finishes it")                                                                 \
     X(reduce_rows_config, int, cluster, "1", "1 2 4 8", "CTAs of a row that are one cluster, instead of split")        \
     X(reduce_rows_config, bool, contiguous, "0", "0 1", "a CTA's part of a row is one stretch; else parts interleave") \
+    X(reduce_rows_config, int, prefetch, "1", "0 1 2 4",                                                               \
+      "tiles of a CTA asked for while the kernel before still runs")                                                   \
     X(reduce_rows_config, bool, strided, "0", "0 1", "the elements of a row are not side by side")                     \
     X(reduce_rows_config, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")      \
     X(reduce_rows_config, int, ctas_per_sm, "0", "0 2 3 4 8", "CTAs that shall fit on an SM: bounds registers; 0: any")

@@ -51,7 +51,7 @@ typedef struct reducer {
     bool counts;                                        // state[0], f32, is the number of elements: see reduce_count()
     void (*start)(const struct reducer *r, val *state); // constants: the state of no elements
     void (*take)(const struct reducer *r, const reduce_batch *batch, val pivot, val *state); // in the order of the row
-    reduce_combine *merge; // its user is the reducer
+    reduce_combine *merge;                                                                   // its user is the reducer
     val (*finish)(const struct reducer *r, const val *state, const reduce_row *row);
     reduce_fold fold; // of a reducer made from one
 } reducer;
@@ -115,34 +115,35 @@ void reduce_take(const reducer *r, reduce_batch *batch, val pivot, val *state);
 /* The last CTA (reduce_parts.c) */
 
 /*
- * Where the CTAs of a row leave their states: a slot of 8 bytes for every 32 bits of a state and every CTA, zero before
+ * Where the CTAs of a row leave their states: a slot of 8 bytes for every 32 bits of a state and every place, zero before
  * and after.
  */
 typedef struct reduce_slots {
     const reducer *r;
-    val address; // of the row's slots
-    int parts;   // CTAs of the row
+    val address;
+    int places; // states
 } reduce_slots;
 
-enum { REDUCE_PARTS_MAX = 8 }; // that a thread receives at once
+enum { REDUCE_RECEIVE_MAX = 16 }; // states that a thread receives at once
 
 int reduce_state_words(const reducer *r);
 
-/*
- * Thread 0 leaves the state of this part and counts the CTA as arrived at a counter in global memory, which the last one
- * sets back to 0. Returns whether this CTA is the last one, to all threads of the CTA, or of warp 0 where parts <= 32.
- */
-val reduce_hand_over(const reduce_slots *s, val counter, val part, const val *state);
+/* Thread 0 counts the CTA as started at a counter in global memory. Who was before it, known to thread 0. */
+val reduce_arrive(val counter);
+
+/* Is this the last CTA to have started? 1 in its thread 0, which sets the counter back; else 0. */
+val reduce_is_last(val counter, val arrival, int ctas);
+
+/* What thread 0 knows, as a predicate of all threads of the CTA. */
+val reduce_told_to_cta(val known);
+
+/* Leaves the state of this thread. */
+void reduce_leave(const reduce_slots *s, val place, const val *state);
 
 /*
- * In the last CTA: reads the states of so many parts and clears their slots. Waits for them: arrivals overtake states.
- * What is no part gives the state of no elements.
+ * In the last CTA to have started: waits for the states of so many places and clears their slots. A place that is not
+ * there gives the state of no elements.
  */
-void reduce_receive(const reduce_slots *s, const val *part, int count, val states[][REDUCE_VALUES_MAX]);
-
-/*
- * The same for states that the CTAs wrote to global memory by themselves: they are visible to the last one afterwards.
- */
-val reduce_last_to_arrive(val counter, int ctas);
+void reduce_receive(const reduce_slots *s, const val *place, int count, val states[][REDUCE_VALUES_MAX]);
 
 #endif

@@ -7,7 +7,7 @@
  */
 #include "operators/reduce/reduce_kernel.h"
 
-enum { WARP = 32 };
+enum { WARP = 32, BULK_ALIGNMENT = 16 };
 
 /* Who this thread is, and which row it works on. */
 typedef struct place {
@@ -25,6 +25,7 @@ typedef struct rows_kernel {
     place p;
     val row_start; // address of the row's first element
     val pivot;
+    val counter, arrival; // where rows have several CTAs: the row's counter, and how many came before this one
     val *state;
 } rows_kernel;
 
@@ -226,8 +227,8 @@ static void take_row(const rows_kernel *k)
 static void merge_shares(const rows_kernel *k, const reduce_slots *slots)
 {
     const reduce_rows_config *cfg = k->cfg;
-    int count = (int)min_i64(REDUCE_PARTS_MAX, ceil_div(cfg->split, cfg->threads));
-    val start[REDUCE_VALUES_MAX], part[REDUCE_PARTS_MAX], states[REDUCE_PARTS_MAX][REDUCE_VALUES_MAX];
+    int count = (int)min_i64(REDUCE_RECEIVE_MAX, ceil_div(cfg->split, cfg->threads));
+    val start[REDUCE_VALUES_MAX], part[REDUCE_RECEIVE_MAX], states[REDUCE_RECEIVE_MAX][REDUCE_VALUES_MAX];
     k->r->start(k->r, start);
     for (int i = 0; i < k->r->count; i++)
         assign(k->state[i], start[i]);
@@ -241,28 +242,39 @@ static void merge_shares(const rows_kernel *k, const reduce_slots *slots)
     }
 }
 
-/* The last CTA of a row merges the states of all. A warp is enough for few of them. */
+static reduce_slots slots_of(const rows_kernel *k)
+{
+    int64_t words = (int64_t)reduce_state_words(k->r) * k->cfg->split;
+    return (reduce_slots){ .r = k->r,
+                           .address = add(k->a.partials, convert(U64, mul(k->p.row, ir_int(I64, 8 * words)))),
+                           .places = k->cfg->split };
+}
+
+/* The last CTA of a row to have started merges the states of all. A warp is enough for few of them. */
 static val merge_parts(const rows_kernel *k, int64_t scratch)
 {
     const reduce_rows_config *cfg = k->cfg;
     const reduction all = reduce_reduction(k->r);
-    int64_t slots_of_row = (int64_t)reduce_state_words(k->r) * cfg->split;
-    reduce_slots slots = { .r = k->r, .parts = cfg->split };
-    slots.address = add(k->a.partials, convert(U64, mul(k->p.row, ir_int(I64, 8 * slots_of_row))));
-    val counter = add(k->a.counters, convert(U64, mul(k->p.row, imm(4))));
-    val is_last = variable(I32, imm(0)), few = cfg->split <= WARP ? eq(warp(), imm(0)) : yes();
-    IF(few) {
-        val last = reduce_hand_over(&slots, counter, k->p.part, k->state);
-        IF(last) {
-            assign(is_last, imm(1));
+    reduce_slots slots = slots_of(k);
+    bool one_warp = cfg->split <= WARP;
+    val is_last = reduce_is_last(k->counter, k->arrival, cfg->split), is_mine = variable(I32, imm(0));
+    IF(eq(thread(), imm(0)))
+        reduce_leave(&slots, k->p.part, k->state);
+    if (!one_warp)
+        is_last = reduce_told_to_cta(is_last);
+    IF(one_warp ? eq(warp(), imm(0)) : yes()) {
+        if (one_warp)
+            is_last = ir_vote(IR_VOTE_ANY, ne(is_last, imm(0)));
+        IF(is_last) {
+            assign(is_mine, imm(1));
             merge_shares(k, &slots);
-            if (cfg->split <= WARP)
+            if (one_warp)
                 warp_reduce(&all, WARP, k->state);
             else
                 cta_reduce(&all, cfg->threads, scratch, k->state);
         }
     }
-    return ne(is_last, imm(0));
+    return ne(is_mine, imm(0));
 }
 
 /* Merges the states of all threads of the row; whoever returns true has the total. */
@@ -287,6 +299,26 @@ static val merge_row(const rows_kernel *k)
     return is_first;
 }
 
+/*
+ * Asks for the first tile of a CTA while the kernel before may still run: L2 then has it, or soon will. Only of whole
+ * vectors in one stretch.
+ */
+static void prefetch(const rows_kernel *k)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    int64_t bytes = (int64_t)ckl_dtype_bytes(cfg->dtype), tile = tile_elements(cfg);
+    if (!cfg->prefetch || !by_cta(cfg) || cfg->strided || k->part == 1 || k->a.reduced_count > 1 ||
+        cfg->vec * bytes < BULK_ALIGNMENT)
+        return;
+    val extent = k->a.reduced[0].extent;
+    IF(lt(thread(), imm(cfg->prefetch))) {
+        val number = add(k->p.part, mul(convert(I64, thread()), k->p.parts));
+        val first = mul(number, ir_int(I64, tile)), here = min(sub(extent, first), ir_int(I64, tile));
+        IF(lt(first, extent))
+            ir_bulk_prefetch(reduce_address(k->row_start, first, cfg->dtype), convert(U32, mul(here, imm((int)bytes))));
+    }
+}
+
 void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int part)
 {
     val state[REDUCE_VALUES_MAX];
@@ -297,8 +329,13 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int part)
     k.a = reduce_declare_arguments(cfg->kept, cfg->reduced);
     k.p = find_place(cfg, k.a.rows);
     k.row_start = reduce_address(k.a.x, reduce_row_offset(&k.a, k.p.row), cfg->dtype);
+    prefetch(&k);
     grid_launch();
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
+    if (cfg->split > 1) {
+        k.counter = add(k.a.counters, convert(U64, mul(k.p.row, imm(4))));
+        k.arrival = reduce_arrive(k.counter);
+    }
     k.pivot = reduce_load_pivot(r, &k.a, k.row_start, cfg->dtype);
     reduce_begin(r, state);
     if (cfg->cluster > 1)
