@@ -2,7 +2,8 @@
 """update_performance.py [RESULT.json ...] - brings the measured tables of README.md and docs/performance.md up to date.
 
 Tables are made from bench/results/*.json (or the files given), as `ckl bench --json` wrote them, and stand between
-`<!-- performance -->` and `<!-- /performance -->`. README gets one line a suite, docs/performance.md every row.
+`<!-- performance -->` and `<!-- /performance -->`. README gets one line a suite, docs/performance.md every row. A file
+NAME-ladder.json, by `ckl bench --ladder`, goes to docs/NAME-ladder.md alone.
 With --check nothing is written; the exit status says whether the files are up to date.
 """
 import argparse
@@ -107,6 +108,28 @@ def full_tables(results):
     return "\n".join(parts).rstrip()
 
 
+def is_ladder(result):
+    return result["name"].endswith("-ladder")
+
+
+def ladder_row(row, before, first):
+    return (f"| `{row['config'].split()[1]}` | {row['median_us']:.2f} | {row['p20_us']:.2f} - {row['p80_us']:.2f} "
+            f"| {rate(row)} | {row['of_limit']:.1%} | {before['median_us'] / row['median_us']:.2f} "
+            f"| {first['median_us'] / row['median_us']:.2f} |")
+
+
+def ladder_tables(result):
+    problems = {}
+    for row in result["rows"]:
+        problems.setdefault(re.sub(r" impl=\S+", "", row["line"]), []).append(row)
+    parts = [f"{place(result['header'])}. {result['header']['protocol']}. {limits(result['header'])}, measured in that run."]
+    for line, rows in problems.items():
+        parts += ["", f"`{line}`", "", "| step | median us | p20 - p80 | rate | of copying | x before | x first |",
+                  "|---|---|---|---|---|---|---|"]
+        parts += [ladder_row(row, rows[max(i - 1, 0)], rows[0]) for i, row in enumerate(rows)]
+    return "\n".join(parts)
+
+
 def replace(path, table, check):
     """Puts a table between the markers of a file; true if the file was up to date."""
     old = path.read_text()
@@ -126,7 +149,9 @@ def main():
     results = [read(path) for path in options.results or sorted((ROOT / "bench/results").glob("*.json"))]
     if not results:
         sys.exit("no results: ckl bench --suite bench/suites/gemm-f16.txt --json bench/results/gemm-f16.json")
-    current = [replace(ROOT / "docs/performance.md", full_tables(results), options.check),
+    ladders, results = [r for r in results if is_ladder(r)], [r for r in results if not is_ladder(r)]
+    current = [replace(ROOT / f"docs/{ladder['name']}.md", ladder_tables(ladder), options.check) for ladder in ladders]
+    current += [replace(ROOT / "docs/performance.md", full_tables(results), options.check),
                replace(ROOT / "README.md", summary_table(results), options.check)]
     sys.exit(1 if options.check and not all(current) else 0)
 

@@ -251,6 +251,45 @@ static void test_bits_do_not_depend_on_the_schedule(void **state)
     }
 }
 
+/* Elements that are not finite: one or two among powers of two */
+
+static float result_of(ckl_reduce_op op, int64_t n)
+{
+    reduce_host(device, op, NULL, 1, n, 1);
+    return got[0];
+}
+
+static void test_not_finite(void **state)
+{
+    (void)state;
+    const int64_t lengths[] = { 1, 31, 33, 1000 };
+    for (int l = 0; l < 4; l++)
+        for (int place = 0; place < 3; place++) {
+            int64_t n = lengths[l], at = place * (n - 1) / 2;
+            float others = n > 1 ? 1 : INFINITY;
+            for (int64_t i = 0; i < n; i++)
+                host[i] = 1;
+            host[at] = INFINITY;
+            assert_true(result_of(CKL_REDUCE_MAX, n) == INFINITY);
+            assert_true(result_of(CKL_REDUCE_MIN, n) == others);
+            assert_true(result_of(CKL_REDUCE_SUM, n) == INFINITY);
+            assert_true(result_of(CKL_REDUCE_MEAN, n) == INFINITY);
+            assert_true(result_of(CKL_REDUCE_PROD, n) == INFINITY);
+            assert_true(isnan(result_of(CKL_REDUCE_VAR, n)));
+            host[at] = -INFINITY;
+            assert_true(result_of(CKL_REDUCE_MAX, n) == (n > 1 ? 1 : -INFINITY));
+            assert_true(result_of(CKL_REDUCE_MIN, n) == -INFINITY);
+            assert_true(result_of(CKL_REDUCE_SUM, n) == -INFINITY);
+            if (n > 1) {
+                host[(at + 1) % n] = INFINITY;
+                assert_true(isnan(result_of(CKL_REDUCE_SUM, n)));
+            }
+            host[at] = NAN;
+            for (int op = CKL_REDUCE_SUM; op <= CKL_REDUCE_VAR; op++)
+                assert_true(isnan(result_of((ckl_reduce_op)op, n)));
+        }
+}
+
 typedef float element(int64_t i, uint32_t *seed);
 
 static float far_from_zero(int64_t i, uint32_t *seed)
@@ -343,9 +382,9 @@ static int close_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_custom),   cmocka_unit_test(test_workspace_of_the_caller),
-        cmocka_unit_test(test_streams),  cmocka_unit_test(test_bits_do_not_depend_on_the_schedule),
-        cmocka_unit_test(test_variance),
+        cmocka_unit_test(test_custom),     cmocka_unit_test(test_workspace_of_the_caller),
+        cmocka_unit_test(test_streams),    cmocka_unit_test(test_bits_do_not_depend_on_the_schedule),
+        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_variance),
     };
     return cmocka_run_group_tests_name("reduce", tests, open_device, close_device);
 }

@@ -84,16 +84,16 @@ void reduce_take(const reducer *r, reduce_batch *batch, val pivot, val *state)
     r->take(r, batch, pivot, state);
 }
 
-static val load_one(val address, ckl_dtype dtype, ir_type input)
+val reduce_load_one(const reducer *r, val address, ckl_dtype dtype)
 {
     tensor gX = with_cache(gmem_tensor(address, dtype, compact(leaf(1))), IR_CACHE_READONLY); // (1)
-    return convert(input, at(gX, 0));
+    return convert(r->input, at(gX, 0));
 }
 
 void reduce_take_one(const reducer *r, val address, ckl_dtype dtype, val index, val pivot, val *state)
 {
     static const int64_t here = 0;
-    val x = load_one(address, dtype, r->input);
+    val x = reduce_load_one(r, address, dtype);
     reduce_take(r, &(reduce_batch){ .x = &x, .size = 1, .first = index, .distance = &here }, pivot, state);
 }
 
@@ -104,7 +104,7 @@ val reduce_load_pivot(const reducer *r, const reduce_arguments *a, val address, 
         return pivot;
     pivot = variable(r->input, imm(0));
     IF(lt(imm(0), a->row.count))
-        assign(pivot, load_one(address, dtype, r->input));
+        assign(pivot, reduce_load_one(r, address, dtype));
     return pivot;
 }
 

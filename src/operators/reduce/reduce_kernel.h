@@ -92,7 +92,8 @@ val reduce_address(val a, val elements, ckl_dtype dtype);
 void reduce_begin(const reducer *r, val *state);
 reduction reduce_reduction(const reducer *r);
 
-/* Takes one element of memory. index is its place in the row. */
+/* One element of memory as the reducer takes it; and taken. index is its place in the row. */
+val reduce_load_one(const reducer *r, val address, ckl_dtype dtype);
 void reduce_take_one(const reducer *r, val address, ckl_dtype dtype, val index, val pivot, val *state);
 
 /*

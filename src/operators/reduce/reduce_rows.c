@@ -132,15 +132,24 @@ static void take_steps(const rows_kernel *k, val index, int step, int count, con
     reduce_take(k->r, &batch, k->pivot, k->state);
 }
 
-/* The elements of a vector that belong to the row, one by one. */
+/* The elements of a vector that belong to the row, one by one, but all loaded before the first is used. */
 static void take_elements(const rows_kernel *k, const segment *s, val first)
 {
-    for (int e = 0; e < k->cfg->vec; e++) {
-        val i = add(first, imm(e));
-        IF(both(ge(i, s->head), lt(i, s->end)))
-            reduce_take_one(k->r, reduce_address(s->address, i, k->cfg->dtype), k->cfg->dtype, add(s->first, i),
-                            k->pivot, k->state);
+    static const int64_t here = 0;
+    int vec = k->cfg->vec;
+    val index[vec], inside[vec], x[vec];
+    for (int e = 0; e < vec; e++) {
+        index[e] = add(first, imm(e));
+        inside[e] = both(ge(index[e], s->head), lt(index[e], s->end));
+        x[e] = variable(k->r->input, imm(0));
+        IF(inside[e])
+            assign(x[e], reduce_load_one(k->r, reduce_address(s->address, index[e], k->cfg->dtype), k->cfg->dtype));
     }
+    for (int e = 0; e < vec; e++)
+        IF(inside[e]) {
+            reduce_batch one = { .x = &x[e], .size = 1, .first = add(s->first, index[e]), .distance = &here };
+            reduce_take(k->r, &one, k->pivot, k->state);
+        }
 }
 
 /* A tile that reaches out of the segment: its vectors are guarded, all loads before the first use. */
