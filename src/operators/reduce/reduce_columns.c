@@ -8,21 +8,20 @@
  */
 #include "operators/reduce/reduce_kernel.h"
 
-enum { WARP = 32 };
+enum { WARP = 32, STATES_AT_ONCE = 32 }; // registers that states of other CTAs are read into
 
 typedef struct columns_kernel {
     const reduce_columns_config *cfg;
     const reducer *r;
     int part;
     reduce_arguments a;
-    val lane, layer;      // u32: this thread across and along
-    val tile, cta_part;   // i64: which columns, and which part of their elements
-    val column, columns;  // i64: this thread's first column in its stretch, and how long that is
-    val row;              // i64: the result of that column
-    val start;            // address of the first element of that column
-    val is_whole;         // all columns of this thread exist
-    val here, apart;      // with one reduced mode: address of the thread's next vector, bytes to the one after
-    val counter, arrival; // where columns have several CTAs: the tile's counter, and how many came before this one
+    val lane, layer;     // u32: this thread across and along
+    val tile, cta_part;  // i64: which columns, and which part of their elements
+    val column, columns; // i64: this thread's first column in its stretch, and how long that is
+    val row;             // i64: the result of that column
+    val start;           // address of the first element of that column
+    val is_whole;        // all columns of this thread exist
+    val here, apart;     // with one reduced mode: address of the thread's next vector, bytes to the one after
     val pivot[16];
     val state[16][REDUCE_VALUES_MAX]; // by column; of a reducer that counts, all share the count while they take
 } columns_kernel;
@@ -219,54 +218,88 @@ static void merge_layers(columns_kernel *k, const tensor *sS)
 
 /* And all states of a column to the last of its CTAs */
 
-static reduce_slots slots_of(const columns_kernel *k)
-{
-    int width = k->cfg->lanes * k->cfg->vec, places = k->cfg->split * width;
-    int64_t bytes = (int64_t)8 * reduce_state_words(k->r) * places;
-    return (reduce_slots){ .r = k->r,
-                           .address = add(k->a.partials, convert(U64, mul(k->tile, ir_int(I64, bytes)))),
-                           .places = places };
-}
-
-/* Place of this thread's column number c as a part has it. Neighbouring threads have neighbouring places. */
-static val place_of(const columns_kernel *k, val part, int c)
+/* This thread's states in global memory as one part has them: (VEC) of every value, lane after lane. */
+static void find_partials(const columns_kernel *k, val part, tensor *gS)
 {
     const reduce_columns_config *cfg = k->cfg;
-    return add(mul(part, imm(cfg->lanes * cfg->vec)), convert(I64, add(k->lane, imm(c * cfg->lanes))));
+    int64_t width = (int64_t)cfg->lanes * cfg->vec, bytes = 0;
+    for (int i = 0; i < k->r->count; i++)
+        bytes += width * ir_type_bytes(k->r->types[i]);
+    val number = add(mul(k->tile, imm(cfg->split)), part);
+    val address = add(k->a.partials, convert(U64, mul(number, ir_int(I64, bytes))));
+    for (int i = 0; i < k->r->count; i++) {
+        int64_t size = ir_type_bytes(k->r->types[i]);
+        val mine = mul(k->lane, imm((int)(cfg->vec * size)));
+        gS[i] = gmem_tensor(add(address, convert(U64, mine)), k->r->types[i], compact(leaf(cfg->vec))); // (VEC)
+        address = add(address, ir_int(U64, width * size));
+    }
 }
 
-/* Every layer receives its share of the parts, several of them before it uses the first. */
-static void merge_shares(columns_kernel *k, const reduce_slots *slots)
+static int partial_alignment(const columns_kernel *k, int value)
+{
+    return (int)min_i64(16, (int64_t)k->cfg->vec * ir_type_bytes(k->r->types[value]));
+}
+
+static void leave_states(const columns_kernel *k)
+{
+    tensor gS[REDUCE_VALUES_MAX]; // (VEC)
+    find_partials(k, k->cta_part, gS);
+    for (int i = 0; i < k->r->count; i++) {
+        tensor rS = fragment(k->r->types[i], compact(leaf(k->cfg->vec))); // (VEC)
+        for (int c = 0; c < k->cfg->vec; c++)
+            set(rS, c, k->state[c][i]);
+        copy(rS, gS[i], partial_alignment(k, i));
+    }
+}
+
+/* The states of a part, or those of no elements where there is no such part. */
+static void read_states(const columns_kernel *k, val part, tensor *rS)
+{
+    tensor gS[REDUCE_VALUES_MAX]; // (VEC)
+    val start[REDUCE_VALUES_MAX];
+    k->r->start(k->r, start);
+    find_partials(k, part, gS);
+    for (int i = 0; i < k->r->count; i++) {
+        rS[i] = fragment(k->r->types[i], compact(leaf(k->cfg->vec))); // (VEC)
+        fill(rS[i], start[i]);
+    }
+    IF(lt(part, imm(k->cfg->split)))
+        for (int i = 0; i < k->r->count; i++)
+            copy(gS[i], rS[i], partial_alignment(k, i));
+}
+
+/* Every layer merges its share of the parts, several of which it reads before it uses the first. */
+static void merge_shares(columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
-    int layers = layers_of(cfg), parts = (int)max_i64(1, REDUCE_RECEIVE_MAX / (cfg->vec * reduce_state_words(k->r)));
-    parts = (int)min_i64(parts, ceil_div(cfg->split, layers));
-    val start[REDUCE_VALUES_MAX], place[REDUCE_RECEIVE_MAX], states[REDUCE_RECEIVE_MAX][REDUCE_VALUES_MAX];
+    int layers = layers_of(cfg), at_once = (int)max_i64(1, STATES_AT_ONCE / (cfg->vec * k->r->count));
+    at_once = (int)min_i64(at_once, ceil_div(cfg->split, layers));
+    val start[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
+    tensor rS[at_once][REDUCE_VALUES_MAX]; // (VEC)
     k->r->start(k->r, start);
     for (int c = 0; c < cfg->vec; c++)
         for (int i = 0; i < k->r->count; i++)
             assign(k->state[c][i], start[i]);
-    LOOP_FROM(p, convert(I64, k->layer), ir_int(I64, cfg->split), imm(layers * parts))
+    LOOP_FROM(p, convert(I64, k->layer), ir_int(I64, cfg->split), imm(layers * at_once))
     {
-        for (int u = 0; u < parts; u++)
-            for (int c = 0; c < cfg->vec; c++)
-                place[u * cfg->vec + c] = place_of(k, add(p, imm(u * layers)), c);
-        reduce_receive(slots, place, parts * cfg->vec, states);
-        for (int u = 0; u < parts; u++)
-            for (int c = 0; c < cfg->vec; c++)
-                k->r->merge(k->state[c], states[u * cfg->vec + c], (void *)k->r);
+        for (int u = 0; u < at_once; u++)
+            read_states(k, add(p, imm(u * layers)), rS[u]);
+        for (int u = 0; u < at_once; u++)
+            for (int c = 0; c < cfg->vec; c++) {
+                for (int i = 0; i < k->r->count; i++)
+                    other[i] = at(rS[u][i], c);
+                k->r->merge(k->state[c], other, (void *)k->r);
+            }
     }
 }
 
 static val merge_parts(columns_kernel *k, const tensor *sS)
 {
-    reduce_slots slots = slots_of(k);
-    val is_last = reduce_told_to_cta(reduce_is_last(k->counter, k->arrival, k->cfg->split));
     IF(eq(k->layer, imm(0)))
-        for (int c = 0; c < k->cfg->vec; c++)
-            reduce_leave(&slots, place_of(k, k->cta_part, c), k->state[c]);
+        leave_states(k);
+    val is_last = reduce_last_to_finish(add(k->a.counters, convert(U64, mul(k->tile, imm(4)))), k->cfg->split);
     IF(is_last) {
-        merge_shares(k, &slots);
+        merge_shares(k);
         merge_layers(k, sS);
     }
     return is_last;
@@ -312,10 +345,6 @@ void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int
     find_place(&k);
     grid_launch();
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
-    if (cfg->split > 1) {
-        k.counter = add(k.a.counters, convert(U64, mul(k.tile, imm(4))));
-        k.arrival = reduce_arrive(k.counter);
-    }
     begin_states(&k);
     IF(part == 0 ? k.is_whole : yes()) { // in part 0 all columns of a thread exist, or none
         load_pivots(&k);

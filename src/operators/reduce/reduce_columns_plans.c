@@ -2,7 +2,7 @@
 #include "operators/reduce/reduce_plans.h"
 
 enum {
-    SLOT_BYTES = 8,       // of 32 bits of a state
+    WORD_BYTES = 4,       // of a register
     STATE_MAX = 16,       // registers of all columns of a thread: more do not fit
     BYTES_IN_FLIGHT = 64, // of a thread
     STEPS_MAX = 8,
@@ -97,7 +97,7 @@ static int64_t columns_workspace(const ckl_plan *plan)
 {
     const reduce_columns_config *c = plan->config;
     reduce_view v = reduce_view_of(plan->desc);
-    int64_t bytes = SLOT_BYTES * reduce_state_size(c->op, c->dtype, c->output, c->compensated);
+    int64_t bytes = WORD_BYTES * reduce_state_size(c->op, c->dtype, c->output, c->compensated);
     return reduce_workspace(column_tiles(&v, c) * stretches_of(&v), c->split, bytes * c->lanes * c->vec);
 }
 

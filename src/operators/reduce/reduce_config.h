@@ -26,6 +26,8 @@
     X(reduce_rows_config, int, lanes, "256", "1 2 4 8 16 32 256 512", "threads of a row: up to 32, or the whole CTA")  \
     X(reduce_rows_config, int, vec, "4", "1 2 4 8", "elements of one memory access, at most 16 bytes")                 \
     X(reduce_rows_config, int, steps, "4", "1 2 4 8", "vectors of a thread in flight")                                 \
+    X(reduce_rows_config, int, resident, "0", "0 4 8 16",                                                              \
+      "CTAs of an SM that take rows of few lanes in turn; 0: all rows at once")                                        \
     X(reduce_rows_config, int, split, "1", "1 2 4 8 16 32 128 264 528 1056",                                           \
       "CTAs of a row; the last to arrive finishes it")                                                                 \
     X(reduce_rows_config, int, cluster, "1", "1 2 4 8", "CTAs of a row that are one cluster, instead of split")        \

@@ -147,4 +147,10 @@ void reduce_leave(const reduce_slots *s, val place, const val *state);
  */
 void reduce_receive(const reduce_slots *s, const val *place, int count, val states[][REDUCE_VALUES_MAX]);
 
+/*
+ * The usual way, for states that CTAs write to global memory by themselves: counts this one as finished. Whether it is
+ * the last, to all its threads; it then sees what the others wrote.
+ */
+val reduce_last_to_finish(val counter, int ctas);
+
 #endif

@@ -5,6 +5,9 @@
  * L2, one after the other. Here who finishes the row is settled while the elements are on their way, and a state needs
  * no order: every 32 bits of it travel in one 64-bit exchange together with a mark, and whoever finds the mark has the
  * bits. Since all other CTAs have started by then, nobody waits for one that cannot run.
+ *
+ * That is for a state a CTA. A CTA of columns has hundreds of them: plain stores, two fences and a count at the end are
+ * faster then (bench/notes/reduce.md).
  */
 #include "operators/reduce/reduce_kernel.h"
 
@@ -140,4 +143,16 @@ void reduce_receive(const reduce_slots *s, const val *place, int count, val stat
         for (int i = 0; i < s->r->count; i++)
             states[u][i] = select(d.exists[u], states[u][i], start[i]);
     }
+}
+
+val reduce_last_to_finish(val counter, int ctas)
+{
+    val is_last = variable(I32, imm(0));
+    cta_sync(); // what the CTA wrote happens before ...
+    IF(eq(thread(), imm(0)))
+        ir_fence(IR_SCOPE_GPU); // ... this fence of one thread, for all
+    assign(is_last, reduce_is_last(counter, reduce_arrive(counter), ctas));
+    IF(eq(thread(), imm(0)))
+        ir_fence(IR_SCOPE_GPU); // and the others' writes before what follows
+    return reduce_told_to_cta(is_last);
 }

@@ -52,7 +52,8 @@ static bool is_ragged(const rows_kernel *k)
     return k->part == 1 && k->cfg->vec > 1;
 }
 
-static place find_place(const reduce_rows_config *cfg, val rows)
+/* first: the first row of this CTA, where it has several at once. */
+static place find_place(const reduce_rows_config *cfg, val rows, val first)
 {
     val ctas = ir_int(U32, cfg->split * cfg->cluster), cta = cta_x(); // of a row; one of the two is 1
     if (by_cta(cfg))
@@ -61,7 +62,6 @@ static place find_place(const reduce_rows_config *cfg, val rows)
                         .lane = thread(),
                         .part = convert(I64, rem(cta, ctas)),
                         .parts = convert(I64, ctas) };
-    val first = mul(convert(I64, cta), imm(cfg->threads / cfg->lanes));
     val row = add(first, convert(I64, div(thread(), imm(cfg->lanes))));
     val last = sub(rows, imm(1));
     return (place){ .row = min(row, last),
@@ -132,50 +132,75 @@ static void take_steps(const rows_kernel *k, val index, int step, int count, con
     reduce_take(k->r, &batch, k->pivot, k->state);
 }
 
-/* The elements of a vector that belong to the row, one by one, but all loaded before the first is used. */
-static void take_elements(const rows_kernel *k, const segment *s, val first)
+/* A vector of which only some elements belong to the row: the row's threads take one each, or a few. */
+typedef struct partial {
+    int count;
+    val *index, *inside, *x;
+} partial;
+
+static partial load_partial(const rows_kernel *k, const segment *s, val base, val exists)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    int count = (int)ceil_div(cfg->vec, cfg->lanes);
+    val *room = ir_alloc((size_t)(3 * count), sizeof *room);
+    partial p = { count, room, room + count, room + 2 * count };
+    for (int i = 0; i < count; i++) {
+        val number = add(k->p.lane, imm(i * cfg->lanes));
+        p.index[i] = add(base, convert(I64, number));
+        val in_row = both(ge(p.index[i], s->head), lt(p.index[i], s->end));
+        p.inside[i] = both(both(exists, lt(number, imm(cfg->vec))), in_row);
+        p.x[i] = variable(k->r->input, imm(0));
+        val address = reduce_address(s->address, p.index[i], cfg->dtype);
+        IF(p.inside[i])
+            assign(p.x[i], reduce_load_one(k->r, address, cfg->dtype));
+    }
+    return p;
+}
+
+static void take_partial(const rows_kernel *k, const segment *s, const partial *p)
 {
     static const int64_t here = 0;
-    int vec = k->cfg->vec;
-    val index[vec], inside[vec], x[vec];
-    for (int e = 0; e < vec; e++) {
-        index[e] = add(first, imm(e));
-        inside[e] = both(ge(index[e], s->head), lt(index[e], s->end));
-        x[e] = variable(k->r->input, imm(0));
-        IF(inside[e])
-            assign(x[e], reduce_load_one(k->r, reduce_address(s->address, index[e], k->cfg->dtype), k->cfg->dtype));
-    }
-    for (int e = 0; e < vec; e++)
-        IF(inside[e]) {
-            reduce_batch one = { .x = &x[e], .size = 1, .first = add(s->first, index[e]), .distance = &here };
+    for (int i = 0; i < p->count; i++)
+        IF(p->inside[i]) {
+            reduce_batch one = { .x = &p->x[i], .size = 1, .first = add(s->first, p->index[i]), .distance = &here };
             reduce_take(k->r, &one, k->pivot, k->state);
         }
 }
 
+/* The segment's first vector, if a part of it is not the row's, and its last one, if they lie in the tile. */
+static void load_partials(const rows_kernel *k, const segment *s, val tile, partial *head, partial *tail)
+{
+    int vec = k->cfg->vec;
+    val last = mul(div(s->end, imm(vec)), imm(vec)), none = ir_int(I64, 0);
+    val begins = both(eq(tile, none), either(lt(none, s->head), lt(s->end, imm(vec))));
+    val ends = both(ge(last, tile), lt(last, add(tile, ir_int(I64, tile_elements(k->cfg)))));
+    *head = load_partial(k, s, none, begins);
+    *tail = load_partial(k, s, last, both(ends, lt(none, last)));
+}
+
 /* A tile that reaches out of the segment: its vectors are guarded, all loads before the first use. */
-static void take_edge(const rows_kernel *k, const segment *s, val mine)
+static void take_edge(const rows_kernel *k, const segment *s, val tile, val mine)
 {
     const reduce_rows_config *cfg = k->cfg;
     tensor tXgX = vectors_at(k, s, mine); // (VEC,STEPS)
     packed rX[cfg->steps];
-    val first[cfg->steps], whole[cfg->steps];
+    partial head = { 0 }, tail = { 0 };
+    val whole[cfg->steps];
     for (int i = 0; i < cfg->steps; i++) {
         rX[i] = packed_registers(cfg->dtype, cfg->vec);
         fill(rX[i].rWords, convert(rX[i].rWords.dtype, imm(0)));
-        first[i] = add(mine, imm(i * cfg->lanes * cfg->vec));
-        whole[i] = both(ge(first[i], s->head), ge(s->end, add(first[i], imm(cfg->vec))));
+        val first = add(mine, imm(i * cfg->lanes * cfg->vec));
+        whole[i] = both(ge(first, s->head), ge(s->end, add(first, imm(cfg->vec))));
         IF(whole[i])
             load_step(k, s, mine, i, tXgX, rX[i]);
     }
-    for (int i = 0; i < cfg->steps; i++) {
+    if (is_ragged(k))
+        load_partials(k, s, tile, &head, &tail);
+    take_partial(k, s, &head);
+    for (int i = 0; i < cfg->steps; i++)
         IF(whole[i])
             take_steps(k, add(s->first, mine), i, 1, &rX[i]);
-        if (is_ragged(k)) {
-            val touches = both(lt(first[i], s->end), lt(s->head, add(first[i], imm(cfg->vec))));
-            IF(both(touches, invert(whole[i])))
-                take_elements(k, s, first[i]);
-        }
-    }
+    take_partial(k, s, &tail);
 }
 
 static void take_tile(const rows_kernel *k, const segment *s, val mine)
@@ -228,7 +253,7 @@ static void take_row(const rows_kernel *k)
         val first = mul(tile_of_segment, ir_int(I64, tile)), mine = add(first, mine_in_tile);
         IF(both(ge(first, s.head), ge(s.end, add(first, ir_int(I64, tile)))))
             take_tile(k, &s, mine);
-        ELSE take_edge(k, &s, mine);
+        ELSE take_edge(k, &s, first, mine);
     }
 }
 
@@ -266,9 +291,9 @@ static val merge_parts(const rows_kernel *k, int64_t scratch)
     const reduction all = reduce_reduction(k->r);
     reduce_slots slots = slots_of(k);
     bool one_warp = cfg->split <= WARP;
-    val is_last = reduce_is_last(k->counter, k->arrival, cfg->split), is_mine = variable(I32, imm(0));
     IF(eq(thread(), imm(0)))
         reduce_leave(&slots, k->p.part, k->state);
+    val is_last = reduce_is_last(k->counter, k->arrival, cfg->split), is_mine = variable(I32, imm(0));
     if (!one_warp)
         is_last = reduce_told_to_cta(is_last);
     IF(one_warp ? eq(warp(), imm(0)) : yes()) {
@@ -328,6 +353,23 @@ static void prefetch(const rows_kernel *k)
     }
 }
 
+/* Everything of one row, or of the rows that the CTA takes at once. */
+static void work_on_row(rows_kernel *k)
+{
+    reduce_begin(k->r, k->state);
+    k->pivot = reduce_load_pivot(k->r, &k->a, k->row_start, k->cfg->dtype);
+    take_row(k);
+    val has_total = merge_row(k);
+    IF(has_total)
+        reduce_store(k->r, &k->a, k->cfg->output, k->p.row, k->state);
+}
+
+static void place_at(rows_kernel *k, val first)
+{
+    k->p = find_place(k->cfg, k->a.rows, first);
+    k->row_start = reduce_address(k->a.x, reduce_row_offset(&k->a, k->p.row), k->cfg->dtype);
+}
+
 void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int part)
 {
     val state[REDUCE_VALUES_MAX];
@@ -336,23 +378,28 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int part)
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
     rows_kernel k = { .cfg = cfg, .r = r, .part = part, .state = state };
     k.a = reduce_declare_arguments(cfg->kept, cfg->reduced);
-    k.p = find_place(cfg, k.a.rows);
-    k.row_start = reduce_address(k.a.x, reduce_row_offset(&k.a, k.p.row), cfg->dtype);
-    prefetch(&k);
+    val at_once = ir_int(I64, cfg->threads / cfg->lanes), first = mul(convert(I64, cta_x()), at_once);
+    if (by_cta(cfg)) {
+        place_at(&k, first);
+        prefetch(&k);
+    }
     grid_launch();
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
     if (cfg->split > 1) {
         k.counter = add(k.a.counters, convert(U64, mul(k.p.row, imm(4))));
         k.arrival = reduce_arrive(k.counter);
     }
-    k.pivot = reduce_load_pivot(r, &k.a, k.row_start, cfg->dtype);
-    reduce_begin(r, state);
     if (cfg->cluster > 1)
         ir_plain(IR_CLUSTER_ARRIVE, 0, 0); // this CTA has started: peers may write to its shared memory
-    take_row(&k);
-    val has_total = merge_row(&k);
-    IF(has_total)
-        reduce_store(r, &k.a, cfg->output, k.p.row, state);
+    if (by_cta(cfg)) {
+        work_on_row(&k);
+        return;
+    }
+    LOOP_FROM(row, first, k.a.rows, mul(convert(I64, grid_x()), at_once))
+    {
+        place_at(&k, row);
+        work_on_row(&k);
+    }
 }
 
 void reduce_rows(const void *config, int part)

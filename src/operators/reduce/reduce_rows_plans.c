@@ -158,7 +158,10 @@ static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream
                 reduce_divides(l.v.reduced, l.v.reduced_count - 1, c->vec);
     if (rows == 0)
         return CKL_OK;
-    return reduce_enqueue(plan, even ? 0 : 1, ceil_div(rows, rows_per_cta) * c->split * c->cluster, &l, stream);
+    int64_t ctas = ceil_div(rows, rows_per_cta);
+    if (c->resident && c->lanes < c->threads)
+        ctas = min_i64(ctas, (int64_t)c->resident * plan->device->info.sm_count);
+    return reduce_enqueue(plan, even ? 0 : 1, ctas * c->split * c->cluster, &l, stream);
 }
 
 static const field rows_fields[] = { REDUCE_ROWS_CONFIG(FIELD_ROW) };
