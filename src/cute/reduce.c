@@ -16,6 +16,12 @@ static val shuffle_xor(val x, int mask)
     return ir_bitcast(x.type, both);
 }
 
+/* Does combining a with b give the same bits as b with a? Lanes then need not tell which is the lower one. */
+static bool is_symmetric(const reduction *r)
+{
+    return r->combine == combine_sum || r->combine == combine_max || r->combine == combine_min;
+}
+
 /* values = lower lane's values combined with the upper lane's, for every pair of lanes that differ in one bit. */
 static void exchange(const reduction *r, int mask, val *values)
 {
@@ -24,11 +30,11 @@ static void exchange(const reduction *r, int mask, val *values)
     val lower[REDUCE_VALUES_MAX], upper[REDUCE_VALUES_MAX];
     for (int i = 0; i < r->count; i++) {
         val other = shuffle_xor(values[i], mask);
-        lower[i] = cute_variable(values[i].type, ir_select(is_upper, other, values[i]));
-        upper[i] = ir_select(is_upper, values[i], other);
+        lower[i] = is_symmetric(r) ? values[i] : cute_variable(values[i].type, ir_select(is_upper, other, values[i]));
+        upper[i] = is_symmetric(r) ? other : ir_select(is_upper, values[i], other);
     }
     r->combine(lower, upper, r->user);
-    for (int i = 0; i < r->count; i++)
+    for (int i = 0; i < r->count && !is_symmetric(r); i++)
         ir_assign(values[i], lower[i]);
 }
 

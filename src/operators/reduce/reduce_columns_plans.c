@@ -6,6 +6,8 @@ enum {
     STATE_MAX = 16,       // registers of all columns of a thread: more do not fit
     BYTES_IN_FLIGHT = 64, // of a thread
     STEPS_MAX = 8,
+    NARROW_TILES = 16, // of a warp's width: with fewer, many CTAs share each, and their states are many to merge
+    NARROW_LANES = 8,  // one line of memory
 };
 
 /* Results side by side; the others are stretches of them. */
@@ -56,10 +58,15 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     int64_t wanted = (int64_t)device->sm_count * REDUCE_THREADS_WANTED, across = v.rows / c->vec;
     c->lanes =
         (int)min_i64(across >= wanted ? c->threads : REDUCE_WARP, reduce_power_from(ceil_div(columns_of(&v), c->vec)));
-    int64_t layers = c->threads / c->lanes, tiles = column_tiles(&v, c) * stretches_of(&v);
     c->steps = (int)(BYTES_IN_FLIGHT / (c->vec * (int64_t)reduce_bytes_of(p.dtype)));
     c->steps = (int)min_i64(c->steps, STEPS_MAX);
     c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
+    if (column_tiles(&v, c) * stretches_of(&v) < NARROW_TILES && c->lanes > NARROW_LANES) {
+        c->lanes = NARROW_LANES;
+        c->steps = STEPS_MAX;
+        c->ctas_per_sm = 3;
+    }
+    int64_t layers = c->threads / c->lanes, tiles = column_tiles(&v, c) * stretches_of(&v);
     while (c->steps > 1 && layers * (c->steps / 2) >= v.count)
         c->steps /= 2;
     int64_t ctas = wanted / c->threads, most = ceil_div(max_i64(v.count, 1), layers * c->steps);

@@ -20,22 +20,21 @@
     X(reduce_ladder_config, int, threads, "256", "64 128 256 512", "threads of a CTA")
 
 /* rows and cluster: rows whose elements lie side by side. */
-#define REDUCE_ROWS_CONFIG(X)                                                                                          \
-    REDUCE_PROBLEM(X, reduce_rows_config)                                                                              \
-    X(reduce_rows_config, int, threads, "256", "128 256 512 1024", "threads of a CTA, a power of two")                 \
-    X(reduce_rows_config, int, lanes, "256", "1 2 4 8 16 32 256 512", "threads of a row: up to 32, or the whole CTA")  \
-    X(reduce_rows_config, int, vec, "4", "1 2 4 8", "elements of one memory access, at most 16 bytes")                 \
-    X(reduce_rows_config, int, steps, "4", "1 2 4 8", "vectors of a thread in flight")                                 \
-    X(reduce_rows_config, int, resident, "0", "0 4 8 16",                                                              \
-      "CTAs of an SM that take rows of few lanes in turn; 0: all rows at once")                                        \
-    X(reduce_rows_config, int, split, "1", "1 2 4 8 16 32 128 264 528 1056",                                           \
-      "CTAs of a row; the last to arrive finishes it")                                                                 \
-    X(reduce_rows_config, int, cluster, "1", "1 2 4 8", "CTAs of a row that are one cluster, instead of split")        \
-    X(reduce_rows_config, bool, contiguous, "0", "0 1", "a CTA's part of a row is one stretch; else parts interleave") \
-    X(reduce_rows_config, int, prefetch, "1", "0 1 2 4",                                                               \
-      "tiles of a CTA asked for while the kernel before still runs")                                                   \
-    X(reduce_rows_config, bool, strided, "0", "0 1", "the elements of a row are not side by side")                     \
-    X(reduce_rows_config, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")      \
+#define REDUCE_ROWS_CONFIG(X)                                                                                         \
+    REDUCE_PROBLEM(X, reduce_rows_config)                                                                             \
+    X(reduce_rows_config, int, threads, "256", "128 256 512 1024", "threads of a CTA, a power of two")                \
+    X(reduce_rows_config, int, lanes, "256", "1 2 4 8 16 32 256 512", "threads of a row: up to 32, or the whole CTA") \
+    X(reduce_rows_config, int, vec, "4", "1 2 4 8", "elements of one memory access, at most 16 bytes")                \
+    X(reduce_rows_config, int, steps, "4", "1 2 4 8", "vectors of a thread in flight")                                \
+    X(reduce_rows_config, int, resident, "0", "0 4 8 16",                                                             \
+      "CTAs of an SM that take rows of few lanes in turn; 0: all rows at once")                                       \
+    X(reduce_rows_config, int, split, "1", "1 2 4 8 16 32 128 264 528 1056",                                          \
+      "CTAs of a row; the last to arrive finishes it")                                                                \
+    X(reduce_rows_config, int, cluster, "1", "1 2 4 8", "CTAs of a row that are one cluster, instead of split")       \
+    X(reduce_rows_config, int, prefetch, "0", "0 1 2 4",                                                              \
+      "tiles of a CTA asked for while the kernel before still runs")                                                  \
+    X(reduce_rows_config, bool, strided, "0", "0 1", "the elements of a row are not side by side")                    \
+    X(reduce_rows_config, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")     \
     X(reduce_rows_config, int, ctas_per_sm, "0", "0 2 3 4 8", "CTAs that shall fit on an SM: bounds registers; 0: any")
 
 /* columns: rows that lie across, so that neighbouring threads take neighbouring results. */

@@ -50,18 +50,6 @@ static val fold_finish(const reducer *r, const val *state, const reduce_row *row
     return r->fold.finish ? r->fold.finish(state[0], row->count, r->fold.user) : state[0];
 }
 
-reducer reducer_of_fold(const reduce_fold *fold)
-{
-    return (reducer){ .input = fold->input,
-                      .count = 1,
-                      .types = { fold->total },
-                      .start = fold_start,
-                      .take = fold_take,
-                      .merge = fold_merge,
-                      .finish = fold_finish,
-                      .fold = *fold };
-}
-
 static val plus(val a, val b, void *user)
 {
     (void)user;
@@ -123,6 +111,28 @@ static val over_count(val total, val count, void *user)
     return div(convert(F32, total), convert(F32, count));
 }
 
+static reduce_combine *ready_of(const reduce_fold *fold)
+{
+    if (fold->combine == plus)
+        return combine_sum;
+    if (fold->total != F32)
+        return NULL;
+    return fold->combine == larger ? combine_max : fold->combine == smaller ? combine_min : NULL;
+}
+
+reducer reducer_of_fold(const reduce_fold *fold)
+{
+    return (reducer){ .input = fold->input,
+                      .count = 1,
+                      .types = { fold->total },
+                      .start = fold_start,
+                      .take = fold_take,
+                      .merge = fold_merge,
+                      .ready = ready_of(fold),
+                      .finish = fold_finish,
+                      .fold = *fold };
+}
+
 /* Compensated sums: (sum, error), the true sum is nearer to sum + error */
 
 /* sum += x; error += what rounding lost: Knuth's TwoSum, exact in any order of magnitudes. */
@@ -168,6 +178,7 @@ reducer reduce_compensated(const reduce_fold *fold)
     r.start = compensated_start;
     r.take = compensated_take;
     r.merge = compensated_merge;
+    r.ready = NULL;
     r.finish = compensated_finish;
     return r;
 }

@@ -66,7 +66,7 @@ void reduce_begin(const reducer *r, val *state)
 
 reduction reduce_reduction(const reducer *r)
 {
-    return (reduction){ r->count, r->merge, (void *)r };
+    return r->ready ? (reduction){ r->count, r->ready, NULL } : (reduction){ r->count, r->merge, (void *)r };
 }
 
 void reduce_count(const reducer *r, val count, reduce_batch *batch)

@@ -52,6 +52,7 @@ typedef struct reducer {
     void (*start)(const struct reducer *r, val *state); // constants: the state of no elements
     void (*take)(const struct reducer *r, const reduce_batch *batch, val pivot, val *state); // in the order of the row
     reduce_combine *merge;                                                                   // its user is the reducer
+    reduce_combine *ready; // one of cute/reduce.h that does the same with user NULL, or NULL
     val (*finish)(const struct reducer *r, const val *state, const reduce_row *row);
     reduce_fold fold; // of a reducer made from one
 } reducer;

@@ -215,19 +215,7 @@ static void take_tile(const rows_kernel *k, const segment *s, val mine)
     take_steps(k, add(s->first, mine), 0, cfg->steps, rX);
 }
 
-/* The tiles of this part: neighbours, or each parts-th. */
-typedef struct tile_range {
-    val begin, end, step; // i64
-} tile_range;
-
-static tile_range find_tiles(const rows_kernel *k, val tiles)
-{
-    if (!k->cfg->contiguous)
-        return (tile_range){ k->p.part, tiles, k->p.parts };
-    val begin = div(mul(tiles, k->p.part), k->p.parts);
-    return (tile_range){ begin, div(mul(tiles, add(k->p.part, imm(1))), k->p.parts), ir_int(I64, 1) };
-}
-
+/* Every part of the row takes each parts-th tile. */
 static void take_row(const rows_kernel *k)
 {
     const reduce_rows_config *cfg = k->cfg;
@@ -240,8 +228,7 @@ static void take_row(const rows_kernel *k)
             assign(tiles, mul(tiles_inner, div(k->a.row.count, inner)));
     mine_in_tile = convert(I64, mul(k->p.lane, imm(cfg->vec)));
     segment only = find_segment(k, ir_int(I64, 0));
-    tile_range range = find_tiles(k, tiles);
-    LOOP_FROM(t, range.begin, range.end, range.step)
+    LOOP_FROM(t, k->p.part, tiles, k->p.parts)
     {
         segment s = only;
         val tile_of_segment = t;

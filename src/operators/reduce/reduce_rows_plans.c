@@ -3,6 +3,8 @@
 
 enum {
     SLOT_BYTES = 8,              // of 32 bits of a state
+    SMALL_TILE = 128 * 8,        // vectors of a CTA of a small x
+    PREFETCHED_BYTES = 32 << 20, // of an x that is asked for early
     CLUSTER_ROW_BYTES = 1 << 19, // longer rows want more CTAs than a cluster has
 };
 
@@ -18,17 +20,11 @@ static int choose_row_vec(const reduce_view *v, ckl_dtype dtype)
     return vec;
 }
 
-/* Short rows get so many lanes that each has about 4 vectors; where there are few rows, or long ones, a CTA each. */
-static void choose_row_threads(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
+/* Vectors of a row, its segments not joined. */
+static int64_t vectors_of(const reduce_view *v, const reduce_rows_config *c)
 {
-    int64_t vectors = ceil_div(reduce_inner(v).extent, c->vec) * (v->count / max_i64(reduce_inner(v).extent, 1));
-    bool is_short = vectors <= 8 * REDUCE_WARP && (v->rows >= device->sm_count || vectors <= REDUCE_WARP);
-    c->threads = v->rows >= 4 * device->sm_count ? 256 : 512;
-    c->lanes = c->threads;
-    if (is_short) {
-        c->threads = 256;
-        c->lanes = (int)min_i64(REDUCE_WARP, reduce_power_from(ceil_div(max_i64(vectors, 1), 4)));
-    }
+    int64_t inner = reduce_inner(v).extent;
+    return ceil_div(inner, c->vec) * (v->count / max_i64(inner, 1));
 }
 
 static int64_t row_tiles(const reduce_view *v, const reduce_rows_config *c)
@@ -37,22 +33,50 @@ static int64_t row_tiles(const reduce_view *v, const reduce_rows_config *c)
     return ceil_div(inner, tile) * (v->count / max_i64(inner, 1));
 }
 
-static int ctas_wanted(const ckl_device_info *device, int threads)
+/* No more vectors than a stretch of the row has. */
+static void shorten_steps(const reduce_view *v, reduce_rows_config *c)
 {
-    return device->sm_count * (int)max_i64(1, REDUCE_THREADS_WANTED / threads);
-}
-
-/* As many CTAs a row as fill the device once, none without a tile; small problems trade vectors in flight for CTAs. */
-static void choose_split(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
-{
-    int64_t wanted = ctas_wanted(device, c->threads) / max_i64(v->rows, 1);
-    while (c->steps > 1 && row_tiles(v, c) < min_i64(wanted, device->sm_count / max_i64(v->rows, 1)))
+    while (c->steps > 1 && (int64_t)c->lanes * c->vec * (c->steps / 2) >= reduce_inner(v).extent)
         c->steps /= 2;
-    c->split = (int)max_i64(1, min_i64(wanted, row_tiles(v, c)));
 }
 
-static void choose_rows_base(const ckl_reduce_desc *d, const reduce_view *v, const ckl_device_info *device,
-                             reduce_rows_config *c)
+/* So many lanes that each has about 4 vectors. */
+static void choose_lanes(const reduce_view *v, reduce_rows_config *c)
+{
+    c->threads = 256;
+    c->lanes = (int)min_i64(REDUCE_WARP, reduce_power_from(ceil_div(max_i64(vectors_of(v, c), 1), 4)));
+    c->steps = 4;
+    shorten_steps(v, c);
+}
+
+/*
+ * Few rows, several CTAs each (bench/notes/reduce.md). Where all of x fits in one tile of two CTAs an SM, small CTAs with
+ * many vectors in flight are first done, and 32 of them or less are merged by a single warp. Large x gets full SMs; that
+ * it is asked for early gains nothing then. States of several registers leave room for fewer vectors in flight.
+ */
+static void choose_shared(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
+{
+    int64_t vectors = vectors_of(v, c) * max_i64(v->rows, 1), ctas = 2 * (int64_t)device->sm_count;
+    bool light = reduce_state_size(c->op, c->dtype, c->output, false) == 1;
+    bool small = vectors <= ctas * SMALL_TILE;
+    c->prefetch = vectors * c->vec * reduce_bytes_of(c->dtype) <= PREFETCHED_BYTES;
+    c->threads = c->lanes = small ? 128 : light ? 256 : 512;
+    c->steps = light ? 8 : 4;
+    while (small && c->steps > 1 && vectors < (int64_t)REDUCE_WARP * c->threads * c->steps)
+        c->steps /= 2;
+    shorten_steps(v, c);
+    if (light && !c->prefetch) {
+        c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
+        ctas = (int64_t)device->sm_count * c->ctas_per_sm;
+    }
+    int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
+    most = min_i64(most, 2 * c->threads);                   // then a thread of the last CTA receives two states at most
+    c->split = (int)ceil_div(tiles, ceil_div(tiles, most)); // all have the same number of tiles, or one less
+}
+
+/* Rows of a warp's length or less share CTAs; many long ones have a CTA each. */
+static void choose_row_config(const ckl_reduce_desc *d, const reduce_view *v, const ckl_device_info *device,
+                              reduce_rows_config *c)
 {
     reduce_problem_fields p = reduce_problem_of(d);
     c->op = p.op;
@@ -62,18 +86,22 @@ static void choose_rows_base(const ckl_reduce_desc *d, const reduce_view *v, con
     c->reduced = p.reduced;
     c->vec = choose_row_vec(v, d->dtype);
     c->strided = reduce_inner(v).stride != 1;
-    choose_row_threads(v, device, c);
-    while (c->steps > 1 && (int64_t)c->lanes * c->vec * (c->steps / 2) >= reduce_inner(v).extent)
-        c->steps /= 2;
+    int64_t vectors = vectors_of(v, c);
+    if (vectors <= REDUCE_WARP || (vectors <= 8 * REDUCE_WARP && v->rows >= device->sm_count))
+        choose_lanes(v, c);
+    else if (v->rows < 4 * device->sm_count)
+        choose_shared(v, device, c);
+    else {
+        c->threads = c->lanes = 256;
+        shorten_steps(v, c);
+    }
 }
 
 static ckl_status choose_rows(const void *desc, const ckl_device_info *device, void *config)
 {
     reduce_rows_config *c = config;
     reduce_view v = reduce_view_of(desc);
-    choose_rows_base(desc, &v, device, c);
-    if (c->lanes == c->threads)
-        choose_split(&v, device, c);
+    choose_row_config(desc, &v, device, c);
     c->compensated = reduce_compensates(desc, row_tiles(&v, c) / c->split);
     return CKL_OK;
 }
@@ -91,9 +119,10 @@ static ckl_status choose_cluster(const void *desc, const ckl_device_info *device
     reduce_rows_config *c = config;
     reduce_view v = reduce_view_of(desc);
     int64_t row_bytes = v.count * reduce_bytes_of(d->dtype), ctas = device->sm_count / max_i64(v.rows, 1);
-    choose_rows_base(desc, &v, device, c);
+    choose_row_config(desc, &v, device, c);
     if (row_bytes > CLUSTER_ROW_BYTES || c->lanes != c->threads)
         FAIL(CKL_UNSUPPORTED, "reduce cluster: rows of %" PRId64 " bytes do not suit one cluster", row_bytes);
+    c->split = 1;
     c->cluster = 8;
     while (c->cluster > 1 && (c->cluster > ctas || c->cluster > row_tiles(&v, c)))
         c->cluster /= 2;
