@@ -140,7 +140,17 @@ def groupnorm(p, names):
     def rest(t):
         x = image(t["x"]).float().reshape(n * groups, -1)
         return {"mean": x.mean(1), "rstd": torch.rsqrt(x.var(1, correction=0) + eps)}
-    return forward, rest
+
+    def gradient(t):
+        dy, x, gamma = image(t["dy"]).contiguous(), image(t["x"]).contiguous(), t.get("gamma")
+        mean, rstd, affine = t["mean"].view(n, groups), t["rstd"].view(n, groups), gamma is not None
+        dx, *of_weights = torch.ops.aten.native_group_norm_backward(
+            dy, x, mean.to(x.dtype), rstd.to(x.dtype), gamma, n, c, h * w, groups, [True, affine, affine])
+        out = {"dx": dx.permute(0, 2, 3, 1) if nhwc else dx}
+        if affine:
+            out.update(zip(("dgamma", "dbeta"), of_weights))
+        return out
+    return (gradient, None) if p["direction"] == "backward" else (forward, rest)
 
 
 def add(p, names):

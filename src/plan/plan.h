@@ -6,7 +6,7 @@
 #include "cutekernellib/plan.h"
 #include "device/device.h"
 
-enum { PLAN_KERNELS_MAX = 4 };
+enum { PLAN_KERNELS_MAX = 5 };
 
 /* One way to compute an operator. */
 typedef struct implementation {

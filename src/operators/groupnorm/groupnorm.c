@@ -1,18 +1,9 @@
-/* groupnorm.c - group norm of images: validation, choice of kernel, launch. */
+/* groupnorm.c - group norm of images and its gradients: validation, launch. */
 #include "cutekernellib/operators/groupnorm.h"
 
-#include "operators/groupnorm/groupnorm_config.h"
+#include "operators/groupnorm/groupnorm_choice.h"
 #include "operators/operators.h"
 #include "plan/pieces.h"
-
-enum {
-    VECTOR_BYTES = 16,
-    PIXEL_BYTES = 64, // of NHWC that a bundle should read side by side: two sectors
-    REGISTERS = 16,   // of a thread: 16 elements of f32; half of it for 16-bit elements
-    CLUSTER_MAX = 8,
-    TILED_THREADS = 512,
-    TILED_ELEMENTS = 16
-};
 
 /* Validation */
 
@@ -23,6 +14,8 @@ static ckl_status check(void *desc)
         const char *name;
         int64_t size;
     } sizes[] = { { "n", d->n }, { "c", d->c }, { "h", d->h }, { "w", d->w } };
+    if (d->direction != CKL_FORWARD && d->direction != CKL_BACKWARD)
+        FAIL(CKL_INVALID, "groupnorm: direction=%d is neither forward nor backward", (int)d->direction);
     if (d->dtype != CKL_F32 && d->dtype != CKL_F16 && d->dtype != CKL_BF16)
         FAIL(CKL_INVALID, "groupnorm: dtype=%s is none of f32, f16, bf16", ckl_dtype_name(d->dtype));
     if (d->layout != CKL_NCHW && d->layout != CKL_NHWC)
@@ -44,13 +37,15 @@ static int64_t elements_of(const ckl_groupnorm_desc *d)
     return d->n * d->c * d->h * d->w;
 }
 
-enum { PIECES = 6, PIECES_IN_VECTORS = 4 }; // the statistics are written one by one
+enum { PIECES_MAX = 8 };
 
-static void list_pieces(const ckl_groupnorm_desc *d, const ckl_groupnorm_args *x, plan_piece out[PIECES])
+/* Those that are read and written in vectors first; returns their number. */
+static int list_pieces(const ckl_groupnorm_desc *d, const ckl_groupnorm_args *x, plan_piece out[PIECES_MAX])
 {
     const int64_t element = (int64_t)ckl_dtype_bytes(d->dtype), bytes = elements_of(d) * element;
-    const int64_t weights = bytes && d->affine ? d->c * element : 0, statistics = bytes ? d->n * d->groups * 4 : 0;
-    const plan_piece list[PIECES] = {
+    const int64_t gradients = d->affine ? d->c * element : 0, weights = bytes ? gradients : 0;
+    const int64_t statistics = bytes ? d->n * d->groups * 4 : 0;
+    const plan_piece forward[PIECES_MAX] = {
         { "x", x->x, bytes, element, false, 1 },
         { "gamma", x->gamma, weights, element, false, 0 },
         { "beta", x->beta, weights, element, false, 0 },
@@ -58,178 +53,189 @@ static void list_pieces(const ckl_groupnorm_desc *d, const ckl_groupnorm_args *x
         { "mean", x->mean, x->mean ? statistics : 0, 4, true, 0 },
         { "rstd", x->rstd, x->rstd ? statistics : 0, 4, true, 0 },
     };
-    for (int i = 0; i < PIECES; i++)
-        out[i] = list[i];
+    const plan_piece backward[PIECES_MAX] = {
+        { "x", x->x, bytes, element, false, 1 },
+        { "dy", x->dy, bytes, element, false, 1 },
+        { "gamma", x->gamma, weights, element, false, 0 },
+        { "dx", x->dx, bytes, element, true, 1 },
+        { "mean", x->mean, statistics, 4, false, 0 },
+        { "rstd", x->rstd, statistics, 4, false, 0 },
+        { "dgamma", x->dgamma, gradients, element, true, 0 },
+        { "dbeta", x->dbeta, gradients, element, true, 0 },
+    };
+    for (int i = 0; i < PIECES_MAX; i++)
+        out[i] = d->direction == CKL_FORWARD ? forward[i] : backward[i];
+    return 4;
 }
 
 static ckl_status check_args(const void *desc, const void *args)
 {
-    plan_piece pieces[PIECES];
-    list_pieces(desc, args, pieces);
-    return plan_check_pieces("groupnorm", pieces, PIECES);
-}
-
-/* Choice */
-
-/* What a vector must divide: the neighbours that share a channel (NCHW), or the channels of a group (NHWC). */
-static int64_t run_of(const ckl_groupnorm_desc *d)
-{
-    return d->layout == CKL_NCHW ? d->h * d->w : d->c / d->groups;
-}
-
-/* Elements of a pixel in a bundle, rounded up to vectors in a power of two: NHWC threads stay with their channels. */
-static int64_t pixel_of(const ckl_groupnorm_desc *d, int bundle, int vec)
-{
-    int64_t pixel = vec;
-    while (pixel < d->c / d->groups * bundle)
-        pixel *= 2;
-    return d->layout == CKL_NHWC ? pixel : 1;
-}
-
-static int64_t length_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
-{
-    return d->h * d->w * (d->layout == CKL_NHWC ? c->pixel : d->c / d->groups);
-}
-
-static int choose_bundle(const ckl_groupnorm_desc *d)
-{
-    int64_t pixel = d->c / d->groups * (int64_t)ckl_dtype_bytes(d->dtype);
-    int bundle = 1;
-    while (d->layout == CKL_NHWC && bundle < GROUPNORM_BUNDLE_MAX && d->groups % (2 * bundle) == 0 &&
-           bundle * pixel < PIXEL_BYTES)
-        bundle *= 2;
-    return bundle;
-}
-
-/* Bundles that no registers hold: whole CTAs, as many for a bundle as it takes to keep the device busy. */
-static row_split tiled_split(int64_t bundles, const ckl_device_info *device, int vec)
-{
-    row_split s = { TILED_THREADS, TILED_THREADS, 1, vec, TILED_ELEMENTS / vec, false };
-    while (device->has_tma && s.cluster < CLUSTER_MAX && bundles * s.cluster < device->sm_count)
-        s.cluster *= 2;
-    return s;
-}
-
-/* A CTA whose threads are at least the vectors of a pixel. */
-static row_split pixel_split(int64_t length, int pixel, int vec)
-{
-    int threads = (int)max_i64(32, pixel / vec);
-    row_split s = { threads, threads, 1, vec, (int)ceil_div(length, (int64_t)threads * vec), false };
-    return s;
-}
-
-static void choose_split(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_config *c)
-{
-    row_split s;
-    int64_t length = length_of(d, c);
-    int wanted = d->dtype == CKL_F32 ? REGISTERS : REGISTERS / 2, cluster_max = device->has_tma ? CLUSTER_MAX : 1;
-    c->tiled = !row_split_choose(length, c->vec, d->dtype, wanted, cluster_max, &s) &&
-               !row_split_choose(length, c->vec, d->dtype, 2 * wanted, cluster_max, &s);
-    if (!c->tiled && row_split_cols(&s) / s.steps % c->pixel) {
-        s = pixel_split(length, c->pixel, c->vec);
-        c->tiled = row_split_registers(&s, d->dtype) > 2 * wanted;
-    }
-    if (c->tiled)
-        s = tiled_split(d->n * d->groups / c->bundle, device, c->vec);
-    c->threads = s.threads;
-    c->row_threads = s.row_threads;
-    c->cluster = s.cluster;
-    c->steps = s.steps;
-    c->whole = s.whole && (d->layout == CKL_NCHW || c->pixel == d->c / d->groups * c->bundle);
-}
-
-static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
-{
-    const ckl_groupnorm_desc *d = desc;
-    groupnorm_config *c = config;
-    c->dtype = d->dtype;
-    c->layout = (choice)d->layout;
-    c->affine = d->affine;
-    c->bundle = choose_bundle(d);
-    c->vec = VECTOR_BYTES / (int)ckl_dtype_bytes(d->dtype);
-    while (run_of(d) % c->vec)
-        c->vec /= 2;
-    c->pixel = (int)min_i64(INT32_MAX, pixel_of(d, c->bundle, c->vec));
-    choose_split(d, device, c);
-    return CKL_OK;
-}
-
-static ckl_status admit(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const ckl_groupnorm_desc *d = desc;
-    const groupnorm_config *c = config;
-    if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine)
-        FAIL(CKL_INVALID, "groupnorm bundle: dtype, layout and affine must be those of the problem");
-    if (!is_power_of_two(c->bundle) || c->bundle > GROUPNORM_BUNDLE_MAX || d->groups % c->bundle)
-        FAIL(CKL_INVALID, "groupnorm bundle: bundle=%d is no power of two up to %d that divides groups=%" PRId64,
-             c->bundle, GROUPNORM_BUNDLE_MAX, d->groups);
-    if (c->bundle > 1 && d->layout == CKL_NCHW)
-        FAIL(CKL_INVALID, "groupnorm bundle: bundle=%d, but groups of nchw lie apart", c->bundle);
-    row_split s = groupnorm_split(c);
-    int64_t length = length_of(d, c);
-    if (d->layout == CKL_NHWC && c->pixel != pixel_of(d, c->bundle, c->vec))
-        FAIL(CKL_INVALID, "groupnorm bundle: pixel=%d is not %" PRId64 ", the channels of a bundle rounded up",
-             c->pixel, pixel_of(d, c->bundle, c->vec));
-    if (d->layout == CKL_NHWC && (row_split_cols(&s) / s.steps % c->pixel))
-        FAIL(CKL_UNSUPPORTED, "groupnorm bundle: pixel=%d does not divide the elements of one vector a thread",
-             c->pixel);
-    if (c->tiled && (c->row_threads != c->threads || c->whole))
-        FAIL(CKL_INVALID, "groupnorm bundle: tiled bundles have row_threads=threads and whole=0");
-    TRY(row_split_admit("groupnorm bundle", &s, c->tiled ? min_i64(length, row_split_cols(&s)) : length, d->dtype,
-                        device));
-    if (run_of(d) % c->vec)
-        FAIL(CKL_UNSUPPORTED, "groupnorm bundle: vec=%d does not divide %s", c->vec,
-             d->layout == CKL_NCHW ? "h*w" : "the channels of a group");
-    if (length > INT32_MAX || row_split_ctas(&s, d->n * d->groups / c->bundle) > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "groupnorm bundle: more than %d elements of a bundle, or CTAs", INT32_MAX);
-    return CKL_OK;
+    plan_piece pieces[PIECES_MAX];
+    (void)list_pieces(desc, args, pieces);
+    return plan_check_pieces("groupnorm", pieces, PIECES_MAX);
 }
 
 /* Launch */
 
-static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
+typedef struct parameters {
+    int64_t bundles, first, lines;
+    int32_t slices, range, units, entry_slices, entry_range;
+    float reciprocal;
+    const void *entries, *partial;
+} parameters;
+
+static int64_t entries_bytes(const ckl_plan *plan, bool split)
+{
+    const ckl_groupnorm_desc *d = plan->desc;
+    const int64_t words = GROUPNORM_ENTRY * d->n * d->groups * groupnorm_slices(d, plan->config, split);
+    return split ? round_up(words * 4, 256) : 0;
+}
+
+static int64_t partial_bytes(const ckl_plan *plan, bool split)
+{
+    const ckl_groupnorm_desc *d = plan->desc;
+    const bool sums = d->direction == CKL_BACKWARD && d->affine && elements_of(d) > 0;
+    return sums ? 4 * GROUPNORM_KINDS * d->n * d->c * groupnorm_slices(d, plan->config, split) : 0;
+}
+
+static parameters parameters_of(const ckl_plan *plan, const ckl_groupnorm_args *x, bool split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const groupnorm_config *c = plan->config;
-    const ckl_groupnorm_args *x = args;
-    if (elements_of(d) == 0)
-        return CKL_OK;
-    plan_piece pieces[PIECES];
-    list_pieces(d, x, pieces);
-    row_split s = groupnorm_split(c);
-    int64_t rows = d->n * d->groups / c->bundle, bundles = d->groups / c->bundle;
-    uint32_t length = (uint32_t)length_of(d, c), group_channels = (uint32_t)(d->c / d->groups);
-    uint32_t pixels = (uint32_t)(d->h * d->w);
-    float reciprocal = 1 / (float)(d->c / d->groups * d->h * d->w);
-    /* in the order in which the kernel names them */
-    const void *params[] = { &rows,   &length, &bundles,  &group_channels, &d->c, &pixels,  &reciprocal,
-                             &d->eps, &x->x,   &x->gamma, &x->beta,        &x->y, &x->mean, &x->rstd };
-    device_launch l = { .grid = { row_split_ctas(&s, rows), 1, 1 }, .params = (void *const *)params };
-    int part = plan_pieces_aligned(pieces, PIECES_IN_VECTORS, c->vec) ? 0 : 1;
+    const int64_t units = groupnorm_units(d, c), slices = groupnorm_slices(d, c, split);
+    const char *workspace = x->workspace ? x->workspace : plan->workspace;
+    return (parameters){ .bundles = d->groups / c->bundle,
+                         .lines = elements_of(d) ? d->n * slices : 0,
+                         .slices = (int32_t)slices,
+                         .range = (int32_t)ceil_div(units, slices),
+                         .units = (int32_t)units,
+                         .entry_slices = (int32_t)slices,
+                         .entry_range = (int32_t)ceil_div(units, slices),
+                         .reciprocal = 1 / (float)(d->c / d->groups * d->h * d->w),
+                         .entries = workspace,
+                         .partial = workspace ? workspace + entries_bytes(plan, split) : NULL };
+}
+
+static ckl_status launch_kernel(const ckl_plan *plan, int part, int64_t ctas, const parameters *p,
+                                const ckl_groupnorm_args *x, ckl_stream stream)
+{
+    const ckl_groupnorm_desc *d = plan->desc;
+    const groupnorm_config *c = plan->config;
+    int64_t pixels = d->h * d->w;
+    const void *const *out = d->direction == CKL_FORWARD ? (const void *const *)&x->y : (const void *const *)&x->dx;
+    /* in the order in which the kernels name them */
+    const void *params[] = { &d->c,     &pixels,    &p->bundles,      &p->first,       &p->slices,
+                             &p->range, &p->units,  &p->entry_slices, &p->entry_range, &p->reciprocal,
+                             &d->eps,   &x->x,      &x->dy,           &x->gamma,       &x->beta,
+                             out,       &x->mean,   &x->rstd,         &p->entries,     &p->partial,
+                             &p->lines, &x->dgamma, &x->dbeta };
+    device_launch l = { .grid = { ctas, 1, 1 }, .params = (void *const *)params, .overlap_prologue = c->overlap };
     return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &l, stream);
 }
 
+static int unaligned(const ckl_plan *plan, const ckl_groupnorm_args *x)
+{
+    plan_piece pieces[PIECES_MAX];
+    int count = list_pieces(plan->desc, x, pieces);
+    return plan_pieces_aligned(pieces, count, ((const groupnorm_config *)plan->config)->vec) ? 0 : 1;
+}
+
+/* dgamma and dbeta, of no lines where there are no elements: zero. */
+static ckl_status launch_gradients(const ckl_plan *plan, int part, const parameters *p, const ckl_groupnorm_args *x,
+                                   ckl_stream stream)
+{
+    const ckl_groupnorm_desc *d = plan->desc;
+    if (d->direction == CKL_FORWARD || !d->affine || d->c == 0)
+        return CKL_OK;
+    return launch_kernel(plan, part, ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS), p, x, stream);
+}
+
+static ckl_status launch_whole(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_groupnorm_desc *d = plan->desc;
+    parameters p = parameters_of(plan, args, false);
+    if (elements_of(d) > 0)
+        TRY(launch_kernel(plan, unaligned(plan, args), groupnorm_bundles(d, plan->config) * p.slices, &p, args,
+                          stream));
+    return launch_gradients(plan, GROUPNORM_GRADIENTS, &p, args, stream);
+}
+
+/* In rounds: what the first kernel has read is still in L2 when the second reads it. */
+static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_groupnorm_desc *d = plan->desc;
+    const groupnorm_config *c = plan->config;
+    const int64_t bundles = elements_of(d) ? groupnorm_bundles(d, c) : 0,
+                  round = max_i64(1, ceil_div(bundles, c->rounds));
+    const int odd = unaligned(plan, args);
+    parameters p = parameters_of(plan, args, true);
+    for (; p.first < bundles; p.first += round) {
+        int64_t here = min_i64(round, bundles - p.first);
+        parameters second = p; // its CTAs take several slices: each has to merge all entries first
+        second.slices = (int32_t)ceil_div(p.slices, c->turns);
+        second.range = (int32_t)ceil_div(p.units, second.slices);
+        TRY(launch_kernel(plan, odd, here * p.slices, &p, args, stream));
+        TRY(launch_kernel(plan, 2 + odd, here * second.slices, &second, args, stream));
+    }
+    return launch_gradients(plan, GROUPNORM_SPLIT_GRADIENTS, &p, args, stream);
+}
+
+/* Implementations */
+
 static const field groupnorm_fields[] = { GROUPNORM_CONFIG(FIELD_ROW) };
 
-static const implementation bundle = {
-    .name = "bundle",
-    .summary =
-        "a group, or of NHWC neighbouring groups, in the registers of lanes, a CTA or a cluster; or tile by tile",
-    .config_bytes = sizeof(groupnorm_config),
-    .config = FIELD_TABLE(groupnorm_fields),
-    .choose = choose,
-    .admit = admit,
-    .describe = groupnorm_bundle,
-    .kernels = 2,
-    .target = IR_SM80,
-    .launch = launch,
-};
+#define IMPLEMENTATION(called, wanted, is_split, says, count, launches)                                   \
+    static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)      \
+    {                                                                                                     \
+        TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
+        return groupnorm_choose("groupnorm " #called, desc, device, is_split, config);                    \
+    }                                                                                                     \
+    static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config) \
+    {                                                                                                     \
+        TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
+        return groupnorm_admit("groupnorm " #called, desc, device, is_split, config);                     \
+    }                                                                                                     \
+    static int64_t workspace_##called(const ckl_plan *plan)                                               \
+    {                                                                                                     \
+        return entries_bytes(plan, is_split) + partial_bytes(plan, is_split);                             \
+    }                                                                                                     \
+    static const implementation called = {                                                                \
+        .name = #called,                                                                                  \
+        .summary = says,                                                                                  \
+        .config_bytes = sizeof(groupnorm_config),                                                         \
+        .config = FIELD_TABLE(groupnorm_fields),                                                          \
+        .choose = choose_##called,                                                                        \
+        .admit = admit_##called,                                                                          \
+        .describe = groupnorm_##called,                                                                   \
+        .kernels = count,                                                                                 \
+        .target = IR_SM80,                                                                                \
+        .workspace_bytes = workspace_##called,                                                            \
+        .launch = launches,                                                                               \
+    };
 
-static const implementation *const implementations[] = { &bundle, NULL };
+static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d, ckl_direction wanted)
+{
+    if (d->direction != wanted)
+        FAIL(CKL_UNSUPPORTED, "%s: direction is %s", what, wanted == CKL_FORWARD ? "backward" : "forward");
+    return CKL_OK;
+}
+
+IMPLEMENTATION(forward, CKL_FORWARD, false,
+               "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster", 2, launch_whole)
+IMPLEMENTATION(forward_split, CKL_FORWARD, true, "slices of groups leave their moments; a second kernel reads x again",
+               4, launch_split)
+IMPLEMENTATION(backward, CKL_BACKWARD, false,
+               "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta",
+               GROUPNORM_GRADIENTS + 1, launch_whole)
+IMPLEMENTATION(backward_split, CKL_BACKWARD, true,
+               "slices of groups leave their sums; a second kernel reads x and dy again", GROUPNORM_SPLIT_GRADIENTS + 1,
+               launch_split)
+
+static const implementation *const implementations[] = { &forward, &forward_split, &backward, &backward_split, NULL };
 
 const operator_info groupnorm_operator = {
     .name = "groupnorm",
-    .summary = "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels",
+    .summary = "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients",
     .desc_bytes = sizeof(ckl_groupnorm_desc),
     .args_bytes = sizeof(ckl_groupnorm_args),
     .check = check,

@@ -1,38 +1,76 @@
-/* groupnorm_config.h - the compile-time choices of group norm's kernel. */
+/* groupnorm_config.h - the compile-time choices of group norm's kernels. */
 #ifndef CKL_GROUPNORM_CONFIG_H
 #define CKL_GROUPNORM_CONFIG_H
 
 #include "base/fields.h"
-#include "cute/row.h"
+#include "base/math.h"
 
-#define GROUPNORM_CONFIG(X)                                                                                            \
-    X(groupnorm_config, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")             \
-    X(groupnorm_config, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                      \
-    X(groupnorm_config, bool, affine, "1", "0 1", "gamma and beta")                                                    \
-    X(groupnorm_config, int, bundle, "1", "1 2 4", "neighbouring groups that share a CTA or cluster")                  \
-    X(groupnorm_config, int, pixel, "1", "8 16 32 64", "nhwc: elements of a pixel in a bundle, rounded up to vec 2^k") \
-    X(groupnorm_config, int, threads, "256", "128 256 512 1024", "threads of a CTA")                                   \
-    X(groupnorm_config, int, row_threads, "256", "4 8 16 32 128 256 512 1024", "threads of a CTA that share a bundle") \
-    X(groupnorm_config, int, cluster, "1", "1 2 4 8", "CTAs that share a bundle")                                      \
-    X(groupnorm_config, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                   \
-    X(groupnorm_config, int, steps, "4", "1 2 3 4 5 6 7 8", "vectors of a thread")                                     \
-    X(groupnorm_config, bool, whole, "0", "0 1", "bundles are as long as what their threads hold: no guards")          \
-    X(groupnorm_config, bool, tiled, "0", "0 1", "bundles are read tile by tile in every pass")                        \
-    X(groupnorm_config, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")
+#define GROUPNORM_CONFIG(X)                                                                                           \
+    X(groupnorm_config, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")            \
+    X(groupnorm_config, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                     \
+    X(groupnorm_config, bool, affine, "1", "0 1", "gamma and beta")                                                   \
+    X(groupnorm_config, int, channels, "1", "", "of a group")                                                         \
+    X(groupnorm_config, int, bundle, "1", "1 2 4 8", "nhwc: neighbouring groups that a CTA takes together")           \
+    X(groupnorm_config, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                               \
+    X(groupnorm_config, int, parts, "1", "", "threads that share a column")                                           \
+    X(groupnorm_config, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                  \
+    X(groupnorm_config, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                  \
+    X(groupnorm_config, int, steps, "4", "", "vectors of a column for which each of its threads has room")            \
+    X(groupnorm_config, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")   \
+    X(groupnorm_config, bool, overlap, "0", "0 1", "a CTA starts before the kernel before has ended, and then waits") \
+    X(groupnorm_config, int, rounds, "1", "1 2 4 8", "split: parts of the images, each read again while still in L2") \
+    X(groupnorm_config, int, turns, "1", "1 2 4 8 16", "split: slices that a CTA of the second kernel takes")
 
 typedef struct groupnorm_config {
     GROUPNORM_CONFIG(FIELD_MEMBER)
 } groupnorm_config;
 
-enum { GROUPNORM_BUNDLE_MAX = 4 };
+/*
+ * How the threads of a CTA share out its slice: some pixels of all channels of a bundle. A column is what runs along
+ * the pixels: a channel (nchw), or a vector of neighbouring channels (nhwc). Each column has `parts` threads, which
+ * take its vectors in turn; the CTA takes `abreast` columns at once, a thread `slots` of them one after the other.
+ */
+typedef struct groupnorm_grid {
+    int vec, columns, abreast, parts, slots;
+} groupnorm_grid;
 
-/* How a kernel shares out the elements of a bundle. */
-static inline row_split groupnorm_split(const groupnorm_config *c)
+static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int vec)
 {
-    return (row_split){ c->threads, c->row_threads, c->cluster, c->vec, c->steps, c->whole };
+    const bool nhwc = c->layout == (choice)CKL_NHWC;
+    groupnorm_grid g = { .vec = vec, .columns = c->channels * c->bundle / (nhwc ? vec : 1) };
+    g.abreast = nhwc ? (int)min_i64(g.columns, c->threads) : c->threads / c->parts;
+    g.parts = nhwc ? c->threads / g.abreast : c->parts;
+    g.slots = (int)ceil_div(g.columns, g.abreast);
+    return g;
 }
 
-/* part 0: pointers are aligned to whole vectors; 1: to the element only. */
-void groupnorm_bundle(const void *config, int part);
+/* Bytes of a slice of one tensor in shared memory. */
+static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
+{
+    groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    return (int64_t)g.slots * c->steps * g.abreast * g.parts * c->vec * (int64_t)ckl_dtype_bytes(c->dtype);
+}
+
+/* Pixels of a slice, in vectors (nchw) or single ones (nhwc). */
+static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
+{
+    return (int64_t)c->steps * groupnorm_grid_of(c, c->vec).parts;
+}
+
+/*
+ * Words of the workspace. Of a bundle's group and slice: mean, squares, pivot (forward) or two sums (backward); of an
+ * image's slice and kind of gradient the sums of all channels.
+ */
+enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
+
+/* Kernels. Even parts: pointers are aligned to whole vectors; odd ones: to the element only. */
+enum { GROUPNORM_GRADIENTS = 2, GROUPNORM_SPLIT_GRADIENTS = 4 }; // parts that add up dgamma and dbeta
+void groupnorm_forward(const void *config, int part);            // 0, 1
+void groupnorm_forward_split(const void *config, int part);      // 0, 1: statistics; 2, 3: y
+void groupnorm_backward(const void *config, int part);           // 0, 1
+void groupnorm_backward_split(const void *config, int part);     // 0, 1: sums; 2, 3: dx
+
+enum { GROUPNORM_GRADIENT_COLUMNS = 32 }; // of a CTA of the kernel that adds up
+void groupnorm_gradients(const groupnorm_config *config);
 
 #endif

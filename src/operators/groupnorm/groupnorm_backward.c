@@ -1,0 +1,406 @@
+/*
+ * groupnorm_backward.c - gradients: sums over the pixels of each channel, from those the two of a group, then dx.
+ *
+ * With d = x - mean, per channel of an image: a = rstd * sum of dy * d, b = sum of dy. A group needs A = sum of gamma * a
+ * and B = sum of gamma * b over its channels:
+ *     dx = dy * gamma * rstd - d * rstd^2 * A / count - rstd * B / count
+ * dgamma and dbeta are the sums of a and b over the images; each slice leaves its own in the workspace, where the last
+ * kernel adds them up, in order.
+ */
+#include "operators/groupnorm/groupnorm_slice.h"
+
+enum { KIND_A, KIND_B, KINDS = GROUPNORM_KINDS };
+
+typedef struct backward {
+    groupnorm_slice s;
+    groupnorm_view w;
+    val staged_x, staged_dy;           // u32, the slices in shared memory
+    tensor sGroups;                    // (KINDS,BUNDLE): A and B
+    tensor sSums;                      // (CHANNELS,PARTS,KINDS)
+    bool in_place;                     // sSums is where the slices were: nothing reads them again
+    tensor rGamma;                     // (1) or (VEC) of a thread that has one column
+    tensor rMean, rRstd;               // (1) or (VEC) of the column on its way
+    tensor rA, rB;                     // (VEC) sums of it
+    tensor rScale, rLinear, rConstant; // (1) or (VEC): dx = dy * scale + d * linear + constant
+} backward;
+
+static bool is_nchw(const backward *k)
+{
+    return groupnorm_is_nchw(&k->s);
+}
+
+static int channels_of(const groupnorm_config *cfg)
+{
+    return cfg->channels * cfg->bundle;
+}
+
+/* Staging */
+
+static void stage_vector(void *kernel, groupnorm_vector *v)
+{
+    backward *k = kernel;
+    groupnorm_stage(&k->s, add(k->staged_x, v->shared), k->s.a.x, v->global);
+    groupnorm_stage(&k->s, add(k->staged_dy, v->shared), k->s.a.dy, v->global);
+}
+
+static void stage_column(void *kernel, const groupnorm_column *c)
+{
+    backward *k = kernel;
+    groupnorm_over_vectors(&k->s, &k->w, c, NULL, stage_vector, k);
+}
+
+/* Columns */
+
+static int groups_of_vector(const backward *k)
+{
+    return groupnorm_one_group(&k->s, k->w.grid.vec) ? 1 : k->w.grid.vec;
+}
+
+static val existing(const backward *k, val column)
+{
+    return min(column, imm(k->w.grid.columns - 1));
+}
+
+/* The statistics of a column's groups. */
+static void load_statistics(backward *k, val column)
+{
+    const int count = groups_of_vector(k);
+    k->rMean = fragment(F32, compact(leaf(count))); // (1) or (VEC)
+    k->rRstd = fragment(F32, compact(leaf(count))); // (1) or (VEC)
+    for (int i = 0; i < count; i++) {
+        val group = convert(I64, groupnorm_group(&k->s, &k->w, existing(k, column), i));
+        val index = add(mul(k->s.bundle, ir_int(I64, k->s.cfg->bundle)), group);
+        set(k->rMean, i, groupnorm_read(k->s.a.mean, index));
+        set(k->rRstd, i, groupnorm_read(k->s.a.rstd, index));
+    }
+}
+
+static void load_gamma(backward *k, val column)
+{
+    if (k->s.cfg->affine)
+        k->rGamma = groupnorm_weights(&k->s, k->s.a.gamma, existing(k, column));
+}
+
+static void load_staged(void *kernel, groupnorm_vector *v)
+{
+    backward *k = kernel;
+    v->x = groupnorm_load_shared(&k->s, add(k->staged_x, v->shared), k->w.grid.vec);
+    v->dy = groupnorm_load_shared(&k->s, add(k->staged_dy, v->shared), k->w.grid.vec);
+}
+
+static void load_global(void *kernel, groupnorm_vector *v)
+{
+    backward *k = kernel;
+    v->x = groupnorm_load(&k->s, k->s.a.x, v->global);
+    v->dy = groupnorm_load(&k->s, k->s.a.dy, v->global);
+}
+
+/* Sums of channels */
+
+static void add_vector(void *kernel, groupnorm_vector *v)
+{
+    backward *k = kernel;
+    tensor rX = unpacked(v->x, F32), rDy = unpacked(v->dy, F32); // (VEC)
+    for (int i = 0; i < k->w.grid.vec; i++) {
+        val d = sub(at(rX, i), at(k->rMean, groups_of_vector(k) == 1 ? 0 : i));
+        set(k->rA, i, fma(at(rDy, i), d, at(k->rA, i)));
+        set(k->rB, i, add(at(k->rB, i), at(rDy, i)));
+    }
+}
+
+/* Of nchw all elements belong to one channel. */
+static void leave_channel(backward *k, const groupnorm_column *c)
+{
+    for (int i = 1; i < k->w.grid.vec; i++) {
+        set(k->rA, 0, add(at(k->rA, 0), at(k->rA, i)));
+        set(k->rB, 0, add(at(k->rB, 0), at(k->rB, i)));
+    }
+    IF(c->exists) {
+        set(k->sSums, coord(c->number, k->w.part, KIND_A), mul(at(k->rA, 0), at(k->rRstd, 0)));
+        set(k->sSums, coord(c->number, k->w.part, KIND_B), at(k->rB, 0));
+    }
+}
+
+static void leave_channels(backward *k, const groupnorm_column *c)
+{
+    const int vec = k->w.grid.vec;
+    for (int i = 0; i < vec; i++)
+        set(k->rA, i, mul(at(k->rA, i), at(k->rRstd, groups_of_vector(k) == 1 ? 0 : i)));
+    IF(both(c->exists, lt(k->w.part, imm(k->w.grid.parts))))
+        for (int kind = 0; kind < KINDS; kind++) {
+            val first = tensor_address(k->sSums, coord(mul(c->number, imm(vec)), k->w.part, kind));
+            copy(kind == KIND_A ? k->rA : k->rB, smem_view(first, F32, compact(leaf(vec))), 4 * vec);
+        }
+}
+
+static void add_column(void *kernel, const groupnorm_column *c)
+{
+    backward *k = kernel;
+    k->rA = fragment(F32, compact(leaf(k->w.grid.vec))); // (VEC)
+    k->rB = fragment(F32, compact(leaf(k->w.grid.vec))); // (VEC)
+    fill(k->rA, immf(0));
+    fill(k->rB, immf(0));
+    if (!groupnorm_has_one_column(&k->w))
+        load_statistics(k, c->number);
+    groupnorm_over_vectors(&k->s, &k->w, c, load_staged, add_vector, k);
+    if (k->in_place)
+        cta_sync(); // all have read their vectors
+    if (is_nchw(k))
+        leave_channel(k, c);
+    else
+        leave_channels(k, c);
+}
+
+/* The sums of a channel's rows begin, begin + step, ... below `rows`; begin is less than step. */
+static void add_rows(const backward *k, val channel, val begin, int step, int rows, val total[KINDS])
+{
+    for (int kind = 0; kind < KINDS; kind++)
+        total[kind] = variable(F32, immf(0));
+    for (int first = 0; first < rows; first += step) {
+        val row = add(begin, imm(first)), inside = first + step <= rows ? yes() : lt(row, imm(rows));
+        row = select(inside, row, begin); // its own, that nobody else writes
+        for (int kind = 0; kind < KINDS; kind++)
+            assign(total[kind], add(total[kind], select(inside, at(k->sSums, channel, row, kind), immf(0))));
+    }
+}
+
+/* Leaves a channel's sums of this slice for dgamma and dbeta, and weighted by gamma for the group. */
+static void leave_totals(const backward *k, val channel, const val total[KINDS])
+{
+    const groupnorm_slice *s = &k->s;
+    val number = add(s->channel, convert(I64, channel)), weight = immf(1);
+    if (s->cfg->affine) {
+        val line = add(mul(s->image, convert(I64, s->a.slices)), convert(I64, s->rank));
+        for (int kind = 0; kind < KINDS; kind++) {
+            val place = add(mul(add(mul(line, imm(KINDS)), imm(kind)), s->a.channels), number);
+            groupnorm_write(s->a.partial, place, total[kind]);
+        }
+        weight = convert(F32, at(groupnorm_global(s, s->a.gamma, number, 1), 0));
+    }
+    for (int kind = 0; kind < KINDS; kind++)
+        set(k->sSums, coord(channel, 0, kind), mul(total[kind], weight));
+}
+
+/* The threads take channels: first some of them the rows of one, then one what they found, about as much. */
+static void add_parts(const backward *k, int rows)
+{
+    const int channels = channels_of(k->s.cfg), threads = k->s.cfg->threads;
+    int abreast = 1; // threads of a channel
+    val total[KINDS];
+    while (abreast * abreast < rows && (abreast + 1) * channels <= threads)
+        abreast++;
+    cta_sync();
+    if (abreast > 1) {
+        IF(lt(thread(), imm(channels * abreast))) {
+            val tid = convert(I32, thread()), channel = rem(tid, imm(channels)), row = div(tid, imm(channels));
+            add_rows(k, channel, row, abreast, rows, total);
+            for (int kind = 0; kind < KINDS; kind++)
+                set(k->sSums, coord(channel, row, kind), total[kind]);
+        }
+        cta_sync();
+        rows = abreast;
+    }
+    LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(threads))
+    {
+        add_rows(k, channel, ir_int(I32, 0), 1, rows, total);
+        leave_totals(k, channel, total);
+    }
+    cta_sync();
+}
+
+/* A and B of the warp's group in this slice, in all lanes. */
+static void add_group(const backward *k, val total[KINDS])
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    val first = mul(min(convert(I32, warp()), imm(cfg->bundle - 1)), imm(cfg->channels));
+    for (int kind = 0; kind < KINDS; kind++)
+        total[kind] = variable(F32, immf(0));
+    LOOP_FROM(i, convert(I32, lane()), imm(cfg->channels), imm(32))
+    for (int kind = 0; kind < KINDS; kind++)
+        assign(total[kind], add(total[kind], at(k->sSums, add(first, i), 0, kind)));
+    groupnorm_warp_sum(KINDS, total);
+}
+
+static void add_peers(const backward *k, val total[KINDS])
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    tensor sPeers = groupnorm_peers(cfg, KINDS); // (KINDS,CLUSTER,BUNDLE)
+    ir_plain(IR_CLUSTER_WAIT, 0, 0);             // all CTAs of the cluster have started
+    groupnorm_give_to_peers(&k->s, sPeers, KINDS, total);
+    cluster_sync();
+    val group = min(convert(I32, warp()), imm(cfg->bundle - 1)),
+        rank = min(convert(I32, lane()), imm(cfg->cluster - 1));
+    for (int kind = 0; kind < KINDS; kind++)
+        assign(total[kind], select(lt(lane(), imm(cfg->cluster)), at(sPeers, kind, rank, group), immf(0)));
+    groupnorm_warp_sum(KINDS, total);
+}
+
+/* The warp of each group tells the CTA. */
+static void publish(const backward *k, const val total[KINDS])
+{
+    IF(both(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
+        for (int kind = 0; kind < KINDS; kind++)
+            set(k->sGroups, coord(kind, convert(I32, warp())), mul(total[kind], k->s.a.reciprocal));
+    cta_sync();
+}
+
+/* dx */
+
+static void write_vector(void *kernel, groupnorm_vector *v)
+{
+    backward *k = kernel;
+    tensor rX = unpacked(v->x, F32), rDy = unpacked(v->dy, F32), rDx = fragment_like(rX, F32); // (VEC)
+    for (int i = 0; i < k->w.grid.vec; i++) {
+        int group = groups_of_vector(k) == 1 ? 0 : i, weight = is_nchw(k) ? 0 : i;
+        val d = sub(at(rX, i), at(k->rMean, group));
+        val rest = fma(d, at(k->rLinear, group), at(k->rConstant, group));
+        set(rDx, i, fma(at(rDy, i), at(k->rScale, k->s.cfg->affine ? weight : group), rest));
+    }
+    copy(rDx, groupnorm_global(&k->s, k->s.a.y, v->global, k->w.grid.vec), k->s.align);
+}
+
+static void begin_column(backward *k, const groupnorm_column *c)
+{
+    const int count = groups_of_vector(k), weights = !k->s.cfg->affine ? count : is_nchw(k) ? 1 : k->w.grid.vec;
+    if (!groupnorm_has_one_column(&k->w)) {
+        load_statistics(k, c->number);
+        load_gamma(k, c->number);
+    }
+    k->rScale = fragment(F32, compact(leaf(weights)));  // (1) or (VEC)
+    k->rLinear = fragment(F32, compact(leaf(count)));   // (1) or (VEC)
+    k->rConstant = fragment(F32, compact(leaf(count))); // (1) or (VEC)
+    for (int i = 0; i < count; i++) {
+        val group = groupnorm_group(&k->s, &k->w, existing(k, c->number), i);
+        val minus = ir_unary(IR_NEG, at(k->rRstd, i));
+        set(k->rLinear, i, mul(mul(minus, at(k->rRstd, i)), at(k->sGroups, KIND_A, group)));
+        set(k->rConstant, i, mul(minus, at(k->sGroups, KIND_B, group)));
+    }
+    for (int i = 0; i < weights; i++) {
+        val rstd = at(k->rRstd, count == 1 ? 0 : i);
+        set(k->rScale, i, k->s.cfg->affine ? mul(rstd, convert(F32, at(k->rGamma, i))) : rstd);
+    }
+}
+
+static void write_staged_column(void *kernel, const groupnorm_column *c)
+{
+    backward *k = kernel;
+    begin_column(k, c);
+    groupnorm_over_vectors(&k->s, &k->w, c, load_staged, write_vector, k);
+}
+
+static void write_column(void *kernel, const groupnorm_column *c)
+{
+    backward *k = kernel;
+    begin_column(k, c);
+    groupnorm_over_vectors(&k->s, &k->w, c, load_global, write_vector, k);
+}
+
+/* Kernels */
+
+static backward begin(const groupnorm_config *cfg, int part, bool split, bool backwards)
+{
+    backward k = { .s = groupnorm_slice_here(cfg, part % 2 == 0, split, backwards) };
+    k.w = groupnorm_view_of(&k.s, cfg->vec);
+    k.sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
+    return k;
+}
+
+static void load_column(backward *k)
+{
+    if (!groupnorm_has_one_column(&k->w))
+        return;
+    load_statistics(k, k->w.column);
+    load_gamma(k, k->w.column);
+}
+
+/* Loads the slice and adds up its channels and the warp's group. */
+static void sums_of_slice(backward *k, bool split, val total[KINDS])
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    const int64_t bytes = groupnorm_slice_bytes(cfg);
+    const int rows = k->w.grid.parts;
+    const layout sums = compact(shape(channels_of(cfg), rows, KINDS));
+    const int64_t sum_bytes = 4 * KINDS * (int64_t)rows * channels_of(cfg);
+    k->in_place = split && groupnorm_has_one_column(&k->w);
+    const int64_t slices = ir_smem_alloc("x, dy", k->in_place ? max_i64(2 * bytes, sum_bytes) : 2 * bytes, 16);
+    k->staged_x = ir_smem_address(slices);
+    k->staged_dy = add(k->staged_x, ir_int(U32, bytes));
+    k->sSums = k->in_place ? smem_view(k->staged_x, F32, sums) : smem_tensor("sums", F32, sums, 16);
+    groupnorm_over_columns(&k->s, &k->w, stage_column, k);
+    if (cfg->cluster > 1)
+        ir_plain(IR_CLUSTER_ARRIVE, 0, 0); // this CTA has started: peers may write to its shared memory
+    load_column(k);
+    groupnorm_staged();
+    groupnorm_over_columns(&k->s, &k->w, add_column, k);
+    add_parts(k, rows);
+    add_group(k, total);
+}
+
+void groupnorm_backward(const void *config, int part)
+{
+    const groupnorm_config *cfg = config;
+    if (part == GROUPNORM_GRADIENTS) {
+        groupnorm_gradients(cfg);
+        return;
+    }
+    val total[KINDS];
+    backward k = begin(cfg, part, false, false);
+    sums_of_slice(&k, false, total);
+    if (cfg->cluster > 1)
+        add_peers(&k, total);
+    publish(&k, total);
+    groupnorm_over_columns(&k.s, &k.w, write_staged_column, &k);
+}
+
+static void leave_entry(const backward *k, const val total[KINDS])
+{
+    val entry = groupnorm_entry(&k->s, k->s.rank);
+    IF(both(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
+        for (int kind = 0; kind < KINDS; kind++)
+            groupnorm_write(k->s.a.entries, add(entry, imm(kind)), total[kind]);
+}
+
+/* What all slices of the warp's group left, in all lanes. */
+static void add_entries(const backward *k, val total[KINDS])
+{
+    enum { AT_ONCE = 4 };
+    const groupnorm_slice *s = &k->s;
+    for (int kind = 0; kind < KINDS; kind++)
+        total[kind] = variable(F32, immf(0));
+    LOOP_FROM(begin, convert(I32, lane()), s->a.entry_slices, imm(32 * AT_ONCE))
+    {
+        val read[AT_ONCE][KINDS];
+        for (int i = 0; i < AT_ONCE; i++) {
+            val number = add(begin, imm(32 * i)), entry = groupnorm_entry(s, number);
+            for (int kind = 0; kind < KINDS; kind++)
+                read[i][kind] = variable(F32, immf(0));
+            IF(lt(number, s->a.entry_slices))
+                for (int kind = 0; kind < KINDS; kind++)
+                    assign(read[i][kind], groupnorm_read(s->a.entries, add(entry, imm(kind))));
+        }
+        for (int i = 0; i < AT_ONCE * KINDS; i++)
+            assign(total[i % KINDS], add(total[i % KINDS], read[i / KINDS][i % KINDS]));
+    }
+    groupnorm_warp_sum(KINDS, total);
+}
+
+void groupnorm_backward_split(const void *config, int part)
+{
+    const groupnorm_config *cfg = config;
+    if (part == GROUPNORM_SPLIT_GRADIENTS) {
+        groupnorm_gradients(cfg);
+        return;
+    }
+    const bool writes = part >= 2; // last CTA first: its slice was read last and is still in L2
+    val total[KINDS];
+    backward k = begin(cfg, part, true, writes);
+    if (!writes) {
+        sums_of_slice(&k, true, total);
+        leave_entry(&k, total);
+        return;
+    }
+    load_column(&k);
+    add_entries(&k, total);
+    publish(&k, total);
+    groupnorm_over_columns(&k.s, &k.w, write_column, &k);
+}

@@ -1,0 +1,252 @@
+/* groupnorm_choice.c - slices that fit shared memory, and threads that hold them evenly. */
+#include "operators/groupnorm/groupnorm_choice.h"
+
+#include <math.h>
+
+#include "base/status.h"
+
+enum {
+    VECTOR_BYTES = 16,
+    PIXEL_BYTES = 64, // of nhwc that a bundle reads side by side: two sectors
+    BUNDLE_MAX = 8,
+    CLUSTER_MAX = 8,
+    SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
+    SPLIT_BYTES = 72 << 10,  // three: of the first split kernel, which only reads
+    SPREAD_BYTES = 32 << 10, // smaller slices are not shared out further, even if SMs are idle
+    THREADS_MIN = 64,
+    THREADS_MAX = 512,
+    SPLIT_THREADS_MAX = 256, // the second kernel keeps loads in registers
+    REGISTERS_MIN = 56,      // of a thread: fewer spill
+    SHARED_RESERVED = 1024,  // of each CTA
+    VECTORS_OF_THREAD = 12,  // about 50 KiB for 256 threads: bench/notes/groupnorm.md
+    COLUMN_BYTES = 64,       // of nchw that neighbouring threads read side by side
+    SECOND_CTAS = 4,         // an SM: CTAs of the second split kernel
+    SLICES_MAX = 1 << 20
+};
+
+static int64_t element_bytes(const ckl_groupnorm_desc *d)
+{
+    return (int64_t)ckl_dtype_bytes(d->dtype);
+}
+
+int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    return d->layout == CKL_NCHW ? d->h * d->w / c->vec : d->h * d->w;
+}
+
+int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, bool split)
+{
+    return split ? max_i64(1, ceil_div(groupnorm_units(d, c), groupnorm_slice_units(c))) : c->cluster;
+}
+
+int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    return d->n * d->groups / c->bundle;
+}
+
+/*
+ * Shared memory of a CTA: slices of x and, backward, dy; what threads tell of their sums, in place of the slices where
+ * these are not needed again; what groups and CTAs tell.
+ */
+static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
+{
+    const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    const int64_t slice = groupnorm_slice_bytes(c), groups = 16 * ceil_div(12 * c->bundle, 16);
+    const int64_t peers = c->cluster > 1 ? 8 * (int64_t)c->bundle * c->cluster + 16 : 0;
+    if (d->direction == CKL_FORWARD)
+        return slice + round_up(8 * (int64_t)c->threads, 16) + round_up(4 * (int64_t)c->threads, 16) + groups + peers;
+    int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.parts * c->channels * c->bundle;
+    return (split && g.slots == 1 ? max_i64(2 * slice, sums) : 2 * slice + sums) + groups + peers + 16;
+}
+
+/* Choice */
+
+/* Of nhwc, neighbouring groups that together read whole pieces of memory. */
+static int bundle_for(const ckl_groupnorm_desc *d)
+{
+    const int64_t pixel = d->c / d->groups * element_bytes(d);
+    int bundle = 1;
+    while (d->layout == CKL_NHWC && 2 * bundle <= BUNDLE_MAX && d->groups % (2 * bundle) == 0 &&
+           bundle * pixel < PIXEL_BYTES)
+        bundle *= 2;
+    return bundle;
+}
+
+/* Does a vector stay in a channel (nchw), or in a bundle; and in its group, where a thread has several columns? */
+static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    if (d->layout == CKL_NCHW)
+        return d->h * d->w % c->vec == 0;
+    bool in_group = c->channels % c->vec == 0 || c->channels * c->bundle / c->vec <= THREADS_MIN;
+    return d->c % c->vec == 0 && c->channels * c->bundle % c->vec == 0 && in_group;
+}
+
+/* What a split over threads costs: the vectors for which there is room; more if it is far from the threads wanted. */
+static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted)
+{
+    static const double column = 0.02, too_few = 1.1, too_many = 1.6; // from there on evenness counts less
+    groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    double room = (double)(g.slots * ceil_div(units, g.parts)) * c->threads * (1 + column * g.slots);
+    double ratio = (double)c->threads / (double)wanted;
+    return room * fmax(1, fmax(ratio / too_many, 1 / ratio / too_few));
+}
+
+/* What choosing is about. */
+typedef struct search {
+    const ckl_groupnorm_desc *d;
+    const ckl_device_info *device;
+    bool split;
+} search;
+
+/* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
+static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
+{
+    const bool nchw = s->d->layout == CKL_NCHW;
+    const int threads_max = s->split ? SPLIT_THREADS_MAX : THREADS_MAX;
+    const int64_t vectors = units * c->channels * c->bundle / (nchw ? 1 : c->vec);
+    const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / VECTORS_OF_THREAD));
+    const int side_by_side = COLUMN_BYTES / (c->vec * (int)element_bytes(s->d));
+    groupnorm_config best = *c;
+    double least = INFINITY;
+    for (c->threads = (int)max_i64(THREADS_MIN, 32 * c->bundle); c->threads <= threads_max; c->threads += 32)
+        for (int parts = 1; parts <= (nchw ? c->threads : 1); parts++) {
+            if (nchw && (c->threads % parts || (parts < side_by_side && parts < units)))
+                continue;
+            c->parts = nchw ? parts : groupnorm_grid_of(c, c->vec).parts;
+            c->steps = (int)max_i64(1, ceil_div(units, c->parts));
+            double cost = shared_bytes(s->d, s->split, c) <= budget ? cost_of(c, units, wanted) : INFINITY;
+            if (cost < least) {
+                least = cost;
+                best = *c;
+            }
+        }
+    *c = best;
+    return least < INFINITY;
+}
+
+/* The fewest CTAs whose slices fit the budget; more where SMs would be idle. */
+static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
+{
+    const int cluster_max = s->device->has_tma ? CLUSTER_MAX : 1;
+    bool found = false;
+    groupnorm_config best = *c;
+    for (c->cluster = 1; c->cluster <= cluster_max; c->cluster *= 2) {
+        bool idle = found && groupnorm_bundles(s->d, c) * best.cluster < s->device->sm_count &&
+                    groupnorm_slice_bytes(&best) > SPREAD_BYTES;
+        if ((!found || idle) && share_out(s, ceil_div(groupnorm_units(s->d, c), c->cluster), budget, c)) {
+            best = *c;
+            found = true;
+        }
+    }
+    *c = best;
+    return found;
+}
+
+/* Slices that fit the budget, some of which a CTA of the second kernel takes. */
+static bool choose_slice(const search *s, int64_t budget, groupnorm_config *c)
+{
+    const int64_t units = groupnorm_units(s->d, c);
+    for (int64_t slices = 1; slices < 2 * max_i64(1, units); slices *= 2)
+        if (share_out(s, ceil_div(units, slices), budget, c)) {
+            int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, true);
+            c->turns = (int)max_i64(1, ctas / ((int64_t)SECOND_CTAS * s->device->sm_count));
+            return true;
+        }
+    return false;
+}
+
+/* As many CTAs an SM as there is shared memory for: the compiler keeps to their registers. */
+static int ctas_per_sm(const search *s, const groupnorm_config *c)
+{
+    int64_t by_shared = s->device->smem_per_sm_bytes / (shared_bytes(s->d, s->split, c) + SHARED_RESERVED);
+    int64_t by_registers = s->device->registers_per_sm / (c->threads * REGISTERS_MIN);
+    int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->split);
+    int64_t by_grid = ceil_div(ctas, s->device->sm_count);
+    return (int)max_i64(1, min_i64(min_i64(by_shared, by_registers), by_grid));
+}
+
+ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+                            groupnorm_config *c)
+{
+    const int64_t most = device->smem_per_cta_bytes;
+    if (d->c / d->groups > INT32_MAX / BUNDLE_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: more than %d channels of a group", what, INT32_MAX / BUNDLE_MAX);
+    c->dtype = d->dtype;
+    c->layout = (choice)d->layout;
+    c->affine = d->affine;
+    c->channels = (int)max_i64(1, d->c / d->groups);
+    c->bundle = bundle_for(d);
+    c->overlap = device->has_tma;
+    for (c->vec = VECTOR_BYTES / (int)element_bytes(d); !vector_fits(d, c);)
+        c->vec /= 2;
+    search s = { d, device, split };
+    const bool found = split ? choose_slice(&s, min_i64(SPLIT_BYTES, most), c)
+                             : choose_cluster(&s, min_i64(SLICE_BYTES, most), c) || choose_cluster(&s, most, c);
+    if (!found)
+        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " bytes of shared memory of a CTA do not hold a %s", what, most,
+             split ? "slice of a bundle" : "bundle, shared by as many as there may be in a cluster");
+    c->ctas_per_sm = ctas_per_sm(&s, c);
+    return CKL_OK;
+}
+
+/* Admission */
+
+static ckl_status admit_threads(const char *what, const ckl_device_info *device, bool split, const groupnorm_config *c)
+{
+    if (c->threads % 32 || c->threads < 32 || c->threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 from 32 to %d", what, c->threads,
+             device->threads_per_cta_max);
+    if (!is_power_of_two(c->vec) || c->vec * (int)ckl_dtype_bytes(c->dtype) > VECTOR_BYTES)
+        FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, c->vec, VECTOR_BYTES);
+    if (c->bundle < 1 || c->bundle > c->threads / 32)
+        FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the warps", what, c->bundle, c->threads / 32);
+    if (!is_power_of_two(c->cluster) || c->cluster > 16 || (split && c->cluster > 1))
+        FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to %d", what, c->cluster, split ? 1 : 16);
+    if (c->steps < 1 || c->rounds < 1 || c->turns < 1)
+        FAIL(CKL_INVALID, "%s: steps=%d, rounds=%d or turns=%d is less than 1", what, c->steps, c->rounds, c->turns);
+    return CKL_OK;
+}
+
+static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    const bool nchw = d->layout == CKL_NCHW;
+    if (nchw && c->bundle > 1)
+        FAIL(CKL_INVALID, "%s: bundle=%d, but nchw takes groups one by one", what, c->bundle);
+    if (d->groups % c->bundle)
+        FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64, what, c->bundle, d->groups);
+    if (nchw ? d->h * d->w % c->vec : d->c % c->vec || c->channels * c->bundle % c->vec)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,
+             nchw ? "h*w" : "the channels of an image and a bundle");
+    if (nchw && (c->parts < 1 || c->threads % c->parts))
+        FAIL(CKL_INVALID, "%s: parts=%d does not divide threads=%d", what, c->parts, c->threads);
+    groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    if (c->parts != g.parts)
+        FAIL(CKL_INVALID, "%s: parts=%d is not %d, the threads of a vector of channels", what, c->parts, g.parts);
+    if (!nchw && g.slots > 1 && (c->channels % c->vec || c->bundle > 1))
+        FAIL(CKL_UNSUPPORTED, "%s: vectors of a pixel of bundle=%d are more than threads=%d", what, c->bundle,
+             c->threads);
+    return CKL_OK;
+}
+
+ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+                           const groupnorm_config *c)
+{
+    if ((c->cluster > 1 || c->overlap) && !device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "%s: cluster=%d and overlap=%d on a device without clusters", what, c->cluster,
+             c->overlap);
+    if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
+        c->channels != max_i64(1, d->c / d->groups))
+        FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
+    TRY(admit_threads(what, device, split, c));
+    TRY(admit_layout(what, d, c));
+    const int64_t slices = groupnorm_slices(d, c, split), units = groupnorm_units(d, c);
+    if (slices * groupnorm_slice_units(c) < units)
+        FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,
+             c->steps, c->cluster, slices * groupnorm_slice_units(c), units);
+    if (shared_bytes(d, split, c) > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "%s: steps=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->steps,
+             shared_bytes(d, split, c), device->smem_per_cta_bytes);
+    if (units > INT32_MAX / 2 || slices > SLICES_MAX || groupnorm_bundles(d, c) * slices > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: more than %d pixels of an image, or CTAs", what, INT32_MAX / 2);
+    return CKL_OK;
+}

@@ -1,0 +1,419 @@
+/*
+ * groupnorm_forward.c - a bundle in the shared memory of a CTA or a cluster; or, split, statistics first and then y.
+ *
+ * Each thread adds up its values and their squares, counted from a pivot of its own: the mean of its first vector. With
+ * n vectors that pivot is near enough to the mean for the squares to lose at most a factor of n + 1 of their precision
+ * (Chan, Golub, LeVeque: Algorithms for computing the sample variance, 1983). Means and squares are then merged by
+ * Chan's rule, over the threads of a group, then over its CTAs. Means are counted from the first element of the group,
+ * so that a large one costs no digits.
+ */
+#include "operators/groupnorm/groupnorm_slice.h"
+
+enum { SUMS = 4 }; // of values, and of squares, side by side
+
+/* What is known of a group, in the order of an entry of the workspace; and of it when all is known. */
+enum { ENTRY_MEAN, ENTRY_SQUARES, ENTRY_PIVOT };
+enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
+
+typedef struct forward {
+    groupnorm_slice s;
+    groupnorm_view all;  // for loads and stores
+    groupnorm_view same; // for sums: vectors of which each is of one group
+    val staged;          // u32, the slice in shared memory
+    val group_pivot;     // of the group of this thread's sums
+    val warp_pivot;      // of the warp's group
+    val pivot;           // of this thread
+    val sums[SUMS], squares[SUMS];
+    tensor sGroups;               // (GROUP_WORDS,BUNDLE)
+    tensor rGamma, rBeta;         // (1) or (VEC) of a thread that has one column
+    tensor rMean, rScale, rShift; // (1) or (VEC) of the column being written: y = (x - mean) * scale + shift
+} forward;
+
+/* Staging */
+
+static void stage_vector(void *kernel, groupnorm_vector *v)
+{
+    forward *k = kernel;
+    groupnorm_stage(&k->s, add(k->staged, v->shared), k->s.a.x, v->global);
+}
+
+static void stage_column(void *kernel, const groupnorm_column *c)
+{
+    forward *k = kernel;
+    groupnorm_over_vectors(&k->s, &k->all, c, NULL, stage_vector, k);
+}
+
+/* The first element of a group of the bundle. */
+static val pivot_of(const groupnorm_slice *s, val group)
+{
+    const groupnorm_arguments *a = &s->a;
+    val channel = add(s->channel, convert(I64, mul(group, imm(s->cfg->channels))));
+    val image_start = mul(mul(s->image, a->channels), a->pixels);
+    val first = add(image_start, groupnorm_is_nchw(s) ? mul(channel, a->pixels) : channel);
+    return convert(F32, at(groupnorm_global(s, a->x, first, 1), 0));
+}
+
+static void load_pivots(forward *k)
+{
+    val last = imm(k->s.cfg->bundle - 1);
+    k->group_pivot = pivot_of(&k->s, min(groupnorm_group(&k->s, &k->same, k->same.column, 0), last));
+    k->warp_pivot = pivot_of(&k->s, min(convert(I32, warp()), last));
+}
+
+static void load_weights(forward *k, val column)
+{
+    k->rGamma = groupnorm_weights(&k->s, k->s.a.gamma, column);
+    k->rBeta = groupnorm_weights(&k->s, k->s.a.beta, column);
+}
+
+/* Moments of a thread */
+
+/* So many values with a mean and the sum of the squares of their differences from it. */
+typedef struct moments {
+    val count, mean, squares;
+} moments;
+
+static void load_same(void *kernel, groupnorm_vector *v)
+{
+    forward *k = kernel;
+    v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), k->same.grid.vec);
+}
+
+static void add_values(void *kernel, groupnorm_vector *v)
+{
+    forward *k = kernel;
+    tensor rX = unpacked(v->x, F32); // (VEC)
+    for (int i = 0; i < k->same.grid.vec; i++) {
+        val x = sub(at(rX, i), k->pivot);
+        assign(k->sums[i % SUMS], add(k->sums[i % SUMS], x));
+        assign(k->squares[i % SUMS], fma(x, x, k->squares[i % SUMS]));
+    }
+}
+
+static void add_column(void *kernel, const groupnorm_column *c)
+{
+    forward *k = kernel;
+    groupnorm_over_vectors(&k->s, &k->same, c, load_same, add_values, k);
+}
+
+/* The mean of the thread's first vector, if it has one. */
+static void find_pivot(forward *k)
+{
+    const int vec = k->same.grid.vec;
+    k->pivot = variable(F32, immf(0));
+    IF(both(lt(k->same.column, imm(k->same.grid.columns)), lt(imm(0), k->same.vectors))) {
+        val first = add(k->staged, mul(thread(), imm(vec * (int)ckl_dtype_bytes(k->s.cfg->dtype))));
+        tensor rX = unpacked(groupnorm_load_shared(&k->s, first, vec), F32); // (VEC)
+        for (int i = 0; i < vec; i++)
+            assign(k->pivot, fma(at(rX, i), immf(1.0 / vec), k->pivot));
+    }
+}
+
+static val total_of(const val sums[SUMS])
+{
+    return add(add(sums[0], sums[1]), add(sums[2], sums[3]));
+}
+
+/* The values that this thread adds up, as f32. */
+static val count_of_thread(const forward *k)
+{
+    const groupnorm_grid *g = &k->same.grid;
+    val columns = div(add(sub(imm(g->columns - 1), k->same.column), imm(g->abreast)), imm(g->abreast));
+    return mul(convert(F32, mul(columns, k->same.vectors)), immf(g->vec));
+}
+
+/* The moments of this thread's values, the mean above that of the group's pivot. */
+static moments moments_of_thread(forward *k)
+{
+    for (int i = 0; i < SUMS; i++) {
+        k->sums[i] = variable(F32, immf(0));
+        k->squares[i] = variable(F32, immf(0));
+    }
+    find_pivot(k);
+    groupnorm_over_columns(&k->s, &k->same, add_column, k);
+    val count = count_of_thread(k), sum = total_of(k->sums), mean = div(sum, max(count, immf(1)));
+    val squares = ir_max_nan(fma(ir_unary(IR_NEG, sum), mean, total_of(k->squares)), immf(0));
+    val above = add(sub(k->pivot, k->group_pivot), mean);
+    return (moments){ count, select(lt(immf(0), count), above, immf(0)), squares };
+}
+
+/* Merging */
+
+/* What the lanes of a warp have, `n` of them each: every lane gets the whole. */
+static moments merge(const moments *m, int n)
+{
+    val sums[2] = { variable(F32, immf(0)), variable(F32, immf(0)) }, squares = variable(F32, immf(0));
+    for (int i = 0; i < n; i++) {
+        assign(sums[0], add(sums[0], m[i].count));
+        assign(sums[1], fma(m[i].count, m[i].mean, sums[1]));
+        assign(squares, add(squares, m[i].squares));
+    }
+    groupnorm_warp_sum(2, sums);
+    val mean = div(sums[1], max(sums[0], immf(1)));
+    for (int i = 0; i < n; i++) {
+        val difference = sub(m[i].mean, mean);
+        assign(squares, fma(mul(m[i].count, difference), difference, squares));
+    }
+    groupnorm_warp_sum(1, &squares);
+    return (moments){ sums[0], mean, squares };
+}
+
+/* Reads at an index where it is inside, else nothing: no values. */
+static moments read_moments(val inside, val count, tensor sMoments, val index)
+{
+    moments m = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
+    IF(inside) {
+        assign(m.count, count);
+        assign(m.mean, at(sMoments, 0, index));
+        assign(m.squares, at(sMoments, 1, index));
+    }
+    return m;
+}
+
+/* The warp of each group merges what its threads found in this slice. */
+static moments merge_threads(forward *k)
+{
+    enum { LANE_MAX = 32 };
+    const groupnorm_config *cfg = k->s.cfg;
+    const groupnorm_grid *g = &k->same.grid;
+    const bool whole_cta = groupnorm_is_nchw(&k->s) || g->slots > 1;
+    const int width = whole_cta ? cfg->threads : g->columns / cfg->bundle, rows = whole_cta ? 1 : g->parts;
+    tensor sMoments = smem_tensor("moments", F32, compact(shape(2, cfg->threads)), 16); // (2,THREADS)
+    tensor sCounts = smem_tensor("counts", F32, compact(leaf(cfg->threads)), 16);       // (THREADS)
+    moments mine = moments_of_thread(k);
+    set(sCounts, thread(), mine.count);
+    set(sMoments, coord(0, thread()), mine.mean);
+    set(sMoments, coord(1, thread()), mine.squares);
+    cta_sync();
+    moments m[LANE_MAX];
+    int n = (int)ceil_div((int64_t)width * rows, 32);
+    val first = min(mul(convert(I32, warp()), imm(width)), imm((cfg->bundle - 1) * width));
+    for (int i = 0; i < n; i++) {
+        val number = add(convert(I32, lane()), imm(32 * i)), inside = lt(number, imm(width * rows));
+        val row = div(number, imm(width)), index = add(add(mul(row, imm(g->columns)), first), rem(number, imm(width)));
+        index = select(inside, whole_cta ? number : index, imm(0));
+        m[i] = read_moments(inside, at(sCounts, index), sMoments, index);
+    }
+    return merge(m, n);
+}
+
+/* How many elements of a group slice number `rank` has. */
+static val elements_of_slice(const groupnorm_slice *s, val rank)
+{
+    int per_unit = s->cfg->channels * (groupnorm_is_nchw(s) ? s->cfg->vec : 1);
+    val range = s->a.entry_range, units = max(min(range, sub(s->a.units, mul(rank, range))), ir_int(I32, 0));
+    return mul(convert(F32, units), immf(per_unit));
+}
+
+static moments merge_peers(forward *k, moments mine)
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    tensor sPeers = groupnorm_peers(cfg, 2); // (2,CLUSTER,BUNDLE)
+    const val values[] = { mine.mean, mine.squares };
+    ir_plain(IR_CLUSTER_WAIT, 0, 0); // all CTAs of the cluster have started
+    groupnorm_give_to_peers(&k->s, sPeers, 2, values);
+    cluster_sync();
+    val group = min(convert(I32, warp()), imm(cfg->bundle - 1)), rank = convert(I32, lane());
+    val inside = lt(rank, imm(cfg->cluster));
+    moments m = read_moments(inside, elements_of_slice(&k->s, rank), slice(sPeers, _, _, group), rank);
+    return merge(&m, 1);
+}
+
+/* A mean that f32 cannot hold is mean + rest. The warp of each group tells the CTA, the first CTA the caller. */
+static void publish(const forward *k, moments m, val pivot, val is_first)
+{
+    const groupnorm_slice *s = &k->s;
+    val mean = add(pivot, m.mean), rest = add(sub(pivot, mean), m.mean);
+    val rstd = rsqrt(fma(m.squares, s->a.reciprocal, s->a.eps)), group = convert(I32, warp());
+    IF(both(lt(warp(), imm(s->cfg->bundle)), eq(lane(), imm(0)))) {
+        set(k->sGroups, coord(GROUP_MEAN, group), mean);
+        set(k->sGroups, coord(GROUP_REST, group), rest);
+        set(k->sGroups, coord(GROUP_RSTD, group), rstd);
+        val index = add(mul(s->bundle, ir_int(I64, s->cfg->bundle)), convert(I64, group));
+        IF(both(is_first, ne(s->a.mean, imm(0))))
+            groupnorm_write(s->a.mean, index, add(mean, rest));
+        IF(both(is_first, ne(s->a.rstd, imm(0))))
+            groupnorm_write(s->a.rstd, index, rstd);
+    }
+    cta_sync();
+}
+
+/* Writing */
+
+static void load_again(void *kernel, groupnorm_vector *v)
+{
+    forward *k = kernel;
+    v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), k->all.grid.vec);
+}
+
+static void load_global(void *kernel, groupnorm_vector *v)
+{
+    forward *k = kernel;
+    v->x = groupnorm_load(&k->s, k->s.a.x, v->global);
+}
+
+static void write_vector(void *kernel, groupnorm_vector *v)
+{
+    forward *k = kernel;
+    const bool one_group = groupnorm_one_group(&k->s, k->all.grid.vec), one_scale = static_size(k->rScale.layout) == 1;
+    tensor rX = unpacked(v->x, F32), rY = fragment_like(rX, F32); // (VEC)
+    for (int i = 0; i < k->all.grid.vec; i++) {
+        int scale = one_scale ? 0 : i;
+        set(rY, i, fma(sub(at(rX, i), at(k->rMean, one_group ? 0 : i)), at(k->rScale, scale), at(k->rShift, scale)));
+    }
+    copy(rY, groupnorm_global(&k->s, k->s.a.y, v->global, k->all.grid.vec), k->s.align);
+}
+
+/* y = (x - mean) * scale + shift; shift makes up for the rest of the mean, but not where gamma is infinite. */
+static void set_scale(forward *k, int i, val rest, val rstd)
+{
+    val gamma = immf(1), beta = immf(0);
+    if (k->s.cfg->affine) {
+        gamma = convert(F32, at(k->rGamma, i));
+        beta = convert(F32, at(k->rBeta, i));
+    }
+    val scale = mul(rstd, gamma), finite = lt(ir_unary(IR_ABS, scale), immf(INFINITY));
+    set(k->rScale, i, scale);
+    set(k->rShift, i, select(finite, fma(ir_unary(IR_NEG, rest), scale, beta), beta));
+}
+
+/* The statistics of a column's groups, and its weights. */
+static void begin_column(forward *k, const groupnorm_column *c)
+{
+    const bool one_group = groupnorm_one_group(&k->s, k->all.grid.vec), affine = k->s.cfg->affine;
+    const int vec = k->all.grid.vec, means = one_group ? 1 : vec;
+    const int scales = !affine ? means : groupnorm_is_nchw(&k->s) ? 1 : vec;
+    val column = min(c->number, imm(k->all.grid.columns - 1));
+    if (affine && !groupnorm_has_one_column(&k->all))
+        load_weights(k, column);
+    k->rMean = fragment(F32, compact(leaf(means)));   // (1) or (VEC)
+    k->rScale = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
+    k->rShift = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
+    val rest = immf(0), rstd = immf(0);
+    for (int i = 0; i < scales; i++) {
+        if (i < means) {
+            val group = groupnorm_group(&k->s, &k->all, column, i);
+            set(k->rMean, i, at(k->sGroups, GROUP_MEAN, group));
+            rest = at(k->sGroups, GROUP_REST, group);
+            rstd = at(k->sGroups, GROUP_RSTD, group);
+        }
+        set_scale(k, i, rest, rstd);
+    }
+}
+
+static void write_staged_column(void *kernel, const groupnorm_column *c)
+{
+    forward *k = kernel;
+    begin_column(k, c);
+    groupnorm_over_vectors(&k->s, &k->all, c, load_again, write_vector, k);
+}
+
+static void write_column(void *kernel, const groupnorm_column *c)
+{
+    forward *k = kernel;
+    begin_column(k, c);
+    groupnorm_over_vectors(&k->s, &k->all, c, load_global, write_vector, k);
+}
+
+/* Kernels */
+
+static forward begin(const groupnorm_config *cfg, int part, bool split, bool backwards)
+{
+    forward k = { .s = groupnorm_slice_here(cfg, part % 2 == 0, split, backwards) };
+    k.all = groupnorm_view_of(&k.s, cfg->vec);
+    k.sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
+    return k;
+}
+
+/* Loads the slice and finds the moments of the warp's group in it. */
+static moments moments_of_slice(forward *k)
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    int vec = cfg->vec;
+    while (!groupnorm_one_group(&k->s, vec))
+        vec /= 2;
+    k->same = groupnorm_view_of(&k->s, vec);
+    k->staged = ir_smem_address(ir_smem_alloc("slice", groupnorm_slice_bytes(cfg), 16));
+    groupnorm_over_columns(&k->s, &k->all, stage_column, k);
+    if (cfg->cluster > 1)
+        ir_plain(IR_CLUSTER_ARRIVE, 0, 0); // this CTA has started: peers may write to its shared memory
+    load_pivots(k);
+    if (cfg->affine && groupnorm_has_one_column(&k->all))
+        load_weights(k, min(k->all.column, imm(k->all.grid.columns - 1)));
+    groupnorm_staged();
+    if (vec != cfg->vec)
+        cta_sync(); // sums are of other vectors than the thread's own
+    return merge_threads(k);
+}
+
+void groupnorm_forward(const void *config, int part)
+{
+    const groupnorm_config *cfg = config;
+    forward k = begin(cfg, part, false, false);
+    moments m = moments_of_slice(&k);
+    if (cfg->cluster > 1)
+        m = merge_peers(&k, m);
+    publish(&k, m, k.warp_pivot, eq(k.s.rank, imm(0)));
+    groupnorm_over_columns(&k.s, &k.all, write_staged_column, &k);
+}
+
+static void leave_entry(const forward *k, moments m)
+{
+    const val values[GROUPNORM_ENTRY] = { m.mean, m.squares, k->warp_pivot };
+    val entry = groupnorm_entry(&k->s, k->s.rank);
+    IF(both(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
+        for (int i = 0; i < GROUPNORM_ENTRY; i++)
+            groupnorm_write(k->s.a.entries, add(entry, imm(i)), values[i]);
+}
+
+/* The entry of slice `number`, or no values. */
+static moments read_entry(const groupnorm_slice *s, val number)
+{
+    moments m = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
+    IF(lt(number, s->a.entry_slices)) {
+        val entry = groupnorm_entry(s, number);
+        assign(m.count, elements_of_slice(s, number));
+        assign(m.mean, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_MEAN))));
+        assign(m.squares, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_SQUARES))));
+    }
+    return m;
+}
+
+/* What all slices of the warp's group left: lanes take some each, and lane 0 what is merged already. */
+static moments merge_entries(const forward *k)
+{
+    enum { AT_ONCE = 8 };
+    const groupnorm_slice *s = &k->s;
+    moments all = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
+    LOOP_FROM(begin, ir_int(I32, 0), s->a.entry_slices, imm(32 * AT_ONCE))
+    {
+        val is_first = eq(lane(), imm(0));
+        moments m[AT_ONCE + 1];
+        for (int i = 0; i < AT_ONCE; i++) {
+            val number = add(add(begin, convert(I32, lane())), imm(32 * i));
+            m[i] = read_entry(s, number);
+        }
+        m[AT_ONCE] =
+            (moments){ select(is_first, all.count, immf(0)), all.mean, select(is_first, all.squares, immf(0)) };
+        moments merged = merge(m, AT_ONCE + 1);
+        assign(all.count, merged.count);
+        assign(all.mean, merged.mean);
+        assign(all.squares, merged.squares);
+    }
+    return all;
+}
+
+void groupnorm_forward_split(const void *config, int part)
+{
+    const bool writes = part >= 2; // last CTA first: its slice was read last and is still in L2
+    forward k = begin(config, part, true, writes);
+    if (!writes) {
+        leave_entry(&k, moments_of_slice(&k));
+        return;
+    }
+    if (k.s.cfg->affine && groupnorm_has_one_column(&k.all))
+        load_weights(&k, min(k.all.column, imm(k.all.grid.columns - 1)));
+    val pivot = groupnorm_read(k.s.a.entries, add(groupnorm_entry(&k.s, ir_int(I32, 0)), imm(ENTRY_PIVOT)));
+    publish(&k, merge_entries(&k), pivot, eq(k.s.rank, imm(0)));
+    groupnorm_over_columns(&k.s, &k.all, write_column, &k);
+}

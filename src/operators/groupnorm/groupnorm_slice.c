@@ -1,0 +1,274 @@
+/*
+ * groupnorm_slice.c - slices of bundles over threads.
+ *
+ * A bundle is a group of channels (nchw) or some neighbouring groups (nhwc), so that what is read of a pixel fills
+ * whole sectors of memory. Its pixels are shared out over the CTAs of a cluster, or over slices that know of each
+ * other through global memory alone.
+ */
+#include "operators/groupnorm/groupnorm_slice.h"
+
+enum { UNROLLED = 4 }; // vectors of a thread whose loads are under way together
+
+bool groupnorm_is_nchw(const groupnorm_slice *s)
+{
+    return s->cfg->layout == (choice)CKL_NCHW;
+}
+
+bool groupnorm_has_one_column(const groupnorm_view *w)
+{
+    return w->grid.slots == 1;
+}
+
+static int64_t element_bytes(const groupnorm_slice *s)
+{
+    return (int64_t)ckl_dtype_bytes(s->cfg->dtype);
+}
+
+groupnorm_arguments groupnorm_declare(void)
+{
+    groupnorm_arguments a;
+    a.channels = param(I64, "channels");
+    a.pixels = param(I64, "pixels");
+    a.bundles = param(I64, "bundles");
+    a.first = param(I64, "first");
+    a.slices = param(I32, "slices");
+    a.range = param(I32, "range");
+    a.units = param(I32, "units");
+    a.entry_slices = param(I32, "entry_slices");
+    a.entry_range = param(I32, "entry_range");
+    a.reciprocal = param(F32, "reciprocal");
+    a.eps = param(F32, "eps");
+    a.x = pointer("x");
+    a.dy = pointer("dy");
+    a.gamma = pointer("gamma");
+    a.beta = pointer("beta");
+    a.y = pointer("y");
+    a.mean = pointer("mean");
+    a.rstd = pointer("rstd");
+    a.entries = pointer("entries");
+    a.partial = pointer("partial");
+    a.lines = param(I64, "lines");
+    a.dgamma = pointer("dgamma");
+    a.dbeta = pointer("dbeta");
+    return a;
+}
+
+void groupnorm_wait(const groupnorm_config *cfg)
+{
+    if (!cfg->overlap)
+        return;
+    ir_current()->target = IR_SM90A;
+    grid_wait(); // what is above overlaps the end of the kernel before
+    grid_launch();
+}
+
+groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, bool split, bool backwards)
+{
+    groupnorm_slice s = { .cfg = cfg, .a = groupnorm_declare() };
+    s.align = (int)element_bytes(&s) * (vectors ? cfg->vec : 1);
+    ir_current()->threads = cfg->threads;
+    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    if (cfg->cluster > 1) {
+        ir_current()->cluster = cfg->cluster;
+        ir_current()->target = IR_SM90A;
+    }
+    val cta = convert(I32, cta_x()), bundle = div(cta, imm(cfg->cluster));
+    if (backwards)
+        cta = sub(sub(convert(I32, grid_x()), imm(1)), cta);
+    s.rank = cfg->cluster > 1 ? convert(I32, cluster_rank()) : ir_int(I32, 0);
+    if (split) { // the same slice of all bundles together: they share lines of memory (nhwc)
+        val bundles = div(convert(I32, grid_x()), s.a.slices);
+        s.rank = div(cta, bundles);
+        bundle = rem(cta, bundles);
+    }
+    s.bundle = add(s.a.first, convert(I64, bundle));
+    s.image = div(s.bundle, s.a.bundles);
+    s.channel = mul(rem(s.bundle, s.a.bundles), ir_int(I64, cfg->channels * cfg->bundle));
+    val begin = mul(s.rank, s.a.range), left = sub(s.a.units, begin);
+    s.count = max(min(s.a.range, left), ir_int(I32, 0));
+    val image_start = mul(mul(s.image, s.a.channels), s.a.pixels), start = convert(I64, begin);
+    s.base = groupnorm_is_nchw(&s)
+                 ? add(add(image_start, mul(s.channel, s.a.pixels)), mul(start, ir_int(I64, cfg->vec)))
+                 : add(add(image_start, s.channel), mul(start, s.a.channels));
+    groupnorm_wait(cfg);
+    return s;
+}
+
+groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
+{
+    groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec) };
+    const bool nchw = groupnorm_is_nchw(s);
+    val tid = convert(I32, thread()), width = imm(nchw ? w.grid.parts : w.grid.abreast);
+    val across = div(tid, width), along = rem(tid, width);
+    w.column = nchw ? across : along;
+    w.part = nchw ? along : across;
+    val count = nchw ? s->count : select(lt(w.part, imm(w.grid.parts)), s->count, imm(0));
+    w.vectors = max(div(add(sub(count, w.part), imm(w.grid.parts - 1)), imm(w.grid.parts)), ir_int(I32, 0));
+    return w;
+}
+
+/* Walks */
+
+static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view *w, val slot)
+{
+    const groupnorm_grid *g = &w->grid;
+    const int64_t vector_bytes = g->vec * element_bytes(s);
+    groupnorm_column c = { .number = add(w->column, mul(slot, imm(g->abreast))) };
+    c.exists = g->slots * g->abreast == g->columns ? yes() : lt(c.number, imm(g->columns));
+    c.vectors = select(c.exists, w->vectors, imm(0));
+    val before =
+        mul(convert(IR_U32, slot), ir_int(IR_U32, (int64_t)s->cfg->steps * g->abreast * g->parts * vector_bytes));
+    c.shared = add(mul(thread(), ir_int(IR_U32, vector_bytes)), before);
+    val number = convert(I64, c.number), part = convert(I64, w->part);
+    c.global = add(s->base, groupnorm_is_nchw(s) ? add(mul(number, s->a.pixels), mul(part, ir_int(I64, g->vec)))
+                                                 : add(mul(number, ir_int(I64, g->vec)), mul(part, s->a.channels)));
+    return c;
+}
+
+void groupnorm_over_columns(const groupnorm_slice *s, const groupnorm_view *w, groupnorm_column_pass *pass,
+                            void *kernel)
+{
+    if (w->grid.slots == 1) {
+        groupnorm_column c = column_at(s, w, ir_int(I32, 0));
+        pass(kernel, &c);
+        return;
+    }
+    LOOP(slot, imm(w->grid.slots)) {
+        groupnorm_column c = column_at(s, w, convert(I32, slot));
+        pass(kernel, &c);
+    }
+}
+
+void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
+                            groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
+{
+    const groupnorm_grid *g = &w->grid;
+    const int64_t shared_stride = (int64_t)g->abreast * g->parts * g->vec * element_bytes(s);
+    val stride =
+        groupnorm_is_nchw(s) ? ir_int(I64, (int64_t)g->parts * g->vec) : mul(s->a.channels, ir_int(I64, g->parts));
+    val done = variable(I32, imm(0)), shared = variable(U32, c->shared), global = variable(I64, c->global);
+    for (int at_once = UNROLLED; at_once >= 1; at_once /= UNROLLED)
+        LOOP_FROM(i, done, sub(c->vectors, imm(at_once - 1)), imm(at_once))
+        {
+            groupnorm_vector v[UNROLLED];
+            for (int u = 0; u < at_once; u++) {
+                v[u].shared = add(shared, ir_int(U32, u * shared_stride));
+                v[u].global = u == 0 ? add(global, ir_int(I64, 0)) : add(v[u - 1].global, stride);
+                if (load)
+                    load(kernel, &v[u]);
+            }
+            for (int u = 0; u < at_once; u++)
+                use(kernel, &v[u]);
+            assign(done, add(i, imm(at_once)));
+            assign(shared, add(shared, ir_int(U32, at_once * shared_stride)));
+            assign(global, add(global, mul(stride, ir_int(I64, at_once))));
+        }
+}
+
+/* Memory */
+
+tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int count)
+{
+    val bytes = mul(convert(U64, element), ir_int(U64, element_bytes(s)));
+    return with_cache(gmem_tensor(add(pointer, bytes), s->cfg->dtype, compact(leaf(count))), IR_CACHE_STREAM);
+}
+
+packed groupnorm_load(const groupnorm_slice *s, val pointer, val element)
+{
+    tensor gX = groupnorm_global(s, pointer, element, s->cfg->vec); // (VEC)
+    if (s->align == s->cfg->vec * element_bytes(s))
+        return load_packed(gX, s->align);
+    packed p = { fragment_like(gX, s->cfg->dtype), s->cfg->dtype, s->cfg->vec };
+    copy(gX, p.rWords, s->align);
+    return p;
+}
+
+packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec)
+{
+    return load_packed(smem_view(address, s->cfg->dtype, compact(leaf(vec))), vec * (int)element_bytes(s));
+}
+
+void groupnorm_stage(const groupnorm_slice *s, val address, val pointer, val element)
+{
+    const int bytes = s->cfg->vec * (int)element_bytes(s);
+    tensor gX = groupnorm_global(s, pointer, element, s->cfg->vec); // (VEC)
+    if (s->align == bytes && bytes >= 4) {
+        ir_cp_async(address, 0, gX.address, bytes, ir_int(U32, bytes));
+        return;
+    }
+    tensor rX = fragment_like(gX, s->cfg->dtype); // (VEC)
+    copy(gX, rX, s->align);
+    copy(rX, smem_view(address, s->cfg->dtype, compact(leaf(s->cfg->vec))), bytes);
+}
+
+void groupnorm_staged(void)
+{
+    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
+    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+}
+
+static tensor word_at(val pointer, val index)
+{
+    return gmem_tensor(add(pointer, mul(convert(U64, index), ir_int(U64, 4))), F32, compact(leaf(1)));
+}
+
+val groupnorm_read(val pointer, val index)
+{
+    return at(word_at(pointer, index), 0);
+}
+
+void groupnorm_write(val pointer, val index, val x)
+{
+    set(word_at(pointer, index), 0, x);
+}
+
+val groupnorm_entry(const groupnorm_slice *s, val number)
+{
+    val group = convert(I64, min(convert(I32, warp()), imm(s->cfg->bundle - 1)));
+    val line = add(mul(s->bundle, ir_int(I64, s->cfg->bundle)), group);
+    return mul(add(mul(line, convert(I64, s->a.entry_slices)), convert(I64, number)), ir_int(I64, GROUPNORM_ENTRY));
+}
+
+tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column)
+{
+    const int count = groupnorm_is_nchw(s) ? 1 : s->cfg->vec;
+    val channel = add(s->channel, convert(I64, mul(column, imm(count))));
+    tensor gWeights = with_cache(groupnorm_global(s, pointer, channel, count), IR_CACHE_DEFAULT); // (1) or (VEC)
+    tensor rWeights = fragment_like(gWeights, s->cfg->dtype);                                     // (1) or (VEC)
+    copy(gWeights, rWeights, s->align);
+    return rWeights;
+}
+
+/* Groups */
+
+bool groupnorm_one_group(const groupnorm_slice *s, int vec)
+{
+    return groupnorm_is_nchw(s) || s->cfg->channels % vec == 0;
+}
+
+val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e)
+{
+    if (s->cfg->bundle == 1)
+        return ir_int(I32, 0);
+    int inner = groupnorm_one_group(s, w->grid.vec) ? 0 : e;
+    return div(add(mul(column, imm(w->grid.vec)), imm(inner)), imm(s->cfg->channels));
+}
+
+void groupnorm_warp_sum(int count, val *values)
+{
+    const reduction sums = { count, combine_sum, &count };
+    warp_reduce(&sums, 32, values);
+}
+
+tensor groupnorm_peers(const groupnorm_config *cfg, int count)
+{
+    return smem_tensor("peers", F32, compact(shape(count, cfg->cluster, cfg->bundle)), 16);
+}
+
+void groupnorm_give_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values)
+{
+    val mine = tensor_address(sPeers, coord(0, s->rank, convert(I32, warp())));
+    IF(both(lt(warp(), imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t gives to CTA t
+        for (int i = 0; i < count; i++)
+            ir_store(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, F32, 1, ir_mapa(mine, lane()), (int64_t)i * 4, &values[i]);
+}
