@@ -47,12 +47,17 @@ typedef struct reducer {
     ir_type input;
     int count;
     ir_type types[REDUCE_VALUES_MAX];
-    bool pivot;                                         // take() is given the first element of the row
-    bool counts;                                        // state[0], f32, is the number of elements: see reduce_count()
-    void (*start)(const struct reducer *r, val *state); // constants: the state of no elements
-    void (*take)(const struct reducer *r, const reduce_batch *batch, val pivot, val *state); // in the order of the row
-    reduce_combine *merge;                                                                   // its user is the reducer
-    reduce_combine *ready; // one of cute/reduce.h that does the same with user NULL, or NULL
+    bool pivot;  // take() is given the first element of the row
+    bool counts; // state[0], f32, is the number of elements: see reduce_count()
+
+    /* Constants: the state of no elements. */
+    void (*start)(const struct reducer *r, val *state);
+
+    /* Takes a batch. Those of a thread come in the order of the row. */
+    void (*take)(const struct reducer *r, const reduce_batch *batch, val pivot, val *state);
+
+    reduce_combine *merge; // its user is the reducer
+    reduce_combine *ready; // one of cute/reduce.h that does the same, with user NULL; or NULL
     val (*finish)(const struct reducer *r, const val *state, const reduce_row *row);
     reduce_fold fold; // of a reducer made from one
 } reducer;
