@@ -18,14 +18,15 @@ static int64_t turn_bytes(const mailbox *m)
 int64_t mailbox_bytes(int threads, int cluster, int count)
 {
     mailbox m = { .threads = threads, .cluster = cluster, .count = count };
-    return TURNS * (turn_bytes(&m) + MBARRIER_BYTES);
+    int64_t slots = cluster == 1 ? cta_reduce_bytes(threads) : TURNS * turn_bytes(&m);
+    return TURNS * MBARRIER_BYTES + slots;
 }
 
 mailbox make_mailbox(const char *name, int threads, int cluster, int count)
 {
     mailbox m = { .threads = threads, .cluster = cluster, .count = count };
     int64_t bytes = mailbox_bytes(threads, cluster, count);
-    m.barriers = ir_smem_alloc(name, bytes, MBARRIER_BYTES);
+    m.barriers = ir_smem_alloc(name, bytes, 16);
     m.slots = m.barriers + TURNS * (int64_t)MBARRIER_BYTES;
     m.turn = cute_variable(IR_U32, ir_int(IR_U32, 0));
     return m;
@@ -33,7 +34,7 @@ mailbox make_mailbox(const char *name, int threads, int cluster, int count)
 
 void mailbox_init(const mailbox *m)
 {
-    for (int t = 0; t < TURNS; t++)
+    for (int t = 0; t < TURNS && m->cluster > 1; t++)
         ir_mbarrier_init(ir_smem_address(m->barriers), t * (int64_t)MBARRIER_BYTES, 1);
 }
 
@@ -87,9 +88,11 @@ void mailbox_reduce(const mailbox *m, const reduction *r, val *values)
             ir_fail(CKL_INTERNAL, "mailbox_reduce: %d values are more than %d, or not of 32 bits", r->count, m->count);
     if (ir_failed())
         return;
-    warp_reduce(r, 32, values);
-    if (senders(m) == 1)
+    if (m->cluster == 1) { // addresses of a cluster exist in clusters only
+        cta_reduce(r, m->threads, m->slots, values);
         return;
+    }
+    warp_reduce(r, 32, values);
     val odd = ir_binary(IR_AND, m->turn, u32(1));
     val slots = ir_binary(IR_ADD, ir_smem_address(m->slots), ir_binary(IR_MUL, odd, u32(turn_bytes(m))));
     val barrier = ir_binary(IR_ADD, ir_smem_address(m->barriers), ir_binary(IR_MUL, odd, u32(MBARRIER_BYTES)));

@@ -13,25 +13,31 @@
 
 enum { ONLINE_MAX, ONLINE_SUM, ONLINE_VALUES };
 
-/* Combines pairs. */
-extern const reduction online_reduction;
+/*
+ * The unit of a pair's maximum: that of x, for logarithms, or times log2(e), which saves an instruction an element. How that
+ * product was rounded does not matter to the quotients, as a row uses it throughout; |x| beyond FLT_MAX / log2(e) counts as infinite.
+ */
+typedef enum online_unit { ONLINE_NATURAL, ONLINE_BINARY } online_unit;
+
+/* Combines pairs of a unit. */
+extern const reduction online_reductions[];
 
 /* Nothing seen yet: variables, a maximum that is finite and a sum of 0. */
 void online_begin(val pair[ONLINE_VALUES]);
 void online_clear(const val pair[ONLINE_VALUES]); // again
 
 /* Takes in the elements of registers of any float type. */
-void online_add(val pair[ONLINE_VALUES], tensor rX);
+void online_add(online_unit unit, val pair[ONLINE_VALUES], tensor rX);
 
 /*
  * The same for a thread that holds its whole part of the row: the exponentials relative to the thread's own maximum go to rE
  * (f32, may not be rX). Once the pair is that of the row, online_factor() of the maximum returned makes them probabilities.
  */
-val online_add_keeping(val pair[ONLINE_VALUES], tensor rX, tensor rE);
-val online_factor(const val pair[ONLINE_VALUES], val own_max);
+val online_add_keeping(online_unit unit, val pair[ONLINE_VALUES], tensor rX, tensor rE);
+val online_factor(online_unit unit, const val pair[ONLINE_VALUES], val own_max);
 
 /* exp(x - max) of an f32: the relative error is 2^-22 + 2^-23 |x - max|, and results under 2^-126 are 0. */
-val online_exp(val x, val max);
+val online_exp(online_unit unit, val x, val max);
 
 /* What makes probabilities of exponentials, 1 / sum, and log-probabilities of differences, log(sum): 0 if the sum is 0. */
 val online_scale(const val pair[ONLINE_VALUES]);

@@ -49,6 +49,8 @@ ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t c
     if (s->stages < 2 || bytes > (int64_t)device->smem_per_cta_bytes)
         FAIL(CKL_INVALID, "%s: stages=%d is less than 2 or takes %" PRId64 " bytes of shared memory", what, s->stages,
              bytes);
+    if (s->pieces && s->pieces != stream_pieces(s, cols))
+        FAIL(CKL_INVALID, "%s: pieces=%d, but a row has %" PRId64, what, s->pieces, stream_pieces(s, cols));
     if (s->kept && stream_pieces(s, cols) > s->stages)
         FAIL(CKL_INVALID, "%s: kept=1, but %" PRId64 " pieces do not fit %d stages", what, stream_pieces(s, cols), s->stages);
     if (cols * (int64_t)ckl_dtype_bytes(dtype) % BULK_BYTES)
@@ -113,6 +115,7 @@ static void produce(const row_stream *s)
 
 static void initialise(const row_stream *s)
 {
+    grid_launch();
     IF(eq(thread(), imm(0))) {
         pipeline_init(&s->ring);
         mailbox_init(&s->mail);
@@ -122,6 +125,7 @@ static void initialise(const row_stream *s)
         cluster_sync();
     else
         cta_sync();
+    grid_wait(); // what is above overlaps the end of the kernel before
 }
 
 static void set_launch(const stream_split *split)
@@ -164,6 +168,13 @@ void row_stream_end(row_stream *s)
 
 /* Consumers */
 
+row_place row_stream_place(const row_stream *s, val row)
+{
+    row_place p = { .row = row, .exists = yes(), .limit = s->cols };
+    p.first = add(first_start(s), mul(thread(), imm(s->split.piece.vec)));
+    return p;
+}
+
 static void copy_state(pipeline_state *to, const pipeline_state *from)
 {
     assign(to->stage, from->stage);
@@ -193,23 +204,34 @@ static tensor load_part(const row_stream *s, const row_place *p, int i)
     return rX;
 }
 
+/* One piece, from element `start` on. */
+static void visit_piece(row_stream *s, const row_place *first, val start, int piece, bool leaves, stream_visit *visit,
+                        void *user)
+{
+    row_place p = row_from(first, sub(start, first_start(s)));
+    tensor rX[STREAM_INPUTS_MAX];
+    pipeline_wait_full(&s->ring, &s->here);
+    for (int i = 0; i < s->input_count; i++)
+        rX[i] = load_part(s, &p, i);
+    if (leaves)
+        free_stage(s);
+    visit(&p, piece, rX, user);
+    pipeline_advance(&s->here);
+}
+
 void row_stream_pass(row_stream *s, val row, bool last, stream_visit *visit, void *user)
 {
-    bool leaves = last || !s->split.kept;
-    tensor rX[STREAM_INPUTS_MAX];
+    const bool leaves = last || !s->split.kept;
+    const row_place first = row_stream_place(s, row);
     copy_state(&s->here, &s->row_start);
-    LOOP_FROM(start, first_start(s), s->cols, start_step(s))
-    {
-        row_place p = { .row = row, .exists = yes(), .limit = s->cols };
-        p.first = add(start, mul(thread(), imm(s->split.piece.vec)));
-        pipeline_wait_full(&s->ring, &s->here);
-        for (int i = 0; i < s->input_count; i++)
-            rX[i] = load_part(s, &p, i);
-        if (leaves)
-            free_stage(s);
-        visit(&p, rX, user);
-        pipeline_advance(&s->here);
+    for (int piece = 0; piece < s->split.pieces; piece++) {
+        val start = add(first_start(s), imm((int)piece_cols(&s->split) * s->split.cluster * piece));
+        IF(lt(start, s->cols))
+            visit_piece(s, &first, start, piece, leaves, visit, user);
     }
+    if (s->split.pieces == 0)
+        LOOP_FROM(start, first_start(s), s->cols, start_step(s))
+            visit_piece(s, &first, start, 0, leaves, visit, user);
     if (leaves)
         copy_state(&s->row_start, &s->here);
 }

@@ -29,6 +29,7 @@ typedef struct stream_split {
     int cluster;     // CTAs of a row: piece k is that of CTA k % cluster
     int stages;      // pieces, one of each input, that the ring holds
     bool kept;       // rows stay in the ring between passes
+    int pieces;      // not 0: passes are unrolled over so many pieces, for kernels that keep something for each of them
 } stream_split;
 
 /* Bytes of shared memory of a CTA; values: 32-bit ones of a reduction. */
@@ -67,11 +68,15 @@ row_stream row_stream_begin(const stream_split *split, ckl_dtype dtype, const st
                             int passes, int values, val rows, val cols);
 void row_stream_end(row_stream *s);
 
+/* This thread's place at the start of a row: the thread whose `first` is 0 writes what belongs to the row as a whole. */
+row_place row_stream_place(const row_stream *s, val row);
+
 /*
  * Calls visit for the pieces of this CTA: rX[i], (VEC,STEPS) registers of the dtype, is this thread's part of input i, `fill` past
- * the end of the row; p is its place, for row_part(), row_load() and row_store() with split.piece.
+ * the end of the row; p is its place, for row_part(), row_load() and row_store() with split.piece; piece is its number if passes are
+ * unrolled, else 0.
  */
-typedef void stream_visit(const row_place *p, const tensor *rX, void *user);
+typedef void stream_visit(const row_place *p, int piece, const tensor *rX, void *user);
 void row_stream_pass(row_stream *s, val row, bool last, stream_visit *visit, void *user);
 
 /* Over all threads of the row; everyone holds the result. */

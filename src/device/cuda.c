@@ -10,6 +10,7 @@
 enum {
     CAPABILITY_MIN = 80,
     JIT_LOG_BYTES = 4096,
+    CLUSTER_PORTABLE = 8, // CTAs; larger clusters must be allowed
     CARVEOUT_SMEM_BYTES_MIN = 32 << 10 // below it the driver may give the SM's memory to the L1 cache
 };
 
@@ -161,6 +162,8 @@ static ckl_status set_attributes(ckl_device *d, const device_kernel *loaded)
     TRY(CALL(d, cuFuncSetAttribute, f, CU_FUNCTION_SMEM_BYTES_MAX, (int)loaded->smem_bytes));
     if (loaded->smem_bytes >= CARVEOUT_SMEM_BYTES_MIN)
         TRY(CALL(d, cuFuncSetAttribute, f, CU_FUNCTION_SMEM_CARVEOUT, 100));
+    if (loaded->cluster > CLUSTER_PORTABLE)
+        TRY(CALL(d, cuFuncSetAttribute, f, CU_FUNCTION_LARGE_CLUSTERS, 1));
     return CKL_OK;
 }
 

@@ -91,11 +91,11 @@ static void forward(const crossentropy_config *cfg, const row_split *split, cons
         tensor tXgX = row_part(split, &piece, o->x, cfg->dtype, o->ldx); // (VEC,STEPS)
         tensor rX = fragment_like(tXgX, cfg->dtype);                     // (VEC,STEPS)
         row_load(split, &piece, tXgX, rX, -INFINITY);
-        online_add(pair, rX);
+        online_add(ONLINE_NATURAL, pair, rX);
     }
     if (split->cluster > 1)
         cluster_sync(); // all CTAs have started: their shared memory may be written
-    row_reduce(split, &online_reduction, pair);
+    row_reduce(split, &online_reductions[ONLINE_NATURAL], pair);
     val lse = add(pair[ONLINE_MAX], log_f32(pair[ONLINE_SUM]));
     IF(both(eq(p.first, imm(0)), p.exists)) {
         set(element(o->lse, F32, p.row), 0, lse);
@@ -167,7 +167,7 @@ static void backward(const crossentropy_config *cfg, const row_split *split, con
         for (int i = 0; i < split->vec; i++) {
             int at_i = step * split->vec + i;
             val column = add(add(p.first, mul(stride, imm(step))), imm(i));
-            val probability = online_exp(convert(F32, at(rX, at_i)), lse);
+            val probability = online_exp(ONLINE_NATURAL, convert(F32, at(rX, at_i)), lse);
             val difference = select(eq(column, class), add(probability, immf(-1)), probability);
             set(rDx, at_i, select(t.ignored, immf(0), mul(difference, factor)));
         }

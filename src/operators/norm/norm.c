@@ -189,6 +189,19 @@ static ckl_status choose_backward(const void *desc, const ckl_device_info *devic
     return CKL_OK;
 }
 
+static ckl_status admit_stream(const char *what, const ckl_norm_desc *d, const ckl_device_info *device,
+                               const norm_config *c)
+{
+    stream_split s = norm_stream_split(c);
+    if (!divides_rows(d, c->vec) || d->cols > COLS_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what, c->vec,
+             COLS_MAX);
+    const bool backward = d->direction == CKL_BACKWARD;
+    if (c->pieces > NORM_PIECES_MAX || !backward != !c->pieces)
+        FAIL(CKL_INVALID, "%s: pieces=%d is more than %d, or not 0 forward, or 0 backward", what, c->pieces, NORM_PIECES_MAX);
+    return stream_split_admit(what, &s, d->cols, d->dtype, 1 + backward + c->residual, NORM_STREAM_VALUES, device);
+}
+
 /* What both directions demand of a config. */
 static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ckl_device_info *device,
                               const norm_config *c)
@@ -201,6 +214,8 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
     if (c->turns < 0 || (c->turns > 0 && c->row_threads != c->threads))
         FAIL(CKL_INVALID, "%s: turns=%d is negative, or row_threads=%d is not threads=%d", what, c->turns,
              c->row_threads, c->threads);
+    if (c->stages)
+        return admit_stream(what, d, device, c);
     TRY(row_split_admit(what, &s, c->tiled ? min_i64(d->cols, row_split_cols(&s)) : d->cols, d->dtype, device));
     if (c->tiled && c->whole)
         FAIL(CKL_INVALID, "%s: whole rows are not tiled", what);
@@ -242,13 +257,13 @@ static int part_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm
 }
 
 /* CTAs of the kernel that walks over rows: a CTA or cluster for each row, or less that take rows in turn. */
-static int64_t row_ctas(const ckl_plan *plan)
+static int64_t row_ctas(const ckl_plan *plan, int part)
 {
     const ckl_norm_desc *d = plan->desc;
     const norm_config *c = plan->config;
     row_split s = norm_split(c, true);
     int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[0].clusters_resident;
-    if (c->turns == 0 && d->direction == CKL_FORWARD)
+    if (c->turns == 0 && d->direction == CKL_FORWARD && !(c->stages && part == 0))
         return ctas;
     if (c->turns > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->turns / c->cluster;
@@ -266,15 +281,15 @@ static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_str
     /* in the order in which the kernel names them */
     const void *params[] = { &d->rows,     &cols,     &d->ld_in, &d->ld_out, &reciprocal, &d->eps,  &x->x,
                              &x->residual, &x->gamma, &x->beta,  &x->y,      &x->sum,     &x->mean, &x->rstd };
-    device_launch l = { .grid = { row_ctas(plan), 1, 1 }, .params = (void *const *)params };
     int part = part_for(d, plan->config, x);
+    device_launch l = { .grid = { row_ctas(plan, part), 1, 1 }, .params = (void *const *)params };
     return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &l, stream);
 }
 
 /* CTAs or clusters that walk over rows: as many partial sums of each column. */
 static int64_t groups_of(const ckl_plan *plan)
 {
-    return row_ctas(plan) / ((const norm_config *)plan->config)->cluster;
+    return row_ctas(plan, 0) / ((const norm_config *)plan->config)->cluster;
 }
 
 static int64_t workspace_backward(const ckl_plan *plan)
@@ -284,7 +299,7 @@ static int64_t workspace_backward(const ckl_plan *plan)
     return d->affine && !c->tiled ? groups_of(plan) * 2 * d->cols * (int64_t)sizeof(float) : 0;
 }
 
-/* Sums of columns of tiled rows read x and dy: they go first, as dx may be in place of one of them. */
+/* Sums of columns that read x and dy go first, as dx may be in place of one of them. */
 static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const device_ops *ops = plan->device->ops;
@@ -294,18 +309,20 @@ static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_st
     uint32_t cols = (uint32_t)d->cols;
     float reciprocal = 1 / (float)d->cols;
     int64_t groups = groups_of(plan);
-    const void *partial = x->workspace ? x->workspace : plan->workspace;
+    int part = part_for(d, c, x);
+    const bool direct = c->tiled || (c->stages && part == 1); // sums of columns from x and dy themselves
+    const void *partial = direct ? NULL : x->workspace ? x->workspace : plan->workspace;
     /* in the order in which the kernels name them */
     const void *params[] = { &d->rows,  &cols,    &d->ld_in, &d->ld_out, &reciprocal, &x->x,   &x->dy,     &x->dsum,
                              &x->gamma, &x->mean, &x->rstd,  &x->dx,     &partial,    &groups, &x->dgamma, &x->dbeta };
-    device_launch rows = { .grid = { row_ctas(plan), 1, 1 }, .params = (void *const *)params };
+    device_launch rows = { .grid = { row_ctas(plan, 0), 1, 1 }, .params = (void *const *)params };
     device_launch columns = { .grid = { ceil_div(d->cols, 32), 1, 1 }, .params = (void *const *)params };
     const bool sums = d->affine && d->cols > 0, work = d->rows > 0 && d->cols > 0;
-    if (sums && c->tiled)
+    if (sums && direct)
         TRY(ops->launch(plan->device, plan->kernels[2].loaded, &columns, stream));
     if (work)
-        TRY(ops->launch(plan->device, plan->kernels[part_for(d, c, x)].loaded, &rows, stream));
-    if (sums && !c->tiled)
+        TRY(ops->launch(plan->device, plan->kernels[part].loaded, &rows, stream));
+    if (sums && !direct)
         TRY(ops->launch(plan->device, plan->kernels[2].loaded, &columns, stream));
     return CKL_OK;
 }

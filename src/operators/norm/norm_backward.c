@@ -43,10 +43,12 @@ typedef struct row {
     row_place place;
     bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
     operands o;
-    tensor rX, rDy, rGamma; // (VEC,STEPS) of the row, or of one tile of it
+    tensor rX, rDy, rGamma; // (VEC,STEPS) of the row, or of one tile or piece of it
+    tensor rDsum;           // the same, of a piece
     tensor rDgamma, rDbeta; // (VEC,STEPS) sums over the rows of this thread
     val mean, rstd;         // of the row
     val sum[2];             // of g * n, of g; then their means
+    row_stream *stream;     // NULL: the row is in registers, or read tile by tile
 } row;
 
 static val wide(tensor t, int i)
@@ -117,15 +119,18 @@ static void find_means(row *r)
 {
     int count = r->centred ? 2 : 1;
     const reduction sums = { count, combine_sum, &count };
-    row_reduce(&r->split, &sums, r->sum);
+    if (r->stream)
+        row_stream_reduce(r->stream, &sums, r->sum);
+    else
+        row_reduce(&r->split, &sums, r->sum);
     for (int i = 0; i < count; i++)
         assign(r->sum[i], mul(r->sum[i], r->o.reciprocal));
 }
 
 static void write_dx(row *r, const row_place *p)
 {
-    tensor rDx = fragment_like(r->rX, F32), rDsum = { 0 }; // (VEC,STEPS)
-    if (r->cfg->residual)
+    tensor rDx = fragment_like(r->rX, F32), rDsum = r->rDsum; // (VEC,STEPS)
+    if (r->cfg->residual && !r->stream)
         rDsum = load_part(r, p, r->o.dsum);
     for (int i = 0; i < elements(r); i++) {
         val inner = sub(scaled(r, i), mul(normalised(r, i), r->sum[0]));
@@ -230,15 +235,33 @@ static void walk(row *r, val stride)
     }
 }
 
-/* Leaves this thread's sums of columns in row `number` of the partial sums, 16 bytes at a time. */
-static void store_sums(const row *r, tensor rSum, val number)
+/* Leaves this thread's sums of columns in the partial sums of a group, 16 bytes at a time. */
+static void store_sums(const row *r, const row_place *p, val group)
 {
-    row_place p = r->place;
-    p.row = number;
-    tensor gSum = row_part(&r->split, &p, r->o.partial, F32, convert(I64, r->o.cols)); // (VEC,STEPS)
-    for (int step = 0; step < r->split.steps; step++)
-        IF(row_inside(&r->split, &p, step))
-            copy(slice(rSum, _, step), slice(gSum, _, step), 4 * r->split.vec);
+    const tensor rSums[] = { r->rDgamma, r->rDbeta };
+    const int kinds = r->centred ? 2 : 1;
+    row_place here = *p;
+    for (int kind = 0; kind < kinds; kind++) {
+        here.row = add(mul(group, imm(kinds)), imm(kind));
+        tensor gSum = row_part(&r->split, &here, r->o.partial, F32, convert(I64, r->o.cols)); // (VEC,STEPS)
+        for (int step = 0; step < r->split.steps; step++)
+            IF(row_inside(&r->split, &here, step))
+                copy(slice(rSums[kind], _, step), slice(gSum, _, step), 4 * r->split.vec);
+    }
+}
+
+static void make_variables(row *r)
+{
+    val *const changing[] = { &r->sum[0], &r->sum[1], &r->mean, &r->rstd };
+    for (int i = 0; i < COUNT_OF(changing); i++)
+        *changing[i] = variable(F32, immf(0));
+}
+
+static tensor zeros(const row *r)
+{
+    tensor rSum = fragment(F32, compact(shape(r->split.vec, r->split.steps))); // (VEC,STEPS)
+    fill(rSum, immf(0));
+    return rSum;
 }
 
 static void rows_of_gradients(const norm_config *cfg, bool vectors, bool centred)
@@ -248,37 +271,120 @@ static void rows_of_gradients(const norm_config *cfg, bool vectors, bool centred
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
     if (cfg->cluster > 1)
         ir_current()->target = IR_SM90A;
-    val *const changing[] = { &r.sum[0], &r.sum[1], &r.mean, &r.rstd };
-    for (int i = 0; i < COUNT_OF(changing); i++)
-        *changing[i] = variable(F32, immf(0));
+    make_variables(&r);
     const bool sums = cfg->affine && !cfg->tiled;
     if (sums) {
         r.rGamma = load_gamma(&r, &r.place);
-        r.rDgamma = fragment_like(r.rGamma, F32);
-        r.rDbeta = fragment_like(r.rGamma, F32);
-        fill(r.rDgamma, immf(0));
-        fill(r.rDbeta, immf(0));
+        r.rDgamma = zeros(&r);
+        r.rDbeta = zeros(&r);
     }
     if (cfg->cluster > 1)
         cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
     val group = r.place.row;
     walk(&r, convert(I64, div(grid_x(), imm(cfg->cluster))));
-    if (sums) {
-        int kinds = centred ? 2 : 1;
-        val first = mul(group, imm(kinds));
-        store_sums(&r, r.rDgamma, first);
-        if (centred)
-            store_sums(&r, r.rDbeta, add(first, imm(1)));
+    if (sums)
+        store_sums(&r, &r.place, group);
+}
+
+/* Rows that flow through shared memory: what a thread keeps for each of its pieces. */
+typedef struct flow {
+    row r;
+    tensor rGamma[NORM_PIECES_MAX], rDgamma[NORM_PIECES_MAX], rDbeta[NORM_PIECES_MAX]; // (VEC,STEPS) each
+} flow;
+
+static row row_at(const flow *f, const row_place *p, int piece, const tensor *rInputs)
+{
+    row r = f->r;
+    r.rX = rInputs[0];
+    r.rDy = rInputs[1];
+    r.rDsum = r.cfg->residual ? rInputs[2] : r.rDsum;
+    if (r.cfg->affine) {
+        r.rGamma = r.cfg->early ? f->rGamma[piece] : load_gamma(&r, p);
+        r.rDgamma = f->rDgamma[piece];
+        r.rDbeta = f->rDbeta[piece];
     }
+    return r;
+}
+
+static void see_piece(const row_place *p, int piece, const tensor *rInputs, void *user)
+{
+    row r = row_at(user, p, piece, rInputs);
+    add_products(&r);
+    if (r.cfg->affine)
+        add_columns(&r);
+}
+
+static void write_piece(const row_place *p, int piece, const tensor *rInputs, void *user)
+{
+    row r = row_at(user, p, piece, rInputs);
+    write_dx(&r, p);
+}
+
+/* The place of a piece in a row. */
+static row_place piece_place(const flow *f, int piece)
+{
+    const stream_split *split = &f->r.stream->split;
+    row_place first = row_stream_place(f->r.stream, imm(0));
+    return row_from(&first, imm((int)row_split_cols(&split->piece) * split->cluster * piece));
+}
+
+static void flow_begin(flow *f)
+{
+    for (int piece = 0; piece < f->r.cfg->pieces && f->r.cfg->affine; piece++) {
+        row_place p = piece_place(f, piece);
+        row_split guarded = f->r.split; // the last piece of a CTA may not exist
+        guarded.whole = false;
+        row r = f->r;
+        r.split = guarded;
+        if (r.cfg->early)
+            f->rGamma[piece] = load_gamma(&r, &p);
+        f->rDgamma[piece] = zeros(&r);
+        f->rDbeta[piece] = zeros(&r);
+    }
+}
+
+static void flow_end(const flow *f)
+{
+    for (int piece = 0; piece < f->r.cfg->pieces && f->r.cfg->affine; piece++) {
+        row_place p = piece_place(f, piece);
+        row r = f->r;
+        r.split.whole = false;
+        r.rDgamma = f->rDgamma[piece];
+        r.rDbeta = f->rDbeta[piece];
+        store_sums(&r, &p, r.stream->first_row);
+    }
+}
+
+static void stream_of_gradients(const norm_config *cfg, bool centred)
+{
+    stream_split split = norm_stream_split(cfg);
+    flow f = { .r = { .cfg = cfg, .split = split.piece, .centred = centred, .o = declare() } };
+    row *r = &f.r;
+    const stream_input inputs[] = { { r->o.x, r->o.ld_in }, { r->o.dy, r->o.ld_in }, { r->o.dsum, r->o.ld_in } };
+    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    row_stream s = row_stream_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, 2, NORM_STREAM_VALUES, r->o.rows, r->o.cols);
+    r->stream = &s;
+    make_variables(r);
+    flow_begin(&f);
+    LOOP_FROM(number, s.first_row, s.rows, s.row_step)
+    {
+        r->place.row = number;
+        load_statistics(r);
+        row_stream_pass(&s, number, false, see_piece, &f);
+        find_means(r);
+        row_stream_pass(&s, number, true, write_piece, &f);
+    }
+    flow_end(&f);
+    row_stream_end(&s);
 }
 
 /* Sums of columns: a lane for each column, the warps of a CTA for every so many-th row. */
 
-/* What row number i adds to column `column`: partial sums, or of tiled rows the products themselves. */
-static void add_terms(const norm_config *cfg, bool centred, const operands *o, val i, val column, val *sum)
+/* What row or group number i adds to column `column`: the products themselves, or partial sums. */
+static void add_terms(const norm_config *cfg, bool centred, bool direct, const operands *o, val i, val column, val *sum)
 {
     int kinds = centred ? 2 : 1, bytes = (int)ckl_dtype_bytes(cfg->dtype);
-    if (!cfg->tiled) {
+    if (!direct) {
         for (int kind = 0; kind < kinds; kind++) {
             val index = add(mul(add(mul(i, imm(kinds)), imm(kind)), convert(I64, o->cols)), convert(I64, column));
             assign(sum[kind], add(sum[kind], statistic(o->partial, index)));
@@ -294,6 +400,21 @@ static void add_terms(const norm_config *cfg, bool centred, const operands *o, v
         assign(sum[1], add(sum[1], dy));
 }
 
+/* Of this warp's rows or groups, every so many-th of `count`. */
+static void sum_column(const norm_config *cfg, bool centred, bool direct, const operands *o, val count, val column, val *sum)
+{
+    enum { WARPS = NORM_COLUMN_THREADS / 32, UNROLLED = 8 }; // whose loads are under way together
+    val next = variable(I64, convert(I64, warp()));
+    LOOP_FROM(i, next, sub(count, imm((UNROLLED - 1) * WARPS)), imm(UNROLLED * WARPS))
+    {
+        for (int u = 0; u < UNROLLED; u++)
+            add_terms(cfg, centred, direct, o, add(i, imm(u * WARPS)), column, sum);
+        assign(next, add(i, imm(UNROLLED * WARPS)));
+    }
+    LOOP_FROM(left, next, count, imm(WARPS))
+        add_terms(cfg, centred, direct, o, left, column, sum);
+}
+
 static void write_column(const norm_config *cfg, val address, val column, val x)
 {
     int bytes = (int)ckl_dtype_bytes(cfg->dtype);
@@ -303,23 +424,21 @@ static void write_column(const norm_config *cfg, val address, val column, val x)
 
 static void columns_of_gradients(const norm_config *cfg, bool centred)
 {
-    enum { WARPS = NORM_COLUMN_THREADS / 32, UNROLLED = 8 }; // rows of a warp whose loads are under way together
+    enum { WARPS = NORM_COLUMN_THREADS / 32 };
     operands o = declare();
     ir_current()->threads = NORM_COLUMN_THREADS;
     int kinds = centred ? 2 : 1;
     tensor sSums = smem_tensor("sums", F32, compact(shape(32, WARPS, kinds)), 16); // (LANES,WARPS,KINDS)
-    val column = add(mul(cta_x(), imm(32)), lane()), count = cfg->tiled ? o.rows : o.groups;
+    val column = add(mul(cta_x(), imm(32)), lane());
     val sum[2] = { variable(F32, immf(0)), variable(F32, immf(0)) };
-    val next = variable(I64, convert(I64, warp()));
     IF(lt(column, o.cols)) {
-        LOOP_FROM(i, next, sub(count, imm((UNROLLED - 1) * WARPS)), imm(UNROLLED * WARPS))
-        {
-            for (int u = 0; u < UNROLLED; u++)
-                add_terms(cfg, centred, &o, add(i, imm(u * WARPS)), column, sum);
-            assign(next, add(i, imm(UNROLLED * WARPS)));
+        IF(eq(o.partial, imm(0))) {
+            sum_column(cfg, centred, true, &o, o.rows, column, sum);
         }
-        LOOP_FROM(left, next, count, imm(WARPS))
-        add_terms(cfg, centred, &o, left, column, sum);
+        ELSE
+        {
+            sum_column(cfg, centred, false, &o, o.groups, column, sum);
+        }
     }
     for (int kind = 0; kind < kinds; kind++)
         set(sSums, coord(lane(), warp(), kind), sum[kind]);
@@ -335,10 +454,15 @@ static void columns_of_gradients(const norm_config *cfg, bool centred)
 
 static void backward(const norm_config *cfg, int part, bool centred)
 {
+    norm_config tiled = *cfg; // rows that bulk copies cannot read
+    tiled.tiled = true;
+    tiled.whole = false;
     if (part == 2)
         columns_of_gradients(cfg, centred);
+    else if (part == 0 && cfg->stages)
+        stream_of_gradients(cfg, centred);
     else
-        rows_of_gradients(cfg, part == 0, centred);
+        rows_of_gradients(cfg->stages ? &tiled : cfg, part == 0, centred);
 }
 
 void layernorm_backward(const void *config, int part)

@@ -42,6 +42,7 @@ typedef struct row {
     val mean, rest, rstd;     // the whole mean is mean + rest, which f32 cannot hold
     val shift;                // rest * rstd
     bool early;               // rGamma and rBeta are kept
+    row_stream *stream;       // NULL: the row is in registers, or read tile by tile
 } row;
 
 static val wide(tensor t, int i)
@@ -70,16 +71,26 @@ static tensor load_vector(const row *r, const row_place *p, val address)
     return rPart;
 }
 
+/* h from x and residual, in place of x. */
+static void add_residual(const row *r, tensor rX, tensor rResidual)
+{
+    for (int i = 0; i < elements(r); i++)
+        set(rX, i, convert(r->cfg->dtype, add(wide(rX, i), wide(rResidual, i))));
+}
+
+static void store_sum(const row *r, const row_place *p, tensor rH)
+{
+    row_store(&r->split, p, rH, row_part(&r->split, p, r->o.sum, r->cfg->dtype, r->o.ld_out));
+}
+
 /* h from the inputs; writes sum. */
 static tensor load_inputs(const row *r, const row_place *p)
 {
     tensor rH = load_part(r, p, r->o.x, r->o.ld_in);
     if (!r->cfg->residual)
         return rH;
-    tensor rR = load_part(r, p, r->o.residual, r->o.ld_in);
-    for (int i = 0; i < elements(r); i++)
-        set(rH, i, convert(r->cfg->dtype, add(wide(rH, i), wide(rR, i))));
-    row_store(&r->split, p, rH, row_part(&r->split, p, r->o.sum, r->cfg->dtype, r->o.ld_out));
+    add_residual(r, rH, load_part(r, p, r->o.residual, r->o.ld_in));
+    store_sum(r, p, rH);
     return rH;
 }
 
@@ -91,19 +102,51 @@ static tensor load_again(const row *r, const row_place *p)
 
 typedef void tile_pass(row *r, tensor rH, const row_place *p);
 
-/* One pass over the row: over its registers, or over all tiles of memory. */
+static tile_pass write_result;
+
+/* A pass over a row that flows. */
+typedef struct stream_pass {
+    row *r;
+    tile_pass *pass;
+    bool first;
+} stream_pass;
+
+static void visit_piece(const row_place *p, int piece, const tensor *rInputs, void *user)
+{
+    (void)piece;
+    const stream_pass *s = user;
+    if (s->r->cfg->residual) {
+        add_residual(s->r, rInputs[0], rInputs[1]);
+        if (s->first)
+            store_sum(s->r, p, rInputs[0]);
+    }
+    s->pass(s->r, rInputs[0], p);
+}
+
+/* One pass over the row: over its registers, its pieces in the ring, or all tiles of memory. */
 static void over_row(row *r, bool first, tile_pass *pass)
 {
-    if (!r->cfg->tiled) {
+    if (r->stream) {
+        stream_pass s = { r, pass, first };
+        row_stream_pass(r->stream, r->place.row, pass == write_result, visit_piece, &s);
+    } else if (!r->cfg->tiled) {
         pass(r, r->rH, &r->place);
-        return;
+    } else {
+        LOOP_FROM(begin, imm(0), r->o.cols, imm((int)row_split_cols(&r->split)))
+        {
+            row_place p = row_from(&r->place, begin);
+            pass(r, first ? load_inputs(r, &p) : load_again(r, &p), &p);
+        }
     }
-    int tile_cols = (int)row_split_cols(&r->split);
-    LOOP_FROM(begin, imm(0), r->o.cols, imm(tile_cols))
-    {
-        row_place p = row_from(&r->place, begin);
-        pass(r, first ? load_inputs(r, &p) : load_again(r, &p), &p);
-    }
+}
+
+/* Over all threads of the row. */
+static void reduce_row(const row *r, const reduction *how, val *values)
+{
+    if (r->stream)
+        row_stream_reduce(r->stream, how, values);
+    else
+        row_reduce(&r->split, how, values);
 }
 
 /* Passes */
@@ -169,7 +212,7 @@ static void find_mean(row *r)
     assign(r->sum[1], immf(0));
     over_row(r, true, add_values);
     assign(r->sum[0], add(r->sum[0], r->sum[1]));
-    row_reduce(&r->split, &sum, r->sum);
+    reduce_row(r, &sum, r->sum);
     assign(r->mean, mul(r->sum[0], r->o.reciprocal));
 }
 
@@ -181,7 +224,7 @@ static void find_deviation(row *r)
     assign(r->sum[0], immf(0));
     assign(r->sum[1], immf(0));
     over_row(r, !r->centred, add_squares);
-    row_reduce(&r->split, &sums, r->sum);
+    reduce_row(r, &sums, r->sum);
     val variance = mul(r->sum[1], r->o.reciprocal);
     if (r->centred) {
         assign(r->rest, mul(r->sum[0], r->o.reciprocal));
@@ -223,16 +266,44 @@ static void normalise(row *r)
     over_row(r, false, write_result);
 }
 
+static void make_variables(row *r)
+{
+    val *const changing[] = { &r->sum[0], &r->sum[1], &r->mean, &r->rest, &r->rstd, &r->shift };
+    for (int i = 0; i < COUNT_OF(changing); i++)
+        *changing[i] = variable(F32, immf(0));
+}
+
+/* Rows that flow through shared memory. */
+static void forward_stream(const norm_config *cfg, bool centred)
+{
+    stream_split split = norm_stream_split(cfg);
+    row r = { .cfg = cfg, .split = split.piece, .centred = centred, .o = declare() };
+    const stream_input inputs[] = { { r.o.x, r.o.ld_in }, { r.o.residual, r.o.ld_in } };
+    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    row_stream s = row_stream_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, centred ? 3 : 2,
+                                    NORM_STREAM_VALUES, r.o.rows, r.o.cols);
+    r.stream = &s;
+    make_variables(&r);
+    LOOP_FROM(number, s.first_row, s.rows, s.row_step)
+    {
+        r.place = row_stream_place(&s, number);
+        normalise(&r);
+    }
+    row_stream_end(&s);
+}
+
 static void forward(const norm_config *cfg, int part, bool centred)
 {
+    if (cfg->stages && part == 0) {
+        forward_stream(cfg, centred);
+        return;
+    }
     row r = { .cfg = cfg, .split = norm_split(cfg, part == 0), .centred = centred, .o = declare() };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
     if (cfg->cluster > 1)
         ir_current()->target = IR_SM90A;
-    val *const changing[] = { &r.sum[0], &r.sum[1], &r.mean, &r.rest, &r.rstd, &r.shift };
-    for (int i = 0; i < COUNT_OF(changing); i++)
-        *changing[i] = variable(F32, immf(0));
+    make_variables(&r);
     r.early = cfg->affine && cfg->early && !cfg->tiled;
     if (r.early) {
         r.rGamma = load_vector(&r, &r.place, r.o.gamma);

@@ -84,6 +84,12 @@ static void store_outputs(const columns *c, const column_place *p, tensor rT, co
 
 enum { VEC_MAX = 8 };
 
+/* Logarithms want the maximum as it is. */
+static online_unit unit_of(const columns *c)
+{
+    return c->cfg->log ? ONLINE_NATURAL : ONLINE_BINARY;
+}
+
 static void forward(const columns *c)
 {
     val pairs[VEC_MAX * ONLINE_VALUES], own[VEC_MAX], factors[VEC_MAX];
@@ -94,14 +100,14 @@ static void forward(const columns *c)
         val *pair = pairs + e * ONLINE_VALUES;
         online_begin(pair);
         if (c->cfg->log)
-            online_add(pair, column_of(rT, e));
+            online_add(ONLINE_NATURAL, pair, column_of(rT, e));
         else
-            own[e] = online_add_keeping(pair, column_of(rT, e), column_of(rE, e));
+            own[e] = online_add_keeping(ONLINE_BINARY, pair, column_of(rT, e), column_of(rE, e));
     }
-    column_reduce(&c->split, &online_reduction, pairs);
+    column_reduce(&c->split, &online_reductions[unit_of(c)], pairs);
     for (int e = 0; e < c->split.vec; e++) {
         const val *pair = pairs + e * ONLINE_VALUES;
-        factors[e] = c->cfg->log ? online_log_sum(pair) : online_factor(pair, own[e]);
+        factors[e] = c->cfg->log ? online_log_sum(pair) : online_factor(ONLINE_BINARY, pair, own[e]);
     }
     store_outputs(c, &c->place, c->cfg->log ? rT : rE, pairs, factors);
 }
@@ -137,7 +143,7 @@ static void store_gradients(const columns *c, const column_place *p, tensor rY, 
     tensor rDx = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rDx.layout); i++) {
         val y = convert(F32, at(rY, i)), dy = convert(F32, at(rDy, i)), sum = sums[i % c->split.vec];
-        val d = c->cfg->log ? fma(online_exp(y, immf(0)), mul(sum, immf(-1)), dy) : mul(y, sub(dy, sum));
+        val d = c->cfg->log ? fma(online_exp(ONLINE_NATURAL, y, immf(0)), mul(sum, immf(-1)), dy) : mul(y, sub(dy, sum));
         set(rDx, i, c->cfg->scaled ? mul(d, c->scale) : d);
     }
     column_store(&c->split, p, rDx, c->dx, c->cfg->dtype, c->ldx, c->n);
@@ -194,9 +200,9 @@ static void forward_long(const columns *c)
         column_place p = column_from(&c->place, start);
         tensor rT = scores(c, &p); // (VEC,STEPS)
         for (int e = 0; e < c->split.vec; e++)
-            online_add(pairs + e * ONLINE_VALUES, column_of(rT, e));
+            online_add(unit_of(c), pairs + e * ONLINE_VALUES, column_of(rT, e));
     }
-    column_reduce(&c->split, &online_reduction, pairs);
+    column_reduce(&c->split, &online_reductions[unit_of(c)], pairs);
     for (int e = 0; e < c->split.vec; e++) {
         const val *pair = pairs + e * ONLINE_VALUES;
         factors[e] = c->cfg->log ? online_log_sum(pair) : online_scale(pair);
@@ -206,7 +212,7 @@ static void forward_long(const columns *c)
         column_place p = column_from(&c->place, again);
         tensor rT = scores(c, &p), rE = registers(c, F32); // (VEC,STEPS)
         for (int i = 0; i < static_size(rE.layout); i++)
-            set(rE, i, online_exp(convert(F32, at(rT, i)), pairs[i % c->split.vec * ONLINE_VALUES + ONLINE_MAX]));
+            set(rE, i, online_exp(ONLINE_BINARY, convert(F32, at(rT, i)), pairs[i % c->split.vec * ONLINE_VALUES + ONLINE_MAX]));
         store_outputs(c, &p, c->cfg->log ? rT : rE, pairs, factors);
     }
 }

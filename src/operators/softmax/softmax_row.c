@@ -130,7 +130,7 @@ static void store_gradients(const rows *r, const row_place *p, tensor rY, tensor
     for (int step = 0; step < r->split.steps; step++) {
         for (int i = step * r->split.vec; i < (step + 1) * r->split.vec; i++) {
             val y = convert(F32, at(rY, i)), dy = convert(F32, at(rDy, i));
-            val d = r->cfg->log ? fma(online_exp(y, immf(0)), mul(sum, immf(-1)), dy) : mul(y, sub(dy, sum));
+            val d = r->cfg->log ? fma(online_exp(ONLINE_NATURAL, y, immf(0)), mul(sum, immf(-1)), dy) : mul(y, sub(dy, sum));
             set(rDx, i, r->cfg->scaled ? mul(d, r->scale) : d);
         }
         row_store_step(&r->split, p, rDx, tXgDx, step);
@@ -146,6 +146,12 @@ static void meet_peers(const rows *r)
 
 static const reduction summation = { .count = 1, .combine = combine_sum };
 
+/* Logarithms want the maximum as it is. */
+static online_unit unit_of(const rows *r)
+{
+    return r->cfg->log ? ONLINE_NATURAL : ONLINE_BINARY;
+}
+
 static void forward(const rows *r)
 {
     val pair[ONLINE_VALUES];
@@ -153,14 +159,14 @@ static void forward(const rows *r)
     meet_peers(r);
     online_begin(pair);
     if (r->cfg->log) {
-        online_add(pair, rT);
-        row_reduce(&r->split, &online_reduction, pair);
+        online_add(ONLINE_NATURAL, pair, rT);
+        row_reduce(&r->split, &online_reductions[unit_of(r)], pair);
         store_outputs(r, &r->place, rT, pair, online_log_sum(pair));
     } else {
         tensor rE = fragment_like(rT, F32); // (VEC,STEPS)
-        val own = online_add_keeping(pair, rT, rE);
-        row_reduce(&r->split, &online_reduction, pair);
-        store_outputs(r, &r->place, rE, pair, online_factor(pair, own));
+        val own = online_add_keeping(ONLINE_BINARY, pair, rT, rE);
+        row_reduce(&r->split, &online_reductions[unit_of(r)], pair);
+        store_outputs(r, &r->place, rE, pair, online_factor(ONLINE_BINARY, pair, own));
     }
 }
 
@@ -194,7 +200,7 @@ static tensor exponentials(tensor rT, const val *pair)
 {
     tensor rE = fragment_like(rT, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rE.layout); i++)
-        set(rE, i, online_exp(convert(F32, at(rT, i)), pair[ONLINE_MAX]));
+        set(rE, i, online_exp(ONLINE_BINARY, convert(F32, at(rT, i)), pair[ONLINE_MAX]));
     return rE;
 }
 
@@ -207,9 +213,9 @@ static void forward_long(const rows *r)
     {
         row_place p = row_from(&r->place, start);
         tensor rT = scores(r, &p); // (VEC,STEPS)
-        online_add(pair, rT);
+        online_add(unit_of(r), pair, rT);
     }
-    row_reduce(&r->split, &online_reduction, pair);
+    row_reduce(&r->split, &online_reductions[unit_of(r)], pair);
     val factor = r->cfg->log ? online_log_sum(pair) : online_scale(pair);
     LOOP_FROM(again, imm(0), r->cols, piece_of(r))
     {
@@ -259,7 +265,7 @@ static row_split stream_piece(const softmax_row_config *c)
 
 stream_split softmax_stream_split(const softmax_row_config *c)
 {
-    return (stream_split){ stream_piece(c), c->cluster, c->stages, c->kept };
+    return (stream_split){ stream_piece(c), c->cluster, c->stages, c->kept, 0 };
 }
 
 int softmax_stream_inputs(const softmax_row_config *c)
@@ -274,28 +280,31 @@ typedef struct found {
     val sum;                         // backward
 } found;
 
-static void see_scores(const row_place *p, const tensor *rX, void *user)
+static void see_scores(const row_place *p, int piece, const tensor *rX, void *user)
 {
+    (void)piece;
     found *f = user;
-    online_add(f->pair, scores_of(f->r, p, rX[0]));
+    online_add(unit_of(f->r), f->pair, scores_of(f->r, p, rX[0]));
 }
 
-static void write_outputs(const row_place *p, const tensor *rX, void *user)
+static void write_outputs(const row_place *p, int piece, const tensor *rX, void *user)
 {
+    (void)piece;
     found *f = user;
     tensor rT = scores_of(f->r, p, rX[0]); // (VEC,STEPS)
     store_outputs(f->r, p, f->r->cfg->log ? rT : exponentials(rT, f->pair), f->pair, f->factor);
 }
 
-static void see_gradients(const row_place *p, const tensor *rX, void *user)
+static void see_gradients(const row_place *p, int piece, const tensor *rX, void *user)
 {
     found *f = user;
-    (void)p;
+    (void)p, (void)piece;
     assign(f->sum, add(f->sum, dot(f->r, rX[0], rX[1], 0, (int)static_size(rX[0].layout))));
 }
 
-static void write_gradients(const row_place *p, const tensor *rX, void *user)
+static void write_gradients(const row_place *p, int piece, const tensor *rX, void *user)
 {
+    (void)piece;
     found *f = user;
     store_gradients(f->r, p, rX[0], rX[1], f->sum);
 }
@@ -311,7 +320,7 @@ static void stream_row(row_stream *s, found *f, val row)
     }
     online_clear(f->pair);
     row_stream_pass(s, row, false, see_scores, f);
-    row_stream_reduce(s, &online_reduction, f->pair);
+    row_stream_reduce(s, &online_reductions[unit_of(f->r)], f->pair);
     f->factor = f->r->cfg->log ? online_log_sum(f->pair) : online_scale(f->pair);
     row_stream_pass(s, row, true, write_outputs, f);
 }
