@@ -255,11 +255,11 @@ static void test_limits(void **state)
     check_limit(&l4, &kernel, "gemm: needs clusters of 2 CTAs, emulator:l4 takes 1");
     kernel.target = IR_SM90A;
     check_limit(&l4, &kernel, "gemm: is made for sm_90a, emulator:l4 is sm_89 and has no wgmma");
-    kernel.cluster = 8;
+    kernel.cluster = 16;
     kernel.smem_bytes = 232448;
     check_limit(&h200, &kernel, "");
-    kernel.cluster = 16;
-    check_limit(&h200, &kernel, "gemm: needs clusters of 16 CTAs, emulator:h200 takes 8");
+    kernel.cluster = 32;
+    check_limit(&h200, &kernel, "gemm: needs clusters of 32 CTAs, emulator:h200 takes 16");
 }
 
 static void test_smem_limit(void **state)

@@ -182,6 +182,15 @@ static ckl_status load_ptx(ckl_device *d, const ir_kernel *kernel, const char *p
     return set_attributes(d, loaded);
 }
 
+/* A kernel that waits for the one before it may start while that one still runs. */
+static bool may_overlap(const ir_kernel *kernel)
+{
+    for (int i = 0; i < kernel->inst_count; i++)
+        if (kernel->insts[i].op == IR_GRID_WAIT)
+            return true;
+    return false;
+}
+
 static ckl_status cuda_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
 {
     TRY(device_check_limits(&d->info, kernel));
@@ -192,7 +201,7 @@ static ckl_status cuda_load(ckl_device *d, const ir_kernel *kernel, device_kerne
                           .threads = kernel->threads,
                           .cluster = kernel->cluster,
                           .smem_bytes = (unsigned)kernel->smem_bytes,
-                          .may_overlap = kernel->target == IR_SM90A };
+                          .may_overlap = may_overlap(kernel) };
     text ptx = { 0 };
     ckl_status status = ir_print_ptx(kernel, &ptx);
     if (status == CKL_OK)

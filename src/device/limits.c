@@ -6,7 +6,7 @@
 enum {
     MAP_ALIGNMENT = 16, // of addresses, strides and rows of a box, bytes
     MAP_BOX_MAX = 256,
-    PORTABLE_CLUSTER_MAX = 8, // larger clusters are an opt-in of some devices
+    CLUSTER_MAX = 16, // more than 8 only where they find room: clusters_resident()
     PIECES_NAMED = 3,
 };
 
@@ -87,7 +87,7 @@ static ckl_status fail_smem(const ckl_device_info *info, const ir_kernel *kernel
 
 ckl_status device_check_limits(const ckl_device_info *info, const ir_kernel *kernel)
 {
-    int cluster_max = info->has_tma ? PORTABLE_CLUSTER_MAX : 1;
+    int cluster_max = info->has_tma ? CLUSTER_MAX : 1;
     if (kernel->target == IR_SM90A && !info->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "%s: is made for sm_90a, %s is sm_%d and has no wgmma", kernel->name, info->id,
              info->compute_capability);

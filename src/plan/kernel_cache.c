@@ -67,6 +67,9 @@ static ckl_status load(ckl_device *device, const ir_kernel *described, plan_kern
                          .smem_bytes = described->smem_bytes };
     TRY(device->ops->load(device, described, &made.loaded));
     ckl_status status = device->ops->clusters_resident(device, made.loaded, &made.clusters_resident);
+    if (status == CKL_OK && made.clusters_resident < 1)
+        status = status_fail(CKL_UNSUPPORTED, "%s: no cluster of %d CTAs finds room on %s", described->name,
+                             described->cluster, device->info.id);
     if (status != CKL_OK) {
         device->ops->unload(device, made.loaded);
         return status;
