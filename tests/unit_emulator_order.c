@@ -430,6 +430,29 @@ static void reads_peer_too_early(void)
     cluster_sync();
 }
 
+/* A tile is read by ordinary loads, then filled again. */
+static void refill_without_fence(void)
+{
+    parameters p = declare();
+    val x = tile("x", TILE_BYTES), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), zero = ir_int(CKL_I32, 0);
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    for (int i = 0; i < 2; i++) {
+        const val origin[] = { zero, zero };
+        ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
+        if (i == 1)
+            BLAME;
+        ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
+        HERE;
+        ir_mbarrier_wait(bar, 0, u32(i));
+        test_load_value(IR_SHARED, IR_U32, x, 0);
+        if (!planted)
+            ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    }
+    ir_end_if();
+}
+
 /* Each CTA sends the other one a value; planted, the value is read before its mbarrier was waited for. */
 static void value_read_before_arrival(void)
 {
@@ -499,6 +522,7 @@ static const fault_case cases[] = {
     { leaves_before_signal, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
     { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
     { reads_peer_too_early, 32, 2, { "may not have started" }, 0 },
+    { refill_without_fence, 32, 1, { "missing fence_proxy_async", "overwrites", "ordinary load" }, 0 },
     { value_read_before_arrival, 32, 2, { "" }, 0 },
     { value_guarded_elsewhere, 32, 2, { "misused st_async", "its mbarrier is in rank" }, 0 },
 };

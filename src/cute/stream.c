@@ -38,7 +38,7 @@ ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t c
     if (!device->has_tma)
         FAIL(CKL_UNSUPPORTED, "%s: the device has no bulk copies", what);
     TRY(row_split_admit(what, &s->piece, min_i64(cols, piece_cols(s)), dtype, device));
-    if (s->piece.whole && cols % piece_cols(s))
+    if (s->piece.whole && cols % (s->pieces ? s->pieces * s->cluster * piece_cols(s) : piece_cols(s)))
         FAIL(CKL_INVALID, "%s: whole=1, but rows of %" PRId64 " elements are no whole pieces", what, cols);
     if (s->piece.row_threads != s->piece.threads || s->piece.threads + STREAM_PRODUCER_THREADS > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d must share a row and leave room for a warp", what, s->piece.threads);
@@ -49,10 +49,14 @@ ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t c
     if (s->stages < 2 || bytes > (int64_t)device->smem_per_cta_bytes)
         FAIL(CKL_INVALID, "%s: stages=%d is less than 2 or takes %" PRId64 " bytes of shared memory", what, s->stages,
              bytes);
-    if (s->pieces && s->pieces != stream_pieces(s, cols))
-        FAIL(CKL_INVALID, "%s: pieces=%d, but a row has %" PRId64, what, s->pieces, stream_pieces(s, cols));
-    if (s->kept && stream_pieces(s, cols) > s->stages)
-        FAIL(CKL_INVALID, "%s: kept=1, but %" PRId64 " pieces do not fit %d stages", what, stream_pieces(s, cols), s->stages);
+    if (s->pieces < 0 || s->pieces > STREAM_PIECES_MAX || (s->pieces && s->pieces != stream_pieces(s, cols)))
+        FAIL(CKL_INVALID, "%s: pieces=%d, but a row has %" PRId64 " for each CTA, and %d at most are unrolled", what,
+             s->pieces, stream_pieces(s, cols), STREAM_PIECES_MAX);
+    if (s->hold == STREAM_REGISTERS && s->pieces == 0)
+        FAIL(CKL_INVALID, "%s: hold=registers needs pieces=", what);
+    if (s->hold == STREAM_RING && stream_pieces(s, cols) > s->stages)
+        FAIL(CKL_INVALID, "%s: hold=ring, but %" PRId64 " pieces do not fit %d stages", what, stream_pieces(s, cols),
+             s->stages);
     if (cols * (int64_t)ckl_dtype_bytes(dtype) % BULK_BYTES)
         FAIL(CKL_UNSUPPORTED, "%s: rows of %" PRId64 " elements are no multiple of %d bytes", what, cols, BULK_BYTES);
     return CKL_OK;
@@ -102,7 +106,7 @@ static void bring_piece(const row_stream *s, pipeline_state *at, val row, val st
 static void produce(const row_stream *s)
 {
     pipeline_state at = producer_state(&s->ring);
-    int turns = s->split.kept ? 1 : s->passes;
+    int turns = s->split.hold == STREAM_ANEW ? s->passes : 1;
     LOOP_FROM(row, s->first_row, s->rows, s->row_step)
     {
         for (int turn = 0; turn < turns; turn++)
@@ -181,8 +185,10 @@ static void copy_state(pipeline_state *to, const pipeline_state *from)
     assign(to->parity, from->parity);
 }
 
+/* NOTE: without the proxy fence a bulk copy may overwrite what loads under way have yet to read: seen on the H200. */
 static void free_stage(const row_stream *s)
 {
+    fence_proxy_async();
     ir_plain(IR_WARP_SYNC, 0, 0);
     IF(eq(lane(), imm(0)))
         pipeline_release(&s->ring, s->here.stage);
@@ -204,36 +210,62 @@ static tensor load_part(const row_stream *s, const row_place *p, int i)
     return rX;
 }
 
-/* One piece, from element `start` on. */
-static void visit_piece(row_stream *s, const row_place *first, val start, int piece, bool leaves, stream_visit *visit,
-                        void *user)
+/* Brings a piece that may not exist into registers; `leaves`: its stage may be filled again. */
+static void take_piece(row_stream *s, const row_place *p, val exists, bool leaves, tensor *rX)
 {
-    row_place p = row_from(first, sub(start, first_start(s)));
-    tensor rX[STREAM_INPUTS_MAX];
+    const bool sure = ir_is_int(exists, 1);
+    if (!sure)
+        ir_if(exists);
     pipeline_wait_full(&s->ring, &s->here);
+    if (!sure)
+        ir_end_if();
     for (int i = 0; i < s->input_count; i++)
-        rX[i] = load_part(s, &p, i);
+        rX[i] = load_part(s, p, i);
+    if (!sure)
+        ir_if(exists);
     if (leaves)
         free_stage(s);
-    visit(&p, piece, rX, user);
     pipeline_advance(&s->here);
+    if (!sure)
+        ir_end_if();
+}
+
+static void pass_of_loop(row_stream *s, const row_place *first, bool leaves, stream_visit *visit, void *user)
+{
+    tensor rX[STREAM_INPUTS_MAX];
+    LOOP_FROM(start, first_start(s), s->cols, start_step(s))
+    {
+        row_place p = row_from(first, sub(start, first_start(s)));
+        take_piece(s, &p, yes(), leaves, rX);
+        visit(&p, 0, rX, user);
+    }
+}
+
+static void pass_unrolled(row_stream *s, const row_place *first, bool leaves, stream_visit *visit, void *user)
+{
+    for (int piece = 0; piece < s->split.pieces; piece++) {
+        val start = imm((int)piece_cols(&s->split) * s->split.cluster * piece);
+        row_place p = row_from(first, start);
+        val exists = s->split.piece.whole ? yes() : lt(add(first_start(s), start), s->cols);
+        if (!s->held)
+            take_piece(s, &p, exists, leaves, s->rHeld[piece]);
+        visit(&p, piece, s->rHeld[piece], user);
+    }
 }
 
 void row_stream_pass(row_stream *s, val row, bool last, stream_visit *visit, void *user)
 {
-    const bool leaves = last || !s->split.kept;
+    const bool leaves = last || s->split.hold != STREAM_RING;
     const row_place first = row_stream_place(s, row);
-    copy_state(&s->here, &s->row_start);
-    for (int piece = 0; piece < s->split.pieces; piece++) {
-        val start = add(first_start(s), imm((int)piece_cols(&s->split) * s->split.cluster * piece));
-        IF(lt(start, s->cols))
-            visit_piece(s, &first, start, piece, leaves, visit, user);
-    }
-    if (s->split.pieces == 0)
-        LOOP_FROM(start, first_start(s), s->cols, start_step(s))
-            visit_piece(s, &first, start, 0, leaves, visit, user);
-    if (leaves)
+    if (!s->held)
+        copy_state(&s->here, &s->row_start);
+    if (s->split.pieces)
+        pass_unrolled(s, &first, leaves, visit, user);
+    else
+        pass_of_loop(s, &first, leaves, visit, user);
+    if (leaves && !s->held)
         copy_state(&s->row_start, &s->here);
+    s->held = s->split.hold == STREAM_REGISTERS && !last;
 }
 
 void row_stream_reduce(row_stream *s, const reduction *r, val *values)

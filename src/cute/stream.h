@@ -3,8 +3,8 @@
  *
  * CTAs, or clusters of them, take rows in turn. A warp of its own, the producer, brings pieces of the rows into a ring of
  * stages by bulk copies and runs ahead as far as the ring reaches, beyond the end of a row: the memory stays busy while
- * the other threads reduce and write. They visit a row in passes over its pieces. It stays in the ring from its first pass
- * to its last or, where the ring is too small, is brought anew for each. A kernel reads like this:
+ * the other threads reduce and write. They visit a row in passes over its pieces. It stays in the ring or in registers
+ * from its first pass to its last or, where both are too small, is brought anew for each. A kernel reads like this:
  *
  *     row_stream s = row_stream_begin(&split, dtype, inputs, input_count, passes, values, rows, cols);
  *     LOOP_FROM(row, s.first_row, s.rows, s.row_step) {
@@ -21,15 +21,22 @@
 #include "cute/pipeline.h"
 #include "cute/row.h"
 
-enum { STREAM_INPUTS_MAX = 4, STREAM_PRODUCER_THREADS = 32 };
+enum { STREAM_INPUTS_MAX = 4, STREAM_PIECES_MAX = 8, STREAM_PRODUCER_THREADS = 32 };
+
+/* Where a row stays between its passes. */
+typedef enum stream_hold {
+    STREAM_ANEW,      // nowhere: every pass brings it again
+    STREAM_RING,      // in the ring, until the last pass
+    STREAM_REGISTERS, // in registers from the first pass on, which frees its place in the ring for the next row
+} stream_hold;
 
 /* How a row is shared out. Part of a kernel's config. */
 typedef struct stream_split {
-    row_split piece; // over the threads of one CTA: row_threads is threads, cluster is 1; without the producer
-    int cluster;     // CTAs of a row: piece k is that of CTA k % cluster
-    int stages;      // pieces, one of each input, that the ring holds
-    bool kept;       // rows stay in the ring between passes
-    int pieces;      // not 0: passes are unrolled over so many pieces, for kernels that keep something for each of them
+    row_split piece;  // over the threads of one CTA: row_threads is threads, cluster is 1; without the producer
+    int cluster;      // CTAs of a row: piece k is that of CTA k % cluster
+    int stages;       // pieces, one of each input, that the ring holds
+    stream_hold hold;
+    int pieces; // of a row and CTA, unrolled, for kernels that keep something for each; piece.whole: rows fill them all. 0: a loop
 } stream_split;
 
 /* Bytes of shared memory of a CTA; values: 32-bit ones of a reduction. */
@@ -56,6 +63,8 @@ typedef struct row_stream {
     int64_t stage_offset;                // of the ring in shared memory
     pipeline ring;
     pipeline_state row_start, here; // of consumers
+    bool held;                      // the row is in rHeld, [piece][input]
+    tensor rHeld[STREAM_PIECES_MAX][STREAM_INPUTS_MAX];
     mailbox mail;
     double fill; // what is seen past the end of a row; 0 unless set after row_stream_begin()
 } row_stream;

@@ -24,7 +24,7 @@ static bool begin_load_into(transfer *t, cta *to, uint32_t extent, mbarrier *b)
     if (b->transfer_phase < b->phase + 1)
         b->transfer_phase = b->phase + 1;
     access a = warp_access(t->w, t->s, t->lane, true);
-    a.async = true;
+    a.async = t->kind == TRANSFER_LOAD; // values for peers are ordinary stores, done later
     a.agent = b->agent;
     a.clock = b->phase + 1;
     if (!shared_touch(to, &a, t->offset, extent))

@@ -105,15 +105,14 @@ static bool race(const access *a, uint32_t offset, uint16_t other, uint32_t othe
     return false;
 }
 
-static bool missing_fence(const access *a, uint32_t offset, const cell *x)
+static bool missing_fence(const access *a, uint32_t offset, uint16_t other, uint32_t other_step, bool wrote)
 {
     cluster *c = a->w->cluster;
     char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
     fault(a->w, a->s, a->lane, "missing fence_proxy_async",
-          "the async proxy %s offset %u, which %s wrote at %s with an ordinary store; fence_proxy_async must follow "
-          "the store",
-          a->write ? "overwrites" : "reads", offset, agent_text(c, x->write_agent, who, sizeof who),
-          source_of(c, x->write_step, where, sizeof where));
+          "the async proxy %s offset %u, which %s %s at %s with an ordinary %s; fence_proxy_async must follow the %s",
+          a->write ? "overwrites" : "reads", offset, agent_text(c, other, who, sizeof who), wrote ? "wrote" : "read",
+          source_of(c, other_step, where, sizeof where), wrote ? "store" : "load", wrote ? "store" : "load");
     return false;
 }
 
@@ -157,12 +156,12 @@ static void set_free(cluster *c, uint32_t index)
     c->set_free = index;
 }
 
-/* The first agent of a set whose reading `knows` has not seen; NO_AGENT if all are known. */
-static uint16_t set_unseen(const cluster *c, uint32_t index, const knowledge *knows)
+/* The first agent of a set that read later than those clocks; NO_AGENT if none did. */
+static uint16_t set_beyond(const cluster *c, uint32_t index, const uint32_t *known)
 {
     const uint32_t *clock = c->sets[index].clock;
     for (int i = 0; i < c->agent_count; i++)
-        if (clock[i] > knows->seen[i])
+        if (clock[i] > known[i])
             return (uint16_t)i;
     return NO_AGENT;
 }
@@ -176,18 +175,27 @@ static bool check_write_before(const access *a, const cell *x, uint32_t offset)
     if (x->write_clock > a->knows->seen[x->write_agent])
         return race(a, offset, x->write_agent, x->write_step, "write");
     if (a->async && !(x->flags & CELL_ASYNC) && x->write_clock > a->knows->visible[x->write_agent])
-        return missing_fence(a, offset, x);
+        return missing_fence(a, offset, x->write_agent, x->write_step, true);
     return true;
+}
+
+/* Whoever read the cell later than those clocks; NO_AGENT if nobody did. */
+static uint16_t reader_beyond(const access *a, const cell *x, const uint32_t *known)
+{
+    if (x->read_agent == READ_SET)
+        return set_beyond(a->w->cluster, x->read_clock, known);
+    return x->read_clock > known[x->read_agent] ? x->read_agent : NO_AGENT;
 }
 
 static bool check_reads_before(const access *a, const cell *x, uint32_t offset)
 {
     if (x->read_clock == 0)
         return true;
-    if (x->read_agent != READ_SET)
-        return x->read_clock <= a->knows->seen[x->read_agent] || race(a, offset, x->read_agent, x->read_step, "read");
-    uint16_t unseen = set_unseen(a->w->cluster, x->read_clock, a->knows);
-    return unseen == NO_AGENT || race(a, offset, unseen, x->read_step, "read");
+    uint16_t reader = reader_beyond(a, x, a->knows->seen);
+    if (reader != NO_AGENT)
+        return race(a, offset, reader, x->read_step, "read");
+    reader = a->async ? reader_beyond(a, x, a->knows->visible) : NO_AGENT;
+    return reader == NO_AGENT || missing_fence(a, offset, reader, x->read_step, false);
 }
 
 static void note_write(const access *a, cell *x)

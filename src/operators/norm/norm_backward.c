@@ -289,7 +289,7 @@ static void rows_of_gradients(const norm_config *cfg, bool vectors, bool centred
 /* Rows that flow through shared memory: what a thread keeps for each of its pieces. */
 typedef struct flow {
     row r;
-    tensor rGamma[NORM_PIECES_MAX], rDgamma[NORM_PIECES_MAX], rDbeta[NORM_PIECES_MAX]; // (VEC,STEPS) each
+    tensor rGamma[STREAM_PIECES_MAX], rDgamma[STREAM_PIECES_MAX], rDbeta[STREAM_PIECES_MAX]; // (VEC,STEPS) each
 } flow;
 
 static row row_at(const flow *f, const row_place *p, int piece, const tensor *rInputs)

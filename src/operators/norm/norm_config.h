@@ -18,8 +18,8 @@
     X(norm_config, bool, whole, "0", "0 1", "rows are as long as what their threads hold: no guards")                 \
     X(norm_config, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers")        \
     X(norm_config, int, stages, "0", "0 3 4 6 8 12 16", "of the ring through which rows flow; 0: there is none")       \
-    X(norm_config, bool, kept, "0", "0 1", "rows stay in the ring between passes")                                    \
-    X(norm_config, int, pieces, "0", "0 1 2 3 4", "of a row and CTA, unrolled; backward only")                         \
+    X(norm_config, choice, hold, "anew", "anew ring registers", "where rows that flow stay between passes")           \
+    X(norm_config, int, pieces, "0", "0 1 2 3 4", "of a row that flows and CTA, unrolled")                            \
     X(norm_config, bool, early, "0", "0 1", "gamma, beta (backward: the next row) are loaded before they are needed") \
     X(norm_config, int, turns, "0", "0 1 2 3 4 6 8",                                                                  \
       "CTAs of an SM that take rows in turn; 0: as many as fit, forward: as there are rows")                          \
@@ -41,11 +41,10 @@ static inline stream_split norm_stream_split(const norm_config *c)
 {
     row_split piece = norm_split(c, true);
     piece.cluster = 1;
-    return (stream_split){ piece, c->cluster, c->stages, c->kept, c->pieces };
+    return (stream_split){ piece, c->cluster, c->stages, (stream_hold)c->hold, c->pieces };
 }
 enum { NORM_STREAM_VALUES = 2 };
 
-enum { NORM_PIECES_MAX = 8 };
 
 enum { NORM_COLUMN_THREADS = 512 }; // of the kernel that adds up columns, 32 columns a CTA
 

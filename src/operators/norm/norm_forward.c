@@ -115,11 +115,11 @@ static void visit_piece(const row_place *p, int piece, const tensor *rInputs, vo
 {
     (void)piece;
     const stream_pass *s = user;
-    if (s->r->cfg->residual) {
+    const norm_config *cfg = s->r->cfg;
+    if (cfg->residual && (s->first || cfg->hold != STREAM_REGISTERS)) // there x holds h from the first pass on
         add_residual(s->r, rInputs[0], rInputs[1]);
-        if (s->first)
-            store_sum(s->r, p, rInputs[0]);
-    }
+    if (cfg->residual && s->first)
+        store_sum(s->r, p, rInputs[0]);
     s->pass(s->r, rInputs[0], p);
 }
 

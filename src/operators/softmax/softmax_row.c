@@ -265,7 +265,7 @@ static row_split stream_piece(const softmax_row_config *c)
 
 stream_split softmax_stream_split(const softmax_row_config *c)
 {
-    return (stream_split){ stream_piece(c), c->cluster, c->stages, c->kept, 0 };
+    return (stream_split){ stream_piece(c), c->cluster, c->stages, (stream_hold)c->hold, c->pieces };
 }
 
 int softmax_stream_inputs(const softmax_row_config *c)

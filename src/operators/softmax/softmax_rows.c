@@ -120,7 +120,7 @@ static ckl_status choose_stream(const void *desc, const ckl_device_info *device,
     while (split.cluster < CLUSTER_PORTABLE && stream_pieces(&split, d->n) * STREAM_ROWS > c->stages)
         split.cluster *= 2;
     c->cluster = split.cluster;
-    c->kept = stream_pieces(&split, d->n) <= c->stages;
+    c->hold = stream_pieces(&split, d->n) <= c->stages ? STREAM_RING : STREAM_ANEW;
     split.piece.whole = c->whole = d->n > 0 && d->n % row_split_cols(&split.piece) == 0;
     return stream_split_admit("softmax stream", &split, d->n, d->dtype, inputs, SOFTMAX_STREAM_VALUES, device);
 }
