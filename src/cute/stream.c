@@ -179,6 +179,18 @@ row_place row_stream_place(const row_stream *s, val row)
     return p;
 }
 
+/* Elements of a row from one piece of a CTA to its next. */
+static val piece_start(const row_stream *s, int piece)
+{
+    return imm((int)piece_cols(&s->split) * s->split.cluster * piece);
+}
+
+row_place row_stream_columns(const row_stream *s, int piece)
+{
+    row_place first = row_stream_place(s, ir_int(I64, 0));
+    return row_from(&first, piece_start(s, piece));
+}
+
 static void copy_state(pipeline_state *to, const pipeline_state *from)
 {
     assign(to->stage, from->stage);
@@ -244,7 +256,7 @@ static void pass_of_loop(row_stream *s, const row_place *first, bool leaves, str
 static void pass_unrolled(row_stream *s, const row_place *first, bool leaves, stream_visit *visit, void *user)
 {
     for (int piece = 0; piece < s->split.pieces; piece++) {
-        val start = imm((int)piece_cols(&s->split) * s->split.cluster * piece);
+        val start = piece_start(s, piece);
         row_place p = row_from(first, start);
         val exists = s->split.piece.whole ? yes() : lt(add(first_start(s), start), s->cols);
         if (!s->held)

@@ -80,6 +80,9 @@ void row_stream_end(row_stream *s);
 /* This thread's place at the start of a row: the thread whose `first` is 0 writes what belongs to the row as a whole. */
 row_place row_stream_place(const row_stream *s, val row);
 
+/* Its place in a piece of any row, for what belongs to columns. If passes are unrolled; the piece may not exist. */
+row_place row_stream_columns(const row_stream *s, int piece);
+
 /*
  * Calls visit for the pieces of this CTA: rX[i], (VEC,STEPS) registers of the dtype, is this thread's part of input i, `fill` past
  * the end of the row; p is its place, for row_part(), row_load() and row_store() with split.piece; piece is its number if passes are

@@ -197,8 +197,8 @@ static ckl_status admit_stream(const char *what, const ckl_norm_desc *d, const c
         FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what, c->vec,
              COLS_MAX);
     const bool backward = d->direction == CKL_BACKWARD;
-    if (backward && !c->pieces)
-        FAIL(CKL_INVALID, "%s: sums of columns need pieces=", what);
+    if ((backward || c->early) && !c->pieces)
+        FAIL(CKL_INVALID, "%s: sums of columns, and gamma and beta that are kept, need pieces=", what);
     return stream_split_admit(what, &s, d->cols, d->dtype, 1 + backward + c->residual, NORM_STREAM_VALUES, device);
 }
 

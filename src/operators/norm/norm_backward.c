@@ -320,22 +320,11 @@ static void write_piece(const row_place *p, int piece, const tensor *rInputs, vo
     write_dx(&r, p);
 }
 
-/* The place of a piece in a row. */
-static row_place piece_place(const flow *f, int piece)
-{
-    const stream_split *split = &f->r.stream->split;
-    row_place first = row_stream_place(f->r.stream, imm(0));
-    return row_from(&first, imm((int)row_split_cols(&split->piece) * split->cluster * piece));
-}
-
 static void flow_begin(flow *f)
 {
     for (int piece = 0; piece < f->r.cfg->pieces && f->r.cfg->affine; piece++) {
-        row_place p = piece_place(f, piece);
-        row_split guarded = f->r.split; // the last piece of a CTA may not exist
-        guarded.whole = false;
+        row_place p = row_stream_columns(f->r.stream, piece);
         row r = f->r;
-        r.split = guarded;
         if (r.cfg->early)
             f->rGamma[piece] = load_gamma(&r, &p);
         f->rDgamma[piece] = zeros(&r);
@@ -346,9 +335,8 @@ static void flow_begin(flow *f)
 static void flow_end(const flow *f)
 {
     for (int piece = 0; piece < f->r.cfg->pieces && f->r.cfg->affine; piece++) {
-        row_place p = piece_place(f, piece);
+        row_place p = row_stream_columns(f->r.stream, piece);
         row r = f->r;
-        r.split.whole = false;
         r.rDgamma = f->rDgamma[piece];
         r.rDbeta = f->rDbeta[piece];
         store_sums(&r, &p, r.stream->first_row);

@@ -43,6 +43,7 @@ typedef struct row {
     val shift;                // rest * rstd
     bool early;               // rGamma and rBeta are kept
     row_stream *stream;       // NULL: the row is in registers, or read tile by tile
+    tensor rGammas[STREAM_PIECES_MAX], rBetas[STREAM_PIECES_MAX]; // of its pieces, if they are kept
 } row;
 
 static val wide(tensor t, int i)
@@ -113,13 +114,14 @@ typedef struct stream_pass {
 
 static void visit_piece(const row_place *p, int piece, const tensor *rInputs, void *user)
 {
-    (void)piece;
     const stream_pass *s = user;
     const norm_config *cfg = s->r->cfg;
     if (cfg->residual && (s->first || cfg->hold != STREAM_REGISTERS)) // there x holds h from the first pass on
         add_residual(s->r, rInputs[0], rInputs[1]);
     if (cfg->residual && s->first)
         store_sum(s->r, p, rInputs[0]);
+    s->r->rGamma = s->r->rGammas[piece];
+    s->r->rBeta = s->r->rBetas[piece];
     s->pass(s->r, rInputs[0], p);
 }
 
@@ -283,7 +285,14 @@ static void forward_stream(const norm_config *cfg, bool centred)
     row_stream s = row_stream_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, centred ? 3 : 2,
                                     NORM_STREAM_VALUES, r.o.rows, r.o.cols);
     r.stream = &s;
+    r.early = cfg->affine && cfg->early;
     make_variables(&r);
+    for (int piece = 0; r.early && piece < cfg->pieces; piece++) {
+        row_place p = row_stream_columns(&s, piece);
+        r.rGammas[piece] = load_vector(&r, &p, r.o.gamma);
+        if (centred)
+            r.rBetas[piece] = load_vector(&r, &p, r.o.beta);
+    }
     LOOP_FROM(number, s.first_row, s.rows, s.row_step)
     {
         r.place = row_stream_place(&s, number);
