@@ -238,6 +238,8 @@ static ckl_status admit_backward(const void *desc, const ckl_device_info *device
 {
     const ckl_norm_desc *d = desc;
     const norm_config *c = config;
+    if (c->column_threads < 32 || c->column_threads > 1024 || c->column_threads % 32)
+        FAIL(CKL_INVALID, "norm backward: column_threads=%d is no multiple of 32 up to 1024", c->column_threads);
     if (d->direction != CKL_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
     if (c->row_threads != c->threads)
@@ -316,7 +318,7 @@ static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_st
     const void *params[] = { &d->rows,  &cols,    &d->ld_in, &d->ld_out, &reciprocal, &x->x,   &x->dy,     &x->dsum,
                              &x->gamma, &x->mean, &x->rstd,  &x->dx,     &partial,    &groups, &x->dgamma, &x->dbeta };
     device_launch rows = { .grid = { row_ctas(plan, 0), 1, 1 }, .params = (void *const *)params };
-    device_launch columns = { .grid = { ceil_div(d->cols, 32), 1, 1 }, .params = (void *const *)params };
+    device_launch columns = { .grid = { ceil_div(d->cols, 32 * norm_column_vec(c)), 1, 1 }, .params = (void *const *)params };
     const bool sums = d->affine && d->cols > 0, work = d->rows > 0 && d->cols > 0;
     if (sums && direct)
         TRY(ops->launch(plan->device, plan->kernels[2].loaded, &columns, stream));

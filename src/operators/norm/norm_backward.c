@@ -6,35 +6,7 @@
  * tile by tile, twice, and part 2 reads them once more.
  */
 #include "cute/kernel.h"
-#include "operators/norm/norm_config.h"
-
-/* The parameters, in the order of the launch. */
-typedef struct operands {
-    val rows, cols, ld_in, ld_out, reciprocal; // reciprocal of cols
-    val x, dy, dsum, gamma, mean, rstd, dx, partial, groups, dgamma, dbeta;
-} operands;
-
-static operands declare(void)
-{
-    operands o;
-    o.rows = param(I64, "rows");
-    o.cols = param(U32, "cols");
-    o.ld_in = param(I64, "ld_in");
-    o.ld_out = param(I64, "ld_out");
-    o.reciprocal = param(F32, "reciprocal");
-    o.x = pointer("x");
-    o.dy = pointer("dy");
-    o.dsum = pointer("dsum");
-    o.gamma = pointer("gamma");
-    o.mean = pointer("mean");
-    o.rstd = pointer("rstd");
-    o.dx = pointer("dx");
-    o.partial = pointer("partial"); // (GROUPS,KINDS,COLS) f32: sums of columns over the rows of one CTA or cluster
-    o.groups = param(I64, "groups");
-    o.dgamma = pointer("dgamma");
-    o.dbeta = pointer("dbeta");
-    return o;
-}
+#include "operators/norm/norm_backward.h"
 
 /* A row of x and dy: n = (x - mean) * rstd, g = dy * gamma. */
 typedef struct row {
@@ -42,7 +14,7 @@ typedef struct row {
     row_split split;
     row_place place;
     bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
-    operands o;
+    norm_operands o;
     tensor rX, rDy, rGamma; // (VEC,STEPS) of the row, or of one tile or piece of it
     tensor rDsum;           // the same, of a piece
     tensor rDgamma, rDbeta; // (VEC,STEPS) sums over the rows of this thread
@@ -76,11 +48,6 @@ static tensor load_gamma(const row *r, const row_place *p)
     tensor rPart = fragment_like(gPart, r->cfg->dtype);                 // (VEC,STEPS)
     row_load(&r->split, p, gPart, rPart, 0);
     return rPart;
-}
-
-static val statistic(val address, val number)
-{
-    return at(gmem_tensor(add(address, mul(convert(U64, number), imm(4))), F32, compact(leaf(1))), 0);
 }
 
 static val normalised(const row *r, int i)
@@ -153,8 +120,8 @@ static void load_row(row *r, const row_place *p)
 static void load_statistics(row *r)
 {
     if (r->centred)
-        assign(r->mean, statistic(r->o.mean, r->place.row));
-    assign(r->rstd, statistic(r->o.rstd, r->place.row));
+        assign(r->mean, norm_statistic(r->o.mean, r->place.row));
+    assign(r->rstd, norm_statistic(r->o.rstd, r->place.row));
     assign(r->sum[0], immf(0));
     assign(r->sum[1], immf(0));
 }
@@ -266,7 +233,7 @@ static tensor zeros(const row *r)
 
 static void rows_of_gradients(const norm_config *cfg, bool vectors, bool centred)
 {
-    row r = { .cfg = cfg, .split = norm_split(cfg, vectors), .centred = centred, .o = declare() };
+    row r = { .cfg = cfg, .split = norm_split(cfg, vectors), .centred = centred, .o = norm_declare() };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
     if (cfg->cluster > 1)
@@ -346,7 +313,7 @@ static void flow_end(const flow *f)
 static void stream_of_gradients(const norm_config *cfg, bool centred)
 {
     stream_split split = norm_stream_split(cfg);
-    flow f = { .r = { .cfg = cfg, .split = split.piece, .centred = centred, .o = declare() } };
+    flow f = { .r = { .cfg = cfg, .split = split.piece, .centred = centred, .o = norm_declare() } };
     row *r = &f.r;
     const stream_input inputs[] = { { r->o.x, r->o.ld_in }, { r->o.dy, r->o.ld_in }, { r->o.dsum, r->o.ld_in } };
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
@@ -366,87 +333,13 @@ static void stream_of_gradients(const norm_config *cfg, bool centred)
     row_stream_end(&s);
 }
 
-/* Sums of columns: a lane for each column, the warps of a CTA for every so many-th row. */
-
-/* What row or group number i adds to column `column`: the products themselves, or partial sums. */
-static void add_terms(const norm_config *cfg, bool centred, bool direct, const operands *o, val i, val column, val *sum)
-{
-    int kinds = centred ? 2 : 1, bytes = (int)ckl_dtype_bytes(cfg->dtype);
-    if (!direct) {
-        for (int kind = 0; kind < kinds; kind++) {
-            val index = add(mul(add(mul(i, imm(kinds)), imm(kind)), convert(I64, o->cols)), convert(I64, column));
-            assign(sum[kind], add(sum[kind], statistic(o->partial, index)));
-        }
-        return;
-    }
-    val offset = mul(convert(U64, add(mul(i, o->ld_in), convert(I64, column))), imm(bytes));
-    val x = convert(F32, at(gmem_tensor(add(o->x, offset), cfg->dtype, compact(leaf(1))), 0));
-    val dy = convert(F32, at(gmem_tensor(add(o->dy, offset), cfg->dtype, compact(leaf(1))), 0));
-    val difference = centred ? sub(x, statistic(o->mean, i)) : x;
-    assign(sum[0], fma(dy, mul(difference, statistic(o->rstd, i)), sum[0]));
-    if (centred)
-        assign(sum[1], add(sum[1], dy));
-}
-
-/* Of this warp's rows or groups, every so many-th of `count`. */
-static void sum_column(const norm_config *cfg, bool centred, bool direct, const operands *o, val count, val column, val *sum)
-{
-    enum { WARPS = NORM_COLUMN_THREADS / 32, UNROLLED = 8 }; // whose loads are under way together
-    val next = variable(I64, convert(I64, warp()));
-    LOOP_FROM(i, next, sub(count, imm((UNROLLED - 1) * WARPS)), imm(UNROLLED * WARPS))
-    {
-        for (int u = 0; u < UNROLLED; u++)
-            add_terms(cfg, centred, direct, o, add(i, imm(u * WARPS)), column, sum);
-        assign(next, add(i, imm(UNROLLED * WARPS)));
-    }
-    LOOP_FROM(left, next, count, imm(WARPS))
-        add_terms(cfg, centred, direct, o, left, column, sum);
-}
-
-static void write_column(const norm_config *cfg, val address, val column, val x)
-{
-    int bytes = (int)ckl_dtype_bytes(cfg->dtype);
-    set(gmem_tensor(add(address, mul(convert(U64, column), imm(bytes))), cfg->dtype, compact(leaf(1))), 0,
-        convert(cfg->dtype, x));
-}
-
-static void columns_of_gradients(const norm_config *cfg, bool centred)
-{
-    enum { WARPS = NORM_COLUMN_THREADS / 32 };
-    operands o = declare();
-    ir_current()->threads = NORM_COLUMN_THREADS;
-    int kinds = centred ? 2 : 1;
-    tensor sSums = smem_tensor("sums", F32, compact(shape(32, WARPS, kinds)), 16); // (LANES,WARPS,KINDS)
-    val column = add(mul(cta_x(), imm(32)), lane());
-    val sum[2] = { variable(F32, immf(0)), variable(F32, immf(0)) };
-    IF(lt(column, o.cols)) {
-        IF(eq(o.partial, imm(0))) {
-            sum_column(cfg, centred, true, &o, o.rows, column, sum);
-        }
-        ELSE
-        {
-            sum_column(cfg, centred, false, &o, o.groups, column, sum);
-        }
-    }
-    for (int kind = 0; kind < kinds; kind++)
-        set(sSums, coord(lane(), warp(), kind), sum[kind]);
-    cta_sync();
-    IF(both(eq(warp(), imm(0)), lt(column, o.cols)))
-        for (int kind = 0; kind < kinds; kind++) {
-            val total = at(sSums, lane(), 0, kind);
-            for (int w = 1; w < WARPS; w++)
-                total = add(total, at(sSums, lane(), w, kind));
-            write_column(cfg, kind == 0 ? o.dgamma : o.dbeta, column, total);
-        }
-}
-
 static void backward(const norm_config *cfg, int part, bool centred)
 {
     norm_config tiled = *cfg; // rows that bulk copies cannot read
     tiled.tiled = true;
     tiled.whole = false;
     if (part == 2)
-        columns_of_gradients(cfg, centred);
+        norm_columns(cfg, centred);
     else if (part == 0 && cfg->stages)
         stream_of_gradients(cfg, centred);
     else

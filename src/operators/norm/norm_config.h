@@ -21,6 +21,7 @@
     X(norm_config, choice, hold, "anew", "anew ring registers", "where rows that flow stay between passes")           \
     X(norm_config, int, pieces, "0", "0 1 2 3 4", "of a row that flows and CTA, unrolled")                            \
     X(norm_config, bool, early, "0", "0 1", "gamma, beta (backward: the next row) are loaded before they are needed") \
+    X(norm_config, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")           \
     X(norm_config, int, turns, "0", "0 1 2 3 4 6 8",                                                                  \
       "CTAs of an SM that take rows in turn; 0: as many as fit, forward: as there are rows")                          \
     X(norm_config, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")
@@ -46,7 +47,11 @@ static inline stream_split norm_stream_split(const norm_config *c)
 enum { NORM_STREAM_VALUES = 2 };
 
 
-enum { NORM_COLUMN_THREADS = 512 }; // of the kernel that adds up columns, 32 columns a CTA
+/* Columns of a lane in the kernel that adds them up: rows that flow are whole vectors. */
+static inline int norm_column_vec(const norm_config *c)
+{
+    return c->stages ? 4 : 1;
+}
 
 /* Kernels. part 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: sums of columns. */
 void layernorm_forward(const void *config, int part);
