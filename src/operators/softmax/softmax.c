@@ -139,7 +139,6 @@ bool softmax_aligned(const ckl_softmax_desc *d, const ckl_softmax_args *a, int v
 
 static const implementation *const implementations[] = {
     &softmax_row_impl,
-    &softmax_cluster_impl,
     &softmax_stream_impl,
     &softmax_long_cluster_impl,
     &softmax_long_impl,

@@ -91,7 +91,7 @@ int softmax_vec(const ckl_softmax_desc *desc);
 bool softmax_aligned(const ckl_softmax_desc *desc, const ckl_softmax_args *args, int vec);
 
 /* The implementations, in order of preference. */
-extern const implementation softmax_row_impl, softmax_cluster_impl, softmax_stream_impl, softmax_long_impl;
+extern const implementation softmax_row_impl, softmax_stream_impl, softmax_long_impl;
 extern const implementation softmax_long_cluster_impl;
 extern const implementation softmax_column_impl, softmax_column_cluster_impl, softmax_column_long_impl,
     softmax_column_long_cluster_impl;

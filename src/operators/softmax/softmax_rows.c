@@ -4,15 +4,18 @@
 enum {
     VECTOR_BYTES = 16,
     CLUSTER_PORTABLE = 8,
+    CLUSTER_LARGE = 16,
     CTAS_MAX = INT32_MAX,
     FORWARD_ELEMENTS = 32, // of a thread: each takes an f32 register
     BACKWARD_ELEMENTS_MAX = 32,
     BACKWARD_REGISTERS = 16, // of a thread for y, and as many for dy
     LONG_THREADS = 512,
     STREAM_THREADS = 256,
-    STREAM_PIECE_BYTES = 8 << 10,
-    STREAM_RING_BYTES = 100 << 10, // two CTAs an SM
-    STREAM_ROWS = 2,               // that a ring should hold
+    STREAM_PIECE_BYTES = 16 << 10, // of all inputs
+    STREAM_PIECES = 2,             // of a row and CTA, if a portable cluster can be so large
+    STREAM_STAGES_MIN = 3,
+    STREAM_STAGES_MAX = 13, // shared memory of one CTA an SM
+    STREAM_STAGES_ANEW = 6,
 };
 
 static void copy_form(const ckl_softmax_desc *d, softmax_row_config *c)
@@ -50,32 +53,19 @@ static void keep_split(const row_split *s, softmax_row_config *c)
     c->whole = s->whole;
 }
 
-static ckl_status choose_in_registers(const char *name, const ckl_softmax_desc *d, int cluster_max, void *config)
+static ckl_status choose_row(const void *desc, const ckl_device_info *device, void *config)
 {
+    const ckl_softmax_desc *d = desc;
     row_split split;
-    TRY(check_axis(name, d));
-    if (!row_split_choose(d->n, softmax_vec(d), d->dtype, registers_wanted(d), cluster_max, &split))
-        FAIL(CKL_UNSUPPORTED, "softmax %s: rows of n=%" PRId64 " do not fit the registers of %d CTA%s", name, d->n,
-             cluster_max, cluster_max > 1 ? "s" : "");
+    (void)device;
+    TRY(check_axis("row", d));
+    if (!row_split_choose(d->n, softmax_vec(d), d->dtype, registers_wanted(d), 1, &split))
+        FAIL(CKL_UNSUPPORTED, "softmax row: rows of n=%" PRId64 " do not fit the registers of one CTA", d->n);
     if (d->direction == CKL_BACKWARD && split.vec * split.steps > BACKWARD_ELEMENTS_MAX)
-        FAIL(CKL_UNSUPPORTED, "softmax %s: y and dy of n=%" PRId64 " do not fit the registers", name, d->n);
-    if (cluster_max > 1 && split.cluster == 1)
-        FAIL(CKL_UNSUPPORTED, "softmax %s: rows of n=%" PRId64 " need no cluster", name, d->n);
+        FAIL(CKL_UNSUPPORTED, "softmax row: y and dy of n=%" PRId64 " do not fit the registers", d->n);
     copy_form(d, config);
     keep_split(&split, config);
     return CKL_OK;
-}
-
-static ckl_status choose_row(const void *desc, const ckl_device_info *device, void *config)
-{
-    (void)device;
-    return choose_in_registers("row", desc, 1, config);
-}
-
-static ckl_status choose_cluster(const void *desc, const ckl_device_info *device, void *config)
-{
-    (void)device;
-    return choose_in_registers("cluster", desc, CLUSTER_PORTABLE, config);
 }
 
 /* As many CTAs a row as keep their registers busy, if there are too few rows to fill the device. */
@@ -105,23 +95,29 @@ static ckl_status choose_long_cluster(const void *desc, const ckl_device_info *d
     return choose_pieces("long_cluster", desc, CLUSTER_PORTABLE, config);
 }
 
+/* Pieces of 16 KiB in all; clusters, so that a CTA has two of them at most and a ring of half as much again as a row. */
 static ckl_status choose_stream(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_softmax_desc *d = desc;
     softmax_row_config *c = config;
     TRY(check_axis("stream", d));
     copy_form(d, c);
-    int size = (int)ckl_dtype_bytes(d->dtype), inputs = softmax_stream_inputs(c);
+    int inputs = softmax_stream_inputs(c);
     c->threads = c->row_threads = STREAM_THREADS;
-    c->vec = VECTOR_BYTES / size;
-    c->steps = STREAM_PIECE_BYTES / (VECTOR_BYTES * STREAM_THREADS);
-    c->stages = STREAM_RING_BYTES / (STREAM_PIECE_BYTES * inputs);
+    c->vec = VECTOR_BYTES / (int)ckl_dtype_bytes(d->dtype);
+    c->steps = STREAM_PIECE_BYTES / (VECTOR_BYTES * STREAM_THREADS * inputs);
     stream_split split = softmax_stream_split(c);
-    while (split.cluster < CLUSTER_PORTABLE && stream_pieces(&split, d->n) * STREAM_ROWS > c->stages)
+    int64_t pieces = stream_pieces(&split, d->n);
+    while (split.cluster < CLUSTER_LARGE && pieces > (split.cluster < CLUSTER_PORTABLE ? STREAM_PIECES : STREAM_STAGES_MAX * 2 / 3)) {
         split.cluster *= 2;
+        pieces = stream_pieces(&split, d->n);
+    }
+    int64_t stages = pieces + (pieces + 1) / 2;
     c->cluster = split.cluster;
-    c->hold = stream_pieces(&split, d->n) <= c->stages ? STREAM_RING : STREAM_ANEW;
-    split.piece.whole = c->whole = d->n > 0 && d->n % row_split_cols(&split.piece) == 0;
+    c->hold = stages <= STREAM_STAGES_MAX ? STREAM_RING : STREAM_ANEW;
+    c->stages = stages <= STREAM_STAGES_MAX ? (int)max_i64(stages, STREAM_STAGES_MIN) : STREAM_STAGES_ANEW;
+    c->whole = d->n > 0 && d->n % row_split_cols(&split.piece) == 0;
+    split = softmax_stream_split(c);
     return stream_split_admit("softmax stream", &split, d->n, d->dtype, inputs, SOFTMAX_STREAM_VALUES, device);
 }
 
@@ -159,11 +155,6 @@ static ckl_status admit_row(const void *desc, const ckl_device_info *device, con
     if (c->cluster != 1)
         FAIL(CKL_INVALID, "softmax row: cluster=%d, a cluster has an implementation of its own", c->cluster);
     return admit("softmax row", false, desc, device, c);
-}
-
-static ckl_status admit_cluster(const void *desc, const ckl_device_info *device, const void *config)
-{
-    return admit("softmax cluster", false, desc, device, config);
 }
 
 static ckl_status admit_long(const void *desc, const ckl_device_info *device, const void *config)
@@ -235,8 +226,6 @@ static const field fields[] = { SOFTMAX_ROW_CONFIG(FIELD_ROW) };
 
 ROW_IMPLEMENTATION(row, "row", "a row in the registers of some lanes, a warp or a CTA; read once", row, softmax_row,
                    IR_SM80);
-ROW_IMPLEMENTATION(cluster, "cluster", "a row in the registers of a cluster of CTAs; read once", cluster, softmax_row,
-                   IR_SM90A);
 ROW_IMPLEMENTATION(stream, "stream", "rows flow through shared memory ahead of the threads, by CTAs or clusters in turn",
                    stream, softmax_stream, IR_SM90A);
 ROW_IMPLEMENTATION(long, "long", "a row of any length by one CTA; read twice, piece by piece", long, softmax_long,
