@@ -117,18 +117,26 @@ static void load_row(row *r, const row_place *p)
     r->rDy = load_part(r, p, r->o.dy);
 }
 
-static void load_statistics(row *r)
+/* Of row `number`, if there is one. */
+static void load_statistics(const row *r, val number, val mean, val rstd)
 {
-    if (r->centred)
-        assign(r->mean, norm_statistic(r->o.mean, r->place.row));
-    assign(r->rstd, norm_statistic(r->o.rstd, r->place.row));
+    IF(lt(number, r->o.rows)) {
+        if (r->centred)
+            assign(mean, norm_statistic(r->o.mean, number));
+        assign(rstd, norm_statistic(r->o.rstd, number));
+    }
+}
+
+static void clear_sums(const row *r)
+{
     assign(r->sum[0], immf(0));
     assign(r->sum[1], immf(0));
 }
 
 static void backward_of_row(row *r)
 {
-    load_statistics(r);
+    load_statistics(r, r->place.row, r->mean, r->rstd);
+    clear_sums(r);
     add_products(r);
     if (r->cfg->affine)
         add_columns(r);
@@ -148,7 +156,8 @@ static void load_tile(row *r, const row_place *p)
 static void backward_of_tiles(row *r)
 {
     int tile_cols = (int)row_split_cols(&r->split);
-    load_statistics(r);
+    load_statistics(r, r->place.row, r->mean, r->rstd);
+    clear_sums(r);
     LOOP_FROM(begin, imm(0), r->o.cols, imm(tile_cols))
     {
         row_place p = row_from(&r->place, begin);
@@ -321,10 +330,15 @@ static void stream_of_gradients(const norm_config *cfg, bool centred)
     r->stream = &s;
     make_variables(r);
     flow_begin(&f);
+    val next_mean = variable(F32, immf(0)), next_rstd = variable(F32, immf(0));
+    load_statistics(r, s.first_row, next_mean, next_rstd);
     LOOP_FROM(number, s.first_row, s.rows, s.row_step)
     {
         r->place.row = number;
-        load_statistics(r);
+        assign(r->mean, next_mean);
+        assign(r->rstd, next_rstd);
+        load_statistics(r, add(number, s.row_step), next_mean, next_rstd); // under way while this row is reduced and written
+        clear_sums(r);
         row_stream_pass(&s, number, false, see_piece, &f);
         find_means(r);
         row_stream_pass(&s, number, true, write_piece, &f);

@@ -225,7 +225,7 @@ static void find_deviation(row *r)
     const reduction sums = { count, combine_sum, &count };
     assign(r->sum[0], immf(0));
     assign(r->sum[1], immf(0));
-    over_row(r, !r->centred, add_squares);
+    over_row(r, !r->centred || r->stream, add_squares);
     reduce_row(r, &sums, r->sum);
     val variance = mul(r->sum[1], r->o.reciprocal);
     if (r->centred) {
@@ -259,9 +259,10 @@ static void load_row(row *r)
         r->rH = load_inputs(r, &r->place);
 }
 
+/* mean: before, of a row that flows. */
 static void normalise(row *r)
 {
-    if (r->centred)
+    if (r->centred && !r->stream)
         find_mean(r);
     find_deviation(r);
     save_statistics(r);
@@ -275,14 +276,33 @@ static void make_variables(row *r)
         *changing[i] = variable(F32, immf(0));
 }
 
-/* Rows that flow through shared memory. */
+/* This lane's element of the start of a row; 0 past its end or the last row. */
+static val sample(const row *r, val number)
+{
+    int bytes = (int)ckl_dtype_bytes(r->cfg->dtype);
+    val h = variable(F32, immf(0)), index = add(mul(number, convert(I64, r->o.ld_in)), convert(I64, lane()));
+    val offset = mul(convert(U64, index), imm(bytes));
+    IF(both(lt(lane(), r->o.cols), lt(number, r->o.rows))) {
+        assign(h, convert(F32, at(gmem_tensor(add(r->o.x, offset), r->cfg->dtype, compact(leaf(1))), 0)));
+        if (r->cfg->residual) {
+            val other = at(gmem_tensor(add(r->o.residual, offset), r->cfg->dtype, compact(leaf(1))), 0);
+            assign(h, add(h, convert(F32, other)));
+        }
+    }
+    return h;
+}
+
+/*
+ * Rows that flow through shared memory. Deviations are from the mean p of a row's first 32 elements, so that mean and variance take one
+ * pass and one reduction: (p - mean)^2 is at most variance * cols / 32, and in general far less, so little cancels.
+ */
 static void forward_stream(const norm_config *cfg, bool centred)
 {
     stream_split split = norm_stream_split(cfg);
     row r = { .cfg = cfg, .split = split.piece, .centred = centred, .o = declare() };
     const stream_input inputs[] = { { r.o.x, r.o.ld_in }, { r.o.residual, r.o.ld_in } };
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
-    row_stream s = row_stream_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, centred ? 3 : 2,
+    row_stream s = row_stream_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, 2,
                                     NORM_STREAM_VALUES, r.o.rows, r.o.cols);
     r.stream = &s;
     r.early = cfg->affine && cfg->early;
@@ -293,9 +313,17 @@ static void forward_stream(const norm_config *cfg, bool centred)
         if (centred)
             r.rBetas[piece] = load_vector(&r, &p, r.o.beta);
     }
+    const reduction sum = { 1, combine_sum, NULL };
+    val next = centred ? sample(&r, s.first_row) : immf(0), share = div(immf(1), convert(F32, min(r.o.cols, imm(32))));
     LOOP_FROM(number, s.first_row, s.rows, s.row_step)
     {
         r.place = row_stream_place(&s, number);
+        if (centred) {
+            assign(r.mean, next);
+            assign(next, sample(&r, add(number, s.row_step))); // is under way while this row is reduced and written
+            warp_reduce(&sum, 32, &r.mean);
+            assign(r.mean, mul(r.mean, share));
+        }
         normalise(&r);
     }
     row_stream_end(&s);
