@@ -45,6 +45,13 @@ int64_t stream_smem_bytes(const stream_split *s, ckl_dtype dtype, int inputs, in
 /* Pieces of a row of `cols` elements that one CTA visits, at most. */
 int64_t stream_pieces(const stream_split *s, int64_t cols);
 
+/*
+ * A split for rows of `cols` elements that start at multiples of 16 bytes: 16 KiB of all inputs a piece; clusters, so that a CTA has
+ * two pieces of a row, or four where that takes more than a portable cluster; a ring of `stages` and at least half as much
+ * again as a row, or, for rows beyond that, one that brings them anew for each pass. bench/notes/norm.md has the figures.
+ */
+stream_split stream_split_choose(int64_t cols, ckl_dtype dtype, int inputs, int stages);
+
 /* May a kernel have this split for rows of `cols` elements? Rows must start at multiples of 16 bytes and be so long. */
 ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t cols, ckl_dtype dtype, int inputs, int values,
                               const ckl_device_info *device);

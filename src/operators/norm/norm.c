@@ -11,7 +11,16 @@ enum {
     BACKWARD_BYTES = 32,    // of a thread and tensor of rows: each element needs two sums in f32 beside
     BACKWARD_ELEMENTS_MAX = 16,
     BACKWARD_THREADS_MAX = 512,
-    BACKWARD_EARLY_MAX = 8 // elements for which there are registers to load the next row early
+    BACKWARD_EARLY_MAX = 8, // elements for which there are registers to load the next row early
+    /* longer rows flow through shared memory */
+    FORWARD_ROW_BYTES_MAX = 32 << 10,
+    FORWARD_STAGES = 4,
+    BACKWARD_ROW_COLS_MAX = 1024,
+    FLOW_THREADS = 256,
+    FLOW_ELEMENTS = 16, // of a thread and row
+    FLOW_SHORT_COLS = 16384,
+    FLOW_CLUSTER_MAX = 16,
+    FLOW_RING_BYTES = 200 << 10 // of an SM
 };
 enum {
     VECTOR_BYTES = 16,
@@ -137,6 +146,22 @@ static void take_problem(const ckl_norm_desc *d, norm_config *c)
     c->residual = d->residual;
 }
 
+/* Rows that flow: long ones that are whole vectors of 16 bytes. */
+static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min)
+{
+    int64_t element = (int64_t)ckl_dtype_bytes(d->dtype);
+    return device->has_tma && widest_vector(d) * element == VECTOR_BYTES && d->cols * element > bytes_min;
+}
+
+static void take_stream(const stream_split *s, norm_config *c)
+{
+    take_split(&s->piece, c);
+    c->cluster = s->cluster;
+    c->stages = s->stages;
+    c->hold = (choice)s->hold;
+    c->pieces = s->pieces;
+}
+
 static ckl_status choose_forward(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_norm_desc *d = desc;
@@ -147,6 +172,11 @@ static ckl_status choose_forward(const void *desc, const ckl_device_info *device
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     int wanted = d->dtype == CKL_F32 || d->cols > LONG_COLS ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
     take_problem(d, c);
+    if (may_flow(d, device, FORWARD_ROW_BYTES_MAX)) {
+        stream_split flowing = stream_split_choose(d->cols, d->dtype, 1 + d->residual, FORWARD_STAGES);
+        take_stream(&flowing, c);
+        return CKL_OK;
+    }
     c->tiled = !row_split_choose(d->cols, vec, d->dtype, wanted, cluster_max, &s) &&
                !row_split_choose(d->cols, vec, d->dtype, 2 * wanted, cluster_max, &s);
     if (c->tiled)
@@ -170,15 +200,48 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
     return s->steps <= steps;
 }
 
+/*
+ * Rows that flow, with sums of columns in registers: 16 elements a thread, 32 of longer rows, in CTAs of 256 threads, of 512
+ * where even the largest cluster would not do. False: too long.
+ */
+static bool choose_backward_stream(const ckl_norm_desc *d, norm_config *c)
+{
+    const int vec = widest_vector(d), inputs = 2 + d->residual;
+    const int elements = d->cols <= FLOW_SHORT_COLS ? FLOW_ELEMENTS : 2 * FLOW_ELEMENTS;
+    stream_split s = { .piece = { FLOW_THREADS, FLOW_THREADS, 1, vec, elements / 8, false }, .cluster = 1 };
+    while (s.cluster < FLOW_CLUSTER_MAX && (int64_t)s.piece.threads * s.cluster * elements < d->cols)
+        s.cluster *= 2;
+    if ((int64_t)s.piece.threads * s.cluster * elements < d->cols) {
+        s.piece.threads = s.piece.row_threads = 2 * FLOW_THREADS;
+        s.piece.steps = FLOW_ELEMENTS / 8;
+    }
+    s.pieces = (int)stream_pieces(&s, d->cols);
+    s.piece.whole = row_split_cols(&s.piece) * s.cluster * s.pieces == d->cols;
+    int64_t stage = row_split_cols(&s.piece) * inputs * (int64_t)ckl_dtype_bytes(d->dtype);
+    bool short_row = elements == FLOW_ELEMENTS, packed = ckl_dtype_bytes(d->dtype) == 2;
+    s.stages = (int)((short_row ? FLOW_RING_BYTES / 2 : FLOW_RING_BYTES) / stage);
+    s.hold = s.piece.threads == FLOW_THREADS && (packed || s.cluster == 1) ? STREAM_REGISTERS : STREAM_RING;
+    take_stream(&s, c);
+    c->early = s.hold == STREAM_RING && s.piece.threads == FLOW_THREADS;
+    c->ctas_per_sm = short_row ? 2 : 1;
+    c->column_threads = d->cols <= FLOW_CLUSTER_MAX * FLOW_THREADS ? 512 : d->cols <= FLOW_SHORT_COLS ? 256 : 128;
+    return s.piece.vec * s.piece.steps * s.pieces <= 2 * FLOW_ELEMENTS && (s.hold == STREAM_REGISTERS || s.stages > s.pieces);
+}
+
 static ckl_status choose_backward(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_norm_desc *d = desc;
     norm_config *c = config;
     if (d->direction != CKL_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
+    norm_config plain = *c;
+    take_problem(d, &plain);
+    *c = plain;
+    if (may_flow(d, device, BACKWARD_ROW_COLS_MAX * (int64_t)ckl_dtype_bytes(d->dtype)) && choose_backward_stream(d, c))
+        return CKL_OK;
+    *c = plain;
     row_split s;
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
-    take_problem(d, c);
     int elements = BACKWARD_BYTES / (int)ckl_dtype_bytes(d->dtype);
     c->tiled = !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
                !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);

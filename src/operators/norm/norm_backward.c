@@ -35,9 +35,8 @@ static int elements(const row *r)
 
 static tensor load_part(const row *r, const row_place *p, val address)
 {
-    tensor gPart =
-        with_cache(row_part(&r->split, p, address, r->cfg->dtype, r->o.ld_in), IR_CACHE_STREAM); // (VEC,STEPS)
-    tensor rPart = fragment_like(gPart, r->cfg->dtype);                                          // (VEC,STEPS)
+    tensor gPart = row_part(&r->split, p, address, r->cfg->dtype, r->o.ld_in); // (VEC,STEPS)
+    tensor rPart = fragment_like(gPart, r->cfg->dtype);                        // (VEC,STEPS)
     row_load(&r->split, p, gPart, rPart, 0);
     return rPart;
 }
@@ -106,7 +105,7 @@ static void write_dx(row *r, const row_place *p)
         set(rDx, i, r->cfg->residual ? fma(inner, r->rstd, wide(rDsum, i)) : mul(inner, r->rstd));
     }
     tensor gDx = row_part(&r->split, p, r->o.dx, r->cfg->dtype, r->o.ld_out); // (VEC,STEPS)
-    row_store(&r->split, p, rDx, with_cache(gDx, IR_CACHE_STREAM));
+    row_store(&r->split, p, rDx, gDx);
 }
 
 /* One row in registers */
@@ -349,9 +348,7 @@ static void stream_of_gradients(const norm_config *cfg, bool centred)
 
 static void backward(const norm_config *cfg, int part, bool centred)
 {
-    norm_config tiled = *cfg; // rows that bulk copies cannot read
-    tiled.tiled = true;
-    tiled.whole = false;
+    const norm_config tiled = norm_tiled(cfg);
     if (part == 2)
         norm_columns(cfg, centred);
     else if (part == 0 && cfg->stages)

@@ -47,6 +47,16 @@ static inline stream_split norm_stream_split(const norm_config *c)
 enum { NORM_STREAM_VALUES = 2 };
 
 
+/* The same tile by tile, for rows that bulk copies cannot read. */
+static inline norm_config norm_tiled(const norm_config *c)
+{
+    norm_config tiled = *c;
+    tiled.tiled = true;
+    tiled.whole = tiled.early = false;
+    tiled.stages = 0;
+    return tiled;
+}
+
 /* Columns of a lane in the kernel that adds them up: rows that flow are whole vectors. */
 static inline int norm_column_vec(const norm_config *c)
 {

@@ -58,8 +58,8 @@ static int elements(const row *r)
 
 static tensor load_part(const row *r, const row_place *p, val address, val ld)
 {
-    tensor gPart = with_cache(row_part(&r->split, p, address, r->cfg->dtype, ld), IR_CACHE_STREAM); // (VEC,STEPS)
-    tensor rPart = fragment_like(gPart, r->cfg->dtype);                                             // (VEC,STEPS)
+    tensor gPart = row_part(&r->split, p, address, r->cfg->dtype, ld); // (VEC,STEPS)
+    tensor rPart = fragment_like(gPart, r->cfg->dtype);                // (VEC,STEPS)
     row_load(&r->split, p, gPart, rPart, 0);
     return rPart;
 }
@@ -195,7 +195,7 @@ static void write_vectors(row *r, tensor rH, row_place p, int begin, int steps)
         set(rY, i, y);
     }
     tensor gY = row_part(&part.split, &p, r->o.y, r->cfg->dtype, r->o.ld_out); // (VEC,STEPS)
-    row_store(&part.split, &p, rY, with_cache(gY, IR_CACHE_STREAM));
+    row_store(&part.split, &p, rY, gY);
 }
 
 static void write_result(row *r, tensor rH, const row_place *p)
@@ -331,10 +331,12 @@ static void forward_stream(const norm_config *cfg, bool centred)
 
 static void forward(const norm_config *cfg, int part, bool centred)
 {
+    const norm_config tiled = norm_tiled(cfg);
     if (cfg->stages && part == 0) {
         forward_stream(cfg, centred);
         return;
     }
+    cfg = cfg->stages ? &tiled : cfg;
     row r = { .cfg = cfg, .split = norm_split(cfg, part == 0), .centred = centred, .o = declare() };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;

@@ -4,18 +4,12 @@
 enum {
     VECTOR_BYTES = 16,
     CLUSTER_PORTABLE = 8,
-    CLUSTER_LARGE = 16,
     CTAS_MAX = INT32_MAX,
     FORWARD_ELEMENTS = 32, // of a thread: each takes an f32 register
     BACKWARD_ELEMENTS_MAX = 32,
     BACKWARD_REGISTERS = 16, // of a thread for y, and as many for dy
     LONG_THREADS = 512,
-    STREAM_THREADS = 256,
-    STREAM_PIECE_BYTES = 16 << 10, // of all inputs
-    STREAM_PIECES = 2,             // of a row and CTA, if a portable cluster can be so large
-    STREAM_STAGES_MIN = 3,
-    STREAM_STAGES_MAX = 13, // shared memory of one CTA an SM
-    STREAM_STAGES_ANEW = 6,
+    STREAM_STAGES = 3,
 };
 
 static void copy_form(const ckl_softmax_desc *d, softmax_row_config *c)
@@ -95,7 +89,6 @@ static ckl_status choose_long_cluster(const void *desc, const ckl_device_info *d
     return choose_pieces("long_cluster", desc, CLUSTER_PORTABLE, config);
 }
 
-/* Pieces of 16 KiB in all; clusters, so that a CTA has two of them at most and a ring of half as much again as a row. */
 static ckl_status choose_stream(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_softmax_desc *d = desc;
@@ -103,21 +96,11 @@ static ckl_status choose_stream(const void *desc, const ckl_device_info *device,
     TRY(check_axis("stream", d));
     copy_form(d, c);
     int inputs = softmax_stream_inputs(c);
-    c->threads = c->row_threads = STREAM_THREADS;
-    c->vec = VECTOR_BYTES / (int)ckl_dtype_bytes(d->dtype);
-    c->steps = STREAM_PIECE_BYTES / (VECTOR_BYTES * STREAM_THREADS * inputs);
-    stream_split split = softmax_stream_split(c);
-    int64_t pieces = stream_pieces(&split, d->n);
-    while (split.cluster < CLUSTER_LARGE && pieces > (split.cluster < CLUSTER_PORTABLE ? STREAM_PIECES : STREAM_STAGES_MAX * 2 / 3)) {
-        split.cluster *= 2;
-        pieces = stream_pieces(&split, d->n);
-    }
-    int64_t stages = pieces + (pieces + 1) / 2;
+    stream_split split = stream_split_choose(d->n, d->dtype, inputs, STREAM_STAGES);
+    keep_split(&split.piece, c);
     c->cluster = split.cluster;
-    c->hold = stages <= STREAM_STAGES_MAX ? STREAM_RING : STREAM_ANEW;
-    c->stages = stages <= STREAM_STAGES_MAX ? (int)max_i64(stages, STREAM_STAGES_MIN) : STREAM_STAGES_ANEW;
-    c->whole = d->n > 0 && d->n % row_split_cols(&split.piece) == 0;
-    split = softmax_stream_split(c);
+    c->stages = split.stages;
+    c->hold = (choice)split.hold;
     return stream_split_admit("softmax stream", &split, d->n, d->dtype, inputs, SOFTMAX_STREAM_VALUES, device);
 }
 

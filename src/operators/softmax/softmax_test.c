@@ -157,6 +157,13 @@ static const char *const cases[] = {
     "shape=5x129 ldx=131 ldy=130 direction=backward # odd pitches: single elements",
     "shape=2x3x5x64 dtype=bf16                     # batched",
     "shape=12x96 scale=0.125 dtype=f16             # scores of attention",
+    "shape=5x20000 dtype=bf16                      # rows that flow through shared memory by clusters",
+    "shape=3x20000 direction=backward log=1",
+    "shape=2x18000 scale=0.5 mask=bool dtype=f16   # masked",
+    "shape=4x20000 dtype=f16 misalign=1            # not for bulk copies",
+    "shape=7x1000 impl=stream config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 hold=anew whole=0'",
+    "shape=9x2048 dtype=bf16 log=1 impl=stream config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 stages=3 "
+    "hold=registers pieces=2 whole=1'",
     "shape=64x2 mask=bool                          # rows of nothing but -inf",
     "shape=64x2 mask=bool log=1 dtype=bf16",
     "shape=12x96 scale=0.5 mask=bool mask_rows=3 dtype=bf16 # a mask for several heads",
