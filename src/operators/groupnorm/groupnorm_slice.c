@@ -170,7 +170,7 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
 tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int count)
 {
     val bytes = mul(convert(U64, element), ir_int(U64, element_bytes(s)));
-    return with_cache(gmem_tensor(add(pointer, bytes), s->cfg->dtype, compact(leaf(count))), IR_CACHE_STREAM);
+    return gmem_tensor(add(pointer, bytes), s->cfg->dtype, compact(leaf(count)));
 }
 
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element)

@@ -46,9 +46,8 @@ static void find_element(const kernel *k, val index, tensor *gX, tensor *gY)
     }
     ckl_dtype type = k->bytes == 1 ? CKL_U8 : k->bytes == 2 ? CKL_I16 : k->bytes == 8 ? CKL_I64 : CKL_I32;
     layout words = compact(leaf(k->bytes == 16 ? 4 : 1));
-    bool whole = k->bytes == 16; // shorter elements lie in sectors that other warps want, too
-    *gX = with_cache(gmem_tensor(x, type, words), whole ? IR_CACHE_STREAM : IR_CACHE_DEFAULT);
-    *gY = with_cache(gmem_tensor(y, type, words), whole ? IR_CACHE_STREAM : IR_CACHE_DEFAULT);
+    *gX = gmem_tensor(x, type, words);
+    *gY = gmem_tensor(y, type, words);
 }
 
 void permute_gather(const void *config, int part)
