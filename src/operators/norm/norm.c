@@ -201,31 +201,35 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
 }
 
 /*
- * Rows that flow, with sums of columns in registers: 16 elements a thread, 32 of longer rows, in CTAs of 256 threads, of 512
- * where even the largest cluster would not do. False: too long.
+ * Rows that flow, with sums of columns in registers: 16 elements a thread, 32 of longer rows. Still longer ones flow without
+ * sums, which then come from a second reading of x and dy.
  */
-static bool choose_backward_stream(const ckl_norm_desc *d, norm_config *c)
+static stream_split choose_backward_stream(const ckl_norm_desc *d)
 {
     const int vec = widest_vector(d), inputs = 2 + d->residual;
-    const int elements = d->cols <= FLOW_SHORT_COLS ? FLOW_ELEMENTS : 2 * FLOW_ELEMENTS;
+    const bool short_row = d->cols <= FLOW_SHORT_COLS, packed = ckl_dtype_bytes(d->dtype) == 2;
+    const int elements = short_row ? FLOW_ELEMENTS : 2 * FLOW_ELEMENTS;
     stream_split s = { .piece = { FLOW_THREADS, FLOW_THREADS, 1, vec, elements / 8, false }, .cluster = 1 };
-    while (s.cluster < FLOW_CLUSTER_MAX && (int64_t)s.piece.threads * s.cluster * elements < d->cols)
+    while (s.cluster < FLOW_CLUSTER_MAX && (int64_t)FLOW_THREADS * s.cluster * elements < d->cols)
         s.cluster *= 2;
-    if ((int64_t)s.piece.threads * s.cluster * elements < d->cols) {
-        s.piece.threads = s.piece.row_threads = 2 * FLOW_THREADS;
-        s.piece.steps = FLOW_ELEMENTS / 8;
-    }
+    if ((int64_t)FLOW_THREADS * s.cluster * elements < d->cols)
+        return stream_split_choose(d->cols, d->dtype, inputs, FORWARD_STAGES);
+    int64_t stage = row_split_cols(&s.piece) * inputs * (int64_t)ckl_dtype_bytes(d->dtype);
     s.pieces = (int)stream_pieces(&s, d->cols);
     s.piece.whole = row_split_cols(&s.piece) * s.cluster * s.pieces == d->cols;
-    int64_t stage = row_split_cols(&s.piece) * inputs * (int64_t)ckl_dtype_bytes(d->dtype);
-    bool short_row = elements == FLOW_ELEMENTS, packed = ckl_dtype_bytes(d->dtype) == 2;
     s.stages = (int)((short_row ? FLOW_RING_BYTES / 2 : FLOW_RING_BYTES) / stage);
-    s.hold = s.piece.threads == FLOW_THREADS && (packed || s.cluster == 1) ? STREAM_REGISTERS : STREAM_RING;
+    s.hold = packed || s.cluster == 1 ? STREAM_REGISTERS : STREAM_RING;
+    return s;
+}
+
+static void choose_backward_flow(const ckl_norm_desc *d, norm_config *c)
+{
+    stream_split s = choose_backward_stream(d);
     take_stream(&s, c);
-    c->early = s.hold == STREAM_RING && s.piece.threads == FLOW_THREADS;
-    c->ctas_per_sm = short_row ? 2 : 1;
-    c->column_threads = d->cols <= FLOW_CLUSTER_MAX * FLOW_THREADS ? 512 : d->cols <= FLOW_SHORT_COLS ? 256 : 128;
-    return s.piece.vec * s.piece.steps * s.pieces <= 2 * FLOW_ELEMENTS && (s.hold == STREAM_REGISTERS || s.stages > s.pieces);
+    c->early = s.pieces > 0 && s.hold == STREAM_RING;
+    c->ctas_per_sm = s.pieces == 0 ? 0 : d->cols <= FLOW_SHORT_COLS ? 2 : 1;
+    if (s.pieces > 0 && d->cols > FLOW_CLUSTER_MAX * FLOW_THREADS) // many CTAs with few partial sums each
+        c->column_threads = d->cols <= FLOW_SHORT_COLS ? 256 : 128;
 }
 
 static ckl_status choose_backward(const void *desc, const ckl_device_info *device, void *config)
@@ -234,12 +238,11 @@ static ckl_status choose_backward(const void *desc, const ckl_device_info *devic
     norm_config *c = config;
     if (d->direction != CKL_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
-    norm_config plain = *c;
-    take_problem(d, &plain);
-    *c = plain;
-    if (may_flow(d, device, BACKWARD_ROW_COLS_MAX * (int64_t)ckl_dtype_bytes(d->dtype)) && choose_backward_stream(d, c))
+    take_problem(d, c);
+    if (may_flow(d, device, BACKWARD_ROW_COLS_MAX * (int64_t)ckl_dtype_bytes(d->dtype))) {
+        choose_backward_flow(d, c);
         return CKL_OK;
-    *c = plain;
+    }
     row_split s;
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     int elements = BACKWARD_BYTES / (int)ckl_dtype_bytes(d->dtype);
@@ -260,8 +263,8 @@ static ckl_status admit_stream(const char *what, const ckl_norm_desc *d, const c
         FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what, c->vec,
              COLS_MAX);
     const bool backward = d->direction == CKL_BACKWARD;
-    if ((backward || c->early) && !c->pieces)
-        FAIL(CKL_INVALID, "%s: sums of columns, and gamma and beta that are kept, need pieces=", what);
+    if (c->early && !c->pieces)
+        FAIL(CKL_INVALID, "%s: gamma and beta that are kept need pieces=", what);
     return stream_split_admit(what, &s, d->cols, d->dtype, 1 + backward + c->residual, NORM_STREAM_VALUES, device);
 }
 
@@ -361,7 +364,7 @@ static int64_t workspace_backward(const ckl_plan *plan)
 {
     const ckl_norm_desc *d = plan->desc;
     const norm_config *c = plan->config;
-    return d->affine && !c->tiled ? groups_of(plan) * 2 * d->cols * (int64_t)sizeof(float) : 0;
+    return d->affine && norm_keeps_sums(c) ? groups_of(plan) * 2 * d->cols * (int64_t)sizeof(float) : 0;
 }
 
 /* Sums of columns that read x and dy go first, as dx may be in place of one of them. */
@@ -375,7 +378,7 @@ static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_st
     float reciprocal = 1 / (float)d->cols;
     int64_t groups = groups_of(plan);
     int part = part_for(d, c, x);
-    const bool direct = c->tiled || (c->stages && part == 1); // sums of columns from x and dy themselves
+    const bool direct = !norm_keeps_sums(c) || (c->stages && part == 1); // sums of columns from x and dy themselves
     const void *partial = direct ? NULL : x->workspace ? x->workspace : plan->workspace;
     /* in the order in which the kernels name them */
     const void *params[] = { &d->rows,  &cols,    &d->ld_in, &d->ld_out, &reciprocal, &x->x,   &x->dy,     &x->dsum,

@@ -273,11 +273,10 @@ static row row_at(const flow *f, const row_place *p, int piece, const tensor *rI
     r.rX = rInputs[0];
     r.rDy = rInputs[1];
     r.rDsum = r.cfg->residual ? rInputs[2] : r.rDsum;
-    if (r.cfg->affine) {
+    if (r.cfg->affine)
         r.rGamma = r.cfg->early ? f->rGamma[piece] : load_gamma(&r, p);
-        r.rDgamma = f->rDgamma[piece];
-        r.rDbeta = f->rDbeta[piece];
-    }
+    r.rDgamma = f->rDgamma[piece];
+    r.rDbeta = f->rDbeta[piece];
     return r;
 }
 
@@ -285,7 +284,7 @@ static void see_piece(const row_place *p, int piece, const tensor *rInputs, void
 {
     row r = row_at(user, p, piece, rInputs);
     add_products(&r);
-    if (r.cfg->affine)
+    if (r.cfg->affine && r.cfg->pieces)
         add_columns(&r);
 }
 

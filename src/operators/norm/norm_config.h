@@ -57,6 +57,12 @@ static inline norm_config norm_tiled(const norm_config *c)
     return tiled;
 }
 
+/* Does the kernel of the rows keep sums of columns? Else they come from x and dy themselves. */
+static inline bool norm_keeps_sums(const norm_config *c)
+{
+    return !c->tiled && (c->pieces || !c->stages);
+}
+
 /* Columns of a lane in the kernel that adds them up: rows that flow are whole vectors. */
 static inline int norm_column_vec(const norm_config *c)
 {
