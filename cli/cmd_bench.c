@@ -187,6 +187,7 @@ static ckl_status run_row(bench *b, const test_case *c)
     return status == CKL_DEVICE ? status : CKL_OK;
 }
 
+/* After every row: a run that is stopped keeps what it has measured. */
 static ckl_status write_results(const bench *b)
 {
     if (json)
@@ -204,10 +205,10 @@ static ckl_status run_rows(bench *b)
     for (int i = 0; i < b->case_count && status == CKL_OK; i++) {
         show_progress(b, i, begin);
         status = run_row(b, &b->cases[i]);
+        TRY(write_results(b));
     }
     show_progress(b, b->case_count, begin);
     report_end(&b->results);
-    TRY(write_results(b));
     return status;
 }
 
@@ -215,9 +216,11 @@ static ckl_status run_ladders(bench *b)
 {
     describe_run(b, &b->results.header);
     TRY(measure_limits_of(b));
-    for (int i = 0; i < b->case_count; i++)
+    for (int i = 0; i < b->case_count; i++) {
         TRY(ladder_run(&b->cases[i], b->device, &b->race, &b->results));
-    return write_results(b);
+        TRY(write_results(b));
+    }
+    return CKL_OK;
 }
 
 static ckl_status run_plan(bench *b)
