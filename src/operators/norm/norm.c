@@ -387,11 +387,11 @@ static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_st
     device_launch columns = { .grid = { ceil_div(d->cols, 32 * norm_column_vec(c)), 1, 1 }, .params = (void *const *)params };
     const bool sums = d->affine && d->cols > 0, work = d->rows > 0 && d->cols > 0;
     if (sums && direct)
-        TRY(ops->launch(plan->device, plan->kernels[2].loaded, &columns, stream));
+        TRY(ops->launch(plan->device, plan->kernels[2 + part].loaded, &columns, stream));
     if (work)
         TRY(ops->launch(plan->device, plan->kernels[part].loaded, &rows, stream));
     if (sums && !direct)
-        TRY(ops->launch(plan->device, plan->kernels[2].loaded, &columns, stream));
+        TRY(ops->launch(plan->device, plan->kernels[2 + part].loaded, &columns, stream));
     return CKL_OK;
 }
 
@@ -429,7 +429,7 @@ static const field norm_fields[] = { NORM_CONFIG(FIELD_ROW) };
         .choose = choose_backward,                                                                                   \
         .admit = admit_backward,                                                                                     \
         .describe = op##_backward,                                                                                   \
-        .kernels = 3,                                                                                                \
+        .kernels = 4,                                                                                                \
         .target = IR_SM80,                                                                                           \
         .workspace_bytes = workspace_backward,                                                                       \
         .launch = launch_backward,                                                                                   \

@@ -348,8 +348,8 @@ static void stream_of_gradients(const norm_config *cfg, bool centred)
 static void backward(const norm_config *cfg, int part, bool centred)
 {
     const norm_config tiled = norm_tiled(cfg);
-    if (part == 2)
-        norm_columns(cfg, centred);
+    if (part >= 2)
+        norm_columns(cfg, centred, part == 2);
     else if (part == 0 && cfg->stages)
         stream_of_gradients(cfg, centred);
     else

@@ -40,6 +40,7 @@ typedef struct columns {
     norm_operands o;
     int kinds; // 2: of dgamma and dbeta
     int vec, warps;
+    bool aligned; // rows of x and dy to `vec` elements
     val first;            // column
     val sum[2 * VEC_MAX]; // [kind][column]
 } columns;
@@ -51,7 +52,7 @@ static tensor load_row(const columns *c, val address, val i)
     val index = add(mul(i, c->o.ld_in), convert(I64, c->first));
     val from = add(address, mul(convert(U64, index), imm((int)ckl_dtype_bytes(dtype))));
     tensor gRow = gmem_tensor(from, dtype, compact(leaf(c->vec))), rRow = fragment_like(gRow, dtype); // (VEC)
-    copy(gRow, rRow, (int)ckl_dtype_bytes(dtype));
+    copy(gRow, rRow, (int)ckl_dtype_bytes(dtype) * (c->aligned ? c->vec : 1));
     return rRow;
 }
 
@@ -120,9 +121,9 @@ static void finish(const columns *c)
         }
 }
 
-void norm_columns(const norm_config *cfg, bool centred)
+void norm_columns(const norm_config *cfg, bool centred, bool aligned)
 {
-    columns c = { .cfg = cfg, .o = norm_declare(), .kinds = centred ? 2 : 1 };
+    columns c = { .cfg = cfg, .o = norm_declare(), .kinds = centred ? 2 : 1, .aligned = aligned };
     c.vec = norm_column_vec(cfg);
     c.warps = cfg->column_threads / 32;
     ir_current()->threads = cfg->column_threads;
