@@ -7,7 +7,8 @@
 
 enum {
     VECTOR_BYTES = 16,
-    PIXEL_BYTES = 64, // of nhwc that a bundle reads side by side: two sectors
+    PIXEL_BYTES = 128,         // of nhwc that a bundle reads side by side: a line
+    PIXEL_BYTES_BACKWARD = 64, // x and dy
     BUNDLE_MAX = 8,
     CLUSTER_MAX = 8,
     SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
@@ -20,7 +21,7 @@ enum {
     SHARED_RESERVED = 1024,  // of each CTA
     VECTORS_OF_THREAD = 12,  // about 50 KiB for 256 threads: bench/notes/groupnorm.md
     COLUMN_BYTES = 64,       // of nchw that neighbouring threads read side by side
-    SECOND_CTAS = 4,         // an SM: CTAs of the second split kernel
+    SECOND_CTAS = 4,         // an SM: CTAs of the second split kernel, backward; forward has one for each slice
     SLICES_MAX = 1 << 20
 };
 
@@ -65,9 +66,10 @@ static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const group
 static int bundle_for(const ckl_groupnorm_desc *d)
 {
     const int64_t pixel = d->c / d->groups * element_bytes(d);
+    const int64_t wanted = d->direction == CKL_FORWARD ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD;
     int bundle = 1;
     while (d->layout == CKL_NHWC && 2 * bundle <= BUNDLE_MAX && d->groups % (2 * bundle) == 0 &&
-           bundle * pixel < PIXEL_BYTES)
+           bundle * pixel < wanted)
         bundle *= 2;
     return bundle;
 }
@@ -149,7 +151,8 @@ static bool choose_slice(const search *s, int64_t budget, groupnorm_config *c)
     for (int64_t slices = 1; slices < 2 * max_i64(1, units); slices *= 2)
         if (share_out(s, ceil_div(units, slices), budget, c)) {
             int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, true);
-            c->turns = (int)max_i64(1, ctas / ((int64_t)SECOND_CTAS * s->device->sm_count));
+            const bool forward = s->d->direction == CKL_FORWARD;
+            c->turns = forward ? 1 : (int)max_i64(1, ctas / ((int64_t)SECOND_CTAS * s->device->sm_count));
             return true;
         }
     return false;

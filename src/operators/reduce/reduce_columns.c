@@ -61,6 +61,7 @@ static void load_vector(const columns_kernel *k, val address, packed to)
 {
     const reduce_columns_config *cfg = k->cfg;
     tensor gX = gmem_tensor(address, cfg->dtype, compact(leaf(cfg->vec))); // (VEC)
+    gX = with_cache(gX, IR_CACHE_READONLY);
     if (k->part == 0)
         packed_load(gX, cfg->vec * (int)ckl_dtype_bytes(cfg->dtype), to);
     else

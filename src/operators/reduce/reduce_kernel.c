@@ -86,7 +86,7 @@ void reduce_take(const reducer *r, reduce_batch *batch, val pivot, val *state)
 
 val reduce_load_one(const reducer *r, val address, ckl_dtype dtype)
 {
-    tensor gX = gmem_tensor(address, dtype, compact(leaf(1))); // (1)
+    tensor gX = with_cache(gmem_tensor(address, dtype, compact(leaf(1))), IR_CACHE_READONLY); // (1)
     return convert(r->input, at(gX, 0));
 }
 

@@ -91,7 +91,7 @@ static val take_vectors(const ladder_kernel *k)
     {
         val first = mul(v, imm(vec));
         tensor gX = gmem_tensor(reduce_address(k->start, first, cfg->dtype), cfg->dtype, compact(leaf(vec))); // (VEC)
-        tensor rX = unpacked(load_packed(gX, 16), k->r.input);                 // (VEC)
+        tensor rX = unpacked(load_packed(with_cache(gX, IR_CACHE_READONLY), 16), k->r.input);                 // (VEC)
         reduce_batch batch = { .x = rX.regs, .size = vec, .first = first, .distance = distance };
         reduce_take(&k->r, &batch, k->pivot, (val *)k->state);
     }

@@ -97,7 +97,7 @@ static tensor vectors_at(const rows_kernel *k, const segment *s, val mine)
 {
     const reduce_rows_config *cfg = k->cfg;
     layout a = make_layout(shape(cfg->vec, cfg->steps), stride(1, (int64_t)cfg->vec * cfg->lanes));
-    return gmem_tensor(reduce_address(s->address, mine, cfg->dtype), cfg->dtype, a);
+    return with_cache(gmem_tensor(reduce_address(s->address, mine, cfg->dtype), cfg->dtype, a), IR_CACHE_READONLY);
 }
 
 /* Loads vector number `step`. Elements that are not side by side are single, a stride apart. */
@@ -108,7 +108,8 @@ static void load_step(const rows_kernel *k, const segment *s, val mine, int step
     if (cfg->strided) {
         val index = add(mine, imm(step * cfg->lanes));
         val distance = mul(index, k->a.reduced[k->a.reduced_count - 1].stride);
-        gX = gmem_tensor(reduce_address(s->address, distance, cfg->dtype), cfg->dtype, compact(leaf(1))); // (1)
+        gX = with_cache(gmem_tensor(reduce_address(s->address, distance, cfg->dtype), cfg->dtype, compact(leaf(1))),
+                        IR_CACHE_READONLY); // (1)
     }
     packed_load(gX, cfg->vec * (int)ckl_dtype_bytes(cfg->dtype), to);
 }
