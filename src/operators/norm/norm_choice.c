@@ -1,0 +1,241 @@
+/* norm_choice.c - which config a problem gets, and which it may have: bench/notes/norm.md has the measurements. */
+#include "operators/norm/norm_choice.h"
+
+#include "base/math.h"
+#include "base/status.h"
+
+enum {
+    FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
+    LONG_COLS = 8192,       // longer half rows take as many registers as f32 ones
+    BACKWARD_BYTES = 32,    // of a thread and tensor of rows: each element needs two sums in f32 beside
+    BACKWARD_ELEMENTS_MAX = 16,
+    BACKWARD_THREADS_MAX = 512,
+    BACKWARD_EARLY_MAX = 8, // elements for which there are registers to load the next row early
+    /* longer rows flow through shared memory */
+    FORWARD_ROW_BYTES_MAX = 32 << 10,
+    FORWARD_STAGES = 4,
+    BACKWARD_ROW_COLS_MAX = 1024,
+    FLOW_THREADS = 256,
+    FLOW_ELEMENTS = 16, // of a thread and row
+    FLOW_SHORT_COLS = 16384,
+    FLOW_CLUSTER_MAX = 16,
+    FLOW_RING_BYTES = 200 << 10 // of an SM
+};
+enum {
+    VECTOR_BYTES = 16,
+    CTAS_MAX = INT32_MAX,
+    COLS_MAX = INT32_MAX,
+    CLUSTER_MAX = 8,
+    TILED_THREADS = 512,
+    TILED_ELEMENTS = 16
+};
+
+/* Choice */
+
+static bool divides_rows(const ckl_norm_desc *d, int vec)
+{
+    return d->cols % vec == 0 && (d->rows <= 1 || (d->ld_in % vec == 0 && d->ld_out % vec == 0));
+}
+
+static int widest_vector(const ckl_norm_desc *d)
+{
+    int vec = VECTOR_BYTES / (int)ckl_dtype_bytes(d->dtype);
+    while (!divides_rows(d, vec))
+        vec /= 2;
+    return vec;
+}
+
+static void take_split(const row_split *s, norm_config *c)
+{
+    c->threads = s->threads;
+    c->row_threads = s->row_threads;
+    c->cluster = s->cluster;
+    c->vec = s->vec;
+    c->steps = s->steps;
+    c->whole = s->whole;
+}
+
+/* Rows that no registers hold: whole CTAs, as many for a row as it takes to keep the device busy. */
+static row_split tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, int vec)
+{
+    row_split s = { TILED_THREADS, TILED_THREADS, 1, vec, TILED_ELEMENTS / vec, false };
+    while (device->has_tma && s.cluster < CLUSTER_MAX && d->rows * s.cluster < device->sm_count)
+        s.cluster *= 2;
+    return s;
+}
+
+static void take_problem(const ckl_norm_desc *d, norm_config *c)
+{
+    c->dtype = d->dtype;
+    c->affine = d->affine;
+    c->residual = d->residual;
+}
+
+/* Rows that flow: long ones that are whole vectors of 16 bytes. */
+static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min)
+{
+    int64_t element = (int64_t)ckl_dtype_bytes(d->dtype);
+    return device->has_tma && widest_vector(d) * element == VECTOR_BYTES && d->cols * element > bytes_min;
+}
+
+static void take_stream(const stream_split *s, norm_config *c)
+{
+    take_split(&s->piece, c);
+    c->cluster = s->cluster;
+    c->stages = s->stages;
+    c->hold = (choice)s->hold;
+    c->pieces = s->pieces;
+}
+
+ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_norm_desc *d = desc;
+    if (d->direction != CKL_FORWARD)
+        FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
+    norm_config *c = config;
+    row_split s;
+    int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
+    int wanted = d->dtype == CKL_F32 || d->cols > LONG_COLS ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
+    take_problem(d, c);
+    if (may_flow(d, device, FORWARD_ROW_BYTES_MAX)) {
+        stream_split flowing = stream_split_choose(d->cols, d->dtype, 1 + d->residual, FORWARD_STAGES);
+        take_stream(&flowing, c);
+        return CKL_OK;
+    }
+    c->tiled = !row_split_choose(d->cols, vec, d->dtype, wanted, cluster_max, &s) &&
+               !row_split_choose(d->cols, vec, d->dtype, 2 * wanted, cluster_max, &s);
+    if (c->tiled)
+        s = tiled_split(d, device, vec);
+    take_split(&s, c);
+    return CKL_OK;
+}
+
+/* Whole CTAs for a row, be it one warp: then a thread's sums of columns are those of its CTA. False: too long. */
+static bool choose_backward_split(int64_t cols, int vec, int elements, int cluster_max, row_split *s)
+{
+    const int64_t vectors = max_i64(1, ceil_div(cols, vec)), steps = max_i64(1, elements / vec);
+    *s = (row_split){ .threads = 32, .cluster = 1, .vec = vec };
+    while (s->threads < BACKWARD_THREADS_MAX && s->threads * steps < vectors)
+        s->threads *= 2;
+    while (s->cluster < cluster_max && s->threads * s->cluster * steps < vectors)
+        s->cluster *= 2;
+    s->row_threads = s->threads;
+    s->steps = (int)ceil_div(vectors, (int64_t)s->threads * s->cluster);
+    s->whole = row_split_cols(s) == cols;
+    return s->steps <= steps;
+}
+
+/*
+ * Rows that flow, with sums of columns in registers: 16 elements a thread, 32 of longer rows. Still longer ones flow without
+ * sums, which then come from a second reading of x and dy.
+ */
+static stream_split choose_backward_stream(const ckl_norm_desc *d)
+{
+    const int vec = widest_vector(d), inputs = 2 + d->residual;
+    const bool short_row = d->cols <= FLOW_SHORT_COLS, packed = ckl_dtype_bytes(d->dtype) == 2;
+    const int elements = short_row ? FLOW_ELEMENTS : 2 * FLOW_ELEMENTS;
+    stream_split s = { .piece = { FLOW_THREADS, FLOW_THREADS, 1, vec, elements / 8, false }, .cluster = 1 };
+    while (s.cluster < FLOW_CLUSTER_MAX && (int64_t)FLOW_THREADS * s.cluster * elements < d->cols)
+        s.cluster *= 2;
+    if ((int64_t)FLOW_THREADS * s.cluster * elements < d->cols)
+        return stream_split_choose(d->cols, d->dtype, inputs, FORWARD_STAGES);
+    int64_t stage = row_split_cols(&s.piece) * inputs * (int64_t)ckl_dtype_bytes(d->dtype);
+    s.pieces = (int)stream_pieces(&s, d->cols);
+    s.piece.whole = row_split_cols(&s.piece) * s.cluster * s.pieces == d->cols;
+    s.stages = (int)((short_row ? FLOW_RING_BYTES / 2 : FLOW_RING_BYTES) / stage);
+    s.hold = packed || s.cluster == 1 ? STREAM_REGISTERS : STREAM_RING;
+    return s;
+}
+
+static void choose_backward_flow(const ckl_norm_desc *d, norm_config *c)
+{
+    stream_split s = choose_backward_stream(d);
+    take_stream(&s, c);
+    c->early = s.pieces > 0 && s.hold == STREAM_RING;
+    c->ctas_per_sm = s.pieces == 0 ? 0 : d->cols <= FLOW_SHORT_COLS ? 2 : 1;
+    if (s.pieces > 0 && d->cols > FLOW_CLUSTER_MAX * FLOW_THREADS) // many CTAs with few partial sums each
+        c->column_threads = d->cols <= FLOW_SHORT_COLS ? 256 : 128;
+}
+
+ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_norm_desc *d = desc;
+    norm_config *c = config;
+    if (d->direction != CKL_BACKWARD)
+        FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
+    take_problem(d, c);
+    if (may_flow(d, device, BACKWARD_ROW_COLS_MAX * (int64_t)ckl_dtype_bytes(d->dtype))) {
+        choose_backward_flow(d, c);
+        return CKL_OK;
+    }
+    row_split s;
+    int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
+    int elements = BACKWARD_BYTES / (int)ckl_dtype_bytes(d->dtype);
+    c->tiled = !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
+               !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
+    if (c->tiled)
+        s = tiled_split(d, device, vec);
+    take_split(&s, c);
+    c->early = !c->tiled && s.vec * s.steps <= BACKWARD_EARLY_MAX;
+    return CKL_OK;
+}
+
+/* Admission */
+
+static ckl_status admit_stream(const char *what, const ckl_norm_desc *d, const ckl_device_info *device,
+                               const norm_config *c)
+{
+    stream_split s = norm_stream_split(c);
+    if (!divides_rows(d, c->vec) || d->cols > COLS_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what, c->vec,
+             COLS_MAX);
+    const bool backward = d->direction == CKL_BACKWARD;
+    if (c->early && !c->pieces)
+        FAIL(CKL_INVALID, "%s: gamma and beta that are kept need pieces=", what);
+    return stream_split_admit(what, &s, d->cols, d->dtype, 1 + backward + c->residual, NORM_STREAM_VALUES, device);
+}
+
+/* What both directions demand of a config. */
+static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ckl_device_info *device,
+                              const norm_config *c)
+{
+    row_split s = norm_split(c, true);
+    if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)
+        FAIL(CKL_INVALID, "%s: dtype, affine and residual must be those of the problem", what);
+    if (c->tiled && c->row_threads != c->threads)
+        FAIL(CKL_INVALID, "%s: row_threads=%d of tiled rows must be threads=%d", what, c->row_threads, c->threads);
+    if (c->turns < 0 || (c->turns > 0 && c->row_threads != c->threads))
+        FAIL(CKL_INVALID, "%s: turns=%d is negative, or row_threads=%d is not threads=%d", what, c->turns,
+             c->row_threads, c->threads);
+    if (c->stages)
+        return admit_stream(what, d, device, c);
+    TRY(row_split_admit(what, &s, c->tiled ? min_i64(d->cols, row_split_cols(&s)) : d->cols, d->dtype, device));
+    if (c->tiled && c->whole)
+        FAIL(CKL_INVALID, "%s: whole rows are not tiled", what);
+    if (!divides_rows(d, c->vec))
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide cols and the distances between rows", what, c->vec);
+    if (d->cols > COLS_MAX || row_split_ctas(&s, d->rows) > CTAS_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: more than %d columns or CTAs", what, CTAS_MAX);
+    return CKL_OK;
+}
+
+ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_norm_desc *d = desc;
+    if (d->direction != CKL_FORWARD)
+        FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
+    return admit_split("norm forward", d, device, config);
+}
+
+ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_norm_desc *d = desc;
+    const norm_config *c = config;
+    if (c->column_threads < 32 || c->column_threads > 1024 || c->column_threads % 32)
+        FAIL(CKL_INVALID, "norm backward: column_threads=%d is no multiple of 32 up to 1024", c->column_threads);
+    if (d->direction != CKL_BACKWARD)
+        FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
+    if (c->row_threads != c->threads)
+        FAIL(CKL_INVALID, "norm backward: row_threads=%d is not threads=%d", c->row_threads, c->threads);
+    return admit_split("norm backward", d, device, c);
+}
