@@ -273,7 +273,8 @@ static void test_mailbox(void)
     enum { COUNT = MAIL_THREADS * MAIL_CLUSTER };
     static uint32_t out[MAIL_TURNS * COUNT];
     void *memory = test_upload(gpu, NULL, sizeof out);
-    test_kernel k = { describe_mailbox, IR_SM90A, .threads = MAIL_THREADS, .cluster = MAIL_CLUSTER, .grid = MAIL_CLUSTER };
+    test_kernel k = { describe_mailbox, IR_SM90A, .threads = MAIL_THREADS, .cluster = MAIL_CLUSTER,
+                      .grid = MAIL_CLUSTER };
     run_or_fail(k, (void *[]){ &memory });
     assert_int_equal(gpu->ops->copy_out(gpu, out, memory, sizeof out, NULL), CKL_OK);
     for (uint32_t i = 0; i < MAIL_TURNS * COUNT; i++)

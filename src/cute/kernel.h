@@ -1,5 +1,6 @@
 /*
- * kernel.h - the language of kernel files: short names for what src/ir and src/cute build. Only kernel files include it.
+ * kernel.h - the language of kernel files: short names for what src/ir and src/cute build. Only kernel files, and skeletons
+ * that are most of a kernel, include it.
  *
  * C's own for and if run while the kernel is described; LOOP, IF and FOREVER are control flow of the kernel. A value that
  * changes inside them is a variable(), set with assign(). Every name here records the line of the kernel file that uses it,

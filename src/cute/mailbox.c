@@ -63,7 +63,8 @@ static void send(const mailbox *m, const reduction *r, val slots, val barrier, c
 static void read(const mailbox *m, const reduction *r, val slot, int first, val *values)
 {
     for (int i = 0; i < r->count; i++)
-        ir_load(IR_SHARED, IR_CACHE_DEFAULT, values[i].type, 1, slot, (i * senders(m) + first) * VALUE_BYTES, &values[i]);
+        ir_load(IR_SHARED, IR_CACHE_DEFAULT, values[i].type, 1, slot, (i * senders(m) + first) * VALUE_BYTES,
+                &values[i]);
 }
 
 static void combine_received(const mailbox *m, const reduction *r, val slots, val *values)

@@ -35,7 +35,8 @@ stream_split stream_split_choose(int64_t cols, ckl_dtype dtype, int inputs, int 
 {
     enum { THREADS = 256, PIECE_BYTES = 16 << 10, STAGES_MAX = 13, STAGES_ANEW = 6 };
     enum { CLUSTER_PORTABLE = 8, CLUSTER_LARGE = 16, PIECES_PORTABLE = 2, PIECES_LARGE = 4 };
-    int vec = BULK_BYTES / (int)ckl_dtype_bytes(dtype), steps = (int)max_i64(1, PIECE_BYTES / (BULK_BYTES * THREADS * inputs));
+    int vec = BULK_BYTES / (int)ckl_dtype_bytes(dtype),
+        steps = (int)max_i64(1, PIECE_BYTES / (BULK_BYTES * THREADS * inputs));
     stream_split s = { .piece = { THREADS, THREADS, 1, vec, steps, false }, .cluster = 1 };
     while ((s.cluster < CLUSTER_PORTABLE && stream_pieces(&s, cols) > PIECES_PORTABLE) ||
            (s.cluster < CLUSTER_LARGE && stream_pieces(&s, cols) > PIECES_LARGE))
@@ -47,8 +48,8 @@ stream_split stream_split_choose(int64_t cols, ckl_dtype dtype, int inputs, int 
     return s;
 }
 
-ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t cols, ckl_dtype dtype, int inputs, int values,
-                              const ckl_device_info *device)
+ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t cols, ckl_dtype dtype, int inputs,
+                              int values, const ckl_device_info *device)
 {
     int64_t bytes = stream_smem_bytes(s, dtype, inputs, values);
     if (!device->has_tma)
@@ -56,7 +57,8 @@ ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t c
     TRY(row_split_admit(what, &s->piece, min_i64(cols, piece_cols(s)), dtype, device));
     if (s->piece.whole && cols % (s->pieces ? s->pieces * s->cluster * piece_cols(s) : piece_cols(s)))
         FAIL(CKL_INVALID, "%s: whole=1, but rows of %" PRId64 " elements are no whole pieces", what, cols);
-    if (s->piece.row_threads != s->piece.threads || s->piece.threads + STREAM_PRODUCER_THREADS > device->threads_per_cta_max)
+    if (s->piece.row_threads != s->piece.threads ||
+        s->piece.threads + STREAM_PRODUCER_THREADS > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d must share a row and leave room for a warp", what, s->piece.threads);
     if (s->piece.vec * (int)ckl_dtype_bytes(dtype) != BULK_BYTES)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not %d bytes", what, s->piece.vec, BULK_BYTES);
@@ -106,8 +108,8 @@ static val stage_address(const row_stream *s, const pipeline_state *at)
 static void bring_piece(const row_stream *s, pipeline_state *at, val row, val start)
 {
     int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), whole = piece_bytes(&s->split, s->dtype);
-    val bytes = s->split.piece.whole ? ir_int(U32, whole)
-                                     : min(mul(sub(s->cols, start), imm((int)size)), imm((int)whole));
+    val bytes =
+        s->split.piece.whole ? ir_int(U32, whole) : min(mul(sub(s->cols, start), imm((int)size)), imm((int)whole));
     val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
     pipeline_wait_empty(&s->ring, at);
     pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
@@ -127,7 +129,7 @@ static void produce(const row_stream *s)
     {
         for (int turn = 0; turn < turns; turn++)
             LOOP_FROM(start, first_start(s), s->cols, start_step(s))
-                bring_piece(s, &at, row, start);
+        bring_piece(s, &at, row, start);
     }
 }
 
@@ -229,11 +231,12 @@ static tensor load_part(const row_stream *s, const row_place *p, int i)
     int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), step_bytes = size * piece->vec * piece->threads;
     layout part = make_layout(shape(piece->vec, piece->steps), stride(1, (int64_t)piece->vec * piece->threads));
     val first = add(stage_address(s, &s->here), mul(thread(), imm((int)size * piece->vec)));
-    tensor sX = smem_view(first, s->dtype, part);                // (VEC,STEPS)
-    tensor rX = fragment_like(sX, s->dtype);                     // (VEC,STEPS)
+    tensor sX = smem_view(first, s->dtype, part); // (VEC,STEPS)
+    tensor rX = fragment_like(sX, s->dtype);      // (VEC,STEPS)
     vector_at *at = ir_alloc((size_t)piece->steps, sizeof *at);
     for (int step = 0; step < piece->steps; step++)
-        at[step] = (vector_at){ first, i * piece_bytes(&s->split, s->dtype) + step * step_bytes, row_inside(piece, p, step) };
+        at[step] =
+            (vector_at){ first, i * piece_bytes(&s->split, s->dtype) + step * step_bytes, row_inside(piece, p, step) };
     vectors_load(at, piece->steps, piece->vec, sX, rX.regs, s->fill);
     return rX;
 }

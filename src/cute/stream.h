@@ -8,7 +8,7 @@
  *
  *     row_stream s = row_stream_begin(&split, dtype, inputs, input_count, passes, values, rows, cols);
  *     LOOP_FROM(row, s.first_row, s.rows, s.row_step) {
- *         row_stream_pass(&s, row, false, add_up, &me);            // add_up(&place, rX, &me): rX[i] is a piece of input i
+ *         row_stream_pass(&s, row, false, add_up, &me); // calls add_up(&place, piece, rX, &me) for each piece
  *         row_stream_reduce(&s, &reduction, me.sum);
  *         row_stream_pass(&s, row, true, write, &me);
  *     }
@@ -32,11 +32,11 @@ typedef enum stream_hold {
 
 /* How a row is shared out. Part of a kernel's config. */
 typedef struct stream_split {
-    row_split piece;  // over the threads of one CTA: row_threads is threads, cluster is 1; without the producer
-    int cluster;      // CTAs of a row: piece k is that of CTA k % cluster
-    int stages;       // pieces, one of each input, that the ring holds
+    row_split piece; // over the threads of one CTA: row_threads is threads, cluster is 1; without the producer
+    int cluster;     // CTAs of a row: piece k is that of CTA k % cluster
+    int stages;      // pieces, one of each input, that the ring holds
     stream_hold hold;
-    int pieces; // of a row and CTA, unrolled, for kernels that keep something for each; piece.whole: rows fill them all. 0: a loop
+    int pieces; // of a row and CTA, for kernels that keep something for each: passes are unrolled; 0: a loop
 } stream_split;
 
 /* Bytes of shared memory of a CTA; values: 32-bit ones of a reduction. */
@@ -46,15 +46,16 @@ int64_t stream_smem_bytes(const stream_split *s, ckl_dtype dtype, int inputs, in
 int64_t stream_pieces(const stream_split *s, int64_t cols);
 
 /*
- * A split for rows of `cols` elements that start at multiples of 16 bytes: 16 KiB of all inputs a piece; clusters, so that a CTA has
- * two pieces of a row, or four where that takes more than a portable cluster; a ring of `stages` and at least half as much
- * again as a row, or, for rows beyond that, one that brings them anew for each pass. bench/notes/norm.md has the figures.
+ * A split for rows of `cols` elements that start at multiples of 16 bytes: 16 KiB of all inputs a piece; clusters, so that
+ * a CTA has two pieces of a row, or four where that takes more than a portable cluster; a ring of `stages` and at least
+ * half as much again as a row, or, for rows beyond that, one that brings them anew for each pass. bench/notes/norm.md has
+ * the figures.
  */
 stream_split stream_split_choose(int64_t cols, ckl_dtype dtype, int inputs, int stages);
 
 /* May a kernel have this split for rows of `cols` elements? Rows must start at multiples of 16 bytes and be so long. */
-ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t cols, ckl_dtype dtype, int inputs, int values,
-                              const ckl_device_info *device);
+ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t cols, ckl_dtype dtype, int inputs,
+                              int values, const ckl_device_info *device);
 
 /* A matrix whose rows start ld elements apart. */
 typedef struct stream_input {
@@ -91,9 +92,10 @@ row_place row_stream_place(const row_stream *s, val row);
 row_place row_stream_columns(const row_stream *s, int piece);
 
 /*
- * Calls visit for the pieces of this CTA: rX[i], (VEC,STEPS) registers of the dtype, is this thread's part of input i, `fill` past
- * the end of the row; p is its place, for row_part(), row_load() and row_store() with split.piece; piece is its number if passes are
- * unrolled, else 0.
+ * Calls visit for the pieces of this CTA. rX[i], (VEC,STEPS) registers of the dtype, is this thread's part of input i, and
+ * `fill` past the end of the row; p is its place, for row_part(), row_load() and row_store() with split.piece; piece is
+ * its number if passes are unrolled, else 0. Unrolled passes also visit pieces past the end, unless split.piece.whole
+ * says that rows fill all of them.
  */
 typedef void stream_visit(const row_place *p, int piece, const tensor *rX, void *user);
 void row_stream_pass(row_stream *s, val row, bool last, stream_visit *visit, void *user);

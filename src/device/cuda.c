@@ -10,7 +10,7 @@
 enum {
     CAPABILITY_MIN = 80,
     JIT_LOG_BYTES = 4096,
-    CLUSTER_PORTABLE = 8, // CTAs; larger clusters must be allowed
+    CLUSTER_PORTABLE = 8,              // CTAs; larger clusters must be allowed
     CARVEOUT_SMEM_BYTES_MIN = 32 << 10 // below it the driver may give the SM's memory to the L1 cache
 };
 

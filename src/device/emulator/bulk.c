@@ -78,10 +78,11 @@ static cta *find_receiver(transfer *t, uint32_t address, uint32_t bar_address)
 {
     warp *w = t->w;
     cta *to = shared_find(w, t->s, t->lane, IR_SHARED_CLUSTER, address, t->bytes, t->bytes, &t->offset);
-    cta *guard = shared_find(w, t->s, t->lane, IR_SHARED_CLUSTER, bar_address, MBARRIER_BYTES, MBARRIER_BYTES, &t->barrier);
+    cta *guard =
+        shared_find(w, t->s, t->lane, IR_SHARED_CLUSTER, bar_address, MBARRIER_BYTES, MBARRIER_BYTES, &t->barrier);
     if (to && guard && to != guard)
-        fault(w, t->s, t->lane, "misused st_async", "the value goes to CTA rank %d, its mbarrier is in rank %d", to->rank,
-              guard->rank);
+        fault(w, t->s, t->lane, "misused st_async", "the value goes to CTA rank %d, its mbarrier is in rank %d",
+              to->rank, guard->rank);
     return to == guard ? to : NULL;
 }
 

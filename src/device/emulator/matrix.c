@@ -24,7 +24,7 @@ enum {
     FRACTION_BITS = 25,   // kept of a term below the common exponent
     ZERO_EXPONENT = -126, // of an operand that is zero
     NO_EXPONENT = -400,   // of an accumulator that is zero: below that of any product
-    TERM_LOST = -40, // terms so far below the common exponent are zero after the cut
+    TERM_LOST = -40,      // terms so far below the common exponent are zero after the cut
     F32_BIAS = 127,
     F32_FRACTION_BITS = 23,
     F64_BIAS = 1023,

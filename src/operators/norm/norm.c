@@ -150,7 +150,8 @@ static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_st
     const void *params[] = { &d->rows,  &cols,    &d->ld_in, &d->ld_out, &reciprocal, &x->x,   &x->dy,     &x->dsum,
                              &x->gamma, &x->mean, &x->rstd,  &x->dx,     &partial,    &groups, &x->dgamma, &x->dbeta };
     device_launch rows = { .grid = { row_ctas(plan, 0), 1, 1 }, .params = (void *const *)params };
-    device_launch columns = { .grid = { ceil_div(d->cols, 32 * norm_column_vec(c)), 1, 1 }, .params = (void *const *)params };
+    device_launch columns = { .grid = { ceil_div(d->cols, 32 * norm_column_vec(c)), 1, 1 },
+                              .params = (void *const *)params };
     const bool sums = d->affine && d->cols > 0, work = d->rows > 0 && d->cols > 0;
     if (sums && direct)
         TRY(ops->launch(plan->device, plan->kernels[2 + part].loaded, &columns, stream));
@@ -180,8 +181,8 @@ static const field norm_fields[] = { NORM_CONFIG(FIELD_ROW) };
         .summary = "a row in the registers of some lanes, a CTA or a cluster; longer ones tile by tile",             \
         .config_bytes = sizeof(norm_config),                                                                         \
         .config = FIELD_TABLE(norm_fields),                                                                          \
-        .choose = norm_choose_forward,                                                                                    \
-        .admit = norm_admit_forward,                                                                                      \
+        .choose = norm_choose_forward,                                                                               \
+        .admit = norm_admit_forward,                                                                                 \
         .describe = op##_forward,                                                                                    \
         .kernels = 2,                                                                                                \
         .target = IR_SM80,                                                                                           \
@@ -192,8 +193,8 @@ static const field norm_fields[] = { NORM_CONFIG(FIELD_ROW) };
         .summary = "CTAs or clusters take rows in turn and keep sums of columns; a second kernel adds these up",     \
         .config_bytes = sizeof(norm_config),                                                                         \
         .config = FIELD_TABLE(norm_fields),                                                                          \
-        .choose = norm_choose_backward,                                                                                   \
-        .admit = norm_admit_backward,                                                                                     \
+        .choose = norm_choose_backward,                                                                              \
+        .admit = norm_admit_backward,                                                                                \
         .describe = op##_backward,                                                                                   \
         .kernels = 4,                                                                                                \
         .target = IR_SM80,                                                                                           \

@@ -324,7 +324,8 @@ static void stream_of_gradients(const norm_config *cfg, bool centred)
     row *r = &f.r;
     const stream_input inputs[] = { { r->o.x, r->o.ld_in }, { r->o.dy, r->o.ld_in }, { r->o.dsum, r->o.ld_in } };
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
-    row_stream s = row_stream_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, 2, NORM_STREAM_VALUES, r->o.rows, r->o.cols);
+    row_stream s =
+        row_stream_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, 2, NORM_STREAM_VALUES, r->o.rows, r->o.cols);
     r->stream = &s;
     make_variables(r);
     flow_begin(&f);
@@ -335,7 +336,8 @@ static void stream_of_gradients(const norm_config *cfg, bool centred)
         r->place.row = number;
         assign(r->mean, next_mean);
         assign(r->rstd, next_rstd);
-        load_statistics(r, add(number, s.row_step), next_mean, next_rstd); // under way while this row is reduced and written
+        load_statistics(r, add(number, s.row_step), next_mean,
+                        next_rstd); // under way while this row is reduced and written
         clear_sums(r);
         row_stream_pass(&s, number, false, see_piece, &f);
         find_means(r);

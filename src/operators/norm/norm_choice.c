@@ -187,8 +187,8 @@ static ckl_status admit_stream(const char *what, const ckl_norm_desc *d, const c
 {
     stream_split s = norm_stream_split(c);
     if (!divides_rows(d, c->vec) || d->cols > COLS_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what, c->vec,
-             COLS_MAX);
+        FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what,
+             c->vec, COLS_MAX);
     const bool backward = d->direction == CKL_BACKWARD;
     if (c->early && !c->pieces)
         FAIL(CKL_INVALID, "%s: gamma and beta that are kept need pieces=", what);

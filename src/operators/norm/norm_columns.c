@@ -40,7 +40,7 @@ typedef struct columns {
     norm_operands o;
     int kinds; // 2: of dgamma and dbeta
     int vec, warps;
-    bool aligned; // rows of x and dy to `vec` elements
+    bool aligned;         // rows of x and dy to `vec` elements
     val first;            // column
     val sum[2 * VEC_MAX]; // [kind][column]
 } columns;
@@ -93,7 +93,7 @@ static void add_all(const columns *c, val count, void (*add_one)(const columns *
         assign(next, add(i, imm(UNROLLED * c->warps)));
     }
     LOOP_FROM(left, next, count, imm(c->warps))
-        add_one(c, left);
+    add_one(c, left);
 }
 
 static void write_column(const columns *c, int kind, int v, val total)

@@ -17,7 +17,7 @@
     X(norm_config, int, steps, "4", "1 2 3 4 5 6 7 8", "vectors of a thread and tensor")                              \
     X(norm_config, bool, whole, "0", "0 1", "rows are as long as what their threads hold: no guards")                 \
     X(norm_config, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers")        \
-    X(norm_config, int, stages, "0", "0 3 4 6 8 12 16", "of the ring through which rows flow; 0: there is none")       \
+    X(norm_config, int, stages, "0", "0 3 4 6 8 12 16", "of the ring through which rows flow; 0: there is none")      \
     X(norm_config, choice, hold, "anew", "anew ring registers", "where rows that flow stay between passes")           \
     X(norm_config, int, pieces, "0", "0 1 2 3 4", "of a row that flows and CTA, unrolled")                            \
     X(norm_config, bool, early, "0", "0 1", "gamma, beta (backward: the next row) are loaded before they are needed") \
@@ -45,7 +45,6 @@ static inline stream_split norm_stream_split(const norm_config *c)
     return (stream_split){ piece, c->cluster, c->stages, (stream_hold)c->hold, c->pieces };
 }
 enum { NORM_STREAM_VALUES = 2 };
-
 
 /* The same tile by tile, for rows that bulk copies cannot read. */
 static inline norm_config norm_tiled(const norm_config *c)

@@ -302,8 +302,8 @@ static void forward_stream(const norm_config *cfg, bool centred)
     row r = { .cfg = cfg, .split = split.piece, .centred = centred, .o = declare() };
     const stream_input inputs[] = { { r.o.x, r.o.ld_in }, { r.o.residual, r.o.ld_in } };
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
-    row_stream s = row_stream_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, 2,
-                                    NORM_STREAM_VALUES, r.o.rows, r.o.cols);
+    row_stream s =
+        row_stream_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, 2, NORM_STREAM_VALUES, r.o.rows, r.o.cols);
     r.stream = &s;
     r.early = cfg->affine && cfg->early;
     make_variables(&r);

@@ -220,9 +220,11 @@ static const char *const cases[] = {
     "rows=5 cols=20000 dtype=bf16                  # rows that flow: in a loop, the last piece cut short",
     "rows=3 cols=12000 residual=1                  # with the residual's row beside",
     "rows=4 cols=20000 dtype=f16 misalign=1        # not for bulk copies",
-    "rows=9 cols=2048 dtype=bf16 residual=1 impl=forward config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 stages=3 "
+    "rows=9 cols=2048 dtype=bf16 residual=1 impl=forward config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 "
+    "stages=3 "
     "hold=registers pieces=2 whole=1 early=1'",
-    "rows=9 cols=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 hold=anew whole=0'",
+    "rows=9 cols=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 hold=anew "
+    "whole=0'",
     "rows=4 cols=64 eps=0.5 dtype=bf16",
     "rows=3 cols=1 direction=backward",
     "rows=300 cols=8 direction=backward                  # more rows than CTAs",
@@ -240,12 +242,14 @@ static const char *const cases[] = {
     "rows=700 cols=64 direction=backward impl=backward config='threads=32 row_threads=32 turns=2 early=1' # rows in "
     "turn",
     "rows=600 cols=512 direction=backward dtype=bf16 impl=backward config='turns=1 early=1'",
-    "rows=4 cols=4096 direction=backward impl=backward config='threads=256 row_threads=256 cluster=4 steps=1 early=1 whole=1 "
+    "rows=4 cols=4096 direction=backward impl=backward config='threads=256 row_threads=256 cluster=4 steps=1 early=1 "
+    "whole=1 "
     "stages=0 hold=anew pieces=0 ctas_per_sm=0'",
     "rows=300 cols=2000 direction=backward dtype=bf16 # rows that flow, held in registers",
     "rows=5 cols=9000 direction=backward residual=1   # held in the ring, a cluster",
     "rows=33 cols=2000 direction=backward dtype=f16 misalign=1 # not for bulk copies",
-    "rows=20 cols=520 direction=backward dtype=bf16 residual=1 impl=backward config='threads=32 row_threads=32 cluster=2 "
+    "rows=20 cols=520 direction=backward dtype=bf16 residual=1 impl=backward config='threads=32 row_threads=32 "
+    "cluster=2 "
     "vec=8 steps=1 stages=4 hold=ring pieces=2 whole=0 early=1 column_threads=128'",
     "rows=0 cols=64 direction=backward                   # gradients of no rows are zero",
     "rows=0 cols=64                                      # nothing to do",

@@ -143,7 +143,8 @@ static void store_gradients(const columns *c, const column_place *p, tensor rY, 
     tensor rDx = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rDx.layout); i++) {
         val y = convert(F32, at(rY, i)), dy = convert(F32, at(rDy, i)), sum = sums[i % c->split.vec];
-        val d = c->cfg->log ? fma(online_exp(ONLINE_NATURAL, y, immf(0)), mul(sum, immf(-1)), dy) : mul(y, sub(dy, sum));
+        val d =
+            c->cfg->log ? fma(online_exp(ONLINE_NATURAL, y, immf(0)), mul(sum, immf(-1)), dy) : mul(y, sub(dy, sum));
         set(rDx, i, c->cfg->scaled ? mul(d, c->scale) : d);
     }
     column_store(&c->split, p, rDx, c->dx, c->cfg->dtype, c->ldx, c->n);
@@ -212,7 +213,9 @@ static void forward_long(const columns *c)
         column_place p = column_from(&c->place, again);
         tensor rT = scores(c, &p), rE = registers(c, F32); // (VEC,STEPS)
         for (int i = 0; i < static_size(rE.layout); i++)
-            set(rE, i, online_exp(ONLINE_BINARY, convert(F32, at(rT, i)), pairs[i % c->split.vec * ONLINE_VALUES + ONLINE_MAX]));
+            set(rE, i,
+                online_exp(ONLINE_BINARY, convert(F32, at(rT, i)),
+                           pairs[i % c->split.vec * ONLINE_VALUES + ONLINE_MAX]));
         store_outputs(c, &p, c->cfg->log ? rT : rE, pairs, factors);
     }
 }

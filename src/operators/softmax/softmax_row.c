@@ -130,7 +130,8 @@ static void store_gradients(const rows *r, const row_place *p, tensor rY, tensor
     for (int step = 0; step < r->split.steps; step++) {
         for (int i = step * r->split.vec; i < (step + 1) * r->split.vec; i++) {
             val y = convert(F32, at(rY, i)), dy = convert(F32, at(rDy, i));
-            val d = r->cfg->log ? fma(online_exp(ONLINE_NATURAL, y, immf(0)), mul(sum, immf(-1)), dy) : mul(y, sub(dy, sum));
+            val d = r->cfg->log ? fma(online_exp(ONLINE_NATURAL, y, immf(0)), mul(sum, immf(-1)), dy)
+                                : mul(y, sub(dy, sum));
             set(rDx, i, r->cfg->scaled ? mul(d, r->scale) : d);
         }
         row_store_step(&r->split, p, rDx, tXgDx, step);
@@ -343,6 +344,6 @@ void softmax_stream(const void *config, int part)
     found f = { .r = &r, .sum = variable(F32, immf(0)) };
     online_begin(f.pair);
     LOOP_FROM(row, s.first_row, s.rows, s.row_step)
-        stream_row(&s, &f, row);
+    stream_row(&s, &f, row);
     row_stream_end(&s);
 }

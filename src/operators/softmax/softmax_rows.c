@@ -209,8 +209,9 @@ static const field fields[] = { SOFTMAX_ROW_CONFIG(FIELD_ROW) };
 
 ROW_IMPLEMENTATION(row, "row", "a row in the registers of some lanes, a warp or a CTA; read once", row, softmax_row,
                    IR_SM80);
-ROW_IMPLEMENTATION(stream, "stream", "rows flow through shared memory ahead of the threads, by CTAs or clusters in turn",
-                   stream, softmax_stream, IR_SM90A);
+ROW_IMPLEMENTATION(stream, "stream",
+                   "rows flow through shared memory ahead of the threads, by CTAs or clusters in turn", stream,
+                   softmax_stream, IR_SM90A);
 ROW_IMPLEMENTATION(long, "long", "a row of any length by one CTA; read twice, piece by piece", long, softmax_long,
                    IR_SM80);
 ROW_IMPLEMENTATION(long_cluster, "long_cluster", "a row of any length by a cluster; read twice, piece by piece",
