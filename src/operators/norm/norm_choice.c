@@ -87,6 +87,12 @@ static void take_stream(const stream_split *s, norm_config *c)
     c->pieces = s->pieces;
 }
 
+/* A row that is brought again finds the sum where x or the residual was, if that is written in place of them. */
+static bool brings_what_it_wrote(const ckl_norm_desc *d, stream_hold hold)
+{
+    return d->direction == CKL_FORWARD && d->residual && hold == STREAM_ANEW;
+}
+
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_norm_desc *d = desc;
@@ -97,8 +103,8 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     int wanted = d->dtype == CKL_F32 || d->cols > LONG_COLS ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
     take_problem(d, c);
-    if (may_flow(d, device, FORWARD_ROW_BYTES_MAX)) {
-        stream_split flowing = stream_split_choose(d->cols, d->dtype, 1 + d->residual, FORWARD_STAGES);
+    stream_split flowing = stream_split_choose(d->cols, d->dtype, 1 + d->residual, FORWARD_STAGES);
+    if (may_flow(d, device, FORWARD_ROW_BYTES_MAX) && !brings_what_it_wrote(d, flowing.hold)) {
         take_stream(&flowing, c);
         return CKL_OK;
     }
@@ -189,6 +195,8 @@ static ckl_status admit_stream(const char *what, const ckl_norm_desc *d, const c
     if (!divides_rows(d, c->vec) || d->cols > COLS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what,
              c->vec, COLS_MAX);
+    if (brings_what_it_wrote(d, s.hold))
+        FAIL(CKL_UNSUPPORTED, "%s: hold=anew would read inputs again that sum may replace", what);
     const bool backward = d->direction == CKL_BACKWARD;
     if (c->early && !c->pieces)
         FAIL(CKL_INVALID, "%s: gamma and beta that are kept need pieces=", what);

@@ -1,0 +1,123 @@
+/*
+ * unit_in_place.c - outputs in place of inputs: every kernel of rows, at every length that changes how a row is held, must
+ * give the bits that it gives apart.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cli/check.h"
+
+enum { PLACES_MAX = 2 };
+
+/* A problem, and which outputs take the place of which inputs. */
+typedef struct in_place {
+    const char *line;
+    const char *places[PLACES_MAX][2]; // output, input
+} in_place;
+
+/* Streams that bring a row again for every pass are forced: rows that need them are longer than a test should be. */
+#define ANEW "config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=3 hold=anew whole=0"
+
+static const in_place problems[] = {
+    { "elementwise expr=gelu(a*x+b) shape=3001", { { "y", "x" } } },
+    { "softmax shape=9x1000", { { "y", "x" } } },
+    { "softmax shape=5x20000 dtype=bf16", { { "y", "x" } } },
+    { "softmax shape=9x1000 impl=stream " ANEW "'", { { "y", "x" } } },
+    { "softmax shape=3x40001", { { "y", "x" } } },
+    { "softmax shape=300x24 axis=0", { { "y", "x" } } },
+    { "softmax shape=9x1000 direction=backward", { { "dx", "dy" } } },
+    { "softmax shape=5x20000 direction=backward", { { "dx", "y" } } },
+    { "softmax shape=9x1000 direction=backward impl=stream " ANEW "'", { { "dx", "dy" } } },
+    { "layernorm rows=9 cols=1000 residual=1", { { "sum", "residual" }, { "y", "x" } } },
+    { "layernorm rows=5 cols=20000 residual=1", { { "sum", "residual" }, { "y", "x" } } },
+    { "layernorm rows=5 cols=20000 residual=1", { { "sum", "x" }, { "y", "residual" } } },
+    { "layernorm rows=9 cols=1000 impl=forward " ANEW "'", { { "y", "x" } } },
+    { "rmsnorm rows=2 cols=300 residual=1 impl=forward config='threads=128 row_threads=128 steps=1 tiled=1'",
+      { { "sum", "residual" } } },
+    { "rmsnorm rows=1 cols=1000000 residual=1", { { "sum", "residual" }, { "y", "x" } } },
+    { "layernorm rows=9 cols=1000 direction=backward", { { "dx", "dy" } } },
+    { "layernorm rows=70 cols=3000 direction=backward residual=1", { { "dx", "dsum" } } },
+    { "layernorm rows=3 cols=140000 direction=backward", { { "dx", "x" } } },
+    { "rmsnorm rows=5 cols=20000 dtype=bf16 direction=backward", { { "dx", "dy" } } },
+    { "groupnorm n=2 c=32 h=9 w=9 groups=4", { { "y", "x" } } },
+    { "groupnorm n=2 c=32 h=9 w=9 groups=4 layout=nhwc direction=backward", { { "dx", "dy" } } },
+    { "crossentropy rows=8 cols=1000 direction=backward", { { "dx", "x" } } },
+};
+
+static ckl_device *device;
+
+static int index_of(const check *k, const char *name)
+{
+    for (int i = 0; i < k->images.count; i++)
+        if (k->images.each[i].info.name && strcmp(k->images.each[i].info.name, name) == 0)
+            return i;
+    fail_msg("%s has no %s", k->c->test->op->name, name);
+    return -1;
+}
+
+static size_t bytes_of(const operand_image *o)
+{
+    return (size_t)o->span * ckl_dtype_bytes(o->info.dtype);
+}
+
+/* The outputs apart, then in place: device memory of the emulator is host memory. */
+static void compare(check *k, const in_place *p)
+{
+    void *apart[PLACES_MAX];
+    int count = 0;
+    for (; count < PLACES_MAX && p->places[count][0]; count++) {
+        int out = index_of(k, p->places[count][0]);
+        apart[count] = malloc(bytes_of(&k->images.each[out]));
+        assert_non_null(apart[count]);
+        memcpy(apart[count], k->set.pointer[out], bytes_of(&k->images.each[out]));
+        k->set.pointer[out] = k->set.pointer[index_of(k, p->places[count][1])];
+    }
+    if (check_enqueue(k) != CKL_OK || ckl_stream_synchronize(device, k->stream) != CKL_OK)
+        fail_msg("%s: %s", p->line, ckl_error());
+    for (int i = 0; i < count; i++) {
+        int out = index_of(k, p->places[i][0]);
+        if (memcmp(apart[i], k->set.pointer[out], bytes_of(&k->images.each[out])))
+            fail_msg("%s: %s in place of %s differs", p->line, p->places[i][0], p->places[i][1]);
+        free(apart[i]);
+    }
+}
+
+static void test_in_place(void **state)
+{
+    const in_place *p = *state;
+    test_case c;
+    check k;
+    check_result result;
+    assert_int_equal(case_parse(p->line, &c), CKL_OK);
+    if (check_open(&c, device, &k) != CKL_OK || check_run(&k, &result) != CKL_OK || !result.passed)
+        fail_msg("%s: %s", p->line, *result.fault ? result.fault : ckl_error());
+    compare(&k, p);
+    check_close(&k);
+    case_clear(&c);
+}
+
+static int open_device(void **state)
+{
+    (void)state;
+    return ckl_device_open("emulator:h200", &device);
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    ckl_device_close(device);
+    return 0;
+}
+
+int main(void)
+{
+    struct CMUnitTest tests[COUNT_OF(problems)];
+    for (int i = 0; i < COUNT_OF(problems); i++)
+        tests[i] = (struct CMUnitTest){ problems[i].line, test_in_place, NULL, NULL, (void *)(uintptr_t)&problems[i] };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
