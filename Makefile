@@ -2,7 +2,7 @@
 BUILD ?= build
 JOBS  ?= $(shell nproc)
 
-.PHONY: build demo test verify docs clean setup bench-%
+.PHONY: build demo test verify docs clean setup bench bench-%
 
 build: $(BUILD)/CMakeCache.txt
 	@cmake --build $(BUILD) -j$(JOBS)
@@ -23,6 +23,10 @@ test: setup
 
 verify: build
 	@$(BUILD)/ckl verify
+
+# every suite on a GPU, into bench/results/ and the tables made from it
+bench: build
+	@scripts/bench_all.sh $(BUILD)/ckl
 
 # bench-gemm, bench-elementwise-add: the operator's suite on the best device present
 bench-elementwise-add: build

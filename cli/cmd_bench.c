@@ -1,4 +1,5 @@
 /* cmd_bench.c - ckl bench: measured time against peers and against what the hardware allows. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@
 #define CKL_COMMIT ""
 #endif
 
-static const double WARM_SECONDS_MAX = 1; // of a row: measuring the limits has warmed the GPU already
+/* Of a row: measuring the limits has warmed the GPU already. Who samples briefly wants no long warm-up either. */
+static const double WARM_SECONDS_MAX = 1, WARM_OF_SAMPLING = 4;
 static const char *const SECONDS_DEFAULT = "1.5";
 
 static const char *device_id, *suite, *peer_name, *config, *json, *csv, *hot, *rounds, *seconds, *plan_only, *configs,
@@ -91,7 +93,7 @@ static ckl_status read_options(race_options *race)
     TRY(parse_number("--rounds", rounds ? rounds : "0", rounds ? 1 : 0, 1e6, &turns));
     TRY(parse_number("--seconds", seconds ? seconds : SECONDS_DEFAULT, 0.01, 600, &race->limits.seconds_max));
     race->limits.rounds = (int)turns;
-    race->limits.warm_seconds_max = WARM_SECONDS_MAX;
+    race->limits.warm_seconds_max = fmin(WARM_SECONDS_MAX, WARM_OF_SAMPLING * race->limits.seconds_max);
     race->hot = hot != NULL;
     if (peer_name)
         TRY(peer_get(peer_name, &race->only));
