@@ -190,7 +190,7 @@ void row_store(const row_split *s, const row_place *p, tensor from, tensor to)
 
 void row_reduce(const row_split *s, const reduction *r, val *values)
 {
-    if (s->row_threads <= 32) {
+    if (s->row_threads <= 32 && s->cluster == 1) {
         warp_reduce(r, s->row_threads, values);
     } else {
         int64_t bytes = cta_reduce_bytes(s->threads);
