@@ -154,11 +154,11 @@ static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_st
                               .params = (void *const *)params };
     const bool sums = d->affine && d->cols > 0, work = d->rows > 0 && d->cols > 0;
     if (sums && direct)
-        TRY(ops->launch(plan->device, plan->kernels[2 + part].loaded, &columns, stream));
+        TRY(ops->launch(plan->device, plan->kernels[2].loaded, &columns, stream));
     if (work)
         TRY(ops->launch(plan->device, plan->kernels[part].loaded, &rows, stream));
     if (sums && !direct)
-        TRY(ops->launch(plan->device, plan->kernels[2 + part].loaded, &columns, stream));
+        TRY(ops->launch(plan->device, plan->kernels[2].loaded, &columns, stream));
     return CKL_OK;
 }
 
@@ -196,7 +196,7 @@ static const field norm_fields[] = { NORM_CONFIG(FIELD_ROW) };
         .choose = norm_choose_backward,                                                                              \
         .admit = norm_admit_backward,                                                                                \
         .describe = op##_backward,                                                                                   \
-        .kernels = 4,                                                                                                \
+        .kernels = 3,                                                                                                \
         .target = IR_SM80,                                                                                           \
         .workspace_bytes = workspace_backward,                                                                       \
         .launch = launch_backward,                                                                                   \

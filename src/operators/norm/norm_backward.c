@@ -350,8 +350,8 @@ static void stream_of_gradients(const norm_config *cfg, bool centred)
 static void backward(const norm_config *cfg, int part, bool centred)
 {
     const norm_config tiled = norm_tiled(cfg);
-    if (part >= 2)
-        norm_columns(cfg, centred, part == 2);
+    if (part == 2)
+        norm_columns(cfg, centred);
     else if (part == 0 && cfg->stages)
         stream_of_gradients(cfg, centred);
     else

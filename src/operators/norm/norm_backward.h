@@ -15,10 +15,7 @@ norm_operands norm_declare(void);
 /* The mean or rstd of a row. */
 val norm_statistic(val address, val number);
 
-/*
- * Describes the kernel that adds up columns: partial sums of groups or, where partial is NULL, the products of all rows, whose
- * pointers are aligned to vectors or to the element only.
- */
-void norm_columns(const norm_config *cfg, bool centred, bool aligned);
+/* Describes the kernel that adds up columns: partial sums of groups or, where partial is NULL, the products of all rows. */
+void norm_columns(const norm_config *cfg, bool centred);
 
 #endif

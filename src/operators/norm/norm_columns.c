@@ -96,6 +96,22 @@ static void add_all(const columns *c, val count, void (*add_one)(const columns *
     add_one(c, left);
 }
 
+/* The products of all rows, by vectors where x and dy are aligned to them. */
+static void add_all_products(columns *c)
+{
+    int bytes = c->vec * (int)ckl_dtype_bytes(c->cfg->dtype);
+    val odd = ir_binary(IR_AND, ir_binary(IR_OR, c->o.x, c->o.dy), ir_int(U64, bytes - 1));
+    IF(eq(odd, imm(0))) {
+        c->aligned = true;
+        add_all(c, c->o.rows, add_products);
+    }
+    ELSE
+    {
+        c->aligned = false;
+        add_all(c, c->o.rows, add_products);
+    }
+}
+
 static void write_column(const columns *c, int kind, int v, val total)
 {
     ckl_dtype dtype = c->cfg->dtype;
@@ -121,9 +137,9 @@ static void finish(const columns *c)
         }
 }
 
-void norm_columns(const norm_config *cfg, bool centred, bool aligned)
+void norm_columns(const norm_config *cfg, bool centred)
 {
-    columns c = { .cfg = cfg, .o = norm_declare(), .kinds = centred ? 2 : 1, .aligned = aligned };
+    columns c = { .cfg = cfg, .o = norm_declare(), .kinds = centred ? 2 : 1 };
     c.vec = norm_column_vec(cfg);
     c.warps = cfg->column_threads / 32;
     ir_current()->threads = cfg->column_threads;
@@ -136,7 +152,7 @@ void norm_columns(const norm_config *cfg, bool centred, bool aligned)
     }
     IF(lt(c.first, c.o.cols)) {
         IF(eq(c.o.partial, imm(0))) {
-            add_all(&c, c.o.rows, add_products);
+            add_all_products(&c);
         }
         ELSE
         {

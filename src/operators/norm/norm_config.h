@@ -68,7 +68,7 @@ static inline int norm_column_vec(const norm_config *c)
     return c->stages ? 4 : 1;
 }
 
-/* Kernels. part 0: pointers are aligned to whole vectors; 1: to the element only; 2 and 3, backward: sums of columns. */
+/* Kernels. part 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: sums of columns. */
 void layernorm_forward(const void *config, int part);
 void rmsnorm_forward(const void *config, int part);
 void layernorm_backward(const void *config, int part);
