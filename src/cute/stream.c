@@ -31,15 +31,21 @@ int64_t stream_pieces(const stream_split *s, int64_t cols)
     return ceil_div(ceil_div(cols, piece_cols(s)), s->cluster);
 }
 
-stream_split stream_split_choose(int64_t cols, ckl_dtype dtype, int inputs, int stages)
+int stream_cluster_max(const ckl_device_info *device)
+{
+    enum { UNDIVIDED_SMS = 100, CLUSTER_LARGE = 16, CLUSTER_PORTABLE = 8 };
+    return device->sm_count >= UNDIVIDED_SMS ? CLUSTER_LARGE : CLUSTER_PORTABLE;
+}
+
+stream_split stream_split_choose(int64_t cols, ckl_dtype dtype, int inputs, int stages, const ckl_device_info *device)
 {
     enum { THREADS = 256, PIECE_BYTES = 16 << 10, STAGES_MAX = 13, STAGES_ANEW = 6 };
-    enum { CLUSTER_PORTABLE = 8, CLUSTER_LARGE = 16, PIECES_PORTABLE = 2, PIECES_LARGE = 4 };
+    enum { CLUSTER_PORTABLE = 8, PIECES_PORTABLE = 2, PIECES_LARGE = 4 };
     int vec = BULK_BYTES / (int)ckl_dtype_bytes(dtype),
         steps = (int)max_i64(1, PIECE_BYTES / (BULK_BYTES * THREADS * inputs));
     stream_split s = { .piece = { THREADS, THREADS, 1, vec, steps, false }, .cluster = 1 };
     while ((s.cluster < CLUSTER_PORTABLE && stream_pieces(&s, cols) > PIECES_PORTABLE) ||
-           (s.cluster < CLUSTER_LARGE && stream_pieces(&s, cols) > PIECES_LARGE))
+           (s.cluster < stream_cluster_max(device) && stream_pieces(&s, cols) > PIECES_LARGE))
         s.cluster *= 2;
     int64_t pieces = stream_pieces(&s, cols), wanted = max_i64(stages, pieces + (pieces + 1) / 2);
     s.hold = wanted <= STAGES_MAX ? STREAM_RING : STREAM_ANEW;

@@ -51,7 +51,10 @@ int64_t stream_pieces(const stream_split *s, int64_t cols);
  * half as much again as a row, or, for rows beyond that, one that brings them anew for each pass. bench/notes/norm.md has
  * the figures.
  */
-stream_split stream_split_choose(int64_t cols, ckl_dtype dtype, int inputs, int stages);
+stream_split stream_split_choose(int64_t cols, ckl_dtype dtype, int inputs, int stages, const ckl_device_info *device);
+
+/* CTAs of the largest cluster to choose: 16 need an undivided GPU, whose groups of SMs have room for them. */
+int stream_cluster_max(const ckl_device_info *device);
 
 /* May a kernel have this split for rows of `cols` elements? Rows must start at multiples of 16 bytes and be so long. */
 ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t cols, ckl_dtype dtype, int inputs,

@@ -18,7 +18,7 @@ enum {
     FLOW_THREADS = 256,
     FLOW_ELEMENTS = 16, // of a thread and row
     FLOW_SHORT_COLS = 16384,
-    FLOW_CLUSTER_MAX = 16,
+    FLOW_ONE_CTA_COLS = FLOW_THREADS * FLOW_ELEMENTS,
     FLOW_RING_BYTES = 200 << 10 // of an SM
 };
 enum {
@@ -103,7 +103,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     int wanted = d->dtype == CKL_F32 || d->cols > LONG_COLS ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
     take_problem(d, c);
-    stream_split flowing = stream_split_choose(d->cols, d->dtype, 1 + d->residual, FORWARD_STAGES);
+    stream_split flowing = stream_split_choose(d->cols, d->dtype, 1 + d->residual, FORWARD_STAGES, device);
     if (may_flow(d, device, FORWARD_ROW_BYTES_MAX) && !brings_what_it_wrote(d, flowing.hold)) {
         take_stream(&flowing, c);
         return CKL_OK;
@@ -135,16 +135,16 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
  * Rows that flow, with sums of columns in registers: 16 elements a thread, 32 of longer rows. Still longer ones flow without
  * sums, which then come from a second reading of x and dy.
  */
-static stream_split choose_backward_stream(const ckl_norm_desc *d)
+static stream_split choose_backward_stream(const ckl_norm_desc *d, const ckl_device_info *device)
 {
     const int vec = widest_vector(d), inputs = 2 + d->residual;
     const bool short_row = d->cols <= FLOW_SHORT_COLS, packed = ckl_dtype_bytes(d->dtype) == 2;
     const int elements = short_row ? FLOW_ELEMENTS : 2 * FLOW_ELEMENTS;
     stream_split s = { .piece = { FLOW_THREADS, FLOW_THREADS, 1, vec, elements / 8, false }, .cluster = 1 };
-    while (s.cluster < FLOW_CLUSTER_MAX && (int64_t)FLOW_THREADS * s.cluster * elements < d->cols)
+    while (s.cluster < stream_cluster_max(device) && (int64_t)FLOW_THREADS * s.cluster * elements < d->cols)
         s.cluster *= 2;
     if ((int64_t)FLOW_THREADS * s.cluster * elements < d->cols)
-        return stream_split_choose(d->cols, d->dtype, inputs, FORWARD_STAGES);
+        return stream_split_choose(d->cols, d->dtype, inputs, FORWARD_STAGES, device);
     int64_t stage = row_split_cols(&s.piece) * inputs * (int64_t)ckl_dtype_bytes(d->dtype);
     s.pieces = (int)stream_pieces(&s, d->cols);
     s.piece.whole = row_split_cols(&s.piece) * s.cluster * s.pieces == d->cols;
@@ -153,13 +153,13 @@ static stream_split choose_backward_stream(const ckl_norm_desc *d)
     return s;
 }
 
-static void choose_backward_flow(const ckl_norm_desc *d, norm_config *c)
+static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
-    stream_split s = choose_backward_stream(d);
+    stream_split s = choose_backward_stream(d, device);
     take_stream(&s, c);
     c->early = s.pieces > 0 && s.hold == STREAM_RING;
     c->ctas_per_sm = s.pieces == 0 ? 0 : d->cols <= FLOW_SHORT_COLS ? 2 : 1;
-    if (s.pieces > 0 && d->cols > FLOW_CLUSTER_MAX * FLOW_THREADS) // many CTAs with few partial sums each
+    if (s.pieces > 0 && d->cols > FLOW_ONE_CTA_COLS) // many CTAs with few partial sums each
         c->column_threads = d->cols <= FLOW_SHORT_COLS ? 256 : 128;
 }
 
@@ -171,7 +171,7 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
     take_problem(d, c);
     if (may_flow(d, device, BACKWARD_ROW_COLS_MAX * (int64_t)ckl_dtype_bytes(d->dtype))) {
-        choose_backward_flow(d, c);
+        choose_backward_flow(d, device, c);
         return CKL_OK;
     }
     row_split s;

@@ -96,7 +96,7 @@ static ckl_status choose_stream(const void *desc, const ckl_device_info *device,
     TRY(check_axis("stream", d));
     copy_form(d, c);
     int inputs = softmax_stream_inputs(c);
-    stream_split split = stream_split_choose(d->n, d->dtype, inputs, STREAM_STAGES);
+    stream_split split = stream_split_choose(d->n, d->dtype, inputs, STREAM_STAGES, device);
     keep_split(&split.piece, c);
     c->cluster = split.cluster;
     c->stages = split.stages;
