@@ -225,6 +225,35 @@ static void test_infinite(void **state)
                     check_infinite(desc_of(s, (form)f, float_types[t], log));
 }
 
+/* Beyond FLT_MAX / log2(e) a score of softmax counts as infinite. */
+static void check_huge(ckl_softmax_desc d)
+{
+    tensor_of_test x = make_random(d.dtype, count_of(&d), 13, 0, 2);
+    for (int64_t row = 0; row < d.outer; row++)
+        for (int64_t i = 0; i < d.n; i++)
+            if (row % 3 == 1 || (row % 3 == 0 && i % 2) || i == d.n / 2)
+                x.value[row * d.n + i] = row % 3 == 2 ? 3e38 : -3e38;
+    write_tensor(&x);
+    tensor_of_test y = forward(d, &x);
+    for (int64_t row = 0; row < d.outer; row++)
+        for (int64_t i = 0; i < d.n; i++) {
+            double at_x = x.value[row * d.n + i], at_y = y.value[row * d.n + i];
+            assert_true(row % 3 != 2 || isnan(at_y));
+            assert_true(row % 3 == 2 || at_x > -1e38 || at_y == 0);
+        }
+    free_tensor(&x);
+    free_tensor(&y);
+}
+
+static void test_huge(void **state)
+{
+    static const int64_t lengths[] = { 8, 100, 4096, 20000 }; // lanes, warps, a CTA, rows that flow
+    (void)state;
+    for (int t = 0; t < COUNT_OF(float_types); t++)
+        for (int i = 0; i < COUNT_OF(lengths) && float_types[t] != CKL_F16; i++)
+            check_huge((ckl_softmax_desc){ .dtype = float_types[t], .outer = 6, .n = lengths[i], .inner = 1 });
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -232,6 +261,7 @@ int main(void)
         cmocka_unit_test(test_backward),
         cmocka_unit_test(test_shift),
         cmocka_unit_test(test_infinite),
+        cmocka_unit_test(test_huge),
     };
     return cmocka_run_group_tests_name("softmax", tests, open_device, close_device);
 }

@@ -13,14 +13,23 @@ int64_t softmax_index(const softmax_problem *p, int64_t ld, int64_t slice, int64
     return p->inner == 1 ? slice * ld + i : (slice / p->inner * p->n + i) * ld + slice % p->inner;
 }
 
+/* Scores of softmax beyond it count as infinite. */
+static const double FINITE_MAX = 0x1.fffffep127 / 1.4426950408889634;
+
 /* t[i] = scale * x[i] + mask[i] of a row. */
-static double score(const softmax_problem *p, void *const *host, int64_t row, int64_t i)
+static double exact_score(const softmax_problem *p, void *const *host, int64_t row, int64_t i)
 {
     double t = p->scale * dtype_read(p->dtype, host[SOFTMAX_X], softmax_index(p, p->ldx, row, i));
     int64_t at = row / p->mask_repeat % p->mask_rows * p->n + i;
     if (p->mask == CKL_MASK_BOOL)
         return dtype_read(CKL_BOOL, host[SOFTMAX_MASK], at) != 0 ? t : -INFINITY;
     return p->mask == CKL_MASK_ADD ? t + dtype_read(p->dtype, host[SOFTMAX_MASK], at) : t;
+}
+
+static double score(const softmax_problem *p, void *const *host, int64_t row, int64_t i)
+{
+    double t = exact_score(p, host, row, i);
+    return !p->log && fabs(t) > FINITE_MAX ? copysign(INFINITY, t) : t;
 }
 
 static void forward(const softmax_problem *p, void *const *host, int64_t row, reference_slice out)
