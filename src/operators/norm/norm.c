@@ -97,7 +97,7 @@ static int64_t row_ctas(const ckl_plan *plan, int part)
     const norm_config *c = plan->config;
     row_split s = norm_split(c, true);
     int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[0].clusters_resident;
-    if (c->turns == 0 && d->direction == CKL_FORWARD && !(c->stages && part == 0))
+    if (d->direction == CKL_FORWARD && !(c->stages && part == 0))
         return ctas;
     if (c->turns > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->turns / c->cluster;

@@ -6,24 +6,25 @@
 #include "cute/row.h"
 #include "cute/stream.h"
 
-#define NORM_CONFIG(X)                                                                                                \
-    X(norm_config, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")                 \
-    X(norm_config, bool, affine, "1", "0 1", "gamma, and beta where there is one")                                    \
-    X(norm_config, bool, residual, "0", "0 1", "a residual is added; backward: its gradient")                         \
-    X(norm_config, int, threads, "256", "32 64 128 256 512 1024", "threads of a CTA")                                 \
-    X(norm_config, int, row_threads, "256", "4 8 16 32 64 128 256 512 1024", "threads of a CTA that share a row")     \
-    X(norm_config, int, cluster, "1", "1 2 4 8 16", "CTAs that share a row")                                          \
-    X(norm_config, int, vec, "4", "1 2 4 8", "elements of one memory access, at most 16 bytes")                       \
-    X(norm_config, int, steps, "4", "1 2 3 4 5 6 7 8", "vectors of a thread and tensor")                              \
-    X(norm_config, bool, whole, "0", "0 1", "rows are as long as what their threads hold: no guards")                 \
-    X(norm_config, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers")        \
-    X(norm_config, int, stages, "0", "0 3 4 6 8 12 16", "of the ring through which rows flow; 0: there is none")      \
-    X(norm_config, choice, hold, "anew", "anew ring registers", "where rows that flow stay between passes")           \
-    X(norm_config, int, pieces, "0", "0 1 2 3 4", "of a row that flows and CTA, unrolled")                            \
-    X(norm_config, bool, early, "0", "0 1", "gamma, beta (backward: the next row) are loaded before they are needed") \
-    X(norm_config, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")           \
-    X(norm_config, int, turns, "0", "0 1 2 3 4 6 8",                                                                  \
-      "CTAs of an SM that take rows in turn; 0: as many as fit, forward: as there are rows")                          \
+#define NORM_CONFIG(X)                                                                                            \
+    X(norm_config, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")             \
+    X(norm_config, bool, affine, "1", "0 1", "gamma, and beta where there is one")                                \
+    X(norm_config, bool, residual, "0", "0 1", "a residual is added; backward: its gradient")                     \
+    X(norm_config, int, threads, "256", "32 64 128 256 512 1024", "threads of a CTA")                             \
+    X(norm_config, int, row_threads, "256", "4 8 16 32 64 128 256 512 1024", "threads of a CTA that share a row") \
+    X(norm_config, int, cluster, "1", "1 2 4 8 16", "CTAs that share a row")                                      \
+    X(norm_config, int, vec, "4", "1 2 4 8", "elements of one memory access, at most 16 bytes")                   \
+    X(norm_config, int, steps, "4", "1 2 3 4 5 6 7 8", "vectors of a thread and tensor")                          \
+    X(norm_config, bool, whole, "0", "0 1", "rows are as long as what their threads hold: no guards")             \
+    X(norm_config, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers")    \
+    X(norm_config, int, stages, "0", "0 3 4 6 8 12 16", "of the ring through which rows flow; 0: there is none")  \
+    X(norm_config, choice, hold, "anew", "anew ring registers", "where rows that flow stay between passes")       \
+    X(norm_config, int, pieces, "0", "0 1 2 3 4", "of a row that flows and CTA, unrolled")                        \
+    X(norm_config, bool, early, "0", "0 1",                                                                       \
+      "backward: gamma stays in registers; of rows in registers, the next is loaded")                             \
+    X(norm_config, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")       \
+    X(norm_config, int, turns, "0", "0 1 2 3 4 6 8",                                                              \
+      "backward: CTAs of an SM that take rows in turn; 0: as many as fit")                                        \
     X(norm_config, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")
 
 typedef struct norm_config {

@@ -1,4 +1,7 @@
-/* norm_forward.c - the threads of a row hold it in registers; a row too long is read tile by tile in every pass. */
+/*
+ * norm_forward.c - the threads of a row hold it in registers; longer rows flow through shared memory or, where bulk copies
+ * cannot read them, are read tile by tile in every pass.
+ */
 #include "cute/kernel.h"
 #include "operators/norm/norm_config.h"
 
@@ -37,13 +40,11 @@ typedef struct row {
     row_place place;
     bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
     operands o;
-    tensor rH, rGamma, rBeta; // (VEC,STEPS), if they are kept
-    val sum[2];               // of a pass: differences and their squares, or values
-    val mean, rest, rstd;     // the whole mean is mean + rest, which f32 cannot hold
-    val shift;                // rest * rstd
-    bool early;               // rGamma and rBeta are kept
-    row_stream *stream;       // NULL: the row is in registers, or read tile by tile
-    tensor rGammas[STREAM_PIECES_MAX], rBetas[STREAM_PIECES_MAX]; // of its pieces, if they are kept
+    tensor rH;            // (VEC,STEPS), if it is kept
+    val sum[2];           // of a pass: differences and their squares, or values
+    val mean, rest, rstd; // the whole mean is mean + rest, which f32 cannot hold
+    val shift;            // rest * rstd
+    row_stream *stream;   // NULL: the row is in registers, or read tile by tile
 } row;
 
 static val wide(tensor t, int i)
@@ -114,14 +115,13 @@ typedef struct stream_pass {
 
 static void visit_piece(const row_place *p, int piece, const tensor *rInputs, void *user)
 {
+    (void)piece;
     const stream_pass *s = user;
     const norm_config *cfg = s->r->cfg;
     if (cfg->residual && (s->first || cfg->hold != STREAM_REGISTERS)) // there x holds h from the first pass on
         add_residual(s->r, rInputs[0], rInputs[1]);
     if (cfg->residual && s->first)
         store_sum(s->r, p, rInputs[0]);
-    s->r->rGamma = s->r->rGammas[piece];
-    s->r->rBeta = s->r->rBetas[piece];
     s->pass(s->r, rInputs[0], p);
 }
 
@@ -176,22 +176,21 @@ static void add_squares(row *r, tensor rH, const row_place *p)
 /* Vectors `begin` to `end` of the thread: as many as gamma and beta have registers for. */
 static void write_vectors(row *r, tensor rH, row_place p, int begin, int steps)
 {
-    const bool shifted = r->cfg->affine && r->centred, kept = r->early;
+    const bool shifted = r->cfg->affine && r->centred;
     row part = *r;
     part.split.steps = steps;
     p.first = add(p.first, imm(begin * (int)(row_split_cols(&part.split) / steps)));
-    tensor rGamma = r->rGamma, rBeta = r->rBeta; // (VEC,STEPS)
-    if (r->cfg->affine && !kept)
+    tensor rGamma = { 0 }, rBeta = { 0 }; // (VEC,STEPS)
+    if (r->cfg->affine)
         rGamma = load_vector(&part, &p, r->o.gamma);
-    if (shifted && !kept)
+    if (shifted)
         rBeta = load_vector(&part, &p, r->o.beta);
-    int first = begin * part.split.vec, from = kept ? first : 0;      // element of rH, of gamma and beta
     tensor rY = fragment(F32, compact(shape(part.split.vec, steps))); // (VEC,STEPS)
     for (int i = 0; i < elements(&part); i++) {
-        val h = wide(rH, first + i);
+        val h = wide(rH, begin * part.split.vec + i);
         val y = r->centred ? sub(mul(sub(h, r->mean), r->rstd), r->shift) : mul(h, r->rstd);
         if (r->cfg->affine)
-            y = shifted ? fma(y, wide(rGamma, from + i), wide(rBeta, from + i)) : mul(y, wide(rGamma, from + i));
+            y = shifted ? fma(y, wide(rGamma, i), wide(rBeta, i)) : mul(y, wide(rGamma, i));
         set(rY, i, y);
     }
     tensor gY = row_part(&part.split, &p, r->o.y, r->cfg->dtype, r->o.ld_out); // (VEC,STEPS)
@@ -252,13 +251,6 @@ static void save_statistics(const row *r)
     }
 }
 
-/* Loads the row, unless it is too long. */
-static void load_row(row *r)
-{
-    if (!r->cfg->tiled)
-        r->rH = load_inputs(r, &r->place);
-}
-
 /* mean: before, of a row that flows. */
 static void normalise(row *r)
 {
@@ -293,8 +285,9 @@ static val sample(const row *r, val number)
 }
 
 /*
- * Rows that flow through shared memory. Deviations are from the mean p of a row's first 32 elements, so that mean and variance take one
- * pass and one reduction: (p - mean)^2 is at most variance * cols / 32, and in general far less, so little cancels.
+ * Rows that flow through shared memory. Deviations are from the mean p of a row's first 32 elements, so that mean and
+ * variance take one pass and one reduction: (p - mean)^2 is at most variance * cols / 32, and in general far less, so
+ * little cancels.
  */
 static void forward_stream(const norm_config *cfg, bool centred)
 {
@@ -305,14 +298,7 @@ static void forward_stream(const norm_config *cfg, bool centred)
     row_stream s =
         row_stream_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, 2, NORM_STREAM_VALUES, r.o.rows, r.o.cols);
     r.stream = &s;
-    r.early = cfg->affine && cfg->early;
     make_variables(&r);
-    for (int piece = 0; r.early && piece < cfg->pieces; piece++) {
-        row_place p = row_stream_columns(&s, piece);
-        r.rGammas[piece] = load_vector(&r, &p, r.o.gamma);
-        if (centred)
-            r.rBetas[piece] = load_vector(&r, &p, r.o.beta);
-    }
     const reduction sum = { 1, combine_sum, NULL };
     val next = centred ? sample(&r, s.first_row) : immf(0), share = div(immf(1), convert(F32, min(r.o.cols, imm(32))));
     LOOP_FROM(number, s.first_row, s.rows, s.row_step)
@@ -343,27 +329,11 @@ static void forward(const norm_config *cfg, int part, bool centred)
     if (cfg->cluster > 1)
         ir_current()->target = IR_SM90A;
     make_variables(&r);
-    r.early = cfg->affine && cfg->early && !cfg->tiled;
-    if (r.early) {
-        r.rGamma = load_vector(&r, &r.place, r.o.gamma);
-        if (centred)
-            r.rBeta = load_vector(&r, &r.place, r.o.beta);
-    }
-    if (cfg->turns == 0)
-        load_row(&r);
+    if (!cfg->tiled)
+        r.rH = load_inputs(&r, &r.place);
     if (cfg->cluster > 1)
         cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
-    if (cfg->turns == 0) {
-        normalise(&r);
-        return;
-    }
-    val stride = convert(I64, div(grid_x(), imm(cfg->cluster)));
-    LOOP_FROM(number, r.place.row, r.o.rows, stride)
-    {
-        r.place.row = number;
-        load_row(&r);
-        normalise(&r);
-    }
+    normalise(&r);
 }
 
 void layernorm_forward(const void *config, int part)

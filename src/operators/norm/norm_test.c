@@ -215,15 +215,15 @@ static const char *const cases[] = {
     "rows=2 cols=40000 dtype=bf16                        # a cluster",
     "rows=1 cols=300000 offset=1000 fill=uniform         # longer than the registers of a cluster",
     "rows=2 cols=300 residual=1 impl=forward config='threads=128 row_threads=128 steps=1 tiled=1'    # tile by tile",
-    "rows=7 cols=512 impl=forward config='threads=128 row_threads=128 steps=1 turns=1 early=1 whole=1'",
-    "rows=2 cols=4096 impl=forward config='threads=256 row_threads=256 cluster=4 steps=1 early=1'",
+    "rows=7 cols=512 impl=forward config='threads=128 row_threads=128 steps=1 whole=1'",
+    "rows=2 cols=4096 impl=forward config='threads=256 row_threads=256 cluster=4 steps=1'",
     "rows=3 cols=700 impl=forward config='threads=32 row_threads=32 cluster=4 steps=2' # a cluster of warps",
     "rows=5 cols=20000 dtype=bf16                  # rows that flow: in a loop, the last piece cut short",
     "rows=3 cols=12000 residual=1                  # with the residual's row beside",
     "rows=4 cols=20000 dtype=f16 misalign=1        # not for bulk copies",
     "rows=9 cols=2048 dtype=bf16 residual=1 impl=forward config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 "
     "stages=3 "
-    "hold=registers pieces=2 whole=1 early=1'",
+    "hold=registers pieces=2 whole=1'",
     "rows=9 cols=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 hold=anew "
     "whole=0'",
     "rows=4 cols=64 eps=0.5 dtype=bf16",
