@@ -1,6 +1,7 @@
 /*
- * softmax_row.c - rows that lie along memory. `row`: a row is read once and stays in registers, from a few lanes of a warp to a
- * cluster of CTAs. `long`: a row of any length is read twice, piece by piece; the second time mostly from L2.
+ * softmax_row.c - rows that lie along memory. `row`: a row is read once and stays in registers, from a few lanes of a warp to
+ * a CTA. `stream`: longer rows flow through shared memory of CTAs or clusters. `long`: a row of any length and alignment is
+ * read twice, piece by piece; the second time mostly from L2.
  */
 #include "cute/kernel.h"
 #include "cute/online.h"
