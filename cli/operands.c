@@ -12,8 +12,8 @@ enum {
     RUN_ELEMENTS = 1 << 16,
     CANARY_BYTES = 256,
     CANARY = 0xff,
-    POISON = 0xff
-}; // NaN in every float type: what reads it shows it
+    POISON = 0xff // NaN in every float type: what reads it shows it
+};
 
 int64_t operand_row_start(const operand_image *o, int64_t row)
 {

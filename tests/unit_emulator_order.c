@@ -523,7 +523,7 @@ static const fault_case cases[] = {
     { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
     { reads_peer_too_early, 32, 2, { "may not have started" }, 0 },
     { refill_without_fence, 32, 1, { "missing fence_proxy_async", "overwrites", "ordinary load" }, 0 },
-    { value_read_before_arrival, 32, 2, { "" }, 0 },
+    { value_read_before_arrival, 32, 2, { "read of " }, 0 },
     { value_guarded_elsewhere, 32, 2, { "misused st_async", "its mbarrier is in rank" }, 0 },
 };
 

@@ -13,7 +13,10 @@
  *
  * Statistics and sums are f32. The variance is that of the differences from the mean, corrected for the mean's
  * rounding (the corrected two-pass algorithm; Chan, Golub, LeVeque: Algorithms for computing the sample variance,
- * 1983), so that a large mean costs no digits. Sums have a fixed order: every run on a device gives the same bits.
+ * 1983), so that a large mean costs no digits. Layer norm of rows over 32 KiB, where it reads them once, takes the mean p of
+ * a row's first 32 elements in place of the mean: the relative error of the variance then grows with
+ * 1 + (p - mean)^2 / variance, at most 1 + cols / 32, which needs outliers among these 32. Sums have a fixed order: every
+ * run on a device gives the same bits.
  */
 #ifndef CUTEKERNELLIB_NORM_H
 #define CUTEKERNELLIB_NORM_H

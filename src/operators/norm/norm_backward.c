@@ -2,8 +2,9 @@
  * norm_backward.c - gradients of the norms.
  *
  * Part 0 and 1 walk over rows: each CTA (or cluster) takes every so many-th row, writes its dx and keeps the sums of
- * its columns, which it leaves in the workspace. Part 2 adds those up, in order. Rows that no registers hold are read
- * tile by tile, twice, and part 2 reads them once more.
+ * its columns, which it leaves in the workspace. Part 2 (norm_columns.c) adds those up, in order. A row is in registers or
+ * flows through shared memory; one that bulk copies cannot read and no registers hold is read tile by tile, twice. Where
+ * there are no registers for sums of columns, part 2 reads x and dy once more.
  */
 #include "cute/kernel.h"
 #include "operators/norm/norm_backward.h"

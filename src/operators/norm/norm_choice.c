@@ -13,7 +13,7 @@ enum {
     BACKWARD_EARLY_MAX = 8, // elements for which there are registers to load the next row early
     /* longer rows flow through shared memory */
     FORWARD_ROW_BYTES_MAX = 32 << 10,
-    FORWARD_STAGES = 4,
+    FLOW_STAGES = 4,
     BACKWARD_ROW_COLS_MAX = 1024,
     FLOW_THREADS = 256,
     FLOW_ELEMENTS = 16, // of a thread and row
@@ -103,7 +103,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     int wanted = d->dtype == CKL_F32 || d->cols > LONG_COLS ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
     take_problem(d, c);
-    stream_split flowing = stream_split_choose(d->cols, d->dtype, 1 + d->residual, FORWARD_STAGES, device);
+    stream_split flowing = stream_split_choose(d->cols, d->dtype, 1 + d->residual, FLOW_STAGES, device);
     if (may_flow(d, device, FORWARD_ROW_BYTES_MAX) && !brings_what_it_wrote(d, flowing.hold)) {
         take_stream(&flowing, c);
         return CKL_OK;
@@ -144,7 +144,7 @@ static stream_split choose_backward_stream(const ckl_norm_desc *d, const ckl_dev
     while (s.cluster < stream_cluster_max(device) && (int64_t)FLOW_THREADS * s.cluster * elements < d->cols)
         s.cluster *= 2;
     if ((int64_t)FLOW_THREADS * s.cluster * elements < d->cols)
-        return stream_split_choose(d->cols, d->dtype, inputs, FORWARD_STAGES, device);
+        return stream_split_choose(d->cols, d->dtype, inputs, FLOW_STAGES, device);
     int64_t stage = row_split_cols(&s.piece) * inputs * (int64_t)ckl_dtype_bytes(d->dtype);
     s.pieces = (int)stream_pieces(&s, d->cols);
     s.piece.whole = row_split_cols(&s.piece) * s.cluster * s.pieces == d->cols;
