@@ -32,7 +32,7 @@ static ckl_status run_exercise(const void *self, void *const *pointers, ckl_stre
     if (!e->loaded)
         return e->device->ops->copy(e->device, pointers[0], pointers[1], (size_t)e->bytes, stream);
     void *params[] = { (void *)&pointers[0] };
-    const device_launch launch = { .grid = { e->ctas, 1, 1 }, .params = params, .overlap_prologue = true };
+    const device_launch launch = { .grid = { e->ctas, 1, 1 }, .params = params };
     return e->device->ops->launch(e->device, e->loaded, &launch, stream);
 }
 

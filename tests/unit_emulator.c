@@ -204,6 +204,79 @@ static void test_arithmetic(void **state)
     gpu->ops->release(gpu, out);
 }
 
+/* Division as ir_binary() describes it (divide.c): one thread a dividend, by a constant and by a parameter. */
+
+// clang-format off
+static const int64_t numbers[32] = { // as many as a warp has lanes
+    0, 1, 2, 3, 7, 8, 65, 66, 67, 65535, 1048575, 1048576, 2147483647, 4294967295, 4294967296, 4294967301,
+    -1, -2, -3, -7, -8, -9, -66, -65536, -2147483648, -2147483649, -4294967295, -4294967296, -4294967301,
+    INT64_MAX, INT64_MIN, INT64_MIN + 1,
+};
+// clang-format on
+static const int64_t divisors[] = { 1, 2, 8, 1 << 20, 3, 66, -2, 4294967296, 4294967299 };
+static ir_type division_type;
+static int64_t divisor;
+
+static void describe_division(void)
+{
+    HERE;
+    val out = ir_scalar_param(IR_U64, "out"), from = ir_scalar_param(IR_U64, "numbers");
+    val known = ir_int(division_type, divisor), given = ir_convert(division_type, ir_scalar_param(CKL_I64, "divisor"));
+    val x = ir_reg(CKL_I64), at = test_element(from, ir_sreg(IR_TID_X), 8);
+    ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, CKL_I64, 1, at, 0, &x);
+    x = ir_convert(division_type, x);
+    val results[] = { ir_binary(IR_DIV, x, known), ir_binary(IR_REM, x, known), ir_binary(IR_DIV, x, given),
+                      ir_binary(IR_REM, x, given) };
+    for (int i = 0; i < COUNT_OF(results); i++)
+        test_store_value(IR_GLOBAL, CKL_I64, test_element(out, ir_sreg(IR_TID_X), 32), 8 * i,
+                         ir_convert(CKL_I64, results[i]));
+}
+
+/* What C says of it; I32 and U32 as the kernel sees x and y. */
+static void divide(ir_type type, int64_t x, int64_t y, int64_t *quotient, int64_t *remainder)
+{
+    if (type == IR_U64 || type == IR_U32) {
+        uint64_t a = type == IR_U32 ? (uint32_t)x : (uint64_t)x, b = type == IR_U32 ? (uint32_t)y : (uint64_t)y;
+        *quotient = (int64_t)(a / b);
+        *remainder = (int64_t)(a % b);
+    } else {
+        int64_t a = type == CKL_I32 ? (int32_t)x : x, b = type == CKL_I32 ? (int32_t)y : y;
+        *quotient = a / b;
+        *remainder = a % b;
+    }
+}
+
+static void check_division(ir_type type, int64_t y, void *from, void *out)
+{
+    int64_t got[COUNT_OF(numbers)][4], quotient, remainder;
+    division_type = type;
+    divisor = y;
+    test_kernel k = { describe_division, IR_SM80, .threads = COUNT_OF(numbers) };
+    if (test_run(gpu, k, (void *[]){ &out, &from, &y }) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    assert_int_equal(gpu->ops->copy_out(gpu, got, out, sizeof got, NULL), CKL_OK);
+    for (int i = 0; i < COUNT_OF(numbers); i++) {
+        divide(type, numbers[i], y, &quotient, &remainder);
+        if (got[i][0] != quotient || got[i][2] != quotient || got[i][1] != remainder || got[i][3] != remainder)
+            fail_msg("%" PRId64 " by %" PRId64 " in %s: %" PRId64 " and %" PRId64 ", by a parameter %" PRId64
+                     " and %" PRId64,
+                     numbers[i], y, ir_type_text(type), got[i][0], got[i][1], got[i][2], got[i][3]);
+    }
+}
+
+static void test_division(void **state)
+{
+    (void)state;
+    static const ir_type types[] = { CKL_I64, IR_U64, CKL_I32, IR_U32 };
+    void *from = test_upload(gpu, numbers, sizeof numbers), *out = test_upload(gpu, NULL, 4 * sizeof numbers);
+    for (int t = 0; t < COUNT_OF(types); t++)
+        for (int i = 0; i < COUNT_OF(divisors); i++)
+            if (ir_type_bytes(types[t]) == 8 || (int32_t)divisors[i] != 0)
+                check_division(types[t], divisors[i], from, out);
+    gpu->ops->release(gpu, from);
+    gpu->ops->release(gpu, out);
+}
+
 /* Control flow */
 
 /* Steps of the Collatz sequence of every thread's number: a loop that each lane leaves at another time. */
@@ -522,7 +595,7 @@ int main(void)
         cmocka_unit_test(test_exit),     cmocka_unit_test(test_exchange),   cmocka_unit_test(test_memory),
         cmocka_unit_test(test_atomics),  cmocka_unit_test(test_handover),   cmocka_unit_test(test_matrices),
         cmocka_unit_test(test_models),   cmocka_unit_test(test_residency),  cmocka_unit_test(test_host_memory),
-        cmocka_unit_test(test_counters),
+        cmocka_unit_test(test_counters), cmocka_unit_test(test_division),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);
 }

@@ -213,6 +213,19 @@ static void last_tile(const map *m, int part, val tile, val tid)
         unit_within(m, add(sub(m->count, rem(m->count, imm(width))), tid), 1);
 }
 
+/* Asks L2 for the inputs of a whole tile: no access yet, so the kernel before may still be writing them. */
+static void prefetch_tile(const map *m, int part, val tile, val is_whole)
+{
+    const map_kernel *k = m->k;
+    if (!k->config.prefetch || part != 0 || k->config.rank > 1)
+        return;
+    IF(both(is_whole, eq(thread(), imm(0))))
+        for (int i = 0; i < k->inputs; i++)
+            if (access_of(k, i) == CONTIGUOUS && align_of(m, i, k->config.vec) == 16)
+                ir_bulk_prefetch(address_of(m, i, &tile),
+                                 imm((int)(map_tile(k) * (int64_t)ckl_dtype_bytes(k->dtype[i]))));
+}
+
 void map_describe(const map_kernel *k, int part, map_function *f, void *user)
 {
     ir_current()->threads = k->config.threads;
@@ -221,6 +234,7 @@ void map_describe(const map_kernel *k, int part, map_function *f, void *user)
     val size = ir_int(m.index, map_tile(k)), tid = convert(m.index, thread());
     val tile = mul(convert(m.index, cta_x()), size);
     val is_whole = ge(m.count, add(tile, size));
+    prefetch_tile(&m, part, tile, is_whole);
     grid_launch(); // the next kernel's CTAs may be in place when this one ends
     grid_wait();   // what is above overlaps the end of the kernel before
     IF(is_whole) {

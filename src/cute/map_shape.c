@@ -137,6 +137,9 @@ static int64_t widest_bytes(const map_kernel *k)
  */
 enum { BOUNDED_INPUTS_MAX = 2, THREADS_PER_SM = 1024 };
 
+/* Inputs that are asked for early: half of what L2 holds, or they would drive out what the kernel before works on. */
+enum { PREFETCHED_BYTES = 24 << 20 };
+
 /*
  * Vectors of a thread. Of one input a single one is fastest, as long as CTAs need not start faster than about one a
  * nanosecond: relu of 2^28 bf16 takes 255 us, with two or four vectors 261. Several inputs take two.
@@ -147,6 +150,15 @@ static int steps_for(const map_kernel *k)
     for (int i = 0; i < k->inputs; i++)
         loads += !(k->config.constant >> i & 1);
     return loads == 0 ? 4 : loads == 1 ? 1 : 2;
+}
+
+/* Of one element of all inputs. */
+static int64_t input_bytes(const map_kernel *k)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < k->inputs; i++)
+        bytes += k->scalar[i] ? 0 : (int64_t)ckl_dtype_bytes(k->dtype[i]);
+    return bytes;
 }
 
 void map_choose(map_kernel *k, const map_shape *s, const ckl_device_info *device)
@@ -161,6 +173,7 @@ void map_choose(map_kernel *k, const map_shape *s, const ckl_device_info *device
         c->steps /= 2;
     while (c->threads > THREADS_MIN && s->count < device->sm_count * map_tile(k))
         c->threads /= 2;
+    c->prefetch = s->rank == 1 && s->count * input_bytes(k) <= PREFETCHED_BYTES;
     c->ctas_per_sm = k->inputs <= BOUNDED_INPUTS_MAX ? THREADS_PER_SM / c->threads : 0;
     c->wide = is_wide(k, s);
 }

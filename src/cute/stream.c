@@ -26,6 +26,15 @@ int64_t stream_smem_bytes(const stream_split *s, ckl_dtype dtype, int inputs, in
     return ring + mailbox_bytes(s->piece.threads, s->cluster, values) + STAGE_ALIGNMENT;
 }
 
+int stream_ctas_per_sm(const stream_split *s, ckl_dtype dtype, int inputs, int values, const ckl_device_info *device)
+{
+    enum { RESERVED_BYTES = 1 << 10, REGISTERS_MIN = 56 };
+    int64_t by_memory = device->smem_per_sm_bytes / (stream_smem_bytes(s, dtype, inputs, values) + RESERVED_BYTES);
+    int64_t by_registers =
+        device->registers_per_sm / (REGISTERS_MIN * (int64_t)(s->piece.threads + STREAM_PRODUCER_THREADS));
+    return (int)max_i64(1, min_i64(by_memory, by_registers));
+}
+
 int64_t stream_pieces(const stream_split *s, int64_t cols)
 {
     return ceil_div(ceil_div(cols, piece_cols(s)), s->cluster);
@@ -37,19 +46,17 @@ int stream_cluster_max(const ckl_device_info *device)
     return device->sm_count >= UNDIVIDED_SMS ? CLUSTER_LARGE : CLUSTER_PORTABLE;
 }
 
-stream_split stream_split_choose(int64_t cols, ckl_dtype dtype, int inputs, int stages, const ckl_device_info *device)
+stream_split stream_split_choose(int64_t cols, ckl_dtype dtype, int inputs, const ckl_device_info *device)
 {
-    enum { THREADS = 256, PIECE_BYTES = 16 << 10, STAGES_MAX = 13, STAGES_ANEW = 6 };
-    enum { CLUSTER_PORTABLE = 8, PIECES_PORTABLE = 2, PIECES_LARGE = 4 };
+    enum { THREADS = 256, PIECE_BYTES = 16 << 10, PIECES = 4, STAGES = 6, STAGES_MAX = 13 };
     int vec = BULK_BYTES / (int)ckl_dtype_bytes(dtype),
         steps = (int)max_i64(1, PIECE_BYTES / (BULK_BYTES * THREADS * inputs));
     stream_split s = { .piece = { THREADS, THREADS, 1, vec, steps, false }, .cluster = 1 };
-    while ((s.cluster < CLUSTER_PORTABLE && stream_pieces(&s, cols) > PIECES_PORTABLE) ||
-           (s.cluster < stream_cluster_max(device) && stream_pieces(&s, cols) > PIECES_LARGE))
+    while (s.cluster < stream_cluster_max(device) && stream_pieces(&s, cols) > PIECES)
         s.cluster *= 2;
-    int64_t pieces = stream_pieces(&s, cols), wanted = max_i64(stages, pieces + (pieces + 1) / 2);
+    int64_t pieces = stream_pieces(&s, cols), wanted = max_i64(STAGES, pieces + (pieces + 1) / 2);
     s.hold = wanted <= STAGES_MAX ? STREAM_RING : STREAM_ANEW;
-    s.stages = wanted <= STAGES_MAX ? (int)wanted : STAGES_ANEW;
+    s.stages = wanted <= STAGES_MAX ? (int)wanted : STAGES;
     s.piece.whole = cols > 0 && cols % piece_cols(&s) == 0;
     return s;
 }

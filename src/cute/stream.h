@@ -42,16 +42,18 @@ typedef struct stream_split {
 /* Bytes of shared memory of a CTA; values: 32-bit ones of a reduction. */
 int64_t stream_smem_bytes(const stream_split *s, ckl_dtype dtype, int inputs, int values);
 
+/* CTAs of an SM for which its shared memory has room, and registers, of which each thread then has 56 or more. */
+int stream_ctas_per_sm(const stream_split *s, ckl_dtype dtype, int inputs, int values, const ckl_device_info *device);
+
 /* Pieces of a row of `cols` elements that one CTA visits, at most. */
 int64_t stream_pieces(const stream_split *s, int64_t cols);
 
 /*
  * A split for rows of `cols` elements that start at multiples of 16 bytes: 16 KiB of all inputs a piece; clusters, so that
- * a CTA has two pieces of a row, or four where that takes more than a portable cluster; a ring of `stages` and at least
- * half as much again as a row, or, for rows beyond that, one that brings them anew for each pass. bench/notes/norm.md has
- * the figures.
+ * a CTA has four pieces of a row; a ring half as large again as that or, for rows beyond it, one that brings them anew for
+ * each pass. bench/notes/norm.md has the figures.
  */
-stream_split stream_split_choose(int64_t cols, ckl_dtype dtype, int inputs, int stages, const ckl_device_info *device);
+stream_split stream_split_choose(int64_t cols, ckl_dtype dtype, int inputs, const ckl_device_info *device);
 
 /* CTAs of the largest cluster to choose: 16 need an undivided GPU, whose groups of SMs have room for them. */
 int stream_cluster_max(const ckl_device_info *device);

@@ -182,9 +182,11 @@ static ckl_status load_ptx(ckl_device *d, const ir_kernel *kernel, const char *p
     return set_attributes(d, loaded);
 }
 
-/* A kernel that waits for the one before it may start while that one still runs. */
+/* A kernel that waits for the one before it may start while that one still runs (programmatic dependent launch). */
 static bool may_overlap(const ir_kernel *kernel)
 {
+    if (kernel->target < IR_SM90A)
+        return false;
     for (int i = 0; i < kernel->inst_count; i++)
         if (kernel->insts[i].op == IR_GRID_WAIT)
             return true;
@@ -215,13 +217,13 @@ static ckl_status cuda_load(ckl_device *d, const ir_kernel *kernel, device_kerne
 }
 
 /* The launch attributes of a kernel; returns how many. */
-static unsigned launch_attributes(const device_kernel *kernel, bool overlap, cu_launch_attribute attributes[2])
+static unsigned launch_attributes(const device_kernel *kernel, cu_launch_attribute attributes[2])
 {
     unsigned count = 0;
     if (kernel->cluster > 1)
         attributes[count++] =
             (cu_launch_attribute){ .id = CU_LAUNCH_CLUSTER, .value.dims = { (unsigned)kernel->cluster, 1, 1 } };
-    if (overlap && kernel->may_overlap)
+    if (kernel->may_overlap)
         attributes[count++] = (cu_launch_attribute){ .id = CU_LAUNCH_OVERLAP_PROLOGUE, .value.flag = 1 };
     return count;
 }
@@ -241,8 +243,9 @@ static ckl_status cuda_clusters_resident(ckl_device *d, const device_kernel *ker
         .block = { (unsigned)kernel->threads, 1, 1 },
         .smem_bytes = kernel->smem_bytes,
         .attributes = attributes,
-        .attribute_count = launch_attributes(kernel, false, attributes),
+        .attribute_count = 1, // the cluster: that launches overlap is no matter
     };
+    launch_attributes(kernel, attributes);
     return CALL(d, cuOccupancyMaxActiveClusters, count, kernel->function, &config);
 }
 
@@ -255,7 +258,7 @@ static ckl_status cuda_launch(ckl_device *d, const device_kernel *kernel, const 
         .smem_bytes = kernel->smem_bytes,
         .stream = s,
         .attributes = attributes,
-        .attribute_count = launch_attributes(kernel, launch->overlap_prologue, attributes),
+        .attribute_count = launch_attributes(kernel, attributes),
     };
     void **params = (void **)(uintptr_t)launch->params;
     ckl_status status = CALL(d, cuLaunchKernelEx, &config, kernel->function, params, NULL);

@@ -35,11 +35,10 @@ typedef struct tensor_map_desc {
     tensor_map_swizzle swizzle;
 } tensor_map_desc;
 
-/* One launch. Threads, cluster and shared memory are the kernel's own. */
+/* One launch. Threads, cluster and shared memory are the kernel's own; whether it may start early, too (GRID_WAIT). */
 typedef struct device_launch {
-    int64_t grid[3];       // CTAs
-    void *const *params;   // one pointer per ir_param, to its value
-    bool overlap_prologue; // programmatic dependent launch
+    int64_t grid[3];     // CTAs
+    void *const *params; // one pointer per ir_param, to its value
 } device_launch;
 
 /* What the emulator counted since the last reset; a table of names keeps it open (counters.c). */

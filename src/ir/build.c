@@ -290,12 +290,6 @@ static bool simplify(ir_op op, val x, val y, val *out)
         *out = op == IR_AND ? snapshot(x) : y;
         return true;
     }
-    bool is_unsigned = x.type == IR_U32 || x.type == IR_U64;
-    if (is_unsigned && ir_is_constant(y) && is_power_of_two(y.i) && (op == IR_DIV || op == IR_REM)) {
-        *out = op == IR_DIV ? ir_binary(IR_SHR, x, ir_int(IR_U32, log2_i64(y.i)))
-                            : ir_binary(IR_AND, x, ir_int(y.type, y.i - 1));
-        return true;
-    }
     return false;
 }
 
@@ -338,7 +332,7 @@ val ir_binary(ir_op op, val x, val y)
     if (!ir_type_is_float(type)) {
         if (ir_is_constant(x) && ir_is_constant(y) && fold_int(op, x, y, &folded))
             return ir_int(type, folded);
-        if (simplify(op, x, y, &simple))
+        if (simplify(op, x, y, &simple) || build_division(op, x, y, &simple))
             return simple;
     }
     return build_value((ir_inst){ .op = op, .type = type }, type, 2, (val[]){ x, y });

@@ -10,8 +10,6 @@ ckl_status map_launch(const ckl_plan *plan, const map_kernel *k, const map_shape
     if (s->count == 0)
         return CKL_OK;
     map_params(k, s, pointers, params);
-    const device_launch l = { .grid = { ceil_div(s->count, map_tile(k)), 1, 1 },
-                              .params = params,
-                              .overlap_prologue = plan->impl->target == IR_SM90A };
+    const device_launch l = { .grid = { ceil_div(s->count, map_tile(k)), 1, 1 }, .params = params };
     return plan->device->ops->launch(plan->device, plan->kernels[map_aligned(k, pointers) ? 0 : 1].loaded, &l, stream);
 }

@@ -458,9 +458,7 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     int64_t clusters = min_i64(tiles, plan->kernels[0].clusters_resident);
     /* in the order in which the kernel names them */
     const void *params[] = { &a, &b, &d_map, &c_map, &m, &n, &k, &scale.alpha, &scale.beta, &x->bias, &x->d, &d->ldd };
-    device_launch l = { .grid = { clusters * s.cluster, 1, 1 },
-                        .params = (void *const *)params,
-                        .overlap_prologue = true };
+    device_launch l = { .grid = { clusters * s.cluster, 1, 1 }, .params = (void *const *)params };
     return plan->device->ops->launch(plan->device, plan->kernels[0].loaded, &l, stream);
 }
 

@@ -120,7 +120,6 @@ static ckl_status launch_kernel(const ckl_plan *plan, int part, int64_t ctas, co
                                 const ckl_groupnorm_args *x, ckl_stream stream)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const groupnorm_config *c = plan->config;
     int64_t pixels = d->h * d->w;
     const void *const *out = d->direction == CKL_FORWARD ? (const void *const *)&x->y : (const void *const *)&x->dx;
     /* in the order in which the kernels name them */
@@ -129,7 +128,7 @@ static ckl_status launch_kernel(const ckl_plan *plan, int part, int64_t ctas, co
                              &d->eps,   &x->x,      &x->dy,           &x->gamma,       &x->beta,
                              out,       &x->mean,   &x->rstd,         &p->entries,     &p->partial,
                              &p->lines, &x->dgamma, &x->dbeta };
-    device_launch l = { .grid = { ctas, 1, 1 }, .params = (void *const *)params, .overlap_prologue = c->overlap };
+    device_launch l = { .grid = { ctas, 1, 1 }, .params = (void *const *)params };
     return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &l, stream);
 }
 

@@ -101,7 +101,7 @@ static int64_t row_ctas(const ckl_plan *plan, int part)
         return ctas;
     if (c->turns > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->turns / c->cluster;
-    return min_i64(ctas, max_i64(1, clusters) * c->cluster);
+    return ctas > 0 ? even_workers(ctas / c->cluster, max_i64(1, clusters)) * c->cluster : 0;
 }
 
 static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -150,7 +150,7 @@ static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_st
     const void *params[] = { &d->rows,  &cols,    &d->ld_in, &d->ld_out, &reciprocal, &x->x,   &x->dy,     &x->dsum,
                              &x->gamma, &x->mean, &x->rstd,  &x->dx,     &partial,    &groups, &x->dgamma, &x->dbeta };
     device_launch rows = { .grid = { row_ctas(plan, 0), 1, 1 }, .params = (void *const *)params };
-    device_launch columns = { .grid = { ceil_div(d->cols, 32 * norm_column_vec(c)), 1, 1 },
+    device_launch columns = { .grid = { ceil_div(d->cols, c->column_lanes * norm_column_vec(c)), 1, 1 },
                               .params = (void *const *)params };
     const bool sums = d->affine && d->cols > 0, work = d->rows > 0 && d->cols > 0;
     if (sums && direct)

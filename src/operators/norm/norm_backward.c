@@ -20,7 +20,7 @@ typedef struct row {
     tensor rDsum;           // the same, of a piece
     tensor rDgamma, rDbeta; // (VEC,STEPS) sums over the rows of this thread
     val mean, rstd;         // of the row
-    val sum[2];             // of g * n, of g; then their means
+    val sum[2];             // of g * n, of g; then what dx takes of x - mean, and in any case
     row_stream *stream;     // NULL: the row is in registers, or read tile by tile
 } row;
 
@@ -50,10 +50,15 @@ static tensor load_gamma(const row *r, const row_place *p)
     return rPart;
 }
 
-static val normalised(const row *r, int i)
+static val deviation(const row *r, int i)
 {
     val x = wide(r->rX, i);
-    return mul(r->centred ? sub(x, r->mean) : x, r->rstd);
+    return r->centred ? sub(x, r->mean) : x;
+}
+
+static val normalised(const row *r, int i)
+{
+    return mul(deviation(r, i), r->rstd);
 }
 
 static val scaled(const row *r, int i)
@@ -82,7 +87,8 @@ static void add_columns(row *r)
     }
 }
 
-static void find_means(row *r)
+/* dx = rstd (g - n mean(g n) - mean(g)), which is g rstd + (x - mean) sum[0] + sum[1] with what this leaves in sum. */
+static void find_factors(row *r)
 {
     int count = r->centred ? 2 : 1;
     const reduction sums = { count, combine_sum, &count };
@@ -90,8 +96,10 @@ static void find_means(row *r)
         row_stream_reduce(r->stream, &sums, r->sum);
     else
         row_reduce(&r->split, &sums, r->sum);
+    val factor = ir_unary(IR_NEG, mul(r->rstd, r->o.reciprocal));
     for (int i = 0; i < count; i++)
-        assign(r->sum[i], mul(r->sum[i], r->o.reciprocal));
+        assign(r->sum[i], mul(r->sum[i], factor));
+    assign(r->sum[0], mul(r->sum[0], r->rstd));
 }
 
 static void write_dx(row *r, const row_place *p)
@@ -100,10 +108,10 @@ static void write_dx(row *r, const row_place *p)
     if (r->cfg->residual && !r->stream)
         rDsum = load_part(r, p, r->o.dsum);
     for (int i = 0; i < elements(r); i++) {
-        val inner = sub(scaled(r, i), mul(normalised(r, i), r->sum[0]));
+        val more = r->cfg->residual ? wide(rDsum, i) : immf(0);
         if (r->centred)
-            inner = sub(inner, r->sum[1]);
-        set(rDx, i, r->cfg->residual ? fma(inner, r->rstd, wide(rDsum, i)) : mul(inner, r->rstd));
+            more = r->cfg->residual ? add(more, r->sum[1]) : r->sum[1];
+        set(rDx, i, fma(scaled(r, i), r->rstd, fma(deviation(r, i), r->sum[0], more)));
     }
     tensor gDx = row_part(&r->split, p, r->o.dx, r->cfg->dtype, r->o.ld_out); // (VEC,STEPS)
     row_store(&r->split, p, rDx, gDx);
@@ -140,7 +148,7 @@ static void backward_of_row(row *r)
     add_products(r);
     if (r->cfg->affine)
         add_columns(r);
-    find_means(r);
+    find_factors(r);
     write_dx(r, &r->place);
 }
 
@@ -164,7 +172,7 @@ static void backward_of_tiles(row *r)
         load_tile(r, &p);
         add_products(r);
     }
-    find_means(r);
+    find_factors(r);
     LOOP_FROM(again, imm(0), r->o.cols, imm(tile_cols))
     {
         row_place p = row_from(&r->place, again);
@@ -341,7 +349,7 @@ static void stream_of_gradients(const norm_config *cfg, bool centred)
                         next_rstd); // under way while this row is reduced and written
         clear_sums(r);
         row_stream_pass(&s, number, false, see_piece, &f);
-        find_means(r);
+        find_factors(r);
         row_stream_pass(&s, number, true, write_piece, &f);
     }
     flow_end(&f);

@@ -10,16 +10,12 @@ enum {
     BACKWARD_BYTES = 32,    // of a thread and tensor of rows: each element needs two sums in f32 beside
     BACKWARD_ELEMENTS_MAX = 16,
     BACKWARD_THREADS_MAX = 512,
-    BACKWARD_EARLY_MAX = 8, // elements for which there are registers to load the next row early
+    BACKWARD_THREADS_MIN = 128, // where rows flow
+    BACKWARD_EARLY_MAX = 8,     // elements for which there are registers to load the next row early
     /* longer rows flow through shared memory */
     FORWARD_ROW_BYTES_MAX = 32 << 10,
-    FLOW_STAGES = 4,
-    BACKWARD_ROW_COLS_MAX = 1024,
-    FLOW_THREADS = 256,
-    FLOW_ELEMENTS = 16, // of a thread and row
-    FLOW_SHORT_COLS = 16384,
-    FLOW_ONE_CTA_COLS = FLOW_THREADS * FLOW_ELEMENTS,
-    FLOW_RING_BYTES = 200 << 10 // of an SM
+    BACKWARD_ROW_COLS_MAX = 512,
+    BACKWARD_RING_BYTES = 216 << 10 // of an SM
 };
 enum {
     VECTOR_BYTES = 16,
@@ -27,7 +23,8 @@ enum {
     COLS_MAX = INT32_MAX,
     CLUSTER_MAX = 8,
     TILED_THREADS = 512,
-    TILED_ELEMENTS = 16
+    TILED_ELEMENTS = 16,
+    COLUMN_LANES_MIN = 8
 };
 
 /* Choice */
@@ -87,6 +84,13 @@ static void take_stream(const stream_split *s, norm_config *c)
     c->pieces = s->pieces;
 }
 
+/* Of the kernel that adds up columns: enough CTAs for all SMs. */
+static void choose_column_lanes(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
+{
+    while (c->column_lanes > COLUMN_LANES_MIN && d->cols < device->sm_count * c->column_lanes * norm_column_vec(c))
+        c->column_lanes /= 2;
+}
+
 /* A row that is brought again finds the sum where x or the residual was, if that is written in place of them. */
 static bool brings_what_it_wrote(const ckl_norm_desc *d, stream_hold hold)
 {
@@ -103,9 +107,10 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     int wanted = d->dtype == CKL_F32 || d->cols > LONG_COLS ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
     take_problem(d, c);
-    stream_split flowing = stream_split_choose(d->cols, d->dtype, 1 + d->residual, FLOW_STAGES, device);
+    stream_split flowing = stream_split_choose(d->cols, d->dtype, 1 + d->residual, device);
     if (may_flow(d, device, FORWARD_ROW_BYTES_MAX) && !brings_what_it_wrote(d, flowing.hold)) {
         take_stream(&flowing, c);
+        c->ctas_per_sm = stream_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_STREAM_VALUES, device);
         return CKL_OK;
     }
     c->tiled = !row_split_choose(d->cols, vec, d->dtype, wanted, cluster_max, &s) &&
@@ -132,35 +137,63 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
 }
 
 /*
- * Rows that flow, with sums of columns in registers: 16 elements a thread, 32 of longer rows. Still longer ones flow without
- * sums, which then come from a second reading of x and dy.
+ * Rows of gradients that flow, with sums of columns in registers, as measured (bench/notes/norm.md). An SM is four parts
+ * with 512 registers a lane each: 3 CTAs of 4 warps and a producer leave 128 registers a thread, 2 of 8 and one only 96.
  */
-static stream_split choose_backward_stream(const ckl_norm_desc *d, const ckl_device_info *device)
+typedef struct backward_flow {
+    int bytes; // of an element
+    int64_t cols_max;
+    int threads, elements, steps, ctas_per_sm; // elements of a thread and row
+    stream_hold hold;
+    bool early; // gamma stays in registers
+} backward_flow;
+
+static const backward_flow backward_flows[] = {
+    { 2, 1024, 128, 8, 1, 4, STREAM_REGISTERS, true },  { 2, 4096, 128, 16, 1, 3, STREAM_RING, true },
+    { 2, 16384, 256, 32, 2, 1, STREAM_RING, true },     { 2, 131072, 256, 32, 4, 1, STREAM_REGISTERS, false },
+    { 4, 1024, 128, 8, 2, 4, STREAM_RING, true },       { 4, 4096, 512, 8, 2, 1, STREAM_RING, true },
+    { 4, 16384, 256, 8, 2, 2, STREAM_REGISTERS, true }, { 4, 65536, 256, 16, 2, 1, STREAM_RING, true },
+    { 4, 131072, 256, 32, 4, 1, STREAM_RING, true },
+};
+
+/* The first that fits; a short row takes CTAs of half the threads, and twice as many of them. False: too long. */
+static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f)
+{
+    for (int i = 0; i < COUNT_OF(backward_flows); i++) {
+        *f = backward_flows[i];
+        if (f->bytes != (int)ckl_dtype_bytes(d->dtype) || d->cols > f->cols_max ||
+            d->cols > (int64_t)f->threads * f->elements * stream_cluster_max(device))
+            continue;
+        for (; f->threads > BACKWARD_THREADS_MIN && f->threads / 2 * f->elements >= d->cols; f->ctas_per_sm *= 2)
+            f->threads /= 2;
+        return true;
+    }
+    return false;
+}
+
+static stream_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
     const int vec = widest_vector(d), inputs = 2 + d->residual;
-    const bool short_row = d->cols <= FLOW_SHORT_COLS, packed = ckl_dtype_bytes(d->dtype) == 2;
-    const int elements = short_row ? FLOW_ELEMENTS : 2 * FLOW_ELEMENTS;
-    stream_split s = { .piece = { FLOW_THREADS, FLOW_THREADS, 1, vec, elements / 8, false }, .cluster = 1 };
-    while (s.cluster < stream_cluster_max(device) && (int64_t)FLOW_THREADS * s.cluster * elements < d->cols)
+    stream_split s = { .piece = { f->threads, f->threads, 1, vec, f->steps, false }, .cluster = 1, .hold = f->hold };
+    while ((int64_t)f->threads * f->elements * s.cluster < d->cols)
         s.cluster *= 2;
-    if ((int64_t)FLOW_THREADS * s.cluster * elements < d->cols)
-        return stream_split_choose(d->cols, d->dtype, inputs, FLOW_STAGES, device);
-    int64_t stage = row_split_cols(&s.piece) * inputs * (int64_t)ckl_dtype_bytes(d->dtype);
     s.pieces = (int)stream_pieces(&s, d->cols);
     s.piece.whole = row_split_cols(&s.piece) * s.cluster * s.pieces == d->cols;
-    s.stages = (int)((short_row ? FLOW_RING_BYTES / 2 : FLOW_RING_BYTES) / stage);
-    s.hold = packed || s.cluster == 1 ? STREAM_REGISTERS : STREAM_RING;
+    s.stages = (int)(BACKWARD_RING_BYTES / f->ctas_per_sm / (row_split_cols(&s.piece) * inputs * f->bytes));
     return s;
 }
 
+/* Rows that are too long for sums of columns flow without: those then come from a second reading of x and dy. */
 static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
-    stream_split s = choose_backward_stream(d, device);
+    backward_flow f;
+    const bool sums = find_backward_flow(d, device, &f);
+    stream_split s = sums ? split_of_flow(&f, d) : stream_split_choose(d->cols, d->dtype, 2 + d->residual, device);
     take_stream(&s, c);
-    c->early = s.pieces > 0 && s.hold == STREAM_RING;
-    c->ctas_per_sm = s.pieces == 0 ? 0 : d->cols <= FLOW_SHORT_COLS ? 2 : 1;
-    if (s.pieces > 0 && d->cols > FLOW_ONE_CTA_COLS) // many CTAs with few partial sums each
-        c->column_threads = d->cols <= FLOW_SHORT_COLS ? 256 : 128;
+    c->early = sums && f.early;
+    c->ctas_per_sm = sums ? f.ctas_per_sm : 0;
+    if (!sums || s.cluster > 1) // few partial sums
+        c->column_threads = 256;
 }
 
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config)
@@ -172,6 +205,7 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     take_problem(d, c);
     if (may_flow(d, device, BACKWARD_ROW_COLS_MAX * (int64_t)ckl_dtype_bytes(d->dtype))) {
         choose_backward_flow(d, device, c);
+        choose_column_lanes(d, device, c);
         return CKL_OK;
     }
     row_split s;
@@ -183,6 +217,7 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
         s = tiled_split(d, device, vec);
     take_split(&s, c);
     c->early = !c->tiled && s.vec * s.steps <= BACKWARD_EARLY_MAX;
+    choose_column_lanes(d, device, c);
     return CKL_OK;
 }
 
@@ -241,6 +276,8 @@ ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, 
     const norm_config *c = config;
     if (c->column_threads < 32 || c->column_threads > 1024 || c->column_threads % 32)
         FAIL(CKL_INVALID, "norm backward: column_threads=%d is no multiple of 32 up to 1024", c->column_threads);
+    if (c->column_lanes < 1 || c->column_lanes > 32 || !is_power_of_two(c->column_lanes))
+        FAIL(CKL_INVALID, "norm backward: column_lanes=%d is no power of two up to 32", c->column_lanes);
     if (d->direction != CKL_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
     if (c->row_threads != c->threads)

@@ -1,11 +1,11 @@
 /*
- * norm_columns.c - sums of columns for the gradients of gamma and beta: the lanes of a warp take neighbouring columns, the
- * warps of a CTA every so many-th row or group, and their sums are added in order.
+ * norm_columns.c - sums of columns for the gradients of gamma and beta: some lanes of a warp take neighbouring columns, the
+ * workers of a CTA (which are warps, or parts of warps) every so many-th row or group, and their sums are added in order.
  */
 #include "cute/kernel.h"
 #include "operators/norm/norm_backward.h"
 
-enum { UNROLLED = 4, VEC_MAX = 4 }; // rows or groups of a warp whose loads are under way together; columns of a lane
+enum { UNROLLED = 4, VEC_MAX = 4 }; // rows or groups of a worker whose loads are under way together; columns of a lane
 
 norm_operands norm_declare(void)
 {
@@ -40,6 +40,7 @@ typedef struct columns {
     norm_operands o;
     int kinds; // 2: of dgamma and dbeta
     int vec, warps;
+    int lanes, per_warp;  // side by side; workers of a warp, which are neighbouring lanes
     bool aligned;         // rows of x and dy to `vec` elements
     val first;            // column
     val sum[2 * VEC_MAX]; // [kind][column]
@@ -85,14 +86,16 @@ static void add_partial(const columns *c, val i)
 /* Every so many-th of `count` rows or groups. */
 static void add_all(const columns *c, val count, void (*add_one)(const columns *c, val i))
 {
-    val next = variable(I64, convert(I64, warp()));
-    LOOP_FROM(i, next, sub(count, imm((UNROLLED - 1) * c->warps)), imm(UNROLLED * c->warps))
+    const int workers = c->warps * c->per_warp;
+    val worker = add(mul(warp(), imm(c->per_warp)), rem(lane(), imm(c->per_warp)));
+    val next = variable(I64, convert(I64, worker));
+    LOOP_FROM(i, next, sub(count, imm((UNROLLED - 1) * workers)), imm(UNROLLED * workers))
     {
         for (int u = 0; u < UNROLLED; u++)
-            add_one(c, add(i, imm(u * c->warps)));
-        assign(next, add(i, imm(UNROLLED * c->warps)));
+            add_one(c, add(i, imm(u * workers)));
+        assign(next, add(i, imm(UNROLLED * workers)));
     }
-    LOOP_FROM(left, next, count, imm(c->warps))
+    LOOP_FROM(left, next, count, imm(workers))
     add_one(c, left);
 }
 
@@ -120,19 +123,23 @@ static void write_column(const columns *c, int kind, int v, val total)
     set(gmem_tensor(to, dtype, compact(leaf(1))), 0, convert(dtype, total));
 }
 
-/* Adds up the warps' sums, in order. */
-static void finish(const columns *c)
+/* Adds up the workers' sums, in order. */
+static void finish(columns *c)
 {
     int sums = c->kinds * c->vec;
-    tensor sSums = smem_tensor("sums", F32, compact(shape(32, c->warps, sums)), 16); // (LANES,WARPS,SUMS)
+    const reduction all = { sums, combine_sum, &sums };
+    warp_reduce(&all, c->per_warp, c->sum);
+    val place = div(lane(), imm(c->per_warp));
+    tensor sSums = smem_tensor("sums", F32, compact(shape(c->lanes, c->warps, sums)), 16); // (LANES,WARPS,SUMS)
     for (int s = 0; s < sums; s++)
-        set(sSums, coord(lane(), warp(), s), c->sum[s]);
+        set(sSums, coord(place, warp(), s), c->sum[s]);
     cta_sync();
-    IF(both(eq(warp(), imm(0)), lt(c->first, c->o.cols)))
+    val is_first = both(eq(warp(), imm(0)), eq(rem(lane(), imm(c->per_warp)), imm(0)));
+    IF(both(is_first, lt(c->first, c->o.cols)))
         for (int s = 0; s < sums; s++) {
-            val total = at(sSums, lane(), 0, s);
+            val total = at(sSums, place, 0, s);
             for (int w = 1; w < c->warps; w++)
-                total = add(total, at(sSums, lane(), w, s));
+                total = add(total, at(sSums, place, w, s));
             write_column(c, s / c->vec, s % c->vec, total);
         }
 }
@@ -142,8 +149,10 @@ void norm_columns(const norm_config *cfg, bool centred)
     columns c = { .cfg = cfg, .o = norm_declare(), .kinds = centred ? 2 : 1 };
     c.vec = norm_column_vec(cfg);
     c.warps = cfg->column_threads / 32;
+    c.lanes = cfg->column_lanes;
+    c.per_warp = 32 / c.lanes;
     ir_current()->threads = cfg->column_threads;
-    c.first = mul(add(mul(cta_x(), imm(32)), lane()), imm(c.vec));
+    c.first = mul(add(mul(cta_x(), imm(c.lanes)), div(lane(), imm(c.per_warp))), imm(c.vec));
     for (int s = 0; s < c.kinds * c.vec; s++)
         c.sum[s] = variable(F32, immf(0));
     if (cfg->stages) {

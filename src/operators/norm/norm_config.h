@@ -23,6 +23,7 @@
     X(norm_config, bool, early, "0", "0 1",                                                                       \
       "backward: gamma stays in registers; of rows in registers, the next is loaded")                             \
     X(norm_config, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")       \
+    X(norm_config, int, column_lanes, "32", "8 16 32", "of a warp side by side; the others take other groups")    \
     X(norm_config, int, turns, "0", "0 1 2 3 4 6 8",                                                              \
       "backward: CTAs of an SM that take rows in turn; 0: as many as fit")                                        \
     X(norm_config, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")

@@ -42,8 +42,8 @@ typedef struct row {
     operands o;
     tensor rH;            // (VEC,STEPS), if it is kept
     val sum[2];           // of a pass: differences and their squares, or values
-    val mean, rest, rstd; // the whole mean is mean + rest, which f32 cannot hold
-    val shift;            // rest * rstd
+    val mean, rest, rstd; // the whole mean is mean + rest
+    val shift;            // -rest * rstd
     row_stream *stream;   // NULL: the row is in registers, or read tile by tile
 } row;
 
@@ -188,7 +188,7 @@ static void write_vectors(row *r, tensor rH, row_place p, int begin, int steps)
     tensor rY = fragment(F32, compact(shape(part.split.vec, steps))); // (VEC,STEPS)
     for (int i = 0; i < elements(&part); i++) {
         val h = wide(rH, begin * part.split.vec + i);
-        val y = r->centred ? sub(mul(sub(h, r->mean), r->rstd), r->shift) : mul(h, r->rstd);
+        val y = r->centred ? fma(sub(h, r->mean), r->rstd, r->shift) : mul(h, r->rstd);
         if (r->cfg->affine)
             y = shifted ? fma(y, wide(rGamma, i), wide(rBeta, i)) : mul(y, wide(rGamma, i));
         set(rY, i, y);
@@ -217,7 +217,14 @@ static void find_mean(row *r)
     assign(r->mean, mul(r->sum[0], r->o.reciprocal));
 }
 
-/* rest: the mean of the differences from mean, what its rounding left over; rstd. */
+/* The mean of the differences moves the mean; rest: what rounding that leaves over, none in rows of one value. */
+static void correct_mean(row *r, val difference)
+{
+    val mean = add(r->mean, difference);
+    assign(r->rest, add(sub(r->mean, mean), difference));
+    assign(r->mean, mean);
+}
+
 static void find_deviation(row *r)
 {
     int count = 2;
@@ -228,11 +235,12 @@ static void find_deviation(row *r)
     reduce_row(r, &sums, r->sum);
     val variance = mul(r->sum[1], r->o.reciprocal);
     if (r->centred) {
-        assign(r->rest, mul(r->sum[0], r->o.reciprocal));
-        variance = sub(variance, mul(r->rest, r->rest));
+        val difference = mul(r->sum[0], r->o.reciprocal);
+        variance = sub(variance, mul(difference, difference));
+        correct_mean(r, difference);
     }
     assign(r->rstd, rsqrt(add(variance, r->o.eps)));
-    assign(r->shift, mul(r->rest, r->rstd));
+    assign(r->shift, ir_unary(IR_NEG, mul(r->rest, r->rstd)));
 }
 
 static void save(const row *r, val address, val x)
@@ -246,7 +254,7 @@ static void save_statistics(const row *r)
 {
     IF(both(eq(r->place.first, imm(0)), r->place.exists)) {
         if (r->centred)
-            save(r, r->o.mean, add(r->mean, r->rest));
+            save(r, r->o.mean, r->mean);
         save(r, r->o.rstd, r->rstd);
     }
 }

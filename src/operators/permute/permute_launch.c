@@ -105,9 +105,7 @@ void pass_place(parameters *p, const permutation *q, const permute_pointers *a)
 
 ckl_status launch_kernel(const ckl_plan *plan, int part, int64_t ctas, const parameters *p, ckl_stream stream)
 {
-    device_launch l = { .grid = { ctas, 1, 1 },
-                        .params = (void *const *)p->list,
-                        .overlap_prologue = plan->impl->target == IR_SM90A }; // else kernels do not wait
+    device_launch l = { .grid = { ctas, 1, 1 }, .params = (void *const *)p->list };
     return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &l, stream);
 }
 

@@ -1,7 +1,7 @@
 /* reduce_ladder_plans.c - the steps of the ladder: which reductions they take, and their launch. */
 #include "operators/reduce/reduce_plans.h"
 
-enum { NAIVE_COUNT_MAX = 1 << 24 }; // of what one thread counts in f32
+enum { LADDER_THREADS_MIN = 64, NAIVE_COUNT_MAX = 1 << 24 }; // the latter: of what one thread counts in f32
 
 static ckl_status choose_ladder(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -74,6 +74,17 @@ static ckl_status launch_cta_per_row(const ckl_plan *plan, const void *args, ckl
     return l.v.rows ? reduce_enqueue(plan, plan->impl->kernels > 1 && !vectors ? 1 : 0, l.v.rows, &l, stream) : CKL_OK;
 }
 
+/* As many threads as a row has vectors, from a warp to the default: with the others a CTA only starts later. */
+static ckl_status choose_vectorized(const void *desc, const ckl_device_info *device, void *config)
+{
+    reduce_ladder_config *c = config;
+    TRY(choose_ladder(desc, device, config));
+    int64_t vectors = reduce_view_of(desc).count * reduce_bytes_of(c->dtype) / REDUCE_VECTOR_BYTES;
+    while (c->threads > LADDER_THREADS_MIN && vectors <= c->threads / 2)
+        c->threads /= 2;
+    return CKL_OK;
+}
+
 static const field ladder_fields[] = { REDUCE_LADDER_CONFIG(FIELD_ROW) };
 
 const implementation reduce_vectorized_plans = {
@@ -81,7 +92,7 @@ const implementation reduce_vectorized_plans = {
     .summary = "a step of the ladder: one CTA a row, 16 bytes a load, warp shuffles",
     .config_bytes = sizeof(reduce_ladder_config),
     .config = FIELD_TABLE(ladder_fields),
-    .choose = choose_ladder,
+    .choose = choose_vectorized,
     .admit = admit_vectorized,
     .describe = reduce_vectorized,
     .kernels = 2,

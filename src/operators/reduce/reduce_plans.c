@@ -79,9 +79,7 @@ ckl_status reduce_enqueue(const ckl_plan *plan, int part, int64_t ctas, reduce_l
         params[count++] = &l->v.reduced[i].extent;
         params[count++] = &l->v.reduced[i].stride;
     }
-    device_launch launch = { .grid = { ctas, 1, 1 },
-                             .params = params,
-                             .overlap_prologue = plan->impl->target == IR_SM90A };
+    device_launch launch = { .grid = { ctas, 1, 1 }, .params = params };
     return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &launch, stream);
 }
 

@@ -4,7 +4,7 @@
 enum {
     SLOT_BYTES = 8,              // of 32 bits of a state
     SMALL_TILE = 128 * 8,        // vectors of a CTA of a small x
-    PREFETCHED_BYTES = 32 << 20, // of an x that is asked for early
+    PREFETCHED_BYTES = 96 << 20, // of an x that is asked for early
     CLUSTER_ROW_BYTES = 1 << 19, // longer rows want more CTAs than a cluster has
 };
 
@@ -51,21 +51,23 @@ static void choose_lanes(const reduce_view *v, reduce_rows_config *c)
 
 /*
  * Few rows, several CTAs each (bench/notes/reduce.md). Where all of x fits in one tile of two CTAs an SM, small CTAs with
- * many vectors in flight are first done, and 32 of them or less are merged by a single warp. Large x gets full SMs; that
- * it is asked for early gains nothing then. States of several registers leave room for fewer vectors in flight.
+ * many vectors in flight are first done; each thread of the last one receives one state, and 32 of them or less are merged
+ * by a single warp. Large x gets full SMs, in larger CTAs if it is asked for early. States of several registers leave room
+ * for fewer vectors in flight.
  */
 static void choose_shared(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
     int64_t vectors = vectors_of(v, c) * max_i64(v->rows, 1), ctas = 2 * (int64_t)device->sm_count;
     bool light = reduce_state_size(c->op, c->dtype, c->output, false) == 1;
-    bool small = vectors <= ctas * SMALL_TILE;
+    bool small = vectors <= ctas * SMALL_TILE, many = vectors > 128 * SMALL_TILE;
     c->prefetch = vectors * c->vec * reduce_bytes_of(c->dtype) <= PREFETCHED_BYTES;
-    c->threads = c->lanes = small ? 128 : light ? 256 : 512;
-    c->steps = light ? 8 : 4;
+    c->threads = small ? (many ? 256 : 128) : light && !c->prefetch ? 256 : 512;
+    c->lanes = c->threads;
+    c->steps = light ? (small ? SMALL_TILE / c->threads : 8) : 4;
     while (small && c->steps > 1 && vectors < (int64_t)REDUCE_WARP * c->threads * c->steps)
         c->steps /= 2;
     shorten_steps(v, c);
-    if (light && !c->prefetch) {
+    if (light && !small) {
         c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
         ctas = (int64_t)device->sm_count * c->ctas_per_sm;
     }

@@ -9,7 +9,6 @@ enum {
     BACKWARD_ELEMENTS_MAX = 32,
     BACKWARD_REGISTERS = 16, // of a thread for y, and as many for dy
     LONG_THREADS = 512,
-    STREAM_STAGES = 3,
 };
 
 static void copy_form(const ckl_softmax_desc *d, softmax_row_config *c)
@@ -96,11 +95,12 @@ static ckl_status choose_stream(const void *desc, const ckl_device_info *device,
     TRY(check_axis("stream", d));
     copy_form(d, c);
     int inputs = softmax_stream_inputs(c);
-    stream_split split = stream_split_choose(d->n, d->dtype, inputs, STREAM_STAGES, device);
+    stream_split split = stream_split_choose(d->n, d->dtype, inputs, device);
     keep_split(&split.piece, c);
     c->cluster = split.cluster;
     c->stages = split.stages;
     c->hold = (choice)split.hold;
+    c->ctas_per_sm = stream_ctas_per_sm(&split, d->dtype, inputs, SOFTMAX_STREAM_VALUES, device);
     return stream_split_admit("softmax stream", &split, d->n, d->dtype, inputs, SOFTMAX_STREAM_VALUES, device);
 }
 
@@ -164,12 +164,14 @@ static ckl_status admit_stream(const void *desc, const ckl_device_info *device, 
     return admit_form("softmax stream", d, c);
 }
 
-/* CTAs of a launch: rows that flow are taken in turn by as many as there is room for. */
+/* CTAs of a launch: rows that flow are taken in turn by those that there is room for. */
 static int64_t ctas_of(const ckl_plan *plan, const row_split *split, int part)
 {
     const softmax_row_config *c = plan->config;
-    int64_t ctas = row_split_ctas(split, ((const ckl_softmax_desc *)plan->desc)->outer);
-    return c->stages && part == 0 ? min_i64(ctas, (int64_t)plan->kernels[0].clusters_resident * c->cluster) : ctas;
+    int64_t rows = ((const ckl_softmax_desc *)plan->desc)->outer;
+    if (!c->stages || part != 0)
+        return row_split_ctas(split, rows);
+    return even_workers(rows, plan->kernels[0].clusters_resident) * c->cluster;
 }
 
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
