@@ -39,7 +39,11 @@ static ckl_status run_exercise(const void *self, void *const *pointers, ckl_stre
 static ckl_status time_exercise(const exercise *e, operand_set *set, ckl_stream stream, double *us)
 {
     contestant c = { .run = run_exercise, .self = e };
-    rotation memory = { .device = e->device, .sets = set, .count = 1 };
+    rotation memory = { .device = e->device,
+                        .sets = set,
+                        .count = 1,
+                        .scratch = set->pointer[1],
+                        .scratch_bytes = (size_t)min_i64(e->bytes, 2 * e->device->info.l2_bytes) };
     conditions unused;
     TRY(measure(&memory, stream, &MEMORY_LIMITS, &c, 1, &unused));
     *us = c.time_us.median;

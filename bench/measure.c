@@ -40,9 +40,9 @@ typedef struct race {
     int count;
     int launches;              // of a sample
     int set;                   // next in turn
-    double turn_us;            // of all contestants once: an estimate
+    double turn_us;            // of a sample of all contestants: an estimate
     double turn_host_us;       // the same of the caller's thread
-    double first_us;           // of a sample of contestant 0: an estimate
+    double overwrite_us;       // of overwriting the scratch memory: an estimate
     int turns;                 // of A B B A in a batch
     samples *samples;          // of each contestant
     device_event *begin, *end; // of each sample of a batch
@@ -89,16 +89,15 @@ static ckl_status work(race *r, int who)
     return launch_next(r, who);
 }
 
-static ckl_status flush(race *r)
+static ckl_status overwrite(race *r)
 {
-    if (!r->memory->flush)
-        return CKL_OK;
-    return r->ops->fill(r->device, r->memory->flush, 0, r->memory->flush_bytes, r->stream);
+    return r->ops->fill(r->device, r->memory->scratch, 0, r->memory->scratch_bytes, r->stream);
 }
 
 static ckl_status enqueue_sample(race *r, int who, int place)
 {
-    TRY(flush(r));
+    if (r->memory->flush)
+        TRY(overwrite(r));
     TRY(r->ops->event_record(r->device, r->begin[place], r->stream));
     TRY(work(r, who));
     return r->ops->event_record(r->device, r->end[place], r->stream);
@@ -114,16 +113,16 @@ static ckl_status enqueue_untimed(race *r, double us)
 }
 
 /*
- * Work of ours in front of a batch of so many turns. The GPU must not catch up with the host before the last sample: it
- * would wait, and the wait would be in the sample. Where the host may be the slower one (Python enqueues torch's kernels)
- * it gets all the time that it needs.
+ * Work in front of a batch of so many turns that takes the GPU long and the host no time. The GPU must not catch up with the
+ * host before the last sample: it would wait, and the wait would be in the sample. Where the host may be the slower one
+ * (Python enqueues torch's kernels; starting a graph takes it about a microsecond a kernel) it gets all the time it needs.
  */
 static ckl_status enqueue_lead_in(race *r, int turns)
 {
     bool slow = r->turn_host_us > HOST_SHARE_MAX * r->turn_us;
     double us = LEAD_IN_US + (slow ? turns * r->turn_host_us : 0);
-    for (double queued = 0; queued < us; queued += r->first_us)
-        TRY(work(r, 0));
+    for (double queued = 0; queued < us; queued += r->overwrite_us)
+        TRY(overwrite(r));
     return CKL_OK;
 }
 
@@ -193,26 +192,48 @@ static ckl_status capture(race *r, int who)
     return status == CKL_OK ? ended : status;
 }
 
-/* Decides how samples are taken and how many make a batch. */
-static ckl_status prepare(race *r)
+/* Estimates what a sample of each contestant takes; the shortest one. */
+static ckl_status probe_all(race *r, double *shortest)
 {
-    double shortest = INFINITY;
-    r->launches = 1;
+    *shortest = INFINITY;
+    r->turn_us = r->turn_host_us = 0;
     for (int i = 0; i < r->count; i++) {
         double us, host_us;
         TRY(probe(r, i, &us, &host_us));
         r->turn_us += us;
         r->turn_host_us += host_us;
-        r->first_us = i ? r->first_us : us;
-        shortest = fmin(shortest, us);
+        *shortest = fmin(*shortest, us);
     }
+    return CKL_OK;
+}
+
+static ckl_status probe_overwrite(race *r)
+{
+    r->overwrite_us = INFINITY;
+    for (int i = 0; i < PROBE_LAUNCHES; i++) {
+        double now;
+        TRY(r->ops->event_record(r->device, r->begin[0], r->stream));
+        TRY(overwrite(r));
+        TRY(r->ops->event_record(r->device, r->end[0], r->stream));
+        TRY(r->ops->event_elapsed_us(r->device, r->begin[0], r->end[0], &now));
+        r->overwrite_us = fmin(r->overwrite_us, now);
+    }
+    r->overwrite_us = fmax(r->overwrite_us, 1);
+    return CKL_OK;
+}
+
+/* Decides how samples are taken and how many make a batch. */
+static ckl_status prepare(race *r)
+{
+    double shortest;
+    r->launches = 1;
+    TRY(probe_overwrite(r));
+    TRY(probe_all(r, &shortest));
     if (shortest < MEASURE_GRAPH_BELOW_US) {
         r->launches = (int)round_up(max_i64(GRAPH_LAUNCHES_MIN, r->memory->count), r->memory->count);
-        r->turn_us *= r->launches;
-        r->first_us *= r->launches;
-        r->turn_host_us = 0; // a graph is one call
         for (int i = 0; i < r->count; i++)
             TRY(capture(r, i));
+        TRY(probe_all(r, &shortest));
     }
     double turns = fmin(BATCH_US / (2 * r->turn_us), BATCH_SAMPLES_MAX / (2.0 * r->count));
     r->turns = (int)fmax(turns, 1);

@@ -5,7 +5,7 @@
 
 #include "base/math.h"
 
-enum { ALIGNMENT = 256, SETS_MAX = 256 };
+enum { ALIGNMENT = 256, SETS_MAX = 64 };
 
 static const double MEMORY_SHARE = 0.6;
 
@@ -56,10 +56,9 @@ ckl_status rotation_create(const check *k, bool hot, rotation *r)
         TRY(ckl_malloc(k->device, bytes * (size_t)(r->count - 1), &r->pool));
     for (int i = 1; i < r->count; i++)
         TRY(copy_set(k, (unsigned char *)r->pool + bytes * (size_t)(i - 1), &r->sets[i]));
-    if (!hot && (int64_t)bytes * r->count < 2 * info->l2_bytes) {
-        r->flush_bytes = 2 * (size_t)info->l2_bytes;
-        TRY(ckl_malloc(k->device, r->flush_bytes, &r->flush));
-    }
+    r->scratch_bytes = 2 * (size_t)info->l2_bytes;
+    TRY(ckl_malloc(k->device, r->scratch_bytes, &r->scratch));
+    r->flush = !hot && bytes * (size_t)r->count < r->scratch_bytes;
     return ckl_stream_synchronize(k->device, k->stream);
 }
 
@@ -67,7 +66,7 @@ void rotation_free(rotation *r)
 {
     if (!r->device)
         return;
-    ckl_free(r->device, r->flush);
+    ckl_free(r->device, r->scratch);
     ckl_free(r->device, r->pool);
     free(r->sets);
     *r = (rotation){ 0 };

@@ -10,8 +10,9 @@ typedef struct rotation {
     operand_set *sets;
     int count;
     void *pool;
-    void *flush; // to be overwritten before a sample, where the sets together do not drive each other out of L2
-    size_t flush_bytes;
+    void *scratch; // twice the L2 cache
+    size_t scratch_bytes;
+    bool flush; // scratch is to be overwritten before a sample: the sets together do not drive each other out of L2
 } rotation;
 
 /*

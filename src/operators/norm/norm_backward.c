@@ -7,6 +7,7 @@
  * there are no registers for sums of columns, part 2 reads x and dy once more.
  */
 #include "cute/kernel.h"
+#include "cute/vectors.h"
 #include "operators/norm/norm_backward.h"
 
 /* A row of x and dy: n = (x - mean) * rstd, g = dy * gamma. */
@@ -274,7 +275,40 @@ static void rows_of_gradients(const norm_config *cfg, bool vectors, bool centred
 typedef struct flow {
     row r;
     tensor rGamma[STREAM_PIECES_MAX], rDgamma[STREAM_PIECES_MAX], rDbeta[STREAM_PIECES_MAX]; // (VEC,STEPS) each
+    int64_t shared; // or where the sums of dgamma are: (4,THREADS,VECTORS,PIECES), vectors of threads side by side
 } flow;
+
+enum { SUM_VEC = 4, SUM_BYTES = 4 * SUM_VEC };
+
+static vector_at shared_sum(const flow *f, int piece, int number)
+{
+    int64_t vectors = elements(&f->r) / SUM_VEC, offset = (piece * vectors + number) * f->r.cfg->threads * SUM_BYTES;
+    return (vector_at){ add(ir_smem_address(f->shared), mul(thread(), imm(SUM_BYTES))), offset, yes() };
+}
+
+/* The sums of a piece, from where they are kept. */
+static void take_sums(const flow *f, int piece, row *r)
+{
+    r->rDgamma = f->rDgamma[piece];
+    r->rDbeta = f->rDbeta[piece];
+    if (r->cfg->sums != NORM_SUMS_SHARED)
+        return;
+    vector_at at[elements(r) / SUM_VEC];
+    for (int i = 0; i < COUNT_OF(at); i++)
+        at[i] = shared_sum(f, piece, i);
+    r->rDgamma = zeros(r);
+    vectors_load(at, COUNT_OF(at), SUM_VEC, smem_view(imm(0), F32, compact(leaf(SUM_VEC))), r->rDgamma.regs, 0);
+}
+
+static void leave_sums(flow *f, int piece, const row *r)
+{
+    f->rDgamma[piece] = r->rDgamma;
+    f->rDbeta[piece] = r->rDbeta;
+    for (int i = 0; i < elements(r) / SUM_VEC && r->cfg->sums == NORM_SUMS_SHARED; i++) {
+        vector_at at = shared_sum(f, piece, i);
+        vector_store(&at, SUM_VEC, r->rDgamma.regs + i * SUM_VEC, smem_view(imm(0), F32, compact(leaf(SUM_VEC))));
+    }
+}
 
 static row row_at(const flow *f, const row_place *p, int piece, const tensor *rInputs)
 {
@@ -284,8 +318,6 @@ static row row_at(const flow *f, const row_place *p, int piece, const tensor *rI
     r.rDsum = r.cfg->residual ? rInputs[2] : r.rDsum;
     if (r.cfg->affine)
         r.rGamma = r.cfg->early ? f->rGamma[piece] : load_gamma(&r, p);
-    r.rDgamma = f->rDgamma[piece];
-    r.rDbeta = f->rDbeta[piece];
     return r;
 }
 
@@ -293,8 +325,11 @@ static void see_piece(const row_place *p, int piece, const tensor *rInputs, void
 {
     row r = row_at(user, p, piece, rInputs);
     add_products(&r);
-    if (r.cfg->affine && r.cfg->pieces)
+    if (r.cfg->affine && r.cfg->pieces) {
+        take_sums(user, piece, &r);
         add_columns(&r);
+        leave_sums(user, piece, &r);
+    }
 }
 
 static void write_piece(const row_place *p, int piece, const tensor *rInputs, void *user)
@@ -305,13 +340,16 @@ static void write_piece(const row_place *p, int piece, const tensor *rInputs, vo
 
 static void flow_begin(flow *f)
 {
+    if (f->r.cfg->sums == NORM_SUMS_SHARED)
+        f->shared = ir_smem_alloc("sums", norm_sums_bytes(f->r.cfg), SUM_BYTES);
     for (int piece = 0; piece < f->r.cfg->pieces && f->r.cfg->affine; piece++) {
         row_place p = row_stream_columns(f->r.stream, piece);
         row r = f->r;
         if (r.cfg->early)
             f->rGamma[piece] = load_gamma(&r, &p);
-        f->rDgamma[piece] = zeros(&r);
-        f->rDbeta[piece] = zeros(&r);
+        r.rDgamma = zeros(&r);
+        r.rDbeta = zeros(&r);
+        leave_sums(f, piece, &r);
     }
 }
 
@@ -320,8 +358,7 @@ static void flow_end(const flow *f)
     for (int piece = 0; piece < f->r.cfg->pieces && f->r.cfg->affine; piece++) {
         row_place p = row_stream_columns(f->r.stream, piece);
         row r = f->r;
-        r.rDgamma = f->rDgamma[piece];
-        r.rDbeta = f->rDbeta[piece];
+        take_sums(f, piece, &r);
         store_sums(&r, &p, r.stream->first_row);
     }
 }

@@ -145,15 +145,22 @@ typedef struct backward_flow {
     int64_t cols_max;
     int threads, elements, steps, ctas_per_sm; // elements of a thread and row
     stream_hold hold;
-    bool early; // gamma stays in registers
+    bool early;       // gamma stays in registers
+    bool shared_sums; // of dgamma, in shared memory
 } backward_flow;
 
 static const backward_flow backward_flows[] = {
-    { 2, 1024, 128, 8, 1, 4, STREAM_REGISTERS, true },  { 2, 4096, 128, 16, 1, 3, STREAM_RING, true },
-    { 2, 16384, 256, 32, 2, 1, STREAM_RING, true },     { 2, 131072, 256, 32, 4, 1, STREAM_REGISTERS, false },
-    { 4, 1024, 128, 8, 2, 4, STREAM_RING, true },       { 4, 4096, 512, 8, 2, 1, STREAM_RING, true },
-    { 4, 16384, 256, 8, 2, 2, STREAM_REGISTERS, true }, { 4, 65536, 256, 16, 2, 1, STREAM_RING, true },
-    { 4, 131072, 256, 32, 4, 1, STREAM_RING, true },
+    { 2, 1024, 128, 8, 1, 4, STREAM_REGISTERS, true, false },
+    { 2, 4096, 128, 16, 1, 3, STREAM_RING, true, false },
+    { 2, 16384, 256, 32, 2, 1, STREAM_RING, true, false },
+    { 2, 131072, 256, 32, 4, 1, STREAM_REGISTERS, false, false },
+    { 2, 262144, 512, 32, 2, 1, STREAM_RING, false, true },
+    { 4, 1024, 128, 8, 2, 4, STREAM_RING, true, false },
+    { 4, 4096, 512, 8, 2, 1, STREAM_RING, true, false },
+    { 4, 16384, 256, 8, 2, 2, STREAM_REGISTERS, true, false },
+    { 4, 65536, 256, 16, 2, 1, STREAM_RING, true, false },
+    { 4, 131072, 256, 32, 4, 1, STREAM_RING, true, false },
+    { 4, 262144, 512, 32, 2, 1, STREAM_RING, false, true },
 };
 
 /* The first that fits; a short row takes CTAs of half the threads, and twice as many of them. False: too long. */
@@ -179,7 +186,8 @@ static stream_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d
         s.cluster *= 2;
     s.pieces = (int)stream_pieces(&s, d->cols);
     s.piece.whole = row_split_cols(&s.piece) * s.cluster * s.pieces == d->cols;
-    s.stages = (int)(BACKWARD_RING_BYTES / f->ctas_per_sm / (row_split_cols(&s.piece) * inputs * f->bytes));
+    int64_t sums = f->shared_sums ? 4LL * f->threads * f->elements : 0;
+    s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) / (row_split_cols(&s.piece) * inputs * f->bytes));
     return s;
 }
 
@@ -187,10 +195,16 @@ static stream_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d
 static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     backward_flow f;
-    const bool sums = find_backward_flow(d, device, &f);
-    stream_split s = sums ? split_of_flow(&f, d) : stream_split_choose(d->cols, d->dtype, 2 + d->residual, device);
+    bool sums = find_backward_flow(d, device, &f);
+    stream_split s = sums ? split_of_flow(&f, d) : (stream_split){ 0 };
+    const bool guards = f.shared_sums && f.bytes == 4 && !s.piece.whole; // for which no registers are left
+    if (!sums || s.stages < s.pieces || guards) {
+        sums = false;
+        s = stream_split_choose(d->cols, d->dtype, 2 + d->residual, device);
+    }
     take_stream(&s, c);
     c->early = sums && f.early;
+    c->sums = sums && f.shared_sums ? NORM_SUMS_SHARED : NORM_SUMS_IN_REGISTERS;
     c->ctas_per_sm = sums ? f.ctas_per_sm : 0;
     if (!sums || s.cluster > 1) // few partial sums
         c->column_threads = 256;
@@ -235,7 +249,11 @@ static ckl_status admit_stream(const char *what, const ckl_norm_desc *d, const c
     const bool backward = d->direction == CKL_BACKWARD;
     if (c->early && !c->pieces)
         FAIL(CKL_INVALID, "%s: gamma and beta that are kept need pieces=", what);
-    return stream_split_admit(what, &s, d->cols, d->dtype, 1 + backward + c->residual, NORM_STREAM_VALUES, device);
+    const int inputs = 1 + backward + c->residual;
+    int64_t bytes = stream_smem_bytes(&s, d->dtype, inputs, NORM_STREAM_VALUES) + norm_sums_bytes(c);
+    if (bytes > (int64_t)device->smem_per_cta_bytes)
+        FAIL(CKL_INVALID, "%s: stages=%d and sums take %" PRId64 " bytes of shared memory", what, c->stages, bytes);
+    return stream_split_admit(what, &s, d->cols, d->dtype, inputs, NORM_STREAM_VALUES, device);
 }
 
 /* What both directions demand of a config. */

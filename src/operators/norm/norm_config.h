@@ -22,6 +22,8 @@
     X(norm_config, int, pieces, "0", "0 1 2 3 4", "of a row that flows and CTA, unrolled")                        \
     X(norm_config, bool, early, "0", "0 1",                                                                       \
       "backward: gamma stays in registers; of rows in registers, the next is loaded")                             \
+    X(norm_config, choice, sums, "registers", "registers shared",                                                 \
+      "backward, of rows that flow: memory of the sums of dgamma; those of dbeta are in registers")               \
     X(norm_config, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")       \
     X(norm_config, int, column_lanes, "32", "8 16 32", "of a warp side by side; the others take other groups")    \
     X(norm_config, int, turns, "0", "0 1 2 3 4 6 8",                                                              \
@@ -47,6 +49,13 @@ static inline stream_split norm_stream_split(const norm_config *c)
     return (stream_split){ piece, c->cluster, c->stages, (stream_hold)c->hold, c->pieces };
 }
 enum { NORM_STREAM_VALUES = 2 };
+
+/* Where a thread keeps sums of dgamma while rows flow; bytes of those in shared memory. */
+enum { NORM_SUMS_IN_REGISTERS, NORM_SUMS_SHARED };
+static inline int64_t norm_sums_bytes(const norm_config *c)
+{
+    return c->sums == NORM_SUMS_SHARED ? 4LL * c->threads * c->vec * c->steps * c->pieces : 0;
+}
 
 /* The same tile by tile, for rows that bulk copies cannot read. */
 static inline norm_config norm_tiled(const norm_config *c)

@@ -252,6 +252,12 @@ static const char *const cases[] = {
     "rows=20 cols=520 direction=backward dtype=bf16 residual=1 impl=backward config='threads=32 row_threads=32 "
     "cluster=2 "
     "vec=8 steps=1 stages=4 hold=ring pieces=2 whole=0 early=1 column_threads=128'",
+    "rows=150 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
+    "steps=1 stages=4 hold=ring pieces=2 whole=0 early=0 sums=shared turns=1' # sums in shared memory, rows in turn",
+    "rows=2 cols=200000 direction=backward dtype=f16 fill=uniform # such sums by choice",
+    "rows=2 cols=262144 direction=backward fill=uniform # the same, a row in the whole ring",
+    "rows=3 cols=140000 direction=backward residual=1 fill=uniform # no room for them: x and dy are read again",
+    "rows=70 cols=1500 direction=backward              # CTAs of half the threads",
     "rows=0 cols=64 direction=backward                   # gradients of no rows are zero",
     "rows=0 cols=64                                      # nothing to do",
     "rows=3 cols=0                                       # no elements: statistics of nothing are NaN",
