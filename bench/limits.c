@@ -141,6 +141,24 @@ static double least_memory_us(const result_header *h, const result_row *row)
     return apart > 0 ? fmin(copied, apart) : copied;
 }
 
+static bool is_too_fast(const result_row *row, double least_us, double us)
+{
+    return us > 0 && least_us > (1 + TOLERANCE) * us && strcmp(row->l2, "cold") == 0;
+}
+
+/* A peer may do less than the problem: return a view instead of a copy, say. */
+static void doubt_peers(result_row *row, double least_us)
+{
+    for (int i = 0; i < row->peer_count; i++) {
+        result_peer *p = &row->peers[i];
+        if (*p->fault || !is_too_fast(row, least_us, p->median_us))
+            continue;
+        snprintf(p->fault, sizeof p->fault, "%.2f us are less than the hardware takes: it has not done all of the work",
+                 p->median_us);
+        p->ratio = 0;
+    }
+}
+
 void limits_apply(const result_header *header, result_row *row)
 {
     double matrix = over(row->flops, header->matrix_tflops * 1e6), memory = over(row->bytes, header->copy_gbs * 1e3);
@@ -151,5 +169,6 @@ void limits_apply(const result_header *header, result_row *row)
         return;
     row->of_limit = row->limit_us / row->median_us;
     double least = fmax(matrix, least_memory_us(header, row));
-    row->beyond_limit = least > (1 + TOLERANCE) * row->median_us && strcmp(row->l2, "cold") == 0;
+    row->beyond_limit = is_too_fast(row, least, row->median_us);
+    doubt_peers(row, least);
 }

@@ -20,6 +20,7 @@ ckl_status limits_measure_matrix(ckl_device *device, result_header *header);
 /*
  * Fills in limit_us, limit, of_limit and beyond_limit of a row whose flops, bytes, l2, method and median are known. The
  * limit is the matrix rate, the copy bandwidth or, of rows measured in graphs, an empty kernel, whichever takes longest.
+ * Peers that are faster than the hardware get a fault.
  */
 void limits_apply(const result_header *header, result_row *row);
 

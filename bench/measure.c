@@ -10,7 +10,7 @@
 #include "device/nvml.h"
 
 enum {
-    GRAPH_LAUNCHES_MIN = 64, // the start of a graph, a few microseconds, is then below 1 % of its time
+    GRAPH_LAUNCHES_MIN = 64, // each bears a part of the graph's start, about 0.1 us, as the empty kernel does
     BATCH_SAMPLES_MAX = 256, // queued before the host waits
     SAMPLES_MIN = 20,        // of each contestant before the interval of its median is believed
     WARM_LAUNCHES_MIN = 50,  // of each contestant

@@ -39,8 +39,7 @@ static void print_remarks(const result_row *row)
         printf("%12swarning: faster than the limit by more than 3 %%: do not believe this row\n", "");
     for (int i = 0; i < row->peer_count; i++)
         if (*row->peers[i].fault)
-            printf("%12s%s %s was not timed, its result is wrong: %s\n", "", row->peers[i].name, row->peers[i].role,
-                   row->peers[i].fault);
+            printf("%12s%s %s does not count: %s\n", "", row->peers[i].name, row->peers[i].role, row->peers[i].fault);
     if (*row->note)
         printf("%12s%s\n", "", row->note);
 }

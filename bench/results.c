@@ -41,7 +41,8 @@ const result_peer *result_find_peer(const result_row *row, const char *role)
     const result_peer *fastest = NULL;
     for (int i = 0; i < row->peer_count; i++) {
         const result_peer *p = &row->peers[i];
-        if (strcmp(p->role, role) == 0 && p->median_us > 0 && (!fastest || p->median_us < fastest->median_us))
+        if (strcmp(p->role, role) == 0 && p->median_us > 0 && !*p->fault &&
+            (!fastest || p->median_us < fastest->median_us))
             fastest = p;
     }
     return fastest;

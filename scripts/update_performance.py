@@ -32,7 +32,7 @@ def timed(result):
 
 
 def peer(row, role):
-    found = [p for p in row["peers"] if p["role"] == role and p["median_us"] > 0]
+    found = [p for p in row["peers"] if p["role"] == role and p["median_us"] > 0 and not p["fault"]]
     return min(found, key=lambda p: p["median_us"], default=None)
 
 

@@ -143,6 +143,20 @@ static void test_memory_limit(void **state)
     assert_false(row.beyond_limit);
 }
 
+/* 0.02 us is an empty graph; 95 us may be read and written apart. */
+static void test_idle_peer(void **state)
+{
+    (void)state;
+    const result_header header = { .copy_gbs = 4000, .read_gbs = 4400, .write_gbs = 4200 };
+    result_row row = { .bytes = 4e8, .bytes_written = 2e8, .median_us = 110, .l2 = "cold", .peer_count = 2 };
+    row.peers[0] = (result_peer){ .role = "best", .median_us = 0.02, .ratio = 0.0002 };
+    row.peers[1] = (result_peer){ .role = "first", .median_us = 95, .ratio = 0.86 };
+    limits_apply(&header, &row);
+    assert_non_null(strstr(row.peers[0].fault, "0.02 us are less"));
+    assert_true(row.peers[0].ratio == 0 && !*row.peers[1].fault && row.peers[1].ratio > 0.8);
+    assert_null(result_find_peer(&row, "best"));
+}
+
 static void test_launch_limit(void **state)
 {
     (void)state;
@@ -207,10 +221,9 @@ static void test_limit_kernels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_summary),       cmocka_unit_test(test_geometric_mean),
-        cmocka_unit_test(test_json),          cmocka_unit_test(test_matrix_limit),
-        cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_launch_limit),
-        cmocka_unit_test(test_limit_kernels), cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_summary),      cmocka_unit_test(test_geometric_mean), cmocka_unit_test(test_json),
+        cmocka_unit_test(test_matrix_limit), cmocka_unit_test(test_memory_limit),   cmocka_unit_test(test_launch_limit),
+        cmocka_unit_test(test_idle_peer),    cmocka_unit_test(test_limit_kernels),  cmocka_unit_test(test_arguments),
     };
     return cmocka_run_group_tests_name("results", tests, NULL, NULL);
 }

@@ -33,21 +33,13 @@ struct peer_problem {
     size_t bytes;
 };
 
-/* Named by CKL_CUB_PEER, or beside the program, or where the loader looks. */
-static void *open_library(void)
-{
-    const char *given = getenv("CKL_CUB_PEER");
-    if (given && *given)
-        return dlopen(given, RTLD_NOW | RTLD_LOCAL);
-    void *library = dlopen("build/libckl_cub_peer.so", RTLD_NOW | RTLD_LOCAL);
-    return library ? library : dlopen("libckl_cub_peer.so", RTLD_NOW | RTLD_LOCAL);
-}
-
 static ckl_status find(void)
 {
+    static const char *const places[] = { "@/libckl_cub_peer.so", "build/libckl_cub_peer.so", NULL };
+    char path[PEER_PATH_BYTES];
     if (cub.reduce)
         return CKL_OK;
-    void *library = open_library();
+    void *library = peer_find_file("CKL_CUB_PEER", places, path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!library)
         FAIL(CKL_UNSUPPORTED,
              "no CUB peer: scripts/build-peers makes build/libckl_cub_peer.so where nvcc is; CKL_CUB_PEER "

@@ -1,7 +1,10 @@
 /* peers.c - the list of peers. */
 #include "bench/peers/peers.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const peer *const peers[] = {
     &cublaslt_peer,
@@ -43,4 +46,31 @@ const peer *peer_of(const char *op, const peer *only)
         if (peer_competes(*p, op, only))
             return *p;
     return NULL;
+}
+
+static void find_program_folder(char folder[PEER_PATH_BYTES])
+{
+    ssize_t length = readlink("/proc/self/exe", folder, PEER_PATH_BYTES - 1);
+    folder[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        *slash = '\0';
+}
+
+bool peer_find_file(const char *variable, const char *const *places, char path[PEER_PATH_BYTES])
+{
+    char folder[PEER_PATH_BYTES];
+    const char *given = getenv(variable);
+    if (given && *given) {
+        snprintf(path, PEER_PATH_BYTES, "%s", given);
+        return access(path, R_OK) == 0;
+    }
+    find_program_folder(folder);
+    for (; *places; places++) {
+        bool beside = **places == '@';
+        snprintf(path, PEER_PATH_BYTES, "%s%s", beside ? folder : "", *places + beside);
+        if (access(path, R_OK) == 0)
+            return true;
+    }
+    return false;
 }

@@ -4,7 +4,7 @@
 
 #include "cli/check.h"
 
-enum { PEER_VARIANTS_MAX = 32 };
+enum { PEER_VARIANTS_MAX = 32, PEER_PATH_BYTES = 512 };
 
 /* What a peer keeps for one problem: descriptors, workspace, algorithms. Each peer has its own. */
 typedef struct peer_problem peer_problem;
@@ -42,6 +42,12 @@ bool peer_competes(const peer *p, const char *op, const peer *only);
 
 /* The first such peer of the list; NULL if there is none. */
 const peer *peer_of(const char *op, const peer *only);
+
+/*
+ * The path of a peer's file: the one that an environment variable names, else the first of the places that can be read; NULL
+ * ends them, and @ stands for the program's folder. False: there is none.
+ */
+bool peer_find_file(const char *variable, const char *const *places, char path[PEER_PATH_BYTES]);
 
 extern const peer cublaslt_peer, cub_peer;
 

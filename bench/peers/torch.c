@@ -9,52 +9,30 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/math.h"
 #include "bench/peers/peers.h"
 #include "bench/peers/python.h"
-
-enum { PATH_BYTES = 512 };
 
 struct peer_problem {
     int number; // the script's
     json_t *variants;
 };
 
-static const char *setting(const char *name, const char *otherwise)
-{
-    const char *given = getenv(name);
-    return given && *given ? given : otherwise;
-}
-
-/* The script, or CKL_UNSUPPORTED. */
-static ckl_status find_script(char path[PATH_BYTES])
-{
-    char program[PATH_BYTES] = "";
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    char *slash = length > 0 ? strrchr(program, '/') : NULL;
-    if (slash)
-        *slash = '\0';
-    const struct {
-        const char *folder, *rest;
-    } places[] = { { setting("CKL_TORCH_PEER", ""), "" },
-                   { program, "/../bench/peers/torch_peer.py" },
-                   { program, "/torch_peer.py" },
-                   { ".", "/bench/peers/torch_peer.py" } };
-    for (int i = 0; i < COUNT_OF(places); i++) {
-        snprintf(path, PATH_BYTES, "%s%s", places[i].folder, places[i].rest);
-        if (access(path, R_OK) == 0)
-            return CKL_OK;
-    }
-    FAIL(CKL_UNSUPPORTED, "torch: torch_peer.py is not found; CKL_TORCH_PEER=path names it");
-}
-
 static ckl_status find(void)
 {
-    char path[PATH_BYTES];
-    TRY(find_script(path));
+    static const char *const places[] = { "@/../bench/peers/torch_peer.py", "@/torch_peer.py",
+                                          "bench/peers/torch_peer.py", NULL };
+    char path[PEER_PATH_BYTES];
+    if (!peer_find_file("CKL_TORCH_PEER", places, path))
+        FAIL(CKL_UNSUPPORTED, "torch: torch_peer.py is not found; CKL_TORCH_PEER=path names it");
     return python_load(path);
+}
+
+static bool wants_compile(void)
+{
+    const char *given = getenv("CKL_TORCH_COMPILE");
+    return given && strcmp(given, "1") == 0;
 }
 
 /* The problem as JSON */
@@ -98,7 +76,7 @@ static char *write_problem(const test_case *c)
     for (int i = 0, count = c->test->operands(c->problem, infos); i < count; i++)
         json_array_append_new(operands, write_operand(&infos[i]));
     json_t *problem = json_pack("{s:s, s:o, s:o, s:b}", "op", c->test->op->name, "fields", write_fields(c), "operands",
-                                operands, "compile", strcmp(setting("CKL_TORCH_COMPILE", "0"), "1") == 0);
+                                operands, "compile", wants_compile());
     char *written = json_dumps(problem, 0);
     json_decref(problem);
     return written;

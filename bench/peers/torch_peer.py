@@ -214,13 +214,14 @@ def reduce(p, names):
 
 
 def transpose(p, names):
-    return lambda t: {"y": t["x"].transpose(-2, -1).contiguous()}, None
+    return lambda t: {"y": t["x"].transpose(-2, -1).clone(memory_format=torch.contiguous_format)}, None
 
 
 def permute(p, names):
     rank = len(sizes(p["shape"]))
     order = [int(a) for a in p["order"].split(",")] if p["order"] else list(range(rank))[::-1]
-    return lambda t: {"y": t["x"].permute(order).contiguous()}, None
+    # contiguous() would return x itself where nothing is permuted
+    return lambda t: {"y": t["x"].permute(order).clone(memory_format=torch.contiguous_format)}, None
 
 
 OPERATORS = {

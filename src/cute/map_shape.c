@@ -174,7 +174,7 @@ void map_choose(map_kernel *k, const map_shape *s, const ckl_device_info *device
     while (c->threads > THREADS_MIN && s->count < device->sm_count * map_tile(k))
         c->threads /= 2;
     c->prefetch = s->rank == 1 && s->count * input_bytes(k) <= PREFETCHED_BYTES;
-    c->ctas_per_sm = k->inputs <= BOUNDED_INPUTS_MAX ? THREADS_PER_SM / c->threads : 0;
+    c->ctas_per_sm = k->inputs <= BOUNDED_INPUTS_MAX && !c->prefetch ? THREADS_PER_SM / c->threads : 0;
     c->wide = is_wide(k, s);
 }
 
