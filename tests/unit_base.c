@@ -46,6 +46,15 @@ static void test_status(void **state)
     assert_string_equal(ckl_error(), "");
 }
 
+static void test_even_workers(void **state)
+{
+    (void)state;
+    assert_int_equal(even_workers(1024, 92), 86); // 12 rounds of 86 instead of 11 of 92 and one of 12
+    assert_int_equal(even_workers(1024, 128), 128);
+    assert_int_equal(even_workers(3, 92), 3);
+    assert_int_equal(even_workers(0, 92), 0);
+}
+
 static void test_text_and_arena(void **state)
 {
     (void)state;
@@ -203,11 +212,11 @@ static void test_nearest_word(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_status),           cmocka_unit_test(test_text_and_arena),
-        cmocka_unit_test(test_dtype_round_trip), cmocka_unit_test(test_dtype_limits),
-        cmocka_unit_test(test_fields),           cmocka_unit_test(test_fields_refuse),
-        cmocka_unit_test(test_problem),          cmocka_unit_test(test_problem_refuses),
-        cmocka_unit_test(test_nearest_word),
+        cmocka_unit_test(test_status),          cmocka_unit_test(test_text_and_arena),
+        cmocka_unit_test(test_even_workers),    cmocka_unit_test(test_dtype_round_trip),
+        cmocka_unit_test(test_dtype_limits),    cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_fields_refuse),   cmocka_unit_test(test_problem),
+        cmocka_unit_test(test_problem_refuses), cmocka_unit_test(test_nearest_word),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -352,6 +352,23 @@ static void test_peer_in_python(void **state)
     remove(path);
 }
 
+static void test_files_of_peers(void **state)
+{
+    (void)state;
+    static const char *const places[] = { "no/such/file", "@/unit_bench", NULL }, *const nowhere[] = { "@/nothing",
+                                                                                                       NULL };
+    char path[PEER_PATH_BYTES];
+    assert_true(peer_find_file("CKL_UNIT_FILE", places, path));
+    assert_string_equal(strrchr(path, '/'), "/unit_bench");
+    assert_false(peer_find_file("CKL_UNIT_FILE", nowhere, path));
+    setenv("CKL_UNIT_FILE", "/dev/null", 1);
+    assert_true(peer_find_file("CKL_UNIT_FILE", places, path));
+    assert_string_equal(path, "/dev/null");
+    setenv("CKL_UNIT_FILE", "/no/such/file", 1); // what is named counts, even if it is not there
+    assert_false(peer_find_file("CKL_UNIT_FILE", places, path));
+    unsetenv("CKL_UNIT_FILE");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +377,7 @@ int main(void)
         cmocka_unit_test_setup(test_wrong_results_are_not_timed, open_race),
         cmocka_unit_test_setup(test_missing_peer_is_said, open_race),
         cmocka_unit_test_setup(test_peer_in_python, open_race),
+        cmocka_unit_test(test_files_of_peers),
     };
     return cmocka_run_group_tests_name("bench", tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 
 /* A device that counts what is loaded on it. */
 static int loads, unloads, launches;
+static int resident = 1; // clusters that it has room for
 
 static ckl_status count_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
 {
@@ -31,17 +32,17 @@ static void count_unload(ckl_device *d, device_kernel *kernel)
     unloads++;
 }
 
-static ckl_status one_resident(ckl_device *d, const device_kernel *kernel, int *count)
+static ckl_status count_resident(ckl_device *d, const device_kernel *kernel, int *count)
 {
     (void)d;
     (void)kernel;
-    *count = 1;
+    *count = resident;
     return CKL_OK;
 }
 
 static const device_ops counting_ops = { .load = count_load,
                                          .unload = count_unload,
-                                         .clusters_resident = one_resident };
+                                         .clusters_resident = count_resident };
 static ckl_device device = { &counting_ops,
                              { .id = "counter",
                                .compute_capability = 90,
@@ -208,6 +209,22 @@ static void test_sharing(void **state)
     assert_int_equal(unloads, 2);
 }
 
+/* A kernel whose cluster no part of the GPU can hold is refused, and not kept. */
+static void test_no_room(void **state)
+{
+    (void)state;
+    loads = unloads = resident = 0;
+    ckl_plan *plan = NULL;
+    assert_int_equal(plan_build(&device, &op, &(op_desc){ 4 }, NULL, &plan), CKL_UNSUPPORTED);
+    assert_non_null(strstr(ckl_error(), "no cluster of 1 CTAs finds room on counter"));
+    assert_null(plan);
+    assert_int_equal(loads, unloads);
+    resident = 1;
+    ckl_plan_free(plan_of(4, NULL));
+    plan_forget_device(&device);
+    assert_int_equal(loads, unloads);
+}
+
 static void test_once(void **state)
 {
     (void)state;
@@ -256,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_sharing),
+        cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_once),
         cmocka_unit_test(test_run_checks_operator),
         cmocka_unit_test(test_second_build_is_quick),

@@ -101,7 +101,7 @@ static int64_t row_ctas(const ckl_plan *plan, int part)
         return ctas;
     if (c->turns > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->turns / c->cluster;
-    return ctas > 0 ? even_workers(ctas / c->cluster, max_i64(1, clusters)) * c->cluster : 0;
+    return even_workers(ctas / c->cluster, max_i64(1, clusters)) * c->cluster;
 }
 
 static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_stream stream)

@@ -280,6 +280,12 @@ typedef struct flow {
 
 enum { SUM_VEC = 4, SUM_BYTES = 4 * SUM_VEC };
 
+/* Says what the vectors are; each has an address of its own. */
+static tensor shared_vectors(void)
+{
+    return smem_view(imm(0), F32, compact(leaf(SUM_VEC)));
+}
+
 static vector_at shared_sum(const flow *f, int piece, int number)
 {
     int64_t vectors = elements(&f->r) / SUM_VEC, offset = (piece * vectors + number) * f->r.cfg->threads * SUM_BYTES;
@@ -297,7 +303,7 @@ static void take_sums(const flow *f, int piece, row *r)
     for (int i = 0; i < COUNT_OF(at); i++)
         at[i] = shared_sum(f, piece, i);
     r->rDgamma = zeros(r);
-    vectors_load(at, COUNT_OF(at), SUM_VEC, smem_view(imm(0), F32, compact(leaf(SUM_VEC))), r->rDgamma.regs, 0);
+    vectors_load(at, COUNT_OF(at), SUM_VEC, shared_vectors(), r->rDgamma.regs, 0);
 }
 
 static void leave_sums(flow *f, int piece, const row *r)
@@ -306,7 +312,7 @@ static void leave_sums(flow *f, int piece, const row *r)
     f->rDbeta[piece] = r->rDbeta;
     for (int i = 0; i < elements(r) / SUM_VEC && r->cfg->sums == NORM_SUMS_SHARED; i++) {
         vector_at at = shared_sum(f, piece, i);
-        vector_store(&at, SUM_VEC, r->rDgamma.regs + i * SUM_VEC, smem_view(imm(0), F32, compact(leaf(SUM_VEC))));
+        vector_store(&at, SUM_VEC, r->rDgamma.regs + i * SUM_VEC, shared_vectors());
     }
 }
 

@@ -163,7 +163,7 @@ static const backward_flow backward_flows[] = {
     { 4, 262144, 512, 32, 2, 1, STREAM_RING, false, true },
 };
 
-/* The first that fits; a short row takes CTAs of half the threads, and twice as many of them. False: too long. */
+/* The first that is long enough; a short row takes CTAs of half the threads, and twice as many of them. False: none is. */
 static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f)
 {
     for (int i = 0; i < COUNT_OF(backward_flows); i++) {
@@ -191,17 +191,24 @@ static stream_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d
     return s;
 }
 
-/* Rows that are too long for sums of columns flow without: those then come from a second reading of x and dy. */
+/* False: there is no room for sums of columns, or for the row itself. */
+static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f, stream_split *s)
+{
+    if (!find_backward_flow(d, device, f))
+        return false;
+    *s = split_of_flow(f, d);
+    bool guards = f->shared_sums && f->bytes == 4 && !s->piece.whole; // no registers are left for them
+    return s->stages >= s->pieces && !guards;
+}
+
+/* Without sums of columns rows flow all the same: the sums then come from a second reading of x and dy. */
 static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     backward_flow f;
-    bool sums = find_backward_flow(d, device, &f);
-    stream_split s = sums ? split_of_flow(&f, d) : (stream_split){ 0 };
-    const bool guards = f.shared_sums && f.bytes == 4 && !s.piece.whole; // for which no registers are left
-    if (!sums || s.stages < s.pieces || guards) {
-        sums = false;
+    stream_split s;
+    const bool sums = choose_sums(d, device, &f, &s);
+    if (!sums)
         s = stream_split_choose(d->cols, d->dtype, 2 + d->residual, device);
-    }
     take_stream(&s, c);
     c->early = sums && f.early;
     c->sums = sums && f.shared_sums ? NORM_SUMS_SHARED : NORM_SUMS_IN_REGISTERS;
