@@ -12,7 +12,8 @@
  *                                                                   approach to probabilistic rounding error analysis",
  *                                                                   SIAM J. Sci. Comput. 41(5), 2019, with lambda = 4
  *                       + approximation * magnitude                 approximate instructions, stated by the operator
- *                       + subnormals                                one unit each of the output and of every f32 term
+ *                       + subnormals                                one unit each of the output and of every f32 term,
+ *                                                                   times 2^10 if inputs are hard
  *
  * magnitude is the sum of the absolute values of the terms, from the reference. u is 2^-53 for f64 outputs; integer outputs
  * are exact. Where every intermediate result is exact (FILL_INTEGERS, no approximate instruction, scalars that are small

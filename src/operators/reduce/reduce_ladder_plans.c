@@ -1,7 +1,8 @@
 /* reduce_ladder_plans.c - the steps of the ladder: which reductions they take, and their launch. */
 #include "operators/reduce/reduce_plans.h"
 
-enum { LADDER_THREADS_MIN = 64, NAIVE_COUNT_MAX = 1 << 24 }; // the latter: of what one thread counts in f32
+/* What one thread adds up one after the other: the error grows with the number of elements. */
+enum { NAIVE_COUNT_MAX = 1 << 18, NAIVE_VARIANCE_COUNT_MAX = 1 << 13, LADDER_THREADS_MIN = 64 };
 
 static ckl_status choose_ladder(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -26,8 +27,9 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     TRY(admit_ladder("naive", desc, device, c));
     if (v.rows > (int64_t)REDUCE_CTAS_MAX * c->threads)
         FAIL(CKL_UNSUPPORTED, "reduce naive: %" PRId64 " rows are more than one launch has threads", v.rows);
-    if (v.count > NAIVE_COUNT_MAX && (c->op == CKL_REDUCE_VAR || c->op == CKL_REDUCE_STD))
-        FAIL(CKL_UNSUPPORTED, "reduce naive: one thread cannot count rows of %" PRId64 " elements in f32", v.count);
+    const bool variance = c->op == CKL_REDUCE_VAR || c->op == CKL_REDUCE_STD;
+    if (v.count > (variance ? NAIVE_VARIANCE_COUNT_MAX : NAIVE_COUNT_MAX))
+        FAIL(CKL_UNSUPPORTED, "reduce naive: rows of %" PRId64 " elements are too long for one thread in f32", v.count);
     return CKL_OK;
 }
 
