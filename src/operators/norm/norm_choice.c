@@ -113,8 +113,9 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         c->ctas_per_sm = stream_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_STREAM_VALUES, device);
         return CKL_OK;
     }
+    int most = d->residual ? wanted : wanted * 3 / 2; // beyond it the kernels spill
     c->tiled = !row_split_choose(d->cols, vec, d->dtype, wanted, cluster_max, &s) &&
-               !row_split_choose(d->cols, vec, d->dtype, 2 * wanted, cluster_max, &s);
+               !row_split_choose(d->cols, vec, d->dtype, most, cluster_max, &s);
     if (c->tiled)
         s = tiled_split(d, device, vec);
     take_split(&s, c);

@@ -214,6 +214,8 @@ static const char *const cases[] = {
     "rows=6 cols=520 dtype=bf16 residual=1 misalign=1    # pointers aligned to the element only",
     "rows=2 cols=40000 dtype=bf16                        # a cluster",
     "rows=1 cols=300000 offset=1000 fill=uniform         # longer than the registers of a cluster",
+    "rows=1 cols=400001 fill=uniform                     # more than that: tile by tile",
+    "rows=1 cols=600000 dtype=f16 residual=1 fill=uniform",
     "rows=2 cols=300 residual=1 impl=forward config='threads=128 row_threads=128 steps=1 tiled=1'    # tile by tile",
     "rows=7 cols=512 impl=forward config='threads=128 row_threads=128 steps=1 whole=1'",
     "rows=2 cols=4096 impl=forward config='threads=256 row_threads=256 cluster=4 steps=1'",
