@@ -53,12 +53,12 @@ static void choose_lanes(const reduce_view *v, reduce_rows_config *c)
  * Few rows, several CTAs each (bench/notes/reduce.md). Where all of x fits in one tile of two CTAs an SM, small CTAs with
  * many vectors in flight are first done; each thread of the last one receives one state, and 32 of them or less are merged
  * by a single warp. Large x gets full SMs, in larger CTAs if it is asked for early. States of several registers leave room
- * for fewer vectors in flight.
+ * for fewer vectors in flight, and so do elements of 8 bytes.
  */
 static void choose_shared(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
     int64_t vectors = vectors_of(v, c) * max_i64(v->rows, 1), ctas = 2 * (int64_t)device->sm_count;
-    bool light = reduce_state_size(c->op, c->dtype, c->output, false) == 1;
+    bool light = reduce_state_size(c->op, c->dtype, c->output, false) == 1 && reduce_bytes_of(c->dtype) <= 4;
     bool small = vectors <= ctas * SMALL_TILE, many = vectors > 128 * SMALL_TILE;
     c->prefetch = vectors * c->vec * reduce_bytes_of(c->dtype) <= PREFETCHED_BYTES;
     c->threads = small ? (many ? 256 : 128) : light && !c->prefetch ? 256 : 512;
