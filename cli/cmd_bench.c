@@ -150,7 +150,7 @@ static void describe_run(const bench *b, result_header *h)
     snprintf(h->protocol, sizeof h->protocol,
              "One process, same memory, turns A B B A, L2 %s, clocks not locked, warmed up; events around a launch or, "
              "under %d us, CUDA graphs of many; median",
-             hot ? "hot" : "cold by rotating over twice its size", MEASURE_GRAPH_BELOW_US);
+             hot ? "hot" : "cold by rotating over twice its size or overwriting it", MEASURE_GRAPH_BELOW_US);
 }
 
 static ckl_status measure_limits_of(bench *b)

@@ -1,4 +1,4 @@
-/* unit_ptx.c - every op, for every type that rules.c allows it, prints as PTX that assembles without spilling. */
+/* unit_ptx.c - every op, for every type that rules.c allows it, prints as PTX; ptxas, if there is one, assembles it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,8 +92,8 @@ static void check_assembled(const char *ptx, const ir_kernel *kernel)
 {
     int exit_status = 0;
     const char *words = assemble(ptx, kernel->target, &exit_status);
-    if (!words)
-        skip(); // no ptxas on PATH
+    if (!words) // no ptxas: the kernel was described, verified and printed all the same
+        return;
     bool clean = exit_status == 0 && strstr(words, "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") &&
                  !strstr(words, "warning") && !strstr(words, "(C75");
     int length;
@@ -469,6 +469,9 @@ static void test_every_op_was_printed(void **unused)
 
 int main(void)
 {
+    int unused;
+    if (!assemble("", IR_SM80, &unused))
+        print_message("skipped: nothing is assembled, ptxas is not installed\n");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_portable),
         cmocka_unit_test(test_sm90),

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/math.h"
 #include "bench/peers/peers.h"
 #include "bench/peers/python.h"
 

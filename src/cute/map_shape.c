@@ -137,7 +137,7 @@ static int64_t widest_bytes(const map_kernel *k)
  */
 enum { BOUNDED_INPUTS_MAX = 2, THREADS_PER_SM = 1024 };
 
-/* Inputs that are asked for early: half of what L2 holds, or they would drive out what the kernel before works on. */
+/* Inputs that are asked for early: not half of an H200's L2, or they would drive out what the kernel before works on. */
 enum { PREFETCHED_BYTES = 24 << 20 };
 
 /*

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cute/kernel.h"
+#include "cute/residency.h"
 #include "cute/vectors.h"
 
 enum { BULK_BYTES = 16, STAGE_ALIGNMENT = 128, BARRIERS_OF_STAGE_BYTES = 16 };
@@ -28,11 +29,8 @@ int64_t stream_smem_bytes(const stream_split *s, ckl_dtype dtype, int inputs, in
 
 int stream_ctas_per_sm(const stream_split *s, ckl_dtype dtype, int inputs, int values, const ckl_device_info *device)
 {
-    enum { RESERVED_BYTES = 1 << 10, REGISTERS_MIN = 56 };
-    int64_t by_memory = device->smem_per_sm_bytes / (stream_smem_bytes(s, dtype, inputs, values) + RESERVED_BYTES);
-    int64_t by_registers =
-        device->registers_per_sm / (REGISTERS_MIN * (int64_t)(s->piece.threads + STREAM_PRODUCER_THREADS));
-    return (int)max_i64(1, min_i64(by_memory, by_registers));
+    return residency_ctas_per_sm(device, s->piece.threads + STREAM_PRODUCER_THREADS,
+                                 stream_smem_bytes(s, dtype, inputs, values));
 }
 
 int64_t stream_pieces(const stream_split *s, int64_t cols)

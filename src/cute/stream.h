@@ -42,7 +42,7 @@ typedef struct stream_split {
 /* Bytes of shared memory of a CTA; values: 32-bit ones of a reduction. */
 int64_t stream_smem_bytes(const stream_split *s, ckl_dtype dtype, int inputs, int values);
 
-/* CTAs of an SM for which its shared memory has room, and registers, of which each thread then has 56 or more. */
+/* CTAs that an SM shall hold: as many as have room (residency.h). */
 int stream_ctas_per_sm(const stream_split *s, ckl_dtype dtype, int inputs, int values, const ckl_device_info *device);
 
 /* Pieces of a row of `cols` elements that one CTA visits, at most. */

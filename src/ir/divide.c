@@ -35,13 +35,13 @@ static val by_power_of_two(ir_op op, val x, int64_t power)
 static val by_narrow(ir_op op, val x, val y)
 {
     val high = ir_binary(IR_SHR, ir_bitcast(IR_U64, ir_binary(IR_OR, x, y)), ir_int(IR_U32, 32));
-    val quotient = ir_reg(x.type);
+    val result = ir_reg(x.type);
     ir_if(ir_compare(IR_EQ, high, ir_int(IR_U64, 0)));
-    ir_assign(quotient, ir_convert(x.type, ir_binary(op, ir_convert(IR_U32, x), ir_convert(IR_U32, y))));
+    ir_assign(result, ir_convert(x.type, ir_binary(op, ir_convert(IR_U32, x), ir_convert(IR_U32, y))));
     ir_else();
-    ir_assign(quotient, build_value((ir_inst){ .op = op, .type = x.type }, x.type, 2, (val[]){ x, y }));
+    ir_assign(result, build_value((ir_inst){ .op = op, .type = x.type }, x.type, 2, (val[]){ x, y }));
     ir_end_if();
-    return quotient;
+    return result;
 }
 
 bool build_division(ir_op op, val x, val y, val *out)

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/status.h"
+#include "cute/residency.h"
 
 enum {
     VECTOR_BYTES = 16,
@@ -17,8 +18,6 @@ enum {
     THREADS_MIN = 64,
     THREADS_MAX = 512,
     SPLIT_THREADS_MAX = 256, // the second kernel keeps loads in registers
-    REGISTERS_MIN = 56,      // of a thread: fewer spill
-    SHARED_RESERVED = 1024,  // of each CTA
     VECTORS_OF_THREAD = 12,  // about 50 KiB for 256 threads: bench/notes/groupnorm.md
     COLUMN_BYTES = 64,       // of nchw that neighbouring threads read side by side
     SECOND_CTAS = 4,         // an SM: CTAs of the second split kernel, backward; forward has one for each slice
@@ -158,14 +157,12 @@ static bool choose_slice(const search *s, int64_t budget, groupnorm_config *c)
     return false;
 }
 
-/* As many CTAs an SM as there is shared memory for: the compiler keeps to their registers. */
+/* As many CTAs an SM as have room, or as there are. */
 static int ctas_per_sm(const search *s, const groupnorm_config *c)
 {
-    int64_t by_shared = s->device->smem_per_sm_bytes / (shared_bytes(s->d, s->split, c) + SHARED_RESERVED);
-    int64_t by_registers = s->device->registers_per_sm / (c->threads * REGISTERS_MIN);
+    int64_t room = residency_ctas_per_sm(s->device, c->threads, shared_bytes(s->d, s->split, c));
     int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->split);
-    int64_t by_grid = ceil_div(ctas, s->device->sm_count);
-    return (int)max_i64(1, min_i64(min_i64(by_shared, by_registers), by_grid));
+    return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
 }
 
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,

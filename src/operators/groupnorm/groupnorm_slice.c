@@ -233,8 +233,8 @@ tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column)
 {
     const int count = groupnorm_is_nchw(s) ? 1 : s->cfg->vec;
     val channel = add(s->channel, convert(I64, mul(column, imm(count))));
-    tensor gWeights = with_cache(groupnorm_global(s, pointer, channel, count), IR_CACHE_DEFAULT); // (1) or (VEC)
-    tensor rWeights = fragment_like(gWeights, s->cfg->dtype);                                     // (1) or (VEC)
+    tensor gWeights = groupnorm_global(s, pointer, channel, count); // (1) or (VEC)
+    tensor rWeights = fragment_like(gWeights, s->cfg->dtype);       // (1) or (VEC)
     copy(gWeights, rWeights, s->align);
     return rWeights;
 }

@@ -138,7 +138,7 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
 }
 
 /*
- * Rows of gradients that flow, with sums of columns in registers, as measured (bench/notes/norm.md). An SM is four parts
+ * Rows of gradients that flow, with sums of columns that a CTA keeps, as measured (bench/notes/norm.md). An SM is four parts
  * with 512 registers a lane each: 3 CTAs of 4 warps and a producer leave 128 registers a thread, 2 of 8 and one only 96.
  */
 typedef struct backward_flow {

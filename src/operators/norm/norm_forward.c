@@ -217,7 +217,7 @@ static void find_mean(row *r)
     assign(r->mean, mul(r->sum[0], r->o.reciprocal));
 }
 
-/* The mean of the differences moves the mean; rest: what rounding that leaves over, none in rows of one value. */
+/* The mean of the differences moves the mean; rest: what rounding that leaves over, none if a row of one value sums exactly. */
 static void correct_mean(row *r, val difference)
 {
     val mean = add(r->mean, difference);

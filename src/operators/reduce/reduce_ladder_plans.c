@@ -76,7 +76,7 @@ static ckl_status launch_cta_per_row(const ckl_plan *plan, const void *args, ckl
     return l.v.rows ? reduce_enqueue(plan, plan->impl->kernels > 1 && !vectors ? 1 : 0, l.v.rows, &l, stream) : CKL_OK;
 }
 
-/* As many threads as a row has vectors, from a warp to the default: with the others a CTA only starts later. */
+/* As many threads as a row has vectors, from two warps to the default: with the others a CTA only starts later. */
 static ckl_status choose_vectorized(const void *desc, const ckl_device_info *device, void *config)
 {
     reduce_ladder_config *c = config;
