@@ -130,7 +130,7 @@ static ckl_status race_rungs(ladder *l, const race_options *options)
 static ckl_status run(ladder *l, ckl_device *device, const race_options *options)
 {
     check_result first;
-    TRY(check_open(l->c, device, &l->k));
+    TRY(check_open(l->c, device, options->stream, &l->k));
     l->k.images.keep_references = true;
     TRY(check_run(&l->k, &first)); // also puts the inputs where the rotation copies them from
     TRY(rotation_create(&l->k, options->hot, &l->memory));

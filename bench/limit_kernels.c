@@ -27,7 +27,7 @@ static void read_tile(void)
         words[i] = ir_reg(I32);
     grid_wait();
     for (int v = 0; v < VECTORS; v++)
-        ir_load(IR_GLOBAL, IR_CACHE_STREAM, I32, WORDS, first, v * THREADS * VECTOR_BYTES, &words[v * WORDS]);
+        ir_load(IR_GLOBAL, IR_CACHE_READONLY, I32, WORDS, first, v * THREADS * VECTOR_BYTES, &words[v * WORDS]);
     for (int i = 0; i < VECTORS * WORDS; i++)
         all = exclusive(all, words[i]);
     IF(eq(all, imm(UNLIKELY)))
@@ -41,7 +41,7 @@ static void write_tile(void)
         words[i] = imm(0);
     grid_wait();
     for (int v = 0; v < VECTORS; v++)
-        ir_store(IR_GLOBAL, IR_CACHE_STREAM, I32, WORDS, first, v * THREADS * VECTOR_BYTES, words);
+        ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, I32, WORDS, first, v * THREADS * VECTOR_BYTES, words);
 }
 
 static void do_nothing(void)

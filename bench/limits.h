@@ -10,12 +10,12 @@ enum { LIMITS_MATRIX_INTENSITY = 16 };
 
 /*
  * The bandwidth of a large copy, bytes read and written, of reading alone and of writing alone, and the time of an empty
- * kernel in a CUDA graph, into header->copy_gbs, read_gbs, write_gbs and launch_us.
+ * kernel in a CUDA graph after L2 was overwritten, as rows are timed, into header->copy_gbs, read_gbs, write_gbs and launch_us.
  */
-ckl_status limits_measure_memory(ckl_device *device, result_header *header);
+ckl_status limits_measure_memory(ckl_device *device, ckl_stream stream, result_header *header);
 
 /* The best rate of a large bf16 product, cuBLASLt's or ours, into header->matrix_*; 0 and why if ours is wrong. */
-ckl_status limits_measure_matrix(ckl_device *device, result_header *header);
+ckl_status limits_measure_matrix(ckl_device *device, ckl_stream stream, result_header *header);
 
 /*
  * Fills in limit_us, limit, of_limit and beyond_limit of a row whose flops, bytes, l2, method and median are known. The

@@ -72,7 +72,7 @@ ckl_status plan_time_again(const check *k, double *plan_us, double *run_us)
 static ckl_status time_warm(const test_case *c, ckl_device *device, plan_time *out)
 {
     check k;
-    ckl_status status = check_open(c, device, &k);
+    ckl_status status = check_open(c, device, NULL, &k);
     if (status == CKL_OK)
         status = check_enqueue(&k);
     if (status == CKL_OK)

@@ -214,7 +214,7 @@ ckl_status race_run(const test_case *c, ckl_device *device, const race_options *
     describe_row(c, options, row);
     if (row->bytes <= 0)
         FAIL(CKL_INVALID, "%s: there is nothing to do, and so nothing to measure", row->line);
-    ckl_status status = check_open(c, device, &f.k);
+    ckl_status status = check_open(c, device, options->stream, &f.k);
     if (status == CKL_OK)
         status = run(&f, options, row);
     for (int i = 0; i < f.problem_count; i++)

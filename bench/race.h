@@ -7,9 +7,10 @@
 #include "bench/results.h"
 
 typedef struct race_options {
-    bool hot;         // one set of memory, which stays in L2 as far as it fits
-    bool no_peer;     // ours alone
-    const peer *only; // this peer; NULL: all of the operator
+    ckl_stream stream; // of everything that is measured and compared: streams differ in how fast they launch kernels
+    bool hot;          // one set of memory, which stays in L2 as far as it fits
+    bool no_peer;      // ours alone
+    const peer *only;  // this peer; NULL: all of the operator
     measure_limits limits;
 } race_options;
 

@@ -141,7 +141,7 @@ static ckl_status race_trials(sweep *s, const race_options *options)
 static ckl_status run(sweep *s, ckl_device *device, const race_options *options, const char *path)
 {
     check_result first;
-    TRY(check_open(s->c, device, &s->k));
+    TRY(check_open(s->c, device, options->stream, &s->k));
     s->c->keys.impl = s->k.plan->impl->name;
     s->k.images.keep_references = true;
     TRY(check_run(&s->k, &first)); // also puts the inputs where the rotation copies them from

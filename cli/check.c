@@ -8,11 +8,14 @@
 
 enum { FIRST_POISON = 0xff, SECOND_POISON = 0x7e };
 
-ckl_status check_open(const test_case *c, ckl_device *device, check *k)
+ckl_status check_open(const test_case *c, ckl_device *device, ckl_stream stream, check *k)
 {
-    *k = (check){ .c = c, .device = device };
+    *k = (check){ .c = c, .device = device, .stream = stream };
     TRY(case_plan(c, device, &k->plan));
-    TRY(ckl_stream_create(device, &k->stream));
+    if (!stream) {
+        TRY(ckl_stream_create(device, &k->stream));
+        k->owns_stream = true;
+    }
     TRY(operand_images_create(c, ckl_device_properties(device), &k->images));
     return operand_set_create(device, &k->images, &k->set);
 }
@@ -23,7 +26,7 @@ void check_close(check *k)
         return;
     operand_set_free(k->device, &k->set);
     operand_images_free(&k->images);
-    if (k->stream)
+    if (k->owns_stream)
         ckl_stream_destroy(k->device, k->stream);
     ckl_plan_free(k->plan);
     *k = (check){ 0 };

@@ -8,7 +8,8 @@
 typedef struct check {
     const test_case *c;
     ckl_device *device;
-    ckl_stream stream; // its own, not the default one
+    ckl_stream stream; // not the default one
+    bool owns_stream;
     ckl_plan *plan;
     operand_images images;
     operand_set set;
@@ -24,8 +25,8 @@ typedef struct check_result {
     char fault[1024];                // what is wrong; "" if passed
 } check_result;
 
-/* Plans the case, makes its memory and fills it. Close it also after a failure. */
-ckl_status check_open(const test_case *c, ckl_device *device, check *k);
+/* Plans the case, makes its memory and fills it; stream NULL: one of its own. Close it also after a failure. */
+ckl_status check_open(const test_case *c, ckl_device *device, ckl_stream stream, check *k);
 void check_close(check *k);
 
 /* Enqueues one run on the check's memory. */

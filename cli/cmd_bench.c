@@ -127,7 +127,7 @@ static ckl_status open_device(bench *b)
             "bench: %s has no meaningful time: the emulator counts, it does not measure; run this on a machine with an "
             "NVIDIA GPU",
             b->device->info.id);
-    return CKL_OK;
+    return plan_only ? CKL_OK : ckl_stream_create(b->device, &b->race.stream);
 }
 
 /* The run */
@@ -148,7 +148,8 @@ static void describe_run(const bench *b, result_header *h)
     result_set(h->ckl_version, ckl_version());
     result_set(h->commit, CKL_COMMIT);
     snprintf(h->protocol, sizeof h->protocol,
-             "One process, same memory, turns A B B A, L2 %s, clocks not locked, warmed up; events around a launch or, "
+             "One process, one stream, same memory, turns A B B A, L2 %s, clocks not locked, warmed up; events around "
+             "a launch or, "
              "under %d us, CUDA graphs of many; median",
              hot ? "hot" : "cold by rotating over twice its size or overwriting it", MEASURE_GRAPH_BELOW_US);
 }
@@ -160,8 +161,8 @@ static ckl_status measure_limits_of(bench *b)
         const test_case *c = &b->cases[i];
         matrix |= c->test->flops(c->problem) > LIMITS_MATRIX_INTENSITY * c->test->bytes(c->problem);
     }
-    TRY(limits_measure_memory(b->device, &b->results.header));
-    return matrix ? limits_measure_matrix(b->device, &b->results.header) : CKL_OK;
+    TRY(limits_measure_memory(b->device, b->race.stream, &b->results.header));
+    return matrix ? limits_measure_matrix(b->device, b->race.stream, &b->results.header) : CKL_OK;
 }
 
 static void show_progress(const bench *b, int done, double begin)
@@ -265,6 +266,8 @@ int cmd_bench(int argc, char **argv)
         case_clear(&b.cases[i]);
     free(b.cases);
     results_free(&b.results);
+    if (b.race.stream)
+        ckl_stream_destroy(b.device, b.race.stream);
     ckl_device_close(b.device);
     if (status != CKL_OK)
         return cli_fail(status);

@@ -145,7 +145,7 @@ static ckl_status run_line(const char *line, check_result *result)
         const ckl_device_info *info = ckl_device_properties(device);
         printf("device    %s (%s)\n", info->id, info->name);
         double begin = cli_seconds();
-        status = check_open(&c, device, &k);
+        status = check_open(&c, device, NULL, &k);
         if (status == CKL_OK)
             printf("prepared  in %.1f ms: plan and inputs\n", (cli_seconds() - begin) * 1e3);
     }

@@ -81,7 +81,7 @@ static outcome run_case(const pass *p, const test_case *c, verify_job *job, aren
     check k = { 0 };
     check_result result = { 0 };
     if (status == CKL_OK)
-        status = check_open(c, p->device, &k);
+        status = check_open(c, p->device, NULL, &k);
     if (status == CKL_OK)
         status = check_run(&k, &result);
     if (status == CKL_OK && job->repeat && result.passed)
@@ -116,7 +116,7 @@ static ckl_status try_line(ckl_device *device, const char *line)
     check k = { 0 };
     ckl_status status = case_parse(line, &c);
     if (status == CKL_OK)
-        status = check_open(&c, device, &k);
+        status = check_open(&c, device, NULL, &k);
     if (status == CKL_OK)
         status = check_enqueue(&k);
     check_close(&k);

@@ -87,10 +87,14 @@ def share(row):
     return text + (" (not credible)" if row["beyond_limit"] else "")
 
 
+def label(p):
+    return p["name"] + (" compile" if p["config"].endswith(" compile") else "")
+
+
 def full_row(row):
     best, first = peer(row, "best"), peer(row, "first")
     cells = [f"`{row['line']}`", f"{row['median_us']:.2f}", f"{row['p20_us']:.2f} - {row['p80_us']:.2f}", rate(row),
-             share(row), f"{best['median_us']:.2f} {best['name']}" if best else "-", f"{best['ratio']:.3f}" if best else "-",
+             share(row), f"{best['median_us']:.2f} {label(best)}" if best else "-", f"{best['ratio']:.3f}" if best else "-",
              f"{first['ratio']:.3f}" if first else "-", f"{row['clock_mhz']:.0f}", f"{row['power_w']:.0f}"]
     return "| " + " | ".join(cells) + " |"
 

@@ -280,7 +280,7 @@ static check_result run_case(sum_problem problem, operand_fill fill, fault which
     check_result result;
     fault_now = which;
     runs = 0;
-    assert_int_equal(check_open(&c, &host, &k), CKL_OK);
+    assert_int_equal(check_open(&c, &host, NULL, &k), CKL_OK);
     assert_int_equal(check_run(&k, &result), CKL_OK);
     assert_int_equal(check_run_again(&k, &result), CKL_OK);
     check_close(&k);

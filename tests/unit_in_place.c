@@ -39,6 +39,8 @@ static const in_place problems[] = {
     { "layernorm rows=9 cols=1000 impl=forward " ANEW "'", { { "y", "x" } } },
     { "rmsnorm rows=2 cols=300 residual=1 impl=forward config='threads=128 row_threads=128 steps=1 tiled=1'",
       { { "sum", "residual" } } },
+    { "layernorm rows=2 cols=3000 residual=1 impl=forward config='threads=512 row_threads=512 steps=1 tiled=1'",
+      { { "sum", "x" }, { "y", "residual" } } },
     { "rmsnorm rows=1 cols=1000000 residual=1", { { "sum", "residual" }, { "y", "x" } } },
     { "layernorm rows=9 cols=1000 direction=backward", { { "dx", "dy" } } },
     { "layernorm rows=70 cols=3000 direction=backward residual=1", { { "dx", "dsum" } } },
@@ -94,7 +96,7 @@ static void test_in_place(void **state)
     check k;
     check_result result;
     assert_int_equal(case_parse(p->line, &c), CKL_OK);
-    if (check_open(&c, device, &k) != CKL_OK || check_run(&k, &result) != CKL_OK || !result.passed)
+    if (check_open(&c, device, NULL, &k) != CKL_OK || check_run(&k, &result) != CKL_OK || !result.passed)
         fail_msg("%s: %s", p->line, *result.fault ? result.fault : ckl_error());
     compare(&k, p);
     check_close(&k);

@@ -209,7 +209,7 @@ static void special_registers(ir_target target)
 static void memory(ir_target target)
 {
     static const ir_space spaces[] = { IR_GLOBAL, IR_SHARED, IR_SHARED_CLUSTER };
-    static const ir_cache caches[] = { IR_CACHE_DEFAULT, IR_CACHE_STREAM, IR_CACHE_READONLY };
+    static const ir_cache caches[] = { IR_CACHE_DEFAULT, IR_CACHE_EVICT_FIRST, IR_CACHE_EVICT_LAST, IR_CACHE_READONLY };
     begin("memory", target);
     val shared = ir_smem_address(ir_smem_alloc("all", 4096, 1024));
     for (int space = 0; space < (target == IR_SM80 ? 2 : 3); space++)
@@ -220,9 +220,9 @@ static void memory(ir_target target)
                 val address = space == IR_GLOBAL ? global : shared, v[4];
                 for (int i = 0; i < n; i++)
                     v[i] = ir_reg((ir_type)type);
-                ir_load(spaces[space], caches[n % 3], (ir_type)type, n, address, -16, v);
+                ir_load(spaces[space], caches[(n + type) % 4], (ir_type)type, n, address, -16, v);
                 v[0] = n == 2 ? constant((ir_type)type) : v[0];
-                ir_store(spaces[space], caches[n % 3], (ir_type)type, n, address, 1024, v);
+                ir_store(spaces[space], caches[(n + type) % 4], (ir_type)type, n, address, 1024, v);
             }
         }
     finish();
@@ -372,7 +372,7 @@ static void tma(ir_target target)
         ir_tma_load(shared, 0, map, bar, mask, n, c);
         ir_tma_store(map, shared, 2048, n, c);
         val load[] = { shared, map, bar, n % 2 ? mask : zero, c[0] };
-        ir_emit((ir_inst){ .op = IR_TMA_LOAD, .n = 1, .cache = IR_CACHE_STREAM }, 0, NULL, 5, load);
+        ir_emit((ir_inst){ .op = IR_TMA_LOAD, .n = 1, .cache = IR_CACHE_EVICT_FIRST }, 0, NULL, 5, load);
         val store[] = { map, shared, c[0] };
         ir_emit((ir_inst){ .op = IR_TMA_STORE, .n = 1, .mode = 1 }, 0, NULL, 3, store);
     }

@@ -86,7 +86,7 @@ static void for_all(void (*refuses)(check *k))
         test_case c;
         check k;
         assert_int_equal(case_parse(lines[i], &c), CKL_OK);
-        assert_int_equal(check_open(&c, device, &k), CKL_OK);
+        assert_int_equal(check_open(&c, device, NULL, &k), CKL_OK);
         refuses(&k);
         check_close(&k);
         case_clear(&c);

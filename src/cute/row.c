@@ -4,7 +4,7 @@
 #include "cute/vectors.h"
 
 enum {
-    CTA_THREADS = 128,     // of CTAs that hold several rows
+    CTA_THREADS = 64,      // of CTAs that hold several rows: few bytes a CTA, but SMs are filled evenly
     ROW_CTA_THREADS = 512, // of CTAs of a cluster
     REGISTERS_FACTOR = 2,  // a thread holds so many times the registers wanted before a row is too long
     REGISTERS_MAX = 128,   // of one tensor's part
@@ -47,8 +47,6 @@ bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int
         threads *= 2;
     while (cluster < cluster_max && (int64_t)threads * cluster * steps < vectors)
         cluster *= 2;
-    if (threads == 64) // a warp with twice the vectors needs no barrier
-        threads = (int64_t)32 * 2 * steps >= vectors ? 32 : 64;
     int64_t need = ceil_div(vectors, (int64_t)threads * cluster);
     if (need > (int64_t)REGISTERS_FACTOR * steps)
         return false;

@@ -67,8 +67,9 @@ typedef enum ir_reduction {
 typedef enum ir_scope { IR_SCOPE_CTA, IR_SCOPE_CLUSTER, IR_SCOPE_GPU } ir_scope;
 typedef enum ir_cache { // hint of a global access
     IR_CACHE_DEFAULT,
-    IR_CACHE_STREAM,   // ld: L1::no_allocate (slow beside other kernels: bench/notes/memory-bound.md); st: .cs
-    IR_CACHE_READONLY, // ld.global.nc L1::no_allocate: nothing writes it while the kernel runs
+    IR_CACHE_EVICT_FIRST, // not needed again
+    IR_CACHE_EVICT_LAST,  // needed again soon
+    IR_CACHE_READONLY,    // ld.global.nc L1::no_allocate: nothing writes it while the kernel runs
 } ir_cache;
 
 typedef enum ir_sreg_kind {
@@ -140,7 +141,7 @@ typedef enum ir_sreg_kind {
  *   BULK_STORE     () <- global, shared, bytes             1-D copy of the thread's bulk group
  *   TMA_LOAD       () <- shared, map, mbarrier, mask, c0..cn-1    completes box bytes on the mbarrier; mask is a u32 (constant
  *                                        0: no multicast), else bit r gives the box to CTA r, at the same CTA-relative
- *                                        shared address and mbarrier; [cache] IR_CACHE_STREAM asks for evict-first
+ *                                        shared address and mbarrier; [cache] is a hint, too
  *   TMA_STORE      () <- map, shared, c0..cn-1   part of the thread's bulk group; reads through the async proxy;
  *                                        [mode] 1 adds to memory instead of storing
  *   BULK_COMMIT    closes the thread's bulk group

@@ -27,7 +27,6 @@ static unsigned conditions(const ir_kernel *kernel, const ir_inst *inst)
     met |= inst->mode == 1 ? PTX_MODE : 0;
     met |= inst->mode == IR_RED_CAS ? PTX_CAS : 0;
     met |= inst->n == 16 ? PTX_WIDE : 0;
-    met |= inst->cache == IR_CACHE_STREAM ? PTX_STREAM : 0;
     met |= inst->scope != IR_SCOPE_CTA ? PTX_CLUSTER : 0;
     if (inst->op == IR_PARAM && kernel->params[inst->n].tensor_map)
         met |= PTX_TENSOR_MAP;
@@ -177,12 +176,22 @@ static bool uses_warp(const ir_kernel *kernel)
     return false;
 }
 
-static bool uses_evict_first(const ir_kernel *kernel)
+static bool uses_cache(const ir_kernel *kernel, ir_cache cache)
 {
     for (int i = 0; i < kernel->inst_count; i++)
-        if (kernel->insts[i].op == IR_TMA_LOAD && kernel->insts[i].cache == IR_CACHE_STREAM)
+        if (kernel->insts[i].cache == cache)
             return true;
     return false;
+}
+
+/* The policies of L2 that the kernel's accesses name. */
+static void print_policies(printer *p)
+{
+    static const char *const names[] = { [IR_CACHE_EVICT_FIRST] = "evict_first", [IR_CACHE_EVICT_LAST] = "evict_last" };
+    for (int cache = IR_CACHE_EVICT_FIRST; cache <= IR_CACHE_EVICT_LAST; cache++)
+        if (uses_cache(p->kernel, (ir_cache)cache))
+            text_printf(p->out, "\t.reg .b64 %%%s;\n\tcreatepolicy.fractional.L2::%s.b64 %%%s, 1.0;\n", names[cache],
+                        names[cache], names[cache]);
 }
 
 static void collect_files(printer *p)
@@ -246,9 +255,7 @@ static void print_entry(printer *p)
                             "\tmov.u32 %%tr0, %%tid.x;\n"
                             "\tshr.u32 %%tr0, %%tr0, 5;\n"
                             "\tshfl.sync.idx.b32 %%uniform_warp, %%tr0, 0, 31, 0xffffffff;\n");
-    if (uses_evict_first(kernel))
-        text_printf(p->out, "\t.reg .b64 %%evict_first;\n"
-                            "\tcreatepolicy.fractional.L2::evict_first.b64 %%evict_first, 1.0;\n");
+    print_policies(p);
 }
 
 ckl_status ir_print_ptx(const ir_kernel *kernel, text *out)

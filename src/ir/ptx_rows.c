@@ -140,8 +140,8 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_PARAM] =
         ROWS({ 0, 0, PTX_TENSOR_MAP, "mov.b64 $d, $P; cvta.param.u64 $d, $d" }, { 0, 0, 0, "ld.param.$E $d, [$P]" }),
 
-    [IR_LD] = PLAIN("ld.$g$c$N.$E $D, [$a]"),
-    [IR_ST] = PLAIN("st.$g$c$N.$E [$a], $S"),
+    [IR_LD] = PLAIN("ld.$g$c$N.$E $D, [$a]$i"),
+    [IR_ST] = PLAIN("st.$g$c$N.$E [$a], $S$i"),
     [IR_ATOM] = ROWS({ 0, 0, PTX_CAS, "atom.relaxed.$k.$g.$r $d, [$a], $Y, $Z" },
                      { 0, 0, 0, "atom.relaxed.$k.$g.$r $d, [$a], $Y" }),
     [IR_RED] = PLAIN("red.relaxed.$k.$g.$r [$a], $Y"),
@@ -157,11 +157,8 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
 
     [IR_BULK_LOAD] = PLAIN("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$a], [$Y], $z, [$U]"),
     [IR_BULK_STORE] = PLAIN("cp.async.bulk.global.shared::cta.bulk_group [$X], [$b], $z"),
-    [IR_TMA_LOAD] =
-        ROWS({ 0, 0, PTX_MULTICAST | PTX_STREAM,
-               TMA_LOAD ".multicast::cluster.L2::cache_hint" TMA_BOX ", $M, %evict_first" },
-             { 0, 0, PTX_MULTICAST, TMA_LOAD ".multicast::cluster" TMA_BOX ", $M" },
-             { 0, 0, PTX_STREAM, TMA_LOAD ".L2::cache_hint" TMA_BOX ", %evict_first" }, { 0, 0, 0, TMA_LOAD TMA_BOX }),
+    [IR_TMA_LOAD] = ROWS({ 0, 0, PTX_MULTICAST, TMA_LOAD ".multicast::cluster$c" TMA_BOX ", $M$i" },
+                         { 0, 0, 0, TMA_LOAD "$c" TMA_BOX "$i" }),
     [IR_TMA_STORE] = ROWS(
         { 0, 0, PTX_MODE, "cp.reduce.async.bulk.tensor.$nd.global.shared::cta.add.tile.bulk_group [$X, {$C}], [$b]" },
         { 0, 0, 0, "cp.async.bulk.tensor.$nd.global.shared::cta.tile.bulk_group [$X, {$C}], [$b]" }),

@@ -20,7 +20,8 @@
  *   B E          bits: "b32"; an element in memory: "b32", "s8"
  *   n N          [n]; ".v4" for n = 4, "" for 1
  *   p q          bits 0 and 1 of [mode]
- *   g k c        [space], [scope], [cache]
+ *   g k          [space], [scope]
+ *   c i          [cache]: of the instruction; its last operand, ", %evict_first", or ""
  *   o            the name of [mode]: comparisons, special registers, shuffles, votes, NaN of min and max
  *   r            the reduction [mode] and its type: "add.noftz.f16x2"
  *   h            the clamp operand of a shuffle
@@ -42,8 +43,7 @@ enum {
     PTX_WIDE = 1 << 4,       // [n] is 16
     PTX_TENSOR_MAP = 1 << 5, // parameter [n] is a tensor map
     PTX_MULTICAST = 1 << 6,  // operand 3 is not the constant 0
-    PTX_STREAM = 1 << 7,     // [cache] is IR_CACHE_STREAM
-    PTX_CLUSTER = 1 << 8,    // [scope] is wider than the CTA
+    PTX_CLUSTER = 1 << 7,    // [scope] is wider than the CTA
 };
 
 typedef struct ptx_row {

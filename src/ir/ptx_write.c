@@ -269,13 +269,33 @@ static void put_scope(ptx_writer *w, char letter)
     put(w, scopes[w->inst->scope]);
 }
 
+/* Does the instruction name a policy of L2, its last operand? Shared memory has none. */
+static bool has_policy(const ir_inst *inst)
+{
+    bool by_thread = inst->op == IR_LD || inst->op == IR_ST;
+    bool hinted = inst->cache == IR_CACHE_EVICT_FIRST || inst->cache == IR_CACHE_EVICT_LAST;
+    return hinted && !(by_thread && inst->space != IR_GLOBAL);
+}
+
+/* TMA passes L1 by. */
 static void put_cache(ptx_writer *w, char letter)
 {
     (void)letter;
-    static const char *const loads[] = { "", ".L1::no_allocate", ".nc.L1::no_allocate" };
-    static const char *const stores[] = { "", ".cs", "" };
-    if (w->inst->space == IR_GLOBAL)
-        put(w, (w->inst->op == IR_LD ? loads : stores)[w->inst->cache]);
+    const ir_inst *inst = w->inst;
+    if (inst->op == IR_LD && inst->space == IR_GLOBAL && inst->cache == IR_CACHE_READONLY)
+        put(w, ".nc.L1::no_allocate");
+    if (!has_policy(inst))
+        return;
+    if (inst->op != IR_TMA_LOAD)
+        put(w, inst->cache == IR_CACHE_EVICT_FIRST ? ".L1::evict_first" : ".L1::evict_last");
+    put(w, ".L2::cache_hint");
+}
+
+static void put_policy(ptx_writer *w, char letter)
+{
+    (void)letter;
+    if (has_policy(w->inst))
+        put(w, w->inst->cache == IR_CACHE_EVICT_FIRST ? ", %evict_first" : ", %evict_last");
 }
 
 static void put_mode(ptx_writer *w, char letter)
@@ -353,6 +373,7 @@ static put_letter *const letters[128] = {
     ['g'] = put_space,
     ['k'] = put_scope,
     ['c'] = put_cache,
+    ['i'] = put_policy,
     ['o'] = put_mode,
     ['r'] = put_reduction,
     ['h'] = put_shuffle_clamp,

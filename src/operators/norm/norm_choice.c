@@ -6,14 +6,17 @@
 
 enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
-    LONG_COLS = 8192,       // longer half rows take as many registers as f32 ones
+    LONG_COLS = 2048,       // longer half rows take as many registers as f32 ones
+    LONG_COLS_RESIDUAL = 8192,
+    FORWARD_THREADS = 1024, // of an SM, for f32 rows: 64 registers each
     BACKWARD_BYTES = 32,    // of a thread and tensor of rows: each element needs two sums in f32 beside
     BACKWARD_ELEMENTS_MAX = 16,
     BACKWARD_THREADS_MAX = 512,
     BACKWARD_THREADS_MIN = 128, // where rows flow
     BACKWARD_EARLY_MAX = 8,     // elements for which there are registers to load the next row early
     /* longer rows flow through shared memory */
-    FORWARD_ROW_BYTES_MAX = 32 << 10,
+    FORWARD_ROW_COLS_MAX = 16384,
+    FORWARD_RESIDUAL_BYTES_MAX = 32 << 10,
     BACKWARD_ROW_COLS_MAX = 512,
     BACKWARD_RING_BYTES = 216 << 10 // of an SM
 };
@@ -97,6 +100,19 @@ static bool brings_what_it_wrote(const ckl_norm_desc *d, stream_hold hold)
     return d->direction == CKL_FORWARD && d->residual && hold == STREAM_ANEW;
 }
 
+/* Of a thread and row; a residual takes as many again. */
+static int forward_registers(const ckl_norm_desc *d)
+{
+    int64_t long_cols = d->residual ? LONG_COLS_RESIDUAL : LONG_COLS;
+    return d->dtype == CKL_F32 || d->cols > long_cols ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
+}
+
+/* Of a row in registers. */
+static int64_t forward_bytes_max(const ckl_norm_desc *d)
+{
+    return d->residual ? FORWARD_RESIDUAL_BYTES_MAX : FORWARD_ROW_COLS_MAX * (int64_t)ckl_dtype_bytes(d->dtype);
+}
+
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_norm_desc *d = desc;
@@ -105,10 +121,10 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     norm_config *c = config;
     row_split s;
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
-    int wanted = d->dtype == CKL_F32 || d->cols > LONG_COLS ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
+    int wanted = forward_registers(d);
     take_problem(d, c);
     stream_split flowing = stream_split_choose(d->cols, d->dtype, 1 + d->residual, device);
-    if (may_flow(d, device, FORWARD_ROW_BYTES_MAX) && !brings_what_it_wrote(d, flowing.hold)) {
+    if (may_flow(d, device, forward_bytes_max(d)) && !brings_what_it_wrote(d, flowing.hold)) {
         take_stream(&flowing, c);
         c->ctas_per_sm = stream_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_STREAM_VALUES, device);
         return CKL_OK;
@@ -119,6 +135,8 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     if (c->tiled)
         s = tiled_split(d, device, vec);
     take_split(&s, c);
+    if (d->dtype == CKL_F32 && !d->residual && !c->tiled && row_split_registers(&s, d->dtype) <= FORWARD_REGISTERS)
+        c->ctas_per_sm = FORWARD_THREADS / s.threads;
     return CKL_OK;
 }
 

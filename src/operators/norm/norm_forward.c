@@ -1,6 +1,6 @@
 /*
- * norm_forward.c - the threads of a row hold it in registers; longer rows flow through shared memory or, where bulk copies
- * cannot read them, are read tile by tile in every pass.
+ * norm_forward.c - the threads of a row hold it in registers; longer rows flow through shared memory, or are read tile by
+ * tile twice.
  */
 #include "cute/kernel.h"
 #include "operators/norm/norm_config.h"
@@ -57,10 +57,10 @@ static int elements(const row *r)
     return r->split.vec * r->split.steps;
 }
 
-static tensor load_part(const row *r, const row_place *p, val address, val ld)
+static tensor load_part(const row *r, const row_place *p, val address, val ld, ir_cache cache)
 {
-    tensor gPart = row_part(&r->split, p, address, r->cfg->dtype, ld); // (VEC,STEPS)
-    tensor rPart = fragment_like(gPart, r->cfg->dtype);                // (VEC,STEPS)
+    tensor gPart = with_cache(row_part(&r->split, p, address, r->cfg->dtype, ld), cache); // (VEC,STEPS)
+    tensor rPart = fragment_like(gPart, r->cfg->dtype);                                   // (VEC,STEPS)
     row_load(&r->split, p, gPart, rPart, 0);
     return rPart;
 }
@@ -88,18 +88,24 @@ static void store_sum(const row *r, const row_place *p, tensor rH)
 /* h from the inputs; writes sum. */
 static tensor load_inputs(const row *r, const row_place *p)
 {
-    tensor rH = load_part(r, p, r->o.x, r->o.ld_in);
     if (!r->cfg->residual)
-        return rH;
-    add_residual(r, rH, load_part(r, p, r->o.residual, r->o.ld_in));
+        return load_part(r, p, r->o.x, r->o.ld_in, r->cfg->tiled ? IR_CACHE_EVICT_LAST : IR_CACHE_DEFAULT);
+    tensor rH = load_part(r, p, r->o.x, r->o.ld_in, IR_CACHE_DEFAULT);
+    add_residual(r, rH, load_part(r, p, r->o.residual, r->o.ld_in, IR_CACHE_DEFAULT));
     store_sum(r, p, rH);
     return rH;
 }
 
-/* h of a tile that load_inputs() has seen before. */
+/*
+ * h of a tile that load_inputs() has seen before.
+ *
+ * NOTE: kept by the first reading and given up by this one, x leaves L2 to the results that wait to be written: 130.7 us
+ * instead of 145.3 for 4096x16384 f32 on an H200 (bench/notes/norm.md).
+ */
 static tensor load_again(const row *r, const row_place *p)
 {
-    return r->cfg->residual ? load_part(r, p, r->o.sum, r->o.ld_out) : load_part(r, p, r->o.x, r->o.ld_in);
+    return r->cfg->residual ? load_part(r, p, r->o.sum, r->o.ld_out, IR_CACHE_EVICT_FIRST)
+                            : load_part(r, p, r->o.x, r->o.ld_in, IR_CACHE_EVICT_FIRST);
 }
 
 typedef void tile_pass(row *r, tensor rH, const row_place *p);
@@ -109,8 +115,7 @@ static tile_pass write_result;
 /* A pass over a row that flows. */
 typedef struct stream_pass {
     row *r;
-    tile_pass *pass;
-    bool first;
+    tile_pass *pass; // the last one writes the result
 } stream_pass;
 
 static void visit_piece(const row_place *p, int piece, const tensor *rInputs, void *user)
@@ -118,26 +123,28 @@ static void visit_piece(const row_place *p, int piece, const tensor *rInputs, vo
     (void)piece;
     const stream_pass *s = user;
     const norm_config *cfg = s->r->cfg;
-    if (cfg->residual && (s->first || cfg->hold != STREAM_REGISTERS)) // there x holds h from the first pass on
+    const bool first = s->pass != write_result;
+    if (cfg->residual && (first || cfg->hold != STREAM_REGISTERS)) // there x holds h from the first pass on
         add_residual(s->r, rInputs[0], rInputs[1]);
-    if (cfg->residual && s->first)
+    if (cfg->residual && first)
         store_sum(s->r, p, rInputs[0]);
     s->pass(s->r, rInputs[0], p);
 }
 
 /* One pass over the row: over its registers, its pieces in the ring, or all tiles of memory. */
-static void over_row(row *r, bool first, tile_pass *pass)
+static void over_row(row *r, tile_pass *pass)
 {
+    const bool last = pass == write_result;
     if (r->stream) {
-        stream_pass s = { r, pass, first };
-        row_stream_pass(r->stream, r->place.row, pass == write_result, visit_piece, &s);
+        stream_pass s = { r, pass };
+        row_stream_pass(r->stream, r->place.row, last, visit_piece, &s);
     } else if (!r->cfg->tiled) {
         pass(r, r->rH, &r->place);
     } else {
         LOOP_FROM(begin, imm(0), r->o.cols, imm((int)row_split_cols(&r->split)))
         {
             row_place p = row_from(&r->place, begin);
-            pass(r, first ? load_inputs(r, &p) : load_again(r, &p), &p);
+            pass(r, last ? load_again(r, &p) : load_inputs(r, &p), &p);
         }
     }
 }
@@ -211,7 +218,7 @@ static void find_mean(row *r)
     const reduction sum = { 1, combine_sum, NULL };
     assign(r->sum[0], immf(0));
     assign(r->sum[1], immf(0));
-    over_row(r, true, add_values);
+    over_row(r, add_values);
     assign(r->sum[0], add(r->sum[0], r->sum[1]));
     reduce_row(r, &sum, r->sum);
     assign(r->mean, mul(r->sum[0], r->o.reciprocal));
@@ -225,13 +232,41 @@ static void correct_mean(row *r, val difference)
     assign(r->mean, mean);
 }
 
+/* Sums of this thread's deviations from `mean` and of their squares. */
+static void add_up_deviations(row *r)
+{
+    assign(r->sum[0], immf(0));
+    assign(r->sum[1], immf(0));
+    over_row(r, add_squares);
+}
+
+/* How many elements of the row are this thread's. */
+static val own_elements(const row *r)
+{
+    val stride = imm((int)(row_split_cols(&r->split) / r->split.steps)), first = r->place.first, limit = r->place.limit;
+    val vectors = add(div(sub(sub(limit, first), imm(1)), stride), imm(1));
+    return convert(F32, mul(select(lt(first, limit), vectors, imm(0)), imm(r->split.vec)));
+}
+
+/*
+ * From deviations of each thread from a mean of its own to those from the mean of the row: with d between the two,
+ * sum(x - d) = sum(x) - n d and sum((x - d)^2) = sum(x^2) - d (sum(x) + sum(x - d)).
+ */
+static void agree_on_mean(row *r)
+{
+    const reduction sum = { 1, combine_sum, NULL };
+    val count = own_elements(r), total = variable(F32, fma(count, r->mean, r->sum[0]));
+    reduce_row(r, &sum, &total);
+    val mean = mul(total, r->o.reciprocal), d = sub(mean, r->mean), moved = sub(r->sum[0], mul(count, d));
+    assign(r->sum[1], sub(r->sum[1], mul(d, add(r->sum[0], moved))));
+    assign(r->sum[0], moved);
+    assign(r->mean, mean);
+}
+
 static void find_deviation(row *r)
 {
     int count = 2;
     const reduction sums = { count, combine_sum, &count };
-    assign(r->sum[0], immf(0));
-    assign(r->sum[1], immf(0));
-    over_row(r, !r->centred || r->stream, add_squares);
     reduce_row(r, &sums, r->sum);
     val variance = mul(r->sum[1], r->o.reciprocal);
     if (r->centred) {
@@ -241,6 +276,22 @@ static void find_deviation(row *r)
     }
     assign(r->rstd, rsqrt(add(variance, r->o.eps)));
     assign(r->shift, ir_unary(IR_NEG, mul(r->rest, r->rstd)));
+}
+
+/* One element; 0 past the end of its row or the last row. */
+static val sample(const row *r, val number, val col)
+{
+    int bytes = (int)ckl_dtype_bytes(r->cfg->dtype);
+    val h = variable(F32, immf(0)), index = add(mul(number, convert(I64, r->o.ld_in)), convert(I64, col));
+    val offset = mul(convert(U64, index), imm(bytes));
+    IF(both(lt(col, r->o.cols), lt(number, r->o.rows))) {
+        assign(h, convert(F32, at(gmem_tensor(add(r->o.x, offset), r->cfg->dtype, compact(leaf(1))), 0)));
+        if (r->cfg->residual) {
+            val other = at(gmem_tensor(add(r->o.residual, offset), r->cfg->dtype, compact(leaf(1))), 0);
+            assign(h, add(h, convert(F32, other)));
+        }
+    }
+    return h;
 }
 
 static void save(const row *r, val address, val x)
@@ -262,11 +313,17 @@ static void save_statistics(const row *r)
 /* mean: before, of a row that flows. */
 static void normalise(row *r)
 {
-    if (r->centred && !r->stream)
+    const bool tiled = !r->stream && r->cfg->tiled;
+    if (r->centred && tiled)
+        assign(r->mean, sample(r, r->place.row, r->place.first));
+    else if (r->centred && !r->stream)
         find_mean(r);
+    add_up_deviations(r);
+    if (r->centred && tiled)
+        agree_on_mean(r);
     find_deviation(r);
     save_statistics(r);
-    over_row(r, false, write_result);
+    over_row(r, write_result);
 }
 
 static void make_variables(row *r)
@@ -276,20 +333,16 @@ static void make_variables(row *r)
         *changing[i] = variable(F32, immf(0));
 }
 
-/* This lane's element of the start of a row; 0 past its end or the last row. */
-static val sample(const row *r, val number)
+/*
+ * `sum` may take the place of x or the residual: a reduction of the samples makes sure that all of them have been read before
+ * anyone writes to their row.
+ */
+static void await_samples(const row *r, val sampled)
 {
-    int bytes = (int)ckl_dtype_bytes(r->cfg->dtype);
-    val h = variable(F32, immf(0)), index = add(mul(number, convert(I64, r->o.ld_in)), convert(I64, lane()));
-    val offset = mul(convert(U64, index), imm(bytes));
-    IF(both(lt(lane(), r->o.cols), lt(number, r->o.rows))) {
-        assign(h, convert(F32, at(gmem_tensor(add(r->o.x, offset), r->cfg->dtype, compact(leaf(1))), 0)));
-        if (r->cfg->residual) {
-            val other = at(gmem_tensor(add(r->o.residual, offset), r->cfg->dtype, compact(leaf(1))), 0);
-            assign(h, add(h, convert(F32, other)));
-        }
-    }
-    return h;
+    const reduction sum = { 1, combine_sum, NULL };
+    val all = variable(F32, sampled);
+    if (r->centred && r->cfg->residual)
+        reduce_row(r, &sum, &all);
 }
 
 /*
@@ -308,13 +361,16 @@ static void forward_stream(const norm_config *cfg, bool centred)
     r.stream = &s;
     make_variables(&r);
     const reduction sum = { 1, combine_sum, NULL };
-    val next = centred ? sample(&r, s.first_row) : immf(0), share = div(immf(1), convert(F32, min(r.o.cols, imm(32))));
+    val next = centred ? sample(&r, s.first_row, lane()) : immf(0);
+    val share = div(immf(1), convert(F32, min(r.o.cols, imm(32))));
+    await_samples(&r, next); // later rows': read before the reduction of the row in front
     LOOP_FROM(number, s.first_row, s.rows, s.row_step)
     {
         r.place = row_stream_place(&s, number);
         if (centred) {
             assign(r.mean, next);
-            assign(next, sample(&r, add(number, s.row_step))); // is under way while this row is reduced and written
+            assign(next,
+                   sample(&r, add(number, s.row_step), lane())); // is under way while this row is reduced and written
             warp_reduce(&sum, 32, &r.mean);
             assign(r.mean, mul(r.mean, share));
         }

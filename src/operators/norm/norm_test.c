@@ -217,6 +217,9 @@ static const char *const cases[] = {
     "rows=1 cols=400001 fill=uniform                     # more than that: tile by tile",
     "rows=1 cols=600000 dtype=f16 residual=1 fill=uniform",
     "rows=2 cols=300 residual=1 impl=forward config='threads=128 row_threads=128 steps=1 tiled=1'    # tile by tile",
+    "rows=3 cols=3001 offset=1000 impl=forward config='threads=128 row_threads=128 vec=1 steps=4 tiled=1'",
+    "rows=2 cols=5000 offset=1000 residual=1 impl=forward config='threads=512 row_threads=512 cluster=2 steps=1 "
+    "tiled=1'",
     "rows=7 cols=512 impl=forward config='threads=128 row_threads=128 steps=1 whole=1'",
     "rows=2 cols=4096 impl=forward config='threads=256 row_threads=256 cluster=4 steps=1'",
     "rows=3 cols=700 impl=forward config='threads=32 row_threads=32 cluster=4 steps=2' # a cluster of warps",
