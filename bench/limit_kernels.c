@@ -1,4 +1,4 @@
-/* limit_kernels.c - 256 threads a CTA, eight vectors of 16 bytes each: many small CTAs keep the memory busiest. */
+/* limit_kernels.c - 256 threads a CTA read eight vectors of 16 bytes each or write four: many small CTAs keep the memory busiest. */
 #include "bench/limit_kernels.h"
 
 #include "cute/kernel.h"
@@ -7,28 +7,29 @@ enum {
     THREADS = 256,
     VECTOR_BYTES = 16,
     WORDS = VECTOR_BYTES / 4,
-    VECTORS = LIMIT_TILE_BYTES / VECTOR_BYTES / THREADS,
+    VECTORS_READ = LIMIT_READ_BYTES / VECTOR_BYTES / THREADS,
+    VECTORS_WRITTEN = LIMIT_WRITE_BYTES / VECTOR_BYTES / THREADS,
     UNLIKELY = 0x5ca1ab1e
 };
 
 /* The address of this thread's first vector; the next ones are THREADS vectors apart. */
-static val first_vector(void)
+static val first_vector(int bytes)
 {
     ir_current()->threads = THREADS;
-    val memory = pointer("memory"), tile = mul(convert(U64, cta_x()), imm(LIMIT_TILE_BYTES));
+    val memory = pointer("memory"), tile = mul(convert(U64, cta_x()), imm(bytes));
     return add(add(memory, tile), convert(U64, mul(thread(), imm(VECTOR_BYTES))));
 }
 
 /* Everything is loaded before anything is looked at; a store that hardly ever happens keeps the loads alive. */
 static void read_tile(void)
 {
-    val first = first_vector(), words[VECTORS * WORDS], all = imm(0);
-    for (int i = 0; i < VECTORS * WORDS; i++)
+    val first = first_vector(LIMIT_READ_BYTES), words[VECTORS_READ * WORDS], all = imm(0);
+    for (int i = 0; i < VECTORS_READ * WORDS; i++)
         words[i] = ir_reg(I32);
     grid_wait();
-    for (int v = 0; v < VECTORS; v++)
+    for (int v = 0; v < VECTORS_READ; v++)
         ir_load(IR_GLOBAL, IR_CACHE_READONLY, I32, WORDS, first, v * THREADS * VECTOR_BYTES, &words[v * WORDS]);
-    for (int i = 0; i < VECTORS * WORDS; i++)
+    for (int i = 0; i < VECTORS_READ * WORDS; i++)
         all = exclusive(all, words[i]);
     IF(eq(all, imm(UNLIKELY)))
         ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, I32, 1, first, 0, &all);
@@ -36,11 +37,11 @@ static void read_tile(void)
 
 static void write_tile(void)
 {
-    val first = first_vector(), words[WORDS];
+    val first = first_vector(LIMIT_WRITE_BYTES), words[WORDS];
     for (int i = 0; i < WORDS; i++)
         words[i] = imm(0);
     grid_wait();
-    for (int v = 0; v < VECTORS; v++)
+    for (int v = 0; v < VECTORS_WRITTEN; v++)
         ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, I32, WORDS, first, v * THREADS * VECTOR_BYTES, words);
 }
 

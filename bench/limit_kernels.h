@@ -4,7 +4,7 @@
 
 #include "ir/ir.h"
 
-enum { LIMIT_TILE_BYTES = 32 << 10 }; // of memory that a CTA reads or writes
+enum { LIMIT_READ_BYTES = 32 << 10, LIMIT_WRITE_BYTES = 16 << 10 }; // of memory, by a CTA
 
 typedef enum limit_kernel { LIMIT_READ, LIMIT_WRITE, LIMIT_EMPTY } limit_kernel;
 

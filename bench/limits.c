@@ -59,7 +59,10 @@ static ckl_status time_kernel(exercise e, limit_kernel which, operand_set *set, 
     ir_kernel_free(kernel);
     if (status != CKL_OK)
         return status;
-    e.ctas = which == LIMIT_EMPTY ? 1 : e.bytes / LIMIT_TILE_BYTES;
+    const int64_t of_cta[] = {
+        [LIMIT_READ] = LIMIT_READ_BYTES, [LIMIT_WRITE] = LIMIT_WRITE_BYTES, [LIMIT_EMPTY] = e.bytes
+    };
+    e.ctas = e.bytes / of_cta[which];
     status = time_exercise(&e, set, stream, us);
     e.device->ops->unload(e.device, e.loaded);
     return status;
@@ -85,7 +88,7 @@ static ckl_status measure_all(const exercise *e, operand_set *set, ckl_stream st
 ckl_status limits_measure_memory(ckl_device *device, ckl_stream stream, result_header *header)
 {
     int64_t bytes = min_i64(MEMORY_BYTES_MAX, device->info.memory_bytes / 8);
-    const exercise copy = { .device = device, .bytes = round_up(bytes, LIMIT_TILE_BYTES) };
+    const exercise copy = { .device = device, .bytes = round_up(bytes, LIMIT_READ_BYTES) };
     operand_set set = { 0 };
     ckl_status status = measure_all(&copy, &set, stream, header);
     operand_set_free(device, &set);

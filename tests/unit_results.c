@@ -184,14 +184,14 @@ static int64_t counted(ckl_device *device, const char *name)
 static void test_limit_kernels(void **state)
 {
     (void)state;
-    enum { TILES = 3, BYTES = TILES * LIMIT_TILE_BYTES };
+    enum { BYTES = 3 * LIMIT_READ_BYTES };
     static const struct {
         limit_kernel which;
         int64_t ctas;
         const char *counter;
         int64_t sectors;
-    } kernels[] = { { LIMIT_READ, TILES, "global read sectors", BYTES / 32 },
-                    { LIMIT_WRITE, TILES, "global write sectors", BYTES / 32 },
+    } kernels[] = { { LIMIT_READ, BYTES / LIMIT_READ_BYTES, "global read sectors", BYTES / 32 },
+                    { LIMIT_WRITE, BYTES / LIMIT_WRITE_BYTES, "global write sectors", BYTES / 32 },
                     { LIMIT_EMPTY, 1, "global read sectors", 0 } };
     ckl_device *device;
     ckl_stream stream;

@@ -13,10 +13,12 @@
  *
  * Statistics and sums are f32. The variance is that of the differences from the mean, corrected for the mean's
  * rounding (the corrected two-pass algorithm; Chan, Golub, LeVeque: Algorithms for computing the sample variance,
- * 1983), so that a large mean costs no digits. Layer norm of rows over 32 KiB, where it reads them once, takes the mean p of
- * a row's first 32 elements in place of the mean: the relative error of the variance then grows with
- * 1 + (p - mean)^2 / variance, at most 1 + cols / 32, which needs outliers among these 32. Sums have a fixed order: every
- * run on a device gives the same bits.
+ * 1983), so that a large mean costs no digits. Layer norm of rows of more than 16384 elements (32 KiB with a residual), which
+ * it reads once, takes the mean p of a row's first 32 elements in place of the mean: the relative error of the variance then
+ * grows with 1 + (p - mean)^2 / variance, at most 1 + cols / 32, which needs outliers among these 32. Where such rows cannot
+ * be copied in pieces of 16 bytes, each thread takes its own first element in place of the mean and moves its sums to the mean
+ * afterwards: at most as many times the error as a thread has elements. Sums have a fixed order: every run on a device gives
+ * the same bits.
  */
 #ifndef CUTEKERNELLIB_NORM_H
 #define CUTEKERNELLIB_NORM_H
