@@ -224,7 +224,7 @@ static void find_mean(row *r)
     assign(r->mean, mul(r->sum[0], r->o.reciprocal));
 }
 
-/* The mean of the differences moves the mean; rest: what rounding that leaves over, none if a row of one value sums exactly. */
+/* The mean of the differences moves the mean; rest: what rounding that leaves over, none in a row of one value. */
 static void correct_mean(row *r, val difference)
 {
     val mean = add(r->mean, difference);
@@ -263,6 +263,13 @@ static void agree_on_mean(row *r)
     assign(r->mean, mean);
 }
 
+/* A sum over the row divided by its length: exact where the quotient is, as for rows of one value. */
+static val average(const row *r, val sum)
+{
+    val q = mul(sum, r->o.reciprocal), rest = fma(ir_unary(IR_NEG, q), convert(F32, r->o.cols), sum);
+    return fma(rest, r->o.reciprocal, q);
+}
+
 static void find_deviation(row *r)
 {
     int count = 2;
@@ -270,7 +277,7 @@ static void find_deviation(row *r)
     reduce_row(r, &sums, r->sum);
     val variance = mul(r->sum[1], r->o.reciprocal);
     if (r->centred) {
-        val difference = mul(r->sum[0], r->o.reciprocal);
+        val difference = average(r, r->sum[0]);
         variance = sub(variance, mul(difference, difference));
         correct_mean(r, difference);
     }
@@ -278,7 +285,7 @@ static void find_deviation(row *r)
     assign(r->shift, ir_unary(IR_NEG, mul(r->rest, r->rstd)));
 }
 
-/* One element; 0 past the end of its row or the last row. */
+/* One h, rounded as sum keeps it; 0 past the end of its row or the last row. */
 static val sample(const row *r, val number, val col)
 {
     int bytes = (int)ckl_dtype_bytes(r->cfg->dtype);
@@ -288,7 +295,7 @@ static val sample(const row *r, val number, val col)
         assign(h, convert(F32, at(gmem_tensor(add(r->o.x, offset), r->cfg->dtype, compact(leaf(1))), 0)));
         if (r->cfg->residual) {
             val other = at(gmem_tensor(add(r->o.residual, offset), r->cfg->dtype, compact(leaf(1))), 0);
-            assign(h, add(h, convert(F32, other)));
+            assign(h, convert(F32, convert(r->cfg->dtype, add(h, convert(F32, other)))));
         }
     }
     return h;

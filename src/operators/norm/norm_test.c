@@ -198,6 +198,7 @@ static const field fields[] = { NORM_PROBLEM(FIELD_ROW) };
 static const char *const cases[] = {
     "rows=3 cols=1                                       # one element: variance 0",
     "rows=5 cols=7 dtype=bf16                            # less than a vector of every lane",
+    "rows=7 cols=115 dtype=bf16                          # hard: a row of one value, whose mean is rounded",
     "rows=37 cols=128                                    # several rows a warp, and rows missing in the last CTA",
     "rows=9 cols=768",
     "rows=9 cols=768 dtype=f16 affine=0",
@@ -224,6 +225,7 @@ static const char *const cases[] = {
     "rows=2 cols=4096 impl=forward config='threads=256 row_threads=256 cluster=4 steps=1'",
     "rows=3 cols=700 impl=forward config='threads=32 row_threads=32 cluster=4 steps=2' # a cluster of warps",
     "rows=5 cols=20000 dtype=bf16                  # rows that flow: in a loop, the last piece cut short",
+    "rows=7 cols=23032 dtype=bf16 residual=1       # hard: a row of one value, which the residual rounds",
     "rows=3 cols=12000 residual=1                  # with the residual's row beside",
     "rows=4 cols=20000 dtype=f16 misalign=1        # not for bulk copies",
     "rows=9 cols=2048 dtype=bf16 residual=1 impl=forward config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 "
