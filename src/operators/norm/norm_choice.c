@@ -17,6 +17,9 @@ enum {
     /* longer rows flow through shared memory */
     FORWARD_ROW_COLS_MAX = 16384,
     FORWARD_RESIDUAL_BYTES_MAX = 32 << 10,
+    /* of a row in the registers of a CTA; more of them spill */
+    CTA_ELEMENTS_MAX = 32 << 10,
+    CTA_ELEMENTS_RESIDUAL_MAX = 24 << 10,
     BACKWARD_ROW_COLS_MAX = 512,
     BACKWARD_RING_BYTES = 216 << 10 // of an SM
 };
@@ -100,17 +103,20 @@ static bool brings_what_it_wrote(const ckl_norm_desc *d, stream_hold hold)
     return d->direction == CKL_FORWARD && d->residual && hold == STREAM_ANEW;
 }
 
-/* Of a thread and row; a residual takes as many again. */
-static int forward_registers(const ckl_norm_desc *d)
-{
-    int64_t long_cols = d->residual ? LONG_COLS_RESIDUAL : LONG_COLS;
-    return d->dtype == CKL_F32 || d->cols > long_cols ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
-}
-
-/* Of a row in registers. */
+/* Of a row in registers; longer ones flow if they can. */
 static int64_t forward_bytes_max(const ckl_norm_desc *d)
 {
     return d->residual ? FORWARD_RESIDUAL_BYTES_MAX : FORWARD_ROW_COLS_MAX * (int64_t)ckl_dtype_bytes(d->dtype);
+}
+
+/* Of a thread and row; a residual takes as many again, and 64 half elements of each spill. */
+static int forward_registers(const ckl_norm_desc *d)
+{
+    if (d->dtype == CKL_F32)
+        return FORWARD_REGISTERS;
+    if (d->residual && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > forward_bytes_max(d))
+        return FORWARD_REGISTERS * 3 / 4;
+    return d->cols > (d->residual ? LONG_COLS_RESIDUAL : LONG_COLS) ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
 }
 
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config)
@@ -121,7 +127,6 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     norm_config *c = config;
     row_split s;
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
-    int wanted = forward_registers(d);
     take_problem(d, c);
     stream_split flowing = stream_split_choose(d->cols, d->dtype, 1 + d->residual, device);
     if (may_flow(d, device, forward_bytes_max(d)) && !brings_what_it_wrote(d, flowing.hold)) {
@@ -129,9 +134,9 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         c->ctas_per_sm = stream_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_STREAM_VALUES, device);
         return CKL_OK;
     }
-    int most = d->residual ? wanted : wanted * 3 / 2; // beyond it the kernels spill
-    c->tiled = !row_split_choose(d->cols, vec, d->dtype, wanted, cluster_max, &s) &&
-               !row_split_choose(d->cols, vec, d->dtype, most, cluster_max, &s);
+    int most = d->residual ? CTA_ELEMENTS_RESIDUAL_MAX : CTA_ELEMENTS_MAX;
+    c->tiled = !row_split_choose(d->cols, vec, d->dtype, forward_registers(d), cluster_max, &s) ||
+               row_split_cols(&s) > most * (int64_t)s.cluster;
     if (c->tiled)
         s = tiled_split(d, device, vec);
     take_split(&s, c);
