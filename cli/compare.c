@@ -170,6 +170,28 @@ static reference_slice reference_of(const test_case *c, const operand_images *im
     return room;
 }
 
+/*
+ * Is no element of an output left poisoned? A float of nothing but 0xff bytes is a NaN that little arithmetic makes (the
+ * negative of a NaN is one); of integers, and of 8-bit floats that are moved, it may be a result.
+ */
+static bool is_written(const operand_image *o, check_result *result)
+{
+    size_t element = ckl_dtype_bytes(o->info.dtype);
+    int64_t left = 0;
+#pragma omp parallel for reduction(+ : left)
+    for (int64_t i = 0; i < operand_run_count(o); i++) {
+        operand_run run = operand_run_at(o, i);
+        for (int64_t j = 0; j < run.count; j++)
+            left += memcmp(o->after + run.byte + element * (size_t)j, "\xff\xff\xff\xff\xff\xff\xff\xff", element) == 0;
+    }
+    if (left == 0 || element == 1 || !dtype_is_float(o->info.dtype))
+        return true;
+    if (!*result->fault)
+        snprintf(result->fault, sizeof result->fault, "%" PRId64 " of %" PRId64 " elements of %s were not written",
+                 left, o->rows * o->columns, o->info.name);
+    return false;
+}
+
 void compare_output(const test_case *c, operand_images *images, const operand_image *o, int output,
                     check_result *result)
 {
@@ -201,6 +223,8 @@ void compare_output(const test_case *c, operand_images *images, const operand_im
     result->exact = t.exact;
     result->error_max = fmax(result->error_max, sum.error_max);
     result->ratio_max = fmax(result->ratio_max, sum.ratio_max);
+    if (o->info.role == OPERAND_OUT && (sum.bad || count < slices))
+        result->passed &= is_written(o, result);
     if (sum.bad && !*result->fault)
         snprintf(result->fault, sizeof result->fault,
                  "%s[slice %" PRId64 ", j %" PRId64 "] is %.9g, expected %.9g, allowed difference %.3g; %" PRId64
@@ -252,28 +276,6 @@ bool compare_padding(const operand_image *o, check_result *result)
         report_difference(o, o->image, restored, "was written outside of its elements:", result);
     free(restored);
     return intact;
-}
-
-/*
- * A float element of nothing but 0xff bytes is a NaN that no arithmetic makes; of integers, and of 8-bit floats that are moved,
- * it may be a result.
- */
-bool compare_written(const operand_image *o, check_result *result)
-{
-    size_t element = ckl_dtype_bytes(o->info.dtype);
-    int64_t left = 0;
-#pragma omp parallel for reduction(+ : left)
-    for (int64_t i = 0; i < operand_run_count(o); i++) {
-        operand_run run = operand_run_at(o, i);
-        for (int64_t j = 0; j < run.count; j++)
-            left += memcmp(o->after + run.byte + element * (size_t)j, "\xff\xff\xff\xff\xff\xff\xff\xff", element) == 0;
-    }
-    if (left == 0 || element == 1 || !dtype_is_float(o->info.dtype))
-        return true;
-    if (!*result->fault)
-        snprintf(result->fault, sizeof result->fault, "%" PRId64 " of %" PRId64 " elements of %s were not written",
-                 left, o->rows * o->columns, o->info.name);
-    return false;
 }
 
 bool compare_repeated(const operand_image *o, const unsigned char *first, check_result *result)

@@ -32,14 +32,16 @@ tolerance tolerance_of(const test_case *c, ckl_dtype output);
 /* Whether got is right; *bound is what was allowed around expected. NaN equals NaN, infinities equal by sign. */
 bool tolerance_admits(const tolerance *t, double got, double expected, double magnitude, double *bound);
 
-/* Adds one output's comparison to the result. `output` counts outputs only; o is its image. */
+/*
+ * Adds one output's comparison to the result. `output` counts outputs only; o is its image. Where not every element is known to
+ * be right, none may be left poisoned.
+ */
 void compare_output(const test_case *c, operand_images *images, const operand_image *o, int output,
                     check_result *result);
 
 /* Findings about whole images; each writes result->fault and returns false. */
 bool compare_untouched(const operand_image *o, check_result *result); // an input is as it was, canaries included
 bool compare_padding(const operand_image *o, check_result *result);   // an output's padding and canaries are
-bool compare_written(const operand_image *o, check_result *result);   // no element of an output is left poisoned
 bool compare_repeated(const operand_image *o, const unsigned char *first, check_result *result); // equal to that image
 
 #endif

@@ -284,6 +284,16 @@ static double error_of(const expr *e, const expr_node *n)
     return n->kind < EXPR_FUNCTION_COUNT ? unary[n->kind].error : 0;
 }
 
+/* Roots and quotients of integers are rounded, which what comes after them sees. */
+static double rounding_of(const expr *e, int node)
+{
+    const expr_node *n = &e->nodes[node], *divisor = &e->nodes[n->argument[1]];
+    int exponent;
+    bool shifts = divisor->kind == EXPR_NUMBER && fabs(frexp(divisor->number, &exponent)) == 0.5;
+    bool rounds = n->kind == EXPR_sqrt || (n->kind == EXPR_div && !shifts);
+    return rounds && node < e->count - 1 ? 0x1p-24 : 0;
+}
+
 /* gelu_erf as the last function is cheaper where 16 bits are kept of it. */
 static bool is_half_gelu(const elementwise_problem *p)
 {
@@ -296,7 +306,7 @@ double elementwise_approximation(const void *problem)
     const elementwise_problem *p = problem;
     double error = is_half_gelu(p) ? 0x1p-15 : 0;
     for (int i = 0; i < p->expression.count; i++)
-        error = fmax(error, error_of(&p->expression, &p->expression.nodes[i]));
+        error = fmax(error, fmax(error_of(&p->expression, &p->expression.nodes[i]), rounding_of(&p->expression, i)));
     for (int k = 0; k < p->expression.inputs; k++)
         if (p->desc.in[k].scalar && !is_exact_number((double)p->scalar[k]))
             error = fmax(error, 0x1p-24);

@@ -289,6 +289,8 @@ static const char *const cases[] = {
     "expr=log(x) shape=5000",
     "expr=log(1+x/1000) shape=5000                                # near 1",
     "expr=sqrt(abs(x)) shape=5000",
+    "expr=sqrt(abs(x))-x/3 shape=500                              # of integers: rounded, and seen to be",
+    "expr=neg(max(x,x)) shape=500                                 # hard: the negative of a NaN looks like poison",
     "expr=rsqrt(x) shape=5000",
     "expr=x/y shape=5000",
     "expr=pow(x,y) shape=5000",
