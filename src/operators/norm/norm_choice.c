@@ -316,6 +316,9 @@ ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, c
     const ckl_norm_desc *d = desc;
     if (d->direction != CKL_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
+    const norm_config *c = config;
+    if (c->early && (c->tiled || c->stages))
+        FAIL(CKL_INVALID, "norm forward: early=1 is for rows in registers");
     return admit_split("norm forward", d, device, config);
 }
 

@@ -21,7 +21,7 @@
     X(norm_config, choice, hold, "anew", "anew ring registers", "where rows that flow stay between passes")       \
     X(norm_config, int, pieces, "0", "0 1 2 3 4", "of a row that flows and CTA, unrolled")                        \
     X(norm_config, bool, early, "0", "0 1",                                                                       \
-      "backward: gamma stays in registers; of rows in registers, the next is loaded")                             \
+      "gamma (and beta) is loaded beside the row; backward: it stays in registers, or the next row is loaded")    \
     X(norm_config, choice, sums, "registers", "registers shared",                                                 \
       "backward, of rows that flow: memory of the sums of dgamma; those of dbeta are in registers")               \
     X(norm_config, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")       \

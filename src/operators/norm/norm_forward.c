@@ -41,6 +41,7 @@ typedef struct row {
     bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
     operands o;
     tensor rH;            // (VEC,STEPS), if it is kept
+    tensor rGamma, rBeta; // (VEC,STEPS), if they are loaded beside it
     val sum[2];           // of a pass: differences and their squares, or values
     val mean, rest, rstd; // the whole mean is mean + rest
     val shift;            // -rest * rstd
@@ -180,18 +181,24 @@ static void add_squares(row *r, tensor rH, const row_place *p)
     }
 }
 
-/* Vectors `begin` to `end` of the thread: as many as gamma and beta have registers for. */
+static void load_weights(row *r, const row_place *p)
+{
+    if (r->cfg->affine)
+        r->rGamma = load_vector(r, p, r->o.gamma);
+    if (r->cfg->affine && r->centred)
+        r->rBeta = load_vector(r, p, r->o.beta);
+}
+
+/* `steps` vectors of the thread, from number `begin` on: as many as gamma and beta have registers for. */
 static void write_vectors(row *r, tensor rH, row_place p, int begin, int steps)
 {
     const bool shifted = r->cfg->affine && r->centred;
     row part = *r;
     part.split.steps = steps;
     p.first = add(p.first, imm(begin * (int)(row_split_cols(&part.split) / steps)));
-    tensor rGamma = { 0 }, rBeta = { 0 }; // (VEC,STEPS)
-    if (r->cfg->affine)
-        rGamma = load_vector(&part, &p, r->o.gamma);
-    if (shifted)
-        rBeta = load_vector(&part, &p, r->o.beta);
+    if (!r->cfg->early)
+        load_weights(&part, &p);
+    tensor rGamma = part.rGamma, rBeta = part.rBeta;                  // (VEC,STEPS)
     tensor rY = fragment(F32, compact(shape(part.split.vec, steps))); // (VEC,STEPS)
     for (int i = 0; i < elements(&part); i++) {
         val h = wide(rH, begin * part.split.vec + i);
@@ -206,8 +213,9 @@ static void write_vectors(row *r, tensor rH, row_place p, int begin, int steps)
 
 static void write_result(row *r, tensor rH, const row_place *p)
 {
-    for (int begin = 0; begin < r->split.steps; begin += WRITE_STEPS)
-        write_vectors(r, rH, *p, begin, (int)min_i64(WRITE_STEPS, r->split.steps - begin));
+    const int steps = r->cfg->early ? r->split.steps : WRITE_STEPS;
+    for (int begin = 0; begin < r->split.steps; begin += steps)
+        write_vectors(r, rH, *p, begin, (int)min_i64(steps, r->split.steps - begin));
 }
 
 /* Statistics */
@@ -402,6 +410,8 @@ static void forward(const norm_config *cfg, int part, bool centred)
     make_variables(&r);
     if (!cfg->tiled)
         r.rH = load_inputs(&r, &r.place);
+    if (cfg->early)
+        load_weights(&r, &r.place);
     if (cfg->cluster > 1)
         cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
     normalise(&r);

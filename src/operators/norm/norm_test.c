@@ -222,6 +222,8 @@ static const char *const cases[] = {
     "rows=2 cols=5000 offset=1000 residual=1 impl=forward config='threads=512 row_threads=512 cluster=2 steps=1 "
     "tiled=1'",
     "rows=7 cols=512 impl=forward config='threads=128 row_threads=128 steps=1 whole=1'",
+    "rows=9 cols=1000 dtype=bf16 impl=forward config='threads=64 row_threads=32 vec=8 steps=4 early=1'",
+    "rows=3 cols=5001 residual=1 impl=forward config='threads=256 row_threads=256 vec=1 steps=20 early=1'",
     "rows=2 cols=4096 impl=forward config='threads=256 row_threads=256 cluster=4 steps=1'",
     "rows=3 cols=700 impl=forward config='threads=32 row_threads=32 cluster=4 steps=2' # a cluster of warps",
     "rows=5 cols=20000 dtype=bf16                  # rows that flow: in a loop, the last piece cut short",
@@ -271,18 +273,19 @@ static const char *const cases[] = {
     NULL,
 };
 
-#define REJECTS(op)                                                                                 \
-    {                                                                                               \
-        { "rows=-1", CKL_INVALID, op ": rows=-1 is negative" },                                     \
-            { "cols=-2", CKL_INVALID, op ": cols=-2 is negative" },                                 \
-            { "dtype=i32", CKL_INVALID, op ": dtype=i32 is none of f32, f16, bf16" },               \
-            { "eps=-0.5", CKL_INVALID, op ": eps=-0.5 is negative" },                               \
-            { "cols=8 ld_in=7", CKL_INVALID, op ": ld_in=7 is smaller than cols=8" },               \
-            { "cols=8 ld_out=7", CKL_INVALID, op ": ld_out=7 is smaller than cols=8" },             \
-            { "cols=8 impl=forward config='affine=0'", CKL_INVALID,                                 \
-              "affine and residual must be those of the problem" },                                 \
-            { "cols=8 impl=forward config='threads=96'", CKL_INVALID, "norm forward: threads=96" }, \
-            { NULL, CKL_OK, NULL },                                                                 \
+#define REJECTS(op)                                                                                              \
+    {                                                                                                            \
+        { "rows=-1", CKL_INVALID, op ": rows=-1 is negative" },                                                  \
+            { "cols=-2", CKL_INVALID, op ": cols=-2 is negative" },                                              \
+            { "dtype=i32", CKL_INVALID, op ": dtype=i32 is none of f32, f16, bf16" },                            \
+            { "eps=-0.5", CKL_INVALID, op ": eps=-0.5 is negative" },                                            \
+            { "cols=8 ld_in=7", CKL_INVALID, op ": ld_in=7 is smaller than cols=8" },                            \
+            { "cols=8 ld_out=7", CKL_INVALID, op ": ld_out=7 is smaller than cols=8" },                          \
+            { "cols=8 impl=forward config='affine=0'", CKL_INVALID,                                              \
+              "affine and residual must be those of the problem" },                                              \
+            { "cols=8 impl=forward config='threads=96'", CKL_INVALID, "norm forward: threads=96" },              \
+            { "cols=8 impl=forward config='early=1 tiled=1'", CKL_INVALID, "early=1 is for rows in registers" }, \
+            { NULL, CKL_OK, NULL },                                                                              \
     }
 
 static const test_reject layernorm_rejects[] = REJECTS("layernorm");
