@@ -1,4 +1,7 @@
-/* limit_kernels.c - 256 threads a CTA read eight vectors of 16 bytes each or write four: many small CTAs keep the memory busiest. */
+/*
+ * limit_kernels.c - 256 threads a CTA read eight vectors of 16 bytes each, or write four: many small CTAs keep the memory
+ * busiest.
+ */
 #include "bench/limit_kernels.h"
 
 #include "cute/kernel.h"

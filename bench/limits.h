@@ -10,7 +10,8 @@ enum { LIMITS_MATRIX_INTENSITY = 16 };
 
 /*
  * The bandwidth of a large copy, bytes read and written, of reading alone and of writing alone, and the time of an empty
- * kernel in a CUDA graph after L2 was overwritten, as rows are timed, into header->copy_gbs, read_gbs, write_gbs and launch_us.
+ * kernel in a CUDA graph after L2 was overwritten, as rows are timed, into header->copy_gbs, read_gbs, write_gbs and
+ * launch_us.
  */
 ckl_status limits_measure_memory(ckl_device *device, ckl_stream stream, result_header *header);
 

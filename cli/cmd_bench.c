@@ -149,8 +149,7 @@ static void describe_run(const bench *b, result_header *h)
     result_set(h->commit, CKL_COMMIT);
     snprintf(h->protocol, sizeof h->protocol,
              "One process, one stream, same memory, turns A B B A, L2 %s, clocks not locked, warmed up; events around "
-             "a launch or, "
-             "under %d us, CUDA graphs of many; median",
+             "a launch or, under %d us, CUDA graphs of many; median",
              hot ? "hot" : "cold by rotating over twice its size or overwriting it", MEASURE_GRAPH_BELOW_US);
 }
 

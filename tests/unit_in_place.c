@@ -1,6 +1,6 @@
 /*
  * unit_in_place.c - outputs in place of inputs: every kernel of rows, at every length that changes how a row is held, must
- * give the bits that it gives apart.
+ * give the bits that it gives apart; in the usual order of warps, and where some run ahead and copies arrive at once.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -109,6 +109,12 @@ static int open_device(void **state)
     return ckl_device_open("emulator:h200", &device);
 }
 
+static int open_device_of_haste(void **state)
+{
+    setenv("CKL_EMULATOR", "schedule=random completion=eager seed=1", 1);
+    return open_device(state);
+}
+
 static int close_device(void **state)
 {
     (void)state;
@@ -121,5 +127,6 @@ int main(void)
     struct CMUnitTest tests[COUNT_OF(problems)];
     for (int i = 0; i < COUNT_OF(problems); i++)
         tests[i] = (struct CMUnitTest){ problems[i].line, test_in_place, NULL, NULL, (void *)(uintptr_t)&problems[i] };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    int failed = cmocka_run_group_tests(tests, open_device, close_device);
+    return failed + cmocka_run_group_tests_name("haste", tests, open_device_of_haste, close_device);
 }

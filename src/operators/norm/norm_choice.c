@@ -17,11 +17,11 @@ enum {
     /* longer rows flow through shared memory */
     FORWARD_ROW_COLS_MAX = 16384,
     FORWARD_RESIDUAL_BYTES_MAX = 32 << 10,
+    BACKWARD_ROW_COLS_MAX = 512,
+    BACKWARD_RING_BYTES = 216 << 10, // of an SM
     /* of a row in the registers of a CTA; more of them spill */
     CTA_ELEMENTS_MAX = 32 << 10,
-    CTA_ELEMENTS_RESIDUAL_MAX = 24 << 10,
-    BACKWARD_ROW_COLS_MAX = 512,
-    BACKWARD_RING_BYTES = 216 << 10 // of an SM
+    CTA_ELEMENTS_RESIDUAL_MAX = 24 << 10
 };
 enum {
     VECTOR_BYTES = 16,

@@ -100,7 +100,7 @@ static tensor load_inputs(const row *r, const row_place *p)
 /*
  * h of a tile that load_inputs() has seen before.
  *
- * NOTE: kept by the first reading and given up by this one, x leaves L2 to the results that wait to be written: 130.7 us
+ * NOTE: kept by the first reading and given up by this one, x leaves L2 to the results that wait to be written: 131.2 us
  * instead of 145.3 for 4096x16384 f32 on an H200 (bench/notes/norm.md).
  */
 static tensor load_again(const row *r, const row_place *p)
@@ -384,8 +384,8 @@ static void forward_stream(const norm_config *cfg, bool centred)
         r.place = row_stream_place(&s, number);
         if (centred) {
             assign(r.mean, next);
-            assign(next,
-                   sample(&r, add(number, s.row_step), lane())); // is under way while this row is reduced and written
+            /* under way while this row is reduced and written */
+            assign(next, sample(&r, add(number, s.row_step), lane()));
             warp_reduce(&sum, 32, &r.mean);
             assign(r.mean, mul(r.mean, share));
         }
