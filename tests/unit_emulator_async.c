@@ -242,44 +242,71 @@ static void test_distributed(void)
     gpu->ops->release(gpu, memory);
 }
 
-/* A mailbox: every thread of a cluster adds up all threads' numbers, turn after turn, each turn with other numbers */
+/* A mailbox: the threads of a cluster, or of a CTA, add up numbers, turn after turn; each turn is received one later. */
 
-enum { MAIL_THREADS = 64, MAIL_CLUSTER = 4, MAIL_TURNS = 5, MAIL_VALUES = 2 };
+enum { MAIL_THREADS = 64, MAIL_TURNS = 9, MAIL_VALUES = 2 };
 
-static void describe_mailbox(void)
+static void describe_mailbox_of(int cluster)
 {
     HERE;
     int count = MAIL_VALUES;
     const reduction sums = { count, combine_sum, &count };
     val out = ir_scalar_param(IR_U64, "out");
-    mailbox mail = make_mailbox("mail", MAIL_THREADS, MAIL_CLUSTER, MAIL_VALUES);
-    val number = ir_fma(ir_sreg(IR_CLUSTER_RANK), u32(MAIL_THREADS), ir_sreg(IR_TID_X));
+    mailbox mail = make_mailbox("mail", MAIL_THREADS, cluster, MAIL_VALUES);
+    val number =
+        cluster == 1 ? ir_sreg(IR_TID_X) : ir_fma(ir_sreg(IR_CLUSTER_RANK), u32(MAIL_THREADS), ir_sreg(IR_TID_X));
     ir_if(equals(ir_sreg(IR_TID_X), 0));
     mailbox_init(&mail);
     ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
     ir_end_if();
-    cluster_sync();
-    cute_loop turn = cute_loop_begin(u32(0), u32(MAIL_TURNS), u32(1));
-    val values[] = { cute_variable(IR_U32, ir_binary(IR_MUL, number, turn.index)), cute_variable(IR_U32, number) };
-    mailbox_reduce(&mail, &sums, values);
-    val place = ir_fma(turn.index, u32(MAIL_THREADS * MAIL_CLUSTER), number);
-    test_store_value(IR_GLOBAL, IR_U32, test_element(out, place, 4), 0, add(values[0], values[1]));
+    if (cluster == 1)
+        ir_bar_sync(u32(0), MAIL_THREADS);
+    else
+        cluster_sync();
+    cute_loop turn = cute_loop_begin(u32(0), u32(MAIL_TURNS + 1), u32(1));
+    val sent[] = { cute_variable(IR_U32, ir_binary(IR_MUL, number, turn.index)), cute_variable(IR_U32, number) };
+    ir_if(ir_compare(IR_LT, turn.index, u32(MAIL_TURNS)));
+    mailbox_send(&mail, &sums, sent);
+    ir_end_if();
+    ir_if(ir_compare(IR_LT, u32(0), turn.index));
+    val all[] = { cute_variable(IR_U32, u32(0)), cute_variable(IR_U32, u32(0)) };
+    mailbox_receive(&mail, &sums, all);
+    val before = ir_binary(IR_SUB, turn.index, u32(1));
+    val place = ir_fma(before, u32(MAIL_THREADS * cluster), number);
+    test_store_value(IR_GLOBAL, IR_U32, test_element(out, place, 4), 0, add(all[0], all[1]));
+    ir_end_if();
     cute_loop_end(&turn);
-    cluster_sync();
+    if (cluster > 1)
+        cluster_sync();
+}
+
+static void describe_mailbox(void)
+{
+    describe_mailbox_of(4);
+}
+
+static void describe_mailbox_of_cta(void)
+{
+    describe_mailbox_of(1);
+}
+
+static void expect_sums(int cluster, void (*describe)(void))
+{
+    const uint32_t count = (uint32_t)(MAIL_THREADS * cluster);
+    static uint32_t out[MAIL_TURNS * MAIL_THREADS * 4];
+    void *memory = test_upload(gpu, NULL, sizeof out);
+    test_kernel k = { describe, IR_SM90A, .threads = MAIL_THREADS, .cluster = cluster, .grid = cluster };
+    run_or_fail(k, (void *[]){ &memory });
+    assert_int_equal(gpu->ops->copy_out(gpu, out, memory, sizeof out, NULL), CKL_OK);
+    for (uint32_t i = 0; i < MAIL_TURNS * count; i++)
+        assert_int_equal(out[i], (i / count + 1) * (count * (count - 1) / 2));
+    gpu->ops->release(gpu, memory);
 }
 
 static void test_mailbox(void)
 {
-    enum { COUNT = MAIL_THREADS * MAIL_CLUSTER };
-    static uint32_t out[MAIL_TURNS * COUNT];
-    void *memory = test_upload(gpu, NULL, sizeof out);
-    test_kernel k = { describe_mailbox, IR_SM90A, .threads = MAIL_THREADS, .cluster = MAIL_CLUSTER,
-                      .grid = MAIL_CLUSTER };
-    run_or_fail(k, (void *[]){ &memory });
-    assert_int_equal(gpu->ops->copy_out(gpu, out, memory, sizeof out, NULL), CKL_OK);
-    for (uint32_t i = 0; i < MAIL_TURNS * COUNT; i++)
-        assert_int_equal(out[i], (i / COUNT + 1) * (COUNT * (COUNT - 1) / 2));
-    gpu->ops->release(gpu, memory);
+    expect_sums(4, describe_mailbox);
+    expect_sums(1, describe_mailbox_of_cta);
 }
 
 /* mma.sync: one 16 x 8 x 16 product of fragments that every lane makes up */

@@ -37,6 +37,11 @@ static const in_place problems[] = {
     { "layernorm rows=5 cols=20000 residual=1", { { "sum", "residual" }, { "y", "x" } } },
     { "layernorm rows=5 cols=20000 residual=1", { { "sum", "x" }, { "y", "residual" } } },
     { "layernorm rows=9 cols=1000 impl=forward " ANEW "'", { { "y", "x" } } },
+    { "layernorm rows=9 cols=1000 residual=1 impl=forward " ANEW " residual=1'",
+      { { "sum", "x" }, { "y", "residual" } } },
+    { "layernorm rows=20 cols=8192 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=4 steps=2 "
+      "stages=60 hold=ring ahead=1 residual=1'",
+      { { "sum", "residual" }, { "y", "x" } } },
     { "rmsnorm rows=2 cols=300 residual=1 impl=forward config='threads=128 row_threads=128 steps=1 tiled=1'",
       { { "sum", "residual" } } },
     { "layernorm rows=2 cols=3000 residual=1 impl=forward config='threads=512 row_threads=512 steps=1 tiled=1'",

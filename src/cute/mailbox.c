@@ -3,7 +3,7 @@
 
 #include "cute/tensor.h"
 
-enum { TURNS = 2, VALUE_BYTES = 4, MBARRIER_BYTES = 8 };
+enum { TURNS = 4, VALUE_BYTES = 4, MBARRIER_BYTES = 8 };
 
 static int senders(const mailbox *m)
 {
@@ -18,24 +18,7 @@ static int64_t turn_bytes(const mailbox *m)
 int64_t mailbox_bytes(int threads, int cluster, int count)
 {
     mailbox m = { .threads = threads, .cluster = cluster, .count = count };
-    int64_t slots = cluster == 1 ? cta_reduce_bytes(threads) : TURNS * turn_bytes(&m);
-    return TURNS * MBARRIER_BYTES + slots;
-}
-
-mailbox make_mailbox(const char *name, int threads, int cluster, int count)
-{
-    mailbox m = { .threads = threads, .cluster = cluster, .count = count };
-    int64_t bytes = mailbox_bytes(threads, cluster, count);
-    m.barriers = ir_smem_alloc(name, bytes, 16);
-    m.slots = m.barriers + TURNS * (int64_t)MBARRIER_BYTES;
-    m.turn = cute_variable(IR_U32, ir_int(IR_U32, 0));
-    return m;
-}
-
-void mailbox_init(const mailbox *m)
-{
-    for (int t = 0; t < TURNS && m->cluster > 1; t++)
-        ir_mbarrier_init(ir_smem_address(m->barriers), t * (int64_t)MBARRIER_BYTES, 1);
+    return TURNS * (MBARRIER_BYTES + turn_bytes(&m));
 }
 
 static val u32(int64_t i)
@@ -43,20 +26,79 @@ static val u32(int64_t i)
     return ir_int(IR_U32, i);
 }
 
-/* Lane l of every warp sends to CTA l. */
-static void send(const mailbox *m, const reduction *r, val slots, val barrier, const val *values)
+mailbox make_mailbox(const char *name, int threads, int cluster, int count)
 {
-    val lane = ir_sreg(IR_LANE), rank = m->cluster > 1 ? ir_sreg(IR_CLUSTER_RANK) : u32(0);
+    mailbox m = { .threads = threads, .cluster = cluster, .count = count };
+    m.barriers = ir_smem_alloc(name, mailbox_bytes(threads, cluster, count), 16);
+    m.slots = m.barriers + TURNS * (int64_t)MBARRIER_BYTES;
+    m.sent = cute_variable(IR_U32, u32(0));
+    m.received = cute_variable(IR_U32, u32(0));
+    return m;
+}
+
+/* A phase is complete when a thread has announced the bytes of all senders and they have come; or, in a single CTA, when
+ * all warps have arrived. */
+void mailbox_init(const mailbox *m)
+{
+    for (int t = 0; t < TURNS; t++)
+        ir_mbarrier_init(ir_smem_address(m->barriers), t * (int64_t)MBARRIER_BYTES, m->cluster > 1 ? 1 : senders(m));
+}
+
+/* Of a turn. */
+typedef struct turn_set {
+    val slots, barrier, parity;
+} turn_set;
+
+static turn_set set_of(const mailbox *m, val turn)
+{
+    val set = ir_binary(IR_AND, turn, u32(TURNS - 1));
+    return (turn_set){ ir_binary(IR_ADD, ir_smem_address(m->slots), ir_binary(IR_MUL, set, u32(turn_bytes(m)))),
+                       ir_binary(IR_ADD, ir_smem_address(m->barriers), ir_binary(IR_MUL, set, u32(MBARRIER_BYTES))),
+                       ir_binary(IR_AND, ir_binary(IR_DIV, turn, u32(TURNS)), u32(1)) };
+}
+
+/* Lane l of every warp sends to CTA l. */
+static void send_to_cluster(const mailbox *m, const reduction *r, const turn_set *to, const val *values)
+{
+    val lane = ir_sreg(IR_LANE);
     ir_if(ir_compare(IR_EQ, ir_sreg(IR_TID_X), u32(0)));
-    ir_mbarrier_expect(barrier, 0, u32((int64_t)r->count * senders(m) * VALUE_BYTES));
+    ir_mbarrier_expect(to->barrier, 0, u32((int64_t)r->count * senders(m) * VALUE_BYTES));
     ir_end_if();
     ir_if(ir_compare(IR_LT, lane, u32(m->cluster)));
-    val sender = ir_binary(IR_ADD, ir_binary(IR_MUL, rank, u32(m->threads / 32)), ir_sreg(IR_WARP));
-    val slot = ir_mapa(ir_binary(IR_ADD, slots, ir_binary(IR_MUL, sender, u32(VALUE_BYTES))), lane);
-    val guard = ir_mapa(barrier, lane);
+    val sender = ir_fma(ir_sreg(IR_CLUSTER_RANK), u32(m->threads / 32), ir_sreg(IR_WARP));
+    val slot = ir_mapa(ir_fma(sender, u32(VALUE_BYTES), to->slots), lane);
+    val guard = ir_mapa(to->barrier, lane);
     for (int i = 0; i < r->count; i++)
         ir_store_async(slot, (int64_t)i * senders(m) * VALUE_BYTES, guard, values[i]);
     ir_end_if();
+}
+
+/* NOTE: asynchronous stores need a cluster: in a CTA alone they are illegal instructions. */
+static void send_to_cta(const mailbox *m, const reduction *r, const turn_set *to, const val *values)
+{
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_LANE), u32(0)));
+    val slot = ir_fma(ir_sreg(IR_WARP), u32(VALUE_BYTES), to->slots);
+    for (int i = 0; i < r->count; i++)
+        ir_store(IR_SHARED, IR_CACHE_DEFAULT, values[i].type, 1, slot, (int64_t)i * senders(m) * VALUE_BYTES,
+                 &values[i]);
+    ir_mbarrier_arrive(IR_SHARED, to->barrier, 0);
+    ir_end_if();
+}
+
+void mailbox_send(const mailbox *m, const reduction *r, val *values)
+{
+    for (int i = 0; i < r->count; i++)
+        if (r->count > m->count || ir_type_bytes(values[i].type) != VALUE_BYTES)
+            ir_fail(CKL_INTERNAL, "mailbox_send: %d values are more than %d, or not of 32 bits", r->count, m->count);
+    if (ir_failed())
+        return;
+    warp_reduce(r, 32, values);
+    const turn_set to = set_of(m, m->sent);
+    if (m->cluster > 1)
+        send_to_cluster(m, r, &to, values);
+    else
+        send_to_cta(m, r, &to, values);
+    ir_assign(m->sent, ir_binary(IR_ADD, m->sent, u32(1)));
 }
 
 /* The values of sender `lane` + first. */
@@ -67,11 +109,15 @@ static void read(const mailbox *m, const reduction *r, val slot, int first, val 
                 &values[i]);
 }
 
-static void combine_received(const mailbox *m, const reduction *r, val slots, val *values)
+void mailbox_receive(const mailbox *m, const reduction *r, val *values)
 {
+    if (ir_failed())
+        return;
+    const turn_set from = set_of(m, m->received);
     int width = (int)min_i64(senders(m), 32);
     val lane = ir_binary(IR_REM, ir_sreg(IR_LANE), u32(width)), other[REDUCE_VALUES_MAX];
-    val slot = ir_binary(IR_ADD, slots, ir_binary(IR_MUL, lane, u32(VALUE_BYTES)));
+    val slot = ir_fma(lane, u32(VALUE_BYTES), from.slots);
+    ir_mbarrier_wait(from.barrier, 0, from.parity);
     read(m, r, slot, 0, values);
     for (int first = width; first < senders(m); first += width) {
         for (int i = 0; i < r->count; i++)
@@ -80,26 +126,5 @@ static void combine_received(const mailbox *m, const reduction *r, val slots, va
         r->combine(values, other, r->user);
     }
     warp_reduce(r, width, values);
-}
-
-void mailbox_reduce(const mailbox *m, const reduction *r, val *values)
-{
-    for (int i = 0; i < r->count; i++)
-        if (r->count > m->count || ir_type_bytes(values[i].type) != VALUE_BYTES)
-            ir_fail(CKL_INTERNAL, "mailbox_reduce: %d values are more than %d, or not of 32 bits", r->count, m->count);
-    if (ir_failed())
-        return;
-    if (m->cluster == 1) { // addresses of a cluster exist in clusters only
-        cta_reduce(r, m->threads, m->slots, values);
-        return;
-    }
-    warp_reduce(r, 32, values);
-    val odd = ir_binary(IR_AND, m->turn, u32(1));
-    val slots = ir_binary(IR_ADD, ir_smem_address(m->slots), ir_binary(IR_MUL, odd, u32(turn_bytes(m))));
-    val barrier = ir_binary(IR_ADD, ir_smem_address(m->barriers), ir_binary(IR_MUL, odd, u32(MBARRIER_BYTES)));
-    val parity = ir_binary(IR_AND, ir_binary(IR_SHR, m->turn, u32(1)), u32(1));
-    send(m, r, slots, barrier, values);
-    ir_mbarrier_wait(barrier, 0, parity);
-    combine_received(m, r, slots, values);
-    ir_assign(m->turn, ir_binary(IR_ADD, m->turn, u32(1)));
+    ir_assign(m->received, ir_binary(IR_ADD, m->received, u32(1)));
 }

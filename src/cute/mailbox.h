@@ -1,9 +1,10 @@
 /*
  * mailbox.h - reductions over the warps of a cluster without a barrier of the cluster, for loops that take many of them.
  *
- * Each warp sends its values to every CTA by asynchronous stores; a CTA waits for all of them on an mbarrier of its own. Two
- * sets of slots take turns: who sends for turn t+2 has received everything of turn t+1, which its peers sent after they
- * had read turn t. The order of the combination is fixed, so results are the same in every run.
+ * Each warp sends its values to every CTA by asynchronous stores; a CTA waits for all of them on an mbarrier of its own. What
+ * has been sent may be received later, after the next values have been sent: then nobody waits for the slowest. Four sets
+ * of slots take turns: who sends for turn t+4 has received turn t+2, which its peers sent after they had received turn t.
+ * The order of the combination is fixed, so results are the same in every run.
  */
 #ifndef CKL_CUTE_MAILBOX_H
 #define CKL_CUTE_MAILBOX_H
@@ -15,7 +16,7 @@ typedef struct mailbox {
     int cluster; // CTAs, a power of two
     int count;   // values of a reduction, at most; 32 bits each
     int64_t slots, barriers;
-    val turn; // u32 variable
+    val sent, received; // turns, u32 variables
 } mailbox;
 
 /* Allocates slots and barriers. */
@@ -25,7 +26,11 @@ int64_t mailbox_bytes(int threads, int cluster, int count);
 /* By one thread; fence_mbarrier_init() and a barrier of the cluster must follow. */
 void mailbox_init(const mailbox *m);
 
-/* Over all threads that take part; all of them hold the result. A barrier of the cluster must precede the end of the kernel. */
-void mailbox_reduce(const mailbox *m, const reduction *r, val *values);
+/*
+ * A reduction over all threads that take part; all of them hold the result. values: variables; what send() leaves in them is no
+ * result. At most two turns may be sent and not yet received. A barrier of the cluster must precede the end of the kernel.
+ */
+void mailbox_send(const mailbox *m, const reduction *r, val *values);
+void mailbox_receive(const mailbox *m, const reduction *r, val *values);
 
 #endif

@@ -46,11 +46,14 @@ int stream_cluster_max(const ckl_device_info *device)
 
 stream_split stream_split_choose(int64_t cols, ckl_dtype dtype, int inputs, const ckl_device_info *device)
 {
-    enum { THREADS = 256, PIECE_BYTES = 16 << 10, PIECES = 4, STAGES = 6, STAGES_MAX = 13 };
+    enum { THREADS = 256, PIECE_BYTES = 16 << 10, PIECES = 4, STAGES = 6, STAGES_MAX = 13, CLUSTER_SLOW = 4 };
     int vec = BULK_BYTES / (int)ckl_dtype_bytes(dtype),
         steps = (int)max_i64(1, PIECE_BYTES / (BULK_BYTES * THREADS * inputs));
     stream_split s = { .piece = { THREADS, THREADS, 1, vec, steps, false }, .cluster = 1 };
     while (s.cluster < stream_cluster_max(device) && stream_pieces(&s, cols) > PIECES)
+        s.cluster *= 2;
+    s.ahead = s.cluster >= CLUSTER_SLOW && s.cluster < stream_cluster_max(device) && stream_pieces(&s, cols) <= PIECES;
+    if (s.ahead)
         s.cluster *= 2;
     int64_t pieces = stream_pieces(&s, cols), wanted = max_i64(STAGES, pieces + (pieces + 1) / 2);
     s.hold = wanted <= STAGES_MAX ? STREAM_RING : STREAM_ANEW;
@@ -83,9 +86,11 @@ ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t c
              s->pieces, stream_pieces(s, cols), STREAM_PIECES_MAX);
     if (s->hold == STREAM_REGISTERS && s->pieces == 0)
         FAIL(CKL_INVALID, "%s: hold=registers needs pieces=", what);
-    if (s->hold == STREAM_RING && stream_pieces(s, cols) > s->stages)
-        FAIL(CKL_INVALID, "%s: hold=ring, but %" PRId64 " pieces do not fit %d stages", what, stream_pieces(s, cols),
-             s->stages);
+    if (s->ahead && s->hold != STREAM_RING)
+        FAIL(CKL_INVALID, "%s: ahead=1 needs hold=ring", what);
+    if (s->hold == STREAM_RING && stream_pieces(s, cols) * (1 + s->ahead) > s->stages)
+        FAIL(CKL_INVALID, "%s: hold=ring ahead=%d, but %d times %" PRId64 " pieces do not fit %d stages", what,
+             s->ahead, 1 + s->ahead, stream_pieces(s, cols), s->stages);
     if (cols * (int64_t)ckl_dtype_bytes(dtype) % BULK_BYTES)
         FAIL(CKL_UNSUPPORTED, "%s: rows of %" PRId64 " elements are no multiple of %d bytes", what, cols, BULK_BYTES);
     return CKL_OK;
@@ -135,7 +140,7 @@ static void bring_piece(const row_stream *s, pipeline_state *at, val row, val st
 static void produce(const row_stream *s)
 {
     pipeline_state at = producer_state(&s->ring);
-    int turns = s->split.hold == STREAM_ANEW ? s->passes : 1;
+    int turns = s->split.hold == STREAM_ANEW ? 2 : 1;
     LOOP_FROM(row, s->first_row, s->rows, s->row_step)
     {
         for (int turn = 0; turn < turns; turn++)
@@ -169,10 +174,10 @@ static void set_launch(const stream_split *split)
 }
 
 row_stream row_stream_begin(const stream_split *split, ckl_dtype dtype, const stream_input *inputs, int input_count,
-                            int passes, int values, val rows, val cols)
+                            int values, val rows, val cols)
 {
     int threads = split->piece.threads;
-    row_stream s = { .split = *split, .dtype = dtype, .input_count = input_count, .passes = passes };
+    row_stream s = { .split = *split, .dtype = dtype, .input_count = input_count };
     memcpy(s.inputs, inputs, (size_t)input_count * sizeof *inputs);
     set_launch(split);
     s.rows = convert(I64, rows);
@@ -187,8 +192,8 @@ row_stream row_stream_begin(const stream_split *split, ckl_dtype dtype, const st
     IF(elect())
         produce(&s);
     ir_else();
-    s.row_start = consumer_state(&s.ring);
-    s.here = consumer_state(&s.ring);
+    s.seen = consumer_state(&s.ring);
+    s.written = consumer_state(&s.ring);
     return s;
 }
 
@@ -220,97 +225,150 @@ row_place row_stream_columns(const row_stream *s, int piece)
     return row_from(&first, piece_start(s, piece));
 }
 
-static void copy_state(pipeline_state *to, const pipeline_state *from)
-{
-    assign(to->stage, from->stage);
-    assign(to->parity, from->parity);
-}
+/* One visit to a row. */
+typedef struct pass {
+    row_stream *s;
+    pipeline_state *at;
+    bool arrived; // seen before: there is nothing to wait for
+    bool leaves;  // stages may be filled again
+    bool held;    // the row is in registers
+    stream_visit *visit;
+    void *user;
+} pass;
 
 /* NOTE: without the proxy fence a bulk copy may overwrite what loads under way have yet to read: seen on the H200. */
-static void free_stage(const row_stream *s)
+static void free_stage(const row_stream *s, const pipeline_state *at)
 {
     fence_proxy_async();
     ir_plain(IR_WARP_SYNC, 0, 0);
     IF(eq(lane(), imm(0)))
-        pipeline_release(&s->ring, s->here.stage);
+        pipeline_release(&s->ring, at->stage);
 }
 
 /* This thread's part of input i in the stage. */
-static tensor load_part(const row_stream *s, const row_place *p, int i)
+static tensor load_part(const row_stream *s, const pipeline_state *at, const row_place *p, int i)
 {
     const row_split *piece = &s->split.piece;
     int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), step_bytes = size * piece->vec * piece->threads;
     layout part = make_layout(shape(piece->vec, piece->steps), stride(1, (int64_t)piece->vec * piece->threads));
-    val first = add(stage_address(s, &s->here), mul(thread(), imm((int)size * piece->vec)));
+    val first = add(stage_address(s, at), mul(thread(), imm((int)size * piece->vec)));
     tensor sX = smem_view(first, s->dtype, part); // (VEC,STEPS)
     tensor rX = fragment_like(sX, s->dtype);      // (VEC,STEPS)
-    vector_at *at = ir_alloc((size_t)piece->steps, sizeof *at);
+    vector_at *each = ir_alloc((size_t)piece->steps, sizeof *each);
     for (int step = 0; step < piece->steps; step++)
-        at[step] =
+        each[step] =
             (vector_at){ first, i * piece_bytes(&s->split, s->dtype) + step * step_bytes, row_inside(piece, p, step) };
-    vectors_load(at, piece->steps, piece->vec, sX, rX.regs, s->fill);
+    vectors_load(each, piece->steps, piece->vec, sX, rX.regs, s->fill);
     return rX;
 }
 
-/* Brings a piece that may not exist into registers; `leaves`: its stage may be filled again. */
-static void take_piece(row_stream *s, const row_place *p, val exists, bool leaves, tensor *rX)
+/* Brings a piece that may not exist into registers. */
+static void take_piece(const pass *v, const row_place *p, val exists, tensor *rX)
 {
     const bool sure = ir_is_int(exists, 1);
-    if (!sure)
-        ir_if(exists);
-    pipeline_wait_full(&s->ring, &s->here);
-    if (!sure)
-        ir_end_if();
+    const row_stream *s = v->s;
+    if (!v->arrived) {
+        if (!sure)
+            ir_if(exists);
+        pipeline_wait_full(&s->ring, v->at);
+        if (!sure)
+            ir_end_if();
+    }
     for (int i = 0; i < s->input_count; i++)
-        rX[i] = load_part(s, p, i);
+        rX[i] = load_part(s, v->at, p, i);
     if (!sure)
         ir_if(exists);
-    if (leaves)
-        free_stage(s);
-    pipeline_advance(&s->here);
+    if (v->leaves)
+        free_stage(s, v->at);
+    pipeline_advance(v->at);
     if (!sure)
         ir_end_if();
 }
 
-static void pass_of_loop(row_stream *s, const row_place *first, bool leaves, stream_visit *visit, void *user)
+static void pass_of_loop(const pass *v, const row_place *first)
 {
+    const row_stream *s = v->s;
     tensor rX[STREAM_INPUTS_MAX];
     LOOP_FROM(start, first_start(s), s->cols, start_step(s))
     {
         row_place p = row_from(first, sub(start, first_start(s)));
-        take_piece(s, &p, yes(), leaves, rX);
-        visit(&p, 0, rX, user);
+        take_piece(v, &p, yes(), rX);
+        v->visit(&p, 0, rX, v->user);
     }
 }
 
-static void pass_unrolled(row_stream *s, const row_place *first, bool leaves, stream_visit *visit, void *user)
+static void pass_unrolled(const pass *v, const row_place *first)
 {
+    row_stream *s = v->s;
     for (int piece = 0; piece < s->split.pieces; piece++) {
         val start = piece_start(s, piece);
         row_place p = row_from(first, start);
         val exists = s->split.piece.whole ? yes() : lt(add(first_start(s), start), s->cols);
-        if (!s->held)
-            take_piece(s, &p, exists, leaves, s->rHeld[piece]);
-        visit(&p, piece, s->rHeld[piece], user);
+        if (!v->held)
+            take_piece(v, &p, exists, s->rHeld[piece]);
+        v->visit(&p, piece, s->rHeld[piece], v->user);
     }
 }
 
-void row_stream_pass(row_stream *s, val row, bool last, stream_visit *visit, void *user)
+static void go_over(const pass *v, val row)
 {
-    const bool leaves = last || s->split.hold != STREAM_RING;
-    const row_place first = row_stream_place(s, row);
-    if (!s->held)
-        copy_state(&s->here, &s->row_start);
-    if (s->split.pieces)
-        pass_unrolled(s, &first, leaves, visit, user);
+    const row_place first = row_stream_place(v->s, row);
+    if (v->s->split.pieces)
+        pass_unrolled(v, &first);
     else
-        pass_of_loop(s, &first, leaves, visit, user);
-    if (leaves && !s->held)
-        copy_state(&s->row_start, &s->here);
-    s->held = s->split.hold == STREAM_REGISTERS && !last;
+        pass_of_loop(v, &first);
 }
 
-void row_stream_reduce(row_stream *s, const reduction *r, val *values)
+void row_stream_see(row_stream *s, val row, stream_visit *visit, void *user)
 {
-    mailbox_reduce(&s->mail, r, values);
+    go_over(&(pass){ s, &s->seen, .leaves = s->split.hold != STREAM_RING, .visit = visit, .user = user }, row);
+}
+
+void row_stream_write(row_stream *s, val row, stream_visit *visit, void *user)
+{
+    const bool ring = s->split.hold == STREAM_RING, held = s->split.hold == STREAM_REGISTERS;
+    go_over(&(pass){ s, ring ? &s->written : &s->seen, ring, true, held, visit, user }, row);
+}
+
+static void hand_over(const row_steps *steps, void *user)
+{
+    if (steps->hand_over)
+        steps->hand_over(user);
+}
+
+/* One turn more than there are rows: each sees a row and writes the one of the turn before. */
+static void walk_ahead(row_stream *s, const row_steps *steps, void *user)
+{
+    LOOP_FROM(row, s->first_row, add(s->rows, s->row_step), s->row_step)
+    {
+        IF(lt(row, s->rows))
+            steps->see(s, row, user);
+        IF(lt(s->first_row, row))
+            steps->write(s, sub(row, s->row_step), user);
+        hand_over(steps, user);
+    }
+}
+
+void row_stream_walk(row_stream *s, const row_steps *steps, void *user)
+{
+    if (s->split.ahead) {
+        walk_ahead(s, steps, user);
+        return;
+    }
+    LOOP_FROM(row, s->first_row, s->rows, s->row_step)
+    {
+        steps->see(s, row, user);
+        hand_over(steps, user);
+        steps->write(s, row, user);
+    }
+}
+
+void row_stream_send(const row_stream *s, const reduction *r, val *values)
+{
+    mailbox_send(&s->mail, r, values);
+}
+
+void row_stream_receive(const row_stream *s, const reduction *r, val *values)
+{
+    mailbox_receive(&s->mail, r, values);
 }

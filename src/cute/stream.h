@@ -3,16 +3,23 @@
  *
  * CTAs, or clusters of them, take rows in turn. A warp of its own, the producer, brings pieces of the rows into a ring of
  * stages by bulk copies and runs ahead as far as the ring reaches, beyond the end of a row: the memory stays busy while
- * the other threads reduce and write. They visit a row in passes over its pieces. It stays in the ring or in registers
- * from its first pass to its last or, where both are too small, is brought anew for each. A kernel reads like this:
+ * the other threads reduce and write. They visit a row twice, piece by piece. Between the two it stays in the ring or in
+ * registers or, where both are too small, is brought anew. A kernel reads like this:
  *
- *     row_stream s = row_stream_begin(&split, dtype, inputs, input_count, passes, values, rows, cols);
- *     LOOP_FROM(row, s.first_row, s.rows, s.row_step) {
- *         row_stream_pass(&s, row, false, add_up, &me); // calls add_up(&place, piece, rX, &me) for each piece
- *         row_stream_reduce(&s, &reduction, me.sum);
- *         row_stream_pass(&s, row, true, write, &me);
+ *     static void see(row_stream *s, val row, void *user) {
+ *         row_stream_see(s, row, add_up, user); // calls add_up(&place, piece, rX, user) for each piece
+ *         row_stream_send(s, &reduction, sum);
  *     }
+ *     static void write(row_stream *s, val row, void *user) {
+ *         row_stream_receive(s, &reduction, sum);
+ *         row_stream_write(s, row, write_piece, user);
+ *     }
+ *     row_stream s = row_stream_begin(&split, dtype, inputs, input_count, values, rows, cols);
+ *     row_stream_walk(&s, &(row_steps){ see, hand_over, write }, &me);
  *     row_stream_end(&s);
+ *
+ * If the ring holds two rows, the next one can be seen before this one is written (`ahead`): then no thread waits for the
+ * sums of the others.
  */
 #ifndef CKL_CUTE_STREAM_H
 #define CKL_CUTE_STREAM_H
@@ -36,6 +43,7 @@ typedef struct stream_split {
     int cluster;     // CTAs of a row: piece k is that of CTA k % cluster
     int stages;      // pieces, one of each input, that the ring holds
     stream_hold hold;
+    bool ahead; // of a ring: row n + 1 is seen before row n is written
     int pieces; // of a row and CTA, for kernels that keep something for each: passes are unrolled; 0: a loop
 } stream_split;
 
@@ -50,8 +58,9 @@ int64_t stream_pieces(const stream_split *s, int64_t cols);
 
 /*
  * A split for rows of `cols` elements that start at multiples of 16 bytes: 16 KiB of all inputs a piece; clusters, so that
- * a CTA has four pieces of a row; a ring half as large again as that or, for rows beyond it, one that brings them anew for
- * each pass. bench/notes/norm.md has the figures.
+ * a CTA has four pieces of a row and a ring half as large again as that; where this takes four CTAs or more, whose sums are
+ * long on their way, twice as many that see ahead. Rows beyond such rings are brought anew for each pass.
+ * bench/notes/norm.md has the figures.
  */
 stream_split stream_split_choose(int64_t cols, ckl_dtype dtype, int inputs, const ckl_device_info *device);
 
@@ -70,24 +79,23 @@ typedef struct stream_input {
 typedef struct row_stream {
     stream_split split;
     ckl_dtype dtype;
-    int input_count, passes;
+    int input_count;
     stream_input inputs[STREAM_INPUTS_MAX];
     val first_row, row_step, rows, cols; // the rows of this CTA; cols is u32
     int64_t stage_offset;                // of the ring in shared memory
     pipeline ring;
-    pipeline_state row_start, here; // of consumers
-    bool held;                      // the row is in rHeld, [piece][input]
-    tensor rHeld[STREAM_PIECES_MAX][STREAM_INPUTS_MAX];
+    pipeline_state seen, written; // consumers' places: of the first visit and, if the row stays in the ring, the second
+    tensor rHeld[STREAM_PIECES_MAX][STREAM_INPUTS_MAX]; // a row in registers, [piece][input]
     mailbox mail;
     double fill; // what is seen past the end of a row; 0 unless set after row_stream_begin()
 } row_stream;
 
 /*
- * Describes the producer and all set-up; what follows, up to row_stream_end(), is done by the other threads. passes: of each
- * row. values: of the largest reduction.
+ * Describes the producer and all set-up; what follows, up to row_stream_end(), is done by the other threads. values: of the
+ * largest reduction.
  */
 row_stream row_stream_begin(const stream_split *split, ckl_dtype dtype, const stream_input *inputs, int input_count,
-                            int passes, int values, val rows, val cols);
+                            int values, val rows, val cols);
 void row_stream_end(row_stream *s);
 
 /* This thread's place at the start of a row: the thread whose `first` is 0 writes what belongs to the row as a whole. */
@@ -97,15 +105,31 @@ row_place row_stream_place(const row_stream *s, val row);
 row_place row_stream_columns(const row_stream *s, int piece);
 
 /*
- * Calls visit for the pieces of this CTA. rX[i], (VEC,STEPS) registers of the dtype, is this thread's part of input i, and
+ * What a kernel does with each row: see() ends with row_stream_send(), write() begins with row_stream_receive(). Row n + 1 may
+ * be seen before row n is written: what they both need to know of a row must have two places, and hand_over(), between the
+ * see() and the write() of the same row, moves it from one to the other.
+ */
+typedef struct row_steps {
+    void (*see)(row_stream *s, val row, void *user);
+    void (*hand_over)(void *user); // NULL: there is nothing
+    void (*write)(row_stream *s, val row, void *user);
+} row_steps;
+
+/* Takes all rows of this CTA through their steps. */
+void row_stream_walk(row_stream *s, const row_steps *steps, void *user);
+
+/*
+ * The two visits to the pieces of this CTA. rX[i], (VEC,STEPS) registers of the dtype, is this thread's part of input i, and
  * `fill` past the end of the row; p is its place, for row_part(), row_load() and row_store() with split.piece; piece is
  * its number if passes are unrolled, else 0. Unrolled passes also visit pieces past the end, unless split.piece.whole
  * says that rows fill all of them.
  */
 typedef void stream_visit(const row_place *p, int piece, const tensor *rX, void *user);
-void row_stream_pass(row_stream *s, val row, bool last, stream_visit *visit, void *user);
+void row_stream_see(row_stream *s, val row, stream_visit *visit, void *user);
+void row_stream_write(row_stream *s, val row, stream_visit *visit, void *user);
 
-/* Over all threads of the row; everyone holds the result. */
-void row_stream_reduce(row_stream *s, const reduction *r, val *values);
+/* A reduction over all threads of the row, in two halves; everyone receives the result. */
+void row_stream_send(const row_stream *s, const reduction *r, val *values);
+void row_stream_receive(const row_stream *s, const reduction *r, val *values);
 
 #endif

@@ -88,17 +88,25 @@ static void add_columns(row *r)
     }
 }
 
+/* Of sum[0] and, of layernorm, sum[1]. */
+static reduction sums_of(const row *r)
+{
+    static const int one = 1, two = 2;
+    const int *count = r->centred ? &two : &one;
+    return (reduction){ *count, combine_sum, (void *)count };
+}
+
+static void reduce_row(row *r)
+{
+    const reduction sums = sums_of(r);
+    row_reduce(&r->split, &sums, r->sum);
+}
+
 /* dx = rstd (g - n mean(g n) - mean(g)), which is g rstd + (x - mean) sum[0] + sum[1] with what this leaves in sum. */
 static void find_factors(row *r)
 {
-    int count = r->centred ? 2 : 1;
-    const reduction sums = { count, combine_sum, &count };
-    if (r->stream)
-        row_stream_reduce(r->stream, &sums, r->sum);
-    else
-        row_reduce(&r->split, &sums, r->sum);
     val factor = ir_unary(IR_NEG, mul(r->rstd, r->o.reciprocal));
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < 1 + r->centred; i++)
         assign(r->sum[i], mul(r->sum[i], factor));
     assign(r->sum[0], mul(r->sum[0], r->rstd));
 }
@@ -149,6 +157,7 @@ static void backward_of_row(row *r)
     add_products(r);
     if (r->cfg->affine)
         add_columns(r);
+    reduce_row(r);
     find_factors(r);
     write_dx(r, &r->place);
 }
@@ -173,6 +182,7 @@ static void backward_of_tiles(row *r)
         load_tile(r, &p);
         add_products(r);
     }
+    reduce_row(r);
     find_factors(r);
     LOOP_FROM(again, imm(0), r->o.cols, imm(tile_cols))
     {
@@ -273,7 +283,9 @@ static void rows_of_gradients(const norm_config *cfg, bool vectors, bool centred
 
 /* Rows that flow through shared memory: what a thread keeps for each of its pieces. */
 typedef struct flow {
-    row r;
+    row r;                    // that is written
+    row seen;                 // that is seen: it has sums, mean and rstd of its own
+    val next_mean, next_rstd; // of the row after it, on their way
     tensor rGamma[STREAM_PIECES_MAX], rDgamma[STREAM_PIECES_MAX], rDbeta[STREAM_PIECES_MAX]; // (VEC,STEPS) each
     int64_t shared; // or where the sums of dgamma are: (4,THREADS,VECTORS,PIECES), vectors of threads side by side
 } flow;
@@ -316,9 +328,9 @@ static void leave_sums(flow *f, int piece, const row *r)
     }
 }
 
-static row row_at(const flow *f, const row_place *p, int piece, const tensor *rInputs)
+static row row_at(const flow *f, const row *of, const row_place *p, int piece, const tensor *rInputs)
 {
-    row r = f->r;
+    row r = *of;
     r.rX = rInputs[0];
     r.rDy = rInputs[1];
     r.rDsum = r.cfg->residual ? rInputs[2] : r.rDsum;
@@ -329,19 +341,50 @@ static row row_at(const flow *f, const row_place *p, int piece, const tensor *rI
 
 static void see_piece(const row_place *p, int piece, const tensor *rInputs, void *user)
 {
-    row r = row_at(user, p, piece, rInputs);
+    flow *f = user;
+    row r = row_at(f, &f->seen, p, piece, rInputs);
     add_products(&r);
     if (r.cfg->affine && r.cfg->pieces) {
-        take_sums(user, piece, &r);
+        take_sums(f, piece, &r);
         add_columns(&r);
-        leave_sums(user, piece, &r);
+        leave_sums(f, piece, &r);
     }
 }
 
 static void write_piece(const row_place *p, int piece, const tensor *rInputs, void *user)
 {
-    row r = row_at(user, p, piece, rInputs);
+    flow *f = user;
+    row r = row_at(f, &f->r, p, piece, rInputs);
     write_dx(&r, p);
+}
+
+static void see_row(row_stream *s, val number, void *user)
+{
+    flow *f = user;
+    row *r = &f->seen;
+    const reduction sums = sums_of(r);
+    assign(r->mean, f->next_mean);
+    assign(r->rstd, f->next_rstd);
+    load_statistics(r, add(number, s->row_step), f->next_mean, f->next_rstd);
+    clear_sums(r);
+    row_stream_see(s, number, see_piece, f);
+    row_stream_send(s, &sums, r->sum);
+}
+
+static void hand_over(void *user)
+{
+    flow *f = user;
+    assign(f->r.mean, f->seen.mean);
+    assign(f->r.rstd, f->seen.rstd);
+}
+
+static void write_row(row_stream *s, val number, void *user)
+{
+    flow *f = user;
+    const reduction sums = sums_of(&f->r);
+    row_stream_receive(s, &sums, f->r.sum);
+    find_factors(&f->r);
+    row_stream_write(s, number, write_piece, f);
 }
 
 static void flow_begin(flow *f)
@@ -377,24 +420,16 @@ static void stream_of_gradients(const norm_config *cfg, bool centred)
     const stream_input inputs[] = { { r->o.x, r->o.ld_in }, { r->o.dy, r->o.ld_in }, { r->o.dsum, r->o.ld_in } };
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
     row_stream s =
-        row_stream_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, 2, NORM_STREAM_VALUES, r->o.rows, r->o.cols);
+        row_stream_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_STREAM_VALUES, r->o.rows, r->o.cols);
     r->stream = &s;
-    make_variables(r);
+    f.seen = f.r;
+    make_variables(&f.r);
+    make_variables(&f.seen);
     flow_begin(&f);
-    val next_mean = variable(F32, immf(0)), next_rstd = variable(F32, immf(0));
-    load_statistics(r, s.first_row, next_mean, next_rstd);
-    LOOP_FROM(number, s.first_row, s.rows, s.row_step)
-    {
-        r->place.row = number;
-        assign(r->mean, next_mean);
-        assign(r->rstd, next_rstd);
-        load_statistics(r, add(number, s.row_step), next_mean,
-                        next_rstd); // under way while this row is reduced and written
-        clear_sums(r);
-        row_stream_pass(&s, number, false, see_piece, &f);
-        find_factors(r);
-        row_stream_pass(&s, number, true, write_piece, &f);
-    }
+    f.next_mean = variable(F32, immf(0));
+    f.next_rstd = variable(F32, immf(0));
+    load_statistics(r, s.first_row, f.next_mean, f.next_rstd);
+    row_stream_walk(&s, &(row_steps){ see_row, hand_over, write_row }, &f);
     flow_end(&f);
     row_stream_end(&s);
 }

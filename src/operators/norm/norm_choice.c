@@ -87,6 +87,7 @@ static void take_stream(const stream_split *s, norm_config *c)
     c->cluster = s->cluster;
     c->stages = s->stages;
     c->hold = (choice)s->hold;
+    c->ahead = s->ahead;
     c->pieces = s->pieces;
 }
 
@@ -95,12 +96,6 @@ static void choose_column_lanes(const ckl_norm_desc *d, const ckl_device_info *d
 {
     while (c->column_lanes > COLUMN_LANES_MIN && d->cols < device->sm_count * c->column_lanes * norm_column_vec(c))
         c->column_lanes /= 2;
-}
-
-/* A row that is brought again finds the sum where x or the residual was, if that is written in place of them. */
-static bool brings_what_it_wrote(const ckl_norm_desc *d, stream_hold hold)
-{
-    return d->direction == CKL_FORWARD && d->residual && hold == STREAM_ANEW;
 }
 
 /* Of a row in registers; longer ones flow if they can. */
@@ -129,7 +124,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     take_problem(d, c);
     stream_split flowing = stream_split_choose(d->cols, d->dtype, 1 + d->residual, device);
-    if (may_flow(d, device, forward_bytes_max(d)) && !brings_what_it_wrote(d, flowing.hold)) {
+    if (may_flow(d, device, forward_bytes_max(d))) {
         take_stream(&flowing, c);
         c->ctas_per_sm = stream_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_STREAM_VALUES, device);
         return CKL_OK;
@@ -169,22 +164,22 @@ typedef struct backward_flow {
     int64_t cols_max;
     int threads, elements, steps, ctas_per_sm; // elements of a thread and row
     stream_hold hold;
+    bool ahead;       // if the ring has room
     bool early;       // gamma stays in registers
     bool shared_sums; // of dgamma, in shared memory
 } backward_flow;
 
 static const backward_flow backward_flows[] = {
-    { 2, 1024, 128, 8, 1, 4, STREAM_REGISTERS, true, false },
-    { 2, 4096, 128, 16, 1, 3, STREAM_RING, true, false },
-    { 2, 16384, 256, 32, 2, 1, STREAM_RING, true, false },
-    { 2, 131072, 256, 32, 4, 1, STREAM_REGISTERS, false, false },
-    { 2, 262144, 512, 32, 2, 1, STREAM_RING, false, true },
-    { 4, 1024, 128, 8, 2, 4, STREAM_RING, true, false },
-    { 4, 4096, 512, 8, 2, 1, STREAM_RING, true, false },
-    { 4, 16384, 256, 8, 2, 2, STREAM_REGISTERS, true, false },
-    { 4, 65536, 256, 16, 2, 1, STREAM_RING, true, false },
-    { 4, 131072, 256, 32, 4, 1, STREAM_RING, true, false },
-    { 4, 262144, 512, 32, 2, 1, STREAM_RING, false, true },
+    { 2, 1024, 128, 8, 1, 4, STREAM_REGISTERS, false, true, false },
+    { 2, 4096, 256, 16, 1, 2, STREAM_RING, true, true, false },
+    { 2, 131072, 256, 32, 2, 1, STREAM_RING, true, true, false },
+    { 2, 262144, 512, 32, 1, 1, STREAM_RING, true, false, true },
+    { 4, 1024, 128, 8, 2, 4, STREAM_RING, false, true, false },
+    { 4, 4096, 512, 8, 2, 1, STREAM_RING, false, true, false },
+    { 4, 16384, 256, 8, 2, 2, STREAM_REGISTERS, false, true, false },
+    { 4, 65536, 256, 16, 2, 1, STREAM_RING, false, true, false },
+    { 4, 131072, 256, 32, 4, 1, STREAM_RING, false, true, false },
+    { 4, 262144, 512, 32, 2, 1, STREAM_RING, false, false, true },
 };
 
 /* The first that is long enough; a short row takes CTAs of half the threads, and twice as many of them. False: none is. */
@@ -212,6 +207,7 @@ static stream_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d
     s.piece.whole = row_split_cols(&s.piece) * s.cluster * s.pieces == d->cols;
     int64_t sums = f->shared_sums ? 4LL * f->threads * f->elements : 0;
     s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) / (row_split_cols(&s.piece) * inputs * f->bytes));
+    s.ahead = f->ahead && s.stages >= 2 * s.pieces;
     return s;
 }
 
@@ -275,8 +271,6 @@ static ckl_status admit_stream(const char *what, const ckl_norm_desc *d, const c
     if (!divides_rows(d, c->vec) || d->cols > COLS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what,
              c->vec, COLS_MAX);
-    if (brings_what_it_wrote(d, s.hold))
-        FAIL(CKL_UNSUPPORTED, "%s: hold=anew would read inputs again that sum may replace", what);
     const bool backward = d->direction == CKL_BACKWARD;
     if (c->early && !c->pieces)
         FAIL(CKL_INVALID, "%s: gamma and beta that are kept need pieces=", what);
@@ -316,9 +310,6 @@ ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, c
     const ckl_norm_desc *d = desc;
     if (d->direction != CKL_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
-    const norm_config *c = config;
-    if (c->early && (c->tiled || c->stages))
-        FAIL(CKL_INVALID, "norm forward: early=1 is for rows in registers");
     return admit_split("norm forward", d, device, config);
 }
 

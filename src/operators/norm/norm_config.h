@@ -19,9 +19,10 @@
     X(norm_config, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers")    \
     X(norm_config, int, stages, "0", "0 3 4 6 8 12 16", "of the ring through which rows flow; 0: there is none")  \
     X(norm_config, choice, hold, "anew", "anew ring registers", "where rows that flow stay between passes")       \
+    X(norm_config, bool, ahead, "0", "0 1", "of rows that flow, the next is seen before one is written")          \
     X(norm_config, int, pieces, "0", "0 1 2 3 4", "of a row that flows and CTA, unrolled")                        \
     X(norm_config, bool, early, "0", "0 1",                                                                       \
-      "gamma (and beta) is loaded beside the row; backward: it stays in registers, or the next row is loaded")    \
+      "backward: gamma stays in registers; of rows in registers, the next is loaded")                             \
     X(norm_config, choice, sums, "registers", "registers shared",                                                 \
       "backward, of rows that flow: memory of the sums of dgamma; those of dbeta are in registers")               \
     X(norm_config, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")       \
@@ -46,7 +47,7 @@ static inline stream_split norm_stream_split(const norm_config *c)
 {
     row_split piece = norm_split(c, true);
     piece.cluster = 1;
-    return (stream_split){ piece, c->cluster, c->stages, (stream_hold)c->hold, c->pieces };
+    return (stream_split){ piece, c->cluster, c->stages, (stream_hold)c->hold, c->ahead, c->pieces };
 }
 enum { NORM_STREAM_VALUES = 2 };
 

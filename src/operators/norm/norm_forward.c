@@ -41,11 +41,9 @@ typedef struct row {
     bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
     operands o;
     tensor rH;            // (VEC,STEPS), if it is kept
-    tensor rGamma, rBeta; // (VEC,STEPS), if they are loaded beside it
     val sum[2];           // of a pass: differences and their squares, or values
     val mean, rest, rstd; // the whole mean is mean + rest
     val shift;            // -rest * rstd
-    row_stream *stream;   // NULL: the row is in registers, or read tile by tile
 } row;
 
 static val wide(tensor t, int i)
@@ -113,50 +111,18 @@ typedef void tile_pass(row *r, tensor rH, const row_place *p);
 
 static tile_pass write_result;
 
-/* A pass over a row that flows. */
-typedef struct stream_pass {
-    row *r;
-    tile_pass *pass; // the last one writes the result
-} stream_pass;
-
-static void visit_piece(const row_place *p, int piece, const tensor *rInputs, void *user)
-{
-    (void)piece;
-    const stream_pass *s = user;
-    const norm_config *cfg = s->r->cfg;
-    const bool first = s->pass != write_result;
-    if (cfg->residual && (first || cfg->hold != STREAM_REGISTERS)) // there x holds h from the first pass on
-        add_residual(s->r, rInputs[0], rInputs[1]);
-    if (cfg->residual && first)
-        store_sum(s->r, p, rInputs[0]);
-    s->pass(s->r, rInputs[0], p);
-}
-
-/* One pass over the row: over its registers, its pieces in the ring, or all tiles of memory. */
+/* One pass over the row: over its registers, or all tiles of memory. */
 static void over_row(row *r, tile_pass *pass)
 {
-    const bool last = pass == write_result;
-    if (r->stream) {
-        stream_pass s = { r, pass };
-        row_stream_pass(r->stream, r->place.row, last, visit_piece, &s);
-    } else if (!r->cfg->tiled) {
+    if (!r->cfg->tiled) {
         pass(r, r->rH, &r->place);
-    } else {
-        LOOP_FROM(begin, imm(0), r->o.cols, imm((int)row_split_cols(&r->split)))
-        {
-            row_place p = row_from(&r->place, begin);
-            pass(r, last ? load_again(r, &p) : load_inputs(r, &p), &p);
-        }
+        return;
     }
-}
-
-/* Over all threads of the row. */
-static void reduce_row(const row *r, const reduction *how, val *values)
-{
-    if (r->stream)
-        row_stream_reduce(r->stream, how, values);
-    else
-        row_reduce(&r->split, how, values);
+    LOOP_FROM(begin, imm(0), r->o.cols, imm((int)row_split_cols(&r->split)))
+    {
+        row_place p = row_from(&r->place, begin);
+        pass(r, pass == write_result ? load_again(r, &p) : load_inputs(r, &p), &p);
+    }
 }
 
 /* Passes */
@@ -181,14 +147,6 @@ static void add_squares(row *r, tensor rH, const row_place *p)
     }
 }
 
-static void load_weights(row *r, const row_place *p)
-{
-    if (r->cfg->affine)
-        r->rGamma = load_vector(r, p, r->o.gamma);
-    if (r->cfg->affine && r->centred)
-        r->rBeta = load_vector(r, p, r->o.beta);
-}
-
 /* `steps` vectors of the thread, from number `begin` on: as many as gamma and beta have registers for. */
 static void write_vectors(row *r, tensor rH, row_place p, int begin, int steps)
 {
@@ -196,9 +154,11 @@ static void write_vectors(row *r, tensor rH, row_place p, int begin, int steps)
     row part = *r;
     part.split.steps = steps;
     p.first = add(p.first, imm(begin * (int)(row_split_cols(&part.split) / steps)));
-    if (!r->cfg->early)
-        load_weights(&part, &p);
-    tensor rGamma = part.rGamma, rBeta = part.rBeta;                  // (VEC,STEPS)
+    tensor rGamma = { 0 }, rBeta = { 0 }; // (VEC,STEPS)
+    if (r->cfg->affine)
+        rGamma = load_vector(&part, &p, r->o.gamma);
+    if (shifted)
+        rBeta = load_vector(&part, &p, r->o.beta);
     tensor rY = fragment(F32, compact(shape(part.split.vec, steps))); // (VEC,STEPS)
     for (int i = 0; i < elements(&part); i++) {
         val h = wide(rH, begin * part.split.vec + i);
@@ -213,22 +173,26 @@ static void write_vectors(row *r, tensor rH, row_place p, int begin, int steps)
 
 static void write_result(row *r, tensor rH, const row_place *p)
 {
-    const int steps = r->cfg->early ? r->split.steps : WRITE_STEPS;
-    for (int begin = 0; begin < r->split.steps; begin += steps)
-        write_vectors(r, rH, *p, begin, (int)min_i64(steps, r->split.steps - begin));
+    for (int begin = 0; begin < r->split.steps; begin += WRITE_STEPS)
+        write_vectors(r, rH, *p, begin, (int)min_i64(WRITE_STEPS, r->split.steps - begin));
 }
 
 /* Statistics */
+
+static void clear_sums(const row *r)
+{
+    assign(r->sum[0], immf(0));
+    assign(r->sum[1], immf(0));
+}
 
 /* mean: of the values, rounded to f32. */
 static void find_mean(row *r)
 {
     const reduction sum = { 1, combine_sum, NULL };
-    assign(r->sum[0], immf(0));
-    assign(r->sum[1], immf(0));
+    clear_sums(r);
     over_row(r, add_values);
     assign(r->sum[0], add(r->sum[0], r->sum[1]));
-    reduce_row(r, &sum, r->sum);
+    row_reduce(&r->split, &sum, r->sum);
     assign(r->mean, mul(r->sum[0], r->o.reciprocal));
 }
 
@@ -238,14 +202,6 @@ static void correct_mean(row *r, val difference)
     val mean = add(r->mean, difference);
     assign(r->rest, add(sub(r->mean, mean), difference));
     assign(r->mean, mean);
-}
-
-/* Sums of this thread's deviations from `mean` and of their squares. */
-static void add_up_deviations(row *r)
-{
-    assign(r->sum[0], immf(0));
-    assign(r->sum[1], immf(0));
-    over_row(r, add_squares);
 }
 
 /* How many elements of the row are this thread's. */
@@ -264,7 +220,7 @@ static void agree_on_mean(row *r)
 {
     const reduction sum = { 1, combine_sum, NULL };
     val count = own_elements(r), total = variable(F32, fma(count, r->mean, r->sum[0]));
-    reduce_row(r, &sum, &total);
+    row_reduce(&r->split, &sum, &total);
     val mean = mul(total, r->o.reciprocal), d = sub(mean, r->mean), moved = sub(r->sum[0], mul(count, d));
     assign(r->sum[1], sub(r->sum[1], mul(d, add(r->sum[0], moved))));
     assign(r->sum[0], moved);
@@ -278,11 +234,13 @@ static val average(const row *r, val sum)
     return fma(rest, r->o.reciprocal, q);
 }
 
+/* Of deviations from `mean` and of their squares. */
+static const int sum_values = 2;
+static const reduction summation = { 2, combine_sum, (void *)&sum_values };
+
+/* sum: of the row. */
 static void find_deviation(row *r)
 {
-    int count = 2;
-    const reduction sums = { count, combine_sum, &count };
-    reduce_row(r, &sums, r->sum);
     val variance = mul(r->sum[1], r->o.reciprocal);
     if (r->centred) {
         val difference = average(r, r->sum[0]);
@@ -325,17 +283,18 @@ static void save_statistics(const row *r)
     }
 }
 
-/* mean: before, of a row that flows. */
 static void normalise(row *r)
 {
-    const bool tiled = !r->stream && r->cfg->tiled;
-    if (r->centred && tiled)
+    const bool agree = r->centred && r->cfg->tiled;
+    if (agree)
         assign(r->mean, sample(r, r->place.row, r->place.first));
-    else if (r->centred && !r->stream)
+    else if (r->centred)
         find_mean(r);
-    add_up_deviations(r);
-    if (r->centred && tiled)
+    clear_sums(r);
+    over_row(r, add_squares);
+    if (agree)
         agree_on_mean(r);
+    row_reduce(&r->split, &summation, r->sum);
     find_deviation(r);
     save_statistics(r);
     over_row(r, write_result);
@@ -349,48 +308,92 @@ static void make_variables(row *r)
 }
 
 /*
- * `sum` may take the place of x or the residual: a reduction of the samples makes sure that all of them have been read before
- * anyone writes to their row.
- */
-static void await_samples(const row *r, val sampled)
-{
-    const reduction sum = { 1, combine_sum, NULL };
-    val all = variable(F32, sampled);
-    if (r->centred && r->cfg->residual)
-        reduce_row(r, &sum, &all);
-}
-
-/*
  * Rows that flow through shared memory. Deviations are from the mean p of a row's first 32 elements, so that mean and
  * variance take one pass and one reduction: (p - mean)^2 is at most variance * cols / 32, and in general far less, so
  * little cancels.
  */
+typedef struct flow {
+    row r;       // that is written
+    row seen;    // that is seen: sums and p, in mean, are its own
+    val next;    // one element a lane of the row after it, on its way
+    val samples; // reciprocal of how many there are in a row
+} flow;
+
+/* h of a piece, in place of x; a row that stays in registers has it from the first visit on. */
+static tensor take_inputs(const row *r, const tensor *rInputs, bool again)
+{
+    if (r->cfg->residual && !(again && r->cfg->hold == STREAM_REGISTERS))
+        add_residual(r, rInputs[0], rInputs[1]);
+    return rInputs[0];
+}
+
+static void see_piece(const row_place *p, int piece, const tensor *rInputs, void *user)
+{
+    (void)piece;
+    flow *f = user;
+    add_squares(&f->seen, take_inputs(&f->seen, rInputs, false), p);
+}
+
+/* `sum` may take the place of x or the residual: it is written when everyone has seen this row and its sample. */
+static void write_piece(const row_place *p, int piece, const tensor *rInputs, void *user)
+{
+    (void)piece;
+    flow *f = user;
+    tensor rH = take_inputs(&f->r, rInputs, true); // (VEC,STEPS)
+    if (f->r.cfg->residual)
+        store_sum(&f->r, p, rH);
+    write_result(&f->r, rH, p);
+}
+
+static void see_row(row_stream *s, val number, void *user)
+{
+    flow *f = user;
+    row *r = &f->seen;
+    const reduction sum = { 1, combine_sum, NULL };
+    if (r->centred) {
+        assign(r->mean, f->next);
+        /* under way while this row is seen and another written */
+        assign(f->next, sample(r, add(number, s->row_step), lane()));
+        warp_reduce(&sum, 32, &r->mean);
+        assign(r->mean, mul(r->mean, f->samples));
+    }
+    clear_sums(r);
+    row_stream_see(s, number, see_piece, f);
+    row_stream_send(s, &summation, r->sum);
+}
+
+static void hand_over(void *user)
+{
+    flow *f = user;
+    if (f->r.centred)
+        assign(f->r.mean, f->seen.mean);
+}
+
+static void write_row(row_stream *s, val number, void *user)
+{
+    flow *f = user;
+    f->r.place = row_stream_place(s, number);
+    row_stream_receive(s, &summation, f->r.sum);
+    find_deviation(&f->r);
+    save_statistics(&f->r);
+    row_stream_write(s, number, write_piece, f);
+}
+
 static void forward_stream(const norm_config *cfg, bool centred)
 {
     stream_split split = norm_stream_split(cfg);
-    row r = { .cfg = cfg, .split = split.piece, .centred = centred, .o = declare() };
-    const stream_input inputs[] = { { r.o.x, r.o.ld_in }, { r.o.residual, r.o.ld_in } };
+    flow f = { .r = { .cfg = cfg, .split = split.piece, .centred = centred, .o = declare() } };
+    const operands *o = &f.r.o;
+    const stream_input inputs[] = { { o->x, o->ld_in }, { o->residual, o->ld_in } };
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
     row_stream s =
-        row_stream_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, 2, NORM_STREAM_VALUES, r.o.rows, r.o.cols);
-    r.stream = &s;
-    make_variables(&r);
-    const reduction sum = { 1, combine_sum, NULL };
-    val next = centred ? sample(&r, s.first_row, lane()) : immf(0);
-    val share = div(immf(1), convert(F32, min(r.o.cols, imm(32))));
-    await_samples(&r, next); // later rows': read before the reduction of the row in front
-    LOOP_FROM(number, s.first_row, s.rows, s.row_step)
-    {
-        r.place = row_stream_place(&s, number);
-        if (centred) {
-            assign(r.mean, next);
-            /* under way while this row is reduced and written */
-            assign(next, sample(&r, add(number, s.row_step), lane()));
-            warp_reduce(&sum, 32, &r.mean);
-            assign(r.mean, mul(r.mean, share));
-        }
-        normalise(&r);
-    }
+        row_stream_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_STREAM_VALUES, o->rows, o->cols);
+    f.seen = f.r;
+    make_variables(&f.r);
+    make_variables(&f.seen);
+    f.next = centred ? sample(&f.r, s.first_row, lane()) : immf(0);
+    f.samples = div(immf(1), convert(F32, min(o->cols, imm(32))));
+    row_stream_walk(&s, &(row_steps){ see_row, hand_over, write_row }, &f);
     row_stream_end(&s);
 }
 
@@ -410,8 +413,6 @@ static void forward(const norm_config *cfg, int part, bool centred)
     make_variables(&r);
     if (!cfg->tiled)
         r.rH = load_inputs(&r, &r.place);
-    if (cfg->early)
-        load_weights(&r, &r.place);
     if (cfg->cluster > 1)
         cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
     normalise(&r);

@@ -222,8 +222,6 @@ static const char *const cases[] = {
     "rows=2 cols=5000 offset=1000 residual=1 impl=forward config='threads=512 row_threads=512 cluster=2 steps=1 "
     "tiled=1'",
     "rows=7 cols=512 impl=forward config='threads=128 row_threads=128 steps=1 whole=1'",
-    "rows=9 cols=1000 dtype=bf16 impl=forward config='threads=64 row_threads=32 vec=8 steps=4 early=1'",
-    "rows=3 cols=5001 residual=1 impl=forward config='threads=256 row_threads=256 vec=1 steps=20 early=1'",
     "rows=2 cols=4096 impl=forward config='threads=256 row_threads=256 cluster=4 steps=1'",
     "rows=3 cols=700 impl=forward config='threads=32 row_threads=32 cluster=4 steps=2' # a cluster of warps",
     "rows=5 cols=20000 dtype=bf16                  # rows that flow: in a loop, the last piece cut short",
@@ -235,6 +233,8 @@ static const char *const cases[] = {
     "hold=registers pieces=2 whole=1'",
     "rows=9 cols=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 hold=anew "
     "whole=0'",
+    "rows=20 cols=8200 dtype=bf16 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=8 steps=2 "
+    "stages=60 hold=ring ahead=1 whole=0' # the next row is seen before one is written, in a loop",
     "rows=4 cols=64 eps=0.5 dtype=bf16",
     "rows=3 cols=1 direction=backward",
     "rows=300 cols=8 direction=backward                  # more rows than CTAs",
@@ -263,6 +263,10 @@ static const char *const cases[] = {
     "vec=8 steps=1 stages=4 hold=ring pieces=2 whole=0 early=1 column_threads=128'",
     "rows=150 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
     "steps=1 stages=4 hold=ring pieces=2 whole=0 early=0 sums=shared turns=1' # sums in shared memory, rows in turn",
+    "rows=300 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
+    "steps=1 stages=4 hold=ring ahead=1 pieces=2 whole=0 early=1 turns=1' # the next row is seen before one is written",
+    "rows=300 cols=512 direction=backward residual=1 impl=backward config='threads=64 row_threads=64 vec=4 steps=1 "
+    "stages=5 hold=ring ahead=1 pieces=2 whole=1 sums=shared turns=1' # the same in a CTA alone",
     "rows=2 cols=200000 direction=backward dtype=f16 fill=uniform # such sums by choice",
     "rows=2 cols=262144 direction=backward fill=uniform # the same, a row in the whole ring",
     "rows=3 cols=140000 direction=backward residual=1 fill=uniform # no room for them: x and dy are read again",
@@ -273,19 +277,21 @@ static const char *const cases[] = {
     NULL,
 };
 
-#define REJECTS(op)                                                                                              \
-    {                                                                                                            \
-        { "rows=-1", CKL_INVALID, op ": rows=-1 is negative" },                                                  \
-            { "cols=-2", CKL_INVALID, op ": cols=-2 is negative" },                                              \
-            { "dtype=i32", CKL_INVALID, op ": dtype=i32 is none of f32, f16, bf16" },                            \
-            { "eps=-0.5", CKL_INVALID, op ": eps=-0.5 is negative" },                                            \
-            { "cols=8 ld_in=7", CKL_INVALID, op ": ld_in=7 is smaller than cols=8" },                            \
-            { "cols=8 ld_out=7", CKL_INVALID, op ": ld_out=7 is smaller than cols=8" },                          \
-            { "cols=8 impl=forward config='affine=0'", CKL_INVALID,                                              \
-              "affine and residual must be those of the problem" },                                              \
-            { "cols=8 impl=forward config='threads=96'", CKL_INVALID, "norm forward: threads=96" },              \
-            { "cols=8 impl=forward config='early=1 tiled=1'", CKL_INVALID, "early=1 is for rows in registers" }, \
-            { NULL, CKL_OK, NULL },                                                                              \
+#define REJECTS(op)                                                                                                   \
+    {                                                                                                                 \
+        { "rows=-1", CKL_INVALID, op ": rows=-1 is negative" },                                                       \
+            { "cols=-2", CKL_INVALID, op ": cols=-2 is negative" },                                                   \
+            { "dtype=i32", CKL_INVALID, op ": dtype=i32 is none of f32, f16, bf16" },                                 \
+            { "eps=-0.5", CKL_INVALID, op ": eps=-0.5 is negative" },                                                 \
+            { "cols=8 ld_in=7", CKL_INVALID, op ": ld_in=7 is smaller than cols=8" },                                 \
+            { "cols=8 ld_out=7", CKL_INVALID, op ": ld_out=7 is smaller than cols=8" },                               \
+            { "cols=8 impl=forward config='affine=0'", CKL_INVALID,                                                   \
+              "affine and residual must be those of the problem" },                                                   \
+            { "cols=8 impl=forward config='threads=96'", CKL_INVALID, "norm forward: threads=96" },                   \
+            { "cols=4096 impl=forward config='stages=4 hold=anew ahead=1'", CKL_INVALID, "ahead=1 needs hold=ring" }, \
+            { "cols=8192 impl=forward config='steps=1 stages=3 hold=ring ahead=1'", CKL_INVALID,                      \
+              "2 times 8 pieces do not fit 3 stages" },                                                               \
+            { NULL, CKL_OK, NULL },                                                                                   \
     }
 
 static const test_reject layernorm_rejects[] = REJECTS("layernorm");

@@ -27,6 +27,7 @@
     X(softmax_row_config, int, steps, "1", "1 2 4 8 16", "vectors of a thread")                     \
     X(softmax_row_config, int, stages, "0", "0 4 8 12 16", "of a ring in shared memory")            \
     X(softmax_row_config, choice, hold, "anew", "anew ring registers", "where rows that flow stay") \
+    X(softmax_row_config, bool, ahead, "0", "0 1", "the next row is seen before one is written")    \
     X(softmax_row_config, int, pieces, "0", "0 1 2 4 8", "of a row that flows and CTA, unrolled")   \
     X(softmax_row_config, bool, whole, "0", "0 1", "rows fill their threads: no guards")            \
     X(softmax_row_config, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "that shall fit; bounds registers")

@@ -267,7 +267,7 @@ static row_split stream_piece(const softmax_row_config *c)
 
 stream_split softmax_stream_split(const softmax_row_config *c)
 {
-    return (stream_split){ stream_piece(c), c->cluster, c->stages, (stream_hold)c->hold, c->pieces };
+    return (stream_split){ stream_piece(c), c->cluster, c->stages, (stream_hold)c->hold, c->ahead, c->pieces };
 }
 
 int softmax_stream_inputs(const softmax_row_config *c)
@@ -275,7 +275,7 @@ int softmax_stream_inputs(const softmax_row_config *c)
     return c->direction == CKL_FORWARD ? 1 : 2;
 }
 
-/* What the passes over a row find. */
+/* What the visits to a row find. */
 typedef struct found {
     const rows *r;
     val pair[ONLINE_VALUES], factor; // forward
@@ -297,6 +297,22 @@ static void write_outputs(const row_place *p, int piece, const tensor *rX, void 
     store_outputs(f->r, p, f->r->cfg->log ? rT : exponentials(rT, f->pair), f->pair, f->factor);
 }
 
+static void see_row(row_stream *s, val row, void *user)
+{
+    found *f = user;
+    online_clear(f->pair);
+    row_stream_see(s, row, see_scores, f);
+    row_stream_send(s, &online_reductions[unit_of(f->r)], f->pair);
+}
+
+static void write_row(row_stream *s, val row, void *user)
+{
+    found *f = user;
+    row_stream_receive(s, &online_reductions[unit_of(f->r)], f->pair);
+    f->factor = f->r->cfg->log ? online_log_sum(f->pair) : online_scale(f->pair);
+    row_stream_write(s, row, write_outputs, f);
+}
+
 static void see_gradients(const row_place *p, int piece, const tensor *rX, void *user)
 {
     found *f = user;
@@ -311,21 +327,25 @@ static void write_gradients(const row_place *p, int piece, const tensor *rX, voi
     store_gradients(f->r, p, rX[0], rX[1], f->sum);
 }
 
-static void stream_row(row_stream *s, found *f, val row)
+static void see_row_of_gradients(row_stream *s, val row, void *user)
 {
-    if (f->r->cfg->direction == CKL_BACKWARD) {
-        assign(f->sum, immf(0));
-        row_stream_pass(s, row, false, see_gradients, f);
-        row_stream_reduce(s, &summation, &f->sum);
-        row_stream_pass(s, row, true, write_gradients, f);
-        return;
-    }
-    online_clear(f->pair);
-    row_stream_pass(s, row, false, see_scores, f);
-    row_stream_reduce(s, &online_reductions[unit_of(f->r)], f->pair);
-    f->factor = f->r->cfg->log ? online_log_sum(f->pair) : online_scale(f->pair);
-    row_stream_pass(s, row, true, write_outputs, f);
+    found *f = user;
+    assign(f->sum, immf(0));
+    row_stream_see(s, row, see_gradients, f);
+    row_stream_send(s, &summation, &f->sum);
 }
+
+static void write_row_of_gradients(row_stream *s, val row, void *user)
+{
+    found *f = user;
+    row_stream_receive(s, &summation, &f->sum);
+    row_stream_write(s, row, write_gradients, f);
+}
+
+static const row_steps steps[] = {
+    [CKL_FORWARD] = { see_row, NULL, write_row },
+    [CKL_BACKWARD] = { see_row_of_gradients, NULL, write_row_of_gradients },
+};
 
 void softmax_stream(const void *config, int part)
 {
@@ -339,12 +359,11 @@ void softmax_stream(const void *config, int part)
     const stream_input x = { r.x, r.ldx }, y = { r.y, r.ldy }, dy = { r.dy, r.ldy };
     const stream_input forward[] = { x }, backward[] = { y, dy };
     const bool is_forward = cfg->direction == CKL_FORWARD;
-    row_stream s = row_stream_begin(&split, cfg->dtype, is_forward ? forward : backward, softmax_stream_inputs(cfg), 2,
+    row_stream s = row_stream_begin(&split, cfg->dtype, is_forward ? forward : backward, softmax_stream_inputs(cfg),
                                     SOFTMAX_STREAM_VALUES, r.count, r.cols);
     s.fill = is_forward ? -INFINITY : 0;
     found f = { .r = &r, .sum = variable(F32, immf(0)) };
     online_begin(f.pair);
-    LOOP_FROM(row, s.first_row, s.rows, s.row_step)
-    stream_row(&s, &f, row);
+    row_stream_walk(&s, &steps[cfg->direction], &f);
     row_stream_end(&s);
 }

@@ -100,6 +100,7 @@ static ckl_status choose_stream(const void *desc, const ckl_device_info *device,
     c->cluster = split.cluster;
     c->stages = split.stages;
     c->hold = (choice)split.hold;
+    c->ahead = split.ahead;
     c->ctas_per_sm = stream_ctas_per_sm(&split, d->dtype, inputs, SOFTMAX_STREAM_VALUES, device);
     return stream_split_admit("softmax stream", &split, d->n, d->dtype, inputs, SOFTMAX_STREAM_VALUES, device);
 }

@@ -164,6 +164,10 @@ static const char *const cases[] = {
     "shape=7x1000 impl=stream config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 hold=anew whole=0'",
     "shape=9x2048 dtype=bf16 log=1 impl=stream config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 stages=3 "
     "hold=registers pieces=2 whole=1'",
+    "shape=20x8200 dtype=bf16 impl=stream config='threads=32 row_threads=32 cluster=16 vec=8 steps=4 stages=60 "
+    "hold=ring ahead=1 whole=0'                    # the next row is seen before one is written",
+    "shape=20x8192 direction=backward impl=stream config='threads=32 row_threads=32 cluster=16 vec=4 steps=2 "
+    "stages=60 hold=ring ahead=1 pieces=2 whole=1'",
     "shape=64x2 mask=bool                          # rows of nothing but -inf",
     "shape=64x2 mask=bool log=1 dtype=bf16",
     "shape=12x96 scale=0.5 mask=bool mask_rows=3 dtype=bf16 # a mask for several heads",
