@@ -170,14 +170,14 @@ typedef struct backward_flow {
 } backward_flow;
 
 static const backward_flow backward_flows[] = {
-    { 2, 1024, 128, 8, 1, 4, STREAM_REGISTERS, false, true, false },
+    { 2, 1024, 64, 16, 2, 4, STREAM_REGISTERS, false, true, false },
     { 2, 4096, 256, 16, 1, 2, STREAM_RING, true, true, false },
     { 2, 131072, 256, 32, 2, 1, STREAM_RING, true, true, false },
     { 2, 262144, 512, 32, 1, 1, STREAM_RING, true, false, true },
     { 4, 1024, 128, 8, 2, 4, STREAM_RING, false, true, false },
     { 4, 4096, 512, 8, 2, 1, STREAM_RING, false, true, false },
-    { 4, 16384, 256, 8, 2, 2, STREAM_REGISTERS, false, true, false },
-    { 4, 65536, 256, 16, 2, 1, STREAM_RING, false, true, false },
+    { 4, 16384, 256, 8, 2, 2, STREAM_RING, true, true, false },
+    { 4, 65536, 256, 16, 1, 1, STREAM_RING, true, true, false },
     { 4, 131072, 256, 32, 4, 1, STREAM_RING, false, true, false },
     { 4, 262144, 512, 32, 2, 1, STREAM_RING, false, false, true },
 };
