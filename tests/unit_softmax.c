@@ -254,14 +254,45 @@ static void test_huge(void **state)
             check_huge((ckl_softmax_desc){ .dtype = float_types[t], .outer = 6, .n = lengths[i], .inner = 1 });
 }
 
+/* Rows that flow are drawn from a counter in the workspace, here the caller's: each run leaves it as the next one wants it. */
+static void test_workspace_of_the_caller(void **state)
+{
+    const ckl_softmax_desc d = { .dtype = CKL_F32, .outer = 40, .n = 40000, .inner = 1 };
+    uint32_t counter = 0;
+    ckl_plan *plan;
+    void *workspace;
+    (void)state;
+    assert_int_equal(ckl_softmax_plan(device, &d, &plan), CKL_OK);
+    assert_int_equal(ckl_plan_workspace_bytes(plan), sizeof counter);
+    assert_int_equal(ckl_malloc(device, sizeof counter, &workspace), CKL_OK);
+    assert_int_equal(ckl_copy_in(device, workspace, &counter, sizeof counter, stream), CKL_OK);
+    tensor_of_test x = make_random(d.dtype, count_of(&d), 17, 0, 2), wanted = forward(d, &x);
+    for (int run = 0; run < 3; run++) {
+        tensor_of_test y = make_tensor(d.dtype, x.count);
+        const ckl_softmax_args args = { .x = x.memory, .y = y.memory, .workspace = workspace };
+        assert_int_equal(ckl_softmax_run(plan, &args, stream), CKL_OK);
+        read_tensor(&y);
+        assert_same(&y, &wanted);
+        free_tensor(&y);
+        assert_int_equal(ckl_copy_out(device, &counter, workspace, sizeof counter, stream), CKL_OK);
+        assert_int_equal(ckl_stream_synchronize(device, stream), CKL_OK);
+        assert_int_equal(counter, 0);
+    }
+    const ckl_softmax_args odd = { .x = x.memory, .y = wanted.memory, .workspace = (char *)workspace + 4 };
+    assert_int_equal(ckl_softmax_run(plan, &odd, stream), CKL_INVALID);
+    assert_non_null(strstr(ckl_error(), "workspace"));
+    free_tensor(&x);
+    free_tensor(&wanted);
+    ckl_free(device, workspace);
+    ckl_plan_free(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward),
-        cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_shift),
-        cmocka_unit_test(test_infinite),
-        cmocka_unit_test(test_huge),
+        cmocka_unit_test(test_forward), cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_shift),   cmocka_unit_test(test_infinite),
+        cmocka_unit_test(test_huge),    cmocka_unit_test(test_workspace_of_the_caller),
     };
     return cmocka_run_group_tests_name("softmax", tests, open_device, close_device);
 }

@@ -21,10 +21,17 @@ static int64_t piece_bytes(const stream_split *s, ckl_dtype dtype)
     return piece_cols(s) * (int64_t)ckl_dtype_bytes(dtype);
 }
 
+/* A producer draws the row after the one that it brings; the ring has a row a stage, at most, that all have begun to see. */
+static int turns_under_way(const stream_split *s)
+{
+    return s->stages + 2;
+}
+
 int64_t stream_smem_bytes(const stream_split *s, ckl_dtype dtype, int inputs, int values)
 {
     int64_t ring = s->stages * (piece_bytes(s, dtype) * inputs + BARRIERS_OF_STAGE_BYTES);
-    return ring + mailbox_bytes(s->piece.threads, s->cluster, values) + STAGE_ALIGNMENT;
+    int64_t messages = mailbox_bytes(s->piece.threads, s->cluster, values) + tickets_bytes(turns_under_way(s));
+    return ring + messages + STAGE_ALIGNMENT;
 }
 
 int stream_ctas_per_sm(const stream_split *s, ckl_dtype dtype, int inputs, int values, const ckl_device_info *device)
@@ -96,6 +103,14 @@ ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t c
     return CKL_OK;
 }
 
+ckl_status stream_draw_admit(const char *what, const stream_split *s, int64_t cols)
+{
+    if (s->cluster > 1 && cols <= (s->cluster - 1) * piece_cols(s))
+        FAIL(CKL_INVALID, "%s: cluster=%d, but rows have only %" PRId64 " pieces", what, s->cluster,
+             ceil_div(cols, piece_cols(s)));
+    return CKL_OK;
+}
+
 /* In the kernel */
 
 static int stage_bytes(const row_stream *s)
@@ -137,16 +152,36 @@ static void bring_piece(const row_stream *s, pipeline_state *at, val row, val st
     pipeline_advance(at);
 }
 
+static void bring_row(const row_stream *s, pipeline_state *at, val row)
+{
+    for (int visit = 0; visit < (s->split.hold == STREAM_ANEW ? 2 : 1); visit++)
+        LOOP_FROM(start, first_start(s), s->cols, start_step(s))
+    bring_piece(s, at, row, start);
+}
+
+static void produce_drawn(const row_stream *s, pipeline_state *at)
+{
+    val turn = variable(U32, imm(0));
+    tickets_draw(&s->tickets, turn);
+    val row = variable(U32, tickets_take(&s->tickets, turn));
+    FOREVER {
+        BREAK_IF(ge(row, s->tickets.count));
+        assign(turn, add(turn, imm(1)));
+        tickets_draw(&s->tickets, turn); // before the row is brought: that may have to wait for those who take this
+        bring_row(s, at, convert(I64, row));
+        assign(row, tickets_take(&s->tickets, turn));
+    }
+}
+
 static void produce(const row_stream *s)
 {
     pipeline_state at = producer_state(&s->ring);
-    int turns = s->split.hold == STREAM_ANEW ? 2 : 1;
-    LOOP_FROM(row, s->first_row, s->rows, s->row_step)
-    {
-        for (int turn = 0; turn < turns; turn++)
-            LOOP_FROM(start, first_start(s), s->cols, start_step(s))
-        bring_piece(s, &at, row, start);
+    if (s->drawn) {
+        produce_drawn(s, &at);
+        return;
     }
+    LOOP_FROM(row, s->first_row, s->rows, s->row_step)
+    bring_row(s, &at, row);
 }
 
 /* Set-up */
@@ -157,6 +192,8 @@ static void initialise(const row_stream *s)
     IF(eq(thread(), imm(0))) {
         pipeline_init(&s->ring);
         mailbox_init(&s->mail);
+        if (s->drawn)
+            tickets_init(&s->tickets);
         fence_mbarrier_init();
     }
     if (s->split.cluster > 1)
@@ -174,7 +211,7 @@ static void set_launch(const stream_split *split)
 }
 
 row_stream row_stream_begin(const stream_split *split, ckl_dtype dtype, const stream_input *inputs, int input_count,
-                            int values, val rows, val cols)
+                            int values, val rows, val cols, val counter)
 {
     int threads = split->piece.threads;
     row_stream s = { .split = *split, .dtype = dtype, .input_count = input_count };
@@ -187,6 +224,10 @@ row_stream row_stream_begin(const stream_split *split, ckl_dtype dtype, const st
     s.stage_offset = ir_smem_alloc("stages", (int64_t)split->stages * stage_bytes(&s), STAGE_ALIGNMENT);
     s.ring = make_pipeline("ring", split->stages, 1, threads / 32);
     s.mail = make_mailbox("mail", threads, split->cluster, values);
+    s.drawn = !ir_is_int(counter, 0);
+    if (s.drawn)
+        s.tickets = make_tickets("tickets", counter, convert(U32, rows), convert(U32, s.row_step), split->cluster,
+                                 turns_under_way(split));
     initialise(&s);
     ir_if(eq(warp(), imm(threads / 32)));
     IF(elect())
@@ -194,6 +235,9 @@ row_stream row_stream_begin(const stream_split *split, ckl_dtype dtype, const st
     ir_else();
     s.seen = consumer_state(&s.ring);
     s.written = consumer_state(&s.ring);
+    s.turn = variable(U32, imm(0));
+    s.row = variable(I64, s.drawn ? convert(I64, tickets_take(&s.tickets, s.turn)) : s.first_row);
+    s.next = variable(I64, s.row);
     return s;
 }
 
@@ -336,16 +380,26 @@ static void hand_over(const row_steps *steps, void *user)
         steps->hand_over(user);
 }
 
+static void see(row_stream *s, const row_steps *steps, void *user)
+{
+    assign(s->turn, add(s->turn, imm(1)));
+    assign(s->next, s->drawn ? convert(I64, tickets_take(&s->tickets, s->turn)) : add(s->row, s->row_step));
+    steps->see(s, s->row, user);
+}
+
 /* One turn more than there are rows: each sees a row and writes the one of the turn before. */
 static void walk_ahead(row_stream *s, const row_steps *steps, void *user)
 {
-    LOOP_FROM(row, s->first_row, add(s->rows, s->row_step), s->row_step)
-    {
-        IF(lt(row, s->rows))
-            steps->see(s, row, user);
-        IF(lt(s->first_row, row))
-            steps->write(s, sub(row, s->row_step), user);
+    val before = variable(I64, s->rows);
+    FOREVER {
+        IF(lt(s->row, s->rows))
+            see(s, steps, user);
+        IF(lt(before, s->rows))
+            steps->write(s, before, user);
+        BREAK_IF(ge(s->row, s->rows));
         hand_over(steps, user);
+        assign(before, s->row);
+        assign(s->row, s->next);
     }
 }
 
@@ -355,11 +409,12 @@ void row_stream_walk(row_stream *s, const row_steps *steps, void *user)
         walk_ahead(s, steps, user);
         return;
     }
-    LOOP_FROM(row, s->first_row, s->rows, s->row_step)
-    {
-        steps->see(s, row, user);
+    FOREVER {
+        BREAK_IF(ge(s->row, s->rows));
+        see(s, steps, user);
         hand_over(steps, user);
-        steps->write(s, row, user);
+        steps->write(s, s->row, user);
+        assign(s->row, s->next);
     }
 }
 

@@ -1,7 +1,7 @@
 /*
  * stream.h - rows that flow through shared memory: the skeleton of kernels whose rows are too long for registers.
  *
- * CTAs, or clusters of them, take rows in turn. A warp of its own, the producer, brings pieces of the rows into a ring of
+ * CTAs, or clusters of them, take rows one after another. A warp of its own, the producer, brings pieces of the rows into a ring of
  * stages by bulk copies and runs ahead as far as the ring reaches, beyond the end of a row: the memory stays busy while
  * the other threads reduce and write. They visit a row twice, piece by piece. Between the two it stays in the ring or in
  * registers or, where both are too small, is brought anew. A kernel reads like this:
@@ -14,7 +14,7 @@
  *         row_stream_receive(s, &reduction, sum);
  *         row_stream_write(s, row, write_piece, user);
  *     }
- *     row_stream s = row_stream_begin(&split, dtype, inputs, input_count, values, rows, cols);
+ *     row_stream s = row_stream_begin(&split, dtype, inputs, input_count, values, rows, cols, counter);
  *     row_stream_walk(&s, &(row_steps){ see, hand_over, write }, &me);
  *     row_stream_end(&s);
  *
@@ -27,6 +27,7 @@
 #include "cute/mailbox.h"
 #include "cute/pipeline.h"
 #include "cute/row.h"
+#include "cute/tickets.h"
 
 enum { STREAM_INPUTS_MAX = 4, STREAM_PIECES_MAX = 8, STREAM_PRODUCER_THREADS = 32 };
 
@@ -71,6 +72,9 @@ int stream_cluster_max(const ckl_device_info *device);
 ckl_status stream_split_admit(const char *what, const stream_split *s, int64_t cols, ckl_dtype dtype, int inputs,
                               int values, const ckl_device_info *device);
 
+/* May its rows be drawn? Every CTA must have a piece of a row: it is what keeps the producers of a cluster together. */
+ckl_status stream_draw_admit(const char *what, const stream_split *s, int64_t cols);
+
 /* A matrix whose rows start ld elements apart. */
 typedef struct stream_input {
     val pointer, ld;
@@ -81,8 +85,12 @@ typedef struct row_stream {
     ckl_dtype dtype;
     int input_count;
     stream_input inputs[STREAM_INPUTS_MAX];
-    val first_row, row_step, rows, cols; // the rows of this CTA; cols is u32
-    int64_t stage_offset;                // of the ring in shared memory
+    val rows, cols;          // of the matrices: i64, u32
+    val first_row, row_step; // of this CTA, if its rows are given
+    bool drawn;              // they are drawn
+    tickets tickets;
+    val turn, row, next;  // variables of consumers: their row, and the one after it
+    int64_t stage_offset; // of the ring in shared memory
     pipeline ring;
     pipeline_state seen, written; // consumers' places: of the first visit and, if the row stays in the ring, the second
     tensor rHeld[STREAM_PIECES_MAX][STREAM_INPUTS_MAX]; // a row in registers, [piece][input]
@@ -92,10 +100,11 @@ typedef struct row_stream {
 
 /*
  * Describes the producer and all set-up; what follows, up to row_stream_end(), is done by the other threads. values: of the
- * largest reduction.
+ * largest reduction. counter: the address of one from which rows are drawn (tickets.h), for 2^31 rows at most; the constant 0
+ * gives every CTA, or cluster, the same rows in every run.
  */
 row_stream row_stream_begin(const stream_split *split, ckl_dtype dtype, const stream_input *inputs, int input_count,
-                            int values, val rows, val cols);
+                            int values, val rows, val cols, val counter);
 void row_stream_end(row_stream *s);
 
 /* This thread's place at the start of a row: the thread whose `first` is 0 writes what belongs to the row as a whole. */
@@ -105,7 +114,7 @@ row_place row_stream_place(const row_stream *s, val row);
 row_place row_stream_columns(const row_stream *s, int piece);
 
 /*
- * What a kernel does with each row: see() ends with row_stream_send(), write() begins with row_stream_receive(). Row n + 1 may
+ * What a kernel does with each row: see(), when s->row is it and s->next the one after it, ends with row_stream_send(), write() begins with row_stream_receive(). Row n + 1 may
  * be seen before row n is written: what they both need to know of a row must have two places, and hand_over(), between the
  * see() and the write() of the same row, moves it from one to the other.
  */

@@ -28,3 +28,10 @@ bool plan_pieces_aligned(const plan_piece *p, int count, int elements)
             return false;
     return true;
 }
+
+ckl_status plan_check_workspace(const char *op, const void *workspace)
+{
+    if ((uintptr_t)workspace % PLAN_WORKSPACE_ALIGNMENT)
+        FAIL(CKL_INVALID, "%s: workspace=%p is not aligned to %d bytes", op, workspace, PLAN_WORKSPACE_ALIGNMENT);
+    return CKL_OK;
+}

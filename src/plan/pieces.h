@@ -17,6 +17,10 @@ typedef struct plan_piece {
 /* Pointers are there and aligned, and outputs overlap nothing that they are not in place of. */
 ckl_status plan_check_pieces(const char *op, const plan_piece *pieces, int count);
 
+/* A workspace of the caller's is aligned; NULL is allowed. */
+enum { PLAN_WORKSPACE_ALIGNMENT = 256 };
+ckl_status plan_check_workspace(const char *op, const void *workspace);
+
 /* Is every tensor of the list aligned to so many elements? */
 bool plan_pieces_aligned(const plan_piece *pieces, int count, int elements);
 

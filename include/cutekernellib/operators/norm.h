@@ -56,7 +56,7 @@ typedef struct ckl_norm_args {
     void *dx;              // (rows,cols) backward
     void *dgamma, *dbeta;  // (cols) backward
     float *mean, *rstd;    // (rows) forward: written unless NULL; backward: read
-    void *workspace; // backward: ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
+    void *workspace;       // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
 } ckl_norm_args;
 
 /* Chooses and compiles kernels, once. Release the plan with ckl_plan_free(). */
@@ -64,8 +64,9 @@ CKL_API CKL_MUST_USE ckl_status ckl_layernorm_plan(ckl_device *device, const ckl
 CKL_API CKL_MUST_USE ckl_status ckl_rmsnorm_plan(ckl_device *device, const ckl_norm_desc *desc, ckl_plan **plan);
 
 /*
- * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of a backward
- * plan that may overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0.
+ * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of a plan
+ * that may overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of gradients and of
+ * long rows is not.
  */
 CKL_API CKL_MUST_USE ckl_status ckl_layernorm_run(const ckl_plan *plan, const ckl_norm_args *args, ckl_stream stream);
 CKL_API CKL_MUST_USE ckl_status ckl_rmsnorm_run(const ckl_plan *plan, const ckl_norm_args *args, ckl_stream stream);

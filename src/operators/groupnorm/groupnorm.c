@@ -72,6 +72,7 @@ static ckl_status check_args(const void *desc, const void *args)
 {
     plan_piece pieces[PIECES_MAX];
     (void)list_pieces(desc, args, pieces);
+    TRY(plan_check_workspace("groupnorm", ((const ckl_groupnorm_args *)args)->workspace));
     return plan_check_pieces("groupnorm", pieces, PIECES_MAX);
 }
 
@@ -88,7 +89,7 @@ static int64_t entries_bytes(const ckl_plan *plan, bool split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const int64_t words = GROUPNORM_ENTRY * d->n * d->groups * groupnorm_slices(d, plan->config, split);
-    return split ? round_up(words * 4, 256) : 0;
+    return split ? round_up(words * 4, PLAN_WORKSPACE_ALIGNMENT) : 0;
 }
 
 static int64_t partial_bytes(const ckl_plan *plan, bool split)

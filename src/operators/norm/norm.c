@@ -76,6 +76,7 @@ static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool cent
 static ckl_status check_pieces(const char *op, const ckl_norm_desc *d, const ckl_norm_args *args, bool centred)
 {
     plan_piece p[PIECES_MAX];
+    TRY(plan_check_workspace(op, args->workspace));
     return plan_check_pieces(op, p, list_pieces(d, args, centred, p));
 }
 
@@ -97,11 +98,17 @@ static int64_t row_ctas(const ckl_plan *plan, int part)
     const norm_config *c = plan->config;
     row_split s = norm_split(c, true);
     int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[0].clusters_resident;
-    if (d->direction == CKL_FORWARD && !(c->stages && part == 0))
-        return ctas;
+    if (d->direction == CKL_FORWARD)
+        return c->stages && part == 0 ? min_i64(ctas, clusters * c->cluster) : ctas;
     if (c->turns > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->turns / c->cluster;
     return even_workers(ctas / c->cluster, max_i64(1, clusters)) * c->cluster;
+}
+
+/* The counter from which rows that flow are drawn. */
+static int64_t workspace_forward(const ckl_plan *plan)
+{
+    return ((const norm_config *)plan->config)->stages ? (int64_t)sizeof(uint32_t) : 0;
 }
 
 static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -112,9 +119,10 @@ static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_str
         return CKL_OK;
     uint32_t cols = (uint32_t)d->cols;
     float reciprocal = 1 / (float)d->cols;
+    const void *counter = x->workspace ? x->workspace : plan->workspace;
     /* in the order in which the kernel names them */
-    const void *params[] = { &d->rows,     &cols,     &d->ld_in, &d->ld_out, &reciprocal, &d->eps,  &x->x,
-                             &x->residual, &x->gamma, &x->beta,  &x->y,      &x->sum,     &x->mean, &x->rstd };
+    const void *params[] = { &d->rows,  &cols,    &d->ld_in, &d->ld_out, &reciprocal, &d->eps,  &x->x,   &x->residual,
+                             &x->gamma, &x->beta, &x->y,     &x->sum,    &x->mean,    &x->rstd, &counter };
     int part = part_for(d, plan->config, x);
     device_launch l = { .grid = { row_ctas(plan, part), 1, 1 }, .params = (void *const *)params };
     return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &l, stream);
@@ -186,6 +194,7 @@ static const field norm_fields[] = { NORM_CONFIG(FIELD_ROW) };
         .describe = op##_forward,                                                                                    \
         .kernels = 2,                                                                                                \
         .target = IR_SM80,                                                                                           \
+        .workspace_bytes = workspace_forward,                                                                        \
         .launch = launch_forward,                                                                                    \
     };                                                                                                               \
     static const implementation op##_backward_implementation = {                                                     \

@@ -365,7 +365,7 @@ static void see_row(row_stream *s, val number, void *user)
     const reduction sums = sums_of(r);
     assign(r->mean, f->next_mean);
     assign(r->rstd, f->next_rstd);
-    load_statistics(r, add(number, s->row_step), f->next_mean, f->next_rstd);
+    load_statistics(r, s->next, f->next_mean, f->next_rstd);
     clear_sums(r);
     row_stream_see(s, number, see_piece, f);
     row_stream_send(s, &sums, r->sum);
@@ -419,8 +419,8 @@ static void stream_of_gradients(const norm_config *cfg, bool centred)
     row *r = &f.r;
     const stream_input inputs[] = { { r->o.x, r->o.ld_in }, { r->o.dy, r->o.ld_in }, { r->o.dsum, r->o.ld_in } };
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
-    row_stream s =
-        row_stream_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_STREAM_VALUES, r->o.rows, r->o.cols);
+    row_stream s = row_stream_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_STREAM_VALUES, r->o.rows,
+                                    r->o.cols, imm(0));
     r->stream = &s;
     f.seen = f.r;
     make_variables(&f.r);
@@ -428,7 +428,7 @@ static void stream_of_gradients(const norm_config *cfg, bool centred)
     flow_begin(&f);
     f.next_mean = variable(F32, immf(0));
     f.next_rstd = variable(F32, immf(0));
-    load_statistics(r, s.first_row, f.next_mean, f.next_rstd);
+    load_statistics(r, s.row, f.next_mean, f.next_rstd);
     row_stream_walk(&s, &(row_steps){ see_row, hand_over, write_row }, &f);
     flow_end(&f);
     row_stream_end(&s);

@@ -272,6 +272,8 @@ static ckl_status admit_stream(const char *what, const ckl_norm_desc *d, const c
         FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what,
              c->vec, COLS_MAX);
     const bool backward = d->direction == CKL_BACKWARD;
+    if (!backward)
+        TRY(stream_draw_admit(what, &s, d->cols));
     if (c->early && !c->pieces)
         FAIL(CKL_INVALID, "%s: gamma and beta that are kept need pieces=", what);
     const int inputs = 1 + backward + c->residual;

@@ -11,6 +11,7 @@ enum { WRITE_STEPS = 4 }; // vectors for which gamma and beta are loaded at once
 typedef struct operands {
     val rows, cols, ld_in, ld_out, reciprocal, eps; // reciprocal of cols
     val x, residual, gamma, beta, y, sum, mean, rstd;
+    val counter; // of rows that flow
 } operands;
 
 static operands declare(void)
@@ -30,6 +31,7 @@ static operands declare(void)
     o.sum = pointer("sum");
     o.mean = pointer("mean");
     o.rstd = pointer("rstd");
+    o.counter = pointer("counter");
     return o;
 }
 
@@ -353,7 +355,7 @@ static void see_row(row_stream *s, val number, void *user)
     if (r->centred) {
         assign(r->mean, f->next);
         /* under way while this row is seen and another written */
-        assign(f->next, sample(r, add(number, s->row_step), lane()));
+        assign(f->next, sample(r, s->next, lane()));
         warp_reduce(&sum, 32, &r->mean);
         assign(r->mean, mul(r->mean, f->samples));
     }
@@ -386,12 +388,12 @@ static void forward_stream(const norm_config *cfg, bool centred)
     const operands *o = &f.r.o;
     const stream_input inputs[] = { { o->x, o->ld_in }, { o->residual, o->ld_in } };
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
-    row_stream s =
-        row_stream_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_STREAM_VALUES, o->rows, o->cols);
+    row_stream s = row_stream_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_STREAM_VALUES, o->rows, o->cols,
+                                    o->counter);
     f.seen = f.r;
     make_variables(&f.r);
     make_variables(&f.seen);
-    f.next = centred ? sample(&f.r, s.first_row, lane()) : immf(0);
+    f.next = centred ? sample(&f.r, s.row, lane()) : immf(0);
     f.samples = div(immf(1), convert(F32, min(o->cols, imm(32))));
     row_stream_walk(&s, &(row_steps){ see_row, hand_over, write_row }, &f);
     row_stream_end(&s);

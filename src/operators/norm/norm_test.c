@@ -234,7 +234,7 @@ static const char *const cases[] = {
     "rows=9 cols=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 hold=anew "
     "whole=0'",
     "rows=20 cols=8200 dtype=bf16 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=8 steps=2 "
-    "stages=60 hold=ring ahead=1 whole=0' # the next row is seen before one is written, in a loop",
+    "stages=40 hold=ring ahead=1 whole=0' # the next row is seen before one is written, in a loop",
     "rows=4 cols=64 eps=0.5 dtype=bf16",
     "rows=3 cols=1 direction=backward",
     "rows=300 cols=8 direction=backward                  # more rows than CTAs",

@@ -3,6 +3,7 @@
 
 #include "operators/operators.h"
 #include "operators/reduce/reduce_choice.h"
+#include "plan/pieces.h"
 
 /* A set of element types. */
 #define SET(dtype) (1u << (dtype))
@@ -129,8 +130,7 @@ static ckl_status check_args(const void *desc, const void *args)
     if (v.rows == 0)
         return CKL_OK;
     TRY(check_pointer("y", x->y, ckl_dtype_bytes(d->output)));
-    if (x->workspace)
-        TRY(check_pointer("workspace", x->workspace, REDUCE_WORKSPACE_ALIGNMENT));
+    TRY(plan_check_workspace("reduce", x->workspace));
     if (v.count == 0)
         return CKL_OK;
     TRY(check_pointer("x", x->x, ckl_dtype_bytes(d->dtype)));

@@ -6,8 +6,6 @@
 #include "operators/reduce/reduce_view.h"
 #include "plan/plan.h"
 
-enum { REDUCE_WORKSPACE_ALIGNMENT = 256 };
-
 extern const implementation *const reduce_implementations[];
 
 #endif

@@ -1,6 +1,8 @@
 /* reduce_plans.c - what the implementations of reduce share on the host. */
 #include "operators/reduce/reduce_plans.h"
 
+#include "plan/pieces.h"
+
 enum { STEPS_MAX = 16, BLOCKS_IN_TURN_MAX = 64 }; // blocks that a thread adds in turn before sums are compensated
 
 reduce_problem_fields reduce_problem_of(const ckl_reduce_desc *d)
@@ -62,7 +64,7 @@ reduce_launch reduce_launch_of(const ckl_plan *plan, const ckl_reduce_args *args
     const ckl_reduce_desc *d = plan->desc;
     reduce_launch l = { .x = args->x, .y = args->y, .v = reduce_view_of(d) };
     l.counters = args->workspace ? args->workspace : plan->workspace;
-    l.partials = l.counters ? l.counters + round_up(4 * units, REDUCE_WORKSPACE_ALIGNMENT) : NULL;
+    l.partials = l.counters ? l.counters + round_up(4 * units, PLAN_WORKSPACE_ALIGNMENT) : NULL;
     l.divisor = (float)max_i64(l.v.count - d->correction, 0);
     return l;
 }
@@ -85,5 +87,5 @@ ckl_status reduce_enqueue(const ckl_plan *plan, int part, int64_t ctas, reduce_l
 
 int64_t reduce_workspace(int64_t units, int64_t split, int64_t state_bytes)
 {
-    return split > 1 ? round_up(4 * units, REDUCE_WORKSPACE_ALIGNMENT) + units * split * state_bytes : 0;
+    return split > 1 ? round_up(4 * units, PLAN_WORKSPACE_ALIGNMENT) + units * split * state_bytes : 0;
 }

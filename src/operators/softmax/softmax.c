@@ -5,6 +5,7 @@
 
 #include "operators/operators.h"
 #include "operators/softmax/softmax_config.h"
+#include "plan/pieces.h"
 
 enum { VECTOR_BYTES = 16 };
 
@@ -106,6 +107,7 @@ static ckl_status check_args(const void *desc, const void *args)
 {
     const ckl_softmax_desc *d = desc;
     const ckl_softmax_args *a = args;
+    TRY(plan_check_workspace("softmax", a->workspace));
     if (softmax_is_empty(d))
         return CKL_OK;
     if (d->direction == CKL_FORWARD)

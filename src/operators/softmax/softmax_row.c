@@ -13,6 +13,7 @@ typedef struct rows {
     row_split split;
     val count, cols; // u32
     val x, ldx, y, ldy, dy, dx, scale, mask, mask_rows, mask_repeat;
+    val counter;     // of rows that flow
     row_place place; // of this thread in its row
 } rows;
 
@@ -43,6 +44,7 @@ static rows declare(const softmax_row_config *cfg, row_split split)
     r.mask = pointer("mask");
     r.mask_rows = param(I64, "mask_rows");
     r.mask_repeat = param(I64, "mask_repeat");
+    r.counter = pointer("counter");
     return r;
 }
 
@@ -360,7 +362,7 @@ void softmax_stream(const void *config, int part)
     const stream_input forward[] = { x }, backward[] = { y, dy };
     const bool is_forward = cfg->direction == CKL_FORWARD;
     row_stream s = row_stream_begin(&split, cfg->dtype, is_forward ? forward : backward, softmax_stream_inputs(cfg),
-                                    SOFTMAX_STREAM_VALUES, r.count, r.cols);
+                                    SOFTMAX_STREAM_VALUES, r.count, r.cols, r.counter);
     s.fill = is_forward ? -INFINITY : 0;
     found f = { .r = &r, .sum = variable(F32, immf(0)) };
     online_begin(f.pair);

@@ -162,17 +162,24 @@ static ckl_status admit_stream(const void *desc, const ckl_device_info *device, 
     TRY(check_axis("stream", d));
     TRY(stream_split_admit("softmax stream", &split, d->n, c->dtype, softmax_stream_inputs(c), SOFTMAX_STREAM_VALUES,
                            device));
+    TRY(stream_draw_admit("softmax stream", &split, d->n));
     return admit_form("softmax stream", d, c);
 }
 
-/* CTAs of a launch: rows that flow are taken in turn by those that there is room for. */
+/* The counter from which rows that flow are drawn. */
+static int64_t workspace(const ckl_plan *plan)
+{
+    return ((const softmax_row_config *)plan->config)->stages ? (int64_t)sizeof(uint32_t) : 0;
+}
+
+/* CTAs of a launch: rows that flow are drawn by those that there is room for. */
 static int64_t ctas_of(const ckl_plan *plan, const row_split *split, int part)
 {
     const softmax_row_config *c = plan->config;
     int64_t rows = ((const ckl_softmax_desc *)plan->desc)->outer;
     if (!c->stages || part != 0)
         return row_split_ctas(split, rows);
-    return even_workers(rows, plan->kernels[0].clusters_resident) * c->cluster;
+    return min_i64(rows, plan->kernels[0].clusters_resident) * c->cluster;
 }
 
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -187,9 +194,10 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     float scale = d->scale;
     int64_t rows = d->outer, cols = d->n, ldx = d->ldx, ldy = d->ldy, mask_rows = d->mask_rows;
     int64_t mask_repeat = d->mask_repeat;
+    void *counter = a->workspace ? a->workspace : plan->workspace;
     /* in the order in which the kernel names them */
-    void *params[] = { &rows,          &cols,  (void *)&a->x,    &ldx,       (void *)&a->y, &ldy, (void *)&a->dy,
-                       (void *)&a->dx, &scale, (void *)&a->mask, &mask_rows, &mask_repeat };
+    void *params[] = { &rows,          &cols,  (void *)&a->x,    &ldx,       (void *)&a->y, &ldy,    (void *)&a->dy,
+                       (void *)&a->dx, &scale, (void *)&a->mask, &mask_rows, &mask_repeat,  &counter };
     device_launch l = { .grid = { ctas_of(plan, &split, part), 1, 1 }, .params = params };
     return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &l, stream);
 }
@@ -207,14 +215,15 @@ static const field fields[] = { SOFTMAX_ROW_CONFIG(FIELD_ROW) };
         .describe = kernel,                                         \
         .kernels = 2,                                               \
         .target = sm,                                               \
+        .workspace_bytes = workspace,                               \
         .launch = launch,                                           \
     }
 
 ROW_IMPLEMENTATION(row, "row", "a row in the registers of some lanes, a warp or a CTA; read once", row, softmax_row,
                    IR_SM80);
 ROW_IMPLEMENTATION(stream, "stream",
-                   "rows flow through shared memory ahead of the threads, by CTAs or clusters in turn", stream,
-                   softmax_stream, IR_SM90A);
+                   "rows flow through shared memory ahead of the threads; CTAs or clusters draw them one by one",
+                   stream, softmax_stream, IR_SM90A);
 ROW_IMPLEMENTATION(long, "long", "a row of any length by one CTA; read twice, piece by piece", long, softmax_long,
                    IR_SM80);
 ROW_IMPLEMENTATION(long_cluster, "long_cluster", "a row of any length by a cluster; read twice, piece by piece",
