@@ -171,7 +171,7 @@ typedef struct backward_flow {
 
 static const backward_flow backward_flows[] = {
     { 2, 1024, 64, 16, 2, 4, STREAM_REGISTERS, false, true, false },
-    { 2, 2048, 128, 16, 1, 5, STREAM_RING, true, true, false },
+    { 2, 2048, 128, 16, 1, 3, STREAM_RING, false, true, false },
     { 2, 4096, 256, 16, 1, 3, STREAM_RING, true, true, false },
     { 2, 131072, 256, 32, 2, 1, STREAM_RING, true, true, false },
     { 2, 262144, 512, 32, 1, 1, STREAM_RING, true, false, true },
