@@ -21,7 +21,10 @@ static int64_t piece_bytes(const stream_split *s, ckl_dtype dtype)
     return piece_cols(s) * (int64_t)ckl_dtype_bytes(dtype);
 }
 
-/* A producer draws the row after the one that it brings; the ring has a row a stage, at most, that all have begun to see. */
+/*
+ * Turns from the oldest row in the ring to the one drawn last: a row a stage at most, one that waits for room, and the one
+ * after it. While that oldest row is at work, everyone in the cluster has sent, and so has taken, the one before it.
+ */
 static int turns_under_way(const stream_split *s)
 {
     return s->stages + 2;
@@ -154,9 +157,11 @@ static void bring_piece(const row_stream *s, pipeline_state *at, val row, val st
 
 static void bring_row(const row_stream *s, pipeline_state *at, val row)
 {
-    for (int visit = 0; visit < (s->split.hold == STREAM_ANEW ? 2 : 1); visit++)
+    const int visits = s->split.hold == STREAM_ANEW ? 2 : 1;
+    for (int visit = 0; visit < visits; visit++) {
         LOOP_FROM(start, first_start(s), s->cols, start_step(s))
-    bring_piece(s, at, row, start);
+        bring_piece(s, at, row, start);
+    }
 }
 
 static void produce_drawn(const row_stream *s, pipeline_state *at)
@@ -181,7 +186,9 @@ static void produce(const row_stream *s)
         return;
     }
     LOOP_FROM(row, s->first_row, s->rows, s->row_step)
-    bring_row(s, &at, row);
+    {
+        bring_row(s, &at, row);
+    }
 }
 
 /* Set-up */
