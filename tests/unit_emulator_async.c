@@ -249,8 +249,7 @@ enum { MAIL_THREADS = 64, MAIL_TURNS = 9, MAIL_VALUES = 2 };
 static void describe_mailbox_of(int cluster)
 {
     HERE;
-    int count = MAIL_VALUES;
-    const reduction sums = { count, combine_sum, &count };
+    const reduction sums = reduce_sums(MAIL_VALUES);
     val out = ir_scalar_param(IR_U64, "out");
     mailbox mail = make_mailbox("mail", MAIL_THREADS, cluster, MAIL_VALUES);
     val number =

@@ -200,12 +200,25 @@ static void test_large_mean(void **state)
     for_all(false, 1e3, check_both);
 }
 
+/* A workspace of the caller's is looked at before anything else. */
+static void test_workspace_alignment(void **state)
+{
+    const ckl_norm_args odd = { .workspace = (void *)(uintptr_t)4 };
+    (void)state;
+    for (int direction = CKL_FORWARD; direction <= CKL_BACKWARD; direction++) {
+        const ckl_norm_desc d = { .direction = (ckl_direction)direction, .dtype = CKL_F32, .rows = 1, .cols = 8 };
+        assert_int_equal(ckl_layernorm(device, &d, &odd, stream), CKL_INVALID);
+        assert_non_null(strstr(ckl_error(), "layernorm: workspace="));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layernorm),
         cmocka_unit_test(test_rmsnorm),
         cmocka_unit_test(test_large_mean),
+        cmocka_unit_test(test_workspace_alignment),
     };
     return cmocka_run_group_tests_name("norm", tests, open_device, close_device);
 }

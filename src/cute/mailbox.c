@@ -36,8 +36,10 @@ mailbox make_mailbox(const char *name, int threads, int cluster, int count)
     return m;
 }
 
-/* A phase is complete when a thread has announced the bytes of all senders and they have come; or, in a single CTA, when
- * all warps have arrived. */
+/*
+ * A phase is complete when a thread has announced the bytes of all senders and they have come; or, in a single CTA, when all
+ * warps have arrived.
+ */
 void mailbox_init(const mailbox *m)
 {
     for (int t = 0; t < TURNS; t++)

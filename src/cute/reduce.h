@@ -42,4 +42,7 @@ void combine_sum(val *into, const val *other, void *user);
 void combine_max(val *into, const val *other, void *user);
 void combine_min(val *into, const val *other, void *user);
 
+/* The sum of each of `count` values, at most REDUCE_VALUES_MAX. */
+reduction reduce_sums(int count);
+
 #endif

@@ -1,10 +1,10 @@
 /*
  * stream.h - rows that flow through shared memory: the skeleton of kernels whose rows are too long for registers.
  *
- * CTAs, or clusters of them, take rows one after another. A warp of its own, the producer, brings pieces of the rows into a ring of
- * stages by bulk copies and runs ahead as far as the ring reaches, beyond the end of a row: the memory stays busy while
- * the other threads reduce and write. They visit a row twice, piece by piece. Between the two it stays in the ring or in
- * registers or, where both are too small, is brought anew. A kernel reads like this:
+ * CTAs, or clusters of them, take rows one after another. A warp of its own, the producer, brings pieces of the rows into a
+ * ring of stages by bulk copies and runs ahead as far as the ring reaches, beyond the end of a row: the memory stays busy
+ * while the other threads reduce and write. They visit a row twice, piece by piece. Between the two it stays in the ring or
+ * in registers or, where both are too small, is brought anew. A kernel reads like this:
  *
  *     static void see(row_stream *s, val row, void *user) {
  *         row_stream_see(s, row, add_up, user); // calls add_up(&place, piece, rX, user) for each piece
@@ -114,9 +114,10 @@ row_place row_stream_place(const row_stream *s, val row);
 row_place row_stream_columns(const row_stream *s, int piece);
 
 /*
- * What a kernel does with each row: see(), when s->row is it and s->next the one after it, ends with row_stream_send(), write() begins with row_stream_receive(). Row n + 1 may
- * be seen before row n is written: what they both need to know of a row must have two places, and hand_over(), between the
- * see() and the write() of the same row, moves it from one to the other.
+ * What a kernel does with each row: see(), when s->row is it and s->next the one after it, ends with row_stream_send();
+ * write() begins with row_stream_receive(). Row n + 1 may be seen before row n is written: what they both need to know of a
+ * row must have two places, and hand_over(), between the see() and the write() of the same row, moves it from one to the
+ * other.
  */
 typedef struct row_steps {
     void (*see)(row_stream *s, val row, void *user);

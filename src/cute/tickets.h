@@ -1,8 +1,8 @@
 /*
  * tickets.h - pieces of work that CTAs, or clusters of them, draw one after another from a counter in global memory.
  *
- * SMs are not equally fast at reading memory: with a fixed share each, all wait for the slowest. Here who is done first takes
- * more. CTA 0 of a cluster draws for all of it, and sends the number to a slot of the turn in every CTA. Results must not
+ * With a fixed share each, all wait for the slowest, and memory does not serve all SMs equally fast. Here who is done first
+ * takes more. CTA 0 of a cluster draws for all of it, and sends the number to a slot of the turn in every CTA. Results must not
  * depend on who does what: a sum of the work of one CTA would differ from run to run.
  */
 #ifndef CKL_CUTE_TICKETS_H

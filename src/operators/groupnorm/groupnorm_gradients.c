@@ -7,7 +7,7 @@ void groupnorm_gradients(const groupnorm_config *cfg)
     const column_split split = {
         .threads = 1024, .lanes = GROUPNORM_GRADIENT_COLUMNS, .cluster = 1, .vec = 1, .steps = 8
     };
-    const reduction sum = { 1, combine_sum, NULL };
+    const reduction sum = reduce_sums(1);
     groupnorm_arguments a = groupnorm_declare();
     val columns = mul(a.channels, imm(GROUPNORM_KINDS)), lines = convert(U32, a.lines);
     column_place p = column_here(&split, lines, columns, grid_x());

@@ -256,7 +256,7 @@ val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val colum
 
 void groupnorm_warp_sum(int count, val *values)
 {
-    const reduction sums = { count, combine_sum, &count };
+    const reduction sums = reduce_sums(count);
     warp_reduce(&sums, 32, values);
 }
 

@@ -127,7 +127,7 @@ static void write_column(const columns *c, int kind, int v, val total)
 static void finish(columns *c)
 {
     int sums = c->kinds * c->vec;
-    const reduction all = { sums, combine_sum, &sums };
+    const reduction all = reduce_sums(sums);
     warp_reduce(&all, c->per_warp, c->sum);
     val place = div(lane(), imm(c->per_warp));
     tensor sSums = smem_tensor("sums", F32, compact(shape(c->lanes, c->warps, sums)), 16); // (LANES,WARPS,SUMS)

@@ -190,7 +190,7 @@ static void clear_sums(const row *r)
 /* mean: of the values, rounded to f32. */
 static void find_mean(row *r)
 {
-    const reduction sum = { 1, combine_sum, NULL };
+    const reduction sum = reduce_sums(1);
     clear_sums(r);
     over_row(r, add_values);
     assign(r->sum[0], add(r->sum[0], r->sum[1]));
@@ -220,7 +220,7 @@ static val own_elements(const row *r)
  */
 static void agree_on_mean(row *r)
 {
-    const reduction sum = { 1, combine_sum, NULL };
+    const reduction sum = reduce_sums(1);
     val count = own_elements(r), total = variable(F32, fma(count, r->mean, r->sum[0]));
     row_reduce(&r->split, &sum, &total);
     val mean = mul(total, r->o.reciprocal), d = sub(mean, r->mean), moved = sub(r->sum[0], mul(count, d));
@@ -235,10 +235,6 @@ static val average(const row *r, val sum)
     val q = mul(sum, r->o.reciprocal), rest = fma(ir_unary(IR_NEG, q), convert(F32, r->o.cols), sum);
     return fma(rest, r->o.reciprocal, q);
 }
-
-/* Of deviations from `mean` and of their squares. */
-static const int sum_values = 2;
-static const reduction summation = { 2, combine_sum, (void *)&sum_values };
 
 /* sum: of the row. */
 static void find_deviation(row *r)
@@ -287,6 +283,7 @@ static void save_statistics(const row *r)
 
 static void normalise(row *r)
 {
+    const reduction sums = reduce_sums(2);
     const bool agree = r->centred && r->cfg->tiled;
     if (agree)
         assign(r->mean, sample(r, r->place.row, r->place.first));
@@ -296,7 +293,7 @@ static void normalise(row *r)
     over_row(r, add_squares);
     if (agree)
         agree_on_mean(r);
-    row_reduce(&r->split, &summation, r->sum);
+    row_reduce(&r->split, &sums, r->sum);
     find_deviation(r);
     save_statistics(r);
     over_row(r, write_result);
@@ -351,7 +348,7 @@ static void see_row(row_stream *s, val number, void *user)
 {
     flow *f = user;
     row *r = &f->seen;
-    const reduction sum = { 1, combine_sum, NULL };
+    const reduction sum = reduce_sums(1), sums = reduce_sums(2);
     if (r->centred) {
         assign(r->mean, f->next);
         /* under way while this row is seen and another written */
@@ -361,7 +358,7 @@ static void see_row(row_stream *s, val number, void *user)
     }
     clear_sums(r);
     row_stream_see(s, number, see_piece, f);
-    row_stream_send(s, &summation, r->sum);
+    row_stream_send(s, &sums, r->sum);
 }
 
 static void hand_over(void *user)
@@ -374,8 +371,9 @@ static void hand_over(void *user)
 static void write_row(row_stream *s, val number, void *user)
 {
     flow *f = user;
+    const reduction sums = reduce_sums(2);
     f->r.place = row_stream_place(s, number);
-    row_stream_receive(s, &summation, f->r.sum);
+    row_stream_receive(s, &sums, f->r.sum);
     find_deviation(&f->r);
     save_statistics(&f->r);
     row_stream_write(s, number, write_piece, f);
