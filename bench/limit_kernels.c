@@ -33,7 +33,7 @@ static void read_tile(void)
     for (int v = 0; v < VECTORS_READ; v++)
         ir_load(IR_GLOBAL, IR_CACHE_READONLY, I32, WORDS, first, v * THREADS * VECTOR_BYTES, &words[v * WORDS]);
     for (int i = 0; i < VECTORS_READ * WORDS; i++)
-        all = exclusive(all, words[i]);
+        all = bit_xor(all, words[i]);
     IF(eq(all, imm(UNLIKELY)))
         ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, I32, 1, first, 0, &all);
 }

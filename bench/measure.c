@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/math.h"
-#include "cli/cli.h"
+#include "lab/clock.h"
 #include "device/nvml.h"
 
 enum {
@@ -129,7 +129,7 @@ static ckl_status enqueue_lead_in(race *r, int turns)
 static void read_gpu(race *r)
 {
     nvml_reading now;
-    double seconds = cli_seconds();
+    double seconds = clock_seconds();
     if (seconds - r->last_reading < READING_SECONDS || !nvml_sample(measure_device_ordinal(r->device), &now))
         return;
     gpu_state *g = &r->gpu;
@@ -171,9 +171,9 @@ static ckl_status probe(race *r, int who, double *us, double *host_us)
     for (int i = 0; i < PROBE_LAUNCHES; i++) {
         double now;
         TRY(work(r, who));
-        double begin = cli_seconds();
+        double begin = clock_seconds();
         TRY(enqueue_sample(r, who, 0));
-        *host_us = fmin(*host_us, (cli_seconds() - begin) * 1e6);
+        *host_us = fmin(*host_us, (clock_seconds() - begin) * 1e6);
         TRY(r->ops->event_elapsed_us(r->device, r->begin[0], r->end[0], &now));
         *us = fmin(*us, now);
     }
@@ -243,14 +243,14 @@ static ckl_status prepare(race *r)
 /* The clock has settled when a few readings in a row are alike. Without NVML the time alone counts. */
 static ckl_status warm_up(race *r, double seconds_max)
 {
-    double begin = cli_seconds(), recent[STEADY_READINGS] = { 0 };
+    double begin = clock_seconds(), recent[STEADY_READINGS] = { 0 };
     if (seconds_max <= 0)
         return CKL_OK;
     TRY(enqueue_untimed(r, fmin(WARM_LAUNCHES_MIN * r->turn_us / r->launches, seconds_max * 1e6 / 4)));
-    for (int readings = 0; cli_seconds() - begin < seconds_max;) {
+    for (int readings = 0; clock_seconds() - begin < seconds_max;) {
         TRY(enqueue_untimed(r, 2 * BATCH_US));
         nvml_reading now;
-        if (cli_seconds() - begin > (readings + 1) * READING_SECONDS &&
+        if (clock_seconds() - begin > (readings + 1) * READING_SECONDS &&
             nvml_sample(measure_device_ordinal(r->device), &now))
             recent[readings++ % STEADY_READINGS] = now.clock_sm_mhz;
         TRY(ckl_stream_synchronize(r->device, r->stream));
@@ -278,14 +278,14 @@ static bool all_are_sure(race *r)
 
 static ckl_status sample(race *r, const measure_limits *limits)
 {
-    double begin = cli_seconds();
+    double begin = clock_seconds();
     bool done = false;
     if (limits->rounds)
         r->turns = (int)min_i64(r->turns, limits->rounds);
     for (int turns = 0; !done;) {
         TRY(run_batch(r));
         turns += r->turns;
-        double seconds = cli_seconds() - begin;
+        double seconds = clock_seconds() - begin;
         bool sure = all_are_sure(r) && seconds >= SECONDS_MIN, late = seconds >= limits->seconds_max;
         done = limits->rounds ? turns >= limits->rounds : sure || late;
     }

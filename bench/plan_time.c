@@ -2,14 +2,14 @@
 #include "bench/plan_time.h"
 
 #include "bench/statistics.h"
-#include "cli/cli.h"
+#include "lab/clock.h"
 
 enum { PLAN_SAMPLES = 9, ENQUEUED_RUNS = 200 }; // the driver queues about a thousand launches before callers wait
 
 /* Milliseconds since *since, which moves to now. */
 static double lap_ms(double *since)
 {
-    double now = cli_seconds(), ms = (now - *since) * 1e3;
+    double now = clock_seconds(), ms = (now - *since) * 1e3;
     *since = now;
     return ms;
 }
@@ -20,13 +20,13 @@ static ckl_status time_part(const test_case *c, ckl_device *device, const implem
     ir_kernel *kernel;
     device_kernel *loaded;
     text ptx = { 0 };
-    double clock = cli_seconds();
+    double clock = clock_seconds();
     TRY(plan_describe(c->test->op, impl, config, part, &kernel));
     out->describe_ms += lap_ms(&clock);
     ckl_status status = ir_print_ptx(kernel, &ptx);
     out->print_ms += lap_ms(&clock);
     text_free(&ptx);
-    clock = cli_seconds();
+    clock = clock_seconds();
     if (status == CKL_OK)
         status = device->ops->load(device, kernel, &loaded);
     out->load_ms += lap_ms(&clock);
@@ -40,7 +40,7 @@ static ckl_status time_stages(const test_case *c, ckl_device *device, arena *mem
 {
     const implementation *impl;
     void *config, *desc = arena_alloc(memory, 1, c->test->op->desc_bytes);
-    double clock = cli_seconds();
+    double clock = clock_seconds();
     c->test->desc(c->problem, desc);
     TRY(plan_choose(&device->info, c->test->op, desc, case_force(c, memory), memory, &impl, &config, NULL));
     out->choose_ms = lap_ms(&clock);
@@ -56,13 +56,13 @@ ckl_status plan_time_again(const check *k, double *plan_us, double *run_us)
     double us[PLAN_SAMPLES];
     for (int i = 0; i < PLAN_SAMPLES; i++) {
         ckl_plan *plan;
-        double clock = cli_seconds();
+        double clock = clock_seconds();
         TRY(case_plan(k->c, k->device, &plan));
         us[i] = lap_ms(&clock) * 1e3;
         ckl_plan_free(plan);
     }
     *plan_us = summarize(us, PLAN_SAMPLES).median;
-    double clock = cli_seconds();
+    double clock = clock_seconds();
     for (int i = 0; i < ENQUEUED_RUNS; i++)
         TRY(check_enqueue(k));
     *run_us = lap_ms(&clock) * 1e3 / ENQUEUED_RUNS;
@@ -90,7 +90,7 @@ ckl_status plan_time_measure(const test_case *c, ckl_device *device, plan_time *
     *out = (plan_time){ 0 };
     ckl_status status = time_stages(c, device, &memory, out);
     arena_clear(&memory);
-    double clock = cli_seconds();
+    double clock = clock_seconds();
     if (status == CKL_OK)
         status = case_plan(c, device, &plan);
     out->first_ms = lap_ms(&clock);

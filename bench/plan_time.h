@@ -2,7 +2,7 @@
 #ifndef CKL_BENCH_PLAN_TIME_H
 #define CKL_BENCH_PLAN_TIME_H
 
-#include "cli/check.h"
+#include "lab/check.h"
 
 typedef struct plan_time {
     double choose_ms, describe_ms, print_ms; // ours: choice, description with its checks, PTX

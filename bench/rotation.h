@@ -2,7 +2,7 @@
 #ifndef CKL_BENCH_ROTATION_H
 #define CKL_BENCH_ROTATION_H
 
-#include "cli/check.h"
+#include "lab/check.h"
 
 /* Set 0 is the check's own memory; the others live in one pool. */
 typedef struct rotation {

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/fields.h"
 #include "base/math.h"
@@ -114,11 +113,4 @@ int cli_fail(ckl_status status)
 {
     fprintf(stderr, "ckl: %s\n", ckl_error());
     return cli_exit_of(status);
-}
-
-double cli_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }

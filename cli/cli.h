@@ -39,9 +39,6 @@ void cli_join(int argc, char **argv, text *line);
 int cli_fail(ckl_status status);
 int cli_exit_of(ckl_status status);
 
-/* Seconds of a monotonic clock. */
-double cli_seconds(void);
-
 /* Commands; argv[0] is the command's name. */
 int cmd_info(int argc, char **argv);
 int cmd_run(int argc, char **argv);

@@ -14,6 +14,7 @@
 #include "bench/sweep.h"
 #include "cli/cli.h"
 #include "device/nvml.h"
+#include "lab/clock.h"
 
 #ifndef CKL_COMMIT
 #define CKL_COMMIT ""
@@ -168,7 +169,7 @@ static void show_progress(const bench *b, int done, double begin)
 {
     if (b->case_count < 2 || !isatty(STDERR_FILENO))
         return;
-    double elapsed = cli_seconds() - begin;
+    double elapsed = clock_seconds() - begin;
     fprintf(stderr, "\r\033[K");
     if (done < b->case_count)
         fprintf(stderr, "case %d of %d, %.0f s, about %.0f s left", done + 1, b->case_count, elapsed,
@@ -202,7 +203,7 @@ static ckl_status run_rows(bench *b)
     describe_run(b, &b->results.header);
     TRY(measure_limits_of(b));
     report_header(&b->results.header);
-    double begin = cli_seconds();
+    double begin = clock_seconds();
     ckl_status status = CKL_OK;
     for (int i = 0; i < b->case_count && status == CKL_OK; i++) {
         show_progress(b, i, begin);

@@ -3,9 +3,10 @@
 #include <string.h>
 
 #include "base/math.h"
-#include "cli/assemble.h"
-#include "cli/case.h"
+#include "lab/assemble.h"
+#include "lab/case.h"
 #include "cli/cli.h"
+#include "lab/clock.h"
 
 static const char *device_id, *want_ptx, *want_ir;
 static const cli_option options[] = {
@@ -29,7 +30,7 @@ typedef struct chosen {
 
 static double milliseconds_since(double begin)
 {
-    return (cli_seconds() - begin) * 1e3;
+    return (clock_seconds() - begin) * 1e3;
 }
 
 /* One line per implementation: its config, or why it declines. */
@@ -94,15 +95,15 @@ static void print_launch(const ir_kernel *kernel)
 
 static ckl_status print_kernel(const chosen *taken, int part)
 {
-    double begin = cli_seconds();
+    double begin = clock_seconds();
     ir_kernel *kernel;
     TRY(plan_describe(taken->op, taken->impl, taken->config, part, &kernel));
     double described = milliseconds_since(begin);
-    begin = cli_seconds();
+    begin = clock_seconds();
     ckl_status status = ir_verify(kernel);
     double verified = milliseconds_since(begin);
     text listing = { 0 };
-    begin = cli_seconds();
+    begin = clock_seconds();
     if (want_ir)
         ir_print(kernel, &listing);
     else if (status == CKL_OK)

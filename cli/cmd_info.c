@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/math.h"
-#include "cli/assemble.h"
+#include "lab/assemble.h"
 #include "cli/cli.h"
 
 static const cli_usage usage = {

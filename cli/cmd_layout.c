@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "cli/layout_draw.h"
 #include "cute/atoms.h"
-#include "cute/layout_expr.h"
+#include "lab/layout_expr.h"
 
 static const char *want_table, *svg_path, *want_banks, *bits_text, *wanted_atom, *want_atoms, *want_functions;
 static const cli_option options[] = {

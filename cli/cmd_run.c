@@ -3,8 +3,9 @@
 #include <stdlib.h>
 
 #include "base/math.h"
-#include "cli/check.h"
+#include "lab/check.h"
 #include "cli/cli.h"
+#include "lab/clock.h"
 
 enum { WARM_RUNS = 3, TIMED_RUNS = 21 };
 
@@ -116,9 +117,9 @@ static ckl_status run(check *k, check_result *result)
     printf("plan      %s\n", ckl_plan_text(k->plan));
     if (ops->counters_reset)
         ops->counters_reset(k->device);
-    double begin = cli_seconds();
+    double begin = clock_seconds();
     TRY(check_run(k, result));
-    double seconds = cli_seconds() - begin;
+    double seconds = clock_seconds() - begin;
     if (ops->counters) {
         printf("emulated  in %.2f s\n", seconds);
         print_counters(k);
@@ -144,10 +145,10 @@ static ckl_status run_line(const char *line, check_result *result)
     if (status == CKL_OK) {
         const ckl_device_info *info = ckl_device_properties(device);
         printf("device    %s (%s)\n", info->id, info->name);
-        double begin = cli_seconds();
+        double begin = clock_seconds();
         status = check_open(&c, device, NULL, &k);
         if (status == CKL_OK)
-            printf("prepared  in %.1f ms: plan and inputs\n", (cli_seconds() - begin) * 1e3);
+            printf("prepared  in %.1f ms: plan and inputs\n", (clock_seconds() - begin) * 1e3);
     }
     if (status == CKL_OK)
         status = run(&k, result);

@@ -2,7 +2,7 @@
 #ifndef CKL_CLI_VERIFY_H
 #define CKL_CLI_VERIFY_H
 
-#include "cli/case.h"
+#include "lab/case.h"
 
 /* What to verify; from the command line. */
 typedef struct verify_request {

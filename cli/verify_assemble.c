@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/math.h"
-#include "cli/assemble.h"
+#include "lab/assemble.h"
 #include "cli/verify.h"
 
 typedef struct wanted_kernel {

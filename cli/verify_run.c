@@ -3,9 +3,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/check.h"
+#include "lab/check.h"
 #include "cli/cli.h"
 #include "cli/verify.h"
+#include "lab/clock.h"
 
 typedef enum outcome { PASSED, FAILED, DECLINED, LOST } outcome;
 
@@ -22,7 +23,7 @@ static void show_progress(const pass *p, const verify_sums *sums, const char *li
 {
     if (!p->terminal)
         return;
-    double seconds = cli_seconds() - p->begin;
+    double seconds = clock_seconds() - p->begin;
     double left = p->done ? seconds / p->done * (p->count - p->done) : 0;
     fprintf(stderr, "\r\033[K%s %d of %d, %d failed, %.0f s, about %.0f s left  %.50s", p->info->id, p->done, p->count,
             sums->failed, seconds, left, line);
@@ -167,7 +168,7 @@ bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums)
     pass p = { .device = device,
                .info = ckl_device_properties(device),
                .terminal = isatty(STDERR_FILENO),
-               .begin = cli_seconds(),
+               .begin = clock_seconds(),
                .count = list->job_count + list->reject_count };
     outcome result = PASSED;
     bool taken = false;
@@ -181,6 +182,6 @@ bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums)
     }
     clear_progress(&p);
     sums->skipped += p.count - p.done;
-    printf("%s: %d of %d done in %.1f s\n", p.info->id, p.done, p.count, cli_seconds() - p.begin);
+    printf("%s: %d of %d done in %.1f s\n", p.info->id, p.done, p.count, clock_seconds() - p.begin);
     return result != LOST;
 }

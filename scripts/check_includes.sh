@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# check_includes.sh - includes point one way: include <- base <- ir <- cute <- {device, plan} <- operators <- {cli, ...}.
+# check_includes.sh - includes point one way:
+# include <- base <- ir <- cute <- {device, plan} <- skeletons <- operators <- lab <- bench <- cli <- tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +12,12 @@ declare -A allowed=(
     [src/cute]='cute/|ir/|base/|cutekernellib/'
     [src/device]='device/|ir/|base/|cutekernellib/'
     [src/plan]='plan/|device/|ir/|base/|cutekernellib/'
-    [src/operators]='operators/|plan/|device/|cute/|ir/|base/|cutekernellib/'
+    [src/skeletons]='skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
+    [src/operators]='operators/|skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
+    [lab]='lab/|operators/|skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
+    [bench]='bench/|lab/|operators/|skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
+    [tests]='[a-z_]+\.h|cli/|bench/|lab/|operators/|skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
+    [cli]='cli/|bench/|lab/|operators/|skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
 )
 passed=0
 failed=0

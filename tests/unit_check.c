@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "base/dtype.h"
-#include "cli/check.h"
-#include "cli/compare.h"
-#include "cli/fill.h"
+#include "lab/check.h"
+#include "lab/compare.h"
+#include "lab/fill.h"
 
 /* A device whose memory is host memory. */
 static ckl_status host_alloc(ckl_device *d, size_t bytes, void **memory)

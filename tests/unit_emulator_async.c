@@ -4,7 +4,7 @@
  */
 #include "unit_emulator.h"
 
-#include "cute/mailbox.h"
+#include "cute/cluster_allreduce.h"
 #include "cute/tensor.h"
 #include "device/emulator/matrix.h"
 #include "device/emulator/tma.h"
@@ -242,20 +242,20 @@ static void test_distributed(void)
     gpu->ops->release(gpu, memory);
 }
 
-/* A mailbox: the threads of a cluster, or of a CTA, add up numbers, turn after turn; each turn is received one later. */
+/* A cluster_allreduce: the threads of a cluster, or of a CTA, add up numbers, turn after turn; each turn is received one later. */
 
 enum { MAIL_THREADS = 64, MAIL_TURNS = 9, MAIL_VALUES = 2 };
 
-static void describe_mailbox_of(int cluster)
+static void describe_allreduce_of(int cluster)
 {
     HERE;
     const reduction sums = reduce_sums(MAIL_VALUES);
     val out = ir_scalar_param(IR_U64, "out");
-    mailbox mail = make_mailbox("mail", MAIL_THREADS, cluster, MAIL_VALUES);
+    cluster_allreduce allreduce = make_cluster_allreduce("allreduce", MAIL_THREADS, cluster, MAIL_VALUES);
     val number =
         cluster == 1 ? ir_sreg(IR_TID_X) : ir_fma(ir_sreg(IR_CLUSTER_RANK), u32(MAIL_THREADS), ir_sreg(IR_TID_X));
     ir_if(equals(ir_sreg(IR_TID_X), 0));
-    mailbox_init(&mail);
+    cluster_allreduce_init(&allreduce);
     ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
     ir_end_if();
     if (cluster == 1)
@@ -265,11 +265,11 @@ static void describe_mailbox_of(int cluster)
     cute_loop turn = cute_loop_begin(u32(0), u32(MAIL_TURNS + 1), u32(1));
     val sent[] = { cute_variable(IR_U32, ir_binary(IR_MUL, number, turn.index)), cute_variable(IR_U32, number) };
     ir_if(ir_compare(IR_LT, turn.index, u32(MAIL_TURNS)));
-    mailbox_send(&mail, &sums, sent);
+    cluster_allreduce_begin(&allreduce, &sums, sent);
     ir_end_if();
     ir_if(ir_compare(IR_LT, u32(0), turn.index));
     val all[] = { cute_variable(IR_U32, u32(0)), cute_variable(IR_U32, u32(0)) };
-    mailbox_receive(&mail, &sums, all);
+    cluster_allreduce_end(&allreduce, &sums, all);
     val before = ir_binary(IR_SUB, turn.index, u32(1));
     val place = ir_fma(before, u32(MAIL_THREADS * cluster), number);
     test_store_value(IR_GLOBAL, IR_U32, test_element(out, place, 4), 0, add(all[0], all[1]));
@@ -279,14 +279,14 @@ static void describe_mailbox_of(int cluster)
         cluster_sync();
 }
 
-static void describe_mailbox(void)
+static void describe_allreduce(void)
 {
-    describe_mailbox_of(4);
+    describe_allreduce_of(4);
 }
 
-static void describe_mailbox_of_cta(void)
+static void describe_allreduce_of_cta(void)
 {
-    describe_mailbox_of(1);
+    describe_allreduce_of(1);
 }
 
 static void expect_sums(int cluster, void (*describe)(void))
@@ -302,10 +302,10 @@ static void expect_sums(int cluster, void (*describe)(void))
     gpu->ops->release(gpu, memory);
 }
 
-static void test_mailbox(void)
+static void test_allreduce(void)
 {
-    expect_sums(4, describe_mailbox);
-    expect_sums(1, describe_mailbox_of_cta);
+    expect_sums(4, describe_allreduce);
+    expect_sums(1, describe_allreduce_of_cta);
 }
 
 /* mma.sync: one 16 x 8 x 16 product of fragments that every lane makes up */
@@ -647,8 +647,8 @@ static void test_everywhere(void **state)
 /* With an argument "512" it is a benchmark: that GEMM, once, alone. */
 int main(int argc, char **argv)
 {
-    static void (*tests[])(void) = { test_boxes, test_copies, test_distributed, test_mailbox, test_mma, test_gemm };
-    static const char *const names[] = { "boxes", "copies", "distributed", "mailbox", "mma", "gemm" };
+    static void (*tests[])(void) = { test_boxes, test_copies, test_distributed, test_allreduce, test_mma, test_gemm };
+    static const char *const names[] = { "boxes", "copies", "distributed", "cluster_allreduce", "mma", "gemm" };
     struct CMUnitTest list[COUNT_OF(tests)];
     for (int i = 0; i < COUNT_OF(tests); i++)
         list[i] = (struct CMUnitTest){ names[i], test_everywhere, NULL, NULL, &tests[i] };

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "cute/atoms.h"
-#include "cute/layout_expr.h"
+#include "lab/layout_expr.h"
 
 /* Every test describes nothing but static values, unless it asks for a kernel. */
 static int begin(void **state)

@@ -1,7 +1,7 @@
 /* unit_map.c - element-wise kernels as their authors write them: shapes simplified, and a function of the author's own. */
 #include "unit_emulator.h"
 
-#include "cute/map.h"
+#include "skeletons/map.h"
 
 enum { ROWS = 37, COLUMNS = 60, PITCH = 64 };
 

@@ -341,7 +341,7 @@ static void control(ir_target target)
     ir_end_if();
     ir_assign(i, ir_binary(IR_ADD, i, ir_int(IR_U32, 1)));
     ir_end_loop();
-    ir_plain(IR_GRID_LAUNCH, 0, 0);
+    ir_plain(IR_LAUNCH_DEPENDENTS, 0, 0);
     ir_if(p);
     ir_plain(IR_TRAP, 0, 0);
     ir_end_if();

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "cli/check.h"
+#include "lab/check.h"
 
 enum { SHIFT = 8 }; // bytes: aligned to any element
 

@@ -2,7 +2,7 @@
 #ifndef CKL_BENCH_PEERS_H
 #define CKL_BENCH_PEERS_H
 
-#include "cli/check.h"
+#include "lab/check.h"
 
 enum { PEER_VARIANTS_MAX = 32, PEER_PATH_BYTES = 512 };
 

@@ -17,7 +17,6 @@
 #include "cute/mma.h"
 #include "cute/pipeline.h"
 #include "cute/reduce.h"
-#include "cute/row.h"
 #include "cute/schedule.h"
 #include "cute/tensor.h"
 #include "cute/tma.h"
@@ -60,9 +59,9 @@
 #define rem(x, y)             (HERE, ir_binary(IR_REM, x, y))
 #define min(x, y)             (HERE, ir_binary(IR_MIN, x, y))
 #define max(x, y)             (HERE, ir_binary(IR_MAX, x, y))
-#define both(p, q)            (HERE, ir_binary(IR_AND, p, q))
-#define either(p, q)          (HERE, ir_binary(IR_OR, p, q))
-#define invert(p)             (HERE, ir_unary(IR_NOT, p))
+#define logical_and(p, q)     (HERE, ir_binary(IR_AND, p, q))
+#define logical_or(p, q)      (HERE, ir_binary(IR_OR, p, q))
+#define logical_not(p)        (HERE, ir_unary(IR_NOT, p))
 #define fma(x, y, z)          (HERE, ir_fma(x, y, z))
 #define eq(x, y)              (HERE, ir_compare(IR_EQ, x, y))
 #define ne(x, y)              (HERE, ir_compare(IR_NE, x, y))
@@ -79,7 +78,11 @@
 #define elect()               (HERE, ir_elect())
 
 /* Bits of integers */
-#define exclusive(x, y)        (HERE, ir_binary(IR_XOR, x, y))
+#define bit_and(x, y)          (HERE, ir_binary(IR_AND, x, y))
+#define bit_or(x, y)           (HERE, ir_binary(IR_OR, x, y))
+#define bit_xor(x, y)          (HERE, ir_binary(IR_XOR, x, y))
+#define bit_not(x)             (HERE, ir_unary(IR_NOT, x))
+#define shift_left(x, n)       (HERE, ir_binary(IR_SHL, x, n))
 #define shift_right(x, n)      (HERE, ir_binary(IR_SHR, x, n))
 #define mul_hi(x, y)           (HERE, ir_binary(IR_MUL_HI, x, y))
 #define pack(type, lo, hi)     (HERE, ir_pack(type, lo, hi))
@@ -105,10 +108,10 @@
 #define cluster_sync()            (HERE, cute_cluster_sync())
 #define fence_proxy_async()       (HERE, ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0))
 #define fence_mbarrier_init()     (HERE, ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0))
-#define registers_more(n)         (HERE, ir_plain(IR_SETMAXNREG, n, 1))
-#define registers_fewer(n)        (HERE, ir_plain(IR_SETMAXNREG, n, 0))
+#define warpgroup_reg_alloc(n)    (HERE, ir_plain(IR_SETMAXNREG, n, 1))
+#define warpgroup_reg_dealloc(n)  (HERE, ir_plain(IR_SETMAXNREG, n, 0))
 #define grid_wait()               (HERE, ir_plain(IR_GRID_WAIT, 0, 0)) // for the kernel before; nothing of its may be touched earlier
-#define grid_launch()             (HERE, ir_plain(IR_GRID_LAUNCH, 0, 0))
+#define launch_dependents()       (HERE, ir_plain(IR_LAUNCH_DEPENDENTS, 0, 0))
 #define exit_thread()             (HERE, ir_plain(IR_EXIT, 0, 0))
 
 /* Tensors (tensor.h) */

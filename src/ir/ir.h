@@ -188,7 +188,7 @@ typedef enum ir_sreg_kind {
  *                                        lane by lane; [match] links the partners
  *   EXIT           ends the active lanes
  *   TRAP           a fault of the kernel
- *   GRID_WAIT      waits for the kernel before (programmatic dependent launch); GRID_LAUNCH lets the next one start
+ *   GRID_WAIT      waits for the kernel before (programmatic dependent launch); LAUNCH_DEPENDENTS lets the next one start
  */
 #define IR_OPS(X)                                       \
     X(MOV, "mov", ALU)                                  \
@@ -280,7 +280,7 @@ typedef enum ir_sreg_kind {
     X(EXIT, "exit", CONTROL)                            \
     X(TRAP, "trap", CONTROL)                            \
     X(GRID_WAIT, "grid_wait", SYNC)                     \
-    X(GRID_LAUNCH, "grid_launch", SYNC)
+    X(LAUNCH_DEPENDENTS, "launch_dependents", SYNC)
 
 typedef enum ir_op {
 #define X(name, text, class) IR_##name,

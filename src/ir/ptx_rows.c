@@ -215,7 +215,7 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_EXIT] = PLAIN("exit"),
     [IR_TRAP] = PLAIN("trap"),
     [IR_GRID_WAIT] = ROWS({ 0, 0, PTX_SM80, "" }, { 0, 0, 0, "griddepcontrol.wait" }),
-    [IR_GRID_LAUNCH] = ROWS({ 0, 0, PTX_SM80, "" }, { 0, 0, 0, "griddepcontrol.launch_dependents" }),
+    [IR_LAUNCH_DEPENDENTS] = ROWS({ 0, 0, PTX_SM80, "" }, { 0, 0, 0, "griddepcontrol.launch_dependents" }),
 };
 
 const ptx_row *ptx_rows(ir_op op)

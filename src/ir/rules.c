@@ -116,7 +116,7 @@ static const ir_rule rules[IR_OP_COUNT] = {
     [IR_EXIT] = { ":", 0, 0 },
     [IR_TRAP] = { ":", 0, 0 },
     [IR_GRID_WAIT] = { ":", 0, 0 },
-    [IR_GRID_LAUNCH] = { ":", 0, 0 },
+    [IR_LAUNCH_DEPENDENTS] = { ":", 0, 0 },
 };
 
 const ir_rule *ir_rule_of(ir_op op)

@@ -63,7 +63,7 @@ static handler *const handlers[IR_OP_COUNT] = {
     [IR_EXIT] = run_exit,
     [IR_TRAP] = run_trap,
     [IR_GRID_WAIT] = run_nothing,
-    [IR_GRID_LAUNCH] = run_nothing,
+    [IR_LAUNCH_DEPENDENTS] = run_nothing,
 };
 
 typedef struct decoder {

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "operators/add/add_config.h"
-#include "operators/map_operator.h"
+#include "skeletons/map_launch.h"
 #include "operators/operators.h"
-#include "plan/pieces.h"
+#include "plan/tensors.h"
 
 /* Validation */
 
@@ -36,20 +36,20 @@ static ckl_status check(void *desc)
 }
 
 /* In place is fine, element by element: where distances between rows are equal. */
-static plan_piece piece(const ckl_add_desc *d, const char *name, const void *pointer, int64_t ld)
+static plan_tensor piece(const ckl_add_desc *d, const char *name, const void *pointer, int64_t ld)
 {
     int64_t element = (int64_t)ckl_dtype_bytes(d->dtype), elements = d->n ? (d->rows - 1) * ld + d->n : 0;
     return (
-        plan_piece){ .name = name, .pointer = pointer, .bytes = elements * element, .align = element, .layout = ld };
+        plan_tensor){ .name = name, .pointer = pointer, .bytes = elements * element, .align = element, .layout = ld };
 }
 
 static ckl_status check_args(const void *desc, const void *args)
 {
     const ckl_add_desc *d = desc;
     const ckl_add_args *x = args;
-    plan_piece pieces[] = { piece(d, "a", x->a, d->lda), piece(d, "b", x->b, d->ldb), piece(d, "y", x->y, d->ldy) };
+    plan_tensor pieces[] = { piece(d, "a", x->a, d->lda), piece(d, "b", x->b, d->ldb), piece(d, "y", x->y, d->ldy) };
     pieces[2].output = true;
-    return plan_check_pieces("add", pieces, COUNT_OF(pieces));
+    return plan_check_tensors("add", pieces, COUNT_OF(pieces));
 }
 
 /* Choice */

@@ -3,7 +3,7 @@
 #define CKL_ADD_CONFIG_H
 
 #include "base/fields.h"
-#include "cute/map.h"
+#include "skeletons/map.h"
 
 #define ADD_CONFIG(X)         \
     MAP_CONFIG(X, add_config) \

@@ -3,7 +3,7 @@
 
 #include "operators/crossentropy/crossentropy_config.h"
 #include "operators/operators.h"
-#include "plan/pieces.h"
+#include "plan/tensors.h"
 
 enum {
     VECTOR_BYTES = 16,
@@ -58,17 +58,17 @@ static ckl_status check(void *desc)
 }
 
 /* Bytes from the first to past the last logit; dx may be x where rows are equally far apart. */
-static plan_piece logits(const ckl_crossentropy_desc *d, const char *name, const void *pointer, int64_t ld)
+static plan_tensor logits(const ckl_crossentropy_desc *d, const char *name, const void *pointer, int64_t ld)
 {
     int64_t element = (int64_t)ckl_dtype_bytes(d->dtype), elements = d->rows ? (d->rows - 1) * ld + d->cols : 0;
     return (
-        plan_piece){ .name = name, .pointer = pointer, .bytes = elements * element, .align = element, .layout = ld };
+        plan_tensor){ .name = name, .pointer = pointer, .bytes = elements * element, .align = element, .layout = ld };
 }
 
-static plan_piece vector(const char *name, const void *pointer, int64_t count, ckl_dtype dtype)
+static plan_tensor vector(const char *name, const void *pointer, int64_t count, ckl_dtype dtype)
 {
     int64_t element = (int64_t)ckl_dtype_bytes(dtype);
-    return (plan_piece){ .name = name, .pointer = pointer, .bytes = count * element, .align = element };
+    return (plan_tensor){ .name = name, .pointer = pointer, .bytes = count * element, .align = element };
 }
 
 static ckl_status check_args(const void *desc, const void *args)
@@ -78,17 +78,17 @@ static ckl_status check_args(const void *desc, const void *args)
     if (is_empty(d))
         return CKL_OK;
     bool forward = d->direction == CKL_FORWARD, mean = d->reduction == CKL_LOSS_MEAN;
-    plan_piece pieces[] = { logits(d, "x", a->x, d->ldx),
-                            vector("target", a->target, d->rows, d->target),
-                            vector("lse", a->lse, d->rows, CKL_F32),
-                            vector("count", a->count, mean, CKL_F32),
-                            forward ? vector("loss", a->loss, mean ? 1 : d->rows, CKL_F32)
-                                    : vector("dloss", a->dloss, mean ? 1 : d->rows, CKL_F32),
-                            logits(d, "dx", a->dx, d->lddx) };
+    plan_tensor pieces[] = { logits(d, "x", a->x, d->ldx),
+                             vector("target", a->target, d->rows, d->target),
+                             vector("lse", a->lse, d->rows, CKL_F32),
+                             vector("count", a->count, mean, CKL_F32),
+                             forward ? vector("loss", a->loss, mean ? 1 : d->rows, CKL_F32)
+                                     : vector("dloss", a->dloss, mean ? 1 : d->rows, CKL_F32),
+                             logits(d, "dx", a->dx, d->lddx) };
     for (int i = 2; i < COUNT_OF(pieces); i++)
         pieces[i].output = forward;
     pieces[5].output = !forward;
-    return plan_check_pieces("crossentropy", pieces, COUNT_OF(pieces) - forward);
+    return plan_check_tensors("crossentropy", pieces, COUNT_OF(pieces) - forward);
 }
 
 /* Choice */

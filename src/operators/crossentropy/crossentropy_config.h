@@ -3,7 +3,7 @@
 #define CKL_CROSSENTROPY_CONFIG_H
 
 #include "base/fields.h"
-#include "cute/row.h"
+#include "skeletons/row.h"
 #include "cutekernellib/operators/crossentropy.h"
 
 #define CROSSENTROPY_CONFIG(X)                                                                             \

@@ -4,7 +4,7 @@
  */
 #include "cute/kernel.h"
 #include "cute/math.h"
-#include "cute/online.h"
+#include "skeletons/online.h"
 #include "operators/crossentropy/crossentropy_config.h"
 
 /* The parameters, in the order of the launch. */
@@ -58,7 +58,7 @@ static label read_label(const crossentropy_config *cfg, const operands *o, val r
     IF(exists)
         assign(t.number, convert(I64, at(element(o->target, cfg->target, row), 0)));
     t.ignored = eq(t.number, o->ignore);
-    t.valid = both(ge(t.number, imm(0)), lt(t.number, o->cols));
+    t.valid = logical_and(ge(t.number, imm(0)), lt(t.number, o->cols));
     return t;
 }
 
@@ -74,7 +74,7 @@ static val read_logit(const crossentropy_config *cfg, const operands *o, val row
 /* lse - x[t]; +inf where every logit is -inf, and 0 for a class to ignore. */
 static val loss_of(val lse, val logit, label t)
 {
-    val loss = select(both(t.valid, eq(lse, immf(-INFINITY))), immf(INFINITY), sub(lse, logit));
+    val loss = select(logical_and(t.valid, eq(lse, immf(-INFINITY))), immf(INFINITY), sub(lse, logit));
     return select(t.ignored, immf(0), loss);
 }
 
@@ -82,7 +82,7 @@ static void forward(const crossentropy_config *cfg, const row_split *split, cons
 {
     row_place p = row_here(split, o->rows, o->cols);
     label t = read_label(cfg, o, p.row, p.exists);
-    t.valid = both(t.valid, p.exists);
+    t.valid = logical_and(t.valid, p.exists);
     val logit = read_logit(cfg, o, p.row, t), pair[ONLINE_VALUES];
     online_begin(pair);
     LOOP_FROM(start, imm(0), convert(U32, o->cols), imm((int)row_split_cols(split)))
@@ -97,7 +97,7 @@ static void forward(const crossentropy_config *cfg, const row_split *split, cons
         cluster_sync(); // all CTAs have started: their shared memory may be written
     row_reduce(split, &online_reductions[ONLINE_NATURAL], pair);
     val lse = add(pair[ONLINE_MAX], log_f32(pair[ONLINE_SUM]));
-    IF(both(eq(p.first, imm(0)), p.exists)) {
+    IF(logical_and(eq(p.first, imm(0)), p.exists)) {
         set(element(o->lse, F32, p.row), 0, lse);
         if (cfg->reduction == CKL_LOSS_NONE)
             set(element(o->loss, F32, p.row), 0, loss_of(lse, logit, t));
@@ -137,7 +137,7 @@ static val factor_of(const crossentropy_config *cfg, const operands *o, val row,
 {
     bool reduced = cfg->reduction == CKL_LOSS_MEAN;
     val factor = variable(F32, immf(NAN));
-    IF(both(exists, t.valid)) {
+    IF(logical_and(exists, t.valid)) {
         val dloss = at(element(o->dloss, F32, reduced ? ir_int(I64, 0) : row), 0);
         assign(factor, reduced ? div(dloss, at(element(o->count, F32, ir_int(I64, 0)), 0)) : dloss);
     }

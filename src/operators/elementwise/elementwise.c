@@ -6,9 +6,9 @@
 
 #include "operators/elementwise/elementwise_config.h"
 #include "operators/elementwise/elementwise_expr.h"
-#include "operators/map_operator.h"
+#include "skeletons/map_launch.h"
 #include "operators/operators.h"
-#include "plan/pieces.h"
+#include "plan/tensors.h"
 
 /* Validation */
 
@@ -124,14 +124,14 @@ static bool same_elements(const ckl_elementwise_desc *d, const ckl_elementwise_o
     return ckl_dtype_bytes(o->dtype) == ckl_dtype_bytes(d->out.dtype);
 }
 
-static plan_piece piece(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o, const char *name,
-                        const void *pointer)
+static plan_tensor piece(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o, const char *name,
+                         const void *pointer)
 {
-    return (plan_piece){ .name = name,
-                         .pointer = pointer,
-                         .bytes = o->scalar ? (int64_t)sizeof(float) : extent(d, o),
-                         .align = (int64_t)ckl_dtype_bytes(o->dtype),
-                         .layout = same_elements(d, o) };
+    return (plan_tensor){ .name = name,
+                          .pointer = pointer,
+                          .bytes = o->scalar ? (int64_t)sizeof(float) : extent(d, o),
+                          .align = (int64_t)ckl_dtype_bytes(o->dtype),
+                          .layout = same_elements(d, o) };
 }
 
 static ckl_status check_args(const void *desc, const void *args)
@@ -139,7 +139,7 @@ static ckl_status check_args(const void *desc, const void *args)
     static const char *const names[] = { "in[0]", "in[1]", "in[2]", "in[3]" };
     const ckl_elementwise_desc *d = desc;
     const ckl_elementwise_args *x = args;
-    plan_piece pieces[MAP_OPERANDS_MAX];
+    plan_tensor pieces[MAP_OPERANDS_MAX];
     int count = 0;
     if (count_of(d) == 0)
         return CKL_OK;
@@ -147,7 +147,7 @@ static ckl_status check_args(const void *desc, const void *args)
         pieces[count] = piece(d, &d->in[count], names[count], x->in[count]);
     pieces[count] = piece(d, &d->out, "out", x->out);
     pieces[count].output = true;
-    return plan_check_pieces("elementwise", pieces, count + 1);
+    return plan_check_tensors("elementwise", pieces, count + 1);
 }
 
 /* Choice */

@@ -3,7 +3,7 @@
 #define CKL_ELEMENTWISE_CONFIG_H
 
 #include "base/fields.h"
-#include "cute/map.h"
+#include "skeletons/map.h"
 
 #define ELEMENTWISE_CONFIG(X)                                                                           \
     MAP_CONFIG(X, elementwise_config)                                                                   \

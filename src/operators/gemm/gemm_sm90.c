@@ -146,7 +146,7 @@ static void initialise(const kernel *k)
     }
     cluster_sync();
     grid_wait(); // what is above overlaps the end of the kernel before
-    grid_launch();
+    launch_dependents();
 }
 
 /* Element coordinates of this CTA's tile in D. */
@@ -192,7 +192,7 @@ static void producer(const kernel *k)
 {
     role_registers r = registers_of(k->cfg);
     if (r.producer)
-        registers_fewer(r.producer);
+        warpgroup_reg_dealloc(r.producer);
     IF(eq(warp(), imm(0))) {
         IF(elect()) {
             pipeline_state stage = producer_state(&k->ring);
@@ -241,8 +241,8 @@ static void describe_release(const kernel *k, consumer_role *c)
         return;
     val peer = select(c->releases, c->tid, imm(0));
     if (k->cfg->cluster_m > 1 && k->cfg->cluster_n > 1)
-        c->releases = both(c->releases,
-                           either(eq(rem(peer, imm(cluster_m)), k->rank_m), eq(div(peer, imm(cluster_m)), k->rank_n)));
+        c->releases = logical_and(c->releases, logical_or(eq(rem(peer, imm(cluster_m)), k->rank_m),
+                                                          eq(div(peer, imm(cluster_m)), k->rank_n)));
     c->peer = pipeline_peer(&k->ring, peer);
 }
 
@@ -313,7 +313,7 @@ static void mainloop(const kernel *k, const consumer_role *c, pipeline_state *st
         gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), slice(c->tCrB, _, _, stage->stage), c->acc, not_first);
         mma_commit();
         mma_wait(1);
-        IF(both(c->releases, not_first))
+        IF(logical_and(c->releases, not_first))
             release(k, c, before);
         assign(before, stage->stage);
         pipeline_advance(stage);
@@ -417,7 +417,7 @@ static void store_elements(const kernel *k, const consumer_role *c, const chunk 
         val index = add(mul(e, imm(WARPGROUP)), c->tid);
         val i = div(index, imm(k->size.d_cols)), j = rem(index, imm(k->size.d_cols));
         val to_row = add(row, i), to_col = add(col, j);
-        IF(both(lt(to_row, k->m), lt(to_col, k->n)))
+        IF(logical_and(lt(to_row, k->m), lt(to_col, k->n)))
             set(gD, coord(convert(I64, to_row), convert(I64, to_col)), at(h->sD, i, j));
     }
 }
@@ -441,7 +441,7 @@ static void store_chunk(const kernel *k, const consumer_role *c, const chunk *h,
         tma_store_commit(); // an empty group too: the buffers are counted by groups
     }
     if (k->cfg->ragged)
-        IF(invert(whole))
+        IF(logical_not(whole))
             store_elements(k, c, h, row, col);
 }
 
@@ -469,7 +469,7 @@ static void consumer(const kernel *k)
     const gemm_sm90_config *cfg = k->cfg;
     role_registers r = registers_of(cfg);
     if (r.consumer)
-        registers_more(r.consumer);
+        warpgroup_reg_alloc(r.consumer);
     consumer_role c = describe_consumer(k);
     pipeline_state stage = consumer_state(&k->ring);
     int turns = cfg->pingpong ? 2 : 1;

@@ -90,7 +90,7 @@ static void store_tile(const gemm_tiled_config *cfg, const gemm_arguments *x, co
     val row0 = add(first_row, convert(I64, rows.first)), col0 = add(first_col, convert(I64, cols.first));
     for (int i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
         val row = add(row0, imm((int)index_at(rows.layout, i))), col = add(col0, imm((int)index_at(cols.layout, i)));
-        IF(both(lt(row, x->m), lt(col, x->n))) {
+        IF(logical_and(lt(row, x->m), lt(col, x->n))) {
             val c = variable(F32, immf(0)), bias = immf(0);
             if (cfg->c)
                 IF(ne(x->scalars.beta, immf(0)))

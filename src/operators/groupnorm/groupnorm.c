@@ -3,7 +3,7 @@
 
 #include "operators/groupnorm/groupnorm_choice.h"
 #include "operators/operators.h"
-#include "plan/pieces.h"
+#include "plan/tensors.h"
 
 /* Validation */
 
@@ -40,12 +40,12 @@ static int64_t elements_of(const ckl_groupnorm_desc *d)
 enum { PIECES_MAX = 8 };
 
 /* Those that are read and written in vectors first; returns their number. */
-static int list_pieces(const ckl_groupnorm_desc *d, const ckl_groupnorm_args *x, plan_piece out[PIECES_MAX])
+static int list_pieces(const ckl_groupnorm_desc *d, const ckl_groupnorm_args *x, plan_tensor out[PIECES_MAX])
 {
     const int64_t element = (int64_t)ckl_dtype_bytes(d->dtype), bytes = elements_of(d) * element;
     const int64_t gradients = d->affine ? d->c * element : 0, weights = bytes ? gradients : 0;
     const int64_t statistics = bytes ? d->n * d->groups * 4 : 0;
-    const plan_piece forward[PIECES_MAX] = {
+    const plan_tensor forward[PIECES_MAX] = {
         { "x", x->x, bytes, element, false, 1 },
         { "gamma", x->gamma, weights, element, false, 0 },
         { "beta", x->beta, weights, element, false, 0 },
@@ -53,7 +53,7 @@ static int list_pieces(const ckl_groupnorm_desc *d, const ckl_groupnorm_args *x,
         { "mean", x->mean, x->mean ? statistics : 0, 4, true, 0 },
         { "rstd", x->rstd, x->rstd ? statistics : 0, 4, true, 0 },
     };
-    const plan_piece backward[PIECES_MAX] = {
+    const plan_tensor backward[PIECES_MAX] = {
         { "x", x->x, bytes, element, false, 1 },
         { "dy", x->dy, bytes, element, false, 1 },
         { "gamma", x->gamma, weights, element, false, 0 },
@@ -70,10 +70,10 @@ static int list_pieces(const ckl_groupnorm_desc *d, const ckl_groupnorm_args *x,
 
 static ckl_status check_args(const void *desc, const void *args)
 {
-    plan_piece pieces[PIECES_MAX];
+    plan_tensor pieces[PIECES_MAX];
     (void)list_pieces(desc, args, pieces);
     TRY(plan_check_workspace("groupnorm", ((const ckl_groupnorm_args *)args)->workspace));
-    return plan_check_pieces("groupnorm", pieces, PIECES_MAX);
+    return plan_check_tensors("groupnorm", pieces, PIECES_MAX);
 }
 
 /* Launch */
@@ -135,9 +135,9 @@ static ckl_status launch_kernel(const ckl_plan *plan, int part, int64_t ctas, co
 
 static int unaligned(const ckl_plan *plan, const ckl_groupnorm_args *x)
 {
-    plan_piece pieces[PIECES_MAX];
+    plan_tensor pieces[PIECES_MAX];
     int count = list_pieces(plan->desc, x, pieces);
-    return plan_pieces_aligned(pieces, count, ((const groupnorm_config *)plan->config)->vec) ? 0 : 1;
+    return plan_tensors_aligned(pieces, count, ((const groupnorm_config *)plan->config)->vec) ? 0 : 1;
 }
 
 /* dgamma and dbeta, of no lines where there are no elements: zero. */

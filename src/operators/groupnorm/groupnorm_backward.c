@@ -126,7 +126,7 @@ static void leave_channels(backward *k, const groupnorm_column *c)
     const int vec = k->w.grid.vec;
     for (int i = 0; i < vec; i++)
         set(k->rA, i, mul(at(k->rA, i), at(k->rRstd, groups_of_vector(k) == 1 ? 0 : i)));
-    IF(both(c->exists, lt(k->w.part, imm(k->w.grid.parts))))
+    IF(logical_and(c->exists, lt(k->w.part, imm(k->w.grid.parts))))
         for (int kind = 0; kind < KINDS; kind++) {
             val first = tensor_address(k->sSums, coord(mul(c->number, imm(vec)), k->w.part, kind));
             copy(kind == KIND_A ? k->rA : k->rB, smem_view(first, F32, compact(leaf(vec))), 4 * vec);
@@ -238,7 +238,7 @@ static void add_peers(const backward *k, val total[KINDS])
 /* The warp of each group tells the CTA. */
 static void publish(const backward *k, const val total[KINDS])
 {
-    IF(both(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
+    IF(logical_and(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
         for (int kind = 0; kind < KINDS; kind++)
             set(k->sGroups, coord(kind, convert(I32, warp())), mul(total[kind], k->s.a.reciprocal));
     cta_sync();
@@ -355,7 +355,7 @@ void groupnorm_backward(const void *config, int part)
 static void leave_entry(const backward *k, const val total[KINDS])
 {
     val entry = groupnorm_entry(&k->s, k->s.rank);
-    IF(both(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
+    IF(logical_and(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
         for (int kind = 0; kind < KINDS; kind++)
             groupnorm_write(k->s.a.entries, add(entry, imm(kind)), total[kind]);
 }

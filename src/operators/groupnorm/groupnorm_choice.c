@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/status.h"
-#include "cute/residency.h"
+#include "skeletons/residency.h"
 
 enum {
     VECTOR_BYTES = 16,

@@ -101,7 +101,7 @@ static void find_pivot(forward *k)
 {
     const int vec = k->same.grid.vec;
     k->pivot = variable(F32, immf(0));
-    IF(both(lt(k->same.column, imm(k->same.grid.columns)), lt(imm(0), k->same.vectors))) {
+    IF(logical_and(lt(k->same.column, imm(k->same.grid.columns)), lt(imm(0), k->same.vectors))) {
         val first = add(k->staged, mul(thread(), imm(vec * (int)ckl_dtype_bytes(k->s.cfg->dtype))));
         tensor rX = unpacked(groupnorm_load_shared(&k->s, first, vec), F32); // (VEC)
         for (int i = 0; i < vec; i++)
@@ -225,14 +225,14 @@ static void publish(const forward *k, moments m, val pivot, val is_first)
     const groupnorm_slice *s = &k->s;
     val mean = add(pivot, m.mean), rest = add(sub(pivot, mean), m.mean);
     val rstd = rsqrt(fma(m.squares, s->a.reciprocal, s->a.eps)), group = convert(I32, warp());
-    IF(both(lt(warp(), imm(s->cfg->bundle)), eq(lane(), imm(0)))) {
+    IF(logical_and(lt(warp(), imm(s->cfg->bundle)), eq(lane(), imm(0)))) {
         set(k->sGroups, coord(GROUP_MEAN, group), mean);
         set(k->sGroups, coord(GROUP_REST, group), rest);
         set(k->sGroups, coord(GROUP_RSTD, group), rstd);
         val index = add(mul(s->bundle, ir_int(I64, s->cfg->bundle)), convert(I64, group));
-        IF(both(is_first, ne(s->a.mean, imm(0))))
+        IF(logical_and(is_first, ne(s->a.mean, imm(0))))
             groupnorm_write(s->a.mean, index, add(mean, rest));
-        IF(both(is_first, ne(s->a.rstd, imm(0))))
+        IF(logical_and(is_first, ne(s->a.rstd, imm(0))))
             groupnorm_write(s->a.rstd, index, rstd);
     }
     cta_sync();
@@ -361,7 +361,7 @@ static void leave_entry(const forward *k, moments m)
 {
     const val values[GROUPNORM_ENTRY] = { m.mean, m.squares, k->warp_pivot };
     val entry = groupnorm_entry(&k->s, k->s.rank);
-    IF(both(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
+    IF(logical_and(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
         for (int i = 0; i < GROUPNORM_ENTRY; i++)
             groupnorm_write(k->s.a.entries, add(entry, imm(i)), values[i]);
 }

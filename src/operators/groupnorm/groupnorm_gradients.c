@@ -1,5 +1,5 @@
 /* groupnorm_gradients.c - dgamma and dbeta: adds up the lines of sums that the slices left. */
-#include "cute/column.h"
+#include "skeletons/column.h"
 #include "operators/groupnorm/groupnorm_slice.h"
 
 void groupnorm_gradients(const groupnorm_config *cfg)
@@ -22,7 +22,7 @@ void groupnorm_gradients(const groupnorm_config *cfg)
             assign(total, add(total, at(rSums, i)));
     }
     column_reduce(&split, &sum, &total);
-    IF(both(eq(p.line, imm(0)), lt(p.column, columns))) {
+    IF(logical_and(eq(p.line, imm(0)), lt(p.column, columns))) {
         val is_beta = ge(p.column, a.channels), channel = select(is_beta, sub(p.column, a.channels), p.column);
         val bytes = mul(convert(U64, channel), imm((int)ckl_dtype_bytes(cfg->dtype)));
         tensor gSum = gmem_tensor(add(select(is_beta, a.dbeta, a.dgamma), bytes), cfg->dtype, compact(leaf(1))); // (1)

@@ -59,7 +59,7 @@ void groupnorm_wait(const groupnorm_config *cfg)
         return;
     ir_current()->target = IR_SM90A;
     grid_wait(); // what is above overlaps the end of the kernel before
-    grid_launch();
+    launch_dependents();
 }
 
 groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, bool split, bool backwards)
@@ -268,7 +268,7 @@ tensor groupnorm_peers(const groupnorm_config *cfg, int count)
 void groupnorm_give_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values)
 {
     val mine = tensor_address(sPeers, coord(0, s->rank, convert(I32, warp())));
-    IF(both(lt(warp(), imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t gives to CTA t
+    IF(logical_and(lt(warp(), imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t gives to CTA t
         for (int i = 0; i < count; i++)
             ir_store(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, F32, 1, ir_mapa(mine, lane()), (int64_t)i * 4, &values[i]);
 }

@@ -3,7 +3,7 @@
 
 #include "operators/norm/norm_choice.h"
 #include "operators/operators.h"
-#include "plan/pieces.h"
+#include "plan/tensors.h"
 
 /* Validation */
 
@@ -37,7 +37,7 @@ static ckl_status check_desc(const char *op, ckl_norm_desc *d)
 
 enum { PIECES_MAX = 9 };
 
-static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool centred, plan_piece *out)
+static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool centred, plan_tensor *out)
 {
     const int64_t element = (int64_t)ckl_dtype_bytes(d->dtype), statistics = d->rows * 4;
     const bool any = d->rows > 0 && d->cols > 0;
@@ -45,7 +45,7 @@ static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool cent
     const int64_t to = any ? ((d->rows - 1) * d->ld_out + d->cols) * element : 0;
     const int64_t residual_in = d->residual ? in : 0, residual_out = d->residual ? to : 0;
     const int64_t gamma = d->affine ? d->cols * element : 0, beta = centred ? gamma : 0;
-    const plan_piece forward[] = {
+    const plan_tensor forward[] = {
         { "x", x->x, in, element, false, d->ld_in },
         { "residual", x->residual, residual_in, element, false, d->ld_in },
         { "gamma", x->gamma, any ? gamma : 0, element, false, 0 },
@@ -55,7 +55,7 @@ static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool cent
         { "mean", x->mean, centred && x->mean ? statistics : 0, 4, true, 0 },
         { "rstd", x->rstd, x->rstd ? statistics : 0, 4, true, 0 },
     };
-    const plan_piece backward[] = {
+    const plan_tensor backward[] = {
         { "x", x->x, in, element, false, d->ld_in },
         { "dy", x->dy, in, element, false, d->ld_in },
         { "dsum", x->dsum, residual_in, element, false, d->ld_in },
@@ -66,7 +66,7 @@ static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool cent
         { "dgamma", x->dgamma, gamma, element, true, 0 },
         { "dbeta", x->dbeta, beta, element, true, 0 },
     };
-    const plan_piece *list = d->direction == CKL_FORWARD ? forward : backward;
+    const plan_tensor *list = d->direction == CKL_FORWARD ? forward : backward;
     const int count = d->direction == CKL_FORWARD ? COUNT_OF(forward) : COUNT_OF(backward);
     for (int i = 0; i < count; i++)
         out[i] = list[i];
@@ -75,9 +75,9 @@ static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool cent
 
 static ckl_status check_pieces(const char *op, const ckl_norm_desc *d, const ckl_norm_args *args, bool centred)
 {
-    plan_piece p[PIECES_MAX];
+    plan_tensor p[PIECES_MAX];
     TRY(plan_check_workspace(op, args->workspace));
-    return plan_check_pieces(op, p, list_pieces(d, args, centred, p));
+    return plan_check_tensors(op, p, list_pieces(d, args, centred, p));
 }
 
 /* Launch */
@@ -87,8 +87,8 @@ static int part_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm
 {
     ckl_norm_args elements = *args;
     elements.mean = elements.rstd = NULL;
-    plan_piece p[PIECES_MAX];
-    return plan_pieces_aligned(p, list_pieces(d, &elements, true, p), c->vec) ? 0 : 1;
+    plan_tensor p[PIECES_MAX];
+    return plan_tensors_aligned(p, list_pieces(d, &elements, true, p), c->vec) ? 0 : 1;
 }
 
 /* CTAs of the kernel that walks over rows: a CTA or cluster for each row, or less that take rows in turn. */

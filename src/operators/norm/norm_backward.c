@@ -22,7 +22,7 @@ typedef struct row {
     tensor rDgamma, rDbeta; // (VEC,STEPS) sums over the rows of this thread
     val mean, rstd;         // of the row
     val sum[2];             // of g * n, of g; then what dx takes of x - mean, and in any case
-    row_stream *stream;     // NULL: the row is in registers, or read tile by tile
+    row_pipeline *stream;   // NULL: the row is in registers, or read tile by tile
 } row;
 
 static val wide(tensor t, int i)
@@ -284,7 +284,8 @@ typedef struct flow {
     row r;                    // that is written
     row seen;                 // that is seen: it has sums, mean and rstd of its own
     val next_mean, next_rstd; // of the row after it, on their way
-    tensor rGamma[STREAM_PIECES_MAX], rDgamma[STREAM_PIECES_MAX], rDbeta[STREAM_PIECES_MAX]; // (VEC,STEPS) each
+    tensor rGamma[ROW_PIPELINE_CHUNKS_MAX], rDgamma[ROW_PIPELINE_CHUNKS_MAX],
+        rDbeta[ROW_PIPELINE_CHUNKS_MAX]; // (VEC,STEPS) each
     int64_t shared; // or where the sums of dgamma are: (4,THREADS,VECTORS,PIECES), vectors of threads side by side
 } flow;
 
@@ -342,7 +343,7 @@ static void see_piece(const row_place *p, int piece, const tensor *rInputs, void
     flow *f = user;
     row r = row_at(f, &f->seen, p, piece, rInputs);
     add_products(&r);
-    if (r.cfg->affine && r.cfg->pieces) {
+    if (r.cfg->affine && r.cfg->chunks) {
         take_sums(f, piece, &r);
         add_columns(&r);
         leave_sums(f, piece, &r);
@@ -356,7 +357,7 @@ static void write_piece(const row_place *p, int piece, const tensor *rInputs, vo
     write_dx(&r, p);
 }
 
-static void see_row(row_stream *s, val number, void *user)
+static void see_row(row_pipeline *s, val number, void *user)
 {
     flow *f = user;
     row *r = &f->seen;
@@ -365,8 +366,8 @@ static void see_row(row_stream *s, val number, void *user)
     assign(r->rstd, f->next_rstd);
     load_statistics(r, s->next, f->next_mean, f->next_rstd);
     clear_sums(r);
-    row_stream_see(s, number, see_piece, f);
-    row_stream_send(s, &sums, r->sum);
+    row_pipeline_first_pass(s, number, see_piece, f);
+    row_pipeline_reduce_begin(s, &sums, r->sum);
 }
 
 static void hand_over(void *user)
@@ -376,21 +377,21 @@ static void hand_over(void *user)
     assign(f->r.rstd, f->seen.rstd);
 }
 
-static void write_row(row_stream *s, val number, void *user)
+static void write_row(row_pipeline *s, val number, void *user)
 {
     flow *f = user;
     const reduction sums = sums_of(&f->r);
-    row_stream_receive(s, &sums, f->r.sum);
+    row_pipeline_reduce_end(s, &sums, f->r.sum);
     find_factors(&f->r);
-    row_stream_write(s, number, write_piece, f);
+    row_pipeline_second_pass(s, number, write_piece, f);
 }
 
 static void flow_begin(flow *f)
 {
     if (f->r.cfg->sums == NORM_SUMS_SHARED)
         f->shared = ir_smem_alloc("sums", norm_sums_bytes(f->r.cfg), SUM_BYTES);
-    for (int piece = 0; piece < f->r.cfg->pieces && f->r.cfg->affine; piece++) {
-        row_place p = row_stream_columns(f->r.stream, piece);
+    for (int piece = 0; piece < f->r.cfg->chunks && f->r.cfg->affine; piece++) {
+        row_place p = row_pipeline_columns(f->r.stream, piece);
         row r = f->r;
         if (r.cfg->early)
             f->rGamma[piece] = load_gamma(&r, &p);
@@ -402,8 +403,8 @@ static void flow_begin(flow *f)
 
 static void flow_end(const flow *f)
 {
-    for (int piece = 0; piece < f->r.cfg->pieces && f->r.cfg->affine; piece++) {
-        row_place p = row_stream_columns(f->r.stream, piece);
+    for (int piece = 0; piece < f->r.cfg->chunks && f->r.cfg->affine; piece++) {
+        row_place p = row_pipeline_columns(f->r.stream, piece);
         row r = f->r;
         take_sums(f, piece, &r);
         store_sums(&r, &p, r.stream->first_row);
@@ -412,13 +413,13 @@ static void flow_end(const flow *f)
 
 static void stream_of_gradients(const norm_config *cfg, bool centred)
 {
-    stream_split split = norm_stream_split(cfg);
-    flow f = { .r = { .cfg = cfg, .split = split.piece, .centred = centred, .o = norm_declare() } };
+    row_pipeline_split split = norm_stream_split(cfg);
+    flow f = { .r = { .cfg = cfg, .split = split.chunk, .centred = centred, .o = norm_declare() } };
     row *r = &f.r;
-    const stream_input inputs[] = { { r->o.x, r->o.ld_in }, { r->o.dy, r->o.ld_in }, { r->o.dsum, r->o.ld_in } };
+    const row_pipeline_input inputs[] = { { r->o.x, r->o.ld_in }, { r->o.dy, r->o.ld_in }, { r->o.dsum, r->o.ld_in } };
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
-    row_stream s = row_stream_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_STREAM_VALUES, r->o.rows,
-                                    r->o.cols, imm(0));
+    row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_STREAM_VALUES, r->o.rows,
+                                        r->o.cols, imm(0));
     r->stream = &s;
     f.seen = f.r;
     make_variables(&f.r);
@@ -427,9 +428,9 @@ static void stream_of_gradients(const norm_config *cfg, bool centred)
     f.next_mean = variable(F32, immf(0));
     f.next_rstd = variable(F32, immf(0));
     load_statistics(r, s.row, f.next_mean, f.next_rstd);
-    row_stream_walk(&s, &(row_steps){ see_row, hand_over, write_row }, &f);
+    row_pipeline_run(&s, &(row_passes){ see_row, hand_over, write_row }, &f);
     flow_end(&f);
-    row_stream_end(&s);
+    row_pipeline_end(&s);
 }
 
 static void backward(const norm_config *cfg, int part, bool centred)

@@ -55,7 +55,7 @@ static void take_split(const row_split *s, norm_config *c)
     c->cluster = s->cluster;
     c->vec = s->vec;
     c->steps = s->steps;
-    c->whole = s->whole;
+    c->exact = s->exact;
 }
 
 /* Rows that no registers hold: whole CTAs, as many for a row as it takes to keep the device busy. */
@@ -81,14 +81,14 @@ static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int6
     return device->has_tma && widest_vector(d) * element == VECTOR_BYTES && d->cols * element > bytes_min;
 }
 
-static void take_stream(const stream_split *s, norm_config *c)
+static void take_stream(const row_pipeline_split *s, norm_config *c)
 {
-    take_split(&s->piece, c);
+    take_split(&s->chunk, c);
     c->cluster = s->cluster;
     c->stages = s->stages;
-    c->hold = (choice)s->hold;
-    c->ahead = s->ahead;
-    c->pieces = s->pieces;
+    c->residence = (choice)s->residence;
+    c->lookahead = s->lookahead;
+    c->chunks = s->chunks;
 }
 
 /* Of the kernel that adds up columns: enough CTAs for all SMs. */
@@ -123,10 +123,10 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     row_split s;
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     take_problem(d, c);
-    stream_split flowing = stream_split_choose(d->cols, d->dtype, 1 + d->residual, device);
+    row_pipeline_split flowing = row_pipeline_choose(d->cols, d->dtype, 1 + d->residual, device);
     if (may_flow(d, device, forward_bytes_max(d))) {
         take_stream(&flowing, c);
-        c->ctas_per_sm = stream_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_STREAM_VALUES, device);
+        c->ctas_per_sm = row_pipeline_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_STREAM_VALUES, device);
         return CKL_OK;
     }
     int most = d->residual ? CTA_ELEMENTS_RESIDUAL_MAX : CTA_ELEMENTS_MAX;
@@ -151,7 +151,7 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
         s->cluster *= 2;
     s->row_threads = s->threads;
     s->steps = (int)ceil_div(vectors, (int64_t)s->threads * s->cluster);
-    s->whole = row_split_cols(s) == cols;
+    s->exact = row_split_cols(s) == cols;
     return s->steps <= steps;
 }
 
@@ -163,24 +163,24 @@ typedef struct backward_flow {
     int bytes; // of an element
     int64_t cols_max;
     int threads, elements, steps, ctas_per_sm; // elements of a thread and row
-    stream_hold hold;
+    row_residence residence;
     bool ahead;       // if the ring has room
     bool early;       // gamma stays in registers
     bool shared_sums; // of dgamma, in shared memory
 } backward_flow;
 
 static const backward_flow backward_flows[] = {
-    { 2, 1024, 64, 16, 2, 4, STREAM_REGISTERS, false, true, false },
-    { 2, 2048, 128, 16, 1, 3, STREAM_RING, false, true, false },
-    { 2, 4096, 256, 16, 1, 3, STREAM_RING, true, true, false },
-    { 2, 131072, 256, 32, 2, 1, STREAM_RING, true, true, false },
-    { 2, 262144, 512, 32, 1, 1, STREAM_RING, true, false, true },
-    { 4, 1024, 128, 8, 2, 4, STREAM_RING, false, true, false },
-    { 4, 4096, 512, 8, 2, 1, STREAM_RING, false, true, false },
-    { 4, 16384, 256, 8, 2, 2, STREAM_RING, true, true, false },
-    { 4, 65536, 256, 16, 1, 1, STREAM_RING, true, true, false },
-    { 4, 131072, 256, 32, 4, 1, STREAM_RING, false, true, false },
-    { 4, 262144, 512, 32, 2, 1, STREAM_RING, false, false, true },
+    { 2, 1024, 64, 16, 2, 4, ROW_IN_REGISTERS, false, true, false },
+    { 2, 2048, 128, 16, 1, 3, ROW_IN_RING, false, true, false },
+    { 2, 4096, 256, 16, 1, 3, ROW_IN_RING, true, true, false },
+    { 2, 131072, 256, 32, 2, 1, ROW_IN_RING, true, true, false },
+    { 2, 262144, 512, 32, 1, 1, ROW_IN_RING, true, false, true },
+    { 4, 1024, 128, 8, 2, 4, ROW_IN_RING, false, true, false },
+    { 4, 4096, 512, 8, 2, 1, ROW_IN_RING, false, true, false },
+    { 4, 16384, 256, 8, 2, 2, ROW_IN_RING, true, true, false },
+    { 4, 65536, 256, 16, 1, 1, ROW_IN_RING, true, true, false },
+    { 4, 131072, 256, 32, 4, 1, ROW_IN_RING, false, true, false },
+    { 4, 262144, 512, 32, 2, 1, ROW_IN_RING, false, false, true },
 };
 
 /* The first that is long enough; a short row takes CTAs of half the threads, and twice as many of them. False: none is. */
@@ -189,7 +189,7 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
     for (int i = 0; i < COUNT_OF(backward_flows); i++) {
         *f = backward_flows[i];
         if (f->bytes != (int)ckl_dtype_bytes(d->dtype) || d->cols > f->cols_max ||
-            d->cols > (int64_t)f->threads * f->elements * stream_cluster_max(device))
+            d->cols > (int64_t)f->threads * f->elements * row_pipeline_cluster_max(device))
             continue;
         for (; f->threads > BACKWARD_THREADS_MIN && f->threads / 2 * f->elements >= d->cols; f->ctas_per_sm *= 2)
             f->threads /= 2;
@@ -198,38 +198,40 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
     return false;
 }
 
-static stream_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
+static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
     const int vec = widest_vector(d), inputs = 2 + d->residual;
-    stream_split s = { .piece = { f->threads, f->threads, 1, vec, f->steps, false }, .cluster = 1, .hold = f->hold };
+    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, false },
+                             .cluster = 1,
+                             .residence = f->residence };
     while ((int64_t)f->threads * f->elements * s.cluster < d->cols)
         s.cluster *= 2;
-    s.pieces = (int)stream_pieces(&s, d->cols);
-    s.piece.whole = row_split_cols(&s.piece) * s.cluster * s.pieces == d->cols;
+    s.chunks = (int)row_pipeline_chunks(&s, d->cols);
+    s.chunk.exact = row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
     int64_t sums = f->shared_sums ? 4LL * f->threads * f->elements : 0;
-    s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) / (row_split_cols(&s.piece) * inputs * f->bytes));
-    s.ahead = f->ahead && s.stages >= 2 * s.pieces;
+    s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) / (row_split_cols(&s.chunk) * inputs * f->bytes));
+    s.lookahead = f->ahead && s.stages >= 2 * s.chunks;
     return s;
 }
 
 /* False: there is no room for sums of columns, or for the row itself. */
-static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f, stream_split *s)
+static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f, row_pipeline_split *s)
 {
     if (!find_backward_flow(d, device, f))
         return false;
     *s = split_of_flow(f, d);
-    bool guards = f->shared_sums && f->bytes == 4 && !s->piece.whole; // no registers are left for them
-    return s->stages >= s->pieces && !guards;
+    bool guards = f->shared_sums && f->bytes == 4 && !s->chunk.exact; // no registers are left for them
+    return s->stages >= s->chunks && !guards;
 }
 
 /* Without sums of columns rows flow all the same: the sums then come from a second reading of x and dy. */
 static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     backward_flow f;
-    stream_split s;
+    row_pipeline_split s;
     const bool sums = choose_sums(d, device, &f, &s);
     if (!sums)
-        s = stream_split_choose(d->cols, d->dtype, 2 + d->residual, device);
+        s = row_pipeline_choose(d->cols, d->dtype, 2 + d->residual, device);
     take_stream(&s, c);
     c->early = sums && f.early;
     c->sums = sums && f.shared_sums ? NORM_SUMS_SHARED : NORM_SUMS_IN_REGISTERS;
@@ -268,20 +270,20 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
 static ckl_status admit_stream(const char *what, const ckl_norm_desc *d, const ckl_device_info *device,
                                const norm_config *c)
 {
-    stream_split s = norm_stream_split(c);
+    row_pipeline_split s = norm_stream_split(c);
     if (!divides_rows(d, c->vec) || d->cols > COLS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what,
              c->vec, COLS_MAX);
     const bool backward = d->direction == CKL_BACKWARD;
     if (!backward)
-        TRY(stream_draw_admit(what, &s, d->cols));
-    if (c->early && !c->pieces)
-        FAIL(CKL_INVALID, "%s: gamma and beta that are kept need pieces=", what);
+        TRY(row_pipeline_dynamic_admit(what, &s, d->cols));
+    if (c->early && !c->chunks)
+        FAIL(CKL_INVALID, "%s: gamma and beta that are kept need chunks=", what);
     const int inputs = 1 + backward + c->residual;
-    int64_t bytes = stream_smem_bytes(&s, d->dtype, inputs, NORM_STREAM_VALUES) + norm_sums_bytes(c);
+    int64_t bytes = row_pipeline_smem_bytes(&s, d->dtype, inputs, NORM_STREAM_VALUES) + norm_sums_bytes(c);
     if (bytes > (int64_t)device->smem_per_cta_bytes)
         FAIL(CKL_INVALID, "%s: stages=%d and sums take %" PRId64 " bytes of shared memory", what, c->stages, bytes);
-    return stream_split_admit(what, &s, d->cols, d->dtype, inputs, NORM_STREAM_VALUES, device);
+    return row_pipeline_admit(what, &s, d->cols, d->dtype, inputs, NORM_STREAM_VALUES, device);
 }
 
 /* What both directions demand of a config. */
@@ -299,7 +301,7 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
     if (c->stages)
         return admit_stream(what, d, device, c);
     TRY(row_split_admit(what, &s, c->tiled ? min_i64(d->cols, row_split_cols(&s)) : d->cols, d->dtype, device));
-    if (c->tiled && c->whole)
+    if (c->tiled && c->exact)
         FAIL(CKL_INVALID, "%s: whole rows are not tiled", what);
     if (!divides_rows(d, c->vec))
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide cols and the distances between rows", what, c->vec);

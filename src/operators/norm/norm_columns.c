@@ -134,8 +134,8 @@ static void finish(columns *c)
     for (int s = 0; s < sums; s++)
         set(sSums, coord(place, warp(), s), c->sum[s]);
     cta_sync();
-    val is_first = both(eq(warp(), imm(0)), eq(rem(lane(), imm(c->per_warp)), imm(0)));
-    IF(both(is_first, lt(c->first, c->o.cols)))
+    val is_first = logical_and(eq(warp(), imm(0)), eq(rem(lane(), imm(c->per_warp)), imm(0)));
+    IF(logical_and(is_first, lt(c->first, c->o.cols)))
         for (int s = 0; s < sums; s++) {
             val total = at(sSums, place, 0, s);
             for (int w = 1; w < c->warps; w++)

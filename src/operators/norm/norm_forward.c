@@ -255,7 +255,7 @@ static val sample(const row *r, val number, val col)
     int bytes = (int)ckl_dtype_bytes(r->cfg->dtype);
     val h = variable(F32, immf(0)), index = add(mul(number, convert(I64, r->o.ld_in)), convert(I64, col));
     val offset = mul(convert(U64, index), imm(bytes));
-    IF(both(lt(col, r->o.cols), lt(number, r->o.rows))) {
+    IF(logical_and(lt(col, r->o.cols), lt(number, r->o.rows))) {
         assign(h, convert(F32, at(gmem_tensor(add(r->o.x, offset), r->cfg->dtype, compact(leaf(1))), 0)));
         if (r->cfg->residual) {
             val other = at(gmem_tensor(add(r->o.residual, offset), r->cfg->dtype, compact(leaf(1))), 0);
@@ -274,7 +274,7 @@ static void save(const row *r, val address, val x)
 
 static void save_statistics(const row *r)
 {
-    IF(both(eq(r->place.first, imm(0)), r->place.exists)) {
+    IF(logical_and(eq(r->place.first, imm(0)), r->place.exists)) {
         if (r->centred)
             save(r, r->o.mean, r->mean);
         save(r, r->o.rstd, r->rstd);
@@ -321,7 +321,7 @@ typedef struct flow {
 /* h of a piece, in place of x; a row that stays in registers has it from the first visit on. */
 static tensor take_inputs(const row *r, const tensor *rInputs, bool again)
 {
-    if (r->cfg->residual && !(again && r->cfg->hold == STREAM_REGISTERS))
+    if (r->cfg->residual && !(again && r->cfg->residence == ROW_IN_REGISTERS))
         add_residual(r, rInputs[0], rInputs[1]);
     return rInputs[0];
 }
@@ -344,7 +344,7 @@ static void write_piece(const row_place *p, int piece, const tensor *rInputs, vo
     write_result(&f->r, rH, p);
 }
 
-static void see_row(row_stream *s, val number, void *user)
+static void see_row(row_pipeline *s, val number, void *user)
 {
     flow *f = user;
     row *r = &f->seen;
@@ -357,8 +357,8 @@ static void see_row(row_stream *s, val number, void *user)
         assign(r->mean, mul(r->mean, f->samples));
     }
     clear_sums(r);
-    row_stream_see(s, number, see_piece, f);
-    row_stream_send(s, &sums, r->sum);
+    row_pipeline_first_pass(s, number, see_piece, f);
+    row_pipeline_reduce_begin(s, &sums, r->sum);
 }
 
 static void hand_over(void *user)
@@ -368,33 +368,33 @@ static void hand_over(void *user)
         assign(f->r.mean, f->seen.mean);
 }
 
-static void write_row(row_stream *s, val number, void *user)
+static void write_row(row_pipeline *s, val number, void *user)
 {
     flow *f = user;
     const reduction sums = reduce_sums(2);
-    f->r.place = row_stream_place(s, number);
-    row_stream_receive(s, &sums, f->r.sum);
+    f->r.place = row_pipeline_place(s, number);
+    row_pipeline_reduce_end(s, &sums, f->r.sum);
     find_deviation(&f->r);
     save_statistics(&f->r);
-    row_stream_write(s, number, write_piece, f);
+    row_pipeline_second_pass(s, number, write_piece, f);
 }
 
 static void forward_stream(const norm_config *cfg, bool centred)
 {
-    stream_split split = norm_stream_split(cfg);
-    flow f = { .r = { .cfg = cfg, .split = split.piece, .centred = centred, .o = declare() } };
+    row_pipeline_split split = norm_stream_split(cfg);
+    flow f = { .r = { .cfg = cfg, .split = split.chunk, .centred = centred, .o = declare() } };
     const operands *o = &f.r.o;
-    const stream_input inputs[] = { { o->x, o->ld_in }, { o->residual, o->ld_in } };
+    const row_pipeline_input inputs[] = { { o->x, o->ld_in }, { o->residual, o->ld_in } };
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
-    row_stream s = row_stream_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_STREAM_VALUES, o->rows, o->cols,
-                                    o->counter);
+    row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_STREAM_VALUES, o->rows,
+                                        o->cols, o->counter);
     f.seen = f.r;
     make_variables(&f.r);
     make_variables(&f.seen);
     f.next = centred ? sample(&f.r, s.row, lane()) : immf(0);
     f.samples = div(immf(1), convert(F32, min(o->cols, imm(32))));
-    row_stream_walk(&s, &(row_steps){ see_row, hand_over, write_row }, &f);
-    row_stream_end(&s);
+    row_pipeline_run(&s, &(row_passes){ see_row, hand_over, write_row }, &f);
+    row_pipeline_end(&s);
 }
 
 static void forward(const norm_config *cfg, int part, bool centred)

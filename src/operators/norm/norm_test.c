@@ -221,7 +221,7 @@ static const char *const cases[] = {
     "rows=3 cols=3001 offset=1000 impl=forward config='threads=128 row_threads=128 vec=1 steps=4 tiled=1'",
     "rows=2 cols=5000 offset=1000 residual=1 impl=forward config='threads=512 row_threads=512 cluster=2 steps=1 "
     "tiled=1'",
-    "rows=7 cols=512 impl=forward config='threads=128 row_threads=128 steps=1 whole=1'",
+    "rows=7 cols=512 impl=forward config='threads=128 row_threads=128 steps=1 exact=1'",
     "rows=2 cols=4096 impl=forward config='threads=256 row_threads=256 cluster=4 steps=1'",
     "rows=3 cols=700 impl=forward config='threads=32 row_threads=32 cluster=4 steps=2' # a cluster of warps",
     "rows=5 cols=20000 dtype=bf16                  # rows that flow: in a loop, the last piece cut short",
@@ -230,11 +230,11 @@ static const char *const cases[] = {
     "rows=4 cols=20000 dtype=f16 misalign=1        # not for bulk copies",
     "rows=9 cols=2048 dtype=bf16 residual=1 impl=forward config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 "
     "stages=3 "
-    "hold=registers pieces=2 whole=1'",
-    "rows=9 cols=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 hold=anew "
-    "whole=0'",
+    "residence=registers chunks=2 exact=1'",
+    "rows=9 cols=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 residence=reload "
+    "exact=0'",
     "rows=20 cols=8200 dtype=bf16 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=8 steps=2 "
-    "stages=40 hold=ring ahead=1 whole=0' # the next row is seen before one is written, in a loop",
+    "stages=40 residence=ring lookahead=1 exact=0' # the next row is seen before one is written, in a loop",
     "rows=4 cols=64 eps=0.5 dtype=bf16",
     "rows=3 cols=1 direction=backward",
     "rows=300 cols=8 direction=backward                  # more rows than CTAs",
@@ -253,20 +253,22 @@ static const char *const cases[] = {
     "turn",
     "rows=600 cols=512 direction=backward dtype=bf16 impl=backward config='turns=1 early=1'",
     "rows=4 cols=4096 direction=backward impl=backward config='threads=256 row_threads=256 cluster=4 steps=1 early=1 "
-    "whole=1 "
-    "stages=0 hold=anew pieces=0 ctas_per_sm=0'",
+    "exact=1 "
+    "stages=0 residence=reload chunks=0 ctas_per_sm=0'",
     "rows=300 cols=2000 direction=backward dtype=bf16 # rows that flow, held in registers",
     "rows=5 cols=9000 direction=backward residual=1   # held in the ring, a cluster",
     "rows=33 cols=2000 direction=backward dtype=f16 misalign=1 # not for bulk copies",
     "rows=20 cols=520 direction=backward dtype=bf16 residual=1 impl=backward config='threads=32 row_threads=32 "
     "cluster=2 "
-    "vec=8 steps=1 stages=4 hold=ring pieces=2 whole=0 early=1 column_threads=128'",
+    "vec=8 steps=1 stages=4 residence=ring chunks=2 exact=0 early=1 column_threads=128'",
     "rows=150 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
-    "steps=1 stages=4 hold=ring pieces=2 whole=0 early=0 sums=shared turns=1' # sums in shared memory, rows in turn",
+    "steps=1 stages=4 residence=ring chunks=2 exact=0 early=0 sums=shared turns=1' # sums in shared memory, rows in "
+    "turn",
     "rows=300 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
-    "steps=1 stages=4 hold=ring ahead=1 pieces=2 whole=0 early=1 turns=1' # the next row is seen before one is written",
+    "steps=1 stages=4 residence=ring lookahead=1 chunks=2 exact=0 early=1 turns=1' # the next row is seen before one "
+    "is written",
     "rows=300 cols=512 direction=backward residual=1 impl=backward config='threads=64 row_threads=64 vec=4 steps=1 "
-    "stages=5 hold=ring ahead=1 pieces=2 whole=1 sums=shared turns=1' # the same in a CTA alone",
+    "stages=5 residence=ring lookahead=1 chunks=2 exact=1 sums=shared turns=1' # the same in a CTA alone",
     "rows=2 cols=200000 direction=backward dtype=f16 fill=uniform # such sums by choice",
     "rows=2 cols=262144 direction=backward fill=uniform # the same, a row in the whole ring",
     "rows=3 cols=140000 direction=backward residual=1 fill=uniform # no room for them: x and dy are read again",
@@ -277,21 +279,22 @@ static const char *const cases[] = {
     NULL,
 };
 
-#define REJECTS(op)                                                                                                   \
-    {                                                                                                                 \
-        { "rows=-1", CKL_INVALID, op ": rows=-1 is negative" },                                                       \
-            { "cols=-2", CKL_INVALID, op ": cols=-2 is negative" },                                                   \
-            { "dtype=i32", CKL_INVALID, op ": dtype=i32 is none of f32, f16, bf16" },                                 \
-            { "eps=-0.5", CKL_INVALID, op ": eps=-0.5 is negative" },                                                 \
-            { "cols=8 ld_in=7", CKL_INVALID, op ": ld_in=7 is smaller than cols=8" },                                 \
-            { "cols=8 ld_out=7", CKL_INVALID, op ": ld_out=7 is smaller than cols=8" },                               \
-            { "cols=8 impl=forward config='affine=0'", CKL_INVALID,                                                   \
-              "affine and residual must be those of the problem" },                                                   \
-            { "cols=8 impl=forward config='threads=96'", CKL_INVALID, "norm forward: threads=96" },                   \
-            { "cols=4096 impl=forward config='stages=4 hold=anew ahead=1'", CKL_INVALID, "ahead=1 needs hold=ring" }, \
-            { "cols=8192 impl=forward config='steps=1 stages=3 hold=ring ahead=1'", CKL_INVALID,                      \
-              "2 times 8 pieces do not fit 3 stages" },                                                               \
-            { NULL, CKL_OK, NULL },                                                                                   \
+#define REJECTS(op)                                                                                       \
+    {                                                                                                     \
+        { "rows=-1", CKL_INVALID, op ": rows=-1 is negative" },                                           \
+            { "cols=-2", CKL_INVALID, op ": cols=-2 is negative" },                                       \
+            { "dtype=i32", CKL_INVALID, op ": dtype=i32 is none of f32, f16, bf16" },                     \
+            { "eps=-0.5", CKL_INVALID, op ": eps=-0.5 is negative" },                                     \
+            { "cols=8 ld_in=7", CKL_INVALID, op ": ld_in=7 is smaller than cols=8" },                     \
+            { "cols=8 ld_out=7", CKL_INVALID, op ": ld_out=7 is smaller than cols=8" },                   \
+            { "cols=8 impl=forward config='affine=0'", CKL_INVALID,                                       \
+              "affine and residual must be those of the problem" },                                       \
+            { "cols=8 impl=forward config='threads=96'", CKL_INVALID, "norm forward: threads=96" },       \
+            { "cols=4096 impl=forward config='stages=4 residence=reload lookahead=1'", CKL_INVALID,       \
+              "lookahead=1 needs residence=ring" },                                                       \
+            { "cols=8192 impl=forward config='steps=1 stages=3 residence=ring lookahead=1'", CKL_INVALID, \
+              "2 times 8 chunks do not fit 3 stages" },                                                   \
+            { NULL, CKL_OK, NULL },                                                                       \
     }
 
 static const test_reject layernorm_rejects[] = REJECTS("layernorm");

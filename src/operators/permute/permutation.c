@@ -2,7 +2,7 @@
 #include "operators/permute/permutation.h"
 
 #include "base/math.h"
-#include "plan/pieces.h"
+#include "plan/tensors.h"
 
 static const int64_t EXTENT_MAX = INT64_C(1) << 56; // elements: more than any memory, and sums of 64 bits are safe
 
@@ -145,9 +145,9 @@ ckl_status permutation_check_args(const void *desc, const void *args)
     const permute_pointers *a = args;
     if (p->empty)
         return CKL_OK;
-    const plan_piece pieces[] = {
+    const plan_tensor pieces[] = {
         { .name = "x", .pointer = a->x, .bytes = extent(p, true) * p->bytes, .align = p->bytes },
         { .name = "y", .pointer = a->y, .bytes = extent(p, false) * p->bytes, .align = p->bytes, .output = true },
     };
-    return plan_check_pieces(p->op, pieces, COUNT_OF(pieces));
+    return plan_check_tensors(p->op, pieces, COUNT_OF(pieces));
 }

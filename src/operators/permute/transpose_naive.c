@@ -8,7 +8,7 @@ void transpose_naive(const void *config, int part)
     ir_current()->threads = cfg->threads;
     place p = place_by_address(cfg->outer, cfg->threads / NAIVE_TILE_C, NAIVE_TILE_C);
     val row = add(p.row, div(thread(), imm(NAIVE_TILE_C))), col = add(p.col, rem(thread(), imm(NAIVE_TILE_C)));
-    IF(both(lt(row, p.rows), lt(col, p.cols))) {
+    IF(logical_and(lt(row, p.rows), lt(col, p.cols))) {
         tensor gX = gmem_tensor(place_address(p.x, row, p.ldx, col, p.incx), raw_type(cfg->bytes), compact(leaf(1)));
         tensor gY = gmem_tensor(place_address(p.y, col, p.ldy, row, p.incy), raw_type(cfg->bytes), compact(leaf(1)));
         set(gY, 0, at(gX, 0));

@@ -47,7 +47,7 @@ static val phase_of(const kernel *k, val run)
     val address = convert(U32, k->x);
     if (!k->cfg->narrow)
         address = add(address, mul(run, convert(U32, k->place.ldx)));
-    return both(address, imm(CHUNK_BYTES - 1));
+    return bit_and(address, imm(CHUNK_BYTES - 1));
 }
 
 /* All threads share the chunks of all runs. What is outside x becomes 0. */
@@ -83,7 +83,7 @@ static run run_at(const kernel *k, val number)
     val row = cfg->narrow ? add(k->place.col, number) : k->place.col;
     val column = cfg->narrow ? k->place.row : imm(0);
     run y = { .number = number, .address = place_address(k->place.y, row, k->place.ldy, column, imm(cfg->bytes)) };
-    val past = both(sub(imm(0), convert(U32, y.address)), imm(SECTOR_BYTES - 1));
+    val past = bit_and(sub(imm(0), convert(U32, y.address)), imm(SECTOR_BYTES - 1));
     y.head = div(past, imm(cfg->bytes));
     y.left = cfg->narrow ? k->here : mul(k->here, k->size);
     return y;
@@ -144,11 +144,11 @@ static void store_ends(const kernel *k, val runs, int per_run, bool heads)
         run y = run_at(k, div(n, imm(per_run)));
         val o = rem(n, imm(per_run)), wanted = lt(o, y.head);
         if (!heads) {
-            val body = both(sub(max(y.left, y.head), y.head), imm(-k->per_word)); // elements in whole words
+            val body = bit_and(sub(max(y.left, y.head), y.head), imm(-k->per_word)); // elements in whole words
             wanted = lt(body, window);
             o = add(add(y.head, body), o);
         }
-        IF(both(wanted, lt(o, y.left)))
+        IF(logical_and(wanted, lt(o, y.left)))
             store(k, &y, o, k->type, element_at(k, &y, o));
     }
 }
@@ -173,7 +173,7 @@ void transpose_narrow(const void *config, int part)
     val first = eq(cfg->narrow ? k.place.row : k.place.col, imm(0)), runs = cfg->narrow ? k.size : ir_int(U32, 1);
 
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
-    grid_launch();
+    launch_dependents();
     load_runs(&k);
     ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
     ir_plain(IR_CP_ASYNC_WAIT, 0, 0);

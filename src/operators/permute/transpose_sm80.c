@@ -56,7 +56,7 @@ static val slot_offset(const kernel *k, val r)
 /* Bytes by which row number `row` exceeds a multiple of `unit` bytes; 32 bits are enough to know. */
 static val phase_of(val address, val pitch, val row, int unit)
 {
-    return both(add(convert(U32, address), mul(row, convert(U32, pitch))), imm(unit - 1));
+    return bit_and(add(convert(U32, address), mul(row, convert(U32, pitch))), imm(unit - 1));
 }
 
 /* Groups of threads copy rows, a chunk each. What is outside x becomes 0. */
@@ -71,10 +71,10 @@ static void load_rows(const kernel *k)
     LOOP_FROM(done, ir_int(U32, 0), imm(k->shape.rows), imm(at_once * COPIES_AT_ONCE))
     {
         for (int n = 0; n < COPIES_AT_ONCE; n++) {
-            val row = add(add(first, done), imm(n * at_once)), phase = both(convert(I32, from), imm(chunk - 1));
+            val row = add(add(first, done), imm(n * at_once)), phase = bit_and(convert(I32, from), imm(chunk - 1));
             val valid = select(lt(row, k->rows), min(max(add(rest, phase), imm(0)), imm(chunk)), imm(0));
             IF(lt(row, past))
-                ir_cp_async(add(to, slot_offset(k, row)), 0, both(from, ir_int(U64, -chunk)), chunk,
+                ir_cp_async(add(to, slot_offset(k, row)), 0, bit_and(from, ir_int(U64, -chunk)), chunk,
                             convert(U32, valid));
             assign(from, add(from, step));
         }
@@ -144,10 +144,10 @@ static void store_rows(const kernel *k, row_class *class, int n, val step)
     for (int j = 0; j < ceil_div(words, 32); j++) {
         val past = add(class->head, mul(add(lane(), imm(32 * j + 1)), imm(k->per_word))), inside = ge(k->rows, past);
         if (words < 32)
-            inside = both(inside, lt(lane(), imm(words)));
+            inside = logical_and(inside, lt(lane(), imm(words)));
         collect_words(k, class, n, j, count, collected);
         for (int i = 0; i < count; i++)
-            IF(both(inside, in_matrix[i]))
+            IF(logical_and(inside, in_matrix[i]))
                 ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, k->word_type, 1, to[i], (int64_t)32 * j * k->word, &collected[i]);
     }
 }
@@ -167,7 +167,7 @@ static void store_windows(const kernel *k)
 /* Element r of row c of y by itself, where that is one of the matrix. */
 static void store_element(const kernel *k, val c, val r, val wanted)
 {
-    IF(both(wanted, both(lt(r, k->rows), lt(c, k->cols)))) {
+    IF(logical_and(wanted, logical_and(lt(r, k->rows), lt(c, k->cols)))) {
         val from = add(element_address(k, r), mul(c, imm(k->cfg->bytes)));
         val to = place_address(k->y, c, k->place.ldy, r, imm(k->cfg->bytes));
         set(gmem_tensor(to, k->type, compact(leaf(1))), 0, at(smem_view(from, k->type, compact(leaf(1))), 0));
@@ -188,7 +188,7 @@ static void store_tails(const kernel *k)
 {
     for (int i = 0; i < k->cfg->tile_c * k->per_word; i += k->cfg->threads) {
         val number = add(thread(), imm(i)), c = div(number, imm(k->per_word)), head = head_of(k, c);
-        val body = both(sub(max(k->rows, head), head), imm(-k->per_word)); // elements in whole words
+        val body = bit_and(sub(max(k->rows, head), head), imm(-k->per_word)); // elements in whole words
         val r = add(add(head, body), rem(number, imm(k->per_word)));
         store_element(k, c, r, lt(body, imm(k->cfg->tile_r)));
     }
@@ -215,7 +215,7 @@ void transpose_sm80(const void *config, int part)
     k.row_bytes = mul(k.cols, imm(cfg->bytes));
 
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
-    grid_launch();
+    launch_dependents();
     load_rows(&k);
     ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
     ir_plain(IR_CP_ASYNC_WAIT, 0, 0);

@@ -56,7 +56,7 @@ static void load_tile(const kernel *k)
             tma_load_of(&k->tmaX, slice(k->sX, _, _, b), k->place.row, add(k->place.col, imm(b * k->span)), cfg->outer,
                         k->place.outer, pipeline_full_barrier(&k->arrival, &start));
     }
-    grid_launch();
+    launch_dependents();
 }
 
 static void store_tile(const kernel *k)
@@ -105,7 +105,7 @@ static void store_pairs(const kernel *k, const piece *p)
 static void load_bytes(const kernel *k, piece *p)
 {
     val matrix = div(lane(), imm(8)), j = rem(lane(), imm(8)); // this lane gives the address of row j
-    val group = mul(div(matrix, imm(2)), imm(16)), upper = exclusive(rem(matrix, imm(2)), div(j, imm(4)));
+    val group = mul(div(matrix, imm(2)), imm(16)), upper = bit_xor(rem(matrix, imm(2)), div(j, imm(4)));
     val in_group = add(mul(div(j, imm(2)), imm(4)), add(mul(upper, imm(2)), rem(j, imm(2))));
     ir_ldmatrix(4, true, element_address(k, k->sX, add(p->r, add(group, in_group)), p->c), 0, p->words);
 }
@@ -121,7 +121,7 @@ static void store_bytes(const kernel *k, const piece *p)
         words[g + 1] = permute_bytes(p->words[g], p->words[g + 1], second);
     }
     val matrix = div(lane(), imm(8)), j = rem(lane(), imm(8)); // this lane gives the address of row j
-    val column = add(mul(j, imm(2)), exclusive(rem(matrix, imm(2)), div(j, imm(4))));
+    val column = add(mul(j, imm(2)), bit_xor(rem(matrix, imm(2)), div(j, imm(4))));
     val row = mul(div(matrix, imm(2)), imm(16));
     ir_stmatrix(4, false, element_address(k, k->sY, add(p->c, column), add(p->r, row)), 0, words);
 }
@@ -141,7 +141,7 @@ static void load_words(const kernel *k, piece *p)
     int bytes = k->cfg->bytes;
     val from = element_address(k, k->sX, add(p->r, lane()), first_column(k, p));
     for (int i = 0; i < CHUNK_BYTES / bytes; i++)
-        p->words[i] = at(smem_view(exclusive(from, imm(i * bytes)), k->type, compact(leaf(1))), 0);
+        p->words[i] = at(smem_view(bit_xor(from, imm(i * bytes)), k->type, compact(leaf(1))), 0);
 }
 
 static void store_words(const kernel *k, const piece *p)
@@ -149,7 +149,7 @@ static void store_words(const kernel *k, const piece *p)
     int next = SM90_ROW_BYTES + CHUNK_BYTES; // the row below, where the swizzle has moved on by a chunk
     val to = element_address(k, k->sY, first_column(k, p), add(p->r, lane()));
     for (int i = 0; i < CHUNK_BYTES / k->cfg->bytes; i++)
-        set(smem_view(exclusive(to, imm(i * next)), k->type, compact(leaf(1))), 0, p->words[i]);
+        set(smem_view(bit_xor(to, imm(i * next)), k->type, compact(leaf(1))), 0, p->words[i]);
 }
 
 static const struct {

@@ -23,7 +23,7 @@ void transpose_tiled(const void *config, int part)
     val slow = div(thread(), imm(cfg->tile)), fast = rem(thread(), imm(cfg->tile));
     for (int i = 0; i < cfg->tile; i += TILED_ROWS) {
         val r = add(slow, imm(i)), row = add(p.row, r), col = add(p.col, fast);
-        IF(both(lt(row, p.rows), lt(col, p.cols))) {
+        IF(logical_and(lt(row, p.rows), lt(col, p.cols))) {
             tensor gX = gmem_tensor(place_address(p.x, row, p.ldx, col, p.incx), type, compact(leaf(1)));
             tensor_set(sX, coord(r, fast), at(gX, 0));
         }
@@ -31,7 +31,7 @@ void transpose_tiled(const void *config, int part)
     cta_sync();
     for (int i = 0; i < cfg->tile; i += TILED_ROWS) {
         val c = add(slow, imm(i)), row = add(p.row, fast), col = add(p.col, c);
-        IF(both(lt(row, p.rows), lt(col, p.cols))) {
+        IF(logical_and(lt(row, p.rows), lt(col, p.cols))) {
             tensor gY = gmem_tensor(place_address(p.y, col, p.ldy, row, p.incy), type, compact(leaf(1)));
             set(gY, 0, at(sX, fast, c));
         }

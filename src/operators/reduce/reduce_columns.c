@@ -200,8 +200,8 @@ static void merge_layers(columns_kernel *k, const tensor *sS)
     val is_first = lt(lane(), imm(cfg->lanes)); // of the lanes with the same states
     for (int half = groups_of(cfg) / 2, first = 0; half > 0; first += half, half /= 2) {
         val slot = add(mul(add(rem(group, imm(half)), imm(first)), imm(cfg->lanes)), k->lane);
-        val gives = both(ge(group, imm(half)), lt(group, imm(2 * half)));
-        IF(both(gives, is_first))
+        val gives = logical_and(ge(group, imm(half)), lt(group, imm(2 * half)));
+        IF(logical_and(gives, is_first))
             for (int c = 0; c < cfg->vec; c++)
                 for (int i = 0; i < k->r->count; i++)
                     tensor_set(sS[i], coord(slot, c), k->state[c][i]);
@@ -343,7 +343,7 @@ void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int
     columns_kernel k = { .cfg = cfg, .r = r, .part = part };
     k.a = reduce_declare_arguments(cfg->kept, cfg->reduced);
     find_place(&k);
-    grid_launch();
+    launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
     begin_states(&k);
     IF(part == 0 ? k.is_whole : yes()) { // in part 0 all columns of a thread exist, or none
@@ -356,7 +356,7 @@ void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int
     merge_layers(&k, sS);
     val is_mine = eq(k.layer, imm(0));
     if (cfg->split > 1)
-        is_mine = both(is_mine, merge_parts(&k, sS));
+        is_mine = logical_and(is_mine, merge_parts(&k, sS));
     IF(is_mine)
         store_columns(&k);
 }

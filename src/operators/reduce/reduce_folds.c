@@ -83,13 +83,13 @@ static val is_true(val x, void *user)
 static val or (val a, val b, void *user)
 {
     (void)user;
-    return either(a, b);
+    return bit_or(a, b);
 }
 
 static val and (val a, val b, void *user)
 {
     (void)user;
-    return both(a, b);
+    return bit_and(a, b);
 }
 
 static val absolute(val x, void *user)

@@ -93,7 +93,7 @@ static const double SCALE_MIN = 0x1p-126, SCALE_MAX = 0x1p126; // both have a re
 /* The power of two below x >= 0, within the scales. */
 static val scale_of(val x)
 {
-    val power = ir_bitcast(F32, both(ir_bitcast(U32, x), ir_int(U32, 0x7f800000)));
+    val power = ir_bitcast(F32, bit_and(ir_bitcast(U32, x), ir_int(U32, 0x7f800000)));
     return min(max(power, immf(SCALE_MIN)), immf(SCALE_MAX));
 }
 

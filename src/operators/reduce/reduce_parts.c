@@ -65,7 +65,7 @@ val reduce_arrive(val counter)
 val reduce_is_last(val counter, val arrival, int ctas)
 {
     tensor gCounter = gmem_tensor(counter, I32, compact(leaf(1))); // (1)
-    val is_last = both(eq(thread(), imm(0)), eq(arrival, imm(ctas - 1)));
+    val is_last = logical_and(eq(thread(), imm(0)), eq(arrival, imm(ctas - 1)));
     IF(is_last)
         set(gCounter, 0, imm(0));
     return select(is_last, imm(1), imm(0));
@@ -124,7 +124,7 @@ static void ask(const reduce_slots *s, const val *place, delivery *d)
     for (int u = 0; u < d->count; u++)
         for (int w = 0; w < d->words; w++) {
             ir_unpack(got[u][w], U32, &bits, &mark);
-            assign(d->word[u][w], either(d->word[u][w], bits));
+            assign(d->word[u][w], bit_or(d->word[u][w], bits));
             assign(d->missing, sub(d->missing, convert(I32, mark)));
         }
 }

@@ -21,12 +21,12 @@ static val is_nan(val x)
 static val beats(const reducer *r, val x, val y)
 {
     val more = wants_largest(r) ? lt(y, x) : lt(x, y);
-    return x.type == F32 ? either(more, both(is_nan(x), eq(y, y))) : more;
+    return x.type == F32 ? logical_or(more, logical_and(is_nan(x), eq(y, y))) : more;
 }
 
 static val ties(val x, val y)
 {
-    return x.type == F32 ? either(eq(x, y), both(is_nan(x), is_nan(y))) : eq(x, y);
+    return x.type == F32 ? logical_or(eq(x, y), logical_and(is_nan(x), is_nan(y))) : eq(x, y);
 }
 
 static void position_start(const reducer *r, val *state)
@@ -37,7 +37,8 @@ static void position_start(const reducer *r, val *state)
 
 static void position_merge(val *into, const val *other, void *user)
 {
-    val better = either(beats(user, other[0], into[0]), both(ties(other[0], into[0]), lt(other[1], into[1])));
+    val better =
+        logical_or(beats(user, other[0], into[0]), logical_and(ties(other[0], into[0]), lt(other[1], into[1])));
     val value = select(better, other[0], into[0]), index = select(better, other[1], into[1]);
     assign(into[0], value);
     assign(into[1], index);
@@ -62,7 +63,7 @@ static void position_take(const reducer *r, const reduce_batch *batch, val pivot
 {
     (void)pivot;
     val best = extreme_of(r, batch->x, batch->size);
-    IF(either(beats(r, best, state[0]), both(ties(best, state[0]), lt(batch->first, state[1])))) {
+    IF(logical_or(beats(r, best, state[0]), logical_and(ties(best, state[0]), lt(batch->first, state[1])))) {
         val place = imm((int)batch->distance[batch->size - 1]); // of the first element equal to the best
         for (int i = batch->size - 2; i >= 0; i--)
             place = select(ties(batch->x[i], best), imm((int)batch->distance[i]), place);

@@ -84,7 +84,7 @@ static segment find_segment(const rows_kernel *k, val index)
     }
     if (!is_ragged(k))
         return s;
-    val past = both(s.address, ir_int(U64, k->cfg->vec * bytes - 1));
+    val past = bit_and(s.address, ir_int(U64, k->cfg->vec * bytes - 1));
     s.head = convert(I64, div(past, imm((int)bytes)));
     s.end = add(extent, s.head);
     s.first = sub(s.first, s.head);
@@ -147,8 +147,8 @@ static partial load_partial(const rows_kernel *k, const segment *s, val base, va
     for (int i = 0; i < count; i++) {
         val number = add(k->p.lane, imm(i * cfg->lanes));
         p.index[i] = add(base, convert(I64, number));
-        val in_row = both(ge(p.index[i], s->head), lt(p.index[i], s->end));
-        p.inside[i] = both(both(exists, lt(number, imm(cfg->vec))), in_row);
+        val in_row = logical_and(ge(p.index[i], s->head), lt(p.index[i], s->end));
+        p.inside[i] = logical_and(logical_and(exists, lt(number, imm(cfg->vec))), in_row);
         p.x[i] = variable(k->r->input, imm(0));
         val address = reduce_address(s->address, p.index[i], cfg->dtype);
         IF(p.inside[i])
@@ -172,10 +172,10 @@ static void load_partials(const rows_kernel *k, const segment *s, val tile, part
 {
     int vec = k->cfg->vec;
     val last = mul(div(s->end, imm(vec)), imm(vec)), none = ir_int(I64, 0);
-    val begins = both(eq(tile, none), either(lt(none, s->head), lt(s->end, imm(vec))));
-    val ends = both(ge(last, tile), lt(last, add(tile, ir_int(I64, tile_elements(k->cfg)))));
+    val begins = logical_and(eq(tile, none), logical_or(lt(none, s->head), lt(s->end, imm(vec))));
+    val ends = logical_and(ge(last, tile), lt(last, add(tile, ir_int(I64, tile_elements(k->cfg)))));
     *head = load_partial(k, s, none, begins);
-    *tail = load_partial(k, s, last, both(ends, lt(none, last)));
+    *tail = load_partial(k, s, last, logical_and(ends, lt(none, last)));
 }
 
 /* A tile that reaches out of the segment: its vectors are guarded, all loads before the first use. */
@@ -190,7 +190,7 @@ static void take_edge(const rows_kernel *k, const segment *s, val tile, val mine
         rX[i] = packed_registers(cfg->dtype, cfg->vec);
         fill(rX[i].rWords, convert(rX[i].rWords.dtype, imm(0)));
         val first = add(mine, imm(i * cfg->lanes * cfg->vec));
-        whole[i] = both(ge(first, s->head), ge(s->end, add(first, imm(cfg->vec))));
+        whole[i] = logical_and(ge(first, s->head), ge(s->end, add(first, imm(cfg->vec))));
         IF(whole[i])
             load_step(k, s, mine, i, tXgX, rX[i]);
     }
@@ -238,7 +238,7 @@ static void take_row(const rows_kernel *k)
             tile_of_segment = sub(t, mul(index, tiles_inner));
         }
         val first = mul(tile_of_segment, ir_int(I64, tile)), mine = add(first, mine_in_tile);
-        IF(both(ge(first, s.head), ge(s.end, add(first, ir_int(I64, tile)))))
+        IF(logical_and(ge(first, s.head), ge(s.end, add(first, ir_int(I64, tile)))))
             take_tile(k, &s, mine);
         ELSE take_edge(k, &s, first, mine);
     }
@@ -306,16 +306,16 @@ static val merge_row(const rows_kernel *k)
     val is_first = eq(k->p.lane, imm(0));
     if (!by_cta(cfg)) {
         warp_reduce(&all, cfg->lanes, k->state);
-        return both(is_first, k->p.is_present);
+        return logical_and(is_first, k->p.is_present);
     }
     int64_t scratch = ir_smem_alloc("states", cta_reduce_bytes(cfg->threads), 16);
     cta_reduce(&all, cfg->threads, scratch, k->state);
     if (cfg->split > 1)
-        return both(is_first, merge_parts(k, scratch));
+        return logical_and(is_first, merge_parts(k, scratch));
     if (cfg->cluster > 1) {
         ir_plain(IR_CLUSTER_WAIT, 0, 0); // all CTAs have started: see reduce_rows_with()
         cluster_reduce(&all, cfg->cluster, ir_smem_alloc("peers", cta_reduce_bytes(cfg->threads), 16), k->state);
-        return both(is_first, eq(cluster_rank(), imm(0)));
+        return logical_and(is_first, eq(cluster_rank(), imm(0)));
     }
     return is_first;
 }
@@ -370,7 +370,7 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int part)
         place_at(&k, first);
         prefetch(&k);
     }
-    grid_launch();
+    launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
     if (cfg->split > 1) {
         k.counter = add(k.a.counters, convert(U64, mul(k.p.row, imm(4))));

@@ -5,7 +5,7 @@
 
 #include "operators/operators.h"
 #include "operators/softmax/softmax_config.h"
-#include "plan/pieces.h"
+#include "plan/tensors.h"
 
 enum { VECTOR_BYTES = 16 };
 
@@ -141,7 +141,7 @@ bool softmax_aligned(const ckl_softmax_desc *d, const ckl_softmax_args *a, int v
 
 static const implementation *const implementations[] = {
     &softmax_row_impl,
-    &softmax_stream_impl,
+    &softmax_pipeline_impl,
     &softmax_long_cluster_impl,
     &softmax_long_impl,
     &softmax_column_impl,

@@ -2,9 +2,9 @@
  * softmax_column.c - rows that lie across memory, side by side. `column`: a strip of them is read once and stays in the registers
  * of a CTA or a cluster. `column_long`: strips of any length are read twice, piece by piece.
  */
-#include "cute/column.h"
+#include "skeletons/column.h"
 #include "cute/kernel.h"
-#include "cute/online.h"
+#include "skeletons/online.h"
 #include "operators/softmax/softmax_config.h"
 
 /* The parameters, in the order of the launch, and what follows from them. */
@@ -17,7 +17,7 @@ typedef struct columns {
 
 column_split softmax_column_split(const softmax_column_config *c, int part)
 {
-    column_split split = { c->threads, c->lanes, c->cluster, c->vec, c->steps, c->whole };
+    column_split split = { c->threads, c->lanes, c->cluster, c->vec, c->steps, c->exact };
     return part == 0 ? split : column_split_scalar(&split);
 }
 

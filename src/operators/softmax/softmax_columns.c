@@ -1,5 +1,5 @@
 /* softmax_columns.c - which split a strip of columns gets, and the launches of the kernels of columns. */
-#include "cute/column.h"
+#include "skeletons/column.h"
 #include "operators/softmax/softmax_config.h"
 
 enum {
@@ -40,7 +40,7 @@ static void keep_split(const column_split *s, softmax_column_config *c)
     c->cluster = s->cluster;
     c->vec = s->vec;
     c->steps = s->steps;
-    c->whole = s->whole;
+    c->exact = s->exact;
 }
 
 static ckl_status choose_in_registers(const char *name, const ckl_softmax_desc *d, int cluster_max, void *config)
@@ -55,7 +55,7 @@ static ckl_status choose_in_registers(const char *name, const ckl_softmax_desc *
         FAIL(CKL_UNSUPPORTED, "softmax %s: columns of n=%" PRId64 " need no cluster", name, d->n);
     copy_form(d, config);
     keep_split(&split, config);
-    if (d->direction == CKL_FORWARD && split.whole && split.threads == 512 && d->dtype == CKL_F32 && split.steps <= 8)
+    if (d->direction == CKL_FORWARD && split.exact && split.threads == 512 && d->dtype == CKL_F32 && split.steps <= 8)
         ((softmax_column_config *)config)->ctas_per_sm = 2; // 64 registers do, and two CTAs keep 128 KB in flight
     return CKL_OK;
 }
@@ -83,7 +83,7 @@ static ckl_status choose_pieces(const char *name, const ckl_softmax_desc *d, int
         lines /= 2;
     while (2 * split.cluster <= min_i64(cluster_max, split.threads / 32) && d->n > (int64_t)LONG_LINES * split.cluster)
         split.cluster *= 2;
-    split.whole = false;
+    split.exact = false;
     copy_form(d, config);
     keep_split(&split, config);
     return CKL_OK;
@@ -123,8 +123,8 @@ static ckl_status admit(const char *what, bool is_long, const ckl_softmax_desc *
     TRY(admit_form(what, d, c));
     if (!is_long && d->n > lines)
         FAIL(CKL_INVALID, "%s: columns of %" PRId64 " elements, room for %" PRId64, what, d->n, lines);
-    if (c->whole && (is_long || d->n != lines || d->inner % columns))
-        FAIL(CKL_INVALID, "%s: whole=1 wants columns of %" PRId64 " elements and lines of whole %" PRId64, what, lines,
+    if (c->exact && (is_long || d->n != lines || d->inner % columns))
+        FAIL(CKL_INVALID, "%s: exact=1 wants columns of %" PRId64 " elements and lines of whole %" PRId64, what, lines,
              columns);
     split = softmax_column_split(c, 1); // the smaller strips
     if (d->outer > CTAS_MAX / column_split_ctas(&split, 1, d->inner))

@@ -4,7 +4,7 @@
  * read twice, piece by piece; the second time mostly from L2.
  */
 #include "cute/kernel.h"
-#include "cute/online.h"
+#include "skeletons/online.h"
 #include "operators/softmax/softmax_config.h"
 
 /* The parameters, in the order of the launch, and what follows from them. */
@@ -24,7 +24,7 @@ row_split softmax_split(const softmax_row_config *c, int part)
                         .cluster = c->cluster,
                         .vec = c->vec,
                         .steps = c->steps,
-                        .whole = c->whole };
+                        .exact = c->exact };
     return part == 0 ? split : row_split_scalar(&split);
 }
 
@@ -267,12 +267,13 @@ static row_split stream_piece(const softmax_row_config *c)
     return piece;
 }
 
-stream_split softmax_stream_split(const softmax_row_config *c)
+row_pipeline_split softmax_pipeline_split(const softmax_row_config *c)
 {
-    return (stream_split){ stream_piece(c), c->cluster, c->stages, (stream_hold)c->hold, c->ahead, c->pieces };
+    return (row_pipeline_split){ stream_piece(c), c->cluster, c->stages, (row_residence)c->residence,
+                                 c->lookahead,    c->chunks };
 }
 
-int softmax_stream_inputs(const softmax_row_config *c)
+int softmax_pipeline_inputs(const softmax_row_config *c)
 {
     return c->direction == CKL_FORWARD ? 1 : 2;
 }
@@ -299,20 +300,20 @@ static void write_outputs(const row_place *p, int piece, const tensor *rX, void 
     store_outputs(f->r, p, f->r->cfg->log ? rT : exponentials(rT, f->pair), f->pair, f->factor);
 }
 
-static void see_row(row_stream *s, val row, void *user)
+static void see_row(row_pipeline *s, val row, void *user)
 {
     found *f = user;
     online_clear(f->pair);
-    row_stream_see(s, row, see_scores, f);
-    row_stream_send(s, &online_reductions[unit_of(f->r)], f->pair);
+    row_pipeline_first_pass(s, row, see_scores, f);
+    row_pipeline_reduce_begin(s, &online_reductions[unit_of(f->r)], f->pair);
 }
 
-static void write_row(row_stream *s, val row, void *user)
+static void write_row(row_pipeline *s, val row, void *user)
 {
     found *f = user;
-    row_stream_receive(s, &online_reductions[unit_of(f->r)], f->pair);
+    row_pipeline_reduce_end(s, &online_reductions[unit_of(f->r)], f->pair);
     f->factor = f->r->cfg->log ? online_log_sum(f->pair) : online_scale(f->pair);
-    row_stream_write(s, row, write_outputs, f);
+    row_pipeline_second_pass(s, row, write_outputs, f);
 }
 
 static void see_gradients(const row_place *p, int piece, const tensor *rX, void *user)
@@ -329,43 +330,44 @@ static void write_gradients(const row_place *p, int piece, const tensor *rX, voi
     store_gradients(f->r, p, rX[0], rX[1], f->sum);
 }
 
-static void see_row_of_gradients(row_stream *s, val row, void *user)
+static void see_row_of_gradients(row_pipeline *s, val row, void *user)
 {
     found *f = user;
     assign(f->sum, immf(0));
-    row_stream_see(s, row, see_gradients, f);
-    row_stream_send(s, &summation, &f->sum);
+    row_pipeline_first_pass(s, row, see_gradients, f);
+    row_pipeline_reduce_begin(s, &summation, &f->sum);
 }
 
-static void write_row_of_gradients(row_stream *s, val row, void *user)
+static void write_row_of_gradients(row_pipeline *s, val row, void *user)
 {
     found *f = user;
-    row_stream_receive(s, &summation, &f->sum);
-    row_stream_write(s, row, write_gradients, f);
+    row_pipeline_reduce_end(s, &summation, &f->sum);
+    row_pipeline_second_pass(s, row, write_gradients, f);
 }
 
-static const row_steps steps[] = {
+static const row_passes steps[] = {
     [CKL_FORWARD] = { see_row, NULL, write_row },
     [CKL_BACKWARD] = { see_row_of_gradients, NULL, write_row_of_gradients },
 };
 
-void softmax_stream(const void *config, int part)
+void softmax_pipeline(const void *config, int part)
 {
     const softmax_row_config *cfg = config;
     if (part > 0) { // memory that bulk copies cannot read
         softmax_long(config, part);
         return;
     }
-    stream_split split = softmax_stream_split(cfg);
-    rows r = declare(cfg, split.piece);
-    const stream_input x = { r.x, r.ldx }, y = { r.y, r.ldy }, dy = { r.dy, r.ldy };
-    const stream_input forward[] = { x }, backward[] = { y, dy };
+    row_pipeline_split split = softmax_pipeline_split(cfg);
+    rows r = declare(cfg, split.chunk);
+    const row_pipeline_input x = { r.x, r.ldx }, y = { r.y, r.ldy }, dy = { r.dy, r.ldy };
+    const row_pipeline_input forward[] = { x }, backward[] = { y, dy };
     const bool is_forward = cfg->direction == CKL_FORWARD;
-    row_stream s = row_stream_begin(&split, cfg->dtype, is_forward ? forward : backward, softmax_stream_inputs(cfg),
-                                    SOFTMAX_STREAM_VALUES, r.count, r.cols, r.counter);
+    row_pipeline s =
+        row_pipeline_begin(&split, cfg->dtype, is_forward ? forward : backward, softmax_pipeline_inputs(cfg),
+                           SOFTMAX_PIPELINE_VALUES, r.count, r.cols, r.counter);
     s.fill = is_forward ? -INFINITY : 0;
     found f = { .r = &r, .sum = variable(F32, immf(0)) };
     online_begin(f.pair);
-    row_stream_walk(&s, &steps[cfg->direction], &f);
-    row_stream_end(&s);
+    row_pipeline_run(&s, &steps[cfg->direction], &f);
+    row_pipeline_end(&s);
 }

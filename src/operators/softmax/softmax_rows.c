@@ -43,7 +43,7 @@ static void keep_split(const row_split *s, softmax_row_config *c)
     c->cluster = s->cluster;
     c->vec = s->vec;
     c->steps = s->steps;
-    c->whole = s->whole;
+    c->exact = s->exact;
 }
 
 static ckl_status choose_row(const void *desc, const ckl_device_info *device, void *config)
@@ -92,17 +92,17 @@ static ckl_status choose_stream(const void *desc, const ckl_device_info *device,
 {
     const ckl_softmax_desc *d = desc;
     softmax_row_config *c = config;
-    TRY(check_axis("stream", d));
+    TRY(check_axis("pipeline", d));
     copy_form(d, c);
-    int inputs = softmax_stream_inputs(c);
-    stream_split split = stream_split_choose(d->n, d->dtype, inputs, device);
-    keep_split(&split.piece, c);
+    int inputs = softmax_pipeline_inputs(c);
+    row_pipeline_split split = row_pipeline_choose(d->n, d->dtype, inputs, device);
+    keep_split(&split.chunk, c);
     c->cluster = split.cluster;
     c->stages = split.stages;
-    c->hold = (choice)split.hold;
-    c->ahead = split.ahead;
-    c->ctas_per_sm = stream_ctas_per_sm(&split, d->dtype, inputs, SOFTMAX_STREAM_VALUES, device);
-    return stream_split_admit("softmax stream", &split, d->n, d->dtype, inputs, SOFTMAX_STREAM_VALUES, device);
+    c->residence = (choice)split.residence;
+    c->lookahead = split.lookahead;
+    c->ctas_per_sm = row_pipeline_ctas_per_sm(&split, d->dtype, inputs, SOFTMAX_PIPELINE_VALUES, device);
+    return row_pipeline_admit("softmax pipeline", &split, d->n, d->dtype, inputs, SOFTMAX_PIPELINE_VALUES, device);
 }
 
 static ckl_status admit_form(const char *what, const ckl_softmax_desc *d, const softmax_row_config *c)
@@ -126,8 +126,8 @@ static ckl_status admit(const char *what, bool long_rows, const ckl_softmax_desc
     TRY(check_axis(what + sizeof "softmax", d));
     TRY(row_split_admit(what, &split, long_rows ? min_i64(d->n, row_split_cols(&split)) : d->n, c->dtype, device));
     TRY(admit_form(what, d, c));
-    if (long_rows && c->whole)
-        FAIL(CKL_INVALID, "%s: whole=1 is for rows in registers", what);
+    if (long_rows && c->exact)
+        FAIL(CKL_INVALID, "%s: exact=1 is for rows in registers", what);
     if (d->outer > CTAS_MAX / split.cluster * row_split_rows(&split))
         FAIL(CKL_UNSUPPORTED, "%s: outer=%" PRId64 " takes more than %d CTAs", what, d->outer, CTAS_MAX);
     return CKL_OK;
@@ -158,12 +158,12 @@ static ckl_status admit_stream(const void *desc, const ckl_device_info *device, 
 {
     const ckl_softmax_desc *d = desc;
     const softmax_row_config *c = config;
-    stream_split split = softmax_stream_split(c);
-    TRY(check_axis("stream", d));
-    TRY(stream_split_admit("softmax stream", &split, d->n, c->dtype, softmax_stream_inputs(c), SOFTMAX_STREAM_VALUES,
-                           device));
-    TRY(stream_draw_admit("softmax stream", &split, d->n));
-    return admit_form("softmax stream", d, c);
+    row_pipeline_split split = softmax_pipeline_split(c);
+    TRY(check_axis("pipeline", d));
+    TRY(row_pipeline_admit("softmax pipeline", &split, d->n, c->dtype, softmax_pipeline_inputs(c),
+                           SOFTMAX_PIPELINE_VALUES, device));
+    TRY(row_pipeline_dynamic_admit("softmax pipeline", &split, d->n));
+    return admit_form("softmax pipeline", d, c);
 }
 
 /* The counter from which rows that flow are drawn. */
@@ -221,9 +221,9 @@ static const field fields[] = { SOFTMAX_ROW_CONFIG(FIELD_ROW) };
 
 ROW_IMPLEMENTATION(row, "row", "a row in the registers of some lanes, a warp or a CTA; read once", row, softmax_row,
                    IR_SM80);
-ROW_IMPLEMENTATION(stream, "stream",
+ROW_IMPLEMENTATION(pipeline, "pipeline",
                    "rows flow through shared memory ahead of the threads; CTAs or clusters draw them one by one",
-                   stream, softmax_stream, IR_SM90A);
+                   stream, softmax_pipeline, IR_SM90A);
 ROW_IMPLEMENTATION(long, "long", "a row of any length by one CTA; read twice, piece by piece", long, softmax_long,
                    IR_SM80);
 ROW_IMPLEMENTATION(long_cluster, "long_cluster", "a row of any length by a cluster; read twice, piece by piece",

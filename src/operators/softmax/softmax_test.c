@@ -164,13 +164,14 @@ static const char *const cases[] = {
     "shape=3x20000 direction=backward log=1",
     "shape=2x18000 scale=0.5 mask=bool dtype=f16   # masked",
     "shape=4x20000 dtype=f16 misalign=1            # not for bulk copies",
-    "shape=7x1000 impl=stream config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 hold=anew whole=0'",
-    "shape=9x2048 dtype=bf16 log=1 impl=stream config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 stages=3 "
-    "hold=registers pieces=2 whole=1'",
-    "shape=20x8200 dtype=bf16 impl=stream config='threads=32 row_threads=32 cluster=8 vec=8 steps=4 stages=40 "
-    "hold=ring ahead=1 whole=0'                    # the next row is seen before one is written",
-    "shape=20x8192 direction=backward impl=stream config='threads=32 row_threads=32 cluster=16 vec=4 steps=2 "
-    "stages=40 hold=ring ahead=1 pieces=2 whole=1'",
+    "shape=7x1000 impl=pipeline config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 residence=reload "
+    "exact=0'",
+    "shape=9x2048 dtype=bf16 log=1 impl=pipeline config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 stages=3 "
+    "residence=registers chunks=2 exact=1'",
+    "shape=20x8200 dtype=bf16 impl=pipeline config='threads=32 row_threads=32 cluster=8 vec=8 steps=4 stages=40 "
+    "residence=ring lookahead=1 exact=0'                    # the next row is seen before one is written",
+    "shape=20x8192 direction=backward impl=pipeline config='threads=32 row_threads=32 cluster=16 vec=4 steps=2 "
+    "stages=40 residence=ring lookahead=1 chunks=2 exact=1'",
     "shape=64x2 mask=bool                          # rows of nothing but -inf",
     "shape=64x2 mask=bool log=1 dtype=bf16",
     "shape=12x96 scale=0.5 mask=bool mask_rows=3 dtype=bf16 # a mask for several heads",
@@ -208,7 +209,7 @@ static const test_reject rejects[] = {
     { "shape=4x8 impl=row config='vec=8'", CKL_INVALID, "softmax row: vec=8 is no power of two of at most 16 bytes" },
     { "shape=8x8 axis=0 mask=bool", CKL_UNSUPPORTED, "softmax column: masks are for the last axis" },
     { "shape=8x8 axis=0 impl=column config='lanes=3'", CKL_INVALID, "softmax column: lanes=3 is no power of two" },
-    { "shape=4x4096 impl=stream config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 pieces" },
+    { "shape=4x4096 impl=pipeline config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 chunks" },
     { "shape=4x64 impl=row config='row_threads=1 steps=1'", CKL_INVALID,
       "softmax row: rows of 64 elements, room for 4" },
     { NULL, CKL_OK, NULL },

@@ -1,0 +1,154 @@
+/* assemble.c - running ptxas on one kernel and reading what it says. */
+#include "lab/assemble.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    PATH_BYTES = 4096,
+    SPILL_BYTES_MAX = 64 // stored and loaded: some values that ptxas parks outside of loops are no complaint
+};
+
+static bool find_on_path(const char *name, char found[PATH_BYTES])
+{
+    const char *path = getenv("PATH");
+    for (const char *at = path; at && *at; at += *at == ':') {
+        int length = (int)strcspn(at, ":");
+        snprintf(found, PATH_BYTES, "%.*s/%s", length, at, name);
+        if (access(found, X_OK) == 0)
+            return true;
+        at += length;
+    }
+    return false;
+}
+
+const char *assemble_tool(void)
+{
+    static char found[PATH_BYTES];
+    if (*found || find_on_path("ptxas", found))
+        return found;
+    snprintf(found, sizeof found, "/usr/local/cuda/bin/ptxas");
+    if (access(found, X_OK) == 0)
+        return found;
+    *found = '\0';
+    return NULL;
+}
+
+/* A temporary file with the PTX; its path replaces the template. */
+static ckl_status write_file(const text *ptx, char path[PATH_BYTES])
+{
+    const char *directory = getenv("TMPDIR");
+    snprintf(path, PATH_BYTES, "%s/ckl-XXXXXX.ptx", directory && *directory ? directory : "/tmp");
+    int file = mkstemps(path, 4);
+    if (file < 0)
+        FAIL(CKL_INTERNAL, "ptxas: cannot make %s: %s", path, strerror(errno));
+    size_t written = 0;
+    while (written < ptx->length) {
+        ssize_t bytes = write(file, ptx->data + written, ptx->length - written);
+        if (bytes <= 0)
+            break;
+        written += (size_t)bytes;
+    }
+    close(file);
+    if (written == ptx->length)
+        return CKL_OK;
+    unlink(path);
+    FAIL(CKL_INTERNAL, "ptxas: cannot write %s: %s", path, strerror(errno));
+}
+
+static void read_all(int file, text *out)
+{
+    char piece[4096];
+    for (ssize_t bytes; (bytes = read(file, piece, sizeof piece)) > 0;)
+        text_append(out, piece, (size_t)bytes);
+}
+
+/* Runs ptxas; what it says is appended to output. The cubin is not wanted. */
+static ckl_status run_tool(const char *tool, const char *arch, const char *path, text *output, int *exit_status)
+{
+    char *argv[] = { (char *)tool, "-v", (char *)arch, (char *)path, "-o", "/dev/null", NULL };
+    int channel[2];
+    if (pipe2(channel, O_CLOEXEC)) // or another child would keep the writing end open
+        FAIL(CKL_INTERNAL, "ptxas: no pipe: %s", strerror(errno));
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, channel[1], STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, channel[1], STDERR_FILENO);
+    posix_spawn_file_actions_addclose(&actions, channel[0]);
+    pid_t child;
+    int error = posix_spawn(&child, tool, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(channel[1]);
+    if (!error)
+        read_all(channel[0], output);
+    close(channel[0]);
+    if (error)
+        FAIL(CKL_INTERNAL, "ptxas: cannot run %s: %s", tool, strerror(error));
+    waitpid(child, exit_status, 0);
+    return CKL_OK;
+}
+
+/* The number before a phrase, e.g. 16 of "16 bytes stack frame"; 0 if the phrase is not there. */
+static int number_before(const char *output, const char *phrase)
+{
+    const char *at = strstr(output, phrase);
+    if (!at)
+        return 0;
+    while (at > output && strchr(" 0123456789", at[-1]))
+        at--;
+    return atoi(at);
+}
+
+/* The line of output that holds a phrase, without its end. */
+static void copy_line(const char *output, const char *phrase, char *line, size_t bytes)
+{
+    const char *at = strstr(output, phrase);
+    while (at > output && at[-1] != '\n')
+        at--;
+    snprintf(line, bytes, "%.*s", (int)strcspn(at, "\n"), at);
+}
+
+static void judge(const char *output, int exit_status, assembled *result)
+{
+    *result = (assembled){ .registers = number_before(output, " registers"),
+                           .stack_bytes = number_before(output, " bytes stack frame"),
+                           .spill_bytes = number_before(output, " bytes spill stores") +
+                                          number_before(output, " bytes spill loads") };
+    if (exit_status != 0)
+        snprintf(result->complaint, sizeof result->complaint, "ptxas: %.480s", output);
+    else if (strstr(output, "(C75")) // C7508 to C7519: wgmma is serialised or waits where the source does not
+        copy_line(output, "(C75", result->complaint, sizeof result->complaint);
+    else if (result->spill_bytes > SPILL_BYTES_MAX || (result->stack_bytes && !result->spill_bytes))
+        snprintf(result->complaint, sizeof result->complaint, "%d bytes of spills, %d bytes of stack frame",
+                 result->spill_bytes, result->stack_bytes);
+    result->good = !*result->complaint;
+}
+
+ckl_status assemble_kernel(const ir_kernel *kernel, assembled *result)
+{
+    static const char *const arch[] = { [IR_SM80] = "-arch=sm_80", [IR_SM90A] = "-arch=sm_90a" };
+    const char *tool = assemble_tool();
+    if (!tool)
+        FAIL(CKL_UNSUPPORTED, "ptxas is not on PATH and not in /usr/local/cuda/bin");
+    text ptx = { 0 }, output = { 0 };
+    char path[PATH_BYTES] = "";
+    int exit_status = 0;
+    ckl_status status = ir_print_ptx(kernel, &ptx);
+    if (status == CKL_OK)
+        status = write_file(&ptx, path);
+    if (status == CKL_OK) {
+        status = run_tool(tool, arch[kernel->target], path, &output, &exit_status);
+        unlink(path);
+    }
+    if (status == CKL_OK)
+        judge(text_data(&output), exit_status, result);
+    text_free(&ptx);
+    text_free(&output);
+    return status;
+}

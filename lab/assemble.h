@@ -1,0 +1,21 @@
+/* assemble.h - NVIDIA's ptxas, where it is installed, as a judge of the PTX we print. */
+#ifndef CKL_LAB_ASSEMBLE_H
+#define CKL_LAB_ASSEMBLE_H
+
+#include "ir/ir.h"
+
+typedef struct assembled {
+    bool good;       // assembled without spills, stack frame and warnings of serialised wgmma
+    int registers;   // of a thread
+    int spill_bytes; // stores and loads
+    int stack_bytes;
+    char complaint[512]; // why it is not good
+} assembled;
+
+/* The path of ptxas: on PATH or in the CUDA toolkit's usual place; NULL if there is none. */
+const char *assemble_tool(void);
+
+/* Prints a kernel and assembles it for its target. CKL_OK with result->good false where ptxas finds fault. */
+ckl_status assemble_kernel(const ir_kernel *kernel, assembled *result);
+
+#endif

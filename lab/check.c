@@ -1,0 +1,96 @@
+/* check.c - running a case once or twice, and every finding about what it left in memory. */
+#include "lab/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/compare.h"
+
+enum { FIRST_POISON = 0xff, SECOND_POISON = 0x7e };
+
+ckl_status check_open(const test_case *c, ckl_device *device, ckl_stream stream, check *k)
+{
+    *k = (check){ .c = c, .device = device, .stream = stream };
+    TRY(case_plan(c, device, &k->plan));
+    if (!stream) {
+        TRY(ckl_stream_create(device, &k->stream));
+        k->owns_stream = true;
+    }
+    TRY(operand_images_create(c, ckl_device_properties(device), &k->images));
+    return operand_set_create(device, &k->images, &k->set);
+}
+
+void check_close(check *k)
+{
+    if (!k->device)
+        return;
+    operand_set_free(k->device, &k->set);
+    operand_images_free(&k->images);
+    if (k->owns_stream)
+        ckl_stream_destroy(k->device, k->stream);
+    ckl_plan_free(k->plan);
+    *k = (check){ 0 };
+}
+
+ckl_status check_enqueue(const check *k)
+{
+    return k->c->test->run(k->plan, k->c->problem, k->set.pointer, k->stream);
+}
+
+static ckl_status run_over_poison(check *k, unsigned char poison)
+{
+    operand_images_poison(&k->images, poison);
+    TRY(operand_set_write(k->device, &k->images, &k->set, k->stream));
+    TRY(check_enqueue(k));
+    TRY(ckl_stream_synchronize(k->device, k->stream));
+    TRY(operand_set_read(k->device, &k->images, &k->set, k->stream));
+    return ckl_stream_synchronize(k->device, k->stream);
+}
+
+void check_compare(check *k, check_result *result)
+{
+    *result = (check_result){ .passed = true };
+    int output = 0;
+    for (int i = 0; i < k->images.count; i++) {
+        const operand_image *o = &k->images.each[i];
+        int number = o->info.role == OPERAND_IN ? -1 : output++;
+        if (!k->images.host[i])
+            continue;
+        if (o->info.role == OPERAND_IN) {
+            result->passed &= compare_untouched(o, result);
+            continue;
+        }
+        result->passed &= compare_padding(o, result);
+        compare_output(k->c, &k->images, o, number, result);
+    }
+    result->passed &= result->elements_bad == 0;
+}
+
+ckl_status check_run(check *k, check_result *result)
+{
+    TRY(run_over_poison(k, FIRST_POISON));
+    check_compare(k, result);
+    return CKL_OK;
+}
+
+/* The first results are kept aside while `after` takes the second ones. */
+ckl_status check_run_again(check *k, check_result *result)
+{
+    unsigned char *first[OPERANDS_MAX] = { 0 };
+    for (int i = 0; i < k->images.count; i++) {
+        operand_image *o = &k->images.each[i];
+        if (!k->images.host[i] || o->info.role == OPERAND_IN)
+            continue;
+        first[i] = o->after;
+        o->after = calloc(1, o->bytes ? o->bytes : 1);
+        if (!o->after)
+            abort();
+    }
+    ckl_status status = run_over_poison(k, SECOND_POISON);
+    for (int i = 0; i < k->images.count; i++) {
+        if (first[i] && status == CKL_OK)
+            result->passed &= compare_repeated(&k->images.each[i], first[i], result);
+        free(first[i]);
+    }
+    return status;
+}

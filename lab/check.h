@@ -1,0 +1,44 @@
+/* check.h - one case on one device: plan, memory, run, and comparison of the whole result with the reference. */
+#ifndef CKL_LAB_CHECK_H
+#define CKL_LAB_CHECK_H
+
+#include "lab/operands.h"
+
+/* A case that is ready to run; {0} is none. */
+typedef struct check {
+    const test_case *c;
+    ckl_device *device;
+    ckl_stream stream; // not the default one
+    bool owns_stream;
+    ckl_plan *plan;
+    operand_images images;
+    operand_set set;
+} check;
+
+typedef struct check_result {
+    bool passed;
+    int64_t slices, slices_compared; // large problems compare a sample: the first, the last and random ones between
+    int64_t elements, elements_bad;  // compared, and out of bounds
+    double error_max;                // largest |got - expected|
+    double ratio_max;                // largest |got - expected| / bound; at most 1 if passed
+    bool exact;                      // equality was demanded, not a bound
+    char fault[1024];                // what is wrong; "" if passed
+} check_result;
+
+/* Plans the case, makes its memory and fills it; stream NULL: one of its own. Close it also after a failure. */
+ckl_status check_open(const test_case *c, ckl_device *device, ckl_stream stream, check *k);
+void check_close(check *k);
+
+/* Enqueues one run on the check's memory. */
+ckl_status check_enqueue(const check *k);
+
+/* Writes all operands, runs once, waits, and compares. A wrong result is CKL_OK with result->passed false. */
+ckl_status check_run(check *k, check_result *result);
+
+/* After check_run(): runs once more over another poison; the result must be the same bit for bit. */
+ckl_status check_run_again(check *k, check_result *result);
+
+/* Compares what operand_set_read() brought back; for callers that ran the case by themselves. */
+void check_compare(check *k, check_result *result);
+
+#endif

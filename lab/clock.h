@@ -1,0 +1,8 @@
+/* clock.h - the time of this machine, for what is measured on the host. */
+#ifndef CKL_LAB_CLOCK_H
+#define CKL_LAB_CLOCK_H
+
+/* Seconds of a monotonic clock. */
+double clock_seconds(void);
+
+#endif

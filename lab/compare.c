@@ -1,0 +1,286 @@
+/* compare.c - comparing whole outputs, in parallel over slices. */
+#include "lab/compare.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+
+static const double REFERENCE_FLOPS_PER_CORE = 5e8; // about a second of readable double-precision loops
+
+// a unit of f32's subnormals: hard inputs reach 1000, and may be the factor of a term that was rounded to one
+static const double HARD_SUBNORMAL = 0x1p-139;
+
+enum { REFERENCES_BYTES_MAX = 1 << 30 };
+
+/* A slice that is out of bounds somewhere. */
+typedef struct finding {
+    int64_t slice, j;
+    double got, expected, bound;
+} finding;
+
+static double round_to(ckl_dtype dtype, double x)
+{
+    double storage = 0;
+    dtype_write(dtype, &storage, 0, x);
+    return dtype_read(dtype, &storage, 0);
+}
+
+/* All scalars are multiples of 1/16 up to 16, so that their products with small integers are exact. */
+static bool scalars_are_small(const test_case *c)
+{
+    for (int i = 0; i < c->test->problem.count; i++) {
+        const field *f = &c->test->problem.rows[i];
+        if (f->kind != FIELD_float)
+            continue;
+        float x;
+        memcpy(&x, (const char *)c->problem + f->offset, sizeof x);
+        if (!(fabsf(x) <= 16) || rintf(x * 16) != x * 16)
+            return false;
+    }
+    return true;
+}
+
+tolerance tolerance_of(const test_case *c, ckl_dtype output)
+{
+    double approximation = c->test->approximation ? c->test->approximation(c->problem) : 0;
+    double terms = fmax(c->test->terms(c->problem), 1), u = output == CKL_F64 ? 0x1p-53 : 0x1p-24;
+    double subnormal = output == CKL_F64 ? 0 : c->keys.fill == FILL_HARD ? HARD_SUBNORMAL : 0x1p-149;
+    bool small = c->keys.fill == FILL_INTEGERS && approximation == 0 && scalars_are_small(c);
+    return (tolerance){ .dtype = output,
+                        .exact = small || !dtype_is_float(output),
+                        .rounding = dtype_epsilon(output) / 2,
+                        .relative = 4 * sqrt(terms) * u + approximation,
+                        .subnormals = dtype_tiny(output) + terms * subnormal };
+}
+
+bool tolerance_admits(const tolerance *t, double got, double expected, double magnitude, double *bound)
+{
+    *bound = 0;
+    if (t->exact)
+        expected = round_to(t->dtype, expected);
+    if (isnan(expected))
+        return isnan(got);
+    if (isinf(expected) || t->exact)
+        return got == expected;
+    double spread = t->relative * magnitude + t->subnormals;
+    *bound = t->rounding * (fabs(expected) + spread) + spread;
+    if (isinf(got)) // overflow is right if the far end of the bound overflows
+        return round_to(t->dtype, expected + copysign(*bound, expected)) == got;
+    return fabs(got - expected) <= *bound;
+}
+
+/* Slice number i of a sample: one of each of `count` equal parts, the first and the last slice included. */
+static int64_t sampled_slice(int64_t i, int64_t count, int64_t slices, int64_t seed)
+{
+    if (count == slices)
+        return i;
+    if (i == 0 || i == count - 1)
+        return i == 0 ? 0 : slices - 1;
+    int64_t begin = i * slices / count, width = (i + 1) * slices / count - begin;
+    uint64_t random = ((uint64_t)i + 1) * 0x9e3779b97f4a7c15 ^ (uint64_t)seed * 0xbf58476d1ce4e5b9;
+    return begin + (int64_t)((random >> 16) % (uint64_t)width);
+}
+
+static int64_t sample_size(const test_case *c, int64_t slices)
+{
+    double flops = c->test->flops(c->problem), budget = REFERENCE_FLOPS_PER_CORE * omp_get_max_threads();
+    if (flops <= budget)
+        return slices;
+    return min_i64(slices, max_i64(8, (int64_t)(budget / flops * (double)slices)));
+}
+
+/* One thread's part of a comparison. */
+typedef struct tally {
+    int64_t elements, bad;
+    double error_max, ratio_max;
+    finding first; // the bad element of the lowest slice
+} tally;
+
+static void compare_element(const tolerance *t, finding at, double magnitude, tally *sum)
+{
+    bool good = tolerance_admits(t, at.got, at.expected, magnitude, &at.bound);
+    sum->elements++;
+    if (!good && (sum->bad++ == 0 || at.slice < sum->first.slice))
+        sum->first = at;
+    double error = fabs(at.got - at.expected);
+    if (isfinite(error) && !t->exact) {
+        sum->error_max = fmax(sum->error_max, error);
+        sum->ratio_max = fmax(sum->ratio_max, error / at.bound);
+    } else if (isfinite(error) && !good)
+        sum->error_max = fmax(sum->error_max, error);
+}
+
+static void add_tally(const tally *part, tally *sum)
+{
+    if (part->bad && (sum->bad == 0 || part->first.slice < sum->first.slice))
+        sum->first = part->first;
+    sum->elements += part->elements;
+    sum->bad += part->bad;
+    sum->error_max = fmax(sum->error_max, part->error_max);
+    sum->ratio_max = fmax(sum->ratio_max, part->ratio_max);
+}
+
+static void compare_slice(const test_case *c, const operand_image *o, int output, const tolerance *t, int64_t slice,
+                          reference_slice expected, tally *sum)
+{
+    const int64_t elements = c->test->slice_elements(c->problem, output);
+    const void *got = o->after + o->start;
+    for (int64_t j = 0; j < elements; j++) {
+        int64_t index = c->test->output_index(c->problem, output, slice, j);
+        finding at = { slice, j, dtype_read(o->info.dtype, got, index), expected.value[j], 0 };
+        compare_element(t, at, expected.magnitude[j], sum);
+    }
+}
+
+static reference_slice make_room(int64_t elements)
+{
+    size_t bytes = (size_t)max_i64(elements, 1) * sizeof(double);
+    reference_slice room = { malloc(bytes), malloc(bytes) };
+    if (!room.value || !room.magnitude)
+        abort(); // of the laboratory, not of the library
+    return room;
+}
+
+/* Room for the references that an output keeps; none if they were not asked for, or are too large to keep. */
+static void open_references(const test_case *c, operand_images *images, int output, int64_t count)
+{
+    int64_t bytes = 2 * (int64_t)sizeof(double) * c->test->slice_elements(c->problem, output) * count;
+    if (!images->keep_references || images->references[output] || bytes > REFERENCES_BYTES_MAX)
+        return;
+    images->references[output] = calloc((size_t)max_i64(count, 1), sizeof(reference_slice));
+    images->reference_count[output] = count;
+    if (!images->references[output])
+        abort();
+}
+
+/* The reference of slice number i of the sample: kept, or computed into `room` or into what is kept. */
+static reference_slice reference_of(const test_case *c, const operand_images *images, int output, int64_t i,
+                                    int64_t slice, reference_slice room)
+{
+    reference_slice *kept = images->references[output] ? &images->references[output][i] : NULL;
+    if (kept && kept->value)
+        return *kept;
+    if (kept)
+        room = *kept = make_room(c->test->slice_elements(c->problem, output));
+    c->test->reference(c->problem, images->host, output, slice, room);
+    return room;
+}
+
+/*
+ * Is no element of an output left poisoned? A float of nothing but 0xff bytes is a NaN that little arithmetic makes (the
+ * negative of a NaN is one); of integers, and of 8-bit floats that are moved, it may be a result.
+ */
+static bool is_written(const operand_image *o, check_result *result)
+{
+    size_t element = ckl_dtype_bytes(o->info.dtype);
+    int64_t left = 0;
+#pragma omp parallel for reduction(+ : left)
+    for (int64_t i = 0; i < operand_run_count(o); i++) {
+        operand_run run = operand_run_at(o, i);
+        for (int64_t j = 0; j < run.count; j++)
+            left += memcmp(o->after + run.byte + element * (size_t)j, "\xff\xff\xff\xff\xff\xff\xff\xff", element) == 0;
+    }
+    if (left == 0 || element == 1 || !dtype_is_float(o->info.dtype))
+        return true;
+    if (!*result->fault)
+        snprintf(result->fault, sizeof result->fault, "%" PRId64 " of %" PRId64 " elements of %s were not written",
+                 left, o->rows * o->columns, o->info.name);
+    return false;
+}
+
+void compare_output(const test_case *c, operand_images *images, const operand_image *o, int output,
+                    check_result *result)
+{
+    tolerance t = tolerance_of(c, o->info.dtype);
+    t.relative += images->roundings * t.rounding;
+    const int64_t slices = c->test->slices(c->problem, output), count = sample_size(c, slices);
+    const int threads = (int)max_i64(1, min_i64(count, omp_get_max_threads())); // each holds room for a slice
+    tally sum = { 0 };
+    open_references(c, images, output, count);
+#pragma omp parallel num_threads(threads)
+    {
+        tally part = { 0 };
+        reference_slice room = make_room(c->test->slice_elements(c->problem, output));
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < count; i++) {
+            int64_t slice = sampled_slice(i, count, slices, c->keys.seed);
+            reference_slice expected = reference_of(c, images, output, i, slice, room);
+            compare_slice(c, o, output, &t, slice, expected, &part);
+        }
+        free(room.value);
+        free(room.magnitude);
+#pragma omp critical
+        add_tally(&part, &sum);
+    }
+    result->slices += slices;
+    result->slices_compared += count;
+    result->elements += sum.elements;
+    result->elements_bad += sum.bad;
+    result->exact = t.exact;
+    result->error_max = fmax(result->error_max, sum.error_max);
+    result->ratio_max = fmax(result->ratio_max, sum.ratio_max);
+    if (o->info.role == OPERAND_OUT && (sum.bad || count < slices))
+        result->passed &= is_written(o, result);
+    if (sum.bad && !*result->fault)
+        snprintf(result->fault, sizeof result->fault,
+                 "%s[slice %" PRId64 ", j %" PRId64 "] is %.9g, expected %.9g, allowed difference %.3g; %" PRId64
+                 " of %" PRId64 " elements compared are wrong",
+                 o->info.name, sum.first.slice, sum.first.j, sum.first.got, sum.first.expected, sum.first.bound,
+                 sum.bad, sum.elements);
+}
+
+/* Names the first byte that differs between two images: an element, padding, or a canary. */
+static bool report_difference(const operand_image *o, const unsigned char *a, const unsigned char *b, const char *what,
+                              check_result *result)
+{
+    size_t at = 0, element = ckl_dtype_bytes(o->info.dtype), end = o->start + (size_t)o->span * element;
+    while (a[at] == b[at])
+        at++;
+    if (*result->fault)
+        return false;
+    if (at < o->start || at >= end)
+        snprintf(result->fault, sizeof result->fault, "%s %s %zu bytes %s", o->info.name, what,
+                 at < o->start ? o->start - at : at - end + 1, at < o->start ? "before its start" : "past its end");
+    else
+        snprintf(result->fault, sizeof result->fault, "%s %s element %zu of its memory", o->info.name, what,
+                 (at - o->start) / element);
+    return false;
+}
+
+bool compare_untouched(const operand_image *o, check_result *result)
+{
+    if (memcmp(o->image, o->after, o->bytes) == 0)
+        return true;
+    return report_difference(o, o->image, o->after, "is an input but was written at", result);
+}
+
+/* Puts the elements back as they were before the run: what still differs is padding or a canary. */
+bool compare_padding(const operand_image *o, check_result *result)
+{
+    unsigned char *restored = malloc(o->bytes ? o->bytes : 1);
+    if (!restored)
+        abort();
+    memcpy(restored, o->after, o->bytes);
+    size_t element = ckl_dtype_bytes(o->info.dtype);
+#pragma omp parallel for
+    for (int64_t i = 0; i < operand_run_count(o); i++) {
+        operand_run run = operand_run_at(o, i);
+        memcpy(restored + run.byte, o->image + run.byte, element * (size_t)run.count);
+    }
+    bool intact = memcmp(restored, o->image, o->bytes) == 0;
+    if (!intact)
+        report_difference(o, o->image, restored, "was written outside of its elements:", result);
+    free(restored);
+    return intact;
+}
+
+bool compare_repeated(const operand_image *o, const unsigned char *first, check_result *result)
+{
+    if (memcmp(first, o->after, o->bytes) == 0)
+        return true;
+    return report_difference(o, first, o->after, "is not written, or not the same in a second run, at", result);
+}

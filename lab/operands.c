@@ -1,0 +1,190 @@
+/* operands.c - images of operands on the host and their copies on the device. */
+#include "lab/operands.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "lab/fill.h"
+#include "cutekernellib/device.h"
+
+enum {
+    RUN_ELEMENTS = 1 << 16,
+    CANARY_BYTES = 256,
+    CANARY = 0xff,
+    POISON = 0xff // NaN in every float type: what reads it shows it
+};
+
+int64_t operand_row_start(const operand_image *o, int64_t row)
+{
+    int64_t index = 0;
+    for (int d = o->info.rank - 2; d >= 0; d--) {
+        index += row % o->info.shape[d] * o->info.stride[d];
+        row /= o->info.shape[d];
+    }
+    return index;
+}
+
+size_t operand_byte(const operand_image *o, int64_t row, int64_t column)
+{
+    int64_t index = operand_row_start(o, row) + column * o->info.stride[o->info.rank - 1];
+    return o->start + (size_t)index * ckl_dtype_bytes(o->info.dtype);
+}
+
+static int64_t longest_run(const operand_image *o)
+{
+    return o->info.stride[o->info.rank - 1] == 1 ? RUN_ELEMENTS : 1;
+}
+
+int64_t operand_run_count(const operand_image *o)
+{
+    return o->rows * ceil_div(o->columns, longest_run(o));
+}
+
+operand_run operand_run_at(const operand_image *o, int64_t i)
+{
+    int64_t longest = longest_run(o), of_row = ceil_div(o->columns, longest), first = i % of_row * longest;
+    return (operand_run){ operand_byte(o, i / of_row, first), min_i64(longest, o->columns - first) };
+}
+
+static void measure(operand_image *o, int misalign, size_t canary)
+{
+    const operand *info = &o->info;
+    int64_t last = 0;
+    o->rows = 1;
+    o->columns = info->shape[info->rank - 1];
+    for (int d = 0; d < info->rank; d++) {
+        last += (info->shape[d] - 1) * info->stride[d];
+        if (d < info->rank - 1)
+            o->rows *= info->shape[d];
+    }
+    size_t element = ckl_dtype_bytes(info->dtype);
+    o->span = o->rows * o->columns > 0 ? last + 1 : 0;
+    o->start = canary + (size_t)misalign * element;
+    o->bytes = o->start + (size_t)o->span * element + canary;
+}
+
+static ckl_status create_image(const test_case *c, int number, operand_image *o, size_t canary)
+{
+    measure(o, c->keys.misalign, canary);
+    o->image = malloc(o->bytes ? o->bytes : 1);
+    o->after = malloc(o->bytes ? o->bytes : 1);
+    if (!o->image || !o->after)
+        FAIL(CKL_NO_MEMORY, "%s: no host memory for operand %s of %zu bytes", c->test->op->name, o->info.name,
+             o->bytes);
+    memset(o->image, CANARY, o->bytes);
+    double terms = c->test->terms(c->problem);
+    if (o->info.role != OPERAND_OUT)
+        fill_operand(o, number, (operand_fill)c->keys.fill, (uint64_t)c->keys.seed, terms);
+    return CKL_OK;
+}
+
+ckl_status operand_images_create(const test_case *c, const ckl_device_info *device, operand_images *images)
+{
+    *images = (operand_images){ 0 };
+    operand infos[OPERANDS_MAX];
+    memset(infos, 0, sizeof infos);
+    images->count = c->test->operands(c->problem, infos);
+    for (int i = 0; i < images->count; i++) {
+        operand_image *o = &images->each[i];
+        o->info = infos[i];
+        if (o->info.dtype == CKL_DTYPE_DEFAULT)
+            continue;
+        TRY(create_image(c, i, o, device->emulated ? 0 : CANARY_BYTES));
+        images->host[i] = o->image + o->start;
+    }
+    operand_images_poison(images, POISON);
+    return CKL_OK;
+}
+
+void operand_images_free(operand_images *images)
+{
+    for (int i = 0; i < images->count; i++) {
+        free(images->each[i].image);
+        free(images->each[i].after);
+        for (int64_t s = 0; images->references[i] && s < images->reference_count[i]; s++) {
+            free(images->references[i][s].value);
+            free(images->references[i][s].magnitude);
+        }
+        free(images->references[i]);
+    }
+    *images = (operand_images){ 0 };
+}
+
+static void poison(operand_image *o, unsigned char byte)
+{
+    size_t element = ckl_dtype_bytes(o->info.dtype);
+#pragma omp parallel for
+    for (int64_t i = 0; i < operand_run_count(o); i++) {
+        operand_run run = operand_run_at(o, i);
+        memset(o->image + run.byte, byte, element * (size_t)run.count);
+    }
+}
+
+void operand_images_poison(operand_images *images, unsigned char byte)
+{
+    for (int i = 0; i < images->count; i++)
+        if (images->host[i] && images->each[i].info.role == OPERAND_OUT)
+            poison(&images->each[i], byte);
+}
+
+ckl_status operand_set_create(ckl_device *device, const operand_images *images, operand_set *set)
+{
+    *set = (operand_set){ 0 };
+    for (int i = 0; i < images->count; i++) {
+        const operand_image *o = &images->each[i];
+        if (!images->host[i])
+            continue;
+        TRY(ckl_malloc(device, o->bytes, &set->allocation[i]));
+        if (set->allocation[i])
+            set->pointer[i] = (unsigned char *)set->allocation[i] + o->start;
+    }
+    return CKL_OK;
+}
+
+void operand_set_free(ckl_device *device, operand_set *set)
+{
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        ckl_free(device, set->allocation[i]);
+    *set = (operand_set){ 0 };
+}
+
+ckl_status operand_set_write(ckl_device *device, const operand_images *images, const operand_set *set,
+                             ckl_stream stream)
+{
+    for (int i = 0; i < images->count; i++)
+        if (set->allocation[i])
+            TRY(ckl_copy_in(device, set->allocation[i], images->each[i].image, images->each[i].bytes, stream));
+    return CKL_OK;
+}
+
+ckl_status operand_set_read(ckl_device *device, operand_images *images, const operand_set *set, ckl_stream stream)
+{
+    for (int i = 0; i < images->count; i++)
+        if (set->allocation[i])
+            TRY(ckl_copy_out(device, images->each[i].after, set->allocation[i], images->each[i].bytes, stream));
+    return CKL_OK;
+}
+
+size_t operand_images_bytes(const operand_images *images)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < images->count; i++)
+        bytes += images->each[i].bytes;
+    return bytes;
+}
+
+uint64_t operand_images_digest(const operand_images *images)
+{
+    uint64_t digest = 0xcbf29ce484222325;
+    for (int i = 0; i < images->count; i++) {
+        const operand_image *o = &images->each[i];
+        size_t row_bytes = (size_t)o->columns * ckl_dtype_bytes(o->info.dtype);
+        for (int64_t row = 0; o->info.role != OPERAND_IN && row < o->rows && row_bytes; row++) {
+            const unsigned char *bytes = o->after + operand_byte(o, row, 0);
+            for (size_t b = 0; b < row_bytes; b++)
+                digest = (digest ^ bytes[b]) * 0x100000001b3;
+        }
+    }
+    return digest;
+}

@@ -1,0 +1,133 @@
+/* cluster_allreduce.c - value i of sender s lies in slot i * senders + s: neighbouring lanes read neighbouring words. */
+#include "cute/cluster_allreduce.h"
+
+#include "cute/tensor.h"
+
+enum { TURNS = 4, VALUE_BYTES = 4, MBARRIER_BYTES = 8 };
+
+static int senders(const cluster_allreduce *m)
+{
+    return m->threads / 32 * m->cluster;
+}
+
+static int64_t turn_bytes(const cluster_allreduce *m)
+{
+    return (int64_t)m->count * senders(m) * VALUE_BYTES;
+}
+
+int64_t cluster_allreduce_bytes(int threads, int cluster, int count)
+{
+    cluster_allreduce m = { .threads = threads, .cluster = cluster, .count = count };
+    return TURNS * (MBARRIER_BYTES + turn_bytes(&m));
+}
+
+static val u32(int64_t i)
+{
+    return ir_int(IR_U32, i);
+}
+
+cluster_allreduce make_cluster_allreduce(const char *name, int threads, int cluster, int count)
+{
+    cluster_allreduce m = { .threads = threads, .cluster = cluster, .count = count };
+    m.barriers = ir_smem_alloc(name, cluster_allreduce_bytes(threads, cluster, count), 16);
+    m.slots = m.barriers + TURNS * (int64_t)MBARRIER_BYTES;
+    m.sent = cute_variable(IR_U32, u32(0));
+    m.received = cute_variable(IR_U32, u32(0));
+    return m;
+}
+
+/*
+ * A phase is complete when a thread has announced the bytes of all senders and they have come; or, in a single CTA, when all
+ * warps have arrived.
+ */
+void cluster_allreduce_init(const cluster_allreduce *m)
+{
+    for (int t = 0; t < TURNS; t++)
+        ir_mbarrier_init(ir_smem_address(m->barriers), t * (int64_t)MBARRIER_BYTES, m->cluster > 1 ? 1 : senders(m));
+}
+
+/* Of a turn. */
+typedef struct turn_set {
+    val slots, barrier, parity;
+} turn_set;
+
+static turn_set set_of(const cluster_allreduce *m, val turn)
+{
+    val set = ir_binary(IR_AND, turn, u32(TURNS - 1));
+    return (turn_set){ ir_binary(IR_ADD, ir_smem_address(m->slots), ir_binary(IR_MUL, set, u32(turn_bytes(m)))),
+                       ir_binary(IR_ADD, ir_smem_address(m->barriers), ir_binary(IR_MUL, set, u32(MBARRIER_BYTES))),
+                       ir_binary(IR_AND, ir_binary(IR_DIV, turn, u32(TURNS)), u32(1)) };
+}
+
+/* Lane l of every warp sends to CTA l. */
+static void send_to_cluster(const cluster_allreduce *m, const reduction *r, const turn_set *to, const val *values)
+{
+    val lane = ir_sreg(IR_LANE);
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_TID_X), u32(0)));
+    ir_mbarrier_expect(to->barrier, 0, u32((int64_t)r->count * senders(m) * VALUE_BYTES));
+    ir_end_if();
+    ir_if(ir_compare(IR_LT, lane, u32(m->cluster)));
+    val sender = ir_fma(ir_sreg(IR_CLUSTER_RANK), u32(m->threads / 32), ir_sreg(IR_WARP));
+    val slot = ir_mapa(ir_fma(sender, u32(VALUE_BYTES), to->slots), lane);
+    val guard = ir_mapa(to->barrier, lane);
+    for (int i = 0; i < r->count; i++)
+        ir_store_async(slot, (int64_t)i * senders(m) * VALUE_BYTES, guard, values[i]);
+    ir_end_if();
+}
+
+/* NOTE: asynchronous stores need a cluster: in a CTA alone they are illegal instructions. */
+static void send_to_cta(const cluster_allreduce *m, const reduction *r, const turn_set *to, const val *values)
+{
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_LANE), u32(0)));
+    val slot = ir_fma(ir_sreg(IR_WARP), u32(VALUE_BYTES), to->slots);
+    for (int i = 0; i < r->count; i++)
+        ir_store(IR_SHARED, IR_CACHE_DEFAULT, values[i].type, 1, slot, (int64_t)i * senders(m) * VALUE_BYTES,
+                 &values[i]);
+    ir_mbarrier_arrive(IR_SHARED, to->barrier, 0);
+    ir_end_if();
+}
+
+void cluster_allreduce_begin(const cluster_allreduce *m, const reduction *r, val *values)
+{
+    for (int i = 0; i < r->count; i++)
+        if (r->count > m->count || ir_type_bytes(values[i].type) != VALUE_BYTES)
+            ir_fail(CKL_INTERNAL, "cluster_allreduce_begin: %d values are more than %d, or not of 32 bits", r->count,
+                    m->count);
+    if (ir_failed())
+        return;
+    warp_reduce(r, 32, values);
+    const turn_set to = set_of(m, m->sent);
+    if (m->cluster > 1)
+        send_to_cluster(m, r, &to, values);
+    else
+        send_to_cta(m, r, &to, values);
+    ir_assign(m->sent, ir_binary(IR_ADD, m->sent, u32(1)));
+}
+
+/* The values of sender `lane` + first. */
+static void read(const cluster_allreduce *m, const reduction *r, val slot, int first, val *values)
+{
+    for (int i = 0; i < r->count; i++)
+        ir_load(IR_SHARED, IR_CACHE_DEFAULT, values[i].type, 1, slot, (i * senders(m) + first) * VALUE_BYTES,
+                &values[i]);
+}
+
+void cluster_allreduce_end(const cluster_allreduce *m, const reduction *r, val *values)
+{
+    if (ir_failed())
+        return;
+    const turn_set from = set_of(m, m->received);
+    int width = (int)min_i64(senders(m), 32);
+    val lane = ir_binary(IR_REM, ir_sreg(IR_LANE), u32(width)), other[REDUCE_VALUES_MAX];
+    val slot = ir_fma(lane, u32(VALUE_BYTES), from.slots);
+    ir_mbarrier_wait(from.barrier, 0, from.parity);
+    read(m, r, slot, 0, values);
+    for (int first = width; first < senders(m); first += width) {
+        for (int i = 0; i < r->count; i++)
+            other[i] = ir_reg(values[i].type);
+        read(m, r, slot, first, other);
+        r->combine(values, other, r->user);
+    }
+    warp_reduce(r, width, values);
+    ir_assign(m->received, ir_binary(IR_ADD, m->received, u32(1)));
+}

@@ -1,0 +1,264 @@
+/* column.c - columns over lanes, groups of lanes and clusters. */
+#include "skeletons/column.h"
+
+#include "cute/vectors.h"
+
+enum { LINE_BYTES = 128, THREADS_WANTED = 512, ACCESS_BYTES = 16, WORD = 4, REGISTERS_MAX = 128 };
+
+/* On the host */
+
+int64_t column_split_columns(const column_split *s)
+{
+    return (int64_t)s->lanes * s->vec;
+}
+
+static int groups_of(const column_split *s)
+{
+    return s->threads / s->lanes;
+}
+
+int64_t column_split_lines(const column_split *s)
+{
+    return (int64_t)groups_of(s) * s->steps * s->cluster;
+}
+
+int64_t column_split_strips(const column_split *s, int64_t inner)
+{
+    return ceil_div(inner, column_split_columns(s));
+}
+
+int64_t column_split_ctas(const column_split *s, int64_t outer, int64_t inner)
+{
+    return outer * column_split_strips(s, inner) * s->cluster;
+}
+
+/* The split for lines of so many bytes, as long as threads want less than twice their steps. */
+static bool choose_for_lines(int64_t n, int64_t inner, int64_t line_bytes, int steps, int cluster_max, ckl_dtype dtype,
+                             column_split *s)
+{
+    int64_t bytes = s->vec * (int64_t)ckl_dtype_bytes(dtype);
+    s->lanes = s->cluster = 1;
+    s->threads = 32;
+    while (s->lanes < 32 && s->lanes * bytes < line_bytes && column_split_columns(s) < inner)
+        s->lanes *= 2;
+    while (s->lanes < 32 && column_split_columns(s) < inner && (int64_t)groups_of(s) * steps >= 2 * n)
+        s->lanes *= 2; // short columns: rather more of them than threads without lines
+    while (s->threads < THREADS_WANTED && (int64_t)groups_of(s) * steps < n)
+        s->threads *= 2;
+    while (s->cluster < cluster_max && (int64_t)groups_of(s) * steps * s->cluster < n)
+        s->cluster *= 2;
+    int64_t need = max_i64(1, ceil_div(n, (int64_t)groups_of(s) * s->cluster));
+    s->steps = (int)min_i64(need, 2 * steps);
+    s->exact = column_split_lines(s) == n && inner % column_split_columns(s) == 0;
+    return need <= 2 * steps;
+}
+
+bool column_split_choose(int64_t n, int64_t inner, int vec, ckl_dtype dtype, int elements, int cluster_max,
+                         column_split *s)
+{
+    *s = (column_split){ .vec = vec };
+    int steps = (int)max_i64(1, elements / vec);
+    return choose_for_lines(n, inner, LINE_BYTES, steps, cluster_max, dtype, s) ||
+           choose_for_lines(n, inner, LINE_BYTES / 2, steps, cluster_max, dtype, s);
+}
+
+ckl_status column_split_admit(const char *what, const column_split *s, ckl_dtype dtype, const ckl_device_info *device)
+{
+    int64_t bytes = s->vec * (int64_t)ckl_dtype_bytes(dtype);
+    if (!is_power_of_two(s->threads) || s->threads < 32 || s->threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "%s: threads=%d is no power of two from 32 to %d", what, s->threads,
+             device->threads_per_cta_max);
+    if (!is_power_of_two(s->lanes) || s->lanes > 32)
+        FAIL(CKL_INVALID, "%s: lanes=%d is no power of two up to 32", what, s->lanes);
+    if (!is_power_of_two(s->cluster) || s->cluster > 16 || (s->cluster > 1 && s->cluster > s->threads / 32))
+        FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to 16 and to the warps of threads=%d", what, s->cluster,
+             s->threads);
+    if (s->cluster > 1 && !device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, s->cluster);
+    if (!is_power_of_two(s->vec) || bytes > ACCESS_BYTES)
+        FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, s->vec, ACCESS_BYTES);
+    if (s->steps < 1 || ceil_div(s->steps * bytes, WORD) > REGISTERS_MAX)
+        FAIL(CKL_INVALID, "%s: steps=%d is less than 1 or takes more than %d registers", what, s->steps, REGISTERS_MAX);
+    return CKL_OK;
+}
+
+column_split column_split_scalar(const column_split *s)
+{
+    column_split scalar = *s;
+    for (; scalar.vec > 1; scalar.vec /= 2)
+        if (scalar.lanes < 32) { // neighbouring lanes: accesses stay side by side
+            scalar.lanes *= 2;
+            scalar.steps *= 2;
+        }
+    return scalar;
+}
+
+/* In the kernel */
+
+static val number(ir_type type, int64_t x)
+{
+    return ir_int(type, x);
+}
+
+column_place column_here(const column_split *s, val n, val inner, val strips)
+{
+    int64_t columns = column_split_columns(s), groups = groups_of(s);
+    ir_current()->threads = s->threads;
+    ir_current()->cluster = s->cluster;
+    val tid = ir_sreg(IR_TID_X), tile = ir_binary(IR_DIV, ir_sreg(IR_CTA_X), number(IR_U32, s->cluster));
+    val strip = ir_convert(CKL_I64, ir_binary(IR_REM, tile, strips));
+    val lane = ir_binary(IR_MUL, ir_binary(IR_REM, tid, number(IR_U32, s->lanes)), number(IR_U32, s->vec));
+    column_place p = { .outer = ir_convert(CKL_I64, ir_binary(IR_DIV, tile, strips)) };
+    p.column = ir_binary(IR_ADD, ir_binary(IR_MUL, strip, number(CKL_I64, columns)), ir_convert(CKL_I64, lane));
+    p.line = ir_binary(IR_DIV, tid, number(IR_U32, s->lanes));
+    if (s->cluster > 1)
+        p.line =
+            ir_binary(IR_ADD, p.line, ir_binary(IR_MUL, ir_sreg(IR_CLUSTER_RANK), number(IR_U32, groups * s->steps)));
+    val exists = ir_compare(IR_LT, p.column, inner);
+    p.lines = ir_select(exists, ir_convert(IR_U32, n), number(IR_U32, 0));
+    return p;
+}
+
+column_place column_from(const column_place *p, val start)
+{
+    column_place later = *p;
+    later.line = ir_binary(IR_ADD, p->line, ir_convert(IR_U32, start));
+    return later;
+}
+
+/* The vectors of this thread: one in each of its lines. */
+static const vector_at *vectors_of(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld,
+                                   val n)
+{
+    val bytes = number(CKL_I64, (int64_t)ckl_dtype_bytes(dtype));
+    val line = ir_binary(IR_ADD, ir_binary(IR_MUL, p->outer, ir_convert(CKL_I64, n)), ir_convert(CKL_I64, p->line));
+    val first = ir_binary(IR_ADD, ir_binary(IR_MUL, line, ld), p->column);
+    val address = ir_binary(IR_ADD, pointer, ir_convert(IR_U64, ir_binary(IR_MUL, first, bytes)));
+    val distance = ir_convert(IR_U64, ir_binary(IR_MUL, ir_binary(IR_MUL, ld, number(CKL_I64, groups_of(s))), bytes));
+    vector_at *at = ir_alloc((size_t)s->steps, sizeof *at);
+    for (int step = 0; step < s->steps; step++) {
+        val mine = ir_binary(IR_ADD, p->line, number(IR_U32, (int64_t)step * groups_of(s)));
+        at[step] = (vector_at){ address, 0, s->exact ? number(IR_PRED, 1) : ir_compare(IR_LT, mine, p->lines) };
+        address = ir_binary(IR_ADD, address, distance);
+    }
+    return at;
+}
+
+void column_load(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n, tensor to,
+                 double fill)
+{
+    tensor memory = gmem_tensor(pointer, dtype, to.layout);
+    vectors_load(vectors_of(s, p, pointer, dtype, ld, n), s->steps, s->vec, memory, to.regs, fill);
+}
+
+void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,
+                  val n)
+{
+    tensor memory = gmem_tensor(pointer, dtype, from.layout);
+    const vector_at *at = vectors_of(s, p, pointer, dtype, ld, n);
+    for (int step = 0; step < s->steps; step++)
+        vector_store(&at[step], s->vec, from.regs + step * s->vec, memory);
+}
+
+/* The shared memory of a reduction: a slot of r->count words for each part and column. */
+typedef struct slots {
+    int64_t offset, columns;
+    int count;
+} slots;
+
+static slots make_slots(const column_split *s, const reduction *r, const char *name, int parts)
+{
+    slots made = { .columns = column_split_columns(s), .count = r->count };
+    made.offset = ir_smem_alloc(name, parts * made.columns * r->count * WORD, 16);
+    return made;
+}
+
+static val slot_at(const slots *m, val part, val column)
+{
+    val index = ir_binary(IR_ADD, ir_binary(IR_MUL, part, number(IR_U32, m->columns)), column);
+    return ir_binary(IR_ADD, ir_smem_address(m->offset), ir_binary(IR_MUL, index, number(IR_U32, m->count * WORD)));
+}
+
+static void write_slot(const slots *m, ir_space space, val address, const val *values)
+{
+    for (int i = 0; i < m->count; i++)
+        ir_store(space, IR_CACHE_DEFAULT, CKL_F32, 1, address, (int64_t)i * WORD, &values[i]);
+}
+
+static void read_slot(const slots *m, val address, val *values)
+{
+    for (int i = 0; i < m->count; i++) {
+        values[i] = ir_reg(CKL_F32);
+        ir_load(IR_SHARED, IR_CACHE_DEFAULT, CKL_F32, 1, address, (int64_t)i * WORD, &values[i]);
+    }
+}
+
+/* The column of this thread's value e, in its CTA. */
+static val own_column(const column_split *s, int e)
+{
+    val lane = ir_binary(IR_REM, ir_sreg(IR_TID_X), number(IR_U32, s->lanes));
+    return ir_binary(IR_ADD, ir_binary(IR_MUL, lane, number(IR_U32, s->vec)), number(IR_U32, e));
+}
+
+/*
+ * Combines the parts of every column: `parts` neighbouring lanes read one slot each, and when they agree, `deliver` CTAs
+ * (the cluster), or else this one, get the result in slot `to_part` of `to`.
+ */
+static void combine_parts(const column_split *s, const reduction *r, const slots *from, int parts, const slots *to,
+                          val to_part, int deliver)
+{
+    val tid = ir_sreg(IR_TID_X), part = ir_binary(IR_REM, tid, number(IR_U32, parts));
+    int64_t at_once = s->threads / parts;
+    for (int64_t first = 0; first < from->columns; first += at_once) {
+        val column = ir_binary(IR_ADD, ir_binary(IR_DIV, tid, number(IR_U32, parts)), number(IR_U32, first));
+        val inside = ir_compare(IR_LT, column, number(IR_U32, from->columns)), values[REDUCE_VALUES_MAX];
+        read_slot(from, slot_at(from, part, ir_select(inside, column, number(IR_U32, 0))), values);
+        warp_reduce(r, parts, values);
+        ir_if(ir_binary(IR_AND, inside, ir_compare(IR_LT, part, number(IR_U32, deliver))));
+        val address = slot_at(to, to_part, column);
+        write_slot(to, deliver > 1 ? IR_SHARED_CLUSTER : IR_SHARED, deliver > 1 ? ir_mapa(address, part) : address,
+                   values);
+        ir_end_if();
+    }
+}
+
+/* The lanes of a warp that share columns agree; one of them writes the warp's part. */
+static void write_warps(const column_split *s, const reduction *r, const slots *m, val *values)
+{
+    for (int e = 0; e < s->vec; e++)
+        warp_reduce_across(r, s->lanes, values + e * r->count);
+    ir_if(ir_compare(IR_LT, ir_sreg(IR_LANE), number(IR_U32, s->lanes)));
+    for (int e = 0; e < s->vec; e++)
+        write_slot(m, IR_SHARED, slot_at(m, ir_sreg(IR_WARP), own_column(s, e)), values + e * r->count);
+    ir_end_if();
+}
+
+void column_reduce(const column_split *s, const reduction *r, val *values)
+{
+    int warps = s->threads / 32;
+    if (ir_failed())
+        return;
+    if (warps == 1) {
+        for (int e = 0; e < s->vec; e++)
+            warp_reduce_across(r, s->lanes, values + e * r->count);
+        return;
+    }
+    slots by_warp = make_slots(s, r, "column_warps", warps), result = make_slots(s, r, "column_result", 1);
+    write_warps(s, r, &by_warp, values);
+    ir_bar_sync(number(IR_U32, 0), s->threads);
+    if (s->cluster > 1) {
+        slots by_cta = make_slots(s, r, "column_ctas", s->cluster);
+        combine_parts(s, r, &by_warp, warps, &by_cta, ir_sreg(IR_CLUSTER_RANK), s->cluster);
+        cute_cluster_sync();
+        combine_parts(s, r, &by_cta, s->cluster, &result, number(IR_U32, 0), 1);
+    } else {
+        combine_parts(s, r, &by_warp, warps, &result, number(IR_U32, 0), 1);
+    }
+    ir_bar_sync(number(IR_U32, 0), s->threads);
+    for (int e = 0; e < s->vec; e++) {
+        val final[REDUCE_VALUES_MAX];
+        read_slot(&result, slot_at(&result, number(IR_U32, 0), own_column(s, e)), final);
+        for (int i = 0; i < r->count; i++)
+            ir_assign(values[e * r->count + i], final[i]);
+    }
+}

@@ -1,0 +1,68 @@
+/*
+ * column.h - columns of matrices shared out over threads: reductions across lines of memory.
+ *
+ * A tensor is [outer, n, inner] with lines of `inner` elements, ld apart; a column is what has the same outer and inner index.
+ * `lanes` neighbouring threads take neighbouring vectors of a line, so that each line gives whole sectors; groups of lanes,
+ * in one CTA or a cluster, take different lines. A thread holds the elements of `vec` columns in `steps` lines: (VEC,STEPS).
+ */
+#ifndef CKL_SKELETONS_COLUMN_H
+#define CKL_SKELETONS_COLUMN_H
+
+#include "cute/reduce.h"
+#include "cute/tensor.h"
+#include "cutekernellib/device.h"
+
+typedef struct column_split {
+    int threads; // of a CTA: a power of two, 32 or more
+    int lanes;   // along a line: a power of two up to 32
+    int cluster; // CTAs that share columns; threads / 32 of more than one is at least this
+    int vec;     // elements of one access, at most 16 bytes
+    int steps;   // lines of a thread
+    bool exact;  // inner and n fill all threads: no guards
+} column_split;
+
+/* Columns of a CTA, a strip; strips side by side; lines that the threads of a column hold; CTAs for a tensor. */
+int64_t column_split_columns(const column_split *s);
+int64_t column_split_strips(const column_split *s, int64_t inner);
+int64_t column_split_lines(const column_split *s);
+int64_t column_split_ctas(const column_split *s, int64_t outer, int64_t inner);
+
+/*
+ * A split whose threads hold about `elements` elements of each tensor, up to twice as many; lines of 128 bytes where there
+ * are so many columns, of 64 if registers do not suffice. False: too long for cluster_max CTAs.
+ */
+bool column_split_choose(int64_t n, int64_t inner, int vec, ckl_dtype dtype, int elements, int cluster_max,
+                         column_split *s);
+
+/* May a kernel have this split? The sentence opens with `what`. Lines past column_split_lines() are not its concern. */
+ckl_status column_split_admit(const char *what, const column_split *s, ckl_dtype dtype, const ckl_device_info *device);
+
+/* The same lines in single elements, of fewer columns if the lanes do not suffice: for pointers that no vector divides. */
+column_split column_split_scalar(const column_split *s);
+
+/* Where this thread is; strips: u32. Sets the kernel's threads and cluster. */
+typedef struct column_place {
+    val outer;  // i64
+    val column; // i64, of the thread's first
+    val line;   // u32, the first of the thread
+    val lines;  // u32: n, or 0 if the column does not exist
+} column_place;
+
+column_place column_here(const column_split *s, val n, val inner, val strips);
+
+/* The same thread in the part of the columns that begins at line `start`. */
+column_place column_from(const column_place *p, val start);
+
+/* Between a tensor in memory and registers (VEC,STEPS) of its type or f32; outside: `fill`, and nothing is stored. */
+void column_load(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n, tensor to,
+                 double fill);
+void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,
+                  val n);
+
+/*
+ * Over the threads of each column; every one of them holds the results. values: r->count variables of f32 for each of the
+ * thread's `vec` columns. Once in a kernel; the cluster must have met.
+ */
+void column_reduce(const column_split *s, const reduction *r, val *values);
+
+#endif

@@ -1,0 +1,81 @@
+/*
+ * map.h - kernels that compute y = f(x0, x1, ...) element by element over strided tensors: add and elementwise.
+ *
+ * The host simplifies the shape, chooses and lists the parameters; the kernel takes one tile a CTA in the order of the
+ * output's memory: `steps` vectors a thread, all loaded before the first is computed, neighbouring threads side by
+ * side. What is constant along the innermost dimension is loaded as one element. f is given as a function that appends
+ * instructions.
+ */
+#ifndef CKL_SKELETONS_MAP_H
+#define CKL_SKELETONS_MAP_H
+
+#include "base/fields.h"
+#include "cutekernellib/device.h"
+#include "ir/build.h"
+
+enum { MAP_INPUTS_MAX = 4, MAP_OPERANDS_MAX = MAP_INPUTS_MAX + 1, MAP_RANK_MAX = 5, MAP_PARAMS_MAX = 40 };
+
+/* Sizes and strides in elements, outermost first; operands are the inputs, then the output. Scalars have strides 0. */
+typedef struct map_shape {
+    int rank, operands;
+    int64_t size[MAP_RANK_MAX];
+    int64_t stride[MAP_OPERANDS_MAX][MAP_RANK_MAX];
+    int64_t count; // elements; set by map_simplify()
+} map_shape;
+
+/*
+ * The same elements in as few dimensions as possible: ordered by the output's strides, those of one element dropped,
+ * neighbours merged where every operand runs through both evenly. Without elements only count is meaningful.
+ */
+void map_simplify(map_shape *s);
+
+/*
+ * What is chosen for a problem: the first fields of an operator's config. The masks have a bit per operand, bit 0 for
+ * the first input.
+ */
+#define MAP_CONFIG(X, owner)                                                                                \
+    X(owner, int, rank, "1", "", "dimensions of the simplified shape")                                      \
+    X(owner, int, constant, "0", "", "mask of operands that are constant along the innermost one")          \
+    X(owner, int, strided, "0", "", "mask of operands with gaps along it")                                  \
+    X(owner, bool, wide, "0", "", "element numbers do not fit 32 bits")                                     \
+    X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")                                   \
+    X(owner, int, vec, "4", "1 2 4 8 16", "elements that a thread takes side by side")                      \
+    X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread; a CTA takes one tile of them")               \
+    X(owner, int, ctas_per_sm, "0", "0 2 3 4 5 6 8", "CTAs that shall fit an SM: bounds registers; 0: any") \
+    X(owner, bool, prefetch, "0", "0 1", "tiles are asked for while the kernel before may still run")
+
+typedef struct map_config {
+    MAP_CONFIG(FIELD_MEMBER, map_config)
+} map_config;
+
+/* What is known when a kernel is described. */
+typedef struct map_kernel {
+    int inputs;
+    ckl_dtype dtype[MAP_OPERANDS_MAX]; // f32 f16 bf16 i32 u8 bool, in order of the operands
+    bool scalar[MAP_INPUTS_MAX];       // an f32 that the host passes by value
+    ckl_dtype compute;                 // the type of f's values: f32 or i32
+    map_config config;
+} map_kernel;
+
+/* Sets k's config, which is at its defaults, for a simplified shape: small problems are spread over the SMs. */
+void map_choose(map_kernel *k, const map_shape *s, const ckl_device_info *device);
+
+/* Whether k's config computes that shape; `what` opens the sentence: "add vector". */
+ckl_status map_admit(const char *what, const map_kernel *k, const map_shape *s, const ckl_device_info *device);
+
+/* Elements of a tile: what one CTA computes. */
+int64_t map_tile(const map_kernel *k);
+
+/* Pointers at which kernel part 0 may work; part 1 wants them aligned to the element only. */
+bool map_aligned(const map_kernel *k, const void *const *pointers);
+
+/* Lists the parameters of a launch, which point into s and pointers (of a scalar: where pointers[i] points). */
+void map_params(const map_kernel *k, const map_shape *s, const void *const *pointers, void **params);
+
+/* f(inputs): appends the instructions for one element; values of the compute type, the result too. */
+typedef val map_function(const val *inputs, void *user);
+
+/* Describes the kernel: part 0 by vectors, part 1 by single elements. */
+void map_describe(const map_kernel *k, int part, map_function *f, void *user);
+
+#endif

@@ -1,0 +1,239 @@
+/* map_shape.c - the host's side of element-wise kernels: fewer dimensions, vectors, parameters. */
+#include "base/dtype.h"
+#include "skeletons/map.h"
+
+enum { VECTOR_BYTES = 16, THREADS_MIN = 128, STEPS_MAX = 16, STEPS_CHOSEN_MAX = 8, THREADS_RESIDENT_MAX = 1536 };
+
+static void move_dimension(map_shape *s, int to, int from)
+{
+    s->size[to] = s->size[from];
+    for (int k = 0; k < s->operands; k++)
+        s->stride[k][to] = s->stride[k][from];
+}
+
+static void swap_dimensions(map_shape *s, int a, int b)
+{
+    map_shape before = *s;
+    s->size[a] = before.size[b];
+    s->size[b] = before.size[a];
+    for (int k = 0; k < s->operands; k++) {
+        s->stride[k][a] = before.stride[k][b];
+        s->stride[k][b] = before.stride[k][a];
+    }
+}
+
+static void drop_single_elements(map_shape *s)
+{
+    int kept = 0;
+    for (int d = 0; d < s->rank; d++)
+        if (s->size[d] != 1)
+            move_dimension(s, kept++, d);
+    s->rank = kept;
+}
+
+/* Insertion sort by the output's strides, largest first; equal ones keep their order. */
+static void order_by_output(map_shape *s)
+{
+    const int64_t *stride = s->stride[s->operands - 1];
+    for (int d = 1; d < s->rank; d++)
+        for (int at = d; at > 0 && stride[at - 1] < stride[at]; at--)
+            swap_dimensions(s, at - 1, at);
+}
+
+/* Does dimension d + 1 end for every operand where the next element of dimension d begins? */
+static bool is_mergeable(const map_shape *s, int d)
+{
+    for (int k = 0; k < s->operands; k++)
+        if (s->stride[k][d] != s->stride[k][d + 1] * s->size[d + 1])
+            return false;
+    return true;
+}
+
+static void merge_neighbours(map_shape *s)
+{
+    for (int d = s->rank - 2; d >= 0; d--) {
+        if (!is_mergeable(s, d))
+            continue;
+        int64_t size = s->size[d] * s->size[d + 1];
+        for (int e = d; e + 1 < s->rank; e++)
+            move_dimension(s, e, e + 1);
+        s->size[d] = size;
+        s->rank--;
+    }
+}
+
+void map_simplify(map_shape *s)
+{
+    s->count = 1;
+    for (int d = 0; d < s->rank; d++)
+        s->count *= s->size[d];
+    drop_single_elements(s);
+    order_by_output(s);
+    merge_neighbours(s);
+    if (s->rank > 0)
+        return;
+    s->rank = 1; // a single element: as good as contiguous
+    s->size[0] = 1;
+    for (int k = 0; k < s->operands; k++)
+        s->stride[k][0] = 1;
+}
+
+/* Config */
+
+static int64_t inner_stride(const map_shape *s, int operand)
+{
+    return s->stride[operand][s->rank - 1];
+}
+
+static bool lies_side_by_side(const map_shape *s, int operand, int vec)
+{
+    if (inner_stride(s, operand) != 1)
+        return inner_stride(s, operand) == 0 || vec == 1;
+    for (int d = 0; d < s->rank - 1; d++)
+        if (s->stride[operand][d] % vec)
+            return false;
+    return true;
+}
+
+/* Whether every vector lies in one row and starts at a multiple of itself. */
+static bool suits(const map_shape *s, int vec)
+{
+    if (s->rank > 1 && s->size[s->rank - 1] % vec)
+        return false;
+    for (int k = 0; k < s->operands; k++)
+        if (!lies_side_by_side(s, k, vec))
+            return false;
+    return true;
+}
+
+/* The masks of operands whose stride along the innermost dimension is 0, and neither 0 nor 1. */
+static void describe_strides(const map_shape *s, map_config *c)
+{
+    c->rank = s->rank;
+    c->constant = c->strided = 0;
+    for (int k = 0; k < s->operands; k++) {
+        c->constant |= (inner_stride(s, k) == 0) << k;
+        c->strided |= (inner_stride(s, k) != 0 && inner_stride(s, k) != 1) << k;
+    }
+}
+
+static bool is_wide(const map_kernel *k, const map_shape *s)
+{
+    return s->rank > 1 && s->count > UINT32_MAX - map_tile(k);
+}
+
+static int64_t widest_bytes(const map_kernel *k)
+{
+    int64_t bytes = 1;
+    for (int i = 0; i <= k->inputs; i++)
+        if (i == k->inputs || !k->scalar[i])
+            bytes = max_i64(bytes, (int64_t)ckl_dtype_bytes(k->dtype[i]));
+    return bytes;
+}
+
+/*
+ * Chains of functions take as many registers as they are given (sigmoid(abs(2x+1)) 101: two CTAs fit); 64 are enough
+ * for one or two inputs.
+ */
+enum { BOUNDED_INPUTS_MAX = 2, THREADS_PER_SM = 1024 };
+
+/* Inputs that are asked for early: not half of an H200's L2, or they would drive out what the kernel before works on. */
+enum { PREFETCHED_BYTES = 24 << 20 };
+
+/*
+ * Vectors of a thread. Of one input a single one is fastest, as long as CTAs need not start faster than about one a
+ * nanosecond: relu of 2^28 bf16 takes 255 us, with two or four vectors 261. Several inputs take two.
+ */
+static int steps_for(const map_kernel *k)
+{
+    int loads = 0;
+    for (int i = 0; i < k->inputs; i++)
+        loads += !(k->config.constant >> i & 1);
+    return loads == 0 ? 4 : loads == 1 ? 1 : 2;
+}
+
+/* Of one element of all inputs. */
+static int64_t input_bytes(const map_kernel *k)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < k->inputs; i++)
+        bytes += k->scalar[i] ? 0 : (int64_t)ckl_dtype_bytes(k->dtype[i]);
+    return bytes;
+}
+
+void map_choose(map_kernel *k, const map_shape *s, const ckl_device_info *device)
+{
+    map_config *c = &k->config;
+    describe_strides(s, c);
+    c->vec = VECTOR_BYTES / (int)widest_bytes(k);
+    while (!suits(s, c->vec))
+        c->vec /= 2;
+    c->steps = (int)min_i64(STEPS_CHOSEN_MAX, steps_for(k) * (VECTOR_BYTES / (int)widest_bytes(k)) / c->vec);
+    while (c->steps > 1 && s->count < 2 * device->sm_count * map_tile(k))
+        c->steps /= 2;
+    while (c->threads > THREADS_MIN && s->count < device->sm_count * map_tile(k))
+        c->threads /= 2;
+    c->prefetch = s->rank == 1 && s->count * input_bytes(k) <= PREFETCHED_BYTES;
+    c->ctas_per_sm = k->inputs <= BOUNDED_INPUTS_MAX && !c->prefetch ? THREADS_PER_SM / c->threads : 0;
+    c->wide = is_wide(k, s);
+}
+
+ckl_status map_admit(const char *what, const map_kernel *k, const map_shape *s, const ckl_device_info *device)
+{
+    const map_config *c = &k->config;
+    map_config right;
+    describe_strides(s, &right);
+    if (c->rank != right.rank || c->constant != right.constant || c->strided != right.strided)
+        FAIL(CKL_INVALID, "%s: rank=%d constant=%d strided=%d are not those of the problem: %d %d %d", what, c->rank,
+             c->constant, c->strided, right.rank, right.constant, right.strided);
+    if (c->vec < 1 || !is_power_of_two(c->vec) || c->vec > VECTOR_BYTES)
+        FAIL(CKL_INVALID, "%s: vec=%d must be a power of two up to %d", what, c->vec, VECTOR_BYTES);
+    if (!suits(s, c->vec))
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows and the distances between them", what, c->vec);
+    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "%s: threads=%d must be a multiple of 32 up to %d", what, c->threads,
+             device->threads_per_cta_max);
+    if (c->steps < 1 || c->steps > STEPS_MAX)
+        FAIL(CKL_INVALID, "%s: steps=%d is not in 1..%d", what, c->steps, STEPS_MAX);
+    if (c->ctas_per_sm < 0 || (int64_t)c->ctas_per_sm * c->threads > THREADS_RESIDENT_MAX)
+        FAIL(CKL_INVALID, "%s: ctas_per_sm=%d of %d threads are not 0..%d threads", what, c->ctas_per_sm, c->threads,
+             THREADS_RESIDENT_MAX);
+    if (!c->wide && is_wide(k, s))
+        FAIL(CKL_INVALID, "%s: wide=0 cannot number %" PRId64 " elements", what, s->count);
+    if (ceil_div(s->count, map_tile(k)) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: more than %d tiles", what, INT32_MAX);
+    return CKL_OK;
+}
+
+/* Launch */
+
+int64_t map_tile(const map_kernel *k)
+{
+    return (int64_t)k->config.threads * k->config.vec * k->config.steps;
+}
+
+bool map_aligned(const map_kernel *k, const void *const *pointers)
+{
+    int others = k->config.constant | k->config.strided;
+    for (int i = 0; i <= k->inputs; i++) {
+        uintptr_t bytes = (uintptr_t)min_i64(VECTOR_BYTES, k->config.vec * (int64_t)ckl_dtype_bytes(k->dtype[i]));
+        if (!(others >> i & 1) && (uintptr_t)pointers[i] % bytes)
+            return false;
+    }
+    return true;
+}
+
+/* In the order in which map.c declares them. */
+void map_params(const map_kernel *k, const map_shape *s, const void *const *pointers, void **params)
+{
+    *params++ = (void *)&s->count;
+    for (int d = 1; d < s->rank; d++)
+        *params++ = (void *)&s->size[d];
+    for (int i = 0; i <= k->inputs; i++) {
+        bool scalar = i < k->inputs && k->scalar[i], strided = k->config.strided >> i & 1;
+        *params++ = scalar ? (void *)pointers[i] : (void *)&pointers[i];
+        for (int d = 0; d < s->rank && !scalar; d++)
+            if (d < s->rank - 1 || strided)
+                *params++ = (void *)&s->stride[i][d];
+    }
+}

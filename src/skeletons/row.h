@@ -1,0 +1,81 @@
+/*
+ * row.h - rows of a matrix shared out over lanes, warps, CTAs and clusters: the skeleton of softmax and of the norms.
+ *
+ * A row lives in the registers of the threads that share it: neighbouring threads take neighbouring vectors, and each
+ * thread takes as many as its split says. Short rows get a few lanes (several rows a warp), longer ones a CTA, the longest
+ * a cluster. The kernel then reads like this:
+ *
+ *     row_place p = row_here(&split, rows, cols);
+ *     tensor tXgX = row_part(&split, &p, x, dtype, ldx), tYgY = ...;   // (VEC,STEPS)
+ *     tensor rX = fragment_like(tXgX, dtype);                          // (VEC,STEPS)
+ *     row_load(&split, &p, tXgX, rX, -INFINITY);
+ *     ... values of the thread, then row_reduce(&split, &reduction, values) ...
+ *     row_store(&split, &p, rY, tYgY);
+ */
+#ifndef CKL_SKELETONS_ROW_H
+#define CKL_SKELETONS_ROW_H
+
+#include "cute/reduce.h"
+#include "cute/tensor.h"
+#include "cutekernellib/device.h"
+
+/* How a row is shared out. Part of a kernel's config. */
+typedef struct row_split {
+    int threads;     // of a CTA: a power of two, 32 or more
+    int row_threads; // of a CTA that share a row: a power of two up to 32, or all of them
+    int cluster;     // CTAs that share a row; more than 1 only if all threads of a CTA share it
+    int vec;         // elements of one access, at most 16 bytes
+    int steps;       // vectors of a thread
+    bool exact;      // rows have exactly row_split_cols() elements: no access of an existing row needs a guard
+} row_split;
+
+/* Elements of a row that its threads hold; rows of a CTA; CTAs for so many rows. */
+int64_t row_split_cols(const row_split *s);
+int64_t row_split_rows(const row_split *s);
+int64_t row_split_ctas(const row_split *s, int64_t rows);
+
+/* Registers of a thread that one tensor's part takes. 16-bit elements share a register two by two if vec is even. */
+int row_split_registers(const row_split *s, ckl_dtype dtype);
+
+/*
+ * A split for rows of `cols` elements in vectors of `vec`: the fewest threads whose parts take `registers` registers per
+ * tensor or less; if even cluster_max CTAs of 512 threads do not reach that, up to 2 * registers. False: too long.
+ */
+bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int cluster_max, row_split *s);
+
+/* May a kernel have this split for rows of `cols` elements? The sentence opens with `what`: "softmax row: threads=33 ...". */
+ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, ckl_dtype dtype,
+                           const ckl_device_info *device);
+
+/* The same elements of a row in single elements: for pointers or distances that no vector divides. */
+row_split row_split_scalar(const row_split *s);
+
+/* Where this thread is: its row, and its first element in it. Sets the kernel's threads and cluster. */
+typedef struct row_place {
+    val row;    // i64
+    val exists; // predicate: the last CTA may have room for more rows than there are
+    val first;  // u32
+    val limit;  // u32, elements of the row; 0 if it does not exist
+} row_place;
+
+row_place row_here(const row_split *s, val rows, val cols);
+
+/* The same thread in the part of the row that begins at element `start`: rows longer than a split go piece by piece. */
+row_place row_from(const row_place *p, val start);
+
+/* This thread's part of its row of a matrix whose rows start ld elements apart, or of a vector that all rows use. */
+tensor row_part(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld); // (VEC,STEPS)
+tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype);       // (VEC,STEPS)
+
+/* Between memory and registers (of the memory's type or f32); past the end of the row: `fill`, and nothing is stored. */
+void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
+void row_store(const row_split *s, const row_place *p, tensor from, tensor to);
+void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step); // one vector of them
+
+/* Is vector number `step` of this thread inside the row? The constant true where no guard is needed. */
+val row_inside(const row_split *s, const row_place *p, int step);
+
+/* Over all threads of the row; everyone holds the result. Every thread of the CTA (cluster) takes part. */
+void row_reduce(const row_split *s, const reduction *r, val *values);
+
+#endif

@@ -1,0 +1,442 @@
+/* row_pipeline.c - a ring of chunks; stage s holds one chunk of every input, side by side. */
+#include "skeletons/row_pipeline.h"
+
+#include <string.h>
+
+#include "cute/kernel.h"
+#include "skeletons/residency.h"
+#include "cute/vectors.h"
+
+enum { BULK_BYTES = 16, STAGE_ALIGNMENT = 128, BARRIERS_OF_STAGE_BYTES = 16 };
+
+/* On the host */
+
+static int64_t chunk_cols(const row_pipeline_split *s)
+{
+    return row_split_cols(&s->chunk);
+}
+
+static int64_t chunk_bytes(const row_pipeline_split *s, ckl_dtype dtype)
+{
+    return chunk_cols(s) * (int64_t)ckl_dtype_bytes(dtype);
+}
+
+/*
+ * Turns from the oldest row in the ring to the one dynamic last: a row a stage at most, one that waits for room, and the one
+ * after it. While that oldest row is at work, everyone in the cluster has sent, and so has taken, the one before it.
+ */
+static int fetches_under_way(const row_pipeline_split *s)
+{
+    return s->stages + 2;
+}
+
+int64_t row_pipeline_smem_bytes(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values)
+{
+    int64_t ring = s->stages * (chunk_bytes(s, dtype) * inputs + BARRIERS_OF_STAGE_BYTES);
+    int64_t messages =
+        cluster_allreduce_bytes(s->chunk.threads, s->cluster, values) + scheduler_bytes(fetches_under_way(s));
+    return ring + messages + STAGE_ALIGNMENT;
+}
+
+int row_pipeline_ctas_per_sm(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values,
+                             const ckl_device_info *device)
+{
+    return residency_ctas_per_sm(device, s->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS,
+                                 row_pipeline_smem_bytes(s, dtype, inputs, values));
+}
+
+int64_t row_pipeline_chunks(const row_pipeline_split *s, int64_t cols)
+{
+    return ceil_div(ceil_div(cols, chunk_cols(s)), s->cluster);
+}
+
+int row_pipeline_cluster_max(const ckl_device_info *device)
+{
+    enum { UNDIVIDED_SMS = 100, CLUSTER_LARGE = 16, CLUSTER_PORTABLE = 8 };
+    return device->sm_count >= UNDIVIDED_SMS ? CLUSTER_LARGE : CLUSTER_PORTABLE;
+}
+
+row_pipeline_split row_pipeline_choose(int64_t cols, ckl_dtype dtype, int inputs, const ckl_device_info *device)
+{
+    enum { THREADS = 256, PIECE_BYTES = 16 << 10, PIECES = 4, STAGES = 6, STAGES_MAX = 13, CLUSTER_SLOW = 4 };
+    int vec = BULK_BYTES / (int)ckl_dtype_bytes(dtype),
+        steps = (int)max_i64(1, PIECE_BYTES / (BULK_BYTES * THREADS * inputs));
+    row_pipeline_split s = { .chunk = { THREADS, THREADS, 1, vec, steps, false }, .cluster = 1 };
+    while (s.cluster < row_pipeline_cluster_max(device) && row_pipeline_chunks(&s, cols) > PIECES)
+        s.cluster *= 2;
+    s.lookahead = s.cluster >= CLUSTER_SLOW && s.cluster < row_pipeline_cluster_max(device) &&
+                  row_pipeline_chunks(&s, cols) <= PIECES;
+    if (s.lookahead)
+        s.cluster *= 2;
+    int64_t chunks = row_pipeline_chunks(&s, cols), wanted = max_i64(STAGES, chunks + (chunks + 1) / 2);
+    s.residence = wanted <= STAGES_MAX ? ROW_IN_RING : ROW_RELOADED;
+    s.stages = wanted <= STAGES_MAX ? (int)wanted : STAGES;
+    s.chunk.exact = cols > 0 && cols % chunk_cols(&s) == 0;
+    return s;
+}
+
+ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int64_t cols, ckl_dtype dtype, int inputs,
+                              int values, const ckl_device_info *device)
+{
+    int64_t bytes = row_pipeline_smem_bytes(s, dtype, inputs, values);
+    if (!device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "%s: the device has no bulk copies", what);
+    TRY(row_split_admit(what, &s->chunk, min_i64(cols, chunk_cols(s)), dtype, device));
+    if (s->chunk.exact && cols % (s->chunks ? s->chunks * s->cluster * chunk_cols(s) : chunk_cols(s)))
+        FAIL(CKL_INVALID, "%s: exact=1, but rows of %" PRId64 " elements are no whole chunks", what, cols);
+    if (s->chunk.row_threads != s->chunk.threads ||
+        s->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "%s: threads=%d must share a row and leave room for a warp", what, s->chunk.threads);
+    if (s->chunk.vec * (int)ckl_dtype_bytes(dtype) != BULK_BYTES)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not %d bytes", what, s->chunk.vec, BULK_BYTES);
+    if (s->cluster < 1 || s->cluster > 16 || !is_power_of_two(s->cluster))
+        FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to 16", what, s->cluster);
+    if (s->stages < 2 || bytes > (int64_t)device->smem_per_cta_bytes)
+        FAIL(CKL_INVALID, "%s: stages=%d is less than 2 or takes %" PRId64 " bytes of shared memory", what, s->stages,
+             bytes);
+    if (s->chunks < 0 || s->chunks > ROW_PIPELINE_CHUNKS_MAX ||
+        (s->chunks && s->chunks != row_pipeline_chunks(s, cols)))
+        FAIL(CKL_INVALID, "%s: chunks=%d, but a row has %" PRId64 " for each CTA, and %d at most are unrolled", what,
+             s->chunks, row_pipeline_chunks(s, cols), ROW_PIPELINE_CHUNKS_MAX);
+    if (s->residence == ROW_IN_REGISTERS && s->chunks == 0)
+        FAIL(CKL_INVALID, "%s: residence=registers needs chunks=", what);
+    if (s->lookahead && s->residence != ROW_IN_RING)
+        FAIL(CKL_INVALID, "%s: lookahead=1 needs residence=ring", what);
+    if (s->residence == ROW_IN_RING && row_pipeline_chunks(s, cols) * (1 + s->lookahead) > s->stages)
+        FAIL(CKL_INVALID, "%s: residence=ring lookahead=%d, but %d times %" PRId64 " chunks do not fit %d stages", what,
+             s->lookahead, 1 + s->lookahead, row_pipeline_chunks(s, cols), s->stages);
+    if (cols * (int64_t)ckl_dtype_bytes(dtype) % BULK_BYTES)
+        FAIL(CKL_UNSUPPORTED, "%s: rows of %" PRId64 " elements are no multiple of %d bytes", what, cols, BULK_BYTES);
+    return CKL_OK;
+}
+
+ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split *s, int64_t cols)
+{
+    if (s->cluster > 1 && cols <= (s->cluster - 1) * chunk_cols(s))
+        FAIL(CKL_INVALID, "%s: cluster=%d, but rows have only %" PRId64 " chunks", what, s->cluster,
+             ceil_div(cols, chunk_cols(s)));
+    return CKL_OK;
+}
+
+/* In the kernel */
+
+static int stage_bytes(const row_pipeline *s)
+{
+    return (int)chunk_bytes(&s->split, s->dtype) * s->input_count;
+}
+
+/* The start of this CTA's first chunk in a row, and from one chunk to its next. */
+static val first_start(const row_pipeline *s)
+{
+    return s->split.cluster > 1 ? mul(cluster_rank(), imm((int)chunk_cols(&s->split))) : ir_int(U32, 0);
+}
+
+static val start_step(const row_pipeline *s)
+{
+    return imm((int)(chunk_cols(&s->split) * s->split.cluster));
+}
+
+static val stage_address(const row_pipeline *s, const pipeline_state *at)
+{
+    return add(ir_smem_address(s->stage_offset), mul(at->stage, imm(stage_bytes(s))));
+}
+
+/* The producer */
+
+static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val start)
+{
+    int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), full = chunk_bytes(&s->split, s->dtype);
+    val bytes =
+        s->split.chunk.exact ? ir_int(U32, full) : min(mul(sub(s->cols, start), imm((int)size)), imm((int)full));
+    val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
+    pipeline_wait_empty(&s->ring, at);
+    pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
+    for (int i = 0; i < s->input_count; i++) {
+        val element = add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, start));
+        val from = add(s->inputs[i].pointer, mul(convert(U64, element), ir_int(U64, size)));
+        ir_bulk_load(stage, i * full, from, bytes, barrier);
+    }
+    pipeline_advance(at);
+}
+
+static void load_row(const row_pipeline *s, pipeline_state *at, val row)
+{
+    const int visits = s->split.residence == ROW_RELOADED ? 2 : 1;
+    for (int visit = 0; visit < visits; visit++) {
+        LOOP_FROM(start, first_start(s), s->cols, start_step(s))
+        load_chunk(s, at, row, start);
+    }
+}
+
+static void produce_dynamic(const row_pipeline *s, pipeline_state *at)
+{
+    val turn = variable(U32, imm(0));
+    scheduler_fetch(&s->scheduler, turn);
+    val row = variable(U32, scheduler_next(&s->scheduler, turn));
+    FOREVER {
+        BREAK_IF(ge(row, s->scheduler.count));
+        assign(turn, add(turn, imm(1)));
+        scheduler_fetch(&s->scheduler,
+                        turn); // before the row is brought: that may have to wait for those who take this
+        load_row(s, at, convert(I64, row));
+        assign(row, scheduler_next(&s->scheduler, turn));
+    }
+}
+
+static void produce(const row_pipeline *s)
+{
+    pipeline_state at = producer_state(&s->ring);
+    if (s->dynamic) {
+        produce_dynamic(s, &at);
+        return;
+    }
+    LOOP_FROM(row, s->first_row, s->rows, s->row_step)
+    {
+        load_row(s, &at, row);
+    }
+}
+
+/* Set-up */
+
+static void initialise(const row_pipeline *s)
+{
+    launch_dependents();
+    IF(eq(thread(), imm(0))) {
+        pipeline_init(&s->ring);
+        cluster_allreduce_init(&s->allreduce);
+        if (s->dynamic)
+            scheduler_init(&s->scheduler);
+        fence_mbarrier_init();
+    }
+    if (s->split.cluster > 1)
+        cluster_sync();
+    else
+        cta_sync();
+    grid_wait(); // what is above overlaps the end of the kernel before
+}
+
+static void set_launch(const row_pipeline_split *split)
+{
+    ir_current()->threads = split->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS;
+    ir_current()->cluster = split->cluster;
+    ir_current()->target = IR_SM90A;
+}
+
+row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype, const row_pipeline_input *inputs,
+                                int input_count, int values, val rows, val cols, val counter)
+{
+    int threads = split->chunk.threads;
+    row_pipeline s = { .split = *split, .dtype = dtype, .input_count = input_count };
+    memcpy(s.inputs, inputs, (size_t)input_count * sizeof *inputs);
+    set_launch(split);
+    s.rows = convert(I64, rows);
+    s.cols = convert(U32, cols);
+    s.first_row = convert(I64, div(cta_x(), imm(split->cluster)));
+    s.row_step = convert(I64, div(grid_x(), imm(split->cluster)));
+    s.stage_offset = ir_smem_alloc("stages", (int64_t)split->stages * stage_bytes(&s), STAGE_ALIGNMENT);
+    s.ring = make_pipeline("ring", split->stages, 1, threads / 32);
+    s.allreduce = make_cluster_allreduce("allreduce", threads, split->cluster, values);
+    s.dynamic = !ir_is_int(counter, 0);
+    if (s.dynamic)
+        s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, rows), convert(U32, s.row_step),
+                                             split->cluster, fetches_under_way(split));
+    initialise(&s);
+    ir_if(eq(warp(), imm(threads / 32)));
+    IF(elect())
+        produce(&s);
+    ir_else();
+    s.first_state = consumer_state(&s.ring);
+    s.second_state = consumer_state(&s.ring);
+    s.fetched = variable(U32, imm(0));
+    s.row = variable(I64, s.dynamic ? convert(I64, scheduler_next(&s.scheduler, s.fetched)) : s.first_row);
+    s.next = variable(I64, s.row);
+    return s;
+}
+
+void row_pipeline_end(row_pipeline *s)
+{
+    ir_end_if();
+    if (s->split.cluster > 1)
+        cluster_sync(); // peers may still send to this CTA
+}
+
+/* Consumers */
+
+row_place row_pipeline_place(const row_pipeline *s, val row)
+{
+    row_place p = { .row = row, .exists = yes(), .limit = s->cols };
+    p.first = add(first_start(s), mul(thread(), imm(s->split.chunk.vec)));
+    return p;
+}
+
+/* Elements of a row from one chunk of a CTA to its next. */
+static val chunk_start(const row_pipeline *s, int chunk)
+{
+    return imm((int)chunk_cols(&s->split) * s->split.cluster * chunk);
+}
+
+row_place row_pipeline_columns(const row_pipeline *s, int chunk)
+{
+    row_place first = row_pipeline_place(s, ir_int(I64, 0));
+    return row_from(&first, chunk_start(s, chunk));
+}
+
+/* One visit to a row. */
+typedef struct pass {
+    row_pipeline *s;
+    pipeline_state *at;
+    bool arrived; // first_state before: there is nothing to wait for
+    bool leaves;  // stages may be filled again
+    bool held;    // the row is in registers
+    row_visit *visit;
+    void *user;
+} pass;
+
+/* NOTE: without the proxy fence a bulk copy may overwrite what loads under way have yet to read: first_state on the H200. */
+static void free_stage(const row_pipeline *s, const pipeline_state *at)
+{
+    fence_proxy_async();
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    IF(eq(lane(), imm(0)))
+        pipeline_release(&s->ring, at->stage);
+}
+
+/* This thread's part of input i in the stage. */
+static tensor load_part(const row_pipeline *s, const pipeline_state *at, const row_place *p, int i)
+{
+    const row_split *chunk = &s->split.chunk;
+    int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), step_bytes = size * chunk->vec * chunk->threads;
+    layout part = make_layout(shape(chunk->vec, chunk->steps), stride(1, (int64_t)chunk->vec * chunk->threads));
+    val first = add(stage_address(s, at), mul(thread(), imm((int)size * chunk->vec)));
+    tensor sX = smem_view(first, s->dtype, part); // (VEC,STEPS)
+    tensor rX = fragment_like(sX, s->dtype);      // (VEC,STEPS)
+    vector_at *each = ir_alloc((size_t)chunk->steps, sizeof *each);
+    for (int step = 0; step < chunk->steps; step++)
+        each[step] =
+            (vector_at){ first, i * chunk_bytes(&s->split, s->dtype) + step * step_bytes, row_inside(chunk, p, step) };
+    vectors_load(each, chunk->steps, chunk->vec, sX, rX.regs, s->fill);
+    return rX;
+}
+
+/* Brings a chunk that may not exist into registers. */
+static void take_chunk(const pass *v, const row_place *p, val exists, tensor *rX)
+{
+    const bool sure = ir_is_int(exists, 1);
+    const row_pipeline *s = v->s;
+    if (!v->arrived) {
+        if (!sure)
+            ir_if(exists);
+        pipeline_wait_full(&s->ring, v->at);
+        if (!sure)
+            ir_end_if();
+    }
+    for (int i = 0; i < s->input_count; i++)
+        rX[i] = load_part(s, v->at, p, i);
+    if (!sure)
+        ir_if(exists);
+    if (v->leaves)
+        free_stage(s, v->at);
+    pipeline_advance(v->at);
+    if (!sure)
+        ir_end_if();
+}
+
+static void pass_of_loop(const pass *v, const row_place *first)
+{
+    const row_pipeline *s = v->s;
+    tensor rX[ROW_PIPELINE_INPUTS_MAX];
+    LOOP_FROM(start, first_start(s), s->cols, start_step(s))
+    {
+        row_place p = row_from(first, sub(start, first_start(s)));
+        take_chunk(v, &p, yes(), rX);
+        v->visit(&p, 0, rX, v->user);
+    }
+}
+
+static void pass_unrolled(const pass *v, const row_place *first)
+{
+    row_pipeline *s = v->s;
+    for (int chunk = 0; chunk < s->split.chunks; chunk++) {
+        val start = chunk_start(s, chunk);
+        row_place p = row_from(first, start);
+        val exists = s->split.chunk.exact ? yes() : lt(add(first_start(s), start), s->cols);
+        if (!v->held)
+            take_chunk(v, &p, exists, s->rHeld[chunk]);
+        v->visit(&p, chunk, s->rHeld[chunk], v->user);
+    }
+}
+
+static void go_over(const pass *v, val row)
+{
+    const row_place first = row_pipeline_place(v->s, row);
+    if (v->s->split.chunks)
+        pass_unrolled(v, &first);
+    else
+        pass_of_loop(v, &first);
+}
+
+void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user)
+{
+    go_over(&(pass){ s, &s->first_state, .leaves = s->split.residence != ROW_IN_RING, .visit = visit, .user = user },
+            row);
+}
+
+void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *user)
+{
+    const bool ring = s->split.residence == ROW_IN_RING, held = s->split.residence == ROW_IN_REGISTERS;
+    go_over(&(pass){ s, ring ? &s->second_state : &s->first_state, ring, true, held, visit, user }, row);
+}
+
+static void carry(const row_passes *passes, void *user)
+{
+    if (passes->carry)
+        passes->carry(user);
+}
+
+static void first_pass(row_pipeline *s, const row_passes *passes, void *user)
+{
+    assign(s->fetched, add(s->fetched, imm(1)));
+    assign(s->next, s->dynamic ? convert(I64, scheduler_next(&s->scheduler, s->fetched)) : add(s->row, s->row_step));
+    passes->first(s, s->row, user);
+}
+
+/* One turn more than there are rows: each sees a row and writes the one of the turn before. */
+static void run_lookahead(row_pipeline *s, const row_passes *passes, void *user)
+{
+    val before = variable(I64, s->rows);
+    FOREVER {
+        IF(lt(s->row, s->rows))
+            first_pass(s, passes, user);
+        IF(lt(before, s->rows))
+            passes->second(s, before, user);
+        BREAK_IF(ge(s->row, s->rows));
+        carry(passes, user);
+        assign(before, s->row);
+        assign(s->row, s->next);
+    }
+}
+
+void row_pipeline_run(row_pipeline *s, const row_passes *passes, void *user)
+{
+    if (s->split.lookahead) {
+        run_lookahead(s, passes, user);
+        return;
+    }
+    FOREVER {
+        BREAK_IF(ge(s->row, s->rows));
+        first_pass(s, passes, user);
+        carry(passes, user);
+        passes->second(s, s->row, user);
+        assign(s->row, s->next);
+    }
+}
+
+void row_pipeline_reduce_begin(const row_pipeline *s, const reduction *r, val *values)
+{
+    cluster_allreduce_begin(&s->allreduce, r, values);
+}
+
+void row_pipeline_reduce_end(const row_pipeline *s, const reduction *r, val *values)
+{
+    cluster_allreduce_end(&s->allreduce, r, values);
+}
