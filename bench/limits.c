@@ -122,7 +122,7 @@ ckl_status limits_measure_matrix(ckl_device *device, ckl_stream stream, result_h
     else
         snprintf(header->matrix_source, sizeof header->matrix_source, "unknown, %s failed: %.500s", MATRIX_LINE,
                  status == CKL_OK ? row.fault : ckl_error());
-    return status == CKL_DEVICE ? status : CKL_OK;
+    return status == CKL_DEVICE_FAULT ? status : CKL_OK;
 }
 
 /* Rows */

@@ -103,8 +103,8 @@ void cli_join(int argc, char **argv, text *line)
 int cli_exit_of(ckl_status status)
 {
     static const int exits[] = {
-        [CKL_OK] = EXIT_PASSED,        [CKL_INVALID] = EXIT_USAGE, [CKL_UNSUPPORTED] = EXIT_UNSUPPORTED,
-        [CKL_NO_MEMORY] = EXIT_DEVICE, [CKL_DEVICE] = EXIT_DEVICE, [CKL_INTERNAL] = EXIT_FAILED
+        [CKL_OK] = EXIT_PASSED,        [CKL_INVALID] = EXIT_USAGE,       [CKL_UNSUPPORTED] = EXIT_UNSUPPORTED,
+        [CKL_NO_MEMORY] = EXIT_DEVICE, [CKL_DEVICE_FAULT] = EXIT_DEVICE, [CKL_INTERNAL] = EXIT_FAILED
     };
     return exits[status];
 }

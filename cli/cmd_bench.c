@@ -187,7 +187,7 @@ static ckl_status run_row(bench *b, const test_case *c)
         b->status = status == CKL_OK ? CKL_INTERNAL : status;
     limits_apply(&b->results.header, row);
     report_row(row);
-    return status == CKL_DEVICE ? status : CKL_OK;
+    return status == CKL_DEVICE_FAULT ? status : CKL_OK;
 }
 
 /* After every row: a run that is stopped keeps what it has measured. */

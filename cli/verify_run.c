@@ -93,7 +93,7 @@ static outcome run_case(const pass *p, const test_case *c, verify_job *job, aren
     if (!good)
         print_failure(p, c, k.plan ? ckl_plan_text(k.plan) : "no plan", status == CKL_OK ? result.fault : ckl_error());
     check_close(&k);
-    return good ? PASSED : status == CKL_DEVICE && !p->info->emulated ? LOST : FAILED; // a CUDA fault is for ever
+    return good ? PASSED : status == CKL_DEVICE_FAULT && !p->info->emulated ? LOST : FAILED; // a CUDA fault is for ever
 }
 
 static outcome run_job(const pass *p, verify_job *job, arena *memory)

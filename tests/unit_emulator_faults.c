@@ -226,7 +226,7 @@ static void test_launch_after_fault(void **state)
 {
     (void)state;
     bench b = bench_open("");
-    assert_int_equal(bench_run(&b, &cases[0], true), CKL_DEVICE);
+    assert_int_equal(bench_run(&b, &cases[0], true), CKL_DEVICE_FAULT);
     assert_int_equal(bench_run(&b, &cases[0], false), CKL_OK);
     b.gpu->ops->close(b.gpu);
 }

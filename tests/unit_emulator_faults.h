@@ -71,7 +71,7 @@ typedef struct fault_case {
     void (*describe)(void);
     int threads, cluster;
     const char *words[3]; // of the report
-    ckl_status status;    // CKL_DEVICE unless stated
+    ckl_status status;    // CKL_DEVICE_FAULT unless stated
 } fault_case;
 
 typedef struct bench {
@@ -128,7 +128,7 @@ static inline void check_case(const fault_case *c)
 {
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
         bench b = bench_open(all_settings[i]);
-        ckl_status expected = c->status ? c->status : CKL_DEVICE, status = bench_run(&b, c, true);
+        ckl_status expected = c->status ? c->status : CKL_DEVICE_FAULT, status = bench_run(&b, c, true);
         if (status != expected)
             fail_msg("[%s] planted: status %s", all_settings[i], ckl_status_name(status));
         check_report(c, all_settings[i]);

@@ -92,7 +92,7 @@ static void statistics(const norm_case *c, int64_t row, double *mean, double *rs
 
 static void check_forward(norm_case *c)
 {
-    run(c, CKL_FORWARD);
+    run(c, CKL_DIRECTION_FORWARD);
     read_tensor(&c->y);
     read_tensor(&c->rstd);
     if (c->centred)
@@ -145,7 +145,7 @@ static void check_weights(const norm_case *c)
 
 static void check_backward(norm_case *c)
 {
-    run(c, CKL_BACKWARD);
+    run(c, CKL_DIRECTION_BACKWARD);
     read_tensor(&c->dx);
     for (int64_t row = 0; row < c->desc.rows; row++)
         check_dx_row(c, row);
@@ -205,7 +205,7 @@ static void test_workspace_alignment(void **state)
 {
     const ckl_norm_args odd = { .workspace = (void *)(uintptr_t)4 };
     (void)state;
-    for (int direction = CKL_FORWARD; direction <= CKL_BACKWARD; direction++) {
+    for (int direction = CKL_DIRECTION_FORWARD; direction <= CKL_DIRECTION_BACKWARD; direction++) {
         const ckl_norm_desc d = { .direction = (ckl_direction)direction, .dtype = CKL_F32, .rows = 1, .cols = 8 };
         assert_int_equal(ckl_layernorm(device, &d, &odd, stream), CKL_INVALID);
         assert_non_null(strstr(ckl_error(), "layernorm: workspace="));

@@ -33,7 +33,7 @@ static double tolerance_of(const ckl_softmax_desc *d)
 {
     if (d->dtype == CKL_F32)
         return 1e-4;
-    return d->direction == CKL_FORWARD ? 1e-3 : 1e-2;
+    return d->direction == CKL_DIRECTION_FORWARD ? 1e-3 : 1e-2;
 }
 
 /* The elements of a row are `inner` apart. */
@@ -45,7 +45,7 @@ static int64_t row_start(const ckl_softmax_desc *d, int64_t row)
 static tensor_of_test forward(ckl_softmax_desc d, const tensor_of_test *x)
 {
     tensor_of_test y = make_tensor(d.dtype, x->count);
-    d.direction = CKL_FORWARD;
+    d.direction = CKL_DIRECTION_FORWARD;
     assert_int_equal(ckl_softmax(device, &d, &(ckl_softmax_args){ .x = x->memory, .y = y.memory }, stream), CKL_OK);
     read_tensor(&y);
     return y;
@@ -54,7 +54,7 @@ static tensor_of_test forward(ckl_softmax_desc d, const tensor_of_test *x)
 static tensor_of_test backward(ckl_softmax_desc d, const tensor_of_test *y, const tensor_of_test *dy)
 {
     tensor_of_test dx = make_tensor(d.dtype, y->count);
-    d.direction = CKL_BACKWARD;
+    d.direction = CKL_DIRECTION_BACKWARD;
     ckl_softmax_args args = { .y = y->memory, .dy = dy->memory, .dx = dx.memory };
     assert_int_equal(ckl_softmax(device, &d, &args, stream), CKL_OK);
     read_tensor(&dx);
@@ -135,7 +135,7 @@ static void check_gradient_row(const ckl_softmax_desc *d, const double *y, const
 
 static void check_backward(ckl_softmax_desc d, uint64_t seed)
 {
-    d.direction = CKL_BACKWARD;
+    d.direction = CKL_DIRECTION_BACKWARD;
     tensor_of_test x = make_random(d.dtype, count_of(&d), seed, 0, 2), y = forward(d, &x);
     tensor_of_test dy = make_random(d.dtype, x.count, ~seed, 0, 1);
     tensor_of_test dx = backward(d, &y, &dy), again = { 0 };

@@ -80,13 +80,13 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
                          .n = v.count,
                          .segments = v.rows };
     int error = cub.workspace(p->op, p->dtype, p->n, p->segments, &p->bytes);
-    ckl_status status = error ? CKL_DEVICE : ckl_malloc(device, p->bytes + WORKSPACE_ALIGNMENT, &p->workspace);
+    ckl_status status = error ? CKL_DEVICE_FAULT : ckl_malloc(device, p->bytes + WORKSPACE_ALIGNMENT, &p->workspace);
     if (status == CKL_OK)
         *out = p;
     else
         free(p);
     if (error)
-        FAIL(CKL_DEVICE, "cub: asking for its workspace: CUDA error %d", error);
+        FAIL(CKL_DEVICE_FAULT, "cub: asking for its workspace: CUDA error %d", error);
     return status;
 }
 
@@ -114,7 +114,7 @@ static ckl_status run(const peer_problem *p, int variant, void *const *pointers,
     int error =
         cub.reduce(p->op, p->dtype, pointers[0], pointers[1], p->n, p->segments, p->workspace, p->bytes, stream);
     if (error)
-        FAIL(CKL_DEVICE, "cub: CUDA error %d", error);
+        FAIL(CKL_DEVICE_FAULT, "cub: CUDA error %d", error);
     return CKL_OK;
 }
 

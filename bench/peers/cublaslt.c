@@ -31,7 +31,7 @@ static lt_handle handle; // opened once, for the process
 static ckl_status verdict(lt_status result, const char *call)
 {
     if (result)
-        FAIL(result == LT_NOT_SUPPORTED ? CKL_UNSUPPORTED : CKL_DEVICE, "cublaslt: %s: status %d", call, result);
+        FAIL(result == LT_NOT_SUPPORTED ? CKL_UNSUPPORTED : CKL_DEVICE_FAULT, "cublaslt: %s: status %d", call, result);
     return CKL_OK;
 }
 
@@ -57,9 +57,9 @@ static ckl_status set(lt_desc desc, int attribute, int32_t value)
 
 static ckl_status create_desc(const gemm_problem *g, lt_desc *desc)
 {
-    static const int32_t activations[] = {
-        [CKL_IDENTITY] = 0, [CKL_RELU] = LT_EPILOGUE_RELU, [CKL_GELU] = LT_EPILOGUE_GELU
-    };
+    static const int32_t activations[] = { [CKL_ACTIVATION_IDENTITY] = 0,
+                                           [CKL_ACTIVATION_RELU] = LT_EPILOGUE_RELU,
+                                           [CKL_ACTIVATION_GELU] = LT_EPILOGUE_GELU };
     int32_t epilogue = activations[g->activation] | (g->bias ? LT_EPILOGUE_BIAS : 0);
     CALL(cublasLtMatmulDescCreate, desc, LT_COMPUTE_32F, LT_R_32F);
     TRY(set(*desc, LT_DESC_TRANSPOSE_A, LT_OP_TRANSPOSED));

@@ -20,11 +20,11 @@ extern "C" {
 /* What a call came to. Everything but CKL_OK leaves a sentence in ckl_error(). */
 typedef enum ckl_status {
     CKL_OK,
-    CKL_INVALID,     // the caller's mistake: a size, pointer or choice that no library could accept
-    CKL_UNSUPPORTED, // a fair request that no kernel here takes; the sentence lists who declined and why
-    CKL_NO_MEMORY,   // host or device memory ran out
-    CKL_DEVICE,      // the driver, the GPU or the emulator's checker reported a fault
-    CKL_INTERNAL,    // our bug
+    CKL_INVALID,      // the caller's mistake: a size, pointer or choice that no library could accept
+    CKL_UNSUPPORTED,  // a fair request that no kernel here takes; the sentence lists who declined and why
+    CKL_NO_MEMORY,    // host or device memory ran out
+    CKL_DEVICE_FAULT, // the driver, the GPU or the emulator's checker reported a fault
+    CKL_INTERNAL,     // our bug
 } ckl_status;
 
 /* The name of a status, e.g. "invalid". Never NULL. */

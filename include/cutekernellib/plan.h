@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /* Of operators that have gradients: which of the two a plan computes. */
-typedef enum ckl_direction { CKL_FORWARD, CKL_BACKWARD } ckl_direction;
+typedef enum ckl_direction { CKL_DIRECTION_FORWARD, CKL_DIRECTION_BACKWARD } ckl_direction;
 
 /*
  * Immutable once made; any number of threads may run it at once. The one exception is a plan with workspace (below):

@@ -27,7 +27,7 @@ typedef enum ckl_dtype {
 } ckl_dtype;
 
 /* Order of the axes of a batch of images, outermost first. */
-typedef enum ckl_image_layout { CKL_NCHW, CKL_NHWC } ckl_image_layout;
+typedef enum ckl_image_layout { CKL_IMAGE_NCHW, CKL_IMAGE_NHWC } ckl_image_layout;
 
 /* The name used in problem lines, e.g. "bf16"; "default" for CKL_DTYPE_DEFAULT. Never NULL. */
 CKL_API const char *ckl_dtype_name(ckl_dtype dtype);

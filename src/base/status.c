@@ -15,7 +15,7 @@ const char *ckl_status_name(ckl_status status)
         [CKL_INVALID] = "invalid",
         [CKL_UNSUPPORTED] = "unsupported",
         [CKL_NO_MEMORY] = "no memory",
-        [CKL_DEVICE] = "device",
+        [CKL_DEVICE_FAULT] = "device",
         [CKL_INTERNAL] = "internal",
     };
     return (size_t)status < sizeof names / sizeof names[0] ? names[status] : "unknown";

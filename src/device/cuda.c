@@ -56,8 +56,8 @@ static ckl_status explain(const ckl_device *d, cu_result result, const char *cal
     const char *name = "an unknown error", *meaning = "";
     cuda.cuGetErrorName(result, &name);
     cuda.cuGetErrorString(result, &meaning);
-    FAIL(result == CU_OUT_OF_MEMORY ? CKL_NO_MEMORY : CKL_DEVICE, "%s: %s: %s (%s)%s", d->info.id, call, name, meaning,
-         is_sticky(result) ? "; the context is lost, this process cannot use the GPU any more" : "");
+    FAIL(result == CU_OUT_OF_MEMORY ? CKL_NO_MEMORY : CKL_DEVICE_FAULT, "%s: %s: %s (%s)%s", d->info.id, call, name,
+         meaning, is_sticky(result) ? "; the context is lost, this process cannot use the GPU any more" : "");
 }
 
 /* The context that was current before ours; the caller gets it back. */

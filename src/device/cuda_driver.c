@@ -31,7 +31,7 @@ static ckl_status find_functions(void *library, cuda_driver *found)
     for (int i = 0; i < COUNT_OF(functions); i++) {
         void *function = dlsym(library, functions[i].name);
         if (!function)
-            FAIL(CKL_DEVICE,
+            FAIL(CKL_DEVICE_FAULT,
                  "the NVIDIA driver is too old: libcuda.so.1 has no %s; CUDA 12 (driver 525) or later is needed",
                  functions[i].name);
         memcpy((char *)found + functions[i].offset, &function, sizeof function);
@@ -44,14 +44,14 @@ static ckl_status load(void)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        FAIL(CKL_DEVICE, "no NVIDIA driver: libcuda.so.1 cannot be loaded (%s)", dlerror());
+        FAIL(CKL_DEVICE_FAULT, "no NVIDIA driver: libcuda.so.1 cannot be loaded (%s)", dlerror());
     cuda_driver found;
     TRY(find_functions(library, &found));
     cu_result result = found.cuInit(0);
     if (result) {
         const char *name = "an unknown error";
         found.cuGetErrorName(result, &name);
-        FAIL(CKL_DEVICE, "the NVIDIA driver finds no usable GPU: cuInit: %s", name);
+        FAIL(CKL_DEVICE_FAULT, "the NVIDIA driver finds no usable GPU: cuInit: %s", name);
     }
     cuda = found;
     return CKL_OK;

@@ -10,9 +10,9 @@ extern "C" {
 #endif
 
 typedef enum ckl_activation {
-    CKL_IDENTITY,
-    CKL_RELU,
-    CKL_GELU, // x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), Hendrycks and Gimpel, arXiv:1606.08415
+    CKL_ACTIVATION_IDENTITY,
+    CKL_ACTIVATION_RELU,
+    CKL_ACTIVATION_GELU, // x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), Hendrycks and Gimpel, arXiv:1606.08415
 } ckl_activation;
 
 /* Which dimension of A and B is contiguous. */

@@ -25,9 +25,9 @@ extern "C" {
 #endif
 
 typedef enum ckl_softmax_mask {
-    CKL_MASK_NONE,
-    CKL_MASK_BOOL, // bytes: an element takes part where the mask is not 0
-    CKL_MASK_ADD,  // of dtype, added to the scaled x
+    CKL_SOFTMAX_MASK_NONE,
+    CKL_SOFTMAX_MASK_BOOL, // bytes: an element takes part where the mask is not 0
+    CKL_SOFTMAX_MASK_ADD,  // of dtype, added to the scaled x
 } ckl_softmax_mask;
 
 /*

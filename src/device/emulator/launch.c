@@ -92,7 +92,7 @@ ckl_status kernel_launch(ckl_device *d, const device_kernel *kernel, const devic
         pthread_rwlock_unlock(&e->memory.lock);
     }
     if (l->fault_cluster >= 0)
-        status = status_fail(CKL_DEVICE, "%s", l->fault);
+        status = status_fail(CKL_DEVICE_FAULT, "%s", l->fault);
     pthread_mutex_lock(&e->counting);
     e->totals.value[COUNT_LAUNCHES]++;
     pthread_mutex_unlock(&e->counting);

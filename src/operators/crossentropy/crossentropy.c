@@ -18,7 +18,7 @@ enum {
 
 static bool is_empty(const ckl_crossentropy_desc *d)
 {
-    return d->rows == 0 && !(d->direction == CKL_FORWARD && d->reduction == CKL_LOSS_MEAN);
+    return d->rows == 0 && !(d->direction == CKL_DIRECTION_FORWARD && d->reduction == CKL_LOSS_MEAN);
 }
 
 static ckl_status check_pitch(const char *name, int64_t *ld, int64_t cols)
@@ -38,8 +38,9 @@ static ckl_status check_types(ckl_crossentropy_desc *d)
         FAIL(CKL_INVALID, "crossentropy: dtype=%s is none of f32, f16, bf16", ckl_dtype_name(d->dtype));
     if (d->target != CKL_I64 && d->target != CKL_I32)
         FAIL(CKL_INVALID, "crossentropy: target=%s is neither i64 nor i32", ckl_dtype_name(d->target));
-    if (d->direction != CKL_FORWARD && d->direction != CKL_BACKWARD)
-        FAIL(CKL_INVALID, "crossentropy: direction=%d is neither CKL_FORWARD nor CKL_BACKWARD", (int)d->direction);
+    if (d->direction != CKL_DIRECTION_FORWARD && d->direction != CKL_DIRECTION_BACKWARD)
+        FAIL(CKL_INVALID, "crossentropy: direction=%d is neither CKL_DIRECTION_FORWARD nor CKL_DIRECTION_BACKWARD",
+             (int)d->direction);
     if (d->reduction != CKL_LOSS_NONE && d->reduction != CKL_LOSS_MEAN)
         FAIL(CKL_INVALID, "crossentropy: reduction=%d is neither CKL_LOSS_NONE nor CKL_LOSS_MEAN", (int)d->reduction);
     return CKL_OK;
@@ -77,7 +78,7 @@ static ckl_status check_args(const void *desc, const void *args)
     const ckl_crossentropy_args *a = args;
     if (is_empty(d))
         return CKL_OK;
-    bool forward = d->direction == CKL_FORWARD, mean = d->reduction == CKL_LOSS_MEAN;
+    bool forward = d->direction == CKL_DIRECTION_FORWARD, mean = d->reduction == CKL_LOSS_MEAN;
     plan_tensor pieces[] = { logits(d, "x", a->x, d->ldx),
                              vector("target", a->target, d->rows, d->target),
                              vector("lse", a->lse, d->rows, CKL_F32),
@@ -128,7 +129,7 @@ static ckl_status choose_cluster(const void *desc, const ckl_device_info *device
     const ckl_crossentropy_desc *d = desc;
     crossentropy_config *c = config;
     TRY(choose(desc, device, config));
-    if (d->direction == CKL_BACKWARD || c->row_threads < PIECE_THREADS)
+    if (d->direction == CKL_DIRECTION_BACKWARD || c->row_threads < PIECE_THREADS)
         FAIL(CKL_UNSUPPORTED, "crossentropy cluster: the rows need no cluster");
     while (c->cluster < CLUSTER_PORTABLE && d->rows * c->cluster < 2 * device->sm_count)
         c->cluster *= 2;
@@ -147,7 +148,7 @@ static ckl_status admit_any(const char *what, const ckl_crossentropy_desc *d, co
         FAIL(CKL_INVALID, "%s: dtype, target, direction and reduction are those of the problem", what);
     if (vec_of(d) % c->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, c->vec);
-    if (d->direction == CKL_BACKWARD && c->cluster != 1)
+    if (d->direction == CKL_DIRECTION_BACKWARD && c->cluster != 1)
         FAIL(CKL_INVALID, "%s: cluster=%d, backward has none", what, c->cluster);
     if (c->ctas_per_sm < 0 || c->ctas_per_sm > 32)
         FAIL(CKL_INVALID, "%s: ctas_per_sm=%d is not in 0..32", what, c->ctas_per_sm);
@@ -173,7 +174,7 @@ static ckl_status admit_cluster(const void *desc, const ckl_device_info *device,
 
 static bool is_aligned(const ckl_crossentropy_desc *d, const ckl_crossentropy_args *a, int vec)
 {
-    uintptr_t any = (uintptr_t)a->x | (d->direction == CKL_BACKWARD ? (uintptr_t)a->dx : 0);
+    uintptr_t any = (uintptr_t)a->x | (d->direction == CKL_DIRECTION_BACKWARD ? (uintptr_t)a->dx : 0);
     return any % ((uintptr_t)vec * ckl_dtype_bytes(d->dtype)) == 0;
 }
 
@@ -191,12 +192,12 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     void *params[] = { &size.rows,         &size.cols,         (void *)&a->x,    &size.ldx,
                        (void *)&a->target, &size.ignore_index, (void *)&a->loss, (void *)&a->lse,
                        (void *)&a->count,  (void *)&a->dloss,  (void *)&a->dx,   &size.lddx };
-    int64_t pieces = d->direction == CKL_BACKWARD ? ceil_div(d->cols, row_split_cols(&split)) : 1;
+    int64_t pieces = d->direction == CKL_DIRECTION_BACKWARD ? ceil_div(d->cols, row_split_cols(&split)) : 1;
     device_launch rows = { .grid = { row_split_ctas(&split, d->rows), pieces, 1 }, .params = params };
     device_launch mean = { .grid = { 1, 1, 1 }, .params = params };
     if (d->rows > 0)
         TRY(plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &rows, stream));
-    if (d->direction == CKL_BACKWARD || d->reduction == CKL_LOSS_NONE)
+    if (d->direction == CKL_DIRECTION_BACKWARD || d->reduction == CKL_LOSS_NONE)
         return CKL_OK;
     return plan->device->ops->launch(plan->device, plan->kernels[CROSSENTROPY_MEAN].loaded, &mean, stream);
 }

@@ -86,7 +86,7 @@ static void gradient(const crossentropy_problem *p, void *const *host, int64_t r
 void crossentropy_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
 {
     const crossentropy_problem *p = problem;
-    if (p->direction == CKL_BACKWARD) {
+    if (p->direction == CKL_DIRECTION_BACKWARD) {
         gradient(p, host, slice, out);
     } else if (output == LSE) {
         out.value[0] = log_sum_exp(p, host, slice);

@@ -183,7 +183,7 @@ void crossentropy_rows(const void *config, int part)
     ir_current()->ctas_per_sm = part == CROSSENTROPY_MEAN ? 0 : cfg->ctas_per_sm;
     if (part == CROSSENTROPY_MEAN)
         mean(cfg, &o);
-    else if (cfg->direction == CKL_FORWARD)
+    else if (cfg->direction == CKL_DIRECTION_FORWARD)
         forward(cfg, &split, &o);
     else
         backward(cfg, &split, &o);

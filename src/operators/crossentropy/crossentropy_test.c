@@ -34,7 +34,7 @@ static int64_t losses(const crossentropy_problem *p)
 static int operands(const void *problem, operand *out)
 {
     const crossentropy_problem *p = problem;
-    bool is_forward = p->direction == CKL_FORWARD, reduced = p->reduction == CKL_LOSS_MEAN;
+    bool is_forward = p->direction == CKL_DIRECTION_FORWARD, reduced = p->reduction == CKL_LOSS_MEAN;
     operand_role made = is_forward ? OPERAND_OUT : OPERAND_IN;
     out[CROSSENTROPY_X] = (operand){ "x", OPERAND_IN, p->dtype, 2, { p->rows, p->cols }, { p->ldx, 1 }, 0, 0 };
     out[CROSSENTROPY_TARGET] =
@@ -65,7 +65,7 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
 static int64_t slices(const void *problem, int output)
 {
     const crossentropy_problem *p = problem;
-    if (p->direction == CKL_BACKWARD || output == 1)
+    if (p->direction == CKL_DIRECTION_BACKWARD || output == 1)
         return p->rows;
     return output == 0 ? losses(p) : 1;
 }
@@ -74,14 +74,14 @@ static int64_t slice_elements(const void *problem, int output)
 {
     const crossentropy_problem *p = problem;
     (void)output;
-    return p->direction == CKL_BACKWARD ? p->cols : 1;
+    return p->direction == CKL_DIRECTION_BACKWARD ? p->cols : 1;
 }
 
 static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
 {
     const crossentropy_problem *p = problem;
     (void)output;
-    return p->direction == CKL_BACKWARD ? slice * p->lddx + j : slice;
+    return p->direction == CKL_DIRECTION_BACKWARD ? slice * p->lddx + j : slice;
 }
 
 static double terms(const void *problem)
@@ -110,7 +110,7 @@ static double bytes(const void *problem)
 {
     const crossentropy_problem *p = problem;
     double of_rows = (double)p->rows * (double)(ckl_dtype_bytes(p->target) + 2 * sizeof(float));
-    return (p->direction == CKL_FORWARD ? 1 : 2) * elements(p) * (double)ckl_dtype_bytes(p->dtype) + of_rows;
+    return (p->direction == CKL_DIRECTION_FORWARD ? 1 : 2) * elements(p) * (double)ckl_dtype_bytes(p->dtype) + of_rows;
 }
 
 static const field fields[] = { CROSSENTROPY_PROBLEM(FIELD_ROW) };

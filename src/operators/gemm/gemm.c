@@ -55,7 +55,7 @@ static ckl_status check(void *desc)
     TRY(check_sizes(d));
     if (d->layout != CKL_GEMM_NT)
         FAIL(CKL_UNSUPPORTED, "gemm: layout=%d is not nt (0), the only one so far", (int)d->layout);
-    if ((unsigned)d->activation > CKL_GELU)
+    if ((unsigned)d->activation > CKL_ACTIVATION_GELU)
         FAIL(CKL_INVALID, "gemm: activation=%d is none of identity, relu, gelu", (int)d->activation);
     TRY(check_pitch("lda", &d->lda, "k", d->k));
     TRY(check_pitch("ldb", &d->ldb, "k", d->k));

@@ -35,11 +35,11 @@ gemm_epilogue gemm_epilogue_of(const void *config)
 static val activate(choice activation, val x)
 {
     switch ((ckl_activation)activation) {
-    case CKL_RELU:
+    case CKL_ACTIVATION_RELU:
         return ir_max_nan(x, immf(0));
-    case CKL_GELU:
+    case CKL_ACTIVATION_GELU:
         return gelu_tanh_f32(x);
-    case CKL_IDENTITY:
+    case CKL_ACTIVATION_IDENTITY:
         break;
     }
     return x;

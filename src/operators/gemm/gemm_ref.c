@@ -11,9 +11,9 @@ enum { A, B, C, BIAS }; // order of the operands
 
 static double activate(choice activation, double x)
 {
-    if (activation == CKL_RELU)
+    if (activation == CKL_ACTIVATION_RELU)
         return isnan(x) ? x : fmax(x, 0);
-    if (activation == CKL_GELU)
+    if (activation == CKL_ACTIVATION_GELU)
         return x == -INFINITY ? -0.0 : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
     return x;
 }
@@ -21,7 +21,7 @@ static double activate(choice activation, double x)
 /* How much an error of the sum can grow: GELU's slope is at most 1.13. */
 static double slope(choice activation)
 {
-    return activation == CKL_GELU ? 1.13 : 1;
+    return activation == CKL_ACTIVATION_GELU ? 1.13 : 1;
 }
 
 static void products(const gemm_problem *p, const double *row, const void *b, int64_t j, double *sum, double *magnitude)

@@ -92,7 +92,7 @@ static double terms(const void *problem)
 /* ex2.approx and rcp.approx of the GELU: 2^-22 each, and the rounding of an exponent of up to 2^7. */
 static double approximation(const void *problem)
 {
-    return ((const gemm_problem *)problem)->activation == CKL_GELU ? 0x1p-16 : 0;
+    return ((const gemm_problem *)problem)->activation == CKL_ACTIVATION_GELU ? 0x1p-16 : 0;
 }
 
 static double flops(const void *problem)

@@ -14,11 +14,11 @@ static ckl_status check(void *desc)
         const char *name;
         int64_t size;
     } sizes[] = { { "n", d->n }, { "c", d->c }, { "h", d->h }, { "w", d->w } };
-    if (d->direction != CKL_FORWARD && d->direction != CKL_BACKWARD)
+    if (d->direction != CKL_DIRECTION_FORWARD && d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_INVALID, "groupnorm: direction=%d is neither forward nor backward", (int)d->direction);
     if (d->dtype != CKL_F32 && d->dtype != CKL_F16 && d->dtype != CKL_BF16)
         FAIL(CKL_INVALID, "groupnorm: dtype=%s is none of f32, f16, bf16", ckl_dtype_name(d->dtype));
-    if (d->layout != CKL_NCHW && d->layout != CKL_NHWC)
+    if (d->layout != CKL_IMAGE_NCHW && d->layout != CKL_IMAGE_NHWC)
         FAIL(CKL_INVALID, "groupnorm: layout=%d is neither nchw nor nhwc", (int)d->layout);
     for (int i = 0; i < COUNT_OF(sizes); i++)
         if (sizes[i].size < 0)
@@ -64,7 +64,7 @@ static int list_pieces(const ckl_groupnorm_desc *d, const ckl_groupnorm_args *x,
         { "dbeta", x->dbeta, gradients, element, true, 0 },
     };
     for (int i = 0; i < PIECES_MAX; i++)
-        out[i] = d->direction == CKL_FORWARD ? forward[i] : backward[i];
+        out[i] = d->direction == CKL_DIRECTION_FORWARD ? forward[i] : backward[i];
     return 4;
 }
 
@@ -95,7 +95,7 @@ static int64_t entries_bytes(const ckl_plan *plan, bool split)
 static int64_t partial_bytes(const ckl_plan *plan, bool split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const bool sums = d->direction == CKL_BACKWARD && d->affine && elements_of(d) > 0;
+    const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
     return sums ? 4 * GROUPNORM_KINDS * d->n * d->c * groupnorm_slices(d, plan->config, split) : 0;
 }
 
@@ -122,7 +122,8 @@ static ckl_status launch_kernel(const ckl_plan *plan, int part, int64_t ctas, co
 {
     const ckl_groupnorm_desc *d = plan->desc;
     int64_t pixels = d->h * d->w;
-    const void *const *out = d->direction == CKL_FORWARD ? (const void *const *)&x->y : (const void *const *)&x->dx;
+    const void *const *out =
+        d->direction == CKL_DIRECTION_FORWARD ? (const void *const *)&x->y : (const void *const *)&x->dx;
     /* in the order in which the kernels name them */
     const void *params[] = { &d->c,     &pixels,    &p->bundles,      &p->first,       &p->slices,
                              &p->range, &p->units,  &p->entry_slices, &p->entry_range, &p->reciprocal,
@@ -145,7 +146,7 @@ static ckl_status launch_gradients(const ckl_plan *plan, int part, const paramet
                                    ckl_stream stream)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    if (d->direction == CKL_FORWARD || !d->affine || d->c == 0)
+    if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0)
         return CKL_OK;
     return launch_kernel(plan, part, ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS), p, x, stream);
 }
@@ -216,18 +217,18 @@ static const field groupnorm_fields[] = { GROUPNORM_CONFIG(FIELD_ROW) };
 static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d, ckl_direction wanted)
 {
     if (d->direction != wanted)
-        FAIL(CKL_UNSUPPORTED, "%s: direction is %s", what, wanted == CKL_FORWARD ? "backward" : "forward");
+        FAIL(CKL_UNSUPPORTED, "%s: direction is %s", what, wanted == CKL_DIRECTION_FORWARD ? "backward" : "forward");
     return CKL_OK;
 }
 
-IMPLEMENTATION(forward, CKL_FORWARD, false,
+IMPLEMENTATION(forward, CKL_DIRECTION_FORWARD, false,
                "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster", 2, launch_whole)
-IMPLEMENTATION(forward_split, CKL_FORWARD, true, "slices of groups leave their moments; a second kernel reads x again",
-               4, launch_split)
-IMPLEMENTATION(backward, CKL_BACKWARD, false,
+IMPLEMENTATION(forward_split, CKL_DIRECTION_FORWARD, true,
+               "slices of groups leave their moments; a second kernel reads x again", 4, launch_split)
+IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, false,
                "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta",
                GROUPNORM_GRADIENTS + 1, launch_whole)
-IMPLEMENTATION(backward_split, CKL_BACKWARD, true,
+IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, true,
                "slices of groups leave their sums; a second kernel reads x and dy again", GROUPNORM_SPLIT_GRADIENTS + 1,
                launch_split)
 

@@ -31,7 +31,7 @@ static int64_t element_bytes(const ckl_groupnorm_desc *d)
 
 int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
-    return d->layout == CKL_NCHW ? d->h * d->w / c->vec : d->h * d->w;
+    return d->layout == CKL_IMAGE_NCHW ? d->h * d->w / c->vec : d->h * d->w;
 }
 
 int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, bool split)
@@ -53,7 +53,7 @@ static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const group
     const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
     const int64_t slice = groupnorm_slice_bytes(c), groups = 16 * ceil_div(12 * c->bundle, 16);
     const int64_t peers = c->cluster > 1 ? 8 * (int64_t)c->bundle * c->cluster + 16 : 0;
-    if (d->direction == CKL_FORWARD)
+    if (d->direction == CKL_DIRECTION_FORWARD)
         return slice + round_up(8 * (int64_t)c->threads, 16) + round_up(4 * (int64_t)c->threads, 16) + groups + peers;
     int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.parts * c->channels * c->bundle;
     return (split && g.slots == 1 ? max_i64(2 * slice, sums) : 2 * slice + sums) + groups + peers + 16;
@@ -65,9 +65,9 @@ static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const group
 static int bundle_for(const ckl_groupnorm_desc *d)
 {
     const int64_t pixel = d->c / d->groups * element_bytes(d);
-    const int64_t wanted = d->direction == CKL_FORWARD ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD;
+    const int64_t wanted = d->direction == CKL_DIRECTION_FORWARD ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD;
     int bundle = 1;
-    while (d->layout == CKL_NHWC && 2 * bundle <= BUNDLE_MAX && d->groups % (2 * bundle) == 0 &&
+    while (d->layout == CKL_IMAGE_NHWC && 2 * bundle <= BUNDLE_MAX && d->groups % (2 * bundle) == 0 &&
            bundle * pixel < wanted)
         bundle *= 2;
     return bundle;
@@ -76,7 +76,7 @@ static int bundle_for(const ckl_groupnorm_desc *d)
 /* Does a vector stay in a channel (nchw), or in a bundle; and in its group, where a thread has several columns? */
 static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
-    if (d->layout == CKL_NCHW)
+    if (d->layout == CKL_IMAGE_NCHW)
         return d->h * d->w % c->vec == 0;
     bool in_group = c->channels % c->vec == 0 || c->channels * c->bundle / c->vec <= THREADS_MIN;
     return d->c % c->vec == 0 && c->channels * c->bundle % c->vec == 0 && in_group;
@@ -102,7 +102,7 @@ typedef struct search {
 /* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
 static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
 {
-    const bool nchw = s->d->layout == CKL_NCHW;
+    const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->split ? SPLIT_THREADS_MAX : THREADS_MAX;
     const int64_t vectors = units * c->channels * c->bundle / (nchw ? 1 : c->vec);
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / VECTORS_OF_THREAD));
@@ -150,7 +150,7 @@ static bool choose_slice(const search *s, int64_t budget, groupnorm_config *c)
     for (int64_t slices = 1; slices < 2 * max_i64(1, units); slices *= 2)
         if (share_out(s, ceil_div(units, slices), budget, c)) {
             int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, true);
-            const bool forward = s->d->direction == CKL_FORWARD;
+            const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
             c->turns = forward ? 1 : (int)max_i64(1, ctas / ((int64_t)SECOND_CTAS * s->device->sm_count));
             return true;
         }
@@ -209,7 +209,7 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
 
 static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
-    const bool nchw = d->layout == CKL_NCHW;
+    const bool nchw = d->layout == CKL_IMAGE_NCHW;
     if (nchw && c->bundle > 1)
         FAIL(CKL_INVALID, "%s: bundle=%d, but nchw takes groups one by one", what, c->bundle);
     if (d->groups % c->bundle)

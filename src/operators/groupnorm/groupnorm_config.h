@@ -36,7 +36,7 @@ typedef struct groupnorm_grid {
 
 static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int vec)
 {
-    const bool nhwc = c->layout == (choice)CKL_NHWC;
+    const bool nhwc = c->layout == (choice)CKL_IMAGE_NHWC;
     groupnorm_grid g = { .vec = vec, .columns = c->channels * c->bundle / (nhwc ? vec : 1) };
     g.abreast = nhwc ? (int)min_i64(g.columns, c->threads) : c->threads / c->parts;
     g.parts = nhwc ? c->threads / g.abreast : c->parts;

@@ -9,7 +9,7 @@ int64_t groupnorm_index(const groupnorm_problem *p, int64_t slice, int64_t j)
 {
     int64_t pixels = p->h * p->w, image = slice / p->groups;
     int64_t channel = slice % p->groups * (p->c / p->groups) + j / pixels, pixel = j % pixels;
-    if (p->layout == CKL_NCHW)
+    if (p->layout == CKL_IMAGE_NCHW)
         return (image * p->c + channel) * pixels + pixel;
     return (image * pixels + pixel) * p->c + channel;
 }
@@ -95,7 +95,7 @@ static void backward_channel(const groupnorm_problem *p, void *const *host, int 
 void groupnorm_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
 {
     const groupnorm_problem *p = problem;
-    if (p->direction == CKL_FORWARD)
+    if (p->direction == CKL_DIRECTION_FORWARD)
         forward(p, host, output, slice, out);
     else if (output == OUTPUT_DX)
         backward_group(p, host, slice, out);

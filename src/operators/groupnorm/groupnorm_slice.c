@@ -11,7 +11,7 @@ enum { UNROLLED = 4 }; // vectors of a thread whose loads are under way together
 
 bool groupnorm_is_nchw(const groupnorm_slice *s)
 {
-    return s->cfg->layout == (choice)CKL_NCHW;
+    return s->cfg->layout == (choice)CKL_IMAGE_NCHW;
 }
 
 bool groupnorm_has_one_column(const groupnorm_view *w)

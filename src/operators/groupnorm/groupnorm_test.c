@@ -28,7 +28,7 @@ static void desc_of(const void *problem, void *desc)
 
 static operand image(const groupnorm_problem *p, const char *name, operand_role role)
 {
-    if (p->layout == CKL_NCHW)
+    if (p->layout == CKL_IMAGE_NCHW)
         return (operand){ name, role, p->dtype, 3, { p->n, p->c, p->h * p->w }, { p->c * p->h * p->w, p->h * p->w, 1 },
                           0,    0 };
     return (operand){ name, role, p->dtype, 3, { p->n, p->h * p->w, p->c }, { p->c * p->h * p->w, p->c, 1 }, 0, 0 };
@@ -83,12 +83,12 @@ static int operands(const void *problem, operand *out)
 {
     const groupnorm_problem *p = problem;
     const int64_t groups = p->c * p->h * p->w > 0 ? p->n * p->groups : 0;
-    return p->direction == CKL_FORWARD ? forward_operands(p, groups, out) : backward_operands(p, groups, out);
+    return p->direction == CKL_DIRECTION_FORWARD ? forward_operands(p, groups, out) : backward_operands(p, groups, out);
 }
 
 static ckl_groupnorm_args args_of(const groupnorm_problem *p, void *const *m)
 {
-    if (p->direction == CKL_FORWARD)
+    if (p->direction == CKL_DIRECTION_FORWARD)
         return (ckl_groupnorm_args){ .x = m[FORWARD_X],
                                      .gamma = m[FORWARD_GAMMA],
                                      .beta = m[FORWARD_BETA],
@@ -115,7 +115,7 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
 static int64_t slices(const void *problem, int output)
 {
     const groupnorm_problem *p = problem;
-    if (p->direction == CKL_BACKWARD && output != OUTPUT_DX)
+    if (p->direction == CKL_DIRECTION_BACKWARD && output != OUTPUT_DX)
         return p->c;
     return p->c * p->h * p->w > 0 ? p->n * p->groups : 0;
 }
@@ -153,14 +153,14 @@ static double elements(const groupnorm_problem *p)
 static double flops(const void *problem)
 {
     const groupnorm_problem *p = problem;
-    return (p->direction == CKL_FORWARD ? 8 : 14) * elements(p);
+    return (p->direction == CKL_DIRECTION_FORWARD ? 8 : 14) * elements(p);
 }
 
 /* Forward x, y, gamma and beta; backward x, dy, dx, gamma and its gradients; and the statistics. */
 static double bytes(const void *problem)
 {
     const groupnorm_problem *p = problem;
-    bool forward = p->direction == CKL_FORWARD;
+    bool forward = p->direction == CKL_DIRECTION_FORWARD;
     double weights = (p->affine ? (forward ? 2 : 3) : 0) * (double)p->c;
     double statistics = forward && !p->stats ? 0 : 2 * (double)(p->n * p->groups);
     return ((forward ? 2 : 3) * elements(p) + weights) * (double)ckl_dtype_bytes(p->dtype) + 4 * statistics;

@@ -9,7 +9,7 @@
 
 static ckl_status check_desc(const char *op, ckl_norm_desc *d)
 {
-    if (d->direction != CKL_FORWARD && d->direction != CKL_BACKWARD)
+    if (d->direction != CKL_DIRECTION_FORWARD && d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_INVALID, "%s: direction=%d is neither forward nor backward", op, (int)d->direction);
     if (d->dtype != CKL_F32 && d->dtype != CKL_F16 && d->dtype != CKL_BF16)
         FAIL(CKL_INVALID, "%s: dtype=%s is none of f32, f16, bf16", op, ckl_dtype_name(d->dtype));
@@ -66,8 +66,8 @@ static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool cent
         { "dgamma", x->dgamma, gamma, element, true, 0 },
         { "dbeta", x->dbeta, beta, element, true, 0 },
     };
-    const plan_tensor *list = d->direction == CKL_FORWARD ? forward : backward;
-    const int count = d->direction == CKL_FORWARD ? COUNT_OF(forward) : COUNT_OF(backward);
+    const plan_tensor *list = d->direction == CKL_DIRECTION_FORWARD ? forward : backward;
+    const int count = d->direction == CKL_DIRECTION_FORWARD ? COUNT_OF(forward) : COUNT_OF(backward);
     for (int i = 0; i < count; i++)
         out[i] = list[i];
     return count;
@@ -98,7 +98,7 @@ static int64_t row_ctas(const ckl_plan *plan, int part)
     const norm_config *c = plan->config;
     row_split s = norm_split(c, true);
     int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[0].clusters_resident;
-    if (d->direction == CKL_FORWARD)
+    if (d->direction == CKL_DIRECTION_FORWARD)
         return c->stages && part == 0 ? min_i64(ctas, clusters * c->cluster) : ctas;
     if (c->turns > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->turns / c->cluster;

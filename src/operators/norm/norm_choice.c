@@ -117,7 +117,7 @@ static int forward_registers(const ckl_norm_desc *d)
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_norm_desc *d = desc;
-    if (d->direction != CKL_FORWARD)
+    if (d->direction != CKL_DIRECTION_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     norm_config *c = config;
     row_split s;
@@ -244,7 +244,7 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
 {
     const ckl_norm_desc *d = desc;
     norm_config *c = config;
-    if (d->direction != CKL_BACKWARD)
+    if (d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
     take_problem(d, c);
     if (may_flow(d, device, BACKWARD_ROW_COLS_MAX * (int64_t)ckl_dtype_bytes(d->dtype))) {
@@ -274,7 +274,7 @@ static ckl_status admit_stream(const char *what, const ckl_norm_desc *d, const c
     if (!divides_rows(d, c->vec) || d->cols > COLS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what,
              c->vec, COLS_MAX);
-    const bool backward = d->direction == CKL_BACKWARD;
+    const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
     if (!backward)
         TRY(row_pipeline_dynamic_admit(what, &s, d->cols));
     if (c->early && !c->chunks)
@@ -313,7 +313,7 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
 ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_norm_desc *d = desc;
-    if (d->direction != CKL_FORWARD)
+    if (d->direction != CKL_DIRECTION_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     return admit_split("norm forward", d, device, config);
 }
@@ -326,7 +326,7 @@ ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_INVALID, "norm backward: column_threads=%d is no multiple of 32 up to 1024", c->column_threads);
     if (c->column_lanes < 1 || c->column_lanes > 32 || !is_power_of_two(c->column_lanes))
         FAIL(CKL_INVALID, "norm backward: column_lanes=%d is no power of two up to 32", c->column_lanes);
-    if (d->direction != CKL_BACKWARD)
+    if (d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
     if (c->row_threads != c->threads)
         FAIL(CKL_INVALID, "norm backward: row_threads=%d is not threads=%d", c->row_threads, c->threads);

@@ -106,7 +106,7 @@ static void backward_column(const norm_problem *p, void *const *host, int output
 void norm_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
 {
     const norm_problem *p = problem;
-    if (p->direction == CKL_FORWARD)
+    if (p->direction == CKL_DIRECTION_FORWARD)
         forward(p, host, output, slice, out);
     else if (output == OUTPUT_DX)
         backward_row(p, host, slice, out);

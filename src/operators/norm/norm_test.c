@@ -94,12 +94,12 @@ static int backward_operands(const norm_problem *p, operand *out)
 static int operands(const void *problem, operand *out)
 {
     const norm_problem *p = problem;
-    return p->direction == CKL_FORWARD ? forward_operands(p, out) : backward_operands(p, out);
+    return p->direction == CKL_DIRECTION_FORWARD ? forward_operands(p, out) : backward_operands(p, out);
 }
 
 static ckl_norm_args args_of(const norm_problem *p, void *const *m)
 {
-    if (p->direction == CKL_FORWARD)
+    if (p->direction == CKL_DIRECTION_FORWARD)
         return (ckl_norm_args){ .x = m[FORWARD_X],
                                 .residual = m[FORWARD_RESIDUAL],
                                 .gamma = m[FORWARD_GAMMA],
@@ -134,13 +134,13 @@ static ckl_status run_rmsnorm(const ckl_plan *plan, const void *problem, void *c
 /* Slices: rows; of a vector over columns or rows its elements. */
 static bool is_matrix(const norm_problem *p, int output)
 {
-    return p->direction == CKL_FORWARD ? output == OUTPUT_Y || output == OUTPUT_SUM : output == OUTPUT_DX;
+    return p->direction == CKL_DIRECTION_FORWARD ? output == OUTPUT_Y || output == OUTPUT_SUM : output == OUTPUT_DX;
 }
 
 static int64_t slices(const void *problem, int output)
 {
     const norm_problem *p = problem;
-    return p->direction == CKL_FORWARD || is_matrix(p, output) ? p->rows : p->cols;
+    return p->direction == CKL_DIRECTION_FORWARD || is_matrix(p, output) ? p->rows : p->cols;
 }
 
 static int64_t slice_elements(const void *problem, int output)
@@ -177,14 +177,14 @@ static double elements(const norm_problem *p)
 static double flops(const void *problem)
 {
     const norm_problem *p = problem;
-    return (p->direction == CKL_FORWARD ? 8 : 14) * elements(p);
+    return (p->direction == CKL_DIRECTION_FORWARD ? 8 : 14) * elements(p);
 }
 
 /* Forward x, y and, with a residual, residual and sum; backward x, dy, dx and dsum; gamma and the rest. */
 static double bytes(const void *problem)
 {
     const norm_problem *p = problem;
-    bool forward = p->direction == CKL_FORWARD;
+    bool forward = p->direction == CKL_DIRECTION_FORWARD;
     double matrices = forward ? (p->residual ? 4 : 2) : (p->residual ? 4 : 3);
     double vectors = (forward ? 1 : 2) * (p->affine ? (p->centred ? 2 : 1) : 0) * (double)p->cols;
     if (!forward && p->affine && p->centred)

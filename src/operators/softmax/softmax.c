@@ -40,9 +40,11 @@ static ckl_status check_mask(ckl_softmax_desc *d)
 {
     d->mask_rows = d->mask_rows ? d->mask_rows : max_i64(1, d->outer);
     d->mask_repeat = d->mask_repeat ? d->mask_repeat : 1;
-    if ((unsigned)d->mask > CKL_MASK_ADD)
-        FAIL(CKL_INVALID, "softmax: mask=%d is none of CKL_MASK_NONE, CKL_MASK_BOOL, CKL_MASK_ADD", (int)d->mask);
-    if (d->mask != CKL_MASK_NONE && d->direction == CKL_BACKWARD)
+    if ((unsigned)d->mask > CKL_SOFTMAX_MASK_ADD)
+        FAIL(CKL_INVALID,
+             "softmax: mask=%d is none of CKL_SOFTMAX_MASK_NONE, CKL_SOFTMAX_MASK_BOOL, CKL_SOFTMAX_MASK_ADD",
+             (int)d->mask);
+    if (d->mask != CKL_SOFTMAX_MASK_NONE && d->direction == CKL_DIRECTION_BACKWARD)
         FAIL(CKL_INVALID, "softmax: the backward direction takes no mask, it follows from y");
     return CKL_OK;
 }
@@ -52,8 +54,9 @@ static ckl_status check(void *desc)
     ckl_softmax_desc *d = desc;
     if (d->dtype != CKL_F32 && d->dtype != CKL_F16 && d->dtype != CKL_BF16)
         FAIL(CKL_INVALID, "softmax: dtype=%s is none of f32, f16, bf16", ckl_dtype_name(d->dtype));
-    if (d->direction != CKL_FORWARD && d->direction != CKL_BACKWARD)
-        FAIL(CKL_INVALID, "softmax: direction=%d is neither CKL_FORWARD nor CKL_BACKWARD", (int)d->direction);
+    if (d->direction != CKL_DIRECTION_FORWARD && d->direction != CKL_DIRECTION_BACKWARD)
+        FAIL(CKL_INVALID, "softmax: direction=%d is neither CKL_DIRECTION_FORWARD nor CKL_DIRECTION_BACKWARD",
+             (int)d->direction);
     TRY(check_sizes(d));
     d->inner = d->inner ? d->inner : 1;
     d->scale = d->scale != 0 ? d->scale : 1;
@@ -94,9 +97,9 @@ static ckl_status check_forward(const ckl_softmax_desc *d, const ckl_softmax_arg
     TRY(check_pointer("x", a->x, d->dtype));
     TRY(check_pointer("y", a->y, d->dtype));
     TRY(check_overlap(d, "y", a->y, d->ldy, "x", a->x, d->ldx));
-    if (d->mask == CKL_MASK_NONE)
+    if (d->mask == CKL_SOFTMAX_MASK_NONE)
         return CKL_OK;
-    ckl_dtype dtype = d->mask == CKL_MASK_BOOL ? CKL_BOOL : d->dtype;
+    ckl_dtype dtype = d->mask == CKL_SOFTMAX_MASK_BOOL ? CKL_BOOL : d->dtype;
     TRY(check_pointer("mask", a->mask, dtype));
     if (plan_overlap(a->mask, d->mask_rows * d->n * (int64_t)ckl_dtype_bytes(dtype), a->y, extent(d, d->ldy)))
         FAIL(CKL_INVALID, "softmax: y overlaps mask");
@@ -110,7 +113,7 @@ static ckl_status check_args(const void *desc, const void *args)
     TRY(plan_check_workspace("softmax", a->workspace));
     if (softmax_is_empty(d))
         return CKL_OK;
-    if (d->direction == CKL_FORWARD)
+    if (d->direction == CKL_DIRECTION_FORWARD)
         return check_forward(d, a);
     TRY(check_pointer("y", a->y, d->dtype));
     TRY(check_pointer("dy", a->dy, d->dtype));
@@ -129,12 +132,13 @@ int softmax_vec(const ckl_softmax_desc *d)
 
 bool softmax_aligned(const ckl_softmax_desc *d, const ckl_softmax_args *a, int vec)
 {
-    const bool forward = d->direction == CKL_FORWARD;
+    const bool forward = d->direction == CKL_DIRECTION_FORWARD;
     const void *pointers[] = { forward ? a->x : a->dy, a->y, forward ? a->y : a->dx };
     uintptr_t bytes = (uintptr_t)vec * ckl_dtype_bytes(d->dtype), any = 0;
     for (int i = 0; i < COUNT_OF(pointers); i++)
         any |= (uintptr_t)pointers[i];
-    if (d->mask != CKL_MASK_NONE && (uintptr_t)a->mask % (d->mask == CKL_MASK_BOOL ? (uintptr_t)vec : bytes))
+    if (d->mask != CKL_SOFTMAX_MASK_NONE &&
+        (uintptr_t)a->mask % (d->mask == CKL_SOFTMAX_MASK_BOOL ? (uintptr_t)vec : bytes))
         return false;
     return any % bytes == 0;
 }

@@ -173,7 +173,7 @@ static void backward(const columns *c)
 void softmax_column(const void *config, int part)
 {
     columns c = begin(config, part);
-    if (c.cfg->direction == CKL_FORWARD)
+    if (c.cfg->direction == CKL_DIRECTION_FORWARD)
         forward(&c);
     else
         backward(&c);
@@ -244,7 +244,7 @@ static void backward_long(const columns *c)
 void softmax_column_long(const void *config, int part)
 {
     columns c = begin(config, part);
-    if (c.cfg->direction == CKL_FORWARD)
+    if (c.cfg->direction == CKL_DIRECTION_FORWARD)
         forward_long(&c);
     else
         backward_long(&c);

@@ -26,7 +26,7 @@ static ckl_status check_axis(const char *name, const ckl_softmax_desc *d)
 {
     if (d->inner == 1)
         FAIL(CKL_UNSUPPORTED, "softmax %s: the axis is the last one", name);
-    if (d->mask != CKL_MASK_NONE)
+    if (d->mask != CKL_SOFTMAX_MASK_NONE)
         FAIL(CKL_UNSUPPORTED, "softmax %s: masks are for the last axis", name);
     if (d->n > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "softmax %s: n=%" PRId64 " is more than %d", name, d->n, INT32_MAX);
@@ -46,7 +46,7 @@ static void keep_split(const column_split *s, softmax_column_config *c)
 static ckl_status choose_in_registers(const char *name, const ckl_softmax_desc *d, int cluster_max, void *config)
 {
     column_split split;
-    int elements = d->direction == CKL_FORWARD ? ELEMENTS_FORWARD : ELEMENTS_BACKWARD;
+    int elements = d->direction == CKL_DIRECTION_FORWARD ? ELEMENTS_FORWARD : ELEMENTS_BACKWARD;
     TRY(check_axis(name, d));
     if (!column_split_choose(d->n, d->inner, softmax_vec(d), d->dtype, elements, cluster_max, &split))
         FAIL(CKL_UNSUPPORTED, "softmax %s: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", name, d->n,
@@ -55,7 +55,8 @@ static ckl_status choose_in_registers(const char *name, const ckl_softmax_desc *
         FAIL(CKL_UNSUPPORTED, "softmax %s: columns of n=%" PRId64 " need no cluster", name, d->n);
     copy_form(d, config);
     keep_split(&split, config);
-    if (d->direction == CKL_FORWARD && split.exact && split.threads == 512 && d->dtype == CKL_F32 && split.steps <= 8)
+    if (d->direction == CKL_DIRECTION_FORWARD && split.exact && split.threads == 512 && d->dtype == CKL_F32 &&
+        split.steps <= 8)
         ((softmax_column_config *)config)->ctas_per_sm = 2; // 64 registers do, and two CTAs keep 128 KB in flight
     return CKL_OK;
 }
@@ -77,7 +78,7 @@ static ckl_status choose_pieces(const char *name, const ckl_softmax_desc *d, int
 {
     column_split split;
     int64_t lines = min_i64(d->n, LONG_LINES);
-    int elements = d->direction == CKL_FORWARD ? LONG_FORWARD : LONG_BACKWARD;
+    int elements = d->direction == CKL_DIRECTION_FORWARD ? LONG_FORWARD : LONG_BACKWARD;
     TRY(check_axis(name, d));
     while (!column_split_choose(lines, d->inner, softmax_vec(d), d->dtype, elements, 1, &split))
         lines /= 2;
@@ -104,7 +105,7 @@ static ckl_status choose_column_long_cluster(const void *desc, const ckl_device_
 static ckl_status admit_form(const char *what, const ckl_softmax_desc *d, const softmax_column_config *c)
 {
     if (d->dtype != c->dtype || (choice)d->direction != c->direction || d->log != c->log ||
-        (d->scale != 1 && !c->scaled) || c->mask != CKL_MASK_NONE)
+        (d->scale != 1 && !c->scaled) || c->mask != CKL_SOFTMAX_MASK_NONE)
         FAIL(CKL_INVALID, "%s: dtype, direction, log, scaled and mask are those of the problem", what);
     if (softmax_vec(d) % c->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the lines or the distances between them", what, c->vec);

@@ -21,9 +21,9 @@ static double exact_score(const softmax_problem *p, void *const *host, int64_t r
 {
     double t = p->scale * dtype_read(p->dtype, host[SOFTMAX_X], softmax_index(p, p->ldx, row, i));
     int64_t at = row / p->mask_repeat % p->mask_rows * p->n + i;
-    if (p->mask == CKL_MASK_BOOL)
+    if (p->mask == CKL_SOFTMAX_MASK_BOOL)
         return dtype_read(CKL_BOOL, host[SOFTMAX_MASK], at) != 0 ? t : -INFINITY;
-    return p->mask == CKL_MASK_ADD ? t + dtype_read(p->dtype, host[SOFTMAX_MASK], at) : t;
+    return p->mask == CKL_SOFTMAX_MASK_ADD ? t + dtype_read(p->dtype, host[SOFTMAX_MASK], at) : t;
 }
 
 static double score(const softmax_problem *p, void *const *host, int64_t row, int64_t i)
@@ -79,7 +79,7 @@ void softmax_reference(const void *problem, void *const *host, int output, int64
 {
     const softmax_problem *p = problem;
     (void)output;
-    if (p->direction == CKL_FORWARD)
+    if (p->direction == CKL_DIRECTION_FORWARD)
         forward(p, host, slice, out);
     else
         backward(p, host, slice, out);

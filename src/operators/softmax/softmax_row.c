@@ -65,20 +65,20 @@ static tensor part_of(const rows *r, const row_place *p, val address, val ld)
 static tensor scores_of(const rows *r, const row_place *p, tensor rX)
 {
     const softmax_row_config *cfg = r->cfg;
-    if (!cfg->scaled && cfg->mask == CKL_MASK_NONE)
+    if (!cfg->scaled && cfg->mask == CKL_SOFTMAX_MASK_NONE)
         return rX;
     tensor rT = fragment_like(rX, F32), rM = fragment_like(rX, F32); // (VEC,STEPS)
-    if (cfg->mask != CKL_MASK_NONE) {
+    if (cfg->mask != CKL_SOFTMAX_MASK_NONE) {
         row_place masked = *p;
         masked.row = rem(div(p->row, r->mask_repeat), r->mask_rows);
-        ckl_dtype dtype = cfg->mask == CKL_MASK_BOOL ? CKL_U8 : cfg->dtype;
+        ckl_dtype dtype = cfg->mask == CKL_SOFTMAX_MASK_BOOL ? CKL_U8 : cfg->dtype;
         row_load(&r->split, p, row_part(&r->split, &masked, r->mask, dtype, r->cols), rM, 0);
     }
     for (int i = 0; i < static_size(rT.layout); i++) {
         val t = convert(F32, at(rX, i));
         t = cfg->scaled ? mul(t, r->scale) : t;
-        t = cfg->mask == CKL_MASK_ADD ? add(t, at(rM, i)) : t;
-        set(rT, i, cfg->mask == CKL_MASK_BOOL ? select(ne(at(rM, i), immf(0)), t, immf(-INFINITY)) : t);
+        t = cfg->mask == CKL_SOFTMAX_MASK_ADD ? add(t, at(rM, i)) : t;
+        set(rT, i, cfg->mask == CKL_SOFTMAX_MASK_BOOL ? select(ne(at(rM, i), immf(0)), t, immf(-INFINITY)) : t);
     }
     return rT;
 }
@@ -187,7 +187,7 @@ static void backward(const rows *r)
 void softmax_row(const void *config, int part)
 {
     rows r = begin(config, part);
-    if (r.cfg->direction == CKL_FORWARD)
+    if (r.cfg->direction == CKL_DIRECTION_FORWARD)
         forward(&r);
     else
         backward(&r);
@@ -252,7 +252,7 @@ static void backward_long(const rows *r)
 void softmax_long(const void *config, int part)
 {
     rows r = begin(config, part);
-    if (r.cfg->direction == CKL_FORWARD)
+    if (r.cfg->direction == CKL_DIRECTION_FORWARD)
         forward_long(&r);
     else
         backward_long(&r);
@@ -275,7 +275,7 @@ row_pipeline_split softmax_pipeline_split(const softmax_row_config *c)
 
 int softmax_pipeline_inputs(const softmax_row_config *c)
 {
-    return c->direction == CKL_FORWARD ? 1 : 2;
+    return c->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
 }
 
 /* What the visits to a row find. */
@@ -346,8 +346,8 @@ static void write_row_of_gradients(row_pipeline *s, val row, void *user)
 }
 
 static const row_passes steps[] = {
-    [CKL_FORWARD] = { see_row, NULL, write_row },
-    [CKL_BACKWARD] = { see_row_of_gradients, NULL, write_row_of_gradients },
+    [CKL_DIRECTION_FORWARD] = { see_row, NULL, write_row },
+    [CKL_DIRECTION_BACKWARD] = { see_row_of_gradients, NULL, write_row_of_gradients },
 };
 
 void softmax_pipeline(const void *config, int part)
@@ -361,7 +361,7 @@ void softmax_pipeline(const void *config, int part)
     rows r = declare(cfg, split.chunk);
     const row_pipeline_input x = { r.x, r.ldx }, y = { r.y, r.ldy }, dy = { r.dy, r.ldy };
     const row_pipeline_input forward[] = { x }, backward[] = { y, dy };
-    const bool is_forward = cfg->direction == CKL_FORWARD;
+    const bool is_forward = cfg->direction == CKL_DIRECTION_FORWARD;
     row_pipeline s =
         row_pipeline_begin(&split, cfg->dtype, is_forward ? forward : backward, softmax_pipeline_inputs(cfg),
                            SOFTMAX_PIPELINE_VALUES, r.count, r.cols, r.counter);

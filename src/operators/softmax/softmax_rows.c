@@ -23,7 +23,7 @@ static void copy_form(const ckl_softmax_desc *d, softmax_row_config *c)
 static int registers_wanted(const ckl_softmax_desc *d)
 {
     int forward = FORWARD_ELEMENTS * (int)ckl_dtype_bytes(d->dtype) / (int)sizeof(float);
-    return d->direction == CKL_FORWARD ? forward : BACKWARD_REGISTERS;
+    return d->direction == CKL_DIRECTION_FORWARD ? forward : BACKWARD_REGISTERS;
 }
 
 /* Rows whose axis is the last one. */
@@ -54,7 +54,7 @@ static ckl_status choose_row(const void *desc, const ckl_device_info *device, vo
     TRY(check_axis("row", d));
     if (!row_split_choose(d->n, softmax_vec(d), d->dtype, registers_wanted(d), 1, &split))
         FAIL(CKL_UNSUPPORTED, "softmax row: rows of n=%" PRId64 " do not fit the registers of one CTA", d->n);
-    if (d->direction == CKL_BACKWARD && split.vec * split.steps > BACKWARD_ELEMENTS_MAX)
+    if (d->direction == CKL_DIRECTION_BACKWARD && split.vec * split.steps > BACKWARD_ELEMENTS_MAX)
         FAIL(CKL_UNSUPPORTED, "softmax row: y and dy of n=%" PRId64 " do not fit the registers", d->n);
     copy_form(d, config);
     keep_split(&split, config);

@@ -52,12 +52,12 @@ static operand tensor_of(const softmax_problem *p, const char *name, operand_rol
 static int operands(const void *problem, operand *out)
 {
     const softmax_problem *p = problem;
-    if (p->direction == CKL_FORWARD) {
+    if (p->direction == CKL_DIRECTION_FORWARD) {
         out[SOFTMAX_X] = tensor_of(p, "x", OPERAND_IN, p->ldx);
-        if (p->mask != CKL_MASK_NONE)
+        if (p->mask != CKL_SOFTMAX_MASK_NONE)
             out[SOFTMAX_MASK] = (operand){ "mask",
                                            OPERAND_IN,
-                                           p->mask == CKL_MASK_BOOL ? CKL_BOOL : p->dtype,
+                                           p->mask == CKL_SOFTMAX_MASK_BOOL ? CKL_BOOL : p->dtype,
                                            2,
                                            { p->mask_rows, p->n },
                                            { p->n, 1 },
@@ -102,7 +102,7 @@ static int64_t output_index(const void *problem, int output, int64_t slice, int6
 {
     const softmax_problem *p = problem;
     (void)output;
-    return softmax_index(p, p->direction == CKL_FORWARD ? p->ldy : p->ldx, slice, j);
+    return softmax_index(p, p->direction == CKL_DIRECTION_FORWARD ? p->ldy : p->ldx, slice, j);
 }
 
 static double terms(const void *problem)
@@ -114,7 +114,7 @@ static double terms(const void *problem)
 static double approximation(const void *problem)
 {
     const softmax_problem *p = problem;
-    return p->direction == CKL_BACKWARD && !p->log ? 0 : SOFTMAX_ERROR;
+    return p->direction == CKL_DIRECTION_BACKWARD && !p->log ? 0 : SOFTMAX_ERROR;
 }
 
 static double elements(const softmax_problem *p)
@@ -131,8 +131,8 @@ static double bytes(const void *problem)
 {
     const softmax_problem *p = problem;
     double size = (double)ckl_dtype_bytes(p->dtype), mask = (double)p->mask_rows * (double)p->n;
-    double masked = p->mask == CKL_MASK_NONE ? 0 : p->mask == CKL_MASK_BOOL ? mask : mask * size;
-    return (p->direction == CKL_FORWARD ? 2 : 3) * elements(p) * size + masked;
+    double masked = p->mask == CKL_SOFTMAX_MASK_NONE ? 0 : p->mask == CKL_SOFTMAX_MASK_BOOL ? mask : mask * size;
+    return (p->direction == CKL_DIRECTION_FORWARD ? 2 : 3) * elements(p) * size + masked;
 }
 
 static const field fields[] = { SOFTMAX_PROBLEM(FIELD_ROW) };
