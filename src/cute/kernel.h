@@ -21,6 +21,7 @@
 #include "cute/tensor.h"
 #include "cute/tma.h"
 #include "ir/build.h"
+#include "ir/params.h"
 
 #define HERE ir_at(__FILE__, __LINE__)
 
@@ -45,6 +46,7 @@
 #define cluster_rank() (HERE, ir_sreg(IR_CLUSTER_RANK))
 
 /* Values */
+#define params_of(prefix)     (HERE, *(prefix##_values *)ir_declare_params(&prefix##_param_list)) // ir/params.h
 #define param(type, name)     (HERE, ir_scalar_param(type, name))
 #define pointer(name)         (HERE, ir_scalar_param(IR_U64, name))
 #define imm(i)                ir_int(CKL_I32, (i))
