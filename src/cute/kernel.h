@@ -12,7 +12,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "cute/cluster_allreduce.h"
 #include "cute/copy.h"
+#include "cute/dynamic_scheduler.h"
 #include "cute/math.h"
 #include "cute/mma.h"
 #include "cute/pipeline.h"
@@ -47,7 +49,8 @@
 /* Values */
 #define param(type, name)     (HERE, ir_scalar_param(type, name))
 #define pointer(name)         (HERE, ir_scalar_param(IR_U64, name))
-#define imm(i)                ir_int(CKL_I32, (i))
+#define imm(i)                (HERE, cute_imm(i))
+#define imm64(i)              ir_int(CKL_I64, (i))
 #define immf(f)               ir_float(CKL_F32, (f))
 #define yes()                 ir_int(IR_PRED, 1)
 #define variable(type, start) (HERE, cute_variable(type, start))
@@ -59,6 +62,8 @@
 #define rem(x, y)             (HERE, ir_binary(IR_REM, x, y))
 #define min(x, y)             (HERE, ir_binary(IR_MIN, x, y))
 #define max(x, y)             (HERE, ir_binary(IR_MAX, x, y))
+#define neg(x)                (HERE, ir_unary(IR_NEG, x))
+#define abs(x)                (HERE, ir_unary(IR_ABS, x))
 #define logical_and(p, q)     (HERE, ir_binary(IR_AND, p, q))
 #define logical_or(p, q)      (HERE, ir_binary(IR_OR, p, q))
 #define logical_not(p)        (HERE, ir_unary(IR_NOT, p))
@@ -66,6 +71,8 @@
 #define eq(x, y)              (HERE, ir_compare(IR_EQ, x, y))
 #define ne(x, y)              (HERE, ir_compare(IR_NE, x, y))
 #define lt(x, y)              (HERE, ir_compare(IR_LT, x, y))
+#define le(x, y)              (HERE, ir_compare(IR_LE, x, y))
+#define gt(x, y)              (HERE, ir_compare(IR_GT, x, y))
 #define ge(x, y)              (HERE, ir_compare(IR_GE, x, y))
 #define select(p, x, y)       (HERE, ir_select(p, x, y))
 #define convert(type, x)      (HERE, ir_convert(type, x))
@@ -89,16 +96,18 @@
 #define permute_bytes(x, y, s) (HERE, ir_permute_bytes(x, y, s))
 
 /* Control flow */
-#define CUTE_PASTE_(a, b)           a##b
-#define CUTE_PASTE(a, b)            CUTE_PASTE_(a, b)
-#define CUTE_ONCE(open, begin, end) for (bool open = (HERE, begin, true); open; open = (end, false))
-#define IF(p)                       CUTE_ONCE(CUTE_PASTE(if_open_, __COUNTER__), ir_if(p), ir_end_if())
-#define ELSE                        CUTE_ONCE(CUTE_PASTE(else_open_, __COUNTER__), ir_reopen_else(), ir_end_if())
-#define FOREVER                     CUTE_ONCE(CUTE_PASTE(loop_open_, __COUNTER__), ir_loop(), ir_end_loop())
-#define BREAK_IF(p)                 (HERE, ir_break(p))
-#define LOOP(i, count)              LOOP_FROM(i, imm(0), count, imm(1))
-#define LOOP_FROM(i, start, count, step)                                                   \
-    for (cute_loop i##_loop = (HERE, cute_loop_begin(start, count, step)); i##_loop.open;) \
+#define CUTE_PASTE_(a, b) a##b
+#define CUTE_PASTE(a, b)  CUTE_PASTE_(a, b)
+#define CUTE_ONCE(block, begin, end) \
+    for (__attribute__((cleanup(cute_block_left))) bool block = (HERE, begin, true); block; block = (end, false))
+#define IF(p)          CUTE_ONCE(CUTE_PASTE(if_open_, __COUNTER__), ir_if(p), ir_end_if())
+#define ELSE           CUTE_ONCE(CUTE_PASTE(else_open_, __COUNTER__), ir_reopen_else(), ir_end_if())
+#define FOREVER        CUTE_ONCE(CUTE_PASTE(loop_open_, __COUNTER__), ir_loop(), ir_end_loop())
+#define BREAK_IF(p)    (HERE, ir_break(p))
+#define LOOP(i, count) LOOP_FROM(i, imm(0), count, imm(1))
+#define LOOP_FROM(i, start, count, step)                                                                            \
+    for (__attribute__((cleanup(cute_loop_left))) cute_loop i##_loop = (HERE, cute_loop_begin(start, count, step)); \
+         i##_loop.open; cute_loop_left(&i##_loop))                                                                  \
         for (val i = i##_loop.index; i##_loop.open; cute_loop_end(&i##_loop))
 
 /* Barriers and fences */
@@ -127,5 +136,101 @@
 #define copy(from, to, align)            (HERE, tensor_copy(from, to, align))
 #define fill(t, x)                       (HERE, tensor_fill(t, x))
 #define _                                WILDCARD
+
+/*
+ * The functions of CuTe under their own names, called at this line. A macro does not expand within itself, so that the name
+ * inside is the function. Functions of layouts are not listed: they make no instructions.
+ */
+#define CUTE_CALL(call) (HERE, call)
+
+/* mma.h */
+#define make_tiled_mma(...)      CUTE_CALL(make_tiled_mma(__VA_ARGS__))
+#define partition_A(...)         CUTE_CALL(partition_A(__VA_ARGS__))
+#define partition_B(...)         CUTE_CALL(partition_B(__VA_ARGS__))
+#define partition_C(...)         CUTE_CALL(partition_C(__VA_ARGS__))
+#define rows_C(...)              CUTE_CALL(rows_C(__VA_ARGS__))
+#define columns_C(...)           CUTE_CALL(columns_C(__VA_ARGS__))
+#define fragment_A(...)          CUTE_CALL(fragment_A(__VA_ARGS__))
+#define fragment_B(...)          CUTE_CALL(fragment_B(__VA_ARGS__))
+#define fragment_C(...)          CUTE_CALL(fragment_C(__VA_ARGS__))
+#define accumulator_columns(...) CUTE_CALL(accumulator_columns(__VA_ARGS__))
+#define descriptors_A(...)       CUTE_CALL(descriptors_A(__VA_ARGS__))
+#define descriptors_B(...)       CUTE_CALL(descriptors_B(__VA_ARGS__))
+#define gemm(...)                CUTE_CALL(gemm(__VA_ARGS__))
+#define mma_fence(...)           CUTE_CALL(mma_fence(__VA_ARGS__))
+#define mma_commit(...)          CUTE_CALL(mma_commit(__VA_ARGS__))
+#define mma_wait(...)            CUTE_CALL(mma_wait(__VA_ARGS__))
+#define ldmatrix_A(...)          CUTE_CALL(ldmatrix_A(__VA_ARGS__))
+#define ldmatrix_B(...)          CUTE_CALL(ldmatrix_B(__VA_ARGS__))
+#define stmatrix_C(...)          CUTE_CALL(stmatrix_C(__VA_ARGS__))
+
+/* pipeline.h */
+#define make_pipeline(...)         CUTE_CALL(make_pipeline(__VA_ARGS__))
+#define pipeline_init(...)         CUTE_CALL(pipeline_init(__VA_ARGS__))
+#define producer_state(...)        CUTE_CALL(producer_state(__VA_ARGS__))
+#define consumer_state(...)        CUTE_CALL(consumer_state(__VA_ARGS__))
+#define pipeline_advance(...)      CUTE_CALL(pipeline_advance(__VA_ARGS__))
+#define pipeline_advance_by(...)   CUTE_CALL(pipeline_advance_by(__VA_ARGS__))
+#define pipeline_wait_empty(...)   CUTE_CALL(pipeline_wait_empty(__VA_ARGS__))
+#define pipeline_expect(...)       CUTE_CALL(pipeline_expect(__VA_ARGS__))
+#define pipeline_full_barrier(...) CUTE_CALL(pipeline_full_barrier(__VA_ARGS__))
+#define pipeline_wait_full(...)    CUTE_CALL(pipeline_wait_full(__VA_ARGS__))
+#define pipeline_release(...)      CUTE_CALL(pipeline_release(__VA_ARGS__))
+#define pipeline_release_at(...)   CUTE_CALL(pipeline_release_at(__VA_ARGS__))
+#define pipeline_peer(...)         CUTE_CALL(pipeline_peer(__VA_ARGS__))
+
+/* tma.h */
+#define make_tma(...)            CUTE_CALL(make_tma(__VA_ARGS__))
+#define tma_load(...)            CUTE_CALL(tma_load(__VA_ARGS__))
+#define tma_load_of(...)         CUTE_CALL(tma_load_of(__VA_ARGS__))
+#define tma_store(...)           CUTE_CALL(tma_store(__VA_ARGS__))
+#define tma_store_of(...)        CUTE_CALL(tma_store_of(__VA_ARGS__))
+#define tma_store_commit(...)    CUTE_CALL(tma_store_commit(__VA_ARGS__))
+#define tma_store_wait_read(...) CUTE_CALL(tma_store_wait_read(__VA_ARGS__))
+#define tma_store_wait(...)      CUTE_CALL(tma_store_wait(__VA_ARGS__))
+#define tma_prefetch(...)        CUTE_CALL(tma_prefetch(__VA_ARGS__))
+
+/* tensor.h and copy.h */
+#define smem_tensor(...)    CUTE_CALL(smem_tensor(__VA_ARGS__))
+#define fragment(...)       CUTE_CALL(fragment(__VA_ARGS__))
+#define fragment_like(...)  CUTE_CALL(fragment_like(__VA_ARGS__))
+#define tensor_address(...) CUTE_CALL(tensor_address(__VA_ARGS__))
+#define copy_within(...)    CUTE_CALL(copy_within(__VA_ARGS__))
+#define packed_load(...)    CUTE_CALL(packed_load(__VA_ARGS__))
+#define load_packed(...)    CUTE_CALL(load_packed(__VA_ARGS__))
+#define unpacked(...)       CUTE_CALL(unpacked(__VA_ARGS__))
+
+/* reduce.h */
+#define warp_reduce(...)        CUTE_CALL(warp_reduce(__VA_ARGS__))
+#define warp_reduce_across(...) CUTE_CALL(warp_reduce_across(__VA_ARGS__))
+#define cta_reduce(...)         CUTE_CALL(cta_reduce(__VA_ARGS__))
+#define cluster_reduce(...)     CUTE_CALL(cluster_reduce(__VA_ARGS__))
+
+/* schedule.h and dynamic_scheduler.h */
+#define make_tile_schedule(...)     CUTE_CALL(make_tile_schedule(__VA_ARGS__))
+#define tile_at(...)                CUTE_CALL(tile_at(__VA_ARGS__))
+#define make_dynamic_scheduler(...) CUTE_CALL(make_dynamic_scheduler(__VA_ARGS__))
+#define scheduler_init(...)         CUTE_CALL(scheduler_init(__VA_ARGS__))
+#define scheduler_fetch(...)        CUTE_CALL(scheduler_fetch(__VA_ARGS__))
+#define scheduler_next(...)         CUTE_CALL(scheduler_next(__VA_ARGS__))
+
+/* cluster_allreduce.h */
+#define make_cluster_allreduce(...)  CUTE_CALL(make_cluster_allreduce(__VA_ARGS__))
+#define cluster_allreduce_init(...)  CUTE_CALL(cluster_allreduce_init(__VA_ARGS__))
+#define cluster_allreduce_begin(...) CUTE_CALL(cluster_allreduce_begin(__VA_ARGS__))
+#define cluster_allreduce_end(...)   CUTE_CALL(cluster_allreduce_end(__VA_ARGS__))
+
+/* math.h */
+#define exp_f32(...)        CUTE_CALL(exp_f32(__VA_ARGS__))
+#define log_f32(...)        CUTE_CALL(log_f32(__VA_ARGS__))
+#define tanh_f32(...)       CUTE_CALL(tanh_f32(__VA_ARGS__))
+#define sigmoid_f32(...)    CUTE_CALL(sigmoid_f32(__VA_ARGS__))
+#define erf_f32(...)        CUTE_CALL(erf_f32(__VA_ARGS__))
+#define normal_cdf_f32(...) CUTE_CALL(normal_cdf_f32(__VA_ARGS__))
+#define pow_f32(...)        CUTE_CALL(pow_f32(__VA_ARGS__))
+#define silu_f32(...)       CUTE_CALL(silu_f32(__VA_ARGS__))
+#define gelu_erf_f32(...)   CUTE_CALL(gelu_erf_f32(__VA_ARGS__))
+#define gelu_erf_half(...)  CUTE_CALL(gelu_erf_half(__VA_ARGS__))
+#define gelu_tanh_f32(...)  CUTE_CALL(gelu_tanh_f32(__VA_ARGS__))
 
 #endif

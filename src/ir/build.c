@@ -240,6 +240,13 @@ bool ir_is_int(val v, int64_t i)
     return ir_is_constant(v) && (v.type == IR_PRED || !ir_type_is_float(v.type)) && v.i == i;
 }
 
+/* Whether an integer type holds the constant, as a signed or as an unsigned number. */
+static bool holds(ir_type type, int64_t i)
+{
+    int bits = type == IR_PRED ? 1 : 8 * ir_type_bytes(type);
+    return bits == 64 || (i >= -((int64_t)1 << (bits - 1)) && i < (int64_t)1 << bits);
+}
+
 val ir_coerce(ir_type type, val v)
 {
     if (v.type == type)
@@ -252,8 +259,11 @@ val ir_coerce(ir_type type, val v)
         bool is_float = ir_type_is_float(v.type);
         if (ir_type_is_float(type))
             return ir_float(type, is_float ? v.f : (double)v.i);
-        if (!is_float)
+        if (!is_float) {
+            if (!holds(type, v.i))
+                ir_fail(CKL_INTERNAL, "the constant %" PRId64 " does not fit %s", v.i, ir_type_text(type));
             return ir_int(type, v.i);
+        }
     }
     ir_fail(CKL_INTERNAL, "%s where %s is expected", ir_type_text(v.type), ir_type_text(type));
     return ir_int(type, 0);
@@ -395,6 +405,8 @@ val ir_convert(ir_type type, val x)
     if (x.type == type)
         return snapshot(x);
     bool narrow_float = type == CKL_F16 || type == CKL_BF16 || x.type == CKL_F16 || x.type == CKL_BF16;
+    if (ir_is_constant(x) && !ir_type_is_float(x.type) && !ir_type_is_float(type))
+        return ir_int(type, x.i); // wraps
     if (ir_is_constant(x) && !narrow_float && (!ir_type_is_float(x.type) || ir_type_is_float(type)))
         return ir_coerce(type, x);
     return build_value((ir_inst){ .op = IR_CONVERT, .type = type, .from = x.type }, type, 1, &x);
@@ -489,6 +501,13 @@ int64_t ir_smem_alias(const char *name, const char *of, int64_t bytes)
     return 0;
 }
 
+void ir_add_ring(const char *name, int64_t full, int64_t empty, int stages)
+{
+    ir_kernel *k = now.kernel;
+    k->rings = grow(k->rings, k->ring_count, &k->ring_capacity, sizeof *k->rings);
+    k->rings[k->ring_count++] = (ir_ring){ arena_text(&k->memory, name), full, empty, stages };
+}
+
 val ir_smem_address(int64_t offset)
 {
     return ir_binary(IR_ADD, ir_sreg(IR_SMEM_BASE), ir_int(IR_U32, offset));
@@ -516,6 +535,17 @@ static int close_block(ir_op begin, ir_op or_begin, ir_op end)
     }
     now.block_count--;
     return open;
+}
+
+void ir_block_left(void)
+{
+    if (ir_failed() || !now.block_count)
+        return;
+    const ir_inst *open = &now.kernel->insts[now.blocks[now.block_count - 1]];
+    ir_at(open->file, open->line);
+    ir_fail(CKL_INTERNAL,
+            "C's break, return or goto leaves the %s while it is described; BREAK_IF() leaves a loop of the kernel",
+            ir_op_text(open->op));
 }
 
 /* The predicate in a register: a constant is moved into one. */

@@ -64,6 +64,9 @@ int64_t ir_smem_alloc(const char *name, int64_t bytes, int64_t align);
 int64_t ir_smem_alias(const char *name, const char *of, int64_t bytes);
 val ir_smem_address(int64_t offset);
 
+/* Says that mbarriers in shared memory are those of a ring of stages. */
+void ir_add_ring(const char *name, int64_t full, int64_t empty, int stages);
+
 /* Memory */
 void ir_load(ir_space space, ir_cache cache, ir_type type, int n, val address, int64_t offset,
              val *out); // out: registers to write
@@ -117,5 +120,6 @@ void ir_reopen_else(void); // turns the END_IF just written into an ELSE
 void ir_loop(void);
 void ir_break(val p);
 void ir_end_loop(void);
+void ir_block_left(void); // records that C left the innermost open block without its end: an error
 
 #endif
