@@ -82,6 +82,12 @@
 #define rsqrt(x)              (HERE, ir_unary(IR_RSQRT, x))
 #define exp2_ftz(x)           (HERE, ir_unary_ftz(IR_EX2, x))
 #define rcp_ftz(x)            (HERE, ir_unary_ftz(IR_RCP_APPROX, x))
+#define sqrt(x)               (HERE, ir_unary(IR_SQRT, x)) // correctly rounded
+#define sin(x)                (HERE, ir_unary(IR_SIN, x))  // approximate, for small x: sincos_f32() for others
+#define cos(x)                (HERE, ir_unary(IR_COS, x))
+#define max_nan(x, y)         (HERE, ir_max_nan(x, y)) // NaN if either is
+#define min_nan(x, y)         (HERE, ir_min_nan(x, y))
+#define bitcast(type, x)      (HERE, ir_bitcast(type, x))
 #define elect()               (HERE, ir_elect())
 
 /* Bits of integers */
@@ -228,6 +234,7 @@
 #define erf_f32(...)        CUTE_CALL(erf_f32(__VA_ARGS__))
 #define normal_cdf_f32(...) CUTE_CALL(normal_cdf_f32(__VA_ARGS__))
 #define pow_f32(...)        CUTE_CALL(pow_f32(__VA_ARGS__))
+#define sincos_f32(...)     CUTE_CALL(sincos_f32(__VA_ARGS__))
 #define silu_f32(...)       CUTE_CALL(silu_f32(__VA_ARGS__))
 #define gelu_erf_f32(...)   CUTE_CALL(gelu_erf_f32(__VA_ARGS__))
 #define gelu_erf_half(...)  CUTE_CALL(gelu_erf_half(__VA_ARGS__))
