@@ -288,7 +288,7 @@ static layout copy_layout(const copy_atom *atom, const char *template)
 {
     if (template)
         return layout_for(template, atom->bits);
-    ir_fail(CKL_INVALID, "%s: its layout is that of the tensor map's box", atom->name);
+    ir_fail("%s: its layout is that of the tensor map's box", atom->name);
     return make_layout(leaf(1), leaf(0));
 }
 

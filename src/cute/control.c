@@ -11,7 +11,7 @@ val cute_variable(ir_type type, val start)
 val cute_imm(int64_t i)
 {
     if (i != (int32_t)i)
-        ir_fail(CKL_INTERNAL, "imm(%" PRId64 ") does not fit 32 bits: imm64() does", i);
+        ir_fail("imm(%" PRId64 ") does not fit 32 bits: imm64() does", i);
     return ir_int(CKL_I32, i);
 }
 

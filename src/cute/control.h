@@ -10,6 +10,13 @@ val cute_variable(ir_type type, val start);
 /* A constant of 32 bits; ir_fail() for a number that needs more. */
 val cute_imm(int64_t i);
 
+/* x, after which the line is this one again: what computes x may have recorded lines of its own. */
+static inline val cute_at_line(val x, const char *file, int line)
+{
+    ir_at(file, line);
+    return x;
+}
+
 /* for (i = start; i < count; i += step) in the kernel; between begin and end the body is described. */
 typedef struct cute_loop {
     val index, step;

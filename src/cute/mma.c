@@ -8,7 +8,7 @@ tiled_mma make_tiled_mma(const char *atom, int atoms_m, int atoms_n)
     tiled_mma mma = { .atoms_m = atoms_m, .atoms_n = atoms_n };
     if (!mma_atom_find(atom, &mma.atom)) {
         mma.atom = mma_atom_nearest(atom); // what follows finds an atom
-        ir_fail(CKL_INTERNAL, "there is no MMA atom %s; the nearest is %s", atom, mma.atom.name);
+        ir_fail("there is no MMA atom %s; the nearest is %s", atom, mma.atom.name);
     }
     return mma;
 }
@@ -143,8 +143,7 @@ static bool has_columns(tensor acc, int first, int count)
     bool whole = count > 0 && count % 8 == 0 && n % count == 0;
     if (whole && first >= 0 && first % count == 0 && first + count <= n && static_size(layout_mode(acc.layout, 2)) == 1)
         return true;
-    ir_fail(CKL_INTERNAL,
-            "accumulator_columns: %d columns from %d on are no aligned part of a tile that is one atom of %" PRId64
+    ir_fail("accumulator_columns: %d columns from %d on are no aligned part of a tile that is one atom of %" PRId64
             " columns wide",
             count, first, n);
     return false;
@@ -184,8 +183,8 @@ static int operand_span(const char *which, tensor t)
         return span;
     text found = { 0 };
     layout_print(t.layout, &found);
-    ir_fail(CKL_INTERNAL, "wgmma %s: the shared tile is %s; it must be 16-bit, K-major, its rows one swizzle span long",
-            which, text_data(&found));
+    ir_fail("wgmma %s: the shared tile is %s; it must be 16-bit, K-major, its rows one swizzle span long", which,
+            text_data(&found));
     text_free(&found);
     return 0;
 }
@@ -310,7 +309,6 @@ static void check_operands(const tiled_mma *mma, tensor a, tensor b, tensor acc)
     for (int i = 0; i < 3; i++)
         layout_print(operands[i].layout, &shapes[i]);
     ir_fail(
-        CKL_INTERNAL,
         "gemm with %s: A is %s, B is %s, acc is %s; wanted are %s (MMA_M,MMA_K), (MMA_N,MMA_K) and (MMA,MMA_M,MMA_N)",
         atom->name, text_data(&shapes[0]), text_data(&shapes[1]), text_data(&shapes[2]),
         memory == DMEM ? "descriptors" : "fragments");
@@ -369,9 +367,9 @@ static tensor matrix_rows(const tiled_mma *mma, mma_tile o, tensor t, tensor r, 
     rows.layout.sw = sw;
     for (int64_t v = 0; v < static_size(values); v++) // a group's values must be at the same distances in every group
         if (index_at(values, v) != index_at(values, v - v % MATRIX_VALUES) + index_at(values, v % MATRIX_VALUES))
-            ir_fail(CKL_INTERNAL, "8x8 matrices: the tile of this MMA cannot be taken four matrices at a time");
+            ir_fail("8x8 matrices: the tile of this MMA cannot be taken four matrices at a time");
     if (r.memory != RMEM || static_size(values) != static_size(r.layout) || static_size(values) % MATRIX_VALUES)
-        ir_fail(CKL_INTERNAL, "8x8 matrices: a thread has %" PRId64 " values of this tile, and the fragment %" PRId64,
+        ir_fail("8x8 matrices: a thread has %" PRId64 " values of this tile, and the fragment %" PRId64,
                 static_size(values), static_size(r.layout));
     return rows;
 }

@@ -41,7 +41,7 @@ static void check_static(layout a)
         return;
     text found = { 0 };
     layout_print(a, &found);
-    ir_fail(CKL_INTERNAL, "a fragment of %s: the layout of registers must be static", text_data(&found));
+    ir_fail("a fragment of %s: the layout of registers must be static", text_data(&found));
     text_free(&found);
 }
 
@@ -99,7 +99,7 @@ static tensor displaced(tensor t, val index)
 {
     if (t.memory == RMEM) {
         if (!ir_is_constant(index))
-            ir_fail(CKL_INTERNAL, "registers cannot be indexed at run time");
+            ir_fail("registers cannot be indexed at run time");
         else
             t.regs += index.i;
         return t;
@@ -124,8 +124,8 @@ static bool registers_hold(tensor rT, int_tuple coordinate, val offset)
         return true; // displaced() has the sentence
     int64_t count = cosize(rT.layout), end = offset.i + cosize(slice_layout(coordinate, rT.layout));
     if (offset.i < 0 || end > count)
-        ir_fail(CKL_INTERNAL, "a slice of registers %" PRId64 " to %" PRId64 " of a fragment that has %" PRId64,
-                offset.i, end - 1, count);
+        ir_fail("a slice of registers %" PRId64 " to %" PRId64 " of a fragment that has %" PRId64, offset.i, end - 1,
+                count);
     return offset.i >= 0 && end <= count;
 }
 
@@ -196,7 +196,7 @@ static val register_at(tensor rT, int_tuple coordinate)
     if (ir_is_constant(index) && index.i >= 0 && index.i < cosize(rT.layout))
         return rT.regs[index.i];
     if (!ir_failed())
-        ir_fail(CKL_INTERNAL, "register tensor: the coordinate is not a constant inside the tensor");
+        ir_fail("register tensor: the coordinate is not a constant inside the tensor");
     return ir_int(register_type(rT.dtype), 0);
 }
 
@@ -365,8 +365,8 @@ void tensor_copy(tensor from, tensor to, int align)
         text f = { 0 }, t = { 0 };
         layout_print(from.layout, &f);
         layout_print(to.layout, &t);
-        ir_fail(CKL_INTERNAL, "copy from %s %s to %s %s: the layouts must be static and of equal size",
-                memory_names[from.memory], text_data(&f), memory_names[to.memory], text_data(&t));
+        ir_fail("copy from %s %s to %s %s: the layouts must be static and of equal size", memory_names[from.memory],
+                text_data(&f), memory_names[to.memory], text_data(&t));
         text_free(&f);
         text_free(&t);
     } else if (from.memory == RMEM && to.memory == RMEM) {

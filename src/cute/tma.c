@@ -20,10 +20,10 @@ tma_copy make_tma(const char *param, ckl_dtype dtype, int rows, int cols, int sw
 {
     int64_t row_bytes = cols * (int64_t)ckl_dtype_bytes(dtype);
     if (swizzle_bytes && row_bytes > swizzle_bytes)
-        ir_fail(CKL_INTERNAL, "TMA box %s: rows of %" PRId64 " bytes are longer than the %d-byte swizzle", param,
+        ir_fail("TMA box %s: rows of %" PRId64 " bytes are longer than the %d-byte swizzle", param,
                 row_bytes, swizzle_bytes);
     if (rows > 256 || cols > 256)
-        ir_fail(CKL_INTERNAL, "TMA box %s: %dx%d, more than 256 elements along a dimension", param, rows, cols);
+        ir_fail("TMA box %s: %dx%d, more than 256 elements along a dimension", param, rows, cols);
     return (tma_copy){ ir_tensor_map_param(param), dtype, rows, cols, swizzle_bytes };
 }
 
@@ -45,7 +45,7 @@ static void check_tile(const tma_copy *tma, tensor sTile)
     text w = { 0 }, h = { 0 };
     layout_print(want, &w);
     layout_print(have, &h);
-    ir_fail(CKL_INTERNAL, "TMA box of %dx%d: the shared tile is %s, the box needs %s", tma->rows, tma->cols,
+    ir_fail("TMA box of %dx%d: the shared tile is %s, the box needs %s", tma->rows, tma->cols,
             text_data(&h), text_data(&w));
     text_free(&w);
     text_free(&h);

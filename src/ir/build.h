@@ -18,8 +18,8 @@ ckl_status ir_describe_end(ir_kernel **kernel);
 /* The kernel being described; NULL between kernels. For launch attributes (threads, cluster, note, ...). */
 ir_kernel *ir_current(void);
 
-/* Records the first error: "file:line: sentence". */
-void ir_fail(ckl_status status, const char *format, ...) CKL_PRINTF(2, 3);
+/* Records the first error: "file:line: sentence". Of a kernel it is CKL_INTERNAL, our own; of a calculation CKL_INVALID. */
+void ir_fail(const char *format, ...) CKL_PRINTF(1, 2);
 bool ir_failed(void);
 
 /* Memory that lives as long as the kernel (or the calculation). */

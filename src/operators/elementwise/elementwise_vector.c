@@ -181,7 +181,7 @@ void elementwise_vector(const void *config, int part)
     map_kernel kernel = elementwise_kernel(cfg);
     chain c = { .type = cfg->compute, .out = cfg->out };
     if (expr_parse(cfg->expr, &c.expression) != CKL_OK)
-        ir_fail(CKL_INVALID, "%s", ckl_error());
+        ir_fail("%s", ckl_error());
     else
         map_describe(&kernel, part, value_of, &c);
 }
