@@ -385,14 +385,14 @@ static void lines_of_tma(void)
     pipeline ring = make_pipeline("ring", STAGES, 1, 1);
     pipeline_state state = producer_state(&ring);
     tensor sA = tile_in_smem("A");
-    tma_copy tma;
+    tma_copy tma = make_tma(ir_tensor_map_param("a"), F16, 2, TILE_M, TILE_K, 128);
+    tma_copy batched = make_tma(ir_tensor_map_param("b"), F16, 3, TILE_M, TILE_K, 128);
     val zero = variable(U32, imm(0)), full = pipeline_full_barrier(&ring, &state);
-    AT_LINE(tma = make_tma("a", F16, TILE_M, TILE_K, 128));
     AT_LINE(tma_prefetch(&tma));
     AT_LINE(tma_load(&tma, sA, zero, zero, full, imm(0)));
-    AT_LINE(tma_load_of(&tma, sA, zero, zero, 1, &zero, full));
+    AT_LINE(tma_load_of(&batched, sA, zero, zero, 1, &zero, full));
     AT_LINE(tma_store(&tma, sA, zero, zero));
-    AT_LINE(tma_store_of(&tma, sA, zero, zero, 1, &zero));
+    AT_LINE(tma_store_of(&batched, sA, zero, zero, 1, &zero));
     AT_LINE(tma_store_commit());
     AT_LINE(tma_store_wait_read(0));
     AT_LINE(tma_store_wait(0));
