@@ -285,9 +285,9 @@ static int registers_per_thread(const ir_kernel *ir, int registers_per_sm)
 static ckl_status check_shape(const ir_kernel *kernel)
 {
     if (kernel->threads < LANES || kernel->threads % LANES)
-        FAIL(CKL_INVALID, "%s: threads=%d is no multiple of %d", kernel->name, kernel->threads, LANES);
+        FAIL(CKL_INTERNAL, "%s: threads=%d is no multiple of %d", kernel->name, kernel->threads, LANES);
     if (kernel->cluster < 1 || kernel->cluster > CLUSTER_MAX)
-        FAIL(CKL_INVALID, "%s: cluster=%d is not in 1..%d", kernel->name, kernel->cluster, CLUSTER_MAX);
+        FAIL(CKL_INTERNAL, "%s: cluster=%d is not in 1..%d", kernel->name, kernel->cluster, CLUSTER_MAX);
     return CKL_OK;
 }
 
