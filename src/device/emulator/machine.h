@@ -361,7 +361,7 @@ const char *agent_text(const cluster *c, uint16_t number, char *room, size_t byt
 #define AGENT_TEXT_BYTES 192
 
 /*
- * names.c - what an address is called: "B+128", "ring.empty[0]", "x+4096"; the number where nothing is known of it. room
+ * names.c - what an address is called: "B+128", "ring.empty[0]", "x+4096"; of a global one that no parameter points near, the number. room
  * holds PLACE_BYTES; the allocation is the one that the address lies in or nearest to.
  */
 enum { PLACE_BYTES = 128 };

@@ -35,23 +35,34 @@ static bool name_barrier(const ir_kernel *ir, uint32_t offset, char *room)
     return false;
 }
 
+/* The last piece that begins at or before an offset: it names one that lies in none. */
+static const ir_smem *piece_before(const ir_kernel *ir, uint32_t offset)
+{
+    const ir_smem *before = NULL;
+    for (const ir_smem *piece = ir->smem; piece < ir->smem + ir->smem_count; piece++)
+        if (piece->offset <= offset && (!before || piece->offset >= before->offset))
+            before = piece;
+    return before;
+}
+
 /* Pieces that share their bytes are all named: "A/C+128". */
 const char *shared_text(const ir_kernel *ir, uint32_t offset, char *room)
 {
     if (name_barrier(ir, offset, room))
         return room;
     int length = 0;
-    int64_t distance = 0;
+    const ir_smem *named = piece_before(ir, offset);
     for (const ir_smem *piece = ir->smem; piece < ir->smem + ir->smem_count; piece++) {
         if (offset < piece->offset || offset >= piece->offset + piece->bytes || length >= PLACE_BYTES / 2)
             continue;
-        distance = offset - piece->offset;
+        named = piece;
         length += snprintf(room + length, PLACE_BYTES / 2, "%s%.40s", length ? "/" : "", piece->name);
     }
-    if (length && distance)
-        snprintf(room + length, (size_t)(PLACE_BYTES - length), "+%" PRId64, distance);
     if (!length)
-        snprintf(room, PLACE_BYTES, "offset %u", offset);
+        length = snprintf(room, PLACE_BYTES / 2, "%.40s", named ? named->name : "shared memory");
+    int64_t distance = offset - (named ? named->offset : 0);
+    if (distance)
+        snprintf(room + length, (size_t)(PLACE_BYTES - length), "+%" PRId64, distance);
     return room;
 }
 
