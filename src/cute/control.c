@@ -1,6 +1,18 @@
 /* control.c - variables, loops and blocks of a kernel. */
 #include "cute/control.h"
 
+void cute_launch_bounds(int threads, int ctas_per_sm)
+{
+    ir_kernel *k = ir_current();
+    k->threads = threads ? threads : k->threads;
+    k->ctas_per_sm = ctas_per_sm ? ctas_per_sm : k->ctas_per_sm;
+}
+
+void cute_cluster_size(int ctas)
+{
+    ir_current()->cluster = ctas;
+}
+
 val cute_variable(ir_type type, val start)
 {
     val reg = ir_reg(type);

@@ -4,6 +4,10 @@
 
 #include "ir/build.h"
 
+/* Launch attributes; a 0 leaves what there is. */
+void cute_launch_bounds(int threads, int ctas_per_sm);
+void cute_cluster_size(int ctas);
+
 /* A variable of the kernel: a register with a first value, changed by ir_assign(). */
 val cute_variable(ir_type type, val start);
 

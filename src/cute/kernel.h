@@ -36,9 +36,10 @@
 #define U32  IR_U32
 #define U64  IR_U64
 
-/* The launch: threads of a CTA, and how many CTAs shall fit an SM (0: no promise; more of them means fewer registers). */
-#define launch_bounds(count, ctas) (ir_current()->threads = (count), (void)(ir_current()->ctas_per_sm = (ctas)))
-#define cluster_size(ctas)         ((void)(ir_current()->cluster = (ctas)))
+/* The launch: threads of a CTA and how many CTAs shall fit an SM, which limits registers; 0: nothing is said of it. */
+#define launch_bounds(threads, ctas) cute_launch_bounds(threads, ctas)
+#define min_ctas_per_sm(ctas)        cute_launch_bounds(0, ctas)
+#define cluster_size(ctas)           cute_cluster_size(ctas)
 
 /* Where this thread is. Indices are u32. */
 #define thread()       (HERE, ir_sreg(IR_TID_X))

@@ -115,7 +115,8 @@ static void combine_both(val *into, const val *other, void *user)
 static void mean(const crossentropy_config *cfg, const operands *o)
 {
     static const reduction total = { .count = 2, .combine = combine_both };
-    int threads = ir_current()->threads = CROSSENTROPY_MEAN_THREADS;
+    int threads = CROSSENTROPY_MEAN_THREADS;
+    launch_bounds(threads, 0);
     val sums[] = { variable(F32, immf(0)), variable(I32, imm(0)) };
     LOOP_FROM(row, convert(I64, thread()), o->rows, imm(threads))
     {
@@ -180,7 +181,7 @@ void crossentropy_rows(const void *config, int part)
     const crossentropy_config *cfg = config;
     row_split split = crossentropy_split(cfg, part);
     operands o = declare();
-    ir_current()->ctas_per_sm = part == CROSSENTROPY_MEAN ? 0 : cfg->ctas_per_sm;
+    min_ctas_per_sm(part == CROSSENTROPY_MEAN ? 0 : cfg->ctas_per_sm);
     if (part == CROSSENTROPY_MEAN)
         mean(cfg, &o);
     else if (cfg->direction == CKL_DIRECTION_FORWARD)

@@ -506,9 +506,8 @@ void gemm_sm90(const void *config, int part)
     (void)part;
     kernel k = { .cfg = cfg, .size = gemm_sm90_shape_of(cfg) };
     k.epilogue = gemm_epilogue_of(config);
-    ir_current()->threads = k.size.threads;
-    ir_current()->cluster = k.size.cluster;
-    ir_current()->ctas_per_sm = cfg->ctas; // also lets setmaxnreg move registers between the roles
+    launch_bounds(k.size.threads, cfg->ctas); // also lets setmaxnreg move registers between the roles
+    cluster_size(k.size.cluster);
     describe_parameters(&k);
     describe_shared_memory(&k);
     k.rank_m = rem(cluster_rank(), imm(cfg->cluster_m));

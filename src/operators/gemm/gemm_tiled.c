@@ -106,7 +106,7 @@ void gemm_tiled(const void *config, int part)
 {
     const gemm_tiled_config *cfg = config;
     (void)part;
-    ir_current()->threads = GEMM_TILED_THREADS;
+    launch_bounds(GEMM_TILED_THREADS, 0);
     gemm_arguments x = gemm_declare_arguments();
     val first_row = mul(convert(I64, cta_y()), imm(cfg->tile_m)),
         first_col = mul(convert(I64, cta_x()), imm(cfg->tile_n));

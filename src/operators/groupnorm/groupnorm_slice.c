@@ -66,10 +66,9 @@ groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, 
 {
     groupnorm_slice s = { .cfg = cfg, .a = groupnorm_declare() };
     s.align = (int)element_bytes(&s) * (vectors ? cfg->vec : 1);
-    ir_current()->threads = cfg->threads;
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    launch_bounds(cfg->threads, cfg->ctas_per_sm);
     if (cfg->cluster > 1) {
-        ir_current()->cluster = cfg->cluster;
+        cluster_size(cfg->cluster);
         ir_current()->target = IR_SM90A;
     }
     val cta = convert(I32, cta_x()), bundle = div(cta, imm(cfg->cluster));

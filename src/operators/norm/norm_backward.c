@@ -261,7 +261,7 @@ static void rows_of_gradients(const norm_config *cfg, bool vectors, bool centred
 {
     row r = { .cfg = cfg, .split = norm_split(cfg, vectors), .centred = centred, .o = norm_declare() };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    min_ctas_per_sm(cfg->ctas_per_sm);
     if (cfg->cluster > 1)
         ir_current()->target = IR_SM90A;
     make_variables(&r);
@@ -417,7 +417,7 @@ static void stream_of_gradients(const norm_config *cfg, bool centred)
     flow f = { .r = { .cfg = cfg, .split = split.chunk, .centred = centred, .o = norm_declare() } };
     row *r = &f.r;
     const row_pipeline_input inputs[] = { { r->o.x, r->o.ld_in }, { r->o.dy, r->o.ld_in }, { r->o.dsum, r->o.ld_in } };
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_STREAM_VALUES, r->o.rows,
                                         r->o.cols, imm(0));
     r->stream = &s;

@@ -151,7 +151,7 @@ void norm_columns(const norm_config *cfg, bool centred)
     c.warps = cfg->column_threads / 32;
     c.lanes = cfg->column_lanes;
     c.per_warp = 32 / c.lanes;
-    ir_current()->threads = cfg->column_threads;
+    launch_bounds(cfg->column_threads, 0);
     c.first = mul(add(mul(cta_x(), imm(c.lanes)), div(lane(), imm(c.per_warp))), imm(c.vec));
     for (int s = 0; s < c.kinds * c.vec; s++)
         c.sum[s] = variable(F32, immf(0));

@@ -53,7 +53,7 @@ static void find_element(const kernel *k, val index, tensor *gX, tensor *gY)
 void permute_gather(const void *config, int part)
 {
     const permute_gather_config *cfg = config;
-    ir_current()->threads = cfg->threads;
+    launch_bounds(cfg->threads, 0);
     kernel k = { .cfg = cfg, .bytes = part == 0 ? cfg->bytes : cfg->element };
     declare_parameters(&k);
     val first = add(mul(cta_x(), imm(cfg->threads * cfg->steps)), thread()), inside[STEPS_MAX];

@@ -157,7 +157,7 @@ void transpose_narrow(const void *config, int part)
 {
     const transpose_narrow_config *cfg = config;
     (void)part;
-    ir_current()->threads = cfg->threads;
+    launch_bounds(cfg->threads, 0);
     int word = sm80_word_bytes(cfg->bytes);
     kernel k = { .cfg = cfg, .type = raw_type(cfg->bytes), .word_type = raw_type(word), .per_word = word / cfg->bytes };
     k.slot = slot_bytes(cfg);

@@ -198,8 +198,7 @@ void transpose_sm80(const void *config, int part)
 {
     const transpose_sm80_config *cfg = config;
     (void)part;
-    ir_current()->threads = cfg->threads;
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    launch_bounds(cfg->threads, cfg->ctas_per_sm);
     int word = sm80_word_bytes(cfg->bytes);
     kernel k = { .cfg = cfg, .type = raw_type(cfg->bytes), .word_type = raw_type(word), .word = word };
     k.per_word = word / cfg->bytes;

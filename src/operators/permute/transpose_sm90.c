@@ -186,8 +186,7 @@ static void transpose_tile(const kernel *k)
 
 static void transpose_by_tma(const transpose_sm90_config *cfg)
 {
-    ir_current()->threads = cfg->threads;
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    launch_bounds(cfg->threads, cfg->ctas_per_sm);
     kernel k = { .cfg = cfg, .type = raw_type(cfg->bytes), .span = sm90_box_columns(cfg->bytes) };
     k.tmaX = make_tma(ir_tensor_map_param("X"), k.type, 2 + cfg->outer, cfg->tile_r, k.span, SM90_ROW_BYTES);
     k.tmaY = make_tma(ir_tensor_map_param("Y"), k.type, 2 + cfg->outer, cfg->tile_c, k.span, SM90_ROW_BYTES);

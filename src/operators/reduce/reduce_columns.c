@@ -338,8 +338,7 @@ static void part_counts(columns_kernel *k)
 
 void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int part)
 {
-    ir_current()->threads = cfg->threads;
-    ir_current()->ctas_per_sm = part == 0 ? cfg->ctas_per_sm : 0; // single elements take more registers
+    launch_bounds(cfg->threads, part == 0 ? cfg->ctas_per_sm : 0); // single elements take more registers
     columns_kernel k = { .cfg = cfg, .r = r, .part = part };
     k.a = reduce_declare_arguments(cfg->kept, cfg->reduced);
     find_place(&k);

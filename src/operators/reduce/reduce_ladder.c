@@ -20,7 +20,7 @@ typedef struct ladder_kernel {
 
 static void begin(ladder_kernel *k, const reduce_ladder_config *cfg)
 {
-    ir_current()->threads = cfg->threads;
+    launch_bounds(cfg->threads, 0);
     k->cfg = cfg;
     k->r = reducer_of(cfg->op, cfg->dtype, cfg->output, false);
     k->a = reduce_declare_arguments(cfg->kept, cfg->reduced);
@@ -101,7 +101,7 @@ static val take_vectors(const ladder_kernel *k)
 void reduce_naive_with(const reduce_ladder_config *cfg, const reducer *r)
 {
     ladder_kernel k = { .cfg = cfg, .r = *r };
-    ir_current()->threads = cfg->threads;
+    launch_bounds(cfg->threads, 0);
     k.a = reduce_declare_arguments(cfg->kept, cfg->reduced);
     k.row = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
     IF(lt(k.row, k.a.rows)) {

@@ -360,9 +360,8 @@ static void place_at(rows_kernel *k, val first)
 void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int part)
 {
     val state[REDUCE_VALUES_MAX];
-    ir_current()->threads = cfg->threads;
-    ir_current()->cluster = cfg->cluster;
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    launch_bounds(cfg->threads, cfg->ctas_per_sm);
+    cluster_size(cfg->cluster);
     rows_kernel k = { .cfg = cfg, .r = r, .part = part, .state = state };
     k.a = reduce_declare_arguments(cfg->kept, cfg->reduced);
     val at_once = ir_int(I64, cfg->threads / cfg->lanes), first = mul(convert(I64, cta_x()), at_once);
