@@ -125,7 +125,7 @@ static void mean(const crossentropy_config *cfg, const operands *o)
         assign(sums[0], add(sums[0], loss_of(lse, logit, t)));
         assign(sums[1], add(sums[1], select(t.ignored, imm(0), imm(1))));
     }
-    cta_reduce(&total, threads, ir_smem_alloc("total", cta_reduce_bytes(threads), 16), sums);
+    cta_reduce(&total, threads, smem_alloc("total", cta_reduce_bytes(threads), 16), sums);
     IF(eq(thread(), imm(0))) {
         val count = convert(F32, sums[1]);
         set(element(o->loss, F32, imm(0)), 0, div(sums[0], count));
@@ -139,8 +139,8 @@ static val factor_of(const crossentropy_config *cfg, const operands *o, val row,
     bool reduced = cfg->reduction == CKL_LOSS_MEAN;
     val factor = variable(F32, immf(NAN));
     IF(logical_and(exists, t.valid)) {
-        val dloss = at(element(o->dloss, F32, reduced ? ir_int(I64, 0) : row), 0);
-        assign(factor, reduced ? div(dloss, at(element(o->count, F32, ir_int(I64, 0)), 0)) : dloss);
+        val dloss = at(element(o->dloss, F32, reduced ? imm64(0) : row), 0);
+        assign(factor, reduced ? div(dloss, at(element(o->count, F32, imm64(0)), 0)) : dloss);
     }
     return factor;
 }

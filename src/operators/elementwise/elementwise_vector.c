@@ -30,12 +30,12 @@ static bool is_f32(val x)
 
 static val larger(val x, val y)
 {
-    return is_f32(x) || is_f32(y) ? ir_max_nan(x, y) : max(x, y);
+    return is_f32(x) || is_f32(y) ? max_nan(x, y) : max(x, y);
 }
 
 static val smaller(val x, val y)
 {
-    return is_f32(x) || is_f32(y) ? ir_min_nan(x, y) : min(x, y);
+    return is_f32(x) || is_f32(y) ? min_nan(x, y) : min(x, y);
 }
 
 static val sum(val x, val y)
@@ -71,12 +71,12 @@ static val power(val x, val y)
 
 static val negative(val x)
 {
-    return ir_unary(IR_NEG, x);
+    return neg(x);
 }
 
 static val magnitude(val x)
 {
-    return ir_unary(IR_ABS, x);
+    return abs(x);
 }
 
 static val relu(val x)
@@ -91,12 +91,12 @@ static val same(val x)
 
 static val root(val x)
 {
-    return ir_unary(IR_SQRT, x);
+    return sqrt(x);
 }
 
 static val inverse_root(val x)
 {
-    return ir_unary(IR_RSQRT, x);
+    return rsqrt(x);
 }
 
 static val (*const unary[EXPR_FUNCTION_COUNT])(val x) = {

@@ -61,21 +61,21 @@ static void mainloop(const gemm_tiled_config *cfg, const tiled_mma *mma, const o
     for (int s = 0; s < cfg->stages - 1; s++) {
         load_tile(A, imm(s), imm(s));
         load_tile(B, imm(s), imm(s));
-        ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
+        cp_async_commit();
     }
     val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
     LOOP(kt, k_tiles) {
-        ir_plain(IR_CP_ASYNC_WAIT, cfg->stages - 2, 0);
+        cp_async_wait(cfg->stages - 2);
         cta_sync(); // all copies of `ready` are here, and all warps are done with the stage before it, which is `free`
         val ahead = add(kt, imm(cfg->stages - 1));
         load_tile(A, ahead, free);
         load_tile(B, ahead, free);
-        ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
+        cp_async_commit();
         multiply(mma, A, B, ready, acc);
         assign(free, ready);
         assign(ready, select(eq(ready, imm(cfg->stages - 1)), imm(0), add(ready, imm(1))));
     }
-    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+    cp_async_wait(0);
 }
 
 /* The D tile, element by element, from registers. */

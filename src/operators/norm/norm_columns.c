@@ -103,7 +103,7 @@ static void add_all(const columns *c, val count, void (*add_one)(const columns *
 static void add_all_products(columns *c)
 {
     int bytes = c->vec * (int)ckl_dtype_bytes(c->cfg->dtype);
-    val odd = ir_binary(IR_AND, ir_binary(IR_OR, c->o.x, c->o.dy), ir_int(U64, bytes - 1));
+    val odd = bit_and(bit_or(c->o.x, c->o.dy), imm_as(U64, bytes - 1));
     IF(eq(odd, imm(0))) {
         c->aligned = true;
         add_all(c, c->o.rows, add_products);

@@ -232,7 +232,7 @@ static void agree_on_mean(row *r)
 /* A sum over the row divided by its length: exact where the quotient is, as for rows of one value. */
 static val average(const row *r, val sum)
 {
-    val q = mul(sum, r->o.reciprocal), rest = fma(ir_unary(IR_NEG, q), convert(F32, r->o.cols), sum);
+    val q = mul(sum, r->o.reciprocal), rest = fma(neg(q), convert(F32, r->o.cols), sum);
     return fma(rest, r->o.reciprocal, q);
 }
 
@@ -246,7 +246,7 @@ static void find_deviation(row *r)
         correct_mean(r, difference);
     }
     assign(r->rstd, rsqrt(add(variance, r->o.eps)));
-    assign(r->shift, ir_unary(IR_NEG, mul(r->rest, r->rstd)));
+    assign(r->shift, neg(mul(r->rest, r->rstd)));
 }
 
 /* One h, rounded as sum keeps it; 0 past the end of its row or the last row. */

@@ -65,13 +65,13 @@ static val times(val a, val b, void *user)
 static val larger(val a, val b, void *user)
 {
     (void)user;
-    return a.type == F32 ? ir_max_nan(a, b) : max(a, b);
+    return a.type == F32 ? max_nan(a, b) : max(a, b);
 }
 
 static val smaller(val a, val b, void *user)
 {
     (void)user;
-    return a.type == F32 ? ir_min_nan(a, b) : min(a, b);
+    return a.type == F32 ? min_nan(a, b) : min(a, b);
 }
 
 static val is_true(val x, void *user)
@@ -95,7 +95,7 @@ static val and (val a, val b, void *user)
 static val absolute(val x, void *user)
 {
     (void)user;
-    return ir_unary(IR_ABS, x);
+    return abs(x);
 }
 
 static val to_float(val total, val count, void *user)
