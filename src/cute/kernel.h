@@ -98,15 +98,16 @@
 #define elect()               (HERE, ir_elect())
 
 /* Bits of integers */
-#define bit_and(x, y)          ir_binary(IR_AND, AT_HERE(x), AT_HERE(y))
-#define bit_or(x, y)           ir_binary(IR_OR, AT_HERE(x), AT_HERE(y))
-#define bit_xor(x, y)          ir_binary(IR_XOR, AT_HERE(x), AT_HERE(y))
-#define bit_not(x)             ir_unary(IR_NOT, AT_HERE(x))
-#define shift_left(x, n)       ir_binary(IR_SHL, AT_HERE(x), AT_HERE(n))
-#define shift_right(x, n)      ir_binary(IR_SHR, AT_HERE(x), AT_HERE(n))
-#define mul_hi(x, y)           ir_binary(IR_MUL_HI, AT_HERE(x), AT_HERE(y))
-#define pack(type, lo, hi)     ir_pack(type, AT_HERE(lo), AT_HERE(hi))
-#define permute_bytes(x, y, s) ir_permute_bytes(AT_HERE(x), AT_HERE(y), AT_HERE(s))
+#define bit_and(x, y)           ir_binary(IR_AND, AT_HERE(x), AT_HERE(y))
+#define bit_or(x, y)            ir_binary(IR_OR, AT_HERE(x), AT_HERE(y))
+#define bit_xor(x, y)           ir_binary(IR_XOR, AT_HERE(x), AT_HERE(y))
+#define bit_not(x)              ir_unary(IR_NOT, AT_HERE(x))
+#define shift_left(x, n)        ir_binary(IR_SHL, AT_HERE(x), AT_HERE(n))
+#define shift_right(x, n)       ir_binary(IR_SHR, AT_HERE(x), AT_HERE(n))
+#define mul_hi(x, y)            ir_binary(IR_MUL_HI, AT_HERE(x), AT_HERE(y))
+#define pack(type, lo, hi)      ir_pack(type, AT_HERE(lo), AT_HERE(hi))
+#define unpack(x, type, lo, hi) ir_unpack(AT_HERE(x), type, lo, hi)
+#define permute_bytes(x, y, s)  ir_permute_bytes(AT_HERE(x), AT_HERE(y), AT_HERE(s))
 
 /* Control flow */
 #define CUTE_PASTE_(a, b) a##b

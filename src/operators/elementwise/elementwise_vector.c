@@ -151,7 +151,7 @@ static val evaluate(const expr *e, int node, ckl_dtype type, const val *inputs)
     if (n->kind == EXPR_INPUT)
         return inputs[n->input];
     if (n->kind == EXPR_NUMBER)
-        return type == F32 ? ir_float(F32, n->number) : ir_int(type, (int64_t)n->number);
+        return type == F32 ? ir_float(F32, n->number) : imm_as(type, (int64_t)n->number);
     if (fused(e, n, type, inputs, &result))
         return result;
     val x = evaluate(e, n->argument[0], type, inputs);

@@ -141,7 +141,7 @@ static void initialise(const kernel *k)
         tma_prefetch(&k->tmaD);
         pipeline_init(&k->ring);
         for (int b = 0; k->cfg->c && b < k->cfg->consumers; b++)
-            ir_mbarrier_init(smem_address(k->c_barriers), 8 * b, 1);
+            mbarrier_init(smem_address(k->c_barriers + 8 * b), 1);
         fence_mbarrier_init();
     }
     cluster_sync();
@@ -367,10 +367,10 @@ static tensor load_C(const kernel *k, const consumer_role *c, const chunk *h, va
     fill(rC, immf(0));
     IF(ne(k->scalars.beta, immf(0))) {
         IF(c->first_thread) {
-            ir_mbarrier_expect(barrier, 0, imm((int)tma_bytes(&k->tmaC)));
+            mbarrier_expect(barrier, imm((int)tma_bytes(&k->tmaC)));
             tma_load(&k->tmaC, h->sD, row, col, barrier, imm(0));
         }
-        ir_mbarrier_wait(barrier, 0, c->c_parity);
+        mbarrier_wait(barrier, c->c_parity);
         copy(tCsC, rC, 2 * (int)ckl_dtype_bytes(k->cfg->d));
     }
     return rC;

@@ -39,7 +39,7 @@ static void load_tile(const operand_tiles *o, val k_tile, val stage)
         val global_row = add(o->first_row, convert(I64, row));
         val valid = convert(U32, select(lt(global_row, o->rows), valid_k, imm(0)));
         val from = add(o->address, convert(U64, mul(add(mul(global_row, o->pitch), k), imm(2))));
-        ir_cp_async(tensor_address(sTile, coord(row, column)), 0, from, 16, valid);
+        cp_async(tensor_address(sTile, coord(row, column)), from, 16, valid);
     }
 }
 

@@ -189,7 +189,7 @@ void groupnorm_stage(const groupnorm_slice *s, val address, val pointer, val ele
     const int bytes = s->cfg->vec * (int)element_bytes(s);
     tensor gX = groupnorm_global(s, pointer, element, s->cfg->vec); // (VEC)
     if (s->align == bytes && bytes >= 4) {
-        ir_cp_async(address, 0, gX.address, bytes, imm_as(U32, bytes));
+        cp_async(address, gX.address, bytes, imm_as(U32, bytes));
         return;
     }
     tensor rX = fragment_like(gX, s->cfg->dtype); // (VEC)

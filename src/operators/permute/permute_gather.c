@@ -63,7 +63,7 @@ void permute_gather(const void *config, int part)
         inside[s] = lt(index, k.count);
         find_element(&k, index, &gX[s], &gY[s]);
         rX[s] = fragment_like(gX[s], gX[s].dtype);
-        fill(rX[s], ir_int(rX[s].regs[0].type, 0));
+        fill(rX[s], imm_as(rX[s].regs[0].type, 0));
     }
     for (int s = 0; s < cfg->steps; s++)
         IF(inside[s])

@@ -64,8 +64,7 @@ static void load_runs(const kernel *k)
         val phase = phase_of(k, run), end = add(phase, length);
         val from = place_address(sub(k->x, convert(U64, phase)), run, k->place.ldx, ahead, imm(1));
         IF(lt(ahead, end))
-            ir_cp_async(add(k->tile, mul(n, imm(CHUNK_BYTES))), 0, from, CHUNK_BYTES,
-                        min(sub(end, ahead), imm(CHUNK_BYTES)));
+            cp_async(add(k->tile, mul(n, imm(CHUNK_BYTES))), from, CHUNK_BYTES, min(sub(end, ahead), imm(CHUNK_BYTES)));
     }
 }
 

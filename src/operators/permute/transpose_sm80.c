@@ -74,8 +74,7 @@ static void load_rows(const kernel *k)
             val row = add(add(first, done), imm(n * at_once)), phase = bit_and(convert(I32, from), imm(chunk - 1));
             val valid = select(lt(row, k->rows), min(max(add(rest, phase), imm(0)), imm(chunk)), imm(0));
             IF(lt(row, past))
-                ir_cp_async(add(to, slot_offset(k, row)), 0, bit_and(from, imm_as(U64, -chunk)), chunk,
-                            convert(U32, valid));
+                cp_async(add(to, slot_offset(k, row)), bit_and(from, imm_as(U64, -chunk)), chunk, convert(U32, valid));
             assign(from, add(from, step));
         }
     }

@@ -39,7 +39,7 @@ static void split(const reducer *r, const val *state, val *words)
         if (words_of(r->types[i]) == 1)
             *words++ = bitcast(U32, state[i]);
         else {
-            ir_unpack(bitcast(U64, state[i]), U32, &words[0], &words[1]);
+            unpack(bitcast(U64, state[i]), U32, &words[0], &words[1]);
             words += 2;
         }
     }
@@ -58,7 +58,7 @@ val reduce_arrive(val counter)
 {
     val before = variable(I32, imm(0));
     IF(eq(thread(), imm(0)))
-        assign(before, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, counter, 0, imm(1), imm(0)));
+        assign(before, atomic_add(counter, imm(1)));
     return before;
 }
 
@@ -86,7 +86,7 @@ void reduce_leave(const reduce_slots *s, val place, const val *state)
     split(s->r, state, word);
     for (int w = 0; w < reduce_state_words(s->r); w++) {
         val marked = pack(U64, word[w], imm_as(U32, 1));
-        ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, slot_of(s, w, place), 0, marked, marked);
+        atomic_exchange(slot_of(s, w, place), marked);
     }
 }
 
@@ -118,12 +118,11 @@ static void ask(const reduce_slots *s, const val *place, delivery *d)
         for (int w = 0; w < d->words; w++) {
             got[u][w] = variable(U64, none);
             IF(d->exists[u])
-                assign(got[u][w],
-                       ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, slot_of(s, w, place[u]), 0, none, none));
+                assign(got[u][w], atomic_exchange(slot_of(s, w, place[u]), none));
         }
     for (int u = 0; u < d->count; u++)
         for (int w = 0; w < d->words; w++) {
-            ir_unpack(got[u][w], U32, &bits, &mark);
+            unpack(got[u][w], U32, &bits, &mark);
             assign(d->word[u][w], bit_or(d->word[u][w], bits));
             assign(d->missing, sub(d->missing, convert(I32, mark)));
         }
