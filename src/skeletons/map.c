@@ -213,8 +213,7 @@ static void prefetch_tile(const map *m, int part, val tile, val is_whole)
 
 void map_describe(map_kernel k, int part, map_function *f, void *user)
 {
-    ir_current()->threads = k.config.threads;
-    ir_current()->ctas_per_sm = k.config.ctas_per_sm;
+    launch_bounds(k.config.threads, k.config.ctas_per_sm);
     map m = declare(&k, f, user);
     val size = ir_int(m.index, map_tile(&k)), tid = convert(m.index, thread());
     val tile = mul(convert(m.index, cta_x()), size);
