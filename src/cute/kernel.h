@@ -18,7 +18,9 @@
 #include "cute/pipeline.h"
 #include "cute/reduce.h"
 #include "cute/schedule.h"
+#include "cute/staging.h"
 #include "cute/tensor.h"
+#include "cute/tiled_copy.h"
 #include "cute/tma.h"
 #include "ir/build.h"
 
@@ -114,7 +116,11 @@
 #define launch_dependents()       (HERE, ir_plain(IR_LAUNCH_DEPENDENTS, 0, 0))
 #define exit_thread()             (HERE, ir_plain(IR_EXIT, 0, 0))
 
-/* Tensors (tensor.h) */
+/* Staged stores (staging.h) */
+#define STAGED_STORE(s)      CUTE_ONCE(CUTE_PASTE(store_open_, __COUNTER__), staging_begin(s), staging_end())
+#define LAST_STAGED_STORE(s) CUTE_ONCE(CUTE_PASTE(store_open_, __COUNTER__), staging_begin(s), staging_end_last())
+
+/* Tensors and copies (tensor.h, copy.h, tiled_copy.h) */
 #define at(t, ...) (HERE, tensor_at(t, coord(__VA_ARGS__)))
 #define set(t, i, x)                        \
     do {                                    \
@@ -122,10 +128,16 @@
         HERE;                               \
         tensor_set(t, coord(i), set_value); \
     } while (0)
-#define slice(t, ...)                    (HERE, tensor_slice(t, coord(__VA_ARGS__)))
-#define local_tile(t, tiler, coordinate) (HERE, tensor_local_tile(t, tiler, coordinate))
-#define copy(from, to, align)            (HERE, tensor_copy(from, to, align))
-#define fill(t, x)                       (HERE, tensor_fill(t, x))
-#define _                                WILDCARD
+#define slice(t, ...)                             (HERE, tensor_slice(t, coord(__VA_ARGS__)))
+#define local_tile(t, tiler, coordinate)          (HERE, tensor_local_tile(t, tiler, coordinate))
+#define local_partition(t, threads, tid)          (HERE, tensor_local_partition(t, threads, tid))
+#define coordinate(t, mode, ...)                  (HERE, tensor_coordinate(t, coord(__VA_ARGS__), mode))
+#define partition_S(copy, t, tid)                 (HERE, partition_S(copy, t, tid))
+#define partition_D(copy, t, tid)                 (HERE, partition_D(copy, t, tid))
+#define copy(from, to, align)                     (HERE, tensor_copy(from, to, align))
+#define copy_tiled(copy, from, to)                (HERE, copy_tiled(copy, from, to))
+#define copy_if(copy, cX, limits, from, to, fill) (HERE, copy_tiled_if(copy, cX, limits, from, to, fill))
+#define fill(t, x)                                (HERE, tensor_fill(t, x))
+#define _                                         WILDCARD
 
 #endif

@@ -24,6 +24,11 @@ tensor partition_A(const tiled_mma *mma, tensor t, val tid); // (MMA,MMA_M,MMA_K
 tensor partition_B(const tiled_mma *mma, tensor t, val tid); // (MMA,MMA_N,MMA_K)
 tensor partition_C(const tiled_mma *mma, tensor t, val tid); // (MMA,MMA_M,MMA_N)
 
+/* (THREAD,VALUE) -> linear coordinate of a tile of so many rows and columns; values in the order of the fragments. */
+layout thread_values_A(const tiled_mma *mma, int m, int k);
+layout thread_values_B(const tiled_mma *mma, int n, int k);
+layout thread_values_C(const tiled_mma *mma, int m, int n);
+
 /* The row and the column of each of this thread's elements in an m x n tile: .first for element 0, .layout for the others. */
 typedef struct coordinates {
     val first;
