@@ -111,24 +111,6 @@ layout thread_values_C(const tiled_mma *mma, int m, int n)
     return thread_values(mma, operand_C(mma), m, n);
 }
 
-static coordinates coordinates_C(const tiled_mma *mma, layout numbers, val tid)
-{
-    mma_tile o = operand_C(mma);
-    layout all = thread_fragments(mma, &o, numbers);
-    int_tuple mine = coord(tid, WILDCARD, WILDCARD, WILDCARD);
-    return (coordinates){ ir_convert(IR_U32, slice_offset(mine, all)), slice_layout(mine, all) };
-}
-
-coordinates rows_C(const tiled_mma *mma, int m, int n, val tid)
-{
-    return coordinates_C(mma, make_layout(shape(m, n), stride(1, 0)), tid);
-}
-
-coordinates columns_C(const tiled_mma *mma, int m, int n, val tid)
-{
-    return coordinates_C(mma, make_layout(shape(m, n), stride(0, 1)), tid);
-}
-
 /* Fragments */
 
 static tensor operand_fragment(const tiled_mma *mma, mma_tile o, ckl_dtype dtype, int rows, int cols)

@@ -29,14 +29,6 @@ layout thread_values_A(const tiled_mma *mma, int m, int k);
 layout thread_values_B(const tiled_mma *mma, int n, int k);
 layout thread_values_C(const tiled_mma *mma, int m, int n);
 
-/* The row and the column of each of this thread's elements in an m x n tile: .first for element 0, .layout for the others. */
-typedef struct coordinates {
-    val first;
-    layout layout; // (MMA,MMA_M,MMA_N) -> distance from the first
-} coordinates;
-coordinates rows_C(const tiled_mma *mma, int m, int n, val tid);
-coordinates columns_C(const tiled_mma *mma, int m, int n, val tid);
-
 /* Registers of one thread, in the order of the partitions. */
 tensor fragment_A(const tiled_mma *mma, int m, int k);
 tensor fragment_B(const tiled_mma *mma, int n, int k);

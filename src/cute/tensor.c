@@ -101,8 +101,7 @@ static int_tuple coordinate_strides(tensor cT, int mode, int_tuple strides)
     return tuple_of(tuple_rank(strides), modes);
 }
 
-/* The layout that maps elements to one of their coordinates. */
-static layout coordinate_layout(tensor cT, int mode)
+layout coordinate_distances(tensor cT, int mode)
 {
     return make_layout(cT.layout.shape, coordinate_strides(cT, mode, cT.layout.stride));
 }
@@ -111,7 +110,7 @@ static tensor coordinates_moved(tensor cT, int_tuple coordinate)
 {
     val *first = ir_alloc(IDENTITY_MODES_MAX, sizeof *first);
     for (int i = 0; i < cT.modes; i++)
-        first[i] = int_add(cT.first[i], slice_offset(coordinate, coordinate_layout(cT, i)));
+        first[i] = int_add(cT.first[i], slice_offset(coordinate, coordinate_distances(cT, i)));
     cT.first = first;
     return cT;
 }
@@ -123,7 +122,7 @@ val tensor_coordinate(tensor cT, int_tuple coordinate, int mode)
         return ir_int(IR_U32, 0);
     }
     int_tuple at = tuple_rank(coordinate) == 1 && !is_leaf(coordinate) ? tuple_mode(coordinate, 0) : coordinate;
-    return int_add(cT.first[mode], crd2idx(at, coordinate_layout(cT, mode)));
+    return int_add(cT.first[mode], crd2idx(at, coordinate_distances(cT, mode)));
 }
 
 /* What a tensor's address counts for one step of its index: bytes of the element; DMEM counts in its own units. */

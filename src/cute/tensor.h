@@ -47,6 +47,7 @@ tensor with_cache(tensor gT, ir_cache cache);
  */
 tensor identity_tensor(int_tuple shape);
 val tensor_coordinate(tensor cT, int_tuple coordinate, int mode); // of an element, along a mode of the identity tensor
+layout coordinate_distances(tensor cT, int mode);                 // the same from that of element 0, as a layout
 
 /* Views */
 tensor tensor_slice(tensor t, int_tuple coordinate); // WILDCARD modes stay

@@ -161,23 +161,36 @@ static val both(val p, val q)
     return ir_is_int(p, 1) ? q : ir_is_int(q, 1) ? p : ir_binary(IR_AND, p, q);
 }
 
-/* at < limit, in the wider of their types. */
+/* Both in the wider of their types. */
+static void same_type(val *at, val *limit)
+{
+    bool wider = ir_type_bytes(limit->type) > ir_type_bytes(at->type);
+    if (ir_is_constant(*at) || ir_is_constant(*limit))
+        return;
+    if (wider)
+        *at = ir_convert(limit->type, *at);
+    else
+        *limit = ir_convert(at->type, *limit);
+}
+
 static val is_below(val at, val limit)
 {
     if (ir_is_constant(limit) && ir_is_constant(at))
         return ir_int(IR_PRED, at.i < limit.i);
-    if (ir_is_constant(limit) || ir_is_constant(at))
-        return ir_compare(IR_LT, at, limit);
-    bool wider = ir_type_bytes(limit.type) > ir_type_bytes(at.type);
-    return wider ? ir_compare(IR_LT, ir_convert(limit.type, at), limit)
-                 : ir_compare(IR_LT, at, ir_convert(at.type, limit));
+    same_type(&at, &limit);
+    return ir_compare(IR_LT, at, limit);
+}
+
+static int_tuple limit_of(int_tuple limits, int mode)
+{
+    return is_leaf(limits) ? limits : tuple_mode(limits, mode);
 }
 
 val inside_limits(tensor cX, int_tuple limits, int64_t i)
 {
     val inside = ir_int(IR_PRED, 1);
     for (int m = 0; m < cX.modes && limits; m++) {
-        int_tuple limit = is_leaf(limits) ? limits : tuple_mode(limits, m);
+        int_tuple limit = limit_of(limits, m);
         if (limit != WILDCARD)
             inside = both(inside, is_below(tensor_coordinate(cX, leaf(i), m), limit->leaf));
     }
@@ -251,15 +264,41 @@ static void run_store(const execution *x)
     }
 }
 
+/* The mode along which the elements of vector i lie; -1: none, or without a limit. */
+static int mode_of_vector(const execution *x, int64_t i)
+{
+    int64_t first = i * x->from_values, last = first + x->from_values - 1;
+    for (int m = 0; m < x->cX.modes && x->limits && last > first; m++) {
+        layout distances = coordinate_distances(x->cX, m);
+        if (limit_of(x->limits, m) != WILDCARD &&
+            index_at(distances, last) - index_at(distances, first) == last - first)
+            return m;
+    }
+    return -1;
+}
+
+/* The bytes of vector i that are inside. cp.async can cut a vector off at an edge, so that no edge is odd to it. */
+static val bytes_inside(const execution *x, int64_t i, val guard)
+{
+    int64_t n = x->from_values, bytes = x->copy->atom.bits / 8;
+    int mode = mode_of_vector(x, i);
+    val inside = ir_int(IR_U32, bytes);
+    if (mode >= 0) {
+        val at = tensor_coordinate(x->cX, leaf(i * n), mode), limit = limit_of(x->limits, mode)->leaf;
+        same_type(&at, &limit);
+        val left = ir_convert(IR_U32, ir_binary(IR_MIN, ir_binary(IR_SUB, limit, at), ir_int(CKL_I64, n)));
+        inside = ir_binary(IR_MUL, left, ir_int(IR_U32, bytes / n));
+    }
+    return ir_select(guard, inside, ir_int(IR_U32, 0));
+}
+
 static void run_cp_async(const execution *x)
 {
-    int bytes = x->copy->atom.bits / 8;
     for (int64_t i = 0; i < x->count; i++) {
         vector_at from = vector_of(x, x->from, x->from_values, i), to;
         to.address = tensor_address_near(x->to, i * x->to_values, &to.offset);
         val global = ir_binary(IR_ADD, from.address, ir_int(IR_U64, from.offset));
-        val valid = ir_select(from.guard, ir_int(IR_U32, bytes), ir_int(IR_U32, 0)); // of the others nothing is read
-        ir_cp_async(to.address, to.offset, global, bytes, valid);
+        ir_cp_async(to.address, to.offset, global, x->copy->atom.bits / 8, bytes_inside(x, i, from.guard));
     }
 }
 

@@ -45,8 +45,8 @@ void copy_tiled(const tiled_copy *c, tensor from, tensor to);
 /*
  * The same for the vectors that begin inside `limits`, which has a size for each mode of the identity tensor that cX is a
  * partition of; WILDCARD: no limit. The others are not touched, and what is loaded for them is `fill` (cp.async: 0). A vector
- * is inside or outside as a whole, so the atom's elements must divide the distance to the edge along their mode. What is known
- * to be inside has no branch.
+ * is inside or outside as a whole, so the atom's elements must divide the distance to the edge along their mode; cp.async alone
+ * also takes what is left of a vector there. What is known to be inside has no branch.
  */
 void copy_tiled_if(const tiled_copy *c, tensor cX, int_tuple limits, tensor from, tensor to, double fill);
 
