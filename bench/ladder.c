@@ -87,8 +87,8 @@ static void add_row(ladder *l, const rung *r, const summary *t, const conditions
     row->p80_us = t->p80;
     row->half_width = t->half_width;
     row->samples = t->n;
-    row->flops = l->c->test->flops(l->c->problem);
-    row->bytes = l->c->test->bytes(l->c->problem);
+    row->flops = adapter_flops(l->c->test, l->c->problem);
+    row->bytes = adapter_bytes(l->c->test, l->c->problem);
     row->tflops = row->flops / t->median / 1e6;
     row->gbs = row->bytes / t->median / 1e3;
     row->clock_mhz = seen->gpu.clock_mhz;

@@ -21,7 +21,7 @@ static ckl_status time_part(const test_case *c, ckl_device *device, const implem
     device_kernel *loaded;
     text ptx = { 0 };
     double clock = clock_seconds();
-    TRY(plan_describe(c->test->op, impl, config, part, &kernel));
+    TRY(plan_describe(c->test->op, impl, config, part, plan_target(&device->info), &kernel));
     out->describe_ms += lap_ms(&clock);
     ckl_status status = ir_print_ptx(kernel, &ptx);
     out->print_ms += lap_ms(&clock);
@@ -41,7 +41,7 @@ static ckl_status time_stages(const test_case *c, ckl_device *device, arena *mem
     const implementation *impl;
     void *config, *desc = arena_alloc(memory, 1, c->test->op->desc_bytes);
     double clock = clock_seconds();
-    c->test->desc(c->problem, desc);
+    adapter_desc(c->test, c->problem, desc);
     TRY(plan_choose(&device->info, c->test->op, desc, case_force(c, memory), memory, &impl, &config, NULL));
     out->choose_ms = lap_ms(&clock);
     for (int part = 0; part < (impl->kernels ? impl->kernels : 1); part++)

@@ -27,8 +27,8 @@ static void describe_row(const test_case *c, const race_options *options, result
     text_free(&line);
     result_set(row->op, c->test->op->name);
     result_set(row->l2, options->hot ? "hot" : "cold");
-    row->flops = c->test->flops(c->problem);
-    row->bytes = c->test->bytes(c->problem);
+    row->flops = adapter_flops(c->test, c->problem);
+    row->bytes = adapter_bytes(c->test, c->problem);
 }
 
 /* Every element of an output is written once. */

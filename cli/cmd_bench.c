@@ -159,7 +159,7 @@ static ckl_status measure_limits_of(bench *b)
     bool matrix = false;
     for (int i = 0; i < b->case_count; i++) {
         const test_case *c = &b->cases[i];
-        matrix |= c->test->flops(c->problem) > LIMITS_MATRIX_INTENSITY * c->test->bytes(c->problem);
+        matrix |= adapter_flops(c->test, c->problem) > LIMITS_MATRIX_INTENSITY * adapter_bytes(c->test, c->problem);
     }
     TRY(limits_measure_memory(b->device, b->race.stream, &b->results.header));
     return matrix ? limits_measure_matrix(b->device, b->race.stream, &b->results.header) : CKL_OK;

@@ -93,11 +93,11 @@ static void print_launch(const ir_kernel *kernel)
     print_instructions(kernel);
 }
 
-static ckl_status print_kernel(const chosen *taken, int part)
+static ckl_status print_kernel(const chosen *taken, int which, ir_target target)
 {
     double begin = clock_seconds();
     ir_kernel *kernel;
-    TRY(plan_describe(taken->op, taken->impl, taken->config, part, &kernel));
+    TRY(plan_describe(taken->op, taken->impl, taken->config, which, target, &kernel));
     double described = milliseconds_since(begin);
     begin = clock_seconds();
     ckl_status status = ir_verify(kernel);
@@ -126,7 +126,7 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
 {
     chosen taken = { .op = c->test->op };
     void *desc = arena_alloc(memory, 1, taken.op->desc_bytes);
-    c->test->desc(c->problem, desc);
+    adapter_desc(c->test, c->problem, desc);
     bool listing = want_ptx || want_ir;
     if (!listing)
         print_choices(info, taken.op, desc, memory);
@@ -137,8 +137,8 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
         printf("taken: %s %s\n", taken.impl->name, text_data(&config));
         text_free(&config);
     }
-    for (int part = 0; part < (int)max_i64(taken.impl->kernels, 1); part++)
-        TRY(print_kernel(&taken, part));
+    for (int which = 0; which < (int)max_i64(taken.impl->kernels, 1); which++)
+        TRY(print_kernel(&taken, which, plan_target(info)));
     return CKL_OK;
 }
 

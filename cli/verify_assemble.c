@@ -52,7 +52,7 @@ static void add_line(kernels *k, const char *line, const char *force)
     if (case_parse(line, &c) == CKL_OK) {
         const operator_info *op = c.test->op;
         void *desc = arena_alloc(&k->memory, 1, op->desc_bytes);
-        c.test->desc(c.problem, desc);
+        adapter_desc(c.test, c.problem, desc);
         if (!force || *c.keys.config)
             force = case_force(&c, &k->memory);
         if (plan_choose(k->info, op, desc, force, &k->memory, &impl, &config, NULL) == CKL_OK)
@@ -77,11 +77,11 @@ static void add_suites(kernels *k)
     globfree(&found);
 }
 
-static ckl_status assemble_parts(wanted_kernel *w)
+static ckl_status assemble_kernels(wanted_kernel *w, ir_target target)
 {
     for (int part = 0; part < (int)max_i64(w->impl->kernels, 1); part++) {
         ir_kernel *kernel;
-        TRY(plan_describe(w->op, w->impl, w->config, part, &kernel));
+        TRY(plan_describe(w->op, w->impl, w->config, part, target, &kernel));
         ckl_status status = assemble_kernel(kernel, &w->result);
         ir_kernel_free(kernel);
         TRY(status);
@@ -114,7 +114,7 @@ void verify_assemble(const verify_list *list, const ckl_device_info *info, verif
     } else {
 #pragma omp parallel for schedule(dynamic)
         for (int i = 0; i < k.count; i++) {
-            k.each[i].status = assemble_parts(&k.each[i]);
+            k.each[i].status = assemble_kernels(&k.each[i], plan_target(info));
             snprintf(k.each[i].sentence, sizeof k.each[i].sentence, "%s", ckl_error()); // of this thread
         }
         for (int i = 0; i < k.count; i++)

@@ -72,7 +72,7 @@ static ckl_status add_line(const char *line, void *user)
     ckl_status status = case_parse(line, &c);
     if (status == CKL_OK && is_wanted(a->request->operators, c.test->op->name)) {
         const char *kept = arena_text(&a->list->memory, line);
-        int seeds = a->request->seeds ? a->request->seeds : c.test->flops(c.problem) <= SMALL_FLOPS ? SEEDS : 1;
+        int seeds = a->request->seeds ? a->request->seeds : adapter_flops(c.test, c.problem) <= SMALL_FLOPS ? SEEDS : 1;
         for (const implementation *const *impl = c.test->op->implementations; *impl; impl++)
             if (is_name((*impl)->name, c.keys.impl) && is_name((*impl)->name, a->request->impl))
                 add_fills(a->list, kept, &c, *impl, seeds);

@@ -51,7 +51,7 @@ static ckl_status ask(const pass *p, const test_case *c)
     arena memory = { 0 };
     const implementation *impl;
     void *config, *desc = arena_alloc(&memory, 1, c->test->op->desc_bytes);
-    c->test->desc(c->problem, desc);
+    adapter_desc(c->test, c->problem, desc);
     ckl_status status = plan_choose(p->info, c->test->op, desc, case_force(c, &memory), &memory, &impl, &config, NULL);
     arena_clear(&memory);
     return status;
@@ -63,7 +63,7 @@ static void compare_devices(const pass *p, const check *k, verify_job *job, aren
     uint64_t digest = operand_images_digest(&k->images);
     const char *plan = ckl_plan_text(k->plan);
     bool comparable =
-        job->earlier_device && strcmp(job->earlier_plan, plan) == 0 && k->c->test->approximation(k->c->problem) == 0;
+        job->earlier_device && strcmp(job->earlier_plan, plan) == 0 && adapter_approximation(k->c->test, k->c->problem) == 0;
     if (comparable && job->earlier_digest != digest) {
         result->passed = false;
         snprintf(result->fault, sizeof result->fault, "the result is right but not bit for bit that of %s",

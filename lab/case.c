@@ -74,7 +74,7 @@ ckl_status case_parse(const char *line, test_case *out)
     fields_print(out->test->problem, out->problem, true, &given);
     out->fields = arena_text(&out->memory, text_data(&given));
     text_free(&given);
-    return out->test->prepare ? out->test->prepare(out->problem) : CKL_OK;
+    return adapter_prepare(out->test, out->problem);
 }
 
 void case_clear(test_case *c)
@@ -109,7 +109,7 @@ ckl_status case_plan(const test_case *c, ckl_device *device, ckl_plan **plan)
 {
     arena memory = { 0 };
     void *desc = arena_alloc(&memory, 1, c->test->op->desc_bytes);
-    c->test->desc(c->problem, desc);
+    adapter_desc(c->test, c->problem, desc);
     ckl_status status = plan_build(device, c->test->op, desc, case_force(c, &memory), plan);
     arena_clear(&memory);
     return status;

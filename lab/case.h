@@ -2,7 +2,7 @@
 #ifndef CKL_LAB_CASE_H
 #define CKL_LAB_CASE_H
 
-#include "operators/operators.h"
+#include "lab/adapter.h"
 
 /* Keys that every operator's line may have, beside the operator's own. */
 #define CASE_KEYS(X)                                                                               \

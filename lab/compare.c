@@ -46,8 +46,8 @@ static bool scalars_are_small(const test_case *c)
 
 tolerance tolerance_of(const test_case *c, ckl_dtype output)
 {
-    double approximation = c->test->approximation ? c->test->approximation(c->problem) : 0;
-    double terms = fmax(c->test->terms(c->problem), 1), u = output == CKL_F64 ? 0x1p-53 : 0x1p-24;
+    double approximation = adapter_approximation(c->test, c->problem);
+    double terms = adapter_terms(c->test, c->problem), u = output == CKL_F64 ? 0x1p-53 : 0x1p-24;
     double subnormal = output == CKL_F64 ? 0 : c->keys.fill == FILL_HARD ? HARD_SUBNORMAL : 0x1p-149;
     bool small = c->keys.fill == FILL_INTEGERS && approximation == 0 && scalars_are_small(c);
     return (tolerance){ .dtype = output,
@@ -87,7 +87,7 @@ static int64_t sampled_slice(int64_t i, int64_t count, int64_t slices, int64_t s
 
 static int64_t sample_size(const test_case *c, int64_t slices)
 {
-    double flops = c->test->flops(c->problem), budget = REFERENCE_FLOPS_PER_CORE * omp_get_max_threads();
+    double flops = adapter_flops(c->test, c->problem), budget = REFERENCE_FLOPS_PER_CORE * omp_get_max_threads();
     if (flops <= budget)
         return slices;
     return min_i64(slices, max_i64(8, (int64_t)(budget / flops * (double)slices)));
@@ -124,13 +124,12 @@ static void add_tally(const tally *part, tally *sum)
     sum->ratio_max = fmax(sum->ratio_max, part->ratio_max);
 }
 
-static void compare_slice(const test_case *c, const operand_image *o, int output, const tolerance *t, int64_t slice,
+static void compare_slice(const slicing *cut, const operand_image *o, const tolerance *t, int64_t slice,
                           reference_slice expected, tally *sum)
 {
-    const int64_t elements = c->test->slice_elements(c->problem, output);
     const void *got = o->after + o->start;
-    for (int64_t j = 0; j < elements; j++) {
-        int64_t index = c->test->output_index(c->problem, output, slice, j);
+    for (int64_t j = 0; j < expected.count; j++) {
+        int64_t index = slicing_index(cut, slice, j);
         finding at = { slice, j, dtype_read(o->info.dtype, got, index), expected.value[j], 0 };
         compare_element(t, at, expected.magnitude[j], sum);
     }
@@ -139,16 +138,16 @@ static void compare_slice(const test_case *c, const operand_image *o, int output
 static reference_slice make_room(int64_t elements)
 {
     size_t bytes = (size_t)max_i64(elements, 1) * sizeof(double);
-    reference_slice room = { malloc(bytes), malloc(bytes) };
+    reference_slice room = { .value = malloc(bytes), .magnitude = malloc(bytes) };
     if (!room.value || !room.magnitude)
         abort(); // of the laboratory, not of the library
     return room;
 }
 
 /* Room for the references that an output keeps; none if they were not asked for, or are too large to keep. */
-static void open_references(const test_case *c, operand_images *images, int output, int64_t count)
+static void open_references(const slicing *cut, operand_images *images, int64_t count)
 {
-    int64_t bytes = 2 * (int64_t)sizeof(double) * c->test->slice_elements(c->problem, output) * count;
+    int64_t bytes = 2 * (int64_t)sizeof(double) * cut->elements_max * count, output = cut->output;
     if (!images->keep_references || images->references[output] || bytes > REFERENCES_BYTES_MAX)
         return;
     images->references[output] = calloc((size_t)max_i64(count, 1), sizeof(reference_slice));
@@ -158,16 +157,19 @@ static void open_references(const test_case *c, operand_images *images, int outp
 }
 
 /* The reference of slice number i of the sample: kept, or computed into `room` or into what is kept. */
-static reference_slice reference_of(const test_case *c, const operand_images *images, int output, int64_t i,
-                                    int64_t slice, reference_slice room)
+static reference_slice reference_of(const slicing *cut, const operand_images *images, int64_t i, int64_t slice,
+                                    reference_slice room)
 {
-    reference_slice *kept = images->references[output] ? &images->references[output][i] : NULL;
+    reference_slice *kept = images->references[cut->output] ? &images->references[cut->output][i] : NULL;
     if (kept && kept->value)
         return *kept;
     if (kept)
-        room = *kept = make_room(c->test->slice_elements(c->problem, output));
-    c->test->reference(c->problem, images->host, output, slice, room);
-    return room;
+        room = make_room(cut->elements_max);
+    reference_slice out = slicing_at(cut, slice, room.value, room.magnitude);
+    if (kept)
+        *kept = out;
+    cut->test->reference(cut->problem, images->host, cut->output, slice, out);
+    return out;
 }
 
 /*
@@ -197,19 +199,20 @@ void compare_output(const test_case *c, operand_images *images, const operand_im
 {
     tolerance t = tolerance_of(c, o->info.dtype);
     t.relative += images->roundings * t.rounding;
-    const int64_t slices = c->test->slices(c->problem, output), count = sample_size(c, slices);
+    const slicing cut = slicing_of(c->test, c->problem, output);
+    const int64_t slices = cut.count, count = sample_size(c, slices);
     const int threads = (int)max_i64(1, min_i64(count, omp_get_max_threads())); // each holds room for a slice
     tally sum = { 0 };
-    open_references(c, images, output, count);
+    open_references(&cut, images, count);
 #pragma omp parallel num_threads(threads)
     {
         tally part = { 0 };
-        reference_slice room = make_room(c->test->slice_elements(c->problem, output));
+        reference_slice room = make_room(cut.elements_max);
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < count; i++) {
             int64_t slice = sampled_slice(i, count, slices, c->keys.seed);
-            reference_slice expected = reference_of(c, images, output, i, slice, room);
-            compare_slice(c, o, output, &t, slice, expected, &part);
+            reference_slice expected = reference_of(&cut, images, i, slice, room);
+            compare_slice(&cut, o, &t, slice, expected, &part);
         }
         free(room.value);
         free(room.magnitude);

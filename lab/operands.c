@@ -73,7 +73,7 @@ static ckl_status create_image(const test_case *c, int number, operand_image *o,
         FAIL(CKL_NO_MEMORY, "%s: no host memory for operand %s of %zu bytes", c->test->op->name, o->info.name,
              o->bytes);
     memset(o->image, CANARY, o->bytes);
-    double terms = c->test->terms(c->problem);
+    double terms = adapter_terms(c->test, c->problem);
     if (o->info.role != OPERAND_OUT)
         fill_operand(o, number, (operand_fill)c->keys.fill, (uint64_t)c->keys.seed, terms);
     return CKL_OK;

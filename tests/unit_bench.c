@@ -148,7 +148,7 @@ static const operator_test twice_test = { .op = &twice_info,
                                           .slice_elements = twice_elements,
                                           .output_index = twice_index,
                                           .reference = twice_reference,
-                                          .terms = twice_count,
+                                          .terms_of = twice_count,
                                           .flops = twice_count,
                                           .bytes = twice_bytes };
 

@@ -267,7 +267,7 @@ static const operator_test sum_test = { .op = &sum_info,
                                         .slice_elements = sum_elements,
                                         .output_index = sum_index,
                                         .reference = sum_reference,
-                                        .terms = sum_terms,
+                                        .terms_of = sum_terms,
                                         .flops = sum_flops };
 
 static check_result run_case(sum_problem problem, operand_fill fill, fault which)

@@ -46,6 +46,11 @@ typedef struct field_table {
 #define FIELD_MEMBER(owner, kind, name, value, range, help) kind name;
 #define FIELD_ROW(owner, kind, name, value, range, help) \
     { #name, FIELD_##kind, offsetof(owner, name), value, range, help },
+/* A field of a struct inside the owner: the list gets (owner, member) in place of the owner. */
+#define FIELD_NESTED(place, kind, name, value, range, help) \
+    { #name, FIELD_##kind, offsetof(FIELD_OWNER place, FIELD_INSIDE place.name), value, range, help },
+#define FIELD_OWNER(owner, member)  owner
+#define FIELD_INSIDE(owner, member) member
 #define FIELD_TABLE(array)                               \
     {                                                    \
         array, (int)(sizeof(array) / sizeof((array)[0])) \

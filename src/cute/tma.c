@@ -16,15 +16,18 @@ layout tma_tile_layout(ckl_dtype dtype, int rows, int cols, int swizzle_bytes)
     return swizzle_bytes ? with_swizzle(swizzle_of(dtype, swizzle_bytes), plain) : plain;
 }
 
-tma_copy make_tma(const char *param, ckl_dtype dtype, int rows, int cols, int swizzle_bytes)
+tma_copy make_tma(val map, ckl_dtype dtype, int rank, int rows, int cols, int swizzle_bytes)
 {
     int64_t row_bytes = cols * (int64_t)ckl_dtype_bytes(dtype);
     if (swizzle_bytes && row_bytes > swizzle_bytes)
-        ir_fail(CKL_INTERNAL, "TMA box %s: rows of %" PRId64 " bytes are longer than the %d-byte swizzle", param,
-                row_bytes, swizzle_bytes);
+        ir_fail(CKL_INTERNAL, "TMA box: rows of %" PRId64 " bytes are longer than the %d-byte swizzle", row_bytes,
+                swizzle_bytes);
     if (rows > 256 || cols > 256)
-        ir_fail(CKL_INTERNAL, "TMA box %s: %dx%d, more than 256 elements along a dimension", param, rows, cols);
-    return (tma_copy){ ir_tensor_map_param(param), dtype, rows, cols, swizzle_bytes };
+        ir_fail(CKL_INTERNAL, "TMA box: %dx%d, more than 256 elements along a dimension", rows, cols);
+    if (rank < 2 || rank > IR_TENSOR_MAP_RANK_MAX)
+        ir_fail(CKL_INTERNAL, "TMA box: rank=%d is not in 2..%d", rank, IR_TENSOR_MAP_RANK_MAX);
+    ir_tensor_map_set(map, (ir_tensor_map){ dtype, rank, { cols, rows, 1, 1, 1 }, swizzle_bytes });
+    return (tma_copy){ map, dtype, rank, rows, cols, swizzle_bytes };
 }
 
 int64_t tma_bytes(const tma_copy *tma)
@@ -51,13 +54,16 @@ static void check_tile(const tma_copy *tma, tensor sTile)
     text_free(&h);
 }
 
-enum { COORDINATES_MAX = 5 };
+enum { COORDINATES_MAX = IR_TENSOR_MAP_RANK_MAX };
 
 /* Coordinates of a box, innermost first, as the instructions take them; returns their count. */
-static int box_at(val row, val col, int count, const val *outer, val out[COORDINATES_MAX])
+static int box_at(const tma_copy *tma, val row, val col, int count, const val *outer, val out[COORDINATES_MAX])
 {
     val all[COORDINATES_MAX] = { col, row };
-    count = count > COORDINATES_MAX - 2 ? COORDINATES_MAX - 2 : count;
+    if (2 + count != tma->rank) {
+        ir_fail(CKL_INTERNAL, "TMA box: %d coordinates in a tensor of rank %d", 2 + count, tma->rank);
+        return 0;
+    }
     for (int i = 0; i < count; i++)
         all[2 + i] = outer[i];
     for (int i = 0; i < 2 + count; i++)
@@ -69,7 +75,7 @@ void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, 
 {
     check_tile(tma, sTile);
     val coordinates[COORDINATES_MAX];
-    int n = box_at(row, col, 0, NULL, coordinates);
+    int n = box_at(tma, row, col, 0, NULL, coordinates);
     ir_tma_load(sTile.address, 0, tma->map, barrier, multicast_mask, n, coordinates);
 }
 
@@ -77,7 +83,7 @@ void tma_load_of(const tma_copy *tma, tensor sTile, val row, val col, int count,
 {
     check_tile(tma, sTile);
     val coordinates[COORDINATES_MAX];
-    int n = box_at(row, col, count, outer, coordinates);
+    int n = box_at(tma, row, col, count, outer, coordinates);
     ir_tma_load(sTile.address, 0, tma->map, barrier, ir_int(IR_U32, 0), n, coordinates);
 }
 
@@ -85,7 +91,7 @@ void tma_store_of(const tma_copy *tma, tensor sTile, val row, val col, int count
 {
     check_tile(tma, sTile);
     val coordinates[COORDINATES_MAX];
-    int n = box_at(row, col, count, outer, coordinates);
+    int n = box_at(tma, row, col, count, outer, coordinates);
     ir_tma_store(tma->map, sTile.address, 0, n, coordinates);
 }
 

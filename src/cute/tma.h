@@ -8,6 +8,7 @@
 typedef struct tma_copy {
     val map;
     ckl_dtype dtype;
+    int rank; // modes of the global tensor: 2, and one for each outer coordinate
     int rows, cols;
     int swizzle_bytes; // 0, 32, 64, 128: cols * element size must not exceed it
 } tma_copy;
@@ -15,7 +16,8 @@ typedef struct tma_copy {
 /* The swizzled layout of a (ROWS,COLS) tile whose rows are one swizzle span long, as TMA writes and wgmma reads it. */
 layout tma_tile_layout(ckl_dtype dtype, int rows, int cols, int swizzle_bytes);
 
-tma_copy make_tma(const char *param, ckl_dtype dtype, int rows, int cols, int swizzle_bytes);
+/* map: of the kernel's list of parameters (ir/params.h), kind `tensor`. The launch gets box and swizzle from here. */
+tma_copy make_tma(val map, ckl_dtype dtype, int rank, int rows, int cols, int swizzle_bytes);
 
 /* Issued by one thread. row and col are element coordinates in the global tensor; mask: 0, or the CTAs that get the box. */
 void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, val multicast_mask);

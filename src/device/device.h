@@ -15,7 +15,7 @@ typedef struct tensor_map {
     _Alignas(64) unsigned char bytes[IR_TENSOR_MAP_BYTES];
 } tensor_map;
 
-enum { TENSOR_MAP_RANK_MAX = 5 };
+enum { TENSOR_MAP_RANK_MAX = IR_TENSOR_MAP_RANK_MAX };
 
 /* A tiled view of global memory, dimensions innermost first. Values are those of the swizzle span in bytes. */
 typedef enum tensor_map_swizzle {

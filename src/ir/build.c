@@ -440,7 +440,7 @@ static int find_param(const char *name, bool tensor_map, ir_type type)
     if (k->param_count == IR_PARAMS_MAX)
         ir_fail(CKL_INTERNAL, "parameter %s is one more than the %d a kernel may have", name, IR_PARAMS_MAX);
     k->params = grow(k->params, k->param_count, &k->param_capacity, sizeof *k->params);
-    k->params[k->param_count] = (ir_param){ arena_text(&k->memory, name), tensor_map, type };
+    k->params[k->param_count] = (ir_param){ .name = arena_text(&k->memory, name), .tensor_map = tensor_map, .type = type };
     return k->param_count++;
 }
 
@@ -454,6 +454,29 @@ val ir_tensor_map_param(const char *name)
 {
     int index = find_param(name, true, IR_U64);
     return build_value((ir_inst){ .op = IR_PARAM, .type = IR_U64, .n = index }, IR_U64, 0, NULL);
+}
+
+/* The parameter that a register holds, or NULL. */
+static ir_param *param_of(val x)
+{
+    ir_kernel *k = now.kernel;
+    for (int i = 0; i < k->inst_count; i++)
+        if (k->insts[i].op == IR_PARAM && k->insts[i].out[0].reg == x.reg)
+            return &k->params[k->insts[i].n];
+    return NULL;
+}
+
+void ir_tensor_map_set(val map, ir_tensor_map wanted)
+{
+    ir_param *param = param_of(map);
+    if (ir_failed())
+        return;
+    if (!param || !param->tensor_map)
+        ir_fail(CKL_INTERNAL, "this value is no tensor map parameter");
+    else if (param->map.rank && memcmp(&param->map, &wanted, sizeof wanted) != 0)
+        ir_fail(CKL_INTERNAL, "tensor map %s: two boxes, of which only one can be encoded", param->name);
+    else
+        param->map = wanted;
 }
 
 /* Shared memory */

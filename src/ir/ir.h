@@ -309,11 +309,22 @@ typedef struct ir_inst {
     int line;
 } ir_inst;
 
+enum { IR_TENSOR_MAP_RANK_MAX = 5, IR_TENSOR_MAP_BYTES = 128, IR_PARAMS_MAX = 64 };
+
+/* What the kernel wants of a tensor map: the launch gives pointer, sizes and strides alone. Modes innermost first. */
+typedef struct ir_tensor_map {
+    ckl_dtype dtype;
+    int rank; // 0: the kernel has not said
+    int box[IR_TENSOR_MAP_RANK_MAX];
+    int swizzle_bytes;
+} ir_tensor_map;
+
 /* A parameter of the kernel: a scalar, or a tensor map (128 bytes, aligned to 64). */
 typedef struct ir_param {
     const char *name;
     bool tensor_map;
     ir_type type;
+    ir_tensor_map map;
 } ir_param;
 
 /* A named piece of the kernel's shared memory. Pieces that overlap on purpose are made by ir_smem_alias(). */
@@ -344,8 +355,6 @@ typedef struct ir_kernel {
     ir_smem *smem;
     int smem_count, smem_capacity;
 } ir_kernel;
-
-enum { IR_PARAMS_MAX = 40, IR_TENSOR_MAP_BYTES = 128 };
 
 /* Name of an op ("ld"), a type ("bf16x2"), a class ("tensor"). */
 const char *ir_op_text(ir_op op);

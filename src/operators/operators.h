@@ -21,6 +21,35 @@
 OPERATORS(X)
 #undef X
 
+/*
+ * Defines an operator's table and its three public functions: OPERATOR(add, add, "y = alpha*a + beta*b") for ckl_add_plan(),
+ * ckl_add_run() and ckl_add() of ckl_add_desc and ckl_add_args. The file has defined check, check_args and implementations.
+ */
+#define OPERATOR(op, types, about)                                                                                     \
+    const operator_info op##_operator = {                                                                              \
+        .name = #op,                                                                                                   \
+        .summary = about,                                                                                              \
+        .desc_bytes = sizeof(ckl_##types##_desc),                                                                      \
+        .args_bytes = sizeof(ckl_##types##_args),                                                                      \
+        .check = check,                                                                                                \
+        .check_args = check_args,                                                                                      \
+        .implementations = implementations,                                                                            \
+    };                                                                                                                 \
+    ckl_status ckl_##op##_plan(ckl_device *device, const ckl_##types##_desc *desc, ckl_plan **plan)                    \
+    {                                                                                                                  \
+        return plan_build(device, &op##_operator, desc, NULL, plan);                                                   \
+    }                                                                                                                  \
+    ckl_status ckl_##op##_run(const ckl_plan *plan, const ckl_##types##_args *args, ckl_stream stream)                 \
+    {                                                                                                                  \
+        return plan_run(plan, &op##_operator, args, stream);                                                           \
+    }                                                                                                                  \
+    ckl_status ckl_##op(ckl_device *device, const ckl_##types##_desc *desc, const ckl_##types##_args *args,            \
+                        ckl_stream stream)                                                                             \
+    {                                                                                                                  \
+        return plan_once(device, &op##_operator, desc, args, stream);                                                  \
+    }                                                                                                                  \
+    extern const operator_info op##_operator
+
 enum { OPERANDS_MAX = 12, OPERAND_RANK_MAX = 5 };
 
 typedef enum operand_role { OPERAND_IN, OPERAND_OUT, OPERAND_IN_OUT } operand_role;
@@ -39,10 +68,14 @@ typedef struct operand {
 /* How inputs are filled. Integers are small enough that every sum is exact, so the result is compared bit for bit. */
 typedef enum operand_fill { FILL_INTEGERS, FILL_UNIFORM, FILL_NORMAL, FILL_HARD } operand_fill;
 
-/* Where the reference writes: value[i] and the sum of the absolute values of the terms that made it, for the bound. */
+/*
+ * What the reference computes and where it writes: value[i] and the sum of the absolute values of the terms that made it, for
+ * the bound. Elements first .. first+count-1 of a row of the output, where the operator leaves its slices to the default.
+ */
 typedef struct reference_slice {
     double *value;
     double *magnitude;
+    int64_t row, first, count;
 } reference_slice;
 
 typedef struct test_reject {
@@ -52,32 +85,37 @@ typedef struct test_reject {
 } test_reject;
 
 /*
- * The laboratory's side of an operator. `problem` is the struct that a problem line fills: the desc and the scalars of a
- * call. Outputs are numbered in the order of the operands, absent ones included. Slices are parts of an output that can be
- * computed alone (rows of D): large problems check a sample.
+ * The laboratory's side of an operator. `problem` is the struct that a problem line fills: the desc, then the scalars of a
+ * call. Outputs are numbered in the order of the operands, absent ones included. What is NULL or 0 has the default stated.
  */
 typedef struct operator_test {
     const operator_info *op;
     size_t problem_bytes;
     field_table problem;
 
-    ckl_status (*prepare)(void *problem);               // derived fields (ld = 0 and so on)
-    void (*desc)(const void *problem, void *desc);      // the desc of a problem
+    ckl_status (*prepare)(void *problem);               // NULL: the operator's check of the desc, which fills in defaults
+    void (*desc)(const void *problem, void *desc);      // NULL: the problem begins with it
     int (*operands)(const void *problem, operand *out); // in a fixed order; returns their count
     ckl_status (*run)(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream);
 
+    /*
+     * Slices: parts of an output that can be computed alone; large problems check a sample. NULL: rows of the output's
+     * innermost mode, and parts of them where `elements_alone` says that an element does not need its row.
+     */
+    bool elements_alone;
     int64_t (*slices)(const void *problem, int output);
     int64_t (*slice_elements)(const void *problem, int output); // element j of slice s is at index ...
     int64_t (*output_index)(const void *problem, int output, int64_t slice, int64_t j); // ... this, in elements
     void (*reference)(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
-    double (*terms)(const void *problem);         // length of the longest sum in one output element
-    double (*approximation)(const void *problem); // relative error of approximate instructions used; 0: none
 
-    double (*flops)(const void *problem); // useful operations of one run
-    double (*bytes)(const void *problem); // compulsory traffic: every input read once, output written once
+    double terms;                                    // length of the longest sum in one output element; 0: 1
+    double (*terms_of)(const void *problem);         // the same where it depends on the problem
+    double approximation;                            // relative error of approximate instructions used; 0: none
+    double (*approximation_of)(const void *problem); // the same where it depends on the problem
+    double (*flops)(const void *problem); // useful operations of one run; NULL: one for each element of the outputs
+    double (*bytes)(const void *problem); // compulsory traffic; NULL: every input read once, every output written once
 
-    const char *const
-        *cases; // problem lines without the operator's name, NULL at the end; quick enough for the emulator
+    const char *const *cases;   // problem lines without the operator's name, NULL at the end; quick on the emulator
     const test_reject *rejects; // { NULL } at the end
 } operator_test;
 

@@ -59,12 +59,14 @@ static kernel_set *find(ckl_device *device, const implementation *impl, const ch
     return NULL;
 }
 
-static ckl_status load(ckl_device *device, const ir_kernel *described, plan_kernel *kernel)
+static ckl_status load(ckl_device *device, const implementation *impl, const ir_kernel *described, plan_kernel *kernel)
 {
     TRY(device_check_limits(&device->info, described));
     plan_kernel made = { .threads = described->threads,
                          .cluster = described->cluster,
                          .smem_bytes = described->smem_bytes };
+    if (impl->params)
+        TRY(plan_bind_params(described, impl->params, &made));
     TRY(device->ops->load(device, described, &made.loaded));
     ckl_status status = device->ops->clusters_resident(device, made.loaded, &made.clusters_resident);
     if (status == CKL_OK && made.clusters_resident < 1)
@@ -82,10 +84,10 @@ static ckl_status build(kernel_set *set, const operator_info *op, const void *co
 {
     int count = set->impl->kernels ? set->impl->kernels : 1;
     assert(count <= PLAN_KERNELS_MAX);
-    for (int part = 0; part < count; part++) {
+    for (int which = 0; which < count; which++) {
         ir_kernel *described;
-        TRY(plan_describe(op, set->impl, config, part, &described));
-        ckl_status status = load(set->device, described, &set->kernels[part]);
+        TRY(plan_describe(op, set->impl, config, which, plan_target(&set->device->info), &described));
+        ckl_status status = load(set->device, set->impl, described, &set->kernels[which]);
         ir_kernel_free(described);
         if (status != CKL_OK)
             FAIL(status, "%s: %s", set->key, ckl_error());

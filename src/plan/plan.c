@@ -47,7 +47,7 @@ static ckl_status parse_force(const operator_info *op, const char *force, arena 
 static ckl_status configure(const ckl_device_info *device, const operator_info *op, const implementation *impl,
                             const void *desc, const choice_line *forced, void *config)
 {
-    if (impl->target == IR_SM90A && !device->has_wgmma)
+    if (impl->target > plan_target(device))
         FAIL(CKL_UNSUPPORTED, "%s %s: the kernel is for sm_90a, %s is sm_%d", op->name, impl->name, device->id,
              device->compute_capability);
     fields_default(impl->config, config);
@@ -119,22 +119,30 @@ static void print_choice(const operator_info *op, const implementation *impl, co
     fields_print(impl->config, config, false, out);
 }
 
-ckl_status plan_describe(const operator_info *op, const implementation *impl, const void *config, int part,
-                         ir_kernel **kernel)
+ir_target plan_target(const ckl_device_info *device)
+{
+    return device->has_wgmma ? IR_SM90A : IR_SM80;
+}
+
+ckl_status plan_describe(const operator_info *op, const implementation *impl, const void *config, int which,
+                         ir_target target, ir_kernel **kernel)
 {
     char name[64];
-    snprintf(name, sizeof name, impl->kernels > 1 ? "%s_%s_%d" : "%s_%s", op->name, impl->name, part);
+    snprintf(name, sizeof name, impl->kernels > 1 ? "%s_%s_%d" : "%s_%s", op->name, impl->name, which);
     text note = { 0 };
     print_choice(op, impl, config, &note);
 
-    ir_describe_begin(name, impl->target);
+    ir_describe_begin(name, target);
     char *kept = ir_alloc(note.length + 1, 1);
     ir_current()->note = memcpy(kept, text_data(&note), note.length + 1);
-    impl->describe(config, part);
+    impl->describe(config, which);
     ir_kernel *described = NULL;
     ckl_status status = ir_describe_end(&described);
-    if (status == CKL_OK)
+    if (status == CKL_OK) {
+        if (impl->params)
+            ir_drop_unused_params(described);
         status = ir_verify(described);
+    }
     if (status != CKL_OK) {
         status_fail(status, "%s: %s", text_data(&note), ckl_error());
         ir_kernel_free(described);
@@ -170,7 +178,7 @@ static ckl_status build(built_plan *built, const void *desc, const char *force)
     text_free(&line);
 
     TRY(kernel_cache_get(plan->device, plan->op, plan->impl, config, plan->text, &built->kernels));
-    memcpy(plan->kernels, kernel_cache_kernels(built->kernels), sizeof plan->kernels);
+    plan->kernels = kernel_cache_kernels(built->kernels);
     return allocate_workspace(plan);
 }
 

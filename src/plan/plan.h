@@ -5,6 +5,7 @@
 #include "base/fields.h"
 #include "cutekernellib/plan.h"
 #include "device/device.h"
+#include "ir/params.h"
 
 enum { PLAN_KERNELS_MAX = 5 };
 
@@ -21,10 +22,11 @@ typedef struct implementation {
     /* May this config, chosen or forced by a user or tuner, compute this desc here? The reason if not. Pure. */
     ckl_status (*admit)(const void *desc, const ckl_device_info *device, const void *config);
 
-    /* Describes kernel number part of this config; part is 0 unless kernels > 1. */
-    void (*describe)(const void *config, int part);
-    int kernels; // of one plan, in launch order; 0 means 1
-    ir_target target;
+    /* Describes kernel number `kernel` of this config: 0 unless kernels > 1. It is printed for the device's own target. */
+    void (*describe)(const void *config, int kernel);
+    int kernels;              // of one plan; 0 means 1
+    const param_list *params; // of all its kernels; each is launched with those that it uses
+    ir_target target;         // the lowest that it runs on
 
     /*
      * Workspace bytes of one run, or NULL for none. It is zero before the first run; every run leaves it ready for the
@@ -51,6 +53,12 @@ typedef struct operator_info {
     const implementation *const *implementations; // in order of preference, NULL at the end
 } operator_info;
 
+/* A parameter of a loaded kernel: where the launch finds it. */
+typedef struct plan_param {
+    size_t offset;     // in the implementation's struct of parameters
+    ir_tensor_map map; // rank 0: a scalar
+} plan_param;
+
 /* A loaded kernel shared by all plans of the same implementation and config on a device. */
 typedef struct plan_kernel {
     device_kernel *loaded;
@@ -58,6 +66,8 @@ typedef struct plan_kernel {
     int cluster;
     int clusters_resident; // that the device holds at once
     int64_t smem_bytes;
+    int param_count;
+    plan_param params[IR_PARAMS_MAX];
 } plan_kernel;
 
 struct ckl_plan {
@@ -67,7 +77,7 @@ struct ckl_plan {
     const void *desc; // checked, with defaults filled in
     const void *config;
     const char *text; // "gemm sm90 tile_m=128 ..."
-    plan_kernel kernels[PLAN_KERNELS_MAX];
+    const plan_kernel *kernels; // impl->kernels of them
     int64_t workspace_bytes;
     void *workspace; // the plan's own, used when the caller passes none: one run at a time
 };
@@ -89,9 +99,32 @@ ckl_status plan_run(const ckl_plan *plan, const operator_info *op, const void *a
 ckl_status plan_once(ckl_device *device, const operator_info *op, const void *desc, const void *args,
                      ckl_stream stream);
 
-/* Describes and verifies kernel number part of a config, without a device. The caller frees it. */
-ckl_status plan_describe(const operator_info *op, const implementation *impl, const void *config, int part,
-                         ir_kernel **kernel);
+/* The target that kernels are printed for on a device. */
+ir_target plan_target(const ckl_device_info *device);
+
+/* Describes and verifies kernel number `which` of a config for a target, without a device. The caller frees it. */
+ckl_status plan_describe(const operator_info *op, const implementation *impl, const void *config, int which,
+                         ir_target target, ir_kernel **kernel);
+
+/*
+ * Finds the parameters of a described kernel in its implementation's list. CKL_INTERNAL: one is missing there, or has another
+ * type, or is a tensor map of which the kernel has not said the box.
+ */
+ckl_status plan_bind_params(const ir_kernel *kernel, const param_list *list, plan_kernel *bound);
+
+/* CTAs of a launch; 0 along y and z means 1. */
+typedef struct plan_grid {
+    int64_t x, y, z;
+} plan_grid;
+
+/* Enqueues kernel number `which`; params is the struct that KERNEL_PARAMS() made of the implementation's list. */
+ckl_status plan_launch(const ckl_plan *plan, int which, plan_grid grid, const void *params, ckl_stream stream);
+
+/* The workspace of a run: the caller's if there is one, else the plan's own. */
+static inline void *plan_workspace(const ckl_plan *plan, void *workspace)
+{
+    return workspace ? workspace : plan->workspace;
+}
 
 /* Chooses as plan_build() does but compiles nothing; *config is in memory. notes gets one line per decline. */
 ckl_status plan_choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,

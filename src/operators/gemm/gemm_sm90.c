@@ -90,10 +90,10 @@ static void describe_parameters(kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
     int d_span = k->size.d_cols * (int)ckl_dtype_bytes(cfg->d);
-    k->tmaA = make_tma("A", cfg->ab, k->size.box_a, GEMM_TILE_K, 128);
-    k->tmaB = make_tma("B", cfg->ab, k->size.box_b, GEMM_TILE_K, 128);
-    k->tmaD = make_tma("D", cfg->d, k->size.d_rows, k->size.d_cols, d_span);
-    k->tmaC = make_tma("C", cfg->d, k->size.d_rows, k->size.d_cols, d_span);
+    k->tmaA = make_tma(ir_tensor_map_param("A"), cfg->ab, 2, k->size.box_a, GEMM_TILE_K, 128);
+    k->tmaB = make_tma(ir_tensor_map_param("B"), cfg->ab, 2, k->size.box_b, GEMM_TILE_K, 128);
+    k->tmaD = make_tma(ir_tensor_map_param("D"), cfg->d, 2, k->size.d_rows, k->size.d_cols, d_span);
+    k->tmaC = make_tma(ir_tensor_map_param("C"), cfg->d, 2, k->size.d_rows, k->size.d_cols, d_span);
     k->m = param(U32, "m");
     k->n = param(U32, "n");
     k->k_tiles = div(add(param(U32, "k"), imm(GEMM_TILE_K - 1)), imm(GEMM_TILE_K));

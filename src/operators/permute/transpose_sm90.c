@@ -187,8 +187,8 @@ static void transpose_by_tma(const transpose_sm90_config *cfg)
     ir_current()->threads = cfg->threads;
     ir_current()->ctas_per_sm = cfg->ctas_per_sm;
     kernel k = { .cfg = cfg, .type = raw_type(cfg->bytes), .span = sm90_box_columns(cfg->bytes) };
-    k.tmaX = make_tma("X", k.type, cfg->tile_r, k.span, SM90_ROW_BYTES);
-    k.tmaY = make_tma("Y", k.type, cfg->tile_c, k.span, SM90_ROW_BYTES);
+    k.tmaX = make_tma(ir_tensor_map_param("X"), k.type, 2 + cfg->outer, cfg->tile_r, k.span, SM90_ROW_BYTES);
+    k.tmaY = make_tma(ir_tensor_map_param("Y"), k.type, 2 + cfg->outer, cfg->tile_c, k.span, SM90_ROW_BYTES);
     k.place = place_by_coordinates(cfg->outer, cfg->tile_r, cfg->tile_c);
     k.sX = boxes(&k, "x", cfg->tile_r, cfg->tile_c / k.span); // (R,SPAN,BOXES)
     k.sY = boxes(&k, "y", cfg->tile_c, cfg->tile_r / k.span); // (C,SPAN,BOXES)

@@ -1,0 +1,119 @@
+/* adapter.c - defaults that follow from the table of operands. */
+#include "lab/adapter.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/math.h"
+
+enum { SLICE_ELEMENTS = 4096 }; // of a long row whose elements can be computed alone
+
+ckl_status adapter_prepare(const operator_test *t, void *problem)
+{
+    if (t->prepare)
+        return t->prepare(problem);
+    return t->desc ? CKL_OK : t->op->check(problem);
+}
+
+void adapter_desc(const operator_test *t, const void *problem, void *desc)
+{
+    if (t->desc)
+        t->desc(problem, desc);
+    else
+        memcpy(desc, problem, t->op->desc_bytes);
+}
+
+double adapter_terms(const operator_test *t, const void *problem)
+{
+    return fmax(t->terms_of ? t->terms_of(problem) : t->terms, 1);
+}
+
+double adapter_approximation(const operator_test *t, const void *problem)
+{
+    return t->approximation_of ? t->approximation_of(problem) : t->approximation;
+}
+
+/* Elements of one operand; 0 if it is absent. */
+static double elements_of(const operand *o)
+{
+    double elements = o->dtype != CKL_DTYPE_DEFAULT;
+    for (int d = 0; d < o->rank; d++)
+        elements *= (double)o->shape[d];
+    return elements;
+}
+
+double adapter_flops(const operator_test *t, const void *problem)
+{
+    operand all[OPERANDS_MAX];
+    double sum = 0;
+    if (t->flops)
+        return t->flops(problem);
+    int count = t->operands(problem, all);
+    for (int i = 0; i < count; i++)
+        sum += all[i].role == OPERAND_IN ? 0 : elements_of(&all[i]);
+    return sum;
+}
+
+double adapter_bytes(const operator_test *t, const void *problem)
+{
+    operand all[OPERANDS_MAX];
+    double sum = 0;
+    if (t->bytes)
+        return t->bytes(problem);
+    int count = t->operands(problem, all);
+    for (int i = 0; i < count; i++)
+        sum += elements_of(&all[i]) * (double)ckl_dtype_bytes(all[i].dtype) * (all[i].role == OPERAND_IN_OUT ? 2 : 1);
+    return sum;
+}
+
+/* Slices */
+
+/* Output number `output` among the operands. */
+static operand output_of(const operator_test *t, const void *problem, int output)
+{
+    operand all[OPERANDS_MAX];
+    int count = t->operands(problem, all);
+    for (int i = 0; i < count; i++)
+        if (all[i].role != OPERAND_IN && output-- == 0)
+            return all[i];
+    return (operand){ 0 };
+}
+
+slicing slicing_of(const operator_test *t, const void *problem, int output)
+{
+    slicing s = { .test = t, .problem = problem, .output = output };
+    if (t->slices) {
+        s.count = t->slices(problem, output);
+        s.elements_max = t->slice_elements(problem, output);
+        return s;
+    }
+    s.info = output_of(t, problem, output);
+    int64_t columns = s.info.rank ? s.info.shape[s.info.rank - 1] : 0;
+    s.elements_max = t->elements_alone ? min_i64(columns, SLICE_ELEMENTS) : columns;
+    s.parts = columns ? ceil_div(columns, s.elements_max) : 1;
+    s.count = columns ? s.parts : 0;
+    for (int d = 0; d + 1 < s.info.rank; d++)
+        s.count *= s.info.shape[d];
+    return s;
+}
+
+reference_slice slicing_at(const slicing *s, int64_t slice, double *value, double *magnitude)
+{
+    if (!s->parts)
+        return (reference_slice){ value, magnitude, slice, 0, s->elements_max };
+    int64_t first = slice % s->parts * s->elements_max, columns = s->info.shape[s->info.rank - 1];
+    return (reference_slice){ value, magnitude, slice / s->parts, first, min_i64(s->elements_max, columns - first) };
+}
+
+int64_t slicing_index(const slicing *s, int64_t slice, int64_t j)
+{
+    if (!s->parts)
+        return s->test->output_index(s->problem, s->output, slice, j);
+    int inner = s->info.rank - 1;
+    int64_t row = slice / s->parts, index = (slice % s->parts * s->elements_max + j) * s->info.stride[inner];
+    for (int d = inner - 1; d >= 0; d--) {
+        index += row % s->info.shape[d] * s->info.stride[d];
+        row /= s->info.shape[d];
+    }
+    return index;
+}

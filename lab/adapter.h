@@ -1,0 +1,33 @@
+/* adapter.h - what an operator_test says of a problem, with the defaults of what it leaves out. */
+#ifndef CKL_LAB_ADAPTER_H
+#define CKL_LAB_ADAPTER_H
+
+#include "operators/operators.h"
+
+ckl_status adapter_prepare(const operator_test *t, void *problem);
+void adapter_desc(const operator_test *t, const void *problem, void *desc);
+double adapter_terms(const operator_test *t, const void *problem);         // at least 1
+double adapter_approximation(const operator_test *t, const void *problem); // 0: none
+double adapter_flops(const operator_test *t, const void *problem);
+double adapter_bytes(const operator_test *t, const void *problem);
+
+/* How an output is cut into slices. */
+typedef struct slicing {
+    const operator_test *test;
+    const void *problem;
+    int output;
+    int64_t count;
+    int64_t elements_max; // of a slice
+    operand info;         // of the output, for the default
+    int64_t parts;        // slices of a row; 0: the operator cuts by itself
+} slicing;
+
+slicing slicing_of(const operator_test *t, const void *problem, int output);
+
+/* The slice as the reference takes it, with room for its results. */
+reference_slice slicing_at(const slicing *s, int64_t slice, double *value, double *magnitude);
+
+/* Where element j of a slice lies in the output, in elements. */
+int64_t slicing_index(const slicing *s, int64_t slice, int64_t j);
+
+#endif
