@@ -115,6 +115,15 @@ static tensor coordinates_moved(tensor cT, int_tuple coordinate)
     return cT;
 }
 
+tensor coordinates_from(tensor cT, int mode, val start)
+{
+    val *first = ir_alloc(IDENTITY_MODES_MAX, sizeof *first);
+    for (int i = 0; i < cT.modes; i++)
+        first[i] = i == mode ? int_add(cT.first[i], start) : cT.first[i];
+    cT.first = first;
+    return cT;
+}
+
 val tensor_coordinate(tensor cT, int_tuple coordinate, int mode)
 {
     if (cT.memory != CMEM || mode >= cT.modes) {
@@ -168,6 +177,39 @@ tensor tensor_slice(tensor t, int_tuple coordinate)
     part.layout = slice_layout(coordinate, t.layout);
     part.layout.sw = sw;
     return part;
+}
+
+/* The strides of what a tensor has at those coordinates. */
+static int_tuple strides_at(tensor t, tensor cT, int_tuple strides)
+{
+    if (is_leaf(strides)) {
+        val sum = ir_int(CKL_I64, 0);
+        for (int i = 0; i < cT.modes; i++) {
+            val steps = ir_int(CKL_I64, coordinate_bits(cT, i, static_leaf(strides)));
+            sum = int_add(sum, int_mul(steps, tuple_mode(t.layout.stride, i)->leaf));
+        }
+        return dynamic(sum);
+    }
+    int_tuple modes[INT_TUPLE_RANK_MAX];
+    for (int i = 0; i < tuple_rank(strides); i++)
+        modes[i] = strides_at(t, cT, tuple_mode(strides, i));
+    return tuple_of(tuple_rank(strides), modes);
+}
+
+tensor tensor_at_coordinates(tensor t, tensor cT)
+{
+    val index = ir_int(CKL_I64, 0);
+    if (rank(t.layout) != cT.modes || has_swizzle(t.layout) || tuple_depth(t.layout.shape) > 1) {
+        text found = { 0 };
+        tensor_print(t, &found);
+        ir_fail(CKL_INTERNAL, "%s has no elements at coordinates of %d modes", text_data(&found), cT.modes);
+        text_free(&found);
+        return t;
+    }
+    for (int i = 0; i < cT.modes; i++)
+        index = int_add(index, int_mul(cT.first[i], tuple_mode(t.layout.stride, i)->leaf));
+    t = displaced(t, index);
+    return tensor_with_layout(t, make_layout(cT.layout.shape, strides_at(t, cT, cT.layout.stride)));
 }
 
 tensor tensor_local_tile(tensor t, int_tuple tiler, int_tuple coordinate)

@@ -47,12 +47,19 @@ tensor with_cache(tensor gT, ir_cache cache);
  */
 tensor identity_tensor(int_tuple shape);
 val tensor_coordinate(tensor cT, int_tuple coordinate, int mode); // of an element, along a mode of the identity tensor
+tensor coordinates_from(tensor cT, int mode, val start);          // all of them moved on along a mode
 layout coordinate_distances(tensor cT, int mode);                 // the same from that of element 0, as a layout
 
 /* Views */
 tensor tensor_slice(tensor t, int_tuple coordinate); // WILDCARD modes stay
 tensor tensor_local_tile(tensor t, int_tuple tiler,
                          int_tuple coordinate); // the tile at a coordinate; WILDCARD: (TILE...,REST)
+/*
+ * The elements of t, of as many modes, at the coordinates of cT: tensors of one shape share a partition, and what is found to be
+ * inside is what is accessed.
+ */
+tensor tensor_at_coordinates(tensor t, tensor cT);
+
 /* Thread tid's elements of a tile that the threads' layout covers again and again: (REST...). One mode of threads a mode of t. */
 tensor tensor_local_partition(tensor t, layout threads, val tid);
 tensor tensor_with_layout(tensor t, layout a); // the same elements by another layout

@@ -1,6 +1,8 @@
 /* tiled_copy.c - thread-value layouts of copies, partitions, and the atoms executed. */
 #include "cute/tiled_copy.h"
 
+#include <stdio.h>
+
 #include "cute/vectors.h"
 
 /* Construction */
@@ -55,6 +57,13 @@ static tiled_copy make(const char *atom, ckl_dtype dtype, layout tv, int_tuple t
             fail_with_layout("%s does not tile threads and values: they are %s", atom, tv);
     }
     return c;
+}
+
+const char *universal_copy(ckl_dtype dtype, int elements)
+{
+    char *name = ir_alloc(ATOM_NAME_MAX, 1);
+    snprintf(name, ATOM_NAME_MAX, "UniversalCopy<%d>", 8 * (int)ckl_dtype_bytes(dtype) * elements);
+    return name;
 }
 
 tiled_copy make_tiled_copy(const char *atom, ckl_dtype dtype, layout threads, layout values)

@@ -24,6 +24,9 @@ typedef struct tiled_copy {
  */
 tiled_copy make_tiled_copy(const char *atom, ckl_dtype dtype, layout threads, layout values);
 
+/* "UniversalCopy<128>": the plain atom of so many elements, at most 16 bytes. */
+const char *universal_copy(ckl_dtype dtype, int elements);
+
 /* The operands of an MMA, m x k, n x k and m x n in all: values are in the order of its fragments, which need no retile(). */
 tiled_copy make_tiled_copy_A(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int m, int k);
 tiled_copy make_tiled_copy_B(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int n, int k);
