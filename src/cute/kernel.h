@@ -133,15 +133,13 @@
 #define fence_mbarrier_init()     (HERE, ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0))
 #define warpgroup_reg_alloc(n)    (HERE, ir_plain(IR_SETMAXNREG, n, 1))
 #define warpgroup_reg_dealloc(n)  (HERE, ir_plain(IR_SETMAXNREG, n, 0))
-#define grid_wait() \
-    (HERE,          \
-     ir_plain(IR_GRID_WAIT, 0, 0)) // for the kernel before this one to end; its results may not be touched earlier
-#define launch_dependents() (HERE, ir_plain(IR_LAUNCH_DEPENDENTS, 0, 0))
-#define exit_thread()       (HERE, ir_plain(IR_EXIT, 0, 0))
-#define warp_sync()         (HERE, ir_plain(IR_WARP_SYNC, 0, 0))
-#define cluster_arrive()    (HERE, ir_plain(IR_CLUSTER_ARRIVE, 0, 0))
-#define cluster_wait()      (HERE, ir_plain(IR_CLUSTER_WAIT, 0, 0))
-#define fence_gpu()         (HERE, ir_fence(IR_SCOPE_GPU)) // CUDA's __threadfence()
+#define grid_wait()               (HERE, ir_plain(IR_GRID_WAIT, 0, 0)) // for the results of the kernel before this one
+#define launch_dependents()       (HERE, ir_plain(IR_LAUNCH_DEPENDENTS, 0, 0))
+#define exit_thread()             (HERE, ir_plain(IR_EXIT, 0, 0))
+#define warp_sync()               (HERE, ir_plain(IR_WARP_SYNC, 0, 0))
+#define cluster_arrive()          (HERE, ir_plain(IR_CLUSTER_ARRIVE, 0, 0))
+#define cluster_wait()            (HERE, ir_plain(IR_CLUSTER_WAIT, 0, 0))
+#define fence_gpu()               (HERE, ir_fence(IR_SCOPE_GPU)) // CUDA's __threadfence()
 
 /* Shared memory by offset and address; copies, barriers and atomics by address */
 #define smem_alloc(name, bytes, align)            (HERE, ir_smem_alloc(name, bytes, align))
