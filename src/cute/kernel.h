@@ -23,6 +23,7 @@
 #include "cute/tensor.h"
 #include "cute/tma.h"
 #include "ir/build.h"
+#include "ir/params.h"
 
 #define HERE       ir_at(__FILE__, __LINE__)
 #define AT_HERE(x) cute_at_line(x, __FILE__, __LINE__)
@@ -53,6 +54,7 @@
 #define cluster_rank() (HERE, ir_sreg(IR_CLUSTER_RANK))
 
 /* Values */
+#define params_of(prefix)     (HERE, *(prefix##_values *)ir_declare_params(&prefix##_param_list)) // ir/params.h
 #define param(type, name)     (HERE, ir_scalar_param(type, name))
 #define pointer(name)         (HERE, ir_scalar_param(IR_U64, name))
 #define imm(i)                (HERE, cute_imm(i))

@@ -1,6 +1,4 @@
 /* elementwise_vector.c - what each function of an expression means as instructions. */
-#include <string.h>
-
 #include "cute/kernel.h"
 #include "operators/elementwise/elementwise_config.h"
 #include "operators/elementwise/elementwise_expr.h"
@@ -11,13 +9,12 @@ map_kernel elementwise_kernel(const void *config)
 {
     const elementwise_config *c = config;
     const ckl_dtype in[] = { c->in0, c->in1, c->in2, c->in3 };
-    map_kernel k = { .compute = c->compute };
+    map_kernel k = { .compute = c->compute, .config = c->map };
     for (; k.inputs < COUNT_OF(in) && in[k.inputs] != CKL_DTYPE_DEFAULT; k.inputs++) {
         k.dtype[k.inputs] = in[k.inputs];
         k.scalar[k.inputs] = c->scalars >> k.inputs & 1;
     }
     k.dtype[k.inputs] = c->out;
-    memcpy(&k.config, c, sizeof k.config);
     return k;
 }
 
@@ -178,10 +175,9 @@ static val value_of(const val *inputs, void *user)
 void elementwise_vector(const void *config, int part)
 {
     const elementwise_config *cfg = config;
-    map_kernel kernel = elementwise_kernel(cfg);
     chain c = { .type = cfg->compute, .out = cfg->out };
     if (expr_parse(cfg->expr, &c.expression) != CKL_OK)
         ir_fail("%s", ckl_error());
     else
-        map_describe(&kernel, part, value_of, &c);
+        map_describe(elementwise_kernel(cfg), part, value_of, &c);
 }
