@@ -214,6 +214,14 @@
 #define ldmatrix_B(...)          CUTE_CALL(ldmatrix_B(__VA_ARGS__))
 #define stmatrix_C(...)          CUTE_CALL(stmatrix_C(__VA_ARGS__))
 
+/* tiled_copy.h and staging.h */
+#define make_tiled_copy(...)   CUTE_CALL(make_tiled_copy(__VA_ARGS__))
+#define make_tiled_copy_A(...) CUTE_CALL(make_tiled_copy_A(__VA_ARGS__))
+#define make_tiled_copy_B(...) CUTE_CALL(make_tiled_copy_B(__VA_ARGS__))
+#define make_tiled_copy_C(...) CUTE_CALL(make_tiled_copy_C(__VA_ARGS__))
+#define staging_wait(...)      CUTE_CALL(staging_wait(__VA_ARGS__))
+#define inside_limits(...)     CUTE_CALL(inside_limits(__VA_ARGS__))
+
 /* pipeline.h */
 #define make_pipeline(...)         CUTE_CALL(make_pipeline(__VA_ARGS__))
 #define pipeline_init(...)         CUTE_CALL(pipeline_init(__VA_ARGS__))
