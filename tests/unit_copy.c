@@ -286,7 +286,8 @@ enum { BOX_ROWS = 16, BOX_COLS = 64, BOX_BYTES = BOX_ROWS * BOX_COLS * 2, HALF =
 
 static void describe_multicast(void)
 {
-    tma_copy tmaX = make_tma("x", F16, BOX_ROWS, BOX_COLS, 128), tmaY = make_tma("y", F16, HALF, BOX_COLS, 128);
+    tma_copy tmaX = make_tma(ir_tensor_map_param("x"), F16, 2, BOX_ROWS, BOX_COLS, 128),
+             tmaY = make_tma(ir_tensor_map_param("y"), F16, 2, HALF, BOX_COLS, 128);
     tensor sX = smem_tensor("x", F16, tma_tile_layout(F16, BOX_ROWS, BOX_COLS, 128), 1024);
     tensor sY = smem_tensor("y", F16, tma_tile_layout(F16, HALF, BOX_COLS, 128), 1024);
     pipeline arrival = make_pipeline("arrival", 1, 1, 1);
