@@ -108,8 +108,7 @@ static bool is_copyable(tensor from, tensor to)
     text f = { 0 }, t = { 0 };
     tensor_print(from, &f);
     tensor_print(to, &t);
-    ir_fail(CKL_INTERNAL, "copy from %s to %s: the layouts must be static and of equal size", text_data(&f),
-            text_data(&t));
+    ir_fail("copy from %s to %s: the layouts must be static and of equal size", text_data(&f), text_data(&t));
     text_free(&f);
     text_free(&t);
     return false;
@@ -141,7 +140,7 @@ static val bulk_bytes(tensor t)
     if (!is_leaf(all.shape) || !ir_is_int(all.stride->leaf, 1)) {
         text found = { 0 };
         tensor_print(t, &found);
-        ir_fail(CKL_INTERNAL, "bulk copy: %s is not contiguous", text_data(&found));
+        ir_fail("bulk copy: %s is not contiguous", text_data(&found));
         text_free(&found);
     }
     return ir_binary(IR_MUL, ir_convert(IR_U32, size(t.layout)), ir_int(IR_U32, (int64_t)ckl_dtype_bytes(t.dtype)));

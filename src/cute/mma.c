@@ -6,8 +6,10 @@
 tiled_mma make_tiled_mma(const char *atom, int atoms_m, int atoms_n)
 {
     tiled_mma mma = { .atoms_m = atoms_m, .atoms_n = atoms_n };
-    if (!mma_atom_find(atom, &mma.atom))
-        ir_fail(CKL_INTERNAL, "there is no MMA atom %s", atom);
+    if (!mma_atom_find(atom, &mma.atom)) {
+        mma.atom = mma_atom_nearest(atom); // what follows finds an atom
+        ir_fail("there is no MMA atom %s; the nearest is %s", atom, mma.atom.name);
+    }
     return mma;
 }
 
@@ -134,8 +136,25 @@ tensor fragment_C(const tiled_mma *mma, int m, int n)
     return operand_fragment(mma, operand_C(mma), CKL_F32, m, n);
 }
 
+/* Does a tile of accumulators have these columns? N is that of the atom. */
+static bool has_columns(tensor acc, int first, int count)
+{
+    layout values = layout_mode(acc.layout, 0);
+    bool fragment = rank(acc.layout) == 3 && rank(values) == 3;
+    int64_t n = fragment ? 8 * static_size(layout_mode(values, 2)) : 0;
+    bool whole = count > 0 && count % 8 == 0 && n % count == 0;
+    if (whole && first >= 0 && first % count == 0 && first + count <= n && static_size(layout_mode(acc.layout, 2)) == 1)
+        return true;
+    ir_fail("accumulator_columns: %d columns from %d on are no aligned part of a tile that is one atom of %" PRId64
+            " columns wide",
+            count, first, n);
+    return false;
+}
+
 tensor accumulator_columns(tensor acc, int first, int count)
 {
+    if (ir_failed() || !has_columns(acc, first, count))
+        return acc;
     layout values = layout_mode(acc.layout, 0); // (2,2,N/8): the last mode counts groups of 8 columns
     layout groups = zipped_divide(layout_mode(values, 2), compact(leaf(count / 8)));
     values = layouts_of(3, (layout[]){ layout_mode(values, 0), layout_mode(values, 1), groups });
@@ -166,8 +185,8 @@ static int operand_span(const char *which, tensor t)
         return span;
     text found = { 0 };
     layout_print(t.layout, &found);
-    ir_fail(CKL_INTERNAL, "wgmma %s: the shared tile is %s; it must be 16-bit, K-major, its rows one swizzle span long",
-            which, text_data(&found));
+    ir_fail("wgmma %s: the shared tile is %s; it must be 16-bit, K-major, its rows one swizzle span long", which,
+            text_data(&found));
     text_free(&found);
     return 0;
 }
@@ -260,16 +279,55 @@ static void gemm_mma_sync(const tiled_mma *mma, tensor rA, tensor rB, tensor acc
         }
 }
 
+/* Is t what one atom takes `values` of per thread, repeated rows x cols times? Descriptors have no values. */
+static bool is_operand(tensor t, int64_t values, int64_t rows, int64_t cols)
+{
+    int first = t.memory == DMEM ? 0 : 1;
+    return layout_is_static(t.layout) && rank(t.layout) == first + 2 &&
+           (!first || static_size(layout_mode(t.layout, 0)) == values) &&
+           static_size(layout_mode(t.layout, first)) == rows && static_size(layout_mode(t.layout, first + 1)) == cols;
+}
+
+/* Mode i of what is repeated: 0 the rows, 1 the columns; 0 where there is no such mode. */
+static int64_t repeats(tensor t, int i)
+{
+    int mode = t.memory == DMEM ? i : i + 1;
+    bool known = layout_is_static(t.layout) && mode < rank(t.layout);
+    return known ? static_size(layout_mode(t.layout, mode)) : 0;
+}
+
+static void check_operands(const tiled_mma *mma, tensor a, tensor b, tensor acc)
+{
+    const mma_atom *atom = &mma->atom;
+    tensor_memory memory = atom->a_from == MMA_DESCRIPTOR ? DMEM : RMEM;
+    int64_t m = repeats(a, 0), n = repeats(b, 0), k = repeats(a, 1);
+    if (a.memory == memory && b.memory == memory && acc.memory == RMEM && acc.dtype == atom->c &&
+        is_operand(a, atom->m * atom->k / atom->threads, m, k) &&
+        is_operand(b, atom->n * atom->k / atom->threads, n, k) &&
+        is_operand(acc, atom->m * atom->n / atom->threads, m, n))
+        return;
+    text shapes[3] = { { 0 } };
+    const tensor operands[] = { a, b, acc };
+    for (int i = 0; i < 3; i++)
+        layout_print(operands[i].layout, &shapes[i]);
+    ir_fail(
+        "gemm with %s: A is %s, B is %s, acc is %s; wanted are %s (MMA_M,MMA_K), (MMA_N,MMA_K) and (MMA,MMA_M,MMA_N)",
+        atom->name, text_data(&shapes[0]), text_data(&shapes[1]), text_data(&shapes[2]),
+        memory == DMEM ? "descriptors" : "fragments");
+    for (int i = 0; i < 3; i++)
+        text_free(&shapes[i]);
+}
+
 void gemm(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate)
 {
+    if (!ir_failed())
+        check_operands(mma, tCrA, tCrB, acc);
     if (ir_failed())
         return;
-    if (tCrA.memory == DMEM && tCrB.memory == DMEM)
+    if (tCrA.memory == DMEM)
         gemm_wgmma(mma, tCrA, tCrB, acc, accumulate);
-    else if (tCrA.memory == RMEM && tCrB.memory == RMEM)
-        gemm_mma_sync(mma, tCrA, tCrB, acc);
     else
-        ir_fail(CKL_INTERNAL, "gemm: A and B must both be descriptors or both be fragments");
+        gemm_mma_sync(mma, tCrA, tCrB, acc);
 }
 
 void mma_fence(void)

@@ -26,8 +26,20 @@ tensor smem_tensor(const char *name, ckl_dtype dtype, layout a, int64_t align)
     return smem_view(ir_smem_address(ir_smem_alloc(name, bytes, align)), dtype, a);
 }
 
+/* Registers have numbers, not addresses: their layout must be known while the kernel is described. */
+static void check_static(layout a)
+{
+    if (layout_is_static(a))
+        return;
+    text found = { 0 };
+    layout_print(a, &found);
+    ir_fail("a fragment of %s: the layout of registers must be static", text_data(&found));
+    text_free(&found);
+}
+
 tensor fragment(ckl_dtype dtype, layout a)
 {
+    check_static(a);
     int64_t count = cosize(a);
     val *regs = ir_alloc((size_t)count, sizeof *regs);
     for (int64_t i = 0; i < count; i++)
@@ -46,7 +58,7 @@ tensor identity_tensor(int_tuple shape)
     layout each[IDENTITY_MODES_MAX];
     val *first = ir_alloc(IDENTITY_MODES_MAX, sizeof *first);
     if (modes > IDENTITY_MODES_MAX) {
-        ir_fail(CKL_INTERNAL, "identity tensor: %d modes, more than %d", modes, IDENTITY_MODES_MAX);
+        ir_fail("identity tensor: %d modes, more than %d", modes, IDENTITY_MODES_MAX);
         modes = IDENTITY_MODES_MAX;
     }
     for (int i = 0; i < modes; i++) {
@@ -127,7 +139,7 @@ tensor coordinates_from(tensor cT, int mode, val start)
 val tensor_coordinate(tensor cT, int_tuple coordinate, int mode)
 {
     if (cT.memory != CMEM || mode >= cT.modes) {
-        ir_fail(CKL_INTERNAL, "coordinate %d is asked of a tensor that has %d", mode, cT.modes);
+        ir_fail("coordinate %d is asked of a tensor that has %d", mode, cT.modes);
         return ir_int(IR_U32, 0);
     }
     int_tuple at = tuple_rank(coordinate) == 1 && !is_leaf(coordinate) ? tuple_mode(coordinate, 0) : coordinate;
@@ -145,7 +157,7 @@ static tensor displaced(tensor t, val index)
 {
     if (t.memory == RMEM) {
         if (!ir_is_constant(index))
-            ir_fail(CKL_INTERNAL, "registers cannot be indexed at run time");
+            ir_fail("registers cannot be indexed at run time");
         else
             t.regs += index.i;
         return t;
@@ -163,6 +175,18 @@ static tensor displaced_origin(tensor t, val index)
     return t;
 }
 
+/* Do the registers of a slice lie in the tensor's? */
+static bool registers_hold(tensor rT, int_tuple coordinate, val offset)
+{
+    if (!ir_is_constant(offset))
+        return true; // displaced() has the sentence
+    int64_t count = cosize(rT.layout), end = offset.i + cosize(slice_layout(coordinate, rT.layout));
+    if (offset.i < 0 || end > count)
+        ir_fail("a slice of registers %" PRId64 " to %" PRId64 " of a fragment that has %" PRId64, offset.i, end - 1,
+                count);
+    return offset.i >= 0 && end <= count;
+}
+
 tensor tensor_slice(tensor t, int_tuple coordinate)
 {
     if (t.memory == CMEM) {
@@ -172,6 +196,8 @@ tensor tensor_slice(tensor t, int_tuple coordinate)
     swizzle sw = t.layout.sw;
     int64_t atom = sw.bits ? (int64_t)1 << (sw.bits + sw.base + sw.shift) : 1; // elements that the swizzle permutes
     val offset = slice_offset(coordinate, t.layout);
+    if (t.memory == RMEM && !registers_hold(t, coordinate, offset))
+        return t;
     bool whole_atoms = !sw.bits || fixed_strides_divide(coordinate, t.layout.stride, atom);
     tensor part = whole_atoms ? displaced(t, offset) : displaced_origin(t, offset);
     part.layout = slice_layout(coordinate, t.layout);
@@ -202,7 +228,7 @@ tensor tensor_at_coordinates(tensor t, tensor cT)
     if (rank(t.layout) != cT.modes || has_swizzle(t.layout) || tuple_depth(t.layout.shape) > 1) {
         text found = { 0 };
         tensor_print(t, &found);
-        ir_fail(CKL_INTERNAL, "%s has no elements at coordinates of %d modes", text_data(&found), cT.modes);
+        ir_fail("%s has no elements at coordinates of %d modes", text_data(&found), cT.modes);
         text_free(&found);
         return t;
     }
@@ -284,10 +310,10 @@ val tensor_address(tensor t, int_tuple coordinate)
 static val register_at(tensor rT, int_tuple coordinate)
 {
     val index = element_index(rT, coordinate);
-    if (ir_is_constant(index) && index.i < cosize(rT.layout))
+    if (ir_is_constant(index) && index.i >= 0 && index.i < cosize(rT.layout))
         return rT.regs[index.i];
     if (!ir_failed())
-        ir_fail(CKL_INTERNAL, "register tensor: the coordinate is not a constant inside the tensor");
+        ir_fail("register tensor: the coordinate is not a constant inside the tensor");
     return ir_int(element_register(rT.dtype), 0);
 }
 
@@ -328,41 +354,4 @@ void tensor_print(tensor t, text *out)
     };
     text_printf(out, "%s ", names[t.memory]);
     layout_print(t.layout, out);
-}
-
-/* Variables and loops */
-
-val cute_variable(ir_type type, val start)
-{
-    val reg = ir_reg(type);
-    ir_assign(reg, start);
-    return reg;
-}
-
-cute_loop cute_loop_begin(val start, val count, val step)
-{
-    ir_type type = ir_is_constant(count) ? (ir_is_constant(start) ? IR_U32 : start.type) : count.type;
-    val i = cute_variable(type, start);
-    ir_loop();
-    ir_break(ir_compare(IR_GE, i, count));
-    return (cute_loop){ i, step, true };
-}
-
-void cute_loop_end(cute_loop *loop)
-{
-    ir_assign(loop->index, ir_binary(IR_ADD, loop->index, loop->step));
-    ir_end_loop();
-    loop->open = false;
-}
-
-void cute_cluster_sync(void)
-{
-    if (ir_failed())
-        return;
-    if (ir_current()->cluster > 1) {
-        ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
-        ir_plain(IR_CLUSTER_WAIT, 0, 0);
-    } else {
-        ir_bar_sync(ir_int(IR_U32, 0), ir_current()->threads);
-    }
 }

@@ -39,7 +39,7 @@ static void fail_with_layout(const char *format, const char *atom, layout a)
 {
     text shown = { 0 };
     layout_print(a, &shown);
-    ir_fail(CKL_INTERNAL, format, atom, text_data(&shown));
+    ir_fail(format, atom, text_data(&shown));
     text_free(&shown);
 }
 
@@ -47,10 +47,9 @@ static tiled_copy make(const char *atom, ckl_dtype dtype, layout tv, int_tuple t
 {
     tiled_copy c = { .dtype = dtype, .tv = tv, .tile = tile };
     if (!copy_atom_find(atom, &c.atom)) {
-        ir_fail(CKL_INTERNAL, "there is no copy atom %s", atom);
+        ir_fail("there is no copy atom %s", atom);
     } else if (!c.atom.source) {
-        ir_fail(CKL_INTERNAL,
-                "%s: one thread copies whole tiles, by tma_load(), tma_store(), bulk_load(), bulk_store()", atom);
+        ir_fail("%s: one thread copies whole tiles, by tma_load(), tma_store(), bulk_load(), bulk_store()", atom);
     } else if (!ir_failed()) {
         layout ref = reference_of(&c);
         if (static_size(layout_mode(tv, 0)) % static_size(layout_mode(ref, 0)) ||
@@ -124,8 +123,7 @@ static void check_whole_tiles(const tiled_copy *c, tensor t)
     text found = { 0 }, tile = { 0 };
     tensor_print(t, &found);
     tuple_print(c->tile, &tile);
-    ir_fail(CKL_INTERNAL, "%s does not tile %s: it must consist of tiles of %s", c->atom.name, text_data(&found),
-            text_data(&tile));
+    ir_fail("%s does not tile %s: it must consist of tiles of %s", c->atom.name, text_data(&found), text_data(&tile));
     text_free(&found);
     text_free(&tile);
 }
@@ -251,8 +249,8 @@ static void check_vectors(const execution *x, tensor t, int64_t values)
         return;
     text found = { 0 };
     tensor_print(t, &found);
-    ir_fail(CKL_INTERNAL, "%s: a thread's part is %s; it must consist of vectors (%d):(1)", x->copy->atom.name,
-            text_data(&found), (int)values);
+    ir_fail("%s: a thread's part is %s; it must consist of vectors (%d):(1)", x->copy->atom.name, text_data(&found),
+            (int)values);
     text_free(&found);
 }
 
@@ -421,7 +419,7 @@ static void run(execution x)
         text from = { 0 }, to = { 0 };
         tensor_print(x.from, &from);
         tensor_print(x.to, &to);
-        ir_fail(CKL_INTERNAL, "%s does not copy %s to %s%s", x.copy->atom.name, text_data(&from), text_data(&to),
+        ir_fail("%s does not copy %s to %s%s", x.copy->atom.name, text_data(&from), text_data(&to),
                 x.limits ? " within limits" : "");
         text_free(&from);
         text_free(&to);

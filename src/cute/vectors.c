@@ -109,7 +109,7 @@ static val filled(words w, ckl_dtype dtype, double value)
 static bool is_memory(tensor t)
 {
     if (t.memory != GMEM && t.memory != SMEM)
-        ir_fail(CKL_INTERNAL, "vectors are of global or shared memory, this tensor is in neither");
+        ir_fail("vectors are of global or shared memory, this tensor is in neither");
     return !ir_failed();
 }
 

@@ -110,8 +110,8 @@ static tiled_copy vectors_of(const column_split *s, ckl_dtype dtype)
 column_place column_here(const column_split *s, val n, val inner, val strips)
 {
     int64_t columns = column_split_columns(s), lines = (int64_t)groups_of(s) * s->steps;
-    ir_current()->threads = s->threads;
-    ir_current()->cluster = s->cluster;
+    cute_launch_bounds(s->threads, 0);
+    cute_cluster_size(s->cluster);
     val tile = ir_binary(IR_DIV, ir_sreg(IR_CTA_X), number(IR_U32, s->cluster));
     val strip = ir_convert(CKL_I64, ir_binary(IR_REM, tile, strips));
     tiled_copy each = vectors_of(s, CKL_U8); // coordinates have no type

@@ -138,8 +138,8 @@ row_place row_place_at(const row_place *p, val row)
 row_place row_here(const row_split *s, val rows, val cols)
 {
     val tid = ir_sreg(IR_TID_X), cta = ir_convert(CKL_I64, ir_sreg(IR_CTA_X));
-    ir_current()->threads = s->threads;
-    ir_current()->cluster = s->cluster;
+    cute_launch_bounds(s->threads, 0);
+    cute_cluster_size(s->cluster);
     if (!shared_by_lanes(s)) {
         if (s->cluster > 1)
             tid = ir_binary(IR_ADD, tid, ir_binary(IR_MUL, ir_sreg(IR_CLUSTER_RANK), ir_int(IR_U32, s->threads)));
