@@ -1,7 +1,16 @@
 #!/usr/bin/env bash
-# test.sh BUILD - every check that needs no GPU; the last line is "N passed, N failed".
+# test.sh [--full] BUILD - the checks that need no GPU; the last line is "N passed, N failed".
+#
+# The quick ones take some minutes: every case runs at least once, the sanitizers see what they can find something in.
+# --full adds the other runs of large problems, five seeds, the kernels of forced configs, and long tests of accuracy.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
+full=
+if [[ ${1:-} == --full ]]; then
+    full=--full
+    export CKL_TEST_FULL=1 # unit tests look at it
+    shift
+fi
 build=${1:-build}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -27,7 +36,7 @@ run() {
     if [[ $f -ne 0 ]]; then
         tail -n 200 "$log"
     else
-        grep -E '^(skipped|[0-9]+ declined)' "$log"
+        grep -E '^(skipped|[0-9]+ declined|[0-9]+ left)' "$log"
     fi
     echo "   $p passed, $f failed, $((SECONDS - begin)) s"
 }
@@ -38,6 +47,7 @@ unit() { # cmocka counts tests in its own words
     cat "$log.unit"
     good=$(grep -c '\[       OK \]' "$log.unit")
     bad=$(grep '^\[  FAILED  \] test' "$log.unit" | sort -u | wc -l) # cmocka names each twice
+    left=$(grep -c '^\[  SKIPPED \] [^0-9]' "$log.unit")
     rm -f "$log.unit"
     [[ $status -ne 0 && $bad -eq 0 ]] && bad=1
     echo "$good passed, $bad failed"
