@@ -58,7 +58,7 @@ static void draw(int64_t count, const grid *grids, text *out)
     text svg = { 0 };
     grids_svg(count, grids, &svg);
     if (write_file(svg_path, &svg) != CKL_OK)
-        ir_fail(CKL_INVALID, "%s", ckl_error());
+        ir_fail("%s", ckl_error());
     text_free(&svg);
 }
 
@@ -68,7 +68,7 @@ static void draw_value(const layout_value *value, int element_bits, text *out)
     if (!drawing && !want_banks)
         return;
     if (value->kind != VALUE_LAYOUT && value->kind != VALUE_SHAPE) {
-        ir_fail(CKL_INVALID, "only a layout can be drawn");
+        ir_fail("only a layout can be drawn");
         return;
     }
     if (drawing) {
@@ -138,7 +138,7 @@ static void show_atom(const char *name, text *out)
     else if (copy_atom_find(name, &copy))
         show_copy_atom(&copy, out);
     else
-        ir_fail(CKL_INVALID, "there is no atom %s; see 'ckl layout --atoms'", name);
+        ir_fail("there is no atom %s; see 'ckl layout --atoms'", name);
 }
 
 /* The command */

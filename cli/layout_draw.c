@@ -9,8 +9,8 @@
 static grid_cell *new_cells(const char *what, int64_t rows, int64_t cols, int64_t grids)
 {
     if (rows > GRID_CELLS_MAX / cols / grids) {
-        ir_fail(CKL_INVALID, "%s: %" PRId64 " x %" PRId64 " x %" PRId64 " cells are more than the %d of a drawing",
-                what, rows, cols, grids, GRID_CELLS_MAX);
+        ir_fail("%s: %" PRId64 " x %" PRId64 " x %" PRId64 " cells are more than the %d of a drawing", what, rows, cols,
+                grids, GRID_CELLS_MAX);
         return NULL;
     }
     return ir_alloc((size_t)(rows * cols), sizeof(grid_cell));

@@ -90,7 +90,7 @@ static layout_value call_composition(const layout_value *in)
     if (in[0].kind == VALUE_SWIZZLE && in[1].kind != VALUE_TILER)
         return of_layout(with_swizzle(in[0].sw, in[1].layout));
     if (in[0].kind == VALUE_SWIZZLE) {
-        ir_fail(CKL_INVALID, "composition: a swizzle has no modes for a tiler");
+        ir_fail("composition: a swizzle has no modes for a tiler");
         return of_number(0);
     }
     if (in[1].kind == VALUE_TILER)
@@ -102,7 +102,7 @@ static layout_value call_complement(const layout_value *in)
 {
     bool given = in[1].tuple != NULL;
     if (given && number(&in[1]) < 1)
-        ir_fail(CKL_INVALID, "complement: a bound of %" PRId64 " is not positive", number(&in[1]));
+        ir_fail("complement: a bound of %" PRId64 " is not positive", number(&in[1]));
     return of_layout(complement(in[0].layout, given ? number(&in[1]) : cosize(in[0].layout)));
 }
 
@@ -156,7 +156,7 @@ static layout_value call_recast(const layout_value *in)
 {
     int64_t bits_max = 1 << 20;
     if (number(&in[1]) > bits_max || number(&in[2]) > bits_max)
-        ir_fail(CKL_INVALID, "recast: an element of more than %" PRId64 " bits", bits_max);
+        ir_fail("recast: an element of more than %" PRId64 " bits", bits_max);
     return of_layout(
         recast_layout(in[0].layout, (int)min_i64(number(&in[1]), bits_max), (int)min_i64(number(&in[2]), bits_max)));
 }

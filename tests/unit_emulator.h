@@ -14,6 +14,7 @@
 
 #include "device/emulator/emulator.h"
 #include "ir/build.h"
+#include "ir/params.h"
 
 /* Before every instruction whose line a report shall name. */
 #define HERE ir_at(__FILE__, __LINE__)
@@ -60,6 +61,14 @@ static inline ckl_status test_run(ckl_device *gpu, test_kernel k, void *const *p
     status = gpu->ops->launch(gpu, loaded, &launch, NULL);
     gpu->ops->unload(gpu, loaded);
     return status;
+}
+
+/* One pointer for each parameter of a list, in its order, into the host's struct. */
+static inline void test_params(const param_list *list, const void *params, void **out)
+{
+    for (int i = 0; i < list->count; i++)
+        for (int j = 0; j < list->rows[i].count; j++)
+            *out++ = (char *)(uintptr_t)params + list->rows[i].offset + (size_t)j * param_bytes(list->rows[i].kind);
 }
 
 /* Device memory that holds a copy of the host's. */

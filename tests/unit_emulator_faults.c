@@ -50,6 +50,18 @@ static void uninitialised_shared(void)
     test_load_value(IR_SHARED, IR_U32, at, 0);
 }
 
+/* Two names for the same bytes. */
+static void uninitialised_alias(void)
+{
+    declare();
+    val at = add(tile("x", 256), mul(tid(), 4));
+    ir_smem_alias("y", "x", 192);
+    if (!planted)
+        test_store_value(IR_SHARED, IR_U32, at, 64, u32(1));
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, at, 64);
+}
+
 /* Half of a word each: uninitialised in its other half. */
 static void uninitialised_half(void)
 {
@@ -202,12 +214,21 @@ static void too_many_registers(void)
 }
 
 static const fault_case cases[] = {
-    { out_of_bounds, 32, 1, { "out-of-bounds global access", "lane 16", "past the end" }, 0 },
-    { out_of_bounds_shared, 32, 1, { "out-of-bounds shared access", "lane 31", "128 bytes" }, 0 },
-    { misaligned, 32, 1, { "misaligned global access", "lane 0", "no multiple of 16" }, 0 },
-    { uninitialised_global, 32, 1, { "uninitialised global memory" }, 0 },
-    { uninitialised_shared, 32, 1, { "uninitialised shared memory", "offset 0" }, 0 },
-    { uninitialised_half, 32, 1, { "uninitialised shared memory", "offset 2" }, 0 },
+    { out_of_bounds,
+      32,
+      1,
+      { "out-of-bounds global access", "lane 16, at", "4 bytes at memory+16384: 4 bytes past the end" },
+      0 },
+    { out_of_bounds_shared,
+      32,
+      1,
+      { "out-of-bounds shared access", "lane 31", "x+128, offset 128 of the kernel's 128 bytes" },
+      0 },
+    { misaligned, 32, 1, { "misaligned global access", "lane 0", "memory+4, address 0x" }, 0 },
+    { uninitialised_global, 32, 1, { "uninitialised global memory", "4 bytes at fresh+0, offset 0 of" }, 0 },
+    { uninitialised_shared, 32, 1, { "uninitialised shared memory", "x is read before it was written" }, 0 },
+    { uninitialised_alias, 32, 1, { "uninitialised shared memory", "x/y+64 is read before it was written" }, 0 },
+    { uninitialised_half, 32, 1, { "uninitialised shared memory", "x+2 is read before" }, 0 },
     { race, 64, 1, { "shared-memory race", "no barrier orders them", "warp " }, 0 },
     { race_after_reads, 128, 1, { "shared-memory race", "no barrier orders them" }, 0 },
     { race_after_two_readers, 96, 1, { "shared-memory race", "warp 0", "warp 1" }, 0 },
@@ -255,9 +276,93 @@ static void test_bank_conflicts(void **state)
     b.gpu->ops->close(b.gpu);
 }
 
+/* Reads of what another warp writes later: that is what the report says, not that nobody writes it. */
+
+static int written_at; // line
+
+static void read_before_store(void)
+{
+    declare();
+    val x = tile("x", 128), at = add(x, mul(ir_sreg(IR_LANE), 4));
+    ir_if(is_warp(0));
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, at, 0);
+    ir_else();
+    written_at = __LINE__ + 1;
+    HERE, test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
+    ir_end_if();
+}
+
+static void begin_barrier(val bar)
+{
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_end_if();
+}
+
+static void read_before_copy(void)
+{
+    parameters p = declare();
+    val x = tile("x", 128), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    ir_if(is_warp(0));
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, add(x, mul(ir_sreg(IR_LANE), 4)), 0);
+    ir_else();
+    begin_barrier(bar);
+    ir_if(ir_elect());
+    ir_mbarrier_expect(bar, 0, u32(128));
+    written_at = __LINE__ + 1;
+    HERE, ir_bulk_load(x, 0, p.memory, u32(128), bar);
+    ir_end_if();
+    ir_mbarrier_wait(bar, 0, u32(0));
+    ir_end_if();
+}
+
+static void wait_before_init(void)
+{
+    declare();
+    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    ir_if(is_warp(0));
+    BLAME;
+    ir_mbarrier_wait(bar, 0, u32(0));
+    ir_else();
+    ir_if(ir_elect());
+    written_at = __LINE__ + 1;
+    HERE, ir_mbarrier_init(bar, 0, 1);
+    ir_end_if();
+    ir_end_if();
+}
+
+static void test_written_later(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*describe)(void);
+        const char *what, *writer, *missing;
+    } all[] = {
+        { read_before_store, "x is read before it was written; warp 1", "warp 1 writes it later", "a barrier between" },
+        { read_before_copy, "x is read before it was written; the async copy on bar", "writes it later",
+          "the wait for" },
+        { wait_before_init, "there is no mbarrier at bar; warp 1", "warp 1 writes it later", "a barrier between them" },
+    };
+    for (int i = 0; i < COUNT_OF(all); i++) {
+        bench b = bench_open("budget=100000");
+        const fault_case c = { all[i].describe, 64, 1, { all[i].what, all[i].writer, all[i].missing }, 0 };
+        char line[64];
+        assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
+        check_report(&c, "rounds");
+        snprintf(line, sizeof line, "later, at tests/%s:%d: ", BLAMED_FILE, written_at);
+        if (!strstr(ckl_error(), line))
+            fail_msg("%s is not in: %s", line, ckl_error());
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest more[] = { cmocka_unit_test(test_launch_after_fault),
-                                              cmocka_unit_test(test_bank_conflicts) };
+                                              cmocka_unit_test(test_bank_conflicts),
+                                              cmocka_unit_test(test_written_later) };
     return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
 }

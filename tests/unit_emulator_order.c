@@ -277,6 +277,73 @@ static void over_arrival(void)
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
+/* The copy of one thread, or planted of a whole warp. */
+static void begin_one_thread(void)
+{
+    val one = ir_elect();
+    ir_if(planted ? ir_int(IR_PRED, 1) : one);
+}
+
+static void tma_store_by_all(void)
+{
+    parameters p = declare();
+    val x = tile("x", TILE_BYTES), origin[2] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, 0) };
+    fill_tile(x, TILE_BYTES, 32);
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    begin_one_thread();
+    BLAME;
+    ir_tma_store(p.map, x, 0, 2, origin);
+    HERE;
+    ir_plain(IR_BULK_COMMIT, 0, 0);
+    ir_plain(IR_BULK_WAIT, 0, 0);
+    ir_end_if();
+}
+
+static void bulk_store_by_all(void)
+{
+    parameters p = declare();
+    val x = tile("x", TILE_BYTES);
+    fill_tile(x, TILE_BYTES, 32);
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    begin_one_thread();
+    BLAME;
+    ir_bulk_store(p.memory, x, 0, u32(TILE_BYTES));
+    HERE;
+    ir_plain(IR_BULK_COMMIT, 0, 0);
+    ir_plain(IR_BULK_WAIT, 0, 0);
+    ir_end_if();
+}
+
+static void tma_load_by_all(void)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    ir_if(ir_elect());
+    ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
+    ir_end_if();
+    begin_one_thread();
+    BLAME;
+    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+    HERE;
+    ir_end_if();
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
+/* Each lane its own row: many threads may, as long as no two do the same. */
+static void bulk_load_by_all(void)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    val row = planted ? u32(0) : mul(tid(), ROW_BYTES);
+    ir_if(ir_elect());
+    ir_mbarrier_expect(l.bar, 0, u32(32 * ROW_BYTES));
+    ir_end_if();
+    BLAME;
+    ir_bulk_load(add(l.x, row), 0, add(p.memory, ir_convert(IR_U64, row)), u32(ROW_BYTES), l.bar);
+    HERE;
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
 static void wrong_phase(void)
 {
     parameters p = declare();
@@ -508,10 +575,14 @@ static const fault_case cases[] = {
     { operand_overwritten, 128, 1, { "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait" }, 0 },
     { wgmma_diverges, 128, 1, { "divergence at a converged instruction" }, 0 },
     { read_before_arrival, 32, 1, { "has not arrived", "mbarrier" }, 0 },
-    { too_many_bytes_expected, 32, 1, { "deadlock", "16 bytes pending", "offset 8192" }, 0 },
+    { too_many_bytes_expected, 32, 1, { "deadlock", "16 bytes pending", "the mbarrier bar" }, 0 },
     { too_few_bytes_expected, 32, 1, { "wrong transaction count", "16 bytes more" }, 0 },
-    { one_load_of_two_expected, 32, 1, { "the mbarrier at offset 8192" }, 0 },
+    { one_load_of_two_expected, 32, 1, { "on bar" }, 0 },
     { over_arrival, 32, 1, { "mbarrier over-arrival" }, 0 },
+    { tma_store_by_all, 32, 1, { "copy issued by several lanes", "lanes 0 and 1 issue the same tma_store" }, 0 },
+    { bulk_store_by_all, 32, 1, { "copy issued by several lanes", "the same bulk_store" }, 0 },
+    { tma_load_by_all, 32, 1, { "copy issued by several lanes", "the same tma_load" }, 0 },
+    { bulk_load_by_all, 32, 1, { "copy issued by several lanes", "the same bulk_load" }, 0 },
     { wrong_phase, 32, 1, { "deadlock", "warp 0 waits at", "parity 1" }, 0 },
     { barrier_before_init, 64, 1, { "mbarrier used before its initialisation" }, 0 },
     { barrier_not_fenced, 32, 1, { "missing fence_mbarrier_init" }, 0 },

@@ -101,6 +101,20 @@ static void same_guard(bool right)
     ir_end_if();
 }
 
+/* C's variable names another value inside the IF, and that value is not there after it. */
+static void value_of_block(bool right)
+{
+    val x = unknown(IR_U32), y = ir_reg(IR_U32);
+    ir_assign(y, x);
+    ir_if(ir_compare(IR_EQ, x, u32(0)));
+    ir_at("kernel.c", 8);
+    val sum = ir_binary(IR_ADD, x, u32(3));
+    ir_assign(y, sum);
+    ir_end_if();
+    ir_at("kernel.c", 9);
+    ir_binary(IR_MUL, right ? y : sum, x);
+}
+
 static void loop_exit(bool right)
 {
     val x = ir_reg(IR_U32), p = ir_compare(IR_EQ, unknown(IR_U32), u32(0));
@@ -350,9 +364,12 @@ static const struct {
     { "types", types, "add: operand of type f32 does not fit" },
     { "counts", counts, "add: source operand 1 is missing" },
     { "uninitialised", uninitialised, "is read before it is written" },
-    { "one_side", one_side, "is read before it is written on every path" },
-    { "same_guard", same_guard, "is read before it is written on every path" },
-    { "loop_exit", loop_exit, "is read before it is written" },
+    { "one_side", one_side,
+      "made at kernel.c:7, inside the if of line 7, is read after it: it needs a value on every path" },
+    { "same_guard", same_guard, "inside the if of line 7, is read after it: it needs a value on every path" },
+    { "value_of_block", value_of_block,
+      "kernel.c:9: mul: the u32 made at kernel.c:8, inside the if of line 7, is read after it: make it a variable()" },
+    { "loop_exit", loop_exit, "inside the loop of line 7, is read after it: it needs a value on every path" },
     { "vector_alignment", vector_alignment, "st: offset 8 is not a multiple of the 16 bytes accessed" },
     { "vector_length", vector_length, "st: n=4 elements of f64 are not 1, 2 or 4 in at most 16 bytes" },
     { "link", link, "end_if: the if of line 7 is linked to another instruction" },

@@ -42,7 +42,7 @@ static val bounded(const val *inputs, void *user)
 static void describe(void)
 {
     static float limit = 100;
-    map_describe(kernel, 0, bounded, &limit);
+    map_describe(*kernel, 0, bounded, &limit);
 }
 
 static void test_callback(void **state)
@@ -60,15 +60,16 @@ static void test_callback(void **state)
                      .dtype = { CKL_F32, CKL_F32, CKL_F32 },
                      .compute = CKL_F32,
                      .config = { .threads = 256, .vec = 4, .steps = 4 } };
-    map_choose(&k, &s, &gpu->info);
-    assert_int_equal(map_admit("test", &k, &s, &gpu->info), CKL_OK);
+    k.config = map_choose(k, s, &gpu->info);
+    assert_int_equal(map_admit("test", k, s, &gpu->info), CKL_OK);
     assert_int_equal(k.config.vec, 4);
 
     const void *pointers[] = { test_upload(gpu, x, sizeof x), test_upload(gpu, y, sizeof y),
                                test_upload(gpu, NULL, sizeof z) };
-    void *params[MAP_PARAMS_MAX];
+    void *params[IR_PARAMS_MAX];
     assert_true(map_aligned(&k, pointers));
-    map_params(&k, &s, pointers, params);
+    const map_params given = map_params_of(&k, &s, pointers);
+    test_params(&map_param_list, &given, params);
     kernel = &k;
     test_kernel launch = { describe, IR_SM80, .threads = k.config.threads, .grid = ceil_div(s.count, map_tile(&k)) };
     if (test_run(gpu, launch, params) != CKL_OK)

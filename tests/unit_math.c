@@ -103,14 +103,25 @@ static void describe_pow(void)
     test_store_value(IR_GLOBAL, CKL_F32, element_of("y"), 0, pow_f32(x, y));
 }
 
-/* Runs a kernel of x and y in place: y becomes the result. */
-static void run(void (*describe)(void), const float *x, float *y)
+/* The sine of x in x's place, the cosine in y's. */
+static void describe_sincos(void)
+{
+    HERE;
+    val x = element_of("x"), y = element_of("y"), sine, cosine;
+    sincos_f32(test_load_value(IR_GLOBAL, CKL_F32, x, 0), &sine, &cosine);
+    test_store_value(IR_GLOBAL, CKL_F32, x, 0, sine);
+    test_store_value(IR_GLOBAL, CKL_F32, y, 0, cosine);
+}
+
+/* Runs a kernel of x and y in place, and reads both back. */
+static void run(void (*describe)(void), float *x, float *y)
 {
     ckl_device *gpu = test_open("");
     void *device_x = test_upload(gpu, x, COUNT * sizeof *x), *device_y = test_upload(gpu, y, COUNT * sizeof *y);
     test_kernel k = { describe, IR_SM80, .threads = THREADS, .grid = COUNT / THREADS };
     if (test_run(gpu, k, (void *[]){ &device_x, &device_y }) != CKL_OK)
         fail_msg("%s", ckl_error());
+    assert_int_equal(gpu->ops->copy_out(gpu, x, device_x, COUNT * sizeof *x, NULL), CKL_OK);
     assert_int_equal(gpu->ops->copy_out(gpu, y, device_y, COUNT * sizeof *y, NULL), CKL_OK);
     gpu->ops->release(gpu, device_x);
     gpu->ops->release(gpu, device_y);
@@ -185,8 +196,52 @@ static void test_pow(void **state)
     free(exponent);
 }
 
+enum { SINCOS_RANGE = 1 << 22 };
+
+/*
+ * A third from all bit patterns, a third over the range, a third as a rotary embedding makes them: positions up to 2^20
+ * times frequencies; and the floats nearest to multiples of pi/2, where relative errors are largest.
+ */
+static float angle_number(uint32_t i)
+{
+    if (i < COUNT_OF(special))
+        return special[i];
+    uint32_t hash = i * 0x9e3779b1U;
+    switch (i % 4) {
+    case 0:
+        return spread_bits(i);
+    case 1:
+        return SINCOS_RANGE * (2 * (float)hash * 0x1p-32F - 1);
+    case 2:
+        return (float)(hash >> 12) * powf(10000, -(float)(hash % 64) / 64);
+    default:
+        return (float)((hash >> 10) % 2670176 * (acos(-1) / 2));
+    }
+}
+
+static void test_sincos(void **state)
+{
+    (void)state;
+    float *x = malloc(COUNT * sizeof *x), *sine = malloc(COUNT * sizeof *x), *cosine = calloc(COUNT, sizeof *x);
+    for (uint32_t i = 0; i < COUNT; i++)
+        sine[i] = x[i] = angle_number(i);
+    x[COUNT - 1] = sine[COUNT - 1] = nextafterf(SINCOS_RANGE, INFINITY);
+    x[COUNT - 2] = sine[COUNT - 2] = SINCOS_RANGE;
+    run(describe_sincos, sine, cosine);
+    for (int i = 0; i < COUNT; i++) {
+        bool inside = fabsf(x[i]) <= SINCOS_RANGE;
+        double s = inside ? sin(x[i]) : NAN, c = inside ? cos(x[i]) : NAN;
+        if (!same(sine[i], s, 0x1p-22) || !same(cosine[i], c, 0x1p-22))
+            fail_msg("sincos(%.9g) is %.9g, %.9g instead of %.9g, %.9g", x[i], sine[i], cosine[i], s, c);
+    }
+    free(x);
+    free(sine);
+    free(cosine);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_functions), cmocka_unit_test(test_pow) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_functions), cmocka_unit_test(test_pow),
+                                        cmocka_unit_test(test_sincos) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include "ir/build.h"
+#include "cli/cli.h"
+#include "cute/layout.h"
 #include "plan/plan.h"
 
 /* A device that counts what is loaded on it. */
@@ -267,6 +269,47 @@ static void test_second_build_is_quick(void **state)
     plan_forget_device(&device);
 }
 
+/* Faults of a kernel, found by the layout algebra, the builder and the verifier: one status, and one of `ckl`. */
+
+static void wrong_layout(const void *config, int which)
+{
+    (void)config, (void)which;
+    composition(compact(leaf(4)), make_layout(leaf(8), leaf(3)));
+}
+
+static void wrong_division(const void *config, int which)
+{
+    (void)config, (void)which;
+    ir_binary(IR_DIV, ir_int(CKL_I32, 7), ir_int(CKL_I32, 0));
+}
+
+static void wrong_nesting(const void *config, int which)
+{
+    (void)config, (void)which;
+    ir_loop();
+}
+
+static void wrong_threads(const void *config, int which)
+{
+    (void)config, (void)which;
+    ir_current()->threads = 33;
+}
+
+static void test_faults_of_kernels(void **state)
+{
+    (void)state;
+    void (*const faults[])(const void *config, int which) = { wrong_layout, wrong_division, wrong_nesting,
+                                                              wrong_threads };
+    for (int i = 0; i < COUNT_OF(faults); i++) {
+        const implementation wrong = { .name = "wrong", .describe = faults[i] };
+        ir_kernel *kernel = NULL;
+        assert_int_equal(plan_describe(&op, &wrong, NULL, 0, IR_SM80, &kernel), CKL_INTERNAL);
+        assert_null(kernel);
+        assert_non_null(strstr(ckl_error(), "op wrong: "));
+    }
+    assert_int_equal(cli_exit_of(CKL_INTERNAL), EXIT_FAILED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +320,7 @@ int main(void)
         cmocka_unit_test(test_once),
         cmocka_unit_test(test_run_checks_operator),
         cmocka_unit_test(test_second_build_is_quick),
+        cmocka_unit_test(test_faults_of_kernels),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }

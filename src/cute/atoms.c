@@ -2,6 +2,7 @@
 #include "cute/atoms.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,6 +165,49 @@ bool mma_atom_find(const char *name, mma_atom *out)
     return true;
 }
 
+/* The fewest letters to insert, remove or replace. */
+static int edit_distance(const char *from, const char *to)
+{
+    int row[ATOM_NAME_MAX + 1], length = (int)strlen(to);
+    for (int j = 0; j <= length; j++)
+        row[j] = j;
+    for (int i = 1; *from; from++, i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= length; j++) {
+            int replaced = diagonal + (*from != to[j - 1]);
+            diagonal = row[j];
+            row[j] = (int)min_i64(replaced, 1 + min_i64(row[j], row[j - 1]));
+        }
+    }
+    return row[length];
+}
+
+/* The name of a row with the number that stands in the same place of a name, or with the nearest one that exists. */
+static void fill_in(const mma_row *row, const char *name, char out[ATOM_NAME_MAX])
+{
+    const char *star = strchr(row->name, '*');
+    size_t before = (size_t)(star - row->name);
+    long n = strlen(name) > before ? strtol(name + before, NULL, 10) : 0;
+    n = n < row->first ? row->first : n > row->last ? row->last : n / 8 * 8;
+    snprintf(out, ATOM_NAME_MAX, "%.*s%ld%s", (int)before, row->name, n, star + 1);
+}
+
+mma_atom mma_atom_nearest(const char *name)
+{
+    mma_atom nearest = { 0 };
+    int least = INT_MAX;
+    for (const mma_row *row = mma_rows; row < mma_rows + COUNT_OF(mma_rows); row++) {
+        char known[ATOM_NAME_MAX];
+        fill_in(row, name, known);
+        int distance = edit_distance(name, known);
+        if (distance < least)
+            mma_atom_find(known, &nearest);
+        least = (int)min_i64(least, distance);
+    }
+    return nearest;
+}
+
 static const copy_row *find_copy(const char *name, int *bits)
 {
     for (const copy_row *row = copy_rows; row < copy_rows + COUNT_OF(copy_rows); row++)
@@ -244,7 +288,7 @@ static layout copy_layout(const copy_atom *atom, const char *template)
 {
     if (template)
         return layout_for(template, atom->bits);
-    ir_fail(CKL_INVALID, "%s: its layout is that of the tensor map's box", atom->name);
+    ir_fail("%s: its layout is that of the tensor map's box", atom->name);
     return make_layout(leaf(1), leaf(0));
 }
 

@@ -91,8 +91,7 @@ void cluster_allreduce_begin(const cluster_allreduce *m, const reduction *r, val
 {
     for (int i = 0; i < r->count; i++)
         if (r->count > m->count || ir_type_bytes(values[i].type) != VALUE_BYTES)
-            ir_fail(CKL_INTERNAL, "cluster_allreduce_begin: %d values are more than %d, or not of 32 bits", r->count,
-                    m->count);
+            ir_fail("cluster_allreduce_begin: %d values are more than %d, or not of 32 bits", r->count, m->count);
     if (ir_failed())
         return;
     warp_reduce(r, 32, values);

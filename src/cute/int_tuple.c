@@ -30,7 +30,7 @@ int_tuple leaf(int64_t i)
 int_tuple tuple_of(int rank, const int_tuple *modes)
 {
     if (rank > INT_TUPLE_RANK_MAX) {
-        ir_fail(CKL_INVALID, "a tuple of %d modes: at most %d are supported", rank, INT_TUPLE_RANK_MAX);
+        ir_fail("a tuple of %d modes: at most %d are supported", rank, INT_TUPLE_RANK_MAX);
         rank = INT_TUPLE_RANK_MAX;
     }
     struct int_tuple_node *node = new_node(rank);
@@ -71,7 +71,7 @@ int tuple_depth(int_tuple t)
 int_tuple tuple_mode(int_tuple t, int i)
 {
     if (i < 0 || i >= tuple_rank(t)) {
-        ir_fail(CKL_INVALID, "mode %d of a tuple of %d", i, tuple_rank(t));
+        ir_fail("mode %d of a tuple of %d", i, tuple_rank(t));
         return leaf(1);
     }
     return is_leaf(t) ? t : t->modes[i];
@@ -88,7 +88,7 @@ bool is_static(int_tuple t)
 int64_t static_leaf(int_tuple t)
 {
     if (!is_leaf(t) || !ir_is_constant(t->leaf)) {
-        ir_fail(CKL_INVALID, "a static integer was expected, not a %s", is_leaf(t) ? "dynamic one" : "tuple");
+        ir_fail("a static integer was expected, not a %s", is_leaf(t) ? "dynamic one" : "tuple");
         return 1;
     }
     return t->leaf.i;
@@ -201,7 +201,7 @@ static bool both_static(val x, val y)
 static val checked(bool overflow, const char *op, val x, val y, int64_t result)
 {
     if (overflow)
-        ir_fail(CKL_INVALID, "%" PRId64 "%s%" PRId64 " does not fit 64 bits", x.i, op, y.i);
+        ir_fail("%" PRId64 "%s%" PRId64 " does not fit 64 bits", x.i, op, y.i);
     return ir_int(CKL_I64, overflow ? 1 : result);
 }
 
@@ -228,7 +228,7 @@ val int_mul(val x, val y)
 static bool is_zero_divisor(val y)
 {
     if (ir_is_int(y, 0))
-        ir_fail(CKL_INVALID, "division by a mode of size 0");
+        ir_fail("division by a mode of size 0");
     return ir_is_int(y, 0);
 }
 

@@ -12,7 +12,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "cute/cluster_allreduce.h"
 #include "cute/copy.h"
+#include "cute/dynamic_scheduler.h"
 #include "cute/math.h"
 #include "cute/mma.h"
 #include "cute/pipeline.h"
@@ -21,8 +23,10 @@
 #include "cute/tensor.h"
 #include "cute/tma.h"
 #include "ir/build.h"
+#include "ir/params.h"
 
-#define HERE ir_at(__FILE__, __LINE__)
+#define HERE       ir_at(__FILE__, __LINE__)
+#define AT_HERE(x) cute_at_line(x, __FILE__, __LINE__)
 
 /* Types of values */
 #define F32  CKL_F32
@@ -32,6 +36,11 @@
 #define I64  CKL_I64
 #define U32  IR_U32
 #define U64  IR_U64
+
+/* The launch: threads of a CTA and how many CTAs shall fit an SM, which limits registers; 0: nothing is said of it. */
+#define launch_bounds(threads, ctas) cute_launch_bounds(threads, ctas)
+#define min_ctas_per_sm(ctas)        cute_launch_bounds(0, ctas)
+#define cluster_size(ctas)           cute_cluster_size(ctas)
 
 /* Where this thread is. Indices are u32. */
 #define thread()       (HERE, ir_sreg(IR_TID_X))
@@ -45,60 +54,76 @@
 #define cluster_rank() (HERE, ir_sreg(IR_CLUSTER_RANK))
 
 /* Values */
+#define params_of(prefix)     (HERE, *(prefix##_values *)ir_declare_params(&prefix##_param_list)) // ir/params.h
 #define param(type, name)     (HERE, ir_scalar_param(type, name))
 #define pointer(name)         (HERE, ir_scalar_param(IR_U64, name))
-#define imm(i)                ir_int(CKL_I32, (i))
+#define imm(i)                (HERE, cute_imm(i))
+#define imm64(i)              ir_int(CKL_I64, (i))
+#define imm_as(type, i)       ir_int(type, (i)) // where no register beside it says the type
 #define immf(f)               ir_float(CKL_F32, (f))
 #define yes()                 ir_int(IR_PRED, 1)
-#define variable(type, start) (HERE, cute_variable(type, start))
-#define assign(reg, x)        (HERE, ir_assign(reg, x))
-#define add(x, y)             (HERE, ir_binary(IR_ADD, x, y))
-#define sub(x, y)             (HERE, ir_binary(IR_SUB, x, y))
-#define mul(x, y)             (HERE, ir_binary(IR_MUL, x, y))
-#define div(x, y)             (HERE, ir_binary(IR_DIV, x, y))
-#define rem(x, y)             (HERE, ir_binary(IR_REM, x, y))
-#define min(x, y)             (HERE, ir_binary(IR_MIN, x, y))
-#define max(x, y)             (HERE, ir_binary(IR_MAX, x, y))
-#define logical_and(p, q)     (HERE, ir_binary(IR_AND, p, q))
-#define logical_or(p, q)      (HERE, ir_binary(IR_OR, p, q))
-#define logical_not(p)        (HERE, ir_unary(IR_NOT, p))
-#define fma(x, y, z)          (HERE, ir_fma(x, y, z))
-#define eq(x, y)              (HERE, ir_compare(IR_EQ, x, y))
-#define ne(x, y)              (HERE, ir_compare(IR_NE, x, y))
-#define lt(x, y)              (HERE, ir_compare(IR_LT, x, y))
-#define ge(x, y)              (HERE, ir_compare(IR_GE, x, y))
-#define select(p, x, y)       (HERE, ir_select(p, x, y))
-#define convert(type, x)      (HERE, ir_convert(type, x))
-#define tanh(x)               (HERE, ir_unary(IR_TANH, x))
-#define exp2(x)               (HERE, ir_unary(IR_EX2, x))
-#define rcp(x)                (HERE, ir_unary(IR_RCP_APPROX, x))
-#define rsqrt(x)              (HERE, ir_unary(IR_RSQRT, x))
-#define exp2_ftz(x)           (HERE, ir_unary_ftz(IR_EX2, x))
-#define rcp_ftz(x)            (HERE, ir_unary_ftz(IR_RCP_APPROX, x))
+#define variable(type, start) cute_variable(type, AT_HERE(start))
+#define assign(reg, x)        ir_assign(reg, AT_HERE(x))
+#define add(x, y)             ir_binary(IR_ADD, AT_HERE(x), AT_HERE(y))
+#define sub(x, y)             ir_binary(IR_SUB, AT_HERE(x), AT_HERE(y))
+#define mul(x, y)             ir_binary(IR_MUL, AT_HERE(x), AT_HERE(y))
+#define div(x, y)             ir_binary(IR_DIV, AT_HERE(x), AT_HERE(y))
+#define rem(x, y)             ir_binary(IR_REM, AT_HERE(x), AT_HERE(y))
+#define min(x, y)             ir_binary(IR_MIN, AT_HERE(x), AT_HERE(y))
+#define max(x, y)             ir_binary(IR_MAX, AT_HERE(x), AT_HERE(y))
+#define neg(x)                ir_unary(IR_NEG, AT_HERE(x))
+#define abs(x)                ir_unary(IR_ABS, AT_HERE(x))
+#define logical_and(p, q)     ir_binary(IR_AND, AT_HERE(p), AT_HERE(q))
+#define logical_or(p, q)      ir_binary(IR_OR, AT_HERE(p), AT_HERE(q))
+#define logical_not(p)        ir_unary(IR_NOT, AT_HERE(p))
+#define fma(x, y, z)          ir_fma(AT_HERE(x), AT_HERE(y), AT_HERE(z))
+#define eq(x, y)              ir_compare(IR_EQ, AT_HERE(x), AT_HERE(y))
+#define ne(x, y)              ir_compare(IR_NE, AT_HERE(x), AT_HERE(y))
+#define lt(x, y)              ir_compare(IR_LT, AT_HERE(x), AT_HERE(y))
+#define le(x, y)              ir_compare(IR_LE, AT_HERE(x), AT_HERE(y))
+#define gt(x, y)              ir_compare(IR_GT, AT_HERE(x), AT_HERE(y))
+#define ge(x, y)              ir_compare(IR_GE, AT_HERE(x), AT_HERE(y))
+#define select(p, x, y)       ir_select(AT_HERE(p), AT_HERE(x), AT_HERE(y))
+#define convert(type, x)      ir_convert(type, AT_HERE(x))
+#define tanh(x)               ir_unary(IR_TANH, AT_HERE(x))
+#define exp2(x)               ir_unary(IR_EX2, AT_HERE(x))
+#define rcp(x)                ir_unary(IR_RCP_APPROX, AT_HERE(x))
+#define rsqrt(x)              ir_unary(IR_RSQRT, AT_HERE(x))
+#define exp2_ftz(x)           ir_unary_ftz(IR_EX2, AT_HERE(x))
+#define rcp_ftz(x)            ir_unary_ftz(IR_RCP_APPROX, AT_HERE(x))
+#define sqrt(x)               ir_unary(IR_SQRT, AT_HERE(x)) // correctly rounded
+#define sin(x)                ir_unary(IR_SIN, AT_HERE(x))  // approximate, for small x: sincos_f32() for others
+#define cos(x)                ir_unary(IR_COS, AT_HERE(x))
+#define max_nan(x, y)         ir_max_nan(AT_HERE(x), AT_HERE(y)) // NaN if either is
+#define min_nan(x, y)         ir_min_nan(AT_HERE(x), AT_HERE(y))
+#define bitcast(type, x)      ir_bitcast(type, AT_HERE(x))
 #define elect()               (HERE, ir_elect())
 
 /* Bits of integers */
-#define bit_and(x, y)          (HERE, ir_binary(IR_AND, x, y))
-#define bit_or(x, y)           (HERE, ir_binary(IR_OR, x, y))
-#define bit_xor(x, y)          (HERE, ir_binary(IR_XOR, x, y))
-#define bit_not(x)             (HERE, ir_unary(IR_NOT, x))
-#define shift_left(x, n)       (HERE, ir_binary(IR_SHL, x, n))
-#define shift_right(x, n)      (HERE, ir_binary(IR_SHR, x, n))
-#define mul_hi(x, y)           (HERE, ir_binary(IR_MUL_HI, x, y))
-#define pack(type, lo, hi)     (HERE, ir_pack(type, lo, hi))
-#define permute_bytes(x, y, s) (HERE, ir_permute_bytes(x, y, s))
+#define bit_and(x, y)           ir_binary(IR_AND, AT_HERE(x), AT_HERE(y))
+#define bit_or(x, y)            ir_binary(IR_OR, AT_HERE(x), AT_HERE(y))
+#define bit_xor(x, y)           ir_binary(IR_XOR, AT_HERE(x), AT_HERE(y))
+#define bit_not(x)              ir_unary(IR_NOT, AT_HERE(x))
+#define shift_left(x, n)        ir_binary(IR_SHL, AT_HERE(x), AT_HERE(n))
+#define shift_right(x, n)       ir_binary(IR_SHR, AT_HERE(x), AT_HERE(n))
+#define mul_hi(x, y)            ir_binary(IR_MUL_HI, AT_HERE(x), AT_HERE(y))
+#define pack(type, lo, hi)      ir_pack(type, AT_HERE(lo), AT_HERE(hi))
+#define unpack(x, type, lo, hi) ir_unpack(AT_HERE(x), type, lo, hi)
+#define permute_bytes(x, y, s)  ir_permute_bytes(AT_HERE(x), AT_HERE(y), AT_HERE(s))
 
 /* Control flow */
-#define CUTE_PASTE_(a, b)           a##b
-#define CUTE_PASTE(a, b)            CUTE_PASTE_(a, b)
-#define CUTE_ONCE(open, begin, end) for (bool open = (HERE, begin, true); open; open = (end, false))
-#define IF(p)                       CUTE_ONCE(CUTE_PASTE(if_open_, __COUNTER__), ir_if(p), ir_end_if())
-#define ELSE                        CUTE_ONCE(CUTE_PASTE(else_open_, __COUNTER__), ir_reopen_else(), ir_end_if())
-#define FOREVER                     CUTE_ONCE(CUTE_PASTE(loop_open_, __COUNTER__), ir_loop(), ir_end_loop())
-#define BREAK_IF(p)                 (HERE, ir_break(p))
-#define LOOP(i, count)              LOOP_FROM(i, imm(0), count, imm(1))
-#define LOOP_FROM(i, start, count, step)                                                   \
-    for (cute_loop i##_loop = (HERE, cute_loop_begin(start, count, step)); i##_loop.open;) \
+#define CUTE_PASTE_(a, b) a##b
+#define CUTE_PASTE(a, b)  CUTE_PASTE_(a, b)
+#define CUTE_ONCE(block, begin, end) \
+    for (__attribute__((cleanup(cute_block_left))) bool block = (HERE, begin, true); block; block = (end, false))
+#define IF(p)          CUTE_ONCE(CUTE_PASTE(if_open_, __COUNTER__), ir_if(AT_HERE(p)), ir_end_if())
+#define ELSE           CUTE_ONCE(CUTE_PASTE(else_open_, __COUNTER__), ir_reopen_else(), ir_end_if())
+#define FOREVER        CUTE_ONCE(CUTE_PASTE(loop_open_, __COUNTER__), ir_loop(), ir_end_loop())
+#define BREAK_IF(p)    ir_break(AT_HERE(p))
+#define LOOP(i, count) LOOP_FROM(i, imm(0), count, imm(1))
+#define LOOP_FROM(i, start, count, step)                                                                            \
+    for (__attribute__((cleanup(cute_loop_left))) cute_loop i##_loop = (HERE, cute_loop_begin(start, count, step)); \
+         i##_loop.open; cute_loop_left(&i##_loop))                                                                  \
         for (val i = i##_loop.index; i##_loop.open; cute_loop_end(&i##_loop))
 
 /* Barriers and fences */
@@ -110,9 +135,36 @@
 #define fence_mbarrier_init()     (HERE, ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0))
 #define warpgroup_reg_alloc(n)    (HERE, ir_plain(IR_SETMAXNREG, n, 1))
 #define warpgroup_reg_dealloc(n)  (HERE, ir_plain(IR_SETMAXNREG, n, 0))
-#define grid_wait()               (HERE, ir_plain(IR_GRID_WAIT, 0, 0)) // for the kernel before; nothing of its may be touched earlier
-#define launch_dependents()       (HERE, ir_plain(IR_LAUNCH_DEPENDENTS, 0, 0))
-#define exit_thread()             (HERE, ir_plain(IR_EXIT, 0, 0))
+#define grid_wait() \
+    (HERE,          \
+     ir_plain(IR_GRID_WAIT, 0, 0)) // for the kernel before this one to end; its results may not be touched earlier
+#define launch_dependents() (HERE, ir_plain(IR_LAUNCH_DEPENDENTS, 0, 0))
+#define exit_thread()       (HERE, ir_plain(IR_EXIT, 0, 0))
+#define warp_sync()         (HERE, ir_plain(IR_WARP_SYNC, 0, 0))
+#define cluster_arrive()    (HERE, ir_plain(IR_CLUSTER_ARRIVE, 0, 0))
+#define cluster_wait()      (HERE, ir_plain(IR_CLUSTER_WAIT, 0, 0))
+#define fence_gpu()         (HERE, ir_fence(IR_SCOPE_GPU)) // CUDA's __threadfence()
+
+/* Shared memory by offset and address; copies, barriers and atomics by address */
+#define smem_alloc(name, bytes, align)            (HERE, ir_smem_alloc(name, bytes, align))
+#define smem_address(offset)                      (HERE, ir_smem_address(offset))
+#define mapa(address, rank)                       (HERE, ir_mapa(address, rank)) // in CTA `rank` of the cluster
+#define cp_async(shared, global, bytes, valid)    (HERE, ir_cp_async(shared, 0, global, bytes, valid))
+#define cp_async_commit()                         (HERE, ir_plain(IR_CP_ASYNC_COMMIT, 0, 0))
+#define cp_async_wait(pending)                    (HERE, ir_plain(IR_CP_ASYNC_WAIT, pending, 0))
+#define bulk_load(shared, global, bytes, barrier) (HERE, ir_bulk_load(shared, 0, global, bytes, barrier))
+#define bulk_prefetch(global, bytes)              (HERE, ir_bulk_prefetch(global, bytes))
+#define mbarrier_init(barrier, arrivals)          (HERE, ir_mbarrier_init(barrier, 0, arrivals))
+#define mbarrier_expect(barrier, bytes)           (HERE, ir_mbarrier_expect(barrier, 0, bytes))
+#define mbarrier_wait(barrier, parity)            (HERE, ir_mbarrier_wait(barrier, 0, parity))
+#define atomic_add(address, x)                    (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
+#define atomic_exchange(address, x)               (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, address, 0, x, (val){ 0 }))
+
+/* Between the lanes of a warp, all of which take part */
+#define shuffle(x, from)         ir_shuffle(IR_SHFL_IDX, AT_HERE(x), AT_HERE(from), 32)
+#define shuffle_xor(x, distance) ir_shuffle(IR_SHFL_XOR, AT_HERE(x), AT_HERE(distance), 32)
+#define vote_any(p)              ir_vote(IR_VOTE_ANY, AT_HERE(p))
+#define vote_all(p)              ir_vote(IR_VOTE_ALL, AT_HERE(p))
 
 /* Tensors (tensor.h) */
 #define at(t, ...) (HERE, tensor_at(t, coord(__VA_ARGS__)))
@@ -127,5 +179,102 @@
 #define copy(from, to, align)            (HERE, tensor_copy(from, to, align))
 #define fill(t, x)                       (HERE, tensor_fill(t, x))
 #define _                                WILDCARD
+
+/*
+ * The functions of CuTe under their own names, called at this line. A macro does not expand within itself, so that the name
+ * inside is the function. Functions of layouts are not listed: they make no instructions.
+ */
+#define CUTE_CALL(call) (HERE, call)
+
+/* mma.h */
+#define make_tiled_mma(...)      CUTE_CALL(make_tiled_mma(__VA_ARGS__))
+#define partition_A(...)         CUTE_CALL(partition_A(__VA_ARGS__))
+#define partition_B(...)         CUTE_CALL(partition_B(__VA_ARGS__))
+#define partition_C(...)         CUTE_CALL(partition_C(__VA_ARGS__))
+#define rows_C(...)              CUTE_CALL(rows_C(__VA_ARGS__))
+#define columns_C(...)           CUTE_CALL(columns_C(__VA_ARGS__))
+#define fragment_A(...)          CUTE_CALL(fragment_A(__VA_ARGS__))
+#define fragment_B(...)          CUTE_CALL(fragment_B(__VA_ARGS__))
+#define fragment_C(...)          CUTE_CALL(fragment_C(__VA_ARGS__))
+#define accumulator_columns(...) CUTE_CALL(accumulator_columns(__VA_ARGS__))
+#define descriptors_A(...)       CUTE_CALL(descriptors_A(__VA_ARGS__))
+#define descriptors_B(...)       CUTE_CALL(descriptors_B(__VA_ARGS__))
+#define gemm(...)                CUTE_CALL(gemm(__VA_ARGS__))
+#define mma_fence(...)           CUTE_CALL(mma_fence(__VA_ARGS__))
+#define mma_commit(...)          CUTE_CALL(mma_commit(__VA_ARGS__))
+#define mma_wait(...)            CUTE_CALL(mma_wait(__VA_ARGS__))
+#define ldmatrix_A(...)          CUTE_CALL(ldmatrix_A(__VA_ARGS__))
+#define ldmatrix_B(...)          CUTE_CALL(ldmatrix_B(__VA_ARGS__))
+#define stmatrix_C(...)          CUTE_CALL(stmatrix_C(__VA_ARGS__))
+
+/* pipeline.h */
+#define make_pipeline(...)         CUTE_CALL(make_pipeline(__VA_ARGS__))
+#define pipeline_init(...)         CUTE_CALL(pipeline_init(__VA_ARGS__))
+#define producer_state(...)        CUTE_CALL(producer_state(__VA_ARGS__))
+#define consumer_state(...)        CUTE_CALL(consumer_state(__VA_ARGS__))
+#define pipeline_advance(...)      CUTE_CALL(pipeline_advance(__VA_ARGS__))
+#define pipeline_advance_by(...)   CUTE_CALL(pipeline_advance_by(__VA_ARGS__))
+#define pipeline_wait_empty(...)   CUTE_CALL(pipeline_wait_empty(__VA_ARGS__))
+#define pipeline_expect(...)       CUTE_CALL(pipeline_expect(__VA_ARGS__))
+#define pipeline_full_barrier(...) CUTE_CALL(pipeline_full_barrier(__VA_ARGS__))
+#define pipeline_wait_full(...)    CUTE_CALL(pipeline_wait_full(__VA_ARGS__))
+#define pipeline_release(...)      CUTE_CALL(pipeline_release(__VA_ARGS__))
+#define pipeline_release_at(...)   CUTE_CALL(pipeline_release_at(__VA_ARGS__))
+#define pipeline_peer(...)         CUTE_CALL(pipeline_peer(__VA_ARGS__))
+
+/* tma.h */
+#define make_tma(...)            CUTE_CALL(make_tma(__VA_ARGS__))
+#define tma_load(...)            CUTE_CALL(tma_load(__VA_ARGS__))
+#define tma_load_of(...)         CUTE_CALL(tma_load_of(__VA_ARGS__))
+#define tma_store(...)           CUTE_CALL(tma_store(__VA_ARGS__))
+#define tma_store_of(...)        CUTE_CALL(tma_store_of(__VA_ARGS__))
+#define tma_store_commit(...)    CUTE_CALL(tma_store_commit(__VA_ARGS__))
+#define tma_store_wait_read(...) CUTE_CALL(tma_store_wait_read(__VA_ARGS__))
+#define tma_store_wait(...)      CUTE_CALL(tma_store_wait(__VA_ARGS__))
+#define tma_prefetch(...)        CUTE_CALL(tma_prefetch(__VA_ARGS__))
+
+/* tensor.h and copy.h */
+#define smem_tensor(...)    CUTE_CALL(smem_tensor(__VA_ARGS__))
+#define fragment(...)       CUTE_CALL(fragment(__VA_ARGS__))
+#define fragment_like(...)  CUTE_CALL(fragment_like(__VA_ARGS__))
+#define tensor_address(...) CUTE_CALL(tensor_address(__VA_ARGS__))
+#define copy_within(...)    CUTE_CALL(copy_within(__VA_ARGS__))
+#define packed_load(...)    CUTE_CALL(packed_load(__VA_ARGS__))
+#define load_packed(...)    CUTE_CALL(load_packed(__VA_ARGS__))
+#define unpacked(...)       CUTE_CALL(unpacked(__VA_ARGS__))
+
+/* reduce.h */
+#define warp_reduce(...)        CUTE_CALL(warp_reduce(__VA_ARGS__))
+#define warp_reduce_across(...) CUTE_CALL(warp_reduce_across(__VA_ARGS__))
+#define cta_reduce(...)         CUTE_CALL(cta_reduce(__VA_ARGS__))
+#define cluster_reduce(...)     CUTE_CALL(cluster_reduce(__VA_ARGS__))
+
+/* schedule.h and dynamic_scheduler.h */
+#define make_tile_schedule(...)     CUTE_CALL(make_tile_schedule(__VA_ARGS__))
+#define tile_at(...)                CUTE_CALL(tile_at(__VA_ARGS__))
+#define make_dynamic_scheduler(...) CUTE_CALL(make_dynamic_scheduler(__VA_ARGS__))
+#define scheduler_init(...)         CUTE_CALL(scheduler_init(__VA_ARGS__))
+#define scheduler_fetch(...)        CUTE_CALL(scheduler_fetch(__VA_ARGS__))
+#define scheduler_next(...)         CUTE_CALL(scheduler_next(__VA_ARGS__))
+
+/* cluster_allreduce.h */
+#define make_cluster_allreduce(...)  CUTE_CALL(make_cluster_allreduce(__VA_ARGS__))
+#define cluster_allreduce_init(...)  CUTE_CALL(cluster_allreduce_init(__VA_ARGS__))
+#define cluster_allreduce_begin(...) CUTE_CALL(cluster_allreduce_begin(__VA_ARGS__))
+#define cluster_allreduce_end(...)   CUTE_CALL(cluster_allreduce_end(__VA_ARGS__))
+
+/* math.h */
+#define exp_f32(...)        CUTE_CALL(exp_f32(__VA_ARGS__))
+#define log_f32(...)        CUTE_CALL(log_f32(__VA_ARGS__))
+#define tanh_f32(...)       CUTE_CALL(tanh_f32(__VA_ARGS__))
+#define sigmoid_f32(...)    CUTE_CALL(sigmoid_f32(__VA_ARGS__))
+#define erf_f32(...)        CUTE_CALL(erf_f32(__VA_ARGS__))
+#define normal_cdf_f32(...) CUTE_CALL(normal_cdf_f32(__VA_ARGS__))
+#define pow_f32(...)        CUTE_CALL(pow_f32(__VA_ARGS__))
+#define sincos_f32(...)     CUTE_CALL(sincos_f32(__VA_ARGS__))
+#define silu_f32(...)       CUTE_CALL(silu_f32(__VA_ARGS__))
+#define gelu_erf_f32(...)   CUTE_CALL(gelu_erf_f32(__VA_ARGS__))
+#define gelu_erf_half(...)  CUTE_CALL(gelu_erf_half(__VA_ARGS__))
+#define gelu_tanh_f32(...)  CUTE_CALL(gelu_tanh_f32(__VA_ARGS__))
 
 #endif

@@ -23,7 +23,7 @@ layout no_layout(const char *op, const char *why, int count, const layout *argum
         text_printf(&named, i ? ", " : " ");
         layout_print(arguments[i], &named);
     }
-    ir_fail(CKL_INVALID, "%s:%s %s", op, text_data(&named), why);
+    ir_fail("%s:%s %s", op, text_data(&named), why);
     text_free(&named);
     return harmless;
 }
@@ -68,7 +68,7 @@ layout compact_ordered(int_tuple shape, int_tuple order)
 {
     int count = tuple_rank(shape);
     if (is_leaf(shape) || tuple_rank(order) != count) {
-        ir_fail(CKL_INVALID, "compact_ordered: an order of %d for a shape of %d modes", tuple_rank(order), count);
+        ir_fail("compact_ordered: an order of %d for a shape of %d modes", tuple_rank(order), count);
         return compact(shape);
     }
     int_tuple strides[INT_TUPLE_RANK_MAX] = { 0 };
@@ -88,7 +88,7 @@ layout layouts_of(int count, const layout *modes)
     int_tuple shapes[LAYOUT_MODES_MAX], strides[LAYOUT_MODES_MAX];
     swizzle sw = { 0 };
     if (count > LAYOUT_MODES_MAX) {
-        ir_fail(CKL_INVALID, "a layout of %d modes: at most %d are supported", count, LAYOUT_MODES_MAX);
+        ir_fail("a layout of %d modes: at most %d are supported", count, LAYOUT_MODES_MAX);
         count = LAYOUT_MODES_MAX;
     }
     for (int i = 0; i < count; i++) {
@@ -114,7 +114,7 @@ layout with_swizzle(swizzle sw, layout a)
 {
     int shift = sw.shift < 0 ? -sw.shift : sw.shift;
     if (sw.bits < 0 || sw.base < 0 || sw.bits > shift || sw.base + sw.bits + shift > 62)
-        ir_fail(CKL_INVALID, "Sw<%d,%d,%d>: needs 0 <= B <= |S|, 0 <= M and B+M+|S| <= 62", sw.bits, sw.base, sw.shift);
+        ir_fail("Sw<%d,%d,%d>: needs 0 <= B <= |S|, 0 <= M and B+M+|S| <= 62", sw.bits, sw.base, sw.shift);
     else if (has_swizzle(a) && sw.bits)
         return no_layout("composition", "has a swizzle already", 1, &a);
     else if (sw.bits)

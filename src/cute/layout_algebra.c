@@ -26,7 +26,7 @@ flat_layout flat_of(layout a)
 void flat_add(flat_layout *f, val shape, val stride)
 {
     if (f->count == LAYOUT_MODES_MAX) {
-        ir_fail(CKL_INVALID, "a layout of more than %d integers", LAYOUT_MODES_MAX);
+        ir_fail("a layout of more than %d integers", LAYOUT_MODES_MAX);
         return;
     }
     f->shape[f->count] = shape;

@@ -32,9 +32,9 @@ bool read_fail(const literal_reader *r, const char *format, ...)
     literal_reader at = *r;
     skip_spaces(&at);
     if (*at.at)
-        ir_fail(CKL_INVALID, "position %d: %s before '%.16s'", (int)(at.at - at.start) + 1, sentence, at.at);
+        ir_fail("position %d: %s before '%.16s'", (int)(at.at - at.start) + 1, sentence, at.at);
     else
-        ir_fail(CKL_INVALID, "position %d: %s at the end", (int)(at.at - at.start) + 1, sentence);
+        ir_fail("position %d: %s at the end", (int)(at.at - at.start) + 1, sentence);
     return false;
 }
 

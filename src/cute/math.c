@@ -158,6 +158,40 @@ val pow_f32(val x, val y)
     return ir_select(is_one, one, power);
 }
 
+/*
+ * x = k pi/2 + r with pi/2 in three parts (Cody and Waite): k times the first is exact, and so is the first difference, a
+ * multiple of 2^-23 below 2. Adding 1.5 * 2^23 leaves k in the low bits. 2/pi is rounded, so |r| may be 0.955, not pi/4.
+ */
+static val reduced_angle(val x, val *quadrant)
+{
+    static const double TO_QUADRANTS = 0x1.45f306p-1, ROUNDING = 0x1.8p23;
+    static const double HALF_PI[] = { 0x1.921fb6p+0, -0x1.777a5cp-25, -0x1.ee59dap-50 };
+    val shifted = ir_fma(x, constant(TO_QUADRANTS), constant(ROUNDING)), k = add(shifted, constant(-ROUNDING)), r = x;
+    for (int i = 0; i < COUNT_OF(HALF_PI); i++)
+        r = ir_fma(k, constant(-HALF_PI[i]), r);
+    *quadrant = ir_bitcast(CKL_I32, shifted);
+    return ir_select(ir_compare(IR_LE, magnitude(x), constant(0x1p22)), r, constant(NAN));
+}
+
+/* x, negated where bit 1 of the quadrant is set. */
+static val negated_by(val quadrant, val x)
+{
+    val sign = ir_binary(IR_SHL, ir_binary(IR_AND, quadrant, ir_int(CKL_I32, 2)), ir_int(IR_U32, 30));
+    return ir_bitcast(CKL_F32, ir_binary(IR_XOR, ir_bitcast(CKL_I32, x), sign));
+}
+
+void sincos_f32(val x, val *sine, val *cosine)
+{
+    static const double s[] = { 2.699577180e-06, -1.983689290e-04, 8.333319798e-03, -1.666666716e-01 };
+    static const double c[] = { 2.424829654e-05, -1.388532575e-03, 4.166659340e-02, -0.5 };
+    val quadrant, r = reduced_angle(x, &quadrant), square = mul(r, r);
+    val odd = ir_fma(polynomial(square, COUNT_OF(s), s), mul(square, r), r);
+    val even = ir_fma(polynomial(square, COUNT_OF(c), c), square, constant(1));
+    val swaps = ir_compare(IR_NE, ir_binary(IR_AND, quadrant, ir_int(CKL_I32, 1)), ir_int(CKL_I32, 0));
+    *sine = negated_by(quadrant, ir_select(swaps, even, odd));
+    *cosine = negated_by(ir_binary(IR_ADD, quadrant, ir_int(CKL_I32, 1)), ir_select(swaps, odd, even));
+}
+
 /* x times a factor that is 0 long before x is -infinity. */
 static val gated(val x, val factor)
 {

@@ -25,6 +25,12 @@ val normal_cdf_f32(val x);
  */
 val pow_f32(val x, val y);
 
+/*
+ * Sine and cosine of |x| <= 2^22 within 2^-22, relative, near their zeros too; NaN for what is larger or infinite. Enough
+ * for rotary embeddings, where x is a position times a frequency of at most 1.
+ */
+void sincos_f32(val x, val *sine, val *cosine);
+
 /* Activations; at -inf they are -0, the limit. Errors relative. */
 val silu_f32(val x);      // x * sigmoid(x), 2^-20
 val gelu_erf_f32(val x);  // x * normal_cdf(x), (1 + x^2) * 2^-20

@@ -6,8 +6,10 @@ enum { MATRIX_VALUES = 8 }; // 16-bit elements a lane holds of four 8x8 matrices
 tiled_mma make_tiled_mma(const char *atom, int atoms_m, int atoms_n)
 {
     tiled_mma mma = { .atoms_m = atoms_m, .atoms_n = atoms_n };
-    if (!mma_atom_find(atom, &mma.atom))
-        ir_fail(CKL_INTERNAL, "there is no MMA atom %s", atom);
+    if (!mma_atom_find(atom, &mma.atom)) {
+        mma.atom = mma_atom_nearest(atom); // what follows finds an atom
+        ir_fail("there is no MMA atom %s; the nearest is %s", atom, mma.atom.name);
+    }
     return mma;
 }
 
@@ -132,8 +134,25 @@ tensor fragment_C(const tiled_mma *mma, int m, int n)
     return operand_fragment(mma, operand_C(mma), CKL_F32, m, n);
 }
 
+/* Does a tile of accumulators have these columns? N is that of the atom. */
+static bool has_columns(tensor acc, int first, int count)
+{
+    layout values = layout_mode(acc.layout, 0);
+    bool fragment = rank(acc.layout) == 3 && rank(values) == 3;
+    int64_t n = fragment ? 8 * static_size(layout_mode(values, 2)) : 0;
+    bool whole = count > 0 && count % 8 == 0 && n % count == 0;
+    if (whole && first >= 0 && first % count == 0 && first + count <= n && static_size(layout_mode(acc.layout, 2)) == 1)
+        return true;
+    ir_fail("accumulator_columns: %d columns from %d on are no aligned part of a tile that is one atom of %" PRId64
+            " columns wide",
+            count, first, n);
+    return false;
+}
+
 tensor accumulator_columns(tensor acc, int first, int count)
 {
+    if (ir_failed() || !has_columns(acc, first, count))
+        return acc;
     layout values = layout_mode(acc.layout, 0); // (2,2,N/8): the last mode counts groups of 8 columns
     layout groups = zipped_divide(layout_mode(values, 2), compact(leaf(count / 8)));
     values = layouts_of(3, (layout[]){ layout_mode(values, 0), layout_mode(values, 1), groups });
@@ -164,8 +183,8 @@ static int operand_span(const char *which, tensor t)
         return span;
     text found = { 0 };
     layout_print(t.layout, &found);
-    ir_fail(CKL_INTERNAL, "wgmma %s: the shared tile is %s; it must be 16-bit, K-major, its rows one swizzle span long",
-            which, text_data(&found));
+    ir_fail("wgmma %s: the shared tile is %s; it must be 16-bit, K-major, its rows one swizzle span long", which,
+            text_data(&found));
     text_free(&found);
     return 0;
 }
@@ -258,16 +277,55 @@ static void gemm_mma_sync(const tiled_mma *mma, tensor rA, tensor rB, tensor acc
         }
 }
 
+/* Is t what one atom takes `values` of per thread, repeated rows x cols times? Descriptors have no values. */
+static bool is_operand(tensor t, int64_t values, int64_t rows, int64_t cols)
+{
+    int first = t.memory == DMEM ? 0 : 1;
+    return layout_is_static(t.layout) && rank(t.layout) == first + 2 &&
+           (!first || static_size(layout_mode(t.layout, 0)) == values) &&
+           static_size(layout_mode(t.layout, first)) == rows && static_size(layout_mode(t.layout, first + 1)) == cols;
+}
+
+/* Mode i of what is repeated: 0 the rows, 1 the columns; 0 where there is no such mode. */
+static int64_t repeats(tensor t, int i)
+{
+    int mode = t.memory == DMEM ? i : i + 1;
+    bool known = layout_is_static(t.layout) && mode < rank(t.layout);
+    return known ? static_size(layout_mode(t.layout, mode)) : 0;
+}
+
+static void check_operands(const tiled_mma *mma, tensor a, tensor b, tensor acc)
+{
+    const mma_atom *atom = &mma->atom;
+    tensor_memory memory = atom->a_from == MMA_DESCRIPTOR ? DMEM : RMEM;
+    int64_t m = repeats(a, 0), n = repeats(b, 0), k = repeats(a, 1);
+    if (a.memory == memory && b.memory == memory && acc.memory == RMEM && acc.dtype == atom->c &&
+        is_operand(a, atom->m * atom->k / atom->threads, m, k) &&
+        is_operand(b, atom->n * atom->k / atom->threads, n, k) &&
+        is_operand(acc, atom->m * atom->n / atom->threads, m, n))
+        return;
+    text shapes[3] = { { 0 } };
+    const tensor operands[] = { a, b, acc };
+    for (int i = 0; i < 3; i++)
+        layout_print(operands[i].layout, &shapes[i]);
+    ir_fail(
+        "gemm with %s: A is %s, B is %s, acc is %s; wanted are %s (MMA_M,MMA_K), (MMA_N,MMA_K) and (MMA,MMA_M,MMA_N)",
+        atom->name, text_data(&shapes[0]), text_data(&shapes[1]), text_data(&shapes[2]),
+        memory == DMEM ? "descriptors" : "fragments");
+    for (int i = 0; i < 3; i++)
+        text_free(&shapes[i]);
+}
+
 void gemm(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate)
 {
+    if (!ir_failed())
+        check_operands(mma, tCrA, tCrB, acc);
     if (ir_failed())
         return;
-    if (tCrA.memory == DMEM && tCrB.memory == DMEM)
+    if (tCrA.memory == DMEM)
         gemm_wgmma(mma, tCrA, tCrB, acc, accumulate);
-    else if (tCrA.memory == RMEM && tCrB.memory == RMEM)
-        gemm_mma_sync(mma, tCrA, tCrB, acc);
     else
-        ir_fail(CKL_INTERNAL, "gemm: A and B must both be descriptors or both be fragments");
+        gemm_mma_sync(mma, tCrA, tCrB, acc);
 }
 
 void mma_fence(void)
@@ -290,9 +348,10 @@ void mma_wait(int pending)
 /*
  * A shared tile as ldmatrix and stmatrix address it, from any thread-value layout whose lanes hold pairs of an 8x8 matrix
  * (lane l: row l/4, columns 2(l%4) and the next). Lane 8i+r gives the address of row r of matrix i, which is the element that
- * lane 4r holds as its value 2i. The result is a tensor over values; element 8g is this lane's row of group g.
+ * lane 4r holds as its value 2i. The result is a tensor over values; element 8g is this lane's row of group g. r is the
+ * fragment on the other side.
  */
-static tensor matrix_rows(const tiled_mma *mma, mma_tile o, tensor t, val tid)
+static tensor matrix_rows(const tiled_mma *mma, mma_tile o, tensor t, tensor r, val tid)
 {
     swizzle sw = t.layout.sw;
     layout all = thread_fragments(mma, &o, t.layout);
@@ -308,7 +367,10 @@ static tensor matrix_rows(const tiled_mma *mma, mma_tile o, tensor t, val tid)
     rows.layout.sw = sw;
     for (int64_t v = 0; v < static_size(values); v++) // a group's values must be at the same distances in every group
         if (index_at(values, v) != index_at(values, v - v % MATRIX_VALUES) + index_at(values, v % MATRIX_VALUES))
-            ir_fail(CKL_INTERNAL, "8x8 matrices: the tile of this MMA cannot be taken four matrices at a time");
+            ir_fail("8x8 matrices: the tile of this MMA cannot be taken four matrices at a time");
+    if (r.memory != RMEM || static_size(values) != static_size(r.layout) || static_size(values) % MATRIX_VALUES)
+        ir_fail("8x8 matrices: a thread has %" PRId64 " values of this tile, and the fragment %" PRId64,
+                static_size(values), static_size(r.layout));
     return rows;
 }
 
@@ -324,10 +386,10 @@ static void load_matrices(const tiled_mma *mma, mma_tile o, tensor t, val tid, t
 {
     if (ir_failed())
         return;
-    tensor rows = matrix_rows(mma, o, t, tid);
+    tensor rows = matrix_rows(mma, o, t, r, tid);
     int64_t groups = static_size(r.layout) / MATRIX_VALUES;
     ir_type pair = r.dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2;
-    for (int64_t g = 0; g < groups; g++) {
+    for (int64_t g = 0; g < groups && !ir_failed(); g++) {
         val words[4], halves[MATRIX_VALUES];
         for (int i = 0; i < 4; i++)
             words[i] = ir_reg(IR_U32);
@@ -356,10 +418,10 @@ void stmatrix_C(const tiled_mma *mma, tensor rC, tensor sC, val tid)
 {
     if (ir_failed())
         return;
-    tensor rows = matrix_rows(mma, operand_C(mma), sC, tid);
+    tensor rows = matrix_rows(mma, operand_C(mma), sC, rC, tid);
     int64_t groups = static_size(rC.layout) / MATRIX_VALUES;
     ir_type pair = sC.dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2;
-    for (int64_t g = 0; g < groups; g++) {
+    for (int64_t g = 0; g < groups && !ir_failed(); g++) {
         val words[4], values[MATRIX_VALUES];
         group_registers(rC, g, values);
         for (int i = 0; i < 4; i++)

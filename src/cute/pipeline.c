@@ -6,7 +6,9 @@ enum { MBARRIER_BYTES = 8 };
 pipeline make_pipeline(const char *name, int stages, int full_arrivals, int empty_arrivals)
 {
     int64_t full = ir_smem_alloc(name, 2 * (int64_t)stages * MBARRIER_BYTES, MBARRIER_BYTES);
-    return (pipeline){ stages, full_arrivals, empty_arrivals, full, full + (int64_t)stages * MBARRIER_BYTES };
+    int64_t empty = full + (int64_t)stages * MBARRIER_BYTES;
+    ir_add_ring(name, full, empty, stages);
+    return (pipeline){ stages, full_arrivals, empty_arrivals, full, empty };
 }
 
 void pipeline_init(const pipeline *p)

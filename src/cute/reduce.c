@@ -76,8 +76,7 @@ void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values)
 {
     int warps = threads / 32;
     if (threads % 32 || !is_power_of_two(warps) || r->count > REDUCE_VALUES_MAX)
-        ir_fail(CKL_INTERNAL, "cta_reduce: %d threads are not a power of two of warps, or %d values are too many",
-                threads, r->count);
+        ir_fail("cta_reduce: %d threads are not a power of two of warps, or %d values are too many", threads, r->count);
     if (ir_failed())
         return;
     warp_reduce(r, 32, values);

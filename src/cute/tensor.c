@@ -34,8 +34,20 @@ tensor smem_tensor(const char *name, ckl_dtype dtype, layout a, int64_t align)
     return smem_view(ir_smem_address(ir_smem_alloc(name, bytes, align)), dtype, a);
 }
 
+/* Registers have numbers, not addresses: their layout must be known while the kernel is described. */
+static void check_static(layout a)
+{
+    if (layout_is_static(a))
+        return;
+    text found = { 0 };
+    layout_print(a, &found);
+    ir_fail("a fragment of %s: the layout of registers must be static", text_data(&found));
+    text_free(&found);
+}
+
 tensor fragment(ckl_dtype dtype, layout a)
 {
+    check_static(a);
     int64_t count = cosize(a);
     val *regs = ir_alloc((size_t)count, sizeof *regs);
     for (int64_t i = 0; i < count; i++)
@@ -87,7 +99,7 @@ static tensor displaced(tensor t, val index)
 {
     if (t.memory == RMEM) {
         if (!ir_is_constant(index))
-            ir_fail(CKL_INTERNAL, "registers cannot be indexed at run time");
+            ir_fail("registers cannot be indexed at run time");
         else
             t.regs += index.i;
         return t;
@@ -105,11 +117,25 @@ static tensor displaced_origin(tensor t, val index)
     return t;
 }
 
+/* Do the registers of a slice lie in the tensor's? */
+static bool registers_hold(tensor rT, int_tuple coordinate, val offset)
+{
+    if (!ir_is_constant(offset))
+        return true; // displaced() has the sentence
+    int64_t count = cosize(rT.layout), end = offset.i + cosize(slice_layout(coordinate, rT.layout));
+    if (offset.i < 0 || end > count)
+        ir_fail("a slice of registers %" PRId64 " to %" PRId64 " of a fragment that has %" PRId64, offset.i, end - 1,
+                count);
+    return offset.i >= 0 && end <= count;
+}
+
 tensor tensor_slice(tensor t, int_tuple coordinate)
 {
     swizzle sw = t.layout.sw;
     int64_t atom = sw.bits ? (int64_t)1 << (sw.bits + sw.base + sw.shift) : 1; // elements that the swizzle permutes
     val offset = slice_offset(coordinate, t.layout);
+    if (t.memory == RMEM && !registers_hold(t, coordinate, offset))
+        return t;
     bool whole_atoms = !sw.bits || fixed_strides_divide(coordinate, t.layout.stride, atom);
     tensor part = whole_atoms ? displaced(t, offset) : displaced_origin(t, offset);
     part.layout = slice_layout(coordinate, t.layout);
@@ -167,10 +193,10 @@ val tensor_address(tensor t, int_tuple coordinate)
 static val register_at(tensor rT, int_tuple coordinate)
 {
     val index = element_index(rT, coordinate);
-    if (ir_is_constant(index) && index.i < cosize(rT.layout))
+    if (ir_is_constant(index) && index.i >= 0 && index.i < cosize(rT.layout))
         return rT.regs[index.i];
     if (!ir_failed())
-        ir_fail(CKL_INTERNAL, "register tensor: the coordinate is not a constant inside the tensor");
+        ir_fail("register tensor: the coordinate is not a constant inside the tensor");
     return ir_int(register_type(rT.dtype), 0);
 }
 
@@ -339,8 +365,8 @@ void tensor_copy(tensor from, tensor to, int align)
         text f = { 0 }, t = { 0 };
         layout_print(from.layout, &f);
         layout_print(to.layout, &t);
-        ir_fail(CKL_INTERNAL, "copy from %s %s to %s %s: the layouts must be static and of equal size",
-                memory_names[from.memory], text_data(&f), memory_names[to.memory], text_data(&t));
+        ir_fail("copy from %s %s to %s %s: the layouts must be static and of equal size", memory_names[from.memory],
+                text_data(&f), memory_names[to.memory], text_data(&t));
         text_free(&f);
         text_free(&t);
     } else if (from.memory == RMEM && to.memory == RMEM) {
@@ -353,42 +379,5 @@ void tensor_copy(tensor from, tensor to, int align)
         tensor rT = fragment_like(from, from.dtype);
         tensor_copy(from, rT, align);
         tensor_copy(rT, to, align);
-    }
-}
-
-/* Variables and loops */
-
-val cute_variable(ir_type type, val start)
-{
-    val reg = ir_reg(type);
-    ir_assign(reg, start);
-    return reg;
-}
-
-cute_loop cute_loop_begin(val start, val count, val step)
-{
-    ir_type type = ir_is_constant(count) ? (ir_is_constant(start) ? IR_U32 : start.type) : count.type;
-    val i = cute_variable(type, start);
-    ir_loop();
-    ir_break(ir_compare(IR_GE, i, count));
-    return (cute_loop){ i, step, true };
-}
-
-void cute_loop_end(cute_loop *loop)
-{
-    ir_assign(loop->index, ir_binary(IR_ADD, loop->index, loop->step));
-    ir_end_loop();
-    loop->open = false;
-}
-
-void cute_cluster_sync(void)
-{
-    if (ir_failed())
-        return;
-    if (ir_current()->cluster > 1) {
-        ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
-        ir_plain(IR_CLUSTER_WAIT, 0, 0);
-    } else {
-        ir_bar_sync(ir_int(IR_U32, 0), ir_current()->threads);
     }
 }

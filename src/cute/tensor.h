@@ -7,6 +7,7 @@
 #ifndef CKL_CUTE_TENSOR_H
 #define CKL_CUTE_TENSOR_H
 
+#include "cute/control.h"
 #include "cute/coord.h"
 
 typedef enum tensor_memory {
@@ -54,19 +55,5 @@ void tensor_fill(tensor rT, val x);
 
 /* The byte address of an element. */
 val tensor_address(tensor t, int_tuple coordinate);
-
-/* A variable of the kernel: a register with a first value, changed by ir_assign(). */
-val cute_variable(ir_type type, val start);
-
-/* for (i = start; i < count; i += step) in the kernel; between begin and end the body is described. */
-typedef struct cute_loop {
-    val index, step;
-    bool open;
-} cute_loop;
-cute_loop cute_loop_begin(val start, val count, val step);
-void cute_loop_end(cute_loop *loop);
-
-/* Arrive and wait of the whole cluster; of the CTA where there is no cluster. */
-void cute_cluster_sync(void);
 
 #endif

@@ -20,12 +20,11 @@ tma_copy make_tma(val map, ckl_dtype dtype, int rank, int rows, int cols, int sw
 {
     int64_t row_bytes = cols * (int64_t)ckl_dtype_bytes(dtype);
     if (swizzle_bytes && row_bytes > swizzle_bytes)
-        ir_fail(CKL_INTERNAL, "TMA box: rows of %" PRId64 " bytes are longer than the %d-byte swizzle", row_bytes,
-                swizzle_bytes);
+        ir_fail("TMA box: rows of %" PRId64 " bytes are longer than the %d-byte swizzle", row_bytes, swizzle_bytes);
     if (rows > 256 || cols > 256)
-        ir_fail(CKL_INTERNAL, "TMA box: %dx%d, more than 256 elements along a dimension", rows, cols);
+        ir_fail("TMA box: %dx%d, more than 256 elements along a dimension", rows, cols);
     if (rank < 2 || rank > IR_TENSOR_MAP_RANK_MAX)
-        ir_fail(CKL_INTERNAL, "TMA box: rank=%d is not in 2..%d", rank, IR_TENSOR_MAP_RANK_MAX);
+        ir_fail("TMA box: rank=%d is not in 2..%d", rank, IR_TENSOR_MAP_RANK_MAX);
     ir_tensor_map_set(map, (ir_tensor_map){ dtype, rank, { cols, rows, 1, 1, 1 }, swizzle_bytes });
     return (tma_copy){ map, dtype, rank, rows, cols, swizzle_bytes };
 }
@@ -48,8 +47,8 @@ static void check_tile(const tma_copy *tma, tensor sTile)
     text w = { 0 }, h = { 0 };
     layout_print(want, &w);
     layout_print(have, &h);
-    ir_fail(CKL_INTERNAL, "TMA box of %dx%d: the shared tile is %s, the box needs %s", tma->rows, tma->cols,
-            text_data(&h), text_data(&w));
+    ir_fail("TMA box of %dx%d: the shared tile is %s, the box needs %s", tma->rows, tma->cols, text_data(&h),
+            text_data(&w));
     text_free(&w);
     text_free(&h);
 }
@@ -61,7 +60,7 @@ static int box_at(const tma_copy *tma, val row, val col, int count, const val *o
 {
     val all[COORDINATES_MAX] = { col, row };
     if (2 + count != tma->rank) {
-        ir_fail(CKL_INTERNAL, "TMA box: %d coordinates in a tensor of rank %d", 2 + count, tma->rank);
+        ir_fail("TMA box: %d coordinates in a tensor of rank %d", 2 + count, tma->rank);
         return 0;
     }
     for (int i = 0; i < count; i++)

@@ -59,7 +59,7 @@ static bool is_supported(tensor memory)
     size_t bytes = ckl_dtype_bytes(memory.dtype);
     bool known = dtype_is_float(memory.dtype) ? bytes >= 2 : bytes != 2 && memory.dtype != CKL_I8;
     if (!known || memory.memory == RMEM || memory.memory == DMEM)
-        ir_fail(CKL_INTERNAL, "vectors of %s are not loaded or stored here", ckl_dtype_name(memory.dtype));
+        ir_fail("vectors of %s are not loaded or stored here", ckl_dtype_name(memory.dtype));
     return !ir_failed();
 }
 
@@ -108,7 +108,7 @@ void vector_store(const vector_at *at, int vec, const val *elements, tensor memo
     words w = words_of(memory.dtype, vec);
     val stored[ELEMENTS_MAX];
     if (w.per > 1 && !ir_type_is_pair(w.type))
-        ir_fail(CKL_INTERNAL, "vectors of %s are not stored here", ckl_dtype_name(memory.dtype));
+        ir_fail("vectors of %s are not stored here", ckl_dtype_name(memory.dtype));
     for (int i = 0; i < w.n; i++)
         stored[i] =
             w.per == 1 ? ir_convert(memory.dtype, elements[i]) : ir_pack(w.type, elements[2 * i], elements[2 * i + 1]);

@@ -14,8 +14,7 @@ enum { BLOCKS_MAX = 64 }; // open IFs and LOOPs
 typedef struct description {
     ir_kernel *kernel;
     bool static_only;
-    ckl_status status;
-    char *sentence;
+    char *sentence; // of the first error; NULL: there is none
     const char *file;
     int line;
     int blocks[BLOCKS_MAX]; // indices of open IF, ELSE and LOOP instructions
@@ -45,7 +44,7 @@ void ir_describe_begin(const char *name, ir_target target)
     if (!kernel)
         abort();
     *kernel = (ir_kernel){ .target = target, .cluster = 1, .threads = 32 };
-    now = (description){ .kernel = kernel, .static_only = name == NULL, .file = "", .status = CKL_OK };
+    now = (description){ .kernel = kernel, .static_only = name == NULL, .file = "" };
     kernel->name = arena_text(&kernel->memory, name ? name : "");
     kernel->note = "";
 }
@@ -55,7 +54,7 @@ static void close_check(void)
     if (now.block_count && !ir_failed()) {
         const ir_inst *open = &now.kernel->insts[now.blocks[now.block_count - 1]];
         ir_at(open->file, open->line);
-        ir_fail(CKL_INTERNAL, "%s has no end", ir_op_text(open->op));
+        ir_fail("%s has no end", ir_op_text(open->op));
     }
 }
 
@@ -65,13 +64,14 @@ ckl_status ir_describe_end(ir_kernel **kernel)
     close_check();
     description done = now;
     now = (description){ 0 };
-    if (done.status != CKL_OK)
-        status_fail(done.status, "%s", done.sentence);
-    if (kernel && done.status == CKL_OK)
+    ckl_status status = CKL_OK;
+    if (done.sentence) // a kernel is our own work, a calculation is the user's
+        status = status_fail(done.static_only ? CKL_INVALID : CKL_INTERNAL, "%s", done.sentence);
+    if (kernel && status == CKL_OK)
         *kernel = done.kernel;
     else
         ir_kernel_free(done.kernel);
-    return done.status;
+    return status;
 }
 
 void ir_kernel_free(ir_kernel *kernel)
@@ -89,10 +89,10 @@ ir_kernel *ir_current(void)
 
 bool ir_failed(void)
 {
-    return now.status != CKL_OK;
+    return now.sentence != NULL;
 }
 
-void ir_fail(ckl_status status, const char *format, ...)
+void ir_fail(const char *format, ...)
 {
     if (ir_failed())
         return;
@@ -101,7 +101,6 @@ void ir_fail(ckl_status status, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
-    now.status = status;
     if (now.line) {
         text full = { 0 };
         text_printf(&full, "%s:%d: %s", now.file, now.line, sentence);
@@ -172,7 +171,7 @@ ir_inst *ir_emit(ir_inst inst, int out_count, const val *out, int in_count, cons
 {
     static ir_inst ignored;
     if (now.static_only)
-        ir_fail(CKL_INVALID, "a static value was expected: there is no kernel to compute %s in", ir_op_text(inst.op));
+        ir_fail("a static value was expected: there is no kernel to compute %s in", ir_op_text(inst.op));
     if (ir_failed())
         return &ignored;
     ir_kernel *k = now.kernel;
@@ -240,22 +239,32 @@ bool ir_is_int(val v, int64_t i)
     return ir_is_constant(v) && (v.type == IR_PRED || !ir_type_is_float(v.type)) && v.i == i;
 }
 
+/* Whether an integer type holds the constant, as a signed or as an unsigned number. */
+static bool holds(ir_type type, int64_t i)
+{
+    int bits = type == IR_PRED ? 1 : 8 * ir_type_bytes(type);
+    return bits == 64 || (i >= -((int64_t)1 << (bits - 1)) && i < (int64_t)1 << bits);
+}
+
 val ir_coerce(ir_type type, val v)
 {
     if (v.type == type)
         return v;
     if (v.type == CKL_DTYPE_DEFAULT) {
-        ir_fail(CKL_INTERNAL, "a value is used that was never made");
+        ir_fail("a value is used that was never made");
         return ir_int(type, 0);
     }
     if (ir_is_constant(v) && !ir_type_is_pair(type) && !ir_type_is_pair(v.type)) {
         bool is_float = ir_type_is_float(v.type);
         if (ir_type_is_float(type))
             return ir_float(type, is_float ? v.f : (double)v.i);
-        if (!is_float)
+        if (!is_float) {
+            if (!holds(type, v.i))
+                ir_fail("the constant %" PRId64 " does not fit %s", v.i, ir_type_text(type));
             return ir_int(type, v.i);
+        }
     }
-    ir_fail(CKL_INTERNAL, "%s where %s is expected", ir_type_text(v.type), ir_type_text(type));
+    ir_fail("%s where %s is expected", ir_type_text(v.type), ir_type_text(type));
     return ir_int(type, 0);
 }
 
@@ -395,6 +404,8 @@ val ir_convert(ir_type type, val x)
     if (x.type == type)
         return snapshot(x);
     bool narrow_float = type == CKL_F16 || type == CKL_BF16 || x.type == CKL_F16 || x.type == CKL_BF16;
+    if (ir_is_constant(x) && !ir_type_is_float(x.type) && !ir_type_is_float(type))
+        return ir_int(type, x.i); // wraps
     if (ir_is_constant(x) && !narrow_float && (!ir_type_is_float(x.type) || ir_type_is_float(type)))
         return ir_coerce(type, x);
     return build_value((ir_inst){ .op = IR_CONVERT, .type = type, .from = x.type }, type, 1, &x);
@@ -405,7 +416,7 @@ val ir_bitcast(ir_type type, val x)
     if (x.type == type)
         return snapshot(x);
     if (ir_type_bytes(type) != ir_type_bytes(x.type))
-        ir_fail(CKL_INTERNAL, "bitcast of %s to %s changes the width", ir_type_text(x.type), ir_type_text(type));
+        ir_fail("bitcast of %s to %s changes the width", ir_type_text(x.type), ir_type_text(type));
     return build_value((ir_inst){ .op = IR_BITCAST, .type = type, .from = x.type }, type, 1, &x);
 }
 
@@ -438,9 +449,10 @@ static int find_param(const char *name, bool tensor_map, ir_type type)
         if (strcmp(k->params[i].name, name) == 0)
             return i;
     if (k->param_count == IR_PARAMS_MAX)
-        ir_fail(CKL_INTERNAL, "parameter %s is one more than the %d a kernel may have", name, IR_PARAMS_MAX);
+        ir_fail("parameter %s is one more than the %d a kernel may have", name, IR_PARAMS_MAX);
     k->params = grow(k->params, k->param_count, &k->param_capacity, sizeof *k->params);
-    k->params[k->param_count] = (ir_param){ .name = arena_text(&k->memory, name), .tensor_map = tensor_map, .type = type };
+    k->params[k->param_count] =
+        (ir_param){ .name = arena_text(&k->memory, name), .tensor_map = tensor_map, .type = type };
     return k->param_count++;
 }
 
@@ -472,9 +484,9 @@ void ir_tensor_map_set(val map, ir_tensor_map wanted)
     if (ir_failed())
         return;
     if (!param || !param->tensor_map)
-        ir_fail(CKL_INTERNAL, "this value is no tensor map parameter");
+        ir_fail("this value is no tensor map parameter");
     else if (param->map.rank && memcmp(&param->map, &wanted, sizeof wanted) != 0)
-        ir_fail(CKL_INTERNAL, "tensor map %s: two boxes, of which only one can be encoded", param->name);
+        ir_fail("tensor map %s: two boxes, of which only one can be encoded", param->name);
     else
         param->map = wanted;
 }
@@ -504,12 +516,19 @@ int64_t ir_smem_alias(const char *name, const char *of, int64_t bytes)
     for (int i = 0; i < k->smem_count; i++)
         if (strcmp(k->smem[i].name, of) == 0) {
             if (bytes > k->smem[i].bytes)
-                ir_fail(CKL_INTERNAL, "shared memory %s: %" PRId64 " bytes do not fit %s of %" PRId64, name, bytes, of,
+                ir_fail("shared memory %s: %" PRId64 " bytes do not fit %s of %" PRId64, name, bytes, of,
                         k->smem[i].bytes);
             return add_smem((ir_smem){ name, k->smem[i].offset, bytes, k->smem[i].align, i });
         }
-    ir_fail(CKL_INTERNAL, "shared memory %s aliases %s, which does not exist", name, of);
+    ir_fail("shared memory %s aliases %s, which does not exist", name, of);
     return 0;
+}
+
+void ir_add_ring(const char *name, int64_t full, int64_t empty, int stages)
+{
+    ir_kernel *k = now.kernel;
+    k->rings = grow(k->rings, k->ring_count, &k->ring_capacity, sizeof *k->rings);
+    k->rings[k->ring_count++] = (ir_ring){ arena_text(&k->memory, name), full, empty, stages };
 }
 
 val ir_smem_address(int64_t offset)
@@ -522,7 +541,7 @@ val ir_smem_address(int64_t offset)
 static void open_block(int inst)
 {
     if (now.block_count == BLOCKS_MAX)
-        ir_fail(CKL_INTERNAL, "control flow is nested more than %d deep", BLOCKS_MAX);
+        ir_fail("control flow is nested more than %d deep", BLOCKS_MAX);
     else if (!ir_failed())
         now.blocks[now.block_count++] = inst;
 }
@@ -534,11 +553,21 @@ static int close_block(ir_op begin, ir_op or_begin, ir_op end)
         return -1;
     int open = now.block_count ? now.blocks[now.block_count - 1] : -1;
     if (open < 0 || (now.kernel->insts[open].op != begin && now.kernel->insts[open].op != or_begin)) {
-        ir_fail(CKL_INTERNAL, "%s without its %s", ir_op_text(end), ir_op_text(begin));
+        ir_fail("%s without its %s", ir_op_text(end), ir_op_text(begin));
         return -1;
     }
     now.block_count--;
     return open;
+}
+
+void ir_block_left(void)
+{
+    if (ir_failed() || !now.block_count)
+        return;
+    const ir_inst *open = &now.kernel->insts[now.blocks[now.block_count - 1]];
+    ir_at(open->file, open->line);
+    ir_fail("C's break, return or goto leaves the %s while it is described; BREAK_IF() leaves a loop of the kernel",
+            ir_op_text(open->op));
 }
 
 /* The predicate in a register: a constant is moved into one. */
@@ -587,7 +616,7 @@ void ir_reopen_else(void)
         return;
     int last = k->inst_count - 1;
     if (last < 0 || k->insts[last].op != IR_END_IF || k->insts[k->insts[last].match].match != last) {
-        ir_fail(CKL_INTERNAL, "else does not follow an if");
+        ir_fail("else does not follow an if");
         return;
     }
     k->inst_count = last;
@@ -609,7 +638,7 @@ void ir_break(val p)
     for (int i = 0; i < now.block_count; i++)
         inside |= now.kernel->insts[now.blocks[i]].op == IR_LOOP;
     if (!inside)
-        ir_fail(CKL_INTERNAL, "break outside a loop");
+        ir_fail("break outside a loop");
 }
 
 void ir_end_loop(void)

@@ -18,8 +18,8 @@ ckl_status ir_describe_end(ir_kernel **kernel);
 /* The kernel being described; NULL between kernels. For launch attributes (threads, cluster, note, ...). */
 ir_kernel *ir_current(void);
 
-/* Records the first error: "file:line: sentence". */
-void ir_fail(ckl_status status, const char *format, ...) CKL_PRINTF(2, 3);
+/* Records the first error: "file:line: sentence". Of a kernel it is CKL_INTERNAL, our own; of a calculation CKL_INVALID. */
+void ir_fail(const char *format, ...) CKL_PRINTF(1, 2);
 bool ir_failed(void);
 
 /* Memory that lives as long as the kernel (or the calculation). */
@@ -66,6 +66,9 @@ void ir_tensor_map_set(val map, ir_tensor_map wanted);
 int64_t ir_smem_alloc(const char *name, int64_t bytes, int64_t align);
 int64_t ir_smem_alias(const char *name, const char *of, int64_t bytes);
 val ir_smem_address(int64_t offset);
+
+/* Says that mbarriers in shared memory are those of a ring of stages. */
+void ir_add_ring(const char *name, int64_t full, int64_t empty, int stages);
 
 /* Memory */
 void ir_load(ir_space space, ir_cache cache, ir_type type, int n, val address, int64_t offset,
@@ -120,5 +123,6 @@ void ir_reopen_else(void); // turns the END_IF just written into an ELSE
 void ir_loop(void);
 void ir_break(val p);
 void ir_end_loop(void);
+void ir_block_left(void); // records that C left the innermost open block without its end: an error
 
 #endif

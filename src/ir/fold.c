@@ -11,7 +11,7 @@ static uint64_t bits_of(val v)
 static bool fold_division(ir_op op, val x, val y, int64_t *out)
 {
     if (y.i == 0) {
-        ir_fail(CKL_INVALID, "division of the constant %" PRId64 " by zero", x.i);
+        ir_fail("division of the constant %" PRId64 " by zero", x.i);
         *out = 0;
         return true;
     }

@@ -334,6 +334,16 @@ typedef struct ir_smem {
     int alias_of; // index of the piece whose bytes it reuses, or -1
 } ir_smem;
 
+/*
+ * The barriers of a ring of stages: full[s] and empty[s] are 8 bytes each from these offsets on. For checks and reports: they
+ * have names, and a stage is not released more often than it was filled.
+ */
+typedef struct ir_ring {
+    const char *name;
+    int64_t full, empty;
+    int stages;
+} ir_ring;
+
 typedef enum ir_target { IR_SM80, IR_SM90A } ir_target;
 
 /* A described kernel. Everything it points to lives in its arena. */
@@ -354,6 +364,8 @@ typedef struct ir_kernel {
     int param_count, param_capacity;
     ir_smem *smem;
     int smem_count, smem_capacity;
+    ir_ring *rings;
+    int ring_count, ring_capacity;
 } ir_kernel;
 
 /* Name of an op ("ld"), a type ("bf16x2"), a class ("tensor"). */

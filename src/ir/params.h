@@ -12,7 +12,7 @@
  *
  * and a launch is
  *
- *     plan_launch(plan, 0, (plan_grid){ ctas }, &(scale_params){ .x = args->x, ... }, stream);
+ *     plan_launch(plan, 0, (plan_grid){ .x = ctas }, &(scale_params){ .x = args->x, ... }, stream);
  *
  * What a kernel does not use is dropped from it. X(owner, i64, stride, [4]) makes an array.
  */
@@ -23,7 +23,7 @@
 
 /* A tensor in global memory as TMA sees it: modes innermost first; the first one is contiguous, its stride is not read. */
 typedef struct param_tensor {
-    const void *pointer; // NULL: not part of this launch
+    const void *pointer;                    // NULL: not part of this launch
     int64_t size[IR_TENSOR_MAP_RANK_MAX];   // elements
     int64_t stride[IR_TENSOR_MAP_RANK_MAX]; // elements
 } param_tensor;
@@ -54,16 +54,15 @@ typedef struct param_list {
 #define PARAM_ROW(owner, kind, name, ...) \
     { #name, PARAM_##kind, offsetof(owner, name), (int)(sizeof(((owner *)0)->name) / sizeof(param_##kind)) },
 
-#define KERNEL_PARAMS(prefix, LIST)                                                            \
-    typedef struct prefix##_params {                                                           \
-        LIST(PARAM_MEMBER, )                                                                   \
-    } prefix##_params;                                                                         \
-    typedef struct prefix##_values {                                                           \
-        LIST(PARAM_VALUE, )                                                                    \
-    } prefix##_values;                                                                         \
-    static const param_row prefix##_param_rows[] = { LIST(PARAM_ROW, prefix##_params) };       \
-    static const param_list prefix##_param_list = { prefix##_param_rows,                       \
-                                                    COUNT_OF(prefix##_param_rows) }
+#define KERNEL_PARAMS(prefix, LIST)                                                      \
+    typedef struct prefix##_params {                                                     \
+        LIST(PARAM_MEMBER, )                                                             \
+    } prefix##_params;                                                                   \
+    typedef struct prefix##_values {                                                     \
+        LIST(PARAM_VALUE, )                                                              \
+    } prefix##_values;                                                                   \
+    static const param_row prefix##_param_rows[] = { LIST(PARAM_ROW, prefix##_params) }; \
+    static const param_list prefix##_param_list = { prefix##_param_rows, COUNT_OF(prefix##_param_rows) }
 
 /* Declares all parameters of a list in the current kernel: the kernel's struct of values, as an array. */
 val *ir_declare_params(const param_list *list);

@@ -141,6 +141,50 @@ static ckl_status check_in_flight(const walk *w, const ir_inst *inst, int reg, b
           owner->line);
 }
 
+/* Reads before writes */
+
+/* The only instruction that writes a register; -1 if there are none or several. */
+static int only_writer(const ir_kernel *kernel, int reg)
+{
+    int writer = -1;
+    for (int i = 0; i < kernel->inst_count; i++)
+        for (int j = 0; j < kernel->insts[i].out_count; j++) {
+            if (kernel->insts[i].out[j].reg != reg)
+                continue;
+            if (writer >= 0)
+                return -1;
+            writer = i;
+        }
+    return writer;
+}
+
+/* The outermost IF, ELSE or LOOP that is open at one instruction and no more at a later one; NULL if there is none. */
+static const ir_inst *block_left(const ir_kernel *kernel, int from, int to)
+{
+    for (int i = 0; i < from; i++) {
+        const ir_inst *inst = &kernel->insts[i];
+        bool begins = inst->op == IR_IF || inst->op == IR_ELSE || inst->op == IR_LOOP;
+        if (begins && inst->match > from && inst->match < to)
+            return inst;
+    }
+    return NULL;
+}
+
+/* A value made in a block is not there after it: C forgot that the block may not run. */
+static ckl_status fail_unwritten(const walk *w, const ir_inst *inst, int i)
+{
+    int reg = inst->in[i].reg, writer = only_writer(w->kernel, reg);
+    const ir_inst *made = writer < 0 ? NULL : &w->kernel->insts[writer];
+    const ir_inst *left = made ? block_left(w->kernel, writer, (int)(inst - w->kernel->insts)) : NULL;
+    if (!left)
+        FAULT(w->kernel, inst, "register %d of type %s is read before it is written%s", reg,
+              ir_type_text(inst->in[i].type), w->now.regs[reg].guard == NOBODY ? "" : " on every path");
+    bool value = made->op != IR_MOV; // else a variable
+    FAULT(w->kernel, inst, "the %s made at %s:%d, inside the %s of line %d, is read after it: %s",
+          ir_type_text(inst->in[i].type), made->file, made->line, ir_op_text(left->op), left->line,
+          value ? "make it a variable() and assign() it there" : "it needs a value on every path");
+}
+
 /* Source i is a register. */
 static ckl_status check_source(const walk *w, const ir_inst *inst, int i)
 {
@@ -149,8 +193,7 @@ static ckl_status check_source(const walk *w, const ir_inst *inst, int i)
     bool accumulator = is_accumulator(inst, i), a = is_register_a(inst, i);
     bool old_value_counts = !accumulator || ir_is_int(inst->in[inst->in_count - inst->out_count - 1], 1);
     if (!r->assigned && old_value_counts)
-        FAULT(w->kernel, inst, "register %d of type %s is read before it is written%s", reg,
-              ir_type_text(inst->in[i].type), r->guard == NOBODY ? "" : " on every path");
+        return fail_unwritten(w, inst, i);
     if ((accumulator || a) && r->touched)
         FAULT(w->kernel, inst, "register %d was used after the last wgmma_fence", reg);
     return check_in_flight(w, inst, reg, accumulator, a);

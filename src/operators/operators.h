@@ -25,29 +25,29 @@ OPERATORS(X)
  * Defines an operator's table and its three public functions: OPERATOR(add, add, "y = alpha*a + beta*b") for ckl_add_plan(),
  * ckl_add_run() and ckl_add() of ckl_add_desc and ckl_add_args. The file has defined check, check_args and implementations.
  */
-#define OPERATOR(op, types, about)                                                                                     \
-    const operator_info op##_operator = {                                                                              \
-        .name = #op,                                                                                                   \
-        .summary = about,                                                                                              \
-        .desc_bytes = sizeof(ckl_##types##_desc),                                                                      \
-        .args_bytes = sizeof(ckl_##types##_args),                                                                      \
-        .check = check,                                                                                                \
-        .check_args = check_args,                                                                                      \
-        .implementations = implementations,                                                                            \
-    };                                                                                                                 \
-    ckl_status ckl_##op##_plan(ckl_device *device, const ckl_##types##_desc *desc, ckl_plan **plan)                    \
-    {                                                                                                                  \
-        return plan_build(device, &op##_operator, desc, NULL, plan);                                                   \
-    }                                                                                                                  \
-    ckl_status ckl_##op##_run(const ckl_plan *plan, const ckl_##types##_args *args, ckl_stream stream)                 \
-    {                                                                                                                  \
-        return plan_run(plan, &op##_operator, args, stream);                                                           \
-    }                                                                                                                  \
-    ckl_status ckl_##op(ckl_device *device, const ckl_##types##_desc *desc, const ckl_##types##_args *args,            \
-                        ckl_stream stream)                                                                             \
-    {                                                                                                                  \
-        return plan_once(device, &op##_operator, desc, args, stream);                                                  \
-    }                                                                                                                  \
+#define OPERATOR(op, types, about)                                                                          \
+    const operator_info op##_operator = {                                                                   \
+        .name = #op,                                                                                        \
+        .summary = about,                                                                                   \
+        .desc_bytes = sizeof(ckl_##types##_desc),                                                           \
+        .args_bytes = sizeof(ckl_##types##_args),                                                           \
+        .check = check,                                                                                     \
+        .check_args = check_args,                                                                           \
+        .implementations = implementations,                                                                 \
+    };                                                                                                      \
+    ckl_status ckl_##op##_plan(ckl_device *device, const ckl_##types##_desc *desc, ckl_plan **plan)         \
+    {                                                                                                       \
+        return plan_build(device, &op##_operator, desc, NULL, plan);                                        \
+    }                                                                                                       \
+    ckl_status ckl_##op##_run(const ckl_plan *plan, const ckl_##types##_args *args, ckl_stream stream)      \
+    {                                                                                                       \
+        return plan_run(plan, &op##_operator, args, stream);                                                \
+    }                                                                                                       \
+    ckl_status ckl_##op(ckl_device *device, const ckl_##types##_desc *desc, const ckl_##types##_args *args, \
+                        ckl_stream stream)                                                                  \
+    {                                                                                                       \
+        return plan_once(device, &op##_operator, desc, args, stream);                                       \
+    }                                                                                                       \
     extern const operator_info op##_operator
 
 enum { OPERANDS_MAX = 12, OPERAND_RANK_MAX = 5 };
@@ -64,6 +64,18 @@ typedef struct operand {
     int64_t stride[OPERAND_RANK_MAX]; // elements; gaps between rows are padding that a kernel must not touch
     float low, high;                  // range of random inputs; both 0: -1..1
 } operand;
+
+/* A matrix of rows that start ld elements apart; a vector. */
+static inline operand operand_matrix(const char *name, operand_role role, ckl_dtype dtype, int64_t rows, int64_t cols,
+                                     int64_t ld)
+{
+    return (operand){ name, role, dtype, 2, { rows, cols }, { ld, 1 }, 0, 0 };
+}
+
+static inline operand operand_vector(const char *name, operand_role role, ckl_dtype dtype, int64_t elements)
+{
+    return (operand){ name, role, dtype, 1, { elements }, { 1 }, 0, 0 };
+}
 
 /* How inputs are filled. Integers are small enough that every sum is exact, so the result is compared bit for bit. */
 typedef enum operand_fill { FILL_INTEGERS, FILL_UNIFORM, FILL_NORMAL, FILL_HARD } operand_fill;
@@ -93,8 +105,8 @@ typedef struct operator_test {
     size_t problem_bytes;
     field_table problem;
 
-    ckl_status (*prepare)(void *problem);               // NULL: the operator's check of the desc, which fills in defaults
-    void (*desc)(const void *problem, void *desc);      // NULL: the problem begins with it
+    ckl_status (*prepare)(void *problem);          // NULL: the operator's check of the desc, which fills in defaults
+    void (*desc)(const void *problem, void *desc); // NULL: the problem begins with it
     int (*operands)(const void *problem, operand *out); // in a fixed order; returns their count
     ckl_status (*run)(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream);
 

@@ -103,8 +103,8 @@ static val number(ir_type type, int64_t x)
 column_place column_here(const column_split *s, val n, val inner, val strips)
 {
     int64_t columns = column_split_columns(s), groups = groups_of(s);
-    ir_current()->threads = s->threads;
-    ir_current()->cluster = s->cluster;
+    cute_launch_bounds(s->threads, 0);
+    cute_cluster_size(s->cluster);
     val tid = ir_sreg(IR_TID_X), tile = ir_binary(IR_DIV, ir_sreg(IR_CTA_X), number(IR_U32, s->cluster));
     val strip = ir_convert(CKL_I64, ir_binary(IR_REM, tile, strips));
     val lane = ir_binary(IR_MUL, ir_binary(IR_REM, tid, number(IR_U32, s->lanes)), number(IR_U32, s->vec));

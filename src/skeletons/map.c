@@ -1,16 +1,14 @@
 /* map.c - the kernel of element-wise operators. */
 #include "skeletons/map.h"
 
-#include <stdio.h>
-
 #include "cute/kernel.h"
 
 enum { GROUP_MAX = 8 };
 
 /* An operand while the kernel is described. */
 typedef struct map_operand {
-    val address;              // of element 0; of a scalar its value
-    val stride[MAP_RANK_MAX]; // of the innermost dimension only where it is strided
+    val address; // of element 0; of a scalar its value
+    val stride[MAP_RANK_MAX];
 } map_operand;
 
 /* Along the innermost dimension. */
@@ -40,36 +38,23 @@ static access access_of(const map_kernel *k, int i)
 
 /* Parameters */
 
-static val numbered_param(ir_type type, const char *what, int i, int d)
+static map_operand declare_operand(const map_kernel *k, const map_values *p, int i)
 {
-    char name[32];
-    snprintf(name, sizeof name, d < 0 ? "%s%d" : "%s%d_%d", what, i, d);
-    return param(type, name);
-}
-
-static map_operand declare_operand(const map_kernel *k, int i)
-{
-    map_operand o = { 0 };
-    if (access_of(k, i) == SCALAR) {
-        o.address = numbered_param(F32, "scalar", i, -1);
-        return o;
-    }
-    o.address = numbered_param(U64, "pointer", i, -1);
-    for (int d = 0; d < k->config.rank - 1; d++)
-        o.stride[d] = numbered_param(I64, "stride", i, d);
-    if (access_of(k, i) == STRIDED)
-        o.stride[k->config.rank - 1] = numbered_param(I64, "stride", i, k->config.rank - 1);
+    map_operand o = { .address = access_of(k, i) == SCALAR ? p->scalar[i] : p->pointer[i] };
+    for (int d = 0; d < k->config.rank; d++)
+        o.stride[d] = p->stride[i * MAP_RANK_MAX + d];
     return o;
 }
 
 static map declare(const map_kernel *k, map_function *f, void *user)
 {
     map m = { .k = k, .f = f, .user = user, .index = k->config.rank == 1 ? I64 : k->config.wide ? U64 : U32 };
-    m.count = convert(m.index, param(I64, "count"));
+    map_values p = params_of(map);
+    m.count = convert(m.index, p.count);
     for (int d = 1; d < k->config.rank; d++)
-        m.size[d] = convert(m.index, numbered_param(I64, "size", d, -1));
+        m.size[d] = convert(m.index, p.size[d]);
     for (int i = 0; i <= k->inputs; i++)
-        m.operands[i] = declare_operand(k, i);
+        m.operands[i] = declare_operand(k, &p, i);
     return m;
 }
 
@@ -226,12 +211,11 @@ static void prefetch_tile(const map *m, int part, val tile, val is_whole)
                                  imm((int)(map_tile(k) * (int64_t)ckl_dtype_bytes(k->dtype[i]))));
 }
 
-void map_describe(const map_kernel *k, int part, map_function *f, void *user)
+void map_describe(map_kernel k, int part, map_function *f, void *user)
 {
-    ir_current()->threads = k->config.threads;
-    ir_current()->ctas_per_sm = k->config.ctas_per_sm;
-    map m = declare(k, f, user);
-    val size = ir_int(m.index, map_tile(k)), tid = convert(m.index, thread());
+    launch_bounds(k.config.threads, k.config.ctas_per_sm);
+    map m = declare(&k, f, user);
+    val size = ir_int(m.index, map_tile(&k)), tid = convert(m.index, thread());
     val tile = mul(convert(m.index, cta_x()), size);
     val is_whole = ge(m.count, add(tile, size));
     prefetch_tile(&m, part, tile, is_whole);

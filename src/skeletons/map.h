@@ -10,10 +10,12 @@
 #define CKL_SKELETONS_MAP_H
 
 #include "base/fields.h"
+#include "base/math.h"
 #include "cutekernellib/device.h"
 #include "ir/build.h"
+#include "ir/params.h"
 
-enum { MAP_INPUTS_MAX = 4, MAP_OPERANDS_MAX = MAP_INPUTS_MAX + 1, MAP_RANK_MAX = 5, MAP_PARAMS_MAX = 40 };
+enum { MAP_INPUTS_MAX = 4, MAP_OPERANDS_MAX = MAP_INPUTS_MAX + 1, MAP_RANK_MAX = 5 };
 
 /* Sizes and strides in elements, outermost first; operands are the inputs, then the output. Scalars have strides 0. */
 typedef struct map_shape {
@@ -57,11 +59,11 @@ typedef struct map_kernel {
     map_config config;
 } map_kernel;
 
-/* Sets k's config, which is at its defaults, for a simplified shape: small problems are spread over the SMs. */
-void map_choose(map_kernel *k, const map_shape *s, const ckl_device_info *device);
+/* A config for a simplified shape, from k's, which is at its defaults: small problems are spread over the SMs. */
+map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device);
 
 /* Whether k's config computes that shape; `what` opens the sentence: "add vector". */
-ckl_status map_admit(const char *what, const map_kernel *k, const map_shape *s, const ckl_device_info *device);
+ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_device_info *device);
 
 /* Elements of a tile: what one CTA computes. */
 int64_t map_tile(const map_kernel *k);
@@ -69,13 +71,23 @@ int64_t map_tile(const map_kernel *k);
 /* Pointers at which kernel part 0 may work; part 1 wants them aligned to the element only. */
 bool map_aligned(const map_kernel *k, const void *const *pointers);
 
-/* Lists the parameters of a launch, which point into s and pointers (of a scalar: where pointers[i] points). */
-void map_params(const map_kernel *k, const map_shape *s, const void *const *pointers, void **params);
+/* Of a launch: strides of operand i from [i * MAP_RANK_MAX] on. */
+#define MAP_PARAMS(X, owner)                       \
+    X(owner, pointer, pointer, [MAP_OPERANDS_MAX]) \
+    X(owner, f32, scalar, [MAP_INPUTS_MAX])        \
+    X(owner, i64, count)                           \
+    X(owner, i64, size, [MAP_RANK_MAX])            \
+    X(owner, i64, stride, [MAP_OPERANDS_MAX * MAP_RANK_MAX])
+
+KERNEL_PARAMS(map, MAP_PARAMS);
+
+/* Those of a launch over a simplified shape; pointers are of the inputs, then the output. Scalars are read from theirs. */
+map_params map_params_of(const map_kernel *k, const map_shape *s, const void *const *pointers);
 
 /* f(inputs): appends the instructions for one element; values of the compute type, the result too. */
 typedef val map_function(const val *inputs, void *user);
 
 /* Describes the kernel: part 0 by vectors, part 1 by single elements. */
-void map_describe(const map_kernel *k, int part, map_function *f, void *user);
+void map_describe(map_kernel k, int part, map_function *f, void *user);
 
 #endif

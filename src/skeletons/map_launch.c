@@ -3,13 +3,11 @@
 
 #include "base/math.h"
 
-ckl_status map_launch(const ckl_plan *plan, const map_kernel *k, const map_shape *s, const void *const *pointers,
-                      ckl_stream stream)
+ckl_status map_launch(const ckl_plan *plan, map_kernel k, map_shape s, const void *const *pointers, ckl_stream stream)
 {
-    void *params[MAP_PARAMS_MAX];
-    if (s->count == 0)
+    if (s.count == 0)
         return CKL_OK;
-    map_params(k, s, pointers, params);
-    const device_launch l = { .grid = { ceil_div(s->count, map_tile(k)), 1, 1 }, .params = params };
-    return plan->device->ops->launch(plan->device, plan->kernels[map_aligned(k, pointers) ? 0 : 1].loaded, &l, stream);
+    const map_params params = map_params_of(&k, &s, pointers);
+    const plan_grid grid = { .x = ceil_div(s.count, map_tile(&k)) };
+    return plan_launch(plan, map_aligned(&k, pointers) ? 0 : 1, grid, &params, stream);
 }

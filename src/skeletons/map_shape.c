@@ -1,4 +1,6 @@
 /* map_shape.c - the host's side of element-wise kernels: fewer dimensions, vectors, parameters. */
+#include <string.h>
+
 #include "base/dtype.h"
 #include "skeletons/map.h"
 
@@ -161,34 +163,35 @@ static int64_t input_bytes(const map_kernel *k)
     return bytes;
 }
 
-void map_choose(map_kernel *k, const map_shape *s, const ckl_device_info *device)
+map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
 {
-    map_config *c = &k->config;
-    describe_strides(s, c);
-    c->vec = VECTOR_BYTES / (int)widest_bytes(k);
-    while (!suits(s, c->vec))
+    map_config *c = &k.config;
+    describe_strides(&s, c);
+    c->vec = VECTOR_BYTES / (int)widest_bytes(&k);
+    while (!suits(&s, c->vec))
         c->vec /= 2;
-    c->steps = (int)min_i64(STEPS_CHOSEN_MAX, steps_for(k) * (VECTOR_BYTES / (int)widest_bytes(k)) / c->vec);
-    while (c->steps > 1 && s->count < 2 * device->sm_count * map_tile(k))
+    c->steps = (int)min_i64(STEPS_CHOSEN_MAX, steps_for(&k) * (VECTOR_BYTES / (int)widest_bytes(&k)) / c->vec);
+    while (c->steps > 1 && s.count < 2 * device->sm_count * map_tile(&k))
         c->steps /= 2;
-    while (c->threads > THREADS_MIN && s->count < device->sm_count * map_tile(k))
+    while (c->threads > THREADS_MIN && s.count < device->sm_count * map_tile(&k))
         c->threads /= 2;
-    c->prefetch = s->rank == 1 && s->count * input_bytes(k) <= PREFETCHED_BYTES;
-    c->ctas_per_sm = k->inputs <= BOUNDED_INPUTS_MAX && !c->prefetch ? THREADS_PER_SM / c->threads : 0;
-    c->wide = is_wide(k, s);
+    c->prefetch = s.rank == 1 && s.count * input_bytes(&k) <= PREFETCHED_BYTES;
+    c->ctas_per_sm = k.inputs <= BOUNDED_INPUTS_MAX && !c->prefetch ? THREADS_PER_SM / c->threads : 0;
+    c->wide = is_wide(&k, &s);
+    return *c;
 }
 
-ckl_status map_admit(const char *what, const map_kernel *k, const map_shape *s, const ckl_device_info *device)
+ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_device_info *device)
 {
-    const map_config *c = &k->config;
+    const map_config *c = &k.config;
     map_config right;
-    describe_strides(s, &right);
+    describe_strides(&s, &right);
     if (c->rank != right.rank || c->constant != right.constant || c->strided != right.strided)
         FAIL(CKL_INVALID, "%s: rank=%d constant=%d strided=%d are not those of the problem: %d %d %d", what, c->rank,
              c->constant, c->strided, right.rank, right.constant, right.strided);
     if (c->vec < 1 || !is_power_of_two(c->vec) || c->vec > VECTOR_BYTES)
         FAIL(CKL_INVALID, "%s: vec=%d must be a power of two up to %d", what, c->vec, VECTOR_BYTES);
-    if (!suits(s, c->vec))
+    if (!suits(&s, c->vec))
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows and the distances between them", what, c->vec);
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d must be a multiple of 32 up to %d", what, c->threads,
@@ -198,9 +201,9 @@ ckl_status map_admit(const char *what, const map_kernel *k, const map_shape *s, 
     if (c->ctas_per_sm < 0 || (int64_t)c->ctas_per_sm * c->threads > THREADS_RESIDENT_MAX)
         FAIL(CKL_INVALID, "%s: ctas_per_sm=%d of %d threads are not 0..%d threads", what, c->ctas_per_sm, c->threads,
              THREADS_RESIDENT_MAX);
-    if (!c->wide && is_wide(k, s))
-        FAIL(CKL_INVALID, "%s: wide=0 cannot number %" PRId64 " elements", what, s->count);
-    if (ceil_div(s->count, map_tile(k)) > INT32_MAX)
+    if (!c->wide && is_wide(&k, &s))
+        FAIL(CKL_INVALID, "%s: wide=0 cannot number %" PRId64 " elements", what, s.count);
+    if (ceil_div(s.count, map_tile(&k)) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: more than %d tiles", what, INT32_MAX);
     return CKL_OK;
 }
@@ -223,17 +226,15 @@ bool map_aligned(const map_kernel *k, const void *const *pointers)
     return true;
 }
 
-/* In the order in which map.c declares them. */
-void map_params(const map_kernel *k, const map_shape *s, const void *const *pointers, void **params)
+map_params map_params_of(const map_kernel *k, const map_shape *s, const void *const *pointers)
 {
-    *params++ = (void *)&s->count;
-    for (int d = 1; d < s->rank; d++)
-        *params++ = (void *)&s->size[d];
-    for (int i = 0; i <= k->inputs; i++) {
-        bool scalar = i < k->inputs && k->scalar[i], strided = k->config.strided >> i & 1;
-        *params++ = scalar ? (void *)pointers[i] : (void *)&pointers[i];
-        for (int d = 0; d < s->rank && !scalar; d++)
-            if (d < s->rank - 1 || strided)
-                *params++ = (void *)&s->stride[i][d];
-    }
+    map_params p = { .count = s->count };
+    memcpy(p.size, s->size, sizeof p.size);
+    memcpy(p.stride, s->stride, sizeof p.stride);
+    for (int i = 0; i <= k->inputs; i++)
+        if (i < k->inputs && k->scalar[i])
+            p.scalar[i] = *(const float *)pointers[i];
+        else
+            p.pointer[i] = pointers[i];
+    return p;
 }

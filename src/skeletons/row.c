@@ -103,8 +103,8 @@ row_place row_here(const row_split *s, val rows, val cols)
 {
     row_place p = { .exists = ir_int(IR_PRED, 1), .limit = ir_convert(IR_U32, cols) };
     val tid = ir_sreg(IR_TID_X), cta = ir_convert(CKL_I64, ir_sreg(IR_CTA_X));
-    ir_current()->threads = s->threads;
-    ir_current()->cluster = s->cluster;
+    cute_launch_bounds(s->threads, 0);
+    cute_cluster_size(s->cluster);
     if (shared_by_lanes(s)) {
         val here = ir_binary(IR_DIV, tid, ir_int(IR_U32, s->row_threads));
         p.row =

@@ -217,8 +217,8 @@ static void initialise(const row_pipeline *s)
 
 static void set_launch(const row_pipeline_split *split)
 {
-    ir_current()->threads = split->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS;
-    ir_current()->cluster = split->cluster;
+    launch_bounds(split->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS, 0);
+    cluster_size(split->cluster);
     ir_current()->target = IR_SM90A;
 }
 

@@ -33,9 +33,10 @@ static bool holds(const allocation *a, uintptr_t low, uintptr_t high, size_t byt
 
 static bool fault_global(warp *w, const step *s, int lane, uintptr_t address, size_t bytes)
 {
-    char why[160];
-    memory_explain(&w->cluster->kernel->device->memory, address, bytes, why, sizeof why);
-    fault(w, s, lane, "out-of-bounds global access", "%zu bytes at 0x%zx: %s", bytes, (size_t)address, why);
+    char why[160], at[PLACE_BYTES];
+    const allocation *near = memory_explain(&w->cluster->kernel->device->memory, address, bytes, why, sizeof why);
+    fault(w, s, lane, "out-of-bounds global access", "%zu bytes at %s: %s", bytes,
+          global_text(w->cluster->launch, near, address, at), why);
     return false;
 }
 
@@ -48,8 +49,9 @@ bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t by
         w->near = a;
     }
     if (address % align) {
-        fault(w, s, lane, "misaligned global access", "address 0x%zx of %zu bytes is no multiple of %zu",
-              (size_t)address, bytes, align);
+        char at[PLACE_BYTES];
+        fault(w, s, lane, "misaligned global access", "%s, address 0x%zx of %zu bytes, is no multiple of %zu",
+              global_text(w->cluster->launch, w->near, address, at), (size_t)address, bytes, align);
         return false;
     }
     if (write) {
@@ -58,8 +60,10 @@ bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t by
     }
     if (memory_is_written(w->near, address, bytes))
         return true;
-    fault(w, s, lane, "read of uninitialised global memory", "%zu bytes at offset %zu of the allocation of %zu bytes",
-          bytes, (size_t)(address - w->near->base), w->near->bytes);
+    char at[PLACE_BYTES];
+    fault(w, s, lane, "read of uninitialised global memory",
+          "%zu bytes at %s, offset %zu of the allocation of %zu bytes, were never written", bytes,
+          global_text(w->cluster->launch, w->near, address, at), (size_t)(address - w->near->base), w->near->bytes);
     return false;
 }
 

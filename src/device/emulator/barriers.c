@@ -133,21 +133,21 @@ mbarrier *mbarrier_find(warp *w, const step *s, int lane, cta *c, uint32_t offse
 {
     uint16_t number = c->barrier_of[offset / MBARRIER_BYTES];
     if (number == 0) {
-        fault(w, s, lane, "mbarrier used before its initialisation", "there is no mbarrier at offset %u", offset);
+        fault(w, s, lane, "mbarrier used before its initialisation", "there is no mbarrier at %s", PLACE(w, offset));
+        shared_unwritten(w, c, offset);
         return NULL;
     }
     mbarrier *b = &c->barriers[number - 1];
     char who[AGENT_TEXT_BYTES];
     if (b->init_clock > w->knows.seen[b->init_agent]) {
         fault(w, s, lane, "mbarrier used before its initialisation",
-              "no barrier lies between the mbarrier_init of offset %u by %s and this use", offset,
+              "no barrier lies between the mbarrier_init of %s by %s and this use", PLACE(w, offset),
               agent_text(w->cluster, b->init_agent, who, sizeof who));
         return NULL;
     }
     if ((async || c != w->cta) && !b->fenced) {
-        fault(w, s, lane, "missing fence_mbarrier_init",
-              "%s uses the mbarrier at offset %u, whose mbarrier_init was not fenced",
-              async ? "the async proxy" : "another CTA", offset);
+        fault(w, s, lane, "missing fence_mbarrier_init", "%s uses the mbarrier %s, whose mbarrier_init was not fenced",
+              async ? "the async proxy" : "another CTA", PLACE(w, offset));
         return NULL;
     }
     return b;
@@ -172,7 +172,7 @@ static bool mbarrier_settle(warp *w, const step *s, int lane, mbarrier *b)
         return true;
     }
     fault(w, s, lane, "wrong transaction count",
-          "%" PRId64 " bytes more arrived at the mbarrier at offset %u than phase %u expects", -b->tx, b->offset,
+          "%" PRId64 " bytes more arrived at the mbarrier %s than phase %u expects", -b->tx, PLACE(w, b->offset),
           b->phase);
     return false;
 }
@@ -181,8 +181,8 @@ static bool count_arrival(warp *w, const step *s, int lane, mbarrier *b)
 {
     if (b->pending == 0) {
         fault(w, s, lane, "mbarrier over-arrival",
-              "all %d arrivals of phase %u of the mbarrier at offset %u have come, it waits for %" PRId64 " bytes only",
-              b->count, b->phase, b->offset, b->tx);
+              "all %d arrivals of phase %u of the mbarrier %s have come, it waits for %" PRId64 " bytes only", b->count,
+              b->phase, PLACE(w, b->offset), b->tx);
         return false;
     }
     b->pending--;
@@ -199,9 +199,8 @@ bool mbarrier_transferred(warp *w, const step *s, int lane, mbarrier *b, int64_t
 {
     if (b->phase != phase) {
         fault(w, s, lane, "wrong transaction count",
-              "%" PRId64
-              " bytes arrive at the mbarrier at offset %u after phase %u has completed: it expected fewer bytes",
-              bytes, b->offset, phase);
+              "%" PRId64 " bytes arrive at the mbarrier %s after phase %u has completed: it expected fewer bytes",
+              bytes, PLACE(w, b->offset), phase);
         return false;
     }
     b->tx -= bytes;
@@ -226,8 +225,8 @@ static bool mbarrier_init(warp *w, const step *s, int lane)
     if (!shared_find(w, s, lane, IR_SHARED, address, MBARRIER_BYTES, MBARRIER_BYTES, &offset))
         return false;
     if (count < 1 || count > ARRIVALS_MAX || c->barrier_of[offset / MBARRIER_BYTES]) {
-        fault(w, s, lane, "misused mbarrier_init", "%u arrivals (1 to %d) at offset %u, which %s", count, ARRIVALS_MAX,
-              offset, c->barrier_of[offset / MBARRIER_BYTES] ? "is an mbarrier already" : "is free");
+        fault(w, s, lane, "misused mbarrier_init", "%u arrivals (1 to %d) at %s, which %s", count, ARRIVALS_MAX,
+              PLACE(w, offset), c->barrier_of[offset / MBARRIER_BYTES] ? "is an mbarrier already" : "is free");
         return false;
     }
     access a = warp_access(w, s, lane, true);
@@ -237,14 +236,16 @@ static bool mbarrier_init(warp *w, const step *s, int lane)
     if (number == NO_AGENT)
         return false;
     shared_mark_mbarrier(c, offset);
-    c->barriers[c->barrier_count++] = (mbarrier){ .offset = offset,
-                                                  .count = (int)count,
-                                                  .pending = (int)count,
-                                                  .agent = number,
-                                                  .init_agent = w->agent,
-                                                  .init_clock = warp_clock(w),
-                                                  .gather = knowledge_new(w->cluster),
-                                                  .done = knowledge_new(w->cluster) };
+    mbarrier *b = &c->barriers[c->barrier_count++];
+    *b = (mbarrier){ .offset = offset,
+                     .count = (int)count,
+                     .pending = (int)count,
+                     .agent = number,
+                     .init_agent = w->agent,
+                     .init_clock = warp_clock(w),
+                     .gather = knowledge_new(w->cluster),
+                     .done = knowledge_new(w->cluster) };
+    b->releases = ring_of_empty(&w->cluster->kernel->ir, offset, &b->filled);
     c->barrier_of[offset / MBARRIER_BYTES] = (uint16_t)c->barrier_count;
     return true;
 }
@@ -257,11 +258,23 @@ outcome run_mbarrier_init(warp *w, const step *s)
     return ADVANCE;
 }
 
+/* A stage is released as often as it was filled in the CTA that releases it. */
+static bool is_release_of_filled(warp *w, const step *s, int lane, const mbarrier *b)
+{
+    uint16_t number = b->releases ? w->cta->barrier_of[b->filled / MBARRIER_BYTES] : 0;
+    if (number == 0 || w->cta->barriers[number - 1].phase > b->phase)
+        return true;
+    fault(w, s, lane, "mbarrier over-arrival",
+          "%s is released once more, but %s has completed %u phases only: more releases than fillings",
+          PLACE(w, b->offset), PLACE(w, b->filled), w->cta->barriers[number - 1].phase);
+    return false;
+}
+
 outcome run_mbarrier_arrive(warp *w, const step *s)
 {
     EACH_ACTIVE(i, w->active) {
         mbarrier *b = mbarrier_of_lane(w, s, i, s->inst->space);
-        if (!b || !mbarrier_arrive(w, s, i, b))
+        if (!b || !is_release_of_filled(w, s, i, b) || !mbarrier_arrive(w, s, i, b))
             return FAULTED;
     }
     return ADVANCE;

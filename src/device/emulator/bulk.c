@@ -7,6 +7,27 @@
 
 enum { BULK_ALIGNMENT = 16, TMA_ALIGNMENT = 128, TMA_SWIZZLE_128_ALIGNMENT = 1024 };
 
+/* A copy is one thread's: two lanes that issue the same one were meant to be one. False after a fault. */
+static bool is_issued_once(warp *w, const step *s)
+{
+    int first = first_lane(w->active);
+    EACH_ACTIVE(i, w->active & ~(1U << first)) {
+        bool same = true;
+        for (int j = 0; j < s->inst->in_count && same; j++) {
+            const unsigned char *lanes = lanes_of(w, s->in[j]);
+            size_t bytes = (size_t)s->in[j].bytes;
+            same = memcmp(lanes + (size_t)first * bytes, lanes + (size_t)i * bytes, bytes) == 0;
+        }
+        if (same) {
+            fault(w, s, i, "copy issued by several lanes",
+                  "lanes %d and %d issue the same %s; one thread must, in IF(elect()) or by its number", first, i,
+                  ir_op_text(s->inst->op));
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Loads */
 
 /* Bytes of shared memory that a box covers, gaps of the swizzle included. */
@@ -54,6 +75,8 @@ static outcome begin_load(transfer t, uint32_t address, uint32_t bar_address, ui
 
 outcome run_bulk_load(warp *w, const step *s)
 {
+    if (!is_issued_once(w, s))
+        return FAULTED;
     EACH_ACTIVE(i, w->active) {
         transfer t = { .kind = TRANSFER_LOAD,
                        .w = w,
@@ -139,6 +162,8 @@ static bool read_coordinates(transfer *t, const operand *in)
 
 outcome run_tma_load(warp *w, const step *s)
 {
+    if (!is_issued_once(w, s))
+        return FAULTED;
     EACH_ACTIVE(i, w->active) {
         uint32_t mask = u32_of(w, s->in[3], i), all = (1U << w->cluster->cta_count) - 1;
         transfer t = { .kind = TRANSFER_LOAD, .w = w, .s = s, .lane = i, .to_ctas = mask ? mask : 1U << w->cta->rank };
@@ -208,6 +233,8 @@ static outcome begin_store(transfer t, uint32_t address, uint32_t align, uint32_
 
 outcome run_bulk_store(warp *w, const step *s)
 {
+    if (!is_issued_once(w, s))
+        return FAULTED;
     EACH_ACTIVE(i, w->active) {
         transfer t = { .kind = TRANSFER_STORE,
                        .w = w,
@@ -242,6 +269,8 @@ outcome run_bulk_prefetch(warp *w, const step *s)
 
 outcome run_tma_store(warp *w, const step *s)
 {
+    if (!is_issued_once(w, s))
+        return FAULTED;
     EACH_ACTIVE(i, w->active) {
         transfer t = { .kind = TRANSFER_STORE, .w = w, .s = s, .lane = i };
         t.map = find_map(w, s, i, u64_of(w, s->in[0], i));

@@ -1,4 +1,5 @@
 /* cluster.c - one cluster of CTAs from start to end: its memory, its warps taking turns, its end. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 enum {
     QUANTUM = 256,        // instructions a warp may run before the next one's turn
     LAZY_ROUNDS_MAX = 64, // of polling warps until lazy work is done after all
+    WRITER_ROUNDS_MAX = 256,
     BANK_ALIGNMENT = 64,
 };
 
@@ -200,6 +202,8 @@ static void start(cluster *c, int64_t index)
     c->set_count = c->set_free = 0;
     c->cluster_arrived = 0;
     c->cluster_generation = 0;
+    c->stopped = NULL;
+    c->unwritten = NULL;
     c->cluster_gather = knowledge_new(c);
     c->cluster_done = knowledge_new(c);
     for (int r = 0; r < c->cta_count; r++)
@@ -259,8 +263,7 @@ static bool cta_may_leave(warp *w, const step *s)
     const mbarrier *b = find_open_load(c);
     if (b) {
         fault(w, s, -1, "exit with work under way",
-              "the CTA leaves without having waited for a copy into its shared memory on the mbarrier at offset %u",
-              b->offset);
+              "the CTA leaves without having waited for a copy into its shared memory on %s", PLACE(w, b->offset));
         return false;
     }
     for (uint16_t i = 0; c->visited && i < c->cluster->warp_count; i++) {
@@ -327,7 +330,7 @@ static bool run_round(cluster *c, bool all)
     int first = random ? (int)(cluster_random(c) % (uint64_t)c->warp_count) : 0;
     for (int i = 0; i < c->warp_count; i++) {
         warp *w = &c->warps[(first + i) % c->warp_count];
-        if (w->done || (random && !all && cluster_random(c) & 1))
+        if (w->done || w == c->stopped || (random && !all && cluster_random(c) & 1))
             continue;
         if (!run_warp(w, random ? 1 + (int)(cluster_random(c) % QUANTUM) : QUANTUM))
             return false;
@@ -345,6 +348,28 @@ static void complete_early(cluster *c, int *rounds)
         transfer_complete_one(c, false);
         *rounds = 0;
     }
+}
+
+/*
+ * A warp has read what nobody had written. The others run on for a while: if one of them writes it, it is the order that is
+ * wrong, and the report says so.
+ */
+static void look_for_writer(cluster *c)
+{
+    char fault[sizeof c->fault], by[AGENT_TEXT_BYTES + WHERE_BYTES];
+    memcpy(fault, c->fault, sizeof fault);
+    c->faulted = false;
+    for (int round = 0; round < WRITER_ROUNDS_MAX && !shared_was_written(c->unwritten, c->unwritten_at, NULL, 0);
+         round++) {
+        uint64_t before = c->progress;
+        if (!run_round(c, true) || (c->progress == before && !transfer_complete_one(c, false)))
+            break;
+    }
+    memcpy(c->fault, fault, sizeof fault);
+    c->faulted = true;
+    size_t length = strlen(c->fault);
+    if (shared_was_written(c->unwritten, c->unwritten_at, by, sizeof by))
+        snprintf(c->fault + length, sizeof c->fault - length, "; %s", by);
 }
 
 bool cluster_run(cluster *c, int64_t index)
@@ -367,6 +392,8 @@ bool cluster_run(cluster *c, int64_t index)
             fault_deadlock(c);
         }
     }
+    if (c->unwritten)
+        look_for_writer(c);
     transfers_drop(c);
     return !c->faulted;
 }

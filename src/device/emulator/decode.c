@@ -222,6 +222,16 @@ static void copy_kernel(device_kernel *k, const ir_kernel *from)
         k->ir.params[i] = from->params[i];
         k->ir.params[i].name = arena_text(m, from->params[i].name);
     }
+    k->ir.smem = arena_alloc(m, (size_t)from->smem_count, sizeof *from->smem);
+    for (int i = 0; i < from->smem_count; i++) {
+        k->ir.smem[i] = from->smem[i];
+        k->ir.smem[i].name = arena_text(m, from->smem[i].name);
+    }
+    k->ir.rings = arena_alloc(m, (size_t)from->ring_count, sizeof *from->rings);
+    for (int i = 0; i < from->ring_count; i++) {
+        k->ir.rings[i] = from->rings[i];
+        k->ir.rings[i].name = arena_text(m, from->rings[i].name);
+    }
 }
 
 static void place_registers(decoder *d)
@@ -275,9 +285,9 @@ static int registers_per_thread(const ir_kernel *ir, int registers_per_sm)
 static ckl_status check_shape(const ir_kernel *kernel)
 {
     if (kernel->threads < LANES || kernel->threads % LANES)
-        FAIL(CKL_INVALID, "%s: threads=%d is no multiple of %d", kernel->name, kernel->threads, LANES);
+        FAIL(CKL_INTERNAL, "%s: threads=%d is no multiple of %d", kernel->name, kernel->threads, LANES);
     if (kernel->cluster < 1 || kernel->cluster > CLUSTER_MAX)
-        FAIL(CKL_INVALID, "%s: cluster=%d is not in 1..%d", kernel->name, kernel->cluster, CLUSTER_MAX);
+        FAIL(CKL_INTERNAL, "%s: cluster=%d is not in 1..%d", kernel->name, kernel->cluster, CLUSTER_MAX);
     return CKL_OK;
 }
 

@@ -78,8 +78,11 @@ allocation *memory_find(const memory_space *m, uintptr_t address, size_t bytes);
 void memory_mark(allocation *a, uintptr_t address, size_t bytes);
 bool memory_is_written(const allocation *a, uintptr_t address, size_t bytes);
 
-/* Why an address is in no allocation: "1024 bytes past the end of the allocation of 4096 bytes at 0x...". */
-void memory_explain(const memory_space *m, uintptr_t address, size_t bytes, char *why, size_t why_bytes);
+/*
+ * Why an address is in no allocation: "1024 bytes past the end of the allocation of 4096 bytes at 0x...". Returns the nearest
+ * one, or NULL.
+ */
+const allocation *memory_explain(const memory_space *m, uintptr_t address, size_t bytes, char *why, size_t why_bytes);
 
 /* What was counted. Per-instruction figures are kept while a launch runs and summed up at its end (counters.c). */
 #define COUNTERS(X)                                   \

@@ -103,7 +103,9 @@ typedef struct mbarrier {
     uint16_t agent; // its transfers
     uint16_t init_agent;
     uint32_t init_clock;
-    bool fenced;             // the initialisation is visible to the async proxy and the cluster
+    bool fenced;   // the initialisation is visible to the async proxy and the cluster
+    bool releases; // stages of a ring, which the barrier at `filled` fills
+    uint32_t filled;
     uint32_t transfer_phase; // the latest phase + 1 that a transfer was issued for
     knowledge gather, done;  // of the phase under way, of the completed ones
 } mbarrier;
@@ -299,6 +301,9 @@ struct cluster {
     int64_t count[COUNTER_COUNT];
     bool faulted;
     char fault[2048];
+    warp *stopped;  // by a read of what nobody has written yet:
+    cta *unwritten; // of this CTA's shared memory, NULL otherwise
+    uint32_t unwritten_at;
 };
 
 static inline void *lanes_of(const warp *w, operand o)
@@ -353,7 +358,20 @@ static inline void result_end(warp *w, operand o, const result *aside)
 outcome fault(warp *w, const step *s, int lane, const char *kind, const char *format, ...) CKL_PRINTF(5, 6);
 void fault_deadlock(cluster *c);
 const char *agent_text(const cluster *c, uint16_t number, char *room, size_t bytes);
-#define AGENT_TEXT_BYTES 64
+#define AGENT_TEXT_BYTES 192
+
+/*
+ * names.c - what an address is called: "B+128", "ring.empty[0]", "x+4096"; of a global one that no parameter points near, the number. room
+ * holds PLACE_BYTES; the allocation is the one that the address lies in or nearest to.
+ */
+enum { PLACE_BYTES = 128 };
+const char *shared_text(const ir_kernel *ir, uint32_t offset, char *room);
+const char *global_text(const launch_state *l, const allocation *a, uintptr_t address, char *room);
+bool ring_of_empty(const ir_kernel *ir, uint32_t empty,
+                   uint32_t *full); // the barrier whose phases are released at another
+
+/* The name of a place in shared memory, for the arguments of one call. */
+#define PLACE(w, offset) shared_text(&(w)->cluster->kernel->ir, (offset), (char[PLACE_BYTES]){ 0 })
 
 /* order.c - clocks */
 knowledge knowledge_new(cluster *c);
@@ -370,6 +388,8 @@ uint32_t warp_clock(const warp *w);
 
 /* shared.c - shared memory's shadow. False after a fault. */
 bool shared_touch(cta *c, const access *a, uint32_t offset, uint32_t bytes);
+bool shared_was_written(const cta *c, uint32_t offset, char *by, size_t by_bytes); // by whom, where, what is missing
+void shared_unwritten(warp *w, cta *c, uint32_t offset); // the fault just reported may be explained by a later write
 void shared_visit(const warp *w, const step *s, cta *c); // notes an access that the CTA must outlive
 access warp_access(warp *w, const step *s, int lane, bool write);
 void shared_mark_mbarrier(cta *c, uint32_t offset); // from now on ordinary accesses are faults

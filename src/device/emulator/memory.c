@@ -138,7 +138,7 @@ bool memory_is_written(const allocation *a, uintptr_t address, size_t bytes)
     return a->all_written || !memchr(a->written + (address - a->base), 0, bytes);
 }
 
-void memory_explain(const memory_space *m, uintptr_t address, size_t bytes, char *why, size_t why_bytes)
+const allocation *memory_explain(const memory_space *m, uintptr_t address, size_t bytes, char *why, size_t why_bytes)
 {
     int after = count_before(m, address);
     const allocation *below = after > 0 ? m->list[after - 1] : NULL;
@@ -153,4 +153,5 @@ void memory_explain(const memory_space *m, uintptr_t address, size_t bytes, char
     else
         snprintf(why, why_bytes, "%zu bytes before the allocation of %zu bytes at 0x%zx", before, above->bytes,
                  (size_t)above->base);
+    return past <= before ? below : above;
 }

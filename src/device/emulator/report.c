@@ -14,7 +14,7 @@ const char *agent_text(const cluster *c, uint16_t number, char *room, size_t byt
         snprintf(room, bytes, c->cta_count > 1 ? "warp %d of CTA rank %d" : "warp %d", a->warp, a->cta);
         break;
     case AGENT_TRANSFER:
-        snprintf(room, bytes, "the async copy on the mbarrier at offset %u", a->offset);
+        snprintf(room, bytes, "the async copy on %s", shared_text(&c->kernel->ir, a->offset, (char[PLACE_BYTES]){ 0 }));
         break;
     case AGENT_WGMMA:
         snprintf(room, bytes, "wgmma of warps %d to %d", a->warp, a->warp + WARPS_PER_GROUP - 1);
@@ -65,9 +65,8 @@ static void describe_mbarrier(const warp *w, text *t)
     const cta *c = w->cta;
     uint16_t number = c->barrier_of[w->wait_at / MBARRIER_BYTES];
     const mbarrier *b = &c->barriers[number - 1];
-    text_printf(
-        t, "the mbarrier at offset %u to complete a phase of parity %u (it is in phase %u, %d of %d arrivals missing",
-        b->offset, w->wait_for, b->phase, b->pending, b->count);
+    text_printf(t, "the mbarrier %s to complete a phase of parity %u (it is in phase %u, %d of %d arrivals missing",
+                PLACE(w, b->offset), w->wait_for, b->phase, b->pending, b->count);
     if (b->tx)
         text_printf(t, ", %" PRId64 " bytes pending", b->tx);
     text_printf(t, ")");

@@ -57,12 +57,13 @@ cta *shared_find(warp *w, const step *s, int lane, ir_space space, uint32_t addr
     uint64_t size = (uint64_t)w->cluster->kernel->ir.smem_bytes;
     if (local < SHARED_BASE || local - SHARED_BASE + (uint64_t)bytes > size) {
         fault(w, s, lane, "out-of-bounds shared access",
-              "%u bytes at offset %" PRId64 " of the kernel's %" PRIu64 " bytes of shared memory", bytes,
-              (int64_t)local - SHARED_BASE, size);
+              "%u bytes at %s, offset %" PRId64 " of the kernel's %" PRIu64 " bytes of shared memory", bytes,
+              local < SHARED_BASE ? "no piece" : PLACE(w, shared_offset(local)), (int64_t)local - SHARED_BASE, size);
         return NULL;
     }
     if (local % align) {
-        fault(w, s, lane, "misaligned shared access", "address 0x%x is no multiple of %u", address, align);
+        fault(w, s, lane, "misaligned shared access", "%s, address 0x%x, is no multiple of %u",
+              PLACE(w, shared_offset(local)), address, align);
         return NULL;
     }
     *offset = shared_offset(local);
@@ -99,9 +100,9 @@ static bool race(const access *a, uint32_t offset, uint16_t other, uint32_t othe
     agent_kind kind = c->agents[other].kind;
     const char *name =
         kind == AGENT_TRANSFER && !a->write ? "read of a copy that has not arrived" : "shared-memory race";
-    fault(a->w, a->s, a->lane, name, "%s of offset %u meets the %s by %s at %s; %s", a->write ? "write" : "read",
-          offset, what, agent_text(c, other, who, sizeof who), source_of(c, other_step, where, sizeof where),
-          advice[kind]);
+    fault(a->w, a->s, a->lane, name, "%s of %s meets the %s by %s at %s; %s", a->write ? "write" : "read",
+          PLACE(a->w, offset), what, agent_text(c, other, who, sizeof who),
+          source_of(c, other_step, where, sizeof where), advice[kind]);
     return false;
 }
 
@@ -110,10 +111,39 @@ static bool missing_fence(const access *a, uint32_t offset, uint16_t other, uint
     cluster *c = a->w->cluster;
     char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
     fault(a->w, a->s, a->lane, "missing fence_proxy_async",
-          "the async proxy %s offset %u, which %s %s at %s with an ordinary %s; fence_proxy_async must follow the %s",
-          a->write ? "overwrites" : "reads", offset, agent_text(c, other, who, sizeof who), wrote ? "wrote" : "read",
-          source_of(c, other_step, where, sizeof where), wrote ? "store" : "load", wrote ? "store" : "load");
+          "the async proxy %s %s, which %s %s at %s with an ordinary %s; fence_proxy_async must follow the %s",
+          a->write ? "overwrites" : "reads", PLACE(a->w, offset), agent_text(c, other, who, sizeof who),
+          wrote ? "wrote" : "read", source_of(c, other_step, where, sizeof where), wrote ? "store" : "load",
+          wrote ? "store" : "load");
     return false;
+}
+
+/* Reads before writes */
+
+void shared_unwritten(warp *w, cta *c, uint32_t offset)
+{
+    w->cluster->stopped = w;
+    w->cluster->unwritten = c;
+    w->cluster->unwritten_at = offset;
+}
+
+bool shared_was_written(const cta *c, uint32_t offset, char *by, size_t by_bytes)
+{
+    static const char *const missing[] = {
+        [AGENT_WARP] = "a barrier between them is missing",
+        [AGENT_TRANSFER] = "the wait for that mbarrier is missing",
+        [AGENT_CP_ASYNC] = "cp_async_wait and a barrier are missing",
+    };
+    const cell *x = &c->cells[offset / WORD];
+    x = x->flags & CELL_SPLIT ? &c->bytes[offset] : x;
+    if (x->write_clock == 0)
+        return false;
+    char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
+    agent_kind kind = c->cluster->agents[x->write_agent].kind;
+    if (by)
+        snprintf(by, by_bytes, "%s writes it later, at %s: %s", agent_text(c->cluster, x->write_agent, who, sizeof who),
+                 source_of(c->cluster, x->write_step, where, sizeof where), missing[kind]);
+    return true;
 }
 
 /* Several readers */
@@ -231,14 +261,17 @@ static void note_read(const access *a, cell *x)
     x->read_clock = a->clock;
 }
 
-static bool touch_cell(const access *a, cell *x, uint32_t offset)
+static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset)
 {
     if (x->flags & CELL_MBARRIER) {
-        fault(a->w, a->s, a->lane, "access to an mbarrier", "offset %u belongs to an mbarrier that is in use", offset);
+        fault(a->w, a->s, a->lane, "access to an mbarrier", "%s belongs to an mbarrier that is in use",
+              PLACE(a->w, offset));
         return false;
     }
     if (!(x->flags & CELL_WRITTEN) && (!a->write || a->atomic)) {
-        fault(a->w, a->s, a->lane, "read of uninitialised shared memory", "offset %u was never written", offset);
+        fault(a->w, a->s, a->lane, "read of uninitialised shared memory", "%s is read before it was written",
+              PLACE(a->w, offset));
+        shared_unwritten(a->w, c, offset);
         return false;
     }
     if (!check_write_before(a, x, offset))
@@ -283,7 +316,7 @@ static bool touch_word_by_byte(cta *c, const access *a, uint32_t from, uint32_t 
     if (!(word->flags & CELL_SPLIT))
         split(c->cluster, word, bytes);
     for (uint32_t at = from; at < to; at++)
-        if (!touch_cell(a, &c->bytes[at], at))
+        if (!touch_cell(c, a, &c->bytes[at], at))
             return false;
     if (a->write && to - from == WORD)
         unite(a, word, bytes);
@@ -297,7 +330,7 @@ bool shared_touch(cta *c, const access *a, uint32_t offset, uint32_t bytes)
         next = next < end ? next : end;
         cell *word = &c->cells[at / WORD];
         bool whole = next - at == WORD && !(word->flags & CELL_SPLIT);
-        if (!(whole ? touch_cell(a, word, at) : touch_word_by_byte(c, a, at, next)))
+        if (!(whole ? touch_cell(c, a, word, at) : touch_word_by_byte(c, a, at, next)))
             return false;
         at = next;
     }

@@ -1,34 +1,36 @@
-/* add_test.c - add's cases, rejects and costs. */
+/* add_test.c - the definition of add in double, its problem line, cases and rejects. */
 #include "cutekernellib/operators/add.h"
 
-#include "operators/add/add_lab.h"
+#include <math.h>
 
-enum { SLICE = 4096 }; // elements compared at a time where rows are multiples of it
+#include "base/dtype.h"
+#include "operators/operators.h"
 
-static ckl_status prepare(void *problem)
-{
-    add_problem *p = problem;
-    int64_t *pitches[] = { &p->lda, &p->ldb, &p->ldy };
-    for (int i = 0; i < COUNT_OF(pitches); i++)
-        if (*pitches[i] == 0)
-            *pitches[i] = p->n;
-    p->slice = p->n > SLICE && p->n % SLICE == 0 ? SLICE : p->n;
-    return CKL_OK;
-}
+typedef struct add_problem {
+    ckl_add_desc desc;
+    float alpha, beta;
+} add_problem;
 
-static void desc_of(const void *problem, void *desc)
-{
-    const add_problem *p = problem;
-    *(ckl_add_desc *)desc =
-        (ckl_add_desc){ .dtype = p->dtype, .n = p->n, .rows = p->rows, .lda = p->lda, .ldb = p->ldb, .ldy = p->ldy };
-}
+#define ADD_DESC(X, owner)                                                  \
+    X(owner, int64_t, n, "4096", "", "elements of a row")                   \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of a, b and y") \
+    X(owner, int64_t, rows, "1", "", "rows")                                \
+    X(owner, int64_t, lda, "0", "", "elements between rows of a; 0: n")     \
+    X(owner, int64_t, ldb, "0", "", "elements between rows of b; 0: n")     \
+    X(owner, int64_t, ldy, "0", "", "elements between rows of y; 0: n")
+
+static const field fields[] = {
+    ADD_DESC(FIELD_NESTED, (add_problem, desc))                  //
+    FIELD_ROW(add_problem, float, alpha, "1", "", "factor of a") //
+    FIELD_ROW(add_problem, float, beta, "1", "", "factor of b")  //
+};
 
 static int operands(const void *problem, operand *out)
 {
-    const add_problem *p = problem;
-    out[0] = (operand){ "a", OPERAND_IN, p->dtype, 2, { p->rows, p->n }, { p->lda, 1 }, 0, 0 };
-    out[1] = (operand){ "b", OPERAND_IN, p->dtype, 2, { p->rows, p->n }, { p->ldb, 1 }, 0, 0 };
-    out[2] = (operand){ "y", OPERAND_OUT, p->dtype, 2, { p->rows, p->n }, { p->ldy, 1 }, 0, 0 };
+    const ckl_add_desc *d = problem;
+    out[0] = operand_matrix("a", OPERAND_IN, d->dtype, d->rows, d->n, d->lda);
+    out[1] = operand_matrix("b", OPERAND_IN, d->dtype, d->rows, d->n, d->ldb);
+    out[2] = operand_matrix("y", OPERAND_OUT, d->dtype, d->rows, d->n, d->ldy);
     return 3;
 }
 
@@ -39,55 +41,17 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_add_run(plan, &args, stream);
 }
 
-static int64_t slices(const void *problem, int output)
+static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
 {
     const add_problem *p = problem;
-    (void)output;
-    return p->n ? p->rows * (p->n / p->slice) : 0;
+    (void)output, (void)slice;
+    for (int64_t i = 0; i < out.count; i++) {
+        double a = p->alpha * dtype_read(p->desc.dtype, host[0], out.row * p->desc.lda + out.first + i);
+        double b = p->beta * dtype_read(p->desc.dtype, host[1], out.row * p->desc.ldb + out.first + i);
+        out.value[i] = a + b;
+        out.magnitude[i] = fabs(a) + fabs(b);
+    }
 }
-
-static int64_t slice_elements(const void *problem, int output)
-{
-    (void)output;
-    return ((const add_problem *)problem)->slice;
-}
-
-static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
-{
-    const add_problem *p = problem;
-    (void)output;
-    return add_slice_start(p, slice, p->ldy) + j;
-}
-
-static double terms(const void *problem)
-{
-    (void)problem;
-    return 2;
-}
-
-static double exact(const void *problem)
-{
-    (void)problem;
-    return 0;
-}
-
-static double elements(const void *problem)
-{
-    const add_problem *p = problem;
-    return (double)p->rows * (double)p->n;
-}
-
-static double flops(const void *problem)
-{
-    return 3 * elements(problem);
-}
-
-static double bytes(const void *problem)
-{
-    return 3 * elements(problem) * (double)ckl_dtype_bytes(((const add_problem *)problem)->dtype);
-}
-
-static const field fields[] = { ADD_PROBLEM(FIELD_ROW) };
 
 static const char *const cases[] = {
     "n=1 dtype=f32                                # one element",
@@ -119,6 +83,8 @@ static const test_reject rejects[] = {
     { "n=8 rows=-2 dtype=f32", CKL_INVALID, "add: rows=-2 is negative" },
     { "n=8 dtype=i32", CKL_INVALID, "add: dtype=i32 is none of f32, f16, bf16" },
     { "n=8 rows=2 lda=7 dtype=f32", CKL_INVALID, "add: lda=7 is smaller than n=8" },
+    { "n=8 rows=2 ldb=7 dtype=f32", CKL_INVALID, "add: ldb=7 is smaller than n=8" },
+    { "n=8 rows=2 ldy=7 dtype=f32", CKL_INVALID, "add: ldy=7 is smaller than n=8" },
     { "n=8 dtype=f32 impl=vector config='vec=3'", CKL_INVALID, "add vector: vec=3 must be a power of two" },
     { "n=8 dtype=f32 impl=vector config='threads=100'", CKL_INVALID,
       "add vector: threads=100 must be a multiple of 32" },
@@ -129,18 +95,11 @@ const operator_test add_test = {
     .op = &add_operator,
     .problem_bytes = sizeof(add_problem),
     .problem = FIELD_TABLE(fields),
-    .prepare = prepare,
-    .desc = desc_of,
     .operands = operands,
     .run = run,
-    .slices = slices,
-    .slice_elements = slice_elements,
-    .output_index = output_index,
-    .reference = add_reference,
-    .terms_of = terms,
-    .approximation_of = exact,
-    .flops = flops,
-    .bytes = bytes,
+    .elements_alone = true,
+    .reference = reference,
+    .terms = 2,
     .cases = cases,
     .rejects = rejects,
 };

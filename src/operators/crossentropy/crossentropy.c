@@ -3,7 +3,7 @@
 
 #include "operators/crossentropy/crossentropy_config.h"
 #include "operators/operators.h"
-#include "plan/tensors.h"
+#include "plan/check.h"
 
 enum {
     VECTOR_BYTES = 16,

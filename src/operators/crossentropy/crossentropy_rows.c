@@ -115,7 +115,8 @@ static void combine_both(val *into, const val *other, void *user)
 static void mean(const crossentropy_config *cfg, const operands *o)
 {
     static const reduction total = { .count = 2, .combine = combine_both };
-    int threads = ir_current()->threads = CROSSENTROPY_MEAN_THREADS;
+    int threads = CROSSENTROPY_MEAN_THREADS;
+    launch_bounds(threads, 0);
     val sums[] = { variable(F32, immf(0)), variable(I32, imm(0)) };
     LOOP_FROM(row, convert(I64, thread()), o->rows, imm(threads))
     {
@@ -124,7 +125,7 @@ static void mean(const crossentropy_config *cfg, const operands *o)
         assign(sums[0], add(sums[0], loss_of(lse, logit, t)));
         assign(sums[1], add(sums[1], select(t.ignored, imm(0), imm(1))));
     }
-    cta_reduce(&total, threads, ir_smem_alloc("total", cta_reduce_bytes(threads), 16), sums);
+    cta_reduce(&total, threads, smem_alloc("total", cta_reduce_bytes(threads), 16), sums);
     IF(eq(thread(), imm(0))) {
         val count = convert(F32, sums[1]);
         set(element(o->loss, F32, imm(0)), 0, div(sums[0], count));
@@ -138,8 +139,8 @@ static val factor_of(const crossentropy_config *cfg, const operands *o, val row,
     bool reduced = cfg->reduction == CKL_LOSS_MEAN;
     val factor = variable(F32, immf(NAN));
     IF(logical_and(exists, t.valid)) {
-        val dloss = at(element(o->dloss, F32, reduced ? ir_int(I64, 0) : row), 0);
-        assign(factor, reduced ? div(dloss, at(element(o->count, F32, ir_int(I64, 0)), 0)) : dloss);
+        val dloss = at(element(o->dloss, F32, reduced ? imm64(0) : row), 0);
+        assign(factor, reduced ? div(dloss, at(element(o->count, F32, imm64(0)), 0)) : dloss);
     }
     return factor;
 }
@@ -180,7 +181,7 @@ void crossentropy_rows(const void *config, int part)
     const crossentropy_config *cfg = config;
     row_split split = crossentropy_split(cfg, part);
     operands o = declare();
-    ir_current()->ctas_per_sm = part == CROSSENTROPY_MEAN ? 0 : cfg->ctas_per_sm;
+    min_ctas_per_sm(part == CROSSENTROPY_MEAN ? 0 : cfg->ctas_per_sm);
     if (part == CROSSENTROPY_MEAN)
         mean(cfg, &o);
     else if (cfg->direction == CKL_DIRECTION_FORWARD)

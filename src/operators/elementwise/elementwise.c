@@ -8,7 +8,7 @@
 #include "operators/elementwise/elementwise_expr.h"
 #include "skeletons/map_launch.h"
 #include "operators/operators.h"
-#include "plan/tensors.h"
+#include "plan/check.h"
 
 /* Validation */
 
@@ -192,10 +192,7 @@ static ckl_status describe_problem(const ckl_elementwise_desc *d, elementwise_co
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
     TRY(describe_problem(desc, config));
-    map_shape s = shape_of(desc);
-    map_kernel k = elementwise_kernel(config);
-    map_choose(&k, &s, device);
-    memcpy(config, &k.config, sizeof k.config);
+    ((elementwise_config *)config)->map = map_choose(elementwise_kernel(config), shape_of(desc), device);
     return CKL_OK;
 }
 
@@ -211,46 +208,20 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
     TRY(describe_problem(desc, &right));
     if (!same_problem(&right, config))
         FAIL(CKL_INVALID, "elementwise vector: expr and types of the config are not those of the problem");
-    map_shape s = shape_of(desc);
-    map_kernel k = elementwise_kernel(config);
-    return map_admit("elementwise vector", &k, &s, device);
+    return map_admit("elementwise vector", elementwise_kernel(config), shape_of(desc), device);
 }
 
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_elementwise_args *x = args;
-    map_shape s = shape_of(plan->desc);
     map_kernel k = elementwise_kernel(plan->config);
     const void *pointers[MAP_OPERANDS_MAX] = { x->in[0], x->in[1], x->in[2], x->in[3] };
     pointers[k.inputs] = x->out;
-    return map_launch(plan, &k, &s, pointers, stream);
+    return map_launch(plan, k, shape_of(plan->desc), pointers, stream);
 }
 
-static const field config_fields[] = { ELEMENTWISE_CONFIG(FIELD_ROW) };
+static const field config_fields[] = { MAP_CONFIG(FIELD_NESTED, (elementwise_config, map)) //
+                                       ELEMENTWISE_CONFIG(FIELD_ROW) };
 MAP_IMPLEMENTATIONS(elementwise_config, elementwise_vector);
 
-const operator_info elementwise_operator = {
-    .name = "elementwise",
-    .summary = "y = an expression of up to four tensors, element by element",
-    .desc_bytes = sizeof(ckl_elementwise_desc),
-    .args_bytes = sizeof(ckl_elementwise_args),
-    .check = check,
-    .check_args = check_args,
-    .implementations = implementations,
-};
-
-ckl_status ckl_elementwise_plan(ckl_device *device, const ckl_elementwise_desc *desc, ckl_plan **plan)
-{
-    return plan_build(device, &elementwise_operator, desc, NULL, plan);
-}
-
-ckl_status ckl_elementwise_run(const ckl_plan *plan, const ckl_elementwise_args *args, ckl_stream stream)
-{
-    return plan_run(plan, &elementwise_operator, args, stream);
-}
-
-ckl_status ckl_elementwise(ckl_device *device, const ckl_elementwise_desc *desc, const ckl_elementwise_args *args,
-                           ckl_stream stream)
-{
-    return plan_once(device, &elementwise_operator, desc, args, stream);
-}
+OPERATOR(elementwise, elementwise, "y = an expression of up to four tensors, element by element");

@@ -6,7 +6,6 @@
 #include "skeletons/map.h"
 
 #define ELEMENTWISE_CONFIG(X)                                                                           \
-    MAP_CONFIG(X, elementwise_config)                                                                   \
     X(elementwise_config, quoted, expr, "", "", "the expression")                                       \
     X(elementwise_config, ckl_dtype, in0, "default", "", "types of the inputs; default: there is none") \
     X(elementwise_config, ckl_dtype, in1, "default", "", "")                                            \
@@ -17,6 +16,7 @@
     X(elementwise_config, int, scalars, "0", "", "mask of inputs that are numbers")
 
 typedef struct elementwise_config {
+    map_config map;
     ELEMENTWISE_CONFIG(FIELD_MEMBER)
 } elementwise_config;
 

@@ -1,6 +1,4 @@
 /* elementwise_vector.c - what each function of an expression means as instructions. */
-#include <string.h>
-
 #include "cute/kernel.h"
 #include "operators/elementwise/elementwise_config.h"
 #include "operators/elementwise/elementwise_expr.h"
@@ -11,13 +9,12 @@ map_kernel elementwise_kernel(const void *config)
 {
     const elementwise_config *c = config;
     const ckl_dtype in[] = { c->in0, c->in1, c->in2, c->in3 };
-    map_kernel k = { .compute = c->compute };
+    map_kernel k = { .compute = c->compute, .config = c->map };
     for (; k.inputs < COUNT_OF(in) && in[k.inputs] != CKL_DTYPE_DEFAULT; k.inputs++) {
         k.dtype[k.inputs] = in[k.inputs];
         k.scalar[k.inputs] = c->scalars >> k.inputs & 1;
     }
     k.dtype[k.inputs] = c->out;
-    memcpy(&k.config, c, sizeof k.config);
     return k;
 }
 
@@ -30,12 +27,12 @@ static bool is_f32(val x)
 
 static val larger(val x, val y)
 {
-    return is_f32(x) || is_f32(y) ? ir_max_nan(x, y) : max(x, y);
+    return is_f32(x) || is_f32(y) ? max_nan(x, y) : max(x, y);
 }
 
 static val smaller(val x, val y)
 {
-    return is_f32(x) || is_f32(y) ? ir_min_nan(x, y) : min(x, y);
+    return is_f32(x) || is_f32(y) ? min_nan(x, y) : min(x, y);
 }
 
 static val sum(val x, val y)
@@ -71,12 +68,12 @@ static val power(val x, val y)
 
 static val negative(val x)
 {
-    return ir_unary(IR_NEG, x);
+    return neg(x);
 }
 
 static val magnitude(val x)
 {
-    return ir_unary(IR_ABS, x);
+    return abs(x);
 }
 
 static val relu(val x)
@@ -91,12 +88,12 @@ static val same(val x)
 
 static val root(val x)
 {
-    return ir_unary(IR_SQRT, x);
+    return sqrt(x);
 }
 
 static val inverse_root(val x)
 {
-    return ir_unary(IR_RSQRT, x);
+    return rsqrt(x);
 }
 
 static val (*const unary[EXPR_FUNCTION_COUNT])(val x) = {
@@ -151,7 +148,7 @@ static val evaluate(const expr *e, int node, ckl_dtype type, const val *inputs)
     if (n->kind == EXPR_INPUT)
         return inputs[n->input];
     if (n->kind == EXPR_NUMBER)
-        return type == F32 ? ir_float(F32, n->number) : ir_int(type, (int64_t)n->number);
+        return type == F32 ? ir_float(F32, n->number) : imm_as(type, (int64_t)n->number);
     if (fused(e, n, type, inputs, &result))
         return result;
     val x = evaluate(e, n->argument[0], type, inputs);
@@ -178,10 +175,9 @@ static val value_of(const val *inputs, void *user)
 void elementwise_vector(const void *config, int part)
 {
     const elementwise_config *cfg = config;
-    map_kernel kernel = elementwise_kernel(cfg);
     chain c = { .type = cfg->compute, .out = cfg->out };
     if (expr_parse(cfg->expr, &c.expression) != CKL_OK)
-        ir_fail(CKL_INVALID, "%s", ckl_error());
+        ir_fail("%s", ckl_error());
     else
-        map_describe(&kernel, part, value_of, &c);
+        map_describe(elementwise_kernel(cfg), part, value_of, &c);
 }

@@ -36,7 +36,7 @@ static val activate(choice activation, val x)
 {
     switch ((ckl_activation)activation) {
     case CKL_ACTIVATION_RELU:
-        return ir_max_nan(x, immf(0));
+        return max_nan(x, immf(0));
     case CKL_ACTIVATION_GELU:
         return gelu_tanh_f32(x);
     case CKL_ACTIVATION_IDENTITY:

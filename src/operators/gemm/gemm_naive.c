@@ -12,7 +12,7 @@ void gemm_naive(const void *config, int part)
 {
     const gemm_naive_config *cfg = config;
     (void)part;
-    ir_current()->threads = cfg->threads;
+    launch_bounds(cfg->threads, 0);
     gemm_arguments x = gemm_declare_arguments();
     tensor gA = matrix(x.a, x.lda, cfg->ab, x.m, x.k);                              // (M,K)
     tensor gB = matrix(x.b, x.ldb, cfg->ab, x.n, x.k);                              // (N,K)

@@ -129,7 +129,7 @@ static void describe_shared_memory(kernel *k)
     int consumers = cfg->pingpong ? 1 : cfg->consumers; // that use a stage
     k->ring = make_pipeline("ring", cfg->stages, 1, consumers * (cfg->cluster_m + cfg->cluster_n - 1));
     if (cfg->c)
-        k->c_barriers = ir_smem_alloc("C arrived", 8 * (int64_t)cfg->consumers, 8);
+        k->c_barriers = smem_alloc("C arrived", 8 * (int64_t)cfg->consumers, 8);
 }
 
 /* One thread makes the barriers; the cluster waits for it, because peers signal them too. */
@@ -141,7 +141,7 @@ static void initialise(const kernel *k)
         tma_prefetch(&k->tmaD);
         pipeline_init(&k->ring);
         for (int b = 0; k->cfg->c && b < k->cfg->consumers; b++)
-            ir_mbarrier_init(ir_smem_address(k->c_barriers), 8 * b, 1);
+            mbarrier_init(smem_address(k->c_barriers + 8 * b), 1);
         fence_mbarrier_init();
     }
     cluster_sync();
@@ -166,13 +166,13 @@ static val mask_A(const kernel *k)
     int cluster_m = k->cfg->cluster_m, mask = 0;
     for (int j = 0; j < k->cfg->cluster_n; j++)
         mask |= 1 << (cluster_m * j);
-    return k->cfg->cluster_n == 1 ? imm(0) : ir_binary(IR_SHL, variable(U32, imm(mask)), k->rank_m);
+    return k->cfg->cluster_n == 1 ? imm(0) : shift_left(variable(U32, imm(mask)), k->rank_m);
 }
 
 static val mask_B(const kernel *k)
 {
     int cluster_m = k->cfg->cluster_m, mask = (1 << cluster_m) - 1;
-    return cluster_m == 1 ? imm(0) : ir_binary(IR_SHL, variable(U32, imm(mask)), mul(k->rank_n, imm(cluster_m)));
+    return cluster_m == 1 ? imm(0) : shift_left(variable(U32, imm(mask)), mul(k->rank_n, imm(cluster_m)));
 }
 
 /* Fills one stage: this CTA's part of A and of B, each to all CTAs that use it; every CTA receives whole tiles. */
@@ -363,14 +363,14 @@ static tensor load_C(const kernel *k, const consumer_role *c, const chunk *h, va
 {
     tensor rC = fragment_like(h->acc, F32);
     tensor tCsC = partition_C(&h->mma, h->sD, c->tid); // (MMA,1,1)
-    val barrier = add(ir_smem_address(k->c_barriers), mul(c->index, imm(8)));
+    val barrier = add(smem_address(k->c_barriers), mul(c->index, imm(8)));
     fill(rC, immf(0));
     IF(ne(k->scalars.beta, immf(0))) {
         IF(c->first_thread) {
-            ir_mbarrier_expect(barrier, 0, imm((int)tma_bytes(&k->tmaC)));
+            mbarrier_expect(barrier, imm((int)tma_bytes(&k->tmaC)));
             tma_load(&k->tmaC, h->sD, row, col, barrier, imm(0));
         }
-        ir_mbarrier_wait(barrier, 0, c->c_parity);
+        mbarrier_wait(barrier, c->c_parity);
         copy(tCsC, rC, 2 * (int)ckl_dtype_bytes(k->cfg->d));
     }
     return rC;
@@ -460,7 +460,7 @@ static void epilogue(const kernel *k, const consumer_role *c, val row, val col)
         h.sD = slice(c->sD, _, _, h.buffer);
         store_chunk(k, c, &h, add(row, imm(h.rows)), add(col, imm(h.cols)));
         if (cfg->c)
-            assign(c->c_parity, ir_binary(IR_XOR, c->c_parity, imm(1)));
+            assign(c->c_parity, bit_xor(c->c_parity, imm(1)));
     }
 }
 
@@ -506,9 +506,8 @@ void gemm_sm90(const void *config, int part)
     (void)part;
     kernel k = { .cfg = cfg, .size = gemm_sm90_shape_of(cfg) };
     k.epilogue = gemm_epilogue_of(config);
-    ir_current()->threads = k.size.threads;
-    ir_current()->cluster = k.size.cluster;
-    ir_current()->ctas_per_sm = cfg->ctas; // also lets setmaxnreg move registers between the roles
+    launch_bounds(k.size.threads, cfg->ctas); // also lets setmaxnreg move registers between the roles
+    cluster_size(k.size.cluster);
     describe_parameters(&k);
     describe_shared_memory(&k);
     k.rank_m = rem(cluster_rank(), imm(cfg->cluster_m));

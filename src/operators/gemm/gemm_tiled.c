@@ -39,7 +39,7 @@ static void load_tile(const operand_tiles *o, val k_tile, val stage)
         val global_row = add(o->first_row, convert(I64, row));
         val valid = convert(U32, select(lt(global_row, o->rows), valid_k, imm(0)));
         val from = add(o->address, convert(U64, mul(add(mul(global_row, o->pitch), k), imm(2))));
-        ir_cp_async(tensor_address(sTile, coord(row, column)), 0, from, 16, valid);
+        cp_async(tensor_address(sTile, coord(row, column)), from, 16, valid);
     }
 }
 
@@ -61,21 +61,21 @@ static void mainloop(const gemm_tiled_config *cfg, const tiled_mma *mma, const o
     for (int s = 0; s < cfg->stages - 1; s++) {
         load_tile(A, imm(s), imm(s));
         load_tile(B, imm(s), imm(s));
-        ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
+        cp_async_commit();
     }
     val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
     LOOP(kt, k_tiles) {
-        ir_plain(IR_CP_ASYNC_WAIT, cfg->stages - 2, 0);
+        cp_async_wait(cfg->stages - 2);
         cta_sync(); // all copies of `ready` are here, and all warps are done with the stage before it, which is `free`
         val ahead = add(kt, imm(cfg->stages - 1));
         load_tile(A, ahead, free);
         load_tile(B, ahead, free);
-        ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
+        cp_async_commit();
         multiply(mma, A, B, ready, acc);
         assign(free, ready);
         assign(ready, select(eq(ready, imm(cfg->stages - 1)), imm(0), add(ready, imm(1))));
     }
-    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+    cp_async_wait(0);
 }
 
 /* The D tile, element by element, from registers. */
@@ -106,7 +106,7 @@ void gemm_tiled(const void *config, int part)
 {
     const gemm_tiled_config *cfg = config;
     (void)part;
-    ir_current()->threads = GEMM_TILED_THREADS;
+    launch_bounds(GEMM_TILED_THREADS, 0);
     gemm_arguments x = gemm_declare_arguments();
     val first_row = mul(convert(I64, cta_y()), imm(cfg->tile_m)),
         first_col = mul(convert(I64, cta_x()), imm(cfg->tile_n));

@@ -3,7 +3,7 @@
 
 #include "operators/groupnorm/groupnorm_choice.h"
 #include "operators/operators.h"
-#include "plan/tensors.h"
+#include "plan/check.h"
 
 /* Validation */
 
@@ -46,22 +46,22 @@ static int list_pieces(const ckl_groupnorm_desc *d, const ckl_groupnorm_args *x,
     const int64_t gradients = d->affine ? d->c * element : 0, weights = bytes ? gradients : 0;
     const int64_t statistics = bytes ? d->n * d->groups * 4 : 0;
     const plan_tensor forward[PIECES_MAX] = {
-        { "x", x->x, bytes, element, false, 1 },
-        { "gamma", x->gamma, weights, element, false, 0 },
-        { "beta", x->beta, weights, element, false, 0 },
-        { "y", x->y, bytes, element, true, 1 },
-        { "mean", x->mean, x->mean ? statistics : 0, 4, true, 0 },
-        { "rstd", x->rstd, x->rstd ? statistics : 0, 4, true, 0 },
+        { "x", x->x, bytes, element, false, 1, NULL },
+        { "gamma", x->gamma, weights, element, false, 0, NULL },
+        { "beta", x->beta, weights, element, false, 0, NULL },
+        { "y", x->y, bytes, element, true, 1, NULL },
+        { "mean", x->mean, x->mean ? statistics : 0, 4, true, 0, NULL },
+        { "rstd", x->rstd, x->rstd ? statistics : 0, 4, true, 0, NULL },
     };
     const plan_tensor backward[PIECES_MAX] = {
-        { "x", x->x, bytes, element, false, 1 },
-        { "dy", x->dy, bytes, element, false, 1 },
-        { "gamma", x->gamma, weights, element, false, 0 },
-        { "dx", x->dx, bytes, element, true, 1 },
-        { "mean", x->mean, statistics, 4, false, 0 },
-        { "rstd", x->rstd, statistics, 4, false, 0 },
-        { "dgamma", x->dgamma, gradients, element, true, 0 },
-        { "dbeta", x->dbeta, gradients, element, true, 0 },
+        { "x", x->x, bytes, element, false, 1, NULL },
+        { "dy", x->dy, bytes, element, false, 1, NULL },
+        { "gamma", x->gamma, weights, element, false, 0, NULL },
+        { "dx", x->dx, bytes, element, true, 1, NULL },
+        { "mean", x->mean, statistics, 4, false, 0, NULL },
+        { "rstd", x->rstd, statistics, 4, false, 0, NULL },
+        { "dgamma", x->dgamma, gradients, element, true, 0, NULL },
+        { "dbeta", x->dbeta, gradients, element, true, 0, NULL },
     };
     for (int i = 0; i < PIECES_MAX; i++)
         out[i] = d->direction == CKL_DIRECTION_FORWARD ? forward[i] : backward[i];

@@ -69,7 +69,7 @@ static void load_statistics(backward *k, val column)
     k->rRstd = fragment(F32, compact(leaf(count))); // (1) or (VEC)
     for (int i = 0; i < count; i++) {
         val group = convert(I64, groupnorm_group(&k->s, &k->w, existing(k, column), i));
-        val index = add(mul(k->s.bundle, ir_int(I64, k->s.cfg->bundle)), group);
+        val index = add(mul(k->s.bundle, imm64(k->s.cfg->bundle)), group);
         set(k->rMean, i, groupnorm_read(k->s.a.mean, index));
         set(k->rRstd, i, groupnorm_read(k->s.a.rstd, index));
     }
@@ -202,7 +202,7 @@ static void add_parts(const backward *k, int rows)
     }
     LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(threads))
     {
-        add_rows(k, channel, ir_int(I32, 0), 1, rows, total);
+        add_rows(k, channel, imm_as(I32, 0), 1, rows, total);
         leave_totals(k, channel, total);
     }
     cta_sync();
@@ -225,7 +225,7 @@ static void add_peers(const backward *k, val total[KINDS])
 {
     const groupnorm_config *cfg = k->s.cfg;
     tensor sPeers = groupnorm_peers(cfg, KINDS); // (KINDS,CLUSTER,BUNDLE)
-    ir_plain(IR_CLUSTER_WAIT, 0, 0);             // all CTAs of the cluster have started
+    cluster_wait();                              // all CTAs of the cluster have started
     groupnorm_give_to_peers(&k->s, sPeers, KINDS, total);
     cluster_sync();
     val group = min(convert(I32, warp()), imm(cfg->bundle - 1)),
@@ -271,7 +271,7 @@ static void begin_column(backward *k, const groupnorm_column *c)
     k->rConstant = fragment(F32, compact(leaf(count))); // (1) or (VEC)
     for (int i = 0; i < count; i++) {
         val group = groupnorm_group(&k->s, &k->w, existing(k, c->number), i);
-        val minus = ir_unary(IR_NEG, at(k->rRstd, i));
+        val minus = neg(at(k->rRstd, i));
         set(k->rLinear, i, mul(mul(minus, at(k->rRstd, i)), at(k->sGroups, KIND_A, group)));
         set(k->rConstant, i, mul(minus, at(k->sGroups, KIND_B, group)));
     }
@@ -322,13 +322,13 @@ static void sums_of_slice(backward *k, bool split, val total[KINDS])
     const layout sums = compact(shape(channels_of(cfg), rows, KINDS));
     const int64_t sum_bytes = 4 * KINDS * (int64_t)rows * channels_of(cfg);
     k->in_place = split && groupnorm_has_one_column(&k->w);
-    const int64_t slices = ir_smem_alloc("x, dy", k->in_place ? max_i64(2 * bytes, sum_bytes) : 2 * bytes, 16);
-    k->staged_x = ir_smem_address(slices);
-    k->staged_dy = add(k->staged_x, ir_int(U32, bytes));
+    const int64_t slices = smem_alloc("x, dy", k->in_place ? max_i64(2 * bytes, sum_bytes) : 2 * bytes, 16);
+    k->staged_x = smem_address(slices);
+    k->staged_dy = add(k->staged_x, imm_as(U32, bytes));
     k->sSums = k->in_place ? smem_view(k->staged_x, F32, sums) : smem_tensor("sums", F32, sums, 16);
     groupnorm_over_columns(&k->s, &k->w, stage_column, k);
     if (cfg->cluster > 1)
-        ir_plain(IR_CLUSTER_ARRIVE, 0, 0); // this CTA has started: peers may write to its shared memory
+        cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_column(k);
     groupnorm_staged();
     groupnorm_over_columns(&k->s, &k->w, add_column, k);

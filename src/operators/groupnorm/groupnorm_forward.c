@@ -132,7 +132,7 @@ static moments moments_of_thread(forward *k)
     find_pivot(k);
     groupnorm_over_columns(&k->s, &k->same, add_column, k);
     val count = count_of_thread(k), sum = total_of(k->sums), mean = div(sum, max(count, immf(1)));
-    val squares = ir_max_nan(fma(ir_unary(IR_NEG, sum), mean, total_of(k->squares)), immf(0));
+    val squares = max_nan(fma(neg(sum), mean, total_of(k->squares)), immf(0));
     val above = add(sub(k->pivot, k->group_pivot), mean);
     return (moments){ count, select(lt(immf(0), count), above, immf(0)), squares };
 }
@@ -201,7 +201,7 @@ static moments merge_threads(forward *k)
 static val elements_of_slice(const groupnorm_slice *s, val rank)
 {
     int per_unit = s->cfg->channels * (groupnorm_is_nchw(s) ? s->cfg->vec : 1);
-    val range = s->a.entry_range, units = max(min(range, sub(s->a.units, mul(rank, range))), ir_int(I32, 0));
+    val range = s->a.entry_range, units = max(min(range, sub(s->a.units, mul(rank, range))), imm_as(I32, 0));
     return mul(convert(F32, units), immf(per_unit));
 }
 
@@ -210,7 +210,7 @@ static moments merge_peers(forward *k, moments mine)
     const groupnorm_config *cfg = k->s.cfg;
     tensor sPeers = groupnorm_peers(cfg, 2); // (2,CLUSTER,BUNDLE)
     const val values[] = { mine.mean, mine.squares };
-    ir_plain(IR_CLUSTER_WAIT, 0, 0); // all CTAs of the cluster have started
+    cluster_wait(); // all CTAs of the cluster have started
     groupnorm_give_to_peers(&k->s, sPeers, 2, values);
     cluster_sync();
     val group = min(convert(I32, warp()), imm(cfg->bundle - 1)), rank = convert(I32, lane());
@@ -229,7 +229,7 @@ static void publish(const forward *k, moments m, val pivot, val is_first)
         set(k->sGroups, coord(GROUP_MEAN, group), mean);
         set(k->sGroups, coord(GROUP_REST, group), rest);
         set(k->sGroups, coord(GROUP_RSTD, group), rstd);
-        val index = add(mul(s->bundle, ir_int(I64, s->cfg->bundle)), convert(I64, group));
+        val index = add(mul(s->bundle, imm64(s->cfg->bundle)), convert(I64, group));
         IF(logical_and(is_first, ne(s->a.mean, imm(0))))
             groupnorm_write(s->a.mean, index, add(mean, rest));
         IF(logical_and(is_first, ne(s->a.rstd, imm(0))))
@@ -272,9 +272,9 @@ static void set_scale(forward *k, int i, val rest, val rstd)
         gamma = convert(F32, at(k->rGamma, i));
         beta = convert(F32, at(k->rBeta, i));
     }
-    val scale = mul(rstd, gamma), finite = lt(ir_unary(IR_ABS, scale), immf(INFINITY));
+    val scale = mul(rstd, gamma), finite = lt(abs(scale), immf(INFINITY));
     set(k->rScale, i, scale);
-    set(k->rShift, i, select(finite, fma(ir_unary(IR_NEG, rest), scale, beta), beta));
+    set(k->rShift, i, select(finite, fma(neg(rest), scale, beta), beta));
 }
 
 /* The statistics of a column's groups, and its weights. */
@@ -333,10 +333,10 @@ static moments moments_of_slice(forward *k)
     while (!groupnorm_one_group(&k->s, vec))
         vec /= 2;
     k->same = groupnorm_view_of(&k->s, vec);
-    k->staged = ir_smem_address(ir_smem_alloc("slice", groupnorm_slice_bytes(cfg), 16));
+    k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(cfg), 16));
     groupnorm_over_columns(&k->s, &k->all, stage_column, k);
     if (cfg->cluster > 1)
-        ir_plain(IR_CLUSTER_ARRIVE, 0, 0); // this CTA has started: peers may write to its shared memory
+        cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_pivots(k);
     if (cfg->affine && groupnorm_has_one_column(&k->all))
         load_weights(k, min(k->all.column, imm(k->all.grid.columns - 1)));
@@ -385,7 +385,7 @@ static moments merge_entries(const forward *k)
     enum { AT_ONCE = 8 };
     const groupnorm_slice *s = &k->s;
     moments all = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
-    LOOP_FROM(begin, ir_int(I32, 0), s->a.entry_slices, imm(32 * AT_ONCE))
+    LOOP_FROM(begin, imm_as(I32, 0), s->a.entry_slices, imm(32 * AT_ONCE))
     {
         val is_first = eq(lane(), imm(0));
         moments m[AT_ONCE + 1];
@@ -413,7 +413,7 @@ void groupnorm_forward_split(const void *config, int part)
     }
     if (k.s.cfg->affine && groupnorm_has_one_column(&k.all))
         load_weights(&k, min(k.all.column, imm(k.all.grid.columns - 1)));
-    val pivot = groupnorm_read(k.s.a.entries, add(groupnorm_entry(&k.s, ir_int(I32, 0)), imm(ENTRY_PIVOT)));
+    val pivot = groupnorm_read(k.s.a.entries, add(groupnorm_entry(&k.s, imm_as(I32, 0)), imm(ENTRY_PIVOT)));
     publish(&k, merge_entries(&k), pivot, eq(k.s.rank, imm(0)));
     groupnorm_over_columns(&k.s, &k.all, write_column, &k);
 }

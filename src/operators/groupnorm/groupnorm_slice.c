@@ -66,16 +66,15 @@ groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, 
 {
     groupnorm_slice s = { .cfg = cfg, .a = groupnorm_declare() };
     s.align = (int)element_bytes(&s) * (vectors ? cfg->vec : 1);
-    ir_current()->threads = cfg->threads;
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    launch_bounds(cfg->threads, cfg->ctas_per_sm);
     if (cfg->cluster > 1) {
-        ir_current()->cluster = cfg->cluster;
+        cluster_size(cfg->cluster);
         ir_current()->target = IR_SM90A;
     }
     val cta = convert(I32, cta_x()), bundle = div(cta, imm(cfg->cluster));
     if (backwards)
         cta = sub(sub(convert(I32, grid_x()), imm(1)), cta);
-    s.rank = cfg->cluster > 1 ? convert(I32, cluster_rank()) : ir_int(I32, 0);
+    s.rank = cfg->cluster > 1 ? convert(I32, cluster_rank()) : imm_as(I32, 0);
     if (split) { // the same slice of all bundles together: they share lines of memory (nhwc)
         val bundles = div(convert(I32, grid_x()), s.a.slices);
         s.rank = div(cta, bundles);
@@ -83,13 +82,12 @@ groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, 
     }
     s.bundle = add(s.a.first, convert(I64, bundle));
     s.image = div(s.bundle, s.a.bundles);
-    s.channel = mul(rem(s.bundle, s.a.bundles), ir_int(I64, cfg->channels * cfg->bundle));
+    s.channel = mul(rem(s.bundle, s.a.bundles), imm64(cfg->channels * cfg->bundle));
     val begin = mul(s.rank, s.a.range), left = sub(s.a.units, begin);
-    s.count = max(min(s.a.range, left), ir_int(I32, 0));
+    s.count = max(min(s.a.range, left), imm_as(I32, 0));
     val image_start = mul(mul(s.image, s.a.channels), s.a.pixels), start = convert(I64, begin);
-    s.base = groupnorm_is_nchw(&s)
-                 ? add(add(image_start, mul(s.channel, s.a.pixels)), mul(start, ir_int(I64, cfg->vec)))
-                 : add(add(image_start, s.channel), mul(start, s.a.channels));
+    s.base = groupnorm_is_nchw(&s) ? add(add(image_start, mul(s.channel, s.a.pixels)), mul(start, imm64(cfg->vec)))
+                                   : add(add(image_start, s.channel), mul(start, s.a.channels));
     groupnorm_wait(cfg);
     return s;
 }
@@ -103,7 +101,7 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
     w.column = nchw ? across : along;
     w.part = nchw ? along : across;
     val count = nchw ? s->count : select(lt(w.part, imm(w.grid.parts)), s->count, imm(0));
-    w.vectors = max(div(add(sub(count, w.part), imm(w.grid.parts - 1)), imm(w.grid.parts)), ir_int(I32, 0));
+    w.vectors = max(div(add(sub(count, w.part), imm(w.grid.parts - 1)), imm(w.grid.parts)), imm_as(I32, 0));
     return w;
 }
 
@@ -116,12 +114,11 @@ static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view
     groupnorm_column c = { .number = add(w->column, mul(slot, imm(g->abreast))) };
     c.exists = g->slots * g->abreast == g->columns ? yes() : lt(c.number, imm(g->columns));
     c.vectors = select(c.exists, w->vectors, imm(0));
-    val before =
-        mul(convert(IR_U32, slot), ir_int(IR_U32, (int64_t)s->cfg->steps * g->abreast * g->parts * vector_bytes));
-    c.shared = add(mul(thread(), ir_int(IR_U32, vector_bytes)), before);
+    val before = mul(convert(IR_U32, slot), imm_as(U32, (int64_t)s->cfg->steps * g->abreast * g->parts * vector_bytes));
+    c.shared = add(mul(thread(), imm_as(U32, vector_bytes)), before);
     val number = convert(I64, c.number), part = convert(I64, w->part);
-    c.global = add(s->base, groupnorm_is_nchw(s) ? add(mul(number, s->a.pixels), mul(part, ir_int(I64, g->vec)))
-                                                 : add(mul(number, ir_int(I64, g->vec)), mul(part, s->a.channels)));
+    c.global = add(s->base, groupnorm_is_nchw(s) ? add(mul(number, s->a.pixels), mul(part, imm64(g->vec)))
+                                                 : add(mul(number, imm64(g->vec)), mul(part, s->a.channels)));
     return c;
 }
 
@@ -129,7 +126,7 @@ void groupnorm_over_columns(const groupnorm_slice *s, const groupnorm_view *w, g
                             void *kernel)
 {
     if (w->grid.slots == 1) {
-        groupnorm_column c = column_at(s, w, ir_int(I32, 0));
+        groupnorm_column c = column_at(s, w, imm_as(I32, 0));
         pass(kernel, &c);
         return;
     }
@@ -144,24 +141,23 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
 {
     const groupnorm_grid *g = &w->grid;
     const int64_t shared_stride = (int64_t)g->abreast * g->parts * g->vec * element_bytes(s);
-    val stride =
-        groupnorm_is_nchw(s) ? ir_int(I64, (int64_t)g->parts * g->vec) : mul(s->a.channels, ir_int(I64, g->parts));
+    val stride = groupnorm_is_nchw(s) ? imm64((int64_t)g->parts * g->vec) : mul(s->a.channels, imm64(g->parts));
     val done = variable(I32, imm(0)), shared = variable(U32, c->shared), global = variable(I64, c->global);
     for (int at_once = UNROLLED; at_once >= 1; at_once /= UNROLLED)
         LOOP_FROM(i, done, sub(c->vectors, imm(at_once - 1)), imm(at_once))
         {
             groupnorm_vector v[UNROLLED];
             for (int u = 0; u < at_once; u++) {
-                v[u].shared = add(shared, ir_int(U32, u * shared_stride));
-                v[u].global = u == 0 ? add(global, ir_int(I64, 0)) : add(v[u - 1].global, stride);
+                v[u].shared = add(shared, imm_as(U32, u * shared_stride));
+                v[u].global = u == 0 ? add(global, imm64(0)) : add(v[u - 1].global, stride);
                 if (load)
                     load(kernel, &v[u]);
             }
             for (int u = 0; u < at_once; u++)
                 use(kernel, &v[u]);
             assign(done, add(i, imm(at_once)));
-            assign(shared, add(shared, ir_int(U32, at_once * shared_stride)));
-            assign(global, add(global, mul(stride, ir_int(I64, at_once))));
+            assign(shared, add(shared, imm_as(U32, at_once * shared_stride)));
+            assign(global, add(global, mul(stride, imm64(at_once))));
         }
 }
 
@@ -169,7 +165,7 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
 
 tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int count)
 {
-    val bytes = mul(convert(U64, element), ir_int(U64, element_bytes(s)));
+    val bytes = mul(convert(U64, element), imm_as(U64, element_bytes(s)));
     return gmem_tensor(add(pointer, bytes), s->cfg->dtype, compact(leaf(count)));
 }
 
@@ -193,7 +189,7 @@ void groupnorm_stage(const groupnorm_slice *s, val address, val pointer, val ele
     const int bytes = s->cfg->vec * (int)element_bytes(s);
     tensor gX = groupnorm_global(s, pointer, element, s->cfg->vec); // (VEC)
     if (s->align == bytes && bytes >= 4) {
-        ir_cp_async(address, 0, gX.address, bytes, ir_int(U32, bytes));
+        cp_async(address, gX.address, bytes, imm_as(U32, bytes));
         return;
     }
     tensor rX = fragment_like(gX, s->cfg->dtype); // (VEC)
@@ -203,13 +199,13 @@ void groupnorm_stage(const groupnorm_slice *s, val address, val pointer, val ele
 
 void groupnorm_staged(void)
 {
-    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
-    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+    cp_async_commit();
+    cp_async_wait(0);
 }
 
 static tensor word_at(val pointer, val index)
 {
-    return gmem_tensor(add(pointer, mul(convert(U64, index), ir_int(U64, 4))), F32, compact(leaf(1)));
+    return gmem_tensor(add(pointer, mul(convert(U64, index), imm_as(U64, 4))), F32, compact(leaf(1)));
 }
 
 val groupnorm_read(val pointer, val index)
@@ -225,8 +221,8 @@ void groupnorm_write(val pointer, val index, val x)
 val groupnorm_entry(const groupnorm_slice *s, val number)
 {
     val group = convert(I64, min(convert(I32, warp()), imm(s->cfg->bundle - 1)));
-    val line = add(mul(s->bundle, ir_int(I64, s->cfg->bundle)), group);
-    return mul(add(mul(line, convert(I64, s->a.entry_slices)), convert(I64, number)), ir_int(I64, GROUPNORM_ENTRY));
+    val line = add(mul(s->bundle, imm64(s->cfg->bundle)), group);
+    return mul(add(mul(line, convert(I64, s->a.entry_slices)), convert(I64, number)), imm64(GROUPNORM_ENTRY));
 }
 
 tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column)
@@ -249,7 +245,7 @@ bool groupnorm_one_group(const groupnorm_slice *s, int vec)
 val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e)
 {
     if (s->cfg->bundle == 1)
-        return ir_int(I32, 0);
+        return imm_as(I32, 0);
     int inner = groupnorm_one_group(s, w->grid.vec) ? 0 : e;
     return div(add(mul(column, imm(w->grid.vec)), imm(inner)), imm(s->cfg->channels));
 }
@@ -270,5 +266,5 @@ void groupnorm_give_to_peers(const groupnorm_slice *s, tensor sPeers, int count,
     val mine = tensor_address(sPeers, coord(0, s->rank, convert(I32, warp())));
     IF(logical_and(lt(warp(), imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t gives to CTA t
         for (int i = 0; i < count; i++)
-            ir_store(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, F32, 1, ir_mapa(mine, lane()), (int64_t)i * 4, &values[i]);
+            ir_store(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, F32, 1, mapa(mine, lane()), (int64_t)i * 4, &values[i]);
 }

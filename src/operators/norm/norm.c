@@ -3,7 +3,7 @@
 
 #include "operators/norm/norm_choice.h"
 #include "operators/operators.h"
-#include "plan/tensors.h"
+#include "plan/check.h"
 
 /* Validation */
 
@@ -46,25 +46,25 @@ static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool cent
     const int64_t residual_in = d->residual ? in : 0, residual_out = d->residual ? to : 0;
     const int64_t gamma = d->affine ? d->cols * element : 0, beta = centred ? gamma : 0;
     const plan_tensor forward[] = {
-        { "x", x->x, in, element, false, d->ld_in },
-        { "residual", x->residual, residual_in, element, false, d->ld_in },
-        { "gamma", x->gamma, any ? gamma : 0, element, false, 0 },
-        { "beta", x->beta, any ? beta : 0, element, false, 0 },
-        { "y", x->y, to, element, true, d->ld_out },
-        { "sum", x->sum, residual_out, element, true, d->ld_out },
-        { "mean", x->mean, centred && x->mean ? statistics : 0, 4, true, 0 },
-        { "rstd", x->rstd, x->rstd ? statistics : 0, 4, true, 0 },
+        { "x", x->x, in, element, false, d->ld_in, NULL },
+        { "residual", x->residual, residual_in, element, false, d->ld_in, NULL },
+        { "gamma", x->gamma, any ? gamma : 0, element, false, 0, NULL },
+        { "beta", x->beta, any ? beta : 0, element, false, 0, NULL },
+        { "y", x->y, to, element, true, d->ld_out, NULL },
+        { "sum", x->sum, residual_out, element, true, d->ld_out, NULL },
+        { "mean", x->mean, centred && x->mean ? statistics : 0, 4, true, 0, NULL },
+        { "rstd", x->rstd, x->rstd ? statistics : 0, 4, true, 0, NULL },
     };
     const plan_tensor backward[] = {
-        { "x", x->x, in, element, false, d->ld_in },
-        { "dy", x->dy, in, element, false, d->ld_in },
-        { "dsum", x->dsum, residual_in, element, false, d->ld_in },
-        { "gamma", x->gamma, any ? gamma : 0, element, false, 0 },
-        { "mean", x->mean, centred && any ? statistics : 0, 4, false, 0 },
-        { "rstd", x->rstd, any ? statistics : 0, 4, false, 0 },
-        { "dx", x->dx, to, element, true, d->ld_out },
-        { "dgamma", x->dgamma, gamma, element, true, 0 },
-        { "dbeta", x->dbeta, beta, element, true, 0 },
+        { "x", x->x, in, element, false, d->ld_in, NULL },
+        { "dy", x->dy, in, element, false, d->ld_in, NULL },
+        { "dsum", x->dsum, residual_in, element, false, d->ld_in, NULL },
+        { "gamma", x->gamma, any ? gamma : 0, element, false, 0, NULL },
+        { "mean", x->mean, centred && any ? statistics : 0, 4, false, 0, NULL },
+        { "rstd", x->rstd, any ? statistics : 0, 4, false, 0, NULL },
+        { "dx", x->dx, to, element, true, d->ld_out, NULL },
+        { "dgamma", x->dgamma, gamma, element, true, 0, NULL },
+        { "dbeta", x->dbeta, beta, element, true, 0, NULL },
     };
     const plan_tensor *list = d->direction == CKL_DIRECTION_FORWARD ? forward : backward;
     const int count = d->direction == CKL_DIRECTION_FORWARD ? COUNT_OF(forward) : COUNT_OF(backward);

@@ -103,7 +103,7 @@ static void reduce_row(row *r)
 /* dx = rstd (g - n mean(g n) - mean(g)), which is g rstd + (x - mean) sum[0] + sum[1] with what this leaves in sum. */
 static void find_factors(row *r)
 {
-    val factor = ir_unary(IR_NEG, mul(r->rstd, r->o.reciprocal));
+    val factor = neg(mul(r->rstd, r->o.reciprocal));
     for (int i = 0; i < 1 + r->centred; i++)
         assign(r->sum[i], mul(r->sum[i], factor));
     assign(r->sum[0], mul(r->sum[0], r->rstd));
@@ -261,7 +261,7 @@ static void rows_of_gradients(const norm_config *cfg, bool vectors, bool centred
 {
     row r = { .cfg = cfg, .split = norm_split(cfg, vectors), .centred = centred, .o = norm_declare() };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    min_ctas_per_sm(cfg->ctas_per_sm);
     if (cfg->cluster > 1)
         ir_current()->target = IR_SM90A;
     make_variables(&r);
@@ -300,7 +300,7 @@ static tensor shared_vectors(void)
 static vector_at shared_sum(const flow *f, int piece, int number)
 {
     int64_t vectors = elements(&f->r) / SUM_VEC, offset = (piece * vectors + number) * f->r.cfg->threads * SUM_BYTES;
-    return (vector_at){ add(ir_smem_address(f->shared), mul(thread(), imm(SUM_BYTES))), offset, yes() };
+    return (vector_at){ add(smem_address(f->shared), mul(thread(), imm(SUM_BYTES))), offset, yes() };
 }
 
 /* The sums of a piece, from where they are kept. */
@@ -389,7 +389,7 @@ static void write_row(row_pipeline *s, val number, void *user)
 static void flow_begin(flow *f)
 {
     if (f->r.cfg->sums == NORM_SUMS_SHARED)
-        f->shared = ir_smem_alloc("sums", norm_sums_bytes(f->r.cfg), SUM_BYTES);
+        f->shared = smem_alloc("sums", norm_sums_bytes(f->r.cfg), SUM_BYTES);
     for (int piece = 0; piece < f->r.cfg->chunks && f->r.cfg->affine; piece++) {
         row_place p = row_pipeline_columns(f->r.stream, piece);
         row r = f->r;
@@ -417,7 +417,7 @@ static void stream_of_gradients(const norm_config *cfg, bool centred)
     flow f = { .r = { .cfg = cfg, .split = split.chunk, .centred = centred, .o = norm_declare() } };
     row *r = &f.r;
     const row_pipeline_input inputs[] = { { r->o.x, r->o.ld_in }, { r->o.dy, r->o.ld_in }, { r->o.dsum, r->o.ld_in } };
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_STREAM_VALUES, r->o.rows,
                                         r->o.cols, imm(0));
     r->stream = &s;

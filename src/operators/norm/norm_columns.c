@@ -103,7 +103,7 @@ static void add_all(const columns *c, val count, void (*add_one)(const columns *
 static void add_all_products(columns *c)
 {
     int bytes = c->vec * (int)ckl_dtype_bytes(c->cfg->dtype);
-    val odd = ir_binary(IR_AND, ir_binary(IR_OR, c->o.x, c->o.dy), ir_int(U64, bytes - 1));
+    val odd = bit_and(bit_or(c->o.x, c->o.dy), imm_as(U64, bytes - 1));
     IF(eq(odd, imm(0))) {
         c->aligned = true;
         add_all(c, c->o.rows, add_products);
@@ -151,7 +151,7 @@ void norm_columns(const norm_config *cfg, bool centred)
     c.warps = cfg->column_threads / 32;
     c.lanes = cfg->column_lanes;
     c.per_warp = 32 / c.lanes;
-    ir_current()->threads = cfg->column_threads;
+    launch_bounds(cfg->column_threads, 0);
     c.first = mul(add(mul(cta_x(), imm(c.lanes)), div(lane(), imm(c.per_warp))), imm(c.vec));
     for (int s = 0; s < c.kinds * c.vec; s++)
         c.sum[s] = variable(F32, immf(0));

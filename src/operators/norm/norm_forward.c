@@ -232,7 +232,7 @@ static void agree_on_mean(row *r)
 /* A sum over the row divided by its length: exact where the quotient is, as for rows of one value. */
 static val average(const row *r, val sum)
 {
-    val q = mul(sum, r->o.reciprocal), rest = fma(ir_unary(IR_NEG, q), convert(F32, r->o.cols), sum);
+    val q = mul(sum, r->o.reciprocal), rest = fma(neg(q), convert(F32, r->o.cols), sum);
     return fma(rest, r->o.reciprocal, q);
 }
 
@@ -246,7 +246,7 @@ static void find_deviation(row *r)
         correct_mean(r, difference);
     }
     assign(r->rstd, rsqrt(add(variance, r->o.eps)));
-    assign(r->shift, ir_unary(IR_NEG, mul(r->rest, r->rstd)));
+    assign(r->shift, neg(mul(r->rest, r->rstd)));
 }
 
 /* One h, rounded as sum keeps it; 0 past the end of its row or the last row. */
@@ -385,7 +385,7 @@ static void forward_stream(const norm_config *cfg, bool centred)
     flow f = { .r = { .cfg = cfg, .split = split.chunk, .centred = centred, .o = declare() } };
     const operands *o = &f.r.o;
     const row_pipeline_input inputs[] = { { o->x, o->ld_in }, { o->residual, o->ld_in } };
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_STREAM_VALUES, o->rows,
                                         o->cols, o->counter);
     f.seen = f.r;
@@ -407,7 +407,7 @@ static void forward(const norm_config *cfg, int part, bool centred)
     cfg = cfg->stages ? &tiled : cfg;
     row r = { .cfg = cfg, .split = norm_split(cfg, part == 0), .centred = centred, .o = declare() };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    min_ctas_per_sm(cfg->ctas_per_sm);
     if (cfg->cluster > 1)
         ir_current()->target = IR_SM90A;
     make_variables(&r);

@@ -2,7 +2,7 @@
 #include "operators/permute/permutation.h"
 
 #include "base/math.h"
-#include "plan/tensors.h"
+#include "plan/check.h"
 
 static const int64_t EXTENT_MAX = INT64_C(1) << 56; // elements: more than any memory, and sums of 64 bits are safe
 

@@ -53,7 +53,7 @@ static void find_element(const kernel *k, val index, tensor *gX, tensor *gY)
 void permute_gather(const void *config, int part)
 {
     const permute_gather_config *cfg = config;
-    ir_current()->threads = cfg->threads;
+    launch_bounds(cfg->threads, 0);
     kernel k = { .cfg = cfg, .bytes = part == 0 ? cfg->bytes : cfg->element };
     declare_parameters(&k);
     val first = add(mul(cta_x(), imm(cfg->threads * cfg->steps)), thread()), inside[STEPS_MAX];
@@ -63,7 +63,7 @@ void permute_gather(const void *config, int part)
         inside[s] = lt(index, k.count);
         find_element(&k, index, &gX[s], &gY[s]);
         rX[s] = fragment_like(gX[s], gX[s].dtype);
-        fill(rX[s], ir_int(rX[s].regs[0].type, 0));
+        fill(rX[s], imm_as(rX[s].regs[0].type, 0));
     }
     for (int s = 0; s < cfg->steps; s++)
         IF(inside[s])

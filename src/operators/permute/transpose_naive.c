@@ -5,7 +5,7 @@ void transpose_naive(const void *config, int part)
 {
     const transpose_naive_config *cfg = config;
     (void)part;
-    ir_current()->threads = cfg->threads;
+    launch_bounds(cfg->threads, 0);
     place p = place_by_address(cfg->outer, cfg->threads / NAIVE_TILE_C, NAIVE_TILE_C);
     val row = add(p.row, div(thread(), imm(NAIVE_TILE_C))), col = add(p.col, rem(thread(), imm(NAIVE_TILE_C)));
     IF(logical_and(lt(row, p.rows), lt(col, p.cols))) {

@@ -54,7 +54,7 @@ static val phase_of(const kernel *k, val run)
 static void load_runs(const kernel *k)
 {
     int chunks = k->slot / CHUNK_BYTES;
-    val runs = k->cfg->narrow ? ir_int(U32, 1) : k->size;
+    val runs = k->cfg->narrow ? imm_as(U32, 1) : k->size;
     val length = mul(k->here, imm(k->cfg->bytes)), count = mul(runs, imm(chunks));
     if (k->cfg->narrow)
         length = mul(length, k->size);
@@ -64,8 +64,7 @@ static void load_runs(const kernel *k)
         val phase = phase_of(k, run), end = add(phase, length);
         val from = place_address(sub(k->x, convert(U64, phase)), run, k->place.ldx, ahead, imm(1));
         IF(lt(ahead, end))
-            ir_cp_async(add(k->tile, mul(n, imm(CHUNK_BYTES))), 0, from, CHUNK_BYTES,
-                        min(sub(end, ahead), imm(CHUNK_BYTES)));
+            cp_async(add(k->tile, mul(n, imm(CHUNK_BYTES))), from, CHUNK_BYTES, min(sub(end, ahead), imm(CHUNK_BYTES)));
     }
 }
 
@@ -116,8 +115,8 @@ static void store_words(const kernel *k, val runs)
 {
     const transpose_narrow_config *cfg = k->cfg;
     int along = (cfg->narrow ? cfg->tile_r : cfg->tile_c) / k->per_word; // words of a run, or of one of its rows of x
-    val words = cfg->narrow ? ir_int(U32, along) : mul(k->size, imm(along));
-    run y = run_at(k, ir_int(U32, 0)); // where there are more, found anew for each word
+    val words = cfg->narrow ? imm_as(U32, along) : mul(k->size, imm(along));
+    run y = run_at(k, imm_as(U32, 0)); // where there are more, found anew for each word
     LOOP_FROM(n, thread(), mul(runs, words), imm(cfg->threads))
     {
         val word = n;
@@ -157,11 +156,11 @@ void transpose_narrow(const void *config, int part)
 {
     const transpose_narrow_config *cfg = config;
     (void)part;
-    ir_current()->threads = cfg->threads;
+    launch_bounds(cfg->threads, 0);
     int word = sm80_word_bytes(cfg->bytes);
     kernel k = { .cfg = cfg, .type = raw_type(cfg->bytes), .word_type = raw_type(word), .per_word = word / cfg->bytes };
     k.slot = slot_bytes(cfg);
-    k.tile = ir_smem_address(ir_smem_alloc("tile", transpose_narrow_smem_bytes(cfg), CHUNK_BYTES));
+    k.tile = smem_address(smem_alloc("tile", transpose_narrow_smem_bytes(cfg), CHUNK_BYTES));
     k.place = place_by_address(cfg->outer, cfg->tile_r, cfg->tile_c);
     k.factor = param(U32, "factor");
     k.shift = param(U32, "shift");
@@ -170,13 +169,13 @@ void transpose_narrow(const void *config, int part)
     val left = cfg->narrow ? sub(k.place.rows, k.place.row) : sub(k.place.cols, k.place.col);
     int tile = cfg->narrow ? cfg->tile_r : cfg->tile_c;
     k.here = min(left, imm(tile + margin_of(cfg)));
-    val first = eq(cfg->narrow ? k.place.row : k.place.col, imm(0)), runs = cfg->narrow ? k.size : ir_int(U32, 1);
+    val first = eq(cfg->narrow ? k.place.row : k.place.col, imm(0)), runs = cfg->narrow ? k.size : imm_as(U32, 1);
 
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
     launch_dependents();
     load_runs(&k);
-    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
-    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+    cp_async_commit();
+    cp_async_wait(0);
     cta_sync();
     store_words(&k, runs);
     IF(first)

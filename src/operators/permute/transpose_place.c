@@ -74,5 +74,5 @@ val word_of_elements(int count, const val *elements)
     if (count == 2)
         return pack(U32, elements[0], elements[1]);
     val low = pack(U32, elements[0], elements[1]), high = pack(U32, elements[2], elements[3]);
-    return permute_bytes(low, high, ir_int(U32, 0x6420)); // bytes were widened to 16 bits
+    return permute_bytes(low, high, imm_as(U32, 0x6420)); // bytes were widened to 16 bits
 }

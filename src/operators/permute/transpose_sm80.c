@@ -67,15 +67,14 @@ static void load_rows(const kernel *k)
     val from = variable(U64, place_address(k->x, first, k->place.ldx, ahead, imm(1)));
     val to = add(k->tile, ahead), rest = convert(I32, sub(k->row_bytes, ahead)); // of a row that begins with a chunk
     val step = convert(U64, mul(k->place.ldx, imm(at_once)));
-    val past = select(lt(first, imm(at_once)), ir_int(U32, k->shape.rows), imm(0));
-    LOOP_FROM(done, ir_int(U32, 0), imm(k->shape.rows), imm(at_once * COPIES_AT_ONCE))
+    val past = select(lt(first, imm(at_once)), imm_as(U32, k->shape.rows), imm(0));
+    LOOP_FROM(done, imm_as(U32, 0), imm(k->shape.rows), imm(at_once * COPIES_AT_ONCE))
     {
         for (int n = 0; n < COPIES_AT_ONCE; n++) {
             val row = add(add(first, done), imm(n * at_once)), phase = bit_and(convert(I32, from), imm(chunk - 1));
             val valid = select(lt(row, k->rows), min(max(add(rest, phase), imm(0)), imm(chunk)), imm(0));
             IF(lt(row, past))
-                ir_cp_async(add(to, slot_offset(k, row)), 0, bit_and(from, ir_int(U64, -chunk)), chunk,
-                            convert(U32, valid));
+                cp_async(add(to, slot_offset(k, row)), bit_and(from, imm_as(U64, -chunk)), chunk, convert(U32, valid));
             assign(from, add(from, step));
         }
     }
@@ -128,7 +127,7 @@ static void collect_words(const kernel *k, const row_class *class, int n, int j,
         val elements[4];
         for (int e = 0; e < k->per_word; e++)
             elements[e] = at(rows[e], i);
-        words[i] = ir_bitcast(k->word_type, word_of_elements(k->per_word, elements));
+        words[i] = bitcast(k->word_type, word_of_elements(k->per_word, elements));
     }
 }
 
@@ -198,15 +197,14 @@ void transpose_sm80(const void *config, int part)
 {
     const transpose_sm80_config *cfg = config;
     (void)part;
-    ir_current()->threads = cfg->threads;
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    launch_bounds(cfg->threads, cfg->ctas_per_sm);
     int word = sm80_word_bytes(cfg->bytes);
     kernel k = { .cfg = cfg, .type = raw_type(cfg->bytes), .word_type = raw_type(word), .word = word };
     k.per_word = word / cfg->bytes;
     k.shape = transpose_sm80_tile(cfg);
     k.classes = cfg->align / cfg->bytes;
     k.warps = cfg->threads / 32;
-    k.tile = ir_smem_address(ir_smem_alloc("tile", transpose_sm80_smem_bytes(cfg), 16));
+    k.tile = smem_address(smem_alloc("tile", transpose_sm80_smem_bytes(cfg), 16));
     k.place = place_by_address(cfg->outer, cfg->tile_r, cfg->tile_c);
     k.x = place_address(k.place.x, k.place.row, k.place.ldx, k.place.col, imm(cfg->bytes));
     k.y = place_address(k.place.y, k.place.col, k.place.ldy, k.place.row, imm(cfg->bytes));
@@ -217,8 +215,8 @@ void transpose_sm80(const void *config, int part)
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
     launch_dependents();
     load_rows(&k);
-    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
-    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+    cp_async_commit();
+    cp_async_wait(0);
     cta_sync();
     store_windows(&k);
     if (k.classes == 1)

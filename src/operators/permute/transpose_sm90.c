@@ -113,8 +113,8 @@ static void load_bytes(const kernel *k, piece *p)
 static void store_bytes(const kernel *k, const piece *p)
 {
     val upper_first = ge(rem(lane(), imm(4)), imm(2)), odd_first = ge(lane(), imm(16));
-    val even = select(upper_first, ir_int(U32, 0x2064), ir_int(U32, 0x6420)); // bytes of the two matrices: column 2p
-    val odd = select(upper_first, ir_int(U32, 0x3175), ir_int(U32, 0x7531));  // column 2p+1
+    val even = select(upper_first, imm_as(U32, 0x2064), imm_as(U32, 0x6420)); // bytes of the two matrices: column 2p
+    val odd = select(upper_first, imm_as(U32, 0x3175), imm_as(U32, 0x7531));  // column 2p+1
     val first = select(odd_first, odd, even), second = select(odd_first, even, odd), words[4];
     for (int g = 0; g < 4; g += 2) {
         words[g] = permute_bytes(p->words[g], p->words[g + 1], first);
@@ -186,8 +186,7 @@ static void transpose_tile(const kernel *k)
 
 static void transpose_by_tma(const transpose_sm90_config *cfg)
 {
-    ir_current()->threads = cfg->threads;
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    launch_bounds(cfg->threads, cfg->ctas_per_sm);
     kernel k = { .cfg = cfg, .type = raw_type(cfg->bytes), .span = sm90_box_columns(cfg->bytes) };
     k.tmaX = make_tma(ir_tensor_map_param("X"), k.type, 2 + cfg->outer, cfg->tile_r, k.span, SM90_ROW_BYTES);
     k.tmaY = make_tma(ir_tensor_map_param("Y"), k.type, 2 + cfg->outer, cfg->tile_c, k.span, SM90_ROW_BYTES);

@@ -15,7 +15,7 @@ void transpose_tiled(const void *config, int part)
 {
     const transpose_tiled_config *cfg = config;
     (void)part;
-    ir_current()->threads = cfg->tile * TILED_ROWS;
+    launch_bounds(cfg->tile * TILED_ROWS, 0);
     ckl_dtype type = raw_type(cfg->bytes);
     place p = place_by_address(cfg->outer, cfg->tile, cfg->tile);
     layout tile = make_layout(shape(cfg->tile, cfg->tile), stride(padded(cfg), 1));

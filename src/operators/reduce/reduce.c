@@ -3,7 +3,7 @@
 
 #include "operators/operators.h"
 #include "operators/reduce/reduce_choice.h"
-#include "plan/tensors.h"
+#include "plan/check.h"
 
 /* A set of element types. */
 #define SET(dtype) (1u << (dtype))

@@ -151,7 +151,7 @@ static void take_columns(columns_kernel *k)
     const reduce_columns_config *cfg = k->cfg;
     int tile = tile_elements(cfg);
     val count = k->a.row.count, address[cfg->steps], begin = mul(k->cta_part, imm(tile));
-    val mine = convert(I64, k->layer), bytes = ir_int(I64, (int64_t)ckl_dtype_bytes(cfg->dtype));
+    val mine = convert(I64, k->layer), bytes = imm64((int64_t)ckl_dtype_bytes(cfg->dtype));
     val stride = mul(k->a.reduced[0].stride, bytes);
     k->here = variable(U64, add(k->start, convert(U64, mul(add(begin, mine), stride))));
     k->apart = convert(U64, mul(stride, imm(layers_of(cfg))));
@@ -226,12 +226,12 @@ static void find_partials(const columns_kernel *k, val part, tensor *gS)
     for (int i = 0; i < k->r->count; i++)
         bytes += width * ir_type_bytes(k->r->types[i]);
     val number = add(mul(k->tile, imm(cfg->split)), part);
-    val address = add(k->a.partials, convert(U64, mul(number, ir_int(I64, bytes))));
+    val address = add(k->a.partials, convert(U64, mul(number, imm64(bytes))));
     for (int i = 0; i < k->r->count; i++) {
         int64_t size = ir_type_bytes(k->r->types[i]);
         val mine = mul(k->lane, imm((int)(cfg->vec * size)));
         gS[i] = gmem_tensor(add(address, convert(U64, mine)), k->r->types[i], compact(leaf(cfg->vec))); // (VEC)
-        address = add(address, ir_int(U64, width * size));
+        address = add(address, imm_as(U64, width * size));
     }
 }
 
@@ -280,7 +280,7 @@ static void merge_shares(columns_kernel *k)
     for (int c = 0; c < cfg->vec; c++)
         for (int i = 0; i < k->r->count; i++)
             assign(k->state[c][i], start[i]);
-    LOOP_FROM(p, convert(I64, k->layer), ir_int(I64, cfg->split), imm(layers * at_once))
+    LOOP_FROM(p, convert(I64, k->layer), imm64(cfg->split), imm(layers * at_once))
     {
         for (int u = 0; u < at_once; u++)
             read_states(k, add(p, imm(u * layers)), rS[u]);
@@ -338,8 +338,7 @@ static void part_counts(columns_kernel *k)
 
 void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int part)
 {
-    ir_current()->threads = cfg->threads;
-    ir_current()->ctas_per_sm = part == 0 ? cfg->ctas_per_sm : 0; // single elements take more registers
+    launch_bounds(cfg->threads, part == 0 ? cfg->ctas_per_sm : 0); // single elements take more registers
     columns_kernel k = { .cfg = cfg, .r = r, .part = part };
     k.a = reduce_declare_arguments(cfg->kept, cfg->reduced);
     find_place(&k);

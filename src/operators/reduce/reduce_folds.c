@@ -3,12 +3,12 @@
 
 val reduce_smallest(ir_type type)
 {
-    return type == F32 ? immf(-INFINITY) : ir_int(type, type == I32 ? INT32_MIN : INT64_MIN);
+    return type == F32 ? immf(-INFINITY) : imm_as(type, type == I32 ? INT32_MIN : INT64_MIN);
 }
 
 val reduce_largest(ir_type type)
 {
-    return type == F32 ? immf(INFINITY) : ir_int(type, type == I32 ? INT32_MAX : INT64_MAX);
+    return type == F32 ? immf(INFINITY) : imm_as(type, type == I32 ? INT32_MAX : INT64_MAX);
 }
 
 static val mapped(const reduce_fold *f, val x)
@@ -30,7 +30,7 @@ static void fold_start(const reducer *r, val *state)
     double start = r->fold.identity;
     state[0] = type == F32    ? immf(start)
                : isinf(start) ? (start < 0 ? reduce_smallest(type) : reduce_largest(type))
-                              : ir_int(type, (int64_t)start);
+                              : imm_as(type, (int64_t)start);
 }
 
 static void fold_take(const reducer *r, const reduce_batch *batch, val pivot, val *state)
@@ -65,13 +65,13 @@ static val times(val a, val b, void *user)
 static val larger(val a, val b, void *user)
 {
     (void)user;
-    return a.type == F32 ? ir_max_nan(a, b) : max(a, b);
+    return a.type == F32 ? max_nan(a, b) : max(a, b);
 }
 
 static val smaller(val a, val b, void *user)
 {
     (void)user;
-    return a.type == F32 ? ir_min_nan(a, b) : min(a, b);
+    return a.type == F32 ? min_nan(a, b) : min(a, b);
 }
 
 static val is_true(val x, void *user)
@@ -95,7 +95,7 @@ static val and (val a, val b, void *user)
 static val absolute(val x, void *user)
 {
     (void)user;
-    return ir_unary(IR_ABS, x);
+    return abs(x);
 }
 
 static val to_float(val total, val count, void *user)

@@ -33,7 +33,7 @@ reduce_arguments reduce_declare_arguments(int kept, int reduced)
 
 val reduce_row_offset(const reduce_arguments *a, val row)
 {
-    val offset = ir_int(I64, 0);
+    val offset = imm64(0);
     for (int i = a->kept_count - 1; i > 0; i--) {
         offset = add(offset, mul(rem(row, a->kept[i].extent), a->kept[i].stride));
         row = div(row, a->kept[i].extent);
@@ -43,7 +43,7 @@ val reduce_row_offset(const reduce_arguments *a, val row)
 
 val reduce_element_offset(const reduce_arguments *a, val index)
 {
-    val offset = ir_int(I64, 0);
+    val offset = imm64(0);
     for (int i = a->reduced_count - 1; i > 0; i--) {
         offset = add(offset, mul(rem(index, a->reduced[i].extent), a->reduced[i].stride));
         index = div(index, a->reduced[i].extent);
@@ -99,7 +99,7 @@ void reduce_take_one(const reducer *r, val address, ckl_dtype dtype, val index, 
 
 val reduce_load_pivot(const reducer *r, const reduce_arguments *a, val address, ckl_dtype dtype)
 {
-    val pivot = ir_int(I32, 0);
+    val pivot = imm_as(I32, 0);
     if (!r->pivot)
         return pivot;
     pivot = variable(r->input, imm(0));

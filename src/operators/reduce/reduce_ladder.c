@@ -20,7 +20,7 @@ typedef struct ladder_kernel {
 
 static void begin(ladder_kernel *k, const reduce_ladder_config *cfg)
 {
-    ir_current()->threads = cfg->threads;
+    launch_bounds(cfg->threads, 0);
     k->cfg = cfg;
     k->r = reducer_of(cfg->op, cfg->dtype, cfg->output, false);
     k->a = reduce_declare_arguments(cfg->kept, cfg->reduced);
@@ -69,7 +69,7 @@ static void merge_by_tree(ladder_kernel *k)
 static void merge_by_shuffles(ladder_kernel *k)
 {
     reduction all = reduce_reduction(&k->r);
-    cta_reduce(&all, k->cfg->threads, ir_smem_alloc("states", cta_reduce_bytes(k->cfg->threads), 16), k->state);
+    cta_reduce(&all, k->cfg->threads, smem_alloc("states", cta_reduce_bytes(k->cfg->threads), 16), k->state);
 }
 
 static void store_by_first(const ladder_kernel *k)
@@ -101,14 +101,14 @@ static val take_vectors(const ladder_kernel *k)
 void reduce_naive_with(const reduce_ladder_config *cfg, const reducer *r)
 {
     ladder_kernel k = { .cfg = cfg, .r = *r };
-    ir_current()->threads = cfg->threads;
+    launch_bounds(cfg->threads, 0);
     k.a = reduce_declare_arguments(cfg->kept, cfg->reduced);
     k.row = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
     IF(lt(k.row, k.a.rows)) {
         k.start = reduce_address(k.a.x, reduce_row_offset(&k.a, k.row), cfg->dtype);
         k.pivot = reduce_load_pivot(r, &k.a, k.start, cfg->dtype);
         reduce_begin(r, k.state);
-        LOOP_FROM(i, ir_int(I64, 0), k.a.row.count, imm(1))
+        LOOP_FROM(i, imm64(0), k.a.row.count, imm(1))
         take_one(&k, i);
         reduce_store(r, &k.a, cfg->output, k.row, k.state);
     }
@@ -127,7 +127,7 @@ void reduce_improved(const void *config, int part)
     (void)part;
     ladder_kernel k;
     begin(&k, config);
-    take_elements(&k, ir_int(I64, 0));
+    take_elements(&k, imm64(0));
     merge_by_tree(&k);
     store_by_first(&k);
 }
@@ -137,7 +137,7 @@ void reduce_shuffle(const void *config, int part)
     (void)part;
     ladder_kernel k;
     begin(&k, config);
-    take_elements(&k, ir_int(I64, 0));
+    take_elements(&k, imm64(0));
     merge_by_shuffles(&k);
     store_by_first(&k);
 }
@@ -147,7 +147,7 @@ void reduce_vectorized(const void *config, int part)
 {
     ladder_kernel k;
     begin(&k, config);
-    take_elements(&k, part == 0 ? take_vectors(&k) : ir_int(I64, 0));
+    take_elements(&k, part == 0 ? take_vectors(&k) : imm64(0));
     merge_by_shuffles(&k);
     store_by_first(&k);
 }

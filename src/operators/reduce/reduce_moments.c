@@ -70,7 +70,7 @@ static val variance_finish(const reducer *r, const val *state, const reduce_row 
 
 static val deviation_finish(const reducer *r, const val *state, const reduce_row *row)
 {
-    return ir_unary(IR_SQRT, variance_finish(r, state, row));
+    return sqrt(variance_finish(r, state, row));
 }
 
 reducer reduce_variance_of(ir_type input, bool root)
@@ -93,14 +93,14 @@ static const double SCALE_MIN = 0x1p-126, SCALE_MAX = 0x1p126; // both have a re
 /* The power of two below x >= 0, within the scales. */
 static val scale_of(val x)
 {
-    val power = ir_bitcast(F32, bit_and(ir_bitcast(U32, x), ir_int(U32, 0x7f800000)));
+    val power = bitcast(F32, bit_and(bitcast(U32, x), imm_as(U32, 0x7f800000)));
     return min(max(power, immf(SCALE_MIN)), immf(SCALE_MAX));
 }
 
 /* 1 / p, exactly: the exponent mirrored. */
 static val scale_inverse(val p)
 {
-    return ir_bitcast(F32, sub(ir_int(U32, 0x7f000000), ir_bitcast(U32, p)));
+    return bitcast(F32, sub(imm_as(U32, 0x7f000000), bitcast(U32, p)));
 }
 
 /* The sum of squares `sum` at scale `from` in terms of the scale whose inverse is given. */
@@ -123,7 +123,7 @@ static void norm_take(const reducer *r, const reduce_batch *batch, val pivot, va
     (void)pivot;
     val most = immf(0), square[batch->size];
     for (int i = 0; i < batch->size; i++)
-        most = max(most, ir_unary(IR_ABS, batch->x[i])); // a NaN reaches the squares
+        most = max(most, abs(batch->x[i])); // a NaN reaches the squares
     val scale = max(state[0], scale_of(most)), inverse = scale_inverse(scale);
     for (int i = 0; i < batch->size; i++) {
         val x = mul(batch->x[i], inverse);
@@ -145,7 +145,7 @@ static val norm_finish(const reducer *r, const val *state, const reduce_row *row
 {
     (void)r;
     (void)row;
-    return mul(ir_unary(IR_SQRT, state[1]), state[0]);
+    return mul(sqrt(state[1]), state[0]);
 }
 
 const reducer reduce_norm = { .input = F32,
@@ -160,7 +160,7 @@ const reducer reduce_norm = { .input = F32,
 
 static val anchor_of(val most)
 {
-    return select(eq(ir_unary(IR_ABS, most), immf(INFINITY)), immf(0), most);
+    return select(eq(abs(most), immf(INFINITY)), immf(0), most);
 }
 
 static void exponential_start(const reducer *r, val *state)

@@ -30,16 +30,16 @@ int reduce_state_words(const reducer *r)
 static val slot_of(const reduce_slots *s, int word, val place)
 {
     val first = add(s->address, convert(U64, mul(place, imm(SLOT_BYTES))));
-    return add(first, ir_int(U64, (int64_t)word * s->places * SLOT_BYTES));
+    return add(first, imm_as(U64, (int64_t)word * s->places * SLOT_BYTES));
 }
 
 static void split(const reducer *r, const val *state, val *words)
 {
     for (int i = 0; i < r->count; i++) {
         if (words_of(r->types[i]) == 1)
-            *words++ = ir_bitcast(U32, state[i]);
+            *words++ = bitcast(U32, state[i]);
         else {
-            ir_unpack(ir_bitcast(U64, state[i]), U32, &words[0], &words[1]);
+            unpack(bitcast(U64, state[i]), U32, &words[0], &words[1]);
             words += 2;
         }
     }
@@ -49,7 +49,7 @@ static void join(const reducer *r, const val *words, val *state)
 {
     for (int i = 0; i < r->count; i++) {
         bool single = words_of(r->types[i]) == 1;
-        state[i] = ir_bitcast(r->types[i], single ? words[0] : pack(U64, words[0], words[1]));
+        state[i] = bitcast(r->types[i], single ? words[0] : pack(U64, words[0], words[1]));
         words += single ? 1 : 2;
     }
 }
@@ -58,7 +58,7 @@ val reduce_arrive(val counter)
 {
     val before = variable(I32, imm(0));
     IF(eq(thread(), imm(0)))
-        assign(before, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, counter, 0, imm(1), imm(0)));
+        assign(before, atomic_add(counter, imm(1)));
     return before;
 }
 
@@ -85,8 +85,8 @@ void reduce_leave(const reduce_slots *s, val place, const val *state)
     val word[WORDS_MAX];
     split(s->r, state, word);
     for (int w = 0; w < reduce_state_words(s->r); w++) {
-        val marked = pack(U64, word[w], ir_int(U32, 1));
-        ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, slot_of(s, w, place), 0, marked, marked);
+        val marked = pack(U64, word[w], imm_as(U32, 1));
+        atomic_exchange(slot_of(s, w, place), marked);
     }
 }
 
@@ -113,17 +113,16 @@ static delivery expect(const reduce_slots *s, const val *place, int count)
 /* Empties the slots. One that was emptied before gives zeros, which change nothing. */
 static void ask(const reduce_slots *s, const val *place, delivery *d)
 {
-    val got[REDUCE_RECEIVE_MAX][WORDS_MAX], bits, mark, none = ir_int(U64, 0);
+    val got[REDUCE_RECEIVE_MAX][WORDS_MAX], bits, mark, none = imm_as(U64, 0);
     for (int u = 0; u < d->count; u++)
         for (int w = 0; w < d->words; w++) {
             got[u][w] = variable(U64, none);
             IF(d->exists[u])
-                assign(got[u][w],
-                       ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, slot_of(s, w, place[u]), 0, none, none));
+                assign(got[u][w], atomic_exchange(slot_of(s, w, place[u]), none));
         }
     for (int u = 0; u < d->count; u++)
         for (int w = 0; w < d->words; w++) {
-            ir_unpack(got[u][w], U32, &bits, &mark);
+            unpack(got[u][w], U32, &bits, &mark);
             assign(d->word[u][w], bit_or(d->word[u][w], bits));
             assign(d->missing, sub(d->missing, convert(I32, mark)));
         }
@@ -150,9 +149,9 @@ val reduce_last_to_finish(val counter, int ctas)
     val is_last = variable(I32, imm(0));
     cta_sync(); // what the CTA wrote happens before ...
     IF(eq(thread(), imm(0)))
-        ir_fence(IR_SCOPE_GPU); // ... this fence of one thread, for all
+        fence_gpu(); // ... this fence of one thread, for all
     assign(is_last, reduce_is_last(counter, reduce_arrive(counter), ctas));
     IF(eq(thread(), imm(0)))
-        ir_fence(IR_SCOPE_GPU); // and the others' writes before what follows
+        fence_gpu(); // and the others' writes before what follows
     return reduce_told_to_cta(is_last);
 }

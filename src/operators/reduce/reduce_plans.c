@@ -1,7 +1,7 @@
 /* reduce_plans.c - what the implementations of reduce share on the host. */
 #include "operators/reduce/reduce_plans.h"
 
-#include "plan/tensors.h"
+#include "plan/check.h"
 
 enum { STEPS_MAX = 16, BLOCKS_IN_TURN_MAX = 64 }; // blocks that a thread adds in turn before sums are compensated
 

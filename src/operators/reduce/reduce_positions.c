@@ -32,7 +32,7 @@ static val ties(val x, val y)
 static void position_start(const reducer *r, val *state)
 {
     state[0] = wants_largest(r) ? reduce_smallest(r->input) : reduce_largest(r->input);
-    state[1] = ir_int(I64, NO_INDEX);
+    state[1] = imm64(NO_INDEX);
 }
 
 static void position_merge(val *into, const val *other, void *user)
@@ -51,7 +51,7 @@ static val extreme_of(const reducer *r, const val *x, int count)
         return x[0];
     val lower = extreme_of(r, x, count / 2), upper = extreme_of(r, x + count / 2, count - count / 2);
     if (r->input == F32)
-        return wants_largest(r) ? ir_max_nan(lower, upper) : ir_min_nan(lower, upper);
+        return wants_largest(r) ? max_nan(lower, upper) : min_nan(lower, upper);
     return wants_largest(r) ? max(lower, upper) : min(lower, upper);
 }
 
@@ -76,7 +76,7 @@ static val position_finish(const reducer *r, const val *state, const reduce_row 
 {
     (void)r;
     (void)row;
-    return select(eq(state[1], ir_int(I64, NO_INDEX)), ir_int(I64, -1), state[1]);
+    return select(eq(state[1], imm64(NO_INDEX)), imm64(-1), state[1]);
 }
 
 reducer reduce_position_of(ir_type input, bool of_largest)

@@ -55,7 +55,7 @@ static bool is_ragged(const rows_kernel *k)
 /* first: the first row of this CTA, where it has several at once. */
 static place find_place(const reduce_rows_config *cfg, val rows, val first)
 {
-    val ctas = ir_int(U32, cfg->split * cfg->cluster), cta = cta_x(); // of a row; one of the two is 1
+    val ctas = imm_as(U32, cfg->split * cfg->cluster), cta = cta_x(); // of a row; one of the two is 1
     if (by_cta(cfg))
         return (place){ .row = convert(I64, div(cta, ctas)),
                         .is_present = yes(),
@@ -67,8 +67,8 @@ static place find_place(const reduce_rows_config *cfg, val rows, val first)
     return (place){ .row = min(row, last),
                     .is_present = lt(row, rows),
                     .lane = rem(thread(), imm(cfg->lanes)),
-                    .part = ir_int(I64, 0),
-                    .parts = ir_int(I64, 1) };
+                    .part = imm64(0),
+                    .parts = imm64(1) };
 }
 
 /* Segment number index of the row: one for each coordinate of the outer reduced modes. */
@@ -76,7 +76,7 @@ static segment find_segment(const rows_kernel *k, val index)
 {
     int64_t bytes = (int64_t)ckl_dtype_bytes(k->cfg->dtype), inner = k->a.reduced_count - 1;
     val extent = k->a.reduced[inner].extent;
-    segment s = { .address = k->row_start, .head = ir_int(I64, 0), .end = extent, .first = mul(index, extent) };
+    segment s = { .address = k->row_start, .head = imm64(0), .end = extent, .first = mul(index, extent) };
     if (inner > 0) {
         reduce_arguments outer = k->a;
         outer.reduced_count--;
@@ -84,7 +84,7 @@ static segment find_segment(const rows_kernel *k, val index)
     }
     if (!is_ragged(k))
         return s;
-    val past = bit_and(s.address, ir_int(U64, k->cfg->vec * bytes - 1));
+    val past = bit_and(s.address, imm_as(U64, k->cfg->vec * bytes - 1));
     s.head = convert(I64, div(past, imm((int)bytes)));
     s.end = add(extent, s.head);
     s.first = sub(s.first, s.head);
@@ -171,9 +171,9 @@ static void take_partial(const rows_kernel *k, const segment *s, const partial *
 static void load_partials(const rows_kernel *k, const segment *s, val tile, partial *head, partial *tail)
 {
     int vec = k->cfg->vec;
-    val last = mul(div(s->end, imm(vec)), imm(vec)), none = ir_int(I64, 0);
+    val last = mul(div(s->end, imm(vec)), imm(vec)), none = imm64(0);
     val begins = logical_and(eq(tile, none), logical_or(lt(none, s->head), lt(s->end, imm(vec))));
-    val ends = logical_and(ge(last, tile), lt(last, add(tile, ir_int(I64, tile_elements(k->cfg)))));
+    val ends = logical_and(ge(last, tile), lt(last, add(tile, imm64(tile_elements(k->cfg)))));
     *head = load_partial(k, s, none, begins);
     *tail = load_partial(k, s, last, logical_and(ends, lt(none, last)));
 }
@@ -221,13 +221,13 @@ static void take_row(const rows_kernel *k)
     const reduce_rows_config *cfg = k->cfg;
     int64_t tile = tile_elements(cfg), slack = is_ragged(k) ? cfg->vec - 1 : 0;
     val inner = k->a.reduced[k->a.reduced_count - 1].extent, tiles_inner, tiles, mine_in_tile;
-    tiles_inner = div(add(inner, ir_int(I64, tile - 1 + slack)), ir_int(I64, tile));
+    tiles_inner = div(add(inner, imm64(tile - 1 + slack)), imm64(tile));
     tiles = k->a.reduced_count == 1 ? tiles_inner : variable(I64, imm(0));
     if (k->a.reduced_count > 1)
         IF(lt(imm(0), k->a.row.count))
             assign(tiles, mul(tiles_inner, div(k->a.row.count, inner)));
     mine_in_tile = convert(I64, mul(k->p.lane, imm(cfg->vec)));
-    segment only = find_segment(k, ir_int(I64, 0));
+    segment only = find_segment(k, imm64(0));
     LOOP_FROM(t, k->p.part, tiles, k->p.parts)
     {
         segment s = only;
@@ -237,8 +237,8 @@ static void take_row(const rows_kernel *k)
             s = find_segment(k, index);
             tile_of_segment = sub(t, mul(index, tiles_inner));
         }
-        val first = mul(tile_of_segment, ir_int(I64, tile)), mine = add(first, mine_in_tile);
-        IF(logical_and(ge(first, s.head), ge(s.end, add(first, ir_int(I64, tile)))))
+        val first = mul(tile_of_segment, imm64(tile)), mine = add(first, mine_in_tile);
+        IF(logical_and(ge(first, s.head), ge(s.end, add(first, imm64(tile)))))
             take_tile(k, &s, mine);
         ELSE take_edge(k, &s, first, mine);
     }
@@ -253,7 +253,7 @@ static void merge_shares(const rows_kernel *k, const reduce_slots *slots)
     k->r->start(k->r, start);
     for (int i = 0; i < k->r->count; i++)
         assign(k->state[i], start[i]);
-    LOOP_FROM(t, convert(I64, thread()), ir_int(I64, cfg->split), imm(count * cfg->threads))
+    LOOP_FROM(t, convert(I64, thread()), imm64(cfg->split), imm(count * cfg->threads))
     {
         for (int u = 0; u < count; u++)
             part[u] = add(t, imm(u * cfg->threads));
@@ -267,7 +267,7 @@ static reduce_slots slots_of(const rows_kernel *k)
 {
     int64_t words = (int64_t)reduce_state_words(k->r) * k->cfg->split;
     return (reduce_slots){ .r = k->r,
-                           .address = add(k->a.partials, convert(U64, mul(k->p.row, ir_int(I64, 8 * words)))),
+                           .address = add(k->a.partials, convert(U64, mul(k->p.row, imm64(8 * words)))),
                            .places = k->cfg->split };
 }
 
@@ -285,7 +285,7 @@ static val merge_parts(const rows_kernel *k, int64_t scratch)
         is_last = reduce_told_to_cta(is_last);
     IF(one_warp ? eq(warp(), imm(0)) : yes()) {
         if (one_warp)
-            is_last = ir_vote(IR_VOTE_ANY, ne(is_last, imm(0)));
+            is_last = vote_any(ne(is_last, imm(0)));
         IF(is_last) {
             assign(is_mine, imm(1));
             merge_shares(k, &slots);
@@ -308,13 +308,13 @@ static val merge_row(const rows_kernel *k)
         warp_reduce(&all, cfg->lanes, k->state);
         return logical_and(is_first, k->p.is_present);
     }
-    int64_t scratch = ir_smem_alloc("states", cta_reduce_bytes(cfg->threads), 16);
+    int64_t scratch = smem_alloc("states", cta_reduce_bytes(cfg->threads), 16);
     cta_reduce(&all, cfg->threads, scratch, k->state);
     if (cfg->split > 1)
         return logical_and(is_first, merge_parts(k, scratch));
     if (cfg->cluster > 1) {
-        ir_plain(IR_CLUSTER_WAIT, 0, 0); // all CTAs have started: see reduce_rows_with()
-        cluster_reduce(&all, cfg->cluster, ir_smem_alloc("peers", cta_reduce_bytes(cfg->threads), 16), k->state);
+        cluster_wait(); // all CTAs have started: see reduce_rows_with()
+        cluster_reduce(&all, cfg->cluster, smem_alloc("peers", cta_reduce_bytes(cfg->threads), 16), k->state);
         return logical_and(is_first, eq(cluster_rank(), imm(0)));
     }
     return is_first;
@@ -334,9 +334,9 @@ static void prefetch(const rows_kernel *k)
     val extent = k->a.reduced[0].extent;
     IF(lt(thread(), imm(cfg->prefetch))) {
         val number = add(k->p.part, mul(convert(I64, thread()), k->p.parts));
-        val first = mul(number, ir_int(I64, tile)), here = min(sub(extent, first), ir_int(I64, tile));
+        val first = mul(number, imm64(tile)), here = min(sub(extent, first), imm64(tile));
         IF(lt(first, extent))
-            ir_bulk_prefetch(reduce_address(k->row_start, first, cfg->dtype), convert(U32, mul(here, imm((int)bytes))));
+            bulk_prefetch(reduce_address(k->row_start, first, cfg->dtype), convert(U32, mul(here, imm((int)bytes))));
     }
 }
 
@@ -360,12 +360,11 @@ static void place_at(rows_kernel *k, val first)
 void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int part)
 {
     val state[REDUCE_VALUES_MAX];
-    ir_current()->threads = cfg->threads;
-    ir_current()->cluster = cfg->cluster;
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    launch_bounds(cfg->threads, cfg->ctas_per_sm);
+    cluster_size(cfg->cluster);
     rows_kernel k = { .cfg = cfg, .r = r, .part = part, .state = state };
     k.a = reduce_declare_arguments(cfg->kept, cfg->reduced);
-    val at_once = ir_int(I64, cfg->threads / cfg->lanes), first = mul(convert(I64, cta_x()), at_once);
+    val at_once = imm64(cfg->threads / cfg->lanes), first = mul(convert(I64, cta_x()), at_once);
     if (by_cta(cfg)) {
         place_at(&k, first);
         prefetch(&k);
@@ -377,7 +376,7 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int part)
         k.arrival = reduce_arrive(k.counter);
     }
     if (cfg->cluster > 1)
-        ir_plain(IR_CLUSTER_ARRIVE, 0, 0); // this CTA has started: peers may write to its shared memory
+        cluster_arrive(); // this CTA has started: peers may write to its shared memory
     if (by_cta(cfg)) {
         work_on_row(&k);
         return;

@@ -5,7 +5,7 @@
 
 #include "operators/operators.h"
 #include "operators/softmax/softmax_config.h"
-#include "plan/tensors.h"
+#include "plan/check.h"
 
 enum { VECTOR_BYTES = 16 };
 

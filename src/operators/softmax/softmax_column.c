@@ -24,7 +24,7 @@ column_split softmax_column_split(const softmax_column_config *c, int part)
 static columns begin(const softmax_column_config *cfg, int part)
 {
     columns c = { .cfg = cfg, .split = softmax_column_split(cfg, part) };
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    min_ctas_per_sm(cfg->ctas_per_sm);
     c.n = param(I64, "n");
     c.inner = param(I64, "inner");
     c.strips = param(U32, "strips");

@@ -31,7 +31,7 @@ row_split softmax_split(const softmax_row_config *c, int part)
 static rows declare(const softmax_row_config *cfg, row_split split)
 {
     rows r = { .cfg = cfg, .split = split };
-    ir_current()->ctas_per_sm = cfg->ctas_per_sm;
+    min_ctas_per_sm(cfg->ctas_per_sm);
     r.count = param(I64, "rows");
     r.cols = convert(U32, param(I64, "cols"));
     r.x = pointer("x");

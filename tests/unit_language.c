@@ -1,0 +1,547 @@
+/*
+ * unit_language.c - the language of kernel files catches its own misuse: every mistake is a sentence with its line, nothing
+ * crashes or hangs after it, and every function of CuTe records the line that calls it.
+ */
+#include "unit_emulator.h"
+
+#include "cute/kernel.h"
+
+enum { THREADS = 128, STAGES = 2, TILE_M = 64, TILE_N = 64, TILE_K = 64 };
+
+static int blamed; // the line that the sentence must name
+
+/* The statement on the next line is to blame. */
+#define BLAME_NEXT (blamed = __LINE__ + 1)
+
+static val unknown(void)
+{
+    return param(U32, "unknown");
+}
+
+static tensor tile_in_smem(const char *name)
+{
+    return smem_tensor(name, F16, tma_tile_layout(F16, TILE_M, TILE_K, 128), 1024); // (M,K)
+}
+
+/* Misuse while describing. Each kernel goes on with what it got. */
+
+/* All that takes a tiled MMA, an accumulator and tiles. */
+static void use_all(const tiled_mma *mma, tensor acc)
+{
+    tensor sA = tile_in_smem("A"), sC = tile_in_smem("C");
+    tensor rA = fragment_A(mma, TILE_M, TILE_K), rB = fragment_B(mma, TILE_N, TILE_K);
+    fill(acc, immf(0));
+    gemm(mma, descriptors_A(mma, sA), descriptors_B(mma, sA), acc, yes());
+    gemm(mma, rA, rB, acc, yes());
+    ldmatrix_A(mma, sA, thread(), rA);
+    ldmatrix_B(mma, sA, thread(), rB);
+    stmatrix_C(mma, acc, sC, thread());
+    tensor tAsA = partition_A(mma, sA, thread()), tBsB = partition_B(mma, sA, thread());
+    tensor tCsC = partition_C(mma, sC, thread());
+    copy(tAsA, rA, 2);
+    copy(tBsB, rB, 2);
+    copy(acc, tCsC, 2);
+    coordinates rows = rows_C(mma, TILE_M, TILE_N, thread()), columns = columns_C(mma, TILE_M, TILE_N, thread());
+    add(rows.first, columns.first);
+    for (int first = 0; first < 256; first += 32)
+        set(accumulator_columns(acc, first, 32), 5, at(acc, 1000));
+    mma_fence();
+    mma_commit();
+    mma_wait(0);
+}
+
+static void unknown_atom(void)
+{
+    BLAME_NEXT;
+    tiled_mma mma = make_tiled_mma("SM90_64x100x16_F32F16F16_SS", 1, 1);
+    use_all(&mma, fragment_C(&mma, TILE_M, TILE_N));
+}
+
+static void unknown_name(void)
+{
+    BLAME_NEXT;
+    tiled_mma mma = make_tiled_mma("an atom of which nobody knows and whose name is longer than any other", 2, 2);
+    use_all(&mma, fragment_C(&mma, TILE_M, TILE_N));
+}
+
+static void columns_outside(void)
+{
+    tiled_mma mma = make_tiled_mma("SM90_64x64x16_F32F16F16_SS", 1, 1);
+    tensor acc = fragment_C(&mma, TILE_M, TILE_N);
+    fill(acc, immf(0));
+    BLAME_NEXT;
+    tensor part = accumulator_columns(acc, 64, 32);
+    set(part, 0, immf(1));
+    use_all(&mma, acc);
+}
+
+static void columns_of_no_fragment(void)
+{
+    tensor acc = fragment(F32, compact(leaf(8)));
+    BLAME_NEXT;
+    accumulator_columns(acc, 0, 8);
+}
+
+static void gemm_of_other_accumulators(void)
+{
+    tiled_mma mma = make_tiled_mma("SM90_64x64x16_F32F16F16_SS", 1, 1);
+    tiled_mma wide = make_tiled_mma("SM90_64x256x16_F32F16F16_SS", 1, 1);
+    tensor acc = fragment_C(&wide, TILE_M, 256), sA = tile_in_smem("A");
+    fill(acc, immf(0));
+    tensor tCrA = descriptors_A(&mma, sA), tCrB = descriptors_B(&mma, sA);
+    BLAME_NEXT;
+    gemm(&mma, tCrA, tCrB, acc, yes());
+}
+
+static void stmatrix_of_other_tile(void)
+{
+    tiled_mma mma = make_tiled_mma("SM90_64x64x16_F32F16F16_SS", 1, 1);
+    tensor acc = fragment_C(&mma, TILE_M, TILE_N), sC = tile_in_smem("C");
+    fill(acc, immf(0));
+    tensor half = accumulator_columns(acc, 32, 32);
+    BLAME_NEXT;
+    stmatrix_C(&mma, half, sC, thread());
+}
+
+static void slice_outside(void)
+{
+    tensor rX = fragment(F32, compact(coord(4, 4)));
+    fill(rX, immf(0));
+    BLAME_NEXT;
+    tensor row = slice(rX, _, 4);
+    set(row, 3, immf(1));
+}
+
+static void dynamic_fragment(void)
+{
+    layout a = make_layout(coord(4, unknown()), coord(1, 4));
+    BLAME_NEXT;
+    tensor rX = fragment(F32, a);
+    fill(rX, immf(0));
+    set(rX, 1, immf(1));
+}
+
+static void dynamic_fragment_like(void)
+{
+    tensor gX = gmem_tensor(convert(U64, unknown()), F32, make_layout(coord(unknown()), coord(1)));
+    BLAME_NEXT;
+    tensor rX = fragment_like(gX, F32);
+    copy(gX, rX, 4);
+}
+
+static void break_in_loop(void)
+{
+    BLAME_NEXT;
+    LOOP(i, unknown()) {
+        add(i, i);
+        break;
+    }
+}
+
+static void break_in_forever(void)
+{
+    BLAME_NEXT;
+    FOREVER {
+        BREAK_IF(eq(unknown(), imm(0)));
+        break;
+    }
+    add(unknown(), imm(1));
+}
+
+static void break_in_if(void)
+{
+    for (int i = 0; i < 3; i++) {
+        BLAME_NEXT;
+        IF(eq(unknown(), imm(i))) {
+            break;
+        }
+    }
+}
+
+static void return_in_else(void)
+{
+    IF(eq(unknown(), imm(0)))
+        add(unknown(), imm(1));
+    BLAME_NEXT;
+    ELSE
+    {
+        return;
+    }
+}
+
+static void goto_in_loop(void)
+{
+    BLAME_NEXT;
+    LOOP(i, imm(4)) {
+        add(i, i);
+        goto out;
+    }
+out:
+    add(unknown(), imm(1));
+}
+
+static void break_in_inner(void)
+{
+    LOOP(i, unknown()) {
+        add(i, i);
+        BLAME_NEXT;
+        IF(eq(i, imm(1))) {
+            break;
+        }
+    }
+}
+
+static void large_imm(void)
+{
+    BLAME_NEXT;
+    add(param(I64, "x"), imm(0x80000000));
+}
+
+static void large_constant(void)
+{
+    BLAME_NEXT;
+    add(unknown(), imm64(0x123456789));
+}
+
+static void bad_composition(void)
+{
+    BLAME_NEXT;
+    HERE;
+    composition(compact(leaf(4)), make_layout(leaf(8), leaf(3)));
+}
+
+static void division_by_zero(void)
+{
+    BLAME_NEXT;
+    div(imm(7), imm(0));
+}
+
+static void value_of_if(void)
+{
+    val x = param(F32, "x"), y = x;
+    IF(gt(x, immf(0)))
+        y = add(x, immf(1));
+    BLAME_NEXT;
+    mul(y, x);
+}
+
+static void value_of_loop(void)
+{
+    val x = param(F32, "x"), sum = x;
+    LOOP(i, unknown())
+        sum = add(x, convert(F32, i));
+    BLAME_NEXT;
+    mul(sum, x);
+}
+
+static const struct {
+    const char *name;
+    void (*describe)(void);
+    const char *sentence; // a part of it
+} mistakes[] = {
+    { "unknown_atom", unknown_atom,
+      "there is no MMA atom SM90_64x100x16_F32F16F16_SS; the nearest is SM90_64x96x16_F32F16F16_SS" },
+    { "unknown_name", unknown_name, "there is no MMA atom an atom of which" },
+    { "columns_outside", columns_outside,
+      "accumulator_columns: 32 columns from 64 on are no aligned part of a tile that is one atom of 64 columns wide" },
+    { "columns_of_no_fragment", columns_of_no_fragment, "accumulator_columns: 8 columns from 0 on" },
+    { "gemm_of_other_accumulators", gemm_of_other_accumulators, "gemm with SM90_64x64x16_F32F16F16_SS: A is " },
+    { "stmatrix_of_other_tile", stmatrix_of_other_tile, "a thread has 32 values of this tile, and the fragment 16" },
+    { "slice_outside", slice_outside, "a slice of registers 16 to 19 of a fragment that has 16" },
+    { "dynamic_fragment", dynamic_fragment, "a fragment of (4,?):(1,4): the layout of registers must be static" },
+    { "dynamic_fragment_like", dynamic_fragment_like, "the layout of registers must be static" },
+    { "break_in_loop", break_in_loop, "C's break, return or goto leaves the loop while it is described" },
+    { "break_in_forever", break_in_forever, "leaves the loop while it is described; BREAK_IF() leaves a loop" },
+    { "break_in_if", break_in_if, "leaves the if while" },
+    { "return_in_else", return_in_else, "leaves the else while" },
+    { "goto_in_loop", goto_in_loop, "leaves the loop while" },
+    { "break_in_inner", break_in_inner, "leaves the if while" },
+    { "large_imm", large_imm, "imm(2147483648) does not fit 32 bits: imm64() does" },
+    { "large_constant", large_constant, "the constant 4886718345 does not fit u32" },
+    { "bad_composition", bad_composition, "composition" },
+    { "division_by_zero", division_by_zero, "division of the constant 7 by zero" },
+    { "value_of_if", value_of_if, "inside the if of line" },
+    { "value_of_loop", value_of_loop, "is read after it: make it a variable()" },
+};
+
+static ckl_status describe(void (*kernel)(void), ir_kernel **described)
+{
+    ir_describe_begin("language", IR_SM90A);
+    launch_bounds(THREADS, 0);
+    kernel();
+    return ir_describe_end(described);
+}
+
+/* Whatever it is that was found, it is our bug and not the user's: one status. */
+static void test_mistakes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT_OF(mistakes); i++) {
+        ir_kernel *kernel = NULL;
+        char line[64];
+        blamed = 0;
+        ckl_status status = describe(mistakes[i].describe, &kernel);
+        if (status == CKL_OK)
+            status = ir_verify(kernel);
+        ir_kernel_free(kernel);
+        snprintf(line, sizeof line, "unit_language.c:%d:", blamed);
+        if (status != CKL_INTERNAL || !strstr(ckl_error(), mistakes[i].sentence) || !strstr(ckl_error(), line))
+            fail_msg("%s: %s, line %d: %s", mistakes[i].name, ckl_status_name(status), blamed, ckl_error());
+    }
+}
+
+/* The same calculations without a kernel are the user's: the layout calculator's. */
+static void test_calculation(void **state)
+{
+    (void)state;
+    ir_describe_begin(NULL, IR_SM80);
+    composition(compact(leaf(4)), make_layout(leaf(8), leaf(3)));
+    assert_int_equal(ir_describe_end(NULL), CKL_INVALID);
+}
+
+static void right_constants(void)
+{
+    val x = param(I64, "x");
+    add(x, imm64(0x123456789));
+    bit_and(unknown(), imm(-1)); // a mask of all bits
+    add(x, imm(INT32_MIN));
+    convert(U32, imm64(0x123456789)); // cut on purpose
+}
+
+static void test_right_constants(void **state)
+{
+    (void)state;
+    ir_kernel *kernel = NULL;
+    if (describe(right_constants, &kernel) != CKL_OK || ir_verify(kernel) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    assert_true(ir_is_int(kernel->insts[1].in[1], 0x123456789));
+    ir_kernel_free(kernel);
+}
+
+/* Lines: what a call appends is of the call's line, whatever was recorded before. */
+
+static void expect_line(int before, int line, bool appends)
+{
+    const ir_kernel *k = ir_current();
+    assert_true(!appends || k->inst_count > before);
+    for (int i = before; i < k->inst_count; i++)
+        if (k->insts[i].line != line)
+            fail_msg("%s of line %d says %s:%d", ir_op_text(k->insts[i].op), line, k->insts[i].file, k->insts[i].line);
+}
+
+/* The call stands on a line of its own, after one that recorded another. */
+#define AT_LINE(...)                                 \
+    do {                                             \
+        int before = ir_current()->inst_count;       \
+        ir_at("elsewhere.c", 1);                     \
+        __VA_ARGS__;                                 \
+        expect_line(before, __LINE__, !ir_failed()); \
+    } while (0)
+
+static void lines_of_mma(void)
+{
+    tiled_mma mma = make_tiled_mma("SM90_64x64x16_F32F16F16_SS", 1, 1);
+    tiled_mma sync = make_tiled_mma("SM80_16x8x16_F32F16F16F32_TN", 4, 1);
+    tensor sA = tile_in_smem("A"), sC = tile_in_smem("C"), acc = fragment_C(&mma, TILE_M, TILE_N), a, b;
+    fill(acc, immf(0));
+    AT_LINE(partition_A(&mma, sA, thread()));
+    AT_LINE(partition_B(&sync, sA, thread()));
+    AT_LINE(partition_C(&mma, sC, thread()));
+    AT_LINE(rows_C(&mma, TILE_M, TILE_N, thread()));
+    AT_LINE(columns_C(&mma, TILE_M, TILE_N, thread()));
+    AT_LINE(a = descriptors_A(&mma, sA));
+    AT_LINE(b = descriptors_B(&mma, sA));
+    AT_LINE(mma_fence());
+    AT_LINE(gemm(&mma, a, b, acc, yes()));
+    AT_LINE(mma_commit());
+    AT_LINE(mma_wait(0));
+    tensor rA = fragment_A(&sync, TILE_M, TILE_K), rB = fragment_B(&sync, 16, TILE_K);
+    AT_LINE(ldmatrix_A(&sync, sA, thread(), rA));
+    AT_LINE(stmatrix_C(&mma, acc, sC, thread()));
+    (void)rB;
+}
+
+static void lines_of_pipelines(void)
+{
+    pipeline ring = make_pipeline("ring", STAGES, 1, 1);
+    pipeline_state state;
+    val peer;
+    AT_LINE(pipeline_init(&ring));
+    AT_LINE(state = producer_state(&ring));
+    AT_LINE(state = consumer_state(&ring));
+    AT_LINE(pipeline_wait_empty(&ring, &state));
+    AT_LINE(pipeline_expect(&ring, &state, imm(16)));
+    AT_LINE(pipeline_full_barrier(&ring, &state));
+    AT_LINE(pipeline_wait_full(&ring, &state));
+    AT_LINE(pipeline_release(&ring, state.stage));
+    AT_LINE(peer = pipeline_peer(&ring, imm(0)));
+    AT_LINE(pipeline_release_at(&ring, state.stage, peer));
+    AT_LINE(pipeline_advance(&state));
+    AT_LINE(pipeline_advance_by(&state, imm(3)));
+}
+
+static void lines_of_tma(void)
+{
+    pipeline ring = make_pipeline("ring", STAGES, 1, 1);
+    pipeline_state state = producer_state(&ring);
+    tensor sA = tile_in_smem("A");
+    tma_copy tma = make_tma(ir_tensor_map_param("a"), F16, 2, TILE_M, TILE_K, 128);
+    tma_copy batched = make_tma(ir_tensor_map_param("b"), F16, 3, TILE_M, TILE_K, 128);
+    val zero = variable(U32, imm(0)), full = pipeline_full_barrier(&ring, &state);
+    AT_LINE(tma_prefetch(&tma));
+    AT_LINE(tma_load(&tma, sA, zero, zero, full, imm(0)));
+    AT_LINE(tma_load_of(&batched, sA, zero, zero, 1, &zero, full));
+    AT_LINE(tma_store(&tma, sA, zero, zero));
+    AT_LINE(tma_store_of(&batched, sA, zero, zero, 1, &zero));
+    AT_LINE(tma_store_commit());
+    AT_LINE(tma_store_wait_read(0));
+    AT_LINE(tma_store_wait(0));
+}
+
+static void lines_of_reductions(void)
+{
+    const reduction sum = reduce_sums(1);
+    val x = variable(F32, immf(1));
+    int64_t scratch = smem_alloc("scratch", cta_reduce_bytes(THREADS), 16);
+    cluster_allreduce all = make_cluster_allreduce("all", THREADS, 1, 1);
+    AT_LINE(warp_reduce(&sum, 32, &x));
+    AT_LINE(warp_reduce_across(&sum, 4, &x));
+    AT_LINE(cta_reduce(&sum, THREADS, scratch, &x));
+    AT_LINE(cluster_allreduce_init(&all));
+    AT_LINE(cluster_allreduce_begin(&all, &sum, &x));
+    AT_LINE(cluster_allreduce_end(&all, &sum, &x));
+}
+
+static void lines_of_schedules(void)
+{
+    val row, column, drawn = pointer("drawn"), turn = variable(U32, imm(0));
+    tile_schedule tiles;
+    AT_LINE(tiles = make_tile_schedule(param(U32, "n"), param(U32, "n"), 128, 128, 8));
+    AT_LINE(tile_at(&tiles, cta_x(), &row, &column));
+    dynamic_scheduler scheduler = make_dynamic_scheduler("scheduler", drawn, param(U32, "n"), grid_x(), 1, 2);
+    AT_LINE(scheduler_init(&scheduler));
+    AT_LINE(scheduler_fetch(&scheduler, turn));
+    AT_LINE(scheduler_next(&scheduler, turn));
+}
+
+static void lines_of_functions(void)
+{
+    val x = param(F32, "x"), sine, cosine;
+    AT_LINE(exp_f32(x));
+    AT_LINE(log_f32(x));
+    AT_LINE(pow_f32(x, x));
+    AT_LINE(sincos_f32(x, &sine, &cosine));
+    AT_LINE(gelu_erf_f32(x));
+    AT_LINE(sin(x));
+    AT_LINE(sqrt(neg(x)));
+    AT_LINE(select(le(x, immf(1)), abs(x), cos(x)));
+    AT_LINE(shuffle_xor(x, imm(1)));
+    AT_LINE(atomic_add(pointer("y"), x));
+    AT_LINE(cp_async_commit());
+    AT_LINE(cp_async_wait(0));
+    AT_LINE(warp_sync());
+}
+
+static void test_lines(void **state)
+{
+    (void)state;
+    void (*const families[])(void) = { lines_of_mma,        lines_of_pipelines, lines_of_tma,
+                                       lines_of_reductions, lines_of_schedules, lines_of_functions };
+    for (int i = 0; i < COUNT_OF(families); i++)
+        if (describe(families[i], NULL) != CKL_OK)
+            fail_msg("%s", ckl_error());
+}
+
+static void bounds(void)
+{
+    launch_bounds(256, 2);
+    cluster_size(4);
+}
+
+static void test_launch_bounds(void **state)
+{
+    (void)state;
+    ir_kernel *kernel = NULL;
+    assert_int_equal(describe(bounds, &kernel), CKL_OK);
+    assert_int_equal(kernel->threads, 256);
+    assert_int_equal(kernel->ctas_per_sm, 2);
+    assert_int_equal(kernel->cluster, 4);
+    ir_kernel_free(kernel);
+}
+
+/* At run time: what the emulator says of pipelines that a kernel file misuses, with the kernel file's line */
+
+static bool planted;
+
+static void expect_report(void (*kernel)(void), const char *first, const char *second)
+{
+    ckl_device *gpu = test_open("budget=100000");
+    char line[64];
+    for (int right = 0; right < 2; right++) {
+        planted = !right;
+        ckl_status status = test_run(gpu, (test_kernel){ kernel, IR_SM90A, .threads = THREADS }, NULL);
+        snprintf(line, sizeof line, "unit_language.c:%d", blamed);
+        if (right && status != CKL_OK)
+            fail_msg("corrected: %s", ckl_error());
+        if (!right && (status != CKL_DEVICE_FAULT || !strstr(ckl_error(), first) || !strstr(ckl_error(), second) ||
+                       !strstr(ckl_error(), line)))
+            fail_msg("planted: %s, line %d: %s", ckl_status_name(status), blamed, ckl_error());
+    }
+    gpu->ops->close(gpu);
+}
+
+static pipeline begin_ring(void)
+{
+    pipeline ring = make_pipeline("ring", STAGES, 1, 1);
+    IF(eq(thread(), imm(0)))
+        pipeline_init(&ring);
+    cta_sync();
+    return ring;
+}
+
+/* Without a producer the consumer waits for ever, at its own line. */
+static void nobody_fills(void)
+{
+    pipeline ring = begin_ring();
+    pipeline_state state = consumer_state(&ring);
+    IF(eq(thread(), imm(0))) {
+        if (!planted)
+            pipeline_expect(&ring, &state, imm(0));
+        add(state.stage, imm(1));
+        BLAME_NEXT;
+        pipeline_wait_full(&ring, &state);
+    }
+}
+
+/* Of two stages only the first is used, and released twice: the ring does not come round. */
+static void released_twice(void)
+{
+    pipeline ring = begin_ring();
+    pipeline_state state = consumer_state(&ring);
+    IF(eq(thread(), imm(0))) {
+        pipeline_expect(&ring, &state, imm(0));
+        pipeline_wait_full(&ring, &state);
+        pipeline_release(&ring, state.stage);
+        if (planted) {
+            BLAME_NEXT;
+            pipeline_release(&ring, state.stage);
+        }
+    }
+}
+
+static void test_rings(void **state)
+{
+    (void)state;
+    expect_report(nobody_fills, "deadlock", "for the mbarrier ring.full[0] to complete");
+    expect_report(released_twice, "ring.empty[0] is released once more, but ring.full[0] has completed 1 phases",
+                  "more releases than fillings");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mistakes), cmocka_unit_test(test_calculation),   cmocka_unit_test(test_right_constants),
+        cmocka_unit_test(test_lines),    cmocka_unit_test(test_launch_bounds), cmocka_unit_test(test_rings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
