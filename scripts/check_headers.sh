@@ -7,7 +7,7 @@ passed=0
 failed=0
 
 compile() { # compile COMPILER LANGUAGE STANDARD SOURCE...: what the compiler says
-    printf '%s\n' "${@:4}" | "$1" -x "$2" "-std=$3" -Wall -Wextra -pedantic -Werror -Iinclude -fsyntax-only - 2>&1
+    printf '%s\n' "${@:4}" | "$1" -x "$2" "-std=$3" -Wall -Wextra -pedantic -Werror -Iinclude -c -o /dev/null - 2>&1
 }
 
 check() { # check NAME COMMAND...
