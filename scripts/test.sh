@@ -62,12 +62,22 @@ units() { # units BUILD NAME...
 }
 
 help_texts() { # every command explains itself, and knows what it does not know
-    local command
+    local command operator text names name
     "$build/ckl" --help || return 1
     "$build/ckl" --version || return 1
     while read -r command; do
         "$build/ckl" help "$command" | grep -q '^usage: ckl' || return 1
     done < <("$build/ckl" --help | awk '/^  [a-z]/ {print $1}')
+    while read -r operator; do
+        text=$("$build/ckl" help "$operator") || return 1
+        names=$("$build/ckl" run "$operator" impl=none --device emulator:h200 2>&1 | sed -n 's/.*There are://p')
+        [[ $names ]] || return 1
+        for name in $names; do
+            grep -qE "^  $name +[^ ]" <<<"$text" || return 1
+        done
+    done < <(sed -n 's/^    X(\([a-z]*\)).*/\1/p' src/operators/operators.h)
+    [[ $("$build/ckl" help gemm) == *" layout="*"tile_m="* ]] || return 1
+    [[ $("$build/ckl" help gmem 2>&1) == *"did you mean 'gemm'"* ]] || return 1
     [[ $("$build/ckl" verfiy 2>&1) == *"did you mean 'verify'"* ]] || return 1
     [[ $("$build/ckl" run gmem m=1 2>&1) == *"did you mean 'gemm'"* ]]
 }
