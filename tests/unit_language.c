@@ -41,8 +41,8 @@ static void use_all(const tiled_mma *mma, tensor acc)
     copy(tAsA, rA, 2);
     copy(tBsB, rB, 2);
     copy(acc, tCsC, 2);
-    coordinates rows = rows_C(mma, TILE_M, TILE_N, thread()), columns = columns_C(mma, TILE_M, TILE_N, thread());
-    add(rows.first, columns.first);
+    tensor cC = partition_C(mma, identity_tensor(shape(TILE_M, TILE_N)), thread());
+    add(coordinate(cC, 0, 0), coordinate(cC, 0, 1));
     for (int first = 0; first < 256; first += 32)
         set(accumulator_columns(acc, first, 32), 5, at(acc, 1000));
     mma_fence();
@@ -347,8 +347,6 @@ static void lines_of_mma(void)
     AT_LINE(partition_A(&mma, sA, thread()));
     AT_LINE(partition_B(&sync, sA, thread()));
     AT_LINE(partition_C(&mma, sC, thread()));
-    AT_LINE(rows_C(&mma, TILE_M, TILE_N, thread()));
-    AT_LINE(columns_C(&mma, TILE_M, TILE_N, thread()));
     AT_LINE(a = descriptors_A(&mma, sA));
     AT_LINE(b = descriptors_B(&mma, sA));
     AT_LINE(mma_fence());

@@ -110,6 +110,8 @@ static const copy_row copy_rows[] = {
     { "SM90_U16x2_STSM_T", 0, 0, 32, IR_STMATRIX, 1, true, TURNED_1, ROWS_OF_1 },
     { "SM90_U16x4_STSM_T", 0, 0, 32, IR_STMATRIX, 2, true, TURNED_2, ROWS_OF_2 },
     { "SM90_U16x8_STSM_T", 0, 0, 32, IR_STMATRIX, 4, true, TURNED_4, ROWS_OF_4 },
+    { "SM90_BULK_COPY_G2S", 0, 0, 1, IR_BULK_LOAD, 0, false, NULL, NULL },
+    { "SM90_BULK_COPY_S2G", 0, 0, 1, IR_BULK_STORE, 0, false, NULL, NULL },
     { "SM90_TMA_LOAD", 0, 0, 1, IR_TMA_LOAD, 0, false, NULL, NULL },
     { "SM90_TMA_LOAD_MULTICAST", 0, 0, 1, IR_TMA_LOAD, 0, false, NULL, NULL },
     { "SM90_TMA_STORE", 0, 0, 1, IR_TMA_STORE, 0, false, NULL, NULL },
@@ -288,7 +290,7 @@ static layout copy_layout(const copy_atom *atom, const char *template)
 {
     if (template)
         return layout_for(template, atom->bits);
-    ir_fail("%s: its layout is that of the tensor map's box", atom->name);
+    ir_fail("%s: its layout is that of the box or of the tile", atom->name);
     return make_layout(leaf(1), leaf(0));
 }
 

@@ -39,11 +39,11 @@ layout mma_atom_layout_C(const mma_atom *atom); // (THR,VAL) -> (M,N)
 typedef struct copy_atom {
     char name[ATOM_NAME_MAX];
     int threads;
-    int bits; // that each thread gets or gives; 0: by the box of the tensor map
+    int bits; // that each thread gets or gives; 0: by the tile
     ir_op op;
     int n; // the op's [n]
     bool transpose;
-    const char *source, *destination; // (THR,BIT) -> bit as text, N stands for bits; NULL: by the box
+    const char *source, *destination; // (THR,BIT) -> bit as text, N stands for bits; NULL: by the tile
 } copy_atom;
 
 bool copy_atom_find(const char *name, copy_atom *out);

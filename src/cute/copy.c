@@ -1,18 +1,162 @@
-/* copy.c - tiles over threads, and guarded copies. */
+/* copy.c - copies in the widest vectors, packed registers. */
 #include "cute/copy.h"
 
-tensor thread_vectors(tensor tile, int vec, int threads, int steps, val tid)
+#include "cute/layout_core.h"
+#include "cute/vectors.h"
+
+/* Vectors */
+
+/* Elements of one access: `length` of them, and the coordinates of all elements in the order of the vectors. */
+typedef struct vectors {
+    int64_t length;
+    layout order; // (LENGTH,VECTORS) -> linear coordinate
+} vectors;
+
+/* Do the vectors of that order lie side by side, at multiples of their length? */
+static bool is_contiguous(layout memory, vectors v)
 {
-    layout split = make_layout(shape(threads, coord(vec, steps)), stride(vec, coord(1, (int64_t)vec * threads)));
-    layout parts = composition(tile.layout, split); // (THREADS,(VEC,STEPS))
-    tensor mine = tensor_slice(tensor_with_layout(tile, parts), coord(tid, WILDCARD));
-    return tensor_with_layout(mine, layout_mode(mine.layout, 0));
+    int64_t count = static_size(memory);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t first = i / v.length * v.length, start = index_at(memory, index_at(v.order, first));
+        if (start % v.length != 0 || index_at(memory, index_at(v.order, i)) != start + (i - first))
+            return false;
+    }
+    return true;
 }
 
-val thread_vectors_first(int vec, val tid)
+/* The order that begins with what lies side by side in memory; false if vectors of that length do not cover the tensor. */
+static bool common_order(layout memory, int64_t length, vectors *v)
 {
-    return ir_binary(IR_MUL, tid, ir_int(IR_U32, vec));
+    layout side_by_side = max_common_layout(memory, memory), vector, rest[2], all = compact(leaf(static_size(memory)));
+    if (static_size(side_by_side) < length || compose(side_by_side, compact(leaf(length)), &vector) != NULL)
+        return false;
+    rest[0] = vector;
+    rest[1] = complement(vector, static_size(memory));
+    *v = (vectors){ length, layouts_of(2, rest) };
+    return static_size(v->order) == static_size(all);
 }
+
+/* The longest vectors of 16 bytes or less that the memory's layout and alignment allow: powers of two. */
+static vectors widest_vectors(tensor t, int align)
+{
+    int64_t bytes = (int64_t)ckl_dtype_bytes(t.dtype), count = static_size(t.layout);
+    layout memory = without_swizzle(t.layout); // a swizzle keeps 16 bytes together
+    vectors in_order = { 16 / bytes, compact(leaf(count)) }, permuted;
+    for (; in_order.length > 1; in_order.length /= 2) {
+        if (align % (in_order.length * bytes) || count % in_order.length)
+            continue;
+        if (is_contiguous(memory, in_order))
+            return in_order;
+        if (common_order(memory, in_order.length, &permuted) && is_contiguous(memory, permuted))
+            return permuted;
+    }
+    return in_order;
+}
+
+/* The registers of a tensor in the order of the vectors. */
+static val *registers_in(tensor rT, vectors v)
+{
+    int64_t count = static_size(rT.layout);
+    val *regs = ir_alloc((size_t)count, sizeof *regs);
+    for (int64_t i = 0; i < count; i++)
+        regs[i] = rT.regs[index_at(rT.layout, index_at(v.order, i))];
+    return regs;
+}
+
+static vector_at *addresses_in(tensor t, vectors v)
+{
+    int64_t count = static_size(t.layout) / v.length;
+    vector_at *at = ir_alloc((size_t)count, sizeof *at);
+    for (int64_t i = 0; i < count; i++) {
+        at[i].address = tensor_address_near(t, index_at(v.order, i * v.length), &at[i].offset);
+        at[i].guard = ir_int(IR_PRED, 1);
+    }
+    return at;
+}
+
+static void load_vectors(tensor from, tensor to, vectors v)
+{
+    int count = (int)(static_size(from.layout) / v.length);
+    vectors_load(addresses_in(from, v), count, (int)v.length, from, registers_in(to, v), 0);
+}
+
+static void store_vectors(tensor from, tensor to, vectors v)
+{
+    const vector_at *at = addresses_in(to, v);
+    const val *regs = registers_in(from, v);
+    for (int64_t i = 0; i < static_size(to.layout) / v.length; i++)
+        vector_store(&at[i], (int)v.length, regs + i * v.length, to);
+}
+
+static void copy_registers(tensor from, tensor to)
+{
+    int64_t count = static_size(from.layout);
+    for (int64_t i = 0; i < count; i++) {
+        val reg = to.regs[index_at(to.layout, i)];
+        ir_assign(reg, ir_convert(reg.type, from.regs[index_at(from.layout, i)]));
+    }
+}
+
+/* Can elements be copied one by one, in this order? */
+static bool is_copyable(tensor from, tensor to)
+{
+    if (ir_failed())
+        return false;
+    if (layout_is_static(from.layout) && layout_is_static(to.layout) &&
+        static_size(from.layout) == static_size(to.layout))
+        return true;
+    text f = { 0 }, t = { 0 };
+    tensor_print(from, &f);
+    tensor_print(to, &t);
+    ir_fail("copy from %s to %s: the layouts must be static and of equal size", text_data(&f), text_data(&t));
+    text_free(&f);
+    text_free(&t);
+    return false;
+}
+
+void tensor_copy(tensor from, tensor to, int align)
+{
+    if (!is_copyable(from, to))
+        return;
+    if (from.memory == RMEM && to.memory == RMEM) {
+        copy_registers(from, to);
+    } else if (to.memory == RMEM) {
+        load_vectors(from, to, widest_vectors(from, align));
+    } else if (from.memory == RMEM) {
+        store_vectors(from, to, widest_vectors(to, align));
+    } else {
+        tensor rT = fragment_like(from, from.dtype);
+        tensor_copy(from, rT, align);
+        tensor_copy(rT, to, align);
+    }
+}
+
+/* Bulk copies */
+
+/* The bytes of a contiguous tensor. */
+static val bulk_bytes(tensor t)
+{
+    layout all = coalesce(without_swizzle(t.layout));
+    if (!is_leaf(all.shape) || !ir_is_int(all.stride->leaf, 1)) {
+        text found = { 0 };
+        tensor_print(t, &found);
+        ir_fail("bulk copy: %s is not contiguous", text_data(&found));
+        text_free(&found);
+    }
+    return ir_binary(IR_MUL, ir_convert(IR_U32, size(t.layout)), ir_int(IR_U32, (int64_t)ckl_dtype_bytes(t.dtype)));
+}
+
+void bulk_load(tensor gX, tensor sX, val barrier)
+{
+    ir_bulk_load(sX.address, 0, gX.address, bulk_bytes(gX), barrier);
+}
+
+void bulk_store(tensor sX, tensor gX)
+{
+    ir_bulk_store(gX.address, sX.address, 0, bulk_bytes(gX));
+}
+
+/* Rows */
 
 void copy_within(tensor from, tensor to, val first, val limit)
 {
@@ -43,8 +187,8 @@ static ir_type word_type(ckl_dtype dtype, int count)
 packed packed_registers(ckl_dtype dtype, int count)
 {
     ir_type word = word_type(dtype, count);
-    int64_t words = count * (int64_t)ckl_dtype_bytes(dtype) / (int64_t)ckl_dtype_bytes(word);
-    return (packed){ fragment(word, compact(leaf(words))), dtype, count };
+    int64_t registers = count * (int64_t)ckl_dtype_bytes(dtype) / (int64_t)ckl_dtype_bytes(word);
+    return (packed){ fragment(word, compact(leaf(registers))), dtype, count };
 }
 
 void packed_load(tensor gX, int align, packed to)
@@ -61,34 +205,14 @@ packed load_packed(tensor gX, int align)
     return p;
 }
 
-/* The elements of one word, as f32 or i32. */
-static void unpack_word(val word, ckl_dtype dtype, ckl_dtype type, val *out)
-{
-    if (dtype == CKL_F16 || dtype == CKL_BF16) {
-        val half[2];
-        ir_unpack(ir_bitcast(dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2, word), CKL_F32, &half[0], &half[1]);
-        for (int i = 0; i < 2; i++)
-            ir_assign(out[i], ir_convert(type, half[i]));
-        return;
-    }
-    for (int i = 0; i < 4; i++) {
-        val byte = ir_binary(IR_SHR, ir_bitcast(IR_U32, word), ir_int(IR_U32, 8 * i));
-        byte = ir_binary(IR_AND, byte, ir_int(IR_U32, 0xff));
-        ir_assign(out[i], type == CKL_I32 ? ir_bitcast(CKL_I32, byte) : ir_convert(type, byte));
-    }
-}
-
 tensor unpacked(packed p, ckl_dtype type)
 {
     tensor rX = fragment(type, compact(leaf(p.count))); // (VEC)
-    int64_t words = static_size(p.rWords.layout);
-    int per_word = (int)(p.count / words);
-    for (int64_t w = 0; w < words; w++) {
-        val word = p.rWords.regs[w];
-        if (per_word > 1)
-            unpack_word(word, p.dtype, type, rX.regs + w * per_word);
-        else
-            ir_assign(rX.regs[w], ir_convert(type, word));
+    int registers = (int)static_size(p.rWords.layout);
+    words one = words_of(p.dtype, p.count / registers);
+    for (int i = 0; i < registers; i++) {
+        val word = one.per > 1 ? ir_bitcast(one.type, p.rWords.regs[i]) : p.rWords.regs[i];
+        words_unpack(one, &word, p.dtype, rX.regs + i * one.per);
     }
     return rX;
 }

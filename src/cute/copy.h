@@ -1,17 +1,23 @@
-/* copy.h - how the elements of a tile are split over the threads of a CTA, and copies that stop at the end of a row. */
+/* copy.h - copies by one thread: in the widest vectors, up to the end of a row, in packed registers. */
 #ifndef CKL_CUTE_COPY_H
 #define CKL_CUTE_COPY_H
 
 #include "cute/tensor.h"
 
 /*
- * This thread's part of a tile of threads * vec * steps elements: neighbouring threads take neighbouring vectors, and each
- * thread takes every threads-th: (VEC,STEPS).
+ * Copies of tensors of equal size between registers and memory, element i to element i, converting the type on the way, in the
+ * widest vectors (up to 16 bytes) that the memory's layout and the alignment allow. Elements may be visited in another order
+ * for that, one that both layouts share (max_common_layout): registers ordered by columns take rows of memory as vectors. align
+ * is what the caller promises for the memory's address in bytes; vectors never exceed it.
  */
-tensor thread_vectors(tensor tile, int vec, int threads, int steps, val tid);
+void tensor_copy(tensor from, tensor to, int align);
 
-/* The number of the thread's first element in that tile. */
-val thread_vectors_first(int vec, val tid);
+/*
+ * Bulk copies by one thread, of contiguous tensors whose bytes and addresses are multiples of 16; sizes may be dynamic. A load
+ * completes on the mbarrier, a store belongs to the thread's bulk group: tma_store_commit(), tma_store_wait().
+ */
+void bulk_load(tensor gX, tensor sX, val barrier);
+void bulk_store(tensor sX, tensor gX);
 
 /*
  * Copies between memory and registers the elements whose place in the row is below limit; `first` is the place of element 0,

@@ -20,7 +20,9 @@
 #include "cute/pipeline.h"
 #include "cute/reduce.h"
 #include "cute/schedule.h"
+#include "cute/staging.h"
 #include "cute/tensor.h"
+#include "cute/tiled_copy.h"
 #include "cute/tma.h"
 #include "ir/build.h"
 #include "ir/params.h"
@@ -146,19 +148,18 @@
 #define fence_gpu()         (HERE, ir_fence(IR_SCOPE_GPU)) // CUDA's __threadfence()
 
 /* Shared memory by offset and address; copies, barriers and atomics by address */
-#define smem_alloc(name, bytes, align)            (HERE, ir_smem_alloc(name, bytes, align))
-#define smem_address(offset)                      (HERE, ir_smem_address(offset))
-#define mapa(address, rank)                       (HERE, ir_mapa(address, rank)) // in CTA `rank` of the cluster
-#define cp_async(shared, global, bytes, valid)    (HERE, ir_cp_async(shared, 0, global, bytes, valid))
-#define cp_async_commit()                         (HERE, ir_plain(IR_CP_ASYNC_COMMIT, 0, 0))
-#define cp_async_wait(pending)                    (HERE, ir_plain(IR_CP_ASYNC_WAIT, pending, 0))
-#define bulk_load(shared, global, bytes, barrier) (HERE, ir_bulk_load(shared, 0, global, bytes, barrier))
-#define bulk_prefetch(global, bytes)              (HERE, ir_bulk_prefetch(global, bytes))
-#define mbarrier_init(barrier, arrivals)          (HERE, ir_mbarrier_init(barrier, 0, arrivals))
-#define mbarrier_expect(barrier, bytes)           (HERE, ir_mbarrier_expect(barrier, 0, bytes))
-#define mbarrier_wait(barrier, parity)            (HERE, ir_mbarrier_wait(barrier, 0, parity))
-#define atomic_add(address, x)                    (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
-#define atomic_exchange(address, x)               (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, address, 0, x, (val){ 0 }))
+#define smem_alloc(name, bytes, align)         (HERE, ir_smem_alloc(name, bytes, align))
+#define smem_address(offset)                   (HERE, ir_smem_address(offset))
+#define mapa(address, rank)                    (HERE, ir_mapa(address, rank)) // in CTA `rank` of the cluster
+#define cp_async(shared, global, bytes, valid) (HERE, ir_cp_async(shared, 0, global, bytes, valid))
+#define cp_async_commit()                      (HERE, ir_plain(IR_CP_ASYNC_COMMIT, 0, 0))
+#define cp_async_wait(pending)                 (HERE, ir_plain(IR_CP_ASYNC_WAIT, pending, 0))
+#define bulk_prefetch(global, bytes)           (HERE, ir_bulk_prefetch(global, bytes))
+#define mbarrier_init(barrier, arrivals)       (HERE, ir_mbarrier_init(barrier, 0, arrivals))
+#define mbarrier_expect(barrier, bytes)        (HERE, ir_mbarrier_expect(barrier, 0, bytes))
+#define mbarrier_wait(barrier, parity)         (HERE, ir_mbarrier_wait(barrier, 0, parity))
+#define atomic_add(address, x)                 (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
+#define atomic_exchange(address, x)            (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, address, 0, x, (val){ 0 }))
 
 /* Between the lanes of a warp, all of which take part */
 #define shuffle(x, from)         ir_shuffle(IR_SHFL_IDX, AT_HERE(x), AT_HERE(from), 32)
@@ -166,7 +167,11 @@
 #define vote_any(p)              ir_vote(IR_VOTE_ANY, AT_HERE(p))
 #define vote_all(p)              ir_vote(IR_VOTE_ALL, AT_HERE(p))
 
-/* Tensors (tensor.h) */
+/* Staged stores (staging.h) */
+#define STAGED_STORE(s)      CUTE_ONCE(CUTE_PASTE(store_open_, __COUNTER__), staging_begin(s), staging_end())
+#define LAST_STAGED_STORE(s) CUTE_ONCE(CUTE_PASTE(store_open_, __COUNTER__), staging_begin(s), staging_end_last())
+
+/* Tensors and copies (tensor.h, copy.h, tiled_copy.h) */
 #define at(t, ...) (HERE, tensor_at(t, coord(__VA_ARGS__)))
 #define set(t, i, x)                        \
     do {                                    \
@@ -174,11 +179,17 @@
         HERE;                               \
         tensor_set(t, coord(i), set_value); \
     } while (0)
-#define slice(t, ...)                    (HERE, tensor_slice(t, coord(__VA_ARGS__)))
-#define local_tile(t, tiler, coordinate) (HERE, tensor_local_tile(t, tiler, coordinate))
-#define copy(from, to, align)            (HERE, tensor_copy(from, to, align))
-#define fill(t, x)                       (HERE, tensor_fill(t, x))
-#define _                                WILDCARD
+#define slice(t, ...)                             (HERE, tensor_slice(t, coord(__VA_ARGS__)))
+#define local_tile(t, tiler, coordinate)          (HERE, tensor_local_tile(t, tiler, coordinate))
+#define local_partition(t, threads, tid)          (HERE, tensor_local_partition(t, threads, tid))
+#define coordinate(t, mode, ...)                  (HERE, tensor_coordinate(t, coord(__VA_ARGS__), mode))
+#define partition_S(copy, t, tid)                 (HERE, partition_S(copy, t, tid))
+#define partition_D(copy, t, tid)                 (HERE, partition_D(copy, t, tid))
+#define copy(from, to, align)                     (HERE, tensor_copy(from, to, align))
+#define copy_tiled(copy, from, to)                (HERE, copy_tiled(copy, from, to))
+#define copy_if(copy, cX, limits, from, to, fill) (HERE, copy_tiled_if(copy, cX, limits, from, to, fill))
+#define fill(t, x)                                (HERE, tensor_fill(t, x))
+#define _                                         WILDCARD
 
 /*
  * The functions of CuTe under their own names, called at this line. A macro does not expand within itself, so that the name
@@ -191,8 +202,6 @@
 #define partition_A(...)         CUTE_CALL(partition_A(__VA_ARGS__))
 #define partition_B(...)         CUTE_CALL(partition_B(__VA_ARGS__))
 #define partition_C(...)         CUTE_CALL(partition_C(__VA_ARGS__))
-#define rows_C(...)              CUTE_CALL(rows_C(__VA_ARGS__))
-#define columns_C(...)           CUTE_CALL(columns_C(__VA_ARGS__))
 #define fragment_A(...)          CUTE_CALL(fragment_A(__VA_ARGS__))
 #define fragment_B(...)          CUTE_CALL(fragment_B(__VA_ARGS__))
 #define fragment_C(...)          CUTE_CALL(fragment_C(__VA_ARGS__))
@@ -239,6 +248,8 @@
 #define fragment_like(...)  CUTE_CALL(fragment_like(__VA_ARGS__))
 #define tensor_address(...) CUTE_CALL(tensor_address(__VA_ARGS__))
 #define copy_within(...)    CUTE_CALL(copy_within(__VA_ARGS__))
+#define bulk_load(...)      CUTE_CALL(bulk_load(__VA_ARGS__))
+#define bulk_store(...)     CUTE_CALL(bulk_store(__VA_ARGS__))
 #define packed_load(...)    CUTE_CALL(packed_load(__VA_ARGS__))
 #define load_packed(...)    CUTE_CALL(load_packed(__VA_ARGS__))
 #define unpacked(...)       CUTE_CALL(unpacked(__VA_ARGS__))

@@ -209,7 +209,7 @@ static val linear_offset(val i, const flat_layout *f)
     val offset = ir_int(CKL_I64, 0);
     for (int mode = 0; mode < f->count; mode++) {
         bool last = mode == f->count - 1;
-        val digit = last ? i : int_mod(i, f->shape[mode]);
+        val digit = last || ir_is_int(f->stride[mode], 0) ? i : int_mod(i, f->shape[mode]);
         offset = int_add(offset, int_mul(digit, f->stride[mode]));
         i = last ? i : int_div(i, f->shape[mode]);
     }

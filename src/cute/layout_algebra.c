@@ -181,7 +181,7 @@ static const char *compose_shape(left_layout *a, int_tuple shape, int_tuple stri
 
 const char *compose(layout a, layout b, layout *out)
 {
-    left_layout left = { .modes = flat_coalesced(a) };
+    left_layout left = { .modes = is_leaf(a.shape) ? flat_of(a) : flat_coalesced(a) }; // b may step past a mode of 1
     for (int i = 0; i < left.modes.count; i++)
         if (ir_is_constant(left.modes.shape[i]) && left.modes.shape[i].i <= 0)
             return "do not compose: the left one is empty";

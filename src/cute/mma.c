@@ -1,7 +1,7 @@
 /* mma.c - partitions by thread-value layouts, descriptors, and the matrix instructions. */
 #include "cute/mma.h"
 
-enum { MATRIX_VALUES = 8 }; // 16-bit elements a lane holds of four 8x8 matrices
+#include "cute/tiled_copy.h"
 
 tiled_mma make_tiled_mma(const char *atom, int atoms_m, int atoms_n)
 {
@@ -93,22 +93,24 @@ tensor partition_C(const tiled_mma *mma, tensor t, val tid)
     return partition(mma, operand_C(mma), t, tid);
 }
 
-static coordinates coordinates_C(const tiled_mma *mma, layout numbers, val tid)
+static layout thread_values(const tiled_mma *mma, mma_tile o, int rows, int cols)
 {
-    mma_tile o = operand_C(mma);
-    layout all = thread_fragments(mma, &o, numbers);
-    int_tuple mine = coord(tid, WILDCARD, WILDCARD, WILDCARD);
-    return (coordinates){ ir_convert(IR_U32, slice_offset(mine, all)), slice_layout(mine, all) };
+    return group_modes(thread_fragments(mma, &o, compact(shape(rows, cols))), 1, 4);
 }
 
-coordinates rows_C(const tiled_mma *mma, int m, int n, val tid)
+layout thread_values_A(const tiled_mma *mma, int m, int k)
 {
-    return coordinates_C(mma, make_layout(shape(m, n), stride(1, 0)), tid);
+    return thread_values(mma, operand_A(mma), m, k);
 }
 
-coordinates columns_C(const tiled_mma *mma, int m, int n, val tid)
+layout thread_values_B(const tiled_mma *mma, int n, int k)
 {
-    return coordinates_C(mma, make_layout(shape(m, n), stride(0, 1)), tid);
+    return thread_values(mma, operand_B(mma), n, k);
+}
+
+layout thread_values_C(const tiled_mma *mma, int m, int n)
+{
+    return thread_values(mma, operand_C(mma), m, n);
 }
 
 /* Fragments */
@@ -345,87 +347,25 @@ void mma_wait(int pending)
 
 /* 8x8 matrices */
 
-/*
- * A shared tile as ldmatrix and stmatrix address it, from any thread-value layout whose lanes hold pairs of an 8x8 matrix
- * (lane l: row l/4, columns 2(l%4) and the next). Lane 8i+r gives the address of row r of matrix i, which is the element that
- * lane 4r holds as its value 2i. The result is a tensor over values; element 8g is this lane's row of group g. r is the
- * fragment on the other side.
- */
-static tensor matrix_rows(const tiled_mma *mma, mma_tile o, tensor t, tensor r, val tid)
+static int extent(tensor t, int mode)
 {
-    swizzle sw = t.layout.sw;
-    layout all = thread_fragments(mma, &o, t.layout);
-    layout values = coalesce(layout_modes(all, 1, 4));
-    val lane = ir_binary(IR_AND, tid, ir_int(IR_U32, 31));
-    val row_lane = ir_binary(IR_ADD, ir_binary(IR_SUB, tid, lane),
-                             ir_binary(IR_SHL, ir_binary(IR_AND, lane, ir_int(IR_U32, 7)), ir_int(IR_U32, 2)));
-    val first_value = ir_binary(IR_SHL, ir_binary(IR_SHR, lane, ir_int(IR_U32, 3)), ir_int(IR_U32, 1));
-    t.layout = layouts_of(2, (layout[]){ layout_mode(all, 0), values });
-    t.layout.sw = sw;
-    tensor rows = tensor_slice(t, coord(row_lane, first_value));
-    rows.layout = values;
-    rows.layout.sw = sw;
-    for (int64_t v = 0; v < static_size(values); v++) // a group's values must be at the same distances in every group
-        if (index_at(values, v) != index_at(values, v - v % MATRIX_VALUES) + index_at(values, v % MATRIX_VALUES))
-            ir_fail("8x8 matrices: the tile of this MMA cannot be taken four matrices at a time");
-    if (r.memory != RMEM || static_size(values) != static_size(r.layout) || static_size(values) % MATRIX_VALUES)
-        ir_fail("8x8 matrices: a thread has %" PRId64 " values of this tile, and the fragment %" PRId64,
-                static_size(values), static_size(r.layout));
-    return rows;
-}
-
-/* The registers of group g: values 8g.. of a fragment. */
-static val *group_registers(tensor r, int64_t g, val out[MATRIX_VALUES])
-{
-    for (int i = 0; i < MATRIX_VALUES; i++)
-        out[i] = r.regs[index_at(r.layout, g * MATRIX_VALUES + i)];
-    return out;
-}
-
-static void load_matrices(const tiled_mma *mma, mma_tile o, tensor t, val tid, tensor r)
-{
-    if (ir_failed())
-        return;
-    tensor rows = matrix_rows(mma, o, t, r, tid);
-    int64_t groups = static_size(r.layout) / MATRIX_VALUES;
-    ir_type pair = r.dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2;
-    for (int64_t g = 0; g < groups && !ir_failed(); g++) {
-        val words[4], halves[MATRIX_VALUES];
-        for (int i = 0; i < 4; i++)
-            words[i] = ir_reg(IR_U32);
-        ir_ldmatrix(4, false, tensor_address(rows, leaf(g * MATRIX_VALUES)), 0, words);
-        group_registers(r, g, halves);
-        for (int i = 0; i < 4; i++) {
-            val lo, hi;
-            ir_unpack(ir_bitcast(pair, words[i]), r.dtype, &lo, &hi);
-            ir_assign(halves[2 * i], lo);
-            ir_assign(halves[2 * i + 1], hi);
-        }
-    }
+    return (int)static_size(layout_mode(t.layout, mode));
 }
 
 void ldmatrix_A(const tiled_mma *mma, tensor sA, val tid, tensor rA)
 {
-    load_matrices(mma, operand_A(mma), sA, tid, rA);
+    tiled_copy c = make_tiled_copy_A("SM75_U32x4_LDSM_N", sA.dtype, mma, extent(sA, 0), extent(sA, 1));
+    copy_tiled(&c, partition_S(&c, sA, tid), rA);
 }
 
 void ldmatrix_B(const tiled_mma *mma, tensor sB, val tid, tensor rB)
 {
-    load_matrices(mma, operand_B(mma), sB, tid, rB);
+    tiled_copy c = make_tiled_copy_B("SM75_U32x4_LDSM_N", sB.dtype, mma, extent(sB, 0), extent(sB, 1));
+    copy_tiled(&c, partition_S(&c, sB, tid), rB);
 }
 
 void stmatrix_C(const tiled_mma *mma, tensor rC, tensor sC, val tid)
 {
-    if (ir_failed())
-        return;
-    tensor rows = matrix_rows(mma, operand_C(mma), sC, rC, tid);
-    int64_t groups = static_size(rC.layout) / MATRIX_VALUES;
-    ir_type pair = sC.dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2;
-    for (int64_t g = 0; g < groups && !ir_failed(); g++) {
-        val words[4], values[MATRIX_VALUES];
-        group_registers(rC, g, values);
-        for (int i = 0; i < 4; i++)
-            words[i] = ir_bitcast(IR_U32, ir_pack(pair, values[2 * i], values[2 * i + 1]));
-        ir_stmatrix(4, false, tensor_address(rows, leaf(g * MATRIX_VALUES)), 0, words);
-    }
+    tiled_copy c = make_tiled_copy_C("SM90_U32x4_STSM_N", sC.dtype, mma, extent(sC, 0), extent(sC, 1));
+    copy_tiled(&c, rC, partition_D(&c, sC, tid));
 }

@@ -24,13 +24,10 @@ tensor partition_A(const tiled_mma *mma, tensor t, val tid); // (MMA,MMA_M,MMA_K
 tensor partition_B(const tiled_mma *mma, tensor t, val tid); // (MMA,MMA_N,MMA_K)
 tensor partition_C(const tiled_mma *mma, tensor t, val tid); // (MMA,MMA_M,MMA_N)
 
-/* The row and the column of each of this thread's elements in an m x n tile: .first for element 0, .layout for the others. */
-typedef struct coordinates {
-    val first;
-    layout layout; // (MMA,MMA_M,MMA_N) -> distance from the first
-} coordinates;
-coordinates rows_C(const tiled_mma *mma, int m, int n, val tid);
-coordinates columns_C(const tiled_mma *mma, int m, int n, val tid);
+/* (THREAD,VALUE) -> linear coordinate of a tile of so many rows and columns; values in the order of the fragments. */
+layout thread_values_A(const tiled_mma *mma, int m, int k);
+layout thread_values_B(const tiled_mma *mma, int n, int k);
+layout thread_values_C(const tiled_mma *mma, int m, int n);
 
 /* Registers of one thread, in the order of the partitions. */
 tensor fragment_A(const tiled_mma *mma, int m, int k);

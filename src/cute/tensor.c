@@ -1,19 +1,11 @@
-/* tensor.c - views of memory and registers, element access, loops. */
+/* tensor.c - views of memory, registers and coordinates, element access, loops. */
 #include "cute/tensor.h"
 
-static const char *const memory_names[] = {
-    [GMEM] = "global", [SMEM] = "shared", [RMEM] = "register", [DMEM] = "descriptor"
-};
+#include "cute/vectors.h"
 
 static ir_space space_of(tensor t)
 {
     return t.memory == GMEM ? IR_GLOBAL : IR_SHARED;
-}
-
-/* The type of a register that holds one element: 8-bit elements sit in 16 bits. */
-static ir_type register_type(ckl_dtype dtype)
-{
-    return dtype < CKL_DTYPE_COUNT && ckl_dtype_bytes(dtype) == 1 ? IR_U16 : dtype;
 }
 
 /* Construction */
@@ -51,13 +43,29 @@ tensor fragment(ckl_dtype dtype, layout a)
     int64_t count = cosize(a);
     val *regs = ir_alloc((size_t)count, sizeof *regs);
     for (int64_t i = 0; i < count; i++)
-        regs[i] = ir_reg(register_type(dtype));
+        regs[i] = ir_reg(element_register(dtype));
     return (tensor){ .memory = RMEM, .dtype = dtype, .regs = regs, .layout = a };
 }
 
 tensor fragment_like(tensor t, ckl_dtype dtype)
 {
     return fragment(dtype, compact(t.layout.shape));
+}
+
+tensor identity_tensor(int_tuple shape)
+{
+    int modes = tuple_rank(shape), bits = COORDINATE_BITS / modes;
+    layout each[IDENTITY_MODES_MAX];
+    val *first = ir_alloc(IDENTITY_MODES_MAX, sizeof *first);
+    if (modes > IDENTITY_MODES_MAX) {
+        ir_fail("identity tensor: %d modes, more than %d", modes, IDENTITY_MODES_MAX);
+        modes = IDENTITY_MODES_MAX;
+    }
+    for (int i = 0; i < modes; i++) {
+        first[i] = ir_int(IR_U32, 0);
+        each[i] = make_layout(dynamic(tuple_product(tuple_mode(shape, i))), leaf(INT64_C(1) << bits * i));
+    }
+    return (tensor){ .memory = CMEM, .first = first, .modes = modes, .layout = layouts_of(modes, each) };
 }
 
 tensor with_cache(tensor gT, ir_cache cache)
@@ -86,6 +94,56 @@ static bool fixed_strides_divide(int_tuple coordinate, int_tuple strides, int64_
                                   unit))
             return false;
     return true;
+}
+
+/* The bits of a coordinate in the strides of an identity tensor. */
+static int64_t coordinate_bits(tensor cT, int mode, int64_t index)
+{
+    int bits = COORDINATE_BITS / cT.modes;
+    return index >> bits * mode & ((INT64_C(1) << bits) - 1);
+}
+
+static int_tuple coordinate_strides(tensor cT, int mode, int_tuple strides)
+{
+    if (is_leaf(strides))
+        return leaf(coordinate_bits(cT, mode, static_leaf(strides)));
+    int_tuple modes[INT_TUPLE_RANK_MAX];
+    for (int i = 0; i < tuple_rank(strides); i++)
+        modes[i] = coordinate_strides(cT, mode, tuple_mode(strides, i));
+    return tuple_of(tuple_rank(strides), modes);
+}
+
+layout coordinate_distances(tensor cT, int mode)
+{
+    return make_layout(cT.layout.shape, coordinate_strides(cT, mode, cT.layout.stride));
+}
+
+static tensor coordinates_moved(tensor cT, int_tuple coordinate)
+{
+    val *first = ir_alloc(IDENTITY_MODES_MAX, sizeof *first);
+    for (int i = 0; i < cT.modes; i++)
+        first[i] = int_add(cT.first[i], slice_offset(coordinate, coordinate_distances(cT, i)));
+    cT.first = first;
+    return cT;
+}
+
+tensor coordinates_from(tensor cT, int mode, val start)
+{
+    val *first = ir_alloc(IDENTITY_MODES_MAX, sizeof *first);
+    for (int i = 0; i < cT.modes; i++)
+        first[i] = i == mode ? int_add(cT.first[i], start) : cT.first[i];
+    cT.first = first;
+    return cT;
+}
+
+val tensor_coordinate(tensor cT, int_tuple coordinate, int mode)
+{
+    if (cT.memory != CMEM || mode >= cT.modes) {
+        ir_fail("coordinate %d is asked of a tensor that has %d", mode, cT.modes);
+        return ir_int(IR_U32, 0);
+    }
+    int_tuple at = tuple_rank(coordinate) == 1 && !is_leaf(coordinate) ? tuple_mode(coordinate, 0) : coordinate;
+    return int_add(cT.first[mode], crd2idx(at, coordinate_distances(cT, mode)));
 }
 
 /* What a tensor's address counts for one step of its index: bytes of the element; DMEM counts in its own units. */
@@ -131,6 +189,10 @@ static bool registers_hold(tensor rT, int_tuple coordinate, val offset)
 
 tensor tensor_slice(tensor t, int_tuple coordinate)
 {
+    if (t.memory == CMEM) {
+        t = coordinates_moved(t, coordinate);
+        return tensor_with_layout(t, slice_layout(coordinate, t.layout));
+    }
     swizzle sw = t.layout.sw;
     int64_t atom = sw.bits ? (int64_t)1 << (sw.bits + sw.base + sw.shift) : 1; // elements that the swizzle permutes
     val offset = slice_offset(coordinate, t.layout);
@@ -141,6 +203,39 @@ tensor tensor_slice(tensor t, int_tuple coordinate)
     part.layout = slice_layout(coordinate, t.layout);
     part.layout.sw = sw;
     return part;
+}
+
+/* The strides of what a tensor has at those coordinates. */
+static int_tuple strides_at(tensor t, tensor cT, int_tuple strides)
+{
+    if (is_leaf(strides)) {
+        val sum = ir_int(CKL_I64, 0);
+        for (int i = 0; i < cT.modes; i++) {
+            val steps = ir_int(CKL_I64, coordinate_bits(cT, i, static_leaf(strides)));
+            sum = int_add(sum, int_mul(steps, tuple_mode(t.layout.stride, i)->leaf));
+        }
+        return dynamic(sum);
+    }
+    int_tuple modes[INT_TUPLE_RANK_MAX];
+    for (int i = 0; i < tuple_rank(strides); i++)
+        modes[i] = strides_at(t, cT, tuple_mode(strides, i));
+    return tuple_of(tuple_rank(strides), modes);
+}
+
+tensor tensor_at_coordinates(tensor t, tensor cT)
+{
+    val index = ir_int(CKL_I64, 0);
+    if (rank(t.layout) != cT.modes || has_swizzle(t.layout) || tuple_depth(t.layout.shape) > 1) {
+        text found = { 0 };
+        tensor_print(t, &found);
+        ir_fail("%s has no elements at coordinates of %d modes", text_data(&found), cT.modes);
+        text_free(&found);
+        return t;
+    }
+    for (int i = 0; i < cT.modes; i++)
+        index = int_add(index, int_mul(cT.first[i], tuple_mode(t.layout.stride, i)->leaf));
+    t = displaced(t, index);
+    return tensor_with_layout(t, make_layout(cT.layout.shape, strides_at(t, cT, cT.layout.stride)));
 }
 
 tensor tensor_local_tile(tensor t, int_tuple tiler, int_tuple coordinate)
@@ -157,6 +252,23 @@ tensor tensor_local_tile(tensor t, int_tuple tiler, int_tuple coordinate)
     if (rank(tile.layout) == 1) // CuTe's local_tile drops the grouping of the tile modes
         tile.layout = layout_mode(tile.layout, 0);
     return tile;
+}
+
+tensor tensor_local_partition(tensor t, layout threads, val tid)
+{
+    layout tiler[LAYOUT_MODES_MAX], parts[2];
+    int modes = rank(threads);
+    for (int i = 0; i < modes; i++)
+        tiler[i] = compact(leaf(static_size(layout_mode(threads, i))));
+    layout divided = zipped_divide_by_mode(without_swizzle(t.layout), modes, tiler); // ((THREADS...),(REST...))
+    parts[0] = composition(layout_mode(divided, 0), right_inverse(threads));
+    parts[1] = layout_mode(divided, 1);
+    divided = layouts_of(2, parts); // (THREADS,(REST...))
+    divided.sw = t.layout.sw;
+    tensor mine = tensor_slice(tensor_with_layout(t, divided), coord(tid, WILDCARD));
+    layout rest = layout_mode(mine.layout, 0);
+    rest.sw = t.layout.sw;
+    return tensor_with_layout(mine, rest);
 }
 
 /* Single elements */
@@ -182,6 +294,11 @@ static val address_at(tensor t, val index, int64_t *offset)
     return t.address;
 }
 
+val tensor_address_near(tensor t, int64_t i, int64_t *offset)
+{
+    return address_at(t, ir_int(CKL_I64, index_at(without_swizzle(t.layout), i)), offset);
+}
+
 val tensor_address(tensor t, int_tuple coordinate)
 {
     int64_t offset;
@@ -197,14 +314,16 @@ static val register_at(tensor rT, int_tuple coordinate)
         return rT.regs[index.i];
     if (!ir_failed())
         ir_fail("register tensor: the coordinate is not a constant inside the tensor");
-    return ir_int(register_type(rT.dtype), 0);
+    return ir_int(element_register(rT.dtype), 0);
 }
 
 val tensor_at(tensor t, int_tuple coordinate)
 {
     if (t.memory == RMEM)
         return register_at(t, coordinate);
-    val out = ir_reg(register_type(t.dtype));
+    if (t.memory == CMEM)
+        return tensor_coordinate(t, coordinate, 0);
+    val out = ir_reg(element_register(t.dtype));
     ir_load(space_of(t), t.cache, t.dtype, 1, tensor_address(t, coordinate), 0, &out);
     return out;
 }
@@ -217,7 +336,7 @@ void tensor_set(tensor t, int_tuple coordinate, val x)
             ir_assign(reg, x);
         return;
     }
-    val value = ir_convert(register_type(t.dtype), x);
+    val value = ir_convert(element_register(t.dtype), x);
     ir_store(space_of(t), t.cache, t.dtype, 1, tensor_address(t, coordinate), 0, &value);
 }
 
@@ -228,156 +347,11 @@ void tensor_fill(tensor rT, val x)
         ir_assign(rT.regs[index_at(rT.layout, i)], x);
 }
 
-/* Copies */
-
-/* The index of element i before the swizzle. */
-static int64_t plain_index(tensor t, int64_t i)
+void tensor_print(tensor t, text *out)
 {
-    return index_at(without_swizzle(t.layout), i);
-}
-
-/* How many elements, from every multiple of it on, lie side by side in memory: a power of two. */
-static int64_t vector_length(tensor t, int align)
-{
-    int64_t bytes = (int64_t)ckl_dtype_bytes(t.dtype), count = static_size(t.layout);
-    int64_t length = 16 / bytes; // also a swizzle keeps 16 bytes together
-    while (length > 1 && (align % (length * bytes) || count % length))
-        length /= 2;
-    for (int64_t i = 0; i < count && length > 1; i++) {
-        int64_t first = i / length * length, start = plain_index(t, first);
-        if (start % length || plain_index(t, i) != start + (i - first)) {
-            length /= 2;
-            i = -1; // once more with the shorter vector
-        }
-    }
-    return length;
-}
-
-/* The memory access that moves `bytes` at once: type and count of the registers it takes. */
-typedef struct access {
-    ir_type type;
-    int n;
-} access;
-
-static access access_of(ckl_dtype dtype, int64_t bytes)
-{
-    size_t element = ckl_dtype_bytes(dtype);
-    if (element >= 4 || bytes == (int64_t)element)
-        return (access){ dtype, (int)(bytes / (int64_t)element) };
-    if (bytes == 2)
-        return (access){ IR_U16, 1 };
-    if (dtype == CKL_F16 || dtype == CKL_BF16)
-        return (access){ dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2, (int)(bytes / 4) };
-    return (access){ IR_U32, (int)(bytes / 4) };
-}
-
-/* Element e of a loaded vector, as a register of the element's own type. */
-static val extract(const access *a, const val *loaded, ckl_dtype dtype, int64_t e, val *pair_hi)
-{
-    int64_t per_register = (int64_t)ir_type_bytes(a->type) / (int64_t)ckl_dtype_bytes(dtype);
-    if (per_register <= 1 || (ckl_dtype_bytes(dtype) == 1 && a->n == 1 && a->type != IR_U32 && a->type != IR_U16))
-        return loaded[e];
-    val word = loaded[e / per_register];
-    if (ir_type_is_pair(a->type)) {
-        val lo;
-        if (e % 2 == 0)
-            ir_unpack(word, dtype, &lo, pair_hi);
-        else
-            lo = *pair_hi;
-        return lo;
-    }
-    if (ckl_dtype_bytes(dtype) == 2) { // 16-bit integers
-        val half = ir_binary(IR_SHR, word, ir_int(IR_U32, e % 2 * 16));
-        return ir_bitcast(dtype, ir_convert(IR_U16, half));
-    }
-    val byte = ir_binary(IR_SHR, ir_convert(IR_U32, word), ir_int(IR_U32, e % per_register * 8));
-    return ir_convert(IR_U16, ir_binary(IR_AND, byte, ir_int(IR_U32, 0xff)));
-}
-
-static void load_vectors(tensor from, tensor to, int64_t length)
-{
-    int64_t bytes = (int64_t)ckl_dtype_bytes(from.dtype), count = static_size(from.layout);
-    access a = access_of(from.dtype, length * bytes);
-    for (int64_t i = 0; i < count; i += length) {
-        val loaded[16], pair_hi = { 0 };
-        for (int j = 0; j < a.n; j++)
-            loaded[j] = ir_reg(register_type(a.type));
-        int64_t offset;
-        val address = address_at(from, ir_int(CKL_I64, plain_index(from, i)), &offset);
-        ir_load(space_of(from), from.cache, a.type, a.n, address, offset, loaded);
-        for (int64_t e = 0; e < length; e++) {
-            val element = extract(&a, loaded, from.dtype, e, &pair_hi);
-            ir_assign(to.regs[index_at(to.layout, i + e)], ir_convert(register_type(to.dtype), element));
-        }
-    }
-}
-
-/* The register number j of an access, built from the elements e.. of a register tensor that start at element i. */
-static val assemble(const access *a, tensor from, ckl_dtype dtype, int64_t i, int j)
-{
-    int64_t bytes = (int64_t)ckl_dtype_bytes(dtype), per_register = (int64_t)ir_type_bytes(a->type) / bytes;
-    if (per_register <= 1 || a->type == dtype)
-        return ir_convert(register_type(dtype), from.regs[index_at(from.layout, i + j)]);
-    if (ir_type_is_pair(a->type)) {
-        val lo = from.regs[index_at(from.layout, i + 2 * j)], hi = from.regs[index_at(from.layout, i + 2 * j + 1)];
-        bool direct = lo.type == CKL_F32 || lo.type == dtype;
-        return ir_pack(a->type, direct ? lo : ir_convert(dtype, lo), direct ? hi : ir_convert(dtype, hi));
-    }
-    val word = ir_int(IR_U32, 0);
-    for (int64_t e = 0; e < per_register; e++) {
-        val element = ir_convert(register_type(dtype), from.regs[index_at(from.layout, i + j * per_register + e)]);
-        val wide = ir_convert(IR_U32, ir_bitcast(IR_U16, element));
-        if (bytes == 1)
-            wide = ir_binary(IR_AND, wide, ir_int(IR_U32, 0xff));
-        word = ir_binary(IR_OR, word, ir_binary(IR_SHL, wide, ir_int(IR_U32, e * bytes * 8)));
-    }
-    return ir_convert(register_type(a->type), word);
-}
-
-static void store_vectors(tensor from, tensor to, int64_t length)
-{
-    int64_t bytes = (int64_t)ckl_dtype_bytes(to.dtype), count = static_size(to.layout);
-    access a = access_of(to.dtype, length * bytes);
-    for (int64_t i = 0; i < count; i += length) {
-        val words[16];
-        for (int j = 0; j < a.n; j++)
-            words[j] = assemble(&a, from, to.dtype, i, j);
-        int64_t offset;
-        val address = address_at(to, ir_int(CKL_I64, plain_index(to, i)), &offset);
-        ir_store(space_of(to), to.cache, a.type, a.n, address, offset, words);
-    }
-}
-
-static void copy_registers(tensor from, tensor to)
-{
-    int64_t count = static_size(from.layout);
-    for (int64_t i = 0; i < count; i++)
-        ir_assign(to.regs[index_at(to.layout, i)],
-                  ir_convert(register_type(to.dtype), from.regs[index_at(from.layout, i)]));
-}
-
-void tensor_copy(tensor from, tensor to, int align)
-{
-    if (ir_failed())
-        return;
-    if (!layout_is_static(from.layout) || !layout_is_static(to.layout) ||
-        static_size(from.layout) != static_size(to.layout)) {
-        text f = { 0 }, t = { 0 };
-        layout_print(from.layout, &f);
-        layout_print(to.layout, &t);
-        ir_fail("copy from %s %s to %s %s: the layouts must be static and of equal size", memory_names[from.memory],
-                text_data(&f), memory_names[to.memory], text_data(&t));
-        text_free(&f);
-        text_free(&t);
-    } else if (from.memory == RMEM && to.memory == RMEM) {
-        copy_registers(from, to);
-    } else if (to.memory == RMEM) {
-        load_vectors(from, to, vector_length(from, align));
-    } else if (from.memory == RMEM) {
-        store_vectors(from, to, vector_length(to, align));
-    } else {
-        tensor rT = fragment_like(from, from.dtype);
-        tensor_copy(from, rT, align);
-        tensor_copy(rT, to, align);
-    }
+    static const char *const names[] = {
+        [GMEM] = "global", [SMEM] = "shared", [RMEM] = "register", [CMEM] = "coordinate", [DMEM] = "descriptor"
+    };
+    text_printf(out, "%s ", names[t.memory]);
+    layout_print(t.layout, out);
 }

@@ -1,5 +1,5 @@
 /*
- * tensor.h - a tensor is memory seen through a layout: global, shared, registers, or descriptors of shared memory.
+ * tensor.h - a tensor is memory seen through a layout: global, shared, registers, descriptors of shared memory, coordinates.
  *
  * Names follow CuTe: gA, sA, rA by memory, tXgY for this thread's part of Y under partition X; each definition ends with its
  * shape. Registers want static layouts; global and shared tensors may have dynamic shapes, strides and coordinates.
@@ -14,16 +14,22 @@ typedef enum tensor_memory {
     GMEM,
     SMEM,
     RMEM,
+    CMEM, // no memory: an element is its own coordinates in an identity tensor
     DMEM, // wgmma descriptors: `address` is the 64-bit descriptor of element 0, strides count 16-byte units
 } tensor_memory;
+
+/* The strides of an identity tensor are those of all its coordinates: COORDINATE_BITS / modes bits for each. */
+enum { IDENTITY_MODES_MAX = 5, COORDINATE_BITS = 60 };
 
 typedef struct tensor {
     tensor_memory memory;
     ckl_dtype dtype;
-    val address;    // of element 0; bytes (u64 GMEM, u32 SMEM)
-    val origin;     // swizzled SMEM: index of element 0 before the swizzle; none: 0
-    val *regs;      // RMEM: one register per index of the layout
-    ir_cache cache; // hint of accesses to GMEM
+    val address;      // of element 0; bytes (u64 GMEM, u32 SMEM)
+    val origin;       // swizzled SMEM: index of element 0 before the swizzle; none: 0
+    val *regs;        // RMEM: one register per index of the layout
+    ir_cache cache;   // hint of accesses to GMEM
+    const val *first; // CMEM: the coordinates of element 0
+    int modes;        // CMEM: how many coordinates an element has
     layout layout;
 } tensor;
 
@@ -35,25 +41,41 @@ tensor fragment(ckl_dtype dtype, layout a);      // fresh registers of any IR ty
 tensor fragment_like(tensor t, ckl_dtype dtype); // same shape, compact
 tensor with_cache(tensor gT, ir_cache cache);
 
+/*
+ * The coordinates of a tensor of that shape, one for each top mode: CuTe's make_identity_tensor(). Slices, tiles and
+ * partitions of it are coordinates too, so what a thread has of it tells where its part of the data lies. Sizes may be
+ * dynamic; a tile or a partition must be static and below 2^(60/modes) along each mode.
+ */
+tensor identity_tensor(int_tuple shape);
+val tensor_coordinate(tensor cT, int_tuple coordinate, int mode); // of an element, along a mode of the identity tensor
+tensor coordinates_from(tensor cT, int mode, val start);          // all of them moved on along a mode
+layout coordinate_distances(tensor cT, int mode);                 // the same from that of element 0, as a layout
+
 /* Views */
 tensor tensor_slice(tensor t, int_tuple coordinate); // WILDCARD modes stay
 tensor tensor_local_tile(tensor t, int_tuple tiler,
                          int_tuple coordinate); // the tile at a coordinate; WILDCARD: (TILE...,REST)
-tensor tensor_with_layout(tensor t, layout a);  // the same elements by another layout
+/*
+ * The elements of t, of as many modes, at the coordinates of cT: tensors of one shape share a partition, and what is found to be
+ * inside is what is accessed.
+ */
+tensor tensor_at_coordinates(tensor t, tensor cT);
+
+/* Thread tid's elements of a tile that the threads' layout covers again and again: (REST...). One mode of threads a mode of t. */
+tensor tensor_local_partition(tensor t, layout threads, val tid);
+tensor tensor_with_layout(tensor t, layout a); // the same elements by another layout
 
 /* Single elements; i is a coordinate. Reading memory emits a load. 16-bit floats are read as such: convert them. */
 val tensor_at(tensor t, int_tuple coordinate);
 void tensor_set(tensor t, int_tuple coordinate, val x);
 
-/*
- * Copies of tensors of equal size between registers and memory, element i to element i, in the widest vectors (up to 16
- * bytes) that both layouts and the alignment allow, converting the type on the way. align is what the caller promises for
- * the memory's address in bytes; vectors never exceed it.
- */
-void tensor_copy(tensor from, tensor to, int align);
 void tensor_fill(tensor rT, val x);
 
-/* The byte address of an element. */
+/* The byte address of an element; of element i of a static tensor as an address that many elements share and a distance. */
 val tensor_address(tensor t, int_tuple coordinate);
+val tensor_address_near(tensor t, int64_t i, int64_t *offset);
+
+/* "shared (8,4):(1,8)", for sentences. */
+void tensor_print(tensor t, text *out);
 
 #endif

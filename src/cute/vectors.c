@@ -5,61 +5,111 @@
 
 enum { ELEMENTS_MAX = 16 };
 
-/* One access moves `n` registers of `type`, each of `per` elements. */
-typedef struct words {
-    ir_type type;
-    int n, per;
-} words;
-
-static words words_of(ckl_dtype dtype, int vec)
+words words_of(ckl_dtype dtype, int count)
 {
-    if (ckl_dtype_bytes(dtype) == 1)
-        return vec < 4 ? (words){ vec == 1 ? dtype : IR_U16, 1, vec } : (words){ IR_U32, vec / 4, 4 };
-    if (ckl_dtype_bytes(dtype) != 2 || vec == 1)
-        return (words){ dtype, vec, 1 };
-    return (words){ dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2, vec / 2, 2 };
+    int bytes = (int)ckl_dtype_bytes(dtype);
+    if (bytes >= 4 || count == 1)
+        return (words){ dtype, count, 1 };
+    if (bytes * count == 2)
+        return (words){ IR_U16, 1, 2 };
+    if (dtype == CKL_F16 || dtype == CKL_BF16)
+        return (words){ dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2, count / 2, 2 };
+    return (words){ IR_U32, count * bytes / 4, 4 / bytes };
 }
 
-/* The type of a register for a word: there are none of 8 bits. */
+ir_type element_register(ckl_dtype dtype)
+{
+    return dtype < CKL_DTYPE_COUNT && ckl_dtype_bytes(dtype) == 1 ? IR_U16 : dtype;
+}
+
 static ir_type word_register(words w)
 {
-    return w.type < CKL_DTYPE_COUNT && ckl_dtype_bytes(w.type) == 1 ? IR_U16 : w.type;
+    return element_register((ckl_dtype)w.type);
 }
 
+/* Element e of a word of small integers, as u32. */
+static val field_of(words w, val word, int e)
+{
+    int bits = 8 * (int)ir_type_bytes(w.type) / w.per;
+    val field = ir_binary(IR_SHR, ir_convert(IR_U32, word), ir_int(IR_U32, bits * e));
+    return ir_binary(IR_AND, field, ir_int(IR_U32, (INT64_C(1) << bits) - 1));
+}
+
+static val converted(ir_type type, ckl_dtype dtype, val field)
+{
+    if (dtype == CKL_I16) // with its sign
+        return ir_convert(type, ir_bitcast(CKL_I16, ir_convert(IR_U16, field)));
+    return type == CKL_I32 ? ir_bitcast(type, field) : ir_convert(type, field);
+}
+
+static void unpack_word(words w, val word, ckl_dtype dtype, const val *out)
+{
+    if (w.per == 1) {
+        ir_assign(out[0], ir_convert(out[0].type, word));
+    } else if (ir_type_is_pair(w.type)) {
+        val half[2];
+        ir_unpack(word, dtype, &half[0], &half[1]);
+        for (int e = 0; e < 2; e++)
+            ir_assign(out[e], ir_convert(out[e].type, half[e]));
+    } else {
+        for (int e = 0; e < w.per; e++)
+            ir_assign(out[e], converted(out[e].type, dtype, field_of(w, word, e)));
+    }
+}
+
+void words_unpack(words w, const val *loaded, ckl_dtype dtype, const val *out)
+{
+    for (int i = 0; i < w.n; i++)
+        unpack_word(w, loaded[i], dtype, out + i * w.per);
+}
+
+/* Half of a pair: f32 is rounded by the packing itself. */
+static val half_of(ckl_dtype dtype, val x)
+{
+    return x.type == CKL_F32 || x.type == dtype ? x : ir_convert(dtype, x);
+}
+
+static val pack_word(words w, ckl_dtype dtype, const val *elements)
+{
+    if (w.per == 1)
+        return ir_convert(word_register(w), elements[0]);
+    if (ir_type_is_pair(w.type))
+        return ir_pack(w.type, half_of(dtype, elements[0]), half_of(dtype, elements[1]));
+    int bits = 8 * (int)ir_type_bytes(w.type) / w.per;
+    val word = ir_int(IR_U32, 0);
+    for (int e = 0; e < w.per; e++) {
+        val element = ir_convert(element_register(dtype), elements[e]);
+        val field = ir_convert(IR_U32, ir_bitcast(IR_U16, element));
+        if (bits == 8)
+            field = ir_binary(IR_AND, field, ir_int(IR_U32, 0xff));
+        word = ir_binary(IR_OR, word, ir_binary(IR_SHL, field, ir_int(IR_U32, bits * e)));
+    }
+    return ir_convert(w.type, word);
+}
+
+void words_pack(words w, ckl_dtype dtype, const val *elements, val *stored)
+{
+    for (int i = 0; i < w.n; i++)
+        stored[i] = pack_word(w, dtype, elements + i * w.per);
+}
+
+/* A word of elements that all have this value. */
 static val filled(words w, ckl_dtype dtype, double value)
 {
-    val element = dtype_is_float(dtype) ? ir_float(dtype, value) : ir_int(word_register(w), (int64_t)value);
-    return ir_type_is_pair(w.type) ? ir_pack(w.type, element, element) : element;
+    if (value == 0 && w.per > 1)
+        return ir_type_is_pair(w.type) ? ir_pack(w.type, ir_float(dtype, 0), ir_float(dtype, 0)) : ir_int(w.type, 0);
+    val elements[4], element = dtype_is_float(dtype) && ckl_dtype_bytes(dtype) > 1
+                                   ? ir_float(dtype, value)
+                                   : ir_int(element_register(dtype), (int64_t)value);
+    for (int e = 0; e < w.per; e++)
+        elements[e] = element;
+    return pack_word(w, dtype, elements);
 }
 
-/* Element e of a loaded word; hi keeps the second of a pair between calls. */
-static val element_of(words w, val word, ckl_dtype dtype, int e, val *hi)
+static bool is_memory(tensor t)
 {
-    val lo = *hi;
-    if (w.per == 1)
-        return word;
-    if (!ir_type_is_pair(w.type)) {
-        val byte = ir_binary(IR_SHR, ir_convert(IR_U32, word), ir_int(IR_U32, 8 * e));
-        return ir_binary(IR_AND, byte, ir_int(IR_U32, 0xff));
-    }
-    if (e == 0)
-        ir_unpack(word, dtype, &lo, hi);
-    return lo;
-}
-
-static void unpack(words w, const val *loaded, ckl_dtype dtype, const val *out)
-{
-    val hi = { 0 };
-    for (int i = 0; i < w.n * w.per; i++)
-        ir_assign(out[i], ir_convert(out[i].type, element_of(w, loaded[i / w.per], dtype, i % w.per, &hi)));
-}
-
-static bool is_supported(tensor memory)
-{
-    size_t bytes = ckl_dtype_bytes(memory.dtype);
-    bool known = dtype_is_float(memory.dtype) ? bytes >= 2 : bytes != 2 && memory.dtype != CKL_I8;
-    if (!known || memory.memory == RMEM || memory.memory == DMEM)
-        ir_fail("vectors of %s are not loaded or stored here", ckl_dtype_name(memory.dtype));
+    if (t.memory != GMEM && t.memory != SMEM)
+        ir_fail("vectors are of global or shared memory, this tensor is in neither");
     return !ir_failed();
 }
 
@@ -91,27 +141,23 @@ static void load(const vector_at *at, words w, tensor memory, val fill, val *loa
 
 void vectors_load(const vector_at *at, int count, int vec, tensor memory, const val *out, double fill)
 {
-    if (!is_supported(memory))
+    if (!is_memory(memory))
         return;
     words w = words_of(memory.dtype, vec);
     val *loaded = ir_alloc((size_t)(count * w.n), sizeof *loaded), outside = filled(w, memory.dtype, fill);
     for (int i = 0; i < count; i++)
         load(&at[i], w, memory, outside, loaded + i * w.n);
     for (int i = 0; i < count; i++)
-        unpack(w, loaded + i * w.n, memory.dtype, out + i * vec);
+        words_unpack(w, loaded + i * w.n, memory.dtype, out + i * vec);
 }
 
 void vector_store(const vector_at *at, int vec, const val *elements, tensor memory)
 {
-    if (!is_supported(memory))
+    if (!is_memory(memory))
         return;
     words w = words_of(memory.dtype, vec);
     val stored[ELEMENTS_MAX];
-    if (w.per > 1 && !ir_type_is_pair(w.type))
-        ir_fail("vectors of %s are not stored here", ckl_dtype_name(memory.dtype));
-    for (int i = 0; i < w.n; i++)
-        stored[i] =
-            w.per == 1 ? ir_convert(memory.dtype, elements[i]) : ir_pack(w.type, elements[2 * i], elements[2 * i + 1]);
+    words_pack(w, memory.dtype, elements, stored);
     open_guard(at->guard);
     ir_store(space_of(memory), memory.cache, w.type, w.n, at->address, at->offset, stored);
     close_guard(at->guard);

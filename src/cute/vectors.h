@@ -4,6 +4,20 @@
 
 #include "cute/tensor.h"
 
+/*
+ * The registers of one access: n of `type`, each of `per` elements. 16-bit floats travel in pairs, smaller elements in words
+ * of 32 bits, all others alone.
+ */
+typedef struct words {
+    ir_type type;
+    int n, per;
+} words;
+
+words words_of(ckl_dtype dtype, int count); // of `count` elements, at most 16 bytes; a power of two
+ir_type element_register(ckl_dtype dtype);  // that holds one element: 8-bit elements sit in 16 bits
+void words_unpack(words w, const val *loaded, ckl_dtype dtype, const val *out); // assigns n * per registers of any type
+void words_pack(words w, ckl_dtype dtype, const val *elements, val *stored);    // elements of dtype, or f32 for floats
+
 /* Where a vector is, in bytes, and whether: the constant true needs no branch. */
 typedef struct vector_at {
     val address;
@@ -13,7 +27,7 @@ typedef struct vector_at {
 
 /*
  * Loads `count` vectors of `vec` elements (up to 16 bytes) of the memory's dtype and cache into count * vec registers of
- * that type or f32. Vectors whose guard is false become `fill`. 16-bit floats travel in pairs, bytes in words of four.
+ * that type or another. Vectors whose guard is false become `fill`.
  */
 void vectors_load(const vector_at *at, int count, int vec, tensor memory, const val *out, double fill);
 

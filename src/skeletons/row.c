@@ -1,7 +1,7 @@
 /* row.c - rows over lanes, warps, CTAs and clusters. */
 #include "skeletons/row.h"
 
-#include "cute/vectors.h"
+#include "cute/tiled_copy.h"
 
 enum {
     CTA_THREADS = 64,      // of CTAs that hold several rows: few bytes a CTA, but SMs are filled evenly
@@ -99,91 +99,120 @@ static bool shared_by_lanes(const row_split *s)
     return s->row_threads <= 32 && s->row_threads < s->threads;
 }
 
+/* Neighbouring threads take neighbouring vectors. */
+static tiled_copy vectors_of(const row_split *s, ckl_dtype dtype)
+{
+    layout threads = compact(leaf(s->row_threads * s->cluster)), values = compact(leaf(s->vec));
+    return make_tiled_copy(universal_copy(dtype, s->vec), dtype, threads, values);
+}
+
+tensor row_partition(const row_split *s, tensor row, val tid)
+{
+    tiled_copy each = vectors_of(s, CKL_U8); // which elements these are does not depend on their type
+    return partition_S(&each, row, tid);
+}
+
+row_place row_place_of(const row_split *s, val rows, val cols, val row, val tid)
+{
+    row_place p = { .row = row, .rows = rows, .exists = ir_int(IR_PRED, 1), .limit = ir_convert(IR_U32, cols) };
+    tensor cRow = tensor_slice(identity_tensor(shape(rows, row_split_cols(s))), coord(row, WILDCARD)); // (COLS)
+    p.cX = row_partition(s, cRow, tid);
+    p.first = tensor_coordinate(p.cX, leaf(0), 1);
+    return p;
+}
+
 row_place row_here(const row_split *s, val rows, val cols)
 {
-    row_place p = { .exists = ir_int(IR_PRED, 1), .limit = ir_convert(IR_U32, cols) };
     val tid = ir_sreg(IR_TID_X), cta = ir_convert(CKL_I64, ir_sreg(IR_CTA_X));
     cute_launch_bounds(s->threads, 0);
     cute_cluster_size(s->cluster);
-    if (shared_by_lanes(s)) {
-        val here = ir_binary(IR_DIV, tid, ir_int(IR_U32, s->row_threads));
-        p.row =
-            ir_binary(IR_ADD, ir_binary(IR_MUL, cta, ir_int(CKL_I64, row_split_rows(s))), ir_convert(CKL_I64, here));
-        p.exists = ir_compare(IR_LT, p.row, ir_convert(CKL_I64, rows));
-        p.limit = ir_select(p.exists, p.limit, ir_int(IR_U32, 0));
-        tid = ir_binary(IR_REM, tid, ir_int(IR_U32, s->row_threads));
-    } else {
-        p.row = ir_binary(IR_DIV, cta, ir_int(CKL_I64, s->cluster));
+    if (!shared_by_lanes(s)) {
+        if (s->cluster > 1)
+            tid = ir_binary(IR_ADD, tid, ir_binary(IR_MUL, ir_sreg(IR_CLUSTER_RANK), ir_int(IR_U32, s->threads)));
+        return row_place_of(s, rows, cols, ir_binary(IR_DIV, cta, ir_int(CKL_I64, s->cluster)), tid);
     }
-    if (s->cluster > 1)
-        tid = ir_binary(IR_ADD, tid, ir_binary(IR_MUL, ir_sreg(IR_CLUSTER_RANK), ir_int(IR_U32, s->threads)));
-    p.first = ir_binary(IR_MUL, tid, ir_int(IR_U32, s->vec));
+    int_tuple lanes = shape(s->row_threads, row_split_rows(s));
+    int_tuple here = idx2crd(tid, compact(lanes)); // lane of the row, row of the CTA
+    val row = ir_binary(IR_ADD, ir_binary(IR_MUL, cta, ir_int(CKL_I64, row_split_rows(s))),
+                        ir_convert(CKL_I64, tuple_mode(here, 1)->leaf));
+    row_place p = row_place_of(s, rows, cols, row, tuple_mode(here, 0)->leaf);
+    p.exists = ir_compare(IR_LT, p.row, ir_convert(CKL_I64, rows));
+    p.limit = ir_select(p.exists, p.limit, ir_int(IR_U32, 0));
     return p;
 }
 
 row_place row_from(const row_place *p, val start)
 {
     row_place later = *p;
-    later.first = ir_binary(IR_ADD, p->first, ir_convert(IR_U32, start));
+    later.cX = coordinates_from(p->cX, 1, ir_convert(IR_U32, start));
+    later.first = tensor_coordinate(later.cX, leaf(0), 1);
     return later;
 }
 
-/* Elements from one vector of a thread to its next. */
-static int64_t stride_of(const row_split *s)
+row_place row_steps(const row_place *p, int begin, int steps)
 {
-    return (int64_t)s->vec * s->row_threads * s->cluster;
+    row_place some = *p;
+    layout each = layout_mode(p->cX.layout, 0), apart = layout_mode(p->cX.layout, 1);
+    some.cX = tensor_slice(p->cX, coord(WILDCARD, begin));
+    some.cX.layout = layouts_of(2, (layout[]){ each, make_layout(leaf(steps), apart.stride) });
+    some.first = tensor_coordinate(some.cX, leaf(0), 1);
+    return some;
 }
 
-static tensor part_from(const row_split *s, val pointer, val index, ckl_dtype dtype)
+/* The part of a matrix, or of a vector as a matrix whose rows are the same, at the thread's columns of row p->row. */
+static tensor part_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, int_tuple ld)
 {
-    val bytes = ir_binary(IR_MUL, ir_convert(IR_U64, index), ir_int(IR_U64, (int64_t)ckl_dtype_bytes(dtype)));
-    layout part = make_layout(shape(s->vec, s->steps), stride(1, stride_of(s)));
-    return gmem_tensor(ir_binary(IR_ADD, pointer, bytes), dtype, part);
+    layout rows = make_layout(shape(p->rows, row_split_cols(s)), coord(ld, 1));
+    val first[] = { p->row, p->first };
+    tensor cX = p->cX;
+    cX.first = first;
+    return tensor_at_coordinates(gmem_tensor(pointer, dtype, rows), cX);
 }
 
 tensor row_part(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld)
 {
-    val start = ir_binary(IR_MUL, p->row, ir_convert(CKL_I64, ld));
-    return part_from(s, pointer, ir_binary(IR_ADD, start, ir_convert(CKL_I64, p->first)), dtype);
+    return part_of(s, p, pointer, dtype, dynamic(ir_convert(CKL_I64, ld)));
 }
 
 tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype)
 {
-    return part_from(s, pointer, ir_convert(CKL_I64, p->first), dtype);
+    return part_of(s, p, pointer, dtype, leaf(0));
+}
+
+/* What is inside: of rows that fill their threads, each one that exists. */
+static int_tuple limits_of(const row_split *s, const row_place *p)
+{
+    if (!s->exact)
+        return shape(WILDCARD, p->limit);
+    return shape(ir_is_int(p->exists, 1) ? WILDCARD : dynamic(p->rows), WILDCARD);
 }
 
 val row_inside(const row_split *s, const row_place *p, int step)
 {
-    if (s->exact)
-        return p->exists;
-    return ir_compare(IR_LT, ir_binary(IR_ADD, p->first, ir_int(IR_U32, step * stride_of(s))), p->limit);
-}
-
-/* Vector number `step` of this thread's part. */
-static vector_at vector_of(const row_split *s, const row_place *p, tensor memory, int step)
-{
-    int64_t offset = step * stride_of(s) * (int64_t)ckl_dtype_bytes(memory.dtype);
-    return (vector_at){ memory.address, offset, row_inside(s, p, step) };
+    return inside_limits(p->cX, limits_of(s, p), (int64_t)step * s->vec);
 }
 
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
 {
-    vector_at *at = ir_alloc((size_t)s->steps, sizeof *at);
-    for (int step = 0; step < s->steps; step++)
-        at[step] = vector_of(s, p, from, step);
-    vectors_load(at, s->steps, s->vec, from, to.regs, fill);
+    tiled_copy each = vectors_of(s, from.dtype);
+    copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, fill);
+}
+
+static tensor step_of(tensor part, int step)
+{
+    return tensor_slice(part, coord(WILDCARD, step));
 }
 
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step)
 {
-    vector_at at = vector_of(s, p, to, step);
-    vector_store(&at, s->vec, from.regs + step * s->vec, to);
+    tiled_copy each = vectors_of(s, to.dtype);
+    copy_tiled_if(&each, step_of(p->cX, step), limits_of(s, p), step_of(from, step), step_of(to, step), 0);
 }
 
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to)
 {
-    for (int step = 0; step < s->steps; step++)
-        row_store_step(s, p, from, to, step);
+    tiled_copy each = vectors_of(s, to.dtype);
+    copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
 }
 
 void row_reduce(const row_split *s, const reduction *r, val *values)

@@ -56,14 +56,25 @@ typedef struct row_place {
     val exists; // predicate: the last CTA may have room for more rows than there are
     val first;  // u32
     val limit;  // u32, elements of the row; 0 if it does not exist
+    val rows;   // i64
+    tensor cX;  // coordinates in (ROWS,COLS) of this thread's elements: (VEC,STEPS)
 } row_place;
 
 row_place row_here(const row_split *s, val rows, val cols);
 
+/* What thread tid of a row's threads has of a tile (COLS) of it: (VEC,STEPS). */
+tensor row_partition(const row_split *s, tensor row, val tid);
+
+/* The place of one of the threads that share a row which exists. */
+row_place row_place_of(const row_split *s, val rows, val cols, val row, val tid);
+
 /* The same thread in the part of the row that begins at element `start`: rows longer than a split go piece by piece. */
 row_place row_from(const row_place *p, val start);
 
-/* This thread's part of its row of a matrix whose rows start ld elements apart, or of a vector that all rows use. */
+/* The same thread with so many of its vectors, from number `begin` on; its split has as many steps. */
+row_place row_steps(const row_place *p, int begin, int steps);
+
+/* This thread's part of row p->row of a matrix whose rows start ld elements apart, or of a vector that all rows use. */
 tensor row_part(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld); // (VEC,STEPS)
 tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype);       // (VEC,STEPS)
 

@@ -264,9 +264,8 @@ void row_pipeline_end(row_pipeline *s)
 
 row_place row_pipeline_place(const row_pipeline *s, val row)
 {
-    row_place p = { .row = row, .exists = yes(), .limit = s->cols };
-    p.first = add(first_start(s), mul(thread(), imm(s->split.chunk.vec)));
-    return p;
+    row_place p = row_place_of(&s->split.chunk, s->rows, s->cols, row, thread());
+    return row_from(&p, first_start(s));
 }
 
 /* Elements of a row from one chunk of a CTA to its next. */
@@ -305,16 +304,11 @@ static void free_stage(const row_pipeline *s, const pipeline_state *at)
 static tensor load_part(const row_pipeline *s, const pipeline_state *at, const row_place *p, int i)
 {
     const row_split *chunk = &s->split.chunk;
-    int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), step_bytes = size * chunk->vec * chunk->threads;
-    layout part = make_layout(shape(chunk->vec, chunk->steps), stride(1, (int64_t)chunk->vec * chunk->threads));
-    val first = add(stage_address(s, at), mul(thread(), imm((int)size * chunk->vec)));
-    tensor sX = smem_view(first, s->dtype, part); // (VEC,STEPS)
-    tensor rX = fragment_like(sX, s->dtype);      // (VEC,STEPS)
-    vector_at *each = ir_alloc((size_t)chunk->steps, sizeof *each);
-    for (int step = 0; step < chunk->steps; step++)
-        each[step] =
-            (vector_at){ first, i * chunk_bytes(&s->split, s->dtype) + step * step_bytes, row_inside(chunk, p, step) };
-    vectors_load(each, chunk->steps, chunk->vec, sX, rX.regs, s->fill);
+    val first = add(stage_address(s, at), imm((int)(i * chunk_bytes(&s->split, s->dtype))));
+    tensor sX = smem_view(first, s->dtype, compact(leaf(chunk_cols(&s->split)))); // (COLS)
+    tensor tXsX = row_partition(chunk, sX, thread());                             // (VEC,STEPS)
+    tensor rX = fragment_like(tXsX, s->dtype);                                    // (VEC,STEPS)
+    row_load(chunk, p, tXsX, rX, s->fill);
     return rX;
 }
 

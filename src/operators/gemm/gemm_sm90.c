@@ -376,11 +376,17 @@ static tensor load_C(const kernel *k, const consumer_role *c, const chunk *h, va
     return rC;
 }
 
+/* Where this thread's elements are in a chunk. */
+static tensor coordinates_of_chunk(const kernel *k, const consumer_role *c, const chunk *h)
+{
+    return partition_C(&h->mma, identity_tensor(shape(k->size.d_rows, k->size.d_cols)), c->tid); // (MMA,1,1)
+}
+
 /* The bias of this thread's columns of a chunk: (2,COLS/8), a pair in every group of 8 columns. */
 static tensor read_bias(const kernel *k, const consumer_role *c, const chunk *h)
 {
-    coordinates columns = columns_C(&h->mma, k->size.d_rows, k->size.d_cols, c->tid);
-    tensor mine = slice(c->sBias, add(columns.first, imm(h->cols)));
+    tensor cD = coordinates_of_chunk(k, c, h);
+    tensor mine = slice(c->sBias, add(coordinate(cD, 1, 0), imm(h->cols)));
     mine.layout = make_layout(shape(2, k->size.d_cols / 8), stride(1, 8));
     tensor rBias = fragment(F32, compact(shape(2, k->size.d_cols / 8)));
     copy(mine, rBias, 8);
@@ -389,8 +395,7 @@ static tensor read_bias(const kernel *k, const consumer_role *c, const chunk *h)
 
 static void finish_chunk(const kernel *k, const consumer_role *c, const chunk *h, tensor rC)
 {
-    layout columns =
-        columns_C(&h->mma, k->size.d_rows, k->size.d_cols, c->tid).layout; // distance from the thread's first
+    layout columns = coordinate_distances(coordinates_of_chunk(k, c, h), 1); // from the thread's first
     tensor rBias = { 0 };
     if (k->cfg->bias)
         rBias = read_bias(k, c, h);
@@ -426,20 +431,15 @@ static void store_elements(const kernel *k, const consumer_role *c, const chunk 
 static void store_chunk(const kernel *k, const consumer_role *c, const chunk *h, val row, val col)
 {
     tensor rC = { 0 };
-    IF(c->first_thread)
-        tma_store_wait_read(h->stores_pending);
-    named_sync(c->barrier, WARPGROUP);
+    staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
+    staging_wait(&staged, h->stores_pending);
     if (k->cfg->c)
         rC = load_C(k, c, h, row, col);
     finish_chunk(k, c, h, rC);
-    fence_proxy_async();
-    named_sync(c->barrier, WARPGROUP);
     val whole = k->cfg->ragged ? ge(k->n, add(col, imm(k->size.d_cols))) : yes();
-    IF(c->first_thread) {
-        IF(whole)
-            tma_store(&k->tmaD, h->sD, row, col);
-        tma_store_commit(); // an empty group too: the buffers are counted by groups
-    }
+    STAGED_STORE(&staged) // an empty one too: the buffers are counted by stores
+    IF(whole)
+        tma_store(&k->tmaD, h->sD, row, col);
     if (k->cfg->ragged)
         IF(logical_not(whole))
             store_elements(k, c, h, row, col);

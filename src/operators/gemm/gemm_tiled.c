@@ -85,11 +85,12 @@ static void store_tile(const gemm_tiled_config *cfg, const gemm_arguments *x, co
     tensor gC = gmem_tensor(x->c, cfg->d, make_layout(shape(x->m, x->n), stride(x->ldc, 1))); // (M,N)
     tensor gD = gmem_tensor(x->d, cfg->d, make_layout(shape(x->m, x->n), stride(x->ldd, 1))); // (M,N)
     tensor gBias = gmem_tensor(x->bias, cfg->d, make_layout(dynamic(x->n), leaf(1)));         // (N)
-    coordinates rows = rows_C(mma, cfg->tile_m, cfg->tile_n, thread());
-    coordinates cols = columns_C(mma, cfg->tile_m, cfg->tile_n, thread());
-    val row0 = add(first_row, convert(I64, rows.first)), col0 = add(first_col, convert(I64, cols.first));
+    tensor cD = partition_C(mma, identity_tensor(shape(cfg->tile_m, cfg->tile_n)), thread()); // (MMA,MMA_M,MMA_N)
+    layout rows = coordinate_distances(cD, 0), cols = coordinate_distances(cD, 1);
+    val row0 = add(first_row, convert(I64, coordinate(cD, 0, 0))),
+        col0 = add(first_col, convert(I64, coordinate(cD, 1, 0)));
     for (int i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
-        val row = add(row0, imm((int)index_at(rows.layout, i))), col = add(col0, imm((int)index_at(cols.layout, i)));
+        val row = add(row0, imm((int)index_at(rows, i))), col = add(col0, imm((int)index_at(cols, i)));
         IF(logical_and(lt(row, x->m), lt(col, x->n))) {
             val c = variable(F32, immf(0)), bias = immf(0);
             if (cfg->c)

@@ -155,7 +155,7 @@ static void write_vectors(row *r, tensor rH, row_place p, int begin, int steps)
     const bool shifted = r->cfg->affine && r->centred;
     row part = *r;
     part.split.steps = steps;
-    p.first = add(p.first, imm(begin * (int)(row_split_cols(&part.split) / steps)));
+    p = row_steps(&p, begin, steps);
     tensor rGamma = { 0 }, rBeta = { 0 }; // (VEC,STEPS)
     if (r->cfg->affine)
         rGamma = load_vector(&part, &p, r->o.gamma);

@@ -62,13 +62,11 @@ static void load_tile(const kernel *k)
 static void store_tile(const kernel *k)
 {
     const transpose_sm90_config *cfg = k->cfg;
-    IF(eq(thread(), imm(0))) {
-        for (int b = 0; b < cfg->tile_r / k->span; b++)
-            tma_store_of(&k->tmaY, slice(k->sY, _, _, b), k->place.col, add(k->place.row, imm(b * k->span)), cfg->outer,
-                         k->place.outer);
-        tma_store_commit();
-        tma_store_wait_read(0); // shared memory lives as long as the CTA
-    }
+    staged_store staged = { imm(0), cfg->threads, eq(thread(), imm(0)) };
+    LAST_STAGED_STORE(&staged)
+    for (int b = 0; b < cfg->tile_r / k->span; b++)
+        tma_store_of(&k->tmaY, slice(k->sY, _, _, b), k->place.col, add(k->place.row, imm(b * k->span)), cfg->outer,
+                     k->place.outer);
 }
 
 /* The shared address of an element of a tile of boxes. */
@@ -200,8 +198,6 @@ static void transpose_by_tma(const transpose_sm90_config *cfg)
     pipeline_state first = consumer_state(&k.arrival);
     pipeline_wait_full(&k.arrival, &first);
     transpose_tile(&k);
-    fence_proxy_async();
-    cta_sync(); // all of y is in shared memory
     store_tile(&k);
 }
 
