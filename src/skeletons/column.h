@@ -8,17 +8,26 @@
 #ifndef CKL_SKELETONS_COLUMN_H
 #define CKL_SKELETONS_COLUMN_H
 
+#include "base/fields.h"
 #include "cute/reduce.h"
 #include "cute/tensor.h"
 #include "cutekernellib/device.h"
 
+/*
+ * How columns are shared out. Part of a kernel's config: column_split split, and COLUMN_SPLIT(FIELD_NESTED, (config, split))
+ * among its fields. threads: a power of two, 32 or more, with as many warps as the cluster has CTAs. lanes: a power of two up
+ * to 32. exact: no access needs a predicate.
+ */
+#define COLUMN_SPLIT(X, owner)                                                     \
+    X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")          \
+    X(owner, int, lanes, "8", "4 8 16 32", "neighbouring threads along a line")    \
+    X(owner, int, cluster, "1", "1 2 4 8", "CTAs that share a column")             \
+    X(owner, int, vec, "1", "1 2 4 8", "elements of one access, at most 16 bytes") \
+    X(owner, int, steps, "1", "1 2 4 8 16", "lines of a thread")                   \
+    X(owner, bool, exact, "0", "0 1", "tensors fill their threads: no predicates")
+
 typedef struct column_split {
-    int threads; // of a CTA: a power of two, 32 or more
-    int lanes;   // along a line: a power of two up to 32
-    int cluster; // CTAs that share columns; threads / 32 of more than one is at least this
-    int vec;     // elements of one access, at most 16 bytes
-    int steps;   // lines of a thread
-    bool exact;  // inner and n fill all threads: no guards
+    COLUMN_SPLIT(FIELD_MEMBER, )
 } column_split;
 
 /* Columns of a CTA, a strip; strips side by side; lines that the threads of a column hold; CTAs for a tensor. */

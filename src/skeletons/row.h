@@ -15,18 +15,26 @@
 #ifndef CKL_SKELETONS_ROW_H
 #define CKL_SKELETONS_ROW_H
 
+#include "base/fields.h"
 #include "cute/reduce.h"
 #include "cute/tensor.h"
 #include "cutekernellib/device.h"
 
-/* How a row is shared out. Part of a kernel's config. */
+/*
+ * How a row is shared out. Part of a kernel's config: row_split split, and ROW_SPLIT(FIELD_NESTED, (config, split)) among its
+ * fields. threads: a power of two, 32 or more. row_threads: a power of two up to 32, or all threads; only then may a cluster
+ * share a row. exact: no access of an existing row needs a predicate.
+ */
+#define ROW_SPLIT(X, owner)                                                                             \
+    X(owner, int, threads, "128", "128 256 512 1024", "threads of a CTA")                               \
+    X(owner, int, row_threads, "32", "4 8 16 32 128 256 512 1024", "threads of a CTA that share a row") \
+    X(owner, int, cluster, "1", "1 2 4 8", "CTAs that share a row")                                     \
+    X(owner, int, vec, "1", "1 2 4 8", "elements of one access, at most 16 bytes")                      \
+    X(owner, int, steps, "1", "1 2 4 8 16", "vectors of a thread")                                      \
+    X(owner, bool, exact, "0", "0 1", "rows have exactly as many elements as their threads take: no predicates")
+
 typedef struct row_split {
-    int threads;     // of a CTA: a power of two, 32 or more
-    int row_threads; // of a CTA that share a row: a power of two up to 32, or all of them
-    int cluster;     // CTAs that share a row; more than 1 only if all threads of a CTA share it
-    int vec;         // elements of one access, at most 16 bytes
-    int steps;       // vectors of a thread
-    bool exact;      // rows have exactly row_split_cols() elements: no access of an existing row needs a guard
+    ROW_SPLIT(FIELD_MEMBER, )
 } row_split;
 
 /* Elements of a row that its threads hold; rows of a CTA; CTAs for so many rows. */

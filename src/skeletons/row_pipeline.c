@@ -11,6 +11,25 @@ enum { BULK_BYTES = 16, STAGE_ALIGNMENT = 128, BARRIERS_OF_STAGE_BYTES = 16 };
 
 /* On the host */
 
+row_pipeline_split row_pipeline_split_of(const row_split *split, const row_flow *flow)
+{
+    row_pipeline_split s = { .chunk = *split,
+                             .cluster = split->cluster,
+                             .stages = flow->stages,
+                             .residence = (row_residence)flow->residence,
+                             .lookahead = flow->lookahead,
+                             .chunks = flow->chunks };
+    s.chunk.cluster = 1;
+    return s;
+}
+
+void row_pipeline_config(const row_pipeline_split *s, row_split *split, row_flow *flow)
+{
+    *split = s->chunk;
+    split->cluster = s->cluster;
+    *flow = (row_flow){ s->stages, (choice)s->residence, s->lookahead, s->chunks };
+}
+
 static int64_t chunk_cols(const row_pipeline_split *s)
 {
     return row_split_cols(&s->chunk);

@@ -38,7 +38,21 @@ typedef enum row_residence {
     ROW_IN_REGISTERS, // in registers from the first pass on, which frees its place in the ring for the next row
 } row_residence;
 
-/* How a row is shared out. Part of a kernel's config. */
+/*
+ * What a config says of rows that flow, beside the row_split of a chunk over the CTAs of a row: row_flow flow, and
+ * ROW_FLOW(FIELD_NESTED, (config, flow)) among its fields.
+ */
+#define ROW_FLOW(X, owner)                                                                                           \
+    X(owner, int, stages, "0", "0 4 8 12 16", "chunks, one of each input, that the ring holds; 0: rows do not flow") \
+    X(owner, choice, residence, "reload", "reload ring registers", "where a row stays between its passes")           \
+    X(owner, bool, lookahead, "0", "0 1", "the next row is read before one is written")                              \
+    X(owner, int, chunks, "0", "0 1 2 4 8", "of a row and CTA, for unrolled passes; 0: a loop")
+
+typedef struct row_flow {
+    ROW_FLOW(FIELD_MEMBER, )
+} row_flow;
+
+/* How a row is shared out. */
 typedef struct row_pipeline_split {
     row_split chunk; // over the threads of one CTA: row_threads is threads, cluster is 1; without the producer
     int cluster;     // CTAs of a row: chunk k is that of CTA k % cluster
@@ -47,6 +61,10 @@ typedef struct row_pipeline_split {
     bool lookahead; // of a ring: row n + 1 is read before row n is written
     int chunks;     // of a row and CTA, for kernels that keep something for each: passes are unrolled; 0: a loop
 } row_pipeline_split;
+
+/* From and to a config. */
+row_pipeline_split row_pipeline_split_of(const row_split *split, const row_flow *flow);
+void row_pipeline_config(const row_pipeline_split *s, row_split *split, row_flow *flow);
 
 /* Bytes of shared memory of a CTA; values: 32-bit ones of a reduction. */
 int64_t row_pipeline_smem_bytes(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values);
