@@ -30,10 +30,12 @@ OPERATORS(X)
 #define OPERATOR_OF_VIEW(op, types, about, view_type) \
     OPERATOR_WITH(op, types, about, .view = view, .view_bytes = sizeof(view_type))
 #define OPERATOR_WITH(op, types, about, ...)                                                                \
+    PLAN_CLEAR_PADDING(op##_clear_padding, ckl_##types##_desc)                                              \
     const operator_info op##_operator = {                                                                   \
         .name = #op,                                                                                        \
         .summary = about,                                                                                   \
         .desc_bytes = sizeof(ckl_##types##_desc),                                                           \
+        .clear_padding = op##_clear_padding,                                                                \
         .args_bytes = sizeof(ckl_##types##_args),                                                           \
         .check = check,                                                                                     \
         __VA_ARGS__,                                                                                        \

@@ -393,12 +393,23 @@ static bool has_short_y(const permute_matrix *m)
     return is_short(m->rows, ROWS_MAX, m->ldy, m->cols);
 }
 
+static ckl_status check_short_side(const permutation *p)
+{
+    if (!has_short_x(&p->matrix) && !has_short_y(&p->matrix))
+        FAIL(
+            CKL_UNSUPPORTED,
+            "%s narrow: there is no side of up to %d columns or %d rows without gaps, %d or more elements of the other",
+            p->op, COLS_MAX, ROWS_MAX, LONG_MIN);
+    return CKL_OK;
+}
+
 static ckl_status choose_narrow(const void *problem, const ckl_device_info *device, void *config)
 {
     const permutation *p = problem;
     transpose_narrow_config *c = config;
     const permute_matrix *m = &p->matrix;
     TRY(check_free_choice(p, "narrow"));
+    TRY(check_short_side(p));
     if (!device->has_tma)
         FAIL(CKL_UNSUPPORTED, "%s narrow: it is chosen on Hopper alone, where it was measured", p->op);
     c->bytes = p->bytes;
@@ -421,11 +432,10 @@ static ckl_status admit_narrow(const void *problem, const ckl_device_info *devic
     const permute_matrix *m = &p->matrix;
     TRY(check_matrix(p, "narrow", c->bytes, c->outer, c->tile_r, c->tile_c));
     TRY(check_contiguous(p, "narrow"));
+    TRY(check_short_side(p));
     if (c->short_x ? !has_short_x(m) || m->cols > c->tile_c : !has_short_y(m) || m->rows > c->tile_r)
-        FAIL(
-            CKL_UNSUPPORTED,
-            "%s narrow: there is no side of up to %d columns or %d rows without gaps, %d or more elements of the other",
-            p->op, COLS_MAX, ROWS_MAX, LONG_MIN);
+        FAIL(CKL_INVALID, "%s narrow: short_x=%d tile %dx%d do not fit the short side of %" PRId64 "x%" PRId64, p->op,
+             c->short_x, c->tile_r, c->tile_c, m->rows, m->cols);
     if ((c->short_x ? c->tile_r : c->tile_c) * p->bytes % 32)
         FAIL(CKL_INVALID, "%s narrow: tile %dx%d is not a multiple of 32 bytes on the long side", p->op, c->tile_r,
              c->tile_c);
