@@ -5,18 +5,18 @@
  * Rows may start anywhere. A row of x is copied by cp.async in the aligned chunks that it touches, so in shared memory it
  * keeps its phase, the bytes before it in its first chunk. Each row of y takes a window of columns of its own, from a multiple
  * of `align` bytes of memory to one: sectors are written whole, and only the first and the last tile of a row meet its ragged
- * ends. Windows reach up to `align` bytes past the tile, so that many more rows of x are brought.
+ * ends. Windows reach up to `align` bytes past the tile, so the tile has that many more rows of x.
  *
- * Phases repeat every PERIOD rows of x. Row r of the tile lies in slot r/PERIOD of part r%PERIOD. The 32 lanes of a warp read
- * rows E apart, E being the elements of a word. With chunks of a word they find neighbouring slots, of an odd number of words,
- * and so 32 banks. With longer chunks the phases must differ too: they do where a row is an odd number of words away from
- * the one E rows before.
+ * Phases repeat every PERIOD rows of x. Row r of the tile is row r/PERIOD of group r%PERIOD. A word has E elements, and the 32
+ * lanes of a warp read every E-th row of x. With chunks of a word these are neighbours in a group; a row is an odd number of
+ * words, so the lanes meet 32 banks. With longer chunks the phases must differ too: they do where every E-th row of x is an
+ * odd number of words from the next.
  */
 #include "operators/permute/transpose_tile.h"
 
 enum {
-    COPIES_AT_ONCE = 4, // of a thread, between two looks at a loop's end
-    ROWS_AT_ONCE = 4,   // of y a thread collects before it stores them: loads of shared memory in flight
+    COPIES_AT_ONCE = 4, // of a thread in an iteration
+    ROWS_AT_ONCE = 4,   // of y that a thread loads before it stores them: loads of shared memory in flight
 };
 
 typedef struct sm80 {
@@ -46,17 +46,23 @@ int64_t transpose_sm80_smem_bytes(const transpose_sm80_config *c)
     return (int64_t)tile.rows * tile.chunks * c->chunk;
 }
 
-/* The offset of a row in shared memory; a multiple of the chunk. */
-static val slot_offset(const sm80 *k, val r)
+/* Bytes of a row in shared memory. */
+static int row_bytes_of(const sm80 *k)
 {
-    int slot = k->shape.chunks * k->cfg->chunk, part = k->shape.rows / k->shape.period * slot;
-    return add(mul(rem(r, imm(k->shape.period)), imm(part)), mul(div(r, imm(k->shape.period)), imm(slot)));
+    return k->shape.chunks * k->cfg->chunk;
+}
+
+/* The offset of a row in shared memory; a multiple of the chunk. */
+static val row_offset(const sm80 *k, val r)
+{
+    int row = row_bytes_of(k), group = k->shape.rows / k->shape.period * row;
+    return add(mul(rem(r, imm(k->shape.period)), imm(group)), mul(div(r, imm(k->shape.period)), imm(row)));
 }
 
 /* Bytes by which row number `row` exceeds a multiple of `unit` bytes; 32 bits are enough to know. */
-static val phase_of(val address, val pitch, val row, int unit)
+static val phase_of(val address, val ld, val row, int unit)
 {
-    return bit_and(add(convert(U32, address), mul(row, convert(U32, pitch))), imm(unit - 1));
+    return bit_and(add(convert(U32, address), mul(row, convert(U32, ld))), imm(unit - 1));
 }
 
 /* Groups of threads copy rows, a chunk each. What is outside x becomes 0. */
@@ -74,7 +80,7 @@ static void load_rows(const sm80 *k)
             val row = add(add(first, done), imm(n * at_once)), phase = bit_and(convert(I32, from), imm(chunk - 1));
             val valid = select(lt(row, k->rows), min(max(add(rest, phase), imm(0)), imm(chunk)), imm(0));
             IF(lt(row, past))
-                cp_async(add(to, slot_offset(k, row)), bit_and(from, imm_as(U64, -chunk)), chunk, convert(U32, valid));
+                cp_async(add(to, row_offset(k, row)), bit_and(from, imm_as(U64, -chunk)), chunk, convert(U32, valid));
             assign(from, add(from, step));
         }
     }
@@ -83,7 +89,7 @@ static void load_rows(const sm80 *k)
 /* The shared address of element r of column 0 of the tile. */
 static val element_address(const sm80 *k, val r)
 {
-    return add(add(k->smem, slot_offset(k, r)), phase_of(k->x, k->tile.ldx, r, k->cfg->chunk));
+    return add(add(k->smem, row_offset(k, r)), phase_of(k->x, k->tile.ldx, r, k->cfg->chunk));
 }
 
 /* Elements of row c of y before its first window. */
@@ -93,17 +99,17 @@ static val head_of(const sm80 *k, val c)
     return rem(div(sub(imm(2 * k->cfg->align), phase), imm(k->cfg->bytes)), imm(k->classes));
 }
 
-/* Rows of y whose windows begin at the same element of the tile, `apart` rows from each other. */
+/* Every `stride`-th row of y: their windows begin at the same element of the tile. */
 typedef struct row_class {
     val row, head; // the first; elements before its window
-    val from[4];   // element e of this lane's first word
-    val to;        // where that word goes; moves on with the rows
-    int count, apart;
+    val from[4];   // shared address of element e of this lane's first word
+    val to;        // global address of that word; moves on with the rows
+    int count, stride;
 } row_class;
 
-static row_class class_at(const sm80 *k, val row, int count, int apart)
+static row_class class_at(const sm80 *k, val row, int count, int stride)
 {
-    row_class class = { .row = row, .head = head_of(k, row), .count = count, .apart = apart };
+    row_class class = { .row = row, .head = head_of(k, row), .count = count, .stride = stride };
     int words = k->cfg->tile_r / k->word_elements;
     val word = words < 32 ? rem(lane(), imm(words)) : lane(), r = add(class.head, mul(word, imm(k->word_elements)));
     for (int e = 0; e < k->word_elements; e++)
@@ -113,14 +119,13 @@ static row_class class_at(const sm80 *k, val row, int count, int apart)
 }
 
 /* Word number lane + 32 * j of `count` rows of a class, from number n of them on. */
-static void collect_words(const sm80 *k, const row_class *class, int n, int j, int count, val *words)
+static void load_words(const sm80 *k, const row_class *class, int n, int j, int count, val *words)
 {
-    int slot = k->shape.chunks * k->cfg->chunk,
-        down = 32 * j * k->word_elements / k->shape.period * slot; // whole periods
-    tensor rows[4];                                                // element e of each row's word
+    int down = 32 * j * k->word_elements / k->shape.period * row_bytes_of(k); // the rows of all phases
+    tensor rows[4];                                                           // element e of each row's word
     for (int e = 0; e < k->word_elements; e++) {
-        val first = add(class->from[e], imm(down + n * class->apart * k->cfg->bytes));
-        tensor sColumn = smem_view(first, k->type, make_layout(leaf(count), leaf(class->apart))); // (ROWS)
+        val first = add(class->from[e], imm(down + n * class->stride * k->cfg->bytes));
+        tensor sColumn = smem_view(first, k->type, make_layout(leaf(count), leaf(class->stride))); // (ROWS)
         rows[e] = fragment_like(sColumn, k->type);
         copy(sColumn, rows[e], k->cfg->bytes);
     }
@@ -136,30 +141,30 @@ static void collect_words(const sm80 *k, const row_class *class, int n, int j, i
 static void store_rows(const sm80 *k, row_class *class, int n, val step)
 {
     int words = k->cfg->tile_r / k->word_elements, count = (int)min_i64(class->count - n, ROWS_AT_ONCE);
-    val to[ROWS_AT_ONCE], in_matrix[ROWS_AT_ONCE], collected[ROWS_AT_ONCE];
+    val to[ROWS_AT_ONCE], in_matrix[ROWS_AT_ONCE], words_of_rows[ROWS_AT_ONCE];
     for (int i = 0; i < count; i++, class->to = add(class->to, step)) {
         to[i] = class->to;
-        in_matrix[i] = lt(add(class->row, imm((n + i) * class->apart)), k->cols);
+        in_matrix[i] = lt(add(class->row, imm((n + i) * class->stride)), k->cols);
     }
     for (int j = 0; j < ceil_div(words, 32); j++) {
         val past = add(class->head, mul(add(lane(), imm(32 * j + 1)), imm(k->word_elements))),
             inside = ge(k->rows, past);
         if (words < 32)
             inside = logical_and(inside, lt(lane(), imm(words)));
-        collect_words(k, class, n, j, count, collected);
+        load_words(k, class, n, j, count, words_of_rows);
         for (int i = 0; i < count; i++)
             IF(logical_and(inside, in_matrix[i]))
-                ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, k->word_type, 1, to[i], (int64_t)32 * j * k->word, &collected[i]);
+                set(gmem_tensor(to[i], k->word_type, compact(leaf(words))), 32 * j, words_of_rows[i]);
     }
 }
 
 /* The windows of all rows. Warps share the classes, or the rows of a class where there are more warps than classes. */
 static void store_windows(const sm80 *k)
 {
-    int abreast = (int)max_i64(k->warps, k->classes); // rows, none of which are `abreast` apart
-    val step = convert(U64, mul(k->tile.ldy, imm(abreast)));
-    for (int first = 0; first < abreast; first += k->warps) {
-        row_class class = class_at(k, add(warp(), imm(first)), k->cfg->tile_c / abreast, abreast);
+    int stride = (int)max_i64(k->warps, k->classes); // of the rows of a class
+    val step = convert(U64, mul(k->tile.ldy, imm(stride)));
+    for (int first = 0; first < stride; first += k->warps) {
+        row_class class = class_at(k, add(warp(), imm(first)), k->cfg->tile_c / stride, stride);
         for (int n = 0; n < class.count; n += ROWS_AT_ONCE)
             store_rows(k, &class, n, step);
     }

@@ -79,19 +79,19 @@ static val element_address(const sm90 *k, tensor sBoxes, val row, val col)
 /* What a warp transposes at once: 32 rows of x from r on, a chunk of columns from c on; 16 bytes a thread. */
 typedef struct block {
     val r, c;
-    val words[4];
+    tensor rWords; // (4) of u32
 } block;
 
 /* 2 bytes: four 8x8 matrices, one below the other. */
 static void load_pairs(const sm90 *k, block *p)
 {
-    ir_ldmatrix(4, true, element_address(k, k->sX, add(p->r, lane()), p->c), 0, p->words);
+    ldmatrix_T(element_address(k, k->sX, add(p->r, lane()), p->c), 4, p->rWords.regs);
 }
 
 static void store_pairs(const sm90 *k, const block *p)
 {
     val column = add(p->c, rem(lane(), imm(8))), row = add(p->r, mul(div(lane(), imm(8)), imm(8)));
-    ir_stmatrix(4, false, element_address(k, k->sY, column, row), 0, p->words);
+    stmatrix(element_address(k, k->sY, column, row), 4, p->rWords.regs);
 }
 
 /*
@@ -105,7 +105,7 @@ static void load_bytes(const sm90 *k, block *p)
     val matrix = div(lane(), imm(8)), j = rem(lane(), imm(8)); // this lane gives the address of row j
     val group = mul(div(matrix, imm(2)), imm(16)), upper = bit_xor(rem(matrix, imm(2)), div(j, imm(4)));
     val in_group = add(mul(div(j, imm(2)), imm(4)), add(mul(upper, imm(2)), rem(j, imm(2))));
-    ir_ldmatrix(4, true, element_address(k, k->sX, add(p->r, add(group, in_group)), p->c), 0, p->words);
+    ldmatrix_T(element_address(k, k->sX, add(p->r, add(group, in_group)), p->c), 4, p->rWords.regs);
 }
 
 static void store_bytes(const sm90 *k, const block *p)
@@ -115,13 +115,13 @@ static void store_bytes(const sm90 *k, const block *p)
     val odd = select(upper_first, imm_as(U32, 0x3175), imm_as(U32, 0x7531));  // column 2p+1
     val first = select(odd_first, odd, even), second = select(odd_first, even, odd), words[4];
     for (int g = 0; g < 4; g += 2) {
-        words[g] = permute_bytes(p->words[g], p->words[g + 1], first);
-        words[g + 1] = permute_bytes(p->words[g], p->words[g + 1], second);
+        words[g] = permute_bytes(p->rWords.regs[g], p->rWords.regs[g + 1], first);
+        words[g + 1] = permute_bytes(p->rWords.regs[g], p->rWords.regs[g + 1], second);
     }
     val matrix = div(lane(), imm(8)), j = rem(lane(), imm(8)); // this lane gives the address of row j
     val column = add(mul(j, imm(2)), bit_xor(rem(matrix, imm(2)), div(j, imm(4))));
     val row = mul(div(matrix, imm(2)), imm(16));
-    ir_stmatrix(4, false, element_address(k, k->sY, add(p->c, column), add(p->r, row)), 0, words);
+    stmatrix(element_address(k, k->sY, add(p->c, column), add(p->r, row)), 4, words);
 }
 
 /*
@@ -139,7 +139,7 @@ static void load_words(const sm90 *k, block *p)
     int bytes = k->cfg->bytes;
     val from = element_address(k, k->sX, add(p->r, lane()), first_column(k, p));
     for (int i = 0; i < CHUNK_BYTES / bytes; i++)
-        p->words[i] = at(smem_view(bit_xor(from, imm(i * bytes)), k->type, compact(leaf(1))), 0);
+        p->rWords.regs[i] = at(smem_view(bit_xor(from, imm(i * bytes)), k->type, compact(leaf(1))), 0);
 }
 
 static void store_words(const sm90 *k, const block *p)
@@ -147,7 +147,7 @@ static void store_words(const sm90 *k, const block *p)
     int next = TRANSPOSE_BOX_BYTES + CHUNK_BYTES; // the row below, where the swizzle has moved on by a chunk
     val to = element_address(k, k->sY, first_column(k, p), add(p->r, lane()));
     for (int i = 0; i < CHUNK_BYTES / k->cfg->bytes; i++)
-        set(smem_view(bit_xor(to, imm(i * next)), k->type, compact(leaf(1))), 0, p->words[i]);
+        set(smem_view(bit_xor(to, imm(i * next)), k->type, compact(leaf(1))), 0, p->rWords.regs[i]);
 }
 
 static const struct {
@@ -173,8 +173,7 @@ static void transpose_blocks(const sm90 *k)
             val number = add(warp(), imm(first + i * warps));
             blocks[i].r = mul(div(number, imm(across)), imm(WARP_ROWS));
             blocks[i].c = mul(rem(number, imm(across)), imm(columns));
-            for (int w = 0; w < 4; w++)
-                blocks[i].words[w] = ir_reg(U32);
+            blocks[i].rWords = fragment(U32, compact(leaf(4)));
             ways[cfg->bytes].load(k, &blocks[i]);
         }
         for (int i = 0; i < here; i++)
