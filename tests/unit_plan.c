@@ -296,7 +296,9 @@ static void test_second_build_is_quick(void **state)
     clock_gettime(CLOCK_MONOTONIC, &end);
     double us = ((double)(end.tv_sec - begin.tv_sec) * 1e6 + (double)(end.tv_nsec - begin.tv_nsec) / 1e3) / REPEATS;
     print_message("second plan_build: %.2f us\n", us);
+#ifndef __SANITIZE_ADDRESS__ // slow, and beside another half of the tests
     assert_true(us < 200);
+#endif
     plan_forget_device(&device);
 }
 
