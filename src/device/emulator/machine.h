@@ -117,7 +117,7 @@ typedef struct named_barrier {
     lane_mask waiting; // warps of the CTA
 } named_barrier;
 
-/* Shadow of a piece of shared memory: of a word, or of one byte of a word that is used byte by byte. */
+/* Shadow of shared memory: of a word, or of one byte of a word that is used byte by byte. */
 typedef struct cell {
     uint32_t write_clock, read_clock; // 0: never; read_clock of a shared reader set: its index
     uint16_t write_agent, read_agent;
