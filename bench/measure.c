@@ -50,7 +50,8 @@ typedef struct race {
     double last_reading; // seconds
 } race;
 
-int measure_device_ordinal(const ckl_device *device)
+/* The number that NVML takes, of a device called "cuda:N". */
+static int ordinal_of(const ckl_device *device)
 {
     const char *colon = strchr(device->info.id, ':');
     return colon ? atoi(colon + 1) : 0;
@@ -130,7 +131,7 @@ static void read_gpu(race *r)
 {
     nvml_reading now;
     double seconds = clock_seconds();
-    if (seconds - r->last_reading < READING_SECONDS || !nvml_sample(measure_device_ordinal(r->device), &now))
+    if (seconds - r->last_reading < READING_SECONDS || !nvml_sample(ordinal_of(r->device), &now))
         return;
     gpu_state *g = &r->gpu;
     double clock = now.clock_sm_mhz, n = ++g->readings;
@@ -250,8 +251,7 @@ static ckl_status warm_up(race *r, double seconds_max)
     for (int readings = 0; clock_seconds() - begin < seconds_max;) {
         TRY(enqueue_untimed(r, 2 * BATCH_US));
         nvml_reading now;
-        if (clock_seconds() - begin > (readings + 1) * READING_SECONDS &&
-            nvml_sample(measure_device_ordinal(r->device), &now))
+        if (clock_seconds() - begin > (readings + 1) * READING_SECONDS && nvml_sample(ordinal_of(r->device), &now))
             recent[readings++ % STEADY_READINGS] = now.clock_sm_mhz;
         TRY(ckl_stream_synchronize(r->device, r->stream));
         double low = recent[0], high = recent[0];

@@ -40,7 +40,4 @@ typedef struct conditions {
 ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limits *limits, contestant *contestants,
                    int count, conditions *out);
 
-/* The number that NVML's and the driver's functions take, of a device called "cuda:N". */
-int measure_device_ordinal(const ckl_device *device);
-
 #endif

@@ -417,7 +417,6 @@ void count_global(warp *w, const uintptr_t *address, int bytes, bool write);
 
 /* barriers.c */
 mbarrier *mbarrier_find(warp *w, const step *s, int lane, cta *c, uint32_t offset, bool async);
-bool mbarrier_arrive(warp *w, const step *s, int lane, mbarrier *b);
 bool mbarrier_transferred(warp *w, const step *s, int lane, mbarrier *b, int64_t bytes, uint32_t phase);
 bool mbarrier_arrive_async(warp *w, const step *s, int lane, uint32_t clock); // by cp_async up to that clock
 void cluster_barrier_check(cluster *c); // after an arrival, and after a warp has left
