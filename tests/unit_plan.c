@@ -99,9 +99,9 @@ static ckl_status admit(const void *desc, const ckl_device_info *info, const voi
     return CKL_OK;
 }
 
-static void describe(const void *config, int part)
+static void describe(const void *config, int kernel)
 {
-    (void)part;
+    (void)kernel;
     ir_current()->threads = ((const op_config *)config)->threads;
 }
 
@@ -218,7 +218,7 @@ static void test_sharing(void **state)
     assert_int_equal(unloads, 2);
 }
 
-/* A kernel whose cluster no part of the GPU can hold is refused, and not kept. */
+/* A kernel whose cluster no kernel of the GPU can hold is refused, and not kept. */
 static void test_no_room(void **state)
 {
     (void)state;
