@@ -253,15 +253,17 @@ static void test_matrices(void **state)
 
 enum { EXAMPLE_ROWS = 50, EXAMPLE_COLS = 200, EXAMPLE_LDX = 208 };
 
+#define EXAMPLE_PARAMS(X, owner) \
+    X(owner, pointer, x)         \
+    X(owner, pointer, y) X(owner, i64, m) X(owner, u32, n) X(owner, i64, ldx) X(owner, u32, ldy) X(owner, f32, alpha)
+KERNEL_PARAMS(example, EXAMPLE_PARAMS);
+
 static void describe_example(void)
 {
-    val x = pointer("x"), y = pointer("y"), alpha = immf(-1);
-    val m = variable(I64, imm(EXAMPLE_ROWS)), n = variable(U32, imm(EXAMPLE_COLS));
-    val ldx = variable(I64, imm(EXAMPLE_LDX)), ldy = n;
-
-    tensor gX = gmem_tensor(x, F16, make_layout(shape(m, n), stride(ldx, 1))); // (M,N)
-    tensor gY = gmem_tensor(y, F16, make_layout(shape(m, n), stride(ldy, 1))); // (M,N)
-    tensor cX = identity_tensor(shape(m, n));                                  // (M,N) -> its own coordinates
+    example_values p = params_of(example);
+    tensor gX = gmem_tensor(p.x, F16, make_layout(shape(p.m, p.n), stride(p.ldx, 1))); // (M,N)
+    tensor gY = gmem_tensor(p.y, F16, make_layout(shape(p.m, p.n), stride(p.ldy, 1))); // (M,N)
+    tensor cX = identity_tensor(shape(p.m, p.n));                                      // (M,N) -> its own coordinates
     int_tuple tile = shape(64, 128), here = coord(cta_y(), cta_x());
 
     layout threads = compact_right(shape(16, 16)), values = compact_right(shape(1, 8));
@@ -270,10 +272,10 @@ static void describe_example(void)
     tensor tXgX = tensor_at_coordinates(gX, tXcX), tXgY = tensor_at_coordinates(gY, tXcX); // ((8,1),4,1)
     tensor rX = fragment_like(tXcX, F32);                                                  // ((8,1),4,1)
 
-    copy_if(&each, tXcX, shape(m, n), tXgX, rX, 0); // outside: 0, not touched
+    copy_if(&each, tXcX, shape(p.m, p.n), tXgX, rX, 0); // outside: 0, not touched
     for (int i = 0; i < static_size(rX.layout); i++)
-        set(rX, i, mul(at(rX, i), alpha));
-    copy_if(&each, tXcX, shape(m, n), rX, tXgY, 0);
+        set(rX, i, mul(at(rX, i), p.alpha));
+    copy_if(&each, tXcX, shape(p.m, p.n), rX, tXgY, 0);
 }
 
 static void test_example(void **state)
@@ -285,7 +287,10 @@ static void test_example(void **state)
     size_t in_bytes = sizeof in - (EXAMPLE_LDX - EXAMPLE_COLS) * sizeof in[0][0];
     void *from = test_upload(gpu, in, in_bytes), *to = test_upload(gpu, NULL, sizeof out);
     test_kernel k = { describe_example, IR_SM80, .threads = 256, .grid = 2 };
-    if (test_run(gpu, k, (void *[]){ &from, &to }) != CKL_OK)
+    example_params given = { from, to, EXAMPLE_ROWS, EXAMPLE_COLS, EXAMPLE_LDX, EXAMPLE_COLS, -1 };
+    void *params[IR_PARAMS_MAX];
+    test_params(&example_param_list, &given, params);
+    if (test_run(gpu, k, params) != CKL_OK)
         fail_msg("%s", ckl_error());
     assert_int_equal(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL), CKL_OK);
     for (int i = 0; i < EXAMPLE_ROWS * EXAMPLE_COLS; i++)
