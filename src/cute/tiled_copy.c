@@ -220,11 +220,16 @@ static val guard_of(const execution *x, int64_t i)
     return x->limits ? inside_limits(x->cX, x->limits, i * x->from_values) : ir_int(IR_PRED, 1);
 }
 
-/* Do the values of each instruction lie side by side in memory, at multiples of their number? */
+/*
+ * Do the values of each instruction lie side by side in memory, at multiples of their number? Of dynamic strides it is the
+ * caller who promises the multiples.
+ */
 static void check_vectors(const execution *x, tensor t, int64_t values)
 {
     layout plain = without_swizzle(t.layout);
-    bool fits = true;
+    if (!layout_is_static(plain))
+        plain = layout_mode(plain, 0); // the values of the instructions of one tile
+    bool fits = layout_is_static(plain) && static_size(plain) % values == 0;
     for (int64_t i = 0; i < static_size(plain) && fits; i++) {
         int64_t start = index_at(plain, i - i % values);
         fits = index_at(plain, i) == start + i % values && start % values == 0;
@@ -241,7 +246,10 @@ static void check_vectors(const execution *x, tensor t, int64_t values)
 static vector_at vector_of(const execution *x, tensor t, int64_t values, int64_t i)
 {
     vector_at at = { .guard = guard_of(x, i) };
-    at.address = tensor_address_near(t, i * values, &at.offset);
+    if (layout_is_static(t.layout))
+        at.address = tensor_address_near(t, i * values, &at.offset);
+    else
+        at.address = tensor_address(t, leaf(i * values));
     return at;
 }
 
@@ -378,7 +386,7 @@ static bool count_instructions(execution *x)
 {
     x->from_values = static_size(layout_mode(source_of(x->copy), 1));
     x->to_values = static_size(layout_mode(destination_of(x->copy), 1));
-    if (!layout_is_static(x->from.layout) || !layout_is_static(x->to.layout))
+    if (!is_static(x->from.layout.shape) || !is_static(x->to.layout.shape))
         return false;
     int64_t from = static_size(x->from.layout), to = static_size(x->to.layout);
     x->count = from / x->from_values;
