@@ -13,7 +13,6 @@
 #include <cmocka.h>
 
 #include "operators/operators.h"
-#include "operators/reduce/reduce_choice.h"
 #include "operators/reduce/reduce_kernel.h"
 
 enum { N_MAX = 20000 };
@@ -46,29 +45,29 @@ static const reduce_fold cubes = {
     .input = F32, .total = F32, .map = cube, .combine = plus, .finish = scaled, .user = &half
 };
 
-static void describe_rows(const void *config, int part)
+static void describe_rows(const void *config, int kernel)
 {
     reducer r = reducer_of_fold(&cubes);
-    reduce_rows_with(config, &r, part);
+    reduce_rows_with(config, &r, kernel);
 }
 
-static void describe_columns(const void *config, int part)
+static void describe_columns(const void *config, int kernel)
 {
     reducer r = reducer_of_fold(&cubes);
-    reduce_columns_with(config, &r, part);
+    reduce_columns_with(config, &r, kernel);
 }
 
-static void describe_naive(const void *config, int part)
+static void describe_naive(const void *config, int kernel)
 {
-    (void)part;
+    (void)kernel;
     reducer r = reducer_of_fold(&cubes);
     reduce_naive_with(config, &r);
 }
 
 /* The implementation of that name with another description. */
-static implementation remade(const char *name, void (*describe)(const void *config, int part))
+static implementation remade(const char *name, void (*describe)(const void *config, int kernel))
 {
-    const implementation *const *impl = reduce_implementations;
+    const implementation *const *impl = reduce_operator.implementations;
     while (strcmp((*impl)->name, name) != 0)
         impl++;
     implementation own = **impl;
@@ -225,9 +224,9 @@ static void test_bits_do_not_depend_on_the_schedule(void **state)
         const char *force;
         int64_t rows, columns;
         int axis;
-    } cases[] = { { "rows split=37 threads=128 lanes=128 steps=1", 1, N_MAX, 1 },
-                  { "rows split=300 threads=128 lanes=128 steps=1", 1, N_MAX, 1 },
-                  { "cluster cluster=4 threads=128 lanes=128", 1, N_MAX, 1 },
+    } cases[] = { { "rows split=37 threads=128 row_threads=128 steps=1", 1, N_MAX, 1 },
+                  { "rows split=300 threads=128 row_threads=128 steps=1", 1, N_MAX, 1 },
+                  { "rows split=1 cluster=4 threads=128 row_threads=128", 1, N_MAX, 1 },
                   { "columns split=5", 2500, 8, 0 } };
     uint32_t seed = 1;
     for (int i = 0; i < N_MAX; i++)
@@ -348,7 +347,7 @@ static void test_variance(void **state)
                   { "outlier late", outlier_late },
                   { "two levels", two_levels },
                   { "ramp", ramp } };
-    static const char *const rows[] = { "rows split=1", "rows split=7", "rows lanes=4 threads=128 split=1" };
+    static const char *const rows[] = { "rows split=1", "rows split=7", "rows row_threads=4 threads=128 split=1" };
     static const char *const columns[] = { "columns split=1", "columns split=3 steps=8" };
     for (size_t f = 0; f < sizeof fills / sizeof fills[0]; f++) {
         uint32_t seed = 3;

@@ -10,7 +10,7 @@
 
 #include "bench/peers/peers.h"
 #include "operators/reduce/reduce_lab.h"
-#include "operators/reduce/reduce_view.h"
+#include "operators/reduce/reduce_plan.h"
 
 static const size_t WORKSPACE_ALIGNMENT = 256;
 

@@ -3,7 +3,7 @@
 
 #include "base/dtype.h"
 #include "operators/reduce/reduce_lab.h"
-#include "operators/reduce/reduce_view.h"
+#include "operators/reduce/reduce_plan.h"
 
 /* Problem lines */
 
@@ -240,7 +240,7 @@ static const char *const cases[] = {
     "op=argmax shape=3x9001 axes=1 dtype=bf16 impl=rows",
     "op=var shape=20000 dtype=f32 impl=rows                    # the whole tensor",
     "op=sum shape=2^15+3 dtype=f32 impl=rows",
-    "op=sum shape=2^16+3 dtype=bf16 impl=cluster",
+    "op=sum shape=2^16+3 dtype=bf16 impl=rows config='split=1 cluster=8'",
     "op=min shape=20000 dtype=i32 impl=rows fill=integers",
     "op=sum shape=9000x8 axes=0 impl=columns                   # long columns",
     "op=var shape=2000x8 axes=0 dtype=bf16 impl=columns",
