@@ -91,11 +91,6 @@ tiled_copy make_tiled_copy_C(const char *atom, ckl_dtype dtype, const tiled_mma 
     return make(atom, dtype, thread_values_C(mma, m, n), shape(m, n));
 }
 
-int tiled_copy_threads(const tiled_copy *c)
-{
-    return (int)static_size(layout_mode(c->tv, 0));
-}
-
 /* Partitions */
 
 /* (THREADS,(ATOM,REST)) -> tile, where threads and values are those of one side of the atom: CuTe's tile2thrfrg. */

@@ -176,14 +176,14 @@ static tensor steps_of(const map *m, tensor cX, val i, int count)
 /* Tiles */
 
 /* Single elements are loaded together in groups. */
-static void whole_tile(const map *m, int part, val tile)
+static void whole_tile(const map *m, int kernel, val tile)
 {
     const map_config *c = &m->k->config;
     int elements = c->vec * c->steps, group = GROUP_MAX;
-    tensor cX = thread_numbers(m, tile, part == 0 ? c->vec : 1); // (WIDTH,STEPS)
+    tensor cX = thread_numbers(m, tile, kernel == 0 ? c->vec : 1); // (WIDTH,STEPS)
     while (elements % group)
         group /= 2;
-    if (part == 0)
+    if (kernel == 0)
         units(m, cX);
     else
         LOOP(i, imm(elements / group))
@@ -200,10 +200,10 @@ static void unit_within(const map *m, val first, int width)
 }
 
 /* The last tile. What is left of a vector, if anything, goes to as many threads. */
-static void last_tile(const map *m, int part, val tile)
+static void last_tile(const map *m, int kernel, val tile)
 {
     const map_kernel *k = m->k;
-    int width = part == 0 ? k->config.vec : 1;
+    int width = kernel == 0 ? k->config.vec : 1;
     tensor cX = thread_numbers(m, tile, width); // (WIDTH,STEPS)
     LOOP(i, imm(k->config.steps * k->config.vec / width))
         unit_within(m, coordinate(steps_of(m, cX, i, 1), 0, 0), width);
@@ -212,10 +212,10 @@ static void last_tile(const map *m, int part, val tile)
 }
 
 /* Asks L2 for the inputs of a whole tile: no access yet, so the kernel before may still be writing them. */
-static void prefetch_tile(const map *m, int part, val tile, val is_whole)
+static void prefetch_tile(const map *m, int kernel, val tile, val is_whole)
 {
     const map_kernel *k = m->k;
-    if (!k->config.prefetch || part != 0 || k->config.rank > 1)
+    if (!k->config.prefetch || kernel != 0 || k->config.rank > 1)
         return;
     IF(logical_and(is_whole, eq(thread(), imm(0))))
         for (int i = 0; i < k->inputs; i++)
@@ -224,21 +224,21 @@ static void prefetch_tile(const map *m, int part, val tile, val is_whole)
                                  imm((int)(map_tile(k) * (int64_t)ckl_dtype_bytes(k->dtype[i]))));
 }
 
-void map_describe(map_kernel k, int part, map_function *f, void *user)
+void map_describe(map_kernel k, int kernel, map_function *f, void *user)
 {
     launch_bounds(k.config.threads, k.config.ctas_per_sm);
     map m = declare(&k, f, user);
     val size = ir_int(m.index, map_tile(&k));
     val tile = mul(convert(m.index, cta_x()), size);
     val is_whole = ge(m.count, add(tile, size));
-    prefetch_tile(&m, part, tile, is_whole);
+    prefetch_tile(&m, kernel, tile, is_whole);
     launch_dependents(); // the next kernel's CTAs may be in place when this one ends
     grid_wait();         // what is above overlaps the end of the kernel before
     IF(is_whole) {
-        whole_tile(&m, part, tile);
+        whole_tile(&m, kernel, tile);
     }
     ELSE
     {
-        last_tile(&m, part, tile);
+        last_tile(&m, kernel, tile);
     }
 }
