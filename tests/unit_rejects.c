@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "lab/check.h"
+#include "emulated_device.h"
 
 enum { SHIFT = 8 }; // bytes: aligned to any element
 
@@ -30,8 +31,6 @@ static const char *const lines[] = {
     "softmax shape=8x64 direction=backward",
     "transpose rows=32 cols=48",
 };
-
-static ckl_device *device;
 
 static int64_t writes(void)
 {
@@ -103,19 +102,6 @@ static void test_misaligned(void **state)
 {
     (void)state;
     for_all(check_alignment);
-}
-
-static int open_device(void **state)
-{
-    (void)state;
-    return ckl_device_open("emulator:h200", &device) != CKL_OK;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    ckl_device_close(device);
-    return 0;
 }
 
 int main(void)
