@@ -1,13 +1,11 @@
 /*
- * host_operator.h - an operator whose kernel is a C function on host memory: it takes every desc, and the test that includes
- * this once defines only launch().
+ * host_operator.h - an operator whose kernel is a C function on host memory: it takes every desc. The test that includes
+ * this once defines launch() and the list of implementations.
  */
 #ifndef CKL_TESTS_HOST_OPERATOR_H
 #define CKL_TESTS_HOST_OPERATOR_H
 
 #include "plan/plan.h"
-
-static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream);
 
 static ckl_status accept_desc(void *desc)
 {
@@ -36,8 +34,7 @@ static void describe(const void *config, int kernel)
     (void)kernel;
 }
 
-static const implementation plain = { .name = "plain", .choose = choose, .describe = describe, .launch = launch };
-static const implementation *const implementations[] = { &plain, NULL };
+#define HOST_IMPLEMENTATION .name = "plain", .choose = choose, .describe = describe, .launch = launch
 
 /* The operator of that name, whose desc is its problem. */
 #define HOST_OPERATOR(op_name, problem_type)                                                                  \

@@ -98,6 +98,8 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     return CKL_OK;
 }
 
+static const implementation plain = { HOST_IMPLEMENTATION };
+static const implementation *const implementations[] = { &plain, NULL };
 static const operator_info sum_info = HOST_OPERATOR("sum", sum_problem);
 
 static int sum_operands(const void *problem, operand *out)
