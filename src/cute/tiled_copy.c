@@ -307,7 +307,7 @@ static int mode_of_vector(const execution *x, int64_t i)
     return -1;
 }
 
-/* The bytes of vector i that are inside. cp.async can cut a vector off at an edge, so that no edge is odd to it. */
+/* The bytes of vector i that are inside. cp.async can cut a vector off wherever the edge is. */
 static val bytes_inside(const execution *x, int64_t i, val guard)
 {
     int64_t n = x->from_values, bytes = x->copy->atom.bits / 8;
