@@ -1,12 +1,13 @@
 /* operands.c - images of operands on the host and their copies on the device. */
 #include "lab/operands.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/math.h"
+#include "device/device.h"
 #include "lab/fill.h"
-#include "cutekernellib/device.h"
 
 enum {
     RUN_ELEMENTS = 1 << 16,
@@ -128,6 +129,15 @@ void operand_images_poison(operand_images *images, unsigned char byte)
             poison(&images->each[i], byte);
 }
 
+/* Reports of an emulated device speak of operands. */
+static void name_operand(ckl_device *device, const operand_image *o, const void *pointer)
+{
+    char name[64];
+    snprintf(name, sizeof name, "operand %s", o->info.name);
+    if (device->ops->name_memory && pointer)
+        device->ops->name_memory(device, pointer, name);
+}
+
 ckl_status operand_set_create(ckl_device *device, const operand_images *images, operand_set *set)
 {
     *set = (operand_set){ 0 };
@@ -138,6 +148,7 @@ ckl_status operand_set_create(ckl_device *device, const operand_images *images, 
         TRY(ckl_malloc(device, o->bytes, &set->allocation[i]));
         if (set->allocation[i])
             set->pointer[i] = (unsigned char *)set->allocation[i] + o->start;
+        name_operand(device, o, set->pointer[i]);
     }
     return CKL_OK;
 }

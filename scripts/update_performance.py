@@ -2,8 +2,9 @@
 """update_performance.py [RESULT.json ...] - brings the measured tables of README.md and docs/performance.md up to date.
 
 Tables are made from bench/results/*.json (or the files given), as `ckl bench --json` wrote them, and stand between
-`<!-- performance -->` and `<!-- /performance -->`. README gets one line a suite, docs/performance.md every row. A file
-NAME-ladder.json, by `ckl bench --ladder`, goes to docs/NAME-ladder.md alone.
+`<!-- performance -->` and `<!-- /performance -->`. README gets one line a suite, docs/performance.md every row, and
+docs/images/ratios.svg is the chart of the ratios. A file NAME-ladder.json, by `ckl bench --ladder`, goes to
+docs/NAME-ladder.md alone.
 With --check nothing is written; the exit status says whether the files are up to date.
 """
 import argparse
@@ -17,6 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- performance -->", "<!-- /performance -->"
 SCHEMA, VERSION = "cutekernellib.bench", 1
 INTENSITY_MATRIX = 16  # FLOP per byte above which TFLOP/s says more than GB/s
+FIRST = ["gemm-f16", "norm"]  # suites whose peers are hardest to beat come first
+CHART = ROOT / "docs/images/ratios.svg"
 
 
 def read(path):
@@ -64,19 +67,49 @@ def place(header):
 
 
 def summary_table(results):
-    lines = ["| suite | problems | of the physical limit | peer | against its best | against its first choice |",
+    lines = ["| suite | against the peer's best | its first choice | peer | problems | of the physical limit |",
              "|---|---|---|---|---|---|"]
-    for result in results:
+    for result in by_importance(results):
         rows = timed(result)
         if all(row["limit"] == "launch" for row in rows):
             continue
         shares = sorted(row["of_limit"] for row in rows if row["limit"] != "launch")
         peers = ", ".join(sorted({p["name"] for row in rows for p in row["peers"]})) or "-"
-        lines.append(f"| {result['name']} | {len(rows)} | {shares[0]:.0%} - {shares[-1]:.0%} | {peers} "
-                     f"| {mean_ratio(rows, 'best')} | {mean_ratio(rows, 'first')} |")
+        lines.append(f"| {result['name']} | {mean_ratio(rows, 'best')} | {mean_ratio(rows, 'first')} | {peers} "
+                     f"| {len(rows)} | {shares[0]:.0%} - {shares[-1]:.0%} |")
     lines += ["", f"Geometric means of the peer's time divided by ours, above 1 we are faster; {'; '.join(sorted({place(result['header']) for result in results}))}. "
                   "Every row is in [docs/performance.md](docs/performance.md)."]
     return "\n".join(lines)
+
+
+def by_importance(results):
+    return sorted(results, key=lambda r: (FIRST.index(r["name"]) if r["name"] in FIRST else len(FIRST), r["name"]))
+
+
+def chart(results):
+    """An SVG: a line of dots a suite, the peer's best time divided by ours of each problem, and their geometric mean."""
+    low, high, left, width, line = 0.5, 16, 120, 560, 26
+    def x(ratio):
+        return left + width * math.log(min(max(ratio, low), high) / low) / math.log(high / low)
+    suites = [(r["name"], [p["ratio"] for p in (peer(row, "best") for row in timed(r)) if p]) for r in by_importance(results)]
+    suites = [(name, ratios) for name, ratios in suites if ratios]
+    height = line * len(suites) + 62
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 70} {height}" font-family="sans-serif" '
+           'font-size="13">', f'<rect width="100%" height="{height}" fill="#ffffff"/>',
+           f'<text x="{left}" y="18" fill="#333333">time of the best peer divided by ours, every problem of the suites: '
+           'right of 1 we are faster</text>']
+    for tick in (0.5, 1, 2, 4, 8, 16):
+        strong = "#333333" if tick == 1 else "#dddddd"
+        out.append(f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="28" y2="{height - 26}" stroke="{strong}"/>')
+        out.append(f'<text x="{x(tick):.1f}" y="{height - 10}" text-anchor="middle" fill="#666666">{tick:g}</text>')
+    for i, (name, ratios) in enumerate(suites):
+        y = 44 + line * i
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        out.append(f'<text x="{left - 10}" y="{y + 4}" text-anchor="end" fill="#333333">{name}</text>')
+        out += [f'<circle cx="{x(ratio):.1f}" cy="{y}" r="3.5" fill="#4477aa" fill-opacity="0.45"/>' for ratio in ratios]
+        out.append(f'<line x1="{x(mean):.1f}" x2="{x(mean):.1f}" y1="{y - 9}" y2="{y + 9}" stroke="#cc3311" stroke-width="3"/>')
+        out.append(f'<text x="{left + width + 12}" y="{y + 4}" fill="#cc3311">{mean:.2f}</text>')
+    return "\n".join(out + ["</svg>"]) + "\n"
 
 
 def share(row):
@@ -135,15 +168,21 @@ def ladder_tables(result):
     return "\n".join(parts)
 
 
+def write(path, new, check):
+    """True if the file was up to date."""
+    current = path.exists() and path.read_text() == new
+    if not current and not check:
+        path.write_text(new)
+    return current
+
+
 def replace(path, table, check):
     """Puts a table between the markers of a file; true if the file was up to date."""
     old = path.read_text()
     if BEGIN not in old or END not in old:
         sys.exit(f"{path}: no line {BEGIN} and {END}")
     new = re.sub(f"{BEGIN}.*?{END}", lambda _: f"{BEGIN}\n{table}\n{END}", old, flags=re.S)
-    if new != old and not check:
-        path.write_text(new)
-    return new == old
+    return write(path, new, check)
 
 
 def main():
@@ -157,7 +196,8 @@ def main():
     ladders, results = [r for r in results if is_ladder(r)], [r for r in results if not is_ladder(r)]
     current = [replace(ROOT / f"docs/{ladder['name']}.md", ladder_tables(ladder), options.check) for ladder in ladders]
     current += [replace(ROOT / "docs/performance.md", full_tables(results), options.check),
-               replace(ROOT / "README.md", summary_table(results), options.check)]
+               replace(ROOT / "README.md", summary_table(results), options.check),
+               write(CHART, chart(results), options.check)]
     sys.exit(1 if options.check and not all(current) else 0)
 
 

@@ -75,7 +75,17 @@ static ckl_status host_resident(ckl_device *d, const device_kernel *kernel, int 
     return CKL_OK;
 }
 
-static const device_ops host_ops = { .alloc = host_alloc,
+static char names[64]; // of operands, in the order in which they were said
+
+static void host_name_memory(ckl_device *d, const void *at, const char *name)
+{
+    (void)d;
+    (void)at;
+    strncat(names, name, sizeof names - strlen(names) - 1);
+}
+
+static const device_ops host_ops = { .name_memory = host_name_memory,
+                                     .alloc = host_alloc,
                                      .release = host_release,
                                      .copy_in = host_copy,
                                      .copy_out = host_copy,
@@ -305,6 +315,15 @@ static void test_sound(void **state)
     assert_true(empty.passed && empty.elements == 0);
 }
 
+/* An emulated device's reports speak of operands. */
+static void test_names(void **state)
+{
+    (void)state;
+    *names = 0;
+    run_case(padded, FILL_UNIFORM, SOUND);
+    assert_string_equal(names, "operand aoperand boperand y");
+}
+
 static void expect_fault(fault which, const char *words)
 {
     check_result r = run_case(padded, FILL_UNIFORM, which);
@@ -378,8 +397,8 @@ static void test_fill_streams(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sound),     cmocka_unit_test(test_faults_are_found), cmocka_unit_test(test_exactness),
-        cmocka_unit_test(test_tolerance), cmocka_unit_test(test_fill_streams),
+        cmocka_unit_test(test_sound),     cmocka_unit_test(test_names),     cmocka_unit_test(test_faults_are_found),
+        cmocka_unit_test(test_exactness), cmocka_unit_test(test_tolerance), cmocka_unit_test(test_fill_streams),
     };
     return cmocka_run_group_tests_name("check", tests, NULL, NULL);
 }

@@ -261,6 +261,44 @@ static void test_matrices(void **state)
     }
 }
 
+/* The example of docs/copies.md: sizes and distances between rows are dynamic, one tile is cut off below, the other also right. */
+
+enum { EXAMPLE_ROWS = 50, EXAMPLE_COLS = 200, EXAMPLE_LDX = 208 };
+
+static void describe_example(void)
+{
+    val m = variable(I64, imm(EXAMPLE_ROWS)), n = variable(U32, imm(EXAMPLE_COLS)),
+        ldx = variable(I64, imm(EXAMPLE_LDX));
+    tensor gX = gmem_tensor(pointer("x"), F16, make_layout(shape(m, n), stride(ldx, 1))); // (M,N)
+    tensor gY = gmem_tensor(pointer("y"), F16, make_layout(shape(m, n), stride(n, 1)));   // (M,N)
+    tensor cX = identity_tensor(shape(m, n));                                             // (M,N)
+    int_tuple tile = shape(64, 128), here = coord(cta_y(), cta_x());
+    tiled_copy each = make_tiled_copy("UniversalCopy<128>", F16, block(16, 16), block(1, 8));
+    tensor tXcX = partition_S(&each, local_tile(cX, tile, here), thread()); // ((8,1),4,1)
+    tensor tXgX = tensor_at_coordinates(gX, tXcX), tXgY = tensor_at_coordinates(gY, tXcX);
+    tensor rX = fragment_like(tXcX, F32); // ((8,1),4,1)
+    copy_if(&each, tXcX, shape(m, n), tXgX, rX, 0);
+    copy_if(&each, tXcX, shape(m, n), rX, tXgY, 0);
+}
+
+static void test_example(void **state)
+{
+    (void)state;
+    static uint16_t in[EXAMPLE_ROWS][EXAMPLE_LDX], out[EXAMPLE_ROWS][EXAMPLE_COLS];
+    for (int i = 0; i < EXAMPLE_ROWS * EXAMPLE_LDX; i++)
+        in[i / EXAMPLE_LDX][i % EXAMPLE_LDX] = (uint16_t)(i + 0x400); // f16, no NaN
+    size_t in_bytes = sizeof in - (EXAMPLE_LDX - EXAMPLE_COLS) * sizeof in[0][0];
+    void *from = test_upload(gpu, in, in_bytes), *to = test_upload(gpu, NULL, sizeof out);
+    test_kernel k = { describe_example, IR_SM80, .threads = 256, .grid = 2 };
+    if (test_run(gpu, k, (void *[]){ &from, &to }) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    assert_int_equal(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL), CKL_OK);
+    for (int i = 0; i < EXAMPLE_ROWS; i++)
+        assert_memory_equal(out[i], in[i], sizeof out[i]);
+    gpu->ops->release(gpu, from);
+    gpu->ops->release(gpu, to);
+}
+
 /* Bulk copies and staged stores */
 
 static void describe_bulk(void)
@@ -504,8 +542,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_identity), cmocka_unit_test(test_plain),         cmocka_unit_test(test_store_within),
         cmocka_unit_test(test_cp_async), cmocka_unit_test(test_dynamic_pitch), cmocka_unit_test(test_matrices),
-        cmocka_unit_test(test_bulk),     cmocka_unit_test(test_tma),           cmocka_unit_test(test_order),
-        cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_example),  cmocka_unit_test(test_bulk),          cmocka_unit_test(test_tma),
+        cmocka_unit_test(test_order),    cmocka_unit_test(test_misuse),
     };
     gpu = test_open("");
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

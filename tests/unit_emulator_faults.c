@@ -359,10 +359,23 @@ static void test_written_later(void **state)
     }
 }
 
+/* The name of an address is that of what lies after it, and goes before the parameter's. */
+static void test_named_memory(void **state)
+{
+    (void)state;
+    bench b = bench_open("");
+    const fault_case c = { out_of_bounds, 32, 1, { "4 bytes at operand y+16352: 4 bytes past the end" }, 0 };
+    b.gpu->ops->name_memory(b.gpu, (char *)b.memory + 32, "operand y");
+    assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
+    check_report(&c, "");
+    b.gpu->ops->close(b.gpu);
+}
+
 int main(void)
 {
     static const struct CMUnitTest more[] = { cmocka_unit_test(test_launch_after_fault),
                                               cmocka_unit_test(test_bank_conflicts),
-                                              cmocka_unit_test(test_written_later) };
+                                              cmocka_unit_test(test_written_later),
+                                              cmocka_unit_test(test_named_memory) };
     return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
 }

@@ -103,6 +103,27 @@ static void stmatrix_of_other_tile(void)
     stmatrix_C(&mma, half, sC, thread());
 }
 
+static void unknown_copy_atom(void)
+{
+    BLAME_NEXT;
+    tiled_copy copy = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<64>", F16, compact(leaf(THREADS)), compact(leaf(8)));
+    tensor gX = gmem_tensor(pointer("x"), F16, compact(leaf(1024))),
+           sX = smem_tensor("X", F16, compact(leaf(1024)), 16);
+    tensor tXgX = partition_S(&copy, gX, thread()), tXsX = partition_D(&copy, sX, thread());
+    copy_tiled(&copy, tXgX, tXsX);
+    copy_if(&copy, partition_S(&copy, identity_tensor(leaf(1024)), thread()), leaf(1000), tXgX, tXsX, 0);
+}
+
+static void break_in_staged_store(void)
+{
+    const staged_store store = { imm(1), THREADS, eq(thread(), imm(0)) };
+    BLAME_NEXT;
+    STAGED_STORE(&store)
+    {
+        break;
+    }
+}
+
 static void slice_outside(void)
 {
     tensor rX = fragment(F32, compact(coord(4, 4)));
@@ -246,7 +267,9 @@ static const struct {
       "accumulator_columns: 32 columns from 64 on are no aligned part of a tile that is one atom of 64 columns wide" },
     { "columns_of_no_fragment", columns_of_no_fragment, "accumulator_columns: 8 columns from 0 on" },
     { "gemm_of_other_accumulators", gemm_of_other_accumulators, "gemm with SM90_64x64x16_F32F16F16_SS: A is " },
-    { "stmatrix_of_other_tile", stmatrix_of_other_tile, "a thread has 32 values of this tile, and the fragment 16" },
+    { "stmatrix_of_other_tile", stmatrix_of_other_tile, "SM90_U32x4_STSM_N does not copy register " },
+    { "unknown_copy_atom", unknown_copy_atom, "there is no copy atom SM80_CP_ASYNC_CACHEGLOBAL<64>" },
+    { "break_in_staged_store", break_in_staged_store, "leaves the if while" },
     { "slice_outside", slice_outside, "a slice of registers 16 to 19 of a fragment that has 16" },
     { "dynamic_fragment", dynamic_fragment, "a fragment of (4,?):(1,4): the layout of registers must be static" },
     { "dynamic_fragment_like", dynamic_fragment_like, "the layout of registers must be static" },
@@ -359,6 +382,20 @@ static void lines_of_mma(void)
     (void)rB;
 }
 
+static void lines_of_copies(void)
+{
+    tiled_copy copies =
+        make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", F16, compact(leaf(THREADS)), compact(leaf(8)));
+    tensor gX = gmem_tensor(pointer("x"), F16, compact(leaf(1024))),
+           sX = smem_tensor("X", F16, compact(leaf(1024)), 16);
+    tensor tXgX, tXsX;
+    const staged_store store = { imm(1), THREADS, eq(thread(), imm(0)) };
+    AT_LINE(tXgX = partition_S(&copies, gX, thread()));
+    AT_LINE(tXsX = partition_D(&copies, sX, thread()));
+    AT_LINE(copy_tiled(&copies, tXgX, tXsX));
+    AT_LINE(staging_wait(&store, 0));
+}
+
 static void lines_of_pipelines(void)
 {
     pipeline ring = make_pipeline("ring", STAGES, 1, 1);
@@ -443,7 +480,7 @@ static void lines_of_functions(void)
 static void test_lines(void **state)
 {
     (void)state;
-    void (*const families[])(void) = { lines_of_mma,        lines_of_pipelines, lines_of_tma,
+    void (*const families[])(void) = { lines_of_mma,        lines_of_copies,    lines_of_pipelines, lines_of_tma,
                                        lines_of_reductions, lines_of_schedules, lines_of_functions };
     for (int i = 0; i < COUNT_OF(families); i++)
         if (describe(families[i], NULL) != CKL_OK)

@@ -137,15 +137,13 @@
 #define fence_mbarrier_init()     (HERE, ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0))
 #define warpgroup_reg_alloc(n)    (HERE, ir_plain(IR_SETMAXNREG, n, 1))
 #define warpgroup_reg_dealloc(n)  (HERE, ir_plain(IR_SETMAXNREG, n, 0))
-#define grid_wait() \
-    (HERE,          \
-     ir_plain(IR_GRID_WAIT, 0, 0)) // for the kernel before this one to end; its results may not be touched earlier
-#define launch_dependents() (HERE, ir_plain(IR_LAUNCH_DEPENDENTS, 0, 0))
-#define exit_thread()       (HERE, ir_plain(IR_EXIT, 0, 0))
-#define warp_sync()         (HERE, ir_plain(IR_WARP_SYNC, 0, 0))
-#define cluster_arrive()    (HERE, ir_plain(IR_CLUSTER_ARRIVE, 0, 0))
-#define cluster_wait()      (HERE, ir_plain(IR_CLUSTER_WAIT, 0, 0))
-#define fence_gpu()         (HERE, ir_fence(IR_SCOPE_GPU)) // CUDA's __threadfence()
+#define grid_wait()               (HERE, ir_plain(IR_GRID_WAIT, 0, 0)) // for the results of the kernel before this one
+#define launch_dependents()       (HERE, ir_plain(IR_LAUNCH_DEPENDENTS, 0, 0))
+#define exit_thread()             (HERE, ir_plain(IR_EXIT, 0, 0))
+#define warp_sync()               (HERE, ir_plain(IR_WARP_SYNC, 0, 0))
+#define cluster_arrive()          (HERE, ir_plain(IR_CLUSTER_ARRIVE, 0, 0))
+#define cluster_wait()            (HERE, ir_plain(IR_CLUSTER_WAIT, 0, 0))
+#define fence_gpu()               (HERE, ir_fence(IR_SCOPE_GPU)) // CUDA's __threadfence()
 
 /* Shared memory by offset and address; copies, barriers and atomics by address */
 #define smem_alloc(name, bytes, align)         (HERE, ir_smem_alloc(name, bytes, align))
@@ -215,6 +213,14 @@
 #define ldmatrix_A(...)          CUTE_CALL(ldmatrix_A(__VA_ARGS__))
 #define ldmatrix_B(...)          CUTE_CALL(ldmatrix_B(__VA_ARGS__))
 #define stmatrix_C(...)          CUTE_CALL(stmatrix_C(__VA_ARGS__))
+
+/* tiled_copy.h and staging.h */
+#define make_tiled_copy(...)   CUTE_CALL(make_tiled_copy(__VA_ARGS__))
+#define make_tiled_copy_A(...) CUTE_CALL(make_tiled_copy_A(__VA_ARGS__))
+#define make_tiled_copy_B(...) CUTE_CALL(make_tiled_copy_B(__VA_ARGS__))
+#define make_tiled_copy_C(...) CUTE_CALL(make_tiled_copy_C(__VA_ARGS__))
+#define staging_wait(...)      CUTE_CALL(staging_wait(__VA_ARGS__))
+#define inside_limits(...)     CUTE_CALL(inside_limits(__VA_ARGS__))
 
 /* pipeline.h */
 #define make_pipeline(...)         CUTE_CALL(make_pipeline(__VA_ARGS__))

@@ -77,7 +77,8 @@ typedef struct device_ops {
     ckl_status (*graph_launch)(ckl_device *d, void *graph, ckl_stream s);
     void (*graph_destroy)(ckl_device *d, void *graph);
 
-    /* The emulator's counters; NULL elsewhere. */
+    /* The emulator's: what its reports call an address and those after it, and its counters; NULL elsewhere. */
+    void (*name_memory)(ckl_device *d, const void *at, const char *name);
     int (*counters)(ckl_device *d, device_counter *out, int max);
     void (*counters_reset)(ckl_device *d);
 } device_ops;

@@ -116,6 +116,11 @@ static void device_release(ckl_device *d, void *memory)
     memory_release(&emulator_of(d)->memory, memory);
 }
 
+static void device_name_memory(ckl_device *d, const void *at, const char *name)
+{
+    memory_name(&emulator_of(d)->memory, (uintptr_t)at, name);
+}
+
 /* The allocation around a piece of device memory that the host names; NULL with the sentence written. */
 static allocation *host_find(emulator *e, const char *what, const void *at, size_t bytes)
 {
@@ -252,6 +257,7 @@ static const device_ops ops = {
     .clusters_resident = kernel_clusters_resident,
     .encode_tensor_map = device_encode_tensor_map,
     .launch = kernel_launch,
+    .name_memory = device_name_memory,
     .counters = counters_read,
     .counters_reset = counters_clear,
 };

@@ -50,6 +50,8 @@ ckl_status emulator_open_with(const char *which, const emulator_options *options
  * Global memory (memory.c). Device addresses are host addresses. Beside every allocation lies its shadow, one byte per byte:
  * 1 once written. Both are reserved sparsely, so an allocation costs what is touched of it.
  */
+enum { MEMORY_NAME_BYTES = 40 };
+
 typedef struct allocation {
     uintptr_t base;
     size_t bytes;
@@ -57,6 +59,8 @@ typedef struct allocation {
     bool all_written; // the shadow need not be asked
     void *reservation;
     size_t reserved;
+    uintptr_t named; // the address that has a name, or 0
+    char name[MEMORY_NAME_BYTES];
 } allocation;
 
 typedef struct memory_space {
@@ -73,6 +77,9 @@ void memory_release(memory_space *m, void *memory);
 
 /* The allocation that holds all of [address, address + bytes), or NULL. The lock is the caller's business. */
 allocation *memory_find(const memory_space *m, uintptr_t address, size_t bytes);
+
+/* Gives an address in an allocation a name for reports. */
+void memory_name(memory_space *m, uintptr_t address, const char *name);
 
 /* Marks as written, or asks whether all was; the range lies in the allocation. */
 void memory_mark(allocation *a, uintptr_t address, size_t bytes);

@@ -124,6 +124,17 @@ void memory_release(memory_space *m, void *memory)
     pthread_rwlock_unlock(&m->lock);
 }
 
+void memory_name(memory_space *m, uintptr_t address, const char *name)
+{
+    pthread_rwlock_wrlock(&m->lock);
+    allocation *a = memory_find(m, address, 0);
+    if (a) {
+        a->named = address;
+        snprintf(a->name, sizeof a->name, "%s", name);
+    }
+    pthread_rwlock_unlock(&m->lock);
+}
+
 void memory_mark(allocation *a, uintptr_t address, size_t bytes)
 {
     if (a->all_written)

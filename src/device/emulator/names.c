@@ -75,16 +75,25 @@ static uintptr_t pointer_of(const launch_state *l, int i)
     return p->type == IR_U64 ? (uintptr_t)l->scalar[i] : 0;
 }
 
-const char *global_text(const launch_state *l, const allocation *a, uintptr_t address, char *room)
+/* The last parameter that points into the allocation at or before an address, else any that does; -1: none. */
+static int nearest_pointer(const launch_state *l, const allocation *a, uintptr_t address)
 {
     int best = -1;
-    for (int i = 0; i < l->kernel->ir.param_count && a; i++) {
+    for (int i = 0; i < l->kernel->ir.param_count; i++) {
         uintptr_t p = pointer_of(l, i), before = best < 0 ? 0 : pointer_of(l, best);
         bool inside = p >= a->base && p < a->base + a->bytes;
         if (inside && (best < 0 || (p <= address && (p > before || before > address))))
             best = i;
     }
-    if (best >= 0)
+    return best;
+}
+
+const char *global_text(const launch_state *l, const allocation *a, uintptr_t address, char *room)
+{
+    int best = a ? nearest_pointer(l, a, address) : -1;
+    if (a && a->named)
+        snprintf(room, PLACE_BYTES, "%s%+" PRId64, a->name, (int64_t)(address - a->named));
+    else if (best >= 0)
         snprintf(room, PLACE_BYTES, "%s%+" PRId64, l->kernel->ir.params[best].name,
                  (int64_t)(address - pointer_of(l, best)));
     else
