@@ -236,6 +236,12 @@ static bool find_distance(tensor t, int64_t values, val *distance)
     return true;
 }
 
+static bool begins_with_vectors(layout a, int64_t values)
+{
+    flat_layout f = flat_coalesced(a);
+    return values == 1 || (ir_is_int(f.stride[0], 1) && ir_is_constant(f.shape[0]) && f.shape[0].i % values == 0);
+}
+
 /*
  * Do the values of each instruction lie side by side in memory, at multiples of their number? Where strides are dynamic, the
  * caller promises the multiples.
@@ -243,9 +249,7 @@ static bool find_distance(tensor t, int64_t values, val *distance)
 static void check_vectors(const execution *x, tensor t, int64_t values)
 {
     layout plain = without_swizzle(t.layout);
-    if (!layout_is_static(plain) && !x->even)
-        plain = layout_mode(plain, 0); // of the instructions of one tile
-    bool is_static = layout_is_static(plain), fits = is_static ? static_size(plain) % values == 0 : x->even;
+    bool is_static = layout_is_static(plain), fits = is_static || begins_with_vectors(plain, values);
     for (int64_t i = 0; is_static && i < static_size(plain) && fits; i++) {
         int64_t start = index_at(plain, i - i % values);
         fits = index_at(plain, i) == start + i % values && start % values == 0;
