@@ -12,7 +12,13 @@ typedef struct sizes {
     int64_t of[SHAPE_RANK_MAX];
 } sizes;
 
-/* Parses a shape; the sentence opens with `what`: "softmax: shape=4x is not sizes like 4096x1024". Sizes may be 2^20. */
+/*
+ * Parses the sizes, strides ... that stand under a key, at most rank_max of them; each may be 2^20 or 2^20+3. The sentence
+ * opens with `what`: "reduce: stride=8y is not up to 5 sizes like 4096x1024".
+ */
+ckl_status sizes_parse(const char *what, const char *key, const char *list, int rank_max, sizes *out);
+
+/* The same of a shape. */
 ckl_status shape_parse(const char *what, const char *text, sizes *out);
 
 /* Turns an axis in -rank..rank-1 into one in 0..rank-1. */
