@@ -26,10 +26,12 @@ OPERATORS(X)
  * ckl_add_run() and ckl_add() of ckl_add_desc and ckl_add_args. The file has defined check, check_args and implementations.
  */
 #define OPERATOR(op, types, about)                                                                          \
+    PLAN_CLEAR_PADDING(op##_clear_padding, ckl_##types##_desc)                                              \
     const operator_info op##_operator = {                                                                   \
         .name = #op,                                                                                        \
         .summary = about,                                                                                   \
         .desc_bytes = sizeof(ckl_##types##_desc),                                                           \
+        .clear_padding = op##_clear_padding,                                                                \
         .args_bytes = sizeof(ckl_##types##_args),                                                           \
         .check = check,                                                                                     \
         .check_args = check_args,                                                                           \

@@ -506,10 +506,13 @@ static const implementation sm90 = {
 
 static const implementation *const implementations[] = { &sm90, &tiled, &naive, NULL };
 
+PLAN_CLEAR_PADDING(clear_padding, ckl_gemm_desc)
+
 const operator_info gemm_operator = {
     .name = "gemm",
     .summary = "D = activation(alpha*A*B + beta*C + bias)",
     .desc_bytes = sizeof(ckl_gemm_desc),
+    .clear_padding = clear_padding,
     .args_bytes = sizeof(ckl_gemm_args),
     .check = check,
     .check_args = check_args,

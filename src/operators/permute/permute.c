@@ -59,10 +59,13 @@ static ckl_status check(void *desc)
     return CKL_OK;
 }
 
+PLAN_CLEAR_PADDING(clear_padding, permute_desc)
+
 const operator_info permute_operator = {
     .name = "permute",
     .summary = "y = x with its modes in another order; copies of any strides",
     .desc_bytes = sizeof(permute_desc),
+    .clear_padding = clear_padding,
     .args_bytes = sizeof(ckl_permute_args),
     .check = check,
     .check_args = permutation_check_args,

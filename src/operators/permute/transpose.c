@@ -74,10 +74,13 @@ static ckl_status check(void *desc)
     return permutation_simplify(&plan->simplified, COUNT_OF(modes), modes);
 }
 
+PLAN_CLEAR_PADDING(clear_padding, transpose_desc)
+
 const operator_info transpose_operator = {
     .name = "transpose",
     .summary = "y = transpose of x, in batches, of any strides",
     .desc_bytes = sizeof(transpose_desc),
+    .clear_padding = clear_padding,
     .args_bytes = sizeof(ckl_transpose_args),
     .check = check,
     .check_args = permutation_check_args,
