@@ -209,7 +209,8 @@ typedef struct execution {
     int_tuple limits; // NULL: none
     double fill;
     int64_t from_values, to_values, count;
-    val distance; // bytes between the vectors of memory whose layout is dynamic
+    bool is_stepped; // the vectors of memory lie a dynamic distance apart
+    val distance;    // bytes
 } execution;
 
 static val guard_of(const execution *x, int64_t i)
@@ -230,12 +231,16 @@ static bool find_distance(tensor t, int64_t values, val *distance)
     return true;
 }
 
-/* Do the values of each instruction lie side by side in memory, at multiples of their number? */
+/*
+ * Do the values of each instruction lie side by side in memory, at multiples of their number? Of dynamic strides it is the
+ * caller who promises the multiples.
+ */
 static void check_vectors(const execution *x, tensor t, int64_t values)
 {
     layout plain = without_swizzle(t.layout);
-    val distance;
-    bool fits = layout_is_static(plain) || find_distance(t, values, &distance);
+    if (!layout_is_static(plain))
+        plain = layout_mode(plain, 0); // the values of the instructions of one tile
+    bool fits = x->is_stepped || (layout_is_static(plain) && static_size(plain) % values == 0);
     for (int64_t i = 0; layout_is_static(plain) && i < static_size(plain) && fits; i++) {
         int64_t start = index_at(plain, i - i % values);
         fits = index_at(plain, i) == start + i % values && start % values == 0;
@@ -255,8 +260,10 @@ static vector_at vector_of(const execution *x, tensor t, int64_t values, int64_t
     vector_at at = { .guard = guard_of(x, i) };
     if (layout_is_static(t.layout))
         at.address = tensor_address_near(t, i * values, &at.offset);
-    else
+    else if (x->is_stepped)
         at.address = i == 0 ? t.address : ir_binary(IR_ADD, before->address, x->distance);
+    else
+        at.address = tensor_address(t, leaf(i * values));
     return at;
 }
 
@@ -394,12 +401,12 @@ static bool count_instructions(execution *x)
 {
     x->from_values = static_size(layout_mode(source_of(x->copy), 1));
     x->to_values = static_size(layout_mode(destination_of(x->copy), 1));
-    tensor memory = x->from.memory == RMEM ? x->to : x->from;
-    bool plain = x->copy->atom.op == IR_LD && is_static(memory.layout.shape);
-    if (!layout_is_static(x->from.layout) && !(plain && find_distance(x->from, x->from_values, &x->distance)))
+    if (!is_static(x->from.layout.shape) || !is_static(x->to.layout.shape))
         return false;
-    if (!layout_is_static(x->to.layout) && !(plain && find_distance(x->to, x->to_values, &x->distance)))
-        return false;
+    bool from_memory = x->from.memory != RMEM;
+    x->is_stepped =
+        x->copy->atom.op == IR_LD &&
+        find_distance(from_memory ? x->from : x->to, from_memory ? x->from_values : x->to_values, &x->distance);
     int64_t from = static_size(compact(x->from.layout.shape)), to = static_size(compact(x->to.layout.shape));
     x->count = from / x->from_values;
     return from % x->from_values == 0 && to == x->count * x->to_values;
