@@ -156,8 +156,7 @@ static void accumulate_columns(columns_kernel *k)
     k->here = variable(U64, add(k->start, convert(U64, mul(add(begin, mine), stride))));
     k->apart = convert(U64, mul(stride, imm(layers_of(cfg))));
     val to_next_tile = convert(U64, mul(stride, imm(tile * cfg->split)));
-    LOOP_FROM(first, begin, count, imm(tile * cfg->split))
-    {
+    LOOP_FROM(first, begin, count, imm(tile * cfg->split)) {
         val index = add(first, mine);
         find_addresses(k, index, address);
         if (k->kernel == 1) { // elements are loaded one by one, each guarded: many at once do not fit the registers
@@ -280,8 +279,7 @@ static void merge_received(columns_kernel *k)
     for (int c = 0; c < cfg->vec; c++)
         for (int i = 0; i < k->r->count; i++)
             assign(k->state[c][i], identity[i]);
-    LOOP_FROM(rank, convert(I64, k->layer), imm64(cfg->split), imm(layers * at_once))
-    {
+    LOOP_FROM(rank, convert(I64, k->layer), imm64(cfg->split), imm(layers * at_once)) {
         for (int u = 0; u < at_once; u++)
             load_states(k, add(rank, imm(u * layers)), rS[u]);
         for (int u = 0; u < at_once; u++)

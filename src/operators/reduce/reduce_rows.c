@@ -230,8 +230,7 @@ static void accumulate_row(const rows_kernel *k)
             assign(tiles, mul(tiles_inner, div(k->p.count, inner)));
     mine_in_tile = convert(I64, mul(k->here.lane, imm(cfg->vec)));
     segment only = find_segment(k, imm64(0));
-    LOOP_FROM(t, k->here.rank, tiles, k->here.ctas)
-    {
+    LOOP_FROM(t, k->here.rank, tiles, k->here.ctas) {
         segment s = only;
         val tile_of_segment = t;
         if (k->cfg->kind.reduced > 1) {
@@ -255,8 +254,7 @@ static void merge_received(const rows_kernel *k, const reduce_slots *slots)
     k->r->identity(k->r, identity);
     for (int i = 0; i < k->r->count; i++)
         assign(k->state[i], identity[i]);
-    LOOP_FROM(t, convert(I64, thread()), imm64(cfg->split), imm(count * cfg->threads))
-    {
+    LOOP_FROM(t, convert(I64, thread()), imm64(cfg->split), imm(count * cfg->threads)) {
         for (int u = 0; u < count; u++)
             ranks[u] = add(t, imm(u * cfg->threads));
         reduce_receive(slots, ranks, count, states);
@@ -375,8 +373,7 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kerne
         reduce_row(&k);
         return;
     }
-    LOOP_FROM(row, first, k.p.rows, mul(convert(I64, grid_x()), at_once))
-    {
+    LOOP_FROM(row, first, k.p.rows, mul(convert(I64, grid_x()), at_once)) {
         place_at(&k, row);
         reduce_row(&k);
     }
