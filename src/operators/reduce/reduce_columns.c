@@ -15,13 +15,13 @@ typedef struct columns_kernel {
     const reducer *r;
     int kernel;
     reduce_values p;
-    val lane, layer;     // u32: this thread across and along
-    val tile, rank;      // i64: which columns, and the number of this CTA among theirs
-    val column, columns; // i64: this thread's first column in its stretch, and how long that is
-    val row;             // i64: the result of that column
-    val start;           // address of the first element of that column
-    val all_exist;       // all columns of this thread
-    val here, apart;     // with one reduced mode: address of the thread's next vector, bytes to the one after
+    val lane, layer;      // u32: this thread across and along
+    val tile, rank;       // i64: which columns, and the number of this CTA among theirs
+    val column, columns;  // i64: this thread's first column in its stretch, and how long that is
+    val row;              // i64: the result of that column
+    val start;            // address of the first element of that column
+    val all_exist;        // all columns of this thread
+    val next, step_bytes; // with one reduced mode: address of the thread's next vector, bytes to the one after
     val pivot[16];
     val state[16][REDUCE_VALUES_MAX]; // by column; of a reducer that counts, all share the count while they accumulate
 } columns_kernel;
@@ -83,7 +83,7 @@ static void find_addresses(const columns_kernel *k, val index, val *address)
     layout reduced = reduce_modes(cfg->kind.reduced, k->p.reduced_extent, k->p.reduced_stride);
     for (int s = 0; s < cfg->steps; s++) {
         if (cfg->kind.reduced == 1) {
-            address[s] = s ? add(address[s - 1], k->apart) : k->here;
+            address[s] = s ? add(address[s - 1], k->step_bytes) : k->next;
             continue;
         }
         val distance = crd2idx(dynamic(add(index, imm(s * layers_of(cfg)))), reduced);
@@ -153,8 +153,8 @@ static void accumulate_columns(columns_kernel *k)
     val count = k->p.count, address[cfg->steps], begin = mul(k->rank, imm(tile));
     val mine = convert(I64, k->layer), bytes = imm64((int64_t)ckl_dtype_bytes(cfg->kind.dtype));
     val stride = mul(k->p.reduced_stride[0], bytes);
-    k->here = variable(U64, add(k->start, convert(U64, mul(add(begin, mine), stride))));
-    k->apart = convert(U64, mul(stride, imm(layers_of(cfg))));
+    k->next = variable(U64, add(k->start, convert(U64, mul(add(begin, mine), stride))));
+    k->step_bytes = convert(U64, mul(stride, imm(layers_of(cfg))));
     val to_next_tile = convert(U64, mul(stride, imm(tile * cfg->split)));
     LOOP_FROM(first, begin, count, imm(tile * cfg->split)) {
         val index = add(first, mine);
@@ -166,7 +166,7 @@ static void accumulate_columns(columns_kernel *k)
                 full_tile(k, index, address);
             ELSE edge_tile(k, index, address);
         }
-        assign(k->here, add(k->here, to_next_tile));
+        assign(k->next, add(k->next, to_next_tile));
     }
 }
 
