@@ -6,7 +6,7 @@
 
 static ckl_device *gpu;
 
-/* Coordinates: an element of any part of an identity tensor knows where it is in the whole. */
+/* Coordinates: an element of a tile or partition of an identity tensor is its place in that tensor. */
 
 static void assert_at(tensor cX, int64_t i, int64_t row, int64_t col)
 {
@@ -54,7 +54,8 @@ static struct {
     const char *atom, *back;
     ckl_dtype dtype;
     int rows, cols, row_limit, col_limit, count;
-} now; // the case that is being described
+    bool dynamic; // distances between rows
+} now;            // the case that is being described
 
 static unsigned char x[BYTES_MAX], y[BYTES_MAX];
 
@@ -74,7 +75,8 @@ static void run_case(void (*describe)(void), int threads, int cluster, int64_t x
 
 static tensor matrix(const char *name, int rows, int cols)
 {
-    return gmem_tensor(pointer(name), now.dtype, make_layout(shape(rows, cols), stride(cols, 1)));
+    val pitch = now.dynamic ? variable(I64, imm(cols)) : imm(cols);
+    return gmem_tensor(pointer(name), now.dtype, make_layout(shape(rows, cols), stride(pitch, 1)));
 }
 
 static layout block(int rows, int cols)
@@ -136,6 +138,16 @@ static void test_plain(void **state)
     check_within("UniversalCopy<64>", F32, 13, 6);
     check_within("UniversalCopy<128>", F32, 24, 32); // nothing is outside
     check_within("UniversalCopy<64>", I64, 5, 15);
+}
+
+static void test_dynamic_pitch(void **state)
+{
+    (void)state;
+    now.dynamic = true;
+    check_within("UniversalCopy<16>", F16, 17, 63);
+    check_within("UniversalCopy<128>", F16, 9, 40);
+    check_within("UniversalCopy<128>", F32, 24, 32);
+    now.dynamic = false;
 }
 
 /* Stores stop at the edge, too: y has no room beyond it. */
@@ -542,10 +554,10 @@ static void test_misuse(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_identity), cmocka_unit_test(test_plain),    cmocka_unit_test(test_store_within),
-        cmocka_unit_test(test_cp_async), cmocka_unit_test(test_matrices), cmocka_unit_test(test_example),
-        cmocka_unit_test(test_bulk),     cmocka_unit_test(test_tma),      cmocka_unit_test(test_order),
-        cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_identity), cmocka_unit_test(test_plain),         cmocka_unit_test(test_store_within),
+        cmocka_unit_test(test_cp_async), cmocka_unit_test(test_dynamic_pitch), cmocka_unit_test(test_matrices),
+        cmocka_unit_test(test_example),  cmocka_unit_test(test_bulk),          cmocka_unit_test(test_tma),
+        cmocka_unit_test(test_order),    cmocka_unit_test(test_misuse),
     };
     gpu = test_open("");
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

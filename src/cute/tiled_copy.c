@@ -209,7 +209,8 @@ typedef struct execution {
     int_tuple limits; // NULL: none
     double fill;
     int64_t from_values, to_values, count;
-    val distance; // bytes between the vectors of memory whose layout is dynamic
+    bool is_stepped; // the memory's layout is dynamic, and its vectors lie at one distance from each other:
+    val distance;    // bytes
 } execution;
 
 static val guard_of(const execution *x, int64_t i)
@@ -230,13 +231,21 @@ static bool find_distance(tensor t, int64_t values, val *distance)
     return true;
 }
 
-/* Do the values of each instruction lie side by side in memory, at multiples of their number? */
+static bool begins_with_vectors(layout a, int64_t values)
+{
+    flat_layout f = flat_coalesced(a);
+    return values == 1 || (ir_is_int(f.stride[0], 1) && ir_is_constant(f.shape[0]) && f.shape[0].i % values == 0);
+}
+
+/*
+ * Do the values of each instruction lie side by side in memory, at multiples of their number? Where strides are dynamic, the
+ * caller promises the multiples.
+ */
 static void check_vectors(const execution *x, tensor t, int64_t values)
 {
     layout plain = without_swizzle(t.layout);
-    val distance;
-    bool fits = layout_is_static(plain) || find_distance(t, values, &distance);
-    for (int64_t i = 0; layout_is_static(plain) && i < static_size(plain) && fits; i++) {
+    bool is_static = layout_is_static(plain), fits = is_static || begins_with_vectors(plain, values);
+    for (int64_t i = 0; is_static && i < static_size(plain) && fits; i++) {
         int64_t start = index_at(plain, i - i % values);
         fits = index_at(plain, i) == start + i % values && start % values == 0;
     }
@@ -255,8 +264,10 @@ static vector_at vector_of(const execution *x, tensor t, int64_t values, int64_t
     vector_at at = { .guard = guard_of(x, i) };
     if (layout_is_static(t.layout))
         at.address = tensor_address_near(t, i * values, &at.offset);
-    else
+    else if (x->is_stepped)
         at.address = i == 0 ? t.address : ir_binary(IR_ADD, before->address, x->distance);
+    else
+        at.address = tensor_address(t, leaf(i * values));
     return at;
 }
 
@@ -300,7 +311,7 @@ static int mode_of_vector(const execution *x, int64_t i)
     return -1;
 }
 
-/* The bytes of vector i that are inside. cp.async can cut a vector off at an edge, so that no edge is odd to it. */
+/* The bytes of vector i that are inside. cp.async can cut a vector off wherever the edge is. */
 static val bytes_inside(const execution *x, int64_t i, val guard)
 {
     int64_t n = x->from_values, bytes = x->copy->atom.bits / 8;
@@ -317,8 +328,9 @@ static val bytes_inside(const execution *x, int64_t i, val guard)
 
 static void run_cp_async(const execution *x)
 {
+    vector_at from = { 0 }, to;
     for (int64_t i = 0; i < x->count; i++) {
-        vector_at from = vector_of(x, x->from, x->from_values, i, NULL), to;
+        from = vector_of(x, x->from, x->from_values, i, &from);
         to.address = tensor_address_near(x->to, i * x->to_values, &to.offset);
         val global = ir_binary(IR_ADD, from.address, ir_int(IR_U64, from.offset));
         ir_cp_async(to.address, to.offset, global, x->copy->atom.bits / 8, bytes_inside(x, i, from.guard));
@@ -394,13 +406,11 @@ static bool count_instructions(execution *x)
 {
     x->from_values = static_size(layout_mode(source_of(x->copy), 1));
     x->to_values = static_size(layout_mode(destination_of(x->copy), 1));
-    tensor memory = x->from.memory == RMEM ? x->to : x->from;
-    bool plain = x->copy->atom.op == IR_LD && is_static(memory.layout.shape);
-    if (!layout_is_static(x->from.layout) && !(plain && find_distance(x->from, x->from_values, &x->distance)))
+    if (!is_static(x->from.layout.shape) || !is_static(x->to.layout.shape))
         return false;
-    if (!layout_is_static(x->to.layout) && !(plain && find_distance(x->to, x->to_values, &x->distance)))
-        return false;
-    int64_t from = static_size(compact(x->from.layout.shape)), to = static_size(compact(x->to.layout.shape));
+    x->is_stepped =
+        find_distance(x->from, x->from_values, &x->distance) || find_distance(x->to, x->to_values, &x->distance);
+    int64_t from = static_size(x->from.layout), to = static_size(x->to.layout);
     x->count = from / x->from_values;
     return from % x->from_values == 0 && to == x->count * x->to_values;
 }

@@ -27,7 +27,7 @@ typedef struct ckl_gemm_desc {
     ckl_dtype c;                // 0: there is no C and beta is not used; else the type of D
     ckl_dtype d;                // the type of a, or CKL_F32; 0 means a
     ckl_gemm_layout layout;     // 0 means nt
-    int64_t lda, ldb, ldc, ldd; // 0 means dense: k, k, n, n
+    int64_t lda, ldb, ldc, ldd; // 0 means dense: k, k, n, n; without C ldc is 0
     ckl_activation activation;  // 0 means none
     bool bias;                  // adds bias[j], of D's type, to every element of column j
 } ckl_gemm_desc;
