@@ -39,6 +39,14 @@ int row_split_registers(const row_split *s, ckl_dtype dtype)
     return s->steps * vector_registers(s->vec, dtype);
 }
 
+int row_vec(ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ldx, int64_t ldy)
+{
+    int64_t vec = ACCESS_BYTES / (int64_t)ckl_dtype_bytes(dtype);
+    while (cols % vec || (rows > 1 && (ldx % vec || ldy % vec)))
+        vec /= 2;
+    return (int)vec;
+}
+
 bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int cluster_max, row_split *s)
 {
     int64_t vectors = max_i64(1, ceil_div(cols, vec));

@@ -45,6 +45,9 @@ int64_t row_split_ctas(const row_split *s, int64_t rows);
 /* Registers of a thread that one tensor's part takes. 16-bit elements share a register two by two if vec is even. */
 int row_split_registers(const row_split *s, ckl_dtype dtype);
 
+/* The most elements of an access, up to 16 bytes, that divide rows and the distances ldx and ldy between them. */
+int row_vec(ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ldx, int64_t ldy);
+
 /*
  * A split for rows of `cols` elements in vectors of `vec`: the fewest threads whose parts take `registers` registers per
  * tensor or less; if even cluster_max CTAs of 512 threads do not reach that, up to 2 * registers. False: too long.

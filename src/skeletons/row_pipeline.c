@@ -238,7 +238,6 @@ static void set_launch(const row_pipeline_split *split)
 {
     launch_bounds(split->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS, 0);
     cluster_size(split->cluster);
-    ir_current()->target = IR_SM90A;
 }
 
 row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype, const row_pipeline_input *inputs,
