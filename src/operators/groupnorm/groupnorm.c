@@ -234,10 +234,13 @@ IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, true,
 
 static const implementation *const implementations[] = { &forward, &forward_split, &backward, &backward_split, NULL };
 
+PLAN_CLEAR_PADDING(clear_padding, ckl_groupnorm_desc)
+
 const operator_info groupnorm_operator = {
     .name = "groupnorm",
     .summary = "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients",
     .desc_bytes = sizeof(ckl_groupnorm_desc),
+    .clear_padding = clear_padding,
     .args_bytes = sizeof(ckl_groupnorm_args),
     .check = check,
     .check_args = check_args,

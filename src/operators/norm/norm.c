@@ -212,10 +212,12 @@ static const field norm_fields[] = { NORM_CONFIG(FIELD_ROW) };
     };                                                                                                               \
     static const implementation *const op##_implementations[] = { &op##_forward_implementation,                      \
                                                                   &op##_backward_implementation, NULL };             \
+    PLAN_CLEAR_PADDING(op##_clear_padding, ckl_norm_desc)                                                            \
     const operator_info op##_operator = {                                                                            \
         .name = #op,                                                                                                 \
         .summary = formula,                                                                                          \
         .desc_bytes = sizeof(ckl_norm_desc),                                                                         \
+        .clear_padding = op##_clear_padding,                                                                         \
         .args_bytes = sizeof(ckl_norm_args),                                                                         \
         .check = op##_check,                                                                                         \
         .check_args = op##_check_args,                                                                               \

@@ -207,17 +207,14 @@ static void walk(row *r, val stride)
         }
         return;
     }
-    row_place next = r->place; // its loads are under way while a row is reduced and written
-    next.exists = lt(next.row, r->o.rows);
-    next.limit = select(next.exists, r->o.cols, imm(0));
+    row_place next =
+        row_place_at(&r->place, r->place.row); // its loads are under way while a row is reduced and written
     load_row(r, &next);
     tensor rX = r->rX, rDy = r->rDy; // (VEC,STEPS)
     LOOP_FROM(number, r->place.row, r->o.rows, stride)
     {
         r->place.row = number;
-        next.row = add(number, stride);
-        next.exists = lt(next.row, r->o.rows);
-        next.limit = select(next.exists, r->o.cols, imm(0));
+        next = row_place_at(&next, add(number, stride));
         load_row(r, &next);
         tensor rNextX = r->rX, rNextDy = r->rDy; // (VEC,STEPS)
         r->rX = rX;
