@@ -60,8 +60,7 @@ static val log_sum_exp(const problem *k, const row_place *place)
 {
     val pair[ONLINE_VALUES];
     online_begin(pair);
-    LOOP_FROM(start, imm(0), convert(U32, k->p.cols), imm((int)row_split_cols(&k->split)))
-    {
+    LOOP_FROM(start, imm(0), convert(U32, k->p.cols), imm((int)row_split_cols(&k->split))) {
         row_place tile = row_from(place, start);
         tensor tXgX = row_part(&k->split, &tile, k->p.x, k->cfg->dtype, k->p.ldx); // (VEC,STEPS)
         tensor rX = fragment_like(tXgX, k->cfg->dtype);                            // (VEC,STEPS)
@@ -92,8 +91,7 @@ static void mean(const problem *k)
     const reduction total = reduce_sums(2);
     val sums[] = { variable(F32, immf(0)), variable(I32, imm(0)) }; // the losses, and how many they are
     launch_bounds(MEAN_THREADS, 0);
-    LOOP_FROM(row, convert(I64, thread()), k->p.rows, imm(MEAN_THREADS))
-    {
+    LOOP_FROM(row, convert(I64, thread()), k->p.rows, imm(MEAN_THREADS)) {
         label t = read_label(k, row, yes());
         val lse = at(per_row(k, k->p.lse, F32), row), logit = read_logit(k, row, t);
         assign(sums[0], add(sums[0], loss_of(lse, logit, t)));

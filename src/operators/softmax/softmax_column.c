@@ -161,8 +161,7 @@ static void forward_long(const columns *c)
     softmax_meet_peers(c->split.cluster);
     for (int e = 0; e < c->split.vec; e++)
         online_begin(pairs + e * ONLINE_VALUES);
-    LOOP_FROM(start, imm(0), lines_of(c), tile_of(c))
-    {
+    LOOP_FROM(start, imm(0), lines_of(c), tile_of(c)) {
         column_place tile = column_from(&c->place, start);
         tensor rT = load_scores(c, &tile); // (VEC,STEPS)
         for (int e = 0; e < c->split.vec; e++)
@@ -171,8 +170,7 @@ static void forward_long(const columns *c)
     column_reduce(&c->split, softmax_reduction(c->form), pairs);
     for (int e = 0; e < c->split.vec; e++)
         factors[e] = softmax_factor(c->form, pairs + e * ONLINE_VALUES);
-    LOOP_FROM(again, imm(0), lines_of(c), tile_of(c))
-    {
+    LOOP_FROM(again, imm(0), lines_of(c), tile_of(c)) {
         column_place tile = column_from(&c->place, again);
         tensor rT = load_scores(c, &tile); // (VEC,STEPS)
         store_outputs(c, &tile, c->form->log ? rT : exponentials(c, rT, pairs), pairs, factors);
@@ -185,15 +183,13 @@ static void backward_long(const columns *c)
     tensor rY, rDy; // (VEC,STEPS)
     softmax_meet_peers(c->split.cluster);
     zero_sums(c, sums);
-    LOOP_FROM(start, imm(0), lines_of(c), tile_of(c))
-    {
+    LOOP_FROM(start, imm(0), lines_of(c), tile_of(c)) {
         column_place tile = column_from(&c->place, start);
         load_gradients(c, &tile, &rY, &rDy);
         add_dots(c, rY, rDy, sums);
     }
     column_reduce(&c->split, &softmax_sum, sums);
-    LOOP_FROM(again, imm(0), lines_of(c), tile_of(c))
-    {
+    LOOP_FROM(again, imm(0), lines_of(c), tile_of(c)) {
         column_place tile = column_from(&c->place, again);
         load_gradients(c, &tile, &rY, &rDy);
         store_gradients(c, &tile, rY, rDy, sums);

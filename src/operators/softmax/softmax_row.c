@@ -164,15 +164,13 @@ static void forward_long(const rows *r)
     val pair[ONLINE_VALUES];
     softmax_meet_peers(r->split.cluster);
     online_begin(pair);
-    LOOP_FROM(start, imm(0), r->cols, tile_of(r))
-    {
+    LOOP_FROM(start, imm(0), r->cols, tile_of(r)) {
         row_place tile = row_from(&r->place, start);
         online_add(softmax_unit(r->form), pair, load_scores(r, &tile));
     }
     row_reduce(&r->split, softmax_reduction(r->form), pair);
     val factor = softmax_factor(r->form, pair);
-    LOOP_FROM(again, imm(0), r->cols, tile_of(r))
-    {
+    LOOP_FROM(again, imm(0), r->cols, tile_of(r)) {
         row_place tile = row_from(&r->place, again);
         tensor rT = load_scores(r, &tile); // (VEC,STEPS)
         store_outputs(r, &tile, r->form->log ? rT : exponentials(rT, pair), pair, factor);
@@ -184,15 +182,13 @@ static void backward_long(const rows *r)
     tensor rY, rDy; // (VEC,STEPS)
     softmax_meet_peers(r->split.cluster);
     val sum = variable(F32, immf(0));
-    LOOP_FROM(start, imm(0), r->cols, tile_of(r))
-    {
+    LOOP_FROM(start, imm(0), r->cols, tile_of(r)) {
         row_place tile = row_from(&r->place, start);
         load_gradients(r, &tile, &rY, &rDy);
         assign(sum, add(sum, softmax_dot(r->form, rY, rDy)));
     }
     row_reduce(&r->split, &softmax_sum, &sum);
-    LOOP_FROM(again, imm(0), r->cols, tile_of(r))
-    {
+    LOOP_FROM(again, imm(0), r->cols, tile_of(r)) {
         row_place tile = row_from(&r->place, again);
         load_gradients(r, &tile, &rY, &rDy);
         store_gradients(r, &tile, rY, rDy, sum);
