@@ -12,6 +12,7 @@
 
 #include "cutekernellib/operators/elementwise.h"
 #include "lab/check.h"
+#include "emulated_device.h"
 
 enum { SHIFT = 8 }; // bytes: aligned to any element
 
@@ -37,8 +38,6 @@ static const char *const lines[] = {
 static const char *const lines_without[] = {
     "gemm m=64 n=64 k=64",
 };
-
-static ckl_device *device;
 
 static int64_t writes(void)
 {
@@ -150,19 +149,6 @@ static void test_unmentioned(void **state)
     float x[4], y[4];
     assert_int_equal(ckl_elementwise(device, &desc, &(ckl_elementwise_args){ { x, NULL, x }, y }, NULL), CKL_INVALID);
     assert_non_null(strstr(ckl_error(), "is not part of this expression"));
-}
-
-static int open_device(void **state)
-{
-    (void)state;
-    return ckl_device_open("emulator:h200", &device) != CKL_OK;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    ckl_device_close(device);
-    return 0;
 }
 
 int main(void)

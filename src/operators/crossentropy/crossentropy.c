@@ -117,14 +117,14 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
     const ckl_crossentropy_desc *d = desc;
     const crossentropy_config *c = config;
     const row_split *split = &c->split, scalar = row_split_scalar(split);
+    if (d->direction == CKL_DIRECTION_BACKWARD && split->cluster != 1)
+        FAIL(CKL_INVALID, "%s: cluster=%d, backward has none", what, split->cluster);
     TRY(row_split_admit(what, split, min_i64(d->cols, row_split_cols(split)), c->dtype, device));
     if (c->dtype != d->dtype || c->target != d->target || c->direction != (choice)d->direction ||
         c->reduction != (choice)d->reduction)
         FAIL(CKL_INVALID, "%s: dtype, target, direction and reduction are those of the problem", what);
     if (vec_of(d) % split->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, split->vec);
-    if (d->direction == CKL_DIRECTION_BACKWARD && split->cluster != 1)
-        FAIL(CKL_INVALID, "%s: cluster=%d, backward has none", what, split->cluster);
     if (split->exact)
         FAIL(CKL_INVALID, "%s: exact=1, but rows are taken tile by tile", what);
     if (c->ctas_per_sm < 0 || c->ctas_per_sm > 32)

@@ -1,8 +1,9 @@
-/* reduce_view.h - a reduction seen through as few modes as possible. */
-#ifndef CKL_REDUCE_VIEW_H
-#define CKL_REDUCE_VIEW_H
+/* reduce_plan.h - a reduction seen through as few modes as possible, and the implementations that compute it. */
+#ifndef CKL_REDUCE_PLAN_H
+#define CKL_REDUCE_PLAN_H
 
-#include "cutekernellib/operators/reduce.h"
+#include "operators/reduce/reduce_config.h"
+#include "plan/plan.h"
 
 /* One mode of x: so many elements, so far apart. */
 typedef struct reduce_mode {
@@ -23,14 +24,7 @@ typedef struct reduce_view {
 /* Of a checked desc. */
 reduce_view reduce_view_of(const ckl_reduce_desc *desc);
 
-static inline reduce_mode reduce_inner(const reduce_view *v)
-{
-    return v->reduced[v->reduced_count - 1];
-}
-
-static inline bool reduce_is_arg(int op)
-{
-    return op == CKL_REDUCE_ARGMAX || op == CKL_REDUCE_ARGMIN;
-}
+extern const implementation reduce_columns_plans, reduce_rows_plans;
+extern const implementation reduce_vectorized_plans, reduce_shuffle_plans, reduce_improved_plans, reduce_naive_plans;
 
 #endif
