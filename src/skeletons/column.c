@@ -212,7 +212,7 @@ static val own_column(const column_split *s, int e)
  * `to` gets the result, in every CTA of the cluster if `ctas` is more than 1.
  */
 static void combine_partials(const column_split *s, const reduction *r, const slots *from, int partials,
-                             const slots *to, val to_partialial, int ctas)
+                             const slots *to, val to_partial, int ctas)
 {
     val tid = ir_sreg(IR_TID_X), partial = ir_binary(IR_REM, tid, number(IR_U32, partials));
     int64_t at_once = s->threads / partials;

@@ -194,8 +194,8 @@ static void produce_dynamic(const row_pipeline *s, pipeline_state *at)
     FOREVER {
         BREAK_IF(ge(row, s->scheduler.count));
         assign(fetch, add(fetch, imm(1)));
-        scheduler_fetch(&s->scheduler,
-                        fetch); // consumers wait for it to know the next row: loading this one may wait for them
+        // before loading this row, which may wait for consumers, who wait for the next row's number
+        scheduler_fetch(&s->scheduler, fetch);
         load_row(s, at, convert(I64, row));
         assign(row, scheduler_next(&s->scheduler, fetch));
     }
@@ -300,7 +300,7 @@ row_place row_pipeline_columns(const row_pipeline *s, int chunk)
 typedef struct pass {
     row_pipeline *s;
     pipeline_state *at;
-    bool loads;    // waits for its stages; else an earlier pass has
+    bool waits;    // for its stages to be full; else the first pass has
     bool releases; // lets the producer fill its stages again
     bool held;     // the row is in registers
     row_visit *visit;
@@ -333,7 +333,7 @@ static void take_chunk(const pass *v, const row_place *p, val exists, tensor *rX
 {
     const bool always = ir_is_int(exists, 1);
     const row_pipeline *s = v->s;
-    if (v->loads) {
+    if (v->waits) {
         if (!always)
             ir_if(exists);
         pipeline_wait_full(&s->ring, v->at);
@@ -387,7 +387,7 @@ static void go_over(const pass *v, val row)
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
     const bool releases = s->split.residence != ROW_IN_RING;
-    go_over(&(pass){ s, &s->first_state, .loads = true, .releases = releases, .visit = visit, .user = user }, row);
+    go_over(&(pass){ s, &s->first_state, .waits = true, .releases = releases, .visit = visit, .user = user }, row);
 }
 
 void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *user)

@@ -218,7 +218,7 @@ static const char *const cases[] = {
     "shape=3x20000 dtype=bf16                      # more steps of a CTA",
     "shape=2x65536 dtype=bf16                      # a cluster a row",
     "shape=1x40000 direction=backward              # a cluster, guarded",
-    "shape=1x150001 dtype=f16                      # longer than the registers of a cluster: in pieces",
+    "shape=1x150001 dtype=f16                      # longer than the registers of a cluster: by tiles",
     "shape=1x100001 direction=backward log=1",
     "shape=4x515 dtype=bf16 misalign=1             # pointers aligned to the element only",
     "shape=9x1024 dtype=f16 misalign=3",
@@ -235,7 +235,7 @@ static const char *const cases[] = {
     "shape=9x2048 dtype=bf16 log=1 impl=pipeline config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 stages=3 "
     "residence=registers chunks=2 exact=1'",
     "shape=20x8200 dtype=bf16 impl=pipeline config='threads=32 row_threads=32 cluster=8 vec=8 steps=4 stages=40 "
-    "residence=ring lookahead=1 exact=0'                    # the next row is seen before one is written",
+    "residence=ring lookahead=1 exact=0'                    # with lookahead",
     "shape=20x8192 direction=backward impl=pipeline config='threads=32 row_threads=32 cluster=16 vec=4 steps=2 "
     "stages=40 residence=ring lookahead=1 chunks=2 exact=1'",
     "shape=64x2 mask=bool                          # rows of nothing but -inf",
@@ -252,7 +252,7 @@ static const char *const cases[] = {
     "shape=512x64 axis=0 direction=backward        # whole columns",
     "shape=2048x32 axis=0 dtype=bf16               # a cluster a strip",
     "shape=1030x24 axis=0 direction=backward",
-    "shape=9001x12 axis=0                          # longer than the registers of a cluster: in pieces",
+    "shape=9001x12 axis=0                          # longer than the registers of a cluster: by tiles",
     "shape=9001x12 axis=0 dtype=f16 direction=backward",
     "shape=300x24 axis=0 dtype=f16 misalign=1      # pointers aligned to the element only",
     "shape=300x24 axis=0 misalign=1 direction=backward",
