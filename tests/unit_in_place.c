@@ -26,6 +26,7 @@ typedef struct in_place {
 
 static const in_place problems[] = {
     { "elementwise expr=gelu(a*x+b) shape=3001", { { "y", "x" } } },
+    { "rope tokens=20 heads=5 k_heads=2 head_dim=96 rotary_dim=64", { { "yq", "q" }, { "yk", "k" } } },
     { "softmax shape=9x1000", { { "y", "x" } } },
     { "softmax shape=5x20000 dtype=bf16", { { "y", "x" } } },
     { "softmax shape=9x1000 impl=pipeline " RELOADED "'", { { "y", "x" } } },
