@@ -1,6 +1,6 @@
 /*
- * unit_in_place.c - outputs in place of inputs: every kernel of rows, at every length that changes how a row is held, must
- * give the bits that it gives apart; in the usual order of warps, and where some run ahead and copies arrive at once.
+ * unit_in_place.c - outputs in place of inputs: all kernels of rows, at every length that changes how a row is held, must
+ * give the bits that it gives apart; in the usual order of warps, and where some run long before others and copies arrive at once.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,24 +20,24 @@ typedef struct in_place {
     const char *places[PLACES_MAX][2]; // output, input
 } in_place;
 
-/* Streams that bring a row again for every pass are forced: rows that need them are longer than a test should be. */
-#define ANEW "config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=3 residence=reload exact=0"
+/* Reloading a row for every pass is forced: rows that need it are longer than a test should be. */
+#define RELOAD "config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=3 residence=reload exact=0"
 
 static const in_place problems[] = {
     { "elementwise expr=gelu(a*x+b) shape=3001", { { "y", "x" } } },
     { "softmax shape=9x1000", { { "y", "x" } } },
     { "softmax shape=5x20000 dtype=bf16", { { "y", "x" } } },
-    { "softmax shape=9x1000 impl=pipeline " ANEW "'", { { "y", "x" } } },
+    { "softmax shape=9x1000 impl=pipeline " RELOAD "'", { { "y", "x" } } },
     { "softmax shape=3x40001", { { "y", "x" } } },
     { "softmax shape=300x24 axis=0", { { "y", "x" } } },
     { "softmax shape=9x1000 direction=backward", { { "dx", "dy" } } },
     { "softmax shape=5x20000 direction=backward", { { "dx", "y" } } },
-    { "softmax shape=9x1000 direction=backward impl=pipeline " ANEW "'", { { "dx", "dy" } } },
+    { "softmax shape=9x1000 direction=backward impl=pipeline " RELOAD "'", { { "dx", "dy" } } },
     { "layernorm rows=9 cols=1000 residual=1", { { "sum", "residual" }, { "y", "x" } } },
     { "layernorm rows=5 cols=20000 residual=1", { { "sum", "residual" }, { "y", "x" } } },
     { "layernorm rows=5 cols=20000 residual=1", { { "sum", "x" }, { "y", "residual" } } },
-    { "layernorm rows=9 cols=1000 impl=forward " ANEW "'", { { "y", "x" } } },
-    { "layernorm rows=9 cols=1000 residual=1 impl=forward " ANEW " residual=1'",
+    { "layernorm rows=9 cols=1000 impl=forward " RELOAD "'", { { "y", "x" } } },
+    { "layernorm rows=9 cols=1000 residual=1 impl=forward " RELOAD " residual=1'",
       { { "sum", "x" }, { "y", "residual" } } },
     { "layernorm rows=20 cols=8192 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=4 steps=2 "
       "stages=40 residence=ring lookahead=1 residual=1'",

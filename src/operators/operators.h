@@ -25,15 +25,18 @@ OPERATORS(X)
  * Defines an operator's table and its three public functions: OPERATOR(add, add, "y = alpha*a + beta*b") for ckl_add_plan(),
  * ckl_add_run() and ckl_add() of ckl_add_desc and ckl_add_args. The file has defined check, check_args and implementations.
  */
-#define OPERATOR(op, types, about)                                                                          \
+#define OPERATOR(op, types, about) OPERATOR_OF(op, types, about, check, check_args, implementations)
+
+/* The same of two operators in one file, whose functions have names. */
+#define OPERATOR_OF(op, types, about, check_desc, check_memory, list)                                       \
     const operator_info op##_operator = {                                                                   \
         .name = #op,                                                                                        \
         .summary = about,                                                                                   \
         .desc_bytes = sizeof(ckl_##types##_desc),                                                           \
         .args_bytes = sizeof(ckl_##types##_args),                                                           \
-        .check = check,                                                                                     \
-        .check_args = check_args,                                                                           \
-        .implementations = implementations,                                                                 \
+        .check = check_desc,                                                                                \
+        .check_args = check_memory,                                                                         \
+        .implementations = list,                                                                            \
     };                                                                                                      \
     ckl_status ckl_##op##_plan(ckl_device *device, const ckl_##types##_desc *desc, ckl_plan **plan)         \
     {                                                                                                       \

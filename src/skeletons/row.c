@@ -149,6 +149,19 @@ row_place row_from(const row_place *p, val start)
     return later;
 }
 
+row_place row_another(const row_place *p, val row)
+{
+    row_place other = *p;
+    val *first = ir_alloc(2, sizeof *first);
+    first[0] = row;
+    first[1] = p->first;
+    other.row = row;
+    other.cX.first = first;
+    other.exists = ir_compare(IR_LT, row, p->rows);
+    other.limit = ir_select(other.exists, p->limit, ir_int(IR_U32, 0));
+    return other;
+}
+
 row_place row_steps(const row_place *p, int begin, int steps)
 {
     row_place some = *p;
@@ -196,6 +209,13 @@ void row_load(const row_split *s, const row_place *p, tensor from, tensor to, do
 {
     tiled_copy each = vectors_of(s, from.dtype);
     copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, fill);
+}
+
+tensor row_fetch(const row_split *s, const row_place *p, tensor from)
+{
+    tensor rX = fragment_like(from, from.dtype); // (VEC,STEPS)
+    row_load(s, p, from, rX, 0);
+    return rX;
 }
 
 static tensor step_of(tensor part, int step)

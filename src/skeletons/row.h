@@ -79,6 +79,9 @@ row_place row_place_of(const row_split *s, val rows, val cols, val row, val tid)
 /* The same thread in the part of the row that begins at element `start`: rows longer than a split go piece by piece. */
 row_place row_from(const row_place *p, val start);
 
+/* The same thread in another row, which may not exist. */
+row_place row_another(const row_place *p, val row);
+
 /* The same thread with so many of its vectors, from number `begin` on; its split has as many steps. */
 row_place row_steps(const row_place *p, int begin, int steps);
 
@@ -88,6 +91,7 @@ tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype
 
 /* Between memory and registers (of the memory's type or f32); past the end of the row: `fill`, and nothing is stored. */
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
+tensor row_fetch(const row_split *s, const row_place *p, tensor from); // into registers of the same type, filled with 0
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step); // one vector of them
 
