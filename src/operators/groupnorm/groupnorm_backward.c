@@ -297,9 +297,9 @@ static void write_column(void *kernel, const groupnorm_column *c)
 
 /* Kernels */
 
-static backward begin(const groupnorm_config *cfg, int part, bool split, bool backwards)
+static backward begin(const groupnorm_config *cfg, int kernel, bool split, bool backwards)
 {
-    backward k = { .s = groupnorm_slice_here(cfg, part % 2 == 0, split, backwards) };
+    backward k = { .s = groupnorm_slice_here(cfg, kernel % 2 == 0, split, backwards) };
     k.w = groupnorm_view_of(&k.s, cfg->vec);
     k.sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
     return k;
@@ -336,15 +336,15 @@ static void sums_of_slice(backward *k, bool split, val total[KINDS])
     add_group(k, total);
 }
 
-void groupnorm_backward(const void *config, int part)
+void groupnorm_backward(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
-    if (part == GROUPNORM_GRADIENTS) {
+    if (kernel == GROUPNORM_GRADIENTS) {
         groupnorm_gradients(cfg);
         return;
     }
     val total[KINDS];
-    backward k = begin(cfg, part, false, false);
+    backward k = begin(cfg, kernel, false, false);
     sums_of_slice(&k, false, total);
     if (cfg->cluster > 1)
         add_peers(&k, total);
@@ -384,16 +384,16 @@ static void add_entries(const backward *k, val total[KINDS])
     groupnorm_warp_sum(KINDS, total);
 }
 
-void groupnorm_backward_split(const void *config, int part)
+void groupnorm_backward_split(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
-    if (part == GROUPNORM_SPLIT_GRADIENTS) {
+    if (kernel == GROUPNORM_SPLIT_GRADIENTS) {
         groupnorm_gradients(cfg);
         return;
     }
-    const bool writes = part >= 2; // last CTA first: its slice was read last and is still in L2
+    const bool writes = kernel >= 2; // last CTA first: its slice was read last and is still in L2
     val total[KINDS];
-    backward k = begin(cfg, part, true, writes);
+    backward k = begin(cfg, kernel, true, writes);
     if (!writes) {
         sums_of_slice(&k, true, total);
         leave_entry(&k, total);

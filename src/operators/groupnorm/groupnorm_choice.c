@@ -1,5 +1,5 @@
 /* groupnorm_choice.c - slices that fit shared memory, and threads that hold them evenly. */
-#include "operators/groupnorm/groupnorm_choice.h"
+#include "operators/groupnorm/groupnorm_config.h"
 
 #include <math.h>
 
@@ -176,7 +176,6 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
     c->affine = d->affine;
     c->channels = (int)max_i64(1, d->c / d->groups);
     c->bundle = bundle_for(d);
-    c->overlap = device->has_tma;
     for (c->vec = VECTOR_BYTES / (int)element_bytes(d); !vector_fits(d, c);)
         c->vec /= 2;
     search s = { d, device, split };
@@ -231,9 +230,8 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, co
 ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
                            const groupnorm_config *c)
 {
-    if ((c->cluster > 1 || c->overlap) && !device->has_tma)
-        FAIL(CKL_UNSUPPORTED, "%s: cluster=%d and overlap=%d on a device without clusters", what, c->cluster,
-             c->overlap);
+    if (c->cluster > 1 && !device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, c->cluster);
     if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);

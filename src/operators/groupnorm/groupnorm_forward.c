@@ -46,7 +46,7 @@ static void stage_column(void *kernel, const groupnorm_column *c)
 /* The first element of a group of the bundle. */
 static val pivot_of(const groupnorm_slice *s, val group)
 {
-    const groupnorm_arguments *a = &s->a;
+    const groupnorm_values *a = &s->a;
     val channel = add(s->channel, convert(I64, mul(group, imm(s->cfg->channels))));
     val image_start = mul(mul(s->image, a->channels), a->pixels);
     val first = add(image_start, groupnorm_is_nchw(s) ? mul(channel, a->pixels) : channel);
@@ -317,9 +317,9 @@ static void write_column(void *kernel, const groupnorm_column *c)
 
 /* Kernels */
 
-static forward begin(const groupnorm_config *cfg, int part, bool split, bool backwards)
+static forward begin(const groupnorm_config *cfg, int kernel, bool split, bool backwards)
 {
-    forward k = { .s = groupnorm_slice_here(cfg, part % 2 == 0, split, backwards) };
+    forward k = { .s = groupnorm_slice_here(cfg, kernel % 2 == 0, split, backwards) };
     k.all = groupnorm_view_of(&k.s, cfg->vec);
     k.sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
     return k;
@@ -346,10 +346,10 @@ static moments moments_of_slice(forward *k)
     return merge_threads(k);
 }
 
-void groupnorm_forward(const void *config, int part)
+void groupnorm_forward(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
-    forward k = begin(cfg, part, false, false);
+    forward k = begin(cfg, kernel, false, false);
     moments m = moments_of_slice(&k);
     if (cfg->cluster > 1)
         m = merge_peers(&k, m);
@@ -403,10 +403,10 @@ static moments merge_entries(const forward *k)
     return all;
 }
 
-void groupnorm_forward_split(const void *config, int part)
+void groupnorm_forward_split(const void *config, int kernel)
 {
-    const bool writes = part >= 2; // last CTA first: its slice was read last and is still in L2
-    forward k = begin(config, part, true, writes);
+    const bool writes = kernel >= 2; // last CTA first: its slice was read last and is still in L2
+    forward k = begin(config, kernel, true, writes);
     if (!writes) {
         leave_entry(&k, moments_of_slice(&k));
         return;

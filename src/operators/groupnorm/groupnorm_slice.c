@@ -24,53 +24,18 @@ static int64_t element_bytes(const groupnorm_slice *s)
     return (int64_t)ckl_dtype_bytes(s->cfg->dtype);
 }
 
-groupnorm_arguments groupnorm_declare(void)
+void groupnorm_wait(void)
 {
-    groupnorm_arguments a;
-    a.channels = param(I64, "channels");
-    a.pixels = param(I64, "pixels");
-    a.bundles = param(I64, "bundles");
-    a.first = param(I64, "first");
-    a.slices = param(I32, "slices");
-    a.range = param(I32, "range");
-    a.units = param(I32, "units");
-    a.entry_slices = param(I32, "entry_slices");
-    a.entry_range = param(I32, "entry_range");
-    a.reciprocal = param(F32, "reciprocal");
-    a.eps = param(F32, "eps");
-    a.x = pointer("x");
-    a.dy = pointer("dy");
-    a.gamma = pointer("gamma");
-    a.beta = pointer("beta");
-    a.y = pointer("y");
-    a.mean = pointer("mean");
-    a.rstd = pointer("rstd");
-    a.entries = pointer("entries");
-    a.partial = pointer("partial");
-    a.lines = param(I64, "lines");
-    a.dgamma = pointer("dgamma");
-    a.dbeta = pointer("dbeta");
-    return a;
-}
-
-void groupnorm_wait(const groupnorm_config *cfg)
-{
-    if (!cfg->overlap)
-        return;
-    ir_current()->target = IR_SM90A;
-    grid_wait(); // what is above overlaps the end of the kernel before
+    grid_wait();
     launch_dependents();
 }
 
 groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, bool split, bool backwards)
 {
-    groupnorm_slice s = { .cfg = cfg, .a = groupnorm_declare() };
+    groupnorm_slice s = { .cfg = cfg, .a = params_of(groupnorm) };
     s.align = (int)element_bytes(&s) * (vectors ? cfg->vec : 1);
     launch_bounds(cfg->threads, cfg->ctas_per_sm);
-    if (cfg->cluster > 1) {
-        cluster_size(cfg->cluster);
-        ir_current()->target = IR_SM90A;
-    }
+    cluster_size(cfg->cluster);
     val cta = convert(I32, cta_x()), bundle = div(cta, imm(cfg->cluster));
     if (backwards)
         cta = sub(sub(convert(I32, grid_x()), imm(1)), cta);
@@ -88,7 +53,7 @@ groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, 
     val image_start = mul(mul(s.image, s.a.channels), s.a.pixels), start = convert(I64, begin);
     s.base = groupnorm_is_nchw(&s) ? add(add(image_start, mul(s.channel, s.a.pixels)), mul(start, imm64(cfg->vec)))
                                    : add(add(image_start, s.channel), mul(start, s.a.channels));
-    groupnorm_wait(cfg);
+    groupnorm_wait();
     return s;
 }
 
@@ -105,7 +70,7 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
     return w;
 }
 
-/* Walks */
+/* Passes */
 
 static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view *w, val slot)
 {
