@@ -2,10 +2,14 @@
 BUILD ?= build
 JOBS  ?= $(shell nproc)
 
-.PHONY: build demo test verify docs clean setup bench bench-%
+.PHONY: build ckl demo test test-full verify docs clean setup bench bench-%
 
 build: $(BUILD)/CMakeCache.txt
 	@cmake --build $(BUILD) -j$(JOBS)
+
+# the laboratory alone, without library and unit tests: the fast way while a kernel is written
+ckl: $(BUILD)/CMakeCache.txt
+	@cmake --build $(BUILD) -j$(JOBS) --target ckl
 
 $(BUILD)/CMakeCache.txt: CMakeLists.txt
 	@cmake -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=Release
@@ -14,14 +18,19 @@ setup:
 	@scripts/setup.sh
 
 demo: setup
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory ckl
 	@scripts/demo.sh $(BUILD)/ckl
 
 test: setup
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh $(BUILD)
 
-verify: build
+# also every fill of large problems, five seeds, every forced kernel assembled, and the long unit tests
+test-full: setup
+	@$(MAKE) --no-print-directory build
+	@scripts/test.sh --full $(BUILD)
+
+verify: ckl
 	@$(BUILD)/ckl verify
 
 # every suite on a GPU, into bench/results/ and the tables made from it

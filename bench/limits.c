@@ -18,10 +18,10 @@ enum { MEMORY_BYTES_MAX = 1 << 30 };
 
 /* Memory and a launch */
 
-/* What is timed: the driver's copy from one piece of memory to another, or a kernel on the first. */
+/* What is timed: the driver's copy from one buffer to another, or a kernel on the first. */
 typedef struct exercise {
     ckl_device *device;
-    int64_t bytes;         // of a piece
+    int64_t bytes;         // of a buffer
     device_kernel *loaded; // NULL: the copy
     int64_t ctas;
     bool cold; // its parameters are to be, by overwriting L2 before each sample: all else moves more than L2 holds

@@ -22,7 +22,8 @@ typedef struct trial {
 
 typedef struct sweep {
     test_case *c;
-    check k; // its plan is lent by the trial under check
+    const char *impl; // of configs that name none
+    check k;          // its plan is lent by the trial under check
     rotation memory;
     trial trials[CONFIGS_MAX + 2];
     int count;
@@ -43,7 +44,8 @@ static ckl_status try_config(const char *config, void *user)
     check_result result = { 0 };
     if (s->count == CONFIGS_MAX)
         FAIL(CKL_INVALID, "sweep: more than %d configs", CONFIGS_MAX);
-    s->c->keys.config = arena_text(&s->c->memory, config);
+    s->c->keys.impl = s->impl;
+    TRY(case_config(s->c, config));
     if (case_plan(s->c, s->k.device, &plan) != CKL_OK) {
         report_skipped(config, ckl_error());
         return CKL_OK;
@@ -52,7 +54,8 @@ static ckl_status try_config(const char *config, void *user)
     ckl_status status = check_run(&s->k, &result);
     s->k.plan = own;
     if (status == CKL_OK && result.passed) {
-        s->trials[s->count++] = (trial){ .label = s->c->keys.config, .plan = plan, .own = { s->c, plan } };
+        s->trials[s->count++] =
+            (trial){ .label = arena_text(&s->c->memory, config), .plan = plan, .own = { s->c, plan } };
         return CKL_OK;
     }
     ckl_plan_free(plan);
@@ -137,12 +140,11 @@ static ckl_status race_trials(sweep *s, const race_options *options)
     return status;
 }
 
-/* The implementation that the plan takes is the one whose configs are tried. */
 static ckl_status run(sweep *s, ckl_device *device, const race_options *options, const char *path)
 {
     check_result first;
     TRY(check_open(s->c, device, options->stream, &s->k));
-    s->c->keys.impl = s->k.plan->impl->name;
+    s->impl = s->k.plan->impl->name;
     s->k.images.keep_references = true;
     TRY(check_run(&s->k, &first)); // also puts the inputs where the rotation copies them from
     TRY(rotation_create(&s->k, options->hot, &s->memory));

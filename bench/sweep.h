@@ -1,12 +1,12 @@
-/* sweep.h - many configs of one implementation against each other and the peer, in one run. */
+/* sweep.h - many configs of one problem against each other and the peer, in one run. */
 #ifndef CKL_BENCH_SWEEP_H
 #define CKL_BENCH_SWEEP_H
 
 #include "bench/race.h"
 
 /*
- * Plans and checks the case with every config of a file (a line each: "tile_m=128 stages=4", # for comments), with
- * impl= of the case or else the implementation that the plan takes. Prints what declines and what is wrong, then the times of
+ * Plans and checks the case with every config of a file: a line each, as plans print it ("gemm sm90 tile_m=128 stages=4"),
+ * with # for comments. A line without names is of the case's impl=, or else of the implementation that the plan takes. Prints what declines and what is wrong, then the times of
  * all others, the fastest first.
  */
 ckl_status sweep_run(test_case *c, ckl_device *device, const race_options *options, const char *path);

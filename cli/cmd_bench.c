@@ -30,7 +30,7 @@ static const cli_option options[] = {
     { "--suite", "FILE", &suite, "problem lines to measure, instead of LINE" },
     { "--device", "D", &device_id, "cuda, cuda:1; the best present if not given" },
     { "--peer", "P", &peer_name, "this peer alone, or none; all of the operator if not given" },
-    { "--config", "TEXT", &config, "force our plan: 'sm90 tile_m=128 stages=4'" },
+    { "--config", "TEXT", &config, "force our plan: 'sm90 tile_m=128 stages=4', or all that a plan prints" },
     { "--json", "FILE", &json, "write the results as JSON" },
     { "--csv", "FILE", &csv, "write the results as CSV" },
     { "--hot", NULL, &hot, "one set of memory, which stays in L2; cold if not given" },
@@ -69,14 +69,7 @@ static ckl_status add_case(const char *line, void *user)
         abort();
     test_case *c = &b->cases[b->case_count++];
     TRY(case_parse(line, c));
-    if (!config)
-        return CKL_OK;
-    size_t length = strcspn(config, " ");
-    char *impl = arena_alloc(&c->memory, length + 1, 1);
-    memcpy(impl, config, length);
-    c->keys.impl = impl;
-    c->keys.config = config + length + strspn(config + length, " ");
-    return CKL_OK;
+    return config ? case_config(c, config) : CKL_OK;
 }
 
 static ckl_status parse_number(const char *option, const char *given, double low, double high, double *value)

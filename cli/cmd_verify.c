@@ -6,20 +6,21 @@
 #include "cli/cli.h"
 #include "cli/verify.h"
 
-static const char *device_id, *suite, *impl, *seeds = "0", *assemble;
+static const char *device_id, *suite, *impl, *seeds = "0", *assemble, *full;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "one device; without it every device present: cuda and emulator" },
     { "--suite", "FILE", &suite, "lines of a file instead of the operators' own cases" },
     { "--impl", "NAME", &impl, "only this implementation" },
-    { "--seeds", "N", &seeds, "seeds of random inputs; else 5 for small problems, 1 for others" },
-    { "--assemble", NULL, &assemble, "also assemble every kernel of the cases and of bench/suites with ptxas" },
+    { "--full", NULL, &full, "all runs: 5 seeds, every fill of large problems too; all kernels assembled" },
+    { "--seeds", "N", &seeds, "seeds of random inputs; else 1, with --full 5 for small problems" },
+    { "--assemble", NULL, &assemble, "also assemble the kernels of the cases and of the operators' bench/suites" },
 };
 static const cli_usage usage = {
     "verify", "[OPERATOR ...] [options]",
     "Runs every case of the operators through every implementation that takes it, with exact, hard and random inputs,\n"
     "and compares the whole result with the reference, and the bits with those of the device before where no "
     "approximate\n"
-    "instruction is involved. The last line is 'N passed, N failed'.",
+    "instruction is involved. What is left to --full is counted. The last line is 'N passed, N failed'.",
     options, COUNT_OF(options)
 };
 
@@ -44,9 +45,11 @@ int cmd_verify(int argc, char **argv)
     int done = cli_parse(&usage, &argc, argv);
     if (done != CLI_GO_ON)
         return done;
-    verify_request request = {
-        .operators = (const char *const *)argv + 1, .suite = suite, .impl = impl, .seeds = atoi(seeds)
-    };
+    verify_request request = { .operators = (const char *const *)argv + 1,
+                               .suite = suite,
+                               .impl = impl,
+                               .seeds = atoi(seeds),
+                               .full = full != NULL };
     verify_list list;
     ckl_status status = verify_list_create(&request, &list);
     if (status != CKL_OK) {
@@ -61,8 +64,8 @@ int cmd_verify(int argc, char **argv)
         for (int i = 0; i < COUNT_OF(every); i++)
             verify_on(every[i], &list, &sums);
     verify_list_free(&list);
-    printf("%d declined by an implementation, %d skipped\n%d passed, %d failed\n", sums.declined, sums.skipped,
-           sums.passed, sums.failed);
+    printf("%d declined by an implementation, %d skipped, %d left to --full\n%d passed, %d failed\n", sums.declined,
+           sums.skipped, sums.left, sums.passed, sums.failed);
     bool nothing = sums.passed + sums.failed == 0;
     return sums.failed ? EXIT_FAILED : nothing ? EXIT_UNSUPPORTED : EXIT_PASSED;
 }

@@ -5,6 +5,8 @@
 #include "base/fields.h"
 #include "base/math.h"
 #include "cli/cli.h"
+#include "cli/operator_help.h"
+#include "operators/operators.h"
 
 typedef struct command {
     const char *name;
@@ -26,22 +28,34 @@ static void print_help(void)
     printf("ckl %s - the laboratory of CuTeKernelLib\n\nusage: ckl COMMAND ...\n\n", ckl_version());
     for (int i = 0; i < COUNT_OF(commands); i++)
         printf("  %-10s %s\n", commands[i].name, commands[i].help);
-    printf("\nA problem is one line: 'gemm m=4096 n=4096 k=4096 a=f16'. `ckl help COMMAND` says more.\n%s\n",
-           CLI_EXIT_HELP);
+    printf("\nA problem is one line: 'gemm m=4096 n=4096 k=4096 a=f16'. `ckl help COMMAND` and `ckl help OPERATOR` say "
+           "more.\nOperators:");
+    for (const operator_info *const *op = operators; *op; op++)
+        printf(" %s", (*op)->name);
+    printf("\n%s\n", CLI_EXIT_HELP);
 }
 
 static const command *find_command(const char *name)
 {
-    const char *names[COUNT_OF(commands)];
-    for (int i = 0; i < COUNT_OF(commands); i++) {
-        names[i] = commands[i].name;
-        if (strcmp(name, names[i]) == 0)
+    for (int i = 0; i < COUNT_OF(commands); i++)
+        if (strcmp(name, commands[i].name) == 0)
             return &commands[i];
-    }
-    const char *near = nearest_word(name, names, COUNT_OF(commands));
+    return NULL;
+}
+
+/* Says what was meant, perhaps: commands, and where help is asked for operators too. */
+static int unknown(const char *name, bool help)
+{
+    const char *names[COUNT_OF(commands) + 64];
+    int count = 0;
+    for (; count < COUNT_OF(commands); count++)
+        names[count] = commands[count].name;
+    for (const operator_info *const *op = operators; help && *op && count < COUNT_OF(names); op++)
+        names[count++] = (*op)->name;
+    const char *near = nearest_word(name, names, count);
     fprintf(stderr, "ckl: unknown command '%s'%s%s%s see 'ckl --help'\n", name, near ? ", did you mean '" : ";",
             near ? near : "", near ? "'?" : "");
-    return NULL;
+    return EXIT_USAGE;
 }
 
 int main(int argc, char **argv)
@@ -57,8 +71,10 @@ int main(int argc, char **argv)
         return argc > 1 ? EXIT_PASSED : EXIT_USAGE;
     }
     const command *found = find_command(help ? argv[2] : word);
+    if (!found && help && operator_help(argv[2]))
+        return EXIT_PASSED;
     if (!found)
-        return EXIT_USAGE;
+        return unknown(help ? argv[2] : word, help);
     if (help)
         return found->run(2, (char *[]){ argv[2], (char[]){ "--help" }, NULL });
     return found->run(argc - 1, argv + 1);

@@ -9,8 +9,13 @@ typedef struct verify_request {
     const char *const *operators; // names, NULL at the end; none: all
     const char *suite;            // file of lines instead of the operators' own cases, or NULL
     const char *impl;             // only this implementation, or NULL
-    int seeds;                    // of random inputs; 0: five for small problems, one for others
+    int seeds;                    // of random inputs; 0: one, and with `full` five of small problems
+    bool full;                    // every fill of large problems, too, and their second run; every kernel assembled
 } verify_request;
+
+/* Whether the request has an operator; whether it has an implementation. */
+bool verify_wants_operator(const verify_request *request, const char *name);
+bool verify_wants_impl(const verify_request *request, const char *name);
 
 /* One run of one case: a line, how its inputs are filled, and by which implementation. */
 typedef struct verify_job {
@@ -19,6 +24,7 @@ typedef struct verify_job {
     operand_fill fill;
     int seed;
     bool repeat; // run twice and compare the bits
+    int left;    // runs of this line and implementation that a full request would add
 
     /* What an earlier device made of it: other devices must make the same bits, but for approximate instructions. */
     const char *earlier_device; // NULL: none did
@@ -33,6 +39,7 @@ typedef struct verify_reject {
 } verify_reject;
 
 typedef struct verify_list {
+    const verify_request *request; // outlives the list
     verify_job *jobs;
     int job_count, job_capacity;
     verify_reject *rejects;
@@ -46,12 +53,16 @@ void verify_list_free(verify_list *list);
 
 typedef struct verify_sums {
     int passed, failed, skipped, declined;
+    int left; // to a full request: runs and kernels
 } verify_sums;
 
 /* Runs the list on a device; failures are printed as they come. False: the device is lost, the rest was skipped. */
 bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums);
 
-/* Assembles every kernel that the list and bench/suites need on a device, once each; prints a line for each. */
+/*
+ * Assembles the kernels that the list and the operators' lines of bench/suites get on a device, once each; prints a line for
+ * each. A full request adds those of every implementation and config that the list forces.
+ */
 void verify_assemble(const verify_list *list, const ckl_device_info *info, verify_sums *sums);
 
 #endif

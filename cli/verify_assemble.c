@@ -13,6 +13,7 @@ typedef struct wanted_kernel {
     const implementation *impl;
     const void *config;
     const char *text; // implementation and config: what makes it the same kernel
+    bool wanted;      // else it is left to a full request
     ckl_status status;
     char sentence[512];
     assembled result;
@@ -20,43 +21,51 @@ typedef struct wanted_kernel {
 
 typedef struct kernels {
     const ckl_device_info *info;
+    const verify_request *request;
     wanted_kernel *each;
     int count;
     arena memory;
 } kernels;
 
-static void add_kernel(kernels *k, const operator_info *op, const implementation *impl, const void *config)
+static void add_kernel(kernels *k, const operator_info *op, const implementation *impl, const void *config, bool wanted)
 {
     text line = { 0 };
     text_printf(&line, "%s %s ", op->name, impl->name);
     fields_print(impl->config, config, false, &line);
     for (int i = 0; i < k->count; i++)
         if (strcmp(k->each[i].text, text_data(&line)) == 0) {
+            k->each[i].wanted |= wanted;
             text_free(&line);
             return;
         }
     k->each = realloc(k->each, (size_t)(k->count + 1) * sizeof *k->each);
     if (!k->each)
         abort();
-    k->each[k->count++] =
-        (wanted_kernel){ .op = op, .impl = impl, .config = config, .text = arena_text(&k->memory, text_data(&line)) };
+    wanted_kernel made = { .op = op, .impl = impl, .config = config, .wanted = wanted };
+    made.text = arena_text(&k->memory, text_data(&line));
+    k->each[k->count++] = made;
     text_free(&line);
 }
 
-/* The kernel of a line; with force NULL that of the implementation it is given anyway. Declines add nothing. */
+/*
+ * The kernel of a line; with force NULL that of the implementation it is given anyway, which is what a quick request wants
+ * unless the line forces its config. Declines add nothing.
+ */
 static void add_line(kernels *k, const char *line, const char *force)
 {
     test_case c;
     const implementation *impl;
     void *config;
-    if (case_parse(line, &c) == CKL_OK) {
+    if (case_parse(line, &c) == CKL_OK && verify_wants_operator(k->request, c.test->op->name)) {
         const operator_info *op = c.test->op;
+        bool wanted = k->request->full || (!force && !*c.keys.config);
         void *desc = arena_alloc(&k->memory, 1, op->desc_bytes);
         adapter_desc(c.test, c.problem, desc);
         if (!force || *c.keys.config)
             force = case_force(&c, &k->memory);
-        if (plan_choose(k->info, op, desc, force, &k->memory, &impl, &config, NULL) == CKL_OK)
-            add_kernel(k, op, impl, config);
+        if (plan_choose(k->info, op, desc, force, &k->memory, &impl, &config, NULL) == CKL_OK &&
+            verify_wants_impl(k->request, impl->name))
+            add_kernel(k, op, impl, config, wanted);
     }
     case_clear(&c);
 }
@@ -102,12 +111,32 @@ static void print_kernel(const wanted_kernel *w, verify_sums *sums)
         printf("FAILED to assemble %s\n  %s\n", w->text, w->status == CKL_OK ? w->result.complaint : w->sentence);
 }
 
+static void add_list(kernels *k, const verify_list *list)
+{
+    for (int i = 0; i < list->job_count; i++) {
+        add_line(k, list->jobs[i].line, NULL);
+        add_line(k, list->jobs[i].line, list->jobs[i].impl->name);
+    }
+}
+
+/* Forgets the kernels that are not wanted now; returns how many. */
+static int keep_wanted(kernels *k)
+{
+    int all = k->count;
+    k->count = 0;
+    for (int i = 0; i < all; i++)
+        if (k->each[i].wanted)
+            k->each[k->count++] = k->each[i];
+    return all - k->count;
+}
+
 void verify_assemble(const verify_list *list, const ckl_device_info *info, verify_sums *sums)
 {
-    kernels k = { .info = info };
-    for (int i = 0; i < list->job_count; i++)
-        add_line(&k, list->jobs[i].line, list->jobs[i].impl->name);
-    add_suites(&k);
+    kernels k = { .info = info, .request = list->request };
+    add_list(&k, list);
+    if (!list->request->suite)
+        add_suites(&k);
+    sums->left += keep_wanted(&k);
     if (!assemble_tool()) {
         printf("skipped: %d kernels were not assembled, ptxas is not installed\n", k.count);
         sums->skipped += k.count;

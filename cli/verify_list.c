@@ -24,8 +24,9 @@ static void add_job(verify_list *list, verify_job job)
     list->jobs[list->job_count++] = job;
 }
 
-static bool is_wanted(const char *const *names, const char *name)
+bool verify_wants_operator(const verify_request *request, const char *name)
 {
+    const char *const *names = request->operators;
     if (!names || !*names)
         return true;
     for (; *names; names++)
@@ -34,65 +35,73 @@ static bool is_wanted(const char *const *names, const char *name)
     return false;
 }
 
-/* "" and NULL stand for any name. */
+bool verify_wants_impl(const verify_request *request, const char *name)
+{
+    return !request->impl || strcmp(name, request->impl) == 0;
+}
+
+/* "" stands for any name. */
 static bool is_name(const char *name, const char *wanted)
 {
-    return !wanted || !*wanted || strcmp(name, wanted) == 0;
+    return !*wanted || strcmp(name, wanted) == 0;
 }
 
-/* The runs of one implementation: exact, hard, and random with several seeds; a line that states fill= gets just that. */
-static void add_fills(verify_list *list, const char *line, const test_case *c, const implementation *impl, int seeds)
+/*
+ * The runs of one implementation: exact and repeated, hard, and random with several seeds. A line that states fill= gets
+ * just that. Large problems take most of the time, so a quick request gives them one run alone, the exact one: it finds a
+ * wrong element anywhere, and small problems go through the other fills.
+ */
+static void add_fills(verify_list *list, const char *line, const test_case *c, const implementation *impl)
 {
-    static const operand_fill fills[] = { FILL_INTEGERS, FILL_HARD, FILL_UNIFORM };
-    verify_job job = { .line = line, .impl = impl, .fill = (operand_fill)c->keys.fill, .repeat = true };
-    job.seed = (int)c->keys.seed;
+    const verify_request *request = list->request;
+    bool small = adapter_flops(c->test, c->problem) <= SMALL_FLOPS, all = small || request->full;
+    int seeds_full = request->seeds ? request->seeds : small ? SEEDS : 1;
+    int seeds = request->seeds || request->full ? seeds_full : 1;
+    verify_job job = { .line = line, .impl = impl, .seed = (int)c->keys.seed, .repeat = all };
+    job.fill = FILL_INTEGERS;
+    job.left = all ? seeds_full - seeds : 2 + seeds_full; // the repeated, the hard and the random ones
     if (c->fill_given) {
-        add_job(list, job);
+        job.fill = (operand_fill)c->keys.fill;
+        job.left = !all;
+    }
+    add_job(list, job);
+    if (c->fill_given || !all)
         return;
-    }
-    for (int i = 0; i < COUNT_OF(fills); i++) {
-        job.fill = fills[i];
-        for (int seed = 0; seed < (fills[i] == FILL_UNIFORM ? seeds : 1); seed++) {
-            job.seed = (int)c->keys.seed + seed;
-            job.repeat = i == 0;
-            add_job(list, job);
-        }
-    }
+    job.repeat = false;
+    job.left = 0;
+    job.fill = FILL_HARD;
+    add_job(list, job);
+    job.fill = FILL_UNIFORM;
+    for (int i = 0; i < seeds; i++, job.seed++)
+        add_job(list, job);
 }
-
-typedef struct adding {
-    const verify_request *request;
-    verify_list *list;
-} adding;
 
 static ckl_status add_line(const char *line, void *user)
 {
-    const adding *a = user;
+    verify_list *list = user;
     test_case c;
     ckl_status status = case_parse(line, &c);
-    if (status == CKL_OK && is_wanted(a->request->operators, c.test->op->name)) {
-        const char *kept = arena_text(&a->list->memory, line);
-        int seeds = a->request->seeds ? a->request->seeds : adapter_flops(c.test, c.problem) <= SMALL_FLOPS ? SEEDS : 1;
+    if (status == CKL_OK && verify_wants_operator(list->request, c.test->op->name)) {
+        const char *kept = arena_text(&list->memory, line);
         for (const implementation *const *impl = c.test->op->implementations; *impl; impl++)
-            if (is_name((*impl)->name, c.keys.impl) && is_name((*impl)->name, a->request->impl))
-                add_fills(a->list, kept, &c, *impl, seeds);
+            if (is_name((*impl)->name, c.keys.impl) && verify_wants_impl(list->request, (*impl)->name))
+                add_fills(list, kept, &c, *impl);
     }
     case_clear(&c);
     return status;
 }
 
-static ckl_status add_cases_of(const operator_test *test, adding *a)
+static ckl_status add_cases_of(const operator_test *test, verify_list *list)
 {
     for (const char *const *line = test->cases; *line; line++) {
         text whole = { 0 };
         text_printf(&whole, "%s %s", test->op->name, *line);
-        ckl_status status = add_line(text_data(&whole), a);
+        ckl_status status = add_line(text_data(&whole), list);
         if (status != CKL_OK)
             status_fail(status, "case '%s': %s", text_data(&whole), ckl_error());
         text_free(&whole);
         TRY(status);
     }
-    verify_list *list = a->list;
     for (const test_reject *reject = test->rejects; reject && reject->line; reject++) {
         list->rejects = grow(list->rejects, list->reject_count, &list->reject_capacity, sizeof *list->rejects);
         list->rejects[list->reject_count++] = (verify_reject){ test, reject };
@@ -102,16 +111,15 @@ static ckl_status add_cases_of(const operator_test *test, adding *a)
 
 ckl_status verify_list_create(const verify_request *request, verify_list *list)
 {
-    *list = (verify_list){ 0 };
-    adding a = { request, list };
+    *list = (verify_list){ .request = request };
     const operator_test *known;
     for (const char *const *name = request->operators; name && *name; name++)
         TRY(case_operator(*name, &known));
     if (request->suite)
-        return suite_read(request->suite, add_line, &a);
+        return suite_read(request->suite, add_line, list);
     for (const operator_test *const *test = operator_tests; *test; test++)
-        if (is_wanted(request->operators, (*test)->op->name))
-            TRY(add_cases_of(*test, &a));
+        if (verify_wants_operator(request, (*test)->op->name))
+            TRY(add_cases_of(*test, list));
     return CKL_OK;
 }
 

@@ -62,8 +62,8 @@ static void compare_devices(const pass *p, const check *k, verify_job *job, aren
 {
     uint64_t digest = operand_images_digest(&k->images);
     const char *plan = ckl_plan_text(k->plan);
-    bool comparable =
-        job->earlier_device && strcmp(job->earlier_plan, plan) == 0 && adapter_approximation(k->c->test, k->c->problem) == 0;
+    bool comparable = job->earlier_device && strcmp(job->earlier_plan, plan) == 0 &&
+                      adapter_approximation(k->c->test, k->c->problem) == 0;
     if (comparable && job->earlier_digest != digest) {
         result->passed = false;
         snprintf(result->fault, sizeof result->fault, "the result is right but not bit for bit that of %s",
@@ -177,6 +177,7 @@ bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums)
     for (int i = 0; i < list->job_count && result != LOST; i++, p.done++) {
         show_progress(&p, sums, list->jobs[i].line);
         count(result = run_job(&p, &list->jobs[i], &list->memory), sums);
+        sums->left += result == DECLINED ? 0 : list->jobs[i].left;
         taken |= result != DECLINED;
         note_untaken(list, i, &taken, sums);
     }

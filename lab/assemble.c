@@ -64,9 +64,9 @@ static ckl_status write_file(const text *ptx, char path[PATH_BYTES])
 
 static void read_all(int file, text *out)
 {
-    char piece[4096];
-    for (ssize_t bytes; (bytes = read(file, piece, sizeof piece)) > 0;)
-        text_append(out, piece, (size_t)bytes);
+    char buffer[4096];
+    for (ssize_t bytes; (bytes = read(file, buffer, sizeof buffer)) > 0;)
+        text_append(out, buffer, (size_t)bytes);
 }
 
 /* Runs ptxas; what it says is appended to output. The cubin is not wanted. */

@@ -45,10 +45,51 @@ static ckl_status set_pair(test_case *c, const problem_pair *pair)
     return fields_unknown(op, pair->key, tables, COUNT_OF(tables));
 }
 
-static ckl_status check_keys(const test_case *c)
+/* The word at *at, which moves past it; "" if it is name=value, a comment or the end. */
+static const char *take_name(const char **at, arena *memory)
 {
-    if (*c->keys.config && !*c->keys.impl)
-        FAIL(CKL_INVALID, "%s: config=%s needs impl=", c->test->op->name, c->keys.config);
+    *at += strspn(*at, " ");
+    size_t length = strcspn(*at, " #");
+    if (memchr(*at, '=', length))
+        return "";
+    char *name = arena_alloc(memory, length + 1, 1);
+    memcpy(name, *at, length);
+    *at += length + strspn(*at + length, " ");
+    return name;
+}
+
+/* "tile_m=128,stages=3" needs no quotes in a shell. Commas in parentheses belong to an expression. */
+static char *spaces_for_commas(char *config)
+{
+    int nesting = 0;
+    for (char *at = config; *at; at++) {
+        nesting += (*at == '(') - (*at == ')');
+        if (*at == ',' && nesting == 0)
+            *at = ' ';
+    }
+    return config;
+}
+
+ckl_status case_config(test_case *c, const char *config)
+{
+    const char *rest = spaces_for_commas(arena_text(&c->memory, config));
+    const char *name = take_name(&rest, &c->memory);
+    if (strcmp(name, c->test->op->name) == 0)
+        name = take_name(&rest, &c->memory);
+    if (*name)
+        c->keys.impl = name;
+    c->keys.config = rest;
+    if (*rest && !*c->keys.impl)
+        FAIL(CKL_INVALID, "%s: config='%s' needs an implementation before it, or impl=", c->test->op->name, rest);
+    return CKL_OK;
+}
+
+static ckl_status check_keys(test_case *c)
+{
+    const char *impl = c->keys.impl;
+    TRY(case_config(c, c->keys.config));
+    if (*impl && strcmp(impl, c->keys.impl) != 0)
+        FAIL(CKL_INVALID, "%s: impl=%s, but config= is one of %s", c->test->op->name, impl, c->keys.impl);
     if (c->keys.misalign < 0 || c->keys.misalign > 4096)
         FAIL(CKL_INVALID, "%s: misalign=%d is not 0..4096", c->test->op->name, c->keys.misalign);
     return CKL_OK;
@@ -99,9 +140,6 @@ const char *case_force(const test_case *c, arena *memory)
     size_t length = strlen(c->keys.impl) + strlen(c->keys.config) + 2;
     char *force = arena_alloc(memory, length, 1);
     snprintf(force, length, "%s %s", c->keys.impl, c->keys.config);
-    for (char *at = force; *at; at++) // "tile_m=128,stages=3" needs no quotes in a shell
-        if (*at == ',')
-            *at = ' ';
     return force;
 }
 

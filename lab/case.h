@@ -7,7 +7,7 @@
 /* Keys that every operator's line may have, beside the operator's own. */
 #define CASE_KEYS(X)                                                                               \
     X(case_keys, quoted, impl, "", "", "implementation to use; the plan chooses if not given")     \
-    X(case_keys, quoted, config, "", "", "part of its config: config='tile_m=128 stages=3'")       \
+    X(case_keys, quoted, config, "", "", "its config or part of it: config='sm90 tile_m=128'")     \
     X(case_keys, choice, fill, "uniform", "integers uniform normal hard", "how inputs are filled") \
     X(case_keys, int64_t, seed, "1", "", "of the random inputs")                                   \
     X(case_keys, int, misalign, "0", "", "elements by which every pointer is displaced")
@@ -31,6 +31,12 @@ typedef struct test_case {
 /* Parses "gemm m=333 n=64 k=64 fill=hard". Clear it also after a failure. */
 ckl_status case_parse(const char *line, test_case *out);
 void case_clear(test_case *c);
+
+/*
+ * Forces a config: "gemm sm90 tile_m=128 stages=3", as plans print it, or without the operator's name; without the
+ * implementation's it is of impl=. Sets impl and config, the latter without names.
+ */
+ckl_status case_config(test_case *c, const char *config);
 
 /* Appends the line that repeats this case: paste it after `ckl run`. */
 void case_print(const test_case *c, text *out);

@@ -1,10 +1,19 @@
 #!/usr/bin/env bash
-# test.sh BUILD - every check that needs no GPU; the last line is "N passed, N failed".
+# test.sh [--full] BUILD - the checks that need no GPU; the last line is "N passed, N failed".
+#
+# The quick ones take some minutes: every case runs at least once, the sanitizers see what they can find something in.
+# --full adds the other runs of large problems, five seeds, the kernels of forced configs, and long tests of accuracy.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
+full=
+if [[ ${1:-} == --full ]]; then
+    full=--full
+    export CKL_TEST_FULL=1 # unit tests look at it
+    shift
+fi
 build=${1:-build}
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$log".*' EXIT
 export OMP_WAIT_POLICY=passive # spinning threads starve each other where cores are few or busy
 passed=0
 failed=0
@@ -27,7 +36,7 @@ run() {
     if [[ $f -ne 0 ]]; then
         tail -n 200 "$log"
     else
-        grep -E '^(skipped|[0-9]+ declined)' "$log"
+        grep -E '^(skipped|[0-9]+ declined|[0-9]+ left)' "$log"
     fi
     echo "   $p passed, $f failed, $((SECONDS - begin)) s"
 }
@@ -44,48 +53,80 @@ unit() { # cmocka counts tests in its own words
     [[ $bad -eq 0 ]]
 }
 
-units() { # units BUILD
-    local program
-    for program in "$1"/unit_*; do
-        [[ -x $program ]] && run "${program##*/} ($1)" unit "$program"
+units() { # units BUILD NAME...
+    local folder=$1 name
+    shift
+    for name in "$@"; do
+        run "$name ($folder)" unit "$folder/$name"
     done
 }
 
 help_texts() { # every command explains itself, and knows what it does not know
-    local command
+    local command operator text names name
     "$build/ckl" --help || return 1
     "$build/ckl" --version || return 1
     while read -r command; do
         "$build/ckl" help "$command" | grep -q '^usage: ckl' || return 1
     done < <("$build/ckl" --help | awk '/^  [a-z]/ {print $1}')
+    while read -r operator; do
+        text=$("$build/ckl" help "$operator") || return 1
+        names=$("$build/ckl" run "$operator" impl=none --device emulator:h200 2>&1 | sed -n 's/.*There are://p')
+        [[ $names ]] || return 1
+        for name in $names; do
+            grep -qE "^  $name +[^ ]" <<<"$text" || return 1
+        done
+    done < <(sed -n 's/^    X(\([a-z]*\)).*/\1/p' src/operators/operators.h)
+    [[ $("$build/ckl" help gemm) == *" layout="*"tile_m="* ]] || return 1
+    [[ $("$build/ckl" help gmem 2>&1) == *"did you mean 'gemm'"* ]] || return 1
     [[ $("$build/ckl" verfiy 2>&1) == *"did you mean 'verify'"* ]] || return 1
     [[ $("$build/ckl" run gmem m=1 2>&1) == *"did you mean 'gemm'"* ]]
 }
 
-build_sanitized() {
-    cmake -S . -B build-sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCKL_SANITIZE=ON &&
-        cmake --build build-sanitize -j"$(nproc)"
-}
-
-sanitized() { # the sanitizers' build: unit tests and small problems through the whole stack
-    run "address and undefined-behaviour sanitizer build" build_sanitized
+# The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy show them no
+# host code that the small problems do not.
+sanitized() {
+    local names=("${unit_names[@]}")
+    [[ $full ]] || mapfile -t names < <(printf '%s\n' "${unit_names[@]}" | grep -vE '^unit_(in_place|norm|softmax)$')
+    run "address and undefined-behaviour sanitizer build" build_sanitized "${names[@]}"
     [[ -x build-sanitize/ckl ]] || return
-    units build-sanitize
-    run "ckl verify, sanitized" build-sanitize/ckl verify --suite bench/suites/smoke.txt --device emulator:h200 --seeds 1
+    units build-sanitize "${names[@]}"
+    echo "$((${#unit_names[@]} - ${#names[@]})) left to --full: sanitized programs of unit tests"
+    run "ckl verify, sanitized" build-sanitize/ckl verify --suite bench/suites/smoke.txt --device emulator:h200
 }
 
-if compgen -G "$build/unit_*" >/dev/null; then
-    units "$build"
+build_sanitized() {
+    cmake -S . -B build-sanitize -DCMAKE_BUILD_TYPE=Debug -DCKL_SANITIZE=ON &&
+        cmake --build build-sanitize -j"$(nproc)" --target ckl "$@"
+}
+
+mapfile -t unit_names < <(basename -s .c tests/unit_*.c)
+compgen -G "$build/unit_*" >/dev/null || unit_names=()
+
+# The sanitizers' half runs beside the other one, which seldom keeps two cores busy; its report comes last.
+(
+    log=$log.sanitized
+    sanitized
+    echo "$passed $failed" >"$log"
+) >"$log.report" &
+sanitizers=$!
+
+if [[ ${#unit_names[@]} -gt 0 ]]; then
+    units "$build" "${unit_names[@]}"
 else
     run "unit tests were not built: cmocka is missing" false
 fi
 run "include directions" scripts/check_includes.sh
 run "exported symbols and size" scripts/check_symbols.sh "$build/libcutekernellib.so"
+run "public headers" scripts/check_headers.sh
+run "quotes and links of the documents" scripts/check_docs.sh
 run "help texts" help_texts
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
-run "ckl verify, emulated H200" "$build/ckl" verify --device emulator:h200 --assemble
-run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4 --seeds 1
-sanitized
+run "ckl verify, emulated H200" "$build/ckl" verify $full --device emulator:h200 --assemble
+run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
+wait $sanitizers
+cat "$log.report"
+read -r p f <"$log.sanitized" || p=0 f=1
+passed=$((passed + p)) failed=$((failed + f))
 
 echo "$passed passed, $failed failed"
 [[ $failed -eq 0 ]]

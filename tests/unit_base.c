@@ -153,8 +153,11 @@ static void test_fields_refuse(void **state)
     expect_refused("m", "9223372036854775808", "gemm: m=9223372036854775808 is not an integer");
     expect_refused("stages", "2^40", "gemm: stages=2^40 is not an integer");
     expect_refused("bias", "maybe", "gemm: bias=maybe is not 0 or 1");
-    expect_refused("a", "f17", "gemm: a=f17 is not an element type");
+    expect_refused("a", "fp16",
+                   "gemm: a=fp16 is not one of f64 f32 f16 bf16 e4m3 e5m2 i64 i32 i16 i8 u8 bool, did you mean 'f16'?");
+    expect_refused("a", "half", "gemm: a=half is not one of f64 f32 f16 bf16 e4m3 e5m2 i64 i32 i16 i8 u8 bool");
     expect_refused("layout", "n", "gemm: layout=n is not one of nt nn tn");
+    expect_refused("layout", "tm", "gemm: layout=tm is not one of nt nn tn, did you mean 'tn'?");
     expect_refused("layuot", "nt",
                    "gemm: unknown key 'layuot', did you mean 'layout'? Known keys: m stages alpha bias a layout");
     expect_refused("zzzzzz", "1", "gemm: unknown key 'zzzzzz'. Known keys: m stages alpha bias a layout");

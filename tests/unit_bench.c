@@ -4,8 +4,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/math.h"
@@ -13,6 +15,7 @@
 #include "bench/peers/peers.h"
 #include "bench/race.h"
 #include "bench/results.h"
+#include "bench/sweep.h"
 #include "virtual_device.h"
 
 /* y = 2 a, in as many microseconds as is ordered. */
@@ -36,6 +39,12 @@ static ckl_status accept_args(const void *desc, const void *args)
     return CKL_OK;
 }
 
+#define TWICE_CONFIG(X) X(twice_config, int, late_us, "0", "", "how much longer a run takes")
+
+typedef struct twice_config {
+    TWICE_CONFIG(FIELD_MEMBER)
+} twice_config;
+
 static ckl_status choose(const void *desc, const ckl_device_info *info, void *config)
 {
     (void)desc;
@@ -44,10 +53,10 @@ static ckl_status choose(const void *desc, const ckl_device_info *info, void *co
     return CKL_OK;
 }
 
-static void describe(const void *config, int part)
+static void describe(const void *config, int kernel)
 {
     (void)config;
-    (void)part;
+    (void)kernel;
 }
 
 static void compute(const twice_problem *p, void *const *pointers, bool wrong)
@@ -65,15 +74,20 @@ typedef struct twice_args {
 
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    (void)plan;
     (void)stream;
     const twice_args *t = args;
     compute(t->problem, t->pointers, own_is_wrong);
-    take_us(own_us);
+    take_us(own_us + ((const twice_config *)plan->config)->late_us);
     return CKL_OK;
 }
 
-static const implementation plain = { .name = "plain", .choose = choose, .describe = describe, .launch = launch };
+static const field config_fields[] = { TWICE_CONFIG(FIELD_ROW) };
+static const implementation plain = { .name = "plain",
+                                      .config_bytes = sizeof(twice_config),
+                                      .config = FIELD_TABLE(config_fields),
+                                      .choose = choose,
+                                      .describe = describe,
+                                      .launch = launch };
 static const implementation *const implementations[] = { &plain, NULL };
 static const operator_info twice_info = { .name = "twice",
                                           .desc_bytes = sizeof(twice_problem),
@@ -283,6 +297,47 @@ static void test_wrong_results_are_not_timed(void **state)
     assert_true(row.median_us == 0 && row.peer_count == 0 && *row.fault);
 }
 
+/* What sweep_run() prints of the configs of a file. */
+static void sweep(const char *configs, char *said, size_t bytes)
+{
+    static const char path[] = "/tmp/ckl-unit-bench-configs.txt", output[] = "/tmp/ckl-unit-bench-output.txt";
+    twice_problem problem = { problem_size };
+    test_case c = { .test = &twice_test, .problem = &problem, .fields = "n=100" };
+    const race_options options = { .no_peer = true, .limits = { .rounds = 2, .seconds_max = 0.05 } };
+    FILE *file = fopen(path, "w");
+    fputs(configs, file);
+    fclose(file);
+    fields_default(case_key_table, &c.keys);
+    fflush(stdout);
+    int kept = dup(STDOUT_FILENO);
+    assert_non_null(freopen(output, "w", stdout));
+    ckl_status status = sweep_run(&c, &device, &options, path);
+    fflush(stdout);
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+    file = fopen(output, "r");
+    said[fread(said, 1, bytes - 1, file)] = '\0';
+    fclose(file);
+    remove(path);
+    remove(output);
+    assert_int_equal(status, CKL_OK);
+    arena_clear(&c.memory);
+}
+
+/* A file's line is a config as plans print it, with or without the names before it. */
+static void test_configs_of_a_file(void **state)
+{
+    (void)state;
+    char said[2048];
+    own_us = 60;
+    sweep("twice plain late_us=40 # a comment\nplain late_us=20\nlate_us=30\nplane late_us=10\n", said, sizeof said);
+    assert_non_null(strstr(said, "plane late_us=10: twice: no implementation 'plane', did you mean 'plain'?"));
+    const char *fastest = strstr(said, " 80.00 "), *then = strstr(said, " 90.00 "), *last = strstr(said, " 100.00 ");
+    assert_true(fastest && then > fastest && last > then);
+    assert_true(strstr(fastest, "  plain late_us=20\n") && strstr(then, "  late_us=30\n") &&
+                strstr(last, "  twice plain late_us=40"));
+}
+
 static void test_missing_peer_is_said(void **state)
 {
     (void)state;
@@ -376,6 +431,7 @@ int main(void)
         cmocka_unit_test_setup(test_race_by_graphs, open_race),
         cmocka_unit_test_setup(test_wrong_results_are_not_timed, open_race),
         cmocka_unit_test_setup(test_missing_peer_is_said, open_race),
+        cmocka_unit_test_setup(test_configs_of_a_file, open_race),
         cmocka_unit_test_setup(test_peer_in_python, open_race),
         cmocka_unit_test(test_files_of_peers),
     };

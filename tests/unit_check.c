@@ -144,10 +144,10 @@ static ckl_status choose(const void *desc, const ckl_device_info *info, void *co
     return CKL_OK;
 }
 
-static void describe(const void *config, int part)
+static void describe(const void *config, int kernel)
 {
     (void)config;
-    (void)part;
+    (void)kernel;
 }
 
 static void commit_fault(const sum_problem *p, unsigned char *y, void *a)

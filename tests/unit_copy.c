@@ -54,7 +54,8 @@ static struct {
     const char *atom, *back;
     ckl_dtype dtype;
     int rows, cols, row_limit, col_limit, count;
-} now; // the case that is being described
+    bool dynamic; // distances between rows
+} now;            // the case that is being described
 
 static unsigned char x[BYTES_MAX], y[BYTES_MAX];
 
@@ -74,7 +75,8 @@ static void run_case(void (*describe)(void), int threads, int cluster, int64_t x
 
 static tensor matrix(const char *name, int rows, int cols)
 {
-    return gmem_tensor(pointer(name), now.dtype, make_layout(shape(rows, cols), stride(cols, 1)));
+    val pitch = now.dynamic ? variable(I64, imm(cols)) : imm(cols);
+    return gmem_tensor(pointer(name), now.dtype, make_layout(shape(rows, cols), stride(pitch, 1)));
 }
 
 static layout block(int rows, int cols)
@@ -136,6 +138,16 @@ static void test_plain(void **state)
     check_within("UniversalCopy<64>", F32, 13, 6);
     check_within("UniversalCopy<128>", F32, 24, 32); // nothing is outside
     check_within("UniversalCopy<64>", I64, 5, 15);
+}
+
+static void test_dynamic_pitch(void **state)
+{
+    (void)state;
+    now.dynamic = true;
+    check_within("UniversalCopy<16>", F16, 17, 63);
+    check_within("UniversalCopy<128>", F16, 9, 40);
+    check_within("UniversalCopy<128>", F32, 24, 32);
+    now.dynamic = false;
 }
 
 /* Stores stop at the edge, too: y has no room beyond it. */
@@ -249,6 +261,56 @@ static void test_matrices(void **state)
     }
 }
 
+/* The example of docs/copies.md: sizes and distances between rows are dynamic, one tile is cut off below, the other also right. */
+
+enum { EXAMPLE_ROWS = 50, EXAMPLE_COLS = 200, EXAMPLE_LDX = 208 };
+
+#define EXAMPLE_PARAMS(X, owner) \
+    X(owner, pointer, x)         \
+    X(owner, pointer, y) X(owner, i64, m) X(owner, u32, n) X(owner, i64, ldx) X(owner, u32, ldy) X(owner, f32, alpha)
+KERNEL_PARAMS(example, EXAMPLE_PARAMS);
+
+static void describe_example(void)
+{
+    example_values p = params_of(example);
+    tensor gX = gmem_tensor(p.x, F16, make_layout(shape(p.m, p.n), stride(p.ldx, 1))); // (M,N)
+    tensor gY = gmem_tensor(p.y, F16, make_layout(shape(p.m, p.n), stride(p.ldy, 1))); // (M,N)
+    tensor cX = identity_tensor(shape(p.m, p.n));                                      // (M,N) -> its own coordinates
+    int_tuple tile = shape(64, 128), here = coord(cta_y(), cta_x());
+
+    layout threads = compact_right(shape(16, 16)), values = compact_right(shape(1, 8));
+    tiled_copy each = make_tiled_copy("UniversalCopy<128>", F16, threads, values);
+    tensor tXcX = partition_S(&each, local_tile(cX, tile, here), thread());                // ((8,1),4,1)
+    tensor tXgX = tensor_at_coordinates(gX, tXcX), tXgY = tensor_at_coordinates(gY, tXcX); // ((8,1),4,1)
+    tensor rX = fragment_like(tXcX, F32);                                                  // ((8,1),4,1)
+
+    copy_if(&each, tXcX, shape(p.m, p.n), tXgX, rX, 0); // outside: 0, not touched
+    for (int i = 0; i < static_size(rX.layout); i++)
+        set(rX, i, mul(at(rX, i), p.alpha));
+    copy_if(&each, tXcX, shape(p.m, p.n), rX, tXgY, 0);
+}
+
+static void test_example(void **state)
+{
+    (void)state;
+    static uint16_t in[EXAMPLE_ROWS][EXAMPLE_LDX], out[EXAMPLE_ROWS][EXAMPLE_COLS];
+    for (int i = 0; i < EXAMPLE_ROWS * EXAMPLE_LDX; i++)
+        in[i / EXAMPLE_LDX][i % EXAMPLE_LDX] = (uint16_t)(i + 0x400); // f16, no NaN
+    size_t in_bytes = sizeof in - (EXAMPLE_LDX - EXAMPLE_COLS) * sizeof in[0][0];
+    void *from = test_upload(gpu, in, in_bytes), *to = test_upload(gpu, NULL, sizeof out);
+    test_kernel k = { describe_example, IR_SM80, .threads = 256, .grid = 2 };
+    example_params given = { from, to, EXAMPLE_ROWS, EXAMPLE_COLS, EXAMPLE_LDX, EXAMPLE_COLS, -1 };
+    void *params[IR_PARAMS_MAX];
+    test_params(&example_param_list, &given, params);
+    if (test_run(gpu, k, params) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    assert_int_equal(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL), CKL_OK);
+    for (int i = 0; i < EXAMPLE_ROWS * EXAMPLE_COLS; i++)
+        assert_int_equal(out[i / EXAMPLE_COLS][i % EXAMPLE_COLS], in[i / EXAMPLE_COLS][i % EXAMPLE_COLS] | 0x8000);
+    gpu->ops->release(gpu, from);
+    gpu->ops->release(gpu, to);
+}
+
 /* Bulk copies and staged stores */
 
 static void describe_bulk(void)
@@ -269,7 +331,7 @@ static void describe_bulk(void)
     copy(local_partition(sX, threads, thread()), local_partition(sY, threads, thread()), 4);
     staged_store out = { imm(0), 64, eq(thread(), imm(0)) };
     LAST_STAGED_STORE(&out)
-    bulk_store(sY, gY);
+        bulk_store(sY, gY);
 }
 
 static void test_bulk(void **state)
@@ -313,8 +375,10 @@ static void describe_multicast(void)
         val row = add(mul(cluster_rank(), imm(BOX_ROWS)), imm(half * HALF));
         if (half == 0)
             STAGED_STORE(&out)
-        tma_store(&tmaY, sY, row, imm(0));
-        else LAST_STAGED_STORE(&out) tma_store(&tmaY, sY, row, imm(0));
+                tma_store(&tmaY, sY, row, imm(0));
+        else
+            LAST_STAGED_STORE(&out)
+                tma_store(&tmaY, sY, row, imm(0));
     }
     cluster_sync();
 }
@@ -490,9 +554,10 @@ static void test_misuse(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_identity), cmocka_unit_test(test_plain),    cmocka_unit_test(test_store_within),
-        cmocka_unit_test(test_cp_async), cmocka_unit_test(test_matrices), cmocka_unit_test(test_bulk),
-        cmocka_unit_test(test_tma),      cmocka_unit_test(test_order),    cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_identity), cmocka_unit_test(test_plain),         cmocka_unit_test(test_store_within),
+        cmocka_unit_test(test_cp_async), cmocka_unit_test(test_dynamic_pitch), cmocka_unit_test(test_matrices),
+        cmocka_unit_test(test_example),  cmocka_unit_test(test_bulk),          cmocka_unit_test(test_tma),
+        cmocka_unit_test(test_order),    cmocka_unit_test(test_misuse),
     };
     gpu = test_open("");
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

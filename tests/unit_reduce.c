@@ -46,27 +46,27 @@ static const reduce_fold cubes = {
     .input = F32, .total = F32, .map = cube, .combine = plus, .finish = scaled, .user = &half
 };
 
-static void describe_rows(const void *config, int part)
+static void describe_rows(const void *config, int kernel)
 {
     reducer r = reducer_of_fold(&cubes);
-    reduce_rows_with(config, &r, part);
+    reduce_rows_with(config, &r, kernel);
 }
 
-static void describe_columns(const void *config, int part)
+static void describe_columns(const void *config, int kernel)
 {
     reducer r = reducer_of_fold(&cubes);
-    reduce_columns_with(config, &r, part);
+    reduce_columns_with(config, &r, kernel);
 }
 
-static void describe_naive(const void *config, int part)
+static void describe_naive(const void *config, int kernel)
 {
-    (void)part;
+    (void)kernel;
     reducer r = reducer_of_fold(&cubes);
     reduce_naive_with(config, &r);
 }
 
 /* The implementation of that name with another description. */
-static implementation remade(const char *name, void (*describe)(const void *config, int part))
+static implementation remade(const char *name, void (*describe)(const void *config, int kernel))
 {
     const implementation *const *impl = reduce_implementations;
     while (strcmp((*impl)->name, name) != 0)

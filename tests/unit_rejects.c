@@ -1,6 +1,6 @@
 /*
- * unit_rejects.c - what every operator must refuse, whatever it computes: outputs that overlap other tensors partly, and
- * pointers that are not aligned to their elements. Nothing is launched then.
+ * unit_rejects.c - what every operator must refuse, whatever it computes: outputs that overlap other tensors partly, pointers
+ * that are not aligned to their elements, and tensors that the problem does not have. Nothing is launched then.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "cutekernellib/operators/elementwise.h"
 #include "lab/check.h"
 
 enum { SHIFT = 8 }; // bytes: aligned to any element
@@ -19,6 +20,7 @@ static const char *const lines[] = {
     "crossentropy rows=8 cols=64",
     "crossentropy rows=8 cols=64 direction=backward",
     "elementwise expr=a*b+c shape=1000",
+    "gemm m=64 n=64 k=64 beta=1 bias=1",
     "groupnorm n=2 c=32 h=4 w=4 groups=4",
     "layernorm rows=8 cols=64 residual=1",
     "layernorm rows=8 cols=64 direction=backward residual=1",
@@ -29,6 +31,11 @@ static const char *const lines[] = {
     "softmax shape=8x64 mask=add",
     "softmax shape=8x64 direction=backward",
     "transpose rows=32 cols=48",
+};
+
+/* With optional tensors, which are absent here. */
+static const char *const lines_without[] = {
+    "gemm m=64 n=64 k=64",
 };
 
 static ckl_device *device;
@@ -80,12 +87,25 @@ static void check_alignment(check *k)
             assert_refused(k, i, (unsigned char *)k->set.pointer[i] + 1, "is not aligned to");
 }
 
-static void for_all(void (*refuses)(check *k))
+static void check_absent(check *k)
 {
-    for (int i = 0; i < COUNT_OF(lines); i++) {
+    for (int i = 0; i < k->images.count; i++)
+        if (!is_there(k, i))
+            assert_refused(k, i, k->set.pointer[0], "is not part of");
+}
+
+/* D of the layout of A, which for C would be allowed. */
+static void check_in_place_of_a(check *k)
+{
+    assert_refused(k, k->images.count - 1, k->set.pointer[0], "d overlaps a");
+}
+
+static void for_each(int count, const char *const *problems, void (*refuses)(check *k))
+{
+    for (int i = 0; i < count; i++) {
         test_case c;
         check k;
-        assert_int_equal(case_parse(lines[i], &c), CKL_OK);
+        assert_int_equal(case_parse(problems[i], &c), CKL_OK);
         assert_int_equal(check_open(&c, device, NULL, &k), CKL_OK);
         refuses(&k);
         check_close(&k);
@@ -96,13 +116,40 @@ static void for_all(void (*refuses)(check *k))
 static void test_partial_overlap(void **state)
 {
     (void)state;
-    for_all(check_overlaps);
+    for_each(COUNT_OF(lines), lines, check_overlaps);
 }
 
 static void test_misaligned(void **state)
 {
     (void)state;
-    for_all(check_alignment);
+    for_each(COUNT_OF(lines), lines, check_alignment);
+}
+
+static void test_absent(void **state)
+{
+    (void)state;
+    for_each(COUNT_OF(lines_without), lines_without, check_absent);
+}
+
+static void test_in_place(void **state)
+{
+    static const char *const line[] = { "gemm m=64 n=64 k=64" };
+    (void)state;
+    for_each(1, line, check_in_place_of_a);
+}
+
+/* Operands that an expression does not mention, in the desc and in a call. */
+static void test_unmentioned(void **state)
+{
+    (void)state;
+    ckl_elementwise_desc desc = { .expr = "neg(x)", .rank = 1, .shape = { 4 }, .out = { .stride = { 1 } } };
+    desc.in[0].stride[0] = desc.in[1].stride[0] = 1;
+    assert_int_equal(ckl_elementwise(device, &desc, NULL, NULL), CKL_INVALID);
+    assert_string_equal(ckl_error(), "elementwise: in[1] is not part of an expression of 1 operands");
+    desc.in[1].stride[0] = 0;
+    float x[4], y[4];
+    assert_int_equal(ckl_elementwise(device, &desc, &(ckl_elementwise_args){ { x, NULL, x }, y }, NULL), CKL_INVALID);
+    assert_non_null(strstr(ckl_error(), "is not part of this expression"));
 }
 
 static int open_device(void **state)
@@ -121,8 +168,8 @@ static int close_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_partial_overlap),
-        cmocka_unit_test(test_misaligned),
+        cmocka_unit_test(test_partial_overlap), cmocka_unit_test(test_misaligned),  cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_in_place),        cmocka_unit_test(test_unmentioned),
     };
     return cmocka_run_group_tests_name("rejects", tests, open_device, close_device);
 }

@@ -55,7 +55,7 @@ static ckl_status set(lt_desc desc, int attribute, int32_t value)
     return verdict(lt.cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), "an attribute");
 }
 
-static ckl_status create_desc(const gemm_problem *g, lt_desc *desc)
+static ckl_status create_desc(const ckl_gemm_desc *g, lt_desc *desc)
 {
     static const int32_t activations[] = { [CKL_ACTIVATION_IDENTITY] = 0,
                                            [CKL_ACTIVATION_RELU] = LT_EPILOGUE_RELU,
@@ -69,7 +69,7 @@ static ckl_status create_desc(const gemm_problem *g, lt_desc *desc)
 
 static ckl_status create_layouts(peer_problem *p)
 {
-    const gemm_problem *g = p->gemm;
+    const ckl_gemm_desc *g = &p->gemm->desc;
     uint64_t m = (uint64_t)g->m, n = (uint64_t)g->n, k = (uint64_t)g->k;
     CALL(cublasLtMatrixLayoutCreate, &p->a, type_of(g->b), k, n, g->ldb);
     CALL(cublasLtMatrixLayoutCreate, &p->b, type_of(g->a), k, m, g->lda);
@@ -100,7 +100,7 @@ static ckl_status prefer(lt_preference preference, void *const *pointers)
 
 static ckl_status set_bias(const peer_problem *p, const void *bias)
 {
-    if (p->gemm->bias)
+    if (p->gemm->desc.bias)
         CALL(cublasLtMatmulDescSetAttribute, p->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
     return CKL_OK;
 }
@@ -123,7 +123,7 @@ static ckl_status ask(peer_problem *p, lt_preference preference)
 static ckl_status make_ready(peer_problem *p, void *const *pointers)
 {
     lt_preference preference;
-    TRY(create_desc(p->gemm, &p->desc));
+    TRY(create_desc(&p->gemm->desc, &p->desc));
     TRY(create_layouts(p));
     TRY(set_bias(p, pointers[BIAS]));
     TRY(ckl_malloc(p->device, WORKSPACE_BYTES, &p->workspace));
@@ -150,7 +150,7 @@ static void release(peer_problem *p)
 static ckl_status prepare(const test_case *c, ckl_device *device, void *const *pointers, peer_problem **out)
 {
     const gemm_problem *g = c->problem;
-    if (g->m == 0 || g->n == 0 || g->k == 0)
+    if (g->desc.m == 0 || g->desc.n == 0 || g->desc.k == 0)
         FAIL(CKL_UNSUPPORTED, "cublaslt: an empty matrix is not its problem");
     peer_problem *p = calloc(1, sizeof *p);
     if (!p)

@@ -1,4 +1,11 @@
-/* base.h - status codes, error sentences and the version of the library. */
+/*
+ * base.h - status codes, error sentences and the version of the library.
+ *
+ * How structs grow: a caller zero-initialises them ({ 0 } or designated initialisers). Fields are only appended, and 0 in a
+ * new one means what the library did before, so a source that compiles today compiles with every later version. The size of a
+ * struct is part of the binary interface: while the major version is 0 the library's SONAME carries major.minor, afterwards
+ * major, and structs change only where it does. So a program never meets a library whose structs differ.
+ */
 #ifndef CUTEKERNELLIB_BASE_H
 #define CUTEKERNELLIB_BASE_H
 
@@ -14,8 +21,22 @@ extern "C" {
 #define CKL_VERSION_MINOR 1
 #define CKL_VERSION_PATCH 0
 
-#define CKL_API      __attribute__((visibility("default")))
+/* CKL_API: a function of the library. CKL_MUST_USE, which comes first: its status is to be looked at. */
+#if defined(__GNUC__)
+#define CKL_API __attribute__((visibility("default")))
+#elif defined(_WIN32)
+#define CKL_API __declspec(dllimport)
+#else
+#define CKL_API
+#endif
+
+#if (defined(__cplusplus) && __cplusplus >= 201703L) || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
+#define CKL_MUST_USE [[nodiscard]]
+#elif defined(__GNUC__)
 #define CKL_MUST_USE __attribute__((warn_unused_result))
+#else
+#define CKL_MUST_USE
+#endif
 
 /* What a call came to. Everything but CKL_OK leaves a sentence in ckl_error(). */
 typedef enum ckl_status {

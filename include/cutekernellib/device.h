@@ -37,7 +37,7 @@ typedef struct ckl_device_info {
  * is "cuda:0" if the driver finds a GPU of sm_80 or later and else "emulator:h200". A CUDA device uses the primary
  * context, so its pointers and streams are those of the CUDA runtime and of the frameworks in this process.
  */
-CKL_API CKL_MUST_USE ckl_status ckl_device_open(const char *id, ckl_device **device);
+CKL_MUST_USE CKL_API ckl_status ckl_device_open(const char *id, ckl_device **device);
 
 /* Closes a device. Plans made on it must be freed before. NULL is allowed. */
 CKL_API void ckl_device_close(ckl_device *device);
@@ -46,21 +46,21 @@ CKL_API void ckl_device_close(ckl_device *device);
 CKL_API const ckl_device_info *ckl_device_properties(const ckl_device *device);
 
 /* Device memory, aligned to 256 bytes. Zero bytes give NULL. Release it with ckl_free(). */
-CKL_API CKL_MUST_USE ckl_status ckl_malloc(ckl_device *device, size_t bytes, void **memory);
+CKL_MUST_USE CKL_API ckl_status ckl_malloc(ckl_device *device, size_t bytes, void **memory);
 CKL_API void ckl_free(ckl_device *device, void *memory);
 
 /* Copies between host and device memory, in the order of the stream; return when the host memory may be reused. */
-CKL_API CKL_MUST_USE ckl_status ckl_copy_in(ckl_device *device, void *to_device, const void *from_host, size_t bytes,
+CKL_MUST_USE CKL_API ckl_status ckl_copy_in(ckl_device *device, void *to_device, const void *from_host, size_t bytes,
                                             ckl_stream stream);
-CKL_API CKL_MUST_USE ckl_status ckl_copy_out(ckl_device *device, void *to_host, const void *from_device, size_t bytes,
+CKL_MUST_USE CKL_API ckl_status ckl_copy_out(ckl_device *device, void *to_host, const void *from_device, size_t bytes,
                                              ckl_stream stream);
 
 /* Streams, for programs that have none of their own. */
-CKL_API CKL_MUST_USE ckl_status ckl_stream_create(ckl_device *device, ckl_stream *stream);
+CKL_MUST_USE CKL_API ckl_status ckl_stream_create(ckl_device *device, ckl_stream *stream);
 CKL_API void ckl_stream_destroy(ckl_device *device, ckl_stream stream);
 
 /* Waits for all work of the stream. Faults of kernels launched on it are reported here at the latest. */
-CKL_API CKL_MUST_USE ckl_status ckl_stream_synchronize(ckl_device *device, ckl_stream stream);
+CKL_MUST_USE CKL_API ckl_status ckl_stream_synchronize(ckl_device *device, ckl_stream stream);
 
 #ifdef __cplusplus
 }

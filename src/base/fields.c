@@ -2,6 +2,7 @@
 #include "base/fields.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,7 +204,7 @@ static const kind_info kinds[] = {
     [FIELD_int64_t] = { sizeof(int64_t), "an integer", parse_int64, print_int64 },
     [FIELD_float] = { sizeof(float), "a number", parse_float, print_float },
     [FIELD_bool] = { sizeof(bool), "0 or 1", parse_bool, print_bool },
-    [FIELD_ckl_dtype] = { sizeof(ckl_dtype), "an element type", parse_dtype, print_dtype },
+    [FIELD_ckl_dtype] = { sizeof(ckl_dtype), "one of", parse_dtype, print_dtype },
     [FIELD_choice] = { sizeof(int), "one of", parse_choice, print_choice },
     [FIELD_quoted] = { sizeof(char *), "text", parse_quoted, print_quoted },
 };
@@ -224,16 +225,49 @@ const field *fields_find(field_table table, const char *name)
     return NULL;
 }
 
+void field_choices(const field *f, text *out)
+{
+    text_printf(out, "%s", f->kind == FIELD_bool ? "0 1" : f->range);
+    for (int i = 1; i < CKL_DTYPE_COUNT && f->kind == FIELD_ckl_dtype && !*f->range; i++)
+        text_printf(out, i > 1 ? " %s" : "%s", ckl_dtype_name((ckl_dtype)i));
+}
+
+/* The word nearest to a mistyped one among a field's choices, in memory. */
+static const char *nearest_choice(const char *value, const char *choices, char memory[WORD_MAX])
+{
+    const char *names[WORD_MAX];
+    char copies[WORD_MAX][WORD_MAX];
+    int count = 0;
+    for (int length; count < WORD_MAX && (length = word_at(choices, count, &names[count])) > 0; count++) {
+        snprintf(copies[count], WORD_MAX, "%.*s", length, names[count]);
+        names[count] = copies[count];
+    }
+    const char *near = nearest_word(value, names, count);
+    return near ? memcpy(memory, near, WORD_MAX) : NULL;
+}
+
+/* Fails with what the field takes instead of a value. */
+static ckl_status refuse(const field *f, const char *what, const char *value)
+{
+    bool named = f->kind == FIELD_choice || f->kind == FIELD_ckl_dtype;
+    char memory[WORD_MAX];
+    text choices = { 0 };
+    if (named)
+        field_choices(f, &choices);
+    const char *near = nearest_choice(value, text_data(&choices), memory);
+    status_fail(CKL_INVALID, "%s: %s=%s is not %s%s%s%s%s%s", what, f->name, value, kinds[f->kind].wanted,
+                named ? " " : "", text_data(&choices), near ? ", did you mean '" : "", near ? near : "",
+                near ? "'?" : "");
+    text_free(&choices);
+    return CKL_INVALID;
+}
+
 ckl_status fields_set(field_table table, const char *what, const char *name, const char *value, void *object)
 {
     const field *f = fields_find(table, name);
     if (!f)
         return fields_unknown(what, name, &table, 1);
-    const kind_info *kind = &kinds[f->kind];
-    if (!kind->parse(f, value, (char *)object + f->offset))
-        FAIL(CKL_INVALID, "%s: %s=%s is not %s%s%s", what, name, value, kind->wanted,
-             f->kind == FIELD_choice ? " " : "", f->kind == FIELD_choice ? f->range : "");
-    return CKL_OK;
+    return kinds[f->kind].parse(f, value, (char *)object + f->offset) ? CKL_OK : refuse(f, what, value);
 }
 
 static bool is_default(const field *f, const void *member)

@@ -65,6 +65,9 @@ void fields_default(field_table table, void *object);
  */
 ckl_status fields_set(field_table table, const char *what, const char *name, const char *value, void *object);
 
+/* Appends the names or numbers that a field takes, separated by spaces: nothing if it is open. */
+void field_choices(const field *f, text *out);
+
 /* The row of that name, or NULL. */
 const field *fields_find(field_table table, const char *name);
 

@@ -82,16 +82,6 @@ layout coalesce(layout a)
     return simple;
 }
 
-layout coalesce_modes(layout a)
-{
-    if (is_leaf(a.shape))
-        return a;
-    layout modes[LAYOUT_MODES_MAX];
-    for (int i = 0; i < rank(a); i++)
-        modes[i] = coalesce(layout_mode(a, i));
-    return layouts_of(rank(a), modes);
-}
-
 /* Composition */
 
 static const char STEP[] = "do not compose: a stride of the right one does not divide a mode of the left one";

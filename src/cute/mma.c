@@ -13,11 +13,6 @@ tiled_mma make_tiled_mma(const char *atom, int atoms_m, int atoms_n)
     return mma;
 }
 
-int tiled_mma_threads(const tiled_mma *mma)
-{
-    return mma->atom.threads * mma->atoms_m * mma->atoms_n;
-}
-
 /* Partitions */
 
 /* An operand of the atom: the sizes of its tile, its thread-value layout, and how the atom's copies share it. */

@@ -31,7 +31,7 @@ void warp_reduce_across(const reduction *r, int inner, val *values);
 int64_t cta_reduce_bytes(int threads);
 void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values);
 
-/* Over a cluster of `cluster` CTAs whose threads already agree (after cta_reduce()); same scratch size, another piece. */
+/* Over a cluster of `cluster` CTAs whose threads already agree (after cta_reduce()); same scratch size, other memory. */
 void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *values);
 
 /*

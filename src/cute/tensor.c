@@ -286,7 +286,7 @@ static val address_at(tensor t, val index, int64_t *offset)
     *offset = 0;
     if (t.layout.sw.bits) {
         val origin = displaced_origin(t, index).origin;
-        return displaced(t, swizzle_apply_val(t.layout.sw, origin)).address;
+        return displaced(t, swizzle_apply(t.layout.sw, origin)).address;
     }
     if (!ir_is_constant(index))
         return displaced(t, index).address;

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "cute/layout_core.h"
 #include "cute/vectors.h"
 
 /* Construction */
@@ -88,11 +89,6 @@ tiled_copy make_tiled_copy_B(const char *atom, ckl_dtype dtype, const tiled_mma 
 tiled_copy make_tiled_copy_C(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int m, int n)
 {
     return make(atom, dtype, thread_values_C(mma, m, n), shape(m, n));
-}
-
-int tiled_copy_threads(const tiled_copy *c)
-{
-    return (int)static_size(layout_mode(c->tv, 0));
 }
 
 /* Partitions */
@@ -213,6 +209,8 @@ typedef struct execution {
     int_tuple limits; // NULL: none
     double fill;
     int64_t from_values, to_values, count;
+    bool is_stepped; // the vectors of memory lie a dynamic distance apart
+    val distance;    // bytes
 } execution;
 
 static val guard_of(const execution *x, int64_t i)
@@ -220,12 +218,30 @@ static val guard_of(const execution *x, int64_t i)
     return x->limits ? inside_limits(x->cX, x->limits, i * x->from_values) : ir_int(IR_PRED, 1);
 }
 
-/* Do the values of each instruction lie side by side in memory, at multiples of their number? */
+/* A tensor whose vectors lie a dynamic distance apart: (VALUES,VECTORS):(1,?). Elsewhere there is no distance. */
+static bool find_distance(tensor t, int64_t values, val *distance)
+{
+    flat_layout f = flat_coalesced(t.layout);
+    int last = f.count - 1;
+    if (layout_is_static(t.layout) || last > 1 || (last == 1 && !ir_is_int(f.stride[0], 1)))
+        return false;
+    if (!ir_is_int(last ? f.shape[0] : ir_int(CKL_I64, 1), values))
+        return false;
+    *distance = ir_convert(IR_U64, int_mul(f.stride[last], ir_int(CKL_I64, (int64_t)ckl_dtype_bytes(t.dtype))));
+    return true;
+}
+
+/*
+ * Do the values of each instruction lie side by side in memory, at multiples of their number? Of dynamic strides it is the
+ * caller who promises the multiples.
+ */
 static void check_vectors(const execution *x, tensor t, int64_t values)
 {
     layout plain = without_swizzle(t.layout);
-    bool fits = true;
-    for (int64_t i = 0; i < static_size(plain) && fits; i++) {
+    if (!layout_is_static(plain))
+        plain = layout_mode(plain, 0); // the values of the instructions of one tile
+    bool fits = x->is_stepped || (layout_is_static(plain) && static_size(plain) % values == 0);
+    for (int64_t i = 0; layout_is_static(plain) && i < static_size(plain) && fits; i++) {
         int64_t start = index_at(plain, i - i % values);
         fits = index_at(plain, i) == start + i % values && start % values == 0;
     }
@@ -238,10 +254,16 @@ static void check_vectors(const execution *x, tensor t, int64_t values)
     text_free(&found);
 }
 
-static vector_at vector_of(const execution *x, tensor t, int64_t values, int64_t i)
+/* Vector i; *before is the one before it, in memory of dynamic distances. */
+static vector_at vector_of(const execution *x, tensor t, int64_t values, int64_t i, const vector_at *before)
 {
     vector_at at = { .guard = guard_of(x, i) };
-    at.address = tensor_address_near(t, i * values, &at.offset);
+    if (layout_is_static(t.layout))
+        at.address = tensor_address_near(t, i * values, &at.offset);
+    else if (x->is_stepped)
+        at.address = i == 0 ? t.address : ir_binary(IR_ADD, before->address, x->distance);
+    else
+        at.address = tensor_address(t, leaf(i * values));
     return at;
 }
 
@@ -258,15 +280,16 @@ static void run_load(const execution *x)
 {
     vector_at *at = ir_alloc((size_t)x->count, sizeof *at);
     for (int64_t i = 0; i < x->count; i++)
-        at[i] = vector_of(x, x->from, x->from_values, i);
+        at[i] = vector_of(x, x->from, x->from_values, i, at + i - 1);
     vectors_load(at, (int)x->count, (int)x->from_values, x->from, registers_of(x->to), x->fill);
 }
 
 static void run_store(const execution *x)
 {
     const val *regs = registers_of(x->from);
+    vector_at at = { 0 };
     for (int64_t i = 0; i < x->count; i++) {
-        vector_at at = vector_of(x, x->to, x->to_values, i);
+        at = vector_of(x, x->to, x->to_values, i, &at);
         vector_store(&at, (int)x->to_values, regs + i * x->from_values, x->to);
     }
 }
@@ -302,7 +325,7 @@ static val bytes_inside(const execution *x, int64_t i, val guard)
 static void run_cp_async(const execution *x)
 {
     for (int64_t i = 0; i < x->count; i++) {
-        vector_at from = vector_of(x, x->from, x->from_values, i), to;
+        vector_at from = vector_of(x, x->from, x->from_values, i, NULL), to;
         to.address = tensor_address_near(x->to, i * x->to_values, &to.offset);
         val global = ir_binary(IR_ADD, from.address, ir_int(IR_U64, from.offset));
         ir_cp_async(to.address, to.offset, global, x->copy->atom.bits / 8, bytes_inside(x, i, from.guard));
@@ -322,7 +345,7 @@ static void run_ldmatrix(const execution *x)
     const val *regs = registers_of(x->to);
     for (int64_t i = 0; i < x->count; i++) {
         val loaded[4];
-        vector_at from = vector_of(x, x->from, x->from_values, i);
+        vector_at from = vector_of(x, x->from, x->from_values, i, NULL);
         for (int j = 0; j < atom->n; j++)
             loaded[j] = ir_reg(IR_U32);
         ir_ldmatrix(atom->n, atom->transpose, from.address, from.offset, loaded);
@@ -339,7 +362,7 @@ static void run_stmatrix(const execution *x)
     const val *regs = registers_of(x->from);
     for (int64_t i = 0; i < x->count; i++) {
         val stored[4];
-        vector_at to = vector_of(x, x->to, x->to_values, i);
+        vector_at to = vector_of(x, x->to, x->to_values, i, NULL);
         words_pack(matrix_words(x), x->copy->dtype, regs + i * x->from_values, stored);
         for (int j = 0; j < atom->n; j++)
             stored[j] = ir_bitcast(IR_U32, stored[j]);
@@ -378,9 +401,13 @@ static bool count_instructions(execution *x)
 {
     x->from_values = static_size(layout_mode(source_of(x->copy), 1));
     x->to_values = static_size(layout_mode(destination_of(x->copy), 1));
-    if (!layout_is_static(x->from.layout) || !layout_is_static(x->to.layout))
+    if (!is_static(x->from.layout.shape) || !is_static(x->to.layout.shape))
         return false;
-    int64_t from = static_size(x->from.layout), to = static_size(x->to.layout);
+    bool from_memory = x->from.memory != RMEM;
+    x->is_stepped =
+        x->copy->atom.op == IR_LD &&
+        find_distance(from_memory ? x->from : x->to, from_memory ? x->from_values : x->to_values, &x->distance);
+    int64_t from = static_size(compact(x->from.layout.shape)), to = static_size(compact(x->to.layout.shape));
     x->count = from / x->from_values;
     return from % x->from_values == 0 && to == x->count * x->to_values;
 }

@@ -32,8 +32,6 @@ tiled_copy make_tiled_copy_A(const char *atom, ckl_dtype dtype, const tiled_mma 
 tiled_copy make_tiled_copy_B(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int n, int k);
 tiled_copy make_tiled_copy_C(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int m, int n);
 
-int tiled_copy_threads(const tiled_copy *c);
-
 /* Thread tid's part of what is read or written; of memory, or of its coordinates. Shared tensors must consist of whole tiles. */
 tensor partition_S(const tiled_copy *c, tensor t, val tid); // ((ATOM,REST),REST_M,REST_N...)
 tensor partition_D(const tiled_copy *c, tensor t, val tid); // ((ATOM,REST),REST_M,REST_N...)
@@ -41,7 +39,8 @@ tensor partition_D(const tiled_copy *c, tensor t, val tid); // ((ATOM,REST),REST
 /*
  * Runs the atom on partitions of equal size: value i of the source to value i of the destination, converted where one of them
  * is in registers. Plain atoms go between registers and memory, in either direction, cp.async from global to shared memory,
- * ldmatrix and stmatrix between shared memory and registers. Everything is loaded before anything is converted.
+ * ldmatrix and stmatrix between shared memory and registers. Everything is loaded before anything is converted. Layouts
+ * are static; memory of plain atoms may have one dynamic distance, between its vectors.
  */
 void copy_tiled(const tiled_copy *c, tensor from, tensor to);
 

@@ -327,11 +327,11 @@ typedef struct ir_param {
     ir_tensor_map map;
 } ir_param;
 
-/* A named piece of the kernel's shared memory. Pieces that overlap on purpose are made by ir_smem_alias(). */
+/* A named allocation in the kernel's shared memory. Allocations that overlap on purpose are made by ir_smem_alias(). */
 typedef struct ir_smem {
     const char *name;
     int64_t offset, bytes, align;
-    int alias_of; // index of the piece whose bytes it reuses, or -1
+    int alias_of; // index of the allocation whose bytes it reuses, or -1
 } ir_smem;
 
 /*

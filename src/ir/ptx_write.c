@@ -44,9 +44,9 @@ static const char *const scopes[] = { "cta", "cluster", "gpu" };
 
 /* Pieces of text */
 
-static void put(ptx_writer *w, const char *piece)
+static void put(ptx_writer *w, const char *string)
 {
-    text_append(&w->body, piece, strlen(piece));
+    text_append(&w->body, string, strlen(string));
 }
 
 static void put_number(ptx_writer *w, int64_t number)

@@ -1,15 +1,18 @@
-/* cache.c - plans of the one-call form, found by the bytes of the desc. */
+/* cache.c - plans of the one-call form, found by the fields of the desc. */
 #include "plan/cache.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * Padding between the members of a desc is part of its key. Compilers leave it zero in practice; where they do not, the
- * cost is a second plan that shares the kernel of the first, and this bound on how many are kept.
- */
-enum { BUCKETS = 256, KEPT_MAX = 4096 };
+enum { BUCKETS = 256, KEPT_MAX = 4096, DESC_BYTES_MAX = 1024 };
+
+/* What plans are found by: a desc whose padding is zero. */
+typedef union cache_key {
+    max_align_t align;
+    unsigned char bytes[DESC_BYTES_MAX];
+} cache_key;
 
 typedef struct entry {
     struct entry *next;
@@ -18,18 +21,26 @@ typedef struct entry {
     ckl_plan *plan;
     ckl_stream stream; // that a plan with workspace belongs to
     int users;         // calls under way
-    unsigned char desc[];
+    unsigned char key[];
 } entry;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static entry *buckets[BUCKETS];
 static int kept;
 
+static void make_key(const operator_info *op, const void *desc, cache_key *key)
+{
+    assert(op->desc_bytes <= sizeof key->bytes);
+    memcpy(key, desc, op->desc_bytes);
+    if (op->clear_padding)
+        op->clear_padding(key);
+}
+
 /* FNV-1a over 64-bit words. */
-static entry **bucket_of(const operator_info *op, const void *desc)
+static entry **bucket_of(const operator_info *op, const void *key)
 {
     uint64_t hash = 0xcbf29ce484222325, word = 0;
-    const unsigned char *bytes = desc;
+    const unsigned char *bytes = key;
     for (size_t i = 0; i < op->desc_bytes; i += sizeof word) {
         memcpy(&word, bytes + i, op->desc_bytes - i < sizeof word ? op->desc_bytes - i : sizeof word);
         hash = (hash ^ word) * 0x100000001b3;
@@ -43,10 +54,10 @@ static bool serves(const entry *e, ckl_stream stream)
     return e->plan->workspace_bytes == 0 || e->stream == stream;
 }
 
-static entry *find(ckl_device *device, const operator_info *op, const void *desc, ckl_stream stream)
+static entry *find(ckl_device *device, const operator_info *op, const void *key, ckl_stream stream)
 {
-    for (entry *e = *bucket_of(op, desc); e; e = e->next)
-        if (e->device == device && e->op == op && memcmp(e->desc, desc, op->desc_bytes) == 0 && serves(e, stream))
+    for (entry *e = *bucket_of(op, key); e; e = e->next)
+        if (e->device == device && e->op == op && memcmp(e->key, key, op->desc_bytes) == 0 && serves(e, stream))
             return e;
     return NULL;
 }
@@ -74,17 +85,17 @@ static entry *make_room(void)
 }
 
 /* Keeps a plan; its first user is the caller. */
-static entry *keep(ckl_device *device, const operator_info *op, const void *desc, ckl_stream stream, ckl_plan *plan)
+static entry *keep(ckl_device *device, const operator_info *op, const void *key, ckl_stream stream, ckl_plan *plan)
 {
     entry *e = malloc(sizeof *e + op->desc_bytes);
     if (!e)
         return NULL;
     *e = (entry){ .device = device, .op = op, .plan = plan, .stream = stream, .users = 1 };
-    memcpy(e->desc, desc, op->desc_bytes);
+    memcpy(e->key, key, op->desc_bytes);
 
     pthread_mutex_lock(&lock);
     entry *surplus = make_room();
-    entry **bucket = bucket_of(op, desc);
+    entry **bucket = bucket_of(op, key);
     e->next = *bucket;
     *bucket = e;
     kept++;
@@ -98,8 +109,10 @@ ckl_status plan_once(ckl_device *device, const operator_info *op, const void *de
 {
     if (!desc)
         FAIL(CKL_INVALID, "%s: desc is NULL", op->name);
+    cache_key key;
+    make_key(op, desc, &key);
     pthread_mutex_lock(&lock);
-    entry *e = find(device, op, desc, stream);
+    entry *e = find(device, op, &key, stream);
     if (e)
         e->users++;
     pthread_mutex_unlock(&lock);
@@ -107,7 +120,7 @@ ckl_status plan_once(ckl_device *device, const operator_info *op, const void *de
     if (!e) { // two threads may both come here: then both plans are kept, which is harmless
         ckl_plan *plan;
         TRY(plan_build(device, op, desc, NULL, &plan));
-        e = keep(device, op, desc, stream, plan);
+        e = keep(device, op, &key, stream, plan);
         if (!e) {
             ckl_plan_free(plan);
             FAIL(CKL_NO_MEMORY, "%s: no memory for a plan", op->name);

@@ -38,14 +38,45 @@ typedef struct implementation {
     ckl_status (*launch)(const ckl_plan *plan, const void *args, ckl_stream stream);
 } implementation;
 
+/*
+ * Defines an operator's clear_padding for its type of desc: cached plans are found by the values of the fields, whatever lies
+ * between them. With a compiler that cannot tell it stays, and costs a second plan, which shares the kernel of the first.
+ */
+#ifdef __has_builtin
+#if __has_builtin(__builtin_clear_padding)
+#define PLAN_PADDING_IS_CLEARED 1
+#endif
+#endif
+#ifdef PLAN_PADDING_IS_CLEARED
+#define PLAN_CLEAR_PADDING(function, type)     \
+    static void function(void *desc)           \
+    {                                          \
+        __builtin_clear_padding((type *)desc); \
+    }
+#else
+#define PLAN_CLEAR_PADDING(function, type) \
+    static void function(void *desc)       \
+    {                                      \
+        (void)desc;                        \
+    }
+#endif
+
 /* One operator. The table is const and complete: the public functions of <op>.h are thin calls of plan_*(). */
 typedef struct operator_info {
     const char *name;
     const char *summary;
     size_t desc_bytes, args_bytes;
+    void (*clear_padding)(void *desc); // by PLAN_CLEAR_PADDING(); NULL: the desc has none
 
     /* Validates a desc and fills in its defaults, in place. CKL_INVALID with a sentence. */
     ckl_status (*check)(void *desc);
+
+    /*
+     * What check_args and the implementations get in place of a checked desc, as choose(), admit() and plan->desc: the problem
+     * in other terms, which several operators may share. NULL: the desc itself. CKL_INVALID with a sentence.
+     */
+    ckl_status (*view)(const void *desc, void *view);
+    size_t view_bytes;
 
     /* Validates the arguments of a call: null and misaligned pointers, forbidden overlaps. */
     ckl_status (*check_args)(const void *desc, const void *args);
@@ -74,9 +105,9 @@ struct ckl_plan {
     ckl_device *device;
     const operator_info *op;
     const implementation *impl;
-    const void *desc; // checked, with defaults filled in
+    const void *desc; // checked, with defaults filled in; the operator's view of it where there is one
     const void *config;
-    const char *text; // "gemm sm90 tile_m=128 ..."
+    const char *text;           // "gemm sm90 tile_m=128 ..."
     const plan_kernel *kernels; // impl->kernels of them
     int64_t workspace_bytes;
     void *workspace; // the plan's own, used when the caller passes none: one run at a time

@@ -1,7 +1,7 @@
 /* column.c - columns over lanes, groups of lanes and clusters. */
 #include "skeletons/column.h"
 
-#include "cute/vectors.h"
+#include "cute/tiled_copy.h"
 
 enum { LINE_BYTES = 128, THREADS_WANTED = 512, ACCESS_BYTES = 16, WORD = 4, REGISTERS_MAX = 128 };
 
@@ -100,20 +100,29 @@ static val number(ir_type type, int64_t x)
     return ir_int(type, x);
 }
 
+/* Neighbouring lanes take neighbouring vectors of a line, groups of lanes different lines. */
+static tiled_copy vectors_of(const column_split *s, ckl_dtype dtype)
+{
+    return make_tiled_copy(universal_copy(dtype, s->vec), dtype, compact(shape(s->lanes, groups_of(s))),
+                           compact(shape(s->vec, 1)));
+}
+
 column_place column_here(const column_split *s, val n, val inner, val strips)
 {
-    int64_t columns = column_split_columns(s), groups = groups_of(s);
+    int64_t columns = column_split_columns(s), lines = (int64_t)groups_of(s) * s->steps;
     cute_launch_bounds(s->threads, 0);
     cute_cluster_size(s->cluster);
-    val tid = ir_sreg(IR_TID_X), tile = ir_binary(IR_DIV, ir_sreg(IR_CTA_X), number(IR_U32, s->cluster));
+    val tile = ir_binary(IR_DIV, ir_sreg(IR_CTA_X), number(IR_U32, s->cluster));
     val strip = ir_convert(CKL_I64, ir_binary(IR_REM, tile, strips));
-    val lane = ir_binary(IR_MUL, ir_binary(IR_REM, tid, number(IR_U32, s->lanes)), number(IR_U32, s->vec));
-    column_place p = { .outer = ir_convert(CKL_I64, ir_binary(IR_DIV, tile, strips)) };
-    p.column = ir_binary(IR_ADD, ir_binary(IR_MUL, strip, number(CKL_I64, columns)), ir_convert(CKL_I64, lane));
-    p.line = ir_binary(IR_DIV, tid, number(IR_U32, s->lanes));
+    tiled_copy each = vectors_of(s, CKL_U8); // coordinates have no type
+    tensor cX = identity_tensor(shape(columns, lines));
+    cX = coordinates_from(partition_S(&each, cX, ir_sreg(IR_TID_X)), 0,
+                          ir_binary(IR_MUL, strip, number(CKL_I64, columns))); // ((VEC,1),1,STEPS)
     if (s->cluster > 1)
-        p.line =
-            ir_binary(IR_ADD, p.line, ir_binary(IR_MUL, ir_sreg(IR_CLUSTER_RANK), number(IR_U32, groups * s->steps)));
+        cX = coordinates_from(cX, 1, ir_binary(IR_MUL, ir_sreg(IR_CLUSTER_RANK), number(IR_U32, lines)));
+    column_place p = { .outer = ir_convert(CKL_I64, ir_binary(IR_DIV, tile, strips)), .cX = cX };
+    p.column = tensor_coordinate(cX, leaf(0), 0);
+    p.line = tensor_coordinate(cX, leaf(0), 1);
     val exists = ir_compare(IR_LT, p.column, inner);
     p.lines = ir_select(exists, ir_convert(IR_U32, n), number(IR_U32, 0));
     return p;
@@ -122,42 +131,40 @@ column_place column_here(const column_split *s, val n, val inner, val strips)
 column_place column_from(const column_place *p, val start)
 {
     column_place later = *p;
-    later.line = ir_binary(IR_ADD, p->line, ir_convert(IR_U32, start));
+    later.cX = coordinates_from(p->cX, 1, ir_convert(IR_U32, start));
+    later.line = tensor_coordinate(later.cX, leaf(0), 1);
     return later;
 }
 
-/* The vectors of this thread: one in each of its lines. */
-static const vector_at *vectors_of(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld,
-                                   val n)
+/* This thread's part of the matrix p->outer of a tensor: ((VEC,1),1,STEPS). */
+static tensor part_of(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n)
 {
-    val bytes = number(CKL_I64, (int64_t)ckl_dtype_bytes(dtype));
+    layout lines = make_layout(shape(column_split_columns(s), n), stride(1, ld)); // (COLUMNS,LINES)
     val line = ir_binary(IR_ADD, ir_binary(IR_MUL, p->outer, ir_convert(CKL_I64, n)), ir_convert(CKL_I64, p->line));
-    val first = ir_binary(IR_ADD, ir_binary(IR_MUL, line, ld), p->column);
-    val address = ir_binary(IR_ADD, pointer, ir_convert(IR_U64, ir_binary(IR_MUL, first, bytes)));
-    val distance = ir_convert(IR_U64, ir_binary(IR_MUL, ir_binary(IR_MUL, ld, number(CKL_I64, groups_of(s))), bytes));
-    vector_at *at = ir_alloc((size_t)s->steps, sizeof *at);
-    for (int step = 0; step < s->steps; step++) {
-        val mine = ir_binary(IR_ADD, p->line, number(IR_U32, (int64_t)step * groups_of(s)));
-        at[step] = (vector_at){ address, 0, s->exact ? number(IR_PRED, 1) : ir_compare(IR_LT, mine, p->lines) };
-        address = ir_binary(IR_ADD, address, distance);
-    }
-    return at;
+    val first[] = { p->column, line };
+    tensor cX = p->cX;
+    cX.first = first;
+    return tensor_at_coordinates(gmem_tensor(pointer, dtype, lines), cX);
+}
+
+/* Columns exist or have no lines. */
+static int_tuple limits_of(const column_split *s, const column_place *p)
+{
+    return s->exact ? NULL : shape(WILDCARD, p->lines);
 }
 
 void column_load(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n, tensor to,
                  double fill)
 {
-    tensor memory = gmem_tensor(pointer, dtype, to.layout);
-    vectors_load(vectors_of(s, p, pointer, dtype, ld, n), s->steps, s->vec, memory, to.regs, fill);
+    tiled_copy each = vectors_of(s, dtype);
+    copy_tiled_if(&each, p->cX, limits_of(s, p), part_of(s, p, pointer, dtype, ld, n), to, fill);
 }
 
 void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,
                   val n)
 {
-    tensor memory = gmem_tensor(pointer, dtype, from.layout);
-    const vector_at *at = vectors_of(s, p, pointer, dtype, ld, n);
-    for (int step = 0; step < s->steps; step++)
-        vector_store(&at[step], s->vec, from.regs + step * s->vec, memory);
+    tiled_copy each = vectors_of(s, dtype);
+    copy_tiled_if(&each, p->cX, limits_of(s, p), from, part_of(s, p, pointer, dtype, ld, n), 0);
 }
 
 /* The shared memory of a reduction: a slot of r->count words for each part and column. */

@@ -55,6 +55,7 @@ typedef struct column_place {
     val column; // i64, of the thread's first
     val line;   // u32, the first of the thread
     val lines;  // u32: n, or 0 if the column does not exist
+    tensor cX;  // coordinates in (COLUMNS,LINES) of this thread's elements: (VEC,1,STEPS)
 } column_place;
 
 column_place column_here(const column_split *s, val n, val inner, val strips);

@@ -146,63 +146,76 @@ static void finish_unit(const map *m, const unit *u, int width)
     copy(rY, u->gY, align_of(m, k->inputs, width));
 }
 
-/* `steps` units of a thread, threads * width elements apart: everything is loaded before anything is computed. */
-static void units(const map *m, val first, int width, int steps)
+/* The numbers of this thread's elements of a tile, in vectors of that width: (WIDTH,STEPS), neighbouring threads side by side. */
+static tensor thread_numbers(const map *m, val tile, int width)
 {
+    tiled_copy each = make_tiled_copy(universal_copy(CKL_U8, width), CKL_U8, compact(leaf(m->k->config.threads)),
+                                      compact(leaf(width))); // numbers have no type
+    tensor cTile = identity_tensor(shape(map_tile(m->k)));
+    return coordinates_from(partition_S(&each, cTile, convert(m->index, thread())), 0, tile);
+}
+
+/* Units of a thread whose elements have the numbers cX (WIDTH,STEPS): everything is loaded before anything is computed. */
+static void units(const map *m, tensor cX)
+{
+    int width = (int)static_size(layout_mode(cX.layout, 0)), steps = (int)static_size(layout_mode(cX.layout, 1));
     unit *all = ir_alloc((size_t)steps, sizeof *all);
     for (int s = 0; s < steps; s++)
-        all[s] = load_unit(m, add(first, imm(s * m->k->config.threads * width)), width);
+        all[s] = load_unit(m, coordinate(cX, 0, 0, s), width);
     for (int s = 0; s < steps; s++)
         finish_unit(m, &all[s], width);
 }
 
+/* Some of the steps. */
+static tensor steps_of(const map *m, tensor cX, val i, int count)
+{
+    int64_t width = static_size(layout_mode(cX.layout, 0));
+    return local_tile(cX, shape(width, count), coord(0, convert(m->index, i))); // (WIDTH,COUNT)
+}
+
 /* Tiles */
 
-/* Single elements in groups that are loaded together. */
-static void whole_tile_of_elements(const map *m, val first)
+/* Single elements are loaded together in groups. */
+static void whole_tile(const map *m, int kernel, val tile)
 {
     const map_config *c = &m->k->config;
     int elements = c->vec * c->steps, group = GROUP_MAX;
+    tensor cX = thread_numbers(m, tile, kernel == 0 ? c->vec : 1); // (WIDTH,STEPS)
     while (elements % group)
         group /= 2;
-    LOOP(i, imm(elements / group))
-        units(m, add(first, mul(convert(m->index, i), imm(c->threads * group))), 1, group);
-}
-
-static void whole_tile(const map *m, int part, val tile, val tid)
-{
-    const map_config *c = &m->k->config;
-    if (part == 0)
-        units(m, add(tile, mul(tid, imm(c->vec))), c->vec, c->steps);
+    if (kernel == 0)
+        units(m, cX);
     else
-        whole_tile_of_elements(m, add(tile, tid));
+        LOOP(i, imm(elements / group))
+            units(m, steps_of(m, cX, i, group));
 }
 
 /* A unit if its last element exists. */
 static void unit_within(const map *m, val first, int width)
 {
     IF(ge(m->count, add(first, imm(width)))) {
-        units(m, first, width, 1);
+        unit u = load_unit(m, first, width);
+        finish_unit(m, &u, width);
     }
 }
 
 /* The last tile. What is left of a vector, if anything, goes to as many threads. */
-static void last_tile(const map *m, int part, val tile, val tid)
+static void last_tile(const map *m, int kernel, val tile)
 {
     const map_kernel *k = m->k;
-    int width = part == 0 ? k->config.vec : 1;
-    val first = add(tile, mul(tid, imm(width)));
+    int width = kernel == 0 ? k->config.vec : 1;
+    tensor cX = thread_numbers(m, tile, width); // (WIDTH,STEPS)
     LOOP(i, imm(k->config.steps * k->config.vec / width))
-        unit_within(m, add(first, mul(convert(m->index, i), imm(k->config.threads * width))), width);
+        unit_within(m, coordinate(steps_of(m, cX, i, 1), 0, 0), width);
     if (width > 1 && k->config.rank == 1)
-        unit_within(m, add(sub(m->count, rem(m->count, imm(width))), tid), 1);
+        unit_within(m, add(sub(m->count, rem(m->count, imm(width))), convert(m->index, thread())), 1);
 }
 
 /* Asks L2 for the inputs of a whole tile: no access yet, so the kernel before may still be writing them. */
-static void prefetch_tile(const map *m, int part, val tile, val is_whole)
+static void prefetch_tile(const map *m, int kernel, val tile, val is_whole)
 {
     const map_kernel *k = m->k;
-    if (!k->config.prefetch || part != 0 || k->config.rank > 1)
+    if (!k->config.prefetch || kernel != 0 || k->config.rank > 1)
         return;
     IF(logical_and(is_whole, eq(thread(), imm(0))))
         for (int i = 0; i < k->inputs; i++)
@@ -211,21 +224,21 @@ static void prefetch_tile(const map *m, int part, val tile, val is_whole)
                                  imm((int)(map_tile(k) * (int64_t)ckl_dtype_bytes(k->dtype[i]))));
 }
 
-void map_describe(map_kernel k, int part, map_function *f, void *user)
+void map_describe(map_kernel k, int kernel, map_function *f, void *user)
 {
     launch_bounds(k.config.threads, k.config.ctas_per_sm);
     map m = declare(&k, f, user);
-    val size = ir_int(m.index, map_tile(&k)), tid = convert(m.index, thread());
+    val size = ir_int(m.index, map_tile(&k));
     val tile = mul(convert(m.index, cta_x()), size);
     val is_whole = ge(m.count, add(tile, size));
-    prefetch_tile(&m, part, tile, is_whole);
+    prefetch_tile(&m, kernel, tile, is_whole);
     launch_dependents(); // the next kernel's CTAs may be in place when this one ends
     grid_wait();         // what is above overlaps the end of the kernel before
     IF(is_whole) {
-        whole_tile(&m, part, tile, tid);
+        whole_tile(&m, kernel, tile);
     }
     ELSE
     {
-        last_tile(&m, part, tile, tid);
+        last_tile(&m, kernel, tile);
     }
 }

@@ -68,7 +68,7 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
 /* Elements of a tile: what one CTA computes. */
 int64_t map_tile(const map_kernel *k);
 
-/* Pointers at which kernel part 0 may work; part 1 wants them aligned to the element only. */
+/* Pointers at which kernel 0 may work; kernel 1 wants them aligned to the element only. */
 bool map_aligned(const map_kernel *k, const void *const *pointers);
 
 /* Of a launch: strides of operand i from [i * MAP_RANK_MAX] on. */
@@ -87,7 +87,7 @@ map_params map_params_of(const map_kernel *k, const map_shape *s, const void *co
 /* f(inputs): appends the instructions for one element; values of the compute type, the result too. */
 typedef val map_function(const val *inputs, void *user);
 
-/* Describes the kernel: part 0 by vectors, part 1 by single elements. */
-void map_describe(map_kernel k, int part, map_function *f, void *user);
+/* Describes kernel 0, by vectors, or kernel 1, by single elements. */
+void map_describe(map_kernel k, int kernel, map_function *f, void *user);
 
 #endif

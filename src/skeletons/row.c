@@ -114,11 +114,25 @@ tensor row_partition(const row_split *s, tensor row, val tid)
 
 row_place row_place_of(const row_split *s, val rows, val cols, val row, val tid)
 {
-    row_place p = { .row = row, .rows = rows, .exists = ir_int(IR_PRED, 1), .limit = ir_convert(IR_U32, cols) };
+    row_place p = { .row = row, .rows = ir_convert(CKL_I64, rows), .cols = ir_convert(IR_U32, cols) };
+    p.exists = ir_int(IR_PRED, 1);
+    p.limit = p.cols;
     tensor cRow = tensor_slice(identity_tensor(shape(rows, row_split_cols(s))), coord(row, WILDCARD)); // (COLS)
     p.cX = row_partition(s, cRow, tid);
     p.first = tensor_coordinate(p.cX, leaf(0), 1);
     return p;
+}
+
+row_place row_place_at(const row_place *p, val row)
+{
+    row_place other = *p;
+    val *first = ir_alloc(2, sizeof *first);
+    first[0] = other.row = row;
+    first[1] = p->first;
+    other.cX.first = first;
+    other.exists = ir_compare(IR_LT, row, p->rows);
+    other.limit = ir_select(other.exists, p->cols, ir_int(IR_U32, 0));
+    return other;
 }
 
 row_place row_here(const row_split *s, val rows, val cols)
@@ -136,9 +150,7 @@ row_place row_here(const row_split *s, val rows, val cols)
     val row = ir_binary(IR_ADD, ir_binary(IR_MUL, cta, ir_int(CKL_I64, row_split_rows(s))),
                         ir_convert(CKL_I64, tuple_mode(here, 1)->leaf));
     row_place p = row_place_of(s, rows, cols, row, tuple_mode(here, 0)->leaf);
-    p.exists = ir_compare(IR_LT, p.row, ir_convert(CKL_I64, rows));
-    p.limit = ir_select(p.exists, p.limit, ir_int(IR_U32, 0));
-    return p;
+    return row_place_at(&p, row);
 }
 
 row_place row_from(const row_place *p, val start)
@@ -147,19 +159,6 @@ row_place row_from(const row_place *p, val start)
     later.cX = coordinates_from(p->cX, 1, ir_convert(IR_U32, start));
     later.first = tensor_coordinate(later.cX, leaf(0), 1);
     return later;
-}
-
-row_place row_another(const row_place *p, val row)
-{
-    row_place other = *p;
-    val *first = ir_alloc(2, sizeof *first);
-    first[0] = row;
-    first[1] = p->first;
-    other.row = row;
-    other.cX.first = first;
-    other.exists = ir_compare(IR_LT, row, p->rows);
-    other.limit = ir_select(other.exists, p->limit, ir_int(IR_U32, 0));
-    return other;
 }
 
 row_place row_steps(const row_place *p, int begin, int steps)

@@ -60,12 +60,12 @@ row_split row_split_scalar(const row_split *s);
 
 /* Where this thread is: its row, and its first element in it. Sets the kernel's threads and cluster. */
 typedef struct row_place {
-    val row;    // i64
-    val exists; // predicate: the last CTA may have room for more rows than there are
-    val first;  // u32
-    val limit;  // u32, elements of the row; 0 if it does not exist
-    val rows;   // i64
-    tensor cX;  // coordinates in (ROWS,COLS) of this thread's elements: (VEC,STEPS)
+    val row;        // i64
+    val exists;     // predicate: the last CTA may have room for more rows than there are
+    val first;      // u32
+    val limit;      // u32, elements of the row; 0 if it does not exist
+    val rows, cols; // i64, u32
+    tensor cX;      // coordinates in (ROWS,COLS) of this thread's elements: (VEC,STEPS)
 } row_place;
 
 row_place row_here(const row_split *s, val rows, val cols);
@@ -76,11 +76,11 @@ tensor row_partition(const row_split *s, tensor row, val tid);
 /* The place of one of the threads that share a row which exists. */
 row_place row_place_of(const row_split *s, val rows, val cols, val row, val tid);
 
+/* The same thread in another row, which may not exist. */
+row_place row_place_at(const row_place *p, val row);
+
 /* The same thread in the part of the row that begins at element `start`: rows longer than a split go piece by piece. */
 row_place row_from(const row_place *p, val start);
-
-/* The same thread in another row, which may not exist. */
-row_place row_another(const row_place *p, val row);
 
 /* The same thread with so many of its vectors, from number `begin` on; its split has as many steps. */
 row_place row_steps(const row_place *p, int begin, int steps);

@@ -5,7 +5,6 @@
 
 #include "cute/kernel.h"
 #include "skeletons/residency.h"
-#include "cute/vectors.h"
 
 enum { BULK_BYTES = 16, STAGE_ALIGNMENT = 128, BARRIERS_OF_STAGE_BYTES = 16 };
 

@@ -47,15 +47,15 @@ typedef struct ckl_crossentropy_args {
 } ckl_crossentropy_args;
 
 /* Chooses and compiles kernels, once. Release the plan with ckl_plan_free(). */
-CKL_API CKL_MUST_USE ckl_status ckl_crossentropy_plan(ckl_device *device, const ckl_crossentropy_desc *desc,
+CKL_MUST_USE CKL_API ckl_status ckl_crossentropy_plan(ckl_device *device, const ckl_crossentropy_desc *desc,
                                                       ckl_plan **plan);
 
 /* Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. */
-CKL_API CKL_MUST_USE ckl_status ckl_crossentropy_run(const ckl_plan *plan, const ckl_crossentropy_args *args,
+CKL_MUST_USE CKL_API ckl_status ckl_crossentropy_run(const ckl_plan *plan, const ckl_crossentropy_args *args,
                                                      ckl_stream stream);
 
 /* Plans (once per desc and device, then from a cache) and runs. */
-CKL_API CKL_MUST_USE ckl_status ckl_crossentropy(ckl_device *device, const ckl_crossentropy_desc *desc,
+CKL_MUST_USE CKL_API ckl_status ckl_crossentropy(ckl_device *device, const ckl_crossentropy_desc *desc,
                                                  const ckl_crossentropy_args *args, ckl_stream stream);
 
 #ifdef __cplusplus

@@ -57,15 +57,15 @@ typedef struct ckl_elementwise_args {
  * Chooses and compiles a kernel, once. Release it with ckl_plan_free(). A fault in the expression is CKL_INVALID, and
  * the sentence says at which character.
  */
-CKL_API CKL_MUST_USE ckl_status ckl_elementwise_plan(ckl_device *device, const ckl_elementwise_desc *desc,
+CKL_MUST_USE CKL_API ckl_status ckl_elementwise_plan(ckl_device *device, const ckl_elementwise_desc *desc,
                                                      ckl_plan **plan);
 
 /* Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. */
-CKL_API CKL_MUST_USE ckl_status ckl_elementwise_run(const ckl_plan *plan, const ckl_elementwise_args *args,
+CKL_MUST_USE CKL_API ckl_status ckl_elementwise_run(const ckl_plan *plan, const ckl_elementwise_args *args,
                                                     ckl_stream stream);
 
 /* Plans (once per desc and device, then from a cache) and runs. */
-CKL_API CKL_MUST_USE ckl_status ckl_elementwise(ckl_device *device, const ckl_elementwise_desc *desc,
+CKL_MUST_USE CKL_API ckl_status ckl_elementwise(ckl_device *device, const ckl_elementwise_desc *desc,
                                                 const ckl_elementwise_args *args, ckl_stream stream);
 
 #ifdef __cplusplus

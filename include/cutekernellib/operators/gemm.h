@@ -27,7 +27,7 @@ typedef struct ckl_gemm_desc {
     ckl_dtype c;                // 0: there is no C and beta is not used; else the type of D
     ckl_dtype d;                // the type of a, or CKL_F32; 0 means a
     ckl_gemm_layout layout;     // 0 means nt
-    int64_t lda, ldb, ldc, ldd; // 0 means dense: k, k, n, n
+    int64_t lda, ldb, ldc, ldd; // 0 means dense: k, k, n, n; without C ldc is 0
     ckl_activation activation;  // 0 means none
     bool bias;                  // adds bias[j], of D's type, to every element of column j
 } ckl_gemm_desc;
@@ -41,13 +41,13 @@ typedef struct ckl_gemm_args {
 } ckl_gemm_args;
 
 /* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */
-CKL_API CKL_MUST_USE ckl_status ckl_gemm_plan(ckl_device *device, const ckl_gemm_desc *desc, ckl_plan **plan);
+CKL_MUST_USE CKL_API ckl_status ckl_gemm_plan(ckl_device *device, const ckl_gemm_desc *desc, ckl_plan **plan);
 
 /* Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. */
-CKL_API CKL_MUST_USE ckl_status ckl_gemm_run(const ckl_plan *plan, const ckl_gemm_args *args, ckl_stream stream);
+CKL_MUST_USE CKL_API ckl_status ckl_gemm_run(const ckl_plan *plan, const ckl_gemm_args *args, ckl_stream stream);
 
 /* Plans (once per desc and device, then from a cache) and runs. */
-CKL_API CKL_MUST_USE ckl_status ckl_gemm(ckl_device *device, const ckl_gemm_desc *desc, const ckl_gemm_args *args,
+CKL_MUST_USE CKL_API ckl_status ckl_gemm(ckl_device *device, const ckl_gemm_desc *desc, const ckl_gemm_args *args,
                                          ckl_stream stream);
 
 #ifdef __cplusplus

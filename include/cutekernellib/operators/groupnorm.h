@@ -49,17 +49,17 @@ typedef struct ckl_groupnorm_args {
 } ckl_groupnorm_args;
 
 /* Chooses and compiles kernels, once. Release it with ckl_plan_free(). */
-CKL_API CKL_MUST_USE ckl_status ckl_groupnorm_plan(ckl_device *device, const ckl_groupnorm_desc *desc, ckl_plan **plan);
+CKL_MUST_USE CKL_API ckl_status ckl_groupnorm_plan(ckl_device *device, const ckl_groupnorm_desc *desc, ckl_plan **plan);
 
 /*
  * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of a plan that may
  * overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0.
  */
-CKL_API CKL_MUST_USE ckl_status ckl_groupnorm_run(const ckl_plan *plan, const ckl_groupnorm_args *args,
+CKL_MUST_USE CKL_API ckl_status ckl_groupnorm_run(const ckl_plan *plan, const ckl_groupnorm_args *args,
                                                   ckl_stream stream);
 
 /* Plans (once per desc, device and stream, then from a cache) and runs. */
-CKL_API CKL_MUST_USE ckl_status ckl_groupnorm(ckl_device *device, const ckl_groupnorm_desc *desc,
+CKL_MUST_USE CKL_API ckl_status ckl_groupnorm(ckl_device *device, const ckl_groupnorm_desc *desc,
                                               const ckl_groupnorm_args *args, ckl_stream stream);
 
 #ifdef __cplusplus

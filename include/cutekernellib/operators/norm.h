@@ -61,21 +61,21 @@ typedef struct ckl_norm_args {
 } ckl_norm_args;
 
 /* Chooses and compiles kernels, once. Release the plan with ckl_plan_free(). */
-CKL_API CKL_MUST_USE ckl_status ckl_layernorm_plan(ckl_device *device, const ckl_norm_desc *desc, ckl_plan **plan);
-CKL_API CKL_MUST_USE ckl_status ckl_rmsnorm_plan(ckl_device *device, const ckl_norm_desc *desc, ckl_plan **plan);
+CKL_MUST_USE CKL_API ckl_status ckl_layernorm_plan(ckl_device *device, const ckl_norm_desc *desc, ckl_plan **plan);
+CKL_MUST_USE CKL_API ckl_status ckl_rmsnorm_plan(ckl_device *device, const ckl_norm_desc *desc, ckl_plan **plan);
 
 /*
  * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of a plan
  * that may overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of gradients and of
  * long rows is not.
  */
-CKL_API CKL_MUST_USE ckl_status ckl_layernorm_run(const ckl_plan *plan, const ckl_norm_args *args, ckl_stream stream);
-CKL_API CKL_MUST_USE ckl_status ckl_rmsnorm_run(const ckl_plan *plan, const ckl_norm_args *args, ckl_stream stream);
+CKL_MUST_USE CKL_API ckl_status ckl_layernorm_run(const ckl_plan *plan, const ckl_norm_args *args, ckl_stream stream);
+CKL_MUST_USE CKL_API ckl_status ckl_rmsnorm_run(const ckl_plan *plan, const ckl_norm_args *args, ckl_stream stream);
 
 /* Plans (once per desc, device and stream, then from a cache) and runs. */
-CKL_API CKL_MUST_USE ckl_status ckl_layernorm(ckl_device *device, const ckl_norm_desc *desc, const ckl_norm_args *args,
+CKL_MUST_USE CKL_API ckl_status ckl_layernorm(ckl_device *device, const ckl_norm_desc *desc, const ckl_norm_args *args,
                                               ckl_stream stream);
-CKL_API CKL_MUST_USE ckl_status ckl_rmsnorm(ckl_device *device, const ckl_norm_desc *desc, const ckl_norm_args *args,
+CKL_MUST_USE CKL_API ckl_status ckl_rmsnorm(ckl_device *device, const ckl_norm_desc *desc, const ckl_norm_args *args,
                                             ckl_stream stream);
 
 #ifdef __cplusplus

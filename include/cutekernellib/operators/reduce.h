@@ -68,16 +68,16 @@ typedef struct ckl_reduce_args {
 } ckl_reduce_args;
 
 /* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */
-CKL_API CKL_MUST_USE ckl_status ckl_reduce_plan(ckl_device *device, const ckl_reduce_desc *desc, ckl_plan **plan);
+CKL_MUST_USE CKL_API ckl_status ckl_reduce_plan(ckl_device *device, const ckl_reduce_desc *desc, ckl_plan **plan);
 
 /*
  * Enqueues it on stream: one kernel. Never allocates, compiles or waits. Any thread may run a plan; runs that may
  * overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0.
  */
-CKL_API CKL_MUST_USE ckl_status ckl_reduce_run(const ckl_plan *plan, const ckl_reduce_args *args, ckl_stream stream);
+CKL_MUST_USE CKL_API ckl_status ckl_reduce_run(const ckl_plan *plan, const ckl_reduce_args *args, ckl_stream stream);
 
 /* Plans (once per desc, device and stream, then from a cache) and runs. */
-CKL_API CKL_MUST_USE ckl_status ckl_reduce(ckl_device *device, const ckl_reduce_desc *desc, const ckl_reduce_args *args,
+CKL_MUST_USE CKL_API ckl_status ckl_reduce(ckl_device *device, const ckl_reduce_desc *desc, const ckl_reduce_args *args,
                                            ckl_stream stream);
 
 #ifdef __cplusplus

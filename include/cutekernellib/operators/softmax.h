@@ -63,16 +63,16 @@ typedef struct ckl_softmax_args {
 } ckl_softmax_args;
 
 /* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */
-CKL_API CKL_MUST_USE ckl_status ckl_softmax_plan(ckl_device *device, const ckl_softmax_desc *desc, ckl_plan **plan);
+CKL_MUST_USE CKL_API ckl_status ckl_softmax_plan(ckl_device *device, const ckl_softmax_desc *desc, ckl_plan **plan);
 
 /*
  * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of a plan that may
  * overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of long rows is not.
  */
-CKL_API CKL_MUST_USE ckl_status ckl_softmax_run(const ckl_plan *plan, const ckl_softmax_args *args, ckl_stream stream);
+CKL_MUST_USE CKL_API ckl_status ckl_softmax_run(const ckl_plan *plan, const ckl_softmax_args *args, ckl_stream stream);
 
 /* Plans (once per desc and device, then from a cache) and runs. */
-CKL_API CKL_MUST_USE ckl_status ckl_softmax(ckl_device *device, const ckl_softmax_desc *desc,
+CKL_MUST_USE CKL_API ckl_status ckl_softmax(ckl_device *device, const ckl_softmax_desc *desc,
                                             const ckl_softmax_args *args, ckl_stream stream);
 
 #ifdef __cplusplus

@@ -30,14 +30,14 @@ typedef struct ckl_transpose_args {
 } ckl_transpose_args;
 
 /* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */
-CKL_API CKL_MUST_USE ckl_status ckl_transpose_plan(ckl_device *device, const ckl_transpose_desc *desc, ckl_plan **plan);
+CKL_MUST_USE CKL_API ckl_status ckl_transpose_plan(ckl_device *device, const ckl_transpose_desc *desc, ckl_plan **plan);
 
 /* Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. */
-CKL_API CKL_MUST_USE ckl_status ckl_transpose_run(const ckl_plan *plan, const ckl_transpose_args *args,
+CKL_MUST_USE CKL_API ckl_status ckl_transpose_run(const ckl_plan *plan, const ckl_transpose_args *args,
                                                   ckl_stream stream);
 
 /* Plans (once per desc and device, then from a cache) and runs. */
-CKL_API CKL_MUST_USE ckl_status ckl_transpose(ckl_device *device, const ckl_transpose_desc *desc,
+CKL_MUST_USE CKL_API ckl_status ckl_transpose(ckl_device *device, const ckl_transpose_desc *desc,
                                               const ckl_transpose_args *args, ckl_stream stream);
 
 #ifdef __cplusplus

@@ -121,7 +121,7 @@ static void device_name_memory(ckl_device *d, const void *at, const char *name)
     memory_name(&emulator_of(d)->memory, (uintptr_t)at, name);
 }
 
-/* The allocation around a piece of device memory that the host names; NULL with the sentence written. */
+/* The allocation around device memory that the host names; NULL with the sentence written. */
 static allocation *host_find(emulator *e, const char *what, const void *at, size_t bytes)
 {
     allocation *a = memory_find(&e->memory, (uintptr_t)at, bytes);

@@ -113,7 +113,7 @@ static inline float narrow_to_odd(double x)
 /* x + y in double, rounded to odd. */
 static inline double add_to_odd(double x, double y)
 {
-    double sum = x + y, part = sum - x, error = (x - (sum - part)) + (y - part);
+    double sum = x + y, added = sum - x, error = (x - (sum - added)) + (y - added);
     int64_t bits;
     memcpy(&bits, &sum, sizeof bits);
     if (fabs(sum) < 0x1p1000 && error != 0 && !(bits & 1))

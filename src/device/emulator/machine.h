@@ -117,7 +117,7 @@ typedef struct named_barrier {
     lane_mask waiting; // warps of the CTA
 } named_barrier;
 
-/* Shadow of a piece of shared memory: of a word, or of one byte of a word that is used byte by byte. */
+/* Shadow of shared memory: of a word, or of one byte of a word that is used byte by byte. */
 typedef struct cell {
     uint32_t write_clock, read_clock; // 0: never; read_clock of a shared reader set: its index
     uint16_t write_agent, read_agent;
@@ -417,7 +417,6 @@ void count_global(warp *w, const uintptr_t *address, int bytes, bool write);
 
 /* barriers.c */
 mbarrier *mbarrier_find(warp *w, const step *s, int lane, cta *c, uint32_t offset, bool async);
-bool mbarrier_arrive(warp *w, const step *s, int lane, mbarrier *b);
 bool mbarrier_transferred(warp *w, const step *s, int lane, mbarrier *b, int64_t bytes, uint32_t phase);
 bool mbarrier_arrive_async(warp *w, const step *s, int lane, uint32_t clock); // by cp_async up to that clock
 void cluster_barrier_check(cluster *c); // after an arrival, and after a warp has left

@@ -58,7 +58,8 @@ cta *shared_find(warp *w, const step *s, int lane, ir_space space, uint32_t addr
     if (local < SHARED_BASE || local - SHARED_BASE + (uint64_t)bytes > size) {
         fault(w, s, lane, "out-of-bounds shared access",
               "%u bytes at %s, offset %" PRId64 " of the kernel's %" PRIu64 " bytes of shared memory", bytes,
-              local < SHARED_BASE ? "no piece" : PLACE(w, shared_offset(local)), (int64_t)local - SHARED_BASE, size);
+              local < SHARED_BASE ? "no allocation" : PLACE(w, shared_offset(local)), (int64_t)local - SHARED_BASE,
+              size);
         return NULL;
     }
     if (local % align) {

@@ -232,10 +232,13 @@ static const implementation row = {
 
 static const implementation *const implementations[] = { &cluster, &row, NULL };
 
+PLAN_CLEAR_PADDING(clear_padding, ckl_crossentropy_desc)
+
 const operator_info crossentropy_operator = {
     .name = "crossentropy",
     .summary = "cross-entropy of logits and class numbers, and its gradient",
     .desc_bytes = sizeof(ckl_crossentropy_desc),
+    .clear_padding = clear_padding,
     .args_bytes = sizeof(ckl_crossentropy_args),
     .check = check,
     .check_args = check_args,

@@ -6,13 +6,11 @@
 
 #include "operators/elementwise/elementwise_config.h"
 #include "operators/elementwise/elementwise_expr.h"
-#include "skeletons/map_launch.h"
 #include "operators/operators.h"
 #include "plan/check.h"
+#include "skeletons/map_launch.h"
 
 /* Validation */
-
-static const ckl_dtype dtypes[] = { CKL_F32, CKL_F16, CKL_BF16, CKL_I32, CKL_U8, CKL_BOOL };
 
 static bool is_integer(ckl_dtype dtype)
 {
@@ -35,13 +33,8 @@ static ckl_status check_shape(ckl_elementwise_desc *d)
 
 static ckl_status check_operand(const ckl_elementwise_desc *d, const char *name, const ckl_elementwise_operand *o)
 {
-    bool known = false;
-    for (int i = 0; i < COUNT_OF(dtypes); i++)
-        known |= o->dtype == dtypes[i];
-    if (!known)
-        FAIL(CKL_INVALID, "elementwise: dtype=%s of %s is none of f32, f16, bf16, i32, u8, bool",
-             ckl_dtype_name(o->dtype), name);
     int64_t extent = 1, reach;
+    TRY(PLAN_CHECK_DTYPE("elementwise", name, o->dtype, CKL_F32, CKL_F16, CKL_BF16, CKL_I32, CKL_U8, CKL_BOOL));
     for (int i = 0; i < d->rank; i++) {
         if (o->stride[i] < 0)
             FAIL(CKL_INVALID, "elementwise: stride[%d]=%" PRId64 " of %s is negative", i, o->stride[i], name);
@@ -62,6 +55,17 @@ static ckl_status check_input(const ckl_elementwise_desc *d, const expr *e, int 
     return check_operand(d, e->names[i], o);
 }
 
+/* An operand that the expression does not mention. */
+static ckl_status check_unused(const ckl_elementwise_desc *d, const expr *e, int i)
+{
+    bool set = d->in[i].dtype != CKL_DTYPE_DEFAULT || d->in[i].scalar;
+    for (int mode = 0; mode < d->rank; mode++)
+        set |= d->in[i].stride[mode] != 0;
+    if (set)
+        FAIL(CKL_INVALID, "elementwise: in[%d] is not part of an expression of %d operands", i, e->inputs);
+    return CKL_OK;
+}
+
 /* Every dimension of more than one element steps over all that smaller steps reach, in order of their strides. */
 static ckl_status check_injective(const ckl_elementwise_desc *d)
 {
@@ -72,7 +76,7 @@ static ckl_status check_injective(const ckl_elementwise_desc *d)
             if (stride[j] < stride[i] || (stride[j] == stride[i] && j > i))
                 reach += (d->shape[j] - 1) * stride[j];
         if (d->shape[i] > 1 && stride[i] <= reach)
-            FAIL(CKL_INVALID, "elementwise: stride[%d]=%" PRId64 " of the output lets its elements share memory", i,
+            FAIL(CKL_INVALID, "elementwise: stride[%d]=%" PRId64 " of out lets its elements share memory", i,
                  stride[i]);
     }
     return CKL_OK;
@@ -97,11 +101,11 @@ static ckl_status check(void *desc)
     for (int i = 0; i < e.inputs; i++)
         TRY(check_input(d, &e, i, &d->in[i]));
     for (int i = e.inputs; i < CKL_ELEMENTWISE_INPUTS_MAX; i++)
-        d->in[i] = (ckl_elementwise_operand){ 0 };
+        TRY(check_unused(d, &e, i));
     if (d->out.dtype == CKL_DTYPE_DEFAULT)
         d->out.dtype = e.inputs ? d->in[0].dtype : CKL_F32;
     d->out.scalar = false;
-    TRY(check_operand(d, "the output", &d->out));
+    TRY(check_operand(d, "out", &d->out));
     return count_of(d) == 0 ? CKL_OK : check_injective(d);
 }
 
@@ -124,8 +128,8 @@ static bool same_elements(const ckl_elementwise_desc *d, const ckl_elementwise_o
     return ckl_dtype_bytes(o->dtype) == ckl_dtype_bytes(d->out.dtype);
 }
 
-static plan_tensor piece(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o, const char *name,
-                         const void *pointer)
+static plan_tensor tensor_of(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o, const char *name,
+                             const void *pointer)
 {
     return (plan_tensor){ .name = name,
                           .pointer = pointer,
@@ -139,15 +143,15 @@ static ckl_status check_args(const void *desc, const void *args)
     static const char *const names[] = { "in[0]", "in[1]", "in[2]", "in[3]" };
     const ckl_elementwise_desc *d = desc;
     const ckl_elementwise_args *x = args;
-    plan_tensor pieces[MAP_OPERANDS_MAX];
-    int count = 0;
+    plan_tensor tensors[MAP_OPERANDS_MAX];
     if (count_of(d) == 0)
         return CKL_OK;
-    for (; count < CKL_ELEMENTWISE_INPUTS_MAX && d->in[count].dtype != CKL_DTYPE_DEFAULT; count++)
-        pieces[count] = piece(d, &d->in[count], names[count], x->in[count]);
-    pieces[count] = piece(d, &d->out, "out", x->out);
-    pieces[count].output = true;
-    return plan_check_tensors("elementwise", pieces, count + 1);
+    for (int i = 0; i < CKL_ELEMENTWISE_INPUTS_MAX; i++) {
+        const char *absent = d->in[i].dtype == CKL_DTYPE_DEFAULT ? "this expression" : NULL;
+        tensors[i] = plan_absent(tensor_of(d, &d->in[i], names[i], x->in[i]), absent);
+    }
+    tensors[MAP_INPUTS_MAX] = plan_output(tensor_of(d, &d->out, "out", x->out));
+    return plan_check_tensors("elementwise", tensors, COUNT_OF(tensors));
 }
 
 /* Choice */
@@ -172,7 +176,7 @@ static ckl_dtype compute_type(const ckl_elementwise_desc *d, const expr *e)
     return integers ? CKL_I32 : CKL_F32;
 }
 
-/* The part of a config that follows from the problem alone. */
+/* What of a config follows from the problem alone. */
 static ckl_status describe_problem(const ckl_elementwise_desc *d, elementwise_config *c)
 {
     expr e;

@@ -23,7 +23,7 @@ typedef struct elementwise_config {
 /* The element-wise kernel of a config. */
 map_kernel elementwise_kernel(const void *config);
 
-/* Describes kernel `part`: 0 for pointers aligned to whole vectors, 1 for pointers aligned to the element only. */
-void elementwise_vector(const void *config, int part);
+/* Describes kernel 0, for pointers aligned to vectors, or 1, for pointers aligned to the element only. */
+void elementwise_vector(const void *config, int kernel);
 
 #endif

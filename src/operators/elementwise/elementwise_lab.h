@@ -18,20 +18,14 @@
     X(elementwise_problem, int, inplace, "0", "", "y is that input, counted from 1; 0: its own memory")
 
 typedef struct elementwise_problem {
+    ckl_elementwise_desc desc; // made of the fields, as are expression and scalar
     ELEMENTWISE_PROBLEM(FIELD_MEMBER)
-    /* derived */
-    ckl_elementwise_desc desc;
     expr expression;
     float scalar[CKL_ELEMENTWISE_INPUTS_MAX];
-    int64_t slices, slice_elements; // equal parts of the elements in row-major order
 } elementwise_problem;
 
 void elementwise_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
 
 /* The largest error of the functions that occur, relative to the magnitude that the reference states. */
 double elementwise_approximation(const void *problem);
-
-/* The index of element number i, in row-major order, of an operand. */
-int64_t elementwise_index(const ckl_elementwise_desc *desc, const ckl_elementwise_operand *o, int64_t i);
-
 #endif

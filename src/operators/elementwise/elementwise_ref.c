@@ -240,7 +240,8 @@ static double stored(ckl_dtype dtype, double x)
     return dtype_is_float(dtype) ? x : isnan(x) ? 0 : trunc(x);
 }
 
-int64_t elementwise_index(const ckl_elementwise_desc *desc, const ckl_elementwise_operand *o, int64_t i)
+/* The index of element number i, in row-major order, of an operand. */
+static int64_t index_of(const ckl_elementwise_desc *desc, const ckl_elementwise_operand *o, int64_t i)
 {
     int64_t index = 0;
     for (int d = desc->rank - 1; d >= 0; d--) {
@@ -254,13 +255,13 @@ void elementwise_reference(const void *problem, void *const *host, int output, i
 {
     const elementwise_problem *p = problem;
     const ckl_elementwise_desc *d = &p->desc;
-    (void)output;
-    for (int64_t j = 0; j < p->slice_elements; j++) {
-        int64_t i = slice * p->slice_elements + j;
+    int64_t first = out.row * (d->rank ? d->shape[d->rank - 1] : 1) + out.first;
+    (void)output, (void)slice;
+    for (int64_t j = 0; j < out.count; j++) {
         double x[CKL_ELEMENTWISE_INPUTS_MAX];
         for (int k = 0; k < p->expression.inputs; k++)
             x[k] = d->in[k].scalar ? (double)p->scalar[k]
-                                   : dtype_read(d->in[k].dtype, host[k], elementwise_index(d, &d->in[k], i));
+                                   : dtype_read(d->in[k].dtype, host[k], index_of(d, &d->in[k], first + j));
         estimate y = evaluate(&p->expression, x);
         out.value[j] = stored(d->out.dtype, y.value);
         out.magnitude[j] = y.magnitude;

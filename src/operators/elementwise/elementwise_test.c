@@ -1,4 +1,4 @@
-/* elementwise_test.c - elementwise's problem lines, cases, rejects and costs. */
+/* elementwise_test.c - elementwise's problem lines, cases and rejects. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,8 +6,6 @@
 
 #include "base/dtype.h"
 #include "operators/elementwise/elementwise_lab.h"
-
-enum { SLICE = 4096 }; // elements compared at a time where rows are longer
 
 /* Lists: the item at *at without its comma, and *at moved to the next. */
 static size_t next_item(const char **at, const char **item)
@@ -132,16 +130,6 @@ static ckl_status parse_scalars(elementwise_problem *p)
     return CKL_OK;
 }
 
-static void cut_slices(elementwise_problem *p)
-{
-    const ckl_elementwise_desc *d = &p->desc;
-    int64_t count = 1, row = d->rank ? d->shape[d->rank - 1] : 1;
-    for (int i = 0; i < d->rank; i++)
-        count *= d->shape[i];
-    p->slice_elements = row > SLICE && row % SLICE == 0 ? SLICE : row;
-    p->slices = count ? count / p->slice_elements : 0;
-}
-
 static ckl_status prepare(void *problem)
 {
     elementwise_problem *p = problem;
@@ -156,13 +144,7 @@ static ckl_status prepare(void *problem)
     TRY(parse_scalars(p));
     if (p->inplace < 0 || p->inplace > p->expression.inputs)
         FAIL(CKL_INVALID, "elementwise: inplace=%d is not in 0..%d", p->inplace, p->expression.inputs);
-    cut_slices(p);
-    return CKL_OK;
-}
-
-static void desc_of(const void *problem, void *desc)
-{
-    *(ckl_elementwise_desc *)desc = ((const elementwise_problem *)problem)->desc;
+    return elementwise_operator.check(d);
 }
 
 /* Dimensions along which the operand is broadcast have one element of memory. */
@@ -203,25 +185,6 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_elementwise_run(plan, &args, stream);
 }
 
-static int64_t slices(const void *problem, int output)
-{
-    (void)output;
-    return ((const elementwise_problem *)problem)->slices;
-}
-
-static int64_t slice_elements(const void *problem, int output)
-{
-    (void)output;
-    return ((const elementwise_problem *)problem)->slice_elements;
-}
-
-static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
-{
-    const elementwise_problem *p = problem;
-    (void)output;
-    return elementwise_index(&p->desc, &p->desc.out, slice * p->slice_elements + j);
-}
-
 static int functions(const elementwise_problem *p)
 {
     int count = 0;
@@ -233,30 +196,6 @@ static int functions(const elementwise_problem *p)
 static double terms(const void *problem)
 {
     return functions(problem) + 1;
-}
-
-static double flops(const void *problem)
-{
-    const elementwise_problem *p = problem;
-    return (double)p->slices * (double)p->slice_elements * (functions(p) + 1);
-}
-
-static double memory_of(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o)
-{
-    double bytes = o->scalar ? 0 : (double)ckl_dtype_bytes(o->dtype);
-    for (int i = 0; i < d->rank; i++)
-        if (o->stride[i])
-            bytes *= (double)d->shape[i];
-    return bytes;
-}
-
-static double bytes(const void *problem)
-{
-    const elementwise_problem *p = problem;
-    double sum = memory_of(&p->desc, &p->desc.out);
-    for (int i = 0; i < p->expression.inputs; i++)
-        sum += memory_of(&p->desc, &p->desc.in[i]);
-    return sum;
 }
 
 static const field fields[] = { ELEMENTWISE_PROBLEM(FIELD_ROW) };
@@ -331,10 +270,10 @@ static const test_reject rejects[] = {
     { "expr=1.5.2*x", CKL_INVALID, "position 1: '1.5.2' is not a number" },
     { "expr=a+b+c+d+e", CKL_INVALID, "position 9: 'e' is one more than 4 operands" },
     { "expr=x shape=-1", CKL_INVALID, "elementwise: shape[0]=-1 is negative" },
-    { "expr=x dtype=i64", CKL_INVALID, "elementwise: dtype=i64 of x is none of f32, f16, bf16, i32, u8, bool" },
+    { "expr=x dtype=i64", CKL_INVALID, "elementwise: x=i64 is none of f32, f16, bf16, i32, u8, bool" },
     { "expr=x shape=4x4 strides=-4x1", CKL_INVALID, "elementwise: stride[0]=-4 of x is negative" },
     { "expr=x shape=4x4 strides=4x1,3x1", CKL_INVALID,
-      "elementwise: stride[0]=3 of the output lets its elements share memory" },
+      "elementwise: stride[0]=3 of out lets its elements share memory" },
     { "expr=x shape=4x4 shapes=3x4", CKL_INVALID, "elementwise: shapes=3x4 does not broadcast" },
     { "expr=x+y shape=4x4 shapes=,4 inplace=2", CKL_INVALID,
       "elementwise: out overlaps in[1] without being the same tensor" },
@@ -351,17 +290,12 @@ const operator_test elementwise_test = {
     .problem_bytes = sizeof(elementwise_problem),
     .problem = FIELD_TABLE(fields),
     .prepare = prepare,
-    .desc = desc_of,
     .operands = operands,
     .run = run,
-    .slices = slices,
-    .slice_elements = slice_elements,
-    .output_index = output_index,
+    .elements_alone = true,
     .reference = elementwise_reference,
     .terms_of = terms,
     .approximation_of = elementwise_approximation,
-    .flops = flops,
-    .bytes = bytes,
     .cases = cases,
     .rejects = rejects,
 };

@@ -55,7 +55,7 @@ static val quotient(val x, val y)
     return div(x, y);
 }
 
-/* Exponents that are small whole constants need no logarithm. */
+/* Exponents that are small integers need no logarithm. */
 static val power(val x, val y)
 {
     if (!ir_is_constant(y) || y.f != rint(y.f) || y.f < 1 || y.f > POWERS_MAX)
@@ -172,12 +172,12 @@ static val value_of(const val *inputs, void *user)
     return ir_coerce(c->type, evaluate(e, e->count - 1, c->type, inputs));
 }
 
-void elementwise_vector(const void *config, int part)
+void elementwise_vector(const void *config, int kernel)
 {
     const elementwise_config *cfg = config;
     chain c = { .type = cfg->compute, .out = cfg->out };
     if (expr_parse(cfg->expr, &c.expression) != CKL_OK)
         ir_fail("%s", ckl_error());
     else
-        map_describe(elementwise_kernel(cfg), part, value_of, &c);
+        map_describe(elementwise_kernel(cfg), kernel, value_of, &c);
 }

@@ -1,35 +1,13 @@
 /* gemm.c - validation of GEMM problems, choice of kernel and config, launches. */
 #include "cutekernellib/operators/gemm.h"
 
-#include <string.h>
-
 #include "operators/gemm/gemm_config.h"
 #include "operators/operators.h"
+#include "plan/check.h"
 
 enum { TMA_ALIGNMENT = 16 };
 
 /* Validation */
-
-static ckl_status check_pitch(const char *name, int64_t *ld, const char *extent_name, int64_t extent)
-{
-    if (*ld == 0)
-        *ld = extent;
-    if (*ld < extent)
-        FAIL(CKL_INVALID, "gemm: %s=%" PRId64 " is smaller than %s=%" PRId64, name, *ld, extent_name, extent);
-    return CKL_OK;
-}
-
-static ckl_status check_sizes(const ckl_gemm_desc *d)
-{
-    const struct {
-        const char *name;
-        int64_t size;
-    } sizes[] = { { "m", d->m }, { "n", d->n }, { "k", d->k } };
-    for (int i = 0; i < COUNT_OF(sizes); i++)
-        if (sizes[i].size < 0)
-            FAIL(CKL_INVALID, "gemm: %s=%" PRId64 " is negative", sizes[i].name, sizes[i].size);
-    return CKL_OK;
-}
 
 static ckl_status check_types(ckl_gemm_desc *d)
 {
@@ -37,30 +15,29 @@ static ckl_status check_types(ckl_gemm_desc *d)
         d->b = d->a;
     if (d->d == CKL_DTYPE_DEFAULT)
         d->d = d->a;
-    if (d->a != CKL_F16 && d->a != CKL_BF16)
-        FAIL(CKL_INVALID, "gemm: a=%s is neither f16 nor bf16", ckl_dtype_name(d->a));
-    if (d->b != d->a)
-        FAIL(CKL_INVALID, "gemm: b=%s differs from a=%s", ckl_dtype_name(d->b), ckl_dtype_name(d->a));
-    if (d->d != d->a && d->d != CKL_F32)
-        FAIL(CKL_INVALID, "gemm: d=%s is neither %s nor f32", ckl_dtype_name(d->d), ckl_dtype_name(d->a));
-    if (d->c != CKL_DTYPE_DEFAULT && d->c != d->d)
-        FAIL(CKL_INVALID, "gemm: c=%s differs from d=%s", ckl_dtype_name(d->c), ckl_dtype_name(d->d));
-    return CKL_OK;
+    TRY(PLAN_CHECK_DTYPE("gemm", "a", d->a, CKL_F16, CKL_BF16));
+    TRY(PLAN_CHECK_DTYPE("gemm", "b", d->b, d->a));
+    TRY(PLAN_CHECK_DTYPE("gemm", "d", d->d, d->a, CKL_F32));
+    return d->c ? PLAN_CHECK_DTYPE("gemm", "c", d->c, d->d) : CKL_OK;
 }
 
 static ckl_status check(void *desc)
 {
     ckl_gemm_desc *d = desc;
     TRY(check_types(d));
-    TRY(check_sizes(d));
+    TRY(plan_check_size("gemm", "m", d->m));
+    TRY(plan_check_size("gemm", "n", d->n));
+    TRY(plan_check_size("gemm", "k", d->k));
     if (d->layout != CKL_GEMM_NT)
         FAIL(CKL_UNSUPPORTED, "gemm: layout=%d is not nt (0), the only one so far", (int)d->layout);
     if ((unsigned)d->activation > CKL_ACTIVATION_GELU)
         FAIL(CKL_INVALID, "gemm: activation=%d is none of identity, relu, gelu", (int)d->activation);
-    TRY(check_pitch("lda", &d->lda, "k", d->k));
-    TRY(check_pitch("ldb", &d->ldb, "k", d->k));
-    TRY(check_pitch("ldd", &d->ldd, "n", d->n));
-    return d->c ? check_pitch("ldc", &d->ldc, "n", d->n) : CKL_OK;
+    TRY(plan_check_pitch("gemm", "lda", &d->lda, "k", d->k));
+    TRY(plan_check_pitch("gemm", "ldb", &d->ldb, "k", d->k));
+    TRY(plan_check_pitch("gemm", "ldd", &d->ldd, "n", d->n));
+    if (!d->c && d->ldc)
+        FAIL(CKL_INVALID, "gemm: ldc=%" PRId64 " is not part of a problem without C", d->ldc);
+    return d->c ? plan_check_pitch("gemm", "ldc", &d->ldc, "n", d->n) : CKL_OK;
 }
 
 static bool is_empty(const ckl_gemm_desc *d)
@@ -68,80 +45,61 @@ static bool is_empty(const ckl_gemm_desc *d)
     return d->m == 0 || d->n == 0;
 }
 
-static int64_t extent_bytes(int64_t rows, int64_t cols, int64_t ld, ckl_dtype dtype)
+/* An input that D may not be in place of. */
+static plan_tensor apart(plan_tensor t)
 {
-    return rows && cols ? ((rows - 1) * ld + cols) * (int64_t)ckl_dtype_bytes(dtype) : 0;
-}
-
-static ckl_status check_pointer(const char *name, const void *pointer, ckl_dtype dtype)
-{
-    if (!pointer)
-        FAIL(CKL_INVALID, "gemm: %s is NULL", name);
-    if ((uintptr_t)pointer % ckl_dtype_bytes(dtype))
-        FAIL(CKL_INVALID, "gemm: %s=%p is not aligned to its %zu-byte elements", name, pointer, ckl_dtype_bytes(dtype));
-    return CKL_OK;
-}
-
-static ckl_status check_overlap(const ckl_gemm_desc *d, const ckl_gemm_args *x)
-{
-    const struct {
-        const char *name;
-        const void *pointer;
-        int64_t bytes;
-    } inputs[] = {
-        { "a", x->a, extent_bytes(d->m, d->k, d->lda, d->a) },
-        { "b", x->b, extent_bytes(d->n, d->k, d->ldb, d->b) },
-        { "bias", d->bias ? x->bias : NULL, d->n * (int64_t)ckl_dtype_bytes(d->d) },
-        { "c", d->c && (x->c != x->d || d->ldc != d->ldd) ? x->c : NULL, extent_bytes(d->m, d->n, d->ldc, d->d) },
-    };
-    for (int i = 0; i < COUNT_OF(inputs); i++)
-        if (inputs[i].pointer &&
-            plan_overlap(x->d, extent_bytes(d->m, d->n, d->ldd, d->d), inputs[i].pointer, inputs[i].bytes))
-            FAIL(CKL_INVALID, "gemm: d overlaps %s", inputs[i].name);
-    return CKL_OK;
+    t.layout = 0;
+    return t;
 }
 
 static ckl_status check_args(const void *desc, const void *args)
 {
     const ckl_gemm_desc *d = desc;
     const ckl_gemm_args *x = args;
+    const char *no_c = d->c ? NULL : "a problem without C", *no_bias = d->bias ? NULL : "a problem without bias";
+    const plan_tensor tensors[] = {
+        apart(plan_matrix("a", x->a, d->a, d->m, d->k, d->lda)),
+        apart(plan_matrix("b", x->b, d->b, d->n, d->k, d->ldb)),
+        plan_absent(plan_matrix("c", x->c, d->d, d->m, d->n, d->ldc), no_c),
+        plan_absent(apart(plan_matrix("bias", x->bias, d->d, 1, d->n, d->n)), no_bias),
+        plan_output(plan_matrix("d", x->d, d->d, d->m, d->n, d->ldd)),
+    };
     if (is_empty(d))
         return CKL_OK;
-    if (d->k > 0) {
-        TRY(check_pointer("a", x->a, d->a));
-        TRY(check_pointer("b", x->b, d->b));
-    }
-    TRY(check_pointer("d", x->d, d->d));
-    if (d->c)
-        TRY(check_pointer("c", x->c, d->c));
-    else if (x->beta && *x->beta != 0)
-        FAIL(CKL_INVALID, "gemm: beta=%g, but the desc has no C", (double)*x->beta);
-    if (d->bias)
-        TRY(check_pointer("bias", x->bias, d->d));
-    return check_overlap(d, x);
+    if (!d->c && x->beta && *x->beta != 0)
+        FAIL(CKL_INVALID, "gemm: beta=%g is not part of a problem without C", (double)*x->beta);
+    return plan_check_tensors("gemm", tensors, COUNT_OF(tensors));
 }
 
 /* What launches share */
 
-/* The scalars of a call with their defaults. */
-typedef struct scalars {
-    float alpha, beta;
-} scalars;
-
-static scalars scalars_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
+static float alpha_of(const ckl_gemm_args *x)
 {
-    return (scalars){ x->alpha ? *x->alpha : 1, !d->c ? 0 : x->beta ? *x->beta : 1 };
+    return x->alpha ? *x->alpha : 1;
 }
 
-enum { GEMM_ARGUMENTS = 14 };
-
-/* The parameters of gemm_declare_arguments(), in its order. */
-static void list_arguments(const ckl_gemm_desc *d, const ckl_gemm_args *x, const scalars *s,
-                           const void *params[GEMM_ARGUMENTS])
+static float beta_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
 {
-    const void *list[GEMM_ARGUMENTS] = { &d->m, &d->n,   &d->k, &x->a,   &d->lda,  &x->b,     &d->ldb,
-                                         &x->c, &d->ldc, &x->d, &d->ldd, &x->bias, &s->alpha, &s->beta };
-    memcpy(params, list, sizeof list);
+    return !d->c ? 0 : x->beta ? *x->beta : 1;
+}
+
+/* Of the kernels that address memory themselves. */
+static gemm_params params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
+{
+    return (gemm_params){ .m = d->m,
+                          .n = d->n,
+                          .k = d->k,
+                          .a = x->a,
+                          .lda = d->lda,
+                          .b = x->b,
+                          .ldb = d->ldb,
+                          .c = x->c,
+                          .ldc = d->ldc,
+                          .d = x->d,
+                          .ldd = d->ldd,
+                          .bias = x->bias,
+                          .alpha = alpha_of(x),
+                          .beta = beta_of(d, x) };
 }
 
 static bool pitch_is_aligned(int64_t ld, ckl_dtype dtype)
@@ -168,25 +126,30 @@ static ckl_status check_row_alignment(const char *who, const ckl_gemm_desc *d, b
     return CKL_OK;
 }
 
-static ckl_status check_pointer_alignment(const char *who, const char *name, const void *pointer)
+/* The same of pointers. */
+static ckl_status check_pointer_alignment(const char *who, const ckl_gemm_args *x, bool outputs)
 {
-    if ((uintptr_t)pointer % TMA_ALIGNMENT)
-        FAIL(CKL_INVALID, "gemm %s: %s=%p is not aligned to 16 bytes; impl=naive takes any alignment", who, name,
-             pointer);
+    const struct {
+        const char *name;
+        const void *pointer;
+    } tensors[] = { { "a", x->a }, { "b", x->b }, { "c", outputs ? x->c : NULL }, { "d", outputs ? x->d : NULL } };
+    for (int i = 0; i < COUNT_OF(tensors); i++)
+        if ((uintptr_t)tensors[i].pointer % TMA_ALIGNMENT)
+            FAIL(CKL_INVALID, "gemm %s: %s=%p is not aligned to 16 bytes; impl=naive takes any alignment", who,
+                 tensors[i].name, tensors[i].pointer);
     return CKL_OK;
 }
 
-/* The fields every config begins with, from the desc. */
 static gemm_epilogue epilogue_of(const ckl_gemm_desc *d)
 {
     return (gemm_epilogue){ d->a, d->d, d->c != CKL_DTYPE_DEFAULT, d->bias, (choice)d->activation };
 }
 
-static ckl_status check_epilogue(const char *who, const ckl_gemm_desc *d, gemm_epilogue have)
+static ckl_status check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)
 {
     gemm_epilogue want = epilogue_of(d);
-    if (have.ab != want.ab || have.d != want.d || have.c != want.c || have.bias != want.bias ||
-        have.activation != want.activation)
+    if (have->ab != want.ab || have->d != want.d || have->c != want.c || have->bias != want.bias ||
+        have->activation != want.activation)
         FAIL(CKL_INVALID, "gemm %s: the config's types or epilogue are not the problem's", who);
     return CKL_OK;
 }
@@ -196,9 +159,7 @@ static ckl_status check_epilogue(const char *who, const ckl_gemm_desc *d, gemm_e
 static ckl_status choose_naive(const void *desc, const ckl_device_info *device, void *config)
 {
     (void)device;
-    gemm_naive_config *c = config;
-    gemm_epilogue e = epilogue_of(desc);
-    *c = (gemm_naive_config){ e.ab, e.d, e.c, e.bias, e.activation, c->threads };
+    ((gemm_naive_config *)config)->epilogue = epilogue_of(desc);
     return CKL_OK;
 }
 
@@ -206,7 +167,7 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
 {
     const ckl_gemm_desc *d = desc;
     const gemm_naive_config *c = config;
-    TRY(check_epilogue("naive", d, (gemm_epilogue){ c->ab, c->d, c->c, c->bias, c->activation }));
+    TRY(check_epilogue("naive", d, &c->epilogue));
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "gemm naive: threads=%d must be a multiple of 32 up to %d", c->threads,
              device->threads_per_cta_max);
@@ -219,27 +180,21 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
 static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_gemm_desc *d = plan->desc;
-    const ckl_gemm_args *x = args;
     const gemm_naive_config *c = plan->config;
     if (is_empty(d))
         return CKL_OK;
-    scalars s = scalars_of(d, x);
-    const void *params[GEMM_ARGUMENTS];
-    list_arguments(d, x, &s, params);
-    device_launch l = { .grid = { ceil_div(d->m * d->n, c->threads), 1, 1 }, .params = (void *const *)params };
-    return plan->device->ops->launch(plan->device, plan->kernels[0].loaded, &l, stream);
+    const gemm_params params = params_of(d, args);
+    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(d->m * d->n, c->threads) }, &params, stream);
 }
 
 /* tiled */
 
 static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, void *config)
 {
-    (void)device;
     const ckl_gemm_desc *d = desc;
     gemm_tiled_config *c = config;
-    gemm_epilogue e = epilogue_of(d);
-    bool small = ceil_div(d->m, 128) * ceil_div(d->n, 128) < device->sm_count;
-    *c = (gemm_tiled_config){ e.ab, e.d, e.c, e.bias, e.activation, small ? 64 : 128, small ? 64 : 128, c->stages };
+    c->epilogue = epilogue_of(d);
+    c->tile_m = c->tile_n = ceil_div(d->m, 128) * ceil_div(d->n, 128) < device->sm_count ? 64 : 128;
     return CKL_OK;
 }
 
@@ -248,7 +203,7 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
     (void)device;
     const ckl_gemm_desc *d = desc;
     const gemm_tiled_config *c = config;
-    TRY(check_epilogue("tiled", d, (gemm_epilogue){ c->ab, c->d, c->c, c->bias, c->activation }));
+    TRY(check_epilogue("tiled", d, &c->epilogue));
     if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
         FAIL(CKL_INVALID, "gemm tiled: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
     if (c->stages < 2 || c->stages > 8)
@@ -261,18 +216,13 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
 static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_gemm_desc *d = plan->desc;
-    const ckl_gemm_args *x = args;
     const gemm_tiled_config *c = plan->config;
     if (is_empty(d))
         return CKL_OK;
-    TRY(check_pointer_alignment("tiled", "a", x->a));
-    TRY(check_pointer_alignment("tiled", "b", x->b));
-    scalars s = scalars_of(d, x);
-    const void *params[GEMM_ARGUMENTS];
-    list_arguments(d, x, &s, params);
-    device_launch l = { .grid = { ceil_div(d->n, c->tile_n), ceil_div(d->m, c->tile_m), 1 },
-                        .params = (void *const *)params };
-    return plan->device->ops->launch(plan->device, plan->kernels[0].loaded, &l, stream);
+    TRY(check_pointer_alignment("tiled", args, false));
+    const gemm_params params = params_of(d, args);
+    const plan_grid grid = { .x = ceil_div(d->n, c->tile_n), .y = ceil_div(d->m, c->tile_m) };
+    return plan_launch(plan, 0, grid, &params, stream);
 }
 
 /* sm90 */
@@ -337,11 +287,7 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     c->cluster_m = sm90_waves(d, device, c) >= WAVES_FOR_MULTICAST ? 2 : 1;
     c->ctas = 1;
     c->group = 8;
-    c->ab = e.ab;
-    c->d = e.d;
-    c->c = e.c;
-    c->bias = e.bias;
-    c->activation = e.activation;
+    c->epilogue = e;
     c->ragged = ragged;
     return CKL_OK;
 }
@@ -359,7 +305,9 @@ static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
     if (c->tile_n < 16 || c->tile_n % 16 || c->tile_n > 256)
         FAIL(CKL_INVALID, "gemm sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
     int accumulators = gemm_sm90_accumulators(c);
-    int most = c->consumers == 3 ? 96 : c->c || c->bias || c->ragged ? GEMM_EASY_ACCUMULATORS : 192; // more would spill
+    int most = c->consumers == 3                                ? 96
+               : c->epilogue.c || c->epilogue.bias || c->ragged ? GEMM_EASY_ACCUMULATORS
+                                                                : 192; // more would spill
     if (accumulators > most)
         FAIL(CKL_INVALID,
              "gemm sm90: a consumer's %dx%d tile needs %d accumulators of the %d registers there are for them", rows,
@@ -372,7 +320,7 @@ static ckl_status admit_sm90_cluster(const gemm_sm90_config *c)
     if (c->cluster_m < 1 || c->cluster_n < 1 || c->cluster_m * c->cluster_n > 8)
         FAIL(CKL_INVALID, "gemm sm90: a cluster of %dx%d CTAs is not in 1..8", c->cluster_m, c->cluster_n);
     if (c->tile_n % (8 * c->cluster_m) || c->tile_m % (8 * c->cluster_n))
-        FAIL(CKL_INVALID, "gemm sm90: tile %dx%d cannot be loaded in parts of 8 rows by a cluster of %dx%d", c->tile_m,
+        FAIL(CKL_INVALID, "gemm sm90: tile %dx%d cannot be loaded in boxes of 8 rows by a cluster of %dx%d", c->tile_m,
              c->tile_n, c->cluster_m, c->cluster_n);
     if (c->ctas < 1 || (c->ctas > 1 && c->consumers > 1))
         FAIL(CKL_INVALID, "gemm sm90: ctas=%d per SM, more than 1 needs consumers=1 for the registers", c->ctas);
@@ -387,7 +335,7 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     const gemm_sm90_config *c = config;
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
-    TRY(check_epilogue("sm90", d, (gemm_epilogue){ c->ab, c->d, c->c, c->bias, c->activation }));
+    TRY(check_epilogue("sm90", d, &c->epilogue));
     TRY(admit_sm90_tile(c));
     TRY(admit_sm90_cluster(c));
     if (c->stages < 2 || c->buffers < 1)
@@ -409,29 +357,11 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     return check_row_alignment("sm90", d, true);
 }
 
-/* A row-major matrix and the box that one TMA copy moves. A single row may have any pitch. */
-static ckl_status encode_matrix(const ckl_plan *plan, const void *pointer, ckl_dtype dtype, int64_t rows, int64_t cols,
-                                int64_t ld, int box_rows, int box_cols, int swizzle, tensor_map *map)
+/* A row-major matrix for TMA. A single row may have any pitch. */
+static param_tensor matrix(const void *pointer, ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ld)
 {
-    int64_t bytes = (int64_t)ckl_dtype_bytes(dtype);
-    tensor_map_desc t = {
-        .dtype = dtype,
-        .rank = 2,
-        .address = (void *)pointer,
-        .size = { cols, rows },
-        .stride = { bytes, rows > 1 ? ld * bytes : round_up(cols * bytes, TMA_ALIGNMENT) },
-        .box = { box_cols, box_rows },
-        .swizzle = (tensor_map_swizzle)swizzle,
-    };
-    return plan->device->ops->encode_tensor_map(plan->device, &t, map);
-}
-
-static ckl_status check_sm90_pointers(const ckl_gemm_desc *d, const ckl_gemm_args *x)
-{
-    TRY(check_pointer_alignment("sm90", "a", x->a));
-    TRY(check_pointer_alignment("sm90", "b", x->b));
-    TRY(check_pointer_alignment("sm90", "d", x->d));
-    return d->c ? check_pointer_alignment("sm90", "c", x->c) : CKL_OK;
+    int64_t unit = TMA_ALIGNMENT / (int64_t)ckl_dtype_bytes(dtype);
+    return (param_tensor){ pointer, { cols, rows }, { 1, rows > 1 ? ld : round_up(cols, unit) } };
 }
 
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -441,32 +371,35 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     const gemm_sm90_config *c = plan->config;
     if (is_empty(d))
         return CKL_OK;
-    TRY(check_sm90_pointers(d, x));
-    gemm_sm90_shape s = gemm_sm90_shape_of(c);
-    int d_span = s.d_cols * (int)ckl_dtype_bytes(d->d);
-    tensor_map a, b, c_map, d_map;
-    TRY(encode_matrix(plan, x->a, d->a, d->m, d->k, d->lda, s.box_a, GEMM_TILE_K, 128, &a));
-    TRY(encode_matrix(plan, x->b, d->b, d->n, d->k, d->ldb, s.box_b, GEMM_TILE_K, 128, &b));
-    TRY(encode_matrix(plan, x->d, d->d, d->m, d->n, d->ldd, s.d_rows, s.d_cols, d_span, &d_map));
-    if (d->c)
-        TRY(encode_matrix(plan, x->c, d->d, d->m, d->n, d->ldc, s.d_rows, s.d_cols, d_span, &c_map));
-    else
-        c_map = d_map; // never used
-    uint32_t m = (uint32_t)d->m, n = (uint32_t)d->n, k = (uint32_t)d->k;
-    scalars scale = scalars_of(d, x);
+    TRY(check_pointer_alignment("sm90", x, true));
+    const gemm_sm90_params params = {
+        .A = matrix(x->a, d->a, d->m, d->k, d->lda),
+        .B = matrix(x->b, d->b, d->n, d->k, d->ldb),
+        .C = matrix(x->c, d->d, d->m, d->n, d->ldc),
+        .D = matrix(x->d, d->d, d->m, d->n, d->ldd),
+        .m = (uint32_t)d->m,
+        .n = (uint32_t)d->n,
+        .k = (uint32_t)d->k,
+        .alpha = alpha_of(x),
+        .beta = beta_of(d, x),
+        .bias = x->bias,
+        .d = x->d,
+        .ldd = d->ldd,
+    };
     int64_t tiles = ceil_div(d->m, c->tile_m * c->cluster_m) * ceil_div(d->n, c->tile_n * c->cluster_n);
     int64_t clusters = min_i64(tiles, plan->kernels[0].clusters_resident);
-    /* in the order in which the kernel names them */
-    const void *params[] = { &a, &b, &d_map, &c_map, &m, &n, &k, &scale.alpha, &scale.beta, &x->bias, &x->d, &d->ldd };
-    device_launch l = { .grid = { clusters * s.cluster, 1, 1 }, .params = (void *const *)params };
-    return plan->device->ops->launch(plan->device, plan->kernels[0].loaded, &l, stream);
+    const plan_grid grid = { .x = clusters * c->cluster_m * c->cluster_n };
+    return plan_launch(plan, 0, grid, &params, stream);
 }
 
 /* The tables */
 
-static const field naive_fields[] = { GEMM_NAIVE_CONFIG(FIELD_ROW) };
-static const field tiled_fields[] = { GEMM_TILED_CONFIG(FIELD_ROW) };
-static const field sm90_fields[] = { GEMM_SM90_CONFIG(FIELD_ROW) };
+static const field naive_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_naive_config, epilogue)) //
+                                      GEMM_NAIVE_CONFIG(FIELD_ROW, gemm_naive_config) };
+static const field tiled_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_tiled_config, epilogue)) //
+                                      GEMM_TILED_CONFIG(FIELD_ROW, gemm_tiled_config) };
+static const field sm90_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_config, epilogue)) //
+                                     GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
 
 static const implementation naive = {
     .name = "naive",
@@ -476,7 +409,7 @@ static const implementation naive = {
     .choose = choose_naive,
     .admit = admit_naive,
     .describe = gemm_naive,
-    .target = IR_SM80,
+    .params = &gemm_param_list,
     .launch = launch_naive,
 };
 
@@ -488,7 +421,7 @@ static const implementation tiled = {
     .choose = choose_tiled,
     .admit = admit_tiled,
     .describe = gemm_tiled,
-    .target = IR_SM80,
+    .params = &gemm_param_list,
     .launch = launch_tiled,
 };
 
@@ -500,33 +433,11 @@ static const implementation sm90 = {
     .choose = choose_sm90,
     .admit = admit_sm90,
     .describe = gemm_sm90,
+    .params = &gemm_sm90_param_list,
     .target = IR_SM90A,
     .launch = launch_sm90,
 };
 
 static const implementation *const implementations[] = { &sm90, &tiled, &naive, NULL };
 
-const operator_info gemm_operator = {
-    .name = "gemm",
-    .summary = "D = activation(alpha*A*B + beta*C + bias)",
-    .desc_bytes = sizeof(ckl_gemm_desc),
-    .args_bytes = sizeof(ckl_gemm_args),
-    .check = check,
-    .check_args = check_args,
-    .implementations = implementations,
-};
-
-ckl_status ckl_gemm_plan(ckl_device *device, const ckl_gemm_desc *desc, ckl_plan **plan)
-{
-    return plan_build(device, &gemm_operator, desc, NULL, plan);
-}
-
-ckl_status ckl_gemm_run(const ckl_plan *plan, const ckl_gemm_args *args, ckl_stream stream)
-{
-    return plan_run(plan, &gemm_operator, args, stream);
-}
-
-ckl_status ckl_gemm(ckl_device *device, const ckl_gemm_desc *desc, const ckl_gemm_args *args, ckl_stream stream)
-{
-    return plan_once(device, &gemm_operator, desc, args, stream);
-}
+OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)");

@@ -1,12 +1,13 @@
-/* gemm_config.h - the compile-time choices of GEMM's kernels, and the part of them that all kernels share. */
+/* gemm_config.h - the compile-time choices of GEMM's kernels, and their parameters. */
 #ifndef CKL_GEMM_CONFIG_H
 #define CKL_GEMM_CONFIG_H
 
 #include "base/fields.h"
 #include "cutekernellib/operators/gemm.h"
+#include "ir/params.h"
 
-/* What is computed: the same fields in every config, first. */
-#define GEMM_PROBLEM_FIELDS(X, owner)                                          \
+/* What every kernel computes: types, and what follows the products. */
+#define GEMM_EPILOGUE(X, owner)                                                \
     X(owner, ckl_dtype, ab, "f16", "f16 bf16", "type of A and B")              \
     X(owner, ckl_dtype, d, "f16", "f16 bf16 f32", "type of D, C and the bias") \
     X(owner, bool, c, "0", "0 1", "adds beta * C")                             \
@@ -14,43 +15,42 @@
     X(owner, choice, activation, "identity", "identity relu gelu", "applied last")
 
 typedef struct gemm_epilogue {
-    GEMM_PROBLEM_FIELDS(FIELD_MEMBER, )
+    GEMM_EPILOGUE(FIELD_MEMBER, )
 } gemm_epilogue;
 
-#define GEMM_NAIVE_CONFIG(X)                  \
-    GEMM_PROBLEM_FIELDS(X, gemm_naive_config) \
-    X(gemm_naive_config, int, threads, "256", "128 256", "threads of a CTA, one element of D each")
+#define GEMM_NAIVE_CONFIG(X, owner) X(owner, int, threads, "256", "128 256", "threads of a CTA, one element of D each")
 
-#define GEMM_TILED_CONFIG(X)                                                    \
-    GEMM_PROBLEM_FIELDS(X, gemm_tiled_config)                                   \
-    X(gemm_tiled_config, int, tile_m, "128", "64 128", "rows of D of a CTA")    \
-    X(gemm_tiled_config, int, tile_n, "128", "64 128", "columns of D of a CTA") \
-    X(gemm_tiled_config, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory")
+#define GEMM_TILED_CONFIG(X, owner)                                 \
+    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")    \
+    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA") \
+    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory")
 
-#define GEMM_SM90_CONFIG(X)                                                                                      \
-    GEMM_PROBLEM_FIELDS(X, gemm_sm90_config)                                                                     \
-    X(gemm_sm90_config, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                              \
-    X(gemm_sm90_config, int, tile_n, "256", "64 96 128 160 192 224 256", "columns of D of a CTA")                \
-    X(gemm_sm90_config, int, stages, "4", "3 4 5 6 7 8", "K tiles of 64 in shared memory")                       \
-    X(gemm_sm90_config, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                \
-    X(gemm_sm90_config, bool, pingpong, "0", "0 1", "consumers take whole tiles in turn, not parts of one tile") \
-    X(gemm_sm90_config, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")      \
-    X(gemm_sm90_config, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")      \
-    X(gemm_sm90_config, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")              \
-    X(gemm_sm90_config, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                       \
-    X(gemm_sm90_config, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                  \
-    X(gemm_sm90_config, bool, ragged, "0", "0 1", "rows of D are not whole 16-byte chunks, as TMA stores want them")
+#define GEMM_SM90_CONFIG(X, owner)                                                               \
+    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                         \
+    X(owner, int, tile_n, "256", "64 96 128 160 192 224 256", "columns of D of a CTA")           \
+    X(owner, int, stages, "4", "3 4 5 6 7 8", "K tiles of 64 in shared memory")                  \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                           \
+    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")  \
+    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast") \
+    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast") \
+    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")         \
+    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                  \
+    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                             \
+    X(owner, bool, ragged, "0", "0 1", "rows of D end inside 16 bytes, which TMA stores would overwrite")
 
 typedef struct gemm_naive_config {
-    GEMM_NAIVE_CONFIG(FIELD_MEMBER)
+    gemm_epilogue epilogue;
+    GEMM_NAIVE_CONFIG(FIELD_MEMBER, )
 } gemm_naive_config;
 
 typedef struct gemm_tiled_config {
-    GEMM_TILED_CONFIG(FIELD_MEMBER)
+    gemm_epilogue epilogue;
+    GEMM_TILED_CONFIG(FIELD_MEMBER, )
 } gemm_tiled_config;
 
 typedef struct gemm_sm90_config {
-    GEMM_SM90_CONFIG(FIELD_MEMBER)
+    gemm_epilogue epilogue;
+    GEMM_SM90_CONFIG(FIELD_MEMBER, )
 } gemm_sm90_config;
 
 enum {
@@ -76,9 +76,45 @@ int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
 enum { GEMM_EASY_ACCUMULATORS = 128 }; // of a thread: with more, the epilogue has few registers left
 
-/* The kernels. */
-void gemm_naive(const void *config, int part);
-void gemm_tiled(const void *config, int part);
-void gemm_sm90(const void *config, int part);
+/* Parameters of the kernels that address memory themselves. */
+#define GEMM_PARAMS(X, owner) \
+    X(owner, i64, m)          \
+    X(owner, i64, n)          \
+    X(owner, i64, k)          \
+    X(owner, pointer, a)      \
+    X(owner, i64, lda)        \
+    X(owner, pointer, b)      \
+    X(owner, i64, ldb)        \
+    X(owner, pointer, c)      \
+    X(owner, i64, ldc)        \
+    X(owner, pointer, d)      \
+    X(owner, i64, ldd)        \
+    X(owner, pointer, bias)   \
+    X(owner, f32, alpha)      \
+    X(owner, f32, beta)
+
+KERNEL_PARAMS(gemm, GEMM_PARAMS);
+
+/* Of the sm90 kernel: d and ldd for what TMA stores cannot do. */
+#define GEMM_SM90_PARAMS(X, owner) \
+    X(owner, tensor, A)            \
+    X(owner, tensor, B)            \
+    X(owner, tensor, D)            \
+    X(owner, tensor, C)            \
+    X(owner, u32, m)               \
+    X(owner, u32, n)               \
+    X(owner, u32, k)               \
+    X(owner, f32, alpha)           \
+    X(owner, f32, beta)            \
+    X(owner, pointer, bias)        \
+    X(owner, pointer, d)           \
+    X(owner, i64, ldd)
+
+KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
+
+/* The kernels; each implementation has one. */
+void gemm_naive(const void *config, int kernel);
+void gemm_tiled(const void *config, int kernel);
+void gemm_sm90(const void *config, int kernel);
 
 #endif

@@ -1,36 +1,7 @@
 /* gemm_epilogue.c - scale, C, bias and activation of one element. */
 #include "operators/gemm/gemm_epilogue.h"
 
-#include <string.h>
-
 #include "cute/kernel.h"
-
-gemm_arguments gemm_declare_arguments(void)
-{
-    gemm_arguments x;
-    x.m = param(I64, "m");
-    x.n = param(I64, "n");
-    x.k = param(I64, "k");
-    x.a = pointer("a");
-    x.lda = param(I64, "lda");
-    x.b = pointer("b");
-    x.ldb = param(I64, "ldb");
-    x.c = pointer("c");
-    x.ldc = param(I64, "ldc");
-    x.d = pointer("d");
-    x.ldd = param(I64, "ldd");
-    x.bias = pointer("bias");
-    x.scalars.alpha = param(F32, "alpha");
-    x.scalars.beta = param(F32, "beta");
-    return x;
-}
-
-gemm_epilogue gemm_epilogue_of(const void *config)
-{
-    gemm_epilogue e;
-    memcpy(&e, config, sizeof e);
-    return e;
-}
 
 static val activate(choice activation, val x)
 {
@@ -51,4 +22,18 @@ val gemm_finish(gemm_epilogue e, gemm_scalars s, val product, val c, val bias)
     if (e.c)
         x = fma(s.beta, c, x);
     return activate(e.activation, x);
+}
+
+void gemm_store(gemm_epilogue e, const gemm_values *p, val i, val j, val product)
+{
+    tensor gC = gmem_tensor(p->c, e.d, make_layout(shape(p->m, p->n), stride(p->ldc, 1))); // (M,N)
+    tensor gD = gmem_tensor(p->d, e.d, make_layout(shape(p->m, p->n), stride(p->ldd, 1))); // (M,N)
+    tensor gBias = gmem_tensor(p->bias, e.d, make_layout(dynamic(p->n), leaf(1)));         // (N)
+    val c = variable(F32, immf(0)), bias = immf(0);
+    if (e.c)
+        IF(ne(p->beta, immf(0)))
+            assign(c, convert(F32, at(gC, i, j)));
+    if (e.bias)
+        bias = convert(F32, at(gBias, j));
+    set(gD, coord(i, j), gemm_finish(e, (gemm_scalars){ p->alpha, p->beta }, product, c, bias));
 }

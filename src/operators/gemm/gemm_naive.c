@@ -2,35 +2,22 @@
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-/* A row-major matrix. */
-static tensor matrix(val address, val pitch, ckl_dtype dtype, val rows, val cols)
-{
-    return gmem_tensor(address, dtype, make_layout(shape(rows, cols), stride(pitch, 1)));
-}
-
-void gemm_naive(const void *config, int part)
+void gemm_naive(const void *config, int kernel)
 {
     const gemm_naive_config *cfg = config;
-    (void)part;
+    ckl_dtype dtype = cfg->epilogue.ab;
+    (void)kernel;
     launch_bounds(cfg->threads, 0);
-    gemm_arguments x = gemm_declare_arguments();
-    tensor gA = matrix(x.a, x.lda, cfg->ab, x.m, x.k);                              // (M,K)
-    tensor gB = matrix(x.b, x.ldb, cfg->ab, x.n, x.k);                              // (N,K)
-    tensor gC = matrix(x.c, x.ldc, cfg->d, x.m, x.n);                               // (M,N)
-    tensor gD = matrix(x.d, x.ldd, cfg->d, x.m, x.n);                               // (M,N)
-    tensor gBias = gmem_tensor(x.bias, cfg->d, make_layout(dynamic(x.n), leaf(1))); // (N)
+    gemm_values p = params_of(gemm);
+    tensor gA = gmem_tensor(p.a, dtype, make_layout(shape(p.m, p.k), stride(p.lda, 1))); // (M,K)
+    tensor gB = gmem_tensor(p.b, dtype, make_layout(shape(p.n, p.k), stride(p.ldb, 1))); // (N,K)
 
     val element = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
-    IF(lt(element, mul(x.m, x.n))) {
-        val i = div(element, x.n), j = rem(element, x.n);
-        val sum = variable(F32, immf(0)), c = variable(F32, immf(0)), bias = immf(0);
-        LOOP(l, x.k)
+    IF(lt(element, mul(p.m, p.n))) {
+        val i = div(element, p.n), j = rem(element, p.n);
+        val sum = variable(F32, immf(0));
+        LOOP(l, p.k)
             assign(sum, fma(convert(F32, at(gA, i, l)), convert(F32, at(gB, j, l)), sum));
-        if (cfg->c)
-            IF(ne(x.scalars.beta, immf(0)))
-                assign(c, convert(F32, at(gC, i, j)));
-        if (cfg->bias)
-            bias = convert(F32, at(gBias, j));
-        set(gD, coord(i, j), gemm_finish(gemm_epilogue_of(cfg), x.scalars, sum, c, bias));
+        gemm_store(cfg->epilogue, &p, i, j, sum);
     }
 }

@@ -1,115 +1,134 @@
-/* gemm_test.c - gemm's cases, rejects and costs. */
-#include "cutekernellib/operators/gemm.h"
-
+/* gemm_test.c - the definition of gemm in double, its problem line, cases and rejects. */
 #include "operators/gemm/gemm_lab.h"
 
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/dtype.h"
+
+#define GEMM_DESC(X, owner)                                                                 \
+    X(owner, int64_t, m, "256", "", "rows of A and D")                                      \
+    X(owner, int64_t, n, "256", "", "columns of D")                                         \
+    X(owner, int64_t, k, "256", "", "length of the sums")                                   \
+    X(owner, ckl_dtype, a, "f16", "f16 bf16", "type of A")                                  \
+    X(owner, ckl_dtype, b, "", "f16 bf16", "type of B; default: that of A")                 \
+    X(owner, ckl_dtype, d, "", "f16 bf16 f32", "type of C, D and bias; default: that of A") \
+    X(owner, choice, layout, "nt", "nt", "A is [M,K] and B is [N,K]")                       \
+    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                      \
+    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                      \
+    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                      \
+    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                      \
+    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")          \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")
+
+static const field fields[] = {
+    GEMM_DESC(FIELD_NESTED, (gemm_problem, desc))                                  //
+    FIELD_ROW(gemm_problem, bool, c, "0", "0 1", "there is a C even if beta is 0") //
+    FIELD_ROW(gemm_problem, float, alpha, "1", "", "factor of the product")        //
+    FIELD_ROW(gemm_problem, float, beta, "0", "", "factor of C")                   //
+};
+
+/* C is of D's type. */
 static ckl_status prepare(void *problem)
 {
     gemm_problem *p = problem;
-    if (p->b == CKL_DTYPE_DEFAULT)
-        p->b = p->a;
-    if (p->d == CKL_DTYPE_DEFAULT)
-        p->d = p->a;
-    p->c = p->c || p->beta != 0;
-    const struct {
-        int64_t *ld, extent;
-    } pitches[] = { { &p->lda, p->k }, { &p->ldb, p->k }, { &p->ldc, p->n }, { &p->ldd, p->n } };
-    for (int i = 0; i < COUNT_OF(pitches); i++)
-        if (*pitches[i].ld == 0)
-            *pitches[i].ld = pitches[i].extent;
-    return CKL_OK;
+    p->c |= p->beta != 0;
+    if (p->c)
+        p->desc.c = p->desc.d ? p->desc.d : p->desc.a;
+    return gemm_operator.check(&p->desc);
 }
 
-static void desc_of(const void *problem, void *desc)
-{
-    const gemm_problem *p = problem;
-    *(ckl_gemm_desc *)desc = (ckl_gemm_desc){
-        .m = p->m,
-        .n = p->n,
-        .k = p->k,
-        .a = p->a,
-        .b = p->b,
-        .c = p->c ? p->d : CKL_DTYPE_DEFAULT,
-        .d = p->d,
-        .layout = (ckl_gemm_layout)p->layout,
-        .lda = p->lda,
-        .ldb = p->ldb,
-        .ldc = p->ldc,
-        .ldd = p->ldd,
-        .activation = (ckl_activation)p->activation,
-        .bias = p->bias,
-    };
-}
+enum { A, B, C, BIAS, D };
 
 static int operands(const void *problem, operand *out)
 {
-    const gemm_problem *p = problem;
-    ckl_dtype c = p->c ? p->d : CKL_DTYPE_DEFAULT, bias = p->bias ? p->d : CKL_DTYPE_DEFAULT;
-    out[0] = (operand){ "a", OPERAND_IN, p->a, 2, { p->m, p->k }, { p->lda, 1 }, 0, 0 };
-    out[1] = (operand){ "b", OPERAND_IN, p->b, 2, { p->n, p->k }, { p->ldb, 1 }, 0, 0 };
-    out[2] = (operand){ "c", OPERAND_IN, c, 2, { p->m, p->n }, { p->ldc, 1 }, 0, 0 };
-    out[3] = (operand){ "bias", OPERAND_IN, bias, 1, { p->n }, { 1 }, 0, 0 };
-    out[4] = (operand){ "d", OPERAND_OUT, p->d, 2, { p->m, p->n }, { p->ldd, 1 }, 0, 0 };
+    const ckl_gemm_desc *d = problem;
+    out[A] = operand_matrix("a", OPERAND_IN, d->a, d->m, d->k, d->lda);
+    out[B] = operand_matrix("b", OPERAND_IN, d->b, d->n, d->k, d->ldb);
+    out[C] = operand_matrix("c", OPERAND_IN, d->c, d->m, d->n, d->ldc);
+    out[BIAS] = operand_vector("bias", OPERAND_IN, d->bias ? d->d : CKL_DTYPE_DEFAULT, d->n);
+    out[D] = operand_matrix("d", OPERAND_OUT, d->d, d->m, d->n, d->ldd);
     return 5;
 }
 
 static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
 {
     const gemm_problem *p = problem;
-    ckl_gemm_args args = { .a = pointers[0],
-                           .b = pointers[1],
-                           .c = pointers[2],
-                           .bias = pointers[3],
-                           .d = pointers[4],
+    ckl_gemm_args args = { .a = pointers[A],
+                           .b = pointers[B],
+                           .c = pointers[C],
+                           .bias = pointers[BIAS],
+                           .d = pointers[D],
                            .alpha = &p->alpha,
                            .beta = p->c ? &p->beta : NULL };
     return ckl_gemm_run(plan, &args, stream);
 }
 
-static int64_t slices(const void *problem, int output)
+static double activate(choice activation, double x)
 {
-    (void)output;
-    return ((const gemm_problem *)problem)->m;
+    if (activation == CKL_ACTIVATION_RELU)
+        return isnan(x) ? x : fmax(x, 0);
+    if (activation == CKL_ACTIVATION_GELU)
+        return x == -INFINITY ? -0.0 : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    return x;
 }
 
-static int64_t slice_elements(const void *problem, int output)
+/* How much an error of the sum can grow: GELU's slope is at most 1.13. */
+static double slope(choice activation)
 {
-    (void)output;
-    return ((const gemm_problem *)problem)->n;
+    return activation == CKL_ACTIVATION_GELU ? 1.13 : 1;
 }
 
-static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
+static void products(const gemm_problem *p, const double *row, const void *b, int64_t j, double *sum, double *magnitude)
 {
-    (void)output;
-    return slice * ((const gemm_problem *)problem)->ldd + j;
+    double s = 0, t = 0;
+    for (int64_t l = 0; l < p->desc.k; l++) {
+        double product = row[l] * dtype_read(p->desc.b, b, j * p->desc.ldb + l);
+        s += product;
+        t += fabs(product);
+    }
+    *sum = s;
+    *magnitude = t;
+}
+
+static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+{
+    const gemm_problem *p = problem;
+    (void)output, (void)slice;
+    double *row = malloc((size_t)(p->desc.k + 1) * sizeof *row);
+    if (!row)
+        abort();
+    for (int64_t l = 0; l < p->desc.k; l++)
+        row[l] = dtype_read(p->desc.a, host[A], out.row * p->desc.lda + l);
+    for (int64_t j = 0; j < p->desc.n; j++) {
+        double sum, magnitude;
+        products(p, row, host[B], j, &sum, &magnitude);
+        sum *= p->alpha;
+        magnitude *= fabs((double)p->alpha);
+        double added = p->c && p->beta != 0 ? p->beta * dtype_read(p->desc.d, host[C], out.row * p->desc.ldc + j) : 0;
+        double bias = p->desc.bias ? dtype_read(p->desc.d, host[BIAS], j) : 0;
+        out.value[j] = activate((choice)p->desc.activation, sum + added + bias);
+        out.magnitude[j] = slope((choice)p->desc.activation) * (magnitude + fabs(added) + fabs(bias));
+    }
+    free(row);
 }
 
 static double terms(const void *problem)
 {
-    return (double)((const gemm_problem *)problem)->k + 2;
+    return (double)((const ckl_gemm_desc *)problem)->k + 2;
 }
 
 /* ex2.approx and rcp.approx of the GELU: 2^-22 each, and the rounding of an exponent of up to 2^7. */
 static double approximation(const void *problem)
 {
-    return ((const gemm_problem *)problem)->activation == CKL_ACTIVATION_GELU ? 0x1p-16 : 0;
+    return ((const ckl_gemm_desc *)problem)->activation == CKL_ACTIVATION_GELU ? 0x1p-16 : 0;
 }
 
 static double flops(const void *problem)
 {
-    const gemm_problem *p = problem;
-    return 2 * (double)p->m * (double)p->n * (double)p->k;
+    const ckl_gemm_desc *d = problem;
+    return 2 * (double)d->m * (double)d->n * (double)d->k;
 }
-
-static double bytes(const void *problem)
-{
-    const gemm_problem *p = problem;
-    double m = (double)p->m, n = (double)p->n, k = (double)p->k;
-    double outputs = (p->beta != 0 ? 2 : 1) * m * n + (p->bias ? n : 0);
-    return (m + n) * k * (double)ckl_dtype_bytes(p->a) + outputs * (double)ckl_dtype_bytes(p->d);
-}
-
-static const field fields[] = { GEMM_PROBLEM(FIELD_ROW) };
 
 static const char *const cases[] = {
     "m=128 n=256 k=64                                          # one tile of the default config",
@@ -139,8 +158,8 @@ static const char *const cases[] = {
     "m=448 n=224 k=640 impl=sm90 config='tile_m=192 tile_n=160 consumers=3 cluster_m=1 stages=3 pingpong=0 cluster_n=1 "
     "ctas=1'",
     "m=1088 n=1024 k=320 impl=sm90 config='tile_m=64 tile_n=64 pingpong=1 stages=4 cluster_m=1 consumers=2 cluster_n=1 "
-    "ctas=1' bias=1 # two turns a "
-    "CTA",
+    "ctas=1' bias=1 # two tiles a "
+    "consumer",
     "m=2112 n=1024 k=72 impl=sm90 config='tile_m=64 tile_n=64 pingpong=1 stages=3 cluster_m=2 consumers=2 cluster_n=1 "
     "ctas=1'         # short K",
     "m=64 n=33 k=64 ldd=40                                     # odd rows in 16-byte pitches",
@@ -150,10 +169,16 @@ static const char *const cases[] = {
 
 static const test_reject rejects[] = {
     { "m=-1", CKL_INVALID, "gemm: m=-1 is negative" },
+    { "n=-2", CKL_INVALID, "gemm: n=-2 is negative" },
+    { "k=-3", CKL_INVALID, "gemm: k=-3 is negative" },
     { "k=100 lda=99", CKL_INVALID, "gemm: lda=99 is smaller than k=100" },
-    { "a=f16 b=bf16", CKL_INVALID, "gemm: b=bf16 differs from a=f16" },
-    { "a=i8", CKL_INVALID, "gemm: a=i8 is neither f16 nor bf16" },
-    { "a=f16 d=bf16", CKL_INVALID, "gemm: d=bf16 is neither f16 nor f32" },
+    { "k=100 ldb=99", CKL_INVALID, "gemm: ldb=99 is smaller than k=100" },
+    { "n=100 ldc=99 beta=1", CKL_INVALID, "gemm: ldc=99 is smaller than n=100" },
+    { "n=100 ldd=99", CKL_INVALID, "gemm: ldd=99 is smaller than n=100" },
+    { "n=100 ldc=100", CKL_INVALID, "gemm: ldc=100 is not part of a problem without C" },
+    { "a=f16 b=bf16", CKL_INVALID, "gemm: b=bf16 is none of f16" },
+    { "a=i8", CKL_INVALID, "gemm: a=i8 is none of f16, bf16" },
+    { "a=f16 d=bf16", CKL_INVALID, "gemm: d=bf16 is none of f16, f32" },
     { "k=65 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: lda=65 elements of f16 are not a multiple of 16 bytes" },
     { "k=65 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: lda=65 elements of f16 are not a multiple of 16 bytes" },
     { "k=0 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: k=0 leaves no products" },
@@ -168,17 +193,12 @@ const operator_test gemm_test = {
     .problem_bytes = sizeof(gemm_problem),
     .problem = FIELD_TABLE(fields),
     .prepare = prepare,
-    .desc = desc_of,
     .operands = operands,
     .run = run,
-    .slices = slices,
-    .slice_elements = slice_elements,
-    .output_index = output_index,
-    .reference = gemm_reference,
+    .reference = reference,
     .terms_of = terms,
     .approximation_of = approximation,
     .flops = flops,
-    .bytes = bytes,
     .cases = cases,
     .rejects = rejects,
 };

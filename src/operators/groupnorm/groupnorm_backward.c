@@ -200,8 +200,7 @@ static void add_parts(const backward *k, int rows)
         cta_sync();
         rows = abreast;
     }
-    LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(threads))
-    {
+    LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(threads)) {
         add_rows(k, channel, imm_as(I32, 0), 1, rows, total);
         leave_totals(k, channel, total);
     }
@@ -216,8 +215,8 @@ static void add_group(const backward *k, val total[KINDS])
     for (int kind = 0; kind < KINDS; kind++)
         total[kind] = variable(F32, immf(0));
     LOOP_FROM(i, convert(I32, lane()), imm(cfg->channels), imm(32))
-    for (int kind = 0; kind < KINDS; kind++)
-        assign(total[kind], add(total[kind], at(k->sSums, add(first, i), 0, kind)));
+        for (int kind = 0; kind < KINDS; kind++)
+            assign(total[kind], add(total[kind], at(k->sSums, add(first, i), 0, kind)));
     groupnorm_warp_sum(KINDS, total);
 }
 
@@ -367,8 +366,7 @@ static void add_entries(const backward *k, val total[KINDS])
     const groupnorm_slice *s = &k->s;
     for (int kind = 0; kind < KINDS; kind++)
         total[kind] = variable(F32, immf(0));
-    LOOP_FROM(begin, convert(I32, lane()), s->a.entry_slices, imm(32 * AT_ONCE))
-    {
+    LOOP_FROM(begin, convert(I32, lane()), s->a.entry_slices, imm(32 * AT_ONCE)) {
         val read[AT_ONCE][KINDS];
         for (int i = 0; i < AT_ONCE; i++) {
             val number = add(begin, imm(32 * i)), entry = groupnorm_entry(s, number);

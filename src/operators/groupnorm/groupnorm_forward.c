@@ -385,8 +385,7 @@ static moments merge_entries(const forward *k)
     enum { AT_ONCE = 8 };
     const groupnorm_slice *s = &k->s;
     moments all = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
-    LOOP_FROM(begin, imm_as(I32, 0), s->a.entry_slices, imm(32 * AT_ONCE))
-    {
+    LOOP_FROM(begin, imm_as(I32, 0), s->a.entry_slices, imm(32 * AT_ONCE)) {
         val is_first = eq(lane(), imm(0));
         moments m[AT_ONCE + 1];
         for (int i = 0; i < AT_ONCE; i++) {

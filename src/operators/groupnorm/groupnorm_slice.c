@@ -109,8 +109,7 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
     val stride = groupnorm_is_nchw(s) ? imm64((int64_t)g->parts * g->vec) : mul(s->a.channels, imm64(g->parts));
     val done = variable(I32, imm(0)), shared = variable(U32, c->shared), global = variable(I64, c->global);
     for (int at_once = UNROLLED; at_once >= 1; at_once /= UNROLLED)
-        LOOP_FROM(i, done, sub(c->vectors, imm(at_once - 1)), imm(at_once))
-        {
+        LOOP_FROM(i, done, sub(c->vectors, imm(at_once - 1)), imm(at_once)) {
             groupnorm_vector v[UNROLLED];
             for (int u = 0; u < at_once; u++) {
                 v[u].shared = add(shared, imm_as(U32, u * shared_stride));

@@ -230,7 +230,8 @@ static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)      
                         "persistent CTAs or clusters keep sums of columns; another kernel adds these up")          \
     static const implementation *const op##_implementations[] = { &op##_forward_kernels, &op##_backward_kernels,   \
                                                                   NULL };                                          \
-    OPERATOR_OF(op, norm, formula, op##_check, op##_check_args, op##_implementations)
+    OPERATOR_WITH(op, norm, formula, .check = op##_check, .check_args = op##_check_args,                           \
+                  .implementations = op##_implementations)
 
 NORM_OPERATOR(layernorm, true, "y = (x - mean) / sqrt(variance + eps) * gamma + beta of rows, and its gradients");
 NORM_OPERATOR(rmsnorm, false, "y = x / sqrt(mean of squares + eps) * gamma of rows, and its gradients");

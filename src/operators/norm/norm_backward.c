@@ -173,16 +173,14 @@ static void backward_of_tiles(row *r)
     int tile_cols = (int)row_split_cols(&r->split);
     load_statistics(r, r->place.row, r->mean, r->rstd);
     clear_sums(r);
-    LOOP_FROM(begin, imm(0), r->o.cols, imm(tile_cols))
-    {
+    LOOP_FROM(begin, imm(0), r->o.cols, imm(tile_cols)) {
         row_place p = row_from(&r->place, begin);
         load_tile(r, &p);
         add_products(r);
     }
     reduce_row(r);
     find_factors(r);
-    LOOP_FROM(again, imm(0), r->o.cols, imm(tile_cols))
-    {
+    LOOP_FROM(again, imm(0), r->o.cols, imm(tile_cols)) {
         row_place p = row_from(&r->place, again);
         load_tile(r, &p);
         write_dx(r, &p);
@@ -193,8 +191,7 @@ static void backward_of_tiles(row *r)
 
 static void load_each_row(row *r, val stride)
 {
-    LOOP_FROM(number, r->place.row, r->o.rows, stride)
-    {
+    LOOP_FROM(number, r->place.row, r->o.rows, stride) {
         r->place.row = number;
         if (r->cfg->tiled) {
             backward_of_tiles(r);
@@ -208,7 +205,7 @@ static void load_each_row(row *r, val stride)
 /* Loads row `number`, if there is one. */
 static void load_if_exists(row *r, val number)
 {
-    row_place p = row_another(&r->place, number);
+    row_place p = row_place_at(&r->place, number);
     load_row(r, &p);
 }
 
@@ -217,8 +214,7 @@ static void prefetch_each_row(row *r, val stride)
 {
     load_if_exists(r, r->place.row);
     tensor rX = r->rX, rDy = r->rDy; // (VEC,STEPS)
-    LOOP_FROM(number, r->place.row, r->o.rows, stride)
-    {
+    LOOP_FROM(number, r->place.row, r->o.rows, stride) {
         load_if_exists(r, add(number, stride));
         tensor rNextX = r->rX, rNextDy = r->rDy; // (VEC,STEPS)
         r->place.row = number;

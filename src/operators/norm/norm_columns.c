@@ -69,14 +69,13 @@ static void add_all(const columns *c, val count, void (*add_one)(const columns *
     const int workers = c->warps * c->per_warp;
     val worker = add(mul(warp(), imm(c->per_warp)), rem(lane(), imm(c->per_warp)));
     val next = variable(I64, convert(I64, worker));
-    LOOP_FROM(i, next, sub(count, imm((UNROLLED - 1) * workers)), imm(UNROLLED * workers))
-    {
+    LOOP_FROM(i, next, sub(count, imm((UNROLLED - 1) * workers)), imm(UNROLLED * workers)) {
         for (int u = 0; u < UNROLLED; u++)
             add_one(c, add(i, imm(u * workers)));
         assign(next, add(i, imm(UNROLLED * workers)));
     }
     LOOP_FROM(left, next, count, imm(workers))
-    add_one(c, left);
+        add_one(c, left);
 }
 
 /* The products of all rows, by vectors where x and dy are aligned to them. */

@@ -86,8 +86,7 @@ static void over_row(row *r, row_pass *pass)
         pass(r, r->rH, &r->place);
         return;
     }
-    LOOP_FROM(begin, imm(0), r->o.cols, imm((int)row_split_cols(&r->split)))
-    {
+    LOOP_FROM(begin, imm(0), r->o.cols, imm((int)row_split_cols(&r->split))) {
         row_place p = row_from(&r->place, begin);
         pass(r, pass == write_result ? reload(r, &p) : load_inputs(r, &p), &p);
     }

@@ -139,10 +139,13 @@ static ckl_status check_args(const void *desc, const void *args)
     return CKL_OK;
 }
 
+PLAN_CLEAR_PADDING(clear_padding, ckl_reduce_desc)
+
 const operator_info reduce_operator = {
     .name = "reduce",
     .summary = "sum, maximum, mean, variance, position of an extreme ... over any axes",
     .desc_bytes = sizeof(ckl_reduce_desc),
+    .clear_padding = clear_padding,
     .args_bytes = sizeof(ckl_reduce_args),
     .check = check,
     .check_args = check_args,

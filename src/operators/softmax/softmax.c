@@ -155,10 +155,13 @@ static const implementation *const implementations[] = {
     NULL,
 };
 
+PLAN_CLEAR_PADDING(clear_padding, ckl_softmax_desc)
+
 const operator_info softmax_operator = {
     .name = "softmax",
     .summary = "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients",
     .desc_bytes = sizeof(ckl_softmax_desc),
+    .clear_padding = clear_padding,
     .args_bytes = sizeof(ckl_softmax_args),
     .check = check,
     .check_args = check_args,

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# check_headers.sh - each public header compiles alone, as C11, C17 and C++17, by every compiler present, without a warning;
+# a status that is not looked at gives one.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+passed=0
+failed=0
+
+compile() { # compile COMPILER LANGUAGE STANDARD SOURCE...: what the compiler says
+    printf '%s\n' "${@:4}" | "$1" -x "$2" "-std=$3" -Wall -Wextra -pedantic -Werror -Iinclude -c -o /dev/null - 2>&1
+}
+
+check() { # check NAME COMMAND...
+    local name=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1))
+    else
+        echo "FAILED $name"
+        failed=$((failed + 1))
+    fi
+}
+
+warns() { # warns COMPILER LANGUAGE STANDARD: of a call whose status is dropped
+    [[ $(compile "$@" '#include <cutekernellib/device.h>' 'void f(ckl_device **d) { ckl_device_open(0, d); }') =~ \
+        unused-result|nodiscard ]]
+}
+
+for compiler in gcc clang; do
+    command -v $compiler >/dev/null || {
+        echo "skipped: $compiler is not installed"
+        continue
+    }
+    for language in c:c11 c:c17 c++:c++17; do
+        while read -r header; do
+            check "$compiler $language $header" compile $compiler ${language/:/ } "#include <$header>"
+        done < <(cd include && find . -name '*.h' | sed 's|^\./||' | sort)
+        check "$compiler $language: a dropped status" warns $compiler ${language/:/ }
+    done
+done
+echo "$passed passed, $failed failed"
+[[ $failed -eq 0 && $passed -gt 0 ]]

@@ -1,0 +1,154 @@
+/*
+ * unit_case.c - problem lines and lists of them: a config as plans print it goes back in by each way, and a quick list of
+ * checks leaves out no case and counts what it leaves to a full one.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cli/verify.h"
+
+static ckl_device *device;
+
+static int open_device(void **state)
+{
+    (void)state;
+    return ckl_device_open("emulator:h200", &device) != CKL_OK;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    ckl_device_close(device);
+    return 0;
+}
+
+/* What a case is planned as, without compiling it: "gemm sm90 tile_m=128 ...". */
+static ckl_status choose(const test_case *c, text *plan)
+{
+    arena memory = { 0 };
+    const operator_info *op = c->test->op;
+    const implementation *impl;
+    void *config, *desc = arena_alloc(&memory, 1, op->desc_bytes);
+    adapter_desc(c->test, c->problem, desc);
+    ckl_status status =
+        plan_choose(ckl_device_properties(device), op, desc, case_force(c, &memory), &memory, &impl, &config, NULL);
+    if (status == CKL_OK) {
+        text_printf(plan, "%s %s ", op->name, impl->name);
+        fields_print(impl->config, config, false, plan);
+    }
+    arena_clear(&memory);
+    return status;
+}
+
+static void expect_plan(const char *line, const char *config, const char *wanted)
+{
+    test_case c;
+    text plan = { 0 };
+    if (case_parse(line, &c) != CKL_OK || (config && case_config(&c, config) != CKL_OK) || choose(&c, &plan) != CKL_OK)
+        fail_msg("%s, config %s: %s", line, config ? config : "none", ckl_error());
+    assert_string_equal(text_data(&plan), wanted);
+    text_free(&plan);
+    case_clear(&c);
+}
+
+/* The line without impl= and config=, and with what the plan printed: as config=, as the option's text or a file's line. */
+static void check_round_trip(const char *line)
+{
+    test_case c;
+    text plan = { 0 }, with = { 0 }, printed = { 0 };
+    assert_int_equal(case_parse(line, &c), CKL_OK);
+    if (choose(&c, &plan) == CKL_OK) {
+        c.keys.impl = c.keys.config = "";
+        case_print(&c, &with);
+        expect_plan(text_data(&with), text_data(&plan), text_data(&plan));
+        expect_plan(text_data(&with), strchr(text_data(&plan), ' ') + 1, text_data(&plan)); // without the operator
+        assert_int_equal(case_config(&c, text_data(&plan)), CKL_OK);
+        case_print(&c, &printed); // impl=... config='...'
+        expect_plan(text_data(&printed), NULL, text_data(&plan));
+        text_printf(&with, " config='%s'", text_data(&plan));
+        expect_plan(text_data(&with), NULL, text_data(&plan));
+    }
+    text_free(&plan);
+    text_free(&with);
+    text_free(&printed);
+    case_clear(&c);
+}
+
+static void test_configs_go_round(void **state)
+{
+    (void)state;
+    for (const operator_test *const *test = operator_tests; *test; test++)
+        for (const char *const *line = (*test)->cases; *line; line++) {
+            text whole = { 0 };
+            text_printf(&whole, "%s %s", (*test)->op->name, *line);
+            check_round_trip(text_data(&whole));
+            text_free(&whole);
+        }
+}
+
+static void expect_refused(const char *line, const char *sentence)
+{
+    test_case c;
+    assert_int_equal(case_parse(line, &c), CKL_INVALID);
+    assert_string_equal(ckl_error(), sentence);
+    case_clear(&c);
+}
+
+static void test_configs_refused(void **state)
+{
+    (void)state;
+    expect_refused("gemm config='tile_m=128'", "gemm: config='tile_m=128' needs an implementation before it, or impl=");
+    expect_refused("gemm impl=tiled config='gemm sm90 tile_m=128'", "gemm: impl=tiled, but config= is one of sm90");
+}
+
+static int runs_of(const verify_list *list)
+{
+    int runs = 0;
+    for (int i = 0; i < list->job_count; i++)
+        runs += 1 + list->jobs[i].repeat;
+    return runs;
+}
+
+/* Whether each line and implementation of the full list is in the quick one, and how many runs that leaves to the full one. */
+static int left_by(const verify_list *quick, const verify_list *full)
+{
+    int left = 0, j = 0;
+    for (int i = 0; i < quick->job_count; i++)
+        left += quick->jobs[i].left;
+    for (int i = 0; i < full->job_count; i++) {
+        const verify_job *wanted = &full->jobs[i];
+        while (j < quick->job_count &&
+               (strcmp(quick->jobs[j].line, wanted->line) != 0 || quick->jobs[j].impl != wanted->impl))
+            j++;
+        assert_true(j < quick->job_count); // both are in the order of the cases
+    }
+    return left;
+}
+
+static void test_quick_list(void **state)
+{
+    verify_list quick, full;
+    (void)state;
+    assert_int_equal(verify_list_create(&(verify_request){ .seeds = 0 }, &quick), CKL_OK);
+    assert_int_equal(verify_list_create(&(verify_request){ .full = true }, &full), CKL_OK);
+    assert_true(runs_of(&quick) < runs_of(&full));
+    assert_int_equal(runs_of(&full) - runs_of(&quick), left_by(&quick, &full));
+    assert_int_equal(left_by(&full, &full), 0);
+    assert_int_equal(quick.reject_count, full.reject_count);
+    verify_list_free(&quick);
+    verify_list_free(&full);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_configs_go_round),
+        cmocka_unit_test(test_configs_refused),
+        cmocka_unit_test(test_quick_list),
+    };
+    return cmocka_run_group_tests_name("case", tests, open_device, close_device);
+}
