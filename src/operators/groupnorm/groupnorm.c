@@ -177,7 +177,7 @@ static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_strea
     for (; p.first < bundles; p.first += round) {
         int64_t here = min_i64(round, bundles - p.first);
         groupnorm_params second = p; // its CTAs take several slices: each has to merge all entries first
-        second.slices = (int32_t)ceil_div(p.slices, c->turns);
+        second.slices = (int32_t)ceil_div(p.slices, c->slices_per_cta);
         second.range = (int32_t)ceil_div(p.units, second.slices);
         TRY(plan_launch(plan, odd, (plan_grid){ .x = here * p.slices }, &p, stream));
         TRY(plan_launch(plan, 2 + odd, (plan_grid){ .x = here * second.slices }, &second, stream));
@@ -228,12 +228,12 @@ static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d,
 IMPLEMENTATION(forward, CKL_DIRECTION_FORWARD, false,
                "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster", 2, launch_bundles)
 IMPLEMENTATION(forward_split, CKL_DIRECTION_FORWARD, true,
-               "slices of groups leave their moments; a second kernel reads x again", 4, launch_split)
+               "slices of groups store their moments; a second kernel reads x again", 4, launch_split)
 IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, false,
                "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta",
                GROUPNORM_GRADIENTS + 1, launch_bundles)
 IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, true,
-               "slices of groups leave their sums; a second kernel reads x and dy again", GROUPNORM_SPLIT_GRADIENTS + 1,
+               "slices of groups store their sums; a second kernel reads x and dy again", GROUPNORM_SPLIT_GRADIENTS + 1,
                launch_split)
 
 static const implementation *const implementations[] = { &forward, &forward_split, &backward, &backward_split, NULL };

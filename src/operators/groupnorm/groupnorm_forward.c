@@ -139,7 +139,7 @@ static moments moments_of_thread(forward *k)
 
 /* Merging */
 
-/* What the lanes of a warp have, `n` of them each: every lane gets the whole. */
+/* What the lanes of a warp have, `n` of them each: every lane gets the result. */
 static moments merge(const moments *m, int n)
 {
     val sums[2] = { variable(F32, immf(0)), variable(F32, immf(0)) }, squares = variable(F32, immf(0));
@@ -177,7 +177,7 @@ static moments merge_threads(forward *k)
     const groupnorm_config *cfg = k->s.cfg;
     const groupnorm_grid *g = &k->same.grid;
     const bool whole_cta = groupnorm_is_nchw(&k->s) || g->slots > 1;
-    const int width = whole_cta ? cfg->threads : g->columns / cfg->bundle, rows = whole_cta ? 1 : g->parts;
+    const int width = whole_cta ? cfg->threads : g->columns / cfg->bundle, rows = whole_cta ? 1 : g->column_threads;
     tensor sMoments = smem_tensor("moments", F32, compact(shape(2, cfg->threads)), 16); // (2,THREADS)
     tensor sCounts = smem_tensor("counts", F32, compact(leaf(cfg->threads)), 16);       // (THREADS)
     moments mine = moments_of_thread(k);
@@ -211,7 +211,7 @@ static moments merge_peers(forward *k, moments mine)
     tensor sPeers = groupnorm_peers(cfg, 2); // (2,CLUSTER,BUNDLE)
     const val values[] = { mine.mean, mine.squares };
     cluster_wait(); // all CTAs of the cluster have started
-    groupnorm_give_to_peers(&k->s, sPeers, 2, values);
+    groupnorm_send_to_peers(&k->s, sPeers, 2, values);
     cluster_sync();
     val group = min(convert(I32, warp()), imm(cfg->bundle - 1)), rank = convert(I32, lane());
     val inside = lt(rank, imm(cfg->cluster));
@@ -357,7 +357,7 @@ void groupnorm_forward(const void *config, int kernel)
     groupnorm_over_columns(&k.s, &k.all, write_staged_column, &k);
 }
 
-static void leave_entry(const forward *k, moments m)
+static void store_entry(const forward *k, moments m)
 {
     const val values[GROUPNORM_ENTRY] = { m.mean, m.squares, k->warp_pivot };
     val entry = groupnorm_entry(&k->s, k->s.rank);
@@ -379,7 +379,7 @@ static moments read_entry(const groupnorm_slice *s, val number)
     return m;
 }
 
-/* What all slices of the warp's group left: lanes take some each, and lane 0 what is merged already. */
+/* Merges the entries of the warp's group: some for each lane, and lane 0 also has what is merged already. */
 static moments merge_entries(const forward *k)
 {
     enum { AT_ONCE = 8 };
@@ -407,7 +407,7 @@ void groupnorm_forward_split(const void *config, int kernel)
     const bool writes = kernel >= 2; // last CTA first: its slice was read last and is still in L2
     forward k = begin(config, kernel, true, writes);
     if (!writes) {
-        leave_entry(&k, moments_of_slice(&k));
+        store_entry(&k, moments_of_slice(&k));
         return;
     }
     if (k.s.cfg->affine && groupnorm_has_one_column(&k.all))

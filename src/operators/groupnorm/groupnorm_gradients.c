@@ -1,4 +1,4 @@
-/* groupnorm_gradients.c - dgamma and dbeta: adds up the lines of sums that the slices left. */
+/* groupnorm_gradients.c - dgamma and dbeta: adds up the lines of sums of the slices. */
 #include "skeletons/column.h"
 #include "operators/groupnorm/groupnorm_slice.h"
 

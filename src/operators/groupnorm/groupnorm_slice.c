@@ -61,12 +61,13 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
 {
     groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec) };
     const bool nchw = groupnorm_is_nchw(s);
-    val tid = convert(I32, thread()), width = imm(nchw ? w.grid.parts : w.grid.abreast);
+    val tid = convert(I32, thread()), width = imm(nchw ? w.grid.column_threads : w.grid.abreast);
     val across = div(tid, width), along = rem(tid, width);
     w.column = nchw ? across : along;
-    w.part = nchw ? along : across;
-    val count = nchw ? s->count : select(lt(w.part, imm(w.grid.parts)), s->count, imm(0));
-    w.vectors = max(div(add(sub(count, w.part), imm(w.grid.parts - 1)), imm(w.grid.parts)), imm_as(I32, 0));
+    w.column_thread = nchw ? along : across;
+    val count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
+    w.vectors = max(div(add(sub(count, w.column_thread), imm(w.grid.column_threads - 1)), imm(w.grid.column_threads)),
+                    imm_as(I32, 0));
     return w;
 }
 
@@ -79,11 +80,12 @@ static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view
     groupnorm_column c = { .number = add(w->column, mul(slot, imm(g->abreast))) };
     c.exists = g->slots * g->abreast == g->columns ? yes() : lt(c.number, imm(g->columns));
     c.vectors = select(c.exists, w->vectors, imm(0));
-    val before = mul(convert(IR_U32, slot), imm_as(U32, (int64_t)s->cfg->steps * g->abreast * g->parts * vector_bytes));
+    val before =
+        mul(convert(IR_U32, slot), imm_as(U32, (int64_t)s->cfg->steps * g->abreast * g->column_threads * vector_bytes));
     c.shared = add(mul(thread(), imm_as(U32, vector_bytes)), before);
-    val number = convert(I64, c.number), part = convert(I64, w->part);
-    c.global = add(s->base, groupnorm_is_nchw(s) ? add(mul(number, s->a.pixels), mul(part, imm64(g->vec)))
-                                                 : add(mul(number, imm64(g->vec)), mul(part, s->a.channels)));
+    val number = convert(I64, c.number), along = convert(I64, w->column_thread);
+    c.global = add(s->base, groupnorm_is_nchw(s) ? add(mul(number, s->a.pixels), mul(along, imm64(g->vec)))
+                                                 : add(mul(number, imm64(g->vec)), mul(along, s->a.channels)));
     return c;
 }
 
@@ -105,8 +107,9 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
                             groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
 {
     const groupnorm_grid *g = &w->grid;
-    const int64_t shared_stride = (int64_t)g->abreast * g->parts * g->vec * element_bytes(s);
-    val stride = groupnorm_is_nchw(s) ? imm64((int64_t)g->parts * g->vec) : mul(s->a.channels, imm64(g->parts));
+    const int64_t shared_stride = (int64_t)g->abreast * g->column_threads * g->vec * element_bytes(s);
+    val stride = groupnorm_is_nchw(s) ? imm64((int64_t)g->column_threads * g->vec)
+                                      : mul(s->a.channels, imm64(g->column_threads));
     val done = variable(I32, imm(0)), shared = variable(U32, c->shared), global = variable(I64, c->global);
     for (int at_once = UNROLLED; at_once >= 1; at_once /= UNROLLED)
         LOOP_FROM(i, done, sub(c->vectors, imm(at_once - 1)), imm(at_once)) {
@@ -225,10 +228,10 @@ tensor groupnorm_peers(const groupnorm_config *cfg, int count)
     return smem_tensor("peers", F32, compact(shape(count, cfg->cluster, cfg->bundle)), 16);
 }
 
-void groupnorm_give_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values)
+void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values)
 {
     val mine = tensor_address(sPeers, coord(0, s->rank, convert(I32, warp())));
-    IF(logical_and(lt(warp(), imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t gives to CTA t
+    IF(logical_and(lt(warp(), imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t sends to CTA t
         for (int i = 0; i < count; i++)
             ir_store(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, F32, 1, mapa(mine, lane()), (int64_t)i * 4, &values[i]);
 }

@@ -20,8 +20,8 @@ typedef struct groupnorm_slice {
 /* The thread's place in a grid over the slice. */
 typedef struct groupnorm_view {
     groupnorm_grid grid;
-    val column, part; // i32, column: the first of the thread
-    val vectors;      // i32, of the thread in each of its columns
+    val column, column_thread; // i32: the first of the thread; its number among those of the column
+    val vectors;               // i32, of the thread in each of its columns
 } groupnorm_view;
 
 /* One column of a thread. */
@@ -92,10 +92,10 @@ bool groupnorm_one_group(const groupnorm_slice *s, int vec);
 void groupnorm_warp_sum(int count, val *values);
 
 /*
- * Shared memory of the CTAs of a cluster. Every warp that has a group gives `count` values of it, which lane 0 holds; after
+ * Shared memory of the CTAs of a cluster. Every warp that has a group sends `count` values of it, which lane 0 holds; after
  * cluster_sync() every CTA has those of all.
  */
 tensor groupnorm_peers(const groupnorm_config *cfg, int count); // (COUNT,CLUSTER,BUNDLE)
-void groupnorm_give_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values);
+void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values);
 
 #endif

@@ -290,23 +290,28 @@ static const char *const cases[] = {
     SHAPES(""),
     SHAPES(" direction=backward"),
     "n=2 c=16 h=9 w=9 groups=1 stats=0",
-    "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 fill=uniform impl=forward config='cluster=4 threads=256 steps=4 parts=16' "
+    "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 fill=uniform impl=forward config='cluster=4 threads=256 steps=4 "
+    "column_threads=16' "
     "# a cluster",
-    "n=1 c=64 h=32 w=64 groups=2 layout=nhwc fill=uniform impl=forward config='cluster=8 threads=256 parts=32 steps=8'",
-    "n=2 c=32 h=9 w=9 groups=8 layout=nhwc impl=forward config='bundle=4 cluster=4 threads=128 parts=32 "
+    "n=1 c=64 h=32 w=64 groups=2 layout=nhwc fill=uniform impl=forward config='cluster=8 threads=256 column_threads=32 "
+    "steps=8'",
+    "n=2 c=32 h=9 w=9 groups=8 layout=nhwc impl=forward config='bundle=4 cluster=4 threads=128 column_threads=32 "
     "steps=1' # an idle CTA",
-    "n=2 c=32 h=16 w=16 groups=8 impl=forward_split config='threads=64 parts=16 steps=1 rounds=4' # slices",
-    "n=2 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_split config='bundle=4 threads=128 parts=32 steps=1 "
-    "rounds=3 turns=2'",
-    "n=1 c=2 h=64 w=128 groups=1 impl=forward_split config='vec=1 threads=32 parts=16 steps=1' # hundreds of them",
+    "n=2 c=32 h=16 w=16 groups=8 impl=forward_split config='threads=64 column_threads=16 steps=1 rounds=4' # slices",
+    "n=2 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_split config='bundle=4 threads=128 column_threads=32 steps=1 "
+    "rounds=3 slices_per_cta=2'",
+    "n=1 c=2 h=64 w=128 groups=1 impl=forward_split config='vec=1 threads=32 column_threads=16 steps=1' # hundreds of "
+    "them",
     "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 direction=backward fill=uniform impl=backward "
-    "config='cluster=4 threads=256 steps=4 parts=16'",
+    "config='cluster=4 threads=256 steps=4 column_threads=16'",
     "n=2 c=32 h=9 w=9 groups=8 direction=backward layout=nhwc impl=backward "
-    "config='cluster=4 threads=128 parts=32 steps=1'",
-    "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 parts=16 steps=1 rounds=4'",
+    "config='cluster=4 threads=128 column_threads=32 steps=1'",
+    "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 column_threads=16 steps=1 "
+    "rounds=4'",
     "n=2 c=32 h=16 w=16 groups=8 direction=backward layout=nhwc impl=backward_split "
-    "config='threads=128 parts=32 steps=1 rounds=3 turns=2'",
-    "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_split config='vec=1 threads=32 parts=16 steps=1'",
+    "config='threads=128 column_threads=32 steps=1 rounds=3 slices_per_cta=2'",
+    "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_split config='vec=1 threads=32 column_threads=16 "
+    "steps=1'",
     NULL,
 };
 
@@ -319,8 +324,8 @@ static const test_reject rejects[] = {
     { "eps=-1", CKL_INVALID, "groupnorm: eps=-1 is negative" },
     { "impl=backward", CKL_UNSUPPORTED, "groupnorm backward: direction is forward" },
     { "impl=forward config='bundle=2'", CKL_INVALID, "nchw takes groups one by one" },
-    { "layout=nhwc impl=forward config='bundle=3 parts=1'", CKL_INVALID, "bundle=3 does not divide groups=8" },
-    { "layout=nhwc impl=forward config='parts=3'", CKL_INVALID, "the threads of a vector of channels" },
+    { "layout=nhwc impl=forward config='bundle=3 column_threads=1'", CKL_INVALID, "bundle=3 does not divide groups=8" },
+    { "layout=nhwc impl=forward config='column_threads=3'", CKL_INVALID, "the threads of a vector of channels" },
     { "h=5 w=5 impl=forward config='vec=4'", CKL_UNSUPPORTED, "groupnorm forward: vec=4 does not divide h*w" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
     { "h=64 impl=backward direction=backward config='steps=1'", CKL_INVALID, "units of a channel" },

@@ -289,12 +289,11 @@ static const char *const cases[] = {
     "rows=3 cols=12000 residual=1                  # with the residual's row beside",
     "rows=4 cols=20000 dtype=f16 misalign=1        # not for bulk copies",
     "rows=9 cols=2048 dtype=bf16 residual=1 impl=forward config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 "
-    "stages=3 "
-    "residence=registers chunks=2 exact=1'",
-    "rows=9 cols=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 residence=reload "
-    "exact=0'",
-    "rows=20 cols=8200 dtype=bf16 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=8 steps=2 "
-    "stages=40 residence=ring lookahead=1 exact=0' # the next row is read before one is written, in a loop",
+    "stages=3 residence=registers chunks=2 exact=1'",
+    "rows=9 cols=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 "
+    "residence=reload exact=0'",
+    "rows=20 cols=8200 dtype=bf16 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=8 "
+    "steps=2 stages=40 residence=ring lookahead=1 exact=0' # the next row is read before one is written, in a loop",
     "rows=4 cols=64 eps=0.5 dtype=bf16",
     "rows=3 cols=1 direction=backward",
     "rows=300 cols=8 direction=backward                  # more rows than CTAs",
@@ -309,33 +308,27 @@ static const char *const cases[] = {
     "rows=3 cols=40000 direction=backward dtype=bf16     # a cluster",
     "rows=1 cols=300000 direction=backward fill=uniform  # longer than the registers of a cluster",
     "rows=5 cols=300 direction=backward residual=1 impl=backward config='threads=128 row_threads=128 steps=1 tiled=1'",
-    "rows=700 cols=64 direction=backward impl=backward config='threads=32 row_threads=32 persistent_ctas=2 prefetch=1' "
-    "# rows in "
-    "turn",
+    "rows=700 cols=64 direction=backward impl=backward config='threads=32 row_threads=32 persistent_ctas=2 "
+    "prefetch=1' # persistent CTAs",
     "rows=600 cols=512 direction=backward dtype=bf16 impl=backward config='persistent_ctas=1 prefetch=1'",
     "rows=4 cols=4096 direction=backward impl=backward config='threads=256 row_threads=256 cluster=4 steps=1 "
-    "prefetch=1 "
-    "exact=1 "
-    "stages=0 residence=reload chunks=0 ctas_per_sm=0'",
+    "prefetch=1 exact=1 stages=0 residence=reload chunks=0 ctas_per_sm=0'",
     "rows=300 cols=2000 direction=backward dtype=bf16 # rows that flow, held in registers",
     "rows=5 cols=9000 direction=backward residual=1   # held in the ring, a cluster",
     "rows=33 cols=2000 direction=backward dtype=f16 misalign=1 # not for bulk copies",
     "rows=20 cols=520 direction=backward dtype=bf16 residual=1 impl=backward config='threads=32 row_threads=32 "
-    "cluster=2 "
-    "vec=8 steps=1 stages=4 residence=ring chunks=2 exact=0 hold_gamma=1 column_threads=128'",
-    "rows=150 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
-    "steps=1 stages=4 residence=ring chunks=2 exact=0 hold_gamma=0 dgamma_in_smem=1 persistent_ctas=1' # sums in "
-    "shared memory, rows in "
-    "turn",
-    "rows=300 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
-    "steps=1 stages=4 residence=ring lookahead=1 chunks=2 exact=0 hold_gamma=1 persistent_ctas=1' # the next row is "
-    "read before one "
-    "is written",
+    "cluster=2 vec=8 steps=1 stages=4 residence=ring chunks=2 exact=0 hold_gamma=1 column_threads=128'",
+    "rows=150 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 "
+    "vec=8 steps=1 stages=4 residence=ring chunks=2 exact=0 hold_gamma=0 dgamma_in_smem=1 persistent_ctas=1' # "
+    "sums in shared memory, persistent CTAs",
+    "rows=300 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 "
+    "vec=8 steps=1 stages=4 residence=ring lookahead=1 chunks=2 exact=0 hold_gamma=1 persistent_ctas=1' # the next "
+    "row is read before one is written",
     "rows=300 cols=512 direction=backward residual=1 impl=backward config='threads=64 row_threads=64 vec=4 steps=1 "
     "stages=5 residence=ring lookahead=1 chunks=2 exact=1 dgamma_in_smem=1 persistent_ctas=1' # the same in a CTA "
     "alone",
     "rows=2 cols=200000 direction=backward dtype=f16 fill=uniform # such sums by choice",
-    "rows=2 cols=262144 direction=backward fill=uniform # the same, a row in the whole ring",
+    "rows=2 cols=262144 direction=backward fill=uniform # the same, a row fills the ring",
     "rows=3 cols=140000 direction=backward residual=1 fill=uniform # no room for them: x and dy are read again",
     "rows=70 cols=1500 direction=backward              # CTAs of half the threads",
     "rows=0 cols=64 direction=backward                   # gradients of no rows are zero",
