@@ -53,17 +53,23 @@ static void free_case(norm_case *c)
 
 static void run(norm_case *c, ckl_direction direction)
 {
-    const ckl_norm_args args = { .x = c->x.memory,
-                                 .gamma = c->gamma.memory,
-                                 .beta = c->beta.memory,
-                                 .dy = c->dy.memory,
-                                 .y = c->y.memory,
-                                 .dx = c->dx.memory,
-                                 .dgamma = c->dgamma.memory,
-                                 .dbeta = c->dbeta.memory,
-                                 .mean = c->mean.memory,
-                                 .rstd = c->rstd.memory };
+    const ckl_norm_args forward = { .x = c->x.memory,
+                                    .gamma = c->gamma.memory,
+                                    .beta = c->beta.memory,
+                                    .y = c->y.memory,
+                                    .mean = c->mean.memory,
+                                    .rstd = c->rstd.memory };
+    const ckl_norm_args backward = { .x = c->x.memory,
+                                     .gamma = c->gamma.memory,
+                                     .dy = c->dy.memory,
+                                     .dx = c->dx.memory,
+                                     .dgamma = c->dgamma.memory,
+                                     .dbeta = c->dbeta.memory,
+                                     .mean = c->mean.memory,
+                                     .rstd = c->rstd.memory };
+    const ckl_norm_args args = direction == CKL_DIRECTION_FORWARD ? forward : backward;
     c->desc.direction = direction;
+    c->desc.eps = direction == CKL_DIRECTION_FORWARD ? (float)EPS : 0;
     assert_int_equal((c->centred ? ckl_layernorm : ckl_rmsnorm)(device, &c->desc, &args, stream), CKL_OK);
 }
 
@@ -163,12 +169,10 @@ static void for_all(bool centred, double offset, void (*check)(norm_case *c))
         for (int t = 0; t < COUNT_OF(float_types); t++)
             for (int affine = 0; affine < 2; affine++)
                 for (int seed = 1, seeds = seeds_for(SMALL); seed <= seeds; seed++) {
-                    norm_case c = { .centred = centred,
-                                    .desc = { .dtype = float_types[t],
-                                              .rows = ROWS,
-                                              .cols = row_lengths[l],
-                                              .eps = (float)EPS,
-                                              .affine = affine } };
+                    norm_case c = {
+                        .centred = centred,
+                        .desc = { .dtype = float_types[t], .rows = ROWS, .cols = row_lengths[l], .affine = affine }
+                    };
                     make_case(&c, 100 * (uint64_t)seed, offset);
                     check(&c);
                     free_case(&c);
@@ -212,13 +216,40 @@ static void test_workspace_alignment(void **state)
     }
 }
 
+/* Pointers that a problem does not have are refused, and so is eps of a backward problem. */
+static void test_absent(void **state)
+{
+    static char memory[64];
+    static const struct {
+        ckl_norm_desc desc;
+        ckl_norm_args args;
+        const char *sentence;
+    } refused[] = {
+        { { .direction = CKL_DIRECTION_FORWARD }, { .dy = memory }, "is not part of a forward problem" },
+        { { .direction = CKL_DIRECTION_FORWARD }, { .dgamma = memory }, "is not part of a forward problem" },
+        { { .direction = CKL_DIRECTION_FORWARD }, { .sum = memory }, "is not part of a problem without residual" },
+        { { .direction = CKL_DIRECTION_FORWARD }, { .gamma = memory }, "is not part of a problem without affine" },
+        { { .direction = CKL_DIRECTION_FORWARD, .affine = true }, { .beta = memory }, "is not part of an RMS norm" },
+        { { .direction = CKL_DIRECTION_FORWARD }, { .mean = (float *)memory }, "is not part of an RMS norm" },
+        { { .direction = CKL_DIRECTION_BACKWARD }, { .y = memory }, "is not part of a backward problem" },
+        { { .direction = CKL_DIRECTION_BACKWARD }, { .dsum = memory }, "is not part of a problem without residual" },
+        { { .direction = CKL_DIRECTION_BACKWARD, .eps = 0.5F }, { 0 }, "eps=0.5 is not part of a backward problem" },
+    };
+    (void)state;
+    for (int i = 0; i < COUNT_OF(refused); i++) {
+        ckl_norm_desc d = refused[i].desc; // of no rows: nothing else is asked for
+        d.dtype = CKL_F32;
+        d.cols = 8;
+        assert_int_equal(ckl_rmsnorm(device, &d, &refused[i].args, stream), CKL_INVALID);
+        assert_non_null(strstr(ckl_error(), refused[i].sentence));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layernorm),
-        cmocka_unit_test(test_rmsnorm),
-        cmocka_unit_test(test_large_mean),
-        cmocka_unit_test(test_workspace_alignment),
+        cmocka_unit_test(test_layernorm),           cmocka_unit_test(test_rmsnorm), cmocka_unit_test(test_large_mean),
+        cmocka_unit_test(test_workspace_alignment), cmocka_unit_test(test_absent),
     };
     return cmocka_run_group_tests_name("norm", tests, open_device, close_device);
 }

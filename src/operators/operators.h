@@ -27,22 +27,20 @@ OPERATORS(X)
  * ckl_add_run() and ckl_add() of ckl_add_desc and ckl_add_args. The file has defined check, check_args and implementations;
  * for OPERATOR_OF_VIEW() also view(), which fills a view_type from a desc.
  */
-#define OPERATOR(op, types, about) OPERATOR_WITH(op, types, about, .view = NULL)
+#define OPERATOR(op, types, about) OPERATOR_WITH(op, types, about, OPERATOR_FUNCTIONS)
 #define OPERATOR_OF_VIEW(op, types, about, view_type) \
-    OPERATOR_WITH(op, types, about, .view = view, .view_bytes = sizeof(view_type))
+    OPERATOR_WITH(op, types, about, OPERATOR_FUNCTIONS, .view = view, .view_bytes = sizeof(view_type))
+#define OPERATOR_FUNCTIONS .check = check, .check_args = check_args, .implementations = implementations
+
+/* The same with functions of other names, where a file has two operators: OPERATOR_WITH(op, types, about, .check = ...). */
 #define OPERATOR_WITH(op, types, about, ...)                                                                \
     PLAN_CLEAR_PADDING(op##_clear_padding, ckl_##types##_desc)                                              \
-    const operator_info op##_operator = {                                                                   \
-        .name = #op,                                                                                        \
-        .summary = about,                                                                                   \
-        .desc_bytes = sizeof(ckl_##types##_desc),                                                           \
-        .clear_padding = op##_clear_padding,                                                                \
-        .args_bytes = sizeof(ckl_##types##_args),                                                           \
-        .check = check,                                                                                     \
-        __VA_ARGS__,                                                                                        \
-        .check_args = check_args,                                                                           \
-        .implementations = implementations,                                                                 \
-    };                                                                                                      \
+    const operator_info op##_operator = { .name = #op,                                                      \
+                                          .summary = about,                                                 \
+                                          .desc_bytes = sizeof(ckl_##types##_desc),                         \
+                                          .clear_padding = op##_clear_padding,                              \
+                                          .args_bytes = sizeof(ckl_##types##_args),                         \
+                                          __VA_ARGS__ };                                                    \
     ckl_status ckl_##op##_plan(ckl_device *device, const ckl_##types##_desc *desc, ckl_plan **plan)         \
     {                                                                                                       \
         return plan_build(device, &op##_operator, desc, NULL, plan);                                        \

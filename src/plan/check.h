@@ -43,6 +43,12 @@ plan_tensor plan_output(plan_tensor t);
 /* The same, or absent where `of` is not NULL. */
 plan_tensor plan_absent(plan_tensor t, const char *of);
 
+/* The first of two reasons why a tensor is absent; NULL: there is none. */
+static inline const char *plan_first(const char *reason, const char *other)
+{
+    return reason ? reason : other;
+}
+
 /* Pointers are there and aligned, and outputs overlap nothing that they are not in place of. */
 ckl_status plan_check_tensors(const char *op, const plan_tensor *tensors, int count);
 

@@ -94,6 +94,7 @@ tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype
 
 /* Between memory and registers (of the memory's type or f32); past the end of the row: `fill`, and nothing is stored. */
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
+tensor row_fetch(const row_split *s, const row_place *p, tensor from); // into registers of the same type, filled with 0
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step); // one vector of them
 

@@ -15,8 +15,8 @@
  * rounding (the corrected two-pass algorithm; Chan, Golub, LeVeque: Algorithms for computing the sample variance,
  * 1983), so that a large mean costs no digits. Layer norm of rows of more than 16384 elements (32 KiB with a residual), which
  * it reads once, takes the mean p of a row's first 32 elements in place of the mean: the relative error of the variance then
- * grows with 1 + (p - mean)^2 / variance, at most 1 + cols / 32, which needs outliers among these 32. Where such rows cannot
- * be copied in pieces of 16 bytes, each thread takes its own first element in place of the mean and moves its sums to the mean
+ * grows with 1 + (p - mean)^2 / variance, at most 1 + cols / 32, which needs outliers among these 32. Where such rows are
+ * no whole vectors of 16 bytes, each thread takes its own first element in place of the mean and moves its sums to the mean
  * afterwards: at most as many times the error as a thread has elements. Sums have a fixed order: every run on a device gives
  * the same bits.
  */
@@ -35,16 +35,17 @@ typedef struct ckl_norm_desc {
     ckl_direction direction;
     ckl_dtype dtype;    // of all but mean and rstd, which are f32: CKL_F32, CKL_F16 or CKL_BF16
     int64_t rows, cols; // dgamma and dbeta of 0 rows are 0; mean and rstd of 0 columns are NaN
-    int64_t ld_in;      // elements between rows of x, residual, dy and dsum, at least cols; 0 means cols
-    int64_t ld_out;     // elements between rows of y, sum and dx, at least cols; 0 means cols
-    float eps;          // 0 means 1e-5
+    int64_t ldx;        // elements between rows of x, residual, dy and dsum, at least cols; 0 means cols
+    int64_t ldy;        // elements between rows of y, sum and dx, at least cols; 0 means cols
+    float eps;          // forward; 0 means 1e-5. Backward must be 0: rstd has it
     bool affine;        // gamma (and beta of layernorm) are there; else 1 and 0
     bool residual;      // residual and sum are there; backward: dsum is there
 } ckl_norm_desc;
 
 /*
- * The memory of one call: device pointers, aligned to the element. Pointers that the desc does not ask for are not
- * read. An output may be one of the row inputs if their ld are equal; no other overlap is allowed.
+ * The memory of one call: device pointers, aligned to the element. Pointers that the problem does not have must be
+ * NULL: those of the other direction, gamma and beta without affine, residual, sum and dsum without residual, and beta, dbeta
+ * and mean of rmsnorm. An output may be one of the row inputs if ldx is ldy; no other overlap is allowed.
  */
 typedef struct ckl_norm_args {
     const void *x;         // (rows,cols)

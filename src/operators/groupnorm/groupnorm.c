@@ -1,7 +1,6 @@
 /* groupnorm.c - group norm of images and its gradients: validation, launch. */
-#include "cutekernellib/operators/groupnorm.h"
-
-#include "operators/groupnorm/groupnorm_choice.h"
+#include "base/math.h"
+#include "operators/groupnorm/groupnorm_config.h"
 #include "operators/operators.h"
 #include "plan/check.h"
 
@@ -10,24 +9,22 @@
 static ckl_status check(void *desc)
 {
     ckl_groupnorm_desc *d = desc;
-    const struct {
-        const char *name;
-        int64_t size;
-    } sizes[] = { { "n", d->n }, { "c", d->c }, { "h", d->h }, { "w", d->w } };
     if (d->direction != CKL_DIRECTION_FORWARD && d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_INVALID, "groupnorm: direction=%d is neither forward nor backward", (int)d->direction);
-    if (d->dtype != CKL_F32 && d->dtype != CKL_F16 && d->dtype != CKL_BF16)
-        FAIL(CKL_INVALID, "groupnorm: dtype=%s is none of f32, f16, bf16", ckl_dtype_name(d->dtype));
+    TRY(PLAN_CHECK_DTYPE("groupnorm", "dtype", d->dtype, CKL_F32, CKL_F16, CKL_BF16));
     if (d->layout != CKL_IMAGE_NCHW && d->layout != CKL_IMAGE_NHWC)
         FAIL(CKL_INVALID, "groupnorm: layout=%d is neither nchw nor nhwc", (int)d->layout);
-    for (int i = 0; i < COUNT_OF(sizes); i++)
-        if (sizes[i].size < 0)
-            FAIL(CKL_INVALID, "groupnorm: %s=%" PRId64 " is negative", sizes[i].name, sizes[i].size);
+    TRY(plan_check_size("groupnorm", "n", d->n));
+    TRY(plan_check_size("groupnorm", "c", d->c));
+    TRY(plan_check_size("groupnorm", "h", d->h));
+    TRY(plan_check_size("groupnorm", "w", d->w));
     if (d->groups < 1 || d->c % d->groups)
         FAIL(CKL_INVALID, "groupnorm: groups=%" PRId64 " does not divide c=%" PRId64, d->groups, d->c);
     if (!(d->eps >= 0))
         FAIL(CKL_INVALID, "groupnorm: eps=%g is negative or no number", (double)d->eps);
-    if (d->eps == 0)
+    if (d->direction == CKL_DIRECTION_BACKWARD && d->eps > 0)
+        FAIL(CKL_INVALID, "groupnorm: eps=%g is not part of a backward problem", (double)d->eps);
+    if (d->direction == CKL_DIRECTION_FORWARD && d->eps == 0)
         d->eps = 1e-5f;
     return CKL_OK;
 }
@@ -37,53 +34,64 @@ static int64_t elements_of(const ckl_groupnorm_desc *d)
     return d->n * d->c * d->h * d->w;
 }
 
-enum { PIECES_MAX = 8 };
-
-/* Those that are read and written in vectors first; returns their number. */
-static int list_pieces(const ckl_groupnorm_desc *d, const ckl_groupnorm_args *x, plan_tensor out[PIECES_MAX])
+/* An image tensor, gamma or beta, their gradients. */
+static plan_tensor image(const ckl_groupnorm_desc *d, const char *name, const void *pointer)
 {
-    const int64_t element = (int64_t)ckl_dtype_bytes(d->dtype), bytes = elements_of(d) * element;
-    const int64_t gradients = d->affine ? d->c * element : 0, weights = bytes ? gradients : 0;
-    const int64_t statistics = bytes ? d->n * d->groups * 4 : 0;
-    const plan_tensor forward[PIECES_MAX] = {
-        { "x", x->x, bytes, element, false, 1, NULL },
-        { "gamma", x->gamma, weights, element, false, 0, NULL },
-        { "beta", x->beta, weights, element, false, 0, NULL },
-        { "y", x->y, bytes, element, true, 1, NULL },
-        { "mean", x->mean, x->mean ? statistics : 0, 4, true, 0, NULL },
-        { "rstd", x->rstd, x->rstd ? statistics : 0, 4, true, 0, NULL },
+    return plan_matrix(name, pointer, d->dtype, 1, elements_of(d), 1);
+}
+
+static plan_tensor weights(const ckl_groupnorm_desc *d, const char *name, const void *pointer)
+{
+    return plan_matrix(name, pointer, d->dtype, elements_of(d) > 0, d->c, 0);
+}
+
+static plan_tensor gradient(const ckl_groupnorm_desc *d, const char *name, const void *pointer)
+{
+    return plan_output(plan_matrix(name, pointer, d->dtype, 1, d->c, 0));
+}
+
+/* mean or rstd: the gradients need it, forward it is written unless NULL. */
+static plan_tensor statistic(const ckl_groupnorm_desc *d, const char *name, const void *pointer)
+{
+    const int64_t groups = elements_of(d) ? d->n * d->groups : 0;
+    if (d->direction == CKL_DIRECTION_BACKWARD)
+        return plan_matrix(name, pointer, CKL_F32, 1, groups, 0);
+    return plan_output(plan_matrix(name, pointer, CKL_F32, pointer != NULL, groups, 0));
+}
+
+enum { VECTOR_TENSORS = 6, TENSORS = 10 }; // those that are read and written in vectors come first
+
+static void list_tensors(const ckl_groupnorm_desc *d, const ckl_groupnorm_args *a, plan_tensor t[TENSORS])
+{
+    const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
+    const char *forward_only = backward ? "a backward problem" : NULL;
+    const char *backward_only = backward ? NULL : "a forward problem";
+    const char *affine_only = d->affine ? NULL : "a problem without affine";
+    const plan_tensor list[TENSORS] = {
+        image(d, "x", a->x),
+        plan_absent(image(d, "dy", a->dy), backward_only),
+        plan_absent(weights(d, "gamma", a->gamma), affine_only),
+        plan_absent(weights(d, "beta", a->beta), plan_first(forward_only, affine_only)),
+        plan_absent(plan_output(image(d, "y", a->y)), forward_only),
+        plan_absent(plan_output(image(d, "dx", a->dx)), backward_only),
+        statistic(d, "mean", a->mean),
+        statistic(d, "rstd", a->rstd),
+        plan_absent(gradient(d, "dgamma", a->dgamma), plan_first(backward_only, affine_only)),
+        plan_absent(gradient(d, "dbeta", a->dbeta), plan_first(backward_only, affine_only)),
     };
-    const plan_tensor backward[PIECES_MAX] = {
-        { "x", x->x, bytes, element, false, 1, NULL },
-        { "dy", x->dy, bytes, element, false, 1, NULL },
-        { "gamma", x->gamma, weights, element, false, 0, NULL },
-        { "dx", x->dx, bytes, element, true, 1, NULL },
-        { "mean", x->mean, statistics, 4, false, 0, NULL },
-        { "rstd", x->rstd, statistics, 4, false, 0, NULL },
-        { "dgamma", x->dgamma, gradients, element, true, 0, NULL },
-        { "dbeta", x->dbeta, gradients, element, true, 0, NULL },
-    };
-    for (int i = 0; i < PIECES_MAX; i++)
-        out[i] = d->direction == CKL_DIRECTION_FORWARD ? forward[i] : backward[i];
-    return 4;
+    for (int i = 0; i < TENSORS; i++)
+        t[i] = list[i];
 }
 
 static ckl_status check_args(const void *desc, const void *args)
 {
-    plan_tensor pieces[PIECES_MAX];
-    (void)list_pieces(desc, args, pieces);
+    plan_tensor tensors[TENSORS];
+    list_tensors(desc, args, tensors);
     TRY(plan_check_workspace("groupnorm", ((const ckl_groupnorm_args *)args)->workspace));
-    return plan_check_tensors("groupnorm", pieces, PIECES_MAX);
+    return plan_check_tensors("groupnorm", tensors, TENSORS);
 }
 
 /* Launch */
-
-typedef struct parameters {
-    int64_t bundles, first, lines;
-    int32_t slices, range, units, entry_slices, entry_range;
-    float reciprocal;
-    const void *entries, *partial;
-} parameters;
 
 static int64_t entries_bytes(const ckl_plan *plan, bool split)
 {
@@ -99,66 +107,62 @@ static int64_t partial_bytes(const ckl_plan *plan, bool split)
     return sums ? 4 * GROUPNORM_KINDS * d->n * d->c * groupnorm_slices(d, plan->config, split) : 0;
 }
 
-static parameters parameters_of(const ckl_plan *plan, const ckl_groupnorm_args *x, bool split)
+static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_args *a, bool split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const groupnorm_config *c = plan->config;
     const int64_t units = groupnorm_units(d, c), slices = groupnorm_slices(d, c, split);
-    const char *workspace = x->workspace ? x->workspace : plan->workspace;
-    return (parameters){ .bundles = d->groups / c->bundle,
-                         .lines = elements_of(d) ? d->n * slices : 0,
-                         .slices = (int32_t)slices,
-                         .range = (int32_t)ceil_div(units, slices),
-                         .units = (int32_t)units,
-                         .entry_slices = (int32_t)slices,
-                         .entry_range = (int32_t)ceil_div(units, slices),
-                         .reciprocal = 1 / (float)(d->c / d->groups * d->h * d->w),
-                         .entries = workspace,
-                         .partial = workspace ? workspace + entries_bytes(plan, split) : NULL };
+    const char *workspace = plan_workspace(plan, a->workspace);
+    return (groupnorm_params){ .channels = d->c,
+                               .pixels = d->h * d->w,
+                               .bundles = d->groups / c->bundle,
+                               .slices = (int32_t)slices,
+                               .range = (int32_t)ceil_div(units, slices),
+                               .units = (int32_t)units,
+                               .entry_slices = (int32_t)slices,
+                               .entry_range = (int32_t)ceil_div(units, slices),
+                               .reciprocal = 1 / (float)(d->c / d->groups * d->h * d->w),
+                               .eps = d->eps,
+                               .x = a->x,
+                               .dy = a->dy,
+                               .gamma = a->gamma,
+                               .beta = a->beta,
+                               .y = d->direction == CKL_DIRECTION_FORWARD ? a->y : a->dx,
+                               .mean = a->mean,
+                               .rstd = a->rstd,
+                               .entries = workspace,
+                               .partial = workspace ? workspace + entries_bytes(plan, split) : NULL,
+                               .lines = elements_of(d) ? d->n * slices : 0,
+                               .dgamma = a->dgamma,
+                               .dbeta = a->dbeta };
 }
 
-static ckl_status launch_kernel(const ckl_plan *plan, int part, int64_t ctas, const parameters *p,
-                                const ckl_groupnorm_args *x, ckl_stream stream)
+/* 0 if vectors can be read and written, else 1. */
+static int unaligned(const ckl_plan *plan, const ckl_groupnorm_args *args)
 {
-    const ckl_groupnorm_desc *d = plan->desc;
-    int64_t pixels = d->h * d->w;
-    const void *const *out =
-        d->direction == CKL_DIRECTION_FORWARD ? (const void *const *)&x->y : (const void *const *)&x->dx;
-    /* in the order in which the kernels name them */
-    const void *params[] = { &d->c,     &pixels,    &p->bundles,      &p->first,       &p->slices,
-                             &p->range, &p->units,  &p->entry_slices, &p->entry_range, &p->reciprocal,
-                             &d->eps,   &x->x,      &x->dy,           &x->gamma,       &x->beta,
-                             out,       &x->mean,   &x->rstd,         &p->entries,     &p->partial,
-                             &p->lines, &x->dgamma, &x->dbeta };
-    device_launch l = { .grid = { ctas, 1, 1 }, .params = (void *const *)params };
-    return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &l, stream);
-}
-
-static int unaligned(const ckl_plan *plan, const ckl_groupnorm_args *x)
-{
-    plan_tensor pieces[PIECES_MAX];
-    int count = list_pieces(plan->desc, x, pieces);
-    return plan_tensors_aligned(pieces, count, ((const groupnorm_config *)plan->config)->vec) ? 0 : 1;
+    plan_tensor tensors[TENSORS];
+    list_tensors(plan->desc, args, tensors);
+    return !plan_tensors_aligned(tensors, VECTOR_TENSORS, ((const groupnorm_config *)plan->config)->vec);
 }
 
 /* dgamma and dbeta, of no lines where there are no elements: zero. */
-static ckl_status launch_gradients(const ckl_plan *plan, int part, const parameters *p, const ckl_groupnorm_args *x,
-                                   ckl_stream stream)
+static ckl_status launch_gradients(const ckl_plan *plan, int kernel, const groupnorm_params *p, ckl_stream stream)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0)
         return CKL_OK;
-    return launch_kernel(plan, part, ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS), p, x, stream);
+    const plan_grid grid = { .x = ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS) };
+    return plan_launch(plan, kernel, grid, p, stream);
 }
 
-static ckl_status launch_whole(const ckl_plan *plan, const void *args, ckl_stream stream)
+static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    parameters p = parameters_of(plan, args, false);
+    const groupnorm_params p = params_for(plan, args, false);
+    const plan_grid grid = { .x = groupnorm_bundles(d, plan->config) * p.slices };
     if (elements_of(d) > 0)
-        TRY(launch_kernel(plan, unaligned(plan, args), groupnorm_bundles(d, plan->config) * p.slices, &p, args,
-                          stream));
-    return launch_gradients(plan, GROUPNORM_GRADIENTS, &p, args, stream);
+        TRY(plan_launch(plan, unaligned(plan, args), grid, &p, stream));
+    return launch_gradients(plan, GROUPNORM_GRADIENTS, &p, stream);
 }
 
 /* In rounds: what the first kernel has read is still in L2 when the second reads it. */
@@ -169,21 +173,21 @@ static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_strea
     const int64_t bundles = elements_of(d) ? groupnorm_bundles(d, c) : 0,
                   round = max_i64(1, ceil_div(bundles, c->rounds));
     const int odd = unaligned(plan, args);
-    parameters p = parameters_of(plan, args, true);
+    groupnorm_params p = params_for(plan, args, true);
     for (; p.first < bundles; p.first += round) {
         int64_t here = min_i64(round, bundles - p.first);
-        parameters second = p; // its CTAs take several slices: each has to merge all entries first
-        second.slices = (int32_t)ceil_div(p.slices, c->turns);
+        groupnorm_params second = p; // its CTAs take several slices: each has to merge all entries first
+        second.slices = (int32_t)ceil_div(p.slices, c->slices_per_cta);
         second.range = (int32_t)ceil_div(p.units, second.slices);
-        TRY(launch_kernel(plan, odd, here * p.slices, &p, args, stream));
-        TRY(launch_kernel(plan, 2 + odd, here * second.slices, &second, args, stream));
+        TRY(plan_launch(plan, odd, (plan_grid){ .x = here * p.slices }, &p, stream));
+        TRY(plan_launch(plan, 2 + odd, (plan_grid){ .x = here * second.slices }, &second, stream));
     }
-    return launch_gradients(plan, GROUPNORM_SPLIT_GRADIENTS, &p, args, stream);
+    return launch_gradients(plan, GROUPNORM_SPLIT_GRADIENTS, &p, stream);
 }
 
 /* Implementations */
 
-static const field groupnorm_fields[] = { GROUPNORM_CONFIG(FIELD_ROW) };
+static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_config) };
 
 #define IMPLEMENTATION(called, wanted, is_split, says, count, launches)                                   \
     static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)      \
@@ -204,12 +208,12 @@ static const field groupnorm_fields[] = { GROUPNORM_CONFIG(FIELD_ROW) };
         .name = #called,                                                                                  \
         .summary = says,                                                                                  \
         .config_bytes = sizeof(groupnorm_config),                                                         \
-        .config = FIELD_TABLE(groupnorm_fields),                                                          \
+        .config = FIELD_TABLE(config_fields),                                                             \
         .choose = choose_##called,                                                                        \
         .admit = admit_##called,                                                                          \
         .describe = groupnorm_##called,                                                                   \
         .kernels = count,                                                                                 \
-        .target = IR_SM80,                                                                                \
+        .params = &groupnorm_param_list,                                                                  \
         .workspace_bytes = workspace_##called,                                                            \
         .launch = launches,                                                                               \
     };
@@ -222,43 +226,17 @@ static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d,
 }
 
 IMPLEMENTATION(forward, CKL_DIRECTION_FORWARD, false,
-               "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster", 2, launch_whole)
+               "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster", 2, launch_bundles)
 IMPLEMENTATION(forward_split, CKL_DIRECTION_FORWARD, true,
-               "slices of groups leave their moments; a second kernel reads x again", 4, launch_split)
+               "slices of groups store their moments; a second kernel reads x again", 4, launch_split)
 IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, false,
                "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta",
-               GROUPNORM_GRADIENTS + 1, launch_whole)
+               GROUPNORM_GRADIENTS + 1, launch_bundles)
 IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, true,
-               "slices of groups leave their sums; a second kernel reads x and dy again", GROUPNORM_SPLIT_GRADIENTS + 1,
+               "slices of groups store their sums; a second kernel reads x and dy again", GROUPNORM_SPLIT_GRADIENTS + 1,
                launch_split)
 
 static const implementation *const implementations[] = { &forward, &forward_split, &backward, &backward_split, NULL };
 
-PLAN_CLEAR_PADDING(clear_padding, ckl_groupnorm_desc)
-
-const operator_info groupnorm_operator = {
-    .name = "groupnorm",
-    .summary = "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients",
-    .desc_bytes = sizeof(ckl_groupnorm_desc),
-    .clear_padding = clear_padding,
-    .args_bytes = sizeof(ckl_groupnorm_args),
-    .check = check,
-    .check_args = check_args,
-    .implementations = implementations,
-};
-
-ckl_status ckl_groupnorm_plan(ckl_device *device, const ckl_groupnorm_desc *desc, ckl_plan **plan)
-{
-    return plan_build(device, &groupnorm_operator, desc, NULL, plan);
-}
-
-ckl_status ckl_groupnorm_run(const ckl_plan *plan, const ckl_groupnorm_args *args, ckl_stream stream)
-{
-    return plan_run(plan, &groupnorm_operator, args, stream);
-}
-
-ckl_status ckl_groupnorm(ckl_device *device, const ckl_groupnorm_desc *desc, const ckl_groupnorm_args *args,
-                         ckl_stream stream)
-{
-    return plan_once(device, &groupnorm_operator, desc, args, stream);
-}
+OPERATOR(groupnorm, groupnorm,
+         "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients");

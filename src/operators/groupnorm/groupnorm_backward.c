@@ -4,7 +4,7 @@
  * With d = x - mean, per channel of an image: a = rstd * sum of dy * d, b = sum of dy. A group needs A = sum of gamma * a
  * and B = sum of gamma * b over its channels:
  *     dx = dy * gamma * rstd - d * rstd^2 * A / count - rstd * B / count
- * dgamma and dbeta are the sums of a and b over the images; each slice leaves its own in the workspace, where the last
+ * dgamma and dbeta are the sums of a and b over the images; each slice stores its own in the workspace, where the last
  * kernel adds them up, in order.
  */
 #include "operators/groupnorm/groupnorm_slice.h"
@@ -16,7 +16,7 @@ typedef struct backward {
     groupnorm_view w;
     val staged_x, staged_dy;           // u32, the slices in shared memory
     tensor sGroups;                    // (KINDS,BUNDLE): A and B
-    tensor sSums;                      // (CHANNELS,PARTS,KINDS)
+    tensor sSums;                      // (CHANNELS,COLUMN_THREADS,KINDS)
     bool in_place;                     // sSums is where the slices were: nothing reads them again
     tensor rGamma;                     // (1) or (VEC) of a thread that has one column
     tensor rMean, rRstd;               // (1) or (VEC) of the column on its way
@@ -109,26 +109,26 @@ static void add_vector(void *kernel, groupnorm_vector *v)
 }
 
 /* Of nchw all elements belong to one channel. */
-static void leave_channel(backward *k, const groupnorm_column *c)
+static void store_channel(backward *k, const groupnorm_column *c)
 {
     for (int i = 1; i < k->w.grid.vec; i++) {
         set(k->rA, 0, add(at(k->rA, 0), at(k->rA, i)));
         set(k->rB, 0, add(at(k->rB, 0), at(k->rB, i)));
     }
     IF(c->exists) {
-        set(k->sSums, coord(c->number, k->w.part, KIND_A), mul(at(k->rA, 0), at(k->rRstd, 0)));
-        set(k->sSums, coord(c->number, k->w.part, KIND_B), at(k->rB, 0));
+        set(k->sSums, coord(c->number, k->w.column_thread, KIND_A), mul(at(k->rA, 0), at(k->rRstd, 0)));
+        set(k->sSums, coord(c->number, k->w.column_thread, KIND_B), at(k->rB, 0));
     }
 }
 
-static void leave_channels(backward *k, const groupnorm_column *c)
+static void store_channels(backward *k, const groupnorm_column *c)
 {
     const int vec = k->w.grid.vec;
     for (int i = 0; i < vec; i++)
         set(k->rA, i, mul(at(k->rA, i), at(k->rRstd, groups_of_vector(k) == 1 ? 0 : i)));
-    IF(logical_and(c->exists, lt(k->w.part, imm(k->w.grid.parts))))
+    IF(logical_and(c->exists, lt(k->w.column_thread, imm(k->w.grid.column_threads))))
         for (int kind = 0; kind < KINDS; kind++) {
-            val first = tensor_address(k->sSums, coord(mul(c->number, imm(vec)), k->w.part, kind));
+            val first = tensor_address(k->sSums, coord(mul(c->number, imm(vec)), k->w.column_thread, kind));
             copy(kind == KIND_A ? k->rA : k->rB, smem_view(first, F32, compact(leaf(vec))), 4 * vec);
         }
 }
@@ -146,9 +146,9 @@ static void add_column(void *kernel, const groupnorm_column *c)
     if (k->in_place)
         cta_sync(); // all have read their vectors
     if (is_nchw(k))
-        leave_channel(k, c);
+        store_channel(k, c);
     else
-        leave_channels(k, c);
+        store_channels(k, c);
 }
 
 /* The sums of a channel's rows begin, begin + step, ... below `rows`; begin is less than step. */
@@ -164,8 +164,8 @@ static void add_rows(const backward *k, val channel, val begin, int step, int ro
     }
 }
 
-/* Leaves a channel's sums of this slice for dgamma and dbeta, and weighted by gamma for the group. */
-static void leave_totals(const backward *k, val channel, const val total[KINDS])
+/* Stores a channel's sums of this slice for dgamma and dbeta, and weighted by gamma for the group. */
+static void store_totals(const backward *k, val channel, const val total[KINDS])
 {
     const groupnorm_slice *s = &k->s;
     val number = add(s->channel, convert(I64, channel)), weight = immf(1);
@@ -181,8 +181,8 @@ static void leave_totals(const backward *k, val channel, const val total[KINDS])
         set(k->sSums, coord(channel, 0, kind), mul(total[kind], weight));
 }
 
-/* The threads take channels: first some of them the rows of one, then one what they found, about as much. */
-static void add_parts(const backward *k, int rows)
+/* In two steps of about equal length: several threads add up rows of a channel, then one thread adds up their sums. */
+static void add_channels(const backward *k, int rows)
 {
     const int channels = channels_of(k->s.cfg), threads = k->s.cfg->threads;
     int abreast = 1; // threads of a channel
@@ -200,10 +200,9 @@ static void add_parts(const backward *k, int rows)
         cta_sync();
         rows = abreast;
     }
-    LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(threads))
-    {
+    LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(threads)) {
         add_rows(k, channel, imm_as(I32, 0), 1, rows, total);
-        leave_totals(k, channel, total);
+        store_totals(k, channel, total);
     }
     cta_sync();
 }
@@ -216,8 +215,8 @@ static void add_group(const backward *k, val total[KINDS])
     for (int kind = 0; kind < KINDS; kind++)
         total[kind] = variable(F32, immf(0));
     LOOP_FROM(i, convert(I32, lane()), imm(cfg->channels), imm(32))
-    for (int kind = 0; kind < KINDS; kind++)
-        assign(total[kind], add(total[kind], at(k->sSums, add(first, i), 0, kind)));
+        for (int kind = 0; kind < KINDS; kind++)
+            assign(total[kind], add(total[kind], at(k->sSums, add(first, i), 0, kind)));
     groupnorm_warp_sum(KINDS, total);
 }
 
@@ -226,7 +225,7 @@ static void add_peers(const backward *k, val total[KINDS])
     const groupnorm_config *cfg = k->s.cfg;
     tensor sPeers = groupnorm_peers(cfg, KINDS); // (KINDS,CLUSTER,BUNDLE)
     cluster_wait();                              // all CTAs of the cluster have started
-    groupnorm_give_to_peers(&k->s, sPeers, KINDS, total);
+    groupnorm_send_to_peers(&k->s, sPeers, KINDS, total);
     cluster_sync();
     val group = min(convert(I32, warp()), imm(cfg->bundle - 1)),
         rank = min(convert(I32, lane()), imm(cfg->cluster - 1));
@@ -297,9 +296,9 @@ static void write_column(void *kernel, const groupnorm_column *c)
 
 /* Kernels */
 
-static backward begin(const groupnorm_config *cfg, int part, bool split, bool backwards)
+static backward begin(const groupnorm_config *cfg, int kernel, bool split, bool backwards)
 {
-    backward k = { .s = groupnorm_slice_here(cfg, part % 2 == 0, split, backwards) };
+    backward k = { .s = groupnorm_slice_here(cfg, kernel % 2 == 0, split, backwards) };
     k.w = groupnorm_view_of(&k.s, cfg->vec);
     k.sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
     return k;
@@ -318,7 +317,7 @@ static void sums_of_slice(backward *k, bool split, val total[KINDS])
 {
     const groupnorm_config *cfg = k->s.cfg;
     const int64_t bytes = groupnorm_slice_bytes(cfg);
-    const int rows = k->w.grid.parts;
+    const int rows = k->w.grid.column_threads;
     const layout sums = compact(shape(channels_of(cfg), rows, KINDS));
     const int64_t sum_bytes = 4 * KINDS * (int64_t)rows * channels_of(cfg);
     k->in_place = split && groupnorm_has_one_column(&k->w);
@@ -332,19 +331,19 @@ static void sums_of_slice(backward *k, bool split, val total[KINDS])
     load_column(k);
     groupnorm_staged();
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
-    add_parts(k, rows);
+    add_channels(k, rows);
     add_group(k, total);
 }
 
-void groupnorm_backward(const void *config, int part)
+void groupnorm_backward(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
-    if (part == GROUPNORM_GRADIENTS) {
+    if (kernel == GROUPNORM_GRADIENTS) {
         groupnorm_gradients(cfg);
         return;
     }
     val total[KINDS];
-    backward k = begin(cfg, part, false, false);
+    backward k = begin(cfg, kernel, false, false);
     sums_of_slice(&k, false, total);
     if (cfg->cluster > 1)
         add_peers(&k, total);
@@ -352,7 +351,7 @@ void groupnorm_backward(const void *config, int part)
     groupnorm_over_columns(&k.s, &k.w, write_staged_column, &k);
 }
 
-static void leave_entry(const backward *k, const val total[KINDS])
+static void store_entry(const backward *k, const val total[KINDS])
 {
     val entry = groupnorm_entry(&k->s, k->s.rank);
     IF(logical_and(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
@@ -360,15 +359,14 @@ static void leave_entry(const backward *k, const val total[KINDS])
             groupnorm_write(k->s.a.entries, add(entry, imm(kind)), total[kind]);
 }
 
-/* What all slices of the warp's group left, in all lanes. */
+/* The sums of the entries of the warp's group, in all lanes. */
 static void add_entries(const backward *k, val total[KINDS])
 {
     enum { AT_ONCE = 4 };
     const groupnorm_slice *s = &k->s;
     for (int kind = 0; kind < KINDS; kind++)
         total[kind] = variable(F32, immf(0));
-    LOOP_FROM(begin, convert(I32, lane()), s->a.entry_slices, imm(32 * AT_ONCE))
-    {
+    LOOP_FROM(begin, convert(I32, lane()), s->a.entry_slices, imm(32 * AT_ONCE)) {
         val read[AT_ONCE][KINDS];
         for (int i = 0; i < AT_ONCE; i++) {
             val number = add(begin, imm(32 * i)), entry = groupnorm_entry(s, number);
@@ -384,19 +382,19 @@ static void add_entries(const backward *k, val total[KINDS])
     groupnorm_warp_sum(KINDS, total);
 }
 
-void groupnorm_backward_split(const void *config, int part)
+void groupnorm_backward_split(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
-    if (part == GROUPNORM_SPLIT_GRADIENTS) {
+    if (kernel == GROUPNORM_SPLIT_GRADIENTS) {
         groupnorm_gradients(cfg);
         return;
     }
-    const bool writes = part >= 2; // last CTA first: its slice was read last and is still in L2
+    const bool writes = kernel >= 2; // last CTA first: its slice was read last and is still in L2
     val total[KINDS];
-    backward k = begin(cfg, part, true, writes);
+    backward k = begin(cfg, kernel, true, writes);
     if (!writes) {
         sums_of_slice(&k, true, total);
-        leave_entry(&k, total);
+        store_entry(&k, total);
         return;
     }
     load_column(&k);

@@ -1,5 +1,5 @@
 /* groupnorm_choice.c - slices that fit shared memory, and threads that hold them evenly. */
-#include "operators/groupnorm/groupnorm_choice.h"
+#include "operators/groupnorm/groupnorm_config.h"
 
 #include <math.h>
 
@@ -55,13 +55,13 @@ static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const group
     const int64_t peers = c->cluster > 1 ? 8 * (int64_t)c->bundle * c->cluster + 16 : 0;
     if (d->direction == CKL_DIRECTION_FORWARD)
         return slice + round_up(8 * (int64_t)c->threads, 16) + round_up(4 * (int64_t)c->threads, 16) + groups + peers;
-    int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.parts * c->channels * c->bundle;
+    int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle;
     return (split && g.slots == 1 ? max_i64(2 * slice, sums) : 2 * slice + sums) + groups + peers + 16;
 }
 
 /* Choice */
 
-/* Of nhwc, neighbouring groups that together read whole pieces of memory. */
+/* Of nhwc, neighbouring groups whose pixels fill lines of memory. */
 static int bundle_for(const ckl_groupnorm_desc *d)
 {
     const int64_t pixel = d->c / d->groups * element_bytes(d);
@@ -87,7 +87,7 @@ static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted)
 {
     static const double column = 0.02, too_few = 1.1, too_many = 1.6; // from there on evenness counts less
     groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    double room = (double)(g.slots * ceil_div(units, g.parts)) * c->threads * (1 + column * g.slots);
+    double room = (double)(g.slots * ceil_div(units, g.column_threads)) * c->threads * (1 + column * g.slots);
     double ratio = (double)c->threads / (double)wanted;
     return room * fmax(1, fmax(ratio / too_many, 1 / ratio / too_few));
 }
@@ -110,11 +110,11 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     groupnorm_config best = *c;
     double least = INFINITY;
     for (c->threads = (int)max_i64(THREADS_MIN, 32 * c->bundle); c->threads <= threads_max; c->threads += 32)
-        for (int parts = 1; parts <= (nchw ? c->threads : 1); parts++) {
-            if (nchw && (c->threads % parts || (parts < side_by_side && parts < units)))
+        for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1); column_threads++) {
+            if (nchw && (c->threads % column_threads || (column_threads < side_by_side && column_threads < units)))
                 continue;
-            c->parts = nchw ? parts : groupnorm_grid_of(c, c->vec).parts;
-            c->steps = (int)max_i64(1, ceil_div(units, c->parts));
+            c->column_threads = nchw ? column_threads : groupnorm_grid_of(c, c->vec).column_threads;
+            c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
             double cost = shared_bytes(s->d, s->split, c) <= budget ? cost_of(c, units, wanted) : INFINITY;
             if (cost < least) {
                 least = cost;
@@ -151,7 +151,7 @@ static bool choose_slice(const search *s, int64_t budget, groupnorm_config *c)
         if (share_out(s, ceil_div(units, slices), budget, c)) {
             int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, true);
             const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
-            c->turns = forward ? 1 : (int)max_i64(1, ctas / ((int64_t)SECOND_CTAS * s->device->sm_count));
+            c->slices_per_cta = forward ? 1 : (int)max_i64(1, ctas / ((int64_t)SECOND_CTAS * s->device->sm_count));
             return true;
         }
     return false;
@@ -176,7 +176,6 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
     c->affine = d->affine;
     c->channels = (int)max_i64(1, d->c / d->groups);
     c->bundle = bundle_for(d);
-    c->overlap = device->has_tma;
     for (c->vec = VECTOR_BYTES / (int)element_bytes(d); !vector_fits(d, c);)
         c->vec /= 2;
     search s = { d, device, split };
@@ -202,8 +201,9 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
         FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the warps", what, c->bundle, c->threads / 32);
     if (!is_power_of_two(c->cluster) || c->cluster > 16 || (split && c->cluster > 1))
         FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to %d", what, c->cluster, split ? 1 : 16);
-    if (c->steps < 1 || c->rounds < 1 || c->turns < 1)
-        FAIL(CKL_INVALID, "%s: steps=%d, rounds=%d or turns=%d is less than 1", what, c->steps, c->rounds, c->turns);
+    if (c->steps < 1 || c->rounds < 1 || c->slices_per_cta < 1)
+        FAIL(CKL_INVALID, "%s: steps=%d, rounds=%d or slices_per_cta=%d is less than 1", what, c->steps, c->rounds,
+             c->slices_per_cta);
     return CKL_OK;
 }
 
@@ -217,11 +217,12 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, co
     if (nchw ? d->h * d->w % c->vec : d->c % c->vec || c->channels * c->bundle % c->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,
              nchw ? "h*w" : "the channels of an image and a bundle");
-    if (nchw && (c->parts < 1 || c->threads % c->parts))
-        FAIL(CKL_INVALID, "%s: parts=%d does not divide threads=%d", what, c->parts, c->threads);
+    if (nchw && (c->column_threads < 1 || c->threads % c->column_threads))
+        FAIL(CKL_INVALID, "%s: column_threads=%d does not divide threads=%d", what, c->column_threads, c->threads);
     groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    if (c->parts != g.parts)
-        FAIL(CKL_INVALID, "%s: parts=%d is not %d, the threads of a vector of channels", what, c->parts, g.parts);
+    if (c->column_threads != g.column_threads)
+        FAIL(CKL_INVALID, "%s: column_threads=%d is not %d, the threads of a vector of channels", what,
+             c->column_threads, g.column_threads);
     if (!nchw && g.slots > 1 && (c->channels % c->vec || c->bundle > 1))
         FAIL(CKL_UNSUPPORTED, "%s: vectors of a pixel of bundle=%d are more than threads=%d", what, c->bundle,
              c->threads);
@@ -231,9 +232,8 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, co
 ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
                            const groupnorm_config *c)
 {
-    if ((c->cluster > 1 || c->overlap) && !device->has_tma)
-        FAIL(CKL_UNSUPPORTED, "%s: cluster=%d and overlap=%d on a device without clusters", what, c->cluster,
-             c->overlap);
+    if (c->cluster > 1 && !device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, c->cluster);
     if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);

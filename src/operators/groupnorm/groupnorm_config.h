@@ -4,42 +4,84 @@
 
 #include "base/fields.h"
 #include "base/math.h"
+#include "cutekernellib/operators/groupnorm.h"
+#include "ir/params.h"
 
-#define GROUPNORM_CONFIG(X)                                                                                           \
-    X(groupnorm_config, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")            \
-    X(groupnorm_config, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                     \
-    X(groupnorm_config, bool, affine, "1", "0 1", "gamma and beta")                                                   \
-    X(groupnorm_config, int, channels, "1", "", "of a group")                                                         \
-    X(groupnorm_config, int, bundle, "1", "1 2 4 8", "nhwc: neighbouring groups that a CTA takes together")           \
-    X(groupnorm_config, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                               \
-    X(groupnorm_config, int, parts, "1", "", "threads that share a column")                                           \
-    X(groupnorm_config, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                  \
-    X(groupnorm_config, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                  \
-    X(groupnorm_config, int, steps, "4", "", "vectors of a column for which each of its threads has room")            \
-    X(groupnorm_config, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")   \
-    X(groupnorm_config, bool, overlap, "0", "0 1", "a CTA starts before the kernel before has ended, and then waits") \
-    X(groupnorm_config, int, rounds, "1", "1 2 4 8", "split: parts of the images, each read again while still in L2") \
-    X(groupnorm_config, int, turns, "1", "1 2 4 8 16", "split: slices that a CTA of the second kernel takes")
+#define GROUPNORM_CONFIG(X, owner)                                                                       \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")          \
+    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                   \
+    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                 \
+    X(owner, int, channels, "1", "", "of a group")                                                       \
+    X(owner, int, bundle, "1", "1 2 4 8", "nhwc: neighbouring groups that a CTA takes together")         \
+    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                             \
+    X(owner, int, column_threads, "1", "", "threads that share a column")                                \
+    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                \
+    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                \
+    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")          \
+    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter") \
+    X(owner, int, rounds, "1", "1 2 4 8",                                                                \
+      "split: launches over the images, each of which reads its slices again while they are in L2")      \
+    X(owner, int, slices_per_cta, "1", "1 2 4 8 16", "split: slices that a CTA of the second kernel takes")
+
+#define GROUPNORM_PARAMS(X, owner) \
+    X(owner, i64, channels)        \
+    X(owner, i64, pixels)          \
+    X(owner, i64, bundles)         \
+    X(owner, i64, first)           \
+    X(owner, i32, slices)          \
+    X(owner, i32, range)           \
+    X(owner, i32, units)           \
+    X(owner, i32, entry_slices)    \
+    X(owner, i32, entry_range)     \
+    X(owner, f32, reciprocal)      \
+    X(owner, f32, eps)             \
+    X(owner, pointer, x)           \
+    X(owner, pointer, dy)          \
+    X(owner, pointer, gamma)       \
+    X(owner, pointer, beta)        \
+    X(owner, pointer, y)           \
+    X(owner, pointer, mean)        \
+    X(owner, pointer, rstd)        \
+    X(owner, pointer, entries)     \
+    X(owner, pointer, partial)     \
+    X(owner, i64, lines)           \
+    X(owner, pointer, dgamma)      \
+    X(owner, pointer, dbeta)
+
+/*
+ * Of all kernels. A unit is a vector of pixels (nchw) or a pixel (nhwc).
+ *     channels, pixels           of an image
+ *     bundles, first             of an image; the bundle of all images that the launch begins with
+ *     slices, range, units       slices of a bundle, units of a slice, of a channel
+ *     entry_slices, entry_range  the same of the kernel that stores entries
+ *     reciprocal                 of the elements of a group
+ *     y                          or dx
+ *     mean, rstd                 (GROUPS,IMAGES)
+ *     entries, partial           workspace: (GROUPNORM_ENTRY,SLICES,GROUPS), (C,KINDS,SLICES,IMAGES)
+ *     lines                      of partial
+ */
+KERNEL_PARAMS(groupnorm, GROUPNORM_PARAMS);
 
 typedef struct groupnorm_config {
-    GROUPNORM_CONFIG(FIELD_MEMBER)
+    GROUPNORM_CONFIG(FIELD_MEMBER, )
 } groupnorm_config;
 
 /*
  * How the threads of a CTA share out its slice: some pixels of all channels of a bundle. A column is what runs along
- * the pixels: a channel (nchw), or a vector of neighbouring channels (nhwc). Each column has `parts` threads, which
- * take its vectors in turn; the CTA takes `abreast` columns at once, a thread `slots` of them one after the other.
+ * the pixels: a channel (nchw), or a vector of neighbouring channels (nhwc). The
+ * `column_threads` threads of a column share out its vectors cyclically; the CTA takes `abreast` columns at once, a thread
+ * `slots` of them one after the other.
  */
 typedef struct groupnorm_grid {
-    int vec, columns, abreast, parts, slots;
+    int vec, columns, abreast, column_threads, slots;
 } groupnorm_grid;
 
 static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int vec)
 {
     const bool nhwc = c->layout == (choice)CKL_IMAGE_NHWC;
     groupnorm_grid g = { .vec = vec, .columns = c->channels * c->bundle / (nhwc ? vec : 1) };
-    g.abreast = nhwc ? (int)min_i64(g.columns, c->threads) : c->threads / c->parts;
-    g.parts = nhwc ? c->threads / g.abreast : c->parts;
+    g.abreast = nhwc ? (int)min_i64(g.columns, c->threads) : c->threads / c->column_threads;
+    g.column_threads = nhwc ? c->threads / g.abreast : c->column_threads;
     g.slots = (int)ceil_div(g.columns, g.abreast);
     return g;
 }
@@ -48,13 +90,13 @@ static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int ve
 static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
 {
     groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    return (int64_t)g.slots * c->steps * g.abreast * g.parts * c->vec * (int64_t)ckl_dtype_bytes(c->dtype);
+    return (int64_t)g.slots * c->steps * g.abreast * g.column_threads * c->vec * (int64_t)ckl_dtype_bytes(c->dtype);
 }
 
 /* Pixels of a slice, in vectors (nchw) or single ones (nhwc). */
 static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
 {
-    return (int64_t)c->steps * groupnorm_grid_of(c, c->vec).parts;
+    return (int64_t)c->steps * groupnorm_grid_of(c, c->vec).column_threads;
 }
 
 /*
@@ -63,12 +105,27 @@ static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
  */
 enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
 
-/* Kernels. Even parts: pointers are aligned to whole vectors; odd ones: to the element only. */
-enum { GROUPNORM_GRADIENTS = 2, GROUPNORM_SPLIT_GRADIENTS = 4 }; // parts that add up dgamma and dbeta
-void groupnorm_forward(const void *config, int part);            // 0, 1
-void groupnorm_forward_split(const void *config, int part);      // 0, 1: statistics; 2, 3: y
-void groupnorm_backward(const void *config, int part);           // 0, 1
-void groupnorm_backward_split(const void *config, int part);     // 0, 1: sums; 2, 3: dx
+/* Units of a channel: pixels, in vectors (nchw) or single ones. */
+int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c);
+
+/* Slices of a bundle: the CTAs of its cluster, or as many as hold it. */
+int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, bool split);
+
+/* Bundles of all images. */
+int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c);
+
+/* `what` opens the sentence of a refusal. A bundle in a CTA or cluster, or split over CTAs that do not know each other. */
+ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+                            groupnorm_config *c);
+ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+                           const groupnorm_config *c);
+
+/* Kernels. Even ones: pointers are aligned to whole vectors; odd ones: to the element only. */
+enum { GROUPNORM_GRADIENTS = 2, GROUPNORM_SPLIT_GRADIENTS = 4 }; // those that add up dgamma and dbeta
+void groupnorm_forward(const void *config, int kernel);          // 0, 1
+void groupnorm_forward_split(const void *config, int kernel);    // 0, 1: statistics; 2, 3: y
+void groupnorm_backward(const void *config, int kernel);         // 0, 1
+void groupnorm_backward_split(const void *config, int kernel);   // 0, 1: sums; 2, 3: dx
 
 enum { GROUPNORM_GRADIENT_COLUMNS = 32 }; // of a CTA of the kernel that adds up
 void groupnorm_gradients(const groupnorm_config *config);

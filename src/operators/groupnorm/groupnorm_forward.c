@@ -46,7 +46,7 @@ static void stage_column(void *kernel, const groupnorm_column *c)
 /* The first element of a group of the bundle. */
 static val pivot_of(const groupnorm_slice *s, val group)
 {
-    const groupnorm_arguments *a = &s->a;
+    const groupnorm_values *a = &s->a;
     val channel = add(s->channel, convert(I64, mul(group, imm(s->cfg->channels))));
     val image_start = mul(mul(s->image, a->channels), a->pixels);
     val first = add(image_start, groupnorm_is_nchw(s) ? mul(channel, a->pixels) : channel);
@@ -139,7 +139,7 @@ static moments moments_of_thread(forward *k)
 
 /* Merging */
 
-/* What the lanes of a warp have, `n` of them each: every lane gets the whole. */
+/* What the lanes of a warp have, `n` of them each: every lane gets the result. */
 static moments merge(const moments *m, int n)
 {
     val sums[2] = { variable(F32, immf(0)), variable(F32, immf(0)) }, squares = variable(F32, immf(0));
@@ -177,7 +177,7 @@ static moments merge_threads(forward *k)
     const groupnorm_config *cfg = k->s.cfg;
     const groupnorm_grid *g = &k->same.grid;
     const bool whole_cta = groupnorm_is_nchw(&k->s) || g->slots > 1;
-    const int width = whole_cta ? cfg->threads : g->columns / cfg->bundle, rows = whole_cta ? 1 : g->parts;
+    const int width = whole_cta ? cfg->threads : g->columns / cfg->bundle, rows = whole_cta ? 1 : g->column_threads;
     tensor sMoments = smem_tensor("moments", F32, compact(shape(2, cfg->threads)), 16); // (2,THREADS)
     tensor sCounts = smem_tensor("counts", F32, compact(leaf(cfg->threads)), 16);       // (THREADS)
     moments mine = moments_of_thread(k);
@@ -211,7 +211,7 @@ static moments merge_peers(forward *k, moments mine)
     tensor sPeers = groupnorm_peers(cfg, 2); // (2,CLUSTER,BUNDLE)
     const val values[] = { mine.mean, mine.squares };
     cluster_wait(); // all CTAs of the cluster have started
-    groupnorm_give_to_peers(&k->s, sPeers, 2, values);
+    groupnorm_send_to_peers(&k->s, sPeers, 2, values);
     cluster_sync();
     val group = min(convert(I32, warp()), imm(cfg->bundle - 1)), rank = convert(I32, lane());
     val inside = lt(rank, imm(cfg->cluster));
@@ -317,9 +317,9 @@ static void write_column(void *kernel, const groupnorm_column *c)
 
 /* Kernels */
 
-static forward begin(const groupnorm_config *cfg, int part, bool split, bool backwards)
+static forward begin(const groupnorm_config *cfg, int kernel, bool split, bool backwards)
 {
-    forward k = { .s = groupnorm_slice_here(cfg, part % 2 == 0, split, backwards) };
+    forward k = { .s = groupnorm_slice_here(cfg, kernel % 2 == 0, split, backwards) };
     k.all = groupnorm_view_of(&k.s, cfg->vec);
     k.sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
     return k;
@@ -346,10 +346,10 @@ static moments moments_of_slice(forward *k)
     return merge_threads(k);
 }
 
-void groupnorm_forward(const void *config, int part)
+void groupnorm_forward(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
-    forward k = begin(cfg, part, false, false);
+    forward k = begin(cfg, kernel, false, false);
     moments m = moments_of_slice(&k);
     if (cfg->cluster > 1)
         m = merge_peers(&k, m);
@@ -357,7 +357,7 @@ void groupnorm_forward(const void *config, int part)
     groupnorm_over_columns(&k.s, &k.all, write_staged_column, &k);
 }
 
-static void leave_entry(const forward *k, moments m)
+static void store_entry(const forward *k, moments m)
 {
     const val values[GROUPNORM_ENTRY] = { m.mean, m.squares, k->warp_pivot };
     val entry = groupnorm_entry(&k->s, k->s.rank);
@@ -379,14 +379,13 @@ static moments read_entry(const groupnorm_slice *s, val number)
     return m;
 }
 
-/* What all slices of the warp's group left: lanes take some each, and lane 0 what is merged already. */
+/* Merges the entries of the warp's group: some for each lane, and lane 0 also has what is merged already. */
 static moments merge_entries(const forward *k)
 {
     enum { AT_ONCE = 8 };
     const groupnorm_slice *s = &k->s;
     moments all = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
-    LOOP_FROM(begin, imm_as(I32, 0), s->a.entry_slices, imm(32 * AT_ONCE))
-    {
+    LOOP_FROM(begin, imm_as(I32, 0), s->a.entry_slices, imm(32 * AT_ONCE)) {
         val is_first = eq(lane(), imm(0));
         moments m[AT_ONCE + 1];
         for (int i = 0; i < AT_ONCE; i++) {
@@ -403,12 +402,12 @@ static moments merge_entries(const forward *k)
     return all;
 }
 
-void groupnorm_forward_split(const void *config, int part)
+void groupnorm_forward_split(const void *config, int kernel)
 {
-    const bool writes = part >= 2; // last CTA first: its slice was read last and is still in L2
-    forward k = begin(config, part, true, writes);
+    const bool writes = kernel >= 2; // last CTA first: its slice was read last and is still in L2
+    forward k = begin(config, kernel, true, writes);
     if (!writes) {
-        leave_entry(&k, moments_of_slice(&k));
+        store_entry(&k, moments_of_slice(&k));
         return;
     }
     if (k.s.cfg->affine && groupnorm_has_one_column(&k.all))

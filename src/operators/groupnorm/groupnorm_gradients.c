@@ -1,4 +1,4 @@
-/* groupnorm_gradients.c - dgamma and dbeta: adds up the lines of sums that the slices left. */
+/* groupnorm_gradients.c - dgamma and dbeta: adds up the lines of sums of the slices. */
 #include "skeletons/column.h"
 #include "operators/groupnorm/groupnorm_slice.h"
 
@@ -8,14 +8,13 @@ void groupnorm_gradients(const groupnorm_config *cfg)
         .threads = 1024, .lanes = GROUPNORM_GRADIENT_COLUMNS, .cluster = 1, .vec = 1, .steps = 8
     };
     const reduction sum = reduce_sums(1);
-    groupnorm_arguments a = groupnorm_declare();
+    groupnorm_values a = params_of(groupnorm);
     val columns = mul(a.channels, imm(GROUPNORM_KINDS)), lines = convert(U32, a.lines);
     column_place p = column_here(&split, lines, columns, grid_x());
-    groupnorm_wait(cfg);
+    groupnorm_wait();
     tensor rSums = fragment(F32, compact(shape(1, split.steps))); // (VEC,STEPS)
     val total = variable(F32, immf(0));
-    LOOP_FROM(begin, imm_as(U32, 0), lines, imm((int)column_split_lines(&split)))
-    {
+    LOOP_FROM(begin, imm_as(U32, 0), lines, imm((int)column_split_lines(&split))) {
         column_place here = column_from(&p, begin);
         column_load(&split, &here, a.partial, F32, columns, a.lines, rSums, 0);
         for (int i = 0; i < split.steps; i++)

@@ -24,53 +24,18 @@ static int64_t element_bytes(const groupnorm_slice *s)
     return (int64_t)ckl_dtype_bytes(s->cfg->dtype);
 }
 
-groupnorm_arguments groupnorm_declare(void)
+void groupnorm_wait(void)
 {
-    groupnorm_arguments a;
-    a.channels = param(I64, "channels");
-    a.pixels = param(I64, "pixels");
-    a.bundles = param(I64, "bundles");
-    a.first = param(I64, "first");
-    a.slices = param(I32, "slices");
-    a.range = param(I32, "range");
-    a.units = param(I32, "units");
-    a.entry_slices = param(I32, "entry_slices");
-    a.entry_range = param(I32, "entry_range");
-    a.reciprocal = param(F32, "reciprocal");
-    a.eps = param(F32, "eps");
-    a.x = pointer("x");
-    a.dy = pointer("dy");
-    a.gamma = pointer("gamma");
-    a.beta = pointer("beta");
-    a.y = pointer("y");
-    a.mean = pointer("mean");
-    a.rstd = pointer("rstd");
-    a.entries = pointer("entries");
-    a.partial = pointer("partial");
-    a.lines = param(I64, "lines");
-    a.dgamma = pointer("dgamma");
-    a.dbeta = pointer("dbeta");
-    return a;
-}
-
-void groupnorm_wait(const groupnorm_config *cfg)
-{
-    if (!cfg->overlap)
-        return;
-    ir_current()->target = IR_SM90A;
-    grid_wait(); // what is above overlaps the end of the kernel before
+    grid_wait();
     launch_dependents();
 }
 
 groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, bool split, bool backwards)
 {
-    groupnorm_slice s = { .cfg = cfg, .a = groupnorm_declare() };
+    groupnorm_slice s = { .cfg = cfg, .a = params_of(groupnorm) };
     s.align = (int)element_bytes(&s) * (vectors ? cfg->vec : 1);
     launch_bounds(cfg->threads, cfg->ctas_per_sm);
-    if (cfg->cluster > 1) {
-        cluster_size(cfg->cluster);
-        ir_current()->target = IR_SM90A;
-    }
+    cluster_size(cfg->cluster);
     val cta = convert(I32, cta_x()), bundle = div(cta, imm(cfg->cluster));
     if (backwards)
         cta = sub(sub(convert(I32, grid_x()), imm(1)), cta);
@@ -88,7 +53,7 @@ groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, 
     val image_start = mul(mul(s.image, s.a.channels), s.a.pixels), start = convert(I64, begin);
     s.base = groupnorm_is_nchw(&s) ? add(add(image_start, mul(s.channel, s.a.pixels)), mul(start, imm64(cfg->vec)))
                                    : add(add(image_start, s.channel), mul(start, s.a.channels));
-    groupnorm_wait(cfg);
+    groupnorm_wait();
     return s;
 }
 
@@ -96,16 +61,17 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
 {
     groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec) };
     const bool nchw = groupnorm_is_nchw(s);
-    val tid = convert(I32, thread()), width = imm(nchw ? w.grid.parts : w.grid.abreast);
+    val tid = convert(I32, thread()), width = imm(nchw ? w.grid.column_threads : w.grid.abreast);
     val across = div(tid, width), along = rem(tid, width);
     w.column = nchw ? across : along;
-    w.part = nchw ? along : across;
-    val count = nchw ? s->count : select(lt(w.part, imm(w.grid.parts)), s->count, imm(0));
-    w.vectors = max(div(add(sub(count, w.part), imm(w.grid.parts - 1)), imm(w.grid.parts)), imm_as(I32, 0));
+    w.column_thread = nchw ? along : across;
+    val count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
+    w.vectors = max(div(add(sub(count, w.column_thread), imm(w.grid.column_threads - 1)), imm(w.grid.column_threads)),
+                    imm_as(I32, 0));
     return w;
 }
 
-/* Walks */
+/* Passes */
 
 static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view *w, val slot)
 {
@@ -114,11 +80,12 @@ static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view
     groupnorm_column c = { .number = add(w->column, mul(slot, imm(g->abreast))) };
     c.exists = g->slots * g->abreast == g->columns ? yes() : lt(c.number, imm(g->columns));
     c.vectors = select(c.exists, w->vectors, imm(0));
-    val before = mul(convert(IR_U32, slot), imm_as(U32, (int64_t)s->cfg->steps * g->abreast * g->parts * vector_bytes));
+    val before =
+        mul(convert(IR_U32, slot), imm_as(U32, (int64_t)s->cfg->steps * g->abreast * g->column_threads * vector_bytes));
     c.shared = add(mul(thread(), imm_as(U32, vector_bytes)), before);
-    val number = convert(I64, c.number), part = convert(I64, w->part);
-    c.global = add(s->base, groupnorm_is_nchw(s) ? add(mul(number, s->a.pixels), mul(part, imm64(g->vec)))
-                                                 : add(mul(number, imm64(g->vec)), mul(part, s->a.channels)));
+    val number = convert(I64, c.number), along = convert(I64, w->column_thread);
+    c.global = add(s->base, groupnorm_is_nchw(s) ? add(mul(number, s->a.pixels), mul(along, imm64(g->vec)))
+                                                 : add(mul(number, imm64(g->vec)), mul(along, s->a.channels)));
     return c;
 }
 
@@ -140,12 +107,12 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
                             groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
 {
     const groupnorm_grid *g = &w->grid;
-    const int64_t shared_stride = (int64_t)g->abreast * g->parts * g->vec * element_bytes(s);
-    val stride = groupnorm_is_nchw(s) ? imm64((int64_t)g->parts * g->vec) : mul(s->a.channels, imm64(g->parts));
+    const int64_t shared_stride = (int64_t)g->abreast * g->column_threads * g->vec * element_bytes(s);
+    val stride = groupnorm_is_nchw(s) ? imm64((int64_t)g->column_threads * g->vec)
+                                      : mul(s->a.channels, imm64(g->column_threads));
     val done = variable(I32, imm(0)), shared = variable(U32, c->shared), global = variable(I64, c->global);
     for (int at_once = UNROLLED; at_once >= 1; at_once /= UNROLLED)
-        LOOP_FROM(i, done, sub(c->vectors, imm(at_once - 1)), imm(at_once))
-        {
+        LOOP_FROM(i, done, sub(c->vectors, imm(at_once - 1)), imm(at_once)) {
             groupnorm_vector v[UNROLLED];
             for (int u = 0; u < at_once; u++) {
                 v[u].shared = add(shared, imm_as(U32, u * shared_stride));
@@ -261,10 +228,10 @@ tensor groupnorm_peers(const groupnorm_config *cfg, int count)
     return smem_tensor("peers", F32, compact(shape(count, cfg->cluster, cfg->bundle)), 16);
 }
 
-void groupnorm_give_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values)
+void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values)
 {
     val mine = tensor_address(sPeers, coord(0, s->rank, convert(I32, warp())));
-    IF(logical_and(lt(warp(), imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t gives to CTA t
+    IF(logical_and(lt(warp(), imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t sends to CTA t
         for (int i = 0; i < count; i++)
             ir_store(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, F32, 1, mapa(mine, lane()), (int64_t)i * 4, &values[i]);
 }

@@ -1,28 +1,14 @@
-/* groupnorm_slice.h - what group norm's kernels share: parameters, where a CTA's slice is, and walks over its vectors. */
+/* groupnorm_slice.h - what group norm's kernels share: where a CTA's slice is, and passes over its vectors. */
 #ifndef CKL_GROUPNORM_SLICE_H
 #define CKL_GROUPNORM_SLICE_H
 
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
 
-/* The parameters of all kernels, in the order of the launch. Unit: a vector of pixels (nchw) or a pixel (nhwc). */
-typedef struct groupnorm_arguments {
-    val channels, pixels;          // of an image
-    val bundles;                   // of an image
-    val first;                     // bundle of all images that the launch begins with
-    val slices, range, units;      // slices of a bundle, units of a slice, of a channel
-    val entry_slices, entry_range; // the same of the kernel that leaves entries
-    val reciprocal, eps;           // reciprocal of the elements of a group
-    val x, dy, gamma, beta, y;     // y: or dx
-    val mean, rstd;                // (IMAGES,GROUPS)
-    val entries, partial;          // workspace: (GROUPNORM_ENTRY,SLICES,GROUPS), (C,KINDS,SLICES,IMAGES)
-    val lines, dgamma, dbeta;      // lines of partial
-} groupnorm_arguments;
-
 /* The slice of this CTA. */
 typedef struct groupnorm_slice {
     const groupnorm_config *cfg;
-    groupnorm_arguments a;
+    groupnorm_values a;
     int align;          // of vectors in memory, bytes
     val bundle;         // i64, of all images
     val image, channel; // i64, channel: the first of the bundle
@@ -34,8 +20,8 @@ typedef struct groupnorm_slice {
 /* The thread's place in a grid over the slice. */
 typedef struct groupnorm_view {
     groupnorm_grid grid;
-    val column, part; // i32, column: the first of the thread
-    val vectors;      // i32, of the thread in each of its columns
+    val column, column_thread; // i32: the first of the thread; its number among those of the column
+    val vectors;               // i32, of the thread in each of its columns
 } groupnorm_view;
 
 /* One column of a thread. */
@@ -54,19 +40,17 @@ typedef struct groupnorm_vector {
     packed x, dy;
 } groupnorm_vector;
 
-/* Declares the parameters; sets threads, cluster and target; waits for the kernel before. backwards: last CTA first. */
+/* Declares the parameters; sets threads and cluster; waits for the kernel before. backwards: last CTA first. */
 groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, bool split, bool backwards);
 
-groupnorm_arguments groupnorm_declare(void);
-
-/* Lets CTAs start early and wait here; before this nothing of global memory may be touched. */
-void groupnorm_wait(const groupnorm_config *cfg);
+/* What is above it overlaps the end of the kernel before, and may not touch global memory. */
+void groupnorm_wait(void);
 
 groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec);
 
 bool groupnorm_is_nchw(const groupnorm_slice *s);
 
-/* Has every thread one column at most? Then what belongs to the column is loaded early, and once. */
+/* Has every thread one column at most? Then what belongs to the column is loaded once, before the passes. */
 bool groupnorm_has_one_column(const groupnorm_view *w);
 
 /* One pass over the columns of a thread; every thread of the CTA comes to each, even if it does not exist. */
@@ -108,10 +92,10 @@ bool groupnorm_one_group(const groupnorm_slice *s, int vec);
 void groupnorm_warp_sum(int count, val *values);
 
 /*
- * Shared memory of the CTAs of a cluster. Every warp that has a group gives `count` values of it, which lane 0 holds; after
- * the meeting the values of CTA r are groupnorm_peer(..., r).
+ * Shared memory of the CTAs of a cluster. Every warp that has a group sends `count` values of it, which lane 0 holds; after
+ * cluster_sync() every CTA has those of all.
  */
 tensor groupnorm_peers(const groupnorm_config *cfg, int count); // (COUNT,CLUSTER,BUNDLE)
-void groupnorm_give_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values);
+void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values);
 
 #endif

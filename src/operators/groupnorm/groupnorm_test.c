@@ -1,49 +1,82 @@
-/* groupnorm_test.c - group norm's cases, rejects and costs. */
+/* groupnorm_test.c - the definition of group norm in double, its problem line, cases and rejects. */
 #include "cutekernellib/operators/groupnorm.h"
 
-#include "operators/groupnorm/groupnorm_lab.h"
+#include <math.h>
 
-static ckl_status prepare(void *problem)
-{
-    groupnorm_problem *p = problem;
-    if (p->eps == 0)
-        p->eps = 1e-5f;
-    return CKL_OK;
-}
+#include "base/dtype.h"
+#include "operators/operators.h"
 
-static void desc_of(const void *problem, void *desc)
+typedef struct groupnorm_problem {
+    ckl_groupnorm_desc desc;
+    bool stats;
+    float offset;
+} groupnorm_problem;
+
+#define GROUPNORM_DESC(X, owner)                                                                \
+    X(owner, choice, direction, "forward", "forward backward", "the norm or its gradients")     \
+    X(owner, int64_t, n, "2", "", "images")                                                     \
+    X(owner, int64_t, c, "32", "", "channels")                                                  \
+    X(owner, int64_t, h, "8", "", "rows of an image")                                           \
+    X(owner, int64_t, w, "8", "", "columns of an image")                                        \
+    X(owner, int64_t, groups, "8", "", "of channels")                                           \
+    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                          \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics") \
+    X(owner, bool, affine, "1", "0 1", "with gamma and beta")                                   \
+    X(owner, float, eps, "0", "", "forward: added to the variance; 0: 1e-5")
+
+static const field fields[] = {
+    GROUPNORM_DESC(FIELD_NESTED, (groupnorm_problem, desc))                                   //
+    FIELD_ROW(groupnorm_problem, bool, stats, "1", "0 1", "forward saves mean and rstd")      //
+    FIELD_ROW(groupnorm_problem, float, offset, "0", "", "x is random in offset-1..offset+1") //
+};
+
+/* Operands and outputs of both directions. */
+enum { FORWARD_X, FORWARD_GAMMA, FORWARD_BETA, FORWARD_Y, FORWARD_MEAN, FORWARD_RSTD, FORWARD_OPERANDS };
+enum { BACKWARD_X, BACKWARD_DY, BACKWARD_GAMMA, BACKWARD_MEAN, BACKWARD_RSTD, BACKWARD_DX };
+enum { OUTPUT_Y, OUTPUT_MEAN, OUTPUT_RSTD };
+enum { OUTPUT_DX, OUTPUT_DGAMMA, OUTPUT_DBETA, BACKWARD_OUTPUTS };
+
+/* Element j of group `slice`, of image slice / groups, in an image tensor. */
+static int64_t index_of(const groupnorm_problem *p, int64_t slice, int64_t j)
 {
-    const groupnorm_problem *p = problem;
-    *(ckl_groupnorm_desc *)desc = (ckl_groupnorm_desc){ .direction = (ckl_direction)p->direction,
-                                                        .dtype = p->dtype,
-                                                        .layout = (ckl_image_layout)p->layout,
-                                                        .n = p->n,
-                                                        .c = p->c,
-                                                        .h = p->h,
-                                                        .w = p->w,
-                                                        .groups = p->groups,
-                                                        .eps = p->eps,
-                                                        .affine = p->affine };
+    int64_t pixels = p->desc.h * p->desc.w, image = slice / p->desc.groups;
+    int64_t channel = slice % p->desc.groups * (p->desc.c / p->desc.groups) + j / pixels, pixel = j % pixels;
+    if (p->desc.layout == CKL_IMAGE_NCHW)
+        return (image * p->desc.c + channel) * pixels + pixel;
+    return (image * pixels + pixel) * p->desc.c + channel;
 }
 
 static operand image(const groupnorm_problem *p, const char *name, operand_role role)
 {
-    if (p->layout == CKL_IMAGE_NCHW)
-        return (operand){ name, role, p->dtype, 3, { p->n, p->c, p->h * p->w }, { p->c * p->h * p->w, p->h * p->w, 1 },
-                          0,    0 };
-    return (operand){ name, role, p->dtype, 3, { p->n, p->h * p->w, p->c }, { p->c * p->h * p->w, p->c, 1 }, 0, 0 };
+    if (p->desc.layout == CKL_IMAGE_NCHW)
+        return (operand){ name,
+                          role,
+                          p->desc.dtype,
+                          3,
+                          { p->desc.n, p->desc.c, p->desc.h * p->desc.w },
+                          { p->desc.c * p->desc.h * p->desc.w, p->desc.h * p->desc.w, 1 },
+                          0,
+                          0 };
+    return (operand){ name,
+                      role,
+                      p->desc.dtype,
+                      3,
+                      { p->desc.n, p->desc.h * p->desc.w, p->desc.c },
+                      { p->desc.c * p->desc.h * p->desc.w, p->desc.c, 1 },
+                      0,
+                      0 };
 }
 
 static operand vector(const char *name, operand_role role, ckl_dtype dtype, int64_t size, bool present)
 {
-    return (operand){ name, role, present ? dtype : CKL_DTYPE_DEFAULT, 1, { size }, { 1 }, 0, 0 };
+    return operand_vector(name, role, present ? dtype : CKL_DTYPE_DEFAULT, size);
 }
 
 static int forward_operands(const groupnorm_problem *p, int64_t groups, operand *out)
 {
     out[FORWARD_X] = image(p, "x", OPERAND_IN);
-    out[FORWARD_GAMMA] = vector("gamma", OPERAND_IN, p->dtype, p->c, p->affine);
-    out[FORWARD_BETA] = vector("beta", OPERAND_IN, p->dtype, p->c, p->affine);
+    out[FORWARD_GAMMA] = vector("gamma", OPERAND_IN, p->desc.dtype, p->desc.c, p->desc.affine);
+    out[FORWARD_BETA] = vector("beta", OPERAND_IN, p->desc.dtype, p->desc.c, p->desc.affine);
     out[FORWARD_Y] = image(p, "y", OPERAND_OUT);
     out[FORWARD_MEAN] = vector("mean", OPERAND_OUT, CKL_F32, groups, p->stats);
     out[FORWARD_RSTD] = vector("rstd", OPERAND_OUT, CKL_F32, groups, p->stats);
@@ -65,12 +98,12 @@ static int backward_operands(const groupnorm_problem *p, int64_t groups, operand
 {
     out[BACKWARD_X] = image(p, "x", OPERAND_IN);
     out[BACKWARD_DY] = image(p, "dy", OPERAND_IN);
-    out[BACKWARD_GAMMA] = vector("gamma", OPERAND_IN, p->dtype, p->c, p->affine);
+    out[BACKWARD_GAMMA] = vector("gamma", OPERAND_IN, p->desc.dtype, p->desc.c, p->desc.affine);
     out[BACKWARD_MEAN] = vector("mean", OPERAND_IN, CKL_F32, groups, true);
     out[BACKWARD_RSTD] = vector("rstd", OPERAND_IN, CKL_F32, groups, true);
     out[BACKWARD_DX] = image(p, "dx", OPERAND_OUT);
-    out[BACKWARD_DX + OUTPUT_DGAMMA] = vector("dgamma", OPERAND_OUT, p->dtype, p->c, p->affine);
-    out[BACKWARD_DX + OUTPUT_DBETA] = vector("dbeta", OPERAND_OUT, p->dtype, p->c, p->affine);
+    out[BACKWARD_DX + OUTPUT_DGAMMA] = vector("dgamma", OPERAND_OUT, p->desc.dtype, p->desc.c, p->desc.affine);
+    out[BACKWARD_DX + OUTPUT_DBETA] = vector("dbeta", OPERAND_OUT, p->desc.dtype, p->desc.c, p->desc.affine);
     set_range(&out[BACKWARD_GAMMA], -1, 1);
     set_range(&out[BACKWARD_MEAN], p->offset - 1, p->offset + 1);
     set_range(&out[BACKWARD_RSTD], 0.5F, 2);
@@ -82,13 +115,14 @@ static int backward_operands(const groupnorm_problem *p, int64_t groups, operand
 static int operands(const void *problem, operand *out)
 {
     const groupnorm_problem *p = problem;
-    const int64_t groups = p->c * p->h * p->w > 0 ? p->n * p->groups : 0;
-    return p->direction == CKL_DIRECTION_FORWARD ? forward_operands(p, groups, out) : backward_operands(p, groups, out);
+    const int64_t groups = p->desc.c * p->desc.h * p->desc.w > 0 ? p->desc.n * p->desc.groups : 0;
+    return p->desc.direction == CKL_DIRECTION_FORWARD ? forward_operands(p, groups, out)
+                                                      : backward_operands(p, groups, out);
 }
 
 static ckl_groupnorm_args args_of(const groupnorm_problem *p, void *const *m)
 {
-    if (p->direction == CKL_DIRECTION_FORWARD)
+    if (p->desc.direction == CKL_DIRECTION_FORWARD)
         return (ckl_groupnorm_args){ .x = m[FORWARD_X],
                                      .gamma = m[FORWARD_GAMMA],
                                      .beta = m[FORWARD_BETA],
@@ -115,60 +149,120 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
 static int64_t slices(const void *problem, int output)
 {
     const groupnorm_problem *p = problem;
-    if (p->direction == CKL_DIRECTION_BACKWARD && output != OUTPUT_DX)
-        return p->c;
-    return p->c * p->h * p->w > 0 ? p->n * p->groups : 0;
+    if (p->desc.direction == CKL_DIRECTION_BACKWARD && output != OUTPUT_DX)
+        return p->desc.c;
+    return p->desc.c * p->desc.h * p->desc.w > 0 ? p->desc.n * p->desc.groups : 0;
 }
 
 static int64_t slice_elements(const void *problem, int output)
 {
     const groupnorm_problem *p = problem;
-    return output == OUTPUT_Y ? p->c / p->groups * p->h * p->w : 1; // OUTPUT_DX is the same number
+    return output == OUTPUT_Y ? p->desc.c / p->desc.groups * p->desc.h * p->desc.w : 1; // OUTPUT_DX is the same number
 }
 
 static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
 {
-    return output == OUTPUT_Y ? groupnorm_index(problem, slice, j) : slice;
+    return output == OUTPUT_Y ? index_of(problem, slice, j) : slice;
 }
 
-/* Sums are trees over threads: a thread's own chain is what counts. */
-static double terms(const void *problem)
+static void forward(const groupnorm_problem *p, void *const *host, int output, int64_t slice, reference_slice out)
 {
-    (void)problem;
-    return 64;
+    int64_t pixels = p->desc.h * p->desc.w, channels = p->desc.c / p->desc.groups, count = channels * pixels;
+    double n = (double)count, mean = 0, squares = 0, differences = 0, deviation = 0;
+    for (int64_t j = 0; j < count; j++)
+        mean += dtype_read(p->desc.dtype, host[FORWARD_X], index_of(p, slice, j)) / n;
+    for (int64_t j = 0; j < count; j++) {
+        double x = dtype_read(p->desc.dtype, host[FORWARD_X], index_of(p, slice, j)) - mean;
+        squares += x * x;
+        differences += x;
+        deviation += fabs(x) / n;
+    }
+    mean += differences / n; // of a group with an infinity: NaN
+    double rstd = 1 / sqrt(squares / n + p->desc.eps);
+    if (output != OUTPUT_Y) {
+        out.value[0] = output == OUTPUT_MEAN ? mean : rstd;
+        out.magnitude[0] = output == OUTPUT_MEAN ? fabs(mean) + deviation : rstd;
+        return;
+    }
+    for (int64_t j = 0; j < count; j++) {
+        int64_t channel = slice % p->desc.groups * channels + j / pixels;
+        double gamma = p->desc.affine ? dtype_read(p->desc.dtype, host[FORWARD_GAMMA], channel) : 1;
+        double beta = p->desc.affine ? dtype_read(p->desc.dtype, host[FORWARD_BETA], channel) : 0;
+        double x = dtype_read(p->desc.dtype, host[FORWARD_X], index_of(p, slice, j)) - mean;
+        out.value[j] = x * rstd * gamma + beta;
+        out.magnitude[j] = (fabs(x) + deviation) * rstd * fabs(gamma) + fabs(beta);
+    }
 }
 
-/* rsqrt.approx: 2^-22.9 */
-static double approximation(const void *problem)
+/* One element of the backward pass. */
+typedef struct element {
+    double dy, g;
+    double n, n_magnitude; // the normalised x, and the sum of its terms
+} element;
+
+/* Element j of group `slice`. */
+static element element_at(const groupnorm_problem *p, void *const *host, int64_t slice, int64_t j)
 {
-    (void)problem;
-    return 0x1p-22;
+    int64_t channel = slice % p->desc.groups * (p->desc.c / p->desc.groups) + j / (p->desc.h * p->desc.w),
+            i = index_of(p, slice, j);
+    double mean = dtype_read(CKL_F32, host[BACKWARD_MEAN], slice),
+           rstd = dtype_read(CKL_F32, host[BACKWARD_RSTD], slice);
+    double x = dtype_read(p->desc.dtype, host[BACKWARD_X], i), dy = dtype_read(p->desc.dtype, host[BACKWARD_DY], i);
+    double gamma = p->desc.affine ? dtype_read(p->desc.dtype, host[BACKWARD_GAMMA], channel) : 1;
+    return (element){ dy, dy * gamma, (x - mean) * rstd, (fabs(x) + fabs(mean)) * fabs(rstd) };
 }
 
-static double elements(const groupnorm_problem *p)
+static void backward_group(const groupnorm_problem *p, void *const *host, int64_t slice, reference_slice out)
 {
-    return (double)p->n * (double)p->c * (double)p->h * (double)p->w;
+    int64_t count = p->desc.c / p->desc.groups * p->desc.h * p->desc.w;
+    double rstd = dtype_read(CKL_F32, host[BACKWARD_RSTD], slice);
+    double gn = 0, g = 0, gn_magnitude = 0, g_magnitude = 0;
+    for (int64_t j = 0; j < count; j++) {
+        element e = element_at(p, host, slice, j);
+        gn += e.g * e.n / (double)count;
+        gn_magnitude += fabs(e.g) * e.n_magnitude / (double)count;
+        g += e.g / (double)count;
+        g_magnitude += fabs(e.g) / (double)count;
+    }
+    for (int64_t j = 0; j < count; j++) {
+        element e = element_at(p, host, slice, j);
+        out.value[j] = (e.g - e.n * gn - g) * rstd;
+        out.magnitude[j] = (fabs(e.g) + e.n_magnitude * gn_magnitude + g_magnitude) * fabs(rstd);
+    }
 }
 
+static void backward_channel(const groupnorm_problem *p, void *const *host, int output, int64_t channel,
+                             reference_slice out)
+{
+    int64_t pixels = p->desc.h * p->desc.w, channels = p->desc.c / p->desc.groups;
+    out.value[0] = out.magnitude[0] = 0;
+    for (int64_t i = 0; i < p->desc.n * pixels; i++) {
+        int64_t slice = i / pixels * p->desc.groups + channel / channels;
+        element e = element_at(p, host, slice, channel % channels * pixels + i % pixels);
+        out.value[0] += output == OUTPUT_DGAMMA ? e.dy * e.n : e.dy;
+        out.magnitude[0] += fabs(e.dy) * (output == OUTPUT_DGAMMA ? e.n_magnitude : 1);
+    }
+}
+
+static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+{
+    const groupnorm_problem *p = problem;
+    if (p->desc.direction == CKL_DIRECTION_FORWARD)
+        forward(p, host, output, slice, out);
+    else if (output == OUTPUT_DX)
+        backward_group(p, host, slice, out);
+    else
+        backward_channel(p, host, output, slice, out);
+}
+
+/* 8 or 14 operations an element, which is what the reference costs too. */
 static double flops(const void *problem)
 {
-    const groupnorm_problem *p = problem;
-    return (p->direction == CKL_DIRECTION_FORWARD ? 8 : 14) * elements(p);
+    const ckl_groupnorm_desc *d = problem;
+    return (d->direction == CKL_DIRECTION_FORWARD ? 8 : 14) * (double)(d->n * d->c) * (double)(d->h * d->w);
 }
 
-/* Forward x, y, gamma and beta; backward x, dy, dx, gamma and its gradients; and the statistics. */
-static double bytes(const void *problem)
-{
-    const groupnorm_problem *p = problem;
-    bool forward = p->direction == CKL_DIRECTION_FORWARD;
-    double weights = (p->affine ? (forward ? 2 : 3) : 0) * (double)p->c;
-    double statistics = forward && !p->stats ? 0 : 2 * (double)(p->n * p->groups);
-    return ((forward ? 2 : 3) * elements(p) + weights) * (double)ckl_dtype_bytes(p->dtype) + 4 * statistics;
-}
-
-static const field fields[] = { GROUPNORM_PROBLEM(FIELD_ROW) };
-
-/* Of both directions: through the kernels of whole bundles and through the split ones. */
+/* Of both directions: bundles in shared memory, and slices of bundles. */
 #define SHAPES(also)                                                                                    \
     "n=1 c=1 h=1 w=1 groups=1" also,                              /* one element */                     \
         "n=3 c=24 h=5 w=7 groups=6" also,                         /* odd images: single elements */     \
@@ -196,23 +290,28 @@ static const char *const cases[] = {
     SHAPES(""),
     SHAPES(" direction=backward"),
     "n=2 c=16 h=9 w=9 groups=1 stats=0",
-    "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 fill=uniform impl=forward config='cluster=4 threads=256 steps=4 parts=16' "
+    "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 fill=uniform impl=forward config='cluster=4 threads=256 steps=4 "
+    "column_threads=16' "
     "# a cluster",
-    "n=1 c=64 h=32 w=64 groups=2 layout=nhwc fill=uniform impl=forward config='cluster=8 threads=256 parts=32 steps=8'",
-    "n=2 c=32 h=9 w=9 groups=8 layout=nhwc impl=forward config='bundle=4 cluster=4 threads=128 parts=32 "
+    "n=1 c=64 h=32 w=64 groups=2 layout=nhwc fill=uniform impl=forward config='cluster=8 threads=256 column_threads=32 "
+    "steps=8'",
+    "n=2 c=32 h=9 w=9 groups=8 layout=nhwc impl=forward config='bundle=4 cluster=4 threads=128 column_threads=32 "
     "steps=1' # an idle CTA",
-    "n=2 c=32 h=16 w=16 groups=8 impl=forward_split config='threads=64 parts=16 steps=1 rounds=4' # slices",
-    "n=2 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_split config='bundle=4 threads=128 parts=32 steps=1 "
-    "rounds=3 turns=2'",
-    "n=1 c=2 h=64 w=128 groups=1 impl=forward_split config='vec=1 threads=32 parts=16 steps=1' # hundreds of them",
+    "n=2 c=32 h=16 w=16 groups=8 impl=forward_split config='threads=64 column_threads=16 steps=1 rounds=4' # slices",
+    "n=2 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_split config='bundle=4 threads=128 column_threads=32 steps=1 "
+    "rounds=3 slices_per_cta=2'",
+    "n=1 c=2 h=64 w=128 groups=1 impl=forward_split config='vec=1 threads=32 column_threads=16 steps=1' # hundreds of "
+    "them",
     "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 direction=backward fill=uniform impl=backward "
-    "config='cluster=4 threads=256 steps=4 parts=16'",
+    "config='cluster=4 threads=256 steps=4 column_threads=16'",
     "n=2 c=32 h=9 w=9 groups=8 direction=backward layout=nhwc impl=backward "
-    "config='cluster=4 threads=128 parts=32 steps=1'",
-    "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 parts=16 steps=1 rounds=4'",
+    "config='cluster=4 threads=128 column_threads=32 steps=1'",
+    "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 column_threads=16 steps=1 "
+    "rounds=4'",
     "n=2 c=32 h=16 w=16 groups=8 direction=backward layout=nhwc impl=backward_split "
-    "config='threads=128 parts=32 steps=1 rounds=3 turns=2'",
-    "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_split config='vec=1 threads=32 parts=16 steps=1'",
+    "config='threads=128 column_threads=32 steps=1 rounds=3 slices_per_cta=2'",
+    "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_split config='vec=1 threads=32 column_threads=16 "
+    "steps=1'",
     NULL,
 };
 
@@ -225,31 +324,30 @@ static const test_reject rejects[] = {
     { "eps=-1", CKL_INVALID, "groupnorm: eps=-1 is negative" },
     { "impl=backward", CKL_UNSUPPORTED, "groupnorm backward: direction is forward" },
     { "impl=forward config='bundle=2'", CKL_INVALID, "nchw takes groups one by one" },
-    { "layout=nhwc impl=forward config='bundle=3 parts=1'", CKL_INVALID, "bundle=3 does not divide groups=8" },
-    { "layout=nhwc impl=forward config='parts=3'", CKL_INVALID, "the threads of a vector of channels" },
+    { "layout=nhwc impl=forward config='bundle=3 column_threads=1'", CKL_INVALID, "bundle=3 does not divide groups=8" },
+    { "layout=nhwc impl=forward config='column_threads=3'", CKL_INVALID, "the threads of a vector of channels" },
     { "h=5 w=5 impl=forward config='vec=4'", CKL_UNSUPPORTED, "groupnorm forward: vec=4 does not divide h*w" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
     { "h=64 impl=backward direction=backward config='steps=1'", CKL_INVALID, "units of a channel" },
     { "impl=forward_split config='threads=100'", CKL_INVALID, "threads=100 is no multiple of 32" },
+    { "direction=backward eps=0.5", CKL_INVALID, "groupnorm: eps=0.5 is not part of a backward problem" },
     { NULL, CKL_OK, NULL },
 };
 
+/* Sums are trees over threads: a thread's own chain is what counts. rsqrt.approx: 2^-22.9. */
 const operator_test groupnorm_test = {
     .op = &groupnorm_operator,
     .problem_bytes = sizeof(groupnorm_problem),
     .problem = FIELD_TABLE(fields),
-    .prepare = prepare,
-    .desc = desc_of,
     .operands = operands,
     .run = run,
     .slices = slices,
     .slice_elements = slice_elements,
     .output_index = output_index,
-    .reference = groupnorm_reference,
-    .terms_of = terms,
-    .approximation_of = approximation,
+    .reference = reference,
+    .terms = 64,
+    .approximation = 0x1p-22,
     .flops = flops,
-    .bytes = bytes,
     .cases = cases,
     .rejects = rejects,
 };

@@ -1,137 +1,153 @@
 /* norm.c - layer norm and RMS norm: validation, launch, the tables of kernels. */
-#include "cutekernellib/operators/norm.h"
-
-#include "operators/norm/norm_choice.h"
+#include "base/math.h"
+#include "operators/norm/norm_config.h"
 #include "operators/operators.h"
 #include "plan/check.h"
 
 /* Validation */
 
-static ckl_status check_desc(const char *op, ckl_norm_desc *d)
+static ckl_status check(const char *op, ckl_norm_desc *d)
 {
     if (d->direction != CKL_DIRECTION_FORWARD && d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_INVALID, "%s: direction=%d is neither forward nor backward", op, (int)d->direction);
-    if (d->dtype != CKL_F32 && d->dtype != CKL_F16 && d->dtype != CKL_BF16)
-        FAIL(CKL_INVALID, "%s: dtype=%s is none of f32, f16, bf16", op, ckl_dtype_name(d->dtype));
-    if (d->rows < 0)
-        FAIL(CKL_INVALID, "%s: rows=%" PRId64 " is negative", op, d->rows);
-    if (d->cols < 0)
-        FAIL(CKL_INVALID, "%s: cols=%" PRId64 " is negative", op, d->cols);
+    TRY(PLAN_CHECK_DTYPE(op, "dtype", d->dtype, CKL_F32, CKL_F16, CKL_BF16));
+    TRY(plan_check_size(op, "rows", d->rows));
+    TRY(plan_check_size(op, "cols", d->cols));
+    TRY(plan_check_pitch(op, "ldx", &d->ldx, "cols", d->cols));
+    TRY(plan_check_pitch(op, "ldy", &d->ldy, "cols", d->cols));
     if (!(d->eps >= 0))
         FAIL(CKL_INVALID, "%s: eps=%g is negative or no number", op, (double)d->eps);
-    if (d->eps == 0)
+    if (d->direction == CKL_DIRECTION_BACKWARD && d->eps > 0)
+        FAIL(CKL_INVALID, "%s: eps=%g is not part of a backward problem", op, (double)d->eps);
+    if (d->direction == CKL_DIRECTION_FORWARD && d->eps == 0)
         d->eps = 1e-5f;
-    const struct {
-        const char *name;
-        int64_t *ld;
-    } pitches[] = { { "ld_in", &d->ld_in }, { "ld_out", &d->ld_out } };
-    for (int i = 0; i < COUNT_OF(pitches); i++) {
-        if (*pitches[i].ld == 0)
-            *pitches[i].ld = d->cols;
-        if (*pitches[i].ld < d->cols)
-            FAIL(CKL_INVALID, "%s: %s=%" PRId64 " is smaller than cols=%" PRId64, op, pitches[i].name, *pitches[i].ld,
-                 d->cols);
-    }
     return CKL_OK;
 }
 
-enum { PIECES_MAX = 9 };
-
-static int list_pieces(const ckl_norm_desc *d, const ckl_norm_args *x, bool centred, plan_tensor *out)
+/* A matrix of inputs or outputs, gamma or beta, their gradients. */
+static plan_tensor input(const ckl_norm_desc *d, const char *name, const void *pointer)
 {
-    const int64_t element = (int64_t)ckl_dtype_bytes(d->dtype), statistics = d->rows * 4;
-    const bool any = d->rows > 0 && d->cols > 0;
-    const int64_t in = any ? ((d->rows - 1) * d->ld_in + d->cols) * element : 0;
-    const int64_t to = any ? ((d->rows - 1) * d->ld_out + d->cols) * element : 0;
-    const int64_t residual_in = d->residual ? in : 0, residual_out = d->residual ? to : 0;
-    const int64_t gamma = d->affine ? d->cols * element : 0, beta = centred ? gamma : 0;
-    const plan_tensor forward[] = {
-        { "x", x->x, in, element, false, d->ld_in, NULL },
-        { "residual", x->residual, residual_in, element, false, d->ld_in, NULL },
-        { "gamma", x->gamma, any ? gamma : 0, element, false, 0, NULL },
-        { "beta", x->beta, any ? beta : 0, element, false, 0, NULL },
-        { "y", x->y, to, element, true, d->ld_out, NULL },
-        { "sum", x->sum, residual_out, element, true, d->ld_out, NULL },
-        { "mean", x->mean, centred && x->mean ? statistics : 0, 4, true, 0, NULL },
-        { "rstd", x->rstd, x->rstd ? statistics : 0, 4, true, 0, NULL },
-    };
-    const plan_tensor backward[] = {
-        { "x", x->x, in, element, false, d->ld_in, NULL },
-        { "dy", x->dy, in, element, false, d->ld_in, NULL },
-        { "dsum", x->dsum, residual_in, element, false, d->ld_in, NULL },
-        { "gamma", x->gamma, any ? gamma : 0, element, false, 0, NULL },
-        { "mean", x->mean, centred && any ? statistics : 0, 4, false, 0, NULL },
-        { "rstd", x->rstd, any ? statistics : 0, 4, false, 0, NULL },
-        { "dx", x->dx, to, element, true, d->ld_out, NULL },
-        { "dgamma", x->dgamma, gamma, element, true, 0, NULL },
-        { "dbeta", x->dbeta, beta, element, true, 0, NULL },
-    };
-    const plan_tensor *list = d->direction == CKL_DIRECTION_FORWARD ? forward : backward;
-    const int count = d->direction == CKL_DIRECTION_FORWARD ? COUNT_OF(forward) : COUNT_OF(backward);
-    for (int i = 0; i < count; i++)
-        out[i] = list[i];
-    return count;
+    return plan_matrix(name, pointer, d->dtype, d->rows, d->cols, d->ldx);
 }
 
-static ckl_status check_pieces(const char *op, const ckl_norm_desc *d, const ckl_norm_args *args, bool centred)
+static plan_tensor output(const ckl_norm_desc *d, const char *name, const void *pointer)
 {
-    plan_tensor p[PIECES_MAX];
+    return plan_output(plan_matrix(name, pointer, d->dtype, d->rows, d->cols, d->ldy));
+}
+
+static plan_tensor weights(const ckl_norm_desc *d, const char *name, const void *pointer)
+{
+    return plan_matrix(name, pointer, d->dtype, d->rows > 0, d->cols, 0);
+}
+
+static plan_tensor gradient(const ckl_norm_desc *d, const char *name, const void *pointer)
+{
+    return plan_output(plan_matrix(name, pointer, d->dtype, 1, d->cols, 0));
+}
+
+/* mean or rstd: the gradients need it, forward it is written unless NULL. */
+static plan_tensor statistic(const ckl_norm_desc *d, const char *name, const void *pointer)
+{
+    if (d->direction == CKL_DIRECTION_BACKWARD)
+        return plan_matrix(name, pointer, CKL_F32, d->cols > 0, d->rows, 0);
+    return plan_output(plan_matrix(name, pointer, CKL_F32, pointer != NULL, d->rows, 0));
+}
+
+enum { VECTOR_TENSORS = 11, TENSORS = 13 }; // those that are read and written in vectors come first
+
+static void list_tensors(const ckl_norm_desc *d, const ckl_norm_args *a, bool centred, plan_tensor t[TENSORS])
+{
+    const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
+    const char *forward_only = backward ? "a backward problem" : NULL;
+    const char *backward_only = backward ? NULL : "a forward problem";
+    const char *mean_only = centred ? NULL : "an RMS norm";
+    const char *affine_only = d->affine ? NULL : "a problem without affine";
+    const char *residual_only = d->residual ? NULL : "a problem without residual";
+    const plan_tensor list[TENSORS] = {
+        input(d, "x", a->x),
+        plan_absent(input(d, "residual", a->residual), plan_first(forward_only, residual_only)),
+        plan_absent(input(d, "dy", a->dy), backward_only),
+        plan_absent(input(d, "dsum", a->dsum), plan_first(backward_only, residual_only)),
+        plan_absent(weights(d, "gamma", a->gamma), affine_only),
+        plan_absent(weights(d, "beta", a->beta), plan_first(forward_only, plan_first(mean_only, affine_only))),
+        plan_absent(output(d, "y", a->y), forward_only),
+        plan_absent(output(d, "sum", a->sum), plan_first(forward_only, residual_only)),
+        plan_absent(output(d, "dx", a->dx), backward_only),
+        plan_absent(gradient(d, "dgamma", a->dgamma), plan_first(backward_only, affine_only)),
+        plan_absent(gradient(d, "dbeta", a->dbeta), plan_first(backward_only, plan_first(mean_only, affine_only))),
+        plan_absent(statistic(d, "mean", a->mean), mean_only),
+        statistic(d, "rstd", a->rstd),
+    };
+    for (int i = 0; i < TENSORS; i++)
+        t[i] = list[i];
+}
+
+static ckl_status check_args(const char *op, const ckl_norm_desc *d, const ckl_norm_args *args, bool centred)
+{
+    plan_tensor tensors[TENSORS];
+    list_tensors(d, args, centred, tensors);
     TRY(plan_check_workspace(op, args->workspace));
-    return plan_check_tensors(op, p, list_pieces(d, args, centred, p));
+    return plan_check_tensors(op, tensors, TENSORS);
 }
 
 /* Launch */
 
-/* Kernel 0 if all tensors but the statistics, which are read one by one, are aligned to vectors; else 1. */
-static int part_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *args)
+static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *args)
 {
-    ckl_norm_args elements = *args;
-    elements.mean = elements.rstd = NULL;
-    plan_tensor p[PIECES_MAX];
-    return plan_tensors_aligned(p, list_pieces(d, &elements, true, p), c->vec) ? 0 : 1;
+    plan_tensor tensors[TENSORS];
+    list_tensors(d, args, true, tensors);
+    return plan_tensors_aligned(tensors, VECTOR_TENSORS, c->split.vec) ? NORM_VECTORS : NORM_ELEMENTS;
 }
 
-/* CTAs of the kernel that walks over rows: a CTA or cluster for each row, or less that take rows in turn. */
-static int64_t row_ctas(const ckl_plan *plan, int part)
+/* CTAs of the kernel of the rows: one or a cluster for each row, or persistent ones, which take several. */
+static int64_t row_ctas(const ckl_plan *plan, int kernel)
 {
     const ckl_norm_desc *d = plan->desc;
     const norm_config *c = plan->config;
     row_split s = norm_split(c, true);
-    int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[0].clusters_resident;
+    int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[NORM_VECTORS].clusters_resident;
     if (d->direction == CKL_DIRECTION_FORWARD)
-        return c->stages && part == 0 ? min_i64(ctas, clusters * c->cluster) : ctas;
-    if (c->turns > 0)
-        clusters = (int64_t)plan->device->info.sm_count * c->turns / c->cluster;
-    return even_workers(ctas / c->cluster, max_i64(1, clusters)) * c->cluster;
+        return c->flow.stages && kernel == NORM_VECTORS ? min_i64(ctas, clusters * s.cluster) : ctas;
+    if (c->persistent_ctas > 0)
+        clusters = (int64_t)plan->device->info.sm_count * c->persistent_ctas / s.cluster;
+    return even_workers(ctas / s.cluster, max_i64(1, clusters)) * s.cluster;
 }
 
 /* The counter from which rows that flow are drawn. */
 static int64_t workspace_forward(const ckl_plan *plan)
 {
-    return ((const norm_config *)plan->config)->stages ? (int64_t)sizeof(uint32_t) : 0;
+    return ((const norm_config *)plan->config)->flow.stages ? (int64_t)sizeof(uint32_t) : 0;
 }
 
 static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_norm_desc *d = plan->desc;
-    const ckl_norm_args *x = args;
+    const ckl_norm_args *a = args;
     if (d->rows == 0)
         return CKL_OK;
-    uint32_t cols = (uint32_t)d->cols;
-    float reciprocal = 1 / (float)d->cols;
-    const void *counter = x->workspace ? x->workspace : plan->workspace;
-    /* in the order in which the kernel names them */
-    const void *params[] = { &d->rows,  &cols,    &d->ld_in, &d->ld_out, &reciprocal, &d->eps,  &x->x,   &x->residual,
-                             &x->gamma, &x->beta, &x->y,     &x->sum,    &x->mean,    &x->rstd, &counter };
-    int part = part_for(d, plan->config, x);
-    device_launch l = { .grid = { row_ctas(plan, part), 1, 1 }, .params = (void *const *)params };
-    return plan->device->ops->launch(plan->device, plan->kernels[part].loaded, &l, stream);
+    const int kernel = kernel_for(d, plan->config, a);
+    const norm_forward_params params = { .rows = d->rows,
+                                         .cols = (uint32_t)d->cols,
+                                         .ldx = d->ldx,
+                                         .ldy = d->ldy,
+                                         .reciprocal = 1 / (float)d->cols,
+                                         .eps = d->eps,
+                                         .x = a->x,
+                                         .residual = a->residual,
+                                         .gamma = a->gamma,
+                                         .beta = a->beta,
+                                         .y = a->y,
+                                         .sum = a->sum,
+                                         .mean = a->mean,
+                                         .rstd = a->rstd,
+                                         .counter = plan_workspace(plan, a->workspace) };
+    return plan_launch(plan, kernel, (plan_grid){ .x = row_ctas(plan, kernel) }, &params, stream);
 }
 
-/* CTAs or clusters that walk over rows: as many partial sums of each column. */
+/* CTAs or clusters of the kernel of the rows: each leaves a partial sum of every column. */
 static int64_t groups_of(const ckl_plan *plan)
 {
-    return row_ctas(plan, 0) / ((const norm_config *)plan->config)->cluster;
+    return row_ctas(plan, NORM_VECTORS) / ((const norm_config *)plan->config)->split.cluster;
 }
 
 static int64_t workspace_backward(const ckl_plan *plan)
@@ -144,97 +160,78 @@ static int64_t workspace_backward(const ckl_plan *plan)
 /* Sums of columns that read x and dy go first, as dx may be in place of one of them. */
 static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const device_ops *ops = plan->device->ops;
     const ckl_norm_desc *d = plan->desc;
     const norm_config *c = plan->config;
-    const ckl_norm_args *x = args;
-    uint32_t cols = (uint32_t)d->cols;
-    float reciprocal = 1 / (float)d->cols;
-    int64_t groups = groups_of(plan);
-    int part = part_for(d, c, x);
-    const bool direct = !norm_keeps_sums(c) || (c->stages && part == 1); // sums of columns from x and dy themselves
-    const void *partial = direct ? NULL : x->workspace ? x->workspace : plan->workspace;
-    /* in the order in which the kernels name them */
-    const void *params[] = { &d->rows,  &cols,    &d->ld_in, &d->ld_out, &reciprocal, &x->x,   &x->dy,     &x->dsum,
-                             &x->gamma, &x->mean, &x->rstd,  &x->dx,     &partial,    &groups, &x->dgamma, &x->dbeta };
-    device_launch rows = { .grid = { row_ctas(plan, 0), 1, 1 }, .params = (void *const *)params };
-    device_launch columns = { .grid = { ceil_div(d->cols, c->column_lanes * norm_column_vec(c)), 1, 1 },
-                              .params = (void *const *)params };
+    const ckl_norm_args *a = args;
+    const int kernel = kernel_for(d, c, a);
+    const bool direct = !norm_keeps_sums(c) || (c->flow.stages && kernel == NORM_ELEMENTS); // from x and dy themselves
     const bool sums = d->affine && d->cols > 0, work = d->rows > 0 && d->cols > 0;
+    const norm_backward_params params = { .rows = d->rows,
+                                          .cols = (uint32_t)d->cols,
+                                          .ldx = d->ldx,
+                                          .ldy = d->ldy,
+                                          .reciprocal = 1 / (float)d->cols,
+                                          .x = a->x,
+                                          .dy = a->dy,
+                                          .dsum = a->dsum,
+                                          .gamma = a->gamma,
+                                          .mean = a->mean,
+                                          .rstd = a->rstd,
+                                          .dx = a->dx,
+                                          .partial = direct ? NULL : plan_workspace(plan, a->workspace),
+                                          .groups = groups_of(plan),
+                                          .dgamma = a->dgamma,
+                                          .dbeta = a->dbeta };
+    const plan_grid rows = { .x = row_ctas(plan, NORM_VECTORS) };
+    const plan_grid columns = { .x = ceil_div(d->cols, c->column_lanes * norm_column_vec(c)) };
     if (sums && direct)
-        TRY(ops->launch(plan->device, plan->kernels[2].loaded, &columns, stream));
+        TRY(plan_launch(plan, NORM_COLUMNS, columns, &params, stream));
     if (work)
-        TRY(ops->launch(plan->device, plan->kernels[part].loaded, &rows, stream));
+        TRY(plan_launch(plan, kernel, rows, &params, stream));
     if (sums && !direct)
-        TRY(ops->launch(plan->device, plan->kernels[2].loaded, &columns, stream));
+        TRY(plan_launch(plan, NORM_COLUMNS, columns, &params, stream));
     return CKL_OK;
 }
 
 /* The operators */
 
-static const field norm_fields[] = { NORM_CONFIG(FIELD_ROW) };
+static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)           //
+                                       ROW_SPLIT(FIELD_NESTED, (norm_config, split)) //
+                                       ROW_FLOW(FIELD_NESTED, (norm_config, flow)) };
+
+#define NORM_IMPLEMENTATION(op, way, kernel_count, says) \
+    static const implementation op##_##way##_kernels = { \
+        .name = #way,                                    \
+        .summary = says,                                 \
+        .config_bytes = sizeof(norm_config),             \
+        .config = FIELD_TABLE(config_fields),            \
+        .choose = norm_choose_##way,                     \
+        .admit = norm_admit_##way,                       \
+        .describe = op##_##way,                          \
+        .kernels = kernel_count,                         \
+        .params = &norm_##way##_param_list,              \
+        .workspace_bytes = workspace_##way,              \
+        .launch = launch_##way,                          \
+    };
 
 /* Both operators have the same tables but for kernels and names. */
-#define NORM_OPERATOR(op, is_centred, formula)                                                                       \
-    static ckl_status op##_check(void *desc)                                                                         \
-    {                                                                                                                \
-        return check_desc(#op, desc);                                                                                \
-    }                                                                                                                \
-    static ckl_status op##_check_args(const void *desc, const void *args)                                            \
-    {                                                                                                                \
-        return check_pieces(#op, desc, args, is_centred);                                                            \
-    }                                                                                                                \
-    static const implementation op##_forward_implementation = {                                                      \
-        .name = "forward",                                                                                           \
-        .summary = "a row in the registers of some lanes, a CTA or a cluster; longer ones tile by tile",             \
-        .config_bytes = sizeof(norm_config),                                                                         \
-        .config = FIELD_TABLE(norm_fields),                                                                          \
-        .choose = norm_choose_forward,                                                                               \
-        .admit = norm_admit_forward,                                                                                 \
-        .describe = op##_forward,                                                                                    \
-        .kernels = 2,                                                                                                \
-        .target = IR_SM80,                                                                                           \
-        .workspace_bytes = workspace_forward,                                                                        \
-        .launch = launch_forward,                                                                                    \
-    };                                                                                                               \
-    static const implementation op##_backward_implementation = {                                                     \
-        .name = "backward",                                                                                          \
-        .summary = "CTAs or clusters take rows in turn and keep sums of columns; a second kernel adds these up",     \
-        .config_bytes = sizeof(norm_config),                                                                         \
-        .config = FIELD_TABLE(norm_fields),                                                                          \
-        .choose = norm_choose_backward,                                                                              \
-        .admit = norm_admit_backward,                                                                                \
-        .describe = op##_backward,                                                                                   \
-        .kernels = 3,                                                                                                \
-        .target = IR_SM80,                                                                                           \
-        .workspace_bytes = workspace_backward,                                                                       \
-        .launch = launch_backward,                                                                                   \
-    };                                                                                                               \
-    static const implementation *const op##_implementations[] = { &op##_forward_implementation,                      \
-                                                                  &op##_backward_implementation, NULL };             \
-    PLAN_CLEAR_PADDING(op##_clear_padding, ckl_norm_desc)                                                            \
-    const operator_info op##_operator = {                                                                            \
-        .name = #op,                                                                                                 \
-        .summary = formula,                                                                                          \
-        .desc_bytes = sizeof(ckl_norm_desc),                                                                         \
-        .clear_padding = op##_clear_padding,                                                                         \
-        .args_bytes = sizeof(ckl_norm_args),                                                                         \
-        .check = op##_check,                                                                                         \
-        .check_args = op##_check_args,                                                                               \
-        .implementations = op##_implementations,                                                                     \
-    };                                                                                                               \
-    ckl_status ckl_##op##_plan(ckl_device *device, const ckl_norm_desc *desc, ckl_plan **plan)                       \
-    {                                                                                                                \
-        return plan_build(device, &op##_operator, desc, NULL, plan);                                                 \
-    }                                                                                                                \
-    ckl_status ckl_##op##_run(const ckl_plan *plan, const ckl_norm_args *args, ckl_stream stream)                    \
-    {                                                                                                                \
-        return plan_run(plan, &op##_operator, args, stream);                                                         \
-    }                                                                                                                \
-    ckl_status ckl_##op(ckl_device *device, const ckl_norm_desc *desc, const ckl_norm_args *args, ckl_stream stream) \
-    {                                                                                                                \
-        return plan_once(device, &op##_operator, desc, args, stream);                                                \
-    }
+#define NORM_OPERATOR(op, is_centred, formula)                                                                     \
+    static ckl_status op##_check(void *desc)                                                                       \
+    {                                                                                                              \
+        return check(#op, desc);                                                                                   \
+    }                                                                                                              \
+    static ckl_status op##_check_args(const void *desc, const void *args)                                          \
+    {                                                                                                              \
+        return check_args(#op, desc, args, is_centred);                                                            \
+    }                                                                                                              \
+    NORM_IMPLEMENTATION(op, forward, 2,                                                                            \
+                        "a row in the registers of some lanes, a CTA or a cluster; longer rows flow or are tiled") \
+    NORM_IMPLEMENTATION(op, backward, 3,                                                                           \
+                        "persistent CTAs or clusters keep sums of columns; another kernel adds these up")          \
+    static const implementation *const op##_implementations[] = { &op##_forward_kernels, &op##_backward_kernels,   \
+                                                                  NULL };                                          \
+    OPERATOR_WITH(op, norm, formula, .check = op##_check, .check_args = op##_check_args,                           \
+                  .implementations = op##_implementations)
 
-NORM_OPERATOR(layernorm, true, "y = (x - mean) / sqrt(variance + eps) * gamma + beta of rows, and its gradients")
-NORM_OPERATOR(rmsnorm, false, "y = x / sqrt(mean of squares + eps) * gamma of rows, and its gradients")
+NORM_OPERATOR(layernorm, true, "y = (x - mean) / sqrt(variance + eps) * gamma + beta of rows, and its gradients");
+NORM_OPERATOR(rmsnorm, false, "y = x / sqrt(mean of squares + eps) * gamma of rows, and its gradients");

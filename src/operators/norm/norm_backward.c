@@ -1,14 +1,14 @@
 /*
  * norm_backward.c - gradients of the norms.
  *
- * Part 0 and 1 walk over rows: each CTA (or cluster) takes every so many-th row, writes its dx and keeps the sums of
- * its columns, which it leaves in the workspace. Part 2 (norm_columns.c) adds those up, in order. A row is in registers or
- * flows through shared memory; one that bulk copies cannot read and no registers hold is read tile by tile, twice. Where
- * there are no registers for sums of columns, part 2 reads x and dy once more.
+ * Kernels 0 and 1 are persistent: each CTA (or cluster) takes rows at equal distances, writes their dx and keeps the sums
+ * of their columns, which it leaves in the workspace. Kernel 2 (norm_columns.c) adds those up, in order. A row is in
+ * registers or flows through shared memory; one that bulk copies cannot read and no registers hold is read tile by tile in
+ * each pass. Where there are no registers for sums of columns, kernel 2 reads x and dy once more.
  */
 #include "cute/kernel.h"
 #include "cute/vectors.h"
-#include "operators/norm/norm_backward.h"
+#include "operators/norm/norm_config.h"
 
 /* A row of x and dy: n = (x - mean) * rstd, g = dy * gamma. */
 typedef struct row {
@@ -16,13 +16,13 @@ typedef struct row {
     row_split split;
     row_place place;
     bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
-    norm_operands o;
-    tensor rX, rDy, rGamma; // (VEC,STEPS) of the row, or of one tile or piece of it
-    tensor rDsum;           // the same, of a piece
+    norm_backward_values o;
+    tensor rX, rDy, rGamma; // (VEC,STEPS) of the row, or of one tile or chunk of it
+    tensor rDsum;           // the same, of a chunk
     tensor rDgamma, rDbeta; // (VEC,STEPS) sums over the rows of this thread
     val mean, rstd;         // of the row
-    val sum[2];             // of g * n, of g; then what dx takes of x - mean, and in any case
-    row_pipeline *stream;   // NULL: the row is in registers, or read tile by tile
+    val sum[2];             // of g * n, of g; then the factors of dx: find_factors()
+    row_pipeline *pipeline; // NULL: the row is in registers, or read tile by tile
 } row;
 
 static val wide(tensor t, int i)
@@ -35,20 +35,14 @@ static int elements(const row *r)
     return r->split.vec * r->split.steps;
 }
 
-static tensor load_part(const row *r, const row_place *p, val address)
+static tensor load_input(const row *r, const row_place *p, val pointer)
 {
-    tensor gPart = row_part(&r->split, p, address, r->cfg->dtype, r->o.ld_in); // (VEC,STEPS)
-    tensor rPart = fragment_like(gPart, r->cfg->dtype);                        // (VEC,STEPS)
-    row_load(&r->split, p, gPart, rPart, 0);
-    return rPart;
+    return row_fetch(&r->split, p, row_part(&r->split, p, pointer, r->cfg->dtype, r->o.ldx));
 }
 
 static tensor load_gamma(const row *r, const row_place *p)
 {
-    tensor gPart = row_vector(&r->split, p, r->o.gamma, r->cfg->dtype); // (VEC,STEPS)
-    tensor rPart = fragment_like(gPart, r->cfg->dtype);                 // (VEC,STEPS)
-    row_load(&r->split, p, gPart, rPart, 0);
-    return rPart;
+    return row_fetch(&r->split, p, row_vector(&r->split, p, r->o.gamma, r->cfg->dtype));
 }
 
 static val deviation(const row *r, int i)
@@ -100,7 +94,7 @@ static void reduce_row(row *r)
     row_reduce(&r->split, &sums, r->sum);
 }
 
-/* dx = rstd (g - n mean(g n) - mean(g)), which is g rstd + (x - mean) sum[0] + sum[1] with what this leaves in sum. */
+/* dx = rstd (g - n mean(g n) - mean(g)) becomes g rstd + (x - mean) sum[0] + sum[1]. */
 static void find_factors(row *r)
 {
     val factor = neg(mul(r->rstd, r->o.reciprocal));
@@ -112,15 +106,15 @@ static void find_factors(row *r)
 static void write_dx(row *r, const row_place *p)
 {
     tensor rDx = fragment_like(r->rX, F32), rDsum = r->rDsum; // (VEC,STEPS)
-    if (r->cfg->residual && !r->stream)
-        rDsum = load_part(r, p, r->o.dsum);
+    if (r->cfg->residual && !r->pipeline)
+        rDsum = load_input(r, p, r->o.dsum);
     for (int i = 0; i < elements(r); i++) {
-        val more = r->cfg->residual ? wide(rDsum, i) : immf(0);
+        val constant = r->cfg->residual ? wide(rDsum, i) : immf(0);
         if (r->centred)
-            more = r->cfg->residual ? add(more, r->sum[1]) : r->sum[1];
-        set(rDx, i, fma(scaled(r, i), r->rstd, fma(deviation(r, i), r->sum[0], more)));
+            constant = r->cfg->residual ? add(constant, r->sum[1]) : r->sum[1];
+        set(rDx, i, fma(scaled(r, i), r->rstd, fma(deviation(r, i), r->sum[0], constant)));
     }
-    tensor gDx = row_part(&r->split, p, r->o.dx, r->cfg->dtype, r->o.ld_out); // (VEC,STEPS)
+    tensor gDx = row_part(&r->split, p, r->o.dx, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
     row_store(&r->split, p, rDx, gDx);
 }
 
@@ -128,8 +122,13 @@ static void write_dx(row *r, const row_place *p)
 
 static void load_row(row *r, const row_place *p)
 {
-    r->rX = load_part(r, p, r->o.x);
-    r->rDy = load_part(r, p, r->o.dy);
+    r->rX = load_input(r, p, r->o.x);
+    r->rDy = load_input(r, p, r->o.dy);
+}
+
+static val statistic(const row *r, val pointer, val number)
+{
+    return at(gmem_tensor(pointer, F32, compact(dynamic(r->o.rows))), number);
 }
 
 /* Of row `number`, if there is one. */
@@ -137,8 +136,8 @@ static void load_statistics(const row *r, val number, val mean, val rstd)
 {
     IF(lt(number, r->o.rows)) {
         if (r->centred)
-            assign(mean, norm_statistic(r->o.mean, number));
-        assign(rstd, norm_statistic(r->o.rstd, number));
+            assign(mean, statistic(r, r->o.mean, number));
+        assign(rstd, statistic(r, r->o.rstd, number));
     }
 }
 
@@ -174,16 +173,14 @@ static void backward_of_tiles(row *r)
     int tile_cols = (int)row_split_cols(&r->split);
     load_statistics(r, r->place.row, r->mean, r->rstd);
     clear_sums(r);
-    LOOP_FROM(begin, imm(0), r->o.cols, imm(tile_cols))
-    {
+    LOOP_FROM(begin, imm(0), r->o.cols, imm(tile_cols)) {
         row_place p = row_from(&r->place, begin);
         load_tile(r, &p);
         add_products(r);
     }
     reduce_row(r);
     find_factors(r);
-    LOOP_FROM(again, imm(0), r->o.cols, imm(tile_cols))
-    {
+    LOOP_FROM(again, imm(0), r->o.cols, imm(tile_cols)) {
         row_place p = row_from(&r->place, again);
         load_tile(r, &p);
         write_dx(r, &p);
@@ -192,31 +189,35 @@ static void backward_of_tiles(row *r)
 
 /* All rows of this CTA or cluster */
 
-static void walk(row *r, val stride)
+static void load_each_row(row *r, val stride)
 {
-    if (r->cfg->tiled || !r->cfg->early) {
-        LOOP_FROM(number, r->place.row, r->o.rows, stride)
-        {
-            r->place.row = number;
-            if (r->cfg->tiled) {
-                backward_of_tiles(r);
-            } else {
-                load_row(r, &r->place);
-                backward_of_row(r);
-            }
-        }
-        return;
-    }
-    row_place next =
-        row_place_at(&r->place, r->place.row); // its loads are under way while a row is reduced and written
-    load_row(r, &next);
-    tensor rX = r->rX, rDy = r->rDy; // (VEC,STEPS)
-    LOOP_FROM(number, r->place.row, r->o.rows, stride)
-    {
+    LOOP_FROM(number, r->place.row, r->o.rows, stride) {
         r->place.row = number;
-        next = row_place_at(&next, add(number, stride));
-        load_row(r, &next);
+        if (r->cfg->tiled) {
+            backward_of_tiles(r);
+        } else {
+            load_row(r, &r->place);
+            backward_of_row(r);
+        }
+    }
+}
+
+/* Loads row `number`, if there is one. */
+static void load_if_exists(row *r, val number)
+{
+    row_place p = row_place_at(&r->place, number);
+    load_row(r, &p);
+}
+
+/* The loads of the next row are under way while a row is reduced and written. */
+static void prefetch_each_row(row *r, val stride)
+{
+    load_if_exists(r, r->place.row);
+    tensor rX = r->rX, rDy = r->rDy; // (VEC,STEPS)
+    LOOP_FROM(number, r->place.row, r->o.rows, stride) {
+        load_if_exists(r, add(number, stride));
         tensor rNextX = r->rX, rNextDy = r->rDy; // (VEC,STEPS)
+        r->place.row = number;
         r->rX = rX;
         r->rDy = rDy;
         backward_of_row(r);
@@ -225,7 +226,7 @@ static void walk(row *r, val stride)
     }
 }
 
-/* Leaves this thread's sums of columns in the partial sums of a group, 16 bytes at a time. */
+/* Stores this thread's sums of columns as those of a group, 16 bytes at a time. */
 static void store_sums(const row *r, const row_place *p, val group)
 {
     const tensor rSums[] = { r->rDgamma, r->rDbeta };
@@ -254,13 +255,11 @@ static tensor zeros(const row *r)
     return rSum;
 }
 
-static void rows_of_gradients(const norm_config *cfg, bool vectors, bool centred)
+static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
 {
-    row r = { .cfg = cfg, .split = norm_split(cfg, vectors), .centred = centred, .o = norm_declare() };
+    row r = { .cfg = cfg, .split = norm_split(cfg, vectors), .centred = centred, .o = params_of(norm_backward) };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
     min_ctas_per_sm(cfg->ctas_per_sm);
-    if (cfg->cluster > 1)
-        ir_current()->target = IR_SM90A;
     make_variables(&r);
     const bool sums = cfg->affine && !cfg->tiled;
     if (sums) {
@@ -268,185 +267,190 @@ static void rows_of_gradients(const norm_config *cfg, bool vectors, bool centred
         r.rDgamma = zeros(&r);
         r.rDbeta = zeros(&r);
     }
-    if (cfg->cluster > 1)
+    if (cfg->split.cluster > 1)
         cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
-    val group = r.place.row;
-    walk(&r, convert(I64, div(grid_x(), imm(cfg->cluster))));
+    val group = r.place.row, stride = convert(I64, div(grid_x(), imm(cfg->split.cluster)));
+    if (cfg->prefetch && !cfg->tiled)
+        prefetch_each_row(&r, stride);
+    else
+        load_each_row(&r, stride);
     if (sums)
         store_sums(&r, &r.place, group);
 }
 
-/* Rows that flow through shared memory: what a thread keeps for each of its pieces. */
+/* Rows that flow through shared memory, and what a thread keeps for each of its chunks. */
 typedef struct flow {
-    row r;                    // that is written
-    row seen;                 // that is seen: it has sums, mean and rstd of its own
-    val next_mean, next_rstd; // of the row after it, on their way
+    row reduced;              // the row of the first pass: it has sums, mean and rstd of its own
+    row written;              // the row of the second pass
+    val next_mean, next_rstd; // of the row after `reduced`: the loads are under way
     tensor rGamma[ROW_PIPELINE_CHUNKS_MAX], rDgamma[ROW_PIPELINE_CHUNKS_MAX],
         rDbeta[ROW_PIPELINE_CHUNKS_MAX]; // (VEC,STEPS) each
-    int64_t shared; // or where the sums of dgamma are: (4,THREADS,VECTORS,PIECES), vectors of threads side by side
+    int64_t smem;                        // offset of the sums of dgamma, if they are there: (4,THREADS,VECTORS,CHUNKS)
 } flow;
 
 enum { SUM_VEC = 4, SUM_BYTES = 4 * SUM_VEC };
 
 /* Says what the vectors are; each has an address of its own. */
-static tensor shared_vectors(void)
+static tensor smem_vectors(void)
 {
     return smem_view(imm(0), F32, compact(leaf(SUM_VEC)));
 }
 
-static vector_at shared_sum(const flow *f, int piece, int number)
+static vector_at dgamma_vector(const flow *f, int chunk, int number)
 {
-    int64_t vectors = elements(&f->r) / SUM_VEC, offset = (piece * vectors + number) * f->r.cfg->threads * SUM_BYTES;
-    return (vector_at){ add(smem_address(f->shared), mul(thread(), imm(SUM_BYTES))), offset, yes() };
+    const row *r = &f->written;
+    int64_t vectors = elements(r) / SUM_VEC, offset = (chunk * vectors + number) * r->cfg->split.threads * SUM_BYTES;
+    return (vector_at){ add(smem_address(f->smem), mul(thread(), imm(SUM_BYTES))), offset, yes() };
 }
 
-/* The sums of a piece, from where they are kept. */
-static void take_sums(const flow *f, int piece, row *r)
+/* The sums of a chunk, from where they are kept. */
+static void load_sums(const flow *f, int chunk, row *r)
 {
-    r->rDgamma = f->rDgamma[piece];
-    r->rDbeta = f->rDbeta[piece];
-    if (r->cfg->sums != NORM_SUMS_SHARED)
+    r->rDgamma = f->rDgamma[chunk];
+    r->rDbeta = f->rDbeta[chunk];
+    if (!r->cfg->dgamma_in_smem)
         return;
     vector_at at[elements(r) / SUM_VEC];
     for (int i = 0; i < COUNT_OF(at); i++)
-        at[i] = shared_sum(f, piece, i);
+        at[i] = dgamma_vector(f, chunk, i);
     r->rDgamma = zeros(r);
-    vectors_load(at, COUNT_OF(at), SUM_VEC, shared_vectors(), r->rDgamma.regs, 0);
+    vectors_load(at, COUNT_OF(at), SUM_VEC, smem_vectors(), r->rDgamma.regs, 0);
 }
 
-static void leave_sums(flow *f, int piece, const row *r)
+static void keep_sums(flow *f, int chunk, const row *r)
 {
-    f->rDgamma[piece] = r->rDgamma;
-    f->rDbeta[piece] = r->rDbeta;
-    for (int i = 0; i < elements(r) / SUM_VEC && r->cfg->sums == NORM_SUMS_SHARED; i++) {
-        vector_at at = shared_sum(f, piece, i);
-        vector_store(&at, SUM_VEC, r->rDgamma.regs + i * SUM_VEC, shared_vectors());
+    f->rDgamma[chunk] = r->rDgamma;
+    f->rDbeta[chunk] = r->rDbeta;
+    for (int i = 0; i < elements(r) / SUM_VEC && r->cfg->dgamma_in_smem; i++) {
+        vector_at at = dgamma_vector(f, chunk, i);
+        vector_store(&at, SUM_VEC, r->rDgamma.regs + i * SUM_VEC, smem_vectors());
     }
 }
 
-static row row_at(const flow *f, const row *of, const row_place *p, int piece, const tensor *rInputs)
+static row chunk_of(const flow *f, const row *of, const row_place *p, int chunk, const tensor *rInputs)
 {
     row r = *of;
     r.rX = rInputs[0];
     r.rDy = rInputs[1];
     r.rDsum = r.cfg->residual ? rInputs[2] : r.rDsum;
     if (r.cfg->affine)
-        r.rGamma = r.cfg->early ? f->rGamma[piece] : load_gamma(&r, p);
+        r.rGamma = r.cfg->hold_gamma ? f->rGamma[chunk] : load_gamma(&r, p);
     return r;
 }
 
-static void see_piece(const row_place *p, int piece, const tensor *rInputs, void *user)
+static void add_chunk(const row_place *p, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
-    row r = row_at(f, &f->seen, p, piece, rInputs);
+    row r = chunk_of(f, &f->reduced, p, chunk, rInputs);
     add_products(&r);
-    if (r.cfg->affine && r.cfg->chunks) {
-        take_sums(f, piece, &r);
+    if (r.cfg->affine && r.cfg->flow.chunks) {
+        load_sums(f, chunk, &r);
         add_columns(&r);
-        leave_sums(f, piece, &r);
+        keep_sums(f, chunk, &r);
     }
 }
 
-static void write_piece(const row_place *p, int piece, const tensor *rInputs, void *user)
+static void write_chunk(const row_place *p, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
-    row r = row_at(f, &f->r, p, piece, rInputs);
+    row r = chunk_of(f, &f->written, p, chunk, rInputs);
     write_dx(&r, p);
 }
 
-static void see_row(row_pipeline *s, val number, void *user)
+static void first_pass(row_pipeline *s, val number, void *user)
 {
     flow *f = user;
-    row *r = &f->seen;
+    row *r = &f->reduced;
     const reduction sums = sums_of(r);
     assign(r->mean, f->next_mean);
     assign(r->rstd, f->next_rstd);
     load_statistics(r, s->next, f->next_mean, f->next_rstd);
     clear_sums(r);
-    row_pipeline_first_pass(s, number, see_piece, f);
+    row_pipeline_first_pass(s, number, add_chunk, f);
     row_pipeline_reduce_begin(s, &sums, r->sum);
 }
 
-static void hand_over(void *user)
+static void carry(void *user)
 {
     flow *f = user;
-    assign(f->r.mean, f->seen.mean);
-    assign(f->r.rstd, f->seen.rstd);
+    assign(f->written.mean, f->reduced.mean);
+    assign(f->written.rstd, f->reduced.rstd);
 }
 
-static void write_row(row_pipeline *s, val number, void *user)
+static void second_pass(row_pipeline *s, val number, void *user)
 {
     flow *f = user;
-    const reduction sums = sums_of(&f->r);
-    row_pipeline_reduce_end(s, &sums, f->r.sum);
-    find_factors(&f->r);
-    row_pipeline_second_pass(s, number, write_piece, f);
+    const reduction sums = sums_of(&f->written);
+    row_pipeline_reduce_end(s, &sums, f->written.sum);
+    find_factors(&f->written);
+    row_pipeline_second_pass(s, number, write_chunk, f);
 }
 
 static void flow_begin(flow *f)
 {
-    if (f->r.cfg->sums == NORM_SUMS_SHARED)
-        f->shared = smem_alloc("sums", norm_sums_bytes(f->r.cfg), SUM_BYTES);
-    for (int piece = 0; piece < f->r.cfg->chunks && f->r.cfg->affine; piece++) {
-        row_place p = row_pipeline_columns(f->r.stream, piece);
-        row r = f->r;
-        if (r.cfg->early)
-            f->rGamma[piece] = load_gamma(&r, &p);
+    const norm_config *cfg = f->written.cfg;
+    if (cfg->dgamma_in_smem)
+        f->smem = smem_alloc("sums", norm_dgamma_bytes(cfg), SUM_BYTES);
+    for (int chunk = 0; chunk < cfg->flow.chunks && cfg->affine; chunk++) {
+        row r = f->written;
+        row_place p = row_pipeline_columns(r.pipeline, chunk);
+        if (cfg->hold_gamma)
+            f->rGamma[chunk] = load_gamma(&r, &p);
         r.rDgamma = zeros(&r);
         r.rDbeta = zeros(&r);
-        leave_sums(f, piece, &r);
+        keep_sums(f, chunk, &r);
     }
 }
 
 static void flow_end(const flow *f)
 {
-    for (int piece = 0; piece < f->r.cfg->chunks && f->r.cfg->affine; piece++) {
-        row_place p = row_pipeline_columns(f->r.stream, piece);
-        row r = f->r;
-        take_sums(f, piece, &r);
-        store_sums(&r, &p, r.stream->first_row);
+    const norm_config *cfg = f->written.cfg;
+    for (int chunk = 0; chunk < cfg->flow.chunks && cfg->affine; chunk++) {
+        row r = f->written;
+        row_place p = row_pipeline_columns(r.pipeline, chunk);
+        load_sums(f, chunk, &r);
+        store_sums(&r, &p, r.pipeline->first_row);
     }
 }
 
-static void stream_of_gradients(const norm_config *cfg, bool centred)
+static void backward_flow(const norm_config *cfg, bool centred)
 {
-    row_pipeline_split split = norm_stream_split(cfg);
-    flow f = { .r = { .cfg = cfg, .split = split.chunk, .centred = centred, .o = norm_declare() } };
-    row *r = &f.r;
-    const row_pipeline_input inputs[] = { { r->o.x, r->o.ld_in }, { r->o.dy, r->o.ld_in }, { r->o.dsum, r->o.ld_in } };
+    row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
+    row r = { .cfg = cfg, .split = split.chunk, .centred = centred, .o = params_of(norm_backward) };
+    const row_pipeline_input inputs[] = { { r.o.x, r.o.ldx }, { r.o.dy, r.o.ldx }, { r.o.dsum, r.o.ldx } };
     min_ctas_per_sm(cfg->ctas_per_sm);
-    row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_STREAM_VALUES, r->o.rows,
-                                        r->o.cols, imm(0));
-    r->stream = &s;
-    f.seen = f.r;
-    make_variables(&f.r);
-    make_variables(&f.seen);
+    row_pipeline s =
+        row_pipeline_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_FLOW_VALUES, r.o.rows, r.o.cols, imm(0));
+    r.pipeline = &s;
+    flow f = { .reduced = r, .written = r };
+    make_variables(&f.written);
+    make_variables(&f.reduced);
     flow_begin(&f);
     f.next_mean = variable(F32, immf(0));
     f.next_rstd = variable(F32, immf(0));
-    load_statistics(r, s.row, f.next_mean, f.next_rstd);
-    row_pipeline_run(&s, &(row_passes){ see_row, hand_over, write_row }, &f);
+    load_statistics(&r, s.row, f.next_mean, f.next_rstd);
+    row_pipeline_run(&s, &(row_passes){ first_pass, carry, second_pass }, &f);
     flow_end(&f);
     row_pipeline_end(&s);
 }
 
-static void backward(const norm_config *cfg, int part, bool centred)
+static void backward(const norm_config *cfg, int kernel, bool centred)
 {
     const norm_config tiled = norm_tiled(cfg);
-    if (part == 2)
+    if (kernel == NORM_COLUMNS)
         norm_columns(cfg, centred);
-    else if (part == 0 && cfg->stages)
-        stream_of_gradients(cfg, centred);
+    else if (kernel == NORM_VECTORS && cfg->flow.stages)
+        backward_flow(cfg, centred);
     else
-        rows_of_gradients(cfg->stages ? &tiled : cfg, part == 0, centred);
+        backward_rows(cfg->flow.stages ? &tiled : cfg, kernel == NORM_VECTORS, centred);
 }
 
-void layernorm_backward(const void *config, int part)
+void layernorm_backward(const void *config, int kernel)
 {
-    backward(config, part, true);
+    backward(config, kernel, true);
 }
 
-void rmsnorm_backward(const void *config, int part)
+void rmsnorm_backward(const void *config, int kernel)
 {
-    backward(config, part, false);
+    backward(config, kernel, false);
 }

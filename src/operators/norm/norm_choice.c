@@ -1,8 +1,7 @@
 /* norm_choice.c - which config a problem gets, and which it may have: bench/notes/norm.md has the measurements. */
-#include "operators/norm/norm_choice.h"
-
 #include "base/math.h"
 #include "base/status.h"
+#include "operators/norm/norm_config.h"
 
 enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
@@ -13,7 +12,7 @@ enum {
     BACKWARD_ELEMENTS_MAX = 16,
     BACKWARD_THREADS_MAX = 512,
     BACKWARD_THREADS_MIN = 128, // where rows flow
-    BACKWARD_EARLY_MAX = 8,     // elements for which there are registers to load the next row early
+    BACKWARD_PREFETCH_MAX = 8,  // elements for which there are registers to load the next row
     /* longer rows flow through shared memory */
     FORWARD_ROW_COLS_MAX = 16384,
     FORWARD_RESIDUAL_BYTES_MAX = 32 << 10,
@@ -37,7 +36,7 @@ enum {
 
 static bool divides_rows(const ckl_norm_desc *d, int vec)
 {
-    return d->cols % vec == 0 && (d->rows <= 1 || (d->ld_in % vec == 0 && d->ld_out % vec == 0));
+    return d->cols % vec == 0 && (d->rows <= 1 || (d->ldx % vec == 0 && d->ldy % vec == 0));
 }
 
 static int widest_vector(const ckl_norm_desc *d)
@@ -48,17 +47,7 @@ static int widest_vector(const ckl_norm_desc *d)
     return vec;
 }
 
-static void take_split(const row_split *s, norm_config *c)
-{
-    c->threads = s->threads;
-    c->row_threads = s->row_threads;
-    c->cluster = s->cluster;
-    c->vec = s->vec;
-    c->steps = s->steps;
-    c->exact = s->exact;
-}
-
-/* Rows that no registers hold: whole CTAs, as many for a row as it takes to keep the device busy. */
+/* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
 static row_split tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, int vec)
 {
     row_split s = { TILED_THREADS, TILED_THREADS, 1, vec, TILED_ELEMENTS / vec, false };
@@ -74,21 +63,11 @@ static void take_problem(const ckl_norm_desc *d, norm_config *c)
     c->residual = d->residual;
 }
 
-/* Rows that flow: long ones that are whole vectors of 16 bytes. */
+/* Rows that flow are long, and whole vectors of 16 bytes. */
 static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min)
 {
     int64_t element = (int64_t)ckl_dtype_bytes(d->dtype);
     return device->has_tma && widest_vector(d) * element == VECTOR_BYTES && d->cols * element > bytes_min;
-}
-
-static void take_stream(const row_pipeline_split *s, norm_config *c)
-{
-    take_split(&s->chunk, c);
-    c->cluster = s->cluster;
-    c->stages = s->stages;
-    c->residence = (choice)s->residence;
-    c->lookahead = s->lookahead;
-    c->chunks = s->chunks;
 }
 
 /* Of the kernel that adds up columns: enough CTAs for all SMs. */
@@ -98,7 +77,7 @@ static void choose_column_lanes(const ckl_norm_desc *d, const ckl_device_info *d
         c->column_lanes /= 2;
 }
 
-/* Of a row in registers; longer ones flow if they can. */
+/* Bytes of a row in registers; longer ones flow if they can. */
 static int64_t forward_bytes_max(const ckl_norm_desc *d)
 {
     return d->residual ? FORWARD_RESIDUAL_BYTES_MAX : FORWARD_ROW_COLS_MAX * (int64_t)ckl_dtype_bytes(d->dtype);
@@ -125,8 +104,8 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     take_problem(d, c);
     row_pipeline_split flowing = row_pipeline_choose(d->cols, d->dtype, 1 + d->residual, device);
     if (may_flow(d, device, forward_bytes_max(d))) {
-        take_stream(&flowing, c);
-        c->ctas_per_sm = row_pipeline_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_STREAM_VALUES, device);
+        row_pipeline_config(&flowing, &c->split, &c->flow);
+        c->ctas_per_sm = row_pipeline_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
         return CKL_OK;
     }
     int most = d->residual ? CTA_ELEMENTS_RESIDUAL_MAX : CTA_ELEMENTS_MAX;
@@ -134,13 +113,13 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
                row_split_cols(&s) > most * (int64_t)s.cluster;
     if (c->tiled)
         s = tiled_split(d, device, vec);
-    take_split(&s, c);
+    c->split = s;
     if (d->dtype == CKL_F32 && !d->residual && !c->tiled && row_split_registers(&s, d->dtype) <= FORWARD_REGISTERS)
         c->ctas_per_sm = FORWARD_THREADS / s.threads;
     return CKL_OK;
 }
 
-/* Whole CTAs for a row, be it one warp: then a thread's sums of columns are those of its CTA. False: too long. */
+/* All threads of a CTA, be it one warp, share a row: a thread's sums of columns are those of its CTA. False: too long. */
 static bool choose_backward_split(int64_t cols, int vec, int elements, int cluster_max, row_split *s)
 {
     const int64_t vectors = max_i64(1, ceil_div(cols, vec)), steps = max_i64(1, elements / vec);
@@ -164,9 +143,8 @@ typedef struct backward_flow {
     int64_t cols_max;
     int threads, elements, steps, ctas_per_sm; // elements of a thread and row
     row_residence residence;
-    bool ahead;       // if the ring has room
-    bool early;       // gamma stays in registers
-    bool shared_sums; // of dgamma, in shared memory
+    bool lookahead; // if the ring has room
+    bool hold_gamma, dgamma_in_smem;
 } backward_flow;
 
 static const backward_flow backward_flows[] = {
@@ -208,9 +186,9 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
         s.cluster *= 2;
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
     s.chunk.exact = row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
-    int64_t sums = f->shared_sums ? 4LL * f->threads * f->elements : 0;
+    int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
     s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) / (row_split_cols(&s.chunk) * inputs * f->bytes));
-    s.lookahead = f->ahead && s.stages >= 2 * s.chunks;
+    s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
     return s;
 }
 
@@ -220,7 +198,7 @@ static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, b
     if (!find_backward_flow(d, device, f))
         return false;
     *s = split_of_flow(f, d);
-    bool guards = f->shared_sums && f->bytes == 4 && !s->chunk.exact; // no registers are left for them
+    bool guards = f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact; // no registers are left for them
     return s->stages >= s->chunks && !guards;
 }
 
@@ -232,9 +210,9 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     const bool sums = choose_sums(d, device, &f, &s);
     if (!sums)
         s = row_pipeline_choose(d->cols, d->dtype, 2 + d->residual, device);
-    take_stream(&s, c);
-    c->early = sums && f.early;
-    c->sums = sums && f.shared_sums ? NORM_SUMS_SHARED : NORM_SUMS_IN_REGISTERS;
+    row_pipeline_config(&s, &c->split, &c->flow);
+    c->hold_gamma = sums && f.hold_gamma;
+    c->dgamma_in_smem = sums && f.dgamma_in_smem;
     c->ctas_per_sm = sums ? f.ctas_per_sm : 0;
     if (!sums || s.cluster > 1) // few partial sums
         c->column_threads = 256;
@@ -259,31 +237,32 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
                !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
     if (c->tiled)
         s = tiled_split(d, device, vec);
-    take_split(&s, c);
-    c->early = !c->tiled && s.vec * s.steps <= BACKWARD_EARLY_MAX;
+    c->split = s;
+    c->prefetch = !c->tiled && s.vec * s.steps <= BACKWARD_PREFETCH_MAX;
     choose_column_lanes(d, device, c);
     return CKL_OK;
 }
 
 /* Admission */
 
-static ckl_status admit_stream(const char *what, const ckl_norm_desc *d, const ckl_device_info *device,
-                               const norm_config *c)
+static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl_device_info *device,
+                             const norm_config *c)
 {
-    row_pipeline_split s = norm_stream_split(c);
-    if (!divides_rows(d, c->vec) || d->cols > COLS_MAX)
+    row_pipeline_split s = row_pipeline_split_of(&c->split, &c->flow);
+    if (!divides_rows(d, c->split.vec) || d->cols > COLS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what,
-             c->vec, COLS_MAX);
+             c->split.vec, COLS_MAX);
     const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
     if (!backward)
         TRY(row_pipeline_dynamic_admit(what, &s, d->cols));
-    if (c->early && !c->chunks)
-        FAIL(CKL_INVALID, "%s: gamma and beta that are kept need chunks=", what);
+    if ((c->hold_gamma || c->dgamma_in_smem) && !c->flow.chunks)
+        FAIL(CKL_INVALID, "%s: hold_gamma=1 and dgamma_in_smem=1 need chunks=", what);
     const int inputs = 1 + backward + c->residual;
-    int64_t bytes = row_pipeline_smem_bytes(&s, d->dtype, inputs, NORM_STREAM_VALUES) + norm_sums_bytes(c);
+    int64_t bytes = row_pipeline_smem_bytes(&s, d->dtype, inputs, NORM_FLOW_VALUES) + norm_dgamma_bytes(c);
     if (bytes > (int64_t)device->smem_per_cta_bytes)
-        FAIL(CKL_INVALID, "%s: stages=%d and sums take %" PRId64 " bytes of shared memory", what, c->stages, bytes);
-    return row_pipeline_admit(what, &s, d->cols, d->dtype, inputs, NORM_STREAM_VALUES, device);
+        FAIL(CKL_INVALID, "%s: stages=%d and sums of dgamma take %" PRId64 " bytes of shared memory", what,
+             c->flow.stages, bytes);
+    return row_pipeline_admit(what, &s, d->cols, d->dtype, inputs, NORM_FLOW_VALUES, device);
 }
 
 /* What both directions demand of a config. */
@@ -293,18 +272,19 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
     row_split s = norm_split(c, true);
     if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)
         FAIL(CKL_INVALID, "%s: dtype, affine and residual must be those of the problem", what);
-    if (c->tiled && c->row_threads != c->threads)
-        FAIL(CKL_INVALID, "%s: row_threads=%d of tiled rows must be threads=%d", what, c->row_threads, c->threads);
-    if (c->turns < 0 || (c->turns > 0 && c->row_threads != c->threads))
-        FAIL(CKL_INVALID, "%s: turns=%d is negative, or row_threads=%d is not threads=%d", what, c->turns,
-             c->row_threads, c->threads);
-    if (c->stages)
-        return admit_stream(what, d, device, c);
+    if (c->tiled && c->split.row_threads != c->split.threads)
+        FAIL(CKL_INVALID, "%s: row_threads=%d of tiled rows must be threads=%d", what, c->split.row_threads,
+             c->split.threads);
+    if (c->persistent_ctas < 0 || (c->persistent_ctas > 0 && c->split.row_threads != c->split.threads))
+        FAIL(CKL_INVALID, "%s: persistent_ctas=%d is negative, or row_threads=%d is not threads=%d", what,
+             c->persistent_ctas, c->split.row_threads, c->split.threads);
+    if (c->flow.stages)
+        return admit_flow(what, d, device, c);
     TRY(row_split_admit(what, &s, c->tiled ? min_i64(d->cols, row_split_cols(&s)) : d->cols, d->dtype, device));
-    if (c->tiled && c->exact)
-        FAIL(CKL_INVALID, "%s: whole rows are not tiled", what);
-    if (!divides_rows(d, c->vec))
-        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide cols and the distances between rows", what, c->vec);
+    if (c->tiled && c->split.exact)
+        FAIL(CKL_INVALID, "%s: exact=1, but tiles of a row are not", what);
+    if (!divides_rows(d, c->split.vec))
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide cols and the distances between rows", what, c->split.vec);
     if (d->cols > COLS_MAX || row_split_ctas(&s, d->rows) > CTAS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: more than %d columns or CTAs", what, CTAS_MAX);
     return CKL_OK;
@@ -328,7 +308,7 @@ ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_INVALID, "norm backward: column_lanes=%d is no power of two up to 32", c->column_lanes);
     if (d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
-    if (c->row_threads != c->threads)
-        FAIL(CKL_INVALID, "norm backward: row_threads=%d is not threads=%d", c->row_threads, c->threads);
+    if (c->split.row_threads != c->split.threads)
+        FAIL(CKL_INVALID, "norm backward: row_threads=%d is not threads=%d", c->split.row_threads, c->split.threads);
     return admit_split("norm backward", d, device, c);
 }

@@ -1,66 +1,48 @@
 /*
- * norm_columns.c - sums of columns for the gradients of gamma and beta: some lanes of a warp take neighbouring columns, the
- * workers of a CTA (which are warps, or parts of warps) every so many-th row or group, and their sums are added in order.
+ * norm_columns.c - sums of columns for the gradients of gamma and beta: some lanes of a warp take neighbouring columns. The
+ * workers of a CTA, which are warps or groups of lanes, share out the rows, and their sums are added in order.
  */
 #include "cute/kernel.h"
-#include "operators/norm/norm_backward.h"
+#include "operators/norm/norm_config.h"
 
-enum { UNROLLED = 4, VEC_MAX = 4 }; // rows or groups of a worker whose loads are under way together; columns of a lane
-
-norm_operands norm_declare(void)
-{
-    norm_operands o;
-    o.rows = param(I64, "rows");
-    o.cols = param(U32, "cols");
-    o.ld_in = param(I64, "ld_in");
-    o.ld_out = param(I64, "ld_out");
-    o.reciprocal = param(F32, "reciprocal");
-    o.x = pointer("x");
-    o.dy = pointer("dy");
-    o.dsum = pointer("dsum");
-    o.gamma = pointer("gamma");
-    o.mean = pointer("mean");
-    o.rstd = pointer("rstd");
-    o.dx = pointer("dx");
-    o.partial = pointer("partial"); // (GROUPS,KINDS,COLS) f32: sums of columns over the rows of one CTA or cluster
-    o.groups = param(I64, "groups");
-    o.dgamma = pointer("dgamma");
-    o.dbeta = pointer("dbeta");
-    return o;
-}
-
-val norm_statistic(val address, val number)
-{
-    return at(gmem_tensor(add(address, mul(convert(U64, number), imm(4))), F32, compact(leaf(1))), 0);
-}
+enum { UNROLLED = 4, VEC_MAX = 4 }; // rows of a worker whose loads are under way together; columns of a lane
 
 /* This thread's columns and what they have added up to. */
 typedef struct columns {
     const norm_config *cfg;
-    norm_operands o;
+    norm_backward_values o;
     int kinds; // 2: of dgamma and dbeta
     int vec, warps;
     int lanes, per_warp;  // side by side; workers of a warp, which are neighbouring lanes
     bool aligned;         // rows of x and dy to `vec` elements
-    val first;            // column
+    val vector, first;    // of columns; its first one
     val sum[2 * VEC_MAX]; // [kind][column]
 } columns;
 
-/* A lane's columns of row i of a matrix of the dtype. */
-static tensor load_row(const columns *c, val address, val i)
+/* This thread's vector in line `line` of a matrix. */
+static tensor load_vector(const columns *c, tensor gX, val line, bool aligned)
 {
-    ckl_dtype dtype = c->cfg->dtype;
-    val index = add(mul(i, c->o.ld_in), convert(I64, c->first));
-    val from = add(address, mul(convert(U64, index), imm((int)ckl_dtype_bytes(dtype))));
-    tensor gRow = gmem_tensor(from, dtype, compact(leaf(c->vec))), rRow = fragment_like(gRow, dtype); // (VEC)
-    copy(gRow, rRow, (int)ckl_dtype_bytes(dtype) * (c->aligned ? c->vec : 1));
-    return rRow;
+    tensor gVector = slice(local_tile(gX, shape(c->vec, 1), coord(c->vector, line)), _, 0); // (VEC)
+    tensor rVector = fragment_like(gVector, gX.dtype);                                      // (VEC)
+    copy(gVector, rVector, (int)ckl_dtype_bytes(gX.dtype) * (aligned ? c->vec : 1));
+    return rVector;
 }
 
-static void add_products(const columns *c, val i)
+static tensor matrix(const columns *c, val pointer, ckl_dtype dtype, val lines, val ld)
 {
-    tensor rX = load_row(c, c->o.x, i), rDy = load_row(c, c->o.dy, i); // (VEC)
-    val rstd = norm_statistic(c->o.rstd, i), mean = c->kinds == 2 ? norm_statistic(c->o.mean, i) : immf(0);
+    return gmem_tensor(pointer, dtype, make_layout(shape(c->o.cols, lines), coord(1, ld))); // (COLS,LINES)
+}
+
+static val statistic(const columns *c, val pointer, val row)
+{
+    return at(gmem_tensor(pointer, F32, compact(dynamic(c->o.rows))), row);
+}
+
+static void add_products(const columns *c, val row)
+{
+    tensor rX = load_vector(c, matrix(c, c->o.x, c->cfg->dtype, c->o.rows, c->o.ldx), row, c->aligned);   // (VEC)
+    tensor rDy = load_vector(c, matrix(c, c->o.dy, c->cfg->dtype, c->o.rows, c->o.ldx), row, c->aligned); // (VEC)
+    val rstd = statistic(c, c->o.rstd, row), mean = c->kinds == 2 ? statistic(c, c->o.mean, row) : immf(0);
     for (int v = 0; v < c->vec; v++) {
         val x = convert(F32, at(rX, v)), dy = convert(F32, at(rDy, v));
         val n = mul(c->kinds == 2 ? sub(x, mean) : x, rstd);
@@ -70,33 +52,30 @@ static void add_products(const columns *c, val i)
     }
 }
 
-static void add_partial(const columns *c, val i)
+static void add_partial(const columns *c, val group)
 {
+    val lines = mul(c->o.groups, imm(c->kinds));
+    tensor gPartial = matrix(c, c->o.partial, F32, lines, convert(I64, c->o.cols)); // (COLS,LINES)
     for (int kind = 0; kind < c->kinds; kind++) {
-        val row = add(mul(i, imm(c->kinds)), imm(kind));
-        val index = add(mul(row, convert(I64, c->o.cols)), convert(I64, c->first));
-        tensor gPart = gmem_tensor(add(c->o.partial, mul(convert(U64, index), imm(4))), F32, compact(leaf(c->vec)));
-        tensor rPart = fragment_like(gPart, F32); // (VEC)
-        copy(gPart, rPart, 4 * c->vec);
+        tensor rPartial = load_vector(c, gPartial, add(mul(group, imm(c->kinds)), imm(kind)), true); // (VEC)
         for (int v = 0; v < c->vec; v++)
-            assign(c->sum[kind * c->vec + v], add(c->sum[kind * c->vec + v], at(rPart, v)));
+            assign(c->sum[kind * c->vec + v], add(c->sum[kind * c->vec + v], at(rPartial, v)));
     }
 }
 
-/* Every so many-th of `count` rows or groups. */
-static void add_all(const columns *c, val count, void (*add_one)(const columns *c, val i))
+/* The rows, or groups of partial sums, of this worker. */
+static void add_all(const columns *c, val count, void (*add_one)(const columns *c, val line))
 {
     const int workers = c->warps * c->per_warp;
     val worker = add(mul(warp(), imm(c->per_warp)), rem(lane(), imm(c->per_warp)));
     val next = variable(I64, convert(I64, worker));
-    LOOP_FROM(i, next, sub(count, imm((UNROLLED - 1) * workers)), imm(UNROLLED * workers))
-    {
+    LOOP_FROM(i, next, sub(count, imm((UNROLLED - 1) * workers)), imm(UNROLLED * workers)) {
         for (int u = 0; u < UNROLLED; u++)
             add_one(c, add(i, imm(u * workers)));
         assign(next, add(i, imm(UNROLLED * workers)));
     }
     LOOP_FROM(left, next, count, imm(workers))
-    add_one(c, left);
+        add_one(c, left);
 }
 
 /* The products of all rows, by vectors where x and dy are aligned to them. */
@@ -117,10 +96,9 @@ static void add_all_products(columns *c)
 
 static void write_column(const columns *c, int kind, int v, val total)
 {
-    ckl_dtype dtype = c->cfg->dtype;
-    val column = add(c->first, imm(v)), address = kind == 0 ? c->o.dgamma : c->o.dbeta;
-    val to = add(address, mul(convert(U64, column), imm((int)ckl_dtype_bytes(dtype))));
-    set(gmem_tensor(to, dtype, compact(leaf(1))), 0, convert(dtype, total));
+    const ckl_dtype dtype = c->cfg->dtype;
+    tensor gSum = gmem_tensor(kind == 0 ? c->o.dgamma : c->o.dbeta, dtype, compact(dynamic(c->o.cols))); // (COLS)
+    set(gSum, add(c->first, imm(v)), convert(dtype, total));
 }
 
 /* Adds up the workers' sums, in order. */
@@ -146,19 +124,18 @@ static void finish(columns *c)
 
 void norm_columns(const norm_config *cfg, bool centred)
 {
-    columns c = { .cfg = cfg, .o = norm_declare(), .kinds = centred ? 2 : 1 };
+    columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = centred ? 2 : 1 };
     c.vec = norm_column_vec(cfg);
     c.warps = cfg->column_threads / 32;
     c.lanes = cfg->column_lanes;
     c.per_warp = 32 / c.lanes;
     launch_bounds(cfg->column_threads, 0);
-    c.first = mul(add(mul(cta_x(), imm(c.lanes)), div(lane(), imm(c.per_warp))), imm(c.vec));
+    c.vector = add(mul(cta_x(), imm(c.lanes)), div(lane(), imm(c.per_warp)));
+    c.first = mul(c.vector, imm(c.vec));
     for (int s = 0; s < c.kinds * c.vec; s++)
         c.sum[s] = variable(F32, immf(0));
-    if (cfg->stages) {
-        ir_current()->target = IR_SM90A;
+    if (cfg->flow.stages)
         grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that leaves them
-    }
     IF(lt(c.first, c.o.cols)) {
         IF(eq(c.o.partial, imm(0))) {
             add_all_products(&c);
