@@ -57,8 +57,8 @@ static ckl_status find(void)
 static bool is_dense(const reduce_view *v)
 {
     reduce_mode inner = v->reduced[0];
-    bool contiguous = v->reduced_count == 1 && inner.stride == 1;
-    return contiguous && (v->kept_count == 0 || (v->kept_count == 1 && v->kept[0].stride == inner.extent));
+    bool contiguous = v->kind.reduced == 1 && inner.stride == 1;
+    return contiguous && (v->kind.kept == 0 || (v->kind.kept == 1 && v->kept[0].stride == inner.extent));
 }
 
 static ckl_status prepare(const test_case *c, ckl_device *device, void *const *pointers, peer_problem **out)

@@ -133,48 +133,45 @@ static void sort_by_stride(reduce_mode *modes, int count)
 
 reduce_view reduce_view_of(const ckl_reduce_desc *d)
 {
-    reduce_view v = { .rows = 1, .count = 1 };
+    reduce_view v = { .kind = { (int)d->op, d->dtype, d->output }, .rows = 1, .count = 1, .correction = d->correction };
     reduce_mode reduced[CKL_REDUCE_RANK_MAX];
+    int64_t last = 0; // element of x
     int reduced_axes = 0;
     for (int a = 0; a < d->rank; a++) {
         reduce_mode mode = { d->shape[a], d->stride[a] };
+        last += (mode.extent - 1) * mode.stride;
         if (d->axes >> a & 1) {
             reduced[reduced_axes++] = mode;
             v.count *= mode.extent;
         } else {
-            append(mode, v.kept, &v.kept_count);
+            append(mode, v.kept, &v.kind.kept);
             v.rows *= mode.extent;
         }
     }
     if (!is_in(ARGS, (int)d->op))
         sort_by_stride(reduced, reduced_axes);
     for (int i = 0; i < reduced_axes; i++)
-        append(reduced[i], v.reduced, &v.reduced_count);
-    if (v.reduced_count == 0)
-        v.reduced[v.reduced_count++] = (reduce_mode){ 1, 1 };
+        append(reduced[i], v.reduced, &v.kind.reduced);
+    if (v.kind.reduced == 0)
+        v.reduced[v.kind.reduced++] = (reduce_mode){ 1, 1 };
+    v.x_bytes = v.rows && v.count ? (last + 1) * (int64_t)ckl_dtype_bytes(d->dtype) : 0;
     return v;
 }
 
-/* The memory of a call */
-
-/* Bytes from the first to past the last element of x. */
-static int64_t bytes_of_x(const ckl_reduce_desc *d)
+static ckl_status view(const void *desc, void *out)
 {
-    int64_t last = 0;
-    for (int a = 0; a < d->rank; a++)
-        last += (d->shape[a] - 1) * d->stride[a];
-    return (last + 1) * (int64_t)ckl_dtype_bytes(d->dtype);
+    *(reduce_view *)out = reduce_view_of(desc);
+    return CKL_OK;
 }
 
 static ckl_status check_args(const void *desc, const void *args)
 {
-    const ckl_reduce_desc *d = desc;
+    const reduce_view *v = desc;
     const ckl_reduce_args *a = args;
-    reduce_view v = reduce_view_of(d);
-    int64_t x_element = (int64_t)ckl_dtype_bytes(d->dtype), y_element = (int64_t)ckl_dtype_bytes(d->output);
+    int64_t of_x = (int64_t)ckl_dtype_bytes(v->kind.dtype), of_y = (int64_t)ckl_dtype_bytes(v->kind.output);
     const plan_tensor tensors[] = {
-        { "x", a->x, .bytes = v.rows && v.count ? bytes_of_x(d) : 0, .align = x_element },
-        plan_output((plan_tensor){ "y", a->y, .bytes = v.rows * y_element, .align = y_element }),
+        { "x", a->x, .bytes = v->x_bytes, .align = of_x },
+        plan_output((plan_tensor){ "y", a->y, .bytes = v->rows * of_y, .align = of_y }),
     };
     TRY(plan_check_workspace("reduce", a->workspace));
     return plan_check_tensors("reduce", tensors, COUNT_OF(tensors));
@@ -188,4 +185,4 @@ static const implementation *const implementations[] = { &reduce_columns_plans,
                                                          &reduce_naive_plans,
                                                          NULL };
 
-OPERATOR(reduce, reduce, "sum, maximum, mean, variance, position of an extreme ... over any axes");
+OPERATOR_OF_VIEW(reduce, reduce, "sum, maximum, mean, variance, position of an extreme ... over any axes", reduce_view);

@@ -15,13 +15,13 @@ typedef struct columns_kernel {
     const reducer *r;
     int kernel;
     reduce_values p;
-    val lane, layer;     // u32: this thread across and along
-    val tile, rank;      // i64: which columns, and the number of this CTA among theirs
-    val column, columns; // i64: this thread's first column in its stretch, and how long that is
-    val row;             // i64: the result of that column
-    val start;           // address of the first element of that column
-    val all_exist;       // all columns of this thread
-    val here, apart;     // with one reduced mode: address of the thread's next vector, bytes to the one after
+    val lane, layer;      // u32: this thread across and along
+    val tile, rank;       // i64: which columns, and the number of this CTA among theirs
+    val column, columns;  // i64: this thread's first column in its stretch, and how long that is
+    val row;              // i64: the result of that column
+    val start;            // address of the first element of that column
+    val all_exist;        // all columns of this thread
+    val next, step_bytes; // with one reduced mode: address of the thread's next vector, bytes to the one after
     val pivot[16];
     val state[16][REDUCE_VALUES_MAX]; // by column; of a reducer that counts, all share the count while they accumulate
 } columns_kernel;
@@ -83,7 +83,7 @@ static void find_addresses(const columns_kernel *k, val index, val *address)
     layout reduced = reduce_modes(cfg->kind.reduced, k->p.reduced_extent, k->p.reduced_stride);
     for (int s = 0; s < cfg->steps; s++) {
         if (cfg->kind.reduced == 1) {
-            address[s] = s ? add(address[s - 1], k->apart) : k->here;
+            address[s] = s ? add(address[s - 1], k->step_bytes) : k->next;
             continue;
         }
         val distance = crd2idx(dynamic(add(index, imm(s * layers_of(cfg)))), reduced);
@@ -153,11 +153,10 @@ static void accumulate_columns(columns_kernel *k)
     val count = k->p.count, address[cfg->steps], begin = mul(k->rank, imm(tile));
     val mine = convert(I64, k->layer), bytes = imm64((int64_t)ckl_dtype_bytes(cfg->kind.dtype));
     val stride = mul(k->p.reduced_stride[0], bytes);
-    k->here = variable(U64, add(k->start, convert(U64, mul(add(begin, mine), stride))));
-    k->apart = convert(U64, mul(stride, imm(layers_of(cfg))));
+    k->next = variable(U64, add(k->start, convert(U64, mul(add(begin, mine), stride))));
+    k->step_bytes = convert(U64, mul(stride, imm(layers_of(cfg))));
     val to_next_tile = convert(U64, mul(stride, imm(tile * cfg->split)));
-    LOOP_FROM(first, begin, count, imm(tile * cfg->split))
-    {
+    LOOP_FROM(first, begin, count, imm(tile * cfg->split)) {
         val index = add(first, mine);
         find_addresses(k, index, address);
         if (k->kernel == 1) { // elements are loaded one by one, each guarded: many at once do not fit the registers
@@ -167,7 +166,7 @@ static void accumulate_columns(columns_kernel *k)
                 full_tile(k, index, address);
             ELSE edge_tile(k, index, address);
         }
-        assign(k->here, add(k->here, to_next_tile));
+        assign(k->next, add(k->next, to_next_tile));
     }
 }
 
@@ -280,8 +279,7 @@ static void merge_received(columns_kernel *k)
     for (int c = 0; c < cfg->vec; c++)
         for (int i = 0; i < k->r->count; i++)
             assign(k->state[c][i], identity[i]);
-    LOOP_FROM(rank, convert(I64, k->layer), imm64(cfg->split), imm(layers * at_once))
-    {
+    LOOP_FROM(rank, convert(I64, k->layer), imm64(cfg->split), imm(layers * at_once)) {
         for (int u = 0; u < at_once; u++)
             load_states(k, add(rank, imm(u * layers)), rS[u]);
         for (int u = 0; u < at_once; u++)

@@ -50,7 +50,7 @@ static void accumulate_one(ladder_kernel *k, val index)
 static void accumulate_elements(ladder_kernel *k, val first)
 {
     LOOP_FROM(i, add(first, convert(I64, thread())), k->p.count, imm(k->cfg->threads))
-    accumulate_one(k, i);
+        accumulate_one(k, i);
 }
 
 /* In each round the lower half of the threads takes over what the upper half has: (THREADS) of every value. */
@@ -97,8 +97,7 @@ static val accumulate_vectors(ladder_kernel *k)
     int64_t distance[vec];
     for (int e = 0; e < vec; e++)
         distance[e] = e;
-    LOOP_FROM(v, convert(I64, thread()), vectors, imm(k->cfg->threads))
-    {
+    LOOP_FROM(v, convert(I64, thread()), vectors, imm(k->cfg->threads)) {
         val first = mul(v, imm(vec));
         tensor gX = local_tile(tensor_with_layout(k->gRow, make_layout(dynamic(k->p.count), leaf(1))), leaf(vec),
                                dynamic(v));                    // (VEC)
@@ -116,7 +115,7 @@ void reduce_naive_with(const reduce_ladder_config *cfg, const reducer *r)
     IF(lt(row, k.p.rows)) {
         begin_row(&k, row);
         LOOP_FROM(i, imm64(0), k.p.count, imm(1))
-        accumulate_one(&k, i);
+            accumulate_one(&k, i);
         reduce_store(r, &k.p, cfg->kind.output, row, k.state);
     }
 }

@@ -303,7 +303,7 @@ static bool is_float(ckl_dtype dtype)
     return dtype == F32 || dtype == F16 || dtype == BF16;
 }
 
-/* Elements as they are taken: floats in f32; sums of integers in 64 bits, or in the output's. */
+/* What elements are converted to: floats to f32; integers that are added up to 64 bits, or to the output's type. */
 static ir_type input_of(const reduce_kind *k)
 {
     int op = k->op;

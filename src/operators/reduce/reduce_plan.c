@@ -20,7 +20,7 @@ static int bytes_of(ckl_dtype dtype)
 
 static reduce_mode inner_of(const reduce_view *v)
 {
-    return v->reduced[v->reduced_count - 1];
+    return v->reduced[v->kind.reduced - 1];
 }
 
 /* The smallest power of two that is not below x. */
@@ -46,16 +46,11 @@ static bool strides_divide(const reduce_mode *modes, int count, int vec)
     return true;
 }
 
-static reduce_kind kind_of(const ckl_reduce_desc *d, const reduce_view *v)
+static ckl_status check_kind(const char *who, const reduce_view *v, const reduce_kind *have)
 {
-    return (reduce_kind){ (int)d->op, d->dtype, d->output, v->kept_count, v->reduced_count };
-}
-
-static ckl_status check_kind(const char *who, const ckl_reduce_desc *d, const reduce_view *v, const reduce_kind *have)
-{
-    reduce_kind want = kind_of(d, v);
-    if (have->op != want.op || have->dtype != want.dtype || have->output != want.output || have->kept != want.kept ||
-        have->reduced != want.reduced)
+    const reduce_kind *want = &v->kind;
+    if (have->op != want->op || have->dtype != want->dtype || have->output != want->output ||
+        have->kept != want->kept || have->reduced != want->reduced)
         FAIL(CKL_INVALID, "reduce %s: the config's operation, types or modes are not the problem's", who);
     return CKL_OK;
 }
@@ -78,10 +73,10 @@ static ckl_status check_vectors(const char *who, int vec, int steps, ckl_dtype d
 }
 
 /* Should a sum be compensated, if a thread adds so many blocks in turn? */
-static bool compensates(const ckl_reduce_desc *d, int64_t blocks_in_turn)
+static bool compensates(const reduce_kind *k, int64_t blocks_in_turn)
 {
-    bool sums = d->op == CKL_REDUCE_SUM || d->op == CKL_REDUCE_MEAN || d->op == CKL_REDUCE_NORM1;
-    bool floats = d->dtype == CKL_F32 || d->dtype == CKL_F16 || d->dtype == CKL_BF16;
+    bool sums = k->op == CKL_REDUCE_SUM || k->op == CKL_REDUCE_MEAN || k->op == CKL_REDUCE_NORM1;
+    bool floats = k->dtype == CKL_F32 || k->dtype == CKL_F16 || k->dtype == CKL_BF16;
     return sums && floats && blocks_in_turn > BLOCKS_IN_TURN_MAX;
 }
 
@@ -91,18 +86,18 @@ static int64_t workspace_for(int64_t groups, int64_t split, int64_t bytes)
     return split > 1 ? round_up(4 * groups, PLAN_WORKSPACE_ALIGNMENT) + groups * split * bytes : 0;
 }
 
-static reduce_params params_for(const ckl_plan *plan, const reduce_view *v, const ckl_reduce_args *args, int64_t groups)
+static reduce_params params_for(const ckl_plan *plan, const ckl_reduce_args *args, int64_t groups)
 {
-    int correction = ((const ckl_reduce_desc *)plan->desc)->correction;
+    const reduce_view *v = plan->desc;
     const char *workspace = plan_workspace(plan, args->workspace);
     reduce_params p = { .x = args->x, .y = args->y, .counters = workspace, .rows = v->rows, .count = v->count };
     p.states = workspace ? workspace + round_up(4 * groups, PLAN_WORKSPACE_ALIGNMENT) : NULL;
-    p.divisor = (float)max_i64(v->count - correction, 0);
-    for (int i = 0; i < v->kept_count; i++) {
+    p.divisor = (float)max_i64(v->count - v->correction, 0);
+    for (int i = 0; i < v->kind.kept; i++) {
         p.kept_extent[i] = v->kept[i].extent;
         p.kept_stride[i] = v->kept[i].stride;
     }
-    for (int i = 0; i < v->reduced_count; i++) {
+    for (int i = 0; i < v->kind.reduced; i++) {
         p.reduced_extent[i] = v->reduced[i].extent;
         p.reduced_stride[i] = v->reduced[i].stride;
     }
@@ -121,8 +116,8 @@ enum {
 /* Do rows, and their segments, begin and end with a vector, if x does? */
 static bool vectors_divide_rows(const reduce_view *v, int vec)
 {
-    return inner_of(v).extent % vec == 0 && strides_divide(v->kept, v->kept_count, vec) &&
-           strides_divide(v->reduced, v->reduced_count - 1, vec);
+    return inner_of(v).extent % vec == 0 && strides_divide(v->kept, v->kind.kept, vec) &&
+           strides_divide(v->reduced, v->kind.reduced - 1, vec);
 }
 
 /* Vectors need not divide rows, but rows of few vectors that start anywhere would be all edges. */
@@ -194,35 +189,34 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
 /* Rows of a warp's length or less share CTAs; many long ones have a CTA each. Clusters are only taken by config. */
 static ckl_status choose_rows(const void *desc, const ckl_device_info *device, void *config)
 {
-    const ckl_reduce_desc *d = desc;
     reduce_rows_config *c = config;
-    reduce_view v = reduce_view_of(d);
-    c->kind = kind_of(d, &v);
-    c->vec = choose_row_vec(&v, d->dtype);
-    c->strided = inner_of(&v).stride != 1;
-    int64_t vectors = vectors_of(&v, c);
-    if (vectors <= WARP || (vectors <= 8 * WARP && v.rows >= device->sm_count))
-        choose_short(&v, c);
-    else if (v.rows < 4 * device->sm_count)
-        choose_shared(&v, device, c);
+    const reduce_view *v = desc;
+    c->kind = v->kind;
+    c->vec = choose_row_vec(v, v->kind.dtype);
+    c->strided = inner_of(v).stride != 1;
+    int64_t vectors = vectors_of(v, c);
+    if (vectors <= WARP || (vectors <= 8 * WARP && v->rows >= device->sm_count))
+        choose_short(v, c);
+    else if (v->rows < 4 * device->sm_count)
+        choose_shared(v, device, c);
     else {
         c->threads = c->row_threads = 256;
-        shorten_steps(&v, c);
+        shorten_steps(v, c);
     }
-    c->compensated = compensates(d, row_tiles(&v, c) / c->split);
+    c->compensated = compensates(&v->kind, row_tiles(v, c) / c->split);
     return CKL_OK;
 }
 
 static ckl_status admit_rows(const void *desc, const ckl_device_info *device, const void *config)
 {
     const reduce_rows_config *c = config;
-    reduce_view v = reduce_view_of(desc);
-    TRY(check_kind("rows", desc, &v, &c->kind));
+    const reduce_view *v = desc;
+    TRY(check_kind("rows", v, &c->kind));
     TRY(check_threads("rows", c->threads, device));
     TRY(check_vectors("rows", c->vec, c->steps, c->kind.dtype));
-    if (c->strided != (inner_of(&v).stride != 1) || (c->strided && c->vec > 1))
+    if (c->strided != (inner_of(v).stride != 1) || (c->strided && c->vec > 1))
         FAIL(CKL_UNSUPPORTED, "reduce rows: strided=%d vec=%d does not fit elements %" PRId64 " apart", c->strided,
-             c->vec, inner_of(&v).stride);
+             c->vec, inner_of(v).stride);
     if (c->row_threads != c->threads && (!is_power_of_two(c->row_threads) || c->row_threads > WARP))
         FAIL(CKL_INVALID, "reduce rows: row_threads=%d must be a power of two up to 32, or threads=%d", c->row_threads,
              c->threads);
@@ -234,8 +228,8 @@ static ckl_status admit_rows(const void *desc, const ckl_device_info *device, co
     if (c->cluster > 1 && !device->has_tma)
         FAIL(CKL_UNSUPPORTED, "reduce rows: cluster=%d on a device without clusters", c->cluster);
     int64_t ctas_per_row = (int64_t)c->split * c->cluster, rows_per_cta = c->threads / c->row_threads;
-    if (v.rows > CTAS_MAX / ctas_per_row * rows_per_cta)
-        FAIL(CKL_UNSUPPORTED, "reduce rows: %" PRId64 " rows are more than one launch has CTAs for", v.rows);
+    if (v->rows > CTAS_MAX / ctas_per_row * rows_per_cta)
+        FAIL(CKL_UNSUPPORTED, "reduce rows: %" PRId64 " rows are more than one launch has CTAs for", v->rows);
     return CKL_OK;
 }
 
@@ -243,16 +237,16 @@ static int64_t rows_workspace(const ckl_plan *plan)
 {
     const reduce_rows_config *c = plan->config;
     int words = reduce_state_words(&c->kind, c->compensated);
-    return workspace_for(reduce_view_of(plan->desc).rows, c->split, (int64_t)SLOT_BYTES * words);
+    return workspace_for(((const reduce_view *)plan->desc)->rows, c->split, (int64_t)SLOT_BYTES * words);
 }
 
 static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const reduce_rows_config *c = plan->config;
-    reduce_view v = reduce_view_of(plan->desc);
-    reduce_params p = params_for(plan, &v, args, v.rows);
-    bool even = vectors_divide_rows(&v, c->vec) && is_aligned(p.x, c->vec * bytes_of(c->kind.dtype));
-    int64_t ctas = ceil_div(v.rows, c->threads / c->row_threads);
+    const reduce_view *v = plan->desc;
+    reduce_params p = params_for(plan, args, v->rows);
+    bool even = vectors_divide_rows(v, c->vec) && is_aligned(p.x, c->vec * bytes_of(c->kind.dtype));
+    int64_t ctas = ceil_div(v->rows, c->threads / c->row_threads);
     if (c->resident && c->row_threads < c->threads)
         ctas = min_i64(ctas, (int64_t)c->resident * plan->device->info.sm_count);
     ctas *= (int64_t)c->split * c->cluster;
@@ -290,7 +284,7 @@ enum {
 /* Results side by side; the others are stretches of them. */
 static int64_t columns_of(const reduce_view *v)
 {
-    return v->kept_count ? v->kept[v->kept_count - 1].extent : 1;
+    return v->kind.kept ? v->kept[v->kind.kept - 1].extent : 1;
 }
 
 static int64_t stretches_of(const reduce_view *v)
@@ -305,13 +299,13 @@ static int64_t column_tiles(const reduce_view *v, const reduce_columns_config *c
 
 static bool columns_divide(const reduce_view *v, int vec)
 {
-    return columns_of(v) % vec == 0 && strides_divide(v->kept, v->kept_count - 1, vec) &&
-           strides_divide(v->reduced, v->reduced_count, vec);
+    return columns_of(v) % vec == 0 && strides_divide(v->kept, v->kind.kept - 1, vec) &&
+           strides_divide(v->reduced, v->kind.reduced, vec);
 }
 
 static ckl_status check_columns(const reduce_view *v)
 {
-    if (v->kept_count == 0 || v->kept[v->kept_count - 1].stride != 1)
+    if (v->kind.kept == 0 || v->kept[v->kind.kept - 1].stride != 1)
         FAIL(CKL_UNSUPPORTED, "reduce columns: neighbouring results are not made of neighbouring elements");
     return CKL_OK;
 }
@@ -320,66 +314,66 @@ static ckl_status check_columns(const reduce_view *v)
 static ckl_status choose_columns(const void *desc, const ckl_device_info *device, void *config)
 {
     reduce_columns_config *c = config;
-    reduce_view v = reduce_view_of(desc);
-    TRY(check_columns(&v));
-    c->kind = kind_of(desc, &v);
+    const reduce_view *v = desc;
+    TRY(check_columns(v));
+    c->kind = v->kind;
     int words = reduce_state_words(&c->kind, false), bytes = bytes_of(c->kind.dtype);
     c->vec = ACCESS_BYTES / bytes;
-    while (!columns_divide(&v, c->vec) || c->vec * words > STATE_MAX)
+    while (!columns_divide(v, c->vec) || c->vec * words > STATE_MAX)
         c->vec /= 2;
-    int64_t wanted = (int64_t)device->sm_count * THREADS_WANTED, across = v.rows / c->vec;
-    c->lanes = (int)min_i64(across >= wanted ? c->threads : WARP, power_of_two_from(ceil_div(columns_of(&v), c->vec)));
+    int64_t wanted = (int64_t)device->sm_count * THREADS_WANTED, across = v->rows / c->vec;
+    c->lanes = (int)min_i64(across >= wanted ? c->threads : WARP, power_of_two_from(ceil_div(columns_of(v), c->vec)));
     c->steps = (int)(BYTES_IN_FLIGHT / ((int64_t)c->vec * bytes));
     c->steps = (int)min_i64(c->steps, STEPS_MAX);
     c->ctas_per_sm = THREADS_WANTED / c->threads;
-    if (column_tiles(&v, c) * stretches_of(&v) < NARROW_TILES && c->lanes > NARROW_LANES) {
+    if (column_tiles(v, c) * stretches_of(v) < NARROW_TILES && c->lanes > NARROW_LANES) {
         c->lanes = NARROW_LANES;
         c->steps = STEPS_MAX;
         c->ctas_per_sm = 3;
     }
-    int64_t layers = c->threads / c->lanes, tiles = column_tiles(&v, c) * stretches_of(&v);
-    while (c->steps > 1 && layers * (c->steps / 2) >= v.count)
+    int64_t layers = c->threads / c->lanes, tiles = column_tiles(v, c) * stretches_of(v);
+    while (c->steps > 1 && layers * (c->steps / 2) >= v->count)
         c->steps /= 2;
-    int64_t ctas = wanted / c->threads, most = ceil_div(max_i64(v.count, 1), layers * c->steps);
+    int64_t ctas = wanted / c->threads, most = ceil_div(max_i64(v->count, 1), layers * c->steps);
     c->split = (int)max_i64(1, min_i64(ctas / max_i64(tiles, 1), most));
-    c->compensated = compensates(desc, v.count / (layers * c->steps * c->split));
+    c->compensated = compensates(&v->kind, v->count / (layers * c->steps * c->split));
     return CKL_OK;
 }
 
 static ckl_status admit_columns(const void *desc, const ckl_device_info *device, const void *config)
 {
     const reduce_columns_config *c = config;
-    reduce_view v = reduce_view_of(desc);
-    TRY(check_columns(&v));
-    TRY(check_kind("columns", desc, &v, &c->kind));
+    const reduce_view *v = desc;
+    TRY(check_columns(v));
+    TRY(check_kind("columns", v, &c->kind));
     TRY(check_threads("columns", c->threads, device));
     TRY(check_vectors("columns", c->vec, c->steps, c->kind.dtype));
     if (!is_power_of_two(c->lanes) || c->lanes > c->threads)
         FAIL(CKL_INVALID, "reduce columns: lanes=%d must be a power of two up to threads=%d", c->lanes, c->threads);
     if (c->split < 1)
         FAIL(CKL_INVALID, "reduce columns: split=%d is not positive", c->split);
-    if (stretches_of(&v) > CTAS_MAX / c->split / max_i64(column_tiles(&v, c), 1))
-        FAIL(CKL_UNSUPPORTED, "reduce columns: %" PRId64 " results are more than one launch has CTAs for", v.rows);
+    if (stretches_of(v) > CTAS_MAX / c->split / max_i64(column_tiles(v, c), 1))
+        FAIL(CKL_UNSUPPORTED, "reduce columns: %" PRId64 " results are more than one launch has CTAs for", v->rows);
     return CKL_OK;
 }
 
 static int64_t columns_workspace(const ckl_plan *plan)
 {
     const reduce_columns_config *c = plan->config;
-    reduce_view v = reduce_view_of(plan->desc);
+    const reduce_view *v = plan->desc;
     int64_t bytes = (int64_t)WORD_BYTES * reduce_state_words(&c->kind, c->compensated);
-    return workspace_for(column_tiles(&v, c) * stretches_of(&v), c->split, bytes * c->lanes * c->vec);
+    return workspace_for(column_tiles(v, c) * stretches_of(v), c->split, bytes * c->lanes * c->vec);
 }
 
 static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const reduce_columns_config *c = plan->config;
-    reduce_view v = reduce_view_of(plan->desc);
-    int64_t groups = column_tiles(&v, c) * stretches_of(&v);
-    reduce_params p = params_for(plan, &v, args, groups);
-    bool even = columns_divide(&v, c->vec) && is_aligned(p.x, c->vec * bytes_of(c->kind.dtype)) &&
+    const reduce_view *v = plan->desc;
+    int64_t groups = column_tiles(v, c) * stretches_of(v);
+    reduce_params p = params_for(plan, args, groups);
+    bool even = columns_divide(v, c->vec) && is_aligned(p.x, c->vec * bytes_of(c->kind.dtype)) &&
                 is_aligned(p.y, min_i64(ACCESS_BYTES, c->vec * bytes_of(c->kind.output)));
-    return v.rows ? plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = groups * c->split }, &p, stream) : CKL_OK;
+    return v->rows ? plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = groups * c->split }, &p, stream) : CKL_OK;
 }
 
 static const field columns_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_columns_config, kind))
@@ -407,51 +401,52 @@ enum { NAIVE_COUNT_MAX = 1 << 18, NAIVE_VARIANCE_COUNT_MAX = 1 << 13, LADDER_THR
 static ckl_status choose_ladder(const void *desc, const ckl_device_info *device, void *config)
 {
     reduce_ladder_config *c = config;
-    reduce_view v = reduce_view_of(desc);
+    const reduce_view *v = desc;
     (void)device;
-    c->kind = kind_of(desc, &v);
+    c->kind = v->kind;
     return CKL_OK;
 }
 
 static ckl_status admit_naive(const void *desc, const ckl_device_info *device, const void *config)
 {
     const reduce_ladder_config *c = config;
-    reduce_view v = reduce_view_of(desc);
-    TRY(check_kind("naive", desc, &v, &c->kind));
+    const reduce_view *v = desc;
+    TRY(check_kind("naive", v, &c->kind));
     TRY(check_threads("naive", c->threads, device));
-    if (v.rows > (int64_t)CTAS_MAX * c->threads)
-        FAIL(CKL_UNSUPPORTED, "reduce naive: %" PRId64 " rows are more than one launch has threads", v.rows);
+    if (v->rows > (int64_t)CTAS_MAX * c->threads)
+        FAIL(CKL_UNSUPPORTED, "reduce naive: %" PRId64 " rows are more than one launch has threads", v->rows);
     bool variance = c->kind.op == CKL_REDUCE_VAR || c->kind.op == CKL_REDUCE_STD;
-    if (v.count > (variance ? NAIVE_VARIANCE_COUNT_MAX : NAIVE_COUNT_MAX))
-        FAIL(CKL_UNSUPPORTED, "reduce naive: rows of %" PRId64 " elements are too long for one thread in f32", v.count);
+    if (v->count > (variance ? NAIVE_VARIANCE_COUNT_MAX : NAIVE_COUNT_MAX))
+        FAIL(CKL_UNSUPPORTED, "reduce naive: rows of %" PRId64 " elements are too long for one thread in f32",
+             v->count);
     return CKL_OK;
 }
 
 static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const reduce_ladder_config *c = plan->config;
-    reduce_view v = reduce_view_of(plan->desc);
-    reduce_params p = params_for(plan, &v, args, 0);
-    return v.rows ? plan_launch(plan, 0, (plan_grid){ .x = ceil_div(v.rows, c->threads) }, &p, stream) : CKL_OK;
+    const reduce_view *v = plan->desc;
+    reduce_params p = params_for(plan, args, 0);
+    return v->rows ? plan_launch(plan, 0, (plan_grid){ .x = ceil_div(v->rows, c->threads) }, &p, stream) : CKL_OK;
 }
 
 /* Of the steps that give a row a CTA. */
 static ckl_status admit_ladder(const void *desc, const ckl_device_info *device, const void *config)
 {
     const reduce_ladder_config *c = config;
-    reduce_view v = reduce_view_of(desc);
-    TRY(check_kind("ladder", desc, &v, &c->kind));
+    const reduce_view *v = desc;
+    TRY(check_kind("ladder", v, &c->kind));
     TRY(check_threads("ladder", c->threads, device));
-    if (v.rows > CTAS_MAX)
-        FAIL(CKL_UNSUPPORTED, "reduce ladder: %" PRId64 " rows are more than one launch has CTAs", v.rows);
+    if (v->rows > CTAS_MAX)
+        FAIL(CKL_UNSUPPORTED, "reduce ladder: %" PRId64 " rows are more than one launch has CTAs", v->rows);
     return CKL_OK;
 }
 
 static ckl_status launch_ladder(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    reduce_view v = reduce_view_of(plan->desc);
-    reduce_params p = params_for(plan, &v, args, 0);
-    return v.rows ? plan_launch(plan, 0, (plan_grid){ .x = v.rows }, &p, stream) : CKL_OK;
+    const reduce_view *v = plan->desc;
+    reduce_params p = params_for(plan, args, 0);
+    return v->rows ? plan_launch(plan, 0, (plan_grid){ .x = v->rows }, &p, stream) : CKL_OK;
 }
 
 /* As many threads as a row has vectors, from two warps to the default: with the others a CTA only starts later. */
@@ -459,7 +454,7 @@ static ckl_status choose_vectorized(const void *desc, const ckl_device_info *dev
 {
     reduce_ladder_config *c = config;
     TRY(choose_ladder(desc, device, config));
-    int64_t vectors = reduce_view_of(desc).count * bytes_of(c->kind.dtype) / ACCESS_BYTES;
+    int64_t vectors = ((const reduce_view *)desc)->count * bytes_of(c->kind.dtype) / ACCESS_BYTES;
     while (c->threads > LADDER_THREADS_MIN && vectors <= c->threads / 2)
         c->threads /= 2;
     return CKL_OK;
@@ -467,8 +462,8 @@ static ckl_status choose_vectorized(const void *desc, const ckl_device_info *dev
 
 static ckl_status admit_vectorized(const void *desc, const ckl_device_info *device, const void *config)
 {
-    reduce_view v = reduce_view_of(desc);
-    if (v.reduced_count > 1 || inner_of(&v).stride != 1)
+    const reduce_view *v = desc;
+    if (v->kind.reduced > 1 || inner_of(v).stride != 1)
         FAIL(CKL_UNSUPPORTED, "reduce vectorized: the elements of a row do not lie in one stretch");
     return admit_ladder(desc, device, config);
 }
@@ -476,11 +471,11 @@ static ckl_status admit_vectorized(const void *desc, const ckl_device_info *devi
 static ckl_status launch_vectorized(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const reduce_ladder_config *c = plan->config;
-    reduce_view v = reduce_view_of(plan->desc);
-    reduce_params p = params_for(plan, &v, args, 0);
+    const reduce_view *v = plan->desc;
+    reduce_params p = params_for(plan, args, 0);
     bool even =
-        is_aligned(p.x, ACCESS_BYTES) && strides_divide(v.kept, v.kept_count, ACCESS_BYTES / bytes_of(c->kind.dtype));
-    return v.rows ? plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = v.rows }, &p, stream) : CKL_OK;
+        is_aligned(p.x, ACCESS_BYTES) && strides_divide(v->kept, v->kind.kept, ACCESS_BYTES / bytes_of(c->kind.dtype));
+    return v->rows ? plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = v->rows }, &p, stream) : CKL_OK;
 }
 
 static const field ladder_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_ladder_config, kind))

@@ -15,13 +15,15 @@ typedef struct reduce_mode {
  * from far to near, except for operations that return an index; there is at least one, perhaps 1:1.
  */
 typedef struct reduce_view {
-    int kept_count, reduced_count;
-    reduce_mode kept[CKL_REDUCE_RANK_MAX], reduced[CKL_REDUCE_RANK_MAX];
-    int64_t rows;  // elements of y
-    int64_t count; // elements of a row
+    reduce_kind kind;
+    reduce_mode kept[CKL_REDUCE_RANK_MAX], reduced[CKL_REDUCE_RANK_MAX]; // as many as the kind says
+    int64_t rows;                                                        // elements of y
+    int64_t count;                                                       // elements of a row
+    int64_t x_bytes;                                                     // from the first to past the last element of x
+    int correction;
 } reduce_view;
 
-/* Of a checked desc. */
+/* Of a checked desc; the implementations get it in place of the desc. */
 reduce_view reduce_view_of(const ckl_reduce_desc *desc);
 
 extern const implementation reduce_columns_plans, reduce_rows_plans;

@@ -41,9 +41,21 @@ static bool by_cta(const reduce_rows_config *cfg)
     return cfg->row_threads == cfg->threads;
 }
 
+/* A tile of a row: neighbouring threads have neighbouring vectors. */
+static layout tile_layout(const reduce_rows_config *cfg)
+{
+    return compact(shape(cfg->vec, cfg->row_threads, cfg->steps)); // (VEC,THREADS,STEPS)
+}
+
+/* What a thread has of it, from its first element on. */
+static layout partition_layout(const reduce_rows_config *cfg)
+{
+    return slice_layout(coord(_, 0, _), tile_layout(cfg)); // (VEC,STEPS)
+}
+
 static int64_t tile_elements(const reduce_rows_config *cfg)
 {
-    return (int64_t)cfg->row_threads * cfg->vec * cfg->steps;
+    return static_size(tile_layout(cfg));
 }
 
 /* Rows that start anywhere within a vector. */
@@ -91,19 +103,14 @@ static segment find_segment(const rows_kernel *k, val index)
     return s;
 }
 
-/* Elements of a segment from number `first` on. */
+/*
+ * Elements of a segment from number `first` on: by address, because a segment of a ragged row starts at a boundary that no
+ * coordinate of x names.
+ */
 static tensor elements_at(const rows_kernel *k, const segment *s, val first, layout a)
 {
     ckl_dtype dtype = k->cfg->kind.dtype;
     return with_cache(gmem_tensor(reduce_address(s->address, first, dtype), dtype, a), IR_CACHE_READONLY);
-}
-
-/* The vectors of this thread from element `mine` of a segment on: (VEC,STEPS). */
-static tensor vectors_at(const rows_kernel *k, const segment *s, val mine)
-{
-    const reduce_rows_config *cfg = k->cfg;
-    return elements_at(k, s, mine,
-                       make_layout(shape(cfg->vec, cfg->steps), stride(1, (int64_t)cfg->vec * cfg->row_threads)));
 }
 
 /* Loads vector number `step`. Elements that are not side by side are single, a stride apart. */
@@ -132,7 +139,7 @@ static void accumulate_steps(const rows_kernel *k, val index, int step, int coun
             x[s * cfg->vec + e] = at(rStep, e);
     }
     for (int i = 0; i < size; i++)
-        distance[i] = i % cfg->vec + (int64_t)(step + i / cfg->vec) * cfg->row_threads * cfg->vec;
+        distance[i] = index_at(partition_layout(cfg), step * cfg->vec + i);
     reduce_batch batch = { .x = x, .size = size, .first = index, .distance = distance };
     reduce_accumulate(k->r, &batch, k->pivot, k->state);
 }
@@ -184,7 +191,7 @@ static void load_edges(const rows_kernel *k, const segment *s, val tile, edge_ve
 static void edge_tile(const rows_kernel *k, const segment *s, val tile, val mine)
 {
     const reduce_rows_config *cfg = k->cfg;
-    tensor tXgX = vectors_at(k, s, mine); // (VEC,STEPS)
+    tensor tXgX = elements_at(k, s, mine, partition_layout(cfg)); // (VEC,STEPS)
     packed rX[cfg->steps];
     edge_vector head = { 0 }, tail = { 0 };
     val inside[cfg->steps];
@@ -208,7 +215,7 @@ static void edge_tile(const rows_kernel *k, const segment *s, val tile, val mine
 static void full_tile(const rows_kernel *k, const segment *s, val mine)
 {
     const reduce_rows_config *cfg = k->cfg;
-    tensor tXgX = vectors_at(k, s, mine); // (VEC,STEPS)
+    tensor tXgX = elements_at(k, s, mine, partition_layout(cfg)); // (VEC,STEPS)
     packed rX[cfg->steps];
     for (int i = 0; i < cfg->steps; i++) {
         rX[i] = packed_registers(cfg->kind.dtype, cfg->vec);
@@ -228,10 +235,9 @@ static void accumulate_row(const rows_kernel *k)
     if (k->cfg->kind.reduced > 1)
         IF(lt(imm(0), k->p.count))
             assign(tiles, mul(tiles_inner, div(k->p.count, inner)));
-    mine_in_tile = convert(I64, mul(k->here.lane, imm(cfg->vec)));
+    mine_in_tile = convert(I64, crd2idx(coord(0, k->here.lane, 0), tile_layout(cfg)));
     segment only = find_segment(k, imm64(0));
-    LOOP_FROM(t, k->here.rank, tiles, k->here.ctas)
-    {
+    LOOP_FROM(t, k->here.rank, tiles, k->here.ctas) {
         segment s = only;
         val tile_of_segment = t;
         if (k->cfg->kind.reduced > 1) {
@@ -255,8 +261,7 @@ static void merge_received(const rows_kernel *k, const reduce_slots *slots)
     k->r->identity(k->r, identity);
     for (int i = 0; i < k->r->count; i++)
         assign(k->state[i], identity[i]);
-    LOOP_FROM(t, convert(I64, thread()), imm64(cfg->split), imm(count * cfg->threads))
-    {
+    LOOP_FROM(t, convert(I64, thread()), imm64(cfg->split), imm(count * cfg->threads)) {
         for (int u = 0; u < count; u++)
             ranks[u] = add(t, imm(u * cfg->threads));
         reduce_receive(slots, ranks, count, states);
@@ -375,8 +380,7 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kerne
         reduce_row(&k);
         return;
     }
-    LOOP_FROM(row, first, k.p.rows, mul(convert(I64, grid_x()), at_once))
-    {
+    LOOP_FROM(row, first, k.p.rows, mul(convert(I64, grid_x()), at_once)) {
         place_at(&k, row);
         reduce_row(&k);
     }
