@@ -14,10 +14,10 @@
 
 #include "operators/operators.h"
 #include "operators/reduce/reduce_kernel.h"
+#include "emulated_device.h"
 
 enum { N_MAX = 20000 };
 
-static ckl_device *device;
 static float host[N_MAX], got[N_MAX];
 
 /* A custom operation: the sum of cubes, halved at the end */
@@ -412,19 +412,6 @@ static void test_variance(void **state)
                 check_variance(fills[f].name, columns[i], got[c], variance_of_host(c, 8));
         }
     }
-}
-
-static int open_device(void **state)
-{
-    (void)state;
-    return ckl_device_open("emulator:h200", &device) == CKL_OK ? 0 : -1;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    ckl_device_close(device);
-    return 0;
 }
 
 int main(void)

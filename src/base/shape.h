@@ -21,7 +21,7 @@ ckl_status sizes_parse(const char *what, const char *key, const char *list, int 
 /* The same of a shape. */
 ckl_status shape_parse(const char *what, const char *text, sizes *out);
 
-/* An axis from -rank to rank-1 as one from 0 to rank-1. */
+/* Turns an axis in -rank..rank-1 into one in 0..rank-1. */
 ckl_status shape_axis(const char *what, const sizes *shape, int64_t axis, int *out);
 
 /* The product of the sizes from mode `first` to before mode `end`. */
