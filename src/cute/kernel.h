@@ -266,6 +266,8 @@
 #define unpacked(...)       CUTE_CALL(unpacked(__VA_ARGS__))
 
 /* reduce.h */
+#define fragment_sum(...)       CUTE_CALL(fragment_sum(__VA_ARGS__))
+#define fragment_dot(...)       CUTE_CALL(fragment_dot(__VA_ARGS__))
 #define warp_reduce(...)        CUTE_CALL(warp_reduce(__VA_ARGS__))
 #define warp_reduce_across(...) CUTE_CALL(warp_reduce_across(__VA_ARGS__))
 #define cta_reduce(...)         CUTE_CALL(cta_reduce(__VA_ARGS__))
