@@ -114,9 +114,9 @@ static ckl_status enqueue_untimed(race *r, double us)
 }
 
 /*
- * Work in front of a batch of so many passes that takes the GPU long and the host no time. The GPU must not catch up with the
- * host before the last sample: it would wait, and the wait would be in the sample. Where the host may be the slower one
- * (Python enqueues torch's kernels) it gets all the time that it needs.
+ * Work in front of a batch of so many passes that takes the GPU long and the host no time. The GPU must not catch up with
+ * the host before the last sample, or the sample would include a wait. Where the host may be the slower one (Python enqueues
+ * torch's kernels) it gets all the time that it needs.
  */
 static ckl_status enqueue_lead_in(race *r, int passes)
 {

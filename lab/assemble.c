@@ -12,7 +12,7 @@
 
 enum {
     PATH_BYTES = 4096,
-    SPILL_BYTES_MAX = 64 // stored and loaded: some values that ptxas parks outside of loops are no complaint
+    SPILL_BYTES_MAX = 64 // stored and loaded: a few values that ptxas spills outside of loops are accepted
 };
 
 static bool find_on_path(const char *name, char found[PATH_BYTES])

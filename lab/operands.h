@@ -1,9 +1,9 @@
 /*
  * operands.h - the memory of a case: filled inputs, poisoned outputs, canaries around and between.
  *
- * Images are what the host knows of every operand, from its first canary to its last: `image` before a run, `after` behind
- * it. Device memory may exist several times (a benchmark rotates through sets so that the L2 cache is cold); all sets
- * start from the same images.
+ * Images are what the host knows of every operand, from its first canary to its last: `image` is what is there before a run,
+ * `after` what is there after it. Device memory may exist several times (a benchmark rotates through sets so that the L2
+ * cache is cold); all sets start from the same images.
  */
 #ifndef CKL_LAB_OPERANDS_H
 #define CKL_LAB_OPERANDS_H
@@ -63,7 +63,7 @@ int64_t operand_row_start(const operand_image *o, int64_t row);
 /* The byte of an element in an image. */
 size_t operand_byte(const operand_image *o, int64_t row, int64_t column);
 
-/* Elements that follow each other in memory without gaps: the parts in which an operand is gone through in parallel. */
+/* A run of elements without gaps in memory: parallel loops over an operand take one at a time. */
 typedef struct operand_run {
     size_t byte; // in an image
     int64_t count;

@@ -6,7 +6,7 @@
 
 static ckl_device *gpu;
 
-/* Coordinates: an element of any part of an identity tensor knows where it is in the whole. */
+/* Coordinates: an element of a tile or partition of an identity tensor is its place in that tensor. */
 
 static void assert_at(tensor cX, int64_t i, int64_t row, int64_t col)
 {

@@ -40,7 +40,7 @@ static void begin_unfenced(const staged_store *s)
     ir_if(s->leader);
 }
 
-/* A piece of shared memory in front of the next one. */
+/* An allocation of shared memory in front of the next one. */
 static int64_t alignment_after_gap(void)
 {
     ir_smem_alloc("gap", 128, 128);

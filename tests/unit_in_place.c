@@ -1,6 +1,6 @@
 /*
- * unit_in_place.c - outputs in place of inputs: all kernels of rows, at every length that changes how a row is held, must
- * give the bits that it gives apart; in the usual order of warps, and where some run long before others and copies arrive at once.
+ * unit_in_place.c - outputs in place of inputs. Every row kernel, at every length that changes how it holds a row, must give
+ * the same bits in place as apart: in the usual order of warps, and where some warps run ahead and copies arrive at once.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "lab/check.h"
+#include "emulated_device.h"
 
 enum { PLACES_MAX = 2 };
 
@@ -20,11 +21,12 @@ typedef struct in_place {
     const char *places[PLACES_MAX][2]; // output, input
 } in_place;
 
-/* Reloading a row for every pass is forced: rows that need it are longer than a test should be. */
+/* Pipelines that load a row again for every pass are forced: rows that need them are longer than a test should be. */
 #define RELOAD "config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=3 residence=reload exact=0"
 
 static const in_place problems[] = {
     { "elementwise expr=gelu(a*x+b) shape=3001", { { "y", "x" } } },
+    { "rope tokens=20 heads=5 k_heads=2 head_dim=96 rotary_dim=64", { { "yq", "q" }, { "yk", "k" } } },
     { "softmax shape=9x1000", { { "y", "x" } } },
     { "softmax shape=5x20000 dtype=bf16", { { "y", "x" } } },
     { "softmax shape=9x1000 impl=pipeline " RELOAD "'", { { "y", "x" } } },
@@ -55,8 +57,6 @@ static const in_place problems[] = {
     { "groupnorm n=2 c=32 h=9 w=9 groups=4 layout=nhwc direction=backward", { { "dx", "dy" } } },
     { "crossentropy rows=8 cols=1000 direction=backward", { { "dx", "x" } } },
 };
-
-static ckl_device *device;
 
 static int index_of(const check *k, const char *name)
 {
@@ -108,23 +108,10 @@ static void test_in_place(void **state)
     case_clear(&c);
 }
 
-static int open_device(void **state)
-{
-    (void)state;
-    return ckl_device_open("emulator:h200", &device);
-}
-
 static int open_device_of_haste(void **state)
 {
     setenv("CKL_EMULATOR", "schedule=random completion=eager seed=1", 1);
     return open_device(state);
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    ckl_device_close(device);
-    return 0;
 }
 
 int main(void)

@@ -326,7 +326,7 @@ static void wgmma_fence(bool right)
     multiply(d, N);
 }
 
-/* Two groups in flight are one too many for the second turn of the loop. */
+/* Two groups in flight are one too many for the second iteration of the loop. */
 static void wgmma_loop(bool right)
 {
     val d[N / 2], copy = ir_reg(CKL_F32), p = ir_compare(IR_EQ, unknown(IR_U32), u32(0));

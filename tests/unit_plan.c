@@ -252,7 +252,7 @@ static void test_sharing(void **state)
     assert_int_equal(unloads, 2);
 }
 
-/* A kernel whose cluster no kernel of the GPU can hold is refused, and not kept. */
+/* A kernel whose cluster no part of the GPU can hold is refused, and not kept. */
 static void test_no_room(void **state)
 {
     (void)state;

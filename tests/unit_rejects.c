@@ -11,7 +11,9 @@
 #include <cmocka.h>
 
 #include "cutekernellib/operators/elementwise.h"
+#include "cutekernellib/operators/rope.h"
 #include "lab/check.h"
+#include "emulated_device.h"
 
 enum { SHIFT = 8 }; // bytes: aligned to any element
 
@@ -28,6 +30,7 @@ static const char *const lines[] = {
     "reduce op=sum shape=64x64 axes=1",
     "rmsnorm rows=8 cols=64",
     "rmsnorm rows=8 cols=64 direction=backward",
+    "rope tokens=8 k_heads=2",
     "softmax shape=8x64 mask=add",
     "softmax shape=8x64 direction=backward",
     "transpose rows=32 cols=48",
@@ -36,9 +39,8 @@ static const char *const lines[] = {
 /* With optional tensors, which are absent here. */
 static const char *const lines_without[] = {
     "gemm m=64 n=64 k=64",
+    "rope tokens=8",
 };
-
-static ckl_device *device;
 
 static int64_t writes(void)
 {
@@ -152,24 +154,34 @@ static void test_unmentioned(void **state)
     assert_non_null(strstr(ckl_error(), "is not part of this expression"));
 }
 
-static int open_device(void **state)
+/* q and k side by side in one buffer, in place; then overlapping by a head. */
+static void test_joint_projection(void **state)
 {
+    enum { TOKENS = 8, DIM = 64, HEADS = 4, K_HEADS = 2, PITCH = (HEADS + K_HEADS) * DIM };
     (void)state;
-    return ckl_device_open("emulator:h200", &device) != CKL_OK;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    ckl_device_close(device);
-    return 0;
+    void *joint, *positions;
+    ckl_rope_desc desc = { .dtype = CKL_F32, .tokens = TOKENS, .heads = HEADS, .k_heads = K_HEADS, .head_dim = DIM };
+    desc.ldq = desc.ldk = desc.ldyq = desc.ldyk = PITCH;
+    assert_int_equal(ckl_malloc(device, TOKENS * PITCH * sizeof(float), &joint), CKL_OK);
+    assert_int_equal(ckl_malloc(device, TOKENS * sizeof(int32_t), &positions), CKL_OK);
+    assert_int_equal(device->ops->fill(device, joint, 0, TOKENS * PITCH * sizeof(float), NULL), CKL_OK);
+    assert_int_equal(device->ops->fill(device, positions, 0, TOKENS * sizeof(int32_t), NULL), CKL_OK);
+    float *q = joint, *k = q + (ptrdiff_t)HEADS * DIM;
+    if (ckl_rope(device, &desc, &(ckl_rope_args){ q, k, positions, q, k }, NULL) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    k -= DIM;
+    assert_int_equal(ckl_rope(device, &desc, &(ckl_rope_args){ q, k, positions, q, k }, NULL), CKL_INVALID);
+    assert_non_null(strstr(ckl_error(), "overlaps"));
+    ckl_free(device, joint);
+    ckl_free(device, positions);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_partial_overlap), cmocka_unit_test(test_misaligned),  cmocka_unit_test(test_absent),
-        cmocka_unit_test(test_in_place),        cmocka_unit_test(test_unmentioned),
+        cmocka_unit_test(test_partial_overlap), cmocka_unit_test(test_misaligned),
+        cmocka_unit_test(test_absent),          cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_unmentioned),     cmocka_unit_test(test_joint_projection),
     };
     return cmocka_run_group_tests_name("rejects", tests, open_device, close_device);
 }

@@ -224,9 +224,31 @@ def permute(p, names):
     return lambda t: {"y": t["x"].permute(order).clone(memory_format=torch.contiguous_format)}, None
 
 
+def rope(p, names):
+    if p["inplace"] != "0":
+        raise Unsupported("rope in place")
+    dim, inverse = int(p["rotary_dim"]), p["inverse"] == "1"
+    interleaved = p["style"] == "interleaved"
+
+    def rotate(x, cosine, sine):
+        n = dim or x.shape[-1]
+        a, b = (x[..., 0:n:2], x[..., 1:n:2]) if interleaved else (x[..., :n // 2], x[..., n // 2:n])
+        pair = (a * cosine - b * sine, b * cosine + a * sine)
+        y = torch.stack(pair, -1).flatten(-2) if interleaved else torch.cat(pair, -1)
+        return torch.cat((y.to(x.dtype), x[..., n:]), -1)
+
+    def forward(t):
+        n = dim or t["q"].shape[-1]
+        i = torch.arange(0, n, 2, device="cuda", dtype=torch.float64)
+        angle = t["positions"][:, None, None] * (float(p["scale"]) * float(p["theta"]) ** (-i / n))
+        cosine, sine = angle.cos().float(), (-angle if inverse else angle).sin().float()
+        return {"y" + name: rotate(t[name], cosine, sine) for name in ("q", "k") if name in t}
+    return forward, None
+
+
 OPERATORS = {
     "softmax": softmax, "crossentropy": crossentropy, "add": add, "elementwise": elementwise, "reduce": reduce,
-    "transpose": transpose, "permute": permute, "groupnorm": groupnorm,
+    "transpose": transpose, "permute": permute, "groupnorm": groupnorm, "rope": rope,
     "layernorm": lambda p, names: norm(p, names, True), "rmsnorm": lambda p, names: norm(p, names, False),
 }
 

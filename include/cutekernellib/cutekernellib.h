@@ -15,6 +15,7 @@
 #include "operators/norm.h"
 #include "operators/permute.h"
 #include "operators/reduce.h"
+#include "operators/rope.h"
 #include "operators/softmax.h"
 #include "operators/transpose.h"
 

@@ -39,7 +39,7 @@
 #define U32  IR_U32
 #define U64  IR_U64
 
-/* The launch: threads of a CTA and how many CTAs shall fit an SM, which limits registers; 0: nothing is said of it. */
+/* The launch: threads of a CTA, and how many CTAs must fit an SM, which limits registers (0: no limit). */
 #define launch_bounds(threads, ctas) cute_launch_bounds(threads, ctas)
 #define min_ctas_per_sm(ctas)        cute_launch_bounds(0, ctas)
 #define cluster_size(ctas)           cute_cluster_size(ctas)

@@ -90,7 +90,7 @@ static const char CARRY[] = "do not compose: modes of the right one add up past 
 static const char NEGATIVE[] = "do not compose: the right one has a negative stride";
 static const char DYNAMIC[] = "do not compose: it takes a mode that is not static";
 
-/* The left layout, and how far the modes of the right one reach in each of its modes, together. */
+/* The left layout, and how far all modes of the right one together reach in each of its modes. */
 typedef struct left_layout {
     flat_layout modes;
     int64_t reached[LAYOUT_MODES_MAX];

@@ -274,7 +274,7 @@ static void gemm_mma_sync(const tiled_mma *mma, tensor rA, tensor rB, tensor acc
         }
 }
 
-/* Is t what one atom takes `values` of per thread, repeated rows x cols times? Descriptors have no values. */
+/* Does t have rows x cols operands of the atom, of `values` per thread each? Descriptors have no values. */
 static bool is_operand(tensor t, int64_t values, int64_t rows, int64_t cols)
 {
     int first = t.memory == DMEM ? 0 : 1;

@@ -146,7 +146,7 @@ val tensor_coordinate(tensor cT, int_tuple coordinate, int mode)
     return int_add(cT.first[mode], crd2idx(at, coordinate_distances(cT, mode)));
 }
 
-/* What a tensor's address counts for one step of its index: bytes of the element; DMEM counts in its own units. */
+/* What one step of the index adds to a tensor's address: the bytes of an element; DMEM has its own unit. */
 static int64_t address_unit(tensor t)
 {
     return t.memory == DMEM ? 1 : (int64_t)ckl_dtype_bytes(t.dtype);

@@ -209,7 +209,7 @@ typedef struct execution {
     int_tuple limits; // NULL: none
     double fill;
     int64_t from_values, to_values, count;
-    bool is_stepped; // the vectors of memory lie a dynamic distance apart
+    bool is_stepped; // the memory's layout is dynamic, and its vectors lie at one distance from each other:
     val distance;    // bytes
 } execution;
 
@@ -231,17 +231,21 @@ static bool find_distance(tensor t, int64_t values, val *distance)
     return true;
 }
 
+static bool begins_with_vectors(layout a, int64_t values)
+{
+    flat_layout f = flat_coalesced(a);
+    return values == 1 || (ir_is_int(f.stride[0], 1) && ir_is_constant(f.shape[0]) && f.shape[0].i % values == 0);
+}
+
 /*
- * Do the values of each instruction lie side by side in memory, at multiples of their number? Of dynamic strides it is the
- * caller who promises the multiples.
+ * Do the values of each instruction lie side by side in memory, at multiples of their number? Where strides are dynamic, the
+ * caller promises the multiples.
  */
 static void check_vectors(const execution *x, tensor t, int64_t values)
 {
     layout plain = without_swizzle(t.layout);
-    if (!layout_is_static(plain))
-        plain = layout_mode(plain, 0); // the values of the instructions of one tile
-    bool fits = x->is_stepped || (layout_is_static(plain) && static_size(plain) % values == 0);
-    for (int64_t i = 0; layout_is_static(plain) && i < static_size(plain) && fits; i++) {
+    bool is_static = layout_is_static(plain), fits = is_static || begins_with_vectors(plain, values);
+    for (int64_t i = 0; is_static && i < static_size(plain) && fits; i++) {
         int64_t start = index_at(plain, i - i % values);
         fits = index_at(plain, i) == start + i % values && start % values == 0;
     }
@@ -307,7 +311,7 @@ static int mode_of_vector(const execution *x, int64_t i)
     return -1;
 }
 
-/* The bytes of vector i that are inside. cp.async can cut a vector off at an edge, so that no edge is odd to it. */
+/* The bytes of vector i that are inside. cp.async can cut a vector off wherever the edge is. */
 static val bytes_inside(const execution *x, int64_t i, val guard)
 {
     int64_t n = x->from_values, bytes = x->copy->atom.bits / 8;
@@ -324,8 +328,9 @@ static val bytes_inside(const execution *x, int64_t i, val guard)
 
 static void run_cp_async(const execution *x)
 {
+    vector_at from = { 0 }, to;
     for (int64_t i = 0; i < x->count; i++) {
-        vector_at from = vector_of(x, x->from, x->from_values, i, NULL), to;
+        from = vector_of(x, x->from, x->from_values, i, &from);
         to.address = tensor_address_near(x->to, i * x->to_values, &to.offset);
         val global = ir_binary(IR_ADD, from.address, ir_int(IR_U64, from.offset));
         ir_cp_async(to.address, to.offset, global, x->copy->atom.bits / 8, bytes_inside(x, i, from.guard));
@@ -403,11 +408,9 @@ static bool count_instructions(execution *x)
     x->to_values = static_size(layout_mode(destination_of(x->copy), 1));
     if (!is_static(x->from.layout.shape) || !is_static(x->to.layout.shape))
         return false;
-    bool from_memory = x->from.memory != RMEM;
     x->is_stepped =
-        x->copy->atom.op == IR_LD &&
-        find_distance(from_memory ? x->from : x->to, from_memory ? x->from_values : x->to_values, &x->distance);
-    int64_t from = static_size(compact(x->from.layout.shape)), to = static_size(compact(x->to.layout.shape));
+        find_distance(x->from, x->from_values, &x->distance) || find_distance(x->to, x->to_values, &x->distance);
+    int64_t from = static_size(x->from.layout), to = static_size(x->to.layout);
     x->count = from / x->from_values;
     return from % x->from_values == 0 && to == x->count * x->to_values;
 }

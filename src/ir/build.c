@@ -122,7 +122,7 @@ static val result(ir_type type)
     return fresh_register(type, false);
 }
 
-/* x itself if it can never change, else a copy taken build. */
+/* x itself if it can never change, else a copy taken now. */
 static val snapshot(val x)
 {
     if (ir_is_constant(x) || !build.written_twice[x.reg])

@@ -2,7 +2,7 @@
  * ir.h - the kernel IR: typed registers, instructions close to PTX's, structured control flow.
  *
  * A kernel is one flat list of instructions executed by every thread of every CTA. IF, ELSE, END_IF and LOOP, BREAK,
- * END_LOOP nest properly, so lanes of a warp that part at an IF meet again at its END_IF. Registers are unlimited and
+ * END_LOOP nest properly, so lanes of a warp that diverge at an IF reconverge at its END_IF. Registers are unlimited and
  * mutable: an instruction may write a register that another has written before.
  */
 #ifndef CKL_IR_IR_H

@@ -22,8 +22,8 @@ enum { BLOCKS_MAX = 256, PASSES_MAX = 8, WARP_LANES = 32, GROUP_WARPS = 4 };
 typedef enum agreement { UNIFORM, UNSURE, DIVERGENT } agreement;
 
 /*
- * What is known of a value. With a unit it is a thread's or a warp's number in steps: the value grows by `unit` from
- * one warp to the next (32: tid; 1: the warp), perhaps only its low bits.
+ * What is known of a value. A unit says that it numbers threads or warps: the value, or its low bits, grow by `unit` from
+ * one warp to the next (32: tid, 1: the warp).
  */
 typedef struct spread {
     bool known;
@@ -58,7 +58,7 @@ static agreement worse(agreement a, agreement b)
     return a > b ? a : b;
 }
 
-/* A value computed from two in a way that keeps no number. */
+/* A value computed from two others; it numbers nothing any more. */
 static spread join(spread a, spread b)
 {
     return (spread){ .known = true, .warp = worse(a.warp, b.warp), .group = worse(a.group, b.group) };
@@ -116,7 +116,7 @@ static spread mask(spread x, int64_t bits)
     return is_power_of_two(bits + 1) ? x : blur(x);
 }
 
-/* A number moved by whole warpgroups keeps its steps. */
+/* Adding a multiple of a warpgroup keeps the steps of a number. */
 static spread shift(spread x, int64_t by)
 {
     return by % (x.unit * GROUP_WARPS) == 0 ? x : blur(x);
@@ -141,7 +141,7 @@ static spread compute_number(const ir_inst *inst, spread x, int64_t c)
     }
 }
 
-/* The first value past x < bound; false for equality. */
+/* The value at which the comparison changes; false: it is one for equality. */
 static bool bound_of(const ir_inst *inst, bool constant_first, int64_t c, int64_t *bound)
 {
     bool after = inst->mode == IR_LE || inst->mode == IR_GT; // x <= c, x > c
@@ -222,8 +222,8 @@ static spread compute(const analysis *a, const ir_inst *inst)
 }
 
 /*
- * A register that one instruction alone writes holds its value. One that several write also tells which of them ran; if
- * their values differ in kind it is none of them.
+ * A register with one writer holds the value of that instruction. A register with several also tells which of them ran, so
+ * it depends on the predicates around them. If their values are of different kinds, nothing sure is left.
  */
 static void assign(analysis *a, int reg, spread value)
 {

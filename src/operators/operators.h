@@ -14,6 +14,7 @@
     X(permute)       \
     X(reduce)        \
     X(rmsnorm)       \
+    X(rope)          \
     X(softmax)       \
     X(transpose)
 

@@ -55,7 +55,7 @@ static ckl_status configure(const ckl_device_info *device, const operator_info *
     if (chosen != CKL_OK) {
         if (forced->count == 0)
             return chosen;
-        memset(config, 0, impl->config_bytes); // a whole config by hand may suit where the choice declines
+        memset(config, 0, impl->config_bytes); // a forced config may suit where the choice declines
         fields_default(impl->config, config);
     }
     char what[64];

@@ -22,7 +22,7 @@ static cta *find_cta(warp *w, const step *s, int lane, ir_space space, uint32_t 
     return &w->cluster->ctas[rank - 1];
 }
 
-/* Another CTA must have been met before its shared memory is used, and must not have left. */
+/* Shared memory of another CTA may be used after a cluster barrier with it, and before it leaves. */
 static bool is_there(warp *w, const step *s, int lane, const cta *c)
 {
     bool met = c == w->cta;
@@ -301,7 +301,7 @@ static void split(cluster *c, cell *word, cell *bytes)
     *word = (cell){ .flags = CELL_SPLIT };
 }
 
-/* A whole-word write makes one cell of four again. */
+/* A write of the whole word merges its four cells again. */
 static void unite(const access *a, cell *word, cell *bytes)
 {
     for (int i = 1; i < WORD; i++)

@@ -5,8 +5,6 @@
 #include "operators/operators.h"
 #include "plan/check.h"
 
-enum { TMA_ALIGNMENT = 16 };
-
 /* Validation */
 
 static ckl_status check_types(ckl_gemm_desc *d)
@@ -102,44 +100,6 @@ static gemm_params params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
                           .beta = beta_of(d, x) };
 }
 
-static bool pitch_is_aligned(int64_t ld, ckl_dtype dtype)
-{
-    return ld * (int64_t)ckl_dtype_bytes(dtype) % TMA_ALIGNMENT == 0;
-}
-
-/* Rows that start at 16-byte boundaries, as cp.async and TMA want them. */
-static ckl_status check_row_alignment(const char *who, const ckl_gemm_desc *d, bool outputs)
-{
-    const struct {
-        const char *name;
-        int64_t ld;
-        ckl_dtype dtype;
-        bool used;
-    } rows[] = { { "lda", d->lda, d->a, d->m > 1 },
-                 { "ldb", d->ldb, d->b, d->n > 1 },
-                 { "ldc", d->ldc, d->d, outputs && d->c && d->m > 1 },
-                 { "ldd", d->ldd, d->d, outputs && d->m > 1 } };
-    for (int i = 0; i < COUNT_OF(rows); i++)
-        if (rows[i].used && !pitch_is_aligned(rows[i].ld, rows[i].dtype))
-            FAIL(CKL_UNSUPPORTED, "gemm %s: %s=%" PRId64 " elements of %s are not a multiple of 16 bytes", who,
-                 rows[i].name, rows[i].ld, ckl_dtype_name(rows[i].dtype));
-    return CKL_OK;
-}
-
-/* The same of pointers. */
-static ckl_status check_pointer_alignment(const char *who, const ckl_gemm_args *x, bool outputs)
-{
-    const struct {
-        const char *name;
-        const void *pointer;
-    } tensors[] = { { "a", x->a }, { "b", x->b }, { "c", outputs ? x->c : NULL }, { "d", outputs ? x->d : NULL } };
-    for (int i = 0; i < COUNT_OF(tensors); i++)
-        if ((uintptr_t)tensors[i].pointer % TMA_ALIGNMENT)
-            FAIL(CKL_INVALID, "gemm %s: %s=%p is not aligned to 16 bytes; impl=naive takes any alignment", who,
-                 tensors[i].name, tensors[i].pointer);
-    return CKL_OK;
-}
-
 static gemm_epilogue epilogue_of(const ckl_gemm_desc *d)
 {
     return (gemm_epilogue){ d->a, d->d, d->c != CKL_DTYPE_DEFAULT, d->bias, (choice)d->activation };
@@ -187,6 +147,63 @@ static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_strea
     return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(d->m * d->n, c->threads) }, &params, stream);
 }
 
+static const field naive_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_naive_config, epilogue)) //
+                                      GEMM_NAIVE_CONFIG(FIELD_ROW, gemm_naive_config) };
+
+static const implementation naive = {
+    .name = "naive",
+    .summary = "one thread an element of D, any size and alignment",
+    .config_bytes = sizeof(gemm_naive_config),
+    .config = FIELD_TABLE(naive_fields),
+    .choose = choose_naive,
+    .admit = admit_naive,
+    .describe = gemm_naive,
+    .params = &gemm_param_list,
+    .launch = launch_naive,
+};
+
+/* Copies of 16 bytes: what tiled and sm90 share */
+
+enum { TMA_ALIGNMENT = 16 };
+
+static bool pitch_is_aligned(int64_t ld, ckl_dtype dtype)
+{
+    return ld * (int64_t)ckl_dtype_bytes(dtype) % TMA_ALIGNMENT == 0;
+}
+
+/* Rows that start at 16-byte boundaries, as cp.async and TMA want them. */
+static ckl_status check_row_alignment(const char *who, const ckl_gemm_desc *d, bool outputs)
+{
+    const struct {
+        const char *name;
+        int64_t ld;
+        ckl_dtype dtype;
+        bool used;
+    } rows[] = { { "lda", d->lda, d->a, d->m > 1 },
+                 { "ldb", d->ldb, d->b, d->n > 1 },
+                 { "ldc", d->ldc, d->d, outputs && d->c && d->m > 1 },
+                 { "ldd", d->ldd, d->d, outputs && d->m > 1 } };
+    for (int i = 0; i < COUNT_OF(rows); i++)
+        if (rows[i].used && !pitch_is_aligned(rows[i].ld, rows[i].dtype))
+            FAIL(CKL_UNSUPPORTED, "gemm %s: %s=%" PRId64 " elements of %s are not a multiple of 16 bytes", who,
+                 rows[i].name, rows[i].ld, ckl_dtype_name(rows[i].dtype));
+    return CKL_OK;
+}
+
+/* The same of pointers. */
+static ckl_status check_pointer_alignment(const char *who, const ckl_gemm_args *x, bool outputs)
+{
+    const struct {
+        const char *name;
+        const void *pointer;
+    } tensors[] = { { "a", x->a }, { "b", x->b }, { "c", outputs ? x->c : NULL }, { "d", outputs ? x->d : NULL } };
+    for (int i = 0; i < COUNT_OF(tensors); i++)
+        if ((uintptr_t)tensors[i].pointer % TMA_ALIGNMENT)
+            FAIL(CKL_INVALID, "gemm %s: %s=%p is not aligned to 16 bytes; impl=naive takes any alignment", who,
+                 tensors[i].name, tensors[i].pointer);
+    return CKL_OK;
+}
+
 /* tiled */
 
 static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, void *config)
@@ -224,6 +241,21 @@ static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_strea
     const plan_grid grid = { .x = ceil_div(d->n, c->tile_n), .y = ceil_div(d->m, c->tile_m) };
     return plan_launch(plan, 0, grid, &params, stream);
 }
+
+static const field tiled_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_tiled_config, epilogue)) //
+                                      GEMM_TILED_CONFIG(FIELD_ROW, gemm_tiled_config) };
+
+static const implementation tiled = {
+    .name = "tiled",
+    .summary = "shared-memory tiles by cp.async, mma.sync; every GPU from sm_80 on",
+    .config_bytes = sizeof(gemm_tiled_config),
+    .config = FIELD_TABLE(tiled_fields),
+    .choose = choose_tiled,
+    .admit = admit_tiled,
+    .describe = gemm_tiled,
+    .params = &gemm_param_list,
+    .launch = launch_tiled,
+};
 
 /* sm90 */
 
@@ -392,38 +424,8 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     return plan_launch(plan, 0, grid, &params, stream);
 }
 
-/* The tables */
-
-static const field naive_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_naive_config, epilogue)) //
-                                      GEMM_NAIVE_CONFIG(FIELD_ROW, gemm_naive_config) };
-static const field tiled_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_tiled_config, epilogue)) //
-                                      GEMM_TILED_CONFIG(FIELD_ROW, gemm_tiled_config) };
 static const field sm90_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_config, epilogue)) //
                                      GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
-
-static const implementation naive = {
-    .name = "naive",
-    .summary = "one thread an element of D, any size and alignment",
-    .config_bytes = sizeof(gemm_naive_config),
-    .config = FIELD_TABLE(naive_fields),
-    .choose = choose_naive,
-    .admit = admit_naive,
-    .describe = gemm_naive,
-    .params = &gemm_param_list,
-    .launch = launch_naive,
-};
-
-static const implementation tiled = {
-    .name = "tiled",
-    .summary = "shared-memory tiles by cp.async, mma.sync; every GPU from sm_80 on",
-    .config_bytes = sizeof(gemm_tiled_config),
-    .config = FIELD_TABLE(tiled_fields),
-    .choose = choose_tiled,
-    .admit = admit_tiled,
-    .describe = gemm_tiled,
-    .params = &gemm_param_list,
-    .launch = launch_tiled,
-};
 
 static const implementation sm90 = {
     .name = "sm90",
@@ -437,6 +439,8 @@ static const implementation sm90 = {
     .target = IR_SM90A,
     .launch = launch_sm90,
 };
+
+/* The operator */
 
 static const implementation *const implementations[] = { &sm90, &tiled, &naive, NULL };
 

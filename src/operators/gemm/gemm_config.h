@@ -18,64 +18,6 @@ typedef struct gemm_epilogue {
     GEMM_EPILOGUE(FIELD_MEMBER, )
 } gemm_epilogue;
 
-#define GEMM_NAIVE_CONFIG(X, owner) X(owner, int, threads, "256", "128 256", "threads of a CTA, one element of D each")
-
-#define GEMM_TILED_CONFIG(X, owner)                                 \
-    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")    \
-    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA") \
-    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory")
-
-#define GEMM_SM90_CONFIG(X, owner)                                                               \
-    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                         \
-    X(owner, int, tile_n, "256", "64 96 128 160 192 224 256", "columns of D of a CTA")           \
-    X(owner, int, stages, "4", "3 4 5 6 7 8", "K tiles of 64 in shared memory")                  \
-    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                           \
-    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")  \
-    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast") \
-    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast") \
-    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")         \
-    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                  \
-    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                             \
-    X(owner, bool, ragged, "0", "0 1", "rows of D end inside 16 bytes, which TMA stores would overwrite")
-
-typedef struct gemm_naive_config {
-    gemm_epilogue epilogue;
-    GEMM_NAIVE_CONFIG(FIELD_MEMBER, )
-} gemm_naive_config;
-
-typedef struct gemm_tiled_config {
-    gemm_epilogue epilogue;
-    GEMM_TILED_CONFIG(FIELD_MEMBER, )
-} gemm_tiled_config;
-
-typedef struct gemm_sm90_config {
-    gemm_epilogue epilogue;
-    GEMM_SM90_CONFIG(FIELD_MEMBER, )
-} gemm_sm90_config;
-
-enum {
-    GEMM_TILE_K = 64,        // sm90: elements of K of one stage: rows of 128 bytes, the widest swizzle
-    GEMM_TILED_K = 32,       // tiled: rows of 64 bytes
-    GEMM_TILED_THREADS = 128 // 2 x 2 warps
-};
-
-/* What the sm90 kernel and its host side derive alike from a config. */
-typedef struct gemm_sm90_shape {
-    int consumer_rows; // of D of one consumer
-    int box_a, box_b;  // rows of A and B that one CTA loads of a tile
-    int cluster;       // CTAs
-    int threads;
-    int d_rows, d_cols; // of one staging buffer of D
-    int64_t stage_bytes, smem_bytes;
-} gemm_sm90_shape;
-
-gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
-
-/* Accumulators of one consumer thread. */
-int gemm_sm90_accumulators(const gemm_sm90_config *config);
-
-enum { GEMM_EASY_ACCUMULATORS = 128 }; // of a thread: with more, the epilogue has few registers left
-
 /* Parameters of the kernels that address memory themselves. */
 #define GEMM_PARAMS(X, owner) \
     X(owner, i64, m)          \
@@ -95,7 +37,77 @@ enum { GEMM_EASY_ACCUMULATORS = 128 }; // of a thread: with more, the epilogue h
 
 KERNEL_PARAMS(gemm, GEMM_PARAMS);
 
-/* Of the sm90 kernel: d and ldd for what TMA stores cannot do. */
+/* naive */
+
+#define GEMM_NAIVE_CONFIG(X, owner) X(owner, int, threads, "256", "128 256", "threads of a CTA, one element of D each")
+
+typedef struct gemm_naive_config {
+    gemm_epilogue epilogue;
+    GEMM_NAIVE_CONFIG(FIELD_MEMBER, )
+} gemm_naive_config;
+
+void gemm_naive(const void *config, int kernel);
+
+/* tiled */
+
+#define GEMM_TILED_CONFIG(X, owner)                                 \
+    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")    \
+    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA") \
+    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory")
+
+typedef struct gemm_tiled_config {
+    gemm_epilogue epilogue;
+    GEMM_TILED_CONFIG(FIELD_MEMBER, )
+} gemm_tiled_config;
+
+enum {
+    GEMM_TILED_K = 32,       // rows of 64 bytes
+    GEMM_TILED_THREADS = 128 // 2 x 2 warps
+};
+
+void gemm_tiled(const void *config, int kernel);
+
+/* sm90 */
+
+#define GEMM_SM90_CONFIG(X, owner)                                                               \
+    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                         \
+    X(owner, int, tile_n, "256", "64 96 128 160 192 224 256", "columns of D of a CTA")           \
+    X(owner, int, stages, "4", "3 4 5 6 7 8", "K tiles of 64 in shared memory")                  \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                           \
+    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")  \
+    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast") \
+    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast") \
+    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")         \
+    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                  \
+    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                             \
+    X(owner, bool, ragged, "0", "0 1", "rows of D end inside 16 bytes, which TMA stores would overwrite")
+
+typedef struct gemm_sm90_config {
+    gemm_epilogue epilogue;
+    GEMM_SM90_CONFIG(FIELD_MEMBER, )
+} gemm_sm90_config;
+
+enum {
+    GEMM_TILE_K = 64,            // elements of K of one stage: rows of 128 bytes, the widest swizzle
+    GEMM_EASY_ACCUMULATORS = 128 // of a thread: with more, the epilogue has few registers left
+};
+
+/* What the kernel and its host side derive alike from a config. */
+typedef struct gemm_sm90_shape {
+    int consumer_rows; // of D of one consumer
+    int box_a, box_b;  // rows of A and B that one CTA loads of a tile
+    int cluster;       // CTAs
+    int threads;
+    int d_rows, d_cols; // of one staging buffer of D
+    int64_t stage_bytes, smem_bytes;
+} gemm_sm90_shape;
+
+gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
+
+/* Accumulators of one consumer thread. */
+int gemm_sm90_accumulators(const gemm_sm90_config *config);
+
+/* Parameters; d and ldd for what TMA stores cannot do. */
 #define GEMM_SM90_PARAMS(X, owner) \
     X(owner, tensor, A)            \
     X(owner, tensor, B)            \
@@ -112,9 +124,6 @@ KERNEL_PARAMS(gemm, GEMM_PARAMS);
 
 KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 
-/* The kernels; each implementation has one. */
-void gemm_naive(const void *config, int kernel);
-void gemm_tiled(const void *config, int kernel);
 void gemm_sm90(const void *config, int kernel);
 
 #endif

@@ -1,0 +1,186 @@
+/*
+ * rope_kernel.c - a thread takes the same pairs of several heads of a token, so that it computes sine and cosine once.
+ *
+ * A head is (PAIR,SIDE): the style is nothing but its strides, so one tiled copy over (PAIR,SIDE,HEAD,TOKEN) serves both. CTA
+ * (x,y) takes the x-th tile of tokens and the y-th groups of heads; groups of q come first, then those of k.
+ */
+#include "cute/kernel.h"
+#include "cutekernellib/operators/rope.h"
+#include "operators/rope/rope_config.h"
+
+rope_tile rope_tile_of(const rope_config *c, int kernel)
+{
+    int vec = kernel == 0 ? c->vec : 1, lanes = c->rotary_dim / 2 / vec;
+    return (rope_tile){ vec, lanes, lanes < c->threads ? c->threads / lanes : 1 };
+}
+
+/* An f32 and what is missing from it: 48 bits. */
+typedef struct double_f32 {
+    val hi, lo;
+} double_f32;
+
+/* Dekker's product; what is left out is below 2^-46 of it. */
+static double_f32 product(double_f32 a, double_f32 b)
+{
+    val hi = mul(a.hi, b.hi), rest = fma(a.hi, b.hi, neg(hi));
+    rest = fma(a.lo, b.hi, fma(a.hi, b.lo, rest));
+    val sum = add(hi, rest);
+    return (double_f32){ sum, sub(rest, sub(sum, hi)) };
+}
+
+/* Turns per position of pair 0 of a lane, relative to lane 0: theta^(-2 vec lane / rotary_dim). */
+static double_f32 lane_factor(const rope_values *p, val lane, int lanes)
+{
+    double_f32 factor = { immf(1), immf(0) };
+    for (int b = 0; 1 << b < lanes; b++) {
+        val chosen = ne(bit_and(lane, imm(1 << b)), imm(0));
+        double_f32 power = { select(chosen, p->lane_hi[b], immf(1)), select(chosen, p->lane_lo[b], immf(0)) };
+        factor = b ? product(factor, power) : power;
+    }
+    return factor;
+}
+
+/*
+ * Sine and cosine of position * frequency. Whole turns leave before anything is rounded: adding 1.5 * 2^23 rounds to an
+ * integer, and its difference from the product is exact.
+ */
+static void angle(val position, double_f32 frequency, val *sine, val *cosine)
+{
+    static const double ROUNDING = 0x1.8p23, TURN = 6.283185307179586;
+    val turns = mul(position, frequency.hi);
+    val rest = fma(position, frequency.lo, fma(position, frequency.hi, neg(turns)));
+    val whole = sub(add(turns, immf(ROUNDING)), immf(ROUNDING));
+    sincos_f32(mul(add(sub(turns, whole), rest), immf(TURN)), sine, cosine);
+}
+
+/* What a thread knows of its token and its pairs. */
+typedef struct rotation {
+    val sine[ROPE_VEC_MAX], cosine[ROPE_VEC_MAX];
+} rotation;
+
+static rotation rotation_of(const rope_config *cfg, rope_tile t, const rope_values *p, val token, val lane)
+{
+    rotation r;
+    double_f32 factor = lane_factor(p, lane, t.lanes);
+    tensor gPositions = gmem_tensor(p->positions, cfg->positions, make_layout(dynamic(p->tokens), leaf(1))); // (TOKENS)
+    val position = variable(F32, immf(0));
+    IF(lt(token, p->tokens))
+        assign(position, convert(F32, at(gPositions, token)));
+    position = select(lt(abs(position), immf(0x1p24)), position, immf(NAN));
+    for (int j = 0; j < t.vec; j++)
+        angle(position, product(factor, (double_f32){ p->pair_hi[j], p->pair_lo[j] }), &r.sine[j], &r.cosine[j]);
+    return r;
+}
+
+/* q or k: input and output. */
+typedef struct side {
+    val x, y, ldx, ldy, ldx_head, ldy_head;
+    val heads, group; // u32; this CTA's group of them
+} side;
+
+static side side_of(const rope_config *cfg, const rope_values *p, val group)
+{
+    val q_groups = div(add(p->heads[0], imm(cfg->heads - 1)), imm(cfg->heads)), is_k = ge(group, q_groups);
+    return (side){ .x = select(is_k, p->x[1], p->x[0]),
+                   .y = select(is_k, p->y[1], p->y[0]),
+                   .ldx = select(is_k, p->ldx[1], p->ldx[0]),
+                   .ldy = select(is_k, p->ldy[1], p->ldy[0]),
+                   .ldx_head = select(is_k, p->ldx_head[1], p->ldx_head[0]),
+                   .ldy_head = select(is_k, p->ldy_head[1], p->ldy_head[0]),
+                   .heads = select(is_k, p->heads[1], p->heads[0]),
+                   .group = convert(I64, select(is_k, sub(group, q_groups), group)) };
+}
+
+/* A thread's values of (PAIR,SIDE,HEAD,TOKEN) in the order of memory. */
+static layout values_of(const rope_config *cfg, int vec)
+{
+    bool half = cfg->style == CKL_ROPE_HALF;
+    return make_layout(shape(vec, 2, cfg->heads, 1), half ? stride(1, vec, 2 * vec, 0) : stride(2, 1, 2 * vec, 0));
+}
+
+/* The pairs of all heads and tokens. */
+static tensor pairs_of(const rope_config *cfg, val address, val ld_head, val ld, int_tuple sizes)
+{
+    bool half = cfg->style == CKL_ROPE_HALF;
+    int_tuple strides = half ? stride(1, cfg->rotary_dim / 2, ld_head, ld) : stride(2, 1, ld_head, ld);
+    return gmem_tensor(address, cfg->dtype, make_layout(sizes, strides));
+}
+
+static void rotate(tensor rX, layout values, const rotation *r)
+{
+    for (int i = 0; i < static_size(values) / 2 && !ir_failed(); i++) {
+        int vec = (int)static_size(layout_mode(values, 0)), j = i % vec, head = i / vec;
+        int64_t first = static_crd2idx(coord(j, 0, head, 0), values),
+                second = static_crd2idx(coord(j, 1, head, 0), values);
+        val a = at(rX, first), b = at(rX, second), sine = r->sine[j], cosine = r->cosine[j];
+        val rotated = fma(a, cosine, neg(mul(b, sine))); // before `first` changes, which is the register a
+        set(rX, second, fma(b, cosine, mul(a, sine)));
+        set(rX, first, rotated);
+    }
+}
+
+static void rotate_group(const rope_config *cfg, rope_tile t, const rope_values *p, const side *s, const rotation *r)
+{
+    layout threads = make_layout(shape(t.lanes, 1, 1, t.tokens), stride(1, 0, 0, t.lanes)),
+           values = values_of(cfg, t.vec);
+    tiled_copy each = make_tiled_copy(universal_copy(cfg->dtype, t.vec), cfg->dtype, threads, values);
+    int_tuple sizes = shape(cfg->rotary_dim / 2, 2, s->heads, p->tokens), limits = shape(_, _, s->heads, p->tokens);
+    tensor cX = local_tile(identity_tensor(sizes), shape(t.lanes * t.vec, 2, cfg->heads, t.tokens),
+                           coord(0, 0, s->group, convert(I64, cta_x()))); // (PAIRS,2,HEADS,TOKENS)
+    tensor tXcX = partition_S(&each, cX, thread());                       // ((VEC,2*HEADS),1,1,1,1)
+    tensor tXgX = tensor_at_coordinates(pairs_of(cfg, s->x, s->ldx_head, s->ldx, sizes), tXcX);
+    tensor tXgY = tensor_at_coordinates(pairs_of(cfg, s->y, s->ldy_head, s->ldy, sizes), tXcX);
+    tensor rX = fragment_like(tXcX, F32);
+    copy_if(&each, tXcX, limits, tXgX, rX, 0);
+    rotate(rX, values, r);
+    copy_if(&each, tXcX, limits, rX, tXgY, 0);
+}
+
+/* The elements from rotary_dim on: (ELEMENT,HEAD,TOKEN), in place already where y is x. */
+static void copy_rest(const rope_config *cfg, rope_tile t, const rope_values *p, const side *s)
+{
+    int rest = cfg->head_dim - cfg->rotary_dim, columns = t.lanes * t.vec;
+    int64_t start = cfg->rotary_dim * (int64_t)ckl_dtype_bytes(cfg->dtype);
+    layout threads = make_layout(shape(t.lanes, 1, t.tokens), stride(1, 0, t.lanes));
+    tiled_copy each = make_tiled_copy(universal_copy(cfg->dtype, t.vec), cfg->dtype, threads,
+                                      make_layout(shape(t.vec, cfg->heads, 1), stride(1, t.vec, 0)));
+    int_tuple sizes = shape(rest, s->heads, p->tokens);
+    tensor gX = gmem_tensor(add(s->x, imm64(start)), cfg->dtype, make_layout(sizes, stride(1, s->ldx_head, s->ldx)));
+    tensor gY = gmem_tensor(add(s->y, imm64(start)), cfg->dtype, make_layout(sizes, stride(1, s->ldy_head, s->ldy)));
+    for (int i = 0; i * columns < rest; i++) {
+        tensor cX = local_tile(identity_tensor(sizes), shape(columns, cfg->heads, t.tokens),
+                               coord(i, s->group, convert(I64, cta_x()))); // (COLUMNS,HEADS,TOKENS)
+        tensor tXcX = partition_S(&each, cX, thread()), rX = fragment_like(tXcX, cfg->dtype);
+        copy_if(&each, tXcX, sizes, tensor_at_coordinates(gX, tXcX), rX, 0);
+        copy_if(&each, tXcX, sizes, rX, tensor_at_coordinates(gY, tXcX), 0);
+    }
+}
+
+static void rope(const rope_config *cfg, rope_tile t, const rope_values *p)
+{
+    val lane = rem(thread(), imm(t.lanes)), row = div(thread(), imm(t.lanes));
+    val token = add(mul(convert(I64, cta_x()), imm(t.tokens)), convert(I64, row));
+    grid_wait();
+    launch_dependents();
+    rotation r = rotation_of(cfg, t, p, token, lane);
+    LOOP(i, imm(cfg->groups)) {
+        side s = side_of(cfg, p, add(mul(cta_y(), imm(cfg->groups)), i));
+        rotate_group(cfg, t, p, &s, &r);
+        if (cfg->head_dim > cfg->rotary_dim)
+            IF(ne(s.x, s.y))
+                copy_rest(cfg, t, p, &s);
+    }
+}
+
+void rope_describe(const void *config, int kernel)
+{
+    const rope_config *cfg = config;
+    rope_tile t = rope_tile_of(cfg, kernel);
+    int busy = t.lanes * t.tokens, threads = (busy + 31) / 32 * 32;
+    launch_bounds(threads, 0);
+    rope_values p = params_of(rope);
+    if (busy == threads)
+        rope(cfg, t, &p);
+    else IF(lt(thread(), imm(busy)))
+        rope(cfg, t, &p);
+}

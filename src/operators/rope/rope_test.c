@@ -1,0 +1,169 @@
+/* rope_test.c - the definition of rope in double, its problem line, cases and rejects. */
+#include "cutekernellib/operators/rope.h"
+
+#include <math.h>
+
+#include "base/dtype.h"
+#include "operators/operators.h"
+
+typedef struct rope_problem {
+    ckl_rope_desc desc;
+    bool inplace;
+    float position_min, position_max;
+} rope_problem;
+
+#define ROPE_DESC(X, owner)                                                          \
+    X(owner, int64_t, tokens, "64", "", "tokens")                                    \
+    X(owner, int64_t, heads, "4", "", "heads of q")                                  \
+    X(owner, int64_t, k_heads, "0", "", "heads of k; 0: there is no k")              \
+    X(owner, int64_t, head_dim, "64", "", "elements of a head")                      \
+    X(owner, int64_t, rotary_dim, "0", "", "of them, those that rotate; 0: all")     \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of q and k")             \
+    X(owner, ckl_dtype, positions, "i32", "i32 i64", "type of the positions")        \
+    X(owner, choice, style, "half", "half interleaved", "which elements are a pair") \
+    X(owner, bool, inverse, "0", "0 1", "rotates back: the gradient")                \
+    X(owner, float, theta, "10000", "", "base of the frequencies")                   \
+    X(owner, float, scale, "1", "", "factor of the positions")                       \
+    X(owner, int64_t, ldq, "0", "", "elements between tokens of q; 0: dense")        \
+    X(owner, int64_t, ldk, "0", "", "the same of k")                                 \
+    X(owner, int64_t, ldyq, "0", "", "of yq")                                        \
+    X(owner, int64_t, ldyk, "0", "", "of yk")                                        \
+    X(owner, int64_t, ldq_head, "0", "", "elements between heads of q; 0: head_dim") \
+    X(owner, int64_t, ldk_head, "0", "", "the same of k")                            \
+    X(owner, int64_t, ldyq_head, "0", "", "of yq")                                   \
+    X(owner, int64_t, ldyk_head, "0", "", "of yk")
+
+static const field fields[] = {
+    ROPE_DESC(FIELD_NESTED, (rope_problem, desc))                                    //
+    FIELD_ROW(rope_problem, bool, inplace, "0", "0 1", "yq is q and yk is k")        //
+    FIELD_ROW(rope_problem, float, position_min, "0", "", "the least position")      //
+    FIELD_ROW(rope_problem, float, position_max, "4096", "", "the largest position") //
+};
+
+static operand heads_of(const char *name, operand_role role, const ckl_rope_desc *d, int64_t heads, int64_t ld,
+                        int64_t ld_head)
+{
+    ckl_dtype dtype = heads ? d->dtype : CKL_DTYPE_DEFAULT;
+    return (operand){ name, role, dtype, 3, { d->tokens, heads, d->head_dim }, { ld, ld_head, 1 }, 0, 0 };
+}
+
+static int operands(const void *problem, operand *out)
+{
+    const rope_problem *p = problem;
+    const ckl_rope_desc *d = problem;
+    operand_role in = p->inplace ? OPERAND_IN_OUT : OPERAND_IN;
+    out[0] = heads_of("q", in, d, d->heads, d->ldq, d->ldq_head);
+    out[1] = heads_of("k", in, d, d->k_heads, d->ldk, d->ldk_head);
+    out[2] = operand_vector("positions", OPERAND_IN, d->positions, d->tokens);
+    out[2].low = p->position_min;
+    out[2].high = fmaxf(p->position_max, 0x1p-100F); // two zeros would say nothing
+    out[3] = heads_of("yq", OPERAND_OUT, d, d->heads, d->ldyq, d->ldyq_head);
+    out[4] = heads_of("yk", OPERAND_OUT, d, d->k_heads, d->ldyk, d->ldyk_head);
+    return p->inplace ? 3 : 5;
+}
+
+static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
+{
+    int out = ((const rope_problem *)problem)->inplace ? 0 : 3;
+    ckl_rope_args args = { pointers[0], pointers[1], pointers[2], pointers[out], pointers[out + 1] };
+    return ckl_rope_run(plan, &args, stream);
+}
+
+/* Cosine and sine of pair i of a token. */
+static void angle(const ckl_rope_desc *d, const void *positions, int64_t token, int64_t i, double *cosine, double *sine)
+{
+    double position = dtype_read(d->positions, positions, token) * (double)d->scale;
+    double x = position * pow((double)d->theta, -2.0 * (double)i / (double)d->rotary_dim);
+    bool known = fabs(dtype_read(d->positions, positions, token)) < 0x1p24;
+    *cosine = known ? cos(x) : (double)NAN;
+    *sine = !known ? (double)NAN : d->inverse ? -sin(x) : sin(x);
+}
+
+static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+{
+    const ckl_rope_desc *d = problem;
+    int64_t heads = output ? d->k_heads : d->heads, token = out.row / heads, half = d->rotary_dim / 2;
+    int64_t start = token * (output ? d->ldk : d->ldq) + out.row % heads * (output ? d->ldk_head : d->ldq_head);
+    (void)slice;
+    for (int64_t j = 0; j < out.count; j++) {
+        int64_t e = out.first + j;
+        bool interleaved = d->style == CKL_ROPE_INTERLEAVED, second = interleaved ? e % 2 : e >= half;
+        int64_t other = interleaved ? e ^ 1 : second ? e - half : e + half, pair = interleaved ? e / 2 : e % half;
+        double x = dtype_read(d->dtype, host[output], start + e), y = 0, cosine = 1, sine = 0;
+        if (e < d->rotary_dim) {
+            y = dtype_read(d->dtype, host[output], start + other);
+            angle(d, host[2], token, pair, &cosine, &sine);
+        }
+        out.value[j] = e < d->rotary_dim ? x * cosine + (second ? y : -y) * sine : x;
+        out.magnitude[j] = fabs(x) + fabs(y);
+    }
+}
+
+/* Of sine and cosine; at position 0 they are exact. */
+static double approximation(const void *problem)
+{
+    const rope_problem *p = problem;
+    return p->position_min == 0 && p->position_max == 0 ? 0 : 0x1p-20;
+}
+
+static const char *const cases[] = {
+    "tokens=1 heads=1 head_dim=2                                   # one pair",
+    "position_max=0 tokens=37 heads=3 k_heads=2                    # no angle: copied, bit by bit",
+    "position_max=0 tokens=37 heads=3 k_heads=2 style=interleaved dtype=bf16",
+    "tokens=100 heads=8 k_heads=2 head_dim=128 dtype=bf16          # q and k of different heads",
+    "tokens=100 heads=8 k_heads=2 head_dim=128 dtype=bf16 style=interleaved",
+    "tokens=100 heads=8 k_heads=2 head_dim=128 dtype=f16 inverse=1",
+    "tokens=65 heads=5 k_heads=3 head_dim=64                       # groups of heads that are not full",
+    "tokens=65 heads=5 head_dim=64 style=interleaved inverse=1",
+    "tokens=33 heads=4 head_dim=80 dtype=f16                       # lanes that are no power of two",
+    "tokens=33 heads=4 k_heads=4 head_dim=96 rotary_dim=24 dtype=bf16 # the rest is copied",
+    "tokens=33 heads=4 k_heads=4 head_dim=96 rotary_dim=24 dtype=bf16 inplace=1",
+    "tokens=40 heads=3 head_dim=100 rotary_dim=2 style=interleaved # one lane, a long rest",
+    "tokens=40 heads=3 k_heads=1 head_dim=7 rotary_dim=6 dtype=f16 # odd heads: single elements",
+    "tokens=40 heads=3 head_dim=7 rotary_dim=6 style=interleaved inplace=1",
+    "tokens=50 heads=4 k_heads=2 dtype=bf16 misalign=1             # pointers aligned to the element only",
+    "tokens=50 heads=4 k_heads=2 dtype=f16 ldq=512 ldk=136 ldyq=264 ldyk=200 ldq_head=128 ldyq_head=66 # gaps",
+    "tokens=50 heads=4 k_heads=2 dtype=f16 ldq=384 ldk=384 ldyq=384 ldyk=384 inplace=1 style=interleaved",
+    "tokens=200 heads=2 positions=i64 position_min=-1000000 position_max=1048576 theta=500000 # far",
+    "tokens=200 heads=2 position_max=16777215 scale=0.25",
+    "tokens=20 heads=2 position_min=16777216 position_max=33554432 # too far: NaN",
+    "tokens=3 heads=2 head_dim=2048 theta=1                        # many lanes, one frequency",
+    "tokens=700 heads=12 k_heads=4 head_dim=32 dtype=bf16 impl=vector config='groups=2 threads=128 heads=2'",
+    "tokens=0",
+    NULL,
+};
+
+static const test_reject rejects[] = {
+    { "dtype=i32", CKL_INVALID, "rope: dtype=i32 is none of f32, f16, bf16" },
+    { "positions=f32", CKL_INVALID, "rope: positions=f32 is none of i32, i64" },
+    { "tokens=-1", CKL_INVALID, "rope: tokens=-1 is negative" },
+    { "heads=0", CKL_INVALID, "rope: heads=0 k_heads=0 are not in" },
+    { "k_heads=-1", CKL_INVALID, "rope: heads=4 k_heads=-1 are not in" },
+    { "rotary_dim=31", CKL_INVALID, "rope: rotary_dim=31 is not even in 2..min(head_dim=64, 2048)" },
+    { "rotary_dim=66", CKL_INVALID, "rope: rotary_dim=66 is not even in 2..min(head_dim=64, 2048)" },
+    { "head_dim=63", CKL_INVALID, "rope: rotary_dim=63 is not even in 2..min(head_dim=63, 2048)" },
+    { "theta=0.5", CKL_INVALID, "rope: theta=0.5 is not in 1..2^60" },
+    { "scale=2", CKL_INVALID, "rope: scale=2 is not in 2^-30..1" },
+    { "ldq_head=63", CKL_INVALID, "rope: ldq_head=63 is smaller than head_dim=64" },
+    { "ldyq=255", CKL_INVALID, "rope: ldyq=255 is smaller than (heads-1)*ld_head+head_dim=256" },
+    { "ldk=64", CKL_INVALID, "rope: ldk=64 ldk_head=0 are not part of a problem without k" },
+    { "impl=vector config='vec=8'", CKL_INVALID, "rope vector: vec=8 is no power of two of at most 16 bytes" },
+    { "impl=vector config='threads=16'", CKL_INVALID, "rope vector: threads=16 is not in 32..1024" },
+    { "impl=vector config='heads=3'", CKL_INVALID, "rope vector: heads=3 is no power of two up to 8" },
+    { "impl=vector config='style=interleaved'", CKL_INVALID, "in the config are not the problem's" },
+    { NULL, CKL_OK, NULL },
+};
+
+const operator_test rope_test = {
+    .op = &rope_operator,
+    .problem_bytes = sizeof(rope_problem),
+    .problem = FIELD_TABLE(fields),
+    .operands = operands,
+    .run = run,
+    .elements_alone = true,
+    .reference = reference,
+    .terms = 2,
+    .approximation_of = approximation,
+    .cases = cases,
+    .rejects = rejects,
+};
