@@ -3,6 +3,7 @@
  * precision: with and without weights, and where the mean is a thousand times the deviation.
  */
 #include "accuracy.h"
+#include "cutekernellib/operators/groupnorm.h"
 #include "cutekernellib/operators/norm.h"
 
 enum { ROWS = 6 };
@@ -241,6 +242,30 @@ static void test_absent(void **state)
         d.dtype = CKL_F32;
         d.cols = 8;
         assert_int_equal(ckl_rmsnorm(device, &d, &refused[i].args, stream), CKL_INVALID);
+        assert_non_null(strstr(ckl_error(), refused[i].sentence));
+    }
+}
+
+static void test_absent_groupnorm(void **state)
+{
+    static char memory[64];
+    static const struct {
+        ckl_groupnorm_desc desc;
+        ckl_groupnorm_args args;
+        const char *sentence;
+    } refused[] = {
+        { { .direction = CKL_DIRECTION_FORWARD }, { .dy = memory }, "is not part of a forward problem" },
+        { { .direction = CKL_DIRECTION_FORWARD }, { .dx = memory }, "is not part of a forward problem" },
+        { { .direction = CKL_DIRECTION_FORWARD }, { .beta = memory }, "is not part of a problem without affine" },
+        { { .direction = CKL_DIRECTION_BACKWARD }, { .y = memory }, "is not part of a backward problem" },
+        { { .direction = CKL_DIRECTION_BACKWARD }, { .dgamma = memory }, "is not part of a problem without affine" },
+    };
+    (void)state;
+    for (int i = 0; i < COUNT_OF(refused); i++) {
+        ckl_groupnorm_desc d = refused[i].desc; // of no images: nothing else is asked for
+        d.dtype = CKL_F32;
+        d.c = d.h = d.w = d.groups = 4;
+        assert_int_equal(ckl_groupnorm(device, &d, &refused[i].args, stream), CKL_INVALID);
         assert_non_null(strstr(ckl_error(), refused[i].sentence));
     }
 }

@@ -30,13 +30,14 @@ typedef struct ckl_groupnorm_desc {
     ckl_image_layout layout;
     int64_t n, c, h, w; // images, channels, rows, columns
     int64_t groups;     // divides c
-    float eps;          // 0 means 1e-5
+    float eps;          // forward; 0 means 1e-5. Backward must be 0: rstd has it
     bool affine;        // gamma and beta are there; else 1 and 0
 } ckl_groupnorm_desc;
 
 /*
  * The memory of one call: device pointers, aligned to the element. y may be x, and dx may be x or dy; no other overlap
- * is allowed. Pointers that the desc does not ask for are not read.
+ * is allowed. Pointers that the problem does not have must be NULL: those of the other direction, and gamma, beta and their
+ * gradients without affine.
  */
 typedef struct ckl_groupnorm_args {
     const void *x, *dy;       // images; dy: backward

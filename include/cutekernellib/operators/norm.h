@@ -44,7 +44,7 @@ typedef struct ckl_norm_desc {
 
 /*
  * The memory of one call: device pointers, aligned to the element. Pointers that the problem does not have must be
- * NULL: those of the other direction, gamma and beta without affine, residual, sum and dsum without residual, and beta, dbeta
+ * NULL: those of the other direction, gamma, beta and their gradients without affine, residual, sum and dsum without residual, and beta, dbeta
  * and mean of rmsnorm. An output may be one of the row inputs if ldx is ldy; no other overlap is allowed.
  */
 typedef struct ckl_norm_args {
