@@ -5,7 +5,7 @@ static const measure_limits BRIEFLY = { .seconds_max = 0.2 };
 
 enum {
     POISON = 0xff,
-    PEER_ROUNDINGS = 8 // frameworks store what is between two operations of a chain in the type of the output
+    PEER_ROUNDINGS = 8 // between two operations of a chain, frameworks round to the type of the output
 };
 
 static ckl_status run_own(const void *self, void *const *pointers, ckl_stream stream)
@@ -68,7 +68,7 @@ ckl_status peer_find_best(const peer *p, const peer_problem *problem, const rota
     return CKL_OK;
 }
 
-/* Inputs are as the run before left them: that was checked. */
+/* The run before has left the inputs unchanged: that was checked. */
 static ckl_status write_outputs(check *k)
 {
     operand_images_poison(&k->images, POISON);

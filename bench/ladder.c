@@ -25,7 +25,7 @@ typedef struct ladder {
     results *out;
 } ladder;
 
-/* Adds an implementation that takes the case; a wrong result keeps it off, and is said. */
+/* Adds an implementation that takes the case; a wrong result is reported and keeps it off. */
 static ckl_status add_rung(ladder *l, const implementation *impl)
 {
     ckl_plan *own = l->k.plan, *plan = NULL;

@@ -23,7 +23,7 @@ static val first_vector(int bytes)
     return add(add(memory, tile), convert(U64, mul(thread(), imm(VECTOR_BYTES))));
 }
 
-/* Everything is loaded before anything is looked at; a store that hardly ever happens keeps the loads alive. */
+/* All loads come before the first use; a store that hardly ever happens keeps the compiler from dropping them. */
 static void read_tile(void)
 {
     val first = first_vector(LIMIT_READ_BYTES), words[VECTORS_READ * WORDS], all = imm(0);

@@ -18,13 +18,13 @@ enum { MEMORY_BYTES_MAX = 1 << 30 };
 
 /* Memory and a launch */
 
-/* What is timed: the driver's copy from one piece of memory to another, or a kernel on the first. */
+/* What is timed: the driver's copy from one buffer to another, or a kernel on the first. */
 typedef struct exercise {
     ckl_device *device;
-    int64_t bytes;         // of a piece
+    int64_t bytes;         // of a buffer
     device_kernel *loaded; // NULL: the copy
     int64_t ctas;
-    bool cold; // its parameters are to be, by overwriting L2 before each sample: all else moves more than L2 holds
+    bool cold; // overwrite L2 before each sample, for the kernel's parameters: the buffers exceed L2 anyway
 } exercise;
 
 static ckl_status run_exercise(const void *self, void *const *pointers, ckl_stream stream)

@@ -39,18 +39,19 @@ typedef struct race {
     contestant *contestants;
     int count;
     int launches;              // of a sample
-    int set;                   // next in turn
-    double turn_us;            // of a sample of all contestants: an estimate
-    double turn_host_us;       // the same of the caller's thread
+    int set;                   // that the next launch uses
+    double pass_us;            // of a pass, one sample of every contestant: an estimate
+    double pass_host_us;       // the same of the caller's thread
     double overwrite_us;       // of overwriting the scratch memory: an estimate
-    int turns;                 // of A B B A in a batch
+    int rounds;                // of A B B A in a batch
     samples *samples;          // of each contestant
     device_event *begin, *end; // of each sample of a batch
     gpu_state gpu;
     double last_reading; // seconds
 } race;
 
-int measure_device_ordinal(const ckl_device *device)
+/* The number that NVML takes, of a device called "cuda:N". */
+static int ordinal_of(const ckl_device *device)
 {
     const char *colon = strchr(device->info.id, ':');
     return colon ? atoi(colon + 1) : 0;
@@ -103,34 +104,34 @@ static ckl_status enqueue_sample(race *r, int who, int place)
     return r->ops->event_record(r->device, r->end[place], r->stream);
 }
 
-/* Untimed work of about so long, the contestants in turn. */
+/* Untimed work of about so long, the contestants interleaved. */
 static ckl_status enqueue_untimed(race *r, double us)
 {
-    double each = r->turn_us / r->count;
+    double each = r->pass_us / r->count;
     for (int i = 0; i * each < us; i++)
         TRY(work(r, i % r->count));
     return CKL_OK;
 }
 
 /*
- * Work in front of a batch of so many turns that takes the GPU long and the host no time. The GPU must not catch up with the
- * host before the last sample: it would wait, and the wait would be in the sample. Where the host may be the slower one
- * (Python enqueues torch's kernels) it gets all the time that it needs.
+ * Work in front of a batch of so many passes that takes the GPU long and the host no time. The GPU must not catch up with
+ * the host before the last sample, or the sample would include a wait. Where the host may be the slower one (Python enqueues
+ * torch's kernels) it gets all the time that it needs.
  */
-static ckl_status enqueue_lead_in(race *r, int turns)
+static ckl_status enqueue_lead_in(race *r, int passes)
 {
-    bool slow = r->turn_host_us > HOST_SHARE_MAX * r->turn_us;
-    double us = LEAD_IN_US + (slow ? turns * r->turn_host_us : 0);
+    bool slow = r->pass_host_us > HOST_SHARE_MAX * r->pass_us;
+    double us = LEAD_IN_US + (slow ? passes * r->pass_host_us : 0);
     for (double queued = 0; queued < us; queued += r->overwrite_us)
         TRY(overwrite(r));
-    return r->memory->count == 1 ? enqueue_untimed(r, r->turn_us) : CKL_OK; // a hot set is to be in L2 again
+    return r->memory->count == 1 ? enqueue_untimed(r, r->pass_us) : CKL_OK; // a hot set is to be in L2 again
 }
 
 static void read_gpu(race *r)
 {
     nvml_reading now;
     double seconds = clock_seconds();
-    if (seconds - r->last_reading < READING_SECONDS || !nvml_sample(measure_device_ordinal(r->device), &now))
+    if (seconds - r->last_reading < READING_SECONDS || !nvml_sample(ordinal_of(r->device), &now))
         return;
     gpu_state *g = &r->gpu;
     double clock = now.clock_sm_mhz, n = ++g->readings;
@@ -143,7 +144,7 @@ static void read_gpu(race *r)
 }
 
 /* Who runs at a place of the order A B C C B A A B C ... */
-static int whose_turn(const race *r, int place)
+static int who_runs(const race *r, int place)
 {
     int at = place % (2 * r->count);
     return at < r->count ? at : 2 * r->count - 1 - at;
@@ -151,15 +152,15 @@ static int whose_turn(const race *r, int place)
 
 static ckl_status run_batch(race *r)
 {
-    int places = r->turns * 2 * r->count;
-    TRY(enqueue_lead_in(r, 2 * r->turns));
+    int places = r->rounds * 2 * r->count;
+    TRY(enqueue_lead_in(r, 2 * r->rounds));
     for (int i = 0; i < places; i++)
-        TRY(enqueue_sample(r, whose_turn(r, i), i));
+        TRY(enqueue_sample(r, who_runs(r, i), i));
     read_gpu(r);
     for (int i = 0; i < places; i++) {
         double us;
         TRY(r->ops->event_elapsed_us(r->device, r->begin[i], r->end[i], &us));
-        keep(&r->samples[whose_turn(r, i)], us / r->launches);
+        keep(&r->samples[who_runs(r, i)], us / r->launches);
     }
     return CKL_OK;
 }
@@ -196,12 +197,12 @@ static ckl_status capture(race *r, int who)
 static ckl_status probe_all(race *r, double *shortest)
 {
     *shortest = INFINITY;
-    r->turn_us = r->turn_host_us = 0;
+    r->pass_us = r->pass_host_us = 0;
     for (int i = 0; i < r->count; i++) {
         double us, host_us;
         TRY(probe(r, i, &us, &host_us));
-        r->turn_us += us;
-        r->turn_host_us += host_us;
+        r->pass_us += us;
+        r->pass_host_us += host_us;
         *shortest = fmin(*shortest, us);
     }
     return CKL_OK;
@@ -235,8 +236,8 @@ static ckl_status prepare(race *r)
             TRY(capture(r, i));
         TRY(probe_all(r, &shortest));
     }
-    double turns = fmin(BATCH_US / (2 * r->turn_us), BATCH_SAMPLES_MAX / (2.0 * r->count));
-    r->turns = (int)fmax(turns, 1);
+    double rounds = fmin(BATCH_US / (2 * r->pass_us), BATCH_SAMPLES_MAX / (2.0 * r->count));
+    r->rounds = (int)fmax(rounds, 1);
     return CKL_OK;
 }
 
@@ -246,12 +247,11 @@ static ckl_status warm_up(race *r, double seconds_max)
     double begin = clock_seconds(), recent[STEADY_READINGS] = { 0 };
     if (seconds_max <= 0)
         return CKL_OK;
-    TRY(enqueue_untimed(r, fmin(WARM_LAUNCHES_MIN * r->turn_us / r->launches, seconds_max * 1e6 / 4)));
+    TRY(enqueue_untimed(r, fmin(WARM_LAUNCHES_MIN * r->pass_us / r->launches, seconds_max * 1e6 / 4)));
     for (int readings = 0; clock_seconds() - begin < seconds_max;) {
         TRY(enqueue_untimed(r, 2 * BATCH_US));
         nvml_reading now;
-        if (clock_seconds() - begin > (readings + 1) * READING_SECONDS &&
-            nvml_sample(measure_device_ordinal(r->device), &now))
+        if (clock_seconds() - begin > (readings + 1) * READING_SECONDS && nvml_sample(ordinal_of(r->device), &now))
             recent[readings++ % STEADY_READINGS] = now.clock_sm_mhz;
         TRY(ckl_stream_synchronize(r->device, r->stream));
         double low = recent[0], high = recent[0];
@@ -281,13 +281,13 @@ static ckl_status sample(race *r, const measure_limits *limits)
     double begin = clock_seconds();
     bool done = false;
     if (limits->rounds)
-        r->turns = (int)min_i64(r->turns, limits->rounds);
-    for (int turns = 0; !done;) {
+        r->rounds = (int)min_i64(r->rounds, limits->rounds);
+    for (int rounds = 0; !done;) {
         TRY(run_batch(r));
-        turns += r->turns;
+        rounds += r->rounds;
         double seconds = clock_seconds() - begin;
         bool sure = all_are_sure(r) && seconds >= SECONDS_MIN, late = seconds >= limits->seconds_max;
-        done = limits->rounds ? turns >= limits->rounds : sure || late;
+        done = limits->rounds ? rounds >= limits->rounds : sure || late;
     }
     return CKL_OK;
 }

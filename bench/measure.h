@@ -1,5 +1,5 @@
 /*
- * measure.h - times contestants against each other in one run: the same memory, the same clocks, in turns A B B A.
+ * measure.h - times contestants against each other in one run: the same memory, the same clocks, interleaved A B B A.
  *
  * A sample is one launch between two events or, where launches are shorter than MEASURE_GRAPH_BELOW_US, a CUDA graph of
  * many launches divided by their number; all contestants of a race are timed in the same way.
@@ -21,7 +21,7 @@ typedef struct contestant {
 typedef struct measure_limits {
     double warm_seconds_max; // until the SM clock is steady, at most so long
     double seconds_max;      // of sampling
-    int rounds;              // exactly so many turns; 0: until the medians are known to half a percent
+    int rounds;              // exactly so many times A B B A; 0: until the medians are known to half a percent
 } measure_limits;
 
 /* The GPU while it worked: readings by NVML. All 0 where they cannot be had. */
@@ -39,8 +39,5 @@ typedef struct conditions {
 /* Fills in time_us of every contestant. The device must have events. */
 ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limits *limits, contestant *contestants,
                    int count, conditions *out);
-
-/* The number that NVML's and the driver's functions take, of a device called "cuda:N". */
-int measure_device_ordinal(const ckl_device *device);
 
 #endif

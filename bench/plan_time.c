@@ -14,14 +14,14 @@ static double lap_ms(double *since)
     return ms;
 }
 
-static ckl_status time_part(const test_case *c, ckl_device *device, const implementation *impl, const void *config,
-                            int part, plan_time *out)
+static ckl_status time_kernel(const test_case *c, ckl_device *device, const implementation *impl, const void *config,
+                              int number, plan_time *out)
 {
     ir_kernel *kernel;
     device_kernel *loaded;
     text ptx = { 0 };
     double clock = clock_seconds();
-    TRY(plan_describe(c->test->op, impl, config, part, plan_target(&device->info), &kernel));
+    TRY(plan_describe(c->test->op, impl, config, number, plan_target(&device->info), &kernel));
     out->describe_ms += lap_ms(&clock);
     ckl_status status = ir_print_ptx(kernel, &ptx);
     out->print_ms += lap_ms(&clock);
@@ -44,8 +44,8 @@ static ckl_status time_stages(const test_case *c, ckl_device *device, arena *mem
     adapter_desc(c->test, c->problem, desc);
     TRY(plan_choose(&device->info, c->test->op, desc, case_force(c, memory), memory, &impl, &config, NULL));
     out->choose_ms = lap_ms(&clock);
-    for (int part = 0; part < (impl->kernels ? impl->kernels : 1); part++)
-        TRY(time_part(c, device, impl, config, part, out));
+    for (int number = 0; number < (impl->kernels ? impl->kernels : 1); number++)
+        TRY(time_kernel(c, device, impl, config, number, out));
     if (!device->info.emulated)
         out->load_ms -= out->print_ms; // loading prints once more
     return CKL_OK;

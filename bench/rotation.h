@@ -12,7 +12,7 @@ typedef struct rotation {
     void *pool;
     void *scratch; // twice the L2 cache
     size_t scratch_bytes;
-    bool flush; // scratch is to be overwritten before a sample: the sets together do not drive each other out of L2
+    bool flush; // overwrite scratch before a sample: the sets together are too small to evict each other from L2
 } rotation;
 
 /*

@@ -10,7 +10,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double quantile(const double *sorted, int n, double share)
+/* The value at a share 0..1 of sorted samples, linear between neighbours; n > 0. */
+static double quantile(const double *sorted, int n, double share)
 {
     double place = share * (n - 1);
     int below = (int)place;

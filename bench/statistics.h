@@ -11,9 +11,6 @@ typedef struct summary {
 /* Sorts the samples in place. n may be 0. */
 summary summarize(double *samples, int n);
 
-/* The value at a share 0..1 of sorted samples, linear between neighbours; n > 0. */
-double quantile(const double *sorted, int n, double share);
-
 /* Of positive values; 0 if there are none. */
 double geometric_mean(const double *values, int n);
 

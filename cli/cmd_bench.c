@@ -20,7 +20,7 @@
 #define CKL_COMMIT ""
 #endif
 
-/* Of a row: measuring the limits has warmed the GPU already. Who samples briefly wants no long warm-up either. */
+/* For a row: measuring the limits has warmed the GPU already, and brief sampling needs no long warm-up. */
 static const double WARM_SECONDS_MAX = 1, WARM_OF_SAMPLING = 4;
 static const char *const SECONDS_DEFAULT = "1.5";
 
@@ -34,7 +34,7 @@ static const cli_option options[] = {
     { "--json", "FILE", &json, "write the results as JSON" },
     { "--csv", "FILE", &csv, "write the results as CSV" },
     { "--hot", NULL, &hot, "one set of memory, which stays in L2; cold if not given" },
-    { "--rounds", "N", &rounds, "exactly N turns A B B A; until the medians are sure if not given" },
+    { "--rounds", "N", &rounds, "exactly N rounds A B B A; until the medians are sure if not given" },
     { "--seconds", "S", &seconds, "of sampling a row at most; 1.5 if not given" },
     { "--plan", NULL, &plan_only, "what planning and calling cost on the host, instead of the kernel's time" },
     { "--configs", "FILE", &configs, "time every config of FILE, a line each, for LINE (a sweep)" },
@@ -42,7 +42,7 @@ static const cli_option options[] = {
 };
 static const cli_usage usage = {
     "bench", "LINE | --suite FILE [options]",
-    "Measures problems: ours and the peers in turns A B B A in one process, on the same random data, with a cold L2\n"
+    "Measures problems: ours and the peers interleaved (A B B A) in one process, on the same random data, with a cold L2\n"
     "cache, after the clock has settled. Every result is compared with the reference first; a wrong one is not timed.\n"
     "The limit is the larger of FLOP / measured matrix rate and compulsory bytes / measured copy bandwidth.\n"
     "Example: ckl bench gemm m=4096 n=4096 k=4096 a=bf16",
@@ -142,7 +142,7 @@ static void describe_run(const bench *b, result_header *h)
     result_set(h->ckl_version, ckl_version());
     result_set(h->commit, CKL_COMMIT);
     snprintf(h->protocol, sizeof h->protocol,
-             "One process, one stream, same memory, turns A B B A, L2 %s, clocks not locked, warmed up; events around "
+             "One process, one stream, same memory, interleaved A B B A, L2 %s, clocks not locked, warmed up; events around "
              "a launch or, under %d us, CUDA graphs of many; median",
              hot ? "hot" : "cold by rotating over twice its size or overwriting it", MEASURE_GRAPH_BELOW_US);
 }

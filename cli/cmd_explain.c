@@ -55,11 +55,11 @@ static void print_shared_memory(const ir_kernel *kernel)
 {
     printf("  shared memory %" PRId64 " bytes\n", kernel->smem_bytes);
     for (int i = 0; i < kernel->smem_count; i++) {
-        const ir_smem *piece = &kernel->smem[i];
-        printf("    %8" PRId64 " .. %8" PRId64 "  %-16s %8" PRId64 " bytes, aligned to %" PRId64, piece->offset,
-               piece->offset + piece->bytes, piece->name, piece->bytes, piece->align);
-        if (piece->alias_of >= 0)
-            printf(", shares the bytes of %s", kernel->smem[piece->alias_of].name);
+        const ir_smem *smem = &kernel->smem[i];
+        printf("    %8" PRId64 " .. %8" PRId64 "  %-16s %8" PRId64 " bytes, aligned to %" PRId64, smem->offset,
+               smem->offset + smem->bytes, smem->name, smem->bytes, smem->align);
+        if (smem->alias_of >= 0)
+            printf(", shares the bytes of %s", kernel->smem[smem->alias_of].name);
         printf("\n");
     }
 }

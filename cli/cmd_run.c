@@ -60,7 +60,8 @@ static ckl_status print_time(const check *k)
     const operator_test *test = k->c->test;
     printf("time      %.2f us, median of %d warm runs; %.1f GFLOP/s, %.1f GB/s (L2 warm; `ckl bench` measures with "
            "care)\n",
-           us, TIMED_RUNS, adapter_flops(test, k->c->problem) / us / 1e3, adapter_bytes(test, k->c->problem) / us / 1e3);
+           us, TIMED_RUNS, adapter_flops(test, k->c->problem) / us / 1e3,
+           adapter_bytes(test, k->c->problem) / us / 1e3);
     return CKL_OK;
 }
 

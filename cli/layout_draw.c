@@ -200,17 +200,17 @@ void grids_svg(int64_t count, const grid *grids, text *out)
 
 /* Bank conflicts */
 
-/* NOTE: shared memory serves 16-byte accesses by 8 threads at a time: 128 bytes, a piece of 16 from each group of 4 banks. */
-enum { PHASE_THREADS = 8, PIECE_BYTES = 16 };
+/* NOTE: shared memory serves 16-byte accesses by 8 threads at a time: 128 bytes, a chunk of 16 from each group of 4 banks. */
+enum { PHASE_THREADS = 8, CHUNK_BYTES = 16 };
 
-/* How many different 16-byte pieces the most wanted bank group must serve one after the other. */
-static int worst_group(const int64_t pieces[PHASE_THREADS])
+/* How many different 16-byte chunks the most wanted bank group must serve one after the other. */
+static int worst_group(const int64_t chunks[PHASE_THREADS])
 {
     int worst = 0;
     for (int i = 0; i < PHASE_THREADS; i++) {
         int wanted = 1;
         for (int j = 0; j < i; j++)
-            wanted += (pieces[j] - pieces[i]) % PHASE_THREADS == 0 && pieces[j] != pieces[i];
+            wanted += (chunks[j] - chunks[i]) % PHASE_THREADS == 0 && chunks[j] != chunks[i];
         worst = wanted > worst ? wanted : worst;
     }
     return worst;
@@ -223,7 +223,7 @@ void bank_conflicts_print(layout a, int element_bits, text *out)
     layout plain = without_swizzle(a);
     bool mode_0_contiguous = static_size(layout_mode(a, 0)) > 1 && index_at(layout_mode(plain, 0), 1) == 1;
     int across = mode_0_contiguous ? 1 : 0;
-    int64_t lines = static_size(layout_mode(a, across)), vector = 8 * PIECE_BYTES / element_bits;
+    int64_t lines = static_size(layout_mode(a, across)), vector = 8 * CHUNK_BYTES / element_bits;
     int64_t vectors = min_i64(static_size(layout_mode(a, 1 - across)) / vector, GRID_CELLS_MAX / PHASE_THREADS);
     if (lines < PHASE_THREADS || vectors < 1) {
         text_printf(out, "bank conflicts: fewer than 8 lines of 16 bytes, nothing to say\n");
@@ -231,14 +231,14 @@ void bank_conflicts_print(layout a, int element_bits, text *out)
     }
     int worst = 0;
     for (int64_t v = 0; v < vectors; v++) {
-        int64_t pieces[PHASE_THREADS];
+        int64_t chunks[PHASE_THREADS];
         for (int line = 0; line < PHASE_THREADS; line++) {
             int64_t at[] = { across ? v * vector : line, across ? line : v * vector };
             int_tuple coord = ints(at[0], at[1]);
             int64_t index = static_crd2idx(coord, layout_modes(a, 0, 2));
-            pieces[line] = index * element_bits / (8 * PIECE_BYTES);
+            chunks[line] = index * element_bits / (8 * CHUNK_BYTES);
         }
-        worst = (int)max_i64(worst, worst_group(pieces));
+        worst = (int)max_i64(worst, worst_group(chunks));
     }
     text_printf(out,
                 "bank conflicts: 8 threads reading 16 bytes (%" PRId64 " elements of %d bits) each across mode %d: ",

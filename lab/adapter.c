@@ -44,7 +44,7 @@ static double elements_of(const operand *o)
 
 double adapter_flops(const operator_test *t, const void *problem)
 {
-    operand all[OPERANDS_MAX];
+    operand all[OPERANDS_MAX] = { 0 }; // absent where operands() leaves them alone
     double sum = 0;
     if (t->flops)
         return t->flops(problem);
@@ -56,7 +56,7 @@ double adapter_flops(const operator_test *t, const void *problem)
 
 double adapter_bytes(const operator_test *t, const void *problem)
 {
-    operand all[OPERANDS_MAX];
+    operand all[OPERANDS_MAX] = { 0 }; // absent where operands() leaves them alone
     double sum = 0;
     if (t->bytes)
         return t->bytes(problem);
@@ -71,7 +71,7 @@ double adapter_bytes(const operator_test *t, const void *problem)
 /* Output number `output` among the operands. */
 static operand output_of(const operator_test *t, const void *problem, int output)
 {
-    operand all[OPERANDS_MAX];
+    operand all[OPERANDS_MAX] = { 0 }; // absent where operands() leaves them alone
     int count = t->operands(problem, all);
     for (int i = 0; i < count; i++)
         if (all[i].role != OPERAND_IN && output-- == 0)
@@ -90,8 +90,8 @@ slicing slicing_of(const operator_test *t, const void *problem, int output)
     s.info = output_of(t, problem, output);
     int64_t columns = s.info.rank ? s.info.shape[s.info.rank - 1] : 0;
     s.elements_max = t->elements_alone ? min_i64(columns, SLICE_ELEMENTS) : columns;
-    s.parts = columns ? ceil_div(columns, s.elements_max) : 1;
-    s.count = columns ? s.parts : 0;
+    s.per_row = columns ? ceil_div(columns, s.elements_max) : 1;
+    s.count = columns ? s.per_row : 0;
     for (int d = 0; d + 1 < s.info.rank; d++)
         s.count *= s.info.shape[d];
     return s;
@@ -99,18 +99,18 @@ slicing slicing_of(const operator_test *t, const void *problem, int output)
 
 reference_slice slicing_at(const slicing *s, int64_t slice, double *value, double *magnitude)
 {
-    if (!s->parts)
+    if (!s->per_row)
         return (reference_slice){ value, magnitude, slice, 0, s->elements_max };
-    int64_t first = slice % s->parts * s->elements_max, columns = s->info.shape[s->info.rank - 1];
-    return (reference_slice){ value, magnitude, slice / s->parts, first, min_i64(s->elements_max, columns - first) };
+    int64_t first = slice % s->per_row * s->elements_max, columns = s->info.shape[s->info.rank - 1];
+    return (reference_slice){ value, magnitude, slice / s->per_row, first, min_i64(s->elements_max, columns - first) };
 }
 
 int64_t slicing_index(const slicing *s, int64_t slice, int64_t j)
 {
-    if (!s->parts)
+    if (!s->per_row)
         return s->test->output_index(s->problem, s->output, slice, j);
     int inner = s->info.rank - 1;
-    int64_t row = slice / s->parts, index = (slice % s->parts * s->elements_max + j) * s->info.stride[inner];
+    int64_t row = slice / s->per_row, index = (slice % s->per_row * s->elements_max + j) * s->info.stride[inner];
     for (int d = inner - 1; d >= 0; d--) {
         index += row % s->info.shape[d] * s->info.stride[d];
         row /= s->info.shape[d];

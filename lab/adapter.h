@@ -19,7 +19,7 @@ typedef struct slicing {
     int64_t count;
     int64_t elements_max; // of a slice
     operand info;         // of the output, for the default
-    int64_t parts;        // slices of a row; 0: the operator cuts by itself
+    int64_t per_row;      // slices of a row; 0: the operator cuts by itself
 } slicing;
 
 slicing slicing_of(const operator_test *t, const void *problem, int output);

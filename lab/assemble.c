@@ -12,7 +12,7 @@
 
 enum {
     PATH_BYTES = 4096,
-    SPILL_BYTES_MAX = 64 // stored and loaded: some values that ptxas parks outside of loops are no complaint
+    SPILL_BYTES_MAX = 64 // stored and loaded: a few values that ptxas spills outside of loops are accepted
 };
 
 static bool find_on_path(const char *name, char found[PATH_BYTES])
@@ -64,9 +64,9 @@ static ckl_status write_file(const text *ptx, char path[PATH_BYTES])
 
 static void read_all(int file, text *out)
 {
-    char piece[4096];
-    for (ssize_t bytes; (bytes = read(file, piece, sizeof piece)) > 0;)
-        text_append(out, piece, (size_t)bytes);
+    char buffer[4096];
+    for (ssize_t bytes; (bytes = read(file, buffer, sizeof buffer)) > 0;)
+        text_append(out, buffer, (size_t)bytes);
 }
 
 /* Runs ptxas; what it says is appended to output. The cubin is not wanted. */

@@ -73,7 +73,7 @@ bool tolerance_admits(const tolerance *t, double got, double expected, double ma
     return fabs(got - expected) <= *bound;
 }
 
-/* Slice number i of a sample: one of each of `count` equal parts, the first and the last slice included. */
+/* Slice i of a sample: one from each of `count` equal ranges, the first and the last slice among them. */
 static int64_t sampled_slice(int64_t i, int64_t count, int64_t slices, int64_t seed)
 {
     if (count == slices)
@@ -93,7 +93,7 @@ static int64_t sample_size(const test_case *c, int64_t slices)
     return min_i64(slices, max_i64(8, (int64_t)(budget / flops * (double)slices)));
 }
 
-/* One thread's part of a comparison. */
+/* One thread's share of a comparison. */
 typedef struct tally {
     int64_t elements, bad;
     double error_max, ratio_max;
@@ -173,8 +173,8 @@ static reference_slice reference_of(const slicing *cut, const operand_images *im
 }
 
 /*
- * Is no element of an output left poisoned? A float of nothing but 0xff bytes is a NaN that little arithmetic makes (the
- * negative of a NaN is one); of integers, and of 8-bit floats that are moved, it may be a result.
+ * Was every element of an output written? A float of 0xff bytes is a NaN that hardly any arithmetic makes (negating a NaN
+ * does). For integers, and for 8-bit floats that are only moved, 0xff bytes may be a result.
  */
 static bool is_written(const operand_image *o, check_result *result)
 {

@@ -6,10 +6,11 @@
 #include "base/dtype.h"
 
 enum {
-    RUN_LENGTH = 64,    // elements of a hard run where the operand is a single row
-    INDEX_MAX = 8,      // |x| of integer dtypes that state no range
-    INTEGER_MAX = 2,    // |x| of FILL_INTEGERS: products of three stay below 2^4
-    SUM_EXACT = 1 << 22 // sums of so many nonzero terms up to 4 are exact in the 24 bits of f32
+    RUN_LENGTH = 64,       // elements of a hard run where the operand is a single row
+    INDEX_MAX = 8,         // |x| of integer dtypes that state no range
+    INTEGER_MAX = 2,       // |x| of FILL_INTEGERS: products of three stay below 2^4
+    CHUNK_ELEMENTS = 4096, // of a row: what one thread fills at a time
+    SUM_EXACT = 1 << 22    // sums of so many nonzero terms up to 4 are exact in the 24 bits of f32
 };
 
 /* What one element is made from. */
@@ -136,15 +137,15 @@ static source source_of(const operand_image *o, int number, uint64_t seed, doubl
 void fill_operand(const operand_image *o, int number, operand_fill how, uint64_t seed, double terms)
 {
     const source s = source_of(o, number, seed, terms);
-    const int64_t pieces = ceil_div(o->columns, 4096), step = o->info.stride[o->info.rank - 1];
+    const int64_t chunks = ceil_div(o->columns, CHUNK_ELEMENTS), step = o->info.stride[o->info.rank - 1];
     void *array = o->image + o->start;
     bool broadcast = false; // elements share memory, and the last one written must always be the same
     for (int i = 0; i < o->info.rank; i++)
         broadcast |= o->info.stride[i] == 0 && o->info.shape[i] > 1;
 #pragma omp parallel for schedule(static) if (!broadcast)
-    for (int64_t work = 0; work < o->rows * pieces; work++) {
-        int64_t row = work / pieces, first = work % pieces * 4096, start = operand_row_start(o, row);
-        for (int64_t column = first; column < min_i64(first + 4096, o->columns); column++) {
+    for (int64_t work = 0; work < o->rows * chunks; work++) {
+        int64_t row = work / chunks, first = work % chunks * CHUNK_ELEMENTS, start = operand_row_start(o, row);
+        for (int64_t column = first; column < min_i64(first + CHUNK_ELEMENTS, o->columns); column++) {
             uint64_t random = random_at(s.stream, (uint64_t)(row * o->columns + column));
             double x = s.integer ? index_value(&s, random) : fills[how](&s, row, column, random);
             dtype_write(o->info.dtype, array, start + column * step, x);

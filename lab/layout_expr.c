@@ -7,6 +7,7 @@
 
 #include "base/fields.h"
 #include "cute/layout_core.h"
+#include "cute/layout_reader.h"
 
 enum { ARGUMENTS_MAX = 3, WORD_MAX = 64 };
 
@@ -337,6 +338,24 @@ static bool read_tiler(literal_reader *r, layout_value *out)
         out->tiler[out->count++] = tile.layout;
     } while (read_char(r, ','));
     return read_char(r, '>') || read_fail(r, ", or > is missing");
+}
+
+/* After "Sw". */
+static bool read_swizzle(literal_reader *r, swizzle *out)
+{
+    int64_t parts[3];
+    for (int i = 0; i < 3; i++) {
+        if (!read_char(r, "<,,"[i]))
+            return read_fail(r, "Sw<B,M,S>: %c is missing", "<,,"[i]);
+        if (!read_int(r, &parts[i]))
+            return false;
+        if (parts[i] < -62 || parts[i] > 62)
+            return read_fail(r, "Sw<B,M,S>: %" PRId64 " is out of range", parts[i]);
+    }
+    if (!read_char(r, '>'))
+        return read_fail(r, "Sw<B,M,S>: > is missing");
+    *out = (swizzle){ (int)parts[0], (int)parts[1], (int)parts[2] };
+    return true;
 }
 
 /* After "Sw". CuTe prints an offset between swizzle and layout: "Sw<3,4,3>o0o(8,8)", which must be 0. */

@@ -177,14 +177,6 @@ ckl_status operand_set_read(ckl_device *device, operand_images *images, const op
     return CKL_OK;
 }
 
-size_t operand_images_bytes(const operand_images *images)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < images->count; i++)
-        bytes += images->each[i].bytes;
-    return bytes;
-}
-
 uint64_t operand_images_digest(const operand_images *images)
 {
     uint64_t digest = 0xcbf29ce484222325;

@@ -1,9 +1,9 @@
 /*
  * operands.h - the memory of a case: filled inputs, poisoned outputs, canaries around and between.
  *
- * Images are what the host knows of every operand, from its first canary to its last: `image` before a run, `after` behind
- * it. Device memory may exist several times (a benchmark rotates through sets so that the L2 cache is cold); all sets
- * start from the same images.
+ * Images are what the host knows of every operand, from its first canary to its last: `image` is what is there before a run,
+ * `after` what is there after it. Device memory may exist several times (a benchmark rotates through sets so that the L2
+ * cache is cold); all sets start from the same images.
  */
 #ifndef CKL_LAB_OPERANDS_H
 #define CKL_LAB_OPERANDS_H
@@ -57,16 +57,13 @@ ckl_status operand_set_read(ckl_device *device, operand_images *images, const op
 /* A hash of what operand_set_read() brought back of the outputs: equal bits, equal digest (FNV-1a, 64 bits). */
 uint64_t operand_images_digest(const operand_images *images);
 
-/* Bytes of all operands on the device. */
-size_t operand_images_bytes(const operand_images *images);
-
 /* The index in elements of column 0 of a row. */
 int64_t operand_row_start(const operand_image *o, int64_t row);
 
 /* The byte of an element in an image. */
 size_t operand_byte(const operand_image *o, int64_t row, int64_t column);
 
-/* Elements that follow each other in memory without gaps: the parts in which an operand is gone through in parallel. */
+/* A run of elements without gaps in memory: parallel loops over an operand take one at a time. */
 typedef struct operand_run {
     size_t byte; // in an image
     int64_t count;

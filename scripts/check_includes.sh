@@ -19,35 +19,37 @@ declare -A allowed=(
     [tests]='[a-z_]+\.h|cli/|bench/|lab/|operators/|skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
     [cli]='cli/|bench/|lab/|operators/|skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
 )
+ours='base|ir|cute|device|plan|skeletons|operators|lab|bench|cli|cutekernellib'
 passed=0
 failed=0
 
-report() { # report FILE INCLUDE
-    echo "FAILED $1 includes \"$2\", which is above it"
+fault() {
+    echo "FAILED $1"
     failed=$((failed + 1))
 }
 
+for folder in include/* src/*; do
+    [[ ! -d $folder || -n ${allowed[$folder]-} ]] || fault "$folder has no rule here"
+done
+
 for folder in "${!allowed[@]}"; do
     while IFS=: read -r file include; do
-        path=${include#*\"}
-        path=${path%\"*}
+        path=${include#*[\"<]}
         if [[ $folder == src/operators && $path =~ ^operators/([a-z0-9_]+)/ && $file != src/operators/${BASH_REMATCH[1]}/* ]]; then
-            echo "FAILED $file includes \"$path\": operators never include operators"
-            failed=$((failed + 1))
+            fault "$file includes \"$path\": operators never include operators"
         elif [[ $path =~ ^(${allowed[$folder]}) ]]; then
             passed=$((passed + 1))
         elif [[ $file == src/device/device.c && $path == plan/plan.h ]]; then
             passed=$((passed + 1)) # closing a device forgets the plans cached for it
         else
-            report "$file" "$path"
+            fault "$file includes \"$path\", which is above it"
         fi
-    done < <(grep -rHo --include='*.[ch]' '^ *#include "[^"]*"' "$folder" || true)
+    done < <(grep -rHoE --include='*.[ch]' "^ *# *include (\"[^\"]*|<($ours)/[^>]*)" "$folder")
 done
 
 while read -r file; do
-    echo "FAILED $file knows the driver; only cuda*.c and nvml.c of src/device may"
-    failed=$((failed + 1))
-done < <(grep -rlE 'dlopen|libcuda\.so' src --include='*.[ch]' | grep -vE '^src/(device/(cuda|nvml)|dist/)' || true)
+    fault "$file knows the driver; only cuda*.c and nvml.c of src/device may"
+done < <(grep -rlE 'dlopen|libcuda\.so' src --include='*.[ch]' | grep -vE '^src/device/(cuda|nvml)' || true)
 
 echo "$passed passed, $failed failed"
 [[ $failed -eq 0 ]]

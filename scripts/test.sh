@@ -118,6 +118,7 @@ fi
 run "include directions" scripts/check_includes.sh
 run "exported symbols and size" scripts/check_symbols.sh "$build/libcutekernellib.so"
 run "public headers" scripts/check_headers.sh
+run "quotes and links of the documents" scripts/check_docs.sh
 run "help texts" help_texts
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl verify, emulated H200" "$build/ckl" verify $full --device emulator:h200 --assemble

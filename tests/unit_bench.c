@@ -16,6 +16,7 @@
 #include "bench/race.h"
 #include "bench/results.h"
 #include "bench/sweep.h"
+#include "host_operator.h"
 #include "virtual_device.h"
 
 /* y = 2 a, in as many microseconds as is ordered. */
@@ -26,38 +27,11 @@ typedef struct twice_problem {
 static double own_us;
 static bool own_is_wrong;
 
-static ckl_status accept_desc(void *desc)
-{
-    (void)desc;
-    return CKL_OK;
-}
-
-static ckl_status accept_args(const void *desc, const void *args)
-{
-    (void)desc;
-    (void)args;
-    return CKL_OK;
-}
-
 #define TWICE_CONFIG(X) X(twice_config, int, late_us, "0", "", "how much longer a run takes")
 
 typedef struct twice_config {
     TWICE_CONFIG(FIELD_MEMBER)
 } twice_config;
-
-static ckl_status choose(const void *desc, const ckl_device_info *info, void *config)
-{
-    (void)desc;
-    (void)info;
-    (void)config;
-    return CKL_OK;
-}
-
-static void describe(const void *config, int part)
-{
-    (void)config;
-    (void)part;
-}
 
 static void compute(const twice_problem *p, void *const *pointers, bool wrong)
 {
@@ -82,55 +56,22 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
 }
 
 static const field config_fields[] = { TWICE_CONFIG(FIELD_ROW) };
-static const implementation plain = { .name = "plain",
-                                      .config_bytes = sizeof(twice_config),
-                                      .config = FIELD_TABLE(config_fields),
-                                      .choose = choose,
-                                      .describe = describe,
-                                      .launch = launch };
+static const implementation plain = { HOST_IMPLEMENTATION, .config_bytes = sizeof(twice_config),
+                                      .config = FIELD_TABLE(config_fields) };
 static const implementation *const implementations[] = { &plain, NULL };
-static const operator_info twice_info = { .name = "twice",
-                                          .desc_bytes = sizeof(twice_problem),
-                                          .check = accept_desc,
-                                          .check_args = accept_args,
-                                          .implementations = implementations };
-
-static void twice_desc(const void *problem, void *desc)
-{
-    memcpy(desc, problem, sizeof(twice_problem));
-}
+static const operator_info twice_info = HOST_OPERATOR("twice", twice_problem);
 
 static int twice_operands(const void *problem, operand *out)
 {
     int64_t n = ((const twice_problem *)problem)->n;
-    out[0] = (operand){ "a", OPERAND_IN, CKL_F32, 1, { n }, { 1 }, 0, 0 };
-    out[1] = (operand){ "y", OPERAND_OUT, CKL_F32, 1, { n }, { 1 }, 0, 0 };
+    out[0] = operand_vector("a", OPERAND_IN, CKL_F32, n);
+    out[1] = operand_vector("y", OPERAND_OUT, CKL_F32, n);
     return 2;
 }
 
 static ckl_status twice_run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
 {
     return plan_run(plan, &twice_info, &(twice_args){ problem, pointers }, stream);
-}
-
-static int64_t one_slice(const void *problem, int output)
-{
-    (void)problem;
-    (void)output;
-    return 1;
-}
-
-static int64_t twice_elements(const void *problem, int output)
-{
-    (void)output;
-    return ((const twice_problem *)problem)->n;
-}
-
-static int64_t twice_index(const void *problem, int output, int64_t slice, int64_t j)
-{
-    (void)problem;
-    (void)output;
-    return slice + j;
 }
 
 static void twice_reference(const void *problem, void *const *memory, int output, int64_t slice, reference_slice out)
@@ -143,28 +84,11 @@ static void twice_reference(const void *problem, void *const *memory, int output
     }
 }
 
-static double twice_count(const void *problem)
-{
-    return (double)((const twice_problem *)problem)->n;
-}
-
-static double twice_bytes(const void *problem)
-{
-    return 8 * twice_count(problem);
-}
-
 static const operator_test twice_test = { .op = &twice_info,
                                           .problem_bytes = sizeof(twice_problem),
-                                          .desc = twice_desc,
                                           .operands = twice_operands,
                                           .run = twice_run,
-                                          .slices = one_slice,
-                                          .slice_elements = twice_elements,
-                                          .output_index = twice_index,
-                                          .reference = twice_reference,
-                                          .terms_of = twice_count,
-                                          .flops = twice_count,
-                                          .bytes = twice_bytes };
+                                          .reference = twice_reference };
 
 /* A peer of three variants: the first slow, the second one fast, the third refused by the library. */
 

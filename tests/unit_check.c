@@ -12,90 +12,17 @@
 #include "lab/check.h"
 #include "lab/compare.h"
 #include "lab/fill.h"
-
-/* A device whose memory is host memory. */
-static ckl_status host_alloc(ckl_device *d, size_t bytes, void **memory)
-{
-    (void)d;
-    *memory = calloc(1, bytes ? bytes : 1);
-    return CKL_OK;
-}
-
-static void host_release(ckl_device *d, void *memory)
-{
-    (void)d;
-    free(memory);
-}
-
-static ckl_status host_copy(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)
-{
-    (void)d;
-    (void)s;
-    memcpy(to, from, bytes);
-    return CKL_OK;
-}
-
-static ckl_status host_stream(ckl_device *d, ckl_stream *s)
-{
-    *s = d;
-    return CKL_OK;
-}
-
-static void host_stream_destroy(ckl_device *d, ckl_stream s)
-{
-    (void)d;
-    (void)s;
-}
-
-static ckl_status host_synchronize(ckl_device *d, ckl_stream s)
-{
-    (void)d;
-    (void)s;
-    return CKL_OK;
-}
-
-static ckl_status host_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
-{
-    (void)kernel;
-    *loaded = (device_kernel *)d;
-    return CKL_OK;
-}
-
-static void host_unload(ckl_device *d, device_kernel *kernel)
-{
-    (void)d;
-    (void)kernel;
-}
-
-static ckl_status host_resident(ckl_device *d, const device_kernel *kernel, int *count)
-{
-    (void)d;
-    (void)kernel;
-    *count = 1;
-    return CKL_OK;
-}
+#include "host_operator.h"
+#include "virtual_device.h"
 
 static char names[64]; // of operands, in the order in which they were said
 
-static void host_name_memory(ckl_device *d, const void *at, const char *name)
+static void note_name(ckl_device *d, const void *at, const char *name)
 {
     (void)d;
     (void)at;
     strncat(names, name, sizeof names - strlen(names) - 1);
 }
-
-static const device_ops host_ops = { .name_memory = host_name_memory,
-                                     .alloc = host_alloc,
-                                     .release = host_release,
-                                     .copy_in = host_copy,
-                                     .copy_out = host_copy,
-                                     .stream_create = host_stream,
-                                     .stream_destroy = host_stream_destroy,
-                                     .synchronize = host_synchronize,
-                                     .load = host_load,
-                                     .unload = host_unload,
-                                     .clusters_resident = host_resident };
-static ckl_device host = { &host_ops, { .id = "host", .threads_per_cta_max = 1024, .compute_capability = 90 } };
 
 /* y[r,i] = a[r,i] + b[i] over padded rows, with a fault to order. */
 typedef enum fault {
@@ -122,33 +49,6 @@ typedef struct sum_args {
     const sum_problem *problem;
     void *const *pointers;
 } sum_args;
-
-static ckl_status accept_desc(void *desc)
-{
-    (void)desc;
-    return CKL_OK;
-}
-
-static ckl_status accept_args(const void *desc, const void *args)
-{
-    (void)desc;
-    (void)args;
-    return CKL_OK;
-}
-
-static ckl_status choose(const void *desc, const ckl_device_info *info, void *config)
-{
-    (void)desc;
-    (void)info;
-    (void)config;
-    return CKL_OK;
-}
-
-static void describe(const void *config, int part)
-{
-    (void)config;
-    (void)part;
-}
 
 static void commit_fault(const sum_problem *p, unsigned char *y, void *a)
 {
@@ -198,25 +98,16 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     return CKL_OK;
 }
 
-static const implementation plain = { .name = "plain", .choose = choose, .describe = describe, .launch = launch };
+static const implementation plain = { HOST_IMPLEMENTATION };
 static const implementation *const implementations[] = { &plain, NULL };
-static const operator_info sum_info = { .name = "sum",
-                                        .desc_bytes = sizeof(sum_problem),
-                                        .check = accept_desc,
-                                        .check_args = accept_args,
-                                        .implementations = implementations };
-
-static void sum_desc(const void *problem, void *desc)
-{
-    memcpy(desc, problem, sizeof(sum_problem));
-}
+static const operator_info sum_info = HOST_OPERATOR("sum", sum_problem);
 
 static int sum_operands(const void *problem, operand *out)
 {
     const sum_problem *p = problem;
-    out[0] = (operand){ "a", OPERAND_IN, p->dtype, 2, { p->rows, p->n }, { p->ld, 1 }, 0, 0 };
-    out[1] = (operand){ "b", OPERAND_IN, p->dtype, 1, { p->n }, { 1 }, 0, 0 };
-    out[2] = (operand){ "y", OPERAND_OUT, p->dtype, 2, { p->rows, p->n }, { p->ld, 1 }, 0, 0 };
+    out[0] = operand_matrix("a", OPERAND_IN, p->dtype, p->rows, p->n, p->ld);
+    out[1] = operand_vector("b", OPERAND_IN, p->dtype, p->n);
+    out[2] = operand_matrix("y", OPERAND_OUT, p->dtype, p->rows, p->n, p->ld);
     out[3] = (operand){ .name = "absent" };
     return 4;
 }
@@ -225,24 +116,6 @@ static ckl_status sum_run(const ckl_plan *plan, const void *problem, void *const
 {
     assert_null(pointers[3]);
     return plan_run(plan, &sum_info, &(sum_args){ problem, pointers }, stream);
-}
-
-static int64_t sum_slices(const void *problem, int output)
-{
-    (void)output;
-    return ((const sum_problem *)problem)->rows;
-}
-
-static int64_t sum_elements(const void *problem, int output)
-{
-    (void)output;
-    return ((const sum_problem *)problem)->n;
-}
-
-static int64_t sum_index(const void *problem, int output, int64_t slice, int64_t j)
-{
-    (void)output;
-    return slice * ((const sum_problem *)problem)->ld + j;
 }
 
 static void sum_reference(const void *problem, void *const *memory, int output, int64_t slice, reference_slice out)
@@ -256,29 +129,12 @@ static void sum_reference(const void *problem, void *const *memory, int output, 
     }
 }
 
-static double sum_terms(const void *problem)
-{
-    (void)problem;
-    return 2;
-}
-
-static double sum_flops(const void *problem)
-{
-    const sum_problem *p = problem;
-    return (double)(p->rows * p->n);
-}
-
 static const operator_test sum_test = { .op = &sum_info,
                                         .problem_bytes = sizeof(sum_problem),
-                                        .desc = sum_desc,
                                         .operands = sum_operands,
                                         .run = sum_run,
-                                        .slices = sum_slices,
-                                        .slice_elements = sum_elements,
-                                        .output_index = sum_index,
                                         .reference = sum_reference,
-                                        .terms_of = sum_terms,
-                                        .flops = sum_flops };
+                                        .terms = 2 };
 
 static check_result run_case(sum_problem problem, operand_fill fill, fault which)
 {
@@ -290,7 +146,7 @@ static check_result run_case(sum_problem problem, operand_fill fill, fault which
     check_result result;
     fault_now = which;
     runs = 0;
-    assert_int_equal(check_open(&c, &host, NULL, &k), CKL_OK);
+    assert_int_equal(check_open(&c, &device, NULL, &k), CKL_OK);
     assert_int_equal(check_run(&k, &result), CKL_OK);
     assert_int_equal(check_run_again(&k, &result), CKL_OK);
     check_close(&k);
@@ -400,5 +256,8 @@ int main(void)
         cmocka_unit_test(test_sound),     cmocka_unit_test(test_names),     cmocka_unit_test(test_faults_are_found),
         cmocka_unit_test(test_exactness), cmocka_unit_test(test_tolerance), cmocka_unit_test(test_fill_streams),
     };
+    device_ops ops = virtual_ops;
+    ops.name_memory = note_name;
+    device.ops = &ops;
     return cmocka_run_group_tests_name("check", tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 static ckl_device *gpu;
 
-/* Coordinates: an element of any part of an identity tensor knows where it is in the whole. */
+/* Coordinates: an element of a tile or partition of an identity tensor is its place in that tensor. */
 
 static void assert_at(tensor cX, int64_t i, int64_t row, int64_t col)
 {
@@ -265,20 +265,29 @@ static void test_matrices(void **state)
 
 enum { EXAMPLE_ROWS = 50, EXAMPLE_COLS = 200, EXAMPLE_LDX = 208 };
 
+#define EXAMPLE_PARAMS(X, owner) \
+    X(owner, pointer, x)         \
+    X(owner, pointer, y) X(owner, i64, m) X(owner, u32, n) X(owner, i64, ldx) X(owner, u32, ldy) X(owner, f32, alpha)
+KERNEL_PARAMS(example, EXAMPLE_PARAMS);
+
 static void describe_example(void)
 {
-    val m = variable(I64, imm(EXAMPLE_ROWS)), n = variable(U32, imm(EXAMPLE_COLS)),
-        ldx = variable(I64, imm(EXAMPLE_LDX));
-    tensor gX = gmem_tensor(pointer("x"), F16, make_layout(shape(m, n), stride(ldx, 1))); // (M,N)
-    tensor gY = gmem_tensor(pointer("y"), F16, make_layout(shape(m, n), stride(n, 1)));   // (M,N)
-    tensor cX = identity_tensor(shape(m, n));                                             // (M,N)
+    example_values p = params_of(example);
+    tensor gX = gmem_tensor(p.x, F16, make_layout(shape(p.m, p.n), stride(p.ldx, 1))); // (M,N)
+    tensor gY = gmem_tensor(p.y, F16, make_layout(shape(p.m, p.n), stride(p.ldy, 1))); // (M,N)
+    tensor cX = identity_tensor(shape(p.m, p.n));                                      // (M,N) -> its own coordinates
     int_tuple tile = shape(64, 128), here = coord(cta_y(), cta_x());
-    tiled_copy each = make_tiled_copy("UniversalCopy<128>", F16, block(16, 16), block(1, 8));
-    tensor tXcX = partition_S(&each, local_tile(cX, tile, here), thread()); // ((8,1),4,1)
-    tensor tXgX = tensor_at_coordinates(gX, tXcX), tXgY = tensor_at_coordinates(gY, tXcX);
-    tensor rX = fragment_like(tXcX, F32); // ((8,1),4,1)
-    copy_if(&each, tXcX, shape(m, n), tXgX, rX, 0);
-    copy_if(&each, tXcX, shape(m, n), rX, tXgY, 0);
+
+    layout threads = compact_right(shape(16, 16)), values = compact_right(shape(1, 8));
+    tiled_copy each = make_tiled_copy("UniversalCopy<128>", F16, threads, values);
+    tensor tXcX = partition_S(&each, local_tile(cX, tile, here), thread());                // ((8,1),4,1)
+    tensor tXgX = tensor_at_coordinates(gX, tXcX), tXgY = tensor_at_coordinates(gY, tXcX); // ((8,1),4,1)
+    tensor rX = fragment_like(tXcX, F32);                                                  // ((8,1),4,1)
+
+    copy_if(&each, tXcX, shape(p.m, p.n), tXgX, rX, 0); // outside: 0, not touched
+    for (int i = 0; i < static_size(rX.layout); i++)
+        set(rX, i, mul(at(rX, i), p.alpha));
+    copy_if(&each, tXcX, shape(p.m, p.n), rX, tXgY, 0);
 }
 
 static void test_example(void **state)
@@ -290,11 +299,14 @@ static void test_example(void **state)
     size_t in_bytes = sizeof in - (EXAMPLE_LDX - EXAMPLE_COLS) * sizeof in[0][0];
     void *from = test_upload(gpu, in, in_bytes), *to = test_upload(gpu, NULL, sizeof out);
     test_kernel k = { describe_example, IR_SM80, .threads = 256, .grid = 2 };
-    if (test_run(gpu, k, (void *[]){ &from, &to }) != CKL_OK)
+    example_params given = { from, to, EXAMPLE_ROWS, EXAMPLE_COLS, EXAMPLE_LDX, EXAMPLE_COLS, -1 };
+    void *params[IR_PARAMS_MAX];
+    test_params(&example_param_list, &given, params);
+    if (test_run(gpu, k, params) != CKL_OK)
         fail_msg("%s", ckl_error());
     assert_int_equal(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL), CKL_OK);
-    for (int i = 0; i < EXAMPLE_ROWS; i++)
-        assert_memory_equal(out[i], in[i], sizeof out[i]);
+    for (int i = 0; i < EXAMPLE_ROWS * EXAMPLE_COLS; i++)
+        assert_int_equal(out[i / EXAMPLE_COLS][i % EXAMPLE_COLS], in[i / EXAMPLE_COLS][i % EXAMPLE_COLS] | 0x8000);
     gpu->ops->release(gpu, from);
     gpu->ops->release(gpu, to);
 }
@@ -319,7 +331,7 @@ static void describe_bulk(void)
     copy(local_partition(sX, threads, thread()), local_partition(sY, threads, thread()), 4);
     staged_store out = { imm(0), 64, eq(thread(), imm(0)) };
     LAST_STAGED_STORE(&out)
-    bulk_store(sY, gY);
+        bulk_store(sY, gY);
 }
 
 static void test_bulk(void **state)
@@ -363,8 +375,10 @@ static void describe_multicast(void)
         val row = add(mul(cluster_rank(), imm(BOX_ROWS)), imm(half * HALF));
         if (half == 0)
             STAGED_STORE(&out)
-        tma_store(&tmaY, sY, row, imm(0));
-        else LAST_STAGED_STORE(&out) tma_store(&tmaY, sY, row, imm(0));
+                tma_store(&tmaY, sY, row, imm(0));
+        else
+            LAST_STAGED_STORE(&out)
+                tma_store(&tmaY, sY, row, imm(0));
     }
     cluster_sync();
 }

@@ -408,21 +408,24 @@ static void test_memory(void **state)
     }
 }
 
-/* Tickets, and sums of every type, into words that the host prepared: 0 ticket, 1 f32, 2 f16x2, 3 min, 4 flags. */
+/*
+ * A counter that every thread draws from, and sums of every type, in words that the host prepared: 0 counter, 1 f32, 2
+ * f16x2, 3 min, 4 flags.
+ */
 static void describe_atomics(void)
 {
     val out = out_param(), tid = ir_sreg(IR_TID_X);
     val thread = ir_fma(ir_sreg(IR_CTA_X), u32(64), tid);
-    val ticket = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 0, u32(1), u32(0));
+    val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 0, u32(1), u32(0));
     ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 4, ir_float(CKL_F32, 0.5));
     val pair = ir_bitcast(IR_F16X2, u32(0x00003c00));
     ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 8, pair);
     ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MIN, out, 12, ir_binary(IR_SUB, u32(1000), thread));
-    val was = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_CAS, out, 16, u32(0), ir_binary(IR_ADD, ticket, u32(1)));
+    val was = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_CAS, out, 16, u32(0), ir_binary(IR_ADD, number, u32(1)));
     ir_if(ir_compare(IR_EQ, was, u32(0))); // one winner in the grid
     ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 20, u32(1));
     ir_end_if();
-    test_store_value(IR_GLOBAL, IR_U32, test_element(out, ticket, 4), 32, u32(1)); // each ticket once
+    test_store_value(IR_GLOBAL, IR_U32, test_element(out, number, 4), 32, u32(1)); // each number once
 }
 
 static void test_atomics(void **state)

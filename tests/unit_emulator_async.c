@@ -242,39 +242,41 @@ static void test_distributed(void)
     gpu->ops->release(gpu, memory);
 }
 
-/* A cluster_allreduce: the threads of a cluster, or of a CTA, add up numbers, turn after turn; each turn is received one later. */
+/*
+ * A cluster_allreduce: the threads of a cluster, or of a CTA, add up numbers in rounds; a round is received in the next one.
+ */
 
-enum { MAIL_THREADS = 64, MAIL_TURNS = 9, MAIL_VALUES = 2 };
+enum { SUM_THREADS = 64, SUM_ROUNDS = 9, SUM_VALUES = 2 };
 
 static void describe_allreduce_of(int cluster)
 {
     HERE;
-    const reduction sums = reduce_sums(MAIL_VALUES);
+    const reduction sums = reduce_sums(SUM_VALUES);
     val out = ir_scalar_param(IR_U64, "out");
-    cluster_allreduce allreduce = make_cluster_allreduce("allreduce", MAIL_THREADS, cluster, MAIL_VALUES);
+    cluster_allreduce allreduce = make_cluster_allreduce("allreduce", SUM_THREADS, cluster, SUM_VALUES);
     val number =
-        cluster == 1 ? ir_sreg(IR_TID_X) : ir_fma(ir_sreg(IR_CLUSTER_RANK), u32(MAIL_THREADS), ir_sreg(IR_TID_X));
+        cluster == 1 ? ir_sreg(IR_TID_X) : ir_fma(ir_sreg(IR_CLUSTER_RANK), u32(SUM_THREADS), ir_sreg(IR_TID_X));
     ir_if(equals(ir_sreg(IR_TID_X), 0));
     cluster_allreduce_init(&allreduce);
     ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
     ir_end_if();
     if (cluster == 1)
-        ir_bar_sync(u32(0), MAIL_THREADS);
+        ir_bar_sync(u32(0), SUM_THREADS);
     else
         cluster_sync();
-    cute_loop turn = cute_loop_begin(u32(0), u32(MAIL_TURNS + 1), u32(1));
-    val sent[] = { cute_variable(IR_U32, ir_binary(IR_MUL, number, turn.index)), cute_variable(IR_U32, number) };
-    ir_if(ir_compare(IR_LT, turn.index, u32(MAIL_TURNS)));
+    cute_loop rounds = cute_loop_begin(u32(0), u32(SUM_ROUNDS + 1), u32(1));
+    val sent[] = { cute_variable(IR_U32, ir_binary(IR_MUL, number, rounds.index)), cute_variable(IR_U32, number) };
+    ir_if(ir_compare(IR_LT, rounds.index, u32(SUM_ROUNDS)));
     cluster_allreduce_begin(&allreduce, &sums, sent);
     ir_end_if();
-    ir_if(ir_compare(IR_LT, u32(0), turn.index));
+    ir_if(ir_compare(IR_LT, u32(0), rounds.index));
     val all[] = { cute_variable(IR_U32, u32(0)), cute_variable(IR_U32, u32(0)) };
     cluster_allreduce_end(&allreduce, &sums, all);
-    val before = ir_binary(IR_SUB, turn.index, u32(1));
-    val place = ir_fma(before, u32(MAIL_THREADS * cluster), number);
+    val before = ir_binary(IR_SUB, rounds.index, u32(1));
+    val place = ir_fma(before, u32(SUM_THREADS * cluster), number);
     test_store_value(IR_GLOBAL, IR_U32, test_element(out, place, 4), 0, add(all[0], all[1]));
     ir_end_if();
-    cute_loop_end(&turn);
+    cute_loop_end(&rounds);
     if (cluster > 1)
         cluster_sync();
 }
@@ -291,13 +293,13 @@ static void describe_allreduce_of_cta(void)
 
 static void expect_sums(int cluster, void (*describe)(void))
 {
-    const uint32_t count = (uint32_t)(MAIL_THREADS * cluster);
-    static uint32_t out[MAIL_TURNS * MAIL_THREADS * 4];
+    const uint32_t count = (uint32_t)(SUM_THREADS * cluster);
+    static uint32_t out[SUM_ROUNDS * SUM_THREADS * 4];
     void *memory = test_upload(gpu, NULL, sizeof out);
-    test_kernel k = { describe, IR_SM90A, .threads = MAIL_THREADS, .cluster = cluster, .grid = cluster };
+    test_kernel k = { describe, IR_SM90A, .threads = SUM_THREADS, .cluster = cluster, .grid = cluster };
     run_or_fail(k, (void *[]){ &memory });
     assert_int_equal(gpu->ops->copy_out(gpu, out, memory, sizeof out, NULL), CKL_OK);
-    for (uint32_t i = 0; i < MAIL_TURNS * count; i++)
+    for (uint32_t i = 0; i < SUM_ROUNDS * count; i++)
         assert_int_equal(out[i], (i / count + 1) * (count * (count - 1) / 2));
     gpu->ops->release(gpu, memory);
 }

@@ -52,6 +52,12 @@ static void issue_wgmma(val *d, val a, val b)
     ir_wgmma(CKL_F16, WGMMA_N, d, descriptor(a), descriptor(b), ir_int(IR_PRED, 1), false, false);
 }
 
+static void finish_wgmma(void)
+{
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
 static void wgmma_without_fence(void)
 {
     declare();
@@ -68,8 +74,7 @@ static void wgmma_without_fence(void)
     BLAME;
     issue_wgmma(d, a, b);
     HERE;
-    ir_plain(IR_WGMMA_COMMIT, 0, 0);
-    ir_plain(IR_WGMMA_WAIT, 0, 0);
+    finish_wgmma();
 }
 
 /* Operands in place and visible to the async proxy. */
@@ -102,19 +107,26 @@ static void operands_of_one_warp(void)
     BLAME;
     issue_wgmma(d, a, b);
     HERE;
-    ir_plain(IR_WGMMA_COMMIT, 0, 0);
-    ir_plain(IR_WGMMA_WAIT, 0, 0);
+    finish_wgmma();
 }
 
-static void accumulator_before_wait(void)
+/* Starts a product of prepared operands, its group committed; returns the address of A. */
+static val start_wgmma(val d[WGMMA_N / 2])
 {
-    declare();
-    val a, b, d[WGMMA_N / 2];
+    val a, b;
     prepare_operands(&a, &b);
     accumulators(d);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     issue_wgmma(d, a, b);
     ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    return a;
+}
+
+static void accumulator_before_wait(void)
+{
+    declare();
+    val d[WGMMA_N / 2];
+    start_wgmma(d);
     if (!planted)
         ir_plain(IR_WGMMA_WAIT, 0, 0);
     BLAME;
@@ -126,12 +138,8 @@ static void accumulator_before_wait(void)
 static void accumulator_written_before_wait(void)
 {
     declare();
-    val a, b, d[WGMMA_N / 2];
-    prepare_operands(&a, &b);
-    accumulators(d);
-    ir_plain(IR_WGMMA_FENCE, 0, 0);
-    issue_wgmma(d, a, b);
-    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    val d[WGMMA_N / 2];
+    start_wgmma(d);
     ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
     BLAME;
     ir_assign(d[0], ir_float(CKL_F32, 1));
@@ -151,20 +159,14 @@ static void missing_wgmma_fence(void)
     BLAME;
     issue_wgmma(d, a, b);
     HERE;
-    ir_plain(IR_WGMMA_COMMIT, 0, 0);
-    ir_plain(IR_WGMMA_WAIT, 0, 0);
+    finish_wgmma();
 }
 
 /* An operand is overwritten while wgmma may still read it. */
 static void operand_overwritten(void)
 {
     declare();
-    val a, b, d[WGMMA_N / 2];
-    prepare_operands(&a, &b);
-    accumulators(d);
-    ir_plain(IR_WGMMA_FENCE, 0, 0);
-    issue_wgmma(d, a, b);
-    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    val d[WGMMA_N / 2], a = start_wgmma(d);
     ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
     ir_bar_sync(u32(0), 128);
     BLAME;
@@ -184,8 +186,7 @@ static void wgmma_diverges(void)
     BLAME;
     issue_wgmma(d, at, b);
     HERE;
-    ir_plain(IR_WGMMA_COMMIT, 0, 0);
-    ir_plain(IR_WGMMA_WAIT, 0, 0);
+    finish_wgmma();
 }
 
 /* TMA and mbarriers */

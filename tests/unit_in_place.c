@@ -1,6 +1,6 @@
 /*
- * unit_in_place.c - outputs in place of inputs: every kernel of rows, at every length that changes how a row is held, must
- * give the bits that it gives apart; in the usual order of warps, and where some run ahead and copies arrive at once.
+ * unit_in_place.c - outputs in place of inputs. Every row kernel, at every length that changes how it holds a row, must give
+ * the same bits in place as apart: in the usual order of warps, and where some warps run ahead and copies arrive at once.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "lab/check.h"
+#include "emulated_device.h"
 
 enum { PLACES_MAX = 2 };
 
@@ -20,25 +21,25 @@ typedef struct in_place {
     const char *places[PLACES_MAX][2]; // output, input
 } in_place;
 
-/* Streams that bring a row again for every pass are forced: rows that need them are longer than a test should be. */
-#define ANEW "config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=3 residence=reload exact=0"
+/* Pipelines that load a row again for every pass are forced: rows that need them are longer than a test should be. */
+#define RELOADED "config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=3 residence=reload exact=0"
 
 static const in_place problems[] = {
     { "elementwise expr=gelu(a*x+b) shape=3001", { { "y", "x" } } },
     { "rope tokens=20 heads=5 k_heads=2 head_dim=96 rotary_dim=64", { { "yq", "q" }, { "yk", "k" } } },
     { "softmax shape=9x1000", { { "y", "x" } } },
     { "softmax shape=5x20000 dtype=bf16", { { "y", "x" } } },
-    { "softmax shape=9x1000 impl=pipeline " ANEW "'", { { "y", "x" } } },
+    { "softmax shape=9x1000 impl=pipeline " RELOADED "'", { { "y", "x" } } },
     { "softmax shape=3x40001", { { "y", "x" } } },
     { "softmax shape=300x24 axis=0", { { "y", "x" } } },
     { "softmax shape=9x1000 direction=backward", { { "dx", "dy" } } },
     { "softmax shape=5x20000 direction=backward", { { "dx", "y" } } },
-    { "softmax shape=9x1000 direction=backward impl=pipeline " ANEW "'", { { "dx", "dy" } } },
+    { "softmax shape=9x1000 direction=backward impl=pipeline " RELOADED "'", { { "dx", "dy" } } },
     { "layernorm rows=9 cols=1000 residual=1", { { "sum", "residual" }, { "y", "x" } } },
     { "layernorm rows=5 cols=20000 residual=1", { { "sum", "residual" }, { "y", "x" } } },
     { "layernorm rows=5 cols=20000 residual=1", { { "sum", "x" }, { "y", "residual" } } },
-    { "layernorm rows=9 cols=1000 impl=forward " ANEW "'", { { "y", "x" } } },
-    { "layernorm rows=9 cols=1000 residual=1 impl=forward " ANEW " residual=1'",
+    { "layernorm rows=9 cols=1000 impl=forward " RELOADED "'", { { "y", "x" } } },
+    { "layernorm rows=9 cols=1000 residual=1 impl=forward " RELOADED " residual=1'",
       { { "sum", "x" }, { "y", "residual" } } },
     { "layernorm rows=20 cols=8192 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=4 steps=2 "
       "stages=40 residence=ring lookahead=1 residual=1'",
@@ -56,8 +57,6 @@ static const in_place problems[] = {
     { "groupnorm n=2 c=32 h=9 w=9 groups=4 layout=nhwc direction=backward", { { "dx", "dy" } } },
     { "crossentropy rows=8 cols=1000 direction=backward", { { "dx", "x" } } },
 };
-
-static ckl_device *device;
 
 static int index_of(const check *k, const char *name)
 {
@@ -109,23 +108,10 @@ static void test_in_place(void **state)
     case_clear(&c);
 }
 
-static int open_device(void **state)
-{
-    (void)state;
-    return ckl_device_open("emulator:h200", &device);
-}
-
 static int open_device_of_haste(void **state)
 {
     setenv("CKL_EMULATOR", "schedule=random completion=eager seed=1", 1);
     return open_device(state);
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    ckl_device_close(device);
-    return 0;
 }
 
 int main(void)

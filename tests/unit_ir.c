@@ -326,7 +326,7 @@ static void wgmma_fence(bool right)
     multiply(d, N);
 }
 
-/* Two groups in flight are one too many for the second turn of the loop. */
+/* Two groups in flight are one too many for the second iteration of the loop. */
 static void wgmma_loop(bool right)
 {
     val d[N / 2], copy = ir_reg(CKL_F32), p = ir_compare(IR_EQ, unknown(IR_U32), u32(0));
@@ -383,12 +383,13 @@ static const struct {
     { "register_count", register_count, "setmaxnreg: n=244 registers is not a multiple of 8 in 24..256" },
     { "tma_rank", tma_rank, "tma_store: n=6 coordinates are not in 1..5" },
     { "reduction", reduction, "red: mode=2 does not exist for f32" },
-    { "lane_zero", lane_zero, "shuffle: wants a whole warp, but the if of line 7 parts its lanes" },
-    { "part_of_warp", part_of_warp, "shuffle: wants a whole warp, but the if of line 7 parts its lanes" },
-    { "elected", elected, "shuffle: wants a whole warp, but the if of line 7 parts its lanes" },
-    { "lane_loop", lane_loop, "warp_sync: wants a whole warp, but the loop of line 7 parts its lanes" },
-    { "warpgroup", warpgroup, "setmaxnreg: wants a whole warpgroup, but the if of line 7 parts its threads" },
-    { "warpgroup_number", warpgroup_number, "setmaxnreg: wants a whole warpgroup, but the if of line 7 parts" },
+    { "lane_zero", lane_zero, "shuffle: wants a converged warp, but its lanes diverge at the if of line 7" },
+    { "part_of_warp", part_of_warp, "shuffle: wants a converged warp, but its lanes diverge at the if of line 7" },
+    { "elected", elected, "shuffle: wants a converged warp, but its lanes diverge at the if of line 7" },
+    { "lane_loop", lane_loop, "warp_sync: wants a converged warp, but its lanes diverge at the loop of line 7" },
+    { "warpgroup", warpgroup, "setmaxnreg: wants a converged warpgroup, but its threads diverge at the if of line 7" },
+    { "warpgroup_number", warpgroup_number,
+      "setmaxnreg: wants a converged warpgroup, but its threads diverge at the if of line 7" },
     { "wgmma_n", wgmma_n, "wgmma: n=12 is not a multiple of 8 in 8..256" },
     { "wgmma_read", wgmma_read, "belongs to the wgmma of line 7 until a wgmma_wait" },
     { "wgmma_order", wgmma_order, "belongs to the wgmma of line 7 until a wgmma_wait" },

@@ -548,7 +548,7 @@ static void nobody_fills(void)
     }
 }
 
-/* Of two stages only the first is used, and released twice: the ring does not come round. */
+/* Of two stages only the first is used, and released twice: the ring does not wrap. */
 static void released_twice(void)
 {
     pipeline ring = begin_ring();

@@ -1,13 +1,13 @@
 /*
- * unit_norm.c - layer norm and RMS norm of the row lengths of models and a longer one, forward and backward, against double precision: with and
- * without weights, and where the mean is a thousand times the deviation.
+ * unit_norm.c - layer norm and RMS norm of the row lengths of models and a longer one, forward and backward, against double
+ * precision: with and without weights, and where the mean is a thousand times the deviation.
  */
 #include "accuracy.h"
 #include "cutekernellib/operators/norm.h"
 
 enum { ROWS = 6 };
 
-static const int64_t row_lengths[] = { 768, 1024, 4096, 8192, 20000 }; // the last one flows through shared memory
+static const int64_t row_lengths[] = { 768, 1024, 4096, 8192, 20000 }; // the last one takes the row pipeline
 static const double EPS = 1e-5;
 
 /* One problem: the tensors of both directions, those that it does not have with a count of 0. */

@@ -13,12 +13,11 @@
 #include <cmocka.h>
 
 #include "operators/operators.h"
-#include "operators/reduce/reduce_choice.h"
 #include "operators/reduce/reduce_kernel.h"
+#include "emulated_device.h"
 
 enum { N_MAX = 20000 };
 
-static ckl_device *device;
 static float host[N_MAX], got[N_MAX];
 
 /* A custom operation: the sum of cubes, halved at the end */
@@ -46,29 +45,29 @@ static const reduce_fold cubes = {
     .input = F32, .total = F32, .map = cube, .combine = plus, .finish = scaled, .user = &half
 };
 
-static void describe_rows(const void *config, int part)
+static void describe_rows(const void *config, int kernel)
 {
     reducer r = reducer_of_fold(&cubes);
-    reduce_rows_with(config, &r, part);
+    reduce_rows_with(config, &r, kernel);
 }
 
-static void describe_columns(const void *config, int part)
+static void describe_columns(const void *config, int kernel)
 {
     reducer r = reducer_of_fold(&cubes);
-    reduce_columns_with(config, &r, part);
+    reduce_columns_with(config, &r, kernel);
 }
 
-static void describe_naive(const void *config, int part)
+static void describe_naive(const void *config, int kernel)
 {
-    (void)part;
+    (void)kernel;
     reducer r = reducer_of_fold(&cubes);
     reduce_naive_with(config, &r);
 }
 
 /* The implementation of that name with another description. */
-static implementation remade(const char *name, void (*describe)(const void *config, int part))
+static implementation remade(const char *name, void (*describe)(const void *config, int kernel))
 {
-    const implementation *const *impl = reduce_implementations;
+    const implementation *const *impl = reduce_operator.implementations;
     while (strcmp((*impl)->name, name) != 0)
         impl++;
     implementation own = **impl;
@@ -191,6 +190,55 @@ static void test_streams(void **state)
     ckl_free(device, x);
 }
 
+/* What is refused: descs and pointers that no problem line can give */
+
+static void check_refused(ckl_status status, const char *sentence)
+{
+    assert_int_equal(status, CKL_INVALID);
+    if (!strstr(ckl_error(), sentence))
+        fail_msg("'%s' does not say '%s'", ckl_error(), sentence);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    ckl_plan *plan = NULL;
+    ckl_reduce_desc desc = whole;
+    desc.stride[0] = 1;
+    desc.stride[1] = 4;
+    check_refused(ckl_reduce_plan(device, &desc, &plan), "reduce: shape[1]=0 stride[1]=4 are beyond rank=1");
+    desc = whole;
+    desc.shape[4] = 2;
+    check_refused(ckl_reduce_plan(device, &desc, &plan), "reduce: shape[4]=2 stride[4]=0 are beyond rank=1");
+    desc = whole;
+    desc.axes = 2;
+    check_refused(ckl_reduce_plan(device, &desc, &plan), "reduce: axis 1 is out of range for rank 1");
+    assert_int_equal(ckl_reduce_plan(device, &whole, &plan), CKL_OK);
+    char *x = copied(host, sizeof host), *y = copied(host, 4);
+    check_refused(ckl_reduce_run(plan, &(ckl_reduce_args){ .y = y }, NULL), "reduce: x is NULL");
+    check_refused(ckl_reduce_run(plan, &(ckl_reduce_args){ .x = x }, NULL), "reduce: y is NULL");
+    check_refused(ckl_reduce_run(plan, &(ckl_reduce_args){ .x = x + 2, .y = y }, NULL), "is not aligned to its 4-byte");
+    check_refused(ckl_reduce_run(plan, &(ckl_reduce_args){ .x = x, .y = x + 8 }, NULL), "reduce: y overlaps x");
+    ckl_plan_free(plan);
+    ckl_free(device, x);
+    ckl_free(device, y);
+}
+
+/* A cluster is a value of a config, and only some devices have them. */
+static void test_cluster_needs_the_device(void **state)
+{
+    (void)state;
+    ckl_device *l4;
+    ckl_plan *plan = NULL;
+    const char *force = "rows split=1 cluster=4 threads=128 row_threads=128";
+    assert_int_equal(plan_build(device, &reduce_operator, &whole, force, &plan), CKL_OK);
+    ckl_plan_free(plan);
+    assert_int_equal(ckl_device_open("emulator:l4", &l4), CKL_OK);
+    assert_int_equal(plan_build(l4, &reduce_operator, &whole, force, &plan), CKL_UNSUPPORTED);
+    assert_non_null(strstr(ckl_error(), "reduce rows: cluster=4 on a device without clusters"));
+    ckl_device_close(l4);
+}
+
 /* Values that hide a wrong order, and bits that must not depend on it */
 
 static float random_unit(uint32_t *seed)
@@ -225,9 +273,9 @@ static void test_bits_do_not_depend_on_the_schedule(void **state)
         const char *force;
         int64_t rows, columns;
         int axis;
-    } cases[] = { { "rows split=37 threads=128 lanes=128 steps=1", 1, N_MAX, 1 },
-                  { "rows split=300 threads=128 lanes=128 steps=1", 1, N_MAX, 1 },
-                  { "cluster cluster=4 threads=128 lanes=128", 1, N_MAX, 1 },
+    } cases[] = { { "rows split=37 threads=128 row_threads=128 steps=1", 1, N_MAX, 1 },
+                  { "rows split=300 threads=128 row_threads=128 steps=1", 1, N_MAX, 1 },
+                  { "rows split=1 cluster=4 threads=128 row_threads=128", 1, N_MAX, 1 },
                   { "columns split=5", 2500, 8, 0 } };
     uint32_t seed = 1;
     for (int i = 0; i < N_MAX; i++)
@@ -348,7 +396,7 @@ static void test_variance(void **state)
                   { "outlier late", outlier_late },
                   { "two levels", two_levels },
                   { "ramp", ramp } };
-    static const char *const rows[] = { "rows split=1", "rows split=7", "rows lanes=4 threads=128 split=1" };
+    static const char *const rows[] = { "rows split=1", "rows split=7", "rows row_threads=4 threads=128 split=1" };
     static const char *const columns[] = { "columns split=1", "columns split=3 steps=8" };
     for (size_t f = 0; f < sizeof fills / sizeof fills[0]; f++) {
         uint32_t seed = 3;
@@ -366,25 +414,17 @@ static void test_variance(void **state)
     }
 }
 
-static int open_device(void **state)
-{
-    (void)state;
-    return ckl_device_open("emulator:h200", &device) == CKL_OK ? 0 : -1;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    ckl_device_close(device);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_custom),     cmocka_unit_test(test_workspace_of_the_caller),
-        cmocka_unit_test(test_streams),    cmocka_unit_test(test_bits_do_not_depend_on_the_schedule),
-        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_variance),
+        cmocka_unit_test(test_custom),
+        cmocka_unit_test(test_workspace_of_the_caller),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_cluster_needs_the_device),
+        cmocka_unit_test(test_bits_do_not_depend_on_the_schedule),
+        cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_variance),
     };
     return cmocka_run_group_tests_name("reduce", tests, open_device, close_device);
 }

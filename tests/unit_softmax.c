@@ -249,14 +249,14 @@ static void check_huge(ckl_softmax_desc d)
 
 static void test_huge(void **state)
 {
-    static const int64_t lengths[] = { 8, 100, 4096, 20000 }; // lanes, warps, a CTA, rows that flow
+    static const int64_t lengths[] = { 8, 100, 4096, 20000 }; // lanes, warps, a CTA, a row pipeline
     (void)state;
     for (int t = 0; t < COUNT_OF(float_types); t++)
         for (int i = 0; i < COUNT_OF(lengths) && float_types[t] != CKL_F16; i++)
             check_huge((ckl_softmax_desc){ .dtype = float_types[t], .outer = 6, .n = lengths[i], .inner = 1 });
 }
 
-/* Rows that flow are drawn from a counter in the workspace, here the caller's: each run leaves it as the next one wants it. */
+/* The row pipeline's dynamic scheduler has its counter in the workspace, here the caller's. Each run leaves it ready. */
 static void test_workspace_of_the_caller(void **state)
 {
     const ckl_softmax_desc d = { .dtype = CKL_F32, .outer = 40, .n = 40000, .inner = 1 };

@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "bench/peers/peers.h"
-#include "operators/reduce/reduce_lab.h"
-#include "operators/reduce/reduce_view.h"
+#include "operators/reduce/reduce_plan.h"
 
 static const size_t WORKSPACE_ALIGNMENT = 256;
 
@@ -58,25 +57,25 @@ static ckl_status find(void)
 static bool is_dense(const reduce_view *v)
 {
     reduce_mode inner = v->reduced[0];
-    bool contiguous = v->reduced_count == 1 && inner.stride == 1;
-    return contiguous && (v->kept_count == 0 || (v->kept_count == 1 && v->kept[0].stride == inner.extent));
+    bool contiguous = v->kind.reduced == 1 && inner.stride == 1;
+    return contiguous && (v->kind.kept == 0 || (v->kind.kept == 1 && v->kept[0].stride == inner.extent));
 }
 
 static ckl_status prepare(const test_case *c, ckl_device *device, void *const *pointers, peer_problem **out)
 {
-    const reduce_problem *r = c->problem;
-    reduce_view v = reduce_view_of(&r->desc);
+    const ckl_reduce_desc *d = c->problem;
+    reduce_view v = reduce_view_of(d);
     (void)pointers;
-    if (r->op >= (int)(sizeof op_numbers / sizeof op_numbers[0]) || op_numbers[r->op] == 0)
+    if ((int)d->op >= (int)(sizeof op_numbers / sizeof op_numbers[0]) || op_numbers[d->op] == 0)
         FAIL(CKL_UNSUPPORTED, "cub: it is asked for sum, max and min only");
-    if (r->desc.output != r->desc.dtype || !is_dense(&v) || v.rows == 0 || v.count == 0)
+    if (d->output != d->dtype || !is_dense(&v) || v.rows == 0 || v.count == 0)
         FAIL(CKL_UNSUPPORTED, "cub: it reduces whole tensors and dense rows to their own type");
     peer_problem *p = calloc(1, sizeof *p);
     if (!p)
         abort();
     *p = (peer_problem){ .device = device,
-                         .op = op_numbers[r->op] - 1,
-                         .dtype = dtype_numbers[r->desc.dtype],
+                         .op = op_numbers[d->op] - 1,
+                         .dtype = dtype_numbers[d->dtype],
                          .n = v.count,
                          .segments = v.rows };
     int error = cub.workspace(p->op, p->dtype, p->n, p->segments, &p->bytes);

@@ -24,11 +24,11 @@ CKL_API void ckl_plan_free(ckl_plan *plan);
 CKL_API const char *ckl_plan_text(const ckl_plan *plan);
 
 /*
- * Device memory that a run needs beside its arguments: 0 for most plans. The args of such operators have a `workspace`:
- * memory of the caller of so many bytes, aligned to 256, zeroed once before its first use; every run leaves it ready
- * for the next one of the same plan. Another plan finds there what it does not expect: different plans must not share one
- * workspace, not even one after the other, unless it is zeroed between. Where it is NULL the run uses the plan's own, which serves one run at a time: runs on one stream,
- * or ordered by events.
+ * Bytes of device memory that a run needs beside its arguments: 0 for most plans. The args of other operators have a
+ * `workspace`: the caller passes so many bytes, aligned to 256 and zeroed once before their first use. Every run leaves them
+ * ready for the next run of the same plan. Different plans must not share a workspace, not even one after the other, unless
+ * it is zeroed between. If `workspace` is NULL the run uses the plan's own, which serves one run at a time: runs on one
+ * stream, or ordered by events.
  */
 CKL_API int64_t ckl_plan_workspace_bytes(const ckl_plan *plan);
 

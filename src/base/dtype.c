@@ -211,7 +211,7 @@ static int64_t saturate(ckl_dtype dtype, double value)
     return (int64_t)nearbyint(value);
 }
 
-/* double to f32 so that a second rounding to a shorter format is correct: round to odd keeps what was cut off. */
+/* Rounds to f32, to odd: the last bit keeps what was cut off, so that rounding again to a shorter format is correct. */
 static float narrow_to_odd(double value)
 {
     float x = (float)value;

@@ -23,7 +23,7 @@ static inline int64_t ceil_div(int64_t x, int64_t y)
     return x / y + (x % y != 0);
 }
 
-/* As few workers as finish in as many rounds as `most` of them: none is left alone with the last items. most > 0 */
+/* The fewest workers that need no more rounds than `most` workers do: so the last round is nearly full. most > 0 */
 static inline int64_t even_workers(int64_t items, int64_t most)
 {
     return items ? ceil_div(items, ceil_div(items, most)) : 0;

@@ -6,7 +6,9 @@
 
 enum { PAIRS_MAX = 64 };
 
-/* Where the word that starts at `at` ends: the first space or comment outside of quotes and parentheses; NULL: open. */
+/*
+ * The end of the word that starts at `at`: the first space or # outside of quotes and parentheses. NULL: one is not closed.
+ */
 static const char *word_end(const char *at)
 {
     int nesting = 0;

@@ -4,31 +4,41 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* One size, perhaps a power of two: "4096", "2^20". NULL if there is none. */
-static const char *parse_size(const char *at, int64_t *size)
+/* "4096", "2^20", "10^6+3", and what a caller may refuse: "-1". *end is where it stopped, `at` if there is none. */
+static int64_t parse_size(const char *at, char **end)
 {
+    int64_t base = strtoll(at, end, 10), size = base;
+    if (*end == at)
+        return 0;
+    if (**end == '^') {
+        long exponent = strtol(*end + 1, end, 10);
+        for (size = 1; exponent > 0 && !__builtin_mul_overflow(size, base, &size); exponent--)
+            continue;
+        if (exponent != 0) // too large
+            *end = (char *)at;
+    }
+    return **end == '+' ? size + strtoll(*end + 1, end, 10) : size;
+}
+
+ckl_status sizes_parse(const char *what, const char *key, const char *list, int rank_max, sizes *out)
+{
+    sizes s = { 0 };
     char *end;
-    if (*at < '0' || *at > '9')
-        return NULL;
-    *size = strtoll(at, &end, 10);
-    if (*end != '^' || *size != 2)
-        return end;
-    long exponent = strtol(end + 1, &end, 10);
-    *size = exponent >= 0 && exponent < 62 ? (int64_t)1 << exponent : -1;
-    return *size < 0 ? NULL : end;
+    for (const char *at = list;; at = end + 1) {
+        int64_t size = parse_size(at, &end);
+        if (end == at || s.rank == rank_max || (*end && *end != 'x'))
+            FAIL(CKL_INVALID, "%s: %s=%s is not up to %d sizes like 4096x1024", what, key, list, rank_max);
+        s.of[s.rank++] = size;
+        if (!*end)
+            break;
+    }
+    *out = s;
+    return CKL_OK;
 }
 
 ckl_status shape_parse(const char *what, const char *text, sizes *out)
 {
-    sizes s = { 0 };
-    const char *at = text;
-    do {
-        at = s.rank < SHAPE_RANK_MAX ? parse_size(at, &s.of[s.rank++]) : NULL;
-    } while (at && *at++ == 'x');
-    if (!at || at[-1] != '\0')
-        FAIL(CKL_INVALID, "%s: shape=%s is not up to %d sizes like 4096x1024", what, text, SHAPE_RANK_MAX);
-    *out = s;
-    return CKL_OK;
+    return sizes_parse(what, "shape", text, SHAPE_RANK_MAX, out);
 }
 
 ckl_status shape_axis(const char *what, const sizes *shape, int64_t axis, int *out)

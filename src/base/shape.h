@@ -12,10 +12,16 @@ typedef struct sizes {
     int64_t of[SHAPE_RANK_MAX];
 } sizes;
 
-/* Parses a shape; the sentence opens with `what`: "softmax: shape=4x is not sizes like 4096x1024". Sizes may be 2^20. */
+/*
+ * Parses the sizes, strides ... that stand under a key, at most rank_max of them; each may be 2^20 or 2^20+3. The sentence
+ * opens with `what`: "reduce: stride=8y is not up to 5 sizes like 4096x1024".
+ */
+ckl_status sizes_parse(const char *what, const char *key, const char *list, int rank_max, sizes *out);
+
+/* The same of a shape. */
 ckl_status shape_parse(const char *what, const char *text, sizes *out);
 
-/* An axis from -rank to rank-1 as one from 0 to rank-1. */
+/* Turns an axis in -rank..rank-1 into one in 0..rank-1. */
 ckl_status shape_axis(const char *what, const sizes *shape, int64_t axis, int *out);
 
 /* The product of the sizes from mode `first` to before mode `end`. */

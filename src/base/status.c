@@ -33,20 +33,14 @@ const char *ckl_version(void)
     return VERSION(CKL_VERSION_MAJOR, CKL_VERSION_MINOR, CKL_VERSION_PATCH);
 }
 
-ckl_status status_vfail(ckl_status status, const char *format, va_list arguments)
-{
-    char written[SENTENCE_BYTES]; // the arguments may point into the old sentence
-    vsnprintf(written, sizeof written, format, arguments);
-    memcpy(sentence, written, strlen(written) + 1);
-    return status;
-}
-
 ckl_status status_fail(ckl_status status, const char *format, ...)
 {
+    char written[SENTENCE_BYTES]; // the arguments may point into the old sentence
     va_list arguments;
     va_start(arguments, format);
-    status_vfail(status, format, arguments);
+    vsnprintf(written, sizeof written, format, arguments);
     va_end(arguments);
+    memcpy(sentence, written, strlen(written) + 1);
     return status;
 }
 

@@ -22,7 +22,6 @@
 
 /* Writes the sentence of ckl_error() and returns status. The arguments may include ckl_error() itself. */
 ckl_status status_fail(ckl_status status, const char *format, ...) CKL_PRINTF(2, 3);
-ckl_status status_vfail(ckl_status status, const char *format, va_list arguments);
 
 /* Forgets this thread's sentence. */
 void status_clear(void);

@@ -72,16 +72,16 @@ static const mma_row mma_rows[] = {
 
 /* Copy atoms */
 
-#define ONE_THREAD "(1,N):(0,1)"
-#define ROWS_OF_1  "((8,4),128):((128,0),1)"  // 8 lanes point at the 16-byte rows of a matrix, the others repeat them
-#define ROWS_OF_2  "((16,2),128):((128,0),1)" // the same of two matrices
-#define ROWS_OF_4  "(32,128):(128,1)"
-#define PAIRS_OF_1 "(32,32):(32,1)" // a lane holds two neighbours in a row of the matrix
-#define PAIRS_OF_2 "(32,(32,2)):(32,(1,1024))"
-#define PAIRS_OF_4 "(32,(32,4)):(32,(1,1024))"
-#define TURNED_1   "((4,8),(16,2)):((256,16),(1,128))" // two neighbours in a column
-#define TURNED_2   "((4,8),(16,2,2)):((256,16),(1,128,1024))"
-#define TURNED_4   "((4,8),(16,2,4)):((256,16),(1,128,1024))"
+#define ONE_THREAD   "(1,N):(0,1)"
+#define ROWS_OF_1    "((8,4),128):((128,0),1)"  // 8 lanes point at the 16-byte rows of a matrix, the others repeat them
+#define ROWS_OF_2    "((16,2),128):((128,0),1)" // the same of two matrices
+#define ROWS_OF_4    "(32,128):(128,1)"
+#define PAIRS_OF_1   "(32,32):(32,1)" // a lane holds two neighbours in a row of the matrix
+#define PAIRS_OF_2   "(32,(32,2)):(32,(1,1024))"
+#define PAIRS_OF_4   "(32,(32,4)):(32,(1,1024))"
+#define TRANSPOSED_1 "((4,8),(16,2)):((256,16),(1,128))" // two neighbours in a column
+#define TRANSPOSED_2 "((4,8),(16,2,2)):((256,16),(1,128,1024))"
+#define TRANSPOSED_4 "((4,8),(16,2,4)):((256,16),(1,128,1024))"
 
 /* The * of a name stands for the bits of a thread: a power of two from first to last. */
 typedef struct copy_row {
@@ -101,15 +101,15 @@ static const copy_row copy_rows[] = {
     { "SM75_U32x1_LDSM_N", 0, 0, 32, IR_LDMATRIX, 1, false, ROWS_OF_1, PAIRS_OF_1 },
     { "SM75_U32x2_LDSM_N", 0, 0, 32, IR_LDMATRIX, 2, false, ROWS_OF_2, PAIRS_OF_2 },
     { "SM75_U32x4_LDSM_N", 0, 0, 32, IR_LDMATRIX, 4, false, ROWS_OF_4, PAIRS_OF_4 },
-    { "SM75_U16x2_LDSM_T", 0, 0, 32, IR_LDMATRIX, 1, true, ROWS_OF_1, TURNED_1 },
-    { "SM75_U16x4_LDSM_T", 0, 0, 32, IR_LDMATRIX, 2, true, ROWS_OF_2, TURNED_2 },
-    { "SM75_U16x8_LDSM_T", 0, 0, 32, IR_LDMATRIX, 4, true, ROWS_OF_4, TURNED_4 },
+    { "SM75_U16x2_LDSM_T", 0, 0, 32, IR_LDMATRIX, 1, true, ROWS_OF_1, TRANSPOSED_1 },
+    { "SM75_U16x4_LDSM_T", 0, 0, 32, IR_LDMATRIX, 2, true, ROWS_OF_2, TRANSPOSED_2 },
+    { "SM75_U16x8_LDSM_T", 0, 0, 32, IR_LDMATRIX, 4, true, ROWS_OF_4, TRANSPOSED_4 },
     { "SM90_U32x1_STSM_N", 0, 0, 32, IR_STMATRIX, 1, false, PAIRS_OF_1, ROWS_OF_1 },
     { "SM90_U32x2_STSM_N", 0, 0, 32, IR_STMATRIX, 2, false, PAIRS_OF_2, ROWS_OF_2 },
     { "SM90_U32x4_STSM_N", 0, 0, 32, IR_STMATRIX, 4, false, PAIRS_OF_4, ROWS_OF_4 },
-    { "SM90_U16x2_STSM_T", 0, 0, 32, IR_STMATRIX, 1, true, TURNED_1, ROWS_OF_1 },
-    { "SM90_U16x4_STSM_T", 0, 0, 32, IR_STMATRIX, 2, true, TURNED_2, ROWS_OF_2 },
-    { "SM90_U16x8_STSM_T", 0, 0, 32, IR_STMATRIX, 4, true, TURNED_4, ROWS_OF_4 },
+    { "SM90_U16x2_STSM_T", 0, 0, 32, IR_STMATRIX, 1, true, TRANSPOSED_1, ROWS_OF_1 },
+    { "SM90_U16x4_STSM_T", 0, 0, 32, IR_STMATRIX, 2, true, TRANSPOSED_2, ROWS_OF_2 },
+    { "SM90_U16x8_STSM_T", 0, 0, 32, IR_STMATRIX, 4, true, TRANSPOSED_4, ROWS_OF_4 },
     { "SM90_BULK_COPY_G2S", 0, 0, 1, IR_BULK_LOAD, 0, false, NULL, NULL },
     { "SM90_BULK_COPY_S2G", 0, 0, 1, IR_BULK_STORE, 0, false, NULL, NULL },
     { "SM90_TMA_LOAD", 0, 0, 1, IR_TMA_LOAD, 0, false, NULL, NULL },

@@ -14,7 +14,7 @@ val cute_variable(ir_type type, val start);
 /* A constant of 32 bits; ir_fail() for a number that needs more. */
 val cute_imm(int64_t i);
 
-/* x, after which the line is this one again: what computes x may have recorded lines of its own. */
+/* The value x, with this line recorded again: what computes x may have recorded other lines. */
 static inline val cute_at_line(val x, const char *file, int line)
 {
     ir_at(file, line);

@@ -20,8 +20,8 @@ void bulk_load(tensor gX, tensor sX, val barrier);
 void bulk_store(tensor sX, tensor gX);
 
 /*
- * Copies between memory and registers the elements whose place in the row is below limit; `first` is the place of element 0,
- * and the memory's layout gives the distances. Registers of the others become 0 when loading.
+ * Copies the elements of a row whose position is below limit, between memory and registers. `first` is the position of
+ * element 0; the memory's layout gives the positions of the others. A load sets the registers beyond limit to 0.
  */
 void copy_within(tensor from, tensor to, val first, val limit);
 

@@ -104,16 +104,6 @@ bool congruent(int_tuple a, int_tuple b)
     return true;
 }
 
-bool tuple_equal(int_tuple a, int_tuple b)
-{
-    if (a->rank != b->rank)
-        return false;
-    for (int i = 0; i < a->rank; i++)
-        if (!tuple_equal(a->modes[i], b->modes[i]))
-            return false;
-    return !is_leaf(a) || (ir_is_constant(a->leaf) && ir_is_constant(b->leaf) && a->leaf.i == b->leaf.i);
-}
-
 static void collect_leaves(int_tuple t, int *count, int_tuple *leaves)
 {
     if (is_leaf(t)) {

@@ -35,11 +35,10 @@ bool is_leaf(int_tuple t);
 int tuple_rank(int_tuple t);
 int tuple_depth(int_tuple t);
 int_tuple tuple_mode(int_tuple t, int i);
-bool is_static(int_tuple t);                // every leaf is constant
-int64_t static_leaf(int_tuple t);           // of a static leaf
-bool congruent(int_tuple a, int_tuple b);   // same nesting
-bool tuple_equal(int_tuple a, int_tuple b); // congruent, static and equal
-int_tuple flatten_tuple(int_tuple t);       // rank-n tuple of leaves, at most INT_TUPLE_RANK_MAX of them
+bool is_static(int_tuple t);              // every leaf is constant
+int64_t static_leaf(int_tuple t);         // of a static leaf
+bool congruent(int_tuple a, int_tuple b); // same nesting
+int_tuple flatten_tuple(int_tuple t);     // rank-n tuple of leaves, at most INT_TUPLE_RANK_MAX of them
 int_tuple unflatten_tuple(int_tuple flat, int_tuple profile);
 int_tuple append_mode(int_tuple t, int_tuple mode); // a leaf first becomes a tuple of one
 int_tuple take_modes(int_tuple t, int begin, int end);

@@ -39,7 +39,7 @@
 #define U32  IR_U32
 #define U64  IR_U64
 
-/* The launch: threads of a CTA and how many CTAs shall fit an SM, which limits registers; 0: nothing is said of it. */
+/* The launch: threads of a CTA, and how many CTAs must fit an SM, which limits registers (0: no limit). */
 #define launch_bounds(threads, ctas) cute_launch_bounds(threads, ctas)
 #define min_ctas_per_sm(ctas)        cute_launch_bounds(0, ctas)
 #define cluster_size(ctas)           cute_cluster_size(ctas)
@@ -152,12 +152,17 @@
 #define cp_async(shared, global, bytes, valid) (HERE, ir_cp_async(shared, 0, global, bytes, valid))
 #define cp_async_commit()                      (HERE, ir_plain(IR_CP_ASYNC_COMMIT, 0, 0))
 #define cp_async_wait(pending)                 (HERE, ir_plain(IR_CP_ASYNC_WAIT, pending, 0))
+#define ldmatrix_T(address, n, registers)      (HERE, ir_ldmatrix(n, true, address, 0, registers)) // n transposed matrices
+#define stmatrix(address, n, registers)        (HERE, ir_stmatrix(n, false, address, 0, registers))
 #define bulk_prefetch(global, bytes)           (HERE, ir_bulk_prefetch(global, bytes))
 #define mbarrier_init(barrier, arrivals)       (HERE, ir_mbarrier_init(barrier, 0, arrivals))
 #define mbarrier_expect(barrier, bytes)        (HERE, ir_mbarrier_expect(barrier, 0, bytes))
 #define mbarrier_wait(barrier, parity)         (HERE, ir_mbarrier_wait(barrier, 0, parity))
 #define atomic_add(address, x)                 (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
 #define atomic_exchange(address, x)            (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, address, 0, x, (val){ 0 }))
+
+#define store_global(type, address, offset, x) \
+    (HERE, ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, type, 1, address, offset, (val[]){ x }))
 
 /* Between the lanes of a warp, all of which take part */
 #define shuffle(x, from)         ir_shuffle(IR_SHFL_IDX, AT_HERE(x), AT_HERE(from), 32)
@@ -261,6 +266,8 @@
 #define unpacked(...)       CUTE_CALL(unpacked(__VA_ARGS__))
 
 /* reduce.h */
+#define fragment_sum(...)       CUTE_CALL(fragment_sum(__VA_ARGS__))
+#define fragment_dot(...)       CUTE_CALL(fragment_dot(__VA_ARGS__))
 #define warp_reduce(...)        CUTE_CALL(warp_reduce(__VA_ARGS__))
 #define warp_reduce_across(...) CUTE_CALL(warp_reduce_across(__VA_ARGS__))
 #define cta_reduce(...)         CUTE_CALL(cta_reduce(__VA_ARGS__))

@@ -64,25 +64,6 @@ layout compact_right(int_tuple shape)
     return make_layout(shape, strides_right(shape, &next));
 }
 
-layout compact_ordered(int_tuple shape, int_tuple order)
-{
-    int count = tuple_rank(shape);
-    if (is_leaf(shape) || tuple_rank(order) != count) {
-        ir_fail("compact_ordered: an order of %d for a shape of %d modes", tuple_rank(order), count);
-        return compact(shape);
-    }
-    int_tuple strides[INT_TUPLE_RANK_MAX] = { 0 };
-    val next = ir_int(CKL_I64, 1);
-    for (int done = 0; done < count; done++) {
-        int least = -1;
-        for (int i = 0; i < count; i++)
-            if (!strides[i] && (least < 0 || static_leaf(tuple_mode(order, i)) < static_leaf(tuple_mode(order, least))))
-                least = i;
-        strides[least] = strides_left(shape->modes[least], &next);
-    }
-    return make_layout(shape, tuple_of(count, strides));
-}
-
 layout layouts_of(int count, const layout *modes)
 {
     int_tuple shapes[LAYOUT_MODES_MAX], strides[LAYOUT_MODES_MAX];
@@ -242,7 +223,7 @@ static val coordinate_offset(int_tuple coord, layout a)
 
 val crd2idx(int_tuple coord, layout a)
 {
-    return swizzle_apply_val(a.sw, coordinate_offset(coord, a));
+    return swizzle_apply(a.sw, coordinate_offset(coord, a));
 }
 
 int64_t static_crd2idx(int_tuple coord, layout a)
@@ -261,7 +242,7 @@ int64_t index_at(layout a, int64_t i)
         return 0;
     }
     flat_layout f = flat_of(a);
-    return swizzle_apply_val(a.sw, linear_offset(ir_int(CKL_I64, i), &f)).i;
+    return swizzle_apply(a.sw, linear_offset(ir_int(CKL_I64, i), &f)).i;
 }
 
 static int_tuple coordinate_of(val i, int_tuple shape)
@@ -283,18 +264,18 @@ int_tuple idx2crd(val i, layout a)
     return coordinate_of(i, a.shape);
 }
 
-uint64_t swizzle_apply(swizzle sw, uint64_t index)
+static uint64_t static_swizzle(swizzle sw, uint64_t index)
 {
     uint64_t mask = ((UINT64_C(1) << sw.bits) - 1) << sw.base;
     return sw.shift >= 0 ? index ^ ((index >> sw.shift) & mask) : index ^ ((index & mask) << -sw.shift);
 }
 
-val swizzle_apply_val(swizzle sw, val index)
+val swizzle_apply(swizzle sw, val index)
 {
     if (!sw.bits)
         return index;
     if (ir_is_constant(index))
-        return ir_int(CKL_I64, (int64_t)swizzle_apply(sw, (uint64_t)index.i));
+        return ir_int(CKL_I64, (int64_t)static_swizzle(sw, (uint64_t)index.i));
     val mask = ir_int(CKL_I64, ((INT64_C(1) << sw.bits) - 1) << sw.base);
     val shift = ir_int(IR_U32, sw.shift < 0 ? -sw.shift : sw.shift);
     val moved = sw.shift >= 0 ? ir_binary(IR_AND, ir_binary(IR_SHR, index, shift), mask)

@@ -32,11 +32,10 @@ typedef struct layout {
 enum { LAYOUT_MODES_MAX = INT_TUPLE_RANK_MAX }; // leaves of a layout, too, wherever it is flattened
 
 /* Construction */
-layout make_layout(int_tuple shape, int_tuple stride);    // congruent, or ir_fail()
-layout compact(int_tuple shape);                          // first mode fastest (LayoutLeft)
-layout compact_right(int_tuple shape);                    // last mode fastest (LayoutRight)
-layout compact_ordered(int_tuple shape, int_tuple order); // modes become contiguous in increasing order; static order
-layout layouts_of(int count, const layout *modes);        // concatenation: one mode per layout
+layout make_layout(int_tuple shape, int_tuple stride); // congruent, or ir_fail()
+layout compact(int_tuple shape);                       // first mode fastest (LayoutLeft)
+layout compact_right(int_tuple shape);                 // last mode fastest (LayoutRight)
+layout layouts_of(int count, const layout *modes);     // concatenation: one mode per layout
 layout layout_mode(layout a, int i);
 layout layout_modes(layout a, int begin, int end); // modes begin..end-1
 layout with_swizzle(swizzle sw, layout a);         // Sw o a
@@ -58,8 +57,7 @@ val crd2idx(int_tuple coord, layout a); // coord: an integer, or congruent to th
 int64_t static_crd2idx(int_tuple coord, layout a);
 int64_t index_at(layout a, int64_t i); // static layout at linear coordinate i, swizzle applied
 int_tuple idx2crd(val i, layout a);    // coordinate of linear index i in the shape
-uint64_t swizzle_apply(swizzle sw, uint64_t index);
-val swizzle_apply_val(swizzle sw, val index);
+val swizzle_apply(swizzle sw, val index);
 
 /* Slicing: coord has WILDCARD leaves where a mode stays. */
 layout slice_layout(int_tuple coord, layout a); // the modes that stay, one mode each; 1:0 if none does
@@ -67,7 +65,6 @@ val slice_offset(int_tuple coord, layout a);    // the index of the fixed ones, 
 
 /* Simplification. Dynamic modes merge where strides are known to match (the same register). */
 layout coalesce(layout a);
-layout coalesce_modes(layout a); // each top mode by itself
 
 /*
  * a o b: the layout of b's shape with index a(b(coord)). b's indices must lie in a's domain, and each mode of b must step
@@ -118,11 +115,10 @@ layout tile_to_shape(layout block, int_tuple shape); // repeats block, first mod
 /* The same memory in elements of new_bits instead of old_bits. */
 layout recast_layout(layout a, int old_bits, int new_bits);
 
-/* "(4,(2,2)):(1,(4,8))", a swizzled one as "Sw<3,4,3>o(8,8):(8,1)"; the calculator's format. */
+/* "(4,(2,2)):(1,(4,8))", a swizzled one as "Sw<3,4,3>o(8,8):(8,1)". */
 void layout_print(layout a, text *out);
 
-/* Parses a literal in that format; a shape alone is compact. *end is where it stopped, on failure at the fault. */
-bool layout_parse(const char *string, const char **end, layout *out); // false: not a literal; says why by ir_fail()
-bool tuple_parse(const char *string, const char **end, int_tuple *out);
+/* Reads a layout without swizzle; a shape alone is compact. *end is where reading stopped. False: ir_fail() says why. */
+bool layout_parse(const char *string, const char **end, layout *out);
 
 #endif

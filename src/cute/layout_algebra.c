@@ -82,16 +82,6 @@ layout coalesce(layout a)
     return simple;
 }
 
-layout coalesce_modes(layout a)
-{
-    if (is_leaf(a.shape))
-        return a;
-    layout modes[LAYOUT_MODES_MAX];
-    for (int i = 0; i < rank(a); i++)
-        modes[i] = coalesce(layout_mode(a, i));
-    return layouts_of(rank(a), modes);
-}
-
 /* Composition */
 
 static const char STEP[] = "do not compose: a stride of the right one does not divide a mode of the left one";
@@ -100,7 +90,7 @@ static const char CARRY[] = "do not compose: modes of the right one add up past 
 static const char NEGATIVE[] = "do not compose: the right one has a negative stride";
 static const char DYNAMIC[] = "do not compose: it takes a mode that is not static";
 
-/* The left layout, and how far the modes of the right one reach in each of its modes, together. */
+/* The left layout, and how far all modes of the right one together reach in each of its modes. */
 typedef struct left_layout {
     flat_layout modes;
     int64_t reached[LAYOUT_MODES_MAX];

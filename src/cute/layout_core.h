@@ -21,20 +21,4 @@ const char *compose(layout a, layout b, layout *out);
 /* ir_fail() with "op: A why" or "op: A, B why", and 1:0. */
 layout no_layout(const char *op, const char *why, int count, const layout *arguments);
 
-/* Reading literals out of a longer text. Spaces are skipped; a failure is ir_fail()'s, with the position counted from 1. */
-typedef struct literal_reader {
-    const char *start, *at;
-    int depth; // of parentheses
-} literal_reader;
-
-enum { LITERAL_DEPTH_MAX = 32 };
-
-bool read_fail(const literal_reader *r, const char *format, ...) CKL_PRINTF(2, 3); // false
-bool read_char(literal_reader *r, char c);                                         // skips c if it comes next
-bool read_int(literal_reader *r, int64_t *out);
-bool read_tuple(literal_reader *r, int_tuple *out);
-bool read_swizzle(literal_reader *r, swizzle *out); // after "Sw"
-bool read_layout(literal_reader *r, layout *out);
-bool all_positive(int_tuple t);
-
 #endif

@@ -43,7 +43,7 @@ layout right_inverse(layout a)
     return coalesce(flat_unwrap(&inverse));
 }
 
-/* The gaps that a leaves are given coordinates of their own after a's, so that the whole has a right inverse everywhere. */
+/* Gives the gaps that a leaves coordinates after a's own, so that the result has a right inverse everywhere. */
 layout left_inverse(layout a)
 {
     if (!layout_is_static(a) || has_swizzle(a))

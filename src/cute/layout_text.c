@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cute/layout_core.h"
+#include "cute/layout_reader.h"
 
 void layout_print(layout a, text *out)
 {
@@ -96,23 +96,6 @@ bool read_tuple(literal_reader *r, int_tuple *out)
     return true;
 }
 
-bool read_swizzle(literal_reader *r, swizzle *out)
-{
-    int64_t parts[3];
-    for (int i = 0; i < 3; i++) {
-        if (!read_char(r, "<,,"[i]))
-            return read_fail(r, "Sw<B,M,S>: %c is missing", "<,,"[i]);
-        if (!read_int(r, &parts[i]))
-            return false;
-        if (parts[i] < -62 || parts[i] > 62)
-            return read_fail(r, "Sw<B,M,S>: %" PRId64 " is out of range", parts[i]);
-    }
-    if (!read_char(r, '>'))
-        return read_fail(r, "Sw<B,M,S>: > is missing");
-    *out = (swizzle){ (int)parts[0], (int)parts[1], (int)parts[2] };
-    return true;
-}
-
 bool all_positive(int_tuple t)
 {
     for (int i = 0; i < t->rank; i++)
@@ -121,7 +104,7 @@ bool all_positive(int_tuple t)
     return !is_leaf(t) || t->leaf.i > 0;
 }
 
-static bool read_plain_layout(literal_reader *r, layout *out)
+bool read_layout(literal_reader *r, layout *out)
 {
     literal_reader begin = *r;
     int_tuple shape, stride;
@@ -138,31 +121,6 @@ static bool read_plain_layout(literal_reader *r, layout *out)
         return read_fail(&begin, "shape and stride are not of the same nesting");
     *out = make_layout(shape, stride);
     return !ir_failed();
-}
-
-bool read_layout(literal_reader *r, layout *out)
-{
-    swizzle sw = { 0 };
-    skip_spaces(r);
-    if (strncmp(r->at, "Sw", 2) == 0) {
-        r->at += 2;
-        if (!read_swizzle(r, &sw))
-            return false;
-        if (!read_char(r, 'o'))
-            return read_fail(r, "Sw<B,M,S>: o and a layout are missing");
-    }
-    if (!read_plain_layout(r, out))
-        return false;
-    *out = with_swizzle(sw, *out);
-    return !ir_failed();
-}
-
-bool tuple_parse(const char *string, const char **end, int_tuple *out)
-{
-    literal_reader r = { .start = string, .at = string };
-    bool read = read_tuple(&r, out);
-    *end = r.at;
-    return read;
 }
 
 bool layout_parse(const char *string, const char **end, layout *out)

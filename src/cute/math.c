@@ -53,7 +53,7 @@ static val polynomial(val x, int count, const double *c)
     return sum;
 }
 
-/* ex2 of the product rounded, corrected by the part that rounding took: an error of 2^-18 at x = 88 otherwise. */
+/* ex2 of the rounded product, corrected by what rounding cut off: without that the error is 2^-18 at x = 88. */
 val exp_f32(val x)
 {
     x = ir_max_nan(x, constant(EXP_IS_ZERO));
@@ -137,7 +137,7 @@ val normal_cdf_f32(val x)
     return ir_select(is_less(x, 0), tail, ir_binary(IR_SUB, constant(1), tail));
 }
 
-/* Integers are whole; from 2^24 on every float is one, and even. */
+/* From 2^24 on every float is an even integer. */
 val pow_f32(val x, val y)
 {
     val a = magnitude(x), one = constant(1);

@@ -13,11 +13,6 @@ tiled_mma make_tiled_mma(const char *atom, int atoms_m, int atoms_n)
     return mma;
 }
 
-int tiled_mma_threads(const tiled_mma *mma)
-{
-    return mma->atom.threads * mma->atoms_m * mma->atoms_n;
-}
-
 /* Partitions */
 
 /* An operand of the atom: the sizes of its tile, its thread-value layout, and how the atom's copies share it. */
@@ -279,7 +274,7 @@ static void gemm_mma_sync(const tiled_mma *mma, tensor rA, tensor rB, tensor acc
         }
 }
 
-/* Is t what one atom takes `values` of per thread, repeated rows x cols times? Descriptors have no values. */
+/* Does t have rows x cols operands of the atom, of `values` per thread each? Descriptors have no values. */
 static bool is_operand(tensor t, int64_t values, int64_t rows, int64_t cols)
 {
     int first = t.memory == DMEM ? 0 : 1;

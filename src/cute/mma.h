@@ -17,7 +17,6 @@ typedef struct tiled_mma {
 } tiled_mma;
 
 tiled_mma make_tiled_mma(const char *atom, int atoms_m, int atoms_n); // an unknown name: ir_fail()
-int tiled_mma_threads(const tiled_mma *mma);
 
 /* This thread's part of a tile in memory, or of its coordinates. */
 tensor partition_A(const tiled_mma *mma, tensor t, val tid); // (MMA,MMA_M,MMA_K)

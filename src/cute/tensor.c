@@ -146,7 +146,7 @@ val tensor_coordinate(tensor cT, int_tuple coordinate, int mode)
     return int_add(cT.first[mode], crd2idx(at, coordinate_distances(cT, mode)));
 }
 
-/* What a tensor's address counts for one step of its index: bytes of the element; DMEM counts in its own units. */
+/* What one step of the index adds to a tensor's address: the bytes of an element; DMEM has its own unit. */
 static int64_t address_unit(tensor t)
 {
     return t.memory == DMEM ? 1 : (int64_t)ckl_dtype_bytes(t.dtype);
@@ -286,7 +286,7 @@ static val address_at(tensor t, val index, int64_t *offset)
     *offset = 0;
     if (t.layout.sw.bits) {
         val origin = displaced_origin(t, index).origin;
-        return displaced(t, swizzle_apply_val(t.layout.sw, origin)).address;
+        return displaced(t, swizzle_apply(t.layout.sw, origin)).address;
     }
     if (!ir_is_constant(index))
         return displaced(t, index).address;

@@ -56,12 +56,15 @@ tensor tensor_slice(tensor t, int_tuple coordinate); // WILDCARD modes stay
 tensor tensor_local_tile(tensor t, int_tuple tiler,
                          int_tuple coordinate); // the tile at a coordinate; WILDCARD: (TILE...,REST)
 /*
- * The elements of t, of as many modes, at the coordinates of cT: tensors of one shape share a partition, and what is found to be
- * inside is what is accessed.
+ * The elements of t at the coordinates of cT, which has as many modes. One partition of coordinates then serves all tensors
+ * of a shape, and the element that a predicate tests is the one that is accessed.
  */
 tensor tensor_at_coordinates(tensor t, tensor cT);
 
-/* Thread tid's elements of a tile that the threads' layout covers again and again: (REST...). One mode of threads a mode of t. */
+/*
+ * Thread tid's elements of a tensor that is tiled by the layout of threads: (REST...). Mode i of threads runs along mode i
+ * of t.
+ */
 tensor tensor_local_partition(tensor t, layout threads, val tid);
 tensor tensor_with_layout(tensor t, layout a); // the same elements by another layout
 

@@ -91,11 +91,6 @@ tiled_copy make_tiled_copy_C(const char *atom, ckl_dtype dtype, const tiled_mma 
     return make(atom, dtype, thread_values_C(mma, m, n), shape(m, n));
 }
 
-int tiled_copy_threads(const tiled_copy *c)
-{
-    return (int)static_size(layout_mode(c->tv, 0));
-}
-
 /* Partitions */
 
 /* (THREADS,(ATOM,REST)) -> tile, where threads and values are those of one side of the atom: CuTe's tile2thrfrg. */
@@ -214,8 +209,8 @@ typedef struct execution {
     int_tuple limits; // NULL: none
     double fill;
     int64_t from_values, to_values, count;
-    bool even;    // the memory's layout is dynamic, and its vectors lie at one distance from each other:
-    val distance; // bytes
+    bool is_stepped; // the memory's layout is dynamic, and its vectors lie at one distance from each other:
+    val distance;    // bytes
 } execution;
 
 static val guard_of(const execution *x, int64_t i)
@@ -269,7 +264,7 @@ static vector_at vector_of(const execution *x, tensor t, int64_t values, int64_t
     vector_at at = { .guard = guard_of(x, i) };
     if (layout_is_static(t.layout))
         at.address = tensor_address_near(t, i * values, &at.offset);
-    else if (x->even)
+    else if (x->is_stepped)
         at.address = i == 0 ? t.address : ir_binary(IR_ADD, before->address, x->distance);
     else
         at.address = tensor_address(t, leaf(i * values));
@@ -316,7 +311,7 @@ static int mode_of_vector(const execution *x, int64_t i)
     return -1;
 }
 
-/* The bytes of vector i that are inside. cp.async can cut a vector off at an edge, so that no edge is odd to it. */
+/* The bytes of vector i that are inside. cp.async can cut a vector off wherever the edge is. */
 static val bytes_inside(const execution *x, int64_t i, val guard)
 {
     int64_t n = x->from_values, bytes = x->copy->atom.bits / 8;
@@ -413,7 +408,8 @@ static bool count_instructions(execution *x)
     x->to_values = static_size(layout_mode(destination_of(x->copy), 1));
     if (!is_static(x->from.layout.shape) || !is_static(x->to.layout.shape))
         return false;
-    x->even = find_distance(x->from, x->from_values, &x->distance) || find_distance(x->to, x->to_values, &x->distance);
+    x->is_stepped =
+        find_distance(x->from, x->from_values, &x->distance) || find_distance(x->to, x->to_values, &x->distance);
     int64_t from = static_size(x->from.layout), to = static_size(x->to.layout);
     x->count = from / x->from_values;
     return from % x->from_values == 0 && to == x->count * x->to_values;

@@ -32,8 +32,6 @@ tiled_copy make_tiled_copy_A(const char *atom, ckl_dtype dtype, const tiled_mma 
 tiled_copy make_tiled_copy_B(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int n, int k);
 tiled_copy make_tiled_copy_C(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int m, int n);
 
-int tiled_copy_threads(const tiled_copy *c);
-
 /* Thread tid's part of what is read or written; of memory, or of its coordinates. Shared tensors must consist of whole tiles. */
 tensor partition_S(const tiled_copy *c, tensor t, val tid); // ((ATOM,REST),REST_M,REST_N...)
 tensor partition_D(const tiled_copy *c, tensor t, val tid); // ((ATOM,REST),REST_M,REST_N...)

@@ -39,9 +39,10 @@ static void check_tile(const tma_copy *tma, tensor sTile)
 {
     layout want = tma_tile_layout(tma->dtype, tma->rows, tma->cols, tma->swizzle_bytes), have = sTile.layout;
     bool same = !ir_failed() && layout_is_static(have) && static_size(have) == static_size(want);
-    int64_t count = same ? static_size(want) : 0;
-    for (int64_t i = 0; i < count && same; i += 8) // swizzles move 16-byte chunks: a sample of each is enough
-        same = index_at(have, i) == index_at(want, i);
+    int64_t rows = tma->rows, columns = same ? tma->cols : 0, chunk = 16 / (int64_t)ckl_dtype_bytes(tma->dtype);
+    for (int64_t i = 0; i < columns * rows && same;
+         i++) // swizzles move 16-byte chunks: the first column of each is enough
+        same = i / rows % chunk != 0 || index_at(have, i) == index_at(want, i);
     if (same || ir_failed())
         return;
     text w = { 0 }, h = { 0 };

@@ -18,7 +18,7 @@ ir_type element_register(ckl_dtype dtype);  // that holds one element: 8-bit ele
 void words_unpack(words w, const val *loaded, ckl_dtype dtype, const val *out); // assigns n * per registers of any type
 void words_pack(words w, ckl_dtype dtype, const val *elements, val *stored);    // elements of dtype, or f32 for floats
 
-/* Where a vector is, in bytes, and whether: the constant true needs no branch. */
+/* The byte address of a vector, and the predicate that guards its access; the constant true needs no branch. */
 typedef struct vector_at {
     val address;
     int64_t offset;

@@ -26,7 +26,7 @@ struct device_kernel {
     char *name;
     int threads, cluster;
     unsigned smem_bytes;
-    bool may_overlap; // it waits for the kernel before by itself
+    bool may_overlap; // has GRID_WAIT: may start before the previous kernel has ended
 };
 
 static cuda_device *cuda_of(const ckl_device *d)
@@ -243,7 +243,7 @@ static ckl_status cuda_clusters_resident(ckl_device *d, const device_kernel *ker
         .block = { (unsigned)kernel->threads, 1, 1 },
         .smem_bytes = kernel->smem_bytes,
         .attributes = attributes,
-        .attribute_count = 1, // the cluster: that launches overlap is no matter
+        .attribute_count = 1, // the cluster alone: overlapping launches do not matter here
     };
     launch_attributes(kernel, attributes);
     return CALL(d, cuOccupancyMaxActiveClusters, count, kernel->function, &config);

@@ -35,7 +35,7 @@ typedef struct tensor_map_desc {
     tensor_map_swizzle swizzle;
 } tensor_map_desc;
 
-/* One launch. Threads, cluster and shared memory are the kernel's own; whether it may start early, too (GRID_WAIT). */
+/* One launch. Threads, cluster and shared memory come from the kernel; so does overlap with the previous one (GRID_WAIT). */
 typedef struct device_launch {
     int64_t grid[3];     // CTAs
     void *const *params; // one pointer per ir_param, to its value
@@ -77,7 +77,7 @@ typedef struct device_ops {
     ckl_status (*graph_launch)(ckl_device *d, void *graph, ckl_stream s);
     void (*graph_destroy)(ckl_device *d, void *graph);
 
-    /* The emulator's: what its reports call an address and those after it, and its counters; NULL elsewhere. */
+    /* The emulator's: names for its reports, of an address and what follows it; and its counters. NULL elsewhere. */
     void (*name_memory)(ckl_device *d, const void *at, const char *name);
     int (*counters)(ckl_device *d, device_counter *out, int max);
     void (*counters_reset)(ckl_device *d);

@@ -7,7 +7,7 @@ enum {
     MAP_ALIGNMENT = 16, // of addresses, strides and rows of a box, bytes
     MAP_BOX_MAX = 256,
     CLUSTER_MAX = 16, // more than 8 only where they find room: clusters_resident()
-    PIECES_NAMED = 3,
+    SMEM_NAMED = 3,
 };
 
 static const int64_t MAP_SIZE_MAX = INT64_C(1) << 32;
@@ -58,31 +58,31 @@ ckl_status tensor_map_check(const tensor_map_desc *desc)
     return check_box_row(desc);
 }
 
-/* The largest piece of shared memory that is smaller than the one before (NULL: the largest of all), or NULL. */
-static const ir_smem *next_piece(const ir_kernel *kernel, const ir_smem *before)
+/* The largest allocation of shared memory after the one before (NULL: the largest of all), or NULL. */
+static const ir_smem *next_smem(const ir_kernel *kernel, const ir_smem *before)
 {
     const ir_smem *best = NULL;
     for (int i = 0; i < kernel->smem_count; i++) {
-        const ir_smem *piece = &kernel->smem[i];
-        bool after = !before || piece->bytes < before->bytes || (piece->bytes == before->bytes && piece > before);
-        if (piece->alias_of < 0 && after && (!best || piece->bytes > best->bytes))
-            best = piece;
+        const ir_smem *smem = &kernel->smem[i];
+        bool after = !before || smem->bytes < before->bytes || (smem->bytes == before->bytes && smem > before);
+        if (smem->alias_of < 0 && after && (!best || smem->bytes > best->bytes))
+            best = smem;
     }
     return best;
 }
 
 static ckl_status fail_smem(const ckl_device_info *info, const ir_kernel *kernel)
 {
-    char pieces[256] = "";
+    char largest[256] = "";
     size_t length = 0;
-    const ir_smem *piece = next_piece(kernel, NULL);
-    for (int i = 0; i < PIECES_NAMED && piece && length < sizeof pieces; i++, piece = next_piece(kernel, piece))
-        length += (size_t)snprintf(pieces + length, sizeof pieces - length, "%s %s=%" PRId64,
-                                   i ? "," : "; its largest pieces are", piece->name, piece->bytes);
+    const ir_smem *smem = next_smem(kernel, NULL);
+    for (int i = 0; i < SMEM_NAMED && smem && length < sizeof largest; i++, smem = next_smem(kernel, smem))
+        length += (size_t)snprintf(largest + length, sizeof largest - length, "%s %s=%" PRId64,
+                                   i ? "," : "; the largest are", smem->name, smem->bytes);
     FAIL(CKL_UNSUPPORTED,
          "%s: needs %" PRId64 " bytes of shared memory, %s has %" PRId64 " per CTA: %" PRId64 " bytes too many%s",
          kernel->name, kernel->smem_bytes, info->id, info->smem_per_cta_bytes,
-         kernel->smem_bytes - info->smem_per_cta_bytes, pieces);
+         kernel->smem_bytes - info->smem_per_cta_bytes, largest);
 }
 
 ckl_status device_check_limits(const ckl_device_info *info, const ir_kernel *kernel)

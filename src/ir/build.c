@@ -1,4 +1,4 @@
-/* build.c - the kernel being described on this thread: instructions, registers, parameters, shared memory, errors. */
+/* build.c - the kernel being described on this thread: errors, registers, instructions, constants, arithmetic. */
 #include "ir/build_core.h"
 
 #include <assert.h>
@@ -8,24 +8,9 @@
 
 #include "ir/fold.h"
 
-enum { BLOCKS_MAX = 64 }; // open IFs and LOOPs
+_Thread_local build_state build;
 
-/* What this thread is describing. The kernel exists even when only static values are wanted: it owns the memory. */
-typedef struct description {
-    ir_kernel *kernel;
-    bool static_only;
-    char *sentence; // of the first error; NULL: there is none
-    const char *file;
-    int line;
-    int blocks[BLOCKS_MAX]; // indices of open IF, ELSE and LOOP instructions
-    int block_count;
-    bool *written_twice; // per register: made by ir_reg(), so its value may change
-} description;
-
-static _Thread_local description now;
-
-/* Doubles an array when it is full; the old one stays in the arena. */
-static void *grow(void *array, int count, int *capacity, size_t size)
+void *build_grow(void *array, int count, int *capacity, size_t size)
 {
     if (count < *capacity)
         return array;
@@ -39,31 +24,22 @@ static void *grow(void *array, int count, int *capacity, size_t size)
 
 void ir_describe_begin(const char *name, ir_target target)
 {
-    assert(!now.kernel && "a description is already under way on this thread");
+    assert(!build.kernel && "a description is already under way on this thread");
     ir_kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel)
         abort();
     *kernel = (ir_kernel){ .target = target, .cluster = 1, .threads = 32 };
-    now = (description){ .kernel = kernel, .static_only = name == NULL, .file = "" };
+    build = (build_state){ .kernel = kernel, .static_only = name == NULL, .file = "" };
     kernel->name = arena_text(&kernel->memory, name ? name : "");
     kernel->note = "";
 }
 
-static void close_check(void)
-{
-    if (now.block_count && !ir_failed()) {
-        const ir_inst *open = &now.kernel->insts[now.blocks[now.block_count - 1]];
-        ir_at(open->file, open->line);
-        ir_fail("%s has no end", ir_op_text(open->op));
-    }
-}
-
 ckl_status ir_describe_end(ir_kernel **kernel)
 {
-    assert(now.kernel);
-    close_check();
-    description done = now;
-    now = (description){ 0 };
+    assert(build.kernel);
+    build_check_closed();
+    build_state done = build;
+    build = (build_state){ 0 };
     ckl_status status = CKL_OK;
     if (done.sentence) // a kernel is our own work, a calculation is the user's
         status = status_fail(done.static_only ? CKL_INVALID : CKL_INTERNAL, "%s", done.sentence);
@@ -84,12 +60,12 @@ void ir_kernel_free(ir_kernel *kernel)
 
 ir_kernel *ir_current(void)
 {
-    return now.static_only ? NULL : now.kernel;
+    return build.static_only ? NULL : build.kernel;
 }
 
 bool ir_failed(void)
 {
-    return now.sentence != NULL;
+    return build.sentence != NULL;
 }
 
 void ir_fail(const char *format, ...)
@@ -101,37 +77,37 @@ void ir_fail(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
-    if (now.line) {
+    if (build.line) {
         text full = { 0 };
-        text_printf(&full, "%s:%d: %s", now.file, now.line, sentence);
-        now.sentence = arena_text(&now.kernel->memory, full.data);
+        text_printf(&full, "%s:%d: %s", build.file, build.line, sentence);
+        build.sentence = arena_text(&build.kernel->memory, full.data);
         text_free(&full);
     } else {
-        now.sentence = arena_text(&now.kernel->memory, sentence);
+        build.sentence = arena_text(&build.kernel->memory, sentence);
     }
 }
 
 void *ir_alloc(size_t count, size_t size)
 {
-    return arena_alloc(&now.kernel->memory, count, size);
+    return arena_alloc(&build.kernel->memory, count, size);
 }
 
 void ir_at(const char *file, int line)
 {
-    now.file = file;
-    now.line = line;
+    build.file = file;
+    build.line = line;
 }
 
 /* Registers */
 
 static val fresh_register(ir_type type, bool variable)
 {
-    ir_kernel *k = now.kernel;
+    ir_kernel *k = build.kernel;
     int before = k->reg_capacity;
-    k->reg_types = grow(k->reg_types, k->reg_count, &k->reg_capacity, sizeof *k->reg_types);
-    now.written_twice = grow(now.written_twice, k->reg_count, &before, sizeof *now.written_twice);
+    k->reg_types = build_grow(k->reg_types, k->reg_count, &k->reg_capacity, sizeof *k->reg_types);
+    build.written_twice = build_grow(build.written_twice, k->reg_count, &before, sizeof *build.written_twice);
     k->reg_types[k->reg_count] = type;
-    now.written_twice[k->reg_count] = variable;
+    build.written_twice[k->reg_count] = variable;
     return (val){ .type = type, .reg = k->reg_count++ };
 }
 
@@ -149,7 +125,7 @@ static val result(ir_type type)
 /* x itself if it can never change, else a copy taken now. */
 static val snapshot(val x)
 {
-    if (ir_is_constant(x) || !now.written_twice[x.reg])
+    if (ir_is_constant(x) || !build.written_twice[x.reg])
         return x;
     val copy = result(x.type);
     ir_assign(copy, x);
@@ -170,18 +146,18 @@ static val *copy_operands(int count, const val *operands)
 ir_inst *ir_emit(ir_inst inst, int out_count, const val *out, int in_count, const val *in)
 {
     static ir_inst ignored;
-    if (now.static_only)
+    if (build.static_only)
         ir_fail("a static value was expected: there is no kernel to compute %s in", ir_op_text(inst.op));
     if (ir_failed())
         return &ignored;
-    ir_kernel *k = now.kernel;
-    k->insts = grow(k->insts, k->inst_count, &k->inst_capacity, sizeof *k->insts);
+    ir_kernel *k = build.kernel;
+    k->insts = build_grow(k->insts, k->inst_count, &k->inst_capacity, sizeof *k->insts);
     inst.out_count = out_count;
     inst.in_count = in_count;
     inst.out = copy_operands(out_count, out);
     inst.in = copy_operands(in_count, in);
-    inst.file = now.file;
-    inst.line = now.line;
+    inst.file = build.file;
+    inst.line = build.line;
     k->insts[k->inst_count] = inst;
     return &k->insts[k->inst_count++];
 }
@@ -438,218 +414,4 @@ void ir_unpack(val x, ir_type type, val *lo, val *hi)
 val ir_sreg(ir_sreg_kind which)
 {
     return build_value((ir_inst){ .op = IR_SREG, .type = IR_U32, .mode = (int)which }, IR_U32, 0, NULL);
-}
-
-/* Parameters */
-
-static int find_param(const char *name, bool tensor_map, ir_type type)
-{
-    ir_kernel *k = now.kernel;
-    for (int i = 0; i < k->param_count; i++)
-        if (strcmp(k->params[i].name, name) == 0)
-            return i;
-    if (k->param_count == IR_PARAMS_MAX)
-        ir_fail("parameter %s is one more than the %d a kernel may have", name, IR_PARAMS_MAX);
-    k->params = grow(k->params, k->param_count, &k->param_capacity, sizeof *k->params);
-    k->params[k->param_count] =
-        (ir_param){ .name = arena_text(&k->memory, name), .tensor_map = tensor_map, .type = type };
-    return k->param_count++;
-}
-
-val ir_scalar_param(ir_type type, const char *name)
-{
-    int index = find_param(name, false, type);
-    return build_value((ir_inst){ .op = IR_PARAM, .type = type, .n = index }, type, 0, NULL);
-}
-
-val ir_tensor_map_param(const char *name)
-{
-    int index = find_param(name, true, IR_U64);
-    return build_value((ir_inst){ .op = IR_PARAM, .type = IR_U64, .n = index }, IR_U64, 0, NULL);
-}
-
-/* The parameter that a register holds, or NULL. */
-static ir_param *param_of(val x)
-{
-    ir_kernel *k = now.kernel;
-    for (int i = 0; i < k->inst_count; i++)
-        if (k->insts[i].op == IR_PARAM && k->insts[i].out[0].reg == x.reg)
-            return &k->params[k->insts[i].n];
-    return NULL;
-}
-
-void ir_tensor_map_set(val map, ir_tensor_map wanted)
-{
-    ir_param *param = param_of(map);
-    if (ir_failed())
-        return;
-    if (!param || !param->tensor_map)
-        ir_fail("this value is no tensor map parameter");
-    else if (param->map.rank && memcmp(&param->map, &wanted, sizeof wanted) != 0)
-        ir_fail("tensor map %s: two boxes, of which only one can be encoded", param->name);
-    else
-        param->map = wanted;
-}
-
-/* Shared memory */
-
-static int64_t add_smem(ir_smem piece)
-{
-    ir_kernel *k = now.kernel;
-    k->smem = grow(k->smem, k->smem_count, &k->smem_capacity, sizeof *k->smem);
-    piece.name = arena_text(&k->memory, piece.name);
-    k->smem[k->smem_count++] = piece;
-    k->smem_bytes = max_i64(k->smem_bytes, piece.offset + piece.bytes);
-    return piece.offset;
-}
-
-int64_t ir_smem_alloc(const char *name, int64_t bytes, int64_t align)
-{
-    assert(is_power_of_two(align));
-    int64_t offset = round_up(now.kernel->smem_bytes, align);
-    return add_smem((ir_smem){ name, offset, bytes, align, -1 });
-}
-
-int64_t ir_smem_alias(const char *name, const char *of, int64_t bytes)
-{
-    ir_kernel *k = now.kernel;
-    for (int i = 0; i < k->smem_count; i++)
-        if (strcmp(k->smem[i].name, of) == 0) {
-            if (bytes > k->smem[i].bytes)
-                ir_fail("shared memory %s: %" PRId64 " bytes do not fit %s of %" PRId64, name, bytes, of,
-                        k->smem[i].bytes);
-            return add_smem((ir_smem){ name, k->smem[i].offset, bytes, k->smem[i].align, i });
-        }
-    ir_fail("shared memory %s aliases %s, which does not exist", name, of);
-    return 0;
-}
-
-void ir_add_ring(const char *name, int64_t full, int64_t empty, int stages)
-{
-    ir_kernel *k = now.kernel;
-    k->rings = grow(k->rings, k->ring_count, &k->ring_capacity, sizeof *k->rings);
-    k->rings[k->ring_count++] = (ir_ring){ arena_text(&k->memory, name), full, empty, stages };
-}
-
-val ir_smem_address(int64_t offset)
-{
-    return ir_binary(IR_ADD, ir_sreg(IR_SMEM_BASE), ir_int(IR_U32, offset));
-}
-
-/* Control flow */
-
-static void open_block(int inst)
-{
-    if (now.block_count == BLOCKS_MAX)
-        ir_fail("control flow is nested more than %d deep", BLOCKS_MAX);
-    else if (!ir_failed())
-        now.blocks[now.block_count++] = inst;
-}
-
-/* Closes the innermost block, which must begin with one of two ops; returns its index, or -1. */
-static int close_block(ir_op begin, ir_op or_begin, ir_op end)
-{
-    if (ir_failed())
-        return -1;
-    int open = now.block_count ? now.blocks[now.block_count - 1] : -1;
-    if (open < 0 || (now.kernel->insts[open].op != begin && now.kernel->insts[open].op != or_begin)) {
-        ir_fail("%s without its %s", ir_op_text(end), ir_op_text(begin));
-        return -1;
-    }
-    now.block_count--;
-    return open;
-}
-
-void ir_block_left(void)
-{
-    if (ir_failed() || !now.block_count)
-        return;
-    const ir_inst *open = &now.kernel->insts[now.blocks[now.block_count - 1]];
-    ir_at(open->file, open->line);
-    ir_fail("C's break, return or goto leaves the %s while it is described; BREAK_IF() leaves a loop of the kernel",
-            ir_op_text(open->op));
-}
-
-/* The predicate in a register: a constant is moved into one. */
-static val predicate(val p)
-{
-    if (!ir_is_constant(p))
-        return ir_coerce(IR_PRED, p);
-    val reg = result(IR_PRED);
-    ir_assign(reg, p);
-    return reg;
-}
-
-void ir_if(val p)
-{
-    p = predicate(p);
-    build_effect((ir_inst){ .op = IR_IF, .type = IR_PRED }, 1, &p);
-    open_block(now.kernel->inst_count - 1);
-}
-
-void ir_else(void)
-{
-    int open = close_block(IR_IF, IR_IF, IR_ELSE);
-    if (open < 0)
-        return;
-    build_effect((ir_inst){ .op = IR_ELSE }, 0, NULL);
-    now.kernel->insts[open].match = now.kernel->inst_count - 1;
-    now.kernel->insts[now.kernel->inst_count - 1].match = open; // until END_IF: the IF
-    open_block(now.kernel->inst_count - 1);
-}
-
-void ir_end_if(void)
-{
-    int open = close_block(IR_IF, IR_ELSE, IR_END_IF);
-    if (open < 0)
-        return;
-    ir_inst *end = ir_emit((ir_inst){ .op = IR_END_IF }, 0, NULL, 0, NULL);
-    ir_inst *insts = now.kernel->insts;
-    end->match = insts[open].op == IR_ELSE ? insts[open].match : open;
-    insts[open].match = now.kernel->inst_count - 1;
-}
-
-void ir_reopen_else(void)
-{
-    ir_kernel *k = now.kernel;
-    if (ir_failed())
-        return;
-    int last = k->inst_count - 1;
-    if (last < 0 || k->insts[last].op != IR_END_IF || k->insts[k->insts[last].match].match != last) {
-        ir_fail("else does not follow an if");
-        return;
-    }
-    k->inst_count = last;
-    open_block(k->insts[last].match);
-    ir_else();
-}
-
-void ir_loop(void)
-{
-    build_effect((ir_inst){ .op = IR_LOOP }, 0, NULL);
-    open_block(now.kernel->inst_count - 1);
-}
-
-void ir_break(val p)
-{
-    p = predicate(p);
-    build_effect((ir_inst){ .op = IR_BREAK, .type = IR_PRED, .match = -1 }, 1, &p);
-    bool inside = false;
-    for (int i = 0; i < now.block_count; i++)
-        inside |= now.kernel->insts[now.blocks[i]].op == IR_LOOP;
-    if (!inside)
-        ir_fail("break outside a loop");
-}
-
-void ir_end_loop(void)
-{
-    int open = close_block(IR_LOOP, IR_LOOP, IR_END_LOOP);
-    if (open < 0)
-        return;
-    build_effect((ir_inst){ .op = IR_END_LOOP, .match = open }, 0, NULL);
-    int end = now.kernel->inst_count - 1;
-    now.kernel->insts[open].match = end;
-    for (int i = open; i < end; i++)
-        if (now.kernel->insts[i].op == IR_BREAK && now.kernel->insts[i].match < 0)
-            now.kernel->insts[i].match = end;
 }

@@ -12,13 +12,16 @@
 /* Starts describing on this thread. With a NULL name there is no kernel: only static values (the layout calculator). */
 void ir_describe_begin(const char *name, ir_target target);
 
-/* Ends it. The finished kernel (unverified) is *kernel, the caller's to free; pass NULL to drop it. */
+/* Ends the description. *kernel is the finished kernel, not yet verified; the caller frees it. NULL drops it. */
 ckl_status ir_describe_end(ir_kernel **kernel);
 
 /* The kernel being described; NULL between kernels. For launch attributes (threads, cluster, note, ...). */
 ir_kernel *ir_current(void);
 
-/* Records the first error: "file:line: sentence". Of a kernel it is CKL_INTERNAL, our own; of a calculation CKL_INVALID. */
+/*
+ * Records the first error: "file:line: sentence". In a kernel it is our own (CKL_INTERNAL), in a calculation the user's
+ * (CKL_INVALID).
+ */
 void ir_fail(const char *format, ...) CKL_PRINTF(1, 2);
 bool ir_failed(void);
 
@@ -59,10 +62,10 @@ void ir_assign(val reg, val x); // reg = x
 val ir_scalar_param(ir_type type, const char *name);
 val ir_tensor_map_param(const char *name);
 
-/* Says what box a tensor map parameter moves; a second time only the same. */
+/* States the box that a tensor map parameter moves. Only the same box may be stated again. */
 void ir_tensor_map_set(val map, ir_tensor_map wanted);
 
-/* Shared memory: returns the byte offset of a new piece; ir_smem_address() is base + offset. align is a power of two. */
+/* Shared memory: returns the byte offset of a new allocation; ir_smem_address() is base + offset. align is a power of two. */
 int64_t ir_smem_alloc(const char *name, int64_t bytes, int64_t align);
 int64_t ir_smem_alias(const char *name, const char *of, int64_t bytes);
 val ir_smem_address(int64_t offset);

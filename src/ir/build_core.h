@@ -4,6 +4,28 @@
 
 #include "ir/build.h"
 
+enum { BUILD_BLOCKS_MAX = 64 }; // open IFs and LOOPs
+
+/* What this thread is describing. The kernel exists even when only static values are wanted: it owns the memory. */
+typedef struct build_state {
+    ir_kernel *kernel;
+    bool static_only;
+    char *sentence; // of the first error; NULL: there is none
+    const char *file;
+    int line;
+    int blocks[BUILD_BLOCKS_MAX]; // indices of open IF, ELSE and LOOP instructions
+    int block_count;
+    bool *written_twice; // per register: made by ir_reg(), so its value may change
+} build_state;
+
+extern _Thread_local build_state build;
+
+/* Doubles an array of the kernel when it is full; the old one stays in the arena. */
+void *build_grow(void *array, int count, int *capacity, size_t size);
+
+/* Fails if an IF or LOOP is still open. */
+void build_check_closed(void);
+
 /* Appends an instruction with one result of its own, or with none. */
 val build_value(ir_inst inst, ir_type type, int in_count, const val *in);
 void build_effect(ir_inst inst, int in_count, const val *in);

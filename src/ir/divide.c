@@ -1,8 +1,8 @@
 /*
  * divide.c - integer division as cheaper instructions.
  *
- * ptxas turns a 64-bit division into a call of some 70 instructions, also where the divisor is a constant (nvcc never lets
- * it come to that). Here powers of two become shifts, and numbers that fit 32 bits are divided as such.
+ * ptxas turns a 64-bit division into a call of some 70 instructions, even where the divisor is a constant (nvcc replaces
+ * those before). Here powers of two become shifts, and numbers that fit 32 bits are divided as such.
  */
 #include "base/math.h"
 #include "ir/build_core.h"
@@ -12,7 +12,7 @@ static int width(ir_type type)
     return 8 * (int)ir_type_bytes(type);
 }
 
-/* x / 2^n rounds toward zero: a negative x is first moved by 2^n - 1. */
+/* Division rounds toward zero and a shift rounds down: a negative x first gets 2^n - 1 added. */
 static val moved(val x, int64_t power)
 {
     if (!ir_type_is_signed(x.type))

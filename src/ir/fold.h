@@ -4,7 +4,7 @@
 
 #include "ir/ir.h"
 
-/* x op y of two integer constants of one type; false: not an operation that folds. Division by zero is ir_fail()'s. */
+/* x op y of two integer constants of one type; false: not an operation that folds. Division by zero calls ir_fail(). */
 bool fold_int(ir_op op, val x, val y, int64_t *out);
 
 /* A comparison of two integer constants of one type. */

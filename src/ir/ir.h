@@ -2,7 +2,7 @@
  * ir.h - the kernel IR: typed registers, instructions close to PTX's, structured control flow.
  *
  * A kernel is one flat list of instructions executed by every thread of every CTA. IF, ELSE, END_IF and LOOP, BREAK,
- * END_LOOP nest properly, so lanes of a warp that part at an IF meet again at its END_IF. Registers are unlimited and
+ * END_LOOP nest properly, so lanes of a warp that diverge at an IF reconverge at its END_IF. Registers are unlimited and
  * mutable: an instruction may write a register that another has written before.
  */
 #ifndef CKL_IR_IR_H
@@ -327,11 +327,11 @@ typedef struct ir_param {
     ir_tensor_map map;
 } ir_param;
 
-/* A named piece of the kernel's shared memory. Pieces that overlap on purpose are made by ir_smem_alias(). */
+/* A named allocation in the kernel's shared memory. Allocations that overlap on purpose are made by ir_smem_alias(). */
 typedef struct ir_smem {
     const char *name;
     int64_t offset, bytes, align;
-    int alias_of; // index of the piece whose bytes it reuses, or -1
+    int alias_of; // index of the allocation whose bytes it reuses, or -1
 } ir_smem;
 
 /*

@@ -1,11 +1,64 @@
-/* params.c - declaring a list of parameters, and dropping those that a kernel does not use. */
+/* params.c - declaring parameters, one or a list, and dropping those that a kernel does not use. */
 #include "ir/params.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/math.h"
-#include "ir/build.h"
+#include "ir/build_core.h"
+
+/* Declaring one */
+
+static int find_param(const char *name, bool tensor_map, ir_type type)
+{
+    ir_kernel *k = build.kernel;
+    for (int i = 0; i < k->param_count; i++)
+        if (strcmp(k->params[i].name, name) == 0)
+            return i;
+    if (k->param_count == IR_PARAMS_MAX)
+        ir_fail("parameter %s is one more than the %d a kernel may have", name, IR_PARAMS_MAX);
+    k->params = build_grow(k->params, k->param_count, &k->param_capacity, sizeof *k->params);
+    k->params[k->param_count] =
+        (ir_param){ .name = arena_text(&k->memory, name), .tensor_map = tensor_map, .type = type };
+    return k->param_count++;
+}
+
+val ir_scalar_param(ir_type type, const char *name)
+{
+    int index = find_param(name, false, type);
+    return build_value((ir_inst){ .op = IR_PARAM, .type = type, .n = index }, type, 0, NULL);
+}
+
+val ir_tensor_map_param(const char *name)
+{
+    int index = find_param(name, true, IR_U64);
+    return build_value((ir_inst){ .op = IR_PARAM, .type = IR_U64, .n = index }, IR_U64, 0, NULL);
+}
+
+/* The parameter that a register holds, or NULL. */
+static ir_param *param_of(val x)
+{
+    ir_kernel *k = build.kernel;
+    for (int i = 0; i < k->inst_count; i++)
+        if (k->insts[i].op == IR_PARAM && k->insts[i].out[0].reg == x.reg)
+            return &k->params[k->insts[i].n];
+    return NULL;
+}
+
+void ir_tensor_map_set(val map, ir_tensor_map wanted)
+{
+    ir_param *param = param_of(map);
+    if (ir_failed())
+        return;
+    if (!param || !param->tensor_map)
+        ir_fail("this value is no tensor map parameter");
+    else if (param->map.rank && memcmp(&param->map, &wanted, sizeof wanted) != 0)
+        ir_fail("tensor map %s: two boxes, of which only one can be encoded", param->name);
+    else
+        param->map = wanted;
+}
+
+/* Declaring a list */
 
 static const struct {
     ir_type type;

@@ -81,9 +81,9 @@ static void print_head(text *out, const ir_kernel *kernel)
         text_printf(out, "param %d %s: %s\n", i, kernel->params[i].name,
                     kernel->params[i].tensor_map ? "tensor map" : ir_type_text(kernel->params[i].type));
     for (int i = 0; i < kernel->smem_count; i++) {
-        const ir_smem *piece = &kernel->smem[i];
-        text_printf(out, "smem %" PRId64 " %s: %" PRId64 " bytes%s%s\n", piece->offset, piece->name, piece->bytes,
-                    piece->alias_of >= 0 ? " of " : "", piece->alias_of >= 0 ? kernel->smem[piece->alias_of].name : "");
+        const ir_smem *smem = &kernel->smem[i];
+        text_printf(out, "smem %" PRId64 " %s: %" PRId64 " bytes%s%s\n", smem->offset, smem->name, smem->bytes,
+                    smem->alias_of >= 0 ? " of " : "", smem->alias_of >= 0 ? kernel->smem[smem->alias_of].name : "");
     }
 }
 

@@ -86,7 +86,7 @@ static bool writes(const ir_inst *inst, int reg)
     return false;
 }
 
-/* May a predicate stand before each statement of it? Not where its own template branches. */
+/* Can each of its statements take a predicate? Not where its template branches. */
 static bool takes_guard(const ir_kernel *kernel, const ir_inst *inst)
 {
     const ptx_row *row = find_row(kernel, inst);
@@ -184,7 +184,7 @@ static bool uses_cache(const ir_kernel *kernel, ir_cache cache)
     return false;
 }
 
-/* The policies of L2 that the kernel's accesses name. */
+/* Creates the L2 cache policies that the kernel's accesses use. */
 static void print_policies(printer *p)
 {
     static const char *const names[] = { [IR_CACHE_EVICT_FIRST] = "evict_first", [IR_CACHE_EVICT_LAST] = "evict_last" };

@@ -38,7 +38,7 @@ enum {
 /* An 8-bit float in the low byte of $X, as f16 in %th0. */
 #define F16_FROM_F8 "cvt.rn.f16x2.$fx2 %tr0, $X; mov.b32 {%th0, %th1}, %tr0"
 
-/* min and max of f64 know no .NaN. */
+/* min and max of f64 have no .NaN. */
 #define F64_NAN(op) \
     op ".f64 %tg0, $x, $y; setp.nan.f64 %tp0, $x, $y; add.rn.f64 %tg1, $x, $y; selp.f64 $d, %tg1, %tg0, %tp0"
 

@@ -42,11 +42,11 @@ static const struct {
 static const char *const spaces[] = { "global", "shared::cta", "shared::cluster" };
 static const char *const scopes[] = { "cta", "cluster", "gpu" };
 
-/* Pieces of text */
+/* Text */
 
-static void put(ptx_writer *w, const char *piece)
+static void put(ptx_writer *w, const char *string)
 {
-    text_append(&w->body, piece, strlen(piece));
+    text_append(&w->body, string, strlen(string));
 }
 
 static void put_number(ptx_writer *w, int64_t number)
@@ -269,7 +269,7 @@ static void put_scope(ptx_writer *w, char letter)
     put(w, scopes[w->inst->scope]);
 }
 
-/* Does the instruction name a policy of L2, its last operand? Shared memory has none. */
+/* Is the last operand an L2 cache policy? Accesses to shared memory have none. */
 static bool has_policy(const ir_inst *inst)
 {
     bool by_thread = inst->op == IR_LD || inst->op == IR_ST;
@@ -277,7 +277,7 @@ static bool has_policy(const ir_inst *inst)
     return hinted && !(by_thread && inst->space != IR_GLOBAL);
 }
 
-/* TMA passes L1 by. */
+/* TMA bypasses L1. */
 static void put_cache(ptx_writer *w, char letter)
 {
     (void)letter;

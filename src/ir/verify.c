@@ -1,7 +1,7 @@
 /*
  * verify.c - static checks of a whole kernel. In this order:
  *
- *   frame          threads, cluster and name; pieces of shared memory are aligned, inside smem_bytes and apart from
+ *   frame          threads, cluster and name; allocations in shared memory are aligned, inside smem_bytes and apart from
  *                  each other unless one is an alias
  *   nesting        IF, ELSE, END_IF and LOOP, END_LOOP pair up as [match] says; BREAK stands in a LOOP
  *   instructions   operand counts and types, attributes, alignment, the target (verify_inst.c)
@@ -51,12 +51,12 @@ static ckl_status check_launch(const ir_kernel *kernel)
     return CKL_OK;
 }
 
-/* The piece whose bytes a piece uses: itself, unless it is an alias. */
-static int owner_of(const ir_kernel *kernel, int piece)
+/* The allocation whose bytes an allocation uses: itself, unless it is an alias. */
+static int owner_of(const ir_kernel *kernel, int smem)
 {
-    for (int steps = 0; kernel->smem[piece].alias_of >= 0 && steps < kernel->smem_count; steps++)
-        piece = kernel->smem[piece].alias_of;
-    return piece;
+    for (int steps = 0; kernel->smem[smem].alias_of >= 0 && steps < kernel->smem_count; steps++)
+        smem = kernel->smem[smem].alias_of;
+    return smem;
 }
 
 static ckl_status check_apart(const ir_kernel *kernel, int i, int j)
@@ -72,13 +72,13 @@ static ckl_status check_apart(const ir_kernel *kernel, int i, int j)
 static ckl_status check_smem(const ir_kernel *kernel)
 {
     for (int i = 0; i < kernel->smem_count; i++) {
-        const ir_smem *piece = &kernel->smem[i];
-        if (!is_power_of_two(piece->align) || piece->offset % piece->align)
+        const ir_smem *smem = &kernel->smem[i];
+        if (!is_power_of_two(smem->align) || smem->offset % smem->align)
             FAIL(CKL_INTERNAL, "kernel %s: shared memory %s at %" PRId64 " is not aligned to %" PRId64, kernel->name,
-                 piece->name, piece->offset, piece->align);
-        if (piece->offset < 0 || piece->bytes < 0 || piece->offset + piece->bytes > kernel->smem_bytes)
+                 smem->name, smem->offset, smem->align);
+        if (smem->offset < 0 || smem->bytes < 0 || smem->offset + smem->bytes > kernel->smem_bytes)
             FAIL(CKL_INTERNAL, "kernel %s: shared memory %s ends at %" PRId64 ", beyond the kernel's %" PRId64,
-                 kernel->name, piece->name, piece->offset + piece->bytes, kernel->smem_bytes);
+                 kernel->name, smem->name, smem->offset + smem->bytes, kernel->smem_bytes);
         for (int j = 0; j < i; j++)
             TRY(check_apart(kernel, j, i));
     }

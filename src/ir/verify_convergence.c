@@ -1,15 +1,17 @@
 /*
- * verify_convergence.c - does a predicate part the threads that an instruction wants together?
+ * verify_convergence.c - do the threads that an instruction wants together diverge at a predicate?
  *
- * For every register it is worked out whether its value is the same in all lanes of a warp, and in all threads of a
- * warpgroup: SAME, PARTED (it differs, surely) or UNSURE. SAME are constants, parameters, CTA indices and what is
- * computed from them; votes and reductions within the warp. PARTED are the lane, the thread, ELECT, the warp within a
- * warpgroup, and comparisons of these with constants that do not fall between warps (warpgroups): tid < 64 is the same
- * in a warp and not in a warpgroup; tid < 40 and lane == 0 part a warp. Everything else that depends on them, loads
- * from such addresses too, is UNSURE: the emulator catches what happens. So is a register with several writers, one of
- * them under a predicate that is not SAME.
+ * For every register the analysis tells whether its value is the same in all lanes of a warp, and in all threads of a
+ * warpgroup:
  *
- * The fault: a converged instruction under an IF, or in a LOOP after a BREAK, whose predicate is PARTED for its group.
+ *   UNIFORM     constants, parameters, CTA indices and what is computed from them; votes and reductions within the warp
+ *   DIVERGENT   certainly different: the lane, the thread, ELECT, the warp within a warpgroup; and comparisons of these
+ *               with constants that do not fall between warps (warpgroups). tid < 64 is uniform in a warp but not in a
+ *               warpgroup; at tid < 40 and lane == 0 a warp diverges
+ *   UNSURE      everything else that depends on those, also loads from such addresses: the emulator sees what happens.
+ *               So is a register that several instructions write, one of them under a predicate that is not UNIFORM
+ *
+ * The fault: a converged instruction under an IF, or in a LOOP after a BREAK, whose predicate is DIVERGENT for its group.
  */
 #include "ir/build.h"
 #include "ir/rules.h"
@@ -17,11 +19,11 @@
 
 enum { BLOCKS_MAX = 256, PASSES_MAX = 8, WARP_LANES = 32, GROUP_WARPS = 4 };
 
-typedef enum agreement { SAME, UNSURE, PARTED } agreement;
+typedef enum agreement { UNIFORM, UNSURE, DIVERGENT } agreement;
 
 /*
- * What is known of a value. With a unit it is a thread's or a warp's number in steps: the value grows by `unit` from
- * one warp to the next (32: tid; 1: the warp), perhaps only its low bits.
+ * What is known of a value. A unit says that it numbers threads or warps: the value, or its low bits, grow by `unit` from
+ * one warp to the next (32: tid, 1: the warp).
  */
 typedef struct spread {
     bool known;
@@ -46,17 +48,17 @@ typedef struct analysis {
     bool changed;
 } analysis;
 
-static const spread everywhere = { .known = true, .warp = SAME, .group = SAME };
+static const spread uniform = { .known = true, .warp = UNIFORM, .group = UNIFORM };
 static const spread unsure = { .known = true, .warp = UNSURE, .group = UNSURE };
-static const spread parted = { .known = true, .warp = PARTED, .group = PARTED };
-static const spread same_in_warp = { .known = true, .warp = SAME, .group = UNSURE };
+static const spread divergent = { .known = true, .warp = DIVERGENT, .group = DIVERGENT };
+static const spread uniform_in_warp = { .known = true, .warp = UNIFORM, .group = UNSURE };
 
 static agreement worse(agreement a, agreement b)
 {
     return a > b ? a : b;
 }
 
-/* A value computed from two in a way that keeps no number. */
+/* A value computed from two others; it numbers nothing any more. */
 static spread join(spread a, spread b)
 {
     return (spread){ .known = true, .warp = worse(a.warp, b.warp), .group = worse(a.group, b.group) };
@@ -67,11 +69,11 @@ static bool is_same(spread a, spread b)
     return a.warp == b.warp && a.group == b.group && a.unit == b.unit;
 }
 
-/* Differences may vanish in what is computed from x. */
+/* What is computed from x may lose the differences of x. */
 static spread blur(spread x)
 {
-    x.warp = x.warp == SAME ? SAME : UNSURE;
-    x.group = x.group == SAME ? SAME : UNSURE;
+    x.warp = x.warp == UNIFORM ? UNIFORM : UNSURE;
+    x.group = x.group == UNIFORM ? UNIFORM : UNSURE;
     x.unit = 0;
     return x;
 }
@@ -79,13 +81,13 @@ static spread blur(spread x)
 static spread spread_of(const analysis *a, val v)
 {
     if (ir_is_constant(v) || !a->regs[v.reg].known)
-        return everywhere;
+        return uniform;
     return a->regs[v.reg];
 }
 
 static spread join_sources(const analysis *a, const ir_inst *inst)
 {
-    spread all = everywhere;
+    spread all = uniform;
     for (int i = 0; i < inst->in_count; i++)
         all = join(all, spread_of(a, inst->in[i]));
     return all;
@@ -95,7 +97,7 @@ static spread join_sources(const analysis *a, const ir_inst *inst)
 
 static spread numbered(int64_t unit)
 {
-    return (spread){ .known = true, .warp = unit > 1 ? PARTED : SAME, .group = PARTED, .unit = unit };
+    return (spread){ .known = true, .warp = unit > 1 ? DIVERGENT : UNIFORM, .group = DIVERGENT, .unit = unit };
 }
 
 /* x / by, by > 0 */
@@ -104,17 +106,17 @@ static spread divide(spread x, int64_t by)
     if (x.unit % by == 0)
         return numbered(x.unit / by);
     if (by % (x.unit * GROUP_WARPS) == 0)
-        return everywhere;
-    return by % x.unit == 0 ? same_in_warp : unsure;
+        return uniform;
+    return by % x.unit == 0 ? uniform_in_warp : unsure;
 }
 
-/* The number with its bits above mask cleared; masks below a warp's step keep some lanes' difference. */
+/* The number with its bits above mask cleared: what is left still differs from lane to lane, or from warp to warp. */
 static spread mask(spread x, int64_t bits)
 {
     return is_power_of_two(bits + 1) ? x : blur(x);
 }
 
-/* A number moved by whole warpgroups keeps its steps. */
+/* Adding a multiple of a warpgroup keeps the steps of a number. */
 static spread shift(spread x, int64_t by)
 {
     return by % (x.unit * GROUP_WARPS) == 0 ? x : blur(x);
@@ -124,7 +126,7 @@ static spread compute_number(const ir_inst *inst, spread x, int64_t c)
 {
     switch (inst->op) {
     case IR_SHR:
-        return c < 32 ? divide(x, (int64_t)1 << c) : everywhere;
+        return c < 32 ? divide(x, (int64_t)1 << c) : uniform;
     case IR_DIV:
         return c > 0 ? divide(x, c) : blur(x);
     case IR_AND:
@@ -139,7 +141,7 @@ static spread compute_number(const ir_inst *inst, spread x, int64_t c)
     }
 }
 
-/* The first value past x < bound; false for equality. */
+/* The value at which the comparison changes; false: it is one for equality. */
 static bool bound_of(const ir_inst *inst, bool constant_first, int64_t c, int64_t *bound)
 {
     bool after = inst->mode == IR_LE || inst->mode == IR_GT; // x <= c, x > c
@@ -153,10 +155,10 @@ static spread compare_number(const analysis *a, const ir_inst *inst, spread x, b
 {
     int64_t bound, end = ceil_div(a->kernel->threads, WARP_LANES) * x.unit; // numbers are below end
     if (!bound_of(inst, constant_first, c, &bound))
-        return c < 0 || c >= end ? everywhere : (spread){ true, x.unit > 1 ? PARTED : SAME, PARTED, 0 };
+        return c < 0 || c >= end ? uniform : (spread){ true, x.unit > 1 ? DIVERGENT : UNIFORM, DIVERGENT, 0 };
     if (bound <= 0 || bound >= end || bound % (x.unit * GROUP_WARPS) == 0)
-        return everywhere;
-    return (spread){ true, bound % x.unit ? PARTED : SAME, PARTED, 0 };
+        return uniform;
+    return (spread){ true, bound % x.unit ? DIVERGENT : UNIFORM, DIVERGENT, 0 };
 }
 
 /* Instructions */
@@ -172,7 +174,7 @@ static spread compute_sreg(const ir_inst *inst)
     case IR_CLOCK:
         return unsure;
     default:
-        return everywhere;
+        return uniform;
     }
 }
 
@@ -180,7 +182,7 @@ static spread compute_arithmetic(const analysis *a, const ir_inst *inst)
 {
     bool two = inst->in_count == 2;
     bool constant_first = two && ir_is_constant(inst->in[0]), constant_last = two && ir_is_constant(inst->in[1]);
-    spread x = inst->in_count ? spread_of(a, inst->in[constant_first]) : everywhere;
+    spread x = inst->in_count ? spread_of(a, inst->in[constant_first]) : uniform;
     if (constant_first == constant_last || !x.unit || ir_type_is_float(inst->type))
         return blur(join_sources(a, inst));
     int64_t c = inst->in[constant_last].i;
@@ -195,7 +197,7 @@ static spread compute(const analysis *a, const ir_inst *inst)
     case IR_SREG:
         return compute_sreg(inst);
     case IR_ELECT:
-        return parted;
+        return divergent;
     case IR_MOV:
     case IR_CONVERT:
         return spread_of(a, inst->in[0]);
@@ -206,7 +208,7 @@ static spread compute(const analysis *a, const ir_inst *inst)
         return inst->type == IR_PRED ? join_sources(a, inst) : compute_arithmetic(a, inst);
     case IR_VOTE:
     case IR_REDUX:
-        return join_sources(a, inst).group == SAME ? everywhere : same_in_warp;
+        return join_sources(a, inst).group == UNIFORM ? uniform : uniform_in_warp;
     case IR_ATOM:
     case IR_MBARRIER_TEST:
     case IR_LDMATRIX:
@@ -220,13 +222,13 @@ static spread compute(const analysis *a, const ir_inst *inst)
 }
 
 /*
- * A register that one instruction alone writes holds its value. One that several write also tells which of them ran; if
- * their values differ in kind it is none of them.
+ * A register with one writer holds the value of that instruction. A register with several also tells which of them ran, so
+ * it depends on the predicates around them. If their values are of different kinds, nothing sure is left.
  */
 static void assign(analysis *a, int reg, spread value)
 {
     spread *r = &a->regs[reg], before = *r;
-    if (a->writers[reg] > 1 && a->inside.group != SAME)
+    if (a->writers[reg] > 1 && a->inside.group != UNIFORM)
         value = blur(join(value, a->inside));
     if (before.known && !is_same(before, value))
         value = blur(join(before, value));
@@ -267,22 +269,22 @@ static void visit(analysis *a, int index)
 
 static agreement agreement_of(spread x, ir_group group)
 {
-    return group == GROUP_WARP ? x.warp : group == GROUP_WARPGROUP ? x.group : SAME;
+    return group == GROUP_WARP ? x.warp : group == GROUP_WARPGROUP ? x.group : UNIFORM;
 }
 
 /* The instruction stands where its group is parted: says by what. */
-static ckl_status fail_parted(const analysis *a, const ir_inst *inst, ir_group group)
+static ckl_status fail_divergent(const analysis *a, const ir_inst *inst, ir_group group)
 {
-    const ir_inst *parting = inst;
+    const ir_inst *branch = inst;
     for (int i = a->depth - 1; i >= 0; i--) {
         const ir_inst *begin = &a->kernel->insts[a->blocks[i].begin];
         spread s = begin->op == IR_LOOP ? a->exits[a->blocks[i].begin] : spread_of(a, begin->in[0]);
-        if (agreement_of(s, group) == PARTED)
-            parting = begin;
+        if (agreement_of(s, group) == DIVERGENT)
+            branch = begin;
     }
-    FAULT(a->kernel, inst, "wants a whole %s, but the %s of line %d parts its %s",
-          group == GROUP_WARP ? "warp" : "warpgroup", ir_op_text(parting->op), parting->line,
-          group == GROUP_WARP ? "lanes" : "threads");
+    FAULT(a->kernel, inst, "wants a converged %s, but its %s diverge at the %s of line %d",
+          group == GROUP_WARP ? "warp" : "warpgroup", group == GROUP_WARP ? "lanes" : "threads", ir_op_text(branch->op),
+          branch->line);
 }
 
 static ckl_status check_all(analysis *a)
@@ -291,8 +293,8 @@ static ckl_status check_all(analysis *a)
         const ir_inst *inst = &a->kernel->insts[i];
         ir_group group = ir_rule_of(inst->op)->group;
         visit(a, i);
-        if (agreement_of(a->inside, group) == PARTED)
-            return fail_parted(a, inst, group);
+        if (agreement_of(a->inside, group) == DIVERGENT)
+            return fail_divergent(a, inst, group);
     }
     return CKL_OK;
 }
@@ -304,7 +306,7 @@ static void start(analysis *a)
     a->writers = arena_alloc(&a->memory, (size_t)kernel->reg_count, sizeof *a->writers);
     a->exits = arena_alloc(&a->memory, (size_t)kernel->inst_count, sizeof *a->exits);
     for (int i = 0; i < kernel->inst_count; i++) {
-        a->exits[i] = everywhere;
+        a->exits[i] = uniform;
         for (int j = 0; j < kernel->insts[i].out_count; j++)
             a->writers[kernel->insts[i].out[j].reg]++;
     }
@@ -312,7 +314,7 @@ static void start(analysis *a)
 
 ckl_status verify_convergence(const ir_kernel *kernel)
 {
-    analysis a = { .kernel = kernel, .inside = everywhere, .changed = true };
+    analysis a = { .kernel = kernel, .inside = uniform, .changed = true };
     start(&a);
     for (int pass = 0; pass < PASSES_MAX && a.changed; pass++) {
         a.changed = false;

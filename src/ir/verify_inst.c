@@ -309,7 +309,7 @@ static ckl_status check_bitcast(const ir_kernel *kernel, const ir_inst *inst)
     return CKL_OK;
 }
 
-/* Two halves make a whole; two f32 may also be rounded into a pair, and a pair widened into two. */
+/* PACK joins two values of half the width, or rounds two f32 into a pair; UNPACK splits, or widens a pair into two f32. */
 static ckl_status check_halves(const ir_kernel *kernel, const ir_inst *inst)
 {
     bool packs = inst->op == IR_PACK;

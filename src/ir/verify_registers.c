@@ -36,7 +36,7 @@ typedef struct state {
 /* An open IF, ELSE or LOOP. */
 typedef struct block {
     int begin;
-    state before; // IF: at its start; ELSE: at the end of the first side; LOOP: at its start, on any turn
+    state before; // IF: at its start; ELSE: at the end of the first side; LOOP: at its start, in any iteration
     state exits;  // LOOP: at its BREAKs
 } block;
 
@@ -158,7 +158,7 @@ static int only_writer(const ir_kernel *kernel, int reg)
     return writer;
 }
 
-/* The outermost IF, ELSE or LOOP that is open at one instruction and no more at a later one; NULL if there is none. */
+/* The outermost IF, ELSE or LOOP that is open at one instruction and closed at a later one; NULL if there is none. */
 static const ir_inst *block_left(const ir_kernel *kernel, int from, int to)
 {
     for (int i = 0; i < from; i++) {
@@ -170,7 +170,7 @@ static const ir_inst *block_left(const ir_kernel *kernel, int from, int to)
     return NULL;
 }
 
-/* A value made in a block is not there after it: C forgot that the block may not run. */
+/* A value made in a block does not exist after it: the block may not run, which C cannot know. */
 static ckl_status fail_unwritten(const walk *w, const ir_inst *inst, int i)
 {
     int reg = inst->in[i].reg, writer = only_writer(w->kernel, reg);
@@ -290,7 +290,7 @@ static block *top(walk *w)
     return &w->blocks[w->depth - 1];
 }
 
-/* Inside IF p, what an earlier IF of the same p has written is there. */
+/* Inside IF p, what an earlier IF p has written is assigned. */
 static void enter_guard(walk *w, int predicate)
 {
     for (int i = 0; i < w->kernel->reg_count; i++) {
@@ -300,7 +300,7 @@ static void enter_guard(walk *w, int predicate)
     }
 }
 
-/* After IF p without ELSE: what only its inside has written. */
+/* After IF p without ELSE: what only its body has written. */
 static void note_guard(walk *w, const state *inside, int predicate, int version)
 {
     for (int i = 0; i < w->kernel->reg_count; i++)

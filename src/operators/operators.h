@@ -24,9 +24,13 @@ OPERATORS(X)
 
 /*
  * Defines an operator's table and its three public functions: OPERATOR(add, add, "y = alpha*a + beta*b") for ckl_add_plan(),
- * ckl_add_run() and ckl_add() of ckl_add_desc and ckl_add_args. The file has defined check, check_args and implementations.
+ * ckl_add_run() and ckl_add() of ckl_add_desc and ckl_add_args. The file has defined check, check_args and implementations;
+ * for OPERATOR_OF_VIEW() also view(), which fills a view_type from a desc.
  */
-#define OPERATOR(op, types, about)                                                                          \
+#define OPERATOR(op, types, about) OPERATOR_WITH(op, types, about, .view = NULL)
+#define OPERATOR_OF_VIEW(op, types, about, view_type) \
+    OPERATOR_WITH(op, types, about, .view = view, .view_bytes = sizeof(view_type))
+#define OPERATOR_WITH(op, types, about, ...)                                                                \
     PLAN_CLEAR_PADDING(op##_clear_padding, ckl_##types##_desc)                                              \
     const operator_info op##_operator = {                                                                   \
         .name = #op,                                                                                        \
@@ -35,6 +39,7 @@ OPERATORS(X)
         .clear_padding = op##_clear_padding,                                                                \
         .args_bytes = sizeof(ckl_##types##_args),                                                           \
         .check = check,                                                                                     \
+        __VA_ARGS__,                                                                                        \
         .check_args = check_args,                                                                           \
         .implementations = implementations,                                                                 \
     };                                                                                                      \

@@ -55,7 +55,7 @@ static ckl_status configure(const ckl_device_info *device, const operator_info *
     if (chosen != CKL_OK) {
         if (forced->count == 0)
             return chosen;
-        memset(config, 0, impl->config_bytes); // a whole config by hand may suit where the choice declines
+        memset(config, 0, impl->config_bytes); // a forced config may suit where the choice declines
         fields_default(impl->config, config);
     }
     char what[64];
@@ -93,7 +93,7 @@ static ckl_status choose(const ckl_device_info *device, const operator_info *op,
     return status;
 }
 
-/* A checked copy of a desc, defaults filled in. */
+/* A checked copy of a desc, defaults filled in, or the operator's view of it. */
 static ckl_status check_desc(const operator_info *op, const void *desc, arena *memory, const void **checked)
 {
     if (!desc)
@@ -101,7 +101,10 @@ static ckl_status check_desc(const operator_info *op, const void *desc, arena *m
     void *copy = arena_alloc(memory, 1, op->desc_bytes);
     memcpy(copy, desc, op->desc_bytes);
     TRY(op->check(copy));
-    *checked = copy;
+    void *view = op->view ? arena_alloc(memory, 1, op->view_bytes) : copy;
+    if (op->view)
+        TRY(op->view(copy, view));
+    *checked = view;
     return CKL_OK;
 }
 

@@ -71,6 +71,13 @@ typedef struct operator_info {
     /* Validates a desc and fills in its defaults, in place. CKL_INVALID with a sentence. */
     ckl_status (*check)(void *desc);
 
+    /*
+     * What check_args and the implementations get in place of a checked desc, as choose(), admit() and plan->desc: the problem
+     * in other terms, which several operators may share. NULL: the desc itself. CKL_INVALID with a sentence.
+     */
+    ckl_status (*view)(const void *desc, void *view);
+    size_t view_bytes;
+
     /* Validates the arguments of a call: null and misaligned pointers, forbidden overlaps. */
     ckl_status (*check_args)(const void *desc, const void *args);
 
@@ -98,7 +105,7 @@ struct ckl_plan {
     ckl_device *device;
     const operator_info *op;
     const implementation *impl;
-    const void *desc; // checked, with defaults filled in
+    const void *desc; // checked, with defaults filled in; the operator's view of it where there is one
     const void *config;
     const char *text;           // "gemm sm90 tile_m=128 ..."
     const plan_kernel *kernels; // impl->kernels of them

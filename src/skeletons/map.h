@@ -32,19 +32,19 @@ typedef struct map_shape {
 void map_simplify(map_shape *s);
 
 /*
- * What is chosen for a problem: the first fields of an operator's config. The masks have a bit per operand, bit 0 for
- * the first input.
+ * What is chosen for a problem; operators have it in their configs. The masks have a bit per operand, bit 0 for the first
+ * input.
  */
-#define MAP_CONFIG(X, owner)                                                                                \
-    X(owner, int, rank, "1", "", "dimensions of the simplified shape")                                      \
-    X(owner, int, constant, "0", "", "mask of operands that are constant along the innermost one")          \
-    X(owner, int, strided, "0", "", "mask of operands with gaps along it")                                  \
-    X(owner, bool, wide, "0", "", "element numbers do not fit 32 bits")                                     \
-    X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")                                   \
-    X(owner, int, vec, "4", "1 2 4 8 16", "elements that a thread takes side by side")                      \
-    X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread; a CTA takes one tile of them")               \
-    X(owner, int, ctas_per_sm, "0", "0 2 3 4 5 6 8", "CTAs that shall fit an SM: bounds registers; 0: any") \
-    X(owner, bool, prefetch, "0", "0 1", "tiles are asked for while the kernel before may still run")
+#define MAP_CONFIG(X, owner)                                                                               \
+    X(owner, int, rank, "1", "", "dimensions of the simplified shape")                                     \
+    X(owner, int, constant, "0", "", "mask of operands that are constant along the innermost one")         \
+    X(owner, int, strided, "0", "", "mask of operands with gaps along it")                                 \
+    X(owner, bool, wide, "0", "", "element numbers do not fit 32 bits")                                    \
+    X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")                                  \
+    X(owner, int, vec, "4", "1 2 4 8 16", "elements that a thread takes side by side")                     \
+    X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread; a CTA takes one tile of them")              \
+    X(owner, int, ctas_per_sm, "0", "0 2 3 4 5 6 8", "CTAs that must fit an SM: bounds registers; 0: any") \
+    X(owner, bool, prefetch, "0", "0 1", "prefetch tiles to L2 while the kernel before may still run")
 
 typedef struct map_config {
     MAP_CONFIG(FIELD_MEMBER, map_config)
@@ -68,7 +68,7 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
 /* Elements of a tile: what one CTA computes. */
 int64_t map_tile(const map_kernel *k);
 
-/* Pointers at which kernel part 0 may work; part 1 wants them aligned to the element only. */
+/* Pointers at which kernel 0 may work; kernel 1 wants them aligned to the element only. */
 bool map_aligned(const map_kernel *k, const void *const *pointers);
 
 /* Of a launch: strides of operand i from [i * MAP_RANK_MAX] on. */
@@ -87,7 +87,7 @@ map_params map_params_of(const map_kernel *k, const map_shape *s, const void *co
 /* f(inputs): appends the instructions for one element; values of the compute type, the result too. */
 typedef val map_function(const val *inputs, void *user);
 
-/* Describes the kernel: part 0 by vectors, part 1 by single elements. */
-void map_describe(map_kernel k, int part, map_function *f, void *user);
+/* Describes kernel 0, by vectors, or kernel 1, by single elements. */
+void map_describe(map_kernel k, int kernel, map_function *f, void *user);
 
 #endif

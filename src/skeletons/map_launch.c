@@ -1,4 +1,4 @@
-/* map_operator.c - the launch of an element-wise kernel. */
+/* map_launch.c - the launch of an element-wise kernel. */
 #include "skeletons/map_launch.h"
 
 #include "base/math.h"

@@ -1,4 +1,4 @@
-/* map_operator.h - what operators whose kernels skeletons/map.h describes have in common on the host: add and elementwise. */
+/* map_launch.h - what operators whose kernels skeletons/map.h describes have in common on the host: add and elementwise. */
 #ifndef CKL_SKELETONS_MAP_LAUNCH_H
 #define CKL_SKELETONS_MAP_LAUNCH_H
 

@@ -139,7 +139,7 @@ static int64_t widest_bytes(const map_kernel *k)
  */
 enum { BOUNDED_INPUTS_MAX = 2, THREADS_PER_SM = 1024 };
 
-/* Inputs that are asked for early: not half of an H200's L2, or they would drive out what the kernel before works on. */
+/* Inputs to prefetch to L2: less than half of an H200's, or they would evict what the kernel before works on. */
 enum { PREFETCHED_BYTES = 24 << 20 };
 
 /*
@@ -154,7 +154,7 @@ static int steps_for(const map_kernel *k)
     return loads == 0 ? 4 : loads == 1 ? 1 : 2;
 }
 
-/* Of one element of all inputs. */
+/* Bytes of one element of every input. */
 static int64_t input_bytes(const map_kernel *k)
 {
     int64_t bytes = 0;

@@ -67,7 +67,7 @@ bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t by
     return false;
 }
 
-/* The shadow of all lanes, each of which lies in the allocation: asked for reads, set for writes. */
+/* The shadow bytes of all lanes, which lie in the allocation: a read checks them, a write sets them. */
 #define SHADOW(T, count, ones)                              \
     for (int i = 0; i < LANES; i++) {                       \
         T *at = (T *)(a->written + (address[i] - a->base)); \

@@ -189,7 +189,7 @@ static bool count_arrival(warp *w, const step *s, int lane, mbarrier *b)
     return mbarrier_settle(w, s, lane, b);
 }
 
-bool mbarrier_arrive(warp *w, const step *s, int lane, mbarrier *b)
+static bool mbarrier_arrive(warp *w, const step *s, int lane, mbarrier *b)
 {
     warp_release(w, &b->gather);
     return count_arrival(w, s, lane, b);

@@ -7,7 +7,7 @@
 
 enum { BULK_ALIGNMENT = 16, TMA_ALIGNMENT = 128, TMA_SWIZZLE_128_ALIGNMENT = 1024 };
 
-/* A copy is one thread's: two lanes that issue the same one were meant to be one. False after a fault. */
+/* One thread issues a copy: two lanes that issue the same one are a mistake. False after a fault. */
 static bool is_issued_once(warp *w, const step *s)
 {
     int first = first_lane(w->active);
@@ -38,7 +38,7 @@ static uint32_t box_extent(const tensor_map_desc *map)
     return (uint32_t)(rows * pitch);
 }
 
-/* Notes the destination as being written by the mbarrier's transfers, and spoils what was there. */
+/* Marks the destination as being written by the mbarrier's transfers, and poisons it. */
 static bool begin_load_into(transfer *t, cta *to, uint32_t extent, mbarrier *b)
 {
     t->phase[to->rank] = b->phase;
@@ -252,7 +252,7 @@ outcome run_bulk_store(warp *w, const step *s)
     return ADVANCE;
 }
 
-/* Brings nothing, but only memory that is there may be asked for. */
+/* Moves nothing, but the memory must exist. */
 outcome run_bulk_prefetch(warp *w, const step *s)
 {
     EACH_ACTIVE(i, w->active) {

@@ -1,4 +1,4 @@
-/* cluster.c - one cluster of CTAs from start to end: its memory, its warps taking turns, its end. */
+/* cluster.c - one cluster of CTAs from start to end: its memory, its warps one after another, its end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "device/emulator/machine.h"
 
 enum {
-    QUANTUM = 256,        // instructions a warp may run before the next one's turn
+    QUANTUM = 256,        // instructions a warp may run before the next one
     LAZY_ROUNDS_MAX = 64, // of polling warps until lazy work is done after all
     WRITER_ROUNDS_MAX = 256,
     BANK_ALIGNMENT = 64,
@@ -323,7 +323,7 @@ static bool run_warp(warp *w, int quantum)
     return true;
 }
 
-/* A turn for every warp; with `all` unset a random schedule passes over half of them. */
+/* Lets every warp run once; without `all`, a random schedule skips half of them. */
 static bool run_round(cluster *c, bool all)
 {
     bool random = c->kernel->device->options.schedule == SCHEDULE_RANDOM;
@@ -351,8 +351,8 @@ static void complete_early(cluster *c, int *rounds)
 }
 
 /*
- * A warp has read what nobody had written. The others run on for a while: if one of them writes it, it is the order that is
- * wrong, and the report says so.
+ * A warp has read bytes that nobody had written. The others run on for a while: if one of them writes these bytes, it is
+ * their order that is wrong, and the report says so.
  */
 static void look_for_writer(cluster *c)
 {

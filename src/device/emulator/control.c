@@ -13,8 +13,8 @@ static int end_of(const warp *w, const ir_inst *begin)
 }
 
 /*
- * Goes on after lanes were lost. With lanes left, at the next instruction; without, at the end of the innermost block that
- * has some; with no block left the warp is done.
+ * Goes on after lanes have left. If some are still active, at the next instruction; else at the end of the innermost block
+ * that has lanes; if no block has any, the warp is done.
  */
 static outcome proceed(warp *w)
 {

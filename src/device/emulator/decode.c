@@ -190,7 +190,7 @@ static ckl_status decode(decoder *d, int index)
     return CKL_OK;
 }
 
-/* The kernel as its own: the caller's may go away. Files are shared by runs of instructions. */
+/* Copies the kernel, because the caller may free its own. Neighbouring instructions share the name of their file. */
 static void copy_kernel(device_kernel *k, const ir_kernel *from)
 {
     arena *m = &k->memory;
@@ -274,7 +274,7 @@ static int depth_of(const ir_kernel *ir)
     return deepest;
 }
 
-/* What ptxas may give every thread so that ctas_per_sm CTAs fit, in its steps of 8. */
+/* The registers that ptxas may give a thread if ctas_per_sm CTAs are to fit, in steps of 8. */
 static int registers_per_thread(const ir_kernel *ir, int registers_per_sm)
 {
     int ctas = ir->ctas_per_sm > 0 ? ir->ctas_per_sm : 1;

@@ -121,7 +121,7 @@ static void device_name_memory(ckl_device *d, const void *at, const char *name)
     memory_name(&emulator_of(d)->memory, (uintptr_t)at, name);
 }
 
-/* The allocation around a piece of device memory that the host names; NULL with the sentence written. */
+/* The allocation around device memory that the host names; NULL with the sentence written. */
 static allocation *host_find(emulator *e, const char *what, const void *at, size_t bytes)
 {
     allocation *a = memory_find(&e->memory, (uintptr_t)at, bytes);
@@ -133,18 +133,27 @@ static allocation *host_find(emulator *e, const char *what, const void *at, size
     return NULL;
 }
 
+/* Writes bytes that the host gives, or the same byte everywhere. */
+static ckl_status host_write(ckl_device *d, const char *what, void *to, const void *from, unsigned char byte,
+                             size_t bytes)
+{
+    emulator *e = emulator_of(d);
+    pthread_rwlock_rdlock(&e->memory.lock);
+    allocation *a = bytes ? host_find(e, what, to, bytes) : NULL;
+    if (a && from)
+        memcpy(to, from, bytes);
+    else if (a)
+        memset(to, byte, bytes);
+    if (a)
+        memory_mark(a, (uintptr_t)to, bytes);
+    pthread_rwlock_unlock(&e->memory.lock);
+    return a || !bytes ? CKL_OK : CKL_INVALID;
+}
+
 static ckl_status device_copy_in(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)
 {
     (void)s;
-    emulator *e = emulator_of(d);
-    pthread_rwlock_rdlock(&e->memory.lock);
-    allocation *a = bytes ? host_find(e, "copy to the device", to, bytes) : NULL;
-    if (a) {
-        memcpy(to, from, bytes);
-        memory_mark(a, (uintptr_t)to, bytes);
-    }
-    pthread_rwlock_unlock(&e->memory.lock);
-    return a || !bytes ? CKL_OK : CKL_INVALID;
+    return host_write(d, "copy to the device", to, from, 0, bytes);
 }
 
 static ckl_status device_copy_out(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)
@@ -190,15 +199,7 @@ static ckl_status device_copy(ckl_device *d, void *to, const void *from, size_t 
 static ckl_status device_fill(ckl_device *d, void *to, unsigned char byte, size_t bytes, ckl_stream s)
 {
     (void)s;
-    emulator *e = emulator_of(d);
-    pthread_rwlock_rdlock(&e->memory.lock);
-    allocation *a = bytes ? host_find(e, "fill", to, bytes) : NULL;
-    if (a) {
-        memset(to, byte, bytes);
-        memory_mark(a, (uintptr_t)to, bytes);
-    }
-    pthread_rwlock_unlock(&e->memory.lock);
-    return a || !bytes ? CKL_OK : CKL_INVALID;
+    return host_write(d, "fill", to, NULL, byte, bytes);
 }
 
 /* Streams: everything runs at once and in the caller's thread, so a stream is only a name. */

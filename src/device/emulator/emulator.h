@@ -56,7 +56,7 @@ typedef struct allocation {
     uintptr_t base;
     size_t bytes;
     uint8_t *written;
-    bool all_written; // the shadow need not be asked
+    bool all_written; // no need to look at the shadow
     void *reservation;
     size_t reserved;
     uintptr_t named; // the address that has a name, or 0

@@ -13,8 +13,8 @@ typedef uint32_t lane_mask; // bit i is lane i
 #define ALL_LANES UINT32_MAX
 
 /*
- * Functions made of EACH_LANE loops are compiled for several instruction sets, the widest present is taken at load time.
- * The sanitizers instrument the choosing code itself, which runs before they do.
+ * Functions made of EACH_LANE loops are compiled for several instruction sets; at load time the widest one present is taken.
+ * Not with the sanitizers: they instrument the code that chooses, which runs before they are ready.
  */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -113,7 +113,7 @@ static inline float narrow_to_odd(double x)
 /* x + y in double, rounded to odd. */
 static inline double add_to_odd(double x, double y)
 {
-    double sum = x + y, part = sum - x, error = (x - (sum - part)) + (y - part);
+    double sum = x + y, added = sum - x, error = (x - (sum - added)) + (y - added);
     int64_t bits;
     memcpy(&bits, &sum, sizeof bits);
     if (fabs(sum) < 0x1p1000 && error != 0 && !(bits & 1))

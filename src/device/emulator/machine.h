@@ -1,8 +1,9 @@
 /*
  * machine.h - a running kernel: decoded steps, warps, CTAs and clusters, and what they know of each other.
  *
- * One host thread executes one cluster at a time. Its warps take turns; an instruction that must wait returns BLOCKED and
- * is tried again. Asynchronous work (TMA, cp.async, wgmma) is queued and done later, at a time that the settings choose.
+ * One host thread executes one cluster at a time. Its warps run one after another; an instruction that must wait returns
+ * BLOCKED and is tried again. Asynchronous work (TMA, cp.async, wgmma) is queued and done later, at a time that the settings
+ * choose.
  *
  * Order of accesses to shared memory is judged by vector clocks. Agents are the warps and, for every kind of asynchronous
  * work that is waited for as one, an agent of its own: a phase of an mbarrier, a wgmma group, a bulk group, a cp.async
@@ -117,7 +118,7 @@ typedef struct named_barrier {
     lane_mask waiting; // warps of the CTA
 } named_barrier;
 
-/* Shadow of a piece of shared memory: of a word, or of one byte of a word that is used byte by byte. */
+/* Shadow of shared memory: of a word, or of one byte of a word that is used byte by byte. */
 typedef struct cell {
     uint32_t write_clock, read_clock; // 0: never; read_clock of a shared reader set: its index
     uint16_t write_agent, read_agent;
@@ -361,8 +362,8 @@ const char *agent_text(const cluster *c, uint16_t number, char *room, size_t byt
 #define AGENT_TEXT_BYTES 192
 
 /*
- * names.c - what an address is called: "B+128", "ring.empty[0]", "x+4096"; of a global one that no parameter points near, the number. room
- * holds PLACE_BYTES; the allocation is the one that the address lies in or nearest to.
+ * names.c - what an address is called: "B+128", "ring.empty[0]", "x+4096"; of a global one that no parameter points near,
+ * the number. room holds PLACE_BYTES; the allocation is the one that the address lies in or nearest to.
  */
 enum { PLACE_BYTES = 128 };
 const char *shared_text(const ir_kernel *ir, uint32_t offset, char *room);
@@ -381,7 +382,7 @@ void knowledge_clear(const cluster *c, knowledge *k);
 void knowledge_copy(const cluster *c, knowledge *to, const knowledge *from);
 uint16_t agent_new(warp *w, const step *s, agent a); // NO_AGENT and a fault if there are too many
 
-/* Passes on all that the warp knows; what it does afterwards is not part of it. */
+/* Passes on all that the warp knows so far. */
 void warp_release(warp *w, knowledge *to);
 void warp_acquire(warp *w, const knowledge *from);
 uint32_t warp_clock(const warp *w);
@@ -417,7 +418,6 @@ void count_global(warp *w, const uintptr_t *address, int bytes, bool write);
 
 /* barriers.c */
 mbarrier *mbarrier_find(warp *w, const step *s, int lane, cta *c, uint32_t offset, bool async);
-bool mbarrier_arrive(warp *w, const step *s, int lane, mbarrier *b);
 bool mbarrier_transferred(warp *w, const step *s, int lane, mbarrier *b, int64_t bytes, uint32_t phase);
 bool mbarrier_arrive_async(warp *w, const step *s, int lane, uint32_t clock); // by cp_async up to that clock
 void cluster_barrier_check(cluster *c); // after an arrival, and after a warp has left

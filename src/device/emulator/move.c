@@ -164,7 +164,7 @@ uint64_t move_atomic(const ir_inst *inst, void *at, uint64_t x, uint64_t y)
     }
 }
 
-/* Exchanges that change nothing are those of someone who waits for another CTA, which may need this core to go on. */
+/* An exchange that changes nothing polls for another CTA, which may need this core to go on. */
 static bool seems_to_wait(const ir_inst *inst, uint64_t before, uint64_t x)
 {
     return inst->mode == IR_RED_EXCH ? before == x : inst->mode == IR_RED_CAS && before != x;

@@ -1,4 +1,4 @@
-/* names.c - what reports call addresses: pieces of shared memory, barriers of rings, operands in global memory. */
+/* names.c - what reports call addresses: allocations in shared memory, barriers of rings, operands in global memory. */
 #include <stdio.h>
 
 #include "device/emulator/machine.h"
@@ -35,28 +35,28 @@ static bool name_barrier(const ir_kernel *ir, uint32_t offset, char *room)
     return false;
 }
 
-/* The last piece that begins at or before an offset: it names one that lies in none. */
-static const ir_smem *piece_before(const ir_kernel *ir, uint32_t offset)
+/* The last allocation that begins at or before an offset: its name serves where the offset lies in none. */
+static const ir_smem *smem_before(const ir_kernel *ir, uint32_t offset)
 {
     const ir_smem *before = NULL;
-    for (const ir_smem *piece = ir->smem; piece < ir->smem + ir->smem_count; piece++)
-        if (piece->offset <= offset && (!before || piece->offset >= before->offset))
-            before = piece;
+    for (const ir_smem *smem = ir->smem; smem < ir->smem + ir->smem_count; smem++)
+        if (smem->offset <= offset && (!before || smem->offset >= before->offset))
+            before = smem;
     return before;
 }
 
-/* Pieces that share their bytes are all named: "A/C+128". */
+/* Allocations that share their bytes are all named: "A/C+128". */
 const char *shared_text(const ir_kernel *ir, uint32_t offset, char *room)
 {
     if (name_barrier(ir, offset, room))
         return room;
     int length = 0;
-    const ir_smem *named = piece_before(ir, offset);
-    for (const ir_smem *piece = ir->smem; piece < ir->smem + ir->smem_count; piece++) {
-        if (offset < piece->offset || offset >= piece->offset + piece->bytes || length >= PLACE_BYTES / 2)
+    const ir_smem *named = smem_before(ir, offset);
+    for (const ir_smem *smem = ir->smem; smem < ir->smem + ir->smem_count; smem++) {
+        if (offset < smem->offset || offset >= smem->offset + smem->bytes || length >= PLACE_BYTES / 2)
             continue;
-        named = piece;
-        length += snprintf(room + length, PLACE_BYTES / 2, "%s%.40s", length ? "/" : "", piece->name);
+        named = smem;
+        length += snprintf(room + length, PLACE_BYTES / 2, "%s%.40s", length ? "/" : "", smem->name);
     }
     if (!length)
         length = snprintf(room, PLACE_BYTES / 2, "%.40s", named ? named->name : "shared memory");

@@ -22,7 +22,7 @@ static cta *find_cta(warp *w, const step *s, int lane, ir_space space, uint32_t 
     return &w->cluster->ctas[rank - 1];
 }
 
-/* Another CTA must have been met before its shared memory is used, and must not have left. */
+/* Shared memory of another CTA may be used after a cluster barrier with it, and before it leaves. */
 static bool is_there(warp *w, const step *s, int lane, const cta *c)
 {
     bool met = c == w->cta;
@@ -58,7 +58,8 @@ cta *shared_find(warp *w, const step *s, int lane, ir_space space, uint32_t addr
     if (local < SHARED_BASE || local - SHARED_BASE + (uint64_t)bytes > size) {
         fault(w, s, lane, "out-of-bounds shared access",
               "%u bytes at %s, offset %" PRId64 " of the kernel's %" PRIu64 " bytes of shared memory", bytes,
-              local < SHARED_BASE ? "no piece" : PLACE(w, shared_offset(local)), (int64_t)local - SHARED_BASE, size);
+              local < SHARED_BASE ? "no allocation" : PLACE(w, shared_offset(local)), (int64_t)local - SHARED_BASE,
+              size);
         return NULL;
     }
     if (local % align) {
@@ -300,7 +301,7 @@ static void split(cluster *c, cell *word, cell *bytes)
     *word = (cell){ .flags = CELL_SPLIT };
 }
 
-/* A whole-word write makes one cell of four again. */
+/* A write of the whole word merges its four cells again. */
 static void unite(const access *a, cell *word, cell *bytes)
 {
     for (int i = 1; i < WORD; i++)

@@ -88,11 +88,11 @@ void tma_walk(const tensor_map_desc *desc, const int32_t *coordinates, tma_run *
     for (int64_t row = 0; row < box_rows(desc); row++) {
         unsigned char *global = global_row(desc, coordinates, row);
         int64_t edges[] = { 0, global ? begin : box, global ? end : box, box };
-        for (int piece = 0; piece < 3; piece++) {
-            int64_t from = edges[piece], bytes = (edges[piece + 1] - from) * element;
+        for (int span = 0; span < 3; span++) {
+            int64_t from = edges[span], bytes = (edges[span + 1] - from) * element;
             if (bytes == 0)
                 continue;
-            unsigned char *at = piece == 1 ? global + (first + from) * element : NULL;
+            unsigned char *at = span == 1 ? global + (first + from) * element : NULL;
             run(user, (uint32_t)(row * row_pitch(desc) + from * element), at, (uint32_t)bytes);
         }
     }

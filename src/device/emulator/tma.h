@@ -19,7 +19,7 @@ bool tma_decode(const void *map128, tensor_map_desc *desc);
 /* Bytes of the box: what a load completes on its mbarrier, out-of-bounds elements included. */
 int64_t tma_box_bytes(const tensor_map_desc *desc);
 
-/* A contiguous piece of a box. global is NULL where the box is out of bounds: a load fills zeros, a store skips it. */
+/* Contiguous bytes of a box. global is NULL where the box is out of bounds: a load fills zeros, a store skips it. */
 typedef void tma_run(void *user, uint32_t shared_offset, unsigned char *global, uint32_t bytes);
 
 /*

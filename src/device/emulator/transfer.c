@@ -31,14 +31,14 @@ static void load_run(void *user, uint32_t offset, unsigned char *global, uint32_
         x->ok = false;
         return;
     }
-    for (uint32_t at = 0, part; at < bytes; at += part) {
-        part = CHUNK - (offset + at) % CHUNK;
-        part = part < bytes - at ? part : bytes - at;
+    for (uint32_t at = 0, length; at < bytes; at += length) {
+        length = CHUNK - (offset + at) % CHUNK;
+        length = length < bytes - at ? length : bytes - at;
         unsigned char *to = x->c->shared + shared_place(x, offset + at);
         if (global)
-            memcpy(to, global + at, part);
+            memcpy(to, global + at, length);
         else
-            memset(to, 0, part);
+            memset(to, 0, length);
     }
 }
 
@@ -58,7 +58,7 @@ static bool add_run(const transfer *t, unsigned char *global, const unsigned cha
     return true;
 }
 
-static bool store_part(const walk *x, unsigned char *global, uint32_t place, uint32_t bytes)
+static bool store_chunk(const walk *x, unsigned char *global, uint32_t place, uint32_t bytes)
 {
     const transfer *t = x->t;
     if (x->touch)
@@ -74,10 +74,10 @@ static bool store_part(const walk *x, unsigned char *global, uint32_t place, uin
 static void store_run(void *user, uint32_t offset, unsigned char *global, uint32_t bytes)
 {
     walk *x = user;
-    for (uint32_t at = 0, part; global && x->ok && at < bytes; at += part) {
-        part = CHUNK - (offset + at) % CHUNK;
-        part = part < bytes - at ? part : bytes - at;
-        x->ok = store_part(x, global + at, shared_place(x, offset + at), part);
+    for (uint32_t at = 0, length; global && x->ok && at < bytes; at += length) {
+        length = CHUNK - (offset + at) % CHUNK;
+        length = length < bytes - at ? length : bytes - at;
+        x->ok = store_chunk(x, global + at, shared_place(x, offset + at), length);
     }
 }
 

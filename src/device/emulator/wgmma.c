@@ -1,7 +1,7 @@
 /*
  * wgmma.c - matrix instructions of a warpgroup: issued warp by warp, executed when all four have issued, never before.
  *
- * The warps do not meet at a WGMMA: each goes on at once. The accumulators are out of bounds until WGMMA_WAIT.
+ * The warps do not meet at a WGMMA: each goes on at once. The accumulators are off limits until WGMMA_WAIT.
  */
 #include <pthread.h>
 #include <stdlib.h>

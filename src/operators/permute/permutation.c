@@ -1,4 +1,4 @@
-/* permutation.c - simplification: sort, join, and see the matrix in it. */
+/* permutation.c - simplification: sorts and joins modes, and finds a matrix among them. */
 #include "operators/permute/permutation.h"
 
 #include "base/math.h"
@@ -6,8 +6,21 @@
 
 static const int64_t EXTENT_MAX = INT64_C(1) << 56; // elements: more than any memory, and sums of 64 bits are safe
 
-/* Outermost of y first: the larger the stride, the further out. */
-static void insert_sorted(permutation *p, mode m)
+int64_t permutation_product(int64_t x, int64_t y)
+{
+    int64_t product;
+    return __builtin_mul_overflow(x, y, &product) ? INT64_MAX : product;
+}
+
+ckl_status permutation_check_dtype(const char *op, ckl_dtype dtype)
+{
+    if (ckl_dtype_bytes(dtype) == 0)
+        FAIL(CKL_INVALID, "%s: dtype=%s is not an element type", op, ckl_dtype_name(dtype));
+    return CKL_OK;
+}
+
+/* Outermost of y first: by falling strides. */
+static void insert_sorted(permutation *p, permute_mode m)
 {
     int i = p->rank++;
     for (; i > 0 && p->modes[i - 1].y < m.y; i--)
@@ -20,8 +33,8 @@ static int64_t extent(const permutation *p, bool of_x)
 {
     int64_t past = 1;
     for (int i = 0; i < p->rank; i++) {
-        mode m = p->modes[i];
-        past = min_i64(past + min_i64(saturated_product(m.size - 1, of_x ? m.x : m.y), EXTENT_MAX), EXTENT_MAX + 1);
+        permute_mode m = p->modes[i];
+        past = min_i64(past + min_i64(permutation_product(m.size - 1, of_x ? m.x : m.y), EXTENT_MAX), EXTENT_MAX + 1);
     }
     return past;
 }
@@ -37,7 +50,7 @@ static ckl_status check_distinct(const permutation *p)
 {
     int64_t extent = 1; // elements of y that the modes inside span
     for (int i = p->rank - 1; i >= 0; i--) {
-        mode m = p->modes[i];
+        permute_mode m = p->modes[i];
         if (m.y < extent)
             FAIL(CKL_INVALID,
                  "%s: y has a stride of %" PRId64 " elements round parts of %" PRId64 ": elements share memory", p->op,
@@ -47,7 +60,7 @@ static ckl_status check_distinct(const permutation *p)
     return CKL_OK;
 }
 
-static bool is_one_mode(mode outer, mode inner)
+static bool is_one_mode(permute_mode outer, permute_mode inner)
 {
     return outer.x == inner.x * inner.size && outer.y == inner.y * inner.size;
 }
@@ -56,16 +69,16 @@ static void join_neighbours(permutation *p)
 {
     int kept = 0;
     for (int i = 1; i < p->rank; i++) {
-        mode *outer = &p->modes[kept], inner = p->modes[i];
+        permute_mode *outer = &p->modes[kept], inner = p->modes[i];
         if (is_one_mode(*outer, inner))
-            *outer = (mode){ outer->size * inner.size, inner.x, inner.y };
+            *outer = (permute_mode){ outer->size * inner.size, inner.x, inner.y };
         else
             p->modes[++kept] = inner;
     }
     p->rank = p->rank ? kept + 1 : 0;
 }
 
-ckl_status permutation_simplify(permutation *p, int rank, const mode *modes)
+ckl_status permutation_simplify(permutation *p, int rank, const permute_mode *modes)
 {
     p->rank = 0;
     for (int i = 0; i < rank; i++) {
@@ -96,8 +109,8 @@ void permutation_find_matrix(permutation *p)
     p->has_matrix = !p->empty && in_x >= 0 && in_y >= 0 && in_x != in_y;
     if (!p->has_matrix)
         return;
-    mode row = p->modes[in_y], column = p->modes[in_x];
-    p->matrix = (matrix_modes){
+    permute_mode row = p->modes[in_y], column = p->modes[in_x];
+    p->matrix = (permute_matrix){
         .rows = row.size, .cols = column.size, .ldx = row.x, .incx = column.x, .ldy = column.y, .incy = row.y
     };
     for (int i = p->rank - 1; i >= 0; i--)
@@ -123,11 +136,11 @@ bool permutation_block(permutation *p, int block)
     int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
     if (in_x < 0 || in_y < 0 || in_x == in_y || p->modes[in_x].size % block || p->modes[in_y].size % block)
         return false;
-    mode *x = &p->modes[in_x], *y = &p->modes[in_y];
-    p->modes[p->rank++] = (mode){ block, 1, x->y };
-    p->modes[p->rank++] = (mode){ block, y->x, 1 };
-    *x = (mode){ x->size / block, block, x->y * block };
-    *y = (mode){ y->size / block, y->x * block, block };
+    permute_mode *x = &p->modes[in_x], *y = &p->modes[in_y];
+    p->modes[p->rank++] = (permute_mode){ block, 1, x->y };
+    p->modes[p->rank++] = (permute_mode){ block, y->x, 1 };
+    *x = (permute_mode){ x->size / block, block, x->y * block };
+    *y = (permute_mode){ y->size / block, y->x * block, block };
     return true;
 }
 
@@ -139,15 +152,39 @@ int64_t permutation_elements(const permutation *p)
     return count;
 }
 
-ckl_status permutation_check_args(const void *desc, const void *args)
+permute_divisor permute_divisor_of(int64_t size)
 {
-    const permutation *p = desc;
-    const permute_pointers *a = args;
-    if (p->empty)
-        return CKL_OK;
-    const plan_tensor pieces[] = {
-        { .name = "x", .pointer = a->x, .bytes = extent(p, true) * p->bytes, .align = p->bytes },
-        { .name = "y", .pointer = a->y, .bytes = extent(p, false) * p->bytes, .align = p->bytes, .output = true },
+    uint32_t shift = 0;
+    while ((INT64_C(1) << shift) < size)
+        shift++;
+    return (permute_divisor){ (uint32_t)(((INT64_C(1) << shift) - size) * (INT64_C(1) << 32) / size + 1), shift };
+}
+
+/* From the first element of x or y to past the last. */
+static int64_t bytes_of(const permutation *p, bool of_x)
+{
+    return p->empty ? 0 : extent(p, of_x) * p->bytes;
+}
+
+ckl_status permutation_check_args(const permutation *p, const permute_pointers *args)
+{
+    const plan_tensor tensors[] = {
+        { .name = "x", .pointer = args->x, .bytes = bytes_of(p, true), .align = p->bytes },
+        { .name = "y", .pointer = args->y, .bytes = bytes_of(p, false), .align = p->bytes, .output = true },
     };
-    return plan_check_tensors(p->op, pieces, COUNT_OF(pieces));
+    return plan_check_tensors(p->op, tensors, COUNT_OF(tensors));
+}
+
+bool permute_aligned(const permute_pointers *args, int bytes)
+{
+    return (uintptr_t)args->x % (uintptr_t)bytes == 0 && (uintptr_t)args->y % (uintptr_t)bytes == 0;
+}
+
+ckl_status permutation_check_threads(const permutation *p, const char *who, int threads, int multiple,
+                                     const ckl_device_info *device)
+{
+    if (threads < multiple || threads % multiple || threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "%s %s: threads=%d must be a multiple of %d up to %d", p->op, who, threads, multiple,
+             device->threads_per_cta_max);
+    return CKL_OK;
 }

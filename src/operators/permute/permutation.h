@@ -1,67 +1,87 @@
-/* permutation.h - what transposes and permutations have in common: modes with a stride in x and one in y. */
+/* permutation.h - what transpose and permute have in common: modes with a stride in x and one in y. */
 #ifndef CKL_PERMUTE_PERMUTATION_H
 #define CKL_PERMUTE_PERMUTATION_H
 
 #include "base/status.h"
+#include "cutekernellib/device.h"
 #include "cutekernellib/operators/permute.h"
 
-enum { MODES_MAX = CKL_PERMUTE_RANK_MAX, OUTER_MAX = MODES_MAX - 2, SPLIT_MODES_MAX = MODES_MAX + 2 };
+enum {
+    PERMUTE_MODES_MAX = CKL_PERMUTE_RANK_MAX,
+    PERMUTE_OUTER_MAX = PERMUTE_MODES_MAX - 2, // modes round a matrix
+    PERMUTE_SPLIT_MAX = PERMUTE_MODES_MAX + 2, // modes when two of them are split
+};
 
 /* So many elements, so far apart in x and in y (elements). */
-typedef struct mode {
+typedef struct permute_mode {
     int64_t size, x, y;
-} mode;
+} permute_mode;
 
 /* Transposes of matrices: element (r,c) is at r * ldx + c * incx in x and at c * ldy + r * incy in y, once per outer mode. */
-typedef struct matrix_modes {
+typedef struct permute_matrix {
     int64_t rows, cols;
     int64_t ldx, incx, ldy, incy;
     int outer_count;
-    mode outer[OUTER_MAX]; // nearest first
-} matrix_modes;
+    permute_mode outer[PERMUTE_OUTER_MAX]; // the fastest first
+} permute_matrix;
 
-/* The first member of every plan's desc: what the implementations look at. */
+/* The view of a problem of either operator that the implementations get. */
 typedef struct permutation {
     const char *op; // the operator's name, for sentences
     int bytes;      // of an element
-    int tile;       // asked for; 0: any
+    int tile;       // of the implementation `tiled`, which is asked for; 0: any implementation
     bool empty;     // nothing to move
     int rank;
-    mode modes
-        [SPLIT_MODES_MAX]; // outermost of y first; none of size 1, and neighbours that are one mode in x and y joined
-    bool has_matrix;       // the problem can be seen as this one:
-    matrix_modes matrix;
+    permute_mode modes[PERMUTE_SPLIT_MAX]; // outermost of y first; no sizes of 1, no neighbours that could be one mode
+    bool has_matrix;                       // the problem is this one, too:
+    permute_matrix matrix;
 } permutation;
 
-/* x * y of numbers that are not negative; INT64_MAX where that is too much, for permutation_simplify() to refuse. */
-static inline int64_t saturated_product(int64_t x, int64_t y)
-{
-    int64_t product;
-    return __builtin_mul_overflow(x, y, &product) ? INT64_MAX : product;
-}
+/* x * y of numbers that are not negative; INT64_MAX where that is too much, which permutation_simplify() refuses. */
+int64_t permutation_product(int64_t x, int64_t y);
 
-/* Fills p->empty, rank and modes from modes in any order. CKL_INVALID where elements of y would share memory. */
-ckl_status permutation_simplify(permutation *p, int rank, const mode *modes);
+/* Any type that has elements. */
+ckl_status permutation_check_dtype(const char *op, ckl_dtype dtype);
 
-/* Finds the mode that is contiguous in x and the one that is in y, if these are two. Fills p->has_matrix and matrix. */
+/* Fills empty, rank and modes from modes in any order. CKL_INVALID where elements of y would share memory. */
+ckl_status permutation_simplify(permutation *p, int rank, const permute_mode *modes);
+
+/* Finds the mode that is contiguous in x and the one that is contiguous in y, if these are two. Fills has_matrix and matrix. */
 void permutation_find_matrix(permutation *p);
 
-/* The same permutation in elements `factor` times as long; the innermost mode must be contiguous on both sides. */
+/* The same permutation in elements `factor` times as long; the innermost mode must be contiguous in x and in y. */
 permutation permutation_widened(const permutation *p, int factor);
 
 /*
- * The same permutation with its modes that are contiguous in x and in y split, so that squares of `block` elements come
- * innermost: both sides of memory are met in runs of `block`. Returns false, and leaves p, where there are no two such modes.
+ * Splits the modes that are contiguous in x and in y, so that squares of `block` elements come innermost: x and y are both
+ * accessed in runs of `block`. Returns false, and leaves p, where there are no two such modes.
  */
 bool permutation_block(permutation *p, int block);
 
 /* Elements in all; 0 if empty. */
 int64_t permutation_elements(const permutation *p);
 
-/* The pointers of a call of either operator. */
+/*
+ * A number n below 2^31 divided by a size d through a product: n / d == (n * factor / 2^32 + n) >> shift; after Granlund and
+ * Montgomery, "Division by invariant integers", 1994. Kernels use transpose_quotient().
+ */
+typedef struct permute_divisor {
+    uint32_t factor, shift;
+} permute_divisor;
+
+permute_divisor permute_divisor_of(int64_t size);
+
+/* The pointers of a call of either operator: the structs have the same members. */
 typedef ckl_permute_args permute_pointers;
 
-/* Checks them: null, misaligned, overlapping. desc begins with a permutation, args are permute_pointers. */
-ckl_status permutation_check_args(const void *desc, const void *args);
+/* Checks the pointers of a call: null, misaligned, overlapping. */
+ckl_status permutation_check_args(const permutation *p, const permute_pointers *args);
+
+/* Are both aligned to so many bytes? */
+bool permute_aligned(const permute_pointers *args, int bytes);
+
+/* Are the threads of a CTA a multiple, and no more than the device allows? `who` is the implementation. */
+ckl_status permutation_check_threads(const permutation *p, const char *who, int threads, int multiple,
+                                     const ckl_device_info *device);
 
 #endif

@@ -1,19 +1,48 @@
-/* permute_test.c - permute's cases, rejects and costs. */
+/* permute_test.c - the definition of permute, its problem line, cases and rejects. */
+#include "cutekernellib/operators/permute.h"
+
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "operators/permute/permute_lab.h"
+#include "base/dtype.h"
+#include "operators/operators.h"
+
+enum { RANK_MAX = CKL_PERMUTE_RANK_MAX };
+
+/* The lists of a line, which prepare() reads into the desc. */
+typedef struct permute_lists {
+    quoted shape, order, stride_x, stride_y;
+} permute_lists;
+
+typedef struct permute_problem {
+    ckl_permute_desc desc;
+    permute_lists lists;
+} permute_problem;
+
+#define PERMUTE_DESC(X, owner) X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16 u8 f64", "type of x and y, any")
+
+#define PERMUTE_LISTS(X, owner)                                                                       \
+    X(owner, quoted, shape, "64x64", "", "of x, outermost mode first: 32x64x56x56")                   \
+    X(owner, quoted, order, "", "", "modes of x in y's order: 0,2,3,1; not given: reversed")          \
+    X(owner, quoted, stride_x, "", "", "elements, by modes of x: 4096,64,1; not given: without gaps") \
+    X(owner, quoted, stride_y, "", "", "elements, by modes of y; not given: without gaps")
+
+static const field fields[] = {
+    PERMUTE_LISTS(FIELD_NESTED, (permute_problem, lists)) //
+    PERMUTE_DESC(FIELD_NESTED, (permute_problem, desc))   //
+};
 
 /* Reads "32x64x56" or "0,2,1"; returns how many numbers there are, -1 if it is no such list. */
-static int read_list(const char *list, char separator, int64_t out[MODES_MAX])
+static int read_list(const char *list, char separator, int64_t out[RANK_MAX])
 {
     int count = 0;
     while (*list) {
         char *end;
         errno = 0;
         long long number = strtoll(list, &end, 10);
-        if (end == list || errno || count == MODES_MAX || (*end && *end != separator) || (*end && !end[1]))
+        if (end == list || errno || count == RANK_MAX || (*end && *end != separator) || (*end && !end[1]))
             return -1;
         out[count++] = number;
         list = *end ? end + 1 : end;
@@ -21,67 +50,43 @@ static int read_list(const char *list, char separator, int64_t out[MODES_MAX])
     return count;
 }
 
-static ckl_status read_numbers(const char *name, const char *list, int rank, int64_t out[MODES_MAX])
+/* A list that may be left out. */
+static ckl_status read_numbers(const char *name, const char *list, int rank, int64_t out[RANK_MAX])
 {
     if (*list && read_list(list, ',', out) != rank)
         FAIL(CKL_INVALID, "permute: %s=%s is not a list of %d integers", name, list, rank);
     return CKL_OK;
 }
 
-/* Strides without gaps, as the operator gives them where none are given. */
-static void set_default(const char *given, int rank, const int64_t *shape, int64_t *stride)
-{
-    int64_t next = 1;
-    for (int i = rank - 1; i >= 0 && !*given; i--) {
-        stride[i] = next;
-        next *= shape[i];
-    }
-}
-
 static ckl_status prepare(void *problem)
 {
     permute_problem *p = problem;
-    permute_lists *l = &p->lists;
-    *l = (permute_lists){ 0 };
-    l->rank = read_list(p->shape, 'x', l->shape);
-    if (l->rank < 1)
-        FAIL(CKL_INVALID, "permute: shape=%s is not a list of 1 to %d sizes with x between them", p->shape, MODES_MAX);
-    for (int i = 0; i < l->rank; i++)
-        l->order[i] = l->rank - 1 - i;
-    TRY(read_numbers("order", p->order, l->rank, l->order));
-    TRY(read_numbers("stride_x", p->stride_x, l->rank, l->stride_x));
-    TRY(read_numbers("stride_y", p->stride_y, l->rank, l->stride_y));
-    for (int i = 0; i < l->rank; i++)
-        l->shape_y[i] = l->order[i] >= 0 && l->order[i] < l->rank ? l->shape[l->order[i]] : 0;
-    set_default(p->stride_x, l->rank, l->shape, l->stride_x);
-    set_default(p->stride_y, l->rank, l->shape_y, l->stride_y);
-    return CKL_OK;
-}
-
-static void desc_of(const void *problem, void *desc)
-{
-    const permute_problem *p = problem;
-    const permute_lists *l = &p->lists;
-    ckl_permute_desc d = { .dtype = p->dtype, .rank = l->rank };
-    for (int i = 0; i < l->rank; i++) {
-        d.shape[i] = l->shape[i];
-        d.order[i] = (int)l->order[i];
-        d.stride_x[i] = l->stride_x[i];
-        d.stride_y[i] = l->stride_y[i];
-    }
-    *(permute_desc *)desc = permute_desc_of(&d);
+    ckl_permute_desc *d = &p->desc;
+    int64_t order[RANK_MAX];
+    d->rank = read_list(p->lists.shape, 'x', d->shape);
+    if (d->rank < 1)
+        FAIL(CKL_INVALID, "permute: shape=%s is not a list of 1 to %d sizes with x between them", p->lists.shape,
+             RANK_MAX);
+    for (int i = 0; i < d->rank; i++)
+        order[i] = d->rank - 1 - i;
+    TRY(read_numbers("order", p->lists.order, d->rank, order));
+    for (int i = 0; i < d->rank; i++)
+        d->order[i] = (int)order[i];
+    TRY(read_numbers("stride_x", p->lists.stride_x, d->rank, d->stride_x));
+    TRY(read_numbers("stride_y", p->lists.stride_y, d->rank, d->stride_y));
+    return permute_operator.check(d);
 }
 
 static int operands(const void *problem, operand *out)
 {
-    const permute_problem *p = problem;
-    const permute_lists *l = &p->lists;
-    out[0] = (operand){ .name = "x", .role = OPERAND_IN, .dtype = p->dtype, .rank = l->rank };
-    out[1] = (operand){ .name = "y", .role = OPERAND_OUT, .dtype = p->dtype, .rank = l->rank };
-    memcpy(out[0].shape, l->shape, sizeof l->shape);
-    memcpy(out[0].stride, l->stride_x, sizeof l->stride_x);
-    memcpy(out[1].shape, l->shape_y, sizeof l->shape_y);
-    memcpy(out[1].stride, l->stride_y, sizeof l->stride_y);
+    const ckl_permute_desc *d = problem;
+    out[0] = (operand){ .name = "x", .role = OPERAND_IN, .dtype = d->dtype, .rank = d->rank };
+    out[1] = (operand){ .name = "y", .role = OPERAND_OUT, .dtype = d->dtype, .rank = d->rank };
+    memcpy(out[0].shape, d->shape, sizeof d->shape);
+    memcpy(out[0].stride, d->stride_x, sizeof d->stride_x);
+    memcpy(out[1].stride, d->stride_y, sizeof d->stride_y);
+    for (int i = 0; i < d->rank; i++)
+        out[1].shape[i] = d->shape[d->order[i]];
     return 2;
 }
 
@@ -91,54 +96,21 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_permute_run(plan, &(ckl_permute_args){ pointers[0], pointers[1] }, stream);
 }
 
-static int64_t slices(const void *problem, int output)
+/* A row of y: all modes but the last, the outermost changes slowest. */
+static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
 {
-    (void)output;
-    const permute_lists *l = &((const permute_problem *)problem)->lists;
-    int64_t count = 1;
-    for (int i = 0; i < l->rank - 1; i++)
-        count *= l->shape_y[i];
-    return count;
-}
-
-static int64_t slice_elements(const void *problem, int output)
-{
-    (void)output;
-    const permute_lists *l = &((const permute_problem *)problem)->lists;
-    return l->shape_y[l->rank - 1];
-}
-
-static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
-{
-    const permute_lists *l = &((const permute_problem *)problem)->lists;
-    int64_t index = j * l->stride_y[l->rank - 1];
-    (void)output;
-    for (int i = l->rank - 2; i >= 0; i--) {
-        index += slice % l->shape_y[i] * l->stride_y[i];
-        slice /= l->shape_y[i];
+    const ckl_permute_desc *d = problem;
+    int64_t row = out.row, last = d->rank - 1, start = 0;
+    (void)output, (void)slice;
+    for (int i = d->rank - 2; i >= 0; i--) {
+        start += row % d->shape[d->order[i]] * d->stride_x[d->order[i]];
+        row /= d->shape[d->order[i]];
     }
-    return index;
+    for (int64_t i = 0; i < out.count; i++) {
+        out.value[i] = dtype_read(d->dtype, host[0], start + (out.first + i) * d->stride_x[d->order[last]]);
+        out.magnitude[i] = fabs(out.value[i]);
+    }
 }
-
-static double terms(const void *problem)
-{
-    (void)problem;
-    return 1;
-}
-
-static double none(const void *problem)
-{
-    (void)problem;
-    return 0;
-}
-
-static double bytes(const void *problem)
-{
-    const permute_problem *p = problem;
-    return 2 * (double)slices(p, 0) * (double)slice_elements(p, 0) * (double)ckl_dtype_bytes(p->dtype);
-}
-
-static const field fields[] = { PERMUTE_PROBLEM(FIELD_ROW) };
 
 static const char *const cases[] = {
     "shape=4x64x10x12 order=0,2,3,1 dtype=f16          # NCHW to NHWC: one transpose a image",
@@ -190,6 +162,9 @@ static const test_reject rejects[] = {
     { "shape=4x4 order=0", CKL_INVALID, "permute: order=0 is not a list of 2 integers" },
     { "shape=4x4 order=0,1 stride_y=3,1", CKL_INVALID,
       "permute: y has a stride of 3 elements round parts of 4: elements share memory" },
+    { "shape=4x4 dtype=default", CKL_INVALID, "permute: dtype=default is not an element type" },
+    { "shape=4x4 stride_x=-4,1", CKL_INVALID, "permute: a stride of mode 0 is negative" },
+    { "shape=4x4 impl=gather config='steps=17'", CKL_INVALID, "permute gather: steps=17 is not in 1..16" },
     { "shape=300x65 order=1,0 impl=narrow", CKL_UNSUPPORTED,
       "permute narrow: there is no side of up to 16 columns or 64 rows without gaps" },
     { "shape=4x4 order=0,1 impl=sm90", CKL_UNSUPPORTED,
@@ -202,17 +177,10 @@ const operator_test permute_test = {
     .problem_bytes = sizeof(permute_problem),
     .problem = FIELD_TABLE(fields),
     .prepare = prepare,
-    .desc = desc_of,
     .operands = operands,
     .run = run,
-    .slices = slices,
-    .slice_elements = slice_elements,
-    .output_index = output_index,
-    .reference = permute_reference,
-    .terms_of = terms,
-    .approximation_of = none,
-    .flops = none,
-    .bytes = bytes,
+    .elements_alone = true,
+    .reference = reference,
     .cases = cases,
     .rejects = rejects,
 };

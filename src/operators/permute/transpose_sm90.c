@@ -7,25 +7,25 @@
  *   1 byte       the same with 8x8 pairs of elements; byte permutes weave the pairs of two matrices
  *   4, 8 bytes   a lane reads along a diagonal of its row, so that 32 lanes meet 32 banks when reading and when writing
  */
-#include "operators/permute/transpose_place.h"
+#include "operators/permute/transpose_tile.h"
 
 enum {
     CHUNK_BYTES = 16,
     WARP_ROWS = 32,
-    PIECES_AT_ONCE = 8, // of a warp: 32 registers a thread
+    BLOCKS_AT_ONCE = 8, // of a warp: 32 registers a thread
     BARRIER_BYTES = 8,
 };
 
 /* What the phases share. A tile is (R,C); its boxes: (R,SPAN,BOXES) of x, (C,SPAN,BOXES) of y. */
-typedef struct kernel {
+typedef struct sm90 {
     const transpose_sm90_config *cfg;
     ckl_dtype type;
     int span; // elements of a row of a box
     tma_copy tmaX, tmaY;
     tensor sX, sY;
     pipeline arrival; // of x, a single stage
-    place place;
-} kernel;
+    transpose_tile tile;
+} sm90;
 
 int64_t transpose_sm90_smem_bytes(const transpose_sm90_config *c)
 {
@@ -33,15 +33,15 @@ int64_t transpose_sm90_smem_bytes(const transpose_sm90_config *c)
 }
 
 /* (ROWS,SPAN,BOXES) as TMA writes it. */
-static tensor boxes(const kernel *k, const char *name, int rows, int count)
+static tensor boxes(const sm90 *k, const char *name, int rows, int count)
 {
-    layout box = tma_tile_layout(k->type, rows, k->span, SM90_ROW_BYTES);
+    layout box = tma_tile_layout(k->type, rows, k->span, TRANSPOSE_BOX_BYTES);
     layout plain = make_layout(shape(rows, k->span, count), stride(k->span, 1, (int64_t)rows * k->span));
     return smem_tensor(name, k->type, with_swizzle(box.sw, plain), 1024);
 }
 
 /* One thread sets the barrier up and starts the loads. */
-static void load_tile(const kernel *k)
+static void load_tile(const sm90 *k)
 {
     const transpose_sm90_config *cfg = k->cfg;
     pipeline_state start = producer_state(&k->arrival);
@@ -53,45 +53,45 @@ static void load_tile(const kernel *k)
         grid_wait(); // what is above overlaps the end of the kernel before; this thread alone touches global memory
         pipeline_expect(&k->arrival, &start, imm(cfg->tile_r * cfg->tile_c * cfg->bytes));
         for (int b = 0; b < cfg->tile_c / k->span; b++)
-            tma_load_of(&k->tmaX, slice(k->sX, _, _, b), k->place.row, add(k->place.col, imm(b * k->span)), cfg->outer,
-                        k->place.outer, pipeline_full_barrier(&k->arrival, &start));
+            tma_load_of(&k->tmaX, slice(k->sX, _, _, b), k->tile.row, add(k->tile.col, imm(b * k->span)), cfg->outer,
+                        k->tile.outer, pipeline_full_barrier(&k->arrival, &start));
     }
     launch_dependents();
 }
 
-static void store_tile(const kernel *k)
+static void store_tile(const sm90 *k)
 {
     const transpose_sm90_config *cfg = k->cfg;
     staged_store staged = { imm(0), cfg->threads, eq(thread(), imm(0)) };
     LAST_STAGED_STORE(&staged)
-    for (int b = 0; b < cfg->tile_r / k->span; b++)
-        tma_store_of(&k->tmaY, slice(k->sY, _, _, b), k->place.col, add(k->place.row, imm(b * k->span)), cfg->outer,
-                     k->place.outer);
+        for (int b = 0; b < cfg->tile_r / k->span; b++)
+            tma_store_of(&k->tmaY, slice(k->sY, _, _, b), k->tile.col, add(k->tile.row, imm(b * k->span)), cfg->outer,
+                         k->tile.outer);
 }
 
 /* The shared address of an element of a tile of boxes. */
-static val element_address(const kernel *k, tensor sBoxes, val row, val col)
+static val element_address(const sm90 *k, tensor sBoxes, val row, val col)
 {
     val box = div(col, imm(k->span)), in_box = rem(col, imm(k->span));
     return tensor_address(slice(sBoxes, _, _, box), coord(row, in_box));
 }
 
 /* What a warp transposes at once: 32 rows of x from r on, a chunk of columns from c on; 16 bytes a thread. */
-typedef struct piece {
+typedef struct block {
     val r, c;
-    val words[4];
-} piece;
+    tensor rWords; // (4) of u32
+} block;
 
 /* 2 bytes: four 8x8 matrices, one below the other. */
-static void load_pairs(const kernel *k, piece *p)
+static void load_pairs(const sm90 *k, block *p)
 {
-    ir_ldmatrix(4, true, element_address(k, k->sX, add(p->r, lane()), p->c), 0, p->words);
+    ldmatrix_T(element_address(k, k->sX, add(p->r, lane()), p->c), 4, p->rWords.regs);
 }
 
-static void store_pairs(const kernel *k, const piece *p)
+static void store_pairs(const sm90 *k, const block *p)
 {
     val column = add(p->c, rem(lane(), imm(8))), row = add(p->r, mul(div(lane(), imm(8)), imm(8)));
-    ir_stmatrix(4, false, element_address(k, k->sY, column, row), 0, p->words);
+    stmatrix(element_address(k, k->sY, column, row), 4, p->rWords.regs);
 }
 
 /*
@@ -100,28 +100,28 @@ static void store_pairs(const kernel *k, const piece *p)
  * matrices has the upper rows changes at q = 2, and which word comes first in y at p = 4, because rows whose numbers agree
  * mod 8 share their banks.
  */
-static void load_bytes(const kernel *k, piece *p)
+static void load_bytes(const sm90 *k, block *p)
 {
     val matrix = div(lane(), imm(8)), j = rem(lane(), imm(8)); // this lane gives the address of row j
     val group = mul(div(matrix, imm(2)), imm(16)), upper = bit_xor(rem(matrix, imm(2)), div(j, imm(4)));
     val in_group = add(mul(div(j, imm(2)), imm(4)), add(mul(upper, imm(2)), rem(j, imm(2))));
-    ir_ldmatrix(4, true, element_address(k, k->sX, add(p->r, add(group, in_group)), p->c), 0, p->words);
+    ldmatrix_T(element_address(k, k->sX, add(p->r, add(group, in_group)), p->c), 4, p->rWords.regs);
 }
 
-static void store_bytes(const kernel *k, const piece *p)
+static void store_bytes(const sm90 *k, const block *p)
 {
     val upper_first = ge(rem(lane(), imm(4)), imm(2)), odd_first = ge(lane(), imm(16));
     val even = select(upper_first, imm_as(U32, 0x2064), imm_as(U32, 0x6420)); // bytes of the two matrices: column 2p
     val odd = select(upper_first, imm_as(U32, 0x3175), imm_as(U32, 0x7531));  // column 2p+1
     val first = select(odd_first, odd, even), second = select(odd_first, even, odd), words[4];
     for (int g = 0; g < 4; g += 2) {
-        words[g] = permute_bytes(p->words[g], p->words[g + 1], first);
-        words[g + 1] = permute_bytes(p->words[g], p->words[g + 1], second);
+        words[g] = permute_bytes(p->rWords.regs[g], p->rWords.regs[g + 1], first);
+        words[g + 1] = permute_bytes(p->rWords.regs[g], p->rWords.regs[g + 1], second);
     }
     val matrix = div(lane(), imm(8)), j = rem(lane(), imm(8)); // this lane gives the address of row j
     val column = add(mul(j, imm(2)), bit_xor(rem(matrix, imm(2)), div(j, imm(4))));
     val row = mul(div(matrix, imm(2)), imm(16));
-    ir_stmatrix(4, false, element_address(k, k->sY, add(p->c, column), add(p->r, row)), 0, words);
+    stmatrix(element_address(k, k->sY, add(p->c, column), add(p->r, row)), 4, words);
 }
 
 /*
@@ -129,30 +129,30 @@ static void store_bytes(const kernel *k, const piece *p)
  * neighbouring lanes apart, this order the groups of 8. Changing bits of a column changes bits of an address, so that the
  * other elements follow from the first by an exclusive or.
  */
-static val first_column(const kernel *k, const piece *p)
+static val first_column(const sm90 *k, const block *p)
 {
     return add(p->c, rem(div(lane(), imm(8)), imm(CHUNK_BYTES / k->cfg->bytes)));
 }
 
-static void load_words(const kernel *k, piece *p)
+static void load_words(const sm90 *k, block *p)
 {
     int bytes = k->cfg->bytes;
     val from = element_address(k, k->sX, add(p->r, lane()), first_column(k, p));
     for (int i = 0; i < CHUNK_BYTES / bytes; i++)
-        p->words[i] = at(smem_view(bit_xor(from, imm(i * bytes)), k->type, compact(leaf(1))), 0);
+        p->rWords.regs[i] = at(smem_view(bit_xor(from, imm(i * bytes)), k->type, compact(leaf(1))), 0);
 }
 
-static void store_words(const kernel *k, const piece *p)
+static void store_words(const sm90 *k, const block *p)
 {
-    int next = SM90_ROW_BYTES + CHUNK_BYTES; // the row below, where the swizzle has moved on by a chunk
+    int next = TRANSPOSE_BOX_BYTES + CHUNK_BYTES; // the row below, where the swizzle has moved on by a chunk
     val to = element_address(k, k->sY, first_column(k, p), add(p->r, lane()));
     for (int i = 0; i < CHUNK_BYTES / k->cfg->bytes; i++)
-        set(smem_view(bit_xor(to, imm(i * next)), k->type, compact(leaf(1))), 0, p->words[i]);
+        set(smem_view(bit_xor(to, imm(i * next)), k->type, compact(leaf(1))), 0, p->rWords.regs[i]);
 }
 
 static const struct {
-    void (*load)(const kernel *k, piece *p);
-    void (*store)(const kernel *k, const piece *p);
+    void (*load)(const sm90 *k, block *p);
+    void (*store)(const sm90 *k, const block *p);
 } ways[] = {
     [1] = { load_bytes, store_bytes },
     [2] = { load_pairs, store_pairs },
@@ -160,35 +160,35 @@ static const struct {
     [8] = { load_words, store_words },
 };
 
-/* The warps share the tile; each has a few pieces in registers, so that loads need not wait for stores. */
-static void transpose_tile(const kernel *k)
+/* The warps share the tile; each has a few blocks in registers, so that loads need not wait for stores. */
+static void transpose_blocks(const sm90 *k)
 {
     const transpose_sm90_config *cfg = k->cfg;
     int columns = CHUNK_BYTES / cfg->bytes, across = cfg->tile_c / columns;
     int count = cfg->tile_r / WARP_ROWS * across, warps = cfg->threads / 32;
-    for (int first = 0; first < count; first += warps * PIECES_AT_ONCE) {
-        piece pieces[PIECES_AT_ONCE];
-        int here = (int)min_i64(PIECES_AT_ONCE, (count - first) / warps);
+    for (int first = 0; first < count; first += warps * BLOCKS_AT_ONCE) {
+        block blocks[BLOCKS_AT_ONCE];
+        int here = (int)min_i64(BLOCKS_AT_ONCE, (count - first) / warps);
         for (int i = 0; i < here; i++) {
             val number = add(warp(), imm(first + i * warps));
-            pieces[i].r = mul(div(number, imm(across)), imm(WARP_ROWS));
-            pieces[i].c = mul(rem(number, imm(across)), imm(columns));
-            for (int w = 0; w < 4; w++)
-                pieces[i].words[w] = ir_reg(U32);
-            ways[cfg->bytes].load(k, &pieces[i]);
+            blocks[i].r = mul(div(number, imm(across)), imm(WARP_ROWS));
+            blocks[i].c = mul(rem(number, imm(across)), imm(columns));
+            blocks[i].rWords = fragment(U32, compact(leaf(4)));
+            ways[cfg->bytes].load(k, &blocks[i]);
         }
         for (int i = 0; i < here; i++)
-            ways[cfg->bytes].store(k, &pieces[i]);
+            ways[cfg->bytes].store(k, &blocks[i]);
     }
 }
 
 static void transpose_by_tma(const transpose_sm90_config *cfg)
 {
     launch_bounds(cfg->threads, cfg->ctas_per_sm);
-    kernel k = { .cfg = cfg, .type = raw_type(cfg->bytes), .span = sm90_box_columns(cfg->bytes) };
-    k.tmaX = make_tma(ir_tensor_map_param("X"), k.type, 2 + cfg->outer, cfg->tile_r, k.span, SM90_ROW_BYTES);
-    k.tmaY = make_tma(ir_tensor_map_param("Y"), k.type, 2 + cfg->outer, cfg->tile_c, k.span, SM90_ROW_BYTES);
-    k.place = place_by_coordinates(cfg->outer, cfg->tile_r, cfg->tile_c);
+    transpose_values p = params_of(transpose);
+    sm90 k = { .cfg = cfg, .type = transpose_type(cfg->bytes), .span = transpose_box_columns(cfg->bytes) };
+    k.tmaX = make_tma(p.tX, k.type, 2 + cfg->outer, cfg->tile_r, k.span, TRANSPOSE_BOX_BYTES);
+    k.tmaY = make_tma(p.tY, k.type, 2 + cfg->outer, cfg->tile_c, k.span, TRANSPOSE_BOX_BYTES);
+    k.tile = transpose_tile_by_coordinates(&p, cfg->outer, cfg->tile_r, cfg->tile_c);
     k.sX = boxes(&k, "x", cfg->tile_r, cfg->tile_c / k.span); // (R,SPAN,BOXES)
     k.sY = boxes(&k, "y", cfg->tile_c, cfg->tile_r / k.span); // (C,SPAN,BOXES)
     k.arrival = make_pipeline("arrival", 1, 1, 1);
@@ -197,11 +197,11 @@ static void transpose_by_tma(const transpose_sm90_config *cfg)
     cta_sync(); // the barrier is set up
     pipeline_state first = consumer_state(&k.arrival);
     pipeline_wait_full(&k.arrival, &first);
-    transpose_tile(&k);
+    transpose_blocks(&k);
     store_tile(&k);
 }
 
-transpose_sm80_config transpose_sm90_fallback(const transpose_sm90_config *c)
+transpose_sm80_config transpose_sm90_unaligned(const transpose_sm90_config *c)
 {
     return (transpose_sm80_config){ .bytes = c->bytes,
                                     .outer = c->outer,
@@ -212,11 +212,11 @@ transpose_sm80_config transpose_sm90_fallback(const transpose_sm90_config *c)
                                     .threads = 256 };
 }
 
-void transpose_sm90(const void *config, int part)
+void transpose_sm90(const void *config, int kernel)
 {
-    transpose_sm80_config fallback = transpose_sm90_fallback(config);
-    if (part == 0)
+    transpose_sm80_config unaligned = transpose_sm90_unaligned(config);
+    if (kernel == 0)
         transpose_by_tma(config);
     else
-        transpose_sm80(&fallback, 0);
+        transpose_sm80(&unaligned, 0);
 }

@@ -1,56 +1,44 @@
-/* transpose_test.c - transpose's cases, rejects and costs. */
-#include "operators/permute/permute_lab.h"
+/* transpose_test.c - the definition of transpose, its problem line, cases and rejects. */
+#include "cutekernellib/operators/transpose.h"
 
-static void set_default(int64_t *member, int64_t value)
-{
-    if (*member == 0)
-        *member = value;
-}
+#include <math.h>
 
-static ckl_status prepare(void *problem)
-{
-    transpose_problem *p = problem;
-    set_default(&p->batch, 1);
-    set_default(&p->incx, 1);
-    set_default(&p->incy, 1);
-    set_default(&p->ldx, saturated_product(p->cols, p->incx));
-    set_default(&p->ldy, saturated_product(p->rows, p->incy));
-    set_default(&p->stride_x, saturated_product(p->rows, p->ldx));
-    set_default(&p->stride_y, saturated_product(p->cols, p->ldy));
-    return CKL_OK;
-}
+#include "base/dtype.h"
+#include "operators/operators.h"
 
-static void desc_of(const void *problem, void *desc)
-{
-    const transpose_problem *p = problem;
-    *(transpose_desc *)desc = transpose_desc_of(&(ckl_transpose_desc){ .dtype = p->dtype,
-                                                                       .rows = p->rows,
-                                                                       .cols = p->cols,
-                                                                       .batch = p->batch,
-                                                                       .ldx = p->ldx,
-                                                                       .ldy = p->ldy,
-                                                                       .incx = p->incx,
-                                                                       .incy = p->incy,
-                                                                       .stride_x = p->stride_x,
-                                                                       .stride_y = p->stride_y,
-                                                                       .tile = p->tile });
-}
+typedef struct transpose_problem {
+    ckl_transpose_desc desc;
+} transpose_problem;
+
+#define TRANSPOSE_DESC(X, owner)                                                            \
+    X(owner, int64_t, rows, "1024", "", "rows of x")                                        \
+    X(owner, int64_t, cols, "1024", "", "columns of x")                                     \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16 u8 f64", "type of x and y, any")        \
+    X(owner, int, tile, "0", "0 16 32", "0: the fastest kernel; tiles of the kernel tiled") \
+    X(owner, int64_t, batch, "1", "", "matrices")                                           \
+    X(owner, int64_t, ldx, "0", "", "elements between rows of x; 0: dense")                 \
+    X(owner, int64_t, ldy, "0", "", "elements between rows of y; 0: dense")                 \
+    X(owner, int64_t, incx, "1", "", "elements between neighbours in a row of x")           \
+    X(owner, int64_t, incy, "1", "", "elements between neighbours in a row of y")           \
+    X(owner, int64_t, stride_x, "0", "", "elements between matrices of x; 0: dense")        \
+    X(owner, int64_t, stride_y, "0", "", "elements between matrices of y; 0: dense")
+
+static const field fields[] = { TRANSPOSE_DESC(FIELD_NESTED, (transpose_problem, desc)) };
 
 static int operands(const void *problem, operand *out)
 {
-    const transpose_problem *p = problem;
+    const ckl_transpose_desc *d = problem;
     out[0] = (operand){ .name = "x",
-                        .role = OPERAND_IN,
-                        .dtype = p->dtype,
+                        .dtype = d->dtype,
                         .rank = 3,
-                        .shape = { p->batch, p->rows, p->cols },
-                        .stride = { p->stride_x, p->ldx, p->incx } };
+                        .shape = { d->batch, d->rows, d->cols },
+                        .stride = { d->stride_x, d->ldx, d->incx } };
     out[1] = (operand){ .name = "y",
                         .role = OPERAND_OUT,
-                        .dtype = p->dtype,
+                        .dtype = d->dtype,
                         .rank = 3,
-                        .shape = { p->batch, p->cols, p->rows },
-                        .stride = { p->stride_y, p->ldy, p->incy } };
+                        .shape = { d->batch, d->cols, d->rows },
+                        .stride = { d->stride_y, d->ldy, d->incy } };
     return 2;
 }
 
@@ -60,45 +48,16 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_transpose_run(plan, &(ckl_transpose_args){ pointers[0], pointers[1] }, stream);
 }
 
-static int64_t slices(const void *problem, int output)
+static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
 {
-    (void)output;
-    const transpose_problem *p = problem;
-    return p->batch * p->cols;
+    const ckl_transpose_desc *d = problem;
+    (void)output, (void)slice;
+    int64_t start = out.row / d->cols * d->stride_x + out.row % d->cols * d->incx;
+    for (int64_t i = 0; i < out.count; i++) {
+        out.value[i] = dtype_read(d->dtype, host[0], start + (out.first + i) * d->ldx);
+        out.magnitude[i] = fabs(out.value[i]);
+    }
 }
-
-static int64_t slice_elements(const void *problem, int output)
-{
-    (void)output;
-    return ((const transpose_problem *)problem)->rows;
-}
-
-static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
-{
-    const transpose_problem *p = problem;
-    (void)output;
-    return slice / p->cols * p->stride_y + slice % p->cols * p->ldy + j * p->incy;
-}
-
-static double terms(const void *problem)
-{
-    (void)problem;
-    return 1;
-}
-
-static double none(const void *problem)
-{
-    (void)problem;
-    return 0;
-}
-
-static double bytes(const void *problem)
-{
-    const transpose_problem *p = problem;
-    return 2 * (double)p->batch * (double)p->rows * (double)p->cols * (double)ckl_dtype_bytes(p->dtype);
-}
-
-static const field fields[] = { TRANSPOSE_PROBLEM(FIELD_ROW) };
 
 static const char *const cases[] = {
     "rows=256 cols=128 dtype=f32                       # whole tiles",
@@ -150,6 +109,8 @@ static const char *const cases[] = {
     "rows=130 cols=258 dtype=f16 impl=sm80 config='tile_r=128 tile_c=128 threads=512'",
     "rows=131 cols=70 dtype=u8 impl=sm80 config='tile_r=64 align=16'",
     "rows=131 cols=70 dtype=f32 impl=sm80 config='tile_r=32 tile_c=32 align=128'",
+    "rows=300 cols=3 dtype=f16 impl=narrow config='bytes=2 short_x=1 tile_r=64 tile_c=4 threads=128'",
+    "rows=5 cols=700 dtype=u8 batch=2 impl=narrow config='bytes=1 outer=1 short_x=0 tile_r=16 tile_c=256'",
     NULL,
 };
 
@@ -171,7 +132,17 @@ static const test_reject rejects[] = {
     { "rows=64 cols=64 tile=32 impl=sm80", CKL_UNSUPPORTED, "transpose sm80: tile=32 asks for the kernel tiled" },
     { "rows=64 cols=64 impl=sm80 config='threads=96'", CKL_INVALID,
       "transpose sm80: threads=96 must be a multiple of 128" },
-    { "rows=64 cols=64 impl=sm90 config='tile_r=48'", CKL_INVALID, "transpose sm90: tile 48x" },
+    { "rows=64 cols=64 impl=sm90 config='tile_r=48'", CKL_INVALID,
+      "transpose sm90: tile_r=48 is not a power of two from 32 to 256" },
+    { "rows=64 cols=64 impl=sm80 config='tile_c=48'", CKL_INVALID,
+      "transpose sm80: tile_c=48 is not a power of two from 8 to 512" },
+    { "rows=64 cols=64 impl=sm90 config='threads=224'", CKL_INVALID,
+      "transpose sm90: 7 warps do not share the 8 blocks of a tile of 32x32 evenly" },
+    { "rows=64 cols=64 impl=gather config='element=2'", CKL_INVALID,
+      "transpose gather: element=2 is not the problem's 4" },
+    { "rows=5 cols=700 impl=narrow config='bytes=4 short_x=1 tile_r=64 tile_c=4'", CKL_INVALID,
+      "transpose narrow: short_x=1 tile 64x4 do not fit the short side of 5x700" },
+    { "rows=64 cols=64 incx=-1", CKL_INVALID, "transpose: incx=-1 is negative" },
     { NULL, CKL_OK, NULL },
 };
 
@@ -179,18 +150,10 @@ const operator_test transpose_test = {
     .op = &transpose_operator,
     .problem_bytes = sizeof(transpose_problem),
     .problem = FIELD_TABLE(fields),
-    .prepare = prepare,
-    .desc = desc_of,
     .operands = operands,
     .run = run,
-    .slices = slices,
-    .slice_elements = slice_elements,
-    .output_index = output_index,
-    .reference = transpose_reference,
-    .terms_of = terms,
-    .approximation_of = none,
-    .flops = none,
-    .bytes = bytes,
+    .elements_alone = true,
+    .reference = reference,
     .cases = cases,
     .rejects = rejects,
 };

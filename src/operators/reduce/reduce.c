@@ -1,8 +1,8 @@
-/* reduce.c - validation of reductions, and the public functions. */
+/* reduce.c - validation of reductions, their view through merged modes, and the public functions. */
 #include "cutekernellib/operators/reduce.h"
 
 #include "operators/operators.h"
-#include "operators/reduce/reduce_choice.h"
+#include "operators/reduce/reduce_plan.h"
 #include "plan/check.h"
 
 /* A set of element types. */
@@ -10,7 +10,6 @@
 
 enum {
     FLOATS = SET(CKL_F32) | SET(CKL_F16) | SET(CKL_BF16),
-    INTEGERS = SET(CKL_I32) | SET(CKL_I64),
     INTEGER_SUMS = 1 << CKL_REDUCE_SUM | 1 << CKL_REDUCE_PROD,
     EXTREMES = 1 << CKL_REDUCE_MAX | 1 << CKL_REDUCE_MIN,
     ARGS = 1 << CKL_REDUCE_ARGMAX | 1 << CKL_REDUCE_ARGMIN,
@@ -46,8 +45,7 @@ static ckl_status check_types(ckl_reduce_desc *d)
 {
     if ((unsigned)d->op >= COUNT_OF(op_names))
         FAIL(CKL_INVALID, "reduce: op=%d is not an operation", (int)d->op);
-    if (!is_in(FLOATS | INTEGERS, (int)d->dtype))
-        FAIL(CKL_INVALID, "reduce: dtype=%s is none of f32, f16, bf16, i32, i64", ckl_dtype_name(d->dtype));
+    TRY(PLAN_CHECK_DTYPE("reduce", "dtype", d->dtype, CKL_F32, CKL_F16, CKL_BF16, CKL_I32, CKL_I64));
     ckl_dtype first;
     uint32_t allowed = outputs_of((int)d->op, d->dtype, &first);
     if (d->output == CKL_DTYPE_DEFAULT)
@@ -72,6 +70,10 @@ static ckl_status check_shape(const ckl_reduce_desc *d)
         if (__builtin_mul_overflow(elements, d->shape[a], &elements) || elements > INT64_MAX / 8)
             FAIL(CKL_INVALID, "reduce: shape[%d]=%" PRId64 " makes x larger than 64 bits can address", a, d->shape[a]);
     }
+    for (int a = d->rank; a < CKL_REDUCE_RANK_MAX; a++)
+        if (d->shape[a] || d->stride[a])
+            FAIL(CKL_INVALID, "reduce: shape[%d]=%" PRId64 " stride[%d]=%" PRId64 " are beyond rank=%d", a, d->shape[a],
+                 a, d->stride[a], d->rank);
     return CKL_OK;
 }
 
@@ -104,65 +106,83 @@ static ckl_status check(void *desc)
     return CKL_OK;
 }
 
-static ckl_status check_pointer(const char *name, const void *pointer, size_t alignment)
+/* The view */
+
+/* Appends a mode, or merges it with the one before where both step evenly. */
+static void append(reduce_mode mode, reduce_mode *modes, int *count)
 {
-    if (!pointer)
-        FAIL(CKL_INVALID, "reduce: %s is NULL", name);
-    if ((uintptr_t)pointer % alignment)
-        FAIL(CKL_INVALID, "reduce: %s=%p is not aligned to %zu bytes", name, pointer, alignment);
-    return CKL_OK;
+    reduce_mode *last = modes + *count - 1;
+    if (mode.extent == 1)
+        return;
+    if (*count > 0 && last->stride == mode.stride * mode.extent)
+        *last = (reduce_mode){ last->extent * mode.extent, mode.stride };
+    else
+        modes[(*count)++] = mode;
 }
 
-/* Bytes from the first to past the last element of x. */
-static int64_t extent_of(const ckl_reduce_desc *d)
+/* Sums do not mind the order: from far to near finds more neighbours, and the contiguous mode comes last. */
+static void sort_by_stride(reduce_mode *modes, int count)
 {
-    int64_t last = 0;
-    for (int a = 0; a < d->rank; a++)
-        last += (d->shape[a] - 1) * d->stride[a];
-    return (last + 1) * (int64_t)ckl_dtype_bytes(d->dtype);
+    for (int i = 1; i < count; i++)
+        for (int j = i; j > 0 && modes[j - 1].stride < modes[j].stride; j--) {
+            reduce_mode nearer = modes[j - 1];
+            modes[j - 1] = modes[j];
+            modes[j] = nearer;
+        }
+}
+
+reduce_view reduce_view_of(const ckl_reduce_desc *d)
+{
+    reduce_view v = { .kind = { (int)d->op, d->dtype, d->output }, .rows = 1, .count = 1, .correction = d->correction };
+    reduce_mode reduced[CKL_REDUCE_RANK_MAX];
+    int64_t last = 0; // element of x
+    int reduced_axes = 0;
+    for (int a = 0; a < d->rank; a++) {
+        reduce_mode mode = { d->shape[a], d->stride[a] };
+        last += (mode.extent - 1) * mode.stride;
+        if (d->axes >> a & 1) {
+            reduced[reduced_axes++] = mode;
+            v.count *= mode.extent;
+        } else {
+            append(mode, v.kept, &v.kind.kept);
+            v.rows *= mode.extent;
+        }
+    }
+    if (!is_in(ARGS, (int)d->op))
+        sort_by_stride(reduced, reduced_axes);
+    for (int i = 0; i < reduced_axes; i++)
+        append(reduced[i], v.reduced, &v.kind.reduced);
+    if (v.kind.reduced == 0)
+        v.reduced[v.kind.reduced++] = (reduce_mode){ 1, 1 };
+    v.x_bytes = v.rows && v.count ? (last + 1) * (int64_t)ckl_dtype_bytes(d->dtype) : 0;
+    return v;
+}
+
+static ckl_status view(const void *desc, void *out)
+{
+    *(reduce_view *)out = reduce_view_of(desc);
+    return CKL_OK;
 }
 
 static ckl_status check_args(const void *desc, const void *args)
 {
-    const ckl_reduce_desc *d = desc;
-    const ckl_reduce_args *x = args;
-    reduce_view v = reduce_view_of(d);
-    if (v.rows == 0)
-        return CKL_OK;
-    TRY(check_pointer("y", x->y, ckl_dtype_bytes(d->output)));
-    TRY(plan_check_workspace("reduce", x->workspace));
-    if (v.count == 0)
-        return CKL_OK;
-    TRY(check_pointer("x", x->x, ckl_dtype_bytes(d->dtype)));
-    if (plan_overlap(x->x, extent_of(d), x->y, v.rows * (int64_t)ckl_dtype_bytes(d->output)))
-        FAIL(CKL_INVALID, "reduce: y overlaps x");
-    return CKL_OK;
+    const reduce_view *v = desc;
+    const ckl_reduce_args *a = args;
+    int64_t of_x = (int64_t)ckl_dtype_bytes(v->kind.dtype), of_y = (int64_t)ckl_dtype_bytes(v->kind.output);
+    const plan_tensor tensors[] = {
+        { "x", a->x, .bytes = v->x_bytes, .align = of_x },
+        plan_output((plan_tensor){ "y", a->y, .bytes = v->rows * of_y, .align = of_y }),
+    };
+    TRY(plan_check_workspace("reduce", a->workspace));
+    return plan_check_tensors("reduce", tensors, COUNT_OF(tensors));
 }
 
-PLAN_CLEAR_PADDING(clear_padding, ckl_reduce_desc)
+static const implementation *const implementations[] = { &reduce_columns_plans,
+                                                         &reduce_rows_plans,
+                                                         &reduce_vectorized_plans,
+                                                         &reduce_shuffle_plans,
+                                                         &reduce_improved_plans,
+                                                         &reduce_naive_plans,
+                                                         NULL };
 
-const operator_info reduce_operator = {
-    .name = "reduce",
-    .summary = "sum, maximum, mean, variance, position of an extreme ... over any axes",
-    .desc_bytes = sizeof(ckl_reduce_desc),
-    .clear_padding = clear_padding,
-    .args_bytes = sizeof(ckl_reduce_args),
-    .check = check,
-    .check_args = check_args,
-    .implementations = reduce_implementations,
-};
-
-ckl_status ckl_reduce_plan(ckl_device *device, const ckl_reduce_desc *desc, ckl_plan **plan)
-{
-    return plan_build(device, &reduce_operator, desc, NULL, plan);
-}
-
-ckl_status ckl_reduce_run(const ckl_plan *plan, const ckl_reduce_args *args, ckl_stream stream)
-{
-    return plan_run(plan, &reduce_operator, args, stream);
-}
-
-ckl_status ckl_reduce(ckl_device *device, const ckl_reduce_desc *desc, const ckl_reduce_args *args, ckl_stream stream)
-{
-    return plan_once(device, &reduce_operator, desc, args, stream);
-}
+OPERATOR_OF_VIEW(reduce, reduce, "sum, maximum, mean, variance, position of an extreme ... over any axes", reduce_view);

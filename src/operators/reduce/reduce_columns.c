@@ -1,6 +1,6 @@
 /*
- * reduce_columns.c - rows that lie across memory: neighbouring threads take neighbouring results, so that loads are
- * whole lines.
+ * reduce_columns.c - rows that lie across memory: neighbouring threads reduce neighbouring columns, so that loads are
+ * full lines.
  *
  * A CTA owns lanes * vec columns; its threads / lanes layers of threads share their elements, `steps` vectors of each
  * in flight, and are merged by shuffles and in shared memory. The elements of long columns are split over several CTAs
@@ -13,17 +13,17 @@ enum { WARP = 32, STATES_AT_ONCE = 32 }; // registers that states of other CTAs 
 typedef struct columns_kernel {
     const reduce_columns_config *cfg;
     const reducer *r;
-    int part;
-    reduce_arguments a;
-    val lane, layer;     // u32: this thread across and along
-    val tile, cta_part;  // i64: which columns, and which part of their elements
-    val column, columns; // i64: this thread's first column in its stretch, and how long that is
-    val row;             // i64: the result of that column
-    val start;           // address of the first element of that column
-    val is_whole;        // all columns of this thread exist
-    val here, apart;     // with one reduced mode: address of the thread's next vector, bytes to the one after
+    int kernel;
+    reduce_values p;
+    val lane, layer;      // u32: this thread across and along
+    val tile, rank;       // i64: which columns, and the number of this CTA among theirs
+    val column, columns;  // i64: this thread's first column in its stretch, and how long that is
+    val row;              // i64: the result of that column
+    val start;            // address of the first element of that column
+    val all_exist;        // all columns of this thread
+    val next, step_bytes; // with one reduced mode: address of the thread's next vector, bytes to the one after
     val pivot[16];
-    val state[16][REDUCE_VALUES_MAX]; // by column; of a reducer that counts, all share the count while they take
+    val state[16][REDUCE_VALUES_MAX]; // by column; of a reducer that counts, all share the count while they accumulate
 } columns_kernel;
 
 static int layers_of(const reduce_columns_config *cfg)
@@ -36,58 +36,58 @@ static int tile_elements(const reduce_columns_config *cfg)
     return layers_of(cfg) * cfg->steps;
 }
 
-/* CTAs side by side read side by side: columns first, then parts, then stretches. */
+/* CTAs side by side read side by side: columns first, then CTAs of the same columns, then stretches. */
 static void find_place(columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
-    int last = k->a.kept_count - 1, width = cfg->lanes * cfg->vec;
-    k->columns = k->a.kept[last].extent;
+    int last = cfg->kind.kept - 1, width = cfg->lanes * cfg->vec;
+    k->columns = k->p.kept_extent[last];
     val tiles = div(add(k->columns, imm(width - 1)), imm(width)), cta = convert(I64, cta_x());
     val stretch = div(cta, mul(tiles, imm(cfg->split))), tile = rem(cta, tiles);
     k->tile = add(mul(stretch, tiles), tile);
-    k->cta_part = rem(div(cta, tiles), imm(cfg->split));
+    k->rank = rem(div(cta, tiles), imm(cfg->split));
     k->lane = rem(thread(), imm(cfg->lanes));
     k->layer = div(thread(), imm(cfg->lanes));
     k->column = add(mul(tile, imm(width)), convert(I64, mul(k->lane, imm(cfg->vec))));
     k->row = add(mul(stretch, k->columns), k->column);
-    k->is_whole = ge(k->columns, add(k->column, imm(cfg->vec)));
-    reduce_arguments outer = k->a;
-    outer.kept_count--;
-    k->start = reduce_address(k->a.x, add(reduce_row_offset(&outer, stretch), k->column), cfg->dtype);
+    k->all_exist = ge(k->columns, add(k->column, imm(cfg->vec)));
+    layout stretches = reduce_modes(last, k->p.kept_extent, k->p.kept_stride);
+    k->start = reduce_address(k->p.x, add(crd2idx(dynamic(stretch), stretches), k->column), cfg->kind.dtype);
 }
 
-/* Loads the elements of this thread's columns at one address; in part 1, of those that exist. */
+/* Loads the elements of this thread's columns at one address; in kernel 1, of those that exist. */
 static void load_vector(const columns_kernel *k, val address, packed to)
 {
     const reduce_columns_config *cfg = k->cfg;
-    tensor gX = gmem_tensor(address, cfg->dtype, compact(leaf(cfg->vec))); // (VEC)
+    tensor gX = gmem_tensor(address, cfg->kind.dtype, compact(leaf(cfg->vec))); // (VEC)
     gX = with_cache(gX, IR_CACHE_READONLY);
-    if (k->part == 0)
-        packed_load(gX, cfg->vec * (int)ckl_dtype_bytes(cfg->dtype), to);
+    if (k->kernel == 0)
+        packed_load(gX, cfg->vec * (int)ckl_dtype_bytes(cfg->kind.dtype), to);
     else
         copy_within(gX, to.rWords, k->column, k->columns);
 }
 
-/* Part 1 loads elements one by one and does not pack them. */
+/* Kernel 1 loads elements one by one and does not pack them. */
 static packed vector_registers(const columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
-    if (k->part == 0)
-        return packed_registers(cfg->dtype, cfg->vec);
-    return (packed){ fragment(cfg->dtype, compact(leaf(cfg->vec))), cfg->dtype, cfg->vec };
+    if (k->kernel == 0)
+        return packed_registers(cfg->kind.dtype, cfg->vec);
+    return (packed){ fragment(cfg->kind.dtype, compact(leaf(cfg->vec))), cfg->kind.dtype, cfg->vec };
 }
 
 /* The addresses of the tile's vectors of this thread; index is that of the first in its column. */
 static void find_addresses(const columns_kernel *k, val index, val *address)
 {
     const reduce_columns_config *cfg = k->cfg;
+    layout reduced = reduce_modes(cfg->kind.reduced, k->p.reduced_extent, k->p.reduced_stride);
     for (int s = 0; s < cfg->steps; s++) {
-        if (k->a.reduced_count == 1) {
-            address[s] = s ? add(address[s - 1], k->apart) : k->here;
+        if (cfg->kind.reduced == 1) {
+            address[s] = s ? add(address[s - 1], k->step_bytes) : k->next;
             continue;
         }
-        val distance = reduce_element_offset(&k->a, add(index, imm(s * layers_of(cfg))));
-        address[s] = reduce_address(k->start, distance, cfg->dtype);
+        val distance = crd2idx(dynamic(add(index, imm(s * layers_of(cfg)))), reduced);
+        address[s] = reduce_address(k->start, distance, cfg->kind.dtype);
     }
 }
 
@@ -97,15 +97,15 @@ static void load_pivots(columns_kernel *k)
         return;
     packed rX = vector_registers(k);
     fill(rX.rWords, convert(rX.rWords.dtype, imm(0)));
-    IF(lt(imm(0), k->a.row.count))
+    IF(lt(imm(0), k->p.count))
         load_vector(k, k->start, rX);
     tensor rPivot = unpacked(rX, k->r->input); // (VEC)
     for (int c = 0; c < k->cfg->vec; c++)
         k->pivot[c] = at(rPivot, c);
 }
 
-/* Takes `count` vectors, of which the first is number `step` of the tile; index is that of vector 0 in its column. */
-static void take_steps(columns_kernel *k, val index, int step, int count, const packed *rX)
+/* Accumulates `count` vectors, of which the first is number `step` of the tile; index is that of vector 0 in its column. */
+static void accumulate_steps(columns_kernel *k, val index, int step, int count, const packed *rX)
 {
     const reduce_columns_config *cfg = k->cfg;
     val column[count];
@@ -120,54 +120,53 @@ static void take_steps(columns_kernel *k, val index, int step, int count, const 
     for (int c = 0; c < cfg->vec; c++) {
         for (int s = 0; s < count; s++)
             column[s] = at(rStep[s], c);
-        k->r->take(k->r, &batch, k->pivot[c], k->state[c]);
+        k->r->accumulate(k->r, &batch, k->pivot[c], k->state[c]);
     }
 }
 
-/* One vector after the other: where the columns end within a tile, and of part 1. */
-static void take_one_by_one(columns_kernel *k, val index, const val *address)
+/* One vector after the other: where the columns end within a tile, and in kernel 1. */
+static void edge_tile(columns_kernel *k, val index, const val *address)
 {
     packed rX = vector_registers(k);
     for (int s = 0; s < k->cfg->steps; s++)
-        IF(lt(add(index, imm(s * layers_of(k->cfg))), k->a.row.count)) {
+        IF(lt(add(index, imm(s * layers_of(k->cfg))), k->p.count)) {
             load_vector(k, address[s], rX);
-            take_steps(k, index, s, 1, &rX);
+            accumulate_steps(k, index, s, 1, &rX);
         }
 }
 
 /* All vectors loaded before the first is used. */
-static void take_together(columns_kernel *k, val index, const val *address)
+static void full_tile(columns_kernel *k, val index, const val *address)
 {
     packed rX[k->cfg->steps];
     for (int s = 0; s < k->cfg->steps; s++) {
         rX[s] = vector_registers(k);
         load_vector(k, address[s], rX[s]);
     }
-    take_steps(k, index, 0, k->cfg->steps, rX);
+    accumulate_steps(k, index, 0, k->cfg->steps, rX);
 }
 
-static void take_columns(columns_kernel *k)
+static void accumulate_columns(columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
     int tile = tile_elements(cfg);
-    val count = k->a.row.count, address[cfg->steps], begin = mul(k->cta_part, imm(tile));
-    val mine = convert(I64, k->layer), bytes = imm64((int64_t)ckl_dtype_bytes(cfg->dtype));
-    val stride = mul(k->a.reduced[0].stride, bytes);
-    k->here = variable(U64, add(k->start, convert(U64, mul(add(begin, mine), stride))));
-    k->apart = convert(U64, mul(stride, imm(layers_of(cfg))));
+    val count = k->p.count, address[cfg->steps], begin = mul(k->rank, imm(tile));
+    val mine = convert(I64, k->layer), bytes = imm64((int64_t)ckl_dtype_bytes(cfg->kind.dtype));
+    val stride = mul(k->p.reduced_stride[0], bytes);
+    k->next = variable(U64, add(k->start, convert(U64, mul(add(begin, mine), stride))));
+    k->step_bytes = convert(U64, mul(stride, imm(layers_of(cfg))));
     val to_next_tile = convert(U64, mul(stride, imm(tile * cfg->split)));
-    LOOP_FROM(first, begin, count, imm(tile * cfg->split))
-    {
+    LOOP_FROM(first, begin, count, imm(tile * cfg->split)) {
         val index = add(first, mine);
         find_addresses(k, index, address);
-        if (k->part == 1) { // elements are loaded one by one, each guarded: many at once do not fit the registers
-            take_one_by_one(k, index, address);
+        if (k->kernel == 1) { // elements are loaded one by one, each guarded: many at once do not fit the registers
+            edge_tile(k, index, address);
         } else {
             IF(ge(count, add(first, imm(tile))))
-                take_together(k, index, address);
-            ELSE take_one_by_one(k, index, address);
+                full_tile(k, index, address);
+            ELSE edge_tile(k, index, address);
         }
-        assign(k->here, add(k->here, to_next_tile));
+        assign(k->next, add(k->next, to_next_tile));
     }
 }
 
@@ -179,7 +178,7 @@ static int groups_of(const reduce_columns_config *cfg)
     return cfg->threads / (int)max_i64(cfg->lanes, WARP);
 }
 
-/* A slot for every thread that hands its states on: in each round half of the groups, so one less than all. */
+/* A slot for every thread that gives its states away: in each round half of the groups, so one less than all. */
 static void make_slots(const columns_kernel *k, tensor *sS)
 {
     static const char *const names[REDUCE_VALUES_MAX] = { "states0", "states1", "states2", "states3",
@@ -189,7 +188,7 @@ static void make_slots(const columns_kernel *k, tensor *sS)
         sS[i] = smem_tensor(names[i], k->r->types[i], compact(shape(max_i64(slots, 1), k->cfg->vec)), 16);
 }
 
-/* In each round the upper half of the groups hands its states to the lower half, through slots of the round's own. */
+/* In each round the upper half of the groups gives its states to the lower half, through slots of the round's own. */
 static void merge_layers(columns_kernel *k, const tensor *sS)
 {
     const reduce_columns_config *cfg = k->cfg;
@@ -218,15 +217,15 @@ static void merge_layers(columns_kernel *k, const tensor *sS)
 
 /* And all states of a column to the last of its CTAs */
 
-/* This thread's states in global memory as one part has them: (VEC) of every value, lane after lane. */
-static void find_partials(const columns_kernel *k, val part, tensor *gS)
+/* Where CTA number `rank` of the columns leaves the states of this thread's lane: (VEC) of every value. */
+static void find_states(const columns_kernel *k, val rank, tensor *gS)
 {
     const reduce_columns_config *cfg = k->cfg;
     int64_t width = (int64_t)cfg->lanes * cfg->vec, bytes = 0;
     for (int i = 0; i < k->r->count; i++)
         bytes += width * ir_type_bytes(k->r->types[i]);
-    val number = add(mul(k->tile, imm(cfg->split)), part);
-    val address = add(k->a.partials, convert(U64, mul(number, imm64(bytes))));
+    val number = add(mul(k->tile, imm(cfg->split)), rank);
+    val address = add(k->p.states, convert(U64, mul(number, imm64(bytes))));
     for (int i = 0; i < k->r->count; i++) {
         int64_t size = ir_type_bytes(k->r->types[i]);
         val mine = mul(k->lane, imm((int)(cfg->vec * size)));
@@ -235,55 +234,54 @@ static void find_partials(const columns_kernel *k, val part, tensor *gS)
     }
 }
 
-static int partial_alignment(const columns_kernel *k, int value)
+static int states_alignment(const columns_kernel *k, int value)
 {
     return (int)min_i64(16, (int64_t)k->cfg->vec * ir_type_bytes(k->r->types[value]));
 }
 
-static void leave_states(const columns_kernel *k)
+static void store_states(const columns_kernel *k)
 {
     tensor gS[REDUCE_VALUES_MAX]; // (VEC)
-    find_partials(k, k->cta_part, gS);
+    find_states(k, k->rank, gS);
     for (int i = 0; i < k->r->count; i++) {
         tensor rS = fragment(k->r->types[i], compact(leaf(k->cfg->vec))); // (VEC)
         for (int c = 0; c < k->cfg->vec; c++)
             set(rS, c, k->state[c][i]);
-        copy(rS, gS[i], partial_alignment(k, i));
+        copy(rS, gS[i], states_alignment(k, i));
     }
 }
 
-/* The states of a part, or those of no elements where there is no such part. */
-static void read_states(const columns_kernel *k, val part, tensor *rS)
+/* The states of one CTA, or those of no elements where there is no such CTA. */
+static void load_states(const columns_kernel *k, val rank, tensor *rS)
 {
     tensor gS[REDUCE_VALUES_MAX]; // (VEC)
-    val start[REDUCE_VALUES_MAX];
-    k->r->start(k->r, start);
-    find_partials(k, part, gS);
+    val identity[REDUCE_VALUES_MAX];
+    k->r->identity(k->r, identity);
+    find_states(k, rank, gS);
     for (int i = 0; i < k->r->count; i++) {
         rS[i] = fragment(k->r->types[i], compact(leaf(k->cfg->vec))); // (VEC)
-        fill(rS[i], start[i]);
+        fill(rS[i], identity[i]);
     }
-    IF(lt(part, imm(k->cfg->split)))
+    IF(lt(rank, imm(k->cfg->split)))
         for (int i = 0; i < k->r->count; i++)
-            copy(gS[i], rS[i], partial_alignment(k, i));
+            copy(gS[i], rS[i], states_alignment(k, i));
 }
 
-/* Every layer merges its share of the parts, several of which it reads before it uses the first. */
-static void merge_shares(columns_kernel *k)
+/* Every layer merges the states of some CTAs, several of which it loads before it uses the first. */
+static void merge_received(columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
     int layers = layers_of(cfg), at_once = (int)max_i64(1, STATES_AT_ONCE / (cfg->vec * k->r->count));
     at_once = (int)min_i64(at_once, ceil_div(cfg->split, layers));
-    val start[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
+    val identity[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
     tensor rS[at_once][REDUCE_VALUES_MAX]; // (VEC)
-    k->r->start(k->r, start);
+    k->r->identity(k->r, identity);
     for (int c = 0; c < cfg->vec; c++)
         for (int i = 0; i < k->r->count; i++)
-            assign(k->state[c][i], start[i]);
-    LOOP_FROM(p, convert(I64, k->layer), imm64(cfg->split), imm(layers * at_once))
-    {
+            assign(k->state[c][i], identity[i]);
+    LOOP_FROM(rank, convert(I64, k->layer), imm64(cfg->split), imm(layers * at_once)) {
         for (int u = 0; u < at_once; u++)
-            read_states(k, add(p, imm(u * layers)), rS[u]);
+            load_states(k, add(rank, imm(u * layers)), rS[u]);
         for (int u = 0; u < at_once; u++)
             for (int c = 0; c < cfg->vec; c++) {
                 for (int i = 0; i < k->r->count; i++)
@@ -293,13 +291,13 @@ static void merge_shares(columns_kernel *k)
     }
 }
 
-static val merge_parts(columns_kernel *k, const tensor *sS)
+static val merge_ctas(columns_kernel *k, const tensor *sS)
 {
     IF(eq(k->layer, imm(0)))
-        leave_states(k);
-    val is_last = reduce_last_to_finish(add(k->a.counters, convert(U64, mul(k->tile, imm(4)))), k->cfg->split);
+        store_states(k);
+    val is_last = reduce_last_to_finish(add(k->p.counters, convert(U64, mul(k->tile, imm(4)))), k->cfg->split);
     IF(is_last) {
-        merge_shares(k);
+        merge_received(k);
         merge_layers(k, sS);
     }
     return is_last;
@@ -308,19 +306,19 @@ static val merge_parts(columns_kernel *k, const tensor *sS)
 static void store_columns(const columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
-    val first = k->r->finish(k->r, k->state[0], &k->a.row);
+    val first = k->r->finish(k->r, k->state[0], &k->p);
     tensor rY = fragment(first.type, compact(leaf(cfg->vec)));
-    tensor gY = gmem_tensor(reduce_address(k->a.y, k->row, cfg->output), cfg->output, rY.layout); // (VEC)
+    tensor gY = gmem_tensor(reduce_address(k->p.y, k->row, cfg->kind.output), cfg->kind.output, rY.layout); // (VEC)
     for (int c = 0; c < cfg->vec; c++)
-        set(rY, c, c == 0 ? first : k->r->finish(k->r, k->state[c], &k->a.row));
-    int bytes = (int)ckl_dtype_bytes(cfg->output);
-    if (k->part == 1)
+        set(rY, c, c == 0 ? first : k->r->finish(k->r, k->state[c], &k->p));
+    int bytes = (int)ckl_dtype_bytes(cfg->kind.output);
+    if (k->kernel == 1)
         copy_within(rY, gY, k->column, k->columns);
-    else IF(k->is_whole)
+    else IF(k->all_exist)
         copy(rY, gY, (int)min_i64(16, cfg->vec * bytes));
 }
 
-/* All columns of a thread share one count while elements are taken; merged they have one each. */
+/* All columns of a thread share one count while they accumulate; merged they have one each. */
 static void begin_states(columns_kernel *k)
 {
     for (int c = 0; c < k->cfg->vec; c++) {
@@ -330,39 +328,39 @@ static void begin_states(columns_kernel *k)
     }
 }
 
-static void part_counts(columns_kernel *k)
+static void separate_counts(columns_kernel *k)
 {
     for (int c = 1; c < k->cfg->vec && k->r->counts; c++)
         k->state[c][0] = variable(F32, k->state[0][0]);
 }
 
-void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int part)
+void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int kernel)
 {
-    launch_bounds(cfg->threads, part == 0 ? cfg->ctas_per_sm : 0); // single elements take more registers
-    columns_kernel k = { .cfg = cfg, .r = r, .part = part };
-    k.a = reduce_declare_arguments(cfg->kept, cfg->reduced);
+    launch_bounds(cfg->threads, kernel == 0 ? cfg->ctas_per_sm : 0); // single elements take more registers
+    columns_kernel k = { .cfg = cfg, .r = r, .kernel = kernel };
+    k.p = params_of(reduce);
     find_place(&k);
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
     begin_states(&k);
-    IF(part == 0 ? k.is_whole : yes()) { // in part 0 all columns of a thread exist, or none
+    IF(kernel == 0 ? k.all_exist : yes()) { // in kernel 0 all columns of a thread exist, or none
         load_pivots(&k);
-        take_columns(&k);
+        accumulate_columns(&k);
     }
-    part_counts(&k);
+    separate_counts(&k);
     tensor sS[REDUCE_VALUES_MAX]; // (SLOTS,VEC)
     make_slots(&k, sS);
     merge_layers(&k, sS);
     val is_mine = eq(k.layer, imm(0));
     if (cfg->split > 1)
-        is_mine = logical_and(is_mine, merge_parts(&k, sS));
+        is_mine = logical_and(is_mine, merge_ctas(&k, sS));
     IF(is_mine)
         store_columns(&k);
 }
 
-void reduce_columns(const void *config, int part)
+void reduce_columns(const void *config, int kernel)
 {
     const reduce_columns_config *cfg = config;
-    reducer r = reducer_of(cfg->op, cfg->dtype, cfg->output, cfg->compensated);
-    reduce_columns_with(cfg, &r, part);
+    reducer r = reducer_of(&cfg->kind, cfg->compensated);
+    reduce_columns_with(cfg, &r, kernel);
 }

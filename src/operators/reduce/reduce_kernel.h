@@ -12,22 +12,15 @@
 
 #include "cute/kernel.h"
 #include "operators/reduce/reduce_config.h"
-#include "operators/reduce/reduce_view.h"
 
-/* Elements of one row that a thread takes at once. x[i] has index first + distance[i] in its row. */
+/* Elements of one row that a thread accumulates at once. x[i] has index first + distance[i] in its row. */
 typedef struct reduce_batch {
     const val *x; // of the reducer's input type
     int size;
     val first; // i64
     const int64_t *distance;
-    val before, share; // f32, for a reducer that counts: elements taken before, and 1 / (those and these)
+    val before, share; // f32, for a reducer that counts: elements accumulated before, and 1 / (those and these)
 } reduce_batch;
-
-/* A row as a whole. */
-typedef struct reduce_row {
-    val count;   // i64: its elements
-    val divisor; // f32: max(count - correction, 0)
-} reduce_row;
 
 /* A reduction of one value. */
 typedef struct reduce_fold {
@@ -47,49 +40,42 @@ typedef struct reducer {
     ir_type input;
     int count;
     ir_type types[REDUCE_VALUES_MAX];
-    bool pivot;  // take() is given the first element of the row
+    bool pivot;  // accumulate() is given the first element of the row
     bool counts; // state[0], f32, is the number of elements: see reduce_count()
 
     /* Constants: the state of no elements. */
-    void (*start)(const struct reducer *r, val *state);
+    void (*identity)(const struct reducer *r, val *state);
 
-    /* Takes a batch. Those of a thread come in the order of the row. */
-    void (*take)(const struct reducer *r, const reduce_batch *batch, val pivot, val *state);
+    /* Adds a batch to the state. Those of a thread come in the order of the row. */
+    void (*accumulate)(const struct reducer *r, const reduce_batch *batch, val pivot, val *state);
 
     reduce_combine *merge; // its user is the reducer
-    reduce_combine *ready; // one of cute/reduce.h that does the same, with user NULL; or NULL
-    val (*finish)(const struct reducer *r, const val *state, const reduce_row *row);
+    reduce_combine *known; // one of cute/reduce.h that does the same, with user NULL; or NULL
+    val (*finish)(const struct reducer *r, const val *state, const reduce_values *p);
     reduce_fold fold; // of a reducer made from one
 } reducer;
 
 reducer reducer_of_fold(const reduce_fold *fold);
 
 /* The built-in operation; compensated where it is a sum in f32. */
-reducer reducer_of(int op, ckl_dtype dtype, ckl_dtype output, bool compensated);
+reducer reducer_of(const reduce_kind *kind, bool compensated);
 
-/* reduce's kernels with a reducer in place of config->op. */
+/* The built-in operations of several values (reduce_moments.c). */
+reducer reduce_variance_of(ir_type input, bool root);
+extern const reducer reduce_norm, reduce_logsumexp;
+
+/* reduce's kernels with a reducer in place of the config's operation. */
 void reduce_naive_with(const reduce_ladder_config *config, const reducer *r);
-void reduce_rows_with(const reduce_rows_config *config, const reducer *r, int part);
-void reduce_columns_with(const reduce_columns_config *config, const reducer *r, int part);
+void reduce_rows_with(const reduce_rows_config *config, const reducer *r, int kernel);
+void reduce_columns_with(const reduce_columns_config *config, const reducer *r, int kernel);
 
 /* What the kernels share */
 
-/* The parameters of every kernel, in launch order; modes as in reduce_view. All integers are i64, addresses u64. */
-typedef struct reduce_arguments {
-    val x, y, counters, partials;
-    val rows;
-    reduce_row row;
-    struct {
-        val extent, stride;
-    } kept[CKL_REDUCE_RANK_MAX], reduced[CKL_REDUCE_RANK_MAX];
-    int kept_count, reduced_count;
-} reduce_arguments;
+/* Modes of which the last runs fastest, as a layout of one mode. */
+layout reduce_modes(int count, const val *extent, const val *stride);
 
-reduce_arguments reduce_declare_arguments(int kept, int reduced);
-
-/* Elements from x to the start of a row, and from there to its element number index. */
-val reduce_row_offset(const reduce_arguments *a, val row);
-val reduce_element_offset(const reduce_arguments *a, val index);
+/* x as the kernels read it, through the read-only cache: ((KEPT...),(REDUCED...)), a row and an element of it. */
+tensor reduce_tensor(const reduce_kind *kind, const reduce_values *p);
 
 /* a plus a number of elements. */
 val reduce_address(val a, val elements, ckl_dtype dtype);
@@ -98,60 +84,60 @@ val reduce_address(val a, val elements, ckl_dtype dtype);
 void reduce_begin(const reducer *r, val *state);
 reduction reduce_reduction(const reducer *r);
 
-/* One element of memory as the reducer takes it; and taken. index is its place in the row. */
-val reduce_load_one(const reducer *r, val address, ckl_dtype dtype);
-void reduce_take_one(const reducer *r, val address, ckl_dtype dtype, val index, val pivot, val *state);
+/* Accumulates one element of memory; index is its place in the row. */
+void reduce_accumulate_one(const reducer *r, val x, val index, val pivot, val *state);
 
 /*
  * The first element of a row as a variable of the input type; 0 if the row is empty or the reducer has no use for it.
  */
-val reduce_load_pivot(const reducer *r, const reduce_arguments *a, val address, ckl_dtype dtype);
+val reduce_load_pivot(const reducer *r, const reduce_values *p, tensor gRow);
 
 /* Writes the result of a row. */
-void reduce_store(const reducer *r, const reduce_arguments *a, ckl_dtype output, val row, const val *state);
+void reduce_store(const reducer *r, const reduce_values *p, ckl_dtype output, val row, const val *state);
 
 /*
- * A batch is about to be taken: of a reducer that counts, `count` (its state[0]) grows by the batch, which learns of it.
- * Threads that take a batch of each of several rows count once.
+ * A batch is about to be accumulated: of a reducer that counts, `count` (its state[0]) grows by the batch, which learns of it.
+ * Threads that accumulate a batch of each of several rows count once.
  */
 void reduce_count(const reducer *r, val count, reduce_batch *batch);
 
-/* Counts and takes. */
-void reduce_take(const reducer *r, reduce_batch *batch, val pivot, val *state);
+/* Counts and accumulates. */
+void reduce_accumulate(const reducer *r, reduce_batch *batch, val pivot, val *state);
 
-/* The last CTA (reduce_parts.c) */
+/* The last CTA (reduce_last_cta.c) */
 
 /*
- * Where the CTAs of a row leave their states: a slot of 8 bytes for every 32 bits of a state and every place, zero before
+ * Where the CTAs of a row send their states: a slot of 8 bytes for every 32 bits of a state and every CTA, zero before
  * and after.
  */
 typedef struct reduce_slots {
     const reducer *r;
     val address;
-    int places; // states
+    int ctas;
 } reduce_slots;
+
+/* Those of one row of a workspace. */
+reduce_slots reduce_slots_of(const reducer *r, val states, val row, int ctas);
 
 enum { REDUCE_RECEIVE_MAX = 16 }; // states that a thread receives at once
 
-int reduce_state_words(const reducer *r);
-
-/* Thread 0 counts the CTA as started at a counter in global memory. Who was before it, known to thread 0. */
+/* Thread 0 counts the CTA as started at a counter in global memory. How many were before it, known to thread 0. */
 val reduce_arrive(val counter);
 
 /* Is this the last CTA to have started? 1 in its thread 0, which sets the counter back; else 0. */
 val reduce_is_last(val counter, val arrival, int ctas);
 
 /* What thread 0 knows, as a predicate of all threads of the CTA. */
-val reduce_told_to_cta(val known);
+val reduce_broadcast(val known);
 
-/* Leaves the state of this thread. */
-void reduce_leave(const reduce_slots *s, val place, const val *state);
+/* Sends the state of this thread as that of CTA number `rank`. */
+void reduce_send(const reduce_slots *s, val rank, const val *state);
 
 /*
- * In the last CTA to have started: waits for the states of so many places and clears their slots. A place that is not
- * there gives the state of no elements.
+ * In the last CTA to have started: waits for the states of `count` CTAs and clears their slots. A CTA that does not exist
+ * gives the state of no elements.
  */
-void reduce_receive(const reduce_slots *s, const val *place, int count, val states[][REDUCE_VALUES_MAX]);
+void reduce_receive(const reduce_slots *s, const val *ranks, int count, val states[][REDUCE_VALUES_MAX]);
 
 /*
  * The usual way, for states that CTAs write to global memory by themselves: counts this one as finished. Whether it is

@@ -3,44 +3,54 @@
  * why.
  *
  *     naive       one thread a row
- *     improved    one CTA a row, neighbouring threads take neighbouring elements; a tree in shared memory
+ *     improved    one CTA a row, neighbouring threads load neighbouring elements; a tree in shared memory
  *     shuffle     the same; warps merge by shuffles, shared memory holds one state a warp
  *     vectorized  the same; 16 bytes a load
  */
 #include "operators/reduce/reduce_kernel.h"
 
-/* What the kernels with one CTA a row have in common. */
+/* What the kernels have in common. */
 typedef struct ladder_kernel {
     const reduce_ladder_config *cfg;
     reducer r;
-    reduce_arguments a;
-    val row, start, pivot; // i64; address of the row's first element
+    reduce_values p;
+    val row, pivot; // i64; the row's first element
+    tensor gRow;    // ((REDUCED...))
     val state[REDUCE_VALUES_MAX];
 } ladder_kernel;
 
-static void begin(ladder_kernel *k, const reduce_ladder_config *cfg)
+static ladder_kernel begin(const reduce_ladder_config *cfg, const reducer *r)
 {
     launch_bounds(cfg->threads, 0);
-    k->cfg = cfg;
-    k->r = reducer_of(cfg->op, cfg->dtype, cfg->output, false);
-    k->a = reduce_declare_arguments(cfg->kept, cfg->reduced);
-    k->row = convert(I64, cta_x());
-    k->start = reduce_address(k->a.x, reduce_row_offset(&k->a, k->row), cfg->dtype);
-    k->pivot = reduce_load_pivot(&k->r, &k->a, k->start, cfg->dtype);
+    return (ladder_kernel){ .cfg = cfg, .r = *r, .p = params_of(reduce) };
+}
+
+static void begin_row(ladder_kernel *k, val row)
+{
+    k->row = row;
+    k->gRow = slice(reduce_tensor(&k->cfg->kind, &k->p), row, _);
+    k->pivot = reduce_load_pivot(&k->r, &k->p, k->gRow);
     reduce_begin(&k->r, k->state);
 }
 
-static void take_one(const ladder_kernel *k, val index)
+static ladder_kernel begin_cta(const reduce_ladder_config *cfg)
 {
-    val address = reduce_address(k->start, reduce_element_offset(&k->a, index), k->cfg->dtype);
-    reduce_take_one(&k->r, address, k->cfg->dtype, index, k->pivot, (val *)k->state);
+    reducer r = reducer_of(&cfg->kind, false);
+    ladder_kernel k = begin(cfg, &r);
+    begin_row(&k, convert(I64, cta_x()));
+    return k;
 }
 
-/* Thread t takes elements first + t, first + t + threads ... */
-static void take_elements(const ladder_kernel *k, val first)
+static void accumulate_one(ladder_kernel *k, val index)
 {
-    LOOP_FROM(i, add(first, convert(I64, thread())), k->a.row.count, imm(k->cfg->threads))
-    take_one(k, i);
+    reduce_accumulate_one(&k->r, convert(k->r.input, at(k->gRow, index)), index, k->pivot, k->state);
+}
+
+/* Thread t accumulates elements first + t, first + t + threads ... */
+static void accumulate_elements(ladder_kernel *k, val first)
+{
+    LOOP_FROM(i, add(first, convert(I64, thread())), k->p.count, imm(k->cfg->threads))
+        accumulate_one(k, i);
 }
 
 /* In each round the lower half of the threads takes over what the upper half has: (THREADS) of every value. */
@@ -75,79 +85,72 @@ static void merge_by_shuffles(ladder_kernel *k)
 static void store_by_first(const ladder_kernel *k)
 {
     IF(eq(thread(), imm(0)))
-        reduce_store(&k->r, &k->a, k->cfg->output, k->row, k->state);
+        reduce_store(&k->r, &k->p, k->cfg->kind.output, k->row, k->state);
 }
 
-/* The number of elements that whole vectors cover; the vectors are taken here. */
-static val take_vectors(const ladder_kernel *k)
+/* Vectors of the row; how many elements they cover. */
+static val accumulate_vectors(ladder_kernel *k)
 {
-    const reduce_ladder_config *cfg = k->cfg;
-    int vec = 16 / (int)ckl_dtype_bytes(cfg->dtype);
-    val vectors = div(k->a.row.count, imm(vec));
+    ckl_dtype dtype = k->cfg->kind.dtype;
+    int vec = 16 / (int)ckl_dtype_bytes(dtype);
+    val vectors = div(k->p.count, imm(vec));
     int64_t distance[vec];
     for (int e = 0; e < vec; e++)
         distance[e] = e;
-    LOOP_FROM(v, convert(I64, thread()), vectors, imm(cfg->threads))
-    {
+    LOOP_FROM(v, convert(I64, thread()), vectors, imm(k->cfg->threads)) {
         val first = mul(v, imm(vec));
-        tensor gX = gmem_tensor(reduce_address(k->start, first, cfg->dtype), cfg->dtype, compact(leaf(vec))); // (VEC)
-        tensor rX = unpacked(load_packed(with_cache(gX, IR_CACHE_READONLY), 16), k->r.input);                 // (VEC)
+        tensor gX = local_tile(tensor_with_layout(k->gRow, make_layout(dynamic(k->p.count), leaf(1))), leaf(vec),
+                               dynamic(v));                    // (VEC)
+        tensor rX = unpacked(load_packed(gX, 16), k->r.input); // (VEC)
         reduce_batch batch = { .x = rX.regs, .size = vec, .first = first, .distance = distance };
-        reduce_take(&k->r, &batch, k->pivot, (val *)k->state);
+        reduce_accumulate(&k->r, &batch, k->pivot, k->state);
     }
     return mul(vectors, imm(vec));
 }
 
 void reduce_naive_with(const reduce_ladder_config *cfg, const reducer *r)
 {
-    ladder_kernel k = { .cfg = cfg, .r = *r };
-    launch_bounds(cfg->threads, 0);
-    k.a = reduce_declare_arguments(cfg->kept, cfg->reduced);
-    k.row = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
-    IF(lt(k.row, k.a.rows)) {
-        k.start = reduce_address(k.a.x, reduce_row_offset(&k.a, k.row), cfg->dtype);
-        k.pivot = reduce_load_pivot(r, &k.a, k.start, cfg->dtype);
-        reduce_begin(r, k.state);
-        LOOP_FROM(i, imm64(0), k.a.row.count, imm(1))
-        take_one(&k, i);
-        reduce_store(r, &k.a, cfg->output, k.row, k.state);
+    ladder_kernel k = begin(cfg, r);
+    val row = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
+    IF(lt(row, k.p.rows)) {
+        begin_row(&k, row);
+        LOOP_FROM(i, imm64(0), k.p.count, imm(1))
+            accumulate_one(&k, i);
+        reduce_store(r, &k.p, cfg->kind.output, row, k.state);
     }
 }
 
-void reduce_naive(const void *config, int part)
+void reduce_naive(const void *config, int kernel)
 {
-    (void)part;
+    (void)kernel;
     const reduce_ladder_config *cfg = config;
-    reducer r = reducer_of(cfg->op, cfg->dtype, cfg->output, false);
+    reducer r = reducer_of(&cfg->kind, false);
     reduce_naive_with(cfg, &r);
 }
 
-void reduce_improved(const void *config, int part)
+void reduce_improved(const void *config, int kernel)
 {
-    (void)part;
-    ladder_kernel k;
-    begin(&k, config);
-    take_elements(&k, imm64(0));
+    (void)kernel;
+    ladder_kernel k = begin_cta(config);
+    accumulate_elements(&k, imm64(0));
     merge_by_tree(&k);
     store_by_first(&k);
 }
 
-void reduce_shuffle(const void *config, int part)
+void reduce_shuffle(const void *config, int kernel)
 {
-    (void)part;
-    ladder_kernel k;
-    begin(&k, config);
-    take_elements(&k, imm64(0));
+    (void)kernel;
+    ladder_kernel k = begin_cta(config);
+    accumulate_elements(&k, imm64(0));
     merge_by_shuffles(&k);
     store_by_first(&k);
 }
 
-/* Part 1, of rows that are not aligned to vectors, takes single elements. */
-void reduce_vectorized(const void *config, int part)
+/* Kernel 1, of rows that are not aligned to vectors, loads single elements. */
+void reduce_vectorized(const void *config, int kernel)
 {
-    ladder_kernel k;
-    begin(&k, config);
-    take_elements(&k, part == 0 ? take_vectors(&k) : imm64(0));
+    ladder_kernel k = begin_cta(config);
+    accumulate_elements(&k, kernel == 0 ? accumulate_vectors(&k) : imm64(0));
     merge_by_shuffles(&k);
     store_by_first(&k);
 }

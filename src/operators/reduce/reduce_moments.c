@@ -2,7 +2,7 @@
  * reduce_moments.c - sums of what must be shifted or scaled first: variance, the Euclidean norm, log of a sum of exp.
  */
 #include "cute/math.h"
-#include "operators/reduce/reduce_ops.h"
+#include "operators/reduce/reduce_kernel.h"
 
 /* Adds pairwise: the error grows with the logarithm of the count. */
 static val pairwise_sum(const val *x, int count)
@@ -12,7 +12,7 @@ static val pairwise_sum(const val *x, int count)
 
 /* Variance: (count, mean, sum of squared distances from it), of x - pivot */
 
-static void variance_start(const reducer *r, val *state)
+static void variance_identity(const reducer *r, val *state)
 {
     (void)r;
     state[0] = state[1] = state[2] = immf(0);
@@ -47,7 +47,7 @@ static val sum_of_squares(const val *x, int count)
  * cancel: S^2 / n is at most half of Q once there were as many elements before. The first batch takes its first element
  * for the mean. The pivot is an element too, so that numbers near each other and far from 0 lose nothing.
  */
-static void variance_take(const reducer *r, const reduce_batch *batch, val pivot, val *state)
+static void variance_accumulate(const reducer *r, const reduce_batch *batch, val pivot, val *state)
 {
     (void)r;
     val distance[batch->size];
@@ -62,15 +62,15 @@ static void variance_take(const reducer *r, const reduce_batch *batch, val pivot
     assign(state[2], add(state[2], sub(squares, mul(sum, step))));
 }
 
-static val variance_finish(const reducer *r, const val *state, const reduce_row *row)
+static val variance_finish(const reducer *r, const val *state, const reduce_values *p)
 {
     (void)r;
-    return div(state[2], row->divisor);
+    return div(state[2], p->divisor);
 }
 
-static val deviation_finish(const reducer *r, const val *state, const reduce_row *row)
+static val deviation_finish(const reducer *r, const val *state, const reduce_values *p)
 {
-    return sqrt(variance_finish(r, state, row));
+    return sqrt(variance_finish(r, state, p));
 }
 
 reducer reduce_variance_of(ir_type input, bool root)
@@ -80,8 +80,8 @@ reducer reduce_variance_of(ir_type input, bool root)
                       .types = { F32, F32, F32 },
                       .pivot = true,
                       .counts = true,
-                      .start = variance_start,
-                      .take = variance_take,
+                      .identity = variance_identity,
+                      .accumulate = variance_accumulate,
                       .merge = variance_merge,
                       .finish = root ? deviation_finish : variance_finish };
 }
@@ -110,14 +110,14 @@ static val rescaled(val sum, val from, val inverse)
     return mul(mul(sum, ratio), ratio);
 }
 
-static void norm_start(const reducer *r, val *state)
+static void norm_identity(const reducer *r, val *state)
 {
     (void)r;
     state[0] = immf(SCALE_MIN);
     state[1] = immf(0);
 }
 
-static void norm_take(const reducer *r, const reduce_batch *batch, val pivot, val *state)
+static void norm_accumulate(const reducer *r, const reduce_batch *batch, val pivot, val *state)
 {
     (void)r;
     (void)pivot;
@@ -141,18 +141,18 @@ static void norm_merge(val *into, const val *other, void *user)
     assign(into[0], scale);
 }
 
-static val norm_finish(const reducer *r, const val *state, const reduce_row *row)
+static val norm_finish(const reducer *r, const val *state, const reduce_values *p)
 {
     (void)r;
-    (void)row;
+    (void)p;
     return mul(sqrt(state[1]), state[0]);
 }
 
 const reducer reduce_norm = { .input = F32,
                               .count = 2,
                               .types = { F32, F32 },
-                              .start = norm_start,
-                              .take = norm_take,
+                              .identity = norm_identity,
+                              .accumulate = norm_accumulate,
                               .merge = norm_merge,
                               .finish = norm_finish };
 
@@ -163,14 +163,14 @@ static val anchor_of(val most)
     return select(eq(abs(most), immf(INFINITY)), immf(0), most);
 }
 
-static void exponential_start(const reducer *r, val *state)
+static void exponential_identity(const reducer *r, val *state)
 {
     (void)r;
     state[0] = immf(-INFINITY);
     state[1] = immf(0);
 }
 
-static void exponential_take(const reducer *r, const reduce_batch *batch, val pivot, val *state)
+static void exponential_accumulate(const reducer *r, const reduce_batch *batch, val pivot, val *state)
 {
     (void)r;
     (void)pivot;
@@ -193,17 +193,17 @@ static void exponential_merge(val *into, const val *other, void *user)
     assign(into[0], most);
 }
 
-static val exponential_finish(const reducer *r, const val *state, const reduce_row *row)
+static val exponential_finish(const reducer *r, const val *state, const reduce_values *p)
 {
     (void)r;
-    (void)row;
+    (void)p;
     return add(anchor_of(state[0]), log_f32(state[1]));
 }
 
 const reducer reduce_logsumexp = { .input = F32,
                                    .count = 2,
                                    .types = { F32, F32 },
-                                   .start = exponential_start,
-                                   .take = exponential_take,
+                                   .identity = exponential_identity,
+                                   .accumulate = exponential_accumulate,
                                    .merge = exponential_merge,
                                    .finish = exponential_finish };

@@ -1,28 +1,327 @@
-/* reduce_ops.c - the built-in operation of a problem, and the type that its elements are taken in. */
-#include "operators/reduce/reduce_ops.h"
+/* reduce_ops.c - the built-in operations: folds, sums that carry their rounding errors along, positions of extremes. */
+#include "operators/reduce/reduce_kernel.h"
+
+/* The ends of a type's range; infinities of f32. */
+static val smallest(ir_type type)
+{
+    return type == F32 ? immf(-INFINITY) : imm_as(type, type == I32 ? INT32_MIN : INT64_MIN);
+}
+
+static val largest(ir_type type)
+{
+    return type == F32 ? immf(INFINITY) : imm_as(type, type == I32 ? INT32_MAX : INT64_MAX);
+}
+
+static val mapped(const reduce_fold *f, val x)
+{
+    return f->map ? f->map(x, f->user) : x;
+}
+
+static val fold_pairwise(const reduce_fold *f, const val *x, int count)
+{
+    if (count == 1)
+        return mapped(f, x[0]);
+    val lower = fold_pairwise(f, x, count / 2);
+    return f->combine(lower, fold_pairwise(f, x + count / 2, count - count / 2), f->user);
+}
+
+static void fold_identity(const reducer *r, val *state)
+{
+    ir_type type = r->fold.total;
+    double x = r->fold.identity;
+    state[0] = type == F32 ? immf(x) : isinf(x) ? (x < 0 ? smallest(type) : largest(type)) : imm_as(type, (int64_t)x);
+}
+
+static void fold_accumulate(const reducer *r, const reduce_batch *batch, val pivot, val *state)
+{
+    (void)pivot;
+    assign(state[0], r->fold.combine(state[0], fold_pairwise(&r->fold, batch->x, batch->size), r->fold.user));
+}
+
+static void fold_merge(val *into, const val *other, void *user)
+{
+    const reducer *r = user;
+    assign(into[0], r->fold.combine(into[0], other[0], r->fold.user));
+}
+
+static val fold_finish(const reducer *r, const val *state, const reduce_values *p)
+{
+    return r->fold.finish ? r->fold.finish(state[0], p->count, r->fold.user) : state[0];
+}
+
+static val plus(val a, val b, void *user)
+{
+    (void)user;
+    return add(a, b);
+}
+
+static val times(val a, val b, void *user)
+{
+    (void)user;
+    return mul(a, b);
+}
+
+static val larger(val a, val b, void *user)
+{
+    (void)user;
+    return a.type == F32 ? max_nan(a, b) : max(a, b);
+}
+
+static val smaller(val a, val b, void *user)
+{
+    (void)user;
+    return a.type == F32 ? min_nan(a, b) : min(a, b);
+}
+
+static val is_true(val x, void *user)
+{
+    (void)user;
+    return select(ne(x, imm(0)), imm(1), imm(0));
+}
+
+static val or (val a, val b, void *user)
+{
+    (void)user;
+    return bit_or(a, b);
+}
+
+static val and (val a, val b, void *user)
+{
+    (void)user;
+    return bit_and(a, b);
+}
+
+static val absolute(val x, void *user)
+{
+    (void)user;
+    return abs(x);
+}
+
+static val to_float(val total, val count, void *user)
+{
+    (void)count;
+    (void)user;
+    return convert(F32, total);
+}
+
+static val over_count(val total, val count, void *user)
+{
+    (void)user;
+    return div(convert(F32, total), convert(F32, count));
+}
+
+static reduce_combine *known_of(const reduce_fold *fold)
+{
+    if (fold->combine == plus)
+        return combine_sum;
+    if (fold->total != F32)
+        return NULL;
+    return fold->combine == larger ? combine_max : fold->combine == smaller ? combine_min : NULL;
+}
+
+reducer reducer_of_fold(const reduce_fold *fold)
+{
+    return (reducer){ .input = fold->input,
+                      .count = 1,
+                      .types = { fold->total },
+                      .identity = fold_identity,
+                      .accumulate = fold_accumulate,
+                      .merge = fold_merge,
+                      .known = known_of(fold),
+                      .finish = fold_finish,
+                      .fold = *fold };
+}
+
+/* Compensated sums: (sum, error), the true sum is nearer to sum + error */
+
+/* sum += x; error += what rounding lost: Knuth's TwoSum, exact in any order of magnitudes. */
+static void add_exactly(val *state, val x)
+{
+    val sum = add(state[0], x), added = sub(sum, state[0]);
+    val lost = add(sub(state[0], sub(sum, added)), sub(x, added));
+    assign(state[1], add(state[1], lost));
+    assign(state[0], sum);
+}
+
+static void compensated_identity(const reducer *r, val *state)
+{
+    (void)r;
+    state[0] = state[1] = immf(0);
+}
+
+static void compensated_accumulate(const reducer *r, const reduce_batch *batch, val pivot, val *state)
+{
+    (void)pivot;
+    add_exactly(state, fold_pairwise(&r->fold, batch->x, batch->size));
+}
+
+static void compensated_merge(val *into, const val *other, void *user)
+{
+    (void)user;
+    add_exactly(into, other[0]);
+    assign(into[1], add(into[1], other[1]));
+}
+
+/* Where the sum is infinite, the error is NaN and means nothing. */
+static val compensated_finish(const reducer *r, const val *state, const reduce_values *p)
+{
+    val total = select(eq(state[1], state[1]), add(state[0], state[1]), state[0]);
+    return r->fold.finish ? r->fold.finish(total, p->count, r->fold.user) : total;
+}
+
+static reducer compensated_of(const reduce_fold *fold)
+{
+    reducer r = reducer_of_fold(fold);
+    r.count = 2;
+    r.types[1] = F32;
+    r.identity = compensated_identity;
+    r.accumulate = compensated_accumulate;
+    r.merge = compensated_merge;
+    r.known = NULL;
+    r.finish = compensated_finish;
+    return r;
+}
+
+/* Positions of extremes */
+
+static const int64_t NO_INDEX = INT64_C(1) << 62; // above any index: the index of no element
+
+/* State: (value, index). NaN is more extreme than any number, the first of equals wins. */
+
+static bool wants_largest(const reducer *r)
+{
+    return r->fold.user == NULL;
+}
+
+static val is_nan(val x)
+{
+    return ne(x, x);
+}
+
+/* Whether x is more extreme than y. */
+static val beats(const reducer *r, val x, val y)
+{
+    val more = wants_largest(r) ? lt(y, x) : lt(x, y);
+    return x.type == F32 ? logical_or(more, logical_and(is_nan(x), eq(y, y))) : more;
+}
+
+static val ties(val x, val y)
+{
+    return x.type == F32 ? logical_or(eq(x, y), logical_and(is_nan(x), is_nan(y))) : eq(x, y);
+}
+
+static void position_identity(const reducer *r, val *state)
+{
+    state[0] = wants_largest(r) ? smallest(r->input) : largest(r->input);
+    state[1] = imm64(NO_INDEX);
+}
+
+static void position_merge(val *into, const val *other, void *user)
+{
+    val better =
+        logical_or(beats(user, other[0], into[0]), logical_and(ties(other[0], into[0]), lt(other[1], into[1])));
+    val value = select(better, other[0], into[0]), index = select(better, other[1], into[1]);
+    assign(into[0], value);
+    assign(into[1], index);
+}
+
+/* The most extreme element, or NaN if there is one. */
+static val extreme_of(const reducer *r, const val *x, int count)
+{
+    if (count == 1)
+        return x[0];
+    val lower = extreme_of(r, x, count / 2), upper = extreme_of(r, x + count / 2, count - count / 2);
+    if (r->input == F32)
+        return wants_largest(r) ? max_nan(lower, upper) : min_nan(lower, upper);
+    return wants_largest(r) ? max(lower, upper) : min(lower, upper);
+}
+
+/*
+ * A thread accumulates its batches in the order of the row, so that most of them bring nothing new: their places are not
+ * even looked at.
+ */
+static void position_accumulate(const reducer *r, const reduce_batch *batch, val pivot, val *state)
+{
+    (void)pivot;
+    val best = extreme_of(r, batch->x, batch->size);
+    IF(logical_or(beats(r, best, state[0]), logical_and(ties(best, state[0]), lt(batch->first, state[1])))) {
+        val place = imm((int)batch->distance[batch->size - 1]); // of the first element equal to the best
+        for (int i = batch->size - 2; i >= 0; i--)
+            place = select(ties(batch->x[i], best), imm((int)batch->distance[i]), place);
+        val found[] = { best, add(batch->first, convert(I64, place)) };
+        position_merge(state, found, (void *)r);
+    }
+}
+
+static val position_finish(const reducer *r, const val *state, const reduce_values *p)
+{
+    (void)r;
+    (void)p;
+    return select(eq(state[1], imm64(NO_INDEX)), imm64(-1), state[1]);
+}
+
+static reducer position_of(ir_type input, bool of_largest)
+{
+    static int smallest_wanted;
+    return (reducer){ .input = input,
+                      .count = 2,
+                      .types = { input, I64 },
+                      .identity = position_identity,
+                      .accumulate = position_accumulate,
+                      .merge = position_merge,
+                      .finish = position_finish,
+                      .fold.user = of_largest ? NULL : &smallest_wanted };
+}
+
+/* The built-in ones */
+
+/* Folds by operation; types are filled in by the problem. */
+static const reduce_fold folds[] = {
+    [CKL_REDUCE_SUM] = { .combine = plus },
+    [CKL_REDUCE_MAX] = { .combine = larger, .identity = -INFINITY },
+    [CKL_REDUCE_MIN] = { .combine = smaller, .identity = INFINITY },
+    [CKL_REDUCE_PROD] = { .combine = times, .identity = 1 },
+    [CKL_REDUCE_MEAN] = { .combine = plus, .finish = over_count },
+    [CKL_REDUCE_ANY] = { .total = CKL_I32, .map = is_true, .combine = or },
+    [CKL_REDUCE_ALL] = { .total = CKL_I32, .map = is_true, .combine = and, .identity = 1 },
+    [CKL_REDUCE_NORM1] = { .map = absolute, .combine = plus, .finish = to_float },
+};
+
+/* False: the operation is none. */
+static bool fold_of(int op, ir_type input, reduce_fold *fold)
+{
+    if (op >= COUNT_OF(folds) || !folds[op].combine)
+        return false;
+    *fold = folds[op];
+    fold->input = input;
+    fold->total = fold->total ? fold->total : input;
+    return true;
+}
 
 static bool is_float(ckl_dtype dtype)
 {
     return dtype == F32 || dtype == F16 || dtype == BF16;
 }
 
-/* Elements as they are taken: floats in f32; sums of integers in 64 bits, or in the output's. */
-static ir_type input_of(int op, ckl_dtype dtype, ckl_dtype output)
+/* What elements are converted to: floats to f32; integers that are added up to 64 bits, or to the output's type. */
+static ir_type input_of(const reduce_kind *k)
 {
+    int op = k->op;
     bool adds = op == CKL_REDUCE_SUM || op == CKL_REDUCE_PROD || op == CKL_REDUCE_MEAN || op == CKL_REDUCE_NORM1 ||
                 op == CKL_REDUCE_VAR || op == CKL_REDUCE_STD;
-    if (is_float(dtype))
+    if (is_float(k->dtype))
         return F32;
-    return adds ? (output == I32 ? I32 : I64) : dtype;
+    return adds ? (k->output == I32 ? I32 : I64) : k->dtype;
 }
 
-reducer reducer_of(int op, ckl_dtype dtype, ckl_dtype output, bool is_compensated)
+reducer reducer_of(const reduce_kind *kind, bool compensated)
 {
-    ir_type input = input_of(op, dtype, output);
+    ir_type input = input_of(kind);
+    int op = kind->op;
     reduce_fold fold;
-    if (reduce_fold_of(op, input, &fold)) {
+    if (fold_of(op, input, &fold)) {
         bool adds_floats = input == F32 && (op == CKL_REDUCE_SUM || op == CKL_REDUCE_MEAN || op == CKL_REDUCE_NORM1);
-        return is_compensated && adds_floats ? reduce_compensated(&fold) : reducer_of_fold(&fold);
+        return compensated && adds_floats ? compensated_of(&fold) : reducer_of_fold(&fold);
     }
     switch (op) {
     case CKL_REDUCE_NORM2:
@@ -31,14 +330,8 @@ reducer reducer_of(int op, ckl_dtype dtype, ckl_dtype output, bool is_compensate
         return reduce_logsumexp;
     case CKL_REDUCE_ARGMAX:
     case CKL_REDUCE_ARGMIN:
-        return reduce_position_of(input, op == CKL_REDUCE_ARGMAX);
+        return position_of(input, op == CKL_REDUCE_ARGMAX);
     default:
         return reduce_variance_of(input, op == CKL_REDUCE_STD);
     }
-}
-
-int reduce_state_size(int op, ckl_dtype dtype, ckl_dtype output, bool is_compensated)
-{
-    reducer r = reducer_of(op, dtype, output, is_compensated);
-    return reduce_state_words(&r);
 }

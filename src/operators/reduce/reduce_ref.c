@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/dtype.h"
+#include "operators/reduce/reduce_plan.h"
 
 /* One row of x: its elements in row-major order of the reduced axes. */
 typedef struct row {
@@ -174,10 +175,11 @@ static const definition definitions[] = {
     [CKL_REDUCE_NORM2] = norm2,     [CKL_REDUCE_LOGSUMEXP] = logsumexp,
 };
 
+/* A slice is an element of y. */
 void reduce_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
 {
-    const reduce_problem *p = problem;
+    const ckl_reduce_desc *d = problem;
     (void)output;
-    row r = { &p->desc, host[0], index_of(&p->desc, ~p->desc.axes, slice), p->count };
-    out.value[0] = definitions[p->op](&r, &out.magnitude[0]);
+    row r = { d, host[0], index_of(d, ~d->axes, slice), reduce_view_of(d).count };
+    out.value[0] = definitions[d->op](&r, &out.magnitude[0]);
 }

@@ -1,104 +1,81 @@
 /* reduce_test.c - reduce's problem lines, cases, rejects and costs. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/dtype.h"
+#include "base/shape.h"
 #include "operators/reduce/reduce_lab.h"
-#include "operators/reduce/reduce_view.h"
+#include "operators/reduce/reduce_plan.h"
 
-/* Problem lines */
+typedef struct reduce_problem {
+    ckl_reduce_desc desc;
+    quoted shape, axes, stride;
+    float offset;
+} reduce_problem;
 
-/* "8192x2^10": sizes, or powers of them. */
-static ckl_status parse_sizes(const char *what, const char *list, int *count, int64_t *sizes)
-{
-    for (const char *at = list; *at;) {
-        char *end;
-        if (*count == CKL_REDUCE_RANK_MAX)
-            FAIL(CKL_INVALID, "reduce: %s=%s has more than %d axes", what, list, CKL_REDUCE_RANK_MAX);
-        int64_t size = strtoll(at, &end, 10), base = size;
-        bool good = end != at;
-        if (good && *end == '^')
-            for (long power = strtol(end + 1, &end, 10); power > 1; power--)
-                good &= !__builtin_mul_overflow(size, base, &size);
-        if (good && *end == '+')
-            size += strtoll(end + 1, &end, 10);
-        if (!good || (*end && *end != 'x'))
-            FAIL(CKL_INVALID, "reduce: %s=%s is not a list of sizes like 8192x32768", what, list);
-        sizes[(*count)++] = size;
-        at = *end ? end + 1 : end;
-    }
-    return CKL_OK;
-}
+#define DESC_FIELD(...) FIELD_NESTED((reduce_problem, desc), __VA_ARGS__)
+#define LINE_FIELD(...) FIELD_ROW(reduce_problem, __VA_ARGS__)
+
+static const field fields[] = {
+    DESC_FIELD(choice, op, "sum", REDUCE_OPS, "what is made of a row")                               //
+    LINE_FIELD(quoted, shape, "4096", "", "sizes of x, outermost axis first: 8192x32768")            //
+    LINE_FIELD(quoted, axes, "", "", "reduced axes: 1 or 0,2; all if not given")                     //
+    DESC_FIELD(ckl_dtype, dtype, "f32", "f32 f16 bf16 i32 i64", "type of x")                         //
+    DESC_FIELD(ckl_dtype, output, "", "f32 f16 bf16 i32 i64 bool", "type of y; the operation's own") //
+    LINE_FIELD(quoted, stride, "", "", "elements between neighbours of each axis: 40000x1; dense")   //
+    DESC_FIELD(int, correction, "0", "0 1", "of var and std: 1 for a sample")                        //
+    LINE_FIELD(float, offset, "0", "", "added to random x, to show cancellation")                    //
+};
 
 static ckl_status parse_axes(const char *list, int rank, uint32_t *axes)
 {
-    for (const char *at = list; *at;) {
-        char *end;
+    char *end;
+    *axes = 0;
+    for (const char *at = list; *at; at = *end ? end + 1 : end) {
         long axis = strtol(at, &end, 10);
         if (end == at || (*end && *end != ','))
             FAIL(CKL_INVALID, "reduce: axes=%s is not a list of axes like 0,2", list);
         if (axis < 0 || axis >= rank)
             FAIL(CKL_INVALID, "reduce: axes=%s: axis %ld is out of range for rank %d", list, axis, rank);
         *axes |= 1u << axis;
-        at = *end ? end + 1 : end;
     }
     return CKL_OK;
-}
-
-/* The output type and the strides as check() would fill them in: the operands want to know. */
-static void fill_in(reduce_problem *p)
-{
-    ckl_reduce_desc *d = &p->desc;
-    if (d->axes == 0)
-        d->axes = (1u << d->rank) - 1;
-    ckl_reduce_desc checked = *d;
-    if (reduce_operator.check(&checked) != CKL_OK) // planning says what is wrong
-        return;
-    *d = checked;
-    reduce_view v = reduce_view_of(d);
-    p->rows = v.rows;
-    p->count = v.count;
 }
 
 static ckl_status prepare(void *problem)
 {
     reduce_problem *p = problem;
-    int strides = 0;
-    p->desc = (ckl_reduce_desc){
-        .op = (ckl_reduce_op)p->op, .dtype = p->dtype, .output = p->output, .correction = p->correction
-    };
-    TRY(parse_sizes("shape", p->shape, &p->desc.rank, p->desc.shape));
-    TRY(parse_sizes("stride", p->stride, &strides, p->desc.stride));
-    if (strides && strides != p->desc.rank)
-        FAIL(CKL_INVALID, "reduce: stride=%s does not have the %d axes of shape=%s", p->stride, p->desc.rank, p->shape);
-    TRY(parse_axes(p->axes, p->desc.rank, &p->desc.axes));
-    fill_in(p);
-    return CKL_OK;
+    ckl_reduce_desc *d = &p->desc;
+    sizes shape, stride = { 0 };
+    TRY(sizes_parse("reduce", "shape", p->shape, CKL_REDUCE_RANK_MAX, &shape));
+    if (*p->stride)
+        TRY(sizes_parse("reduce", "stride", p->stride, CKL_REDUCE_RANK_MAX, &stride));
+    if (*p->stride && stride.rank != shape.rank)
+        FAIL(CKL_INVALID, "reduce: stride=%s does not have the %d axes of shape=%s", p->stride, shape.rank, p->shape);
+    d->rank = shape.rank;
+    memcpy(d->shape, shape.of, sizeof d->shape);
+    memcpy(d->stride, stride.of, sizeof d->stride);
+    TRY(parse_axes(p->axes, d->rank, &d->axes));
+    return reduce_operator.check(d);
 }
-
-static void desc_of(const void *problem, void *desc)
-{
-    *(ckl_reduce_desc *)desc = ((const reduce_problem *)problem)->desc;
-}
-
-/* Operands */
 
 static int operands(const void *problem, operand *out)
 {
     const reduce_problem *p = problem;
     const ckl_reduce_desc *d = &p->desc;
-    out[0] = (operand){ .name = "x", .role = OPERAND_IN, .dtype = d->dtype, .rank = d->rank };
-    for (int a = 0; a < d->rank; a++) {
-        out[0].shape[a] = d->shape[a];
-        out[0].stride[a] = d->stride[a];
-    }
+    operand x = { .name = "x", .role = OPERAND_IN, .dtype = d->dtype, .rank = d->rank };
+    memcpy(x.shape, d->shape, sizeof d->shape);
+    memcpy(x.stride, d->stride, sizeof d->stride);
     if (p->offset != 0) {
-        out[0].low = p->offset - 1;
-        out[0].high = p->offset + 1;
-    } else if (p->op == CKL_REDUCE_PROD && dtype_is_float(d->dtype)) { // products of others overflow on the way
-        out[0].low = -2;
-        out[0].high = 2;
+        x.low = p->offset - 1;
+        x.high = p->offset + 1;
+    } else if (d->op == CKL_REDUCE_PROD && dtype_is_float(d->dtype)) { // products of others overflow on the way
+        x.low = -2;
+        x.high = 2;
     }
-    out[1] = (operand){ "y", OPERAND_OUT, d->output, 1, { p->rows }, { 1 }, 0, 0 };
+    out[0] = x;
+    out[1] =
+        operand_matrix("y", OPERAND_OUT, d->output, reduce_view_of(d).rows, 1, 1); // each element can be computed alone
     return 2;
 }
 
@@ -108,65 +85,34 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_reduce_run(plan, &(ckl_reduce_args){ .x = pointers[0], .y = pointers[1] }, stream);
 }
 
-static int64_t slices(const void *problem, int output)
-{
-    (void)output;
-    return ((const reduce_problem *)problem)->rows;
-}
-
-static int64_t slice_elements(const void *problem, int output)
-{
-    (void)output;
-    (void)problem;
-    (void)output;
-    return 1;
-}
-
-static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
-{
-    (void)problem;
-    (void)output;
-    return slice + j;
-}
-
-/* Bounds */
-
-static bool is_spread(int op)
+static bool is_spread(ckl_reduce_op op)
 {
     return op == CKL_REDUCE_VAR || op == CKL_REDUCE_STD;
 }
 
+/* A variance has no error that grows with its length. */
 static double terms(const void *problem)
 {
-    const reduce_problem *p = problem;
-    return is_spread(p->op) ? 1 : (double)p->count; // a variance has no error that grows with its length
+    const ckl_reduce_desc *d = problem;
+    return is_spread(d->op) ? 1 : (double)reduce_view_of(d).count;
 }
 
 /* Means and roots round twice where the output is half; exp and log are those of cute/math.h. */
 static double approximation(const void *problem)
 {
-    const reduce_problem *p = problem;
-    if (p->op == CKL_REDUCE_LOGSUMEXP)
+    const ckl_reduce_desc *d = problem;
+    if (d->op == CKL_REDUCE_LOGSUMEXP)
         return 0x1p-20;
-    if (is_spread(p->op))
+    if (is_spread(d->op))
         return 4e-6;
-    return p->op == CKL_REDUCE_MEAN || p->op == CKL_REDUCE_NORM2 ? 0x1p-23 : 0;
+    return d->op == CKL_REDUCE_MEAN || d->op == CKL_REDUCE_NORM2 ? 0x1p-23 : 0;
 }
 
 static double flops(const void *problem)
 {
-    const reduce_problem *p = problem;
-    return (double)p->rows * (double)p->count;
+    reduce_view v = reduce_view_of(problem);
+    return (double)v.rows * (double)v.count;
 }
-
-static double bytes(const void *problem)
-{
-    const reduce_problem *p = problem;
-    return flops(problem) * (double)ckl_dtype_bytes(p->desc.dtype) +
-           (double)p->rows * (double)ckl_dtype_bytes(p->desc.output);
-}
-
-static const field fields[] = { REDUCE_PROBLEM_LINE(FIELD_ROW) };
 
 static const char *const cases[] = {
     "op=sum shape=3x130 axes=1                                 # every operation over short rows",
@@ -240,7 +186,7 @@ static const char *const cases[] = {
     "op=argmax shape=3x9001 axes=1 dtype=bf16 impl=rows",
     "op=var shape=20000 dtype=f32 impl=rows                    # the whole tensor",
     "op=sum shape=2^15+3 dtype=f32 impl=rows",
-    "op=sum shape=2^16+3 dtype=bf16 impl=cluster",
+    "op=sum shape=2^16+3 dtype=bf16 impl=rows config='split=1 cluster=8'",
     "op=min shape=20000 dtype=i32 impl=rows fill=integers",
     "op=sum shape=9000x8 axes=0 impl=columns                   # long columns",
     "op=var shape=2000x8 axes=0 dtype=bf16 impl=columns",
@@ -286,8 +232,9 @@ static const test_reject rejects[] = {
     { "shape=8 dtype=i8", CKL_INVALID, "reduce: dtype=i8 is none of f32, f16, bf16, i32, i64" },
     { "shape=8x-1", CKL_INVALID, "reduce: shape[1]=-1 is negative" },
     { "shape=8x8 axes=2", CKL_INVALID, "reduce: axes=2: axis 2 is out of range for rank 2" },
-    { "shape=8y8", CKL_INVALID, "reduce: shape=8y8 is not a list of sizes" },
-    { "shape=2x2x2x2x2x2", CKL_INVALID, "has more than 5 axes" },
+    { "shape=8y8", CKL_INVALID, "reduce: shape=8y8 is not up to 5 sizes" },
+    { "shape=2^70", CKL_INVALID, "reduce: shape=2^70 is not up to 5 sizes" },
+    { "shape=2x2x2x2x2x2", CKL_INVALID, "reduce: shape=2x2x2x2x2x2 is not up to 5 sizes" },
     { "shape=8x8 stride=8", CKL_INVALID, "reduce: stride=8 does not have the 2 axes" },
     { "shape=8x8 stride=-8x1", CKL_INVALID, "reduce: stride[0]=-8 is negative" },
     { "op=argmax shape=8 output=f32", CKL_INVALID, "reduce: output=f32 does not take the argmax of f32; i64 does" },
@@ -299,6 +246,15 @@ static const test_reject rejects[] = {
       "reduce rows: threads=96 must be a power of two" },
     { "shape=64x64 axes=1 impl=rows config='vec=8'", CKL_INVALID,
       "reduce rows: vec=8 must be a power of two of at most" },
+    { "shape=64x64 axes=1 impl=rows config='row_threads=64'", CKL_INVALID,
+      "reduce rows: row_threads=64 must be a power of two up to 32, or threads=" },
+    { "shape=2^20 impl=rows config='split=1 cluster=3'", CKL_INVALID,
+      "reduce rows: cluster=3 is not a power of two up to 8" },
+    { "shape=2^20 impl=rows config='split=4 cluster=4'", CKL_INVALID,
+      "reduce rows: split=4 cluster=4: one of them is 1" },
+    { "shape=2^20 impl=rows config='steps=32'", CKL_INVALID, "reduce rows: steps=32 is not in 1..16" },
+    { "shape=8x8 axes=1,x", CKL_INVALID, "reduce: axes=1,x is not a list of axes" },
+    { "shape=2^19 impl=naive", CKL_UNSUPPORTED, "reduce naive: rows of 524288 elements are too long" },
     { "shape=64x64 axes=1 impl=columns", CKL_UNSUPPORTED, "reduce columns: neighbouring results" },
     { NULL, CKL_OK, NULL },
 };
@@ -308,17 +264,12 @@ const operator_test reduce_test = {
     .problem_bytes = sizeof(reduce_problem),
     .problem = FIELD_TABLE(fields),
     .prepare = prepare,
-    .desc = desc_of,
     .operands = operands,
     .run = run,
-    .slices = slices,
-    .slice_elements = slice_elements,
-    .output_index = output_index,
     .reference = reduce_reference,
     .terms_of = terms,
     .approximation_of = approximation,
     .flops = flops,
-    .bytes = bytes,
     .cases = cases,
     .rejects = rejects,
 };

@@ -1,5 +1,5 @@
 /*
- * reduce_parts.c - how the CTAs of a row hand their states to the one of them that was the last to start.
+ * reduce_last_cta.c - how the CTAs of a row send their states to the one of them that was the last to start.
  *
  * Fences and a count of those who are done would cost more than all the rest of a small reduction: three round trips to
  * L2, one after the other. Here who finishes the row is settled while the elements are on their way, and a state needs
@@ -18,7 +18,7 @@ static int words_of(ir_type type)
     return ir_type_bytes(type) / 4;
 }
 
-int reduce_state_words(const reducer *r)
+static int words_of_state(const reducer *r)
 {
     int words = 0;
     for (int i = 0; i < r->count; i++)
@@ -26,11 +26,23 @@ int reduce_state_words(const reducer *r)
     return words;
 }
 
-/* Slot of a word, (PLACES) of each: threads that take neighbouring places read neighbouring slots. */
-static val slot_of(const reduce_slots *s, int word, val place)
+int reduce_state_words(const reduce_kind *kind, bool compensated)
 {
-    val first = add(s->address, convert(U64, mul(place, imm(SLOT_BYTES))));
-    return add(first, imm_as(U64, (int64_t)word * s->places * SLOT_BYTES));
+    reducer r = reducer_of(kind, compensated);
+    return words_of_state(&r);
+}
+
+reduce_slots reduce_slots_of(const reducer *r, val states, val row, int ctas)
+{
+    int64_t bytes = (int64_t)SLOT_BYTES * words_of_state(r) * ctas;
+    return (reduce_slots){ .r = r, .address = add(states, convert(U64, mul(row, imm64(bytes)))), .ctas = ctas };
+}
+
+/* Slot of a word, (CTAS) of each: threads that receive from neighbouring CTAs read neighbouring slots. */
+static val slot_of(const reduce_slots *s, int word, val rank)
+{
+    val first = add(s->address, convert(U64, mul(rank, imm(SLOT_BYTES))));
+    return add(first, imm_as(U64, (int64_t)word * s->ctas * SLOT_BYTES));
 }
 
 static void split(const reducer *r, const val *state, val *words)
@@ -71,7 +83,7 @@ val reduce_is_last(val counter, val arrival, int ctas)
     return select(is_last, imm(1), imm(0));
 }
 
-val reduce_told_to_cta(val known)
+val reduce_broadcast(val known)
 {
     tensor sKnown = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
     IF(eq(thread(), imm(0)))
@@ -80,29 +92,29 @@ val reduce_told_to_cta(val known)
     return ne(at(sKnown, 0), imm(0));
 }
 
-void reduce_leave(const reduce_slots *s, val place, const val *state)
+void reduce_send(const reduce_slots *s, val rank, const val *state)
 {
     val word[WORDS_MAX];
     split(s->r, state, word);
-    for (int w = 0; w < reduce_state_words(s->r); w++) {
+    for (int w = 0; w < words_of_state(s->r); w++) {
         val marked = pack(U64, word[w], imm_as(U32, 1));
-        atomic_exchange(slot_of(s, w, place), marked);
+        atomic_exchange(slot_of(s, w, rank), marked);
     }
 }
 
 /* The states that one thread receives at a time: all their words are asked for before the first is waited for. */
-typedef struct delivery {
+typedef struct incoming {
     int count, words; // states, and words of each
     val exists[REDUCE_RECEIVE_MAX];
     val word[REDUCE_RECEIVE_MAX][WORDS_MAX];
     val missing; // words
-} delivery;
+} incoming;
 
-static delivery expect(const reduce_slots *s, const val *place, int count)
+static incoming expect(const reduce_slots *s, const val *ranks, int count)
 {
-    delivery d = { .count = count, .words = reduce_state_words(s->r), .missing = variable(I32, imm(0)) };
+    incoming d = { .count = count, .words = words_of_state(s->r), .missing = variable(I32, imm(0)) };
     for (int u = 0; u < count; u++) {
-        d.exists[u] = lt(place[u], imm(s->places));
+        d.exists[u] = lt(ranks[u], imm(s->ctas));
         assign(d.missing, add(d.missing, select(d.exists[u], imm(d.words), imm(0))));
         for (int w = 0; w < d.words; w++)
             d.word[u][w] = variable(U32, imm(0));
@@ -111,14 +123,14 @@ static delivery expect(const reduce_slots *s, const val *place, int count)
 }
 
 /* Empties the slots. One that was emptied before gives zeros, which change nothing. */
-static void ask(const reduce_slots *s, const val *place, delivery *d)
+static void ask(const reduce_slots *s, const val *ranks, incoming *d)
 {
     val got[REDUCE_RECEIVE_MAX][WORDS_MAX], bits, mark, none = imm_as(U64, 0);
     for (int u = 0; u < d->count; u++)
         for (int w = 0; w < d->words; w++) {
             got[u][w] = variable(U64, none);
             IF(d->exists[u])
-                assign(got[u][w], atomic_exchange(slot_of(s, w, place[u]), none));
+                assign(got[u][w], atomic_exchange(slot_of(s, w, ranks[u]), none));
         }
     for (int u = 0; u < d->count; u++)
         for (int w = 0; w < d->words; w++) {
@@ -128,19 +140,19 @@ static void ask(const reduce_slots *s, const val *place, delivery *d)
         }
 }
 
-void reduce_receive(const reduce_slots *s, const val *place, int count, val states[][REDUCE_VALUES_MAX])
+void reduce_receive(const reduce_slots *s, const val *ranks, int count, val states[][REDUCE_VALUES_MAX])
 {
-    delivery d = expect(s, place, count);
+    incoming d = expect(s, ranks, count);
     FOREVER {
-        ask(s, place, &d);
+        ask(s, ranks, &d);
         BREAK_IF(eq(d.missing, imm(0)));
     }
     for (int u = 0; u < count; u++) {
-        val start[REDUCE_VALUES_MAX];
-        s->r->start(s->r, start);
+        val identity[REDUCE_VALUES_MAX];
+        s->r->identity(s->r, identity);
         join(s->r, d.word[u], states[u]);
         for (int i = 0; i < s->r->count; i++)
-            states[u][i] = select(d.exists[u], states[u][i], start[i]);
+            states[u][i] = select(d.exists[u], states[u][i], identity[i]);
     }
 }
 
@@ -153,5 +165,5 @@ val reduce_last_to_finish(val counter, int ctas)
     assign(is_last, reduce_is_last(counter, reduce_arrive(counter), ctas));
     IF(eq(thread(), imm(0)))
         fence_gpu(); // and the others' writes before what follows
-    return reduce_told_to_cta(is_last);
+    return reduce_broadcast(is_last);
 }

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# check_docs.sh - what the documentation quotes is there: a fenced block after a line <!-- path/of/file --> stands in that
+# file, word by word but for the indentation; links between pages lead to files.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+passed=0
+failed=0
+
+lines_of() { sed -e 's/^[[:space:]]*//' -e 's/[[:space:]]*$//' "$1"; }
+
+check() { # check WHAT CONDITION...
+    local what=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1))
+    else
+        echo "FAILED $what"
+        failed=$((failed + 1))
+    fi
+}
+
+stands_in() { # stands_in BLOCK FILE
+    [[ -f $2 && $'\n'$(lines_of "$2")$'\n' == *$'\n'"$1"$'\n'* ]]
+}
+
+check_quotes() { # check_quotes PAGE
+    local line source='' block='' state=text number=0 first
+    while IFS= read -r line; do
+        number=$((number + 1))
+        if [[ $state == text && $line =~ ^'<!-- '([a-z_0-9./]+\.[a-z]+)' -->'$ ]]; then
+            source=${BASH_REMATCH[1]} state=named
+        elif [[ $state == named && $line == '```'* ]]; then
+            state=block block='' first=$number
+        elif [[ $state == named && $line ]]; then
+            state=text
+        elif [[ $state == block && $line == '```' ]]; then
+            check "$1:$first: $source does not contain this block" stands_in "${block%$'\n'}" "$source"
+            state=text
+        elif [[ $state == block ]]; then
+            block+=$line$'\n'
+        fi
+    done < <(lines_of "$1")
+}
+
+check_links() { # check_links PAGE
+    local link
+    while read -r link; do
+        check "$1 links to $link" test -e "$(dirname "$1")/${link%%#*}"
+    done < <(grep -o '](\([^)]*\))' "$1" | sed -e 's/^](//' -e 's/)$//' | grep -v '^[a-z]*://' | grep -v '^#' || true)
+}
+
+for page in ./*.md docs/*.md; do
+    check_quotes "$page"
+    check_links "$page"
+done
+echo "$passed passed, $failed failed"
+[[ $failed -eq 0 ]]

@@ -1,0 +1,49 @@
+/* build_smem.c - shared memory of the kernel: named allocations, aliases, and rings of mbarriers. */
+#include <assert.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "ir/build_core.h"
+
+static int64_t add_smem(ir_smem smem)
+{
+    ir_kernel *k = build.kernel;
+    k->smem = build_grow(k->smem, k->smem_count, &k->smem_capacity, sizeof *k->smem);
+    smem.name = arena_text(&k->memory, smem.name);
+    k->smem[k->smem_count++] = smem;
+    k->smem_bytes = max_i64(k->smem_bytes, smem.offset + smem.bytes);
+    return smem.offset;
+}
+
+int64_t ir_smem_alloc(const char *name, int64_t bytes, int64_t align)
+{
+    assert(is_power_of_two(align));
+    int64_t offset = round_up(build.kernel->smem_bytes, align);
+    return add_smem((ir_smem){ name, offset, bytes, align, -1 });
+}
+
+int64_t ir_smem_alias(const char *name, const char *of, int64_t bytes)
+{
+    ir_kernel *k = build.kernel;
+    for (int i = 0; i < k->smem_count; i++)
+        if (strcmp(k->smem[i].name, of) == 0) {
+            if (bytes > k->smem[i].bytes)
+                ir_fail("shared memory %s: %" PRId64 " bytes do not fit %s of %" PRId64, name, bytes, of,
+                        k->smem[i].bytes);
+            return add_smem((ir_smem){ name, k->smem[i].offset, bytes, k->smem[i].align, i });
+        }
+    ir_fail("shared memory %s aliases %s, which does not exist", name, of);
+    return 0;
+}
+
+void ir_add_ring(const char *name, int64_t full, int64_t empty, int stages)
+{
+    ir_kernel *k = build.kernel;
+    k->rings = build_grow(k->rings, k->ring_count, &k->ring_capacity, sizeof *k->rings);
+    k->rings[k->ring_count++] = (ir_ring){ arena_text(&k->memory, name), full, empty, stages };
+}
+
+val ir_smem_address(int64_t offset)
+{
+    return ir_binary(IR_ADD, ir_sreg(IR_SMEM_BASE), ir_int(IR_U32, offset));
+}

@@ -1,0 +1,464 @@
+/* transpose_plans.c - choice, limits and launches of the kernels that transpose matrices. */
+#include "base/math.h"
+#include "operators/permute/permute_config.h"
+
+/* Tiles */
+
+static int64_t tiles_of(const permute_matrix *m, int tile_r, int tile_c)
+{
+    int64_t matrices = 1;
+    for (int i = 0; i < m->outer_count; i++)
+        matrices *= m->outer[i].size;
+    return ceil_div(m->rows, tile_r) * ceil_div(m->cols, tile_c) * matrices;
+}
+
+/* A tensor map of x or y: rows of `cols` elements, ld apart. */
+static param_tensor tensor_of(const void *pointer, int64_t rows, int64_t cols, int64_t ld)
+{
+    return (param_tensor){ .pointer = pointer, .size = { cols, rows }, .stride = { 1, ld } };
+}
+
+static transpose_params params_for(const permutation *p, const permute_pointers *a)
+{
+    const permute_matrix *m = &p->matrix;
+    const permute_divisor side = permute_divisor_of(min_i64(m->rows, m->cols));
+    transpose_params params = { .tX = tensor_of(a->x, m->rows, m->cols, m->ldx),
+                                .tY = tensor_of(a->y, m->cols, m->rows, m->ldy),
+                                .rows = (uint32_t)m->rows,
+                                .cols = (uint32_t)m->cols,
+                                .x = a->x,
+                                .ldx = m->ldx * p->bytes,
+                                .incx = m->incx * p->bytes,
+                                .y = a->y,
+                                .ldy = m->ldy * p->bytes,
+                                .incy = m->incy * p->bytes,
+                                .factor = side.factor,
+                                .shift = side.shift };
+    for (int i = 0; i < m->outer_count; i++) {
+        permute_mode outer = m->outer[i];
+        params.size[i] = (uint32_t)outer.size;
+        params.stride_x[i] = outer.x * p->bytes;
+        params.stride_y[i] = outer.y * p->bytes;
+        params.tX.size[2 + i] = params.tY.size[2 + i] = outer.size;
+        params.tX.stride[2 + i] = outer.x;
+        params.tY.stride[2 + i] = outer.y;
+    }
+    return params;
+}
+
+/* Every CTA takes a tile. */
+static ckl_status launch_tiles(const ckl_plan *plan, int kernel, const permute_pointers *args, int tile_r, int tile_c,
+                               ckl_stream stream)
+{
+    const permutation *p = plan->desc;
+    int64_t tiles = tiles_of(&p->matrix, tile_r, tile_c);
+    if (tiles == 0)
+        return CKL_OK;
+    const transpose_params params = params_for(p, args);
+    return plan_launch(plan, kernel, (plan_grid){ .x = tiles }, &params, stream);
+}
+
+/* Checks; `who` is the implementation */
+
+enum { SIDE_BYTES_MIN = 32 }; // of both sides of a matrix: tiles of smaller ones would be mostly empty
+
+static ckl_status check_free_choice(const permutation *p, const char *who)
+{
+    if (p->tile)
+        FAIL(CKL_UNSUPPORTED, "%s %s: tile=%d asks for the kernel tiled", p->op, who, p->tile);
+    return CKL_OK;
+}
+
+/* Would tiles be well filled? */
+static ckl_status check_sides(const permutation *p, const char *who)
+{
+    if (p->has_matrix && min_i64(p->matrix.rows, p->matrix.cols) * p->bytes < SIDE_BYTES_MIN)
+        FAIL(CKL_UNSUPPORTED, "%s %s: matrices of %" PRId64 "x%" PRId64 " would leave most of a tile empty", p->op, who,
+             p->matrix.rows, p->matrix.cols);
+    return CKL_OK;
+}
+
+/* Is there a matrix, as the config says, of numbers that fit? */
+static ckl_status check_matrix(const permutation *p, const char *who, int bytes, int outer, int tile_r, int tile_c)
+{
+    const permute_matrix *m = &p->matrix;
+    if (!p->has_matrix)
+        FAIL(CKL_UNSUPPORTED, "%s %s: there are not two modes, one contiguous in x and the other in y", p->op, who);
+    if (bytes != p->bytes || outer != m->outer_count)
+        FAIL(CKL_INVALID, "%s %s: bytes=%d outer=%d are not the problem's %d and %d", p->op, who, bytes, outer,
+             p->bytes, m->outer_count);
+    if (m->rows > INT32_MAX || m->cols > INT32_MAX || tiles_of(m, tile_r, tile_c) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s %s: %" PRId64 "x%" PRId64 " is beyond 32-bit numbers of rows, columns and tiles",
+             p->op, who, m->rows, m->cols);
+    return CKL_OK;
+}
+
+static ckl_status check_contiguous(const permutation *p, const char *who)
+{
+    if (p->matrix.incx != 1 || p->matrix.incy != 1)
+        FAIL(CKL_UNSUPPORTED, "%s %s: incx=%" PRId64 " incy=%" PRId64 " are not both 1", p->op, who, p->matrix.incx,
+             p->matrix.incy);
+    return CKL_OK;
+}
+
+static ckl_status check_smem(const permutation *p, const char *who, int64_t need, const ckl_device_info *device)
+{
+    if (need > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "%s %s: the tile needs %" PRId64 " bytes of shared memory, %s has %" PRId64, p->op, who,
+             need, device->id, device->smem_per_cta_bytes);
+    return CKL_OK;
+}
+
+static ckl_status check_power(const permutation *p, const char *who, const char *name, int value, int low, int high)
+{
+    if (!is_power_of_two(value) || value < low || value > high)
+        FAIL(CKL_INVALID, "%s %s: %s=%d is not a power of two from %d to %d", p->op, who, name, value, low, high);
+    return CKL_OK;
+}
+
+/* naive: one thread an element */
+
+static ckl_status choose_naive(const void *problem, const ckl_device_info *device, void *config)
+{
+    const permutation *p = problem;
+    transpose_naive_config *c = config;
+    (void)device;
+    TRY(check_free_choice(p, "naive"));
+    c->bytes = p->bytes;
+    c->outer = p->matrix.outer_count;
+    return CKL_OK;
+}
+
+static ckl_status admit_naive(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const transpose_naive_config *c = config;
+    TRY(permutation_check_threads(problem, "naive", c->threads, 32, device));
+    return check_matrix(problem, "naive", c->bytes, c->outer, c->threads / TRANSPOSE_NAIVE_COLS, TRANSPOSE_NAIVE_COLS);
+}
+
+static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const transpose_naive_config *c = plan->config;
+    return launch_tiles(plan, 0, args, c->threads / TRANSPOSE_NAIVE_COLS, TRANSPOSE_NAIVE_COLS, stream);
+}
+
+static const field naive_fields[] = { TRANSPOSE_NAIVE_CONFIG(FIELD_ROW, transpose_naive_config) };
+
+const implementation transpose_naive_implementation = {
+    .name = "naive",
+    .summary = "one thread an element: reads whole lines, writes single elements",
+    .config_bytes = sizeof(transpose_naive_config),
+    .config = FIELD_TABLE(naive_fields),
+    .choose = choose_naive,
+    .admit = admit_naive,
+    .describe = transpose_naive,
+    .params = &transpose_param_list,
+    .launch = launch_naive,
+};
+
+/* tiled: padded tiles, element by element */
+
+static ckl_status choose_tiled(const void *problem, const ckl_device_info *device, void *config)
+{
+    const permutation *p = problem;
+    transpose_tiled_config *c = config;
+    (void)device;
+    c->bytes = p->bytes;
+    c->outer = p->matrix.outer_count;
+    c->tile = p->tile ? p->tile : c->tile;
+    return CKL_OK;
+}
+
+static ckl_status admit_tiled(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const permutation *p = problem;
+    const transpose_tiled_config *c = config;
+    (void)device;
+    if (c->tile != 16 && c->tile != 32)
+        FAIL(CKL_INVALID, "%s tiled: tile=%d is neither 16 nor 32", p->op, c->tile);
+    return check_matrix(p, "tiled", c->bytes, c->outer, c->tile, c->tile);
+}
+
+static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const transpose_tiled_config *c = plan->config;
+    return launch_tiles(plan, 0, args, c->tile, c->tile, stream);
+}
+
+static const field tiled_fields[] = { TRANSPOSE_TILED_CONFIG(FIELD_ROW, transpose_tiled_config) };
+
+const implementation transpose_tiled_implementation = {
+    .name = "tiled",
+    .summary = "padded tiles in shared memory, element by element; any strides",
+    .config_bytes = sizeof(transpose_tiled_config),
+    .config = FIELD_TABLE(tiled_fields),
+    .choose = choose_tiled,
+    .admit = admit_tiled,
+    .describe = transpose_tiled,
+    .params = &transpose_param_list,
+    .launch = launch_tiled,
+};
+
+/* sm80: whole words at any alignment */
+
+/* Tiles of 32 KB, wide on the side of x; no larger than the matrix, and smaller where there would be few. */
+static void choose_tile(const permutation *p, const ckl_device_info *device, transpose_sm80_config *c)
+{
+    c->tile_r = p->bytes == 1 ? 256 : p->bytes == 2 ? 128 : 64;
+    c->tile_c = p->bytes == 8 ? 64 : 128;
+    while (c->tile_r > 32 && c->tile_r / 2 >= p->matrix.rows)
+        c->tile_r /= 2;
+    while (c->tile_c > 32 && c->tile_c / 2 >= p->matrix.cols)
+        c->tile_c /= 2;
+    while (c->tile_c > 32 && p->has_matrix && tiles_of(&p->matrix, c->tile_r, c->tile_c) < device->sm_count)
+        c->tile_c /= 2;
+}
+
+static ckl_status choose_sm80(const void *problem, const ckl_device_info *device, void *config)
+{
+    const permutation *p = problem;
+    transpose_sm80_config *c = config;
+    TRY(check_free_choice(p, "sm80"));
+    TRY(check_sides(p, "sm80"));
+    c->bytes = p->bytes;
+    c->outer = p->matrix.outer_count;
+    choose_tile(p, device, c);
+    c->chunk = p->bytes == 1 && p->matrix.ldx % 2 == 0 ? 4 : 16; // else four lanes would read bytes of one bank
+    c->align = p->matrix.rows > c->tile_r ? 32 : transpose_word_bytes(p->bytes);
+    c->ctas_per_sm = p->bytes == 1 ? 4 : 0; // else 70 registers let three in
+    return CKL_OK;
+}
+
+static ckl_status admit_sm80(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const permutation *p = problem;
+    const transpose_sm80_config *c = config;
+    TRY(permutation_check_threads(p, "sm80", c->threads, 128, device));
+    TRY(check_power(p, "sm80", "threads", c->threads, 128, device->threads_per_cta_max));
+    int word = transpose_word_bytes(c->bytes);
+    TRY(check_power(p, "sm80", "chunk", c->chunk, word, 16));
+    TRY(check_power(p, "sm80", "align", c->align, word, 128));
+    TRY(check_power(p, "sm80", "tile_r", c->tile_r, (int)max_i64(32, c->align / c->bytes), 512));
+    TRY(check_power(p, "sm80", "tile_c", c->tile_c, (int)max_i64(c->threads / 32, c->align / c->bytes), 512));
+    if (transpose_sm80_tile_of(c).chunks > c->threads)
+        FAIL(CKL_INVALID, "%s sm80: threads=%d do not cover the chunks of a row", p->op, c->threads);
+    TRY(check_smem(p, "sm80", transpose_sm80_smem_bytes(c), device));
+    TRY(check_matrix(p, "sm80", c->bytes, c->outer, c->tile_r, c->tile_c));
+    return check_contiguous(p, "sm80");
+}
+
+static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const transpose_sm80_config *c = plan->config;
+    return launch_tiles(plan, 0, args, c->tile_r, c->tile_c, stream);
+}
+
+static const field sm80_fields[] = { TRANSPOSE_SM80_CONFIG(FIELD_ROW, transpose_sm80_config) };
+
+const implementation transpose_sm80_implementation = {
+    .name = "sm80",
+    .summary = "tiles in shared memory by cp.async, whole words on both sides at any alignment",
+    .config_bytes = sizeof(transpose_sm80_config),
+    .config = FIELD_TABLE(sm80_fields),
+    .choose = choose_sm80,
+    .admit = admit_sm80,
+    .describe = transpose_sm80,
+    .params = &transpose_param_list,
+    .launch = launch_sm80,
+};
+
+/* sm90: boxes by TMA */
+
+enum { TMA_ALIGNMENT = 16 };
+
+/* Tiles of 16 KB with rows of 128 bytes or more on both sides; small problems get smaller ones to fill the GPU. */
+static int choose_box(const permutation *p, const ckl_device_info *device)
+{
+    int tile = p->bytes == 1 ? 128 : p->bytes == 8 ? 32 : 64;
+    if (tile > 32 && p->has_matrix && tiles_of(&p->matrix, tile, tile) < device->sm_count)
+        tile /= 2;
+    return (int)max_i64(tile, transpose_box_columns(p->bytes));
+}
+
+static ckl_status choose_sm90(const void *problem, const ckl_device_info *device, void *config)
+{
+    const permutation *p = problem;
+    transpose_sm90_config *c = config;
+    TRY(check_free_choice(p, "sm90"));
+    TRY(check_sides(p, "sm90"));
+    c->bytes = p->bytes;
+    c->outer = p->matrix.outer_count;
+    c->tile_r = c->tile_c = choose_box(p, device);
+    return CKL_OK;
+}
+
+static ckl_status check_boxes(const permutation *p, const transpose_sm90_config *c)
+{
+    int columns = transpose_box_columns(p->bytes), least = columns > 32 ? columns : 32;
+    TRY(check_power(p, "sm90", "tile_r", c->tile_r, least, 256));
+    TRY(check_power(p, "sm90", "tile_c", c->tile_c, least, 256));
+    int blocks = c->tile_r / 32 * (c->tile_c * c->bytes / 16), warps = c->threads / 32;
+    if (blocks % warps)
+        FAIL(CKL_INVALID, "%s sm90: %d warps do not share the %d blocks of a tile of %dx%d evenly", p->op, warps,
+             blocks, c->tile_r, c->tile_c);
+    return CKL_OK;
+}
+
+static ckl_status check_distance(const permutation *p, const char *name, int64_t elements)
+{
+    if (elements == 0 || elements * p->bytes % TMA_ALIGNMENT)
+        FAIL(CKL_UNSUPPORTED, "%s sm90: %s=%" PRId64 " elements of %d bytes are not a positive multiple of 16 bytes",
+             p->op, name, elements, p->bytes);
+    return CKL_OK;
+}
+
+/* Tensor maps want every distance in multiples of 16 bytes, and TMA stores write whole chunks of 16 bytes. */
+static ckl_status check_distances(const permutation *p)
+{
+    static const char *const names[][2] = { { "stride_x", "stride_y" },
+                                            { "the second stride_x", "the second stride_y" },
+                                            { "the third stride_x", "the third stride_y" } };
+    const permute_matrix *m = &p->matrix;
+    if (m->rows * p->bytes % TMA_ALIGNMENT)
+        FAIL(CKL_UNSUPPORTED, "%s sm90: rows of y of %" PRId64 " elements of %d bytes are not whole chunks of 16 bytes",
+             p->op, m->rows, p->bytes);
+    if (m->rows)
+        TRY(check_distance(p, "ldx", m->ldx));
+    if (m->cols)
+        TRY(check_distance(p, "ldy", m->ldy));
+    for (int i = 0; i < m->outer_count; i++) {
+        TRY(check_distance(p, names[i][0], m->outer[i].x));
+        TRY(check_distance(p, names[i][1], m->outer[i].y));
+    }
+    return CKL_OK;
+}
+
+static ckl_status admit_sm90(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const permutation *p = problem;
+    const transpose_sm90_config *c = config;
+    TRY(check_matrix(p, "sm90", c->bytes, c->outer, c->tile_r, c->tile_c));
+    TRY(check_contiguous(p, "sm90"));
+    TRY(permutation_check_threads(p, "sm90", c->threads, 32, device));
+    TRY(check_boxes(p, c));
+    TRY(check_smem(p, "sm90", transpose_sm90_smem_bytes(c), device));
+    return check_distances(p);
+}
+
+static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const transpose_sm90_config *c = plan->config;
+    const int kernel = permute_aligned(args, TMA_ALIGNMENT) ? 0 : 1; // of the same tiles
+    return launch_tiles(plan, kernel, args, c->tile_r, c->tile_c, stream);
+}
+
+static const field sm90_fields[] = { TRANSPOSE_SM90_CONFIG(FIELD_ROW, transpose_sm90_config) };
+
+const implementation transpose_sm90_implementation = {
+    .name = "sm90",
+    .summary = "swizzled tiles by TMA in and out, transposed between them without bank conflicts; Hopper",
+    .config_bytes = sizeof(transpose_sm90_config),
+    .config = FIELD_TABLE(sm90_fields),
+    .choose = choose_sm90,
+    .admit = admit_sm90,
+    .describe = transpose_sm90,
+    .kernels = 2,
+    .params = &transpose_param_list,
+    .target = IR_SM90A,
+    .launch = launch_sm90,
+};
+
+/* narrow: a short side without gaps */
+
+enum {
+    COLS_MAX = 16,  // of x where its rows are short: longer ones fill tiles of the kernel sm80
+    ROWS_MAX = 64,  // of x where rows of y are short: that kernel would write them a few words at a time
+    LONG_MIN = 256, // of the long side: below, CTAs would have little to do
+    TILE_BYTES = 16384,
+};
+
+/* Is this the short side, without gaps on its own side of memory? */
+static bool is_short(int64_t size, int64_t size_max, int64_t ld, int64_t other)
+{
+    return size <= size_max && ld == size && other >= LONG_MIN;
+}
+
+static bool has_short_x(const permute_matrix *m)
+{
+    return is_short(m->cols, COLS_MAX, m->ldx, m->rows);
+}
+
+static bool has_short_y(const permute_matrix *m)
+{
+    return is_short(m->rows, ROWS_MAX, m->ldy, m->cols);
+}
+
+static ckl_status check_short_side(const permutation *p)
+{
+    if (!has_short_x(&p->matrix) && !has_short_y(&p->matrix))
+        FAIL(
+            CKL_UNSUPPORTED,
+            "%s narrow: there is no side of up to %d columns or %d rows without gaps, %d or more elements of the other",
+            p->op, COLS_MAX, ROWS_MAX, LONG_MIN);
+    return CKL_OK;
+}
+
+static ckl_status choose_narrow(const void *problem, const ckl_device_info *device, void *config)
+{
+    const permutation *p = problem;
+    transpose_narrow_config *c = config;
+    const permute_matrix *m = &p->matrix;
+    TRY(check_free_choice(p, "narrow"));
+    TRY(check_short_side(p));
+    if (!device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "%s narrow: it is chosen on Hopper alone, where it was measured", p->op);
+    c->bytes = p->bytes;
+    c->outer = m->outer_count;
+    c->short_x = has_short_x(m);
+    int side = 4, along = 64;
+    while (side < (c->short_x ? m->cols : m->rows) && side < ROWS_MAX)
+        side *= 2;
+    while (along * side * p->bytes < TILE_BYTES)
+        along *= 2;
+    c->tile_r = c->short_x ? along : side;
+    c->tile_c = c->short_x ? side : along;
+    return CKL_OK;
+}
+
+static ckl_status admit_narrow(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const permutation *p = problem;
+    const transpose_narrow_config *c = config;
+    const permute_matrix *m = &p->matrix;
+    TRY(check_matrix(p, "narrow", c->bytes, c->outer, c->tile_r, c->tile_c));
+    TRY(check_contiguous(p, "narrow"));
+    TRY(check_short_side(p));
+    if (c->short_x ? !has_short_x(m) || m->cols > c->tile_c : !has_short_y(m) || m->rows > c->tile_r)
+        FAIL(CKL_INVALID, "%s narrow: short_x=%d tile %dx%d do not fit the short side of %" PRId64 "x%" PRId64, p->op,
+             c->short_x, c->tile_r, c->tile_c, m->rows, m->cols);
+    if ((c->short_x ? c->tile_r : c->tile_c) * p->bytes % 32)
+        FAIL(CKL_INVALID, "%s narrow: tile %dx%d is not a multiple of 32 bytes on the long side", p->op, c->tile_r,
+             c->tile_c);
+    TRY(permutation_check_threads(p, "narrow", c->threads, 32, device));
+    return check_smem(p, "narrow", transpose_narrow_smem_bytes(c), device);
+}
+
+static ckl_status launch_narrow(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const transpose_narrow_config *c = plan->config;
+    return launch_tiles(plan, 0, args, c->tile_r, c->tile_c, stream);
+}
+
+static const field narrow_fields[] = { TRANSPOSE_NARROW_CONFIG(FIELD_ROW, transpose_narrow_config) };
+
+const implementation transpose_narrow_implementation = {
+    .name = "narrow",
+    .summary = "matrices with a short side without gaps: whole runs of memory on both sides",
+    .config_bytes = sizeof(transpose_narrow_config),
+    .config = FIELD_TABLE(narrow_fields),
+    .choose = choose_narrow,
+    .admit = admit_narrow,
+    .describe = transpose_narrow,
+    .params = &transpose_param_list,
+    .launch = launch_narrow,
+};

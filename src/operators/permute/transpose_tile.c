@@ -1,0 +1,63 @@
+/* transpose_tile.c - CTA number to matrix and tile; addresses; words. */
+#include "operators/permute/transpose_tile.h"
+
+static val tiles_along(val size, int tile)
+{
+    return div(add(size, imm(tile - 1)), imm(tile));
+}
+
+transpose_tile transpose_tile_by_coordinates(const transpose_values *p, int outer, int tile_r, int tile_c)
+{
+    transpose_tile t = { .rows = p->rows, .cols = p->cols };
+    val down = tiles_along(t.rows, tile_r), column = div(cta_x(), down);
+    t.row = mul(sub(cta_x(), mul(column, down)), imm(tile_r));
+    if (outer) {
+        val across = tiles_along(t.cols, tile_c), matrix = div(column, across);
+        column = sub(column, mul(matrix, across));
+        for (int i = 0; i < outer - 1; i++) {
+            t.outer[i] = rem(matrix, p->size[i]);
+            matrix = div(matrix, p->size[i]);
+        }
+        t.outer[outer - 1] = matrix;
+    }
+    t.col = mul(column, imm(tile_c));
+    return t;
+}
+
+transpose_tile transpose_tile_by_address(const transpose_values *p, int outer, int tile_r, int tile_c)
+{
+    transpose_tile t = transpose_tile_by_coordinates(p, outer, tile_r, tile_c);
+    t.x = p->x;
+    t.ldx = p->ldx;
+    t.incx = p->incx;
+    t.y = p->y;
+    t.ldy = p->ldy;
+    t.incy = p->incy;
+    for (int i = 0; i < outer; i++) {
+        val at = convert(I64, t.outer[i]);
+        t.x = add(t.x, convert(U64, mul(at, p->stride_x[i])));
+        t.y = add(t.y, convert(U64, mul(at, p->stride_y[i])));
+    }
+    return t;
+}
+
+val transpose_address(val base, val row, val ld, val col, val inc)
+{
+    val offset = add(mul(convert(I64, row), ld), mul(convert(I64, col), inc));
+    return add(base, convert(U64, offset));
+}
+
+val transpose_quotient(val n, val factor, val shift)
+{
+    return shift_right(add(mul_hi(n, factor), n), shift);
+}
+
+val transpose_word(int count, const val *elements)
+{
+    if (count == 1)
+        return elements[0];
+    if (count == 2)
+        return pack(U32, elements[0], elements[1]);
+    val low = pack(U32, elements[0], elements[1]), high = pack(U32, elements[2], elements[3]);
+    return permute_bytes(low, high, imm_as(U32, 0x6420)); // bytes were widened to 16 bits
+}

@@ -1,0 +1,41 @@
+/* transpose_tile.h - what the kernels that transpose matrices share: the tile of a CTA, addresses, words. */
+#ifndef CKL_PERMUTE_TRANSPOSE_TILE_H
+#define CKL_PERMUTE_TRANSPOSE_TILE_H
+
+#include "cute/kernel.h"
+#include "operators/permute/permute_config.h"
+
+/* The tile of this CTA in one of the matrices. */
+typedef struct transpose_tile {
+    val rows, cols;               // of the matrix, u32
+    val row, col;                 // of the tile's first element, u32
+    val outer[PERMUTE_OUTER_MAX]; // coordinates of the matrix, the fastest first, u32
+    val x, y;                     // addresses of the matrix
+    val ldx, incx, ldy, incy;     // bytes, i64
+} transpose_tile;
+
+/*
+ * Finds the tile by its coordinates. Neighbouring CTAs go down the rows of x, that is along the rows of y: what is in flight is
+ * one run of y, which is 5 % faster than bands of tiles (bench/notes).
+ */
+transpose_tile transpose_tile_by_coordinates(const transpose_values *p, int outer, int tile_r, int tile_c);
+
+/* The same with the addresses of the matrix. */
+transpose_tile transpose_tile_by_address(const transpose_values *p, int outer, int tile_r, int tile_c);
+
+/* base + row * ld + col * inc: the address of an element; ld and inc are bytes. */
+val transpose_address(val base, val row, val ld, val col, val inc);
+
+/* n / d; factor and shift are those of permute_divisor_of(d). */
+val transpose_quotient(val n, val factor, val shift);
+
+/* One word of memory from its 1, 2 or 4 elements, the lowest first. */
+val transpose_word(int count, const val *elements);
+
+/* The type as which elements of so many bytes are moved; nothing is converted. */
+static inline ckl_dtype transpose_type(int bytes)
+{
+    return bytes == 1 ? CKL_U8 : bytes == 2 ? CKL_I16 : bytes == 4 ? CKL_I32 : CKL_I64;
+}
+
+#endif

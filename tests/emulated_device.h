@@ -1,0 +1,22 @@
+/* emulated_device.h - one emulated H200 for all tests of a program, which includes this once. */
+#ifndef CKL_TESTS_EMULATED_DEVICE_H
+#define CKL_TESTS_EMULATED_DEVICE_H
+
+#include "cutekernellib/device.h"
+
+static ckl_device *device;
+
+static int open_device(void **state)
+{
+    (void)state;
+    return ckl_device_open("emulator:h200", &device) != CKL_OK;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    ckl_device_close(device);
+    return 0;
+}
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * host_operator.h - an operator whose kernel is a C function on host memory: it takes every desc. The test that includes
+ * this once defines launch() and the list of implementations.
+ */
+#ifndef CKL_TESTS_HOST_OPERATOR_H
+#define CKL_TESTS_HOST_OPERATOR_H
+
+#include "plan/plan.h"
+
+static ckl_status accept_desc(void *desc)
+{
+    (void)desc;
+    return CKL_OK;
+}
+
+static ckl_status accept_args(const void *desc, const void *args)
+{
+    (void)desc;
+    (void)args;
+    return CKL_OK;
+}
+
+static ckl_status choose(const void *desc, const ckl_device_info *info, void *config)
+{
+    (void)desc;
+    (void)info;
+    (void)config;
+    return CKL_OK;
+}
+
+static void describe(const void *config, int kernel)
+{
+    (void)config;
+    (void)kernel;
+}
+
+#define HOST_IMPLEMENTATION .name = "plain", .choose = choose, .describe = describe, .launch = launch
+
+/* The operator of that name, whose desc is its problem. */
+#define HOST_OPERATOR(op_name, problem_type)                                                                  \
+    {                                                                                                         \
+        .name = op_name, .desc_bytes = sizeof(problem_type), .check = accept_desc, .check_args = accept_args, \
+        .implementations = implementations                                                                    \
+    }
+
+#endif
