@@ -15,11 +15,14 @@ enum {
     UNLIKELY = 0x5ca1ab1e
 };
 
+#define LIMIT_PARAMS(X, owner) X(owner, pointer, memory)
+KERNEL_PARAMS(limit, LIMIT_PARAMS);
+
 /* The address of this thread's first vector; the next ones are THREADS vectors apart. */
 static val first_vector(int bytes)
 {
-    ir_current()->threads = THREADS;
-    val memory = pointer("memory"), tile = mul(convert(U64, cta_x()), imm(bytes));
+    launch_bounds(THREADS, 0);
+    val memory = params_of(limit).memory, tile = mul(convert(U64, cta_x()), imm(bytes));
     return add(add(memory, tile), convert(U64, mul(thread(), imm(VECTOR_BYTES))));
 }
 
@@ -51,7 +54,7 @@ static void write_tile(void)
 static void do_nothing(void)
 {
     ir_current()->threads = 32;
-    (void)pointer("memory");
+    (void)params_of(limit);
     grid_wait();
 }
 

@@ -19,6 +19,10 @@
 /* Before every instruction whose line a report shall name. */
 #define HERE ir_at(__FILE__, __LINE__)
 
+/* Parameters of a kernel without a list; operators have lists (ir/params.h). */
+#define param(type, name) (HERE, ir_scalar_param(type, name))
+#define pointer(name)     (HERE, ir_scalar_param(IR_U64, name))
+
 typedef struct test_kernel {
     void (*describe)(void);
     ir_target target;

@@ -57,8 +57,6 @@
 
 /* Values */
 #define params_of(prefix)     (HERE, *(prefix##_values *)ir_declare_params(&prefix##_param_list)) // ir/params.h
-#define param(type, name)     (HERE, ir_scalar_param(type, name))
-#define pointer(name)         (HERE, ir_scalar_param(IR_U64, name))
 #define imm(i)                (HERE, cute_imm(i))
 #define imm64(i)              ir_int(CKL_I64, (i))
 #define imm_as(type, i)       ir_int(type, (i)) // where no register beside it says the type

@@ -49,7 +49,8 @@ plan_tensor plan_output(plan_tensor t)
 
 plan_tensor plan_absent(plan_tensor t, const char *of)
 {
-    t.absent = of;
+    if (of)
+        t.absent = of;
     return t;
 }
 

@@ -65,8 +65,7 @@ static ckl_status load(ckl_device *device, const implementation *impl, const ir_
     plan_kernel made = { .threads = described->threads,
                          .cluster = described->cluster,
                          .smem_bytes = described->smem_bytes };
-    if (impl->params)
-        TRY(plan_bind_params(described, impl->params, &made));
+    TRY(plan_bind_params(described, impl->params, &made));
     TRY(device->ops->load(device, described, &made.loaded));
     ckl_status status = device->ops->clusters_resident(device, made.loaded, &made.clusters_resident);
     if (status == CKL_OK && made.clusters_resident < 1)

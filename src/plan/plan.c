@@ -142,8 +142,7 @@ ckl_status plan_describe(const operator_info *op, const implementation *impl, co
     ir_kernel *described = NULL;
     ckl_status status = ir_describe_end(&described);
     if (status == CKL_OK) {
-        if (impl->params)
-            ir_drop_unused_params(described);
+        ir_drop_unused_params(described);
         status = ir_verify(described);
     }
     if (status != CKL_OK) {
