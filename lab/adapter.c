@@ -44,7 +44,7 @@ static double elements_of(const operand *o)
 
 double adapter_flops(const operator_test *t, const void *problem)
 {
-    operand all[OPERANDS_MAX];
+    operand all[OPERANDS_MAX] = { 0 }; // absent where operands() leaves them alone
     double sum = 0;
     if (t->flops)
         return t->flops(problem);
@@ -56,7 +56,7 @@ double adapter_flops(const operator_test *t, const void *problem)
 
 double adapter_bytes(const operator_test *t, const void *problem)
 {
-    operand all[OPERANDS_MAX];
+    operand all[OPERANDS_MAX] = { 0 }; // absent where operands() leaves them alone
     double sum = 0;
     if (t->bytes)
         return t->bytes(problem);
@@ -71,7 +71,7 @@ double adapter_bytes(const operator_test *t, const void *problem)
 /* Output number `output` among the operands. */
 static operand output_of(const operator_test *t, const void *problem, int output)
 {
-    operand all[OPERANDS_MAX];
+    operand all[OPERANDS_MAX] = { 0 }; // absent where operands() leaves them alone
     int count = t->operands(problem, all);
     for (int i = 0; i < count; i++)
         if (all[i].role != OPERAND_IN && output-- == 0)

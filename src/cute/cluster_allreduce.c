@@ -1,16 +1,16 @@
-/* cluster_allreduce.c - value i of sender s lies in slot i * senders + s: neighbouring lanes read neighbouring words. */
+/* cluster_allreduce.c - word i * senders + s of a buffer is value i of warp s: neighbouring lanes read neighbouring words. */
 #include "cute/cluster_allreduce.h"
 
 #include "cute/tensor.h"
 
-enum { TURNS = 4, VALUE_BYTES = 4, MBARRIER_BYTES = 8 };
+enum { BUFFERS = 4, VALUE_BYTES = 4, MBARRIER_BYTES = 8 };
 
 static int senders(const cluster_allreduce *m)
 {
     return m->threads / 32 * m->cluster;
 }
 
-static int64_t turn_bytes(const cluster_allreduce *m)
+static int64_t buffer_bytes(const cluster_allreduce *m)
 {
     return (int64_t)m->count * senders(m) * VALUE_BYTES;
 }
@@ -18,7 +18,7 @@ static int64_t turn_bytes(const cluster_allreduce *m)
 int64_t cluster_allreduce_bytes(int threads, int cluster, int count)
 {
     cluster_allreduce m = { .threads = threads, .cluster = cluster, .count = count };
-    return TURNS * (MBARRIER_BYTES + turn_bytes(&m));
+    return BUFFERS * (MBARRIER_BYTES + buffer_bytes(&m));
 }
 
 static val u32(int64_t i)
@@ -30,37 +30,37 @@ cluster_allreduce make_cluster_allreduce(const char *name, int threads, int clus
 {
     cluster_allreduce m = { .threads = threads, .cluster = cluster, .count = count };
     m.barriers = ir_smem_alloc(name, cluster_allreduce_bytes(threads, cluster, count), 16);
-    m.slots = m.barriers + TURNS * (int64_t)MBARRIER_BYTES;
-    m.sent = cute_variable(IR_U32, u32(0));
-    m.received = cute_variable(IR_U32, u32(0));
+    m.buffers = m.barriers + BUFFERS * (int64_t)MBARRIER_BYTES;
+    m.begun = cute_variable(IR_U32, u32(0));
+    m.ended = cute_variable(IR_U32, u32(0));
     return m;
 }
 
 /*
- * A phase is complete when a thread has announced the bytes of all senders and they have come; or, in a single CTA, when all
- * warps have arrived.
+ * A phase of a barrier completes when one thread has announced the bytes of all senders and these bytes have arrived; in a
+ * single CTA, when all warps have arrived.
  */
 void cluster_allreduce_init(const cluster_allreduce *m)
 {
-    for (int t = 0; t < TURNS; t++)
+    for (int t = 0; t < BUFFERS; t++)
         ir_mbarrier_init(ir_smem_address(m->barriers), t * (int64_t)MBARRIER_BYTES, m->cluster > 1 ? 1 : senders(m));
 }
 
-/* Of a turn. */
-typedef struct turn_set {
-    val slots, barrier, parity;
-} turn_set;
+/* The buffer of a reduction and its barrier. */
+typedef struct buffer {
+    val address, barrier, parity;
+} buffer;
 
-static turn_set set_of(const cluster_allreduce *m, val turn)
+static buffer buffer_of(const cluster_allreduce *m, val number)
 {
-    val set = ir_binary(IR_AND, turn, u32(TURNS - 1));
-    return (turn_set){ ir_binary(IR_ADD, ir_smem_address(m->slots), ir_binary(IR_MUL, set, u32(turn_bytes(m)))),
-                       ir_binary(IR_ADD, ir_smem_address(m->barriers), ir_binary(IR_MUL, set, u32(MBARRIER_BYTES))),
-                       ir_binary(IR_AND, ir_binary(IR_DIV, turn, u32(TURNS)), u32(1)) };
+    val i = ir_binary(IR_AND, number, u32(BUFFERS - 1));
+    return (buffer){ ir_binary(IR_ADD, ir_smem_address(m->buffers), ir_binary(IR_MUL, i, u32(buffer_bytes(m)))),
+                     ir_binary(IR_ADD, ir_smem_address(m->barriers), ir_binary(IR_MUL, i, u32(MBARRIER_BYTES))),
+                     ir_binary(IR_AND, ir_binary(IR_DIV, number, u32(BUFFERS)), u32(1)) };
 }
 
 /* Lane l of every warp sends to CTA l. */
-static void send_to_cluster(const cluster_allreduce *m, const reduction *r, const turn_set *to, const val *values)
+static void send_to_cluster(const cluster_allreduce *m, const reduction *r, const buffer *to, const val *values)
 {
     val lane = ir_sreg(IR_LANE);
     ir_if(ir_compare(IR_EQ, ir_sreg(IR_TID_X), u32(0)));
@@ -68,18 +68,18 @@ static void send_to_cluster(const cluster_allreduce *m, const reduction *r, cons
     ir_end_if();
     ir_if(ir_compare(IR_LT, lane, u32(m->cluster)));
     val sender = ir_fma(ir_sreg(IR_CLUSTER_RANK), u32(m->threads / 32), ir_sreg(IR_WARP));
-    val slot = ir_mapa(ir_fma(sender, u32(VALUE_BYTES), to->slots), lane);
+    val slot = ir_mapa(ir_fma(sender, u32(VALUE_BYTES), to->address), lane);
     val guard = ir_mapa(to->barrier, lane);
     for (int i = 0; i < r->count; i++)
         ir_store_async(slot, (int64_t)i * senders(m) * VALUE_BYTES, guard, values[i]);
     ir_end_if();
 }
 
-/* NOTE: asynchronous stores need a cluster: in a CTA alone they are illegal instructions. */
-static void send_to_cta(const cluster_allreduce *m, const reduction *r, const turn_set *to, const val *values)
+/* NOTE: outside a cluster st.async is an illegal instruction. */
+static void send_to_cta(const cluster_allreduce *m, const reduction *r, const buffer *to, const val *values)
 {
     ir_if(ir_compare(IR_EQ, ir_sreg(IR_LANE), u32(0)));
-    val slot = ir_fma(ir_sreg(IR_WARP), u32(VALUE_BYTES), to->slots);
+    val slot = ir_fma(ir_sreg(IR_WARP), u32(VALUE_BYTES), to->address);
     for (int i = 0; i < r->count; i++)
         ir_store(IR_SHARED, IR_CACHE_DEFAULT, values[i].type, 1, slot, (int64_t)i * senders(m) * VALUE_BYTES,
                  &values[i]);
@@ -95,15 +95,15 @@ void cluster_allreduce_begin(const cluster_allreduce *m, const reduction *r, val
     if (ir_failed())
         return;
     warp_reduce(r, 32, values);
-    const turn_set to = set_of(m, m->sent);
+    const buffer to = buffer_of(m, m->begun);
     if (m->cluster > 1)
         send_to_cluster(m, r, &to, values);
     else
         send_to_cta(m, r, &to, values);
-    ir_assign(m->sent, ir_binary(IR_ADD, m->sent, u32(1)));
+    ir_assign(m->begun, ir_binary(IR_ADD, m->begun, u32(1)));
 }
 
-/* The values of sender `lane` + first. */
+/* The values of warp number lane + first. */
 static void read(const cluster_allreduce *m, const reduction *r, val slot, int first, val *values)
 {
     for (int i = 0; i < r->count; i++)
@@ -115,10 +115,10 @@ void cluster_allreduce_end(const cluster_allreduce *m, const reduction *r, val *
 {
     if (ir_failed())
         return;
-    const turn_set from = set_of(m, m->received);
+    const buffer from = buffer_of(m, m->ended);
     int width = (int)min_i64(senders(m), 32);
     val lane = ir_binary(IR_REM, ir_sreg(IR_LANE), u32(width)), other[REDUCE_VALUES_MAX];
-    val slot = ir_fma(lane, u32(VALUE_BYTES), from.slots);
+    val slot = ir_fma(lane, u32(VALUE_BYTES), from.address);
     ir_mbarrier_wait(from.barrier, 0, from.parity);
     read(m, r, slot, 0, values);
     for (int first = width; first < senders(m); first += width) {
@@ -128,5 +128,5 @@ void cluster_allreduce_end(const cluster_allreduce *m, const reduction *r, val *
         r->combine(values, other, r->user);
     }
     warp_reduce(r, width, values);
-    ir_assign(m->received, ir_binary(IR_ADD, m->received, u32(1)));
+    ir_assign(m->ended, ir_binary(IR_ADD, m->ended, u32(1)));
 }

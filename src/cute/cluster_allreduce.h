@@ -1,10 +1,12 @@
 /*
- * cluster_allreduce.h - reductions over the warps of a cluster without a barrier of the cluster, for loops that take many of them.
+ * cluster_allreduce.h - all-reductions over the warps of a cluster without a cluster barrier, for loops that run many of them.
  *
- * Each warp sends its values to every CTA by asynchronous stores; a CTA waits for all of them on an mbarrier of its own. What
- * has been sent may be received later, after the next values have been sent: then nobody waits for the slowest. Four sets
- * of slots take turns: who sends for turn t+4 has received turn t+2, which its peers sent after they had received turn t.
- * The order of the combination is fixed, so results are the same in every run.
+ * begin() sends a warp's values to every CTA by asynchronous stores. end() waits on the CTA's own mbarrier until those of all
+ * warps have arrived, and combines them. The next reduction may begin before this one ends, so that nobody waits for the
+ * slowest warp. The order of the combination is fixed: results are the same in every run.
+ *
+ * Reductions use four buffers in turn, number n the buffer n % 4. Reuse is safe: a warp that begins reduction n+4 has ended
+ * n+2, and every warp had ended n before it began n+2.
  */
 #ifndef CKL_CUTE_CLUSTER_ALLREDUCE_H
 #define CKL_CUTE_CLUSTER_ALLREDUCE_H
@@ -12,14 +14,14 @@
 #include "cute/reduce.h"
 
 typedef struct cluster_allreduce {
-    int threads; // of each CTA that take part, from thread 0 on: a power of two of 32 or more
-    int cluster; // CTAs, a power of two
-    int count;   // values of a reduction, at most; 32 bits each
-    int64_t slots, barriers;
-    val sent, received; // turns, u32 variables
+    int threads;               // of each CTA that take part, from thread 0 on: a power of two, 32 or more
+    int cluster;               // CTAs, a power of two
+    int count;                 // values of the largest reduction, 32 bits each
+    int64_t buffers, barriers; // offsets in shared memory
+    val begun, ended;          // reductions so far, u32 variables
 } cluster_allreduce;
 
-/* Allocates slots and barriers. */
+/* Allocates buffers and barriers. */
 cluster_allreduce make_cluster_allreduce(const char *name, int threads, int cluster, int count);
 int64_t cluster_allreduce_bytes(int threads, int cluster, int count);
 
@@ -27,8 +29,9 @@ int64_t cluster_allreduce_bytes(int threads, int cluster, int count);
 void cluster_allreduce_init(const cluster_allreduce *m);
 
 /*
- * A reduction over all threads that take part; all of them hold the result. values: variables; what send() leaves in them is no
- * result. At most two turns may be sent and not yet received. A barrier of the cluster must precede the end of the kernel.
+ * A reduction over all threads that take part; end() leaves the result in the values of each. values: variables; between
+ * begin() and end() they hold no result. At most two reductions may have begun and not ended. A cluster barrier must precede the
+ * end of the kernel.
  */
 void cluster_allreduce_begin(const cluster_allreduce *m, const reduction *r, val *values);
 void cluster_allreduce_end(const cluster_allreduce *m, const reduction *r, val *values);

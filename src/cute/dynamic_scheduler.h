@@ -1,9 +1,10 @@
 /*
- * dynamic_scheduler.h - pieces of work that CTAs, or clusters of them, draw one after another from a counter in global memory.
+ * dynamic_scheduler.h - work items that CTAs, or clusters of CTAs, take one by one from a counter in global memory.
  *
- * With a fixed share each, all wait for the slowest, and memory does not serve all SMs equally fast. Here who is done first
- * takes more. CTA 0 of a cluster draws for all of it, and sends the number to a slot of the turn in every CTA. Results must not
- * depend on who does what: a sum of the work of one CTA would differ from run to run.
+ * A static schedule gives every CTA the same share, and all wait for the slowest: memory does not serve all SMs equally fast.
+ * Here a CTA that is done takes another item. CTA 0 of a cluster increments the counter for all of it and sends the item's
+ * number to a slot in every CTA. Results must not depend on which CTA takes an item: a sum over the items of one CTA would
+ * differ from run to run.
  */
 #ifndef CKL_CUTE_DYNAMIC_SCHEDULER_H
 #define CKL_CUTE_DYNAMIC_SCHEDULER_H
@@ -11,28 +12,29 @@
 #include "cute/tensor.h"
 
 typedef struct dynamic_scheduler {
-    val counter; // the address of a u32 in global memory that is 0 before the kernel, and after it
-    val count;   // tickets that there are, u32
-    val drawers; // clusters that draw, u32
-    int cluster; // CTAs
+    val counter;  // the address of a u32 in global memory that is 0 before the kernel, and after it
+    val count;    // items, u32
+    val clusters; // that take them, u32
+    int cluster;  // CTAs of a cluster
     int slots;
-    int64_t numbers, barriers;
+    int64_t numbers, barriers; // offsets of the slots in shared memory
 } dynamic_scheduler;
 
 /*
- * Allocates slots and barriers. slots: no turn may be drawn before all threads of the cluster have taken the one so many
- * turns before it.
+ * Allocates slots and barriers. Fetch number n writes slot n % slots: before it, all threads of the cluster must have read
+ * what fetch n - slots brought.
  */
-dynamic_scheduler make_dynamic_scheduler(const char *name, val counter, val count, val drawers, int cluster, int slots);
+dynamic_scheduler make_dynamic_scheduler(const char *name, val counter, val count, val clusters, int cluster,
+                                         int slots);
 int64_t scheduler_bytes(int slots);
 
 /* By one thread; fence_mbarrier_init() and a barrier of the CTA or cluster must follow. */
 void scheduler_init(const dynamic_scheduler *t);
 
-/* By one thread of each CTA, turn 0, 1, ... up to the first whose number is `count` or more. */
-void scheduler_fetch(const dynamic_scheduler *t, val turn);
+/* Fetches item number `fetch` of this cluster: 0, 1, ... up to the first that is `count` or more. By one thread of each CTA. */
+void scheduler_fetch(const dynamic_scheduler *t, val fetch);
 
-/* The number of a turn, u32, for any thread; waits for it. `count` or more: there are no more. */
-val scheduler_next(const dynamic_scheduler *t, val turn);
+/* The item that a fetch brought, u32, for any thread; waits for it. `count` or more: there are no more items. */
+val scheduler_next(const dynamic_scheduler *t, val fetch);
 
 #endif

@@ -161,6 +161,9 @@
 #define atomic_add(address, x)                 (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
 #define atomic_exchange(address, x)            (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, address, 0, x, (val){ 0 }))
 
+#define store_global(type, address, offset, x) \
+    (HERE, ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, type, 1, address, offset, (val[]){ x }))
+
 /* Between the lanes of a warp, all of which take part */
 #define shuffle(x, from)         ir_shuffle(IR_SHFL_IDX, AT_HERE(x), AT_HERE(from), 32)
 #define shuffle_xor(x, distance) ir_shuffle(IR_SHFL_XOR, AT_HERE(x), AT_HERE(distance), 32)
@@ -263,6 +266,8 @@
 #define unpacked(...)       CUTE_CALL(unpacked(__VA_ARGS__))
 
 /* reduce.h */
+#define fragment_sum(...)       CUTE_CALL(fragment_sum(__VA_ARGS__))
+#define fragment_dot(...)       CUTE_CALL(fragment_dot(__VA_ARGS__))
 #define warp_reduce(...)        CUTE_CALL(warp_reduce(__VA_ARGS__))
 #define warp_reduce_across(...) CUTE_CALL(warp_reduce_across(__VA_ARGS__))
 #define cta_reduce(...)         CUTE_CALL(cta_reduce(__VA_ARGS__))

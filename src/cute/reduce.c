@@ -1,9 +1,33 @@
 /* reduce.c - butterflies in a warp, then one slot of shared memory per warp, then one per CTA of the cluster. */
 #include "cute/reduce.h"
 
-#include "cute/tensor.h"
-
 enum { SLOT_BYTES = 8 * REDUCE_VALUES_MAX };
+
+static val element(tensor rX, int i)
+{
+    return ir_convert(CKL_F32, rX.regs[index_at(rX.layout, i)]);
+}
+
+/* Of `count` elements from `first` on; rY without registers: the elements of rX alone. */
+static val pairwise_sum(tensor rX, tensor rY, int first, int count)
+{
+    if (count == 1 && !rY.regs)
+        return element(rX, first);
+    if (count == 1)
+        return ir_binary(IR_MUL, element(rX, first), element(rY, first));
+    val left = pairwise_sum(rX, rY, first, count / 2);
+    return ir_binary(IR_ADD, left, pairwise_sum(rX, rY, first + count / 2, count - count / 2));
+}
+
+val fragment_sum(tensor rX)
+{
+    return pairwise_sum(rX, (tensor){ 0 }, 0, (int)static_size(rX.layout));
+}
+
+val fragment_dot(tensor rX, tensor rY)
+{
+    return pairwise_sum(rX, rY, 0, (int)static_size(rX.layout));
+}
 
 static val shuffle_xor(val x, int mask)
 {

@@ -1,5 +1,5 @@
 /*
- * reduce.h - reductions over the lanes of a warp, the warps of a CTA and the CTAs of a cluster.
+ * reduce.h - reductions over the registers of a thread, the lanes of a warp, the warps of a CTA and the CTAs of a cluster.
  *
  * What is reduced is a small array of registers per thread (a sum; a maximum and its index; count, mean and M2), combined by a
  * function that appends instructions. The order is fixed by thread numbers, so results are the same in every run. All threads
@@ -8,7 +8,7 @@
 #ifndef CKL_CUTE_REDUCE_H
 #define CKL_CUTE_REDUCE_H
 
-#include "ir/build.h"
+#include "cute/tensor.h"
 
 enum { REDUCE_VALUES_MAX = 8 };
 
@@ -20,6 +20,10 @@ typedef struct reduction {
     reduce_combine *combine;
     void *user;
 } reduction;
+
+/* Over a thread's own registers, in f32: of the elements, of their products. Pairwise: the error grows with log2 of the size. */
+val fragment_sum(tensor rX);
+val fragment_dot(tensor rX, tensor rY);
 
 /* Over groups of `width` neighbouring lanes, a power of two up to 32. values: variables. */
 void warp_reduce(const reduction *r, int width, val *values);

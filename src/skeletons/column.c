@@ -136,8 +136,8 @@ column_place column_from(const column_place *p, val start)
     return later;
 }
 
-/* This thread's part of the matrix p->outer of a tensor: ((VEC,1),1,STEPS). */
-static tensor part_of(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n)
+/* This thread's partition of the matrix p->outer of a tensor: ((VEC,1),1,STEPS). */
+static tensor partition_of(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n)
 {
     layout lines = make_layout(shape(column_split_columns(s), n), stride(1, ld)); // (COLUMNS,LINES)
     val line = ir_binary(IR_ADD, ir_binary(IR_MUL, p->outer, ir_convert(CKL_I64, n)), ir_convert(CKL_I64, p->line));
@@ -157,32 +157,32 @@ void column_load(const column_split *s, const column_place *p, val pointer, ckl_
                  double fill)
 {
     tiled_copy each = vectors_of(s, dtype);
-    copy_tiled_if(&each, p->cX, limits_of(s, p), part_of(s, p, pointer, dtype, ld, n), to, fill);
+    copy_tiled_if(&each, p->cX, limits_of(s, p), partition_of(s, p, pointer, dtype, ld, n), to, fill);
 }
 
 void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,
                   val n)
 {
     tiled_copy each = vectors_of(s, dtype);
-    copy_tiled_if(&each, p->cX, limits_of(s, p), from, part_of(s, p, pointer, dtype, ld, n), 0);
+    copy_tiled_if(&each, p->cX, limits_of(s, p), from, partition_of(s, p, pointer, dtype, ld, n), 0);
 }
 
-/* The shared memory of a reduction: a slot of r->count words for each part and column. */
+/* The shared memory of a reduction: a slot of r->count words for each partial result of each column. */
 typedef struct slots {
     int64_t offset, columns;
     int count;
 } slots;
 
-static slots make_slots(const column_split *s, const reduction *r, const char *name, int parts)
+static slots make_slots(const column_split *s, const reduction *r, const char *name, int partials)
 {
     slots made = { .columns = column_split_columns(s), .count = r->count };
-    made.offset = ir_smem_alloc(name, parts * made.columns * r->count * WORD, 16);
+    made.offset = ir_smem_alloc(name, partials * made.columns * r->count * WORD, 16);
     return made;
 }
 
-static val slot_at(const slots *m, val part, val column)
+static val slot_at(const slots *m, val partial, val column)
 {
-    val index = ir_binary(IR_ADD, ir_binary(IR_MUL, part, number(IR_U32, m->columns)), column);
+    val index = ir_binary(IR_ADD, ir_binary(IR_MUL, partial, number(IR_U32, m->columns)), column);
     return ir_binary(IR_ADD, ir_smem_address(m->offset), ir_binary(IR_MUL, index, number(IR_U32, m->count * WORD)));
 }
 
@@ -208,28 +208,28 @@ static val own_column(const column_split *s, int e)
 }
 
 /*
- * Combines the parts of every column: `parts` neighbouring lanes read one slot each, and when they agree, `deliver` CTAs
- * (the cluster), or else this one, get the result in slot `to_part` of `to`.
+ * Combines the partial results of every column: `partials` neighbouring lanes read a slot each and reduce. Slot `to_partial` of
+ * `to` gets the result, in every CTA of the cluster if `ctas` is more than 1.
  */
-static void combine_parts(const column_split *s, const reduction *r, const slots *from, int parts, const slots *to,
-                          val to_part, int deliver)
+static void combine_partials(const column_split *s, const reduction *r, const slots *from, int partials,
+                             const slots *to, val to_partial, int ctas)
 {
-    val tid = ir_sreg(IR_TID_X), part = ir_binary(IR_REM, tid, number(IR_U32, parts));
-    int64_t at_once = s->threads / parts;
+    val tid = ir_sreg(IR_TID_X), partial = ir_binary(IR_REM, tid, number(IR_U32, partials));
+    int64_t at_once = s->threads / partials;
     for (int64_t first = 0; first < from->columns; first += at_once) {
-        val column = ir_binary(IR_ADD, ir_binary(IR_DIV, tid, number(IR_U32, parts)), number(IR_U32, first));
+        val column = ir_binary(IR_ADD, ir_binary(IR_DIV, tid, number(IR_U32, partials)), number(IR_U32, first));
         val inside = ir_compare(IR_LT, column, number(IR_U32, from->columns)), values[REDUCE_VALUES_MAX];
-        read_slot(from, slot_at(from, part, ir_select(inside, column, number(IR_U32, 0))), values);
-        warp_reduce(r, parts, values);
-        ir_if(ir_binary(IR_AND, inside, ir_compare(IR_LT, part, number(IR_U32, deliver))));
-        val address = slot_at(to, to_part, column);
-        write_slot(to, deliver > 1 ? IR_SHARED_CLUSTER : IR_SHARED, deliver > 1 ? ir_mapa(address, part) : address,
+        read_slot(from, slot_at(from, partial, ir_select(inside, column, number(IR_U32, 0))), values);
+        warp_reduce(r, partials, values);
+        ir_if(ir_binary(IR_AND, inside, ir_compare(IR_LT, partial, number(IR_U32, ctas))));
+        val address = slot_at(to, to_partial, column);
+        write_slot(to, ctas > 1 ? IR_SHARED_CLUSTER : IR_SHARED, ctas > 1 ? ir_mapa(address, partial) : address,
                    values);
         ir_end_if();
     }
 }
 
-/* The lanes of a warp that share columns agree; one of them writes the warp's part. */
+/* The lanes of a warp that share columns agree; one of them stores the warp's partial result. */
 static void write_warps(const column_split *s, const reduction *r, const slots *m, val *values)
 {
     for (int e = 0; e < s->vec; e++)
@@ -255,11 +255,11 @@ void column_reduce(const column_split *s, const reduction *r, val *values)
     ir_bar_sync(number(IR_U32, 0), s->threads);
     if (s->cluster > 1) {
         slots by_cta = make_slots(s, r, "column_ctas", s->cluster);
-        combine_parts(s, r, &by_warp, warps, &by_cta, ir_sreg(IR_CLUSTER_RANK), s->cluster);
+        combine_partials(s, r, &by_warp, warps, &by_cta, ir_sreg(IR_CLUSTER_RANK), s->cluster);
         cute_cluster_sync();
-        combine_parts(s, r, &by_cta, s->cluster, &result, number(IR_U32, 0), 1);
+        combine_partials(s, r, &by_cta, s->cluster, &result, number(IR_U32, 0), 1);
     } else {
-        combine_parts(s, r, &by_warp, warps, &result, number(IR_U32, 0), 1);
+        combine_partials(s, r, &by_warp, warps, &result, number(IR_U32, 0), 1);
     }
     ir_bar_sync(number(IR_U32, 0), s->threads);
     for (int e = 0; e < s->vec; e++) {

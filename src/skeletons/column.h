@@ -1,5 +1,5 @@
 /*
- * column.h - columns of matrices shared out over threads: reductions across lines of memory.
+ * column.h - columns of matrices split over threads: reductions across lines of memory.
  *
  * A tensor is [outer, n, inner] with lines of `inner` elements, ld apart; a column is what has the same outer and inner index.
  * `lanes` neighbouring threads take neighbouring vectors of a line, so that each line gives whole sectors; groups of lanes,
@@ -30,7 +30,7 @@ typedef struct column_split {
     COLUMN_SPLIT(FIELD_MEMBER, )
 } column_split;
 
-/* Columns of a CTA, a strip; strips side by side; lines that the threads of a column hold; CTAs for a tensor. */
+/* Columns of a strip, which one CTA or cluster takes; strips side by side; lines that its threads hold; CTAs for a tensor. */
 int64_t column_split_columns(const column_split *s);
 int64_t column_split_strips(const column_split *s, int64_t inner);
 int64_t column_split_lines(const column_split *s);
@@ -46,7 +46,7 @@ bool column_split_choose(int64_t n, int64_t inner, int vec, ckl_dtype dtype, int
 /* May a kernel have this split? The sentence opens with `what`. Lines past column_split_lines() are not its concern. */
 ckl_status column_split_admit(const char *what, const column_split *s, ckl_dtype dtype, const ckl_device_info *device);
 
-/* The same lines in single elements, of fewer columns if the lanes do not suffice: for pointers that no vector divides. */
+/* The same lines by single elements, of fewer columns if the lanes do not suffice: for pointers not aligned to a vector. */
 column_split column_split_scalar(const column_split *s);
 
 /* Where this thread is; strips: u32. Sets the kernel's threads and cluster. */
@@ -60,7 +60,7 @@ typedef struct column_place {
 
 column_place column_here(const column_split *s, val n, val inner, val strips);
 
-/* The same thread in the part of the columns that begins at line `start`. */
+/* The same thread in the tile of its columns that begins at line `start`. */
 column_place column_from(const column_place *p, val start);
 
 /* Between a tensor in memory and registers (VEC,STEPS) of its type or f32; outside: `fill`, and nothing is stored. */
@@ -71,7 +71,7 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
 
 /*
  * Over the threads of each column; every one of them holds the results. values: r->count variables of f32 for each of the
- * thread's `vec` columns. Once in a kernel; the cluster must have met.
+ * thread's `vec` columns. Once in a kernel; all CTAs of the cluster must have started.
  */
 void column_reduce(const column_split *s, const reduction *r, val *values);
 

@@ -1,4 +1,4 @@
-/* online.c - pairs of a maximum and a sum. */
+/* online.c - pairs of a maximum and a sum of exponentials. */
 #include "skeletons/online.h"
 
 #include <float.h>
@@ -14,14 +14,14 @@ static val power(val exponent)
     return ir_unary_ftz(IR_EX2, exponent);
 }
 
-/* exp of the difference of two maxima. */
+/* exp(max - of) of two maxima of a unit. */
 static val ratio(online_unit unit, val max, val of)
 {
     val distance = ir_binary(IR_SUB, max, of);
     return power(unit == ONLINE_BINARY ? distance : ir_binary(IR_MUL, distance, ir_float(CKL_F32, LOG2E)));
 }
 
-/* Everything relative to the larger maximum: one of the two factors is exactly 1. */
+/* Both sums relative to the larger maximum: one of the two factors is exactly 1. */
 static void combine(val *into, const val *other, void *user)
 {
     online_unit unit = user ? ONLINE_BINARY : ONLINE_NATURAL;
@@ -61,7 +61,7 @@ static val largest(tensor rX, int first, int count)
     return ir_binary(IR_MAX, left, right);
 }
 
-/* Pairwise: the rounding error grows with the logarithm of count. The terms go to rE unless that has no registers. */
+/* Pairwise: the rounding error grows with the logarithm of count. The terms are stored in rE if it has registers. */
 static val sum_of_exponentials(online_unit unit, tensor rX, int first, int count, val max, tensor rE)
 {
     if (count == 1) {

@@ -7,7 +7,7 @@ enum {
     CTA_THREADS = 64,      // of CTAs that hold several rows: few bytes a CTA, but SMs are filled evenly
     ROW_CTA_THREADS = 512, // of CTAs of a cluster
     REGISTERS_FACTOR = 2,  // a thread holds so many times the registers wanted before a row is too long
-    REGISTERS_MAX = 128,   // of one tensor's part
+    REGISTERS_MAX = 128,   // of a thread for one tensor
     ACCESS_BYTES = 16
 };
 
@@ -37,6 +37,14 @@ static int vector_registers(int vec, ckl_dtype dtype)
 int row_split_registers(const row_split *s, ckl_dtype dtype)
 {
     return s->steps * vector_registers(s->vec, dtype);
+}
+
+int row_vec(ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ldx, int64_t ldy)
+{
+    int64_t vec = ACCESS_BYTES / (int64_t)ckl_dtype_bytes(dtype);
+    while (cols % vec || (rows > 1 && (ldx % vec || ldy % vec)))
+        vec /= 2;
+    return (int)vec;
 }
 
 bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int cluster_max, row_split *s)
@@ -171,8 +179,8 @@ row_place row_steps(const row_place *p, int begin, int steps)
     return some;
 }
 
-/* The part of a matrix, or of a vector as a matrix whose rows are the same, at the thread's columns of row p->row. */
-static tensor part_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, int_tuple ld)
+/* The thread's partition of row p->row of a matrix, or of a vector: a matrix with a pitch of 0. */
+static tensor partition_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, int_tuple ld)
 {
     layout rows = make_layout(shape(p->rows, row_split_cols(s)), coord(ld, 1));
     val first[] = { p->row, p->first };
@@ -183,12 +191,12 @@ static tensor part_of(const row_split *s, const row_place *p, val pointer, ckl_d
 
 tensor row_part(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld)
 {
-    return part_of(s, p, pointer, dtype, dynamic(ir_convert(CKL_I64, ld)));
+    return partition_of(s, p, pointer, dtype, dynamic(ir_convert(CKL_I64, ld)));
 }
 
 tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype)
 {
-    return part_of(s, p, pointer, dtype, leaf(0));
+    return partition_of(s, p, pointer, dtype, leaf(0));
 }
 
 /* What is inside: of rows that fill their threads, each one that exists. */
@@ -217,9 +225,9 @@ tensor row_fetch(const row_split *s, const row_place *p, tensor from)
     return rX;
 }
 
-static tensor step_of(tensor part, int step)
+static tensor step_of(tensor t, int step)
 {
-    return tensor_slice(part, coord(WILDCARD, step));
+    return tensor_slice(t, coord(WILDCARD, step));
 }
 
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step)

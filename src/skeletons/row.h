@@ -1,5 +1,5 @@
 /*
- * row.h - rows of a matrix shared out over lanes, warps, CTAs and clusters: the skeleton of softmax and of the norms.
+ * row.h - rows of a matrix split over lanes, warps, CTAs and clusters: the skeleton of softmax, cross-entropy and the norms.
  *
  * A row lives in the registers of the threads that share it: neighbouring threads take neighbouring vectors, and each
  * thread takes as many as its split says. Short rows get a few lanes (several rows a warp), longer ones a CTA, the longest
@@ -42,11 +42,14 @@ int64_t row_split_cols(const row_split *s);
 int64_t row_split_rows(const row_split *s);
 int64_t row_split_ctas(const row_split *s, int64_t rows);
 
-/* Registers of a thread that one tensor's part takes. 16-bit elements share a register two by two if vec is even. */
+/* Registers of a thread for its fragment of one tensor. Two 16-bit elements share a register if vec is even. */
 int row_split_registers(const row_split *s, ckl_dtype dtype);
 
+/* The widest vector in elements, up to 16 bytes, that divides rows of `cols` elements and, of several, their pitches. */
+int row_vec(ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ldx, int64_t ldy);
+
 /*
- * A split for rows of `cols` elements in vectors of `vec`: the fewest threads whose parts take `registers` registers per
+ * A split for rows of `cols` elements in vectors of `vec`: the fewest threads whose fragments take `registers` registers per
  * tensor or less; if even cluster_max CTAs of 512 threads do not reach that, up to 2 * registers. False: too long.
  */
 bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int cluster_max, row_split *s);
@@ -55,7 +58,7 @@ bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int
 ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, ckl_dtype dtype,
                            const ckl_device_info *device);
 
-/* The same elements of a row in single elements: for pointers or distances that no vector divides. */
+/* The same split by single elements: for pointers that are not aligned to a vector. */
 row_split row_split_scalar(const row_split *s);
 
 /* Where this thread is: its row, and its first element in it. Sets the kernel's threads and cluster. */
@@ -70,7 +73,7 @@ typedef struct row_place {
 
 row_place row_here(const row_split *s, val rows, val cols);
 
-/* What thread tid of a row's threads has of a tile (COLS) of it: (VEC,STEPS). */
+/* The partition of a tile (COLS) of a row for thread tid of those that share it: (VEC,STEPS). */
 tensor row_partition(const row_split *s, tensor row, val tid);
 
 /* The place of one of the threads that share a row which exists. */
@@ -79,13 +82,13 @@ row_place row_place_of(const row_split *s, val rows, val cols, val row, val tid)
 /* The same thread in another row, which may not exist. */
 row_place row_place_at(const row_place *p, val row);
 
-/* The same thread in the part of the row that begins at element `start`: rows longer than a split go piece by piece. */
+/* The same thread in the tile of the row that begins at element `start`: rows longer than a split are taken tile by tile. */
 row_place row_from(const row_place *p, val start);
 
 /* The same thread with so many of its vectors, from number `begin` on; its split has as many steps. */
 row_place row_steps(const row_place *p, int begin, int steps);
 
-/* This thread's part of row p->row of a matrix whose rows start ld elements apart, or of a vector that all rows use. */
+/* This thread's partition of row p->row of a matrix whose rows start ld elements apart, or of a vector that all rows use. */
 tensor row_part(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld); // (VEC,STEPS)
 tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype);       // (VEC,STEPS)
 
@@ -95,7 +98,7 @@ tensor row_fetch(const row_split *s, const row_place *p, tensor from); // into r
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step); // one vector of them
 
-/* Is vector number `step` of this thread inside the row? The constant true where no guard is needed. */
+/* Is vector number `step` of this thread inside the row? The constant true where no predicate is needed. */
 val row_inside(const row_split *s, const row_place *p, int step);
 
 /* Over all threads of the row; everyone holds the result. Every thread of the CTA (cluster) takes part. */

@@ -1,4 +1,4 @@
-/* row_pipeline.c - a ring of chunks; stage s holds one chunk of every input, side by side. */
+/* row_pipeline.c - producer, ring and consumers. A stage holds one chunk of every input, side by side. */
 #include "skeletons/row_pipeline.h"
 
 #include <string.h>
@@ -40,10 +40,11 @@ static int64_t chunk_bytes(const row_pipeline_split *s, ckl_dtype dtype)
 }
 
 /*
- * Turns from the oldest row in the ring to the one dynamic last: a row a stage at most, one that waits for room, and the one
- * after it. While that oldest row is at work, everyone in the cluster has sent, and so has taken, the one before it.
+ * Slots of the scheduler: rows that may be fetched and not yet done. Each row in the ring has at least one stage; the producer
+ * waits for room with one more, and has fetched the one after it. While the oldest of them is at work, every CTA of the
+ * cluster has sent the sums of the row before it, and so has read that row's slot.
  */
-static int fetches_under_way(const row_pipeline_split *s)
+static int fetched_max(const row_pipeline_split *s)
 {
     return s->stages + 2;
 }
@@ -51,8 +52,7 @@ static int fetches_under_way(const row_pipeline_split *s)
 int64_t row_pipeline_smem_bytes(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values)
 {
     int64_t ring = s->stages * (chunk_bytes(s, dtype) * inputs + BARRIERS_OF_STAGE_BYTES);
-    int64_t messages =
-        cluster_allreduce_bytes(s->chunk.threads, s->cluster, values) + scheduler_bytes(fetches_under_way(s));
+    int64_t messages = cluster_allreduce_bytes(s->chunk.threads, s->cluster, values) + scheduler_bytes(fetched_max(s));
     return ring + messages + STAGE_ALIGNMENT;
 }
 
@@ -76,14 +76,14 @@ int row_pipeline_cluster_max(const ckl_device_info *device)
 
 row_pipeline_split row_pipeline_choose(int64_t cols, ckl_dtype dtype, int inputs, const ckl_device_info *device)
 {
-    enum { THREADS = 256, PIECE_BYTES = 16 << 10, PIECES = 4, STAGES = 6, STAGES_MAX = 13, CLUSTER_SLOW = 4 };
+    enum { THREADS = 256, CHUNK_BYTES = 16 << 10, CHUNKS = 4, STAGES = 6, STAGES_MAX = 13, CLUSTER_SLOW = 4 };
     int vec = BULK_BYTES / (int)ckl_dtype_bytes(dtype),
-        steps = (int)max_i64(1, PIECE_BYTES / (BULK_BYTES * THREADS * inputs));
+        steps = (int)max_i64(1, CHUNK_BYTES / (BULK_BYTES * THREADS * inputs));
     row_pipeline_split s = { .chunk = { THREADS, THREADS, 1, vec, steps, false }, .cluster = 1 };
-    while (s.cluster < row_pipeline_cluster_max(device) && row_pipeline_chunks(&s, cols) > PIECES)
+    while (s.cluster < row_pipeline_cluster_max(device) && row_pipeline_chunks(&s, cols) > CHUNKS)
         s.cluster *= 2;
     s.lookahead = s.cluster >= CLUSTER_SLOW && s.cluster < row_pipeline_cluster_max(device) &&
-                  row_pipeline_chunks(&s, cols) <= PIECES;
+                  row_pipeline_chunks(&s, cols) <= CHUNKS;
     if (s.lookahead)
         s.cluster *= 2;
     int64_t chunks = row_pipeline_chunks(&s, cols), wanted = max_i64(STAGES, chunks + (chunks + 1) / 2);
@@ -179,25 +179,25 @@ static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val s
 
 static void load_row(const row_pipeline *s, pipeline_state *at, val row)
 {
-    const int visits = s->split.residence == ROW_RELOADED ? 2 : 1;
-    for (int visit = 0; visit < visits; visit++) {
+    const int loads = s->split.residence == ROW_RELOADED ? 2 : 1;
+    for (int load = 0; load < loads; load++) {
         LOOP_FROM(start, first_start(s), s->cols, start_step(s))
-        load_chunk(s, at, row, start);
+            load_chunk(s, at, row, start);
     }
 }
 
 static void produce_dynamic(const row_pipeline *s, pipeline_state *at)
 {
-    val turn = variable(U32, imm(0));
-    scheduler_fetch(&s->scheduler, turn);
-    val row = variable(U32, scheduler_next(&s->scheduler, turn));
+    val fetch = variable(U32, imm(0));
+    scheduler_fetch(&s->scheduler, fetch);
+    val row = variable(U32, scheduler_next(&s->scheduler, fetch));
     FOREVER {
         BREAK_IF(ge(row, s->scheduler.count));
-        assign(turn, add(turn, imm(1)));
-        scheduler_fetch(&s->scheduler,
-                        turn); // before the row is brought: that may have to wait for those who take this
+        assign(fetch, add(fetch, imm(1)));
+        // before loading this row, which may wait for consumers, who wait for the next row's number
+        scheduler_fetch(&s->scheduler, fetch);
         load_row(s, at, convert(I64, row));
-        assign(row, scheduler_next(&s->scheduler, turn));
+        assign(row, scheduler_next(&s->scheduler, fetch));
     }
 }
 
@@ -208,8 +208,7 @@ static void produce(const row_pipeline *s)
         produce_dynamic(s, &at);
         return;
     }
-    LOOP_FROM(row, s->first_row, s->rows, s->row_step)
-    {
+    LOOP_FROM(row, s->first_row, s->rows, s->row_step) {
         load_row(s, &at, row);
     }
 }
@@ -230,14 +229,13 @@ static void initialise(const row_pipeline *s)
         cluster_sync();
     else
         cta_sync();
-    grid_wait(); // what is above overlaps the end of the kernel before
+    grid_wait(); // the set-up above overlaps the end of the kernel before this one
 }
 
 static void set_launch(const row_pipeline_split *split)
 {
     launch_bounds(split->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS, 0);
     cluster_size(split->cluster);
-    ir_current()->target = IR_SM90A;
 }
 
 row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype, const row_pipeline_input *inputs,
@@ -257,7 +255,7 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
     s.dynamic = !ir_is_int(counter, 0);
     if (s.dynamic)
         s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, rows), convert(U32, s.row_step),
-                                             split->cluster, fetches_under_way(split));
+                                             split->cluster, fetched_max(split));
     initialise(&s);
     ir_if(eq(warp(), imm(threads / 32)));
     IF(elect())
@@ -275,7 +273,7 @@ void row_pipeline_end(row_pipeline *s)
 {
     ir_end_if();
     if (s->split.cluster > 1)
-        cluster_sync(); // peers may still send to this CTA
+        cluster_sync(); // until then peers may send to this CTA
 }
 
 /* Consumers */
@@ -286,7 +284,7 @@ row_place row_pipeline_place(const row_pipeline *s, val row)
     return row_from(&p, first_start(s));
 }
 
-/* Elements of a row from one chunk of a CTA to its next. */
+/* Elements from the first chunk of a CTA to another one of its chunks. */
 static val chunk_start(const row_pipeline *s, int chunk)
 {
     return imm((int)chunk_cols(&s->split) * s->split.cluster * chunk);
@@ -298,18 +296,18 @@ row_place row_pipeline_columns(const row_pipeline *s, int chunk)
     return row_from(&first, chunk_start(s, chunk));
 }
 
-/* One visit to a row. */
+/* One pass over a row. */
 typedef struct pass {
     row_pipeline *s;
     pipeline_state *at;
-    bool arrived; // first_state before: there is nothing to wait for
-    bool leaves;  // stages may be filled again
-    bool held;    // the row is in registers
+    bool waits;    // for its stages to be full; else the first pass has
+    bool releases; // lets the producer fill its stages again
+    bool held;     // the row is in registers
     row_visit *visit;
     void *user;
 } pass;
 
-/* NOTE: without the proxy fence a bulk copy may overwrite what loads under way have yet to read: first_state on the H200. */
+/* NOTE: without the proxy fence a bulk copy may overwrite what loads in flight have yet to read: seen on an H200. */
 static void free_stage(const row_pipeline *s, const pipeline_state *at)
 {
     fence_proxy_async();
@@ -318,8 +316,8 @@ static void free_stage(const row_pipeline *s, const pipeline_state *at)
         pipeline_release(&s->ring, at->stage);
 }
 
-/* This thread's part of input i in the stage. */
-static tensor load_part(const row_pipeline *s, const pipeline_state *at, const row_place *p, int i)
+/* This thread's partition of input i in the stage. */
+static tensor load_input(const row_pipeline *s, const pipeline_state *at, const row_place *p, int i)
 {
     const row_split *chunk = &s->split.chunk;
     val first = add(stage_address(s, at), imm((int)(i * chunk_bytes(&s->split, s->dtype))));
@@ -330,26 +328,26 @@ static tensor load_part(const row_pipeline *s, const pipeline_state *at, const r
     return rX;
 }
 
-/* Brings a chunk that may not exist into registers. */
+/* Loads a chunk, which may not exist, from its stage into registers. */
 static void take_chunk(const pass *v, const row_place *p, val exists, tensor *rX)
 {
-    const bool sure = ir_is_int(exists, 1);
+    const bool always = ir_is_int(exists, 1);
     const row_pipeline *s = v->s;
-    if (!v->arrived) {
-        if (!sure)
+    if (v->waits) {
+        if (!always)
             ir_if(exists);
         pipeline_wait_full(&s->ring, v->at);
-        if (!sure)
+        if (!always)
             ir_end_if();
     }
     for (int i = 0; i < s->input_count; i++)
-        rX[i] = load_part(s, v->at, p, i);
-    if (!sure)
+        rX[i] = load_input(s, v->at, p, i);
+    if (!always)
         ir_if(exists);
-    if (v->leaves)
+    if (v->releases)
         free_stage(s, v->at);
     pipeline_advance(v->at);
-    if (!sure)
+    if (!always)
         ir_end_if();
 }
 
@@ -357,8 +355,7 @@ static void pass_of_loop(const pass *v, const row_place *first)
 {
     const row_pipeline *s = v->s;
     tensor rX[ROW_PIPELINE_INPUTS_MAX];
-    LOOP_FROM(start, first_start(s), s->cols, start_step(s))
-    {
+    LOOP_FROM(start, first_start(s), s->cols, start_step(s)) {
         row_place p = row_from(first, sub(start, first_start(s)));
         take_chunk(v, &p, yes(), rX);
         v->visit(&p, 0, rX, v->user);
@@ -389,14 +386,14 @@ static void go_over(const pass *v, val row)
 
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
-    go_over(&(pass){ s, &s->first_state, .leaves = s->split.residence != ROW_IN_RING, .visit = visit, .user = user },
-            row);
+    const bool releases = s->split.residence != ROW_IN_RING;
+    go_over(&(pass){ s, &s->first_state, .waits = true, .releases = releases, .visit = visit, .user = user }, row);
 }
 
 void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
     const bool ring = s->split.residence == ROW_IN_RING, held = s->split.residence == ROW_IN_REGISTERS;
-    go_over(&(pass){ s, ring ? &s->second_state : &s->first_state, ring, true, held, visit, user }, row);
+    go_over(&(pass){ s, ring ? &s->second_state : &s->first_state, !ring, true, held, visit, user }, row);
 }
 
 static void carry(const row_passes *passes, void *user)
@@ -412,7 +409,7 @@ static void first_pass(row_pipeline *s, const row_passes *passes, void *user)
     passes->first(s, s->row, user);
 }
 
-/* One turn more than there are rows: each sees a row and writes the one of the turn before. */
+/* One iteration more than there are rows: each runs the first pass over a row and the second one over the row before. */
 static void run_lookahead(row_pipeline *s, const row_passes *passes, void *user)
 {
     val before = variable(I64, s->rows);

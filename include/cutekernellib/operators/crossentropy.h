@@ -24,18 +24,21 @@ extern "C" {
 
 typedef enum ckl_loss_reduction { CKL_LOSS_NONE, CKL_LOSS_MEAN } ckl_loss_reduction;
 
-/* Row r of x and dx starts r * ld elements after its pointer. */
+/* Row r starts r * ldx elements after x, and r * lddx elements after dx. */
 typedef struct ckl_crossentropy_desc {
     ckl_direction direction;
     ckl_dtype dtype;    // of x and dx: CKL_F32, CKL_F16 or CKL_BF16; all else is f32
     ckl_dtype target;   // of the targets: CKL_I64 or CKL_I32; CKL_DTYPE_DEFAULT means CKL_I64
     int64_t rows, cols; // cols at least 1, except with no rows
-    int64_t ldx, lddx;  // at least cols; 0 means cols
+    int64_t ldx, lddx;  // at least cols; 0 means cols. Forward, lddx must be 0
     ckl_loss_reduction reduction;
     int64_t ignore_index; // a target that does not count; any number
 } ckl_crossentropy_desc;
 
-/* The memory of one call: device pointers, aligned to the element. dx may be x if their ld are equal. */
+/*
+ * The memory of one call: device pointers, aligned to the element. dx may be x if ldx and lddx are equal; no other overlap of an
+ * output is allowed. What is not part of a problem must be NULL.
+ */
 typedef struct ckl_crossentropy_args {
     const void *x;      // (rows,cols)
     const void *target; // (rows)

@@ -32,7 +32,7 @@ typedef enum ckl_softmax_mask {
 
 /*
  * Tensors are [outer, n, inner], the axis in the middle: any axis of a dense tensor is of this kind. Memory is a sequence of
- * lines, of n elements if inner is 1 and else of inner elements; ld is the number of elements from a line to the next.
+ * lines, of n elements if inner is 1 and else of inner elements; ldx and ldy are the elements from a line to the next.
  *
  * Masks (inner = 1 only) are dense [mask_rows, n]. Row r uses row (r / mask_repeat) % mask_rows: [S,S] for scores [B,H,S,S]
  * has mask_rows = S; [B,1,1,S] has mask_rows = B and mask_repeat = H*S.
@@ -45,13 +45,13 @@ typedef struct ckl_softmax_desc {
     bool log;                // log-softmax
     float scale;             // more than 0; 0 means 1
     ckl_softmax_mask mask;   // forward only: backward takes it from y
-    int64_t mask_rows;       // 0 means outer
-    int64_t mask_repeat;     // 0 means 1
+    int64_t mask_rows;       // 0 means outer; without a mask: must be 0
+    int64_t mask_repeat;     // 0 means 1; without a mask: must be 0
 } ckl_softmax_desc;
 
 /*
  * The memory of one call: device pointers, aligned to the element. y may be x, and dx may be y or dy, if their ld are equal;
- * no other overlap of an output is allowed.
+ * no other overlap of an output is allowed. What is not part of a problem must be NULL.
  */
 typedef struct ckl_softmax_args {
     const void *x;    // forward

@@ -1,119 +1,185 @@
-/* crossentropy_test.c - crossentropy's cases, rejects and costs. */
-#include "operators/crossentropy/crossentropy_lab.h"
+/* crossentropy_test.c - the definition of cross-entropy and its gradient in double, its problem line, cases and rejects. */
+#include "cutekernellib/operators/crossentropy.h"
 
-static ckl_status prepare(void *problem)
-{
-    crossentropy_problem *p = problem;
-    p->ldx = p->ldx ? p->ldx : p->cols;
-    p->lddx = p->lddx ? p->lddx : p->cols;
-    return CKL_OK;
-}
+#include <math.h>
 
-static void desc_of(const void *problem, void *desc)
-{
-    const crossentropy_problem *p = problem;
-    *(ckl_crossentropy_desc *)desc = (ckl_crossentropy_desc){
-        .direction = (ckl_direction)p->direction,
-        .dtype = p->dtype,
-        .target = p->target,
-        .rows = p->rows,
-        .cols = p->cols,
-        .ldx = p->ldx,
-        .lddx = p->lddx,
-        .reduction = (ckl_loss_reduction)p->reduction,
-        .ignore_index = p->ignore_index,
-    };
-}
+#include "base/dtype.h"
+#include "operators/operators.h"
 
-/* Losses, or their mean. */
-static int64_t losses(const crossentropy_problem *p)
-{
-    return p->reduction == CKL_LOSS_MEAN ? 1 : p->rows;
-}
+typedef struct crossentropy_problem {
+    ckl_crossentropy_desc desc;
+    int64_t target_low;
+} crossentropy_problem;
 
+#define CROSSENTROPY_DESC(X, owner)                                                          \
+    X(owner, int64_t, rows, "256", "", "rows of logits")                                     \
+    X(owner, int64_t, cols, "1024", "", "classes")                                           \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the logits")                  \
+    X(owner, ckl_dtype, target, "i64", "i64 i32", "type of the targets")                     \
+    X(owner, choice, direction, "forward", "forward backward", "loss, or the gradient of x") \
+    X(owner, choice, reduction, "none", "none mean", "of the losses")                        \
+    X(owner, int64_t, ignore_index, "-100", "", "a target that does not count")              \
+    X(owner, int64_t, ldx, "0", "", "elements between rows of x; 0: cols")                   \
+    X(owner, int64_t, lddx, "0", "", "elements between rows of dx, backward; 0: cols")
+
+static const field fields[] = {
+    CROSSENTROPY_DESC(FIELD_NESTED, (crossentropy_problem, desc))                                                //
+    FIELD_ROW(crossentropy_problem, int64_t, target_low, "0", "", "the smallest target; it need not be a class") //
+};
+
+/* Operands, in this order; those that a direction does not have are absent. */
+enum { X, TARGET, LOSS, LSE, COUNT, DLOSS, DX, OPERANDS_COUNT };
+
+/* What has a number for each row is a matrix of one column: its rows are compared one by one. */
 static int operands(const void *problem, operand *out)
 {
     const crossentropy_problem *p = problem;
-    bool is_forward = p->direction == CKL_DIRECTION_FORWARD, reduced = p->reduction == CKL_LOSS_MEAN;
-    operand_role made = is_forward ? OPERAND_OUT : OPERAND_IN;
-    out[CROSSENTROPY_X] = (operand){ "x", OPERAND_IN, p->dtype, 2, { p->rows, p->cols }, { p->ldx, 1 }, 0, 0 };
-    out[CROSSENTROPY_TARGET] =
-        (operand){ "target", OPERAND_IN, p->target, 1, { p->rows }, { 1 }, (float)p->target_low, (float)(p->cols - 1) };
-    out[CROSSENTROPY_LSE] = (operand){ "lse", made, CKL_F32, 1, { p->rows }, { 1 }, 1, 4 };
-    if (reduced)
-        out[CROSSENTROPY_COUNT] = (operand){ "count", made, CKL_F32, 1, { 1 }, { 1 }, 1, 2 };
-    if (is_forward) {
-        out[CROSSENTROPY_LOSS] = (operand){ "loss", OPERAND_OUT, CKL_F32, 1, { losses(p) }, { 1 }, 0, 0 };
-    } else {
-        out[CROSSENTROPY_DLOSS] = (operand){ "dloss", OPERAND_IN, CKL_F32, 1, { losses(p) }, { 1 }, 0, 0 };
-        out[CROSSENTROPY_DX] = (operand){ "dx", OPERAND_OUT, p->dtype, 2, { p->rows, p->cols }, { p->lddx, 1 }, 0, 0 };
+    const ckl_crossentropy_desc *d = &p->desc;
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD, is_mean = d->reduction == CKL_LOSS_MEAN;
+    const operand_role role = is_forward ? OPERAND_OUT : OPERAND_IN;
+    const int64_t losses = is_mean ? 1 : d->rows;
+    out[X] = operand_matrix("x", OPERAND_IN, d->dtype, d->rows, d->cols, d->ldx);
+    out[TARGET] = operand_vector("target", OPERAND_IN, d->target, d->rows);
+    out[TARGET].low = (float)p->target_low;
+    out[TARGET].high = (float)(d->cols - 1);
+    out[LSE] = is_forward ? operand_matrix("lse", role, CKL_F32, d->rows, 1, 1)
+                          : operand_vector("lse", role, CKL_F32, d->rows);
+    out[LSE].low = 1;
+    out[LSE].high = 4;
+    if (is_mean) {
+        out[COUNT] = operand_vector("count", role, CKL_F32, 1);
+        out[COUNT].low = 1;
+        out[COUNT].high = 2;
     }
-    return CROSSENTROPY_OPERANDS;
+    if (is_forward) {
+        out[LOSS] = operand_matrix("loss", OPERAND_OUT, CKL_F32, losses, 1, 1);
+    } else {
+        out[DLOSS] = operand_vector("dloss", OPERAND_IN, CKL_F32, losses);
+        out[DX] = operand_matrix("dx", OPERAND_OUT, d->dtype, d->rows, d->cols, d->lddx);
+    }
+    return OPERANDS_COUNT;
 }
 
 static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
 {
     (void)problem;
-    ckl_crossentropy_args args = { pointers[CROSSENTROPY_X],     pointers[CROSSENTROPY_TARGET],
-                                   pointers[CROSSENTROPY_LOSS],  pointers[CROSSENTROPY_LSE],
-                                   pointers[CROSSENTROPY_COUNT], pointers[CROSSENTROPY_DLOSS],
-                                   pointers[CROSSENTROPY_DX] };
+    ckl_crossentropy_args args = { pointers[X],     pointers[TARGET], pointers[LOSS], pointers[LSE],
+                                   pointers[COUNT], pointers[DLOSS],  pointers[DX] };
     return ckl_crossentropy_run(plan, &args, stream);
 }
 
-/* Outputs forward: loss, lse, count; backward: dx. */
-static int64_t slices(const void *problem, int output)
+/* The definition */
+
+/* Relative error of an exponential, per unit of 1 + |exponent|. */
+#define ERROR 0x1p-20
+
+static double logit(const ckl_crossentropy_desc *d, void *const *host, int64_t row, int64_t c)
 {
-    const crossentropy_problem *p = problem;
-    if (p->direction == CKL_DIRECTION_BACKWARD || output == 1)
-        return p->rows;
-    return output == 0 ? losses(p) : 1;
+    return dtype_read(d->dtype, host[X], row * d->ldx + c);
 }
 
-static int64_t slice_elements(const void *problem, int output)
+static int64_t class_of(const ckl_crossentropy_desc *d, void *const *host, int64_t row)
 {
-    const crossentropy_problem *p = problem;
-    (void)output;
-    return p->direction == CKL_DIRECTION_BACKWARD ? p->cols : 1;
+    return (int64_t)dtype_read(d->target, host[TARGET], row);
 }
 
-static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
+static double log_sum_exp(const ckl_crossentropy_desc *d, void *const *host, int64_t row)
 {
-    const crossentropy_problem *p = problem;
-    (void)output;
-    return p->direction == CKL_DIRECTION_BACKWARD ? slice * p->lddx + j : slice;
+    double max = -INFINITY, sum = 0;
+    for (int64_t c = 0; c < d->cols; c++) {
+        double x = logit(d, host, row, c);
+        if (isnan(x) || x == INFINITY)
+            return NAN;
+        max = fmax(max, x);
+    }
+    for (int64_t c = 0; c < d->cols && max > -INFINITY; c++)
+        sum += exp(logit(d, host, row, c) - max);
+    return max > -INFINITY ? max + log(sum) : max;
+}
+
+/* *magnitude: of the terms that make the loss. */
+static double loss_of(const ckl_crossentropy_desc *d, void *const *host, int64_t row, double *magnitude)
+{
+    int64_t t = class_of(d, host, row);
+    *magnitude = 0;
+    if (t == d->ignore_index)
+        return 0;
+    if (t < 0 || t >= d->cols)
+        return NAN;
+    double lse = log_sum_exp(d, host, row), x = logit(d, host, row, t);
+    *magnitude = isfinite(lse) && isfinite(x) ? 1 + fabs(lse) + fabs(x) : 1;
+    return lse == -INFINITY ? INFINITY : lse - x;
+}
+
+static double counted_rows(const ckl_crossentropy_desc *d, void *const *host)
+{
+    double count = 0;
+    for (int64_t r = 0; r < d->rows; r++)
+        count += class_of(d, host, r) != d->ignore_index;
+    return count;
+}
+
+static void mean(const ckl_crossentropy_desc *d, void *const *host, reference_slice out)
+{
+    double sum = 0, magnitudes = 0, count = counted_rows(d, host);
+    for (int64_t r = 0; r < d->rows; r++) {
+        double magnitude;
+        sum += loss_of(d, host, r, &magnitude);
+        magnitudes += magnitude;
+    }
+    out.value[0] = sum / count;
+    out.magnitude[0] = count > 0 ? magnitudes / count : 0;
+}
+
+static void gradient(const ckl_crossentropy_desc *d, void *const *host, int64_t row, reference_slice out)
+{
+    int64_t t = class_of(d, host, row);
+    bool reduced = d->reduction == CKL_LOSS_MEAN;
+    double factor = dtype_read(CKL_F32, host[DLOSS], reduced ? 0 : row);
+    double lse = dtype_read(CKL_F32, host[LSE], row);
+    if (reduced)
+        factor /= dtype_read(CKL_F32, host[COUNT], 0);
+    if (t < 0 || t >= d->cols)
+        factor = NAN;
+    for (int64_t c = 0; c < d->cols; c++) {
+        double x = logit(d, host, row, c), e = lse == -INFINITY ? exp(x) : exp(x - lse);
+        out.value[c] = t == d->ignore_index ? 0 : (e - (c == t)) * factor;
+        double spread = isfinite(x) ? e * (1 + fabs(x - lse)) + (c == t) : 1;
+        out.magnitude[c] = spread * fabs(factor) + 0x1p-126 / ERROR;
+    }
+}
+
+static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+{
+    enum { OUT_LOSS, OUT_LSE, OUT_COUNT }; // forward
+    const ckl_crossentropy_desc *d = problem;
+    (void)slice;
+    if (d->direction == CKL_DIRECTION_BACKWARD) {
+        gradient(d, host, out.row, out);
+    } else if (output == OUT_LSE) {
+        out.value[0] = log_sum_exp(d, host, out.row);
+        out.magnitude[0] = 1 + fabs(out.value[0]);
+    } else if (output == OUT_COUNT) {
+        out.value[0] = counted_rows(d, host);
+        out.magnitude[0] = 0;
+    } else if (d->reduction == CKL_LOSS_MEAN) {
+        mean(d, host, out);
+    } else {
+        out.value[0] = loss_of(d, host, out.row, &out.magnitude[0]);
+    }
 }
 
 static double terms(const void *problem)
 {
-    const crossentropy_problem *p = problem;
-    return (double)p->cols + (p->reduction == CKL_LOSS_MEAN ? (double)p->rows : 0);
-}
-
-static double approximation(const void *problem)
-{
-    (void)problem;
-    return CROSSENTROPY_ERROR;
-}
-
-static double elements(const crossentropy_problem *p)
-{
-    return (double)p->rows * (double)p->cols;
+    const ckl_crossentropy_desc *d = problem;
+    return (double)d->cols + (d->reduction == CKL_LOSS_MEAN ? (double)d->rows : 0);
 }
 
 static double flops(const void *problem)
 {
-    return 4 * elements(problem);
+    const ckl_crossentropy_desc *d = problem;
+    return 4 * (double)d->rows * (double)d->cols;
 }
-
-static double bytes(const void *problem)
-{
-    const crossentropy_problem *p = problem;
-    double of_rows = (double)p->rows * (double)(ckl_dtype_bytes(p->target) + 2 * sizeof(float));
-    return (p->direction == CKL_DIRECTION_FORWARD ? 1 : 2) * elements(p) * (double)ckl_dtype_bytes(p->dtype) + of_rows;
-}
-
-static const field fields[] = { CROSSENTROPY_PROBLEM(FIELD_ROW) };
 
 static const char *const cases[] = {
     "rows=4 cols=8",
@@ -122,9 +188,9 @@ static const char *const cases[] = {
     "rows=33 cols=1000 dtype=bf16 target=i32        # a warp a row",
     "rows=33 cols=1000 dtype=f16 direction=backward target=i32",
     "rows=5 cols=4096 dtype=f16                     # a CTA a row",
-    "rows=3 cols=30001                              # odd rows, in pieces",
+    "rows=3 cols=30001                              # odd rows, by tiles",
     "rows=3 cols=30001 dtype=bf16 direction=backward",
-    "rows=2 cols=70000 dtype=bf16                   # pieces of a cluster",
+    "rows=2 cols=70000 dtype=bf16                   # tiles of a cluster",
     "rows=2 cols=70000 dtype=bf16 direction=backward",
     "rows=33 cols=130 reduction=mean dtype=bf16",
     "rows=2000 cols=5 reduction=mean ignore_index=2 # the mean of more rows than it has threads",
@@ -144,9 +210,14 @@ static const test_reject rejects[] = {
     { "rows=-1 cols=8", CKL_INVALID, "crossentropy: rows=-1 is negative" },
     { "rows=4 cols=0", CKL_INVALID, "crossentropy: cols=0 is less than 1" },
     { "rows=4 cols=8 dtype=i32", CKL_INVALID, "crossentropy: dtype=i32 is none of f32, f16, bf16" },
-    { "rows=4 cols=8 target=f32", CKL_INVALID, "crossentropy: target=f32 is neither i64 nor i32" },
+    { "rows=4 cols=8 target=f32", CKL_INVALID, "crossentropy: target=f32 is none of i64, i32" },
     { "rows=4 cols=8 ldx=7", CKL_INVALID, "crossentropy: ldx=7 is smaller than cols=8" },
-    { "rows=4 cols=8 impl=row config='cluster=2'", CKL_INVALID, "crossentropy row: cluster=2, a cluster has" },
+    { "rows=4 cols=8 lddx=8", CKL_INVALID, "crossentropy: lddx=8 is not part of a forward problem" },
+    { "rows=4 cols=8 lddx=7 direction=backward", CKL_INVALID, "crossentropy: lddx=7 is smaller than cols=8" },
+    { "rows=4 cols=4096 direction=backward impl=row config='cluster=2'", CKL_INVALID,
+      "crossentropy row: cluster=2, backward has none" },
+    { "rows=4 cols=8 impl=row config='exact=1'", CKL_INVALID,
+      "crossentropy row: exact=1, but rows are taken tile by tile" },
     { "rows=4 cols=8 impl=row config='threads=96'", CKL_INVALID, "crossentropy row: threads=96 is no power of two" },
     { NULL, CKL_OK, NULL },
 };
@@ -155,18 +226,12 @@ const operator_test crossentropy_test = {
     .op = &crossentropy_operator,
     .problem_bytes = sizeof(crossentropy_problem),
     .problem = FIELD_TABLE(fields),
-    .prepare = prepare,
-    .desc = desc_of,
     .operands = operands,
     .run = run,
-    .slices = slices,
-    .slice_elements = slice_elements,
-    .output_index = output_index,
-    .reference = crossentropy_reference,
+    .reference = reference,
     .terms_of = terms,
-    .approximation_of = approximation,
+    .approximation = ERROR,
     .flops = flops,
-    .bytes = bytes,
     .cases = cases,
     .rejects = rejects,
 };

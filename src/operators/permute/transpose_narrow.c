@@ -6,6 +6,9 @@
  * the aligned chunks of 16 bytes that they touch, so each keeps its phase, the bytes before it in its first chunk. Runs of y
  * are cut at multiples of 32 bytes of memory: CTAs write whole sectors, in words. Only the ends of the matrix are written by
  * elements.
+ *
+ * Lanes and addresses are computed by hand: phases and sectors depend on the address of each run, so no layout gives the
+ * distance from one run to the next.
  */
 #include "operators/permute/transpose_tile.h"
 
@@ -60,8 +63,7 @@ static void load_runs(const narrow *k)
     val length = mul(k->along, imm(k->cfg->bytes)), count = mul(runs, imm(chunks));
     if (k->cfg->short_x)
         length = mul(length, k->size);
-    LOOP_FROM(n, thread(), count, imm(k->cfg->threads))
-    {
+    LOOP_FROM(n, thread(), count, imm(k->cfg->threads)) {
         val run = div(n, imm(chunks)), offset = mul(sub(n, mul(run, imm(chunks))), imm(CHUNK_BYTES));
         val phase = phase_of(k, run), end = add(phase, length);
         val from = transpose_address(sub(k->x, convert(U64, phase)), run, k->tile.ldx, offset, imm(1));
@@ -121,8 +123,7 @@ static void store_words(const narrow *k, val runs)
         (cfg->short_x ? cfg->tile_r : cfg->tile_c) / k->word_elements; // words of a run, or of one of its rows of x
     val words = cfg->short_x ? imm_as(U32, along) : mul(k->size, imm(along));
     run y = run_at(k, imm_as(U32, 0));
-    LOOP_FROM(n, thread(), mul(runs, words), imm(cfg->threads))
-    {
+    LOOP_FROM(n, thread(), mul(runs, words), imm(cfg->threads)) {
         val word = n;
         if (cfg->short_x) {
             y = run_at(k, div(n, imm(along)));
@@ -142,8 +143,7 @@ static void store_ends(const narrow *k, val runs, int per_run, bool heads)
 {
     const transpose_narrow_config *cfg = k->cfg;
     val window = cfg->short_x ? imm(cfg->tile_r) : mul(k->size, imm(cfg->tile_c));
-    LOOP_FROM(n, thread(), mul(runs, imm(per_run)), imm(cfg->threads))
-    {
+    LOOP_FROM(n, thread(), mul(runs, imm(per_run)), imm(cfg->threads)) {
         run y = run_at(k, div(n, imm(per_run)));
         val i = rem(n, imm(per_run)), wanted = lt(i, y.head);
         if (!heads) {

@@ -11,6 +11,9 @@
  * lanes of a warp read every E-th row of x. With chunks of a word these are neighbours in a group; a row is an odd number of
  * words, so the lanes meet 32 banks. With longer chunks the phases must differ too: they do where every E-th row of x is an
  * odd number of words from the next.
+ *
+ * Lanes and addresses are computed by hand: the phase of a row and the window of a row of y depend on the row's address, so no
+ * layout gives the distance from one row to the next.
  */
 #include "operators/permute/transpose_tile.h"
 
@@ -74,8 +77,7 @@ static void load_rows(const sm80 *k)
     val to = add(k->smem, offset), rest = convert(I32, sub(k->row_bytes, offset)); // of a row that begins with a chunk
     val step = convert(U64, mul(k->tile.ldx, imm(at_once)));
     val past = select(lt(first, imm(at_once)), imm_as(U32, k->shape.rows), imm(0));
-    LOOP_FROM(done, imm_as(U32, 0), imm(k->shape.rows), imm(at_once * COPIES_AT_ONCE))
-    {
+    LOOP_FROM(done, imm_as(U32, 0), imm(k->shape.rows), imm(at_once * COPIES_AT_ONCE)) {
         for (int n = 0; n < COPIES_AT_ONCE; n++) {
             val row = add(add(first, done), imm(n * at_once)), phase = bit_and(convert(I32, from), imm(chunk - 1));
             val valid = select(lt(row, k->rows), min(max(add(rest, phase), imm(0)), imm(chunk)), imm(0));
@@ -154,7 +156,7 @@ static void store_rows(const sm80 *k, row_class *class, int n, val step)
         load_words(k, class, n, j, count, words_of_rows);
         for (int i = 0; i < count; i++)
             IF(logical_and(inside, in_matrix[i]))
-                set(gmem_tensor(to[i], k->word_type, compact(leaf(words))), 32 * j, words_of_rows[i]);
+                store_global(k->word_type, to[i], (int64_t)32 * j * k->word, words_of_rows[i]);
     }
 }
 

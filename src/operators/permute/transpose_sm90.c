@@ -64,9 +64,9 @@ static void store_tile(const sm90 *k)
     const transpose_sm90_config *cfg = k->cfg;
     staged_store staged = { imm(0), cfg->threads, eq(thread(), imm(0)) };
     LAST_STAGED_STORE(&staged)
-    for (int b = 0; b < cfg->tile_r / k->span; b++)
-        tma_store_of(&k->tmaY, slice(k->sY, _, _, b), k->tile.col, add(k->tile.row, imm(b * k->span)), cfg->outer,
-                     k->tile.outer);
+        for (int b = 0; b < cfg->tile_r / k->span; b++)
+            tma_store_of(&k->tmaY, slice(k->sY, _, _, b), k->tile.col, add(k->tile.row, imm(b * k->span)), cfg->outer,
+                         k->tile.outer);
 }
 
 /* The shared address of an element of a tile of boxes. */

@@ -1,4 +1,4 @@
-/* softmax.c - softmax and its gradient: validation and the table of kernels. */
+/* softmax.c - softmax and its gradient: validation, choice of kernel, launch. */
 #include "cutekernellib/operators/softmax.h"
 
 #include <math.h>
@@ -7,179 +7,418 @@
 #include "operators/softmax/softmax_config.h"
 #include "plan/check.h"
 
-enum { VECTOR_BYTES = 16 };
-
 /* Validation */
 
-static ckl_status check_sizes(const ckl_softmax_desc *d)
+/* A line of memory: the elements side by side, and how many there are. */
+static int64_t line_of(const ckl_softmax_desc *d)
 {
-    const struct {
-        const char *name;
-        int64_t size;
-    } sizes[] = { { "outer", d->outer },
-                  { "n", d->n },
-                  { "inner", d->inner },
-                  { "mask_rows", d->mask_rows },
-                  { "mask_repeat", d->mask_repeat } };
-    for (int i = 0; i < COUNT_OF(sizes); i++)
-        if (sizes[i].size < 0)
-            FAIL(CKL_INVALID, "softmax: %s=%" PRId64 " is negative", sizes[i].name, sizes[i].size);
-    return CKL_OK;
+    return d->inner == 1 ? d->n : d->inner;
 }
 
-static ckl_status check_pitch(const char *name, int64_t *ld, int64_t line)
+static int64_t lines_of(const ckl_softmax_desc *d)
 {
-    if (*ld == 0)
-        *ld = line;
-    if (*ld < line)
-        FAIL(CKL_INVALID, "softmax: %s=%" PRId64 " is smaller than a line of %" PRId64 " elements", name, *ld, line);
-    return CKL_OK;
+    return d->inner == 1 ? d->outer : d->outer * d->n;
+}
+
+static bool is_empty(const ckl_softmax_desc *d)
+{
+    return d->outer == 0 || d->n == 0;
 }
 
 static ckl_status check_mask(ckl_softmax_desc *d)
 {
-    d->mask_rows = d->mask_rows ? d->mask_rows : max_i64(1, d->outer);
-    d->mask_repeat = d->mask_repeat ? d->mask_repeat : 1;
     if ((unsigned)d->mask > CKL_SOFTMAX_MASK_ADD)
         FAIL(CKL_INVALID,
              "softmax: mask=%d is none of CKL_SOFTMAX_MASK_NONE, CKL_SOFTMAX_MASK_BOOL, CKL_SOFTMAX_MASK_ADD",
              (int)d->mask);
-    if (d->mask != CKL_SOFTMAX_MASK_NONE && d->direction == CKL_DIRECTION_BACKWARD)
+    if (d->mask == CKL_SOFTMAX_MASK_NONE && (d->mask_rows || d->mask_repeat))
+        FAIL(CKL_INVALID,
+             "softmax: mask_rows=%" PRId64 " mask_repeat=%" PRId64 " are not part of a problem without mask",
+             d->mask_rows, d->mask_repeat);
+    if (d->mask == CKL_SOFTMAX_MASK_NONE)
+        return CKL_OK;
+    if (d->direction == CKL_DIRECTION_BACKWARD)
         FAIL(CKL_INVALID, "softmax: the backward direction takes no mask, it follows from y");
+    d->mask_rows = d->mask_rows ? d->mask_rows : max_i64(1, d->outer);
+    d->mask_repeat = d->mask_repeat ? d->mask_repeat : 1;
     return CKL_OK;
 }
 
 static ckl_status check(void *desc)
 {
     ckl_softmax_desc *d = desc;
-    if (d->dtype != CKL_F32 && d->dtype != CKL_F16 && d->dtype != CKL_BF16)
-        FAIL(CKL_INVALID, "softmax: dtype=%s is none of f32, f16, bf16", ckl_dtype_name(d->dtype));
+    TRY(PLAN_CHECK_DTYPE("softmax", "dtype", d->dtype, CKL_F32, CKL_F16, CKL_BF16));
     if (d->direction != CKL_DIRECTION_FORWARD && d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_INVALID, "softmax: direction=%d is neither CKL_DIRECTION_FORWARD nor CKL_DIRECTION_BACKWARD",
              (int)d->direction);
-    TRY(check_sizes(d));
+    TRY(plan_check_size("softmax", "outer", d->outer));
+    TRY(plan_check_size("softmax", "n", d->n));
+    TRY(plan_check_size("softmax", "inner", d->inner));
+    TRY(plan_check_size("softmax", "mask_rows", d->mask_rows));
+    TRY(plan_check_size("softmax", "mask_repeat", d->mask_repeat));
     d->inner = d->inner ? d->inner : 1;
     d->scale = d->scale != 0 ? d->scale : 1;
     if (!(d->scale > 0) || isinf(d->scale))
         FAIL(CKL_INVALID, "softmax: scale=%g is not a positive number", (double)d->scale);
-    TRY(check_pitch("ldx", &d->ldx, softmax_line(d)));
-    TRY(check_pitch("ldy", &d->ldy, softmax_line(d)));
+    const char *line = d->inner == 1 ? "n" : "inner";
+    TRY(plan_check_pitch("softmax", "ldx", &d->ldx, line, line_of(d)));
+    TRY(plan_check_pitch("softmax", "ldy", &d->ldy, line, line_of(d)));
     return check_mask(d);
 }
 
-static ckl_status check_pointer(const char *name, const void *pointer, ckl_dtype dtype)
-{
-    if (!pointer)
-        FAIL(CKL_INVALID, "softmax: %s is NULL", name);
-    if ((uintptr_t)pointer % ckl_dtype_bytes(dtype))
-        FAIL(CKL_INVALID, "softmax: %s=%p is not aligned to its %zu-byte elements", name, pointer,
-             ckl_dtype_bytes(dtype));
-    return CKL_OK;
-}
+enum { TENSORS = 5 };
 
-/* Bytes from the first to past the last element. */
-static int64_t extent(const ckl_softmax_desc *d, int64_t ld)
+static void tensors_of(const ckl_softmax_desc *d, const ckl_softmax_args *a, plan_tensor t[TENSORS])
 {
-    return ((softmax_lines(d) - 1) * ld + softmax_line(d)) * (int64_t)ckl_dtype_bytes(d->dtype);
-}
-
-/* The same tensor is fine, every thread reads its elements before it writes them; other overlaps are not. */
-static ckl_status check_overlap(const ckl_softmax_desc *d, const char *out, const void *y, int64_t ldy, const char *in,
-                                const void *x, int64_t ldx)
-{
-    if ((x != y || ldx != ldy) && plan_overlap(x, extent(d, ldx), y, extent(d, ldy)))
-        FAIL(CKL_INVALID, "softmax: %s overlaps %s without being the same tensor", out, in);
-    return CKL_OK;
-}
-
-static ckl_status check_forward(const ckl_softmax_desc *d, const ckl_softmax_args *a)
-{
-    TRY(check_pointer("x", a->x, d->dtype));
-    TRY(check_pointer("y", a->y, d->dtype));
-    TRY(check_overlap(d, "y", a->y, d->ldy, "x", a->x, d->ldx));
-    if (d->mask == CKL_SOFTMAX_MASK_NONE)
-        return CKL_OK;
-    ckl_dtype dtype = d->mask == CKL_SOFTMAX_MASK_BOOL ? CKL_BOOL : d->dtype;
-    TRY(check_pointer("mask", a->mask, dtype));
-    if (plan_overlap(a->mask, d->mask_rows * d->n * (int64_t)ckl_dtype_bytes(dtype), a->y, extent(d, d->ldy)))
-        FAIL(CKL_INVALID, "softmax: y overlaps mask");
-    return CKL_OK;
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD, masked = d->mask != CKL_SOFTMAX_MASK_NONE;
+    const char *not_forward = is_forward ? "a forward problem" : NULL;
+    const char *not_backward = is_forward ? NULL : "a backward problem";
+    const ckl_dtype dtype = d->dtype, mask = d->mask == CKL_SOFTMAX_MASK_BOOL ? CKL_BOOL : dtype;
+    const int64_t lines = is_empty(d) ? 0 : lines_of(d), line = line_of(d), mask_rows = lines ? d->mask_rows : 0;
+    t[0] = plan_absent(plan_matrix("x", a->x, dtype, lines, line, d->ldx), not_backward);
+    t[1] = plan_matrix("y", a->y, dtype, lines, line, d->ldy);
+    t[1].output = is_forward;
+    t[2] = plan_matrix("mask", a->mask, mask, 1, mask_rows * d->n, 0);
+    t[2].absent = masked ? NULL : is_forward ? "a problem without mask" : not_backward;
+    t[3] = plan_absent(plan_matrix("dy", a->dy, dtype, lines, line, d->ldy), not_forward);
+    t[4] = plan_absent(plan_output(plan_matrix("dx", a->dx, dtype, lines, line, d->ldx)), not_forward);
 }
 
 static ckl_status check_args(const void *desc, const void *args)
 {
-    const ckl_softmax_desc *d = desc;
     const ckl_softmax_args *a = args;
+    plan_tensor tensors[TENSORS];
+    tensors_of(desc, a, tensors);
     TRY(plan_check_workspace("softmax", a->workspace));
-    if (softmax_is_empty(d))
+    return plan_check_tensors("softmax", tensors, TENSORS);
+}
+
+/* Choice, the same for rows and columns */
+
+enum { CLUSTER_PORTABLE = 8, CTAS_MAX = INT32_MAX };
+
+static softmax_form form_of(const ckl_softmax_desc *d)
+{
+    return (softmax_form){ .dtype = d->dtype,
+                           .direction = (choice)d->direction,
+                           .log = d->log,
+                           .scaled = d->scale != 1,
+                           .mask = (choice)d->mask };
+}
+
+static int vec_of(const ckl_softmax_desc *d)
+{
+    return row_vec(d->dtype, lines_of(d), line_of(d), d->ldx, d->ldy);
+}
+
+static ckl_status check_length(const char *what, const ckl_softmax_desc *d)
+{
+    if (d->n > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: n=%" PRId64 " is more than %d", what, d->n, INT32_MAX);
+    return CKL_OK;
+}
+
+static ckl_status admit_form(const char *what, const ckl_softmax_desc *d, const softmax_form *f, int vec)
+{
+    softmax_form wanted = form_of(d);
+    if (wanted.dtype != f->dtype || wanted.direction != f->direction || wanted.log != f->log ||
+        (wanted.scaled && !f->scaled) || wanted.mask != f->mask)
+        FAIL(CKL_INVALID, "%s: dtype, direction, log, scaled and mask are those of the problem", what);
+    if (vec_of(d) % vec)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the lines or the distances between them", what, vec);
+    if (f->ctas_per_sm < 0 || f->ctas_per_sm > 32)
+        FAIL(CKL_INVALID, "%s: ctas_per_sm=%d is not in 0..32", what, f->ctas_per_sm);
+    return CKL_OK;
+}
+
+/* Rows along memory */
+
+enum {
+    ROW_FORWARD = 32,           // elements of a thread: each takes an f32 register
+    ROW_BACKWARD = 16,          // registers of a thread for y, and as many for dy
+    ROW_BACKWARD_ELEMENTS = 32, // at most
+    LONG_THREADS = 512,
+};
+
+static int row_registers(const ckl_softmax_desc *d)
+{
+    int forward = ROW_FORWARD * (int)ckl_dtype_bytes(d->dtype) / (int)sizeof(float);
+    return d->direction == CKL_DIRECTION_FORWARD ? forward : ROW_BACKWARD;
+}
+
+static ckl_status check_last_axis(const char *what, const ckl_softmax_desc *d)
+{
+    if (d->inner != 1)
+        FAIL(CKL_UNSUPPORTED, "%s: inner=%" PRId64 ", the axis is not the last one", what, d->inner);
+    return check_length(what, d);
+}
+
+static ckl_status choose_row(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    softmax_row_config *c = config;
+    (void)device;
+    TRY(check_last_axis("softmax row", d));
+    if (!row_split_choose(d->n, vec_of(d), d->dtype, row_registers(d), 1, &c->split))
+        FAIL(CKL_UNSUPPORTED, "softmax row: rows of n=%" PRId64 " do not fit the registers of one CTA", d->n);
+    if (d->direction == CKL_DIRECTION_BACKWARD && c->split.vec * c->split.steps > ROW_BACKWARD_ELEMENTS)
+        FAIL(CKL_UNSUPPORTED, "softmax row: y and dy of n=%" PRId64 " do not fit the registers", d->n);
+    c->form = form_of(d);
+    return CKL_OK;
+}
+
+/* As many CTAs a row as keep their registers busy. */
+static ckl_status choose_long(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    softmax_row_config *c = config;
+    TRY(check_last_axis("softmax long", d));
+    const int vec = vec_of(d), registers = (int)ceil_div(vec * (int64_t)ckl_dtype_bytes(d->dtype), sizeof(float));
+    c->form = form_of(d);
+    c->split = (row_split){ .threads = LONG_THREADS,
+                            .row_threads = LONG_THREADS,
+                            .cluster = device->has_tma ? CLUSTER_PORTABLE : 1,
+                            .vec = vec,
+                            .steps = (int)max_i64(1, row_registers(d) / registers) };
+    while (c->split.cluster > 1 && row_split_cols(&c->split) / 2 >= d->n)
+        c->split.cluster /= 2;
+    return CKL_OK;
+}
+
+static ckl_status choose_pipeline(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    softmax_row_config *c = config;
+    TRY(check_last_axis("softmax pipeline", d));
+    c->form = form_of(d);
+    const int inputs = softmax_pipeline_inputs(&c->form);
+    row_pipeline_split split = row_pipeline_choose(d->n, d->dtype, inputs, device);
+    row_pipeline_config(&split, &c->split, &c->flow);
+    c->form.ctas_per_sm = row_pipeline_ctas_per_sm(&split, d->dtype, inputs, SOFTMAX_PIPELINE_VALUES, device);
+    return row_pipeline_admit("softmax pipeline", &split, d->n, d->dtype, inputs, SOFTMAX_PIPELINE_VALUES, device);
+}
+
+static ckl_status admit_rows(const char *what, bool is_long, const ckl_softmax_desc *d, const ckl_device_info *device,
+                             const softmax_row_config *c)
+{
+    TRY(check_last_axis(what, d));
+    int64_t cols = is_long ? min_i64(d->n, row_split_cols(&c->split)) : d->n;
+    TRY(row_split_admit(what, &c->split, cols, c->form.dtype, device));
+    TRY(admit_form(what, d, &c->form, c->split.vec));
+    if (is_long && c->split.exact)
+        FAIL(CKL_INVALID, "%s: exact=1 is for rows in registers", what);
+    if (d->outer > CTAS_MAX / c->split.cluster * row_split_rows(&c->split))
+        FAIL(CKL_UNSUPPORTED, "%s: outer=%" PRId64 " takes more than %d CTAs", what, d->outer, CTAS_MAX);
+    return CKL_OK;
+}
+
+static ckl_status admit_row(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return admit_rows("softmax row", false, desc, device, config);
+}
+
+static ckl_status admit_long(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return admit_rows("softmax long", true, desc, device, config);
+}
+
+static ckl_status admit_pipeline(const void *desc, const ckl_device_info *device, const void *config)
+{
+    static const char what[] = "softmax pipeline";
+    const ckl_softmax_desc *d = desc;
+    const softmax_row_config *c = config;
+    row_pipeline_split split = row_pipeline_split_of(&c->split, &c->flow);
+    TRY(check_last_axis(what, d));
+    TRY(row_pipeline_admit(what, &split, d->n, c->form.dtype, softmax_pipeline_inputs(&c->form),
+                           SOFTMAX_PIPELINE_VALUES, device));
+    TRY(row_pipeline_dynamic_admit(what, &split, d->n));
+    return admit_form(what, d, &c->form, c->split.vec);
+}
+
+/* Columns: rows across memory */
+
+enum {
+    COLUMN_FORWARD = 32,  // elements of a thread: each takes an f32 register
+    COLUMN_BACKWARD = 16, // of y and as many of dy
+    TILE_FORWARD = 8,     // of a tile, where addresses take registers too; up to twice as many
+    TILE_BACKWARD = 4,
+    LONG_LINES = 2048 // that a CTA of column_long may find work in
+};
+
+static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
+{
+    if (d->inner == 1)
+        FAIL(CKL_UNSUPPORTED, "%s: the axis is the last one", what);
+    if (d->mask != CKL_SOFTMAX_MASK_NONE)
+        FAIL(CKL_UNSUPPORTED, "%s: masks are for the last axis", what);
+    return check_length(what, d);
+}
+
+/* A cluster only where the registers of one CTA do not hold the columns. */
+static ckl_status choose_column(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    softmax_column_config *c = config;
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    const int elements = is_forward ? COLUMN_FORWARD : COLUMN_BACKWARD, vec = vec_of(d);
+    const int cluster = device->has_tma ? CLUSTER_PORTABLE : 1;
+    TRY(check_other_axis("softmax column", d));
+    if (!column_split_choose(d->n, d->inner, vec, d->dtype, elements, 1, &c->split) &&
+        !column_split_choose(d->n, d->inner, vec, d->dtype, elements, cluster, &c->split))
+        FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
+             cluster, cluster > 1 ? "s" : "");
+    c->form = form_of(d);
+    if (is_forward && c->split.exact && c->split.threads == 512 && d->dtype == CKL_F32 && c->split.steps <= 8)
+        c->form.ctas_per_sm = 2; // 64 registers do, and two CTAs keep 128 KB in flight
+    return CKL_OK;
+}
+
+/* Tiles of so many lines as registers hold, and as many CTAs as find LONG_LINES each. */
+static ckl_status choose_column_long(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    softmax_column_config *c = config;
+    column_split *split = &c->split;
+    const int elements = d->direction == CKL_DIRECTION_FORWARD ? TILE_FORWARD : TILE_BACKWARD;
+    int64_t lines = min_i64(d->n, LONG_LINES);
+    TRY(check_other_axis("softmax column_long", d));
+    while (!column_split_choose(lines, d->inner, vec_of(d), d->dtype, elements, 1, split))
+        lines /= 2;
+    const int64_t cluster_max = device->has_tma ? min_i64(CLUSTER_PORTABLE, split->threads / 32) : 1;
+    while (2 * split->cluster <= cluster_max && d->n > (int64_t)LONG_LINES * split->cluster)
+        split->cluster *= 2;
+    split->exact = false;
+    c->form = form_of(d);
+    return CKL_OK;
+}
+
+static ckl_status admit_columns(const char *what, bool is_long, const ckl_softmax_desc *d,
+                                const ckl_device_info *device, const softmax_column_config *c)
+{
+    TRY(check_other_axis(what, d));
+    TRY(column_split_admit(what, &c->split, c->form.dtype, device));
+    TRY(admit_form(what, d, &c->form, c->split.vec));
+    int64_t lines = column_split_lines(&c->split), columns = column_split_columns(&c->split);
+    if (!is_long && d->n > lines)
+        FAIL(CKL_INVALID, "%s: columns of %" PRId64 " elements, room for %" PRId64, what, d->n, lines);
+    if (c->split.exact && (is_long || d->n != lines || d->inner % columns))
+        FAIL(CKL_INVALID, "%s: exact=1 wants columns of %" PRId64 " elements and lines of whole %" PRId64, what, lines,
+             columns);
+    column_split scalar = column_split_scalar(&c->split); // the smaller strips
+    if (d->outer > CTAS_MAX / column_split_ctas(&scalar, 1, d->inner))
+        FAIL(CKL_UNSUPPORTED, "%s: the problem takes more than %d CTAs", what, CTAS_MAX);
+    return CKL_OK;
+}
+
+static ckl_status admit_column(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return admit_columns("softmax column", false, desc, device, config);
+}
+
+static ckl_status admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return admit_columns("softmax column_long", true, desc, device, config);
+}
+
+/* Launch */
+
+/* The counter from which the rows of a pipeline are taken. */
+static int64_t pipeline_workspace(const ckl_plan *plan)
+{
+    (void)plan;
+    return sizeof(uint32_t);
+}
+
+static softmax_params params_for(const ckl_softmax_desc *d, const ckl_softmax_args *a)
+{
+    return (softmax_params){ .outer = d->outer,
+                             .n = d->n,
+                             .inner = d->inner,
+                             .x = a->x,
+                             .ldx = d->ldx,
+                             .y = a->y,
+                             .ldy = d->ldy,
+                             .dy = a->dy,
+                             .dx = a->dx,
+                             .scale = d->scale,
+                             .mask = a->mask,
+                             .mask_rows = d->mask_rows,
+                             .mask_repeat = d->mask_repeat };
+}
+
+/* 0 if all tensors are aligned to whole vectors, else 1. */
+static int kernel_for(const ckl_softmax_desc *d, const ckl_softmax_args *a, int vec)
+{
+    plan_tensor tensors[TENSORS];
+    tensors_of(d, a, tensors);
+    return plan_tensors_aligned(tensors, TENSORS, vec) ? 0 : 1;
+}
+
+static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const softmax_row_config *c = plan->config;
+    const ckl_softmax_desc *d = plan->desc;
+    const ckl_softmax_args *a = args;
+    if (is_empty(d))
         return CKL_OK;
-    if (d->direction == CKL_DIRECTION_FORWARD)
-        return check_forward(d, a);
-    TRY(check_pointer("y", a->y, d->dtype));
-    TRY(check_pointer("dy", a->dy, d->dtype));
-    TRY(check_pointer("dx", a->dx, d->dtype));
-    TRY(check_overlap(d, "dx", a->dx, d->ldx, "y", a->y, d->ldy));
-    return check_overlap(d, "dx", a->dx, d->ldx, "dy", a->dy, d->ldy);
+    const int kernel = kernel_for(d, a, c->split.vec);
+    const bool flows = c->flow.stages && kernel == 0; // as many CTAs as there is room for take the rows
+    const int64_t resident = min_i64(d->outer, plan->kernels[0].clusters_resident) * c->split.cluster;
+    softmax_params params = params_for(d, a);
+    params.counter = plan_workspace(plan, a->workspace);
+    const plan_grid grid = { .x = flows ? resident : row_split_ctas(&c->split, d->outer) };
+    return plan_launch(plan, kernel, grid, &params, stream);
 }
 
-int softmax_vec(const ckl_softmax_desc *d)
+static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    int64_t vec = VECTOR_BYTES / (int64_t)ckl_dtype_bytes(d->dtype);
-    while (softmax_line(d) % vec || (softmax_lines(d) > 1 && (d->ldx % vec || d->ldy % vec)))
-        vec /= 2;
-    return (int)vec;
+    const softmax_column_config *c = plan->config;
+    const ckl_softmax_desc *d = plan->desc;
+    if (is_empty(d))
+        return CKL_OK;
+    const int kernel = kernel_for(d, args, c->split.vec);
+    const column_split split = kernel ? column_split_scalar(&c->split) : c->split;
+    softmax_params params = params_for(d, args);
+    params.strips = (uint32_t)column_split_strips(&split, d->inner);
+    const plan_grid grid = { .x = column_split_ctas(&split, d->outer, d->inner) };
+    return plan_launch(plan, kernel, grid, &params, stream);
 }
 
-bool softmax_aligned(const ckl_softmax_desc *d, const ckl_softmax_args *a, int vec)
-{
-    const bool forward = d->direction == CKL_DIRECTION_FORWARD;
-    const void *pointers[] = { forward ? a->x : a->dy, a->y, forward ? a->y : a->dx };
-    uintptr_t bytes = (uintptr_t)vec * ckl_dtype_bytes(d->dtype), any = 0;
-    for (int i = 0; i < COUNT_OF(pointers); i++)
-        any |= (uintptr_t)pointers[i];
-    if (d->mask != CKL_SOFTMAX_MASK_NONE &&
-        (uintptr_t)a->mask % (d->mask == CKL_SOFTMAX_MASK_BOOL ? (uintptr_t)vec : bytes))
-        return false;
-    return any % bytes == 0;
-}
+static const field row_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
+                                    ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split)) };
 
-static const implementation *const implementations[] = {
-    &softmax_row_impl,
-    &softmax_pipeline_impl,
-    &softmax_long_cluster_impl,
-    &softmax_long_impl,
-    &softmax_column_impl,
-    &softmax_column_cluster_impl,
-    &softmax_column_long_cluster_impl,
-    &softmax_column_long_impl,
-    NULL,
-};
+static const field pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
+                                         ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split))   //
+                                         ROW_FLOW(FIELD_NESTED, (softmax_row_config, flow)) };
 
-PLAN_CLEAR_PADDING(clear_padding, ckl_softmax_desc)
+static const field column_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form)) //
+                                       COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) };
 
-const operator_info softmax_operator = {
-    .name = "softmax",
-    .summary = "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients",
-    .desc_bytes = sizeof(ckl_softmax_desc),
-    .clear_padding = clear_padding,
-    .args_bytes = sizeof(ckl_softmax_args),
-    .check = check,
-    .check_args = check_args,
-    .implementations = implementations,
-};
+#define IMPLEMENTATION(symbol, about, family, ...)                                                             \
+    static const implementation symbol##_implementation = { .name = #symbol,                                   \
+                                                            .summary = about,                                  \
+                                                            .config_bytes = sizeof(softmax_##family##_config), \
+                                                            .choose = choose_##symbol,                         \
+                                                            .admit = admit_##symbol,                           \
+                                                            .describe = softmax_##symbol,                      \
+                                                            .kernels = 2,                                      \
+                                                            .params = &softmax_param_list,                     \
+                                                            .launch = launch_##family##s,                      \
+                                                            __VA_ARGS__ }
 
-ckl_status ckl_softmax_plan(ckl_device *device, const ckl_softmax_desc *desc, ckl_plan **plan)
-{
-    return plan_build(device, &softmax_operator, desc, NULL, plan);
-}
+IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read once", row,
+               .config = FIELD_TABLE(row_fields));
+IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
+               row, .config = FIELD_TABLE(pipeline_fields), .target = IR_SM90A, .workspace_bytes = pipeline_workspace);
+IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row,
+               .config = FIELD_TABLE(row_fields));
+IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column,
+               .config = FIELD_TABLE(column_fields));
+IMPLEMENTATION(column_long, "a strip of any length by a CTA or a cluster; read twice, tile by tile", column,
+               .config = FIELD_TABLE(column_fields));
 
-ckl_status ckl_softmax_run(const ckl_plan *plan, const ckl_softmax_args *args, ckl_stream stream)
-{
-    return plan_run(plan, &softmax_operator, args, stream);
-}
+static const implementation *const implementations[] = { &row_implementation,         &pipeline_implementation,
+                                                         &long_implementation,        &column_implementation,
+                                                         &column_long_implementation, NULL };
 
-ckl_status ckl_softmax(ckl_device *device, const ckl_softmax_desc *desc, const ckl_softmax_args *args,
-                       ckl_stream stream)
-{
-    return plan_once(device, &softmax_operator, desc, args, stream);
-}
+OPERATOR(softmax, softmax, "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients");

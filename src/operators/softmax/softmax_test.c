@@ -1,6 +1,34 @@
-/* softmax_test.c - softmax's cases, rejects and costs. */
+/* softmax_test.c - the definition of softmax and its gradient in double, its problem line, cases and rejects. */
+#include "cutekernellib/operators/softmax.h"
+
+#include <math.h>
+
+#include "base/dtype.h"
 #include "base/shape.h"
-#include "operators/softmax/softmax_lab.h"
+#include "operators/operators.h"
+
+typedef struct softmax_problem {
+    ckl_softmax_desc desc;
+    quoted shape;
+    int64_t axis;
+} softmax_problem;
+
+#define SOFTMAX_DESC(X, owner)                                                               \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the tensors")                 \
+    X(owner, choice, direction, "forward", "forward backward", "y, or the gradient of x")    \
+    X(owner, bool, log, "0", "0 1", "log-softmax")                                           \
+    X(owner, float, scale, "1", "", "factor of the scores")                                  \
+    X(owner, choice, mask, "none", "none bool add", "of the scores")                         \
+    X(owner, int64_t, mask_rows, "0", "", "rows of the mask; 0: as many as the scores have") \
+    X(owner, int64_t, mask_repeat, "0", "", "rows of scores for a row of the mask; 0: 1")    \
+    X(owner, int64_t, ldx, "0", "", "elements between lines of x and dx; 0: dense")          \
+    X(owner, int64_t, ldy, "0", "", "elements between lines of y and dy; 0: dense")
+
+static const field fields[] = {
+    FIELD_ROW(softmax_problem, quoted, shape, "256x1024", "", "sizes, outermost first")                  //
+    FIELD_ROW(softmax_problem, int64_t, axis, "-1", "", "along which sums run; negative: from the last") //
+    SOFTMAX_DESC(FIELD_NESTED, (softmax_problem, desc))                                                  //
+};
 
 static ckl_status prepare(void *problem)
 {
@@ -9,133 +37,171 @@ static ckl_status prepare(void *problem)
     int axis;
     TRY(shape_parse("softmax", p->shape, &shape));
     TRY(shape_axis("softmax", &shape, p->axis, &axis));
-    p->outer = shape_elements(&shape, 0, axis);
-    p->n = shape.of[axis];
-    p->inner = shape_elements(&shape, axis + 1, shape.rank);
-    if (p->inner == 0) // no rows at all
-        p->outer = 0, p->inner = 1;
-    int64_t line = p->inner == 1 ? p->n : p->inner;
-    p->ldx = p->ldx ? p->ldx : line;
-    p->ldy = p->ldy ? p->ldy : line;
-    p->mask_rows = p->mask_rows ? p->mask_rows : p->outer > 0 ? p->outer : 1;
-    p->mask_repeat = p->mask_repeat ? p->mask_repeat : 1;
-    return CKL_OK;
+    p->desc.outer = shape_elements(&shape, 0, axis);
+    p->desc.n = shape.of[axis];
+    p->desc.inner = shape_elements(&shape, axis + 1, shape.rank);
+    if (p->desc.inner == 0) // no rows at all
+        p->desc.outer = 0;
+    return softmax_operator.check(&p->desc);
 }
 
-static void desc_of(const void *problem, void *desc)
-{
-    const softmax_problem *p = problem;
-    *(ckl_softmax_desc *)desc = (ckl_softmax_desc){
-        .direction = (ckl_direction)p->direction,
-        .dtype = p->dtype,
-        .outer = p->outer,
-        .n = p->n,
-        .inner = p->inner,
-        .ldx = p->ldx,
-        .ldy = p->ldy,
-        .log = p->log,
-        .scale = p->scale,
-        .mask = (ckl_softmax_mask)p->mask,
-        .mask_rows = p->mask_rows,
-        .mask_repeat = p->mask_repeat,
-    };
-}
+/* Operands, in this order; those that a direction does not have are absent. */
+enum { X, MASK, Y, DY, DX, OPERANDS_COUNT };
 
 /* A tensor of the problem: rank 2 along memory, rank 3 across it. */
-static operand tensor_of(const softmax_problem *p, const char *name, operand_role role, int64_t ld)
+static operand tensor_of(const ckl_softmax_desc *d, const char *name, operand_role role, int64_t ld)
 {
-    if (p->inner == 1)
-        return (operand){ name, role, p->dtype, 2, { p->outer, p->n }, { ld, 1 }, 0, 0 };
-    return (operand){ name, role, p->dtype, 3, { p->outer, p->n, p->inner }, { p->n * ld, ld, 1 }, 0, 0 };
+    if (d->inner == 1)
+        return operand_matrix(name, role, d->dtype, d->outer, d->n, ld);
+    return (operand){ name, role, d->dtype, 3, { d->outer, d->n, d->inner }, { d->n * ld, ld, 1 }, 0, 0 };
 }
 
 static int operands(const void *problem, operand *out)
 {
-    const softmax_problem *p = problem;
-    if (p->direction == CKL_DIRECTION_FORWARD) {
-        out[SOFTMAX_X] = tensor_of(p, "x", OPERAND_IN, p->ldx);
-        if (p->mask != CKL_SOFTMAX_MASK_NONE)
-            out[SOFTMAX_MASK] = (operand){ "mask",
-                                           OPERAND_IN,
-                                           p->mask == CKL_SOFTMAX_MASK_BOOL ? CKL_BOOL : p->dtype,
-                                           2,
-                                           { p->mask_rows, p->n },
-                                           { p->n, 1 },
-                                           0,
-                                           0 };
-        out[SOFTMAX_Y] = tensor_of(p, "y", OPERAND_OUT, p->ldy);
+    const ckl_softmax_desc *d = problem;
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    out[Y] = tensor_of(d, "y", is_forward ? OPERAND_OUT : OPERAND_IN, d->ldy);
+    if (is_forward) {
+        out[X] = tensor_of(d, "x", OPERAND_IN, d->ldx);
     } else {
-        out[SOFTMAX_Y] = tensor_of(p, "y", OPERAND_IN, p->ldy);
-        out[SOFTMAX_Y].low = p->log ? -8 : 0; // probabilities, or their logarithms
-        out[SOFTMAX_Y].high = p->log ? -1 : 1;
-        out[SOFTMAX_DY] = tensor_of(p, "dy", OPERAND_IN, p->ldy);
-        out[SOFTMAX_DX] = tensor_of(p, "dx", OPERAND_OUT, p->ldx);
+        out[Y].low = d->log ? -8 : 0; // probabilities, or their logarithms
+        out[Y].high = d->log ? -1 : 1;
+        out[DY] = tensor_of(d, "dy", OPERAND_IN, d->ldy);
+        out[DX] = tensor_of(d, "dx", OPERAND_OUT, d->ldx);
     }
-    return SOFTMAX_OPERANDS;
+    if (d->mask != CKL_SOFTMAX_MASK_NONE)
+        out[MASK] = operand_matrix("mask", OPERAND_IN, d->mask == CKL_SOFTMAX_MASK_BOOL ? CKL_BOOL : d->dtype,
+                                   d->mask_rows, d->n, d->n);
+    return OPERANDS_COUNT;
 }
 
 static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
 {
     (void)problem;
-    ckl_softmax_args args = { .x = pointers[SOFTMAX_X],
-                              .mask = pointers[SOFTMAX_MASK],
-                              .y = pointers[SOFTMAX_Y],
-                              .dy = pointers[SOFTMAX_DY],
-                              .dx = pointers[SOFTMAX_DX] };
+    ckl_softmax_args args = {
+        .x = pointers[X], .mask = pointers[MASK], .y = pointers[Y], .dy = pointers[DY], .dx = pointers[DX]
+    };
     return ckl_softmax_run(plan, &args, stream);
 }
 
+/* Slices are rows, also where they lie across memory. */
 static int64_t slices(const void *problem, int output)
 {
-    const softmax_problem *p = problem;
+    const ckl_softmax_desc *d = problem;
     (void)output;
-    return p->outer * p->inner;
+    return d->outer * d->inner;
 }
 
 static int64_t slice_elements(const void *problem, int output)
 {
     (void)output;
-    return ((const softmax_problem *)problem)->n;
+    return ((const ckl_softmax_desc *)problem)->n;
 }
 
-static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
+static int64_t index_of(const ckl_softmax_desc *d, int64_t ld, int64_t row, int64_t i)
 {
-    const softmax_problem *p = problem;
+    return d->inner == 1 ? row * ld + i : (row / d->inner * d->n + i) * ld + row % d->inner;
+}
+
+static int64_t output_index(const void *problem, int output, int64_t row, int64_t i)
+{
+    const ckl_softmax_desc *d = problem;
     (void)output;
-    return softmax_index(p, p->direction == CKL_DIRECTION_FORWARD ? p->ldy : p->ldx, slice, j);
+    return index_of(d, d->direction == CKL_DIRECTION_FORWARD ? d->ldy : d->ldx, row, i);
+}
+
+/* The definition */
+
+/* Relative error of the exponential, per unit of 1 + |x - max|. */
+#define ERROR 0x1p-20
+
+/* What a result below the smallest normal f32 may be off: kernels flush it to zero. */
+static const double FLUSHED = 0x1p-126 / ERROR;
+
+/* Scores of softmax beyond it count as infinite. */
+static const double FINITE_MAX = 0x1.fffffep127 / 1.4426950408889634;
+
+/* t[i] = scale * x[i] + mask[i] of a row; *rounded: |scale * x[i]|. */
+static double score(const ckl_softmax_desc *d, void *const *host, int64_t row, int64_t i, double *rounded)
+{
+    double t = d->scale * dtype_read(d->dtype, host[X], index_of(d, d->ldx, row, i));
+    *rounded = fabs(t);
+    if (d->mask == CKL_SOFTMAX_MASK_ADD)
+        t += dtype_read(d->dtype, host[MASK], row / d->mask_repeat % d->mask_rows * d->n + i);
+    if (d->mask == CKL_SOFTMAX_MASK_BOOL &&
+        dtype_read(CKL_BOOL, host[MASK], row / d->mask_repeat % d->mask_rows * d->n + i) == 0)
+        return -INFINITY;
+    return !d->log && fabs(t) > FINITE_MAX ? copysign(INFINITY, t) : t;
+}
+
+static void forward(const ckl_softmax_desc *d, void *const *host, int64_t row, reference_slice out)
+{
+    const bool computed = d->scale != 1 || d->mask;
+    double max = -INFINITY, sum = 0, rounded;
+    bool nan = false;
+    for (int64_t i = 0; i < d->n; i++) {
+        double t = score(d, host, row, i, &rounded);
+        nan |= isnan(t) || t == INFINITY;
+        max = fmax(max, t);
+    }
+    for (int64_t i = 0; i < d->n && max > -INFINITY; i++)
+        sum += exp(score(d, host, row, i, &rounded) - max);
+    for (int64_t i = 0; i < d->n; i++) {
+        double t = score(d, host, row, i, &rounded), y = d->log ? -INFINITY : 0;
+        if (nan)
+            y = NAN;
+        else if (max > -INFINITY)
+            y = d->log ? t - max - log(sum) : exp(t - max) / sum;
+        double error = isfinite(t) ? 1 + fabs(t - max) + (computed ? rounded + fabs(max) : 0) : 1;
+        out.value[i] = y;
+        out.magnitude[i] = d->log ? error + fabs(log(sum)) : y * error + FLUSHED;
+    }
+}
+
+static void backward(const ckl_softmax_desc *d, void *const *host, int64_t row, reference_slice out)
+{
+    double sum = 0, terms = 0;
+    for (int64_t i = 0; i < d->n; i++) {
+        int64_t at = index_of(d, d->ldy, row, i);
+        double y = dtype_read(d->dtype, host[Y], at), dy = dtype_read(d->dtype, host[DY], at);
+        sum += d->log ? dy : y * dy;
+        terms += fabs(d->log ? dy : y * dy);
+    }
+    for (int64_t i = 0; i < d->n; i++) {
+        int64_t at = index_of(d, d->ldy, row, i);
+        double y = dtype_read(d->dtype, host[Y], at), dy = dtype_read(d->dtype, host[DY], at), e = exp(y);
+        out.value[i] = d->scale * (d->log ? dy - e * sum : y * (dy - sum));
+        out.magnitude[i] = d->scale * (d->log ? fabs(dy) + e * (1 + fabs(y)) * terms : y * (fabs(dy) + terms));
+    }
+}
+
+static void reference(const void *problem, void *const *host, int output, int64_t row, reference_slice out)
+{
+    const ckl_softmax_desc *d = problem;
+    (void)output;
+    if (d->direction == CKL_DIRECTION_FORWARD)
+        forward(d, host, row, out);
+    else
+        backward(d, host, row, out);
 }
 
 static double terms(const void *problem)
 {
-    return (double)((const softmax_problem *)problem)->n;
+    return (double)((const ckl_softmax_desc *)problem)->n;
 }
 
 /* The gradient of softmax is sums and products: exact on small integers. */
 static double approximation(const void *problem)
 {
-    const softmax_problem *p = problem;
-    return p->direction == CKL_DIRECTION_BACKWARD && !p->log ? 0 : SOFTMAX_ERROR;
-}
-
-static double elements(const softmax_problem *p)
-{
-    return (double)p->outer * (double)p->n * (double)p->inner;
+    const ckl_softmax_desc *d = problem;
+    return d->direction == CKL_DIRECTION_BACKWARD && !d->log ? 0 : ERROR;
 }
 
 static double flops(const void *problem)
 {
-    return 5 * elements(problem);
+    const ckl_softmax_desc *d = problem;
+    return 5 * (double)d->outer * (double)d->n * (double)d->inner;
 }
-
-static double bytes(const void *problem)
-{
-    const softmax_problem *p = problem;
-    double size = (double)ckl_dtype_bytes(p->dtype), mask = (double)p->mask_rows * (double)p->n;
-    double masked = p->mask == CKL_SOFTMAX_MASK_NONE ? 0 : p->mask == CKL_SOFTMAX_MASK_BOOL ? mask : mask * size;
-    return (p->direction == CKL_DIRECTION_FORWARD ? 2 : 3) * elements(p) * size + masked;
-}
-
-static const field fields[] = { SOFTMAX_PROBLEM(FIELD_ROW) };
 
 static const char *const cases[] = {
     "shape=4x8                                     # a few lanes a row",
@@ -152,7 +218,7 @@ static const char *const cases[] = {
     "shape=3x20000 dtype=bf16                      # more steps of a CTA",
     "shape=2x65536 dtype=bf16                      # a cluster a row",
     "shape=1x40000 direction=backward              # a cluster, guarded",
-    "shape=1x150001 dtype=f16                      # longer than the registers of a cluster: in pieces",
+    "shape=1x150001 dtype=f16                      # longer than the registers of a cluster: by tiles",
     "shape=1x100001 direction=backward log=1",
     "shape=4x515 dtype=bf16 misalign=1             # pointers aligned to the element only",
     "shape=9x1024 dtype=f16 misalign=3",
@@ -169,7 +235,7 @@ static const char *const cases[] = {
     "shape=9x2048 dtype=bf16 log=1 impl=pipeline config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 stages=3 "
     "residence=registers chunks=2 exact=1'",
     "shape=20x8200 dtype=bf16 impl=pipeline config='threads=32 row_threads=32 cluster=8 vec=8 steps=4 stages=40 "
-    "residence=ring lookahead=1 exact=0'                    # the next row is seen before one is written",
+    "residence=ring lookahead=1 exact=0'                    # with lookahead",
     "shape=20x8192 direction=backward impl=pipeline config='threads=32 row_threads=32 cluster=16 vec=4 steps=2 "
     "stages=40 residence=ring lookahead=1 chunks=2 exact=1'",
     "shape=64x2 mask=bool                          # rows of nothing but -inf",
@@ -186,7 +252,7 @@ static const char *const cases[] = {
     "shape=512x64 axis=0 direction=backward        # whole columns",
     "shape=2048x32 axis=0 dtype=bf16               # a cluster a strip",
     "shape=1030x24 axis=0 direction=backward",
-    "shape=9001x12 axis=0                          # longer than the registers of a cluster: in pieces",
+    "shape=9001x12 axis=0                          # longer than the registers of a cluster: by tiles",
     "shape=9001x12 axis=0 dtype=f16 direction=backward",
     "shape=300x24 axis=0 dtype=f16 misalign=1      # pointers aligned to the element only",
     "shape=300x24 axis=0 misalign=1 direction=backward",
@@ -201,10 +267,14 @@ static const test_reject rejects[] = {
     { "shape=4x", CKL_INVALID, "softmax: shape=4x is not up to 8 sizes like 4096x1024" },
     { "shape=4x8 axis=2", CKL_INVALID, "softmax: axis=2 is not in -2..1" },
     { "shape=4x8 dtype=i32", CKL_INVALID, "softmax: dtype=i32 is none of f32, f16, bf16" },
-    { "shape=4x8 ldx=7", CKL_INVALID, "softmax: ldx=7 is smaller than a line of 8 elements" },
+    { "shape=4x8 ldx=7", CKL_INVALID, "softmax: ldx=7 is smaller than n=8" },
+    { "shape=4x8x6 axis=1 ldy=5", CKL_INVALID, "softmax: ldy=5 is smaller than inner=6" },
     { "shape=4x8 scale=-1", CKL_INVALID, "softmax: scale=-1 is not a positive number" },
     { "shape=4x8 mask=bool direction=backward", CKL_INVALID, "softmax: the backward direction takes no mask" },
     { "shape=4x8 mask_rows=-3", CKL_INVALID, "softmax: mask_rows=-3 is negative" },
+    { "shape=4x8 mask_rows=2", CKL_INVALID,
+      "softmax: mask_rows=2 mask_repeat=0 are not part of a problem without mask" },
+    { "shape=4x8 mask_repeat=2", CKL_INVALID, "mask_rows=0 mask_repeat=2 are not part of a problem without mask" },
     { "shape=4x8 impl=row config='threads=48'", CKL_INVALID, "softmax row: threads=48 is no power of two from 32" },
     { "shape=4x8 impl=row config='vec=8'", CKL_INVALID, "softmax row: vec=8 is no power of two of at most 16 bytes" },
     { "shape=8x8 axis=0 mask=bool", CKL_UNSUPPORTED, "softmax column: masks are for the last axis" },
@@ -220,17 +290,15 @@ const operator_test softmax_test = {
     .problem_bytes = sizeof(softmax_problem),
     .problem = FIELD_TABLE(fields),
     .prepare = prepare,
-    .desc = desc_of,
     .operands = operands,
     .run = run,
     .slices = slices,
     .slice_elements = slice_elements,
     .output_index = output_index,
-    .reference = softmax_reference,
+    .reference = reference,
     .terms_of = terms,
     .approximation_of = approximation,
     .flops = flops,
-    .bytes = bytes,
     .cases = cases,
     .rejects = rejects,
 };

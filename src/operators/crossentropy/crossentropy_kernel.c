@@ -1,0 +1,162 @@
+/*
+ * crossentropy_kernel.c - forward: the logits of a row are read once, tile by tile, by some lanes, a CTA or a cluster. Backward:
+ * a CTA takes one tile of a row, or of several; nothing is reduced. The mean: one CTA adds the losses in a fixed order.
+ */
+#include "cute/kernel.h"
+#include "operators/crossentropy/crossentropy_config.h"
+#include "skeletons/online.h"
+
+enum { MEAN_THREADS = 1024 };
+
+typedef struct problem {
+    const crossentropy_config *cfg;
+    row_split split; // of a tile of a row
+    crossentropy_values p;
+} problem;
+
+/* A number for each row. */
+static tensor per_row(const problem *k, val pointer, ckl_dtype dtype)
+{
+    return gmem_tensor(pointer, dtype, compact(dynamic(k->p.rows))); // (ROWS)
+}
+
+/* A row's class. */
+typedef struct label {
+    val number;  // i64
+    val ignored; // predicates
+    val valid;   // in 0..cols-1
+} label;
+
+static label read_label(const problem *k, val row, val exists)
+{
+    label t = { .number = variable(I64, k->p.ignore_index) };
+    IF(exists)
+        assign(t.number, convert(I64, at(per_row(k, k->p.target, k->cfg->target), row)));
+    t.ignored = eq(t.number, k->p.ignore_index);
+    t.valid = logical_and(ge(t.number, imm(0)), lt(t.number, k->p.cols));
+    return t;
+}
+
+/* x[row,t]; NaN for a class that does not exist. */
+static val read_logit(const problem *k, val row, label t)
+{
+    layout rows = make_layout(shape(k->p.rows, k->p.cols), stride(k->p.ldx, 1));
+    tensor gX = gmem_tensor(k->p.x, k->cfg->dtype, rows); // (ROWS,COLS)
+    val x = variable(F32, immf(NAN));
+    IF(t.valid)
+        assign(x, convert(F32, at(gX, row, t.number)));
+    return x;
+}
+
+/* lse - x[t]; +inf where every logit is -inf, and 0 for a class to ignore. */
+static val loss_of(val lse, val logit, label t)
+{
+    val loss = select(logical_and(t.valid, eq(lse, immf(-INFINITY))), immf(INFINITY), sub(lse, logit));
+    return select(t.ignored, immf(0), loss);
+}
+
+/* The logarithm of the sum of a row's exponentials. */
+static val log_sum_exp(const problem *k, const row_place *place)
+{
+    val pair[ONLINE_VALUES];
+    online_begin(pair);
+    LOOP_FROM(start, imm(0), convert(U32, k->p.cols), imm((int)row_split_cols(&k->split))) {
+        row_place tile = row_from(place, start);
+        tensor tXgX = row_part(&k->split, &tile, k->p.x, k->cfg->dtype, k->p.ldx); // (VEC,STEPS)
+        tensor rX = fragment_like(tXgX, k->cfg->dtype);                            // (VEC,STEPS)
+        row_load(&k->split, &tile, tXgX, rX, -INFINITY);
+        online_add(ONLINE_NATURAL, pair, rX);
+    }
+    if (k->split.cluster > 1)
+        cluster_sync(); // all CTAs have started: their shared memory may be written
+    row_reduce(&k->split, &online_reductions[ONLINE_NATURAL], pair);
+    return add(pair[ONLINE_MAX], log_f32(pair[ONLINE_SUM]));
+}
+
+static void forward(const problem *k)
+{
+    row_place place = row_here(&k->split, k->p.rows, k->p.cols);
+    label t = read_label(k, place.row, place.exists);
+    t.valid = logical_and(t.valid, place.exists);
+    val logit = read_logit(k, place.row, t), lse = log_sum_exp(k, &place);
+    IF(logical_and(eq(place.first, imm(0)), place.exists)) {
+        set(per_row(k, k->p.lse, F32), place.row, lse);
+        if (k->cfg->reduction == CKL_LOSS_NONE)
+            set(per_row(k, k->p.loss, F32), place.row, loss_of(lse, logit, t));
+    }
+}
+
+static void mean(const problem *k)
+{
+    const reduction total = reduce_sums(2);
+    val sums[] = { variable(F32, immf(0)), variable(I32, imm(0)) }; // the losses, and how many they are
+    launch_bounds(MEAN_THREADS, 0);
+    LOOP_FROM(row, convert(I64, thread()), k->p.rows, imm(MEAN_THREADS)) {
+        label t = read_label(k, row, yes());
+        val lse = at(per_row(k, k->p.lse, F32), row), logit = read_logit(k, row, t);
+        assign(sums[0], add(sums[0], loss_of(lse, logit, t)));
+        assign(sums[1], add(sums[1], select(t.ignored, imm(0), imm(1))));
+    }
+    cta_reduce(&total, MEAN_THREADS, smem_alloc("total", cta_reduce_bytes(MEAN_THREADS), 16), sums);
+    IF(eq(thread(), imm(0))) {
+        val count = convert(F32, sums[1]);
+        set(per_row(k, k->p.loss, F32), 0, div(sums[0], count));
+        set(per_row(k, k->p.count, F32), 0, count);
+    }
+}
+
+/* What the gradient of a row's loss is multiplied with: NaN for a class that does not exist. */
+static val factor_of(const problem *k, const row_place *place, label t)
+{
+    const bool reduced = k->cfg->reduction == CKL_LOSS_MEAN;
+    val factor = variable(F32, immf(NAN));
+    IF(logical_and(place->exists, t.valid)) {
+        val dloss = at(per_row(k, k->p.dloss, F32), reduced ? imm64(0) : place->row);
+        assign(factor, reduced ? div(dloss, at(per_row(k, k->p.count, F32), 0)) : dloss);
+    }
+    return factor;
+}
+
+static val read_lse(const problem *k, const row_place *place)
+{
+    val lse = variable(F32, immf(0));
+    IF(place->exists)
+        assign(lse, at(per_row(k, k->p.lse, F32), place->row));
+    return select(eq(lse, immf(-INFINITY)), immf(0), lse); // exp(-inf - 0) = 0
+}
+
+static void backward(const problem *k)
+{
+    const row_split *split = &k->split;
+    row_place row = row_here(split, k->p.rows, k->p.cols);
+    row_place place = row_from(&row, mul(cta_y(), imm((int)row_split_cols(split))));
+    tensor tXgX = row_part(split, &place, k->p.x, k->cfg->dtype, k->p.ldx);          // (VEC,STEPS)
+    tensor tXgDx = row_part(split, &place, k->p.dx, k->cfg->dtype, k->p.lddx);       // (VEC,STEPS)
+    tensor rX = fragment_like(tXgX, k->cfg->dtype), rDx = fragment_like(tXgDx, F32); // (VEC,STEPS)
+    label t = read_label(k, place.row, place.exists);
+    val lse = read_lse(k, &place), factor = factor_of(k, &place, t), class = convert(U32, t.number);
+    row_load(split, &place, tXgX, rX, 0);
+    for (int step = 0; step < split->steps; step++) {
+        for (int i = step * split->vec; i < (step + 1) * split->vec; i++) {
+            val column = coordinate(place.cX, 1, i), e = online_exp(ONLINE_NATURAL, convert(F32, at(rX, i)), lse);
+            val difference = select(eq(column, class), add(e, immf(-1)), e);
+            set(rDx, i, select(t.ignored, immf(0), mul(difference, factor)));
+        }
+        row_store_step(split, &place, rDx, tXgDx, step);
+    }
+}
+
+void crossentropy_describe(const void *config, int kernel)
+{
+    const crossentropy_config *cfg = config;
+    problem k = { .cfg = cfg, .split = cfg->split, .p = params_of(crossentropy) };
+    if (kernel == CROSSENTROPY_ELEMENTS)
+        k.split = row_split_scalar(&cfg->split);
+    min_ctas_per_sm(kernel == CROSSENTROPY_MEAN ? 0 : cfg->ctas_per_sm);
+    if (kernel == CROSSENTROPY_MEAN)
+        mean(&k);
+    else if (cfg->direction == CKL_DIRECTION_FORWARD)
+        forward(&k);
+    else
+        backward(&k);
+}
