@@ -42,7 +42,8 @@ static const cli_option options[] = {
 };
 static const cli_usage usage = {
     "bench", "LINE | --suite FILE [options]",
-    "Measures problems: ours and the peers interleaved (A B B A) in one process, on the same random data, with a cold L2\n"
+    "Measures problems: ours and the peers interleaved (A B B A) in one process, on the same random data, with a cold "
+    "L2\n"
     "cache, after the clock has settled. Every result is compared with the reference first; a wrong one is not timed.\n"
     "The limit is the larger of FLOP / measured matrix rate and compulsory bytes / measured copy bandwidth.\n"
     "Example: ckl bench gemm m=4096 n=4096 k=4096 a=bf16",
@@ -141,10 +142,11 @@ static void describe_run(const bench *b, result_header *h)
     h->l2_bytes = info->l2_bytes;
     result_set(h->ckl_version, ckl_version());
     result_set(h->commit, CKL_COMMIT);
-    snprintf(h->protocol, sizeof h->protocol,
-             "One process, one stream, same memory, interleaved A B B A, L2 %s, clocks not locked, warmed up; events around "
-             "a launch or, under %d us, CUDA graphs of many; median",
-             hot ? "hot" : "cold by rotating over twice its size or overwriting it", MEASURE_GRAPH_BELOW_US);
+    snprintf(
+        h->protocol, sizeof h->protocol,
+        "One process, one stream, same memory, interleaved A B B A, L2 %s, clocks not locked, warmed up; events around "
+        "a launch or, under %d us, CUDA graphs of many; median",
+        hot ? "hot" : "cold by rotating over twice its size or overwriting it", MEASURE_GRAPH_BELOW_US);
 }
 
 static ckl_status measure_limits_of(bench *b)

@@ -43,7 +43,7 @@ static const command *find_command(const char *name)
     return NULL;
 }
 
-/* Says what was meant, perhaps: commands, and where help is asked for operators too. */
+/* Names the nearest command; where help was asked for, the nearest of the operators too. */
 static int unknown(const char *name, bool help)
 {
     const char *names[COUNT_OF(commands) + 64];

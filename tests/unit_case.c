@@ -10,21 +10,7 @@
 #include <cmocka.h>
 
 #include "cli/verify.h"
-
-static ckl_device *device;
-
-static int open_device(void **state)
-{
-    (void)state;
-    return ckl_device_open("emulator:h200", &device) != CKL_OK;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    ckl_device_close(device);
-    return 0;
-}
+#include "emulated_device.h"
 
 /* What a case is planned as, without compiling it: "gemm sm90 tile_m=128 ...". */
 static ckl_status choose(const test_case *c, text *plan)

@@ -118,8 +118,7 @@ static void break_in_staged_store(void)
 {
     const staged_store store = { imm(1), THREADS, eq(thread(), imm(0)) };
     BLAME_NEXT;
-    STAGED_STORE(&store)
-    {
+    STAGED_STORE(&store) {
         break;
     }
 }

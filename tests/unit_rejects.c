@@ -38,12 +38,9 @@ static const char *const lines[] = {
 
 /* With tensors that other problems of the operator have, and these do not. */
 static const char *const lines_without[] = {
-    "crossentropy rows=8 cols=64",
-    "crossentropy rows=8 cols=64 direction=backward",
-    "gemm m=64 n=64 k=64",
-    "rope tokens=8",
-    "softmax shape=8x64",
-    "softmax shape=8x64 direction=backward",
+    "crossentropy rows=8 cols=64", "crossentropy rows=8 cols=64 direction=backward",
+    "gemm m=64 n=64 k=64",         "rope tokens=8",
+    "softmax shape=8x64",          "softmax shape=8x64 direction=backward",
 };
 
 static int64_t writes(void)

@@ -13,7 +13,7 @@ enum { CKL_PERMUTE_RANK_MAX = 5 };
 
 /*
  * Modes are listed outermost first. NCHW to NHWC is order 0,2,3,1. Elements are moved as they are, NaN payloads included.
- * A stride of 0 in x repeats it along that mode; no two elements of y may share memory.
+ * A stride of 0 in x repeats it along that mode; no two elements of y may share memory. Entries from `rank` on must be 0.
  */
 typedef struct ckl_permute_desc {
     ckl_dtype dtype;                        // any: 1, 2, 4 or 8 bytes

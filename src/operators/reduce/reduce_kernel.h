@@ -71,11 +71,11 @@ void reduce_columns_with(const reduce_columns_config *config, const reducer *r, 
 
 /* What the kernels share */
 
-/* Modes of which the last runs fastest, as a layout of one mode. */
+/* Modes of which the last runs fastest, as a layout. */
 layout reduce_modes(int count, const val *extent, const val *stride);
 
-/* x as the kernels read it, through the read-only cache: ((KEPT...),(REDUCED...)), a row and an element of it. */
-tensor reduce_tensor(const reduce_kind *kind, const reduce_values *p);
+/* A row of x, through the read-only cache. */
+tensor reduce_row(const reduce_kind *kind, const reduce_values *p, val row); // (REDUCED...)
 
 /* a plus a number of elements. */
 val reduce_address(val a, val elements, ckl_dtype dtype);

@@ -15,7 +15,7 @@ typedef struct ladder_kernel {
     reducer r;
     reduce_values p;
     val row, pivot; // i64; the row's first element
-    tensor gRow;    // ((REDUCED...))
+    tensor gRow;    // (REDUCED...)
     val state[REDUCE_VALUES_MAX];
 } ladder_kernel;
 
@@ -28,7 +28,7 @@ static ladder_kernel begin(const reduce_ladder_config *cfg, const reducer *r)
 static void begin_row(ladder_kernel *k, val row)
 {
     k->row = row;
-    k->gRow = slice(reduce_tensor(&k->cfg->kind, &k->p), row, _);
+    k->gRow = reduce_row(&k->cfg->kind, &k->p, row);
     k->pivot = reduce_load_pivot(&k->r, &k->p, k->gRow);
     reduce_begin(&k->r, k->state);
 }

@@ -23,7 +23,7 @@ typedef struct rows_kernel {
     int kernel;
     reduce_values p;
     place here;
-    tensor gRow; // ((REDUCED...))
+    tensor gRow; // (REDUCED...)
     val pivot;
     val counter, arrival; // where rows have several CTAs: the row's counter, and how many came before this one
     val *state;
@@ -340,7 +340,7 @@ static void prefetch(const rows_kernel *k)
 }
 
 /* One row, or the rows that the threads of a CTA share out at once. */
-static void reduce_row(rows_kernel *k)
+static void one_row(rows_kernel *k)
 {
     reduce_begin(k->r, k->state);
     k->pivot = reduce_load_pivot(k->r, &k->p, k->gRow);
@@ -353,7 +353,7 @@ static void reduce_row(rows_kernel *k)
 static void place_at(rows_kernel *k, val first)
 {
     k->here = find_place(k->cfg, k->p.rows, first);
-    k->gRow = slice(reduce_tensor(&k->cfg->kind, &k->p), k->here.row, _);
+    k->gRow = reduce_row(&k->cfg->kind, &k->p, k->here.row);
 }
 
 void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kernel)
@@ -377,12 +377,12 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kerne
     if (cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     if (by_cta(cfg)) {
-        reduce_row(&k);
+        one_row(&k);
         return;
     }
     LOOP_FROM(row, first, k.p.rows, mul(convert(I64, grid_x()), at_once)) {
         place_at(&k, row);
-        reduce_row(&k);
+        one_row(&k);
     }
 }
 
