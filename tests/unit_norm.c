@@ -273,8 +273,9 @@ static void test_absent_groupnorm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layernorm),           cmocka_unit_test(test_rmsnorm), cmocka_unit_test(test_large_mean),
-        cmocka_unit_test(test_workspace_alignment), cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_layernorm),  cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_large_mean), cmocka_unit_test(test_workspace_alignment),
+        cmocka_unit_test(test_absent),     cmocka_unit_test(test_absent_groupnorm),
     };
     return cmocka_run_group_tests_name("norm", tests, open_device, close_device);
 }
