@@ -41,10 +41,7 @@ static bool divides_rows(const ckl_norm_desc *d, int vec)
 
 static int widest_vector(const ckl_norm_desc *d)
 {
-    int vec = VECTOR_BYTES / (int)ckl_dtype_bytes(d->dtype);
-    while (!divides_rows(d, vec))
-        vec /= 2;
-    return vec;
+    return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldy);
 }
 
 /* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
