@@ -51,13 +51,13 @@ typedef struct ckl_rope_args {
 } ckl_rope_args;
 
 /* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */
-CKL_API CKL_MUST_USE ckl_status ckl_rope_plan(ckl_device *device, const ckl_rope_desc *desc, ckl_plan **plan);
+CKL_MUST_USE CKL_API ckl_status ckl_rope_plan(ckl_device *device, const ckl_rope_desc *desc, ckl_plan **plan);
 
 /* Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. */
-CKL_API CKL_MUST_USE ckl_status ckl_rope_run(const ckl_plan *plan, const ckl_rope_args *args, ckl_stream stream);
+CKL_MUST_USE CKL_API ckl_status ckl_rope_run(const ckl_plan *plan, const ckl_rope_args *args, ckl_stream stream);
 
 /* Plans (once per desc and device, then from a cache) and runs. */
-CKL_API CKL_MUST_USE ckl_status ckl_rope(ckl_device *device, const ckl_rope_desc *desc, const ckl_rope_args *args,
+CKL_MUST_USE CKL_API ckl_status ckl_rope(ckl_device *device, const ckl_rope_desc *desc, const ckl_rope_args *args,
                                          ckl_stream stream);
 
 #ifdef __cplusplus
