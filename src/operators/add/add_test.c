@@ -91,15 +91,4 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-const operator_test add_test = {
-    .op = &add_operator,
-    .problem_bytes = sizeof(add_problem),
-    .problem = FIELD_TABLE(fields),
-    .operands = operands,
-    .run = run,
-    .elements_alone = true,
-    .reference = reference,
-    .terms = 2,
-    .cases = cases,
-    .rejects = rejects,
-};
+OPERATOR_TEST(add, .run = run, .elements_alone = true, .reference = reference, .terms = 2);

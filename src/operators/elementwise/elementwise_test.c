@@ -8,11 +8,11 @@
 #include "base/shape.h"
 #include "operators/elementwise/elementwise_lab.h"
 
-/* The next item of a list with commas; "" if it is left out or the list has ended. */
 typedef struct item {
     char text[128];
 } item;
 
+/* The next item of a list with commas; "" if it is left out or the list has ended. */
 static item next_item(const char **list)
 {
     item i = { 0 };
@@ -137,7 +137,6 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_elementwise_run(plan, &args, stream);
 }
 
-/* Every function is one, and the sum of its results another. */
 static double terms(const void *problem)
 {
     const expr *e = &((const elementwise_problem *)problem)->expression;

@@ -28,24 +28,11 @@ static const field fields[] = { TRANSPOSE_DESC(FIELD_NESTED, (transpose_problem,
 static int operands(const void *problem, operand *out)
 {
     const ckl_transpose_desc *d = problem;
-    out[0] = (operand){ .name = "x",
-                        .dtype = d->dtype,
-                        .rank = 3,
-                        .shape = { d->batch, d->rows, d->cols },
-                        .stride = { d->stride_x, d->ldx, d->incx } };
-    out[1] = (operand){ .name = "y",
-                        .role = OPERAND_OUT,
-                        .dtype = d->dtype,
-                        .rank = 3,
-                        .shape = { d->batch, d->cols, d->rows },
-                        .stride = { d->stride_y, d->ldy, d->incy } };
+    const int64_t x[] = { d->batch, d->rows, d->cols }, steps_x[] = { d->stride_x, d->ldx, d->incx };
+    const int64_t y[] = { d->batch, d->cols, d->rows }, steps_y[] = { d->stride_y, d->ldy, d->incy };
+    out[0] = operand_tensor("x", OPERAND_IN, d->dtype, 3, x, steps_x);
+    out[1] = operand_tensor("y", OPERAND_OUT, d->dtype, 3, y, steps_y);
     return 2;
-}
-
-static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
-{
-    (void)problem;
-    return ckl_transpose_run(plan, &(ckl_transpose_args){ pointers[0], pointers[1] }, stream);
 }
 
 static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
@@ -146,14 +133,4 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-const operator_test transpose_test = {
-    .op = &transpose_operator,
-    .problem_bytes = sizeof(transpose_problem),
-    .problem = FIELD_TABLE(fields),
-    .operands = operands,
-    .run = run,
-    .elements_alone = true,
-    .reference = reference,
-    .cases = cases,
-    .rejects = rejects,
-};
+OPERATOR_TEST(transpose, .elements_alone = true, .reference = reference);

@@ -154,16 +154,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-const operator_test rope_test = {
-    .op = &rope_operator,
-    .problem_bytes = sizeof(rope_problem),
-    .problem = FIELD_TABLE(fields),
-    .operands = operands,
-    .run = run,
-    .elements_alone = true,
-    .reference = reference,
-    .terms = 2,
-    .approximation_of = approximation,
-    .cases = cases,
-    .rejects = rejects,
-};
+OPERATOR_TEST(rope, .run = run, .elements_alone = true, .reference = reference, .terms = 2,
+              .approximation_of = approximation);
