@@ -14,10 +14,10 @@
 typedef struct norm_view {
     ckl_direction direction;
     ckl_dtype dtype;
-    operand input, output;                              // tensors like x and like y; their names come later
-    int64_t images, groups, channels, pixels;           // channels: of all groups
-    int64_t image_stride, channel_stride, pixel_stride; // of input, elements
-    bool affine, residual, centred;                     // centred: the mean is subtracted, and there is a beta
+    operand input, output;                    // tensors like x and like y; their names come later
+    int64_t images, groups, channels, pixels; // channels: of all groups
+    int64_t channel_stride, pixel_stride;     // of input, elements; that of images is its first
+    bool affine, residual, centred;           // centred: the mean is subtracted, and there is a beta
     float eps;
 } norm_view;
 
@@ -35,7 +35,7 @@ typedef struct norm_problem {
     X(owner, bool, stats, "1", "0 1", "forward saves mean and rstd") \
     X(owner, float, offset, "0", "", "x is random in offset-1..offset+1: a large mean is cancellation")
 
-/* Operands in the order of ckl_norm_args; outputs count from NORM_Y, but mean and rstd of a backward pass are inputs. */
+/* Operands, in the order of ckl_norm_args. Outputs count from NORM_Y; a backward pass reads mean and rstd. */
 enum { NORM_X, NORM_RESIDUAL, NORM_GAMMA, NORM_BETA, NORM_DY, NORM_DSUM, NORM_Y, NORM_SUM, NORM_DX, NORM_DGAMMA };
 enum { NORM_DBETA = NORM_DGAMMA + 1, NORM_MEAN, NORM_RSTD, NORM_OPERANDS };
 

@@ -72,7 +72,7 @@ static int64_t channel_of(const norm_view *v, int64_t group, int64_t j)
 
 int64_t norm_index(const norm_view *v, int64_t group, int64_t j)
 {
-    return group / v->groups * v->image_stride + channel_of(v, group, j) * v->channel_stride +
+    return group / v->groups * v->input.stride[0] + channel_of(v, group, j) * v->channel_stride +
            j % v->pixels * v->pixel_stride;
 }
 

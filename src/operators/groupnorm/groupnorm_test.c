@@ -39,7 +39,6 @@ static ckl_status prepare(void *problem)
                            .groups = d->groups,
                            .channels = d->c,
                            .pixels = pixels,
-                           .image_stride = d->c * pixels,
                            .channel_stride = planes ? pixels : 1,
                            .pixel_stride = planes ? 1 : d->c,
                            .affine = d->affine,
@@ -67,17 +66,16 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_groupnorm_run(plan, &args, stream);
 }
 
-/* Groups of images; of dgamma and dbeta channels. */
-static int64_t slices(const void *problem, int output)
-{
-    const norm_view *v = &((const norm_problem *)problem)->view;
-    int number = NORM_Y + output;
-    return number == NORM_DGAMMA || number == NORM_DBETA ? v->channels : v->images * v->groups;
-}
-
 static bool is_image(int output)
 {
     return NORM_Y + output <= NORM_DX;
+}
+
+/* Slices are groups of images; of dgamma and dbeta they are channels. */
+static int64_t slices(const void *problem, int output)
+{
+    const norm_view *v = &((const norm_problem *)problem)->view;
+    return is_image(output) || NORM_Y + output >= NORM_MEAN ? v->images * v->groups : v->channels;
 }
 
 static int64_t slice_elements(const void *problem, int output)
@@ -88,7 +86,8 @@ static int64_t slice_elements(const void *problem, int output)
 
 static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
 {
-    return is_image(output) ? norm_index(&((const norm_problem *)problem)->view, slice, j) : slice;
+    const norm_view *v = &((const norm_problem *)problem)->view;
+    return is_image(output) ? norm_index(v, slice, j) : slice;
 }
 
 /* Of both directions: bundles in shared memory, and slices of bundles. */

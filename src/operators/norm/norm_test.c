@@ -24,7 +24,6 @@ static norm_view view_of(const ckl_norm_desc *d, bool centred)
                         .groups = 1,
                         .channels = d->cols,
                         .pixels = 1,
-                        .image_stride = d->ldx,
                         .channel_stride = 1,
                         .affine = d->affine,
                         .residual = d->residual,
