@@ -23,6 +23,12 @@ void adapter_desc(const operator_test *t, const void *problem, void *desc)
         memcpy(desc, problem, t->op->desc_bytes);
 }
 
+ckl_status adapter_run(const operator_test *t, const ckl_plan *plan, const void *problem, void *const *pointers,
+                       ckl_stream stream)
+{
+    return t->run ? t->run(plan, problem, pointers, stream) : plan_run(plan, t->op, pointers, stream);
+}
+
 double adapter_terms(const operator_test *t, const void *problem)
 {
     return fmax(t->terms_of ? t->terms_of(problem) : t->terms, 1);
@@ -88,12 +94,13 @@ slicing slicing_of(const operator_test *t, const void *problem, int output)
         return s;
     }
     s.info = output_of(t, problem, output);
-    int64_t columns = s.info.rank ? s.info.shape[s.info.rank - 1] : 0;
+    s.mode = t->slice_mode ? t->slice_mode : s.info.rank - 1;
+    int64_t columns = s.info.rank ? s.info.shape[s.mode] : 0;
     s.elements_max = t->elements_alone ? min_i64(columns, SLICE_ELEMENTS) : columns;
     s.per_row = columns ? ceil_div(columns, s.elements_max) : 1;
     s.count = columns ? s.per_row : 0;
-    for (int d = 0; d + 1 < s.info.rank; d++)
-        s.count *= s.info.shape[d];
+    for (int d = 0; d < s.info.rank; d++)
+        s.count *= d == s.mode ? 1 : s.info.shape[d];
     return s;
 }
 
@@ -101,7 +108,7 @@ reference_slice slicing_at(const slicing *s, int64_t slice, double *value, doubl
 {
     if (!s->per_row)
         return (reference_slice){ value, magnitude, slice, 0, s->elements_max };
-    int64_t first = slice % s->per_row * s->elements_max, columns = s->info.shape[s->info.rank - 1];
+    int64_t first = slice % s->per_row * s->elements_max, columns = s->info.shape[s->mode];
     return (reference_slice){ value, magnitude, slice / s->per_row, first, min_i64(s->elements_max, columns - first) };
 }
 
@@ -109,9 +116,10 @@ int64_t slicing_index(const slicing *s, int64_t slice, int64_t j)
 {
     if (!s->per_row)
         return s->test->output_index(s->problem, s->output, slice, j);
-    int inner = s->info.rank - 1;
-    int64_t row = slice / s->per_row, index = (slice % s->per_row * s->elements_max + j) * s->info.stride[inner];
-    for (int d = inner - 1; d >= 0; d--) {
+    int64_t row = slice / s->per_row, index = (slice % s->per_row * s->elements_max + j) * s->info.stride[s->mode];
+    for (int d = s->info.rank - 1; d >= 0; d--) {
+        if (d == s->mode)
+            continue;
         index += row % s->info.shape[d] * s->info.stride[d];
         row /= s->info.shape[d];
     }

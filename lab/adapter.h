@@ -6,6 +6,8 @@
 
 ckl_status adapter_prepare(const operator_test *t, void *problem);
 void adapter_desc(const operator_test *t, const void *problem, void *desc);
+ckl_status adapter_run(const operator_test *t, const ckl_plan *plan, const void *problem, void *const *pointers,
+                       ckl_stream stream);                                 // of every operand, OPERANDS_MAX in all
 double adapter_terms(const operator_test *t, const void *problem);         // at least 1
 double adapter_approximation(const operator_test *t, const void *problem); // 0: none
 double adapter_flops(const operator_test *t, const void *problem);
@@ -19,6 +21,7 @@ typedef struct slicing {
     int64_t count;
     int64_t elements_max; // of a slice
     operand info;         // of the output, for the default
+    int mode;             // of the output, along which rows run, for the default
     int64_t per_row;      // slices of a row; 0: the operator cuts by itself
 } slicing;
 

@@ -83,6 +83,26 @@ static inline operand operand_vector(const char *name, operand_role role, ckl_dt
     return (operand){ name, role, dtype, 1, { elements }, { 1 }, 0, 0 };
 }
 
+/* A tensor of any rank. */
+static inline operand operand_tensor(const char *name, operand_role role, ckl_dtype dtype, int rank,
+                                     const int64_t *shape, const int64_t *stride)
+{
+    operand o = { .name = name, .role = role, .dtype = dtype, .rank = rank };
+    for (int d = 0; d < rank; d++) {
+        o.shape[d] = shape[d];
+        o.stride[d] = stride[d];
+    }
+    return o;
+}
+
+/* The operand with random inputs in low..high. */
+static inline operand operand_range(operand o, float low, float high)
+{
+    o.low = low;
+    o.high = high;
+    return o;
+}
+
 /* How inputs are filled. Integers are small enough that every sum is exact, so the result is compared bit for bit. */
 typedef enum operand_fill { FILL_INTEGERS, FILL_UNIFORM, FILL_NORMAL, FILL_HARD } operand_fill;
 
@@ -114,12 +134,15 @@ typedef struct operator_test {
     ckl_status (*prepare)(void *problem);          // NULL: the operator's check of the desc, which fills in defaults
     void (*desc)(const void *problem, void *desc); // NULL: the problem begins with it
     int (*operands)(const void *problem, operand *out); // in a fixed order; returns their count
-    ckl_status (*run)(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream);
+    ckl_status (*run)(const ckl_plan *plan, const void *problem, void *const *pointers,
+                      ckl_stream stream); // NULL: the args are the operands' pointers in their order
 
     /*
      * Slices: parts of an output that can be computed alone; large problems check a sample. NULL: rows of the output's
-     * innermost mode, and parts of them where `elements_alone` says that an element does not need its row.
+     * innermost mode, or of mode `slice_mode` if not 0, and parts of them where `elements_alone` says that an element does
+     * not need its row.
      */
+    int slice_mode;
     bool elements_alone;
     int64_t (*slices)(const void *problem, int output);
     int64_t (*slice_elements)(const void *problem, int output); // element j of slice s is at index ...
@@ -136,6 +159,19 @@ typedef struct operator_test {
     const char *const *cases;   // problem lines without the operator's name, NULL at the end; quick on the emulator
     const test_reject *rejects; // { NULL } at the end
 } operator_test;
+
+/*
+ * Defines an operator's test: OPERATOR_TEST(add, .run = run, .reference = reference) for an add_problem. The file has
+ * defined fields, operands, cases and rejects.
+ */
+#define OPERATOR_TEST(name, ...)                                                 \
+    const operator_test name##_test = { .op = &name##_operator,                  \
+                                        .problem_bytes = sizeof(name##_problem), \
+                                        .problem = FIELD_TABLE(fields),          \
+                                        .operands = operands,                    \
+                                        .cases = cases,                          \
+                                        .rejects = rejects,                      \
+                                        __VA_ARGS__ }
 
 #define X(op) extern const operator_test op##_test;
 OPERATORS(X)

@@ -27,45 +27,32 @@ static const field fields[] = {
     FIELD_ROW(crossentropy_problem, int64_t, target_low, "0", "", "the smallest target; it need not be a class") //
 };
 
-/* Operands, in this order; those that a direction does not have are absent. */
+/* Operands in the order of the args; those that a direction does not have are absent. */
 enum { X, TARGET, LOSS, LSE, COUNT, DLOSS, DX, OPERANDS_COUNT };
 
 /* What has a number for each row is a matrix of one column: its rows are compared one by one. */
+static operand numbers(const char *name, operand_role role, int64_t rows)
+{
+    return role == OPERAND_IN ? operand_vector(name, role, CKL_F32, rows)
+                              : operand_matrix(name, role, CKL_F32, rows, 1, 1);
+}
+
 static int operands(const void *problem, operand *out)
 {
     const crossentropy_problem *p = problem;
     const ckl_crossentropy_desc *d = &p->desc;
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD, is_mean = d->reduction == CKL_LOSS_MEAN;
-    const operand_role role = is_forward ? OPERAND_OUT : OPERAND_IN;
-    const int64_t losses = is_mean ? 1 : d->rows;
+    const operand_role saved = is_forward ? OPERAND_OUT : OPERAND_IN;
     out[X] = operand_matrix("x", OPERAND_IN, d->dtype, d->rows, d->cols, d->ldx);
-    out[TARGET] = operand_vector("target", OPERAND_IN, d->target, d->rows);
-    out[TARGET].low = (float)p->target_low;
-    out[TARGET].high = (float)(d->cols - 1);
-    out[LSE] = is_forward ? operand_matrix("lse", role, CKL_F32, d->rows, 1, 1)
-                          : operand_vector("lse", role, CKL_F32, d->rows);
-    out[LSE].low = 1;
-    out[LSE].high = 4;
-    if (is_mean) {
-        out[COUNT] = operand_vector("count", role, CKL_F32, 1);
-        out[COUNT].low = 1;
-        out[COUNT].high = 2;
-    }
-    if (is_forward) {
-        out[LOSS] = operand_matrix("loss", OPERAND_OUT, CKL_F32, losses, 1, 1);
-    } else {
-        out[DLOSS] = operand_vector("dloss", OPERAND_IN, CKL_F32, losses);
+    out[TARGET] = operand_range(operand_vector("target", OPERAND_IN, d->target, d->rows), (float)p->target_low,
+                                (float)(d->cols - 1));
+    out[LSE] = operand_range(numbers("lse", saved, d->rows), 1, 4);
+    if (is_mean)
+        out[COUNT] = operand_range(numbers("count", saved, 1), 1, 2);
+    out[is_forward ? LOSS : DLOSS] = numbers(is_forward ? "loss" : "dloss", saved, is_mean ? 1 : d->rows);
+    if (!is_forward)
         out[DX] = operand_matrix("dx", OPERAND_OUT, d->dtype, d->rows, d->cols, d->lddx);
-    }
     return OPERANDS_COUNT;
-}
-
-static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
-{
-    (void)problem;
-    ckl_crossentropy_args args = { pointers[X],     pointers[TARGET], pointers[LOSS], pointers[LSE],
-                                   pointers[COUNT], pointers[DLOSS],  pointers[DX] };
-    return ckl_crossentropy_run(plan, &args, stream);
 }
 
 /* The definition */
@@ -86,15 +73,12 @@ static int64_t class_of(const ckl_crossentropy_desc *d, void *const *host, int64
 static double log_sum_exp(const ckl_crossentropy_desc *d, void *const *host, int64_t row)
 {
     double max = -INFINITY, sum = 0;
-    for (int64_t c = 0; c < d->cols; c++) {
-        double x = logit(d, host, row, c);
-        if (isnan(x) || x == INFINITY)
-            return NAN;
-        max = fmax(max, x);
-    }
-    for (int64_t c = 0; c < d->cols && max > -INFINITY; c++)
-        sum += exp(logit(d, host, row, c) - max);
-    return max > -INFINITY ? max + log(sum) : max;
+    for (int64_t c = 0; c < d->cols; c++)
+        max = fmax(max, logit(d, host, row, c));
+    max = max > -INFINITY ? max : 0;
+    for (int64_t c = 0; c < d->cols; c++)
+        sum += exp(logit(d, host, row, c) - max); // NaN if a logit is NaN or +inf
+    return max + log(sum);
 }
 
 /* *magnitude: of the terms that make the loss. */
@@ -222,16 +206,4 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-const operator_test crossentropy_test = {
-    .op = &crossentropy_operator,
-    .problem_bytes = sizeof(crossentropy_problem),
-    .problem = FIELD_TABLE(fields),
-    .operands = operands,
-    .run = run,
-    .reference = reference,
-    .terms_of = terms,
-    .approximation = ERROR,
-    .flops = flops,
-    .cases = cases,
-    .rejects = rejects,
-};
+OPERATOR_TEST(crossentropy, .reference = reference, .terms_of = terms, .approximation = ERROR, .flops = flops);

@@ -5,126 +5,83 @@
 #include "cutekernellib/operators/elementwise.h"
 
 #include "base/dtype.h"
+#include "base/shape.h"
 #include "operators/elementwise/elementwise_lab.h"
 
-/* Lists: the item at *at without its comma, and *at moved to the next. */
-static size_t next_item(const char **at, const char **item)
+/* The next item of a list with commas; "" if it is left out or the list has ended. */
+typedef struct item {
+    char text[128];
+} item;
+
+static item next_item(const char **list)
 {
-    size_t length = strcspn(*at, ",");
-    *item = *at;
-    *at += length + ((*at)[length] == ',');
-    return length;
+    item i = { 0 };
+    size_t length = strcspn(*list, ",");
+    memcpy(i.text, *list, length < sizeof i.text ? length : sizeof i.text - 1);
+    *list += length + ((*list)[length] == ',');
+    return i;
 }
 
-/* "4096", "2^20" or "2^20+3". */
-static int64_t parse_size(const char *at, char **stop)
+/* Strides of a dense tensor whose sizes are aligned to the right of the problem's; sizes of 1 are broadcast. */
+static ckl_status dense_strides(const ckl_elementwise_desc *d, const char *list, int64_t *stride)
 {
-    int64_t size = strtoll(at, stop, 10);
-    if (**stop == '^') {
-        int64_t base = size, exponent = strtoll(*stop + 1, stop, 10);
-        for (size = 1; exponent > 0 && !__builtin_mul_overflow(size, base, &size); exponent--)
-            continue;
-    }
-    if (**stop == '+')
-        size += strtoll(*stop + 1, stop, 10);
-    return size;
-}
-
-/* "8192x4096" */
-static ckl_status parse_sizes(const char *what, const char *item, size_t length, int *rank, int64_t *sizes)
-{
-    const char *at = item, *end = item + length;
-    char *stop;
-    for (*rank = 0; at < end; at = stop + 1) {
-        if (*rank == CKL_ELEMENTWISE_RANK_MAX)
-            FAIL(CKL_INVALID, "elementwise: %s=%.*s has more than %d sizes", what, (int)length, item,
-                 CKL_ELEMENTWISE_RANK_MAX);
-        sizes[*rank] = parse_size(at, &stop);
-        if (stop == at || (stop < end && *stop != 'x'))
-            FAIL(CKL_INVALID, "elementwise: %s=%.*s is not a list of sizes like 8192x4096", what, (int)length, item);
-        ++*rank;
-    }
-    return CKL_OK;
-}
-
-static void dense_strides(int rank, const int64_t *shape, int64_t *stride)
-{
+    sizes s;
     int64_t next = 1;
-    for (int d = rank - 1; d >= 0; d--) {
-        stride[d] = shape[d] == 1 ? 0 : next;
-        next *= shape[d];
+    TRY(sizes_parse("elementwise", "shapes", list, d->rank, &s));
+    for (int i = d->rank - 1; i >= 0; i--) {
+        int from = i - (d->rank - s.rank);
+        int64_t size = from < 0 ? 1 : s.of[from];
+        if (size != 1 && size != d->shape[i])
+            FAIL(CKL_INVALID, "elementwise: shapes=%s does not broadcast to the problem's shape", list);
+        stride[i] = size == 1 ? 0 : next;
+        next *= size;
     }
-}
-
-/* Strides of a dense tensor of a shape that is aligned to the right of the problem's; sizes of 1 are broadcast. */
-static ckl_status broadcast_strides(const ckl_elementwise_desc *d, const char *item, size_t length, int64_t *stride)
-{
-    int rank;
-    int64_t sizes[CKL_ELEMENTWISE_RANK_MAX], shape[CKL_ELEMENTWISE_RANK_MAX];
-    TRY(parse_sizes("shapes", item, length, &rank, sizes));
-    for (int i = 0; i < d->rank; i++) {
-        int from = i - (d->rank - rank);
-        shape[i] = from < 0 ? 1 : sizes[from];
-        if (rank > d->rank || (shape[i] != 1 && shape[i] != d->shape[i]))
-            FAIL(CKL_INVALID, "elementwise: shapes=%.*s does not broadcast to the problem's shape", (int)length, item);
-    }
-    dense_strides(d->rank, shape, stride);
     return CKL_OK;
 }
 
-static ckl_status parse_dtype(const elementwise_problem *p, const char *item, size_t length, ckl_dtype *dtype)
+static ckl_status parse_operand(elementwise_problem *p, ckl_elementwise_operand *o, ckl_dtype dtype, const char *shape,
+                                const char *strides)
 {
-    char name[16] = { 0 };
-    memcpy(name, item, length < sizeof name ? length : sizeof name - 1);
-    if (length == 0)
-        *dtype = p->dtype;
-    else if (!dtype_find(name, dtype))
-        FAIL(CKL_INVALID, "elementwise: in=%s is not a list of element types", p->in);
+    sizes s;
+    o->dtype = dtype ? dtype : p->dtype;
+    TRY(dense_strides(&p->desc, *shape ? shape : p->shape, o->stride));
+    if (!*strides)
+        return CKL_OK;
+    TRY(sizes_parse("elementwise", "strides", strides, CKL_ELEMENTWISE_RANK_MAX, &s));
+    if (s.rank != p->desc.rank)
+        FAIL(CKL_INVALID, "elementwise: strides=%s are not one per dimension", strides);
+    memcpy(o->stride, s.of, sizeof o->stride);
     return CKL_OK;
 }
 
-static ckl_status parse_inputs(elementwise_problem *p)
+static ckl_status parse_operands(elementwise_problem *p)
 {
-    const char *dtypes = p->in, *shapes = p->shapes, *item;
+    const char *dtypes = p->in, *shapes = p->shapes, *strides = p->strides;
     for (int i = 0; i < p->expression.inputs; i++) {
-        ckl_elementwise_operand *o = &p->desc.in[i];
-        size_t length = next_item(&dtypes, &item);
-        TRY(parse_dtype(p, item, length, &o->dtype));
-        length = next_item(&shapes, &item);
-        if (length)
-            TRY(broadcast_strides(&p->desc, item, length, o->stride));
-        else
-            dense_strides(p->desc.rank, p->desc.shape, o->stride);
+        item name = next_item(&dtypes);
+        ckl_dtype dtype = CKL_DTYPE_DEFAULT;
+        if (*name.text && !dtype_find(name.text, &dtype))
+            FAIL(CKL_INVALID, "elementwise: in=%s is not a list of element types", p->in);
+        TRY(parse_operand(p, &p->desc.in[i], dtype, next_item(&shapes).text, next_item(&strides).text));
     }
-    return CKL_OK;
-}
-
-static ckl_status parse_strides(elementwise_problem *p)
-{
-    const char *at = p->strides, *item;
-    for (int i = 0; i <= p->expression.inputs && *at; i++) {
-        ckl_elementwise_operand *o = i < p->expression.inputs ? &p->desc.in[i] : &p->desc.out;
-        int rank = p->desc.rank;
-        size_t length = next_item(&at, &item);
-        if (length)
-            TRY(parse_sizes("strides", item, length, &rank, o->stride));
-        if (rank != p->desc.rank)
-            FAIL(CKL_INVALID, "elementwise: strides=%.*s are not one per dimension", (int)length, item);
-    }
-    return CKL_OK;
+    return parse_operand(p, &p->desc.out, p->out, "", next_item(&strides).text);
 }
 
 /* "a=0.5,b=-2" */
 static ckl_status parse_scalars(elementwise_problem *p)
 {
-    for (const char *at = p->scalars, *item; *at;) {
-        int length = (int)next_item(&at, &item), name = (int)strcspn(item, "="), i = 0;
-        while (i < p->expression.inputs && !(strlen(p->expression.names[i]) == (size_t)name &&
-                                             strncmp(p->expression.names[i], item, (size_t)name) == 0))
+    for (const char *at = p->scalars; *at;) {
+        item name = next_item(&at);
+        char *value = strchr(name.text, '=');
+        int i = 0;
+        if (value)
+            *value++ = 0;
+        while (i < p->expression.inputs && strcmp(p->expression.names[i], name.text) != 0)
             i++;
-        if (i == p->expression.inputs || name >= length)
-            FAIL(CKL_INVALID, "elementwise: scalars=%.*s is not the name of an operand and its value", length, item);
-        p->scalar[i] = strtof(item + name + 1, NULL);
+        if (i == p->expression.inputs || !value)
+            FAIL(CKL_INVALID, "elementwise: scalars=%s: %s is not the name of an operand and its value", p->scalars,
+                 name.text);
+        p->scalar[i] = strtof(value, NULL);
         p->desc.in[i] = (ckl_elementwise_operand){ .scalar = true };
     }
     return CKL_OK;
@@ -134,13 +91,13 @@ static ckl_status prepare(void *problem)
 {
     elementwise_problem *p = problem;
     ckl_elementwise_desc *d = &p->desc;
+    sizes shape;
     TRY(expr_parse(p->expr, &p->expression));
     strcpy(d->expr, p->expr);
-    TRY(parse_sizes("shape", p->shape, strlen(p->shape), &d->rank, d->shape));
-    TRY(parse_inputs(p));
-    d->out.dtype = p->out ? p->out : p->dtype;
-    dense_strides(d->rank, d->shape, d->out.stride);
-    TRY(parse_strides(p));
+    TRY(sizes_parse("elementwise", "shape", p->shape, CKL_ELEMENTWISE_RANK_MAX, &shape));
+    d->rank = shape.rank;
+    memcpy(d->shape, shape.of, sizeof d->shape);
+    TRY(parse_operands(p));
     TRY(parse_scalars(p));
     if (p->inplace < 0 || p->inplace > p->expression.inputs)
         FAIL(CKL_INVALID, "elementwise: inplace=%d is not in 0..%d", p->inplace, p->expression.inputs);
@@ -148,15 +105,13 @@ static ckl_status prepare(void *problem)
 }
 
 /* Dimensions along which the operand is broadcast have one element of memory. */
-static operand operand_of(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o, operand_role role)
+static operand operand_of(const ckl_elementwise_desc *d, const char *name, operand_role role,
+                          const ckl_elementwise_operand *o)
 {
-    operand x = { .role = role, .dtype = o->scalar ? CKL_DTYPE_DEFAULT : o->dtype, .rank = 1, .shape = { 1 } };
-    if (d->rank > 0)
-        x.rank = d->rank;
-    for (int i = 0; i < d->rank; i++) {
-        x.shape[i] = o->stride[i] == 0 && d->shape[i] > 0 ? 1 : d->shape[i];
-        x.stride[i] = o->stride[i];
-    }
+    operand x = operand_tensor(name, role, o->scalar ? CKL_DTYPE_DEFAULT : o->dtype, d->rank, d->shape, o->stride);
+    for (int i = 0; i < d->rank; i++)
+        if (o->stride[i] == 0 && d->shape[i] > 0)
+            x.shape[i] = 1;
     return x;
 }
 
@@ -164,15 +119,12 @@ static int operands(const void *problem, operand *out)
 {
     const elementwise_problem *p = problem;
     int count = p->expression.inputs;
-    for (int i = 0; i < count; i++) {
-        out[i] = operand_of(&p->desc, &p->desc.in[i], i + 1 == p->inplace ? OPERAND_IN_OUT : OPERAND_IN);
-        out[i].name = p->expression.names[i];
-    }
-    if (p->inplace)
-        return count;
-    out[count] = operand_of(&p->desc, &p->desc.out, OPERAND_OUT);
-    out[count].name = "y";
-    return count + 1;
+    for (int i = 0; i < count; i++)
+        out[i] = operand_of(&p->desc, p->expression.names[i], i + 1 == p->inplace ? OPERAND_IN_OUT : OPERAND_IN,
+                            &p->desc.in[i]);
+    if (!p->inplace)
+        out[count++] = operand_of(&p->desc, "y", OPERAND_OUT, &p->desc.out);
+    return count;
 }
 
 static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
@@ -185,17 +137,14 @@ static ckl_status run(const ckl_plan *plan, const void *problem, void *const *po
     return ckl_elementwise_run(plan, &args, stream);
 }
 
-static int functions(const elementwise_problem *p)
-{
-    int count = 0;
-    for (int i = 0; i < p->expression.count; i++)
-        count += p->expression.nodes[i].kind < EXPR_FUNCTION_COUNT;
-    return count;
-}
-
+/* Every function is one, and the sum of its results another. */
 static double terms(const void *problem)
 {
-    return functions(problem) + 1;
+    const expr *e = &((const elementwise_problem *)problem)->expression;
+    double count = 1;
+    for (int i = 0; i < e->count; i++)
+        count += e->nodes[i].kind < EXPR_FUNCTION_COUNT;
+    return count;
 }
 
 static const field fields[] = { ELEMENTWISE_PROBLEM(FIELD_ROW) };
@@ -285,17 +234,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-const operator_test elementwise_test = {
-    .op = &elementwise_operator,
-    .problem_bytes = sizeof(elementwise_problem),
-    .problem = FIELD_TABLE(fields),
-    .prepare = prepare,
-    .operands = operands,
-    .run = run,
-    .elements_alone = true,
-    .reference = elementwise_reference,
-    .terms_of = terms,
-    .approximation_of = elementwise_approximation,
-    .cases = cases,
-    .rejects = rejects,
-};
+OPERATOR_TEST(elementwise, .prepare = prepare, .run = run, .elements_alone = true, .reference = elementwise_reference,
+              .terms_of = terms, .approximation_of = elementwise_approximation);

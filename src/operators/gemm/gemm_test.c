@@ -54,13 +54,8 @@ static int operands(const void *problem, operand *out)
 static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
 {
     const gemm_problem *p = problem;
-    ckl_gemm_args args = { .a = pointers[A],
-                           .b = pointers[B],
-                           .c = pointers[C],
-                           .bias = pointers[BIAS],
-                           .d = pointers[D],
-                           .alpha = &p->alpha,
-                           .beta = p->c ? &p->beta : NULL };
+    ckl_gemm_args args = { pointers[A], pointers[B], pointers[C],           pointers[BIAS],
+                           pointers[D], &p->alpha,   p->c ? &p->beta : NULL };
     return ckl_gemm_run(plan, &args, stream);
 }
 
@@ -188,17 +183,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-const operator_test gemm_test = {
-    .op = &gemm_operator,
-    .problem_bytes = sizeof(gemm_problem),
-    .problem = FIELD_TABLE(fields),
-    .prepare = prepare,
-    .operands = operands,
-    .run = run,
-    .reference = reference,
-    .terms_of = terms,
-    .approximation_of = approximation,
-    .flops = flops,
-    .cases = cases,
-    .rejects = rejects,
-};
+OPERATOR_TEST(gemm, .prepare = prepare, .run = run, .reference = reference, .terms_of = terms,
+              .approximation_of = approximation, .flops = flops);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/shape.h"
 #include "operators/operators.h"
 
 enum { RANK_MAX = CKL_PERMUTE_RANK_MAX };
@@ -34,27 +35,18 @@ static const field fields[] = {
     PERMUTE_DESC(FIELD_NESTED, (permute_problem, desc))   //
 };
 
-/* Reads "32x64x56" or "0,2,1"; returns how many numbers there are, -1 if it is no such list. */
-static int read_list(const char *list, char separator, int64_t out[RANK_MAX])
-{
-    int count = 0;
-    while (*list) {
-        char *end;
-        errno = 0;
-        long long number = strtoll(list, &end, 10);
-        if (end == list || errno || count == RANK_MAX || (*end && *end != separator) || (*end && !end[1]))
-            return -1;
-        out[count++] = number;
-        list = *end ? end + 1 : end;
-    }
-    return count;
-}
-
-/* A list that may be left out. */
+/* Reads "0,2,1"; a list that is left out leaves `out` as it is. */
 static ckl_status read_numbers(const char *name, const char *list, int rank, int64_t out[RANK_MAX])
 {
-    if (*list && read_list(list, ',', out) != rank)
-        FAIL(CKL_INVALID, "permute: %s=%s is not a list of %d integers", name, list, rank);
+    const char *at = list;
+    errno = 0;
+    for (int i = 0; *list && i < rank; i++) {
+        char *end;
+        out[i] = strtoll(at, &end, 10);
+        if (end == at || errno || *end != (i + 1 < rank ? ',' : 0))
+            FAIL(CKL_INVALID, "permute: %s=%s is not a list of %d integers", name, list, rank);
+        at = end + 1;
+    }
     return CKL_OK;
 }
 
@@ -63,10 +55,10 @@ static ckl_status prepare(void *problem)
     permute_problem *p = problem;
     ckl_permute_desc *d = &p->desc;
     int64_t order[RANK_MAX];
-    d->rank = read_list(p->lists.shape, 'x', d->shape);
-    if (d->rank < 1)
-        FAIL(CKL_INVALID, "permute: shape=%s is not a list of 1 to %d sizes with x between them", p->lists.shape,
-             RANK_MAX);
+    sizes shape;
+    TRY(sizes_parse("permute", "shape", p->lists.shape, RANK_MAX, &shape));
+    d->rank = shape.rank;
+    memcpy(d->shape, shape.of, sizeof d->shape);
     for (int i = 0; i < d->rank; i++)
         order[i] = d->rank - 1 - i;
     TRY(read_numbers("order", p->lists.order, d->rank, order));
@@ -80,20 +72,12 @@ static ckl_status prepare(void *problem)
 static int operands(const void *problem, operand *out)
 {
     const ckl_permute_desc *d = problem;
-    out[0] = (operand){ .name = "x", .role = OPERAND_IN, .dtype = d->dtype, .rank = d->rank };
-    out[1] = (operand){ .name = "y", .role = OPERAND_OUT, .dtype = d->dtype, .rank = d->rank };
-    memcpy(out[0].shape, d->shape, sizeof d->shape);
-    memcpy(out[0].stride, d->stride_x, sizeof d->stride_x);
-    memcpy(out[1].stride, d->stride_y, sizeof d->stride_y);
+    int64_t shape[RANK_MAX];
     for (int i = 0; i < d->rank; i++)
-        out[1].shape[i] = d->shape[d->order[i]];
+        shape[i] = d->shape[d->order[i]];
+    out[0] = operand_tensor("x", OPERAND_IN, d->dtype, d->rank, d->shape, d->stride_x);
+    out[1] = operand_tensor("y", OPERAND_OUT, d->dtype, d->rank, shape, d->stride_y);
     return 2;
-}
-
-static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
-{
-    (void)problem;
-    return ckl_permute_run(plan, &(ckl_permute_args){ pointers[0], pointers[1] }, stream);
 }
 
 /* A row of y: all modes but the last, the outermost changes slowest. */
@@ -155,8 +139,8 @@ static const char *const cases[] = {
 
 static const test_reject rejects[] = {
     { "shape=4x-1", CKL_INVALID, "permute: shape[1]=-1 is negative" },
-    { "shape=4xa", CKL_INVALID, "permute: shape=4xa is not a list of 1 to 5 sizes" },
-    { "shape=2x2x2x2x2x2", CKL_INVALID, "is not a list of 1 to 5 sizes" },
+    { "shape=4xa", CKL_INVALID, "permute: shape=4xa is not up to 5 sizes" },
+    { "shape=2x2x2x2x2x2", CKL_INVALID, "is not up to 5 sizes" },
     { "shape=4x4 order=0,2", CKL_INVALID, "permute: order[1]=2 is not in 0..1" },
     { "shape=4x4 order=1,1", CKL_INVALID, "permute: order[1]=1 names a mode twice" },
     { "shape=4x4 order=0", CKL_INVALID, "permute: order=0 is not a list of 2 integers" },
@@ -172,15 +156,4 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-const operator_test permute_test = {
-    .op = &permute_operator,
-    .problem_bytes = sizeof(permute_problem),
-    .problem = FIELD_TABLE(fields),
-    .prepare = prepare,
-    .operands = operands,
-    .run = run,
-    .elements_alone = true,
-    .reference = reference,
-    .cases = cases,
-    .rejects = rejects,
-};
+OPERATOR_TEST(permute, .prepare = prepare, .elements_alone = true, .reference = reference);

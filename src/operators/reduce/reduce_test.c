@@ -63,26 +63,13 @@ static int operands(const void *problem, operand *out)
 {
     const reduce_problem *p = problem;
     const ckl_reduce_desc *d = &p->desc;
-    operand x = { .name = "x", .role = OPERAND_IN, .dtype = d->dtype, .rank = d->rank };
-    memcpy(x.shape, d->shape, sizeof d->shape);
-    memcpy(x.stride, d->stride, sizeof d->stride);
-    if (p->offset != 0) {
-        x.low = p->offset - 1;
-        x.high = p->offset + 1;
-    } else if (d->op == CKL_REDUCE_PROD && dtype_is_float(d->dtype)) { // products of others overflow on the way
-        x.low = -2;
-        x.high = 2;
-    }
-    out[0] = x;
-    out[1] =
-        operand_matrix("y", OPERAND_OUT, d->output, reduce_view_of(d).rows, 1, 1); // each element can be computed alone
+    out[0] = operand_tensor("x", OPERAND_IN, d->dtype, d->rank, d->shape, d->stride);
+    if (p->offset != 0)
+        out[0] = operand_range(out[0], p->offset - 1, p->offset + 1);
+    else if (d->op == CKL_REDUCE_PROD && dtype_is_float(d->dtype)) // products of others overflow on the way
+        out[0] = operand_range(out[0], -2, 2);
+    out[1] = operand_matrix("y", OPERAND_OUT, d->output, reduce_view_of(d).rows, 1, 1); // each can be computed alone
     return 2;
-}
-
-static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
-{
-    (void)problem;
-    return ckl_reduce_run(plan, &(ckl_reduce_args){ .x = pointers[0], .y = pointers[1] }, stream);
 }
 
 static bool is_spread(ckl_reduce_op op)
@@ -259,17 +246,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-const operator_test reduce_test = {
-    .op = &reduce_operator,
-    .problem_bytes = sizeof(reduce_problem),
-    .problem = FIELD_TABLE(fields),
-    .prepare = prepare,
-    .operands = operands,
-    .run = run,
-    .reference = reduce_reference,
-    .terms_of = terms,
-    .approximation_of = approximation,
-    .flops = flops,
-    .cases = cases,
-    .rejects = rejects,
-};
+OPERATOR_TEST(reduce, .prepare = prepare, .reference = reduce_reference, .terms_of = terms,
+              .approximation_of = approximation, .flops = flops);

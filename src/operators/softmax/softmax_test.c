@@ -45,7 +45,7 @@ static ckl_status prepare(void *problem)
     return softmax_operator.check(&p->desc);
 }
 
-/* Operands, in this order; those that a direction does not have are absent. */
+/* Operands in the order of the args; those that a direction does not have are absent. */
 enum { X, MASK, Y, DY, DX, OPERANDS_COUNT };
 
 /* A tensor of the problem: rank 2 along memory, rank 3 across it. */
@@ -64,8 +64,7 @@ static int operands(const void *problem, operand *out)
     if (is_forward) {
         out[X] = tensor_of(d, "x", OPERAND_IN, d->ldx);
     } else {
-        out[Y].low = d->log ? -8 : 0; // probabilities, or their logarithms
-        out[Y].high = d->log ? -1 : 1;
+        out[Y] = operand_range(out[Y], d->log ? -8 : 0, d->log ? -1 : 1); // probabilities, or their logarithms
         out[DY] = tensor_of(d, "dy", OPERAND_IN, d->ldy);
         out[DX] = tensor_of(d, "dx", OPERAND_OUT, d->ldx);
     }
@@ -75,42 +74,13 @@ static int operands(const void *problem, operand *out)
     return OPERANDS_COUNT;
 }
 
-static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
-{
-    (void)problem;
-    ckl_softmax_args args = {
-        .x = pointers[X], .mask = pointers[MASK], .y = pointers[Y], .dy = pointers[DY], .dx = pointers[DX]
-    };
-    return ckl_softmax_run(plan, &args, stream);
-}
+/* The definition */
 
-/* Slices are rows, also where they lie across memory. */
-static int64_t slices(const void *problem, int output)
-{
-    const ckl_softmax_desc *d = problem;
-    (void)output;
-    return d->outer * d->inner;
-}
-
-static int64_t slice_elements(const void *problem, int output)
-{
-    (void)output;
-    return ((const ckl_softmax_desc *)problem)->n;
-}
-
+/* Where element i of a row is; rows may lie across memory. */
 static int64_t index_of(const ckl_softmax_desc *d, int64_t ld, int64_t row, int64_t i)
 {
     return d->inner == 1 ? row * ld + i : (row / d->inner * d->n + i) * ld + row % d->inner;
 }
-
-static int64_t output_index(const void *problem, int output, int64_t row, int64_t i)
-{
-    const ckl_softmax_desc *d = problem;
-    (void)output;
-    return index_of(d, d->direction == CKL_DIRECTION_FORWARD ? d->ldy : d->ldx, row, i);
-}
-
-/* The definition */
 
 /* Relative error of the exponential, per unit of 1 + |x - max|. */
 #define ERROR 0x1p-20
@@ -126,10 +96,10 @@ static double score(const ckl_softmax_desc *d, void *const *host, int64_t row, i
 {
     double t = d->scale * dtype_read(d->dtype, host[X], index_of(d, d->ldx, row, i));
     *rounded = fabs(t);
+    int64_t at = d->mask ? row / d->mask_repeat % d->mask_rows * d->n + i : 0;
     if (d->mask == CKL_SOFTMAX_MASK_ADD)
-        t += dtype_read(d->dtype, host[MASK], row / d->mask_repeat % d->mask_rows * d->n + i);
-    if (d->mask == CKL_SOFTMAX_MASK_BOOL &&
-        dtype_read(CKL_BOOL, host[MASK], row / d->mask_repeat % d->mask_rows * d->n + i) == 0)
+        t += dtype_read(d->dtype, host[MASK], at);
+    if (d->mask == CKL_SOFTMAX_MASK_BOOL && dtype_read(CKL_BOOL, host[MASK], at) == 0)
         return -INFINITY;
     return !d->log && fabs(t) > FINITE_MAX ? copysign(INFINITY, t) : t;
 }
@@ -138,19 +108,14 @@ static void forward(const ckl_softmax_desc *d, void *const *host, int64_t row, r
 {
     const bool computed = d->scale != 1 || d->mask;
     double max = -INFINITY, sum = 0, rounded;
-    bool nan = false;
-    for (int64_t i = 0; i < d->n; i++) {
-        double t = score(d, host, row, i, &rounded);
-        nan |= isnan(t) || t == INFINITY;
-        max = fmax(max, t);
-    }
-    for (int64_t i = 0; i < d->n && max > -INFINITY; i++)
-        sum += exp(score(d, host, row, i, &rounded) - max);
+    for (int64_t i = 0; i < d->n; i++)
+        max = fmax(max, score(d, host, row, i, &rounded));
+    max = max > -INFINITY ? max : 0;
+    for (int64_t i = 0; i < d->n; i++)
+        sum += exp(score(d, host, row, i, &rounded) - max); // NaN if a score is NaN or +inf, 0 if all are -inf
     for (int64_t i = 0; i < d->n; i++) {
         double t = score(d, host, row, i, &rounded), y = d->log ? -INFINITY : 0;
-        if (nan)
-            y = NAN;
-        else if (max > -INFINITY)
+        if (sum != 0)
             y = d->log ? t - max - log(sum) : exp(t - max) / sum;
         double error = isfinite(t) ? 1 + fabs(t - max) + (computed ? rounded + fabs(max) : 0) : 1;
         out.value[i] = y;
@@ -175,14 +140,11 @@ static void backward(const ckl_softmax_desc *d, void *const *host, int64_t row, 
     }
 }
 
-static void reference(const void *problem, void *const *host, int output, int64_t row, reference_slice out)
+static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
 {
     const ckl_softmax_desc *d = problem;
-    (void)output;
-    if (d->direction == CKL_DIRECTION_FORWARD)
-        forward(d, host, row, out);
-    else
-        backward(d, host, row, out);
+    (void)output, (void)slice;
+    (d->direction == CKL_DIRECTION_FORWARD ? forward : backward)(d, host, out.row, out);
 }
 
 static double terms(const void *problem)
@@ -285,20 +247,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-const operator_test softmax_test = {
-    .op = &softmax_operator,
-    .problem_bytes = sizeof(softmax_problem),
-    .problem = FIELD_TABLE(fields),
-    .prepare = prepare,
-    .operands = operands,
-    .run = run,
-    .slices = slices,
-    .slice_elements = slice_elements,
-    .output_index = output_index,
-    .reference = reference,
-    .terms_of = terms,
-    .approximation_of = approximation,
-    .flops = flops,
-    .cases = cases,
-    .rejects = rejects,
-};
+OPERATOR_TEST(softmax, .prepare = prepare, .slice_mode = 1, .reference = reference, .terms_of = terms,
+              .approximation_of = approximation, .flops = flops);
