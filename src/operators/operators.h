@@ -56,7 +56,7 @@ OPERATORS(X)
     }                                                                                                       \
     extern const operator_info op##_operator
 
-enum { OPERANDS_MAX = 12, OPERAND_RANK_MAX = 5 };
+enum { OPERANDS_MAX = 13, OPERAND_RANK_MAX = 5 };
 
 typedef enum operand_role { OPERAND_IN, OPERAND_OUT, OPERAND_IN_OUT } operand_role;
 

@@ -1,16 +1,5 @@
-/* groupnorm_test.c - the definition of group norm in double, its problem line, cases and rejects. */
-#include "cutekernellib/operators/groupnorm.h"
-
-#include <math.h>
-
-#include "base/dtype.h"
-#include "operators/operators.h"
-
-typedef struct groupnorm_problem {
-    ckl_groupnorm_desc desc;
-    bool stats;
-    float offset;
-} groupnorm_problem;
+/* groupnorm_test.c - the problem line of group norm, its cases and rejects. */
+#include "operators/norm_lab.h"
 
 #define GROUPNORM_DESC(X, owner)                                                                \
     X(owner, choice, direction, "forward", "forward backward", "the norm or its gradients")     \
@@ -24,242 +13,81 @@ typedef struct groupnorm_problem {
     X(owner, bool, affine, "1", "0 1", "with gamma and beta")                                   \
     X(owner, float, eps, "0", "", "forward: added to the variance; 0: 1e-5")
 
-static const field fields[] = {
-    GROUPNORM_DESC(FIELD_NESTED, (groupnorm_problem, desc))                                   //
-    FIELD_ROW(groupnorm_problem, bool, stats, "1", "0 1", "forward saves mean and rstd")      //
-    FIELD_ROW(groupnorm_problem, float, offset, "0", "", "x is random in offset-1..offset+1") //
-};
+static const field fields[] = { GROUPNORM_DESC(FIELD_NESTED, (norm_problem, images)) //
+                                NORM_PROBLEM(FIELD_ROW, norm_problem) };
 
-/* Operands and outputs of both directions. */
-enum { FORWARD_X, FORWARD_GAMMA, FORWARD_BETA, FORWARD_Y, FORWARD_MEAN, FORWARD_RSTD, FORWARD_OPERANDS };
-enum { BACKWARD_X, BACKWARD_DY, BACKWARD_GAMMA, BACKWARD_MEAN, BACKWARD_RSTD, BACKWARD_DX };
-enum { OUTPUT_Y, OUTPUT_MEAN, OUTPUT_RSTD };
-enum { OUTPUT_DX, OUTPUT_DGAMMA, OUTPUT_DBETA, BACKWARD_OUTPUTS };
-
-/* Element j of group `slice`, of image slice / groups, in an image tensor. */
-static int64_t index_of(const groupnorm_problem *p, int64_t slice, int64_t j)
+static operand image(operand_role role, const ckl_groupnorm_desc *d)
 {
-    int64_t pixels = p->desc.h * p->desc.w, image = slice / p->desc.groups;
-    int64_t channel = slice % p->desc.groups * (p->desc.c / p->desc.groups) + j / pixels, pixel = j % pixels;
-    if (p->desc.layout == CKL_IMAGE_NCHW)
-        return (image * p->desc.c + channel) * pixels + pixel;
-    return (image * pixels + pixel) * p->desc.c + channel;
+    int64_t c = d->c, pixels = d->h * d->w;
+    return d->layout == CKL_IMAGE_NCHW
+               ? (operand){ "", role, d->dtype, 3, { d->n, c, pixels }, { c * pixels, pixels, 1 }, 0, 0 }
+               : (operand){ "", role, d->dtype, 3, { d->n, pixels, c }, { c * pixels, c, 1 }, 0, 0 };
 }
 
-static operand image(const groupnorm_problem *p, const char *name, operand_role role)
+static ckl_status prepare(void *problem)
 {
-    if (p->desc.layout == CKL_IMAGE_NCHW)
-        return (operand){ name,
-                          role,
-                          p->desc.dtype,
-                          3,
-                          { p->desc.n, p->desc.c, p->desc.h * p->desc.w },
-                          { p->desc.c * p->desc.h * p->desc.w, p->desc.h * p->desc.w, 1 },
-                          0,
-                          0 };
-    return (operand){ name,
-                      role,
-                      p->desc.dtype,
-                      3,
-                      { p->desc.n, p->desc.h * p->desc.w, p->desc.c },
-                      { p->desc.c * p->desc.h * p->desc.w, p->desc.c, 1 },
-                      0,
-                      0 };
+    norm_problem *p = problem;
+    const ckl_groupnorm_desc *d = &p->images;
+    TRY(groupnorm_operator.check(problem));
+    bool planes = d->layout == CKL_IMAGE_NCHW;
+    int64_t pixels = d->h * d->w;
+    p->view = (norm_view){ .direction = d->direction,
+                           .dtype = d->dtype,
+                           .input = image(OPERAND_IN, d),
+                           .output = image(OPERAND_OUT, d),
+                           .images = d->c * pixels > 0 ? d->n : 0,
+                           .groups = d->groups,
+                           .channels = d->c,
+                           .pixels = pixels,
+                           .channel_stride = planes ? pixels : 1,
+                           .pixel_stride = planes ? 1 : d->c,
+                           .affine = d->affine,
+                           .centred = true,
+                           .eps = d->eps };
+    return CKL_OK;
 }
 
-static operand vector(const char *name, operand_role role, ckl_dtype dtype, int64_t size, bool present)
-{
-    return operand_vector(name, role, present ? dtype : CKL_DTYPE_DEFAULT, size);
-}
-
-static int forward_operands(const groupnorm_problem *p, int64_t groups, operand *out)
-{
-    out[FORWARD_X] = image(p, "x", OPERAND_IN);
-    out[FORWARD_GAMMA] = vector("gamma", OPERAND_IN, p->desc.dtype, p->desc.c, p->desc.affine);
-    out[FORWARD_BETA] = vector("beta", OPERAND_IN, p->desc.dtype, p->desc.c, p->desc.affine);
-    out[FORWARD_Y] = image(p, "y", OPERAND_OUT);
-    out[FORWARD_MEAN] = vector("mean", OPERAND_OUT, CKL_F32, groups, p->stats);
-    out[FORWARD_RSTD] = vector("rstd", OPERAND_OUT, CKL_F32, groups, p->stats);
-    if (p->offset != 0) {
-        out[FORWARD_X].low = p->offset - 1;
-        out[FORWARD_X].high = p->offset + 1;
-    }
-    return FORWARD_OPERANDS;
-}
-
-static void set_range(operand *o, float low, float high)
-{
-    o->low = low;
-    o->high = high;
-}
-
-/* The statistics are inputs like any other: gradients are a function of all of them. gamma is finite, as groupnorm.h asks. */
-static int backward_operands(const groupnorm_problem *p, int64_t groups, operand *out)
-{
-    out[BACKWARD_X] = image(p, "x", OPERAND_IN);
-    out[BACKWARD_DY] = image(p, "dy", OPERAND_IN);
-    out[BACKWARD_GAMMA] = vector("gamma", OPERAND_IN, p->desc.dtype, p->desc.c, p->desc.affine);
-    out[BACKWARD_MEAN] = vector("mean", OPERAND_IN, CKL_F32, groups, true);
-    out[BACKWARD_RSTD] = vector("rstd", OPERAND_IN, CKL_F32, groups, true);
-    out[BACKWARD_DX] = image(p, "dx", OPERAND_OUT);
-    out[BACKWARD_DX + OUTPUT_DGAMMA] = vector("dgamma", OPERAND_OUT, p->desc.dtype, p->desc.c, p->desc.affine);
-    out[BACKWARD_DX + OUTPUT_DBETA] = vector("dbeta", OPERAND_OUT, p->desc.dtype, p->desc.c, p->desc.affine);
-    set_range(&out[BACKWARD_GAMMA], -1, 1);
-    set_range(&out[BACKWARD_MEAN], p->offset - 1, p->offset + 1);
-    set_range(&out[BACKWARD_RSTD], 0.5F, 2);
-    if (p->offset != 0)
-        set_range(&out[BACKWARD_X], p->offset - 1, p->offset + 1);
-    return BACKWARD_DX + BACKWARD_OUTPUTS;
-}
-
+/* In a backward pass gamma is finite, as groupnorm.h asks. */
 static int operands(const void *problem, operand *out)
 {
-    const groupnorm_problem *p = problem;
-    const int64_t groups = p->desc.c * p->desc.h * p->desc.w > 0 ? p->desc.n * p->desc.groups : 0;
-    return p->desc.direction == CKL_DIRECTION_FORWARD ? forward_operands(p, groups, out)
-                                                      : backward_operands(p, groups, out);
-}
-
-static ckl_groupnorm_args args_of(const groupnorm_problem *p, void *const *m)
-{
-    if (p->desc.direction == CKL_DIRECTION_FORWARD)
-        return (ckl_groupnorm_args){ .x = m[FORWARD_X],
-                                     .gamma = m[FORWARD_GAMMA],
-                                     .beta = m[FORWARD_BETA],
-                                     .y = m[FORWARD_Y],
-                                     .mean = m[FORWARD_MEAN],
-                                     .rstd = m[FORWARD_RSTD] };
-    return (ckl_groupnorm_args){ .x = m[BACKWARD_X],
-                                 .dy = m[BACKWARD_DY],
-                                 .gamma = m[BACKWARD_GAMMA],
-                                 .mean = m[BACKWARD_MEAN],
-                                 .rstd = m[BACKWARD_RSTD],
-                                 .dx = m[BACKWARD_DX],
-                                 .dgamma = m[BACKWARD_DX + OUTPUT_DGAMMA],
-                                 .dbeta = m[BACKWARD_DX + OUTPUT_DBETA] };
+    int count = norm_operands(problem, out);
+    if (((const norm_problem *)problem)->view.direction == CKL_DIRECTION_BACKWARD) {
+        out[NORM_GAMMA].low = -1;
+        out[NORM_GAMMA].high = 1;
+    }
+    return count;
 }
 
 static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
 {
-    ckl_groupnorm_args args = args_of(problem, pointers);
+    ckl_norm_args a = norm_args(pointers);
+    ckl_groupnorm_args args = { a.x, a.dy, a.gamma, a.beta, a.y, a.dx, a.dgamma, a.dbeta, a.mean, a.rstd, NULL };
+    (void)problem;
     return ckl_groupnorm_run(plan, &args, stream);
 }
 
-/* Slices: groups of images; of dgamma and dbeta channels. */
+static bool is_image(int output)
+{
+    return NORM_Y + output <= NORM_DX;
+}
+
+/* Slices are groups of images; of dgamma and dbeta they are channels. */
 static int64_t slices(const void *problem, int output)
 {
-    const groupnorm_problem *p = problem;
-    if (p->desc.direction == CKL_DIRECTION_BACKWARD && output != OUTPUT_DX)
-        return p->desc.c;
-    return p->desc.c * p->desc.h * p->desc.w > 0 ? p->desc.n * p->desc.groups : 0;
+    const norm_view *v = &((const norm_problem *)problem)->view;
+    return is_image(output) || NORM_Y + output >= NORM_MEAN ? v->images * v->groups : v->channels;
 }
 
 static int64_t slice_elements(const void *problem, int output)
 {
-    const groupnorm_problem *p = problem;
-    return output == OUTPUT_Y ? p->desc.c / p->desc.groups * p->desc.h * p->desc.w : 1; // OUTPUT_DX is the same number
+    const norm_view *v = &((const norm_problem *)problem)->view;
+    return is_image(output) ? v->channels / v->groups * v->pixels : 1;
 }
 
 static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
 {
-    return output == OUTPUT_Y ? index_of(problem, slice, j) : slice;
-}
-
-static void forward(const groupnorm_problem *p, void *const *host, int output, int64_t slice, reference_slice out)
-{
-    int64_t pixels = p->desc.h * p->desc.w, channels = p->desc.c / p->desc.groups, count = channels * pixels;
-    double n = (double)count, mean = 0, squares = 0, differences = 0, deviation = 0;
-    for (int64_t j = 0; j < count; j++)
-        mean += dtype_read(p->desc.dtype, host[FORWARD_X], index_of(p, slice, j)) / n;
-    for (int64_t j = 0; j < count; j++) {
-        double x = dtype_read(p->desc.dtype, host[FORWARD_X], index_of(p, slice, j)) - mean;
-        squares += x * x;
-        differences += x;
-        deviation += fabs(x) / n;
-    }
-    mean += differences / n; // of a group with an infinity: NaN
-    double rstd = 1 / sqrt(squares / n + p->desc.eps);
-    if (output != OUTPUT_Y) {
-        out.value[0] = output == OUTPUT_MEAN ? mean : rstd;
-        out.magnitude[0] = output == OUTPUT_MEAN ? fabs(mean) + deviation : rstd;
-        return;
-    }
-    for (int64_t j = 0; j < count; j++) {
-        int64_t channel = slice % p->desc.groups * channels + j / pixels;
-        double gamma = p->desc.affine ? dtype_read(p->desc.dtype, host[FORWARD_GAMMA], channel) : 1;
-        double beta = p->desc.affine ? dtype_read(p->desc.dtype, host[FORWARD_BETA], channel) : 0;
-        double x = dtype_read(p->desc.dtype, host[FORWARD_X], index_of(p, slice, j)) - mean;
-        out.value[j] = x * rstd * gamma + beta;
-        out.magnitude[j] = (fabs(x) + deviation) * rstd * fabs(gamma) + fabs(beta);
-    }
-}
-
-/* One element of the backward pass. */
-typedef struct element {
-    double dy, g;
-    double n, n_magnitude; // the normalised x, and the sum of its terms
-} element;
-
-/* Element j of group `slice`. */
-static element element_at(const groupnorm_problem *p, void *const *host, int64_t slice, int64_t j)
-{
-    int64_t channel = slice % p->desc.groups * (p->desc.c / p->desc.groups) + j / (p->desc.h * p->desc.w),
-            i = index_of(p, slice, j);
-    double mean = dtype_read(CKL_F32, host[BACKWARD_MEAN], slice),
-           rstd = dtype_read(CKL_F32, host[BACKWARD_RSTD], slice);
-    double x = dtype_read(p->desc.dtype, host[BACKWARD_X], i), dy = dtype_read(p->desc.dtype, host[BACKWARD_DY], i);
-    double gamma = p->desc.affine ? dtype_read(p->desc.dtype, host[BACKWARD_GAMMA], channel) : 1;
-    return (element){ dy, dy * gamma, (x - mean) * rstd, (fabs(x) + fabs(mean)) * fabs(rstd) };
-}
-
-static void backward_group(const groupnorm_problem *p, void *const *host, int64_t slice, reference_slice out)
-{
-    int64_t count = p->desc.c / p->desc.groups * p->desc.h * p->desc.w;
-    double rstd = dtype_read(CKL_F32, host[BACKWARD_RSTD], slice);
-    double gn = 0, g = 0, gn_magnitude = 0, g_magnitude = 0;
-    for (int64_t j = 0; j < count; j++) {
-        element e = element_at(p, host, slice, j);
-        gn += e.g * e.n / (double)count;
-        gn_magnitude += fabs(e.g) * e.n_magnitude / (double)count;
-        g += e.g / (double)count;
-        g_magnitude += fabs(e.g) / (double)count;
-    }
-    for (int64_t j = 0; j < count; j++) {
-        element e = element_at(p, host, slice, j);
-        out.value[j] = (e.g - e.n * gn - g) * rstd;
-        out.magnitude[j] = (fabs(e.g) + e.n_magnitude * gn_magnitude + g_magnitude) * fabs(rstd);
-    }
-}
-
-static void backward_channel(const groupnorm_problem *p, void *const *host, int output, int64_t channel,
-                             reference_slice out)
-{
-    int64_t pixels = p->desc.h * p->desc.w, channels = p->desc.c / p->desc.groups;
-    out.value[0] = out.magnitude[0] = 0;
-    for (int64_t i = 0; i < p->desc.n * pixels; i++) {
-        int64_t slice = i / pixels * p->desc.groups + channel / channels;
-        element e = element_at(p, host, slice, channel % channels * pixels + i % pixels);
-        out.value[0] += output == OUTPUT_DGAMMA ? e.dy * e.n : e.dy;
-        out.magnitude[0] += fabs(e.dy) * (output == OUTPUT_DGAMMA ? e.n_magnitude : 1);
-    }
-}
-
-static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
-{
-    const groupnorm_problem *p = problem;
-    if (p->desc.direction == CKL_DIRECTION_FORWARD)
-        forward(p, host, output, slice, out);
-    else if (output == OUTPUT_DX)
-        backward_group(p, host, slice, out);
-    else
-        backward_channel(p, host, output, slice, out);
-}
-
-/* 8 or 14 operations an element, which is what the reference costs too. */
-static double flops(const void *problem)
-{
-    const ckl_groupnorm_desc *d = problem;
-    return (d->direction == CKL_DIRECTION_FORWARD ? 8 : 14) * (double)(d->n * d->c) * (double)(d->h * d->w);
+    const norm_view *v = &((const norm_problem *)problem)->view;
+    return is_image(output) ? norm_index(v, slice, j) : slice;
 }
 
 /* Of both directions: bundles in shared memory, and slices of bundles. */
@@ -334,20 +162,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-/* Sums are trees over threads: a thread's own chain is what counts. rsqrt.approx: 2^-22.9. */
-const operator_test groupnorm_test = {
-    .op = &groupnorm_operator,
-    .problem_bytes = sizeof(groupnorm_problem),
-    .problem = FIELD_TABLE(fields),
-    .operands = operands,
-    .run = run,
-    .slices = slices,
-    .slice_elements = slice_elements,
-    .output_index = output_index,
-    .reference = reference,
-    .terms = 64,
-    .approximation = 0x1p-22,
-    .flops = flops,
-    .cases = cases,
-    .rejects = rejects,
-};
+NORM_TEST(groupnorm, .prepare = prepare, .run = run, .operands = operands, .slices = slices,
+          .slice_elements = slice_elements, .output_index = output_index, .rejects = rejects);

@@ -1,17 +1,5 @@
-/* norm_test.c - the definition of the norms in double, their problem lines, cases and rejects. */
-#include "cutekernellib/operators/norm.h"
-
-#include <math.h>
-
-#include "base/dtype.h"
-#include "operators/operators.h"
-
-typedef struct norm_problem {
-    ckl_norm_desc desc;
-    bool stats;
-    float offset;
-    bool centred; // layernorm: the mean is subtracted, and there is a beta
-} norm_problem;
+/* norm_test.c - problem lines, cases and rejects of layer norm and RMS norm. */
+#include "operators/norm_lab.h"
 
 #define NORM_DESC(X, owner)                                                                           \
     X(owner, int64_t, rows, "64", "", "rows")                                                         \
@@ -24,236 +12,42 @@ typedef struct norm_problem {
     X(owner, int64_t, ldx, "0", "", "elements between rows of x, residual, dy and dsum; 0: cols")     \
     X(owner, int64_t, ldy, "0", "", "elements between rows of y, sum and dx; 0: cols")
 
-static const field fields[] = {
-    NORM_DESC(FIELD_NESTED, (norm_problem, desc))                                   //
-    FIELD_ROW(norm_problem, bool, stats, "1", "0 1", "forward saves mean and rstd") //
-    FIELD_ROW(norm_problem, float, offset, "0", "",                                 //
-              "x is random in offset-1..offset+1: a large mean is cancellation")    //
-};
+static const field fields[] = { NORM_DESC(FIELD_NESTED, (norm_problem, rows)) NORM_PROBLEM(FIELD_ROW, norm_problem) };
 
-static ckl_status prepare_layernorm(void *problem)
+static norm_view view_of(const ckl_norm_desc *d, bool centred)
 {
-    ((norm_problem *)problem)->centred = true;
-    return layernorm_operator.check(problem);
+    return (norm_view){ .direction = d->direction,
+                        .dtype = d->dtype,
+                        .input = operand_matrix("", OPERAND_IN, d->dtype, d->rows, d->cols, d->ldx),
+                        .output = operand_matrix("", OPERAND_OUT, d->dtype, d->rows, d->cols, d->ldy),
+                        .images = d->rows,
+                        .groups = 1,
+                        .channels = d->cols,
+                        .pixels = 1,
+                        .channel_stride = 1,
+                        .affine = d->affine,
+                        .residual = d->residual,
+                        .centred = centred,
+                        .eps = d->eps };
 }
 
-/* Operands and outputs of both directions. */
-enum { FORWARD_X, FORWARD_RESIDUAL, FORWARD_GAMMA, FORWARD_BETA, FORWARD_Y, FORWARD_SUM, FORWARD_MEAN, FORWARD_RSTD };
-enum { BACKWARD_X, BACKWARD_DY, BACKWARD_DSUM, BACKWARD_GAMMA, BACKWARD_MEAN, BACKWARD_RSTD, BACKWARD_DX };
-enum { OUTPUT_Y, OUTPUT_SUM, OUTPUT_MEAN, OUTPUT_RSTD };
-enum { OUTPUT_DX, OUTPUT_DGAMMA, OUTPUT_DBETA };
-
-static operand rows_operand(const norm_problem *p, const char *name, operand_role role, bool present)
-{
-    const ckl_norm_desc *d = &p->desc;
-    return operand_matrix(name, role, present ? d->dtype : CKL_DTYPE_DEFAULT, d->rows, d->cols,
-                          role == OPERAND_IN ? d->ldx : d->ldy);
-}
-
-/* An output is a matrix of one column: a slice of it is one element. */
-static operand vector_operand(const char *name, operand_role role, ckl_dtype dtype, int64_t elements, bool present)
-{
-    dtype = present ? dtype : CKL_DTYPE_DEFAULT;
-    return role == OPERAND_IN ? operand_vector(name, role, dtype, elements)
-                              : operand_matrix(name, role, dtype, elements, 1, 1);
-}
-
-static int forward_operands(const norm_problem *p, operand *out)
-{
-    out[FORWARD_X] = rows_operand(p, "x", OPERAND_IN, true);
-    out[FORWARD_RESIDUAL] = rows_operand(p, "residual", OPERAND_IN, p->desc.residual);
-    out[FORWARD_GAMMA] = vector_operand("gamma", OPERAND_IN, p->desc.dtype, p->desc.cols, p->desc.affine);
-    out[FORWARD_BETA] = vector_operand("beta", OPERAND_IN, p->desc.dtype, p->desc.cols, p->desc.affine && p->centred);
-    out[FORWARD_Y] = rows_operand(p, "y", OPERAND_OUT, true);
-    out[FORWARD_SUM] = rows_operand(p, "sum", OPERAND_OUT, p->desc.residual);
-    out[FORWARD_MEAN] = vector_operand("mean", OPERAND_OUT, CKL_F32, p->desc.rows, p->stats && p->centred);
-    out[FORWARD_RSTD] = vector_operand("rstd", OPERAND_OUT, CKL_F32, p->desc.rows, p->stats);
-    if (p->offset != 0) {
-        out[FORWARD_X].low = p->offset - 1;
-        out[FORWARD_X].high = p->offset + 1;
+#define NORM_CALLBACKS(op, centred)                                                                                 \
+    static ckl_status prepare_##op(void *problem)                                                                   \
+    {                                                                                                               \
+        norm_problem *p = problem;                                                                                  \
+        TRY(op##_operator.check(problem));                                                                          \
+        p->view = view_of(&p->rows, centred);                                                                       \
+        return CKL_OK;                                                                                              \
+    }                                                                                                               \
+    static ckl_status run_##op(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream) \
+    {                                                                                                               \
+        ckl_norm_args args = norm_args(pointers);                                                                   \
+        (void)problem;                                                                                              \
+        return ckl_##op##_run(plan, &args, stream);                                                                 \
     }
-    return FORWARD_RSTD + 1;
-}
 
-/* The statistics are inputs like any other: gradients are a function of all of them. */
-static int backward_operands(const norm_problem *p, operand *out)
-{
-    out[BACKWARD_X] = rows_operand(p, "x", OPERAND_IN, true);
-    out[BACKWARD_DY] = rows_operand(p, "dy", OPERAND_IN, true);
-    out[BACKWARD_DSUM] = rows_operand(p, "dsum", OPERAND_IN, p->desc.residual);
-    out[BACKWARD_GAMMA] = vector_operand("gamma", OPERAND_IN, p->desc.dtype, p->desc.cols, p->desc.affine);
-    out[BACKWARD_MEAN] = vector_operand("mean", OPERAND_IN, CKL_F32, p->desc.rows, p->centred);
-    out[BACKWARD_RSTD] = vector_operand("rstd", OPERAND_IN, CKL_F32, p->desc.rows, true);
-    out[BACKWARD_DX] = rows_operand(p, "dx", OPERAND_OUT, true);
-    out[BACKWARD_DX + OUTPUT_DGAMMA] =
-        vector_operand("dgamma", OPERAND_OUT, p->desc.dtype, p->desc.cols, p->desc.affine);
-    out[BACKWARD_DX + OUTPUT_DBETA] =
-        vector_operand("dbeta", OPERAND_OUT, p->desc.dtype, p->desc.cols, p->desc.affine && p->centred);
-    out[BACKWARD_MEAN].low = -1;
-    out[BACKWARD_MEAN].high = 1;
-    out[BACKWARD_RSTD].low = 0.5F;
-    out[BACKWARD_RSTD].high = 2;
-    return BACKWARD_DX + OUTPUT_DBETA + 1;
-}
-
-static int operands(const void *problem, operand *out)
-{
-    const norm_problem *p = problem;
-    return p->desc.direction == CKL_DIRECTION_FORWARD ? forward_operands(p, out) : backward_operands(p, out);
-}
-
-static ckl_norm_args args_of(const norm_problem *p, void *const *m)
-{
-    if (p->desc.direction == CKL_DIRECTION_FORWARD)
-        return (ckl_norm_args){ .x = m[FORWARD_X],
-                                .residual = m[FORWARD_RESIDUAL],
-                                .gamma = m[FORWARD_GAMMA],
-                                .beta = m[FORWARD_BETA],
-                                .y = m[FORWARD_Y],
-                                .sum = m[FORWARD_SUM],
-                                .mean = m[FORWARD_MEAN],
-                                .rstd = m[FORWARD_RSTD] };
-    return (ckl_norm_args){ .x = m[BACKWARD_X],
-                            .dy = m[BACKWARD_DY],
-                            .dsum = m[BACKWARD_DSUM],
-                            .gamma = m[BACKWARD_GAMMA],
-                            .mean = m[BACKWARD_MEAN],
-                            .rstd = m[BACKWARD_RSTD],
-                            .dx = m[BACKWARD_DX],
-                            .dgamma = m[BACKWARD_DX + OUTPUT_DGAMMA],
-                            .dbeta = m[BACKWARD_DX + OUTPUT_DBETA] };
-}
-
-static ckl_status run_layernorm(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
-{
-    ckl_norm_args args = args_of(problem, pointers);
-    return ckl_layernorm_run(plan, &args, stream);
-}
-
-static ckl_status run_rmsnorm(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
-{
-    ckl_norm_args args = args_of(problem, pointers);
-    return ckl_rmsnorm_run(plan, &args, stream);
-}
-
-typedef struct statistics {
-    double mean, rstd;
-    double deviation; // mean of |h - mean|: the scale of the mean's error
-} statistics;
-
-/* What is normalised: x, or x + residual as it is rounded to sum. */
-static double normalised(const norm_problem *p, void *const *host, int64_t row, int64_t column)
-{
-    int64_t i = row * p->desc.ldx + column;
-    double x = dtype_read(p->desc.dtype, host[FORWARD_X], i), rounded = 0;
-    if (!p->desc.residual)
-        return x;
-    dtype_write(p->desc.dtype, &rounded, 0, (float)x + (float)dtype_read(p->desc.dtype, host[FORWARD_RESIDUAL], i));
-    return dtype_read(p->desc.dtype, &rounded, 0);
-}
-
-static statistics statistics_of(const norm_problem *p, void *const *host, int64_t row)
-{
-    double n = (double)p->desc.cols;
-    statistics s = { 0 };
-    for (int64_t c = 0; c < p->desc.cols; c++)
-        s.mean += p->centred ? normalised(p, host, row, c) : 0;
-    s.mean /= n;
-    double squares = 0, differences = 0;
-    for (int64_t c = 0; c < p->desc.cols; c++) {
-        double x = normalised(p, host, row, c) - s.mean;
-        squares += x * x;
-        differences += x;
-        s.deviation += p->centred ? fabs(x) / n : 0;
-    }
-    s.mean += p->centred ? differences / n : 0; // of a row with an infinity: NaN
-    s.rstd = 1 / sqrt(squares / n + p->desc.eps);
-    return s;
-}
-
-static void forward(const norm_problem *p, void *const *host, int output, reference_slice out)
-{
-    statistics s = statistics_of(p, host, out.row);
-    if (output == OUTPUT_MEAN || output == OUTPUT_RSTD) {
-        out.value[0] = output == OUTPUT_MEAN ? s.mean : s.rstd;
-        out.magnitude[0] = output == OUTPUT_MEAN ? fabs(s.mean) + s.deviation : s.rstd;
-        return;
-    }
-    for (int64_t c = 0; c < p->desc.cols; c++) {
-        double h = normalised(p, host, out.row, c);
-        double scale = p->desc.affine ? s.rstd * dtype_read(p->desc.dtype, host[FORWARD_GAMMA], c) : s.rstd;
-        double beta = p->desc.affine && p->centred ? dtype_read(p->desc.dtype, host[FORWARD_BETA], c) : 0;
-        bool sum = output == OUTPUT_SUM;
-        out.value[c] = sum ? h : (h - s.mean) * scale + beta;
-        out.magnitude[c] = sum ? fabs(h) : (fabs(h - s.mean) + s.deviation) * fabs(scale) + fabs(beta);
-    }
-}
-
-/* One element of the backward pass. */
-typedef struct element {
-    double dy, g;
-    double n, n_magnitude; // the normalised x, and the sum of its terms
-} element;
-
-static element element_at(const norm_problem *p, void *const *host, int64_t row, int64_t column)
-{
-    double mean = p->centred ? dtype_read(CKL_F32, host[BACKWARD_MEAN], row) : 0;
-    double rstd = dtype_read(CKL_F32, host[BACKWARD_RSTD], row);
-    double x = dtype_read(p->desc.dtype, host[BACKWARD_X], row * p->desc.ldx + column);
-    double dy = dtype_read(p->desc.dtype, host[BACKWARD_DY], row * p->desc.ldx + column);
-    double gamma = p->desc.affine ? dtype_read(p->desc.dtype, host[BACKWARD_GAMMA], column) : 1;
-    return (element){ dy, dy * gamma, (x - mean) * rstd, (fabs(x) + fabs(mean)) * fabs(rstd) };
-}
-
-static void backward_row(const norm_problem *p, void *const *host, reference_slice out)
-{
-    const int64_t row = out.row;
-    double rstd = dtype_read(CKL_F32, host[BACKWARD_RSTD], row), cols = (double)p->desc.cols;
-    double gn = 0, g = 0, gn_magnitude = 0, g_magnitude = 0;
-    for (int64_t c = 0; c < p->desc.cols; c++) {
-        element e = element_at(p, host, row, c);
-        gn += e.g * e.n / cols;
-        gn_magnitude += fabs(e.g) * e.n_magnitude / cols;
-        g += p->centred ? e.g / cols : 0;
-        g_magnitude += p->centred ? fabs(e.g) / cols : 0;
-    }
-    for (int64_t c = 0; c < p->desc.cols; c++) {
-        element e = element_at(p, host, row, c);
-        double dsum = p->desc.residual ? dtype_read(p->desc.dtype, host[BACKWARD_DSUM], row * p->desc.ldx + c) : 0;
-        out.value[c] = (e.g - e.n * gn - g) * rstd + dsum;
-        out.magnitude[c] = (fabs(e.g) + e.n_magnitude * gn_magnitude + g_magnitude) * fabs(rstd) + fabs(dsum);
-    }
-}
-
-static void backward_column(const norm_problem *p, void *const *host, int output, reference_slice out)
-{
-    out.value[0] = out.magnitude[0] = 0;
-    for (int64_t r = 0; r < p->desc.rows; r++) {
-        element e = element_at(p, host, r, out.row);
-        out.value[0] += output == OUTPUT_DGAMMA ? e.dy * e.n : e.dy;
-        out.magnitude[0] += fabs(e.dy) * (output == OUTPUT_DGAMMA ? e.n_magnitude : 1);
-    }
-}
-
-/* A slice is a row of a matrix, or an element of a vector. */
-static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
-{
-    const norm_problem *p = problem;
-    (void)slice;
-    if (p->desc.direction == CKL_DIRECTION_FORWARD)
-        forward(p, host, output, out);
-    else if (output == OUTPUT_DX)
-        backward_row(p, host, out);
-    else
-        backward_column(p, host, output, out);
-}
-
-/* 8 or 14 operations an element, which is what the reference costs too. */
-static double flops(const void *problem)
-{
-    const ckl_norm_desc *d = problem;
-    return (d->direction == CKL_DIRECTION_FORWARD ? 8 : 14) * (double)d->rows * (double)d->cols;
-}
+NORM_CALLBACKS(layernorm, true)
+NORM_CALLBACKS(rmsnorm, false)
 
 static const char *const cases[] = {
     "rows=3 cols=1                                       # one element: variance 0",
@@ -361,22 +155,7 @@ static const char *const cases[] = {
 static const test_reject layernorm_rejects[] = REJECTS("layernorm");
 static const test_reject rmsnorm_rejects[] = REJECTS("rmsnorm");
 
-/* Sums are trees over threads: the longest chain of additions is a thread's own. rsqrt.approx: 2^-22.9. */
-#define NORM_TEST(name, prepares)              \
-    const operator_test name##_test = {        \
-        .op = &name##_operator,                \
-        .problem_bytes = sizeof(norm_problem), \
-        .problem = FIELD_TABLE(fields),        \
-        .prepare = prepares,                   \
-        .operands = operands,                  \
-        .run = run_##name,                     \
-        .reference = reference,                \
-        .terms = 64,                           \
-        .approximation = 0x1p-22,              \
-        .flops = flops,                        \
-        .cases = cases,                        \
-        .rejects = name##_rejects,             \
-    }
-
-NORM_TEST(layernorm, prepare_layernorm);
-NORM_TEST(rmsnorm, NULL);
+NORM_TEST(layernorm, .operands = norm_operands, .prepare = prepare_layernorm, .run = run_layernorm,
+          .rejects = layernorm_rejects);
+NORM_TEST(rmsnorm, .operands = norm_operands, .prepare = prepare_rmsnorm, .run = run_rmsnorm,
+          .rejects = rmsnorm_rejects);

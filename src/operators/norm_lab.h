@@ -1,0 +1,64 @@
+/*
+ * norm_lab.h - problems, operands and the definition in double of layer norm, RMS norm and group norm.
+ *
+ * Group norm is the general case: a row of layer norm is an image of one pixel and one group.
+ */
+#ifndef CKL_NORM_LAB_H
+#define CKL_NORM_LAB_H
+
+#include "cutekernellib/operators/groupnorm.h"
+#include "cutekernellib/operators/norm.h"
+#include "operators/operators.h"
+
+/* A problem as the reference sees it. */
+typedef struct norm_view {
+    ckl_direction direction;
+    ckl_dtype dtype;
+    operand input, output;                    // tensors like x and like y; their names come later
+    int64_t images, groups, channels, pixels; // channels: of all groups
+    int64_t channel_stride, pixel_stride;     // of input, elements; that of images is its first
+    bool affine, residual, centred;           // centred: the mean is subtracted, and there is a beta
+    float eps;
+} norm_view;
+
+typedef struct norm_problem {
+    union {
+        ckl_norm_desc rows;
+        ckl_groupnorm_desc images;
+    };
+    bool stats;
+    float offset;
+    norm_view view; // prepare() of the operator fills it
+} norm_problem;
+
+#define NORM_PROBLEM(X, owner)                                       \
+    X(owner, bool, stats, "1", "0 1", "forward saves mean and rstd") \
+    X(owner, float, offset, "0", "", "x is random in offset-1..offset+1: a large mean is cancellation")
+
+/* Operands, in the order of ckl_norm_args. Outputs count from NORM_Y; a backward pass reads mean and rstd. */
+enum { NORM_X, NORM_RESIDUAL, NORM_GAMMA, NORM_BETA, NORM_DY, NORM_DSUM, NORM_Y, NORM_SUM, NORM_DX, NORM_DGAMMA };
+enum { NORM_DBETA = NORM_DGAMMA + 1, NORM_MEAN, NORM_RSTD, NORM_OPERANDS };
+
+int norm_operands(const void *problem, operand *out);
+ckl_norm_args norm_args(void *const *pointers);
+double norm_flops(const void *problem);
+
+/* The index of element j of a group in the input; groups of all images are counted. */
+int64_t norm_index(const norm_view *v, int64_t group, int64_t j);
+
+/* Slices are groups; of dgamma and dbeta they are channels. */
+void norm_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
+
+/* Sums are trees over threads: the longest chain of additions is a thread's own. rsqrt.approx: 2^-22.9. */
+#define NORM_TEST(name, ...)                                                   \
+    const operator_test name##_test = { .op = &name##_operator,                \
+                                        .problem_bytes = sizeof(norm_problem), \
+                                        .problem = FIELD_TABLE(fields),        \
+                                        .reference = norm_reference,           \
+                                        .terms = 64,                           \
+                                        .approximation = 0x1p-22,              \
+                                        .flops = norm_flops,                   \
+                                        .cases = cases,                        \
+                                        __VA_ARGS__ }
+
+#endif

@@ -1,0 +1,197 @@
+/* norm_ref.c - operands of the norms, and their definition in double. */
+#include <math.h>
+
+#include "base/dtype.h"
+#include "operators/norm_lab.h"
+
+static operand tensor(operand like, const char *name, bool present)
+{
+    like.name = name;
+    like.dtype = present ? like.dtype : CKL_DTYPE_DEFAULT;
+    return like;
+}
+
+/* An output is a matrix of one column: a slice of it is one element. */
+static operand vector(const char *name, operand_role role, ckl_dtype dtype, int64_t elements, bool present)
+{
+    dtype = present ? dtype : CKL_DTYPE_DEFAULT;
+    return role == OPERAND_IN ? operand_vector(name, role, dtype, elements)
+                              : operand_matrix(name, role, dtype, elements, 1, 1);
+}
+
+static void set_range(operand *o, float low, float high)
+{
+    o->low = low;
+    o->high = high;
+}
+
+/* The statistics of a backward pass are inputs like any other: gradients are a function of all of them. */
+int norm_operands(const void *problem, operand *out)
+{
+    const norm_problem *p = problem;
+    const norm_view *v = &p->view;
+    bool forward = v->direction == CKL_DIRECTION_FORWARD, backward = !forward, beta = v->affine && v->centred;
+    operand_role role = forward ? OPERAND_OUT : OPERAND_IN;
+    int64_t groups = v->images * v->groups;
+    out[NORM_X] = tensor(v->input, "x", true);
+    out[NORM_RESIDUAL] = tensor(v->input, "residual", forward && v->residual);
+    out[NORM_GAMMA] = vector("gamma", OPERAND_IN, v->dtype, v->channels, v->affine);
+    out[NORM_BETA] = vector("beta", OPERAND_IN, v->dtype, v->channels, forward && beta);
+    out[NORM_DY] = tensor(v->input, "dy", backward);
+    out[NORM_DSUM] = tensor(v->input, "dsum", backward && v->residual);
+    out[NORM_Y] = tensor(v->output, "y", forward);
+    out[NORM_SUM] = tensor(v->output, "sum", forward && v->residual);
+    out[NORM_DX] = tensor(v->output, "dx", backward);
+    out[NORM_DGAMMA] = vector("dgamma", OPERAND_OUT, v->dtype, v->channels, backward && v->affine);
+    out[NORM_DBETA] = vector("dbeta", OPERAND_OUT, v->dtype, v->channels, backward && beta);
+    out[NORM_MEAN] = vector("mean", role, CKL_F32, groups, v->centred && (backward || p->stats));
+    out[NORM_RSTD] = vector("rstd", role, CKL_F32, groups, backward || p->stats);
+    if (p->offset != 0)
+        set_range(&out[NORM_X], p->offset - 1, p->offset + 1);
+    set_range(&out[NORM_MEAN], p->offset - 1, p->offset + 1);
+    set_range(&out[NORM_RSTD], 0.5F, 2);
+    return NORM_OPERANDS;
+}
+
+ckl_norm_args norm_args(void *const *m)
+{
+    return (ckl_norm_args){ m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8], m[9], m[10], m[11], m[12], NULL };
+}
+
+/* 8 or 14 operations an element, which is what the reference costs too. */
+double norm_flops(const void *problem)
+{
+    const norm_view *v = &((const norm_problem *)problem)->view;
+    return (v->direction == CKL_DIRECTION_FORWARD ? 8 : 14) * (double)(v->images * v->channels) * (double)v->pixels;
+}
+
+static int64_t channel_of(const norm_view *v, int64_t group, int64_t j)
+{
+    return group % v->groups * (v->channels / v->groups) + j / v->pixels;
+}
+
+int64_t norm_index(const norm_view *v, int64_t group, int64_t j)
+{
+    return group / v->groups * v->input.stride[0] + channel_of(v, group, j) * v->channel_stride +
+           j % v->pixels * v->pixel_stride;
+}
+
+/* Element i of an operand, or what stands for it where it is absent. */
+static double read(ckl_dtype dtype, const void *from, int64_t i, double absent)
+{
+    return from ? dtype_read(dtype, from, i) : absent;
+}
+
+/* What is normalised: x, or x + residual as it is rounded to sum. */
+static double normalised(const norm_view *v, const ckl_norm_args *a, int64_t group, int64_t j)
+{
+    int64_t i = norm_index(v, group, j);
+    double x = dtype_read(v->dtype, a->x, i), rounded = 0;
+    if (!a->residual)
+        return x;
+    dtype_write(v->dtype, &rounded, 0, (float)x + (float)dtype_read(v->dtype, a->residual, i));
+    return dtype_read(v->dtype, &rounded, 0);
+}
+
+typedef struct statistics {
+    double mean, rstd;
+    double deviation; // mean of |h - mean|: the scale of the mean's error
+} statistics;
+
+static statistics statistics_of(const norm_view *v, const ckl_norm_args *a, int64_t group, int64_t count)
+{
+    double n = (double)count, squares = 0, differences = 0;
+    statistics s = { 0 };
+    for (int64_t j = 0; j < count; j++)
+        s.mean += v->centred ? normalised(v, a, group, j) : 0;
+    s.mean /= n;
+    for (int64_t j = 0; j < count; j++) {
+        double x = normalised(v, a, group, j) - s.mean;
+        squares += x * x;
+        differences += x;
+        s.deviation += v->centred ? fabs(x) / n : 0;
+    }
+    s.mean += v->centred ? differences / n : 0; // of a group with an infinity: NaN
+    s.rstd = 1 / sqrt(squares / n + v->eps);
+    return s;
+}
+
+static void forward(const norm_view *v, const ckl_norm_args *a, int output, int64_t group, reference_slice out)
+{
+    int64_t count = v->channels / v->groups * v->pixels;
+    statistics s = statistics_of(v, a, group, count);
+    if (output == NORM_MEAN || output == NORM_RSTD) {
+        out.value[0] = output == NORM_MEAN ? s.mean : s.rstd;
+        out.magnitude[0] = output == NORM_MEAN ? fabs(s.mean) + s.deviation : s.rstd;
+        return;
+    }
+    for (int64_t j = 0; j < count; j++) {
+        double h = normalised(v, a, group, j);
+        double scale = s.rstd * read(v->dtype, a->gamma, channel_of(v, group, j), 1);
+        double beta = read(v->dtype, a->beta, channel_of(v, group, j), 0);
+        bool sum = output == NORM_SUM;
+        out.value[j] = sum ? h : (h - s.mean) * scale + beta;
+        out.magnitude[j] = sum ? fabs(h) : (fabs(h - s.mean) + s.deviation) * fabs(scale) + fabs(beta);
+    }
+}
+
+/* One element of the backward pass. */
+typedef struct element {
+    double dy, g;
+    double n, n_magnitude; // the normalised x, and the sum of its terms
+} element;
+
+static element element_at(const norm_view *v, const ckl_norm_args *a, int64_t group, int64_t j)
+{
+    int64_t i = norm_index(v, group, j);
+    double mean = read(CKL_F32, a->mean, group, 0), rstd = dtype_read(CKL_F32, a->rstd, group);
+    double x = dtype_read(v->dtype, a->x, i), dy = dtype_read(v->dtype, a->dy, i);
+    double gamma = read(v->dtype, a->gamma, channel_of(v, group, j), 1);
+    return (element){ dy, dy * gamma, (x - mean) * rstd, (fabs(x) + fabs(mean)) * fabs(rstd) };
+}
+
+static void backward_group(const norm_view *v, const ckl_norm_args *a, int64_t group, reference_slice out)
+{
+    int64_t count = v->channels / v->groups * v->pixels;
+    double rstd = dtype_read(CKL_F32, a->rstd, group), n = (double)count;
+    double gn = 0, g = 0, gn_magnitude = 0, g_magnitude = 0;
+    for (int64_t j = 0; j < count; j++) {
+        element e = element_at(v, a, group, j);
+        gn += e.g * e.n / n;
+        gn_magnitude += fabs(e.g) * e.n_magnitude / n;
+        g += v->centred ? e.g / n : 0;
+        g_magnitude += v->centred ? fabs(e.g) / n : 0;
+    }
+    for (int64_t j = 0; j < count; j++) {
+        element e = element_at(v, a, group, j);
+        double dsum = read(v->dtype, a->dsum, norm_index(v, group, j), 0);
+        out.value[j] = (e.g - e.n * gn - g) * rstd + dsum;
+        out.magnitude[j] = (fabs(e.g) + e.n_magnitude * gn_magnitude + g_magnitude) * fabs(rstd) + fabs(dsum);
+    }
+}
+
+static void backward_channel(const norm_view *v, const ckl_norm_args *a, int output, int64_t channel,
+                             reference_slice out)
+{
+    int64_t channels = v->channels / v->groups;
+    out.value[0] = out.magnitude[0] = 0;
+    for (int64_t i = 0; i < v->images * v->pixels; i++) {
+        int64_t group = i / v->pixels * v->groups + channel / channels;
+        element e = element_at(v, a, group, channel % channels * v->pixels + i % v->pixels);
+        out.value[0] += output == NORM_DGAMMA ? e.dy * e.n : e.dy;
+        out.magnitude[0] += fabs(e.dy) * (output == NORM_DGAMMA ? e.n_magnitude : 1);
+    }
+}
+
+void norm_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+{
+    const norm_view *v = &((const norm_problem *)problem)->view;
+    ckl_norm_args a = norm_args(host);
+    int number = NORM_Y + output;
+    if (v->direction == CKL_DIRECTION_FORWARD)
+        forward(v, &a, number, slice, out);
+    else if (number == NORM_DX)
+        backward_group(v, &a, slice, out);
+    else
+        backward_channel(v, &a, number, slice, out);
+}
