@@ -192,8 +192,7 @@ static void producer(const sm90_kernel *k)
         IF(elect()) {
             pipeline_state stage = producer_state(&k->ring);
             val a_mask = mask_A(k), b_mask = mask_B(k);
-            LOOP_FROM(tile, k->first_tile, k->tiles.count, k->clusters)
-            {
+            LOOP_FROM(tile, k->first_tile, k->tiles.count, k->clusters) {
                 val row, col;
                 tile_origin(k, tile, &row, &col);
                 LOOP(kt, k->k_tiles) {
@@ -434,8 +433,8 @@ static void store_subtile(const sm90_kernel *k, const consumer_role *c, const su
     finish_subtile(k, c, h, rC);
     val inside = k->cfg->ragged ? ge(k->p.n, add(col, imm(k->size.d_cols))) : yes();
     STAGED_STORE(&staged) // an empty one too: the buffers are counted by stores
-    IF(inside)
-        tma_store(&k->tmaD, h->sD, row, col);
+        IF(inside)
+            tma_store(&k->tmaD, h->sD, row, col);
     if (k->cfg->ragged)
         IF(logical_not(inside))
             store_elements(k, c, h, row, col);
@@ -476,8 +475,7 @@ static void consumer(const sm90_kernel *k)
         IF(eq(c.index, imm(1)))
             order_arrive(k, &c); // consumer 0 begins
     }
-    LOOP_FROM(tile, first, k->tiles.count, step)
-    {
+    LOOP_FROM(tile, first, k->tiles.count, step) {
         val row, col;
         tile_origin(k, tile, &row, &col);
         if (!cfg->pingpong)
