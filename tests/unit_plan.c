@@ -377,10 +377,71 @@ static void test_faults_of_kernels(void **state)
     assert_int_equal(cli_exit_of(CKL_INTERNAL), EXIT_FAILED);
 }
 
+/* Parameters: a kernel's are found in its list by name; what it does not read is dropped. */
+
+#define BOUND_PARAMS(X, owner) X(owner, pointer, x) X(owner, i64, n, [2]) X(owner, f32, unused) X(owner, tensor, tX)
+KERNEL_PARAMS(bound, BOUND_PARAMS);
+
+static void store_param(val param)
+{
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, param.type, 1, ir_scalar_param(IR_U64, "x"), 0, &param);
+}
+
+static void describe_bound(void)
+{
+    val *p = ir_declare_params(&bound_param_list);
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, CKL_I64, 1, p[0], 0, &p[2]);
+}
+
+static void describe_unlisted(void)
+{
+    store_param(ir_scalar_param(CKL_I64, "y"));
+}
+
+static void describe_other_type(void)
+{
+    store_param(ir_scalar_param(IR_U32, "n_0"));
+}
+
+static void describe_without_box(void)
+{
+    ir_tma_prefetch(ir_tensor_map_param("tX"));
+}
+
+static ckl_status bind_described(void (*body)(void), plan_kernel *bound)
+{
+    ir_kernel *kernel = NULL;
+    ir_describe_begin("bound", IR_SM90A);
+    body();
+    TRY(ir_describe_end(&kernel));
+    ir_drop_unused_params(kernel);
+    ckl_status status = plan_bind_params(kernel, &bound_param_list, bound);
+    ir_kernel_free(kernel);
+    return status;
+}
+
+static void test_params(void **state)
+{
+    (void)state;
+    plan_kernel bound = { 0 };
+    assert_int_equal(bind_described(describe_bound, &bound), CKL_OK);
+    assert_int_equal(bound.param_count, 2);
+    assert_int_equal(bound.params[0].offset, offsetof(bound_params, x));
+    assert_int_equal(bound.params[1].offset, offsetof(bound_params, n) + sizeof(int64_t));
+
+    assert_int_equal(bind_described(describe_unlisted, &bound), CKL_INTERNAL);
+    assert_non_null(strstr(ckl_error(), "parameter y is not in the list of its implementation"));
+    assert_int_equal(bind_described(describe_other_type, &bound), CKL_INTERNAL);
+    assert_non_null(strstr(ckl_error(), "parameter n_0 is u32 in the kernel, which its list does not say"));
+    assert_int_equal(bind_described(describe_without_box, &bound), CKL_INTERNAL);
+    assert_non_null(strstr(ckl_error(), "tensor map tX has no box"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_params),
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_view),
         cmocka_unit_test(test_sharing),
