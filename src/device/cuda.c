@@ -132,6 +132,14 @@ static ckl_status cuda_fill(ckl_device *d, void *to, unsigned char byte, size_t 
     return CALL(d, cuMemsetD8Async, address_of(to), byte, bytes, s);
 }
 
+static ckl_status cuda_memory_used(ckl_device *d, size_t *bytes)
+{
+    size_t free_bytes = 0, all_bytes = 0;
+    TRY(CALL(d, cuMemGetInfo_v2, &free_bytes, &all_bytes));
+    *bytes = all_bytes - free_bytes;
+    return CKL_OK;
+}
+
 static ckl_status cuda_stream_create(ckl_device *d, ckl_stream *s)
 {
     return CALL(d, cuStreamCreate, s, CU_STREAM_NON_BLOCKING);
@@ -362,6 +370,7 @@ static const device_ops ops = {
     .copy_out = cuda_copy_out,
     .copy = cuda_copy,
     .fill = cuda_fill,
+    .memory_used = cuda_memory_used,
     .stream_create = cuda_stream_create,
     .stream_destroy = cuda_stream_destroy,
     .synchronize = cuda_synchronize,

@@ -202,6 +202,15 @@ static ckl_status device_fill(ckl_device *d, void *to, unsigned char byte, size_
     return host_write(d, "fill", to, NULL, byte, bytes);
 }
 
+static ckl_status device_memory_used(ckl_device *d, size_t *bytes)
+{
+    emulator *e = emulator_of(d);
+    pthread_rwlock_rdlock(&e->memory.lock);
+    *bytes = e->memory.bytes;
+    pthread_rwlock_unlock(&e->memory.lock);
+    return CKL_OK;
+}
+
 /* Streams: everything runs at once and in the caller's thread, so a stream is only a name. */
 
 static ckl_status device_stream_create(ckl_device *d, ckl_stream *s)
@@ -250,6 +259,7 @@ static const device_ops ops = {
     .copy_out = device_copy_out,
     .copy = device_copy,
     .fill = device_fill,
+    .memory_used = device_memory_used,
     .stream_create = device_stream_create,
     .stream_destroy = device_stream_destroy,
     .synchronize = device_synchronize,
