@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "device/cuda_driver.h"
 #include "device/device.h"
 
@@ -179,8 +180,8 @@ static void cuda_unload(ckl_device *d, device_kernel *kernel)
 {
     if (kernel->module)
         RELEASE(d, cuModuleUnload, kernel->module);
-    free(kernel->name);
-    free(kernel);
+    heap_free(kernel->name);
+    heap_free(kernel);
 }
 
 static ckl_status load_ptx(ckl_device *d, const ir_kernel *kernel, const char *ptx, device_kernel *loaded)
@@ -204,10 +205,8 @@ static bool may_overlap(const ir_kernel *kernel)
 static ckl_status cuda_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
 {
     TRY(device_check_limits(&d->info, kernel));
-    device_kernel *k = calloc(1, sizeof *k);
-    if (!k)
-        abort();
-    *k = (device_kernel){ .name = strdup(kernel->name),
+    device_kernel *k = heap_alloc(1, sizeof *k);
+    *k = (device_kernel){ .name = heap_text(kernel->name),
                           .threads = kernel->threads,
                           .cluster = kernel->cluster,
                           .smem_bytes = (unsigned)kernel->smem_bytes,
@@ -455,7 +454,7 @@ ckl_status cuda_open(const char *which, ckl_device **device)
     TRY(parse_ordinal(which, &ordinal));
     cuda_device *opened = calloc(1, sizeof *opened);
     if (!opened)
-        abort();
+        FAIL(CKL_NO_MEMORY, "device: no host memory for cuda:%d", ordinal);
     ckl_status status = open_ordinal(opened, ordinal);
     if (status == CKL_OK)
         *device = &opened->base;

@@ -218,7 +218,7 @@ static ckl_status device_stream_create(ckl_device *d, ckl_stream *s)
     (void)d;
     char *name = malloc(1);
     if (!name)
-        abort();
+        FAIL(CKL_NO_MEMORY, "emulator: no host memory for a stream");
     *s = name;
     return CKL_OK;
 }
@@ -280,11 +280,12 @@ static const model *find_model(const char *which)
     for (int i = 0; i < COUNT_OF(models); i++)
         if (strcmp(models[i].id, *which ? which : "h200") == 0)
             return &models[i];
-    text known = { 0 };
-    for (int i = 0; i < COUNT_OF(models); i++)
-        text_printf(&known, "%s%s", i ? ", " : "", models[i].id);
-    status_fail(CKL_INVALID, "emulator:%s is not known; there are %s", which, text_data(&known));
-    text_free(&known);
+    char known[64] = "";
+    for (int i = 0; i < COUNT_OF(models); i++) {
+        size_t length = strlen(known);
+        snprintf(known + length, sizeof known - length, "%s%s", i ? ", " : "", models[i].id);
+    }
+    status_fail(CKL_INVALID, "emulator:%s is not known; there are %s", which, known);
     return NULL;
 }
 
@@ -316,7 +317,7 @@ ckl_status emulator_open_with(const char *which, const emulator_options *options
         return CKL_INVALID;
     emulator *e = calloc(1, sizeof *e);
     if (!e)
-        abort();
+        FAIL(CKL_NO_MEMORY, "device: no host memory for emulator:%s", m->id);
     *e = (emulator){ .base = { .ops = &ops, .info = info_of(m) },
                      .options = *options,
                      .ctas_per_sm_max = m->ctas_per_sm_max,
