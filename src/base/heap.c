@@ -11,6 +11,7 @@ enum { ALIGNMENT = 64 };
 struct heap_block {
     heap_block *before, *after; // in the pool
     heap_pool *pool;            // NULL: its guard has ended
+    void *start;                // what calloc() gave: its large blocks are zero without being touched
     size_t bytes;
     _Alignas(ALIGNMENT) unsigned char memory[];
 };
@@ -63,11 +64,13 @@ static _Noreturn void run_out(size_t bytes)
 
 static heap_block *block_new(size_t bytes, heap_pool *pool)
 {
-    size_t whole = (sizeof(heap_block) + bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    heap_block *b = whole > bytes ? aligned_alloc(ALIGNMENT, whole) : NULL;
-    if (!b)
+    size_t whole;
+    bool fits = !__builtin_add_overflow(bytes, sizeof(heap_block) + ALIGNMENT, &whole);
+    void *start = fits ? calloc(1, whole) : NULL;
+    if (!start)
         run_out(bytes);
-    memset(b, 0, whole);
+    heap_block *b = (heap_block *)(((uintptr_t)start + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    b->start = start;
     b->bytes = bytes;
     link_block(b, pool);
     return b;
@@ -106,7 +109,7 @@ void heap_free(void *memory)
         return;
     heap_block *b = block_of(memory);
     unlink_block(b);
-    free(b);
+    free(b->start);
 }
 
 /* setjmp() in a function of its own: nothing that changes after it is a variable here. */
