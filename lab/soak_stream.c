@@ -7,7 +7,8 @@
 #include "base/math.h"
 #include "lab/compare.h"
 
-enum { ROUNDS_MAX = 16, BURST_MAX = 4, GRAPH_ONE_IN = 2 };
+enum { ROUNDS_MAX = 16, GRAPH_ONE_IN = 2 };
+enum { BURST_MAX_EMULATED = 4, BURST_MAX_GPU = 32 }; // runs of a round: a GPU's streams are to overlap
 
 /* Of a problem: the emulator runs millions of operations a second, a GPU is to be kept busy for microseconds. */
 static const random_problem_limits emulated_limits = { .flops = 2e6, .bytes = 1 << 20 };
@@ -130,7 +131,8 @@ static ckl_status enqueue(soak_stream *s)
 
 void soak_stream_enqueue(soak_stream *s)
 {
-    s->burst = may_repeat(s) ? 1 + random_below(&s->random, BURST_MAX) : 1;
+    int burst_max = s->device->info.emulated ? BURST_MAX_EMULATED : BURST_MAX_GPU;
+    s->burst = may_repeat(s) ? 1 + random_below(&s->random, burst_max) : 1;
     s->by_graph = s->device->ops->graph_begin && random_below(&s->random, GRAPH_ONE_IN) == 0;
     note_status(s, enqueue(s));
 }
