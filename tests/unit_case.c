@@ -137,6 +137,9 @@ static void test_text_goes_round(void **state)
     assert_int_equal(case_parse("add n=8 impl=\"it's\"", &c), CKL_INVALID);
     assert_string_equal(ckl_error(), "add: impl=it's is not text without quotes");
     case_clear(&c);
+    assert_int_equal(case_parse("add n=8 config='vector fast vec=4'", &c), CKL_INVALID);
+    assert_string_equal(ckl_error(), "add: config: 'fast' is not key=value");
+    case_clear(&c);
 }
 
 static void test_quick_list(void **state)
