@@ -46,5 +46,6 @@ int cmd_verify(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_layout(int argc, char **argv);
+int cmd_fuzz(int argc, char **argv);
 
 #endif

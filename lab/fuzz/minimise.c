@@ -1,0 +1,192 @@
+/*
+ * minimise.c - the shortest kernel that still shows a symptom. What is tried: without a run of instructions, halves first;
+ * without an IF or LOOP around what it holds; with results that are constants; with smaller constants. The symptom says
+ * whether what is left is sound: the emulator finds missing barriers, unwritten registers and endless loops.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "ir/build.h"
+#include "lab/fuzz/fuzz.h"
+
+enum { DEPTH_MAX = 256, ROUNDS_MAX = 4 };
+
+/* A kernel that is being shortened; operand lists stay those of the original unless they are changed. */
+typedef struct search {
+    ir_kernel *kernel;
+    fuzz_fails *fails;
+    void *user;
+} search;
+
+/* Links blocks again after instructions went; false: they do not nest. */
+static bool link_blocks(ir_kernel *k)
+{
+    int open[DEPTH_MAX], depth = 0;
+    for (int i = 0; i < k->inst_count; i++) {
+        ir_inst *inst = &k->insts[i];
+        bool ends = inst->op == IR_ELSE || inst->op == IR_END_IF || inst->op == IR_END_LOOP;
+        if (ends) {
+            if (!depth)
+                return false;
+            int begin = open[--depth];
+            ir_op op = k->insts[begin].op;
+            if ((inst->op == IR_END_LOOP) != (op == IR_LOOP) || (inst->op == IR_ELSE && op != IR_IF))
+                return false;
+            inst->match = op == IR_ELSE ? k->insts[begin].match : begin;
+            k->insts[begin].match = i;
+            if (inst->op == IR_ELSE)
+                inst->match = begin; // until its END_IF
+        }
+        if (inst->op == IR_IF || inst->op == IR_ELSE || inst->op == IR_LOOP) {
+            if (depth == DEPTH_MAX)
+                return false;
+            open[depth++] = i;
+        }
+    }
+    return depth == 0;
+}
+
+/* BREAK leads to the end of the innermost loop; false: there is none. */
+static bool link_breaks(ir_kernel *k)
+{
+    int loops[DEPTH_MAX], depth = 0;
+    for (int i = 0; i < k->inst_count; i++) {
+        if (k->insts[i].op == IR_LOOP)
+            loops[depth++] = i;
+        else if (k->insts[i].op == IR_END_LOOP)
+            depth--;
+        else if (k->insts[i].op == IR_BREAK && depth)
+            k->insts[i].match = k->insts[loops[depth - 1]].match;
+        else if (k->insts[i].op == IR_BREAK)
+            return false;
+    }
+    return true;
+}
+
+/* Keeps the marked instructions if that is sound and still fails. */
+static bool try_without(search *s, const bool *drop)
+{
+    ir_kernel *k = s->kernel, shorter = *k;
+    shorter.insts = malloc((size_t)(k->inst_count + 1) * sizeof *shorter.insts);
+    if (!shorter.insts)
+        abort();
+    shorter.inst_count = 0;
+    for (int i = 0; i < k->inst_count; i++)
+        if (!drop[i])
+            shorter.insts[shorter.inst_count++] = k->insts[i];
+    bool better = shorter.inst_count < k->inst_count && link_blocks(&shorter) && link_breaks(&shorter) &&
+                  s->fails(s->user, &shorter);
+    if (better) {
+        memcpy(k->insts, shorter.insts, (size_t)shorter.inst_count * sizeof *shorter.insts);
+        k->inst_count = shorter.inst_count;
+    }
+    free(shorter.insts);
+    return better;
+}
+
+/* Marks a block's first and last instruction, or all of it; what an instruction alone would leave open. */
+static void mark(const ir_kernel *k, bool *drop, int i, bool whole)
+{
+    const ir_inst *inst = &k->insts[i];
+    drop[i] = true;
+    if (inst->op != IR_IF && inst->op != IR_LOOP)
+        return;
+    int middle = inst->match, last = k->insts[middle].op == IR_ELSE ? k->insts[middle].match : middle;
+    if (inst->op == IR_IF && middle != last) { // with its else, all or nothing
+        for (int j = i; j <= last && whole; j++)
+            drop[j] = true;
+        for (int j = middle; j <= last && !whole; j++) // the first side remains
+            drop[j] = true;
+        return;
+    }
+    for (int j = i; j <= last; j++)
+        drop[j] = whole || j == last || j == i || (inst->op == IR_LOOP && k->insts[j].op == IR_BREAK) || drop[j];
+}
+
+static bool stands_alone(ir_op op)
+{
+    return op != IR_ELSE && op != IR_END_IF && op != IR_END_LOOP;
+}
+
+/* Drops runs of `size` instructions, from the end, where results are not needed any more. */
+static bool drop_runs(search *s, int size, bool whole)
+{
+    bool better = false;
+    bool *drop = malloc((size_t)s->kernel->inst_count + 1);
+    if (!drop)
+        abort();
+    for (int end = s->kernel->inst_count; end > 0; end -= size) {
+        end = (int)min_i64(end, s->kernel->inst_count);
+        memset(drop, 0, (size_t)s->kernel->inst_count);
+        for (int i = (int)max_i64(end - size, 0); i < end; i++)
+            if (stands_alone(s->kernel->insts[i].op))
+                mark(s->kernel, drop, i, whole);
+        better |= try_without(s, drop);
+    }
+    free(drop);
+    return better;
+}
+
+/* Operands */
+
+static val *copy_operands(ir_kernel *k, const ir_inst *inst)
+{
+    val *copy = arena_alloc(&k->memory, (size_t)inst->in_count + 1, sizeof *copy);
+    memcpy(copy, inst->in, (size_t)inst->in_count * sizeof *copy);
+    return copy;
+}
+
+static val simple_constant(ir_type type, int i)
+{
+    bool is_float = ir_type_is_float(type) && !ir_type_is_pair(type);
+    return is_float ? ir_float(type, i) : ir_int(type, i);
+}
+
+/* Tries an operand as another value. */
+static bool try_operand(search *s, ir_inst *inst, int i, val v)
+{
+    val *before = inst->in;
+    inst->in = copy_operands(s->kernel, inst);
+    inst->in[i] = v;
+    if (s->fails(s->user, s->kernel))
+        return true;
+    inst->in = before;
+    return false;
+}
+
+/* Instructions whose operands may be constants: not accumulators, addresses of tensor maps, predicates of blocks. */
+static bool takes_constants(const ir_inst *inst)
+{
+    return inst->op <= IR_COS || inst->op == IR_ST || inst->op == IR_RED || inst->op == IR_ATOM;
+}
+
+/* Operands that are registers become 0 or 1, long constants short ones. */
+static bool simplify_operands(search *s)
+{
+    bool better = false;
+    for (int i = 0; i < s->kernel->inst_count; i++) {
+        ir_inst *inst = &s->kernel->insts[i];
+        for (int j = inst->op > IR_COS; j < inst->in_count && takes_constants(inst); j++) {
+            val v = inst->in[j];
+            bool small = ir_is_constant(v) && (v.i == 0 || v.i == 1 || (ir_type_is_float(v.type) && v.f == 1));
+            for (int with = 0; with < 2 && !small; with++)
+                small = try_operand(s, inst, j, simple_constant(v.type, with));
+            better |= small && memcmp(&v, &inst->in[j], sizeof v) != 0;
+        }
+    }
+    return better;
+}
+
+void fuzz_minimise(ir_kernel *kernel, fuzz_fails *fails, void *user)
+{
+    search s = { kernel, fails, user };
+    bool better = true;
+    for (int round = 0; round < ROUNDS_MAX && better; round++) {
+        better = false;
+        for (int size = kernel->inst_count / 2; size >= 1; size /= 2)
+            better |= drop_runs(&s, size, true);
+        better |= drop_runs(&s, 1, false);
+        better |= simplify_operands(&s);
+    }
+}
