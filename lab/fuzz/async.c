@@ -56,20 +56,11 @@ static void settle_cluster(program *p)
     ir_plain(IR_CLUSTER_WAIT, 0, 0);
 }
 
-/* Zeroes the tile, so that all of it may be read. */
-static void clear_tile(program *p)
+/* What a copy brought to the tile, 16 bytes a thread; one thread after the last begins again. */
+static void keep_copied(program *p, int64_t at, int bytes)
 {
-    const val zero[] = { ir_int(IR_U32, 0), ir_int(IR_U32, 0), ir_int(IR_U32, 0), ir_int(IR_U32, 0) };
-    settle_cluster(p);
-    for (int at = 0; at < FUZZ_TILE_BYTES; at += ROW * p->threads)
-        ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 4, at_thread(p, p->smem, ROW), at, zero);
-    settle_cluster(p);
-}
-
-static void keep_tile(program *p)
-{
-    for (int i = 0; i < 2; i++)
-        load_tile(p, at_thread(p, p->smem, ROW), ROW * p->threads * choose(p, FUZZ_TILE_BYTES / ROW / p->threads));
+    val chunk = ir_binary(IR_REM, p->thread, ir_int(IR_U32, bytes / ROW));
+    load_tile(p, ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, chunk, ir_int(IR_U32, ROW))), at);
 }
 
 /* Each thread copies to its own place; waited for by groups or by an mbarrier. */
@@ -145,8 +136,8 @@ void do_bulk(program *p)
     int half = FUZZ_INPUT_BYTES / 2, bytes = ROW * (1 + choose(p, 128));
     int64_t to = ROW * choose(p, 512), from = ROW * choose(p, (half - bytes) / ROW + 1);
     int64_t out = ROW * choose(p, (half - bytes) / ROW + 1);
-    clear_tile(p);
     ir_at("bulk", 1);
+    settle_smem(p);
     val bar = new_mbarrier(p, 1);
     ir_if(p->leader);
     ir_mbarrier_expect(bar, 0, ir_int(IR_U32, bytes));
@@ -154,7 +145,7 @@ void do_bulk(program *p)
     ir_bulk_load(p->smem, to, source, ir_int(IR_U32, bytes), bar);
     ir_end_if();
     wait(bar, 0);
-    keep_tile(p);
+    keep_copied(p, to, bytes);
     settle_smem(p);
     ir_if(p->leader);
     val target = ir_binary(IR_ADD, in_this_cta(p, p->base, half), ir_int(IR_U64, FUZZ_BULK + out));
@@ -186,9 +177,9 @@ static int box_bytes(const program *p)
 void do_tma(program *p)
 {
     val c[4];
-    int64_t at = 1024 * choose(p, 12); // a box has at most 2 kB or lies below
-    clear_tile(p);
+    int64_t at = 1024 * choose(p, 14); // a box has at most 2 kB
     ir_at("tma", 1);
+    settle_smem(p);
     val bar = new_mbarrier(p, 1), none = ir_int(IR_U32, 0);
     choose_box(p, c);
     ir_if(p->leader);
@@ -196,7 +187,7 @@ void do_tma(program *p)
     ir_tma_load(p->smem, at, p->maps[0], bar, none, 4, c);
     ir_end_if();
     wait(bar, 0);
-    keep_tile(p);
+    keep_copied(p, at, box_bytes(p));
     settle_smem(p);
     choose_box(p, c);
     ir_if(p->leader);
@@ -215,8 +206,9 @@ void do_multicast(program *p)
     val c[4];
     if (p->cluster == 1)
         return;
-    clear_tile(p);
+    int64_t at = 1024 * choose(p, 14);
     ir_at("multicast", 1);
+    settle_cluster(p);
     val bar = new_mbarrier(p, 1);
     choose_box(p, c);
     ir_if(p->leader);
@@ -224,10 +216,10 @@ void do_multicast(program *p)
     ir_end_if();
     settle_cluster(p);
     ir_if(ir_binary(IR_AND, p->leader, ir_compare(IR_EQ, p->rank, ir_int(IR_U32, choose(p, 2)))));
-    ir_tma_load(p->smem, 1024 * choose(p, 8), p->maps[0], bar, ir_int(IR_U32, 3), 4, c);
+    ir_tma_load(p->smem, at, p->maps[0], bar, ir_int(IR_U32, 3), 4, c);
     ir_end_if();
     wait(bar, 0);
-    keep_tile(p);
+    keep_copied(p, at, box_bytes(p));
     settle_cluster(p);
 }
 

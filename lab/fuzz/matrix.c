@@ -22,11 +22,12 @@ static val two_halves(program *p, ir_type half)
     return ir_binary(IR_OR, bits, ir_int(IR_U32, f16 ? 0x38003800 : 0x3f003f00));
 }
 
-static val accumulator(program *p)
+/* New registers with one of two small numbers, or 0. */
+static void accumulators(program *p, int count, val *d)
 {
-    val d = ir_reg(CKL_F32);
-    ir_assign(d, chance(p, 4) ? ir_float(CKL_F32, 0) : small_float(p, CKL_F32));
-    return d;
+    const val first[] = { small_float(p, CKL_F32), small_float(p, CKL_F32), ir_float(CKL_F32, 0) };
+    for (int i = 0; i < count; i++)
+        ir_assign(d[i] = ir_reg(CKL_F32), first[choose(p, 3)]);
 }
 
 void do_mma(program *p)
@@ -34,8 +35,8 @@ void do_mma(program *p)
     ir_at("mma", 1);
     ir_type half = choose_half(p);
     val d[4], a[4], b[2];
+    accumulators(p, 4, d);
     for (int i = 0; i < 4; i++) {
-        d[i] = accumulator(p);
         a[i] = two_halves(p, half);
         b[i / 2] = two_halves(p, half);
     }
@@ -134,8 +135,7 @@ void do_wgmma(program *p)
     val d[ACCUMULATORS_MAX], a[4];
     for (int i = 0; i < 4; i++)
         a[i] = ir_reg(IR_U32), ir_assign(a[i], two_halves(p, half));
-    for (int i = 0; i < n / 2; i++)
-        d[i] = accumulator(p);
+    accumulators(p, n / 2, d);
     for (int i = 0; i < many; i++) {
         val scale = i ? ir_int(IR_PRED, 1) : chance(p, 2) ? ir_int(IR_PRED, choose(p, 2)) : uniform_predicate(p);
         val da = descriptor(p, A_ROWS, a_major), db = descriptor(p, n, b_major);

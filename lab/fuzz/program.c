@@ -5,6 +5,8 @@
 
 #include "base/math.h"
 
+enum { STATEMENTS_MIN = 3, STATEMENTS_MAX = 14 };
+
 const char *const fuzz_kind_names[] = { "arithmetic", "control", "shared", "matrix", "async", NULL };
 
 /* splitmix64 */
@@ -174,7 +176,7 @@ static void append(const fuzz_batch *batch, int number, val memory, val slice, c
     p.maps[1] = maps[1];
     p.base = ir_binary(IR_ADD, memory, ir_binary(IR_MUL, slice, ir_int(IR_U64, number)));
     begin(&p);
-    do_statements(&p, 6 + choose(&p, 18));
+    do_statements(&p, STATEMENTS_MIN + choose(&p, STATEMENTS_MAX - STATEMENTS_MIN + 1));
     end(&p, bytes);
 }
 
