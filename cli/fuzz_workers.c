@@ -19,7 +19,8 @@ enum {
     LEFT_TO_OTHERS = 1,
     CANNOT_OPEN = 2,
     PAUSE_US = 20000,
-    BUDGET = 100000
+    BUDGET = 100000,
+    BATCH_SECONDS_MAX = 120
 };
 
 /* What all processes see. */
@@ -127,7 +128,9 @@ static bool check(crew *c, int worker, fuzz_devices devices, int64_t first, int 
     const fuzz_request *r = c->request;
     fuzz_sums *sums = &c->shared->sums;
     c->shared->at[worker] = first;
+    alarm(BATCH_SECONDS_MAX); // a kernel that never ends ends the process
     int found = fuzz_check(devices, r->set, first, count, report, (void *)(uintptr_t)r);
+    alarm(0);
     c->shared->at[worker] = -1;
     __atomic_fetch_add(&sums->programs[fuzz_kind_of(r->set, first)], count, __ATOMIC_RELAXED);
     __atomic_fetch_add(&sums->differences, found, __ATOMIC_RELAXED);
@@ -180,7 +183,8 @@ static void check_one_by_one(crew *c, int worker, int64_t first)
         if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFSIGNALED(status))
             continue;
         fuzz_finding finding = { .program = program, .device = "this program" };
-        text_printf(&finding.what, "crashes with signal %d", WTERMSIG(status));
+        text_printf(&finding.what, "its process ended by signal %d (%s)", WTERMSIG(status),
+                    strsignal(WTERMSIG(status)));
         report((void *)(uintptr_t)c->request, &finding);
         text_free(&finding.what);
         c->shared->sums.differences++;

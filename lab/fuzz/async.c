@@ -24,6 +24,18 @@ static void load_tile(program *p, val address, int64_t offset)
         keep(p, v[i]);
 }
 
+/* A barrier of all threads that may use shared memory next, in whichever CTA. */
+static void settle_cluster(program *p)
+{
+    if (p->cluster == 1) {
+        settle_smem(p);
+        return;
+    }
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
+    ir_plain(IR_CLUSTER_WAIT, 0, 0);
+}
+
 /* A new mbarrier that all threads of the cluster, and copies, may use. */
 static val new_mbarrier(program *p, int count)
 {
@@ -33,27 +45,13 @@ static val new_mbarrier(program *p, int count)
     if (p->target == IR_SM90A)
         ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
     ir_end_if();
-    settle_smem(p);
-    if (p->cluster > 1) {
-        ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
-        ir_plain(IR_CLUSTER_WAIT, 0, 0);
-    }
+    settle_cluster(p);
     return bar;
 }
 
 static void wait(val bar, int parity)
 {
     ir_mbarrier_wait(bar, 0, ir_int(IR_U32, parity));
-}
-
-/* What no peer may still be reading or writing. */
-static void settle_cluster(program *p)
-{
-    settle_smem(p);
-    if (p->cluster == 1)
-        return;
-    ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
-    ir_plain(IR_CLUSTER_WAIT, 0, 0);
 }
 
 /* What a copy brought to the tile, 16 bytes a thread; one thread after the last begins again. */
@@ -137,7 +135,6 @@ void do_bulk(program *p)
     int64_t to = ROW * choose(p, 512), from = ROW * choose(p, (half - bytes) / ROW + 1);
     int64_t out = ROW * choose(p, (half - bytes) / ROW + 1);
     ir_at("bulk", 1);
-    settle_smem(p);
     val bar = new_mbarrier(p, 1);
     ir_if(p->leader);
     ir_mbarrier_expect(bar, 0, ir_int(IR_U32, bytes));
@@ -155,7 +152,6 @@ void do_bulk(program *p)
         ir_plain(IR_BULK_WAIT, 0, 1);
     ir_plain(IR_BULK_WAIT, 0, 0);
     ir_end_if();
-    settle_smem(p);
 }
 
 /* Coordinates of a box of this program and CTA; it may begin and end outside. */
@@ -179,7 +175,6 @@ void do_tma(program *p)
     val c[4];
     int64_t at = 1024 * choose(p, 14); // a box has at most 2 kB
     ir_at("tma", 1);
-    settle_smem(p);
     val bar = new_mbarrier(p, 1), none = ir_int(IR_U32, 0);
     choose_box(p, c);
     ir_if(p->leader);
@@ -197,7 +192,6 @@ void do_tma(program *p)
     ir_plain(IR_BULK_COMMIT, 0, 0);
     ir_plain(IR_BULK_WAIT, 0, 0);
     ir_end_if();
-    settle_smem(p);
 }
 
 /* Both CTAs get the box that one of them loads. */
@@ -208,7 +202,6 @@ void do_multicast(program *p)
         return;
     int64_t at = 1024 * choose(p, 14);
     ir_at("multicast", 1);
-    settle_cluster(p);
     val bar = new_mbarrier(p, 1);
     choose_box(p, c);
     ir_if(p->leader);
@@ -220,7 +213,6 @@ void do_multicast(program *p)
     ir_end_if();
     wait(bar, 0);
     keep_copied(p, at, box_bytes(p));
-    settle_cluster(p);
 }
 
 static val peer_of(const program *p)
@@ -275,5 +267,4 @@ void do_store_async(program *p)
     ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(go, peer), 0);
     ir_emit((ir_inst){ .op = IR_MBARRIER_WAIT, .scope = IR_SCOPE_CLUSTER }, 0, NULL, 2,
             (val[]){ go, ir_int(IR_U32, 0) });
-    settle_cluster(p);
 }

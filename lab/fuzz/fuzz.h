@@ -2,7 +2,7 @@
  * fuzz.h - random kernels, executed on several devices whose memory must be the same bit for bit.
  *
  * Program I of a seed is always the same. FUZZ_BATCH programs in a row share one kernel, one for each cluster of the grid,
- * because compiling is what costs time on a GPU. A program ends by storing every value that it has; all it reads and
+ * because compiling is what costs time on a GPU; ptxas takes more for each program if there are more than that. A program ends by storing every value that it has; all it reads and
  * writes lies in a slice of the batch's memory. Where slices differ, or a batch fails, its programs are run one by one,
  * and what still differs is made as short as it can be (fuzz_minimise).
  *
@@ -24,7 +24,7 @@ typedef enum fuzz_kind {
 
 extern const char *const fuzz_kind_names[FUZZ_KIND_COUNT + 1]; // ends with NULL
 
-enum { FUZZ_BATCH = 32, FUZZ_KINDS_ALL = -1 };
+enum { FUZZ_BATCH = 16, FUZZ_KINDS_ALL = -1 };
 
 /* Programs to choose from. */
 typedef struct fuzz_set {

@@ -10,14 +10,20 @@
 #include "ir/build.h"
 #include "lab/fuzz/fuzz.h"
 
-enum { DEPTH_MAX = 256, ROUNDS_MAX = 4 };
+enum { DEPTH_MAX = 256, ROUNDS_MAX = 4, TRIES_MAX = 2000 }; // some 30 s where every try is compiled
 
 /* A kernel that is being shortened; operand lists stay those of the original unless they are changed. */
 typedef struct search {
     ir_kernel *kernel;
     fuzz_fails *fails;
     void *user;
+    int tries;
 } search;
+
+static bool still_fails(search *s, const ir_kernel *kernel)
+{
+    return s->tries++ < TRIES_MAX && s->fails(s->user, kernel);
+}
 
 /* Links blocks again after instructions went; false: they do not nest. */
 static bool link_blocks(ir_kernel *k)
@@ -76,7 +82,7 @@ static bool try_without(search *s, const bool *drop)
         if (!drop[i])
             shorter.insts[shorter.inst_count++] = k->insts[i];
     bool better = shorter.inst_count < k->inst_count && link_blocks(&shorter) && link_breaks(&shorter) &&
-                  s->fails(s->user, &shorter);
+                  still_fails(s, &shorter);
     if (better) {
         memcpy(k->insts, shorter.insts, (size_t)shorter.inst_count * sizeof *shorter.insts);
         k->inst_count = shorter.inst_count;
@@ -85,23 +91,36 @@ static bool try_without(search *s, const bool *drop)
     return better;
 }
 
-/* Marks a block's first and last instruction, or all of it; what an instruction alone would leave open. */
-static void mark(const ir_kernel *k, bool *drop, int i, bool whole)
+/* What goes with the first instruction of a block. */
+typedef enum block_part {
+    WHOLE_BLOCK,
+    AROUND_BLOCK, // its first and last instruction, of two sides the second one too
+    FIRST_SIDE,   // and what is around
+} block_part;
+
+static void mark_range(bool *drop, int first, int last)
+{
+    for (int i = first; i <= last; i++)
+        drop[i] = true;
+}
+
+/* Marks an instruction, and what it would leave open. */
+static void mark(const ir_kernel *k, bool *drop, int i, block_part part)
 {
     const ir_inst *inst = &k->insts[i];
     drop[i] = true;
     if (inst->op != IR_IF && inst->op != IR_LOOP)
         return;
     int middle = inst->match, last = k->insts[middle].op == IR_ELSE ? k->insts[middle].match : middle;
-    if (inst->op == IR_IF && middle != last) { // with its else, all or nothing
-        for (int j = i; j <= last && whole; j++)
-            drop[j] = true;
-        for (int j = middle; j <= last && !whole; j++) // the first side remains
-            drop[j] = true;
-        return;
-    }
-    for (int j = i; j <= last; j++)
-        drop[j] = whole || j == last || j == i || (inst->op == IR_LOOP && k->insts[j].op == IR_BREAK) || drop[j];
+    if (part == WHOLE_BLOCK)
+        mark_range(drop, i, last);
+    else if (part == FIRST_SIDE)
+        mark_range(drop, i, middle);
+    else
+        mark_range(drop, middle, last);
+    drop[last] = true;
+    for (int j = i; j < last; j++)
+        drop[j] |= inst->op == IR_LOOP && k->insts[j].op == IR_BREAK;
 }
 
 static bool stands_alone(ir_op op)
@@ -110,7 +129,7 @@ static bool stands_alone(ir_op op)
 }
 
 /* Drops runs of `size` instructions, from the end, where results are not needed any more. */
-static bool drop_runs(search *s, int size, bool whole)
+static bool drop_runs(search *s, int size, block_part part)
 {
     bool better = false;
     bool *drop = malloc((size_t)s->kernel->inst_count + 1);
@@ -121,7 +140,7 @@ static bool drop_runs(search *s, int size, bool whole)
         memset(drop, 0, (size_t)s->kernel->inst_count);
         for (int i = (int)max_i64(end - size, 0); i < end; i++)
             if (stands_alone(s->kernel->insts[i].op))
-                mark(s->kernel, drop, i, whole);
+                mark(s->kernel, drop, i, part);
         better |= try_without(s, drop);
     }
     free(drop);
@@ -149,30 +168,54 @@ static bool try_operand(search *s, ir_inst *inst, int i, val v)
     val *before = inst->in;
     inst->in = copy_operands(s->kernel, inst);
     inst->in[i] = v;
-    if (s->fails(s->user, s->kernel))
+    if (still_fails(s, s->kernel))
         return true;
     inst->in = before;
     return false;
 }
 
-/* Instructions whose operands may be constants: not accumulators, addresses of tensor maps, predicates of blocks. */
+/* Instructions whose operands may be constants: not accumulators, addresses, predicates of blocks. */
 static bool takes_constants(const ir_inst *inst)
 {
     return inst->op <= IR_COS || inst->op == IR_ST || inst->op == IR_RED || inst->op == IR_ATOM;
 }
 
-/* Operands that are registers become 0 or 1, long constants short ones. */
+/* What a register was computed from, if that has its type: tried in its place. */
+static bool skip_writer(search *s, int index, int operand)
+{
+    val v = s->kernel->insts[index].in[operand];
+    for (int i = index - 1; i >= 0; i--) {
+        const ir_inst *writer = &s->kernel->insts[i];
+        if (writer->out_count != 1 || writer->out[0].reg != v.reg)
+            continue;
+        for (int j = 0; j < writer->in_count; j++)
+            if (!ir_is_constant(writer->in[j]) && writer->in[j].type == v.type && writer->in[j].reg != v.reg &&
+                try_operand(s, &s->kernel->insts[index], operand, writer->in[j]))
+                return true;
+        return false;
+    }
+    return false;
+}
+
+static bool is_simple(val v)
+{
+    return ir_is_constant(v) &&
+           (ir_type_is_float(v.type) && !ir_type_is_pair(v.type) ? v.f == 0 || v.f == 1 : v.i == 0 || v.i == 1);
+}
+
+/* Operands become 0 or 1, or an earlier register. */
 static bool simplify_operands(search *s)
 {
     bool better = false;
     for (int i = 0; i < s->kernel->inst_count; i++) {
         ir_inst *inst = &s->kernel->insts[i];
-        for (int j = inst->op > IR_COS; j < inst->in_count && takes_constants(inst); j++) {
+        for (int j = 0; j < inst->in_count; j++) {
             val v = inst->in[j];
-            bool small = ir_is_constant(v) && (v.i == 0 || v.i == 1 || (ir_type_is_float(v.type) && v.f == 1));
-            for (int with = 0; with < 2 && !small; with++)
-                small = try_operand(s, inst, j, simple_constant(v.type, with));
-            better |= small && memcmp(&v, &inst->in[j], sizeof v) != 0;
+            bool address = inst->op > IR_COS && j == 0, done = is_simple(v);
+            for (int with = 0; with < 2 && !done && !address && takes_constants(inst); with++)
+                better |= done = try_operand(s, inst, j, simple_constant(v.type, with));
+            while (!done && !ir_is_constant(inst->in[j]) && skip_writer(s, i, j))
+                better = true;
         }
     }
     return better;
@@ -180,13 +223,14 @@ static bool simplify_operands(search *s)
 
 void fuzz_minimise(ir_kernel *kernel, fuzz_fails *fails, void *user)
 {
-    search s = { kernel, fails, user };
+    search s = { kernel, fails, user, 0 };
     bool better = true;
     for (int round = 0; round < ROUNDS_MAX && better; round++) {
         better = false;
         for (int size = kernel->inst_count / 2; size >= 1; size /= 2)
-            better |= drop_runs(&s, size, true);
-        better |= drop_runs(&s, 1, false);
+            better |= drop_runs(&s, size, WHOLE_BLOCK);
+        better |= drop_runs(&s, 1, AROUND_BLOCK);
+        better |= drop_runs(&s, 1, FIRST_SIDE);
         better |= simplify_operands(&s);
     }
 }

@@ -108,6 +108,18 @@ void do_statements(program *p, int count)
     }
 }
 
+const fuzz_absence fuzz_absent[] = {
+    { IR_RSQRT, "approximate: each GPU has its own last bits" },
+    { IR_RCP_APPROX, "approximate" },
+    { IR_EX2, "approximate" },
+    { IR_LG2, "approximate" },
+    { IR_TANH, "approximate" },
+    { IR_SIN, "approximate" },
+    { IR_COS, "approximate" },
+    { IR_SETMAXNREG, "what may be given up depends on how many registers the assembler took" },
+    { IR_OP_COUNT, NULL },
+};
+
 /* The frame of a program */
 
 static void cluster_barrier(const program *p)
