@@ -1,0 +1,584 @@
+/*
+ * unit_ptx_rows.c - what every row of the printer's table prints, line by line as committed in tests/data/ptx_rows.txt:
+ * the instruction as IR, then its PTX; for sm_80 once more where it differs. CKL_UPDATE_GOLDEN=1 writes the file anew, for
+ * the reader of the diff to judge.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/math.h"
+#include "ir/build.h"
+#include "ir/ptx_rows.h"
+#include "ir/rules.h"
+#include "ir/verify.h"
+
+static const char golden_file[] = TESTDATA "/ptx_rows.txt";
+static text golden;    // all lines, made by this run
+static text last_body; // PTX of the last instruction for sm_90a
+
+/* The rows that were printed, by op and place in its list. */
+enum { ROWS_MAX = 64 };
+static bool printed[IR_OP_COUNT][ROWS_MAX];
+
+/* One instruction in a kernel of its own */
+
+static val reg(ir_type type)
+{
+    return ir_reg(type);
+}
+
+static val u32(int64_t i)
+{
+    return ir_int(IR_U32, i);
+}
+
+static void begin(ir_target target)
+{
+    ir_describe_begin("golden", target);
+    ir_current()->threads = 256;
+    ir_current()->cluster = target == IR_SM80 ? 1 : 2;
+    ir_current()->smem_bytes = 1024;
+}
+
+/* The statements of a kernel: without the declarations of registers. */
+static void append_body(const char *ptx, text *body)
+{
+    const char *at = strstr(ptx, "{\n") + 2, *end = strstr(at, "\tret;");
+    while (at < end) {
+        size_t length = strcspn(at, "\n") + 1;
+        if (strncmp(at, "\t.reg", 5) != 0)
+            text_append(body, at, length);
+        at += length;
+    }
+}
+
+static void append_last_line(const char *ir, text *out)
+{
+    size_t length = strlen(ir) - 1;
+    while (length && ir[length - 1] != '\n')
+        length--;
+    text_printf(out, "%s", ir + length + strspn(ir + length, " "));
+}
+
+static void note_row(const ir_kernel *kernel, const ir_inst *inst)
+{
+    const ptx_row *row = ptx_find_row(kernel, inst);
+    if (!row)
+        fail_msg("%s of %s from %s has no row", ir_op_text(inst->op), ir_type_text(inst->type),
+                 ir_type_text(inst->from));
+    printed[inst->op][row - ptx_rows(inst->op)] = true;
+}
+
+/* Ends the kernel; its last instruction becomes a line of the file unless sm_80 prints the same. */
+static void finish(void)
+{
+    ir_kernel *kernel = NULL;
+    text ir = { 0 }, ptx = { 0 }, body = { 0 };
+    if (ir_describe_end(&kernel) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    const ir_inst *inst = &kernel->insts[kernel->inst_count - 1];
+    if (verify_inst(kernel, inst) != CKL_OK || ir_print_ptx(kernel, &ptx) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    note_row(kernel, inst);
+    ir_print(kernel, &ir);
+    append_body(ptx.data, &body);
+    bool sm80 = kernel->target == IR_SM80;
+    if (!sm80 || strcmp(text_data(&body), text_data(&last_body)) != 0) {
+        text_printf(&golden, "%s", sm80 ? "sm_80: " : "");
+        append_last_line(ir.data, &golden);
+        text_printf(&golden, "%s", text_data(&body));
+    }
+    text_clear(&last_body);
+    text_printf(&last_body, "%s", text_data(&body));
+    text_free(&ir);
+    text_free(&ptx);
+    text_free(&body);
+    ir_kernel_free(kernel);
+}
+
+/* Describes one instruction for sm_90a, where it exists for sm_80, too. */
+#define ONLY_SM90(...)     \
+    do {                   \
+        begin(IR_SM90A);   \
+        (void)__VA_ARGS__; \
+        finish();          \
+    } while (0)
+#define BOTH(...)               \
+    do {                        \
+        ONLY_SM90(__VA_ARGS__); \
+        begin(IR_SM80);         \
+        (void)__VA_ARGS__;      \
+        finish();               \
+    } while (0)
+
+static ir_inst *emit(ir_inst inst, int out_count, const val *out, int in_count, const val *in)
+{
+    return ir_emit(inst, out_count, out, in_count, in);
+}
+
+/* Arithmetic, from the rules of the IR */
+
+static bool is_small(ir_type type)
+{
+    return type == CKL_I8 || type == CKL_U8 || type == CKL_BOOL || type == CKL_E4M3 || type == CKL_E5M2;
+}
+
+static bool is_f8(ir_type type)
+{
+    return type == CKL_E4M3 || type == CKL_E5M2;
+}
+
+static bool is_half(ir_type type)
+{
+    return type == CKL_F16 || type == CKL_BF16;
+}
+
+/* What the table has no row for, because no kernel needs it. */
+static bool is_absent(ir_op op, ir_type type, ir_type from, ir_target target)
+{
+    if (op == IR_CONVERT && (is_f8(type) || is_f8(from)))
+        return target == IR_SM80 || !(is_half(type) || is_half(from) || type == CKL_F32 || from == CKL_F32);
+    if (op == IR_CONVERT)
+        return type == from || (type == IR_PRED && (is_half(from) || from == CKL_F64));
+    if (op == IR_BITCAST)
+        return type == from || ir_type_bytes(type) != ir_type_bytes(from) || is_small(type) || is_small(from);
+    if (op != IR_PACK && op != IR_UNPACK)
+        return is_small(type);
+    ir_type whole = op == IR_PACK ? type : from, part = op == IR_PACK ? from : type;
+    if (ir_type_is_pair(whole))
+        return part != CKL_F32 && !is_half(part) && !(op == IR_UNPACK && ir_type_bytes(part) == 2);
+    return ir_type_bytes(whole) != 2 * ir_type_bytes(part) || part == CKL_F32;
+}
+
+static ir_type letter_type(char letter, ir_type type, ir_type from)
+{
+    return letter == 't' ? type : letter == 'f' ? from : letter == 'p' ? IR_PRED : IR_U32;
+}
+
+static val constant(ir_type type)
+{
+    return ir_type_is_float(type) && !ir_type_is_pair(type) ? ir_float(type, -1.5) : ir_int(type, 5);
+}
+
+/* Emits an op by its rule; the last source may be a constant. */
+static void by_rule(ir_op op, ir_type type, ir_type from, int mode, bool with_constant)
+{
+    val out[2], in[3];
+    int out_count = 0, in_count = 0;
+    const char *at = ir_rule_of(op)->operands;
+    for (; *at != ':'; at++)
+        out[out_count++] = reg(letter_type(*at, type, from));
+    for (at++; *at; at++) {
+        ir_type t = letter_type(*at, type, from);
+        in[in_count++] = with_constant && !at[1] ? constant(t) : reg(t);
+    }
+    emit((ir_inst){ .op = op, .type = type, .from = from, .mode = mode }, out_count, out, in_count, in);
+}
+
+static int modes_of(ir_op op, ir_type type)
+{
+    if (op == IR_COMPARE)
+        return IR_GE + 1;
+    bool two = ((op == IR_MIN || op == IR_MAX) && ir_type_is_float(type)) || op == IR_EX2 || op == IR_RCP_APPROX;
+    return two ? 2 : 1;
+}
+
+static void arithmetic_of(ir_op op, ir_type type, ir_type from)
+{
+    bool sm80 = !is_absent(op, type, from, IR_SM80), constants = op == IR_MOV || op == IR_ADD || op == IR_SELECT;
+    if (is_absent(op, type, from, IR_SM90A))
+        return;
+    for (int mode = 0; mode < modes_of(op, type); mode++)
+        for (int c = 0; c <= (constants && type != IR_PRED); c++) {
+            if (sm80)
+                BOTH((by_rule(op, type, from, mode, c), 0));
+            else
+                ONLY_SM90((by_rule(op, type, from, mode, c), 0));
+        }
+}
+
+static void arithmetic(void)
+{
+    for (int op = IR_MOV; op <= IR_COS; op++) {
+        const ir_rule *rule = ir_rule_of((ir_op)op);
+        for (int type = 0; type < IR_TYPE_COUNT; type++)
+            for (int from = 0; from < IR_TYPE_COUNT; from++)
+                if ((rule->types & TYPE_SET(type)) && (rule->from ? rule->from & TYPE_SET(from) : from == 0))
+                    arithmetic_of((ir_op)op, (ir_type)type, (ir_type)from);
+    }
+}
+
+static void special(void)
+{
+    for (int i = 0; i < IR_SREG_COUNT; i++)
+        if (i == IR_CLUSTER_RANK)
+            ONLY_SM90(ir_sreg((ir_sreg_kind)i));
+        else
+            BOTH(ir_sreg((ir_sreg_kind)i));
+    for (int type = 1; type < IR_TYPE_COUNT; type++)
+        if ((ir_type)type != IR_PRED)
+            BOTH(ir_scalar_param((ir_type)type, "scalar"));
+    ONLY_SM90(ir_tensor_map_param("map"));
+}
+
+/* Memory */
+
+static int bytes_of(ir_type type)
+{
+    return type < CKL_DTYPE_COUNT ? (int)ckl_dtype_bytes(type) : ir_type_bytes(type);
+}
+
+static void load(ir_space space, ir_cache cache, ir_type type, int n, int64_t offset)
+{
+    val v[4];
+    for (int i = 0; i < n; i++)
+        v[i] = reg(type);
+    ir_load(space, cache, type, n, reg(space == IR_GLOBAL ? IR_U64 : IR_U32), offset, v);
+}
+
+static void store(ir_space space, ir_cache cache, ir_type type, int n, int64_t offset)
+{
+    val v[4], address = reg(space == IR_GLOBAL ? IR_U64 : IR_U32);
+    for (int i = 0; i < n; i++)
+        v[i] = i == 1 ? constant(type) : reg(type);
+    ir_store(space, cache, type, n, address, offset, v);
+}
+
+static void memory(void)
+{
+    for (int type = 1; type < IR_TYPE_COUNT; type++)
+        for (int n = 1; n <= 4 && n * bytes_of((ir_type)type) <= 16 && (ir_type)type != IR_PRED; n *= 2) {
+            BOTH((load(IR_GLOBAL, IR_CACHE_DEFAULT, (ir_type)type, n, 0), 0));
+            BOTH((store(IR_GLOBAL, IR_CACHE_DEFAULT, (ir_type)type, n, 0), 0));
+        }
+    for (int cache = IR_CACHE_DEFAULT; cache <= IR_CACHE_READONLY; cache++) {
+        BOTH((load(IR_GLOBAL, (ir_cache)cache, IR_U32, 2, -16), 0));
+        BOTH((load(IR_SHARED, (ir_cache)cache, CKL_F32, 1, 16), 0));
+        ONLY_SM90((load(IR_SHARED_CLUSTER, (ir_cache)cache, CKL_F16, 4, 16), 0));
+        if (cache == IR_CACHE_READONLY)
+            break;
+        BOTH((store(IR_GLOBAL, (ir_cache)cache, IR_U64, 1, 8), 0));
+        BOTH((store(IR_SHARED, (ir_cache)cache, IR_F16X2, 1, -4), 0));
+        ONLY_SM90((store(IR_SHARED_CLUSTER, (ir_cache)cache, CKL_U8, 1, 1), 0));
+    }
+}
+
+static bool has_atomic(ir_reduction op, ir_type type, ir_target target)
+{
+    bool word = type == CKL_I32 || type == CKL_I64 || type == IR_U32 || type == IR_U64;
+    bool brain = type == CKL_BF16 || type == IR_BF16X2, half = type == CKL_F16 || type == IR_F16X2;
+    bool wide = type == CKL_F32 || type == CKL_F64;
+    return word || (op == IR_RED_EXCH && wide) || (op == IR_RED_ADD && (wide || half || (brain && target == IR_SM90A)));
+}
+
+static void atomics(void)
+{
+    for (int op = IR_RED_ADD; op <= IR_RED_CAS; op++)
+        for (int t = 1; t < IR_TYPE_COUNT; t++) {
+            ir_type type = (ir_type)t;
+            ir_reduction how = (ir_reduction)op;
+            if (!has_atomic(how, type, IR_SM90A))
+                continue;
+            ONLY_SM90(ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, how, reg(IR_U64), 8, reg(type), reg(type)));
+            if (op <= IR_RED_OR)
+                ONLY_SM90((ir_reduce(IR_SHARED, IR_SCOPE_CTA, how, reg(IR_U32), 0, reg(type)), 0));
+        }
+    ONLY_SM90(ir_atomic(IR_SHARED, IR_SCOPE_CTA, IR_RED_CAS, reg(IR_U32), 0, reg(IR_U32), u32(7)));
+    ONLY_SM90((ir_reduce(IR_SHARED_CLUSTER, IR_SCOPE_CLUSTER, IR_RED_ADD, reg(IR_U32), 4, u32(1)), 0));
+    ONLY_SM90((ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, reg(IR_U64), -8, reg(CKL_I64)), 0));
+    ONLY_SM90((ir_store_async(reg(IR_U32), 4, reg(IR_U32), reg(CKL_F32)), 0));
+    ONLY_SM90((ir_store_async(reg(IR_U32), 8, reg(IR_U32), reg(IR_U64)), 0));
+}
+
+static void plain(ir_op op, int n, int mode)
+{
+    if (ir_rule_of(op)->sm90)
+        ONLY_SM90((ir_plain(op, n, mode), 0));
+    else
+        BOTH((ir_plain(op, n, mode), 0));
+}
+
+static void fences(void)
+{
+    BOTH((ir_fence(IR_SCOPE_CTA), 0));
+    ONLY_SM90((ir_fence(IR_SCOPE_CLUSTER), 0));
+    BOTH((ir_fence(IR_SCOPE_GPU), 0));
+    static const ir_op ops[] = { IR_FENCE_PROXY_ASYNC,
+                                 IR_FENCE_MBARRIER_INIT,
+                                 IR_CP_ASYNC_COMMIT,
+                                 IR_BULK_COMMIT,
+                                 IR_CLUSTER_ARRIVE,
+                                 IR_CLUSTER_WAIT,
+                                 IR_WARP_SYNC,
+                                 IR_WGMMA_FENCE,
+                                 IR_WGMMA_COMMIT,
+                                 IR_EXIT,
+                                 IR_TRAP,
+                                 IR_GRID_WAIT,
+                                 IR_LAUNCH_DEPENDENTS };
+    for (int i = 0; i < COUNT_OF(ops); i++)
+        plain(ops[i], 0, 0);
+    plain(IR_CP_ASYNC_WAIT, 2, 0);
+    plain(IR_BULK_WAIT, 3, 0);
+    plain(IR_BULK_WAIT, 3, 1);
+    plain(IR_WGMMA_WAIT, 1, 0);
+    plain(IR_SETMAXNREG, 40, 0);
+    plain(IR_SETMAXNREG, 232, 1);
+}
+
+/* Copies */
+
+static void tma(bool store, int rank, ir_cache cache, int mode, val mask)
+{
+    val in[9] = { 0 };
+    int count = 0;
+    in[count++] = reg(store ? IR_U64 : IR_U32);
+    in[count++] = reg(store ? IR_U32 : IR_U64);
+    if (!store) {
+        in[count++] = reg(IR_U32);
+        in[count++] = mask;
+    }
+    for (int i = 0; i < rank; i++)
+        in[count++] = i == 1 ? ir_int(CKL_I32, -3) : reg(CKL_I32);
+    emit((ir_inst){ .op = store ? IR_TMA_STORE : IR_TMA_LOAD, .n = rank, .cache = cache, .mode = mode, .offset = 1024 },
+         0, NULL, count, in);
+}
+
+static void copies(void)
+{
+    for (int bytes = 4; bytes <= 16; bytes *= 2) {
+        BOTH((ir_cp_async(reg(IR_U32), 16, reg(IR_U64), bytes, u32(bytes)), 0));
+        BOTH((ir_cp_async(reg(IR_U32), 0, reg(IR_U64), bytes, reg(IR_U32)), 0));
+    }
+    ONLY_SM90((ir_bulk_load(reg(IR_U32), 16, reg(IR_U64), reg(IR_U32), reg(IR_U32)), 0));
+    ONLY_SM90((ir_bulk_store(reg(IR_U64), reg(IR_U32), 16, u32(256)), 0));
+    BOTH((ir_bulk_prefetch(reg(IR_U64), u32(256)), 0));
+    ONLY_SM90((ir_tma_prefetch(reg(IR_U64)), 0));
+    for (int rank = 1; rank <= 5; rank++) {
+        ONLY_SM90((tma(false, rank, IR_CACHE_DEFAULT, 0, u32(0)), 0));
+        ONLY_SM90((tma(true, rank, IR_CACHE_DEFAULT, 0, u32(0)), 0));
+        ONLY_SM90((tma(true, rank, IR_CACHE_DEFAULT, 1, u32(0)), 0));
+    }
+    for (int cache = IR_CACHE_DEFAULT; cache <= IR_CACHE_EVICT_LAST; cache++) {
+        ONLY_SM90((tma(false, 2, (ir_cache)cache, 0, u32(3)), 0));
+        ONLY_SM90((tma(false, 2, (ir_cache)cache, 0, reg(IR_U32)), 0));
+        ONLY_SM90((tma(false, 2, (ir_cache)cache, 0, u32(0)), 0));
+    }
+}
+
+static void wait_at(ir_scope scope, val parity)
+{
+    const val in[] = { reg(IR_U32), parity };
+    emit((ir_inst){ .op = IR_MBARRIER_WAIT, .scope = scope, .offset = 8 }, 0, NULL, 2, in);
+}
+
+static void arrive_of_copies(void)
+{
+    const val bar = reg(IR_U32);
+    emit((ir_inst){ .op = IR_CP_ASYNC_ARRIVE, .offset = 8 }, 0, NULL, 1, &bar);
+}
+
+static void mbarriers(void)
+{
+    BOTH((ir_mbarrier_init(reg(IR_U32), 8, 128), 0));
+    BOTH((ir_mbarrier_arrive(IR_SHARED, reg(IR_U32), 8), 0));
+    ONLY_SM90((ir_mbarrier_arrive(IR_SHARED_CLUSTER, reg(IR_U32), 8), 0));
+    ONLY_SM90((ir_mbarrier_expect(reg(IR_U32), 8, u32(4096)), 0));
+    ONLY_SM90((ir_mbarrier_expect(reg(IR_U32), 0, reg(IR_U32)), 0));
+    BOTH((wait_at(IR_SCOPE_CTA, reg(IR_U32)), 0));
+    ONLY_SM90((wait_at(IR_SCOPE_CLUSTER, u32(1)), 0));
+    BOTH(ir_mbarrier_test(reg(IR_U32), 8, reg(IR_U32)));
+    BOTH((arrive_of_copies(), 0));
+}
+
+/* Threads together */
+
+static void cooperation(void)
+{
+    for (int how = IR_SHFL_IDX; how <= IR_SHFL_XOR; how++)
+        for (int width = 4; width <= 32; width *= 8)
+            BOTH(ir_shuffle((ir_shuffle_kind)how, reg(CKL_F32), width == 4 ? u32(1) : reg(IR_U32), width));
+    BOTH(ir_shuffle(IR_SHFL_XOR, reg(IR_BF16X2), u32(16), 32));
+    for (int how = IR_VOTE_ANY; how <= IR_VOTE_BALLOT; how++)
+        BOTH(ir_vote((ir_vote_kind)how, reg(IR_PRED)));
+    for (int how = IR_RED_ADD; how <= IR_RED_OR; how++) {
+        BOTH(ir_redux((ir_reduction)how, reg(IR_U32)));
+        BOTH(ir_redux((ir_reduction)how, reg(CKL_I32)));
+    }
+    BOTH(ir_elect());
+    BOTH((ir_bar_sync(u32(3), 96), 0));
+    BOTH((ir_bar_sync(reg(IR_U32), 256), 0));
+    BOTH((ir_bar_arrive(u32(3), 96), 0));
+    ONLY_SM90(ir_mapa(reg(IR_U32), u32(1)));
+    ONLY_SM90(ir_mapa(reg(IR_U32), reg(IR_U32)));
+}
+
+/* Matrices */
+
+static void registers(int count, ir_type type, val *v)
+{
+    for (int i = 0; i < count; i++)
+        v[i] = reg(type);
+}
+
+static void move_matrices(bool store, int n, bool transpose)
+{
+    val v[4], address = reg(IR_U32);
+    registers(n, IR_U32, v);
+    if (store)
+        ir_stmatrix(n, transpose, address, 32, v);
+    else
+        ir_ldmatrix(n, transpose, address, 32, v);
+}
+
+static void mma(ir_type from)
+{
+    val d[4], a[4], b[2];
+    registers(4, CKL_F32, d);
+    registers(4, IR_U32, a);
+    registers(2, IR_U32, b);
+    ir_mma(from, d, a, b);
+}
+
+static void wgmma(ir_type from, int n, bool in_registers, bool a_m_major, bool b_n_major, val scale)
+{
+    val d[128], a[4];
+    registers(n / 2, CKL_F32, d);
+    registers(4, IR_U32, a);
+    if (in_registers)
+        ir_wgmma_rs(from, n, d, a, reg(IR_U64), scale, b_n_major);
+    else
+        ir_wgmma(from, n, d, reg(IR_U64), reg(IR_U64), scale, a_m_major, b_n_major);
+}
+
+static void matrices(void)
+{
+    for (int n = 1; n <= 4; n *= 2)
+        for (int transpose = 0; transpose < 2; transpose++) {
+            BOTH((move_matrices(false, n, transpose), 0));
+            ONLY_SM90((move_matrices(true, n, transpose), 0));
+        }
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        ir_type from = bf16 ? CKL_BF16 : CKL_F16;
+        BOTH((mma(from), 0));
+        for (int major = 0; major < 4; major++)
+            ONLY_SM90((wgmma(from, 8, false, major & 1, major & 2, reg(IR_PRED)), 0));
+        for (int major = 0; major < 2; major++)
+            ONLY_SM90((wgmma(from, 16, true, false, major, reg(IR_PRED)), 0));
+    }
+    ONLY_SM90((wgmma(CKL_F16, 8, false, false, false, ir_int(IR_PRED, 0)), 0));
+    ONLY_SM90((wgmma(CKL_F16, 8, true, false, false, ir_int(IR_PRED, 1)), 0));
+}
+
+/* A whole kernel: its frame, its control flow, statements under a predicate. */
+
+static void whole_kernel(ir_target target)
+{
+    ir_kernel *kernel = NULL;
+    ir_describe_begin("frame", target);
+    ir_current()->threads = 96;
+    ir_current()->ctas_per_sm = target == IR_SM80 ? 3 : 0;
+    ir_current()->note = "a note";
+    ir_smem_alloc("all", 64, 16);
+    ir_at("first.c", 7);
+    val x = ir_scalar_param(IR_U64, "x"), n = ir_scalar_param(CKL_I32, "n"), i = reg(CKL_I32), v = reg(CKL_F32);
+    if (target == IR_SM90A)
+        ir_tma_prefetch(ir_tensor_map_param("map"));
+    ir_assign(i, ir_int(CKL_I32, 0));
+    ir_loop();
+    ir_break(ir_compare(IR_GE, i, n));
+    ir_at("second.c", 9);
+    ir_if(ir_compare(IR_EQ, i, ir_int(CKL_I32, 2)));
+    ir_load(IR_GLOBAL, IR_CACHE_EVICT_FIRST, CKL_F32, 1, x, 4, &v);
+    ir_end_if();
+    ir_if(ir_vote(IR_VOTE_ANY, ir_compare(IR_LT, i, ir_int(CKL_I32, 3))));
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_else();
+    ir_break(ir_compare(IR_NE, n, i));
+    ir_end_if();
+    ir_assign(i, ir_binary(IR_ADD, i, ir_int(CKL_I32, 1)));
+    ir_end_loop();
+    assert_int_equal(ir_describe_end(&kernel), CKL_OK);
+    if (ir_print_ptx(kernel, &golden) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    ir_kernel_free(kernel);
+}
+
+/* The tests */
+
+static int make_golden(void **unused)
+{
+    (void)unused;
+    static void (*const sections[])(void) = { arithmetic, special,   memory,      atomics, fences,
+                                              copies,     mbarriers, cooperation, matrices };
+    for (int i = 0; i < COUNT_OF(sections); i++)
+        sections[i]();
+    whole_kernel(IR_SM90A);
+    whole_kernel(IR_SM80);
+    FILE *file = getenv("CKL_UPDATE_GOLDEN") ? fopen(golden_file, "w") : NULL;
+    if (file) {
+        fwrite(golden.data, 1, golden.length, file);
+        fclose(file);
+    }
+    return 0;
+}
+
+static int free_golden(void **unused)
+{
+    (void)unused;
+    text_free(&golden);
+    text_free(&last_body);
+    return 0;
+}
+
+static void read_file(const char *path, text *out)
+{
+    char buffer[4096];
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    for (size_t bytes; (bytes = fread(buffer, 1, sizeof buffer, file)) > 0;)
+        text_append(out, buffer, bytes);
+    fclose(file);
+}
+
+static void test_every_line_is_as_committed(void **unused)
+{
+    (void)unused;
+    text expected = { 0 };
+    read_file(golden_file, &expected);
+    const char *want = text_data(&expected), *got = text_data(&golden);
+    for (int line = 1; *want || *got; line++) {
+        size_t wanted = strcspn(want, "\n"), length = strcspn(got, "\n");
+        if (wanted != length || strncmp(want, got, length) != 0)
+            fail_msg("%s:%d:\nwas %.*s\nis  %.*s", golden_file, line, (int)wanted, want, (int)length, got);
+        want += wanted + (want[wanted] == '\n');
+        got += length + (got[length] == '\n');
+    }
+    text_free(&expected);
+}
+
+static void test_every_row_was_printed(void **unused)
+{
+    (void)unused;
+    for (int op = 0; op < IR_OP_COUNT; op++) {
+        const ptx_row *rows = ptx_rows((ir_op)op);
+        for (int i = 0; rows && rows[i].text; i++)
+            if (!printed[op][i])
+                fail_msg("row %d of %s is in no line: %s", i, ir_op_text((ir_op)op), rows[i].text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_line_is_as_committed),
+        cmocka_unit_test(test_every_row_was_printed),
+    };
+    return cmocka_run_group_tests(tests, make_golden, free_golden);
+}
