@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -17,10 +18,12 @@
 #include "ir/ptx_rows.h"
 #include "ir/rules.h"
 #include "ir/verify.h"
+#include "lab/assemble.h"
 
 static const char golden_file[] = TESTDATA "/ptx_rows.txt";
-static text golden;    // all lines, made by this run
-static text last_body; // PTX of the last instruction for sm_90a
+static text golden;     // all lines, made by this run
+static text last_body;  // PTX of the last instruction for sm_90a
+static text modules[2]; // the same of all instructions, by target
 
 /* The rows that were printed, by op and place in its list. */
 enum { ROWS_MAX = 64 };
@@ -28,10 +31,21 @@ static bool printed[IR_OP_COUNT][ROWS_MAX];
 
 /* One instruction in a kernel of its own */
 
+static val a, b, c, d; // its operands
+
 static val reg(ir_type type)
 {
     return ir_reg(type);
 }
+
+/* Makes operands a, b .. of some types; in the arguments of a call C would leave their order open. */
+static void make(int count, const ir_type *types)
+{
+    val *const all[] = { &a, &b, &c, &d };
+    for (int i = 0; i < count; i++)
+        *all[i] = reg(types[i]);
+}
+#define MAKE(...) make(COUNT_OF(((const ir_type[]){ __VA_ARGS__ })), (const ir_type[]){ __VA_ARGS__ })
 
 static val u32(int64_t i)
 {
@@ -88,6 +102,8 @@ static void finish(void)
     note_row(kernel, inst);
     ir_print(kernel, &ir);
     append_body(ptx.data, &body);
+    if (inst->op != IR_PARAM) // which names a parameter of its own kernel
+        text_printf(&modules[kernel->target], "{\n%s}\n", text_data(&body));
     bool sm80 = kernel->target == IR_SM80;
     if (!sm80 || strcmp(text_data(&body), text_data(&last_body)) != 0) {
         text_printf(&golden, "%s", sm80 ? "sm_80: " : "");
@@ -195,11 +211,11 @@ static void arithmetic_of(ir_op op, ir_type type, ir_type from)
     if (is_absent(op, type, from, IR_SM90A))
         return;
     for (int mode = 0; mode < modes_of(op, type); mode++)
-        for (int c = 0; c <= (constants && type != IR_PRED); c++) {
+        for (int with = 0; with <= (constants && type != IR_PRED); with++) {
             if (sm80)
-                BOTH((by_rule(op, type, from, mode, c), 0));
+                BOTH((by_rule(op, type, from, mode, with), 0));
             else
-                ONLY_SM90((by_rule(op, type, from, mode, c), 0));
+                ONLY_SM90((by_rule(op, type, from, mode, with), 0));
         }
 }
 
@@ -285,15 +301,15 @@ static void atomics(void)
             ir_reduction how = (ir_reduction)op;
             if (!has_atomic(how, type, IR_SM90A))
                 continue;
-            ONLY_SM90(ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, how, reg(IR_U64), 8, reg(type), reg(type)));
+            ONLY_SM90((MAKE(IR_U64, type, type), ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, how, a, 8, b, c)));
             if (op <= IR_RED_OR)
-                ONLY_SM90((ir_reduce(IR_SHARED, IR_SCOPE_CTA, how, reg(IR_U32), 0, reg(type)), 0));
+                ONLY_SM90((MAKE(IR_U32, type), ir_reduce(IR_SHARED, IR_SCOPE_CTA, how, a, 0, b), 0));
         }
-    ONLY_SM90(ir_atomic(IR_SHARED, IR_SCOPE_CTA, IR_RED_CAS, reg(IR_U32), 0, reg(IR_U32), u32(7)));
-    ONLY_SM90((ir_reduce(IR_SHARED_CLUSTER, IR_SCOPE_CLUSTER, IR_RED_ADD, reg(IR_U32), 4, u32(1)), 0));
-    ONLY_SM90((ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, reg(IR_U64), -8, reg(CKL_I64)), 0));
-    ONLY_SM90((ir_store_async(reg(IR_U32), 4, reg(IR_U32), reg(CKL_F32)), 0));
-    ONLY_SM90((ir_store_async(reg(IR_U32), 8, reg(IR_U32), reg(IR_U64)), 0));
+    ONLY_SM90((MAKE(IR_U32, IR_U32), ir_atomic(IR_SHARED, IR_SCOPE_CTA, IR_RED_CAS, a, 0, b, u32(7))));
+    ONLY_SM90((MAKE(IR_U32), ir_reduce(IR_SHARED_CLUSTER, IR_SCOPE_CLUSTER, IR_RED_ADD, a, 4, u32(1)), 0));
+    ONLY_SM90((MAKE(IR_U64, CKL_I64), ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, a, -8, b), 0));
+    ONLY_SM90((MAKE(IR_U32, IR_U32, CKL_F32), ir_store_async(a, 4, b, c), 0));
+    ONLY_SM90((MAKE(IR_U32, IR_U32, IR_U64), ir_store_async(a, 8, b, c), 0));
 }
 
 static void plain(ir_op op, int n, int mode)
@@ -353,13 +369,13 @@ static void tma(bool store, int rank, ir_cache cache, int mode, val mask)
 static void copies(void)
 {
     for (int bytes = 4; bytes <= 16; bytes *= 2) {
-        BOTH((ir_cp_async(reg(IR_U32), 16, reg(IR_U64), bytes, u32(bytes)), 0));
-        BOTH((ir_cp_async(reg(IR_U32), 0, reg(IR_U64), bytes, reg(IR_U32)), 0));
+        BOTH((MAKE(IR_U32, IR_U64), ir_cp_async(a, 16, b, bytes, u32(bytes)), 0));
+        BOTH((MAKE(IR_U32, IR_U64, IR_U32), ir_cp_async(a, 0, b, bytes, c), 0));
     }
-    ONLY_SM90((ir_bulk_load(reg(IR_U32), 16, reg(IR_U64), reg(IR_U32), reg(IR_U32)), 0));
-    ONLY_SM90((ir_bulk_store(reg(IR_U64), reg(IR_U32), 16, u32(256)), 0));
-    BOTH((ir_bulk_prefetch(reg(IR_U64), u32(256)), 0));
-    ONLY_SM90((ir_tma_prefetch(reg(IR_U64)), 0));
+    ONLY_SM90((MAKE(IR_U32, IR_U64, IR_U32, IR_U32), ir_bulk_load(a, 16, b, c, d), 0));
+    ONLY_SM90((MAKE(IR_U64, IR_U32), ir_bulk_store(a, b, 16, u32(256)), 0));
+    BOTH((MAKE(IR_U64), ir_bulk_prefetch(a, u32(256)), 0));
+    ONLY_SM90((MAKE(IR_U64), ir_tma_prefetch(a), 0));
     for (int rank = 1; rank <= 5; rank++) {
         ONLY_SM90((tma(false, rank, IR_CACHE_DEFAULT, 0, u32(0)), 0));
         ONLY_SM90((tma(true, rank, IR_CACHE_DEFAULT, 0, u32(0)), 0));
@@ -374,7 +390,8 @@ static void copies(void)
 
 static void wait_at(ir_scope scope, val parity)
 {
-    const val in[] = { reg(IR_U32), parity };
+    MAKE(IR_U32);
+    const val in[] = { a, parity };
     emit((ir_inst){ .op = IR_MBARRIER_WAIT, .scope = scope, .offset = 8 }, 0, NULL, 2, in);
 }
 
@@ -386,14 +403,14 @@ static void arrive_of_copies(void)
 
 static void mbarriers(void)
 {
-    BOTH((ir_mbarrier_init(reg(IR_U32), 8, 128), 0));
-    BOTH((ir_mbarrier_arrive(IR_SHARED, reg(IR_U32), 8), 0));
-    ONLY_SM90((ir_mbarrier_arrive(IR_SHARED_CLUSTER, reg(IR_U32), 8), 0));
-    ONLY_SM90((ir_mbarrier_expect(reg(IR_U32), 8, u32(4096)), 0));
-    ONLY_SM90((ir_mbarrier_expect(reg(IR_U32), 0, reg(IR_U32)), 0));
+    BOTH((MAKE(IR_U32), ir_mbarrier_init(a, 8, 128), 0));
+    BOTH((MAKE(IR_U32), ir_mbarrier_arrive(IR_SHARED, a, 8), 0));
+    ONLY_SM90((MAKE(IR_U32), ir_mbarrier_arrive(IR_SHARED_CLUSTER, a, 8), 0));
+    ONLY_SM90((MAKE(IR_U32), ir_mbarrier_expect(a, 8, u32(4096)), 0));
+    ONLY_SM90((MAKE(IR_U32, IR_U32), ir_mbarrier_expect(a, 0, b), 0));
     BOTH((wait_at(IR_SCOPE_CTA, reg(IR_U32)), 0));
     ONLY_SM90((wait_at(IR_SCOPE_CLUSTER, u32(1)), 0));
-    BOTH(ir_mbarrier_test(reg(IR_U32), 8, reg(IR_U32)));
+    BOTH((MAKE(IR_U32, IR_U32), ir_mbarrier_test(a, 8, b)));
     BOTH((arrive_of_copies(), 0));
 }
 
@@ -403,20 +420,20 @@ static void cooperation(void)
 {
     for (int how = IR_SHFL_IDX; how <= IR_SHFL_XOR; how++)
         for (int width = 4; width <= 32; width *= 8)
-            BOTH(ir_shuffle((ir_shuffle_kind)how, reg(CKL_F32), width == 4 ? u32(1) : reg(IR_U32), width));
-    BOTH(ir_shuffle(IR_SHFL_XOR, reg(IR_BF16X2), u32(16), 32));
+            BOTH((MAKE(CKL_F32, IR_U32), ir_shuffle((ir_shuffle_kind)how, a, width == 4 ? u32(1) : b, width)));
+    BOTH((MAKE(IR_BF16X2), ir_shuffle(IR_SHFL_XOR, a, u32(16), 32)));
     for (int how = IR_VOTE_ANY; how <= IR_VOTE_BALLOT; how++)
-        BOTH(ir_vote((ir_vote_kind)how, reg(IR_PRED)));
+        BOTH((MAKE(IR_PRED), ir_vote((ir_vote_kind)how, a)));
     for (int how = IR_RED_ADD; how <= IR_RED_OR; how++) {
-        BOTH(ir_redux((ir_reduction)how, reg(IR_U32)));
-        BOTH(ir_redux((ir_reduction)how, reg(CKL_I32)));
+        BOTH((MAKE(IR_U32), ir_redux((ir_reduction)how, a)));
+        BOTH((MAKE(CKL_I32), ir_redux((ir_reduction)how, a)));
     }
     BOTH(ir_elect());
     BOTH((ir_bar_sync(u32(3), 96), 0));
-    BOTH((ir_bar_sync(reg(IR_U32), 256), 0));
+    BOTH((MAKE(IR_U32), ir_bar_sync(a, 256), 0));
     BOTH((ir_bar_arrive(u32(3), 96), 0));
-    ONLY_SM90(ir_mapa(reg(IR_U32), u32(1)));
-    ONLY_SM90(ir_mapa(reg(IR_U32), reg(IR_U32)));
+    ONLY_SM90((MAKE(IR_U32), ir_mapa(a, u32(1))));
+    ONLY_SM90((MAKE(IR_U32, IR_U32), ir_mapa(a, b)));
 }
 
 /* Matrices */
@@ -439,22 +456,23 @@ static void move_matrices(bool store, int n, bool transpose)
 
 static void mma(ir_type from)
 {
-    val d[4], a[4], b[2];
-    registers(4, CKL_F32, d);
-    registers(4, IR_U32, a);
-    registers(2, IR_U32, b);
-    ir_mma(from, d, a, b);
+    val sum[4], left[4], right[2];
+    registers(4, CKL_F32, sum);
+    registers(4, IR_U32, left);
+    registers(2, IR_U32, right);
+    ir_mma(from, sum, left, right);
 }
 
 static void wgmma(ir_type from, int n, bool in_registers, bool a_m_major, bool b_n_major, val scale)
 {
-    val d[128], a[4];
-    registers(n / 2, CKL_F32, d);
-    registers(4, IR_U32, a);
+    val sum[128], left[4];
+    registers(n / 2, CKL_F32, sum);
+    registers(4, IR_U32, left);
+    MAKE(IR_U64, IR_U64);
     if (in_registers)
-        ir_wgmma_rs(from, n, d, a, reg(IR_U64), scale, b_n_major);
+        ir_wgmma_rs(from, n, sum, left, a, scale, b_n_major);
     else
-        ir_wgmma(from, n, d, reg(IR_U64), reg(IR_U64), scale, a_m_major, b_n_major);
+        ir_wgmma(from, n, sum, a, b, scale, a_m_major, b_n_major);
 }
 
 static void matrices(void)
@@ -534,6 +552,8 @@ static int free_golden(void **unused)
     (void)unused;
     text_free(&golden);
     text_free(&last_body);
+    text_free(&modules[IR_SM80]);
+    text_free(&modules[IR_SM90A]);
     return 0;
 }
 
@@ -563,6 +583,41 @@ static void test_every_line_is_as_committed(void **unused)
     text_free(&expected);
 }
 
+/* All lines in one kernel each, whose registers were never written; ptxas looks at the syntax all the same. */
+static void assemble(ir_target target)
+{
+    static const char registers[] = ".reg .pred %%p<16>, %%tp<2>; .reg .b16 %%h<16>, %%ch<4>, %%th<2>;\n"
+                                    ".reg .b32 %%r<16>, %%cr<4>, %%tr<2>; .reg .b64 %%d<16>, %%cd<4>;\n"
+                                    ".reg .f32 %%f<16>, %%cf<4>, %%tf<2>; .reg .f64 %%g<16>, %%cg<4>, %%tg<2>;\n"
+                                    ".reg .b32 %%uniform_warp; .reg .b64 %%evict_first, %%evict_last;\n";
+    char path[] = "/tmp/unit_ptx_rows_XXXXXX", command[512];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    FILE *file = fdopen(fd, "w");
+    fprintf(file, ".version 8.3\n.target %s\n.address_size 64\n.extern .shared .align 1024 .b8 smem[];\n",
+            target == IR_SM80 ? "sm_80" : "sm_90a");
+    fprintf(file, ".visible .entry rows()\n.maxntid 256, 1, 1\n.minnctapersm 1\n{\n");
+    fprintf(file, registers);
+    fprintf(file, "%sret;\n}\n", text_data(&modules[target]));
+    fclose(file);
+    snprintf(command, sizeof command, "%s -arch=%s -o /dev/null %s", assemble_tool(),
+             target == IR_SM80 ? "sm_80" : "sm_90a", path);
+    int status = system(command);
+    unlink(path);
+    assert_int_equal(status, 0);
+}
+
+static void test_every_line_assembles(void **unused)
+{
+    (void)unused;
+    if (!assemble_tool()) {
+        print_message("skipped: nothing is assembled, ptxas is not installed\n");
+        skip();
+    }
+    assemble(IR_SM80);
+    assemble(IR_SM90A);
+}
+
 static void test_every_row_was_printed(void **unused)
 {
     (void)unused;
@@ -579,6 +634,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_line_is_as_committed),
         cmocka_unit_test(test_every_row_was_printed),
+        cmocka_unit_test(test_every_line_assembles),
     };
     return cmocka_run_group_tests(tests, make_golden, free_golden);
 }

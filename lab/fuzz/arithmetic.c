@@ -129,7 +129,8 @@ val number_of(val v)
         return number_of_half(v);
     val lo, hi;
     ir_unpack(v, v.type == IR_F16X2 ? CKL_F16 : CKL_BF16, &lo, &hi);
-    return ir_pack(v.type, number_of_half(lo), number_of_half(hi));
+    lo = number_of_half(lo);
+    return ir_pack(v.type, lo, number_of_half(hi));
 }
 
 val load_input(program *p, ir_type type)

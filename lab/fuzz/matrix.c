@@ -25,7 +25,9 @@ static val two_halves(program *p, ir_type half)
 /* New registers with one of two small numbers, or 0. */
 static void accumulators(program *p, int count, val *d)
 {
-    const val first[] = { small_float(p, CKL_F32), small_float(p, CKL_F32), ir_float(CKL_F32, 0) };
+    val first[3] = { ir_float(CKL_F32, 0) };
+    for (int i = 1; i < 3; i++)
+        first[i] = small_float(p, CKL_F32);
     for (int i = 0; i < count; i++)
         ir_assign(d[i] = ir_reg(CKL_F32), first[choose(p, 3)]);
 }
@@ -66,9 +68,10 @@ void do_ldmatrix(program *p)
     ir_at("ldmatrix", 1);
     val row = ir_binary(IR_AND, pick_register(p, IR_U32), ir_int(IR_U32, FUZZ_TILE_BYTES / CHUNK / 2 - 1)), d[4];
     int n = 1 << choose(p, 3);
+    bool transpose = chance(p, 2);
     for (int i = 0; i < n; i++)
         d[i] = ir_reg(IR_U32);
-    ir_ldmatrix(n, chance(p, 2), ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, row, ir_int(IR_U32, CHUNK))),
+    ir_ldmatrix(n, transpose, ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, row, ir_int(IR_U32, CHUNK))),
                 CHUNK * choose(p, 64), d);
     for (int i = 0; i < n; i++)
         keep(p, d[i]);

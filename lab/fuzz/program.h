@@ -52,7 +52,7 @@ typedef struct program {
     int variable_count;
 } program;
 
-/* Choices */
+/* Choices. At most one of them stands in the arguments of a call: C leaves their order open. */
 uint64_t fuzz_random(uint64_t *state);
 int choose(program *p, int count); // 0 .. count - 1
 bool chance(program *p, int one_in);

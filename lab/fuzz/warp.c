@@ -11,19 +11,22 @@ void do_shuffle(program *p)
     ir_at("shuffle", 1);
     val lane = chance(p, 2) ? ir_int(IR_U32, choose(p, 32)) : pick_register(p, IR_U32);
     val x = pick_register(p, choose_type(p, words));
-    keep(p, ir_shuffle((ir_shuffle_kind)choose(p, 4), x, lane, chance(p, 2) ? 32 : 1 << choose(p, 6)));
+    int width = chance(p, 2) ? 32 : 1 << choose(p, 6);
+    keep(p, ir_shuffle((ir_shuffle_kind)choose(p, 4), x, lane, width));
 }
 
 void do_vote(program *p)
 {
     ir_at("vote", 1);
-    keep(p, ir_vote((ir_vote_kind)choose(p, 3), pick_register(p, IR_PRED)));
+    val voted = pick_register(p, IR_PRED);
+    keep(p, ir_vote((ir_vote_kind)choose(p, 3), voted));
 }
 
 void do_redux(program *p)
 {
     ir_at("redux", 1);
-    keep(p, ir_redux((ir_reduction)choose(p, IR_RED_OR + 1), pick_register(p, chance(p, 2) ? CKL_I32 : IR_U32)));
+    val x = pick_register(p, chance(p, 2) ? CKL_I32 : IR_U32);
+    keep(p, ir_redux((ir_reduction)choose(p, IR_RED_OR + 1), x));
 }
 
 /* Which lane is elected is not promised, only that it is one. */
