@@ -16,7 +16,7 @@ enum {
     DEVICES_MAX = 8,
     WORKERS_MAX = 256,
     PROGRESS_SECONDS = 10,
-    LEFT_TO_OTHERS = 1,
+    LOST = 1,
     CANNOT_OPEN = 2,
     PAUSE_US = 20000,
     BUDGET = 100000,
@@ -112,17 +112,12 @@ static void report(void *user, const fuzz_finding *finding)
 
 /* A worker */
 
-static bool is_lost(ckl_device *device)
-{
-    return device->ops->synchronize(device, NULL) != CKL_OK;
-}
-
 static double seconds_since(double begin)
 {
     return clock_seconds() - begin;
 }
 
-/* Checks programs and adds them to the sums; false: the last device is lost. */
+/* Checks programs and adds them to the sums; false: a device is lost, and a batch was not checked. */
 static bool check(crew *c, int worker, fuzz_devices devices, int64_t first, int count)
 {
     const fuzz_request *r = c->request;
@@ -131,10 +126,12 @@ static bool check(crew *c, int worker, fuzz_devices devices, int64_t first, int 
     alarm(BATCH_SECONDS_MAX); // a kernel that never ends ends the process
     int found = fuzz_check(devices, r->set, first, count, report, (void *)(uintptr_t)r);
     alarm(0);
+    if (found == FUZZ_LOST)
+        return false;
     c->shared->at[worker] = -1;
     __atomic_fetch_add(&sums->programs[fuzz_kind_of(r->set, first)], count, __ATOMIC_RELAXED);
     __atomic_fetch_add(&sums->differences, found, __ATOMIC_RELAXED);
-    return !found || !is_lost(devices.all[devices.count - 1]);
+    return true;
 }
 
 /* first < 0: all batches that nobody has taken; else one program. */
@@ -148,13 +145,13 @@ static int work(crew *c, int worker, int64_t first)
         return CANNOT_OPEN;
     }
     if (first >= 0)
-        return check(c, worker, devices, first, 1) ? 0 : LEFT_TO_OTHERS;
+        return check(c, worker, devices, first, 1) ? 0 : LOST;
     while (r->seconds_max == 0 || seconds_since(c->begin) < r->seconds_max) {
         int64_t done = __atomic_fetch_add(&c->shared->next, 1, __ATOMIC_RELAXED) * FUZZ_BATCH;
         if (done >= r->count)
             break;
         if (!check(c, worker, devices, r->first + done, (int)min_i64(FUZZ_BATCH, r->count - done)))
-            return LEFT_TO_OTHERS;
+            return LOST;
     }
     return 0;
 }
@@ -173,7 +170,7 @@ static pid_t start(crew *c, int worker, int64_t first)
 
 /* The parent */
 
-/* A worker crashed: each program of its batch in a process of its own, so that the one is named and the others checked. */
+/* A worker crashed or lost its device: each program of its batch in a process of its own, so that the one is named and the others checked. */
 static void check_one_by_one(crew *c, int worker, int64_t first)
 {
     int64_t end = min_i64(first + FUZZ_BATCH, c->request->first + c->request->count);
@@ -195,10 +192,10 @@ static void check_one_by_one(crew *c, int worker, int64_t first)
 /* What a worker that has ended leaves; true: another takes its place. */
 static bool replace(crew *c, int worker, int status)
 {
-    int64_t at = c->shared->at[worker];
-    if (WIFSIGNALED(status) && at >= 0)
-        check_one_by_one(c, worker, at);
-    return WIFSIGNALED(status) || WEXITSTATUS(status) == LEFT_TO_OTHERS;
+    bool early = WIFSIGNALED(status) || WEXITSTATUS(status) == LOST;
+    if (early && c->shared->at[worker] >= 0)
+        check_one_by_one(c, worker, c->shared->at[worker]);
+    return early;
 }
 
 static int64_t programs_of(const fuzz_sums *sums)

@@ -60,9 +60,13 @@ static bool slice_differs(const comparison *c, int number)
 static void describe_difference(const comparison *c, text *what)
 {
     int64_t at = 0;
-    while (c->expected[at] == c->got[at])
+    while (at < c->batch->slice_bytes && c->expected[at] == c->got[at])
         at++;
     at -= at % 4;
+    if (at == c->batch->slice_bytes) {
+        text_printf(what, "its memory differed once on %s, not again", c->device);
+        return;
+    }
     uint32_t expected, got;
     memcpy(&expected, c->expected + at, 4);
     memcpy(&got, c->got + at, 4);
@@ -107,11 +111,13 @@ static bool still_there(void *user, const ir_kernel *kernel)
 static void report_symptom(symptom s, fuzz_batch *batch, fuzz_report *report, void *user)
 {
     fuzz_finding finding = { .program = batch->first };
+    bool lost = fuzz_is_lost(s.c->devices.all[s.device]);
     if (s.fails)
         begin_of_sentence(s.why, sizeof s.why);
-    if (still_there(&s, batch->kernel))
+    if (!lost && still_there(&s, batch->kernel)) {
         fuzz_minimise(batch->kernel, still_there, &s);
-    still_there(&s, batch->kernel); // once more, for the words
+        still_there(&s, batch->kernel); // once more, for the words
+    }
     if (s.fails)
         text_printf(&finding.what, "%s", ckl_error());
     else
@@ -198,20 +204,21 @@ static int check_batch(fuzz_devices devices, const fuzz_batch *batch, fuzz_repor
     bool suspects[FUZZ_BATCH] = { false };
     comparison c = begin(devices, batch);
     suspect(&c, suspects);
+    bool lost = c.failed && fuzz_is_lost(devices.all[devices.count - 1]);
     for (int i = 0; i < batch->count; i++) {
-        if (!suspects[i])
+        if (!suspects[i] || lost)
             continue;
         bool alone = check_program(devices, batch->set, batch->first + i, report, user);
         if (!alone && !c.failed)
             report_batch(&c, batch->first + i, report, user);
         found += alone || !c.failed;
     }
-    if (c.failed && !found) {
+    if (c.failed && !found && !lost) {
         report_batch(&c, batch->first, report, user);
         found = 1;
     }
     end(&c);
-    return found;
+    return lost ? FUZZ_LOST : found;
 }
 
 int fuzz_check(fuzz_devices devices, fuzz_set set, int64_t first, int count, fuzz_report *report, void *user)

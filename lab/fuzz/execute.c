@@ -10,6 +10,11 @@ bool fuzz_takes(const ckl_device *device, const fuzz_batch *batch)
     return batch->kernel->target == IR_SM80 || device->info.has_wgmma;
 }
 
+bool fuzz_is_lost(ckl_device *device)
+{
+    return device->ops->synchronize(device, NULL) != CKL_OK;
+}
+
 /* One of the two tensors: columns, rows, CTAs of a cluster, programs. */
 static tensor_map_desc map_of(const fuzz_batch *batch, unsigned char *memory, bool copies)
 {

@@ -75,12 +75,17 @@ typedef struct fuzz_finding {
     int length;         // its instructions
 } fuzz_finding;
 
+/* Is there nothing more to be had from a device? */
+bool fuzz_is_lost(ckl_device *device);
+
 typedef void fuzz_report(void *user, const fuzz_finding *finding);
 
 /*
- * Runs a batch on all devices that take it and reports every program that differs or fails; returns how many. A device
- * that is lost after a fault of a kernel fails from then on.
+ * Runs a batch on all devices that take it and reports every program that differs or fails; returns how many. A device is
+ * lost after some faults of a kernel: then a batch is given up, FUZZ_LOST, and its programs are to be checked by a process
+ * each; a single program is reported as it is.
  */
+enum { FUZZ_LOST = -1 };
 int fuzz_check(fuzz_devices devices, fuzz_set set, int64_t first, int count, fuzz_report *report, void *user);
 
 /*
