@@ -1,8 +1,8 @@
 /* unit_fuzz.c - random programs: complete, repeatable, the same under all schedules; a planted fault is found and made short. */
 #include "unit_emulator.h"
 
+#include "cli/fuzz_workers.h"
 #include "ir/rules.h"
-#include "lab/fuzz/fuzz.h"
 
 enum { PROGRAMS = 8 * FUZZ_BATCH * FUZZ_KIND_COUNT }; // of each kind six batches for sm_90, two for sm_80
 
@@ -250,6 +250,22 @@ static void test_minimises_through_blocks(void **unused)
     ir_kernel_free(kernel);
 }
 
+/* The processes of the command share the programs and say what they cannot open. */
+
+static void test_workers_check_every_program_once(void **unused)
+{
+    (void)unused;
+    fuzz_sums sums = { 0 };
+    fuzz_request request = { .set = all_kinds(6), .count = 5 * FUZZ_BATCH - 3, .workers = 2 };
+    assert_int_equal(fuzz_run(&request, &sums), CKL_OK);
+    for (int kind = 0; kind < FUZZ_KIND_COUNT; kind++)
+        assert_int_equal(sums.programs[kind], kind == FUZZ_ASYNC ? FUZZ_BATCH - 3 : FUZZ_BATCH);
+    assert_int_equal(sums.differences, 0);
+    request.device = "emulator:none";
+    assert_int_not_equal(fuzz_run(&request, &sums), CKL_OK);
+    assert_non_null(strstr(ckl_error(), "emulator:none is not known"));
+}
+
 int main(void)
 {
     see(all_kinds(1), PROGRAMS);
@@ -258,7 +274,7 @@ int main(void)
         cmocka_unit_test(test_same_under_all_schedules),  cmocka_unit_test(test_alone_as_in_its_batch),
         cmocka_unit_test(test_every_op_is_there),         cmocka_unit_test(test_every_type_is_there),
         cmocka_unit_test(test_finds_a_wrong_instruction), cmocka_unit_test(test_reports_a_device_that_fails),
-        cmocka_unit_test(test_minimises_through_blocks),
+        cmocka_unit_test(test_minimises_through_blocks),  cmocka_unit_test(test_workers_check_every_program_once),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -3,140 +3,11 @@
  * the instruction as IR, then its PTX; for sm_80 once more where it differs. CKL_UPDATE_GOLDEN=1 writes the file anew, for
  * the reader of the diff to judge.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "ptx_lines.h"
 
-#include <cmocka.h>
-
-#include "base/math.h"
-#include "ir/build.h"
-#include "ir/ptx_rows.h"
-#include "ir/rules.h"
-#include "ir/verify.h"
 #include "lab/assemble.h"
 
 static const char golden_file[] = TESTDATA "/ptx_rows.txt";
-static text golden;     // all lines, made by this run
-static text last_body;  // PTX of the last instruction for sm_90a
-static text modules[2]; // the same of all instructions, by target
-
-/* The rows that were printed, by op and place in its list. */
-enum { ROWS_MAX = 64 };
-static bool printed[IR_OP_COUNT][ROWS_MAX];
-
-/* One instruction in a kernel of its own */
-
-static val a, b, c, d; // its operands
-
-static val reg(ir_type type)
-{
-    return ir_reg(type);
-}
-
-/* Makes operands a, b .. of some types; in the arguments of a call C would leave their order open. */
-static void make(int count, const ir_type *types)
-{
-    val *const all[] = { &a, &b, &c, &d };
-    for (int i = 0; i < count; i++)
-        *all[i] = reg(types[i]);
-}
-#define MAKE(...) make(COUNT_OF(((const ir_type[]){ __VA_ARGS__ })), (const ir_type[]){ __VA_ARGS__ })
-
-static val u32(int64_t i)
-{
-    return ir_int(IR_U32, i);
-}
-
-static void begin(ir_target target)
-{
-    ir_describe_begin("golden", target);
-    ir_current()->threads = 256;
-    ir_current()->cluster = target == IR_SM80 ? 1 : 2;
-    ir_current()->smem_bytes = 1024;
-}
-
-/* The statements of a kernel: without the declarations of registers. */
-static void append_body(const char *ptx, text *body)
-{
-    const char *at = strstr(ptx, "{\n") + 2, *end = strstr(at, "\tret;");
-    while (at < end) {
-        size_t length = strcspn(at, "\n") + 1;
-        if (strncmp(at, "\t.reg", 5) != 0)
-            text_append(body, at, length);
-        at += length;
-    }
-}
-
-static void append_last_line(const char *ir, text *out)
-{
-    size_t length = strlen(ir) - 1;
-    while (length && ir[length - 1] != '\n')
-        length--;
-    text_printf(out, "%s", ir + length + strspn(ir + length, " "));
-}
-
-static void note_row(const ir_kernel *kernel, const ir_inst *inst)
-{
-    const ptx_row *row = ptx_find_row(kernel, inst);
-    if (!row)
-        fail_msg("%s of %s from %s has no row", ir_op_text(inst->op), ir_type_text(inst->type),
-                 ir_type_text(inst->from));
-    printed[inst->op][row - ptx_rows(inst->op)] = true;
-}
-
-/* Ends the kernel; its last instruction becomes a line of the file unless sm_80 prints the same. */
-static void finish(void)
-{
-    ir_kernel *kernel = NULL;
-    text ir = { 0 }, ptx = { 0 }, body = { 0 };
-    if (ir_describe_end(&kernel) != CKL_OK)
-        fail_msg("%s", ckl_error());
-    const ir_inst *inst = &kernel->insts[kernel->inst_count - 1];
-    if (verify_inst(kernel, inst) != CKL_OK || ir_print_ptx(kernel, &ptx) != CKL_OK)
-        fail_msg("%s", ckl_error());
-    note_row(kernel, inst);
-    ir_print(kernel, &ir);
-    append_body(ptx.data, &body);
-    if (inst->op != IR_PARAM) // which names a parameter of its own kernel
-        text_printf(&modules[kernel->target], "{\n%s}\n", text_data(&body));
-    bool sm80 = kernel->target == IR_SM80;
-    if (!sm80 || strcmp(text_data(&body), text_data(&last_body)) != 0) {
-        text_printf(&golden, "%s", sm80 ? "sm_80: " : "");
-        append_last_line(ir.data, &golden);
-        text_printf(&golden, "%s", text_data(&body));
-    }
-    text_clear(&last_body);
-    text_printf(&last_body, "%s", text_data(&body));
-    text_free(&ir);
-    text_free(&ptx);
-    text_free(&body);
-    ir_kernel_free(kernel);
-}
-
-/* Describes one instruction for sm_90a, where it exists for sm_80, too. */
-#define ONLY_SM90(...)     \
-    do {                   \
-        begin(IR_SM90A);   \
-        (void)__VA_ARGS__; \
-        finish();          \
-    } while (0)
-#define BOTH(...)               \
-    do {                        \
-        ONLY_SM90(__VA_ARGS__); \
-        begin(IR_SM80);         \
-        (void)__VA_ARGS__;      \
-        finish();               \
-    } while (0)
-
-static ir_inst *emit(ir_inst inst, int out_count, const val *out, int in_count, const val *in)
-{
-    return ir_emit(inst, out_count, out, in_count, in);
-}
 
 /* Arithmetic, from the rules of the IR */
 
@@ -156,10 +27,10 @@ static bool is_half(ir_type type)
 }
 
 /* What the table has no row for, because no kernel needs it. */
-static bool is_absent(ir_op op, ir_type type, ir_type from, ir_target target)
+static bool is_absent(ir_op op, ir_type type, ir_type from)
 {
     if (op == IR_CONVERT && (is_f8(type) || is_f8(from)))
-        return target == IR_SM80 || !(is_half(type) || is_half(from) || type == CKL_F32 || from == CKL_F32);
+        return !(is_half(type) || is_half(from) || type == CKL_F32 || from == CKL_F32);
     if (op == IR_CONVERT)
         return type == from || (type == IR_PRED && (is_half(from) || from == CKL_F64));
     if (op == IR_BITCAST)
@@ -207,16 +78,10 @@ static int modes_of(ir_op op, ir_type type)
 
 static void arithmetic_of(ir_op op, ir_type type, ir_type from)
 {
-    bool sm80 = !is_absent(op, type, from, IR_SM80), constants = op == IR_MOV || op == IR_ADD || op == IR_SELECT;
-    if (is_absent(op, type, from, IR_SM90A))
-        return;
+    bool constants = (op == IR_MOV || op == IR_ADD || op == IR_SELECT) && type != IR_PRED;
     for (int mode = 0; mode < modes_of(op, type); mode++)
-        for (int with = 0; with <= (constants && type != IR_PRED); with++) {
-            if (sm80)
-                BOTH((by_rule(op, type, from, mode, with), 0));
-            else
-                ONLY_SM90((by_rule(op, type, from, mode, with), 0));
-        }
+        for (int with = 0; with <= constants; with++)
+            LINE((by_rule(op, type, from, mode, with), 0));
 }
 
 static void arithmetic(void)
@@ -225,7 +90,8 @@ static void arithmetic(void)
         const ir_rule *rule = ir_rule_of((ir_op)op);
         for (int type = 0; type < IR_TYPE_COUNT; type++)
             for (int from = 0; from < IR_TYPE_COUNT; from++)
-                if ((rule->types & TYPE_SET(type)) && (rule->from ? rule->from & TYPE_SET(from) : from == 0))
+                if ((rule->types & TYPE_SET(type)) && (rule->from ? rule->from & TYPE_SET(from) : from == 0) &&
+                    !is_absent((ir_op)op, (ir_type)type, (ir_type)from))
                     arithmetic_of((ir_op)op, (ir_type)type, (ir_type)from);
     }
 }
@@ -233,14 +99,11 @@ static void arithmetic(void)
 static void special(void)
 {
     for (int i = 0; i < IR_SREG_COUNT; i++)
-        if (i == IR_CLUSTER_RANK)
-            ONLY_SM90(ir_sreg((ir_sreg_kind)i));
-        else
-            BOTH(ir_sreg((ir_sreg_kind)i));
+        LINE(ir_sreg((ir_sreg_kind)i));
     for (int type = 1; type < IR_TYPE_COUNT; type++)
         if ((ir_type)type != IR_PRED)
-            BOTH(ir_scalar_param((ir_type)type, "scalar"));
-    ONLY_SM90(ir_tensor_map_param("map"));
+            LINE(ir_scalar_param((ir_type)type, "scalar"));
+    LINE(ir_tensor_map_param("map"));
 }
 
 /* Memory */
@@ -270,27 +133,27 @@ static void memory(void)
 {
     for (int type = 1; type < IR_TYPE_COUNT; type++)
         for (int n = 1; n <= 4 && n * bytes_of((ir_type)type) <= 16 && (ir_type)type != IR_PRED; n *= 2) {
-            BOTH((load(IR_GLOBAL, IR_CACHE_DEFAULT, (ir_type)type, n, 0), 0));
-            BOTH((store(IR_GLOBAL, IR_CACHE_DEFAULT, (ir_type)type, n, 0), 0));
+            LINE((load(IR_GLOBAL, IR_CACHE_DEFAULT, (ir_type)type, n, 0), 0));
+            LINE((store(IR_GLOBAL, IR_CACHE_DEFAULT, (ir_type)type, n, 0), 0));
         }
     for (int cache = IR_CACHE_DEFAULT; cache <= IR_CACHE_READONLY; cache++) {
-        BOTH((load(IR_GLOBAL, (ir_cache)cache, IR_U32, 2, -16), 0));
-        BOTH((load(IR_SHARED, (ir_cache)cache, CKL_F32, 1, 16), 0));
-        ONLY_SM90((load(IR_SHARED_CLUSTER, (ir_cache)cache, CKL_F16, 4, 16), 0));
+        LINE((load(IR_GLOBAL, (ir_cache)cache, IR_U32, 2, -16), 0));
+        LINE((load(IR_SHARED, (ir_cache)cache, CKL_F32, 1, 16), 0));
+        LINE((load(IR_SHARED_CLUSTER, (ir_cache)cache, CKL_F16, 4, 16), 0));
         if (cache == IR_CACHE_READONLY)
             break;
-        BOTH((store(IR_GLOBAL, (ir_cache)cache, IR_U64, 1, 8), 0));
-        BOTH((store(IR_SHARED, (ir_cache)cache, IR_F16X2, 1, -4), 0));
-        ONLY_SM90((store(IR_SHARED_CLUSTER, (ir_cache)cache, CKL_U8, 1, 1), 0));
+        LINE((store(IR_GLOBAL, (ir_cache)cache, IR_U64, 1, 8), 0));
+        LINE((store(IR_SHARED, (ir_cache)cache, IR_F16X2, 1, -4), 0));
+        LINE((store(IR_SHARED_CLUSTER, (ir_cache)cache, CKL_U8, 1, 1), 0));
     }
 }
 
-static bool has_atomic(ir_reduction op, ir_type type, ir_target target)
+static bool has_atomic(ir_reduction op, ir_type type)
 {
     bool word = type == CKL_I32 || type == CKL_I64 || type == IR_U32 || type == IR_U64;
     bool brain = type == CKL_BF16 || type == IR_BF16X2, half = type == CKL_F16 || type == IR_F16X2;
     bool wide = type == CKL_F32 || type == CKL_F64;
-    return word || (op == IR_RED_EXCH && wide) || (op == IR_RED_ADD && (wide || half || (brain && target == IR_SM90A)));
+    return word || (op == IR_RED_EXCH && wide) || (op == IR_RED_ADD && (wide || half || brain));
 }
 
 static void atomics(void)
@@ -299,32 +162,29 @@ static void atomics(void)
         for (int t = 1; t < IR_TYPE_COUNT; t++) {
             ir_type type = (ir_type)t;
             ir_reduction how = (ir_reduction)op;
-            if (!has_atomic(how, type, IR_SM90A))
+            if (!has_atomic(how, type))
                 continue;
-            ONLY_SM90((MAKE(IR_U64, type, type), ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, how, a, 8, b, c)));
+            LINE((MAKE(IR_U64, type, type), ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, how, a, 8, b, c)));
             if (op <= IR_RED_OR)
-                ONLY_SM90((MAKE(IR_U32, type), ir_reduce(IR_SHARED, IR_SCOPE_CTA, how, a, 0, b), 0));
+                LINE((MAKE(IR_U32, type), ir_reduce(IR_SHARED, IR_SCOPE_CTA, how, a, 0, b), 0));
         }
-    ONLY_SM90((MAKE(IR_U32, IR_U32), ir_atomic(IR_SHARED, IR_SCOPE_CTA, IR_RED_CAS, a, 0, b, u32(7))));
-    ONLY_SM90((MAKE(IR_U32), ir_reduce(IR_SHARED_CLUSTER, IR_SCOPE_CLUSTER, IR_RED_ADD, a, 4, u32(1)), 0));
-    ONLY_SM90((MAKE(IR_U64, CKL_I64), ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, a, -8, b), 0));
-    ONLY_SM90((MAKE(IR_U32, IR_U32, CKL_F32), ir_store_async(a, 4, b, c), 0));
-    ONLY_SM90((MAKE(IR_U32, IR_U32, IR_U64), ir_store_async(a, 8, b, c), 0));
+    LINE((MAKE(IR_U32, IR_U32), ir_atomic(IR_SHARED, IR_SCOPE_CTA, IR_RED_CAS, a, 0, b, u32(7))));
+    LINE((MAKE(IR_U32), ir_reduce(IR_SHARED_CLUSTER, IR_SCOPE_CLUSTER, IR_RED_ADD, a, 4, u32(1)), 0));
+    LINE((MAKE(IR_U64, CKL_I64), ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, a, -8, b), 0));
+    LINE((MAKE(IR_U32, IR_U32, CKL_F32), ir_store_async(a, 4, b, c), 0));
+    LINE((MAKE(IR_U32, IR_U32, IR_U64), ir_store_async(a, 8, b, c), 0));
 }
 
 static void plain(ir_op op, int n, int mode)
 {
-    if (ir_rule_of(op)->sm90)
-        ONLY_SM90((ir_plain(op, n, mode), 0));
-    else
-        BOTH((ir_plain(op, n, mode), 0));
+    LINE((ir_plain(op, n, mode), 0));
 }
 
 static void fences(void)
 {
-    BOTH((ir_fence(IR_SCOPE_CTA), 0));
-    ONLY_SM90((ir_fence(IR_SCOPE_CLUSTER), 0));
-    BOTH((ir_fence(IR_SCOPE_GPU), 0));
+    LINE((ir_fence(IR_SCOPE_CTA), 0));
+    LINE((ir_fence(IR_SCOPE_CLUSTER), 0));
+    LINE((ir_fence(IR_SCOPE_GPU), 0));
     static const ir_op ops[] = { IR_FENCE_PROXY_ASYNC,
                                  IR_FENCE_MBARRIER_INIT,
                                  IR_CP_ASYNC_COMMIT,
@@ -369,22 +229,22 @@ static void tma(bool store, int rank, ir_cache cache, int mode, val mask)
 static void copies(void)
 {
     for (int bytes = 4; bytes <= 16; bytes *= 2) {
-        BOTH((MAKE(IR_U32, IR_U64), ir_cp_async(a, 16, b, bytes, u32(bytes)), 0));
-        BOTH((MAKE(IR_U32, IR_U64, IR_U32), ir_cp_async(a, 0, b, bytes, c), 0));
+        LINE((MAKE(IR_U32, IR_U64), ir_cp_async(a, 16, b, bytes, u32(bytes)), 0));
+        LINE((MAKE(IR_U32, IR_U64, IR_U32), ir_cp_async(a, 0, b, bytes, c), 0));
     }
-    ONLY_SM90((MAKE(IR_U32, IR_U64, IR_U32, IR_U32), ir_bulk_load(a, 16, b, c, d), 0));
-    ONLY_SM90((MAKE(IR_U64, IR_U32), ir_bulk_store(a, b, 16, u32(256)), 0));
-    BOTH((MAKE(IR_U64), ir_bulk_prefetch(a, u32(256)), 0));
-    ONLY_SM90((MAKE(IR_U64), ir_tma_prefetch(a), 0));
+    LINE((MAKE(IR_U32, IR_U64, IR_U32, IR_U32), ir_bulk_load(a, 16, b, c, d), 0));
+    LINE((MAKE(IR_U64, IR_U32), ir_bulk_store(a, b, 16, u32(256)), 0));
+    LINE((MAKE(IR_U64), ir_bulk_prefetch(a, u32(256)), 0));
+    LINE((MAKE(IR_U64), ir_tma_prefetch(a), 0));
     for (int rank = 1; rank <= 5; rank++) {
-        ONLY_SM90((tma(false, rank, IR_CACHE_DEFAULT, 0, u32(0)), 0));
-        ONLY_SM90((tma(true, rank, IR_CACHE_DEFAULT, 0, u32(0)), 0));
-        ONLY_SM90((tma(true, rank, IR_CACHE_DEFAULT, 1, u32(0)), 0));
+        LINE((tma(false, rank, IR_CACHE_DEFAULT, 0, u32(0)), 0));
+        LINE((tma(true, rank, IR_CACHE_DEFAULT, 0, u32(0)), 0));
+        LINE((tma(true, rank, IR_CACHE_DEFAULT, 1, u32(0)), 0));
     }
     for (int cache = IR_CACHE_DEFAULT; cache <= IR_CACHE_EVICT_LAST; cache++) {
-        ONLY_SM90((tma(false, 2, (ir_cache)cache, 0, u32(3)), 0));
-        ONLY_SM90((tma(false, 2, (ir_cache)cache, 0, reg(IR_U32)), 0));
-        ONLY_SM90((tma(false, 2, (ir_cache)cache, 0, u32(0)), 0));
+        LINE((tma(false, 2, (ir_cache)cache, 0, u32(3)), 0));
+        LINE((tma(false, 2, (ir_cache)cache, 0, reg(IR_U32)), 0));
+        LINE((tma(false, 2, (ir_cache)cache, 0, u32(0)), 0));
     }
 }
 
@@ -403,15 +263,15 @@ static void arrive_of_copies(void)
 
 static void mbarriers(void)
 {
-    BOTH((MAKE(IR_U32), ir_mbarrier_init(a, 8, 128), 0));
-    BOTH((MAKE(IR_U32), ir_mbarrier_arrive(IR_SHARED, a, 8), 0));
-    ONLY_SM90((MAKE(IR_U32), ir_mbarrier_arrive(IR_SHARED_CLUSTER, a, 8), 0));
-    ONLY_SM90((MAKE(IR_U32), ir_mbarrier_expect(a, 8, u32(4096)), 0));
-    ONLY_SM90((MAKE(IR_U32, IR_U32), ir_mbarrier_expect(a, 0, b), 0));
-    BOTH((wait_at(IR_SCOPE_CTA, reg(IR_U32)), 0));
-    ONLY_SM90((wait_at(IR_SCOPE_CLUSTER, u32(1)), 0));
-    BOTH((MAKE(IR_U32, IR_U32), ir_mbarrier_test(a, 8, b)));
-    BOTH((arrive_of_copies(), 0));
+    LINE((MAKE(IR_U32), ir_mbarrier_init(a, 8, 128), 0));
+    LINE((MAKE(IR_U32), ir_mbarrier_arrive(IR_SHARED, a, 8), 0));
+    LINE((MAKE(IR_U32), ir_mbarrier_arrive(IR_SHARED_CLUSTER, a, 8), 0));
+    LINE((MAKE(IR_U32), ir_mbarrier_expect(a, 8, u32(4096)), 0));
+    LINE((MAKE(IR_U32, IR_U32), ir_mbarrier_expect(a, 0, b), 0));
+    LINE((wait_at(IR_SCOPE_CTA, reg(IR_U32)), 0));
+    LINE((wait_at(IR_SCOPE_CLUSTER, u32(1)), 0));
+    LINE((MAKE(IR_U32, IR_U32), ir_mbarrier_test(a, 8, b)));
+    LINE((arrive_of_copies(), 0));
 }
 
 /* Threads together */
@@ -420,20 +280,20 @@ static void cooperation(void)
 {
     for (int how = IR_SHFL_IDX; how <= IR_SHFL_XOR; how++)
         for (int width = 4; width <= 32; width *= 8)
-            BOTH((MAKE(CKL_F32, IR_U32), ir_shuffle((ir_shuffle_kind)how, a, width == 4 ? u32(1) : b, width)));
-    BOTH((MAKE(IR_BF16X2), ir_shuffle(IR_SHFL_XOR, a, u32(16), 32)));
+            LINE((MAKE(CKL_F32, IR_U32), ir_shuffle((ir_shuffle_kind)how, a, width == 4 ? u32(1) : b, width)));
+    LINE((MAKE(IR_BF16X2), ir_shuffle(IR_SHFL_XOR, a, u32(16), 32)));
     for (int how = IR_VOTE_ANY; how <= IR_VOTE_BALLOT; how++)
-        BOTH((MAKE(IR_PRED), ir_vote((ir_vote_kind)how, a)));
+        LINE((MAKE(IR_PRED), ir_vote((ir_vote_kind)how, a)));
     for (int how = IR_RED_ADD; how <= IR_RED_OR; how++) {
-        BOTH((MAKE(IR_U32), ir_redux((ir_reduction)how, a)));
-        BOTH((MAKE(CKL_I32), ir_redux((ir_reduction)how, a)));
+        LINE((MAKE(IR_U32), ir_redux((ir_reduction)how, a)));
+        LINE((MAKE(CKL_I32), ir_redux((ir_reduction)how, a)));
     }
-    BOTH(ir_elect());
-    BOTH((ir_bar_sync(u32(3), 96), 0));
-    BOTH((MAKE(IR_U32), ir_bar_sync(a, 256), 0));
-    BOTH((ir_bar_arrive(u32(3), 96), 0));
-    ONLY_SM90((MAKE(IR_U32), ir_mapa(a, u32(1))));
-    ONLY_SM90((MAKE(IR_U32, IR_U32), ir_mapa(a, b)));
+    LINE(ir_elect());
+    LINE((ir_bar_sync(u32(3), 96), 0));
+    LINE((MAKE(IR_U32), ir_bar_sync(a, 256), 0));
+    LINE((ir_bar_arrive(u32(3), 96), 0));
+    LINE((MAKE(IR_U32), ir_mapa(a, u32(1))));
+    LINE((MAKE(IR_U32, IR_U32), ir_mapa(a, b)));
 }
 
 /* Matrices */
@@ -479,19 +339,19 @@ static void matrices(void)
 {
     for (int n = 1; n <= 4; n *= 2)
         for (int transpose = 0; transpose < 2; transpose++) {
-            BOTH((move_matrices(false, n, transpose), 0));
-            ONLY_SM90((move_matrices(true, n, transpose), 0));
+            LINE((move_matrices(false, n, transpose), 0));
+            LINE((move_matrices(true, n, transpose), 0));
         }
     for (int bf16 = 0; bf16 < 2; bf16++) {
         ir_type from = bf16 ? CKL_BF16 : CKL_F16;
-        BOTH((mma(from), 0));
+        LINE((mma(from), 0));
         for (int major = 0; major < 4; major++)
-            ONLY_SM90((wgmma(from, 8, false, major & 1, major & 2, reg(IR_PRED)), 0));
+            LINE((wgmma(from, 8, false, major & 1, major & 2, reg(IR_PRED)), 0));
         for (int major = 0; major < 2; major++)
-            ONLY_SM90((wgmma(from, 16, true, false, major, reg(IR_PRED)), 0));
+            LINE((wgmma(from, 16, true, false, major, reg(IR_PRED)), 0));
     }
-    ONLY_SM90((wgmma(CKL_F16, 8, false, false, false, ir_int(IR_PRED, 0)), 0));
-    ONLY_SM90((wgmma(CKL_F16, 8, true, false, false, ir_int(IR_PRED, 1)), 0));
+    LINE((wgmma(CKL_F16, 8, false, false, false, ir_int(IR_PRED, 0)), 0));
+    LINE((wgmma(CKL_F16, 8, true, false, false, ir_int(IR_PRED, 1)), 0));
 }
 
 /* A whole kernel: its frame, its control flow, statements under a predicate. */
