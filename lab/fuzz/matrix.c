@@ -7,7 +7,7 @@
 #include "base/math.h"
 #include "ir/rules.h"
 
-enum { CHUNK = 16, A_ROWS = 64, N_MAX = 64, ACCUMULATORS_MAX = 128 };
+enum { CHUNK = 16, A_ROWS = 64, N_MAX = 256, N_MOSTLY = 32, ACCUMULATORS_MAX = N_MAX / 2, KEPT = 4 };
 
 static ir_type choose_half(program *p)
 {
@@ -99,32 +99,61 @@ void do_stmatrix(program *p)
         keep(p, d[i]);
 }
 
-/*
- * A descriptor of rows x 16 halves that lie in the tile, as matrix.h of the emulator describes them; major: the rows are
- * contiguous instead of k. Offsets are multiples of what a swizzle repeats after.
- */
-static val descriptor(program *p, int rows, bool major)
+/* How operands lie in shared memory; matrix.h of the emulator has the formulas. */
+typedef struct placement {
+    int swizzle, span;   // field of the descriptor; bytes, 0: none
+    int leading, stride; // bytes
+} placement;
+
+/* Bytes from the first to behind the last of rows x 16 halves; major: rows are contiguous instead of k. */
+static int extent_of(placement x, int rows, bool major)
+{
+    int atom = x.span ? 8 * x.span : 128;
+    if (!x.span)
+        return rows / 8 * x.stride + 2 * x.leading + atom;
+    if (major)
+        return (rows * 2 / x.span + 1) * x.leading + 2 * x.stride + atom;
+    return rows / 8 * x.stride + atom;
+}
+
+/* Offsets are multiples of what the swizzle repeats after; closer together, or with a smaller swizzle, if they do not fit. */
+static placement choose_placement(program *p, int rows, bool major)
 {
     static const int spans[] = { 0, 128, 64, 32 };
-    int swizzle = choose(p, 4), span = spans[swizzle], atom = span ? 8 * span : 128;
-    int leading = atom * (1 + choose(p, 2)), stride = atom * (1 + choose(p, 2)), start = 0, extent;
-    if (!span)
-        extent = (rows / 8) * stride + 2 * leading + atom;
-    else if (major)
-        extent = (rows * 2 / span + 1) * leading + 2 * stride + atom;
-    else
-        extent = (rows / 8) * stride + atom;
-    if (extent > FUZZ_TILE_BYTES) {
-        leading = stride = atom; // at most 64 rows: fits
-        extent = (rows / 8 + 2) * atom;
+    for (int swizzle = choose(p, 4);; swizzle++) {
+        int span = spans[swizzle % 4], atom = span ? 8 * span : 128;
+        if (major && span && rows * 2 % span) // rows of a swizzle's width are not divided
+            continue;
+        placement x = { swizzle % 4, span, atom * (1 + choose(p, 2)), 0 };
+        x.stride = atom * (1 + choose(p, 2));
+        if (extent_of(x, rows, major) > FUZZ_TILE_BYTES)
+            x.leading = x.stride = atom;
+        if (extent_of(x, rows, major) <= FUZZ_TILE_BYTES)
+            return x;
     }
-    int room = (FUZZ_TILE_BYTES - (int)min_i64(extent, FUZZ_TILE_BYTES)) / 1024;
-    start = 1024 * choose(p, room + 1);
-    if (span > 32 && !major)
-        start += 32 * choose(p, span / 32); // a later k of the same rows
+}
+
+/* A descriptor of rows x 16 halves somewhere in the tile. */
+static val descriptor(program *p, int rows, bool major)
+{
+    placement x = choose_placement(p, rows, major);
+    int start = 1024 * choose(p, (FUZZ_TILE_BYTES - extent_of(x, rows, major)) / 1024 + 1);
+    if (x.span > 32 && !major)
+        start += 32 * choose(p, x.span / 32); // a later k of the same rows
     val address = ir_binary(IR_SHR, ir_binary(IR_ADD, p->smem, ir_int(IR_U32, start)), ir_int(IR_U32, 4));
-    uint64_t fields = (uint64_t)leading / 16 << 16 | (uint64_t)stride / 16 << 32 | (uint64_t)swizzle << 62;
+    uint64_t fields = (uint64_t)x.leading / 16 << 16 | (uint64_t)x.stride / 16 << 32 | (uint64_t)x.swizzle << 62;
     return ir_binary(IR_OR, ir_convert(IR_U64, address), ir_int(IR_U64, (int64_t)fields));
+}
+
+/* Some accumulators, and all of them as one word. */
+static void keep_accumulators(program *p, int count, const val *d)
+{
+    val all = ir_bitcast(IR_U32, d[0]);
+    for (int i = 1; i < count; i++)
+        all = ir_binary(IR_XOR, ir_binary(IR_MUL, all, ir_int(IR_U32, 3)), ir_bitcast(IR_U32, d[i]));
+    keep(p, all);
+    for (int i = 0; i < KEPT; i++)
+        keep(p, d[choose(p, count)]);
 }
 
 /* Up to two in a group, A from shared memory or from registers. */
@@ -133,8 +162,8 @@ void do_wgmma(program *p)
     ir_type half = choose_half(p);
     fill_tile(p, half);
     ir_at("wgmma", 1);
-    int n = 8 * (1 + (chance(p, 3) ? choose(p, N_MAX / 8) : choose(p, 3))), many = 1 + choose(p, 2);
-    bool registers = chance(p, 2), a_major = chance(p, 2), b_major = chance(p, 2) && n % 64 == 0;
+    int n = 8 * (1 + choose(p, (chance(p, 6) ? N_MAX : N_MOSTLY) / 8)), many = 1 + choose(p, 2);
+    bool registers = chance(p, 2), a_major = chance(p, 2), b_major = chance(p, 2);
     val d[ACCUMULATORS_MAX], a[4];
     for (int i = 0; i < 4; i++)
         a[i] = ir_reg(IR_U32), ir_assign(a[i], two_halves(p, half));
@@ -150,6 +179,5 @@ void do_wgmma(program *p)
         ir_plain(IR_WGMMA_COMMIT, 0, 0);
         ir_plain(IR_WGMMA_WAIT, 0, 0);
     }
-    for (int i = 0; i < n / 2 && i < 16; i++)
-        keep(p, d[choose(p, n / 2)]);
+    keep_accumulators(p, n / 2, d);
 }
