@@ -203,21 +203,56 @@ static bool is_simple(val v)
            (ir_type_is_float(v.type) && !ir_type_is_pair(v.type) ? v.f == 0 || v.f == 1 : v.i == 0 || v.i == 1);
 }
 
+/* How many of the first operands say where an instruction reads, writes or waits. */
+static int place_operands(const ir_inst *inst)
+{
+    ir_class class = ir_op_class(inst->op);
+    if (inst->op == IR_LD || inst->op == IR_ST || inst->op == IR_ATOM || inst->op == IR_RED)
+        return 1;
+    return class == IR_MEMORY || class == IR_TMA || class == IR_SYNC ? inst->in_count : 0;
+}
+
+/*
+ * Marks the registers that addresses are made of. They stay as they are: if threads that stored side by side came to store
+ * to one place, which of them is last would be a difference of its own.
+ */
+static bool *find_places(const ir_kernel *k)
+{
+    bool *place = calloc((size_t)k->reg_count + 1, sizeof *place), more = true;
+    if (!place)
+        abort();
+    while (more) {
+        more = false;
+        for (int i = 0; i < k->inst_count; i++) {
+            const ir_inst *inst = &k->insts[i];
+            bool makes = inst->out_count && place[inst->out[0].reg] && inst->op <= IR_PARAM;
+            for (int j = 0; j < (makes ? inst->in_count : place_operands(inst)); j++) {
+                if (ir_is_constant(inst->in[j]) || place[inst->in[j].reg])
+                    continue;
+                place[inst->in[j].reg] = more = true;
+            }
+        }
+    }
+    return place;
+}
+
 /* Operands become 0 or 1, or an earlier register. */
 static bool simplify_operands(search *s)
 {
-    bool better = false;
+    bool better = false, *place = find_places(s->kernel);
     for (int i = 0; i < s->kernel->inst_count; i++) {
         ir_inst *inst = &s->kernel->insts[i];
-        for (int j = 0; j < inst->in_count; j++) {
+        bool makes_place = inst->out_count && place[inst->out[0].reg];
+        for (int j = place_operands(inst); j < inst->in_count && !makes_place; j++) {
             val v = inst->in[j];
-            bool address = inst->op > IR_COS && j == 0, done = is_simple(v);
-            for (int with = 0; with < 2 && !done && !address && takes_constants(inst); with++)
+            bool done = is_simple(v);
+            for (int with = 0; with < 2 && !done && takes_constants(inst); with++)
                 better |= done = try_operand(s, inst, j, simple_constant(v.type, with));
             while (!done && !ir_is_constant(inst->in[j]) && skip_writer(s, i, j))
                 better = true;
         }
     }
+    free(place);
     return better;
 }
 
