@@ -117,6 +117,14 @@ static double seconds_since(double begin)
     return clock_seconds() - begin;
 }
 
+static bool is_compared(fuzz_devices devices, ir_target target)
+{
+    bool compared = false;
+    for (int i = 1; i < devices.count; i++)
+        compared |= fuzz_takes(devices.all[i], target);
+    return compared;
+}
+
 /* Checks programs and adds them to the sums; false: a device is lost, and a batch was not checked. */
 static bool check(crew *c, int worker, fuzz_devices devices, int64_t first, int count)
 {
@@ -131,6 +139,8 @@ static bool check(crew *c, int worker, fuzz_devices devices, int64_t first, int 
     c->shared->at[worker] = -1;
     __atomic_fetch_add(&sums->programs[fuzz_kind_of(r->set, first)], count, __ATOMIC_RELAXED);
     __atomic_fetch_add(&sums->differences, found, __ATOMIC_RELAXED);
+    if (!is_compared(devices, fuzz_target_of(r->set, first)))
+        __atomic_fetch_add(&sums->alone, count, __ATOMIC_RELAXED);
     return true;
 }
 

@@ -14,7 +14,8 @@ typedef struct fuzz_request {
 } fuzz_request;
 
 typedef struct fuzz_sums {
-    int64_t programs[FUZZ_KIND_COUNT]; // checked
+    int64_t programs[FUZZ_KIND_COUNT]; // executed
+    int64_t alone;                     // of them, only by the emulated H200: no other device takes their target
     int64_t differences;
 } fuzz_sums;
 

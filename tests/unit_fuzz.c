@@ -261,6 +261,11 @@ static void test_workers_check_every_program_once(void **unused)
     for (int kind = 0; kind < FUZZ_KIND_COUNT; kind++)
         assert_int_equal(sums.programs[kind], kind == FUZZ_ASYNC ? FUZZ_BATCH - 3 : FUZZ_BATCH);
     assert_int_equal(sums.differences, 0);
+    assert_int_equal(sums.alone, 0);
+    request.device = "emulator:l4"; // takes every fourth batch of a kind
+    request.set.kind = FUZZ_MATRIX;
+    assert_int_equal(fuzz_run(&request, &sums), CKL_OK);
+    assert_int_equal(sums.alone, 4 * FUZZ_BATCH - 3);
     request.device = "emulator:none";
     assert_int_not_equal(fuzz_run(&request, &sums), CKL_OK);
     assert_non_null(strstr(ckl_error(), "emulator:none is not known"));

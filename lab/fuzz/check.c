@@ -138,7 +138,7 @@ static bool judge(comparison *c, fuzz_batch *batch, fuzz_report *report, void *u
         return true;
     }
     for (int i = 1; i < c->devices.count; i++) {
-        if (!fuzz_takes(c->devices.all[i], batch))
+        if (!fuzz_takes(c->devices.all[i], batch->kernel->target))
             continue;
         bool fails = run(c, i, batch->kernel, c->got) != CKL_OK;
         if (!fails && !slice_differs(c, 0))
@@ -174,7 +174,7 @@ static void suspect(comparison *c, bool *suspects)
 {
     c->failed = run(c, 0, c->batch->kernel, c->expected) != CKL_OK;
     for (int i = 1; i < c->devices.count && !c->failed; i++) {
-        if (!fuzz_takes(c->devices.all[i], c->batch))
+        if (!fuzz_takes(c->devices.all[i], c->batch->kernel->target))
             continue;
         c->failed = run(c, i, c->batch->kernel, c->got) != CKL_OK;
         for (int j = 0; j < c->batch->count && !c->failed; j++)

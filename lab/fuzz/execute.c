@@ -5,9 +5,9 @@
 #include "base/math.h"
 #include "lab/fuzz/program.h"
 
-bool fuzz_takes(const ckl_device *device, const fuzz_batch *batch)
+bool fuzz_takes(const ckl_device *device, ir_target target)
 {
-    return batch->kernel->target == IR_SM80 || device->info.has_wgmma;
+    return target == IR_SM80 || device->info.has_wgmma;
 }
 
 bool fuzz_is_lost(ckl_device *device)

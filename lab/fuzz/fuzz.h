@@ -57,8 +57,8 @@ void fuzz_fill(const fuzz_batch *batch, unsigned char *memory);
 /* Executes a kernel of the batch (its own or a shorter one) on memory that the host holds, count * slice_bytes. */
 ckl_status fuzz_execute(ckl_device *device, const fuzz_batch *batch, const ir_kernel *kernel, unsigned char *memory);
 
-/* Can the device execute kernels for the batch's target? */
-bool fuzz_takes(const ckl_device *device, const fuzz_batch *batch);
+/* Can the device execute kernels for the target? */
+bool fuzz_takes(const ckl_device *device, ir_target target);
 
 /* The devices to compare; the first is the reference, and must be an emulator: it says which shorter programs are sound. */
 typedef struct fuzz_devices {
