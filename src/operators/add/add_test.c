@@ -31,6 +31,7 @@ static int operands(const void *problem, operand *out)
     out[0] = operand_matrix("a", OPERAND_IN, d->dtype, d->rows, d->n, d->lda);
     out[1] = operand_matrix("b", OPERAND_IN, d->dtype, d->rows, d->n, d->ldb);
     out[2] = operand_matrix("y", OPERAND_OUT, d->dtype, d->rows, d->n, d->ldy);
+    out[0].hard_max = out[1].hard_max = 0x1p125; // products with small factors stay in f32
     return 3;
 }
 

@@ -112,6 +112,7 @@ static operand operand_of(const ckl_elementwise_desc *d, const char *name, opera
     for (int i = 0; i < d->rank; i++)
         if (o->stride[i] == 0 && d->shape[i] > 0)
             x.shape[i] = 1;
+    x.hard_max = 0x1p40; // cubes stay in f32, of which only some steps of a chain are seen
     return x;
 }
 
@@ -120,9 +121,11 @@ static int operands(const void *problem, operand *out)
     const elementwise_problem *p = problem;
     int count = p->expression.inputs;
     for (int i = 0; i < count; i++)
-        out[i] = operand_of(&p->desc, p->expression.names[i], i + 1 == p->inplace ? OPERAND_IN_OUT : OPERAND_IN,
-                            &p->desc.in[i]);
-    if (!p->inplace)
+        out[i] = operand_of(&p->desc, p->expression.names[i], OPERAND_IN, &p->desc.in[i]);
+    if (p->inplace) {
+        out[p->inplace - 1].role = OPERAND_IN_OUT;
+        out[p->inplace - 1].result = p->desc.out.dtype;
+    } else
         out[count++] = operand_of(&p->desc, "y", OPERAND_OUT, &p->desc.out);
     return count;
 }

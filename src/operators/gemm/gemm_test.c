@@ -74,13 +74,19 @@ static double slope(choice activation)
     return activation == CKL_ACTIVATION_GELU ? 1.13 : 1;
 }
 
+/* NOTE: the tensor core aligns products by the exponents of their factors; that of a subnormal is the smallest one. */
+static double aligned(ckl_dtype dtype, double x)
+{
+    return x == 0 ? 0 : fmax(fabs(x), dtype_tiny(dtype) / dtype_epsilon(dtype));
+}
+
 static void products(const gemm_problem *p, const double *row, const void *b, int64_t j, double *sum, double *magnitude)
 {
     double s = 0, t = 0;
     for (int64_t l = 0; l < p->desc.k; l++) {
-        double product = row[l] * dtype_read(p->desc.b, b, j * p->desc.ldb + l);
-        s += product;
-        t += fabs(product);
+        double y = dtype_read(p->desc.b, b, j * p->desc.ldb + l);
+        s += row[l] * y;
+        t += aligned(p->desc.a, row[l]) * aligned(p->desc.b, y);
     }
     *sum = s;
     *magnitude = t;

@@ -59,22 +59,24 @@ static ckl_status prepare(void *problem)
     return reduce_operator.check(d);
 }
 
+static bool is_spread(ckl_reduce_op op)
+{
+    return op == CKL_REDUCE_VAR || op == CKL_REDUCE_STD;
+}
+
 static int operands(const void *problem, operand *out)
 {
     const reduce_problem *p = problem;
     const ckl_reduce_desc *d = &p->desc;
-    out[0] = operand_tensor("x", OPERAND_IN, d->dtype, d->rank, d->shape, d->stride);
+    out[0] = operand_along(operand_tensor("x", OPERAND_IN, d->dtype, d->rank, d->shape, d->stride), d->axes);
+    if (is_spread(d->op) || d->op == CKL_REDUCE_NORM2)
+        out[0].hard_max = 0x1p60; // squares stay in f32
     if (p->offset != 0)
         out[0] = operand_range(out[0], p->offset - 1, p->offset + 1);
     else if (d->op == CKL_REDUCE_PROD && dtype_is_float(d->dtype)) // products of others overflow on the way
         out[0] = operand_range(out[0], -2, 2);
     out[1] = operand_matrix("y", OPERAND_OUT, d->output, reduce_view_of(d).rows, 1, 1); // each can be computed alone
     return 2;
-}
-
-static bool is_spread(ckl_reduce_op op)
-{
-    return op == CKL_REDUCE_VAR || op == CKL_REDUCE_STD;
 }
 
 /* A variance has no error that grows with its length. */

@@ -53,7 +53,9 @@ static operand tensor_of(const ckl_softmax_desc *d, const char *name, operand_ro
 {
     if (d->inner == 1)
         return operand_matrix(name, role, d->dtype, d->outer, d->n, ld);
-    return (operand){ name, role, d->dtype, 3, { d->outer, d->n, d->inner }, { d->n * ld, ld, 1 }, 0, 0 };
+    return operand_along(operand_tensor(name, role, d->dtype, 3, (int64_t[]){ d->outer, d->n, d->inner },
+                                        (int64_t[]){ d->n * ld, ld, 1 }),
+                         1u << 1);
 }
 
 static int operands(const void *problem, operand *out)
@@ -136,7 +138,7 @@ static void backward(const ckl_softmax_desc *d, void *const *host, int64_t row, 
         int64_t at = index_of(d, d->ldy, row, i);
         double y = dtype_read(d->dtype, host[Y], at), dy = dtype_read(d->dtype, host[DY], at), e = exp(y);
         out.value[i] = d->scale * (d->log ? dy - e * sum : y * (dy - sum));
-        out.magnitude[i] = d->scale * (d->log ? fabs(dy) + e * (1 + fabs(y)) * terms : y * (fabs(dy) + terms));
+        out.magnitude[i] = d->scale * (d->log ? fabs(dy) + e * (1 + fabs(y)) * terms : fabs(y) * (fabs(dy) + terms));
     }
 }
 
