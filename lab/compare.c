@@ -75,7 +75,7 @@ static bool admits_integer(const tolerance *t, double got, double expected, doub
         return true;
     *bound = t->exact ? 0 : t->relative * magnitude;
     if (t->dtype == CKL_BOOL)
-        return is_bound(*bound) && fabs(expected) <= *bound;
+        return is_bound(*bound) && *bound > 0 && fabs(expected) <= *bound;
     return is_bound(*bound) && got >= truncated(t->dtype, expected - *bound) &&
            got <= truncated(t->dtype, expected + *bound);
 }

@@ -206,9 +206,9 @@ static double hard(const source *s, int64_t row, int64_t column, uint64_t random
     if (s->ranged)
         return x;
     place p = place_of(s->operand, row, column);
-    int64_t line = p.line + s->shift, kind = line % s->period;
+    int64_t kind = (p.line + s->shift) % s->period;
     const hard_kind *k = &hard_kinds[kind < COUNT_OF(hard_kinds) ? kind : PLAIN];
-    if (k->single && p.at != single_place(s, line / s->period, kind, p.length))
+    if (k->single && p.at != single_place(s, p.line / s->period, kind, p.length))
         return x;
     double y = k->make(s, x);
     return !s->integer ? y : isnan(y) ? x : fmin(fmax(rint(y), -HARD_OFFSET), HARD_OFFSET);

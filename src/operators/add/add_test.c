@@ -72,6 +72,7 @@ static const char *const cases[] = {
     "n=1024 dtype=f32 misalign=3",
     "n=1000 rows=7 dtype=f16 lda=1008 ldy=1016    # strided rows, vectors kept",
     "n=129 rows=33 dtype=bf16 lda=131 ldb=130     # odd pitches: single elements",
+    "n=1001 rows=3 dtype=f16 lda=1008 ldb=1008 ldy=1008 # vectors in the pitch, none in the length",
     "n=4096 rows=3 dtype=f32                      # dense rows: one long row",
     "n=513 dtype=f32 alpha=0.5 beta=-2            # scaled",
     "n=777 dtype=bf16 alpha=0 beta=1",

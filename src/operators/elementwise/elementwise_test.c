@@ -206,6 +206,13 @@ static const char *const cases[] = {
     "expr=x*y shape=2^18+5                                        # many CTAs",
     "expr=a*x+b shape=2^17 dtype=bf16 shapes=,1,1",
     "expr=x+y shape=256x1024 shapes=,1024 impl=vector config='wide=1 steps=2' # 64-bit element numbers",
+    "expr=exp(x*gelu_tanh(y)/y) dtype=i32 shape=984               # near 1: truncated to 0 or 1",
+    "expr=exp(a)/b shape=500 in=i32,f32 inplace=1                 # a becomes a float",
+    "expr=x*40 shape=5001 dtype=bf16 out=u8 fill=uniform          # rounded, then truncated",
+    "expr=max(x,y)+1 shape=1001 dtype=u8",
+    "expr=relu(x)-y shape=1001 dtype=bool",
+    "expr=x*2 shape=1001 in=u8 out=f16",
+    "expr=x-y shape=3x1001 dtype=f16 strides=1008x1,1008x1,1008x1 # vectors in the pitch, none in the length",
     NULL,
 };
 

@@ -165,6 +165,10 @@ static const char *const cases[] = {
     "ctas=1'         # short K",
     "m=64 n=33 k=64 ldd=40                                     # odd rows in 16-byte pitches",
     "m=64 n=35 k=70 lda=72 ldb=72 ldd=44 d=f32 bias=1",
+    "m=64 n=40 k=1001 lda=1008 ldb=1008                        # vectors in the pitch, none in the length",
+    "m=5 n=1001 k=64 c=1 beta=1 ldc=1008 ldd=1008",
+    "m=2 n=2 k=40 lda=72 ldb=56                                # two rows of padded pitch through TMA",
+    "m=2 n=2 k=40 lda=72 ldb=56 ldd=8 impl=sm90",
     NULL,
 };
 
