@@ -137,8 +137,8 @@ static void tma_store(void)
 
 static void matrices(void)
 {
-    val x[] = { ir_reg(IR_U32), ir_reg(IR_U32) };
-    ir_ldmatrix(2, false, u32(0), 0, x);
+    val x[] = { ir_reg(IR_U32), ir_reg(IR_U32), ir_reg(IR_U32), ir_reg(IR_U32) };
+    ir_ldmatrix(4, false, u32(0), 0, x);
 }
 
 static void store_matrices(void)
@@ -191,7 +191,7 @@ SPOILED(barrier_low, ir_bar_sync(u32(1), 64), i->in[0].i = -1)
 SPOILED(barrier_count, ir_bar_arrive(u32(1), 64), i->n = 48)
 SPOILED(maxnreg_low, ir_plain(IR_SETMAXNREG, 24, 0), i->n = 16)
 SPOILED(maxnreg_threads, ir_plain(IR_SETMAXNREG, 24, 0), k->threads = 192)
-SPOILED(ldmatrix_count, matrices(), (i->n = 3, i->out_count = 2))
+SPOILED(ldmatrix_count, matrices(), (i->n = 3, i->out_count = 3))
 SPOILED(ldmatrix_place, matrices(), i->offset = 8)
 SPOILED(stmatrix_place, store_matrices(), i->in[0].i = 8)
 SPOILED(shuffle_width, ir_shuffle(IR_SHFL_XOR, unknown(IR_U32), u32(1), 16), i->n = 24)
@@ -273,16 +273,35 @@ static void guard_in_loop(bool right)
     ir_end_loop();
 }
 
-/* A way that ends does not count. */
+/* A way that ends does not count, the first or the second one. */
 static void way_that_ends(bool right, ir_op end)
 {
-    val x = ir_reg(IR_U32);
+    val x = ir_reg(IR_U32), y = ir_reg(IR_U32);
     ir_if(p_of(0));
     if (right)
         ir_plain(end, 0, 0);
     ir_else();
     ir_assign(x, u32(1));
     ir_end_if();
+    ir_if(p_of(0));
+    ir_assign(y, u32(1));
+    ir_else();
+    ir_plain(end, 0, 0);
+    ir_end_if();
+    ir_binary(IR_ADD, x, y);
+}
+
+/* Nothing comes after a loop that has no break. */
+static void loop_without_break(bool right)
+{
+    val x = ir_reg(IR_U32);
+    ir_loop();
+    ir_if(p_of(0));
+    ir_plain(IR_EXIT, 0, 0);
+    ir_end_if();
+    if (!right)
+        ir_break(p_of(1));
+    ir_end_loop();
     ir_binary(IR_ADD, x, x);
 }
 
@@ -366,6 +385,8 @@ static void touched_on(bool right, bool second)
     if (second)
         ir_else();
     ir_assign(d[2], ir_float(CKL_F32, 1));
+    if (!second)
+        ir_else();
     ir_end_if();
     if (right)
         fence();
@@ -380,6 +401,35 @@ static void touched_on_first(bool right)
 static void touched_on_second(bool right)
 {
     touched_on(right, true);
+}
+
+/* Reading counts as well. */
+static void read_after_fence(bool right)
+{
+    val d[N / 2];
+    accumulators(d);
+    if (!right)
+        fence();
+    use(d[3]);
+    if (right)
+        fence();
+    multiply(d);
+}
+
+/* So does A in registers. */
+static void a_after_fence(bool right)
+{
+    val d[N / 2], a[4];
+    accumulators(d);
+    for (int i = 0; i < 4; i++)
+        a[i] = ir_reg(IR_U32);
+    if (!right)
+        fence();
+    for (int i = 0; i < 4; i++)
+        ir_assign(a[i], u32(i));
+    if (right)
+        fence();
+    ir_wgmma_rs(CKL_F16, N, d, a, u64(0), ir_int(IR_PRED, 1), false);
 }
 
 /* At the end of a loop, before its beginning comes again. */
@@ -410,6 +460,8 @@ static void in_flight_on(bool right, bool second)
         ir_else();
     multiply(d);
     commit();
+    if (!second)
+        ir_else();
     ir_end_if();
     if (right)
         wait_for(0);
@@ -438,6 +490,8 @@ static void younger_on(bool right, bool second)
     if (second)
         ir_else();
     commit();
+    if (!second)
+        ir_else();
     ir_end_if();
     wait_for(right ? 0 : 1);
     use(d[0]);
@@ -533,7 +587,8 @@ static void shifted(bool right)
 {
     val x = ir_binary(IR_ADD, tid(), u32(128));
     shuffle_where(ir_compare(IR_LT, x, u32(right ? 192 : 200)));
-    shuffle_where(ir_compare(IR_LT, ir_binary(IR_ADD, tid(), u32(8)), u32(40))); // tid < 32
+    shuffle_where(ir_compare(IR_LT, ir_binary(IR_ADD, tid(), u32(8)), u32(40)));   // tid < 32
+    shuffle_where(ir_compare(IR_LT, ir_binary(IR_SUB, u32(256), tid()), u32(33))); // tid >= 224
 }
 
 static void shifted_group(bool right)
@@ -557,11 +612,6 @@ static void divided(bool right)
 static void masked(bool right)
 {
     shuffle_where(is_zero(ir_binary(IR_AND, tid(), u32(right ? 96 : 31))));
-}
-
-static void remainder_of(bool right)
-{
-    shuffle_where(is_zero(ir_binary(IR_REM, right ? ir_sreg(IR_WARP) : tid(), u32(4))));
 }
 
 static void constant_before(bool right)
@@ -600,13 +650,30 @@ static void converted(bool right)
     shuffle_where(is_zero(ir_convert(CKL_I64, ir_sreg(right ? IR_WARP : IR_LANE))));
 }
 
-/* Two writers of different kinds leave nothing sure. */
+/* Two writers of different kinds leave nothing sure, whichever comes last. */
 static void two_writers(bool right)
 {
-    val x = ir_reg(IR_U32);
+    val x = ir_reg(IR_U32), y = ir_reg(IR_U32);
+    ir_if(p_of(0));
+    ir_assign(x, u32(0));
+    ir_assign(y, ir_sreg(IR_LANE));
+    ir_else();
     ir_assign(x, ir_sreg(IR_LANE));
-    if (right)
-        ir_assign(x, u32(0));
+    ir_assign(y, right ? u32(0) : ir_sreg(IR_LANE));
+    ir_end_if();
+    shuffle_where(is_zero(x));
+    shuffle_where(is_zero(y));
+}
+
+/* Two writers of one kind: a predicate between them that parts the threads leaves nothing sure either. */
+static void written_under(bool right)
+{
+    val lane = ir_sreg(IR_LANE), x = ir_reg(IR_U32);
+    val whole_groups = ir_compare(IR_EQ, ir_binary(IR_DIV, tid(), u32(128)), u32(1));
+    ir_assign(x, lane);
+    ir_if(right ? ir_vote(IR_VOTE_ANY, is_zero(tid())) : whole_groups);
+    ir_assign(x, lane);
+    ir_end_if();
     shuffle_where(is_zero(x));
 }
 
@@ -700,7 +767,7 @@ static const struct {
     { WANTED(barrier_count), "bar_arrive: n=48 threads is not a multiple of 32 in 32..256" },
     { WANTED(maxnreg_low), "setmaxnreg: n=16 registers is not a multiple of 8 in 24..256" },
     { WANTED(maxnreg_threads), "setmaxnreg: threads=192 of the kernel are not whole warpgroups" },
-    { WANTED(ldmatrix_count), "ldmatrix: " },
+    { WANTED(ldmatrix_count), "ldmatrix: n=3 matrices is none of 1, 2, 4" },
     { WANTED(ldmatrix_place), "ldmatrix: address 8 is not a multiple of the 16 bytes accessed" },
     { WANTED(stmatrix_place), "stmatrix: address 8 is not a multiple of the 16 bytes accessed" },
     { WANTED(shuffle_width), "shuffle: n=24 lanes is not a power of two up to 32" },
@@ -726,11 +793,14 @@ static const struct {
     { WANTED(guard_in_loop), "is read after it: it needs a value on every path" },
     { WANTED(way_that_exits), "is read after it: it needs a value on every path" },
     { WANTED(way_that_traps), "is read after it: it needs a value on every path" },
+    { WANTED(loop_without_break), "is read before it is written" },
     { WANTED(two_breaks), "is read after it: it needs a value on every path" },
     { WANTED(wgmma_threads), "wgmma: threads=192 of the kernel are not whole warpgroups" },
     { WANTED(wgmma_in_place), "wgmma: accumulator 1 is not updated in place" },
     { WANTED(touched_on_first), FENCED },
     { WANTED(touched_on_second), FENCED },
+    { WANTED(read_after_fence), FENCED },
+    { WANTED(a_after_fence), FENCED },
     { WANTED(touched_in_loop), FENCED },
     { WANTED(in_flight_on_first), IN_FLIGHT },
     { WANTED(in_flight_on_second), IN_FLIGHT },
@@ -745,7 +815,6 @@ static const struct {
     { WANTED(right_shifted), LANES },
     { WANTED(divided), THREADS },
     { WANTED(masked), LANES },
-    { WANTED(remainder_of), LANES },
     { WANTED(constant_before), LANES },
     { WANTED(constant_before_closed), LANES },
     { WANTED(closed_comparison), LANES },
@@ -754,6 +823,7 @@ static const struct {
     { WANTED(both_predicates), LANES },
     { WANTED(converted), LANES },
     { WANTED(two_writers), LANES },
+    { WANTED(written_under), LANES },
     { WANTED(after_if), LANES },
     { WANTED(on_else), "wants a converged warp, but its lanes diverge" },
     { WANTED(before_break), "wants a converged warp, but its lanes diverge at the loop of line 7" },
