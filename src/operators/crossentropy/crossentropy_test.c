@@ -186,7 +186,7 @@ static const char *const cases[] = {
     "rows=5 cols=515 dtype=bf16 misalign=1          # pointers aligned to the element only",
     "rows=5 cols=520 dtype=f16 misalign=1 direction=backward",
     "rows=9 cols=200 dtype=f16 ldx=208 lddx=216 direction=backward # strided rows, vectors kept",
-    "rows=320 cols=130                              # hard: one NaN, infinity or peak a row",
+    "rows=320 cols=130 fill=hard # one NaN, infinity or peak a row",
     "rows=3 cols=1001 dtype=f16 ldx=1008            # vectors in the pitch, none in the length",
     "rows=3 cols=1001 dtype=f16 ldx=1008 lddx=1008 direction=backward",
     "rows=24 cols=1 direction=backward ignore_index=1 # no target but 0",
