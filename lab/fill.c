@@ -211,7 +211,7 @@ static double hard(const source *s, int64_t row, int64_t column, uint64_t random
     if (k->single && p.at != single_place(s, p.line / s->period, kind, p.length))
         return x;
     double y = k->make(s, x);
-    return !s->integer ? y : isnan(y) ? x : fmin(fmax(rint(y), -HARD_OFFSET), HARD_OFFSET);
+    return s->integer ? fmin(fmax(rint(y), -HARD_OFFSET), HARD_OFFSET) : y; // NaN becomes the lower end
 }
 
 typedef double (*fill_function)(const source *s, int64_t row, int64_t column, uint64_t random);

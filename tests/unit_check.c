@@ -277,6 +277,8 @@ static void test_truncated(void **state)
     for (int i = 0; i < COUNT_OF(rows); i++)
         if (tolerance_admits(&t, rows[i].got, rows[i].expected, rows[i].magnitude, &bound) != rows[i].admitted)
             fail_msg("row %d", i);
+    const tolerance exact = { .dtype = CKL_I32, .exact = true, .relative = 1 };
+    assert_true(tolerance_admits(&exact, 3, 3.5, 1, &bound) && !tolerance_admits(&exact, 4, 3.5, 1, &bound));
     const tolerance truth = { .dtype = CKL_BOOL, .relative = 0x1p-20 };
     assert_true(tolerance_admits(&truth, 1, 0.25, 0, &bound) && tolerance_admits(&truth, 1, (double)NAN, 1, &bound));
     assert_true(tolerance_admits(&truth, 0, 0x1p-30, 1, &bound));
@@ -406,6 +408,22 @@ static void test_hard_elements(void **state)
             assert_true(seen[c][i]);
 }
 
+/* Problems of a single line are of different kinds. */
+static void test_hard_single_lines(void **state)
+{
+    static float memory[LENGTH];
+    bool nan[LENGTH] = { 0 };
+    int count = 0;
+    (void)state;
+    for (int length = 1; length < LENGTH; length++) {
+        fill_hard(operand_matrix("x", OPERAND_IN, CKL_F32, 1, length, length), memory);
+        for (int i = 0; i < length; i++)
+            nan[length] |= isnan(memory[i]) != 0;
+        count += nan[length];
+    }
+    assert_in_range(count, 1, LENGTH / 3);
+}
+
 /* A range is kept; integers have peaks; the largest number may be stated. */
 static void test_hard_ranges(void **state)
 {
@@ -423,8 +441,9 @@ static void test_hard_ranges(void **state)
     fill_hard(operand_vector("i", OPERAND_IN, CKL_I32, LINES), (float *)integers);
     int above = 0, below = 0;
     for (int i = 0; i < LINES; i++) {
-        above += integers[i] > 900 && integers[i] <= 1008;
-        below += integers[i] < -900 && integers[i] >= -1008;
+        assert_in_range(integers[i] + 1000, 0, 2000);
+        above += integers[i] > 900;
+        below += integers[i] < -900;
     }
     assert_true(above > 0 && below > 0);
 }
@@ -442,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_fill_streams),
         cmocka_unit_test(test_hard_lines),
         cmocka_unit_test(test_hard_elements),
+        cmocka_unit_test(test_hard_single_lines),
         cmocka_unit_test(test_hard_ranges),
     };
     magnitude_factor = 1;
