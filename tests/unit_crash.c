@@ -85,9 +85,9 @@ static void expect_report(void (*crash)(void), int signal, const char *what)
     char words[512], wanted[256];
     assert_int_equal(end_of(crash, words, sizeof words), signal);
     begin_kernel(); // for its line
-    ir_describe_end(NULL) == CKL_OK ? (void)0 : fail();
-    snprintf(wanted, sizeof wanted, "ckl: crashed, %s, while describing kernel doomed, after tests/unit_crash.c:%d\n",
-             what, last_line);
+    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+    snprintf(wanted, sizeof wanted, "ckl: crashed, %s, while describing kernel doomed, after %s:%d\n", what, __FILE__,
+             last_line);
     assert_string_equal(words, wanted);
 }
 
