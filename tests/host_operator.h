@@ -24,7 +24,9 @@ static void describe(const void *config, int kernel)
 #define HOST_IMPLEMENTATION .name = "plain", .choose = choose, .describe = describe, .launch = launch
 
 /* The operator of that name, whose desc is its problem. */
-#define HOST_OPERATOR(op_name, problem_type) \
-    { .name = op_name, .desc_bytes = sizeof(problem_type), .implementations = implementations }
+#define HOST_OPERATOR(op_name, problem_type)                                                    \
+    {                                                                                           \
+        .name = op_name, .desc_bytes = sizeof(problem_type), .implementations = implementations \
+    }
 
 #endif
