@@ -256,7 +256,6 @@
 #define fragment(...)       CUTE_CALL(fragment(__VA_ARGS__))
 #define fragment_like(...)  CUTE_CALL(fragment_like(__VA_ARGS__))
 #define tensor_address(...) CUTE_CALL(tensor_address(__VA_ARGS__))
-#define copy_within(...)    CUTE_CALL(copy_within(__VA_ARGS__))
 #define bulk_load(...)      CUTE_CALL(bulk_load(__VA_ARGS__))
 #define bulk_store(...)     CUTE_CALL(bulk_store(__VA_ARGS__))
 #define packed_load(...)    CUTE_CALL(packed_load(__VA_ARGS__))
