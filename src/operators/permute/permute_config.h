@@ -73,7 +73,10 @@ typedef struct permute_gather_config {
     PERMUTE_GATHER_CONFIG(FIELD_MEMBER, )
 } permute_gather_config;
 
-/* Of every kernel that transposes matrices. Distances are bytes; sizes and strides of outer modes are the fastest's first. */
+/*
+ * Of every kernel that transposes matrices. Distances are bytes, of naive and tiled elements; sizes and strides of outer modes
+ * are the fastest's first.
+ */
 #define TRANSPOSE_PARAMS(X, owner)                \
     X(owner, tensor, tX)                          \
     X(owner, tensor, tY)                          \
