@@ -173,7 +173,8 @@
 #define LAST_STAGED_STORE(s) CUTE_ONCE(CUTE_PASTE(store_open_, __COUNTER__), staging_begin(s), staging_end_last())
 
 /* Tensors and copies (tensor.h, copy.h, tiled_copy.h) */
-#define at(t, ...) (HERE, tensor_at(t, coord(__VA_ARGS__)))
+#define at(t, ...)     (HERE, tensor_at(t, coord(__VA_ARGS__)))
+#define at_f32(t, ...) ir_convert(CKL_F32, at(t, __VA_ARGS__))
 #define set(t, i, x)                        \
     do {                                    \
         val set_value = (x);                \

@@ -7,7 +7,8 @@
  * Chan's rule, over the threads of a group, then over its CTAs. Means are counted from the first element of the group,
  * so that a large one costs no digits.
  */
-#include "operators/groupnorm/groupnorm_slice.h"
+#include "cute/kernel.h"
+#include "operators/groupnorm/groupnorm_config.h"
 
 enum { SUMS = 4 }; // of values, and of squares, side by side
 
@@ -50,7 +51,7 @@ static val pivot_of(const groupnorm_slice *s, val group)
     val channel = add(s->channel, convert(I64, mul(group, imm(s->cfg->channels))));
     val image_start = mul(mul(s->image, a->channels), a->pixels);
     val first = add(image_start, groupnorm_is_nchw(s) ? mul(channel, a->pixels) : channel);
-    return convert(F32, at(groupnorm_global(s, a->x, first, 1), 0));
+    return at_f32(groupnorm_global(s, a->x, first, 1), 0);
 }
 
 static void load_pivots(forward *k)
@@ -269,8 +270,8 @@ static void set_scale(forward *k, int i, val rest, val rstd)
 {
     val gamma = immf(1), beta = immf(0);
     if (k->s.cfg->affine) {
-        gamma = convert(F32, at(k->rGamma, i));
-        beta = convert(F32, at(k->rBeta, i));
+        gamma = at_f32(k->rGamma, i);
+        beta = at_f32(k->rBeta, i);
     }
     val scale = mul(rstd, gamma), finite = lt(abs(scale), immf(INFINITY));
     set(k->rScale, i, scale);

@@ -5,7 +5,8 @@
  * whole sectors of memory. Its pixels are shared out over the CTAs of a cluster, or over slices that know of each
  * other through global memory alone.
  */
-#include "operators/groupnorm/groupnorm_slice.h"
+#include "cute/kernel.h"
+#include "operators/groupnorm/groupnorm_config.h"
 
 enum { UNROLLED = 4 }; // vectors of a thread whose loads are under way together
 
