@@ -137,7 +137,7 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
         printf("taken: %s %s\n", taken.impl->name, text_data(&config));
         text_free(&config);
     }
-    for (int which = 0; which < (int)max_i64(taken.impl->kernels, 1); which++)
+    for (int which = 0; which < plan_kernels(taken.impl); which++)
         TRY(print_kernel(&taken, which, plan_target(info)));
     return CKL_OK;
 }

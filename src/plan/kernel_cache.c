@@ -81,7 +81,7 @@ static ckl_status load(ckl_device *device, const implementation *impl, const ir_
 
 static ckl_status build(kernel_set *set, const operator_info *op, const void *config)
 {
-    int count = set->impl->kernels ? set->impl->kernels : 1;
+    int count = plan_kernels(set->impl);
     assert(count <= PLAN_KERNELS_MAX);
     for (int which = 0; which < count; which++) {
         ir_kernel *described;
