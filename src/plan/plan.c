@@ -89,12 +89,12 @@ static ckl_status choose(const ckl_device_info *device, const operator_info *op,
 {
     choice_line forced;
     const void *desc = checked->view;
-    TRY(parse_force(op, force, memory, &forced));
     if (plan_is_empty(checked->tensors, checked->tensor_count)) {
         *impl = &nothing;
         *config = NULL;
         return CKL_OK;
     }
+    TRY(parse_force(op, force, memory, &forced));
     text declines = { 0 };
     ckl_status status = CKL_UNSUPPORTED;
     for (const implementation *const *each = op->implementations; *each && status == CKL_UNSUPPORTED; each++) {
