@@ -201,12 +201,26 @@ static void test_modes_beyond_rank(void **state)
     expect_refused(stride_y, "permute: mode 2 is set, rank=2");
 }
 
+/* Whether so many elements share memory is not found out. */
+static void test_strides_beyond_search(void **state)
+{
+    (void)state;
+    expect_refused(
+        (ckl_permute_desc){ .dtype = CKL_U8,
+                            .rank = 4,
+                            .shape = { 512, 512, 512, 512 },
+                            .order = { 0, 1, 2, 3 },
+                            .stride_y = { 34359738421, 31415926535, 27182818284, 23606797749 } },
+        "permute: y has strides that do not nest; whether elements share memory takes more than 16777216 steps");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits),
         cmocka_unit_test(test_many_elements),
         cmocka_unit_test(test_misaligned),
+        cmocka_unit_test(test_strides_beyond_search),
         cmocka_unit_test(test_modes_beyond_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
