@@ -110,7 +110,8 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
         FAIL(CKL_INVALID, "%s: exact=1, but rows are taken tile by tile", what);
     if (c->ctas_per_sm < 0 || c->ctas_per_sm > 32)
         FAIL(CKL_INVALID, "%s: ctas_per_sm=%d is not in 0..32", what, c->ctas_per_sm);
-    if (d->rows > CTAS_MAX / split->cluster || d->cols > INT32_MAX || d->cols / row_split_cols(&scalar) >= TILES_MAX)
+    if (row_split_ctas(split, d->rows) > CTAS_MAX || d->cols > INT32_MAX ||
+        d->cols / row_split_cols(&scalar) >= TILES_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: more CTAs than a launch may have", what);
     return CKL_OK;
 }
