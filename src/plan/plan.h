@@ -39,6 +39,11 @@ typedef struct implementation {
     ckl_status (*launch)(const ckl_plan *plan, const void *args, ckl_stream stream);
 } implementation;
 
+/* Parts of an implementation that go by its name: of tiled of gemm choose_tiled(), gemm_tiled(), gemm_tiled_config and so on. */
+#define IMPLEMENTATION_PARTS(op, called)                                                                     \
+    .name = #called, .config_bytes = sizeof(op##_##called##_config), .config = FIELD_TABLE(called##_fields), \
+    .choose = choose_##called, .admit = admit_##called, .describe = op##_##called, .launch = launch_##called
+
 static inline int plan_kernels(const implementation *impl)
 {
     return !impl->describe ? 0 : impl->kernels ? impl->kernels : 1;

@@ -143,15 +143,9 @@ static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_strea
 static const field naive_fields[] = { TRANSPOSE_NAIVE_CONFIG(FIELD_ROW, transpose_naive_config) };
 
 const implementation transpose_naive_implementation = {
-    .name = "naive",
+    IMPLEMENTATION_PARTS(transpose, naive),
     .summary = "one thread an element: reads whole lines, writes single elements",
-    .config_bytes = sizeof(transpose_naive_config),
-    .config = FIELD_TABLE(naive_fields),
-    .choose = choose_naive,
-    .admit = admit_naive,
-    .describe = transpose_naive,
     .params = &transpose_param_list,
-    .launch = launch_naive,
 };
 
 /* tiled: padded tiles, element by element */
@@ -187,15 +181,9 @@ static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_strea
 static const field tiled_fields[] = { TRANSPOSE_TILED_CONFIG(FIELD_ROW, transpose_tiled_config) };
 
 const implementation transpose_tiled_implementation = {
-    .name = "tiled",
+    IMPLEMENTATION_PARTS(transpose, tiled),
     .summary = "padded tiles in shared memory, element by element; any strides",
-    .config_bytes = sizeof(transpose_tiled_config),
-    .config = FIELD_TABLE(tiled_fields),
-    .choose = choose_tiled,
-    .admit = admit_tiled,
-    .describe = transpose_tiled,
     .params = &transpose_param_list,
-    .launch = launch_tiled,
 };
 
 /* sm80: whole words at any alignment */
@@ -256,15 +244,9 @@ static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream
 static const field sm80_fields[] = { TRANSPOSE_SM80_CONFIG(FIELD_ROW, transpose_sm80_config) };
 
 const implementation transpose_sm80_implementation = {
-    .name = "sm80",
+    IMPLEMENTATION_PARTS(transpose, sm80),
     .summary = "tiles in shared memory by cp.async, whole words on both sides at any alignment",
-    .config_bytes = sizeof(transpose_sm80_config),
-    .config = FIELD_TABLE(sm80_fields),
-    .choose = choose_sm80,
-    .admit = admit_sm80,
-    .describe = transpose_sm80,
     .params = &transpose_param_list,
-    .launch = launch_sm80,
 };
 
 /* sm90: boxes by TMA */
@@ -356,17 +338,11 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
 static const field sm90_fields[] = { TRANSPOSE_SM90_CONFIG(FIELD_ROW, transpose_sm90_config) };
 
 const implementation transpose_sm90_implementation = {
-    .name = "sm90",
+    IMPLEMENTATION_PARTS(transpose, sm90),
     .summary = "swizzled tiles by TMA in and out, transposed between them without bank conflicts; Hopper",
-    .config_bytes = sizeof(transpose_sm90_config),
-    .config = FIELD_TABLE(sm90_fields),
-    .choose = choose_sm90,
-    .admit = admit_sm90,
-    .describe = transpose_sm90,
     .kernels = 2,
     .params = &transpose_param_list,
     .target = IR_SM90A,
-    .launch = launch_sm90,
 };
 
 /* narrow: a short side without gaps */
@@ -454,13 +430,7 @@ static ckl_status launch_narrow(const ckl_plan *plan, const void *args, ckl_stre
 static const field narrow_fields[] = { TRANSPOSE_NARROW_CONFIG(FIELD_ROW, transpose_narrow_config) };
 
 const implementation transpose_narrow_implementation = {
-    .name = "narrow",
+    IMPLEMENTATION_PARTS(transpose, narrow),
     .summary = "matrices with a short side without gaps: whole runs of memory on both sides",
-    .config_bytes = sizeof(transpose_narrow_config),
-    .config = FIELD_TABLE(narrow_fields),
-    .choose = choose_narrow,
-    .admit = admit_narrow,
-    .describe = transpose_narrow,
     .params = &transpose_param_list,
-    .launch = launch_narrow,
 };
