@@ -38,11 +38,10 @@ static ckl_status refuse_list(const subject *s, const char *list)
 /* The bounds of "1..2^16"; one that is left out is infinite. */
 static void parse_bounds(const char *range, double *low, double *high)
 {
+    const char *end = strstr(range, "..") + 2;
     float bound;
     *low = number_float(&range, &bound) ? (double)bound : -INFINITY;
-    range = strstr(range, "..");
-    range += range ? 2 : 0;
-    *high = range && number_float(&range, &bound) ? (double)bound : INFINITY;
+    *high = number_float(&end, &bound) ? (double)bound : INFINITY;
 }
 
 static ckl_status check_bounds(const subject *s, double value)

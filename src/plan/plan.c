@@ -81,6 +81,7 @@ typedef struct checked_desc {
     const void *view; // the desc itself, where the operator has no other view of it
     plan_tensor tensors[PLAN_TENSORS_MAX];
     int tensor_count;
+    bool empty; // nothing to compute: then every pointer may be NULL
 } checked_desc;
 
 /* plan_choose() for a desc that was checked. */
@@ -89,7 +90,7 @@ static ckl_status choose(const ckl_device_info *device, const operator_info *op,
 {
     choice_line forced;
     const void *desc = checked->view;
-    if (plan_is_empty(checked->tensors, checked->tensor_count)) {
+    if (checked->empty) {
         *impl = &nothing;
         *config = NULL;
         return CKL_OK;
@@ -136,6 +137,9 @@ static ckl_status check_desc(const operator_info *op, const void *desc, arena *m
     TRY(plan_check_desc(op, copy));
     checked_desc *made = arena_alloc(memory, 1, sizeof *made);
     made->tensor_count = op->tensors ? op->tensors(copy, made->tensors) : 0;
+    made->empty = plan_is_empty(made->tensors, made->tensor_count);
+    for (int i = 0; i < made->tensor_count; i++)
+        made->tensors[i].optional |= made->empty;
     void *view = op->view ? arena_alloc(memory, 1, op->view_bytes) : copy;
     if (op->view)
         TRY(op->view(copy, view));
@@ -246,8 +250,6 @@ ckl_status plan_build(ckl_device *device, const operator_info *op, const void *d
 static ckl_status check_args(const ckl_plan *plan, const void *args)
 {
     const operator_info *op = plan->op;
-    if (plan->impl == &nothing)
-        return CKL_OK;
     if (op->workspace)
         TRY(plan_check_workspace(op->name, *(void *const *)((const char *)args + op->workspace)));
     TRY(plan_check_pointers(op->name, plan->tensors, plan->tensor_count, args));

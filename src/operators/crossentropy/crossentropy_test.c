@@ -172,7 +172,6 @@ static const test_reject rejects[] = {
     { "rows=4 cols=8 ldx=7", CKL_INVALID, "crossentropy: ldx=7 is smaller than cols=8" },
     { "rows=4 cols=8 lddx=8", CKL_INVALID, "crossentropy: lddx=8 is not part of a forward problem" },
     { "rows=4 cols=8 lddx=7 direction=backward", CKL_INVALID, "crossentropy: lddx=7 is smaller than cols=8" },
-    { "rows=2^45 cols=1", CKL_UNSUPPORTED, "crossentropy row: more CTAs than a launch may have" },
     { "rows=4 cols=4096 direction=backward impl=row config='cluster=2'", CKL_INVALID,
       "crossentropy row: cluster=2, backward has none" },
     { "rows=4 cols=8 impl=row config='exact=1'", CKL_INVALID,
