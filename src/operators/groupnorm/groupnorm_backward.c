@@ -15,6 +15,7 @@ enum { KIND_A, KIND_B, KINDS = GROUPNORM_KINDS };
 
 typedef struct backward {
     groupnorm_slice s;
+    bool in_smem; // the vectors to write are made of; else they are read again
     groupnorm_view w;
     val staged_x, staged_dy;           // u32, the slices in shared memory
     tensor sGroups;                    // (KINDS,BUNDLE): A and B
@@ -282,18 +283,11 @@ static void begin_column(backward *k, const groupnorm_column *c)
     }
 }
 
-static void write_staged_column(void *kernel, const groupnorm_column *c)
-{
-    backward *k = kernel;
-    begin_column(k, c);
-    groupnorm_over_vectors(&k->s, &k->w, c, load_staged, write_vector, k);
-}
-
 static void write_column(void *kernel, const groupnorm_column *c)
 {
     backward *k = kernel;
     begin_column(k, c);
-    groupnorm_over_vectors(&k->s, &k->w, c, load_global, write_vector, k);
+    groupnorm_over_vectors(&k->s, &k->w, c, k->in_smem ? load_staged : load_global, write_vector, k);
 }
 
 /* dgamma and dbeta */
@@ -330,7 +324,7 @@ static void add_gradients(const groupnorm_config *cfg)
 
 static backward begin(const groupnorm_config *cfg, int kernel, bool split, bool backwards)
 {
-    backward k = { .s = groupnorm_slice_here(cfg, kernel % 2 == 0, split, backwards) };
+    backward k = { .s = groupnorm_slice_here(cfg, kernel % 2 == 0, split, backwards), .in_smem = !split };
     k.w = groupnorm_view_of(&k.s, cfg->vec);
     k.sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
     return k;
@@ -380,7 +374,7 @@ void groupnorm_backward(const void *config, int kernel)
     if (cfg->cluster > 1)
         add_peers(&k, total);
     publish(&k, total);
-    groupnorm_over_columns(&k.s, &k.w, write_staged_column, &k);
+    groupnorm_over_columns(&k.s, &k.w, write_column, &k);
 }
 
 static void store_entry(const backward *k, const val total[KINDS])

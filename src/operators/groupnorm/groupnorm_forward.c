@@ -18,6 +18,7 @@ enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
 
 typedef struct forward {
     groupnorm_slice s;
+    bool in_smem;        // the vectors to write are made of; else they are read again
     groupnorm_view all;  // for loads and stores
     groupnorm_view same; // for sums: vectors of which each is of one group
     val staged;          // u32, the slice in shared memory
@@ -302,25 +303,18 @@ static void begin_column(forward *k, const groupnorm_column *c)
     }
 }
 
-static void write_staged_column(void *kernel, const groupnorm_column *c)
-{
-    forward *k = kernel;
-    begin_column(k, c);
-    groupnorm_over_vectors(&k->s, &k->all, c, load_again, write_vector, k);
-}
-
 static void write_column(void *kernel, const groupnorm_column *c)
 {
     forward *k = kernel;
     begin_column(k, c);
-    groupnorm_over_vectors(&k->s, &k->all, c, load_global, write_vector, k);
+    groupnorm_over_vectors(&k->s, &k->all, c, k->in_smem ? load_again : load_global, write_vector, k);
 }
 
 /* Kernels */
 
 static forward begin(const groupnorm_config *cfg, int kernel, bool split, bool backwards)
 {
-    forward k = { .s = groupnorm_slice_here(cfg, kernel % 2 == 0, split, backwards) };
+    forward k = { .s = groupnorm_slice_here(cfg, kernel % 2 == 0, split, backwards), .in_smem = !split };
     k.all = groupnorm_view_of(&k.s, cfg->vec);
     k.sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
     return k;
@@ -355,7 +349,7 @@ void groupnorm_forward(const void *config, int kernel)
     if (cfg->cluster > 1)
         m = merge_peers(&k, m);
     publish(&k, m, k.warp_pivot, eq(k.s.rank, imm(0)));
-    groupnorm_over_columns(&k.s, &k.all, write_staged_column, &k);
+    groupnorm_over_columns(&k.s, &k.all, write_column, &k);
 }
 
 static void store_entry(const forward *k, moments m)

@@ -212,13 +212,13 @@ static void find_deviation(row *r)
 /* One h, rounded as sum keeps it; 0 past the end of its row or the last row. */
 static val sample(const row *r, val number, val col)
 {
-    val h = variable(F32, immf(0)), index = add(mul(number, convert(I64, r->o.ldx)), convert(I64, col));
-    val offset = mul(convert(U64, index), imm((int)ckl_dtype_bytes(r->cfg->dtype))); // shared by both tensors
+    val h = variable(F32, immf(0));
+    layout rows = make_layout(shape(r->o.rows, r->o.cols), stride(r->o.ldx, 1)); // (ROWS,COLS)
     IF(logical_and(lt(col, r->o.cols), lt(number, r->o.rows))) {
-        assign(h, convert(F32, at(gmem_tensor(add(r->o.x, offset), r->cfg->dtype, compact(leaf(1))), 0)));
+        assign(h, at_f32(gmem_tensor(r->o.x, r->cfg->dtype, rows), number, col));
         if (r->cfg->residual) {
-            val other = at(gmem_tensor(add(r->o.residual, offset), r->cfg->dtype, compact(leaf(1))), 0);
-            assign(h, convert(F32, convert(r->cfg->dtype, add(h, convert(F32, other)))));
+            val other = at_f32(gmem_tensor(r->o.residual, r->cfg->dtype, rows), number, col);
+            assign(h, convert(F32, convert(r->cfg->dtype, add(h, other))));
         }
     }
     return h;
@@ -226,10 +226,9 @@ static val sample(const row *r, val number, val col)
 
 static void save(const row *r, val pointer, val x)
 {
-    tensor gStatistic =
-        gmem_tensor(add(pointer, mul(convert(U64, r->place.row), imm(4))), F32, compact(leaf(1))); // (1)
+    tensor gStatistic = gmem_tensor(pointer, F32, compact(dynamic(r->o.rows))); // (ROWS)
     IF(ne(pointer, imm(0)))
-        set(gStatistic, 0, x);
+        set(gStatistic, r->place.row, x);
 }
 
 static void save_statistics(const row *r)

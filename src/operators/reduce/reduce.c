@@ -2,7 +2,7 @@
 #include "cutekernellib/operators/reduce.h"
 
 #include "operators/operators.h"
-#include "operators/reduce/reduce_plan.h"
+#include "operators/reduce/reduce_config.h"
 
 /* A set of element types. */
 #define SET(dtype) (1u << (dtype))
