@@ -39,7 +39,7 @@ enum { NORM_X, NORM_RESIDUAL, NORM_GAMMA, NORM_BETA, NORM_DY, NORM_DSUM, NORM_Y,
 enum { NORM_DBETA = NORM_DGAMMA + 1, NORM_MEAN, NORM_RSTD, NORM_OPERANDS };
 
 /* Ranges of x and of the statistics, which a forward problem may go without. */
-void norm_operands(const norm_problem *p, operand *x, operand *mean, operand *rstd);
+void norm_operands(const norm_problem *p, operand *all, operand *x, operand *mean, operand *rstd);
 double norm_flops(const void *problem);
 
 /* The index of element j of a group in the input; groups of all images are counted. */

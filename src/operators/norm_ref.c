@@ -5,8 +5,10 @@
 #include "operators/norm_lab.h"
 
 /* The statistics of a backward pass are inputs like any other: gradients are a function of all of them. */
-void norm_operands(const norm_problem *p, operand *x, operand *mean, operand *rstd)
+void norm_operands(const norm_problem *p, operand *all, operand *x, operand *mean, operand *rstd)
 {
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        all[i].hard_max = 0x1p30; // dy * n * n stays in f32
     if (p->view.direction == CKL_DIRECTION_FORWARD && !p->stats)
         mean->dtype = rstd->dtype = CKL_DTYPE_DEFAULT;
     if (p->offset != 0)

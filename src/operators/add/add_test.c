@@ -18,6 +18,14 @@ static const field fields[] = {
     FIELD_ROW(add_problem, float, beta, "1", "", "factor of b")  //
 };
 
+/* Products with small factors stay in f32. */
+static int operands(const void *problem, operand *all)
+{
+    (void)problem;
+    all[0].hard_max = all[1].hard_max = 0x1p125;
+    return 0;
+}
+
 static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
 {
     const add_problem *p = problem;
@@ -55,6 +63,7 @@ static const char *const cases[] = {
     "n=1024 dtype=f32 misalign=3",
     "n=1000 rows=7 dtype=f16 lda=1008 ldy=1016    # strided rows, vectors kept",
     "n=129 rows=33 dtype=bf16 lda=131 ldb=130     # odd pitches: single elements",
+    "n=1001 rows=3 dtype=f16 lda=1008 ldb=1008 ldy=1008 # vectors in the pitch, none in the length",
     "n=4096 rows=3 dtype=f32                      # dense rows: one long row",
     "n=513 dtype=f32 alpha=0.5 beta=-2            # scaled",
     "n=777 dtype=bf16 alpha=0 beta=1",
@@ -85,4 +94,4 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(add, .run = run, .elements_alone = true, .reference = reference, .terms = 2);
+OPERATOR_TEST(add, .operands = operands, .run = run, .elements_alone = true, .reference = reference, .terms = 2);

@@ -25,13 +25,17 @@ static int64_t elements_of(const ckl_groupnorm_desc *d)
     return product_i64(product_i64(d->n, d->c), product_i64(d->h, d->w));
 }
 
-/* An image tensor: pixels of a channel side by side, or channels of a pixel. */
+/* An image tensor: pixels of a channel side by side, or channels of a pixel. Channels are (GROUPS,CHANNELS of a group). */
 static plan_tensor image(const ckl_groupnorm_desc *d, const char *name)
 {
-    const int64_t c = d->c, pixels = product_i64(d->h, d->w), all = product_i64(c, pixels);
-    if (d->layout == CKL_IMAGE_NCHW)
-        return (plan_tensor){ name, d->dtype, 3, { d->n, c, pixels }, { all, pixels, 1 }, .place = 1 };
-    return (plan_tensor){ name, d->dtype, 3, { d->n, pixels, c }, { all, c, 1 }, .place = 1 };
+    const int64_t of_group = d->c / d->groups, pixels = product_i64(d->h, d->w), all = product_i64(d->c, pixels);
+    const int64_t planes[] = { d->n, d->groups, of_group, pixels }, points[] = { d->n, pixels, d->groups, of_group };
+    const int64_t plane_steps[] = { all, product_i64(of_group, pixels), pixels, 1 };
+    const int64_t point_steps[] = { all, d->c, of_group, 1 };
+    const bool nchw = d->layout == CKL_IMAGE_NCHW;
+    plan_tensor t = plan_strided(name, d->dtype, 4, nchw ? planes : points, nchw ? plane_steps : point_steps);
+    t.place = 1;
+    return t;
 }
 
 /* Gamma or beta; what is written is their gradients. */

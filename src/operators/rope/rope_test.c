@@ -25,8 +25,7 @@ enum { Q, K, POSITIONS, YQ, YK }; // operands
 static int operands(const void *problem, operand *all)
 {
     const rope_problem *p = problem;
-    const float high = fmaxf(p->position_max, 0x1p-100F); // two zeros would say nothing
-    all[POSITIONS] = operand_range(all[POSITIONS], p->position_min, high);
+    all[POSITIONS] = operand_range(all[POSITIONS], (double)p->position_min, (double)p->position_max);
     if (p->inplace) {
         all[Q].role = all[K].role = OPERAND_IN_OUT;
         all[YQ].dtype = all[YK].dtype = CKL_DTYPE_DEFAULT;
@@ -101,6 +100,7 @@ static const char *const cases[] = {
     "tokens=20 heads=2 position_min=16777216 position_max=33554432 # too far: NaN",
     "tokens=3 heads=2 head_dim=2048 theta=1                        # many lanes, one frequency",
     "tokens=700 heads=12 k_heads=4 head_dim=32 dtype=bf16 impl=vector config='groups=2 threads=128 heads=2'",
+    "tokens=9 heads=1 head_dim=77 rotary_dim=76 dtype=f16 ldq=80 ldyq=80 # vectors in the pitch, none in the length",
     "tokens=0",
     NULL,
 };
