@@ -19,6 +19,7 @@ static const command commands[] = {
     { "info", cmd_info, "devices, driver, peers and tools found; what is missing and how to get it" },
     { "run", cmd_run, "one problem: plan, run, compare with the reference" },
     { "verify", cmd_verify, "every case of every operator through every implementation" },
+    { "fuzz", cmd_fuzz, "random kernels on several devices, compared bit for bit" },
     { "bench", cmd_bench, "measured time against peers and against what the hardware allows" },
     { "compare", cmd_compare, "two files of bench: what became faster, what slower; a gate for regressions" },
     { "layout", cmd_layout, "calculates with CuTe layouts and draws them" },

@@ -134,6 +134,7 @@ run "a crash is said" crash_is_said
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl verify, emulated H200" "$build/ckl" verify $full --device emulator:h200 --assemble
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
+run "ckl fuzz, schedules of the emulator" "$build/ckl" fuzz --count $([[ $full ]] && echo 40000 || echo 2000) --seed 1
 wait $sanitizers
 cat "$log.report"
 read -r p f <"$log.sanitized" || p=0 f=1
