@@ -181,6 +181,16 @@ static const kind_info kinds[] = {
     [FIELD_quoted] = { sizeof(char *), "text without quotes", parse_quoted, print_quoted },
 };
 
+size_t field_bytes(const field *f)
+{
+    static const size_t bytes[] = {
+        [FIELD_int] = sizeof(int),      [FIELD_int64_t] = sizeof(int64_t), [FIELD_float] = sizeof(float),
+        [FIELD_bool] = sizeof(bool),    [FIELD_ckl_dtype] = sizeof(int),   [FIELD_choice] = sizeof(choice),
+        [FIELD_quoted] = sizeof(quoted)
+    };
+    return bytes[f->kind];
+}
+
 void fields_default(field_table table, void *object)
 {
     for (int i = 0; i < table.count; i++) {

@@ -83,6 +83,9 @@ void field_choices(const field *f, text *out);
 /* The limits or names without the mark of what may be left out. */
 const char *field_range(const field *f);
 
+/* Bytes of its member. */
+size_t field_bytes(const field *f);
+
 /* Appends the value of a field. */
 void field_print(const field *f, const void *member, text *out);
 

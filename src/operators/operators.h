@@ -34,26 +34,23 @@ OPERATORS(X)
     .desc = FIELD_TABLE(desc_fields), .check = check, .tensors = tensors, .implementations = implementations
 
 /* The same with parts of other names, where a file has two operators: OPERATOR_WITH(op, types, .summary = ..., .check = ...). */
-#define OPERATOR_WITH(op, types, ...)                                                                       \
-    PLAN_CLEAR_PADDING(op##_clear_padding, ckl_##types##_desc)                                              \
-    const operator_info op##_operator = { .name = #op,                                                      \
-                                          .desc_bytes = sizeof(ckl_##types##_desc),                         \
-                                          .clear_padding = op##_clear_padding,                              \
-                                          .args_bytes = sizeof(ckl_##types##_args),                         \
-                                          __VA_ARGS__ };                                                    \
-    ckl_status ckl_##op##_plan(ckl_device *device, const ckl_##types##_desc *desc, ckl_plan **plan)         \
-    {                                                                                                       \
-        return plan_build(device, &op##_operator, desc, NULL, plan);                                        \
-    }                                                                                                       \
-    ckl_status ckl_##op##_run(const ckl_plan *plan, const ckl_##types##_args *args, ckl_stream stream)      \
-    {                                                                                                       \
-        return plan_run(plan, &op##_operator, args, stream);                                                \
-    }                                                                                                       \
-    ckl_status ckl_##op(ckl_device *device, const ckl_##types##_desc *desc, const ckl_##types##_args *args, \
-                        ckl_stream stream)                                                                  \
-    {                                                                                                       \
-        return plan_once(device, &op##_operator, desc, args, stream);                                       \
-    }                                                                                                       \
+#define OPERATOR_WITH(op, types, ...)                                                                                \
+    const operator_info op##_operator = {                                                                            \
+        .name = #op, .desc_bytes = sizeof(ckl_##types##_desc), .args_bytes = sizeof(ckl_##types##_args), __VA_ARGS__ \
+    };                                                                                                               \
+    ckl_status ckl_##op##_plan(ckl_device *device, const ckl_##types##_desc *desc, ckl_plan **plan)                  \
+    {                                                                                                                \
+        return plan_build(device, &op##_operator, desc, NULL, plan);                                                 \
+    }                                                                                                                \
+    ckl_status ckl_##op##_run(const ckl_plan *plan, const ckl_##types##_args *args, ckl_stream stream)               \
+    {                                                                                                                \
+        return plan_run(plan, &op##_operator, args, stream);                                                         \
+    }                                                                                                                \
+    ckl_status ckl_##op(ckl_device *device, const ckl_##types##_desc *desc, const ckl_##types##_args *args,          \
+                        ckl_stream stream)                                                                           \
+    {                                                                                                                \
+        return plan_once(device, &op##_operator, desc, args, stream);                                                \
+    }                                                                                                                \
     extern const operator_info op##_operator
 
 enum { OPERANDS_MAX = PLAN_TENSORS_MAX, OPERAND_RANK_MAX = PLAN_RANK_MAX };

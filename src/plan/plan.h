@@ -39,42 +39,34 @@ typedef struct implementation {
     ckl_status (*launch)(const ckl_plan *plan, const void *args, ckl_stream stream);
 } implementation;
 
+/* Parts of an implementation that go by its name: of tiled of gemm choose_tiled(), gemm_tiled(), gemm_tiled_config and so on. */
+#define IMPLEMENTATION_PARTS(op, called)                                                                     \
+    .name = #called, .config_bytes = sizeof(op##_##called##_config), .config = FIELD_TABLE(called##_fields), \
+    .choose = choose_##called, .admit = admit_##called, .describe = op##_##called, .launch = launch_##called
+
 static inline int plan_kernels(const implementation *impl)
 {
     return !impl->describe ? 0 : impl->kernels ? impl->kernels : 1;
 }
 
-/*
- * Defines an operator's clear_padding for its type of desc: cached plans are found by the values of the fields, whatever lies
- * between them. With a compiler that cannot tell it stays, and costs a second plan, which shares the kernel of the first.
- */
-#ifdef __has_builtin
-#if __has_builtin(__builtin_clear_padding)
-#define PLAN_PADDING_IS_CLEARED 1
-#endif
-#endif
-#ifdef PLAN_PADDING_IS_CLEARED
-#define PLAN_CLEAR_PADDING(function, type)     \
-    static void function(void *desc)           \
-    {                                          \
-        __builtin_clear_padding((type *)desc); \
+/* A member of a desc that is no field of its table, as an array is: DESC_MEMBER(ckl_permute_desc, shape). */
+typedef struct desc_member {
+    size_t offset, bytes;
+} desc_member;
+
+#define DESC_MEMBER(owner, member)                               \
+    {                                                            \
+        offsetof(owner, member), sizeof(((owner *)NULL)->member) \
     }
-#else
-#define PLAN_CLEAR_PADDING(function, type) \
-    static void function(void *desc)       \
-    {                                      \
-        (void)desc;                        \
-    }
-#endif
 
 /* One operator. The table is const and complete: the public functions of <op>.h are thin calls of plan_*(). */
 typedef struct operator_info {
     const char *name;
     const char *summary;
     size_t desc_bytes, args_bytes;
-    void (*clear_padding)(void *desc); // by PLAN_CLEAR_PADDING(); NULL: the desc has none
 
-    field_table desc; // its fields with their limits, which are checked first
+    field_table desc;           // its fields with their limits, which are checked first
+    const desc_member *members; // its other members, { 0 } at the end; NULL: there are none
 
     /* Fills in defaults that follow from other fields, and checks relations between them, in place. NULL: there are none. */
     ckl_status (*check)(void *desc);

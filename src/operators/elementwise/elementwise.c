@@ -183,5 +183,18 @@ static const field config_fields[] = { MAP_CONFIG(FIELD_NESTED, (elementwise_con
                                        ELEMENTWISE_CONFIG(FIELD_ROW) };
 MAP_IMPLEMENTATIONS(elementwise_config, elementwise_vector);
 
+#define OPERAND_MEMBERS(operand)                                                                         \
+    DESC_MEMBER(ckl_elementwise_desc, operand.dtype), DESC_MEMBER(ckl_elementwise_desc, operand.stride), \
+        DESC_MEMBER(ckl_elementwise_desc, operand.scalar)
+static const desc_member members[] = { DESC_MEMBER(ckl_elementwise_desc, expr),
+                                       DESC_MEMBER(ckl_elementwise_desc, rank),
+                                       DESC_MEMBER(ckl_elementwise_desc, shape),
+                                       OPERAND_MEMBERS(in[0]),
+                                       OPERAND_MEMBERS(in[1]),
+                                       OPERAND_MEMBERS(in[2]),
+                                       OPERAND_MEMBERS(in[3]),
+                                       OPERAND_MEMBERS(out),
+                                       { 0 } };
+
 OPERATOR_WITH(elementwise, elementwise, .summary = "y = an expression of up to four tensors, element by element",
-              .check = check, .tensors = tensors, .implementations = implementations);
+              .check = check, .members = members, .tensors = tensors, .implementations = implementations);

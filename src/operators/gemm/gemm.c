@@ -131,15 +131,9 @@ static const field naive_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_naive_co
                                       GEMM_NAIVE_CONFIG(FIELD_ROW, gemm_naive_config) };
 
 static const implementation naive = {
-    .name = "naive",
+    IMPLEMENTATION_PARTS(gemm, naive),
     .summary = "one thread an element of D, any size and alignment",
-    .config_bytes = sizeof(gemm_naive_config),
-    .config = FIELD_TABLE(naive_fields),
-    .choose = choose_naive,
-    .admit = admit_naive,
-    .describe = gemm_naive,
     .params = &gemm_param_list,
-    .launch = launch_naive,
 };
 
 /* Copies of 16 bytes: what tiled and sm90 share */
@@ -224,15 +218,9 @@ static const field tiled_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_tiled_co
                                       GEMM_TILED_CONFIG(FIELD_ROW, gemm_tiled_config) };
 
 static const implementation tiled = {
-    .name = "tiled",
+    IMPLEMENTATION_PARTS(gemm, tiled),
     .summary = "shared-memory tiles by cp.async, mma.sync; every GPU from sm_80 on",
-    .config_bytes = sizeof(gemm_tiled_config),
-    .config = FIELD_TABLE(tiled_fields),
-    .choose = choose_tiled,
-    .admit = admit_tiled,
-    .describe = gemm_tiled,
     .params = &gemm_param_list,
-    .launch = launch_tiled,
 };
 
 /* sm90 */
@@ -404,21 +392,16 @@ static const field sm90_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_conf
                                      GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
 
 static const implementation sm90 = {
-    .name = "sm90",
+    IMPLEMENTATION_PARTS(gemm, sm90),
     .summary = "persistent and warp-specialised: TMA, wgmma, clusters with multicast; Hopper",
-    .config_bytes = sizeof(gemm_sm90_config),
-    .config = FIELD_TABLE(sm90_fields),
-    .choose = choose_sm90,
-    .admit = admit_sm90,
-    .describe = gemm_sm90,
     .params = &gemm_sm90_param_list,
     .target = IR_SM90A,
-    .launch = launch_sm90,
 };
 
 /* The operator */
 
 static const field desc_fields[] = { GEMM_DESC(FIELD_ROW, ckl_gemm_desc) };
+static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, c), { 0 } };
 static const implementation *const implementations[] = { &sm90, &tiled, &naive, NULL };
 
-OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)", .check_args = check_args);
+OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)", .check_args = check_args, .members = members);

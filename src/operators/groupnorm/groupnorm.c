@@ -1,7 +1,10 @@
-/* groupnorm.c - group norm of images and its gradients: validation, launch. */
+/* groupnorm.c - group norm of images and its gradients: validation, choice of slices and of threads that hold them, launch. */
+#include <math.h>
+
 #include "base/math.h"
 #include "operators/groupnorm/groupnorm_config.h"
 #include "operators/operators.h"
+#include "skeletons/residency.h"
 
 /* Validation */
 
@@ -75,12 +78,259 @@ static int tensors(const void *desc, plan_tensor *t)
     return 10;
 }
 
+/* Slices */
+
+enum {
+    VECTOR_BYTES = 16,
+    PIXEL_BYTES = 128,         // of nhwc that a bundle reads side by side: a line
+    PIXEL_BYTES_BACKWARD = 64, // x and dy
+    BUNDLE_MAX = 8,
+    CLUSTER_MAX = 8,
+    SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
+    SPLIT_BYTES = 72 << 10,  // three: of the first split kernel, which only reads
+    SPREAD_BYTES = 32 << 10, // smaller slices are not shared out further, even if SMs are idle
+    THREADS_MIN = 64,
+    THREADS_MAX = 512,
+    SPLIT_THREADS_MAX = 256, // the second kernel keeps loads in registers
+    VECTORS_OF_THREAD = 12,  // about 50 KiB for 256 threads: bench/notes/groupnorm.md
+    COLUMN_BYTES = 64,       // of nchw that neighbouring threads read side by side
+    SECOND_CTAS = 4,         // an SM: CTAs of the second split kernel, backward; forward has one for each slice
+    SLICES_MAX = 1 << 20
+};
+
+static int64_t element_bytes(const ckl_groupnorm_desc *d)
+{
+    return (int64_t)ckl_dtype_bytes(d->dtype);
+}
+
+static int64_t units_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    return d->layout == CKL_IMAGE_NCHW ? d->h * d->w / c->vec : d->h * d->w;
+}
+
+static int64_t slices_of(const ckl_groupnorm_desc *d, const groupnorm_config *c, bool split)
+{
+    return split ? max_i64(1, ceil_div(units_of(d, c), groupnorm_slice_units(c))) : c->cluster;
+}
+
+static int64_t bundles_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    return d->n * d->groups / c->bundle;
+}
+
+/*
+ * Shared memory of a CTA: slices of x and, backward, dy; what threads tell of their sums, in place of the slices where
+ * these are not needed again; what groups and CTAs tell.
+ */
+static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
+{
+    const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    const int64_t slice = groupnorm_slice_bytes(c), groups = 16 * ceil_div(12 * c->bundle, 16);
+    const int64_t peers = c->cluster > 1 ? 8 * (int64_t)c->bundle * c->cluster + 16 : 0;
+    if (d->direction == CKL_DIRECTION_FORWARD)
+        return slice + round_up(8 * (int64_t)c->threads, 16) + round_up(4 * (int64_t)c->threads, 16) + groups + peers;
+    int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle;
+    return (split && g.slots == 1 ? max_i64(2 * slice, sums) : 2 * slice + sums) + groups + peers + 16;
+}
+
+/* Choice */
+
+/* Of nhwc, neighbouring groups whose pixels fill lines of memory. */
+static int bundle_for(const ckl_groupnorm_desc *d)
+{
+    const int64_t pixel = d->c / d->groups * element_bytes(d);
+    const int64_t wanted = d->direction == CKL_DIRECTION_FORWARD ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD;
+    int bundle = 1;
+    while (d->layout == CKL_IMAGE_NHWC && 2 * bundle <= BUNDLE_MAX && d->groups % (2 * bundle) == 0 &&
+           bundle * pixel < wanted)
+        bundle *= 2;
+    return bundle;
+}
+
+/* Does a vector stay in a channel (nchw), or in a bundle; and in its group, where a thread has several columns? */
+static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    if (d->layout == CKL_IMAGE_NCHW)
+        return d->h * d->w % c->vec == 0;
+    bool in_group = c->channels % c->vec == 0 || c->channels * c->bundle / c->vec <= THREADS_MIN;
+    return d->c % c->vec == 0 && c->channels * c->bundle % c->vec == 0 && in_group;
+}
+
+/* What a split over threads costs: the vectors for which there is room; more if it is far from the threads wanted. */
+static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted)
+{
+    static const double column = 0.02, too_few = 1.1, too_many = 1.6; // from there on evenness counts less
+    groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    double room = (double)(g.slots * ceil_div(units, g.column_threads)) * c->threads * (1 + column * g.slots);
+    double ratio = (double)c->threads / (double)wanted;
+    return room * fmax(1, fmax(ratio / too_many, 1 / ratio / too_few));
+}
+
+/* What choosing is about. */
+typedef struct search {
+    const ckl_groupnorm_desc *d;
+    const ckl_device_info *device;
+    bool split;
+} search;
+
+/* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
+static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
+{
+    const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
+    const int threads_max = s->split ? SPLIT_THREADS_MAX : THREADS_MAX;
+    const int64_t vectors = units * c->channels * c->bundle / (nchw ? 1 : c->vec);
+    const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / VECTORS_OF_THREAD));
+    const int side_by_side = COLUMN_BYTES / (c->vec * (int)element_bytes(s->d));
+    groupnorm_config best = *c;
+    double least = INFINITY;
+    for (c->threads = (int)max_i64(THREADS_MIN, 32 * c->bundle); c->threads <= threads_max; c->threads += 32)
+        for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1); column_threads++) {
+            if (nchw && (c->threads % column_threads || (column_threads < side_by_side && column_threads < units)))
+                continue;
+            c->column_threads = nchw ? column_threads : groupnorm_grid_of(c, c->vec).column_threads;
+            c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
+            double cost = shared_bytes(s->d, s->split, c) <= budget ? cost_of(c, units, wanted) : INFINITY;
+            if (cost < least) {
+                least = cost;
+                best = *c;
+            }
+        }
+    *c = best;
+    return least < INFINITY;
+}
+
+/* The fewest CTAs whose slices fit the budget; more where SMs would be idle. */
+static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
+{
+    const int cluster_max = s->device->has_tma ? CLUSTER_MAX : 1;
+    bool found = false;
+    groupnorm_config best = *c;
+    for (c->cluster = 1; c->cluster <= cluster_max; c->cluster *= 2) {
+        bool idle = found && bundles_of(s->d, c) * best.cluster < s->device->sm_count &&
+                    groupnorm_slice_bytes(&best) > SPREAD_BYTES;
+        if ((!found || idle) && share_out(s, ceil_div(units_of(s->d, c), c->cluster), budget, c)) {
+            best = *c;
+            found = true;
+        }
+    }
+    *c = best;
+    return found;
+}
+
+/* Slices that fit the budget, some of which a CTA of the second kernel takes. */
+static bool choose_slice(const search *s, int64_t budget, groupnorm_config *c)
+{
+    const int64_t units = units_of(s->d, c);
+    for (int64_t slices = 1; slices < 2 * max_i64(1, units); slices *= 2)
+        if (share_out(s, ceil_div(units, slices), budget, c)) {
+            int64_t ctas = bundles_of(s->d, c) * slices_of(s->d, c, true);
+            const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
+            c->slices_per_cta = forward ? 1 : (int)max_i64(1, ctas / ((int64_t)SECOND_CTAS * s->device->sm_count));
+            return true;
+        }
+    return false;
+}
+
+/* As many CTAs an SM as have room, or as there are. */
+static int ctas_per_sm(const search *s, const groupnorm_config *c)
+{
+    int64_t room = residency_ctas_per_sm(s->device, c->threads, shared_bytes(s->d, s->split, c));
+    int64_t ctas = bundles_of(s->d, c) * slices_of(s->d, c, s->split);
+    return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
+}
+
+static ckl_status choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+                         groupnorm_config *c)
+{
+    const int64_t most = device->smem_per_cta_bytes;
+    if (d->c / d->groups > INT32_MAX / BUNDLE_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: more than %d channels of a group", what, INT32_MAX / BUNDLE_MAX);
+    c->dtype = d->dtype;
+    c->layout = (choice)d->layout;
+    c->affine = d->affine;
+    c->channels = (int)max_i64(1, d->c / d->groups);
+    c->bundle = bundle_for(d);
+    for (c->vec = VECTOR_BYTES / (int)element_bytes(d); !vector_fits(d, c);)
+        c->vec /= 2;
+    search s = { d, device, split };
+    const bool found = split ? choose_slice(&s, min_i64(SPLIT_BYTES, most), c)
+                             : choose_cluster(&s, min_i64(SLICE_BYTES, most), c) || choose_cluster(&s, most, c);
+    if (!found)
+        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " bytes of shared memory of a CTA do not hold a %s", what, most,
+             split ? "slice of a bundle" : "bundle, shared by as many as there may be in a cluster");
+    c->ctas_per_sm = ctas_per_sm(&s, c);
+    return CKL_OK;
+}
+
+/* Admission */
+
+static ckl_status admit_threads(const char *what, const ckl_device_info *device, bool split, const groupnorm_config *c)
+{
+    if (c->threads % 32 || c->threads < 32 || c->threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 from 32 to %d", what, c->threads,
+             device->threads_per_cta_max);
+    if (!is_power_of_two(c->vec) || c->vec * (int)ckl_dtype_bytes(c->dtype) > VECTOR_BYTES)
+        FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, c->vec, VECTOR_BYTES);
+    if (c->bundle < 1 || c->bundle > c->threads / 32)
+        FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the warps", what, c->bundle, c->threads / 32);
+    if (!is_power_of_two(c->cluster) || c->cluster > 16 || (split && c->cluster > 1))
+        FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to %d", what, c->cluster, split ? 1 : 16);
+    if (c->steps < 1 || c->rounds < 1 || c->slices_per_cta < 1)
+        FAIL(CKL_INVALID, "%s: steps=%d, rounds=%d or slices_per_cta=%d is less than 1", what, c->steps, c->rounds,
+             c->slices_per_cta);
+    return CKL_OK;
+}
+
+static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    const bool nchw = d->layout == CKL_IMAGE_NCHW;
+    if (nchw && c->bundle > 1)
+        FAIL(CKL_INVALID, "%s: bundle=%d, but nchw takes groups one by one", what, c->bundle);
+    if (d->groups % c->bundle)
+        FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64, what, c->bundle, d->groups);
+    if (nchw ? d->h * d->w % c->vec : d->c % c->vec || c->channels * c->bundle % c->vec)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,
+             nchw ? "h*w" : "the channels of an image and a bundle");
+    if (nchw && (c->column_threads < 1 || c->threads % c->column_threads))
+        FAIL(CKL_INVALID, "%s: column_threads=%d does not divide threads=%d", what, c->column_threads, c->threads);
+    groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    if (c->column_threads != g.column_threads)
+        FAIL(CKL_INVALID, "%s: column_threads=%d is not %d, the threads of a vector of channels", what,
+             c->column_threads, g.column_threads);
+    if (!nchw && g.slots > 1 && (c->channels % c->vec || c->bundle > 1))
+        FAIL(CKL_UNSUPPORTED, "%s: vectors of a pixel of bundle=%d are more than threads=%d", what, c->bundle,
+             c->threads);
+    return CKL_OK;
+}
+
+static ckl_status admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+                        const groupnorm_config *c)
+{
+    if (c->cluster > 1 && !device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, c->cluster);
+    if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
+        c->channels != max_i64(1, d->c / d->groups))
+        FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
+    TRY(admit_threads(what, device, split, c));
+    TRY(admit_layout(what, d, c));
+    const int64_t slices = slices_of(d, c, split), units = units_of(d, c);
+    if (slices * groupnorm_slice_units(c) < units)
+        FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,
+             c->steps, c->cluster, slices * groupnorm_slice_units(c), units);
+    if (shared_bytes(d, split, c) > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "%s: steps=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->steps,
+             shared_bytes(d, split, c), device->smem_per_cta_bytes);
+    if (units > INT32_MAX / 2 || slices > SLICES_MAX || bundles_of(d, c) * slices > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: more than %d pixels of an image, or CTAs", what, INT32_MAX / 2);
+    return CKL_OK;
+}
+
 /* Launch */
 
 static int64_t entries_bytes(const ckl_plan *plan, bool split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const int64_t words = GROUPNORM_ENTRY * d->n * d->groups * groupnorm_slices(d, plan->config, split);
+    const int64_t words = GROUPNORM_ENTRY * d->n * d->groups * slices_of(d, plan->config, split);
     return split ? round_up(words * 4, PLAN_WORKSPACE_ALIGNMENT) : 0;
 }
 
@@ -88,14 +338,14 @@ static int64_t partial_bytes(const ckl_plan *plan, bool split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
-    return sums ? 4 * GROUPNORM_KINDS * d->n * d->c * groupnorm_slices(d, plan->config, split) : 0;
+    return sums ? 4 * GROUPNORM_KINDS * d->n * d->c * slices_of(d, plan->config, split) : 0;
 }
 
 static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_args *a, bool split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const groupnorm_config *c = plan->config;
-    const int64_t units = groupnorm_units(d, c), slices = groupnorm_slices(d, c, split);
+    const int64_t units = units_of(d, c), slices = slices_of(d, c, split);
     const char *workspace = plan_workspace(plan, a->workspace);
     return (groupnorm_params){ .channels = d->c,
                                .pixels = d->h * d->w,
@@ -142,7 +392,7 @@ static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_str
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const groupnorm_params p = params_for(plan, args, false);
-    const plan_grid grid = { .x = groupnorm_bundles(d, plan->config) * p.slices };
+    const plan_grid grid = { .x = bundles_of(d, plan->config) * p.slices };
     if (elements_of(d) > 0)
         TRY(plan_launch(plan, unaligned(plan, args), grid, &p, stream));
     return launch_gradients(plan, GROUPNORM_GRADIENTS, &p, stream);
@@ -153,8 +403,7 @@ static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_strea
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const groupnorm_config *c = plan->config;
-    const int64_t bundles = elements_of(d) ? groupnorm_bundles(d, c) : 0,
-                  round = max_i64(1, ceil_div(bundles, c->rounds));
+    const int64_t bundles = elements_of(d) ? bundles_of(d, c) : 0, round = max_i64(1, ceil_div(bundles, c->rounds));
     const int odd = unaligned(plan, args);
     groupnorm_params p = params_for(plan, args, true);
     for (; p.first < bundles; p.first += round) {
@@ -177,12 +426,12 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
     static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)      \
     {                                                                                                     \
         TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
-        return groupnorm_choose("groupnorm " #called, desc, device, is_split, config);                    \
+        return choose("groupnorm " #called, desc, device, is_split, config);                              \
     }                                                                                                     \
     static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config) \
     {                                                                                                     \
         TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
-        return groupnorm_admit("groupnorm " #called, desc, device, is_split, config);                     \
+        return admit("groupnorm " #called, desc, device, is_split, config);                               \
     }                                                                                                     \
     static int64_t workspace_##called(const ckl_plan *plan)                                               \
     {                                                                                                     \

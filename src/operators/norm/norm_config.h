@@ -131,7 +131,4 @@ void rmsnorm_forward(const void *config, int kernel);
 void layernorm_backward(const void *config, int kernel);
 void rmsnorm_backward(const void *config, int kernel);
 
-/* The kernel that adds up columns: partial sums or, where partial is NULL, the products of all rows. */
-void norm_columns(const norm_config *cfg, bool centred);
-
 #endif

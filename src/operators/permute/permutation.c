@@ -4,6 +4,8 @@
 #include "base/math.h"
 #include "plan/check.h"
 
+enum { SUMS_MAX = 1 << 24 }; // of strides, tried at most: a tenth of a second
+
 /* Outermost of y first: by falling strides. */
 static void insert_sorted(permutation *p, permute_mode m)
 {
@@ -13,17 +15,38 @@ static void insert_sorted(permutation *p, permute_mode m)
     p->modes[i] = m;
 }
 
+/*
+ * Two elements of y meet where differences d of their coordinates, |d| < size in each mode and not all 0, have
+ * sum(d * stride) = 0. A search from the largest stride inwards: d must bring the sum within reach of the modes inside, so that
+ * of modes which nest only d = 0 is tried. Returns the outermost mode that differs, NULL: none meet. *left: sums to try at most.
+ */
+static const permute_mode *elements_meet(const permutation *p, int i, int64_t sum, const permute_mode *differs,
+                                         int64_t *left)
+{
+    if (i == p->rank)
+        return sum == 0 ? differs : NULL;
+    const permute_mode *m = &p->modes[i], *found = NULL;
+    int64_t reach = 0;
+    for (int inner = i + 1; inner < p->rank; inner++)
+        reach += (p->modes[inner].size - 1) * p->modes[inner].y;
+    if (m->y == 0)
+        return m;
+    const int64_t low = differs ? -((reach + sum) / m->y) : 0, high = (reach - sum) / m->y; // the first may be positive
+    for (int64_t d = max_i64(low, 1 - m->size); d <= min_i64(high, m->size - 1) && !found && --*left > 0; d++)
+        found = elements_meet(p, i + 1, sum + d * m->y, differs || d == 0 ? differs : m, left);
+    return found;
+}
+
 static ckl_status check_distinct(const permutation *p)
 {
-    int64_t extent = 1; // elements of y that the modes inside span
-    for (int i = p->rank - 1; i >= 0; i--) {
-        permute_mode m = p->modes[i];
-        if (m.y < extent)
-            FAIL(CKL_INVALID,
-                 "%s: y has a stride of %" PRId64 " elements round parts of %" PRId64 ": elements share memory", p->op,
-                 m.y, extent);
-        extent += (m.size - 1) * m.y;
-    }
+    int64_t left = SUMS_MAX;
+    const permute_mode *m = elements_meet(p, 0, 0, NULL, &left);
+    if (m)
+        FAIL(CKL_INVALID, "%s: y has a stride of %" PRId64 " elements that others make up: elements share memory",
+             p->op, m->y);
+    if (left <= 0)
+        FAIL(CKL_INVALID, "%s: y has strides that do not nest; whether elements share memory takes more than %d steps",
+             p->op, SUMS_MAX);
     return CKL_OK;
 }
 

@@ -105,7 +105,10 @@ typedef struct permute_gather_config {
 
 #define PERMUTE_DESC(X, owner) X(owner, ckl_dtype, dtype, "f32", "", "type of x and y, any")
 
-/* Of every kernel that transposes matrices. Distances are bytes; sizes and strides of outer modes are the fastest's first. */
+/*
+ * Of every kernel that transposes matrices. Distances are bytes, of naive and tiled elements; sizes and strides of outer modes
+ * are the fastest's first.
+ */
 #define TRANSPOSE_PARAMS(X, owner)                \
     X(owner, tensor, tX)                          \
     X(owner, tensor, tY)                          \

@@ -89,7 +89,7 @@ static const test_reject rejects[] = {
     { "rows=8 cols=8 ldx=2^62", CKL_INVALID, "transpose: x of 1x8x8 elements, strides" },
     { "rows=8 cols=8 tile=24", CKL_INVALID, "transpose: tile=24 is none of 0, 16, 32" },
     { "rows=8 cols=8 batch=2 stride_y=63", CKL_INVALID,
-      "transpose: y has a stride of 63 elements round parts of 64: elements share memory" },
+      "transpose: y has a stride of 63 elements that others make up: elements share memory" },
     { "rows=8 cols=8 incy=2 ldy=8", CKL_INVALID, "elements share memory" },
     { "rows=64 cols=65 dtype=f16 impl=sm90", CKL_UNSUPPORTED,
       "transpose sm90: ldx=65 elements of 2 bytes are not a positive multiple of 16 bytes" },

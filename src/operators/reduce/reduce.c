@@ -2,7 +2,7 @@
 #include "cutekernellib/operators/reduce.h"
 
 #include "operators/operators.h"
-#include "operators/reduce/reduce_plan.h"
+#include "operators/reduce/reduce_config.h"
 
 /* A set of element types. */
 #define SET(dtype) (1u << (dtype))
@@ -139,6 +139,11 @@ static int tensors(const void *desc, plan_tensor *t)
 }
 
 static const field desc_fields[] = { REDUCE_OP(FIELD_ROW, ckl_reduce_desc) REDUCE_DESC(FIELD_ROW, ckl_reduce_desc) };
+static const desc_member members[] = { DESC_MEMBER(ckl_reduce_desc, rank),
+                                       DESC_MEMBER(ckl_reduce_desc, shape),
+                                       DESC_MEMBER(ckl_reduce_desc, stride),
+                                       DESC_MEMBER(ckl_reduce_desc, axes),
+                                       { 0 } };
 static const implementation *const implementations[] = { &reduce_columns_plans,
                                                          &reduce_rows_plans,
                                                          &reduce_vectorized_plans,
@@ -148,4 +153,4 @@ static const implementation *const implementations[] = { &reduce_columns_plans,
                                                          NULL };
 
 OPERATOR_OF_VIEW(reduce, reduce, reduce_view, "sum, maximum, mean, variance, position of an extreme ... over any axes",
-                 .workspace = offsetof(ckl_reduce_args, workspace));
+                 .members = members, .workspace = offsetof(ckl_reduce_args, workspace));

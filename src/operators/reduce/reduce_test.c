@@ -4,7 +4,7 @@
 #include "base/dtype.h"
 #include "base/shape.h"
 #include "operators/reduce/reduce_lab.h"
-#include "operators/reduce/reduce_plan.h"
+#include "operators/reduce/reduce_config.h"
 
 typedef struct reduce_problem {
     ckl_reduce_desc desc;
