@@ -239,6 +239,7 @@ static void device_close(ckl_device *d)
     emulator *e = emulator_of(d);
     memory_clear(&e->memory);
     pthread_mutex_destroy(&e->counting);
+    pthread_mutex_destroy(&e->launching);
     free(e);
 }
 
@@ -304,7 +305,7 @@ ckl_status emulator_open_with(const char *which, const emulator_options *options
     const model *m = find_model(which);
     if (!m)
         return CKL_INVALID;
-    emulator *e = calloc(1, sizeof *e);
+    emulator *e = aligned_alloc(_Alignof(emulator), sizeof *e);
     if (!e)
         abort();
     *e = (emulator){ .base = { .ops = &ops, .info = info_of(m) },
@@ -313,6 +314,7 @@ ckl_status emulator_open_with(const char *which, const emulator_options *options
                      .threads_per_sm = m->threads_per_sm };
     memory_init(&e->memory, (size_t)e->base.info.memory_bytes);
     pthread_mutex_init(&e->counting, NULL);
+    pthread_mutex_init(&e->launching, NULL);
     *device = &e->base;
     return CKL_OK;
 }

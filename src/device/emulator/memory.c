@@ -18,6 +18,7 @@ void memory_init(memory_space *m, size_t bytes_max)
 
 static void destroy(allocation *a)
 {
+    global_shadow_free(a->shadow);
     munmap(a->reservation, a->reserved);
     free(a);
 }
