@@ -346,7 +346,7 @@ static const global_case cases[] = {
     { { same_word, 32, 1, { "global-memory race", "write of memory+0 meets the write by CTA" }, 0 }, 2 },
     { { halves_of_a_word, 32, 1, { "global-memory race", "no release and acquire" }, 0 }, 2 },
     { { read_of_other, 32, 1, { "global-memory race", "memory+0", "no release and acquire" }, 0 }, CTAS },
-    { { tma_load_of_written, 32, 1, { "global-memory race", "memory+512", "by CTA (" }, 0 }, 1 },
+    { { tma_load_of_written, 32, 1, { "global-memory race", "memory+512", "by " }, 0 }, 1 },
     { { gather_no_fence_before, 64, 1, { "global-memory race", "fence or a release before the flag" }, 0 }, CTAS },
     { { gather_no_fence_after, 64, 1, { "global-memory race", "read, but not acquired" }, 0 }, CTAS },
     { { gather_no_barrier, 64, 1, { "global-memory race", "read of memory+", "warp 1 of CTA" }, 0 }, CTAS },
@@ -358,7 +358,8 @@ static const global_case cases[] = {
     { { polled_by_ordinary_loads, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2 },
     { { polled_too_near, 32, 1, { "global-memory race", "memory+8192", "by warp 0 of CTA" }, 0 }, 2 },
     { { passed_on, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" }, 0 }, 3 },
-    { { store_not_complete, 32, 1, { "global-memory race", "the bulk store of warp 0 of CTA (1", "bulk_wait" }, 0 }, 2 },
+    { { store_not_complete, 32, 1, { "global-memory race", "the bulk store of warp 0 of CTA (1", "bulk_wait" }, 0 },
+      2 },
     { { load_without_proxy_fence, 32, 1, { "missing fence_proxy_async", "memory+512", "_gmem" }, 0 }, 2 },
     { { grid_barrier, 32, 1, { "deadlock", "memory+8256 to change", "the device holds 132 at once" }, 0 }, SMS },
 };

@@ -1,7 +1,13 @@
 /* barriers.c - named barriers, the cluster barrier, mbarriers, and the registers that warps hand to each other. */
 #include "device/emulator/machine.h"
 
-enum { REGISTERS_MIN = 24, REGISTERS_MAX = 256, REGISTERS_STEP = 8, ARRIVALS_MAX = (1 << 20) - 1, BYTES_MAX = (1 << 20) - 1 };
+enum {
+    REGISTERS_MIN = 24,
+    REGISTERS_MAX = 256,
+    REGISTERS_STEP = 8,
+    ARRIVALS_MAX = (1 << 20) - 1,
+    BYTES_MAX = (1 << 20) - 1
+};
 
 static outcome block(warp *w, wait_kind kind, uint32_t at, uint32_t value)
 {

@@ -7,6 +7,7 @@
 
 enum {
     QUANTUM = 256,        // instructions a warp may run before the next one
+    POLL_LOOP_MAX = 1024, // instructions after a poll to no avail that count as waiting
     LAZY_ROUNDS_MAX = 64, // of polling warps until lazy work is done after all
     WRITER_ROUNDS_MAX = 256,
     BANK_ALIGNMENT = 64,
@@ -335,12 +336,13 @@ static bool run_warp(warp *w, int quantum)
         if (o == ADVANCE) {
             w->pc++;
         } else if (o == BLOCKED) {
-            c->busy = c->busy || i;
+            c->busy = c->busy || (i && w->executed >= w->idle_until);
             return true;
         } else if (o == FAULTED) {
             return false;
         } else if (o == YIELDED) {
             w->pc++;
+            w->idle_until = w->executed + POLL_LOOP_MAX;
             c->polls = true;
             return count(w, s);
         }
@@ -350,7 +352,8 @@ static bool run_warp(warp *w, int quantum)
         if (w->done)
             break;
     }
-    c->busy = true;
+    c->polls = c->polls || w->executed < w->idle_until;
+    c->busy = c->busy || w->done || w->executed >= w->idle_until;
     if (w->executed > c->kernel->device->options.budget) {
         c->endless = true;
         fault(w, &steps[w->pc], -1, "endless loop", "the warp has executed %" PRId64 " instructions, its budget",

@@ -61,7 +61,7 @@ typedef struct allocation {
     uintptr_t base;
     size_t bytes;
     uint8_t *written;
-    bool all_written; // no need to look at the shadow
+    bool all_written;      // no need to look at the shadow
     global_shadow *shadow; // NULL: no kernel has used the memory
     void *reservation;
     size_t reserved;

@@ -182,7 +182,8 @@ static const char *advice(const access *a, const epoch *e)
         return "one is an ordinary access: both must be strong, or a release and an acquire must order them";
     if (e->cluster == a->w->cluster->index)
         return "no barrier, and no release and acquire, orders them";
-    return "no release that follows it has been acquired: a fence or a release before the flag is missing, or the acquire";
+    return "no release that follows it has been acquired: a fence or a release before the flag is missing, or the "
+           "acquire";
 }
 
 static void describe_other(const access *a, const epoch *e, char room[AGENT_TEXT_BYTES])

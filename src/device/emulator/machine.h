@@ -131,10 +131,10 @@ typedef struct launch_state {
     uint32_t *set_slots; // hash table of sets of readers
     uint32_t set_count, set_capacity;
     flags flags;
-    uint64_t changes;      // of global memory by atomics
+    uint64_t changes;                               // of global memory by atomics
     int64_t clusters, ended, waiting, resident_max; // in a deadlock: how many wait
-    int64_t fault_cluster; // the lowest that failed, or -1
-    char fault[2048];      // its sentence
+    int64_t fault_cluster;                          // the lowest that failed, or -1
+    char fault[2048];                               // its sentence
 } launch_state;
 
 /*
@@ -248,6 +248,7 @@ struct warp {
     past *fenced[IR_SCOPE_GPU + 1], *observed[IR_SCOPE_GPU + 1];
     uint64_t *polled; // per strong read: a hash of what it brought last
     uintptr_t poll_at;
+    int64_t idle_until; // the instruction up to which it may be in the loop of a poll
 };
 
 /* The bulk groups of one thread. */
@@ -274,7 +275,7 @@ typedef struct warpgroup {
     matrix_op *ops; // not executed yet, in order
     uint32_t first; // number of the first of them since the start
     uint32_t count, capacity;
-    const step *registers_at;  // the SETMAXNREG under way,
+    const step *registers_at; // the SETMAXNREG under way,
     lane_mask registers_done; // which these of its warps have executed
 } warpgroup;
 
@@ -491,8 +492,8 @@ void epochs_clear(launch_state *l);
 void past_add(past **to, past *from);
 void past_drop(past **p);
 uint32_t past_clock(const past *p, int64_t index, uint16_t who, bool async); // of an agent of that cluster
-void past_make_visible(past **p);     // all of it, to the async proxy
-past *past_release(warp *w);          // all that the warp knows; the caller drops it
+void past_make_visible(past **p);                                            // all of it, to the async proxy
+past *past_release(warp *w); // all that the warp knows; the caller drops it
 void past_acquire(warp *w, past *p);
 
 /* strong.c */
@@ -521,7 +522,7 @@ void count_global(warp *w, const uintptr_t *address, int bytes, bool write);
 mbarrier *mbarrier_find(warp *w, const step *s, int lane, cta *c, uint32_t offset, bool async);
 bool mbarrier_transferred(warp *w, const step *s, int lane, mbarrier *b, int64_t bytes, uint32_t phase);
 bool mbarrier_arrive_async(warp *w, const step *s, int lane, uint32_t clock); // by cp_async up to that clock
-void cluster_barrier_check(cluster *c); // after an arrival, and after a warp has left
+void cluster_barrier_check(cluster *c);       // after an arrival, and after a warp has left
 const step *setmaxnreg_missed(const warp *w); // by a warp that leaves; NULL: none
 
 /* transfer.c - False after a fault, or where stated. */
@@ -555,7 +556,8 @@ void counters_add(emulator *e, const cluster *c);
 
 /* The handlers, one per op or family. */
 handler run_alu, run_divide, run_convert, run_pack, run_unpack, run_sreg, run_param;
-handler run_load_global, run_store_global, run_load_strong, run_store_strong, run_atomic_global, run_load_shared, run_store_shared, run_atomic_shared;
+handler run_load_global, run_store_global, run_load_strong, run_store_strong, run_atomic_global, run_load_shared,
+    run_store_shared, run_atomic_shared;
 handler run_cp_async, run_cp_async_commit, run_cp_async_wait, run_cp_async_arrive;
 handler run_fence, run_fence_proxy, run_fence_init;
 handler run_bulk_load, run_bulk_store, run_bulk_prefetch, run_tma_load, run_tma_store, run_tma_prefetch,

@@ -107,9 +107,22 @@ static past *past_join(const past *x, const past *y)
     return p;
 }
 
+/* The common case: what a poll brings is known already. */
+static bool has_all(const past *p, const past *from)
+{
+    int at = 0;
+    for (int i = 0; i < from->count; i++) {
+        while (at < p->count && p->of[at]->cluster < from->of[i]->cluster)
+            at++;
+        if (at == p->count || p->of[at] != from->of[i])
+            return false;
+    }
+    return true;
+}
+
 void past_add(past **to, past *from)
 {
-    if (!from || from == *to)
+    if (!from || from == *to || (*to && has_all(*to, from)))
         return;
     past *sum = from;
     if (*to)

@@ -99,7 +99,7 @@ static cluster *choose(residents *r)
 
 static void deadlock(residents *r, cluster *c)
 {
-    r->l->waiting = r->count + 1;
+    r->l->waiting = r->count;
     fault_deadlock(c);
     if (r->l->fault_cluster < 0) // of nobody who might have ended the wait
         keep_fault(r->l, c);
@@ -146,12 +146,11 @@ static void run_all(residents *r)
             return;
         if (state == CLUSTER_FAULTED)
             continue;
-        bool stuck = !may_start(r) && idle > (int64_t)PATIENCE * (r->count + 1);
-        if (stuck)
-            deadlock(r, c);
         r->live[r->count++] = (resident){ c, before };
-        if (stuck)
+        if (!may_start(r) && idle > (int64_t)PATIENCE * r->count) {
+            deadlock(r, c);
             return;
+        }
     }
 }
 

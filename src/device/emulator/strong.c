@@ -89,8 +89,7 @@ void flags_clear(flags *f)
 
 static bool includes(ir_scope scope, const warp *w, int64_t index, int rank)
 {
-    return scope == IR_SCOPE_GPU ||
-           (w->cluster->index == index && (scope == IR_SCOPE_CLUSTER || w->cta->rank == rank));
+    return scope == IR_SCOPE_GPU || (w->cluster->index == index && (scope == IR_SCOPE_CLUSTER || w->cta->rank == rank));
 }
 
 /* What a strong write publishes: all that the warp knows if it releases, else what its fences covered; NULL: nothing. */
