@@ -316,15 +316,6 @@ static bool leave(warp *w, const step *s)
 
 /* Running */
 
-/* Counts an executed instruction. A warp that has ended leaves; false after a fault. */
-static bool count(warp *w, const step *s)
-{
-    w->cluster->executed[s->index]++;
-    w->cluster->progress++;
-    w->executed++;
-    return !w->done || leave(w, s);
-}
-
 /* Runs a warp until it is blocked, has nothing new to do, has ended or has had its time. False after a fault. */
 static bool run_warp(warp *w, int quantum)
 {
@@ -344,16 +335,19 @@ static bool run_warp(warp *w, int quantum)
             w->pc++;
             w->idle_until = w->executed + POLL_LOOP_MAX;
             c->polls = true;
-            return count(w, s);
+            return true;
         }
+        c->executed[s->index]++;
+        c->progress++;
+        w->executed++;
         w->waits = WAIT_NONE;
-        if (!count(w, s))
-            return false;
-        if (w->done)
-            break;
+        if (w->done) {
+            c->busy = true;
+            return leave(w, s);
+        }
     }
     c->polls = c->polls || w->executed < w->idle_until;
-    c->busy = c->busy || w->done || w->executed >= w->idle_until;
+    c->busy = c->busy || w->executed >= w->idle_until;
     if (w->executed > c->kernel->device->options.budget) {
         c->endless = true;
         fault(w, &steps[w->pc], -1, "endless loop", "the warp has executed %" PRId64 " instructions, its budget",

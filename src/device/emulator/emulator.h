@@ -55,7 +55,6 @@ ckl_status emulator_open_with(const char *which, const emulator_options *options
 enum { MEMORY_NAME_BYTES = 40 };
 
 typedef struct global_shadow global_shadow; // who wrote and read it last (global.c)
-void global_shadow_free(global_shadow *shadow);
 
 typedef struct allocation {
     uintptr_t base;
@@ -74,7 +73,12 @@ typedef struct memory_space {
     allocation **list;     // by address
     int count, capacity;
     size_t bytes, bytes_max;
+    global_shadow *spare; // of memory that was released
+    size_t spare_bytes;
 } memory_space;
+
+void global_shadow_give_back(memory_space *m, global_shadow *shadow); // NULL is allowed
+void global_shadows_clear(memory_space *m);                           // all of them
 
 void memory_init(memory_space *m, size_t bytes_max);
 void memory_clear(memory_space *m);

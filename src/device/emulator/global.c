@@ -17,6 +17,7 @@
 #define SPLIT UINT32_MAX // as the writer of a word: its bytes have cells of their own
 
 enum { WORD = 4, STRIPE_SHIFT = 16, KNOWN_READERS_MAX = 64, SET_SLOTS_MIN = 256, SEVERAL = -1 };
+enum { CAPACITY_MIN = 4096, SPARE_BYTES_MAX = 64 << 20 }; // bytes of global memory that shadows describe
 
 /* Arrays, one element per word or byte of an allocation. Steps are cut to 16 bits. */
 typedef struct cells {
@@ -27,7 +28,8 @@ typedef struct cells {
 struct global_shadow {
     cells words, bytes;
     void *reservation;
-    size_t reserved;
+    size_t reserved, capacity; // bytes of its own, bytes that it can describe
+    global_shadow *next;       // of those that are spare
 };
 
 /* The shadow of an allocation */
@@ -42,12 +44,13 @@ static cells carve(unsigned char **at, size_t count)
     return k;
 }
 
-static global_shadow *shadow_new(size_t bytes)
+static global_shadow *shadow_new(size_t capacity)
 {
-    const size_t per_cell = 2 * sizeof(uint32_t) + 2 * sizeof(uint16_t), words = (bytes + WORD - 1) / WORD;
-    global_shadow *x = malloc(sizeof *x);
+    const size_t per_cell = 2 * sizeof(uint32_t) + 2 * sizeof(uint16_t), words = capacity / WORD;
+    global_shadow *x = calloc(1, sizeof *x);
     if (!x)
         abort();
+    x->capacity = capacity;
     x->reserved = per_cell * (words + WORD * words);
     x->reservation =
         mmap(NULL, x->reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -59,11 +62,54 @@ static global_shadow *shadow_new(size_t bytes)
     return x;
 }
 
-void global_shadow_free(global_shadow *shadow)
+static void shadow_free(global_shadow *x)
 {
-    if (shadow)
-        munmap(shadow->reservation, shadow->reserved);
-    free(shadow);
+    munmap(x->reservation, x->reserved);
+    free(x);
+}
+
+/* A spare one of the same size is as good as a new one, for its epochs are old; and its pages are there. */
+static global_shadow *shadow_take(memory_space *m, size_t bytes)
+{
+    size_t capacity = CAPACITY_MIN;
+    while (capacity < bytes)
+        capacity *= 2;
+    for (global_shadow **at = &m->spare; *at; at = &(*at)->next)
+        if ((*at)->capacity == capacity) {
+            global_shadow *x = *at;
+            *at = x->next;
+            m->spare_bytes -= capacity;
+            return x;
+        }
+    return shadow_new(capacity);
+}
+
+void global_shadow_give_back(memory_space *m, global_shadow *shadow)
+{
+    if (!shadow)
+        return;
+    if (m->spare_bytes + shadow->capacity > SPARE_BYTES_MAX) {
+        shadow_free(shadow);
+        return;
+    }
+    shadow->next = m->spare;
+    m->spare = shadow;
+    m->spare_bytes += shadow->capacity;
+}
+
+void global_shadows_clear(memory_space *m)
+{
+    while (m->spare) {
+        global_shadow *x = m->spare;
+        m->spare = x->next;
+        shadow_free(x);
+    }
+    m->spare_bytes = 0;
+    for (int i = 0; i < m->count; i++) {
+        if (m->list[i]->shadow)
+            shadow_free(m->list[i]->shadow);
+        m->list[i]->shadow = NULL;
+    }
 }
 
 static global_shadow *shadow_of(emulator *e, allocation *a)
@@ -73,7 +119,7 @@ static global_shadow *shadow_of(emulator *e, allocation *a)
         return x;
     pthread_mutex_lock(&e->counting);
     if (!a->shadow)
-        __atomic_store_n(&a->shadow, shadow_new(a->bytes), __ATOMIC_RELEASE);
+        __atomic_store_n(&a->shadow, shadow_take(&e->memory, a->bytes), __ATOMIC_RELEASE);
     pthread_mutex_unlock(&e->counting);
     return a->shadow;
 }

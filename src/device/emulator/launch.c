@@ -83,10 +83,7 @@ static uint32_t first_epoch(emulator *e, int64_t count)
 {
     if (e->epochs > UINT32_MAX - 2 - count) {
         e->epochs = 0;
-        for (int i = 0; i < e->memory.count; i++) {
-            global_shadow_free(e->memory.list[i]->shadow);
-            e->memory.list[i]->shadow = NULL;
-        }
+        global_shadows_clear(&e->memory);
     }
     return e->epochs + 1;
 }

@@ -20,7 +20,8 @@ static clock_block *draw(cluster *c)
         for (int i = c->pool_used; i < c->pool_count; i++)
             c->pool[i] = NULL;
     }
-    const size_t bytes = sizeof(clock_block) + 3 * (size_t)c->agent_max * sizeof(uint32_t);
+    const size_t kinds = c->launch->ordered ? 3 : 2; // in other launches global memory has no clocks
+    const size_t bytes = sizeof(clock_block) + kinds * (size_t)c->agent_max * sizeof(uint32_t);
     clock_block **k = &c->pool[c->pool_used++];
     if (*k)
         past_drop(&(*k)->past);
@@ -64,6 +65,8 @@ void knowledge_join(const cluster *c, knowledge *to, const knowledge *from)
 {
     later(to->seen, from->seen, c->agent_count);
     later(to->visible, from->visible, c->agent_count);
+    if (!c->launch->ordered)
+        return;
     later(to->global, from->global, c->agent_count);
     past_add(to->past, *from->past);
 }
@@ -78,6 +81,8 @@ void knowledge_copy(const cluster *c, knowledge *to, const knowledge *from)
 {
     memcpy(to->seen, from->seen, (size_t)c->agent_count * sizeof(uint32_t));
     memcpy(to->visible, from->visible, (size_t)c->agent_count * sizeof(uint32_t));
+    if (!c->launch->ordered)
+        return;
     memcpy(to->global, from->global, (size_t)c->agent_count * sizeof(uint32_t));
     past_drop(to->past);
     past_add(to->past, *from->past);
@@ -87,6 +92,8 @@ void knowledge_clear(const cluster *c, knowledge *k)
 {
     memset(k->seen, 0, (size_t)c->agent_count * sizeof(uint32_t));
     memset(k->visible, 0, (size_t)c->agent_count * sizeof(uint32_t));
+    if (!c->launch->ordered)
+        return;
     memset(k->global, 0, (size_t)c->agent_count * sizeof(uint32_t));
     past_drop(k->past);
 }
@@ -134,6 +141,8 @@ static void fence_barriers(warp *w)
 outcome run_fence_proxy(warp *w, const step *s)
 {
     bool global = s->inst->mode == 1;
+    if (global && !w->cluster->launch->ordered)
+        return ADVANCE;
     memcpy(global ? w->knows.global : w->knows.visible, w->knows.seen,
            (size_t)w->cluster->agent_count * sizeof(uint32_t));
     w->knows.seen[w->agent]++; // what follows is not covered
