@@ -143,6 +143,8 @@ static bool touch_lanes(access a, const uintptr_t *address, size_t bytes)
     a.lane = first_lane(w->active);
     if (w->active == ALL_LANES && side_by_side(address, bytes))
         return touch(&a, address[0], bytes * LANES);
+    if (global_is_repeated(&a, w->near, address, bytes))
+        return true;
     uintptr_t start = address[a.lane], end = start + bytes;
     EACH_ACTIVE(i, w->active) {
         if (address[i] >= start && address[i] + bytes <= end)

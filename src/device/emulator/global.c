@@ -16,7 +16,14 @@
 
 #define SPLIT UINT32_MAX // as the writer of a word: its bytes have cells of their own
 
-enum { WORD = 4, STRIPE_SHIFT = 16, KNOWN_READERS_MAX = 64, SET_SLOTS_MIN = 256, SEVERAL = -1 };
+enum {
+    WORD = 4,
+    STRIPE_SHIFT = 16,
+    KNOWN_READERS_MAX = 64,
+    SET_SLOTS_MIN = 256,
+    SEVERAL = -1,
+    REPEATED_BYTES_MAX = 16
+};
 enum { CAPACITY_MIN = 4096, SPARE_BYTES_MAX = 64 << 20 }; // bytes of global memory that shadows describe
 
 /* Arrays, one element per word or byte of an allocation. Steps are cut to 16 bits. */
@@ -468,7 +475,15 @@ static bool touch_part(const access *a, uint32_t own, const global_shadow *x, si
         k->writer[word] = SPLIT;
         k->reader[word] = 0;
     }
-    return touch_bytes(a, own, x, first, count);
+    if (!touch_bytes(a, own, x, first, count))
+        return false;
+    if (alike(b->writer + word * WORD, b->reader + word * WORD, WORD, a->w->cluster->launch->first_epoch) == WORD) {
+        k->writer[word] = b->writer[word * WORD]; // all have been touched in the same way
+        k->reader[word] = b->reader[word * WORD];
+        k->write_step[word] = b->write_step[word * WORD];
+        k->read_step[word] = b->read_step[word * WORD];
+    }
+    return true;
 }
 
 static bool touch_range(const access *a, uint32_t own, const global_shadow *x, size_t first, size_t end)
@@ -481,10 +496,59 @@ static bool touch_range(const access *a, uint32_t own, const global_shadow *x, s
            (tail == end || touch_part(a, own, x, tail, end - tail));
 }
 
+/*
+ * The words that 32 lanes read, all remembered? Reads that are scattered are many, and most bring nothing new. A write forgets
+ * the readers, so none has come since.
+ */
+WIDE static bool all_remember(const allocation *m, const cells *k, const uintptr_t *address, size_t words,
+                              const uint32_t known[2])
+{
+    uint32_t wrong = 0;
+    for (size_t j = 0; j < words; j++)
+        EACH_LANE(i) {
+            size_t offset = address[i] - m->base, at = (offset < m->bytes ? offset : 0) / WORD + j;
+            uint32_t reader = k->reader[at];
+            wrong |= (uint32_t)(offset >= m->bytes) | (uint32_t)(reader != known[0] && reader != known[1]);
+        }
+    return !wrong;
+}
+
+bool global_is_repeated(access *a, allocation *memory, const uintptr_t *address, size_t bytes)
+{
+    const launch_state *l = a->w->cluster->launch;
+    if (a->write || !memory->shadow)
+        return false;
+    uint32_t own = own_epoch(a), known[] = { own, l->ordered ? own : l->first_epoch };
+    return all_remember(memory, &memory->shadow->words, address, (bytes + WORD - 1) / WORD, known);
+}
+
+static bool is_known_read(const launch_state *l, uint32_t own, const cells *k, size_t at)
+{
+    uint32_t reader = __atomic_load_n(&k->reader[at], __ATOMIC_RELAXED);
+    return reader == own || (reader == l->first_epoch && !l->ordered);
+}
+
+/* A read of a few bytes that their cells remember already. Whoever writes them looks at the readers. */
+static bool is_repeated(const access *a, uint32_t own, const global_shadow *x, size_t first, size_t end)
+{
+    const launch_state *l = a->w->cluster->launch;
+    if (a->write || end - first > REPEATED_BYTES_MAX)
+        return false;
+    for (size_t at = first; at < end; at++) {
+        bool split = __atomic_load_n(&x->words.writer[at / WORD], __ATOMIC_RELAXED) == SPLIT;
+        if (!is_known_read(l, own, split ? &x->bytes : &x->words, split ? at : at / WORD))
+            return false;
+        at = split ? at : at / WORD * WORD + WORD - 1;
+    }
+    return true;
+}
+
 /* Host threads that execute clusters of one launch take turns at a stripe of memory. */
 static bool touch_stripe(const access *a, uint32_t own, const global_shadow *x, size_t first, size_t end)
 {
     const launch_state *l = a->w->cluster->launch;
+    if (is_repeated(a, own, x, first, end))
+        return true;
     if (l->host_threads == 1)
         return touch_range(a, own, x, first, end);
     stripe *s = &l->device->stripes[((a->memory->base + first) >> STRIPE_SHIFT) % STRIPES];

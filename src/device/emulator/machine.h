@@ -486,6 +486,7 @@ cta *shared_find(warp *w, const step *s, int lane, ir_space space, uint32_t addr
 
 /* global.c - notes an access to a range of one allocation and looks for races. False after a fault. */
 bool global_touch(access *a, allocation *memory, uintptr_t address, size_t bytes);
+bool global_is_repeated(access *a, allocation *memory, const uintptr_t *address, size_t bytes); // reads of 32 lanes
 void epochs_clear(launch_state *l);
 
 /* past.c - what is known of other clusters. A past is shared; NULL is an empty one. */
