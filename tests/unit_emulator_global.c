@@ -337,6 +337,43 @@ static void grid_barrier(void)
     ir_end_if();
 }
 
+/* Every CTA waits for the one before it: fine in any order that the device may choose, for all have room. */
+static void turnstile(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG), sum = ir_reg(IR_U32);
+    ir_if(ir_elect());
+    HERE;
+    wait_for(IR_ORDER_ACQUIRE, flag, cta());
+    ir_assign(sum, add(test_load_value(IR_GLOBAL, IR_U32, p.memory, 0), cta()));
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, sum);
+    store_flag(IR_ORDER_RELEASE, flag, add(cta(), u32(1)));
+    ir_end_if();
+}
+
+/* The last CTA says so; planted, it leaves the counter as it is, and the next launch has no last one. */
+static void counts_to_last(void)
+{
+    parameters p = declare();
+    ir_if(ir_elect());
+    HERE;
+    val before = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1), u32(0));
+    ir_if(ir_compare(IR_EQ, before, u32(CTAS - 1)));
+    if (!planted)
+        store_flag(IR_ORDER_RELAXED, at_offset(p.memory, COUNTER), u32(0));
+    test_store_value(IR_GLOBAL, IR_U32, p.fresh, 0, u32(1));
+    ir_end_if();
+    ir_end_if();
+}
+
+/* What the launch before this one has stored in fresh memory, and nothing else has. */
+static void reads_fresh(void)
+{
+    parameters p = declare();
+    HERE;
+    test_load_value(IR_GLOBAL, IR_U32, p.fresh, 0);
+}
+
 typedef struct global_case {
     fault_case fault;
     int grid;
@@ -392,13 +429,47 @@ static void test_case(void **state)
     }
 }
 
+static void test_turnstile(void **state)
+{
+    (void)state;
+    static const global_case c = { { turnstile, 32, 1, { NULL }, 0 }, 40 };
+    for (int i = 0; i < COUNT_OF(all_settings); i++) {
+        bench b = bench_open(all_settings[i]);
+        uint32_t sum = 0;
+        if (run(&b, &c, false, c.grid) != CKL_OK)
+            fail_msg("[%s] %s", all_settings[i], ckl_error());
+        assert_int_equal(b.gpu->ops->copy_out(b.gpu, &sum, b.memory, sizeof sum, NULL), CKL_OK);
+        assert_int_equal(sum, 40 * 39 / 2);
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
+static void test_counter_not_reset(void **state)
+{
+    (void)state;
+    static const global_case count = { { counts_to_last, 32, 1, { NULL }, 0 }, CTAS };
+    static const global_case read = { { reads_fresh, 32, 1, { "read of uninitialised", "fresh+0" }, 0 }, 1 };
+    for (int plant = 0; plant < 2; plant++) {
+        bench b = bench_open("");
+        assert_int_equal(run(&b, &count, plant, CTAS), CKL_OK);
+        b.gpu->ops->release(b.gpu, b.fresh);
+        b.fresh = test_upload(b.gpu, NULL, MEMORY_BYTES);
+        assert_int_equal(run(&b, &count, plant, CTAS), CKL_OK);
+        assert_int_equal(run(&b, &read, plant, 1), plant ? CKL_DEVICE_FAULT : CKL_OK);
+        if (plant)
+            check_report(&read.fault, "");
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[COUNT_OF(cases)];
+    struct CMUnitTest tests[COUNT_OF(cases) + 2] = { [COUNT_OF(cases)] = cmocka_unit_test(test_turnstile),
+                                                     [COUNT_OF(cases) + 1] = cmocka_unit_test(test_counter_not_reset) };
     char names[COUNT_OF(cases)][32];
     for (int i = 0; i < COUNT_OF(cases); i++) {
         snprintf(names[i], sizeof names[i], "case %d", i);
         tests[i] = (struct CMUnitTest){ names[i], test_case, NULL, NULL, (void *)(uintptr_t)&cases[i] };
     }
-    return _cmocka_run_group_tests("global", tests, COUNT_OF(cases), NULL, NULL);
+    return _cmocka_run_group_tests("global", tests, COUNT_OF(tests), NULL, NULL);
 }
