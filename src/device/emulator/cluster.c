@@ -316,6 +316,15 @@ static bool leave(warp *w, const step *s)
 
 /* Running */
 
+/* What a warp did in a round: instructions soon after a poll to no avail count as polling. */
+static void note_work(const warp *w, bool moved)
+{
+    cluster *c = w->cluster;
+    bool waits = w->executed < w->idle_until;
+    c->polls = c->polls || (moved && waits);
+    c->busy = c->busy || (moved && !waits);
+}
+
 /* Runs a warp until it is blocked, has nothing new to do, has ended or has had its time. False after a fault. */
 static bool run_warp(warp *w, int quantum)
 {
@@ -327,7 +336,7 @@ static bool run_warp(warp *w, int quantum)
         if (o == ADVANCE) {
             w->pc++;
         } else if (o == BLOCKED) {
-            c->busy = c->busy || (i && w->executed >= w->idle_until);
+            note_work(w, i > 0);
             return true;
         } else if (o == FAULTED) {
             return false;
@@ -346,8 +355,7 @@ static bool run_warp(warp *w, int quantum)
             return leave(w, s);
         }
     }
-    c->polls = c->polls || w->executed < w->idle_until;
-    c->busy = c->busy || w->executed >= w->idle_until;
+    note_work(w, true);
     if (w->executed > c->kernel->device->options.budget) {
         c->endless = true;
         fault(w, &steps[w->pc], -1, "endless loop", "the warp has executed %" PRId64 " instructions, its budget",
