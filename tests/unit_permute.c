@@ -162,10 +162,10 @@ static void test_modes_beyond_rank(void **state)
     order.order[3] = 2;
     stride_x.stride_x[4] = 1;
     stride_y.stride_y[2] = 1;
-    expect_refused(shape, "permute: mode 2 is set, rank=2");
-    expect_refused(order, "permute: mode 3 is set, rank=2");
-    expect_refused(stride_x, "permute: mode 4 is set, rank=2");
-    expect_refused(stride_y, "permute: mode 2 is set, rank=2");
+    expect_refused(shape, "permute: shape[2]=4 is beyond the rank");
+    expect_refused(order, "permute: order[3]=2 is beyond the rank");
+    expect_refused(stride_x, "permute: stride_x[4]=1 is beyond the rank");
+    expect_refused(stride_y, "permute: stride_y[2]=1 is beyond the rank");
 }
 
 int main(void)

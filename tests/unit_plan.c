@@ -121,13 +121,6 @@ static ckl_status check(void *desc)
     return CKL_OK;
 }
 
-static ckl_status check_args(const void *desc, const void *args)
-{
-    (void)desc;
-    (void)args;
-    return CKL_OK;
-}
-
 static const implementation first = { .name = "first",
                                       .config_bytes = sizeof(op_config),
                                       .config = FIELD_TABLE(op_fields),
@@ -149,7 +142,6 @@ static const operator_info op = { .name = "op",
                                   .desc_bytes = sizeof(op_desc),
                                   .clear_padding = clear_padding,
                                   .check = check,
-                                  .check_args = check_args,
                                   .implementations = implementations };
 
 static ckl_plan *plan_of(int64_t n, const char *force)

@@ -2,26 +2,14 @@
 #include "base/math.h"
 #include "operators/groupnorm/groupnorm_config.h"
 #include "operators/operators.h"
-#include "plan/check.h"
 
 /* Validation */
 
 static ckl_status check(void *desc)
 {
     ckl_groupnorm_desc *d = desc;
-    if (d->direction != CKL_DIRECTION_FORWARD && d->direction != CKL_DIRECTION_BACKWARD)
-        FAIL(CKL_INVALID, "groupnorm: direction=%d is neither forward nor backward", (int)d->direction);
-    TRY(PLAN_CHECK_DTYPE("groupnorm", "dtype", d->dtype, CKL_F32, CKL_F16, CKL_BF16));
-    if (d->layout != CKL_IMAGE_NCHW && d->layout != CKL_IMAGE_NHWC)
-        FAIL(CKL_INVALID, "groupnorm: layout=%d is neither nchw nor nhwc", (int)d->layout);
-    TRY(plan_check_size("groupnorm", "n", d->n));
-    TRY(plan_check_size("groupnorm", "c", d->c));
-    TRY(plan_check_size("groupnorm", "h", d->h));
-    TRY(plan_check_size("groupnorm", "w", d->w));
-    if (d->groups < 1 || d->c % d->groups)
+    if (d->c % d->groups)
         FAIL(CKL_INVALID, "groupnorm: groups=%" PRId64 " does not divide c=%" PRId64, d->groups, d->c);
-    if (!(d->eps >= 0))
-        FAIL(CKL_INVALID, "groupnorm: eps=%g is negative or no number", (double)d->eps);
     if (d->direction == CKL_DIRECTION_BACKWARD && d->eps > 0)
         FAIL(CKL_INVALID, "groupnorm: eps=%g is not part of a backward problem", (double)d->eps);
     if (d->direction == CKL_DIRECTION_FORWARD && d->eps == 0)
@@ -31,64 +19,60 @@ static ckl_status check(void *desc)
 
 static int64_t elements_of(const ckl_groupnorm_desc *d)
 {
-    return d->n * d->c * d->h * d->w;
+    return product_i64(product_i64(d->n, d->c), product_i64(d->h, d->w));
 }
 
-/* An image tensor, gamma or beta, their gradients. */
-static plan_tensor image(const ckl_groupnorm_desc *d, const char *name, const void *pointer)
+/* An image tensor: pixels of a channel side by side, or channels of a pixel. Channels are (GROUPS,CHANNELS of a group). */
+static plan_tensor image(const ckl_groupnorm_desc *d, const char *name)
 {
-    return plan_matrix(name, pointer, d->dtype, 1, elements_of(d), 1);
+    const int64_t of_group = d->c / d->groups, pixels = product_i64(d->h, d->w), all = product_i64(d->c, pixels);
+    const int64_t planes[] = { d->n, d->groups, of_group, pixels }, points[] = { d->n, pixels, d->groups, of_group };
+    const int64_t plane_steps[] = { all, product_i64(of_group, pixels), pixels, 1 };
+    const int64_t point_steps[] = { all, d->c, of_group, 1 };
+    const bool nchw = d->layout == CKL_IMAGE_NCHW;
+    plan_tensor t = plan_strided(name, d->dtype, 4, nchw ? planes : points, nchw ? plane_steps : point_steps);
+    t.place = 1;
+    return t;
 }
 
-static plan_tensor weights(const ckl_groupnorm_desc *d, const char *name, const void *pointer)
+/* Gamma or beta; what is written is their gradients. */
+static plan_tensor weights(const ckl_groupnorm_desc *d, const char *name)
 {
-    return plan_matrix(name, pointer, d->dtype, elements_of(d) > 0, d->c, 0);
+    return plan_vector(name, d->dtype, elements_of(d) ? d->c : 0);
 }
 
-static plan_tensor gradient(const ckl_groupnorm_desc *d, const char *name, const void *pointer)
+static plan_tensor gradient(const ckl_groupnorm_desc *d, const char *name)
 {
-    return plan_output(plan_matrix(name, pointer, d->dtype, 1, d->c, 0));
+    return plan_output(plan_column(name, d->dtype, d->c));
 }
 
 /* mean or rstd: the gradients need it, forward it is written unless NULL. */
-static plan_tensor statistic(const ckl_groupnorm_desc *d, const char *name, const void *pointer)
+static plan_tensor statistic(const ckl_groupnorm_desc *d, const char *name)
 {
-    const int64_t groups = elements_of(d) ? d->n * d->groups : 0;
+    const int64_t groups = elements_of(d) ? product_i64(d->n, d->groups) : 0;
     if (d->direction == CKL_DIRECTION_BACKWARD)
-        return plan_matrix(name, pointer, CKL_F32, 1, groups, 0);
-    return plan_output(plan_matrix(name, pointer, CKL_F32, pointer != NULL, groups, 0));
+        return plan_vector(name, CKL_F32, groups);
+    return plan_optional(plan_output(plan_column(name, CKL_F32, groups)));
 }
 
-enum { VECTOR_TENSORS = 6, TENSORS = 10 }; // those that are read and written in vectors come first
-
-static void list_tensors(const ckl_groupnorm_desc *d, const ckl_groupnorm_args *a, plan_tensor t[TENSORS])
+static int tensors(const void *desc, plan_tensor *t)
 {
+    const ckl_groupnorm_desc *d = desc;
     const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
     const char *forward_only = backward ? "a backward problem" : NULL;
     const char *backward_only = backward ? NULL : "a forward problem";
     const char *affine_only = d->affine ? NULL : "a problem without affine";
-    const plan_tensor list[TENSORS] = {
-        image(d, "x", a->x),
-        plan_absent(image(d, "dy", a->dy), backward_only),
-        plan_absent(weights(d, "gamma", a->gamma), affine_only),
-        plan_absent(weights(d, "beta", a->beta), plan_first(forward_only, affine_only)),
-        plan_absent(plan_output(image(d, "y", a->y)), forward_only),
-        plan_absent(plan_output(image(d, "dx", a->dx)), backward_only),
-        statistic(d, "mean", a->mean),
-        statistic(d, "rstd", a->rstd),
-        plan_absent(gradient(d, "dgamma", a->dgamma), plan_first(backward_only, affine_only)),
-        plan_absent(gradient(d, "dbeta", a->dbeta), plan_first(backward_only, affine_only)),
-    };
-    for (int i = 0; i < TENSORS; i++)
-        t[i] = list[i];
-}
-
-static ckl_status check_args(const void *desc, const void *args)
-{
-    plan_tensor tensors[TENSORS];
-    list_tensors(desc, args, tensors);
-    TRY(plan_check_workspace("groupnorm", ((const ckl_groupnorm_args *)args)->workspace));
-    return plan_check_tensors("groupnorm", tensors, TENSORS);
+    t[0] = image(d, "x");
+    t[1] = plan_absent(image(d, "dy"), backward_only);
+    t[2] = plan_absent(weights(d, "gamma"), affine_only);
+    t[3] = plan_absent(weights(d, "beta"), plan_first(forward_only, affine_only));
+    t[4] = plan_absent(plan_output(image(d, "y")), forward_only);
+    t[5] = plan_absent(plan_output(image(d, "dx")), backward_only);
+    t[6] = plan_absent(gradient(d, "dgamma"), plan_first(backward_only, affine_only));
+    t[7] = plan_absent(gradient(d, "dbeta"), plan_first(backward_only, affine_only));
+    t[8] = statistic(d, "mean");
+    t[9] = statistic(d, "rstd");
+    return 10;
 }
 
 /* Launch */
@@ -138,11 +122,10 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
 }
 
 /* 0 if vectors can be read and written, else 1. */
-static int unaligned(const ckl_plan *plan, const ckl_groupnorm_args *args)
+static int unaligned(const ckl_plan *plan, const ckl_groupnorm_args *a)
 {
-    plan_tensor tensors[TENSORS];
-    list_tensors(plan->desc, args, tensors);
-    return !plan_tensors_aligned(tensors, VECTOR_TENSORS, ((const groupnorm_config *)plan->config)->vec);
+    const groupnorm_config *c = plan->config;
+    return !PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(c->dtype), a->x, a->dy, a->gamma, a->beta, a->y, a->dx);
 }
 
 /* dgamma and dbeta, of no lines where there are no elements: zero. */
@@ -187,6 +170,7 @@ static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_strea
 
 /* Implementations */
 
+static const field desc_fields[] = { GROUPNORM_DESC(FIELD_ROW, ckl_groupnorm_desc) };
 static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_config) };
 
 #define IMPLEMENTATION(called, wanted, is_split, says, count, launches)                                   \
@@ -239,4 +223,5 @@ IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, true,
 static const implementation *const implementations[] = { &forward, &forward_split, &backward, &backward_split, NULL };
 
 OPERATOR(groupnorm, groupnorm,
-         "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients");
+         "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients",
+         .workspace = offsetof(ckl_groupnorm_args, workspace));

@@ -7,6 +7,18 @@
 #include "cutekernellib/operators/groupnorm.h"
 #include "ir/params.h"
 
+#define GROUPNORM_DESC(X, owner)                                                                \
+    X(owner, choice, direction, "forward", "forward backward", "the norm or its gradients")     \
+    X(owner, int64_t, n, "2", "", "images")                                                     \
+    X(owner, int64_t, c, "32", "", "channels")                                                  \
+    X(owner, int64_t, h, "8", "", "rows of an image")                                           \
+    X(owner, int64_t, w, "8", "", "columns of an image")                                        \
+    X(owner, int64_t, groups, "8", "1..", "of channels")                                        \
+    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                          \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics") \
+    X(owner, bool, affine, "1", "0 1", "with gamma and beta")                                   \
+    X(owner, float, eps, "0", "0..", "forward: added to the variance; 0: 1e-5")
+
 #define GROUPNORM_CONFIG(X, owner)                                                                       \
     X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")          \
     X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                   \

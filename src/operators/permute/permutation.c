@@ -4,21 +4,6 @@
 #include "base/math.h"
 #include "plan/check.h"
 
-static const int64_t EXTENT_MAX = INT64_C(1) << 56; // elements: more than any memory, and sums of 64 bits are safe
-
-int64_t permutation_product(int64_t x, int64_t y)
-{
-    int64_t product;
-    return __builtin_mul_overflow(x, y, &product) ? INT64_MAX : product;
-}
-
-ckl_status permutation_check_dtype(const char *op, ckl_dtype dtype)
-{
-    if (ckl_dtype_bytes(dtype) == 0)
-        FAIL(CKL_INVALID, "%s: dtype=%s is not an element type", op, ckl_dtype_name(dtype));
-    return CKL_OK;
-}
-
 /* Outermost of y first: by falling strides. */
 static void insert_sorted(permutation *p, permute_mode m)
 {
@@ -26,24 +11,6 @@ static void insert_sorted(permutation *p, permute_mode m)
     for (; i > 0 && p->modes[i - 1].y < m.y; i--)
         p->modes[i] = p->modes[i - 1];
     p->modes[i] = m;
-}
-
-/* Elements from the first to past the last, at most EXTENT_MAX + 1. */
-static int64_t extent(const permutation *p, bool of_x)
-{
-    int64_t past = 1;
-    for (int i = 0; i < p->rank; i++) {
-        permute_mode m = p->modes[i];
-        past = min_i64(past + min_i64(permutation_product(m.size - 1, of_x ? m.x : m.y), EXTENT_MAX), EXTENT_MAX + 1);
-    }
-    return past;
-}
-
-static ckl_status check_extents(const permutation *p)
-{
-    if (extent(p, true) > EXTENT_MAX || extent(p, false) > EXTENT_MAX)
-        FAIL(CKL_INVALID, "%s: x or y spans more than 2^56 elements", p->op);
-    return CKL_OK;
 }
 
 static ckl_status check_distinct(const permutation *p)
@@ -88,7 +55,6 @@ ckl_status permutation_simplify(permutation *p, int rank, const permute_mode *mo
     }
     if (p->empty)
         return CKL_OK;
-    TRY(check_extents(p));
     TRY(check_distinct(p));
     join_neighbours(p);
     return CKL_OK;
@@ -158,21 +124,6 @@ permute_divisor permute_divisor_of(int64_t size)
     while ((INT64_C(1) << shift) < size)
         shift++;
     return (permute_divisor){ (uint32_t)(((INT64_C(1) << shift) - size) * (INT64_C(1) << 32) / size + 1), shift };
-}
-
-/* From the first element of x or y to past the last. */
-static int64_t bytes_of(const permutation *p, bool of_x)
-{
-    return p->empty ? 0 : extent(p, of_x) * p->bytes;
-}
-
-ckl_status permutation_check_args(const permutation *p, const permute_pointers *args)
-{
-    const plan_tensor tensors[] = {
-        { .name = "x", .pointer = args->x, .bytes = bytes_of(p, true), .align = p->bytes },
-        { .name = "y", .pointer = args->y, .bytes = bytes_of(p, false), .align = p->bytes, .output = true },
-    };
-    return plan_check_tensors(p->op, tensors, COUNT_OF(tensors));
 }
 
 bool permute_aligned(const permute_pointers *args, int bytes)

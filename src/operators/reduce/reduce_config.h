@@ -24,6 +24,13 @@ KERNEL_PARAMS(reduce, REDUCE_PARAMS);
 
 #define REDUCE_OPS "sum max min prod mean var std argmax argmin any all norm1 norm2 logsumexp"
 
+/* The fields of a problem beside its modes. */
+#define REDUCE_OP(X, owner) X(owner, choice, op, "sum", REDUCE_OPS, "what is made of a row")
+#define REDUCE_DESC(X, owner)                                                                      \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16 i32 i64", "type of x")                         \
+    X(owner, ckl_dtype, output, "", "f32 f16 bf16 i32 i64 bool", "type of y; the operation's own") \
+    X(owner, int, correction, "0", "", "of var and std: 1 for a sample")
+
 /* What every kernel is made for. */
 #define REDUCE_KIND(X, owner)                                                    \
     X(owner, choice, op, "sum", REDUCE_OPS, "what is made of a row")             \

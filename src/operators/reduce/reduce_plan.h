@@ -19,7 +19,6 @@ typedef struct reduce_view {
     reduce_mode kept[CKL_REDUCE_RANK_MAX], reduced[CKL_REDUCE_RANK_MAX]; // as many as the kind says
     int64_t rows;                                                        // elements of y
     int64_t count;                                                       // elements of a row
-    int64_t x_bytes;                                                     // from the first to past the last element of x
     int correction;
 } reduce_view;
 
