@@ -566,6 +566,33 @@ static void value_guarded_elsewhere(void)
     cluster_sync();
 }
 
+/* An mbarrier counts 2^20 - 1 bytes. */
+static void more_bytes_than_it_counts(void)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    ir_if(ir_elect());
+    BLAME;
+    ir_mbarrier_expect(l.bar, 0, u32(planted ? 1 << 20 : TILE_BYTES));
+    HERE;
+    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+    ir_end_if();
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
+/* Planted, one warp of the warpgroup keeps its registers. */
+static void registers_of_some_warps(void)
+{
+    declare();
+    if (planted)
+        ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(3)));
+    BLAME;
+    ir_plain(IR_SETMAXNREG, 40, 0);
+    HERE;
+    if (planted)
+        ir_end_if();
+}
+
 static const fault_case cases[] = {
     { store_without_fence, 32, 1, { "missing fence_proxy_async", "warp 0 wrote", "ordinary store" }, 0 },
     { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" }, 0 },
@@ -596,6 +623,8 @@ static const fault_case cases[] = {
     { reads_peer_too_early, 32, 2, { "may not have started" }, 0 },
     { refill_without_fence, 32, 1, { "missing fence_proxy_async", "overwrites", "ordinary load" }, 0 },
     { value_read_before_arrival, 32, 2, { "read of " }, 0 },
+    { more_bytes_than_it_counts, 32, 1, { "wrong transaction count", "it can count 1048575" }, 0 },
+    { registers_of_some_warps, 128, 1, { "misused setmaxnreg", "only some warps" }, 0 },
     { value_guarded_elsewhere, 32, 2, { "misused st_async", "its mbarrier is in rank" }, 0 },
 };
 

@@ -134,6 +134,25 @@ static void vector_alignment(bool right)
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 4, unknown(IR_U64), right ? 16 : 8, x);
 }
 
+static void offset_beyond_32_bits(bool right)
+{
+    const val x = u32(1);
+    ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 1, unknown(IR_U32), right ? 16 : (int64_t)1 << 32, &x);
+}
+
+static void order_of_store(bool right)
+{
+    ir_order order = right ? IR_ORDER_RELEASE : IR_ORDER_ACQUIRE;
+    ir_store_strong(order, IR_SCOPE_GPU, IR_U32, unknown(IR_U64), 0, u32(1));
+}
+
+static void order_of_vector(bool right)
+{
+    val out[2] = { ir_reg(IR_U32), ir_reg(IR_U32) }, address = unknown(IR_U64);
+    ir_order order = right ? IR_ORDER_DEFAULT : IR_ORDER_RELAXED;
+    ir_emit((ir_inst){ .op = IR_LD, .type = IR_U32, .n = 2, .order = order }, 2, out, 1, &address);
+}
+
 static void vector_length(bool right)
 {
     val x[4] = { unknown(CKL_F64), unknown(CKL_F64), unknown(CKL_F64), unknown(CKL_F64) };
@@ -371,6 +390,9 @@ static const struct {
       "kernel.c:9: mul: the u32 made at kernel.c:8, inside the if of line 7, is read after it: make it a variable()" },
     { "loop_exit", loop_exit, "inside the loop of line 7, is read after it: it needs a value on every path" },
     { "vector_alignment", vector_alignment, "st: offset 8 is not a multiple of the 16 bytes accessed" },
+    { "offset_beyond_32_bits", offset_beyond_32_bits, "st: offset=4294967296 does not fit the 32 bits" },
+    { "order_of_store", order_of_store, "st: order=2 does not exist for st" },
+    { "order_of_vector", order_of_vector, "ld: an access with an order is to one element of global memory" },
     { "vector_length", vector_length, "st: n=4 elements of f64 are not 1, 2 or 4 in at most 16 bytes" },
     { "link", link, "end_if: the if of line 7 is linked to another instruction" },
     { "loose_break", loose_break, "break: stands outside a loop" },

@@ -254,6 +254,30 @@ static void atomics(ir_target target)
     finish();
 }
 
+/* Strong accesses and fences at every scope. */
+static void strong(ir_target target)
+{
+    begin("strong", target);
+    for (int scope = IR_SCOPE_CTA; scope <= IR_SCOPE_SYS; scope++) {
+        if (scope == IR_SCOPE_CLUSTER && target == IR_SM80)
+            continue;
+        ir_scope at = (ir_scope)scope;
+        for (int type = 1; type < IR_TYPE_COUNT; type++)
+            if ((ir_type)type != IR_PRED && type < CKL_DTYPE_COUNT) {
+                keep(ir_load_strong(IR_ORDER_RELAXED, at, (ir_type)type, global, 16));
+                keep(ir_load_strong(IR_ORDER_ACQUIRE, at, (ir_type)type, global, 0));
+            }
+        ir_store_strong(IR_ORDER_RELAXED, at, IR_U32, global, 0, ir_int(IR_U32, 1));
+        ir_store_strong(IR_ORDER_RELEASE, at, IR_U64, global, -8, input(IR_U64));
+        for (int order = IR_ORDER_RELAXED; order <= IR_ORDER_ACQ_REL; order++)
+            keep(ir_atomic_ordered((ir_order)order, at, IR_RED_CAS, global, 0, input(IR_U32), input(IR_U32)));
+        keep(ir_atomic_ordered(IR_ORDER_ACQ_REL, at, IR_RED_ADD, global, 8, input(CKL_F32), input(CKL_F32)));
+        ir_reduce_ordered(IR_ORDER_RELEASE, at, IR_RED_MAX, global, 0, input(CKL_I32));
+        ir_fence(at);
+    }
+    finish();
+}
+
 static void cooperation(ir_target target)
 {
     begin("cooperation", target);
@@ -443,7 +467,7 @@ static void wgmma(int n, bool registers_a)
 static void test_portable(void **unused)
 {
     (void)unused;
-    static void (*const kernels[])(ir_target) = { arithmetic,  special_registers, memory, atomics,
+    static void (*const kernels[])(ir_target) = { arithmetic,  special_registers, memory, atomics, strong,
                                                   cooperation, matrices,          copies, control };
     for (int i = 0; i < COUNT_OF(kernels); i++) {
         kernels[i](IR_SM80);

@@ -175,6 +175,24 @@ static void atomics(void)
     LINE((MAKE(IR_U32, IR_U32, IR_U64), ir_store_async(a, 8, b, c), 0));
 }
 
+/* Accesses with an order, and what the system's scope adds to fences. */
+static void strong(void)
+{
+    for (int scope = IR_SCOPE_CTA; scope <= IR_SCOPE_SYS; scope++) {
+        ir_scope at = (ir_scope)scope;
+        for (int order = IR_ORDER_RELAXED; order <= IR_ORDER_ACQ_REL; order++)
+            LINE((MAKE(IR_U64, IR_U32), ir_atomic_ordered((ir_order)order, at, IR_RED_CAS, a, 8, b, u32(7))));
+        LINE((MAKE(IR_U64), ir_load_strong(IR_ORDER_RELAXED, at, IR_U64, a, 0)));
+        LINE((MAKE(IR_U64), ir_load_strong(IR_ORDER_ACQUIRE, at, CKL_F32, a, 8)));
+        LINE((MAKE(IR_U64), ir_store_strong(IR_ORDER_RELAXED, at, IR_U32, a, -4, u32(1)), 0));
+        LINE((MAKE(IR_U64, CKL_F16), ir_store_strong(IR_ORDER_RELEASE, at, CKL_F16, a, 0, b), 0));
+        LINE((MAKE(IR_U64, CKL_F32), ir_reduce_ordered(IR_ORDER_RELEASE, at, IR_RED_ADD, a, 0, b), 0));
+    }
+    LINE((MAKE(IR_U64, IR_U32), ir_atomic_ordered(IR_ORDER_ACQ_REL, IR_SCOPE_GPU, IR_RED_ADD, a, 0, b, b)));
+    LINE((ir_fence(IR_SCOPE_SYS), 0));
+    LINE((ir_plain(IR_FENCE_PROXY_ASYNC, 0, 1), 0));
+}
+
 static void plain(ir_op op, int n, int mode)
 {
     LINE((ir_plain(op, n, mode), 0));
@@ -393,8 +411,8 @@ static void whole_kernel(ir_target target)
 static int make_golden(void **unused)
 {
     (void)unused;
-    static void (*const sections[])(void) = { arithmetic, special,   memory,      atomics, fences,
-                                              copies,     mbarriers, cooperation, matrices };
+    static void (*const sections[])(void) = { arithmetic, special, memory,    atomics,     strong,
+                                              fences,     copies,  mbarriers, cooperation, matrices };
     for (int i = 0; i < COUNT_OF(sections); i++)
         sections[i]();
     whole_kernel(IR_SM90A);

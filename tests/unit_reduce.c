@@ -258,7 +258,8 @@ static void reduce_host(ckl_device *on, ckl_reduce_op op, const char *force, int
     assert_int_equal(ckl_malloc(on, bytes, &x), CKL_OK);
     assert_int_equal(ckl_malloc(on, results, &y), CKL_OK);
     assert_int_equal(ckl_copy_in(on, x, host, bytes, NULL), CKL_OK);
-    assert_int_equal(ckl_reduce_run(plan, &(ckl_reduce_args){ .x = x, .y = y }, NULL), CKL_OK);
+    if (ckl_reduce_run(plan, &(ckl_reduce_args){ .x = x, .y = y }, NULL) != CKL_OK)
+        fail_msg("%s: %s", force, ckl_error());
     assert_int_equal(ckl_copy_out(on, got, y, results, NULL), CKL_OK);
     ckl_plan_free(plan);
     ckl_free(on, x);

@@ -141,7 +141,11 @@
 #define warp_sync()               (HERE, ir_plain(IR_WARP_SYNC, 0, 0))
 #define cluster_arrive()          (HERE, ir_plain(IR_CLUSTER_ARRIVE, 0, 0))
 #define cluster_wait()            (HERE, ir_plain(IR_CLUSTER_WAIT, 0, 0))
-#define fence_gpu()               (HERE, ir_fence(IR_SCOPE_GPU)) // CUDA's __threadfence()
+#define fence_cta()               (HERE, ir_fence(IR_SCOPE_CTA))
+#define fence_cluster()           (HERE, ir_fence(IR_SCOPE_CLUSTER))
+#define fence_gpu()               (HERE, ir_fence(IR_SCOPE_GPU))               // CUDA's __threadfence()
+#define fence_system()            (HERE, ir_fence(IR_SCOPE_SYS))               // CUDA's __threadfence_system()
+#define fence_proxy_async_gmem()  (HERE, ir_plain(IR_FENCE_PROXY_ASYNC, 0, 1)) // for TMA of what ordinary stores wrote
 
 /* Shared memory by offset and address; copies, barriers and atomics by address */
 #define smem_alloc(name, bytes, align)         (HERE, ir_smem_alloc(name, bytes, align))
@@ -158,6 +162,19 @@
 #define mbarrier_wait(barrier, parity)         (HERE, ir_mbarrier_wait(barrier, 0, parity))
 #define atomic_add(address, x)                 (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
 #define atomic_exchange(address, x)            (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, address, 0, x, (val){ 0 }))
+
+/*
+ * Accesses to global memory by which CTAs wait for each other, all at gpu scope: who acquires what another has released sees
+ * what that one did before. Atomics without a word are relaxed: they need a fence_gpu() beside them.
+ */
+#define atomic_add_release(address, x) \
+    (HERE, ir_atomic_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
+#define atomic_add_acq_rel(address, x) \
+    (HERE, ir_atomic_ordered(IR_ORDER_ACQ_REL, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
+#define load_relaxed(type, address)     (HERE, ir_load_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, type, address, 0))
+#define load_acquire(type, address)     (HERE, ir_load_strong(IR_ORDER_ACQUIRE, IR_SCOPE_GPU, type, address, 0))
+#define store_relaxed(type, address, x) (HERE, ir_store_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, type, address, 0, x))
+#define store_release(type, address, x) (HERE, ir_store_strong(IR_ORDER_RELEASE, IR_SCOPE_GPU, type, address, 0, x))
 
 #define store_global(type, address, offset, x) \
     (HERE, ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, type, 1, address, offset, (val[]){ x }))

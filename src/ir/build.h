@@ -86,6 +86,12 @@ void ir_store(ir_space space, ir_cache cache, ir_type type, int n, val address, 
 val ir_atomic(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x,
               val y); // y: CAS only
 void ir_reduce(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x);
+
+/* Strong accesses to global memory, of one element; an acquire or a release orders other accesses too. */
+val ir_load_strong(ir_order order, ir_scope scope, ir_type type, val address, int64_t offset);
+void ir_store_strong(ir_order order, ir_scope scope, ir_type type, val address, int64_t offset, val x);
+val ir_atomic_ordered(ir_order order, ir_scope scope, ir_reduction op, val address, int64_t offset, val x, val y);
+void ir_reduce_ordered(ir_order order, ir_scope scope, ir_reduction op, val address, int64_t offset, val x);
 void ir_fence(ir_scope scope);
 void ir_store_async(val address, int64_t offset, val mbarrier, val x);
 void ir_cp_async(val shared, int64_t offset, val global, int bytes, val valid_bytes);

@@ -24,18 +24,55 @@ void ir_store(ir_space space, ir_cache cache, ir_type type, int n, val address, 
                  1 + n, in);
 }
 
+val ir_load_strong(ir_order order, ir_scope scope, ir_type type, val address, int64_t offset)
+{
+    address = address_of(IR_GLOBAL, address);
+    ir_inst inst = { .op = IR_LD, .type = type, .order = order, .scope = scope, .n = 1, .offset = offset };
+    return build_value(inst, type, 1, &address);
+}
+
+void ir_store_strong(ir_order order, ir_scope scope, ir_type type, val address, int64_t offset, val x)
+{
+    val in[] = { address_of(IR_GLOBAL, address), x };
+    build_effect((ir_inst){ .op = IR_ST, .type = type, .order = order, .scope = scope, .n = 1, .offset = offset }, 2,
+                 in);
+}
+
+static val atomic(ir_inst inst, val address, val x, val y)
+{
+    bool exchanges = inst.mode == (int)IR_RED_CAS;
+    val in[] = { address_of(inst.space, address), x, exchanges ? ir_coerce(x.type, y) : x };
+    inst.op = IR_ATOM;
+    inst.type = x.type;
+    return build_value(inst, x.type, exchanges ? 3 : 2, in);
+}
+
+static void reduce(ir_inst inst, val address, val x)
+{
+    val in[] = { address_of(inst.space, address), x };
+    inst.op = IR_RED;
+    inst.type = x.type;
+    build_effect(inst, 2, in);
+}
+
 val ir_atomic(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x, val y)
 {
-    val in[] = { address_of(space, address), x, op == IR_RED_CAS ? ir_coerce(x.type, y) : x };
-    ir_inst inst = { .op = IR_ATOM, .type = x.type, .space = space, .scope = scope, .mode = (int)op, .offset = offset };
-    return build_value(inst, x.type, op == IR_RED_CAS ? 3 : 2, in);
+    return atomic((ir_inst){ .space = space, .scope = scope, .mode = (int)op, .offset = offset }, address, x, y);
 }
 
 void ir_reduce(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x)
 {
-    val in[] = { address_of(space, address), x };
-    ir_inst inst = { .op = IR_RED, .type = x.type, .space = space, .scope = scope, .mode = (int)op, .offset = offset };
-    build_effect(inst, 2, in);
+    reduce((ir_inst){ .space = space, .scope = scope, .mode = (int)op, .offset = offset }, address, x);
+}
+
+val ir_atomic_ordered(ir_order order, ir_scope scope, ir_reduction op, val address, int64_t offset, val x, val y)
+{
+    return atomic((ir_inst){ .order = order, .scope = scope, .mode = (int)op, .offset = offset }, address, x, y);
+}
+
+void ir_reduce_ordered(ir_order order, ir_scope scope, ir_reduction op, val address, int64_t offset, val x)
+{
+    reduce((ir_inst){ .order = order, .scope = scope, .mode = (int)op, .offset = offset }, address, x);
 }
 
 void ir_fence(ir_scope scope)

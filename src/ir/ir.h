@@ -64,7 +64,14 @@ typedef enum ir_reduction {
     IR_RED_EXCH,
     IR_RED_CAS
 } ir_reduction;
-typedef enum ir_scope { IR_SCOPE_CTA, IR_SCOPE_CLUSTER, IR_SCOPE_GPU } ir_scope;
+typedef enum ir_scope { IR_SCOPE_CTA, IR_SCOPE_CLUSTER, IR_SCOPE_GPU, IR_SCOPE_SYS } ir_scope;
+typedef enum ir_order { // of an access to global memory; all but the first are strong: PTX's memory model, at [scope]
+    IR_ORDER_DEFAULT,   // LD and ST: weak; ATOM and RED: relaxed
+    IR_ORDER_RELAXED,
+    IR_ORDER_ACQUIRE,
+    IR_ORDER_RELEASE,
+    IR_ORDER_ACQ_REL,
+} ir_order;
 typedef enum ir_cache { // hint of a global access
     IR_CACHE_DEFAULT,
     IR_CACHE_EVICT_FIRST, // not needed again
@@ -122,17 +129,18 @@ typedef enum ir_sreg_kind {
  *
  * Memory. Addresses: u64 global, u32 shared, plus [offset] bytes. [n] elements (1, 2, 4; n * size <= 16 bytes) of `type`,
  * aligned to their whole size.
- *   LD             d0..dn-1 <- address   [space] [cache]
- *   ST             () <- address, s0..sn-1   [space] [cache]
- *   ATOM           d <- address, x (, y)     [space] [mode] ir_reduction [scope]; relaxed; CAS: x compare, y new
- *   RED            () <- address, x          as ATOM without a result
+ *   LD             d0..dn-1 <- address   [space] [cache]; or [order] relaxed or acquire at [scope]
+ *   ST             () <- address, s0..sn-1   [space] [cache]; or [order] relaxed or release at [scope]
+ *   ATOM           d <- address, x (, y)     [space] [mode] ir_reduction [order] [scope]; CAS: x compare, y new
+ *   RED            () <- address, x          as ATOM without a result; relaxed or release
  *   ST_ASYNC       () <- address, mbarrier, x    one 32- or 64-bit value to shared memory of a CTA of the cluster, both addresses
  *                                        made by MAPA for that CTA; its bytes complete on the mbarrier, and whoever waits
  *                                        for them sees what this thread did before
  *   CP_ASYNC       () <- shared, global, bytes   copies [n] = 4, 8 or 16 bytes; only `bytes` of them are read, the rest is 0
  *   CP_ASYNC_COMMIT, CP_ASYNC_WAIT [n]           groups of this thread; waits until at most n are pending
  *   FENCE          memory fence at [scope], acquire-release
- *   FENCE_PROXY_ASYNC   makes this thread's earlier generic accesses to shared memory visible to TMA and wgmma
+ *   FENCE_PROXY_ASYNC   makes what this thread's ordinary accesses did, and what it knows of others', visible to TMA and
+ *                                        wgmma: [mode] 0 in shared memory, 1 in global memory
  *   FENCE_MBARRIER_INIT makes this thread's MBARRIER_INITs visible to the cluster and to the async proxy
  *
  * Bulk copies and TMA (async proxy). The tensor map is a u64 address from PARAM. Coordinates are i32, innermost first, [n]
@@ -298,6 +306,7 @@ typedef struct ir_inst {
     ir_space space;
     ir_cache cache;
     ir_scope scope;
+    ir_order order;
     int mode;
     int n;
     int64_t offset; // bytes added to the address operand

@@ -43,7 +43,8 @@ static void print_attributes(text *out, const ir_inst *inst)
                     { "mode", inst->mode },
                     { "offset", inst->offset },
                     { "cache", (int64_t)inst->cache },
-                    { "scope", (int64_t)inst->scope } };
+                    { "scope", (int64_t)inst->scope },
+                    { "order", (int64_t)inst->order } };
     text_printf(out, "%s", spaces[inst->space]);
     if (inst->type != CKL_DTYPE_DEFAULT)
         text_printf(out, ".%s", ir_type_text(inst->type));

@@ -28,6 +28,7 @@ static unsigned conditions(const ir_kernel *kernel, const ir_inst *inst)
     met |= inst->mode == IR_RED_CAS ? PTX_CAS : 0;
     met |= inst->n == 16 ? PTX_WIDE : 0;
     met |= inst->scope != IR_SCOPE_CTA ? PTX_CLUSTER : 0;
+    met |= inst->order != IR_ORDER_DEFAULT ? PTX_STRONG : 0;
     if (inst->op == IR_PARAM && kernel->params[inst->n].tensor_map)
         met |= PTX_TENSOR_MAP;
     if (inst->op == IR_TMA_LOAD && !ir_is_int(inst->in[3], 0))

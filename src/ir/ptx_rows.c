@@ -140,11 +140,11 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_PARAM] =
         ROWS({ 0, 0, PTX_TENSOR_MAP, "mov.b64 $d, $P; cvta.param.u64 $d, $d" }, { 0, 0, 0, "ld.param.$E $d, [$P]" }),
 
-    [IR_LD] = PLAIN("ld.$g$c$N.$E $D, [$a]$i"),
-    [IR_ST] = PLAIN("st.$g$c$N.$E [$a], $S$i"),
-    [IR_ATOM] = ROWS({ 0, 0, PTX_CAS, "atom.relaxed.$k.$g.$r $d, [$a], $Y, $Z" },
-                     { 0, 0, 0, "atom.relaxed.$k.$g.$r $d, [$a], $Y" }),
-    [IR_RED] = PLAIN("red.relaxed.$k.$g.$r [$a], $Y"),
+    [IR_LD] = ROWS({ 0, 0, PTX_STRONG, "ld$l.$k.$g.$E $D, [$a]" }, { 0, 0, 0, "ld.$g$c$N.$E $D, [$a]$i" }),
+    [IR_ST] = ROWS({ 0, 0, PTX_STRONG, "st$l.$k.$g.$E [$a], $S" }, { 0, 0, 0, "st.$g$c$N.$E [$a], $S$i" }),
+    [IR_ATOM] =
+        ROWS({ 0, 0, PTX_CAS, "atom$l.$k.$g.$r $d, [$a], $Y, $Z" }, { 0, 0, 0, "atom$l.$k.$g.$r $d, [$a], $Y" }),
+    [IR_RED] = PLAIN("red$l.$k.$g.$r [$a], $Y"),
     [IR_ST_ASYNC] = PLAIN("st.async.shared::cluster.mbarrier::complete_tx::bytes.$B [$a], $Z, [$Y]"),
     /* NOTE: filling L2 by 256 bytes makes transposes of odd rows 1 to 3 % faster (H200; bench/notes/permute.md). */
     [IR_CP_ASYNC] = ROWS({ 0, 0, PTX_WIDE, "cp.async.cg.shared::cta.global.L2::256B [$a], [$Y], 16, $z" },
@@ -152,7 +152,8 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_CP_ASYNC_COMMIT] = PLAIN("cp.async.commit_group"),
     [IR_CP_ASYNC_WAIT] = PLAIN("cp.async.wait_group $n"),
     [IR_FENCE] = PLAIN("fence.acq_rel.$k"),
-    [IR_FENCE_PROXY_ASYNC] = PLAIN("fence.proxy.async.shared::cta"),
+    [IR_FENCE_PROXY_ASYNC] =
+        ROWS({ 0, 0, PTX_MODE, "fence.proxy.async.global" }, { 0, 0, 0, "fence.proxy.async.shared::cta" }),
     [IR_FENCE_MBARRIER_INIT] = PLAIN("fence.mbarrier_init.release.cluster"),
 
     [IR_BULK_LOAD] = PLAIN("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$a], [$Y], $z, [$U]"),

@@ -20,7 +20,7 @@
  *   B E          bits: "b32"; an element in memory: "b32", "s8"
  *   n N          [n]; ".v4" for n = 4, "" for 1
  *   p q          bits 0 and 1 of [mode]
- *   g k          [space], [scope]
+ *   g k l        [space], [scope], [order]; l is ".relaxed" where an atomic has none
  *   c i          [cache]: of the instruction; its last operand, ", %evict_first", or ""
  *   o            the name of [mode]: comparisons, special registers, shuffles, votes, NaN of min and max
  *   r            the reduction [mode] and its type: "add.noftz.f16x2"
@@ -44,6 +44,7 @@ enum {
     PTX_TENSOR_MAP = 1 << 5, // parameter [n] is a tensor map
     PTX_MULTICAST = 1 << 6,  // operand 3 is not the constant 0
     PTX_CLUSTER = 1 << 7,    // [scope] is wider than the CTA
+    PTX_STRONG = 1 << 8,     // [order] is not the default
 };
 
 typedef struct ptx_row {

@@ -40,7 +40,7 @@ static const struct {
 };
 
 static const char *const spaces[] = { "global", "shared::cta", "shared::cluster" };
-static const char *const scopes[] = { "cta", "cluster", "gpu" };
+static const char *const scopes[] = { "cta", "cluster", "gpu", "sys" };
 
 /* Text */
 
@@ -269,6 +269,16 @@ static void put_scope(ptx_writer *w, char letter)
     put(w, scopes[w->inst->scope]);
 }
 
+static void put_order(ptx_writer *w, char letter)
+{
+    (void)letter;
+    static const char *const orders[] = {
+        [IR_ORDER_DEFAULT] = ".relaxed", [IR_ORDER_RELAXED] = ".relaxed", [IR_ORDER_ACQUIRE] = ".acquire",
+        [IR_ORDER_RELEASE] = ".release", [IR_ORDER_ACQ_REL] = ".acq_rel",
+    };
+    put(w, orders[w->inst->order]);
+}
+
 /* Is the last operand an L2 cache policy? Accesses to shared memory have none. */
 static bool has_policy(const ir_inst *inst)
 {
@@ -372,6 +382,7 @@ static put_letter *const letters[128] = {
     ['q'] = put_mode_bit,
     ['g'] = put_space,
     ['k'] = put_scope,
+    ['l'] = put_order,
     ['c'] = put_cache,
     ['i'] = put_policy,
     ['o'] = put_mode,

@@ -207,6 +207,8 @@ static spread compute(const analysis *a, const ir_inst *inst)
     case IR_VOTE:
     case IR_REDUX:
         return join_sources(a, inst).group == UNIFORM ? uniform : uniform_in_warp;
+    case IR_LD:
+        return inst->order ? unsure : compute_arithmetic(a, inst);
     case IR_ATOM:
     case IR_MBARRIER_TEST:
     case IR_LDMATRIX:

@@ -101,6 +101,8 @@ static bool is_1_2_4(int n)
 /* The offset, and the address too if it is a constant, must be a multiple of what is accessed. */
 static ckl_status check_alignment(const ir_kernel *kernel, const ir_inst *inst, val address, int64_t bytes)
 {
+    if (inst->offset != (int32_t)inst->offset)
+        FAULT(kernel, inst, "offset=%" PRId64 " does not fit the 32 bits of an address offset", inst->offset);
     int64_t known = inst->offset + (ir_is_constant(address) ? address.i : 0);
     if (known % bytes)
         FAULT(kernel, inst, "%s %" PRId64 " is not a multiple of the %" PRId64 " bytes accessed",
@@ -122,6 +124,23 @@ static ckl_status check_space(const ir_kernel *kernel, const ir_inst *inst)
     return CKL_OK;
 }
 
+/* Which orders an instruction has; strong accesses are to global memory, and to one element. */
+static ckl_status check_order(const ir_kernel *kernel, const ir_inst *inst)
+{
+    enum { EITHER = 1 << IR_ORDER_DEFAULT | 1 << IR_ORDER_RELAXED };
+    static const unsigned allowed[IR_OP_COUNT] = {
+        [IR_LD] = EITHER | 1 << IR_ORDER_ACQUIRE,
+        [IR_ST] = EITHER | 1 << IR_ORDER_RELEASE,
+        [IR_RED] = EITHER | 1 << IR_ORDER_RELEASE,
+        [IR_ATOM] = EITHER | 1 << IR_ORDER_ACQUIRE | 1 << IR_ORDER_RELEASE | 1 << IR_ORDER_ACQ_REL,
+    };
+    if (!(allowed[inst->op] >> inst->order & 1))
+        FAULT(kernel, inst, "order=%d does not exist for %s", (int)inst->order, ir_op_text(inst->op));
+    if (inst->order && (inst->space != IR_GLOBAL || inst->cache || inst->n > 1))
+        FAULT(kernel, inst, "an access with an order is to one element of global memory, without a cache hint");
+    return CKL_OK;
+}
+
 static ckl_status check_access(const ir_kernel *kernel, const ir_inst *inst)
 {
     int64_t bytes = inst->n * memory_bytes(inst->type);
@@ -129,6 +148,7 @@ static ckl_status check_access(const ir_kernel *kernel, const ir_inst *inst)
         FAULT(kernel, inst, "n=%d elements of %s are not 1, 2 or 4 in at most 16 bytes", inst->n,
               ir_type_text(inst->type));
     TRY(check_space(kernel, inst));
+    TRY(check_order(kernel, inst));
     return check_alignment(kernel, inst, inst->in[0], bytes);
 }
 
@@ -150,6 +170,7 @@ static ckl_status check_atomic(const ir_kernel *kernel, const ir_inst *inst)
     if (inst->mode < 0 || inst->mode > last || !(allowed[inst->mode] & SET(inst->type)))
         FAULT(kernel, inst, "mode=%d does not exist for %s", inst->mode, ir_type_text(inst->type));
     TRY(check_space(kernel, inst));
+    TRY(check_order(kernel, inst));
     return check_alignment(kernel, inst, inst->in[0], memory_bytes(inst->type));
 }
 
@@ -295,6 +316,13 @@ static ckl_status check_fence(const ir_kernel *kernel, const ir_inst *inst)
     return check_space(kernel, inst);
 }
 
+static ckl_status check_fence_proxy(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (inst->mode != 0 && inst->mode != 1)
+        FAULT(kernel, inst, "mode=%d is neither 0, shared memory, nor 1, global memory", inst->mode);
+    return CKL_OK;
+}
+
 static ckl_status check_wait(const ir_kernel *kernel, const ir_inst *inst)
 {
     if (inst->n < 0 || inst->n > 7)
@@ -337,6 +365,7 @@ static check *const checks[IR_OP_COUNT] = {
     [IR_CP_ASYNC] = check_cp_async,
     [IR_CP_ASYNC_WAIT] = check_wait,
     [IR_FENCE] = check_fence,
+    [IR_FENCE_PROXY_ASYNC] = check_fence_proxy,
     [IR_BULK_LOAD] = check_bulk,
     [IR_BULK_STORE] = check_bulk,
     [IR_BULK_PREFETCH] = check_bulk_prefetch,

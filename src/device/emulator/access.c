@@ -60,6 +60,9 @@ bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t by
     }
     if (memory_is_written(w->near, address, bytes))
         return true;
+    access a = warp_access(w, s, lane, false);
+    if (!global_touch(&a, w->near, address, bytes)) // somebody writes it, too early or too late
+        return false;
     char at[PLACE_BYTES];
     fault(w, s, lane, "read of uninitialised global memory",
           "%zu bytes at %s, offset %zu of the allocation of %zu bytes, were never written", bytes,
@@ -115,11 +118,58 @@ static size_t access_bytes(const step *s)
     return (size_t)memory_bytes_of(s->inst->type) * (size_t)(s->inst->n ? s->inst->n : 1);
 }
 
-static bool global_request(warp *w, const step *s, uintptr_t *address, bool write)
+/* Notes an access of neighbouring lanes, the first of which is a->lane. */
+static bool touch(access *a, uintptr_t address, size_t bytes)
 {
+    warp *w = a->w;
+    if (!holds(w->near, address, address, bytes))
+        w->near = memory_find(&w->cluster->kernel->device->memory, address, bytes);
+    return global_touch(a, w->near, address, bytes);
+}
+
+WIDE static bool side_by_side(const uintptr_t *address, size_t bytes)
+{
+    uintptr_t wrong = 0;
+    EACH_LANE(i)
+        wrong |= address[i] - address[0] - bytes * (uintptr_t)i;
+    return wrong == 0;
+}
+
+/* Lanes side by side, or at one address, are one range. */
+static bool touch_lanes(access a, const uintptr_t *address, size_t bytes)
+{
+    const warp *w = a.w;
+    a.lane_bytes = bytes;
+    a.lane = first_lane(w->active);
+    if (w->active == ALL_LANES && side_by_side(address, bytes))
+        return touch(&a, address[0], bytes * LANES);
+    if (global_is_repeated(&a, w->near, address, bytes))
+        return true;
+    uintptr_t start = address[a.lane], end = start + bytes;
+    EACH_ACTIVE(i, w->active) {
+        if (address[i] >= start && address[i] + bytes <= end)
+            continue;
+        if (address[i] != end) {
+            if (!touch(&a, start, end - start))
+                return false;
+            start = address[i];
+            a.lane = i;
+        }
+        end = address[i] + bytes;
+    }
+    return touch(&a, start, end - start);
+}
+
+bool global_request(warp *w, const step *s, uintptr_t *address, bool write)
+{
+    const ir_inst *inst = s->inst;
+    bool atomic = inst->op == IR_ATOM || inst->op == IR_RED;
     size_t bytes = access_bytes(s);
-    spread(address, lanes_of(w, s->in[0]), s->inst->offset, w->active);
-    if (!check_lanes(w, s, address, bytes, write))
+    spread(address, lanes_of(w, s->in[0]), inst->offset, w->active);
+    access a = warp_access(w, s, 0, write || atomic);
+    a.strong = atomic || inst->order;
+    a.scope = inst->scope;
+    if (!check_lanes(w, s, address, bytes, write) || !touch_lanes(a, address, bytes))
         return false;
     count_global(w, address, (int)bytes, write);
     return true;
@@ -140,15 +190,8 @@ outcome run_store_global(warp *w, const step *s)
     if (!global_request(w, s, address, true))
         return FAULTED;
     move_store(w, s, address);
+    w->cluster->stores++;
     return ADVANCE;
-}
-
-outcome run_atomic_global(warp *w, const step *s)
-{
-    uintptr_t address[LANES];
-    if (!global_request(w, s, address, false))
-        return FAULTED;
-    return move_atomics(w, s, address);
 }
 
 /* Shared memory */
@@ -200,5 +243,6 @@ outcome run_atomic_shared(warp *w, const step *s)
     a.atomic = true;
     if (!shared_request(w, s, address, a))
         return FAULTED;
-    return move_atomics(w, s, address);
+    move_atomics(w, s, address);
+    return ADVANCE;
 }

@@ -1,7 +1,13 @@
 /* barriers.c - named barriers, the cluster barrier, mbarriers, and the registers that warps hand to each other. */
 #include "device/emulator/machine.h"
 
-enum { REGISTERS_MIN = 24, REGISTERS_MAX = 256, REGISTERS_STEP = 8, ARRIVALS_MAX = (1 << 20) - 1 };
+enum {
+    REGISTERS_MIN = 24,
+    REGISTERS_MAX = 256,
+    REGISTERS_STEP = 8,
+    ARRIVALS_MAX = (1 << 20) - 1,
+    BYTES_MAX = (1 << 20) - 1
+};
 
 static outcome block(warp *w, wait_kind kind, uint32_t at, uint32_t value)
 {
@@ -286,7 +292,12 @@ outcome run_mbarrier_expect(warp *w, const step *s)
         mbarrier *b = mbarrier_of_lane(w, s, i, IR_SHARED);
         if (!b)
             return FAULTED;
-        b->tx += u32_of(w, s->in[1], i);
+        uint32_t bytes = u32_of(w, s->in[1], i);
+        if (b->tx + bytes > BYTES_MAX)
+            return fault(w, s, i, "wrong transaction count",
+                         "phase %u of the mbarrier %s is to expect %u bytes beside %" PRId64 ", it can count %d",
+                         b->phase, PLACE(w, b->offset), bytes, b->tx, BYTES_MAX);
+        b->tx += bytes;
         if (!mbarrier_arrive(w, s, i, b))
             return FAULTED;
     }
@@ -346,6 +357,33 @@ bool mbarrier_arrive_async(warp *w, const step *s, int lane, uint32_t clock)
 
 /* Registers */
 
+/* All four warps of a warpgroup execute each SETMAXNREG, and none a second one before the others. */
+static bool registers_together(warp *w, const step *s)
+{
+    int group = w->index / WARPS_PER_GROUP;
+    warpgroup *g = &w->cta->groups[group];
+    lane_mask own = 1U << w->index % WARPS_PER_GROUP, all = (1U << WARPS_PER_GROUP) - 1;
+    const warp *warps = w->cta->warps + group * WARPS_PER_GROUP;
+    bool gone = false;
+    for (int i = 0; i < WARPS_PER_GROUP; i++)
+        gone = gone || (warps[i].done && !(g->registers_done >> i & 1));
+    if (gone || (g->registers_done & own) || (g->registers_done && g->registers_at != s)) {
+        fault(w, s, -1, "misused setmaxnreg", "only some warps of the warpgroup execute %s",
+              gone || !(g->registers_done & own) ? "it" : "the one before");
+        return false;
+    }
+    g->registers_at = s;
+    g->registers_done = (g->registers_done | own) == all ? 0 : g->registers_done | own;
+    return true;
+}
+
+/* A warp leaves while its warpgroup waits for it to execute SETMAXNREG: the step; NULL: it does not. */
+const step *setmaxnreg_missed(const warp *w)
+{
+    const warpgroup *g = &w->cta->groups[w->index / WARPS_PER_GROUP];
+    return g->registers_done && !(g->registers_done >> w->index % WARPS_PER_GROUP & 1) ? g->registers_at : NULL;
+}
+
 outcome run_setmaxnreg(warp *w, const step *s)
 {
     int n = s->inst->n, more = (n - w->registers) * LANES;
@@ -360,6 +398,8 @@ outcome run_setmaxnreg(warp *w, const step *s)
                      w->registers, n, grows ? "more" : "fewer");
     if (grows && more > w->cta->registers_free)
         return block(w, WAIT_REGISTERS, 0, (uint32_t)n);
+    if (!registers_together(w, s))
+        return FAULTED;
     w->cta->registers_free -= more;
     w->registers = n;
     return ADVANCE;

@@ -50,6 +50,10 @@ static bool begin_load_into(transfer *t, cta *to, uint32_t extent, mbarrier *b)
     a.clock = b->phase + 1;
     if (!shared_touch(to, &a, t->offset, extent))
         return false;
+    access from = a;
+    from.write = false;
+    if (t->kind == TRANSFER_LOAD && !transfer_touch_global(t, &from))
+        return false;
     memset(to->shared + t->offset, SHARED_POISON, extent);
     return true;
 }
@@ -209,11 +213,14 @@ static bulk_queue *find_bulk(warp *w, const step *s, int lane, bool create)
         if (!c->bulk)
             abort();
     }
-    c->bulk[c->bulk_count] = (bulk_queue){ .agent = number, .warp = w->index, .lane = lane };
+    bulk_queue q = { .agent = number, .writer = NO_AGENT, .warp = w->index, .lane = lane };
+    if (w->cluster->launch->ordered)
+        q.writer = agent_new(w, s, (agent){ .kind = AGENT_BULK_WRITE, .cta = c->rank, .warp = w->index });
+    c->bulk[c->bulk_count] = q;
     return &c->bulk[c->bulk_count++];
 }
 
-/* The source is read from now until the thread has waited for the group. */
+/* The source is read, and global memory written, from now until the thread has waited for the group. */
 static outcome begin_store(transfer t, uint32_t address, uint32_t align, uint32_t extent)
 {
     warp *w = t.w;
@@ -226,7 +233,12 @@ static outcome begin_store(transfer t, uint32_t address, uint32_t align, uint32_
     a.async = true;
     a.agent = q->agent;
     a.clock = q->groups + 1;
-    if (!transfer_touch_source(&t, &a))
+    access to = a;
+    to.write = true;
+    to.agent = q->writer;
+    to.strong = t.map && t.s->inst->mode == 1; // adds are relaxed atomics of the GPU
+    to.scope = IR_SCOPE_GPU;
+    if (!transfer_touch_source(&t, &a) || !transfer_touch_global(&t, &to))
         return FAULTED;
     return transfer_begin(w->cluster, t);
 }
@@ -309,6 +321,8 @@ outcome run_bulk_wait(warp *w, const step *s)
         q->waited = groups > q->waited ? groups : q->waited;
         w->knows.seen[q->agent] = q->waited;
         w->knows.visible[q->agent] = q->waited;
+        if (s->inst->mode == 0 && q->writer != NO_AGENT)
+            w->knows.seen[q->writer] = w->knows.global[q->writer] = q->waited;
     }
     return ADVANCE;
 }

@@ -7,18 +7,24 @@
 
 enum {
     QUANTUM = 256,        // instructions a warp may run before the next one
+    POLL_LOOP_MAX = 1024, // instructions after a poll to no avail that count as waiting
     LAZY_ROUNDS_MAX = 64, // of polling warps until lazy work is done after all
     WRITER_ROUNDS_MAX = 256,
     BANK_ALIGNMENT = 64,
 };
 
 /* splitmix64 */
-uint64_t cluster_random(cluster *c)
+uint64_t random_next(uint64_t *state)
 {
-    uint64_t x = c->random += 0x9e3779b97f4a7c15;
+    uint64_t x = *state += 0x9e3779b97f4a7c15;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
     x = (x ^ x >> 27) * 0x94d049bb133111eb;
     return x ^ x >> 31;
+}
+
+uint64_t cluster_random(cluster *c)
+{
+    return random_next(&c->random);
 }
 
 static void *allocate(size_t count, size_t size)
@@ -53,6 +59,7 @@ static void build_warp(cluster *c, int number, bool wgmma)
     w->bank[BANK_REGISTERS] = aligned_alloc(BANK_ALIGNMENT, k->register_bytes);
     w->bank[BANK_CONSTANTS] = k->constants;
     w->stack = allocate((size_t)k->depth_max + 1, sizeof *w->stack);
+    w->polled = allocate((size_t)k->poll_count, sizeof *w->polled);
     if (!w->bank[BANK_REGISTERS])
         abort();
     if (wgmma) {
@@ -117,6 +124,8 @@ static void free_cta(cluster *c, cta *x)
 void cluster_free(cluster *c)
 {
     for (int i = 0; i < c->warp_count; i++) {
+        warp_forget(&c->warps[i]);
+        free(c->warps[i].polled);
         free(c->warps[i].bank[BANK_REGISTERS]);
         free(c->warps[i].stack);
         free(c->warps[i].in_flight);
@@ -124,11 +133,9 @@ void cluster_free(cluster *c)
     }
     for (int r = 0; r < c->cta_count; r++)
         free_cta(c, &c->ctas[r]);
-    for (int i = 0; i < c->pool_count; i++)
-        free(c->pool[i]);
+    knowledge_free(c);
     for (uint32_t i = 0; i < c->set_capacity; i++)
         free(c->sets[i].clock);
-    free(c->pool);
     free(c->sets);
     free(c->queue);
     free(c->agents);
@@ -144,6 +151,8 @@ static void start_warp(cluster *c, warp *w)
 {
     const device_kernel *k = c->kernel;
     c->agents[w->agent] = (agent){ .kind = AGENT_WARP, .cta = w->cta->rank, .warp = w->index };
+    warp_forget(w);
+    memset(w->polled, 0, (size_t)k->poll_count * sizeof *w->polled);
     *w = (warp){
         .bank = { w->bank[0], w->bank[1] },
         .active = ALL_LANES,
@@ -158,6 +167,7 @@ static void start_warp(cluster *c, warp *w)
         .in_flight = w->in_flight,
         .unfenced = w->unfenced,
         .registers = k->registers,
+        .polled = w->polled,
     };
     w->knows.seen[w->agent] = 1;
     if (w->in_flight) {
@@ -166,15 +176,19 @@ static void start_warp(cluster *c, warp *w)
     }
 }
 
+void cta_place(const launch_state *l, int64_t index, int rank, int64_t at[3])
+{
+    int64_t ctas = l->kernel->ir.cluster, columns = l->grid[0] / ctas, row = index / columns;
+    at[0] = index % columns * ctas + rank;
+    at[1] = row % l->grid[1];
+    at[2] = row / l->grid[1];
+}
+
 static void start_cta(cluster *c, cta *x)
 {
     const device_kernel *k = c->kernel;
     size_t bytes = shared_bytes(c);
-    int64_t column = c->index % (c->launch->grid[0] / c->cta_count),
-            row = c->index / (c->launch->grid[0] / c->cta_count);
-    x->at[0] = column * c->cta_count + x->rank;
-    x->at[1] = row % c->launch->grid[1];
-    x->at[2] = row / c->launch->grid[1];
+    cta_place(c->launch, c->index, x->rank, x->at);
     x->warps_left = k->warps;
     x->barrier_count = x->bulk_count = 0;
     x->visited = false;
@@ -193,7 +207,7 @@ static void start_cta(cluster *c, cta *x)
     }
 }
 
-static void start(cluster *c, int64_t index)
+void cluster_start(cluster *c, int64_t index)
 {
     c->index = index;
     c->random = c->kernel->device->options.seed * 0x9e3779b97f4a7c15 + (uint64_t)index;
@@ -204,6 +218,9 @@ static void start(cluster *c, int64_t index)
     c->cluster_generation = 0;
     c->stopped = NULL;
     c->unwritten = NULL;
+    c->faulted = c->endless = false;
+    c->rounds = 0;
+    memset(c->recent, 0, sizeof c->recent);
     c->cluster_gather = knowledge_new(c);
     c->cluster_done = knowledge_new(c);
     for (int r = 0; r < c->cta_count; r++)
@@ -220,6 +237,11 @@ static bool warp_may_leave(warp *w, const step *s)
 {
     if (w->wgmma_issued && w->wgmma_waited < w->wgmma_groups + 1U * w->wgmma_open) {
         fault(w, s, -1, "exit with work under way", "wgmma was issued and not waited for");
+        return false;
+    }
+    const step *missed = setmaxnreg_missed(w);
+    if (missed) {
+        fault(w, missed, -1, "misused setmaxnreg", "only some warps of the warpgroup execute it, this one leaves");
         return false;
     }
     for (int i = 0; i < w->cta->bulk_count; i++) {
@@ -294,7 +316,16 @@ static bool leave(warp *w, const step *s)
 
 /* Running */
 
-/* Runs a warp until it is blocked, has ended or has had its time. False after a fault. */
+/* What a warp did in a round: instructions soon after a poll to no avail count as polling. */
+static void note_work(const warp *w, bool moved)
+{
+    cluster *c = w->cluster;
+    bool waits = w->executed < w->idle_until;
+    c->polls = c->polls || (moved && waits);
+    c->busy = c->busy || (moved && !waits);
+}
+
+/* Runs a warp until it is blocked, has nothing new to do, has ended or has had its time. False after a fault. */
 static bool run_warp(warp *w, int quantum)
 {
     cluster *c = w->cluster;
@@ -302,20 +333,31 @@ static bool run_warp(warp *w, int quantum)
     for (int i = 0; i < quantum; i++) {
         const step *s = &steps[w->pc];
         outcome o = s->run(w, s);
-        if (o == ADVANCE)
+        if (o == ADVANCE) {
             w->pc++;
-        else if (o == BLOCKED)
+        } else if (o == BLOCKED) {
+            note_work(w, i > 0);
             return true;
-        else if (o == FAULTED)
+        } else if (o == FAULTED) {
             return false;
+        } else if (o == YIELDED) {
+            w->pc++;
+            w->idle_until = w->executed + POLL_LOOP_MAX;
+            c->polls = true;
+            return true;
+        }
         c->executed[s->index]++;
         c->progress++;
         w->executed++;
         w->waits = WAIT_NONE;
-        if (w->done)
+        if (w->done) {
+            c->busy = true;
             return leave(w, s);
+        }
     }
+    note_work(w, true);
     if (w->executed > c->kernel->device->options.budget) {
+        c->endless = true;
         fault(w, &steps[w->pc], -1, "endless loop", "the warp has executed %" PRId64 " instructions, its budget",
               w->executed);
         return false;
@@ -339,14 +381,14 @@ static bool run_round(cluster *c, bool all)
 }
 
 /* Asynchronous work that is done although warps could still run. */
-static void complete_early(cluster *c, int *rounds)
+static void complete_early(cluster *c)
 {
     emulator_completion completion = c->kernel->device->options.completion;
     if (completion == COMPLETION_RANDOM && cluster_random(c) & 1)
         transfer_complete_one(c, true);
-    if (completion == COMPLETION_LAZY && ++*rounds > LAZY_ROUNDS_MAX) {
+    if (completion == COMPLETION_LAZY && ++c->rounds > LAZY_ROUNDS_MAX) {
         transfer_complete_one(c, false);
-        *rounds = 0;
+        c->rounds = 0;
     }
 }
 
@@ -372,28 +414,33 @@ static void look_for_writer(cluster *c)
         snprintf(c->fault + length, sizeof c->fault - length, "; %s", by);
 }
 
-bool cluster_run(cluster *c, int64_t index)
+static cluster_state end(cluster *c)
 {
-    start(c, index);
-    int rounds = 0;
+    if (c->unwritten)
+        look_for_writer(c);
+    transfers_drop(c);
+    return c->faulted ? CLUSTER_FAULTED : CLUSTER_ENDED;
+}
+
+cluster_state cluster_run(cluster *c, int rounds_max)
+{
     bool stuck = false;
-    while (c->warps_left && !c->faulted) {
-        uint64_t before = c->progress;
+    for (int round = 0; c->warps_left && !c->faulted && round < rounds_max; round++) {
+        c->busy = c->polls = false;
         if (!run_round(c, stuck))
             break;
-        if (c->progress != before) {
+        if (c->busy) {
             stuck = false;
-            complete_early(c, &rounds);
+            complete_early(c);
         } else if (!stuck) {
             stuck = true; // once more, with every warp
         } else if (transfer_complete_one(c, c->kernel->device->options.completion == COMPLETION_RANDOM)) {
-            rounds = 0;
+            c->rounds = 0;
+        } else if (c->polls) {
+            return CLUSTER_WAITS;
         } else if (!c->faulted) {
             fault_deadlock(c);
         }
     }
-    if (c->unwritten)
-        look_for_writer(c);
-    transfers_drop(c);
-    return !c->faulted;
+    return c->warps_left && !c->faulted ? CLUSTER_WAITS : end(c);
 }

@@ -128,6 +128,10 @@ static operand *places(decoder *d, int count, const val *values)
 static handler *memory_handler(const ir_inst *inst)
 {
     bool global = inst->space == IR_GLOBAL;
+    if (inst->order && inst->op == IR_LD)
+        return run_load_strong;
+    if (inst->order && inst->op == IR_ST)
+        return run_store_strong;
     if (inst->op == IR_LD)
         return global ? run_load_global : run_load_shared;
     if (inst->op == IR_ST)
@@ -157,6 +161,14 @@ static ckl_status find_handler(const ir_inst *inst, step *s)
     return CKL_OK;
 }
 
+/* Does an instruction write global memory atomically, or access it with an order? */
+static bool is_strong(const ir_inst *inst)
+{
+    if (inst->op == IR_TMA_STORE)
+        return inst->mode == 1;
+    return inst->space == IR_GLOBAL && (inst->op == IR_ATOM || inst->op == IR_RED || inst->order);
+}
+
 /* Does an instruction other than WGMMA use registers of one? */
 static bool touches_matrix(const decoder *d, const ir_inst *inst)
 {
@@ -173,6 +185,10 @@ static ckl_status decode(decoder *d, int index)
     const ir_inst *inst = &d->k->ir.insts[index];
     step *s = &d->k->steps[index];
     *s = (step){ .inst = inst, .index = index };
+    if (is_strong(inst)) {
+        d->k->ordered = true;
+        s->poll = d->k->poll_count++;
+    }
     s->out = places(d, inst->out_count, inst->out);
     s->in = places(d, inst->in_count, inst->in);
     TRY(find_handler(inst, s));

@@ -248,6 +248,7 @@ static void device_close(ckl_device *d)
     emulator *e = emulator_of(d);
     memory_clear(&e->memory);
     pthread_mutex_destroy(&e->counting);
+    pthread_mutex_destroy(&e->launching);
     free(e);
 }
 
@@ -315,7 +316,7 @@ ckl_status emulator_open_with(const char *which, const emulator_options *options
     const model *m = find_model(which);
     if (!m)
         return CKL_INVALID;
-    emulator *e = calloc(1, sizeof *e);
+    emulator *e = aligned_alloc(_Alignof(emulator), sizeof *e);
     if (!e)
         FAIL(CKL_NO_MEMORY, "device: no host memory for emulator:%s", m->id);
     *e = (emulator){ .base = { .ops = &ops, .info = info_of(m) },
@@ -325,6 +326,7 @@ ckl_status emulator_open_with(const char *which, const emulator_options *options
                      .core = m->hopper ? &TENSOR_CORE_HOPPER : &TENSOR_CORE_AMPERE };
     memory_init(&e->memory, (size_t)e->base.info.memory_bytes);
     pthread_mutex_init(&e->counting, NULL);
+    pthread_mutex_init(&e->launching, NULL);
     *device = &e->base;
     return CKL_OK;
 }

@@ -11,11 +11,13 @@
  *   threads      of the host; 0: as many as OpenMP gives
  *
  * What it does not model, or models only roughly:
- *   - time, caches and the order of global accesses: global memory is sequentially consistent and its races are not sought
+ *   - time and caches: a read of global memory brings what was written last, also where the report says that it need not
+ *   - kernels without strong accesses (atomics, accesses with an order): races between their clusters are sought, those
+ *     among the warps of one cluster, and missing proxy fences, in global memory are not
  *   - the lanes of a warp run in lockstep: races among them are not seen, fences and releases count for the whole warp, and
  *     lanes that wait in one branch for lanes of the other branch are a deadlock, which independent lanes would survive
- *   - FENCE is a no-op: order through flags in shared memory, outside barriers, is reported as a race
- *   - a write by the async proxy after ordinary reads needs no proxy fence, as in CUTLASS's pipelines
+ *   - order through flags in shared memory, outside barriers, is reported as a race
+ *   - in global memory, a write by the async proxy after ordinary reads needs no proxy fence
  *   - approximate functions are rounded correctly, and mma.sync has the arithmetic of wgmma
  *   - registers are not allocated: SETMAXNREG starts from what threads and ctas_per_sm allow
  */
@@ -53,11 +55,14 @@ ckl_status emulator_open_with(const char *which, const emulator_options *options
  */
 enum { MEMORY_NAME_BYTES = 40 };
 
+typedef struct global_shadow global_shadow; // who wrote and read it last (global.c)
+
 typedef struct allocation {
     uintptr_t base;
     size_t bytes;
     uint8_t *written;
-    bool all_written; // no need to look at the shadow
+    bool all_written;      // no need to look at the shadow
+    global_shadow *shadow; // NULL: no kernel has used the memory
     void *reservation;
     size_t reserved;
     uintptr_t named; // the address that has a name, or 0
@@ -69,7 +74,12 @@ typedef struct memory_space {
     allocation **list;     // by address
     int count, capacity;
     size_t bytes, bytes_max;
+    global_shadow *spare; // of memory that was released
+    size_t spare_bytes;
 } memory_space;
+
+void global_shadow_give_back(memory_space *m, global_shadow *shadow); // NULL is allowed
+void global_shadows_clear(memory_space *m);                           // all of them
 
 void memory_init(memory_space *m, size_t bytes_max);
 void memory_clear(memory_space *m);
@@ -135,12 +145,22 @@ typedef struct counter_totals {
     char worst_conflict_at[WHERE_BYTES]; // its source line
 } counter_totals;
 
+/* A lock on part of the shadow of global memory, on a cache line of its own. */
+typedef struct stripe {
+    _Alignas(64) bool taken;
+} stripe;
+
+enum { STRIPES = 64 };
+
 typedef struct emulator {
     ckl_device base;
     emulator_options options;
     int ctas_per_sm_max, threads_per_sm;
     const tensor_core *core;
     memory_space memory;
+    pthread_mutex_t launching; // one launch at a time
+    uint32_t epochs;           // of all launches so far
+    stripe stripes[STRIPES];
     pthread_mutex_t counting;
     counter_totals totals;
 } emulator;

@@ -1,4 +1,5 @@
 /* launch.c - a launch: parameters, clusters over the host's cores, the first fault. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +7,7 @@
 #include "device/emulator/machine.h"
 #include "device/emulator/tma.h"
 
-enum { SHARED_RESERVED = 1024 }; // of every CTA, by the hardware
+enum { SHARED_RESERVED = 1024, ORDERED_EPOCHS_MAX = 1 << 30 }; // shared memory of every CTA for the hardware
 
 static ckl_status check_grid(const device_kernel *k, const int64_t *grid)
 {
@@ -37,7 +38,7 @@ static ckl_status read_params(launch_state *l, void *const *params)
 }
 
 /* Keeps the fault of the lowest cluster, so that a run with several faults reports the same one more often. */
-static void keep_fault(launch_state *l, const cluster *c)
+void keep_fault(launch_state *l, const cluster *c)
 {
 #pragma omp critical(emulator_fault)
     if (l->fault_cluster < 0 || c->index < l->fault_cluster) {
@@ -46,10 +47,10 @@ static void keep_fault(launch_state *l, const cluster *c)
     }
 }
 
-static void run_clusters(launch_state *l, int64_t clusters, int threads)
+static void run_clusters(launch_state *l, int64_t clusters)
 {
     int stop = 0;
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(l->host_threads)
     {
         cluster *c = cluster_new(l);
 #pragma omp for schedule(dynamic)
@@ -57,7 +58,10 @@ static void run_clusters(launch_state *l, int64_t clusters, int threads)
             int stopped;
 #pragma omp atomic read
             stopped = stop;
-            if (stopped || cluster_run(c, i))
+            if (stopped)
+                continue;
+            cluster_start(c, i);
+            if (cluster_run(c, INT_MAX) == CLUSTER_ENDED)
                 continue;
             keep_fault(l, c);
 #pragma omp atomic write
@@ -74,6 +78,35 @@ static int thread_count(const emulator *e, int64_t clusters)
     return (int)min_i64(threads, clusters);
 }
 
+/* Numbers for the epochs of a launch. When all have been used, no shadow may remember any. */
+static uint32_t first_epoch(emulator *e, int64_t count)
+{
+    if (e->epochs > UINT32_MAX - 2 - count) {
+        e->epochs = 0;
+        global_shadows_clear(&e->memory);
+    }
+    return e->epochs + 1;
+}
+
+static void run(launch_state *l, int64_t clusters)
+{
+    emulator *e = l->device;
+    pthread_mutex_lock(&e->launching);
+    pthread_rwlock_rdlock(&e->memory.lock);
+    l->ordered = l->kernel->ordered;
+    l->host_threads = l->ordered ? 1 : thread_count(e, clusters);
+    l->first_epoch = first_epoch(e, l->ordered ? ORDERED_EPOCHS_MAX : clusters);
+    if (l->ordered)
+        run_residents(l, clusters);
+    else
+        run_clusters(l, clusters);
+    e->epochs = l->first_epoch + (l->ordered ? l->epoch_count : (uint32_t)clusters);
+    epochs_clear(l);
+    flags_clear(&l->flags);
+    pthread_rwlock_unlock(&e->memory.lock);
+    pthread_mutex_unlock(&e->launching);
+}
+
 ckl_status kernel_launch(ckl_device *d, const device_kernel *kernel, const device_launch *launch, ckl_stream s)
 {
     (void)s;
@@ -87,9 +120,7 @@ ckl_status kernel_launch(ckl_device *d, const device_kernel *kernel, const devic
     ckl_status status = read_params(l, launch->params);
     if (status == CKL_OK) {
         int64_t clusters = launch->grid[0] / kernel->ir.cluster * launch->grid[1] * launch->grid[2];
-        pthread_rwlock_rdlock(&e->memory.lock);
-        run_clusters(l, clusters, thread_count(e, clusters));
-        pthread_rwlock_unlock(&e->memory.lock);
+        run(l, clusters);
     }
     if (l->fault_cluster >= 0)
         status = status_fail(CKL_DEVICE_FAULT, "%s", l->fault);
@@ -100,12 +131,18 @@ ckl_status kernel_launch(ckl_device *d, const device_kernel *kernel, const devic
     return status;
 }
 
+int clusters_resident(const device_kernel *k)
+{
+    const emulator *e = k->device;
+    int64_t by_smem = e->base.info.smem_per_sm_bytes / (k->ir.smem_bytes + SHARED_RESERVED);
+    int64_t by_threads = e->threads_per_sm / k->ir.threads;
+    int64_t per_sm = min_i64(min_i64(by_smem, by_threads), e->ctas_per_sm_max);
+    return (int)(e->base.info.sm_count / k->ir.cluster * per_sm);
+}
+
 ckl_status kernel_clusters_resident(ckl_device *d, const device_kernel *kernel, int *count)
 {
-    const emulator *e = (const emulator *)d;
-    int64_t by_smem = d->info.smem_per_sm_bytes / (kernel->ir.smem_bytes + SHARED_RESERVED);
-    int64_t by_threads = e->threads_per_sm / kernel->ir.threads;
-    int64_t per_sm = min_i64(min_i64(by_smem, by_threads), e->ctas_per_sm_max);
-    *count = (int)(d->info.sm_count / kernel->ir.cluster * per_sm);
+    (void)d;
+    *count = clusters_resident(kernel);
     return CKL_OK;
 }

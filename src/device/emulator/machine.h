@@ -8,6 +8,10 @@
  * Order of accesses to shared memory is judged by vector clocks. Agents are the warps and, for every kind of asynchronous
  * work that is waited for as one, an agent of its own: a phase of an mbarrier, a wgmma group, a bulk group, a cp.async
  * group. An access happened before another if the latter's warp has seen its agent's clock.
+ *
+ * Clusters can be ordered by strong accesses to global memory alone. A launch of a kernel that has any is "ordered": it runs
+ * in one host thread, as many clusters are resident as the device holds, and what a cluster knows of others is its past.
+ * Clusters of other launches have no order, and run on all host threads.
  */
 #ifndef CKL_DEVICE_EMULATOR_MACHINE_H
 #define CKL_DEVICE_EMULATOR_MACHINE_H
@@ -33,7 +37,12 @@ typedef struct warp warp;
 typedef struct cta cta;
 typedef struct cluster cluster;
 
-typedef enum outcome { ADVANCE, JUMPED, BLOCKED, FAULTED } outcome;
+typedef struct past past;
+typedef struct clock_block clock_block;
+typedef struct flag flag;
+
+/* YIELDED: the instruction is done, and found nothing new; others shall run. */
+typedef enum outcome { ADVANCE, JUMPED, BLOCKED, YIELDED, FAULTED } outcome;
 typedef outcome handler(warp *w, const step *s);
 
 /* Where an operand lies: 32 lanes in one of the warp's two banks. */
@@ -55,6 +64,7 @@ struct step {
     const ir_inst *inst;
     operand *out, *in;
     int index;
+    int poll; // of a strong read: its number among them
 };
 
 struct device_kernel {
@@ -68,9 +78,44 @@ struct device_kernel {
     int depth_max; // open IFs and LOOPs
     int warps;     // per CTA
     int registers; // per thread at the start, as the driver would choose from threads and ctas_per_sm
+    bool ordered;  // has strong accesses to global memory
+    int poll_count;
 };
 
-/* One launch, read-only while it runs. */
+typedef enum agent_kind {
+    AGENT_WARP,
+    AGENT_TRANSFER,
+    AGENT_WGMMA,
+    AGENT_BULK,
+    AGENT_BULK_WRITE,
+    AGENT_CP_ASYNC
+} agent_kind;
+
+typedef struct agent {
+    agent_kind kind;
+    int cta, warp; // the warp; or of AGENT_TRANSFER: the CTA of the mbarrier
+    uint32_t offset;
+} agent;
+
+/* What a cell of global memory remembers in an ordered launch (global.c): an access, or a set of readers. */
+typedef struct epoch {
+    int64_t cluster;
+    agent who;
+    uint32_t clock;
+    uint16_t agent;
+    int rank;
+    bool strong, async;
+    ir_scope scope;
+    uint32_t newest, others; // of a set: the epoch of the last reader, the epoch or set of those before
+} epoch;
+
+/* The addresses that strong accesses have written (strong.c). */
+typedef struct flags {
+    flag *table;
+    uint32_t count, capacity;
+} flags;
+
+/* One launch. While it runs only an ordered one changes, in its one host thread; and the fault. */
 typedef struct launch_state {
     emulator *device;
     const device_kernel *kernel;
@@ -78,22 +123,28 @@ typedef struct launch_state {
     uint64_t scalar[IR_PARAMS_MAX]; // bits of the value; of a tensor map: its address
     tensor_map_desc map[IR_PARAMS_MAX];
     unsigned char map_bytes[IR_PARAMS_MAX][IR_TENSOR_MAP_BYTES];
-    int64_t fault_cluster; // the lowest that failed, or -1
-    char fault[2048];      // its sentence
+    int host_threads;
+    bool ordered;
+    uint32_t first_epoch; // lower ones are of launches before
+    epoch *epochs;
+    uint32_t epoch_count, epoch_capacity;
+    uint32_t *set_slots; // hash table of sets of readers
+    uint32_t set_count, set_capacity;
+    flags flags;
+    uint64_t changes;                               // of global memory by atomics
+    int64_t clusters, ended, waiting, resident_max; // in a deadlock: how many wait
+    int64_t fault_cluster;                          // the lowest that failed, or -1
+    char fault[2048];                               // its sentence
 } launch_state;
 
-/* What an agent or a barrier knows: per agent the latest clock seen, and the latest that the async proxy sees too. */
+/*
+ * What an agent or a barrier knows: per agent the latest clock seen, and the latest that the async proxy sees too in shared
+ * and in global memory; and the past of other clusters.
+ */
 typedef struct knowledge {
-    uint32_t *seen, *visible;
+    uint32_t *seen, *visible, *global;
+    past **past;
 } knowledge;
-
-typedef enum agent_kind { AGENT_WARP, AGENT_TRANSFER, AGENT_WGMMA, AGENT_BULK, AGENT_CP_ASYNC } agent_kind;
-
-typedef struct agent {
-    agent_kind kind;
-    int cta, warp; // the warp; or of AGENT_TRANSFER: the CTA of the mbarrier
-    uint32_t offset;
-} agent;
 
 /* An mbarrier of one CTA. */
 typedef struct mbarrier {
@@ -128,7 +179,7 @@ typedef struct cell {
 
 enum { CELL_WRITTEN = 1, CELL_ASYNC = 2, CELL_ATOMIC = 4, CELL_SPLIT = 8, CELL_MBARRIER = 16, CELL_UNDEFINED = 32 };
 
-/* An access to shared memory by a warp or on its behalf. */
+/* An access to memory by a warp or on its behalf. */
 typedef struct access {
     warp *w;
     const step *s;
@@ -137,6 +188,11 @@ typedef struct access {
     uint16_t agent;
     uint32_t clock;
     bool write, async, atomic;
+    bool strong; // to global memory, at a scope
+    ir_scope scope;
+    allocation *memory; // of a range of global memory
+    uintptr_t start;
+    size_t lane_bytes; // of lanes side by side from `lane` on; 0: all of it is that lane's
 } access;
 
 /* Two kinds of blocks: IF waits to run its else lanes, LOOP gathers lanes that broke. */
@@ -152,6 +208,7 @@ typedef enum wait_kind {
     WAIT_CLUSTER,
     WAIT_WGMMA,
     WAIT_REGISTERS,
+    WAIT_GLOBAL,
 } wait_kind;
 
 struct warp {
@@ -186,11 +243,18 @@ struct warp {
     bool *unfenced;                // per register: written since the last WGMMA_FENCE
     bool any_unfenced;
     int registers; // setmaxnreg
+
+    /* Strong accesses: what fences have covered, and what was read and not acquired yet, by scope up to that of the GPU. */
+    past *fenced[IR_SCOPE_GPU + 1], *observed[IR_SCOPE_GPU + 1];
+    uint64_t *polled; // per strong read: a hash of what it brought last
+    uintptr_t poll_at;
+    int64_t idle_until; // the instruction up to which it may be in the loop of a poll
 };
 
 /* The bulk groups of one thread. */
 typedef struct bulk_queue {
-    uint16_t agent;
+    uint16_t agent;  // reads the sources
+    uint16_t writer; // of an ordered launch: writes to global memory
     int warp, lane;
     uint32_t groups, waited;
     bool open; // has transfers since the last commit
@@ -211,6 +275,8 @@ typedef struct warpgroup {
     matrix_op *ops; // not executed yet, in order
     uint32_t first; // number of the first of them since the start
     uint32_t count, capacity;
+    const step *registers_at; // the SETMAXNREG under way,
+    lane_mask registers_done; // which these of its warps have executed
 } warpgroup;
 
 /* The last access of a warp of another CTA to this one's shared memory. */
@@ -272,6 +338,14 @@ typedef struct reader_set {
     uint32_t next_free;
 } reader_set;
 
+/* Epochs that accesses of a cluster had lately. */
+typedef struct recent_epoch {
+    uint32_t number, clock;
+    uint16_t agent;
+    bool strong;
+    ir_scope scope;
+} recent_epoch;
+
 struct cluster {
     launch_state *launch;
     const device_kernel *kernel;
@@ -282,10 +356,15 @@ struct cluster {
     int warps_left;
     uint64_t random;
     uint64_t progress; // counts executed instructions and finished transfers
+    bool busy;         // in this round some warp did more than wait
+    bool polls;        // in this round some warp read global memory to no avail
+    int rounds;        // since asynchronous work was done
+    uint64_t stores;   // to global memory
+    recent_epoch recent[64];
 
     agent *agents;
     int agent_count, agent_max;
-    uint32_t **pool; // memory of knowledge
+    clock_block **pool; // memory of knowledge
     int pool_used, pool_count;
     reader_set *sets;
     uint32_t set_count, set_capacity, set_free;
@@ -301,6 +380,7 @@ struct cluster {
     int64_t *conflicts; // per step: extra wavefronts
     int64_t count[COUNTER_COUNT];
     bool faulted;
+    bool endless; // a warp has used up its budget
     char fault[2048];
     warp *stopped;  // by a read of what nobody has written yet:
     cta *unwritten; // of this CTA's shared memory, NULL otherwise
@@ -359,6 +439,7 @@ static inline void result_end(warp *w, operand o, const result *aside)
 outcome fault(warp *w, const step *s, int lane, const char *kind, const char *format, ...) CKL_PRINTF(5, 6);
 void fault_deadlock(cluster *c);
 const char *agent_text(const cluster *c, uint16_t number, char *room, size_t bytes);
+const char *agent_name(const ir_kernel *ir, const agent *a, char *room, size_t bytes); // without its CTA
 #define AGENT_TEXT_BYTES 192
 
 /*
@@ -376,6 +457,7 @@ bool ring_of_empty(const ir_kernel *ir, uint32_t empty,
 
 /* order.c - clocks */
 knowledge knowledge_new(cluster *c);
+void knowledge_free(cluster *c); // all of a cluster
 void knowledge_join(const cluster *c, knowledge *to, const knowledge *from);
 void knowledge_meet(const cluster *c, knowledge *to, const knowledge *from);
 void knowledge_clear(const cluster *c, knowledge *k);
@@ -403,6 +485,27 @@ bool warp_is_whole(warp *w, const step *s);
 cta *shared_find(warp *w, const step *s, int lane, ir_space space, uint32_t address, uint32_t bytes, uint32_t align,
                  uint32_t *offset);
 
+/* global.c - notes an access to a range of one allocation and looks for races. False after a fault. */
+bool global_touch(access *a, allocation *memory, uintptr_t address, size_t bytes);
+bool global_is_repeated(access *a, allocation *memory, const uintptr_t *address, size_t bytes); // reads of 32 lanes
+void epochs_clear(launch_state *l);
+
+/* past.c - what is known of other clusters. A past is shared; NULL is an empty one. */
+void past_add(past **to, past *from);
+void past_drop(past **p);
+uint32_t past_clock(const past *p, int64_t index, uint16_t who, bool async); // of an agent of that cluster
+void past_make_visible(past **p);                                            // all of it, to the async proxy
+past *past_release(warp *w); // all that the warp knows; the caller drops it
+void past_acquire(warp *w, past *p);
+
+/* strong.c */
+void flags_forget(flags *f, uintptr_t address, size_t bytes); // an ordinary store has overwritten them
+void flags_clear(flags *f);
+void warp_forget(warp *w); // drops what fences and reads have gathered
+
+/* access.c - checks the addresses of all active lanes, and notes the access. */
+bool global_request(warp *w, const step *s, uintptr_t *address, bool write);
+
 /* access.c - checks one access to global memory; a write is noted as having happened. */
 bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t bytes, size_t align, bool write);
 
@@ -410,7 +513,7 @@ bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t by
 void move_load(warp *w, const step *s, const uintptr_t *address);
 void move_store(warp *w, const step *s, const uintptr_t *address);
 uint64_t move_atomic(const ir_inst *inst, void *at, uint64_t x, uint64_t y);
-outcome move_atomics(warp *w, const step *s, const uintptr_t *address);
+bool move_atomics(warp *w, const step *s, const uintptr_t *address); // false: memory is as it was
 int memory_bytes_of(ir_type type);
 
 /* counters.c - what one request costs: wavefronts of shared memory, sectors of global memory. */
@@ -421,11 +524,13 @@ void count_global(warp *w, const uintptr_t *address, int bytes, bool write);
 mbarrier *mbarrier_find(warp *w, const step *s, int lane, cta *c, uint32_t offset, bool async);
 bool mbarrier_transferred(warp *w, const step *s, int lane, mbarrier *b, int64_t bytes, uint32_t phase);
 bool mbarrier_arrive_async(warp *w, const step *s, int lane, uint32_t clock); // by cp_async up to that clock
-void cluster_barrier_check(cluster *c); // after an arrival, and after a warp has left
+void cluster_barrier_check(cluster *c);       // after an arrival, and after a warp has left
+const step *setmaxnreg_missed(const warp *w); // by a warp that leaves; NULL: none
 
 /* transfer.c - False after a fault, or where stated. */
 outcome transfer_begin(cluster *c, transfer t);                 // queues it, or does it at once if completion is eager
 bool transfer_touch_source(const transfer *t, const access *a); // notes that a store reads its part of shared memory
+bool transfer_touch_global(const transfer *t, access *a);       // notes the access to global memory
 bool transfer_complete_one(cluster *c, bool any_order);         // false also if there is none
 bool transfer_complete_groups(warp *w, transfer_kind kind, int lane, uint32_t groups); // lane -1: of all lanes
 void transfers_drop(cluster *c);                                                       // what a fault has left undone
@@ -433,18 +538,28 @@ void transfers_drop(cluster *c);                                                
 /* wgmma.c */
 handler run_guarded; // steps that share registers with a WGMMA
 
-/* cluster.c - runs all CTAs of a cluster to their end; the fault is in c->fault. */
+/* cluster.c - runs all CTAs of a cluster until they have ended, one has a fault (c->fault), or all wait for other clusters. */
+typedef enum cluster_state { CLUSTER_ENDED, CLUSTER_FAULTED, CLUSTER_WAITS } cluster_state;
 cluster *cluster_new(launch_state *launch);
 void cluster_free(cluster *c);
-bool cluster_run(cluster *c, int64_t index);
+void cluster_start(cluster *c, int64_t index);
+cluster_state cluster_run(cluster *c, int rounds_max);
+void cta_place(const launch_state *l, int64_t index, int rank, int64_t at[3]); // in the grid
+
+/* residents.c - runs an ordered launch. */
+void run_residents(launch_state *l, int64_t clusters);
+void keep_fault(launch_state *l, const cluster *c); // launch.c
+int clusters_resident(const device_kernel *k);      // launch.c: that the device holds at once
 uint64_t cluster_random(cluster *c);
+uint64_t random_next(uint64_t *state);
 
 /* counters.c */
 void counters_add(emulator *e, const cluster *c);
 
 /* The handlers, one per op or family. */
 handler run_alu, run_divide, run_convert, run_pack, run_unpack, run_sreg, run_param;
-handler run_load_global, run_store_global, run_atomic_global, run_load_shared, run_store_shared, run_atomic_shared;
+handler run_load_global, run_store_global, run_load_strong, run_store_strong, run_atomic_global, run_load_shared,
+    run_store_shared, run_atomic_shared;
 handler run_cp_async, run_cp_async_commit, run_cp_async_wait, run_cp_async_arrive;
 handler run_fence, run_fence_proxy, run_fence_init;
 handler run_bulk_load, run_bulk_store, run_bulk_prefetch, run_tma_load, run_tma_store, run_tma_prefetch,

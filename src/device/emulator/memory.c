@@ -16,8 +16,9 @@ void memory_init(memory_space *m, size_t bytes_max)
     pthread_rwlock_init(&m->lock, NULL);
 }
 
-static void destroy(allocation *a)
+static void destroy(memory_space *m, allocation *a)
 {
+    global_shadow_give_back(m, a->shadow);
     munmap(a->reservation, a->reserved);
     free(a);
 }
@@ -25,7 +26,9 @@ static void destroy(allocation *a)
 void memory_clear(memory_space *m)
 {
     for (int i = 0; i < m->count; i++)
-        destroy(m->list[i]);
+        destroy(m, m->list[i]);
+    m->count = 0;
+    global_shadows_clear(m);
     free(m->list);
     pthread_rwlock_destroy(&m->lock);
 }
@@ -129,7 +132,7 @@ void memory_release(memory_space *m, void *memory)
         m->count--;
         memmove(m->list + at, m->list + at + 1, (size_t)(m->count - at) * sizeof(allocation *));
         m->bytes -= a->bytes;
-        destroy(a);
+        destroy(m, a);
     }
     pthread_rwlock_unlock(&m->lock);
 }

@@ -1,6 +1,5 @@
 /* move.c - elements between memory and registers, and the read-modify-write of atomics. */
 #include <string.h>
-#include <time.h>
 
 #include "device/emulator/machine.h"
 
@@ -164,30 +163,20 @@ uint64_t move_atomic(const ir_inst *inst, void *at, uint64_t x, uint64_t y)
     }
 }
 
-/* An exchange that changes nothing polls for another CTA, which may need this core to go on. */
-static bool seems_to_wait(const ir_inst *inst, uint64_t before, uint64_t x)
-{
-    return inst->mode == IR_RED_EXCH ? before == x : inst->mode == IR_RED_CAS && before != x;
-}
-
-static const struct timespec nap = { .tv_nsec = 20000 };
-
-outcome move_atomics(warp *w, const step *s, const uintptr_t *address)
+bool move_atomics(warp *w, const step *s, const uintptr_t *address)
 {
     size_t bytes = (size_t)memory_bytes_of(s->inst->type);
     result old;
-    bool waits = true;
+    bool changed = false;
     const unsigned char *x = lanes_of(w, s->in[1]);
     const unsigned char *y = s->inst->mode == IR_RED_CAS ? lanes_of(w, s->in[2]) : x;
     EACH_ACTIVE(i, w->active) {
         size_t at = (size_t)i * bytes;
         uint64_t before = move_atomic(s->inst, (void *)address[i], bits_of(x + at, bytes), bits_of(y + at, bytes));
         memcpy(old.lanes + at, &before, bytes);
-        waits = waits && seems_to_wait(s->inst, before, bits_of(x + at, bytes));
+        changed = changed || memcmp((const void *)address[i], &before, bytes) != 0;
     }
-    if (waits)
-        nanosleep(&nap, NULL);
     if (s->inst->out_count)
         lanes_blend(lanes_of(w, s->out[0]), old.lanes, w->active, s->out[0].bytes);
-    return ADVANCE;
+    return changed;
 }

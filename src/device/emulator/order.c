@@ -4,29 +4,48 @@
 
 #include "device/emulator/machine.h"
 
-/* Memory for two clocks of every agent, reused from cluster to cluster. */
-static uint32_t *draw(cluster *c)
+struct clock_block {
+    past *past;
+    uint32_t clocks[]; // three of every agent
+};
+
+/* Memory of a knowledge, reused from cluster to cluster. */
+static clock_block *draw(cluster *c)
 {
     if (c->pool_used == c->pool_count) {
         c->pool_count = c->pool_count ? 2 * c->pool_count : 64;
-        c->pool = realloc(c->pool, (size_t)c->pool_count * sizeof(uint32_t *));
+        c->pool = realloc(c->pool, (size_t)c->pool_count * sizeof(clock_block *));
         if (!c->pool)
             abort();
         for (int i = c->pool_used; i < c->pool_count; i++)
             c->pool[i] = NULL;
     }
-    uint32_t **clocks = &c->pool[c->pool_used++];
-    if (!*clocks)
-        *clocks = malloc(2 * (size_t)c->agent_max * sizeof(uint32_t));
-    if (!*clocks)
+    const size_t kinds = c->launch->ordered ? 3 : 2; // in other launches global memory has no clocks
+    const size_t bytes = sizeof(clock_block) + kinds * (size_t)c->agent_max * sizeof(uint32_t);
+    clock_block **k = &c->pool[c->pool_used++];
+    if (*k)
+        past_drop(&(*k)->past);
+    else
+        *k = malloc(bytes);
+    if (!*k)
         abort();
-    return memset(*clocks, 0, 2 * (size_t)c->agent_max * sizeof(uint32_t));
+    return memset(*k, 0, bytes);
+}
+
+void knowledge_free(cluster *c)
+{
+    for (int i = 0; i < c->pool_count; i++) {
+        if (c->pool[i])
+            past_drop(&c->pool[i]->past);
+        free(c->pool[i]);
+    }
+    free(c->pool);
 }
 
 knowledge knowledge_new(cluster *c)
 {
-    uint32_t *clocks = draw(c);
-    return (knowledge){ clocks, clocks + c->agent_max };
+    clock_block *k = draw(c);
+    return (knowledge){ k->clocks, k->clocks + c->agent_max, k->clocks + 2 * c->agent_max, &k->past };
 }
 
 /* One loop for joins (the later of two clocks) and one for meets (the earlier). */
@@ -46,24 +65,37 @@ void knowledge_join(const cluster *c, knowledge *to, const knowledge *from)
 {
     later(to->seen, from->seen, c->agent_count);
     later(to->visible, from->visible, c->agent_count);
+    if (!c->launch->ordered)
+        return;
+    later(to->global, from->global, c->agent_count);
+    past_add(to->past, *from->past);
 }
 
 void knowledge_meet(const cluster *c, knowledge *to, const knowledge *from)
 {
     earlier(to->seen, from->seen, c->agent_count);
-    earlier(to->visible, from->visible, c->agent_count);
+    earlier(to->visible, from->visible, c->agent_count); // what WGMMAs read is in shared memory
 }
 
 void knowledge_copy(const cluster *c, knowledge *to, const knowledge *from)
 {
     memcpy(to->seen, from->seen, (size_t)c->agent_count * sizeof(uint32_t));
     memcpy(to->visible, from->visible, (size_t)c->agent_count * sizeof(uint32_t));
+    if (!c->launch->ordered)
+        return;
+    memcpy(to->global, from->global, (size_t)c->agent_count * sizeof(uint32_t));
+    past_drop(to->past);
+    past_add(to->past, *from->past);
 }
 
 void knowledge_clear(const cluster *c, knowledge *k)
 {
     memset(k->seen, 0, (size_t)c->agent_count * sizeof(uint32_t));
     memset(k->visible, 0, (size_t)c->agent_count * sizeof(uint32_t));
+    if (!c->launch->ordered)
+        return;
+    memset(k->global, 0, (size_t)c->agent_count * sizeof(uint32_t));
+    past_drop(k->past);
 }
 
 uint16_t agent_new(warp *w, const step *s, agent a)
@@ -96,13 +128,6 @@ void warp_acquire(warp *w, const knowledge *from)
 
 /* Fences */
 
-outcome run_fence(warp *w, const step *s)
-{
-    (void)w;
-    (void)s;
-    return ADVANCE;
-}
-
 static void fence_barriers(warp *w)
 {
     for (int r = 0; r < w->cluster->cta_count; r++) {
@@ -115,10 +140,16 @@ static void fence_barriers(warp *w)
 
 outcome run_fence_proxy(warp *w, const step *s)
 {
-    (void)s;
-    memcpy(w->knows.visible, w->knows.seen, (size_t)w->cluster->agent_count * sizeof(uint32_t));
+    bool global = s->inst->mode == 1;
+    if (global && !w->cluster->launch->ordered)
+        return ADVANCE;
+    memcpy(global ? w->knows.global : w->knows.visible, w->knows.seen,
+           (size_t)w->cluster->agent_count * sizeof(uint32_t));
     w->knows.seen[w->agent]++; // what follows is not covered
-    fence_barriers(w);
+    if (global)
+        past_make_visible(w->knows.past);
+    else
+        fence_barriers(w);
     return ADVANCE;
 }
 

@@ -6,26 +6,36 @@
 
 enum { WAITS_LISTED_MAX = 12 };
 
-const char *agent_text(const cluster *c, uint16_t number, char *room, size_t bytes)
+const char *agent_name(const ir_kernel *ir, const agent *a, char *room, size_t bytes)
 {
-    const agent *a = &c->agents[number];
     switch (a->kind) {
     case AGENT_WARP:
-        snprintf(room, bytes, c->cta_count > 1 ? "warp %d of CTA rank %d" : "warp %d", a->warp, a->cta);
+        snprintf(room, bytes, "warp %d", a->warp);
         break;
     case AGENT_TRANSFER:
-        snprintf(room, bytes, "the async copy on %s", shared_text(&c->kernel->ir, a->offset, (char[PLACE_BYTES]){ 0 }));
+        snprintf(room, bytes, "the async copy on %s", shared_text(ir, a->offset, (char[PLACE_BYTES]){ 0 }));
         break;
     case AGENT_WGMMA:
         snprintf(room, bytes, "wgmma of warps %d to %d", a->warp, a->warp + WARPS_PER_GROUP - 1);
         break;
     case AGENT_BULK:
+    case AGENT_BULK_WRITE:
         snprintf(room, bytes, "the bulk store of warp %d", a->warp);
         break;
     case AGENT_CP_ASYNC:
         snprintf(room, bytes, "cp_async of warp %d", a->warp);
         break;
     }
+    return room;
+}
+
+const char *agent_text(const cluster *c, uint16_t number, char *room, size_t bytes)
+{
+    const agent *a = &c->agents[number];
+    agent_name(&c->kernel->ir, a, room, bytes);
+    size_t length = strlen(room);
+    if (a->kind == AGENT_WARP && c->cta_count > 1)
+        snprintf(room + length, bytes - length, " of CTA rank %d", a->cta);
     return room;
 }
 
@@ -72,6 +82,13 @@ static void describe_mbarrier(const warp *w, text *t)
     text_printf(t, ")");
 }
 
+static void describe_global(const warp *w, text *t)
+{
+    const launch_state *l = w->cluster->launch;
+    const allocation *a = memory_find(&l->device->memory, w->poll_at, 1);
+    text_printf(t, "%s to change", global_text(l, a, w->poll_at, (char[PLACE_BYTES]){ 0 }));
+}
+
 static void describe_wait(const warp *w, text *t)
 {
     switch (w->waits) {
@@ -91,6 +108,9 @@ static void describe_wait(const warp *w, text *t)
         break;
     case WAIT_WGMMA:
         text_printf(t, "wgmma that not all warps of its warpgroup have issued");
+        break;
+    case WAIT_GLOBAL:
+        describe_global(w, t);
         break;
     case WAIT_REGISTERS:
         text_printf(t, "%u registers per thread (%d are free in the CTA)", w->wait_for, w->cta->registers_free);
@@ -122,6 +142,17 @@ static int describe_waiters(const cluster *c, int first, text *t)
     return last - first + 1;
 }
 
+static void describe_residents(const launch_state *l, text *t)
+{
+    int64_t ctas = l->kernel->ir.cluster;
+    if (l->waiting)
+        text_printf(t,
+                    "; %" PRId64 " of %" PRId64 " CTAs have ended, %" PRId64 " more wait like this one, and %" PRId64
+                    " have not started: the device holds %" PRId64 " at once",
+                    l->ended * ctas, l->clusters * ctas, (l->waiting - 1) * ctas,
+                    (l->clusters - l->ended - l->waiting) * ctas, l->resident_max * ctas);
+}
+
 void fault_deadlock(cluster *c)
 {
     text t = { 0 };
@@ -136,6 +167,7 @@ void fault_deadlock(cluster *c)
         i += describe_waiters(c, i, &t);
         listed++;
     }
+    describe_residents(c->launch, &t);
     snprintf(c->fault, sizeof c->fault, "%s", text_data(&t));
     text_free(&t);
     c->faulted = true;

@@ -15,6 +15,7 @@ typedef struct walk {
     int span; // of the swizzle
     bool ok;
     const access *touch; // a store's: note what is read; NULL: move the data
+    access *global;      // of global memory
 } walk;
 
 static uint32_t shared_place(const walk *x, uint32_t offset)
@@ -100,6 +101,24 @@ bool transfer_touch_source(const transfer *t, const access *a)
     return walk_transfer(&(walk){ .t = t, .c = t->w->cta, .touch = a }, store_run);
 }
 
+/* What is in no allocation is found when the copy is done. */
+static void touch_run(void *user, uint32_t offset, unsigned char *global, uint32_t bytes)
+{
+    (void)offset;
+    walk *x = user;
+    uintptr_t address = (uintptr_t)global;
+    allocation *a = NULL;
+    if (global && x->ok)
+        a = memory_find(&x->t->w->cluster->kernel->device->memory, address, bytes);
+    if (a)
+        x->ok = global_touch(x->global, a, address, bytes);
+}
+
+bool transfer_touch_global(const transfer *t, access *a)
+{
+    return walk_transfer(&(walk){ .t = t, .global = a }, touch_run);
+}
+
 /* What a load brings into one CTA. */
 static bool move_load_into(cta *to, const transfer *t)
 {
@@ -130,6 +149,7 @@ static bool complete_load(cluster *c, const transfer *t)
 static bool complete_store(cluster *c, const transfer *t)
 {
     c->count[COUNT_TMA_STORE_BYTES] += t->bytes;
+    c->stores++;
     return walk_transfer(&(walk){ .t = t, .c = t->w->cta }, store_run);
 }
 

@@ -1,0 +1,475 @@
+/* unit_emulator_global.c - the checker: order in global memory, and CTAs that wait for each other. */
+#define BLAMED_FILE "unit_emulator_global.c"
+#include "unit_emulator_faults.h"
+
+enum { FLAG = TILE_BYTES, COUNTER = FLAG + 64, CTAS = 4, SMEM_OF_ONE_PER_SM = 200000, SMS = 132 };
+
+static val cta(void)
+{
+    return ir_sreg(IR_CTA_X);
+}
+
+static val is_cta(int i)
+{
+    return ir_compare(IR_EQ, cta(), u32(i));
+}
+
+static void only_thread(int i)
+{
+    ir_if(ir_compare(IR_EQ, tid(), u32(i)));
+}
+
+static val at_offset(val base, int64_t offset)
+{
+    return ir_binary(IR_ADD, base, ir_int(IR_U64, offset));
+}
+
+static val load_flag(ir_order order, val flag)
+{
+    if (order)
+        return ir_load_strong(order, IR_SCOPE_GPU, IR_U32, flag, 0);
+    return test_load_value(IR_GLOBAL, IR_U32, flag, 0);
+}
+
+static void store_flag(ir_order order, val flag, val x)
+{
+    if (order)
+        ir_store_strong(order, IR_SCOPE_GPU, IR_U32, flag, 0, x);
+    else
+        test_store_value(IR_GLOBAL, IR_U32, flag, 0, x);
+}
+
+static void wait_for(ir_order order, val flag, val wanted)
+{
+    ir_loop();
+    HERE;
+    ir_break(ir_compare(IR_EQ, load_flag(order, flag), wanted));
+    ir_end_loop();
+}
+
+/* Races that no order could mend */
+
+static void same_word(void)
+{
+    parameters p = declare();
+    BLAME;
+    test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, planted ? u32(0) : cta(), 4), 0, cta());
+}
+
+/* Each CTA writes half of a word; planted, the second writes all of it. */
+static void halves_of_a_word(void)
+{
+    parameters p = declare();
+    ir_type type = planted ? IR_U32 : IR_U16;
+    only_thread(0);
+    ir_if(is_cta(0));
+    test_store_value(IR_GLOBAL, IR_U16, p.memory, 2, ir_int(IR_U16, 1));
+    ir_else();
+    BLAME; // or the other one's
+    test_store_value(IR_GLOBAL, type, p.memory, 0, ir_int(type, 1));
+    ir_end_if();
+    blamed = 0;
+    ir_end_if();
+}
+
+/* One CTA reads what another one writes. */
+static void read_of_other(void)
+{
+    parameters p = declare();
+    val x = test_load_value(IR_GLOBAL, IR_U32, p.memory, planted ? 0 : 1024);
+    ir_if(is_cta(CTAS - 1));
+    test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, tid(), 4), 0, x);
+    ir_end_if();
+}
+
+/* The tile that every CTA loads by TMA is written by one of them. */
+static void tma_load_of_written(void)
+{
+    parameters p = declare();
+    val x = tile("x", TILE_BYTES), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), zero = ir_int(CKL_I32, 0);
+    const val origin[] = { zero, zero };
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
+    ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
+    ir_mbarrier_wait(bar, 0, u32(0));
+    ir_if(is_cta(0));
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, planted ? 512 : FLAG, u32(1));
+    ir_end_if();
+    ir_end_if();
+}
+
+/* The last CTA gathers */
+
+typedef enum mistake {
+    NO_FENCE_BEFORE,
+    NO_FENCE_AFTER,
+    NO_BARRIER,
+    NARROW_FENCE,
+    MISTAKE_COUNT,
+} mistake;
+
+/* Every warp of every CTA writes a value, a counter finds the last CTA, and that reads them all. */
+static void gather(mistake m)
+{
+    parameters p = declare();
+    val warps = u32(2), total = u32(CTAS), last = ir_reg(IR_U32);
+    int64_t told = ir_smem_alloc("told", 4, 4);
+    val mine = ir_fma(cta(), warps, ir_sreg(IR_WARP));
+    HERE;
+    test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, mine, 4), 0, mine);
+    if (!(planted && m == NO_BARRIER))
+        ir_bar_sync(u32(0), 64);
+    only_thread(0);
+    if (!(planted && m == NO_FENCE_BEFORE))
+        ir_fence(planted && m == NARROW_FENCE ? IR_SCOPE_CTA : IR_SCOPE_GPU);
+    val before = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1), u32(0));
+    ir_assign(last, ir_select(ir_compare(IR_EQ, before, ir_binary(IR_SUB, total, u32(1))), u32(1), u32(0)));
+    if (!(planted && m == NO_FENCE_AFTER))
+        ir_fence(IR_SCOPE_GPU);
+    test_store_value(IR_SHARED, IR_U32, ir_smem_address(told), 0, last);
+    ir_end_if();
+    ir_bar_sync(u32(0), 64);
+    ir_if(ir_compare(IR_NE, test_load_value(IR_SHARED, IR_U32, ir_smem_address(told), 0), u32(0)));
+    ir_if(ir_compare(IR_LT, tid(), u32(2 * CTAS)));
+    BLAME;
+    test_load_value(IR_GLOBAL, IR_U32, test_element(p.memory, tid(), 4), 0);
+    ir_end_if();
+    ir_end_if();
+}
+
+static void gather_no_fence_before(void)
+{
+    gather(NO_FENCE_BEFORE);
+}
+
+static void gather_no_fence_after(void)
+{
+    gather(NO_FENCE_AFTER);
+}
+
+static void gather_no_barrier(void)
+{
+    gather(NO_BARRIER);
+}
+
+static void gather_narrow_fence(void)
+{
+    gather(NARROW_FENCE);
+}
+
+/* The counter releases and acquires by itself. */
+static void gather_by_order(void)
+{
+    parameters p = declare();
+    ir_if(ir_elect());
+    test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, cta(), 4), 0, cta());
+    ir_order order = planted ? IR_ORDER_ACQUIRE : IR_ORDER_ACQ_REL;
+    val before = ir_atomic_ordered(order, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1), u32(0));
+    ir_if(ir_compare(IR_EQ, before, u32(CTAS - 1)));
+    BLAME;
+    for (int i = 0; i < CTAS; i++)
+        test_load_value(IR_GLOBAL, IR_U32, p.memory, 4 * i);
+    ir_end_if();
+    ir_end_if();
+}
+
+/* One CTA waits for another one's flag */
+
+/* CTA 0 waits, so that it always starts too early. */
+static void pass_flag(ir_order store, ir_order load)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG);
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    wait_for(load, flag, u32(1));
+    BLAME;
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    ir_end_if();
+    ir_if(is_cta(1));
+    HERE;
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    store_flag(store, flag, u32(1));
+    ir_end_if();
+    ir_end_if();
+}
+
+static void relaxed_flag(void)
+{
+    pass_flag(planted ? IR_ORDER_RELAXED : IR_ORDER_RELEASE, IR_ORDER_ACQUIRE);
+}
+
+static void polled_without_acquire(void)
+{
+    pass_flag(IR_ORDER_RELEASE, planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE);
+}
+
+static void ordinary_flag(void)
+{
+    pass_flag(planted ? IR_ORDER_DEFAULT : IR_ORDER_RELEASE, IR_ORDER_ACQUIRE);
+    blamed = planted ? 0 : blamed; // the poll or the store, whichever comes later
+}
+
+static void polled_by_ordinary_loads(void)
+{
+    pass_flag(IR_ORDER_RELEASE, planted ? IR_ORDER_DEFAULT : IR_ORDER_ACQUIRE);
+    blamed = planted ? 0 : blamed;
+}
+
+/* An acquire of CTA scope does not include the other CTA. */
+static void polled_too_near(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG);
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    ir_store_strong(IR_ORDER_RELEASE, IR_SCOPE_SYS, IR_U32, flag, 0, u32(1));
+    ir_else();
+    HERE;
+    ir_loop();
+    val seen = ir_load_strong(IR_ORDER_ACQUIRE, planted ? IR_SCOPE_CTA : IR_SCOPE_SYS, IR_U32, flag, 0);
+    ir_break(ir_compare(IR_EQ, seen, u32(1)));
+    ir_end_loop();
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    ir_end_if();
+    ir_end_if();
+}
+
+/* The flag goes through a third CTA, which takes what it knows along. */
+static void passed_on(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG), next = at_offset(p.memory, FLAG + 4);
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    wait_for(IR_ORDER_ACQUIRE, next, u32(1));
+    BLAME;
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    ir_end_if();
+    ir_if(is_cta(1));
+    wait_for(planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE, flag, u32(1));
+    store_flag(IR_ORDER_RELEASE, next, u32(1));
+    ir_end_if();
+    ir_if(is_cta(2));
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    store_flag(IR_ORDER_RELEASE, flag, u32(1));
+    ir_end_if();
+    ir_end_if();
+}
+
+/* The async proxy */
+
+static void fill(val x)
+{
+    val zero[4] = { u32(0), u32(0), u32(0), u32(0) };
+    for (int at = 0; at < TILE_BYTES; at += 32 * 16)
+        ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 4, add(x, mul(tid(), 16)), at, zero);
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_plain(IR_WARP_SYNC, 0, 0);
+}
+
+/* Planted, only the source has been read when the flag is set. */
+static void store_not_complete(void)
+{
+    parameters p = declare();
+    val x = tile("x", TILE_BYTES), flag = at_offset(p.memory, FLAG), zero = ir_int(CKL_I32, 0);
+    const val origin[] = { zero, zero };
+    fill(x);
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
+    BLAME;
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 256);
+    ir_else();
+    HERE;
+    ir_tma_store(p.map, x, 0, 2, origin);
+    ir_plain(IR_BULK_COMMIT, 0, 0);
+    ir_plain(IR_BULK_WAIT, 0, planted ? 1 : 0);
+    store_flag(IR_ORDER_RELEASE, flag, u32(1));
+    ir_end_if();
+    ir_end_if();
+}
+
+/* What ordinary stores of another CTA wrote is loaded by TMA. */
+static void load_without_proxy_fence(void)
+{
+    parameters p = declare();
+    val x = tile("x", TILE_BYTES), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    val flag = at_offset(p.memory, FLAG), zero = ir_int(CKL_I32, 0);
+    const val origin[] = { zero, zero };
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
+    if (!planted)
+        ir_plain(IR_FENCE_PROXY_ASYNC, 0, 1);
+    ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
+    BLAME;
+    ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
+    HERE;
+    ir_mbarrier_wait(bar, 0, u32(0));
+    ir_else();
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 512, u32(7));
+    store_flag(IR_ORDER_RELEASE, flag, u32(1));
+    ir_end_if();
+    ir_end_if();
+}
+
+/* CTAs that are not there */
+
+/* All CTAs wait for each other; planted, there are more than the device holds. */
+static void grid_barrier(void)
+{
+    parameters p = declare();
+    val count = at_offset(p.memory, COUNTER);
+    ir_smem_alloc("much", SMEM_OF_ONE_PER_SM, 128);
+    ir_if(ir_elect());
+    ir_reduce_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1));
+    BLAME;
+    ir_loop();
+    BLAME;
+    ir_break(ir_compare(IR_EQ, ir_load_strong(IR_ORDER_ACQUIRE, IR_SCOPE_GPU, IR_U32, count, 0), ir_sreg(IR_GRID_X)));
+    ir_end_loop();
+    ir_end_if();
+}
+
+/* Every CTA waits for the one before it: fine in any order that the device may choose, for all have room. */
+static void turnstile(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG), sum = ir_reg(IR_U32);
+    ir_if(ir_elect());
+    HERE;
+    wait_for(IR_ORDER_ACQUIRE, flag, cta());
+    ir_assign(sum, add(test_load_value(IR_GLOBAL, IR_U32, p.memory, 0), cta()));
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, sum);
+    store_flag(IR_ORDER_RELEASE, flag, add(cta(), u32(1)));
+    ir_end_if();
+}
+
+/* The last CTA says so; planted, it leaves the counter as it is, and the next launch has no last one. */
+static void counts_to_last(void)
+{
+    parameters p = declare();
+    ir_if(ir_elect());
+    HERE;
+    val before = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1), u32(0));
+    ir_if(ir_compare(IR_EQ, before, u32(CTAS - 1)));
+    if (!planted)
+        store_flag(IR_ORDER_RELAXED, at_offset(p.memory, COUNTER), u32(0));
+    test_store_value(IR_GLOBAL, IR_U32, p.fresh, 0, u32(1));
+    ir_end_if();
+    ir_end_if();
+}
+
+/* What the launch before this one has stored in fresh memory, and nothing else has. */
+static void reads_fresh(void)
+{
+    parameters p = declare();
+    HERE;
+    test_load_value(IR_GLOBAL, IR_U32, p.fresh, 0);
+}
+
+typedef struct global_case {
+    fault_case fault;
+    int grid;
+} global_case;
+
+static const global_case cases[] = {
+    { { same_word, 32, 1, { "global-memory race", "write of memory+0 meets the write by CTA" }, 0 }, 2 },
+    { { halves_of_a_word, 32, 1, { "global-memory race", "no release and acquire" }, 0 }, 2 },
+    { { read_of_other, 32, 1, { "global-memory race", "memory+0", "no release and acquire" }, 0 }, CTAS },
+    { { tma_load_of_written, 32, 1, { "global-memory race", "memory+512", "by " }, 0 }, 1 },
+    { { gather_no_fence_before, 64, 1, { "global-memory race", "fence or a release before the flag" }, 0 }, CTAS },
+    { { gather_no_fence_after, 64, 1, { "global-memory race", "read, but not acquired" }, 0 }, CTAS },
+    { { gather_no_barrier, 64, 1, { "global-memory race", "read of memory+", "warp 1 of CTA" }, 0 }, CTAS },
+    { { gather_narrow_fence, 64, 1, { "global-memory race", "by warp" }, 0 }, CTAS },
+    { { gather_by_order, 32, 1, { "global-memory race", "warp 0 of CTA" }, 0 }, CTAS },
+    { { relaxed_flag, 32, 1, { "global-memory race", "read of memory+0 meets the write by warp 0 of CTA (1" }, 0 }, 2 },
+    { { polled_without_acquire, 32, 1, { "global-memory race", "read, but not acquired" }, 0 }, 2 },
+    { { ordinary_flag, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2 },
+    { { polled_by_ordinary_loads, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2 },
+    { { polled_too_near, 32, 1, { "global-memory race", "memory+8192", "by warp 0 of CTA" }, 0 }, 2 },
+    { { passed_on, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" }, 0 }, 3 },
+    { { store_not_complete, 32, 1, { "global-memory race", "the bulk store of warp 0 of CTA (1", "bulk_wait" }, 0 },
+      2 },
+    { { load_without_proxy_fence, 32, 1, { "missing fence_proxy_async", "memory+512", "_gmem" }, 0 }, 2 },
+    { { grid_barrier, 32, 1, { "deadlock", "memory+8256 to change", "the device holds 132 at once" }, 0 }, SMS },
+};
+
+static ckl_status run(bench *b, const global_case *c, bool plant, int64_t grid)
+{
+    planted = plant;
+    blamed = 0;
+    test_kernel k = { c->fault.describe, IR_SM90A, .threads = c->fault.threads, .cluster = 1, .grid = grid };
+    return test_run(b->gpu, k, (void *[]){ &b->memory, &b->fresh, &b->map });
+}
+
+/* Planted, one race needs two CTAs more, and the barrier one that finds no room. */
+static void test_case(void **state)
+{
+    const global_case *c = *state;
+    for (int i = 0; i < COUNT_OF(all_settings); i++) {
+        bench b = bench_open(all_settings[i]);
+        int64_t grid = c->grid + (c->fault.describe == grid_barrier) + (c->fault.describe == tma_load_of_written);
+        if (run(&b, c, true, grid) != CKL_DEVICE_FAULT)
+            fail_msg("[%s] planted: nothing was found", all_settings[i]);
+        check_report(&c->fault, all_settings[i]);
+        if (getenv("VERBOSE") && i == 0)
+            print_message("%s\n", ckl_error());
+        b.gpu->ops->close(b.gpu);
+        b = bench_open(all_settings[i]);
+        if (run(&b, c, false, c->grid) != CKL_OK)
+            fail_msg("[%s] corrected: %s", all_settings[i], ckl_error());
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
+static void test_turnstile(void **state)
+{
+    (void)state;
+    static const global_case c = { { turnstile, 32, 1, { NULL }, 0 }, 40 };
+    for (int i = 0; i < COUNT_OF(all_settings); i++) {
+        bench b = bench_open(all_settings[i]);
+        uint32_t sum = 0;
+        if (run(&b, &c, false, c.grid) != CKL_OK)
+            fail_msg("[%s] %s", all_settings[i], ckl_error());
+        assert_int_equal(b.gpu->ops->copy_out(b.gpu, &sum, b.memory, sizeof sum, NULL), CKL_OK);
+        assert_int_equal(sum, 40 * 39 / 2);
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
+static void test_counter_not_reset(void **state)
+{
+    (void)state;
+    static const global_case count = { { counts_to_last, 32, 1, { NULL }, 0 }, CTAS };
+    static const global_case read = { { reads_fresh, 32, 1, { "read of uninitialised", "fresh+0" }, 0 }, 1 };
+    for (int plant = 0; plant < 2; plant++) {
+        bench b = bench_open("");
+        assert_int_equal(run(&b, &count, plant, CTAS), CKL_OK);
+        b.gpu->ops->release(b.gpu, b.fresh);
+        b.fresh = test_upload(b.gpu, NULL, MEMORY_BYTES);
+        assert_int_equal(run(&b, &count, plant, CTAS), CKL_OK);
+        assert_int_equal(run(&b, &read, plant, 1), plant ? CKL_DEVICE_FAULT : CKL_OK);
+        if (plant)
+            check_report(&read.fault, "");
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
+int main(void)
+{
+    struct CMUnitTest tests[COUNT_OF(cases) + 2] = { [COUNT_OF(cases)] = cmocka_unit_test(test_turnstile),
+                                                     [COUNT_OF(cases) + 1] = cmocka_unit_test(test_counter_not_reset) };
+    char names[COUNT_OF(cases)][32];
+    for (int i = 0; i < COUNT_OF(cases); i++) {
+        snprintf(names[i], sizeof names[i], "case %d", i);
+        tests[i] = (struct CMUnitTest){ names[i], test_case, NULL, NULL, (void *)(uintptr_t)&cases[i] };
+    }
+    return _cmocka_run_group_tests("global", tests, COUNT_OF(tests), NULL, NULL);
+}
