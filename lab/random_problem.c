@@ -127,7 +127,7 @@ static void print_changed(const operator_test *test, const problem_line *split, 
 static double bytes_of(const test_case *c)
 {
     operand all[OPERANDS_MAX] = { 0 };
-    int count = c->test->operands(c->problem, all);
+    int count = adapter_operands(c->test, c->problem, all);
     double sum = 0;
     for (int i = 0; i < count; i++) {
         double last = all[i].dtype != CKL_DTYPE_DEFAULT;
@@ -142,7 +142,7 @@ static double bytes_of(const test_case *c)
 static bool is_undecided(const test_case *c)
 {
     operand all[OPERANDS_MAX] = { 0 };
-    int count = c->test->operands(c->problem, all);
+    int count = adapter_operands(c->test, c->problem, all);
     for (int i = 0; i < count && adapter_approximation(c->test, c->problem) > 0; i++)
         if (all[i].role != OPERAND_IN && all[i].dtype != CKL_DTYPE_DEFAULT && !dtype_is_float(all[i].dtype))
             return true;
