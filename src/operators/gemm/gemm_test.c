@@ -26,6 +26,15 @@ static ckl_status prepare(void *problem)
 
 enum { A, B, C, BIAS, D };
 
+/* Sums of products stay in f32, before alpha and beta. */
+static int operands(const void *problem, operand *all)
+{
+    (void)problem;
+    all[A].hard_max = all[B].hard_max = 0x1p50;
+    all[C].hard_max = all[BIAS].hard_max = 0x1p120;
+    return 0;
+}
+
 static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
 {
     const gemm_problem *p = problem;
@@ -174,5 +183,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(gemm, .prepare = prepare, .run = run, .reference = reference, .terms_of = terms,
+OPERATOR_TEST(gemm, .prepare = prepare, .operands = operands, .run = run, .reference = reference, .terms_of = terms,
               .approximation_of = approximation, .flops = flops);
