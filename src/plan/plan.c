@@ -43,6 +43,43 @@ static ckl_status parse_force(const operator_info *op, const char *force, arena 
     return CKL_INVALID;
 }
 
+bool plan_candidate_config(const ckl_device_info *device, const implementation *impl, const void *desc, int i,
+                           void *config)
+{
+    memset(config, 0, impl->config_bytes);
+    fields_default(impl->config, config);
+    return impl->candidate(desc, device, i, config);
+}
+
+int plan_rank(const ckl_device_info *device, const implementation *impl, const void *desc, void *config, int most,
+              plan_candidate *out)
+{
+    int count = 0;
+    for (int i = 0; plan_candidate_config(device, impl, desc, i, config); i++) {
+        if (impl->admit(desc, device, config) != CKL_OK)
+            continue;
+        plan_candidate added = { i, impl->cost(desc, device, config) };
+        int at = count < most ? count++ : most;
+        for (; at > 0 && added.cost.us < out[at - 1].cost.us; at--)
+            if (at < most)
+                out[at] = out[at - 1];
+        if (at < most)
+            out[at] = added;
+    }
+    return count;
+}
+
+/* The cheapest candidate, or the reason why the last one may not. */
+static ckl_status choose_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc,
+                                  void *config)
+{
+    plan_candidate best;
+    if (plan_rank(device, impl, desc, config, 1, &best) == 0)
+        return CKL_UNSUPPORTED;
+    plan_candidate_config(device, impl, desc, best.number, config);
+    return CKL_OK;
+}
+
 /* A config for the desc: the implementation's own choice, with the forced fields over it. */
 static ckl_status configure(const ckl_device_info *device, const operator_info *op, const implementation *impl,
                             const void *desc, const choice_line *forced, void *config)
@@ -51,7 +88,7 @@ static ckl_status configure(const ckl_device_info *device, const operator_info *
         FAIL(CKL_UNSUPPORTED, "%s %s: the kernel is for sm_90a, %s is sm_%d", op->name, impl->name, device->id,
              device->compute_capability);
     fields_default(impl->config, config);
-    ckl_status chosen = impl->choose(desc, device, config);
+    ckl_status chosen = impl->choose ? impl->choose(desc, device, config) : choose_cheapest(device, impl, desc, config);
     if (chosen != CKL_OK) {
         if (forced->count == 0)
             return chosen;
@@ -93,8 +130,7 @@ static ckl_status choose(const ckl_device_info *device, const operator_info *op,
     return status;
 }
 
-/* A checked copy of a desc, defaults filled in, or the operator's view of it. */
-static ckl_status check_desc(const operator_info *op, const void *desc, arena *memory, const void **checked)
+ckl_status plan_desc(const operator_info *op, const void *desc, arena *memory, const void **checked)
 {
     if (!desc)
         FAIL(CKL_INVALID, "%s: desc is NULL", op->name);
@@ -112,7 +148,7 @@ ckl_status plan_choose(const ckl_device_info *device, const operator_info *op, c
                        arena *memory, const implementation **impl, void **config, text *notes)
 {
     const void *checked = NULL;
-    TRY(check_desc(op, desc, memory, &checked));
+    TRY(plan_desc(op, desc, memory, &checked));
     return choose(device, op, checked, force, memory, impl, config, notes);
 }
 
@@ -170,7 +206,7 @@ static ckl_status build(built_plan *built, const void *desc, const char *force)
 {
     ckl_plan *plan = &built->plan;
     void *config;
-    TRY(check_desc(plan->op, desc, &built->memory, &plan->desc));
+    TRY(plan_desc(plan->op, desc, &built->memory, &plan->desc));
     TRY(choose(&plan->device->info, plan->op, plan->desc, force, &built->memory, &plan->impl, &config, NULL));
     plan->config = config;
 

@@ -389,11 +389,19 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     return check_row_alignment("sm90", d, true);
 }
 
-/* A row-major matrix for TMA. A single row may have any pitch. */
+/*
+ * A row-major matrix for TMA. A single row may have any pitch. NOTE: where rows start inside a 32-byte sector, TMA asks L2 for
+ * a sector or two at a time; fetching 128 bytes instead of 256 is then 10 % faster (3000^3), elsewhere slower (8192^3).
+ */
 static param_tensor matrix(const void *pointer, ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ld)
 {
-    int64_t unit = TMA_ALIGNMENT / (int64_t)ckl_dtype_bytes(dtype);
-    return (param_tensor){ pointer, { cols, rows }, { 1, rows > 1 ? ld : round_up(cols, unit) } };
+    enum { SECTOR = 32 };
+    int64_t bytes = (int64_t)ckl_dtype_bytes(dtype), unit = TMA_ALIGNMENT / bytes;
+    bool inside = rows > 1 && ((uintptr_t)pointer % SECTOR || ld * bytes % SECTOR);
+    return (param_tensor){ .pointer = pointer,
+                           .size = { cols, rows },
+                           .stride = { 1, rows > 1 ? ld : round_up(cols, unit) },
+                           .l2_promotion = inside ? 128 : 256 };
 }
 
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
