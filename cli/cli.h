@@ -47,5 +47,6 @@ int cmd_explain(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_layout(int argc, char **argv);
+int cmd_soak(int argc, char **argv);
 
 #endif

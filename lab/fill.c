@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/dtype.h"
+#include "lab/random.h"
 
 enum {
     RUN_LENGTH = 64,       // elements of a hard run where the operand is a single row
@@ -22,15 +23,6 @@ typedef struct source {
     int64_t sparsity; // FILL_INTEGERS: one element in so many is not zero
     bool single_row;
 } source;
-
-/* SplitMix64 as a function of its counter (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). */
-static uint64_t random_at(uint64_t stream, uint64_t counter)
-{
-    uint64_t x = stream + (counter + 1) * 0x9e3779b97f4a7c15;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-    x = (x ^ x >> 27) * 0x94d049bb133111eb;
-    return x ^ x >> 31;
-}
 
 /* In [0, 1). */
 static double unit(uint64_t random)

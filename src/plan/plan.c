@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/problem.h"
 #include "ir/build.h"
 #include "plan/cache.h"
@@ -190,6 +191,22 @@ ckl_status plan_describe(const operator_info *op, const implementation *impl, co
     return status;
 }
 
+/*
+ * Waits for the end: the first run may come on any stream. The stream is one of its own, because the default one must not be
+ * used while another is being captured.
+ */
+static ckl_status clear_workspace(ckl_plan *plan)
+{
+    const device_ops *ops = plan->device->ops;
+    ckl_stream stream;
+    TRY(ops->stream_create(plan->device, &stream));
+    ckl_status status = ops->fill(plan->device, plan->workspace, 0, (size_t)plan->workspace_bytes, stream);
+    if (status == CKL_OK)
+        status = ops->synchronize(plan->device, stream);
+    ops->stream_destroy(plan->device, stream);
+    return status;
+}
+
 static ckl_status allocate_workspace(ckl_plan *plan)
 {
     const device_ops *ops = plan->device->ops;
@@ -197,25 +214,43 @@ static ckl_status allocate_workspace(ckl_plan *plan)
     if (plan->workspace_bytes == 0)
         return CKL_OK;
     TRY(ops->alloc(plan->device, (size_t)plan->workspace_bytes, &plan->workspace));
-    TRY(ops->fill(plan->device, plan->workspace, 0, (size_t)plan->workspace_bytes, NULL));
-    return ops->synchronize(plan->device, NULL); // the first run may come on any stream
+    return clear_workspace(plan);
 }
 
-/* Fills a plan whose memory is there; what it acquired is released by ckl_plan_free(), also after a failure. */
-static ckl_status build(built_plan *built, const void *desc, const char *force)
+/* What a plan is to be built of. */
+typedef struct plan_request {
+    built_plan *built;
+    const void *desc;
+    const char *force;
+} plan_request;
+
+/* The part of building that needs only memory: desc, choice and text. */
+static ckl_status settle(void *user)
 {
+    const plan_request *request = user;
+    built_plan *built = request->built;
     ckl_plan *plan = &built->plan;
     void *config;
-    TRY(plan_desc(plan->op, desc, &built->memory, &plan->desc));
-    TRY(choose(&plan->device->info, plan->op, plan->desc, force, &built->memory, &plan->impl, &config, NULL));
+    TRY(plan_desc(plan->op, request->desc, &built->memory, &plan->desc));
+    TRY(choose(&plan->device->info, plan->op, plan->desc, request->force, &built->memory, &plan->impl, &config, NULL));
     plan->config = config;
 
     text line = { 0 };
     print_choice(plan->op, plan->impl, config, &line);
     plan->text = arena_text(&built->memory, text_data(&line));
     text_free(&line);
+    return CKL_OK;
+}
 
-    TRY(kernel_cache_get(plan->device, plan->op, plan->impl, config, plan->text, &built->kernels));
+/* Fills a plan; what it acquired is released by ckl_plan_free(), also after a failure. */
+static ckl_status build(built_plan *built, const void *desc, const char *force)
+{
+    ckl_plan *plan = &built->plan;
+    ckl_status status = heap_guard(NULL, plan->op->name, settle, &(plan_request){ built, desc, force });
+    if (status == CKL_NO_MEMORY)
+        built->memory = (arena){ 0 }; // it is freed already
+    TRY(status);
+    TRY(kernel_cache_get(plan->device, plan->op, plan->impl, plan->config, plan->text, &built->kernels));
     plan->kernels = kernel_cache_kernels(built->kernels);
     return allocate_workspace(plan);
 }
