@@ -100,14 +100,14 @@ static gemm_params params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
                           .beta = beta_of(d, x) };
 }
 
-static gemm_epilogue epilogue_of(const ckl_gemm_desc *d)
+gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
 {
     return (gemm_epilogue){ d->a, d->d, d->c != CKL_DTYPE_DEFAULT, d->bias, (choice)d->activation };
 }
 
 static ckl_status check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)
 {
-    gemm_epilogue want = epilogue_of(d);
+    gemm_epilogue want = gemm_epilogue_of(d);
     if (have->ab != want.ab || have->d != want.d || have->c != want.c || have->bias != want.bias ||
         have->activation != want.activation)
         FAIL(CKL_INVALID, "gemm %s: the config's types or epilogue are not the problem's", who);
@@ -119,7 +119,7 @@ static ckl_status check_epilogue(const char *who, const ckl_gemm_desc *d, const 
 static ckl_status choose_naive(const void *desc, const ckl_device_info *device, void *config)
 {
     (void)device;
-    ((gemm_naive_config *)config)->epilogue = epilogue_of(desc);
+    ((gemm_naive_config *)config)->epilogue = gemm_epilogue_of(desc);
     return CKL_OK;
 }
 
@@ -163,8 +163,6 @@ static const implementation naive = {
 };
 
 /* Copies of 16 bytes: what tiled and sm90 share */
-
-enum { TMA_ALIGNMENT = 16 };
 
 static bool pitch_is_aligned(int64_t ld, ckl_dtype dtype)
 {
@@ -210,7 +208,7 @@ static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, 
 {
     const ckl_gemm_desc *d = desc;
     gemm_tiled_config *c = config;
-    c->epilogue = epilogue_of(d);
+    c->epilogue = gemm_epilogue_of(d);
     c->tile_m = c->tile_n = ceil_div(d->m, 128) * ceil_div(d->n, 128) < device->sm_count ? 64 : 128;
     return CKL_OK;
 }
@@ -258,71 +256,6 @@ static const implementation tiled = {
 };
 
 /* sm90 */
-
-/*
- * The tiles worth having, and how fast each computes relative to the fastest when every SM is busy; measured, see
- * bench/notes/gemm.md.
- */
-static const struct {
-    gemm_sm90_config config;
-    double speed;
-} sm90_menu[] = {
-    { { .tile_m = 128,
-        .tile_n = 128,
-        .stages = 6,
-        .consumers = 2,
-        .pingpong = true,
-        .buffers = 2,
-        .cluster_m = 1,
-        .cluster_n = 1 },
-      1.0 },
-    { { .tile_m = 128,
-        .tile_n = 192,
-        .stages = 4,
-        .consumers = 2,
-        .pingpong = true,
-        .buffers = 2,
-        .cluster_m = 1,
-        .cluster_n = 1 },
-      1.0 },
-    { { .tile_m = 64, .tile_n = 128, .stages = 8, .consumers = 1, .buffers = 2, .cluster_m = 1, .cluster_n = 1 },
-      0.85 },
-};
-
-static int64_t sm90_waves(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
-{
-    return ceil_div(ceil_div(d->m, c->tile_m) * ceil_div(d->n, c->tile_n), device->sm_count);
-}
-
-/* Time of a problem in tiles of a config, in units of one element of D on one SM: whole waves of tiles. */
-static double sm90_cost(const ckl_gemm_desc *d, const ckl_device_info *device, int row)
-{
-    const gemm_sm90_config *c = &sm90_menu[row].config;
-    return (double)sm90_waves(d, device, c) * c->tile_m * c->tile_n / sm90_menu[row].speed;
-}
-
-static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
-{
-    enum { WAVES_FOR_MULTICAST = 4 }; // with fewer, waiting for a partner costs more than L2 traffic
-    const ckl_gemm_desc *d = desc;
-    gemm_sm90_config *c = config;
-    gemm_epilogue e = epilogue_of(d);
-    bool ragged = d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
-    int best = 0;
-    for (int i = 1; i < COUNT_OF(sm90_menu); i++) {
-        bool fits =
-            !(e.c || e.bias || ragged) || gemm_sm90_accumulators(&sm90_menu[i].config) <= GEMM_EASY_ACCUMULATORS;
-        if (fits && sm90_cost(d, device, i) < sm90_cost(d, device, best))
-            best = i;
-    }
-    *c = sm90_menu[best].config;
-    c->cluster_m = sm90_waves(d, device, c) >= WAVES_FOR_MULTICAST ? 2 : 1;
-    c->ctas = 1;
-    c->group = 8;
-    c->epilogue = e;
-    c->ragged = ragged;
-    return CKL_OK;
-}
 
 static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
 {
@@ -373,8 +306,7 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (c->stages < 2 || c->buffers < 1)
         FAIL(CKL_INVALID, "gemm sm90: stages=%d must be at least 2 and buffers=%d at least 1", c->stages, c->buffers);
     int64_t need = gemm_sm90_shape_of(c).smem_bytes;
-    int64_t have =
-        min_i64(device->smem_per_cta_bytes, device->smem_per_sm_bytes / c->ctas - 1024); // 1 KB is the system's
+    int64_t have = gemm_sm90_shared_memory(c, device);
     if (need > have)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %d stages of %dx%d need %" PRId64 " bytes of shared memory, %s has %" PRId64,
              c->stages, c->tile_m, c->tile_n, need, device->id, have);
@@ -440,7 +372,8 @@ static const implementation sm90 = {
     .summary = "persistent and warp-specialised: TMA, wgmma, clusters with multicast; Hopper",
     .config_bytes = sizeof(gemm_sm90_config),
     .config = FIELD_TABLE(sm90_fields),
-    .choose = choose_sm90,
+    .candidate = gemm_sm90_candidate,
+    .cost = gemm_sm90_cost,
     .admit = admit_sm90,
     .describe = gemm_sm90,
     .params = &gemm_sm90_param_list,
