@@ -5,6 +5,7 @@
 #include "base/fields.h"
 #include "base/math.h"
 #include "cli/cli.h"
+#include "cli/crash.h"
 #include "cli/operator_help.h"
 #include "operators/operators.h"
 
@@ -18,6 +19,7 @@ static const command commands[] = {
     { "info", cmd_info, "devices, driver, peers and tools found; what is missing and how to get it" },
     { "run", cmd_run, "one problem: plan, run, compare with the reference" },
     { "verify", cmd_verify, "every case of every operator through every implementation" },
+    { "fuzz", cmd_fuzz, "random kernels on several devices, compared bit for bit" },
     { "bench", cmd_bench, "measured time against peers and against what the hardware allows" },
     { "soak", cmd_soak, "random problems on several streams and threads for minutes; results and memory watched" },
     { "compare", cmd_compare, "two files of bench: what became faster, what slower; a gate for regressions" },
@@ -62,6 +64,7 @@ static int unknown(const char *name, bool help)
 
 int main(int argc, char **argv)
 {
+    crash_report();
     const char *word = argc > 1 ? argv[1] : "--help";
     bool help = strcmp(word, "help") == 0;
     if (strcmp(word, "--version") == 0) {
