@@ -6,6 +6,8 @@
 #include "base/dtype.h"
 #include "lab/random.h"
 #include "base/math.h"
+#include "base/math.h"
+#include "lab/random.h"
 
 enum {
     INDEX_MAX = 8,         // |x| of integer dtypes that state no range

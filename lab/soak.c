@@ -35,13 +35,27 @@ typedef struct soak_thread {
     int index;
 } soak_thread;
 
+/* Is there nothing more to begin, with that end of time? */
+static bool is_over(const soak *s, double end)
+{
+    const soak_options *o = s->options;
+    bool all = o->problems && s->next - o->first >= o->problems;
+    return all || s->sums.lost || s->sums.stuck || clock_seconds() >= end;
+}
+
+static bool phase_goes_on(soak *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool on = !is_over(s, s->phase_end);
+    pthread_mutex_unlock(&s->lock);
+    return on;
+}
+
 /* The number of a problem that is still to be done; -1: the phase is over. */
 static int64_t draw(soak *s)
 {
-    const soak_options *o = s->options;
     pthread_mutex_lock(&s->lock);
-    bool over = s->sums.lost || clock_seconds() >= s->phase_end || (o->problems && s->next - o->first >= o->problems);
-    int64_t number = over ? -1 : s->next++;
+    int64_t number = is_over(s, s->phase_end) ? -1 : s->next++;
     pthread_mutex_unlock(&s->lock);
     return number;
 }
@@ -87,15 +101,6 @@ static bool round_of(soak *s, soak_stream *streams, int count)
         busy |= streams[i].open;
     }
     return busy;
-}
-
-static bool phase_goes_on(soak *s)
-{
-    pthread_mutex_lock(&s->lock);
-    const soak_options *o = s->options;
-    bool on = !s->sums.lost && clock_seconds() < s->phase_end && (!o->problems || s->next - o->first < o->problems);
-    pthread_mutex_unlock(&s->lock);
-    return on;
 }
 
 static void *work(void *argument)
@@ -206,13 +211,6 @@ static ckl_status run_phase(soak *s, soak_thread *threads, double *next_progress
     return CKL_OK;
 }
 
-static bool goes_on(const soak *s)
-{
-    const soak_options *o = s->options;
-    return !s->sums.lost && !s->sums.stuck && clock_seconds() - s->begin < o->seconds &&
-           (!o->problems || s->next - o->first < o->problems);
-}
-
 ckl_status soak_run(ckl_device *device, const soak_options *options, soak_sums *sums)
 {
     soak *s = calloc(1, sizeof *s); // stays behind where threads do
@@ -227,7 +225,7 @@ ckl_status soak_run(ckl_device *device, const soak_options *options, soak_sums *
     pthread_cond_init(&s->ended, NULL);
     double next_progress = s->begin + options->progress_seconds;
     ckl_status status = CKL_OK;
-    while (status == CKL_OK && goes_on(s)) {
+    while (status == CKL_OK && !is_over(s, s->begin + options->seconds)) {
         status = run_phase(s, threads, &next_progress);
         if (status == CKL_OK && !s->sums.lost && !s->sums.stuck)
             status = measure_memory(s);

@@ -35,6 +35,7 @@ START = {
     "sm_bytes": (60.0, "a cycle into an SM"),
     "sm_bytes_alone": (130.0, "the same where at most every second SM has a CTA"),
     "slow_row": (1.63, "cycles of a row that starts inside a 32-byte sector"),
+    "absent_row": (2.5, "cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads"),
     "l2_bytes": (20000.0, "a cycle out of L2"),
     "cluster": (0.056, "what each more CTA of a cluster adds to a step"),
     "epilogue": (0.08, "cycles of storing an element, of one consumer"),
@@ -71,6 +72,7 @@ def cost(p, shape, c):
     sm = (tile_m + tile_n) * 128 / (p["sm_bytes_alone"] if 2 * ctas <= SM_COUNT else p["sm_bytes"])
     if k * 2 % 32:
         sm += p["slow_row"] * (shared_m + shared_n)
+    sm += p["absent_row"] * (-m % tile_m) / cluster_n
     l2 = ctas * (shared_m + shared_n) * 128 / p["l2_bytes"]
     step = overlapped(tensor_cores, sm, l2) * (1 + p["cluster"] * (cluster - 1)) + p["step"]
     narrow = 1 if tile_n % 64 == 0 else p["boxes_of_32"] if tile_n % 32 == 0 else p["boxes_of_16"]

@@ -20,7 +20,7 @@ enum {
 };
 
 typedef struct fake_cuda {
-    void (*reset)(void);                      // no failure, no lost context, counts of calls from 0
+    void (*reset)(void);                           // no failure, no lost context, counts of calls from 0
     void (*fail_call)(int call, cu_result result); // the call of that number, from 1, counted since reset()
     void (*fail_named)(const char *function, cu_result result); // every call of it
     int (*calls)(void);

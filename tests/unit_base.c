@@ -236,7 +236,7 @@ static ckl_status fail_inside(void *user)
 {
     char **kept = user;
     kept[0] = heap_text("first");
-    ckl_status status = heap_guard(NULL, "inner", want_too_much, user);
+    ckl_status status = heap_guard("inner", want_too_much, user);
     return status == CKL_NO_MEMORY ? CKL_OK : CKL_INTERNAL;
 }
 
@@ -244,7 +244,7 @@ static void test_heap(void **state)
 {
     (void)state;
     char *kept[2] = { NULL, NULL };
-    assert_int_equal(heap_guard(NULL, "outer", take_two, kept), CKL_OK);
+    assert_int_equal(heap_guard("outer", take_two, kept), CKL_OK);
     assert_string_equal(kept[0], "first");
     for (int i = 0; i < 200; i++)
         assert_int_equal(kept[1][i], 0);
@@ -252,18 +252,10 @@ static void test_heap(void **state)
     heap_free(kept[0]);
     heap_free(kept[1]);
 
-    assert_int_equal(heap_guard(NULL, "outer", fail_inside, kept), CKL_OK);
+    assert_int_equal(heap_guard("outer", fail_inside, kept), CKL_OK);
     assert_string_equal(kept[0], "first");
     assert_non_null(strstr(ckl_error(), "inner: no host memory for"));
     heap_free(kept[0]);
-
-    heap_pool pool = { 0 };
-    assert_int_equal(heap_guard(&pool, "a pool", take_two, kept), CKL_OK);
-    assert_non_null(pool.blocks);
-    heap_free(kept[0]);
-    char *gone[2] = { kept[1], NULL };
-    assert_int_equal(heap_guard(&pool, "a pool", want_too_much, gone), CKL_NO_MEMORY); // the block of before goes, too
-    assert_null(pool.blocks);
 }
 
 int main(void)

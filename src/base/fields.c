@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "base/math.h"
+#include "base/problem.h"
 
 enum { WORD_MAX = 64 };
 
@@ -135,9 +136,12 @@ static bool parse_choice(const field *f, const char *value, void *member)
     return false;
 }
 
+/* Quotes inside of it could not be printed again. */
 static bool parse_quoted(const field *f, const char *value, void *member)
 {
     (void)f;
+    if (strpbrk(value, "'\""))
+        return false;
     memcpy(member, &value, sizeof value);
     return true;
 }
@@ -196,7 +200,7 @@ static void print_quoted(const field *f, const void *member, text *out)
     (void)f;
     const char *value;
     memcpy(&value, member, sizeof value);
-    text_printf(out, strchr(value, ' ') ? "'%s'" : "%s", value);
+    text_printf(out, problem_is_word(value) ? "%s" : "'%s'", value);
 }
 
 static const kind_info kinds[] = {
@@ -206,7 +210,7 @@ static const kind_info kinds[] = {
     [FIELD_bool] = { sizeof(bool), "0 or 1", parse_bool, print_bool },
     [FIELD_ckl_dtype] = { sizeof(ckl_dtype), "one of", parse_dtype, print_dtype },
     [FIELD_choice] = { sizeof(int), "one of", parse_choice, print_choice },
-    [FIELD_quoted] = { sizeof(char *), "text", parse_quoted, print_quoted },
+    [FIELD_quoted] = { sizeof(char *), "text without quotes", parse_quoted, print_quoted },
 };
 
 void fields_default(field_table table, void *object)

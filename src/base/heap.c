@@ -8,6 +8,13 @@
 
 enum { ALIGNMENT = 64 };
 
+typedef struct heap_block heap_block;
+
+/* What was allocated under a guard. */
+typedef struct heap_pool {
+    heap_block *blocks;
+} heap_pool;
+
 struct heap_block {
     heap_block *before, *after; // in the pool
     heap_pool *pool;            // NULL: its guard has ended
@@ -134,18 +141,17 @@ static void free_all(heap_pool *pool)
         heap_free(pool->blocks->memory);
 }
 
-ckl_status heap_guard(heap_pool *pool, const char *what, ckl_status (*work)(void *user), void *user)
+ckl_status heap_guard(const char *what, ckl_status (*work)(void *user), void *user)
 {
-    heap_pool own = { 0 };
-    guard g = { .outer = innermost, .pool = pool ? pool : &own };
+    heap_pool pool = { 0 };
+    guard g = { .outer = innermost, .pool = &pool };
     innermost = &g;
     ckl_status status = run(&g, work, user);
     innermost = g.outer;
     if (g.wanted) {
-        free_all(g.pool);
+        free_all(&pool);
         FAIL(CKL_NO_MEMORY, "%s: no host memory for %zu bytes", what, g.wanted);
     }
-    if (!pool)
-        hand_over(&own);
+    hand_over(&pool);
     return status;
 }

@@ -25,16 +25,7 @@ char *heap_text(const char *text);
 /* NULL is allowed. */
 void heap_free(void *memory);
 
-/* What was allocated under one guard, or under several with the same pool; {0} is empty. */
-typedef struct heap_block heap_block;
-typedef struct heap_pool {
-    heap_block *blocks;
-} heap_pool;
-
-/*
- * work(user) and its status. "what" opens the sentence of running out; then every block of the pool is freed. With a pool of
- * NULL the blocks are the caller's from the end of the guard on, and none else is freed.
- */
-ckl_status heap_guard(heap_pool *pool, const char *what, ckl_status (*work)(void *user), void *user);
+/* work(user) and its status; "what" opens the sentence of running out. Blocks that are left are the caller's. */
+ckl_status heap_guard(const char *what, ckl_status (*work)(void *user), void *user);
 
 #endif

@@ -100,7 +100,7 @@ static ckl_status heed_captures(ckl_status status)
     return status;
 }
 
-/* CALL() for what planning does. */
+/* CALL() for what planning does: memory, modules, waiting for a stream that is not captured. */
 #define PLAN_CALL(d, function, ...) (ignore_captures(), heed_captures(CALL(d, function, __VA_ARGS__)))
 
 /* For calls that release: there is nobody to tell. */
@@ -142,21 +142,21 @@ static ckl_status check_waiting(ckl_device *d, ckl_stream s)
 static ckl_status cuda_synchronize(ckl_device *d, ckl_stream s)
 {
     TRY(check_waiting(d, s));
-    return CALL(d, cuStreamSynchronize, s);
+    return PLAN_CALL(d, cuStreamSynchronize, s);
 }
 
 static ckl_status cuda_copy_in(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)
 {
     TRY(check_waiting(d, s));
     TRY(CALL(d, cuMemcpyHtoDAsync_v2, address_of(to), from, bytes, s));
-    return CALL(d, cuStreamSynchronize, s);
+    return PLAN_CALL(d, cuStreamSynchronize, s);
 }
 
 static ckl_status cuda_copy_out(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)
 {
     TRY(check_waiting(d, s));
     TRY(CALL(d, cuMemcpyDtoHAsync_v2, to, address_of(from), bytes, s));
-    return CALL(d, cuStreamSynchronize, s);
+    return PLAN_CALL(d, cuStreamSynchronize, s);
 }
 
 static ckl_status cuda_copy(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)

@@ -109,7 +109,7 @@ static ckl_status build(kernel_set *set, const operator_info *op, const void *co
     int count = set->impl->kernels ? set->impl->kernels : 1;
     assert(count <= PLAN_KERNELS_MAX);
     for (int which = 0; which < count; which++) {
-        ckl_status status = heap_guard(NULL, set->key, build_kernel, &(kernel_request){ set, op, config, which });
+        ckl_status status = heap_guard(set->key, build_kernel, &(kernel_request){ set, op, config, which });
         if (status == CKL_NO_MEMORY)
             ir_describe_forget();
         TRY(status);

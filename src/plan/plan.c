@@ -246,7 +246,7 @@ static ckl_status settle(void *user)
 static ckl_status build(built_plan *built, const void *desc, const char *force)
 {
     ckl_plan *plan = &built->plan;
-    ckl_status status = heap_guard(NULL, plan->op->name, settle, &(plan_request){ built, desc, force });
+    ckl_status status = heap_guard(plan->op->name, settle, &(plan_request){ built, desc, force });
     if (status == CKL_NO_MEMORY)
         built->memory = (arena){ 0 }; // it is freed already
     TRY(status);

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/heap.h"
 #include "device/emulator/machine.h"
 #include "device/emulator/tma.h"
 
@@ -47,64 +46,25 @@ static void keep_fault(launch_state *l, const cluster *c)
     }
 }
 
-/* One host thread's part of a launch: a cluster's memory, for one cluster after another. */
-typedef struct worker {
-    launch_state *launch;
-    heap_pool pool;
-    cluster *c; // NULL: its memory ran out
-    int64_t index;
-    bool good;
-} worker;
-
-static ckl_status make_cluster(void *user)
-{
-    worker *w = user;
-    w->c = cluster_new(w->launch);
-    return CKL_OK;
-}
-
-static ckl_status run_cluster(void *user)
-{
-    worker *w = user;
-    w->good = cluster_run(w->c, w->index);
-    if (!w->good)
-        keep_fault(w->launch, w->c);
-    return CKL_OK;
-}
-
-/* False: the launch is at its end, by a fault or because the host's memory ran out. */
-static bool guarded(worker *w, ckl_status (*work)(void *user))
-{
-    if (heap_guard(&w->pool, w->launch->kernel->ir.name, work, w) == CKL_OK)
-        return w->good;
-    w->c = NULL;
-#pragma omp atomic write
-    w->launch->out_of_memory = 1;
-    return false;
-}
-
 static void run_clusters(launch_state *l, int64_t clusters, int threads)
 {
     int stop = 0;
 #pragma omp parallel num_threads(threads)
     {
-        worker w = { .launch = l, .good = true };
-        bool made = guarded(&w, make_cluster);
+        cluster *c = cluster_new(l);
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < clusters; i++) {
             int stopped;
 #pragma omp atomic read
             stopped = stop;
-            w.index = i;
-            if (stopped || (made && guarded(&w, run_cluster)))
+            if (stopped || cluster_run(c, i))
                 continue;
+            keep_fault(l, c);
 #pragma omp atomic write
             stop = 1;
         }
-        if (w.c) {
-            counters_add(l->kernel->device, w.c);
-            cluster_free(w.c);
-        }
+        counters_add(l->kernel->device, c);
+        cluster_free(c);
     }
 }
 
@@ -121,7 +81,7 @@ ckl_status kernel_launch(ckl_device *d, const device_kernel *kernel, const devic
     TRY(check_grid(kernel, launch->grid));
     launch_state *l = calloc(1, sizeof *l);
     if (!l)
-        FAIL(CKL_NO_MEMORY, "%s: no host memory for a launch", kernel->ir.name);
+        abort();
     *l = (launch_state){ .device = e, .kernel = kernel, .fault_cluster = -1 };
     memcpy(l->grid, launch->grid, sizeof l->grid);
     ckl_status status = read_params(l, launch->params);
@@ -131,8 +91,6 @@ ckl_status kernel_launch(ckl_device *d, const device_kernel *kernel, const devic
         run_clusters(l, clusters, thread_count(e, clusters));
         pthread_rwlock_unlock(&e->memory.lock);
     }
-    if (l->out_of_memory)
-        status = status_fail(CKL_NO_MEMORY, "%s: no host memory for the emulation of its launch", kernel->ir.name);
     if (l->fault_cluster >= 0)
         status = status_fail(CKL_DEVICE_FAULT, "%s", l->fault);
     pthread_mutex_lock(&e->counting);

@@ -78,7 +78,6 @@ typedef struct launch_state {
     uint64_t scalar[IR_PARAMS_MAX]; // bits of the value; of a tensor map: its address
     tensor_map_desc map[IR_PARAMS_MAX];
     unsigned char map_bytes[IR_PARAMS_MAX][IR_TENSOR_MAP_BYTES];
-    int out_of_memory;     // of the host, by any of its threads
     int64_t fault_cluster; // the lowest that failed, or -1
     char fault[2048];      // its sentence
 } launch_state;

@@ -1,7 +1,7 @@
 /* order.c - vector clocks: what has happened before what. */
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/heap.h"
 #include "device/emulator/machine.h"
 
 /* Memory for two clocks of every agent, reused from cluster to cluster. */
@@ -9,11 +9,17 @@ static uint32_t *draw(cluster *c)
 {
     if (c->pool_used == c->pool_count) {
         c->pool_count = c->pool_count ? 2 * c->pool_count : 64;
-        c->pool = heap_resize(c->pool, (size_t)c->pool_count, sizeof(uint32_t *));
+        c->pool = realloc(c->pool, (size_t)c->pool_count * sizeof(uint32_t *));
+        if (!c->pool)
+            abort();
+        for (int i = c->pool_used; i < c->pool_count; i++)
+            c->pool[i] = NULL;
     }
     uint32_t **clocks = &c->pool[c->pool_used++];
     if (!*clocks)
-        *clocks = heap_alloc(2 * (size_t)c->agent_max, sizeof(uint32_t));
+        *clocks = malloc(2 * (size_t)c->agent_max * sizeof(uint32_t));
+    if (!*clocks)
+        abort();
     return memset(*clocks, 0, 2 * (size_t)c->agent_max * sizeof(uint32_t));
 }
 

@@ -1,7 +1,7 @@
 /* transfer.c - asynchronous copies: queued when they begin, done later, in an order that the settings choose. */
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/heap.h"
 #include "device/emulator/machine.h"
 #include "device/emulator/tma.h"
 
@@ -169,7 +169,9 @@ static void enqueue(cluster *c, transfer t)
 {
     if (c->queue_count == c->queue_capacity) {
         c->queue_capacity = c->queue_capacity ? 2 * c->queue_capacity : 64;
-        c->queue = heap_resize(c->queue, (size_t)c->queue_capacity, sizeof *c->queue);
+        c->queue = realloc(c->queue, (size_t)c->queue_capacity * sizeof *c->queue);
+        if (!c->queue)
+            abort();
     }
     c->queue[c->queue_count++] = t;
 }
@@ -182,7 +184,7 @@ static bool complete_at(cluster *c, int i)
     memmove(c->queue + i, c->queue + i + 1, (size_t)(c->queue_count - i) * sizeof t);
     c->progress++;
     bool done = complete(c, &t);
-    heap_free(t.lanes);
+    free(t.lanes);
     return done;
 }
 
@@ -197,7 +199,7 @@ bool transfer_complete_one(cluster *c, bool any_order)
 void transfers_drop(cluster *c)
 {
     for (int i = 0; i < c->queue_count; i++)
-        heap_free(c->queue[i].lanes);
+        free(c->queue[i].lanes);
     c->queue_count = 0;
 }
 

@@ -82,11 +82,12 @@ static step_cycles step_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, in
     double instruction = fmax(n / 2, (16 + n / 4) * f->operands);
     double slow_rows =
         (starts_inside_sector(d->lda, d->a) ? shared_m : 0) + (starts_inside_sector(d->ldb, d->b) ? shared_n : 0);
+    double absent = (double)(round_up(d->m, c->tile_m) - d->m) / c->cluster_n;
     return (step_cycles){
         .tensor_cores =
             c->tile_m / 64.0 * 4 * instruction * f->tensor_cores * (c->consumers == 3 ? f->three_consumers : 1),
         .sm = (c->tile_m + n) * ROW_BYTES / (2 * ctas <= sm_count ? f->sm_bytes_alone : f->sm_bytes) +
-              f->slow_row * slow_rows,
+              f->slow_row * slow_rows + f->absent_row * absent,
         .l2 = (double)ctas * (shared_m + shared_n) * ROW_BYTES / f->l2_bytes,
     };
 }
