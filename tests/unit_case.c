@@ -188,7 +188,7 @@ static void test_every_choice_has_a_case(void **state)
             if (f->kind != FIELD_choice && f->kind != FIELD_ckl_dtype && f->kind != FIELD_bool)
                 continue;
             char names[256], *rest = names;
-            snprintf(names, sizeof names, "%s", f->range);
+            snprintf(names, sizeof names, "%s", field_range(f));
             for (char *name; (name = strtok_r(rest, " ", &rest));)
                 if (!is_covered(*test, f, name)) {
                     print_error("no case of %s has %s=%s\n", (*test)->op->name, f->name, name);

@@ -106,7 +106,7 @@ static ckl_status build_kernel(void *user)
 /* Each kernel under a guard of its own: those before it are loaded, and the device's. */
 static ckl_status build(kernel_set *set, const operator_info *op, const void *config)
 {
-    int count = set->impl->kernels ? set->impl->kernels : 1;
+    int count = plan_kernels(set->impl);
     assert(count <= PLAN_KERNELS_MAX);
     for (int which = 0; which < count; which++) {
         ckl_status status = heap_guard(set->key, build_kernel, &(kernel_request){ set, op, config, which });
