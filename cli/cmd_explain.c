@@ -8,6 +8,8 @@
 #include "cli/cli.h"
 #include "lab/clock.h"
 
+enum { CANDIDATES_SHOWN = 5 };
+
 static const char *device_id, *want_ptx, *want_ir;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "the device to choose for; the best present if not given" },
@@ -51,6 +53,25 @@ static void print_choices(const ckl_device_info *info, const operator_info *op, 
         printf(notes.length && notes.data[notes.length - 1] == '\n' ? "" : "\n");
         text_free(&notes);
     }
+}
+
+/* The cheapest candidates of the implementation taken, by its own prediction. */
+static ckl_status print_candidates(const chosen *taken, const ckl_device_info *info, const void *desc, arena *memory)
+{
+    plan_candidate best[CANDIDATES_SHOWN];
+    TRY(plan_desc(taken->op, desc, memory, &desc));
+    void *config = arena_alloc(memory, 1, taken->impl->config_bytes);
+    int count = taken->impl->cost ? plan_rank(info, taken->impl, desc, config, CANDIDATES_SHOWN, best) : 0;
+    if (count)
+        printf("predicted, the cheapest of %s\n", taken->impl->name);
+    for (int i = 0; i < count; i++) {
+        text line = { 0 };
+        plan_candidate_config(info, taken->impl, desc, best[i].number, config);
+        fields_print(taken->impl->config, config, false, &line);
+        printf("  %9.2f us, bound by %-12s %s\n", best[i].cost.us, best[i].cost.bound, text_data(&line));
+        text_free(&line);
+    }
+    return CKL_OK;
 }
 
 static void print_shared_memory(const ir_kernel *kernel)
@@ -138,6 +159,7 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
         fields_print(taken.impl->config, taken.config, false, &config);
         printf("taken: %s %s\n", taken.impl->name, text_data(&config));
         text_free(&config);
+        TRY(print_candidates(&taken, info, desc, memory));
     }
     for (int which = 0; which < plan_kernels(taken.impl); which++)
         TRY(print_kernel(&taken, which, plan_target(info)));

@@ -4,6 +4,8 @@
 #include <math.h>
 
 #include "base/dtype.h"
+#include "lab/random.h"
+#include "base/math.h"
 #include "base/math.h"
 #include "lab/random.h"
 

@@ -47,9 +47,11 @@ static void test_encoding(void **state)
     assert_int_equal(tma_encode(&valid, &map), CKL_OK);
     memcpy(moved + 1, map.bytes, sizeof map.bytes);
     assert_true(tma_decode(moved + 1, &found));
+    assert_int_equal(found.stride[0], ckl_dtype_bytes(valid.dtype));
+    found.stride[0] = valid.stride[0];
     assert_memory_equal(&found, &valid, sizeof valid);
     assert_int_equal(tma_box_bytes(&found), 64 * 8 * 2 * 2);
-    moved[1] ^= 1;
+    moved[1 + offsetof(tensor_map_desc, stride)] ^= 1;
     assert_false(tma_decode(moved + 1, &found));
 
     tensor_map_desc bad = valid;
@@ -151,12 +153,12 @@ static void test_walk(void **state)
         memory[i] = (unsigned char)(i % 251 + 1);
     tensor_map_desc d = { .dtype = CKL_F32, .rank = 1, .address = memory, .size = { 13 }, .box = { 8 } };
     check_corners(&d);
-    d = (tensor_map_desc){ CKL_F64, 2, memory, { 5, 4 }, { 0, 48 }, { 4, 3 }, SWIZZLE_32 };
+    d = (tensor_map_desc){ CKL_F64, 2, memory, { 5, 4 }, { 0, 48 }, { 4, 3 }, SWIZZLE_32, 0 };
     check_corners(&d);
     check_corners(&valid);
-    d = (tensor_map_desc){ CKL_U8, 4, memory, { 33, 3, 1, 2 }, { 0, 48, 160, 320 }, { 16, 2, 2, 1 }, SWIZZLE_NONE };
+    d = (tensor_map_desc){ CKL_U8, 4, memory, { 33, 3, 1, 2 }, { 0, 48, 160, 320 }, { 16, 2, 2, 1 }, SWIZZLE_NONE, 0 };
     check_corners(&d);
-    d = (tensor_map_desc){ CKL_F16, 3, memory, { 9, 3, 3 }, { 0, 32, 96 }, { 16, 2, 2 }, SWIZZLE_64 }; // narrow rows
+    d = (tensor_map_desc){ CKL_F16, 3, memory, { 9, 3, 3 }, { 0, 32, 96 }, { 16, 2, 2 }, SWIZZLE_64, 0 }; // narrow rows
     check_corners(&d);
 }
 
@@ -164,7 +166,7 @@ static void test_walk_rank_5(void **state)
 {
     (void)state;
     const tensor_map_desc d = { CKL_F64,           5,           memory, { 3, 2, 2, 1, 2 }, { 0, 32, 64, 128, 128 },
-                                { 2, 1, 2, 2, 1 }, SWIZZLE_NONE };
+                                { 2, 1, 2, 2, 1 }, SWIZZLE_NONE, 0 };
     const int32_t corners[][RANK_MAX] = { { 0, 0, 0, 0, 0 },         { 2, 1, 1, 0, 1 },        { -1, -1, -1, -1, -1 },
                                           { 3, 2, 2, 1, 2 },         { 2, 1, -1, -1, 1 },      { 0, 0, 1, 0, 2 },
                                           { INT32_MIN, 0, 0, 0, 0 }, { 0, INT32_MAX, 0, 0, 0 } };
@@ -207,6 +209,7 @@ static void test_rejects(void **state)
     REJECT("tensor map: box[0]=72 bf16 are 144 bytes, more than the swizzle's 128", d.box[0] = 72);
     REJECT("tensor map: box[0]=64 bf16 are 128 bytes, more than the swizzle's 64", d.swizzle = SWIZZLE_64);
     REJECT("tensor map: swizzle=16 is none of 0, 32, 64, 128", d.swizzle = (tensor_map_swizzle)16);
+    REJECT("tensor map: l2_promotion=64 is none of 0, 128, 256", d.l2_promotion = 64);
 }
 
 static void test_largest(void **state)

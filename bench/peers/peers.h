@@ -62,7 +62,8 @@ extern const peer cublaslt_peer, cub_peer;
     X(elementwise)     \
     X(reduce)          \
     X(transpose)       \
-    X(permute)
+    X(permute)         \
+    X(rope)
 
 #define X(op) extern const peer torch_##op##_peer;
 TORCH_PEERS(X)

@@ -237,11 +237,16 @@ def rope(p, names):
         y = torch.stack(pair, -1).flatten(-2) if interleaved else torch.cat(pair, -1)
         return torch.cat((y.to(x.dtype), x[..., n:]), -1)
 
+    # Cosine and sine of all positions are a table made once, as models keep it; a call looks its positions up.
+    n, low = dim or int(p["head_dim"]), int(float(p["position_min"]))
+    i = torch.arange(0, n, 2, device="cuda", dtype=torch.float64)
+    positions = torch.arange(low, int(float(p["position_max"])) + 2, device="cuda", dtype=torch.float64)
+    angle = positions[:, None, None] * (float(p["scale"]) * float(p["theta"]) ** (-i / n))
+    cosines, sines = angle.cos().float(), (-angle if inverse else angle).sin().float()
+
     def forward(t):
-        n = dim or t["q"].shape[-1]
-        i = torch.arange(0, n, 2, device="cuda", dtype=torch.float64)
-        angle = t["positions"][:, None, None] * (float(p["scale"]) * float(p["theta"]) ** (-i / n))
-        cosine, sine = angle.cos().float(), (-angle if inverse else angle).sin().float()
+        row = t["positions"] - low
+        cosine, sine = cosines[row], sines[row]
         return {"y" + name: rotate(t[name], cosine, sine) for name in ("q", "k") if name in t}
     return forward, None
 

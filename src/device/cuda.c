@@ -323,7 +323,7 @@ static const int map_types[CKL_DTYPE_COUNT] = {
  */
 static ckl_status cuda_encode_tensor_map(const ckl_device *d, const tensor_map_desc *desc, tensor_map *map)
 {
-    enum { INTERLEAVE_NONE = 0, L2_PROMOTION_256 = 3, FILL_ZERO = 0 };
+    enum { INTERLEAVE_NONE = 0, L2_PROMOTION_128 = 2, L2_PROMOTION_256 = 3, FILL_ZERO = 0 };
     TRY(tensor_map_check(desc));
     uint64_t sizes[TENSOR_MAP_RANK_MAX], strides[TENSOR_MAP_RANK_MAX];
     uint32_t box[TENSOR_MAP_RANK_MAX], steps[TENSOR_MAP_RANK_MAX];
@@ -335,7 +335,8 @@ static ckl_status cuda_encode_tensor_map(const ckl_device *d, const tensor_map_d
     }
     int swizzle = desc->swizzle == SWIZZLE_NONE ? 0 : log2_i64((int64_t)desc->swizzle) - 4; // 32, 64, 128: 1, 2, 3
     return CALL(d, cuTensorMapEncodeTiled, map, map_types[desc->dtype], (uint32_t)desc->rank, desc->address, sizes,
-                strides + 1, box, steps, INTERLEAVE_NONE, swizzle, L2_PROMOTION_256, FILL_ZERO);
+                strides + 1, box, steps, INTERLEAVE_NONE, swizzle,
+                desc->l2_promotion == 128 ? L2_PROMOTION_128 : L2_PROMOTION_256, FILL_ZERO);
 }
 
 /* Measuring */

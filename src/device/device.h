@@ -33,6 +33,7 @@ typedef struct tensor_map_desc {
     int64_t stride[TENSOR_MAP_RANK_MAX]; // bytes, multiples of 16; stride[0] is the element's size and is not read
     int box[TENSOR_MAP_RANK_MAX];        // elements, 1..256; box[0] bytes: a multiple of 16, at most the swizzle span
     tensor_map_swizzle swizzle;
+    int l2_promotion; // bytes that L2 fetches at a time, 128 or 256; 0: 256
 } tensor_map_desc;
 
 /* One launch. Threads, cluster and shared memory come from the kernel; so does overlap with the previous one (GRID_WAIT). */

@@ -26,6 +26,7 @@ typedef struct param_tensor {
     const void *pointer;                    // NULL: not part of this launch
     int64_t size[IR_TENSOR_MAP_RANK_MAX];   // elements
     int64_t stride[IR_TENSOR_MAP_RANK_MAX]; // elements
+    int l2_promotion;                       // bytes that L2 fetches at a time, 128 or 256; 0: 256
 } param_tensor;
 
 /* The kinds of parameters: their types on the host and in the kernel. */

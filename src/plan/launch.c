@@ -54,7 +54,8 @@ static ckl_status encode(const ckl_plan *plan, const ir_tensor_map *wanted, cons
     tensor_map_desc desc = { .dtype = wanted->dtype,
                              .rank = wanted->rank,
                              .address = (void *)(uintptr_t)t->pointer,
-                             .swizzle = (tensor_map_swizzle)wanted->swizzle_bytes };
+                             .swizzle = (tensor_map_swizzle)wanted->swizzle_bytes,
+                             .l2_promotion = t->l2_promotion };
     for (int mode = 0; mode < wanted->rank; mode++) {
         desc.size[mode] = t->size[mode];
         desc.stride[mode] = mode ? t->stride[mode] * bytes : bytes;

@@ -44,6 +44,43 @@ static ckl_status parse_force(const operator_info *op, const char *force, arena 
     return CKL_INVALID;
 }
 
+bool plan_candidate_config(const ckl_device_info *device, const implementation *impl, const void *desc, int i,
+                           void *config)
+{
+    memset(config, 0, impl->config_bytes);
+    fields_default(impl->config, config);
+    return impl->candidate(desc, device, i, config);
+}
+
+int plan_rank(const ckl_device_info *device, const implementation *impl, const void *desc, void *config, int most,
+              plan_candidate *out)
+{
+    int count = 0;
+    for (int i = 0; plan_candidate_config(device, impl, desc, i, config); i++) {
+        if (impl->admit(desc, device, config) != CKL_OK)
+            continue;
+        plan_candidate added = { i, impl->cost(desc, device, config) };
+        int at = count < most ? count++ : most;
+        for (; at > 0 && added.cost.us < out[at - 1].cost.us; at--)
+            if (at < most)
+                out[at] = out[at - 1];
+        if (at < most)
+            out[at] = added;
+    }
+    return count;
+}
+
+/* The cheapest candidate, or the reason why the last one may not. */
+static ckl_status choose_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc,
+                                  void *config)
+{
+    plan_candidate best;
+    if (plan_rank(device, impl, desc, config, 1, &best) == 0)
+        return CKL_UNSUPPORTED;
+    plan_candidate_config(device, impl, desc, best.number, config);
+    return CKL_OK;
+}
+
 /* A config for the desc: the implementation's own choice, with the forced fields over it. */
 static ckl_status configure(const ckl_device_info *device, const operator_info *op, const implementation *impl,
                             const void *desc, const choice_line *forced, void *config)
@@ -52,7 +89,7 @@ static ckl_status configure(const ckl_device_info *device, const operator_info *
         FAIL(CKL_UNSUPPORTED, "%s %s: the kernel is for sm_90a, %s is sm_%d", op->name, impl->name, device->id,
              device->compute_capability);
     fields_default(impl->config, config);
-    ckl_status chosen = impl->choose(desc, device, config);
+    ckl_status chosen = impl->choose ? impl->choose(desc, device, config) : choose_cheapest(device, impl, desc, config);
     if (chosen != CKL_OK) {
         if (forced->count == 0)
             return chosen;
@@ -146,6 +183,14 @@ static ckl_status check_desc(const operator_info *op, const void *desc, arena *m
         TRY(op->view(copy, view));
     made->view = view;
     *checked = made;
+    return CKL_OK;
+}
+
+ckl_status plan_desc(const operator_info *op, const void *desc, arena *memory, const void **view)
+{
+    checked_desc *checked = NULL;
+    TRY(check_desc(op, desc, memory, &checked));
+    *view = checked->view;
     return CKL_OK;
 }
 

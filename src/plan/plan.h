@@ -10,6 +10,12 @@
 
 enum { PLAN_KERNELS_MAX = 5 };
 
+/* What a config costs. */
+typedef struct plan_cost {
+    double us;         // predicted, of one run
+    const char *bound; // what bounds it: "tensor cores", "loads", "memory" ...
+} plan_cost;
+
 /* One way to compute an operator. */
 typedef struct implementation {
     const char *name;    // "sm90"
@@ -19,6 +25,13 @@ typedef struct implementation {
 
     /* Fills a config (already at its defaults), or declines: CKL_UNSUPPORTED with the reason. Pure. */
     ckl_status (*choose)(const void *desc, const ckl_device_info *device, void *config);
+
+    /*
+     * In place of choose: fills config number i (already at its defaults); false after the last one. The cheapest that admit()
+     * takes is chosen, the first among equals. Both are pure.
+     */
+    bool (*candidate)(const void *desc, const ckl_device_info *device, int i, void *config);
+    plan_cost (*cost)(const void *desc, const ckl_device_info *device, const void *config);
 
     /* May this config, chosen or forced by a user or tuner, compute this desc here? The reason if not. Pure. */
     ckl_status (*admit)(const void *desc, const ckl_device_info *device, const void *config);
@@ -141,6 +154,26 @@ ckl_status plan_once(ckl_device *device, const operator_info *op, const void *de
 
 /* Checks a desc and fills in its defaults, in place: fields, relations, extents. CKL_INVALID with a sentence. */
 ckl_status plan_check_desc(const operator_info *op, void *desc);
+
+/* A checked copy of a desc, defaults filled in, or the operator's view of it: what implementations take. In the arena. */
+ckl_status plan_desc(const operator_info *op, const void *desc, arena *memory, const void **checked);
+
+/* A candidate that may compute a desc, and what it would cost. */
+typedef struct plan_candidate {
+    int number; // what implementation.candidate() takes
+    plan_cost cost;
+} plan_candidate;
+
+/*
+ * The cheapest candidates of an implementation that has a cost, in order, `most` of them or fewer; returns how many. `config`
+ * is room for one. If none may compute the desc, the thread's sentence says why the last one may not.
+ */
+int plan_rank(const ckl_device_info *device, const implementation *impl, const void *desc, void *config, int most,
+              plan_candidate *out);
+
+/* Fills in candidate number i over the defaults; false after the last. */
+bool plan_candidate_config(const ckl_device_info *device, const implementation *impl, const void *desc, int i,
+                           void *config);
 
 /* The target that kernels are printed for on a device. */
 ir_target plan_target(const ckl_device_info *device);

@@ -3,15 +3,10 @@
 
 #include <string.h>
 
-/* The emulator's tensor map: recognisable, so that a kernel given anything else is told so. */
-typedef struct encoded_map {
-    uint64_t magic;
-    tensor_map_desc desc;
-} encoded_map;
+_Static_assert(sizeof(tensor_map_desc) <= IR_TENSOR_MAP_BYTES, "a tensor map has room for its description");
 
-_Static_assert(sizeof(encoded_map) <= IR_TENSOR_MAP_BYTES, "a tensor map has room for the emulator's encoding");
-
-static const uint64_t MAP_MAGIC = 0x70616d20616d7420; // " tma map"
+/* In place of stride[0], which the element's size tells: a kernel that is given anything else is told so. */
+static const int64_t MAP_MAGIC = 0x70616d20616d7420; // " tma map"
 
 uint32_t swizzle_address(uint32_t address, int span)
 {
@@ -22,7 +17,8 @@ uint32_t swizzle_address(uint32_t address, int span)
 ckl_status tma_encode(const tensor_map_desc *desc, tensor_map *map)
 {
     TRY(tensor_map_check(desc));
-    encoded_map encoded = { .magic = MAP_MAGIC, .desc = *desc };
+    tensor_map_desc encoded = *desc;
+    encoded.stride[0] = MAP_MAGIC;
     memset(map, 0, sizeof *map);
     memcpy(map->bytes, &encoded, sizeof encoded);
     return CKL_OK;
@@ -30,12 +26,10 @@ ckl_status tma_encode(const tensor_map_desc *desc, tensor_map *map)
 
 bool tma_decode(const void *map128, tensor_map_desc *desc)
 {
-    encoded_map encoded;
-    memcpy(&encoded, map128, sizeof encoded);
-    if (encoded.magic != MAP_MAGIC)
-        return false;
-    *desc = encoded.desc;
-    return true;
+    memcpy(desc, map128, sizeof *desc);
+    bool known = desc->stride[0] == MAP_MAGIC;
+    desc->stride[0] = known ? (int64_t)ckl_dtype_bytes(desc->dtype) : 0;
+    return known;
 }
 
 static int64_t box_rows(const tensor_map_desc *desc)

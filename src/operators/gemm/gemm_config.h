@@ -4,7 +4,7 @@
 
 #include "base/fields.h"
 #include "cutekernellib/operators/gemm.h"
-#include "ir/params.h"
+#include "plan/plan.h"
 
 #define GEMM_DESC(X, owner)                                                                 \
     X(owner, int64_t, m, "256", "", "rows of A and D")                                      \
@@ -32,6 +32,8 @@
 typedef struct gemm_epilogue {
     GEMM_EPILOGUE(FIELD_MEMBER, )
 } gemm_epilogue;
+
+gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *desc);
 
 /* Parameters of the kernels that address memory themselves. */
 #define GEMM_PARAMS(X, owner) \
@@ -103,6 +105,7 @@ typedef struct gemm_sm90_config {
 } gemm_sm90_config;
 
 enum {
+    TMA_ALIGNMENT = 16,
     GEMM_TILE_K = 64,            // elements of K of one stage: rows of 128 bytes, the widest swizzle
     GEMM_EASY_ACCUMULATORS = 128 // of a thread: with more, the epilogue has few registers left
 };
@@ -118,6 +121,13 @@ typedef struct gemm_sm90_shape {
 } gemm_sm90_shape;
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
+
+/* Bytes of shared memory that a CTA may have where an SM holds config->ctas of them. */
+int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device_info *device);
+
+/* The configs that are considered, and what one costs (plan.h). */
+bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);
+plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
 
 /* Accumulators of one consumer thread. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);

@@ -1,0 +1,125 @@
+/*
+ * gemm_sm90_choice.c - the configs of the Hopper kernel that are considered, and what one costs on a problem.
+ *
+ * The model is made of terms that mean something: K steps bound by the tensor cores, by what one SM or the whole L2 takes
+ * in; epilogues, which ping-pong hides; whole turns of tiles; memory and power of the device. Its coefficients and the tiles
+ * are fitted to sweeps: scripts/fit_gemm.py writes gemm_sm90_fit.h.
+ */
+#include <math.h>
+
+#include "base/math.h"
+#include "operators/gemm/gemm_config.h"
+#include "operators/gemm/gemm_sm90_fit.h"
+
+enum {
+    ROW_BYTES = 2 * GEMM_TILE_K, // of a row of A or B in a K step
+    SECTOR = 32,
+    STAGES_MAX = 8,
+    STAGES_ENOUGH = 4,
+};
+
+int64_t gemm_sm90_shared_memory(const gemm_sm90_config *c, const ckl_device_info *device)
+{
+    enum { SYSTEM_BYTES = 1024 }; // of every CTA
+    return min_i64(device->smem_per_cta_bytes, device->smem_per_sm_bytes / c->ctas - SYSTEM_BYTES);
+}
+
+/* As many stages as fit; two staging buffers of D unless that leaves few stages. */
+static void fit_shared_memory(gemm_sm90_config *c, const ckl_device_info *device)
+{
+    int64_t have = gemm_sm90_shared_memory(c, device);
+    for (c->buffers = 2; c->buffers > 0; c->buffers--) {
+        for (c->stages = STAGES_MAX; c->stages > 2 && gemm_sm90_shape_of(c).smem_bytes > have;)
+            c->stages--;
+        if (c->stages >= STAGES_ENOUGH)
+            return;
+    }
+    c->buffers = 1;
+}
+
+bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    gemm_sm90_config *c = config;
+    if (i >= COUNT_OF(fitted_tiles))
+        return false;
+    const fitted_tile *t = &fitted_tiles[i];
+    c->epilogue = gemm_epilogue_of(d);
+    c->ragged = d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
+    c->tile_m = t->tile_m;
+    c->tile_n = t->tile_n;
+    c->consumers = t->consumers;
+    c->pingpong = t->pingpong;
+    c->cluster_m = t->cluster_m;
+    c->cluster_n = t->cluster_n;
+    c->ctas = 1;
+    c->group = 8;
+    fit_shared_memory(c, device);
+    return true;
+}
+
+/* A smooth maximum: what overlaps costs a little more than its longest part. */
+static double overlapped(double x, double y, double z)
+{
+    enum { POWER = 5 };
+    return pow(pow(x, POWER) + pow(y, POWER) + pow(z, POWER), 1.0 / POWER);
+}
+
+static bool starts_inside_sector(int64_t ld, ckl_dtype dtype)
+{
+    return ld * (int64_t)ckl_dtype_bytes(dtype) % SECTOR != 0;
+}
+
+/* Cycles of one K step of a tile. */
+typedef struct step_cycles {
+    double tensor_cores, sm, l2;
+} step_cycles;
+
+static step_cycles step_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t ctas, int64_t sm_count)
+{
+    const gemm_fit *f = &fit;
+    double n = c->tile_n, shared_m = (double)c->tile_m / c->cluster_n, shared_n = n / c->cluster_m;
+    double instruction = fmax(n / 2, (16 + n / 4) * f->operands);
+    double slow_rows =
+        (starts_inside_sector(d->lda, d->a) ? shared_m : 0) + (starts_inside_sector(d->ldb, d->b) ? shared_n : 0);
+    double absent = (double)(round_up(d->m, c->tile_m) - d->m) / c->cluster_n;
+    return (step_cycles){
+        .tensor_cores =
+            c->tile_m / 64.0 * 4 * instruction * f->tensor_cores * (c->consumers == 3 ? f->three_consumers : 1),
+        .sm = (c->tile_m + n) * ROW_BYTES / (2 * ctas <= sm_count ? f->sm_bytes_alone : f->sm_bytes) +
+              f->slow_row * slow_rows + f->absent_row * absent,
+        .l2 = (double)ctas * (shared_m + shared_n) * ROW_BYTES / f->l2_bytes,
+    };
+}
+
+/* Cycles of storing a tile: the narrower the boxes of the TMA stores, the slower. */
+static double epilogue_of_tile(const gemm_sm90_config *c)
+{
+    double narrow = c->tile_n % 64 == 0 ? 1 : c->tile_n % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
+    return (double)c->tile_m * c->tile_n * fit.epilogue * narrow / (c->pingpong ? 1 : c->consumers);
+}
+
+plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_sm90_config *c = config;
+    int cluster = c->cluster_m * c->cluster_n;
+    int64_t tiles = ceil_div(d->m, c->tile_m * c->cluster_m) * ceil_div(d->n, c->tile_n * c->cluster_n) * cluster;
+    int64_t slots = max_i64(device->sm_count / cluster * cluster, cluster), turns = ceil_div(tiles, slots);
+    int64_t steps = ceil_div(d->k, GEMM_TILE_K);
+    step_cycles s = step_of(d, c, min_i64(tiles, slots), device->sm_count);
+    double step = overlapped(s.tensor_cores, s.sm, s.l2) * (1 + fit.cluster * (cluster - 1)) + fit.step;
+    double tile = step * (double)steps, epilogue = epilogue_of_tile(c), all = tile + epilogue;
+    double turn = c->pingpong ? fmax(tile, all / 2) : all;
+    double flops = 2.0 * (double)(tiles * c->tile_m * c->tile_n * steps) * GEMM_TILE_K;
+    double bytes = (double)(d->m * d->k + d->n * d->k) * (double)ckl_dtype_bytes(d->a) +
+                   (double)(d->m * d->n) * (double)ckl_dtype_bytes(d->d) * (c->epilogue.c ? 2 : 1);
+    double tiles_us = fit.launch_us + ((double)turns * turn + all - turn) / fit.cycles_per_us;
+    double power_us = fit.launch_us + flops / (fit.flops_per_us * (double)device->sm_count);
+    double memory_us = fit.launch_us + bytes / fit.memory_bytes_per_us;
+    const char *bound = s.tensor_cores > fmax(s.sm, s.l2) ? "tensor cores" : s.sm > s.l2 ? "loads" : "L2";
+    bound = epilogue > tile ? "epilogue" : bound;
+    if (fmax(power_us, memory_us) > tiles_us)
+        bound = power_us > memory_us ? "power" : "memory";
+    return (plan_cost){ overlapped(tiles_us, power_us, memory_us), bound };
+}

@@ -1,0 +1,56 @@
+/* gemm_sm90_fit.h - coefficients and tiles, written by scripts/fit_gemm.py from bench/sweeps; never by hand. */
+#ifndef CKL_GEMM_SM90_FIT_H
+#define CKL_GEMM_SM90_FIT_H
+
+typedef struct gemm_fit {
+    double launch_us;       // before the first tile and behind the last
+    double cycles_per_us;   // the clock that cycles are counted in; not fitted
+    double tensor_cores;    // of the rate that the instructions promise
+    double operands;        // how much reading operands from shared memory bounds narrow tiles
+    double three_consumers; // what three consumers lose
+    double step;            // cycles of a K step that nothing overlaps
+    double sm_bytes;        // a cycle into an SM
+    double sm_bytes_alone;  // the same where at most every second SM has a CTA
+    double slow_row;        // cycles of a row that starts inside a 32-byte sector
+    double absent_row;      // cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads
+    double l2_bytes;        // a cycle out of L2
+    double cluster;         // what each more CTA of a cluster adds to a step
+    double epilogue;        // cycles of storing an element, of one consumer
+    double boxes_of_32;     // times that, in boxes of 32 columns
+    double boxes_of_16;     // and of 16
+    double flops_per_us;    // of an SM within the power limit
+    double memory_bytes_per_us; // of HBM
+} gemm_fit;
+
+static const gemm_fit fit = {
+    .launch_us = 1.68042,
+    .cycles_per_us = 1755,
+    .tensor_cores = 1.13081,
+    .operands = 0.49774,
+    .three_consumers = 1.05939,
+    .step = 3.00076,
+    .sm_bytes = 60.2371,
+    .sm_bytes_alone = 147.939,
+    .slow_row = 2.06866,
+    .absent_row = 1.38705,
+    .l2_bytes = 27429.5,
+    .cluster = 0.0810663,
+    .epilogue = 0.115751,
+    .boxes_of_32 = 1.26265,
+    .boxes_of_16 = 2.97099,
+    .flops_per_us = 2.09893e+07,
+    .memory_bytes_per_us = 3.59625e+06,
+};
+
+typedef struct fitted_tile {
+    int tile_m, tile_n, consumers, pingpong, cluster_m, cluster_n;
+} fitted_tile;
+
+static const fitted_tile fitted_tiles[] = {
+    { 256, 192, 2, 0, 1, 1 }, { 192, 192, 3, 0, 1, 1 }, { 128, 256, 2, 0, 1, 1 }, { 128, 224, 2, 0, 1, 1 },
+    { 128, 192, 2, 0, 1, 1 }, { 192, 128, 3, 0, 1, 2 }, { 128, 160, 2, 0, 1, 1 }, { 128, 128, 2, 1, 1, 1 },
+    { 128, 96, 2, 0, 1, 1 },  { 64, 128, 2, 1, 1, 1 },  { 64, 96, 2, 1, 1, 1 },   { 64, 80, 1, 0, 1, 1 },
+    { 64, 64, 2, 1, 1, 1 },   { 64, 64, 1, 0, 1, 2 },   { 64, 48, 1, 0, 1, 2 },   { 64, 32, 1, 0, 1, 2 },
+};
+
+#endif
