@@ -7,6 +7,7 @@
  *             keep what the hardware likes. So floats that come from bits, NEG, ABS, f64 arithmetic and conversions to f32
  *             and f64 have their NaNs replaced by 1 before anything else sees them (number_of).
  *   DIV, REM  divisors of integers are made odd: 0 is a fault.
+ *   i16       what NEG, ABS, DIV and REM take is odd, so not -32768: the assembler keeps its negative, 32768, in 32 bits.
  *   inexact   RSQRT, RCP_APPROX, EX2, LG2, TANH, SIN, COS are absent: each GPU has its own last bits.
  */
 #include "lab/fuzz/program.h"
@@ -192,8 +193,15 @@ static bool makes_fixed_nan(const ir_inst *inst)
     return is_in(inst->type, F16 | PAIR) && (arithmetic || narrows);
 }
 
+static bool overflows(ir_op op, ir_type type)
+{
+    return type == CKL_I16 && (op == IR_NEG || op == IR_ABS || op == IR_DIV || op == IR_REM);
+}
+
 static val source(program *p, ir_op op, int index, ir_type type)
 {
+    if (index == 0 && overflows(op, type))
+        return ir_binary(IR_OR, pick_register(p, type), ir_int(type, 1));
     if ((op == IR_DIV || op == IR_REM) && index == 1 && !ir_type_is_float(type))
         return ir_binary(IR_OR, pick_register(p, type), ir_int(type, 1));
     if ((op == IR_SHL || op == IR_SHR) && index == 1)

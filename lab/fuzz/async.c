@@ -154,13 +154,14 @@ void do_bulk(program *p)
     ir_end_if();
 }
 
-/* Coordinates of a box of this program and CTA; it may begin and end outside. */
-static void choose_box(program *p, val c[4])
+/* Coordinates of a box of this program and CTA. It may end outside; one that is loaded may begin there, too. */
+static void choose_box(program *p, bool loaded, val c[4])
 {
     int columns = FUZZ_ROW_BYTES / (int)ckl_dtype_bytes(p->batch->map_type);
     int align = ROW / (int)ckl_dtype_bytes(p->batch->map_type); // stores write whole chunks
-    c[0] = ir_int(CKL_I32, (choose(p, 3 * columns / 2 / align) - columns / 4 / align) * align);
-    c[1] = ir_int(CKL_I32, choose(p, FUZZ_ROWS + 8) - 6);
+    int before = loaded ? columns / 4 / align : 0, above = loaded ? 6 : 0;
+    c[0] = ir_int(CKL_I32, (choose(p, 5 * columns / 4 / align + before) - before) * align);
+    c[1] = ir_int(CKL_I32, choose(p, FUZZ_ROWS + 2 + above) - above);
     c[2] = ir_convert(CKL_I32, p->rank);
     c[3] = p->number;
 }
@@ -176,7 +177,7 @@ void do_tma(program *p)
     int64_t at = 1024 * choose(p, 14); // a box has at most 2 kB
     ir_at("tma", 1);
     val bar = new_mbarrier(p, 1), none = ir_int(IR_U32, 0);
-    choose_box(p, c);
+    choose_box(p, true, c);
     ir_if(p->leader);
     ir_mbarrier_expect(bar, 0, ir_int(IR_U32, box_bytes(p)));
     ir_tma_load(p->smem, at, p->maps[0], bar, none, 4, c);
@@ -184,7 +185,7 @@ void do_tma(program *p)
     wait(bar, 0);
     keep_copied(p, at, box_bytes(p));
     settle_smem(p);
-    choose_box(p, c);
+    choose_box(p, false, c);
     ir_if(p->leader);
     val in[] = { p->maps[1], p->smem, c[0], c[1], c[2], c[3] };
     int adds = p->batch->map_type == CKL_I32 && chance(p, 2);
@@ -203,7 +204,7 @@ void do_multicast(program *p)
     int64_t at = 1024 * choose(p, 14);
     ir_at("multicast", 1);
     val bar = new_mbarrier(p, 1);
-    choose_box(p, c);
+    choose_box(p, true, c);
     ir_if(p->leader);
     ir_mbarrier_expect(bar, 0, ir_int(IR_U32, box_bytes(p)));
     ir_end_if();

@@ -1,6 +1,9 @@
 /*
  * matrix.c - tensor cores and the instructions that feed them. Operands are +-0.5 to 1.75 in steps of an eighth or a quarter,
  * accumulators begin as small whole numbers: every sum is exact, so its rounding, which differs between GPUs, is not asked.
+ *
+ * A wgmma takes A from registers that were loaded for it alone. ptxas (13.0) writes a register that holds a constant only
+ * just before the wgmma, even if a store or an mma uses the same register earlier.
  */
 #include "lab/fuzz/program.h"
 
@@ -15,11 +18,28 @@ static ir_type choose_half(program *p)
 }
 
 /* Two halves as described above, as a u32. */
-static val two_halves(program *p, ir_type half)
+static val halves_of(val word, ir_type half)
 {
     bool f16 = half == CKL_F16;
-    val bits = ir_binary(IR_AND, pick_register(p, IR_U32), ir_int(IR_U32, f16 ? 0x87008700 : 0x80e080e0));
+    val bits = ir_binary(IR_AND, word, ir_int(IR_U32, f16 ? 0x87008700 : 0x80e080e0));
     return ir_binary(IR_OR, bits, ir_int(IR_U32, f16 ? 0x38003800 : 0x3f003f00));
+}
+
+static val two_halves(program *p, ir_type half)
+{
+    return halves_of(pick_register(p, IR_U32), half);
+}
+
+/* A's registers of a wgmma, from inputs that nothing else uses. */
+static void load_a(program *p, ir_type half, val a[4])
+{
+    val word[4];
+    int64_t row = choose(p, (FUZZ_INPUT_BYTES - 16 * FUZZ_THREADS_MAX) / 16);
+    for (int i = 0; i < 4; i++)
+        word[i] = ir_reg(IR_U32);
+    ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 4, p->own, row * 16 - FUZZ_OWN, word);
+    for (int i = 0; i < 4; i++)
+        a[i] = halves_of(word[i], half);
 }
 
 /* New registers with one of two small numbers, or 0. */
@@ -165,8 +185,7 @@ void do_wgmma(program *p)
     int n = 8 * (1 + choose(p, (chance(p, 6) ? N_MAX : N_MOSTLY) / 8)), many = 1 + choose(p, 2);
     bool registers = chance(p, 2), a_major = chance(p, 2), b_major = chance(p, 2);
     val d[ACCUMULATORS_MAX], a[4];
-    for (int i = 0; i < 4; i++)
-        a[i] = ir_reg(IR_U32), ir_assign(a[i], two_halves(p, half));
+    load_a(p, half, a);
     accumulators(p, n / 2, d);
     for (int i = 0; i < many; i++) {
         val scale = i ? ir_int(IR_PRED, 1) : chance(p, 2) ? ir_int(IR_PRED, choose(p, 2)) : uniform_predicate(p);
