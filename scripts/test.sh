@@ -82,11 +82,11 @@ help_texts() { # every command explains itself, and knows what it does not know
     [[ $("$build/ckl" run gmem m=1 2>&1) == *"did you mean 'gemm'"* ]]
 }
 
-# The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy show them no
-# host code that the small problems do not.
+# The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy and of plans
+# show them no host code that the small problems do not.
 sanitized() {
     local names=("${unit_names[@]}")
-    [[ $full ]] || mapfile -t names < <(printf '%s\n' "${unit_names[@]}" | grep -vE '^unit_(in_place|norm|softmax)$')
+    [[ $full ]] || mapfile -t names < <(printf '%s\n' "${unit_names[@]}" | grep -vE '^unit_(in_place|norm|plans|softmax)$')
     run "address and undefined-behaviour sanitizer build" build_sanitized "${names[@]}"
     [[ -x build-sanitize/ckl ]] || return
     units build-sanitize "${names[@]}"
