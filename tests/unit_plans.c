@@ -16,14 +16,12 @@
 #include <cmocka.h>
 
 #include "base/math.h"
-#include "base/text.h"
 #include "device/device.h"
+#include "golden.h"
 #include "lab/case.h"
 #include "plan/plan.h"
 
 #define PLANS_FILE TESTDATA "/plans.txt"
-
-enum { LINE_BYTES = 1 << 14 };
 
 /* A loaded kernel: the emulator's, and what is known of its parameters. */
 typedef struct noted_kernel {
@@ -189,6 +187,18 @@ static ckl_status run(const test_case *c, const ckl_plan *plan)
     return adapter_run(c->test, plan, c->problem, pointers, NULL);
 }
 
+/* On one line, whatever the sentence has. */
+static void print_sentence(ckl_status status, text *out)
+{
+    text_printf(out, "%s,", ckl_status_name(status));
+    for (const char *at = ckl_error(); *at; at += strspn(at, "\n")) {
+        size_t length = strcspn(at, "\n");
+        text_printf(out, " %.*s", (int)length, at);
+        at += length;
+    }
+    text_append(out, "\n", 1);
+}
+
 /* What a device makes of the line: "  emulator:h200: gemm sm90 ..." and its launches, or why none. */
 static void plan_on(ckl_device *device, const char *line, text *out)
 {
@@ -205,59 +215,45 @@ static void plan_on(ckl_device *device, const char *line, text *out)
         text_printf(out, "%s, workspace %" PRId64 "\n%s", plan->text, plan->workspace_bytes,
                     launches.length ? text_data(&launches) : "    nothing is launched\n");
     else
-        text_printf(out, "%s, %s\n", ckl_status_name(status), ckl_error());
+        print_sentence(status, out);
     ckl_plan_free(plan);
     case_clear(&c);
 }
 
 /* The file as it should be: problem lines and comments from the file itself, the rest as planned now. */
-static void plan_all(text *found, text *wanted)
+static void plan_all(text *now)
 {
-    FILE *file = fopen(PLANS_FILE, "r");
-    assert_non_null(file);
-    static char line[LINE_BYTES];
-    while (fgets(line, sizeof line, file)) {
-        text_printf(wanted, "%s", line);
+    text file = { 0 };
+    assert_true(golden_read(PLANS_FILE, &file));
+    for (char *line = file.data, *end; line && (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
         if (*line == ' ')
             continue;
-        text_printf(found, "%s", line);
-        line[strcspn(line, "#\n")] = '\0';
+        text_printf(now, "%s\n", line);
+        line[strcspn(line, "#")] = '\0';
         int count = strstr(line, "config=") ? 1 : COUNT_OF(devices); // forced configs: the first alone
         for (int i = 0; i < count && *line; i++)
-            plan_on(&devices[i].base, line, found);
+            plan_on(&devices[i].base, line, now);
     }
-    fclose(file);
+    text_free(&file);
 }
 
 static void test_plans(void **state)
 {
     (void)state;
-    text found = { 0 }, wanted = { 0 };
-    plan_all(&found, &wanted);
-    const char *now = text_data(&found), *then = text_data(&wanted);
-    int line = 1;
-    for (; *now && *now == *then; now++, then++)
-        line += *now == '\n';
-    if (*now != *then) {
-        while (now > text_data(&found) && now[-1] != '\n')
-            now--, then--;
-        fail_msg("plans.txt:%d is otherwise now (unit_plans --update)\nwas: %.*s\nis:  %.*s", line,
-                 (int)strcspn(then, "\n"), then, (int)strcspn(now, "\n"), now);
-    }
-    text_free(&found);
-    text_free(&wanted);
+    text now = { 0 };
+    plan_all(&now);
+    golden_compare(PLANS_FILE, &now);
+    text_free(&now);
 }
 
-static int update(void)
+static bool update(void)
 {
-    text found = { 0 }, wanted = { 0 };
-    plan_all(&found, &wanted);
-    FILE *file = fopen(PLANS_FILE, "w");
-    bool written = file && fputs(text_data(&found), file) >= 0;
-    written &= file && fclose(file) == 0;
-    text_free(&found);
-    text_free(&wanted);
-    return !written;
+    text now = { 0 };
+    plan_all(&now);
+    bool written = golden_write(PLANS_FILE, &now);
+    text_free(&now);
+    return written;
 }
 
 static int open_devices(void **state)
@@ -284,8 +280,8 @@ static int close_devices(void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "--update") == 0)
-        return open_devices(NULL) || update() || close_devices(NULL);
+    if (golden_update_wanted(argc, argv))
+        return open_devices(NULL) || !update() || close_devices(NULL);
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_plans) };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
