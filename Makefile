@@ -37,6 +37,10 @@ verify: ckl
 bench: build
 	@scripts/bench_all.sh $(BUILD)/ckl
 
+# the suites again, compared with the committed results
+bench-regress: build
+	@scripts/bench_regress.sh $(BUILD)/ckl
+
 # bench-gemm, bench-elementwise-add: the operator's suite on the best device present
 bench-elementwise-add: build
 	@$(BUILD)/ckl bench --suite bench/suites/add.txt

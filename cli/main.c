@@ -19,6 +19,7 @@ static const command commands[] = {
     { "run", cmd_run, "one problem: plan, run, compare with the reference" },
     { "verify", cmd_verify, "every case of every operator through every implementation" },
     { "bench", cmd_bench, "measured time against peers and against what the hardware allows" },
+    { "compare", cmd_compare, "two files of bench: what became faster, what slower; a gate for regressions" },
     { "layout", cmd_layout, "calculates with CuTe layouts and draws them" },
     { "explain", cmd_explain, "which kernel a problem gets and why; its shared memory, instructions, PTX" },
 };

@@ -369,6 +369,33 @@ static void test_mma(void)
     gpu->ops->release(gpu, out);
 }
 
+/* 16 products of 2^-25 and 1: Hopper keeps the products, Ampere and Ada do not. */
+static void test_tensor_cores(void)
+{
+    static const struct {
+        const char *device;
+        float sum;
+    } devices[] = { { "h200", 1 + 0x1p-21F }, { "h100", 1 + 0x1p-21F }, { "a100", 1 }, { "l4", 1 } };
+    uint16_t host[32][12];
+    float d[32][4];
+    ckl_device *before = gpu;
+    for (int i = 0; i < 32 * 12; i++)
+        host[i / 12][i % 12] = i % 12 < 8 ? 0x0c00 : 0x0800; // 2^-12 and 2^-13
+    for (int i = 0; i < COUNT_OF(devices); i++) {
+        emulator_options options = emulator_options_default();
+        assert_int_equal(emulator_open_with(devices[i].device, &options, &gpu), CKL_OK);
+        void *from = test_upload(gpu, host, sizeof host), *out = test_upload(gpu, NULL, sizeof d);
+        run_or_fail((test_kernel){ describe_mma, IR_SM80, .threads = 32 }, (void *[]){ &out, &from });
+        assert_int_equal(gpu->ops->copy_out(gpu, d, out, sizeof d, NULL), CKL_OK);
+        for (int j = 0; j < 32 * 4; j++)
+            assert_true(d[j / 4][j % 4] == devices[i].sum);
+        gpu->ops->release(gpu, from);
+        gpu->ops->release(gpu, out);
+        gpu->ops->close(gpu);
+    }
+    gpu = before;
+}
+
 /*
  * The GEMM: persistent, warp-specialised, TMA with multicast, wgmma from a ring of stages, registers handed over.
  * D[m][n] = A[m][k] B[n][k]^T, f16 with f32 sums. Two CTAs of a cluster share a tile of B, of which each loads one half.
@@ -649,8 +676,10 @@ static void test_everywhere(void **state)
 /* With an argument "512" it is a benchmark: that GEMM, once, alone. */
 int main(int argc, char **argv)
 {
-    static void (*tests[])(void) = { test_boxes, test_copies, test_distributed, test_allreduce, test_mma, test_gemm };
-    static const char *const names[] = { "boxes", "copies", "distributed", "cluster_allreduce", "mma", "gemm" };
+    static void (*tests[])(void) = { test_boxes, test_copies,       test_distributed, test_allreduce,
+                                     test_mma,   test_tensor_cores, test_gemm };
+    static const char *const names[] = { "boxes", "copies",       "distributed", "cluster_allreduce",
+                                         "mma",   "tensor_cores", "gemm" };
     struct CMUnitTest list[COUNT_OF(tests)];
     for (int i = 0; i < COUNT_OF(tests); i++)
         list[i] = (struct CMUnitTest){ names[i], test_everywhere, NULL, NULL, &tests[i] };

@@ -92,22 +92,22 @@ static float round_down(wide sum, int scale)
     return ldexpf((float)(int32_t)shifted(sum, scale - unit), unit) + 0.0f;
 }
 
-static float slow_step(ckl_dtype from, const uint16_t *a, const uint16_t *b, float d)
+static float slow_step(const tensor_core *core, ckl_dtype from, const uint16_t *a, const uint16_t *b, float d)
 {
     term terms[17] = { term_of(bits_of(d), 8, 23) };
     int common = d == 0 ? -1000 : terms[0].exponent;
-    for (int k = 0; k < 16; k++) {
+    for (int k = 0; k < core->terms; k++) {
         term x = operand(from, a[k]), y = operand(from, b[k]);
         terms[k + 1] = (term){ x.significand * y.significand, x.exponent + y.exponent, 2 * x.fraction_bits };
         common = terms[k + 1].exponent > common ? terms[k + 1].exponent : common;
     }
     wide sum = 0;
-    for (int i = 0; i < 17; i++)
-        sum += shifted(terms[i].significand, 25 - terms[i].fraction_bits + terms[i].exponent - common);
-    return round_down(sum, common - 25);
+    for (int i = 0; i < core->terms + 1; i++)
+        sum += shifted(terms[i].significand, core->fraction_bits - terms[i].fraction_bits + terms[i].exponent - common);
+    return round_down(sum, common - core->fraction_bits);
 }
 
-static void check_against_slow(ckl_dtype from, int m, int n, int k, uint32_t exponent_mask)
+static void check_core(const tensor_core *core, ckl_dtype from, int m, int n, int k, uint32_t exponent_mask)
 {
     uint16_t *a = malloc((size_t)(m * k) * 2), *b = malloc((size_t)(n * k) * 2);
     float *d = malloc((size_t)(m * n) * 4), *expected = malloc((size_t)(m * n) * 4);
@@ -119,12 +119,18 @@ static void check_against_slow(ckl_dtype from, int m, int n, int k, uint32_t exp
         b[i] = random_bits() % 8 ? (uint16_t)((random_bits() & keep) ^ base) : 0;
     for (int i = 0; i < m * n; i++) {
         d[i] = expected[i] = random_bits() % 4 ? ldexpf((float)(int)random_bits(), -33) : 0;
-        for (int step = 0; step < k; step += 16)
-            expected[i] = slow_step(from, a + i / n * k + step, b + i % n * k + step, expected[i]);
+        for (int step = 0; step < k; step += core->terms)
+            expected[i] = slow_step(core, from, a + i / n * k + step, b + i % n * k + step, expected[i]);
     }
-    matrix_multiply(from, m, n, k, a, b, d, true);
+    matrix_multiply(core, from, m, n, k, a, b, d, true);
     assert_memory_equal(d, expected, (size_t)(m * n) * 4);
     free(a), free(b), free(d), free(expected);
+}
+
+static void check_against_slow(ckl_dtype from, int m, int n, int k, uint32_t exponent_mask)
+{
+    check_core(&TENSOR_CORE_HOPPER, from, m, n, k, exponent_mask);
+    check_core(&TENSOR_CORE_AMPERE, from, m, n, k, exponent_mask);
 }
 
 /* Masks of the exponent's bits that are drawn at random round 0.5; infinities and NaNs stay out of reach. */
@@ -160,7 +166,7 @@ static void check_integers(ckl_dtype from, bool accumulate)
         for (int k = 0; k < K; k++)
             expected[i] += a_whole[i / N * K + k] * b_whole[i % N * K + k];
     }
-    matrix_multiply(from, M, N, K, a, b, d, accumulate);
+    matrix_multiply(&TENSOR_CORE_HOPPER, from, M, N, K, a, b, d, accumulate);
     for (int i = 0; i < M * N; i++)
         assert_true(d[i] == (float)expected[i]);
 }
@@ -194,35 +200,8 @@ static const hand_case hand_cases[] = {
       { 1, REPEAT_15(0x1p-13f) },
       0,
       0x3f800000 },
-    { "15 terms of 2^-25 are kept: 1 + 15 * 2^-25, cut to 24 bits",
-      CKL_F16,
-      { 1, REPEAT_15(0x1p-13f) },
-      { 1, REPEAT_15(0x1p-12f) },
-      0,
-      0x3f800003 },
     { "a negative term is cut towards zero", CKL_F16, { 1, -0x1p-13f }, { 1, 0x1p-13f }, 0, 0x3f800000 },
-    { "1 - 2^-25 is cut to 1 - 2^-24", CKL_F16, { 1, -0x1p-13f }, { 1, 0x1p-12f }, 0, 0x3f7fffff },
-    { "-1 + 2^-25 is cut to -1 + 2^-24", CKL_F16, { -1, 0x1p-13f }, { 1, 0x1p-12f }, 0, 0xbf7fffff },
-    { "1.5 * 1.5 has exponent 0: 8 terms of 2^-25 make 2^-22",
-      CKL_F16,
-      { 1.5f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f },
-      { 1.5f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f },
-      0,
-      0x40100001 },
     { "the old d is cut as the products are", CKL_F16, { 1, -1 }, { 1024, 1023 }, 0x1p-16f, 0x3f800000 },
-    { "the old d is kept down to 25 bits", CKL_F16, { 1, -1 }, { 1024, 1023 }, 0x1p-15f, 0x3f800100 },
-    { "the largest sum, 2^31 of its units",
-      CKL_F16,
-      { 2047, REPEAT_15(2047) },
-      { 2047, REPEAT_15(2047) },
-      0x1.fffffep20f,
-      0x4c83e001 },
-    { "the smallest sum",
-      CKL_F16,
-      { -2047, REPEAT_15(-2047) },
-      { 2047, REPEAT_15(2047) },
-      -0x1.fffffep20f,
-      0xcc83e001 },
     { "subnormal f16 are kept", CKL_F16, { 0x1p-24f, 0x1p-24f }, { 0x1p-24f, 0x1p-23f }, 0, 0x28400000 },
     { "subnormal results are kept and cut", CKL_BF16, { 0x1p-100f, 0x1p-100f }, { 0x1p-48f, 0x1p-50f }, 0, 2 },
     { "a zero old d cuts nothing: 8 terms of 2^-152 make 2^-149",
@@ -245,21 +224,83 @@ static const hand_case hand_cases[] = {
     { "NaN old d", CKL_BF16, { 1 }, { 1 }, -NAN, NOT_A_NUMBER },
 };
 
-static void test_hand_cases(void **state)
+/* Of Hopper alone: one sum of 16 products, 25 fractional bits. */
+static const hand_case hopper_cases[] = {
+    { "the smallest sum",
+      CKL_F16,
+      { -2047, REPEAT_15(-2047) },
+      { 2047, REPEAT_15(2047) },
+      -0x1.fffffep20f,
+      0xcc83e001 },
+    { "the largest sum, 2^31 of its units",
+      CKL_F16,
+      { 2047, REPEAT_15(2047) },
+      { 2047, REPEAT_15(2047) },
+      0x1.fffffep20f,
+      0x4c83e001 },
+    { "the old d is kept down to 25 bits", CKL_F16, { 1, -1 }, { 1024, 1023 }, 0x1p-15f, 0x3f800100 },
+    { "1.5 * 1.5 has exponent 0: 8 terms of 2^-25 make 2^-22",
+      CKL_F16,
+      { 1.5f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f, 0x1p-13f },
+      { 1.5f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f },
+      0,
+      0x40100001 },
+    { "15 terms of 2^-25 are kept: 1 + 15 * 2^-25, cut to 24 bits",
+      CKL_F16,
+      { 1, REPEAT_15(0x1p-13f) },
+      { 1, REPEAT_15(0x1p-12f) },
+      0,
+      0x3f800003 },
+    { "1 - 2^-25 is cut to 1 - 2^-24", CKL_F16, { 1, -0x1p-13f }, { 1, 0x1p-12f }, 0, 0x3f7fffff },
+    { "-1 + 2^-25 is cut to -1 + 2^-24", CKL_F16, { -1, 0x1p-13f }, { 1, 0x1p-12f }, 0, 0xbf7fffff },
+};
+
+/* Of Ampere alone: two sums of 8 products, 24 fractional bits. */
+static const hand_case ampere_cases[] = {
+    { "terms of 2^-25 are each cut beside 1",
+      CKL_F16,
+      { 1, REPEAT_15(0x1p-13f) },
+      { 1, REPEAT_15(0x1p-12f) },
+      0,
+      0x3f800000 },
+    { "7 terms of 2^-24 are kept beside 1, then cut to 3 * 2^-23; 8 of them, 2^-21, follow",
+      CKL_F16,
+      { 1, REPEAT_15(0x1p-12f) },
+      { 1, REPEAT_15(0x1p-12f) },
+      0,
+      0x3f800007 },
+    { "1 - 2^-25 stays 1", CKL_F16, { 1, -0x1p-13f }, { 1, 0x1p-12f }, 0, 0x3f800000 },
+    { "1 - 2^-24 is exact", CKL_F16, { 1, -0x1p-12f }, { 1, 0x1p-12f }, 0, 0x3f7fffff },
+    { "the first half overflows before the second could take it back",
+      CKL_BF16,
+      { 0x1p127f, 0, 0, 0, 0, 0, 0, 0, -0x1p127f },
+      { 1, 0, 0, 0, 0, 0, 0, 0, 1 },
+      0x1p127f,
+      INFINITE },
+};
+
+static void check_by_hand(const tensor_core *core, const hand_case *cases, int count)
 {
-    (void)state;
-    for (int i = 0; i < COUNT_OF(hand_cases); i++) {
-        const hand_case *c = &hand_cases[i];
+    for (const hand_case *c = cases; c < cases + count; c++) {
         uint16_t a[16], b[16];
         float d = c->d;
         for (int k = 0; k < 16; k++) {
             a[k] = narrow(c->from, c->a[k]);
             b[k] = narrow(c->from, c->b[k]);
         }
-        matrix_multiply(c->from, 1, 1, 16, a, b, &d, true);
+        matrix_multiply(core, c->from, 1, 1, 16, a, b, &d, true);
         if (bits_of(d) != c->expected)
             fail_msg("%s: 0x%08x, expected 0x%08x", c->what, bits_of(d), c->expected);
     }
+}
+
+static void test_hand_cases(void **state)
+{
+    (void)state;
+    check_by_hand(&TENSOR_CORE_HOPPER, hand_cases, COUNT_OF(hand_cases));
+    check_by_hand(&TENSOR_CORE_HOPPER, hopper_cases, COUNT_OF(hopper_cases));
+    check_by_hand(&TENSOR_CORE_AMPERE, hand_cases, COUNT_OF(hand_cases));
+    check_by_hand(&TENSOR_CORE_AMPERE, ampere_cases, COUNT_OF(ampere_cases));
 }
 
 /* Infinities in one row or column leave the others as they were. */
@@ -273,10 +314,10 @@ static void test_special_neighbours(void **state)
         a[i] = f16_from_f32(random_integer() + 9);
     for (int i = 0; i < N * K; i++)
         b[i] = f16_from_f32(random_integer() + 9);
-    matrix_multiply(CKL_F16, M, N, K, a, b, clean, false);
+    matrix_multiply(&TENSOR_CORE_HOPPER, CKL_F16, M, N, K, a, b, clean, false);
     a[1 * K + 5] = 0x7c00;
     b[7 * K + 20] = 0x7e00;
-    matrix_multiply(CKL_F16, M, N, K, a, b, d, false);
+    matrix_multiply(&TENSOR_CORE_HOPPER, CKL_F16, M, N, K, a, b, d, false);
     for (int i = 0; i < M * N; i++) {
         float expected = i % N == 7 ? float_of(NOT_A_NUMBER) : i / N == 1 ? INFINITY : clean[i];
         assert_int_equal(bits_of(d[i]), bits_of(expected));

@@ -17,8 +17,9 @@ uint16_t bf16_from_f32(float x);
 float f32_from_f16(uint16_t bits);
 float f32_from_bf16(uint16_t bits);
 
-/* Reads or writes element index of an array of a dtype. Writing rounds once, to nearest even, and integers saturate. */
+/* Reads or writes element index of an array of a dtype, or reads `count` from `first` on. Writing rounds once, to nearest even, and integers saturate. */
 double dtype_read(ckl_dtype dtype, const void *array, int64_t index);
+void dtype_read_run(ckl_dtype dtype, const void *array, int64_t first, int64_t count, double *out);
 void dtype_write(ckl_dtype dtype, void *array, int64_t index, double value);
 
 /* The distance between 1 and the next larger number; 0 for integers. */

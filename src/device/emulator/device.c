@@ -310,7 +310,8 @@ ckl_status emulator_open_with(const char *which, const emulator_options *options
     *e = (emulator){ .base = { .ops = &ops, .info = info_of(m) },
                      .options = *options,
                      .ctas_per_sm_max = m->ctas_per_sm_max,
-                     .threads_per_sm = m->threads_per_sm };
+                     .threads_per_sm = m->threads_per_sm,
+                     .core = m->hopper ? &TENSOR_CORE_HOPPER : &TENSOR_CORE_AMPERE };
     memory_init(&e->memory, (size_t)e->base.info.memory_bytes);
     pthread_mutex_init(&e->counting, NULL);
     *device = &e->base;

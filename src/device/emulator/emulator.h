@@ -25,6 +25,7 @@
 #include <pthread.h>
 
 #include "device/device.h"
+#include "device/emulator/matrix.h"
 
 typedef enum emulator_schedule { SCHEDULE_ROUNDS, SCHEDULE_RANDOM } emulator_schedule;
 typedef enum emulator_completion { COMPLETION_EAGER, COMPLETION_LAZY, COMPLETION_RANDOM } emulator_completion;
@@ -138,6 +139,7 @@ typedef struct emulator {
     ckl_device base;
     emulator_options options;
     int ctas_per_sm_max, threads_per_sm;
+    const tensor_core *core;
     memory_space memory;
     pthread_mutex_t counting;
     counter_totals totals;

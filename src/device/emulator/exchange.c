@@ -192,7 +192,7 @@ outcome run_mma(warp *w, const step *s)
             d[row][column] = ((const lane_f32 *)lanes_of(w, s->in[6 + i]))[lane];
         }
     }
-    matrix_multiply(s->inst->from, MMA_M, MMA_N, MMA_K, a[0], b[0], d[0], true);
+    matrix_multiply(w->cluster->kernel->device->core, s->inst->from, MMA_M, MMA_N, MMA_K, a[0], b[0], d[0], true);
     for (int lane = 0; lane < LANES; lane++)
         for (int i = 0; i < 4; i++) {
             matrix_mma_d(lane, i, &row, &column);

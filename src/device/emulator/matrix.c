@@ -18,10 +18,12 @@
 #define VECTORISED
 #endif
 
+const tensor_core TENSOR_CORE_AMPERE = { .terms = 8, .fraction_bits = 24 };
+const tensor_core TENSOR_CORE_HOPPER = { .terms = 16, .fraction_bits = 25 };
+
 static const uint32_t CANONICAL_NAN = 0x7fffffff;
 
 enum {
-    FRACTION_BITS = 25,   // kept of a term below the common exponent
     ZERO_EXPONENT = -126, // of an operand that is zero
     NO_EXPONENT = -400,   // of an accumulator that is zero: below that of any product
     TERM_LOST = -40,      // terms so far below the common exponent are zero after the cut
@@ -34,7 +36,7 @@ enum {
     COLUMNS_MAX = 256, // columns of d worked on at once: those of the widest wgmma
 };
 
-/* One row of 16 operands: significand * 2^exponent, |significand| < 2. Infinities and NaNs read as zero here. */
+/* The operands of one sum in a row: significand * 2^exponent, |significand| < 2. Infinities and NaNs read as zero here. */
 typedef struct operand_row {
     const uint16_t *bits;
     float significand[MATRIX_K];
@@ -44,6 +46,7 @@ typedef struct operand_row {
 
 /* The same of many columns of d, as the lanes of a vector. */
 typedef struct operand_columns {
+    tensor_core core;
     ckl_dtype from;
     const uint16_t *bits; // of column 0
     int64_t pitch;        // elements between columns in bits
@@ -91,14 +94,14 @@ static inline int32_t exponent_of_f32(float x)
     return max_i32((int32_t)(bits_of_f32(x) >> F32_FRACTION_BITS & 0xff), 1) - F32_BIAS;
 }
 
-static void decode_row(ckl_dtype from, const uint16_t *bits, operand_row *row)
+static void decode_row(ckl_dtype from, const uint16_t *bits, int terms, operand_row *row)
 {
     int fraction_bits = from == CKL_F16 ? 10 : 7, bias = from == CKL_F16 ? 15 : 127;
     uint32_t field_max = 0x7fffu >> fraction_bits, implicit = 1u << fraction_bits;
     float unit = power_f32(-fraction_bits);
     row->bits = bits;
     row->special = false;
-    for (int k = 0; k < MATRIX_K; k++) {
+    for (int k = 0; k < terms; k++) {
         uint32_t field = bits[k] >> fraction_bits & field_max, fraction = bits[k] & (implicit - 1);
         bool finite = field != field_max;
         float magnitude = finite ? (float)(fraction + (field ? implicit : 0)) * unit : 0;
@@ -114,8 +117,8 @@ static void decode_columns(operand_columns *columns)
     columns->any_special = false;
     for (int n = 0; n < columns->count; n++) {
         operand_row row;
-        decode_row(columns->from, columns->bits + n * columns->pitch, &row);
-        for (int k = 0; k < MATRIX_K; k++) {
+        decode_row(columns->from, columns->bits + n * columns->pitch, columns->core.terms, &row);
+        for (int k = 0; k < columns->core.terms; k++) {
             columns->significand[k][n] = row.significand[k];
             columns->exponent[k][n] = row.exponent[k];
         }
@@ -136,29 +139,30 @@ static inline float truncate_to_f32(double x)
 }
 
 /*
- * d[n] += sum over k of a[k] * b[k][n] for finite operands. Terms are multiples of 2^(common - 25): below 2^27 each,
- * and 16 products of two 11-bit significands still sum to less than 2^31. All float operations here are exact.
+ * d[n] += sum over k of a[k] * b[k][n] for finite operands. Terms are multiples of 2^(common - fraction_bits): below 2^27
+ * each, and 16 products of two 11-bit significands still sum to less than 2^31. All float operations here are exact.
  */
 VECTORISED
 static void multiply_finite(const operand_row *a, const operand_columns *b, float *d)
 {
+    const int terms = b->core.terms, fraction_bits = b->core.fraction_bits;
     int32_t common[COLUMNS_MAX], sum[COLUMNS_MAX];
     for (int n = 0; n < b->count; n++) {
         common[n] = d[n] == 0 ? NO_EXPONENT : exponent_of_f32(d[n]);
         sum[n] = 0;
     }
-    for (int k = 0; k < MATRIX_K; k++)
+    for (int k = 0; k < terms; k++)
         for (int n = 0; n < b->count; n++)
             common[n] = max_i32(common[n], a->exponent[k] + b->exponent[k][n]);
-    for (int k = 0; k < MATRIX_K; k++) {
+    for (int k = 0; k < terms; k++) {
         for (int n = 0; n < b->count; n++) {
             int32_t below = max_i32(a->exponent[k] + b->exponent[k][n] - common[n], TERM_LOST);
-            sum[n] += (int32_t)(a->significand[k] * b->significand[k][n] * power_f32(below + FRACTION_BITS));
+            sum[n] += (int32_t)(a->significand[k] * b->significand[k][n] * power_f32(below + fraction_bits));
         }
     }
     for (int n = 0; n < b->count; n++) {
-        int32_t old = (int32_t)((double)d[n] * power_f64(FRACTION_BITS - common[n]));
-        d[n] = truncate_to_f32(((double)sum[n] + old) * power_f64(common[n] - FRACTION_BITS));
+        int32_t old = (int32_t)((double)d[n] * power_f64(fraction_bits - common[n]));
+        d[n] = truncate_to_f32(((double)sum[n] + old) * power_f64(common[n] - fraction_bits));
     }
 }
 
@@ -168,11 +172,11 @@ static double value_of(ckl_dtype from, uint16_t bits)
 }
 
 /* The infinity or NaN that the dot product comes to, or a finite number. f64 cannot overflow here. */
-static double special_dot(ckl_dtype from, const uint16_t *a, const uint16_t *b, float d)
+static double special_dot(const operand_columns *b, const uint16_t *row, const uint16_t *column, float d)
 {
     double sum = d;
-    for (int k = 0; k < MATRIX_K; k++)
-        sum += value_of(from, a[k]) * value_of(from, b[k]);
+    for (int k = 0; k < b->core.terms; k++)
+        sum += value_of(b->from, row[k]) * value_of(b->from, column[k]);
     return sum;
 }
 
@@ -187,7 +191,7 @@ static void multiply_special(const operand_row *a, const operand_columns *b, flo
     for (int n = 0; n < b->count; n++) {
         if (!a->special && !b->special[n] && isfinite(old[n]))
             continue;
-        double dot = special_dot(b->from, a->bits, b->bits + n * b->pitch, old[n]);
+        double dot = special_dot(b, a->bits, b->bits + n * b->pitch, old[n]);
         if (isnan(dot))
             d[n] = f32_of_bits(CANONICAL_NAN);
         else if (isinf(dot))
@@ -208,25 +212,26 @@ static bool all_finite(const float *x, int count)
 static void multiply_row(const uint16_t *a, const operand_columns *b, float *d)
 {
     operand_row row;
-    decode_row(b->from, a, &row);
+    decode_row(b->from, a, b->core.terms, &row);
     if (row.special || b->any_special || !all_finite(d, b->count))
         multiply_special(&row, b, d);
     else
         multiply_finite(&row, b, d);
 }
 
-void matrix_multiply(ckl_dtype from, int m, int n, int k, const uint16_t *a, const uint16_t *b, float *d,
-                     bool accumulate)
+void matrix_multiply(const tensor_core *core, ckl_dtype from, int m, int n, int k, const uint16_t *a, const uint16_t *b,
+                     float *d, bool accumulate)
 {
     assert((from == CKL_F16 || from == CKL_BF16) && k % MATRIX_K == 0);
     if (!accumulate)
         memset(d, 0, (size_t)m * (size_t)n * sizeof *d);
     operand_columns columns; // not cleared: it is large
+    columns.core = *core;
     columns.from = from;
     columns.pitch = k;
     for (int column = 0; column < n; column += COLUMNS_MAX) {
         columns.count = (int)min_i64(n - column, COLUMNS_MAX);
-        for (int step = 0; step < k; step += MATRIX_K) {
+        for (int step = 0; step < k; step += core->terms) {
             columns.bits = b + (int64_t)column * k + step;
             decode_columns(&columns);
             for (int row = 0; row < m; row++)

@@ -6,23 +6,33 @@
 
 enum { MATRIX_K = 16 }; // k of one instruction with 16-bit operands
 
+/* How the tensor cores of an architecture add. */
+typedef struct tensor_core {
+    int terms;         // products added at once, a divisor of MATRIX_K
+    int fraction_bits; // kept of a term below the common exponent
+} tensor_core;
+
+extern const tensor_core TENSOR_CORE_AMPERE; // A100, L4 (Ada): the 16 products of an instruction in two halves
+extern const tensor_core TENSOR_CORE_HOPPER;
+
 /*
  * d[m][n] (+)= a[m][k] x b[n][k]^T, all dense and row-major; a and b hold raw f16 or bf16 (`from`), d f32. Without
  * `accumulate` the old d is taken as zero. k is a multiple of 16, and every 16 of it are one instruction.
  *
- * The arithmetic of mma.sync and wgmma on Hopper, after the model of MMA-Sim (arXiv 2511.10909, validated there against
- * the GPU). One instruction adds 16 products and the accumulator in fixed point:
+ * The arithmetic of mma.sync and wgmma after the model of MMA-Sim (arXiv 2511.10909, validated there against Ampere, Ada
+ * and Hopper; here against an H200 alone). `terms` products and the accumulator are added in fixed point, and that sum is
+ * the accumulator of the products that follow:
  *   exponent of a product   the sum of its operands' exponents, not normalised: 1.5 x 1.5 = 2.25 has exponent 0.
  *                           Subnormal operands count with the smallest exponent of their type, zeros with -126;
  *                           an accumulator that is zero does not count. NOTE: the last was seen on an H200, where bf16
  *                           sums near 2^-142 keep bits that a floor of -126 would cut
- *   common exponent         the largest of the 17 terms'
- *   terms                   exact, then cut to 25 fractional bits below the common exponent (towards zero)
+ *   common exponent         the largest of all terms, the accumulator's among them
+ *   terms                   exact, then cut to `fraction_bits` below the common exponent (towards zero)
  *   sum                     exact, then rounded to f32 towards zero; from 2^128 on infinity. Subnormals are kept
  * A zero sum is +0. Infinities act as in IEEE 754, and every NaN comes out as 0x7fffffff.
  */
-void matrix_multiply(ckl_dtype from, int m, int n, int k, const uint16_t *a, const uint16_t *b, float *d,
-                     bool accumulate);
+void matrix_multiply(const tensor_core *core, ckl_dtype from, int m, int n, int k, const uint16_t *a, const uint16_t *b,
+                     float *d, bool accumulate);
 
 /* Told of every 16-byte chunk of shared memory that an operand is read from. */
 typedef void matrix_touch(void *user, uint32_t address, uint32_t bytes);

@@ -238,6 +238,11 @@ static bool check_reads(warp *w, const warpgroup *g, const matrix_op *op)
 
 /* Execution */
 
+static warp *warps_of_group(warp *w)
+{
+    return w->cta->warps + w->index / WARPS_PER_GROUP * WARPS_PER_GROUP;
+}
+
 static void read_a_registers(const warp *warps, const step *s, operands *o)
 {
     for (int t = 0; t < GROUP_THREADS; t++)
@@ -246,56 +251,72 @@ static void read_a_registers(const warp *warps, const step *s, operands *o)
                 (uint16_t)(u32_of(&warps[t / LANES], s->in[i / 2], t % LANES) >> i % 2 * 16);
 }
 
-static void read_accumulators(const warp *warps, const step *s, float *d)
+/* Between the registers of the warpgroup and d, the 64 x n tile. */
+static void move_accumulators(warp *warps, const step *s, float *d, bool write)
 {
     int n = s->inst->n;
-    for (int i = 0; i < n / 2; i++)
-        for (int t = 0; t < GROUP_THREADS; t++)
-            d[d_place[t][i].row * n + d_place[t][i].column] =
-                ((const lane_f32 *)lanes_of(&warps[t / LANES], s->out[i]))[t % LANES];
+    for (int i = 0; i < n / 2; i++) {
+        for (int t = 0; t < GROUP_THREADS; t += LANES) {
+            lane_f32 *x = (lane_f32 *)lanes_of(&warps[t / LANES], s->out[i]);
+            for (int lane = 0; lane < LANES; lane++) {
+                float *element = &d[d_place[t + lane][i].row * n + d_place[t + lane][i].column];
+                if (write)
+                    x[lane] = *element;
+                else
+                    *element = x[lane];
+            }
+        }
+    }
 }
 
-static void write_accumulators(warp *warps, const step *s, const float *d)
+/* d holds the accumulators already if `held`, and keeps the results. */
+static bool execute(warp *w, const matrix_op *op, float *d, bool held)
 {
-    int n = s->inst->n;
-    for (int i = 0; i < n / 2; i++)
-        for (int t = 0; t < GROUP_THREADS; t++)
-            ((lane_f32 *)lanes_of(&warps[t / LANES], s->out[i]))[t % LANES] =
-                d[d_place[t][i].row * n + d_place[t][i].column];
-}
-
-static bool execute(warp *w, const matrix_op *op)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, fill_places);
     operands o;
-    float d[WGMMA_M * WGMMA_N_MAX];
     const ir_inst *inst = op->s->inst;
-    warp *warps = w->cta->warps + w->index / WARPS_PER_GROUP * WARPS_PER_GROUP;
+    warp *warps = warps_of_group(w);
     if (!gather(w, op, &o, NULL))
         return false;
     if (inst->op == IR_WGMMA_RS)
         read_a_registers(warps, op->s, &o);
-    if (op->accumulate)
-        read_accumulators(warps, op->s, d);
-    matrix_multiply(inst->from, WGMMA_M, inst->n, MATRIX_K, o.a[0], o.b[0], d, op->accumulate);
-    write_accumulators(warps, op->s, d);
+    if (op->accumulate && !held)
+        move_accumulators(warps, op->s, d, false);
+    matrix_multiply(w->cluster->kernel->device->core, inst->from, WGMMA_M, inst->n, MATRIX_K, o.a[0], o.b[0], d,
+                    op->accumulate);
     w->cluster->count[COUNT_TENSOR_FLOPS] += 2LL * WGMMA_M * inst->n * MATRIX_K;
     return true;
+}
+
+static bool same_accumulators(const step *a, const step *b)
+{
+    bool same = a->inst->out_count == b->inst->out_count;
+    for (int i = 0; same && i < a->inst->out_count; i++)
+        same = a->out[i].reg == b->out[i].reg;
+    return same;
 }
 
 /* Executes the first `count` operations and takes them out of the list. */
 static bool execute_first(warp *w, warpgroup *g, uint32_t count)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fill_places);
+    float d[WGMMA_M * WGMMA_N_MAX];
+    const step *held = NULL; // whose accumulators are in d and not yet in registers
     for (uint32_t i = 0; i < count; i++) {
         matrix_op op = g->ops[0];
-        if (!execute(w, &op))
+        bool same = held && same_accumulators(held, op.s);
+        if (held && !same)
+            move_accumulators(warps_of_group(w), held, d, true);
+        if (!execute(w, &op, d, same))
             return false;
+        held = op.s;
         g->first++;
         g->count--;
         memmove(g->ops, g->ops + 1, g->count * sizeof op);
         g->ops[g->count] = op;
     }
+    if (held)
+        move_accumulators(warps_of_group(w), held, d, true);
     return true;
 }
 

@@ -1,0 +1,66 @@
+/* cmd_compare.c - ckl compare: two files of ckl bench, case by case. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/math.h"
+#include "bench/comparison.h"
+#include "cli/cli.h"
+
+static const char *const TOLERANCE_DEFAULT = "3";
+
+static const char *tolerance, *strict;
+static const cli_option options[] = {
+    { "--tolerance", "PERCENT", &tolerance, "a change that does not count, above 0 to 100; 3 if not given" },
+    { "--strict", NULL, &strict, "cases that are ambiguous or gone fail, too" },
+};
+static const cli_usage usage = {
+    "compare", "OLD.json NEW.json [options]",
+    "Compares two files that `ckl bench --json` wrote on one machine by one method: every case is the same, faster,\n"
+    "slower or ambiguous by the intervals of both medians; or new, gone, failed. Cases that are the same are counted,\n"
+    "not listed. Fails if a case is slower or failed.",
+    options, COUNT_OF(options)
+};
+
+static ckl_status read_tolerance(double *value)
+{
+    const char *given = tolerance ? tolerance : TOLERANCE_DEFAULT;
+    char *end;
+    *value = strtod(given, &end);
+    if (end == given || *end || !(*value > 0 && *value <= 100))
+        FAIL(CKL_INVALID, "compare: --tolerance=%s is not a number above 0 up to 100", given);
+    *value /= 100;
+    return CKL_OK;
+}
+
+static ckl_status compare(const char *old_path, const char *new_path, comparison *c, results *old, results *new)
+{
+    double value;
+    TRY(read_tolerance(&value));
+    TRY(results_read_json(old_path, old));
+    TRY(results_read_json(new_path, new));
+    return compare_results(old, new, value, c);
+}
+
+int cmd_compare(int argc, char **argv)
+{
+    tolerance = strict = NULL;
+    int done = cli_parse(&usage, &argc, argv);
+    if (done != CLI_GO_ON)
+        return done;
+    if (argc != 3) {
+        fprintf(stderr, "ckl compare: give the old and the new file; see 'ckl help compare'\n");
+        return EXIT_USAGE;
+    }
+    comparison c = { 0 };
+    results old = { 0 }, new = { 0 };
+    ckl_status status = compare(argv[1], argv[2], &c, &old, &new);
+    if (status == CKL_OK)
+        comparison_report(&c);
+    const int *count = c.count;
+    bool failed =
+        count[VERDICT_SLOWER] || count[VERDICT_FAILED] || (strict && (count[VERDICT_AMBIGUOUS] || count[VERDICT_GONE]));
+    comparison_free(&c);
+    results_free(&old);
+    results_free(&new);
+    return status != CKL_OK ? cli_fail(status) : failed ? EXIT_FAILED : EXIT_PASSED;
+}

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# bench_regress.sh [CKL] - measures the suites again and compares them with bench/results/: fails where a case is slower.
+#
+# Its results go to build/regress/. SUITES and SECONDS_A_ROW as for bench_all.sh; TOLERANCE is what a case may be slower by,
+# in percent (3). The committed results must be of this machine and method: `ckl compare` says where they are not.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+ckl=${1:-build/ckl}
+folder=$(dirname "$ckl")/regress
+failed=
+
+"$ckl" run add n=1000 --device cuda >/dev/null # without a GPU it says why
+mkdir -p "$folder"
+for suite in ${SUITES:-norm softmax transpose permute reduce groupnorm crossentropy rope elementwise add gemm-f16}; do
+    echo "== $suite"
+    "$ckl" bench --suite "bench/suites/$suite.txt" --seconds "${SECONDS_A_ROW:-0.2}" --json "$folder/$suite.json" >/dev/null &&
+        "$ckl" compare "bench/results/$suite.json" "$folder/$suite.json" --tolerance "${TOLERANCE:-3}" ||
+        failed="$failed $suite"
+done
+[[ -z $failed ]] || {
+    echo "bench_regress: slower or failed:$failed" >&2
+    exit 1
+}
