@@ -49,15 +49,16 @@ static uint64_t digest(uint64_t hash, const void *bytes, size_t count)
 
 static const uint64_t DIGEST_START = 0xcbf29ce484222325;
 
-/* Comments name C lines and configs; the code is the rest. */
+/* Of the code alone: comments, .file and .loc name configs and lines of C. */
 static uint64_t digest_of_code(const char *ptx)
 {
     uint64_t hash = DIGEST_START;
     for (const char *line = ptx; *line;) {
         size_t length = strcspn(line, "\n");
-        const char *comment = strstr(line, "//");
+        const char *comment = strstr(line, "//"), *word = line + strspn(line, " \t");
         size_t code = comment && comment < line + length ? (size_t)(comment - line) : length;
-        hash = digest(hash, line, code);
+        if (strncmp(word, ".file", 5) != 0 && strncmp(word, ".loc ", 5) != 0)
+            hash = digest(hash, line, code);
         line += length + (line[length] == '\n');
     }
     return hash;
