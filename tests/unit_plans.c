@@ -2,9 +2,9 @@
  * unit_plans.c - what the problems of tests/data/plans.txt get on the devices of the tables: which kernel with which config, its
  * launches, and what its kernels are made of. It pins the choices that make kernels fast, which no wrong result betrays.
  *
- * The file has a problem a line, indented below it what was planned. Two digests stand there: of a kernel's PTX without its
- * comments, and of the values that a launch passes. After an intended change, or with a new problem line in the file,
- * `build/unit_plans --update` writes it anew: the diff shows what changed.
+ * The file has a problem a line, indented below it what was planned on the H200, and on the L4 if that differs. Two digests
+ * stand there: of a kernel's PTX without its comments, and of the values that a launch passes. After an intended change, or
+ * with a new problem line in the file, `build/unit_plans --update` writes it anew: the diff shows what changed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -200,7 +200,7 @@ static void print_sentence(ckl_status status, text *out)
     text_append(out, "\n", 1);
 }
 
-/* What a device makes of the line: "  emulator:h200: gemm sm90 ..." and its launches, or why none. */
+/* What a device makes of the line, "gemm sm90 ..." and its launches, or why none. */
 static void plan_on(ckl_device *device, const char *line, text *out)
 {
     test_case c;
@@ -211,7 +211,6 @@ static void plan_on(ckl_device *device, const char *line, text *out)
         status = case_plan(&c, device, &plan);
     if (status == CKL_OK)
         status = run(&c, plan);
-    text_printf(out, "  %s: ", strchr(device->info.id, ':') + 1);
     if (status == CKL_OK)
         text_printf(out, "%s, workspace %" PRId64 "\n%s", plan->text, plan->workspace_bytes,
                     launches.length ? text_data(&launches) : "    nothing is launched\n");
@@ -219,6 +218,22 @@ static void plan_on(ckl_device *device, const char *line, text *out)
         print_sentence(status, out);
     ckl_plan_free(plan);
     case_clear(&c);
+}
+
+/* On every device; one that does as the one before is left out. Forced configs are for the first alone. */
+static void plan_line(const char *line, text *out)
+{
+    text before = { 0 };
+    int count = strstr(line, "config=") ? 1 : COUNT_OF(devices);
+    for (int i = 0; i < count; i++) {
+        text planned = { 0 };
+        plan_on(&devices[i].base, line, &planned);
+        if (strcmp(text_data(&planned), text_data(&before)) != 0)
+            text_printf(out, "  %s: %s", strchr(devices[i].base.info.id, ':') + 1, text_data(&planned));
+        text_free(&before);
+        before = planned;
+    }
+    text_free(&before);
 }
 
 /* The file as it should be: problem lines and comments from the file itself, the rest as planned now. */
@@ -232,9 +247,8 @@ static void plan_all(text *now)
             continue;
         text_printf(now, "%s\n", line);
         line[strcspn(line, "#")] = '\0';
-        int count = strstr(line, "config=") ? 1 : COUNT_OF(devices); // forced configs: the first alone
-        for (int i = 0; i < count && *line; i++)
-            plan_on(&devices[i].base, line, now);
+        if (*line)
+            plan_line(line, now);
     }
     text_free(&file);
 }
