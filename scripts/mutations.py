@@ -11,7 +11,7 @@ A site is a change of one file that keeps the number of its lines. Kinds:
   row        two neighbouring rows of a table exchanged: their values, the keys stay
 
 Not touched: comments, strings, includes and conditions of the preprocessor, asserts, the arguments of FAIL (the
-wording of a message is no behaviour), lines of dimensions that only size an array of text (enum { WORD_MAX = 64 }).
+wording of a message is no behaviour), and the lengths of buffers for text.
 """
 import re
 from collections import namedtuple
@@ -28,6 +28,7 @@ TOKEN = re.compile(r'''
   | (?P<word>[A-Za-z_]\w*)
   | (?P<operator><<=|>>=|\.\.\.|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||\+=|-=|\*=|/=|%=|&=|\|=|\^=|[-+*/%<>=!&|^~?:;,.(){}\[\]])
   | (?P<space>\s+|\\\n|.)''', re.X | re.S)
+TEXT_LENGTH = re.compile(r'\bchar \w+\[\d+\]|enum \{ \w*(?:TEXT|WORD|NAME|SENTENCE)\w*(?:_MAX|_BYTES) = ')
 Token = namedtuple('Token', 'kind text at end')
 
 PAIRS = {
@@ -255,6 +256,6 @@ def sites_of(file, text):
             found += statements(text, tokens, i)
         for kind, offset, before, after in found:
             line = text.count('\n', 0, offset) + 1
-            if kind == 'constant' and re.match(r'enum \{ \w*(TEXT|WORD|NAME|LINE)\w*_MAX', text.splitlines()[line - 1]):
+            if kind == 'constant' and TEXT_LENGTH.search(text.splitlines()[line - 1]):
                 continue
             yield Site(file, kind, offset, before, after, line, function)
