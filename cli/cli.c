@@ -104,7 +104,7 @@ int cli_exit_of(ckl_status status)
 {
     static const int exits[] = {
         [CKL_OK] = EXIT_PASSED,        [CKL_INVALID] = EXIT_USAGE,       [CKL_UNSUPPORTED] = EXIT_UNSUPPORTED,
-        [CKL_NO_MEMORY] = EXIT_DEVICE, [CKL_DEVICE_FAULT] = EXIT_DEVICE, [CKL_INTERNAL] = EXIT_FAILED
+        [CKL_NO_MEMORY] = EXIT_MEMORY, [CKL_DEVICE_FAULT] = EXIT_DEVICE, [CKL_INTERNAL] = EXIT_FAILED
     };
     return exits[status];
 }

@@ -6,11 +6,12 @@
 #include "cutekernellib/device.h"
 
 /* Exit statuses, the same for every command; CLI_EXIT_HELP says them to people. */
-enum { EXIT_PASSED = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_UNSUPPORTED = 3, EXIT_DEVICE = 4, CLI_GO_ON = -1 };
+enum { EXIT_PASSED = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_UNSUPPORTED = 3, EXIT_DEVICE = 4, EXIT_MEMORY = 5 };
+enum { CLI_GO_ON = -1 };
 
 #define CLI_EXIT_HELP                                                                                             \
     "Exit status: 0 all right, 1 a check failed, 2 wrong usage or invalid input, 3 no kernel takes it, 4 device " \
-    "fault."
+    "fault, 5 out of memory."
 
 typedef struct cli_option {
     const char *name;     // "--device"

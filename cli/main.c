@@ -5,6 +5,7 @@
 #include "base/fields.h"
 #include "base/math.h"
 #include "cli/cli.h"
+#include "cli/crash.h"
 #include "cli/operator_help.h"
 #include "operators/operators.h"
 
@@ -61,6 +62,7 @@ static int unknown(const char *name, bool help)
 
 int main(int argc, char **argv)
 {
+    crash_report();
     const char *word = argc > 1 ? argv[1] : "--help";
     bool help = strcmp(word, "help") == 0;
     if (strcmp(word, "--version") == 0) {

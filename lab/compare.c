@@ -51,23 +51,49 @@ tolerance tolerance_of(const test_case *c, ckl_dtype output)
     double subnormal = output == CKL_F64 ? 0 : c->keys.fill == FILL_HARD ? HARD_SUBNORMAL : 0x1p-149;
     bool small = c->keys.fill == FILL_INTEGERS && approximation == 0 && scalars_are_small(c);
     return (tolerance){ .dtype = output,
-                        .exact = small || !dtype_is_float(output),
+                        .exact = small,
                         .rounding = dtype_epsilon(output) / 2,
                         .relative = 4 * sqrt(terms) * u + approximation,
                         .subnormals = dtype_tiny(output) + terms * subnormal };
 }
 
+static bool is_bound(double bound)
+{
+    return bound >= 0 && bound < INFINITY;
+}
+
+/* As an integer type holds a float: truncated; NaN is 0. Anything but 0 is true. */
+static double truncated(ckl_dtype dtype, double x)
+{
+    return dtype == CKL_BOOL ? x != 0 : round_to(dtype, trunc(x));
+}
+
+/* Rounding is monotonic: what lies between the ends of the bound ends between them as an integer. */
+static bool admits_integer(const tolerance *t, double got, double expected, double magnitude, double *bound)
+{
+    if (got == truncated(t->dtype, expected))
+        return true;
+    *bound = t->exact ? 0 : t->relative * magnitude;
+    if (t->dtype == CKL_BOOL)
+        return is_bound(*bound) && *bound > 0 && fabs(expected) <= *bound;
+    return is_bound(*bound) && got >= truncated(t->dtype, expected - *bound) &&
+           got <= truncated(t->dtype, expected + *bound);
+}
+
 bool tolerance_admits(const tolerance *t, double got, double expected, double magnitude, double *bound)
 {
     *bound = 0;
-    if (t->exact)
-        expected = round_to(t->dtype, expected);
-    if (isnan(expected))
-        return isnan(got);
-    if (isinf(expected) || t->exact)
-        return got == expected;
+    if (!dtype_is_float(t->dtype))
+        return admits_integer(t, got, expected, magnitude, bound);
+    double rounded = round_to(t->dtype, expected);
+    if (got == rounded || (isnan(got) && isnan(expected)))
+        return true;
+    if (!isfinite(expected) || t->exact)
+        return false;
     double spread = t->relative * magnitude + t->subnormals;
     *bound = t->rounding * (fabs(expected) + spread) + spread;
+    if (!is_bound(*bound))
+        return false;
     if (isinf(got)) // overflow is right if the far end of the bound overflows
         return round_to(t->dtype, expected + copysign(*bound, expected)) == got;
     return fabs(got - expected) <= *bound;
@@ -107,11 +133,10 @@ static void compare_element(const tolerance *t, finding at, double magnitude, ta
     if (!good && (sum->bad++ == 0 || at.slice < sum->first.slice))
         sum->first = at;
     double error = fabs(at.got - at.expected);
-    if (isfinite(error) && !t->exact) {
+    if (isfinite(error) && (!good || !t->exact))
         sum->error_max = fmax(sum->error_max, error);
+    if (at.bound > 0) // else it is equal, as the type holds it
         sum->ratio_max = fmax(sum->ratio_max, error / at.bound);
-    } else if (isfinite(error) && !good)
-        sum->error_max = fmax(sum->error_max, error);
 }
 
 static void add_tally(const tally *part, tally *sum)
@@ -130,7 +155,7 @@ static void compare_slice(const slicing *cut, const operand_image *o, const tole
     const void *got = o->after + o->start;
     for (int64_t j = 0; j < expected.count; j++) {
         int64_t index = slicing_index(cut, slice, j);
-        finding at = { slice, j, dtype_read(o->info.dtype, got, index), expected.value[j], 0 };
+        finding at = { slice, j, dtype_read(operand_result(&o->info), got, index), expected.value[j], 0 };
         compare_element(t, at, expected.magnitude[j], sum);
     }
 }
@@ -194,10 +219,20 @@ static bool is_written(const operand_image *o, check_result *result)
     return false;
 }
 
+static void report_wrong(const operand_image *o, const tally *sum, check_result *result)
+{
+    const finding *f = &sum->first;
+    const char *judge = is_bound(f->bound) ? "" : ", which is the reference's own error";
+    snprintf(result->fault, sizeof result->fault,
+             "%s[slice %" PRId64 ", j %" PRId64 "] is %.9g, expected %.9g, allowed difference %.3g%s; %" PRId64
+             " of %" PRId64 " elements compared are wrong",
+             o->info.name, f->slice, f->j, f->got, f->expected, f->bound, judge, sum->bad, sum->elements);
+}
+
 void compare_output(const test_case *c, operand_images *images, const operand_image *o, int output,
                     check_result *result)
 {
-    tolerance t = tolerance_of(c, o->info.dtype);
+    tolerance t = tolerance_of(c, operand_result(&o->info));
     t.relative += images->roundings * t.rounding;
     const slicing cut = slicing_of(c->test, c->problem, output);
     const int64_t slices = cut.count, count = sample_size(c, slices);
@@ -229,11 +264,7 @@ void compare_output(const test_case *c, operand_images *images, const operand_im
     if (o->info.role == OPERAND_OUT && (sum.bad || count < slices))
         result->passed &= is_written(o, result);
     if (sum.bad && !*result->fault)
-        snprintf(result->fault, sizeof result->fault,
-                 "%s[slice %" PRId64 ", j %" PRId64 "] is %.9g, expected %.9g, allowed difference %.3g; %" PRId64
-                 " of %" PRId64 " elements compared are wrong",
-                 o->info.name, sum.first.slice, sum.first.j, sum.first.got, sum.first.expected, sum.first.bound,
-                 sum.bad, sum.elements);
+        report_wrong(o, &sum, result);
 }
 
 /* Names the first byte that differs between two images: an element, padding, or a canary. */

@@ -15,8 +15,8 @@
  *                       + subnormals                                one unit each of the output and of every f32 term,
  *                                                                   times 2^10 if inputs are hard
  *
- * magnitude is the sum of the absolute values of the terms, from the reference. u is 2^-53 for f64 outputs; integer outputs
- * are exact. Where every intermediate result is exact (FILL_INTEGERS, no approximate instruction, scalars that are small
+ * magnitude is the sum of the absolute values of the terms, from the reference. u is 2^-53 for f64 outputs. A float that is
+ * stored as an integer is truncated, and may be either of two where the bound of the float reaches across one. Where every intermediate result is exact (FILL_INTEGERS, no approximate instruction, scalars that are small
  * multiples of 1/16) the result must equal the reference rounded once to the output type.
  */
 typedef struct tolerance {
@@ -29,7 +29,10 @@ typedef struct tolerance {
 
 tolerance tolerance_of(const test_case *c, ckl_dtype output);
 
-/* Whether got is right; *bound is what was allowed around expected. NaN equals NaN, infinities equal by sign. */
+/*
+ * Whether got is right: equal to expected as the type holds it (NaN equals NaN, infinities equal by sign), or within *bound of
+ * it. A bound that is no number from 0 to infinity is the reference's own error: it admits nothing but what is equal.
+ */
 bool tolerance_admits(const tolerance *t, double got, double expected, double magnitude, double *bound);
 
 /*

@@ -4,23 +4,30 @@
 #include <math.h>
 
 #include "base/dtype.h"
+#include "base/math.h"
 
 enum {
-    RUN_LENGTH = 64,       // elements of a hard run where the operand is a single row
     INDEX_MAX = 8,         // |x| of integer dtypes that state no range
     INTEGER_MAX = 2,       // |x| of FILL_INTEGERS: products of three stay below 2^4
+    PLAIN = 7,             // of the hard kinds: the one that changes nothing
     CHUNK_ELEMENTS = 4096, // of a row: what one thread fills at a time
     SUM_EXACT = 1 << 22    // sums of so many nonzero terms up to 4 are exact in the 24 bits of f32
 };
 
+static const double HARD_OFFSET = 1000;
+
 /* What one element is made from. */
 typedef struct source {
+    const operand *operand;
     uint64_t stream; // of this operand
     double low, high;
-    bool stated;      // the operand states its range: no value may leave it
+    bool ranged;      // no value may leave low..high
     bool integer;     // of the dtype
     int64_t sparsity; // FILL_INTEGERS: one element in so many is not zero
-    bool single_row;
+
+    double most;   // the largest hard number
+    int64_t shift; // the kind of the first hard line
+    int64_t period;
 } source;
 
 /* SplitMix64 as a function of its counter (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). */
@@ -49,8 +56,8 @@ static double integers(const source *s, int64_t row, int64_t column, uint64_t ra
 {
     (void)row;
     (void)column;
-    double low = s->stated ? fmax(ceil(s->low), -INTEGER_MAX) : -INTEGER_MAX;
-    double high = s->stated ? fmin(floor(s->high), INTEGER_MAX) : INTEGER_MAX;
+    double low = s->ranged ? fmax(ceil(s->low), -INTEGER_MAX) : -INTEGER_MAX;
+    double high = s->ranged ? fmin(floor(s->high), INTEGER_MAX) : INTEGER_MAX;
     if ((int64_t)(random >> 40) % s->sparsity)
         return fmax(low, 0);
     return low + floor((double)(random & 0xffffffff) * 0x1p-32 * (high - low + 1));
@@ -67,44 +74,144 @@ static double normal(const source *s, int64_t row, int64_t column, uint64_t rand
     return middle + deviation * z;
 }
 
-/*
- * A hard run is a row of the operand, or RUN_LENGTH elements of a single row. Half of them are ordinary; the others hold a
- * large offset (cancellation), ties, zeros of both signs, numbers near the smallest of f32 and f16, or one element that is
- * infinite or NaN. At most one in eight is not finite, so that sums over rows stay worth comparing.
- */
+/* An integer of the operand's range: indices and lengths are never out of it, however inputs are filled. */
+static double index_value(const source *s, uint64_t random)
+{
+    return s->low + floor(unit(random) * (s->high - s->low + 1));
+}
+
+/* Hard inputs: what becomes of a random number. */
+
+static double plain(const source *s, double x)
+{
+    (void)s;
+    return x;
+}
+
+static double far_above(const source *s, double x)
+{
+    return x + fmin(HARD_OFFSET, s->most);
+}
+
+static double far_below(const source *s, double x)
+{
+    return x - fmin(HARD_OFFSET, s->most);
+}
+
+static double tie(const source *s, double x)
+{
+    (void)s;
+    return x < 0 ? -0.5 : 1;
+}
+
+static double zero(const source *s, double x)
+{
+    (void)s;
+    return x < 0 ? -0.0 : 0;
+}
+
+static double subnormal_f16(const source *s, double x)
+{
+    (void)s;
+    return x * 0x1p-16;
+}
+
+static double subnormal_f32(const source *s, double x)
+{
+    (void)s;
+    return x * 0x1p-126;
+}
+
+static double not_a_number(const source *s, double x)
+{
+    (void)s, (void)x;
+    return NAN;
+}
+
+static double infinite(const source *s, double x)
+{
+    (void)s, (void)x;
+    return INFINITY;
+}
+
+static double minus_infinite(const source *s, double x)
+{
+    (void)s, (void)x;
+    return -INFINITY;
+}
+
+static double largest(const source *s, double x)
+{
+    (void)x;
+    return s->most;
+}
+
+static double least(const source *s, double x)
+{
+    (void)x;
+    return -s->most;
+}
+
+/* One kind of line: all of its elements, or a single one of them. */
+typedef struct hard_kind {
+    double (*make)(const source *s, double x);
+    bool single;
+} hard_kind;
+
+static const hard_kind hard_kinds[] = {
+    { not_a_number, true },   { far_above, false },     { far_above, true }, { tie, false },
+    { infinite, true },       { subnormal_f16, false }, { far_below, true }, { plain, false },
+    { largest, true },        { far_below, false },     { zero, false },     { minus_infinite, true },
+    { subnormal_f32, false }, { least, true },          { far_above, true }, { not_a_number, true },
+};
+
+/* Kinds that elements go through which are alone, plain ones at the end: primes, so that two operands meet in each pair. */
+static const int64_t periods_alone[] = { 23, 29, 31, 37 };
+
+/* On which line an element is, and where there. */
+typedef struct place {
+    int64_t line, at, length;
+} place;
+
+static place place_of(const operand *o, int64_t row, int64_t column)
+{
+    place p = { .length = 1 };
+    int64_t lines = 1, rest = row;
+    for (int d = o->rank - 1; d >= 0; d--) {
+        int64_t i = d == o->rank - 1 ? column : rest % o->shape[d];
+        rest /= d == o->rank - 1 ? 1 : o->shape[d];
+        if (o->along >> d & 1) {
+            p.at += i * p.length;
+            p.length *= o->shape[d];
+        } else {
+            p.line += i * lines;
+            lines *= o->shape[d];
+        }
+    }
+    return p;
+}
+
+/* The place of the single hard element, as often as the kind has had its turn: back from the end, or by the golden ratio. */
+static int64_t single_place(const source *s, int64_t turn, int64_t kind, int64_t length)
+{
+    if ((turn + kind) % 2)
+        return length - 1 - turn / 2 % length;
+    double part = (double)(turn / 2) * 0.6180339887498949 + unit(random_at(~s->stream, (uint64_t)kind));
+    return (int64_t)((part - floor(part)) * (double)length);
+}
+
 static double hard(const source *s, int64_t row, int64_t column, uint64_t random)
 {
-    int64_t run = s->single_row ? column / RUN_LENGTH : row;
-    uint64_t kind = random_at(~s->stream, (uint64_t)run);
-    double x = uniform(s, row, column, random);
-    if (s->stated)
+    double x = s->integer ? index_value(s, random) : uniform(s, row, column, random);
+    if (s->ranged)
         return x;
-    bool chosen = (s->single_row ? column % RUN_LENGTH : column) == (int64_t)(kind >> 8 & 15);
-    switch (kind & 31) {
-    case 0:
-    case 1:
-        return x + 1000;
-    case 2:
-        return x - 1000;
-    case 3:
-    case 4:
-        return x < 0 ? -0.5 : 1;
-    case 5:
-        return x < 0 ? -0.0 : 0;
-    case 6:
-        return x * 0x1p-16; // subnormal in f16
-    case 7:
-        return x * 0x1p-126;
-    case 8:
-    case 9:
-        return chosen ? INFINITY : x;
-    case 10:
-        return chosen ? -INFINITY : x;
-    case 11:
-        return chosen ? NAN : x;
-    default:
+    place p = place_of(s->operand, row, column);
+    int64_t kind = (p.line + s->shift) % s->period;
+    const hard_kind *k = &hard_kinds[kind < COUNT_OF(hard_kinds) ? kind : PLAIN];
+    if (k->single && p.at != single_place(s, p.line / s->period, kind, p.length))
         return x;
-    }
+    double y = k->make(s, x);
+    return s->integer ? fmin(fmax(rint(y), -HARD_OFFSET), HARD_OFFSET) : y; // NaN becomes the lower end
 }
 
 typedef double (*fill_function)(const source *s, int64_t row, int64_t column, uint64_t random);
@@ -113,24 +220,20 @@ static const fill_function fills[] = {
     [FILL_INTEGERS] = integers, [FILL_UNIFORM] = uniform, [FILL_NORMAL] = normal, [FILL_HARD] = hard
 };
 
-/* An integer of the operand's range: indices and lengths are never out of it, however inputs are filled. */
-static double index_value(const source *s, uint64_t random)
-{
-    return s->low + floor(unit(random) * (s->high - s->low + 1));
-}
-
 static source source_of(const operand_image *o, int number, uint64_t seed, double terms)
 {
     const operand *info = &o->info;
-    source s = { .stream = random_at(seed, (uint64_t)number), .low = (double)info->low, .high = (double)info->high };
-    s.stated = s.low != 0 || s.high != 0;
+    source s = { .operand = info, .stream = random_at(seed, (uint64_t)number), .low = info->low, .high = info->high };
+    s.ranged = info->ranged || info->dtype == CKL_BOOL;
     s.integer = !dtype_is_float(info->dtype);
-    if (!s.stated) {
+    if (!info->ranged) {
         s.high = s.integer && info->dtype != CKL_BOOL ? INDEX_MAX : 1;
         s.low = info->dtype == CKL_U8 || info->dtype == CKL_BOOL ? 0 : -s.high;
     }
     s.sparsity = max_i64(1, (int64_t)(terms / SUM_EXACT));
-    s.single_row = o->rows == 1;
+    s.most = info->hard_max > 0 ? fmin(info->hard_max, dtype_max(info->dtype)) : dtype_max(info->dtype);
+    s.shift = (int64_t)(random_at(s.stream, (uint64_t)(o->rows * o->columns)) >> 32); // problems of few lines differ
+    s.period = info->along ? COUNT_OF(hard_kinds) : periods_alone[number % COUNT_OF(periods_alone)];
     return s;
 }
 
@@ -147,7 +250,8 @@ void fill_operand(const operand_image *o, int number, operand_fill how, uint64_t
         int64_t row = work / chunks, first = work % chunks * CHUNK_ELEMENTS, start = operand_row_start(o, row);
         for (int64_t column = first; column < min_i64(first + CHUNK_ELEMENTS, o->columns); column++) {
             uint64_t random = random_at(s.stream, (uint64_t)(row * o->columns + column));
-            double x = s.integer ? index_value(&s, random) : fills[how](&s, row, column, random);
+            bool index = s.integer && how != FILL_HARD;
+            double x = index ? index_value(&s, random) : fills[how](&s, row, column, random);
             dtype_write(o->info.dtype, array, start + column * step, x);
         }
     }

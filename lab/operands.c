@@ -16,6 +16,11 @@ enum {
     POISON = 0xff // NaN in every float type: what reads it shows it
 };
 
+ckl_dtype operand_result(const operand *o)
+{
+    return o->result != CKL_DTYPE_DEFAULT ? o->result : o->dtype;
+}
+
 int64_t operand_row_start(const operand_image *o, int64_t row)
 {
     int64_t index = 0;
@@ -89,6 +94,8 @@ ckl_status operand_images_create(const test_case *c, const ckl_device_info *devi
     for (int i = 0; i < images->count; i++) {
         operand_image *o = &images->each[i];
         o->info = infos[i];
+        if (c->test->elements_alone)
+            o->info.along = 0;
         if (o->info.dtype == CKL_DTYPE_DEFAULT)
             continue;
         TRY(create_image(c, i, o, device->emulated ? 0 : CANARY_BYTES));

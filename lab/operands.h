@@ -57,6 +57,9 @@ ckl_status operand_set_read(ckl_device *device, operand_images *images, const op
 /* A hash of what operand_set_read() brought back of the outputs: equal bits, equal digest (FNV-1a, 64 bits). */
 uint64_t operand_images_digest(const operand_images *images);
 
+/* The type of an operand's elements after a run. */
+ckl_dtype operand_result(const operand *o);
+
 /* The index in elements of column 0 of a row. */
 int64_t operand_row_start(const operand_image *o, int64_t row);
 

@@ -82,6 +82,16 @@ help_texts() { # every command explains itself, and knows what it does not know
     [[ $("$build/ckl" run gmem m=1 2>&1) == *"did you mean 'gemm'"* ]]
 }
 
+crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks at what they say of kernels
+    local answer
+    coproc LABORATORY { exec "$build/ckl" layout - 2>"$log.crash"; }
+    printf '4:1\n%.0s' {1..2000} >&"${LABORATORY[1]}" # more answers than a buffer holds: the first one comes out
+    read -rt 60 answer <&"${LABORATORY[0]}"
+    kill -SEGV "$LABORATORY_PID"
+    wait "$LABORATORY_PID"
+    [[ $? -eq 139 && $answer && $(<"$log.crash") == 'ckl: crashed, segmentation fault' ]]
+} 2>/dev/null
+
 # The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy and of plans
 # show them no host code that the small problems do not.
 sanitized() {
@@ -120,6 +130,7 @@ run "exported symbols and size" scripts/check_symbols.sh "$build/libcutekernelli
 run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
 run "help texts" help_texts
+run "a crash is said" crash_is_said
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl verify, emulated H200" "$build/ckl" verify $full --device emulator:h200 --assemble
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -129,12 +130,54 @@ static void test_quick_list(void **state)
     verify_list_free(&full);
 }
 
+/* Whether some case of an operator has a field at one of its names; the line of a case that does not parse has none. */
+static bool is_covered(const operator_test *test, const field *f, const char *name)
+{
+    bool covered = false;
+    for (const char *const *line = test->cases; *line && !covered; line++) {
+        test_case c;
+        text whole = { 0 }, wanted = { 0 }, printed = { 0 };
+        text_printf(&whole, "%s %s", test->op->name, *line);
+        assert_int_equal(case_parse(text_data(&whole), &c), CKL_OK);
+        fields_print((field_table){ f, 1 }, c.problem, false, &printed);
+        text_printf(&wanted, "%s=%s", f->name, name);
+        covered = strcmp(text_data(&printed), text_data(&wanted)) == 0;
+        text_free(&whole);
+        text_free(&wanted);
+        text_free(&printed);
+        case_clear(&c);
+    }
+    return covered;
+}
+
+/* Every type, layout, operation, direction, ... that a line can name stands in a case. */
+static void test_every_choice_has_a_case(void **state)
+{
+    int missing = 0;
+    (void)state;
+    for (const operator_test *const *test = operator_tests; *test; test++)
+        for (int i = 0; i < (*test)->problem.count; i++) {
+            const field *f = &(*test)->problem.rows[i];
+            if (f->kind != FIELD_choice && f->kind != FIELD_ckl_dtype && f->kind != FIELD_bool)
+                continue;
+            char names[256], *rest = names;
+            snprintf(names, sizeof names, "%s", f->range);
+            for (char *name; (name = strtok_r(rest, " ", &rest));)
+                if (!is_covered(*test, f, name)) {
+                    print_error("no case of %s has %s=%s\n", (*test)->op->name, f->name, name);
+                    missing++;
+                }
+        }
+    assert_int_equal(missing, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_configs_go_round),
         cmocka_unit_test(test_configs_refused),
         cmocka_unit_test(test_quick_list),
+        cmocka_unit_test(test_every_choice_has_a_case),
     };
     return cmocka_run_group_tests_name("case", tests, open_device, close_device);
 }

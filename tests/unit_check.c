@@ -1,4 +1,5 @@
 /* unit_check.c - the test harness must find what it claims to find: an operator with faults, on a device in host memory. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,6 +40,7 @@ typedef enum fault {
 
 static fault fault_now;
 static int runs;
+static double magnitude_factor; // the reference's own fault is one that is no positive number
 
 typedef struct sum_problem {
     int64_t rows, n, ld;
@@ -125,7 +127,7 @@ static void sum_reference(const void *problem, void *const *memory, int output, 
     for (int64_t j = 0; j < p->n; j++) {
         double a = dtype_read(p->dtype, memory[0], slice * p->ld + j), b = dtype_read(p->dtype, memory[1], j);
         out.value[j] = a + b;
-        out.magnitude[j] = fabs(a) + fabs(b);
+        out.magnitude[j] = magnitude_factor * (fabs(a) + fabs(b));
     }
 }
 
@@ -197,6 +199,11 @@ static void test_faults_are_found(void **state)
     expect_fault(WRITES_BEFORE, "y was written outside of its elements: 1 bytes before its start");
     expect_fault(WRITES_PAST, "y was written outside of its elements: 1 bytes past its end");
     expect_fault(WRITES_INPUT, "a is an input but was written at element 0");
+    magnitude_factor = -1e30;
+    expect_fault(WRONG_ELEMENT, "which is the reference's own error; 1 of 35 elements compared are wrong");
+    magnitude_factor = (double)NAN;
+    expect_fault(OFF_BY_ONE_UNIT, "allowed difference nan, which is the reference's own error; 1 of 35 elements");
+    magnitude_factor = 1;
     expect_fault(NOT_REPEATABLE, "y is not written, or not the same in a second run, at element 11");
 }
 
@@ -227,12 +234,64 @@ static void test_tolerance(void **state)
     assert_false(tolerance_admits(&t, (double)-INFINITY, 70000, 70000, &bound));
 }
 
+/* What is equal passes whatever the bound; nothing else does where the bound is no number from 0 to infinity. */
+static void test_bounds_of_the_reference(void **state)
+{
+    (void)state;
+    const tolerance t = { .dtype = CKL_F16, .rounding = 0x1p-11, .relative = 0x1p-20, .subnormals = 0x1p-24 };
+    const double none[] = { (double)NAN, -1e9, (double)INFINITY };
+    double bound;
+    for (int i = 0; i < COUNT_OF(none); i++) {
+        assert_true(tolerance_admits(&t, 0, 0, none[i], &bound));
+        assert_true(tolerance_admits(&t, 1, 1 + 0x1p-12, none[i], &bound)); // rounds to it
+        assert_true(tolerance_admits(&t, (double)NAN, (double)NAN, none[i], &bound));
+        assert_false(tolerance_admits(&t, 1, 2, none[i], &bound));
+        assert_false(bound >= 0 && bound < (double)INFINITY);
+    }
+}
+
+/* A float becomes an integer by truncation; one near an integer may be either. */
+static void test_truncated(void **state)
+{
+    (void)state;
+    const tolerance t = { .dtype = CKL_I32, .relative = 0x1p-20 };
+    const struct {
+        double got, expected, magnitude;
+        bool admitted;
+    } rows[] = {
+        { 0, 0.75, 1, true },
+        { 1, 0.75, 1, false },
+        { 1, 1 - 0x1p-21, 1, true },
+        { 0, 1 - 0x1p-21, 1, true },
+        { 0, 1, 1, true },
+        { 1, 1 - 0x1p-21, 0, false },
+        { -1, -1.5, 1, true },
+        { -2, -1.5, 1, false },
+        { 0, (double)NAN, 1, true },
+        { 1, (double)NAN, 1, false },
+        { INT32_MAX, 1e20, 1, true },
+        { 7, 7.5, (double)NAN, true },
+        { 8, 7.5, (double)NAN, false },
+    };
+    double bound;
+    for (int i = 0; i < COUNT_OF(rows); i++)
+        if (tolerance_admits(&t, rows[i].got, rows[i].expected, rows[i].magnitude, &bound) != rows[i].admitted)
+            fail_msg("row %d", i);
+    const tolerance exact = { .dtype = CKL_I32, .exact = true, .relative = 1 };
+    assert_true(tolerance_admits(&exact, 3, 3.5, 1, &bound) && !tolerance_admits(&exact, 4, 3.5, 1, &bound));
+    const tolerance truth = { .dtype = CKL_BOOL, .relative = 0x1p-20 };
+    assert_true(tolerance_admits(&truth, 1, 0.25, 0, &bound) && tolerance_admits(&truth, 1, (double)NAN, 1, &bound));
+    assert_true(tolerance_admits(&truth, 0, 0x1p-30, 1, &bound));
+    assert_false(tolerance_admits(&truth, 0, 0.25, 1, &bound));
+    assert_false(tolerance_admits(&truth, 1, 0, 0, &bound));
+}
+
 /* Different operands, seeds and elements get different numbers; the same ones get the same. */
 static void test_fill_streams(void **state)
 {
     (void)state;
     float memory[3][64];
-    operand_image o = { .info = { "x", OPERAND_IN, CKL_F32, 1, { 64 }, { 1 }, 0, 0 }, .rows = 1, .columns = 64 };
+    operand_image o = { .info = operand_vector("x", OPERAND_IN, CKL_F32, 64), .rows = 1, .columns = 64 };
     const struct {
         int number;
         uint64_t seed;
@@ -250,12 +309,162 @@ static void test_fill_streams(void **state)
     assert_memory_equal(again, memory[0], sizeof again);
 }
 
+/* Hard inputs */
+
+enum { LINES = 1024, LENGTH = 77, LANES = 32, CLASSES = 7 };
+
+/* The class of a number that a line has once; -1: it has none. */
+static int class_of(float x)
+{
+    const float singles[CLASSES] = { NAN, INFINITY, -INFINITY, FLT_MAX, -FLT_MAX };
+    for (int i = 0; i < 5; i++)
+        if (isnan(x) ? isnan(singles[i]) : x == singles[i])
+            return i;
+    return fabsf(x) > 900 ? (x > 0 ? 5 : 6) : -1;
+}
+
+/* Element `at` of a line of a hard operand, which lies in its memory one after the other, or across. */
+static float element_of(const float *memory, bool across, int line, int at)
+{
+    return across ? memory[at * LINES + line] : memory[line * LENGTH + at];
+}
+
+/*
+ * Each class is alone on some lines, at every place modulo a warp, in every quarter, at the last place and at the first few; no
+ * line has two numbers that are not finite, and most lines have none.
+ */
+static void check_lines(const float *memory, bool across)
+{
+    bool lane[CLASSES][LANES] = { 0 }, quarter[CLASSES][4] = { 0 }, last[CLASSES] = { 0 };
+    int spoiled = 0, ties = 0, tiny = 0, minus_zeros = 0;
+    for (int line = 0; line < LINES; line++) {
+        int singles = 0, single = -1, place = 0, infinite = 0;
+        for (int at = 0; at < LENGTH; at++) {
+            float x = element_of(memory, across, line, at);
+            int class = class_of(x);
+            infinite += !isfinite(x);
+            ties += at > 0 && x == 1 && element_of(memory, across, line, at - 1) == 1;
+            tiny += x != 0 && fabsf(x) < FLT_MIN;
+            minus_zeros += x == 0 && signbit(x);
+            if (class >= 0) {
+                singles++;
+                single = class;
+                place = at;
+            }
+        }
+        assert_true(infinite <= 1);
+        spoiled += infinite;
+        if (singles == 1) {
+            lane[single][place % LANES] = true;
+            quarter[single][place * 4 / LENGTH] = true;
+            last[single] |= place == LENGTH - 1;
+        }
+    }
+    assert_in_range(spoiled, LINES / 8, LINES / 3);
+    assert_true(ties > LINES && tiny > LINES && minus_zeros > LINES);
+    for (int c = 0; c < CLASSES; c++) {
+        assert_true(last[c]);
+        for (int i = 0; i < LANES; i++)
+            assert_true(lane[c][i]);
+        for (int i = 0; i < 4; i++)
+            assert_true(quarter[c][i]);
+    }
+}
+
+static void fill_hard(operand info, float *memory)
+{
+    operand_image o = {
+        .info = info, .image = (unsigned char *)memory, .columns = info.shape[info.rank - 1], .rows = 1
+    };
+    for (int d = 0; d + 1 < info.rank; d++)
+        o.rows *= info.shape[d];
+    fill_operand(&o, 0, FILL_HARD, 1, 1);
+}
+
+static void test_hard_lines(void **state)
+{
+    static float memory[LINES * LENGTH];
+    (void)state;
+    fill_hard(operand_matrix("x", OPERAND_IN, CKL_F32, LINES, LENGTH, LENGTH), memory);
+    check_lines(memory, false);
+    const int64_t shape[] = { 7, LENGTH / 7, LINES }, stride[] = { LENGTH / 7 * LINES, LINES, 1 };
+    fill_hard(operand_along(operand_tensor("x", OPERAND_IN, CKL_F32, 3, shape, stride), 1u << 0 | 1u << 1), memory);
+    check_lines(memory, true); // lines across memory, along two modes
+}
+
+/* Elements that are alone: each class at every place modulo vectors of all threads of a CTA. */
+static void test_hard_elements(void **state)
+{
+    enum { COUNT = 1 << 15, PLACES = 512 };
+    static float memory[COUNT];
+    static bool seen[CLASSES][PLACES];
+    (void)state;
+    fill_hard(operand_vector("x", OPERAND_IN, CKL_F32, COUNT), memory);
+    for (int i = 0; i < COUNT; i++)
+        if (class_of(memory[i]) >= 0)
+            seen[class_of(memory[i])][i % PLACES] = true;
+    for (int c = 0; c < CLASSES; c++)
+        for (int i = 0; i < PLACES; i++)
+            assert_true(seen[c][i]);
+}
+
+/* Problems of a single line are of different kinds. */
+static void test_hard_single_lines(void **state)
+{
+    static float memory[LENGTH];
+    bool nan[LENGTH] = { 0 };
+    int count = 0;
+    (void)state;
+    for (int length = 1; length < LENGTH; length++) {
+        fill_hard(operand_matrix("x", OPERAND_IN, CKL_F32, 1, length, length), memory);
+        for (int i = 0; i < length; i++)
+            nan[length] |= isnan(memory[i]) != 0;
+        count += nan[length];
+    }
+    assert_in_range(count, 1, LENGTH / 3);
+}
+
+/* A range is kept; integers have peaks; the largest number may be stated. */
+static void test_hard_ranges(void **state)
+{
+    static float memory[LINES * LENGTH];
+    static int32_t integers[LINES];
+    (void)state;
+    operand o = operand_matrix("x", OPERAND_IN, CKL_F32, LINES, LENGTH, LENGTH);
+    fill_hard(operand_range(o, 0, 0), memory);
+    for (int i = 0; i < LINES * LENGTH; i++)
+        assert_true(memory[i] == 0);
+    o.hard_max = 4;
+    fill_hard(o, memory);
+    for (int i = 0; i < LINES * LENGTH; i++)
+        assert_true(!isfinite(memory[i]) || fabsf(memory[i]) <= 5);
+    fill_hard(operand_vector("i", OPERAND_IN, CKL_I32, LINES), (float *)integers);
+    int above = 0, below = 0;
+    for (int i = 0; i < LINES; i++) {
+        assert_in_range(integers[i] + 1000, 0, 2000);
+        above += integers[i] > 900;
+        below += integers[i] < -900;
+    }
+    assert_true(above > 0 && below > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sound),     cmocka_unit_test(test_names),     cmocka_unit_test(test_faults_are_found),
-        cmocka_unit_test(test_exactness), cmocka_unit_test(test_tolerance), cmocka_unit_test(test_fill_streams),
+        cmocka_unit_test(test_sound),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_faults_are_found),
+        cmocka_unit_test(test_exactness),
+        cmocka_unit_test(test_tolerance),
+        cmocka_unit_test(test_bounds_of_the_reference),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_fill_streams),
+        cmocka_unit_test(test_hard_lines),
+        cmocka_unit_test(test_hard_elements),
+        cmocka_unit_test(test_hard_single_lines),
+        cmocka_unit_test(test_hard_ranges),
     };
+    magnitude_factor = 1;
     device_ops ops = virtual_ops;
     ops.name_memory = note_name;
     device.ops = &ops;

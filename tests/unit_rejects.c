@@ -148,7 +148,7 @@ static void test_unmentioned(void **state)
     (void)state;
     ckl_elementwise_desc desc = { .expr = "neg(x)", .rank = 1, .shape = { 4 }, .out = { .stride = { 1 } } };
     desc.in[0].stride[0] = desc.in[1].stride[0] = 1;
-    assert_int_equal(ckl_elementwise(device, &desc, NULL, NULL), CKL_INVALID);
+    assert_int_equal(ckl_elementwise(device, &desc, &(ckl_elementwise_args){ 0 }, NULL), CKL_INVALID);
     assert_string_equal(ckl_error(), "elementwise: in[1] is not part of an expression of 1 operands");
     desc.in[1].stride[0] = 0;
     float x[4], y[4];

@@ -8,7 +8,10 @@
 extern "C" {
 #endif
 
-/* A device. Functions that take one may be called from any thread. */
+/*
+ * A device. Functions that take one may be called from any thread. NULL in place of a device or of memory that is needed is
+ * CKL_INVALID; functions without a status then do nothing and leave the sentence in ckl_error().
+ */
 typedef struct ckl_device ckl_device;
 
 /* A queue of work: a CUstream / cudaStream_t of the device's primary context. NULL is the default stream. */
@@ -42,7 +45,7 @@ CKL_MUST_USE CKL_API ckl_status ckl_device_open(const char *id, ckl_device **dev
 /* Closes a device. Plans made on it must be freed before. NULL is allowed. */
 CKL_API void ckl_device_close(ckl_device *device);
 
-/* Never NULL; lives as long as the device. */
+/* Lives as long as the device; NULL for NULL. */
 CKL_API const ckl_device_info *ckl_device_properties(const ckl_device *device);
 
 /* Device memory, aligned to 256 bytes. Zero bytes give NULL. Release it with ckl_free(). */

@@ -20,7 +20,7 @@ typedef struct ckl_plan ckl_plan;
 /* Frees a plan. Work already enqueued with it must have finished. NULL is allowed. */
 CKL_API void ckl_plan_free(ckl_plan *plan);
 
-/* One line: operator, implementation and config, e.g. "gemm sm90 tile_m=128 tile_n=256 ...". Lives with the plan. */
+/* One line: operator, implementation and config, e.g. "gemm sm90 tile_m=128 tile_n=256 ...". Lives with the plan; "" for NULL. */
 CKL_API const char *ckl_plan_text(const ckl_plan *plan);
 
 /*
@@ -28,7 +28,7 @@ CKL_API const char *ckl_plan_text(const ckl_plan *plan);
  * `workspace`: the caller passes so many bytes, aligned to 256 and zeroed once before their first use. Every run leaves them
  * ready for the next run of the same plan. Different plans must not share a workspace, not even one after the other, unless
  * it is zeroed between. If `workspace` is NULL the run uses the plan's own, which serves one run at a time: runs on one
- * stream, or ordered by events.
+ * stream, or ordered by events. Of NULL: 0, and a sentence in ckl_error().
  */
 CKL_API int64_t ckl_plan_workspace_bytes(const ckl_plan *plan);
 

@@ -287,3 +287,8 @@ double dtype_tiny(ckl_dtype dtype)
     const dtype_row *row = row_of(dtype);
     return row->is_float ? ldexp(1, row->exponent_min - row->mantissa_bits) : 0;
 }
+
+double dtype_max(ckl_dtype dtype)
+{
+    return row_of(dtype)->max;
+}

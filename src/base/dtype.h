@@ -25,6 +25,9 @@ void dtype_write(ckl_dtype dtype, void *array, int64_t index, double value);
 /* The distance between 1 and the next larger number; 0 for integers. */
 double dtype_epsilon(ckl_dtype dtype);
 
+/* The largest number of a type. */
+double dtype_max(ckl_dtype dtype);
+
 /* The smallest positive subnormal number; 0 for integers. */
 double dtype_tiny(ckl_dtype dtype);
 

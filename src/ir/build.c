@@ -98,6 +98,16 @@ void ir_at(const char *file, int line)
     build.line = line;
 }
 
+bool ir_describing(const char **kernel, const char **file, int *line)
+{
+    if (!build.kernel || !build.kernel->name)
+        return false;
+    *kernel = build.kernel->name;
+    *file = build.file;
+    *line = build.line;
+    return true;
+}
+
 /* Registers */
 
 static val fresh_register(ir_type type, bool variable)

@@ -31,6 +31,9 @@ void *ir_alloc(size_t count, size_t size);
 /* The C source line of the instructions that follow. */
 void ir_at(const char *file, int line);
 
+/* How far this thread has come with a description, for a report of a crash; false between kernels. Takes no lock. */
+bool ir_describing(const char **kernel, const char **file, int *line);
+
 /* Values */
 val ir_int(ir_type type, int64_t i);
 val ir_float(ir_type type, double f);

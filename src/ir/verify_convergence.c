@@ -100,7 +100,7 @@ static spread numbered(int64_t unit)
     return (spread){ .known = true, .warp = unit > 1 ? DIVERGENT : UNIFORM, .group = DIVERGENT, .unit = unit };
 }
 
-/* x / by, by > 0 */
+/* x / by, by > 0. Remainders of powers of two are masks already. */
 static spread divide(spread x, int64_t by)
 {
     if (x.unit % by == 0)
@@ -131,8 +131,6 @@ static spread compute_number(const ir_inst *inst, spread x, int64_t c)
         return c > 0 ? divide(x, c) : blur(x);
     case IR_AND:
         return mask(x, c);
-    case IR_REM:
-        return mask(x, c - 1);
     case IR_ADD:
     case IR_SUB:
         return shift(x, c);

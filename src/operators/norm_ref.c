@@ -19,12 +19,6 @@ static operand vector(const char *name, operand_role role, ckl_dtype dtype, int6
                               : operand_matrix(name, role, dtype, elements, 1, 1);
 }
 
-static void set_range(operand *o, float low, float high)
-{
-    o->low = low;
-    o->high = high;
-}
-
 /* The statistics of a backward pass are inputs like any other: gradients are a function of all of them. */
 int norm_operands(const void *problem, operand *out)
 {
@@ -46,10 +40,12 @@ int norm_operands(const void *problem, operand *out)
     out[NORM_DBETA] = vector("dbeta", OPERAND_OUT, v->dtype, v->channels, backward && beta);
     out[NORM_MEAN] = vector("mean", role, CKL_F32, groups, v->centred && (backward || p->stats));
     out[NORM_RSTD] = vector("rstd", role, CKL_F32, groups, backward || p->stats);
+    for (int i = 0; i < NORM_OPERANDS; i++)
+        out[i].hard_max = 0x1p30; // dy * n * n stays in f32
     if (p->offset != 0)
-        set_range(&out[NORM_X], p->offset - 1, p->offset + 1);
-    set_range(&out[NORM_MEAN], p->offset - 1, p->offset + 1);
-    set_range(&out[NORM_RSTD], 0.5F, 2);
+        out[NORM_X] = operand_range(out[NORM_X], p->offset - 1, p->offset + 1);
+    out[NORM_MEAN] = operand_range(out[NORM_MEAN], p->offset - 1, p->offset + 1);
+    out[NORM_RSTD] = operand_range(out[NORM_RSTD], 0.5, 2);
     return NORM_OPERANDS;
 }
 

@@ -64,30 +64,25 @@ typedef enum operand_role { OPERAND_IN, OPERAND_OUT, OPERAND_IN_OUT } operand_ro
 typedef struct operand {
     const char *name; // "a"
     operand_role role;
-    ckl_dtype dtype; // CKL_DTYPE_DEFAULT: absent in this problem, pointer NULL
+    ckl_dtype dtype;  // CKL_DTYPE_DEFAULT: absent in this problem, pointer NULL
+    ckl_dtype result; // of an in-out operand after the run, of as many bytes; CKL_DTYPE_DEFAULT: dtype
     int rank;
     int64_t shape[OPERAND_RANK_MAX];  // outermost first
     int64_t stride[OPERAND_RANK_MAX]; // elements; gaps between rows are padding that a kernel must not touch
-    float low, high;                  // range of random inputs; both 0: -1..1
+
+    /* How inputs are filled. */
+    bool ranged;      // low..high, hard ones too; else -1..1, and what is hard
+    double low, high; // integers: both are taken
+    uint32_t along;   // modes along which sums run, a bit each: hard inputs go by such lines; 0: by elements
+    double hard_max;  // the largest finite magnitude of hard inputs; 0: the type's own
 } operand;
 
-/* A matrix of rows that start ld elements apart; a vector. */
-static inline operand operand_matrix(const char *name, operand_role role, ckl_dtype dtype, int64_t rows, int64_t cols,
-                                     int64_t ld)
-{
-    return (operand){ name, role, dtype, 2, { rows, cols }, { ld, 1 }, 0, 0 };
-}
-
-static inline operand operand_vector(const char *name, operand_role role, ckl_dtype dtype, int64_t elements)
-{
-    return (operand){ name, role, dtype, 1, { elements }, { 1 }, 0, 0 };
-}
-
-/* A tensor of any rank. */
+/* A tensor of any rank. Sums are taken to run along its rows, if it has more than one mode. */
 static inline operand operand_tensor(const char *name, operand_role role, ckl_dtype dtype, int rank,
                                      const int64_t *shape, const int64_t *stride)
 {
     operand o = { .name = name, .role = role, .dtype = dtype, .rank = rank };
+    o.along = rank > 1 ? 1u << (rank - 1) : 0;
     for (int d = 0; d < rank; d++) {
         o.shape[d] = shape[d];
         o.stride[d] = stride[d];
@@ -95,9 +90,29 @@ static inline operand operand_tensor(const char *name, operand_role role, ckl_dt
     return o;
 }
 
-/* The operand with random inputs in low..high. */
-static inline operand operand_range(operand o, float low, float high)
+/* A matrix of rows that start ld elements apart; a vector. */
+static inline operand operand_matrix(const char *name, operand_role role, ckl_dtype dtype, int64_t rows, int64_t cols,
+                                     int64_t ld)
 {
+    return operand_tensor(name, role, dtype, 2, (int64_t[]){ rows, cols }, (int64_t[]){ ld, 1 });
+}
+
+static inline operand operand_vector(const char *name, operand_role role, ckl_dtype dtype, int64_t elements)
+{
+    return operand_tensor(name, role, dtype, 1, &elements, (int64_t[]){ 1 });
+}
+
+/* The operand with sums along other modes. */
+static inline operand operand_along(operand o, uint32_t modes)
+{
+    o.along = modes;
+    return o;
+}
+
+/* The operand with random inputs in low..high. */
+static inline operand operand_range(operand o, double low, double high)
+{
+    o.ranged = true;
     o.low = low;
     o.high = high;
     return o;
@@ -108,7 +123,8 @@ typedef enum operand_fill { FILL_INTEGERS, FILL_UNIFORM, FILL_NORMAL, FILL_HARD 
 
 /*
  * What the reference computes and where it writes: value[i] and the sum of the absolute values of the terms that made it, for
- * the bound. Elements first .. first+count-1 of a row of the output, where the operator leaves its slices to the default.
+ * the bound. Of integer outputs the value is not yet truncated, and the magnitude is 0 where no float was rounded on the way.
+ * Elements first .. first+count-1 of a row of the output, where the operator leaves its slices to the default.
  */
 typedef struct reference_slice {
     double *value;

@@ -107,8 +107,8 @@ static entry *keep(ckl_device *device, const operator_info *op, const void *key,
 
 ckl_status plan_once(ckl_device *device, const operator_info *op, const void *desc, const void *args, ckl_stream stream)
 {
-    if (!desc)
-        FAIL(CKL_INVALID, "%s: desc is NULL", op->name);
+    if (!desc || !args)
+        FAIL(CKL_INVALID, "%s: %s is NULL", op->name, desc ? "args" : "desc");
     cache_key key;
     make_key(op, desc, &key);
     pthread_mutex_lock(&lock);

@@ -226,12 +226,18 @@ void ckl_plan_free(ckl_plan *plan)
 
 const char *ckl_plan_text(const ckl_plan *plan)
 {
-    return plan->text;
+    if (plan)
+        return plan->text;
+    status_fail(CKL_INVALID, "plan_text: plan is NULL");
+    return "";
 }
 
 int64_t ckl_plan_workspace_bytes(const ckl_plan *plan)
 {
-    return plan->workspace_bytes;
+    if (plan)
+        return plan->workspace_bytes;
+    status_fail(CKL_INVALID, "plan_workspace_bytes: plan is NULL");
+    return 0;
 }
 
 void plan_forget_device(ckl_device *device)

@@ -31,6 +31,7 @@ static int operands(const void *problem, operand *out)
     out[0] = operand_matrix("a", OPERAND_IN, d->dtype, d->rows, d->n, d->lda);
     out[1] = operand_matrix("b", OPERAND_IN, d->dtype, d->rows, d->n, d->ldb);
     out[2] = operand_matrix("y", OPERAND_OUT, d->dtype, d->rows, d->n, d->ldy);
+    out[0].hard_max = out[1].hard_max = 0x1p125; // products with small factors stay in f32
     return 3;
 }
 
@@ -71,6 +72,7 @@ static const char *const cases[] = {
     "n=1024 dtype=f32 misalign=3",
     "n=1000 rows=7 dtype=f16 lda=1008 ldy=1016    # strided rows, vectors kept",
     "n=129 rows=33 dtype=bf16 lda=131 ldb=130     # odd pitches: single elements",
+    "n=1001 rows=3 dtype=f16 lda=1008 ldb=1008 ldy=1008 # vectors in the pitch, none in the length",
     "n=4096 rows=3 dtype=f32                      # dense rows: one long row",
     "n=513 dtype=f32 alpha=0.5 beta=-2            # scaled",
     "n=777 dtype=bf16 alpha=0 beta=1",

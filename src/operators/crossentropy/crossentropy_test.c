@@ -44,8 +44,8 @@ static int operands(const void *problem, operand *out)
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD, is_mean = d->reduction == CKL_LOSS_MEAN;
     const operand_role saved = is_forward ? OPERAND_OUT : OPERAND_IN;
     out[X] = operand_matrix("x", OPERAND_IN, d->dtype, d->rows, d->cols, d->ldx);
-    out[TARGET] = operand_range(operand_vector("target", OPERAND_IN, d->target, d->rows), (float)p->target_low,
-                                (float)(d->cols - 1));
+    out[TARGET] = operand_range(operand_vector("target", OPERAND_IN, d->target, d->rows), (double)p->target_low,
+                                (double)(d->cols - 1));
     out[LSE] = operand_range(numbers("lse", saved, d->rows), 1, 4);
     if (is_mean)
         out[COUNT] = operand_range(numbers("count", saved, 1), 1, 2);
@@ -127,9 +127,10 @@ static void gradient(const ckl_crossentropy_desc *d, void *const *host, int64_t 
         factor = NAN;
     for (int64_t c = 0; c < d->cols; c++) {
         double x = logit(d, host, row, c), e = lse == -INFINITY ? exp(x) : exp(x - lse);
-        out.value[c] = t == d->ignore_index ? 0 : (e - (c == t)) * factor;
         double spread = isfinite(x) ? e * (1 + fabs(x - lse)) + (c == t) : 1;
-        out.magnitude[c] = spread * fabs(factor) + 0x1p-126 / ERROR;
+        bool ignored = t == d->ignore_index; // whether it is a class or not
+        out.value[c] = ignored ? 0 : (e - (c == t)) * factor;
+        out.magnitude[c] = ignored ? 0 : spread * fabs(factor) + 0x1p-126 / ERROR;
     }
 }
 
@@ -185,6 +186,11 @@ static const char *const cases[] = {
     "rows=5 cols=515 dtype=bf16 misalign=1          # pointers aligned to the element only",
     "rows=5 cols=520 dtype=f16 misalign=1 direction=backward",
     "rows=9 cols=200 dtype=f16 ldx=208 lddx=216 direction=backward # strided rows, vectors kept",
+    "rows=320 cols=130 fill=hard # one NaN, infinity or peak a row",
+    "rows=3 cols=1001 dtype=f16 ldx=1008            # vectors in the pitch, none in the length",
+    "rows=3 cols=1001 dtype=f16 ldx=1008 lddx=1008 direction=backward",
+    "rows=24 cols=1 direction=backward ignore_index=1 # no target but 0",
+    "rows=24 cols=1 direction=backward ignore_index=1 target_low=-3",
     "rows=0 cols=8                                  # no rows",
     "rows=0 cols=8 reduction=mean                   # the mean of nothing",
     NULL,

@@ -232,12 +232,13 @@ static estimate evaluate(const expr *e, const double *inputs)
     return at[e->count - 1];
 }
 
-/* To integers a float is truncated; NaN gives 0, and true. */
-static double stored(ckl_dtype dtype, double x)
+/* Whether the expression is computed in integers: nothing is rounded then. */
+static bool is_exact(const elementwise_problem *p)
 {
-    if (dtype == CKL_BOOL)
-        return x != 0;
-    return dtype_is_float(dtype) ? x : isnan(x) ? 0 : trunc(x);
+    bool integers = !dtype_is_float(p->desc.out.dtype) && expr_suits_integers(&p->expression);
+    for (int k = 0; k < p->expression.inputs; k++)
+        integers &= !p->desc.in[k].scalar && !dtype_is_float(p->desc.in[k].dtype);
+    return integers;
 }
 
 /* The index of element number i, in row-major order, of an operand. */
@@ -255,6 +256,7 @@ void elementwise_reference(const void *problem, void *const *host, int output, i
 {
     const elementwise_problem *p = problem;
     const ckl_elementwise_desc *d = &p->desc;
+    const bool exact = is_exact(p);
     int64_t first = out.row * (d->rank ? d->shape[d->rank - 1] : 1) + out.first;
     (void)output, (void)slice;
     for (int64_t j = 0; j < out.count; j++) {
@@ -263,8 +265,8 @@ void elementwise_reference(const void *problem, void *const *host, int output, i
             x[k] = d->in[k].scalar ? (double)p->scalar[k]
                                    : dtype_read(d->in[k].dtype, host[k], index_of(d, &d->in[k], first + j));
         estimate y = evaluate(&p->expression, x);
-        out.value[j] = stored(d->out.dtype, y.value);
-        out.magnitude[j] = y.magnitude;
+        out.value[j] = y.value;
+        out.magnitude[j] = exact ? 0 : y.magnitude;
     }
 }
 

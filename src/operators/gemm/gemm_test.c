@@ -76,15 +76,20 @@ static double slope(choice activation)
 
 enum { LANES = 8 }; // partial sums side by side, which compilers make vectors of
 
+/* NOTE: the tensor core aligns products by the exponents of their factors, and that of a subnormal is the smallest one. */
+static double aligned(double x, double smallest)
+{
+    return x > 0 && x < smallest ? smallest : x;
+}
+
 /* Both arrays are padded with zeros to a multiple of LANES. */
-static void products(const double *a, const double *b, int64_t k, double *sum, double *magnitude)
+static void products(const double *a, const double *b, int64_t k, double smallest, double *sum, double *magnitude)
 {
     double s[LANES] = { 0 }, t[LANES] = { 0 };
     for (int64_t l = 0; l < k; l += LANES) {
         for (int i = 0; i < LANES; i++) {
-            double product = a[l + i] * b[l + i];
-            s[i] += product;
-            t[i] += fabs(product);
+            s[i] += a[l + i] * b[l + i];
+            t[i] += aligned(fabs(a[l + i]), smallest) * aligned(fabs(b[l + i]), smallest);
         }
     }
     *sum = ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
@@ -95,6 +100,7 @@ static void reference(const void *problem, void *const *host, int output, int64_
 {
     const gemm_problem *p = problem;
     (void)output, (void)slice;
+    const double smallest = dtype_tiny(p->desc.a) / dtype_epsilon(p->desc.a);
     double *a = calloc((size_t)(2 * (p->desc.k + LANES)), sizeof *a), *b = a + p->desc.k + LANES;
     if (!a)
         abort();
@@ -102,7 +108,7 @@ static void reference(const void *problem, void *const *host, int output, int64_
     for (int64_t j = 0; j < p->desc.n; j++) {
         double sum, magnitude;
         dtype_read_run(p->desc.b, host[B], j * p->desc.ldb, p->desc.k, b);
-        products(a, b, p->desc.k, &sum, &magnitude);
+        products(a, b, p->desc.k, smallest, &sum, &magnitude);
         sum *= p->alpha;
         magnitude *= fabs((double)p->alpha);
         double added = p->c && p->beta != 0 ? p->beta * dtype_read(p->desc.d, host[C], out.row * p->desc.ldc + j) : 0;
@@ -164,6 +170,10 @@ static const char *const cases[] = {
     "ctas=1'         # short K",
     "m=64 n=33 k=64 ldd=40                                     # odd rows in 16-byte pitches",
     "m=64 n=35 k=70 lda=72 ldb=72 ldd=44 d=f32 bias=1",
+    "m=64 n=40 k=1001 lda=1008 ldb=1008                        # vectors in the pitch, none in the length",
+    "m=5 n=1001 k=64 c=1 beta=1 ldc=1008 ldd=1008",
+    "m=2 n=2 k=40 lda=72 ldb=56                                # two rows of padded pitch through TMA",
+    "m=2 n=2 k=40 lda=72 ldb=56 ldd=8 impl=sm90",
     NULL,
 };
 

@@ -18,10 +18,13 @@ static const field fields[] = { GROUPNORM_DESC(FIELD_NESTED, (norm_problem, imag
 
 static operand image(operand_role role, const ckl_groupnorm_desc *d)
 {
-    int64_t c = d->c, pixels = d->h * d->w;
+    int64_t pixels = d->h * d->w, of_group = d->c / d->groups;
+    const int64_t planes[] = { d->n, d->groups, of_group, pixels }, points[] = { d->n, pixels, d->groups, of_group };
+    const int64_t plane_steps[] = { d->c * pixels, of_group * pixels, pixels, 1 };
+    const int64_t point_steps[] = { d->c * pixels, d->c, of_group, 1 };
     return d->layout == CKL_IMAGE_NCHW
-               ? (operand){ "", role, d->dtype, 3, { d->n, c, pixels }, { c * pixels, pixels, 1 }, 0, 0 }
-               : (operand){ "", role, d->dtype, 3, { d->n, pixels, c }, { c * pixels, c, 1 }, 0, 0 };
+               ? operand_along(operand_tensor("", role, d->dtype, 4, planes, plane_steps), 1u << 2 | 1u << 3)
+               : operand_along(operand_tensor("", role, d->dtype, 4, points, point_steps), 1u << 1 | 1u << 3);
 }
 
 static ckl_status prepare(void *problem)
@@ -51,10 +54,8 @@ static ckl_status prepare(void *problem)
 static int operands(const void *problem, operand *out)
 {
     int count = norm_operands(problem, out);
-    if (((const norm_problem *)problem)->view.direction == CKL_DIRECTION_BACKWARD) {
-        out[NORM_GAMMA].low = -1;
-        out[NORM_GAMMA].high = 1;
-    }
+    if (((const norm_problem *)problem)->view.direction == CKL_DIRECTION_BACKWARD)
+        out[NORM_GAMMA] = operand_range(out[NORM_GAMMA], -1, 1);
     return count;
 }
 

@@ -88,6 +88,9 @@ static const char *const cases[] = {
     "residence=reload exact=0'",
     "rows=20 cols=8200 dtype=bf16 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=8 "
     "steps=2 stages=40 residence=ring lookahead=1 exact=0' # the next row is read before one is written, in a loop",
+    "rows=320 cols=130 fill=hard # one NaN, infinity or peak a row",
+    "rows=3 cols=1001 dtype=f16 ldx=1008 ldy=1008        # vectors in the pitch, none in the length",
+    "rows=3 cols=1001 dtype=f16 ldx=1008 ldy=1008 direction=backward",
     "rows=4 cols=64 eps=0.5 dtype=bf16",
     "rows=3 cols=1 direction=backward",
     "rows=300 cols=8 direction=backward                  # more rows than CTAs",

@@ -131,6 +131,7 @@ static const char *const cases[] = {
     "shape=8x64x40 order=0,2,1 dtype=f16 stride_x=2624,41,1",
     "shape=4x8x16 order=0,1,2 dtype=f16 misalign=1     # a copy whose pointers are not aligned to vectors",
     "shape=2x64x64 order=0,2,1 dtype=f16 misalign=1",
+    "shape=3x1001 order=1,0 dtype=f16 stride_x=1008,1  # vectors in the pitch, none in the length",
     "shape=3x0x4 order=2,1,0                           # nothing to do",
     "shape=20x30 order=1,0 dtype=f32 impl=naive        # the ladder, by name",
     "shape=3x20x30 order=0,2,1 dtype=u8 impl=tiled",

@@ -76,6 +76,7 @@ static const char *const cases[] = {
     "rows=120 cols=60 dtype=f16 ldx=64 ldy=128         # padded rows by TMA: columns past the end of x are not zero",
     "rows=100 cols=60 dtype=f16 ldx=104 ldy=128        # padded rows, which stay as they are",
     "rows=65 cols=70 dtype=u8 ldx=73 ldy=81",
+    "rows=5 cols=1001 dtype=f16 ldx=1008 ldy=8         # vectors in the pitch, none in the length",
     "rows=40 cols=50 dtype=f32 incx=2 incy=3           # neither side contiguous",
     "rows=40 cols=50 dtype=f16 incx=40 ldx=1           # x is stored by columns: a copy",
     "rows=256 cols=192 dtype=f16 misalign=1            # pointers aligned to the element only",

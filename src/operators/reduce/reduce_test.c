@@ -59,22 +59,24 @@ static ckl_status prepare(void *problem)
     return reduce_operator.check(d);
 }
 
+static bool is_spread(ckl_reduce_op op)
+{
+    return op == CKL_REDUCE_VAR || op == CKL_REDUCE_STD;
+}
+
 static int operands(const void *problem, operand *out)
 {
     const reduce_problem *p = problem;
     const ckl_reduce_desc *d = &p->desc;
-    out[0] = operand_tensor("x", OPERAND_IN, d->dtype, d->rank, d->shape, d->stride);
+    out[0] = operand_along(operand_tensor("x", OPERAND_IN, d->dtype, d->rank, d->shape, d->stride), d->axes);
+    if (is_spread(d->op) || d->op == CKL_REDUCE_NORM2)
+        out[0].hard_max = 0x1p60; // squares stay in f32
     if (p->offset != 0)
         out[0] = operand_range(out[0], p->offset - 1, p->offset + 1);
     else if (d->op == CKL_REDUCE_PROD && dtype_is_float(d->dtype)) // products of others overflow on the way
         out[0] = operand_range(out[0], -2, 2);
     out[1] = operand_matrix("y", OPERAND_OUT, d->output, reduce_view_of(d).rows, 1, 1); // each can be computed alone
     return 2;
-}
-
-static bool is_spread(ckl_reduce_op op)
-{
-    return op == CKL_REDUCE_VAR || op == CKL_REDUCE_STD;
 }
 
 /* A variance has no error that grows with its length. */
@@ -201,6 +203,16 @@ static const char *const cases[] = {
     "op=var shape=8x1000 axes=1 offset=1000 fill=uniform # a mean far from 0",
     "op=var shape=500x16 axes=0 offset=1000 fill=uniform",
     "op=var shape=9000 offset=1000 fill=uniform impl=rows",
+    "op=argmax shape=640x130 axes=1 fill=hard # one NaN, infinity or peak a row, at every place",
+    "op=argmin shape=640x131 axes=1 dtype=bf16 impl=rows fill=hard",
+    "op=max shape=320x1000 axes=1 dtype=f16 impl=rows fill=hard",
+    "op=min shape=320x1001 axes=1 impl=rows fill=hard",
+    "op=any shape=320x97 axes=1 dtype=i32 impl=rows fill=hard",
+    "op=argmax shape=130x640 axes=0 dtype=f16 impl=columns fill=hard # and a column",
+    "op=min shape=130x640 axes=0 impl=columns fill=hard",
+    "op=max shape=64x9001 axes=1 dtype=bf16 impl=rows fill=hard # long rows",
+    "op=argmax shape=64x9001 axes=1 impl=rows fill=hard",
+    "op=sum shape=3x1001 axes=1 dtype=f16 stride=1008x1        # vectors in the pitch, none in the length",
     "op=sum shape=6x0 axes=1 fill=integers                     # empty rows",
     "op=max shape=6x0 axes=1 dtype=bf16 fill=integers",
     "op=min shape=6x0 axes=1 dtype=i32 fill=integers",

@@ -44,7 +44,8 @@ static operand heads_of(const char *name, operand_role role, const ckl_rope_desc
                         int64_t ld_head)
 {
     ckl_dtype dtype = heads ? d->dtype : CKL_DTYPE_DEFAULT;
-    return (operand){ name, role, dtype, 3, { d->tokens, heads, d->head_dim }, { ld, ld_head, 1 }, 0, 0 };
+    return operand_tensor(name, role, dtype, 3, (int64_t[]){ d->tokens, heads, d->head_dim },
+                          (int64_t[]){ ld, ld_head, 1 });
 }
 
 static int operands(const void *problem, operand *out)
@@ -54,9 +55,8 @@ static int operands(const void *problem, operand *out)
     operand_role in = p->inplace ? OPERAND_IN_OUT : OPERAND_IN;
     out[0] = heads_of("q", in, d, d->heads, d->ldq, d->ldq_head);
     out[1] = heads_of("k", in, d, d->k_heads, d->ldk, d->ldk_head);
-    out[2] = operand_vector("positions", OPERAND_IN, d->positions, d->tokens);
-    out[2].low = p->position_min;
-    out[2].high = fmaxf(p->position_max, 0x1p-100F); // two zeros would say nothing
+    out[2] = operand_range(operand_vector("positions", OPERAND_IN, d->positions, d->tokens), p->position_min,
+                           p->position_max);
     out[3] = heads_of("yq", OPERAND_OUT, d, d->heads, d->ldyq, d->ldyq_head);
     out[4] = heads_of("yk", OPERAND_OUT, d, d->k_heads, d->ldyk, d->ldyk_head);
     return p->inplace ? 3 : 5;
@@ -129,6 +129,7 @@ static const char *const cases[] = {
     "tokens=20 heads=2 position_min=16777216 position_max=33554432 # too far: NaN",
     "tokens=3 heads=2 head_dim=2048 theta=1                        # many lanes, one frequency",
     "tokens=700 heads=12 k_heads=4 head_dim=32 dtype=bf16 impl=vector config='groups=2 threads=128 heads=2'",
+    "tokens=9 heads=1 head_dim=77 rotary_dim=76 dtype=f16 ldq=80 ldyq=80 # vectors in the pitch, none in the length",
     "tokens=0",
     NULL,
 };

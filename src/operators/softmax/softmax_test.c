@@ -53,7 +53,9 @@ static operand tensor_of(const ckl_softmax_desc *d, const char *name, operand_ro
 {
     if (d->inner == 1)
         return operand_matrix(name, role, d->dtype, d->outer, d->n, ld);
-    return (operand){ name, role, d->dtype, 3, { d->outer, d->n, d->inner }, { d->n * ld, ld, 1 }, 0, 0 };
+    return operand_along(operand_tensor(name, role, d->dtype, 3, (int64_t[]){ d->outer, d->n, d->inner },
+                                        (int64_t[]){ d->n * ld, ld, 1 }),
+                         1u << 1);
 }
 
 static int operands(const void *problem, operand *out)
@@ -136,7 +138,7 @@ static void backward(const ckl_softmax_desc *d, void *const *host, int64_t row, 
         int64_t at = index_of(d, d->ldy, row, i);
         double y = dtype_read(d->dtype, host[Y], at), dy = dtype_read(d->dtype, host[DY], at), e = exp(y);
         out.value[i] = d->scale * (d->log ? dy - e * sum : y * (dy - sum));
-        out.magnitude[i] = d->scale * (d->log ? fabs(dy) + e * (1 + fabs(y)) * terms : y * (fabs(dy) + terms));
+        out.magnitude[i] = d->scale * (d->log ? fabs(dy) + e * (1 + fabs(y)) * terms : fabs(y) * (fabs(dy) + terms));
     }
 }
 
@@ -220,6 +222,12 @@ static const char *const cases[] = {
     "shape=300x24 axis=0 misalign=1 direction=backward",
     "shape=64x40 axis=0 dtype=f16 ldx=48 ldy=56 scale=2 # strided lines",
     "shape=2x3x4x5 axis=1                          # axis in the middle of four",
+    "shape=320x130 fill=hard # one NaN, infinity or peak a row, at every place of a warp",
+    "shape=130x320 axis=0 fill=hard # and a column",
+    "shape=3x1001 dtype=f16 ldx=1008 ldy=1008      # vectors in the pitch, none in the length",
+    "shape=3x1001 dtype=f16 ldx=1008 ldy=1008 direction=backward",
+    "shape=6000 scale=0                            # 0 is the default",
+    "shape=7503 direction=backward fill=normal     # y that is no probability",
     "shape=0x8                                     # no rows",
     "shape=8x0                                     # rows of no length",
     NULL,

@@ -1,0 +1,181 @@
+/*
+ * unit_calls.c - what a call may pass: operands side by side in one buffer, to the byte, but not one element nearer; scalars of a
+ * GEMM left out.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cutekernellib/operators/gemm.h"
+#include "lab/check.h"
+#include "emulated_device.h"
+
+static const char *const lines[] = {
+    "add n=1000",
+    "crossentropy rows=8 cols=64",
+    "crossentropy rows=8 cols=64 direction=backward",
+    "elementwise expr=a*b+c shape=1000",
+    "gemm m=64 n=64 k=64 beta=1 bias=1",
+    "groupnorm n=2 c=32 h=4 w=4 groups=4",
+    "layernorm rows=8 cols=64 residual=1",
+    "layernorm rows=8 cols=64 direction=backward residual=1",
+    "permute shape=16x32x8",
+    "reduce op=sum shape=64x64 axes=1",
+    "rmsnorm rows=8 cols=64",
+    "rope tokens=8 k_heads=2",
+    "softmax shape=8x64 mask=add",
+    "softmax shape=8x64 direction=backward",
+    "transpose rows=32 cols=48",
+};
+
+/* Puts the operands one behind the other, each as soon as its elements are aligned; returns the buffer. */
+static void *put_side_by_side(check *k)
+{
+    size_t total = 0, used = 0;
+    void *buffer;
+    for (int i = 0; i < k->images.count; i++)
+        total += k->images.each[i].bytes + sizeof(double);
+    assert_int_equal(ckl_malloc(device, total, &buffer), CKL_OK);
+    for (int i = 0; i < k->images.count; i++) {
+        const operand_image *o = &k->images.each[i];
+        if (!k->set.pointer[i])
+            continue;
+        used = (size_t)round_up((int64_t)used, (int64_t)ckl_dtype_bytes(o->info.dtype));
+        k->set.pointer[i] = (unsigned char *)buffer + used;
+        assert_int_equal(ckl_copy_in(device, k->set.pointer[i], o->image, o->bytes, NULL), CKL_OK);
+        used += o->bytes;
+    }
+    return buffer;
+}
+
+/* Each output one element nearer to what lies before it. */
+static void check_nearer(check *k)
+{
+    const operand_image *all = k->images.each;
+    for (int i = 1; i < k->images.count; i++) {
+        unsigned char *at = k->set.pointer[i], *before = k->set.pointer[i - 1];
+        if (!at || !before || all[i].info.role == OPERAND_IN || before + all[i - 1].bytes != at)
+            continue;
+        k->set.pointer[i] = at - ckl_dtype_bytes(all[i].info.dtype);
+        assert_int_equal(check_enqueue(k), CKL_INVALID);
+        assert_non_null(strstr(ckl_error(), "overlaps"));
+        k->set.pointer[i] = at;
+    }
+}
+
+static void test_side_by_side(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT_OF(lines); i++) {
+        test_case c;
+        check k;
+        assert_int_equal(case_parse(lines[i], &c), CKL_OK);
+        assert_int_equal(check_open(&c, device, NULL, &k), CKL_OK);
+        void *buffer = put_side_by_side(&k);
+        if (check_enqueue(&k) != CKL_OK || ckl_stream_synchronize(device, k.stream) != CKL_OK)
+            fail_msg("%s: %s", lines[i], ckl_error());
+        check_nearer(&k);
+        ckl_free(device, buffer);
+        check_close(&k);
+        case_clear(&c);
+    }
+}
+
+/* Scalars of a GEMM */
+
+enum { N = 64, COUNT = N * N, PITCH = N + 8 };
+
+typedef struct matrices {
+    void *a, *b, *c, *d;
+} matrices;
+
+static void *filled(float value)
+{
+    static float host[N * PITCH];
+    void *memory;
+    for (int i = 0; i < N * PITCH; i++)
+        host[i] = value;
+    assert_int_equal(ckl_malloc(device, sizeof host, &memory), CKL_OK);
+    assert_int_equal(ckl_copy_in(device, memory, host, sizeof host, NULL), CKL_OK);
+    return memory;
+}
+
+/* A matrix of f16, of which two are as wide as an f32. */
+static void *ones(void)
+{
+    const uint32_t bits = 0x3c003c00;
+    float pair;
+    memcpy(&pair, &bits, sizeof pair);
+    return filled(pair);
+}
+
+/* The one value of D. */
+static float run_gemm(const matrices *m, const float *alpha, const float *beta)
+{
+    static float host[COUNT];
+    const ckl_gemm_desc desc = { .m = N, .n = N, .k = N, .a = CKL_F16, .c = CKL_F32, .d = CKL_F32 };
+    const ckl_gemm_args args = { .a = m->a, .b = m->b, .c = m->c, .d = m->d, .alpha = alpha, .beta = beta };
+    if (ckl_gemm(device, &desc, &args, NULL) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    assert_int_equal(ckl_copy_out(device, host, m->d, sizeof host, NULL), CKL_OK);
+    assert_int_equal(ckl_stream_synchronize(device, NULL), CKL_OK);
+    for (int i = 1; i < COUNT; i++)
+        assert_memory_equal(&host[i], &host[0], sizeof host[0]);
+    return host[0];
+}
+
+static void free_matrices(matrices *m)
+{
+    ckl_free(device, m->a);
+    ckl_free(device, m->b);
+    ckl_free(device, m->c);
+    ckl_free(device, m->d);
+}
+
+static void test_scalars_left_out(void **state)
+{
+    const float two = 2, nothing = 0;
+    matrices m = { ones(), ones(), filled(5), filled(0) };
+    (void)state;
+    assert_true(run_gemm(&m, NULL, NULL) == 69);
+    assert_true(run_gemm(&m, &two, NULL) == 133);
+    assert_true(run_gemm(&m, NULL, &two) == 74);
+    free_matrices(&m);
+    m = (matrices){ ones(), ones(), filled((float)NAN), filled(0) };
+    assert_true(run_gemm(&m, NULL, &nothing) == 64); // C is there and must not be read
+    assert_true(isnan(run_gemm(&m, NULL, NULL)));
+    free_matrices(&m);
+}
+
+/* D may be C; neither a part of it nor rows of another pitch. */
+static void test_d_over_c(void **state)
+{
+    matrices m = { ones(), ones(), filled(5), NULL };
+    (void)state;
+    m.d = m.c;
+    assert_true(run_gemm(&m, NULL, NULL) == 69);
+    ckl_gemm_desc desc = { .m = N, .n = N, .k = N, .a = CKL_F16, .c = CKL_F32, .d = CKL_F32 };
+    ckl_gemm_args args = { .a = m.a, .b = m.b, .c = m.c, .d = (float *)m.c + N };
+    assert_int_equal(ckl_gemm(device, &desc, &args, NULL), CKL_INVALID);
+    assert_string_equal(ckl_error(), "gemm: d overlaps c without being the same tensor");
+    desc.ldd = PITCH;
+    args.d = m.c;
+    assert_int_equal(ckl_gemm(device, &desc, &args, NULL), CKL_INVALID);
+    assert_string_equal(ckl_error(), "gemm: d overlaps c without being the same tensor");
+    m.d = NULL;
+    free_matrices(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_side_by_side),
+        cmocka_unit_test(test_scalars_left_out),
+        cmocka_unit_test(test_d_over_c),
+    };
+    return cmocka_run_group_tests_name("calls", tests, open_device, close_device);
+}

@@ -1,0 +1,117 @@
+/* unit_crash.c - a crash inside of a kernel's function names the kernel and the line, and still ends the process. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include "cli/crash.h"
+#include "cute/kernel.h"
+#include "ir/build.h"
+
+static int last_line; // that the kernel's function has recorded
+
+static void begin_kernel(void)
+{
+    ir_describe_begin("doomed", IR_SM80);
+    val x = add(thread(), thread());
+    (void)x;
+    last_line = __LINE__ - 2;
+}
+
+static void segfault(void)
+{
+    begin_kernel();
+    raise(SIGSEGV);
+}
+
+static void abort_in_kernel(void)
+{
+    begin_kernel();
+    abort();
+}
+
+static int deep(volatile int *at) // NOLINT: endless by intent
+{
+    volatile int local[1024];
+    local[0] = *at + 1;
+    return local[0] ? deep(local) + local[0] : 0;
+}
+
+static void overflow_stack(void)
+{
+    volatile int start = 0;
+    begin_kernel();
+    deep(&start);
+}
+
+static void crash_elsewhere(void)
+{
+    raise(SIGFPE);
+}
+
+/* Runs it in a process of its own; what that wrote to stderr, and the signal that ended it. */
+static int end_of(void (*crash)(void), char *words, size_t size)
+{
+    int ends[2], status;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+        dup2(ends[1], STDERR_FILENO);
+        crash_report();
+        crash();
+        _exit(0);
+    }
+    close(ends[1]);
+    size_t length = 0;
+    for (ssize_t got; length + 1 < size && (got = read(ends[0], words + length, size - 1 - length)) > 0;)
+        length += (size_t)got;
+    words[length] = '\0';
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void expect_report(void (*crash)(void), int signal, const char *what)
+{
+    char words[512], wanted[256];
+    assert_int_equal(end_of(crash, words, sizeof words), signal);
+    begin_kernel(); // for its line
+    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+    snprintf(wanted, sizeof wanted, "ckl: crashed, %s, while describing kernel doomed, after %s:%d\n", what, __FILE__,
+             last_line);
+    assert_string_equal(words, wanted);
+}
+
+static void test_kernel_is_named(void **state)
+{
+    (void)state;
+    expect_report(segfault, SIGSEGV, "segmentation fault");
+    expect_report(abort_in_kernel, SIGABRT, "abort");
+    expect_report(overflow_stack, SIGSEGV, "segmentation fault");
+}
+
+static void test_outside_of_kernels(void **state)
+{
+    char words[512];
+    (void)state;
+    assert_int_equal(end_of(crash_elsewhere, words, sizeof words), SIGFPE);
+    assert_string_equal(words, "ckl: crashed, arithmetic fault\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kernel_is_named),
+        cmocka_unit_test(test_outside_of_kernels),
+    };
+    return cmocka_run_group_tests_name("crash", tests, NULL, NULL);
+}

@@ -1,0 +1,355 @@
+/* unit_emulator_rules.c - the checker's finer rules: which bytes are initialised, and what a fence covers. */
+#define BLAMED_FILE "unit_emulator_rules.c"
+#include "unit_emulator_faults.h"
+
+/* Bytes of global memory: a read wants all of its bytes written, of every lane, and a write makes no others so. */
+
+static void store_global(val at, int64_t offset, ir_type type)
+{
+    test_store_value(IR_GLOBAL, type, at, offset, ir_int(type, 1));
+}
+
+/* Every lane but the last one has its element. */
+static void one_lane_unwritten(ir_type type, int bytes)
+{
+    parameters p = declare();
+    val at = test_element(p.fresh, tid(), bytes);
+    ir_if(ir_compare(IR_LT, tid(), u32(planted ? 31 : 32)));
+    store_global(at, 0, type);
+    ir_end_if();
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    BLAME;
+    test_load_value(IR_GLOBAL, type, at, 0);
+}
+
+static void unwritten_byte(void)
+{
+    one_lane_unwritten(CKL_U8, 1);
+}
+
+static void unwritten_half(void)
+{
+    one_lane_unwritten(IR_U16, 2);
+}
+
+static void unwritten_word(void)
+{
+    one_lane_unwritten(IR_U32, 4);
+}
+
+static void unwritten_double(void)
+{
+    one_lane_unwritten(IR_U64, 8);
+}
+
+/* Of a vector of 16 bytes, one word. */
+static void unwritten_part(int part)
+{
+    parameters p = declare();
+    val at = test_element(p.fresh, tid(), 16), x[4];
+    for (int i = 0; i < 4; i++) {
+        x[i] = ir_reg(IR_U32);
+        if (i != part || !planted)
+            store_global(at, 4 * i, IR_U32);
+    }
+    BLAME;
+    ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 4, at, 0, x);
+}
+
+static void unwritten_first_word(void)
+{
+    unwritten_part(0);
+}
+
+static void unwritten_last_word(void)
+{
+    unwritten_part(3);
+}
+
+/* A word of which a byte is missing. */
+static void unwritten_last_byte(void)
+{
+    parameters p = declare();
+    val at = test_element(p.fresh, tid(), 4);
+    store_global(at, 0, IR_U16);
+    store_global(at, 2, CKL_U8);
+    if (!planted)
+        store_global(at, 3, CKL_U8);
+    BLAME;
+    test_load_value(IR_GLOBAL, IR_U32, at, 0);
+}
+
+/* Lanes that write to two allocations, one by one therefore: each byte counts. */
+static void two_allocations(void)
+{
+    parameters p = declare();
+    val is_first = ir_compare(IR_LT, tid(), u32(16));
+    val base = ir_select(is_first, p.memory, p.fresh), at = test_element(base, tid(), 4);
+    store_global(at, 0, IR_U32);
+    if (planted)
+        at = test_element(base, add(tid(), u32(16)), 4);
+    BLAME;
+    test_load_value(IR_GLOBAL, IR_U32, at, 0);
+}
+
+/* An atomic reads as well. */
+static void atomic_unwritten(void)
+{
+    declare();
+    val at = add(tile("x", 128), mul(tid(), 4));
+    if (!planted)
+        test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
+    BLAME;
+    ir_reduce(IR_SHARED, IR_SCOPE_CTA, IR_RED_ADD, at, 0, u32(1));
+}
+
+/* Atomics are ordered among themselves, not with an ordinary store. */
+static void atomic_after_store(void)
+{
+    declare();
+    val at = tile("x", 128);
+    ir_if(ir_compare(IR_EQ, tid(), u32(0)));
+    test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
+    ir_end_if();
+    ir_bar_sync(u32(0), 64);
+    if (planted) {
+        ir_if(ir_compare(IR_EQ, tid(), u32(0)));
+        test_store_value(IR_SHARED, IR_U32, at, 0, u32(2));
+        ir_end_if();
+    }
+    ir_if(is_warp(1));
+    ir_reduce(IR_SHARED, IR_SCOPE_CTA, IR_RED_ADD, at, 0, u32(1));
+    ir_end_if();
+}
+
+/* A byte written apart leaves the others of its word as they were. */
+static void byte_of_word(void)
+{
+    declare();
+    val at = add(tile("x", 128), mul(tid(), 4));
+    if (!planted)
+        test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
+    test_store_value(IR_SHARED, CKL_U8, at, 1, ir_int(CKL_U8, 1));
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, at, 0);
+}
+
+/* Of three warps that read, one does not meet the warp that writes. */
+static void third_reader(void)
+{
+    declare();
+    val at = add(tile("x", 128), mul(ir_sreg(IR_LANE), 4)), warp = ir_sreg(IR_WARP);
+    ir_if(is_warp(3));
+    test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
+    ir_end_if();
+    ir_bar_sync(u32(0), 128);
+    ir_if(ir_compare(IR_NE, warp, u32(3)));
+    test_load_value(IR_SHARED, IR_U32, at, 0);
+    ir_end_if();
+    if (planted)
+        ir_if(ir_compare(IR_NE, warp, u32(2)));
+    ir_bar_sync(u32(1), planted ? 96 : 128);
+    if (planted)
+        ir_end_if();
+    ir_if(is_warp(3));
+    test_store_value(IR_SHARED, IR_U32, at, 0, u32(2));
+    ir_end_if();
+}
+
+static void misaligned_shared(void)
+{
+    declare();
+    val at = add(tile("x", 160), mul(tid(), 4));
+    BLAME;
+    test_store_value(IR_SHARED, IR_U32, add(at, u32(planted ? 2 : 4)), 0, u32(1));
+}
+
+/* Addresses of a cluster */
+
+static void rank_of_no_cta(void)
+{
+    declare();
+    val at = tile("x", 128);
+    BLAME;
+    ir_mapa(at, add(ir_sreg(IR_CLUSTER_RANK), u32(planted ? 1 : 0)));
+}
+
+/* An address that mapa has not made. */
+static void address_of_no_cta(void)
+{
+    enum { NEXT_CTA = 1 << 24 };
+    declare();
+    val at = ir_mapa(tile("x", 128), ir_sreg(IR_CLUSTER_RANK));
+    BLAME;
+    test_store_value(IR_SHARED_CLUSTER, IR_U32, add(at, u32(planted ? 2 * NEXT_CTA : 0)), 0, u32(1));
+}
+
+/* Proxy fences */
+
+static void fill_row(val at, int64_t bytes)
+{
+    for (int64_t b = 0; b < bytes; b += 4 * 32)
+        test_store_value(IR_SHARED, IR_U32, add(at, mul(tid(), 4)), b, u32(0));
+}
+
+static void fence(void)
+{
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+}
+
+static void bulk_store(parameters p, val x, int64_t bytes)
+{
+    ir_if(ir_elect());
+    BLAME;
+    ir_bulk_store(p.memory, x, 0, u32(bytes));
+    HERE;
+    ir_plain(IR_BULK_COMMIT, 0, 0);
+    ir_plain(IR_BULK_WAIT, 0, 0);
+    ir_end_if();
+}
+
+/* A fence covers what came before it, and no store that follows. */
+static void store_after_fence(void)
+{
+    parameters p = declare();
+    val x = tile("x", 512);
+    fill_row(x, 512);
+    fence();
+    test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 128, u32(1));
+    if (!planted)
+        fence();
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    bulk_store(p, x, 512);
+}
+
+/* What the async proxy has written it may read again without a fence; not what a store put there since. */
+static void store_after_copy(void)
+{
+    parameters p = declare();
+    val x = tile("x", 512), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_mbarrier_expect(bar, 0, u32(512));
+    ir_bulk_load(x, 0, p.memory, u32(512), bar);
+    ir_end_if();
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_mbarrier_wait(bar, 0, u32(0));
+    if (planted)
+        test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, u32(1));
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    bulk_store(p, x, 512);
+}
+
+/* The fence of a warp that does not know of the initialisation makes it visible to nobody. */
+static void init_fenced_by_another(void)
+{
+    parameters p = declare();
+    val x = tile("x", 512), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    ir_if(is_warp(0));
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    ir_end_if();
+    ir_end_if();
+    if (!planted)
+        ir_bar_sync(u32(0), 64);
+    ir_if(is_warp(1));
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_end_if();
+    ir_bar_sync(u32(0), 64);
+    ir_if(is_warp(0));
+    ir_if(ir_elect());
+    ir_mbarrier_expect(bar, 0, u32(512));
+    BLAME;
+    ir_bulk_load(x, 0, p.memory, u32(512), bar);
+    HERE;
+    ir_end_if();
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_mbarrier_wait(bar, 0, u32(0));
+    ir_end_if();
+}
+
+/* K-major, no swizzle: 8x8 matrices beside and below each other. */
+static val descriptor(val address)
+{
+    val units = ir_convert(IR_U64, ir_binary(IR_SHR, address, u32(4)));
+    return ir_binary(IR_OR, units, ir_int(IR_U64, INT64_C(8) << 16 | INT64_C(16) << 32));
+}
+
+/* All four warps of a wgmma must have fenced its operands, not just the one that wrote them. */
+static void operands_fenced_by_one(void)
+{
+    enum { N = 16, A_BYTES = 64 * 16 * 2, B_BYTES = N * 16 * 2 };
+    declare();
+    val a = tile("a", A_BYTES), b = tile("b", 1024), d[N / 2];
+    for (int i = 0; i < N / 2; i++)
+        ir_assign(d[i] = ir_reg(CKL_F32), ir_float(CKL_F32, 0));
+    ir_if(is_warp(0));
+    fill_row(a, A_BYTES);
+    fill_row(b, B_BYTES);
+    ir_end_if();
+    ir_bar_sync(u32(0), 128);
+    if (planted)
+        ir_if(is_warp(0));
+    fence();
+    if (planted)
+        ir_end_if();
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    BLAME;
+    ir_wgmma(CKL_F16, N, d, descriptor(a), descriptor(b), ir_int(IR_PRED, 0), false, false);
+    HERE;
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
+#define GLOBAL "read of uninitialised global memory"
+
+static const fault_case cases[] = {
+    { unwritten_byte, 32, 1, { GLOBAL, "1 bytes at fresh+31" }, 0 },
+    { unwritten_half, 32, 1, { GLOBAL, "2 bytes at fresh+62" }, 0 },
+    { unwritten_word, 32, 1, { GLOBAL, "4 bytes at fresh+124" }, 0 },
+    { unwritten_double, 32, 1, { GLOBAL, "8 bytes at fresh+248" }, 0 },
+    { unwritten_first_word, 32, 1, { GLOBAL, "16 bytes at fresh+0" }, 0 },
+    { unwritten_last_word, 32, 1, { GLOBAL, "16 bytes at fresh+0" }, 0 },
+    { unwritten_last_byte, 32, 1, { GLOBAL, "4 bytes at fresh+0" }, 0 },
+    { two_allocations, 32, 1, { GLOBAL, "4 bytes at fresh+128" }, 0 },
+    { atomic_unwritten, 32, 1, { "read of uninitialised shared memory" }, 0 },
+    { atomic_after_store, 64, 1, { "shared-memory race" }, 0 },
+    { byte_of_word, 32, 1, { "read of uninitialised shared memory", "x is read before" }, 0 },
+    { third_reader, 128, 1, { "shared-memory race", "warp 2" }, 0 },
+    { misaligned_shared, 32, 1, { "misaligned shared access", "x+2" }, 0 },
+    { rank_of_no_cta, 32, 2, { "no such CTA", "mapa of rank 2 in a cluster of 2 CTAs" }, 0 },
+    { address_of_no_cta, 32, 2, { "out-of-bounds shared access", "is no address of this cluster of 2 CTAs" }, 0 },
+    { store_after_fence, 32, 1, { "missing fence_proxy_async", "x+128" }, 0 },
+    { store_after_copy, 32, 1, { "missing fence_proxy_async", "reads x" }, 0 },
+    { init_fenced_by_another, 64, 1, { "missing fence_mbarrier_init" }, 0 },
+    { operands_fenced_by_one, 128, 1, { "missing fence_proxy_async" }, 0 },
+};
+
+/* Copies from the host initialise their bytes, no more. */
+static void load_byte(void)
+{
+    test_load_value(IR_GLOBAL, CKL_U8, pointer("bytes"), 0);
+}
+
+static void test_host_copies(void **state)
+{
+    (void)state;
+    ckl_device *gpu = test_open("budget=100000");
+    unsigned char host[5] = { 0 }, *memory = test_upload(gpu, NULL, 64);
+    assert_int_equal(gpu->ops->copy_in(gpu, memory + 8, host, sizeof host, NULL), CKL_OK);
+    for (int i = 0; i < 64; i++) {
+        void *at = memory + i;
+        test_kernel k = { load_byte, IR_SM90A, .threads = 32 };
+        bool written = i >= 8 && i < 8 + (int)sizeof host;
+        if (test_run(gpu, k, (void *[]){ &at }) != (written ? CKL_OK : CKL_DEVICE_FAULT))
+            fail_msg("byte %d", i);
+    }
+    gpu->ops->close(gpu);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest more[] = { cmocka_unit_test(test_host_copies) };
+    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
+}

@@ -1,0 +1,245 @@
+/*
+ * unit_null.c - every public function refuses NULL with a sentence. The table must name each function of the public headers: a
+ * new one without its row fails.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <ctype.h>
+#include <glob.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cutekernellib/cutekernellib.h"
+#include "base/math.h"
+#include "base/status.h"
+#include "emulated_device.h"
+#include "operators/operators.h"
+
+static ckl_plan *plan; // of add
+
+#define REFUSED(call, words)                     \
+    do {                                         \
+        status_clear();                          \
+        assert_int_equal(call, CKL_INVALID);     \
+        assert_string_equal(ckl_error(), words); \
+    } while (0)
+
+/* Of functions without a status. */
+#define SAYS(call, words)                        \
+    do {                                         \
+        status_clear();                          \
+        (void)(call);                            \
+        assert_string_equal(ckl_error(), words); \
+    } while (0)
+
+static void device_open(void)
+{
+    REFUSED(ckl_device_open("emulator", NULL), "device: the place for the result is NULL");
+}
+
+static void device_close(void)
+{
+    SAYS((ckl_device_close(NULL), 0), "");
+}
+
+static void device_properties(void)
+{
+    SAYS(ckl_device_properties(NULL), "device_properties: device is NULL");
+    assert_null(ckl_device_properties(NULL));
+}
+
+static void memory(void)
+{
+    void *at = &at;
+    REFUSED(ckl_malloc(NULL, 8, &at), "malloc: device is NULL");
+    REFUSED(ckl_malloc(NULL, 0, &at), "malloc: device is NULL");
+    REFUSED(ckl_malloc(device, 8, NULL), "malloc: memory is NULL");
+    REFUSED(ckl_malloc(device, 0, NULL), "malloc: memory is NULL");
+    assert_ptr_equal(at, &at);
+}
+
+static void release(void)
+{
+    int there;
+    SAYS((ckl_free(NULL, &there), 0), "free: device is NULL");
+    SAYS((ckl_free(device, NULL), 0), "");
+}
+
+static void copy_in(void)
+{
+    int host = 0;
+    REFUSED(ckl_copy_in(NULL, &host, &host, 4, NULL), "copy_in: device is NULL");
+    REFUSED(ckl_copy_in(NULL, NULL, NULL, 0, NULL), "copy_in: device is NULL");
+    REFUSED(ckl_copy_in(device, NULL, &host, 4, NULL), "copy_in: to_device is NULL");
+    REFUSED(ckl_copy_in(device, &host, NULL, 4, NULL), "copy_in: from_host is NULL");
+    assert_int_equal(ckl_copy_in(device, NULL, NULL, 0, NULL), CKL_OK);
+}
+
+static void copy_out(void)
+{
+    int host = 0;
+    REFUSED(ckl_copy_out(NULL, &host, &host, 4, NULL), "copy_out: device is NULL");
+    REFUSED(ckl_copy_out(NULL, NULL, NULL, 0, NULL), "copy_out: device is NULL");
+    REFUSED(ckl_copy_out(device, NULL, &host, 4, NULL), "copy_out: to_host is NULL");
+    REFUSED(ckl_copy_out(device, &host, NULL, 4, NULL), "copy_out: from_device is NULL");
+    assert_int_equal(ckl_copy_out(device, NULL, NULL, 0, NULL), CKL_OK);
+}
+
+static void streams(void)
+{
+    ckl_stream stream;
+    REFUSED(ckl_stream_create(NULL, &stream), "stream_create: device is NULL");
+    REFUSED(ckl_stream_create(device, NULL), "stream_create: stream is NULL");
+}
+
+static void stream_destroy(void)
+{
+    int there;
+    SAYS((ckl_stream_destroy(NULL, &there), 0), "stream_destroy: device is NULL");
+    SAYS((ckl_stream_destroy(device, NULL), 0), "");
+}
+
+static void synchronize(void)
+{
+    REFUSED(ckl_stream_synchronize(NULL, NULL), "stream_synchronize: device is NULL");
+}
+
+static void plan_free(void)
+{
+    SAYS((ckl_plan_free(NULL), 0), "");
+}
+
+static void plan_text(void)
+{
+    SAYS(ckl_plan_text(NULL), "plan_text: plan is NULL");
+    assert_string_equal(ckl_plan_text(NULL), "");
+}
+
+static void workspace_bytes(void)
+{
+    SAYS(ckl_plan_workspace_bytes(NULL), "plan_workspace_bytes: plan is NULL");
+    assert_int_equal(ckl_plan_workspace_bytes(NULL), 0);
+}
+
+/* Functions that take no pointer. */
+static void takes_none(void)
+{
+}
+
+/* Each pointer of an operator's three functions. What lies behind those that are there is not looked at. */
+#define X(op)                                                                \
+    static void op##_functions(void)                                         \
+    {                                                                        \
+        static max_align_t zeros[64]; /* a desc, or args */                  \
+        const void *any = zeros;                                             \
+        ckl_plan *made = plan;                                               \
+        REFUSED(ckl_##op##_plan(NULL, any, &made), #op ": device is NULL");  \
+        REFUSED(ckl_##op##_plan(device, NULL, &made), #op ": desc is NULL"); \
+        REFUSED(ckl_##op##_plan(device, any, NULL), #op ": plan is NULL");   \
+        assert_ptr_equal(made, plan);                                        \
+        REFUSED(ckl_##op##_run(NULL, any, NULL), #op ": plan is NULL");      \
+        REFUSED(ckl_##op##_run(plan, NULL, NULL), #op ": args is NULL");     \
+        REFUSED(ckl_##op(NULL, any, any, NULL), #op ": device is NULL");     \
+        REFUSED(ckl_##op(device, NULL, any, NULL), #op ": desc is NULL");    \
+        REFUSED(ckl_##op(device, any, NULL, NULL), #op ": args is NULL");    \
+    }
+OPERATORS(X)
+#undef X
+
+typedef struct row {
+    const char *function;
+    void (*check)(void);
+} row;
+
+#define X(op) \
+    { "ckl_" #op "_plan", op##_functions }, { "ckl_" #op "_run", op##_functions }, { "ckl_" #op, op##_functions },
+static const row rows[] = { { "ckl_status_name", takes_none },
+                            { "ckl_error", takes_none },
+                            { "ckl_version", takes_none },
+                            { "ckl_dtype_name", takes_none },
+                            { "ckl_dtype_bytes", takes_none },
+                            { "ckl_device_open", device_open },
+                            { "ckl_device_close", device_close },
+                            { "ckl_device_properties", device_properties },
+                            { "ckl_malloc", memory },
+                            { "ckl_free", release },
+                            { "ckl_copy_in", copy_in },
+                            { "ckl_copy_out", copy_out },
+                            { "ckl_stream_create", streams },
+                            { "ckl_stream_destroy", stream_destroy },
+                            { "ckl_stream_synchronize", synchronize },
+                            { "ckl_plan_free", plan_free },
+                            { "ckl_plan_text", plan_text },
+                            { "ckl_plan_workspace_bytes", workspace_bytes },
+                            OPERATORS(X) };
+#undef X
+
+static void test_every_row(void **state)
+{
+    (void)state;
+    ckl_add_desc desc = { .dtype = CKL_F32, .n = 4 };
+    assert_int_equal(ckl_add_plan(device, &desc, &plan), CKL_OK);
+    for (int i = 0; i < COUNT_OF(rows); i++)
+        rows[i].check();
+    ckl_plan_free(plan);
+}
+
+/* The name of the function whose declaration begins at `at`: the last word before the parenthesis. */
+static void expect_row(const char *at)
+{
+    const char *end = strchr(at, '('), *begin = end;
+    char name[128] = { 0 };
+    while (isalnum((unsigned char)begin[-1]) || begin[-1] == '_')
+        begin--;
+    memcpy(name, begin, (size_t)(end - begin));
+    for (int i = 0; i < COUNT_OF(rows); i++)
+        if (strcmp(rows[i].function, name) == 0)
+            return;
+    fail_msg("%s is public, but no row of this test says what it does with NULL", name);
+}
+
+static int count_in(const char *path)
+{
+    static char header[1 << 16];
+    int count = 0;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t length = fread(header, 1, sizeof header - 1, file);
+    assert_true(length < sizeof header - 1);
+    header[length] = '\0';
+    fclose(file);
+    for (const char *at = header; (at = strstr(at, "CKL_API ")); at++)
+        if (strncmp(at, "CKL_API __attribute__", 21) != 0 && strncmp(at, "CKL_API __declspec", 18) != 0) {
+            expect_row(at);
+            count++;
+        }
+    return count;
+}
+
+static void test_every_function_has_a_row(void **state)
+{
+    static const char *const folders[] = { TESTDATA "/../../include/cutekernellib/*.h",
+                                           TESTDATA "/../../include/cutekernellib/operators/*.h" };
+    int count = 0;
+    (void)state;
+    for (int f = 0; f < COUNT_OF(folders); f++) {
+        glob_t headers;
+        assert_int_equal(glob(folders[f], 0, NULL, &headers), 0);
+        for (size_t i = 0; i < headers.gl_pathc; i++)
+            count += count_in(headers.gl_pathv[i]);
+        globfree(&headers);
+    }
+    assert_int_equal(count, COUNT_OF(rows));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_function_has_a_row),
+        cmocka_unit_test(test_every_row),
+    };
+    return cmocka_run_group_tests_name("null", tests, open_device, close_device);
+}

@@ -1,0 +1,249 @@
+/* unit_verify.c - each rule of the verifier for a kernel's frame, its nesting and single instructions. */
+#include "unit_verify.h"
+
+/* Frame and nesting */
+
+SPOILED(kernel_name, (void)0, k->name = "a-b")
+SPOILED(cluster_size, (void)0, k->cluster = 17)
+SPOILED(cluster_target, (void)0, (k->cluster = 2, k->target = IR_SM80))
+SPOILED(few_threads, (void)0, k->threads = 0)
+SPOILED(smem_alignment, (ir_smem_alloc("a", 64, 16), ir_smem_alloc("b", 64, 32)), k->smem[1].offset = 80)
+SPOILED(smem_power, ir_smem_alloc("a", 64, 16), k->smem[0].align = 48)
+SPOILED(smem_negative, ir_smem_alloc("a", 64, 16), k->smem[0].offset = -16)
+
+static void open_if(void)
+{
+    ir_if(p_of(0));
+    ir_end_if();
+}
+
+static void open_loop(void)
+{
+    ir_loop();
+    ir_break(p_of(0));
+    ir_end_loop();
+}
+
+SPOILED(closes_other, open_if(), i->op = IR_END_LOOP)
+SPOILED(else_of_loop, open_loop(), i->op = IR_ELSE)
+SPOILED(no_end, open_if(), i->op = IR_WARP_SYNC)
+SPOILED(break_link, open_loop(), i[-1].match = 0)
+SPOILED(loop_link, open_loop(), i->match = 1)
+
+static void nest(bool is_right)
+{
+    open_if();
+    ir_kernel *k = ir_current();
+    int begin = k->inst_count - 2;
+    for (int i = 0; i < (is_right ? 0 : 300); i++)
+        k->insts[begin + i] = (ir_inst){ .op = IR_IF, .in = k->insts[begin].in, .in_count = 1, .file = "kernel.c" };
+    k->inst_count += is_right ? 0 : 298;
+}
+
+/* Operands */
+
+static void sum(void)
+{
+    ir_binary(IR_ADD, unknown(IR_U32), unknown(IR_U32));
+}
+
+static void assign_number(void)
+{
+    ir_assign(ir_reg(IR_U32), u32(1));
+}
+
+SPOILED(constant_result, assign_number(), i->out[0] = u32(1))
+SPOILED(no_register, sum(), i->in[1].reg = 99)
+SPOILED(register_type, sum(), k->reg_types[i->out[0].reg] = CKL_F32)
+SPOILED(extra_source, sum(), (i->op = IR_MOV, i->in_count = 2))
+SPOILED(op_type, sum(), i->type = IR_PRED)
+SPOILED(op_from, ir_convert(CKL_F32, unknown(IR_U32)), i->from = IR_F16X2)
+SPOILED(op_number, sum(), i->op = IR_OP_COUNT)
+
+/* Attributes */
+
+static void load(ir_space space, val address, int n)
+{
+    val x[4];
+    for (int i = 0; i < n; i++)
+        x[i] = ir_reg(IR_U32);
+    ir_load(space, IR_CACHE_DEFAULT, IR_U32, n, address, 0, x);
+}
+
+static void tma_load(void)
+{
+    val c[] = { u32(0) };
+    ir_tma_load(u32(0), 0, ir_tensor_map_param("map"), u32(128), u32(0), 1, c);
+}
+
+static void tma_store(void)
+{
+    val c[] = { u32(0) };
+    ir_tma_store(ir_tensor_map_param("map"), u32(0), 0, 1, c);
+}
+
+static void matrices(void)
+{
+    val x[] = { ir_reg(IR_U32), ir_reg(IR_U32), ir_reg(IR_U32), ir_reg(IR_U32) };
+    ir_ldmatrix(4, false, u32(0), 0, x);
+}
+
+static void store_matrices(void)
+{
+    val x[] = { unknown(IR_U32), unknown(IR_U32) };
+    ir_stmatrix(2, false, u32(0), 0, x);
+}
+
+static void pack(void)
+{
+    ir_pack(IR_U64, unknown(IR_U32), unknown(IR_U32));
+}
+
+static void unpack(void)
+{
+    val lo, hi;
+    ir_unpack(unknown(IR_U64), IR_U32, &lo, &hi);
+}
+
+SPOILED(load_count, load(IR_GLOBAL, unknown(IR_U64), 4), (i->n = 3, i->out_count = 3))
+SPOILED(load_address, load(IR_GLOBAL, u64(32), 4), i->in[0].i = 40)
+SPOILED(load_offset, load(IR_GLOBAL, u64(32), 4), i->offset = 4)
+SPOILED(load_space, load(IR_SHARED_CLUSTER, unknown(IR_U32), 1), k->target = IR_SM80)
+SPOILED(fence_scope, ir_fence(IR_SCOPE_CLUSTER), k->target = IR_SM80)
+SPOILED(atomic_alignment, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, unknown(IR_U64), 8, unknown(IR_U32), u32(0)),
+        i->offset = 2)
+SPOILED(atomic_scope, ir_atomic(IR_GLOBAL, IR_SCOPE_CLUSTER, IR_RED_ADD, unknown(IR_U64), 8, unknown(IR_U32), u32(0)),
+        k->target = IR_SM80)
+SPOILED(atomic_target, ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, unknown(IR_U64), 0, unknown(CKL_BF16)),
+        k->target = IR_SM80)
+SPOILED(red_exchange, ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, unknown(IR_U64), 0, unknown(IR_U32)),
+        i->mode = IR_RED_EXCH)
+SPOILED(store_async, ir_store_async(u32(0), 8, u32(64), unknown(IR_U64)), i->offset = 4)
+SPOILED(cp_async_bytes, ir_cp_async(u32(0), 0, unknown(IR_U64), 8, u32(8)), i->n = 2)
+SPOILED(cp_async_address, ir_cp_async(u32(0), 16, unknown(IR_U64), 16, u32(16)), i->offset = 8)
+SPOILED(bulk_bytes, ir_bulk_load(u32(0), 0, unknown(IR_U64), u32(32), u32(64)), i->in[2].i = 40)
+SPOILED(bulk_nothing, ir_bulk_load(u32(0), 0, unknown(IR_U64), u32(32), u32(64)), i->in[2].i = 0)
+SPOILED(bulk_load_place, ir_bulk_load(u32(0), 16, unknown(IR_U64), u32(32), u32(64)), i->offset = 8)
+SPOILED(bulk_store_place, ir_bulk_store(unknown(IR_U64), u32(16), 0, u32(32)), i->in[1].i = 8)
+SPOILED(prefetch_bytes, ir_bulk_prefetch(unknown(IR_U64), u32(32)), i->in[1].i = 8)
+SPOILED(prefetch_nothing, ir_bulk_prefetch(unknown(IR_U64), u32(32)), i->in[1].i = 0)
+SPOILED(multicast, tma_load(), i->in[3].i = 3)
+SPOILED(tma_load_place, tma_load(), i->offset = 64)
+SPOILED(tma_store_place, tma_store(), i->in[1].i = 64)
+SPOILED(tma_no_rank, tma_store(), (i->n = 0, i->in_count = 2))
+SPOILED(mbarrier_space, ir_mbarrier_arrive(IR_SHARED, u32(0), 0), i->space = IR_GLOBAL)
+SPOILED(mbarrier_place, ir_mbarrier_init(u32(8), 0, 1), i->in[0].i = 4)
+SPOILED(mbarrier_wait_place, ir_mbarrier_wait(u32(8), 0, u32(0)), i->offset = 4)
+SPOILED(barrier_low, ir_bar_sync(u32(1), 64), i->in[0].i = -1)
+SPOILED(barrier_count, ir_bar_arrive(u32(1), 64), i->n = 48)
+SPOILED(maxnreg_low, ir_plain(IR_SETMAXNREG, 24, 0), i->n = 16)
+SPOILED(maxnreg_threads, ir_plain(IR_SETMAXNREG, 24, 0), k->threads = 192)
+SPOILED(ldmatrix_count, matrices(), (i->n = 3, i->out_count = 3))
+SPOILED(ldmatrix_place, matrices(), i->offset = 8)
+SPOILED(stmatrix_place, store_matrices(), i->in[0].i = 8)
+SPOILED(shuffle_width, ir_shuffle(IR_SHFL_XOR, unknown(IR_U32), u32(1), 16), i->n = 24)
+SPOILED(shuffle_wide, ir_shuffle(IR_SHFL_XOR, unknown(IR_U32), u32(1), 32), i->n = 64)
+SPOILED(shuffle_mode, ir_shuffle(IR_SHFL_XOR, unknown(IR_U32), u32(1), 16), i->mode = IR_SHFL_XOR + 1)
+SPOILED(vote_mode, ir_vote(IR_VOTE_ALL, p_of(0)), i->mode = IR_VOTE_BALLOT)
+SPOILED(vote_type, ir_vote(IR_VOTE_BALLOT, p_of(0)), i->mode = IR_VOTE_ANY)
+SPOILED(redux_mode, ir_redux(IR_RED_OR, unknown(IR_U32)), i->mode = IR_RED_EXCH)
+SPOILED(compare_mode, p_of(0), i->mode = IR_GE + 1)
+SPOILED(sreg_mode, ir_sreg(IR_LANE), i->mode = IR_SREG_COUNT)
+SPOILED(sreg_target, ir_sreg(IR_CLUSTER_RANK), k->target = IR_SM80)
+SPOILED(param_number, unknown(IR_U32), i->n = 1)
+SPOILED(param_type, unknown(IR_U32), k->params[0].type = CKL_F32)
+SPOILED(param_map, ir_tensor_map_param("map"), k->params[0] = ((ir_param){ .name = "map", .type = CKL_F32 }))
+SPOILED(cp_async_wait, ir_plain(IR_CP_ASYNC_WAIT, 7, 0), i->n = 8)
+SPOILED(bulk_wait, ir_plain(IR_BULK_WAIT, 0, 0), i->n = -1)
+SPOILED(wgmma_wait, ir_plain(IR_WGMMA_WAIT, 7, 0), i->n = 8)
+SPOILED(bitcast_width, ir_bitcast(CKL_F32, unknown(IR_U32)),
+        (i->type = CKL_F64, k->reg_types[i->out[0].reg] = CKL_F64, i->out[0].type = CKL_F64))
+SPOILED(pack_width, pack(), (i->type = IR_U32, k->reg_types[i->out[0].reg] = IR_U32, i->out[0].type = IR_U32))
+SPOILED(unpack_width, unpack(),
+        (i->from = IR_U32, k->reg_types[i->in[0].reg] = IR_U32, i->in[0].type = IR_U32, i[-1].out[0].type = IR_U32,
+         i[-1].type = IR_U32, k->params[0].type = IR_U32))
+
+static const verify_case cases[] = {
+    { WANTED(kernel_name), "the name is not an identifier" },
+    { WANTED(cluster_size), "cluster=17 is not in 1..16" },
+    { WANTED(cluster_target), "cluster=2 needs sm_90a" },
+    { WANTED(few_threads), "threads=0 is not a multiple of 32 in 32..1024" },
+    { WANTED(smem_alignment), "shared memory b at 80 is not aligned to 32" },
+    { WANTED(smem_power), "shared memory a at 0 is not aligned to 48" },
+    { WANTED(smem_negative), "shared memory a ends at 48, beyond the kernel's 64" },
+    { WANTED(closes_other), "end_loop: does not close the innermost loop" },
+    { WANTED(else_of_loop), "else: does not close the innermost if" },
+    { WANTED(no_end), "if: has no end" },
+    { WANTED(break_link), "break: is linked to another loop than its own" },
+    { WANTED(loop_link), "end_loop: is linked to another loop than its own" },
+    { WANTED(nest), "if: nested more than 256 deep" },
+    { WANTED(constant_result), "mov: a result is a constant" },
+    { WANTED(no_register), "add: register 99 does not exist" },
+    { WANTED(register_type), "add: register 2 is f32, used as u32" },
+    { WANTED(extra_source), "mov: has 2 sources, 1 belong to it" },
+    { WANTED(op_type), "add: does not exist for pred" },
+    { WANTED(op_from), "convert: does not exist from f16x2" },
+    { WANTED(op_number), "does not exist" },
+    { WANTED(load_count), "ld: n=3 elements of u32 are not 1, 2 or 4 in at most 16 bytes" },
+    { WANTED(load_address), "ld: address 40 is not a multiple of the 16 bytes accessed" },
+    { WANTED(load_offset), "ld: address 36 is not a multiple of the 16 bytes accessed" },
+    { WANTED(load_space), "ld: shared memory of a cluster needs sm_90a" },
+    { WANTED(fence_scope), "fence: cluster scope needs sm_90a" },
+    { WANTED(atomic_alignment), "atom: offset 2 is not a multiple of the 4 bytes accessed" },
+    { WANTED(atomic_scope), "atom: cluster scope needs sm_90a" },
+    { WANTED(atomic_target), "red: mode=0 does not exist for bf16" },
+    { WANTED(red_exchange), "red: mode=5 does not exist for u32" },
+    { WANTED(store_async), "address 4 is not a multiple of the 8 bytes accessed" },
+    { WANTED(cp_async_bytes), "cp_async: n=2 bytes is none of 4, 8, 16" },
+    { WANTED(cp_async_address), "cp_async: address 8 is not a multiple of the 16 bytes accessed" },
+    { WANTED(bulk_bytes), "bulk_load: 40 bytes is not a multiple of 16 above 0" },
+    { WANTED(bulk_nothing), "bulk_load: 0 bytes is not a multiple of 16 above 0" },
+    { WANTED(bulk_load_place), "bulk_load: address 8 is not a multiple of the 16 bytes accessed" },
+    { WANTED(bulk_store_place), "bulk_store: address 8 is not a multiple of the 16 bytes accessed" },
+    { WANTED(prefetch_bytes), "bulk_prefetch: 8 bytes is not a multiple of 16 above 0" },
+    { WANTED(prefetch_nothing), "bulk_prefetch: 0 bytes is not a multiple of 16 above 0" },
+    { WANTED(multicast), "tma_load: multicast in a kernel without clusters" },
+    { WANTED(tma_load_place), "tma_load: address 64 is not a multiple of the 128 bytes accessed" },
+    { WANTED(tma_store_place), "tma_store: address 64 is not a multiple of the 128 bytes accessed" },
+    { WANTED(tma_no_rank), "tma_store: n=0 coordinates are not in 1..5" },
+    { WANTED(mbarrier_space), "mbarrier_arrive: " },
+    { WANTED(mbarrier_place), "mbarrier_init: address 4 is not a multiple of the 8 bytes accessed" },
+    { WANTED(mbarrier_wait_place), "mbarrier_wait: address 12 is not a multiple of the 8 bytes accessed" },
+    { WANTED(barrier_low), "bar_sync: id=-1 is not in 0..15" },
+    { WANTED(barrier_count), "bar_arrive: n=48 threads is not a multiple of 32 in 32..256" },
+    { WANTED(maxnreg_low), "setmaxnreg: n=16 registers is not a multiple of 8 in 24..256" },
+    { WANTED(maxnreg_threads), "setmaxnreg: threads=192 of the kernel are not whole warpgroups" },
+    { WANTED(ldmatrix_count), "ldmatrix: n=3 matrices is none of 1, 2, 4" },
+    { WANTED(ldmatrix_place), "ldmatrix: address 8 is not a multiple of the 16 bytes accessed" },
+    { WANTED(stmatrix_place), "stmatrix: address 8 is not a multiple of the 16 bytes accessed" },
+    { WANTED(shuffle_width), "shuffle: n=24 lanes is not a power of two up to 32" },
+    { WANTED(shuffle_wide), "shuffle: n=64 lanes is not a power of two up to 32" },
+    { WANTED(shuffle_mode), "shuffle: mode=4 is no way to shuffle" },
+    { WANTED(vote_mode), "vote: mode=2 does not give pred" },
+    { WANTED(vote_type), "vote: mode=0 does not give u32" },
+    { WANTED(redux_mode), "redux: mode=5 is no reduction over a warp" },
+    { WANTED(compare_mode), "mode=6 is no comparison" },
+    { WANTED(sreg_mode), "sreg: mode=12 is no special register" },
+    { WANTED(sreg_target), "sreg: the rank in a cluster needs sm_90a" },
+    { WANTED(param_number), "param: n=1 is not one of the 1 parameters" },
+    { WANTED(param_type), "param: parameter u32 is f32, read as u32" },
+    { WANTED(param_map), "param: parameter map is f32, read as u64" },
+    { WANTED(cp_async_wait), "cp_async_wait: n=8 groups is not in 0..7" },
+    { WANTED(bulk_wait), "bulk_wait: n=-1 groups is not in 0..7" },
+    { WANTED(wgmma_wait), "wgmma_wait: n=8 groups is not in 0..7" },
+    { WANTED(bitcast_width), "bitcast: f64 and u32 differ in width" },
+    { WANTED(pack_width), "pack: two u32 are not one u32" },
+    { WANTED(unpack_width), "unpack: two u32 are not one u32" },
+};
+
+static void test_every_rule(void **state)
+{
+    (void)state;
+    verify_all(cases, COUNT_OF(cases));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_rule) };
+    return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
+}

@@ -1,0 +1,552 @@
+/* unit_verify_flow.c - each rule of the verifier along the control flow: registers, wgmma's registers, convergence. */
+#include "unit_verify.h"
+
+/* Registers: what two paths agree on */
+
+static val x_of_guard(void)
+{
+    return ir_reg(IR_U32);
+}
+
+/* Written under p on one way and under q on the other: after it neither p nor q tells. */
+static void guards_of_two_ways(bool right)
+{
+    val x = x_of_guard(), p = p_of(0), q = p_of(1);
+    ir_if(p_of(2));
+    ir_if(p);
+    ir_assign(x, u32(1));
+    ir_end_if();
+    ir_else();
+    ir_if(right ? p : q);
+    ir_assign(x, u32(2));
+    ir_end_if();
+    ir_end_if();
+    ir_if(p);
+    ir_binary(IR_ADD, x, x);
+    ir_end_if();
+}
+
+/* What the ELSE of p has written is not there in a later IF p. */
+static void guard_of_else(bool right)
+{
+    val x = x_of_guard(), p = p_of(0);
+    ir_if(p);
+    if (!right)
+        ir_else();
+    ir_assign(x, u32(1));
+    ir_end_if();
+    ir_if(p);
+    ir_binary(IR_ADD, x, x);
+    ir_end_if();
+}
+
+/* The predicate changes at the end of a loop, and its beginning comes again. */
+static void guard_in_loop(bool right)
+{
+    val x = x_of_guard(), p = ir_reg(IR_PRED);
+    ir_assign(p, p_of(0));
+    ir_if(p);
+    ir_assign(x, u32(1));
+    ir_end_if();
+    ir_loop();
+    ir_if(p);
+    ir_binary(IR_ADD, x, x);
+    ir_end_if();
+    if (!right)
+        ir_assign(p, ir_unary(IR_NOT, p));
+    ir_break(p_of(1));
+    ir_end_loop();
+}
+
+/* A way that ends does not count, the first or the second one. */
+static void way_that_ends(bool right, ir_op end)
+{
+    val x = ir_reg(IR_U32), y = ir_reg(IR_U32);
+    ir_if(p_of(0));
+    if (right)
+        ir_plain(end, 0, 0);
+    ir_else();
+    ir_assign(x, u32(1));
+    ir_end_if();
+    ir_if(p_of(0));
+    ir_assign(y, u32(1));
+    ir_else();
+    ir_plain(end, 0, 0);
+    ir_end_if();
+    ir_binary(IR_ADD, x, y);
+}
+
+/* Nothing comes after a loop that has no break. */
+static void loop_without_break(bool right)
+{
+    val x = ir_reg(IR_U32);
+    ir_loop();
+    ir_if(p_of(0));
+    ir_plain(IR_EXIT, 0, 0);
+    ir_end_if();
+    if (!right)
+        ir_break(p_of(1));
+    ir_end_loop();
+    ir_binary(IR_ADD, x, x);
+}
+
+static void way_that_exits(bool right)
+{
+    way_that_ends(right, IR_EXIT);
+}
+
+static void way_that_traps(bool right)
+{
+    way_that_ends(right, IR_TRAP);
+}
+
+/* Of two breaks the first one comes too early. */
+static void two_breaks(bool right)
+{
+    val x = ir_reg(IR_U32);
+    ir_loop();
+    if (right)
+        ir_assign(x, u32(1));
+    ir_break(p_of(0));
+    ir_assign(x, u32(1));
+    ir_break(p_of(1));
+    ir_end_loop();
+    ir_binary(IR_ADD, x, x);
+}
+
+/* Registers of WGMMA */
+
+enum { N = 16 };
+
+static void accumulators(val d[N / 2])
+{
+    for (int i = 0; i < N / 2; i++)
+        ir_assign(d[i] = ir_reg(CKL_F32), ir_float(CKL_F32, 0));
+}
+
+static void fence(void)
+{
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+}
+
+static void multiply(val *d)
+{
+    ir_wgmma(CKL_F16, N, d, u64(0), u64(0), ir_int(IR_PRED, 1), false, false);
+}
+
+static void commit(void)
+{
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+}
+
+static void wait_for(int groups)
+{
+    ir_plain(IR_WGMMA_WAIT, groups, 0);
+}
+
+static void use(val x)
+{
+    ir_binary(IR_ADD, x, x);
+}
+
+static void product(void)
+{
+    val d[N / 2];
+    accumulators(d);
+    fence();
+    multiply(d);
+}
+
+SPOILED(wgmma_threads, product(), k->threads = 192)
+SPOILED(wgmma_in_place, product(), i->out[1] = i->out[0])
+
+/* On one way an accumulator was touched after the fence. */
+static void touched_on(bool right, bool second)
+{
+    val d[N / 2];
+    accumulators(d);
+    fence();
+    ir_if(p_of(0));
+    if (second)
+        ir_else();
+    ir_assign(d[2], ir_float(CKL_F32, 1));
+    if (!second)
+        ir_else();
+    ir_end_if();
+    if (right)
+        fence();
+    multiply(d);
+}
+
+static void touched_on_first(bool right)
+{
+    touched_on(right, false);
+}
+
+static void touched_on_second(bool right)
+{
+    touched_on(right, true);
+}
+
+/* Reading counts as well. */
+static void read_after_fence(bool right)
+{
+    val d[N / 2];
+    accumulators(d);
+    if (!right)
+        fence();
+    use(d[3]);
+    if (right)
+        fence();
+    multiply(d);
+}
+
+/* So does A in registers. */
+static void a_after_fence(bool right)
+{
+    val d[N / 2], a[4];
+    accumulators(d);
+    for (int i = 0; i < 4; i++)
+        a[i] = ir_reg(IR_U32);
+    if (!right)
+        fence();
+    for (int i = 0; i < 4; i++)
+        ir_assign(a[i], u32(i));
+    if (right)
+        fence();
+    ir_wgmma_rs(CKL_F16, N, d, a, u64(0), ir_int(IR_PRED, 1), false);
+}
+
+/* At the end of a loop, before its beginning comes again. */
+static void touched_in_loop(bool right)
+{
+    val d[N / 2];
+    accumulators(d);
+    fence();
+    ir_loop();
+    if (right)
+        fence();
+    multiply(d);
+    commit();
+    wait_for(0);
+    ir_assign(d[0], ir_float(CKL_F32, 1));
+    ir_break(p_of(0));
+    ir_end_loop();
+}
+
+/* On one way a product is in flight. */
+static void in_flight_on(bool right, bool second)
+{
+    val d[N / 2];
+    accumulators(d);
+    fence();
+    ir_if(p_of(0));
+    if (second)
+        ir_else();
+    multiply(d);
+    commit();
+    if (!second)
+        ir_else();
+    ir_end_if();
+    if (right)
+        wait_for(0);
+    use(d[0]);
+}
+
+static void in_flight_on_first(bool right)
+{
+    in_flight_on(right, false);
+}
+
+static void in_flight_on_second(bool right)
+{
+    in_flight_on(right, true);
+}
+
+/* On one way another group follows, so that only there one group in flight may be it. */
+static void younger_on(bool right, bool second)
+{
+    val d[N / 2];
+    accumulators(d);
+    fence();
+    multiply(d);
+    commit();
+    ir_if(p_of(0));
+    if (second)
+        ir_else();
+    commit();
+    if (!second)
+        ir_else();
+    ir_end_if();
+    wait_for(right ? 0 : 1);
+    use(d[0]);
+}
+
+static void younger_on_first(bool right)
+{
+    younger_on(right, false);
+}
+
+static void younger_on_second(bool right)
+{
+    younger_on(right, true);
+}
+
+static void second_group(bool right)
+{
+    val d[N / 2], e[N / 2];
+    accumulators(d);
+    accumulators(e);
+    fence();
+    multiply(d);
+    commit();
+    multiply(e);
+    commit();
+    wait_for(1);
+    use(right ? d[0] : e[0]);
+}
+
+/* A wait does not wait for the open group. */
+static void open_group(bool right)
+{
+    val d[N / 2];
+    accumulators(d);
+    fence();
+    multiply(d);
+    if (right)
+        commit();
+    wait_for(0);
+    use(d[0]);
+}
+
+static void accumulator_written(bool right)
+{
+    val d[N / 2];
+    accumulators(d);
+    fence();
+    multiply(d);
+    commit();
+    if (right)
+        wait_for(0);
+    ir_assign(d[7], ir_float(CKL_F32, 1));
+}
+
+/* A product that does not add to them needs no accumulators before. */
+static void unwritten_accumulators(bool right)
+{
+    val d[N / 2];
+    for (int i = 0; i < N / 2; i++)
+        d[i] = ir_reg(CKL_F32);
+    fence();
+    ir_wgmma(CKL_F16, N, d, u64(0), u64(0), ir_int(IR_PRED, right ? 0 : 1), false, false);
+}
+
+/* Convergence */
+
+static void shuffle(void)
+{
+    ir_shuffle(IR_SHFL_XOR, unknown(IR_U32), u32(1), 32);
+}
+
+static void shuffle_where(val p)
+{
+    ir_if(p);
+    shuffle();
+    ir_end_if();
+}
+
+static void warpgroup_where(val p)
+{
+    ir_if(p);
+    fence();
+    ir_end_if();
+}
+
+static val tid(void)
+{
+    return ir_sreg(IR_TID_X);
+}
+
+/* A constant added keeps the steps of the threads if it is whole warpgroups; else nothing is sure. */
+static void shifted(bool right)
+{
+    val x = ir_binary(IR_ADD, tid(), u32(128));
+    shuffle_where(ir_compare(IR_LT, x, u32(right ? 192 : 200)));
+    shuffle_where(ir_compare(IR_LT, ir_binary(IR_ADD, tid(), u32(8)), u32(40)));   // tid < 32
+    shuffle_where(ir_compare(IR_LT, ir_binary(IR_SUB, u32(256), tid()), u32(33))); // tid >= 224
+}
+
+static void shifted_group(bool right)
+{
+    warpgroup_where(ir_compare(IR_LT, ir_binary(IR_SUB, tid(), u32(128)), u32(right ? 128 : 64)));
+    warpgroup_where(ir_compare(IR_LT, ir_binary(IR_ADD, tid(), u32(96)), u32(224))); // tid < 128
+}
+
+static void right_shifted(bool right)
+{
+    shuffle_where(ir_compare(IR_EQ, ir_binary(IR_SHR, tid(), u32(right ? 5 : 4)), u32(1)));
+    shuffle_where(is_zero(ir_binary(IR_SHR, tid(), u32(32)))); // all of them
+}
+
+static void divided(bool right)
+{
+    warpgroup_where(ir_compare(IR_EQ, ir_binary(IR_DIV, tid(), u32(right ? 64 : 32)), u32(2))); // unsure: it is not
+    warpgroup_where(ir_compare(IR_LT, ir_binary(IR_DIV, tid(), u32(32)), u32(4)));
+}
+
+static void masked(bool right)
+{
+    shuffle_where(is_zero(ir_binary(IR_AND, tid(), u32(right ? 96 : 31))));
+}
+
+static void constant_before(bool right)
+{
+    shuffle_where(ir_compare(IR_GT, u32(right ? 64 : 40), tid()));
+    shuffle_where(ir_compare(IR_GE, u32(63), tid()));
+}
+
+static void constant_before_closed(bool right)
+{
+    shuffle_where(ir_compare(IR_LT, u32(right ? 63 : 64), tid()));
+}
+
+static void closed_comparison(bool right)
+{
+    shuffle_where(ir_compare(IR_LE, tid(), u32(right ? 63 : 64)));
+}
+
+static void equal_out_of_range(bool right)
+{
+    shuffle_where(ir_compare(IR_EQ, tid(), u32(right ? 256 : 255)));
+}
+
+static void below_out_of_range(bool right)
+{
+    shuffle_where(ir_compare(IR_LT, tid(), u32(right ? 300 : 250)));
+}
+
+static void both_predicates(bool right)
+{
+    shuffle_where(ir_binary(IR_AND, is_zero(ir_sreg(right ? IR_WARP : IR_LANE)), p_of(0)));
+}
+
+static void converted(bool right)
+{
+    shuffle_where(is_zero(ir_convert(CKL_I64, ir_sreg(right ? IR_WARP : IR_LANE))));
+}
+
+/* Two writers of different kinds leave nothing sure, whichever comes last. */
+static void two_writers(bool right)
+{
+    val x = ir_reg(IR_U32), y = ir_reg(IR_U32);
+    ir_if(p_of(0));
+    ir_assign(x, u32(0));
+    ir_assign(y, ir_sreg(IR_LANE));
+    ir_else();
+    ir_assign(x, ir_sreg(IR_LANE));
+    ir_assign(y, right ? u32(0) : ir_sreg(IR_LANE));
+    ir_end_if();
+    shuffle_where(is_zero(x));
+    shuffle_where(is_zero(y));
+}
+
+/* Two writers of one kind: a predicate between them that parts the threads leaves nothing sure either. */
+static void written_under(bool right)
+{
+    val lane = ir_sreg(IR_LANE), x = ir_reg(IR_U32);
+    val whole_groups = ir_compare(IR_EQ, ir_binary(IR_DIV, tid(), u32(128)), u32(1));
+    ir_assign(x, lane);
+    ir_if(right ? ir_vote(IR_VOTE_ANY, is_zero(tid())) : whole_groups);
+    ir_assign(x, lane);
+    ir_end_if();
+    shuffle_where(is_zero(x));
+}
+
+/* An inner IF does not make a warp whole again, its end does. */
+static void after_if(bool right)
+{
+    ir_if(is_zero(ir_sreg(IR_LANE)));
+    ir_if(p_of(0));
+    if (!right)
+        shuffle();
+    ir_end_if();
+    ir_end_if();
+    shuffle();
+}
+
+static void on_else(bool right)
+{
+    ir_if(is_zero(ir_sreg(right ? IR_WARP : IR_LANE)));
+    ir_else();
+    shuffle();
+    ir_end_if();
+}
+
+/* The break stands behind, but the second turn is divergent. */
+static void before_break(bool right)
+{
+    ir_loop();
+    shuffle();
+    ir_break(is_zero(ir_sreg(right ? IR_WARP : IR_LANE)));
+    ir_end_loop();
+    shuffle();
+}
+
+#define IN_FLIGHT "belongs to the wgmma of line 7 until a wgmma_wait"
+#define FENCED    "was used after the last wgmma_fence"
+#define LANES     "wants a converged warp, but its lanes diverge at the if of line 7"
+#define THREADS   "wants a converged warpgroup, but its threads diverge at the if of line 7"
+
+static const verify_case cases[] = {
+    { WANTED(guards_of_two_ways), "is read before it is written" },
+    { WANTED(guard_of_else), "is read after it: it needs a value on every path" },
+    { WANTED(guard_in_loop), "is read after it: it needs a value on every path" },
+    { WANTED(way_that_exits), "is read after it: it needs a value on every path" },
+    { WANTED(way_that_traps), "is read after it: it needs a value on every path" },
+    { WANTED(loop_without_break), "is read before it is written" },
+    { WANTED(two_breaks), "is read after it: it needs a value on every path" },
+    { WANTED(wgmma_threads), "wgmma: threads=192 of the kernel are not whole warpgroups" },
+    { WANTED(wgmma_in_place), "wgmma: accumulator 1 is not updated in place" },
+    { WANTED(touched_on_first), FENCED },
+    { WANTED(touched_on_second), FENCED },
+    { WANTED(read_after_fence), FENCED },
+    { WANTED(a_after_fence), FENCED },
+    { WANTED(touched_in_loop), FENCED },
+    { WANTED(in_flight_on_first), IN_FLIGHT },
+    { WANTED(in_flight_on_second), IN_FLIGHT },
+    { WANTED(younger_on_first), IN_FLIGHT },
+    { WANTED(younger_on_second), IN_FLIGHT },
+    { WANTED(second_group), IN_FLIGHT },
+    { WANTED(open_group), IN_FLIGHT },
+    { WANTED(accumulator_written), IN_FLIGHT },
+    { WANTED(unwritten_accumulators), "is read before it is written" },
+    { WANTED(shifted), LANES },
+    { WANTED(shifted_group), THREADS },
+    { WANTED(right_shifted), LANES },
+    { WANTED(divided), THREADS },
+    { WANTED(masked), LANES },
+    { WANTED(constant_before), LANES },
+    { WANTED(constant_before_closed), LANES },
+    { WANTED(closed_comparison), LANES },
+    { WANTED(equal_out_of_range), LANES },
+    { WANTED(below_out_of_range), LANES },
+    { WANTED(both_predicates), LANES },
+    { WANTED(converted), LANES },
+    { WANTED(two_writers), LANES },
+    { WANTED(written_under), LANES },
+    { WANTED(after_if), LANES },
+    { WANTED(on_else), "wants a converged warp, but its lanes diverge" },
+    { WANTED(before_break), "wants a converged warp, but its lanes diverge at the loop of line 7" },
+};
+
+static void test_every_rule(void **state)
+{
+    (void)state;
+    verify_all(cases, COUNT_OF(cases));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_rule) };
+    return cmocka_run_group_tests_name("verify_flow", tests, NULL, NULL);
+}
