@@ -1,4 +1,4 @@
-"""mutations.py - the small faults that scripts/mutate plants: where in a C file they can stand, and what each changes.
+"""sites.py - the small faults that scripts/mutate plants: where in a C file they can stand, and what each changes.
 
 A site is a change of one file that keeps the number of its lines. Kinds:
 
