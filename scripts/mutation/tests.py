@@ -1,6 +1,5 @@
 """tests.py - the tests of make test and make test-full, one run of one of them, and which lines each reaches."""
 import concurrent.futures
-import gzip
 import hashlib
 import json
 import os
@@ -149,12 +148,13 @@ class Coverage:
         for data in base.rglob('*.gcda'):
             shutil.copy((WORK / 'covered' / data.relative_to(base)).with_suffix('.gcno'), data.with_suffix('.gcno'))
         every = [str(p) for p in base.rglob('*.gcda') if '/src/' in str(p.relative_to(base))]
-        subprocess.run(['gcov', '--json-format', *every], cwd=counts, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for report in counts.glob('*.gcov.json.gz'):
-            for each in json.loads(gzip.open(report).read())['files']:
-                file = os.path.relpath(each['file'], TREE) if each['file'].startswith(str(TREE)) else each['file'].lstrip('/')
-                known.setdefault(file, set()).update(l['line_number'] for l in each['lines'])
-                lines.setdefault(file, set()).update(l['line_number'] for l in each['lines'] if l['count'])
+        reports = subprocess.run(['gcov', '--json-format', '--stdout', *every], cwd=counts, check=True, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+        for each in (each for report in reports.splitlines() for each in json.loads(report)['files']):
+            file = os.path.relpath(each['file'], TREE) if each['file'].startswith(str(TREE)) else each['file']
+            file = re.sub(r'^(?:.*/tree/|/)', '', file)
+            known.setdefault(file, set()).update(l['line_number'] for l in each['lines'])
+            lines.setdefault(file, set()).update(l['line_number'] for l in each['lines'] if l['count'])
         shutil.rmtree(counts)
         mine = [f for f in known if (TREE / f).is_file() and f.startswith('src/')]
         return test.name, {'key': self.key(test), 'seconds': seconds,
