@@ -2,7 +2,7 @@
 BUILD ?= build
 JOBS  ?= $(shell nproc)
 
-.PHONY: build ckl demo test test-full verify docs clean setup bench bench-%
+.PHONY: build ckl demo test test-full test-gpu fuzz verify docs clean setup bench bench-%
 
 build: $(BUILD)/CMakeCache.txt
 	@cmake --build $(BUILD) -j$(JOBS)
@@ -30,6 +30,15 @@ test-full: setup
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh --full $(BUILD)
 
+# on a GPU: every case, streams and graphs, the largest sizes, compute-sanitizer, a soak
+test-gpu: build
+	@scripts/test_gpu.sh $(BUILD)
+
+# libFuzzer over everything that takes text, MINUTES each; needs clang
+MINUTES ?= 10
+fuzz:
+	@scripts/fuzz.sh $(MINUTES)
+
 verify: ckl
 	@$(BUILD)/ckl verify
 
@@ -55,4 +64,4 @@ docs: setup
 	@scripts/docs.sh $(BUILD)
 
 clean:
-	@cmake -E rm -rf $(BUILD) build-sanitize
+	@cmake -E rm -rf $(BUILD) build-sanitize build-thread build-fuzz

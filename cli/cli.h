@@ -6,8 +6,15 @@
 #include "cutekernellib/device.h"
 
 /* Exit statuses, the same for every command; CLI_EXIT_HELP says them to people. */
-enum { EXIT_PASSED = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_UNSUPPORTED = 3, EXIT_DEVICE = 4, EXIT_MEMORY = 5 };
-enum { CLI_GO_ON = -1 };
+enum {
+    EXIT_PASSED = 0,
+    EXIT_FAILED = 1,
+    EXIT_USAGE = 2,
+    EXIT_UNSUPPORTED = 3,
+    EXIT_DEVICE = 4,
+    EXIT_MEMORY = 5,
+    CLI_GO_ON = -1
+};
 
 #define CLI_EXIT_HELP                                                                                             \
     "Exit status: 0 all right, 1 a check failed, 2 wrong usage or invalid input, 3 no kernel takes it, 4 device " \
@@ -48,5 +55,7 @@ int cmd_explain(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_layout(int argc, char **argv);
+int cmd_soak(int argc, char **argv);
+int cmd_fuzz(int argc, char **argv);
 
 #endif

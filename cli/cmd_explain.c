@@ -42,7 +42,9 @@ static void print_choices(const ckl_device_info *info, const operator_info *op, 
         void *config;
         text notes = { 0 };
         ckl_status status = plan_choose(info, op, desc, (*each)->name, memory, &impl, &config, &notes);
-        if (status == CKL_OK)
+        if (status == CKL_OK && plan_kernels(impl) == 0)
+            text_printf(&notes, "%s", impl->summary);
+        else if (status == CKL_OK)
             fields_print(impl->config, config, false, &notes);
         printf("  %-12s %s\n  %-12s   %s %s", (*each)->name, (*each)->summary, "",
                status == CKL_OK ? "takes it:" : "declines:", notes.length ? text_data(&notes) : ckl_error());
@@ -137,7 +139,7 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
         printf("taken: %s %s\n", taken.impl->name, text_data(&config));
         text_free(&config);
     }
-    for (int which = 0; which < (int)max_i64(taken.impl->kernels, 1); which++)
+    for (int which = 0; which < plan_kernels(taken.impl); which++)
         TRY(print_kernel(&taken, which, plan_target(info)));
     return CKL_OK;
 }

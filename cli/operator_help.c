@@ -14,7 +14,8 @@ static void print_fields(field_table table, int indent)
         text left = { 0 }, choices = { 0 };
         text_printf(&left, "%s=%s", f->name, f->value);
         field_choices(f, &choices);
-        bool closed = f->kind == FIELD_choice || f->kind == FIELD_ckl_dtype || f->kind == FIELD_bool;
+        bool closed =
+            f->kind == FIELD_choice || f->kind == FIELD_ckl_dtype || f->kind == FIELD_bool || strstr(f->range, "..");
         printf("%*s%-*s %s%s%s\n", indent, "", 24 - indent, text_data(&left), f->help,
                !choices.length ? ""
                : closed        ? ": "

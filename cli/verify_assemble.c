@@ -64,7 +64,7 @@ static void add_line(kernels *k, const char *line, const char *force)
         if (!force || *c.keys.config)
             force = case_force(&c, &k->memory);
         if (plan_choose(k->info, op, desc, force, &k->memory, &impl, &config, NULL) == CKL_OK &&
-            verify_wants_impl(k->request, impl->name))
+            plan_kernels(impl) > 0 && verify_wants_impl(k->request, impl->name))
             add_kernel(k, op, impl, config, wanted);
     }
     case_clear(&c);
@@ -88,7 +88,7 @@ static void add_suites(kernels *k)
 
 static ckl_status assemble_kernels(wanted_kernel *w, ir_target target)
 {
-    for (int part = 0; part < (int)max_i64(w->impl->kernels, 1); part++) {
+    for (int part = 0; part < plan_kernels(w->impl); part++) {
         ir_kernel *kernel;
         TRY(plan_describe(w->op, w->impl, w->config, part, target, &kernel));
         ckl_status status = assemble_kernel(kernel, &w->result);

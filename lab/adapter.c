@@ -11,22 +11,65 @@ enum { SLICE_ELEMENTS = 4096 }; // of a long row whose elements can be computed 
 ckl_status adapter_prepare(const operator_test *t, void *problem)
 {
     if (t->prepare)
-        return t->prepare(problem);
-    return t->desc ? CKL_OK : t->op->check(problem);
+        TRY(t->prepare(problem));
+    return plan_check_desc(t->op, problem);
+}
+
+/* As the operator lists them: a tensor that may be NULL is there. */
+static int list_operands(const operator_info *op, const void *desc, operand *out)
+{
+    plan_tensor tensors[PLAN_TENSORS_MAX];
+    int count = op->tensors ? op->tensors(desc, tensors) : 0;
+    for (int i = 0; i < count; i++) {
+        const plan_tensor *t = &tensors[i];
+        ckl_dtype dtype = t->absent ? CKL_DTYPE_DEFAULT : t->dtype;
+        out[i] = operand_tensor(t->name, t->output ? OPERAND_OUT : OPERAND_IN, dtype, t->rank, t->shape, t->stride);
+    }
+    return count;
+}
+
+/* Elements of one operand; 0 if it is absent. */
+static double elements_of(const operand *o)
+{
+    double elements = o->dtype != CKL_DTYPE_DEFAULT;
+    for (int d = 0; d < o->rank; d++)
+        elements *= (double)o->shape[d];
+    return elements;
+}
+
+/* Where no output has elements the inputs do not matter, whatever their sizes: all are absent. */
+static void drop_operands_of_nothing(operand *all, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (all[i].role != OPERAND_IN && elements_of(&all[i]) > 0)
+            return;
+    for (int i = 0; i < count; i++)
+        all[i].dtype = CKL_DTYPE_DEFAULT;
+}
+
+int adapter_operands(const operator_test *t, const void *problem, operand out[OPERANDS_MAX])
+{
+    memset(out, 0, OPERANDS_MAX * sizeof *out); // absent where operands() leaves them alone
+    int listed = list_operands(t->op, problem, out), stated = t->operands ? t->operands(problem, out) : 0;
+    int count = stated ? stated : listed;
+    drop_operands_of_nothing(out, count);
+    return count;
 }
 
 void adapter_desc(const operator_test *t, const void *problem, void *desc)
 {
-    if (t->desc)
-        t->desc(problem, desc);
-    else
-        memcpy(desc, problem, t->op->desc_bytes);
+    memcpy(desc, problem, t->op->desc_bytes);
 }
 
 ckl_status adapter_run(const operator_test *t, const ckl_plan *plan, const void *problem, void *const *pointers,
                        ckl_stream stream)
 {
-    return t->run ? t->run(plan, problem, pointers, stream) : plan_run(plan, t->op, pointers, stream);
+    enum { OTHERS_MAX = 3 };                          // a workspace, scalars: NULL
+    void *args[OPERANDS_MAX + OTHERS_MAX] = { NULL }; // more than any struct of args
+    if (t->run)
+        return t->run(plan, problem, pointers, stream);
+    memcpy(args, pointers, OPERANDS_MAX * sizeof *args);
+    return plan_run(plan, t->op, args, stream);
 }
 
 double adapter_terms(const operator_test *t, const void *problem)
@@ -39,22 +82,13 @@ double adapter_approximation(const operator_test *t, const void *problem)
     return t->approximation_of ? t->approximation_of(problem) : t->approximation;
 }
 
-/* Elements of one operand; 0 if it is absent. */
-static double elements_of(const operand *o)
-{
-    double elements = o->dtype != CKL_DTYPE_DEFAULT;
-    for (int d = 0; d < o->rank; d++)
-        elements *= (double)o->shape[d];
-    return elements;
-}
-
 double adapter_flops(const operator_test *t, const void *problem)
 {
-    operand all[OPERANDS_MAX] = { 0 }; // absent where operands() leaves them alone
+    operand all[OPERANDS_MAX];
     double sum = 0;
     if (t->flops)
         return t->flops(problem);
-    int count = t->operands(problem, all);
+    int count = adapter_operands(t, problem, all);
     for (int i = 0; i < count; i++)
         sum += all[i].role == OPERAND_IN ? 0 : elements_of(&all[i]);
     return sum;
@@ -62,11 +96,11 @@ double adapter_flops(const operator_test *t, const void *problem)
 
 double adapter_bytes(const operator_test *t, const void *problem)
 {
-    operand all[OPERANDS_MAX] = { 0 }; // absent where operands() leaves them alone
+    operand all[OPERANDS_MAX];
     double sum = 0;
     if (t->bytes)
         return t->bytes(problem);
-    int count = t->operands(problem, all);
+    int count = adapter_operands(t, problem, all);
     for (int i = 0; i < count; i++)
         sum += elements_of(&all[i]) * (double)ckl_dtype_bytes(all[i].dtype) * (all[i].role == OPERAND_IN_OUT ? 2 : 1);
     return sum;
@@ -77,8 +111,8 @@ double adapter_bytes(const operator_test *t, const void *problem)
 /* Output number `output` among the operands. */
 static operand output_of(const operator_test *t, const void *problem, int output)
 {
-    operand all[OPERANDS_MAX] = { 0 }; // absent where operands() leaves them alone
-    int count = t->operands(problem, all);
+    operand all[OPERANDS_MAX];
+    int count = adapter_operands(t, problem, all);
     for (int i = 0; i < count; i++)
         if (all[i].role != OPERAND_IN && output-- == 0)
             return all[i];

@@ -5,6 +5,7 @@
 #include "operators/operators.h"
 
 ckl_status adapter_prepare(const operator_test *t, void *problem);
+int adapter_operands(const operator_test *t, const void *problem, operand out[OPERANDS_MAX]); // their count
 void adapter_desc(const operator_test *t, const void *problem, void *desc);
 ckl_status adapter_run(const operator_test *t, const ckl_plan *plan, const void *problem, void *const *pointers,
                        ckl_stream stream);                                 // of every operand, OPERANDS_MAX in all

@@ -76,8 +76,12 @@ ckl_status case_config(test_case *c, const char *config)
     const char *name = take_name(&rest, &c->memory);
     if (strcmp(name, c->test->op->name) == 0)
         name = take_name(&rest, &c->memory);
-    if (*name)
+    if (*name) {
         c->keys.impl = name;
+        const char *second = take_name(&rest, &c->memory);
+        if (*second)
+            FAIL(CKL_INVALID, "%s: config: '%s' is not key=value", c->test->op->name, second);
+    }
     c->keys.config = rest;
     if (*rest && !*c->keys.impl)
         FAIL(CKL_INVALID, "%s: config='%s' needs an implementation before it, or impl=", c->test->op->name, rest);

@@ -11,6 +11,7 @@ enum { FIRST_POISON = 0xff, SECOND_POISON = 0x7e };
 ckl_status check_open(const test_case *c, ckl_device *device, ckl_stream stream, check *k)
 {
     *k = (check){ .c = c, .device = device, .stream = stream };
+    TRY(operand_images_fit(c, ckl_device_properties(device)));
     TRY(case_plan(c, device, &k->plan));
     if (!stream) {
         TRY(ckl_stream_create(device, &k->stream));

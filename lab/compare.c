@@ -2,12 +2,12 @@
 #include "lab/compare.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/threads.h"
 
 static const double REFERENCE_FLOPS_PER_CORE = 5e8; // about a second of readable double-precision loops
 

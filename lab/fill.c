@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/math.h"
+#include "lab/random.h"
 
 enum {
     INDEX_MAX = 8,         // |x| of integer dtypes that state no range
@@ -29,15 +30,6 @@ typedef struct source {
     int64_t shift; // the kind of the first hard line
     int64_t period;
 } source;
-
-/* SplitMix64 as a function of its counter (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). */
-static uint64_t random_at(uint64_t stream, uint64_t counter)
-{
-    uint64_t x = stream + (counter + 1) * 0x9e3779b97f4a7c15;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-    x = (x ^ x >> 27) * 0x94d049bb133111eb;
-    return x ^ x >> 31;
-}
 
 /* In [0, 1). */
 static double unit(uint64_t random)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/math.h"
 #include "device/device.h"
@@ -60,14 +61,49 @@ static void measure(operand_image *o, int misalign, size_t canary)
     o->rows = 1;
     o->columns = info->shape[info->rank - 1];
     for (int d = 0; d < info->rank; d++) {
-        last += (info->shape[d] - 1) * info->stride[d];
+        last = sum_i64(last, product_i64(info->shape[d] - 1, info->stride[d]));
         if (d < info->rank - 1)
-            o->rows *= info->shape[d];
+            o->rows = product_i64(o->rows, info->shape[d]);
     }
     size_t element = ckl_dtype_bytes(info->dtype);
-    o->span = o->rows * o->columns > 0 ? last + 1 : 0;
+    o->span = o->rows && o->columns ? last + 1 : 0; // else the sizes may be beyond all limits
+    if (o->span == 0)
+        o->rows = o->columns = 0;
     o->start = canary + (size_t)misalign * element;
     o->bytes = o->start + (size_t)o->span * element + canary;
+}
+
+/* Bytes that the system has for new memory; those of the machine where it does not tell. */
+static double free_bytes(void)
+{
+    FILE *file = fopen("/proc/meminfo", "r");
+    char line[128];
+    long kib = -1;
+    while (file && kib < 0 && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %ld kB", &kib) != 1)
+            kib = -1;
+    if (file)
+        fclose(file);
+    return kib >= 0 ? (double)kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
+/* Two images of each operand; an emulated device has its memory here, too, and as much again to know what was written. */
+ckl_status operand_images_fit(const test_case *c, const ckl_device_info *device)
+{
+    enum { GPU_COPIES = 2, EMULATOR_COPIES = 4 };
+    operand infos[OPERANDS_MAX];
+    double bytes = 0, room = free_bytes();
+    for (int i = 0, count = adapter_operands(c->test, c->problem, infos); i < count; i++) {
+        operand_image o = { .info = infos[i] };
+        if (o.info.dtype == CKL_DTYPE_DEFAULT)
+            continue;
+        measure(&o, 0, 0);
+        bytes += (double)o.bytes * (device->emulated ? EMULATOR_COPIES : GPU_COPIES);
+    }
+    if (bytes > room)
+        FAIL(CKL_NO_MEMORY, "%s: the operands want %.3g GB of host memory, %.3g GB are free", c->test->op->name,
+             bytes / 1e9, room / 1e9);
+    return CKL_OK;
 }
 
 static ckl_status create_image(const test_case *c, int number, operand_image *o, size_t canary)
@@ -89,8 +125,7 @@ ckl_status operand_images_create(const test_case *c, const ckl_device_info *devi
 {
     *images = (operand_images){ 0 };
     operand infos[OPERANDS_MAX];
-    memset(infos, 0, sizeof infos);
-    images->count = c->test->operands(c->problem, infos);
+    images->count = adapter_operands(c->test, c->problem, infos);
     for (int i = 0; i < images->count; i++) {
         operand_image *o = &images->each[i];
         o->info = infos[i];

@@ -35,6 +35,9 @@ typedef struct operand_set {
     void *pointer[OPERANDS_MAX]; // element 0, as operator_test.run takes it; NULL if absent
 } operand_set;
 
+/* CKL_NO_MEMORY, with a sentence, if the host has no room for the images: said before anything is allocated. */
+ckl_status operand_images_fit(const test_case *c, const ckl_device_info *device);
+
 /*
  * Makes and fills the images of a case. An emulated device gets no canaries: it checks every access against the
  * allocation, which must then end where the tensor ends. Free them also after a failure.

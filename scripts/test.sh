@@ -2,7 +2,8 @@
 # test.sh [--full] BUILD - the checks that need no GPU; the last line is "N passed, N failed".
 #
 # The quick ones take some minutes: every case runs at least once, the sanitizers see what they can find something in.
-# --full adds the other runs of large problems, five seeds, the kernels of forced configs, and long tests of accuracy.
+# --full adds the other runs of large problems, five seeds, the kernels of forced configs, long tests of accuracy, and threads
+# under ThreadSanitizer.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 full=
@@ -104,6 +105,19 @@ sanitized() {
     run "ckl verify, sanitized" build-sanitize/ckl verify --suite bench/suites/smoke.txt --device emulator:h200
 }
 
+# Threads on one device, its caches and its plans, under ThreadSanitizer.
+threads() {
+    run "thread sanitizer build" build_threads
+    [[ -x build-thread/ckl ]] || return
+    units build-thread unit_threads
+    run "ckl soak, thread sanitizer" build-thread/ckl soak --device emulator:h200 --minutes 0.5
+}
+
+build_threads() {
+    cmake -S . -B build-thread -DCMAKE_BUILD_TYPE=Release -DCKL_SANITIZE=thread &&
+        cmake --build build-thread -j"$(nproc)" --target ckl unit_threads
+}
+
 build_sanitized() {
     cmake -S . -B build-sanitize -DCMAKE_BUILD_TYPE=Debug -DCKL_SANITIZE=ON &&
         cmake --build build-sanitize -j"$(nproc)" --target ckl "$@"
@@ -132,8 +146,11 @@ run "quotes and links of the documents" scripts/check_docs.sh
 run "help texts" help_texts
 run "a crash is said" crash_is_said
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
+run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.1
 run "ckl verify, emulated H200" "$build/ckl" verify $full --device emulator:h200 --assemble
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
+[[ $full ]] && threads
+run "ckl fuzz, schedules of the emulator" "$build/ckl" fuzz --count $([[ $full ]] && echo 40000 || echo 2000) --seed 1
 wait $sanitizers
 cat "$log.report"
 read -r p f <"$log.sanitized" || p=0 f=1

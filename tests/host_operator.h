@@ -7,19 +7,6 @@
 
 #include "plan/plan.h"
 
-static ckl_status accept_desc(void *desc)
-{
-    (void)desc;
-    return CKL_OK;
-}
-
-static ckl_status accept_args(const void *desc, const void *args)
-{
-    (void)desc;
-    (void)args;
-    return CKL_OK;
-}
-
 static ckl_status choose(const void *desc, const ckl_device_info *info, void *config)
 {
     (void)desc;
@@ -37,10 +24,9 @@ static void describe(const void *config, int kernel)
 #define HOST_IMPLEMENTATION .name = "plain", .choose = choose, .describe = describe, .launch = launch
 
 /* The operator of that name, whose desc is its problem. */
-#define HOST_OPERATOR(op_name, problem_type)                                                                  \
-    {                                                                                                         \
-        .name = op_name, .desc_bytes = sizeof(problem_type), .check = accept_desc, .check_args = accept_args, \
-        .implementations = implementations                                                                    \
+#define HOST_OPERATOR(op_name, problem_type)                                                    \
+    {                                                                                           \
+        .name = op_name, .desc_bytes = sizeof(problem_type), .implementations = implementations \
     }
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "base/fields.h"
+#include "base/heap.h"
 #include "base/math.h"
 #include "base/problem.h"
 
@@ -212,14 +213,65 @@ static void test_nearest_word(void **state)
     assert_null(nearest_word("", words, 4));
 }
 
+/* Blocks of a guard that ends well are the caller's. */
+static ckl_status take_two(void *user)
+{
+    char **kept = user;
+    kept[0] = heap_text("first");
+    kept[1] = heap_resize(heap_alloc(1, 3), 200, 1);
+    return CKL_OK;
+}
+
+static ckl_status want_too_much(void *user)
+{
+    char **kept = user;
+    kept[1] = heap_text("second");
+    heap_alloc(SIZE_MAX / 2, 4);
+    kept[0][0] = '!';
+    return CKL_OK;
+}
+
+/* A guard inside of another one fails alone. */
+static ckl_status fail_inside(void *user)
+{
+    char **kept = user;
+    kept[0] = heap_text("first");
+    ckl_status status = heap_guard("inner", want_too_much, user);
+    return status == CKL_NO_MEMORY ? CKL_OK : CKL_INTERNAL;
+}
+
+static void test_heap(void **state)
+{
+    (void)state;
+    char *kept[2] = { NULL, NULL };
+    assert_int_equal(heap_guard("outer", take_two, kept), CKL_OK);
+    assert_string_equal(kept[0], "first");
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(kept[1][i], 0);
+    assert_int_equal((uintptr_t)kept[1] % 64, 0);
+    heap_free(kept[0]);
+    heap_free(kept[1]);
+
+    assert_int_equal(heap_guard("outer", fail_inside, kept), CKL_OK);
+    assert_string_equal(kept[0], "first");
+    assert_non_null(strstr(ckl_error(), "inner: no host memory for"));
+    heap_free(kept[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_status),          cmocka_unit_test(test_text_and_arena),
-        cmocka_unit_test(test_even_workers),    cmocka_unit_test(test_dtype_round_trip),
-        cmocka_unit_test(test_dtype_limits),    cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_fields_refuse),   cmocka_unit_test(test_problem),
-        cmocka_unit_test(test_problem_refuses), cmocka_unit_test(test_nearest_word),
+        cmocka_unit_test(test_heap),
+        cmocka_unit_test(test_status),
+        cmocka_unit_test(test_text_and_arena),
+        cmocka_unit_test(test_even_workers),
+        cmocka_unit_test(test_dtype_round_trip),
+        cmocka_unit_test(test_dtype_limits),
+        cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_fields_refuse),
+        cmocka_unit_test(test_problem),
+        cmocka_unit_test(test_problem_refuses),
+        cmocka_unit_test(test_nearest_word),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -116,6 +116,33 @@ static int left_by(const verify_list *quick, const verify_list *full)
     return left;
 }
 
+/* What is printed is read again as the same, whatever stands in it; what could not be is refused. */
+static void test_text_goes_round(void **state)
+{
+    (void)state;
+    static const char *const values[] = { "plain", "two words", "a\ttab", "f(x", "f(x, y)", ")(", "a#b" };
+    for (int i = 0; i < COUNT_OF(values); i++) {
+        text line = { 0 }, printed = { 0 };
+        test_case c, again;
+        text_printf(&line, "add n=8 impl='%s'", values[i]);
+        assert_int_equal(case_parse(text_data(&line), &c), CKL_OK);
+        case_print(&c, &printed);
+        assert_int_equal(case_parse(text_data(&printed), &again), CKL_OK);
+        assert_string_equal(again.keys.impl, values[i]);
+        case_clear(&c);
+        case_clear(&again);
+        text_free(&line);
+        text_free(&printed);
+    }
+    test_case c;
+    assert_int_equal(case_parse("add n=8 impl=\"it's\"", &c), CKL_INVALID);
+    assert_string_equal(ckl_error(), "add: impl=it's is not text without quotes");
+    case_clear(&c);
+    assert_int_equal(case_parse("add n=8 config='vector fast vec=4'", &c), CKL_INVALID);
+    assert_string_equal(ckl_error(), "add: config: 'fast' is not key=value");
+    case_clear(&c);
+}
+
 static void test_quick_list(void **state)
 {
     verify_list quick, full;
@@ -161,7 +188,7 @@ static void test_every_choice_has_a_case(void **state)
             if (f->kind != FIELD_choice && f->kind != FIELD_ckl_dtype && f->kind != FIELD_bool)
                 continue;
             char names[256], *rest = names;
-            snprintf(names, sizeof names, "%s", f->range);
+            snprintf(names, sizeof names, "%s", field_range(f));
             for (char *name; (name = strtok_r(rest, " ", &rest));)
                 if (!is_covered(*test, f, name)) {
                     print_error("no case of %s has %s=%s\n", (*test)->op->name, f->name, name);
@@ -176,6 +203,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_configs_go_round),
         cmocka_unit_test(test_configs_refused),
+        cmocka_unit_test(test_text_goes_round),
         cmocka_unit_test(test_quick_list),
         cmocka_unit_test(test_every_choice_has_a_case),
     };

@@ -40,6 +40,32 @@ static void uninitialised_global(void)
     test_load_value(IR_GLOBAL, IR_U32, at, 0);
 }
 
+/* Of each vector that cp_async takes one byte is written: the others are undefined in shared memory. */
+static void uninitialised_part(void)
+{
+    parameters p = declare();
+    val from = test_element(p.fresh, tid(), 16), x = add(tile("x", 512), mul(tid(), 16));
+    test_store_value(IR_GLOBAL, CKL_U8, from, 3, ir_int(CKL_U8, 1));
+    ir_cp_async(x, 0, from, 16, u32(16));
+    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
+    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+    BLAME;
+    test_load_value(IR_SHARED, CKL_U8, x, planted ? 2 : 3);
+}
+
+static void uninitialised_vector(void)
+{
+    parameters p = declare();
+    val from = test_element(p.fresh, tid(), 16), x = add(tile("x", 512), mul(tid(), 16));
+    if (!planted)
+        test_store_value(IR_GLOBAL, CKL_U8, from, 15, ir_int(CKL_U8, 1));
+    BLAME;
+    ir_cp_async(x, 0, from, 16, u32(16));
+    HERE;
+    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
+    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+}
+
 static void uninitialised_shared(void)
 {
     declare();
@@ -226,6 +252,8 @@ static const fault_case cases[] = {
       0 },
     { misaligned, 32, 1, { "misaligned global access", "lane 0", "memory+4, address 0x" }, 0 },
     { uninitialised_global, 32, 1, { "uninitialised global memory", "4 bytes at fresh+0, offset 0 of" }, 0 },
+    { uninitialised_part, 32, 1, { "read of uninitialised shared memory", "x+2 came by cp_async" }, 0 },
+    { uninitialised_vector, 32, 1, { "read of uninitialised global memory", "16 bytes at fresh+0" }, 0 },
     { uninitialised_shared, 32, 1, { "uninitialised shared memory", "x is read before it was written" }, 0 },
     { uninitialised_alias, 32, 1, { "uninitialised shared memory", "x/y+64 is read before it was written" }, 0 },
     { uninitialised_half, 32, 1, { "uninitialised shared memory", "x+2 is read before" }, 0 },

@@ -322,19 +322,16 @@ typedef struct relu_args {
 static ckl_status relu_check(void *desc)
 {
     relu_desc *d = desc;
-    TRY(plan_check_size("relu", "rows", d->rows));
-    TRY(plan_check_size("relu", "cols", d->cols));
     TRY(plan_check_pitch("relu", "ldx", &d->ldx, "cols", d->cols));
     return plan_check_pitch("relu", "ldy", &d->ldy, "cols", d->cols);
 }
 
-static ckl_status relu_check_args(const void *desc, const void *args)
+static int relu_tensors(const void *desc, plan_tensor *t)
 {
     const relu_desc *d = desc;
-    const relu_args *a = args;
-    const plan_tensor tensors[] = { plan_matrix("x", a->x, CKL_F16, d->rows, d->cols, d->ldx),
-                                    plan_output(plan_matrix("y", a->y, CKL_F16, d->rows, d->cols, d->ldy)) };
-    return plan_check_tensors("relu", tensors, COUNT_OF(tensors));
+    t[0] = plan_matrix("x", CKL_F16, d->rows, d->cols, d->ldx);
+    t[1] = plan_output(plan_matrix("y", CKL_F16, d->rows, d->cols, d->ldy));
+    return 2;
 }
 
 static ckl_status relu_choose(const void *desc, const ckl_device_info *device, void *config)
@@ -371,7 +368,7 @@ static const implementation *const relu_implementations[] = { &relu_tma, NULL };
 static const operator_info relu = { .name = "relu",
                                     .desc_bytes = sizeof(relu_desc),
                                     .check = relu_check,
-                                    .check_args = relu_check_args,
+                                    .tensors = relu_tensors,
                                     .implementations = relu_implementations };
 
 /* x begins `shift` elements after its allocation. */

@@ -205,6 +205,69 @@ static void test_large_mean(void **state)
     for_all(false, 1e3, check_both);
 }
 
+/* Rows with one element that is no number, at either end or inside. */
+static tensor_of_test make_special(int64_t rows, int64_t cols)
+{
+    const double values[] = { INFINITY, -INFINITY, NAN };
+    const int64_t places[] = { 0, cols / 3, cols - 1 };
+    tensor_of_test x = make_random(CKL_F32, rows * cols, 7, 0, 1);
+    for (int64_t row = 0; row < rows; row++)
+        x.value[row * cols + places[row / 3 % 3]] = values[row % 3];
+    write_tensor(&x);
+    return x;
+}
+
+static ckl_status run_layernorm(int64_t rows, int64_t cols, const ckl_norm_args *a)
+{
+    const ckl_norm_desc d = { .dtype = CKL_F32, .rows = rows, .cols = cols };
+    return ckl_layernorm(device, &d, a, stream);
+}
+
+static ckl_status run_rmsnorm(int64_t rows, int64_t cols, const ckl_norm_args *a)
+{
+    const ckl_norm_desc d = { .dtype = CKL_F32, .rows = rows, .cols = cols };
+    const ckl_norm_args args = { .x = a->x, .y = a->y, .rstd = a->rstd };
+    return ckl_rmsnorm(device, &d, &args, stream);
+}
+
+static ckl_status run_groupnorm(int64_t rows, int64_t cols, const ckl_norm_args *a)
+{
+    const ckl_groupnorm_desc d = { .dtype = CKL_F32, .n = rows, .c = 1, .h = 1, .w = cols, .groups = 1 };
+    const ckl_groupnorm_args args = { .x = a->x, .y = a->y, .mean = a->mean, .rstd = a->rstd };
+    return ckl_groupnorm(device, &d, &args, stream);
+}
+
+/* Both statistics of such a row are NaN in every norm and kernel, but rstd of infinities is 0 where there is no mean. */
+static void check_special(int64_t cols, ckl_status (*run_norm)(int64_t rows, int64_t cols, const ckl_norm_args *a))
+{
+    enum { SPECIAL = 9 };
+    const bool centred = run_norm != run_rmsnorm;
+    tensor_of_test x = make_special(SPECIAL, cols), y = make_tensor(CKL_F32, SPECIAL * cols);
+    tensor_of_test mean = make_random(CKL_F32, SPECIAL, 1, 1, 0), rstd = make_random(CKL_F32, SPECIAL, 1, 1, 0);
+    const ckl_norm_args args = { .x = x.memory, .y = y.memory, .mean = mean.memory, .rstd = rstd.memory };
+    assert_int_equal(run_norm(SPECIAL, cols, &args), CKL_OK);
+    read_tensor(&mean);
+    read_tensor(&rstd);
+    for (int row = 0; row < SPECIAL; row++) {
+        assert_near("mean", CKL_F32, mean.value[row], centred ? NAN : 1, 0);
+        assert_near("rstd", CKL_F32, rstd.value[row], centred || row % 3 == 2 ? NAN : 0, 0);
+    }
+    tensor_of_test *const all[] = { &x, &y, &mean, &rstd };
+    for (int i = 0; i < COUNT_OF(all); i++)
+        free_tensor(all[i]);
+}
+
+static void test_statistics_of_specials(void **state)
+{
+    static const int64_t lengths[] = { 3, 4096, 20000, 50001, 300000 }; // lanes, a CTA, rows that flow, tiles; split
+    (void)state;
+    for (int i = 0; i < COUNT_OF(lengths); i++) {
+        check_special(lengths[i], run_layernorm);
+        check_special(lengths[i], run_rmsnorm);
+        check_special(lengths[i], run_groupnorm);
+    }
+}
+
 /* A workspace of the caller's is looked at before anything else. */
 static void test_workspace_alignment(void **state)
 {
@@ -273,9 +336,13 @@ static void test_absent_groupnorm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layernorm),  cmocka_unit_test(test_rmsnorm),
-        cmocka_unit_test(test_large_mean), cmocka_unit_test(test_workspace_alignment),
-        cmocka_unit_test(test_absent),     cmocka_unit_test(test_absent_groupnorm),
+        cmocka_unit_test(test_statistics_of_specials),
+        cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_large_mean),
+        cmocka_unit_test(test_workspace_alignment),
+        cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_absent_groupnorm),
     };
     return cmocka_run_group_tests_name("norm", tests, open_device, close_device);
 }

@@ -143,6 +143,39 @@ static void test_many_elements(void **state)
     assert_true(last == base + (((uintptr_t)1 << 17) + 1) * (3 << 15) + (3 << 15)); // both modes in quarters
 }
 
+/* x may begin anywhere in an allocation of which nothing else was written: what vectors hold beside it is not used. */
+static void test_misaligned(void **state)
+{
+    static const struct {
+        const char *impl;
+        int64_t rows, cols;
+    } problems[] = { { "sm80", ROWS, COLS }, { "narrow", 3, 2 * ROWS }, { "narrow", 2 * ROWS, 3 } };
+    ckl_device *gpu;
+    (void)state;
+    assert_int_equal(ckl_device_open("emulator:h200", &gpu), CKL_OK);
+    fill_with_bits();
+    for (int i = 0; i < COUNT_OF(problems); i++) {
+        const int64_t rows = problems[i].rows, cols = problems[i].cols;
+        const ckl_transpose_desc desc = { .dtype = CKL_U8, .rows = rows, .cols = cols };
+        const size_t bytes = (size_t)(rows * cols);
+        unsigned char *from, *to;
+        ckl_plan *plan;
+        assert_int_equal(ckl_malloc(gpu, bytes + 32, (void **)&from), CKL_OK);
+        assert_int_equal(ckl_malloc(gpu, bytes + 32, (void **)&to), CKL_OK);
+        assert_int_equal(ckl_copy_in(gpu, from + 7, x, bytes, NULL), CKL_OK);
+        assert_int_equal(plan_build(gpu, &transpose_operator, &desc, problems[i].impl, &plan), CKL_OK);
+        if (ckl_transpose_run(plan, &(ckl_transpose_args){ from + 7, to + 5 }, NULL) != CKL_OK)
+            fail_msg("%s: %s", problems[i].impl, ckl_error());
+        assert_int_equal(ckl_copy_out(gpu, y, to + 5, bytes, NULL), CKL_OK);
+        for (int64_t e = 0; e < rows * cols; e++)
+            assert_int_equal(y[e], x[e % rows * cols + e / rows]);
+        ckl_plan_free(plan);
+        ckl_free(gpu, from);
+        ckl_free(gpu, to);
+    }
+    ckl_device_close(gpu);
+}
+
 static void expect_refused(ckl_permute_desc desc, const char *sentence)
 {
     static const device_ops ops = { 0 };
@@ -162,10 +195,23 @@ static void test_modes_beyond_rank(void **state)
     order.order[3] = 2;
     stride_x.stride_x[4] = 1;
     stride_y.stride_y[2] = 1;
-    expect_refused(shape, "permute: mode 2 is set, rank=2");
-    expect_refused(order, "permute: mode 3 is set, rank=2");
-    expect_refused(stride_x, "permute: mode 4 is set, rank=2");
-    expect_refused(stride_y, "permute: mode 2 is set, rank=2");
+    expect_refused(shape, "permute: shape[2]=4 is beyond the rank");
+    expect_refused(order, "permute: order[3]=2 is beyond the rank");
+    expect_refused(stride_x, "permute: stride_x[4]=1 is beyond the rank");
+    expect_refused(stride_y, "permute: stride_y[2]=1 is beyond the rank");
+}
+
+/* Whether so many elements share memory is not found out. */
+static void test_strides_beyond_search(void **state)
+{
+    (void)state;
+    expect_refused(
+        (ckl_permute_desc){ .dtype = CKL_U8,
+                            .rank = 4,
+                            .shape = { 512, 512, 512, 512 },
+                            .order = { 0, 1, 2, 3 },
+                            .stride_y = { 34359738421, 31415926535, 27182818284, 23606797749 } },
+        "permute: y has strides that do not nest; whether elements share memory takes more than 16777216 steps");
 }
 
 int main(void)
@@ -173,6 +219,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits),
         cmocka_unit_test(test_many_elements),
+        cmocka_unit_test(test_misaligned),
+        cmocka_unit_test(test_strides_beyond_search),
         cmocka_unit_test(test_modes_beyond_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

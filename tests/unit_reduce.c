@@ -206,10 +206,10 @@ static void test_refused(void **state)
     ckl_reduce_desc desc = whole;
     desc.stride[0] = 1;
     desc.stride[1] = 4;
-    check_refused(ckl_reduce_plan(device, &desc, &plan), "reduce: shape[1]=0 stride[1]=4 are beyond rank=1");
+    check_refused(ckl_reduce_plan(device, &desc, &plan), "reduce: stride[1]=4 is beyond the rank");
     desc = whole;
     desc.shape[4] = 2;
-    check_refused(ckl_reduce_plan(device, &desc, &plan), "reduce: shape[4]=2 stride[4]=0 are beyond rank=1");
+    check_refused(ckl_reduce_plan(device, &desc, &plan), "reduce: shape[4]=2 is beyond the rank");
     desc = whole;
     desc.axes = 2;
     check_refused(ckl_reduce_plan(device, &desc, &plan), "reduce: axis 1 is out of range for rank 1");

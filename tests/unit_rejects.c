@@ -2,6 +2,7 @@
  * unit_rejects.c - what every operator must refuse, whatever it computes: outputs that overlap other tensors partly, pointers
  * that are not aligned to their elements, and tensors that the problem does not have. Nothing is launched then.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -178,12 +179,58 @@ static void test_joint_projection(void **state)
     ckl_free(device, positions);
 }
 
+/* a, b and y as columns of one matrix; then y, and y and its pitch, one element too far. */
+static void test_side_by_side(void **state)
+{
+    enum { ROWS = 3, N = 8, PITCH = 3 * N };
+    float joint[(ROWS + 1) * PITCH];
+    const float *a = joint, *b = a + N;
+    (void)state;
+    plan_tensor t[] = { plan_matrix("a", CKL_F32, ROWS, N, PITCH), plan_matrix("b", CKL_F32, ROWS, N, PITCH),
+                        plan_output(plan_matrix("y", CKL_F32, ROWS, N, PITCH)) };
+    const void *pointers[] = { a, b, b + N }, *before[] = { b, b + N, a }, *in_place[] = { a, b, b },
+               *past[] = { a, b, b + N + 1 }, *short_of[] = { a, b, b + N - 1 };
+    assert_int_equal(plan_check_pointers("add", t, COUNT_OF(t), pointers), CKL_OK);
+    assert_int_equal(plan_check_pointers("add", t, COUNT_OF(t), before), CKL_OK);
+    assert_int_equal(plan_check_pointers("add", t, COUNT_OF(t), in_place), CKL_OK);
+    assert_int_equal(plan_check_pointers("add", t, COUNT_OF(t), past), CKL_INVALID); // the next row of a
+    assert_string_equal(ckl_error(), "add: y overlaps a without being the same tensor");
+    assert_int_equal(plan_check_pointers("add", t, COUNT_OF(t), short_of), CKL_INVALID);
+    assert_string_equal(ckl_error(), "add: y overlaps b without being the same tensor");
+    t[2].stride[0]++;
+    assert_int_equal(plan_check_pointers("add", t, COUNT_OF(t), pointers), CKL_INVALID);
+}
+
+/* What a problem line cannot say: fields of a desc made in C. */
+static void test_fields(void **state)
+{
+    ckl_plan *plan = NULL;
+    ckl_rope_desc desc = { .dtype = CKL_F32, .tokens = 1, .heads = 1, .head_dim = 64, .style = 7 };
+    (void)state;
+    assert_int_equal(ckl_rope_plan(device, &desc, &plan), CKL_INVALID);
+    assert_string_equal(ckl_error(), "rope: style=7 is none of half, interleaved");
+    desc = (ckl_rope_desc){ .dtype = (ckl_dtype)99, .tokens = 1, .heads = 1, .head_dim = 64 };
+    assert_int_equal(ckl_rope_plan(device, &desc, &plan), CKL_INVALID);
+    assert_non_null(strstr(ckl_error(), "is none of f32, f16, bf16"));
+    desc.dtype = CKL_DTYPE_DEFAULT;
+    assert_int_equal(ckl_rope_plan(device, &desc, &plan), CKL_INVALID);
+    assert_string_equal(ckl_error(), "rope: dtype=default is none of f32, f16, bf16");
+    desc.dtype = CKL_F32;
+    desc.theta = NAN;
+    assert_int_equal(ckl_rope_plan(device, &desc, &plan), CKL_INVALID);
+    assert_string_equal(ckl_error(), "rope: theta=nan is not finite");
+    desc.theta = 0; // what may be left at 0: theta, scale, positions
+    assert_int_equal(ckl_rope_plan(device, &desc, &plan), CKL_OK);
+    ckl_plan_free(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_partial_overlap), cmocka_unit_test(test_misaligned),
         cmocka_unit_test(test_absent),          cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_unmentioned),     cmocka_unit_test(test_joint_projection),
+        cmocka_unit_test(test_side_by_side),    cmocka_unit_test(test_fields),
     };
     return cmocka_run_group_tests_name("rejects", tests, open_device, close_device);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "bench/peers/peers.h"
-#include "operators/reduce/reduce_plan.h"
+#include "operators/reduce/reduce_config.h"
 
 static const size_t WORKSPACE_ALIGNMENT = 256;
 

@@ -70,9 +70,8 @@ static json_t *write_operand(const operand *o)
 static char *write_problem(const test_case *c)
 {
     operand infos[OPERANDS_MAX];
-    memset(infos, 0, sizeof infos);
     json_t *operands = json_array();
-    for (int i = 0, count = c->test->operands(c->problem, infos); i < count; i++)
+    for (int i = 0, count = adapter_operands(c->test, c->problem, infos); i < count; i++)
         json_array_append_new(operands, write_operand(&infos[i]));
     json_t *problem = json_pack("{s:s, s:o, s:o, s:b}", "op", c->test->op->name, "fields", write_fields(c), "operands",
                                 operands, "compile", wants_compile());

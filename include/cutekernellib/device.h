@@ -52,7 +52,10 @@ CKL_API const ckl_device_info *ckl_device_properties(const ckl_device *device);
 CKL_MUST_USE CKL_API ckl_status ckl_malloc(ckl_device *device, size_t bytes, void **memory);
 CKL_API void ckl_free(ckl_device *device, void *memory);
 
-/* Copies between host and device memory, in the order of the stream; return when the host memory may be reused. */
+/*
+ * Copies between host and device memory, in the order of the stream; return when the host memory may be reused. A stream that is
+ * being captured is CKL_INVALID, and its capture goes on.
+ */
 CKL_MUST_USE CKL_API ckl_status ckl_copy_in(ckl_device *device, void *to_device, const void *from_host, size_t bytes,
                                             ckl_stream stream);
 CKL_MUST_USE CKL_API ckl_status ckl_copy_out(ckl_device *device, void *to_host, const void *from_device, size_t bytes,
@@ -62,7 +65,10 @@ CKL_MUST_USE CKL_API ckl_status ckl_copy_out(ckl_device *device, void *to_host, 
 CKL_MUST_USE CKL_API ckl_status ckl_stream_create(ckl_device *device, ckl_stream *stream);
 CKL_API void ckl_stream_destroy(ckl_device *device, ckl_stream stream);
 
-/* Waits for all work of the stream. Faults of kernels launched on it are reported here at the latest. */
+/*
+ * Waits for all work of the stream. Faults of kernels launched on it are reported here at the latest. A stream that is being
+ * captured is CKL_INVALID.
+ */
 CKL_MUST_USE CKL_API ckl_status ckl_stream_synchronize(ckl_device *device, ckl_stream stream);
 
 #ifdef __cplusplus

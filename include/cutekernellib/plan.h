@@ -12,6 +12,9 @@ extern "C" {
 typedef enum ckl_direction { CKL_DIRECTION_FORWARD, CKL_DIRECTION_BACKWARD } ckl_direction;
 
 /*
+ * Made, and freed, at any time, also while streams are being captured: what planning needs is no part of a graph. A captured run
+ * uses the plan's kernels and workspace: the plan must live as long as the graph.
+ *
  * Immutable once made; any number of threads may run it at once. The one exception is a plan with workspace (below):
  * its runs that may overlap on the device, on several streams, need a workspace each.
  */

@@ -3,8 +3,9 @@
 
 #include <assert.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/heap.h"
 
 enum { BLOCK_BYTES = 64 * 1024, ALIGNMENT = 16 };
 
@@ -17,9 +18,7 @@ struct arena_block {
 static arena_block *add_block(arena *a, size_t bytes)
 {
     size_t size = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
-    arena_block *block = calloc(1, sizeof *block + size);
-    if (!block)
-        abort();
+    arena_block *block = heap_alloc(1, sizeof *block + size);
     *block = (arena_block){ .before = a->last, .size = size };
     return a->last = block;
 }
@@ -46,7 +45,7 @@ void arena_clear(arena *a)
 {
     for (arena_block *block = a->last, *before; block; block = before) {
         before = block->before;
-        free(block);
+        heap_free(block);
     }
     a->last = NULL;
 }

@@ -1,13 +1,13 @@
 /* fields.c - parsing and printing by field table: one row of functions per kind. */
 #include "base/fields.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
 #include "base/math.h"
+#include "base/number.h"
+#include "base/problem.h"
 
 enum { WORD_MAX = 64 };
 
@@ -18,41 +18,9 @@ typedef struct kind_info {
     void (*print)(const field *f, const void *member, text *out);
 } kind_info;
 
-/* "12" or "2^20". */
-static bool parse_term(const char **at, int64_t *value)
+static bool parse_integer(const char *at, int64_t *value)
 {
-    char *end;
-    errno = 0;
-    long long base = strtoll(*at, &end, 0), exponent = 1;
-    if (end == *at || errno)
-        return false;
-    *at = end;
-    *value = base;
-    if (*end != '^')
-        return true;
-    exponent = strtoll(end + 1, &end, 10);
-    if (end == *at + 1 || exponent < 0 || exponent > 62)
-        return false;
-    *at = end;
-    *value = 1;
-    for (long long i = 0; i < exponent; i++)
-        if (__builtin_mul_overflow(*value, base, value))
-            return false;
-    return true;
-}
-
-/* A sum of terms: "2^20+3", "2^31-1". */
-static bool parse_integer(const char *at, int64_t *sum)
-{
-    *sum = 0;
-    if (*at == '\0')
-        return true;
-    do {
-        int64_t term; // strtoll takes the sign with it
-        if (!parse_term(&at, &term) || __builtin_add_overflow(*sum, term, sum))
-            return false;
-    } while (*at == '+' || *at == '-');
-    return *at == '\0';
+    return number_integer(&at, value) && *at == '\0';
 }
 
 static bool parse_int64(const field *f, const char *value, void *member)
@@ -79,9 +47,8 @@ static bool parse_int(const field *f, const char *value, void *member)
 static bool parse_float(const field *f, const char *value, void *member)
 {
     (void)f;
-    char *end;
-    float parsed = strtof(value, &end);
-    if (*end != '\0')
+    float parsed;
+    if (!number_float(&value, &parsed) || *value)
         return false;
     memcpy(member, &parsed, sizeof parsed);
     return true;
@@ -110,8 +77,7 @@ static bool parse_dtype(const field *f, const char *value, void *member)
     return true;
 }
 
-/* Word number index of a list separated by spaces; its length, 0 past the end. */
-static int word_at(const char *list, int index, const char **word)
+int field_word(const char *list, int index, const char **word)
 {
     for (;; index--) {
         list += strspn(list, " ");
@@ -127,7 +93,7 @@ static int word_at(const char *list, int index, const char **word)
 static bool parse_choice(const field *f, const char *value, void *member)
 {
     const char *word;
-    for (int i = 0, length; (length = word_at(f->range, i, &word)) > 0; i++)
+    for (int i = 0, length; (length = field_word(f->range, i, &word)) > 0; i++)
         if ((strlen(value) == (size_t)length && strncmp(word, value, (size_t)length) == 0) || *value == '\0') {
             memcpy(member, &i, sizeof i);
             return true;
@@ -135,9 +101,12 @@ static bool parse_choice(const field *f, const char *value, void *member)
     return false;
 }
 
+/* Quotes inside of it could not be printed again. */
 static bool parse_quoted(const field *f, const char *value, void *member)
 {
     (void)f;
+    if (strpbrk(value, "'\""))
+        return false;
     memcpy(member, &value, sizeof value);
     return true;
 }
@@ -187,8 +156,11 @@ static void print_choice(const field *f, const void *member, text *out)
     int value;
     memcpy(&value, member, sizeof value);
     const char *word;
-    int length = word_at(f->range, value, &word);
-    text_append(out, word, (size_t)length);
+    int length = value < 0 ? 0 : field_word(f->range, value, &word);
+    if (length)
+        text_append(out, word, (size_t)length);
+    else
+        text_printf(out, "%d", value); // of a desc made in C
 }
 
 static void print_quoted(const field *f, const void *member, text *out)
@@ -196,7 +168,7 @@ static void print_quoted(const field *f, const void *member, text *out)
     (void)f;
     const char *value;
     memcpy(&value, member, sizeof value);
-    text_printf(out, strchr(value, ' ') ? "'%s'" : "%s", value);
+    text_printf(out, problem_is_word(value) ? "%s" : "'%s'", value);
 }
 
 static const kind_info kinds[] = {
@@ -206,8 +178,18 @@ static const kind_info kinds[] = {
     [FIELD_bool] = { sizeof(bool), "0 or 1", parse_bool, print_bool },
     [FIELD_ckl_dtype] = { sizeof(ckl_dtype), "one of", parse_dtype, print_dtype },
     [FIELD_choice] = { sizeof(int), "one of", parse_choice, print_choice },
-    [FIELD_quoted] = { sizeof(char *), "text", parse_quoted, print_quoted },
+    [FIELD_quoted] = { sizeof(char *), "text without quotes", parse_quoted, print_quoted },
 };
+
+size_t field_bytes(const field *f)
+{
+    static const size_t bytes[] = {
+        [FIELD_int] = sizeof(int),      [FIELD_int64_t] = sizeof(int64_t), [FIELD_float] = sizeof(float),
+        [FIELD_bool] = sizeof(bool),    [FIELD_ckl_dtype] = sizeof(int),   [FIELD_choice] = sizeof(choice),
+        [FIELD_quoted] = sizeof(quoted)
+    };
+    return bytes[f->kind];
+}
 
 void fields_default(field_table table, void *object)
 {
@@ -225,10 +207,26 @@ const field *fields_find(field_table table, const char *name)
     return NULL;
 }
 
+const char *field_range(const field *f)
+{
+    return f->range + (*f->range == FIELD_OPTIONAL);
+}
+
+void field_print(const field *f, const void *member, text *out)
+{
+    kinds[f->kind].print(f, member, out);
+}
+
+bool field_is_zero(const field *f, const void *member)
+{
+    static const char zero[sizeof(int64_t)];
+    return memcmp(member, zero, kinds[f->kind].bytes) == 0;
+}
+
 void field_choices(const field *f, text *out)
 {
-    text_printf(out, "%s", f->kind == FIELD_bool ? "0 1" : f->range);
-    for (int i = 1; i < CKL_DTYPE_COUNT && f->kind == FIELD_ckl_dtype && !*f->range; i++)
+    text_printf(out, "%s", f->kind == FIELD_bool ? "0 1" : field_range(f));
+    for (int i = 1; i < CKL_DTYPE_COUNT && f->kind == FIELD_ckl_dtype && !*field_range(f); i++)
         text_printf(out, i > 1 ? " %s" : "%s", ckl_dtype_name((ckl_dtype)i));
 }
 
@@ -238,7 +236,7 @@ static const char *nearest_choice(const char *value, const char *choices, char m
     const char *names[WORD_MAX];
     char copies[WORD_MAX][WORD_MAX];
     int count = 0;
-    for (int length; count < WORD_MAX && (length = word_at(choices, count, &names[count])) > 0; count++) {
+    for (int length; count < WORD_MAX && (length = field_word(choices, count, &names[count])) > 0; count++) {
         snprintf(copies[count], WORD_MAX, "%.*s", length, names[count]);
         names[count] = copies[count];
     }

@@ -34,9 +34,12 @@ typedef struct field {
     field_kind kind;
     size_t offset;
     const char *value; // default, as text
-    const char *range; // values worth searching or the names of a choice in order, separated by spaces; "" if open
+    const char
+        *range; // of a config the values worth searching, of a desc the limits, of a choice its names; "" if open
     const char *help;
 } field;
+
+enum { FIELD_OPTIONAL = '?' };
 
 typedef struct field_table {
     const field *rows;
@@ -60,13 +63,33 @@ typedef struct field_table {
 void fields_default(field_table table, void *object);
 
 /*
+ * Is every value one that its field may hold? The limits of a desc's field are its range:
+ *     ""         numbers: not negative, or of floats all that are finite; types: any that has elements
+ *     "1..2^16"  from 1 to 65536; a bound may be left out
+ *     "f32 f16"  one of these types or, of an int, numbers
+ * After a ? a field may be left at 0, and then gets its default. CKL_INVALID: "rope: theta=0.5 is not in 1..2^60".
+ */
+ckl_status fields_check(field_table table, const char *what, void *object);
+
+/*
  * Sets one field from text. `what` opens the sentence, e.g. "gemm: m=abc is not an integer". Integers may be written as
- * powers and sums, "2^20+3"; "" is zero, the default of a dtype.
+ * powers and sums, "2^20+3"; "" is the default of a dtype.
  */
 ckl_status fields_set(field_table table, const char *what, const char *name, const char *value, void *object);
 
 /* Appends the names or numbers that a field takes, separated by spaces: nothing if it is open. */
 void field_choices(const field *f, text *out);
+
+/* The limits or names without the mark of what may be left out. */
+const char *field_range(const field *f);
+
+/* Bytes of its member. */
+size_t field_bytes(const field *f);
+
+/* Appends the value of a field. */
+void field_print(const field *f, const void *member, text *out);
+
+bool field_is_zero(const field *f, const void *member);
 
 /* The row of that name, or NULL. */
 const field *fields_find(field_table table, const char *name);
@@ -76,6 +99,9 @@ ckl_status fields_unknown(const char *what, const char *name, const field_table 
 
 /* Appends "name=value name=value". With only_changed, fields at their default are left out. */
 void fields_print(field_table table, const void *object, bool only_changed, text *out);
+
+/* Word number index of a list separated by spaces; its length, 0 past the end. */
+int field_word(const char *list, int index, const char **word);
 
 /* The candidate nearest to a mistyped word by edit distance, or NULL if none is near. */
 const char *nearest_word(const char *word, const char *const *candidates, int count);

@@ -17,6 +17,19 @@ static inline int64_t max_i64(int64_t x, int64_t y)
     return x > y ? x : y;
 }
 
+/* Of numbers that are not negative; INT64_MAX where that is too much. */
+static inline int64_t product_i64(int64_t x, int64_t y)
+{
+    int64_t product;
+    return __builtin_mul_overflow(x, y, &product) ? INT64_MAX : product;
+}
+
+static inline int64_t sum_i64(int64_t x, int64_t y)
+{
+    int64_t sum;
+    return __builtin_add_overflow(x, y, &sum) ? INT64_MAX : sum;
+}
+
 /* x >= 0, y > 0 */
 static inline int64_t ceil_div(int64_t x, int64_t y)
 {

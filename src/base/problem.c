@@ -29,6 +29,12 @@ static const char *word_end(const char *at)
     return quote || nesting ? NULL : at;
 }
 
+bool problem_is_word(const char *value)
+{
+    const char *end = word_end(value);
+    return end && *end == '\0' && !strchr(value, '#');
+}
+
 /* A copy of [begin, end) without the quotes around all of it. */
 static char *copy_value(arena *memory, const char *begin, const char *end)
 {

@@ -15,6 +15,9 @@ typedef struct problem_line {
     int count;
 } problem_line;
 
+/* Does a value need no quotes? */
+bool problem_is_word(const char *value);
+
 /* Splits a line; strings live in the arena. A value may be quoted in '' or "" to hold spaces, or hold balanced (). */
 ckl_status problem_split(arena *memory, const char *line, problem_line *out);
 

@@ -2,37 +2,32 @@
 #include "base/shape.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
+#include <string.h>
 
-/* "4096", "2^20", "10^6+3", and what a caller may refuse: "-1". *end is where it stopped, `at` if there is none. */
-static int64_t parse_size(const char *at, char **end)
-{
-    int64_t base = strtoll(at, end, 10), size = base;
-    if (*end == at)
-        return 0;
-    if (**end == '^') {
-        long exponent = strtol(*end + 1, end, 10);
-        for (size = 1; exponent > 0 && !__builtin_mul_overflow(size, base, &size); exponent--)
-            continue;
-        if (exponent != 0) // too large
-            *end = (char *)at;
-    }
-    return **end == '+' ? size + strtoll(*end + 1, end, 10) : size;
-}
+#include "base/math.h"
+#include "base/number.h"
 
 ckl_status sizes_parse(const char *what, const char *key, const char *list, int rank_max, sizes *out)
 {
     sizes s = { 0 };
-    char *end;
-    for (const char *at = list;; at = end + 1) {
-        int64_t size = parse_size(at, &end);
-        if (end == at || s.rank == rank_max || (*end && *end != 'x'))
+    for (const char *at = list;; at++) {
+        if (s.rank == rank_max || !number_integer(&at, &s.of[s.rank++]) || !strchr("x,", *at))
             FAIL(CKL_INVALID, "%s: %s=%s is not up to %d sizes like 4096x1024", what, key, list, rank_max);
-        s.of[s.rank++] = size;
-        if (!*end)
+        if (!*at)
             break;
     }
     *out = s;
+    return CKL_OK;
+}
+
+ckl_status list_parse(const char *what, const char *key, const char *list, int count, int64_t *out)
+{
+    sizes s;
+    if (!*list)
+        return CKL_OK;
+    if (sizes_parse(what, key, list, SHAPE_RANK_MAX, &s) != CKL_OK || s.rank != count)
+        FAIL(CKL_INVALID, "%s: %s=%s is not a list of %d integers", what, key, list, count);
+    memcpy(out, s.of, (size_t)count * sizeof *out);
     return CKL_OK;
 }
 
@@ -53,6 +48,6 @@ int64_t shape_elements(const sizes *shape, int first, int end)
 {
     int64_t count = 1;
     for (int i = first; i < end; i++)
-        count *= shape->of[i];
+        count = product_i64(count, shape->of[i]);
     return count;
 }

@@ -2,8 +2,9 @@
 #include "base/text.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/heap.h"
 
 static void reserve(text *t, size_t more)
 {
@@ -13,10 +14,7 @@ static void reserve(text *t, size_t more)
     size_t capacity = t->capacity ? t->capacity : 256;
     while (capacity < need)
         capacity *= 2;
-    char *data = realloc(t->data, capacity);
-    if (!data)
-        abort();
-    t->data = data;
+    t->data = heap_resize(t->data, capacity, 1);
     t->capacity = capacity;
 }
 
@@ -57,6 +55,6 @@ void text_clear(text *t)
 
 void text_free(text *t)
 {
-    free(t->data);
+    heap_free(t->data);
     *t = (text){ 0 };
 }

@@ -156,26 +156,7 @@ void bulk_store(tensor sX, tensor gX)
     ir_bulk_store(gX.address, sX.address, 0, bulk_bytes(gX));
 }
 
-/* Rows */
-
-void copy_within(tensor from, tensor to, val first, val limit)
-{
-    bool loading = to.memory == RMEM;
-    tensor memory = loading ? from : to, registers = loading ? to : from;
-    int64_t count = static_size(memory.layout);
-    for (int64_t i = 0; i < count && !ir_failed(); i++) {
-        val reg = registers.regs[index_at(registers.layout, i)];
-        int64_t distance = index_at(memory.layout, i);
-        if (loading)
-            ir_assign(reg, ir_int(reg.type, 0));
-        ir_if(ir_compare(IR_LT, ir_binary(IR_ADD, first, ir_int(first.type, distance)), limit));
-        if (loading)
-            ir_assign(reg, ir_convert(reg.type, tensor_at(memory, leaf(i))));
-        else
-            tensor_set(memory, leaf(i), reg);
-        ir_end_if();
-    }
-}
+/* Packed registers */
 
 /* Narrow elements that fill words travel as words, all others as they are. */
 static ir_type word_type(ckl_dtype dtype, int count)

@@ -1,4 +1,4 @@
-/* copy.h - copies by one thread: in the widest vectors, up to the end of a row, in packed registers. */
+/* copy.h - copies by one thread: in the widest vectors, and in packed registers. */
 #ifndef CKL_CUTE_COPY_H
 #define CKL_CUTE_COPY_H
 
@@ -18,12 +18,6 @@ void tensor_copy(tensor from, tensor to, int align);
  */
 void bulk_load(tensor gX, tensor sX, val barrier);
 void bulk_store(tensor sX, tensor gX);
-
-/*
- * Copies the elements of a row whose position is below limit, between memory and registers. `first` is the position of
- * element 0; the memory's layout gives the positions of the others. A load sets the registers beyond limit to 0.
- */
-void copy_within(tensor from, tensor to, val first, val limit);
 
 /*
  * What a load left in registers: narrow elements stay packed in 32-bit words until they are used. A kernel that loads

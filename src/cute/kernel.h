@@ -173,7 +173,8 @@
 #define LAST_STAGED_STORE(s) CUTE_ONCE(CUTE_PASTE(store_open_, __COUNTER__), staging_begin(s), staging_end_last())
 
 /* Tensors and copies (tensor.h, copy.h, tiled_copy.h) */
-#define at(t, ...) (HERE, tensor_at(t, coord(__VA_ARGS__)))
+#define at(t, ...)     (HERE, tensor_at(t, coord(__VA_ARGS__)))
+#define at_f32(t, ...) ir_convert(CKL_F32, at(t, __VA_ARGS__))
 #define set(t, i, x)                        \
     do {                                    \
         val set_value = (x);                \
@@ -256,7 +257,6 @@
 #define fragment(...)       CUTE_CALL(fragment(__VA_ARGS__))
 #define fragment_like(...)  CUTE_CALL(fragment_like(__VA_ARGS__))
 #define tensor_address(...) CUTE_CALL(tensor_address(__VA_ARGS__))
-#define copy_within(...)    CUTE_CALL(copy_within(__VA_ARGS__))
 #define bulk_load(...)      CUTE_CALL(bulk_load(__VA_ARGS__))
 #define bulk_store(...)     CUTE_CALL(bulk_store(__VA_ARGS__))
 #define packed_load(...)    CUTE_CALL(packed_load(__VA_ARGS__))

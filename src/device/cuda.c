@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "device/cuda_driver.h"
 #include "device/device.h"
 
@@ -65,7 +66,8 @@ static _Thread_local cu_context context_before;
 
 static void enter(const ckl_device *d)
 {
-    cuda.cuCtxGetCurrent(&context_before);
+    if (cuda.cuCtxGetCurrent(&context_before))
+        context_before = NULL;
     if (context_before != cuda_of(d)->context)
         cuda.cuCtxSetCurrent(cuda_of(d)->context);
 }
@@ -80,15 +82,37 @@ static ckl_status leave(const ckl_device *d, cu_result result, const char *call)
 /* A driver call in the device's context, as a ckl_status. */
 #define CALL(d, function, ...) (enter(d), leave((d), cuda.function(__VA_ARGS__), #function))
 
+/*
+ * Memory and modules may come and go while some stream of the process is being captured: they are no part of its graph. The
+ * driver believes that of a thread that says so.
+ */
+static _Thread_local int capture_mode_before;
+
+static void ignore_captures(void)
+{
+    capture_mode_before = CU_CAPTURE_RELAXED;
+    cuda.cuThreadExchangeStreamCaptureMode(&capture_mode_before);
+}
+
+static ckl_status heed_captures(ckl_status status)
+{
+    cuda.cuThreadExchangeStreamCaptureMode(&capture_mode_before);
+    return status;
+}
+
+/* CALL() for what planning does: memory, modules, waiting for a stream that is not captured. */
+#define PLAN_CALL(d, function, ...) (ignore_captures(), heed_captures(CALL(d, function, __VA_ARGS__)))
+
 /* For calls that release: there is nobody to tell. */
-#define RELEASE(d, function, ...) ((void)(enter(d), leave((d), (cuda.function(__VA_ARGS__), 0), #function)))
+#define RELEASE(d, function, ...) \
+    (ignore_captures(), enter(d), (void)heed_captures(leave((d), (cuda.function(__VA_ARGS__), 0), #function)))
 
 /* Memory and streams */
 
 static ckl_status cuda_alloc(ckl_device *d, size_t bytes, void **memory)
 {
     cu_pointer pointer = 0;
-    ckl_status status = CALL(d, cuMemAlloc_v2, &pointer, bytes);
+    ckl_status status = PLAN_CALL(d, cuMemAlloc_v2, &pointer, bytes);
     if (status == CKL_NO_MEMORY) {
         size_t free_bytes = 0, all_bytes = 0;
         TRY(CALL(d, cuMemGetInfo_v2, &free_bytes, &all_bytes));
@@ -105,21 +129,34 @@ static void cuda_release(ckl_device *d, void *memory)
     RELEASE(d, cuMemFree_v2, address_of(memory));
 }
 
+/* The driver would refuse, too, but the capture would be lost. */
+static ckl_status check_waiting(ckl_device *d, ckl_stream s)
+{
+    int captured = 0;
+    TRY(CALL(d, cuStreamIsCapturing, s, &captured));
+    if (captured)
+        FAIL(CKL_INVALID, "%s: the stream is being captured, its work cannot be waited for", d->info.id);
+    return CKL_OK;
+}
+
 static ckl_status cuda_synchronize(ckl_device *d, ckl_stream s)
 {
-    return CALL(d, cuStreamSynchronize, s);
+    TRY(check_waiting(d, s));
+    return PLAN_CALL(d, cuStreamSynchronize, s);
 }
 
 static ckl_status cuda_copy_in(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)
 {
+    TRY(check_waiting(d, s));
     TRY(CALL(d, cuMemcpyHtoDAsync_v2, address_of(to), from, bytes, s));
-    return cuda_synchronize(d, s);
+    return PLAN_CALL(d, cuStreamSynchronize, s);
 }
 
 static ckl_status cuda_copy_out(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)
 {
+    TRY(check_waiting(d, s));
     TRY(CALL(d, cuMemcpyDtoHAsync_v2, to, address_of(from), bytes, s));
-    return cuda_synchronize(d, s);
+    return PLAN_CALL(d, cuStreamSynchronize, s);
 }
 
 static ckl_status cuda_copy(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)
@@ -132,9 +169,17 @@ static ckl_status cuda_fill(ckl_device *d, void *to, unsigned char byte, size_t 
     return CALL(d, cuMemsetD8Async, address_of(to), byte, bytes, s);
 }
 
+static ckl_status cuda_memory_used(ckl_device *d, size_t *bytes)
+{
+    size_t free_bytes = 0, all_bytes = 0;
+    TRY(CALL(d, cuMemGetInfo_v2, &free_bytes, &all_bytes));
+    *bytes = all_bytes - free_bytes;
+    return CKL_OK;
+}
+
 static ckl_status cuda_stream_create(ckl_device *d, ckl_stream *s)
 {
-    return CALL(d, cuStreamCreate, s, CU_STREAM_NON_BLOCKING);
+    return PLAN_CALL(d, cuStreamCreate, s, CU_STREAM_NON_BLOCKING);
 }
 
 static void cuda_stream_destroy(ckl_device *d, ckl_stream s)
@@ -150,7 +195,7 @@ static ckl_status compile(ckl_device *d, const ir_kernel *kernel, const char *pt
     char log[JIT_LOG_BYTES] = "";
     int options[] = { CU_JIT_ERROR_LOG, CU_JIT_ERROR_LOG_BYTES, CU_JIT_LINE_INFO };
     void *values[] = { log, (void *)(uintptr_t)sizeof log, (void *)(uintptr_t)1 };
-    ckl_status status = CALL(d, cuModuleLoadDataEx, module, ptx, COUNT_OF(options), options, values);
+    ckl_status status = PLAN_CALL(d, cuModuleLoadDataEx, module, ptx, COUNT_OF(options), options, values);
     if (status != CKL_OK)
         FAIL(status, "kernel %s: %s %.700s", kernel->name, ckl_error(), log);
     return CKL_OK;
@@ -159,11 +204,11 @@ static ckl_status compile(ckl_device *d, const ir_kernel *kernel, const char *pt
 static ckl_status set_attributes(ckl_device *d, const device_kernel *loaded)
 {
     cu_function f = loaded->function;
-    TRY(CALL(d, cuFuncSetAttribute, f, CU_FUNCTION_SMEM_BYTES_MAX, (int)loaded->smem_bytes));
+    TRY(PLAN_CALL(d, cuFuncSetAttribute, f, CU_FUNCTION_SMEM_BYTES_MAX, (int)loaded->smem_bytes));
     if (loaded->smem_bytes >= CARVEOUT_SMEM_BYTES_MIN)
-        TRY(CALL(d, cuFuncSetAttribute, f, CU_FUNCTION_SMEM_CARVEOUT, 100));
+        TRY(PLAN_CALL(d, cuFuncSetAttribute, f, CU_FUNCTION_SMEM_CARVEOUT, 100));
     if (loaded->cluster > CLUSTER_PORTABLE)
-        TRY(CALL(d, cuFuncSetAttribute, f, CU_FUNCTION_LARGE_CLUSTERS, 1));
+        TRY(PLAN_CALL(d, cuFuncSetAttribute, f, CU_FUNCTION_LARGE_CLUSTERS, 1));
     return CKL_OK;
 }
 
@@ -171,14 +216,14 @@ static void cuda_unload(ckl_device *d, device_kernel *kernel)
 {
     if (kernel->module)
         RELEASE(d, cuModuleUnload, kernel->module);
-    free(kernel->name);
-    free(kernel);
+    heap_free(kernel->name);
+    heap_free(kernel);
 }
 
 static ckl_status load_ptx(ckl_device *d, const ir_kernel *kernel, const char *ptx, device_kernel *loaded)
 {
     TRY(compile(d, kernel, ptx, &loaded->module));
-    TRY(CALL(d, cuModuleGetFunction, &loaded->function, loaded->module, kernel->name));
+    TRY(PLAN_CALL(d, cuModuleGetFunction, &loaded->function, loaded->module, kernel->name));
     return set_attributes(d, loaded);
 }
 
@@ -196,10 +241,8 @@ static bool may_overlap(const ir_kernel *kernel)
 static ckl_status cuda_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
 {
     TRY(device_check_limits(&d->info, kernel));
-    device_kernel *k = calloc(1, sizeof *k);
-    if (!k)
-        abort();
-    *k = (device_kernel){ .name = strdup(kernel->name),
+    device_kernel *k = heap_alloc(1, sizeof *k);
+    *k = (device_kernel){ .name = heap_text(kernel->name),
                           .threads = kernel->threads,
                           .cluster = kernel->cluster,
                           .smem_bytes = (unsigned)kernel->smem_bytes,
@@ -232,8 +275,8 @@ static ckl_status cuda_clusters_resident(ckl_device *d, const device_kernel *ker
 {
     if (kernel->cluster <= 1) {
         int per_sm = 0;
-        TRY(CALL(d, cuOccupancyMaxActiveBlocksPerMultiprocessor, &per_sm, kernel->function, kernel->threads,
-                 kernel->smem_bytes));
+        TRY(PLAN_CALL(d, cuOccupancyMaxActiveBlocksPerMultiprocessor, &per_sm, kernel->function, kernel->threads,
+                      kernel->smem_bytes));
         *count = per_sm * d->info.sm_count;
         return CKL_OK;
     }
@@ -246,7 +289,7 @@ static ckl_status cuda_clusters_resident(ckl_device *d, const device_kernel *ker
         .attribute_count = 1, // the cluster alone: overlapping launches do not matter here
     };
     launch_attributes(kernel, attributes);
-    return CALL(d, cuOccupancyMaxActiveClusters, count, kernel->function, &config);
+    return PLAN_CALL(d, cuOccupancyMaxActiveClusters, count, kernel->function, &config);
 }
 
 static ckl_status cuda_launch(ckl_device *d, const device_kernel *kernel, const device_launch *launch, ckl_stream s)
@@ -362,6 +405,7 @@ static const device_ops ops = {
     .copy_out = cuda_copy_out,
     .copy = cuda_copy,
     .fill = cuda_fill,
+    .memory_used = cuda_memory_used,
     .stream_create = cuda_stream_create,
     .stream_destroy = cuda_stream_destroy,
     .synchronize = cuda_synchronize,
@@ -380,30 +424,36 @@ static const device_ops ops = {
     .graph_destroy = cuda_graph_destroy,
 };
 
-static int attribute(cu_device device, int which)
+/* A failure stays in *failed. */
+static int attribute(cu_device device, int which, cu_result *failed)
 {
     int value = 0;
-    cuda.cuDeviceGetAttribute(&value, which, device);
+    cu_result result = cuda.cuDeviceGetAttribute(&value, which, device);
+    if (result)
+        *failed = result;
     return value;
 }
 
-static void read_info(cu_device device, ckl_device_info *info)
+static cu_result read_info(cu_device device, ckl_device_info *info)
 {
     size_t memory = 0;
-    cuda.cuDeviceTotalMem_v2(&memory, device);
-    cuda.cuDeviceGetName(info->name, sizeof info->name, device);
-    info->compute_capability =
-        attribute(device, CU_ATTRIBUTE_CAPABILITY_MAJOR) * 10 + attribute(device, CU_ATTRIBUTE_CAPABILITY_MINOR);
-    info->sm_count = attribute(device, CU_ATTRIBUTE_SM_COUNT);
-    info->clock_mhz = attribute(device, CU_ATTRIBUTE_CLOCK_KHZ) / 1000;
-    info->threads_per_cta_max = attribute(device, CU_ATTRIBUTE_THREADS_PER_CTA);
-    info->registers_per_sm = attribute(device, CU_ATTRIBUTE_REGISTERS_PER_SM);
+    cu_result failed = cuda.cuDeviceTotalMem_v2(&memory, device), unnamed;
+    unnamed = cuda.cuDeviceGetName(info->name, sizeof info->name, device);
+    if (unnamed)
+        failed = unnamed;
+    info->compute_capability = attribute(device, CU_ATTRIBUTE_CAPABILITY_MAJOR, &failed) * 10 +
+                               attribute(device, CU_ATTRIBUTE_CAPABILITY_MINOR, &failed);
+    info->sm_count = attribute(device, CU_ATTRIBUTE_SM_COUNT, &failed);
+    info->clock_mhz = attribute(device, CU_ATTRIBUTE_CLOCK_KHZ, &failed) / 1000;
+    info->threads_per_cta_max = attribute(device, CU_ATTRIBUTE_THREADS_PER_CTA, &failed);
+    info->registers_per_sm = attribute(device, CU_ATTRIBUTE_REGISTERS_PER_SM, &failed);
     info->memory_bytes = (int64_t)memory;
-    info->l2_bytes = attribute(device, CU_ATTRIBUTE_L2_BYTES);
-    info->smem_per_sm_bytes = attribute(device, CU_ATTRIBUTE_SMEM_PER_SM);
-    info->smem_per_cta_bytes = attribute(device, CU_ATTRIBUTE_SMEM_PER_CTA_OPTIN);
+    info->l2_bytes = attribute(device, CU_ATTRIBUTE_L2_BYTES, &failed);
+    info->smem_per_sm_bytes = attribute(device, CU_ATTRIBUTE_SMEM_PER_SM, &failed);
+    info->smem_per_cta_bytes = attribute(device, CU_ATTRIBUTE_SMEM_PER_CTA_OPTIN, &failed);
     info->has_tma = info->compute_capability >= 90;
     info->has_wgmma = info->compute_capability == 90; // sm_90a code runs on 9.0 alone
+    return failed;
 }
 
 /* "" is 0. */
@@ -414,7 +464,9 @@ static ckl_status parse_ordinal(const char *which, int *ordinal)
     if (*which && (*end || end == which || number < 0 || number > INT_MAX))
         FAIL(CKL_INVALID, "device: cuda:%s is not the number of a GPU", which);
     int count = 0;
-    cuda.cuDeviceGetCount(&count);
+    cu_result result = cuda.cuDeviceGetCount(&count);
+    if (result)
+        FAIL(CKL_DEVICE_FAULT, "device: cuDeviceGetCount fails with error %d of the driver", result);
     if (number >= count)
         FAIL(CKL_INVALID, "device: cuda:%ld does not exist, the driver finds %d GPU%s", number, count,
              count == 1 ? "" : "s");
@@ -431,7 +483,9 @@ static ckl_status open_ordinal(cuda_device *device, int ordinal)
     cu_result result = cuda.cuDeviceGet(&device->ordinal, ordinal);
     if (result)
         return explain(d, result, "cuDeviceGet");
-    read_info(device->ordinal, &d->info);
+    result = read_info(device->ordinal, &d->info);
+    if (result)
+        return explain(d, result, "reading its properties");
     if (d->info.compute_capability < CAPABILITY_MIN)
         FAIL(CKL_UNSUPPORTED, "device: %s is a %s of sm_%d, sm_%d or later is needed", d->info.id, d->info.name,
              d->info.compute_capability, CAPABILITY_MIN);
@@ -446,7 +500,7 @@ ckl_status cuda_open(const char *which, ckl_device **device)
     TRY(parse_ordinal(which, &ordinal));
     cuda_device *opened = calloc(1, sizeof *opened);
     if (!opened)
-        abort();
+        FAIL(CKL_NO_MEMORY, "device: no host memory for cuda:%d", ordinal);
     ckl_status status = open_ordinal(opened, ordinal);
     if (status == CKL_OK)
         *device = &opened->base;

@@ -102,6 +102,8 @@ typedef struct cu_launch_config {
     X(cuEventSynchronize, (cu_event event))                                                                            \
     X(cuEventElapsedTime, (float *ms, cu_event begin, cu_event end))                                                   \
     X(cuStreamBeginCapture_v2, (cu_stream stream, int mode))                                                           \
+    X(cuStreamIsCapturing, (cu_stream stream, int *status))                                                            \
+    X(cuThreadExchangeStreamCaptureMode, (int *mode))                                                                  \
     X(cuStreamEndCapture, (cu_stream stream, cu_graph * graph))                                                        \
     X(cuGraphInstantiateWithFlags, (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))                   \
     X(cuGraphLaunch, (cu_graph_exec exec, cu_stream stream))                                                           \

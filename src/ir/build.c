@@ -3,9 +3,9 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "ir/fold.h"
 
 _Thread_local build_state build;
@@ -25,13 +25,16 @@ void *build_grow(void *array, int count, int *capacity, size_t size)
 void ir_describe_begin(const char *name, ir_target target)
 {
     assert(!build.kernel && "a description is already under way on this thread");
-    ir_kernel *kernel = calloc(1, sizeof *kernel);
-    if (!kernel)
-        abort();
+    ir_kernel *kernel = heap_alloc(1, sizeof *kernel);
     *kernel = (ir_kernel){ .target = target, .cluster = 1, .threads = 32 };
     build = (build_state){ .kernel = kernel, .static_only = name == NULL, .file = "" };
     kernel->name = arena_text(&kernel->memory, name ? name : "");
     kernel->note = "";
+}
+
+void ir_describe_forget(void)
+{
+    build = (build_state){ 0 };
 }
 
 ckl_status ir_describe_end(ir_kernel **kernel)
@@ -55,7 +58,7 @@ void ir_kernel_free(ir_kernel *kernel)
     if (!kernel)
         return;
     arena_clear(&kernel->memory);
-    free(kernel);
+    heap_free(kernel);
 }
 
 ir_kernel *ir_current(void)

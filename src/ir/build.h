@@ -15,6 +15,9 @@ void ir_describe_begin(const char *name, ir_target target);
 /* Ends the description. *kernel is the finished kernel, not yet verified; the caller frees it. NULL drops it. */
 ckl_status ir_describe_end(ir_kernel **kernel);
 
+/* Ends a description whose memory is already gone (heap_guard()); without one it does nothing. */
+void ir_describe_forget(void);
+
 /* The kernel being described; NULL between kernels. For launch attributes (threads, cluster, note, ...). */
 ir_kernel *ir_current(void);
 

@@ -35,8 +35,7 @@ static unsigned conditions(const ir_kernel *kernel, const ir_inst *inst)
     return met;
 }
 
-/* The row to print an instruction with, or NULL. */
-static const ptx_row *find_row(const ir_kernel *kernel, const ir_inst *inst)
+const ptx_row *ptx_find_row(const ir_kernel *kernel, const ir_inst *inst)
 {
     const ptx_row *row = ptx_rows(inst->op);
     unsigned met = conditions(kernel, inst);
@@ -50,7 +49,7 @@ static const ptx_row *find_row(const ir_kernel *kernel, const ir_inst *inst)
 static ckl_status print_plain(printer *p, int index, const char *guard)
 {
     const ir_inst *inst = &p->kernel->insts[index];
-    const ptx_row *row = find_row(p->kernel, inst);
+    const ptx_row *row = ptx_find_row(p->kernel, inst);
     if (!row)
         FAIL(CKL_INTERNAL, "kernel %s: %s:%d: %s of %s from %s has no PTX for %s", p->kernel->name,
              inst->file ? inst->file : "", inst->line, ir_op_text(inst->op), ir_type_text(inst->type),
@@ -89,7 +88,7 @@ static bool writes(const ir_inst *inst, int reg)
 /* Can each of its statements take a predicate? Not where its template branches. */
 static bool takes_guard(const ir_kernel *kernel, const ir_inst *inst)
 {
-    const ptx_row *row = find_row(kernel, inst);
+    const ptx_row *row = ptx_find_row(kernel, inst);
     return row && !strchr(row->text, '@') && ir_rule_of(inst->op)->group == GROUP_THREAD;
 }
 

@@ -55,6 +55,9 @@ typedef struct ptx_row {
 /* The rows of an op, ended by one without text; NULL for control flow, which ptx.c prints itself. */
 const ptx_row *ptx_rows(ir_op op);
 
+/* The row that an instruction of the kernel is printed with; NULL: it has none for this target. */
+const ptx_row *ptx_find_row(const ir_kernel *kernel, const ir_inst *inst);
+
 /* The name of a mode, for $o; "" where it has none. */
 const char *ptx_mode_text(ir_op op, int mode);
 

@@ -14,10 +14,9 @@
 typedef struct norm_view {
     ckl_direction direction;
     ckl_dtype dtype;
-    operand input, output;                    // tensors like x and like y; their names come later
-    int64_t images, groups, channels, pixels; // channels: of all groups
-    int64_t channel_stride, pixel_stride;     // of input, elements; that of images is its first
-    bool affine, residual, centred;           // centred: the mean is subtracted, and there is a beta
+    int64_t images, groups, channels, pixels;           // channels: of all groups
+    int64_t image_stride, channel_stride, pixel_stride; // of x, elements
+    bool affine, residual, centred;                     // centred: the mean is subtracted, and there is a beta
     float eps;
 } norm_view;
 
@@ -39,8 +38,8 @@ typedef struct norm_problem {
 enum { NORM_X, NORM_RESIDUAL, NORM_GAMMA, NORM_BETA, NORM_DY, NORM_DSUM, NORM_Y, NORM_SUM, NORM_DX, NORM_DGAMMA };
 enum { NORM_DBETA = NORM_DGAMMA + 1, NORM_MEAN, NORM_RSTD, NORM_OPERANDS };
 
-int norm_operands(const void *problem, operand *out);
-ckl_norm_args norm_args(void *const *pointers);
+/* Ranges of x and of the statistics, which a forward problem may go without. */
+void norm_operands(const norm_problem *p, operand *all, operand *x, operand *mean, operand *rstd);
 double norm_flops(const void *problem);
 
 /* The index of element j of a group in the input; groups of all images are counted. */
@@ -50,15 +49,8 @@ int64_t norm_index(const norm_view *v, int64_t group, int64_t j);
 void norm_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
 
 /* Sums are trees over threads: the longest chain of additions is a thread's own. rsqrt.approx: 2^-22.9. */
-#define NORM_TEST(name, ...)                                                   \
-    const operator_test name##_test = { .op = &name##_operator,                \
-                                        .problem_bytes = sizeof(norm_problem), \
-                                        .problem = FIELD_TABLE(fields),        \
-                                        .reference = norm_reference,           \
-                                        .terms = 64,                           \
-                                        .approximation = 0x1p-22,              \
-                                        .flops = norm_flops,                   \
-                                        .cases = cases,                        \
-                                        __VA_ARGS__ }
+#define NORM_TEST(name, ...)                                                                                           \
+    OPERATOR_TEST_WITH(name, norm_problem, .terms = 64, .approximation = 0x1p-22, .flops = norm_flops, .cases = cases, \
+                       __VA_ARGS__)
 
 #endif

@@ -1,55 +1,23 @@
-/* norm_ref.c - operands of the norms, and their definition in double. */
+/* norm_ref.c - the definition of the norms in double. */
 #include <math.h>
 
 #include "base/dtype.h"
 #include "operators/norm_lab.h"
 
-static operand tensor(operand like, const char *name, bool present)
-{
-    like.name = name;
-    like.dtype = present ? like.dtype : CKL_DTYPE_DEFAULT;
-    return like;
-}
-
-/* An output is a matrix of one column: a slice of it is one element. */
-static operand vector(const char *name, operand_role role, ckl_dtype dtype, int64_t elements, bool present)
-{
-    dtype = present ? dtype : CKL_DTYPE_DEFAULT;
-    return role == OPERAND_IN ? operand_vector(name, role, dtype, elements)
-                              : operand_matrix(name, role, dtype, elements, 1, 1);
-}
-
 /* The statistics of a backward pass are inputs like any other: gradients are a function of all of them. */
-int norm_operands(const void *problem, operand *out)
+void norm_operands(const norm_problem *p, operand *all, operand *x, operand *mean, operand *rstd)
 {
-    const norm_problem *p = problem;
-    const norm_view *v = &p->view;
-    bool forward = v->direction == CKL_DIRECTION_FORWARD, backward = !forward, beta = v->affine && v->centred;
-    operand_role role = forward ? OPERAND_OUT : OPERAND_IN;
-    int64_t groups = v->images * v->groups;
-    out[NORM_X] = tensor(v->input, "x", true);
-    out[NORM_RESIDUAL] = tensor(v->input, "residual", forward && v->residual);
-    out[NORM_GAMMA] = vector("gamma", OPERAND_IN, v->dtype, v->channels, v->affine);
-    out[NORM_BETA] = vector("beta", OPERAND_IN, v->dtype, v->channels, forward && beta);
-    out[NORM_DY] = tensor(v->input, "dy", backward);
-    out[NORM_DSUM] = tensor(v->input, "dsum", backward && v->residual);
-    out[NORM_Y] = tensor(v->output, "y", forward);
-    out[NORM_SUM] = tensor(v->output, "sum", forward && v->residual);
-    out[NORM_DX] = tensor(v->output, "dx", backward);
-    out[NORM_DGAMMA] = vector("dgamma", OPERAND_OUT, v->dtype, v->channels, backward && v->affine);
-    out[NORM_DBETA] = vector("dbeta", OPERAND_OUT, v->dtype, v->channels, backward && beta);
-    out[NORM_MEAN] = vector("mean", role, CKL_F32, groups, v->centred && (backward || p->stats));
-    out[NORM_RSTD] = vector("rstd", role, CKL_F32, groups, backward || p->stats);
-    for (int i = 0; i < NORM_OPERANDS; i++)
-        out[i].hard_max = 0x1p30; // dy * n * n stays in f32
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        all[i].hard_max = 0x1p30; // dy * n * n stays in f32
+    if (p->view.direction == CKL_DIRECTION_FORWARD && !p->stats)
+        mean->dtype = rstd->dtype = CKL_DTYPE_DEFAULT;
     if (p->offset != 0)
-        out[NORM_X] = operand_range(out[NORM_X], p->offset - 1, p->offset + 1);
-    out[NORM_MEAN] = operand_range(out[NORM_MEAN], p->offset - 1, p->offset + 1);
-    out[NORM_RSTD] = operand_range(out[NORM_RSTD], 0.5, 2);
-    return NORM_OPERANDS;
+        *x = operand_range(*x, p->offset - 1, p->offset + 1);
+    *mean = operand_range(*mean, p->offset - 1, p->offset + 1);
+    *rstd = operand_range(*rstd, 0.5F, 2);
 }
 
-ckl_norm_args norm_args(void *const *m)
+static ckl_norm_args norm_args(void *const *m)
 {
     return (ckl_norm_args){ m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8], m[9], m[10], m[11], m[12], NULL };
 }
@@ -68,7 +36,7 @@ static int64_t channel_of(const norm_view *v, int64_t group, int64_t j)
 
 int64_t norm_index(const norm_view *v, int64_t group, int64_t j)
 {
-    return group / v->groups * v->input.stride[0] + channel_of(v, group, j) * v->channel_stride +
+    return group / v->groups * v->image_stride + channel_of(v, group, j) * v->channel_stride +
            j % v->pixels * v->pixel_stride;
 }
 

@@ -24,39 +24,36 @@ OPERATORS(X)
 
 /*
  * Defines an operator's table and its three public functions: OPERATOR(add, add, "y = alpha*a + beta*b") for ckl_add_plan(),
- * ckl_add_run() and ckl_add() of ckl_add_desc and ckl_add_args. The file has defined check, check_args and implementations;
- * for OPERATOR_OF_VIEW() also view(), which fills a view_type from a desc.
+ * ckl_add_run() and ckl_add() of ckl_add_desc and ckl_add_args. The file has defined desc_fields, check(), tensors()
+ * and implementations; for OPERATOR_OF_VIEW() also view(), which fills a view_type from a desc. More follows as .name = value.
  */
-#define OPERATOR(op, types, about) OPERATOR_WITH(op, types, about, OPERATOR_FUNCTIONS)
-#define OPERATOR_OF_VIEW(op, types, about, view_type) \
-    OPERATOR_WITH(op, types, about, OPERATOR_FUNCTIONS, .view = view, .view_bytes = sizeof(view_type))
-#define OPERATOR_FUNCTIONS .check = check, .check_args = check_args, .implementations = implementations
+#define OPERATOR(op, types, ...) OPERATOR_WITH(op, types, OPERATOR_PARTS, .summary = __VA_ARGS__)
+#define OPERATOR_OF_VIEW(op, types, view_type, ...) \
+    OPERATOR_WITH(op, types, OPERATOR_PARTS, .view = view, .view_bytes = sizeof(view_type), .summary = __VA_ARGS__)
+#define OPERATOR_PARTS \
+    .desc = FIELD_TABLE(desc_fields), .check = check, .tensors = tensors, .implementations = implementations
 
-/* The same with functions of other names, where a file has two operators: OPERATOR_WITH(op, types, about, .check = ...). */
-#define OPERATOR_WITH(op, types, about, ...)                                                                \
-    PLAN_CLEAR_PADDING(op##_clear_padding, ckl_##types##_desc)                                              \
-    const operator_info op##_operator = { .name = #op,                                                      \
-                                          .summary = about,                                                 \
-                                          .desc_bytes = sizeof(ckl_##types##_desc),                         \
-                                          .clear_padding = op##_clear_padding,                              \
-                                          .args_bytes = sizeof(ckl_##types##_args),                         \
-                                          __VA_ARGS__ };                                                    \
-    ckl_status ckl_##op##_plan(ckl_device *device, const ckl_##types##_desc *desc, ckl_plan **plan)         \
-    {                                                                                                       \
-        return plan_build(device, &op##_operator, desc, NULL, plan);                                        \
-    }                                                                                                       \
-    ckl_status ckl_##op##_run(const ckl_plan *plan, const ckl_##types##_args *args, ckl_stream stream)      \
-    {                                                                                                       \
-        return plan_run(plan, &op##_operator, args, stream);                                                \
-    }                                                                                                       \
-    ckl_status ckl_##op(ckl_device *device, const ckl_##types##_desc *desc, const ckl_##types##_args *args, \
-                        ckl_stream stream)                                                                  \
-    {                                                                                                       \
-        return plan_once(device, &op##_operator, desc, args, stream);                                       \
-    }                                                                                                       \
+/* The same with parts of other names, where a file has two operators: OPERATOR_WITH(op, types, .summary = ..., .check = ...). */
+#define OPERATOR_WITH(op, types, ...)                                                                                \
+    const operator_info op##_operator = {                                                                            \
+        .name = #op, .desc_bytes = sizeof(ckl_##types##_desc), .args_bytes = sizeof(ckl_##types##_args), __VA_ARGS__ \
+    };                                                                                                               \
+    ckl_status ckl_##op##_plan(ckl_device *device, const ckl_##types##_desc *desc, ckl_plan **plan)                  \
+    {                                                                                                                \
+        return plan_build(device, &op##_operator, desc, NULL, plan);                                                 \
+    }                                                                                                                \
+    ckl_status ckl_##op##_run(const ckl_plan *plan, const ckl_##types##_args *args, ckl_stream stream)               \
+    {                                                                                                                \
+        return plan_run(plan, &op##_operator, args, stream);                                                         \
+    }                                                                                                                \
+    ckl_status ckl_##op(ckl_device *device, const ckl_##types##_desc *desc, const ckl_##types##_args *args,          \
+                        ckl_stream stream)                                                                           \
+    {                                                                                                                \
+        return plan_once(device, &op##_operator, desc, args, stream);                                                \
+    }                                                                                                                \
     extern const operator_info op##_operator
 
-enum { OPERANDS_MAX = 13, OPERAND_RANK_MAX = 5 };
+enum { OPERANDS_MAX = PLAN_TENSORS_MAX, OPERAND_RANK_MAX = PLAN_RANK_MAX };
 
 typedef enum operand_role { OPERAND_IN, OPERAND_OUT, OPERAND_IN_OUT } operand_role;
 
@@ -139,17 +136,18 @@ typedef struct test_reject {
 } test_reject;
 
 /*
- * The laboratory's side of an operator. `problem` is the struct that a problem line fills: the desc, then the scalars of a
- * call. Outputs are numbered in the order of the operands, absent ones included. What is NULL or 0 has the default stated.
+ * The laboratory's side of an operator. `problem` is the struct that a problem line fills: it begins with the desc, then come
+ * the scalars of a call. Outputs are numbered in the order of the operands, absent ones included. What is NULL or 0 has the default stated.
  */
 typedef struct operator_test {
     const operator_info *op;
     size_t problem_bytes;
     field_table problem;
 
-    ckl_status (*prepare)(void *problem);          // NULL: the operator's check of the desc, which fills in defaults
-    void (*desc)(const void *problem, void *desc); // NULL: the problem begins with it
-    int (*operands)(const void *problem, operand *out); // in a fixed order; returns their count
+    ckl_status (*prepare)(void *problem); // makes the desc of the line; it is checked then. NULL: it is made
+
+    /* Changes the operands, which are the operator's tensors, or lists others and returns their count. NULL: as they are. */
+    int (*operands)(const void *problem, operand *out);
     ckl_status (*run)(const ckl_plan *plan, const void *problem, void *const *pointers,
                       ckl_stream stream); // NULL: the args are the operands' pointers in their order
 
@@ -178,16 +176,16 @@ typedef struct operator_test {
 
 /*
  * Defines an operator's test: OPERATOR_TEST(add, .run = run, .reference = reference) for an add_problem. The file has
- * defined fields, operands, cases and rejects.
+ * defined fields, cases and rejects.
  */
-#define OPERATOR_TEST(name, ...)                                                 \
-    const operator_test name##_test = { .op = &name##_operator,                  \
-                                        .problem_bytes = sizeof(name##_problem), \
-                                        .problem = FIELD_TABLE(fields),          \
-                                        .operands = operands,                    \
-                                        .cases = cases,                          \
-                                        .rejects = rejects,                      \
-                                        __VA_ARGS__ }
+#define OPERATOR_TEST(name, ...) \
+    OPERATOR_TEST_WITH(name, name##_problem, .cases = cases, .rejects = rejects, __VA_ARGS__)
+
+/* The same where operators share a type of problem, or a file has two. */
+#define OPERATOR_TEST_WITH(name, type, ...)                                                                \
+    const operator_test name##_test = {                                                                    \
+        .op = &name##_operator, .problem_bytes = sizeof(type), .problem = FIELD_TABLE(fields), __VA_ARGS__ \
+    }
 
 #define X(op) extern const operator_test op##_test;
 OPERATORS(X)

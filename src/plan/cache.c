@@ -8,7 +8,7 @@
 
 enum { BUCKETS = 256, KEPT_MAX = 4096, DESC_BYTES_MAX = 1024 };
 
-/* What plans are found by: a desc whose padding is zero. */
+/* What plans are found by: plan_desc_key(). */
 typedef union cache_key {
     max_align_t align;
     unsigned char bytes[DESC_BYTES_MAX];
@@ -28,12 +28,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static entry *buckets[BUCKETS];
 static int kept;
 
-static void make_key(const operator_info *op, const void *desc, cache_key *key)
+/* Field by field: what lies between them is no part of the key. */
+void plan_desc_key(const operator_info *op, const void *desc, void *key)
 {
-    assert(op->desc_bytes <= sizeof key->bytes);
-    memcpy(key, desc, op->desc_bytes);
-    if (op->clear_padding)
-        op->clear_padding(key);
+    memset(key, 0, op->desc_bytes);
+    for (const field *f = op->desc.rows; f < op->desc.rows + op->desc.count; f++)
+        memcpy((char *)key + f->offset, (const char *)desc + f->offset, field_bytes(f));
+    for (const desc_member *m = op->members; m && m->bytes; m++)
+        memcpy((char *)key + m->offset, (const char *)desc + m->offset, m->bytes);
 }
 
 /* FNV-1a over 64-bit words. */
@@ -110,7 +112,8 @@ ckl_status plan_once(ckl_device *device, const operator_info *op, const void *de
     if (!desc || !args)
         FAIL(CKL_INVALID, "%s: %s is NULL", op->name, desc ? "args" : "desc");
     cache_key key;
-    make_key(op, desc, &key);
+    assert(op->desc_bytes <= sizeof key.bytes);
+    plan_desc_key(op, desc, &key);
     pthread_mutex_lock(&lock);
     entry *e = find(device, op, &key, stream);
     if (e)

@@ -7,4 +7,7 @@
 /* Frees every kept plan of the device. */
 void plan_cache_forget(ckl_device *device);
 
+/* A copy of the desc without what lies between its fields, by which plans are kept; key: op->desc_bytes. */
+void plan_desc_key(const operator_info *op, const void *desc, void *key);
+
 #endif

@@ -1,6 +1,6 @@
 /*
- * check.h - the checks that all operators make of a desc and of the memory of a call. Sentences name operator, field, value
- * and limit: "gemm: lda=7 is smaller than k=8".
+ * check.h - the tensors of a problem, and the checks that all operators make of a desc and of the memory of a call. Sentences
+ * name operator, field, value and limit: "gemm: lda=7 is smaller than k=8".
  */
 #ifndef CKL_PLAN_CHECK_H
 #define CKL_PLAN_CHECK_H
@@ -10,37 +10,44 @@
 
 /* Descs */
 
-/* The type is one of those listed. */
-#define PLAN_CHECK_DTYPE(op, name, dtype, ...) \
-    plan_check_dtype(op, name, dtype, (const ckl_dtype[]){ __VA_ARGS__, CKL_DTYPE_DEFAULT })
-ckl_status plan_check_dtype(const char *op, const char *name, ckl_dtype dtype, const ckl_dtype *allowed);
-
-/* The size is not negative. */
-ckl_status plan_check_size(const char *op, const char *name, int64_t size);
-
 /* The distance between rows of `extent` elements: 0 becomes extent, less is refused. */
 ckl_status plan_check_pitch(const char *op, const char *name, int64_t *ld, const char *extent_name, int64_t extent);
 
-/* Memory of a call */
+/* A field that is not part of a problem, "a forward problem", must be 0. */
+ckl_status plan_check_unused(const char *op, const char *name, int64_t value, const char *of);
 
-/* One tensor of a call. */
+/* Sizes or strides by mode: not negative, and 0 from rank on. */
+ckl_status plan_check_sizes(const char *op, const char *name, const int64_t *sizes, int rank, int rank_max);
+
+/* Strides without gaps, the last mode contiguous, where all are 0. */
+void plan_default_strides(const int64_t *shape, int64_t *stride, int rank);
+
+/* Tensors */
+
+enum { PLAN_TENSORS_MAX = 13, PLAN_RANK_MAX = 5 };
+
+/* One tensor of a problem; a call's args begin with the pointers of all, in order. */
 typedef struct plan_tensor {
     const char *name;
-    const void *pointer;
-    int64_t bytes; // from its first to past its last element; 0: nothing is read or written
-    int64_t align; // bytes of an element
+    ckl_dtype dtype;
+    int rank;
+    int64_t shape[PLAN_RANK_MAX], stride[PLAN_RANK_MAX]; // outermost first; elements
     bool output;
-    int64_t layout;     // tensors of the same layout, not 0, may be the same memory: an output in place of an input
+    bool optional;      // its pointer may be NULL
+    int place;          // not 0: an output may be in place of an input of the same place, shape, strides and bytes
     const char *absent; // not NULL: this problem has no such tensor, as "a forward problem"; its pointer must be NULL
 } plan_tensor;
 
-/* A matrix of rows that start ld elements apart. */
-plan_tensor plan_matrix(const char *name, const void *pointer, ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ld);
+/* A matrix of rows that start ld elements apart, in place 1; a number for each row; a vector; a tensor. */
+plan_tensor plan_matrix(const char *name, ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ld);
+plan_tensor plan_column(const char *name, ckl_dtype dtype, int64_t rows);
+plan_tensor plan_vector(const char *name, ckl_dtype dtype, int64_t elements);
+plan_tensor plan_strided(const char *name, ckl_dtype dtype, int rank, const int64_t *shape, const int64_t *stride);
 
-/* The same as an output. */
+/* The same in another role: written; perhaps NULL; in no other's place; absent where `of` is not NULL. */
 plan_tensor plan_output(plan_tensor t);
-
-/* The same, or absent where `of` is not NULL. */
+plan_tensor plan_optional(plan_tensor t);
+plan_tensor plan_apart(plan_tensor t);
 plan_tensor plan_absent(plan_tensor t, const char *of);
 
 /* The first of two reasons why a tensor is absent; NULL: there is none. */
@@ -49,14 +56,30 @@ static inline const char *plan_first(const char *reason, const char *other)
     return reason ? reason : other;
 }
 
-/* Pointers are there and aligned, and outputs overlap nothing that they are not in place of. */
-ckl_status plan_check_tensors(const char *op, const plan_tensor *tensors, int count);
+/* Bytes from the first to past the last element; 0 if there is none, INT64_MAX where 64 bits do not suffice. */
+int64_t plan_tensor_bytes(const plan_tensor *t);
+
+/* Every tensor lies within PLAN_BYTES_MAX bytes: more than any memory, and sums of a few of them are safe. */
+#define PLAN_BYTES_MAX (INT64_C(1) << 56)
+ckl_status plan_check_extents(const char *op, const plan_tensor *tensors, int count);
+
+/* There are outputs, and they have no elements: nothing to do. */
+bool plan_is_empty(const plan_tensor *tensors, int count);
+
+/*
+ * Pointers are there and aligned, and outputs overlap nothing that they are not in place of. Tensors of one outermost stride
+ * may lie side by side within it.
+ */
+ckl_status plan_check_pointers(const char *op, const plan_tensor *tensors, int count, const void *const *pointers);
 
 /* A workspace of the caller's is aligned; NULL is allowed. */
 enum { PLAN_WORKSPACE_ALIGNMENT = 256 };
 ckl_status plan_check_workspace(const char *op, const void *workspace);
 
-/* Is every tensor of the list aligned to so many elements? */
-bool plan_tensors_aligned(const plan_tensor *tensors, int count, int elements);
+/* Are all pointers multiples of so many bytes? NULL is: PLAN_ALIGNED(16, args->x, args->y). */
+#define PLAN_ALIGNED(bytes, ...)                              \
+    plan_aligned(bytes, (const void *const[]){ __VA_ARGS__ }, \
+                 (int)(sizeof((const void *const[]){ __VA_ARGS__ }) / sizeof(void *)))
+bool plan_aligned(int64_t bytes, const void *const *pointers, int count);
 
 #endif

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
+#include "ir/build.h"
+
 enum { IDLE_MAX = 64 }; // unused sets kept: a tuner walks through thousands of configs, a program through a few dozen
 
 struct kernel_set {
@@ -79,17 +82,37 @@ static ckl_status load(ckl_device *device, const implementation *impl, const ir_
     return CKL_OK;
 }
 
+/* A kernel to be built. */
+typedef struct kernel_request {
+    kernel_set *set;
+    const operator_info *op;
+    const void *config;
+    int which;
+} kernel_request;
+
+static ckl_status build_kernel(void *user)
+{
+    const kernel_request *r = user;
+    kernel_set *set = r->set;
+    ir_kernel *described;
+    TRY(plan_describe(r->op, set->impl, r->config, r->which, plan_target(&set->device->info), &described));
+    ckl_status status = load(set->device, set->impl, described, &set->kernels[r->which]);
+    ir_kernel_free(described);
+    if (status != CKL_OK)
+        FAIL(status, "%s: %s", set->key, ckl_error());
+    return CKL_OK;
+}
+
+/* Each kernel under a guard of its own: those before it are loaded, and the device's. */
 static ckl_status build(kernel_set *set, const operator_info *op, const void *config)
 {
-    int count = set->impl->kernels ? set->impl->kernels : 1;
+    int count = plan_kernels(set->impl);
     assert(count <= PLAN_KERNELS_MAX);
     for (int which = 0; which < count; which++) {
-        ir_kernel *described;
-        TRY(plan_describe(op, set->impl, config, which, plan_target(&set->device->info), &described));
-        ckl_status status = load(set->device, set->impl, described, &set->kernels[which]);
-        ir_kernel_free(described);
-        if (status != CKL_OK)
-            FAIL(status, "%s: %s", set->key, ckl_error());
+        ckl_status status = heap_guard(set->key, build_kernel, &(kernel_request){ set, op, config, which });
+        if (status == CKL_NO_MEMORY)
+            ir_describe_forget();
+        TRY(status);
     }
     return CKL_OK;
 }

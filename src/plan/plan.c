@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/problem.h"
 #include "ir/build.h"
 #include "plan/cache.h"
@@ -65,11 +66,36 @@ static ckl_status configure(const ckl_device_info *device, const operator_info *
     return impl->admit ? impl->admit(desc, device, config) : CKL_OK;
 }
 
+static ckl_status launch_nothing(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    (void)plan, (void)args, (void)stream;
+    return CKL_OK;
+}
+
+/* What takes a problem without elements, whatever is forced. */
+static const implementation nothing = { .name = "nothing",
+                                        .summary = "no elements, no kernel",
+                                        .launch = launch_nothing };
+
+/* A desc that was checked. */
+typedef struct checked_desc {
+    const void *view; // the desc itself, where the operator has no other view of it
+    plan_tensor tensors[PLAN_TENSORS_MAX];
+    int tensor_count;
+    bool empty; // nothing to compute: then every pointer may be NULL
+} checked_desc;
+
 /* plan_choose() for a desc that was checked. */
-static ckl_status choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,
-                         arena *memory, const implementation **impl, void **config, text *notes)
+static ckl_status choose(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
+                         const char *force, arena *memory, const implementation **impl, void **config, text *notes)
 {
     choice_line forced;
+    const void *desc = checked->view;
+    if (checked->empty) {
+        *impl = &nothing;
+        *config = NULL;
+        return CKL_OK;
+    }
     TRY(parse_force(op, force, memory, &forced));
     text declines = { 0 };
     ckl_status status = CKL_UNSUPPORTED;
@@ -93,25 +119,40 @@ static ckl_status choose(const ckl_device_info *device, const operator_info *op,
     return status;
 }
 
-/* A checked copy of a desc, defaults filled in, or the operator's view of it. */
-static ckl_status check_desc(const operator_info *op, const void *desc, arena *memory, const void **checked)
+ckl_status plan_check_desc(const operator_info *op, void *desc)
+{
+    plan_tensor tensors[PLAN_TENSORS_MAX];
+    TRY(fields_check(op->desc, op->name, desc));
+    if (op->check)
+        TRY(op->check(desc));
+    return op->tensors ? plan_check_extents(op->name, tensors, op->tensors(desc, tensors)) : CKL_OK;
+}
+
+/* A checked copy of a desc, in memory. */
+static ckl_status check_desc(const operator_info *op, const void *desc, arena *memory, checked_desc **checked)
 {
     if (!desc)
         FAIL(CKL_INVALID, "%s: desc is NULL", op->name);
     void *copy = arena_alloc(memory, 1, op->desc_bytes);
     memcpy(copy, desc, op->desc_bytes);
-    TRY(op->check(copy));
+    TRY(plan_check_desc(op, copy));
+    checked_desc *made = arena_alloc(memory, 1, sizeof *made);
+    made->tensor_count = op->tensors ? op->tensors(copy, made->tensors) : 0;
+    made->empty = plan_is_empty(made->tensors, made->tensor_count);
+    for (int i = 0; i < made->tensor_count; i++)
+        made->tensors[i].optional |= made->empty;
     void *view = op->view ? arena_alloc(memory, 1, op->view_bytes) : copy;
     if (op->view)
         TRY(op->view(copy, view));
-    *checked = view;
+    made->view = view;
+    *checked = made;
     return CKL_OK;
 }
 
 ckl_status plan_choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,
                        arena *memory, const implementation **impl, void **config, text *notes)
 {
-    const void *checked = NULL;
+    checked_desc *checked = NULL;
     TRY(check_desc(op, desc, memory, &checked));
     return choose(device, op, checked, force, memory, impl, config, notes);
 }
@@ -154,6 +195,22 @@ ckl_status plan_describe(const operator_info *op, const implementation *impl, co
     return status;
 }
 
+/*
+ * Waits for the end: the first run may come on any stream. The stream is one of its own, because the default one must not be
+ * used while another is being captured.
+ */
+static ckl_status clear_workspace(ckl_plan *plan)
+{
+    const device_ops *ops = plan->device->ops;
+    ckl_stream stream;
+    TRY(ops->stream_create(plan->device, &stream));
+    ckl_status status = ops->fill(plan->device, plan->workspace, 0, (size_t)plan->workspace_bytes, stream);
+    if (status == CKL_OK)
+        status = ops->synchronize(plan->device, stream);
+    ops->stream_destroy(plan->device, stream);
+    return status;
+}
+
 static ckl_status allocate_workspace(ckl_plan *plan)
 {
     const device_ops *ops = plan->device->ops;
@@ -161,25 +218,49 @@ static ckl_status allocate_workspace(ckl_plan *plan)
     if (plan->workspace_bytes == 0)
         return CKL_OK;
     TRY(ops->alloc(plan->device, (size_t)plan->workspace_bytes, &plan->workspace));
-    TRY(ops->fill(plan->device, plan->workspace, 0, (size_t)plan->workspace_bytes, NULL));
-    return ops->synchronize(plan->device, NULL); // the first run may come on any stream
+    return clear_workspace(plan);
 }
 
-/* Fills a plan whose memory is there; what it acquired is released by ckl_plan_free(), also after a failure. */
-static ckl_status build(built_plan *built, const void *desc, const char *force)
+/* What a plan is to be built of. */
+typedef struct plan_request {
+    built_plan *built;
+    const void *desc;
+    const char *force;
+} plan_request;
+
+/* The part of building that needs only memory: desc, choice and text. */
+static ckl_status settle(void *user)
 {
+    const plan_request *request = user;
+    built_plan *built = request->built;
     ckl_plan *plan = &built->plan;
     void *config;
-    TRY(check_desc(plan->op, desc, &built->memory, &plan->desc));
-    TRY(choose(&plan->device->info, plan->op, plan->desc, force, &built->memory, &plan->impl, &config, NULL));
+    checked_desc *checked = NULL;
+    TRY(check_desc(plan->op, request->desc, &built->memory, &checked));
+    TRY(choose(&plan->device->info, plan->op, checked, request->force, &built->memory, &plan->impl, &config, NULL));
     plan->config = config;
+    plan->desc = checked->view;
+    plan->tensors = checked->tensors;
+    plan->tensor_count = checked->tensor_count;
 
     text line = { 0 };
     print_choice(plan->op, plan->impl, config, &line);
     plan->text = arena_text(&built->memory, text_data(&line));
     text_free(&line);
+    return CKL_OK;
+}
 
-    TRY(kernel_cache_get(plan->device, plan->op, plan->impl, config, plan->text, &built->kernels));
+/* Fills a plan; what it acquired is released by ckl_plan_free(), also after a failure. */
+static ckl_status build(built_plan *built, const void *desc, const char *force)
+{
+    ckl_plan *plan = &built->plan;
+    ckl_status status = heap_guard(plan->op->name, settle, &(plan_request){ built, desc, force });
+    if (status == CKL_NO_MEMORY)
+        built->memory = (arena){ 0 }; // it is freed already
+    TRY(status);
+    if (!plan->impl->describe)
+        return CKL_OK;
+    TRY(kernel_cache_get(plan->device, plan->op, plan->impl, plan->config, plan->text, &built->kernels));
     plan->kernels = kernel_cache_kernels(built->kernels);
     return allocate_workspace(plan);
 }
@@ -201,13 +282,22 @@ ckl_status plan_build(ckl_device *device, const operator_info *op, const void *d
     return status;
 }
 
+static ckl_status check_args(const ckl_plan *plan, const void *args)
+{
+    const operator_info *op = plan->op;
+    if (op->workspace)
+        TRY(plan_check_workspace(op->name, *(void *const *)((const char *)args + op->workspace)));
+    TRY(plan_check_pointers(op->name, plan->tensors, plan->tensor_count, args));
+    return op->check_args ? op->check_args(plan->desc, args) : CKL_OK;
+}
+
 ckl_status plan_run(const ckl_plan *plan, const operator_info *op, const void *args, ckl_stream stream)
 {
     if (!plan || !args)
         FAIL(CKL_INVALID, "%s: %s is NULL", op->name, plan ? "args" : "plan");
     if (plan->op != op)
         FAIL(CKL_INVALID, "%s: plan is one of %s", op->name, plan->op->name);
-    TRY(op->check_args(plan->desc, args));
+    TRY(check_args(plan, args));
     return plan->impl->launch(plan, args, stream);
 }
 

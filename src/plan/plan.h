@@ -6,6 +6,7 @@
 #include "cutekernellib/plan.h"
 #include "device/device.h"
 #include "ir/params.h"
+#include "plan/check.h"
 
 enum { PLAN_KERNELS_MAX = 5 };
 
@@ -23,10 +24,10 @@ typedef struct implementation {
     ckl_status (*admit)(const void *desc, const ckl_device_info *device, const void *config);
 
     /* Describes kernel number `kernel` of this config: 0 unless kernels > 1. It is printed for the device's own target. */
-    void (*describe)(const void *config, int kernel);
-    int kernels;              // of one plan; 0 means 1
-    const param_list *params; // of all its kernels; each is launched with those that it uses
-    ir_target target;         // the lowest that it runs on
+    void (*describe)(const void *config, int kernel); // NULL: there is no kernel
+    int kernels;                                      // of one plan; 0 means 1
+    const param_list *params;                         // of all its kernels; each is launched with those that it uses
+    ir_target target;                                 // the lowest that it runs on
 
     /*
      * Workspace bytes of one run, or NULL for none. It is zero before the first run; every run leaves it ready for the
@@ -38,38 +39,44 @@ typedef struct implementation {
     ckl_status (*launch)(const ckl_plan *plan, const void *args, ckl_stream stream);
 } implementation;
 
-/*
- * Defines an operator's clear_padding for its type of desc: cached plans are found by the values of the fields, whatever lies
- * between them. With a compiler that cannot tell it stays, and costs a second plan, which shares the kernel of the first.
- */
-#ifdef __has_builtin
-#if __has_builtin(__builtin_clear_padding)
-#define PLAN_PADDING_IS_CLEARED 1
-#endif
-#endif
-#ifdef PLAN_PADDING_IS_CLEARED
-#define PLAN_CLEAR_PADDING(function, type)     \
-    static void function(void *desc)           \
-    {                                          \
-        __builtin_clear_padding((type *)desc); \
+/* Parts of an implementation that go by its name: of tiled of gemm choose_tiled(), gemm_tiled(), gemm_tiled_config and so on. */
+#define IMPLEMENTATION_PARTS(op, called)                                                                     \
+    .name = #called, .config_bytes = sizeof(op##_##called##_config), .config = FIELD_TABLE(called##_fields), \
+    .choose = choose_##called, .admit = admit_##called, .describe = op##_##called, .launch = launch_##called
+
+static inline int plan_kernels(const implementation *impl)
+{
+    return !impl->describe ? 0 : impl->kernels ? impl->kernels : 1;
+}
+
+/* A member of a desc that is no field of its table, as an array is: DESC_MEMBER(ckl_permute_desc, shape). */
+typedef struct desc_member {
+    size_t offset, bytes;
+} desc_member;
+
+#define DESC_MEMBER(owner, member)                               \
+    {                                                            \
+        offsetof(owner, member), sizeof(((owner *)NULL)->member) \
     }
-#else
-#define PLAN_CLEAR_PADDING(function, type) \
-    static void function(void *desc)       \
-    {                                      \
-        (void)desc;                        \
-    }
-#endif
 
 /* One operator. The table is const and complete: the public functions of <op>.h are thin calls of plan_*(). */
 typedef struct operator_info {
     const char *name;
     const char *summary;
     size_t desc_bytes, args_bytes;
-    void (*clear_padding)(void *desc); // by PLAN_CLEAR_PADDING(); NULL: the desc has none
 
-    /* Validates a desc and fills in its defaults, in place. CKL_INVALID with a sentence. */
+    field_table desc;           // its fields with their limits, which are checked first
+    const desc_member *members; // its other members, { 0 } at the end; NULL: there are none
+
+    /* Fills in defaults that follow from other fields, and checks relations between them, in place. NULL: there are none. */
     ckl_status (*check)(void *desc);
+
+    /*
+     * Lists the tensors of a checked desc; returns their count. Their extents are checked with the desc, their pointers with
+     * the args, which begin with these in this order. The laboratory makes its operands of them.
+     */
+    int (*tensors)(const void *desc, plan_tensor *list);
+    size_t workspace; // offset of the caller's workspace in the args; 0: none
 
     /*
      * What check_args and the implementations get in place of a checked desc, as choose(), admit() and plan->desc: the problem
@@ -78,7 +85,7 @@ typedef struct operator_info {
     ckl_status (*view)(const void *desc, void *view);
     size_t view_bytes;
 
-    /* Validates the arguments of a call: null and misaligned pointers, forbidden overlaps. */
+    /* Checks what else is in the args of a call. NULL: nothing. */
     ckl_status (*check_args)(const void *desc, const void *args);
 
     const implementation *const *implementations; // in order of preference, NULL at the end
@@ -107,6 +114,8 @@ struct ckl_plan {
     const implementation *impl;
     const void *desc; // checked, with defaults filled in; the operator's view of it where there is one
     const void *config;
+    const plan_tensor *tensors;
+    int tensor_count;
     const char *text;           // "gemm sm90 tile_m=128 ..."
     const plan_kernel *kernels; // impl->kernels of them
     int64_t workspace_bytes;
@@ -114,7 +123,7 @@ struct ckl_plan {
 };
 
 /*
- * Makes a plan. force is NULL, or an implementation and part of its config: "sm90", "sm90 tile_m=128 stages=3".
+ * Makes a plan. A problem whose outputs have no elements gets one without a kernel. force is NULL, or an implementation and part of its config: "sm90", "sm90 tile_m=128 stages=3".
  * When every implementation declines, the sentence lists each of them and its reason.
  */
 ckl_status plan_build(ckl_device *device, const operator_info *op, const void *desc, const char *force,
@@ -129,6 +138,9 @@ ckl_status plan_run(const ckl_plan *plan, const operator_info *op, const void *a
  */
 ckl_status plan_once(ckl_device *device, const operator_info *op, const void *desc, const void *args,
                      ckl_stream stream);
+
+/* Checks a desc and fills in its defaults, in place: fields, relations, extents. CKL_INVALID with a sentence. */
+ckl_status plan_check_desc(const operator_info *op, void *desc);
 
 /* The target that kernels are printed for on a device. */
 ir_target plan_target(const ckl_device_info *device);

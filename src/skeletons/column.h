@@ -75,4 +75,23 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
  */
 void column_reduce(const column_split *s, const reduction *r, val *values);
 
+/*
+ * Sums of columns over any number of lines (column_sums.c): `lanes` groups of neighbouring lanes of a warp take neighbouring
+ * columns, or vectors of them. Workers, which are the warps of a CTA and the lanes of a group, share out the lines, and their
+ * sums are added in order. A lane has `count` sums in all.
+ */
+enum { COLUMN_SUMS_MAX = 8 };
+
+typedef struct column_sums {
+    int warps, lanes, per_warp; // per_warp: workers
+    int count;
+    val number; // u32, of this lane's columns, or its vector of them
+    val sum[COLUMN_SUMS_MAX];
+} column_sums;
+
+column_sums column_sums_begin(int threads, int lanes, int count); // sets the kernel's threads
+void column_sums_over(const column_sums *s, val lines, void (*add_line)(void *user, val line), void *user);
+/* In one lane of each group whose columns exist: store() of each total. */
+void column_sums_finish(column_sums *s, val exists, void (*store)(void *user, int i, val total), void *user);
+
 #endif

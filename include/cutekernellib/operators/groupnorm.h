@@ -9,6 +9,8 @@
  *     dgamma[channel] = sum over its pixels in all images of dy * n,  dbeta[channel] = sum of dy
  * The sums of a group are taken channel by channel, gamma times a sum: gamma should be finite.
  *
+ * The statistics of a group with an infinity or a NaN are NaN.
+ *
  * groups=1 is layer norm of whole images, groups=c instance norm. Statistics and sums are f32. The variance is that of
  * differences from means, merged by Chan's rule, so that a large mean costs no digits (see norm.h). Sums have a fixed
  * order: every run on a device gives the same bits.

@@ -11,6 +11,9 @@
  *     dgamma[c] = sum over r of dy[r,c] * n,  dbeta[c] = sum over r of dy[r,c]
  * rmsnorm has no mean and no beta: their terms are absent. dx is the gradient of x and of residual alike.
  *
+ * A row with an infinity or a NaN has a mean and rstd of NaN, of rmsnorm an rstd of 0 or NaN: in every kernel, and as group
+ * norm's groups do.
+ *
  * Statistics and sums are f32. The variance is that of the differences from the mean, corrected for the mean's
  * rounding (the corrected two-pass algorithm; Chan, Golub, LeVeque: Algorithms for computing the sample variance,
  * 1983), so that a large mean costs no digits. Layer norm of rows of more than 16384 elements (32 KiB with a residual), which

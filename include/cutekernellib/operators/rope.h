@@ -35,7 +35,7 @@ typedef struct ckl_rope_desc {
     ckl_rope_style style;                             // 0 means half
     bool inverse;                                     // rotates back, by the negative angle: also the gradient
     float theta;                                      // 1 to 2^60; 0 means 10000
-    float scale;                                      // of positions, above 0 to 1; 0 means 1
+    float scale;                                      // of positions, 2^-30 to 1; 0 means 1
     int64_t ldq, ldk, ldyq, ldyk;                     // elements between tokens; 0 means dense
     int64_t ldq_head, ldk_head, ldyq_head, ldyk_head; // elements between heads, at least head_dim; 0 means head_dim
 } ckl_rope_desc;

@@ -167,6 +167,17 @@ LANEWISE(tanh_f32, lane_f32, lane_f32, LANES, canonical((float)(tanh((double)x))
 LANEWISE(sin_f32, lane_f32, lane_f32, LANES, canonical((float)(sin((double)x))))
 LANEWISE(cos_f32, lane_f32, lane_f32, LANES, canonical((float)(cos((double)x))))
 
+/* -0 below +0, which fmin and fmax leave open. */
+static inline double min_f64(double x, double y)
+{
+    return x == y ? (signbit(x) ? x : y) : fmin(x, y);
+}
+
+static inline double max_f64(double x, double y)
+{
+    return x == y ? (signbit(x) ? y : x) : fmax(x, y);
+}
+
 LANEWISE(add_f64, lane_f64, lane_f64, LANES, x + y)
 LANEWISE(sub_f64, lane_f64, lane_f64, LANES, x - y)
 LANEWISE(mul_f64, lane_f64, lane_f64, LANES, x *y)
@@ -174,11 +185,12 @@ LANEWISE(fma_f64, lane_f64, lane_f64, LANES, fma(x, y, z))
 LANEWISE(div_f64, lane_f64, lane_f64, LANES, x / y)
 LANEWISE(neg_f64, lane_u64, lane_u64, LANES, x ^ 0x8000000000000000)
 LANEWISE(abs_f64, lane_u64, lane_u64, LANES, x & 0x7fffffffffffffff)
-LANEWISE(min_f64_number, lane_f64, lane_f64, LANES, fmin(x, y))
-LANEWISE(max_f64_number, lane_f64, lane_f64, LANES, fmax(x, y))
-LANEWISE(min_f64_nan, lane_f64, lane_f64, LANES, x != x || y != y ? (double)NAN : fmin(x, y))
-LANEWISE(max_f64_nan, lane_f64, lane_f64, LANES, x != x || y != y ? (double)NAN : fmax(x, y))
+LANEWISE(min_f64_number, lane_f64, lane_f64, LANES, min_f64(x, y))
+LANEWISE(max_f64_number, lane_f64, lane_f64, LANES, max_f64(x, y))
+LANEWISE(min_f64_nan, lane_f64, lane_f64, LANES, x != x || y != y ? (double)NAN : min_f64(x, y))
+LANEWISE(max_f64_nan, lane_f64, lane_f64, LANES, x != x || y != y ? (double)NAN : max_f64(x, y))
 LANEWISE(sqrt_f64, lane_f64, lane_f64, LANES, sqrt(x))
+LANEWISE(rcp_f64, lane_f64, lane_f64, LANES, 1 / x)
 COMPARISONS(f64, lane_f64)
 
 /*
@@ -242,17 +254,18 @@ static alu_function *const selects[9] = BY_WIDTH(select);
 #define BITWISE_ROWS(T, t) [IR_NOT][T] = not_##t, [IR_AND][T] = and_##t, [IR_OR][T] = or_##t, [IR_XOR][T] = xor_##t
 
 static alu_function *const functions[IR_OP_COUNT][IR_TYPE_COUNT] = {
-    INTEGER_ROWS(CKL_I16, i16),         INTEGER_ROWS(IR_U16, u16),        INTEGER_ROWS(CKL_I32, i32),
-    INTEGER_ROWS(IR_U32, u32),          INTEGER_ROWS(CKL_I64, i64),       INTEGER_ROWS(IR_U64, u64),
-    FLOAT_ROWS(CKL_F32, f32),           FLOAT_ROWS(CKL_F64, f64),         FLOAT_ROWS(CKL_F16, f16),
-    FLOAT_ROWS(CKL_BF16, bf16),         FLOAT_ROWS(IR_F16X2, f16x2),      FLOAT_ROWS(IR_BF16X2, bf16x2),
-    BITWISE_ROWS(IR_PRED, pred),        BITWISE_ROWS(IR_F16X2, u32),      BITWISE_ROWS(IR_BF16X2, u32),
-    [IR_MUL_HI][CKL_I32] = mul_hi_i32,  [IR_MUL_HI][IR_U32] = mul_hi_u32, [IR_MUL_HI][CKL_I64] = mul_hi_i64,
-    [IR_MUL_HI][IR_U64] = mul_hi_u64,   [IR_DIV][CKL_F32] = div_f32,      [IR_DIV][CKL_F64] = div_f64,
-    [IR_SQRT][CKL_F32] = sqrt_f32,      [IR_SQRT][CKL_F64] = sqrt_f64,    [IR_RCP][CKL_F32] = rcp_f32,
-    [IR_RCP_APPROX][CKL_F32] = rcp_f32, [IR_RSQRT][CKL_F32] = rsqrt_f32,  [IR_EX2][CKL_F32] = ex2_f32,
-    [IR_LG2][CKL_F32] = lg2_f32,        [IR_TANH][CKL_F32] = tanh_f32,    [IR_SIN][CKL_F32] = sin_f32,
-    [IR_COS][CKL_F32] = cos_f32,        [IR_PRMT][CKL_I32] = prmt_u32,    [IR_PRMT][IR_U32] = prmt_u32,
+    INTEGER_ROWS(CKL_I16, i16),        INTEGER_ROWS(IR_U16, u16),          INTEGER_ROWS(CKL_I32, i32),
+    INTEGER_ROWS(IR_U32, u32),         INTEGER_ROWS(CKL_I64, i64),         INTEGER_ROWS(IR_U64, u64),
+    FLOAT_ROWS(CKL_F32, f32),          FLOAT_ROWS(CKL_F64, f64),           FLOAT_ROWS(CKL_F16, f16),
+    FLOAT_ROWS(CKL_BF16, bf16),        FLOAT_ROWS(IR_F16X2, f16x2),        FLOAT_ROWS(IR_BF16X2, bf16x2),
+    BITWISE_ROWS(IR_PRED, pred),       BITWISE_ROWS(IR_F16X2, u32),        BITWISE_ROWS(IR_BF16X2, u32),
+    [IR_MUL_HI][CKL_I32] = mul_hi_i32, [IR_MUL_HI][IR_U32] = mul_hi_u32,   [IR_MUL_HI][CKL_I64] = mul_hi_i64,
+    [IR_MUL_HI][IR_U64] = mul_hi_u64,  [IR_DIV][CKL_F32] = div_f32,        [IR_DIV][CKL_F64] = div_f64,
+    [IR_SQRT][CKL_F32] = sqrt_f32,     [IR_SQRT][CKL_F64] = sqrt_f64,      [IR_RCP][CKL_F32] = rcp_f32,
+    [IR_RCP][CKL_F64] = rcp_f64,       [IR_RCP_APPROX][CKL_F32] = rcp_f32, [IR_RSQRT][CKL_F32] = rsqrt_f32,
+    [IR_EX2][CKL_F32] = ex2_f32,       [IR_LG2][CKL_F32] = lg2_f32,        [IR_TANH][CKL_F32] = tanh_f32,
+    [IR_SIN][CKL_F32] = sin_f32,       [IR_COS][CKL_F32] = cos_f32,        [IR_PRMT][CKL_I32] = prmt_u32,
+    [IR_PRMT][IR_U32] = prmt_u32,
 };
 
 /* MIN and MAX of floats with mode 1. */

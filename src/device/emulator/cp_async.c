@@ -4,19 +4,34 @@
 
 #include "device/emulator/machine.h"
 
+/*
+ * Rows that begin anywhere are copied in aligned vectors, which may hold other bytes, too, that nobody has written: those are
+ * undefined in shared memory, and no fault unless they are read there. A vector of nothing else is a fault at once.
+ */
+static bool check_source(warp *w, const step *s, int lane, uintptr_t global, uint32_t bytes, uint32_t *undefined)
+{
+    const allocation *a = memory_find(&w->cluster->kernel->device->memory, global, bytes);
+    *undefined = 0;
+    for (uint32_t i = 0; i < bytes && a && !a->all_written; i++)
+        *undefined |= memory_is_written(a, global + i, 1) ? 0 : 1U << i;
+    if (*undefined && *undefined != (1U << bytes) - 1)
+        return true;
+    return global_check(w, s, lane, global, bytes, 1, false);
+}
+
 static bool begin_cp_async(transfer *t, int lane)
 {
     warp *w = t->w;
     const step *s = t->s;
     cp_async_lanes *l = t->lanes;
-    uint32_t address = u32_of(w, s->in[0], lane) + (uint32_t)s->inst->offset;
+    uint32_t address = u32_of(w, s->in[0], lane) + (uint32_t)s->inst->offset, undefined = 0;
     l->global[lane] = u64_of(w, s->in[1], lane);
     l->valid[lane] = u32_of(w, s->in[2], lane);
     if (l->valid[lane] > t->bytes) {
         fault(w, s, lane, "misused cp_async", "%u bytes of %u are to be read", l->valid[lane], t->bytes);
         return false;
     }
-    if (l->valid[lane] && !global_check(w, s, lane, l->global[lane], l->valid[lane], 1, false))
+    if (l->valid[lane] && !check_source(w, s, lane, l->global[lane], l->valid[lane], &undefined))
         return false;
     if (l->valid[lane] && l->global[lane] % t->bytes) {
         fault(w, s, lane, "misaligned global access", "address 0x%zx is no multiple of %u", (size_t)l->global[lane],
@@ -30,6 +45,7 @@ static bool begin_cp_async(transfer *t, int lane)
     a.clock = w->cp_groups + 1;
     if (!shared_touch(w->cta, &a, l->offset[lane], t->bytes))
         return false;
+    shared_undefine(w->cta, l->offset[lane], undefined);
     memset(w->cta->shared + l->offset[lane], SHARED_POISON, t->bytes);
     return true;
 }

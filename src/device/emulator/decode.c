@@ -1,8 +1,8 @@
 /* decode.c - from the IR to steps: handlers looked up, operands turned into places, constants spread over lanes. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/heap.h"
 #include "device/emulator/machine.h"
 
 enum { BANK_ALIGNMENT = 64, SETMAXNREG_STEP = 8, REGISTERS_MAX = 255 };
@@ -78,14 +78,7 @@ static size_t append_constants(decoder *d, size_t bytes)
     device_kernel *k = d->k;
     while (k->constant_bytes + bytes > d->constant_capacity) {
         size_t larger = d->constant_capacity ? 2 * d->constant_capacity : 4096;
-        unsigned char *moved = aligned_alloc(BANK_ALIGNMENT, larger);
-        if (!moved)
-            abort();
-        memset(moved, 0, larger);
-        if (k->constant_bytes)
-            memcpy(moved, k->constants, k->constant_bytes);
-        free(k->constants);
-        k->constants = moved;
+        k->constants = heap_resize(k->constants, larger, 1);
         d->constant_capacity = larger;
     }
     size_t at = k->constant_bytes;
@@ -308,9 +301,7 @@ ckl_status kernel_load(ckl_device *device, const ir_kernel *kernel, device_kerne
 {
     TRY(check_shape(kernel));
     TRY(device_check_limits(&device->info, kernel));
-    device_kernel *k = calloc(1, sizeof *k);
-    if (!k)
-        abort();
+    device_kernel *k = heap_alloc(1, sizeof *k);
     k->device = (emulator *)device;
     copy_kernel(k, kernel);
     k->depth_max = depth_of(&k->ir);
@@ -329,7 +320,7 @@ void kernel_unload(ckl_device *d, device_kernel *kernel)
     (void)d;
     if (!kernel)
         return;
-    free(kernel->constants);
+    heap_free(kernel->constants);
     arena_clear(&kernel->memory);
-    free(kernel);
+    heap_free(kernel);
 }

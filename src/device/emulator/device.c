@@ -202,6 +202,15 @@ static ckl_status device_fill(ckl_device *d, void *to, unsigned char byte, size_
     return host_write(d, "fill", to, NULL, byte, bytes);
 }
 
+static ckl_status device_memory_used(ckl_device *d, size_t *bytes)
+{
+    emulator *e = emulator_of(d);
+    pthread_rwlock_rdlock(&e->memory.lock);
+    *bytes = e->memory.bytes;
+    pthread_rwlock_unlock(&e->memory.lock);
+    return CKL_OK;
+}
+
 /* Streams: everything runs at once and in the caller's thread, so a stream is only a name. */
 
 static ckl_status device_stream_create(ckl_device *d, ckl_stream *s)
@@ -209,7 +218,7 @@ static ckl_status device_stream_create(ckl_device *d, ckl_stream *s)
     (void)d;
     char *name = malloc(1);
     if (!name)
-        abort();
+        FAIL(CKL_NO_MEMORY, "emulator: no host memory for a stream");
     *s = name;
     return CKL_OK;
 }
@@ -250,6 +259,7 @@ static const device_ops ops = {
     .copy_out = device_copy_out,
     .copy = device_copy,
     .fill = device_fill,
+    .memory_used = device_memory_used,
     .stream_create = device_stream_create,
     .stream_destroy = device_stream_destroy,
     .synchronize = device_synchronize,
@@ -270,11 +280,12 @@ static const model *find_model(const char *which)
     for (int i = 0; i < COUNT_OF(models); i++)
         if (strcmp(models[i].id, *which ? which : "h200") == 0)
             return &models[i];
-    text known = { 0 };
-    for (int i = 0; i < COUNT_OF(models); i++)
-        text_printf(&known, "%s%s", i ? ", " : "", models[i].id);
-    status_fail(CKL_INVALID, "emulator:%s is not known; there are %s", which, text_data(&known));
-    text_free(&known);
+    char known[64] = "";
+    for (int i = 0; i < COUNT_OF(models); i++) {
+        size_t length = strlen(known);
+        snprintf(known + length, sizeof known - length, "%s%s", i ? ", " : "", models[i].id);
+    }
+    status_fail(CKL_INVALID, "emulator:%s is not known; there are %s", which, known);
     return NULL;
 }
 
@@ -306,7 +317,7 @@ ckl_status emulator_open_with(const char *which, const emulator_options *options
         return CKL_INVALID;
     emulator *e = calloc(1, sizeof *e);
     if (!e)
-        abort();
+        FAIL(CKL_NO_MEMORY, "device: no host memory for emulator:%s", m->id);
     *e = (emulator){ .base = { .ops = &ops, .info = info_of(m) },
                      .options = *options,
                      .ctas_per_sm_max = m->ctas_per_sm_max,

@@ -14,9 +14,10 @@ typedef uint32_t lane_mask; // bit i is lane i
 
 /*
  * Functions made of EACH_LANE loops are compiled for several instruction sets; at load time the widest one present is taken.
- * Not with the sanitizers: they instrument the code that chooses, which runs before they are ready.
+ * Not with the sanitizers: they instrument the code that chooses, which runs before they are ready. Not with clang: its choosing
+ * function has another name than the one that other files call (clang 14).
  */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define WIDE

@@ -1,8 +1,8 @@
 /* launch.c - a launch: parameters, clusters over the host's cores, the first fault. */
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "device/emulator/machine.h"
 #include "device/emulator/tma.h"
 

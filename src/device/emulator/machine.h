@@ -126,7 +126,7 @@ typedef struct cell {
     uint8_t flags;
 } cell;
 
-enum { CELL_WRITTEN = 1, CELL_ASYNC = 2, CELL_ATOMIC = 4, CELL_SPLIT = 8, CELL_MBARRIER = 16 };
+enum { CELL_WRITTEN = 1, CELL_ASYNC = 2, CELL_ATOMIC = 4, CELL_SPLIT = 8, CELL_MBARRIER = 16, CELL_UNDEFINED = 32 };
 
 /* An access to shared memory by a warp or on its behalf. */
 typedef struct access {
@@ -389,6 +389,7 @@ uint32_t warp_clock(const warp *w);
 
 /* shared.c - shared memory's shadow. False after a fault. */
 bool shared_touch(cta *c, const access *a, uint32_t offset, uint32_t bytes);
+void shared_undefine(cta *c, uint32_t offset, uint32_t bytes); // bit i: byte offset + i holds nothing that may be read
 bool shared_was_written(const cta *c, uint32_t offset, char *by, size_t by_bytes); // by whom, where, what is missing
 void shared_unwritten(warp *w, cta *c, uint32_t offset); // the fault just reported may be explained by a later write
 void shared_visit(const warp *w, const step *s, cta *c); // notes an access that the CTA must outlive

@@ -11,8 +11,8 @@
 #include "base/math.h"
 #include "device/emulator/tma.h"
 
-/* Compiled for each vector width, chosen when the library is loaded. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+/* Compiled for each vector width, chosen when the library is loaded; not where lanes.h does not either. */
+#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define VECTORISED

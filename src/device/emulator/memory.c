@@ -54,36 +54,41 @@ allocation *memory_find(const memory_space *m, uintptr_t address, size_t bytes)
     return offset <= a->bytes && bytes <= a->bytes - offset ? a : NULL;
 }
 
-/* One reservation: a guard page, the data, a guard page, the shadow. */
-static allocation *reserve(size_t bytes)
+/* One reservation: a guard page, the data, a guard page, the shadow. False: there is no room for it. */
+static bool reserve(size_t bytes, allocation *a)
 {
     size_t data = (bytes + PAGE - 1) / PAGE * PAGE, total = 2 * data + 2 * PAGE;
     unsigned char *memory =
         mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
-        return NULL;
+        return false;
     mprotect(memory, PAGE, PROT_NONE);
     mprotect(memory + PAGE + data, PAGE, PROT_NONE);
     memset(memory + PAGE, POISON, bytes < POISON_BYTES_MAX ? bytes : POISON_BYTES_MAX);
-    allocation *a = malloc(sizeof *a);
-    if (!a)
-        abort();
     *a = (allocation){ .base = (uintptr_t)(memory + PAGE),
                        .bytes = bytes,
                        .written = memory + 2 * PAGE + data,
                        .reservation = memory,
                        .reserved = total };
-    return a;
+    return true;
+}
+
+/* Makes room in the list for one more. */
+static bool grow_list(memory_space *m)
+{
+    if (m->count < m->capacity)
+        return true;
+    int larger = m->capacity ? 2 * m->capacity : 64;
+    allocation **list = realloc(m->list, (size_t)larger * sizeof(allocation *));
+    if (!list)
+        return false;
+    m->list = list;
+    m->capacity = larger;
+    return true;
 }
 
 static void insert(memory_space *m, allocation *a)
 {
-    if (m->count == m->capacity) {
-        m->capacity = m->capacity ? 2 * m->capacity : 64;
-        m->list = realloc(m->list, (size_t)m->capacity * sizeof(allocation *));
-        if (!m->list)
-            abort();
-    }
     int at = count_before(m, a->base);
     memmove(m->list + at + 1, m->list + at, (size_t)(m->count - at) * sizeof(allocation *));
     m->list[at] = a;
@@ -99,12 +104,17 @@ ckl_status memory_alloc(memory_space *m, size_t bytes, void **memory)
     }
     pthread_rwlock_wrlock(&m->lock);
     bool fits = bytes <= m->bytes_max - m->bytes;
-    allocation *a = fits ? reserve(bytes) : NULL;
-    if (a)
+    allocation *a = fits && grow_list(m) ? malloc(sizeof *a) : NULL;
+    bool made = a && reserve(bytes, a);
+    if (made)
         insert(m, a);
+    else
+        free(a);
     size_t used = m->bytes;
     pthread_rwlock_unlock(&m->lock);
-    if (!a)
+    if (fits && !made)
+        FAIL(CKL_NO_MEMORY, "device memory: no host memory for %zu emulated bytes", bytes);
+    if (!fits)
         FAIL(CKL_NO_MEMORY, "device memory: %zu bytes do not fit, %zu of %zu are in use", bytes, used, m->bytes_max);
     *memory = (void *)a->base;
     return CKL_OK;

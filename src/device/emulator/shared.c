@@ -262,6 +262,15 @@ static void note_read(const access *a, cell *x)
     x->read_clock = a->clock;
 }
 
+static bool undefined_read(const access *a, const cell *x, uint32_t offset)
+{
+    char where[WHERE_BYTES];
+    fault(a->w, a->s, a->lane, "read of uninitialised shared memory",
+          "%s came by cp_async at %s from global memory that was never written", PLACE(a->w, offset),
+          source_of(a->w->cluster, x->write_step, where, sizeof where));
+    return false;
+}
+
 static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset)
 {
     if (x->flags & CELL_MBARRIER) {
@@ -269,6 +278,8 @@ static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset)
               PLACE(a->w, offset));
         return false;
     }
+    if (x->flags & CELL_UNDEFINED && (!a->write || a->atomic))
+        return undefined_read(a, x, offset);
     if (!(x->flags & CELL_WRITTEN) && (!a->write || a->atomic)) {
         fault(a->w, a->s, a->lane, "read of uninitialised shared memory", "%s is read before it was written",
               PLACE(a->w, offset));
@@ -336,6 +347,18 @@ bool shared_touch(cta *c, const access *a, uint32_t offset, uint32_t bytes)
         at = next;
     }
     return true;
+}
+
+void shared_undefine(cta *c, uint32_t offset, uint32_t bytes)
+{
+    for (uint32_t at = offset; bytes; at++, bytes >>= 1) {
+        cell *word = &c->cells[at / WORD];
+        if (!(bytes & 1))
+            continue;
+        if (!(word->flags & CELL_SPLIT))
+            split(c->cluster, word, &c->bytes[at / WORD * WORD]);
+        c->bytes[at].flags = (uint8_t)((c->bytes[at].flags & ~CELL_WRITTEN) | CELL_UNDEFINED);
+    }
 }
 
 void shared_mark_mbarrier(cta *c, uint32_t offset)

@@ -3,30 +3,23 @@
 
 #include "operators/add/add_config.h"
 #include "operators/operators.h"
-#include "plan/check.h"
 #include "skeletons/map_launch.h"
 
 static ckl_status check(void *desc)
 {
     ckl_add_desc *d = desc;
-    TRY(PLAN_CHECK_DTYPE("add", "dtype", d->dtype, CKL_F32, CKL_F16, CKL_BF16));
-    TRY(plan_check_size("add", "n", d->n));
-    TRY(plan_check_size("add", "rows", d->rows));
-    if (d->rows == 0)
-        d->rows = 1;
     TRY(plan_check_pitch("add", "lda", &d->lda, "n", d->n));
     TRY(plan_check_pitch("add", "ldb", &d->ldb, "n", d->n));
     return plan_check_pitch("add", "ldy", &d->ldy, "n", d->n);
 }
 
-static ckl_status check_args(const void *desc, const void *args)
+static int tensors(const void *desc, plan_tensor *t)
 {
     const ckl_add_desc *d = desc;
-    const ckl_add_args *x = args;
-    const plan_tensor tensors[] = { plan_matrix("a", x->a, d->dtype, d->rows, d->n, d->lda),
-                                    plan_matrix("b", x->b, d->dtype, d->rows, d->n, d->ldb),
-                                    plan_output(plan_matrix("y", x->y, d->dtype, d->rows, d->n, d->ldy)) };
-    return plan_check_tensors("add", tensors, COUNT_OF(tensors));
+    t[0] = plan_matrix("a", d->dtype, d->rows, d->n, d->lda);
+    t[1] = plan_matrix("b", d->dtype, d->rows, d->n, d->ldb);
+    t[2] = plan_output(plan_matrix("y", d->dtype, d->rows, d->n, d->ldy));
+    return 3;
 }
 
 /* The rows as an element-wise problem: rows that follow each other without gaps become one dimension. */
@@ -64,6 +57,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     return map_launch(plan, add_kernel(plan->config), shape_of(plan->desc), pointers, stream);
 }
 
+static const field desc_fields[] = { ADD_DESC(FIELD_ROW, ckl_add_desc) };
 static const field config_fields[] = { MAP_CONFIG(FIELD_NESTED, (add_config, map)) ADD_CONFIG(FIELD_ROW, add_config) };
 MAP_IMPLEMENTATIONS(add_config, add_describe);
 

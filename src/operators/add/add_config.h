@@ -1,8 +1,16 @@
-/* add_config.h - the compile-time choices of add's kernel. */
+/* add_config.h - the fields of a problem, and the compile-time choices of add's kernel. */
 #ifndef CKL_ADD_CONFIG_H
 #define CKL_ADD_CONFIG_H
 
 #include "skeletons/map.h"
+
+#define ADD_DESC(X, owner)                                                  \
+    X(owner, int64_t, n, "4096", "", "elements of a row")                   \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of a, b and y") \
+    X(owner, int64_t, rows, "1", "?1..", "rows")                            \
+    X(owner, int64_t, lda, "0", "", "elements between rows of a; 0: n")     \
+    X(owner, int64_t, ldb, "0", "", "elements between rows of b; 0: n")     \
+    X(owner, int64_t, ldy, "0", "", "elements between rows of y; 0: n")
 
 #define ADD_CONFIG(X, owner) X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the elements")
 

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/dtype.h"
+#include "operators/add/add_config.h"
 #include "operators/operators.h"
 
 typedef struct add_problem {
@@ -11,28 +12,18 @@ typedef struct add_problem {
     float alpha, beta;
 } add_problem;
 
-#define ADD_DESC(X, owner)                                                  \
-    X(owner, int64_t, n, "4096", "", "elements of a row")                   \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of a, b and y") \
-    X(owner, int64_t, rows, "1", "", "rows")                                \
-    X(owner, int64_t, lda, "0", "", "elements between rows of a; 0: n")     \
-    X(owner, int64_t, ldb, "0", "", "elements between rows of b; 0: n")     \
-    X(owner, int64_t, ldy, "0", "", "elements between rows of y; 0: n")
-
 static const field fields[] = {
     ADD_DESC(FIELD_NESTED, (add_problem, desc))                  //
     FIELD_ROW(add_problem, float, alpha, "1", "", "factor of a") //
     FIELD_ROW(add_problem, float, beta, "1", "", "factor of b")  //
 };
 
-static int operands(const void *problem, operand *out)
+/* Products with small factors stay in f32. */
+static int operands(const void *problem, operand *all)
 {
-    const ckl_add_desc *d = problem;
-    out[0] = operand_matrix("a", OPERAND_IN, d->dtype, d->rows, d->n, d->lda);
-    out[1] = operand_matrix("b", OPERAND_IN, d->dtype, d->rows, d->n, d->ldb);
-    out[2] = operand_matrix("y", OPERAND_OUT, d->dtype, d->rows, d->n, d->ldy);
-    out[0].hard_max = out[1].hard_max = 0x1p125; // products with small factors stay in f32
-    return 3;
+    (void)problem;
+    all[0].hard_max = all[1].hard_max = 0x1p125;
+    return 0;
 }
 
 static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
@@ -77,6 +68,9 @@ static const char *const cases[] = {
     "n=513 dtype=f32 alpha=0.5 beta=-2            # scaled",
     "n=777 dtype=bf16 alpha=0 beta=1",
     "n=0 dtype=f32                                # nothing to do",
+    "n=0 rows=8",
+    "n=8 rows=0                                   # one row",
+    "n=0 rows=2^62 ldy=2^62",
     NULL,
 };
 
@@ -87,10 +81,17 @@ static const test_reject rejects[] = {
     { "n=8 rows=2 lda=7 dtype=f32", CKL_INVALID, "add: lda=7 is smaller than n=8" },
     { "n=8 rows=2 ldb=7 dtype=f32", CKL_INVALID, "add: ldb=7 is smaller than n=8" },
     { "n=8 rows=2 ldy=7 dtype=f32", CKL_INVALID, "add: ldy=7 is smaller than n=8" },
+    { "n=2^62 rows=4", CKL_INVALID,
+      "add: a of 4x4611686018427387904 elements, strides 4611686018427387904x1, spans more" },
+    { "n=8 rows=2 ldy=2^62", CKL_INVALID,
+      "add: y of 2x8 elements, strides 4611686018427387904x1, spans more than 2^56" },
+    { "n=8 alpha=", CKL_INVALID, "add: alpha= is not a number" },
+    { "n=8 alpha=1e400", CKL_INVALID, "add: alpha=1e400 is not a number" },
+    { "n=99999999999999999999", CKL_INVALID, "add: n=99999999999999999999 is not an integer" },
     { "n=8 dtype=f32 impl=vector config='vec=3'", CKL_INVALID, "add vector: vec=3 must be a power of two" },
     { "n=8 dtype=f32 impl=vector config='threads=100'", CKL_INVALID,
       "add vector: threads=100 must be a multiple of 32" },
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(add, .run = run, .elements_alone = true, .reference = reference, .terms = 2);
+OPERATOR_TEST(add, .operands = operands, .run = run, .elements_alone = true, .reference = reference, .terms = 2);

@@ -3,7 +3,6 @@
 
 #include "operators/crossentropy/crossentropy_config.h"
 #include "operators/operators.h"
-#include "plan/check.h"
 
 /* Validation */
 
@@ -13,58 +12,40 @@ static bool is_empty(const ckl_crossentropy_desc *d)
     return d->rows == 0 && !(d->direction == CKL_DIRECTION_FORWARD && d->reduction == CKL_LOSS_MEAN);
 }
 
-static ckl_status check_kind(const ckl_crossentropy_desc *d)
-{
-    TRY(PLAN_CHECK_DTYPE("crossentropy", "dtype", d->dtype, CKL_F32, CKL_F16, CKL_BF16));
-    TRY(PLAN_CHECK_DTYPE("crossentropy", "target", d->target, CKL_I64, CKL_I32));
-    if (d->direction != CKL_DIRECTION_FORWARD && d->direction != CKL_DIRECTION_BACKWARD)
-        FAIL(CKL_INVALID, "crossentropy: direction=%d is neither CKL_DIRECTION_FORWARD nor CKL_DIRECTION_BACKWARD",
-             (int)d->direction);
-    if (d->reduction != CKL_LOSS_NONE && d->reduction != CKL_LOSS_MEAN)
-        FAIL(CKL_INVALID, "crossentropy: reduction=%d is neither CKL_LOSS_NONE nor CKL_LOSS_MEAN", (int)d->reduction);
-    return CKL_OK;
-}
-
 static ckl_status check(void *desc)
 {
     ckl_crossentropy_desc *d = desc;
-    d->target = d->target == CKL_DTYPE_DEFAULT ? CKL_I64 : d->target;
-    TRY(check_kind(d));
-    TRY(plan_check_size("crossentropy", "rows", d->rows));
-    if (d->cols < 0 || (d->cols == 0 && d->rows > 0))
-        FAIL(CKL_INVALID, "crossentropy: cols=%" PRId64 " is less than 1", d->cols);
+    if (d->cols == 0 && d->rows > 0)
+        FAIL(CKL_INVALID, "crossentropy: cols=0 is less than 1");
     TRY(plan_check_pitch("crossentropy", "ldx", &d->ldx, "cols", d->cols));
     if (d->direction == CKL_DIRECTION_BACKWARD)
         return plan_check_pitch("crossentropy", "lddx", &d->lddx, "cols", d->cols);
-    if (d->lddx)
-        FAIL(CKL_INVALID, "crossentropy: lddx=%" PRId64 " is not part of a forward problem", d->lddx);
-    return CKL_OK;
+    return plan_check_unused("crossentropy", "lddx", d->lddx, "a forward problem");
 }
 
-/* The first LOGITS of them are read or written in vectors. */
-enum { LOGITS = 2, TENSORS = 7 };
-
-static void tensors_of(const ckl_crossentropy_desc *d, const ckl_crossentropy_args *a, plan_tensor t[TENSORS])
+/* A number for each row: written forward, read backward. */
+static plan_tensor numbers(const ckl_crossentropy_desc *d, const char *name, int64_t rows)
 {
+    if (d->direction == CKL_DIRECTION_BACKWARD)
+        return plan_vector(name, CKL_F32, rows);
+    return plan_output(plan_column(name, CKL_F32, rows));
+}
+
+static int tensors(const void *desc, plan_tensor *t)
+{
+    const ckl_crossentropy_desc *d = desc;
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD, is_mean = d->reduction == CKL_LOSS_MEAN;
-    const int64_t rows = d->rows, losses = is_empty(d) ? 0 : is_mean ? 1 : rows, counts = is_mean ? losses : 0;
-    const char *not_forward = is_forward ? "a forward problem" : NULL;
-    t[0] = plan_matrix("x", a->x, d->dtype, rows, d->cols, d->ldx);
-    t[1] = plan_absent(plan_output(plan_matrix("dx", a->dx, d->dtype, rows, d->cols, d->lddx)), not_forward);
-    t[2] = plan_matrix("target", a->target, d->target, 1, rows, 0);
-    t[3] = plan_matrix("lse", a->lse, CKL_F32, 1, rows, 0);
-    t[4] = plan_absent(plan_matrix("count", a->count, CKL_F32, 1, counts, 0), is_mean ? NULL : "losses without mean");
-    t[5] = plan_absent(plan_matrix("dloss", a->dloss, CKL_F32, 1, losses, 0), not_forward);
-    t[6] = plan_absent(plan_output(plan_matrix("loss", a->loss, CKL_F32, 1, losses, 0)),
-                       is_forward ? NULL : "a backward problem");
-    t[3].output = t[4].output = is_forward;
-}
-
-static ckl_status check_args(const void *desc, const void *args)
-{
-    plan_tensor tensors[TENSORS];
-    tensors_of(desc, args, tensors);
-    return plan_check_tensors("crossentropy", tensors, TENSORS);
+    const int64_t rows = d->rows, losses = is_empty(d) ? 0 : is_mean ? 1 : rows;
+    const char *forward_only = is_forward ? NULL : "a backward problem";
+    const char *backward_only = is_forward ? "a forward problem" : NULL;
+    t[0] = plan_matrix("x", d->dtype, rows, d->cols, d->ldx);
+    t[1] = plan_vector("target", d->target, rows);
+    t[2] = plan_absent(numbers(d, "loss", losses), forward_only);
+    t[3] = numbers(d, "lse", rows);
+    t[4] = plan_absent(numbers(d, "count", losses), is_mean ? NULL : "losses without mean");
+    t[5] = plan_absent(plan_vector("dloss", CKL_F32, losses), backward_only);
+    t[6] = plan_absent(plan_output(plan_matrix("dx", d->dtype, rows, d->cols, d->lddx)), backward_only);
+    return 7;
 }
 
 /* Choice */
@@ -129,7 +110,8 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
         FAIL(CKL_INVALID, "%s: exact=1, but rows are taken tile by tile", what);
     if (c->ctas_per_sm < 0 || c->ctas_per_sm > 32)
         FAIL(CKL_INVALID, "%s: ctas_per_sm=%d is not in 0..32", what, c->ctas_per_sm);
-    if (d->rows > CTAS_MAX / split->cluster || d->cols > INT32_MAX || d->cols / row_split_cols(&scalar) >= TILES_MAX)
+    if (row_split_ctas(split, d->rows) > CTAS_MAX || d->cols > INT32_MAX ||
+        d->cols / row_split_cols(&scalar) >= TILES_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: more CTAs than a launch may have", what);
     return CKL_OK;
 }
@@ -142,11 +124,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     const ckl_crossentropy_desc *d = plan->desc;
     const ckl_crossentropy_args *a = args;
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    if (is_empty(d))
-        return CKL_OK;
-    plan_tensor tensors[TENSORS];
-    tensors_of(d, a, tensors);
-    const bool aligned = plan_tensors_aligned(tensors, LOGITS, c->split.vec);
+    const bool aligned = PLAN_ALIGNED(c->split.vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->dx);
     const crossentropy_params params = {
         .rows = d->rows,
         .cols = d->cols,
@@ -170,6 +148,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     return plan_launch(plan, CROSSENTROPY_MEAN, (plan_grid){ .x = 1 }, &params, stream);
 }
 
+static const field desc_fields[] = { CROSSENTROPY_DESC(FIELD_ROW, ckl_crossentropy_desc) };
 static const field config_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossentropy_config) //
                                        ROW_SPLIT(FIELD_NESTED, (crossentropy_config, split)) };
 

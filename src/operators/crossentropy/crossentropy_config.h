@@ -6,6 +6,17 @@
 #include "ir/params.h"
 #include "skeletons/row.h"
 
+#define CROSSENTROPY_DESC(X, owner)                                                          \
+    X(owner, int64_t, rows, "256", "", "rows of logits")                                     \
+    X(owner, int64_t, cols, "1024", "", "classes")                                           \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the logits")                  \
+    X(owner, ckl_dtype, target, "i64", "?i64 i32", "type of the targets")                    \
+    X(owner, choice, direction, "forward", "forward backward", "loss, or the gradient of x") \
+    X(owner, choice, reduction, "none", "none mean", "of the losses")                        \
+    X(owner, int64_t, ignore_index, "-100", "..", "a target that does not count")            \
+    X(owner, int64_t, ldx, "0", "", "elements between rows of x; 0: cols")                   \
+    X(owner, int64_t, lddx, "0", "", "elements between rows of dx, backward; 0: cols")
+
 #define CROSSENTROPY_CONFIG(X, owner)                                                        \
     X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the logits")                  \
     X(owner, ckl_dtype, target, "i64", "i64 i32", "type of the targets")                     \

@@ -44,7 +44,7 @@ static val read_logit(const problem *k, val row, label t)
     tensor gX = gmem_tensor(k->p.x, k->cfg->dtype, rows); // (ROWS,COLS)
     val x = variable(F32, immf(NAN));
     IF(t.valid)
-        assign(x, convert(F32, at(gX, row, t.number)));
+        assign(x, at_f32(gX, row, t.number));
     return x;
 }
 
@@ -138,7 +138,7 @@ static void backward(const problem *k)
     row_load(split, &place, tXgX, rX, 0);
     for (int step = 0; step < split->steps; step++) {
         for (int i = step * split->vec; i < (step + 1) * split->vec; i++) {
-            val column = coordinate(place.cX, 1, i), e = online_exp(ONLINE_NATURAL, convert(F32, at(rX, i)), lse);
+            val column = coordinate(place.cX, 1, i), e = online_exp(ONLINE_NATURAL, at_f32(rX, i), lse);
             val difference = select(eq(column, class), add(e, immf(-1)), e);
             set(rDx, i, select(t.ignored, immf(0), mul(difference, factor)));
         }

@@ -1,13 +1,12 @@
 /* elementwise.c - y = expression of inputs: validation, choice of kernel, launch. */
 #include "cutekernellib/operators/elementwise.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "operators/elementwise/elementwise_config.h"
 #include "operators/elementwise/elementwise_expr.h"
 #include "operators/operators.h"
-#include "plan/check.h"
 #include "skeletons/map_launch.h"
 
 /* Validation */
@@ -17,33 +16,14 @@ static bool is_integer(ckl_dtype dtype)
     return dtype == CKL_I32 || dtype == CKL_U8 || dtype == CKL_BOOL;
 }
 
-static ckl_status check_shape(ckl_elementwise_desc *d)
-{
-    int64_t count = 1;
-    if (d->rank < 0 || d->rank > CKL_ELEMENTWISE_RANK_MAX)
-        FAIL(CKL_INVALID, "elementwise: rank=%d is not in 0..%d", d->rank, CKL_ELEMENTWISE_RANK_MAX);
-    for (int i = 0; i < d->rank; i++) {
-        if (d->shape[i] < 0)
-            FAIL(CKL_INVALID, "elementwise: shape[%d]=%" PRId64 " is negative", i, d->shape[i]);
-        if (__builtin_mul_overflow(count, d->shape[i], &count))
-            FAIL(CKL_INVALID, "elementwise: shape has more than 2^63 elements");
-    }
-    return CKL_OK;
-}
-
 static ckl_status check_operand(const ckl_elementwise_desc *d, const char *name, const ckl_elementwise_operand *o)
 {
-    int64_t extent = 1, reach;
-    TRY(PLAN_CHECK_DTYPE("elementwise", name, o->dtype, CKL_F32, CKL_F16, CKL_BF16, CKL_I32, CKL_U8, CKL_BOOL));
-    for (int i = 0; i < d->rank; i++) {
-        if (o->stride[i] < 0)
-            FAIL(CKL_INVALID, "elementwise: stride[%d]=%" PRId64 " of %s is negative", i, o->stride[i], name);
-        if (__builtin_mul_overflow(d->shape[i], o->stride[i], &reach) ||
-            __builtin_add_overflow(extent, reach, &extent) || extent > INT64_MAX / 8)
-            FAIL(CKL_INVALID, "elementwise: stride[%d]=%" PRId64 " of %s reaches past 2^63 bytes", i, o->stride[i],
-                 name);
-    }
-    return CKL_OK;
+    char strides[64];
+    if (!is_integer(o->dtype) && o->dtype != CKL_F32 && o->dtype != CKL_F16 && o->dtype != CKL_BF16)
+        FAIL(CKL_INVALID, "elementwise: %s=%s is none of f32, f16, bf16, i32, u8, bool", name,
+             ckl_dtype_name(o->dtype));
+    snprintf(strides, sizeof strides, "%s.stride", name);
+    return plan_check_sizes("elementwise", strides, o->stride, d->rank, CKL_ELEMENTWISE_RANK_MAX);
 }
 
 static ckl_status check_input(const ckl_elementwise_desc *d, const expr *e, int i, ckl_elementwise_operand *o)
@@ -74,7 +54,7 @@ static ckl_status check_injective(const ckl_elementwise_desc *d)
         int64_t reach = 0;
         for (int j = 0; j < d->rank; j++)
             if (stride[j] < stride[i] || (stride[j] == stride[i] && j > i))
-                reach += (d->shape[j] - 1) * stride[j];
+                reach = sum_i64(reach, product_i64(d->shape[j] - 1, stride[j]));
         if (d->shape[i] > 1 && stride[i] <= reach)
             FAIL(CKL_INVALID, "elementwise: stride[%d]=%" PRId64 " of out lets its elements share memory", i,
                  stride[i]);
@@ -82,12 +62,12 @@ static ckl_status check_injective(const ckl_elementwise_desc *d)
     return CKL_OK;
 }
 
-static int64_t count_of(const ckl_elementwise_desc *d)
+static bool is_empty(const ckl_elementwise_desc *d)
 {
-    int64_t count = 1;
     for (int i = 0; i < d->rank; i++)
-        count *= d->shape[i];
-    return count;
+        if (d->shape[i] == 0)
+            return true;
+    return false;
 }
 
 static ckl_status check(void *desc)
@@ -97,7 +77,9 @@ static ckl_status check(void *desc)
     if (!memchr(d->expr, '\0', sizeof d->expr))
         FAIL(CKL_INVALID, "elementwise: expr has no end");
     TRY(expr_parse(d->expr, &e));
-    TRY(check_shape(d));
+    if (d->rank < 0 || d->rank > CKL_ELEMENTWISE_RANK_MAX)
+        FAIL(CKL_INVALID, "elementwise: rank=%d is not in 0..%d", d->rank, CKL_ELEMENTWISE_RANK_MAX);
+    TRY(plan_check_sizes("elementwise", "shape", d->shape, d->rank, CKL_ELEMENTWISE_RANK_MAX));
     for (int i = 0; i < e.inputs; i++)
         TRY(check_input(d, &e, i, &d->in[i]));
     for (int i = e.inputs; i < CKL_ELEMENTWISE_INPUTS_MAX; i++)
@@ -106,52 +88,25 @@ static ckl_status check(void *desc)
         d->out.dtype = e.inputs ? d->in[0].dtype : CKL_F32;
     d->out.scalar = false;
     TRY(check_operand(d, "out", &d->out));
-    return count_of(d) == 0 ? CKL_OK : check_injective(d);
+    return is_empty(d) ? CKL_OK : check_injective(d);
 }
 
-/* Arguments */
-
-/* Bytes from the first to past the last element of a tensor. */
-static int64_t extent(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o)
+/* A scalar is a tensor of one element. */
+static plan_tensor tensor_of(const ckl_elementwise_desc *d, const char *name, const ckl_elementwise_operand *o)
 {
-    int64_t last = 0;
-    for (int i = 0; i < d->rank; i++)
-        last += (d->shape[i] - 1) * o->stride[i];
-    return (last + 1) * (int64_t)ckl_dtype_bytes(o->dtype);
+    plan_tensor t = plan_strided(name, o->dtype, o->scalar ? 0 : d->rank, d->shape, o->stride);
+    t.place = !o->scalar;
+    return plan_absent(t, o->dtype ? NULL : "this expression");
 }
 
-static bool same_elements(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o)
-{
-    for (int i = 0; i < d->rank; i++)
-        if (d->shape[i] > 1 && o->stride[i] != d->out.stride[i])
-            return false;
-    return ckl_dtype_bytes(o->dtype) == ckl_dtype_bytes(d->out.dtype);
-}
-
-static plan_tensor tensor_of(const ckl_elementwise_desc *d, const ckl_elementwise_operand *o, const char *name,
-                             const void *pointer)
-{
-    return (plan_tensor){ .name = name,
-                          .pointer = pointer,
-                          .bytes = o->scalar ? (int64_t)sizeof(float) : extent(d, o),
-                          .align = (int64_t)ckl_dtype_bytes(o->dtype),
-                          .layout = same_elements(d, o) };
-}
-
-static ckl_status check_args(const void *desc, const void *args)
+static int tensors(const void *desc, plan_tensor *t)
 {
     static const char *const names[] = { "in[0]", "in[1]", "in[2]", "in[3]" };
     const ckl_elementwise_desc *d = desc;
-    const ckl_elementwise_args *x = args;
-    plan_tensor tensors[MAP_OPERANDS_MAX];
-    if (count_of(d) == 0)
-        return CKL_OK;
-    for (int i = 0; i < CKL_ELEMENTWISE_INPUTS_MAX; i++) {
-        const char *absent = d->in[i].dtype == CKL_DTYPE_DEFAULT ? "this expression" : NULL;
-        tensors[i] = plan_absent(tensor_of(d, &d->in[i], names[i], x->in[i]), absent);
-    }
-    tensors[MAP_INPUTS_MAX] = plan_output(tensor_of(d, &d->out, "out", x->out));
-    return plan_check_tensors("elementwise", tensors, COUNT_OF(tensors));
+    for (int i = 0; i < CKL_ELEMENTWISE_INPUTS_MAX; i++)
+        t[i] = tensor_of(d, names[i], &d->in[i]);
+    t[CKL_ELEMENTWISE_INPUTS_MAX] = plan_output(tensor_of(d, "out", &d->out));
+    return CKL_ELEMENTWISE_INPUTS_MAX + 1;
 }
 
 /* Choice */
@@ -228,4 +183,18 @@ static const field config_fields[] = { MAP_CONFIG(FIELD_NESTED, (elementwise_con
                                        ELEMENTWISE_CONFIG(FIELD_ROW) };
 MAP_IMPLEMENTATIONS(elementwise_config, elementwise_vector);
 
-OPERATOR(elementwise, elementwise, "y = an expression of up to four tensors, element by element");
+#define OPERAND_MEMBERS(operand)                                                                         \
+    DESC_MEMBER(ckl_elementwise_desc, operand.dtype), DESC_MEMBER(ckl_elementwise_desc, operand.stride), \
+        DESC_MEMBER(ckl_elementwise_desc, operand.scalar)
+static const desc_member members[] = { DESC_MEMBER(ckl_elementwise_desc, expr),
+                                       DESC_MEMBER(ckl_elementwise_desc, rank),
+                                       DESC_MEMBER(ckl_elementwise_desc, shape),
+                                       OPERAND_MEMBERS(in[0]),
+                                       OPERAND_MEMBERS(in[1]),
+                                       OPERAND_MEMBERS(in[2]),
+                                       OPERAND_MEMBERS(in[3]),
+                                       OPERAND_MEMBERS(out),
+                                       { 0 } };
+
+OPERATOR_WITH(elementwise, elementwise, .summary = "y = an expression of up to four tensors, element by element",
+              .check = check, .members = members, .tensors = tensors, .implementations = implementations);

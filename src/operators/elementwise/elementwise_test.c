@@ -1,10 +1,11 @@
 /* elementwise_test.c - elementwise's problem lines, cases and rejects. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cutekernellib/operators/elementwise.h"
 
 #include "base/dtype.h"
+#include "base/math.h"
+#include "base/number.h"
 #include "base/shape.h"
 #include "operators/elementwise/elementwise_lab.h"
 
@@ -34,7 +35,7 @@ static ckl_status dense_strides(const ckl_elementwise_desc *d, const char *list,
         if (size != 1 && size != d->shape[i])
             FAIL(CKL_INVALID, "elementwise: shapes=%s does not broadcast to the problem's shape", list);
         stride[i] = size == 1 ? 0 : next;
-        next *= size;
+        next = product_i64(next, size);
     }
     return CKL_OK;
 }
@@ -42,16 +43,9 @@ static ckl_status dense_strides(const ckl_elementwise_desc *d, const char *list,
 static ckl_status parse_operand(elementwise_problem *p, ckl_elementwise_operand *o, ckl_dtype dtype, const char *shape,
                                 const char *strides)
 {
-    sizes s;
     o->dtype = dtype ? dtype : p->dtype;
     TRY(dense_strides(&p->desc, *shape ? shape : p->shape, o->stride));
-    if (!*strides)
-        return CKL_OK;
-    TRY(sizes_parse("elementwise", "strides", strides, CKL_ELEMENTWISE_RANK_MAX, &s));
-    if (s.rank != p->desc.rank)
-        FAIL(CKL_INVALID, "elementwise: strides=%s are not one per dimension", strides);
-    memcpy(o->stride, s.of, sizeof o->stride);
-    return CKL_OK;
+    return list_parse("elementwise", "strides", strides, p->desc.rank, o->stride);
 }
 
 static ckl_status parse_operands(elementwise_problem *p)
@@ -81,7 +75,9 @@ static ckl_status parse_scalars(elementwise_problem *p)
         if (i == p->expression.inputs || !value)
             FAIL(CKL_INVALID, "elementwise: scalars=%s: %s is not the name of an operand and its value", p->scalars,
                  name.text);
-        p->scalar[i] = strtof(value, NULL);
+        const char *from = value;
+        if (!number_float(&from, &p->scalar[i]) || *from)
+            FAIL(CKL_INVALID, "elementwise: scalars=%s: %s=%s is not a number", p->scalars, name.text, value);
         p->desc.in[i] = (ckl_elementwise_operand){ .scalar = true };
     }
     return CKL_OK;
@@ -101,41 +97,37 @@ static ckl_status prepare(void *problem)
     TRY(parse_scalars(p));
     if (p->inplace < 0 || p->inplace > p->expression.inputs)
         FAIL(CKL_INVALID, "elementwise: inplace=%d is not in 0..%d", p->inplace, p->expression.inputs);
-    return elementwise_operator.check(d);
+    return CKL_OK;
 }
 
-/* Dimensions along which the operand is broadcast have one element of memory. */
-static operand operand_of(const ckl_elementwise_desc *d, const char *name, operand_role role,
-                          const ckl_elementwise_operand *o)
-{
-    operand x = operand_tensor(name, role, o->scalar ? CKL_DTYPE_DEFAULT : o->dtype, d->rank, d->shape, o->stride);
-    for (int i = 0; i < d->rank; i++)
-        if (o->stride[i] == 0 && d->shape[i] > 0)
-            x.shape[i] = 1;
-    x.hard_max = 0x1p40; // cubes stay in f32, of which only some steps of a chain are seen
-    return x;
-}
+enum { OUT = CKL_ELEMENTWISE_INPUTS_MAX };
 
-static int operands(const void *problem, operand *out)
+/* Dimensions along which an operand is broadcast have one element of memory; scalars have none on the device. */
+static int operands(const void *problem, operand *all)
 {
     const elementwise_problem *p = problem;
-    int count = p->expression.inputs;
-    for (int i = 0; i < count; i++)
-        out[i] = operand_of(&p->desc, p->expression.names[i], OPERAND_IN, &p->desc.in[i]);
+    for (int i = 0; i < OUT; i++) {
+        all[i].hard_max = 0x1p40; // cubes stay in f32, of which only some steps of a chain are seen
+        all[i].name = i < p->expression.inputs ? p->expression.names[i] : "";
+        all[i].dtype = p->desc.in[i].scalar ? CKL_DTYPE_DEFAULT : all[i].dtype;
+        for (int mode = 0; mode < all[i].rank; mode++)
+            if (all[i].stride[mode] == 0 && all[i].shape[mode] > 0)
+                all[i].shape[mode] = 1;
+    }
+    all[OUT].name = "y";
     if (p->inplace) {
-        out[p->inplace - 1].role = OPERAND_IN_OUT;
-        out[p->inplace - 1].result = p->desc.out.dtype;
-    } else
-        out[count++] = operand_of(&p->desc, "y", OPERAND_OUT, &p->desc.out);
-    return count;
+        all[p->inplace - 1].role = OPERAND_IN_OUT;
+        all[p->inplace - 1].result = p->desc.out.dtype;
+        all[OUT].dtype = CKL_DTYPE_DEFAULT;
+    }
+    return 0;
 }
 
 static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
 {
     const elementwise_problem *p = problem;
-    int inputs = p->expression.inputs;
-    ckl_elementwise_args args = { .out = pointers[p->inplace ? p->inplace - 1 : inputs] };
-    for (int i = 0; i < inputs; i++)
+    ckl_elementwise_args args = { .out = pointers[p->inplace ? p->inplace - 1 : OUT] };
+    for (int i = 0; i < OUT; i++)
         args.in[i] = p->desc.in[i].scalar ? &p->scalar[i] : pointers[i];
     return ckl_elementwise_run(plan, &args, stream);
 }
@@ -160,6 +152,7 @@ static const char *const cases[] = {
     "expr=x*s shape=5003 shapes=,1                                # a scalar in memory",
     "expr=2.5 shape=1027 dtype=f16                                # no inputs: fill",
     "expr=x shape=1",
+    "expr=x shape=272x0",
     "expr=x shape=0x7                                             # nothing to do",
     "expr=-x*2-abs(y)/4 shape=3000",
     "expr=relu(x) shape=2^14 dtype=f16",
@@ -228,8 +221,11 @@ static const test_reject rejects[] = {
     { "expr=1.5.2*x", CKL_INVALID, "position 1: '1.5.2' is not a number" },
     { "expr=a+b+c+d+e", CKL_INVALID, "position 9: 'e' is one more than 4 operands" },
     { "expr=x shape=-1", CKL_INVALID, "elementwise: shape[0]=-1 is negative" },
+    { "expr=x shape=2^40x2^40", CKL_INVALID, "elementwise: in[0] of 1099511627776x1099511627776 elements" },
+    { "expr=x+y shape=2^31x2^31 shapes=2^31x1,1 strides=0x0,0x0", CKL_INVALID, "elementwise: in[0] of 2147483648x" },
+    { "expr=a*x scalars=a= shape=8", CKL_INVALID, "elementwise: scalars=a=: a= is not a number" },
     { "expr=x dtype=i64", CKL_INVALID, "elementwise: x=i64 is none of f32, f16, bf16, i32, u8, bool" },
-    { "expr=x shape=4x4 strides=-4x1", CKL_INVALID, "elementwise: stride[0]=-4 of x is negative" },
+    { "expr=x shape=4x4 strides=-4x1", CKL_INVALID, "elementwise: x.stride[0]=-4 is negative" },
     { "expr=x shape=4x4 strides=4x1,3x1", CKL_INVALID,
       "elementwise: stride[0]=3 of out lets its elements share memory" },
     { "expr=x shape=4x4 shapes=3x4", CKL_INVALID, "elementwise: shapes=3x4 does not broadcast" },
@@ -243,5 +239,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(elementwise, .prepare = prepare, .run = run, .elements_alone = true, .reference = elementwise_reference,
-              .terms_of = terms, .approximation_of = elementwise_approximation);
+OPERATOR_TEST(elementwise, .prepare = prepare, .operands = operands, .run = run, .elements_alone = true,
+              .reference = elementwise_reference, .terms_of = terms, .approximation_of = elementwise_approximation);

@@ -3,70 +3,52 @@
 
 #include "operators/gemm/gemm_config.h"
 #include "operators/operators.h"
-#include "plan/check.h"
 
 /* Validation */
 
-static ckl_status check_types(ckl_gemm_desc *d)
+static ckl_status check_same(const char *name, ckl_dtype type, ckl_dtype only)
 {
-    if (d->b == CKL_DTYPE_DEFAULT)
-        d->b = d->a;
-    if (d->d == CKL_DTYPE_DEFAULT)
-        d->d = d->a;
-    TRY(PLAN_CHECK_DTYPE("gemm", "a", d->a, CKL_F16, CKL_BF16));
-    TRY(PLAN_CHECK_DTYPE("gemm", "b", d->b, d->a));
-    TRY(PLAN_CHECK_DTYPE("gemm", "d", d->d, d->a, CKL_F32));
-    return d->c ? PLAN_CHECK_DTYPE("gemm", "c", d->c, d->d) : CKL_OK;
+    if (type != only)
+        FAIL(CKL_INVALID, "gemm: %s=%s is none of %s", name, ckl_dtype_name(type), ckl_dtype_name(only));
+    return CKL_OK;
 }
 
 static ckl_status check(void *desc)
 {
     ckl_gemm_desc *d = desc;
-    TRY(check_types(d));
-    TRY(plan_check_size("gemm", "m", d->m));
-    TRY(plan_check_size("gemm", "n", d->n));
-    TRY(plan_check_size("gemm", "k", d->k));
-    if (d->layout != CKL_GEMM_NT)
-        FAIL(CKL_UNSUPPORTED, "gemm: layout=%d is not nt (0), the only one so far", (int)d->layout);
-    if ((unsigned)d->activation > CKL_ACTIVATION_GELU)
-        FAIL(CKL_INVALID, "gemm: activation=%d is none of identity, relu, gelu", (int)d->activation);
+    d->b = d->b ? d->b : d->a;
+    d->d = d->d ? d->d : d->a;
+    TRY(check_same("b", d->b, d->a));
+    if (d->d != d->a && d->d != CKL_F32)
+        FAIL(CKL_INVALID, "gemm: d=%s is none of %s, f32", ckl_dtype_name(d->d), ckl_dtype_name(d->a));
     TRY(plan_check_pitch("gemm", "lda", &d->lda, "k", d->k));
     TRY(plan_check_pitch("gemm", "ldb", &d->ldb, "k", d->k));
     TRY(plan_check_pitch("gemm", "ldd", &d->ldd, "n", d->n));
-    if (!d->c && d->ldc)
-        FAIL(CKL_INVALID, "gemm: ldc=%" PRId64 " is not part of a problem without C", d->ldc);
-    return d->c ? plan_check_pitch("gemm", "ldc", &d->ldc, "n", d->n) : CKL_OK;
+    if (!d->c)
+        return plan_check_unused("gemm", "ldc", d->ldc, "a problem without C");
+    TRY(check_same("c", d->c, d->d));
+    return plan_check_pitch("gemm", "ldc", &d->ldc, "n", d->n);
 }
 
-static bool is_empty(const ckl_gemm_desc *d)
+/* D may be in place of C alone. */
+static int tensors(const void *desc, plan_tensor *t)
 {
-    return d->m == 0 || d->n == 0;
-}
-
-/* An input that D may not be in place of. */
-static plan_tensor apart(plan_tensor t)
-{
-    t.layout = 0;
-    return t;
+    const ckl_gemm_desc *d = desc;
+    const char *no_c = d->c ? NULL : "a problem without C", *no_bias = d->bias ? NULL : "a problem without bias";
+    t[0] = plan_apart(plan_matrix("a", d->a, d->m, d->k, d->lda));
+    t[1] = plan_apart(plan_matrix("b", d->b, d->n, d->k, d->ldb));
+    t[2] = plan_absent(plan_matrix("c", d->d, d->m, d->n, d->ldc), no_c);
+    t[3] = plan_absent(plan_vector("bias", d->d, d->n), no_bias);
+    t[4] = plan_output(plan_matrix("d", d->d, d->m, d->n, d->ldd));
+    return 5;
 }
 
 static ckl_status check_args(const void *desc, const void *args)
 {
-    const ckl_gemm_desc *d = desc;
     const ckl_gemm_args *x = args;
-    const char *no_c = d->c ? NULL : "a problem without C", *no_bias = d->bias ? NULL : "a problem without bias";
-    const plan_tensor tensors[] = {
-        apart(plan_matrix("a", x->a, d->a, d->m, d->k, d->lda)),
-        apart(plan_matrix("b", x->b, d->b, d->n, d->k, d->ldb)),
-        plan_absent(plan_matrix("c", x->c, d->d, d->m, d->n, d->ldc), no_c),
-        plan_absent(apart(plan_matrix("bias", x->bias, d->d, 1, d->n, d->n)), no_bias),
-        plan_output(plan_matrix("d", x->d, d->d, d->m, d->n, d->ldd)),
-    };
-    if (is_empty(d))
-        return CKL_OK;
-    if (!d->c && x->beta && *x->beta != 0)
+    if (!((const ckl_gemm_desc *)desc)->c && x->beta && *x->beta != 0)
         FAIL(CKL_INVALID, "gemm: beta=%g is not part of a problem without C", (double)*x->beta);
-    return plan_check_tensors("gemm", tensors, COUNT_OF(tensors));
+    return CKL_OK;
 }
 
 /* What launches share */
@@ -141,8 +123,6 @@ static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_strea
 {
     const ckl_gemm_desc *d = plan->desc;
     const gemm_naive_config *c = plan->config;
-    if (is_empty(d))
-        return CKL_OK;
     const gemm_params params = params_of(d, args);
     return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(d->m * d->n, c->threads) }, &params, stream);
 }
@@ -151,15 +131,9 @@ static const field naive_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_naive_co
                                       GEMM_NAIVE_CONFIG(FIELD_ROW, gemm_naive_config) };
 
 static const implementation naive = {
-    .name = "naive",
+    IMPLEMENTATION_PARTS(gemm, naive),
     .summary = "one thread an element of D, any size and alignment",
-    .config_bytes = sizeof(gemm_naive_config),
-    .config = FIELD_TABLE(naive_fields),
-    .choose = choose_naive,
-    .admit = admit_naive,
-    .describe = gemm_naive,
     .params = &gemm_param_list,
-    .launch = launch_naive,
 };
 
 /* Copies of 16 bytes: what tiled and sm90 share */
@@ -234,8 +208,6 @@ static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_strea
 {
     const ckl_gemm_desc *d = plan->desc;
     const gemm_tiled_config *c = plan->config;
-    if (is_empty(d))
-        return CKL_OK;
     TRY(check_pointer_alignment("tiled", args, false));
     const gemm_params params = params_of(d, args);
     const plan_grid grid = { .x = ceil_div(d->n, c->tile_n), .y = ceil_div(d->m, c->tile_m) };
@@ -246,15 +218,9 @@ static const field tiled_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_tiled_co
                                       GEMM_TILED_CONFIG(FIELD_ROW, gemm_tiled_config) };
 
 static const implementation tiled = {
-    .name = "tiled",
+    IMPLEMENTATION_PARTS(gemm, tiled),
     .summary = "shared-memory tiles by cp.async, mma.sync; every GPU from sm_80 on",
-    .config_bytes = sizeof(gemm_tiled_config),
-    .config = FIELD_TABLE(tiled_fields),
-    .choose = choose_tiled,
-    .admit = admit_tiled,
-    .describe = gemm_tiled,
     .params = &gemm_param_list,
-    .launch = launch_tiled,
 };
 
 /* sm90 */
@@ -401,8 +367,6 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     const ckl_gemm_desc *d = plan->desc;
     const ckl_gemm_args *x = args;
     const gemm_sm90_config *c = plan->config;
-    if (is_empty(d))
-        return CKL_OK;
     TRY(check_pointer_alignment("sm90", x, true));
     const gemm_sm90_params params = {
         .A = matrix(x->a, d->a, d->m, d->k, d->lda),
@@ -428,20 +392,16 @@ static const field sm90_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_conf
                                      GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
 
 static const implementation sm90 = {
-    .name = "sm90",
+    IMPLEMENTATION_PARTS(gemm, sm90),
     .summary = "persistent and warp-specialised: TMA, wgmma, clusters with multicast; Hopper",
-    .config_bytes = sizeof(gemm_sm90_config),
-    .config = FIELD_TABLE(sm90_fields),
-    .choose = choose_sm90,
-    .admit = admit_sm90,
-    .describe = gemm_sm90,
     .params = &gemm_sm90_param_list,
     .target = IR_SM90A,
-    .launch = launch_sm90,
 };
 
 /* The operator */
 
+static const field desc_fields[] = { GEMM_DESC(FIELD_ROW, ckl_gemm_desc) };
+static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, c), { 0 } };
 static const implementation *const implementations[] = { &sm90, &tiled, &naive, NULL };
 
-OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)");
+OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)", .check_args = check_args, .members = members);

@@ -1,10 +1,25 @@
-/* gemm_config.h - the compile-time choices of GEMM's kernels, and their parameters. */
+/* gemm_config.h - the fields of a problem, the compile-time choices of GEMM's kernels, and their parameters. */
 #ifndef CKL_GEMM_CONFIG_H
 #define CKL_GEMM_CONFIG_H
 
 #include "base/fields.h"
 #include "cutekernellib/operators/gemm.h"
 #include "ir/params.h"
+
+#define GEMM_DESC(X, owner)                                                                 \
+    X(owner, int64_t, m, "256", "", "rows of A and D")                                      \
+    X(owner, int64_t, n, "256", "", "columns of D")                                         \
+    X(owner, int64_t, k, "256", "", "length of the sums")                                   \
+    X(owner, ckl_dtype, a, "f16", "f16 bf16", "type of A")                                  \
+    X(owner, ckl_dtype, b, "", "f16 bf16", "type of B; default: that of A")                 \
+    X(owner, ckl_dtype, d, "", "f16 bf16 f32", "type of C, D and bias; default: that of A") \
+    X(owner, choice, layout, "nt", "nt", "A is [M,K] and B is [N,K]")                       \
+    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                      \
+    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                      \
+    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                      \
+    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                      \
+    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")          \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")
 
 /* What every kernel computes: types, and what follows the products. */
 #define GEMM_EPILOGUE(X, owner)                                                \

@@ -32,8 +32,8 @@ void gemm_store(gemm_epilogue e, const gemm_values *p, val i, val j, val product
     val c = variable(F32, immf(0)), bias = immf(0);
     if (e.c)
         IF(ne(p->beta, immf(0)))
-            assign(c, convert(F32, at(gC, i, j)));
+            assign(c, at_f32(gC, i, j));
     if (e.bias)
-        bias = convert(F32, at(gBias, j));
+        bias = at_f32(gBias, j);
     set(gD, coord(i, j), gemm_finish(e, (gemm_scalars){ p->alpha, p->beta }, product, c, bias));
 }

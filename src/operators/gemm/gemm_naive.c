@@ -17,7 +17,7 @@ void gemm_naive(const void *config, int kernel)
         val i = div(element, p.n), j = rem(element, p.n);
         val sum = variable(F32, immf(0));
         LOOP(l, p.k)
-            assign(sum, fma(convert(F32, at(gA, i, l)), convert(F32, at(gB, j, l)), sum));
+            assign(sum, fma(at_f32(gA, i, l), at_f32(gB, j, l), sum));
         gemm_store(cfg->epilogue, &p, i, j, sum);
     }
 }

@@ -16,6 +16,7 @@
 
 enum {
     WARPGROUP = 128,
+    ELEMENTS_AT_ONCE = 4, // of a thread, where D is stored by elements
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads round the staging buffers
     BARRIER_ORDER = 4,    // ping-pong, + consumer: it may begin its mainloop; it waits, the other one arrives
 };
@@ -412,13 +413,20 @@ static void finish_subtile(const sm90_kernel *k, const consumer_role *c, const s
  */
 static void store_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, val row, val col)
 {
-    tensor gD = gmem_tensor(k->p.d, k->epilogue.d, make_layout(shape(k->p.m, k->p.n), stride(k->p.ldd, 1))); // (M,N)
-    LOOP(e, imm(k->size.d_rows * k->size.d_cols / WARPGROUP)) {
-        val index = add(mul(e, imm(WARPGROUP)), c->tid);
-        val i = div(index, imm(k->size.d_cols)), j = rem(index, imm(k->size.d_cols));
-        val to_row = add(row, i), to_col = add(col, j);
-        IF(logical_and(lt(to_row, k->p.m), lt(to_col, k->p.n)))
-            set(gD, coord(convert(I64, to_row), convert(I64, to_col)), at(h->sD, i, j));
+    const ckl_dtype type = k->epilogue.d;
+    const int across = k->size.d_cols, down = WARPGROUP / across;
+    int_tuple step = shape(ELEMENTS_AT_ONCE * down, across), all = shape(k->p.m, k->p.n);
+    layout threads = compact_right(shape(down, across));
+    tiled_copy each = make_tiled_copy(universal_copy(type, 1), type, threads, compact(shape(1, 1)));
+    tensor gD = gmem_tensor(k->p.d, type, make_layout(all, stride(k->p.ldd, 1)));         // (M,N)
+    tensor cD = coordinates_from(identity_tensor(shape(k->size.d_rows, across)), 0, row); // (ROWS,COLS)
+    cD = coordinates_from(cD, 1, col);
+    LOOP(e, imm(k->size.d_rows / (ELEMENTS_AT_ONCE * down))) {
+        tensor cStep = partition_S(&each, local_tile(cD, step, coord(e, 0)), c->tid);    // (1,STEPS,1)
+        tensor sStep = partition_S(&each, local_tile(h->sD, step, coord(e, 0)), c->tid); // (1,STEPS,1)
+        tensor rStep = fragment_like(cStep, type);                                       // (1,STEPS,1)
+        copy_tiled(&each, sStep, rStep);
+        copy_if(&each, cStep, all, rStep, tensor_at_coordinates(gD, cStep), 0);
     }
 }
 

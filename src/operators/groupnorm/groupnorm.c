@@ -1,27 +1,18 @@
-/* groupnorm.c - group norm of images and its gradients: validation, launch. */
+/* groupnorm.c - group norm of images and its gradients: validation, choice of slices and of threads that hold them, launch. */
+#include <math.h>
+
 #include "base/math.h"
 #include "operators/groupnorm/groupnorm_config.h"
 #include "operators/operators.h"
-#include "plan/check.h"
+#include "skeletons/residency.h"
 
 /* Validation */
 
 static ckl_status check(void *desc)
 {
     ckl_groupnorm_desc *d = desc;
-    if (d->direction != CKL_DIRECTION_FORWARD && d->direction != CKL_DIRECTION_BACKWARD)
-        FAIL(CKL_INVALID, "groupnorm: direction=%d is neither forward nor backward", (int)d->direction);
-    TRY(PLAN_CHECK_DTYPE("groupnorm", "dtype", d->dtype, CKL_F32, CKL_F16, CKL_BF16));
-    if (d->layout != CKL_IMAGE_NCHW && d->layout != CKL_IMAGE_NHWC)
-        FAIL(CKL_INVALID, "groupnorm: layout=%d is neither nchw nor nhwc", (int)d->layout);
-    TRY(plan_check_size("groupnorm", "n", d->n));
-    TRY(plan_check_size("groupnorm", "c", d->c));
-    TRY(plan_check_size("groupnorm", "h", d->h));
-    TRY(plan_check_size("groupnorm", "w", d->w));
-    if (d->groups < 1 || d->c % d->groups)
+    if (d->c % d->groups)
         FAIL(CKL_INVALID, "groupnorm: groups=%" PRId64 " does not divide c=%" PRId64, d->groups, d->c);
-    if (!(d->eps >= 0))
-        FAIL(CKL_INVALID, "groupnorm: eps=%g is negative or no number", (double)d->eps);
     if (d->direction == CKL_DIRECTION_BACKWARD && d->eps > 0)
         FAIL(CKL_INVALID, "groupnorm: eps=%g is not part of a backward problem", (double)d->eps);
     if (d->direction == CKL_DIRECTION_FORWARD && d->eps == 0)
@@ -31,64 +22,307 @@ static ckl_status check(void *desc)
 
 static int64_t elements_of(const ckl_groupnorm_desc *d)
 {
-    return d->n * d->c * d->h * d->w;
+    return product_i64(product_i64(d->n, d->c), product_i64(d->h, d->w));
 }
 
-/* An image tensor, gamma or beta, their gradients. */
-static plan_tensor image(const ckl_groupnorm_desc *d, const char *name, const void *pointer)
+/* An image tensor: pixels of a channel side by side, or channels of a pixel. Channels are (GROUPS,CHANNELS of a group). */
+static plan_tensor image(const ckl_groupnorm_desc *d, const char *name)
 {
-    return plan_matrix(name, pointer, d->dtype, 1, elements_of(d), 1);
+    const int64_t of_group = d->c / d->groups, pixels = product_i64(d->h, d->w), all = product_i64(d->c, pixels);
+    const int64_t planes[] = { d->n, d->groups, of_group, pixels }, points[] = { d->n, pixels, d->groups, of_group };
+    const int64_t plane_steps[] = { all, product_i64(of_group, pixels), pixels, 1 };
+    const int64_t point_steps[] = { all, d->c, of_group, 1 };
+    const bool nchw = d->layout == CKL_IMAGE_NCHW;
+    plan_tensor t = plan_strided(name, d->dtype, 4, nchw ? planes : points, nchw ? plane_steps : point_steps);
+    t.place = 1;
+    return t;
 }
 
-static plan_tensor weights(const ckl_groupnorm_desc *d, const char *name, const void *pointer)
+/* Gamma or beta; what is written is their gradients. */
+static plan_tensor weights(const ckl_groupnorm_desc *d, const char *name)
 {
-    return plan_matrix(name, pointer, d->dtype, elements_of(d) > 0, d->c, 0);
+    return plan_vector(name, d->dtype, elements_of(d) ? d->c : 0);
 }
 
-static plan_tensor gradient(const ckl_groupnorm_desc *d, const char *name, const void *pointer)
+static plan_tensor gradient(const ckl_groupnorm_desc *d, const char *name)
 {
-    return plan_output(plan_matrix(name, pointer, d->dtype, 1, d->c, 0));
+    return plan_output(plan_column(name, d->dtype, d->c));
 }
 
 /* mean or rstd: the gradients need it, forward it is written unless NULL. */
-static plan_tensor statistic(const ckl_groupnorm_desc *d, const char *name, const void *pointer)
+static plan_tensor statistic(const ckl_groupnorm_desc *d, const char *name)
 {
-    const int64_t groups = elements_of(d) ? d->n * d->groups : 0;
+    const int64_t groups = elements_of(d) ? product_i64(d->n, d->groups) : 0;
     if (d->direction == CKL_DIRECTION_BACKWARD)
-        return plan_matrix(name, pointer, CKL_F32, 1, groups, 0);
-    return plan_output(plan_matrix(name, pointer, CKL_F32, pointer != NULL, groups, 0));
+        return plan_vector(name, CKL_F32, groups);
+    return plan_optional(plan_output(plan_column(name, CKL_F32, groups)));
 }
 
-enum { VECTOR_TENSORS = 6, TENSORS = 10 }; // those that are read and written in vectors come first
-
-static void list_tensors(const ckl_groupnorm_desc *d, const ckl_groupnorm_args *a, plan_tensor t[TENSORS])
+static int tensors(const void *desc, plan_tensor *t)
 {
+    const ckl_groupnorm_desc *d = desc;
     const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
     const char *forward_only = backward ? "a backward problem" : NULL;
     const char *backward_only = backward ? NULL : "a forward problem";
     const char *affine_only = d->affine ? NULL : "a problem without affine";
-    const plan_tensor list[TENSORS] = {
-        image(d, "x", a->x),
-        plan_absent(image(d, "dy", a->dy), backward_only),
-        plan_absent(weights(d, "gamma", a->gamma), affine_only),
-        plan_absent(weights(d, "beta", a->beta), plan_first(forward_only, affine_only)),
-        plan_absent(plan_output(image(d, "y", a->y)), forward_only),
-        plan_absent(plan_output(image(d, "dx", a->dx)), backward_only),
-        statistic(d, "mean", a->mean),
-        statistic(d, "rstd", a->rstd),
-        plan_absent(gradient(d, "dgamma", a->dgamma), plan_first(backward_only, affine_only)),
-        plan_absent(gradient(d, "dbeta", a->dbeta), plan_first(backward_only, affine_only)),
-    };
-    for (int i = 0; i < TENSORS; i++)
-        t[i] = list[i];
+    t[0] = image(d, "x");
+    t[1] = plan_absent(image(d, "dy"), backward_only);
+    t[2] = plan_absent(weights(d, "gamma"), affine_only);
+    t[3] = plan_absent(weights(d, "beta"), plan_first(forward_only, affine_only));
+    t[4] = plan_absent(plan_output(image(d, "y")), forward_only);
+    t[5] = plan_absent(plan_output(image(d, "dx")), backward_only);
+    t[6] = plan_absent(gradient(d, "dgamma"), plan_first(backward_only, affine_only));
+    t[7] = plan_absent(gradient(d, "dbeta"), plan_first(backward_only, affine_only));
+    t[8] = statistic(d, "mean");
+    t[9] = statistic(d, "rstd");
+    return 10;
 }
 
-static ckl_status check_args(const void *desc, const void *args)
+/* Slices */
+
+enum {
+    VECTOR_BYTES = 16,
+    PIXEL_BYTES = 128,         // of nhwc that a bundle reads side by side: a line
+    PIXEL_BYTES_BACKWARD = 64, // x and dy
+    BUNDLE_MAX = 8,
+    CLUSTER_MAX = 8,
+    SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
+    SPLIT_BYTES = 72 << 10,  // three: of the first split kernel, which only reads
+    SPREAD_BYTES = 32 << 10, // smaller slices are not shared out further, even if SMs are idle
+    THREADS_MIN = 64,
+    THREADS_MAX = 512,
+    SPLIT_THREADS_MAX = 256, // the second kernel keeps loads in registers
+    VECTORS_OF_THREAD = 12,  // about 50 KiB for 256 threads: bench/notes/groupnorm.md
+    COLUMN_BYTES = 64,       // of nchw that neighbouring threads read side by side
+    SECOND_CTAS = 4,         // an SM: CTAs of the second split kernel, backward; forward has one for each slice
+    SLICES_MAX = 1 << 20
+};
+
+static int64_t element_bytes(const ckl_groupnorm_desc *d)
 {
-    plan_tensor tensors[TENSORS];
-    list_tensors(desc, args, tensors);
-    TRY(plan_check_workspace("groupnorm", ((const ckl_groupnorm_args *)args)->workspace));
-    return plan_check_tensors("groupnorm", tensors, TENSORS);
+    return (int64_t)ckl_dtype_bytes(d->dtype);
+}
+
+static int64_t units_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    return d->layout == CKL_IMAGE_NCHW ? d->h * d->w / c->vec : d->h * d->w;
+}
+
+static int64_t slices_of(const ckl_groupnorm_desc *d, const groupnorm_config *c, bool split)
+{
+    return split ? max_i64(1, ceil_div(units_of(d, c), groupnorm_slice_units(c))) : c->cluster;
+}
+
+static int64_t bundles_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    return d->n * d->groups / c->bundle;
+}
+
+/*
+ * Shared memory of a CTA: slices of x and, backward, dy; what threads tell of their sums, in place of the slices where
+ * these are not needed again; what groups and CTAs tell.
+ */
+static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
+{
+    const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    const int64_t slice = groupnorm_slice_bytes(c), groups = 16 * ceil_div(12 * c->bundle, 16);
+    const int64_t peers = c->cluster > 1 ? 8 * (int64_t)c->bundle * c->cluster + 16 : 0;
+    if (d->direction == CKL_DIRECTION_FORWARD)
+        return slice + round_up(8 * (int64_t)c->threads, 16) + round_up(4 * (int64_t)c->threads, 16) + groups + peers;
+    int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle;
+    return (split && g.slots == 1 ? max_i64(2 * slice, sums) : 2 * slice + sums) + groups + peers + 16;
+}
+
+/* Choice */
+
+/* Of nhwc, neighbouring groups whose pixels fill lines of memory. */
+static int bundle_for(const ckl_groupnorm_desc *d)
+{
+    const int64_t pixel = d->c / d->groups * element_bytes(d);
+    const int64_t wanted = d->direction == CKL_DIRECTION_FORWARD ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD;
+    int bundle = 1;
+    while (d->layout == CKL_IMAGE_NHWC && 2 * bundle <= BUNDLE_MAX && d->groups % (2 * bundle) == 0 &&
+           bundle * pixel < wanted)
+        bundle *= 2;
+    return bundle;
+}
+
+/* Does a vector stay in a channel (nchw), or in a bundle; and in its group, where a thread has several columns? */
+static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    if (d->layout == CKL_IMAGE_NCHW)
+        return d->h * d->w % c->vec == 0;
+    bool in_group = c->channels % c->vec == 0 || c->channels * c->bundle / c->vec <= THREADS_MIN;
+    return d->c % c->vec == 0 && c->channels * c->bundle % c->vec == 0 && in_group;
+}
+
+/* What a split over threads costs: the vectors for which there is room; more if it is far from the threads wanted. */
+static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted)
+{
+    static const double column = 0.02, too_few = 1.1, too_many = 1.6; // from there on evenness counts less
+    groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    double room = (double)(g.slots * ceil_div(units, g.column_threads)) * c->threads * (1 + column * g.slots);
+    double ratio = (double)c->threads / (double)wanted;
+    return room * fmax(1, fmax(ratio / too_many, 1 / ratio / too_few));
+}
+
+/* What choosing is about. */
+typedef struct search {
+    const ckl_groupnorm_desc *d;
+    const ckl_device_info *device;
+    bool split;
+} search;
+
+/* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
+static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
+{
+    const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
+    const int threads_max = s->split ? SPLIT_THREADS_MAX : THREADS_MAX;
+    const int64_t vectors = units * c->channels * c->bundle / (nchw ? 1 : c->vec);
+    const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / VECTORS_OF_THREAD));
+    const int side_by_side = COLUMN_BYTES / (c->vec * (int)element_bytes(s->d));
+    groupnorm_config best = *c;
+    double least = INFINITY;
+    for (c->threads = (int)max_i64(THREADS_MIN, 32 * c->bundle); c->threads <= threads_max; c->threads += 32)
+        for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1); column_threads++) {
+            if (nchw && (c->threads % column_threads || (column_threads < side_by_side && column_threads < units)))
+                continue;
+            c->column_threads = nchw ? column_threads : groupnorm_grid_of(c, c->vec).column_threads;
+            c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
+            double cost = shared_bytes(s->d, s->split, c) <= budget ? cost_of(c, units, wanted) : INFINITY;
+            if (cost < least) {
+                least = cost;
+                best = *c;
+            }
+        }
+    *c = best;
+    return least < INFINITY;
+}
+
+/* The fewest CTAs whose slices fit the budget; more where SMs would be idle. */
+static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
+{
+    const int cluster_max = s->device->has_tma ? CLUSTER_MAX : 1;
+    bool found = false;
+    groupnorm_config best = *c;
+    for (c->cluster = 1; c->cluster <= cluster_max; c->cluster *= 2) {
+        bool idle = found && bundles_of(s->d, c) * best.cluster < s->device->sm_count &&
+                    groupnorm_slice_bytes(&best) > SPREAD_BYTES;
+        if ((!found || idle) && share_out(s, ceil_div(units_of(s->d, c), c->cluster), budget, c)) {
+            best = *c;
+            found = true;
+        }
+    }
+    *c = best;
+    return found;
+}
+
+/* Slices that fit the budget, some of which a CTA of the second kernel takes. */
+static bool choose_slice(const search *s, int64_t budget, groupnorm_config *c)
+{
+    const int64_t units = units_of(s->d, c);
+    for (int64_t slices = 1; slices < 2 * max_i64(1, units); slices *= 2)
+        if (share_out(s, ceil_div(units, slices), budget, c)) {
+            int64_t ctas = bundles_of(s->d, c) * slices_of(s->d, c, true);
+            const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
+            c->slices_per_cta = forward ? 1 : (int)max_i64(1, ctas / ((int64_t)SECOND_CTAS * s->device->sm_count));
+            return true;
+        }
+    return false;
+}
+
+/* As many CTAs an SM as have room, or as there are. */
+static int ctas_per_sm(const search *s, const groupnorm_config *c)
+{
+    int64_t room = residency_ctas_per_sm(s->device, c->threads, shared_bytes(s->d, s->split, c));
+    int64_t ctas = bundles_of(s->d, c) * slices_of(s->d, c, s->split);
+    return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
+}
+
+static ckl_status choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+                         groupnorm_config *c)
+{
+    const int64_t most = device->smem_per_cta_bytes;
+    if (d->c / d->groups > INT32_MAX / BUNDLE_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: more than %d channels of a group", what, INT32_MAX / BUNDLE_MAX);
+    c->dtype = d->dtype;
+    c->layout = (choice)d->layout;
+    c->affine = d->affine;
+    c->channels = (int)max_i64(1, d->c / d->groups);
+    c->bundle = bundle_for(d);
+    for (c->vec = VECTOR_BYTES / (int)element_bytes(d); !vector_fits(d, c);)
+        c->vec /= 2;
+    search s = { d, device, split };
+    const bool found = split ? choose_slice(&s, min_i64(SPLIT_BYTES, most), c)
+                             : choose_cluster(&s, min_i64(SLICE_BYTES, most), c) || choose_cluster(&s, most, c);
+    if (!found)
+        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " bytes of shared memory of a CTA do not hold a %s", what, most,
+             split ? "slice of a bundle" : "bundle, shared by as many as there may be in a cluster");
+    c->ctas_per_sm = ctas_per_sm(&s, c);
+    return CKL_OK;
+}
+
+/* Admission */
+
+static ckl_status admit_threads(const char *what, const ckl_device_info *device, bool split, const groupnorm_config *c)
+{
+    if (c->threads % 32 || c->threads < 32 || c->threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 from 32 to %d", what, c->threads,
+             device->threads_per_cta_max);
+    if (!is_power_of_two(c->vec) || c->vec * (int)ckl_dtype_bytes(c->dtype) > VECTOR_BYTES)
+        FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, c->vec, VECTOR_BYTES);
+    if (c->bundle < 1 || c->bundle > c->threads / 32)
+        FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the warps", what, c->bundle, c->threads / 32);
+    if (!is_power_of_two(c->cluster) || c->cluster > 16 || (split && c->cluster > 1))
+        FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to %d", what, c->cluster, split ? 1 : 16);
+    if (c->steps < 1 || c->rounds < 1 || c->slices_per_cta < 1)
+        FAIL(CKL_INVALID, "%s: steps=%d, rounds=%d or slices_per_cta=%d is less than 1", what, c->steps, c->rounds,
+             c->slices_per_cta);
+    return CKL_OK;
+}
+
+static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    const bool nchw = d->layout == CKL_IMAGE_NCHW;
+    if (nchw && c->bundle > 1)
+        FAIL(CKL_INVALID, "%s: bundle=%d, but nchw takes groups one by one", what, c->bundle);
+    if (d->groups % c->bundle)
+        FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64, what, c->bundle, d->groups);
+    if (nchw ? d->h * d->w % c->vec : d->c % c->vec || c->channels * c->bundle % c->vec)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,
+             nchw ? "h*w" : "the channels of an image and a bundle");
+    if (nchw && (c->column_threads < 1 || c->threads % c->column_threads))
+        FAIL(CKL_INVALID, "%s: column_threads=%d does not divide threads=%d", what, c->column_threads, c->threads);
+    groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    if (c->column_threads != g.column_threads)
+        FAIL(CKL_INVALID, "%s: column_threads=%d is not %d, the threads of a vector of channels", what,
+             c->column_threads, g.column_threads);
+    if (!nchw && g.slots > 1 && (c->channels % c->vec || c->bundle > 1))
+        FAIL(CKL_UNSUPPORTED, "%s: vectors of a pixel of bundle=%d are more than threads=%d", what, c->bundle,
+             c->threads);
+    return CKL_OK;
+}
+
+static ckl_status admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+                        const groupnorm_config *c)
+{
+    if (c->cluster > 1 && !device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, c->cluster);
+    if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
+        c->channels != max_i64(1, d->c / d->groups))
+        FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
+    TRY(admit_threads(what, device, split, c));
+    TRY(admit_layout(what, d, c));
+    const int64_t slices = slices_of(d, c, split), units = units_of(d, c);
+    if (slices * groupnorm_slice_units(c) < units)
+        FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,
+             c->steps, c->cluster, slices * groupnorm_slice_units(c), units);
+    if (shared_bytes(d, split, c) > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "%s: steps=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->steps,
+             shared_bytes(d, split, c), device->smem_per_cta_bytes);
+    if (units > INT32_MAX / 2 || slices > SLICES_MAX || bundles_of(d, c) * slices > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: more than %d pixels of an image, or CTAs", what, INT32_MAX / 2);
+    return CKL_OK;
 }
 
 /* Launch */
@@ -96,7 +330,7 @@ static ckl_status check_args(const void *desc, const void *args)
 static int64_t entries_bytes(const ckl_plan *plan, bool split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const int64_t words = GROUPNORM_ENTRY * d->n * d->groups * groupnorm_slices(d, plan->config, split);
+    const int64_t words = GROUPNORM_ENTRY * d->n * d->groups * slices_of(d, plan->config, split);
     return split ? round_up(words * 4, PLAN_WORKSPACE_ALIGNMENT) : 0;
 }
 
@@ -104,14 +338,14 @@ static int64_t partial_bytes(const ckl_plan *plan, bool split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
-    return sums ? 4 * GROUPNORM_KINDS * d->n * d->c * groupnorm_slices(d, plan->config, split) : 0;
+    return sums ? 4 * GROUPNORM_KINDS * d->n * d->c * slices_of(d, plan->config, split) : 0;
 }
 
 static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_args *a, bool split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const groupnorm_config *c = plan->config;
-    const int64_t units = groupnorm_units(d, c), slices = groupnorm_slices(d, c, split);
+    const int64_t units = units_of(d, c), slices = slices_of(d, c, split);
     const char *workspace = plan_workspace(plan, a->workspace);
     return (groupnorm_params){ .channels = d->c,
                                .pixels = d->h * d->w,
@@ -138,11 +372,10 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
 }
 
 /* 0 if vectors can be read and written, else 1. */
-static int unaligned(const ckl_plan *plan, const ckl_groupnorm_args *args)
+static int unaligned(const ckl_plan *plan, const ckl_groupnorm_args *a)
 {
-    plan_tensor tensors[TENSORS];
-    list_tensors(plan->desc, args, tensors);
-    return !plan_tensors_aligned(tensors, VECTOR_TENSORS, ((const groupnorm_config *)plan->config)->vec);
+    const groupnorm_config *c = plan->config;
+    return !PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(c->dtype), a->x, a->dy, a->gamma, a->beta, a->y, a->dx);
 }
 
 /* dgamma and dbeta, of no lines where there are no elements: zero. */
@@ -159,7 +392,7 @@ static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_str
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const groupnorm_params p = params_for(plan, args, false);
-    const plan_grid grid = { .x = groupnorm_bundles(d, plan->config) * p.slices };
+    const plan_grid grid = { .x = bundles_of(d, plan->config) * p.slices };
     if (elements_of(d) > 0)
         TRY(plan_launch(plan, unaligned(plan, args), grid, &p, stream));
     return launch_gradients(plan, GROUPNORM_GRADIENTS, &p, stream);
@@ -170,8 +403,7 @@ static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_strea
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const groupnorm_config *c = plan->config;
-    const int64_t bundles = elements_of(d) ? groupnorm_bundles(d, c) : 0,
-                  round = max_i64(1, ceil_div(bundles, c->rounds));
+    const int64_t bundles = elements_of(d) ? bundles_of(d, c) : 0, round = max_i64(1, ceil_div(bundles, c->rounds));
     const int odd = unaligned(plan, args);
     groupnorm_params p = params_for(plan, args, true);
     for (; p.first < bundles; p.first += round) {
@@ -187,18 +419,19 @@ static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_strea
 
 /* Implementations */
 
+static const field desc_fields[] = { GROUPNORM_DESC(FIELD_ROW, ckl_groupnorm_desc) };
 static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_config) };
 
 #define IMPLEMENTATION(called, wanted, is_split, says, count, launches)                                   \
     static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)      \
     {                                                                                                     \
         TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
-        return groupnorm_choose("groupnorm " #called, desc, device, is_split, config);                    \
+        return choose("groupnorm " #called, desc, device, is_split, config);                              \
     }                                                                                                     \
     static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config) \
     {                                                                                                     \
         TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
-        return groupnorm_admit("groupnorm " #called, desc, device, is_split, config);                     \
+        return admit("groupnorm " #called, desc, device, is_split, config);                               \
     }                                                                                                     \
     static int64_t workspace_##called(const ckl_plan *plan)                                               \
     {                                                                                                     \
@@ -239,4 +472,5 @@ IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, true,
 static const implementation *const implementations[] = { &forward, &forward_split, &backward, &backward_split, NULL };
 
 OPERATOR(groupnorm, groupnorm,
-         "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients");
+         "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients",
+         .workspace = offsetof(ckl_groupnorm_args, workspace));

@@ -7,12 +7,15 @@
  * dgamma and dbeta are the sums of a and b over the images; each slice stores its own in the workspace, where the last
  * kernel adds them up, in order.
  */
-#include "operators/groupnorm/groupnorm_slice.h"
+#include "cute/kernel.h"
+#include "operators/groupnorm/groupnorm_config.h"
+#include "skeletons/column.h"
 
 enum { KIND_A, KIND_B, KINDS = GROUPNORM_KINDS };
 
 typedef struct backward {
     groupnorm_slice s;
+    bool in_smem; // the vectors to write are made of; else they are read again
     groupnorm_view w;
     val staged_x, staged_dy;           // u32, the slices in shared memory
     tensor sGroups;                    // (KINDS,BUNDLE): A and B
@@ -175,7 +178,7 @@ static void store_totals(const backward *k, val channel, const val total[KINDS])
             val place = add(mul(add(mul(line, imm(KINDS)), imm(kind)), s->a.channels), number);
             groupnorm_write(s->a.partial, place, total[kind]);
         }
-        weight = convert(F32, at(groupnorm_global(s, s->a.gamma, number, 1), 0));
+        weight = at_f32(groupnorm_global(s, s->a.gamma, number, 1), 0);
     }
     for (int kind = 0; kind < KINDS; kind++)
         set(k->sSums, coord(channel, 0, kind), mul(total[kind], weight));
@@ -276,29 +279,52 @@ static void begin_column(backward *k, const groupnorm_column *c)
     }
     for (int i = 0; i < weights; i++) {
         val rstd = at(k->rRstd, count == 1 ? 0 : i);
-        set(k->rScale, i, k->s.cfg->affine ? mul(rstd, convert(F32, at(k->rGamma, i))) : rstd);
+        set(k->rScale, i, k->s.cfg->affine ? mul(rstd, at_f32(k->rGamma, i)) : rstd);
     }
-}
-
-static void write_staged_column(void *kernel, const groupnorm_column *c)
-{
-    backward *k = kernel;
-    begin_column(k, c);
-    groupnorm_over_vectors(&k->s, &k->w, c, load_staged, write_vector, k);
 }
 
 static void write_column(void *kernel, const groupnorm_column *c)
 {
     backward *k = kernel;
     begin_column(k, c);
-    groupnorm_over_vectors(&k->s, &k->w, c, load_global, write_vector, k);
+    groupnorm_over_vectors(&k->s, &k->w, c, k->in_smem ? load_staged : load_global, write_vector, k);
+}
+
+/* dgamma and dbeta */
+
+/* Adds up the lines of sums of the slices. */
+static void add_gradients(const groupnorm_config *cfg)
+{
+    const column_split split = {
+        .threads = 1024, .lanes = GROUPNORM_GRADIENT_COLUMNS, .cluster = 1, .vec = 1, .steps = 8
+    };
+    const reduction sum = reduce_sums(1);
+    groupnorm_values a = params_of(groupnorm);
+    val columns = mul(a.channels, imm(GROUPNORM_KINDS)), lines = convert(U32, a.lines);
+    column_place p = column_here(&split, lines, columns, grid_x());
+    groupnorm_wait();
+    tensor rSums = fragment(F32, compact(shape(1, split.steps))); // (VEC,STEPS)
+    val total = variable(F32, immf(0));
+    LOOP_FROM(begin, imm_as(U32, 0), lines, imm((int)column_split_lines(&split))) {
+        column_place here = column_from(&p, begin);
+        column_load(&split, &here, a.partial, F32, columns, a.lines, rSums, 0);
+        for (int i = 0; i < split.steps; i++)
+            assign(total, add(total, at(rSums, i)));
+    }
+    column_reduce(&split, &sum, &total);
+    IF(logical_and(eq(p.line, imm(0)), lt(p.column, columns))) {
+        val is_beta = ge(p.column, a.channels), channel = select(is_beta, sub(p.column, a.channels), p.column);
+        val bytes = mul(convert(U64, channel), imm((int)ckl_dtype_bytes(cfg->dtype)));
+        tensor gSum = gmem_tensor(add(select(is_beta, a.dbeta, a.dgamma), bytes), cfg->dtype, compact(leaf(1))); // (1)
+        set(gSum, 0, convert(cfg->dtype, total));
+    }
 }
 
 /* Kernels */
 
 static backward begin(const groupnorm_config *cfg, int kernel, bool split, bool backwards)
 {
-    backward k = { .s = groupnorm_slice_here(cfg, kernel % 2 == 0, split, backwards) };
+    backward k = { .s = groupnorm_slice_here(cfg, kernel % 2 == 0, split, backwards), .in_smem = !split };
     k.w = groupnorm_view_of(&k.s, cfg->vec);
     k.sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
     return k;
@@ -339,7 +365,7 @@ void groupnorm_backward(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
     if (kernel == GROUPNORM_GRADIENTS) {
-        groupnorm_gradients(cfg);
+        add_gradients(cfg);
         return;
     }
     val total[KINDS];
@@ -348,7 +374,7 @@ void groupnorm_backward(const void *config, int kernel)
     if (cfg->cluster > 1)
         add_peers(&k, total);
     publish(&k, total);
-    groupnorm_over_columns(&k.s, &k.w, write_staged_column, &k);
+    groupnorm_over_columns(&k.s, &k.w, write_column, &k);
 }
 
 static void store_entry(const backward *k, const val total[KINDS])
@@ -386,7 +412,7 @@ void groupnorm_backward_split(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
     if (kernel == GROUPNORM_SPLIT_GRADIENTS) {
-        groupnorm_gradients(cfg);
+        add_gradients(cfg);
         return;
     }
     const bool writes = kernel >= 2; // last CTA first: its slice was read last and is still in L2

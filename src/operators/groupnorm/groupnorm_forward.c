@@ -7,7 +7,8 @@
  * Chan's rule, over the threads of a group, then over its CTAs. Means are counted from the first element of the group,
  * so that a large one costs no digits.
  */
-#include "operators/groupnorm/groupnorm_slice.h"
+#include "cute/kernel.h"
+#include "operators/groupnorm/groupnorm_config.h"
 
 enum { SUMS = 4 }; // of values, and of squares, side by side
 
@@ -17,6 +18,7 @@ enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
 
 typedef struct forward {
     groupnorm_slice s;
+    bool in_smem;        // the vectors to write are made of; else they are read again
     groupnorm_view all;  // for loads and stores
     groupnorm_view same; // for sums: vectors of which each is of one group
     val staged;          // u32, the slice in shared memory
@@ -50,7 +52,7 @@ static val pivot_of(const groupnorm_slice *s, val group)
     val channel = add(s->channel, convert(I64, mul(group, imm(s->cfg->channels))));
     val image_start = mul(mul(s->image, a->channels), a->pixels);
     val first = add(image_start, groupnorm_is_nchw(s) ? mul(channel, a->pixels) : channel);
-    return convert(F32, at(groupnorm_global(s, a->x, first, 1), 0));
+    return at_f32(groupnorm_global(s, a->x, first, 1), 0);
 }
 
 static void load_pivots(forward *k)
@@ -269,8 +271,8 @@ static void set_scale(forward *k, int i, val rest, val rstd)
 {
     val gamma = immf(1), beta = immf(0);
     if (k->s.cfg->affine) {
-        gamma = convert(F32, at(k->rGamma, i));
-        beta = convert(F32, at(k->rBeta, i));
+        gamma = at_f32(k->rGamma, i);
+        beta = at_f32(k->rBeta, i);
     }
     val scale = mul(rstd, gamma), finite = lt(abs(scale), immf(INFINITY));
     set(k->rScale, i, scale);
@@ -301,25 +303,18 @@ static void begin_column(forward *k, const groupnorm_column *c)
     }
 }
 
-static void write_staged_column(void *kernel, const groupnorm_column *c)
-{
-    forward *k = kernel;
-    begin_column(k, c);
-    groupnorm_over_vectors(&k->s, &k->all, c, load_again, write_vector, k);
-}
-
 static void write_column(void *kernel, const groupnorm_column *c)
 {
     forward *k = kernel;
     begin_column(k, c);
-    groupnorm_over_vectors(&k->s, &k->all, c, load_global, write_vector, k);
+    groupnorm_over_vectors(&k->s, &k->all, c, k->in_smem ? load_again : load_global, write_vector, k);
 }
 
 /* Kernels */
 
 static forward begin(const groupnorm_config *cfg, int kernel, bool split, bool backwards)
 {
-    forward k = { .s = groupnorm_slice_here(cfg, kernel % 2 == 0, split, backwards) };
+    forward k = { .s = groupnorm_slice_here(cfg, kernel % 2 == 0, split, backwards), .in_smem = !split };
     k.all = groupnorm_view_of(&k.s, cfg->vec);
     k.sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
     return k;
@@ -354,7 +349,7 @@ void groupnorm_forward(const void *config, int kernel)
     if (cfg->cluster > 1)
         m = merge_peers(&k, m);
     publish(&k, m, k.warp_pivot, eq(k.s.rank, imm(0)));
-    groupnorm_over_columns(&k.s, &k.all, write_staged_column, &k);
+    groupnorm_over_columns(&k.s, &k.all, write_column, &k);
 }
 
 static void store_entry(const forward *k, moments m)

@@ -5,7 +5,8 @@
  * whole sectors of memory. Its pixels are shared out over the CTAs of a cluster, or over slices that know of each
  * other through global memory alone.
  */
-#include "operators/groupnorm/groupnorm_slice.h"
+#include "cute/kernel.h"
+#include "operators/groupnorm/groupnorm_config.h"
 
 enum { UNROLLED = 4 }; // vectors of a thread whose loads are under way together
 
@@ -61,17 +62,20 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
 {
     groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec) };
     const bool nchw = groupnorm_is_nchw(s);
-    val tid = convert(I32, thread()), width = imm(nchw ? w.grid.column_threads : w.grid.abreast);
-    val across = div(tid, width), along = rem(tid, width);
-    w.column = nchw ? across : along;
-    w.column_thread = nchw ? along : across;
+    const int width = nchw ? w.grid.column_threads : w.grid.abreast;
+    int_tuple here = idx2crd(convert(I32, thread()), compact(shape(width, s->cfg->threads / width)));
+    w.column = tuple_mode(here, nchw)->leaf;
+    w.column_thread = tuple_mode(here, !nchw)->leaf;
     val count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
     w.vectors = max(div(add(sub(count, w.column_thread), imm(w.grid.column_threads - 1)), imm(w.grid.column_threads)),
                     imm_as(I32, 0));
     return w;
 }
 
-/* Passes */
+/*
+ * Passes. Addresses advance by additions: how many vectors a thread has is known at run time alone, so a pass is a loop. A
+ * partition would be as long as the longest column, with a predicate for each of its vectors.
+ */
 
 static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view *w, val slot)
 {

@@ -1,47 +1,24 @@
 /* groupnorm_test.c - the problem line of group norm, its cases and rejects. */
+#include "operators/groupnorm/groupnorm_config.h"
 #include "operators/norm_lab.h"
-
-#define GROUPNORM_DESC(X, owner)                                                                \
-    X(owner, choice, direction, "forward", "forward backward", "the norm or its gradients")     \
-    X(owner, int64_t, n, "2", "", "images")                                                     \
-    X(owner, int64_t, c, "32", "", "channels")                                                  \
-    X(owner, int64_t, h, "8", "", "rows of an image")                                           \
-    X(owner, int64_t, w, "8", "", "columns of an image")                                        \
-    X(owner, int64_t, groups, "8", "", "of channels")                                           \
-    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                          \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics") \
-    X(owner, bool, affine, "1", "0 1", "with gamma and beta")                                   \
-    X(owner, float, eps, "0", "", "forward: added to the variance; 0: 1e-5")
 
 static const field fields[] = { GROUPNORM_DESC(FIELD_NESTED, (norm_problem, images)) //
                                 NORM_PROBLEM(FIELD_ROW, norm_problem) };
-
-static operand image(operand_role role, const ckl_groupnorm_desc *d)
-{
-    int64_t pixels = d->h * d->w, of_group = d->c / d->groups;
-    const int64_t planes[] = { d->n, d->groups, of_group, pixels }, points[] = { d->n, pixels, d->groups, of_group };
-    const int64_t plane_steps[] = { d->c * pixels, of_group * pixels, pixels, 1 };
-    const int64_t point_steps[] = { d->c * pixels, d->c, of_group, 1 };
-    return d->layout == CKL_IMAGE_NCHW
-               ? operand_along(operand_tensor("", role, d->dtype, 4, planes, plane_steps), 1u << 2 | 1u << 3)
-               : operand_along(operand_tensor("", role, d->dtype, 4, points, point_steps), 1u << 1 | 1u << 3);
-}
 
 static ckl_status prepare(void *problem)
 {
     norm_problem *p = problem;
     const ckl_groupnorm_desc *d = &p->images;
-    TRY(groupnorm_operator.check(problem));
+    TRY(plan_check_desc(&groupnorm_operator, problem));
     bool planes = d->layout == CKL_IMAGE_NCHW;
-    int64_t pixels = d->h * d->w;
+    int64_t pixels = product_i64(d->h, d->w);
     p->view = (norm_view){ .direction = d->direction,
                            .dtype = d->dtype,
-                           .input = image(OPERAND_IN, d),
-                           .output = image(OPERAND_OUT, d),
-                           .images = d->c * pixels > 0 ? d->n : 0,
+                           .images = product_i64(d->c, pixels) > 0 ? d->n : 0,
                            .groups = d->groups,
                            .channels = d->c,
                            .pixels = pixels,
+                           .image_stride = product_i64(d->c, pixels),
                            .channel_stride = planes ? pixels : 1,
                            .pixel_stride = planes ? 1 : d->c,
                            .affine = d->affine,
@@ -50,45 +27,47 @@ static ckl_status prepare(void *problem)
     return CKL_OK;
 }
 
+/* Operands: what they are to the norms, and outputs in order. */
+enum { X, DY, GAMMA, BETA, Y, DX, DGAMMA, DBETA, MEAN, RSTD, OPERANDS_COUNT };
+static const int norm_of[] = { NORM_X,  NORM_DY,     NORM_GAMMA, NORM_BETA, NORM_Y,
+                               NORM_DX, NORM_DGAMMA, NORM_DBETA, NORM_MEAN, NORM_RSTD };
+enum { OUT_DX = DX - Y, OUT_MEAN = MEAN - Y };
+
 /* In a backward pass gamma is finite, as groupnorm.h asks. */
-static int operands(const void *problem, operand *out)
+static int operands(const void *problem, operand *all)
 {
-    int count = norm_operands(problem, out);
-    if (((const norm_problem *)problem)->view.direction == CKL_DIRECTION_BACKWARD)
-        out[NORM_GAMMA] = operand_range(out[NORM_GAMMA], -1, 1);
-    return count;
-}
-
-static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
-{
-    ckl_norm_args a = norm_args(pointers);
-    ckl_groupnorm_args args = { a.x, a.dy, a.gamma, a.beta, a.y, a.dx, a.dgamma, a.dbeta, a.mean, a.rstd, NULL };
-    (void)problem;
-    return ckl_groupnorm_run(plan, &args, stream);
-}
-
-static bool is_image(int output)
-{
-    return NORM_Y + output <= NORM_DX;
+    const norm_problem *p = problem;
+    norm_operands(p, all, &all[X], &all[MEAN], &all[RSTD]);
+    all[X].along = all[DY].along = p->images.layout == CKL_IMAGE_NCHW ? 1u << 2 | 1u << 3 : 1u << 1 | 1u << 3;
+    if (p->view.direction == CKL_DIRECTION_BACKWARD)
+        all[GAMMA] = operand_range(all[GAMMA], -1, 1);
+    return 0;
 }
 
 /* Slices are groups of images; of dgamma and dbeta they are channels. */
 static int64_t slices(const void *problem, int output)
 {
     const norm_view *v = &((const norm_problem *)problem)->view;
-    return is_image(output) || NORM_Y + output >= NORM_MEAN ? v->images * v->groups : v->channels;
+    return output <= OUT_DX || output >= OUT_MEAN ? v->images * v->groups : v->channels;
 }
 
 static int64_t slice_elements(const void *problem, int output)
 {
     const norm_view *v = &((const norm_problem *)problem)->view;
-    return is_image(output) ? v->channels / v->groups * v->pixels : 1;
+    return output <= OUT_DX ? v->channels / v->groups * v->pixels : 1;
 }
 
 static int64_t output_index(const void *problem, int output, int64_t slice, int64_t j)
 {
-    const norm_view *v = &((const norm_problem *)problem)->view;
-    return is_image(output) ? norm_index(v, slice, j) : slice;
+    return output <= OUT_DX ? norm_index(&((const norm_problem *)problem)->view, slice, j) : slice;
+}
+
+static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+{
+    void *all[NORM_OPERANDS] = { 0 };
+    for (int i = 0; i < OPERANDS_COUNT; i++)
+        all[norm_of[i]] = host[i];
+    norm_reference(problem, all, norm_of[Y + output] - NORM_Y, slice, out);
 }
 
 /* Of both directions: bundles in shared memory, and slices of bundles. */
@@ -148,8 +127,10 @@ static const test_reject rejects[] = {
     { "n=-1", CKL_INVALID, "groupnorm: n=-1 is negative" },
     { "h=-3 direction=backward", CKL_INVALID, "groupnorm: h=-3 is negative" },
     { "c=32 groups=5", CKL_INVALID, "groupnorm: groups=5 does not divide c=32" },
-    { "groups=0", CKL_INVALID, "groupnorm: groups=0 does not divide" },
+    { "groups=0", CKL_INVALID, "groupnorm: groups=0 is less than 1" },
     { "dtype=i8", CKL_INVALID, "groupnorm: dtype=i8 is none of f32, f16, bf16" },
+    { "groups=9 c=81 n=3 h=1 w=2^61", CKL_INVALID, "groupnorm: x of 3x9x9x2305843009213693952 elements" },
+    { "eps=inf", CKL_INVALID, "groupnorm: eps=inf is not finite" },
     { "eps=-1", CKL_INVALID, "groupnorm: eps=-1 is negative" },
     { "impl=backward", CKL_UNSUPPORTED, "groupnorm backward: direction is forward" },
     { "impl=forward config='bundle=2'", CKL_INVALID, "nchw takes groups one by one" },
@@ -163,5 +144,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-NORM_TEST(groupnorm, .prepare = prepare, .run = run, .operands = operands, .slices = slices,
+NORM_TEST(groupnorm, .prepare = prepare, .operands = operands, .reference = reference, .slices = slices,
           .slice_elements = slice_elements, .output_index = output_index, .rejects = rejects);

@@ -2,21 +2,13 @@
 #include "base/math.h"
 #include "operators/norm/norm_config.h"
 #include "operators/operators.h"
-#include "plan/check.h"
 
 /* Validation */
 
 static ckl_status check(const char *op, ckl_norm_desc *d)
 {
-    if (d->direction != CKL_DIRECTION_FORWARD && d->direction != CKL_DIRECTION_BACKWARD)
-        FAIL(CKL_INVALID, "%s: direction=%d is neither forward nor backward", op, (int)d->direction);
-    TRY(PLAN_CHECK_DTYPE(op, "dtype", d->dtype, CKL_F32, CKL_F16, CKL_BF16));
-    TRY(plan_check_size(op, "rows", d->rows));
-    TRY(plan_check_size(op, "cols", d->cols));
     TRY(plan_check_pitch(op, "ldx", &d->ldx, "cols", d->cols));
     TRY(plan_check_pitch(op, "ldy", &d->ldy, "cols", d->cols));
-    if (!(d->eps >= 0))
-        FAIL(CKL_INVALID, "%s: eps=%g is negative or no number", op, (double)d->eps);
     if (d->direction == CKL_DIRECTION_BACKWARD && d->eps > 0)
         FAIL(CKL_INVALID, "%s: eps=%g is not part of a backward problem", op, (double)d->eps);
     if (d->direction == CKL_DIRECTION_FORWARD && d->eps == 0)
@@ -24,38 +16,37 @@ static ckl_status check(const char *op, ckl_norm_desc *d)
     return CKL_OK;
 }
 
-/* A matrix of inputs or outputs, gamma or beta, their gradients. */
-static plan_tensor input(const ckl_norm_desc *d, const char *name, const void *pointer)
+/* A row input or output. */
+static plan_tensor input(const ckl_norm_desc *d, const char *name)
 {
-    return plan_matrix(name, pointer, d->dtype, d->rows, d->cols, d->ldx);
+    return plan_matrix(name, d->dtype, d->rows, d->cols, d->ldx);
 }
 
-static plan_tensor output(const ckl_norm_desc *d, const char *name, const void *pointer)
+static plan_tensor output(const ckl_norm_desc *d, const char *name)
 {
-    return plan_output(plan_matrix(name, pointer, d->dtype, d->rows, d->cols, d->ldy));
+    return plan_output(plan_matrix(name, d->dtype, d->rows, d->cols, d->ldy));
 }
 
-static plan_tensor weights(const ckl_norm_desc *d, const char *name, const void *pointer)
+/* Gamma or beta; what is written is their gradients. */
+static plan_tensor weights(const ckl_norm_desc *d, const char *name)
 {
-    return plan_matrix(name, pointer, d->dtype, d->rows > 0, d->cols, 0);
+    return plan_vector(name, d->dtype, d->rows ? d->cols : 0);
 }
 
-static plan_tensor gradient(const ckl_norm_desc *d, const char *name, const void *pointer)
+static plan_tensor gradient(const ckl_norm_desc *d, const char *name)
 {
-    return plan_output(plan_matrix(name, pointer, d->dtype, 1, d->cols, 0));
+    return plan_output(plan_column(name, d->dtype, d->cols));
 }
 
 /* mean or rstd: the gradients need it, forward it is written unless NULL. */
-static plan_tensor statistic(const ckl_norm_desc *d, const char *name, const void *pointer)
+static plan_tensor statistic(const ckl_norm_desc *d, const char *name)
 {
     if (d->direction == CKL_DIRECTION_BACKWARD)
-        return plan_matrix(name, pointer, CKL_F32, d->cols > 0, d->rows, 0);
-    return plan_output(plan_matrix(name, pointer, CKL_F32, pointer != NULL, d->rows, 0));
+        return plan_vector(name, CKL_F32, d->cols ? d->rows : 0);
+    return plan_optional(plan_output(plan_column(name, CKL_F32, d->rows)));
 }
 
-enum { VECTOR_TENSORS = 11, TENSORS = 13 }; // those that are read and written in vectors come first
-
-static void list_tensors(const ckl_norm_desc *d, const ckl_norm_args *a, bool centred, plan_tensor t[TENSORS])
+static int tensors(const ckl_norm_desc *d, bool centred, plan_tensor *t)
 {
     const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
     const char *forward_only = backward ? "a backward problem" : NULL;
@@ -63,40 +54,29 @@ static void list_tensors(const ckl_norm_desc *d, const ckl_norm_args *a, bool ce
     const char *mean_only = centred ? NULL : "an RMS norm";
     const char *affine_only = d->affine ? NULL : "a problem without affine";
     const char *residual_only = d->residual ? NULL : "a problem without residual";
-    const plan_tensor list[TENSORS] = {
-        input(d, "x", a->x),
-        plan_absent(input(d, "residual", a->residual), plan_first(forward_only, residual_only)),
-        plan_absent(input(d, "dy", a->dy), backward_only),
-        plan_absent(input(d, "dsum", a->dsum), plan_first(backward_only, residual_only)),
-        plan_absent(weights(d, "gamma", a->gamma), affine_only),
-        plan_absent(weights(d, "beta", a->beta), plan_first(forward_only, plan_first(mean_only, affine_only))),
-        plan_absent(output(d, "y", a->y), forward_only),
-        plan_absent(output(d, "sum", a->sum), plan_first(forward_only, residual_only)),
-        plan_absent(output(d, "dx", a->dx), backward_only),
-        plan_absent(gradient(d, "dgamma", a->dgamma), plan_first(backward_only, affine_only)),
-        plan_absent(gradient(d, "dbeta", a->dbeta), plan_first(backward_only, plan_first(mean_only, affine_only))),
-        plan_absent(statistic(d, "mean", a->mean), mean_only),
-        statistic(d, "rstd", a->rstd),
-    };
-    for (int i = 0; i < TENSORS; i++)
-        t[i] = list[i];
-}
-
-static ckl_status check_args(const char *op, const ckl_norm_desc *d, const ckl_norm_args *args, bool centred)
-{
-    plan_tensor tensors[TENSORS];
-    list_tensors(d, args, centred, tensors);
-    TRY(plan_check_workspace(op, args->workspace));
-    return plan_check_tensors(op, tensors, TENSORS);
+    t[0] = input(d, "x");
+    t[1] = plan_absent(input(d, "residual"), plan_first(forward_only, residual_only));
+    t[2] = plan_absent(weights(d, "gamma"), affine_only);
+    t[3] = plan_absent(weights(d, "beta"), plan_first(forward_only, plan_first(mean_only, affine_only)));
+    t[4] = plan_absent(input(d, "dy"), backward_only);
+    t[5] = plan_absent(input(d, "dsum"), plan_first(backward_only, residual_only));
+    t[6] = plan_absent(output(d, "y"), forward_only);
+    t[7] = plan_absent(output(d, "sum"), plan_first(forward_only, residual_only));
+    t[8] = plan_absent(output(d, "dx"), backward_only);
+    t[9] = plan_absent(gradient(d, "dgamma"), plan_first(backward_only, affine_only));
+    t[10] = plan_absent(gradient(d, "dbeta"), plan_first(backward_only, plan_first(mean_only, affine_only)));
+    t[11] = plan_absent(statistic(d, "mean"), mean_only);
+    t[12] = statistic(d, "rstd");
+    return 13;
 }
 
 /* Launch */
 
-static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *args)
+static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *a)
 {
-    plan_tensor tensors[TENSORS];
-    list_tensors(d, args, true, tensors);
-    return plan_tensors_aligned(tensors, VECTOR_TENSORS, c->split.vec) ? NORM_VECTORS : NORM_ELEMENTS;
+    const bool aligned = PLAN_ALIGNED(c->split.vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->residual, a->gamma,
+                                      a->beta, a->dy, a->dsum, a->y, a->sum, a->dx, a->dgamma, a->dbeta);
+    return aligned ? NORM_VECTORS : NORM_ELEMENTS;
 }
 
 /* CTAs of the kernel of the rows: one or a cluster for each row, or persistent ones, which take several. */
@@ -123,8 +103,6 @@ static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_str
 {
     const ckl_norm_desc *d = plan->desc;
     const ckl_norm_args *a = args;
-    if (d->rows == 0)
-        return CKL_OK;
     const int kernel = kernel_for(d, plan->config, a);
     const norm_forward_params params = { .rows = d->rows,
                                          .cols = (uint32_t)d->cols,
@@ -195,6 +173,7 @@ static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_st
 
 /* The operators */
 
+static const field desc_fields[] = { NORM_DESC(FIELD_ROW, ckl_norm_desc) };
 static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)           //
                                        ROW_SPLIT(FIELD_NESTED, (norm_config, split)) //
                                        ROW_FLOW(FIELD_NESTED, (norm_config, flow)) };
@@ -220,9 +199,9 @@ static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)      
     {                                                                                                              \
         return check(#op, desc);                                                                                   \
     }                                                                                                              \
-    static ckl_status op##_check_args(const void *desc, const void *args)                                          \
+    static int op##_tensors(const void *desc, plan_tensor *t)                                                      \
     {                                                                                                              \
-        return check_args(#op, desc, args, is_centred);                                                            \
+        return tensors(desc, is_centred, t);                                                                       \
     }                                                                                                              \
     NORM_IMPLEMENTATION(op, forward, 2,                                                                            \
                         "a row in the registers of some lanes, a CTA or a cluster; longer rows flow or are tiled") \
@@ -230,7 +209,8 @@ static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)      
                         "persistent CTAs or clusters keep sums of columns; another kernel adds these up")          \
     static const implementation *const op##_implementations[] = { &op##_forward_kernels, &op##_backward_kernels,   \
                                                                   NULL };                                          \
-    OPERATOR_WITH(op, norm, formula, .check = op##_check, .check_args = op##_check_args,                           \
+    OPERATOR_WITH(op, norm, .summary = formula, .desc = FIELD_TABLE(desc_fields), .check = op##_check,             \
+                  .tensors = op##_tensors, .workspace = offsetof(ckl_norm_args, workspace),                        \
                   .implementations = op##_implementations)
 
 NORM_OPERATOR(layernorm, true, "y = (x - mean) / sqrt(variance + eps) * gamma + beta of rows, and its gradients");

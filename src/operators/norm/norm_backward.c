@@ -2,13 +2,13 @@
  * norm_backward.c - gradients of the norms.
  *
  * Kernels 0 and 1 are persistent: each CTA (or cluster) takes rows at equal distances, writes their dx and keeps the sums
- * of their columns, which it leaves in the workspace. Kernel 2 (norm_columns.c) adds those up, in order. A row is in
+ * of their columns, which it leaves in the workspace. Kernel 2 adds those up, in order. A row is in
  * registers or flows through shared memory; one that bulk copies cannot read and no registers hold is read tile by tile in
  * each pass. Where there are no registers for sums of columns, kernel 2 reads x and dy once more.
  */
 #include "cute/kernel.h"
-#include "cute/vectors.h"
 #include "operators/norm/norm_config.h"
+#include "skeletons/column.h"
 
 /* A row of x and dy: n = (x - mean) * rstd, g = dy * gamma. */
 typedef struct row {
@@ -24,11 +24,6 @@ typedef struct row {
     val sum[2];             // of g * n, of g; then the factors of dx: find_factors()
     row_pipeline *pipeline; // NULL: the row is in registers, or read tile by tile
 } row;
-
-static val wide(tensor t, int i)
-{
-    return convert(F32, at(t, i));
-}
 
 static int elements(const row *r)
 {
@@ -47,7 +42,7 @@ static tensor load_gamma(const row *r, const row_place *p)
 
 static val deviation(const row *r, int i)
 {
-    val x = wide(r->rX, i);
+    val x = at_f32(r->rX, i);
     return r->centred ? sub(x, r->mean) : x;
 }
 
@@ -58,7 +53,7 @@ static val normalised(const row *r, int i)
 
 static val scaled(const row *r, int i)
 {
-    return r->cfg->affine ? mul(wide(r->rDy, i), wide(r->rGamma, i)) : wide(r->rDy, i);
+    return r->cfg->affine ? mul(at_f32(r->rDy, i), at_f32(r->rGamma, i)) : at_f32(r->rDy, i);
 }
 
 /* Past the end of a row dy is zero, which adds nothing. */
@@ -75,7 +70,7 @@ static void add_products(row *r)
 static void add_columns(row *r)
 {
     for (int i = 0; i < elements(r); i++) {
-        val dy = wide(r->rDy, i);
+        val dy = at_f32(r->rDy, i);
         set(r->rDgamma, i, fma(dy, normalised(r, i), at(r->rDgamma, i)));
         if (r->centred)
             set(r->rDbeta, i, add(at(r->rDbeta, i), dy));
@@ -109,7 +104,7 @@ static void write_dx(row *r, const row_place *p)
     if (r->cfg->residual && !r->pipeline)
         rDsum = load_input(r, p, r->o.dsum);
     for (int i = 0; i < elements(r); i++) {
-        val constant = r->cfg->residual ? wide(rDsum, i) : immf(0);
+        val constant = r->cfg->residual ? at_f32(rDsum, i) : immf(0);
         if (r->centred)
             constant = r->cfg->residual ? add(constant, r->sum[1]) : r->sum[1];
         set(rDx, i, fma(scaled(r, i), r->rstd, fma(deviation(r, i), r->sum[0], constant)));
@@ -290,17 +285,13 @@ typedef struct flow {
 
 enum { SUM_VEC = 4, SUM_BYTES = 4 * SUM_VEC };
 
-/* Says what the vectors are; each has an address of its own. */
-static tensor smem_vectors(void)
+/* This thread's sums of dgamma of a chunk in shared memory. */
+static tensor smem_sums(const flow *f, int chunk)
 {
-    return smem_view(imm(0), F32, compact(leaf(SUM_VEC)));
-}
-
-static vector_at dgamma_vector(const flow *f, int chunk, int number)
-{
-    const row *r = &f->written;
-    int64_t vectors = elements(r) / SUM_VEC, offset = (chunk * vectors + number) * r->cfg->split.threads * SUM_BYTES;
-    return (vector_at){ add(smem_address(f->smem), mul(thread(), imm(SUM_BYTES))), offset, yes() };
+    const norm_config *cfg = f->written.cfg;
+    int_tuple all = shape(SUM_VEC, cfg->split.threads, elements(&f->written) / SUM_VEC, cfg->flow.chunks);
+    tensor sSums = smem_view(smem_address(f->smem), F32, compact(all)); // (4,THREADS,VECTORS,CHUNKS)
+    return slice(sSums, _, thread(), _, chunk);                         // (4,VECTORS)
 }
 
 /* The sums of a chunk, from where they are kept. */
@@ -310,21 +301,16 @@ static void load_sums(const flow *f, int chunk, row *r)
     r->rDbeta = f->rDbeta[chunk];
     if (!r->cfg->dgamma_in_smem)
         return;
-    vector_at at[elements(r) / SUM_VEC];
-    for (int i = 0; i < COUNT_OF(at); i++)
-        at[i] = dgamma_vector(f, chunk, i);
     r->rDgamma = zeros(r);
-    vectors_load(at, COUNT_OF(at), SUM_VEC, smem_vectors(), r->rDgamma.regs, 0);
+    copy(smem_sums(f, chunk), r->rDgamma, SUM_BYTES);
 }
 
 static void keep_sums(flow *f, int chunk, const row *r)
 {
     f->rDgamma[chunk] = r->rDgamma;
     f->rDbeta[chunk] = r->rDbeta;
-    for (int i = 0; i < elements(r) / SUM_VEC && r->cfg->dgamma_in_smem; i++) {
-        vector_at at = dgamma_vector(f, chunk, i);
-        vector_store(&at, SUM_VEC, r->rDgamma.regs + i * SUM_VEC, smem_vectors());
-    }
+    if (r->cfg->dgamma_in_smem)
+        copy(r->rDgamma, smem_sums(f, chunk), SUM_BYTES);
 }
 
 static row chunk_of(const flow *f, const row *of, const row_place *p, int chunk, const tensor *rInputs)
@@ -434,11 +420,103 @@ static void backward_flow(const norm_config *cfg, bool centred)
     row_pipeline_end(&s);
 }
 
+/* Sums of columns: of the partial sums that rows have left or, where there are none, of the products of all rows */
+
+typedef struct columns {
+    const norm_config *cfg;
+    norm_backward_values o;
+    int kinds, vec;   // 2: of dgamma and dbeta; columns of a lane
+    bool aligned;     // rows of x and dy to `vec` elements
+    val first;        // column
+    column_sums sums; // [kind][column]
+} columns;
+
+/* This thread's vector in line `line` of a matrix. */
+static tensor load_vector(const columns *c, val pointer, ckl_dtype dtype, val lines, val ld, val line, bool aligned)
+{
+    tensor gX = gmem_tensor(pointer, dtype, make_layout(shape(c->o.cols, lines), coord(1, ld))); // (COLS,LINES)
+    tensor gVector = slice(local_tile(gX, shape(c->vec, 1), coord(c->sums.number, line)), _, 0); // (VEC)
+    tensor rVector = fragment_like(gVector, dtype);                                              // (VEC)
+    copy(gVector, rVector, (int)ckl_dtype_bytes(dtype) * (aligned ? c->vec : 1));
+    return rVector;
+}
+
+static void add_row(void *user, val number)
+{
+    columns *c = user;
+    row r = { .cfg = c->cfg, .split = { .vec = c->vec, .steps = 1 }, .centred = c->kinds == 2, .o = c->o };
+    r.rX = load_vector(c, c->o.x, c->cfg->dtype, c->o.rows, c->o.ldx, number, c->aligned);   // (VEC)
+    r.rDy = load_vector(c, c->o.dy, c->cfg->dtype, c->o.rows, c->o.ldx, number, c->aligned); // (VEC)
+    r.rstd = statistic(&r, c->o.rstd, number);
+    r.mean = r.centred ? statistic(&r, c->o.mean, number) : immf(0);
+    for (int v = 0; v < c->vec; v++) {
+        val dy = at_f32(r.rDy, v);
+        assign(c->sums.sum[v], fma(dy, normalised(&r, v), c->sums.sum[v]));
+        if (r.centred)
+            assign(c->sums.sum[c->vec + v], add(c->sums.sum[c->vec + v], dy));
+    }
+}
+
+static void add_partial(void *user, val group)
+{
+    columns *c = user;
+    val lines = mul(c->o.groups, imm(c->kinds));
+    for (int kind = 0; kind < c->kinds; kind++) {
+        val line = add(mul(group, imm(c->kinds)), imm(kind));
+        tensor rPartial = load_vector(c, c->o.partial, F32, lines, convert(I64, c->o.cols), line, true); // (VEC)
+        for (int v = 0; v < c->vec; v++)
+            assign(c->sums.sum[kind * c->vec + v], add(c->sums.sum[kind * c->vec + v], at(rPartial, v)));
+    }
+}
+
+/* The products of all rows, by vectors where x and dy are aligned to them. */
+static void add_all_rows(columns *c)
+{
+    int bytes = c->vec * (int)ckl_dtype_bytes(c->cfg->dtype);
+    val odd = bit_and(bit_or(c->o.x, c->o.dy), imm_as(U64, bytes - 1));
+    IF(eq(odd, imm(0))) {
+        c->aligned = true;
+        column_sums_over(&c->sums, c->o.rows, add_row, c);
+    }
+    ELSE
+    {
+        c->aligned = false;
+        column_sums_over(&c->sums, c->o.rows, add_row, c);
+    }
+}
+
+static void store_column(void *user, int i, val total)
+{
+    const columns *c = user;
+    const ckl_dtype dtype = c->cfg->dtype;
+    tensor gSum = gmem_tensor(i < c->vec ? c->o.dgamma : c->o.dbeta, dtype, compact(dynamic(c->o.cols))); // (COLS)
+    set(gSum, add(c->first, imm(i % c->vec)), convert(dtype, total));
+}
+
+static void backward_columns(const norm_config *cfg, bool centred)
+{
+    columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = centred ? 2 : 1, .vec = norm_column_vec(cfg) };
+    c.sums = column_sums_begin(cfg->column_threads, cfg->column_lanes, c.kinds * c.vec);
+    c.first = mul(c.sums.number, imm(c.vec));
+    if (cfg->flow.stages)
+        grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that leaves them
+    IF(lt(c.first, c.o.cols)) {
+        IF(eq(c.o.partial, imm(0))) {
+            add_all_rows(&c);
+        }
+        ELSE
+        {
+            column_sums_over(&c.sums, c.o.groups, add_partial, &c);
+        }
+    }
+    column_sums_finish(&c.sums, lt(c.first, c.o.cols), store_column, &c);
+}
+
 static void backward(const norm_config *cfg, int kernel, bool centred)
 {
     const norm_config tiled = norm_tiled(cfg);
     if (kernel == NORM_COLUMNS)
-        norm_columns(cfg, centred);
+        backward_columns(cfg, centred);
     else if (kernel == NORM_VECTORS && cfg->flow.stages)
         backward_flow(cfg, centred);
     else

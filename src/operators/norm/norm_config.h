@@ -8,6 +8,17 @@
 #include "skeletons/row.h"
 #include "skeletons/row_pipeline.h"
 
+#define NORM_DESC(X, owner)                                                                           \
+    X(owner, int64_t, rows, "64", "", "rows")                                                         \
+    X(owner, int64_t, cols, "1024", "", "elements of a row")                                          \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")       \
+    X(owner, choice, direction, "forward", "forward backward", "the norm or its gradients")           \
+    X(owner, bool, affine, "1", "0 1", "with gamma, and beta where there is one")                     \
+    X(owner, bool, residual, "0", "0 1", "forward adds a residual first, backward its gradient last") \
+    X(owner, float, eps, "0", "0..", "forward: added to the variance; 0: 1e-5")                       \
+    X(owner, int64_t, ldx, "0", "", "elements between rows of x, residual, dy and dsum; 0: cols")     \
+    X(owner, int64_t, ldy, "0", "", "elements between rows of y, sum and dx; 0: cols")
+
 #define NORM_CONFIG(X, owner)                                                                                   \
     X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")                 \
     X(owner, bool, affine, "1", "0 1", "gamma, and beta where there is one")                                    \
@@ -119,8 +130,5 @@ void layernorm_forward(const void *config, int kernel);
 void rmsnorm_forward(const void *config, int kernel);
 void layernorm_backward(const void *config, int kernel);
 void rmsnorm_backward(const void *config, int kernel);
-
-/* The kernel that adds up columns: partial sums or, where partial is NULL, the products of all rows. */
-void norm_columns(const norm_config *cfg, bool centred);
 
 #endif

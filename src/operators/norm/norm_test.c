@@ -1,16 +1,6 @@
 /* norm_test.c - problem lines, cases and rejects of layer norm and RMS norm. */
+#include "operators/norm/norm_config.h"
 #include "operators/norm_lab.h"
-
-#define NORM_DESC(X, owner)                                                                           \
-    X(owner, int64_t, rows, "64", "", "rows")                                                         \
-    X(owner, int64_t, cols, "1024", "", "elements of a row")                                          \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")       \
-    X(owner, choice, direction, "forward", "forward backward", "the norm or its gradients")           \
-    X(owner, bool, affine, "1", "0 1", "with gamma, and beta where there is one")                     \
-    X(owner, bool, residual, "0", "0 1", "forward adds a residual first, backward its gradient last") \
-    X(owner, float, eps, "0", "", "forward: added to the variance; 0: 1e-5")                          \
-    X(owner, int64_t, ldx, "0", "", "elements between rows of x, residual, dy and dsum; 0: cols")     \
-    X(owner, int64_t, ldy, "0", "", "elements between rows of y, sum and dx; 0: cols")
 
 static const field fields[] = { NORM_DESC(FIELD_NESTED, (norm_problem, rows)) NORM_PROBLEM(FIELD_ROW, norm_problem) };
 
@@ -18,12 +8,11 @@ static norm_view view_of(const ckl_norm_desc *d, bool centred)
 {
     return (norm_view){ .direction = d->direction,
                         .dtype = d->dtype,
-                        .input = operand_matrix("", OPERAND_IN, d->dtype, d->rows, d->cols, d->ldx),
-                        .output = operand_matrix("", OPERAND_OUT, d->dtype, d->rows, d->cols, d->ldy),
                         .images = d->rows,
                         .groups = 1,
                         .channels = d->cols,
                         .pixels = 1,
+                        .image_stride = d->ldx,
                         .channel_stride = 1,
                         .affine = d->affine,
                         .residual = d->residual,
@@ -31,23 +20,27 @@ static norm_view view_of(const ckl_norm_desc *d, bool centred)
                         .eps = d->eps };
 }
 
-#define NORM_CALLBACKS(op, centred)                                                                                 \
-    static ckl_status prepare_##op(void *problem)                                                                   \
-    {                                                                                                               \
-        norm_problem *p = problem;                                                                                  \
-        TRY(op##_operator.check(problem));                                                                          \
-        p->view = view_of(&p->rows, centred);                                                                       \
-        return CKL_OK;                                                                                              \
-    }                                                                                                               \
-    static ckl_status run_##op(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream) \
-    {                                                                                                               \
-        ckl_norm_args args = norm_args(pointers);                                                                   \
-        (void)problem;                                                                                              \
-        return ckl_##op##_run(plan, &args, stream);                                                                 \
-    }
+static ckl_status prepare_layernorm(void *problem)
+{
+    norm_problem *p = problem;
+    TRY(plan_check_desc(&layernorm_operator, problem));
+    p->view = view_of(&p->rows, true);
+    return CKL_OK;
+}
 
-NORM_CALLBACKS(layernorm, true)
-NORM_CALLBACKS(rmsnorm, false)
+static ckl_status prepare_rmsnorm(void *problem)
+{
+    norm_problem *p = problem;
+    TRY(plan_check_desc(&rmsnorm_operator, problem));
+    p->view = view_of(&p->rows, false);
+    return CKL_OK;
+}
+
+static int operands(const void *problem, operand *all)
+{
+    norm_operands(problem, all, &all[NORM_X], &all[NORM_MEAN], &all[NORM_RSTD]);
+    return 0;
+}
 
 static const char *const cases[] = {
     "rows=3 cols=1                                       # one element: variance 0",
@@ -139,6 +132,9 @@ static const char *const cases[] = {
         { "rows=-1", CKL_INVALID, op ": rows=-1 is negative" },                                              \
             { "cols=-2", CKL_INVALID, op ": cols=-2 is negative" },                                          \
             { "dtype=i32", CKL_INVALID, op ": dtype=i32 is none of f32, f16, bf16" },                        \
+            { "rows=35 cols=1 ldx=2^62", CKL_INVALID,                                                        \
+              op ": x of 35x1 elements, strides 4611686018427387904x1, spans" },                             \
+            { "eps=inf", CKL_INVALID, op ": eps=inf is not finite" },                                        \
             { "eps=-0.5", CKL_INVALID, op ": eps=-0.5 is negative" },                                        \
             { "cols=8 ldx=7", CKL_INVALID, op ": ldx=7 is smaller than cols=8" },                            \
             { "cols=8 ldy=7", CKL_INVALID, op ": ldy=7 is smaller than cols=8" },                            \
@@ -158,7 +154,7 @@ static const char *const cases[] = {
 static const test_reject layernorm_rejects[] = REJECTS("layernorm");
 static const test_reject rmsnorm_rejects[] = REJECTS("rmsnorm");
 
-NORM_TEST(layernorm, .operands = norm_operands, .prepare = prepare_layernorm, .run = run_layernorm,
+NORM_TEST(layernorm, .operands = operands, .reference = norm_reference, .prepare = prepare_layernorm,
           .rejects = layernorm_rejects);
-NORM_TEST(rmsnorm, .operands = norm_operands, .prepare = prepare_rmsnorm, .run = run_rmsnorm,
+NORM_TEST(rmsnorm, .operands = operands, .reference = norm_reference, .prepare = prepare_rmsnorm,
           .rejects = rmsnorm_rejects);

@@ -4,20 +4,7 @@
 #include "base/math.h"
 #include "plan/check.h"
 
-static const int64_t EXTENT_MAX = INT64_C(1) << 56; // elements: more than any memory, and sums of 64 bits are safe
-
-int64_t permutation_product(int64_t x, int64_t y)
-{
-    int64_t product;
-    return __builtin_mul_overflow(x, y, &product) ? INT64_MAX : product;
-}
-
-ckl_status permutation_check_dtype(const char *op, ckl_dtype dtype)
-{
-    if (ckl_dtype_bytes(dtype) == 0)
-        FAIL(CKL_INVALID, "%s: dtype=%s is not an element type", op, ckl_dtype_name(dtype));
-    return CKL_OK;
-}
+enum { SUMS_MAX = 1 << 24 }; // of strides, tried at most: a tenth of a second
 
 /* Outermost of y first: by falling strides. */
 static void insert_sorted(permutation *p, permute_mode m)
@@ -28,35 +15,38 @@ static void insert_sorted(permutation *p, permute_mode m)
     p->modes[i] = m;
 }
 
-/* Elements from the first to past the last, at most EXTENT_MAX + 1. */
-static int64_t extent(const permutation *p, bool of_x)
+/*
+ * Two elements of y meet where differences d of their coordinates, |d| < size in each mode and not all 0, have
+ * sum(d * stride) = 0. A search from the largest stride inwards: d must bring the sum within reach of the modes inside, so that
+ * of modes which nest only d = 0 is tried. Returns the outermost mode that differs, NULL: none meet. *left: sums to try at most.
+ */
+static const permute_mode *elements_meet(const permutation *p, int i, int64_t sum, const permute_mode *differs,
+                                         int64_t *left)
 {
-    int64_t past = 1;
-    for (int i = 0; i < p->rank; i++) {
-        permute_mode m = p->modes[i];
-        past = min_i64(past + min_i64(permutation_product(m.size - 1, of_x ? m.x : m.y), EXTENT_MAX), EXTENT_MAX + 1);
-    }
-    return past;
-}
-
-static ckl_status check_extents(const permutation *p)
-{
-    if (extent(p, true) > EXTENT_MAX || extent(p, false) > EXTENT_MAX)
-        FAIL(CKL_INVALID, "%s: x or y spans more than 2^56 elements", p->op);
-    return CKL_OK;
+    if (i == p->rank)
+        return sum == 0 ? differs : NULL;
+    const permute_mode *m = &p->modes[i], *found = NULL;
+    int64_t reach = 0;
+    for (int inner = i + 1; inner < p->rank; inner++)
+        reach += (p->modes[inner].size - 1) * p->modes[inner].y;
+    if (m->y == 0)
+        return m;
+    const int64_t low = differs ? -((reach + sum) / m->y) : 0, high = (reach - sum) / m->y; // the first may be positive
+    for (int64_t d = max_i64(low, 1 - m->size); d <= min_i64(high, m->size - 1) && !found && --*left > 0; d++)
+        found = elements_meet(p, i + 1, sum + d * m->y, differs || d == 0 ? differs : m, left);
+    return found;
 }
 
 static ckl_status check_distinct(const permutation *p)
 {
-    int64_t extent = 1; // elements of y that the modes inside span
-    for (int i = p->rank - 1; i >= 0; i--) {
-        permute_mode m = p->modes[i];
-        if (m.y < extent)
-            FAIL(CKL_INVALID,
-                 "%s: y has a stride of %" PRId64 " elements round parts of %" PRId64 ": elements share memory", p->op,
-                 m.y, extent);
-        extent += (m.size - 1) * m.y;
-    }
+    int64_t left = SUMS_MAX;
+    const permute_mode *m = elements_meet(p, 0, 0, NULL, &left);
+    if (m)
+        FAIL(CKL_INVALID, "%s: y has a stride of %" PRId64 " elements that others make up: elements share memory",
+             p->op, m->y);
+    if (left <= 0)
+        FAIL(CKL_INVALID, "%s: y has strides that do not nest; whether elements share memory takes more than %d steps",
+             p->op, SUMS_MAX);
     return CKL_OK;
 }
 
@@ -88,7 +78,6 @@ ckl_status permutation_simplify(permutation *p, int rank, const permute_mode *mo
     }
     if (p->empty)
         return CKL_OK;
-    TRY(check_extents(p));
     TRY(check_distinct(p));
     join_neighbours(p);
     return CKL_OK;
@@ -158,21 +147,6 @@ permute_divisor permute_divisor_of(int64_t size)
     while ((INT64_C(1) << shift) < size)
         shift++;
     return (permute_divisor){ (uint32_t)(((INT64_C(1) << shift) - size) * (INT64_C(1) << 32) / size + 1), shift };
-}
-
-/* From the first element of x or y to past the last. */
-static int64_t bytes_of(const permutation *p, bool of_x)
-{
-    return p->empty ? 0 : extent(p, of_x) * p->bytes;
-}
-
-ckl_status permutation_check_args(const permutation *p, const permute_pointers *args)
-{
-    const plan_tensor tensors[] = {
-        { .name = "x", .pointer = args->x, .bytes = bytes_of(p, true), .align = p->bytes },
-        { .name = "y", .pointer = args->y, .bytes = bytes_of(p, false), .align = p->bytes, .output = true },
-    };
-    return plan_check_tensors(p->op, tensors, COUNT_OF(tensors));
 }
 
 bool permute_aligned(const permute_pointers *args, int bytes)

@@ -37,12 +37,6 @@ typedef struct permutation {
     permute_matrix matrix;
 } permutation;
 
-/* x * y of numbers that are not negative; INT64_MAX where that is too much, which permutation_simplify() refuses. */
-int64_t permutation_product(int64_t x, int64_t y);
-
-/* Any type that has elements. */
-ckl_status permutation_check_dtype(const char *op, ckl_dtype dtype);
-
 /* Fills empty, rank and modes from modes in any order. CKL_INVALID where elements of y would share memory. */
 ckl_status permutation_simplify(permutation *p, int rank, const permute_mode *modes);
 
@@ -73,9 +67,6 @@ permute_divisor permute_divisor_of(int64_t size);
 
 /* The pointers of a call of either operator: the structs have the same members. */
 typedef ckl_permute_args permute_pointers;
-
-/* Checks the pointers of a call: null, misaligned, overlapping. */
-ckl_status permutation_check_args(const permutation *p, const permute_pointers *args);
 
 /* Are both aligned to so many bytes? */
 bool permute_aligned(const permute_pointers *args, int bytes);

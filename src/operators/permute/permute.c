@@ -3,7 +3,6 @@
 
 #include "operators/operators.h"
 #include "operators/permute/permute_config.h"
-#include "plan/check.h"
 
 static ckl_status check_order(const ckl_permute_desc *d)
 {
@@ -15,49 +14,43 @@ static ckl_status check_order(const ckl_permute_desc *d)
             FAIL(CKL_INVALID, "permute: order[%d]=%d names a mode twice", i, d->order[i]);
         taken[d->order[i]] = true;
     }
+    for (int i = d->rank; i < CKL_PERMUTE_RANK_MAX; i++)
+        if (d->order[i])
+            FAIL(CKL_INVALID, "permute: order[%d]=%d is beyond the rank", i, d->order[i]);
     return CKL_OK;
 }
 
-static ckl_status check_modes(const ckl_permute_desc *d)
+static void shape_of_y(const ckl_permute_desc *d, int64_t *shape)
 {
-    if (d->rank < 1 || d->rank > CKL_PERMUTE_RANK_MAX)
-        FAIL(CKL_INVALID, "permute: rank=%d is not in 1..%d", d->rank, CKL_PERMUTE_RANK_MAX);
     for (int i = 0; i < d->rank; i++)
-        if (d->shape[i] < 0)
-            FAIL(CKL_INVALID, "permute: shape[%d]=%" PRId64 " is negative", i, d->shape[i]);
-    for (int i = 0; i < d->rank; i++)
-        if (d->stride_x[i] < 0 || d->stride_y[i] < 0)
-            FAIL(CKL_INVALID, "permute: a stride of mode %d is negative", i);
-    for (int i = d->rank; i < CKL_PERMUTE_RANK_MAX; i++)
-        if (d->shape[i] || d->order[i] || d->stride_x[i] || d->stride_y[i])
-            FAIL(CKL_INVALID, "permute: mode %d is set, rank=%d", i, d->rank);
-    return check_order(d);
-}
-
-/* Strides without gaps where none are given. shape: by the modes of that tensor. */
-static void default_strides(int rank, const int64_t *shape, int64_t *stride)
-{
-    int64_t next = 1;
-    for (int i = 0; i < rank; i++)
-        if (stride[i])
-            return;
-    for (int i = rank - 1; i >= 0; i--) {
-        stride[i] = next;
-        next = permutation_product(next, shape[i]);
-    }
+        shape[i] = d->shape[d->order[i]];
 }
 
 static ckl_status check(void *desc)
 {
+    enum { RANK_MAX = CKL_PERMUTE_RANK_MAX };
     ckl_permute_desc *d = desc;
-    int64_t shape_y[CKL_PERMUTE_RANK_MAX];
-    TRY(permutation_check_dtype("permute", d->dtype));
-    TRY(check_modes(d));
-    for (int i = 0; i < d->rank; i++)
-        shape_y[i] = d->shape[d->order[i]];
-    default_strides(d->rank, d->shape, d->stride_x);
-    default_strides(d->rank, shape_y, d->stride_y);
+    int64_t shape_y[RANK_MAX];
+    if (d->rank < 1 || d->rank > RANK_MAX)
+        FAIL(CKL_INVALID, "permute: rank=%d is not in 1..%d", d->rank, RANK_MAX);
+    TRY(plan_check_sizes("permute", "shape", d->shape, d->rank, RANK_MAX));
+    TRY(plan_check_sizes("permute", "stride_x", d->stride_x, d->rank, RANK_MAX));
+    TRY(plan_check_sizes("permute", "stride_y", d->stride_y, d->rank, RANK_MAX));
+    TRY(check_order(d));
+    shape_of_y(d, shape_y);
+    plan_default_strides(d->shape, d->stride_x, d->rank);
+    plan_default_strides(shape_y, d->stride_y, d->rank);
     return CKL_OK;
+}
+
+static int tensors(const void *desc, plan_tensor *t)
+{
+    const ckl_permute_desc *d = desc;
+    int64_t shape_y[CKL_PERMUTE_RANK_MAX];
+    shape_of_y(d, shape_y);
+    t[0] = plan_strided("x", d->dtype, d->rank, d->shape, d->stride_x);
+    t[1] = plan_output(plan_strided("y", d->dtype, d->rank, shape_y, d->stride_y));
+    return 2;
 }
 
 static ckl_status view(const void *desc, void *out)
@@ -73,11 +66,11 @@ static ckl_status view(const void *desc, void *out)
     return CKL_OK;
 }
 
-static ckl_status check_args(const void *problem, const void *args)
-{
-    return permutation_check_args(problem, args);
-}
-
+static const field desc_fields[] = { PERMUTE_DESC(FIELD_ROW, ckl_permute_desc) };
+static const desc_member members[] = { DESC_MEMBER(ckl_permute_desc, rank),     DESC_MEMBER(ckl_permute_desc, shape),
+                                       DESC_MEMBER(ckl_permute_desc, order),    DESC_MEMBER(ckl_permute_desc, stride_x),
+                                       DESC_MEMBER(ckl_permute_desc, stride_y), { 0 } };
 static const implementation *const implementations[] = PERMUTE_IMPLEMENTATIONS;
 
-OPERATOR_OF_VIEW(permute, permute, "y = x with its modes in another order; copies of any strides", permutation);
+OPERATOR_OF_VIEW(permute, permute, permutation, "y = x with its modes in another order; copies of any strides",
+                 .members = members);

@@ -1,14 +1,14 @@
 /* permute_test.c - the definition of permute, its problem line, cases and rejects. */
 #include "cutekernellib/operators/permute.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/math.h"
 #include "base/shape.h"
 #include "operators/operators.h"
+#include "operators/permute/permute_config.h"
 
 enum { RANK_MAX = CKL_PERMUTE_RANK_MAX };
 
@@ -22,8 +22,6 @@ typedef struct permute_problem {
     permute_lists lists;
 } permute_problem;
 
-#define PERMUTE_DESC(X, owner) X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16 u8 f64", "type of x and y, any")
-
 #define PERMUTE_LISTS(X, owner)                                                                       \
     X(owner, quoted, shape, "64x64", "", "of x, outermost mode first: 32x64x56x56")                   \
     X(owner, quoted, order, "", "", "modes of x in y's order: 0,2,3,1; not given: reversed")          \
@@ -34,21 +32,6 @@ static const field fields[] = {
     PERMUTE_LISTS(FIELD_NESTED, (permute_problem, lists)) //
     PERMUTE_DESC(FIELD_NESTED, (permute_problem, desc))   //
 };
-
-/* Reads "0,2,1"; a list that is left out leaves `out` as it is. */
-static ckl_status read_numbers(const char *name, const char *list, int rank, int64_t out[RANK_MAX])
-{
-    const char *at = list;
-    errno = 0;
-    for (int i = 0; *list && i < rank; i++) {
-        char *end;
-        out[i] = strtoll(at, &end, 10);
-        if (end == at || errno || *end != (i + 1 < rank ? ',' : 0))
-            FAIL(CKL_INVALID, "permute: %s=%s is not a list of %d integers", name, list, rank);
-        at = end + 1;
-    }
-    return CKL_OK;
-}
 
 static ckl_status prepare(void *problem)
 {
@@ -61,23 +44,11 @@ static ckl_status prepare(void *problem)
     memcpy(d->shape, shape.of, sizeof d->shape);
     for (int i = 0; i < d->rank; i++)
         order[i] = d->rank - 1 - i;
-    TRY(read_numbers("order", p->lists.order, d->rank, order));
+    TRY(list_parse("permute", "order", p->lists.order, d->rank, order));
     for (int i = 0; i < d->rank; i++)
-        d->order[i] = (int)order[i];
-    TRY(read_numbers("stride_x", p->lists.stride_x, d->rank, d->stride_x));
-    TRY(read_numbers("stride_y", p->lists.stride_y, d->rank, d->stride_y));
-    return permute_operator.check(d);
-}
-
-static int operands(const void *problem, operand *out)
-{
-    const ckl_permute_desc *d = problem;
-    int64_t shape[RANK_MAX];
-    for (int i = 0; i < d->rank; i++)
-        shape[i] = d->shape[d->order[i]];
-    out[0] = operand_tensor("x", OPERAND_IN, d->dtype, d->rank, d->shape, d->stride_x);
-    out[1] = operand_tensor("y", OPERAND_OUT, d->dtype, d->rank, shape, d->stride_y);
-    return 2;
+        d->order[i] = (int)max_i64(-1, min_i64(order[i], RANK_MAX));
+    TRY(list_parse("permute", "stride_x", p->lists.stride_x, d->rank, d->stride_x));
+    return list_parse("permute", "stride_y", p->lists.stride_y, d->rank, d->stride_y);
 }
 
 /* A row of y: all modes but the last, the outermost changes slowest. */
@@ -128,9 +99,13 @@ static const char *const cases[] = {
     "shape=4x5 order=0,1 dtype=f16 stride_x=8,1 stride_y=7,1   # rows of different pitch",
     "shape=6x10 order=0,1 dtype=u8 stride_x=100,3 stride_y=64,2",
     "shape=6x10x4 order=0,1,2 dtype=f32 stride_x=0,4,1 # x repeated",
+    "shape=3x2 order=0,1 stride_y=2,3 # modes of y that do not nest",
+    "shape=3x3x2 order=1,0,2 dtype=u8 stride_y=15,10,6",
     "shape=8x64x40 order=0,2,1 dtype=f16 stride_x=2624,41,1",
     "shape=4x8x16 order=0,1,2 dtype=f16 misalign=1     # a copy whose pointers are not aligned to vectors",
     "shape=2x64x64 order=0,2,1 dtype=f16 misalign=1",
+    "shape=0x2147483647 order=1,0",
+    "shape=2^10x2^3 order=1,0",
     "shape=3x1001 order=1,0 dtype=f16 stride_x=1008,1  # vectors in the pitch, none in the length",
     "shape=3x0x4 order=2,1,0                           # nothing to do",
     "shape=20x30 order=1,0 dtype=f32 impl=naive        # the ladder, by name",
@@ -146,9 +121,13 @@ static const test_reject rejects[] = {
     { "shape=4x4 order=1,1", CKL_INVALID, "permute: order[1]=1 names a mode twice" },
     { "shape=4x4 order=0", CKL_INVALID, "permute: order=0 is not a list of 2 integers" },
     { "shape=4x4 order=0,1 stride_y=3,1", CKL_INVALID,
-      "permute: y has a stride of 3 elements round parts of 4: elements share memory" },
+      "permute: y has a stride of 3 elements that others make up: elements share memory" },
+    { "shape=3x3 order=0,1 stride_y=4,2", CKL_INVALID, "elements share memory" },
+    { "shape=3x3x3 order=0,1,2 stride_y=5,4,3", CKL_INVALID, "elements share memory" },
+    { "shape=2x2 order=0,1 stride_y=0,1", CKL_INVALID, "elements share memory" },
     { "shape=4x4 dtype=default", CKL_INVALID, "permute: dtype=default is not an element type" },
-    { "shape=4x4 stride_x=-4,1", CKL_INVALID, "permute: a stride of mode 0 is negative" },
+    { "shape=4x4 stride_x=-4,1", CKL_INVALID, "permute: stride_x[0]=-4 is negative" },
+    { "shape=2^40x2^40", CKL_INVALID, "permute: x of 1099511627776x1099511627776 elements" },
     { "shape=4x4 impl=gather config='steps=17'", CKL_INVALID, "permute gather: steps=17 is not in 1..16" },
     { "shape=300x65 order=1,0 impl=narrow", CKL_UNSUPPORTED,
       "permute narrow: there is no side of up to 16 columns or 64 rows without gaps" },

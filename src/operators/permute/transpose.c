@@ -3,48 +3,32 @@
 
 #include "operators/operators.h"
 #include "operators/permute/permute_config.h"
-#include "plan/check.h"
-
-static ckl_status check_sizes(const ckl_transpose_desc *d)
-{
-    const struct {
-        const char *name;
-        int64_t value;
-    } sizes[] = { { "rows", d->rows }, { "cols", d->cols },         { "batch", d->batch },
-                  { "ldx", d->ldx },   { "ldy", d->ldy },           { "incx", d->incx },
-                  { "incy", d->incy }, { "stride_x", d->stride_x }, { "stride_y", d->stride_y } };
-    for (int i = 0; i < COUNT_OF(sizes); i++)
-        TRY(plan_check_size("transpose", sizes[i].name, sizes[i].value));
-    if (d->tile != 0 && d->tile != 16 && d->tile != 32)
-        FAIL(CKL_INVALID, "transpose: tile=%d is none of 0, 16, 32", d->tile);
-    return CKL_OK;
-}
-
-static int64_t or_default(int64_t given, int64_t otherwise)
-{
-    return given ? given : otherwise;
-}
 
 /* Rows of contiguous elements must not overlap; with other strides only y is looked at, by permutation_simplify(). */
 static ckl_status check_pitch(const char *name, int64_t *ld, int64_t inc, const char *extent_name, int64_t extent)
 {
-    *ld = or_default(*ld, permutation_product(extent, inc));
+    *ld = *ld ? *ld : product_i64(extent, inc);
     return inc == 1 ? plan_check_pitch("transpose", name, ld, extent_name, extent) : CKL_OK;
 }
 
 static ckl_status check(void *desc)
 {
     ckl_transpose_desc *d = desc;
-    TRY(permutation_check_dtype("transpose", d->dtype));
-    TRY(check_sizes(d));
-    d->batch = or_default(d->batch, 1);
-    d->incx = or_default(d->incx, 1);
-    d->incy = or_default(d->incy, 1);
     TRY(check_pitch("ldx", &d->ldx, d->incx, "cols", d->cols));
     TRY(check_pitch("ldy", &d->ldy, d->incy, "rows", d->rows));
-    d->stride_x = or_default(d->stride_x, permutation_product(d->rows, d->ldx));
-    d->stride_y = or_default(d->stride_y, permutation_product(d->cols, d->ldy));
+    d->stride_x = d->stride_x ? d->stride_x : product_i64(d->rows, d->ldx);
+    d->stride_y = d->stride_y ? d->stride_y : product_i64(d->cols, d->ldy);
     return CKL_OK;
+}
+
+static int tensors(const void *desc, plan_tensor *t)
+{
+    const ckl_transpose_desc *d = desc;
+    const int64_t x[] = { d->batch, d->rows, d->cols }, steps_x[] = { d->stride_x, d->ldx, d->incx };
+    const int64_t y[] = { d->batch, d->cols, d->rows }, steps_y[] = { d->stride_y, d->ldy, d->incy };
+    t[0] = plan_strided("x", d->dtype, 3, x, steps_x);
+    t[1] = plan_output(plan_strided("y", d->dtype, 3, y, steps_y));
+    return 2;
 }
 
 static ckl_status view(const void *desc, void *out)
@@ -71,11 +55,7 @@ static ckl_status view(const void *desc, void *out)
 
 _Static_assert(sizeof(ckl_transpose_args) == sizeof(permute_pointers), "the implementations take either");
 
-static ckl_status check_args(const void *problem, const void *args)
-{
-    return permutation_check_args(problem, args);
-}
-
+static const field desc_fields[] = { TRANSPOSE_DESC(FIELD_ROW, ckl_transpose_desc) };
 static const implementation *const implementations[] = PERMUTE_IMPLEMENTATIONS;
 
-OPERATOR_OF_VIEW(transpose, transpose, "y = transpose of x, in batches, of any strides", permutation);
+OPERATOR_OF_VIEW(transpose, transpose, permutation, "y = transpose of x, in batches, of any strides");

@@ -18,27 +18,28 @@ static param_tensor tensor_of(const void *pointer, int64_t rows, int64_t cols, i
     return (param_tensor){ .pointer = pointer, .size = { cols, rows }, .stride = { 1, ld } };
 }
 
-static transpose_params params_for(const permutation *p, const permute_pointers *a)
+/* unit: in how many parts of an element distances are told. */
+static transpose_params params_for(const permutation *p, const permute_pointers *a, int unit)
 {
     const permute_matrix *m = &p->matrix;
-    const permute_divisor side = permute_divisor_of(min_i64(m->rows, m->cols));
+    const permute_divisor side = permute_divisor_of(max_i64(1, min_i64(m->rows, m->cols)));
     transpose_params params = { .tX = tensor_of(a->x, m->rows, m->cols, m->ldx),
                                 .tY = tensor_of(a->y, m->cols, m->rows, m->ldy),
                                 .rows = (uint32_t)m->rows,
                                 .cols = (uint32_t)m->cols,
                                 .x = a->x,
-                                .ldx = m->ldx * p->bytes,
-                                .incx = m->incx * p->bytes,
+                                .ldx = m->ldx * unit,
+                                .incx = m->incx * unit,
                                 .y = a->y,
-                                .ldy = m->ldy * p->bytes,
-                                .incy = m->incy * p->bytes,
+                                .ldy = m->ldy * unit,
+                                .incy = m->incy * unit,
                                 .factor = side.factor,
                                 .shift = side.shift };
     for (int i = 0; i < m->outer_count; i++) {
         permute_mode outer = m->outer[i];
         params.size[i] = (uint32_t)outer.size;
-        params.stride_x[i] = outer.x * p->bytes;
-        params.stride_y[i] = outer.y * p->bytes;
+        params.stride_x[i] = outer.x * unit;
+        params.stride_y[i] = outer.y * unit;
         params.tX.size[2 + i] = params.tY.size[2 + i] = outer.size;
         params.tX.stride[2 + i] = outer.x;
         params.tY.stride[2 + i] = outer.y;
@@ -47,15 +48,11 @@ static transpose_params params_for(const permutation *p, const permute_pointers 
 }
 
 /* Every CTA takes a tile. */
-static ckl_status launch_tiles(const ckl_plan *plan, int kernel, const permute_pointers *args, int tile_r, int tile_c,
+static ckl_status launch_tiles(const ckl_plan *plan, int kernel, const transpose_params *params, int tile_r, int tile_c,
                                ckl_stream stream)
 {
-    const permutation *p = plan->desc;
-    int64_t tiles = tiles_of(&p->matrix, tile_r, tile_c);
-    if (tiles == 0)
-        return CKL_OK;
-    const transpose_params params = params_for(p, args);
-    return plan_launch(plan, kernel, (plan_grid){ .x = tiles }, &params, stream);
+    int64_t tiles = tiles_of(&((const permutation *)plan->desc)->matrix, tile_r, tile_c);
+    return tiles ? plan_launch(plan, kernel, (plan_grid){ .x = tiles }, params, stream) : CKL_OK;
 }
 
 /* Checks; `who` is the implementation */
@@ -139,21 +136,16 @@ static ckl_status admit_naive(const void *problem, const ckl_device_info *device
 static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const transpose_naive_config *c = plan->config;
-    return launch_tiles(plan, 0, args, c->threads / TRANSPOSE_NAIVE_COLS, TRANSPOSE_NAIVE_COLS, stream);
+    const transpose_params params = params_for(plan->desc, args, 1);
+    return launch_tiles(plan, 0, &params, c->threads / TRANSPOSE_NAIVE_COLS, TRANSPOSE_NAIVE_COLS, stream);
 }
 
 static const field naive_fields[] = { TRANSPOSE_NAIVE_CONFIG(FIELD_ROW, transpose_naive_config) };
 
 const implementation transpose_naive_implementation = {
-    .name = "naive",
+    IMPLEMENTATION_PARTS(transpose, naive),
     .summary = "one thread an element: reads whole lines, writes single elements",
-    .config_bytes = sizeof(transpose_naive_config),
-    .config = FIELD_TABLE(naive_fields),
-    .choose = choose_naive,
-    .admit = admit_naive,
-    .describe = transpose_naive,
     .params = &transpose_param_list,
-    .launch = launch_naive,
 };
 
 /* tiled: padded tiles, element by element */
@@ -182,21 +174,16 @@ static ckl_status admit_tiled(const void *problem, const ckl_device_info *device
 static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const transpose_tiled_config *c = plan->config;
-    return launch_tiles(plan, 0, args, c->tile, c->tile, stream);
+    const transpose_params params = params_for(plan->desc, args, 1);
+    return launch_tiles(plan, 0, &params, c->tile, c->tile, stream);
 }
 
 static const field tiled_fields[] = { TRANSPOSE_TILED_CONFIG(FIELD_ROW, transpose_tiled_config) };
 
 const implementation transpose_tiled_implementation = {
-    .name = "tiled",
+    IMPLEMENTATION_PARTS(transpose, tiled),
     .summary = "padded tiles in shared memory, element by element; any strides",
-    .config_bytes = sizeof(transpose_tiled_config),
-    .config = FIELD_TABLE(tiled_fields),
-    .choose = choose_tiled,
-    .admit = admit_tiled,
-    .describe = transpose_tiled,
     .params = &transpose_param_list,
-    .launch = launch_tiled,
 };
 
 /* sm80: whole words at any alignment */
@@ -251,21 +238,16 @@ static ckl_status admit_sm80(const void *problem, const ckl_device_info *device,
 static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const transpose_sm80_config *c = plan->config;
-    return launch_tiles(plan, 0, args, c->tile_r, c->tile_c, stream);
+    const transpose_params params = params_for(plan->desc, args, c->bytes);
+    return launch_tiles(plan, 0, &params, c->tile_r, c->tile_c, stream);
 }
 
 static const field sm80_fields[] = { TRANSPOSE_SM80_CONFIG(FIELD_ROW, transpose_sm80_config) };
 
 const implementation transpose_sm80_implementation = {
-    .name = "sm80",
+    IMPLEMENTATION_PARTS(transpose, sm80),
     .summary = "tiles in shared memory by cp.async, whole words on both sides at any alignment",
-    .config_bytes = sizeof(transpose_sm80_config),
-    .config = FIELD_TABLE(sm80_fields),
-    .choose = choose_sm80,
-    .admit = admit_sm80,
-    .describe = transpose_sm80,
     .params = &transpose_param_list,
-    .launch = launch_sm80,
 };
 
 /* sm90: boxes by TMA */
@@ -350,23 +332,18 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
 {
     const transpose_sm90_config *c = plan->config;
     const int kernel = permute_aligned(args, TMA_ALIGNMENT) ? 0 : 1; // of the same tiles
-    return launch_tiles(plan, kernel, args, c->tile_r, c->tile_c, stream);
+    const transpose_params params = params_for(plan->desc, args, c->bytes);
+    return launch_tiles(plan, kernel, &params, c->tile_r, c->tile_c, stream);
 }
 
 static const field sm90_fields[] = { TRANSPOSE_SM90_CONFIG(FIELD_ROW, transpose_sm90_config) };
 
 const implementation transpose_sm90_implementation = {
-    .name = "sm90",
+    IMPLEMENTATION_PARTS(transpose, sm90),
     .summary = "swizzled tiles by TMA in and out, transposed between them without bank conflicts; Hopper",
-    .config_bytes = sizeof(transpose_sm90_config),
-    .config = FIELD_TABLE(sm90_fields),
-    .choose = choose_sm90,
-    .admit = admit_sm90,
-    .describe = transpose_sm90,
     .kernels = 2,
     .params = &transpose_param_list,
     .target = IR_SM90A,
-    .launch = launch_sm90,
 };
 
 /* narrow: a short side without gaps */
@@ -447,19 +424,14 @@ static ckl_status admit_narrow(const void *problem, const ckl_device_info *devic
 static ckl_status launch_narrow(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const transpose_narrow_config *c = plan->config;
-    return launch_tiles(plan, 0, args, c->tile_r, c->tile_c, stream);
+    const transpose_params params = params_for(plan->desc, args, c->bytes);
+    return launch_tiles(plan, 0, &params, c->tile_r, c->tile_c, stream);
 }
 
 static const field narrow_fields[] = { TRANSPOSE_NARROW_CONFIG(FIELD_ROW, transpose_narrow_config) };
 
 const implementation transpose_narrow_implementation = {
-    .name = "narrow",
+    IMPLEMENTATION_PARTS(transpose, narrow),
     .summary = "matrices with a short side without gaps: whole runs of memory on both sides",
-    .config_bytes = sizeof(transpose_narrow_config),
-    .config = FIELD_TABLE(narrow_fields),
-    .choose = choose_narrow,
-    .admit = admit_narrow,
-    .describe = transpose_narrow,
     .params = &transpose_param_list,
-    .launch = launch_narrow,
 };

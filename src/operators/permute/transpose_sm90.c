@@ -6,6 +6,9 @@
  *   2 bytes      ldmatrix transposes 8x8 elements on the way to registers, stmatrix writes them as rows of y
  *   1 byte       the same with 8x8 pairs of elements; byte permutes weave the pairs of two matrices
  *   4, 8 bytes   a lane reads along a diagonal of its row, so that 32 lanes meet 32 banks when reading and when writing
+ *
+ * Lanes are computed by hand: diagonals and woven rows are an exclusive or of two coordinates, which no layout has, and the
+ * values of a lane that ldmatrix loads lie 8 rows apart, which no product of threads and values gives.
  */
 #include "operators/permute/transpose_tile.h"
 

@@ -5,35 +5,13 @@
 
 #include "base/dtype.h"
 #include "operators/operators.h"
+#include "operators/permute/permute_config.h"
 
 typedef struct transpose_problem {
     ckl_transpose_desc desc;
 } transpose_problem;
 
-#define TRANSPOSE_DESC(X, owner)                                                            \
-    X(owner, int64_t, rows, "1024", "", "rows of x")                                        \
-    X(owner, int64_t, cols, "1024", "", "columns of x")                                     \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16 u8 f64", "type of x and y, any")        \
-    X(owner, int, tile, "0", "0 16 32", "0: the fastest kernel; tiles of the kernel tiled") \
-    X(owner, int64_t, batch, "1", "", "matrices")                                           \
-    X(owner, int64_t, ldx, "0", "", "elements between rows of x; 0: dense")                 \
-    X(owner, int64_t, ldy, "0", "", "elements between rows of y; 0: dense")                 \
-    X(owner, int64_t, incx, "1", "", "elements between neighbours in a row of x")           \
-    X(owner, int64_t, incy, "1", "", "elements between neighbours in a row of y")           \
-    X(owner, int64_t, stride_x, "0", "", "elements between matrices of x; 0: dense")        \
-    X(owner, int64_t, stride_y, "0", "", "elements between matrices of y; 0: dense")
-
 static const field fields[] = { TRANSPOSE_DESC(FIELD_NESTED, (transpose_problem, desc)) };
-
-static int operands(const void *problem, operand *out)
-{
-    const ckl_transpose_desc *d = problem;
-    const int64_t x[] = { d->batch, d->rows, d->cols }, steps_x[] = { d->stride_x, d->ldx, d->incx };
-    const int64_t y[] = { d->batch, d->cols, d->rows }, steps_y[] = { d->stride_y, d->ldy, d->incy };
-    out[0] = operand_tensor("x", OPERAND_IN, d->dtype, 3, x, steps_x);
-    out[1] = operand_tensor("y", OPERAND_OUT, d->dtype, 3, y, steps_y);
-    return 2;
-}
 
 static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
 {
@@ -107,10 +85,11 @@ static const test_reject rejects[] = {
     { "rows=8 cols=8 ldx=7", CKL_INVALID, "transpose: ldx=7 is smaller than cols=8" },
     { "rows=8 cols=4 ldy=7", CKL_INVALID, "transpose: ldy=7 is smaller than rows=8" },
     { "rows=1099511627776 cols=1099511627776 batch=3 dtype=u8", CKL_INVALID,
-      "transpose: x or y spans more than 2^56 elements" },
+      "transpose: x of 3x1099511627776x1099511627776 elements" },
+    { "rows=8 cols=8 ldx=2^62", CKL_INVALID, "transpose: x of 1x8x8 elements, strides" },
     { "rows=8 cols=8 tile=24", CKL_INVALID, "transpose: tile=24 is none of 0, 16, 32" },
     { "rows=8 cols=8 batch=2 stride_y=63", CKL_INVALID,
-      "transpose: y has a stride of 63 elements round parts of 64: elements share memory" },
+      "transpose: y has a stride of 63 elements that others make up: elements share memory" },
     { "rows=8 cols=8 incy=2 ldy=8", CKL_INVALID, "elements share memory" },
     { "rows=64 cols=65 dtype=f16 impl=sm90", CKL_UNSUPPORTED,
       "transpose sm90: ldx=65 elements of 2 bytes are not a positive multiple of 16 bytes" },

@@ -1,34 +1,52 @@
 /* transpose_tiled.c - the teaching kernels: naive, one element a thread, and tiled, through a tile in shared memory. */
 #include "operators/permute/transpose_tile.h"
 
-static tensor element_of_x(const transpose_tile *t, ckl_dtype type, val row, val col)
+/* The matrix of this CTA in x or y, (R,C) by the coordinates of x. Strides are elements. */
+static tensor matrix_of(const transpose_tile *t, int outer, ckl_dtype type, val pointer, val row, val col,
+                        const val *rest)
 {
-    return gmem_tensor(transpose_address(t->x, row, t->ldx, col, t->incx), type, compact(leaf(1)));
+    layout modes[2 + PERMUTE_OUTER_MAX] = { make_layout(dynamic(t->rows), dynamic(row)),
+                                            make_layout(dynamic(t->cols), dynamic(col)) };
+    int_tuple here[2 + PERMUTE_OUTER_MAX] = { _, _ };
+    for (int i = 0; i < outer; i++) {
+        modes[2 + i] = make_layout(dynamic(t->outer[i]), dynamic(rest[i])); // its size is not used
+        here[2 + i] = dynamic(t->outer[i]);
+    }
+    return tensor_slice(gmem_tensor(pointer, type, layouts_of(2 + outer, modes)), tuple_of(2 + outer, here));
 }
 
-static tensor element_of_y(const transpose_tile *t, ckl_dtype type, val row, val col)
-{
-    return gmem_tensor(transpose_address(t->y, col, t->ldy, row, t->incy), type, compact(leaf(1)));
-}
+/* What both kernels have: the tile, and the matrices by its coordinates. */
+typedef struct matrices {
+    tensor gX, gY; // (R,C)
+    tensor cTile;  // (TILE_R,TILE_C) -> coordinates in the matrix
+    int_tuple limits;
+} matrices;
 
-static val is_inside(const transpose_tile *t, val row, val col)
+static matrices describe_matrices(int outer, ckl_dtype type, int tile_r, int tile_c)
 {
-    return logical_and(lt(row, t->rows), lt(col, t->cols));
+    transpose_values p = params_of(transpose);
+    transpose_tile t = transpose_tile_by_coordinates(&p, outer, tile_r, tile_c);
+    tensor cTile = coordinates_from(identity_tensor(shape(tile_r, tile_c)), 0, t.row);
+    return (matrices){ .gX = matrix_of(&t, outer, type, p.x, p.ldx, p.incx, p.stride_x),
+                       .gY = matrix_of(&t, outer, type, p.y, p.incy, p.ldy, p.stride_y),
+                       .cTile = coordinates_from(cTile, 1, t.col),
+                       .limits = shape(t.rows, t.cols) };
 }
 
 /* Reads neighbours, and writes elements as far apart as rows of y are. */
 void transpose_naive(const void *config, int kernel)
 {
     const transpose_naive_config *cfg = config;
+    const ckl_dtype type = transpose_type(cfg->bytes);
+    const int rows = cfg->threads / TRANSPOSE_NAIVE_COLS;
     (void)kernel;
     launch_bounds(cfg->threads, 0);
-    transpose_values p = params_of(transpose);
-    int columns = TRANSPOSE_NAIVE_COLS;
-    transpose_tile t = transpose_tile_by_address(&p, cfg->outer, cfg->threads / columns, columns);
-    ckl_dtype type = transpose_type(cfg->bytes);
-    val row = add(t.row, div(thread(), imm(columns))), col = add(t.col, rem(thread(), imm(columns)));
-    IF(is_inside(&t, row, col))
-        set(element_of_y(&t, type, row, col), 0, at(element_of_x(&t, type, row, col), 0));
+    matrices m = describe_matrices(cfg->outer, type, rows, TRANSPOSE_NAIVE_COLS);
+    layout threads = compact_right(shape(rows, TRANSPOSE_NAIVE_COLS));
+    tiled_copy each = make_tiled_copy(universal_copy(type, 1), type, threads, compact(shape(1, 1)));
+    tensor tXcX = partition_S(&each, m.cTile, thread()), rX = fragment_like(tXcX, type); // (1,1,1)
+    copy_if(&each, tXcX, m.limits, tensor_at_coordinates(m.gX, tXcX), rX, 0);
+    copy_if(&each, tXcX, m.limits, rX, tensor_at_coordinates(m.gY, tXcX), 0);
 }
 
 /*
@@ -44,23 +62,22 @@ static int padded(const transpose_tiled_config *cfg)
 void transpose_tiled(const void *config, int kernel)
 {
     const transpose_tiled_config *cfg = config;
+    const ckl_dtype type = transpose_type(cfg->bytes);
+    const int across = cfg->tile, down = TRANSPOSE_TILED_ROWS;
     (void)kernel;
-    launch_bounds(cfg->tile * TRANSPOSE_TILED_ROWS, 0);
-    transpose_values p = params_of(transpose);
-    ckl_dtype type = transpose_type(cfg->bytes);
-    transpose_tile t = transpose_tile_by_address(&p, cfg->outer, cfg->tile, cfg->tile);
-    layout tile = make_layout(shape(cfg->tile, cfg->tile), stride(padded(cfg), 1));
-    tensor sX = smem_tensor("tile", type, tile, 16); // (R,C)
-    val slow = div(thread(), imm(cfg->tile)), fast = rem(thread(), imm(cfg->tile));
-    for (int i = 0; i < cfg->tile; i += TRANSPOSE_TILED_ROWS) {
-        val r = add(slow, imm(i)), row = add(t.row, r), col = add(t.col, fast);
-        IF(is_inside(&t, row, col))
-            tensor_set(sX, coord(r, fast), at(element_of_x(&t, type, row, col), 0));
-    }
+    launch_bounds(across * down, 0);
+    matrices m = describe_matrices(cfg->outer, type, cfg->tile, cfg->tile);
+    layout one = compact(shape(1, 1));
+    tiled_copy by_rows = make_tiled_copy(universal_copy(type, 1), type, compact_right(shape(down, across)), one);
+    tiled_copy by_columns = make_tiled_copy(universal_copy(type, 1), type, compact(shape(across, down)), one);
+    tensor sX =
+        smem_tensor("tile", type, make_layout(shape(cfg->tile, cfg->tile), stride(padded(cfg), 1)), 16); // (R,C)
+
+    tensor tXcX = partition_S(&by_rows, m.cTile, thread()), rX = fragment_like(tXcX, type); // (1,R,1)
+    copy_if(&by_rows, tXcX, m.limits, tensor_at_coordinates(m.gX, tXcX), rX, 0);
+    copy_tiled(&by_rows, rX, partition_D(&by_rows, sX, thread()));
     cta_sync();
-    for (int i = 0; i < cfg->tile; i += TRANSPOSE_TILED_ROWS) {
-        val c = add(slow, imm(i)), row = add(t.row, fast), col = add(t.col, c);
-        IF(is_inside(&t, row, col))
-            set(element_of_y(&t, type, row, col), 0, at(sX, fast, c));
-    }
+    tensor tYcY = partition_S(&by_columns, m.cTile, thread()), rY = fragment_like(tYcY, type); // (1,1,C)
+    copy_tiled(&by_columns, partition_S(&by_columns, sX, thread()), rY);
+    copy_if(&by_columns, tYcY, m.limits, rY, tensor_at_coordinates(m.gY, tYcY), 0);
 }

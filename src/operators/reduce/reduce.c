@@ -2,8 +2,7 @@
 #include "cutekernellib/operators/reduce.h"
 
 #include "operators/operators.h"
-#include "operators/reduce/reduce_plan.h"
-#include "plan/check.h"
+#include "operators/reduce/reduce_config.h"
 
 /* A set of element types. */
 #define SET(dtype) (1u << (dtype))
@@ -43,9 +42,6 @@ static uint32_t outputs_of(int op, ckl_dtype dtype, ckl_dtype *first)
 
 static ckl_status check_types(ckl_reduce_desc *d)
 {
-    if ((unsigned)d->op >= COUNT_OF(op_names))
-        FAIL(CKL_INVALID, "reduce: op=%d is not an operation", (int)d->op);
-    TRY(PLAN_CHECK_DTYPE("reduce", "dtype", d->dtype, CKL_F32, CKL_F16, CKL_BF16, CKL_I32, CKL_I64));
     ckl_dtype first;
     uint32_t allowed = outputs_of((int)d->op, d->dtype, &first);
     if (d->output == CKL_DTYPE_DEFAULT)
@@ -53,42 +49,8 @@ static ckl_status check_types(ckl_reduce_desc *d)
     if (!is_in(allowed, (int)d->output))
         FAIL(CKL_INVALID, "reduce: output=%s does not take the %s of %s; %s does", ckl_dtype_name(d->output),
              op_names[d->op], ckl_dtype_name(d->dtype), ckl_dtype_name(first));
-    if (d->correction < 0 || (d->correction > 0 && !is_in(SPREADS, (int)d->op)))
-        FAIL(CKL_INVALID, "reduce: correction=%d %s", d->correction,
-             d->correction < 0 ? "is negative" : "is for var and std");
-    return CKL_OK;
-}
-
-static ckl_status check_shape(const ckl_reduce_desc *d)
-{
-    int64_t elements = 1;
-    if (d->rank < 1 || d->rank > CKL_REDUCE_RANK_MAX)
-        FAIL(CKL_INVALID, "reduce: rank=%d is not in 1..%d", d->rank, CKL_REDUCE_RANK_MAX);
-    for (int a = 0; a < d->rank; a++) {
-        if (d->shape[a] < 0)
-            FAIL(CKL_INVALID, "reduce: shape[%d]=%" PRId64 " is negative", a, d->shape[a]);
-        if (__builtin_mul_overflow(elements, d->shape[a], &elements) || elements > INT64_MAX / 8)
-            FAIL(CKL_INVALID, "reduce: shape[%d]=%" PRId64 " makes x larger than 64 bits can address", a, d->shape[a]);
-    }
-    for (int a = d->rank; a < CKL_REDUCE_RANK_MAX; a++)
-        if (d->shape[a] || d->stride[a])
-            FAIL(CKL_INVALID, "reduce: shape[%d]=%" PRId64 " stride[%d]=%" PRId64 " are beyond rank=%d", a, d->shape[a],
-                 a, d->stride[a], d->rank);
-    return CKL_OK;
-}
-
-/* All zero means dense. */
-static ckl_status check_strides(ckl_reduce_desc *d)
-{
-    bool given = false;
-    for (int a = 0; a < d->rank; a++) {
-        if (d->stride[a] < 0)
-            FAIL(CKL_INVALID, "reduce: stride[%d]=%" PRId64 " is negative", a, d->stride[a]);
-        given |= d->stride[a] != 0;
-    }
-    int64_t dense = 1;
-    for (int a = d->rank - 1; a >= 0 && !given; dense *= d->shape[a--])
-        d->stride[a] = dense;
+    if (d->correction > 0 && !is_in(SPREADS, (int)d->op))
+        FAIL(CKL_INVALID, "reduce: correction=%d is for var and std", d->correction);
     return CKL_OK;
 }
 
@@ -96,8 +58,11 @@ static ckl_status check(void *desc)
 {
     ckl_reduce_desc *d = desc;
     TRY(check_types(d));
-    TRY(check_shape(d));
-    TRY(check_strides(d));
+    if (d->rank < 1 || d->rank > CKL_REDUCE_RANK_MAX)
+        FAIL(CKL_INVALID, "reduce: rank=%d is not in 1..%d", d->rank, CKL_REDUCE_RANK_MAX);
+    TRY(plan_check_sizes("reduce", "shape", d->shape, d->rank, CKL_REDUCE_RANK_MAX));
+    TRY(plan_check_sizes("reduce", "stride", d->stride, d->rank, CKL_REDUCE_RANK_MAX));
+    plan_default_strides(d->shape, d->stride, d->rank);
     uint32_t all = (1u << d->rank) - 1;
     if (d->axes & ~all)
         FAIL(CKL_INVALID, "reduce: axis %d is out of range for rank %d", log2_i64(d->axes), d->rank);
@@ -114,8 +79,8 @@ static void append(reduce_mode mode, reduce_mode *modes, int *count)
     reduce_mode *last = modes + *count - 1;
     if (mode.extent == 1)
         return;
-    if (*count > 0 && last->stride == mode.stride * mode.extent)
-        *last = (reduce_mode){ last->extent * mode.extent, mode.stride };
+    if (*count > 0 && last->stride == product_i64(mode.stride, mode.extent))
+        *last = (reduce_mode){ product_i64(last->extent, mode.extent), mode.stride };
     else
         modes[(*count)++] = mode;
 }
@@ -135,17 +100,15 @@ reduce_view reduce_view_of(const ckl_reduce_desc *d)
 {
     reduce_view v = { .kind = { (int)d->op, d->dtype, d->output }, .rows = 1, .count = 1, .correction = d->correction };
     reduce_mode reduced[CKL_REDUCE_RANK_MAX];
-    int64_t last = 0; // element of x
     int reduced_axes = 0;
     for (int a = 0; a < d->rank; a++) {
         reduce_mode mode = { d->shape[a], d->stride[a] };
-        last += (mode.extent - 1) * mode.stride;
         if (d->axes >> a & 1) {
             reduced[reduced_axes++] = mode;
-            v.count *= mode.extent;
+            v.count = product_i64(v.count, mode.extent);
         } else {
             append(mode, v.kept, &v.kind.kept);
-            v.rows *= mode.extent;
+            v.rows = product_i64(v.rows, mode.extent);
         }
     }
     if (!is_in(ARGS, (int)d->op))
@@ -154,7 +117,6 @@ reduce_view reduce_view_of(const ckl_reduce_desc *d)
         append(reduced[i], v.reduced, &v.kind.reduced);
     if (v.kind.reduced == 0)
         v.reduced[v.kind.reduced++] = (reduce_mode){ 1, 1 };
-    v.x_bytes = v.rows && v.count ? (last + 1) * (int64_t)ckl_dtype_bytes(d->dtype) : 0;
     return v;
 }
 
@@ -164,19 +126,24 @@ static ckl_status view(const void *desc, void *out)
     return CKL_OK;
 }
 
-static ckl_status check_args(const void *desc, const void *args)
+/* y is a number for each row: each can be computed alone. */
+static int tensors(const void *desc, plan_tensor *t)
 {
-    const reduce_view *v = desc;
-    const ckl_reduce_args *a = args;
-    int64_t of_x = (int64_t)ckl_dtype_bytes(v->kind.dtype), of_y = (int64_t)ckl_dtype_bytes(v->kind.output);
-    const plan_tensor tensors[] = {
-        { "x", a->x, .bytes = v->x_bytes, .align = of_x },
-        plan_output((plan_tensor){ "y", a->y, .bytes = v->rows * of_y, .align = of_y }),
-    };
-    TRY(plan_check_workspace("reduce", a->workspace));
-    return plan_check_tensors("reduce", tensors, COUNT_OF(tensors));
+    const ckl_reduce_desc *d = desc;
+    int64_t rows = 1;
+    for (int a = 0; a < d->rank; a++)
+        rows = product_i64(rows, d->axes >> a & 1 ? 1 : d->shape[a]);
+    t[0] = plan_strided("x", d->dtype, d->rank, d->shape, d->stride);
+    t[1] = plan_output(plan_column("y", d->output, rows));
+    return 2;
 }
 
+static const field desc_fields[] = { REDUCE_OP(FIELD_ROW, ckl_reduce_desc) REDUCE_DESC(FIELD_ROW, ckl_reduce_desc) };
+static const desc_member members[] = { DESC_MEMBER(ckl_reduce_desc, rank),
+                                       DESC_MEMBER(ckl_reduce_desc, shape),
+                                       DESC_MEMBER(ckl_reduce_desc, stride),
+                                       DESC_MEMBER(ckl_reduce_desc, axes),
+                                       { 0 } };
 static const implementation *const implementations[] = { &reduce_columns_plans,
                                                          &reduce_rows_plans,
                                                          &reduce_vectorized_plans,
@@ -185,4 +152,5 @@ static const implementation *const implementations[] = { &reduce_columns_plans,
                                                          &reduce_naive_plans,
                                                          NULL };
 
-OPERATOR_OF_VIEW(reduce, reduce, "sum, maximum, mean, variance, position of an extreme ... over any axes", reduce_view);
+OPERATOR_OF_VIEW(reduce, reduce, reduce_view, "sum, maximum, mean, variance, position of an extreme ... over any axes",
+                 .members = members, .workspace = offsetof(ckl_reduce_args, workspace));

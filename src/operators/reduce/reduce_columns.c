@@ -15,6 +15,7 @@ typedef struct columns_kernel {
     const reducer *r;
     int kernel;
     reduce_values p;
+    tensor cX;            // coordinates of this thread's elements in (COLUMNS,TILE): ((VEC,1),1,STEPS)
     val lane, layer;      // u32: this thread across and along
     val tile, rank;       // i64: which columns, and the number of this CTA among theirs
     val column, columns;  // i64: this thread's first column in its stretch, and how long that is
@@ -36,6 +37,20 @@ static int tile_elements(const reduce_columns_config *cfg)
     return layers_of(cfg) * cfg->steps;
 }
 
+/* Neighbouring lanes take neighbouring vectors, layers different elements of the columns; by accesses of so many elements. */
+static tiled_copy vectors_of(const reduce_columns_config *cfg, ckl_dtype dtype, int elements)
+{
+    return make_tiled_copy(universal_copy(dtype, elements), dtype, compact(shape(cfg->lanes, layers_of(cfg))),
+                           compact(shape(cfg->vec, 1)));
+}
+
+/* In kernel 1: between a vector of this thread's columns and registers, by those elements that exist; the others are 0. */
+static void copy_existing(const columns_kernel *k, tensor from, tensor to)
+{
+    tiled_copy each = vectors_of(k->cfg, from.memory == RMEM ? to.dtype : from.dtype, 1);
+    copy_if(&each, slice(k->cX, _, 0, 0), shape(k->columns, _), from, to, 0);
+}
+
 /* CTAs side by side read side by side: columns first, then CTAs of the same columns, then stretches. */
 static void find_place(columns_kernel *k)
 {
@@ -47,8 +62,11 @@ static void find_place(columns_kernel *k)
     k->tile = add(mul(stretch, tiles), tile);
     k->rank = rem(div(cta, tiles), imm(cfg->split));
     k->lane = rem(thread(), imm(cfg->lanes));
-    k->layer = div(thread(), imm(cfg->lanes));
-    k->column = add(mul(tile, imm(width)), convert(I64, mul(k->lane, imm(cfg->vec))));
+    tiled_copy each = vectors_of(cfg, CKL_U8, cfg->vec); // which elements these are does not depend on their type
+    tensor cTile = identity_tensor(shape(width, tile_elements(cfg))); // (COLUMNS,TILE)
+    k->cX = coordinates_from(partition_S(&each, cTile, thread()), 0, mul(tile, imm(width)));
+    k->column = coordinate(k->cX, 0, 0);
+    k->layer = coordinate(k->cX, 1, 0);
     k->row = add(mul(stretch, k->columns), k->column);
     k->all_exist = ge(k->columns, add(k->column, imm(cfg->vec)));
     layout stretches = reduce_modes(last, k->p.kept_extent, k->p.kept_stride);
@@ -64,7 +82,7 @@ static void load_vector(const columns_kernel *k, val address, packed to)
     if (k->kernel == 0)
         packed_load(gX, cfg->vec * (int)ckl_dtype_bytes(cfg->kind.dtype), to);
     else
-        copy_within(gX, to.rWords, k->column, k->columns);
+        copy_existing(k, gX, to.rWords);
 }
 
 /* Kernel 1 loads elements one by one and does not pack them. */
@@ -313,7 +331,7 @@ static void store_columns(const columns_kernel *k)
         set(rY, c, c == 0 ? first : k->r->finish(k->r, k->state[c], &k->p));
     int bytes = (int)ckl_dtype_bytes(cfg->kind.output);
     if (k->kernel == 1)
-        copy_within(rY, gY, k->column, k->columns);
+        copy_existing(k, rY, gY);
     else IF(k->all_exist)
         copy(rY, gY, (int)min_i64(16, cfg->vec * bytes));
 }

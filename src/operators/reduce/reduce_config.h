@@ -1,12 +1,13 @@
-/* reduce_config.h - the parameters and the compile-time choices of reduce's kernels. */
+/* reduce_config.h - parameters and compile-time choices of reduce's kernels; problems in as few modes as possible. */
 #ifndef CKL_REDUCE_CONFIG_H
 #define CKL_REDUCE_CONFIG_H
 
 #include "base/fields.h"
 #include "cutekernellib/operators/reduce.h"
 #include "ir/params.h"
+#include "plan/plan.h"
 
-/* The parameters of every kernel; modes as in reduce_view (reduce_plan.h). */
+/* The parameters of every kernel; modes as in reduce_view. */
 #define REDUCE_PARAMS(X, owner)                                                             \
     X(owner, pointer, x)                                                                    \
     X(owner, pointer, y)                                                                    \
@@ -23,6 +24,13 @@
 KERNEL_PARAMS(reduce, REDUCE_PARAMS);
 
 #define REDUCE_OPS "sum max min prod mean var std argmax argmin any all norm1 norm2 logsumexp"
+
+/* The fields of a problem beside its modes. */
+#define REDUCE_OP(X, owner) X(owner, choice, op, "sum", REDUCE_OPS, "what is made of a row")
+#define REDUCE_DESC(X, owner)                                                                      \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16 i32 i64", "type of x")                         \
+    X(owner, ckl_dtype, output, "", "f32 f16 bf16 i32 i64 bool", "type of y; the operation's own") \
+    X(owner, int, correction, "0", "", "of var and std: 1 for a sample")
 
 /* What every kernel is made for. */
 #define REDUCE_KIND(X, owner)                                                    \
@@ -92,5 +100,30 @@ void reduce_columns(const void *config, int kernel);
 
 /* 32-bit registers in which a thread carries a row. */
 int reduce_state_words(const reduce_kind *kind, bool compensated);
+
+/* The view of a problem, and the implementations that get it */
+
+/* One mode of x: so many elements, so far apart. */
+typedef struct reduce_mode {
+    int64_t extent, stride;
+} reduce_mode;
+
+/*
+ * Modes of size 1 are gone, neighbours that step evenly are one. Kept modes are in the order of y. Reduced modes go
+ * from far to near, except for operations that return an index; there is at least one, perhaps 1:1.
+ */
+typedef struct reduce_view {
+    reduce_kind kind;
+    reduce_mode kept[CKL_REDUCE_RANK_MAX], reduced[CKL_REDUCE_RANK_MAX]; // as many as the kind says
+    int64_t rows;                                                        // elements of y
+    int64_t count;                                                       // elements of a row
+    int correction;
+} reduce_view;
+
+/* Of a checked desc; the implementations get it in place of the desc. */
+reduce_view reduce_view_of(const ckl_reduce_desc *desc);
+
+extern const implementation reduce_columns_plans, reduce_rows_plans;
+extern const implementation reduce_vectorized_plans, reduce_shuffle_plans, reduce_improved_plans, reduce_naive_plans;
 
 #endif

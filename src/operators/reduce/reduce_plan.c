@@ -1,5 +1,5 @@
 /* reduce_plan.c - the implementations of reduce: which reductions they take, with which config, and their launch. */
-#include "operators/reduce/reduce_plan.h"
+#include "operators/reduce/reduce_config.h"
 
 #include "base/math.h"
 #include "plan/check.h"

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/dtype.h"
-#include "operators/reduce/reduce_plan.h"
+#include "operators/reduce/reduce_config.h"
 
 /* One row of x: its elements in row-major order of the reduced axes. */
 typedef struct row {

@@ -5,14 +5,57 @@
  * (x,y) takes the x-th tile of tokens and the y-th groups of heads; groups of q come first, then those of k.
  */
 #include "cute/kernel.h"
-#include "cutekernellib/operators/rope.h"
-#include "operators/rope/rope_config.h"
+#include "base/math.h"
+#include "operators/rope/rope_desc.h"
 
-rope_tile rope_tile_of(const rope_config *c, int kernel)
+#define ROPE_CONFIG(X, owner)                                                           \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the elements")           \
+    X(owner, ckl_dtype, positions, "i32", "i32 i64", "type of the positions")           \
+    X(owner, choice, style, "half", "half interleaved", "which elements are a pair")    \
+    X(owner, int, head_dim, "128", "", "elements of a head")                            \
+    X(owner, int, rotary_dim, "128", "", "of them, those that rotate")                  \
+    X(owner, int, vec, "8", "1 2 4 8", "pairs of a head that a thread takes")           \
+    X(owner, int, heads, "4", "1 2 4 8", "heads that a thread holds at once: a group")  \
+    X(owner, int, groups, "1", "1 2 4 5 8", "groups of a CTA: they share sine, cosine") \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA, or a few less")
+
+typedef struct rope_config {
+    ROPE_CONFIG(FIELD_MEMBER, )
+} rope_config;
+
+enum { ROPE_VEC_MAX = 8, ROPE_LANE_BITS = 10 }; // of 1024 lanes
+
+/* Arrays of two: q, then k. Frequencies are in turns per position, each as the sum of two f32. */
+#define ROPE_PARAMS(X, owner)                                                    \
+    X(owner, pointer, x, [2])                                                    \
+    X(owner, pointer, y, [2])                                                    \
+    X(owner, i64, ldx, [2])                                                      \
+    X(owner, i64, ldy, [2])                                                      \
+    X(owner, i64, ldx_head, [2])                                                 \
+    X(owner, i64, ldy_head, [2])                                                 \
+    X(owner, u32, heads, [2])                                                    \
+    X(owner, i64, tokens)                                                        \
+    X(owner, pointer, positions)                                                 \
+    X(owner, f32, pair_hi, [ROPE_VEC_MAX]) /* pair j of lane 0 */                \
+    X(owner, f32, pair_lo, [ROPE_VEC_MAX])                                       \
+    X(owner, f32, lane_hi, [ROPE_LANE_BITS]) /* what 2^b lanes multiply it by */ \
+    X(owner, f32, lane_lo, [ROPE_LANE_BITS])
+
+KERNEL_PARAMS(rope, ROPE_PARAMS);
+
+/* How a CTA covers tokens: each lane of a token takes `vec` pairs of every head. */
+typedef struct rope_tile {
+    int vec, lanes, tokens;
+} rope_tile;
+
+/* Of kernel 0, for pointers aligned to vectors, or 1, for pointers aligned to the element only. */
+static rope_tile tile_of(const rope_config *c, int kernel)
 {
     int vec = kernel == 0 ? c->vec : 1, lanes = c->rotary_dim / 2 / vec;
     return (rope_tile){ vec, lanes, lanes < c->threads ? c->threads / lanes : 1 };
 }
+
+/* Kernel */
 
 /* An f32 and what is missing from it: 48 bits. */
 typedef struct double_f32 {
@@ -172,10 +215,10 @@ static void rope(const rope_config *cfg, rope_tile t, const rope_values *p)
     }
 }
 
-void rope_describe(const void *config, int kernel)
+static void describe(const void *config, int kernel)
 {
     const rope_config *cfg = config;
-    rope_tile t = rope_tile_of(cfg, kernel);
+    rope_tile t = tile_of(cfg, kernel);
     int busy = t.lanes * t.tokens, threads = (busy + 31) / 32 * 32;
     launch_bounds(threads, 0);
     rope_values p = params_of(rope);
@@ -184,3 +227,112 @@ void rope_describe(const void *config, int kernel)
     else IF(lt(thread(), imm(busy)))
         rope(cfg, t, &p);
 }
+
+/* Choice */
+
+/* What a vector must divide: a power of two divides all lengths if it divides the union of their bits. */
+static int64_t lengths_of(const ckl_rope_desc *d)
+{
+    return d->rotary_dim / 2 | d->head_dim | d->ldq | d->ldk | d->ldyq | d->ldyk | d->ldq_head | d->ldk_head |
+           d->ldyq_head | d->ldyk_head;
+}
+
+static int64_t groups_of(const ckl_rope_desc *d, int heads)
+{
+    return ceil_div(d->heads, heads) + ceil_div(d->k_heads, heads);
+}
+
+/* Sine and cosine cost as much as a few heads: CTAs take several groups of them, as long as there are CTAs enough. */
+static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
+{
+    enum { GROUPS_MAX = 8, CTAS_PER_SM = 8 };
+    const ckl_rope_desc *d = desc;
+    rope_config *c = config;
+    c->dtype = d->dtype;
+    c->positions = d->positions;
+    c->style = (choice)d->style;
+    c->head_dim = (int)d->head_dim;
+    c->rotary_dim = (int)d->rotary_dim;
+    c->vec = (int)min_i64(16 / (int64_t)ckl_dtype_bytes(d->dtype), power_of_two_in(lengths_of(d)));
+    while (c->heads > 1 && c->heads / 2 >= max_i64(d->heads, d->k_heads))
+        c->heads /= 2;
+    int64_t groups = groups_of(d, c->heads), tiles = ceil_div(d->tokens, tile_of(c, 0).tokens);
+    for (c->groups = GROUPS_MAX; c->groups > 1; c->groups--)
+        if (groups % c->groups == 0 && tiles * groups / c->groups >= (int64_t)CTAS_PER_SM * device->sm_count)
+            break;
+    return CKL_OK;
+}
+
+static ckl_status admit(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_rope_desc *d = desc;
+    const rope_config *c = config;
+    if (c->dtype != d->dtype || c->positions != d->positions || c->style != (choice)d->style ||
+        c->head_dim != d->head_dim || c->rotary_dim != d->rotary_dim)
+        FAIL(CKL_INVALID, "rope vector: types, style or sizes of a head in the config are not the problem's");
+    if (!is_power_of_two(c->vec) || c->vec * (int)ckl_dtype_bytes(c->dtype) > 16 || lengths_of(d) % c->vec)
+        FAIL(CKL_INVALID, "rope vector: vec=%d is no power of two of at most 16 bytes that divides heads and distances",
+             c->vec);
+    if (!is_power_of_two(c->heads) || c->heads > 8 || c->groups < 1)
+        FAIL(CKL_INVALID, "rope vector: heads=%d is no power of two up to 8 or groups=%d is not positive", c->heads,
+             c->groups);
+    if (c->threads < 32 || c->threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "rope vector: threads=%d is not in 32..%d", c->threads, device->threads_per_cta_max);
+    if (ceil_div(groups_of(d, c->heads), c->groups) > 65535)
+        FAIL(CKL_UNSUPPORTED, "rope vector: groups=%d leaves more than 65535 of them side by side", c->groups);
+    return CKL_OK;
+}
+
+/* Launch */
+
+/* Frequencies in turns per position, each in two f32; the inverse turns the other way. */
+static void set_frequencies(const ckl_rope_desc *d, int vec, rope_params *p)
+{
+    const double turn = 6.283185307179586, base = (d->inverse ? -1 : 1) * (double)d->scale / turn;
+    for (int j = 0; j < vec; j++) {
+        double x = base * pow((double)d->theta, -2.0 * j / (double)d->rotary_dim);
+        p->pair_hi[j] = (float)x;
+        p->pair_lo[j] = (float)(x - (double)p->pair_hi[j]);
+    }
+    for (int b = 0; b < ROPE_LANE_BITS; b++) {
+        double x = pow((double)d->theta, -2.0 * vec * (1 << b) / (double)d->rotary_dim);
+        p->lane_hi[b] = (float)x;
+        p->lane_lo[b] = (float)(x - (double)p->lane_hi[b]);
+    }
+}
+
+static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_rope_desc *d = plan->desc;
+    const ckl_rope_args *x = args;
+    const rope_config *c = plan->config;
+    int kernel = PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), x->q, x->k, x->yq, x->yk) ? 0 : 1;
+    rope_tile tile = tile_of(c, kernel);
+    rope_params params = { .x = { x->q, x->k },
+                           .y = { x->yq, x->yk },
+                           .ldx = { d->ldq, d->ldk },
+                           .ldy = { d->ldyq, d->ldyk },
+                           .ldx_head = { d->ldq_head, d->ldk_head },
+                           .ldy_head = { d->ldyq_head, d->ldyk_head },
+                           .heads = { (uint32_t)d->heads, (uint32_t)d->k_heads },
+                           .tokens = d->tokens,
+                           .positions = x->positions };
+    set_frequencies(d, tile.vec, &params);
+    const plan_grid grid = { .x = ceil_div(d->tokens, tile.tokens), .y = ceil_div(groups_of(d, c->heads), c->groups) };
+    return plan_launch(plan, kernel, grid, &params, stream);
+}
+
+static const field config_fields[] = { ROPE_CONFIG(FIELD_ROW, rope_config) };
+
+const implementation rope_vector = {
+    .name = "vector",
+    .summary = "vectors of pairs, several heads a thread that share sine and cosine",
+    .config_bytes = sizeof(rope_config),
+    .config = FIELD_TABLE(config_fields),
+    .choose = choose,
+    .admit = admit,
+    .describe = describe,
+    .kernels = 2,
+    .params = &rope_param_list,
+    .launch = launch,
+};

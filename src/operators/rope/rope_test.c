@@ -5,33 +5,13 @@
 
 #include "base/dtype.h"
 #include "operators/operators.h"
+#include "operators/rope/rope_desc.h"
 
 typedef struct rope_problem {
     ckl_rope_desc desc;
     bool inplace;
     float position_min, position_max;
 } rope_problem;
-
-#define ROPE_DESC(X, owner)                                                          \
-    X(owner, int64_t, tokens, "64", "", "tokens")                                    \
-    X(owner, int64_t, heads, "4", "", "heads of q")                                  \
-    X(owner, int64_t, k_heads, "0", "", "heads of k; 0: there is no k")              \
-    X(owner, int64_t, head_dim, "64", "", "elements of a head")                      \
-    X(owner, int64_t, rotary_dim, "0", "", "of them, those that rotate; 0: all")     \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of q and k")             \
-    X(owner, ckl_dtype, positions, "i32", "i32 i64", "type of the positions")        \
-    X(owner, choice, style, "half", "half interleaved", "which elements are a pair") \
-    X(owner, bool, inverse, "0", "0 1", "rotates back: the gradient")                \
-    X(owner, float, theta, "10000", "", "base of the frequencies")                   \
-    X(owner, float, scale, "1", "", "factor of the positions")                       \
-    X(owner, int64_t, ldq, "0", "", "elements between tokens of q; 0: dense")        \
-    X(owner, int64_t, ldk, "0", "", "the same of k")                                 \
-    X(owner, int64_t, ldyq, "0", "", "of yq")                                        \
-    X(owner, int64_t, ldyk, "0", "", "of yk")                                        \
-    X(owner, int64_t, ldq_head, "0", "", "elements between heads of q; 0: head_dim") \
-    X(owner, int64_t, ldk_head, "0", "", "the same of k")                            \
-    X(owner, int64_t, ldyq_head, "0", "", "of yq")                                   \
-    X(owner, int64_t, ldyk_head, "0", "", "of yk")
 
 static const field fields[] = {
     ROPE_DESC(FIELD_NESTED, (rope_problem, desc))                                    //
@@ -40,32 +20,23 @@ static const field fields[] = {
     FIELD_ROW(rope_problem, float, position_max, "4096", "", "the largest position") //
 };
 
-static operand heads_of(const char *name, operand_role role, const ckl_rope_desc *d, int64_t heads, int64_t ld,
-                        int64_t ld_head)
-{
-    ckl_dtype dtype = heads ? d->dtype : CKL_DTYPE_DEFAULT;
-    return operand_tensor(name, role, dtype, 3, (int64_t[]){ d->tokens, heads, d->head_dim },
-                          (int64_t[]){ ld, ld_head, 1 });
-}
+enum { Q, K, POSITIONS, YQ, YK }; // operands
 
-static int operands(const void *problem, operand *out)
+static int operands(const void *problem, operand *all)
 {
     const rope_problem *p = problem;
-    const ckl_rope_desc *d = problem;
-    operand_role in = p->inplace ? OPERAND_IN_OUT : OPERAND_IN;
-    out[0] = heads_of("q", in, d, d->heads, d->ldq, d->ldq_head);
-    out[1] = heads_of("k", in, d, d->k_heads, d->ldk, d->ldk_head);
-    out[2] = operand_range(operand_vector("positions", OPERAND_IN, d->positions, d->tokens), p->position_min,
-                           p->position_max);
-    out[3] = heads_of("yq", OPERAND_OUT, d, d->heads, d->ldyq, d->ldyq_head);
-    out[4] = heads_of("yk", OPERAND_OUT, d, d->k_heads, d->ldyk, d->ldyk_head);
-    return p->inplace ? 3 : 5;
+    all[POSITIONS] = operand_range(all[POSITIONS], (double)p->position_min, (double)p->position_max);
+    if (p->inplace) {
+        all[Q].role = all[K].role = OPERAND_IN_OUT;
+        all[YQ].dtype = all[YK].dtype = CKL_DTYPE_DEFAULT;
+    }
+    return 0;
 }
 
-static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
+static ckl_status run(const ckl_plan *plan, const void *problem, void *const *m, ckl_stream stream)
 {
-    int out = ((const rope_problem *)problem)->inplace ? 0 : 3;
-    ckl_rope_args args = { pointers[0], pointers[1], pointers[2], pointers[out], pointers[out + 1] };
+    const bool inplace = ((const rope_problem *)problem)->inplace;
+    ckl_rope_args args = { m[Q], m[K], m[POSITIONS], m[inplace ? Q : YQ], m[inplace ? K : YK] };
     return ckl_rope_run(plan, &args, stream);
 }
 
@@ -92,7 +63,7 @@ static void reference(const void *problem, void *const *host, int output, int64_
         double x = dtype_read(d->dtype, host[output], start + e), y = 0, cosine = 1, sine = 0;
         if (e < d->rotary_dim) {
             y = dtype_read(d->dtype, host[output], start + other);
-            angle(d, host[2], token, pair, &cosine, &sine);
+            angle(d, host[POSITIONS], token, pair, &cosine, &sine);
         }
         out.value[j] = e < d->rotary_dim ? x * cosine + (second ? y : -y) * sine : x;
         out.magnitude[j] = fabs(x) + fabs(y);
@@ -138,8 +109,8 @@ static const test_reject rejects[] = {
     { "dtype=i32", CKL_INVALID, "rope: dtype=i32 is none of f32, f16, bf16" },
     { "positions=f32", CKL_INVALID, "rope: positions=f32 is none of i32, i64" },
     { "tokens=-1", CKL_INVALID, "rope: tokens=-1 is negative" },
-    { "heads=0", CKL_INVALID, "rope: heads=0 k_heads=0 are not in" },
-    { "k_heads=-1", CKL_INVALID, "rope: heads=4 k_heads=-1 are not in" },
+    { "heads=0", CKL_INVALID, "rope: heads=0 is not in 1..2^16" },
+    { "k_heads=-1", CKL_INVALID, "rope: k_heads=-1 is negative" },
     { "rotary_dim=31", CKL_INVALID, "rope: rotary_dim=31 is not even in 2..min(head_dim=64, 2048)" },
     { "rotary_dim=66", CKL_INVALID, "rope: rotary_dim=66 is not even in 2..min(head_dim=64, 2048)" },
     { "head_dim=63", CKL_INVALID, "rope: rotary_dim=63 is not even in 2..min(head_dim=63, 2048)" },
@@ -147,7 +118,10 @@ static const test_reject rejects[] = {
     { "scale=2", CKL_INVALID, "rope: scale=2 is not in 2^-30..1" },
     { "ldq_head=63", CKL_INVALID, "rope: ldq_head=63 is smaller than head_dim=64" },
     { "ldyq=255", CKL_INVALID, "rope: ldyq=255 is smaller than (heads-1)*ld_head+head_dim=256" },
-    { "ldk=64", CKL_INVALID, "rope: ldk=64 ldk_head=0 are not part of a problem without k" },
+    { "ldk=64", CKL_INVALID, "rope: ldk=64 is not part of a problem without k" },
+    { "ldq=2^62", CKL_INVALID,
+      "rope: q of 64x4x64 elements, strides 4611686018427387904x64x1, spans more than 2^56 bytes" },
+    { "ldq_head=2^62", CKL_INVALID, "rope: q of 64x4x64 elements" },
     { "impl=vector config='vec=8'", CKL_INVALID, "rope vector: vec=8 is no power of two of at most 16 bytes" },
     { "impl=vector config='threads=16'", CKL_INVALID, "rope vector: threads=16 is not in 32..1024" },
     { "impl=vector config='heads=3'", CKL_INVALID, "rope vector: heads=3 is no power of two up to 8" },
@@ -155,5 +129,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(rope, .run = run, .elements_alone = true, .reference = reference, .terms = 2,
+OPERATOR_TEST(rope, .operands = operands, .run = run, .elements_alone = true, .reference = reference, .terms = 2,
               .approximation_of = approximation);

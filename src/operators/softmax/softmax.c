@@ -1,11 +1,8 @@
 /* softmax.c - softmax and its gradient: validation, choice of kernel, launch. */
 #include "cutekernellib/operators/softmax.h"
 
-#include <math.h>
-
 #include "operators/operators.h"
 #include "operators/softmax/softmax_config.h"
-#include "plan/check.h"
 
 /* Validation */
 
@@ -20,17 +17,8 @@ static int64_t lines_of(const ckl_softmax_desc *d)
     return d->inner == 1 ? d->outer : d->outer * d->n;
 }
 
-static bool is_empty(const ckl_softmax_desc *d)
-{
-    return d->outer == 0 || d->n == 0;
-}
-
 static ckl_status check_mask(ckl_softmax_desc *d)
 {
-    if ((unsigned)d->mask > CKL_SOFTMAX_MASK_ADD)
-        FAIL(CKL_INVALID,
-             "softmax: mask=%d is none of CKL_SOFTMAX_MASK_NONE, CKL_SOFTMAX_MASK_BOOL, CKL_SOFTMAX_MASK_ADD",
-             (int)d->mask);
     if (d->mask == CKL_SOFTMAX_MASK_NONE && (d->mask_rows || d->mask_repeat))
         FAIL(CKL_INVALID,
              "softmax: mask_rows=%" PRId64 " mask_repeat=%" PRId64 " are not part of a problem without mask",
@@ -47,50 +35,37 @@ static ckl_status check_mask(ckl_softmax_desc *d)
 static ckl_status check(void *desc)
 {
     ckl_softmax_desc *d = desc;
-    TRY(PLAN_CHECK_DTYPE("softmax", "dtype", d->dtype, CKL_F32, CKL_F16, CKL_BF16));
-    if (d->direction != CKL_DIRECTION_FORWARD && d->direction != CKL_DIRECTION_BACKWARD)
-        FAIL(CKL_INVALID, "softmax: direction=%d is neither CKL_DIRECTION_FORWARD nor CKL_DIRECTION_BACKWARD",
-             (int)d->direction);
-    TRY(plan_check_size("softmax", "outer", d->outer));
-    TRY(plan_check_size("softmax", "n", d->n));
-    TRY(plan_check_size("softmax", "inner", d->inner));
-    TRY(plan_check_size("softmax", "mask_rows", d->mask_rows));
-    TRY(plan_check_size("softmax", "mask_repeat", d->mask_repeat));
-    d->inner = d->inner ? d->inner : 1;
-    d->scale = d->scale != 0 ? d->scale : 1;
-    if (!(d->scale > 0) || isinf(d->scale))
-        FAIL(CKL_INVALID, "softmax: scale=%g is not a positive number", (double)d->scale);
     const char *line = d->inner == 1 ? "n" : "inner";
     TRY(plan_check_pitch("softmax", "ldx", &d->ldx, line, line_of(d)));
     TRY(plan_check_pitch("softmax", "ldy", &d->ldy, line, line_of(d)));
     return check_mask(d);
 }
 
-enum { TENSORS = 5 };
-
-static void tensors_of(const ckl_softmax_desc *d, const ckl_softmax_args *a, plan_tensor t[TENSORS])
+/* Rows along memory, or across it. */
+static plan_tensor rows_of(const ckl_softmax_desc *d, const char *name, int64_t ld)
 {
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD, masked = d->mask != CKL_SOFTMAX_MASK_NONE;
-    const char *not_forward = is_forward ? "a forward problem" : NULL;
-    const char *not_backward = is_forward ? NULL : "a backward problem";
-    const ckl_dtype dtype = d->dtype, mask = d->mask == CKL_SOFTMAX_MASK_BOOL ? CKL_BOOL : dtype;
-    const int64_t lines = is_empty(d) ? 0 : lines_of(d), line = line_of(d), mask_rows = lines ? d->mask_rows : 0;
-    t[0] = plan_absent(plan_matrix("x", a->x, dtype, lines, line, d->ldx), not_backward);
-    t[1] = plan_matrix("y", a->y, dtype, lines, line, d->ldy);
-    t[1].output = is_forward;
-    t[2] = plan_matrix("mask", a->mask, mask, 1, mask_rows * d->n, 0);
-    t[2].absent = masked ? NULL : is_forward ? "a problem without mask" : not_backward;
-    t[3] = plan_absent(plan_matrix("dy", a->dy, dtype, lines, line, d->ldy), not_forward);
-    t[4] = plan_absent(plan_output(plan_matrix("dx", a->dx, dtype, lines, line, d->ldx)), not_forward);
+    if (d->inner == 1)
+        return plan_matrix(name, d->dtype, d->outer, d->n, ld);
+    return (
+        plan_tensor){ name, d->dtype, 3, { d->outer, d->n, d->inner }, { product_i64(d->n, ld), ld, 1 }, .place = 1 };
 }
 
-static ckl_status check_args(const void *desc, const void *args)
+static int tensors(const void *desc, plan_tensor *t)
 {
-    const ckl_softmax_args *a = args;
-    plan_tensor tensors[TENSORS];
-    tensors_of(desc, a, tensors);
-    TRY(plan_check_workspace("softmax", a->workspace));
-    return plan_check_tensors("softmax", tensors, TENSORS);
+    const ckl_softmax_desc *d = desc;
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    const char *forward_only = is_forward ? NULL : "a backward problem";
+    const char *backward_only = is_forward ? "a forward problem" : NULL;
+    const char *masked_only = d->mask == CKL_SOFTMAX_MASK_NONE ? "a problem without mask" : NULL;
+    const ckl_dtype mask = d->mask == CKL_SOFTMAX_MASK_BOOL ? CKL_BOOL : d->dtype;
+    t[0] = plan_absent(rows_of(d, "x", d->ldx), forward_only);
+    t[1] = plan_absent(plan_apart(plan_matrix("mask", mask, d->outer ? d->mask_rows : 0, d->n, d->n)),
+                       plan_first(forward_only, masked_only));
+    t[2] = rows_of(d, "y", d->ldy);
+    t[2].output = is_forward;
+    t[3] = plan_absent(rows_of(d, "dy", d->ldy), backward_only);
+    t[4] = plan_absent(plan_output(rows_of(d, "dx", d->ldx)), backward_only);
+    return 5;
 }
 
 /* Choice, the same for rows and columns */
@@ -349,9 +324,9 @@ static softmax_params params_for(const ckl_softmax_desc *d, const ckl_softmax_ar
 /* 0 if all tensors are aligned to whole vectors, else 1. */
 static int kernel_for(const ckl_softmax_desc *d, const ckl_softmax_args *a, int vec)
 {
-    plan_tensor tensors[TENSORS];
-    tensors_of(d, a, tensors);
-    return plan_tensors_aligned(tensors, TENSORS, vec) ? 0 : 1;
+    const int64_t bytes = vec * (int64_t)ckl_dtype_bytes(d->dtype),
+                  mask_bytes = d->mask == CKL_SOFTMAX_MASK_BOOL ? vec : bytes;
+    return PLAN_ALIGNED(bytes, a->x, a->y, a->dy, a->dx) && PLAN_ALIGNED(mask_bytes, a->mask) ? 0 : 1;
 }
 
 static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -359,8 +334,6 @@ static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream
     const softmax_row_config *c = plan->config;
     const ckl_softmax_desc *d = plan->desc;
     const ckl_softmax_args *a = args;
-    if (is_empty(d))
-        return CKL_OK;
     const int kernel = kernel_for(d, a, c->split.vec);
     const bool flows = c->flow.stages && kernel == 0; // as many CTAs as there is room for take the rows
     const int64_t resident = min_i64(d->outer, plan->kernels[0].clusters_resident) * c->split.cluster;
@@ -374,8 +347,6 @@ static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_str
 {
     const softmax_column_config *c = plan->config;
     const ckl_softmax_desc *d = plan->desc;
-    if (is_empty(d))
-        return CKL_OK;
     const int kernel = kernel_for(d, args, c->split.vec);
     const column_split split = kernel ? column_split_scalar(&c->split) : c->split;
     softmax_params params = params_for(d, args);
@@ -383,6 +354,9 @@ static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_str
     const plan_grid grid = { .x = column_split_ctas(&split, d->outer, d->inner) };
     return plan_launch(plan, kernel, grid, &params, stream);
 }
+
+static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) //
+                                     SOFTMAX_DESC(FIELD_ROW, ckl_softmax_desc) };
 
 static const field row_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
                                     ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split)) };
@@ -421,4 +395,5 @@ static const implementation *const implementations[] = { &row_implementation,   
                                                          &long_implementation,        &column_implementation,
                                                          &column_long_implementation, NULL };
 
-OPERATOR(softmax, softmax, "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients");
+OPERATOR(softmax, softmax, "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients",
+         .workspace = offsetof(ckl_softmax_args, workspace));

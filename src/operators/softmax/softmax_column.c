@@ -43,7 +43,7 @@ static tensor load_scores(const columns *c, const column_place *place)
         return rX;
     tensor rT = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rT.layout); i++)
-        set(rT, i, mul(convert(F32, at(rX, i)), c->p.scale));
+        set(rT, i, mul(at_f32(rX, i), c->p.scale));
     return rT;
 }
 
@@ -150,7 +150,7 @@ static tensor exponentials(const columns *c, tensor rT, const val *pairs)
     tensor rE = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rE.layout); i++) {
         const val *pair = pairs + i % c->split.vec * ONLINE_VALUES;
-        set(rE, i, online_exp(ONLINE_BINARY, convert(F32, at(rT, i)), pair[ONLINE_MAX]));
+        set(rE, i, online_exp(ONLINE_BINARY, at_f32(rT, i), pair[ONLINE_MAX]));
     }
     return rE;
 }

@@ -7,6 +7,23 @@
 #include "skeletons/column.h"
 #include "skeletons/row_pipeline.h"
 
+/* What a shape and an axis are for the library: the sizes round the axis. */
+#define SOFTMAX_SIZES(X, owner)                                      \
+    X(owner, int64_t, outer, "1", "", "product of the sizes before") \
+    X(owner, int64_t, n, "1024", "", "elements along the axis")      \
+    X(owner, int64_t, inner, "1", "?1..", "product of the sizes behind")
+
+#define SOFTMAX_DESC(X, owner)                                                               \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the tensors")                 \
+    X(owner, choice, direction, "forward", "forward backward", "y, or the gradient of x")    \
+    X(owner, bool, log, "0", "0 1", "log-softmax")                                           \
+    X(owner, float, scale, "1", "?0..", "factor of the scores")                              \
+    X(owner, choice, mask, "none", "none bool add", "of the scores")                         \
+    X(owner, int64_t, mask_rows, "0", "", "rows of the mask; 0: as many as the scores have") \
+    X(owner, int64_t, mask_repeat, "0", "", "rows of scores for a row of the mask; 0: 1")    \
+    X(owner, int64_t, ldx, "0", "", "elements between lines of x and dx; 0: dense")          \
+    X(owner, int64_t, ldy, "0", "", "elements between lines of y and dy; 0: dense")
+
 /* What a kernel computes, and how many of its CTAs shall fit an SM. */
 #define SOFTMAX_FORM(X, owner)                                                            \
     X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the elements")             \

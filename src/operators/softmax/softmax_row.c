@@ -55,7 +55,7 @@ static tensor scores_of(const rows *r, const row_place *place, tensor rX)
     if (form->mask != CKL_SOFTMAX_MASK_NONE)
         rM = load_mask(r, place, rX);
     for (int i = 0; i < static_size(rT.layout); i++) {
-        val t = convert(F32, at(rX, i));
+        val t = at_f32(rX, i);
         t = form->scaled ? mul(t, r->p.scale) : t;
         t = form->mask == CKL_SOFTMAX_MASK_ADD ? add(t, at(rM, i)) : t;
         set(rT, i, form->mask == CKL_SOFTMAX_MASK_BOOL ? select(ne(at(rM, i), immf(0)), t, immf(-INFINITY)) : t);
@@ -155,7 +155,7 @@ static tensor exponentials(tensor rT, const val *pair)
 {
     tensor rE = fragment_like(rT, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rE.layout); i++)
-        set(rE, i, online_exp(ONLINE_BINARY, convert(F32, at(rT, i)), pair[ONLINE_MAX]));
+        set(rE, i, online_exp(ONLINE_BINARY, at_f32(rT, i), pair[ONLINE_MAX]));
     return rE;
 }
 

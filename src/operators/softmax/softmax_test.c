@@ -6,23 +6,13 @@
 #include "base/dtype.h"
 #include "base/shape.h"
 #include "operators/operators.h"
+#include "operators/softmax/softmax_config.h"
 
 typedef struct softmax_problem {
     ckl_softmax_desc desc;
     quoted shape;
     int64_t axis;
 } softmax_problem;
-
-#define SOFTMAX_DESC(X, owner)                                                               \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the tensors")                 \
-    X(owner, choice, direction, "forward", "forward backward", "y, or the gradient of x")    \
-    X(owner, bool, log, "0", "0 1", "log-softmax")                                           \
-    X(owner, float, scale, "1", "", "factor of the scores")                                  \
-    X(owner, choice, mask, "none", "none bool add", "of the scores")                         \
-    X(owner, int64_t, mask_rows, "0", "", "rows of the mask; 0: as many as the scores have") \
-    X(owner, int64_t, mask_repeat, "0", "", "rows of scores for a row of the mask; 0: 1")    \
-    X(owner, int64_t, ldx, "0", "", "elements between lines of x and dx; 0: dense")          \
-    X(owner, int64_t, ldy, "0", "", "elements between lines of y and dy; 0: dense")
 
 static const field fields[] = {
     FIELD_ROW(softmax_problem, quoted, shape, "256x1024", "", "sizes, outermost first")                  //
@@ -42,38 +32,20 @@ static ckl_status prepare(void *problem)
     p->desc.inner = shape_elements(&shape, axis + 1, shape.rank);
     if (p->desc.inner == 0) // no rows at all
         p->desc.outer = 0;
-    return softmax_operator.check(&p->desc);
+    return CKL_OK;
 }
 
-/* Operands in the order of the args; those that a direction does not have are absent. */
-enum { X, MASK, Y, DY, DX, OPERANDS_COUNT };
+enum { X, MASK, Y, DY, DX }; // operands
 
-/* A tensor of the problem: rank 2 along memory, rank 3 across it. */
-static operand tensor_of(const ckl_softmax_desc *d, const char *name, operand_role role, int64_t ld)
-{
-    if (d->inner == 1)
-        return operand_matrix(name, role, d->dtype, d->outer, d->n, ld);
-    return operand_along(operand_tensor(name, role, d->dtype, 3, (int64_t[]){ d->outer, d->n, d->inner },
-                                        (int64_t[]){ d->n * ld, ld, 1 }),
-                         1u << 1);
-}
-
-static int operands(const void *problem, operand *out)
+/* The y of a backward problem is probabilities, or their logarithms. */
+static int operands(const void *problem, operand *all)
 {
     const ckl_softmax_desc *d = problem;
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    out[Y] = tensor_of(d, "y", is_forward ? OPERAND_OUT : OPERAND_IN, d->ldy);
-    if (is_forward) {
-        out[X] = tensor_of(d, "x", OPERAND_IN, d->ldx);
-    } else {
-        out[Y] = operand_range(out[Y], d->log ? -8 : 0, d->log ? -1 : 1); // probabilities, or their logarithms
-        out[DY] = tensor_of(d, "dy", OPERAND_IN, d->ldy);
-        out[DX] = tensor_of(d, "dx", OPERAND_OUT, d->ldx);
-    }
-    if (d->mask != CKL_SOFTMAX_MASK_NONE)
-        out[MASK] = operand_matrix("mask", OPERAND_IN, d->mask == CKL_SOFTMAX_MASK_BOOL ? CKL_BOOL : d->dtype,
-                                   d->mask_rows, d->n, d->n);
-    return OPERANDS_COUNT;
+    for (int i = X; i <= DX; i++)
+        all[i] = operand_along(all[i], 1u << 1);
+    if (d->direction == CKL_DIRECTION_BACKWARD)
+        all[Y] = operand_range(all[Y], d->log ? -8 : 0, d->log ? -1 : 1);
+    return 0;
 }
 
 /* The definition */
@@ -235,11 +207,13 @@ static const char *const cases[] = {
 
 static const test_reject rejects[] = {
     { "shape=4x", CKL_INVALID, "softmax: shape=4x is not up to 8 sizes like 4096x1024" },
+    { "shape=99999999999999999999x0x4", CKL_INVALID, "is not up to 8 sizes like 4096x1024" },
+    { "shape=2^31x2^31", CKL_INVALID, "softmax: x of 2147483648x2147483648 elements" },
     { "shape=4x8 axis=2", CKL_INVALID, "softmax: axis=2 is not in -2..1" },
     { "shape=4x8 dtype=i32", CKL_INVALID, "softmax: dtype=i32 is none of f32, f16, bf16" },
     { "shape=4x8 ldx=7", CKL_INVALID, "softmax: ldx=7 is smaller than n=8" },
     { "shape=4x8x6 axis=1 ldy=5", CKL_INVALID, "softmax: ldy=5 is smaller than inner=6" },
-    { "shape=4x8 scale=-1", CKL_INVALID, "softmax: scale=-1 is not a positive number" },
+    { "shape=4x8 scale=-1", CKL_INVALID, "softmax: scale=-1 is negative" },
     { "shape=4x8 mask=bool direction=backward", CKL_INVALID, "softmax: the backward direction takes no mask" },
     { "shape=4x8 mask_rows=-3", CKL_INVALID, "softmax: mask_rows=-3 is negative" },
     { "shape=4x8 mask_rows=2", CKL_INVALID,
@@ -255,5 +229,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(softmax, .prepare = prepare, .slice_mode = 1, .reference = reference, .terms_of = terms,
-              .approximation_of = approximation, .flops = flops);
+OPERATOR_TEST(softmax, .prepare = prepare, .operands = operands, .slice_mode = 1, .reference = reference,
+              .terms_of = terms, .approximation_of = approximation, .flops = flops);

@@ -1,0 +1,142 @@
+/* cmd_soak.c - ckl soak: random problems on several streams and threads for minutes, results and memory watched. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/math.h"
+#include "cli/cli.h"
+#include "lab/soak.h"
+
+enum { PROGRESS_SECONDS = 10, STUCK_SECONDS = 180 };
+
+static const char *device_id, *minutes = "10", *seed = "1", *first = "0", *problems = "0", *threads = "4",
+                              *streams = "8";
+static const cli_option options[] = {
+    { "--device", "D", &device_id, "cuda, cuda:1, emulator:h200, emulator:l4; the best present if not given" },
+    { "--minutes", "M", &minutes, "how long; 10 if not given, 0.1 is six seconds" },
+    { "--seed", "N", &seed, "of the problems; the same seed draws the same ones" },
+    { "--first", "N", &first, "number of the first problem: repeats from there" },
+    { "--problems", "N", &problems, "stop after so many" },
+    { "--threads", "N", &threads, "4 if not given" },
+    { "--streams", "N", &streams, "8 if not given; a multiple of the threads" },
+};
+static const cli_usage usage = {
+    "soak", "[OPERATOR] [options]",
+    "Draws problems of every operator at random and runs them on several streams and threads at once, plainly and as "
+    "graphs.\nThe first run of each is compared with the reference, every later one bit for bit with the first; "
+    "outputs "
+    "are poisoned\nbetween, inputs, padding and canaries must stay. Memory of device and process must not grow. "
+    "Progress "
+    "every 10 s.\nThe last line is 'N passed, N failed', in problems.",
+    options, COUNT_OF(options)
+};
+
+static const char *device_name;
+
+static void print_failed(const char *line, int64_t number, const char *what)
+{
+    printf("FAILED problem %" PRId64
+           ": %s\n  %s, %s\n  alone:  ckl run \"%s\" --device %s\n  repeat: ckl soak --seed %s "
+           "--first %" PRId64 " --problems 1 --device %s\n",
+           number, line, device_name, what, line, device_name, seed, number, device_name);
+    fflush(stdout);
+}
+
+static void print_progress(const soak_sums *s)
+{
+    printf("%6.0f s: %" PRId64 " problems, %" PRId64 " rounds, %" PRId64 " runs (%" PRId64 " by graphs), %" PRId64
+           " wrong, %" PRId64 " refused; after %" PRId64 " phases %.1f MiB on the device, %.1f MiB in the process\n",
+           s->seconds, s->problems, s->rounds, s->runs, s->graphs, s->wrong, s->refused, s->phases,
+           (double)s->device_bytes / 0x1p20, (double)s->host_bytes / 0x1p20);
+    fflush(stdout);
+}
+
+static void print_waiting(const char *line)
+{
+    printf("under way: %s\n", line);
+}
+
+static bool parse_count(const char *name, const char *word, int64_t low, int64_t high, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtoll(word, &end, 10);
+    if (end != word && !*end && !errno && *out >= low && *out <= high)
+        return true;
+    fprintf(stderr, "ckl soak: %s=%s is not in %" PRId64 " to %" PRId64 "\n", name, word, low, high);
+    return false;
+}
+
+static bool parse_options(soak_options *o)
+{
+    char *end;
+    int64_t seed_number, thread_count, stream_count;
+    o->seconds = strtod(minutes, &end) * 60;
+    if (end == minutes || *end || !(o->seconds > 0) || o->seconds > 1e7) {
+        fprintf(stderr, "ckl soak: --minutes=%s is no number of minutes\n", minutes);
+        return false;
+    }
+    if (!parse_count("--seed", seed, 0, INT64_MAX, &seed_number) ||
+        !parse_count("--first", first, 0, INT32_MAX, &o->first) ||
+        !parse_count("--problems", problems, 0, INT32_MAX, &o->problems) ||
+        !parse_count("--threads", threads, 1, SOAK_STREAMS_MAX, &thread_count) ||
+        !parse_count("--streams", streams, thread_count, SOAK_STREAMS_MAX, &stream_count))
+        return false;
+    o->seed = (uint64_t)seed_number;
+    o->threads = (int)thread_count;
+    o->streams = (int)(stream_count / thread_count * thread_count);
+    return true;
+}
+
+static void print_end(const soak_sums *s)
+{
+    print_progress(s);
+    printf("memory grew by %.1f MiB on the device (%.0f allowed), %.1f MiB in the process (%.0f allowed)%s\n",
+           (double)s->device_growth / 0x1p20, (double)SOAK_DEVICE_GROWTH_MAX / 0x1p20, (double)s->host_growth / 0x1p20,
+           (double)SOAK_HOST_GROWTH_MAX / 0x1p20, s->phases < 3 ? "; too few phases to tell" : "");
+    if (s->lost)
+        printf("the device is lost\n");
+    if (s->stuck)
+        printf("no run ended for %d s\n", STUCK_SECONDS);
+    bool otherwise = !soak_passed(s) && s->wrong == 0; // a leak, or a device that hangs
+    printf("%" PRId64 " passed, %" PRId64 " failed\n", s->problems - s->wrong, s->wrong + otherwise);
+    fflush(stdout);
+}
+
+static ckl_status soak_on(ckl_device *device, const soak_options *o, soak_sums *sums)
+{
+    device_name = ckl_device_properties(device)->id;
+    printf("%s (%s): seed %s, %d threads, %d streams, %.1f minutes\n", device_name, ckl_device_properties(device)->name,
+           seed, o->threads, o->streams, o->seconds / 60);
+    TRY(soak_run(device, o, sums));
+    print_end(sums);
+    if (sums->stuck)
+        _exit(EXIT_DEVICE); // threads wait in the driver
+    return CKL_OK;
+}
+
+int cmd_soak(int argc, char **argv)
+{
+    int done = cli_parse(&usage, &argc, argv);
+    if (done != CLI_GO_ON)
+        return done;
+    soak_options o = { .progress_seconds = PROGRESS_SECONDS,
+                       .stuck_seconds = STUCK_SECONDS,
+                       .failed = print_failed,
+                       .progress = print_progress,
+                       .waiting = print_waiting };
+    if (!parse_options(&o))
+        return EXIT_USAGE;
+    soak_sums sums = { 0 };
+    ckl_device *device = NULL;
+    ckl_status status = argc > 1 ? case_operator(argv[1], &o.only) : CKL_OK;
+    if (status == CKL_OK)
+        status = ckl_device_open(device_id, &device);
+    if (status == CKL_OK)
+        status = soak_on(device, &o, &sums);
+    ckl_device_close(device);
+    if (status != CKL_OK)
+        return cli_fail(status);
+    return sums.lost ? EXIT_DEVICE : soak_passed(&sums) ? EXIT_PASSED : EXIT_FAILED;
+}

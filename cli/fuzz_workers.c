@@ -1,0 +1,257 @@
+/* fuzz_workers.c - worker processes take batch after batch; the parent counts, and replaces those that end too early. */
+#include "cli/fuzz_workers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/math.h"
+#include "device/emulator/emulator.h"
+#include "lab/clock.h"
+
+enum {
+    DEVICES_MAX = 8,
+    WORKERS_MAX = 256,
+    PROGRESS_SECONDS = 10,
+    LOST = 1,
+    CANNOT_OPEN = 2,
+    PAUSE_US = 20000,
+    BUDGET = 100000,
+    BATCH_SECONDS_MAX = 120
+};
+
+/* What all processes see. */
+typedef struct shared_state {
+    int64_t next; // batch
+    fuzz_sums sums;
+    int64_t at[WORKERS_MAX]; // first program of the batch that a worker is at; -1: none
+    char sentence[512];      // why a device cannot be opened
+} shared_state;
+
+typedef struct crew {
+    const fuzz_request *request;
+    shared_state *shared;
+    pid_t pids[WORKERS_MAX];
+    double begin;
+} crew;
+
+/* Devices of a worker */
+
+typedef struct emulator_row {
+    const char *model, *label;
+    emulator_schedule schedule;
+    emulator_completion completion;
+} emulator_row;
+
+static const emulator_row emulators[] = {
+    { "h200", "emulator:h200", SCHEDULE_ROUNDS, COMPLETION_LAZY },
+    { "h200", "emulator:h200 eager", SCHEDULE_ROUNDS, COMPLETION_EAGER },
+    { "h200", "emulator:h200 random", SCHEDULE_RANDOM, COMPLETION_RANDOM },
+    { "a100", "emulator:a100", SCHEDULE_RANDOM, COMPLETION_LAZY },
+    { "l4", "emulator:l4", SCHEDULE_RANDOM, COMPLETION_EAGER },
+};
+
+static ckl_status open_emulator(const emulator_row *row, ckl_device **device)
+{
+    emulator_options options = emulator_options_default();
+    options.schedule = row->schedule;
+    options.completion = row->completion;
+    options.threads = 1;
+    options.budget = BUDGET;
+    TRY(emulator_open_with(row->model, &options, device));
+    snprintf((*device)->info.id, sizeof(*device)->info.id, "%s", row->label);
+    return CKL_OK;
+}
+
+/* The emulated H200 first; then the device that was asked for, or the emulator's other schedules and models. */
+static ckl_status open_devices(const char *id, ckl_device **devices, int *count)
+{
+    *count = 0;
+    for (int i = 0; i < (id ? 1 : COUNT_OF(emulators)); i++, ++*count)
+        TRY(open_emulator(&emulators[i], &devices[*count]));
+    if (id)
+        TRY(ckl_device_open(id, &devices[(*count)++]));
+    return CKL_OK;
+}
+
+/* Findings */
+
+static void write_file(const fuzz_request *r, const fuzz_finding *finding, const text *words)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/program-%" PRIu64 "-%" PRId64 ".txt", r->folder, r->set.seed, finding->program);
+    FILE *file = fopen(path, "w");
+    if (!file) {
+        fprintf(stderr, "ckl fuzz: %s cannot be written\n", path);
+        return;
+    }
+    fwrite(words->data, 1, words->length, file);
+    fclose(file);
+}
+
+static void report(void *user, const fuzz_finding *finding)
+{
+    const fuzz_request *r = user;
+    text words = { 0 };
+    text_printf(&words, "program %" PRId64 " (%s) on %s: %s\n%s", finding->program,
+                fuzz_kind_names[fuzz_kind_of(r->set, finding->program)], finding->device, text_data(&finding->what),
+                text_data(&finding->ir));
+    text_printf(&words, "repeat: ckl fuzz --seed %" PRIu64 " --program %" PRId64, r->set.seed, finding->program);
+    if (r->set.kind != FUZZ_KINDS_ALL)
+        text_printf(&words, " --kind %s", fuzz_kind_names[r->set.kind]);
+    text_printf(&words, "%s%s\n\n", r->device ? " --device " : "", r->device ? r->device : "");
+    fwrite(words.data, 1, words.length, stdout);
+    fflush(stdout);
+    if (r->folder)
+        write_file(r, finding, &words);
+    text_free(&words);
+}
+
+/* A worker */
+
+static double seconds_since(double begin)
+{
+    return clock_seconds() - begin;
+}
+
+static bool is_compared(fuzz_devices devices, ir_target target)
+{
+    bool compared = false;
+    for (int i = 1; i < devices.count; i++)
+        compared |= fuzz_takes(devices.all[i], target);
+    return compared;
+}
+
+/* Checks programs and adds them to the sums; false: a device is lost, and a batch was not checked. */
+static bool check(crew *c, int worker, fuzz_devices devices, int64_t first, int count)
+{
+    const fuzz_request *r = c->request;
+    fuzz_sums *sums = &c->shared->sums;
+    c->shared->at[worker] = first;
+    alarm(BATCH_SECONDS_MAX); // a kernel that never ends ends the process
+    int found = fuzz_check(devices, r->set, first, count, report, (void *)(uintptr_t)r);
+    alarm(0);
+    if (found == FUZZ_LOST)
+        return false;
+    c->shared->at[worker] = -1;
+    __atomic_fetch_add(&sums->programs[fuzz_kind_of(r->set, first)], count, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&sums->differences, found, __ATOMIC_RELAXED);
+    if (!is_compared(devices, fuzz_target_of(r->set, first)))
+        __atomic_fetch_add(&sums->alone, count, __ATOMIC_RELAXED);
+    return true;
+}
+
+/* first < 0: all batches that nobody has taken; else one program. */
+static int work(crew *c, int worker, int64_t first)
+{
+    const fuzz_request *r = c->request;
+    ckl_device *all[DEVICES_MAX];
+    fuzz_devices devices = { .all = all };
+    if (open_devices(r->device, all, &devices.count) != CKL_OK) {
+        snprintf(c->shared->sentence, sizeof c->shared->sentence, "%s", ckl_error());
+        return CANNOT_OPEN;
+    }
+    if (first >= 0)
+        return check(c, worker, devices, first, 1) ? 0 : LOST;
+    while (r->seconds_max == 0 || seconds_since(c->begin) < r->seconds_max) {
+        int64_t done = __atomic_fetch_add(&c->shared->next, 1, __ATOMIC_RELAXED) * FUZZ_BATCH;
+        if (done >= r->count)
+            break;
+        if (!check(c, worker, devices, r->first + done, (int)min_i64(FUZZ_BATCH, r->count - done)))
+            return LOST;
+    }
+    return 0;
+}
+
+static pid_t start(crew *c, int worker, int64_t first)
+{
+    fflush(stdout);
+    c->shared->at[worker] = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        setenv("CUDA_CACHE_DISABLE", "1", 1); // random kernels do not come again
+        _exit(work(c, worker, first));
+    }
+    return pid;
+}
+
+/* The parent */
+
+/* A worker crashed or lost its device: each program of its batch in a process of its own, so that the one is named and the others checked. */
+static void check_one_by_one(crew *c, int worker, int64_t first)
+{
+    int64_t end = min_i64(first + FUZZ_BATCH, c->request->first + c->request->count);
+    for (int64_t program = first; program < end; program++) {
+        int status;
+        pid_t pid = start(c, worker, program);
+        if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFSIGNALED(status))
+            continue;
+        fuzz_finding finding = { .program = program, .device = "this program" };
+        text_printf(&finding.what, "its process ended by signal %d (%s)", WTERMSIG(status),
+                    strsignal(WTERMSIG(status)));
+        report((void *)(uintptr_t)c->request, &finding);
+        text_free(&finding.what);
+        c->shared->sums.differences++;
+        c->shared->sums.programs[fuzz_kind_of(c->request->set, program)]++;
+    }
+}
+
+/* What a worker that has ended leaves; true: another takes its place. */
+static bool replace(crew *c, int worker, int status)
+{
+    bool early = WIFSIGNALED(status) || WEXITSTATUS(status) == LOST;
+    if (early && c->shared->at[worker] >= 0)
+        check_one_by_one(c, worker, c->shared->at[worker]);
+    return early;
+}
+
+static int64_t programs_of(const fuzz_sums *sums)
+{
+    int64_t all = 0;
+    for (int i = 0; i < FUZZ_KIND_COUNT; i++)
+        all += sums->programs[i];
+    return all;
+}
+
+static void wait_for_all(crew *c, int running)
+{
+    double told = clock_seconds();
+    while (running > 0) {
+        int status;
+        pid_t pid = waitpid(-1, &status, WNOHANG);
+        for (int i = 0; i < c->request->workers && pid > 0; i++) {
+            if (c->pids[i] != pid)
+                continue;
+            c->pids[i] = replace(c, i, status) ? start(c, i, -1) : 0;
+            running -= c->pids[i] <= 0;
+        }
+        if (pid == 0)
+            usleep(PAUSE_US);
+        if (seconds_since(told) < PROGRESS_SECONDS)
+            continue;
+        told = clock_seconds();
+        fprintf(stderr, "%" PRId64 " programs, %" PRId64 " differences, %.0f s\n", programs_of(&c->shared->sums),
+                c->shared->sums.differences, seconds_since(c->begin));
+    }
+}
+
+ckl_status fuzz_run(const fuzz_request *request, fuzz_sums *sums)
+{
+    crew c = { .request = request, .begin = clock_seconds() };
+    c.shared = mmap(NULL, sizeof *c.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (c.shared == MAP_FAILED)
+        FAIL(CKL_NO_MEMORY, "fuzz: no memory to share with the workers");
+    int running = 0;
+    for (int i = 0; i < request->workers; i++) {
+        c.pids[i] = start(&c, i, request->count == 1 ? request->first : -1);
+        running += c.pids[i] > 0;
+    }
+    wait_for_all(&c, running);
+    *sums = c.shared->sums;
+    ckl_status status = c.shared->sentence[0] ? status_fail(CKL_DEVICE_FAULT, "%s", c.shared->sentence) : CKL_OK;
+    munmap(c.shared, sizeof *c.shared);
+    return status;
+}

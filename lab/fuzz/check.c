@@ -1,0 +1,235 @@
+/* check.c - a batch on all devices: the slices that differ, then their programs alone, then as short as they get. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/fuzz/fuzz.h"
+
+/* A batch on the devices, with the memory that each of two leaves. */
+typedef struct comparison {
+    fuzz_devices devices;
+    const fuzz_batch *batch;
+    unsigned char *expected, *got;
+    const char *device; // that was run last
+    bool failed;        // as a whole
+    char why[512];
+} comparison;
+
+static size_t memory_bytes(const fuzz_batch *batch)
+{
+    return (size_t)(batch->slice_bytes * batch->count);
+}
+
+static void *allocate(size_t bytes)
+{
+    void *memory = malloc(bytes);
+    if (!memory)
+        abort();
+    return memory;
+}
+
+static comparison begin(fuzz_devices devices, const fuzz_batch *batch)
+{
+    return (comparison){ .devices = devices,
+                         .batch = batch,
+                         .expected = allocate(memory_bytes(batch)),
+                         .got = allocate(memory_bytes(batch)) };
+}
+
+static void end(comparison *c)
+{
+    free(c->expected);
+    free(c->got);
+}
+
+static ckl_status run(comparison *c, int device, const ir_kernel *kernel, unsigned char *memory)
+{
+    c->device = c->devices.all[device]->info.id;
+    fuzz_fill(c->batch, memory);
+    return fuzz_execute(c->devices.all[device], c->batch, kernel, memory);
+}
+
+static bool slice_differs(const comparison *c, int number)
+{
+    size_t at = (size_t)(number * c->batch->slice_bytes);
+    return memcmp(c->expected + at, c->got + at, (size_t)c->batch->slice_bytes) != 0;
+}
+
+/* One program */
+
+static void describe_difference(const comparison *c, text *what)
+{
+    int64_t at = 0;
+    while (at < c->batch->slice_bytes && c->expected[at] == c->got[at])
+        at++;
+    at -= at % 4;
+    if (at == c->batch->slice_bytes) {
+        text_printf(what, "its memory differed once on %s, not again", c->device);
+        return;
+    }
+    uint32_t expected, got;
+    memcpy(&expected, c->expected + at, 4);
+    memcpy(&got, c->got + at, 4);
+    text_printf(what, "byte %" PRId64 " of its memory is 0x%08" PRIx32 " on %s and 0x%08" PRIx32 " on %s", at, expected,
+                c->devices.all[0]->info.id, got, c->device);
+}
+
+/* What is wrong with a program. */
+typedef struct symptom {
+    comparison *c;
+    int device;
+    bool fails;   // else it differs
+    char why[48]; // how the sentence of the failure begins
+} symptom;
+
+/* The kind of a fault, without where it was. */
+static void begin_of_sentence(char *why, size_t size)
+{
+    const char *kind = strstr(ckl_error(), " in fuzz");
+    snprintf(why, size, "%.*s", kind ? (int)(kind - ckl_error()) : (int)size, ckl_error());
+}
+
+static bool same_failure(const symptom *s)
+{
+    return strncmp(ckl_error(), s->why, strlen(s->why)) == 0;
+}
+
+/* Does the kernel still differ on the device, or fail there in the same way, while it is sound on the first one? */
+static bool still_there(void *user, const ir_kernel *kernel)
+{
+    symptom *s = user;
+    if (ir_verify(kernel) != CKL_OK)
+        return false;
+    ckl_status status = run(s->c, 0, kernel, s->c->expected);
+    if (s->device > 0 && status == CKL_OK)
+        status = run(s->c, s->device, kernel, s->c->got);
+    else if (s->device > 0)
+        return false;
+    return s->fails ? status != CKL_OK && same_failure(s) : status == CKL_OK && slice_differs(s->c, 0);
+}
+
+static void report_symptom(symptom s, fuzz_batch *batch, fuzz_report *report, void *user)
+{
+    fuzz_finding finding = { .program = batch->first };
+    bool lost = fuzz_is_lost(s.c->devices.all[s.device]);
+    if (s.fails)
+        begin_of_sentence(s.why, sizeof s.why);
+    if (!lost && still_there(&s, batch->kernel)) {
+        fuzz_minimise(batch->kernel, still_there, &s);
+        still_there(&s, batch->kernel); // once more, for the words
+    }
+    if (s.fails)
+        text_printf(&finding.what, "%s", ckl_error());
+    else
+        describe_difference(s.c, &finding.what);
+    finding.device = s.c->device;
+    finding.length = batch->kernel->inst_count;
+    ir_print(batch->kernel, &finding.ir);
+    report(user, &finding);
+    text_free(&finding.what);
+    text_free(&finding.ir);
+}
+
+/* Looks for the first device that differs or fails; true: the program was reported. */
+static bool judge(comparison *c, fuzz_batch *batch, fuzz_report *report, void *user)
+{
+    if (run(c, 0, batch->kernel, c->expected) != CKL_OK) {
+        report_symptom((symptom){ .c = c, .fails = true }, batch, report, user);
+        return true;
+    }
+    for (int i = 1; i < c->devices.count; i++) {
+        if (!fuzz_takes(c->devices.all[i], batch->kernel->target))
+            continue;
+        bool fails = run(c, i, batch->kernel, c->got) != CKL_OK;
+        if (!fails && !slice_differs(c, 0))
+            continue;
+        report_symptom((symptom){ .c = c, .device = i, .fails = fails }, batch, report, user);
+        return true;
+    }
+    return false;
+}
+
+static bool check_program(fuzz_devices devices, fuzz_set set, int64_t number, fuzz_report *report, void *user)
+{
+    fuzz_batch batch;
+    bool found = true;
+    if (fuzz_describe(set, number, 1, &batch) == CKL_OK) {
+        comparison c = begin(devices, &batch);
+        found = judge(&c, &batch, report, user);
+        end(&c);
+    } else {
+        fuzz_finding finding = { .program = number, .device = "describing" };
+        text_printf(&finding.what, "%s", ckl_error());
+        report(user, &finding);
+        text_free(&finding.what);
+    }
+    fuzz_batch_free(&batch);
+    return found;
+}
+
+/* Batches */
+
+/* Marks the programs that differ anywhere; all of them if the batch fails as a whole. */
+static void suspect(comparison *c, bool *suspects)
+{
+    c->failed = run(c, 0, c->batch->kernel, c->expected) != CKL_OK;
+    for (int i = 1; i < c->devices.count && !c->failed; i++) {
+        if (!fuzz_takes(c->devices.all[i], c->batch->kernel->target))
+            continue;
+        c->failed = run(c, i, c->batch->kernel, c->got) != CKL_OK;
+        for (int j = 0; j < c->batch->count && !c->failed; j++)
+            suspects[j] |= slice_differs(c, j);
+    }
+    snprintf(c->why, sizeof c->why, "%s", c->failed ? ckl_error() : "differs");
+    for (int j = 0; j < c->batch->count && c->failed; j++)
+        suspects[j] = true;
+}
+
+/* What happens only among the other programs of a batch. */
+static void report_batch(const comparison *c, int64_t program, fuzz_report *report, void *user)
+{
+    fuzz_finding finding = { .program = program, .device = c->device, .length = c->batch->kernel->inst_count };
+    text_printf(&finding.what, "only in its batch, %d programs from %" PRId64 " on: %s", c->batch->count,
+                c->batch->first, c->why);
+    ir_print(c->batch->kernel, &finding.ir);
+    report(user, &finding);
+    text_free(&finding.what);
+    text_free(&finding.ir);
+}
+
+/* Programs that the batch makes suspect are run alone. */
+static int check_batch(fuzz_devices devices, const fuzz_batch *batch, fuzz_report *report, void *user)
+{
+    int found = 0;
+    bool suspects[FUZZ_BATCH] = { false };
+    comparison c = begin(devices, batch);
+    suspect(&c, suspects);
+    bool lost = c.failed && fuzz_is_lost(devices.all[devices.count - 1]);
+    for (int i = 0; i < batch->count; i++) {
+        if (!suspects[i] || lost)
+            continue;
+        bool alone = check_program(devices, batch->set, batch->first + i, report, user);
+        if (!alone && !c.failed)
+            report_batch(&c, batch->first + i, report, user);
+        found += alone || !c.failed;
+    }
+    if (c.failed && !found && !lost) {
+        report_batch(&c, batch->first, report, user);
+        found = 1;
+    }
+    end(&c);
+    return lost ? FUZZ_LOST : found;
+}
+
+int fuzz_check(fuzz_devices devices, fuzz_set set, int64_t first, int count, fuzz_report *report, void *user)
+{
+    fuzz_batch batch = { 0 };
+    int found = 0;
+    if (count > 1 && fuzz_describe(set, first, count, &batch) == CKL_OK)
+        found = check_batch(devices, &batch, report, user);
+    else
+        for (int i = 0; i < count; i++)
+            found += check_program(devices, set, first + i, report, user);
+    fuzz_batch_free(&batch);
+    return found;
+}

@@ -1,0 +1,183 @@
+/*
+ * matrix.c - tensor cores and the instructions that feed them. Operands are +-0.5 to 1.75 in steps of an eighth or a quarter,
+ * accumulators begin as small whole numbers: every sum is exact, so its rounding, which differs between GPUs, is not asked.
+ */
+#include "lab/fuzz/program.h"
+
+#include "base/math.h"
+#include "ir/rules.h"
+
+enum { CHUNK = 16, A_ROWS = 64, N_MAX = 256, N_MOSTLY = 32, ACCUMULATORS_MAX = N_MAX / 2, KEPT = 4 };
+
+static ir_type choose_half(program *p)
+{
+    return chance(p, 2) ? CKL_F16 : CKL_BF16;
+}
+
+/* Two halves as described above, as a u32. */
+static val two_halves(program *p, ir_type half)
+{
+    bool f16 = half == CKL_F16;
+    val bits = ir_binary(IR_AND, pick_register(p, IR_U32), ir_int(IR_U32, f16 ? 0x87008700 : 0x80e080e0));
+    return ir_binary(IR_OR, bits, ir_int(IR_U32, f16 ? 0x38003800 : 0x3f003f00));
+}
+
+/* New registers with one of two small numbers, or 0. */
+static void accumulators(program *p, int count, val *d)
+{
+    val first[3] = { ir_float(CKL_F32, 0) };
+    for (int i = 1; i < 3; i++)
+        first[i] = small_float(p, CKL_F32);
+    for (int i = 0; i < count; i++)
+        ir_assign(d[i] = ir_reg(CKL_F32), first[choose(p, 3)]);
+}
+
+void do_mma(program *p)
+{
+    ir_at("mma", 1);
+    ir_type half = choose_half(p);
+    val d[4], a[4], b[2];
+    accumulators(p, 4, d);
+    for (int i = 0; i < 4; i++) {
+        a[i] = two_halves(p, half);
+        b[i / 2] = two_halves(p, half);
+    }
+    for (int i = 1 + choose(p, 2); i > 0; i--)
+        ir_mma(half, d, a, b);
+    for (int i = 0; i < 4; i++)
+        keep(p, d[i]);
+}
+
+/* Fills the tile with halves for tensor cores, chunk by chunk. */
+static void fill_tile(program *p, ir_type half)
+{
+    val v[4], mine = ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, p->thread, ir_int(IR_U32, CHUNK)));
+    for (int i = 0; i < 4; i++)
+        v[i] = two_halves(p, half);
+    settle_smem(p);
+    for (int at = 0; at < FUZZ_TILE_BYTES; at += CHUNK * p->threads) {
+        val rotated[] = { v[at / CHUNK % 3], v[(at / 2048 + 1) % 4], v[(at / 2048 + 2) % 4], v[(at / 2048 + 3) % 4] };
+        ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 4, mine, at, rotated);
+    }
+    settle_smem(p);
+}
+
+void do_ldmatrix(program *p)
+{
+    fill_tile(p, choose_half(p));
+    ir_at("ldmatrix", 1);
+    val row = ir_binary(IR_AND, pick_register(p, IR_U32), ir_int(IR_U32, FUZZ_TILE_BYTES / CHUNK / 2 - 1)), d[4];
+    int n = 1 << choose(p, 3);
+    bool transpose = chance(p, 2);
+    for (int i = 0; i < n; i++)
+        d[i] = ir_reg(IR_U32);
+    ir_ldmatrix(n, transpose, ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, row, ir_int(IR_U32, CHUNK))),
+                CHUNK * choose(p, 64), d);
+    for (int i = 0; i < n; i++)
+        keep(p, d[i]);
+}
+
+/* Every lane's row is its own; a thread then reads the row of another. */
+void do_stmatrix(program *p)
+{
+    ir_at("stmatrix", 1);
+    val x[4], d[4], slot = ir_binary(IR_XOR, p->thread, ir_int(IR_U32, choose(p, p->threads)));
+    int n = 1 << choose(p, 3);
+    for (int i = 0; i < n; i++)
+        x[i] = pick(p, IR_U32);
+    for (int i = 0; i < 4; i++)
+        d[i] = ir_reg(IR_U32);
+    val row = ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, slot, ir_int(IR_U32, CHUNK)));
+    val zero[] = { ir_int(IR_U32, 0), ir_int(IR_U32, 0), ir_int(IR_U32, 0), ir_int(IR_U32, 0) };
+    settle_smem(p);
+    ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 4, row, 0, zero);
+    settle_smem(p);
+    ir_stmatrix(n, chance(p, 2), row, 0, x);
+    settle_smem(p);
+    ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 4, row, 0, d);
+    for (int i = 0; i < 4; i++)
+        keep(p, d[i]);
+}
+
+/* How operands lie in shared memory; matrix.h of the emulator has the formulas. */
+typedef struct placement {
+    int swizzle, span;   // field of the descriptor; bytes, 0: none
+    int leading, stride; // bytes
+} placement;
+
+/* Bytes from the first to behind the last of rows x 16 halves; major: rows are contiguous instead of k. */
+static int extent_of(placement x, int rows, bool major)
+{
+    int atom = x.span ? 8 * x.span : 128;
+    if (!x.span)
+        return rows / 8 * x.stride + 2 * x.leading + atom;
+    if (major)
+        return (rows * 2 / x.span + 1) * x.leading + 2 * x.stride + atom;
+    return rows / 8 * x.stride + atom;
+}
+
+/* Offsets are multiples of what the swizzle repeats after; closer together, or with a smaller swizzle, if they do not fit. */
+static placement choose_placement(program *p, int rows, bool major)
+{
+    static const int spans[] = { 0, 128, 64, 32 };
+    for (int swizzle = choose(p, 4);; swizzle++) {
+        int span = spans[swizzle % 4], atom = span ? 8 * span : 128;
+        if (major && span && rows * 2 % span) // rows of a swizzle's width are not divided
+            continue;
+        placement x = { swizzle % 4, span, atom * (1 + choose(p, 2)), 0 };
+        x.stride = atom * (1 + choose(p, 2));
+        if (extent_of(x, rows, major) > FUZZ_TILE_BYTES)
+            x.leading = x.stride = atom;
+        if (extent_of(x, rows, major) <= FUZZ_TILE_BYTES)
+            return x;
+    }
+}
+
+/* A descriptor of rows x 16 halves somewhere in the tile. */
+static val descriptor(program *p, int rows, bool major)
+{
+    placement x = choose_placement(p, rows, major);
+    int start = 1024 * choose(p, (FUZZ_TILE_BYTES - extent_of(x, rows, major)) / 1024 + 1);
+    if (x.span > 32 && !major)
+        start += 32 * choose(p, x.span / 32); // a later k of the same rows
+    val address = ir_binary(IR_SHR, ir_binary(IR_ADD, p->smem, ir_int(IR_U32, start)), ir_int(IR_U32, 4));
+    uint64_t fields = (uint64_t)x.leading / 16 << 16 | (uint64_t)x.stride / 16 << 32 | (uint64_t)x.swizzle << 62;
+    return ir_binary(IR_OR, ir_convert(IR_U64, address), ir_int(IR_U64, (int64_t)fields));
+}
+
+/* Some accumulators, and all of them as one word. */
+static void keep_accumulators(program *p, int count, const val *d)
+{
+    val all = ir_bitcast(IR_U32, d[0]);
+    for (int i = 1; i < count; i++)
+        all = ir_binary(IR_XOR, ir_binary(IR_MUL, all, ir_int(IR_U32, 3)), ir_bitcast(IR_U32, d[i]));
+    keep(p, all);
+    for (int i = 0; i < KEPT; i++)
+        keep(p, d[choose(p, count)]);
+}
+
+/* Up to two in a group, A from shared memory or from registers. */
+void do_wgmma(program *p)
+{
+    ir_type half = choose_half(p);
+    fill_tile(p, half);
+    ir_at("wgmma", 1);
+    int n = 8 * (1 + choose(p, (chance(p, 6) ? N_MAX : N_MOSTLY) / 8)), many = 1 + choose(p, 2);
+    bool registers = chance(p, 2), a_major = chance(p, 2), b_major = chance(p, 2);
+    val d[ACCUMULATORS_MAX], a[4];
+    for (int i = 0; i < 4; i++)
+        a[i] = ir_reg(IR_U32), ir_assign(a[i], two_halves(p, half));
+    accumulators(p, n / 2, d);
+    for (int i = 0; i < many; i++) {
+        val scale = i ? ir_int(IR_PRED, 1) : chance(p, 2) ? ir_int(IR_PRED, choose(p, 2)) : uniform_predicate(p);
+        val da = descriptor(p, A_ROWS, a_major), db = descriptor(p, n, b_major);
+        ir_plain(IR_WGMMA_FENCE, 0, 0);
+        if (registers)
+            ir_wgmma_rs(half, n, d, a, db, scale, b_major);
+        else
+            ir_wgmma(half, n, d, da, db, scale, a_major, b_major);
+        ir_plain(IR_WGMMA_COMMIT, 0, 0);
+        ir_plain(IR_WGMMA_WAIT, 0, 0);
+    }
+    keep_accumulators(p, n / 2, d);
+}

@@ -1,0 +1,20 @@
+/* random_problem.h - problem lines drawn at random: the operators' cases with other sizes, types and choices. */
+#ifndef CKL_LAB_RANDOM_PROBLEM_H
+#define CKL_LAB_RANDOM_PROBLEM_H
+
+#include "lab/case.h"
+
+/* How large a drawn problem may be. */
+typedef struct random_problem_limits {
+    double flops; // useful operations
+    double bytes; // of all operands
+} random_problem_limits;
+
+/*
+ * Appends a line that some implementation takes on the device: of one operator, or of any if `only` is NULL. The same seed
+ * gives the same line. Where no change of a case suits, it is the case itself, which may exceed the limits. Any thread.
+ */
+void random_problem(const operator_test *only, const ckl_device_info *device, uint64_t seed,
+                    random_problem_limits limits, text *line);
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * soak.h - random problems on several streams and threads for a while, their results checked, memory watched.
+ *
+ * Each stream belongs to one thread and has one problem at a time. A problem's first run is compared with the reference,
+ * whole or by sample as `ckl run` does. Further rounds poison the outputs, write every operand anew, and enqueue the problem one or
+ * several times, plainly or as a graph, while the other streams do the same; each round must leave the bits of the first run,
+ * and inputs, padding and canaries as they were.
+ *
+ * Time is cut into phases. After each all threads have ended, plans, streams and memory are given back and caches are emptied;
+ * what the device and the process still use then must not grow: by no more than SOAK_DEVICE_GROWTH_MAX and SOAK_HOST_GROWTH_MAX
+ * over the most that was seen in the first third of the phases. The bounds hold what drivers, allocators and thread pools keep
+ * for later; other users of the same GPU disturb the first.
+ */
+#ifndef CKL_LAB_SOAK_H
+#define CKL_LAB_SOAK_H
+
+#include "lab/random_problem.h"
+
+#define SOAK_DEVICE_GROWTH_MAX ((int64_t)64 << 20)
+#define SOAK_HOST_GROWTH_MAX   ((int64_t)256 << 20)
+
+enum { SOAK_STREAMS_MAX = 64, SOAK_LINE_BYTES = 512 };
+
+/* What happened so far. */
+typedef struct soak_sums {
+    double seconds;
+    int64_t problems, rounds, runs, graphs; // graphs: runs that were part of one
+    int64_t wrong, refused; // refused: calls that the library does not take, say in place with other strides
+    int64_t phases, device_bytes, host_bytes; // in use after the last phase
+    int64_t device_growth, host_growth;       // over the first third; 0 while there is none
+    bool lost;                                // the device accepts no work any more
+    bool stuck;                               // no run ended for long: threads are left behind, leave the process
+} soak_sums;
+
+typedef struct soak_options {
+    uint64_t seed;           // problem i is drawn from (seed, i), whatever the threads do
+    int64_t first, problems; // number of the first problem; how many, 0: as many as there is time for
+    double seconds;
+    int threads, streams;      // a multiple of threads, at most SOAK_STREAMS_MAX
+    const operator_test *only; // NULL: every operator
+    double progress_seconds, stuck_seconds;
+
+    /* Called by one thread at a time. */
+    void (*failed)(const char *line, int64_t number, const char *what);
+    void (*progress)(const soak_sums *sums);
+    void (*waiting)(const char *line); // where stuck: for each line under way
+} soak_options;
+
+/* Runs until time, problems or device are at their end. CKL_OK also when something was wrong: the sums say it. */
+ckl_status soak_run(ckl_device *device, const soak_options *options, soak_sums *sums);
+
+/* Nothing wrong, lost, stuck or leaked. */
+bool soak_passed(const soak_sums *sums);
+
+#endif

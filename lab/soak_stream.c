@@ -1,0 +1,171 @@
+/* soak_stream.c - a problem in a soak: taken, run in rounds over poison, compared bit for bit, given back. */
+#include "lab/soak_stream.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "lab/compare.h"
+
+enum { ROUNDS_MAX = 16, GRAPH_ONE_IN = 2 };
+enum { BURST_MAX_EMULATED = 4, BURST_MAX_GPU = 32 }; // runs of a round: a GPU's streams are to overlap
+
+/* Of a problem: the emulator runs millions of operations a second, a GPU is to be kept busy for microseconds. */
+static const random_problem_limits emulated_limits = { .flops = 2e6, .bytes = 1 << 20 };
+static const random_problem_limits gpu_limits = { .flops = 2e9, .bytes = 64 << 20 };
+
+static void note_status(soak_stream *s, ckl_status status)
+{
+    if (status == CKL_OK || *s->fault)
+        return;
+    snprintf(s->fault, sizeof s->fault, "%s: %.900s", ckl_status_name(status), ckl_error());
+    s->lost = status == CKL_DEVICE_FAULT && !s->device->info.emulated; // a CUDA fault is for ever
+}
+
+static void note_result(soak_stream *s, const check_result *result)
+{
+    if (!result->passed && !*s->fault)
+        snprintf(s->fault, sizeof s->fault, "%.1000s", result->fault);
+}
+
+void soak_stream_open(soak_stream *s, ckl_device *device)
+{
+    *s = (soak_stream){ .device = device };
+    ckl_status status = ckl_stream_create(device, &s->stream);
+    s->broken = status != CKL_OK;
+    note_status(s, status);
+}
+
+static void give_back(soak_stream *s)
+{
+    if (s->graph)
+        s->device->ops->graph_destroy(s->device, s->graph);
+    s->graph = NULL;
+    check_close(&s->k);
+    case_clear(&s->c);
+    s->open = false;
+}
+
+void soak_stream_close(soak_stream *s)
+{
+    if (s->open)
+        give_back(s);
+    ckl_stream_destroy(s->device, s->stream);
+    s->stream = NULL;
+}
+
+static void draw_line(soak_stream *s, const soak_options *options)
+{
+    text line = { 0 };
+    random_problem(options->only, &s->device->info, random_next(&s->random),
+                   s->device->info.emulated ? emulated_limits : gpu_limits, &line);
+    snprintf(s->line, sizeof s->line, "%s", text_data(&line));
+    text_free(&line);
+}
+
+void soak_stream_take(soak_stream *s, const soak_options *options, int64_t number)
+{
+    s->number = number;
+    s->random = (random_sequence){ .stream = random_at(options->seed, (uint64_t)number) };
+    draw_line(s, options);
+    check_result result = { 0 };
+    s->open = true;
+    ckl_status status = case_parse(s->line, &s->c);
+    if (status == CKL_OK)
+        status = check_open(&s->c, s->device, s->stream, &s->k);
+    if (status == CKL_OK)
+        status = check_run(&s->k, &result);
+    if (status == CKL_INVALID || status == CKL_UNSUPPORTED) { // what a desc alone does not tell
+        s->done.refused++;
+        give_back(s);
+        return;
+    }
+    note_status(s, status);
+    if (status == CKL_OK)
+        note_result(s, &result);
+    s->done.problems++;
+    s->done.runs++;
+    s->digest = operand_images_digest(&s->k.images);
+    s->rounds = 1 + random_below(&s->random, ROUNDS_MAX);
+    if (*s->fault)
+        give_back(s);
+}
+
+/* An operand that is read and written makes each run depend on the one before. */
+static bool may_repeat(const soak_stream *s)
+{
+    for (int i = 0; i < s->k.images.count; i++)
+        if (s->k.images.host[i] && s->k.images.each[i].info.role == OPERAND_IN_OUT)
+            return false;
+    return true;
+}
+
+static ckl_status enqueue_runs(const soak_stream *s, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        TRY(check_enqueue(&s->k));
+    return CKL_OK;
+}
+
+/* The graph of this problem: captured once, launched in many rounds. */
+static ckl_status capture(soak_stream *s)
+{
+    const device_ops *ops = s->device->ops;
+    TRY(ops->graph_begin(s->device, s->stream));
+    ckl_status status = enqueue_runs(s, s->burst), ended = ops->graph_end(s->device, s->stream, &s->graph);
+    s->graph_runs = s->burst;
+    return status ? status : ended;
+}
+
+static ckl_status enqueue(soak_stream *s)
+{
+    operand_images_poison(&s->k.images, (unsigned char)random_next(&s->random));
+    TRY(operand_set_write(s->device, &s->k.images, &s->k.set, s->stream));
+    if (!s->by_graph)
+        return enqueue_runs(s, s->burst);
+    if (!s->graph)
+        TRY(capture(s));
+    s->burst = s->graph_runs;
+    return s->device->ops->graph_launch(s->device, s->graph, s->stream);
+}
+
+void soak_stream_enqueue(soak_stream *s)
+{
+    int burst_max = s->device->info.emulated ? BURST_MAX_EMULATED : BURST_MAX_GPU;
+    s->burst = may_repeat(s) ? 1 + random_below(&s->random, burst_max) : 1;
+    s->by_graph = s->device->ops->graph_begin && random_below(&s->random, GRAPH_ONE_IN) == 0;
+    note_status(s, enqueue(s));
+}
+
+/* What a round left: the first run's bits, and nothing else touched. */
+static void judge(soak_stream *s)
+{
+    check_result result = { .passed = true };
+    for (int i = 0; i < s->k.images.count; i++) {
+        const operand_image *o = &s->k.images.each[i];
+        if (s->k.images.host[i])
+            result.passed &= o->info.role == OPERAND_IN ? compare_untouched(o, &result) : compare_padding(o, &result);
+    }
+    if (operand_images_digest(&s->k.images) != s->digest && !*result.fault) {
+        result.passed = false;
+        snprintf(result.fault, sizeof result.fault,
+                 "after %" PRId64 " runs%s the bits are not those of the first run, which the reference admitted",
+                 s->burst, s->by_graph ? " by a graph" : "");
+    }
+    note_result(s, &result);
+}
+
+void soak_stream_settle(soak_stream *s)
+{
+    ckl_status status = *s->fault ? CKL_OK : ckl_stream_synchronize(s->device, s->stream);
+    if (status == CKL_OK && !*s->fault)
+        status = operand_set_read(s->device, &s->k.images, &s->k.set, s->stream);
+    note_status(s, status);
+    if (!*s->fault)
+        judge(s);
+    s->done.rounds++;
+    s->done.runs += s->burst;
+    s->done.graphs += s->by_graph ? s->burst : 0;
+    if (*s->fault || --s->rounds == 0)
+        give_back(s);
+}

@@ -1,0 +1,48 @@
+/* soak_stream.h - one stream of a soak: the problem that it has, and its rounds. */
+#ifndef CKL_LAB_SOAK_STREAM_H
+#define CKL_LAB_SOAK_STREAM_H
+
+#include "lab/check.h"
+#include "lab/random.h"
+#include "lab/soak.h"
+
+/* What a stream did since it was last asked. */
+typedef struct soak_done {
+    int64_t problems, refused, rounds, runs, graphs;
+} soak_done;
+
+typedef struct soak_stream {
+    ckl_device *device;
+    ckl_stream stream;
+    bool broken; // takes no problem: it could not be made
+
+    bool open; // has a problem
+    int64_t number;
+    char line[SOAK_LINE_BYTES];
+    test_case c;
+    check k;
+    random_sequence random;
+    uint64_t digest; // of the first run
+    int64_t rounds;  // left
+    int64_t burst;   // runs of this round
+    void *graph;     // of graph_runs runs, or NULL
+    int64_t graph_runs;
+    bool by_graph; // this round
+
+    char fault[1024]; // "": none
+    bool lost;        // with the device
+    soak_done done;
+} soak_stream;
+
+/* A stream of the device. Close it also after a failure, which is in `fault`, as with all that follow. */
+void soak_stream_open(soak_stream *s, ckl_device *device);
+void soak_stream_close(soak_stream *s);
+
+/* Draws problem number `number` and runs it once against the reference; open if that passed. */
+void soak_stream_take(soak_stream *s, const soak_options *options, int64_t number);
+
+/* Enqueues a round; waits for it and judges it. The last round closes the problem. */
+void soak_stream_enqueue(soak_stream *s);
+void soak_stream_settle(soak_stream *s);
+
+#endif

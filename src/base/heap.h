@@ -1,0 +1,31 @@
+/*
+ * heap.h - memory that is never NULL: where it runs out, the guard around the work fails instead.
+ *
+ * heap_guard() runs a function. If an allocation in it fails, the function does not go on: what it had allocated is freed and
+ * heap_guard() returns CKL_NO_MEMORY. So arenas, texts and descriptions of kernels need no failures of their own. Between an
+ * allocation and its guard nobody may hold what only he would give back: a lock, a handle of a driver. Without a guard, in the
+ * laboratory, running out ends the process.
+ *
+ * Blocks may be freed by any thread once their guard has ended.
+ */
+#ifndef CKL_BASE_HEAP_H
+#define CKL_BASE_HEAP_H
+
+#include "base/status.h"
+
+/* Zeroed, aligned to 64 bytes. */
+void *heap_alloc(size_t count, size_t size);
+
+/* Moved to a larger block, of the same guard; the bytes behind the old ones are zero. memory may be NULL. */
+void *heap_resize(void *memory, size_t count, size_t size);
+
+/* A copy of a string. */
+char *heap_text(const char *text);
+
+/* NULL is allowed. */
+void heap_free(void *memory);
+
+/* work(user) and its status; "what" opens the sentence of running out. Blocks that are left are the caller's. */
+ckl_status heap_guard(const char *what, ckl_status (*work)(void *user), void *user);
+
+#endif

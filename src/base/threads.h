@@ -1,0 +1,14 @@
+/* threads.h - OpenMP's threads; a compiler without OpenMP ignores its pragmas, and there is one thread. */
+#ifndef CKL_BASE_THREADS_H
+#define CKL_BASE_THREADS_H
+
+#ifdef _OPENMP
+#include <omp.h>
+#else
+static inline int omp_get_max_threads(void)
+{
+    return 1;
+}
+#endif
+
+#endif

@@ -1,0 +1,33 @@
+/* rope_desc.h - the fields of a problem, and the kernel that takes it. */
+#ifndef CKL_ROPE_DESC_H
+#define CKL_ROPE_DESC_H
+
+#include "cutekernellib/operators/rope.h"
+#include "plan/plan.h"
+
+#define ROPE_DESC(X, owner)                                                          \
+    X(owner, int64_t, tokens, "64", "", "tokens")                                    \
+    X(owner, int64_t, heads, "4", "1..2^16", "heads of q")                           \
+    X(owner, int64_t, k_heads, "0", "0..2^16", "heads of k; 0: there is no k")       \
+    X(owner, int64_t, head_dim, "64", "2..2^20", "elements of a head")               \
+    X(owner, int64_t, rotary_dim, "0", "", "of them, those that rotate; 0: all")     \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of q and k")             \
+    X(owner, ckl_dtype, positions, "i32", "?i32 i64", "type of the positions")       \
+    X(owner, choice, style, "half", "half interleaved", "which elements are a pair") \
+    X(owner, bool, inverse, "0", "0 1", "rotates back: the gradient")                \
+    X(owner, float, theta, "10000", "?1..2^60", "base of the frequencies")           \
+    X(owner, float, scale, "1", "?2^-30..1", "factor of the positions")              \
+    X(owner, int64_t, ldq, "0", "", "elements between tokens of q; 0: dense")        \
+    X(owner, int64_t, ldk, "0", "", "the same of k")                                 \
+    X(owner, int64_t, ldyq, "0", "", "of yq")                                        \
+    X(owner, int64_t, ldyk, "0", "", "of yk")                                        \
+    X(owner, int64_t, ldq_head, "0", "", "elements between heads of q; 0: head_dim") \
+    X(owner, int64_t, ldk_head, "0", "", "the same of k")                            \
+    X(owner, int64_t, ldyq_head, "0", "", "of yq")                                   \
+    X(owner, int64_t, ldyk_head, "0", "", "of yk")
+
+enum { ROPE_LANES_MAX = 1024 }; // pairs of a head
+
+extern const implementation rope_vector;
+
+#endif

@@ -1,0 +1,48 @@
+/* column_sums.c - sums of columns over any number of lines, which the workers of a CTA share out, in a fixed order. */
+#include "cute/kernel.h"
+#include "skeletons/column.h"
+
+enum { UNROLLED = 4 }; // lines of a worker whose loads are under way together
+
+column_sums column_sums_begin(int threads, int lanes, int count)
+{
+    column_sums s = { .warps = threads / 32, .lanes = lanes, .per_warp = 32 / lanes, .count = count };
+    launch_bounds(threads, 0);
+    s.number = add(mul(cta_x(), imm(lanes)), div(lane(), imm(s.per_warp)));
+    for (int i = 0; i < count; i++)
+        s.sum[i] = variable(F32, immf(0));
+    return s;
+}
+
+void column_sums_over(const column_sums *s, val lines, void (*add_line)(void *user, val line), void *user)
+{
+    const int workers = s->warps * s->per_warp;
+    val worker = add(mul(warp(), imm(s->per_warp)), rem(lane(), imm(s->per_warp)));
+    val next = variable(I64, convert(I64, worker));
+    LOOP_FROM(i, next, sub(lines, imm((UNROLLED - 1) * workers)), imm(UNROLLED * workers)) {
+        for (int u = 0; u < UNROLLED; u++)
+            add_line(user, add(i, imm(u * workers)));
+        assign(next, add(i, imm(UNROLLED * workers)));
+    }
+    LOOP_FROM(left, next, lines, imm(workers))
+        add_line(user, left);
+}
+
+void column_sums_finish(column_sums *s, val exists, void (*store)(void *user, int i, val total), void *user)
+{
+    const reduction all = reduce_sums(s->count);
+    warp_reduce(&all, s->per_warp, s->sum);
+    val place = div(lane(), imm(s->per_warp));
+    tensor sSums = smem_tensor("sums", F32, compact(shape(s->lanes, s->warps, s->count)), 16); // (LANES,WARPS,SUMS)
+    for (int i = 0; i < s->count; i++)
+        set(sSums, coord(place, warp(), i), s->sum[i]);
+    cta_sync();
+    val is_first = logical_and(eq(warp(), imm(0)), eq(rem(lane(), imm(s->per_warp)), imm(0)));
+    IF(logical_and(is_first, exists))
+        for (int i = 0; i < s->count; i++) {
+            val total = at(sSums, place, 0, i);
+            for (int w = 1; w < s->warps; w++)
+                total = add(total, at(sSums, place, w, i));
+            store(user, i, total);
+        }
+}

@@ -1,0 +1,391 @@
+/* fake_cuda.c - the functions of the fake driver; built as a library of the driver's name. */
+#include "fake_cuda.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { CAPTURE_GLOBAL = 0, STREAMS_MAX = 64, CONTEXT = 0x1000 };
+
+typedef struct fake_stream {
+    bool used, blocking, capturing, invalid;
+    int mode;
+    pthread_t by;
+    int launches; // captured
+} fake_stream;
+
+typedef struct fake_graph {
+    int launches;
+} fake_graph;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    int calls, live, launches;
+    int fail_call;
+    cu_result fail_result, lost;
+    const char *fail_name;
+    fake_stream streams[STREAMS_MAX]; // 0 is the default one
+} fake;
+
+static _Thread_local int thread_mode = CAPTURE_GLOBAL;
+static _Thread_local cu_context current;
+
+/* What a call begins with: counted, made to fail, or refused because the context is lost. Holds the lock. */
+static cu_result enter(const char *function)
+{
+    fake.calls++;
+    cu_result result = fake.lost;
+    if (fake.calls == fake.fail_call || (fake.fail_name && strcmp(fake.fail_name, function) == 0))
+        result = fake.fail_result;
+    if (result == FAKE_LAUNCH_FAILED)
+        fake.lost = result;
+    return result;
+}
+
+/* Defines a driver function around a body under the lock. */
+#define FAKE(function, parameters, ...)      \
+    EXPORT cu_result function parameters;    \
+    EXPORT cu_result function parameters     \
+    {                                        \
+        pthread_mutex_lock(&lock);           \
+        cu_result result = enter(#function); \
+        if (!result)                         \
+            __VA_ARGS__                      \
+        pthread_mutex_unlock(&lock);         \
+        return result;                       \
+    }
+
+/* The same for what gives back: it does so also when it fails. */
+#define FAKE_RELEASE(function, parameters, ...) \
+    EXPORT cu_result function parameters;       \
+    EXPORT cu_result function parameters        \
+    {                                           \
+        pthread_mutex_lock(&lock);              \
+        cu_result result = enter(#function);    \
+        __VA_ARGS__                             \
+        pthread_mutex_unlock(&lock);            \
+        return result;                          \
+    }
+
+/* Streams and capture */
+
+static fake_stream *stream_of(cu_stream s)
+{
+    return &fake.streams[(uintptr_t)s];
+}
+
+/* Calls that no capture but a relaxed one allows: they may wait for the device. */
+static cu_result unsafe(void)
+{
+    cu_result result = 0;
+    for (int i = 0; i < STREAMS_MAX && thread_mode == CAPTURE_GLOBAL; i++) {
+        fake_stream *s = &fake.streams[i];
+        bool own = pthread_equal(s->by, pthread_self()) && s->mode != CU_CAPTURE_RELAXED;
+        if (s->capturing && (own || s->mode == CAPTURE_GLOBAL)) {
+            s->invalid = true;
+            result = FAKE_CAPTURE_UNSUPPORTED;
+        }
+    }
+    return result;
+}
+
+/* Work on a stream: the default one must not wait for one that is being captured. */
+static cu_result use(cu_stream s)
+{
+    cu_result result = stream_of(s)->invalid ? FAKE_CAPTURE_INVALIDATED : 0;
+    for (int i = 1; i < STREAMS_MAX && !s; i++)
+        if (fake.streams[i].capturing && fake.streams[i].blocking) {
+            fake.streams[i].invalid = true;
+            result = FAKE_CAPTURE_IMPLICIT;
+        }
+    return result;
+}
+
+static cu_result wait(cu_stream s)
+{
+    if (!stream_of(s)->capturing)
+        return use(s);
+    stream_of(s)->invalid = true;
+    return FAKE_CAPTURE_UNSUPPORTED;
+}
+
+FAKE(cuStreamCreate, (cu_stream * stream, unsigned flags), {
+    uintptr_t i = 1;
+    while (i < STREAMS_MAX - 1 && fake.streams[i].used)
+        i++;
+    fake.streams[i] = (fake_stream){ .used = true, .blocking = !(flags & CU_STREAM_NON_BLOCKING) };
+    *stream = (cu_stream)i;
+    fake.live++;
+})
+FAKE_RELEASE(cuStreamDestroy_v2, (cu_stream stream), {
+    *stream_of(stream) = (fake_stream){ 0 };
+    fake.live--;
+})
+FAKE(cuStreamSynchronize, (cu_stream stream), {
+    result = unsafe();
+    if (!result)
+        result = wait(stream);
+})
+FAKE(cuStreamBeginCapture_v2, (cu_stream stream, int mode), {
+    fake_stream *s = stream_of(stream);
+    *s = (fake_stream){ .used = true, .blocking = s->blocking, .capturing = true, .mode = mode, .by = pthread_self() };
+})
+FAKE(cuStreamIsCapturing, (cu_stream stream, int *status), {
+    *status = stream_of(stream)->invalid ? 2 : stream_of(stream)->capturing; // invalidates nothing
+})
+FAKE(cuStreamEndCapture, (cu_stream stream, cu_graph *graph), {
+    fake_stream *s = stream_of(stream);
+    fake_graph *made = s->invalid ? NULL : malloc(sizeof *made);
+    if (made) {
+        made->launches = s->launches;
+        fake.live++;
+    } else
+        result = FAKE_CAPTURE_INVALIDATED;
+    *graph = made;
+    s->capturing = s->invalid = false;
+})
+FAKE(cuGraphInstantiateWithFlags, (cu_graph_exec * exec, cu_graph graph, unsigned long long flags), {
+    (void)flags;
+    fake_graph *made = malloc(sizeof *made);
+    *made = *(fake_graph *)graph;
+    *exec = made;
+    fake.live++;
+})
+FAKE(cuGraphLaunch, (cu_graph_exec exec, cu_stream stream), {
+    result = use(stream);
+    fake.launches += result ? 0 : ((fake_graph *)exec)->launches;
+})
+FAKE_RELEASE(cuGraphDestroy, (cu_graph graph), {
+    fake.live -= graph != NULL;
+    free(graph);
+})
+FAKE_RELEASE(cuGraphExecDestroy, (cu_graph_exec exec), {
+    fake.live--;
+    free(exec);
+})
+
+EXPORT cu_result cuThreadExchangeStreamCaptureMode(int *mode);
+EXPORT cu_result cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    int before = thread_mode;
+    thread_mode = *mode;
+    *mode = before;
+    return 0;
+}
+
+/* Memory */
+
+FAKE(cuMemAlloc_v2, (cu_pointer * memory, size_t bytes), {
+    result = unsafe();
+    void *made = result ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
+    if (!result && !made)
+        result = FAKE_OUT_OF_MEMORY;
+    fake.live += made != NULL;
+    *memory = (uintptr_t)made;
+})
+FAKE_RELEASE(cuMemFree_v2, (cu_pointer memory), {
+    result = result ? result : unsafe();
+    fake.live--;
+    free((void *)(uintptr_t)memory);
+})
+FAKE(cuMemGetInfo_v2, (size_t * free_bytes, size_t *all_bytes), {
+    *free_bytes = (size_t)1 << 30;
+    *all_bytes = (size_t)2 << 30;
+})
+FAKE(cuMemcpyHtoDAsync_v2, (cu_pointer to, const void *from, size_t bytes, cu_stream stream), {
+    result = use(stream);
+    if (!result)
+        memcpy((void *)(uintptr_t)to, from, bytes);
+})
+FAKE(cuMemcpyDtoHAsync_v2, (void *to, cu_pointer from, size_t bytes, cu_stream stream), {
+    result = use(stream);
+    if (!result)
+        memcpy(to, (const void *)(uintptr_t)from, bytes);
+})
+FAKE(cuMemcpyDtoDAsync_v2, (cu_pointer to, cu_pointer from, size_t bytes, cu_stream stream), {
+    result = use(stream);
+    if (!result)
+        memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+})
+FAKE(cuMemsetD8Async, (cu_pointer to, unsigned char byte, size_t bytes, cu_stream stream), {
+    result = use(stream);
+    if (!result)
+        memset((void *)(uintptr_t)to, byte, bytes);
+})
+
+/* Devices and contexts */
+
+FAKE(cuInit, (unsigned flags), { (void)flags; })
+FAKE(cuDeviceGetCount, (int *count), { *count = 1; })
+FAKE(cuDeviceGet, (cu_device * device, int ordinal), { *device = ordinal; })
+FAKE(cuDeviceGetName, (char *name, int bytes, cu_device device), {
+    (void)device;
+    strncpy(name, "a fake H200", (size_t)bytes);
+})
+FAKE(cuDeviceGetPCIBusId, (char *id, int bytes, cu_device device), {
+    (void)device;
+    strncpy(id, "0000:00:00.0", (size_t)bytes);
+})
+FAKE(cuDeviceTotalMem_v2, (size_t * bytes, cu_device device), {
+    (void)device;
+    *bytes = (size_t)2 << 30;
+})
+FAKE(cuDeviceGetAttribute, (int *value, int attribute, cu_device device), {
+    static const int values[256] = {
+        [CU_ATTRIBUTE_THREADS_PER_CTA] = 1024,
+        [CU_ATTRIBUTE_CLOCK_KHZ] = 1980000,
+        [CU_ATTRIBUTE_SM_COUNT] = 132,
+        [CU_ATTRIBUTE_L2_BYTES] = 60 << 20,
+        [CU_ATTRIBUTE_CAPABILITY_MAJOR] = 9,
+        [CU_ATTRIBUTE_CAPABILITY_MINOR] = 0,
+        [CU_ATTRIBUTE_SMEM_PER_SM] = 233472,
+        [CU_ATTRIBUTE_REGISTERS_PER_SM] = 65536,
+        [CU_ATTRIBUTE_SMEM_PER_CTA_OPTIN] = 232448,
+    };
+    (void)device;
+    *value = values[attribute];
+})
+FAKE(cuDevicePrimaryCtxRetain, (cu_context * context, cu_device device), {
+    (void)device;
+    *context = (cu_context)(uintptr_t)CONTEXT;
+    fake.live++;
+})
+FAKE_RELEASE(cuDevicePrimaryCtxRelease_v2, (cu_device device), {
+    (void)device;
+    fake.live--;
+})
+FAKE(cuCtxGetCurrent, (cu_context * context), { *context = current; })
+FAKE(cuCtxSetCurrent, (cu_context context), { current = context; })
+
+EXPORT cu_result cuGetErrorName(cu_result result, const char **name);
+EXPORT cu_result cuGetErrorName(cu_result result, const char **name)
+{
+    *name = result == FAKE_OUT_OF_MEMORY   ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : result == FAKE_LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED"
+                                           : "CUDA_ERROR_OF_SOME_KIND";
+    return 0;
+}
+
+EXPORT cu_result cuGetErrorString(cu_result result, const char **sentence);
+EXPORT cu_result cuGetErrorString(cu_result result, const char **sentence)
+{
+    (void)result;
+    *sentence = "made to fail";
+    return 0;
+}
+
+/* Kernels */
+
+FAKE(cuModuleLoadDataEx, (cu_module * module, const void *image, unsigned count, int *options, void **values), {
+    (void)count;
+    (void)options;
+    (void)values;
+    result = unsafe();
+    char *made = result ? NULL : strdup(image);
+    fake.live += made != NULL;
+    *module = (cu_module)(void *)made;
+})
+FAKE_RELEASE(cuModuleUnload, (cu_module module), {
+    result = result ? result : unsafe();
+    fake.live--;
+    free(module);
+})
+FAKE(cuModuleGetFunction, (cu_function * function, cu_module module, const char *name), {
+    result = strstr((const char *)(void *)module, name) ? 0 : 500;
+    *function = (cu_function)(void *)module;
+})
+FAKE(cuFuncSetAttribute, (cu_function function, int attribute, int value), {
+    (void)function;
+    (void)attribute;
+    (void)value;
+})
+FAKE(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *count, cu_function function, int threads, size_t smem_bytes), {
+    (void)function;
+    (void)threads;
+    (void)smem_bytes;
+    *count = 1;
+})
+FAKE(cuOccupancyMaxActiveClusters, (int *count, cu_function function, const cu_launch_config *config), {
+    (void)function;
+    (void)config;
+    *count = 16;
+})
+FAKE(cuLaunchKernelEx, (const cu_launch_config *config, cu_function function, void **params, void **extra), {
+    (void)function;
+    (void)params;
+    (void)extra;
+    result = use(config->stream);
+    fake_stream *s = stream_of(config->stream);
+    *(s->capturing ? &s->launches : &fake.launches) += result ? 0 : 1;
+})
+FAKE(cuTensorMapEncodeTiled,
+     (void *map, int type, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides,
+      const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int l2_promotion, int fill),
+     {
+         (void)type, (void)rank, (void)address, (void)sizes, (void)strides, (void)box, (void)steps;
+         (void)interleave, (void)swizzle, (void)l2_promotion, (void)fill;
+         memset(map, 0, 128);
+     })
+FAKE(cuEventCreate, (cu_event * event, unsigned flags), {
+    (void)flags;
+    *event = malloc(1);
+    fake.live++;
+})
+FAKE_RELEASE(cuEventDestroy_v2, (cu_event event), {
+    fake.live--;
+    free(event);
+})
+FAKE(cuEventRecord, (cu_event event, cu_stream stream), {
+    (void)event;
+    result = use(stream);
+})
+FAKE(cuEventSynchronize, (cu_event event), { (void)event; })
+FAKE(cuEventElapsedTime, (float *ms, cu_event begin, cu_event end), {
+    (void)begin;
+    (void)end;
+    *ms = 1;
+})
+
+/* Control */
+
+static void reset(void)
+{
+    pthread_mutex_lock(&lock);
+    fake.calls = fake.launches = fake.fail_call = 0;
+    fake.lost = 0;
+    fake.fail_name = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+static void fail(int call, cu_result result)
+{
+    pthread_mutex_lock(&lock);
+    fake.fail_call = call;
+    fake.fail_result = result;
+    pthread_mutex_unlock(&lock);
+}
+
+static void fail_named(const char *function, cu_result result)
+{
+    pthread_mutex_lock(&lock);
+    fake.fail_name = function;
+    fake.fail_result = result;
+    pthread_mutex_unlock(&lock);
+}
+
+#define READER(field)                \
+    static int read_##field(void)    \
+    {                                \
+        pthread_mutex_lock(&lock);   \
+        int value = fake.field;      \
+        pthread_mutex_unlock(&lock); \
+        return value;                \
+    }
+READER(calls)
+READER(live)
+READER(launches)
+
+EXPORT const fake_cuda fake_cuda_functions;
+EXPORT const fake_cuda fake_cuda_functions = { reset, fail, fail_named, read_calls, read_live, read_launches };

@@ -1,0 +1,38 @@
+/*
+ * fake_cuda.h - a libcuda.so.1 without a GPU: host memory, kernels that do nothing, the driver's rules of stream capture, and
+ * calls that fail when told to. fake_cuda_load() before a device is opened makes the library find it instead of the real one.
+ *
+ * It counts what it has given out and not got back. Any thread.
+ */
+#ifndef CKL_TESTS_FAKE_CUDA_H
+#define CKL_TESTS_FAKE_CUDA_H
+
+#include <dlfcn.h>
+
+#include "device/cuda_driver.h"
+
+enum {
+    FAKE_OUT_OF_MEMORY = 2,
+    FAKE_LAUNCH_FAILED = 719,       // the context is lost: every later call fails like this one
+    FAKE_CAPTURE_UNSUPPORTED = 900, // a call that a capture does not allow, and which invalidates it
+    FAKE_CAPTURE_INVALIDATED = 901,
+    FAKE_CAPTURE_IMPLICIT = 906 // the default stream, while a stream that waits for it is captured
+};
+
+typedef struct fake_cuda {
+    void (*reset)(void);                           // no failure, no lost context, counts of calls from 0
+    void (*fail_call)(int call, cu_result result); // the call of that number, from 1, counted since reset()
+    void (*fail_named)(const char *function, cu_result result); // every call of it
+    int (*calls)(void);
+    int (*live)(void);     // memory, modules, streams, events, graphs and contexts
+    int (*launches)(void); // since reset(), those of graphs when they are launched
+} fake_cuda;
+
+/* Loads it, which makes it the library of that name in this process; its functions' table. NULL: it is not there. */
+static inline const fake_cuda *fake_cuda_load(void)
+{
+    void *library = dlopen(FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+    return library ? dlsym(library, "fake_cuda_functions") : NULL;
+}
+
+#endif

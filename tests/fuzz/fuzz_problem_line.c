@@ -1,0 +1,51 @@
+/*
+ * fuzz_problem_line.c - any text as a problem line: it is refused with a sentence, or it is a problem that prints as a line
+ * of the same meaning and that every implementation takes or declines.
+ */
+#include "fuzz_text.h"
+#include "lab/case.h"
+
+static const ckl_device_info h200 = { .id = "fuzzed",
+                                      .compute_capability = 90,
+                                      .sm_count = 132,
+                                      .threads_per_cta_max = 1024,
+                                      .registers_per_sm = 65536,
+                                      .memory_bytes = (int64_t)141 << 30,
+                                      .l2_bytes = 60 << 20,
+                                      .smem_per_sm_bytes = 233472,
+                                      .smem_per_cta_bytes = 232448,
+                                      .has_tma = true,
+                                      .has_wgmma = true };
+
+static void choose(const test_case *c)
+{
+    arena memory = { 0 };
+    const implementation *impl;
+    void *config, *desc = arena_alloc(&memory, 1, c->test->op->desc_bytes);
+    adapter_desc(c->test, c->problem, desc);
+    fuzz_said(plan_choose(&h200, c->test->op, desc, case_force(c, &memory), &memory, &impl, &config, NULL));
+    arena_clear(&memory);
+}
+
+static void print_and_parse(const test_case *c)
+{
+    text first = { 0 }, second = { 0 };
+    test_case again;
+    case_print(c, &first);
+    fuzz_demand(case_parse(text_data(&first), &again) == CKL_OK, "a printed line is refused");
+    case_print(&again, &second);
+    fuzz_demand(strcmp(text_data(&first), text_data(&second)) == 0, "a printed line prints as another one");
+    case_clear(&again);
+    text_free(&first);
+    text_free(&second);
+}
+
+void fuzz_one(const char *line)
+{
+    test_case c;
+    if (fuzz_said(case_parse(line, &c))) {
+        print_and_parse(&c);
+        choose(&c);
+    }
+    case_clear(&c);
+}

@@ -1,0 +1,360 @@
+/*
+ * unit_faults.c - faults below the library: memory of the host that runs out at each allocation in turn, and a driver each of
+ * whose calls fails in turn. Every failure is a status with a sentence, leaks nothing, and the next attempt works.
+ *
+ * The program is linked with its own malloc(), calloc(), realloc(), aligned_alloc(), strdup() and free() around those of the
+ * system, for the library's calls and its own; those of other libraries are not seen.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/math.h"
+#include "cutekernellib/cutekernellib.h"
+#include "fake_cuda.h"
+
+/* Allocations */
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *memory, size_t bytes);
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+char *__real_strdup(const char *text);
+void __real_free(void *memory);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *memory, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+char *__wrap_strdup(const char *text);
+void __wrap_free(void *memory);
+
+static int allocations, fail_at, live_blocks; // fail_at 0: never
+
+static bool runs_out(void)
+{
+    return __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED) == fail_at;
+}
+
+static void *counted(void *memory)
+{
+    __atomic_fetch_add(&live_blocks, memory != NULL, __ATOMIC_RELAXED);
+    return memory;
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+    return runs_out() ? NULL : counted(__real_malloc(bytes));
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return runs_out() ? NULL : counted(__real_calloc(count, size));
+}
+
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+    if (runs_out())
+        return NULL;
+    return memory ? __real_realloc(memory, bytes) : counted(__real_malloc(bytes));
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
+{
+    return runs_out() ? NULL : counted(__real_aligned_alloc(alignment, bytes));
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return runs_out() ? NULL : counted(__real_strdup(text));
+}
+
+void __wrap_free(void *memory)
+{
+    __atomic_fetch_sub(&live_blocks, memory != NULL, __ATOMIC_RELAXED);
+    __real_free(memory);
+}
+
+static void fail_allocation(int number)
+{
+    allocations = 0;
+    fail_at = number;
+}
+
+enum { WORKS_ONE_IN = 8 }; // failures, after which the same is seen to work: to save time
+
+/* What is tried under faults: from opening a device to closing it. */
+
+static const char *device_id;
+static bool launches = true; // not where a launch itself allocates: on the emulator, which then ends the process
+
+/* Two operators, one with a workspace and several kernels; planned, run, and run by the one-call form. */
+static ckl_status run_operators(ckl_device *device, void *memory, ckl_stream stream)
+{
+    enum { ROWS = 2, COLS = 9000 };
+    float *x = memory, *y = x + ROWS * COLS;
+    ckl_reduce_desc sum = {
+        .dtype = CKL_F32, .op = CKL_REDUCE_SUM, .rank = 2, .shape = { ROWS, COLS }, .axes = 1 << 1
+    };
+    ckl_reduce_args sum_args = { .x = x, .y = y };
+    ckl_gemm_desc gemm = { .m = 64, .n = 64, .k = 64, .a = CKL_F16 };
+    ckl_gemm_args gemm_args = { .a = x, .b = x + 4096, .d = y };
+    ckl_plan *plan = NULL;
+    ckl_status status = ckl_reduce_plan(device, &sum, &plan);
+    if (status == CKL_OK && launches)
+        status = ckl_reduce_run(plan, &sum_args, stream);
+    if (status == CKL_OK)
+        status = ckl_stream_synchronize(device, stream);
+    ckl_plan_free(plan);
+    if (!launches)
+        return status;
+    if (status == CKL_OK)
+        status = ckl_reduce(device, &sum, &sum_args, stream);
+    if (status == CKL_OK)
+        status = ckl_gemm(device, &gemm, &gemm_args, stream);
+    return status;
+}
+
+static ckl_status use_memory(ckl_device *device)
+{
+    static unsigned char host[1 << 17];
+    ckl_stream stream = NULL;
+    void *memory = NULL;
+    ckl_status status = ckl_stream_create(device, &stream);
+    if (status == CKL_OK)
+        status = ckl_malloc(device, sizeof host, &memory);
+    if (status == CKL_OK)
+        status = ckl_copy_in(device, memory, host, sizeof host, stream);
+    if (status == CKL_OK)
+        status = run_operators(device, memory, stream);
+    if (status == CKL_OK)
+        status = ckl_copy_out(device, host, memory, sizeof host, stream);
+    ckl_free(device, memory);
+    ckl_stream_destroy(device, stream);
+    return status;
+}
+
+static ckl_status use_device(void)
+{
+    ckl_device *device = NULL;
+    ckl_status status = ckl_device_open(device_id, &device);
+    if (status == CKL_OK)
+        status = use_memory(device);
+    ckl_device_close(device);
+    return status;
+}
+
+static void assert_works(void)
+{
+    ckl_status status = use_device();
+    if (status != CKL_OK)
+        fail_msg("%s", ckl_error());
+}
+
+static const fake_cuda *fake;
+
+/* A failure in its words, nothing kept, and the next attempt works. */
+static void assert_clean_failure(ckl_status status, int number, int blocks)
+{
+    if (status == CKL_INVALID || status == CKL_INTERNAL || !*ckl_error())
+        fail_msg("fault %d: %s \"%s\"", number, ckl_status_name(status), ckl_error());
+    if (live_blocks != blocks || (fake && fake->live()))
+        fail_msg("fault %d: %d blocks and %d objects of the driver are left; %s", number, live_blocks - blocks,
+                 fake ? fake->live() : 0, ckl_error());
+}
+
+/* Each allocation in turn, until so many succeed that none fails. */
+static void check_allocations(void)
+{
+    assert_works();
+    int blocks = live_blocks, failures = 0;
+    for (int number = 1;; number++) {
+        fail_allocation(number);
+        ckl_status status = use_device();
+        bool reached = allocations >= number;
+        fail_allocation(0);
+        if (status == CKL_OK && !reached)
+            break;
+        if (status == CKL_OK)
+            continue; // a plan that is not kept for lack of memory is still run
+        failures++;
+        assert_int_equal(status, CKL_NO_MEMORY);
+        assert_clean_failure(status, number, blocks);
+    }
+    assert_true(failures > 10);
+    assert_works();
+    assert_int_equal(live_blocks, blocks);
+}
+
+static void test_allocations_cuda(void **state)
+{
+    (void)state;
+    device_id = "cuda";
+    check_allocations();
+}
+
+static void test_allocations_emulator(void **state)
+{
+    (void)state;
+    device_id = "emulator:h200";
+    launches = false;
+    check_allocations();
+    launches = true;
+}
+
+/* Each call of the driver in turn. A lost context is for ever, but here a reset revives it. */
+static void check_calls(cu_result result, const char *words)
+{
+    device_id = "cuda";
+    assert_works();
+    int blocks = live_blocks, calls;
+    fake->reset();
+    assert_works();
+    calls = fake->calls();
+    assert_true(calls > 30);
+    for (int number = 1; number <= calls; number++) {
+        fake->reset();
+        fake->fail_call(number, result);
+        ckl_status status = use_device();
+        fake->reset();
+        if (status != CKL_OK && !strstr(ckl_error(), words) && !strstr(ckl_error(), "cuDeviceGetCount"))
+            fail_msg("call %d: \"%s\" has no \"%s\"", number, ckl_error(), words);
+        if (status != CKL_OK)
+            assert_clean_failure(status, number, blocks);
+        assert_int_equal(fake->live(), 0);
+        assert_int_equal(live_blocks, blocks);
+        if (number % WORKS_ONE_IN == 0 || number == calls)
+            assert_works();
+    }
+}
+
+static void test_calls_fail(void **state)
+{
+    (void)state;
+    check_calls(500, "CUDA_ERROR_OF_SOME_KIND");
+}
+
+static void test_device_memory_runs_out(void **state)
+{
+    (void)state;
+    check_calls(FAKE_OUT_OF_MEMORY, "");
+}
+
+static void test_context_lost(void **state)
+{
+    (void)state;
+    check_calls(FAKE_LAUNCH_FAILED, "");
+}
+
+static void test_launch_fails(void **state)
+{
+    (void)state;
+    device_id = "cuda";
+    fake->reset();
+    fake->fail_named("cuLaunchKernelEx", FAKE_LAUNCH_FAILED);
+    assert_int_equal(use_device(), CKL_DEVICE_FAULT);
+    assert_non_null(strstr(ckl_error(), "kernel reduce_"));
+    assert_non_null(strstr(ckl_error(), "the context is lost, this process cannot use the GPU any more"));
+    fake->reset();
+    assert_works();
+}
+
+/* A driver is loaded once in a process: each of these is tried in a child. */
+static int child_of(const char *function, const char *words)
+{
+    if (function)
+        fake->fail_named(function, 100);
+    ckl_device *device = NULL;
+    ckl_status status = ckl_device_open("cuda", &device);
+    bool refused = status == CKL_DEVICE_FAULT && strstr(ckl_error(), words) && !device;
+    status = ckl_device_open("cuda", &device); // and again, in the same words
+    refused &= status == CKL_DEVICE_FAULT && strstr(ckl_error(), words) && !device;
+    if (!refused)
+        fprintf(stderr, "status %d: %s\n", (int)status, ckl_error());
+    bool other = ckl_device_open(NULL, &device) == CKL_OK && ckl_device_properties(device)->emulated;
+    ckl_device_close(device);
+    return refused && other ? 0 : 1;
+}
+
+static void assert_refused(const char *function, const char *words)
+{
+    pid_t child = fork();
+    if (child == 0)
+        _exit(child_of(function, words));
+    int status = 1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* Runs first: the driver is not loaded yet. */
+static void test_driver_refuses(void **state)
+{
+    (void)state;
+    assert_refused("cuInit", "finds no usable GPU: cuInit: CUDA_ERROR_OF_SOME_KIND");
+    assert_refused("cuDeviceGetCount", "cuDeviceGetCount");
+}
+
+/* Capture of a stream that waits for the default one, in the mode that forbids most: the driver's default. */
+static void test_planning_in_capture(void **state)
+{
+    (void)state;
+    enum { GLOBAL = 0 };
+    ckl_device *device = NULL;
+    ckl_stream stream = NULL;
+    void *memory = NULL;
+    cu_graph graph = NULL;
+    fake->reset();
+    assert_int_equal(ckl_device_open("cuda", &device), CKL_OK);
+    assert_int_equal(cuda.cuStreamCreate(&stream, 0), 0);
+    assert_int_equal(ckl_malloc(device, 1 << 19, &memory), CKL_OK);
+
+    assert_int_equal(cuda.cuStreamBeginCapture_v2(stream, GLOBAL), 0);
+    if (run_operators(device, memory, NULL) == CKL_OK) // the default stream cannot be used now, and is refused
+        fail_msg("the default stream was used");
+    assert_int_equal(ckl_stream_synchronize(device, stream), CKL_INVALID);
+    assert_non_null(strstr(ckl_error(), "the stream is being captured"));
+    cuda.cuStreamEndCapture(stream, &graph);
+
+    assert_int_equal(cuda.cuStreamBeginCapture_v2(stream, GLOBAL), 0);
+    ckl_gemm_desc gemm = { .m = 128, .n = 64, .k = 64, .a = CKL_F16 };
+    ckl_gemm_args args = { .a = memory, .b = memory, .d = (char *)memory + (1 << 18) };
+    ckl_reduce_desc sum = { .dtype = CKL_F32, .op = CKL_REDUCE_SUM, .rank = 1, .shape = { 60000 }, .axes = 1 << 0 };
+    ckl_reduce_args sum_args = { .x = memory, .y = (char *)memory + (1 << 18) };
+    if (ckl_gemm(device, &gemm, &args, stream) || ckl_reduce(device, &sum, &sum_args, stream))
+        fail_msg("%s", ckl_error());
+    void *late = NULL;
+    assert_int_equal(ckl_malloc(device, 64, &late), CKL_OK);
+    ckl_free(device, late);
+    assert_int_equal(ckl_copy_in(device, memory, &gemm, sizeof gemm, stream), CKL_INVALID);
+    assert_int_equal(cuda.cuStreamEndCapture(stream, &graph), 0);
+    assert_non_null(graph);
+    assert_int_equal(fake->launches(), 0);
+
+    cuda.cuGraphDestroy(graph);
+    ckl_free(device, memory);
+    ckl_stream_destroy(device, stream);
+    ckl_device_close(device);
+    assert_int_equal(fake->live(), 0);
+}
+
+int main(void)
+{
+    fake = fake_cuda_load();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_driver_refuses),         cmocka_unit_test(test_allocations_cuda),
+        cmocka_unit_test(test_allocations_emulator),   cmocka_unit_test(test_calls_fail),
+        cmocka_unit_test(test_device_memory_runs_out), cmocka_unit_test(test_context_lost),
+        cmocka_unit_test(test_launch_fails),           cmocka_unit_test(test_planning_in_capture),
+    };
+    if (!fake) {
+        fprintf(stderr, "the fake driver is not there: %s\n", FAKE_CUDA);
+        return 1;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,285 @@
+/* unit_fuzz.c - random programs: complete, repeatable, the same under all schedules; a planted fault is found and made short. */
+#include "unit_emulator.h"
+
+#include "cli/fuzz_workers.h"
+#include "ir/rules.h"
+
+enum { PROGRAMS = 8 * FUZZ_BATCH * FUZZ_KIND_COUNT }; // of each kind six batches for sm_90, two for sm_80
+
+static ckl_device *devices[3];
+
+static int open_devices(void **unused)
+{
+    (void)unused;
+    devices[0] = test_open("threads=1 budget=100000");
+    devices[1] = test_open("threads=1 budget=100000 schedule=random completion=random");
+    devices[2] = test_open("threads=1 budget=100000 completion=eager");
+    return 0;
+}
+
+static int close_devices(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < COUNT_OF(devices); i++)
+        devices[i]->ops->close(devices[i]);
+    return 0;
+}
+
+static fuzz_set all_kinds(uint64_t seed)
+{
+    return (fuzz_set){ seed, FUZZ_KINDS_ALL };
+}
+
+/* The last finding, and how many came. */
+typedef struct findings {
+    int count, length;
+    int64_t program;
+    char what[256], ir[4096];
+} findings;
+
+static void take(void *user, const fuzz_finding *finding)
+{
+    findings *f = user;
+    f->count++;
+    f->length = finding->length;
+    f->program = finding->program;
+    snprintf(f->what, sizeof f->what, "%s", text_data(&finding->what));
+    snprintf(f->ir, sizeof f->ir, "%s", text_data(&finding->ir));
+}
+
+static void test_same_under_all_schedules(void **unused)
+{
+    (void)unused;
+    findings f = { 0 };
+    for (int first = 0; first < PROGRAMS; first += FUZZ_BATCH)
+        assert_int_equal(
+            fuzz_check((fuzz_devices){ devices, COUNT_OF(devices) }, all_kinds(3), first, FUZZ_BATCH, take, &f), 0);
+    assert_int_equal(f.count, 0);
+}
+
+static unsigned char *memory_after(const fuzz_batch *batch)
+{
+    unsigned char *memory = malloc((size_t)(batch->slice_bytes * batch->count));
+    fuzz_fill(batch, memory);
+    if (fuzz_execute(devices[0], batch, batch->kernel, memory) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    return memory;
+}
+
+/* A program of a batch leaves the same memory as alone: so what a batch shows can be repeated. */
+static void test_alone_as_in_its_batch(void **unused)
+{
+    (void)unused;
+    for (int first = 0; first < FUZZ_KIND_COUNT * FUZZ_BATCH; first += FUZZ_BATCH) {
+        fuzz_batch batch, alone;
+        assert_int_equal(fuzz_describe(all_kinds(4), first, FUZZ_BATCH, &batch), CKL_OK);
+        unsigned char *together = memory_after(&batch);
+        for (int i = 0; i < FUZZ_BATCH; i += 5) {
+            assert_int_equal(fuzz_describe(all_kinds(4), first + i, 1, &alone), CKL_OK);
+            unsigned char *single = memory_after(&alone);
+            assert_memory_equal(single, together + i * batch.slice_bytes, (size_t)alone.slice_bytes);
+            fuzz_batch_free(&alone);
+            free(single);
+        }
+        fuzz_batch_free(&batch);
+        free(together);
+    }
+}
+
+/* Coverage: the ops, and the types of arithmetic, that programs contain. */
+
+static bool seen[IR_OP_COUNT], seen_types[IR_OP_COUNT][IR_TYPE_COUNT][IR_TYPE_COUNT];
+
+static void see(fuzz_set set, int programs)
+{
+    for (int first = 0; first < programs; first += FUZZ_BATCH) {
+        fuzz_batch batch;
+        assert_int_equal(fuzz_describe(set, first, FUZZ_BATCH, &batch), CKL_OK);
+        for (int i = 0; i < batch.kernel->inst_count; i++) {
+            const ir_inst *inst = &batch.kernel->insts[i];
+            seen[inst->op] = seen_types[inst->op][inst->type][inst->from] = true;
+        }
+        fuzz_batch_free(&batch);
+    }
+}
+
+static bool is_absent(ir_op op)
+{
+    for (const fuzz_absence *a = fuzz_absent; a->reason; a++)
+        if (a->op == op)
+            return true;
+    return false;
+}
+
+static void test_every_op_is_there(void **unused)
+{
+    (void)unused;
+    for (int op = 0; op < IR_OP_COUNT; op++)
+        if (seen[op] == is_absent((ir_op)op))
+            fail_msg("%s is %s", ir_op_text((ir_op)op), seen[op] ? "there, and said to be absent" : "in no program");
+}
+
+static void test_every_type_is_there(void **unused)
+{
+    (void)unused;
+    for (int op = IR_MOV; op <= IR_RCP; op++)
+        for (int type = 0; type < IR_TYPE_COUNT; type++)
+            for (int from = 0; from < IR_TYPE_COUNT; from++)
+                if (fuzz_has_arithmetic((ir_op)op, (ir_type)type, (ir_type)from, IR_SM90A) !=
+                    seen_types[op][type][from])
+                    fail_msg("%s of %s from %s is %s", ir_op_text((ir_op)op), ir_type_text((ir_type)type),
+                             ir_type_text((ir_type)from), seen_types[op][type][from] ? "there" : "in no program");
+}
+
+/* Planted faults: a device that executes another kernel than it was given. */
+
+static const device_ops *honest;
+static void (*tamper)(ir_inst *inst);
+
+static ckl_status load_tampered(ckl_device *device, const ir_kernel *kernel, device_kernel **loaded)
+{
+    ir_kernel other = *kernel;
+    other.insts = malloc((size_t)kernel->inst_count * sizeof *other.insts);
+    memcpy(other.insts, kernel->insts, (size_t)kernel->inst_count * sizeof *other.insts);
+    for (int i = 0; i < kernel->inst_count; i++)
+        tamper(&other.insts[i]);
+    ckl_status status = honest->load(device, &other, loaded);
+    free(other.insts);
+    return status;
+}
+
+static void round_up_bytes(ir_inst *inst) // permutes bytes as if the last selector were 0
+{
+    static const val zero = { .type = IR_U32, .reg = IR_CONSTANT };
+    static val in[3];
+    if (inst->op != IR_PRMT)
+        return;
+    in[0] = inst->in[0], in[1] = inst->in[1], in[2] = zero;
+    inst->in = in;
+}
+
+static void swap_shifts(ir_inst *inst)
+{
+    inst->op = inst->op == IR_SHR && inst->type == CKL_I32 ? IR_SHL : inst->op;
+}
+
+static void drop_barriers(ir_inst *inst)
+{
+    if (inst->op == IR_BAR_SYNC)
+        *inst = (ir_inst){ .op = IR_WARP_SYNC, .file = inst->file, .line = inst->line };
+}
+
+/* Checks programs until one differs; what was found. */
+static findings find_planted(void (*fault)(ir_inst *inst), int kind)
+{
+    findings f = { 0 };
+    device_ops ops = *devices[1]->ops;
+    honest = devices[1]->ops;
+    tamper = fault;
+    ops.load = load_tampered;
+    devices[1]->ops = &ops;
+    for (int first = 0; first < 64 * FUZZ_BATCH && !f.count; first += FUZZ_BATCH)
+        fuzz_check((fuzz_devices){ devices, 2 }, (fuzz_set){ 5, kind }, first, FUZZ_BATCH, take, &f);
+    devices[1]->ops = honest;
+    return f;
+}
+
+static void test_finds_a_wrong_instruction(void **unused)
+{
+    (void)unused;
+    static void (*const faults[])(ir_inst *) = { round_up_bytes, swap_shifts };
+    static const char *const words[] = { "prmt", "shr.i32" };
+    for (int i = 0; i < COUNT_OF(faults); i++) {
+        findings f = find_planted(faults[i], FUZZ_ARITHMETIC);
+        assert_true(f.count > 0);
+        assert_non_null(strstr(f.ir, words[i]));
+        assert_non_null(strstr(f.what, "of its memory is 0x"));
+        if (f.length > 12)
+            fail_msg("%d instructions are left:\n%s", f.length, f.ir);
+    }
+}
+
+static void test_reports_a_device_that_fails(void **unused)
+{
+    (void)unused;
+    findings f = find_planted(drop_barriers, FUZZ_SHARED);
+    assert_true(f.count > 0);
+    assert_non_null(strstr(f.what, "shared memory"));
+    if (f.length > 16)
+        fail_msg("%d instructions are left:\n%s", f.length, f.ir);
+}
+
+/* Minimising: control flow, and what must not be dropped. */
+
+static bool multiplies(void *tries, const ir_kernel *kernel)
+{
+    bool found = false;
+    ++*(int *)tries;
+    if (ir_verify(kernel) != CKL_OK)
+        return false;
+    for (int i = 0; i < kernel->inst_count; i++)
+        found |= kernel->insts[i].op == IR_MUL;
+    return found;
+}
+
+static void test_minimises_through_blocks(void **unused)
+{
+    (void)unused;
+    ir_kernel *kernel = NULL;
+    int tries = 0;
+    ir_describe_begin("blocks", IR_SM80);
+    val x = ir_sreg(IR_TID_X), y = ir_reg(IR_U32), small = ir_compare(IR_LT, x, ir_int(IR_U32, 7));
+    ir_assign(y, x);
+    ir_loop();
+    ir_break(small);
+    ir_if(ir_compare(IR_EQ, x, ir_int(IR_U32, 9)));
+    ir_assign(y, ir_binary(IR_ADD, x, y));
+    ir_else();
+    ir_assign(y, ir_binary(IR_MUL, x, y));
+    ir_end_if();
+    ir_end_loop();
+    assert_int_equal(ir_describe_end(&kernel), CKL_OK);
+    fuzz_minimise(kernel, multiplies, &tries);
+    text words = { 0 };
+    ir_print(kernel, &words);
+    if (kernel->inst_count != 1)
+        fail_msg("%s", words.data);
+    text_free(&words);
+    assert_int_equal(kernel->insts[0].op, IR_MUL);
+    assert_true(tries < 200);
+    ir_kernel_free(kernel);
+}
+
+/* The processes of the command share the programs and say what they cannot open. */
+
+static void test_workers_check_every_program_once(void **unused)
+{
+    (void)unused;
+    fuzz_sums sums = { 0 };
+    fuzz_request request = { .set = all_kinds(6), .count = 5 * FUZZ_BATCH - 3, .workers = 2 };
+    assert_int_equal(fuzz_run(&request, &sums), CKL_OK);
+    for (int kind = 0; kind < FUZZ_KIND_COUNT; kind++)
+        assert_int_equal(sums.programs[kind], kind == FUZZ_ASYNC ? FUZZ_BATCH - 3 : FUZZ_BATCH);
+    assert_int_equal(sums.differences, 0);
+    assert_int_equal(sums.alone, 0);
+    request.device = "emulator:l4"; // takes every fourth batch of a kind
+    request.set.kind = FUZZ_MATRIX;
+    assert_int_equal(fuzz_run(&request, &sums), CKL_OK);
+    assert_int_equal(sums.alone, 4 * FUZZ_BATCH - 3);
+    request.device = "emulator:none";
+    assert_int_not_equal(fuzz_run(&request, &sums), CKL_OK);
+    assert_non_null(strstr(ckl_error(), "emulator:none is not known"));
+}
+
+int main(void)
+{
+    see(all_kinds(1), PROGRAMS);
+    see((fuzz_set){ 2, FUZZ_ARITHMETIC }, 10 * PROGRAMS);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_under_all_schedules),  cmocka_unit_test(test_alone_as_in_its_batch),
+        cmocka_unit_test(test_every_op_is_there),         cmocka_unit_test(test_every_type_is_there),
+        cmocka_unit_test(test_finds_a_wrong_instruction), cmocka_unit_test(test_reports_a_device_that_fails),
+        cmocka_unit_test(test_minimises_through_blocks),  cmocka_unit_test(test_workers_check_every_program_once),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}

@@ -1,0 +1,305 @@
+/*
+ * unit_sizes.c - sizes at the edge of every operator: problems without elements do nothing and at once; problem lines of
+ * random, mostly absurd values end in a sentence or a result, never in a crash, a hang or an internal fault.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/math.h"
+#include "ir/build.h"
+#include "lab/check.h"
+#include "emulated_device.h"
+
+enum { SECONDS_MAX = 60 }; // of a line: what hangs, hangs for ever
+
+static const char *const empty_lines[] = {
+    "add n=0 rows=8",
+    "add n=0 rows=2^62 lda=2^62",
+    "crossentropy rows=0 cols=2^62",
+    "crossentropy rows=0 direction=backward reduction=mean",
+    "elementwise shape=272x0 expr=x",
+    "elementwise shape=2^62x2^62x0 expr=x",
+    "gemm m=0 n=2^31 k=8",
+    "gemm m=2^31 n=0 k=8",
+    "groupnorm n=0 h=2^31 w=2^31",
+    "groupnorm n=2^40 c=2^40 h=0 affine=0 direction=backward",
+    "layernorm rows=0 cols=2^62",
+    "layernorm rows=2^62 cols=0 stats=0 affine=0 direction=backward",
+    "permute shape=0x2147483647 order=1,0",
+    "permute shape=2^62x2^62x0 order=1,2,0",
+    "reduce shape=2^62x0 axes=0",
+    "rmsnorm rows=0 cols=0",
+    "rope tokens=0 heads=2^16 head_dim=2^20 rotary_dim=2 ldq=2^62",
+    "softmax shape=2^62x0x2^62 axis=1",
+    "softmax shape=0x8 direction=backward",
+    "transpose rows=0 cols=2^62",
+    "transpose rows=2^62 cols=0 batch=2^62",
+};
+
+static void test_empty(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT_OF(empty_lines); i++) {
+        test_case c;
+        check k = { 0 };
+        check_result result = { 0 };
+        alarm(SECONDS_MAX);
+        if (case_parse(empty_lines[i], &c) || check_open(&c, device, NULL, &k) || check_run(&k, &result))
+            fail_msg("%s: %s", empty_lines[i], ckl_error());
+        if (!result.passed || result.elements || !strstr(ckl_plan_text(k.plan), " nothing"))
+            fail_msg("%s: %s %s", empty_lines[i], ckl_plan_text(k.plan), result.fault);
+        check_close(&k);
+        case_clear(&c);
+    }
+    alarm(0);
+}
+
+/* Random lines */
+
+static uint64_t random_state;
+
+static int below(int count)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((random_state >> 33) % (uint64_t)count);
+}
+
+#define PICK(list) (list)[below(COUNT_OF(list))]
+
+static const char *size(void)
+{
+    static const char *const likely[] = { "1", "2", "3", "7", "8", "16", "33", "64", "100" };
+    static const char *const absurd[] = {
+        "0",
+        "-1",
+        "2^15",
+        "2^31-1",
+        "2^31",
+        "2^31+1",
+        "2^32",
+        "2^40",
+        "2^55",
+        "2^61",
+        "2^62-1",
+        "2^62",
+        "2^62+2^61",
+        "9223372036854775807",
+        "-9223372036854775807",
+        "-2^40",
+    };
+    return below(6) ? PICK(likely) : PICK(absurd);
+}
+
+/* "8x2^62" */
+static void append_list(text *out, const char *separator)
+{
+    for (int i = 0, rank = 1 + below(5); i < rank; i++)
+        text_printf(out, "%s%s", i ? separator : "", size());
+}
+
+/* Of axes and of modes in another order. */
+static void append_small(text *out)
+{
+    int rank = 1 + below(4), step = 1 + below(3);
+    for (int i = 0; i < rank; i++)
+        text_printf(out, "%s%d", i ? "," : "", i * step % rank);
+}
+
+static void append_text(const char *name, text *out)
+{
+    static const char *const exprs[] = { "x", "a*x+b", "gelu(x)*y", "max(a,b)-exp(c)", "a+b+c+d" };
+    if (strcmp(name, "expr") == 0)
+        text_printf(out, "%s", PICK(exprs));
+    else if (strcmp(name, "axes") == 0 || strcmp(name, "order") == 0)
+        append_small(out);
+    else
+        append_list(out, below(8) ? "x" : ",");
+}
+
+static void append_value(const field *f, text *out)
+{
+    static const char *const floats[] = { "0", "1", "0.5", "-1", "1e-45", "3e38", "inf", "nan", "1e400", "", "2^-3" };
+    text choices = { 0 };
+    field_choices(f, &choices);
+    const char *word;
+    int count = 0, length;
+    while (field_word(text_data(&choices), count, &word))
+        count++;
+    if (f->kind == FIELD_quoted)
+        append_text(f->name, out);
+    else if (f->kind == FIELD_float)
+        text_printf(out, "%s", below(4) ? "1" : PICK(floats));
+    else if ((f->kind == FIELD_int64_t || f->kind == FIELD_int) || !count)
+        text_printf(out, "%s", size());
+    else {
+        length = field_word(text_data(&choices), below(count), &word);
+        text_printf(out, "%.*s", length, word);
+    }
+    text_free(&choices);
+}
+
+static void append_line(const operator_test *test, text *out)
+{
+    text_printf(out, "%s", test->op->name);
+    for (int i = 0; i < test->problem.count; i++) {
+        if (below(3))
+            continue;
+        text_printf(out, " %s=", test->problem.rows[i].name);
+        append_value(&test->problem.rows[i], out);
+    }
+    if (below(8) == 0)
+        text_printf(out, " misalign=1");
+}
+
+static double bytes_of(const test_case *c)
+{
+    operand all[OPERANDS_MAX];
+    double sum = 0;
+    for (int i = 0, count = adapter_operands(c->test, c->problem, all); i < count; i++) {
+        plan_tensor t = plan_strided("", all[i].dtype, all[i].rank, all[i].shape, all[i].stride);
+        sum += all[i].dtype ? (double)plan_tensor_bytes(&t) : 0;
+    }
+    return sum;
+}
+
+/* Chooses, and describes the kernels; the device need not have the memory. */
+static ckl_status explain(const test_case *c)
+{
+    const ckl_device_info *info = ckl_device_properties(device);
+    const operator_info *op = c->test->op;
+    const implementation *impl;
+    arena memory = { 0 };
+    void *config;
+    ckl_status status = plan_choose(info, op, c->problem, NULL, &memory, &impl, &config, NULL);
+    for (int i = 0; status == CKL_OK && i < plan_kernels(impl); i++) {
+        ir_kernel *kernel = NULL;
+        status = plan_describe(op, impl, config, i, plan_target(info), &kernel);
+        ir_kernel_free(kernel);
+    }
+    arena_clear(&memory);
+    return status;
+}
+
+static ckl_status run(const test_case *c)
+{
+    check k = { 0 };
+    check_result result;
+    ckl_status status = check_open(c, device, NULL, &k);
+    if (status == CKL_OK)
+        status = check_run(&k, &result);
+    check_close(&k);
+    return status;
+}
+
+/* What explain, and run where it is small or too large, make of a line. */
+static ckl_status try_line(const char *line, bool *ran)
+{
+    static const double SMALL = 64 << 10, LARGE = 0x1p42;
+    test_case c;
+    ckl_status status = case_parse(line, &c);
+    if (status == CKL_OK)
+        status = explain(&c);
+    if (status == CKL_OK && (bytes_of(&c) <= SMALL || bytes_of(&c) >= LARGE)) {
+        status = run(&c);
+        *ran = status == CKL_OK;
+    }
+    case_clear(&c);
+    return status;
+}
+
+/* Limits that docs/operators.md states, and problems beyond what used to be one; no memory is wanted for a choice. */
+static void test_limits(void **state)
+{
+    static const struct {
+        const char *line;
+        ckl_status status;
+        const char *words;
+    } limits[] = {
+        { "crossentropy rows=2^32 cols=4", CKL_OK, "" },
+        { "crossentropy rows=2^45 cols=1", CKL_UNSUPPORTED, "more CTAs than a launch may have" },
+        { "layernorm rows=2^32 cols=4", CKL_OK, "" },
+        { "layernorm rows=1 cols=2^31", CKL_UNSUPPORTED, "have 2147483647 columns or less" },
+        { "groupnorm n=1 c=32 groups=1 h=2^14 w=2^14", CKL_OK, "" },
+        { "groupnorm n=1 c=1 groups=1 h=2^17 w=2^17", CKL_UNSUPPORTED, "pixels of an image, or CTAs" },
+        { "softmax shape=2x2^31", CKL_UNSUPPORTED, "n=2147483648 is more than 2147483647" },
+        { "add n=2^54 dtype=f32", CKL_UNSUPPORTED, "more than 2147483647 tiles" },
+        { "add n=2^54+1 dtype=f32", CKL_INVALID, "spans more than 2^56 bytes" },
+    };
+    (void)state;
+    for (int i = 0; i < COUNT_OF(limits); i++) {
+        test_case c;
+        status_clear();
+        ckl_status status = case_parse(limits[i].line, &c);
+        status = status == CKL_OK ? explain(&c) : status;
+        if (status != limits[i].status || !strstr(ckl_error(), limits[i].words))
+            fail_msg("%s: %s: %s", limits[i].line, ckl_status_name(status), ckl_error());
+        case_clear(&c);
+    }
+}
+
+/* Said before anything is allocated. */
+static void test_out_of_memory(void **state)
+{
+    test_case c;
+    (void)state;
+    assert_int_equal(case_parse("add n=2^40", &c), CKL_OK);
+    assert_int_equal(run(&c), CKL_NO_MEMORY);
+    assert_non_null(strstr(ckl_error(), "add: the operands want 5.28e+04 GB of host memory"));
+    case_clear(&c);
+}
+
+static text current;
+
+static void too_long(int number)
+{
+    (void)number;
+    fprintf(stderr, "takes too long: %s\n", text_data(&current));
+    abort();
+}
+
+static void test_random_lines(void **state)
+{
+    const int lines = getenv("CKL_TEST_FULL") ? 5000 : 300;
+    int counts[CKL_INTERNAL + 1] = { 0 }, runs = 0, operators_count = 0;
+    (void)state;
+    while (operator_tests[operators_count])
+        operators_count++;
+    for (int i = 0; i < lines; i++) {
+        bool ran = false;
+        current.length = 0;
+        random_state = (uint64_t)i * 0x9e3779b97f4a7c15;
+        append_line(operator_tests[i % operators_count], &current);
+        status_clear();
+        alarm(SECONDS_MAX);
+        ckl_status status = try_line(text_data(&current), &ran);
+        counts[status]++;
+        runs += ran;
+        if (status == CKL_INTERNAL || status == CKL_DEVICE_FAULT || (status && !*ckl_error()))
+            fail_msg("%s: %s", text_data(&current), ckl_error());
+    }
+    alarm(0);
+    print_message("%d lines: %d ran, %d invalid, %d unsupported, %d without memory\n", lines, runs, counts[CKL_INVALID],
+                  counts[CKL_UNSUPPORTED], counts[CKL_NO_MEMORY]);
+    assert_true(runs > lines / 20 && counts[CKL_NO_MEMORY] > 0);
+    text_free(&current);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_random_lines),
+    };
+    signal(SIGALRM, too_long);
+    return cmocka_run_group_tests_name("sizes", tests, open_device, close_device);
+}

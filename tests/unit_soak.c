@@ -1,0 +1,209 @@
+/* unit_soak.c - the soak notices wrong bits, growing memory, a lost device and one that hangs; its problems repeat by seed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/math.h"
+#include "lab/clock.h"
+#include "lab/soak.h"
+
+static const random_problem_limits limits = { .flops = 1e5, .bytes = 1 << 18 };
+
+/* The emulator with one function exchanged. */
+static ckl_device *device;
+static device_ops ops, original;
+
+static int open_device(void **state)
+{
+    (void)state;
+    if (ckl_device_open("emulator:h200", &device) != CKL_OK)
+        return 1;
+    ops = original = *device->ops;
+    device->ops = &ops;
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    ops = original;
+    ckl_device_close(device);
+    return 0;
+}
+
+static int failures, progresses, waits;
+static char last_fault[256];
+
+static void note_failure(const char *line, int64_t number, const char *what)
+{
+    assert_true(*line && number >= 0);
+    snprintf(last_fault, sizeof last_fault, "%s", what);
+    failures++;
+}
+
+static void note_progress(const soak_sums *sums)
+{
+    assert_true(sums->seconds > 0);
+    progresses++;
+}
+
+static void note_wait(const char *line)
+{
+    assert_true(*line);
+    waits++;
+}
+
+static soak_sums soak_for(double seconds, int64_t problems, double stuck_seconds)
+{
+    soak_options o = { .seed = 3,
+                       .seconds = seconds,
+                       .problems = problems,
+                       .threads = 2,
+                       .streams = 4,
+                       .progress_seconds = 0.1,
+                       .stuck_seconds = stuck_seconds,
+                       .failed = note_failure,
+                       .progress = note_progress,
+                       .waiting = note_wait };
+    soak_sums sums;
+    failures = progresses = waits = 0;
+    assert_int_equal(case_operator("add", &o.only), CKL_OK);
+    assert_int_equal(soak_run(device, &o, &sums), CKL_OK);
+    assert_int_equal(failures, sums.wrong);
+    return sums;
+}
+
+static void test_lines(void **state)
+{
+    (void)state;
+    char seen[64] = { 0 };
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        text first = { 0 }, second = { 0 };
+        test_case c;
+        random_problem(NULL, &device->info, seed, limits, &first);
+        random_problem(NULL, &device->info, seed, limits, &second);
+        assert_string_equal(text_data(&first), text_data(&second));
+        if (case_parse(text_data(&first), &c) != CKL_OK)
+            fail_msg("%s: %s", text_data(&first), ckl_error());
+        for (int i = 0; operator_tests[i]; i++)
+            seen[i] |= operator_tests[i] == c.test;
+        case_clear(&c);
+        text_free(&first);
+        text_free(&second);
+    }
+    for (int i = 0; operator_tests[i]; i++)
+        assert_true(seen[i]);
+}
+
+static void test_good(void **state)
+{
+    (void)state;
+    soak_sums sums = soak_for(1e3, 12, 100);
+    assert_int_equal(sums.problems + sums.refused, 12);
+    assert_true(sums.runs > sums.rounds && sums.rounds > sums.problems);
+    assert_true(soak_passed(&sums));
+    assert_int_equal(sums.device_bytes, 0);
+}
+
+/* Every 40th copy from the device has a wrong bit. */
+static ckl_status spoil(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)
+{
+    static int copies;
+    TRY(original.copy_out(d, to, from, bytes, s));
+    if (__atomic_add_fetch(&copies, 1, __ATOMIC_RELAXED) % 40 == 0)
+        ((unsigned char *)to)[bytes / 2] ^= 1;
+    return CKL_OK;
+}
+
+static void test_wrong_bits(void **state)
+{
+    (void)state;
+    ops.copy_out = spoil;
+    soak_sums sums = soak_for(1e3, 20, 100);
+    ops = original;
+    assert_true(sums.wrong > 0);
+    assert_false(soak_passed(&sums));
+}
+
+/* Each time it is asked, more memory is in use. */
+static ckl_status grow(ckl_device *d, size_t *bytes)
+{
+    static size_t used;
+    (void)d;
+    *bytes = used += (size_t)SOAK_DEVICE_GROWTH_MAX * 2;
+    return CKL_OK;
+}
+
+static void test_growing_memory(void **state)
+{
+    (void)state;
+    ops.memory_used = grow;
+    soak_sums sums = soak_for(3, 0, 100); // long enough for two phases on a busy machine
+    ops = original;
+    assert_int_equal(sums.wrong, 0);
+    assert_true(sums.device_growth > SOAK_DEVICE_GROWTH_MAX);
+    assert_false(soak_passed(&sums));
+    assert_true(progresses > 0);
+}
+
+static ckl_status lose(ckl_device *d, const device_kernel *kernel, const device_launch *launch, ckl_stream s)
+{
+    (void)d;
+    (void)kernel;
+    (void)launch;
+    (void)s;
+    FAIL(CKL_DEVICE_FAULT, "the context is lost");
+}
+
+static void test_lost_device(void **state)
+{
+    (void)state;
+    double begin = clock_seconds();
+    device->info.emulated = false;
+    ops.launch = lose;
+    soak_sums sums = soak_for(1e3, 0, 100);
+    ops = original;
+    device->info.emulated = true;
+    assert_true(sums.lost);
+    assert_int_equal(sums.wrong, 1); // one report, not one of each stream
+    assert_non_null(strstr(last_fault, "the context is lost"));
+    assert_true(clock_seconds() - begin < 20);
+}
+
+static ckl_status hang(ckl_device *d, ckl_stream s)
+{
+    (void)d;
+    (void)s;
+    sleep(1000);
+    return CKL_OK;
+}
+
+/* The last test: its threads stay behind. */
+static void test_hanging_device(void **state)
+{
+    (void)state;
+    ops.synchronize = hang;
+    soak_sums sums = soak_for(1e3, 0, 0.5);
+    assert_true(sums.stuck);
+    assert_true(waits > 0);
+    assert_false(soak_passed(&sums));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lines),       cmocka_unit_test(test_good),           cmocka_unit_test(test_wrong_bits),
+        cmocka_unit_test(test_lost_device), cmocka_unit_test(test_growing_memory),
+    };
+    const struct CMUnitTest last[] = { cmocka_unit_test(test_hanging_device) };
+    int failed = cmocka_run_group_tests(tests, open_device, close_device);
+    failed += cmocka_run_group_tests(last, open_device, NULL);
+    fflush(NULL);
+    _exit(failed);
+}
