@@ -159,6 +159,18 @@ static ckl_status fill(ckl_device *d, void *to, unsigned char byte, size_t bytes
     return CKL_OK;
 }
 
+static ckl_status stream_create(ckl_device *d, ckl_stream *s)
+{
+    *s = d;
+    return CKL_OK;
+}
+
+static void stream_destroy(ckl_device *d, ckl_stream s)
+{
+    (void)d;
+    (void)s;
+}
+
 static ckl_status synchronize(ckl_device *d, ckl_stream s)
 {
     (void)d;
@@ -169,6 +181,8 @@ static ckl_status synchronize(ckl_device *d, ckl_stream s)
 static const device_ops ops = { .alloc = alloc,
                                 .release = release,
                                 .fill = fill,
+                                .stream_create = stream_create,
+                                .stream_destroy = stream_destroy,
                                 .synchronize = synchronize,
                                 .load = load,
                                 .unload = unload,
@@ -181,7 +195,7 @@ static ckl_status run(const test_case *c, const ckl_plan *plan)
     operand infos[OPERANDS_MAX];
     void *pointers[OPERANDS_MAX] = { 0 };
     memset(infos, 0, sizeof infos);
-    int count = c->test->operands(c->problem, infos);
+    int count = adapter_operands(c->test, c->problem, infos);
     for (int i = 0; i < count; i++)
         if (infos[i].dtype != CKL_DTYPE_DEFAULT)
             pointers[i] = (char *)address_of(i) + (size_t)c->keys.misalign * ckl_dtype_bytes(infos[i].dtype);

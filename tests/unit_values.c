@@ -294,7 +294,7 @@ static void test_sizes(void **state)
     assert_int_equal(shape_parse("op", "2^20+3x10^0x7x1x2x3x4x5", &s), CKL_OK);
     assert_true(s.rank == SHAPE_RANK_MAX && s.of[0] == (1 << 20) + 3 && s.of[1] == 1 && s.of[7] == 5);
     assert_true(shape_elements(&s, 2, 2) == 1 && shape_elements(&s, 2, 3) == 7 && shape_elements(&s, 4, 8) == 120);
-    static const char *const refused[] = { "", "x", "4x", "4,4", "4x4y", "2^64", "1x1x1x1x1x1x1x1x1" };
+    static const char *const refused[] = { "", "x", "4x", "4;4", "4x4y", "2^64", "1x1x1x1x1x1x1x1x1" };
     for (int i = 0; i < COUNT_OF(refused); i++)
         assert_int_equal(shape_parse("op", refused[i], &s), CKL_INVALID);
     assert_int_equal(sizes_parse("op", "stride", "1x2", 2, &s), CKL_OK);
