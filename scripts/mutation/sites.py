@@ -11,7 +11,7 @@ A site is a change of one file that keeps the number of its lines. Kinds:
   row        two neighbouring rows of a table exchanged: their values, the keys stay
 
 Not touched: comments, strings, includes and conditions of the preprocessor, asserts, the arguments of FAIL (the
-wording of a message is no behaviour), and the lengths of buffers for text.
+wording of a message is no behaviour), and the lengths of buffers for text. An array is not made longer than it must be.
 """
 import re
 from collections import namedtuple
@@ -29,6 +29,7 @@ TOKEN = re.compile(r'''
   | (?P<operator><<=|>>=|\.\.\.|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||\+=|-=|\*=|/=|%=|&=|\|=|\^=|[-+*/%<>=!&|^~?:;,.(){}\[\]])
   | (?P<space>\s+|\\\n|.)''', re.X | re.S)
 TEXT_LENGTH = re.compile(r'\bchar \w+\[\d+\]|enum \{ \w*(?:TEXT|WORD|NAME|SENTENCE)\w*(?:_MAX|_BYTES) = ')
+ARRAY = re.compile(r'\s*(?:static |const )*\w+ \*?\w+\[')  # the line declares one
 Token = namedtuple('Token', 'kind text at end')
 
 PAIRS = {
@@ -244,6 +245,10 @@ def rows(text, tokens, i):
             yield 'row', a, text[a:d], text[c:d] + text[b:c] + text[a:b]
 
 
+def int_of(literal):
+    return int(re.match(r'0[xX][0-9a-fA-F]+|\d+', literal).group(), 0)
+
+
 def sites_of(file, text):
     tokens, bodies = tokens_of(text), functions_of(text)
     quiet, around = quiet_tokens(tokens), enclosing_brackets(tokens)
@@ -256,6 +261,7 @@ def sites_of(file, text):
             found += statements(text, tokens, i)
         for kind, offset, before, after in found:
             line = text.count('\n', 0, offset) + 1
-            if kind == 'constant' and TEXT_LENGTH.search(text.splitlines()[line - 1]):
+            row = text.splitlines()[line - 1]
+            if kind == 'constant' and (TEXT_LENGTH.search(row) or around[i] == '[' and ARRAY.match(row) and int_of(after) > int_of(before)):
                 continue
             yield Site(file, kind, offset, before, after, line, function)
