@@ -195,8 +195,7 @@ static void test_rejects(void **state)
         { "composition((4,6):(6,1), 6:1)",
           "composition: (4,6):(6,1), 6:1 do not compose: a mode of the right one does not "
           "fill modes of the left one evenly" },
-        { "recast((4,8):(8,2), 32, 16)",
-          "recast_layout: (4,8):(8,2) has no contiguous mode to split elements of" },
+        { "recast((4,8):(8,2), 32, 16)", "recast_layout: (4,8):(8,2) has no contiguous mode to split elements of" },
         { "recast((4,8):(1,4), 32, 12)",
           "recast_layout: (4,8):(1,4) cannot be recast between sizes of which neither divides the other" },
         { "complement((2,2):(1,1), 8)", "complement: (2,2):(1,1) is not injective: its modes overlap" },
