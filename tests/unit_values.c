@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "base/fields.h"
 #include "base/math.h"
+#include "base/number.h"
 #include "base/problem.h"
 #include "base/shape.h"
 
@@ -41,6 +42,70 @@ static void test_integers(void **state)
         }
     }
     assert_false(is_power_of_two(0) || is_power_of_two(-4));
+}
+
+/* Numbers as lines write them, and where reading stops. */
+static void test_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t value;
+        const char *rest;
+    } taken[] = {
+        { "12", 12, "" },
+        { "-7x", -7, "x" },
+        { "2^10", 1024, "" },
+        { "2^0", 1, "" },
+        { "3^2+2^3-1", 16, "" },
+        { "-2^3,", -8, "," },
+        { "2^62", INT64_C(1) << 62, "" },
+        { "1^62", 1, "" },
+        { "9223372036854775807", INT64_MAX, "" },
+        { "4 8", 4, " 8" },
+        { "0^5", 0, "" },
+    };
+    for (int i = 0; i < COUNT_OF(taken); i++) {
+        const char *at = taken[i].text;
+        int64_t value = 77;
+        assert_true(number_integer(&at, &value) && value == taken[i].value);
+        assert_string_equal(at, taken[i].rest);
+    }
+    static const char *const refused[] = { "",     "x",    " 4", "2^",   "2^x",       "2^-1",
+                                           "1^63", "2^63", "4+", "4+ 3", "2^62+2^62", "9223372036854775808" };
+    for (int i = 0; i < COUNT_OF(refused); i++) {
+        const char *at = refused[i];
+        int64_t value = 77;
+        assert_false(number_integer(&at, &value));
+        assert_true(at == refused[i] && value == 77);
+    }
+}
+
+static void test_floats(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        float value;
+        const char *rest;
+    } taken[] = { { "0.5", 0.5F, "" },
+                  { "2^-30", 0x1p-30F, "" },
+                  { "-1e3;", -1000.0F, ";" },
+                  { "2^127", 0x1p127F, "" },
+                  { "1e-60", 0, "" } };
+    for (int i = 0; i < COUNT_OF(taken); i++) {
+        const char *at = taken[i].text;
+        float value = 77;
+        assert_true(number_float(&at, &value) && value == taken[i].value);
+        assert_string_equal(at, taken[i].rest);
+    }
+    static const char *const refused[] = { "", "x", "1e400", "-1e400", "2^128", "2^", "2^x" };
+    for (int i = 0; i < COUNT_OF(refused); i++) {
+        const char *at = refused[i];
+        float value = 77;
+        assert_false(number_float(&at, &value));
+        assert_true(at == refused[i] && value == 77);
+    }
 }
 
 /* Fields */
@@ -298,7 +363,7 @@ int main(void)
         cmocka_unit_test(test_integers),   cmocka_unit_test(test_fields_taken),   cmocka_unit_test(test_fields_refused),
         cmocka_unit_test(test_slips),      cmocka_unit_test(test_sizes),          cmocka_unit_test(test_axes),
         cmocka_unit_test(test_long_texts), cmocka_unit_test(test_long_sentences), cmocka_unit_test(test_arena),
-        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_lines),      cmocka_unit_test(test_numbers),        cmocka_unit_test(test_floats),
     };
     return cmocka_run_group_tests_name("values", tests, NULL, NULL);
 }

@@ -172,8 +172,8 @@ class Coverage:
         if not function:
             return self.of_tests(lambda lines: file in lines) or None
         known = self.known.get((file, function))
-        if known is None:  # the function is younger than the measurement
-            return self.of_tests(lambda lines: file in lines)
+        if known is None:  # the function, or its file, is younger than the measurement
+            return self.of_tests(lambda lines: file in lines) or None
         rows = (TREE / file).read_text().splitlines()
         for number in range(site.line, 0, -1):
             text = rows[number - 1].strip()
