@@ -78,6 +78,29 @@ static void test_maps(void **state)
     assert_int_equal(tensor_map_check(&map), CKL_OK);
 }
 
+/* A map has one box, which the kernel may say as often as it likes. */
+static void test_boxes(void **state)
+{
+    (void)state;
+    const ir_tensor_map box = { CKL_F16, 2, { 64, 8, 1, 1, 1 }, 128 }, other = { CKL_F16, 2, { 64, 16, 1, 1, 1 }, 128 };
+    for (int wrong = 0; wrong < 3; wrong++) {
+        ir_kernel *kernel = NULL;
+        ir_describe_begin("boxes", IR_SM90A);
+        val n = ir_scalar_param(IR_U32, "n"), map = ir_tensor_map_param("map");
+        ir_tensor_map_set(map, box);
+        ir_tensor_map_set(map, box);
+        if (wrong)
+            ir_tensor_map_set(wrong == 1 ? map : n, other);
+        assert_int_equal(ir_describe_end(&kernel), wrong ? CKL_INTERNAL : CKL_OK);
+        if (wrong)
+            assert_non_null(
+                strstr(ckl_error(), wrong == 1 ? "tensor map map: two boxes" : "is no tensor map parameter"));
+        else
+            assert_memory_equal(&kernel->params[1].map, &box, sizeof box);
+        ir_kernel_free(kernel);
+    }
+}
+
 /* Kernels */
 
 static const ckl_device_info hopper = { .id = "hopper",
@@ -136,7 +159,7 @@ static void test_shared_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_maps), cmocka_unit_test(test_kernels),
-                                        cmocka_unit_test(test_shared_memory) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_maps), cmocka_unit_test(test_boxes),
+                                        cmocka_unit_test(test_kernels), cmocka_unit_test(test_shared_memory) };
     return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
 }
