@@ -23,23 +23,23 @@ typedef struct gemm_fit {
 } gemm_fit;
 
 static const gemm_fit fit = {
-    .launch_us = 1.68042,
+    .launch_us = 1.54481,
     .cycles_per_us = 1755,
-    .tensor_cores = 1.13081,
-    .operands = 0.49774,
-    .three_consumers = 1.05939,
-    .step = 3.00076,
-    .sm_bytes = 60.2371,
-    .sm_bytes_alone = 147.939,
-    .slow_row = 2.06866,
-    .absent_row = 1.38705,
-    .l2_bytes = 27429.5,
-    .cluster = 0.0810663,
-    .epilogue = 0.115751,
-    .boxes_of_32 = 1.26265,
-    .boxes_of_16 = 2.97099,
-    .flops_per_us = 2.09893e+07,
-    .memory_bytes_per_us = 3.59625e+06,
+    .tensor_cores = 0.654771,
+    .operands = 2.20473,
+    .three_consumers = 1.13991,
+    .step = 2.99354,
+    .sm_bytes = 63.3023,
+    .sm_bytes_alone = 832.912,
+    .slow_row = 1.61175,
+    .absent_row = 1.4861,
+    .l2_bytes = 18736.5,
+    .cluster = 0.0977786,
+    .epilogue = 0.247587,
+    .boxes_of_32 = 1.03564,
+    .boxes_of_16 = 1.64912,
+    .flops_per_us = 6.08404e+06,
+    .memory_bytes_per_us = 2.7915e+09,
 };
 
 typedef struct fitted_tile {
@@ -47,10 +47,10 @@ typedef struct fitted_tile {
 } fitted_tile;
 
 static const fitted_tile fitted_tiles[] = {
-    { 256, 192, 2, 0, 1, 1 }, { 192, 192, 3, 0, 1, 1 }, { 128, 256, 2, 0, 1, 1 }, { 128, 224, 2, 0, 1, 1 },
-    { 128, 192, 2, 0, 1, 1 }, { 192, 128, 3, 0, 1, 2 }, { 128, 160, 2, 0, 1, 1 }, { 128, 128, 2, 1, 1, 1 },
+    { 192, 192, 3, 0, 1, 1 }, { 128, 256, 2, 0, 1, 1 }, { 128, 224, 2, 0, 1, 1 }, { 128, 192, 2, 0, 1, 1 },
+    { 128, 192, 2, 1, 1, 1 }, { 128, 160, 2, 0, 1, 1 }, { 128, 128, 2, 1, 1, 1 }, { 128, 128, 2, 0, 1, 1 },
     { 128, 96, 2, 0, 1, 1 },  { 64, 128, 2, 1, 1, 1 },  { 64, 96, 2, 1, 1, 1 },   { 64, 80, 1, 0, 1, 1 },
-    { 64, 64, 2, 1, 1, 1 },   { 64, 64, 1, 0, 1, 2 },   { 64, 48, 1, 0, 1, 2 },   { 64, 32, 1, 0, 1, 2 },
+    { 64, 64, 2, 1, 1, 1 },   { 64, 48, 1, 0, 1, 1 },   { 64, 32, 1, 0, 1, 1 },   { 64, 32, 1, 0, 1, 2 },
 };
 
 #endif
