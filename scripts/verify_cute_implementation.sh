@@ -60,7 +60,7 @@ emits() { # emits LINE PATTERN: the PTX of the kernel that a line gets on the em
     says "$2" "$ckl" explain "$1" --device emulator:h200 --ptx
 }
 
-hopper='gemm m=4096 n=4096 k=4096 a=f16 impl=sm90'
+hopper="gemm m=4096 n=4096 k=4096 a=f16 impl=sm90 config='cluster_m=2'"
 check "sm90 gemm uses wgmma" emits "$hopper" 'wgmma\.mma_async'
 check "sm90 gemm uses TMA" emits "$hopper" 'cp\.async\.bulk\.tensor'
 check "sm90 gemm multicasts" emits "$hopper" 'multicast::cluster'

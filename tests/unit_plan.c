@@ -144,6 +144,73 @@ static const operator_info op = {
     .name = "op", .desc_bytes = sizeof(op_desc), .members = members, .check = check, .implementations = implementations
 };
 
+/* Candidates: vectors of 1 to 6; admit() takes those up to 4; the further from n, the dearer. */
+
+static bool candidate(const void *desc, const ckl_device_info *info, int i, void *config)
+{
+    (void)desc, (void)info;
+    ((op_config *)config)->vector = i + 1;
+    return i < 6;
+}
+
+static plan_cost cost(const void *desc, const ckl_device_info *info, const void *config)
+{
+    (void)info;
+    double distance = (double)(((const op_desc *)desc)->n - ((const op_config *)config)->vector);
+    return (plan_cost){ distance < 0 ? -distance : distance, "distance" };
+}
+
+static ckl_status admit_small(const void *desc, const ckl_device_info *info, const void *config)
+{
+    (void)info;
+    if (((const op_desc *)desc)->n > 100)
+        FAIL(CKL_UNSUPPORTED, "op ranked: n is more than 100");
+    if (((const op_config *)config)->vector > 4)
+        FAIL(CKL_INVALID, "op ranked: vector=%d is more than 4", ((const op_config *)config)->vector);
+    return CKL_OK;
+}
+
+static const implementation ranked = { .name = "ranked",
+                                       .config_bytes = sizeof(op_config),
+                                       .config = FIELD_TABLE(op_fields),
+                                       .candidate = candidate,
+                                       .cost = cost,
+                                       .admit = admit_small,
+                                       .describe = describe,
+                                       .launch = launch };
+static const implementation *const ranked_alone[] = { &ranked, NULL };
+static const operator_info ranked_op = {
+    .name = "op", .desc_bytes = sizeof(op_desc), .members = members, .check = check, .implementations = ranked_alone
+};
+
+static void expect_vector(int64_t n, const char *force, const char *wanted)
+{
+    ckl_plan *plan = NULL;
+    assert_int_equal(plan_build(&device, &ranked_op, &(op_desc){ .n = n }, force, &plan), CKL_OK);
+    assert_string_equal(ckl_plan_text(plan), wanted);
+    ckl_plan_free(plan);
+}
+
+static void test_candidates(void **state)
+{
+    (void)state;
+    expect_vector(1, NULL, "op ranked threads=128 vector=1");
+    expect_vector(3, NULL, "op ranked threads=128 vector=3");
+    expect_vector(9, NULL, "op ranked threads=128 vector=4");              // 5 and 6 are not admitted
+    expect_vector(3, "ranked vector=2", "op ranked threads=128 vector=2"); // a user may force another
+    plan_candidate best[3];
+    op_config room;
+    op_desc two = { .n = 2 };
+    assert_int_equal(plan_rank(&device.info, &ranked, &two, &room, 3, best), 3);
+    assert_true(best[0].number == 1 && best[1].number == 0 && best[2].number == 2); // the first among equals
+    assert_true(best[0].cost.us == 0 && best[1].cost.us == 1 && best[2].cost.us == 1);
+    assert_int_equal(plan_rank(&device.info, &ranked, &two, &room, 1, best), 1);
+    assert_true(best[0].number == 1);
+    ckl_plan *plan = NULL;
+    assert_int_equal(plan_build(&device, &ranked_op, &(op_desc){ .n = 101 }, NULL, &plan), CKL_UNSUPPORTED);
+    assert_non_null(strstr(ckl_error(), "op ranked: n is more than 100"));
+}
+
 static ckl_plan *plan_of(int64_t n, const char *force)
 {
     ckl_plan *plan = NULL;
@@ -468,6 +535,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_candidates),
         cmocka_unit_test(test_params),
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_view),

@@ -100,8 +100,6 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
     if (!device->has_tma)
         FAIL(CKL_UNSUPPORTED, "%s: the device has no bulk copies", what);
     TRY(row_split_admit(what, &s->chunk, min_i64(cols, chunk_cols(s)), dtype, device));
-    if (s->chunk.exact && cols % (s->chunks ? s->chunks * s->cluster * chunk_cols(s) : chunk_cols(s)))
-        FAIL(CKL_INVALID, "%s: exact=1, but rows of %" PRId64 " elements are no whole chunks", what, cols);
     if (s->chunk.row_threads != s->chunk.threads ||
         s->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d must share a row and leave room for a warp", what, s->chunk.threads);
@@ -116,6 +114,8 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
         (s->chunks && s->chunks != row_pipeline_chunks(s, cols)))
         FAIL(CKL_INVALID, "%s: chunks=%d, but a row has %" PRId64 " for each CTA, and %d at most are unrolled", what,
              s->chunks, row_pipeline_chunks(s, cols), ROW_PIPELINE_CHUNKS_MAX);
+    if (s->chunk.exact && cols % (s->chunks ? s->chunks * s->cluster * chunk_cols(s) : chunk_cols(s)))
+        FAIL(CKL_INVALID, "%s: exact=1, but rows of %" PRId64 " elements are no whole chunks", what, cols);
     if (s->residence == ROW_IN_REGISTERS && s->chunks == 0)
         FAIL(CKL_INVALID, "%s: residence=registers needs chunks=", what);
     if (s->lookahead && s->residence != ROW_IN_RING)

@@ -119,7 +119,7 @@ static size_t access_bytes(const step *s)
 }
 
 /* Notes an access of neighbouring lanes, the first of which is a->lane. */
-static bool touch(access *a, uintptr_t address, size_t bytes)
+bool global_note(access *a, uintptr_t address, size_t bytes)
 {
     warp *w = a->w;
     if (!holds(w->near, address, address, bytes))
@@ -142,7 +142,7 @@ static bool touch_lanes(access a, const uintptr_t *address, size_t bytes)
     a.lane_bytes = bytes;
     a.lane = first_lane(w->active);
     if (w->active == ALL_LANES && side_by_side(address, bytes))
-        return touch(&a, address[0], bytes * LANES);
+        return global_note(&a, address[0], bytes * LANES);
     if (global_is_repeated(&a, w->near, address, bytes))
         return true;
     uintptr_t start = address[a.lane], end = start + bytes;
@@ -150,14 +150,14 @@ static bool touch_lanes(access a, const uintptr_t *address, size_t bytes)
         if (address[i] >= start && address[i] + bytes <= end)
             continue;
         if (address[i] != end) {
-            if (!touch(&a, start, end - start))
+            if (!global_note(&a, start, end - start))
                 return false;
             start = address[i];
             a.lane = i;
         }
         end = address[i] + bytes;
     }
-    return touch(&a, start, end - start);
+    return global_note(&a, start, end - start);
 }
 
 bool global_request(warp *w, const step *s, uintptr_t *address, bool write)

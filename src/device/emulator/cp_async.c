@@ -46,7 +46,7 @@ static bool begin_cp_async(transfer *t, int lane)
     access from = a;
     from.write = false;
     if (!shared_touch(w->cta, &a, l->offset[lane], t->bytes) ||
-        (l->valid[lane] && !global_touch(&from, w->near, l->global[lane], l->valid[lane])))
+        (l->valid[lane] && !global_note(&from, l->global[lane], l->valid[lane])))
         return false;
     shared_undefine(w->cta, l->offset[lane], undefined);
     memset(w->cta->shared + l->offset[lane], SHARED_POISON, t->bytes);

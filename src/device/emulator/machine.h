@@ -355,11 +355,12 @@ struct cluster {
     warp *warps; // of all CTAs
     int warps_left;
     uint64_t random;
-    uint64_t progress; // counts executed instructions and finished transfers
-    bool busy;         // in this round some warp did more than wait
-    bool polls;        // in this round some warp read global memory to no avail
-    int rounds;        // since asynchronous work was done
-    uint64_t stores;   // to global memory
+    uint64_t progress;  // counts executed instructions and finished transfers
+    bool busy;          // in this round some warp did more than wait
+    bool polls;         // in this round some warp read global memory to no avail
+    int rounds;         // since asynchronous work was done
+    uint64_t stores;    // to global memory
+    uint64_t completed; // transfers
     recent_epoch recent[64];
 
     agent *agents;
@@ -505,6 +506,9 @@ void warp_forget(warp *w); // drops what fences and reads have gathered
 
 /* access.c - checks the addresses of all active lanes, and notes the access. */
 bool global_request(warp *w, const step *s, uintptr_t *address, bool write);
+
+/* access.c - global_touch() of the allocation that holds the bytes. */
+bool global_note(access *a, uintptr_t address, size_t bytes);
 
 /* access.c - checks one access to global memory; a write is noted as having happened. */
 bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t bytes, size_t align, bool write);

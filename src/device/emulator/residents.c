@@ -131,13 +131,13 @@ static bool goes_on(residents *r, cluster *c)
 static void run_all(residents *r)
 {
     launch_state *l = r->l;
-    int64_t idle = 0; // runs of clusters since memory changed
+    int64_t idle = 0; // runs of clusters since memory changed or a transfer was completed
     for (cluster *c = choose(r); c; c = choose(r)) {
-        uint64_t before = l->changes, stores = c->stores;
+        uint64_t before = l->changes, stores = c->stores, completed = c->completed;
         int rounds = is_random(r) ? 1 + (int)(draw(r) % SLICE_ROUNDS) : INT_MAX;
         cluster_state state = cluster_run(c, rounds);
         l->changes += c->stores - stores;
-        idle = l->changes == before && !c->busy ? idle + 1 : 0;
+        idle = l->changes == before && c->completed == completed && !c->busy ? idle + 1 : 0;
         if (state == CLUSTER_ENDED) {
             finish(r, c);
             continue;

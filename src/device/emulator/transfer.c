@@ -203,6 +203,7 @@ static bool complete_at(cluster *c, int i)
     c->queue_count--;
     memmove(c->queue + i, c->queue + i + 1, (size_t)(c->queue_count - i) * sizeof t);
     c->progress++;
+    c->completed++;
     bool done = complete(c, &t);
     free(t.lanes);
     return done;

@@ -61,7 +61,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
 /* A smooth maximum: what overlaps costs a little more than its longest part. */
 static double overlapped(double x, double y, double z)
 {
-    enum { POWER = 5 };
+    enum { POWER = 8 };
     return pow(pow(x, POWER) + pow(y, POWER) + pow(z, POWER), 1.0 / POWER);
 }
 

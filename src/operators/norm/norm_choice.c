@@ -36,7 +36,7 @@ enum {
 
 static bool divides_rows(const ckl_norm_desc *d, int vec)
 {
-    return d->cols % vec == 0 && (d->rows <= 1 || (d->ldx % vec == 0 && d->ldy % vec == 0));
+    return vec > 0 && d->cols % vec == 0 && (d->rows <= 1 || (d->ldx % vec == 0 && d->ldy % vec == 0));
 }
 
 static int widest_vector(const ckl_norm_desc *d)

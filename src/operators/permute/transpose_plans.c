@@ -221,6 +221,7 @@ static ckl_status admit_sm80(const void *problem, const ckl_device_info *device,
     const permutation *p = problem;
     const transpose_sm80_config *c = config;
     TRY(permutation_check_threads(p, "sm80", c->threads, 128, device));
+    TRY(check_power(p, "sm80", "bytes", c->bytes, 1, 8));
     TRY(check_power(p, "sm80", "threads", c->threads, 128, device->threads_per_cta_max));
     int word = transpose_word_bytes(c->bytes);
     TRY(check_power(p, "sm80", "chunk", c->chunk, word, 16));

@@ -1,0 +1,96 @@
+"""job.py - one mutation at a time, built and tested in a folder of its own."""
+import random
+import re
+import shutil
+import subprocess
+
+from mutation.tests import run_test
+from mutation.tree import TREE, WORK
+
+SOME_USERS = 24  # of a header's code, tried first: what they betray need not be built into all
+
+
+class Job:
+    """A folder with a tree of its own, in which one mutation at a time is built and tested."""
+
+    def __init__(self, number, objects, coverage, tests):
+        self.tree = WORK / f'job{number}' / 'tree'
+        self.out = WORK / f'job{number}' / 'out'
+        self.objects, self.coverage, self.tests = objects, coverage, tests
+        for folder in ('src', 'include', 'lab', 'cli', 'bench', 'tests'):
+            shutil.copytree(TREE / folder, self.tree / folder, dirs_exist_ok=True)
+
+    def compile(self, build_name, sources):
+        """{ output: path } of the objects that changed; None if one does not compile."""
+        objects, changed = self.objects[build_name], {}
+        own_tree = '../tree' if shutil.which('ccache') else str(self.tree)  # the paths in the build's objects: ccache's
+        for source in sources:
+            for words, output in objects.commands[source]:
+                target = self.out / f'{len(changed)}.o'
+                words = [w.replace(str(TREE), own_tree) for w in words]
+                words[words.index('-o') + 1] = str(target)
+                if subprocess.run(words, cwd=self.out, stderr=subprocess.DEVNULL).returncode:
+                    return None
+                if build_name != 'plain' or target.read_bytes() != (objects.folder / output).read_bytes():
+                    changed[output] = target.rename(self.out / f'{build_name}{len(changed)}.o')
+        return changed
+
+    def order(self, site):
+        """The tests that reach the line: quick ones first, the sanitizers and the full runs last."""
+        names = self.coverage.reaching(site)
+        seconds = {n: d['seconds'] for n, d in self.coverage.data.items()}
+
+        def plain_name(test):
+            name = re.sub('^(full|sanitized) ', '', test.name)
+            return 'verify l4' if name == 'smoke' else name
+
+        chosen = [t for t in self.tests if names is None or plain_name(t) in names]
+        return sorted(((t, seconds.get(plain_name(t), 1)) for t in chosen),
+                      key=lambda x: (x[0].full, x[0].build != 'plain', x[1]))
+
+    def judge_built(self, site, sources):
+        """(outcome, test that killed it) of the mutation built into these sources."""
+        shutil.rmtree(self.out, ignore_errors=True)
+        self.out.mkdir(parents=True)
+        changed = self.compile('plain', sources)
+        if changed is None:
+            return 'refused', ''
+        if not changed:
+            return 'equivalent', 'same object code'
+        killer = self.first_failing(site, sources, changed)
+        return ('killed', killer) if killer else ('survived', '')
+
+    def first_failing(self, site, sources, changed):
+        programs, objects = {}, {'plain': changed}
+        for test, seconds in self.order(site):
+            if test.build not in objects:
+                objects[test.build] = self.compile(test.build, sources)
+                if objects[test.build] is None:
+                    return f'{test.build} build'
+            program = self.out / f'{test.build}_{test.program}'
+            if program not in programs:
+                self.objects[test.build].link(test.program, objects[test.build], program)
+                programs[program] = True
+            slower = 20 if test.full or test.build != 'plain' else 5
+            if not run_test(test, program, 3 + slower * seconds)[0]:
+                return test.name
+        return None
+
+    def judge(self, site):
+        """(outcome, test that killed it)"""
+        path, original = self.tree / site.file, (TREE / site.file).read_text()
+        path.write_text(original[:site.offset] + site.after + original[site.offset + len(site.before):])
+        users = sorted(self.objects['plain'].users.get(site.file, ())) if site.file.endswith('.h') else [site.file]
+        try:
+            if len(users) > SOME_USERS and (site.function or in_macro(original, site.line)):
+                outcome = self.judge_built(site, random.Random(site.line).sample(users, SOME_USERS))
+                if outcome[0] == 'killed':
+                    return outcome
+            return self.judge_built(site, users)
+        finally:
+            path.write_text(original)
+
+
+def in_macro(text, line):
+    rows = text.splitlines()
+    return rows[line - 1].startswith('#define') or line > 1 and rows[line - 2].endswith('\\')

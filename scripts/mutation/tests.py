@@ -1,0 +1,184 @@
+"""tests.py - the tests of make test and make test-full, one run of one of them, and which lines each reaches."""
+import concurrent.futures
+import hashlib
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections import namedtuple
+from pathlib import Path
+
+from mutation import sites
+from mutation.tree import TREE, WORK, build
+
+SLOW_UNITS = {'unit_in_place', 'unit_norm', 'unit_plans', 'unit_softmax'}  # scripts/test.sh leaves them out under the sanitizers
+MEMORY_MAX = 6 << 30  # bytes of a test that are really there
+EVERYWHERE = 'src/device/emulator/'  # counting lines makes it slow: all tests may reach it
+
+# program is a target of cmake; words are its arguments; a script gets the program's path instead.
+Test = namedtuple('Test', 'name build program words script full')
+
+
+def all_tests(full):
+    units = sorted(p.stem for p in (TREE / 'tests').glob('unit_*.c'))
+    operators = re.findall(r'^    X\((\w+)\)', (TREE / 'src/operators/operators.h').read_text(), re.M)
+    smoke = ['verify', '--suite', str(TREE / 'bench/suites/smoke.txt'), '--device']
+    tests = [Test(u, 'plain', u, [], '', False) for u in units]
+    tests += [Test(f'verify {o}', 'plain', 'ckl', ['verify', o, '--device', 'emulator:h200'], '', False) for o in operators]
+    tests += [Test('verify l4', 'plain', 'ckl', [*smoke, 'emulator:l4'], '', False),
+              Test('pure CuTe', 'plain', 'ckl', [], str(TREE / 'scripts/verify_cute_implementation.sh'), False)]
+    tests += [Test(f'sanitized {u}', 'sanitized', u, [], '', False) for u in units if full or u not in SLOW_UNITS]
+    tests += [Test('sanitized smoke', 'sanitized', 'ckl', [*smoke, 'emulator:h200'], '', False)]
+    if full:
+        tests += [Test(f'full {u}', 'plain', u, [], '', True) for u in units]
+        tests += [Test(f'full verify {o}', 'plain', 'ckl', ['verify', '--full', o, '--device', 'emulator:h200'], '', True)
+                  for o in operators]
+    return tests
+
+
+def kill(pid):
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def watch(pid, seconds, ended):
+    """Kills a test that waits for ever, which costs no time of the processor, or takes too much memory."""
+    end = time.monotonic() + seconds
+    while not ended.wait(0.1):
+        try:
+            resident = int(Path(f'/proc/{pid}/statm').read_text().split()[1]) * resource.getpagesize()
+        except OSError:  # it ended just now
+            return
+        if resident > MEMORY_MAX or time.monotonic() > end:
+            return kill(pid)
+
+
+def set_limits(seconds):
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def run_test(test, program, seconds, env=()):
+    """
+    Whether it passes, and its seconds of a processor. It ends at the first failure that it prints, or when it has used
+    so many seconds.
+    """
+    words = [test.script, str(program)] if test.script else [str(program), *test.words]
+    env = {**os.environ, 'OMP_NUM_THREADS': '1', **({'CKL_TEST_FULL': '1'} if test.full else {}), **dict(env)}
+    child = subprocess.Popen(words, cwd=TREE, env=env, text=True, errors='replace', start_new_session=True,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             preexec_fn=lambda: set_limits(int(seconds) + 1))
+    ended = threading.Event()
+    watcher = threading.Thread(target=watch, args=(child.pid, 10 * seconds + 30, ended))
+    watcher.start()
+    failed = any(line.startswith(('[  FAILED  ]', 'FAILED')) for line in child.stdout)
+    if failed:
+        kill(child.pid)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    ended.set()
+    watcher.join()
+    child.stdout.close()
+    return child.returncode == 0 and not failed, usage.ru_utime + usage.ru_stime
+
+
+def digest(paths):
+    found = hashlib.sha256()
+    for path in sorted(paths):
+        found.update(str(path).encode() + path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def by_function(file, numbers):
+    """{ function: texts of its lines }"""
+    text = (TREE / file).read_text()
+    rows, found = text.splitlines(), {}
+    bodies = [(text.count('\n', 0, begin), text.count('\n', 0, end), name) for begin, end, name in sites.functions_of(text)]
+    for number in numbers:
+        function = next((name for first, last, name in bodies if first <= number <= last), '')
+        found.setdefault(function, set()).add(rows[number - 1].strip())
+    return {function: sorted(texts) for function, texts in found.items()}
+
+
+class Coverage:
+    """Which tests reach which lines, and how long each takes."""
+
+    def __init__(self, tests, jobs, again):
+        self.cache = WORK / 'coverage.json'
+        self.data = json.loads(self.cache.read_text()) if self.cache.exists() and not again else {}
+        plain = [t for t in tests if t.build == 'plain' and not t.full]
+        wanted = [t for t in plain if self.data.get(t.name, {}).get('key') != self.key(t)]
+        if wanted:
+            print(f'measuring what {len(wanted)} tests reach', flush=True)
+            build('covered', jobs)
+            with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+                for done in concurrent.futures.as_completed([pool.submit(self.measure, t) for t in wanted]):
+                    name, found = done.result()
+                    self.data[name] = found
+                    self.cache.write_text(json.dumps(self.data))
+        self.tests = {t.name for t in plain}
+        self.known = {}
+        for each in self.data.values():
+            for file, functions in each['known'].items():
+                for function, texts in functions.items():
+                    self.known.setdefault((file, function), set()).update(texts)
+
+    def key(self, test):
+        """Of the test's own source and headers."""
+        own = list((TREE / 'tests').glob(f'{test.program}.c'))
+        included = {name for path in own for name in re.findall(r'#include "(\w+\.h)"', path.read_text())}
+        return digest([*own, *(p for p in (TREE / 'tests').glob('*.h') if p.name in included)])
+
+    def measure(self, test):
+        counts = WORK / 'counts' / test.name.replace(' ', '_')
+        shutil.rmtree(counts, ignore_errors=True)
+        passed, seconds = run_test(test, WORK / 'plain' / test.program, 600)
+        if not passed:
+            raise SystemExit(f'{test.name} fails without any mutation')
+        run_test(test, WORK / 'covered' / test.program, 6000, {'GCOV_PREFIX': str(counts)}.items())
+        lines, known = {}, {}
+        base = counts / str(WORK / 'covered').lstrip('/')
+        for data in base.rglob('*.gcda'):
+            shutil.copy((WORK / 'covered' / data.relative_to(base)).with_suffix('.gcno'), data.with_suffix('.gcno'))
+        every = [str(p) for p in base.rglob('*.gcda') if '/src/' in str(p.relative_to(base))]
+        reports = subprocess.run(['gcov', '--json-format', '--stdout', *every], cwd=counts, check=True, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+        for each in (each for report in reports.splitlines() for each in json.loads(report)['files']):
+            file = os.path.relpath(each['file'], TREE) if each['file'].startswith(str(TREE)) else each['file']
+            file = re.sub(r'^(?:.*/tree/|/)', '', file)
+            known.setdefault(file, set()).update(l['line_number'] for l in each['lines'])
+            lines.setdefault(file, set()).update(l['line_number'] for l in each['lines'] if l['count'])
+        shutil.rmtree(counts)
+        mine = [f for f in known if (TREE / f).is_file() and f.startswith('src/')]
+        return test.name, {'key': self.key(test), 'seconds': seconds,
+                           'lines': {f: by_function(f, lines[f]) for f in mine if lines[f]},
+                           'known': {f: by_function(f, known[f]) for f in mine}}
+
+    def of_tests(self, reached):
+        return {name for name in self.tests if reached(self.data[name]['lines'])}
+
+    def reaching(self, site):
+        """Names of the tests that may notice a mutation of the line; None: any may."""
+        file, function = site.file, site.function
+        if file.startswith(EVERYWHERE):
+            return None
+        if not function:
+            return self.of_tests(lambda lines: file in lines) or None
+        known = self.known.get((file, function))
+        if known is None:  # the function, or its file, is younger than the measurement
+            return self.of_tests(lambda lines: file in lines) or None
+        rows = (TREE / file).read_text().splitlines()
+        for number in range(site.line, 0, -1):
+            text = rows[number - 1].strip()
+            if text in known:
+                return self.of_tests(lambda lines: text in lines.get(file, {}).get(function, ()))
+            if text == '{' and rows[number - 1] == '{':
+                break
+        return self.of_tests(lambda lines: function in lines.get(file, {}))

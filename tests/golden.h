@@ -1,0 +1,54 @@
+/*
+ * golden.h - a text that a test makes against a file that was committed: the first line that differs fails. A program that
+ * includes this once takes --update, which writes the file anew instead; its diff is what changed.
+ */
+#ifndef CKL_TESTS_GOLDEN_H
+#define CKL_TESTS_GOLDEN_H
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+
+static bool golden_read(const char *path, text *out)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return false;
+    char bytes[1 << 14];
+    for (size_t count; (count = fread(bytes, 1, sizeof bytes, file)) > 0;)
+        text_append(out, bytes, count);
+    return fclose(file) == 0;
+}
+
+static void golden_compare(const char *path, const text *now)
+{
+    text file = { 0 };
+    assert_true(golden_read(path, &file));
+    const char *is = text_data(now), *was = text_data(&file), *is_line = is, *was_line = was;
+    int line = 1;
+    for (; *is && *is == *was; is++, was++)
+        if (*is == '\n') {
+            line++;
+            is_line = is + 1;
+            was_line = was + 1;
+        }
+    if (*is != *was)
+        fail_msg("%s:%d is otherwise now; --update writes it anew\nwas: %.*s\nis:  %.*s", path, line,
+                 (int)strcspn(was_line, "\n"), was_line, (int)strcspn(is_line, "\n"), is_line);
+    text_free(&file);
+}
+
+static bool golden_write(const char *path, const text *now)
+{
+    FILE *file = fopen(path, "wb");
+    bool good = file && fwrite(text_data(now), 1, now->length, file) == now->length;
+    return file && fclose(file) == 0 && good;
+}
+
+static bool golden_update_wanted(int argc, char **argv)
+{
+    return argc > 1 && strcmp(argv[1], "--update") == 0;
+}
+
+#endif

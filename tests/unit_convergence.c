@@ -1,0 +1,162 @@
+/*
+ * unit_convergence.c - the verifier on numbers of threads and warps against the truth: the predicate of every thread is computed,
+ * and what diverges must be refused, what agrees be taken.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "ir/build.h"
+
+enum { THREADS = 384, WARP_LANES = 32, GROUP_LANES = 128 };
+
+/* compare(number op operand, bound), or with the bound first. */
+typedef struct predicate {
+    ir_sreg_kind number;
+    ir_op op; // MOV: none
+    int operand;
+    ir_compare_kind how;
+    int bound;
+    bool bound_first;
+} predicate;
+
+static const char *text_of(const predicate *p)
+{
+    static char words[128];
+    snprintf(words, sizeof words, "register %d, %s %d, comparison %d with %d%s", p->number, ir_op_text(p->op),
+             p->operand, p->how, p->bound, p->bound_first ? " first" : "");
+    return words;
+}
+
+static uint32_t number_of(const predicate *p, int thread)
+{
+    uint32_t x = (uint32_t)(p->number == IR_TID_X ? thread : thread / WARP_LANES), c = (uint32_t)p->operand;
+    switch (p->op) {
+    case IR_SHR:
+        return c < 32 ? x >> c : 0;
+    case IR_DIV:
+        return x / c;
+    case IR_AND:
+        return x & c;
+    case IR_REM:
+        return x % c;
+    case IR_ADD:
+        return x + c;
+    case IR_SUB:
+        return x - c;
+    default:
+        return x;
+    }
+}
+
+static bool holds(const predicate *p, int thread)
+{
+    uint32_t x = number_of(p, thread), bound = (uint32_t)p->bound;
+    uint32_t a = p->bound_first ? bound : x, b = p->bound_first ? x : bound;
+    return (bool[]){ a == b, a != b, a<b, a <= b, a> b, a >= b }[p->how];
+}
+
+/* Whether threads of one group of that many disagree. */
+static bool diverges(const predicate *p, int lanes)
+{
+    for (int thread = 0; thread < THREADS; thread++)
+        if (holds(p, thread) != holds(p, thread / lanes * lanes))
+            return true;
+    return false;
+}
+
+static bool is_refused(const predicate *p, bool whole_warpgroups)
+{
+    ir_kernel *kernel = NULL;
+    ir_describe_begin("diverging", IR_SM90A);
+    ir_current()->threads = THREADS;
+    val x = ir_sreg(p->number), bound = ir_int(IR_U32, p->bound);
+    if (p->op != IR_MOV)
+        x = ir_binary(p->op, x, ir_int(IR_U32, p->operand));
+    ir_if(p->bound_first ? ir_compare(p->how, bound, x) : ir_compare(p->how, x, bound));
+    ir_plain(whole_warpgroups ? IR_WGMMA_FENCE : IR_WARP_SYNC, 0, 0);
+    ir_end_if();
+    assert_int_equal(ir_describe_end(&kernel), CKL_OK);
+    ckl_status status = ir_verify(kernel);
+    ir_kernel_free(kernel);
+    return status != CKL_OK;
+}
+
+/* What is refused diverges; where the number is one that the verifier follows, what diverges is refused. */
+static void check(const predicate *p, bool followed)
+{
+    for (int group = 0; group < 2; group++) {
+        bool truth = diverges(p, group ? GROUP_LANES : WARP_LANES), refused = is_refused(p, group);
+        if (refused && !truth)
+            fail_msg("%s agrees in every %s, but is refused", text_of(p), group ? "warpgroup" : "warp");
+        if (followed && truth && !refused)
+            fail_msg("%s parts a %s, but is taken", text_of(p), group ? "warpgroup" : "warp");
+    }
+}
+
+static void check_bounds(ir_sreg_kind number, ir_op op, int operand, bool followed)
+{
+    static const int bounds[] = { 0,  1,  2,  3,  4,   5,   7,   8,   11,  12,  13, 16,
+                                  31, 32, 33, 64, 127, 128, 129, 256, 300, 384, 385 };
+    for (int i = 0; i < COUNT_OF(bounds); i++)
+        for (int how = IR_EQ; how <= IR_GE; how++)
+            for (int first = 0; first < 2; first++)
+                check(&(predicate){ number, op, operand, (ir_compare_kind)how, bounds[i], first }, followed);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    check_bounds(IR_TID_X, IR_MOV, 0, true);
+    check_bounds(IR_WARP, IR_MOV, 0, true);
+}
+
+static void test_quotients(void **state)
+{
+    (void)state;
+    for (int shift = 0; shift < 10; shift++)
+        check_bounds(IR_TID_X, IR_SHR, shift, shift == 5 || shift == 7);
+    check_bounds(IR_WARP, IR_SHR, 1, false);
+    check_bounds(IR_WARP, IR_SHR, 2, true);
+    check_bounds(IR_TID_X, IR_DIV, 32, true);
+    check_bounds(IR_TID_X, IR_DIV, 96, false);
+    check_bounds(IR_WARP, IR_DIV, 3, false);
+}
+
+/* Bits of a number: within the mask they differ as the number does. */
+static void test_bits(void **state)
+{
+    (void)state;
+    static const int masks[] = { 1, 3, 31, 63, 127 };
+    for (int i = 0; i < COUNT_OF(masks); i++)
+        for (int bound = 0; bound <= masks[i]; bound++)
+            for (int how = IR_EQ; how <= IR_NE; how++) {
+                check(&(predicate){ IR_TID_X, IR_AND, masks[i], (ir_compare_kind)how, bound, false }, true);
+                check(&(predicate){ IR_TID_X, IR_REM, masks[i] + 1, (ir_compare_kind)how, bound, true }, true);
+            }
+    check_bounds(IR_TID_X, IR_AND, 32, false);
+    check_bounds(IR_TID_X, IR_AND, 5, false);
+    check_bounds(IR_TID_X, IR_REM, 3, false);
+}
+
+static void test_moved(void **state)
+{
+    (void)state;
+    check(&(predicate){ IR_TID_X, IR_ADD, 128, IR_LT, 256, false }, true);
+    check(&(predicate){ IR_TID_X, IR_ADD, 128, IR_LT, 300, false }, true);
+    check(&(predicate){ IR_WARP, IR_ADD, 4, IR_LT, 8, false }, true);
+    check(&(predicate){ IR_WARP, IR_ADD, 4, IR_LT, 9, false }, true);
+    check_bounds(IR_TID_X, IR_ADD, 32, false);
+    check_bounds(IR_TID_X, IR_SUB, 1, false);
+    check_bounds(IR_WARP, IR_ADD, 1, false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_numbers), cmocka_unit_test(test_quotients),
+                                        cmocka_unit_test(test_bits), cmocka_unit_test(test_moved) };
+    return cmocka_run_group_tests_name("convergence", tests, NULL, NULL);
+}

@@ -1,0 +1,165 @@
+/* unit_limits.c - limits of the hardware from both sides: the last value that is taken, and the next one, which is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "device/device.h"
+#include "ir/build.h"
+
+/* Tensor maps */
+
+/* A map of five modes that is right; each row below changes one field. */
+static tensor_map_desc right_map(void)
+{
+    return (tensor_map_desc){ .dtype = CKL_F16,
+                              .rank = 5,
+                              .address = (void *)(uintptr_t)4096,
+                              .size = { 64, 8, 4, 2, 3 },
+                              .stride = { 2, 128, 1024, 4096, 8192 },
+                              .box = { 32, 8, 4, 2, 1 },
+                              .swizzle = SWIZZLE_64 };
+}
+
+#define MEMBER(field) offsetof(tensor_map_desc, field), sizeof(((tensor_map_desc *)0)->field)
+
+typedef struct bound {
+    size_t offset, bytes;
+    int64_t taken, refused;
+    const char *sentence; // of the one that is refused
+} bound;
+
+static const bound map_bounds[] = {
+    { MEMBER(rank), 5, 6, "rank=6 is not in 1..5" },
+    { MEMBER(rank), 1, 0, "rank=0 is not in 1..5" },
+    { MEMBER(dtype), CKL_BF16, CKL_DTYPE_DEFAULT, "dtype=default is not an element type" },
+    { MEMBER(address), 16, 0, "address=0x0 is not a multiple of 16 above 0" },
+    { MEMBER(address), 4112, 4104, "address=0x1008 is not" },
+    { MEMBER(size[0]), 1, 0, "size[0]=0 is not in 1..4294967296" },
+    { MEMBER(size[0]), INT64_C(1) << 32, (INT64_C(1) << 32) + 1, "size[0]=4294967297 is not" },
+    { MEMBER(size[4]), INT64_C(1) << 32, -1, "size[4]=-1 is not" },
+    { MEMBER(stride[0]), 1, 2, NULL }, // not read
+    { MEMBER(stride[1]), 112, 120, "stride[1]=120 bytes is not a multiple of 16" },
+    { MEMBER(stride[1]), 0, -16, "stride[1]=-16 bytes is not in 0..2^40-1" },
+    { MEMBER(stride[4]), (INT64_C(1) << 40) - 16, INT64_C(1) << 40, "stride[4]=1099511627776 bytes is not in" },
+    { MEMBER(box[1]), 256, 257, "box[1]=257 is not in 1..256" },
+    { MEMBER(box[4]), 1, 0, "box[4]=0 is not in 1..256" },
+    { MEMBER(box[0]), 32, 40, "box[0]=40 f16 are 80 bytes, more than the swizzle's 64" },
+    { MEMBER(box[0]), 24, 20, "box[0]=20 f16 are 40 bytes, not a multiple of 16" },
+    { MEMBER(swizzle), 128, 32, "box[0]=32 f16 are 64 bytes, more than the swizzle's 32" },
+    { MEMBER(swizzle), 0, 16, "swizzle=16 is none of 0, 32, 64, 128" },
+};
+
+static ckl_status check_map(const bound *b, int64_t value)
+{
+    tensor_map_desc map = right_map();
+    memcpy((char *)&map + b->offset, &value, b->bytes); // the host is little-endian
+    return tensor_map_check(&map);
+}
+
+static void test_maps(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT_OF(map_bounds); i++) {
+        const bound *b = &map_bounds[i];
+        if (check_map(b, b->taken) != CKL_OK)
+            fail_msg("row %d: %s", i, ckl_error());
+        ckl_status status = check_map(b, b->refused);
+        if (b->sentence ? status != CKL_INVALID || !strstr(ckl_error(), b->sentence) : status != CKL_OK)
+            fail_msg("row %d: status %d, %s", i, (int)status, ckl_error());
+    }
+    tensor_map_desc map = right_map();
+    map.rank = 4;
+    map.size[4] = map.box[4] = 0; // beyond the rank nothing is read
+    assert_int_equal(tensor_map_check(&map), CKL_OK);
+    map.swizzle = SWIZZLE_NONE;
+    map.box[0] = 256;
+    assert_int_equal(tensor_map_check(&map), CKL_OK);
+}
+
+/* A map has one box, which the kernel may say as often as it likes. */
+static void test_boxes(void **state)
+{
+    (void)state;
+    const ir_tensor_map box = { CKL_F16, 2, { 64, 8, 1, 1, 1 }, 128 }, other = { CKL_F16, 2, { 64, 16, 1, 1, 1 }, 128 };
+    for (int wrong = 0; wrong < 3; wrong++) {
+        ir_kernel *kernel = NULL;
+        ir_describe_begin("boxes", IR_SM90A);
+        val n = ir_scalar_param(IR_U32, "n"), map = ir_tensor_map_param("map");
+        ir_tensor_map_set(map, box);
+        ir_tensor_map_set(map, box);
+        if (wrong)
+            ir_tensor_map_set(wrong == 1 ? map : n, other);
+        assert_int_equal(ir_describe_end(&kernel), wrong ? CKL_INTERNAL : CKL_OK);
+        if (wrong)
+            assert_non_null(
+                strstr(ckl_error(), wrong == 1 ? "tensor map map: two boxes" : "is no tensor map parameter"));
+        else
+            assert_memory_equal(&kernel->params[1].map, &box, sizeof box);
+        ir_kernel_free(kernel);
+    }
+}
+
+/* Kernels */
+
+static const ckl_device_info hopper = { .id = "hopper",
+                                        .compute_capability = 90,
+                                        .threads_per_cta_max = 512,
+                                        .smem_per_cta_bytes = 1000,
+                                        .has_tma = true,
+                                        .has_wgmma = true };
+
+static void expect_limit(ckl_device_info info, ir_kernel kernel, const char *sentence)
+{
+    kernel.name = "k";
+    ckl_status status = device_check_limits(&info, &kernel);
+    if (!sentence)
+        assert_int_equal(status, CKL_OK);
+    else if (status != CKL_UNSUPPORTED || !strstr(ckl_error(), sentence))
+        fail_msg("status %d, %s", (int)status, ckl_error());
+}
+
+static void test_kernels(void **state)
+{
+    (void)state;
+    ckl_device_info old = hopper;
+    old.has_tma = old.has_wgmma = false;
+    old.compute_capability = 80;
+    expect_limit(hopper, (ir_kernel){ .threads = 512, .cluster = 16, .smem_bytes = 1000, .target = IR_SM90A }, NULL);
+    expect_limit(hopper, (ir_kernel){ .threads = 513, .cluster = 1 }, "k: needs 513 threads per CTA, hopper has 512");
+    expect_limit(hopper, (ir_kernel){ .threads = 32, .cluster = 17 }, "k: needs clusters of 17 CTAs, hopper takes 16");
+    expect_limit(old, (ir_kernel){ .threads = 32, .cluster = 1 }, NULL);
+    expect_limit(old, (ir_kernel){ .threads = 32, .cluster = 2 }, "k: needs clusters of 2 CTAs, hopper takes 1");
+    expect_limit(old, (ir_kernel){ .threads = 32, .cluster = 1, .target = IR_SM90A },
+                 "k: is made for sm_90a, hopper is sm_80 and has no wgmma");
+}
+
+/* The three largest allocations are named, each owner once and the first of equal ones first. */
+static void test_shared_memory(void **state)
+{
+    (void)state;
+    ir_smem smem[] = { { "small", 0, 10, 1, -1 },
+                       { "first", 10, 300, 1, -1 },
+                       { "alias", 10, 300, 1, 1 },
+                       { "large", 310, 400, 1, -1 },
+                       { "second", 710, 300, 1, -1 } };
+    ir_kernel kernel = { .threads = 32, .cluster = 1, .smem_bytes = 1010, .smem = smem, .smem_count = COUNT_OF(smem) };
+    expect_limit(
+        hopper, kernel,
+        "k: needs 1010 bytes of shared memory, hopper has 1000 per CTA: 10 bytes too many; the largest are large=400, "
+        "first=300, second=300");
+    assert_null(strstr(ckl_error(), "small"));
+    kernel.smem_count = 1;
+    expect_limit(hopper, kernel, "10 bytes too many; the largest are small=10");
+    kernel.smem_count = 0;
+    expect_limit(hopper, kernel, "10 bytes too many");
+    assert_null(strstr(ckl_error(), "largest"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_maps), cmocka_unit_test(test_boxes),
+                                        cmocka_unit_test(test_kernels), cmocka_unit_test(test_shared_memory) };
+    return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
+}
