@@ -41,10 +41,11 @@ START = {
     "epilogue": (0.1158, "cycles of storing an element, of one consumer"),
     "boxes_of_32": (1.263, "times that, in boxes of 32 columns"),
     "boxes_of_16": (2.971, "and of 16"),
+    "gelu": (3.5, "times the epilogue with GELU: 4096x4096x512 takes 39.5 instead of 31.3 us; not fitted"),
     "flops_per_us": (20990000.0, "of an SM within the power limit"),
     "memory_bytes_per_us": (3596000.0, "of HBM"),
 }
-FITTED = [name for name in START if name != "cycles_per_us"]
+FITTED = [name for name in START if name not in ("cycles_per_us", "gelu")]
 FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n")
 
 
@@ -52,8 +53,9 @@ def ceil_div(x, y):
     return -(-x // y)
 
 
-# Always there: the best of the largest problems, and of large ones whose rows start inside a sector (bench/notes/gemm.md).
-SEEDS = ((128, 192, 2, 1, 1, 1), (256, 160, 2, 0, 1, 2))
+# Always there: ping-pong, which is the best of large problems more often than the model sees, and the best for rows that start
+# inside a sector (bench/notes/gemm.md).
+SEEDS = ((128, 128, 2, 1, 1, 1), (128, 160, 2, 1, 1, 1), (128, 192, 2, 1, 1, 1), (192, 192, 3, 0, 2, 1))
 
 
 def overlapped(*parts):
@@ -117,6 +119,16 @@ def staged(c):
         if stages >= 4:
             break
     return dict(c, stages=stages, buffers=buffers, ctas=1, group=8)
+
+
+def never_good(sweeps):
+    """Those that were measured on three problems or more and never came within 5 % of the best."""
+    found = {}
+    for _, trials, _ in sweeps:
+        best = min(us for us, _ in trials)
+        for us, c in trials:
+            found.setdefault(tuple(c[f] for f in FIELDS), []).append(us / best)
+    return {key for key, ratios in found.items() if len(ratios) >= 3 and min(ratios) > 1.05}
 
 
 def accumulators(c):
@@ -193,10 +205,12 @@ def fit(sweeps, seconds, seed):
     return best
 
 
-def pick_tiles(p):
+def pick_tiles(p, sweeps):
     """Greedily those configs that leave the least regret over the population, a quarter of it with rows that start inside a
     sector, all of it once more with an epilogue that wants registers. The tile that suits the smallest problems comes last: its reason is given where none can compute."""
     shapes, every = population(7, 300) + [(m, n, k // 16 * 16 + 8) for m, n, k in population(8, 100)], configs()
+    poor = never_good(sweeps)
+    every = [c for c in every if tuple(c[f] for f in FIELDS) not in poor]
     easy = [c for c in every if accumulators(c) <= 128]
     costs = [(lambda allowed: [cost(p, shape, c) if c in allowed else math.inf for c in every])(pool)
              for pool in (every, easy) for shape in shapes]
@@ -290,10 +304,10 @@ def main():
         data = [s for s in read_sweeps(sweeps) if s[0][0] > 1]
         p = fit(data, option("--seconds", 200.0), option("--seed", 1))
         judge(p, data)
-        write_header(p, pick_tiles(p))
+        write_header(p, pick_tiles(p, data))
     elif command == "tiles":
         p, _ = read_header()
-        write_header(p, pick_tiles(p))
+        write_header(p, pick_tiles(p, read_sweeps(sweeps)))
     elif command == "judge":
         judge(read_header()[0], read_sweeps(sys.argv[2:] or sweeps))
     elif command == "sample" and len(sys.argv) == 5:

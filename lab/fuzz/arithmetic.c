@@ -8,6 +8,8 @@
  *             and f64 have their NaNs replaced by 1 before anything else sees them (number_of).
  *   DIV, REM  divisors of integers are made odd: 0 is a fault.
  *   i16       what NEG, ABS, DIV and REM take is odd, so not -32768: the assembler keeps its negative, 32768, in 32 bits.
+ *   ABS       of any signed type takes odd numbers, too: the assembler takes its result for one that is not negative.
+ *   shifts    are by less than 2^31: the assembler does not shift a 16-bit constant by more.
  *   inexact   RSQRT, RCP_APPROX, EX2, LG2, TANH, SIN, COS are absent: each GPU has its own last bits.
  */
 #include "lab/fuzz/program.h"
@@ -195,7 +197,9 @@ static bool makes_fixed_nan(const ir_inst *inst)
 
 static bool overflows(ir_op op, ir_type type)
 {
-    return type == CKL_I16 && (op == IR_NEG || op == IR_ABS || op == IR_DIV || op == IR_REM);
+    if (op == IR_ABS)
+        return is_in(type, SET(CKL_I16) | SET(CKL_I32) | SET(CKL_I64));
+    return type == CKL_I16 && (op == IR_NEG || op == IR_DIV || op == IR_REM);
 }
 
 static val source(program *p, ir_op op, int index, ir_type type)
@@ -205,7 +209,7 @@ static val source(program *p, ir_op op, int index, ir_type type)
     if ((op == IR_DIV || op == IR_REM) && index == 1 && !ir_type_is_float(type))
         return ir_binary(IR_OR, pick_register(p, type), ir_int(type, 1));
     if ((op == IR_SHL || op == IR_SHR) && index == 1)
-        return chance(p, 2) ? ir_int(IR_U32, choose(p, 70)) : pick(p, IR_U32);
+        return chance(p, 2) ? ir_int(IR_U32, choose(p, 70)) : ir_binary(IR_SHR, pick(p, IR_U32), ir_int(IR_U32, 1));
     return index ? pick(p, type) : pick_register(p, type);
 }
 

@@ -96,7 +96,8 @@ static step_cycles step_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, in
 static double epilogue_of_tile(const gemm_sm90_config *c)
 {
     double narrow = c->tile_n % 64 == 0 ? 1 : c->tile_n % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
-    return (double)c->tile_m * c->tile_n * fit.epilogue * narrow / (c->pingpong ? 1 : c->consumers);
+    double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
+    return (double)c->tile_m * c->tile_n * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers);
 }
 
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config)
