@@ -82,13 +82,13 @@ enum {
     AT_Y = 24
 };
 
-static void describe_box(void)
+static void describe_box_to(int to_row)
 {
     HERE;
     val from = ir_tensor_map_param("from"), to = ir_tensor_map_param("to"), raw = ir_scalar_param(IR_U64, "raw");
     val box = ir_smem_address(ir_smem_alloc("box", BOX_BYTES, 1024)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
     val origin[] = { ir_int(CKL_I32, AT_X), ir_int(CKL_I32, AT_Y) },
-        zero[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, -8) };
+        target[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, to_row) };
     val tid = ir_sreg(IR_TID_X);
     ir_if(ir_elect());
     ir_mbarrier_init(bar, 0, 1);
@@ -107,10 +107,20 @@ static void describe_box(void)
                          test_load_value(IR_SHARED, IR_U32, add(box, mul(tid, 4)), at));
     ir_plain(IR_WARP_SYNC, 0, 0);
     ir_if(ir_elect());
-    ir_tma_store(to, box, 0, 2, zero); // rows 8.. of the box land on rows 0..
+    ir_tma_store(to, box, 0, 2, target);
     ir_plain(IR_BULK_COMMIT, 0, 0);
     ir_plain(IR_BULK_WAIT, 0, 0);
     ir_end_if();
+}
+
+static void describe_box(void)
+{
+    describe_box_to(16); // the last rows of the box land outside
+}
+
+static void describe_box_before_its_tensor(void)
+{
+    describe_box_to(-8);
 }
 
 static void check_box(int span)
@@ -134,9 +144,14 @@ static void check_box(int span)
         }
     for (int y = 0; y < ROWS; y++)
         for (int x = 0; x < COLUMNS; x++) {
-            bool covered = x < BOX_COLUMNS && y + 8 < BOX_ROWS, inside = AT_Y + y + 8 < ROWS && AT_X + x < COLUMNS;
-            assert_int_equal(stored[y][x], !covered ? 0xeeee : inside ? host[AT_Y + y + 8][AT_X + x] : 0);
+            bool covered = x < BOX_COLUMNS && y >= 16 && y - 16 < BOX_ROWS;
+            bool inside = AT_Y + y - 16 < ROWS && AT_X + x < COLUMNS;
+            assert_int_equal(stored[y][x], !covered ? 0xeeee : inside ? host[AT_Y + y - 16][AT_X + x] : 0);
         }
+    assert_int_equal(test_run(gpu, (test_kernel){ describe_box_before_its_tensor, IR_SM90A, .threads = 32 },
+                              (void *[]){ &from_map, &to_map, &out }),
+                     CKL_DEVICE_FAULT);
+    assert_non_null(strstr(ckl_error(), "coordinate 1 of the box is -8"));
     gpu->ops->release(gpu, from);
     gpu->ops->release(gpu, out);
     gpu->ops->release(gpu, to);

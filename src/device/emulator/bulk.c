@@ -279,6 +279,20 @@ outcome run_bulk_prefetch(warp *w, const step *s)
     return ADVANCE;
 }
 
+/* NOTE: an H200 answers with an illegal instruction (CUDA programming guide, bulk tensor copies: out of bounds). */
+static bool begins_inside(const transfer *t)
+{
+    for (int i = 0; i < t->map->rank; i++)
+        if (t->coordinates[i] < 0) {
+            fault(t->w, t->s, t->lane, "misused tma_store",
+                  "coordinate %d of the box is %d; a box that is stored may end outside of the tensor, not begin "
+                  "before it",
+                  i, t->coordinates[i]);
+            return false;
+        }
+    return true;
+}
+
 outcome run_tma_store(warp *w, const step *s)
 {
     if (!is_issued_once(w, s))
@@ -286,7 +300,7 @@ outcome run_tma_store(warp *w, const step *s)
     EACH_ACTIVE(i, w->active) {
         transfer t = { .kind = TRANSFER_STORE, .w = w, .s = s, .lane = i };
         t.map = find_map(w, s, i, u64_of(w, s->in[0], i));
-        if (!t.map || !read_coordinates(&t, s->in + 2))
+        if (!t.map || !read_coordinates(&t, s->in + 2) || !begins_inside(&t))
             return FAULTED;
         t.bytes = (uint32_t)tma_box_bytes(t.map);
         outcome o =
