@@ -68,7 +68,7 @@ static ckl_status print_candidates(const chosen *taken, const ckl_device_info *i
         text line = { 0 };
         plan_candidate_config(info, taken->impl, desc, best[i].number, config);
         fields_print(taken->impl->config, config, false, &line);
-        printf("  %9.2f us, bound by %-12s %s\n", best[i].cost.us, best[i].cost.bound, text_data(&line));
+        printf("  %9.2f us, bound by %-13s %s\n", best[i].cost.us, best[i].cost.bound, text_data(&line));
         text_free(&line);
     }
     return CKL_OK;
