@@ -139,6 +139,7 @@ class Coverage:
     def measure(self, test):
         counts = WORK / 'counts' / test.name.replace(' ', '_')
         shutil.rmtree(counts, ignore_errors=True)
+        counts.mkdir(parents=True) # a program that ends by _exit() leaves nothing there
         passed, seconds = run_test(test, WORK / 'plain' / test.program, 600)
         if not passed:
             raise SystemExit(f'{test.name} fails without any mutation')
@@ -149,7 +150,7 @@ class Coverage:
             shutil.copy((WORK / 'covered' / data.relative_to(base)).with_suffix('.gcno'), data.with_suffix('.gcno'))
         every = [str(p) for p in base.rglob('*.gcda') if '/src/' in str(p.relative_to(base))]
         reports = subprocess.run(['gcov', '--json-format', '--stdout', *every], cwd=counts, check=True, text=True,
-                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout if every else ''
         for each in (each for report in reports.splitlines() for each in json.loads(report)['files']):
             file = os.path.relpath(each['file'], TREE) if each['file'].startswith(str(TREE)) else each['file']
             file = re.sub(r'^(?:.*/tree/|/)', '', file)
