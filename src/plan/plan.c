@@ -57,7 +57,7 @@ int plan_rank(const ckl_device_info *device, const implementation *impl, const v
 {
     int count = 0;
     for (int i = 0; plan_candidate_config(device, impl, desc, i, config); i++) {
-        if (impl->admit(desc, device, config) != CKL_OK)
+        if (impl->admit && impl->admit(desc, device, config) != CKL_OK)
             continue;
         plan_candidate added = { i, impl->cost(desc, device, config) };
         int at = count < most ? count++ : most;
