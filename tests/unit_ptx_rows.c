@@ -332,25 +332,49 @@ static void move_matrices(bool store, int n, bool transpose)
         ir_ldmatrix(n, transpose, address, 32, v);
 }
 
-static void mma(ir_type from)
+static ir_type sum_of(ir_type from)
+{
+    return ir_type_is_float(from) ? CKL_F32 : CKL_I32;
+}
+
+static void mma(ir_type from, ir_type from_b)
 {
     val sum[4], left[4], right[2];
-    registers(4, CKL_F32, sum);
+    registers(4, sum_of(from), sum);
     registers(4, IR_U32, left);
     registers(2, IR_U32, right);
-    ir_mma(from, sum, left, right);
+    ir_mma(from, from_b, sum, left, right);
+}
+
+static void wgmma_of(ir_type from, ir_type from_b, int n, bool in_registers, bool a_m_major, bool b_n_major, val scale)
+{
+    val sum[128], left[4];
+    registers(n / 2, sum_of(from), sum);
+    registers(4, IR_U32, left);
+    MAKE(IR_U64, IR_U64);
+    if (in_registers)
+        ir_wgmma_rs(from, from_b, n, sum, left, a, scale, b_n_major);
+    else
+        ir_wgmma(from, from_b, n, sum, a, b, scale, a_m_major, b_n_major);
 }
 
 static void wgmma(ir_type from, int n, bool in_registers, bool a_m_major, bool b_n_major, val scale)
 {
-    val sum[128], left[4];
-    registers(n / 2, CKL_F32, sum);
-    registers(4, IR_U32, left);
-    MAKE(IR_U64, IR_U64);
-    if (in_registers)
-        ir_wgmma_rs(from, n, sum, left, a, scale, b_n_major);
-    else
-        ir_wgmma(from, n, sum, a, b, scale, a_m_major, b_n_major);
+    wgmma_of(from, from, n, in_registers, a_m_major, b_n_major, scale);
+}
+
+/* The rows of operands that are not 16 bits wide. */
+static void other_widths(void)
+{
+    static const ir_type pairs[][2] = { { CKL_F32, CKL_F32 },   { CKL_E4M3, CKL_E4M3 }, { CKL_E4M3, CKL_E5M2 },
+                                        { CKL_E5M2, CKL_E4M3 }, { CKL_E5M2, CKL_E5M2 }, { CKL_I8, CKL_I8 },
+                                        { CKL_U8, CKL_U8 } };
+    for (int i = 0; i < COUNT_OF(pairs); i++) {
+        for (int registers = 0; registers < 2; registers++)
+            LINE((wgmma_of(pairs[i][0], pairs[i][1], 16, registers, false, false, reg(IR_PRED)), 0));
+        if (!(pairs[i][0] == CKL_E4M3 || pairs[i][0] == CKL_E5M2))
+            LINE((mma(pairs[i][0], pairs[i][1]), 0));
+    }
 }
 
 static void matrices(void)
@@ -362,7 +386,7 @@ static void matrices(void)
         }
     for (int bf16 = 0; bf16 < 2; bf16++) {
         ir_type from = bf16 ? CKL_BF16 : CKL_F16;
-        LINE((mma(from), 0));
+        LINE((mma(from, from), 0));
         for (int major = 0; major < 4; major++)
             LINE((wgmma(from, 8, false, major & 1, major & 2, reg(IR_PRED)), 0));
         for (int major = 0; major < 2; major++)
@@ -370,6 +394,7 @@ static void matrices(void)
     }
     LINE((wgmma(CKL_F16, 8, false, false, false, ir_int(IR_PRED, 0)), 0));
     LINE((wgmma(CKL_F16, 8, true, false, false, ir_int(IR_PRED, 1)), 0));
+    other_widths();
 }
 
 /* A whole kernel: its frame, its control flow, statements under a predicate. */

@@ -13,6 +13,8 @@ enum {
     F16 = SET(CKL_F16) | SET(CKL_BF16),
     PAIR = SET(IR_F16X2) | SET(IR_BF16X2),
     F32 = SET(CKL_F32),
+    BYTES = SET(CKL_I8) | SET(CKL_U8),
+    FACTOR = F16 | F32 | F8 | BYTES, // of tensor cores
     FLOAT = F32 | SET(CKL_F64),
     NUMBER = INT | F16 | PAIR | FLOAT,
     BITS32 = INT32 | PAIR | F32,
@@ -99,10 +101,10 @@ static const ir_rule rules[IR_OP_COUNT] = {
 
     [IR_LDMATRIX] = { "u*:u", .group = GROUP_WARP },
     [IR_STMATRIX] = { ":uu*", .group = GROUP_WARP, .sm90 = true },
-    [IR_MMA] = { "t4:u4u2t4", F32, F16, .group = GROUP_WARP },
+    [IR_MMA] = { "t4:u4u2t4", F32 | SET(CKL_I32), F16 | F32 | BYTES, .group = GROUP_WARP },
     [IR_WGMMA_FENCE] = { ":", .group = GROUP_WARPGROUP, .sm90 = true },
-    [IR_WGMMA] = { "th:llpth", F32, F16, .group = GROUP_WARPGROUP, .sm90 = true },
-    [IR_WGMMA_RS] = { "th:u4lpth", F32, F16, .group = GROUP_WARPGROUP, .sm90 = true },
+    [IR_WGMMA] = { "th:llpth", F32 | SET(CKL_I32), FACTOR, .group = GROUP_WARPGROUP, .sm90 = true },
+    [IR_WGMMA_RS] = { "th:u4lpth", F32 | SET(CKL_I32), FACTOR, .group = GROUP_WARPGROUP, .sm90 = true },
     [IR_WGMMA_COMMIT] = { ":", .group = GROUP_WARPGROUP, .sm90 = true },
     [IR_WGMMA_WAIT] = { ":", .group = GROUP_WARPGROUP, .sm90 = true },
     [IR_SETMAXNREG] = { ":", .group = GROUP_WARPGROUP, .sm90 = true },
