@@ -1,6 +1,8 @@
 /*
  * matrix.c - tensor cores and the instructions that feed them. Operands are +-0.5 to 1.75 in steps of an eighth or a quarter,
  * accumulators begin as small whole numbers: every sum is exact, so its rounding, which differs between GPUs, is not asked.
+ * Programs for sm_90a run on Hopper alone: there some operands and accumulators are of any size, zeros, subnormals, infinities
+ * and NaNs among them, and every bit of the sum counts.
  *
  * A wgmma takes A from registers that were loaded for it alone. ptxas (13.0) writes a register that holds a constant only
  * just before the wgmma, even if a store or an mma uses the same register earlier.
@@ -25,9 +27,19 @@ static val halves_of(val word, ir_type half)
     return ir_binary(IR_OR, bits, ir_int(IR_U32, f16 ? 0x38003800 : 0x3f003f00));
 }
 
+/* The same of a program for GPUs of all generations; else now and then of any size, of at most 1 or 2, or of tiny ones. */
+static val operands_of(program *p, val word, ir_type half)
+{
+    static const uint32_t sizes[] = { 0xffffffff, 0xbfffbfff, 0x87ff87ff, 0xffff0000 };
+    if (p->target != IR_SM90A || !chance(p, 3))
+        return halves_of(word, half);
+    return ir_binary(IR_AND, word, ir_int(IR_U32, sizes[choose(p, COUNT_OF(sizes))]));
+}
+
 static val two_halves(program *p, ir_type half)
 {
-    return halves_of(pick_register(p, IR_U32), half);
+    val word = pick_register(p, IR_U32);
+    return operands_of(p, word, half);
 }
 
 /* A's registers of a wgmma, from inputs that nothing else uses. */
@@ -39,15 +51,15 @@ static void load_a(program *p, ir_type half, val a[4])
         word[i] = ir_reg(IR_U32);
     ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 4, p->own, row * 16 - FUZZ_OWN, word);
     for (int i = 0; i < 4; i++)
-        a[i] = halves_of(word[i], half);
+        a[i] = operands_of(p, word[i], half);
 }
 
-/* New registers with one of two small numbers, or 0. */
+/* New registers with one of two numbers, or 0. */
 static void accumulators(program *p, int count, val *d)
 {
     val first[3] = { ir_float(CKL_F32, 0) };
     for (int i = 1; i < 3; i++)
-        first[i] = small_float(p, CKL_F32);
+        first[i] = p->target == IR_SM90A && chance(p, 3) ? pick_register(p, CKL_F32) : small_float(p, CKL_F32);
     for (int i = 0; i < count; i++)
         ir_assign(d[i] = ir_reg(CKL_F32), first[choose(p, 3)]);
 }
