@@ -60,7 +60,7 @@ static term term_of(uint32_t bits, int exponent_bits, int fraction_bits)
     if (field)
         fraction += 1u << fraction_bits;
     bool negative = bits >> (exponent_bits + fraction_bits) & 1;
-    int exponent = fraction == 0 ? -126 : (field ? field : 1) - bias;
+    int exponent = fraction == 0 ? -1000 : (field ? field : 1) - bias; // a zero has none
     return (term){ negative ? -fraction : fraction, exponent, fraction_bits };
 }
 
@@ -116,7 +116,7 @@ static float slow_step(const tensor_core *core, matrix_types types, const unsign
                        float d)
 {
     term terms[33] = { term_of(bits_of(d), 8, 23) };
-    int common = d == 0 ? -1000 : terms[0].exponent, count = core->bytes / (int)ckl_dtype_bytes(types.a);
+    int common = terms[0].exponent, count = core->bytes / (int)ckl_dtype_bytes(types.a);
     int kept = is_f8(types.a) ? core->fraction_bits_f8 : core->fraction_bits;
     for (int k = 0; k < count; k++) {
         term x = operand(types.a, a, k), y = operand(types.b, b, k);
@@ -313,7 +313,8 @@ static const hand_case hand_cases[] = {
       { 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f },
       0,
       1 },
-    { "a zero beside 2^127 has exponent 1 and cuts", CKL_BF16, { 0 }, { 0x1p127f }, 0x1p-25f, 0 },
+    { "a zero times 2^127 cuts no old d", CKL_BF16, { 0 }, { 0x1p127f }, 0x1p-25f, 0x33000000 },
+    { "nor a product", CKL_BF16, { 0, 0x1p-100f }, { 0x1p127f, 0x1p-32f }, 0, 0x00020000 },
     { "no negative zero", CKL_F16, { -1 }, { 0 }, -0.0f, 0 },
     { "nor from below the smallest subnormal", CKL_BF16, { -0x1p-100f }, { 0x1p-51f }, 0, 0 },
     { "overflow is infinite", CKL_BF16, { 0x1p127f }, { 1 }, 0x1p127f, INFINITE },
@@ -404,6 +405,29 @@ static void test_hand_cases(void **state)
     check_by_hand(&TENSOR_CORE_HOPPER, hopper_cases, COUNT_OF(hopper_cases));
     check_by_hand(&TENSOR_CORE_AMPERE, hand_cases, COUNT_OF(hand_cases));
     check_by_hand(&TENSOR_CORE_AMPERE, ampere_cases, COUNT_OF(ampere_cases));
+}
+
+/* A zero times any finite number leaves a sum as it is without that product: next to small, middle and large others. */
+static void test_zero_products(void **state)
+{
+    (void)state;
+    enum { K = 16, OTHERS = 6, FINITE = 0x7f80 }; // bf16 from 0 on
+    static const float others[OTHERS] = { 0x1p-99f, 0x1p-68f, 0x1p-52f, 1, 0x1.7p40f, 0x1p120f };
+    static uint16_t a[OTHERS * K], b[FINITE * K];
+    static float d[OTHERS * FINITE];
+    for (int i = 0; i < OTHERS; i++) {
+        a[i * K] = narrow(CKL_BF16, others[i]);
+        a[i * K + 1] = (uint16_t)(i % 2 << 15); // -0 or 0
+    }
+    for (int i = 0; i < FINITE; i++) {
+        b[i * K] = narrow(CKL_BF16, 0x1.8p-49f);
+        b[i * K + 1] = (uint16_t)i;
+    }
+    matrix_multiply(&TENSOR_CORE_HOPPER, (matrix_types){ CKL_BF16, CKL_BF16 }, OTHERS, FINITE, K, a, b, d, false);
+    for (int i = 0; i < OTHERS * FINITE; i++)
+        assert_int_equal(bits_of(d[i]), bits_of(d[i / FINITE * FINITE])); // of zero times zero
+    for (int i = 0; i < OTHERS; i++)
+        assert_true(d[i * FINITE] == others[i] * 0x1.8p-49f);
 }
 
 /* Infinities in one row or column leave the others as they were. */
@@ -616,15 +640,11 @@ static void test_gather_rejects(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_hand_cases),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_random_widths),
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_special_bytes),
-        cmocka_unit_test(test_special_neighbours),
-        cmocka_unit_test(test_fragments),
-        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_integers),       cmocka_unit_test(test_hand_cases),
+        cmocka_unit_test(test_random),         cmocka_unit_test(test_random_widths),
+        cmocka_unit_test(test_bytes),          cmocka_unit_test(test_special_bytes),
+        cmocka_unit_test(test_zero_products),  cmocka_unit_test(test_special_neighbours),
+        cmocka_unit_test(test_fragments),      cmocka_unit_test(test_gather),
         cmocka_unit_test(test_gather_rejects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /*
  * matrix.c - tensor cores and the instructions that feed them. 16-bit operands are +-0.5 to 1.75 in steps of an eighth or a
- * quarter, accumulators begin as small whole numbers: every sum is exact, so its rounding, which differs between GPUs, is not
- * asked. The other operands of wgmma, which one GPU alone has, are any numbers from 0.5 to 2, or any bytes.
+ * quarter, others +-0.5 to 2 or any bytes, and accumulators begin as small whole numbers: sums of 16-bit operands are exact, so
+ * their rounding, which differs between GPUs, is not asked. Programs for sm_90a run on Hopper alone: there some operands and
+ * accumulators are of any size, zeros, subnormals, infinities and NaNs among them, and every bit of the sum counts.
  *
  * A wgmma takes A from registers that were loaded for it alone. ptxas (13.0) writes a register that holds a constant only
  * just before the wgmma, even if a store or an mma uses the same register earlier.
@@ -38,8 +39,8 @@ static factors choose_factors(program *p)
     return (factors){ half, half, .halves = true };
 }
 
-/* A word of operands as described above. */
-static val operands_of(val word, ir_type type)
+/* A word of operands as described above, for GPUs of all generations. */
+static val usual_operands(val word, ir_type type)
 {
     static const struct {
         uint32_t random, set; // bits
@@ -56,9 +57,19 @@ static val operands_of(val word, ir_type type)
     return ir_binary(IR_OR, bits, ir_int(IR_U32, forms[type].set));
 }
 
+/* On Hopper now and then of any size, of at most 1 or 2, or of tiny ones. */
+static val operands_of(program *p, val word, ir_type type)
+{
+    static const uint32_t sizes[] = { 0xffffffff, 0xbfffbfff, 0x87ff87ff, 0xffff0000 };
+    if (p->target != IR_SM90A || !chance(p, 3))
+        return usual_operands(word, type);
+    return ir_binary(IR_AND, word, ir_int(IR_U32, sizes[choose(p, COUNT_OF(sizes))]));
+}
+
 static val some_operands(program *p, ir_type type)
 {
-    return operands_of(pick_register(p, IR_U32), type);
+    val word = pick_register(p, IR_U32);
+    return operands_of(p, word, type);
 }
 
 /* A's registers of a wgmma, from inputs that nothing else uses. */
@@ -70,17 +81,19 @@ static void load_a(program *p, ir_type type, val a[4])
         word[i] = ir_reg(IR_U32);
     ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 4, p->own, row * 16 - FUZZ_OWN, word);
     for (int i = 0; i < 4; i++)
-        a[i] = operands_of(word[i], type);
+        a[i] = operands_of(p, word[i], type);
 }
 
-/* New registers with one of two small numbers, or 0; sums of integers begin anywhere. */
+/* New registers with one of two numbers, or 0; sums of integers begin anywhere. */
 static void accumulators(program *p, ir_type from, int count, val *d)
 {
     bool floats = ir_type_is_float(from);
     ir_type type = floats ? CKL_F32 : CKL_I32;
     val first[3] = { floats ? ir_float(type, 0) : ir_int(type, 0) };
     for (int i = 1; i < 3; i++)
-        first[i] = floats ? small_float(p, type) : pick(p, type);
+        first[i] = !floats                                 ? pick(p, type)
+                   : p->target == IR_SM90A && chance(p, 3) ? pick_register(p, type)
+                                                           : small_float(p, type);
     for (int i = 0; i < count; i++)
         ir_assign(d[i] = ir_reg(type), first[choose(p, 3)]);
 }

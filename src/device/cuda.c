@@ -145,6 +145,17 @@ static ckl_status cuda_synchronize(ckl_device *d, ckl_stream s)
     return PLAN_CALL(d, cuStreamSynchronize, s);
 }
 
+static ckl_status cuda_stream_idle(ckl_device *d, ckl_stream s, bool *idle)
+{
+    enum { NOT_READY = 600 };
+    TRY(check_waiting(d, s));
+    enter(d);
+    cu_result result = cuda.cuStreamQuery(s);
+    TRY(leave(d, result == NOT_READY ? 0 : result, "cuStreamQuery"));
+    *idle = result == 0;
+    return CKL_OK;
+}
+
 static ckl_status cuda_copy_in(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)
 {
     TRY(check_waiting(d, s));
@@ -410,6 +421,7 @@ static const device_ops ops = {
     .stream_create = cuda_stream_create,
     .stream_destroy = cuda_stream_destroy,
     .synchronize = cuda_synchronize,
+    .stream_idle = cuda_stream_idle,
     .load = cuda_load,
     .unload = cuda_unload,
     .clusters_resident = cuda_clusters_resident,

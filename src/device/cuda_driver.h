@@ -86,6 +86,7 @@ typedef struct cu_launch_config {
     X(cuStreamCreate, (cu_stream * stream, unsigned flags))                                                            \
     X(cuStreamDestroy_v2, (cu_stream stream))                                                                          \
     X(cuStreamSynchronize, (cu_stream stream))                                                                         \
+    X(cuStreamQuery, (cu_stream stream))                                                                               \
     X(cuModuleLoadDataEx, (cu_module * module, const void *image, unsigned count, int *options, void **values))        \
     X(cuModuleUnload, (cu_module module))                                                                              \
     X(cuModuleGetFunction, (cu_function * function, cu_module module, const char *name))                               \

@@ -24,9 +24,9 @@ const tensor_core TENSOR_CORE_HOPPER = { .bytes = 32, .fraction_bits = 25, .frac
 static const uint32_t CANONICAL_NAN = 0x7fffffff;
 
 enum {
-    ZERO_EXPONENT = -126, // of an operand that is zero
-    NO_EXPONENT = -400,   // of an accumulator that is zero: below that of any product
-    TERM_LOST = -40,      // terms so far below the common exponent are zero after the cut
+    NO_EXPONENT =
+        -400,        // below that of any product: of an accumulator that is zero, or an operand, whatever the other is
+    TERM_LOST = -40, // terms so far below the common exponent are zero after the cut
     F32_BIAS = 127,
     F32_FRACTION_BITS = 23,
     F64_BIAS = 1023,
@@ -142,7 +142,7 @@ static void decode_row(ckl_dtype type, const unsigned char *raw, int terms, oper
         bool negative = bits >> form.fraction_bits > form.field_max;
         float magnitude = finite ? (float)(fraction + (field ? implicit : 0)) * unit : 0;
         row->significand[k] = negative ? -magnitude : magnitude;
-        row->exponent[k] = magnitude != 0 ? max_i32((int32_t)field, 1) - form.bias : ZERO_EXPONENT;
+        row->exponent[k] = magnitude != 0 ? max_i32((int32_t)field, 1) - form.bias : NO_EXPONENT;
         row->special |= !finite;
     }
 }

@@ -33,10 +33,10 @@ int matrix_k(matrix_types types);
  * there against Ampere, Ada and Hopper; here against an H200 alone). tf32 is f32 without its low 13 bits. The products of
  * core->bytes of a row and the accumulator are added in fixed point, and that sum is the accumulator of what follows:
  *   exponent of a product   the sum of its operands' exponents, not normalised: 1.5 x 1.5 = 2.25 has exponent 0.
- *                           Subnormal operands count with the smallest exponent of their type, zeros with -126;
- *                           an accumulator that is zero does not count. NOTE: the last was seen on an H200, where bf16
- *                           sums near 2^-142 keep bits that a floor of -126 would cut
- *   common exponent         the largest of all terms, the accumulator's among them
+ *                           Subnormal operands count with the smallest exponent of their type
+ *   common exponent         the largest of all terms that are not zero, the accumulator's among them. NOTE: seen on an
+ *                           H200: bf16 sums near 2^-142 keep bits that a floor of -126 for zeros would cut, and 0 times
+ *                           2^127 beside products of 2^-132 cuts nothing
  *   terms                   exact, then cut to `fraction_bits` below the common exponent (towards zero)
  *   sum                     exact, then rounded to f32 towards zero, that of 8-bit floats to fraction_bits_f8 bits of
  *                           fraction; from 2^128 on infinity. Subnormals are kept
