@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "base/random.h"
 #include "lab/compare.h"
 
 enum { ROUNDS_MAX = 16, GRAPH_ONE_IN = 2 };
@@ -66,7 +67,7 @@ static void draw_line(soak_stream *s, const soak_options *options)
 void soak_stream_take(soak_stream *s, const soak_options *options, int64_t number)
 {
     s->number = number;
-    s->random = (random_sequence){ .stream = random_at(options->seed, (uint64_t)number) };
+    s->random = random_at(options->seed, (uint64_t)number);
     draw_line(s, options);
     check_result result = { 0 };
     s->open = true;
