@@ -358,6 +358,7 @@ static void alias_bytes(int n)
 
 static void alias_of(int n)
 {
+    smem_alloc("zero", 16, 16);
     smem_alloc("one", 64, 16);
     ir_smem_alias("other", n ? "one" : "two", 64);
 }

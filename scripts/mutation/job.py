@@ -3,20 +3,23 @@ import random
 import re
 import shutil
 import subprocess
+import time
 
 from mutation.tests import run_test
 from mutation.tree import TREE, WORK
 
+NO_TIME = 'no time was left'
 SOME_USERS = 24  # of a header's code, tried first: what they betray need not be built into all
 
 
 class Job:
     """A folder with a tree of its own, in which one mutation at a time is built and tested."""
 
-    def __init__(self, number, objects, coverage, tests):
+    def __init__(self, number, objects, coverage, tests, seconds, deadline):
         self.tree = WORK / f'job{number}' / 'tree'
         self.out = WORK / f'job{number}' / 'out'
         self.objects, self.coverage, self.tests = objects, coverage, tests
+        self.seconds, self.deadline = seconds, deadline
         for folder in ('src', 'include', 'lab', 'cli', 'bench', 'tests'):
             shutil.copytree(TREE / folder, self.tree / folder, dirs_exist_ok=True)
 
@@ -38,15 +41,14 @@ class Job:
     def order(self, site):
         """The tests that reach the line: quick ones first, the sanitizers and the full runs last."""
         names = self.coverage.reaching(site)
-        seconds = {n: d['seconds'] for n, d in self.coverage.data.items()}
 
         def plain_name(test):
             name = re.sub('^(full|sanitized) ', '', test.name)
             return 'verify l4' if name == 'smoke' else name
 
         chosen = [t for t in self.tests if names is None or plain_name(t) in names]
-        return sorted(((t, seconds.get(plain_name(t), 1)) for t in chosen),
-                      key=lambda x: (x[0].full, x[0].build != 'plain', x[1]))
+        known = [(t, self.seconds.get(t.name) or 20 * self.seconds.get(plain_name(t), 1)) for t in chosen]
+        return sorted(known, key=lambda x: (x[0].full, x[0].build != 'plain', x[1]))
 
     def judge_built(self, site, sources):
         """(outcome, test that killed it) of the mutation built into these sources."""
@@ -58,6 +60,8 @@ class Job:
         if not changed:
             return 'equivalent', 'same object code'
         killer = self.first_failing(site, sources, changed)
+        if time.monotonic() > self.deadline:
+            return 'survived', NO_TIME
         return ('killed', killer) if killer else ('survived', '')
 
     def first_failing(self, site, sources, changed):
@@ -71,8 +75,7 @@ class Job:
             if program not in programs:
                 self.objects[test.build].link(test.program, objects[test.build], program)
                 programs[program] = True
-            slower = 20 if test.full or test.build != 'plain' else 5
-            if not run_test(test, program, 3 + slower * seconds)[0]:
+            if not run_test(test, program, 3 + 5 * seconds, self.deadline)[0]:
                 return test.name
         return None
 

@@ -18,11 +18,18 @@ BUILDS = {  # what cmake is told; objects of the plain build are compared for eq
 }
 
 
+def names_of_files():
+    """What git would commit now; of a tree without git all but builds."""
+    if (ROOT / '.git').exists():
+        return subprocess.run(['git', 'ls-files', '-co', '--exclude-standard', '-z'], cwd=ROOT, check=True, text=True,
+                              stdout=subprocess.PIPE).stdout.split('\0')
+    files = [p.relative_to(ROOT) for p in ROOT.rglob('*')]
+    return [str(p) for p in files if not p.parts[0].startswith('build') and '__pycache__' not in p.parts]
+
+
 def copy_tree():
-    """What git would commit now, changed files only, so that builds stay incremental."""
-    names = subprocess.run(['git', 'ls-files', '-co', '--exclude-standard', '-z'], cwd=ROOT, check=True, text=True,
-                           stdout=subprocess.PIPE).stdout.split('\0')
-    wanted = {n for n in names if n and (ROOT / n).is_file()}
+    """Changed files only, so that builds stay incremental."""
+    wanted = {n for n in names_of_files() if n and (ROOT / n).is_file()}
     for name in wanted:
         target = TREE / name
         if not target.exists() or target.read_bytes() != (ROOT / name).read_bytes():
