@@ -9,7 +9,7 @@ from mutation.tests import run_test
 from mutation.tree import TREE, WORK
 
 NO_TIME = 'no time was left'
-SOME_USERS = 24  # of a header's code, tried first: what they betray need not be built into all
+SOME_USERS = 24  # of a header's code, tried first: what they betray need not be built into all; the sanitizers see no others
 
 
 class Job:
@@ -50,8 +50,8 @@ class Job:
         known = [(t, self.seconds.get(t.name) or 20 * self.seconds.get(plain_name(t), 1)) for t in chosen]
         return sorted(known, key=lambda x: (x[0].full, x[0].build != 'plain', x[1]))
 
-    def judge_built(self, site, sources):
-        """(outcome, test that killed it) of the mutation built into these sources."""
+    def judge_built(self, site, sources, few, quick):
+        """(outcome, test that killed it) of the mutation built into these sources, and into a few for the sanitizers."""
         shutil.rmtree(self.out, ignore_errors=True)
         self.out.mkdir(parents=True)
         changed = self.compile('plain', sources)
@@ -59,22 +59,24 @@ class Job:
             return 'refused', ''
         if not changed:
             return 'equivalent', 'same object code'
-        killer = self.first_failing(site, sources, changed)
+        killer = self.first_failing(site, few, changed, quick)
         if time.monotonic() > self.deadline:
             return 'survived', NO_TIME
         return ('killed', killer) if killer else ('survived', '')
 
-    def first_failing(self, site, sources, changed):
-        programs, objects = {}, {'plain': changed}
+    def first_failing(self, site, few, changed, quick):
+        linked, objects = set(), {'plain': changed}
         for test, seconds in self.order(site):
+            if quick and test.build != 'plain':
+                break
             if test.build not in objects:
-                objects[test.build] = self.compile(test.build, sources)
+                objects[test.build] = self.compile(test.build, few)
                 if objects[test.build] is None:
                     return f'{test.build} build'
             program = self.out / f'{test.build}_{test.program}'
-            if program not in programs:
+            if program not in linked:
                 self.objects[test.build].link(test.program, objects[test.build], program)
-                programs[program] = True
+                linked.add(program)
             if not run_test(test, program, 3 + 5 * seconds, self.deadline)[0]:
                 return test.name
         return None
@@ -84,12 +86,15 @@ class Job:
         path, original = self.tree / site.file, (TREE / site.file).read_text()
         path.write_text(original[:site.offset] + site.after + original[site.offset + len(site.before):])
         users = sorted(self.objects['plain'].users.get(site.file, ())) if site.file.endswith('.h') else [site.file]
+        few = users
+        if len(users) > SOME_USERS and (site.function or in_macro(original, site.line)):
+            few = random.Random(site.line).sample(users, SOME_USERS)
         try:
-            if len(users) > SOME_USERS and (site.function or in_macro(original, site.line)):
-                outcome = self.judge_built(site, random.Random(site.line).sample(users, SOME_USERS))
+            if few != users:
+                outcome = self.judge_built(site, few, few, True)
                 if outcome[0] == 'killed':
                     return outcome
-            return self.judge_built(site, users)
+            return self.judge_built(site, users, few, False)
         finally:
             path.write_text(original)
 

@@ -140,7 +140,7 @@ class Coverage:
         wanted = [t for t in plain if self.data.get(t.name, {}).get('key') != key_of(t)]
         if wanted:
             print(f'measuring what {len(wanted)} tests reach', flush=True)
-            build('covered', jobs)
+            build('covered', {t.program for t in wanted}, jobs)
             with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
                 for done in concurrent.futures.as_completed([pool.submit(self.measure, t) for t in wanted]):
                     name, found = done.result()

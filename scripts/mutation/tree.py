@@ -40,12 +40,12 @@ def copy_tree():
             path.unlink()
 
 
-def build(name, jobs):
+def build(name, programs, jobs):
     folder = WORK / name
     launcher = ['-DCMAKE_C_COMPILER_LAUNCHER=ccache'] if shutil.which('ccache') else []
     quiet = {'check': True, 'stdout': subprocess.DEVNULL}
     subprocess.run(['cmake', '-S', TREE, '-B', folder, *BUILDS[name], *launcher], **quiet)
-    subprocess.run(['cmake', '--build', folder, f'-j{jobs}'], **quiet, env={**os.environ, 'CCACHE_BASEDIR': str(TREE)})
+    subprocess.run(['cmake', '--build', folder, f'-j{jobs}', '--target', *sorted(programs)], **quiet, env={**os.environ, 'CCACHE_BASEDIR': str(TREE)})
 
 
 class Objects:
