@@ -45,7 +45,8 @@ def build(name, programs, jobs):
     launcher = ['-DCMAKE_C_COMPILER_LAUNCHER=ccache'] if shutil.which('ccache') else []
     quiet = {'check': True, 'stdout': subprocess.DEVNULL}
     subprocess.run(['cmake', '-S', TREE, '-B', folder, *BUILDS[name], *launcher], **quiet)
-    subprocess.run(['cmake', '--build', folder, f'-j{jobs}', '--target', *sorted(programs)], **quiet, env={**os.environ, 'CCACHE_BASEDIR': str(TREE)})
+    subprocess.run(['cmake', '--build', folder, f'-j{jobs}', '--target', *sorted(programs)], **quiet,
+                   env={**os.environ, 'CCACHE_BASEDIR': str(TREE)})
 
 
 class Objects:
@@ -61,6 +62,8 @@ class Objects:
         for source, compiled in self.commands.items():
             for _, output in compiled:
                 depends = self.folder / (output + '.d')
+                if not depends.exists():  # of a program that was not built
+                    continue
                 for header in re.findall(r'(?:^|\s)\S*?/tree/((?:src|include)/\S+)', depends.read_text()):
                     self.users.setdefault(header, set()).add(source)
 
