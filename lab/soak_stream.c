@@ -6,6 +6,7 @@
 
 #include "base/math.h"
 #include "lab/clock.h"
+#include "base/random.h"
 #include "lab/compare.h"
 
 enum { ROUNDS_MAX = 16, GRAPH_ONE_IN = 2, FIRST_POISON = 0xff };
@@ -96,7 +97,7 @@ static ckl_status run_first(soak_stream *s, check_result *result)
 void soak_stream_take(soak_stream *s, const soak_options *options, int64_t number)
 {
     s->number = number;
-    s->random = (random_sequence){ .stream = random_at(options->seed, (uint64_t)number) };
+    s->random = random_at(options->seed, (uint64_t)number);
     draw_line(s, options);
     check_result result = { 0 };
     s->open = true;

@@ -3,7 +3,6 @@
 #define CKL_LAB_SOAK_STREAM_H
 
 #include "lab/check.h"
-#include "lab/random.h"
 #include "lab/soak.h"
 
 /* What a stream did since it was last asked. */
@@ -24,7 +23,7 @@ typedef struct soak_stream {
     char line[SOAK_LINE_BYTES];
     test_case c;
     check k;
-    random_sequence random;
+    uint64_t random;
     uint64_t digest; // of the first run
     int64_t rounds;  // left
     int64_t burst;   // runs of this round

@@ -83,6 +83,14 @@ help_texts() { # every command explains itself, and knows what it does not know
     [[ $("$build/ckl" run gmem m=1 2>&1) == *"did you mean 'gemm'"* ]]
 }
 
+predictions() { # of the library, and of the script that fits and judges them
+    if ! command -v python3 >/dev/null; then
+        echo "skipped: predicted costs are compared with those of scripts/fit_gemm.py by python3, which is missing"
+        return
+    fi
+    scripts/fit_gemm.py check "$build/ckl"
+}
+
 crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks at what they say of kernels
     local answer
     coproc LABORATORY { exec "$build/ckl" layout - 2>"$log.crash"; }
@@ -145,6 +153,7 @@ run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
 run "help texts" help_texts
 run "a crash is said" crash_is_said
+run "predicted costs of gemm" predictions
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.1
 run "ckl verify, emulated H200" "$build/ckl" verify $full --device emulator:h200 --assemble

@@ -1,10 +1,11 @@
 /*
  * unit_ptx_rows.c - what every row of the printer's table prints, line by line as committed in tests/data/ptx_rows.txt:
- * the instruction as IR, then its PTX; for sm_80 once more where it differs. CKL_UPDATE_GOLDEN=1 writes the file anew, for
- * the reader of the diff to judge.
+ * the instruction as IR, then its PTX; for sm_80 once more where it differs. --update writes the file anew, for the
+ * reader of the diff to judge.
  */
 #include "ptx_lines.h"
 
+#include "golden.h"
 #include "lab/assemble.h"
 
 static const char golden_file[] = TESTDATA "/ptx_rows.txt";
@@ -442,11 +443,6 @@ static int make_golden(void **unused)
         sections[i]();
     whole_kernel(IR_SM90A);
     whole_kernel(IR_SM80);
-    FILE *file = getenv("CKL_UPDATE_GOLDEN") ? fopen(golden_file, "w") : NULL;
-    if (file) {
-        fwrite(golden.data, 1, golden.length, file);
-        fclose(file);
-    }
     return 0;
 }
 
@@ -460,30 +456,10 @@ static int free_golden(void **unused)
     return 0;
 }
 
-static void read_file(const char *path, text *out)
-{
-    char buffer[4096];
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    for (size_t bytes; (bytes = fread(buffer, 1, sizeof buffer, file)) > 0;)
-        text_append(out, buffer, bytes);
-    fclose(file);
-}
-
 static void test_every_line_is_as_committed(void **unused)
 {
     (void)unused;
-    text expected = { 0 };
-    read_file(golden_file, &expected);
-    const char *want = text_data(&expected), *got = text_data(&golden);
-    for (int line = 1; *want || *got; line++) {
-        size_t wanted = strcspn(want, "\n"), length = strcspn(got, "\n");
-        if (wanted != length || strncmp(want, got, length) != 0)
-            fail_msg("%s:%d:\nwas %.*s\nis  %.*s", golden_file, line, (int)wanted, want, (int)length, got);
-        want += wanted + (want[wanted] == '\n');
-        got += length + (got[length] == '\n');
-    }
-    text_free(&expected);
+    golden_compare(golden_file, &golden);
 }
 
 /* All lines in one kernel each, whose registers were never written; ptxas looks at the syntax all the same. */
@@ -532,8 +508,10 @@ static void test_every_row_was_printed(void **unused)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (golden_update_wanted(argc, argv))
+        return make_golden(NULL) || !golden_write(golden_file, &golden) || free_golden(NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_line_is_as_committed),
         cmocka_unit_test(test_every_row_was_printed),

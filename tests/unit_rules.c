@@ -14,6 +14,8 @@
 #include "ir/build.h"
 #include "ir/rules.h"
 
+#define RULES_FILE TESTDATA "/rules.txt"
+
 enum { OPERANDS_MAX_TRIED = 300 };
 
 typedef enum around { NOTHING, WARPS_PART, LANES_PART } around; // what the instruction stands in
@@ -262,21 +264,13 @@ static void try_all(text *out)
 static void test_rules(void **state)
 {
     (void)state;
-    text now = { 0 };
-    try_all(&now);
-    golden_compare(TESTDATA "/rules.txt", &now);
-    text_free(&now);
+    golden_check(RULES_FILE, try_all);
 }
 
 int main(int argc, char **argv)
 {
-    if (golden_update_wanted(argc, argv)) {
-        text now = { 0 };
-        try_all(&now);
-        bool written = golden_write(TESTDATA "/rules.txt", &now);
-        text_free(&now);
-        return !written;
-    }
+    if (golden_update_wanted(argc, argv))
+        return !golden_update(RULES_FILE, try_all);
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_rules) };
     return cmocka_run_group_tests_name("rules", tests, NULL, NULL);
 }
