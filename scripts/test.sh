@@ -94,7 +94,7 @@ crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks 
 } 2>/dev/null
 
 sampled() { # lines of a sample are a suite, on standard input too
-    "$build/ckl" sample --count 2 --bytes 2^14 | "$build/ckl" verify --suite - --device emulator:h200
+    "$build/ckl" sample add gemm rope --count 1 --bytes 2^14 | "$build/ckl" verify --suite - --device emulator:h200
 }
 
 # The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy and of plans
