@@ -147,6 +147,7 @@ run "include directions" scripts/check_includes.sh
 run "exported symbols and size" scripts/check_symbols.sh "$build/libcutekernellib.so"
 run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
+run "examples in scripts" python3 -m doctest scripts/update_performance.py
 run "help texts" help_texts
 run "a crash is said" crash_is_said
 run "a sample, verified" sampled
