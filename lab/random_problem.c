@@ -138,6 +138,11 @@ static double bytes_of(const test_case *c)
     return sum;
 }
 
+bool random_problem_fits(const test_case *c, random_problem_limits limits)
+{
+    return adapter_flops(c->test, c->problem) <= limits.flops && bytes_of(c) <= limits.bytes;
+}
+
 /* An approximate result in a type without a bound: the last bit before a cut to integers may tip it to either side. */
 static bool is_undecided(const test_case *c)
 {
@@ -157,7 +162,7 @@ static bool suits(const char *line, const ckl_device_info *device, random_proble
     const implementation *impl;
     void *config;
     ckl_status status = case_parse(line, &c);
-    if (status == CKL_OK && (adapter_flops(c.test, c.problem) > limits.flops || bytes_of(&c) > limits.bytes))
+    if (status == CKL_OK && !random_problem_fits(&c, limits))
         status = CKL_UNSUPPORTED;
     if (status == CKL_OK && is_undecided(&c))
         status = CKL_UNSUPPORTED;

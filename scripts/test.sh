@@ -101,6 +101,10 @@ crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks 
     [[ $? -eq 139 && $answer && $(<"$log.crash") == 'ckl: crashed, segmentation fault' ]]
 } 2>/dev/null
 
+sampled() { # lines of a sample are a suite, on standard input too
+    "$build/ckl" sample add gemm rope --count 1 --bytes 2^14 | "$build/ckl" verify --suite - --device emulator:h200
+}
+
 # The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy and of plans
 # show them no host code that the small problems do not.
 sanitized() {
@@ -151,9 +155,11 @@ run "include directions" scripts/check_includes.sh
 run "exported symbols and size" scripts/check_symbols.sh "$build/libcutekernellib.so"
 run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
+run "examples in scripts" python3 -m doctest scripts/update_performance.py
 run "help texts" help_texts
 run "a crash is said" crash_is_said
 run "predicted costs of gemm" predictions
+run "a sample, verified" sampled
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.1
 run "ckl verify, emulated H200" "$build/ckl" verify $full --device emulator:h200 --assemble

@@ -19,6 +19,7 @@ typedef struct cuda_device {
     ckl_device base;
     cu_device ordinal;
     cu_context context;
+    bool no_overlap; // kernels start when the one before has ended, whatever they may do
 } cuda_device;
 
 struct device_kernel {
@@ -271,13 +272,13 @@ static ckl_status cuda_load(ckl_device *d, const ir_kernel *kernel, device_kerne
 }
 
 /* The launch attributes of a kernel; returns how many. */
-static unsigned launch_attributes(const device_kernel *kernel, cu_launch_attribute attributes[2])
+static unsigned launch_attributes(const ckl_device *d, const device_kernel *kernel, cu_launch_attribute attributes[2])
 {
     unsigned count = 0;
     if (kernel->cluster > 1)
         attributes[count++] =
             (cu_launch_attribute){ .id = CU_LAUNCH_CLUSTER, .value.dims = { (unsigned)kernel->cluster, 1, 1 } };
-    if (kernel->may_overlap)
+    if (kernel->may_overlap && !((const cuda_device *)d)->no_overlap)
         attributes[count++] = (cu_launch_attribute){ .id = CU_LAUNCH_OVERLAP_PROLOGUE, .value.flag = 1 };
     return count;
 }
@@ -299,7 +300,7 @@ static ckl_status cuda_clusters_resident(ckl_device *d, const device_kernel *ker
         .attributes = attributes,
         .attribute_count = 1, // the cluster alone: overlapping launches do not matter here
     };
-    launch_attributes(kernel, attributes);
+    launch_attributes(d, kernel, attributes);
     return PLAN_CALL(d, cuOccupancyMaxActiveClusters, count, kernel->function, &config);
 }
 
@@ -312,7 +313,7 @@ static ckl_status cuda_launch(ckl_device *d, const device_kernel *kernel, const 
         .smem_bytes = kernel->smem_bytes,
         .stream = s,
         .attributes = attributes,
-        .attribute_count = launch_attributes(kernel, attributes),
+        .attribute_count = launch_attributes(d, kernel, attributes),
     };
     void **params = (void **)(uintptr_t)launch->params;
     ckl_status status = CALL(d, cuLaunchKernelEx, &config, kernel->function, params, NULL);
@@ -400,6 +401,11 @@ static void cuda_graph_destroy(ckl_device *d, void *graph)
     RELEASE(d, cuGraphExecDestroy, graph);
 }
 
+static void cuda_allow_overlap(ckl_device *d, bool allowed)
+{
+    ((cuda_device *)d)->no_overlap = !allowed;
+}
+
 /* Opening */
 
 static void cuda_close(ckl_device *d)
@@ -435,6 +441,7 @@ static const device_ops ops = {
     .graph_end = cuda_graph_end,
     .graph_launch = cuda_graph_launch,
     .graph_destroy = cuda_graph_destroy,
+    .allow_overlap = cuda_allow_overlap,
 };
 
 /* A failure stays in *failed. */

@@ -51,6 +51,6 @@ void norm_reference(const void *problem, void *const *host, int output, int64_t 
 /* Sums are trees over threads: the longest chain of additions is a thread's own. rsqrt.approx: 2^-22.9. */
 #define NORM_TEST(name, ...)                                                                                           \
     OPERATOR_TEST_WITH(name, norm_problem, .terms = 64, .approximation = 0x1p-22, .flops = norm_flops, .cases = cases, \
-                       __VA_ARGS__)
+                       .population = population, __VA_ARGS__)
 
 #endif

@@ -172,14 +172,17 @@ typedef struct operator_test {
 
     const char *const *cases;   // problem lines without the operator's name, NULL at the end; quick on the emulator
     const test_reject *rejects; // { NULL } at the end
+
+    /* What users have, for `ckl sample`: lines with holes, each as likely, NULL at the end (lab/population.h). */
+    const char *const *population;
 } operator_test;
 
 /*
  * Defines an operator's test: OPERATOR_TEST(add, .run = run, .reference = reference) for an add_problem. The file has
- * defined fields, cases and rejects.
+ * defined fields, cases, rejects and population.
  */
 #define OPERATOR_TEST(name, ...) \
-    OPERATOR_TEST_WITH(name, name##_problem, .cases = cases, .rejects = rejects, __VA_ARGS__)
+    OPERATOR_TEST_WITH(name, name##_problem, .cases = cases, .rejects = rejects, .population = population, __VA_ARGS__)
 
 /* The same where operators share a type of problem, or a file has two. */
 #define OPERATOR_TEST_WITH(name, type, ...)                                                                \

@@ -169,6 +169,13 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "rows={tokens} cols={vocabulary} dtype={f32|f16|bf16|bf16} target={i64|i64|i32} reduction={mean|none} "
+    "direction={forward|backward}",
+    "rows={tokens} cols={hidden} dtype={f32|bf16} direction={forward|backward}",
+    NULL,
+};
+
 static const test_reject rejects[] = {
     { "rows=-1 cols=8", CKL_INVALID, "crossentropy: rows=-1 is negative" },
     { "rows=4 cols=0", CKL_INVALID, "crossentropy: cols=0 is less than 1" },

@@ -161,6 +161,16 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "m={tokens} n={hidden} k={hidden} a={f16|bf16}",
+    "m={tokens} n={hidden} k={hidden} a={f16|bf16} bias=1 activation={identity|gelu|relu}",
+    "m={d:hidden} n={d} k={d} a={f16|bf16}",
+    "m={tokens} n={vocabulary} k={hidden} a=bf16 d={bf16|f32}",
+    "m={hidden} n={hidden} k={tokens} a={f16|bf16} d=f32 beta={0|1}",
+    "m={sequence} n={sequence} k={head_dim} a={f16|bf16}",
+    NULL,
+};
+
 static const test_reject rejects[] = {
     { "m=-1", CKL_INVALID, "gemm: m=-1 is negative" },
     { "n=-2", CKL_INVALID, "gemm: n=-2 is negative" },

@@ -127,6 +127,13 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "rows={tokens} cols={hidden} dtype={f32|f16|bf16|bf16} direction={forward|forward|backward}{|| residual=1}",
+    "rows={tokens} cols={c:hidden} ldx={c}+{8|64|1} ldy={c}+{0|8} dtype={f32|f16|bf16} direction={forward|backward}",
+    "rows={tokens} cols={head_dim} dtype={f16|bf16} affine={0|1}",
+    NULL,
+};
+
 #define REJECTS(op)                                                                                          \
     {                                                                                                        \
         { "rows=-1", CKL_INVALID, op ": rows=-1 is negative" },                                              \

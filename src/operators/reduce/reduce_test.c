@@ -212,6 +212,15 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "op={sum|max|mean|norm2|argmax|var} shape={length} dtype={f32|f16|bf16|i32}",
+    "op={sum|sum|max|min|mean|var|std|argmax|norm2|logsumexp} shape={tokens}x{hidden} axes={0|1} dtype={f32|f16|bf16}",
+    "op={argmax|logsumexp|max} shape={tokens}x{vocabulary} axes=1 dtype={f32|f16|bf16}",
+    "op={sum|mean|var|max} shape={batch}x{channels}x{s:image}x{s} axes={2,3|0,2,3|1} dtype={f32|f16|bf16}",
+    "op={sum|mean|max} shape={batch}x{sequence}x{hidden} axes={1|0,1} dtype={f32|f16|bf16}",
+    NULL,
+};
+
 static const test_reject rejects[] = {
     { "shape=8 dtype=i8", CKL_INVALID, "reduce: dtype=i8 is none of f32, f16, bf16, i32, i64" },
     { "shape=8x-1", CKL_INVALID, "reduce: shape[1]=-1 is negative" },

@@ -107,6 +107,14 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "tokens={tokens} heads={h:heads} k_heads={h} head_dim={head_dim} dtype={f32|f16|bf16|bf16} "
+    "style={half|half|interleaved} inverse={0|0|1}",
+    "tokens={tokens} heads={heads} k_heads={0|1|2|4|8} head_dim={head_dim} positions={i32|i64} dtype={f16|bf16}",
+    "tokens={tokens} heads={heads} head_dim={d:head_dim} rotary_dim={16|32|64} dtype={f16|bf16}",
+    NULL,
+};
+
 static const test_reject rejects[] = {
     { "dtype=i32", CKL_INVALID, "rope: dtype=i32 is none of f32, f16, bf16" },
     { "positions=f32", CKL_INVALID, "rope: positions=f32 is none of i32, i64" },

@@ -205,6 +205,16 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "shape={tokens}x{hidden} dtype={f32|f16|bf16} direction={forward|forward|backward} log={0|1}",
+    "shape={tokens}x{vocabulary} dtype={f32|f16|bf16|bf16} direction={forward|backward} log={0|0|1}",
+    "shape={tokens}x{experts} dtype={f32|bf16}",
+    "shape={heads}x{s:sequence}x{s} scale=0.125 mask={none|add|bool} dtype={f16|bf16}",
+    "shape={batch}x{channels}x{image}x{image} axis=1 dtype={f32|f16|bf16} direction={forward|backward}",
+    "shape={tokens}x{hidden} axis=0 dtype={f32|bf16} direction={forward|backward}",
+    NULL,
+};
+
 static const test_reject rejects[] = {
     { "shape=4x", CKL_INVALID, "softmax: shape=4x is not up to 8 sizes like 4096x1024" },
     { "shape=99999999999999999999x0x4", CKL_INVALID, "is not up to 8 sizes like 4096x1024" },
