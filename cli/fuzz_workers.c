@@ -11,6 +11,7 @@
 #include "base/math.h"
 #include "device/emulator/emulator.h"
 #include "lab/clock.h"
+#include "lab/worker.h"
 
 enum {
     DEVICES_MAX = 8,
@@ -190,8 +191,7 @@ static void check_one_by_one(crew *c, int worker, int64_t first)
         if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFSIGNALED(status))
             continue;
         fuzz_finding finding = { .program = program, .device = "this program" };
-        text_printf(&finding.what, "its process ended by signal %d (%s)", WTERMSIG(status),
-                    strsignal(WTERMSIG(status)));
+        worker_print_end(status, &finding.what);
         report((void *)(uintptr_t)c->request, &finding);
         text_free(&finding.what);
         c->shared->sums.differences++;

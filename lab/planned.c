@@ -196,8 +196,8 @@ ckl_status planned_open(const ckl_device_info *like, ckl_device **device)
     noting_device *made = calloc(1, sizeof *made);
     if (!made)
         abort();
-    ckl_status status =
-        ckl_device_open(like->has_wgmma ? "emulator:h200" : "emulator:l4", &made->emulator); // that has the target
+    const char *id = like->emulated ? like->id : "emulator:h200"; // which has room for whatever the device has room for
+    ckl_status status = ckl_device_open(id, &made->emulator);
     if (status != CKL_OK) {
         free(made);
         return status;
