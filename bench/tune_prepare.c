@@ -107,7 +107,9 @@ static ckl_status open_devices(preparing *p)
     options.threads = 1;
     TRY(planned_open(info, &p->planned));
     TRY(emulator_open_with(info->has_wgmma ? "h200" : "a100", &options, &p->emulator));
-    return info->emulated ? CKL_OK : p->work->options->open(p->work->options->device_id, &p->device);
+    if (!info->emulated && p->work->options->open(p->work->options->device_id, &p->device) != CKL_OK)
+        p->device = NULL; // a GPU that takes one process alone: the one that runs kernels compiles them, too
+    return CKL_OK;
 }
 
 void tune_serve_preparing(int channel, void *user)

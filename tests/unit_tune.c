@@ -588,7 +588,7 @@ static void test_small_problem(void **state)
     } rows[] = {
         { "gemm m=1536 n=1536 k=1536", "sm90", "m=192 n=192 k=192" },
         { "gemm m=3000 n=1000 k=4104", "sm90 ragged=1", "m=248 n=168 k=264" },
-        { "softmax shape=65536x1024", "row", "shape=256x1024" },
+        { "softmax shape=65536x1024", "row", "shape=512x512" },
         { "gemm m=64 n=64 k=64", "sm90 tile_m=64 consumers=1", "m=64 n=64 k=64" },
     };
     ckl_device *emulator;
