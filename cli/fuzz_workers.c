@@ -11,6 +11,7 @@
 #include "base/math.h"
 #include "device/emulator/emulator.h"
 #include "lab/clock.h"
+#include "lab/worker.h"
 
 enum {
     DEVICES_MAX = 8,
@@ -208,10 +209,10 @@ static pid_t start(crew *c, int worker, program_range range)
 
 /* The parent */
 
-static void report_crash(crew *c, int64_t program, int signal)
+static void report_crash(crew *c, int64_t program, int status)
 {
     fuzz_finding finding = { .program = program, .device = "this program" };
-    text_printf(&finding.what, "its process ended by signal %d (%s)", signal, strsignal(signal));
+    worker_print_end(status, &finding.what);
     report(c, &finding);
     text_free(&finding.what);
     c->shared->sums.differences++;
@@ -233,7 +234,7 @@ static void check_one_by_one(crew *c, int worker, program_range range)
         if (at < 0 || (WIFEXITED(status) && WEXITSTATUS(status) != LOST))
             return; // all were checked, or no device could be opened
         if (WIFSIGNALED(status))
-            report_crash(c, at, WTERMSIG(status));
+            report_crash(c, at, status);
         range.first = at + 1;
     }
 }

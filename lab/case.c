@@ -88,6 +88,14 @@ ckl_status case_config(test_case *c, const char *config)
     return CKL_OK;
 }
 
+ckl_status case_copy(const test_case *from, const char *config, test_case *out)
+{
+    *out = *from;
+    out->keys.config = "";
+    out->memory = (arena){ 0 };
+    return case_config(out, config);
+}
+
 static ckl_status check_keys(test_case *c)
 {
     const char *impl = c->keys.impl;

@@ -38,6 +38,9 @@ void case_clear(test_case *c);
  */
 ckl_status case_config(test_case *c, const char *config);
 
+/* The same problem with another config forced; it lives as long as the one that it was copied from. Clear it in any case. */
+ckl_status case_copy(const test_case *from, const char *config, test_case *out);
+
 /* Appends the line that repeats this case: paste it after `ckl run`. */
 void case_print(const test_case *c, text *out);
 

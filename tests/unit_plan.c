@@ -138,7 +138,7 @@ static const implementation second = { .name = "second",
                                        .launch = launch };
 static const implementation third = { .name = "third", .choose = choose_second, .target = IR_SM90A };
 static const implementation *const implementations[] = { &third, &first, &second, NULL };
-static const desc_member members[] = { DESC_MEMBER(op_desc, n), DESC_MEMBER(op_desc, dtype), { 0 } };
+static const desc_member members[] = { DESC_MEMBER(op_desc, int64_t, n), DESC_MEMBER(op_desc, ckl_dtype, dtype), { 0 } };
 
 static const operator_info op = {
     .name = "op", .desc_bytes = sizeof(op_desc), .members = members, .check = check, .implementations = implementations

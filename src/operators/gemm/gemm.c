@@ -348,7 +348,7 @@ static const implementation sm90 = {
 /* The operator */
 
 static const field desc_fields[] = { GEMM_DESC(FIELD_ROW, ckl_gemm_desc) };
-static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, c), { 0 } };
+static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, ckl_dtype, c), { 0 } };
 static const implementation *const implementations[] = { &sm90, &tiled, &naive, NULL };
 
 OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)", .check_args = check_args, .members = members);
