@@ -57,5 +57,6 @@ int cmd_compare(int argc, char **argv);
 int cmd_layout(int argc, char **argv);
 int cmd_soak(int argc, char **argv);
 int cmd_fuzz(int argc, char **argv);
+int cmd_warm(int argc, char **argv);
 
 #endif
