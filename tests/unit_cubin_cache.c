@@ -94,7 +94,7 @@ static const char *said(void (*work)(void))
     int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600), before = dup(STDERR_FILENO);
     fflush(stderr);
     dup2(file, STDERR_FILENO);
-    setenv("CKL_LOG", "1", 1);
+    setenv("CKL_LOG", "cache", 1);
     work();
     unsetenv("CKL_LOG");
     dup2(before, STDERR_FILENO);
@@ -401,9 +401,9 @@ static void test_folders(void **state)
 {
     char inside[2 * PATH_MAX], deeper[2 * PATH_MAX + 16], link[PATH_MAX + 16];
     (void)state;
-    expect_refused("off", "cache: off, as CKL_CACHE says");
+    expect_refused("off", "off, as CKL_CACHE says");
     expect_refused("relative/folder", "relative/folder is no absolute path");
-    expect_refused("/proc/self/nowhere", "cache: /proc/self");
+    expect_refused("/proc/self/nowhere", "/proc/self");
     snprintf(inside, sizeof inside, "%s/inside", folder);
     snprintf(deeper, sizeof deeper, "%s/deeper", inside);
     mkdir(inside, 0700);
@@ -446,7 +446,7 @@ static void test_default_folder(void **state)
     unsetenv("HOME");
     unsetenv("XDG_CACHE_HOME");
     assert_int_equal(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache), CKL_UNSUPPORTED);
-    assert_string_equal(ckl_error(), "cache: neither CKL_CACHE nor HOME names a folder");
+    assert_string_equal(ckl_error(), "neither CKL_CACHE nor HOME names a folder");
 }
 
 /* Full, or not to be written to: in a child, whose limits and rights are its own. */

@@ -10,16 +10,16 @@
 
 enum { OTHERS_WRITE = S_IWGRP | S_IWOTH, PLACE = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
-/* What is asked for, and how much of the path has been walked. */
+/* A path, and how much of it has been walked. */
 typedef struct walk {
-    const char *what, *path;
+    const char *path;
     int walked; // characters
     int folder;
 } walk;
 
 static ckl_status refuse(const walk *w, const char *why)
 {
-    FAIL(CKL_UNSUPPORTED, "%s: %.*s %s", w->what, w->walked, w->path, why);
+    FAIL(CKL_UNSUPPORTED, "%.*s %s", w->walked, w->path, why);
 }
 
 static ckl_status judge(const walk *w)
@@ -67,11 +67,11 @@ static ckl_status walk_path(walk *w)
     return CKL_OK;
 }
 
-ckl_status folder_open(const char *what, const char *path, int *descriptor)
+ckl_status folder_open(const char *path, int *descriptor)
 {
-    walk w = { .what = what, .path = path };
+    walk w = { .path = path };
     if (*path != '/')
-        FAIL(CKL_UNSUPPORTED, "%s: %s is no absolute path", what, path);
+        FAIL(CKL_UNSUPPORTED, "%s is no absolute path", path);
     w.walked = 1;
     w.folder = open("/", PLACE);
     if (w.folder < 0)

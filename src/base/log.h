@@ -1,10 +1,15 @@
-/* log.h - what the library tells those who ask: CKL_LOG=1 in the environment sends it to stderr. */
+/* log.h - what the library says on stderr where the user asks: CKL_LOG=plan,tuned or CKL_LOG=all. Else it never prints. */
 #ifndef CKL_BASE_LOG_H
 #define CKL_BASE_LOG_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 
-/* One line, "ckl: ...". Nothing unless CKL_LOG is set to anything but 0. Any thread. */
-void log_printf(const char *format, ...) CKL_PRINTF(1, 2);
+/* Is the topic in the list of CKL_LOG? */
+bool log_wants(const char *topic);
+
+/* One line "ckl: TOPIC: ...", where the topic is wanted. Any thread; lines are never mixed. */
+void log_say(const char *topic, const char *format, ...) CKL_PRINTF(2, 3);
 
 #endif

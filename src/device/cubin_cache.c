@@ -98,7 +98,7 @@ static ckl_status find_path(char path[PATH_MAX])
                *home = secure_getenv("HOME");
     int length;
     if (given && strcmp(given, "off") == 0)
-        FAIL(CKL_UNSUPPORTED, "cache: off, as CKL_CACHE says");
+        FAIL(CKL_UNSUPPORTED, "off, as CKL_CACHE says");
     if (given && *given)
         length = snprintf(path, PATH_MAX, "%s", given);
     else if (base && *base == '/') // others are to be ignored, says the XDG base directory specification
@@ -106,9 +106,9 @@ static ckl_status find_path(char path[PATH_MAX])
     else if (home && *home)
         length = snprintf(path, PATH_MAX, "%s/.cache/cutekernellib", home);
     else
-        FAIL(CKL_UNSUPPORTED, "cache: neither CKL_CACHE nor HOME names a folder");
+        FAIL(CKL_UNSUPPORTED, "neither CKL_CACHE nor HOME names a folder");
     if (length >= PATH_MAX)
-        FAIL(CKL_UNSUPPORTED, "cache: the path of the folder has more than %d characters", PATH_MAX - 1);
+        FAIL(CKL_UNSUPPORTED, "the path of the folder has more than %d characters", PATH_MAX - 1);
     return CKL_OK;
 }
 
@@ -117,11 +117,11 @@ ckl_status cubin_cache_open(int64_t bytes_max, cubin_cache **cache)
     char path[PATH_MAX];
     int folder;
     TRY(find_path(path));
-    TRY(folder_open("cache", path, &folder));
+    TRY(folder_open(path, &folder));
     cubin_cache *opened = malloc(sizeof *opened);
     if (!opened) {
         close(folder);
-        FAIL(CKL_NO_MEMORY, "cache: no host memory");
+        FAIL(CKL_NO_MEMORY, "no host memory");
     }
     *opened = (cubin_cache){ .folder = folder, .bytes_max = bytes_max, .bytes = -1 };
     pthread_mutex_init(&opened->lock, NULL);
@@ -215,7 +215,7 @@ void *cubin_cache_find(cubin_cache *c, const cubin_key *key, size_t *bytes)
 void cubin_cache_drop(cubin_cache *c, const cubin_key *key, const char *reason)
 {
     entry_name name = name_of(key);
-    log_printf("cache: %s/%s is dropped: %s; the kernel is compiled anew", c->path, name.text, reason);
+    log_say("cache", "%s/%s is dropped: %s; the kernel is compiled anew", c->path, name.text, reason);
     unlinkat(c->folder, name.text, 0);
 }
 
@@ -354,6 +354,6 @@ void cubin_cache_keep(cubin_cache *c, const cubin_key *key, const void *cubin, s
     snprintf(unfinished.text + 2 * SHA256_BYTES, sizeof name - 2 * SHA256_BYTES, ".%016" PRIx64 UNFINISHED, unique);
     if (write_file(c, unfinished.text, &h, cubin) && renameat(c->folder, unfinished.text, c->folder, name.text) == 0)
         return;
-    log_printf("cache: %s cannot take a kernel: %s", c->path, strerror(errno));
+    log_say("cache", "%s cannot take a kernel: %s", c->path, strerror(errno));
     unlinkat(c->folder, unfinished.text, 0);
 }

@@ -390,7 +390,7 @@ static void open_cache(cuda_device *device)
 {
     if (cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &device->cache) == CKL_OK)
         return;
-    log_printf("%s", ckl_error());
+    log_say("cache", "%s", ckl_error());
     status_clear();
 }
 

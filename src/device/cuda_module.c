@@ -69,6 +69,6 @@ ckl_status cuda_module_load(ckl_device *d, const char *name, const char *ptx, cu
     cubin_key key = key_of(d, ptx);
     if (load_kept(d, &key, module) || link(d, name, ptx, &key, module) == CKL_OK)
         return CKL_OK;
-    log_printf("cache: kernel %s is not kept: %s", name, ckl_error());
+    log_say("cache", "kernel %s is not kept: %s", name, ckl_error());
     return compile(d, name, ptx, module);
 }
