@@ -147,6 +147,13 @@ struct ckl_plan {
 ckl_status plan_build(ckl_device *device, const operator_info *op, const void *desc, const char *force,
                       ckl_plan **plan);
 
+/*
+ * Loads the kernels that plan_build() would, and keeps them until the device is closed. Where another thread is loading the same
+ * ones and this one does not wait, *busy is true: it can do something else, and ask again.
+ */
+ckl_status plan_warm(ckl_device *device, const operator_info *op, const void *desc, const char *force, bool wait,
+                     bool *busy);
+
 /* Checks the arguments and enqueues. The plan must be one of op. */
 ckl_status plan_run(const ckl_plan *plan, const operator_info *op, const void *args, ckl_stream stream);
 
