@@ -81,7 +81,7 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     crossentropy_config *c = config;
     const int vec = vec_of(d), registers = ELEMENTS * (int)ckl_dtype_bytes(d->dtype) / 4;
     if (!row_split_choose(d->cols, vec, d->dtype, registers, 1, &c->split))
-        c->split = (row_split){ TILE_THREADS, TILE_THREADS, 1, vec, ELEMENTS / vec, false };
+        c->split = (row_split){ TILE_THREADS, TILE_THREADS, 1, vec, ELEMENTS / vec, .ragged = false };
     c->split.steps = (int)min_i64(c->split.steps, max_i64(1, ELEMENTS / c->split.vec)); // the rest in further tiles
     c->split.cluster = cluster_for(d, &c->split, device);
     c->split.exact = false;

@@ -324,10 +324,10 @@ static row chunk_of(const flow *f, const row *of, const row_place *p, int chunk,
     return r;
 }
 
-static void add_chunk(const row_place *p, int chunk, const tensor *rInputs, void *user)
+static void add_chunk(const row_span *span, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
-    row r = chunk_of(f, &f->reduced, p, chunk, rInputs);
+    row r = chunk_of(f, &f->reduced, &span->place, chunk, rInputs);
     add_products(&r);
     if (r.cfg->affine && r.cfg->flow.chunks) {
         load_sums(f, chunk, &r);
@@ -336,11 +336,11 @@ static void add_chunk(const row_place *p, int chunk, const tensor *rInputs, void
     }
 }
 
-static void write_chunk(const row_place *p, int chunk, const tensor *rInputs, void *user)
+static void write_chunk(const row_span *span, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
-    row r = chunk_of(f, &f->written, p, chunk, rInputs);
-    write_dx(&r, p);
+    row r = chunk_of(f, &f->written, &span->place, chunk, rInputs);
+    write_dx(&r, &span->place);
 }
 
 static void first_pass(row_pipeline *s, val number, void *user)

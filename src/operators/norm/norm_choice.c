@@ -47,7 +47,9 @@ static int widest_vector(const ckl_norm_desc *d)
 /* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
 static row_split tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, int vec)
 {
-    row_split s = { TILED_THREADS, TILED_THREADS, 1, vec, TILED_ELEMENTS / vec, false };
+    row_split s = {
+        .threads = TILED_THREADS, .row_threads = TILED_THREADS, .cluster = 1, .vec = vec, .steps = TILED_ELEMENTS / vec
+    };
     while (device->has_tma && s.cluster < CLUSTER_MAX && d->rows * s.cluster < device->sm_count)
         s.cluster *= 2;
     return s;
@@ -99,7 +101,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     row_split s;
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     take_problem(d, c);
-    row_pipeline_split flowing = row_pipeline_choose(d->cols, d->dtype, 1 + d->residual, device);
+    row_pipeline_split flowing = row_pipeline_choose(d->cols, false, d->dtype, 1 + d->residual, device);
     if (may_flow(d, device, forward_bytes_max(d))) {
         row_pipeline_config(&flowing, &c->split, &c->flow);
         c->ctas_per_sm = row_pipeline_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
@@ -176,7 +178,7 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
     const int vec = widest_vector(d), inputs = 2 + d->residual;
-    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, false },
+    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = false },
                              .cluster = 1,
                              .residence = f->residence };
     while ((int64_t)f->threads * f->elements * s.cluster < d->cols)
@@ -206,7 +208,7 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     row_pipeline_split s;
     const bool sums = choose_sums(d, device, &f, &s);
     if (!sums)
-        s = row_pipeline_choose(d->cols, d->dtype, 2 + d->residual, device);
+        s = row_pipeline_choose(d->cols, false, d->dtype, 2 + d->residual, device);
     row_pipeline_config(&s, &c->split, &c->flow);
     c->hold_gamma = sums && f.hold_gamma;
     c->dgamma_in_smem = sums && f.dgamma_in_smem;

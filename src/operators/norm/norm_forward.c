@@ -289,22 +289,22 @@ static tensor chunk_of(const row *r, const tensor *rInputs, bool second)
     return rInputs[0];
 }
 
-static void add_chunk(const row_place *p, int chunk, const tensor *rInputs, void *user)
+static void add_chunk(const row_span *span, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
     (void)chunk;
-    add_squares(&f->reduced, chunk_of(&f->reduced, rInputs, false), p);
+    add_squares(&f->reduced, chunk_of(&f->reduced, rInputs, false), &span->place);
 }
 
 /* `sum` may be in place of x or residual: it is written when all CTAs have read this row, and the samples of the next. */
-static void write_chunk(const row_place *p, int chunk, const tensor *rInputs, void *user)
+static void write_chunk(const row_span *span, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
     tensor rH = chunk_of(&f->written, rInputs, true); // (VEC,STEPS)
     (void)chunk;
     if (f->written.cfg->residual)
-        store_sum(&f->written, p, rH);
-    write_result(&f->written, rH, p);
+        store_sum(&f->written, &span->place, rH);
+    write_result(&f->written, rH, &span->place);
 }
 
 static void first_pass(row_pipeline *s, val number, void *user)
