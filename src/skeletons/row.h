@@ -109,7 +109,7 @@ row_place row_steps(const row_place *p, int begin, int steps);
  * What a row consists of, each span accessed by a split of its own. An aligned row is one span. A ragged row is two: the whole
  * vectors between its first and its last 16-byte boundary, and the single elements before and behind, of which a thread has
  * one at most. Nothing outside the row is touched. Boundaries are those of the matrix at `pointer`; row_load() and
- * row_store() of a span are for tensors whose rows lie in phase with it, row_load_anywhere() for all.
+ * row_store() of a span are for tensors whose rows lie in phase with it, the ones `anywhere` for all.
  */
 typedef struct row_span {
     row_split split;
@@ -144,6 +144,7 @@ void row_load(const row_split *s, const row_place *p, tensor from, tensor to, do
 tensor row_fetch(const row_split *s, const row_place *p, tensor from); // into registers of the same type, filled with 0
 void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to);
+void row_store_anywhere(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step); // one vector of them
 
 /* Is vector number `step` of this thread inside the row? The constant true where no predicate is needed. */

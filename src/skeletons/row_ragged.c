@@ -155,3 +155,31 @@ void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tens
         load_apart(s, from, step, pairs[step].apart, out);
     }
 }
+
+static void store_apart(const row_split *s, tensor from, tensor to, int step)
+{
+    int64_t offset;
+    const int64_t size = (int64_t)ckl_dtype_bytes(to.dtype), first = (int64_t)step * s->vec;
+    val address = tensor_address_near(to, first, &offset);
+    for (int e = 0; e < s->vec; e++) {
+        val x = convert(to.dtype, from.regs[index_at(from.layout, first + e)]);
+        ir_store(IR_GLOBAL, to.cache, to.dtype, 1, address, offset + e * size, &x);
+    }
+}
+
+void row_store_anywhere(const row_split *s, const row_place *p, tensor from, tensor to)
+{
+    if (!s->ragged) {
+        row_store(s, p, from, to);
+        return;
+    }
+    val past = bit_and(convert(U32, to.address), imm(BOUNDARY_BYTES - 1));
+    IF(eq(past, imm(0)))
+        row_store(s, p, from, to);
+    ELSE
+    {
+        for (int step = 0; step < s->steps; step++)
+            IF(row_inside(s, p, step))
+                store_apart(s, from, to, step);
+    }
+}

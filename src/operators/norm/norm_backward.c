@@ -252,7 +252,10 @@ static tensor zeros(const row *r)
 
 static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
 {
-    row r = { .cfg = cfg, .split = norm_split(cfg, vectors), .centred = centred, .o = params_of(norm_backward) };
+    row r = { .cfg = cfg,
+              .split = vectors ? cfg->split : row_split_scalar(&cfg->split),
+              .centred = centred,
+              .o = params_of(norm_backward) };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
     min_ctas_per_sm(cfg->ctas_per_sm);
     make_variables(&r);
