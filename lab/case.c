@@ -96,6 +96,8 @@ static ckl_status check_keys(test_case *c)
         FAIL(CKL_INVALID, "%s: impl=%s, but config= is one of %s", c->test->op->name, impl, c->keys.impl);
     if (c->keys.misalign < 0 || c->keys.misalign > 4096)
         FAIL(CKL_INVALID, "%s: misalign=%d is not 0..4096", c->test->op->name, c->keys.misalign);
+    if (c->keys.stagger < 0 || c->keys.stagger > 4096)
+        FAIL(CKL_INVALID, "%s: stagger=%d is not 0..4096", c->test->op->name, c->keys.stagger);
     return CKL_OK;
 }
 

@@ -10,7 +10,8 @@
     X(case_keys, quoted, config, "", "", "its config or part of it: config='sm90 tile_m=128'")     \
     X(case_keys, choice, fill, "uniform", "integers uniform normal hard", "how inputs are filled") \
     X(case_keys, int64_t, seed, "1", "", "of the random inputs")                                   \
-    X(case_keys, int, misalign, "0", "", "elements by which every pointer is displaced")
+    X(case_keys, int, misalign, "0", "", "elements by which every pointer is displaced")           \
+    X(case_keys, int, stagger, "0", "", "elements by which each further pointer is displaced more")
 
 typedef struct case_keys {
     CASE_KEYS(FIELD_MEMBER)

@@ -7,8 +7,9 @@ enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
     LONG_COLS = 2048,       // longer half rows take as many registers as f32 ones
     LONG_COLS_RESIDUAL = 8192,
-    FORWARD_THREADS = 1024, // of an SM, for f32 rows: 64 registers each
-    BACKWARD_BYTES = 32,    // of a thread and tensor of rows: each element needs two sums in f32 beside
+    FORWARD_THREADS = 1024,       // of an SM, for f32 rows: 64 registers each
+    FORWARD_THREADS_RAGGED = 768, // whose gamma and beta take more: 80
+    BACKWARD_BYTES = 32,          // of a thread and tensor of rows: each element needs two sums in f32 beside
     BACKWARD_ELEMENTS_MAX = 16,
     BACKWARD_THREADS_MAX = 512,
     BACKWARD_THREADS_MIN = 128, // where rows flow
@@ -133,7 +134,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         s = tiled_split(d, device, ragged);
     c->split = s;
     if (d->dtype == CKL_F32 && !d->residual && !c->tiled && row_split_registers(&s, d->dtype) <= FORWARD_REGISTERS)
-        c->ctas_per_sm = FORWARD_THREADS / s.threads;
+        c->ctas_per_sm = (s.ragged ? FORWARD_THREADS_RAGGED : FORWARD_THREADS) / s.threads;
     return CKL_OK;
 }
 
