@@ -112,6 +112,8 @@ static void print_keys(const problem_line *split, uint64_t *r, text *out)
     text_printf(out, " fill=%s seed=%" PRId64, fills[random_below(r, COUNT_OF(fills))], 1 + random_below(r, 1000000));
     if (random_below(r, MISALIGN_ONE_IN) == 0)
         text_printf(out, " misalign=%" PRId64, 1 + random_below(r, 15));
+    if (random_below(r, MISALIGN_ONE_IN) == 0)
+        text_printf(out, " stagger=%" PRId64, 1 + random_below(r, 15));
 }
 
 static void print_changed(const operator_test *test, const problem_line *split, uint64_t *r, text *out)
