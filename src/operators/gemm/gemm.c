@@ -235,6 +235,8 @@ static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
              c->pingpong ? 1 : c->consumers);
     if (c->tile_n < 16 || c->tile_n % 16 || c->tile_n > 256)
         FAIL(CKL_INVALID, "gemm sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
+    if (c->ragged < 0 || c->ragged > GEMM_ALL_RAGGED)
+        FAIL(CKL_INVALID, "gemm sm90: ragged=%d is not in 0..2", c->ragged);
     int accumulators = gemm_sm90_accumulators(c);
     int most = c->consumers == 3                                ? 96
                : c->epilogue.c || c->epilogue.bias || c->ragged ? GEMM_EASY_ACCUMULATORS
@@ -250,6 +252,11 @@ static ckl_status admit_sm90_cluster(const gemm_sm90_config *c)
 {
     if (c->cluster_m < 1 || c->cluster_n < 1 || c->cluster_m * c->cluster_n > 8)
         FAIL(CKL_INVALID, "gemm sm90: a cluster of %dx%d CTAs is not in 1..8", c->cluster_m, c->cluster_n);
+    if (c->split < 1 || c->split > 8)
+        FAIL(CKL_INVALID, "gemm sm90: split=%d is not in 1..8", c->split);
+    if (c->split > 1 && c->cluster_m * c->cluster_n > 1)
+        FAIL(CKL_INVALID, "gemm sm90: split=%d leaves no room for a cluster of %dx%d CTAs", c->split, c->cluster_m,
+             c->cluster_n);
     if (c->tile_n % (8 * c->cluster_m) || c->tile_m % (8 * c->cluster_n))
         FAIL(CKL_INVALID, "gemm sm90: tile %dx%d cannot be loaded in boxes of 8 rows by a cluster of %dx%d", c->tile_m,
              c->tile_n, c->cluster_m, c->cluster_n);
@@ -276,15 +283,18 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (need > have)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %d stages of %dx%d need %" PRId64 " bytes of shared memory, %s has %" PRId64,
              c->stages, c->tile_m, c->tile_n, need, device->id, have);
-    if (!c->ragged && d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT)
+    if (c->ragged == 0 && d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT)
         FAIL(CKL_UNSUPPORTED,
              "gemm sm90: n=%" PRId64 " elements of %s are not whole 16-byte chunks: ragged=1 stores them", d->n,
              ckl_dtype_name(d->d));
     if (d->k == 0)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: k=0 leaves no products");
+    if (ceil_div(d->k, GEMM_TILE_K) < c->split)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: k=%" PRId64 " has fewer tiles of %d than split=%d", d->k, GEMM_TILE_K,
+             c->split);
     if (d->m > INT32_MAX || d->n > INT32_MAX || d->k > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: a size is beyond the 32-bit coordinates of TMA");
-    return check_row_alignment("sm90", d, true);
+    return check_row_alignment("sm90", d, c->ragged != GEMM_ALL_RAGGED);
 }
 
 /*
@@ -307,24 +317,30 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     const ckl_gemm_desc *d = plan->desc;
     const ckl_gemm_args *x = args;
     const gemm_sm90_config *c = plan->config;
-    TRY(check_pointer_alignment("sm90", x, true));
+    const bool swap = c->swap;
+    TRY(check_pointer_alignment("sm90", x, c->ragged != GEMM_ALL_RAGGED));
+    const param_tensor a = matrix(x->a, d->a, d->m, d->k, d->lda), b = matrix(x->b, d->b, d->n, d->k, d->ldb);
+    const int64_t rows = swap ? d->n : d->m, cols = swap ? d->m : d->n; // of all tiles
     const gemm_sm90_params params = {
-        .A = matrix(x->a, d->a, d->m, d->k, d->lda),
-        .B = matrix(x->b, d->b, d->n, d->k, d->ldb),
+        .A = swap ? b : a,
+        .B = swap ? a : b,
         .C = matrix(x->c, d->d, d->m, d->n, d->ldc),
         .D = matrix(x->d, d->d, d->m, d->n, d->ldd),
-        .m = (uint32_t)d->m,
-        .n = (uint32_t)d->n,
+        .m = (uint32_t)rows,
+        .n = (uint32_t)cols,
         .k = (uint32_t)d->k,
         .alpha = alpha_of(x),
         .beta = beta_of(d, x),
         .bias = x->bias,
+        .c = x->c,
+        .ldc = d->ldc,
         .d = x->d,
         .ldd = d->ldd,
+        .batch = 1,
     };
-    int64_t tiles = ceil_div(d->m, c->tile_m * c->cluster_m) * ceil_div(d->n, c->tile_n * c->cluster_n);
+    int64_t tiles = ceil_div(rows, c->tile_m * c->cluster_m) * ceil_div(cols, c->tile_n * c->cluster_n);
     int64_t clusters = min_i64(tiles, plan->kernels[0].clusters_resident);
-    const plan_grid grid = { .x = clusters * c->cluster_m * c->cluster_n };
+    const plan_grid grid = { .x = clusters * c->cluster_m * c->cluster_n * c->split };
     return plan_launch(plan, 0, grid, &params, stream);
 }
 

@@ -86,18 +86,22 @@ void gemm_tiled(const void *config, int kernel);
 
 /* sm90 */
 
-#define GEMM_SM90_CONFIG(X, owner)                                                               \
-    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                         \
-    X(owner, int, tile_n, "256", "64 96 128 160 192 224 256", "columns of D of a CTA")           \
-    X(owner, int, stages, "4", "3 4 5 6 7 8", "K tiles of 64 in shared memory")                  \
-    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                           \
-    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")  \
-    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast") \
-    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast") \
-    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")         \
-    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                  \
-    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                             \
-    X(owner, bool, ragged, "0", "0 1", "rows of D end inside 16 bytes, which TMA stores would overwrite")
+#define GEMM_SM90_CONFIG(X, owner)                                                                           \
+    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                     \
+    X(owner, int, tile_n, "256", "64 96 128 160 192 224 256", "columns of D of a CTA")                       \
+    X(owner, int, stages, "4", "3 4 5 6 7 8", "K tiles of 64 in shared memory")                              \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                       \
+    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")              \
+    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")             \
+    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")             \
+    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")                     \
+    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                              \
+    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                         \
+    X(owner, int, ragged, "0", "0 1 2",                                                                      \
+      "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                    \
+    X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order") \
+    X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                \
+    X(owner, bool, batched, "0", "0 1", "several products in one launch")
 
 typedef struct gemm_sm90_config {
     gemm_epilogue epilogue;
@@ -106,17 +110,21 @@ typedef struct gemm_sm90_config {
 
 enum {
     TMA_ALIGNMENT = 16,
-    GEMM_TILE_K = 64,            // elements of K of one stage: rows of 128 bytes, the widest swizzle
-    GEMM_EASY_ACCUMULATORS = 128 // of a thread: with more, the epilogue has few registers left
+    GEMM_TILE_K = 64,             // elements of K of one stage: rows of 128 bytes, the widest swizzle
+    GEMM_EASY_ACCUMULATORS = 128, // of a thread: with more, the epilogue has few registers left
+    GEMM_ALL_RAGGED = 2           // config.ragged: rows of C and D start anywhere
 };
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct gemm_sm90_shape {
-    int consumer_rows; // of D of one consumer
-    int box_a, box_b;  // rows of A and B that one CTA loads of a tile
-    int cluster;       // CTAs
+    int consumer_rows;      // of a tile of one consumer
+    int columns, finishers; // of a tile that a CTA finishes; CTAs of a split that finish some
+    int box_a, box_b;       // rows of A and B that one CTA loads of a tile
+    int cluster, sharers;   // CTAs; those that share operands
     int threads;
-    int d_rows, d_cols; // of one staging buffer of D
+    int d_rows, d_cols, d_swizzle; // of one staging buffer of D
+    int bias;                      // elements that a consumer needs
+    int64_t part_bytes;            // of the partial sums that a CTA sends to one that finishes, of each consumer
     int64_t stage_bytes, smem_bytes;
 } gemm_sm90_shape;
 
@@ -132,7 +140,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
 /* Accumulators of one consumer thread. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
-/* Parameters; d and ldd for what TMA stores cannot do. */
+/* Parameters; c, d and their pitches for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the problem's B, A, n and m. */
 #define GEMM_SM90_PARAMS(X, owner) \
     X(owner, tensor, A)            \
     X(owner, tensor, B)            \
@@ -144,8 +152,13 @@ int gemm_sm90_accumulators(const gemm_sm90_config *config);
     X(owner, f32, alpha)           \
     X(owner, f32, beta)            \
     X(owner, pointer, bias)        \
+    X(owner, pointer, c)           \
+    X(owner, i64, ldc)             \
+    X(owner, i64, c_batch)         \
     X(owner, pointer, d)           \
-    X(owner, i64, ldd)
+    X(owner, i64, ldd)             \
+    X(owner, i64, d_batch)         \
+    X(owner, u32, batch)
 
 KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 

@@ -158,6 +158,34 @@ static const char *const cases[] = {
     "m=5 n=1001 k=64 c=1 beta=1 ldc=1008 ldd=1008",
     "m=2 n=2 k=40 lda=72 ldb=56                                # two rows of padded pitch through TMA",
     "m=2 n=2 k=40 lda=72 ldb=56 ldd=8 impl=sm90",
+    "m=130 n=144 k=520 bias=1 activation=gelu beta=0.5 impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=8 "
+    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # more CTAs of a split than slices; a K tile each or two",
+    "m=128 n=128 k=256 d=f32 a=bf16 impl=sm90 config='tile_m=128 tile_n=128 stages=3 split=4 consumers=2 pingpong=0 "
+    "cluster_m=1 cluster_n=1 ctas=1' # a slice of 32 columns each",
+    "m=192 n=200 k=136 d=f32 c=1 beta=1 bias=1 activation=relu impl=sm90 config='tile_m=64 tile_n=96 stages=4 split=2 "
+    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # slices of 48; two tiles a cluster",
+    "m=320 n=384 k=200 ldd=392 impl=sm90 config='tile_m=64 tile_n=64 stages=3 split=3 consumers=2 pingpong=1 "
+    "cluster_m=1 cluster_n=1 ctas=1' # ping-pong and a split; one finisher",
+    "m=130 n=67 k=192 ldd=72 impl=sm90 config='tile_m=64 tile_n=32 stages=3 split=2 ragged=1 consumers=1 pingpong=0 "
+    "cluster_m=1 cluster_n=1 ctas=1' # a split tile with a ragged end",
+    "m=16 n=200 k=520 impl=sm90 config='tile_m=64 tile_n=16 stages=4 swap=1 consumers=1 pingpong=0 cluster_m=1 "
+    "cluster_n=1 ctas=1' # few rows: tiles of D^T",
+    "m=5 n=136 k=72 a=bf16 beta=-1 bias=1 activation=gelu impl=sm90 config='tile_m=64 tile_n=16 stages=3 swap=1 "
+    "split=2 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
+    "m=33 n=200 k=520 d=f32 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 swap=1 split=3 consumers=1 "
+    "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
+    "m=72 n=264 k=200 c=1 beta=1 ldc=272 bias=1 impl=sm90 config='tile_m=128 tile_n=80 stages=3 swap=1 buffers=1 "
+    "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # boxes of 16 rows",
+    "m=100 n=1100 k=130 lda=136 ldb=136 a=bf16 impl=sm90 config='tile_m=64 tile_n=112 stages=3 swap=1 consumers=2 "
+    "pingpong=1 cluster_m=1 cluster_n=1 ctas=1' # ping-pong; several tiles a CTA",
+    "m=20 n=99 k=64 ldd=104 bias=1 d=f32 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 split=1 ragged=1 "
+    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
+    "m=20 n=99 k=64 bias=1 c=1 beta=2 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 ragged=2 consumers=1 "
+    "pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # rows of C and D anywhere",
+    "m=70 n=99 k=64 bias=1 c=1 beta=2 ldd=101 impl=sm90 config='tile_m=64 tile_n=64 stages=3 ragged=2 split=1 "
+    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
+    "m=70 n=99 k=128 d=f32 ldd=107 impl=sm90 config='tile_m=64 tile_n=64 stages=3 ragged=2 split=2 consumers=1 "
+    "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     NULL,
 };
 
@@ -180,6 +208,11 @@ static const test_reject rejects[] = {
     { "impl=sm90 config='stages=40'", CKL_UNSUPPORTED, "gemm sm90: 40 stages of" },
     { "impl=sm90 config='tile_m=96 consumers=2'", CKL_INVALID, "gemm sm90: tile_m=96 does not give" },
     { "impl=sm90 config='tile_m=256 tile_n=256 consumers=2'", CKL_INVALID, "needs 256 accumulators" },
+    { "impl=sm90 config='split=9'", CKL_INVALID, "gemm sm90: split=9 is not in 1..8" },
+    { "impl=sm90 config='split=2 cluster_m=2'", CKL_INVALID, "gemm sm90: split=2 leaves no room for a cluster of 2x1" },
+    { "k=128 impl=sm90 config='split=4 cluster_m=1 cluster_n=1'", CKL_UNSUPPORTED,
+      "gemm sm90: k=128 has fewer tiles of 64 than split=4" },
+    { "impl=sm90 config='ragged=3'", CKL_INVALID, "gemm sm90: ragged=3 is not in 0..2" },
     { NULL, CKL_OK, NULL },
 };
 
