@@ -6,20 +6,25 @@
 #include "cutekernellib/operators/gemm.h"
 #include "plan/plan.h"
 
-#define GEMM_DESC(X, owner)                                                                 \
-    X(owner, int64_t, m, "256", "", "rows of A and D")                                      \
-    X(owner, int64_t, n, "256", "", "columns of D")                                         \
-    X(owner, int64_t, k, "256", "", "length of the sums")                                   \
-    X(owner, ckl_dtype, a, "f16", "f16 bf16", "type of A")                                  \
-    X(owner, ckl_dtype, b, "", "f16 bf16", "type of B; default: that of A")                 \
-    X(owner, ckl_dtype, d, "", "f16 bf16 f32", "type of C, D and bias; default: that of A") \
-    X(owner, choice, layout, "nt", "nt", "A is [M,K] and B is [N,K]")                       \
-    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                      \
-    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                      \
-    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                      \
-    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                      \
-    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")          \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")
+#define GEMM_DESC(X, owner)                                                                   \
+    X(owner, int64_t, m, "256", "", "rows of A and D")                                        \
+    X(owner, int64_t, n, "256", "", "columns of D")                                           \
+    X(owner, int64_t, k, "256", "", "length of the sums")                                     \
+    X(owner, ckl_dtype, a, "f16", "f16 bf16", "type of A")                                    \
+    X(owner, ckl_dtype, b, "", "f16 bf16", "type of B; default: that of A")                   \
+    X(owner, ckl_dtype, d, "", "f16 bf16 f32", "type of C, D and bias; default: that of A")   \
+    X(owner, choice, layout, "nt", "nt", "A is [M,K] and B is [N,K]")                         \
+    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                        \
+    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                        \
+    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                        \
+    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                        \
+    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")            \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                           \
+    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")              \
+    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other") \
+    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other") \
+    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other") \
+    X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")
 
 /* What every kernel computes: types, and what follows the products. */
 #define GEMM_EPILOGUE(X, owner)                                                \
@@ -42,12 +47,17 @@ gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *desc);
     X(owner, i64, k)          \
     X(owner, pointer, a)      \
     X(owner, i64, lda)        \
+    X(owner, i64, a_batch)    \
     X(owner, pointer, b)      \
     X(owner, i64, ldb)        \
+    X(owner, i64, b_batch)    \
     X(owner, pointer, c)      \
     X(owner, i64, ldc)        \
+    X(owner, i64, c_batch)    \
     X(owner, pointer, d)      \
     X(owner, i64, ldd)        \
+    X(owner, i64, d_batch)    \
+    X(owner, i64, batch)      \
     X(owner, pointer, bias)   \
     X(owner, f32, alpha)      \
     X(owner, f32, beta)
@@ -67,10 +77,11 @@ void gemm_naive(const void *config, int kernel);
 
 /* tiled */
 
-#define GEMM_TILED_CONFIG(X, owner)                                 \
-    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")    \
-    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA") \
-    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory")
+#define GEMM_TILED_CONFIG(X, owner)                                       \
+    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")          \
+    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")       \
+    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory") \
+    X(owner, int, vec, "8", "1 2 4 8", "elements of a copy: rows of A and B start at multiples of it")
 
 typedef struct gemm_tiled_config {
     gemm_epilogue epilogue;
@@ -133,6 +144,9 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 /* Bytes of shared memory that a CTA may have where an SM holds config->ctas of them. */
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device_info *device);
 
+/* Smaller problems of odd rows are better served by tiled, without copies: bench/notes/gemm.md. */
+#define GEMM_PITCHED_FLOPS 2e8
+
 /* The configs that are considered, and what one costs (plan.h). */
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
@@ -163,5 +177,32 @@ int gemm_sm90_accumulators(const gemm_sm90_config *config);
 KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 
 void gemm_sm90(const void *config, int kernel);
+
+/* pitched: sm90 behind copies of A and B, each a launch of a second kernel for `batch` matrices */
+
+enum {
+    GEMM_REPITCH_THREADS = 256,
+    GEMM_REPITCH_VECTOR = 8, // elements that a thread makes of a row
+    GEMM_REPITCH_ROWS = 4,   // rows of a thread, whose loads are under way together
+    GEMM_PITCH_BYTES = 128,  // rows of a copy start at multiples of it
+};
+
+#define GEMM_REPITCH_PARAMS(X, owner) \
+    X(owner, pointer, from)           \
+    X(owner, i64, from_ld)            \
+    X(owner, i64, from_stride)        \
+    X(owner, pointer, to)             \
+    X(owner, i64, to_ld)              \
+    X(owner, i64, copy_rows)          \
+    X(owner, i64, copy_length)        \
+    X(owner, i64, copy_batch)
+
+KERNEL_PARAMS(gemm_repitch, GEMM_REPITCH_PARAMS);
+
+void gemm_repitch(const gemm_sm90_config *config);
+
+#define GEMM_PITCHED_PARAMS(X, owner) GEMM_SM90_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner)
+
+KERNEL_PARAMS(gemm_pitched, GEMM_PITCHED_PARAMS);
 
 #endif

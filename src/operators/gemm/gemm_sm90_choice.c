@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "base/math.h"
-#include "operators/gemm/gemm_config.h"
+#include "operators/gemm/gemm_plan.h"
 #include "operators/gemm/gemm_sm90_fit.h"
 
 enum {
@@ -41,15 +41,10 @@ static void fit_shared_memory(gemm_sm90_config *c, const ckl_device_info *device
     c->buffers = 1;
 }
 
-static bool has_odd_rows(int64_t rows, int64_t ld, ckl_dtype dtype)
-{
-    return rows > 1 && ld * (int64_t)ckl_dtype_bytes(dtype) % TMA_ALIGNMENT != 0;
-}
-
 /* What TMA cannot store of D: nothing, the ends of its rows, or all because rows of it or of C start anywhere. */
 static int ragged_of(const ckl_gemm_desc *d)
 {
-    if (has_odd_rows(d->m, d->ldd, d->d) || (d->c && has_odd_rows(d->m, d->ldc, d->d)))
+    if (!gemm_rows_aligned(d, 'd', TMA_ALIGNMENT) || (d->c && !gemm_rows_aligned(d, 'c', TMA_ALIGNMENT)))
         return GEMM_ALL_RAGGED;
     return d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
 }
@@ -77,6 +72,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->cluster_n = t->cluster_n;
     c->split = t->split;
     c->swap = t->swap;
+    c->batched = d->batch > 1;
     c->ctas = 1;
     c->group = 8;
     fit_shared_memory(c, device);
@@ -114,7 +110,8 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
                         .slow_b = c->swap ? slow_a : slow_b };
     int cluster = c->cluster_m * c->cluster_n * c->split;
     int64_t slots = max_i64(sm_count / cluster * cluster, cluster);
-    p.tiles = ceil_div(p.rows, c->tile_m * c->cluster_m) * ceil_div(p.cols, c->tile_n * c->cluster_n) * cluster;
+    p.tiles =
+        ceil_div(p.rows, c->tile_m * c->cluster_m) * ceil_div(p.cols, c->tile_n * c->cluster_n) * cluster * d->batch;
     p.turns = ceil_div(p.tiles, slots);
     p.ctas = min_i64(p.tiles, slots);
     return p;
@@ -171,7 +168,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
                    (double)(d->m * d->n) * (double)ckl_dtype_bytes(d->d) * (c->epilogue.c ? 2 : 1);
     double tiles_us = fit.launch_us + ((double)p.turns * turn + all - turn) / fit.cycles_per_us;
     double power_us = fit.launch_us + flops / (fit.flops_per_us * (double)device->sm_count);
-    double memory_us = fit.launch_us + bytes / fit.memory_bytes_per_us;
+    double memory_us = fit.launch_us + (double)d->batch * bytes / fit.memory_bytes_per_us;
     const char *bound = s.tensor_cores > fmax(s.sm, s.l2) ? "tensor cores" : s.sm > s.l2 ? "loads" : "L2";
     bound = epilogue > tile ? "epilogue" : bound;
     if (fmax(power_us, memory_us) > tiles_us)
