@@ -255,7 +255,7 @@ static void test_rotation_is_cold(void **state)
         check k = { 0 };
         rotation r = { 0 };
         int64_t bytes = 0;
-        fields_default(case_key_table, &c.keys);
+        fields_default(line_key_table, &c.keys);
         assert_int_equal(check_open(&c, &device, NULL, &k), CKL_OK);
         assert_int_equal(rotation_create(&k, false, &r), CKL_OK);
         for (int i = 0; i < k.images.count; i++)

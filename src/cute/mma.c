@@ -361,6 +361,9 @@ void ldmatrix_B(const tiled_mma *mma, tensor sB, val tid, tensor rB)
 
 void stmatrix_C(const tiled_mma *mma, tensor rC, tensor sC, val tid)
 {
-    tiled_copy c = make_tiled_copy_C("SM90_U32x4_STSM_N", sC.dtype, mma, extent(sC, 0), extent(sC, 1));
+    bool by_columns =
+        !ir_failed() && static_size(layout_mode(sC.layout, 0)) > 1 && index_at(without_swizzle(sC.layout), 1) == 1;
+    tiled_copy c = make_tiled_copy_C(by_columns ? "SM90_U16x8_STSM_T" : "SM90_U32x4_STSM_N", sC.dtype, mma,
+                                     extent(sC, 0), extent(sC, 1));
     copy_tiled(&c, rC, partition_D(&c, sC, tid));
 }

@@ -70,9 +70,9 @@ static ckl_status cuda_stream_idle(ckl_device *d, ckl_stream s, bool *idle)
 {
     enum { NOT_READY = 600 };
     TRY(check_waiting(d, s));
-    enter(d);
+    cuda_enter(d);
     cu_result result = cuda.cuStreamQuery(s);
-    TRY(leave(d, result == NOT_READY ? 0 : result, "cuStreamQuery"));
+    TRY(cuda_leave(d, result == NOT_READY ? 0 : result, "cuStreamQuery"));
     *idle = result == 0;
     return CKL_OK;
 }
