@@ -11,7 +11,8 @@ A site is a change of one file that keeps the number of its lines. Kinds:
   row        two neighbouring rows of a table exchanged: their values, the keys stay
 
 Not touched: comments, strings, includes and conditions of the preprocessor, asserts, the arguments of FAIL (the
-wording of a message is no behaviour), and the lengths of buffers for text. An array is not made longer than it must be.
+wording of a message is no behaviour), the numbers of hashes, and the lengths of buffers for text. An array is not made
+longer than it must be.
 """
 import re
 from collections import namedtuple
@@ -28,7 +29,8 @@ TOKEN = re.compile(r'''
   | (?P<word>[A-Za-z_]\w*)
   | (?P<operator><<=|>>=|\.\.\.|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||\+=|-=|\*=|/=|%=|&=|\|=|\^=|[-+*/%<>=!&|^~?:;,.(){}\[\]])
   | (?P<space>\s+|\\\n|.)''', re.X | re.S)
-TEXT_LENGTH = re.compile(r'\bchar \w+\[\d+\]|enum \{ \w*(?:TEXT|WORD|NAME|SENTENCE)\w*(?:_MAX|_BYTES) = ')
+TEXT_LENGTH = re.compile(r'\bchar \w+\[\d+\]|enum \{ \w*(?:TEXT|WORD|NAME|SENTENCE|WHERE|PLACE)\w*(?:_MAX|_BYTES) = ')
+HASH_NUMBERS = {'0xcbf29ce484222325', '0x100000001b3', '0x9e3779b97f4a7c15'}  # others hash as well
 ARRAY = re.compile(r'\s*(?:static |const )*\w+ \*?\w+\[')  # the line declares one
 Token = namedtuple('Token', 'kind text at end')
 
@@ -130,7 +132,7 @@ def constants(text, tokens, i):
     t = tokens[i]
     if t.text in WORD_SWAPS:
         yield 'constant', t.at, t.text, WORD_SWAPS[t.text]
-    if t.kind != 'number':
+    if t.kind != 'number' or t.text in HASH_NUMBERS:
         return
     digits = re.match(r'0[xX][0-9a-fA-F]+|[0-9.]+(?:[eE][+-]?\d+)?', t.text).group()
     suffix = t.text[len(digits):]
