@@ -115,7 +115,7 @@ def seconds_of(tests, jobs, again):
 def digest(paths):
     found = hashlib.sha256()
     for path in sorted(paths):
-        found.update(str(path).encode() + path.read_bytes())
+        found.update(str(path.relative_to(TREE)).encode() + path.read_bytes())
     return found.hexdigest()[:16]
 
 
