@@ -580,16 +580,21 @@ static void describe_without_box(void)
     ir_tma_prefetch(ir_tensor_map_param("tX"));
 }
 
-static ckl_status bind_described(void (*body)(void), plan_kernel *bound)
+static ckl_status bind_to(const param_list *list, void (*body)(void), plan_kernel *bound)
 {
     ir_kernel *kernel = NULL;
     ir_describe_begin("bound", IR_SM90A);
     body();
     TRY(ir_describe_end(&kernel));
     ir_drop_unused_params(kernel);
-    ckl_status status = plan_bind_params(kernel, &bound_param_list, bound);
+    ckl_status status = plan_bind_params(kernel, list, bound);
     ir_kernel_free(kernel);
     return status;
+}
+
+static ckl_status bind_described(void (*body)(void), plan_kernel *bound)
+{
+    return bind_to(&bound_param_list, body, bound);
 }
 
 static void test_params(void **state)
@@ -609,12 +614,43 @@ static void test_params(void **state)
     assert_non_null(strstr(ckl_error(), "tensor map tX has no box"));
 }
 
+/* A kernel has up to eight tensor maps. */
+
+#define MAPS_PARAMS(X, owner) X(owner, tensor, t, [9])
+KERNEL_PARAMS(maps, MAPS_PARAMS);
+
+static int map_count;
+
+static void describe_maps(void)
+{
+    val *p = ir_declare_params(&maps_param_list);
+    for (int i = 0; i < map_count; i++) {
+        ir_tensor_map_set(p[i], (ir_tensor_map){ CKL_F16, 2, { 64, 8, 1, 1, 1 }, 128 });
+        ir_tma_prefetch(p[i]);
+    }
+}
+
+static void test_tensor_maps(void **state)
+{
+    (void)state;
+    plan_kernel bound = { 0 };
+    map_count = 8;
+    assert_int_equal(bind_to(&maps_param_list, describe_maps, &bound), CKL_OK);
+    assert_int_equal(bound.param_count, 8);
+    assert_int_equal(bound.params[7].offset, offsetof(maps_params, t) + 7 * sizeof(param_tensor));
+    assert_int_equal(bound.params[7].map.box[0], 64);
+    map_count = 9;
+    assert_int_equal(bind_to(&maps_param_list, describe_maps, &bound), CKL_INTERNAL);
+    assert_non_null(strstr(ckl_error(), "bound: 9 tensor maps are more than 8"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_candidates),
         cmocka_unit_test(test_params),
+        cmocka_unit_test(test_tensor_maps),
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_view),
         cmocka_unit_test(test_sharing),
