@@ -315,7 +315,9 @@ static void test_sums_run_along_rows(void **state)
     (void)state;
     const int64_t shape[] = { 2, 3, 4 }, stride[] = { 12, 4, 1 };
     assert_int_equal(operand_vector("x", OPERAND_IN, CKL_F32, 9).along, 0);
-    assert_int_equal(operand_matrix("x", OPERAND_IN, CKL_F32, 2, 9, 9).along, 2);
+    operand matrix = operand_matrix("x", OPERAND_IN, CKL_F32, 2, 9, 10);
+    assert_int_equal(matrix.along, 2);
+    assert_true(matrix.shape[0] == 2 && matrix.shape[1] == 9 && matrix.stride[0] == 10 && matrix.stride[1] == 1);
     operand x = operand_tensor("x", OPERAND_IN, CKL_F32, 3, shape, stride);
     assert_int_equal(x.along, 4);
     assert_memory_equal(x.shape, shape, sizeof shape);
