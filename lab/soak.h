@@ -27,6 +27,7 @@ typedef struct soak_sums {
     int64_t problems, rounds, runs, graphs; // graphs: runs that were part of one
     int64_t wrong, refused; // refused: calls that the library does not take, say in place with other strides
     int64_t phases, device_bytes, host_bytes; // in use after the last phase
+    int64_t heap_bytes;                       // of host_bytes, what malloc() has given out: to anyone, the driver too
     int64_t device_growth, host_growth;       // over the first third; 0 while there is none
     bool lost;                                // the device accepts no work any more
     bool stuck;                               // no run ended for long: threads are left behind, leave the process

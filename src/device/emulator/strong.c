@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "device/emulator/machine.h"
 
 /* An address that strong accesses have written. */
@@ -39,13 +40,11 @@ static flag *probe(flag *table, uint32_t capacity, uintptr_t address)
 static void grow(flags *f)
 {
     uint32_t capacity = f->capacity ? 2 * f->capacity : 64;
-    flag *table = calloc(capacity, sizeof *table);
-    if (!table)
-        abort();
+    flag *table = heap_alloc(capacity, sizeof *table);
     for (uint32_t i = 0; i < f->capacity; i++)
         if (f->table[i].address)
             *probe(table, capacity, f->table[i].address) = f->table[i];
-    free(f->table);
+    heap_free(f->table);
     f->table = table;
     f->capacity = capacity;
 }
@@ -81,7 +80,7 @@ void flags_clear(flags *f)
 {
     for (uint32_t i = 0; i < f->capacity; i++)
         forget(&f->table[i]);
-    free(f->table);
+    heap_free(f->table);
     *f = (flags){ 0 };
 }
 
