@@ -2,6 +2,7 @@
 #include "unit_emulator.h"
 
 #include "cli/fuzz_workers.h"
+#include "fake_cuda.h"
 #include "ir/rules.h"
 
 enum { PROGRAMS = 8 * FUZZ_BATCH * FUZZ_KIND_COUNT }; // of each kind six batches for sm_90, two for sm_80
@@ -311,6 +312,24 @@ static void test_workers_check_every_program_once(void **unused)
     assert_non_null(strstr(ckl_error(), "emulator:none is not known"));
 }
 
+/* On a driver whose kernels do nothing every program differs; where each launch costs the device, every program fails. */
+static void test_every_program_is_reported_once(void **unused)
+{
+    (void)unused;
+    const fake_cuda *fake = fake_cuda_load();
+    assert_non_null(fake);
+    fuzz_request request = { .set = { 7, FUZZ_ARITHMETIC }, .count = FUZZ_BATCH, .device = "cuda", .workers = 1 };
+    for (int lost = 0; lost < 2; lost++) {
+        fuzz_sums sums = { 0 };
+        if (lost)
+            fake->fail_named("cuLaunchKernelEx", FAKE_LAUNCH_FAILED);
+        assert_int_equal(fuzz_run(&request, &sums), CKL_OK);
+        assert_int_equal(sums.programs[FUZZ_ARITHMETIC], FUZZ_BATCH);
+        assert_int_equal(sums.differences, FUZZ_BATCH);
+    }
+    fake->reset();
+}
+
 int main(void)
 {
     see(all_kinds(1), PROGRAMS);
@@ -325,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_keeps_what_a_wgmma_needs),
         cmocka_unit_test(test_minimises_through_blocks),
         cmocka_unit_test(test_workers_check_every_program_once),
+        cmocka_unit_test(test_every_program_is_reported_once),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
