@@ -1,5 +1,4 @@
 /* bulk.c - bulk copies, TMA and values for peers: loads that complete on mbarriers, stores waited for in groups. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/heap.h"

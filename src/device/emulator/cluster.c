@@ -1,6 +1,5 @@
 /* cluster.c - one cluster of CTAs from start to end: its memory, its warps one after another, its end. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/heap.h"

@@ -1,5 +1,4 @@
 /* cp_async.c - the copies of single threads into shared memory, in groups of the whole warp. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/heap.h"

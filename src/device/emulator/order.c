@@ -1,5 +1,4 @@
 /* order.c - vector clocks: what has happened before what. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/heap.h"

@@ -4,7 +4,6 @@
  * Both structs are shared and counted; one with several users is never changed. Only ordered launches have any, and those run
  * in one host thread.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/heap.h"

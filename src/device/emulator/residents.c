@@ -6,7 +6,6 @@
  * wait for the last holds them all. When as many wait as the device holds, or all that are left, it is a deadlock.
  */
 #include <limits.h>
-#include <stdlib.h>
 
 #include "base/heap.h"
 #include "device/emulator/machine.h"

@@ -1,7 +1,6 @@
 /* shared.c - shared memory and its shadow: addresses, initialisation, races, the proxy of every access. */
 #include <stdio.h>
 #include <string.h>
-#include <stdlib.h>
 
 #include "base/heap.h"
 #include "device/emulator/machine.h"

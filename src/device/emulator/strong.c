@@ -5,7 +5,6 @@
  * knows. An acquire, or a strong load or atomic and a fence after it, takes over what was published there, if the scopes of
  * both include each other. An atomic passes on what it finds; a store replaces it.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/heap.h"

@@ -1,5 +1,4 @@
 /* transfer.c - asynchronous copies: queued when they begin, done later, in an order that the settings choose. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/heap.h"

@@ -4,7 +4,6 @@
  * The warps do not meet at a WGMMA: each goes on at once. The accumulators are off limits until WGMMA_WAIT.
  */
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/heap.h"
