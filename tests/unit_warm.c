@@ -148,6 +148,34 @@ static void test_compiler_fails(void **state)
     text_free(&said);
 }
 
+/* As docs/caching.md shows it. */
+
+static void say(int line, ckl_status status, const char *sentence, void *user)
+{
+    fprintf(stderr, "line %d: %s: %s\n", line, ckl_status_name(status), sentence);
+    *(int *)user += 1;
+}
+
+/* What a service will need. A line that fails does not keep the others from being prepared. */
+static int prepare(ckl_device *gpu)
+{
+    static const char *const needed[] = {
+        "gemm m=256 n=4096 k=4096 a=bf16 bias=1 activation=gelu",
+        "softmax shape=32x128x128 dtype=bf16",
+        "layernorm rows=256 cols=4096 dtype=bf16",
+    };
+    int failures = 0;
+    ckl_status status = ckl_warm(gpu, needed, 3, 0, say, &failures); // on all processors
+    return status == CKL_OK ? 0 : failures;
+}
+
+static void test_example(void **state)
+{
+    (void)state;
+    assert_int_equal(prepare(device), 0);
+    assert_true(fake->compiles() >= 3);
+}
+
 /* Another process finds what one has prepared. */
 static void test_kept_on_disk(void **state)
 {
@@ -172,6 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ON_DEVICE(test_plans_are_ready), ON_DEVICE(test_threads_share_the_work), ON_DEVICE(test_many_stay),
         ON_DEVICE(test_failures),        ON_DEVICE(test_compiler_fails),         ON_DEVICE(test_kept_on_disk),
+        ON_DEVICE(test_example),
     };
     fake = fake_cuda_load();
     if (!fake) {
