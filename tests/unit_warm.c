@@ -81,6 +81,19 @@ static void test_threads_share_the_work(void **state)
     }
 }
 
+/* While a thread compiles the kernel of a line, the others go on to lines with other kernels. */
+static void test_threads_do_not_wait(void **state)
+{
+    static const char *const order[] = { "gemm a=f16",          "gemm a=f16 beta=2", "gemm a=f16 alpha=3",
+                                         "gemm a=f16 seed=4",   "gemm a=bf16",       "gemm a=bf16 alpha=2",
+                                         "gemm a=bf16 alpha=3", "gemm bias=1",       "gemm bias=1 alpha=2",
+                                         "gemm activation=relu" };
+    (void)state;
+    fake->slow_down(100000);
+    assert_int_equal(ckl_warm(device, order, COUNT_OF(order), 4, NULL, NULL), CKL_OK);
+    assert_in_range(fake->most_compiling(), 3, 4);
+}
+
 /* More kernels than unused ones are kept of: none leaves. */
 static void test_many_stay(void **state)
 {
@@ -133,12 +146,13 @@ static void test_failures(void **state)
 }
 
 /* A driver that fails is said of every line, also of those that another thread's line shares its kernel with. */
-static void test_compiler_fails(void **state)
+static void test_driver_fails(void **state)
 {
     static const char *const same[] = { "add n=64", "add n=64", "add n=64", "add n=64" };
     text said = { 0 };
     (void)state;
-    fake->fail_named("cuModuleLoadDataEx", 218);
+    fake->slow_down(100000);
+    fake->fail_named("cuModuleGetFunction", 500);
     assert_int_equal(ckl_warm(device, same, COUNT_OF(same), 4, note, &said), CKL_DEVICE_FAULT);
     for (int i = 0; i < COUNT_OF(same); i++) {
         char start[32];
@@ -198,9 +212,10 @@ static void test_kept_on_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_DEVICE(test_plans_are_ready), ON_DEVICE(test_threads_share_the_work), ON_DEVICE(test_many_stay),
-        ON_DEVICE(test_failures),        ON_DEVICE(test_compiler_fails),         ON_DEVICE(test_kept_on_disk),
-        ON_DEVICE(test_example),
+        ON_DEVICE(test_plans_are_ready), ON_DEVICE(test_threads_share_the_work),
+        ON_DEVICE(test_many_stay),       ON_DEVICE(test_failures),
+        ON_DEVICE(test_driver_fails),    ON_DEVICE(test_threads_do_not_wait),
+        ON_DEVICE(test_kept_on_disk),    ON_DEVICE(test_example),
     };
     fake = fake_cuda_load();
     if (!fake) {
