@@ -47,8 +47,9 @@ static int folders_left(const walk *w)
 {
     int count = 0;
     size_t length;
-    for (walk ahead = *w; ahead.walked = (int)(next_name(&ahead, &length) + length - ahead.path), length;)
-        count++;
+    walk ahead = *w;
+    for (const char *name; name = next_name(&ahead, &length), length; count++)
+        ahead.walked = (int)(name + length - w->path);
     return count;
 }
 
