@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -23,6 +24,7 @@ typedef struct fake_graph {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     int calls, live, launches, compiles;
+    int compile_us, compiling, most_compiling;
     int fail_call;
     cu_result fail_result, lost;
     const char *fail_name;
@@ -292,11 +294,23 @@ static cu_result load(const char *text, cu_module *module)
     return result;
 }
 
+/* Takes time, outside of the lock. */
+static void compile(void)
+{
+    fake.compiles++;
+    fake.compiling++;
+    fake.most_compiling = fake.compiling > fake.most_compiling ? fake.compiling : fake.most_compiling;
+    pthread_mutex_unlock(&lock);
+    usleep((unsigned)fake.compile_us);
+    pthread_mutex_lock(&lock);
+    fake.compiling--;
+}
+
 FAKE(cuModuleLoadDataEx, (cu_module * module, const void *image, unsigned count, int *options, void **values), {
     (void)count;
     (void)options;
     (void)values;
-    fake.compiles++;
+    compile();
     result = load(image, module);
 })
 FAKE(cuModuleLoadData, (cu_module * module, const void *image),
@@ -321,7 +335,7 @@ FAKE(cuLinkAddData_v2,
          strcpy(cubin, CUBIN);
          strcat(cubin, data);
          *(char **)linking = cubin;
-         fake.compiles++;
+         compile();
      })
 FAKE(cuLinkComplete, (cu_link linking, void **cubin, size_t *bytes), {
     *cubin = *(char **)linking;
@@ -401,6 +415,7 @@ static void reset(void)
     fake.calls = fake.launches = fake.compiles = fake.fail_call = 0;
     fake.lost = 0;
     fake.fail_name = NULL;
+    fake.compile_us = fake.most_compiling = 0;
     pthread_mutex_unlock(&lock);
 }
 
@@ -420,6 +435,13 @@ static void fail_named(const char *function, cu_result result)
     pthread_mutex_unlock(&lock);
 }
 
+static void slow_down(int compile_us)
+{
+    pthread_mutex_lock(&lock);
+    fake.compile_us = compile_us;
+    pthread_mutex_unlock(&lock);
+}
+
 #define READER(field)                \
     static int read_##field(void)    \
     {                                \
@@ -432,7 +454,15 @@ READER(calls)
 READER(live)
 READER(launches)
 READER(compiles)
+READER(most_compiling)
 
 EXPORT const fake_cuda fake_cuda_functions;
-EXPORT const fake_cuda fake_cuda_functions = { reset,     fail,          fail_named,   read_calls,
-                                               read_live, read_launches, read_compiles };
+EXPORT const fake_cuda fake_cuda_functions = { .reset = reset,
+                                               .fail_call = fail,
+                                               .fail_named = fail_named,
+                                               .slow_down = slow_down,
+                                               .calls = read_calls,
+                                               .live = read_live,
+                                               .launches = read_launches,
+                                               .compiles = read_compiles,
+                                               .most_compiling = read_most_compiling };

@@ -25,10 +25,12 @@ typedef struct fake_cuda {
     void (*reset)(void);                           // no failure, no lost context, counts of calls from 0
     void (*fail_call)(int call, cu_result result); // the call of that number, from 1, counted since reset()
     void (*fail_named)(const char *function, cu_result result); // every call of it
+    void (*slow_down)(int compile_us);                          // every compilation takes so long
     int (*calls)(void);
-    int (*live)(void);     // memory, modules, streams, events, graphs and contexts
-    int (*launches)(void); // since reset(), those of graphs when they are launched
-    int (*compiles)(void); // of PTX since reset(), by loading or by linking it
+    int (*live)(void);           // memory, modules, streams, events, graphs and contexts
+    int (*launches)(void);       // since reset(), those of graphs when they are launched
+    int (*compiles)(void);       // of PTX since reset(), by loading or by linking it
+    int (*most_compiling)(void); // at once
 } fake_cuda;
 
 /*

@@ -208,6 +208,11 @@ static void test_foreign(void **state)
     assert_int_equal(mkfifo(path, 0600), 0);
     expect_recovery("it is no file of this user");
 
+    if (geteuid() == 0) {
+        assert_int_equal(chown(path, NOBODY, NOBODY), 0);
+        expect_recovery("it is no file of this user");
+    }
+
     cubin_cache *cache = NULL;
     cubin_key key;
     for (int i = 0; i < SHA256_BYTES; i++) {
@@ -416,6 +421,8 @@ static void test_folders(void **state)
     plan_kernel(); // sticky, and what lies in it is ours
     plan_kernel();
     assert_int_equal(fake->compiles(), 2);
+    snprintf(deeper, sizeof deeper, "%s/no/home/here", folder);
+    expect_refused(deeper, "/no cannot be opened: No such file or directory");
     snprintf(link, sizeof link, "%s.link", folder);
     assert_int_equal(symlink(folder, link), 0);
     expect_refused(link, "is no folder, or a symbolic link");
@@ -449,14 +456,14 @@ static void test_default_folder(void **state)
     assert_string_equal(ckl_error(), "neither CKL_CACHE nor HOME names a folder");
 }
 
-/* Full, or not to be written to: in a child, whose limits and rights are its own. */
-static void in_child(void (*restrict_it)(void))
+/* Full, not to be written to, or not ours: in a child, whose limits and rights are its own. */
+static void in_child(void (*restrict_it)(void), const char *words)
 {
     pid_t child = fork();
     if (child == 0) {
         restrict_it();
         const char *log = said(plan_kernel);
-        _exit(strstr(log, "cannot take a kernel: ") && fake->compiles() == 1 ? 0 : 1);
+        _exit(strstr(log, words) && fake->compiles() == 1 ? 0 : 1);
     }
     expect_child(child);
 }
@@ -468,21 +475,29 @@ static void fill_disk(void)
     setrlimit(RLIMIT_FSIZE, &limit);
 }
 
+static void become_nobody(void)
+{
+    if (geteuid() == 0 && (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY)))
+        _exit(1);
+}
+
 static void make_read_only(void)
 {
-    if (geteuid() == 0 &&
-        (chown(folder, NOBODY, NOBODY) || setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY)))
+    if (geteuid() == 0 && chown(folder, NOBODY, NOBODY))
         _exit(1);
+    become_nobody();
     chmod(folder, 0500);
 }
 
 static void test_no_room(void **state)
 {
     (void)state;
-    in_child(fill_disk);
+    in_child(fill_disk, "cannot take a kernel: File too large");
     assert_int_equal(rmdir(folder), 0); // what did not fit is gone
-    assert_int_equal(mkdir(folder, 0700), 0);
-    in_child(make_read_only);
+    assert_int_equal(mkdir(folder, 0755), 0);
+    if (geteuid() == 0)
+        in_child(become_nobody, "belongs to another user"); // to root, which does not suffice
+    in_child(make_read_only, "cannot take a kernel: Permission denied");
 }
 
 static void test_sha256(void **state)

@@ -81,6 +81,19 @@ static void test_threads_share_the_work(void **state)
     }
 }
 
+/* While a thread compiles the kernel of a line, the others go on to lines with other kernels. */
+static void test_threads_do_not_wait(void **state)
+{
+    static const char *const order[] = { "gemm a=f16",          "gemm a=f16 beta=2", "gemm a=f16 alpha=3",
+                                         "gemm a=f16 seed=4",   "gemm a=bf16",       "gemm a=bf16 alpha=2",
+                                         "gemm a=bf16 alpha=3", "gemm bias=1",       "gemm bias=1 alpha=2",
+                                         "gemm activation=relu" };
+    (void)state;
+    fake->slow_down(100000);
+    assert_int_equal(ckl_warm(device, order, COUNT_OF(order), 4, NULL, NULL), CKL_OK);
+    assert_in_range(fake->most_compiling(), 3, 4);
+}
+
 /* More kernels than unused ones are kept of: none leaves. */
 static void test_many_stay(void **state)
 {
@@ -133,12 +146,13 @@ static void test_failures(void **state)
 }
 
 /* A driver that fails is said of every line, also of those that another thread's line shares its kernel with. */
-static void test_compiler_fails(void **state)
+static void test_driver_fails(void **state)
 {
     static const char *const same[] = { "add n=64", "add n=64", "add n=64", "add n=64" };
     text said = { 0 };
     (void)state;
-    fake->fail_named("cuModuleLoadDataEx", 218);
+    fake->slow_down(100000);
+    fake->fail_named("cuModuleGetFunction", 500);
     assert_int_equal(ckl_warm(device, same, COUNT_OF(same), 4, note, &said), CKL_DEVICE_FAULT);
     for (int i = 0; i < COUNT_OF(same); i++) {
         char start[32];
@@ -146,6 +160,34 @@ static void test_compiler_fails(void **state)
         assert_non_null(strstr(text_data(&said), start));
     }
     text_free(&said);
+}
+
+/* As docs/caching.md shows it. */
+
+static void say(int line, ckl_status status, const char *sentence, void *user)
+{
+    fprintf(stderr, "line %d: %s: %s\n", line, ckl_status_name(status), sentence);
+    *(int *)user += 1;
+}
+
+/* What a service will need. A line that fails does not keep the others from being prepared. */
+static int prepare(ckl_device *gpu)
+{
+    static const char *const needed[] = {
+        "gemm m=256 n=4096 k=4096 a=bf16 bias=1 activation=gelu",
+        "softmax shape=32x128x128 dtype=bf16",
+        "layernorm rows=256 cols=4096 dtype=bf16",
+    };
+    int failures = 0;
+    ckl_status status = ckl_warm(gpu, needed, 3, 0, say, &failures); // on all processors
+    return status == CKL_OK ? 0 : failures;
+}
+
+static void test_example(void **state)
+{
+    (void)state;
+    assert_int_equal(prepare(device), 0);
+    assert_true(fake->compiles() >= 3);
 }
 
 /* Another process finds what one has prepared. */
@@ -170,8 +212,10 @@ static void test_kept_on_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_DEVICE(test_plans_are_ready), ON_DEVICE(test_threads_share_the_work), ON_DEVICE(test_many_stay),
-        ON_DEVICE(test_failures),        ON_DEVICE(test_compiler_fails),         ON_DEVICE(test_kept_on_disk),
+        ON_DEVICE(test_plans_are_ready), ON_DEVICE(test_threads_share_the_work),
+        ON_DEVICE(test_many_stay),       ON_DEVICE(test_failures),
+        ON_DEVICE(test_driver_fails),    ON_DEVICE(test_threads_do_not_wait),
+        ON_DEVICE(test_kept_on_disk),    ON_DEVICE(test_example),
     };
     fake = fake_cuda_load();
     if (!fake) {
