@@ -22,7 +22,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEADER = os.path.join(ROOT, "src/operators/gemm/gemm_sm90_fit.h")
-SM_COUNT, SMEM, TILE_K, TILES = 132, 232448, 64, 16
+SM_COUNT, SMEM, TILE_K, TILES = 132, 232448, 64, 32
 
 # Where fitting begins, and what each coefficient is.
 START = {
@@ -37,6 +37,9 @@ START = {
     "slow_row": (2.069, "cycles of a row that starts inside a 32-byte sector"),
     "absent_row": (1.387, "cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads"),
     "l2_bytes": (27430.0, "a cycle out of L2"),
+    "round_trip": (2000.0, "cycles from asking for a stage to its arrival: the ring is full once in so many"),
+    "exchange": (1500.0, "cycles of adding the parts of a split"),
+    "exchange_bytes": (30.0, "a cycle of what a CTA sends for it"),
     "cluster": (0.08107, "what each more CTA of a cluster adds to a step"),
     "epilogue": (0.1158, "cycles of storing an element, of one consumer"),
     "boxes_of_32": (1.263, "times that, in boxes of 32 columns"),
@@ -46,7 +49,7 @@ START = {
     "memory_bytes_per_us": (3596000.0, "of HBM"),
 }
 FITTED = [name for name in START if name not in ("cycles_per_us", "gelu")]
-FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n")
+FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n", "split", "swap")
 
 
 def ceil_div(x, y):
@@ -55,37 +58,58 @@ def ceil_div(x, y):
 
 # Always there: ping-pong, which is the best of large problems more often than the model sees, and the best for rows that start
 # inside a sector (bench/notes/gemm.md).
-SEEDS = ((128, 128, 2, 1, 1, 1), (128, 160, 2, 1, 1, 1), (128, 192, 2, 1, 1, 1), (192, 192, 3, 0, 2, 1))
+SEEDS = ((128, 128, 2, 1, 1, 1, 1, 0), (128, 160, 2, 1, 1, 1, 1, 0), (128, 192, 2, 1, 1, 1, 1, 0), (192, 192, 3, 0, 2, 1, 1, 0))
 
 
 def overlapped(*parts):
     return sum(x ** 8 for x in parts) ** 0.125
 
 
+def columns_of(c, m):
+    """Of a tile: with swap=1 all rows of D, or equal parts of them."""
+    return -(-ceil_div(m, ceil_div(m, 256)) // 16) * 16 if c["swap"] and not c["tile_n"] else c["tile_n"]
+
+
+def finished_columns(c, tile_n):
+    """Of a tile, by one CTA of a split."""
+    finishers = c["split"]
+    while finishers > 1 and tile_n % (16 * finishers):
+        finishers -= 1
+    return tile_n // finishers
+
+
 def cost(p, shape, c):
     """Microseconds of a bf16 problem (m, n, k) in a config: gemm_sm90_cost() of the library."""
     m, n, k = shape
-    tile_m, tile_n, cluster_m, cluster_n = c["tile_m"], c["tile_n"], c["cluster_m"], c["cluster_n"]
-    cluster = cluster_m * cluster_n
-    tiles = ceil_div(m, tile_m * cluster_m) * ceil_div(n, tile_n * cluster_n) * cluster
-    slots = max(SM_COUNT // cluster * cluster, cluster)
-    turns, ctas, steps = ceil_div(tiles, slots), min(tiles, slots), ceil_div(k, TILE_K)
+    tile_m, tile_n, cluster_m, cluster_n = c["tile_m"], columns_of(c, m), c["cluster_m"], c["cluster_n"]
+    split, pingpong, swap = c["split"], c["pingpong"], c["swap"]
+    rows, cols = (n, m) if swap else (m, n)
+    sharers = cluster_m * cluster_n
+    cluster = sharers * split
+    stages = c["stages"] if "stages" in c else staged(c, m)["stages"]
+    tiles = ceil_div(rows, tile_m * cluster_m) * ceil_div(cols, tile_n * cluster_n) * cluster
+    slots = CLUSTERS[cluster] * cluster
+    turns, ctas, steps = ceil_div(tiles, slots), min(tiles, slots), ceil_div(ceil_div(k, TILE_K), split)
     shared_m, shared_n = tile_m / cluster_n, tile_n / cluster_m
     instruction = max(tile_n / 2, (16 + tile_n / 4) * p["operands"])
     tensor_cores = tile_m / 64 * 4 * instruction * p["tensor_cores"]
     if c["consumers"] == 3:
         tensor_cores *= p["three_consumers"]
     sm = (tile_m + tile_n) * 128 / (p["sm_bytes_alone"] if 2 * ctas <= SM_COUNT else p["sm_bytes"])
+    sm = max(sm, p["round_trip"] / stages)
     if k * 2 % 32:
         sm += p["slow_row"] * (shared_m + shared_n)
-    sm += p["absent_row"] * (-m % tile_m) / cluster_n
+    sm += p["absent_row"] * (-m % tile_n if swap else (-m % tile_m) / cluster_n)
     l2 = ctas * (shared_m + shared_n) * 128 / p["l2_bytes"]
-    step = overlapped(tensor_cores, sm, l2) * (1 + p["cluster"] * (cluster - 1)) + p["step"]
-    narrow = 1 if tile_n % 64 == 0 else p["boxes_of_32"] if tile_n % 32 == 0 else p["boxes_of_16"]
-    epilogue = tile_m * tile_n * p["epilogue"] * narrow / (1 if c["pingpong"] else c["consumers"])
+    step = overlapped(tensor_cores, sm, l2) * (1 + p["cluster"] * (sharers - 1)) + p["step"]
+    columns = finished_columns(c, tile_n)
+    narrow = 1 if swap or columns % 64 == 0 else p["boxes_of_32"] if columns % 32 == 0 else p["boxes_of_16"]
+    epilogue = tile_m * columns * p["epilogue"] * narrow / (1 if pingpong else c["consumers"])
+    if split > 1:
+        epilogue += p["exchange"] + 4.0 * tile_m * tile_n / p["exchange_bytes"]
     tile = step * steps
     both = tile + epilogue
-    turn = max(tile, both / 2) if c["pingpong"] else both
+    turn = max(tile, both / 2) if pingpong else both
     flops = 2.0 * tiles * tile_m * tile_n * steps * TILE_K
     tiles_us = p["launch_us"] + (turns * turn + both - turn) / p["cycles_per_us"]
     power_us = p["launch_us"] + flops / (p["flops_per_us"] * SM_COUNT)
@@ -94,31 +118,42 @@ def cost(p, shape, c):
 
 
 def configs():
-    """The legal configs worth a thought, one CTA an SM."""
+    """The legal configs worth a thought, one CTA an SM; with swap=1 a tile has as many columns as D has rows."""
     shapes = [(64, n, 1, 0) for n in (32, 48, 64, 80, 96, 112, 128, 160, 192, 256)]
     shapes += [(64, n, 2, 1) for n in (64, 96, 128, 160, 192, 256)]
     shapes += [(128, n, 2, 1) for n in (96, 112, 128, 144, 160, 176, 192)]
     shapes += [(128, n, 2, 0) for n in (96, 128, 144, 160, 176, 192, 208, 224, 240, 256)]
     shapes += [(256, n, 2, 0) for n in (96, 128, 160, 192)]
     shapes += [(192, n, 3, 0) for n in (128, 144, 160, 176, 192)]
-    found = []
-    for tile_m, tile_n, consumers, pingpong in shapes:
-        for cluster_m, cluster_n in ((1, 1), (2, 1), (1, 2)):
-            if tile_n % (8 * cluster_m) == 0 and tile_m % (8 * cluster_n) == 0:
-                found.append(dict(zip(FIELDS, (tile_m, tile_n, consumers, pingpong, cluster_m, cluster_n))))
-    return found
+    clusters = ((1, 1), (2, 1), (1, 2))
+    found = [(*tile, *cluster, 1, 0) for tile in shapes for cluster in clusters]
+    shapes = [(64, n, 1, 0) for n in (32, 48, 64, 96, 128, 192)] + [(128, n, 2, 0) for n in (64, 96, 128, 192)]
+    found += [(*tile, *cluster, split, 0) for tile in shapes for cluster in clusters for split in (2, 3, 4, 8)
+              if cluster[0] * cluster[1] * split <= 8]
+    found += [(64, 0, *role, *cluster, split, 1) for role in ((1, 0), (2, 1)) for cluster in clusters[:2]
+              for split in (1, 2, 4, 8) if cluster[0] * split <= 8]
+    return [dict(zip(FIELDS, c)) for c in found if c[1] % (8 * c[4]) == 0 and c[0] % (8 * c[5]) == 0]
 
 
-def staged(c):
-    """The config with stages and buffers, as the library fits them into shared memory."""
-    stages = buffers = 0
+def staged(c, m):
+    """The config for m rows with stages and buffers, as the library fits them into shared memory."""
+    tile_n, stages, buffers = columns_of(c, m), 0, 0
+    columns = finished_columns(c, tile_n)
     for buffers in (2, 1):
-        columns = 64 if c["tile_n"] % 64 == 0 else 32 if c["tile_n"] % 32 == 0 else 16
-        left = SMEM - buffers * c["consumers"] * 64 * columns * 2 - 16 * 8
-        stages = min(8, left // ((c["tile_m"] + c["tile_n"]) * 128))
+        if c["swap"]:
+            box = next(rows for rows in (64, 48, 32, 16) if columns % rows == 0) * 64
+        else:
+            box = 64 * next(cols for cols in (64, 32, 16) if columns % cols == 0)
+        parts = 4 * c["tile_m"] * (c["consumers"] if c["pingpong"] else 1) * columns * c["split"] if c["split"] > 1 else 0
+        fixed = buffers * c["consumers"] * box * 2 + parts + (16 * c["consumers"] if c["split"] > 1 else 0)
+        stages = min(12 if c["swap"] or c["split"] > 1 else 8, (SMEM - fixed) // ((c["tile_m"] + tile_n) * 128 + 16))
         if stages >= 4:
             break
-    return dict(c, stages=stages, buffers=buffers, ctas=1, group=8)
+    return dict(c, tile_n=tile_n, stages=max(stages, 2), buffers=buffers, ctas=1, group=8)
+
+
+def key_of(c):
+    return tuple(0 if c["swap"] and f == "tile_n" else c[f] for f in FIELDS)
 
 
 def never_good(sweeps):
@@ -127,7 +162,7 @@ def never_good(sweeps):
     for _, trials, _ in sweeps:
         best = min(us for us, _ in trials)
         for us, c in trials:
-            found.setdefault(tuple(c[f] for f in FIELDS), []).append(us / best)
+            found.setdefault(key_of(c), []).append(us / best)
     return {key for key, ratios in found.items() if len(ratios) >= 3 and min(ratios) > 1.05}
 
 
@@ -167,7 +202,7 @@ def read_sweeps(paths):
                 elif "tile_m" in row[3]:
                     c = {k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", row[3])}
                     if c.pop("ctas", 1) == 1:
-                        found[-1][1].append((float(row[1]), c))
+                        found[-1][1].append((float(row[1]), {"split": 1, "swap": 0, **c}))
     return [sweep for sweep in found if sweep[1]]
 
 
@@ -210,8 +245,8 @@ def pick_tiles(p, sweeps):
     sector, all of it once more with an epilogue that wants registers. The tile that suits the smallest problems comes last: its reason is given where none can compute."""
     shapes, every = population(7, 300) + [(m, n, k // 16 * 16 + 8) for m, n, k in population(8, 100)], configs()
     poor = never_good(sweeps)
-    every = [c for c in every if tuple(c[f] for f in FIELDS) not in poor]
-    easy = [c for c in every if accumulators(c) <= 128]
+    every = [c for c in every if key_of(c) not in poor]
+    easy = [c for c in every if c["swap"] or accumulators(c) <= 128]
     costs = [(lambda allowed: [cost(p, shape, c) if c in allowed else math.inf for c in every])(pool)
              for pool in (every, easy) for shape in shapes]
     bests = [min(row) for row in costs]
@@ -225,7 +260,7 @@ def pick_tiles(p, sweeps):
         chosen.append(take)
         least = [min(have, row[take]) for have, row in zip(least, costs)]
         print("%2d  regret %.4f  %s" % (len(chosen), regret(take) / len(costs), every[take]))
-    return sorted((every[i] for i in chosen), key=lambda c: -c["tile_m"] * c["tile_n"])
+    return sorted((every[i] for i in chosen), key=lambda c: (c["swap"] == 0, -c["split"], -c["tile_m"] * c["tile_n"]))
 
 
 def write_header(p, tiles):
@@ -273,7 +308,7 @@ def sample(p, count, seed, folder):
             ranked = sorted(configs(), key=lambda c: cost(p, shape, c))
             some = ranked[:16] + random.Random(i).sample(ranked[16:60], 8)
             with open(os.path.join(folder, "%d.txt" % i), "w") as out:
-                out.writelines("sm90 %s\n" % " ".join("%s=%d" % pair for pair in staged(c).items()) for c in some)
+                out.writelines("sm90 %s\n" % " ".join("%s=%d" % pair for pair in staged(c, shape[0]).items()) for c in some)
             lines.write("m=%d n=%d k=%d\n" % shape)
 
 
