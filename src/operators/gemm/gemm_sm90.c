@@ -134,8 +134,11 @@ static void describe_schedule(sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
     k->rank_m = rem(cluster_rank(), imm(cfg->cluster_m));
-    val rank = cfg->split == 1 ? cluster_rank() : rem(cluster_rank(), imm(k->size.sharers));
-    k->rank_n = cfg->cluster_n == 1 ? imm(0) : div(rank, imm(cfg->cluster_m));
+    k->rank_n = imm(0);
+    if (cfg->cluster_n > 1) {
+        val rank = cfg->split == 1 ? cluster_rank() : rem(cluster_rank(), imm(k->size.sharers));
+        k->rank_n = div(rank, imm(cfg->cluster_m));
+    }
     k->tiles =
         make_tile_schedule(k->p.m, k->p.n, cfg->tile_m * cfg->cluster_m, cfg->tile_n * cfg->cluster_n, cfg->group);
     k->count = cfg->batched ? mul(k->tiles.count, k->p.batch) : k->tiles.count;

@@ -184,7 +184,7 @@ static const char *const cases[] = {
     "cluster_n=1 ctas=1' # few rows: tiles of D^T",
     "m=5 n=136 k=72 a=bf16 beta=-1 bias=1 activation=gelu impl=sm90 config='tile_m=64 tile_n=16 stages=3 swap=1 "
     "split=2 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
-    "m=20 n=150 k=148 ldb=152 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 prefetch=8 "
+    "m=20 n=152 k=148 ldb=152 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 prefetch=8 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=33 n=200 k=520 d=f32 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 swap=1 split=3 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
