@@ -146,7 +146,7 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device_info *device);
 
 /* Smaller problems of odd rows are better served by tiled, without copies: bench/notes/gemm.md. */
-#define GEMM_PITCHED_FLOPS 2e8
+#define GEMM_PITCHED_FLOPS 2e7
 
 /* The configs that are considered, and what one costs (plan.h). */
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);

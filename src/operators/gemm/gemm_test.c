@@ -205,9 +205,9 @@ static const char *const cases[] = {
     "m=40 n=50 k=100 impl=tiled config='tile_m=64 tile_n=64 stages=2'    # 8 bytes at a time",
     "m=33 n=200 k=45 c=1 beta=1 ldc=203 ldd=201 impl=tiled config='tile_m=64 tile_n=64 stages=4'",
     "m=5 n=7 k=0 bias=1 activation=gelu impl=tiled",
-    "m=481 n=479 k=477 bias=1                                  # copies of A and B in whole 16 bytes, then sm90",
-    "m=500 n=520 k=500 lda=504 ldb=505 d=f32 a=bf16 c=1 beta=1 # of B alone",
-    "m=16 n=2053 k=3301 ldb=3304 a=bf16 impl=pitched           # of A alone; D in odd rows",
+    "m=221 n=223 k=225 bias=1                                  # copies of A and B in whole 16 bytes, then sm90",
+    "m=200 n=220 k=300 lda=304 ldb=305 d=f32 a=bf16 c=1 beta=1 # of B alone",
+    "m=16 n=1029 k=701 ldb=704 a=bf16 impl=pitched           # of A alone; D in odd rows",
     "batch=3 m=70 n=72 k=136",
     "batch=2 m=150 n=140 k=80 stride_a=12808 stride_b=12000 c=1 beta=1 bias=1 activation=relu # gaps between matrices",
     "batch=4 m=64 n=32 k=64 lda=256 stride_a=64 ldb=256 stride_b=64 ldd=128 stride_d=32 # side by side, as heads are",
@@ -216,7 +216,7 @@ static const char *const cases[] = {
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # rows of C and D anywhere",
     "batch=3 m=100 n=90 k=200 ldd=96 impl=sm90 config='tile_m=64 tile_n=64 stages=3 split=2 ragged=1 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
-    "batch=2 m=340 n=330 k=900 lda=901 impl=pitched            # matrices that start anywhere",
+    "batch=2 m=140 n=130 k=300 lda=301 impl=pitched            # matrices that start anywhere",
     "batch=3 m=9 n=11 k=13 impl=naive",
     NULL,
 };
