@@ -112,7 +112,8 @@ void gemm_tiled(const void *config, int kernel);
       "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                    \
     X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order") \
     X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                \
-    X(owner, bool, batched, "0", "0 1", "several products in one launch")
+    X(owner, bool, batched, "0", "0 1", "several products in one launch")                                    \
+    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs")
 
 typedef struct gemm_sm90_config {
     gemm_epilogue epilogue;
@@ -145,7 +146,7 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device_info *device);
 
 /* Smaller problems of odd rows are better served by tiled, without copies: bench/notes/gemm.md. */
-#define GEMM_PITCHED_FLOPS 2e8
+#define GEMM_PITCHED_FLOPS 2e7
 
 /* The configs that are considered, and what one costs (plan.h). */
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);
@@ -154,7 +155,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
 /* Accumulators of one consumer thread. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
-/* Parameters; c, d and their pitches for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the problem's B, A, n and m. */
+/* Parameters; a, c, d and their pitches for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the problem's B, A, n and m. */
 #define GEMM_SM90_PARAMS(X, owner) \
     X(owner, tensor, A)            \
     X(owner, tensor, B)            \
@@ -166,6 +167,8 @@ int gemm_sm90_accumulators(const gemm_sm90_config *config);
     X(owner, f32, alpha)           \
     X(owner, f32, beta)            \
     X(owner, pointer, bias)        \
+    X(owner, pointer, a)           \
+    X(owner, i64, lda)             \
     X(owner, pointer, c)           \
     X(owner, i64, ldc)             \
     X(owner, i64, c_batch)         \
@@ -194,8 +197,7 @@ enum {
     X(owner, pointer, to)             \
     X(owner, i64, to_ld)              \
     X(owner, i64, copy_rows)          \
-    X(owner, i64, copy_length)        \
-    X(owner, i64, copy_batch)
+    X(owner, i64, copy_length)
 
 KERNEL_PARAMS(gemm_repitch, GEMM_REPITCH_PARAMS);
 

@@ -22,7 +22,8 @@ typedef struct window {
 typedef struct repitch {
     ckl_dtype type;
     gemm_repitch_values p;
-    val from, end; // addresses of the matrix
+    val matrix;    // of the batch, i64
+    val from, end; // its addresses
     val first;     // element of the row that this thread's vector begins with
 } repitch;
 
@@ -76,8 +77,8 @@ static void store_elements(const repitch *k, const window *w, val to)
 
 static void store_window(const repitch *k, const window *w)
 {
-    val matrix = mul(convert(I64, cta_y()), k->p.copy_rows);
-    val to = add(k->p.to, bytes_of(k, add(mul(add(matrix, w->row), k->p.to_ld), k->first)));
+    val row = add(mul(k->matrix, k->p.copy_rows), w->row); // of all matrices, which lie one after the other there
+    val to = add(k->p.to, bytes_of(k, add(mul(row, k->p.to_ld), k->first)));
     IF(w->whole) {
         copy(shifted(w), gmem_tensor(to, I32, compact(leaf(WORDS))), 16);
     }
@@ -97,10 +98,12 @@ void gemm_repitch(const gemm_sm90_config *cfg)
     launch_dependents();
     val vectors = div(add(k.p.copy_length, imm(VECTOR - 1)), imm(VECTOR));
     val ctas = div(add(vectors, imm(GEMM_REPITCH_THREADS - 1)), imm(GEMM_REPITCH_THREADS)); // of some rows
-    val cta = convert(I64, cta_x()), first_row = mul(div(cta, ctas), imm(ROWS));
+    val of_matrix = mul(ctas, div(add(k.p.copy_rows, imm(ROWS - 1)), imm(ROWS)));
+    val number = convert(I64, cta_x()), cta = rem(number, of_matrix), first_row = mul(div(cta, ctas), imm(ROWS));
     val vector = add(mul(rem(cta, ctas), imm(GEMM_REPITCH_THREADS)), convert(I64, thread()));
+    k.matrix = div(number, of_matrix);
     k.first = mul(vector, imm(VECTOR));
-    k.from = add(k.p.from, bytes_of(&k, mul(convert(I64, cta_y()), k.p.from_stride)));
+    k.from = add(k.p.from, bytes_of(&k, mul(k.matrix, k.p.from_stride)));
     k.end = add(k.from, bytes_of(&k, add(mul(sub(k.p.copy_rows, imm(1)), k.p.from_ld), k.p.copy_length)));
     IF(lt(vector, vectors)) {
         window w[ROWS];

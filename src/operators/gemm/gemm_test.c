@@ -158,10 +158,17 @@ static const char *const cases[] = {
     "cluster_m=1 cluster_n=1 ctas=1' # ping-pong and a split; one finisher",
     "m=130 n=67 k=192 ldd=72 impl=sm90 config='tile_m=64 tile_n=32 stages=3 split=2 ragged=1 consumers=1 pingpong=0 "
     "cluster_m=1 cluster_n=1 ctas=1' # a split tile with a ragged end",
+    "m=300 n=200 k=520 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=2 cluster_m=2 cluster_n=1 "
+    "consumers=1 "
+    "pingpong=0 ctas=1' # parts of pairs that share B",
+    "m=270 n=260 k=400 impl=sm90 config='tile_m=128 tile_n=64 stages=3 split=2 cluster_m=2 cluster_n=2 consumers=2 "
+    "pingpong=0 ctas=1'",
     "m=16 n=200 k=520 impl=sm90 config='tile_m=64 tile_n=16 stages=4 swap=1 consumers=1 pingpong=0 cluster_m=1 "
     "cluster_n=1 ctas=1' # few rows: tiles of D^T",
     "m=5 n=136 k=72 a=bf16 beta=-1 bias=1 activation=gelu impl=sm90 config='tile_m=64 tile_n=16 stages=3 swap=1 "
     "split=2 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
+    "m=20 n=152 k=148 ldb=152 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 prefetch=8 "
+    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=33 n=200 k=520 d=f32 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 swap=1 split=3 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=72 n=264 k=200 c=1 beta=1 ldc=272 bias=1 impl=sm90 config='tile_m=128 tile_n=80 stages=3 swap=1 buffers=1 "
@@ -181,9 +188,9 @@ static const char *const cases[] = {
     "m=40 n=50 k=100 impl=tiled config='tile_m=64 tile_n=64 stages=2'    # 8 bytes at a time",
     "m=33 n=200 k=45 c=1 beta=1 ldc=203 ldd=201 impl=tiled config='tile_m=64 tile_n=64 stages=4'",
     "m=5 n=7 k=0 bias=1 activation=gelu impl=tiled",
-    "m=481 n=479 k=477 bias=1                                  # copies of A and B in whole 16 bytes, then sm90",
-    "m=500 n=520 k=500 lda=504 ldb=505 d=f32 a=bf16 c=1 beta=1 # of B alone",
-    "m=16 n=2053 k=3301 ldb=3304 a=bf16 impl=pitched           # of A alone; D in odd rows",
+    "m=221 n=223 k=225 bias=1                                  # copies of A and B in whole 16 bytes, then sm90",
+    "m=200 n=220 k=300 lda=304 ldb=305 d=f32 a=bf16 c=1 beta=1 # of B alone",
+    "m=16 n=1029 k=701 ldb=704 a=bf16 impl=pitched           # of A alone; D in odd rows",
     "batch=3 m=70 n=72 k=136",
     "batch=2 m=150 n=140 k=80 stride_a=12808 stride_b=12000 c=1 beta=1 bias=1 activation=relu # gaps between matrices",
     "batch=4 m=64 n=32 k=64 lda=256 stride_a=64 ldb=256 stride_b=64 ldd=128 stride_d=32 # side by side, as heads are",
@@ -192,7 +199,7 @@ static const char *const cases[] = {
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # rows of C and D anywhere",
     "batch=3 m=100 n=90 k=200 ldd=96 impl=sm90 config='tile_m=64 tile_n=64 stages=3 split=2 ragged=1 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
-    "batch=2 m=340 n=330 k=900 lda=901 impl=pitched            # matrices that start anywhere",
+    "batch=2 m=140 n=130 k=300 lda=301 impl=pitched            # matrices that start anywhere",
     "batch=3 m=9 n=11 k=13 impl=naive",
     NULL,
 };
@@ -232,14 +239,17 @@ static const test_reject rejects[] = {
     { "batch=2 m=8 n=16 ldd=24 stride_d=16", CKL_INVALID,
       "gemm: stride_d=16 lets the 8x16 results of a batch overlap" },
     { "impl=sm90 config='batched=1'", CKL_INVALID, "gemm sm90: batched=1 with batch=1" },
+    { "batch=2 impl=sm90 config='prefetch=8'", CKL_INVALID, "gemm sm90: prefetch=8 is negative, or of a batch" },
     { "batch=2 m=2 n=2 k=8 stride_a=17 impl=sm90", CKL_UNSUPPORTED,
       "gemm sm90: lda=8 elements of f16 are not a multiple of 16 bytes, or the stride is not" },
     { "k=0 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: k=0 leaves no products" },
     { "impl=sm90 config='stages=40'", CKL_UNSUPPORTED, "gemm sm90: 40 stages of" },
     { "impl=sm90 config='tile_m=96 consumers=2'", CKL_INVALID, "gemm sm90: tile_m=96 does not give" },
     { "impl=sm90 config='tile_m=256 tile_n=256 consumers=2'", CKL_INVALID, "needs 256 accumulators" },
-    { "impl=sm90 config='split=9'", CKL_INVALID, "gemm sm90: split=9 is not in 1..8" },
-    { "impl=sm90 config='split=2 cluster_m=2 cluster_n=2'", CKL_INVALID, "gemm sm90: split=2 leaves no room for a cluster of 2x2" },
+    { "impl=sm90 config='split=9 cluster_m=1 cluster_n=1'", CKL_INVALID,
+      "gemm sm90: a cluster of 1x1 CTAs with split=9 is not in 1..8" },
+    { "impl=sm90 config='split=4 cluster_m=2 cluster_n=2'", CKL_INVALID,
+      "gemm sm90: a cluster of 2x2 CTAs with split=4 is not in 1..8" },
     { "k=128 impl=sm90 config='split=4 cluster_m=1 cluster_n=1'", CKL_UNSUPPORTED,
       "gemm sm90: k=128 has fewer tiles of 64 than split=4" },
     { "impl=sm90 config='ragged=3'", CKL_INVALID, "gemm sm90: ragged=3 is not in 0..2" },
