@@ -99,8 +99,8 @@ void gemm_tiled(const void *config, int kernel);
 
 #define GEMM_SM90_CONFIG(X, owner)                                                                           \
     X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                     \
-    X(owner, int, tile_n, "256", "64 96 128 160 192 224 256", "columns of D of a CTA")                       \
-    X(owner, int, stages, "4", "3 4 5 6 7 8", "K tiles of 64 in shared memory")                              \
+    X(owner, int, tile_n, "256", "16 32 48 64 96 128 160 192 224 256", "columns of D of a CTA")              \
+    X(owner, int, stages, "4", "3 4 5 6 7 8 10 12", "K tiles of 64 in shared memory")                        \
     X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                       \
     X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")              \
     X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")             \

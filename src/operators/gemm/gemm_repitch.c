@@ -32,10 +32,9 @@ static val bytes_of(const repitch *k, val elements)
     return convert(U64, mul(elements, imm((int)ckl_dtype_bytes(k->type))));
 }
 
-static window load_window(const repitch *k, val row)
+static window load_window(const repitch *k, val row, val start)
 {
     window w = { .row = row, .inside = lt(row, k->p.copy_rows), .rWords = fragment(I32, compact(leaf(2 * WORDS))) };
-    val start = add(k->from, bytes_of(k, add(mul(row, k->p.from_ld), k->first)));
     val aligned = bit_and(start, imm_as(U64, -16));
     w.phase = convert(U32, sub(start, aligned));
     w.whole = logical_and(w.inside, logical_and(ge(aligned, k->from), le(add(aligned, imm(2 * 16)), k->end)));
@@ -75,10 +74,8 @@ static void store_elements(const repitch *k, const window *w, val to)
     }
 }
 
-static void store_window(const repitch *k, const window *w)
+static void store_window(const repitch *k, const window *w, val to)
 {
-    val row = add(mul(k->matrix, k->p.copy_rows), w->row); // of all matrices, which lie one after the other there
-    val to = add(k->p.to, bytes_of(k, add(mul(row, k->p.to_ld), k->first)));
     IF(w->whole) {
         copy(shifted(w), gmem_tensor(to, I32, compact(leaf(WORDS))), 16);
     }
@@ -86,6 +83,24 @@ static void store_window(const repitch *k, const window *w)
     {
         IF(w->inside)
             store_elements(k, w, to);
+    }
+}
+
+/* A vector each of the rows from `row` on. */
+static void copy_rows(const repitch *k, val row)
+{
+    val all_before = add(mul(k->matrix, k->p.copy_rows), row); // of all matrices, which lie one after the other there
+    val from = add(k->from, bytes_of(k, add(mul(row, k->p.from_ld), k->first)));
+    val to = add(k->p.to, bytes_of(k, add(mul(all_before, k->p.to_ld), k->first)));
+    val from_pitch = bytes_of(k, k->p.from_ld), to_pitch = bytes_of(k, k->p.to_ld);
+    window w[ROWS];
+    for (int r = 0; r < ROWS; r++) {
+        w[r] = load_window(k, add(row, imm(r)), from);
+        from = add(from, from_pitch);
+    }
+    for (int r = 0; r < ROWS; r++) {
+        store_window(k, &w[r], to);
+        to = add(to, to_pitch);
     }
 }
 
@@ -105,11 +120,6 @@ void gemm_repitch(const gemm_sm90_config *cfg)
     k.first = mul(vector, imm(VECTOR));
     k.from = add(k.p.from, bytes_of(&k, mul(k.matrix, k.p.from_stride)));
     k.end = add(k.from, bytes_of(&k, add(mul(sub(k.p.copy_rows, imm(1)), k.p.from_ld), k.p.copy_length)));
-    IF(lt(vector, vectors)) {
-        window w[ROWS];
-        for (int r = 0; r < ROWS; r++)
-            w[r] = load_window(&k, add(first_row, imm(r)));
-        for (int r = 0; r < ROWS; r++)
-            store_window(&k, &w[r]);
-    }
+    IF(lt(vector, vectors))
+        copy_rows(&k, first_row);
 }
