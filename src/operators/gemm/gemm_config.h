@@ -181,7 +181,7 @@ KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 
 void gemm_sm90(const void *config, int kernel);
 
-/* pitched: sm90 behind copies of A and B, each a launch of a second kernel for `batch` matrices */
+/* pitched: sm90 behind a second kernel, which copies A, B or both, those of a whole batch */
 
 enum {
     GEMM_REPITCH_THREADS = 256,
@@ -190,14 +190,16 @@ enum {
     GEMM_PITCH_BYTES = 128,  // rows of a copy start at multiples of it
 };
 
+/* Of up to two copies; CTAs from `second` on make the other one. */
 #define GEMM_REPITCH_PARAMS(X, owner) \
-    X(owner, pointer, from)           \
-    X(owner, i64, from_ld)            \
-    X(owner, i64, from_stride)        \
-    X(owner, pointer, to)             \
-    X(owner, i64, to_ld)              \
-    X(owner, i64, copy_rows)          \
-    X(owner, i64, copy_length)
+    X(owner, pointer, from, [2])      \
+    X(owner, i64, from_ld, [2])       \
+    X(owner, i64, from_stride, [2])   \
+    X(owner, pointer, to, [2])        \
+    X(owner, i64, to_ld, [2])         \
+    X(owner, i64, copy_rows, [2])     \
+    X(owner, i64, copy_length)        \
+    X(owner, u32, second)
 
 KERNEL_PARAMS(gemm_repitch, GEMM_REPITCH_PARAMS);
 
