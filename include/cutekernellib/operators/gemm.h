@@ -46,7 +46,7 @@ typedef struct ckl_gemm_desc {
     int64_t stride_a, stride_b, stride_c, stride_d; // 0 means one matrix after the other: m*lda, n*ldb, m*ldc, m*ldd
 } ckl_gemm_desc;
 
-/* The memory of one call: device pointers. d may be c if ldc == ldd. */
+/* The memory of one call: device pointers. d may be c if their pitches and strides are the same. */
 typedef struct ckl_gemm_args {
     const void *a, *b, *c, *bias; // c and bias: NULL where the desc has none
     void *d;

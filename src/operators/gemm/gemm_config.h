@@ -100,8 +100,8 @@ void gemm_tiled(const void *config, int kernel);
 
 #define GEMM_SM90_CONFIG(X, owner)                                                                           \
     X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                     \
-    X(owner, int, tile_n, "256", "64 96 128 160 192 224 256", "columns of D of a CTA")                       \
-    X(owner, int, stages, "4", "3 4 5 6 7 8", "K tiles of 64 in shared memory")                              \
+    X(owner, int, tile_n, "256", "16 32 48 64 96 128 160 192 224 256", "columns of D of a CTA")              \
+    X(owner, int, stages, "4", "3 4 5 6 7 8 10 12", "K tiles of 64 in shared memory")                        \
     X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                       \
     X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")              \
     X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")             \
@@ -189,7 +189,7 @@ KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 
 void gemm_sm90(const void *config, int kernel);
 
-/* pitched: sm90 behind copies of A and B, each a launch of a second kernel for `batch` matrices */
+/* pitched: sm90 behind a second kernel, which copies A, B or both, those of a whole batch */
 
 enum {
     GEMM_REPITCH_THREADS = 256,
@@ -198,14 +198,16 @@ enum {
     GEMM_PITCH_BYTES = 128,  // rows of a copy start at multiples of it
 };
 
+/* Of up to two copies; CTAs from `second` on make the other one. */
 #define GEMM_REPITCH_PARAMS(X, owner) \
-    X(owner, pointer, from)           \
-    X(owner, i64, from_ld)            \
-    X(owner, i64, from_stride)        \
-    X(owner, pointer, to)             \
-    X(owner, i64, to_ld)              \
-    X(owner, i64, copy_rows)          \
-    X(owner, i64, copy_length)
+    X(owner, pointer, from, [2])      \
+    X(owner, i64, from_ld, [2])       \
+    X(owner, i64, from_stride, [2])   \
+    X(owner, pointer, to, [2])        \
+    X(owner, i64, to_ld, [2])         \
+    X(owner, i64, copy_rows, [2])     \
+    X(owner, i64, copy_length)        \
+    X(owner, u32, second)
 
 KERNEL_PARAMS(gemm_repitch, GEMM_REPITCH_PARAMS);
 

@@ -143,8 +143,6 @@ static tensor load_C(const sm90_kernel *k, const consumer_role *c, const subtile
     IF(ne(k->p.beta, immf(0))) {
         (k->cfg->ragged == GEMM_ALL_RAGGED ? load_elements : load_box)(k, c, h);
         copy(tCsC, rC, k->cfg->swap ? bytes : 2 * bytes);
-        if (k->cfg->ragged == GEMM_ALL_RAGGED)
-            named_sync(c->barrier, WARPGROUP); // all have read before any writes
     }
     return rC;
 }

@@ -257,39 +257,48 @@ static int64_t workspace_pitched(const ckl_plan *plan)
     return round_up(copy_bytes(plan->desc, 'a'), PLAN_WORKSPACE_ALIGNMENT) + copy_bytes(plan->desc, 'b');
 }
 
-/* One matrix, or those of a batch one after the other. */
-static ckl_status launch_copy(const ckl_plan *plan, const gemm_pitched_params *p, int64_t batch, ckl_stream stream)
+/* Adds copy number i, of the matrices of a batch, to a launch; returns its CTAs. */
+static int64_t add_copy(gemm_pitched_params *p, int i, const ckl_gemm_desc *d, char matrix, const void *from, void *to)
 {
-    int64_t ctas = ceil_div(p->copy_rows, GEMM_REPITCH_ROWS) *
-                   ceil_div(ceil_div(p->copy_length, GEMM_REPITCH_VECTOR), GEMM_REPITCH_THREADS);
-    return plan_launch(plan, 1, (plan_grid){ .x = ctas * batch }, p, stream);
+    const ckl_gemm_desc even = pitched_desc(d);
+    const bool a = matrix == 'a';
+    p->from[i] = from;
+    p->from_ld[i] = a ? d->lda : d->ldb;
+    p->from_stride[i] = a ? d->stride_a : d->stride_b;
+    p->to[i] = to;
+    p->to_ld[i] = a ? even.lda : even.ldb;
+    p->copy_rows[i] = a ? d->m : d->n;
+    return d->batch * ceil_div(p->copy_rows[i], GEMM_REPITCH_ROWS) *
+           ceil_div(ceil_div(d->k, GEMM_REPITCH_VECTOR), GEMM_REPITCH_THREADS);
+}
+
+/* Copies what is odd, and lets the args point to the copies. */
+static ckl_status launch_copies(const ckl_plan *plan, ckl_gemm_args *x, ckl_stream stream)
+{
+    const ckl_gemm_desc *d = plan->desc;
+    char *to = plan_workspace(plan, x->workspace);
+    gemm_pitched_params p = { .copy_length = d->k };
+    int64_t ctas = 0, copies = 0;
+    if (copy_bytes(d, 'a')) {
+        ctas = add_copy(&p, (int)copies++, d, 'a', x->a, to);
+        x->a = to;
+        to += round_up(copy_bytes(d, 'a'), PLAN_WORKSPACE_ALIGNMENT);
+    }
+    p.second = (uint32_t)ctas;
+    if (copy_bytes(d, 'b')) {
+        ctas += add_copy(&p, (int)copies++, d, 'b', x->b, to);
+        x->b = to;
+    }
+    if (copies == 1)
+        p.second = (uint32_t)ctas;
+    return plan_launch(plan, 1, (plan_grid){ .x = ctas }, &p, stream);
 }
 
 static ckl_status launch_pitched(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_gemm_desc *d = plan->desc, even = pitched_desc(d);
+    const ckl_gemm_desc even = pitched_desc(plan->desc);
     ckl_gemm_args x = *(const ckl_gemm_args *)args;
-    char *to = plan_workspace(plan, x.workspace);
-    gemm_pitched_params p = { .copy_length = d->k, .to = to };
-    if (copy_bytes(d, 'a')) {
-        p.from = x.a;
-        p.from_ld = d->lda;
-        p.from_stride = d->stride_a;
-        p.to_ld = even.lda;
-        p.copy_rows = d->m;
-        TRY(launch_copy(plan, &p, d->batch, stream));
-        x.a = to;
-        p.to = to + round_up(copy_bytes(d, 'a'), PLAN_WORKSPACE_ALIGNMENT);
-    }
-    if (copy_bytes(d, 'b')) {
-        p.from = x.b;
-        p.from_ld = d->ldb;
-        p.from_stride = d->stride_b;
-        p.to_ld = even.ldb;
-        p.copy_rows = d->n;
-        TRY(launch_copy(plan, &p, d->batch, stream));
-        x.b = p.to;
-    }
+    TRY(launch_copies(plan, &x, stream));
     return launch_products(plan, &even, &x, stream);
 }
 

@@ -189,6 +189,9 @@ static const char *const cases[] = {
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # slices of 48; two tiles a cluster",
     "m=320 n=384 k=200 ldd=392 impl=sm90 config='tile_m=64 tile_n=64 stages=3 split=3 consumers=2 pingpong=1 "
     "cluster_m=1 cluster_n=1 ctas=1' # ping-pong and a split; one finisher",
+    "m=520 n=576 k=136 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=12 split=2 consumers=1 pingpong=0 "
+    "cluster_m=1 "
+    "cluster_n=1 ctas=1' # several tiles a cluster: parts are sent when those before have been read",
     "m=130 n=67 k=192 ldd=72 impl=sm90 config='tile_m=64 tile_n=32 stages=3 split=2 ragged=1 consumers=1 pingpong=0 "
     "cluster_m=1 cluster_n=1 ctas=1' # a split tile with a ragged end",
     "m=300 n=200 k=520 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=2 cluster_m=2 cluster_n=1 "
