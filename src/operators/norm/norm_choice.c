@@ -30,7 +30,8 @@ enum {
     CLUSTER_MAX = 8,
     TILED_THREADS = 512,
     TILED_ELEMENTS = 16,
-    COLUMN_LANES_MIN = 8
+    COLUMN_LANES_MIN = 8,
+    VECTORS_MIN = 4 // of a ragged row
 };
 
 /* Choice */
@@ -50,10 +51,11 @@ static int widest_vector(const ckl_norm_desc *d)
     return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldy);
 }
 
-/* Do rows start or end off 16-byte boundaries? Gradients take them by single elements. */
+/* Do rows start or end off 16-byte boundaries? Gradients take only those that lie in phase as ragged ones. */
 static bool is_ragged(const ckl_norm_desc *d)
 {
-    return d->direction == CKL_DIRECTION_FORWARD && widest_vector(d) != row_vec_full(d->dtype);
+    return widest_vector(d) != row_vec_full(d->dtype) &&
+           (d->direction == CKL_DIRECTION_FORWARD || row_in_phase(d->dtype, d->rows, d->ldx, d->ldy));
 }
 
 /* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
@@ -153,6 +155,18 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
     return s->steps <= steps;
 }
 
+/* The same for the vectors of a ragged row; not for one that is hardly longer than its ends. */
+static bool choose_ragged_backward_split(const ckl_norm_desc *d, int elements, row_split *s)
+{
+    const int vec = row_vec_full(d->dtype);
+    if (!is_ragged(d) || d->cols < VECTORS_MIN * vec ||
+        !choose_backward_split(d->cols - d->cols % vec, vec, elements, 1, s))
+        return false;
+    s->exact = false;
+    s->ragged = true;
+    return true;
+}
+
 /*
  * Rows of gradients that flow, with sums of columns that a CTA keeps, as measured (bench/notes/norm.md). An SM is four parts
  * with 512 registers a lane each: 3 CTAs of 4 warps and a producer leave 128 registers a thread, 2 of 8 and one only 96.
@@ -197,14 +211,14 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 
 static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
-    const int vec = widest_vector(d), inputs = 2 + d->residual;
-    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = false },
+    const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
+    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = is_ragged(d) },
                              .cluster = 1,
                              .residence = f->residence };
     while ((int64_t)f->threads * f->elements * s.cluster < d->cols)
         s.cluster *= 2;
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
-    s.chunk.exact = row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
+    s.chunk.exact = !is_ragged(d) && row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
     int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
     s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) / (row_split_cols(&s.chunk) * inputs * f->bytes));
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
@@ -228,7 +242,7 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     row_pipeline_split s;
     const bool sums = choose_sums(d, device, &f, &s);
     if (!sums)
-        s = row_pipeline_choose(d->cols, false, d->dtype, 2 + d->residual, device);
+        s = row_pipeline_choose(d->cols, is_ragged(d), d->dtype, 2 + d->residual, device);
     row_pipeline_config(&s, &c->split, &c->flow);
     c->hold_gamma = sums && f.hold_gamma;
     c->dgamma_in_smem = sums && f.dgamma_in_smem;
@@ -252,7 +266,8 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     row_split s;
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     int elements = BACKWARD_BYTES / (int)ckl_dtype_bytes(d->dtype);
-    c->tiled = !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
+    c->tiled = !choose_ragged_backward_split(d, elements, &s) &&
+               !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
                !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
     if (c->tiled)
         s = tiled_split(d, device, false);
@@ -293,8 +308,10 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
                               const norm_config *c)
 {
     const row_split s = c->split;
-    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD)
-        FAIL(CKL_UNSUPPORTED, "%s: ragged=1 is for the forward direction", what);
+    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD &&
+        (c->tiled || !row_in_phase(d->dtype, d->rows, d->ldx, d->ldy)))
+        FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but tiled=%d, or ldx=%" PRId64 " and ldy=%" PRId64 " are out of phase",
+             what, c->tiled, d->ldx, d->ldy);
     if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)
         FAIL(CKL_INVALID, "%s: dtype, affine and residual must be those of the problem", what);
     if (c->tiled && c->split.row_threads != c->split.threads)
