@@ -132,9 +132,10 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
 ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split *s, int64_t cols)
 {
     const int64_t ends = s->chunk.ragged ? 2 * (s->chunk.vec - 1) : 0; // elements that no chunk has, at most
-    if (s->cluster > 1 && cols - ends <= (s->cluster - 1) * chunk_cols(s))
+    const bool may_lack = s->cluster > 1 || s->chunk.ragged;
+    if (may_lack && cols - ends <= (s->cluster - 1) * chunk_cols(s))
         FAIL(CKL_INVALID, "%s: cluster=%d, but rows have only %" PRId64 " chunks", what, s->cluster,
-             ceil_div(cols, chunk_cols(s)));
+             ceil_div(max_i64(0, cols - ends), chunk_cols(s)));
     return CKL_OK;
 }
 

@@ -12,8 +12,9 @@ enum {
     BACKWARD_BYTES = 32,          // of a thread and tensor of rows: each element needs two sums in f32 beside
     BACKWARD_ELEMENTS_MAX = 16,
     BACKWARD_THREADS_MAX = 512,
-    BACKWARD_THREADS_MIN = 128, // where rows flow
-    BACKWARD_PREFETCH_MAX = 8,  // elements for which there are registers to load the next row
+    BACKWARD_THREADS_MIN = 128,    // where rows flow
+    BACKWARD_THREADS_RAGGED = 512, // of an SM, where rows flow: their ends take registers
+    BACKWARD_PREFETCH_MAX = 8,     // elements for which there are registers to load the next row
     /* longer rows flow through shared memory */
     FORWARD_ROW_COLS_MAX = 16384,
     FORWARD_RESIDUAL_BYTES_MAX = 32 << 10,
@@ -204,6 +205,8 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
             continue;
         for (; f->threads > BACKWARD_THREADS_MIN && f->threads / 2 * f->elements >= d->cols; f->ctas_per_sm *= 2)
             f->threads /= 2;
+        if (is_ragged(d))
+            f->ctas_per_sm = (int)min_i64(f->ctas_per_sm, BACKWARD_THREADS_RAGGED / f->threads);
         return true;
     }
     return false;
