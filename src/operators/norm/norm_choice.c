@@ -7,6 +7,7 @@ enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
     LONG_COLS = 2048,       // longer half rows take as many registers as f32 ones
     LONG_COLS_RESIDUAL = 8192,
+    RAGGED_VECTORS_MIN = 32,      // of a ragged row with gamma
     FORWARD_THREADS = 1024,       // of an SM, for f32 rows: 64 registers each
     FORWARD_THREADS_RAGGED = 768, // whose gamma and beta take more: 80
     BACKWARD_BYTES = 32,          // of a thread and tensor of rows: each element needs two sums in f32 beside
@@ -97,6 +98,12 @@ static void choose_column_lanes(const ckl_norm_desc *d, const ckl_device_info *d
         c->column_lanes /= 2;
 }
 
+/* Gamma and beta of a ragged row are cut out of two vectors each: of short ones single elements cost less. */
+static bool pays_ragged(const ckl_norm_desc *d)
+{
+    return !d->affine || d->cols >= RAGGED_VECTORS_MIN * row_vec_full(d->dtype);
+}
+
 /* Bytes of a row in registers; longer ones flow if they can. */
 static int64_t forward_bytes_max(const ckl_norm_desc *d)
 {
@@ -130,7 +137,8 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         return CKL_OK;
     }
     int most = d->residual ? CTA_ELEMENTS_RESIDUAL_MAX : CTA_ELEMENTS_MAX;
-    bool held = (ragged && row_split_choose_ragged(d->cols, d->dtype, forward_registers(d), cluster_max, &s)) ||
+    bool held = (ragged && pays_ragged(d) &&
+                 row_split_choose_ragged(d->cols, d->dtype, forward_registers(d), cluster_max, &s)) ||
                 row_split_choose(d->cols, widest_vector(d), d->dtype, forward_registers(d), cluster_max, &s);
     c->tiled = !held || row_split_cols(&s) > most * (int64_t)s.cluster;
     if (c->tiled)
