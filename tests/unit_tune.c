@@ -279,7 +279,7 @@ static ckl_status search(const tune_options *o, tune_result *r)
 
 static void new_evidence(void)
 {
-    snprintf(evidence, sizeof evidence, "unit_tune-%d.jsonl", (int)getpid());
+    snprintf(evidence, sizeof evidence, "/tmp/unit_tune-%d.jsonl", (int)getpid());
     unlink(evidence);
 }
 
