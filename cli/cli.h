@@ -58,5 +58,6 @@ int cmd_tune(int argc, char **argv);
 int cmd_layout(int argc, char **argv);
 int cmd_soak(int argc, char **argv);
 int cmd_fuzz(int argc, char **argv);
+int cmd_warm(int argc, char **argv);
 
 #endif

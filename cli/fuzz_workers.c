@@ -174,6 +174,7 @@ static pid_t start(crew *c, int worker, int64_t first)
     pid_t pid = fork();
     if (pid == 0) {
         setenv("CUDA_CACHE_DISABLE", "1", 1); // random kernels do not come again
+        setenv("CKL_CACHE", "off", 1);
         _exit(work(c, worker, first));
     }
     return pid;

@@ -25,6 +25,7 @@ static const command commands[] = {
     { "soak", cmd_soak, "random problems on several streams and threads for minutes; results and memory watched" },
     { "compare", cmd_compare, "two files of bench: what became faster, what slower; a gate for regressions" },
     { "layout", cmd_layout, "calculates with CuTe layouts and draws them" },
+    { "warm", cmd_warm, "compiles the kernels of problems ahead, for every process that will need them" },
     { "explain", cmd_explain, "which kernel a problem gets and why; its shared memory, instructions, PTX" },
 };
 

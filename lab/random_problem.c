@@ -117,8 +117,8 @@ static void print_keys(const problem_line *split, random_sequence *r, text *out)
 static void print_changed(const operator_test *test, const problem_line *split, random_sequence *r, text *out)
 {
     text_printf(out, "%s", test->op->name);
-    for (int i = 0; i < test->problem.count; i++) {
-        const field *f = &test->problem.rows[i];
+    for (int i = 0; i < test->line->problem.count; i++) {
+        const field *f = &test->line->problem.rows[i];
         print_field(f, given_value(split, f->name), r, out);
     }
     print_keys(split, r, out);

@@ -110,13 +110,13 @@ sanitized() {
 threads() {
     run "thread sanitizer build" build_threads
     [[ -x build-thread/ckl ]] || return
-    units build-thread unit_threads
+    units build-thread unit_threads unit_warm unit_cubin_cache
     run "ckl soak, thread sanitizer" build-thread/ckl soak --device emulator:h200 --minutes 0.5
 }
 
 build_threads() {
     cmake -S . -B build-thread -DCMAKE_BUILD_TYPE=Release -DCKL_SANITIZE=thread &&
-        cmake --build build-thread -j"$(nproc)" --target ckl unit_threads
+        cmake --build build-thread -j"$(nproc)" --target ckl unit_threads unit_warm unit_cubin_cache
 }
 
 build_sanitized() {

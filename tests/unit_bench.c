@@ -84,11 +84,10 @@ static void twice_reference(const void *problem, void *const *memory, int output
     }
 }
 
-static const operator_test twice_test = { .op = &twice_info,
-                                          .problem_bytes = sizeof(twice_problem),
-                                          .operands = twice_operands,
-                                          .run = twice_run,
-                                          .reference = twice_reference };
+static const operator_line twice_line = { .op = &twice_info, .problem_bytes = sizeof(twice_problem) };
+static const operator_test twice_test = {
+    .op = &twice_info, .line = &twice_line, .operands = twice_operands, .run = twice_run, .reference = twice_reference
+};
 
 /* A peer of three variants: the first slow, the second one fast, the third refused by the library. */
 
@@ -163,7 +162,7 @@ static result_row race(double us, bool hot)
     test_case c = { .test = &twice_test, .problem = &problem, .fields = "n=100" };
     const race_options options = { .hot = hot, .only = rival, .limits = { .seconds_max = 0.05 } };
     result_row row = { 0 };
-    fields_default(case_key_table, &c.keys);
+    fields_default(line_key_table, &c.keys);
     c.keys.fill = FILL_UNIFORM;
     own_us = us;
     assert_int_equal(race_run(&c, &device, &options, &row), CKL_OK);
@@ -231,7 +230,7 @@ static void sweep(const char *configs, char *said, size_t bytes)
     FILE *file = fopen(path, "w");
     fputs(configs, file);
     fclose(file);
-    fields_default(case_key_table, &c.keys);
+    fields_default(line_key_table, &c.keys);
     fflush(stdout);
     int kept = dup(STDOUT_FILENO);
     assert_non_null(freopen(output, "w", stdout));

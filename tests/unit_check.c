@@ -131,17 +131,15 @@ static void sum_reference(const void *problem, void *const *memory, int output, 
     }
 }
 
-static const operator_test sum_test = { .op = &sum_info,
-                                        .problem_bytes = sizeof(sum_problem),
-                                        .operands = sum_operands,
-                                        .run = sum_run,
-                                        .reference = sum_reference,
-                                        .terms = 2 };
+static const operator_line sum_line = { .op = &sum_info, .problem_bytes = sizeof(sum_problem) };
+static const operator_test sum_test = {
+    .op = &sum_info, .line = &sum_line, .operands = sum_operands, .run = sum_run, .reference = sum_reference, .terms = 2
+};
 
 static check_result run_case(sum_problem problem, operand_fill fill, fault which)
 {
     test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
-    fields_default(case_key_table, &c.keys);
+    fields_default(line_key_table, &c.keys);
     c.keys.fill = (choice)fill;
     c.keys.misalign = 3;
     check k;

@@ -19,6 +19,7 @@
 #include "base/math.h"
 #include "cutekernellib/cutekernellib.h"
 #include "fake_cuda.h"
+#include "temporary_folder.h"
 
 /* Allocations */
 
@@ -240,6 +241,20 @@ static void test_calls_fail(void **state)
     check_calls(500, "CUDA_ERROR_OF_SOME_KIND");
 }
 
+/* The same where cubins are kept: a failure costs at most the entry. */
+static void test_with_cache(void **state)
+{
+    temporary_folder folder;
+    (void)state;
+    assert_int_equal(temporary_folder_make(&folder), 0);
+    setenv("CKL_CACHE", folder.path, 1);
+    device_id = "cuda";
+    check_allocations();
+    check_calls(500, "CUDA_ERROR_OF_SOME_KIND");
+    setenv("CKL_CACHE", "off", 1);
+    assert_int_equal(temporary_folder_remove(&folder), 0);
+}
+
 static void test_device_memory_runs_out(void **state)
 {
     (void)state;
@@ -347,10 +362,11 @@ int main(void)
 {
     fake = fake_cuda_load();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_driver_refuses),         cmocka_unit_test(test_allocations_cuda),
-        cmocka_unit_test(test_allocations_emulator),   cmocka_unit_test(test_calls_fail),
-        cmocka_unit_test(test_device_memory_runs_out), cmocka_unit_test(test_context_lost),
-        cmocka_unit_test(test_launch_fails),           cmocka_unit_test(test_planning_in_capture),
+        cmocka_unit_test(test_driver_refuses),       cmocka_unit_test(test_allocations_cuda),
+        cmocka_unit_test(test_allocations_emulator), cmocka_unit_test(test_calls_fail),
+        cmocka_unit_test(test_with_cache),           cmocka_unit_test(test_device_memory_runs_out),
+        cmocka_unit_test(test_context_lost),         cmocka_unit_test(test_launch_fails),
+        cmocka_unit_test(test_planning_in_capture),
     };
     if (!fake) {
         fprintf(stderr, "the fake driver is not there: %s\n", FAKE_CUDA);

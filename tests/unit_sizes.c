@@ -149,11 +149,11 @@ static void append_value(const field *f, text *out)
 static void append_line(const operator_test *test, text *out)
 {
     text_printf(out, "%s", test->op->name);
-    for (int i = 0; i < test->problem.count; i++) {
+    for (int i = 0; i < test->line->problem.count; i++) {
         if (below(3))
             continue;
-        text_printf(out, " %s=", test->problem.rows[i].name);
-        append_value(&test->problem.rows[i], out);
+        text_printf(out, " %s=", test->line->problem.rows[i].name);
+        append_value(&test->line->problem.rows[i], out);
     }
     if (below(8) == 0)
         text_printf(out, " misalign=1");

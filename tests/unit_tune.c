@@ -162,10 +162,10 @@ static void reference(const void *problem, void *const *host, int output, int64_
     }
 }
 
-static const operator_test twice_test = { .op = &twice_info,
+static const operator_line twice_line = { .op = &twice_info,
                                           .problem_bytes = sizeof(twice_problem),
-                                          .problem = FIELD_TABLE(desc_fields),
-                                          .reference = reference };
+                                          .problem = FIELD_TABLE(desc_fields) };
+static const operator_test twice_test = { .op = &twice_info, .line = &twice_line, .reference = reference };
 
 /* The device: what a kernel does follows from the config in its note, and so does its time. */
 
@@ -273,7 +273,7 @@ static tune_options options_for(const char *const *given, int candidates)
 static ckl_status search(const tune_options *o, tune_result *r)
 {
     test_case c = { .test = &twice_test, .problem = &problem, .fields = "n=256", .keys = { .impl = "", .config = "" } };
-    fields_default(case_key_table, &c.keys);
+    fields_default(line_key_table, &c.keys);
     return tune_run(&c, o, r);
 }
 

@@ -1,4 +1,5 @@
 /* unit_tuned.c - the tuned store: which lines are believed, which entry a plan takes, and what is said of the others. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -309,57 +310,51 @@ static void test_shipped(void **state)
     }
 }
 
-/* The desc of every case becomes the same desc again. */
+/* Descs for people: members as C names them, zeros left out. */
 static void test_desc_text(void **state)
 {
     (void)state;
-    for (const operator_test *const *t = operator_tests; *t; t++)
-        for (const char *const *line = (*t)->cases; *line; line++) {
-            const operator_info *op = (*t)->op;
-            test_case c;
-            arena memory = { 0 };
-            problem_line split;
-            text whole = { 0 }, printed = { 0 };
-            text_printf(&whole, "%s %s", op->name, *line);
-            assert_int_equal(case_parse(text_data(&whole), &c), CKL_OK);
-            char *desc = arena_alloc(&memory, 2, op->desc_bytes), *again = desc + op->desc_bytes;
-            char *keys = arena_alloc(&memory, 2, op->desc_bytes);
-            adapter_desc(*t, c.problem, desc);
-            plan_desc_print(op, desc, &printed);
-            assert_int_equal(problem_split(&memory, text_data(&printed), &split), CKL_OK);
-            for (int i = 0; i < split.count; i++)
-                if (plan_desc_set(op, split.pairs[i].key, split.pairs[i].value, again) != CKL_OK)
-                    fail_msg("%s: %s", text_data(&printed), ckl_error());
-            plan_desc_key(op, desc, keys);
-            plan_desc_key(op, again, keys + op->desc_bytes);
-            if (memcmp(keys, keys + op->desc_bytes, op->desc_bytes) != 0)
-                fail_msg("%s became another desc: %s", text_data(&whole), text_data(&printed));
-            text_free(&whole);
-            text_free(&printed);
-            arena_clear(&memory);
-            case_clear(&c);
-        }
+    text out = { 0 };
+    ckl_permute_desc p = {
+        .dtype = CKL_F16, .rank = 3, .shape = { 8, 77, 64 }, .order = { 0, 2, 1 }, .stride_x = { 0, 5 }
+    };
+    ckl_elementwise_desc e = { .expr = "a * x", .rank = 1, .in = { [1] = { .dtype = CKL_BF16, .scalar = true } } };
+    plan_desc_print(&permute_operator, &p, &out);
+    assert_string_equal(text_data(&out), "permute dtype=f16 rank=3 shape=8,77,64 order=0,2,1 stride_x=0,5");
+    text_clear(&out);
+    plan_desc_print(&elementwise_operator, &e, &out);
+    assert_string_equal(text_data(&out), "elementwise expr='a * x' rank=1 in[1].dtype=bf16 in[1].scalar=1");
+    text_free(&out);
 }
 
-static void test_desc_lists(void **state)
+/* How far sizes are apart; what is no size must be equal. */
+static void test_distance(void **state)
 {
     (void)state;
-    ckl_permute_desc d = { .rank = 1 };
-    const operator_info *op = &permute_operator;
-    assert_int_equal(plan_desc_set(op, "shape", "1,2,3,4,5", &d), CKL_OK);
-    assert_int_equal(d.shape[4], 5);
-    assert_int_equal(plan_desc_set(op, "shape", "7", &d), CKL_OK); // the rest is 0 again
-    assert_int_equal(d.shape[0] + d.shape[1], 7);
-    assert_int_equal(plan_desc_set(op, "shape", "1,2,3,4,5,6", &d), CKL_INVALID);
-    assert_string_equal(ckl_error(), "permute: shape takes a list of up to 5");
-    assert_int_equal(plan_desc_set(op, "shape", "1,,3", &d), CKL_INVALID);
-    ckl_elementwise_desc e = { .rank = 0 };
-    char long_text[CKL_ELEMENTWISE_EXPR_MAX + 1];
-    memset(long_text, 'x', sizeof long_text - 1);
-    long_text[sizeof long_text - 1] = '\0';
-    assert_int_equal(plan_desc_set(&elementwise_operator, "expr", long_text, &e), CKL_INVALID);
-    assert_int_equal(plan_desc_set(&elementwise_operator, "in[1].stride", "0,3", &e), CKL_OK);
-    assert_int_equal(e.in[1].stride[1], 3);
+    const ckl_gemm_desc a = { .m = 1024, .n = 512, .k = 64, .a = CKL_F16 };
+    ckl_gemm_desc b = a;
+    assert_true(plan_desc_distance(&gemm_operator, &a, &b) == 0);
+    b.n = 2048;
+    b.k = 128;
+    assert_true(plan_desc_distance(&gemm_operator, &a, &b) == 2);
+    b.bias = true;
+    assert_true(isinf(plan_desc_distance(&gemm_operator, &a, &b)));
+    b = a;
+    b.ldc = 1024;
+    assert_true(isinf(plan_desc_distance(&gemm_operator, &a, &b)));
+    ckl_permute_desc p = { .rank = 1, .shape = { 8 } }, q = { .rank = 1, .shape = { 64 } };
+    assert_true(plan_desc_distance(&permute_operator, &p, &q) == 3);
+}
+
+/* Lines of shapes, axes and expressions, as `ckl bench --json` has them. */
+static void test_other_operators(void **state)
+{
+    (void)state;
+    use_lines("softmax " H200 "shape=256x1024 dtype=bf16 seed=3 config='row dtype=bf16 threads=256'\n"
+              "elementwise " H200 "expr=gelu(a*x) shape=128x256 config='vector vec=2'\n");
+    expect("softmax shape=256x1024 dtype=bf16", "threads=256", 1);
+    expect("softmax shape=16x16x1024 dtype=bf16", "threads=256", 1); // the same rows
+    expect("elementwise expr=gelu(a*x) shape=128x256", "vec=2", 2);
 }
 
 /* The winner replaces the line of its problem on its device; what else the file holds stays. */
@@ -383,12 +378,11 @@ static void test_keep(void **state)
     FILE *in = fopen(file, "r");
     content[fread(content, 1, sizeof content - 1, in)] = '\0';
     fclose(in);
-    assert_string_equal(content,
-                        "# mine\n"
-                        "gemm device='NVIDIA L4' m=512 n=512 k=512 a=f16 config='tiled'\n"
-                        "nonsense\n"
-                        "gemm device='NVIDIA H200' m=512 n=512 k=512 a=f16 b=f16 d=f16 lda=512 ldb=512 ldd=512 "
-                        "config='sm90 tile_m=64 tile_n=240 consumers=1 stages=4' # 10 us, before 12 us\n");
+    assert_string_equal(content, "# mine\n"
+                                 "gemm device='NVIDIA L4' m=512 n=512 k=512 a=f16 config='tiled'\n"
+                                 "nonsense\n"
+                                 "gemm device='NVIDIA H200' m=512 n=512 k=512 "
+                                 "config='sm90 tile_m=64 tile_n=240 consumers=1 stages=4' # 10 us, before 12 us\n");
     tuned_forget();
     expect("gemm m=512 n=512 k=512", "tile_n=240", 4);
     struct stat s;
@@ -400,6 +394,12 @@ static void test_keep(void **state)
     unlink(made);
     snprintf(made, sizeof made, "%s/new", folder);
     assert_int_equal(rmdir(made), 0);
+    case_clear(&c);
+    strcpy(r->finals[0].config, "vector vec=2 expr='a * x + 1' steps=2");
+    assert_int_equal(case_parse("elementwise expr='a * x + 1' shape=128x256", &c), CKL_OK);
+    assert_int_equal(tune_keep(&c, r, file), CKL_OK);
+    tuned_forget();
+    expect("elementwise expr='a * x + 1' shape=128x256", "vec=2 steps=2", 5);
     free(r);
     case_clear(&c);
 }
@@ -427,10 +427,18 @@ static int close_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),      cmocka_unit_test(test_forced),  cmocka_unit_test(test_near),
-        cmocka_unit_test(test_bad_lines),  cmocka_unit_test(test_log),     cmocka_unit_test(test_user_file),
-        cmocka_unit_test(test_bad_files),  cmocka_unit_test(test_shipped), cmocka_unit_test(test_desc_text),
-        cmocka_unit_test(test_desc_lists), cmocka_unit_test(test_keep),
+        cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_near),
+        cmocka_unit_test(test_bad_lines),
+        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_user_file),
+        cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_shipped),
+        cmocka_unit_test(test_desc_text),
+        cmocka_unit_test(test_distance),
+        cmocka_unit_test(test_other_operators),
+        cmocka_unit_test(test_keep),
     };
     return cmocka_run_group_tests(tests, open_folder, close_folder);
 }

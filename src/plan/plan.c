@@ -427,16 +427,21 @@ static ckl_status settle(void *user)
     return CKL_OK;
 }
 
+static ckl_status settle_guarded(built_plan *built, const void *desc, const char *force)
+{
+    const tuned_table *table;
+    TRY(tuned_table_of(built->plan.op, &table));
+    ckl_status status = heap_guard(built->plan.op->name, settle, &(plan_request){ built, desc, force, table });
+    if (status == CKL_NO_MEMORY)
+        built->memory = (arena){ 0 }; // it is freed already
+    return status;
+}
+
 /* Fills a plan; what it acquired is released by ckl_plan_free(), also after a failure. */
 static ckl_status build(built_plan *built, const void *desc, const char *force)
 {
     ckl_plan *plan = &built->plan;
-    const tuned_table *table;
-    TRY(tuned_table_of(plan->op, &table));
-    ckl_status status = heap_guard(plan->op->name, settle, &(plan_request){ built, desc, force, table });
-    if (status == CKL_NO_MEMORY)
-        built->memory = (arena){ 0 }; // it is freed already
-    TRY(status);
+    TRY(settle_guarded(built, desc, force));
     if (!plan->impl->describe)
         return CKL_OK;
     TRY(kernel_cache_get(plan->device, plan->op, plan->impl, plan->config, plan->text, &built->kernels));
@@ -458,6 +463,18 @@ ckl_status plan_build(ckl_device *device, const operator_info *op, const void *d
         *plan = &built->plan;
     else
         ckl_plan_free(&built->plan);
+    return status;
+}
+
+ckl_status plan_warm(ckl_device *device, const operator_info *op, const void *desc, const char *force, bool wait,
+                     bool *busy)
+{
+    built_plan built = { .plan = { .device = device, .op = op } };
+    ckl_status status = settle_guarded(&built, desc, force);
+    *busy = false;
+    if (status == CKL_OK && built.plan.impl->describe)
+        status = kernel_cache_warm(device, op, built.plan.impl, built.plan.config, built.plan.text, wait, busy);
+    arena_clear(&built.memory);
     return status;
 }
 

@@ -3,6 +3,7 @@
 #define CKL_PLAN_PLAN_H
 
 #include "base/fields.h"
+#include "base/problem.h"
 #include "cutekernellib/plan.h"
 #include "device/device.h"
 #include "ir/params.h"
@@ -103,6 +104,12 @@ typedef struct operator_info {
     ckl_status (*view)(const void *desc, void *view);
     size_t view_bytes;
 
+    /*
+     * Reads a problem line into a desc, which is checked, and the text that its impl= and config= force, NULL without these.
+     * CKL_INVALID with a sentence. NULL: there are no such lines.
+     */
+    ckl_status (*read)(const problem_line *line, arena *memory, void *desc, const char **force);
+
     /* Checks what else is in the args of a call. NULL: nothing. */
     ckl_status (*check_args)(const void *desc, const void *args);
 
@@ -146,6 +153,13 @@ struct ckl_plan {
  */
 ckl_status plan_build(ckl_device *device, const operator_info *op, const void *desc, const char *force,
                       ckl_plan **plan);
+
+/*
+ * Loads the kernels that plan_build() would, and keeps them until the device is closed. Where another thread is loading the same
+ * ones and this one does not wait, *busy is true: it can do something else, and ask again.
+ */
+ckl_status plan_warm(ckl_device *device, const operator_info *op, const void *desc, const char *force, bool wait,
+                     bool *busy);
 
 /* Checks the arguments and enqueues. The plan must be one of op. */
 ckl_status plan_run(const ckl_plan *plan, const operator_info *op, const void *args, ckl_stream stream);

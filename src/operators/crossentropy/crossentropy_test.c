@@ -1,4 +1,4 @@
-/* crossentropy_test.c - the definition of cross-entropy and its gradient in double, its problem line, cases and rejects. */
+/* crossentropy_test.c - the definition of cross-entropy and its gradient in double, its cases and rejects. */
 #include "cutekernellib/operators/crossentropy.h"
 
 #include <math.h>
@@ -6,16 +6,6 @@
 #include "base/dtype.h"
 #include "operators/crossentropy/crossentropy_config.h"
 #include "operators/operators.h"
-
-typedef struct crossentropy_problem {
-    ckl_crossentropy_desc desc;
-    int64_t target_low;
-} crossentropy_problem;
-
-static const field fields[] = {
-    CROSSENTROPY_DESC(FIELD_NESTED, (crossentropy_problem, desc))                                                //
-    FIELD_ROW(crossentropy_problem, int64_t, target_low, "0", "", "the smallest target; it need not be a class") //
-};
 
 enum { X, TARGET, LOSS, LSE, COUNT, DLOSS, DX }; // operands
 

@@ -1,4 +1,4 @@
-/* gemm_test.c - the definition of gemm in double, its problem line, cases and rejects. */
+/* gemm_test.c - the definition of gemm in double, its cases and rejects. */
 #include "operators/gemm/gemm_lab.h"
 
 #include <math.h>
@@ -6,23 +6,6 @@
 
 #include "base/dtype.h"
 #include "operators/gemm/gemm_config.h"
-
-static const field fields[] = {
-    GEMM_DESC(FIELD_NESTED, (gemm_problem, desc))                                  //
-    FIELD_ROW(gemm_problem, bool, c, "0", "0 1", "there is a C even if beta is 0") //
-    FIELD_ROW(gemm_problem, float, alpha, "1", "", "factor of the product")        //
-    FIELD_ROW(gemm_problem, float, beta, "0", "", "factor of C")                   //
-};
-
-/* C is of D's type. */
-static ckl_status prepare(void *problem)
-{
-    gemm_problem *p = problem;
-    p->c |= p->beta != 0;
-    if (p->c)
-        p->desc.c = p->desc.d ? p->desc.d : p->desc.a;
-    return CKL_OK;
-}
 
 enum { A, B, C, BIAS, D };
 
@@ -183,5 +166,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(gemm, .prepare = prepare, .operands = operands, .run = run, .reference = reference, .terms_of = terms,
+OPERATOR_TEST(gemm, .operands = operands, .run = run, .reference = reference, .terms_of = terms,
               .approximation_of = approximation, .flops = flops);

@@ -1,15 +1,11 @@
-/* groupnorm_test.c - the problem line of group norm, its cases and rejects. */
+/* groupnorm_test.c - the cases and rejects of group norm. */
 #include "operators/groupnorm/groupnorm_config.h"
 #include "operators/norm_lab.h"
-
-static const field fields[] = { GROUPNORM_DESC(FIELD_NESTED, (norm_problem, images)) //
-                                NORM_PROBLEM(FIELD_ROW, norm_problem) };
 
 static ckl_status prepare(void *problem)
 {
     norm_problem *p = problem;
     const ckl_groupnorm_desc *d = &p->images;
-    TRY(plan_check_desc(&groupnorm_operator, problem));
     bool planes = d->layout == CKL_IMAGE_NCHW;
     int64_t pixels = product_i64(d->h, d->w);
     p->view = (norm_view){ .direction = d->direction,

@@ -1,4 +1,4 @@
-/* rope_test.c - the definition of rope in double, its problem line, cases and rejects. */
+/* rope_test.c - the definition of rope in double, its cases and rejects. */
 #include "cutekernellib/operators/rope.h"
 
 #include <math.h>
@@ -6,19 +6,6 @@
 #include "base/dtype.h"
 #include "operators/operators.h"
 #include "operators/rope/rope_desc.h"
-
-typedef struct rope_problem {
-    ckl_rope_desc desc;
-    bool inplace;
-    float position_min, position_max;
-} rope_problem;
-
-static const field fields[] = {
-    ROPE_DESC(FIELD_NESTED, (rope_problem, desc))                                    //
-    FIELD_ROW(rope_problem, bool, inplace, "0", "0 1", "yq is q and yk is k")        //
-    FIELD_ROW(rope_problem, float, position_min, "0", "", "the least position")      //
-    FIELD_ROW(rope_problem, float, position_max, "4096", "", "the largest position") //
-};
 
 enum { Q, K, POSITIONS, YQ, YK }; // operands
 

@@ -1,39 +1,11 @@
-/* softmax_test.c - the definition of softmax and its gradient in double, its problem line, cases and rejects. */
+/* softmax_test.c - the definition of softmax and its gradient in double, its cases and rejects. */
 #include "cutekernellib/operators/softmax.h"
 
 #include <math.h>
 
 #include "base/dtype.h"
-#include "base/shape.h"
 #include "operators/operators.h"
 #include "operators/softmax/softmax_config.h"
-
-typedef struct softmax_problem {
-    ckl_softmax_desc desc;
-    quoted shape;
-    int64_t axis;
-} softmax_problem;
-
-static const field fields[] = {
-    FIELD_ROW(softmax_problem, quoted, shape, "256x1024", "", "sizes, outermost first")                  //
-    FIELD_ROW(softmax_problem, int64_t, axis, "-1", "", "along which sums run; negative: from the last") //
-    SOFTMAX_DESC(FIELD_NESTED, (softmax_problem, desc))                                                  //
-};
-
-static ckl_status prepare(void *problem)
-{
-    softmax_problem *p = problem;
-    sizes shape;
-    int axis;
-    TRY(shape_parse("softmax", p->shape, &shape));
-    TRY(shape_axis("softmax", &shape, p->axis, &axis));
-    p->desc.outer = shape_elements(&shape, 0, axis);
-    p->desc.n = shape.of[axis];
-    p->desc.inner = shape_elements(&shape, axis + 1, shape.rank);
-    if (p->desc.inner == 0) // no rows at all
-        p->desc.outer = 0;
-    return CKL_OK;
-}
 
 enum { X, MASK, Y, DY, DX }; // operands
 
@@ -229,5 +201,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(softmax, .prepare = prepare, .operands = operands, .slice_mode = 1, .reference = reference,
-              .terms_of = terms, .approximation_of = approximation, .flops = flops);
+OPERATOR_TEST(softmax, .operands = operands, .slice_mode = 1, .reference = reference, .terms_of = terms,
+              .approximation_of = approximation, .flops = flops);
