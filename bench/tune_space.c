@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "base/number.h"
 #include "base/problem.h"
 #include "bench/tune_parts.h"
 
@@ -101,11 +102,28 @@ static void add_ranked(generation *g, const implementation *impl)
     free(ranked);
 }
 
-/* A field's values as words; returns how many. */
+/* Appends the numbers half way between neighbours of a list: "64 96" has 80. */
+static void add_midpoints(text *list)
+{
+    text between = { 0 };
+    int64_t before = INT64_MAX, value;
+    for (const char *at = text_data(list); number_integer(&at, &value); at += *at == ' ', before = value)
+        if (before < value - 1)
+            text_printf(&between, " %" PRId64, before + (value - before) / 2);
+    text_append(list, text_data(&between), between.length);
+    text_free(&between);
+}
+
+/*
+ * A field's values as words; returns how many. Beside those that are listed, integers take what lies between two of them: lists are
+ * what somebody thought worth trying.
+ */
 static int words_of(const field *f, text *list, const char **words, int *lengths)
 {
     int count = 0;
     field_choices(f, list);
+    if (f->kind == FIELD_int)
+        add_midpoints(list);
     while (count < WORDS_MAX && (lengths[count] = field_word(text_data(list), count, &words[count])) > 0)
         count++;
     return count;

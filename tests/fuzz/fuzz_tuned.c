@@ -2,7 +2,7 @@
  * fuzz_tuned.c - any text as a line of the tuned store: it is refused with a sentence, or it is an entry whose config the H200 takes
  * or declines.
  */
-#include "fuzz_h200.h"
+#include "fuzz_device.h"
 #include "fuzz_text.h"
 #include "operators/operators.h"
 #include "plan/tuned.h"

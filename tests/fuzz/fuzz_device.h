@@ -1,6 +1,6 @@
-/* fuzz_h200.h - the device that harnesses choose for. */
-#ifndef CKL_TESTS_FUZZ_H200_H
-#define CKL_TESTS_FUZZ_H200_H
+/* fuzz_device.h - the device that harnesses choose for. */
+#ifndef CKL_TESTS_FUZZ_DEVICE_H
+#define CKL_TESTS_FUZZ_DEVICE_H
 
 #include "cutekernellib/device.h"
 
