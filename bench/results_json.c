@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "base/text.h"
 #include "bench/results_json.h"
 
 static json_t *write_member(const result_member *m, const void *object)
@@ -45,9 +46,13 @@ ckl_status results_write_json(const results *r, const char *path)
         json_array_append_new(rows, write_row(&r->rows[i]));
     json_t *document = json_pack("{s:s, s:i, s:o, s:o}", "schema", RESULTS_SCHEMA, "version", RESULTS_VERSION, "header",
                                  result_to_json(&result_header_table, &r->header), "rows", rows);
-    int failed = json_dump_file(document, path, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    text beside = { 0 };
+    text_printf(&beside, "%s.new", path);
+    bool written = json_dump_file(document, text_data(&beside), JSON_INDENT(1) | JSON_REAL_PRECISION(6)) == 0 &&
+                   rename(text_data(&beside), path) == 0;
     json_decref(document);
-    if (failed)
+    text_free(&beside);
+    if (!written)
         FAIL(CKL_INVALID, "results: %s cannot be written", path);
     return CKL_OK;
 }

@@ -3,7 +3,7 @@
 #define CKL_BENCH_TUNE_PARTS_H
 
 #include "bench/tune.h"
-#include "lab/random.h"
+#include "base/random.h"
 
 enum { TUNE_CONFIG_BYTES = 640, TUNE_REASON_BYTES = 512 };
 
@@ -23,7 +23,7 @@ typedef struct tune_space {
     const ckl_device_info *device;
     const void *desc, *view; // view: what implementations take
     arena memory;
-    random_sequence random;
+    uint64_t random; // random.h
     const char **seen; // configs that were drawn
     int seen_count, seen_room;
     int64_t illegal;

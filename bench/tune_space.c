@@ -15,7 +15,7 @@ enum {
 
 ckl_status tune_space_open(const test_case *c, const ckl_device_info *device, uint64_t seed, tune_space *space)
 {
-    *space = (tune_space){ .op = c->test->op, .device = device, .random = { .stream = seed } };
+    *space = (tune_space){ .op = c->test->op, .device = device, .random = seed };
     void *desc = arena_alloc(&space->memory, 1, space->op->desc_bytes);
     adapter_desc(c->test, c->problem, desc);
     space->desc = desc;

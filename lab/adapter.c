@@ -106,6 +106,16 @@ double adapter_bytes(const operator_test *t, const void *problem)
     return sum;
 }
 
+double adapter_bytes_written(const operator_test *t, const void *problem)
+{
+    operand all[OPERANDS_MAX];
+    double sum = 0;
+    for (int i = 0, count = adapter_operands(t, problem, all); i < count; i++)
+        if (all[i].role != OPERAND_IN)
+            sum += elements_of(&all[i]) * (double)ckl_dtype_bytes(all[i].dtype);
+    return sum;
+}
+
 /* Slices */
 
 /* Output number `output` among the operands. */

@@ -85,7 +85,8 @@ ckl_status case_plan(const test_case *c, ckl_device *device, ckl_plan **plan)
 
 ckl_status suite_read(const char *path, ckl_status (*visit)(const char *line, void *user), void *user)
 {
-    FILE *file = fopen(path, "r");
+    bool given = strcmp(path, "-") == 0;
+    FILE *file = given ? stdin : fopen(path, "r");
     if (!file)
         FAIL(CKL_INVALID, "suite %s: %s", path, strerror(errno));
     char *line = NULL;
@@ -100,6 +101,7 @@ ckl_status suite_read(const char *path, ckl_status (*visit)(const char *line, vo
             status_fail(status, "%s:%d: %s", path, number, ckl_error());
     }
     free(line);
-    fclose(file);
+    if (!given)
+        fclose(file);
     return status;
 }

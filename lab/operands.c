@@ -108,7 +108,7 @@ ckl_status operand_images_fit(const test_case *c, const ckl_device_info *device)
 
 static ckl_status create_image(const test_case *c, int number, operand_image *o, size_t canary)
 {
-    measure(o, c->keys.misalign, canary);
+    measure(o, c->keys.misalign + number * c->keys.stagger, canary);
     o->image = malloc(o->bytes ? o->bytes : 1);
     o->after = malloc(o->bytes ? o->bytes : 1);
     if (!o->image || !o->after)

@@ -187,7 +187,8 @@ static ckl_status run(const test_case *c, const ckl_plan *plan)
     int count = adapter_operands(c->test, c->problem, infos);
     for (int i = 0; i < count; i++)
         if (infos[i].dtype != CKL_DTYPE_DEFAULT)
-            pointers[i] = (char *)address_of(i) + (size_t)c->keys.misalign * ckl_dtype_bytes(infos[i].dtype);
+            pointers[i] = (char *)address_of(i) +
+                          (size_t)(c->keys.misalign + i * c->keys.stagger) * ckl_dtype_bytes(infos[i].dtype);
     return adapter_run(c->test, plan, c->problem, pointers, NULL);
 }
 

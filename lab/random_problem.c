@@ -8,7 +8,7 @@
 #include "base/dtype.h"
 #include "base/math.h"
 #include "base/problem.h"
-#include "lab/random.h"
+#include "base/random.h"
 
 enum {
     ATTEMPTS = 32,
@@ -21,14 +21,14 @@ enum {
 };
 
 /* Half the time one more or one less than a multiple: most tails are there. */
-static int64_t other_size(int64_t size, random_sequence *r)
+static int64_t other_size(int64_t size, uint64_t *r)
 {
     int64_t scaled = size * (1 + random_below(r, GROWTH_MAX)) >> random_below(r, 6);
     return max_i64(1, scaled + random_below(r, 4) - 1 - random_below(r, 2));
 }
 
 /* The value with some of its numbers changed. */
-static void print_other_numbers(const char *value, random_sequence *r, text *out)
+static void print_other_numbers(const char *value, uint64_t *r, text *out)
 {
     while (*value) {
         size_t digits = strspn(value, "0123456789");
@@ -41,7 +41,7 @@ static void print_other_numbers(const char *value, random_sequence *r, text *out
 }
 
 /* One of the words of a list; "" if it is empty. */
-static void print_other_choice(const field *f, random_sequence *r, text *out)
+static void print_other_choice(const field *f, uint64_t *r, text *out)
 {
     text list = { 0 };
     field_choices(f, &list);
@@ -86,7 +86,7 @@ static void print_pair(const char *key, const char *value, text *out)
     text_printf(out, " %s=%s%s%s", key, quote, value, quote);
 }
 
-static void print_field(const field *f, const char *given, random_sequence *r, text *out)
+static void print_field(const field *f, const char *given, uint64_t *r, text *out)
 {
     text value = { 0 };
     if (has_choices(f) && random_below(r, CHOICES_ONE_IN) == 0)
@@ -101,7 +101,7 @@ static void print_field(const field *f, const char *given, random_sequence *r, t
 }
 
 /* How inputs are filled, and what the case forces. */
-static void print_keys(const problem_line *split, random_sequence *r, text *out)
+static void print_keys(const problem_line *split, uint64_t *r, text *out)
 {
     static const char *const fills[] = { "integers", "uniform", "hard" };
     bool forced = random_below(r, FORCED_KEPT_ONE_IN) == 0;
@@ -112,9 +112,11 @@ static void print_keys(const problem_line *split, random_sequence *r, text *out)
     text_printf(out, " fill=%s seed=%" PRId64, fills[random_below(r, COUNT_OF(fills))], 1 + random_below(r, 1000000));
     if (random_below(r, MISALIGN_ONE_IN) == 0)
         text_printf(out, " misalign=%" PRId64, 1 + random_below(r, 15));
+    if (random_below(r, MISALIGN_ONE_IN) == 0)
+        text_printf(out, " stagger=%" PRId64, 1 + random_below(r, 15));
 }
 
-static void print_changed(const operator_test *test, const problem_line *split, random_sequence *r, text *out)
+static void print_changed(const operator_test *test, const problem_line *split, uint64_t *r, text *out)
 {
     text_printf(out, "%s", test->op->name);
     for (int i = 0; i < test->line->problem.count; i++) {
@@ -138,6 +140,11 @@ static double bytes_of(const test_case *c)
     return sum;
 }
 
+bool random_problem_fits(const test_case *c, random_problem_limits limits)
+{
+    return adapter_flops(c->test, c->problem) <= limits.flops && bytes_of(c) <= limits.bytes;
+}
+
 /* An approximate result in a type without a bound: the last bit before a cut to integers may tip it to either side. */
 static bool is_undecided(const test_case *c)
 {
@@ -157,7 +164,7 @@ static bool suits(const char *line, const ckl_device_info *device, random_proble
     const implementation *impl;
     void *config;
     ckl_status status = case_parse(line, &c);
-    if (status == CKL_OK && (adapter_flops(c.test, c.problem) > limits.flops || bytes_of(&c) > limits.bytes))
+    if (status == CKL_OK && !random_problem_fits(&c, limits))
         status = CKL_UNSUPPORTED;
     if (status == CKL_OK && is_undecided(&c))
         status = CKL_UNSUPPORTED;
@@ -171,7 +178,7 @@ static bool suits(const char *line, const ckl_device_info *device, random_proble
     return status == CKL_OK;
 }
 
-static const operator_test *any_operator(random_sequence *r)
+static const operator_test *any_operator(uint64_t *r)
 {
     int count = 0;
     while (operator_tests[count])
@@ -179,7 +186,7 @@ static const operator_test *any_operator(random_sequence *r)
     return operator_tests[random_below(r, count)];
 }
 
-static const char *any_case(const operator_test *test, random_sequence *r)
+static const char *any_case(const operator_test *test, uint64_t *r)
 {
     int count = 0;
     while (test->cases[count])
@@ -190,7 +197,7 @@ static const char *any_case(const operator_test *test, random_sequence *r)
 void random_problem(const operator_test *only, const ckl_device_info *device, uint64_t seed,
                     random_problem_limits limits, text *line)
 {
-    random_sequence r = { .stream = seed };
+    uint64_t r = seed;
     const operator_test *test = only ? only : any_operator(&r);
     for (int i = 0; i < ATTEMPTS; i++) {
         text given = { 0 }, changed = { 0 };

@@ -159,12 +159,29 @@ static ckl_status measure_memory(soak *s)
     return CKL_OK;
 }
 
+static const char *work_of(soak *s, ckl_stream stream)
+{
+    bool idle = true;
+    if (s->device->ops->stream_idle && s->device->ops->stream_idle(s->device, stream, &idle) != CKL_OK)
+        return ckl_error();
+    return idle ? "its work is done" : "its work is not done";
+}
+
+/* First what the host knows; a driver that hangs may not answer. */
 static void report_stuck(soak *s)
 {
     s->sums.stuck = true;
-    for (int i = 0; i < s->options->streams; i++)
-        if (s->streams[i].open)
-            s->options->waiting(s->streams[i].line);
+    int per_thread = s->options->streams / s->options->threads;
+    for (int asks = 0; asks < 2; asks++)
+        for (int i = 0; i < s->options->streams; i++) {
+            soak_stream *stream = &s->streams[i];
+            const char *stage = soak_stream_stage(stream);
+            if (!stage)
+                continue;
+            s->options->waiting(&(soak_wait){ i / per_thread, i, stream->number, stream->line, stage,
+                                              clock_seconds() - stream->since,
+                                              asks ? work_of(s, stream->stream) : NULL });
+        }
 }
 
 /* Waits for the threads of a phase, tells of progress, and notices when there is none. */

@@ -32,6 +32,15 @@ typedef struct soak_sums {
     bool stuck;                               // no run ended for long: threads are left behind, leave the process
 } soak_sums;
 
+/* What a stream is at where nothing ends. */
+typedef struct soak_wait {
+    int thread, stream;
+    int64_t number; // of its problem
+    const char *line, *stage;
+    double seconds;   // in that stage
+    const char *work; // is the stream's work done? NULL: not asked yet, the answer may never come
+} soak_wait;
+
 typedef struct soak_options {
     uint64_t seed;           // problem i is drawn from (seed, i), whatever the threads do
     int64_t first, problems; // number of the first problem; how many, 0: as many as there is time for
@@ -43,7 +52,7 @@ typedef struct soak_options {
     /* Called by one thread at a time. */
     void (*failed)(const char *line, int64_t number, const char *what);
     void (*progress)(const soak_sums *sums);
-    void (*waiting)(const char *line); // where stuck: for each line under way
+    void (*waiting)(const soak_wait *wait); // where stuck: for each stream under way, then once more with its work
 } soak_options;
 
 /* Runs until time, problems or device are at their end. CKL_OK also when something was wrong: the sums say it. */

@@ -16,8 +16,7 @@ failed=
 "$ckl" run add n=1000 --device cuda >/dev/null # without a GPU it says why
 [[ -e $(dirname "$ckl")/libckl_cub_peer.so ]] || scripts/build-peers "$(dirname "$ckl")" || echo "bench_all: without CUB"
 for suite in $suites; do
-    [[ $suite == norm ]] && compile=1 || compile=0 # takes seconds a row
-    CKL_TORCH_COMPILE=$compile "$ckl" bench --suite "bench/suites/$suite.txt" --seconds "$seconds" --json "bench/results/$suite.json" ||
+    "$ckl" bench --suite "bench/suites/$suite.txt" --seconds "$seconds" --json "bench/results/$suite.json" ||
         failed="$failed $suite"
 done
 "$ckl" bench --ladder --suite bench/suites/reduce-ladder.txt --seconds "$seconds" --json bench/results/reduce-ladder.json ||

@@ -130,6 +130,7 @@ FAKE(cuStreamSynchronize, (cu_stream stream), {
     if (!result)
         result = wait(stream);
 })
+FAKE(cuStreamQuery, (cu_stream stream), { result = wait(stream); })
 FAKE(cuStreamBeginCapture_v2, (cu_stream stream, int mode), {
     fake_stream *s = stream_of(stream);
     *s = (fake_stream){ .used = true, .blocking = s->blocking, .capturing = true, .mode = mode, .by = pthread_self() };

@@ -301,7 +301,7 @@ static void accumulators(val d[N / 2])
 static void multiply(val *d, int n)
 {
     val desc = ir_int(IR_U64, 0);
-    ir_wgmma(CKL_F16, n, d, desc, desc, ir_int(IR_PRED, 1), false, false);
+    ir_wgmma(CKL_F16, CKL_F16, n, d, desc, desc, ir_int(IR_PRED, 1), false, false);
 }
 
 static void wgmma_n(bool right)
@@ -368,7 +368,7 @@ static void wgmma_a(bool right)
         ir_assign(a[i] = ir_reg(IR_U32), u32(i));
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     for (int i = 0; i < 2; i++)
-        ir_wgmma_rs(CKL_F16, N, d, a, desc, ir_int(IR_PRED, 1), false);
+        ir_wgmma_rs(CKL_F16, CKL_F16, N, d, a, desc, ir_int(IR_PRED, 1), false);
     ir_plain(IR_WGMMA_COMMIT, 0, 0);
     if (right)
         ir_plain(IR_WGMMA_WAIT, 0, 0);

@@ -7,6 +7,7 @@
 
 #include "device/device.h"
 #include "ir/build.h"
+#include "skeletons/residency.h"
 
 /* Tensor maps */
 
@@ -135,6 +136,22 @@ static void test_kernels(void **state)
                  "k: is made for sm_90a, hopper is sm_80 and has no wgmma");
 }
 
+/* CTAs of an SM of 228 KiB: each takes 1 KiB more than it asks for, and 56 registers a thread. */
+static void test_residency(void **state)
+{
+    (void)state;
+    enum { KIB = 1 << 10 };
+    const ckl_device_info sm = { .smem_per_sm_bytes = 228 * KIB, .registers_per_sm = 65536 };
+    assert_int_equal(residency_ctas_per_sm(&sm, 128, 75 * KIB), 3);
+    assert_int_equal(residency_ctas_per_sm(&sm, 128, 75 * KIB + 1), 2);
+    assert_int_equal(residency_ctas_per_sm(&sm, 128, 227 * KIB), 1);
+    assert_int_equal(residency_ctas_per_sm(&sm, 128, 300 * KIB), 1); // never none
+    assert_int_equal(residency_ctas_per_sm(&sm, 128, 0), 9);         // 65536 / (56 * 128)
+    assert_int_equal(residency_ctas_per_sm(&sm, 130, 0), 9);
+    assert_int_equal(residency_ctas_per_sm(&sm, 131, 0), 8);
+    assert_int_equal(residency_ctas_per_sm(&sm, 1024, 0), 1);
+}
+
 /* The three largest allocations are named, each owner once and the first of equal ones first. */
 static void test_shared_memory(void **state)
 {
@@ -160,6 +177,7 @@ static void test_shared_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_maps), cmocka_unit_test(test_boxes),
-                                        cmocka_unit_test(test_kernels), cmocka_unit_test(test_shared_memory) };
+                                        cmocka_unit_test(test_kernels), cmocka_unit_test(test_shared_memory),
+                                        cmocka_unit_test(test_residency) };
     return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
 }

@@ -339,6 +339,86 @@ static void test_once(void **state)
     plan_forget_device(&device);
 }
 
+static void run_once(int64_t n)
+{
+    if (plan_once(&device, &op, &(op_desc){ .n = n }, &op, NULL) != CKL_OK)
+        fail_msg("%s", ckl_error());
+}
+
+/* 4096 plans of the one-call form are kept; one more takes the place of another. Twice: forgetting begins anew. */
+static void test_once_keeps(void **state)
+{
+    (void)state;
+    enum { KEPT = 4096 };
+    for (int round = 0; round < 2; round++) {
+        choices = 0;
+        for (int repeat = 0; repeat < 3; repeat++)
+            for (int i = 1; i <= KEPT; i++)
+                run_once(2 * i);
+        assert_int_equal(choices, KEPT);
+        for (int i = KEPT + 1; i <= KEPT + 10; i++)
+            for (int repeat = 0; repeat < 2; repeat++)
+                run_once(2 * i); // kept itself
+        assert_int_equal(choices, KEPT + 10);
+        choices = 0;
+        for (int i = KEPT + 10; i >= 1; i--)
+            run_once(2 * i);
+        assert_in_range(choices, 10, KEPT); // those that made room
+        plan_forget_device(&device);
+    }
+}
+
+/* Plans are told apart by device and operator too, and forgotten by device. */
+static void test_once_tells_apart(void **state)
+{
+    (void)state;
+    ckl_device other_device = device;
+    operator_info other_op = op;
+    choices = loads = unloads = 0;
+    for (int repeat = 0; repeat < 2; repeat++) {
+        run_once(4);
+        assert_int_equal(plan_once(&other_device, &op, &(op_desc){ .n = 4 }, &op, NULL), CKL_OK);
+        assert_int_equal(plan_once(&device, &other_op, &(op_desc){ .n = 4 }, &op, NULL), CKL_OK);
+    }
+    assert_int_equal(choices, 3);
+    assert_int_equal(loads, 2); // kernels go by device
+    plan_forget_device(&device);
+    assert_int_equal(unloads, 1);
+    assert_int_equal(plan_once(&other_device, &op, &(op_desc){ .n = 4 }, &op, NULL), CKL_OK);
+    assert_int_equal(choices, 3);
+    plan_forget_device(&other_device);
+    assert_int_equal(unloads, 2);
+}
+
+static void use_config(int number)
+{
+    char force[64];
+    snprintf(force, sizeof force, "first threads=%d vector=%d", 32 * (number % 32 + 1), number / 32 + 1);
+    ckl_plan_free(plan_of(12, force));
+}
+
+/* A hundred configs in turn: of those without users 64 stay loaded, those that were used last. */
+static void test_idle_kernels(void **state)
+{
+    (void)state;
+    enum { CONFIGS = 100, IDLE = 64 };
+    ckl_plan *used = plan_of(12, "first vector=6");
+    loads = unloads = 0;
+    for (int i = 0; i < CONFIGS; i++) {
+        use_config(i);
+        assert_int_equal(loads, i + 1);
+        assert_int_equal(unloads, i < IDLE ? 0 : i + 1 - IDLE);
+    }
+    for (int i = CONFIGS - 1; i >= CONFIGS - IDLE; i--)
+        use_config(i);
+    assert_int_equal(loads, CONFIGS);
+    use_config(CONFIGS - IDLE - 1);
+    assert_int_equal(loads, CONFIGS + 1);
+    ckl_plan_free(used);
+    plan_forget_device(&device);
+    assert_int_equal(unloads, loads + 1);
+}
+
 /* Descs are equal if their fields are, whatever their padding holds. */
 static void test_padding_is_no_key(void **state)
 {
@@ -542,6 +622,9 @@ int main(void)
         cmocka_unit_test(test_sharing),
         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_once),
+        cmocka_unit_test(test_once_keeps),
+        cmocka_unit_test(test_once_tells_apart),
+        cmocka_unit_test(test_idle_kernels),
         cmocka_unit_test(test_padding_is_no_key),
         cmocka_unit_test(test_key_is_whole),
         cmocka_unit_test(test_run_checks_operator),

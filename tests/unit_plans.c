@@ -72,39 +72,15 @@ static void plan_line(const char *line, text *out)
     text_free(&before);
 }
 
-/* The file as it should be: problem lines and comments from the file itself, the rest as planned now. */
 static void plan_all(text *now)
 {
-    text file = { 0 };
-    assert_true(golden_read(PLANS_FILE, &file));
-    for (char *line = file.data, *end; line && (end = strchr(line, '\n')); line = end + 1) {
-        *end = '\0';
-        if (*line == ' ')
-            continue;
-        text_printf(now, "%s\n", line);
-        line[strcspn(line, "#")] = '\0';
-        if (*line)
-            plan_line(line, now);
-    }
-    text_free(&file);
+    golden_answer(PLANS_FILE, plan_line, now);
 }
 
 static void test_plans(void **state)
 {
     (void)state;
-    text now = { 0 };
-    plan_all(&now);
-    golden_compare(PLANS_FILE, &now);
-    text_free(&now);
-}
-
-static bool update(void)
-{
-    text now = { 0 };
-    plan_all(&now);
-    bool written = golden_write(PLANS_FILE, &now);
-    text_free(&now);
-    return written;
+    golden_check(PLANS_FILE, plan_all);
 }
 
 static int open_devices(void **state)
@@ -134,7 +110,7 @@ static int close_devices(void **state)
 int main(int argc, char **argv)
 {
     if (golden_update_wanted(argc, argv))
-        return open_devices(NULL) || !update() || close_devices(NULL);
+        return open_devices(NULL) || !golden_update(PLANS_FILE, plan_all) || close_devices(NULL);
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_plans) };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

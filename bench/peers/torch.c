@@ -3,8 +3,8 @@
  * same context and on the same stream as we do.
  *
  * torch_peer.py knows how to say each operator in torch; the functions that are called here are at its end. It is looked
- * for beside the program and in the source tree, or named by CKL_TORCH_PEER. CKL_TORCH_COMPILE=1 adds torch.compile to the
- * race.
+ * for beside the program and in the source tree, or named by CKL_TORCH_PEER. torch.compile takes part, which takes seconds a problem,
+ * unless CKL_TORCH_COMPILE=0.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static ckl_status find(void)
 static bool wants_compile(void)
 {
     const char *given = getenv("CKL_TORCH_COMPILE");
-    return given && strcmp(given, "1") == 0;
+    return !given || strcmp(given, "0") != 0;
 }
 
 /* The problem as JSON */

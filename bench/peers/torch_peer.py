@@ -288,7 +288,7 @@ class Problem:
         self.variants = {"eager": run}
         if problem["compile"]:
             torch._dynamo.reset()
-            self.variants["compile"] = torch.compile(run, dynamic=False)
+            self.variants["compile"] = torch.compile(run, dynamic=False, mode="max-autotune-no-cudagraphs")
         self.functions = list(self.variants.values())
         self.sets, self.results = {}, {}
 

@@ -66,6 +66,17 @@ static ckl_status cuda_synchronize(ckl_device *d, ckl_stream s)
     return PLAN_CALL(d, cuStreamSynchronize, s);
 }
 
+static ckl_status cuda_stream_idle(ckl_device *d, ckl_stream s, bool *idle)
+{
+    enum { NOT_READY = 600 };
+    TRY(check_waiting(d, s));
+    cuda_enter(d);
+    cu_result result = cuda.cuStreamQuery(s);
+    TRY(cuda_leave(d, result == NOT_READY ? 0 : result, "cuStreamQuery"));
+    *idle = result == 0;
+    return CKL_OK;
+}
+
 static ckl_status cuda_copy_in(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)
 {
     TRY(check_waiting(d, s));
@@ -169,13 +180,13 @@ static ckl_status cuda_load(ckl_device *d, const ir_kernel *kernel, device_kerne
 }
 
 /* The launch attributes of a kernel; returns how many. */
-static unsigned launch_attributes(const device_kernel *kernel, cu_launch_attribute attributes[2])
+static unsigned launch_attributes(const ckl_device *d, const device_kernel *kernel, cu_launch_attribute attributes[2])
 {
     unsigned count = 0;
     if (kernel->cluster > 1)
         attributes[count++] =
             (cu_launch_attribute){ .id = CU_LAUNCH_CLUSTER, .value.dims = { (unsigned)kernel->cluster, 1, 1 } };
-    if (kernel->may_overlap)
+    if (kernel->may_overlap && !((const cuda_device *)d)->no_overlap)
         attributes[count++] = (cu_launch_attribute){ .id = CU_LAUNCH_OVERLAP_PROLOGUE, .value.flag = 1 };
     return count;
 }
@@ -197,7 +208,7 @@ static ckl_status cuda_clusters_resident(ckl_device *d, const device_kernel *ker
         .attributes = attributes,
         .attribute_count = 1, // the cluster alone: overlapping launches do not matter here
     };
-    launch_attributes(kernel, attributes);
+    launch_attributes(d, kernel, attributes);
     return PLAN_CALL(d, cuOccupancyMaxActiveClusters, count, kernel->function, &config);
 }
 
@@ -210,7 +221,7 @@ static ckl_status cuda_launch(ckl_device *d, const device_kernel *kernel, const 
         .smem_bytes = kernel->smem_bytes,
         .stream = s,
         .attributes = attributes,
-        .attribute_count = launch_attributes(kernel, attributes),
+        .attribute_count = launch_attributes(d, kernel, attributes),
     };
     void **params = (void **)(uintptr_t)launch->params;
     ckl_status status = CALL(d, cuLaunchKernelEx, &config, kernel->function, params, NULL);
@@ -298,6 +309,11 @@ static void cuda_graph_destroy(ckl_device *d, void *graph)
     RELEASE(d, cuGraphExecDestroy, graph);
 }
 
+static void cuda_allow_overlap(ckl_device *d, bool allowed)
+{
+    ((cuda_device *)d)->no_overlap = !allowed;
+}
+
 /* Opening */
 
 static void cuda_close(ckl_device *d)
@@ -320,6 +336,7 @@ static const device_ops ops = {
     .stream_create = cuda_stream_create,
     .stream_destroy = cuda_stream_destroy,
     .synchronize = cuda_synchronize,
+    .stream_idle = cuda_stream_idle,
     .load = cuda_load,
     .unload = cuda_unload,
     .clusters_resident = cuda_clusters_resident,
@@ -333,6 +350,7 @@ static const device_ops ops = {
     .graph_end = cuda_graph_end,
     .graph_launch = cuda_graph_launch,
     .graph_destroy = cuda_graph_destroy,
+    .allow_overlap = cuda_allow_overlap,
 };
 
 /* A failure stays in *failed. */

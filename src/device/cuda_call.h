@@ -11,6 +11,7 @@ typedef struct cuda_device {
     cu_device ordinal;
     cu_context context;
     cubin_cache *cache; // NULL: there is none
+    bool no_overlap;    // kernels start when the one before has ended, whatever they may do
 } cuda_device;
 
 static inline cuda_device *cuda_of(const ckl_device *d)

@@ -89,6 +89,7 @@ typedef struct cu_launch_config {
     X(cuStreamCreate, (cu_stream * stream, unsigned flags))                                                            \
     X(cuStreamDestroy_v2, (cu_stream stream))                                                                          \
     X(cuStreamSynchronize, (cu_stream stream))                                                                         \
+    X(cuStreamQuery, (cu_stream stream))                                                                               \
     X(cuModuleLoadDataEx, (cu_module * module, const void *image, unsigned count, int *options, void **values))        \
     X(cuModuleLoadData, (cu_module * module, const void *image))                                                       \
     X(cuLinkCreate_v2, (unsigned count, int *options, void **values, cu_link *linking))                                \

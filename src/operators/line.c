@@ -94,6 +94,8 @@ static ckl_status check_keys(arena *memory, const char *op, line_keys *keys)
         FAIL(CKL_INVALID, "%s: impl=%s, but config= is one of %s", op, impl, keys->impl);
     if (keys->misalign < 0 || keys->misalign > 4096)
         FAIL(CKL_INVALID, "%s: misalign=%d is not 0..4096", op, keys->misalign);
+    if (keys->stagger < 0 || keys->stagger > 4096)
+        FAIL(CKL_INVALID, "%s: stagger=%d is not 0..4096", op, keys->stagger);
     return CKL_OK;
 }
 

@@ -10,7 +10,8 @@
     X(line_keys, quoted, config, "", "", "its config or part of it: config='sm90 tile_m=128'")     \
     X(line_keys, choice, fill, "uniform", "integers uniform normal hard", "how inputs are filled") \
     X(line_keys, int64_t, seed, "1", "", "of the random inputs")                                   \
-    X(line_keys, int, misalign, "0", "", "elements by which every pointer is displaced")
+    X(line_keys, int, misalign, "0", "", "elements by which every pointer is displaced")           \
+    X(line_keys, int, stagger, "0", "", "elements by which each further pointer is displaced more")
 
 typedef struct line_keys {
     LINE_KEYS(FIELD_MEMBER)

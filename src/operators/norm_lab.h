@@ -49,7 +49,8 @@ int64_t norm_index(const norm_view *v, int64_t group, int64_t j);
 void norm_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
 
 /* Sums are trees over threads: the longest chain of additions is a thread's own. rsqrt.approx: 2^-22.9. */
-#define NORM_TEST(name, ...) \
-    OPERATOR_TEST_WITH(name, .terms = 64, .approximation = 0x1p-22, .flops = norm_flops, .cases = cases, __VA_ARGS__)
+#define NORM_TEST(name, ...)                                                                                           \
+    OPERATOR_TEST_WITH(name, .terms = 64, .approximation = 0x1p-22, .flops = norm_flops, .cases = cases, \
+                       .population = population, __VA_ARGS__)
 
 #endif

@@ -204,10 +204,17 @@ typedef struct operator_test {
 
     const char *const *cases;   // problem lines without the operator's name, NULL at the end; quick on the emulator
     const test_reject *rejects; // { NULL } at the end
+
+    /* What users have, for `ckl sample`: lines with holes, each as likely, NULL at the end (lab/population.h). */
+    const char *const *population;
 } operator_test;
 
-/* Defines an operator's test: OPERATOR_TEST(add, .run = run, .reference = reference). The file has defined cases and rejects. */
-#define OPERATOR_TEST(name, ...) OPERATOR_TEST_WITH(name, .cases = cases, .rejects = rejects, __VA_ARGS__)
+/*
+ * Defines an operator's test: OPERATOR_TEST(add, .run = run, .reference = reference). The file has defined cases, rejects and
+ * population.
+ */
+#define OPERATOR_TEST(name, ...) \
+    OPERATOR_TEST_WITH(name, .cases = cases, .rejects = rejects, .population = population, __VA_ARGS__)
 
 /* The same where a file has two. */
 #define OPERATOR_TEST_WITH(name, ...) \

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "device/emulator/machine.h"
 
 enum {
@@ -12,15 +13,6 @@ enum {
     WRITER_ROUNDS_MAX = 256,
     BANK_ALIGNMENT = 64,
 };
-
-/* splitmix64 */
-uint64_t random_next(uint64_t *state)
-{
-    uint64_t x = *state += 0x9e3779b97f4a7c15;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-    x = (x ^ x >> 27) * 0x94d049bb133111eb;
-    return x ^ x >> 31;
-}
 
 uint64_t cluster_random(cluster *c)
 {

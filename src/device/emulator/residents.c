@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "base/random.h"
 #include "device/emulator/machine.h"
 
 enum {

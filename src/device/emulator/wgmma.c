@@ -204,7 +204,7 @@ static void touch_chunk(void *user, uint32_t address, uint32_t bytes)
 }
 
 typedef struct operands {
-    uint16_t a[WGMMA_M][MATRIX_K], b[WGMMA_N_MAX][MATRIX_K];
+    uint16_t a[WGMMA_M][MATRIX_HALVES], b[WGMMA_N_MAX][MATRIX_HALVES];
 } operands;
 
 /* Reads the operands that lie in shared memory; r may be NULL. */
@@ -281,9 +281,10 @@ static bool execute(warp *w, const matrix_op *op, float *d, bool held)
         read_a_registers(warps, op->s, &o);
     if (op->accumulate && !held)
         move_accumulators(warps, op->s, d, false);
-    matrix_multiply(w->cluster->kernel->device->core, inst->from, WGMMA_M, inst->n, MATRIX_K, o.a[0], o.b[0], d,
-                    op->accumulate);
-    w->cluster->count[COUNT_TENSOR_FLOPS] += 2LL * WGMMA_M * inst->n * MATRIX_K;
+    matrix_types types = { (ckl_dtype)inst->from, (ckl_dtype)inst->from_b };
+    int k = matrix_k(types);
+    matrix_multiply(w->cluster->kernel->device->core, types, WGMMA_M, inst->n, k, o.a[0], o.b[0], d, op->accumulate);
+    w->cluster->count[COUNT_TENSOR_FLOPS] += 2LL * WGMMA_M * inst->n * k;
     return true;
 }
 

@@ -63,6 +63,12 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "n={length} dtype={f32|f16|bf16}{|| alpha=0.5 beta=-2}",
+    "n={c:hidden} rows={tokens} lda={c}+{0|8|64|1} ldy={c}+{0|0|8} dtype={f32|f16|bf16}",
+    NULL,
+};
+
 static const test_reject rejects[] = {
     { "n=-1 dtype=f32", CKL_INVALID, "add: n=-1 is negative" },
     { "n=8 rows=-2 dtype=f32", CKL_INVALID, "add: rows=-2 is negative" },

@@ -114,6 +114,19 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "expr={relu(x)|gelu(x)|gelu_erf(x)|silu(x)|sigmoid(x)|tanh(x)|exp(x)|log(x)|2*x} shape={length} "
+    "dtype={f32|f16|bf16}",
+    "expr={x+y|x*y|silu(x)*y|gelu(x)*y|max(x,y)} shape={tokens}x{hidden} dtype={f32|f16|bf16}",
+    "expr={x+b|x*b|gelu(x+b)|relu(x*b)} shape={r:tokens}x{c:hidden} shapes=,{c} dtype={f32|f16|bf16}",
+    "expr={x*s|x-s} shape={r:tokens}x{c:hidden} shapes=,{r}x1 dtype={f32|f16|bf16}",
+    "expr={x*s+b|silu(x*s+b)} shape={batch}x{c:channels}x{s:image}x{s} shapes=,{c}x1x1,{c}x1x1 dtype={f32|f16|bf16}",
+    "expr={x|x*y} shape={length} dtype=f32 out={f16|bf16}",
+    "expr={x+y|silu(x)*y} shape={tokens}x{c:hidden} strides={c}+{0|8|64|1}x1,{c}+{0|8|1}x1 dtype={f32|f16|bf16}",
+    "expr=x+y shape={r:tokens}x{c:hidden} strides=1x{r} dtype={f32|f16|bf16}",
+    NULL,
+};
+
 static const test_reject rejects[] = {
     { "expr=", CKL_INVALID, "position 1: an operand is missing" },
     { "expr=gellu(x)", CKL_INVALID, "position 1: unknown function 'gellu', did you mean 'gelu'?" },

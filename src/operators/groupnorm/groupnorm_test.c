@@ -119,6 +119,13 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "n={batch} c={channels} h={s:image} w={s} groups={1|4|8|16|32|32|32|32} layout={nchw|nhwc} dtype={f32|f16|bf16} "
+    "direction={forward|backward}",
+    "n={batch} c={c:channels} h={image} w={image} groups={c} layout={nchw|nhwc} dtype={f32|f16|bf16}",
+    NULL,
+};
+
 static const test_reject rejects[] = {
     { "n=-1", CKL_INVALID, "groupnorm: n=-1 is negative" },
     { "h=-3 direction=backward", CKL_INVALID, "groupnorm: h=-3 is negative" },

@@ -69,6 +69,15 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "shape={batch}x{channels}x{s:image}x{s} order=0,2,3,1 dtype={u8|f32|f16|bf16}",
+    "shape={batch}x{s:image}x{s}x{channels} order=0,3,1,2 dtype={u8|f32|f16|bf16}",
+    "shape={batch}x{sequence}x{heads}x{head_dim} order={0,2,1,3|0,2,3,1} dtype={f16|bf16}",
+    "shape={channels}x{channels}x{channels} order={2,1,0|1,0,2|0,2,1|1,2,0|2,0,1} dtype={u8|f16|f32|f64}",
+    "shape={batch}x{image}x{channels}x{image} order={3,2,1,0|2,0,3,1|1,3,0,2|0,2,1,3} dtype={f16|f32}",
+    NULL,
+};
+
 static const test_reject rejects[] = {
     { "shape=4x-1", CKL_INVALID, "permute: shape[1]=-1 is negative" },
     { "shape=4xa", CKL_INVALID, "permute: shape=4xa is not up to 5 sizes" },

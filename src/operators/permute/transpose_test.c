@@ -74,6 +74,14 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "rows={hidden} cols={hidden} dtype={u8|f16|bf16|f32|f64}",
+    "rows={tokens} cols={hidden} dtype={u8|f16|bf16|f32}",
+    "rows={sequence} cols={head_dim} batch={heads} dtype={f16|bf16}",
+    "rows={tokens} cols={experts} dtype={f32|bf16}",
+    NULL,
+};
+
 static const test_reject rejects[] = {
     { "rows=-1 cols=8", CKL_INVALID, "transpose: rows=-1 is negative" },
     { "rows=8 cols=8 ldx=7", CKL_INVALID, "transpose: ldx=7 is smaller than cols=8" },

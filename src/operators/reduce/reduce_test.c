@@ -119,6 +119,11 @@ static const char *const cases[] = {
     "op=sum shape=2^15+3 dtype=f32 impl=rows",
     "op=sum shape=2^16+3 dtype=bf16 impl=rows config='split=1 cluster=8'",
     "op=min shape=20000 dtype=i32 impl=rows fill=integers",
+    "op=argmin shape=3x5000 axes=1 dtype=i64 impl=rows config='split=4'           # states of two numbers of 64 bits",
+    "op=argmax shape=2x5001 axes=1 dtype=i64 impl=rows config='split=1 cluster=4'",
+    "op=argmax shape=3000x8 axes=0 dtype=i64 impl=columns config='split=4'",
+    "op=var shape=3x5000 axes=1 dtype=f16 impl=rows config='split=4'              # and of three",
+    "op=mean shape=3x5000 axes=1 dtype=i32 impl=rows config='split=1 cluster=2'   # and of one",
     "op=sum shape=9000x8 axes=0 impl=columns                   # long columns",
     "op=var shape=2000x8 axes=0 dtype=bf16 impl=columns",
     "op=sum shape=64x2000 axes=0 impl=columns                  # short columns",
@@ -166,6 +171,15 @@ static const char *const cases[] = {
     "op=sum shape=0x5 axes=1 fill=integers                     # nothing to do",
     "op=var shape=5x1 axes=1 correction=1 fill=integers        # 0 / 0",
 
+    NULL,
+};
+
+static const char *const population[] = {
+    "op={sum|max|mean|norm2|argmax|var} shape={length} dtype={f32|f16|bf16|i32}",
+    "op={sum|sum|max|min|mean|var|std|argmax|norm2|logsumexp} shape={tokens}x{hidden} axes={0|1} dtype={f32|f16|bf16}",
+    "op={argmax|logsumexp|max} shape={tokens}x{vocabulary} axes=1 dtype={f32|f16|bf16}",
+    "op={sum|mean|var|max} shape={batch}x{channels}x{s:image}x{s} axes={2,3|0,2,3|1} dtype={f32|f16|bf16}",
+    "op={sum|mean|max} shape={batch}x{sequence}x{hidden} axes={1|0,1} dtype={f32|f16|bf16}",
     NULL,
 };
 
