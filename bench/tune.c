@@ -418,7 +418,7 @@ ckl_status tune_run(const test_case *c, const tune_options *options, tune_result
     *result = (tune_result){ 0 };
     if (*c->keys.impl)
         FAIL(CKL_INVALID,
-             "tune: impl= and config= say what the search is to find; give configs to begin with by --config");
+             "tune: impl= and config= say what the search is to find; --configs FILE has configs to begin with");
     search s = { .c = c, .options = &all, .begin = clock_seconds(), .result = result };
     case_print(c, &s.line);
     ckl_status status = run(&s);
