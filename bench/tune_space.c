@@ -160,27 +160,34 @@ static int choices_of(const field *f)
     return count;
 }
 
+/* Fisher and Yates. */
+static void shuffle(tune_space *s, tune_candidate *list, int count)
+{
+    for (int i = count - 1; i > 0; i--) {
+        int j = (int)random_below(&s->random, i + 1);
+        tune_candidate swapped = list[i];
+        list[i] = list[j];
+        list[j] = swapped;
+    }
+}
+
 /* Every config that differs in one field from the plan's choice, in random order. */
 static void add_neighbours(generation *g)
 {
     tune_space *s = g->space;
     const implementation *impl;
-    const char *start = g->out[0].config;
-    const void *config = configure(s, start, &impl);
+    const void *config = configure(s, g->out[0].config, &impl);
     void *other = arena_alloc(&s->memory, 1, impl->config_bytes);
-    int total = 0, first = g->count;
-    for (const field *f = impl->config.rows; f < impl->config.rows + impl->config.count; f++)
-        for (int word = 0, count = choices_of(f); word < count; word++, total++) {
+    int first = g->count;
+    for (int i = 0; i < impl->config.count; i++) {
+        const field *f = &impl->config.rows[i];
+        for (int word = 0, count = choices_of(f); word < count; word++) {
             memcpy(other, config, impl->config_bytes);
             if (change(impl, f, word, other))
                 add(g, print_config(s, impl, other), f->name, 0, false);
         }
-    for (int i = g->count - 1; i > first; i--) { // Fisher and Yates
-        int j = first + (int)random_below(&s->random, i - first + 1);
-        tune_candidate swapped = g->out[i];
-        g->out[i] = g->out[j];
-        g->out[j] = swapped;
     }
+    shuffle(s, g->out + first, g->count - first);
 }
 
 ckl_status tune_first(tune_space *space, const char *const *given, int most, tune_candidate *out, int *count)
@@ -234,7 +241,7 @@ bool tune_child(tune_space *space, const char *parent, int parent_trial, tune_ca
     const implementation *impl;
     const void *start = configure(space, parent, &impl);
     bool found = false;
-    if (!start)
+    if (!start || impl->config.count == 0)
         return false;
     void *config = arena_alloc(&space->memory, 1, impl->config_bytes);
     for (int draw = 0; draw < DRAWS_MAX && !found; draw++) {

@@ -418,6 +418,7 @@ static int open_folder(void **state)
 static int close_folder(void **state)
 {
     char path[128];
+    tuned_forget();
     unlink(file);
     snprintf(path, sizeof path, "%s/stderr", folder);
     unlink(path);

@@ -54,11 +54,14 @@ static void print_member(const desc_member *m, const void *desc, text *out)
 void plan_desc_print(const operator_info *op, const void *desc, text *out)
 {
     text_printf(out, "%s", op->name);
-    for (const field *f = op->desc.rows; f < op->desc.rows + op->desc.count; f++)
-        if (!is_zero((const char *)desc + f->offset, field_bytes(f))) {
-            text_printf(out, " %s=", f->name);
-            field_print(f, (const char *)desc + f->offset, out);
-        }
+    for (int i = 0; i < op->desc.count; i++) {
+        const field *f = &op->desc.rows[i];
+        const char *at = (const char *)desc + f->offset;
+        if (is_zero(at, field_bytes(f)))
+            continue;
+        text_printf(out, " %s=", f->name);
+        field_print(f, at, out);
+    }
     for (const desc_member *m = op->members; m && m->bytes; m++)
         if (!is_zero((const char *)desc + m->offset, m->bytes)) {
             text_printf(out, " %s=", m->name);
@@ -87,8 +90,10 @@ double plan_desc_distance(const operator_info *op, const void *a, const void *b)
 {
     double most = 0;
     const char *x = a, *y = b;
-    for (const field *f = op->desc.rows; f < op->desc.rows + op->desc.count; f++)
+    for (int i = 0; i < op->desc.count; i++) {
+        const field *f = &op->desc.rows[i];
         most = fmax(most, distance(f->kind, x + f->offset, y + f->offset, field_bytes(f)));
+    }
     for (const desc_member *m = op->members; m && m->bytes; m++)
         most = fmax(most, distance(m->kind, x + m->offset, y + m->offset, m->bytes));
     return most;
