@@ -47,9 +47,10 @@ static void print_failed(const char *line, int64_t number, const char *what)
 static void print_progress(const soak_sums *s)
 {
     printf("%6.0f s: %" PRId64 " problems, %" PRId64 " rounds, %" PRId64 " runs (%" PRId64 " by graphs), %" PRId64
-           " wrong, %" PRId64 " refused; after %" PRId64 " phases %.1f MiB on the device, %.1f MiB in the process\n",
+           " wrong, %" PRId64 " refused; after %" PRId64
+           " phases %.1f MiB on the device, %.1f MiB in the process, %.1f of them by malloc\n",
            s->seconds, s->problems, s->rounds, s->runs, s->graphs, s->wrong, s->refused, s->phases,
-           (double)s->device_bytes / 0x1p20, (double)s->host_bytes / 0x1p20);
+           (double)s->device_bytes / 0x1p20, (double)s->host_bytes / 0x1p20, (double)s->heap_bytes / 0x1p20);
     fflush(stdout);
 }
 

@@ -92,12 +92,10 @@ int cmd_warm(int argc, char **argv)
         fprintf(stderr, "ckl warm: --threads=%s is not in 0 to 256\n", threads);
         return EXIT_USAGE;
     }
-    if (argc < 2 && !suite) {
-        fprintf(stderr, "ckl warm: there is no problem; give a line or --suite FILE\n");
-        return EXIT_USAGE;
-    }
     line_list list = { 0 };
     ckl_status status = read_lines(argc, argv, &list);
+    if (status == CKL_OK && list.count == 0)
+        status = status_fail(CKL_INVALID, "warm: there is no problem; give a line, or --suite FILE with some");
     if (status == CKL_OK)
         status = warm(&list, (int)count);
     free_lines(&list);

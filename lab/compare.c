@@ -73,7 +73,7 @@ static bool admits_integer(const tolerance *t, double got, double expected, doub
 {
     if (got == truncated(t->dtype, expected))
         return true;
-    *bound = t->exact ? 0 : t->relative * magnitude;
+    *bound = t->exact ? 0 : t->relative * magnitude + t->subnormals;
     if (t->dtype == CKL_BOOL)
         return is_bound(*bound) && *bound > 0 && fabs(expected) <= *bound;
     return is_bound(*bound) && got >= truncated(t->dtype, expected - *bound) &&

@@ -58,11 +58,8 @@ static void print_other_choice(const field *f, uint64_t *r, text *out)
     text_free(&list);
 }
 
-/* The type that an element-wise result is converted to stays: near zero, and in place, the reference cannot follow any. */
 static bool has_choices(const field *f)
 {
-    if (strcmp(f->name, "out") == 0)
-        return false;
     return f->kind == FIELD_choice || f->kind == FIELD_ckl_dtype || f->kind == FIELD_bool;
 }
 
@@ -145,17 +142,6 @@ bool random_problem_fits(const test_case *c, random_problem_limits limits)
     return adapter_flops(c->test, c->problem) <= limits.flops && bytes_of(c) <= limits.bytes;
 }
 
-/* An approximate result in a type without a bound: the last bit before a cut to integers may tip it to either side. */
-static bool is_undecided(const test_case *c)
-{
-    operand all[OPERANDS_MAX] = { 0 };
-    int count = adapter_operands(c->test, c->problem, all);
-    for (int i = 0; i < count && adapter_approximation(c->test, c->problem) > 0; i++)
-        if (all[i].role != OPERAND_IN && all[i].dtype != CKL_DTYPE_DEFAULT && !dtype_is_float(all[i].dtype))
-            return true;
-    return false;
-}
-
 /* Is the line a problem that a kernel takes, within the limits? */
 static bool suits(const char *line, const ckl_device_info *device, random_problem_limits limits)
 {
@@ -165,8 +151,6 @@ static bool suits(const char *line, const ckl_device_info *device, random_proble
     void *config;
     ckl_status status = case_parse(line, &c);
     if (status == CKL_OK && !random_problem_fits(&c, limits))
-        status = CKL_UNSUPPORTED;
-    if (status == CKL_OK && is_undecided(&c))
         status = CKL_UNSUPPORTED;
     if (status == CKL_OK) {
         void *desc = arena_alloc(&memory, 1, c.test->op->desc_bytes);

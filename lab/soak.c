@@ -146,7 +146,9 @@ static ckl_status measure_memory(soak *s)
         TRY(s->device->ops->memory_used(s->device, &used));
     soak_sums *sums = &s->sums;
     sums->device_bytes = (int64_t)used;
+    struct mallinfo2 heap = mallinfo2();
     sums->host_bytes = resident_bytes();
+    sums->heap_bytes = (int64_t)(heap.uordblks + heap.hblkhd);
     sums->phases++;
     bool settling = clock_seconds() - s->begin < s->options->seconds / 3;
     if (settling || sums->phases == 1) {

@@ -9,7 +9,8 @@
  * Time is cut into phases. After each all threads have ended, plans, streams and memory are given back and caches are emptied;
  * what the device and the process still use then must not grow: by no more than SOAK_DEVICE_GROWTH_MAX and SOAK_HOST_GROWTH_MAX
  * over the most that was seen in the first third of the phases. The bounds hold what drivers, allocators and thread pools keep
- * for later; other users of the same GPU disturb the first.
+ * for later; other users of the same GPU disturb the first. What the process has beyond heap_bytes are mappings: the driver's
+ * and its compiler's, stacks of threads, the emulator's tables of freed global memory (of 64 MiB at most).
  */
 #ifndef CKL_LAB_SOAK_H
 #define CKL_LAB_SOAK_H
@@ -27,6 +28,7 @@ typedef struct soak_sums {
     int64_t problems, rounds, runs, graphs; // graphs: runs that were part of one
     int64_t wrong, refused; // refused: calls that the library does not take, say in place with other strides
     int64_t phases, device_bytes, host_bytes; // in use after the last phase
+    int64_t heap_bytes;                       // of host_bytes, what malloc() has given out: to anyone, the driver too
     int64_t device_growth, host_growth;       // over the first third; 0 while there is none
     bool lost;                                // the device accepts no work any more
     bool stuck;                               // no run ended for long: threads are left behind, leave the process

@@ -106,11 +106,11 @@ sampled() { # lines of a sample are a suite, on standard input too
     "$build/ckl" sample add gemm rope --count 1 --bytes 2^14 | "$build/ckl" verify --suite - --device emulator:h200
 }
 
-# The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy and of plans
-# show them no host code that the small problems do not.
+# The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy, of plans and of
+# choices are long and show them little host code that the small problems do not.
 sanitized() {
     local names=("${unit_names[@]}")
-    [[ $full ]] || mapfile -t names < <(printf '%s\n' "${unit_names[@]}" | grep -vE '^unit_(in_place|norm|plans|softmax)$')
+    [[ $full ]] || mapfile -t names < <(printf '%s\n' "${unit_names[@]}" | grep -vE '^unit_(choices|in_place|norm|plans|softmax)$')
     run "address and undefined-behaviour sanitizer build" build_sanitized "${names[@]}"
     [[ -x build-sanitize/ckl ]] || return
     units build-sanitize "${names[@]}"

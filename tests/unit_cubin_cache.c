@@ -421,6 +421,8 @@ static void test_folders(void **state)
     plan_kernel(); // sticky, and what lies in it is ours
     plan_kernel();
     assert_int_equal(fake->compiles(), 2);
+    snprintf(deeper, sizeof deeper, "%s/no/home/here", folder);
+    expect_refused(deeper, "/no cannot be opened: No such file or directory");
     snprintf(link, sizeof link, "%s.link", folder);
     assert_int_equal(symlink(folder, link), 0);
     expect_refused(link, "is no folder, or a symbolic link");

@@ -40,6 +40,21 @@ static void test_folding(void **unused)
     assert_int_equal(ir_describe_end(NULL), CKL_OK);
 }
 
+/* A loop of C without bound ends in a sentence, not in a kernel that nobody can assemble. */
+static void test_length(void **unused)
+{
+    (void)unused;
+    ir_kernel *kernel = NULL;
+    ir_describe_begin("long", IR_SM80);
+    ir_at("long.c", 7);
+    for (int64_t i = 0; i < 1 << 20 && !ir_failed(); i++)
+        ir_plain(IR_WARP_SYNC, 0, 0);
+    assert_int_equal(ir_describe_end(&kernel), CKL_INTERNAL);
+    assert_string_equal(
+        ckl_error(), "long.c:7: the kernel has grown to 65536 instructions: a loop of C should be one of the kernel");
+    ir_kernel_free(kernel);
+}
+
 static void test_names(void **unused)
 {
     (void)unused;
@@ -540,8 +555,8 @@ static void test_missing_devices(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folding), cmocka_unit_test(test_names),           cmocka_unit_test(test_verifier),
-        cmocka_unit_test(test_print),   cmocka_unit_test(test_missing_devices),
+        cmocka_unit_test(test_folding),  cmocka_unit_test(test_length), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_verifier), cmocka_unit_test(test_print),  cmocka_unit_test(test_missing_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,6 +147,21 @@ static void recast_swizzle(int n)
     recast_layout(with_swizzle((swizzle){ 2, n, 3 }, compact(leaf(512))), 8, 16);
 }
 
+static void recast_from(int n)
+{
+    recast_layout(compact(leaf(64)), n, 8);
+}
+
+static void recast_to(int n)
+{
+    recast_layout(compact(leaf(64)), 8, n);
+}
+
+static void recast_apart(int n)
+{
+    recast_layout(make_layout(leaf(16), leaf(2)), 8, n); // has no elements that could be split
+}
+
 static void recast_stride(int n)
 {
     recast_layout(make_layout(ints(4, 8), ints(1, n)), 8, 32);
@@ -410,6 +425,11 @@ static const refusal refusals[] = {
     { tiles_in_shape, 24, 20, "tile_to_shape: (4,8):(1,4) does not divide the shape" },
     { modes_of_block, 2, 3, "tile_to_shape: (4,8,2):(1,4,32) needs to be static, of no more modes than the shape" },
     { recast_swizzle, 1, 0, "recast_layout: Sw<2,0,3>o512:1 has a swizzle of smaller units than the element" },
+    { recast_from, 1, 0, "recast_layout: 64:1 cannot be recast between sizes" },
+    { recast_to, 1, 0, "recast_layout: 64:1 cannot be recast between sizes" },
+    { recast_from, 2, 3, "recast_layout: 64:1 cannot be recast between sizes of which neither divides the other" },
+    { recast_to, 16, 12, "recast_layout: 64:1 cannot be recast between sizes of which neither divides the other" },
+    { recast_apart, 8, 4, "recast_layout: 16:2 has no contiguous mode to split elements of" },
     { recast_stride, 8, 6, "recast_layout: (4,8):(1,6) has a stride that does not match the larger element" },
     { recast_shape, 8, 6, "recast_layout: (6,8):(1,64) has a mode that the larger element does not divide" },
 

@@ -70,12 +70,17 @@ static uint32_t word_at(const unsigned char *memory, int64_t at)
     return word;
 }
 
+static difference difference_at(const comparison *c, int64_t at)
+{
+    return (difference){ at, word_at(c->expected, at), word_at(c->got, at) };
+}
+
 static difference first_difference(const comparison *c)
 {
     int64_t at = 0;
     while (word_at(c->expected, at) == word_at(c->got, at))
         at += 4;
-    return (difference){ at, word_at(c->expected, at), word_at(c->got, at) };
+    return difference_at(c, at);
 }
 
 static void describe_difference(const comparison *c, difference d, text *what)
@@ -126,58 +131,56 @@ static bool has_accumulators(const ir_kernel *kernel)
     return true;
 }
 
-/* Does the first device leave the same at another address? Overwrites what the other one left. */
-static bool is_same_elsewhere(comparison *c, const ir_kernel *kernel)
+/*
+ * The same two values in the same place: a program that shows addresses, or NaNs that nobody promises, because what
+ * kept them out was dropped, has others.
+ */
+static bool same_difference(const symptom *s)
 {
-    ckl_device *device = c->devices.all[0];
-    const char *last = c->device;
-    void *in_its_place = NULL;
-    if (device->ops->alloc(device, memory_bytes(c->batch), &in_its_place) != CKL_OK)
-        return false;
-    bool same = run(c, 0, kernel, c->got) == CKL_OK && memcmp(c->expected, c->got, memory_bytes(c->batch)) == 0;
-    device->ops->release(device, in_its_place);
-    c->device = last;
-    return same;
-}
-
-/* The same two values in the same place, and nothing that neither device promises. */
-static bool same_difference(const symptom *s, const ir_kernel *kernel)
-{
-    return word_at(s->c->expected, s->word.at) == s->word.expected && word_at(s->c->got, s->word.at) == s->word.got &&
-           has_accumulators(kernel) && is_same_elsewhere(s->c, kernel);
+    difference now = difference_at(s->c, s->word.at);
+    return now.expected == s->word.expected && now.got == s->word.got;
 }
 
 /* Does the kernel do the same wrong on the device, while it is sound on the first one? */
 static bool still_there(void *user, const ir_kernel *kernel)
 {
     symptom *s = user;
-    if (ir_verify(kernel) != CKL_OK)
+    if (ir_verify(kernel) != CKL_OK || !has_accumulators(kernel))
         return false;
     ckl_status status = run(s->c, 0, kernel, s->c->expected);
     if (s->device > 0 && status == CKL_OK)
         status = run(s->c, s->device, kernel, s->c->got);
     else if (s->device > 0)
         return false;
-    return s->fails ? status != CKL_OK && same_failure(s) : status == CKL_OK && same_difference(s, kernel);
+    return s->fails ? status != CKL_OK && same_failure(s) : status == CKL_OK && same_difference(s);
+}
+
+/* Makes the kernel short, if that may be and the symptom is there again; `what` of the program that is left. */
+static void shorten(symptom *s, ir_kernel *kernel, const fuzz_listener *listener, text *what)
+{
+    ckl_device *device = s->c->devices.all[s->device];
+    bool tries = !fuzz_is_lost(device) && listener->may_shorten(listener->user),
+         again = tries && still_there(s, kernel);
+    if (again)
+        fuzz_minimise(kernel, still_there, s);
+    if (again && still_there(s, kernel) && !s->fails)
+        s->word = difference_at(s->c, s->word.at);
+    if (!s->fails)
+        describe_difference(s->c, s->word, what);
+    if (tries && !again)
+        text_printf(what, " (not when it was run again)");
 }
 
 static void report_symptom(symptom s, fuzz_batch *batch, const fuzz_listener *listener)
 {
-    fuzz_finding finding = { .program = batch->first };
-    ckl_device *device = s.c->devices.all[s.device];
+    fuzz_finding finding = { .program = batch->first, .device = s.c->device };
     if (s.fails) {
         begin_of_sentence(s.why, sizeof s.why);
         text_printf(&finding.what, "%s", ckl_error());
     } else {
         s.word = first_difference(s.c);
-        describe_difference(s.c, s.word, &finding.what);
     }
-    bool tries = !fuzz_is_lost(device) && listener->may_shorten(listener->user);
-    if (tries && still_there(&s, batch->kernel))
-        fuzz_minimise(batch->kernel, still_there, &s);
-    else if (tries)
-        text_printf(&finding.what, " (not when it was run again)");
-    finding.device = device->info.id;
+    shorten(&s, batch->kernel, listener, &finding.what);
     finding.length = batch->kernel->inst_count;
     ir_print(batch->kernel, &finding.ir);
     listener->report(listener->user, &finding);

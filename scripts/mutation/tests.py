@@ -17,7 +17,7 @@ from pathlib import Path
 from mutation import sites
 from mutation.tree import TREE, WORK, build
 
-SLOW_UNITS = {'unit_in_place', 'unit_norm', 'unit_plans', 'unit_softmax'}  # scripts/test.sh leaves them out under the sanitizers
+SLOW_UNITS = {'unit_choices', 'unit_in_place', 'unit_norm', 'unit_plans', 'unit_softmax'}  # scripts/test.sh leaves them out under the sanitizers
 MEMORY_MAX = 6 << 30  # bytes of a test that are really there
 EVERYWHERE = 'src/device/emulator/'  # counting lines makes it slow: all tests may reach it
 
@@ -115,7 +115,7 @@ def seconds_of(tests, jobs, again):
 def digest(paths):
     found = hashlib.sha256()
     for path in sorted(paths):
-        found.update(str(path).encode() + path.read_bytes())
+        found.update(str(path.relative_to(TREE)).encode() + path.read_bytes())
     return found.hexdigest()[:16]
 
 

@@ -195,6 +195,13 @@ static void *read_entry(int file, const cubin_key *key, size_t *bytes, const cha
     return NULL;
 }
 
+/* An entry that cannot be used. */
+static void drop(const cubin_cache *c, const entry_name *name, const char *fault)
+{
+    log_say("cache", "%s/%s is dropped: %s; the kernel is compiled anew", c->path, name->text, fault);
+    unlinkat(c->folder, name->text, 0);
+}
+
 void *cubin_cache_find(cubin_cache *c, const cubin_key *key, size_t *bytes)
 {
     entry_name name = name_of(key);
@@ -208,15 +215,8 @@ void *cubin_cache_find(cubin_cache *c, const cubin_key *key, size_t *bytes)
     if (file >= 0)
         close(file);
     if (fault)
-        cubin_cache_drop(c, key, fault);
+        drop(c, &name, fault);
     return cubin;
-}
-
-void cubin_cache_drop(cubin_cache *c, const cubin_key *key, const char *reason)
-{
-    entry_name name = name_of(key);
-    log_say("cache", "%s/%s is dropped: %s; the kernel is compiled anew", c->path, name.text, reason);
-    unlinkat(c->folder, name.text, 0);
 }
 
 /* What leaves */

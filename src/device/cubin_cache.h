@@ -51,7 +51,4 @@ void *cubin_cache_find(cubin_cache *cache, const cubin_key *key, size_t *bytes);
 /* Keeps the cubin of a key, in place of one that is there. */
 void cubin_cache_keep(cubin_cache *cache, const cubin_key *key, const void *cubin, size_t bytes);
 
-/* Removes the entry of a key, for a reason that the log tells. */
-void cubin_cache_drop(cubin_cache *cache, const cubin_key *key, const char *reason);
-
 #endif

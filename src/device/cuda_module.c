@@ -29,14 +29,14 @@ static cubin_key key_of(const ckl_device *d, const char *ptx)
     return cubin_cache_key(made_by, ptx);
 }
 
-/* A module of the cubin that is kept; false: there is none that the driver takes. */
-static bool load_kept(ckl_device *d, const cubin_key *key, cu_module *module)
+/* A module of the cubin that is kept; false: there is none that the driver takes. One that it refuses is replaced by linking. */
+static bool load_kept(ckl_device *d, const char *name, const cubin_key *key, cu_module *module)
 {
     size_t bytes;
     void *cubin = cubin_cache_find(cuda_of(d)->cache, key, &bytes);
     bool loaded = cubin && PLAN_CALL(d, cuModuleLoadData, module, cubin) == CKL_OK;
     if (cubin && !loaded)
-        cubin_cache_drop(cuda_of(d)->cache, key, ckl_error());
+        log_say("cache", "kernel %s, as it was kept, does not load: %s", name, ckl_error());
     free(cubin);
     return loaded;
 }
@@ -67,7 +67,7 @@ ckl_status cuda_module_load(ckl_device *d, const char *name, const char *ptx, cu
     if (!cuda_of(d)->cache)
         return compile(d, name, ptx, module);
     cubin_key key = key_of(d, ptx);
-    if (load_kept(d, &key, module) || link(d, name, ptx, &key, module) == CKL_OK)
+    if (load_kept(d, name, &key, module) || link(d, name, ptx, &key, module) == CKL_OK)
         return CKL_OK;
     log_say("cache", "kernel %s is not kept: %s", name, ckl_error());
     return compile(d, name, ptx, module);

@@ -4,9 +4,9 @@
  * The warps do not meet at a WGMMA: each goes on at once. The accumulators are off limits until WGMMA_WAIT.
  */
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "device/emulator/machine.h"
 #include "device/emulator/matrix.h"
 
@@ -162,10 +162,7 @@ static matrix_op *append(cluster *c, warpgroup *g, const matrix_op *op)
 {
     if (g->count == g->capacity) {
         uint32_t larger = g->capacity ? 2 * g->capacity : 16;
-        g->ops = realloc(g->ops, larger * sizeof *g->ops);
-        if (!g->ops)
-            abort();
-        memset(g->ops + g->capacity, 0, (larger - g->capacity) * sizeof *g->ops);
+        g->ops = heap_resize(g->ops, larger, sizeof *g->ops);
         g->capacity = larger;
     }
     matrix_op *added = &g->ops[g->count++];

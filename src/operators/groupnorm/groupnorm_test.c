@@ -129,6 +129,7 @@ static const char *const population[] = {
 static const test_reject rejects[] = {
     { "n=-1", CKL_INVALID, "groupnorm: n=-1 is negative" },
     { "h=-3 direction=backward", CKL_INVALID, "groupnorm: h=-3 is negative" },
+    { "groups=1 c=1 n=1 h=1 w=2^55", CKL_INVALID, "spans more than 2^56 bytes" },
     { "c=32 groups=5", CKL_INVALID, "groupnorm: groups=5 does not divide c=32" },
     { "groups=0", CKL_INVALID, "groupnorm: groups=0 is less than 1" },
     { "dtype=i8", CKL_INVALID, "groupnorm: dtype=i8 is none of f32, f16, bf16" },

@@ -59,6 +59,7 @@ static const char *const cases[] = {
     "rows=2 cols=40000 dtype=bf16                        # a cluster",
     "rows=1 cols=300000 offset=1000 fill=uniform         # longer than the registers of a cluster",
     "rows=1 cols=400001 fill=uniform                     # more than that: tile by tile",
+    "rows=1 cols=2400002 offset=1000 fill=integers       # roundings of squares that do not cancel",
     "rows=1 cols=600000 dtype=f16 residual=1 fill=uniform",
     "rows=2 cols=300 residual=1 impl=forward config='threads=128 row_threads=128 steps=1 tiled=1'    # tile by tile",
     "rows=3 cols=3001 offset=1000 impl=forward config='threads=128 row_threads=128 vec=1 steps=4 tiled=1 ragged=0'",
@@ -154,6 +155,7 @@ static const char *const population[] = {
             { "dtype=i32", CKL_INVALID, op ": dtype=i32 is none of f32, f16, bf16" },                        \
             { "rows=35 cols=1 ldx=2^62", CKL_INVALID,                                                        \
               op ": x of 35x1 elements, strides 4611686018427387904x1, spans" },                             \
+            { "rows=1 cols=2^56", CKL_INVALID, op ": x of 1x72057594037927936 elements" },                   \
             { "eps=inf", CKL_INVALID, op ": eps=inf is not finite" },                                        \
             { "eps=-0.5", CKL_INVALID, op ": eps=-0.5 is negative" },                                        \
             { "cols=8 ldx=7", CKL_INVALID, op ": ldx=7 is smaller than cols=8" },                            \
