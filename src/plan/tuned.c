@@ -134,7 +134,7 @@ static ckl_status load(void *user)
     if (tuned_user_path(path))
         add_file(path, true);
     source *shipped = &store.sources[store.source_count++];
-    *shipped = (source){ .name = "built in", .lines = tuned_shipped };
+    *shipped = (source){ .name = "built-in table", .lines = tuned_shipped };
     while (tuned_shipped[shipped->count])
         shipped->count++;
     return CKL_OK;

@@ -23,7 +23,7 @@
 enum { TUNED_FILE_BYTES_MAX = 4 << 20, TUNED_PATH_BYTES = 4096 };
 
 typedef struct tuned_entry {
-    const char *source; // a file, or "built in"
+    const char *source; // a file, or "built-in table"
     int line;
     const char *device; // "NVIDIA H200"
     const char *force;  // "sm90 tile_m=128 tile_n=144"
