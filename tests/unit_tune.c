@@ -559,8 +559,8 @@ static void test_foreign_evidence(void **state)
 static void test_rules(void **state)
 {
     (void)state;
-    static const char *const given[] = { "sm90 tile_m=128 consumers=3", "sm90 stages=1",
-                                         "sm90 tile_m=256 tile_n=256 stages=8", NULL };
+    static const char *const given[] = { "sm90 tile_m=128 consumers=3 pingpong=0", "sm90 stages=1",
+                                         "sm90 tile_m=256 tile_n=256 stages=8 consumers=2 pingpong=0", NULL };
     static const char *const reasons[] = { "tile_m=128 does not give each of 3 consumers a multiple of 64 rows",
                                            "stages=1 must be at least 2", "accumulators of the" };
     ckl_device *emulator;

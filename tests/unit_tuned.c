@@ -110,9 +110,11 @@ static void test_exact(void **state)
     use_lines(
         "# a comment\n"
         "gemm device='NVIDIA L4' m=512 n=512 k=512 a=f16 config='sm90 tile_m=256 tile_n=64'\n"
-        "gemm " H200 "m=512 n=512 k=512 a=f16 config='gemm sm90 tile_m=64 tile_n=176 consumers=1 stages=4' # measured\n"
-        "gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=240 consumers=1 stages=4'\n"
-        "gemm " H200 "m=512 n=512 k=512 a=f16 d=f32 lda=520 config='sm90 tile_m=64 tile_n=208 consumers=1 stages=4'");
+        "gemm " H200
+        "m=512 n=512 k=512 a=f16 config='gemm sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4' # measured\n"
+        "gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=240 consumers=1 pingpong=0 stages=4'\n"
+        "gemm " H200
+        "m=512 n=512 k=512 a=f16 d=f32 lda=520 config='sm90 tile_m=64 tile_n=208 consumers=1 pingpong=0 stages=4'");
     expect("gemm m=512 n=512 k=512", "tile_n=176", 3);
     expect("gemm m=512 n=512 k=512 ldb=512", "tile_n=176", 3); // the same problem
     expect("gemm m=512 n=512 k=512 a=bf16", "sm90", 0);
@@ -127,7 +129,8 @@ static void test_exact(void **state)
 static void test_forced(void **state)
 {
     (void)state;
-    use_lines("gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 stages=4'\n");
+    use_lines("gemm " H200
+              "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n");
     test_case c;
     ckl_plan *plan;
     assert_int_equal(case_parse("gemm m=512 n=512 k=512 config='sm90 stages=3'", &c), CKL_OK);
@@ -189,8 +192,9 @@ static void test_bad_lines(void **state)
               "gemm " H200 "m=512 m=512 k=512 a=f16 config='sm90'\n"
               "gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=many'\n"
               "flashattention " H200 "b=1 config='sm100'\n"
-              "gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=100 consumers=1 stages=4'\n"
-              "gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 stages=4'\n");
+              "gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=100 consumers=1 pingpong=0 stages=4'\n"
+              "gemm " H200
+              "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n");
     const char *words = said_of("gemm m=512 n=512 k=512");
     for (int i = 0; i < COUNT_OF(sentences); i++) {
         char wanted[256];
@@ -207,7 +211,8 @@ static void test_bad_lines(void **state)
 static void test_log(void **state)
 {
     (void)state;
-    use_lines("gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 stages=4'\n");
+    use_lines("gemm " H200
+              "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n");
     char path[128], words[4096];
     snprintf(path, sizeof path, "%s/stderr", folder);
     int before = dup(STDERR_FILENO);
@@ -241,10 +246,12 @@ static void test_user_file(void **state)
     char found[TUNED_PATH_BYTES];
     assert_true(tuned_user_path(found));
     assert_string_equal(found, user_file);
-    write_file(user_file,
-               "gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=240 consumers=1 stages=4'\n"
-               "gemm " H200 "m=640 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=208 consumers=1 stages=4'\n");
-    use_lines("gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 stages=4'\n");
+    write_file(
+        user_file,
+        "gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=240 consumers=1 pingpong=0 stages=4'\n"
+        "gemm " H200 "m=640 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=208 consumers=1 pingpong=0 stages=4'\n");
+    use_lines("gemm " H200
+              "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n");
     expect("gemm m=512 n=512 k=512", "tile_n=176", 1);
     assert_non_null(strstr(config_of("gemm m=640 n=512 k=512", &origin), "tile_n=208"));
     unsetenv("CKL_TUNED");
@@ -362,7 +369,8 @@ static void test_keep(void **state)
 {
     (void)state;
     use_lines("# mine\n"
-              "gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 stages=4'\n"
+              "gemm " H200
+              "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n"
               "gemm device='NVIDIA L4' m=512 n=512 k=512 a=f16 config='tiled'\n"
               "nonsense\n");
     test_case c;
@@ -370,7 +378,7 @@ static void test_keep(void **state)
     r->device = *ckl_device_properties(device);
     r->finals[0].median_us = 10;
     r->finals[0].choice_us = 12;
-    strcpy(r->finals[0].config, "sm90 tile_m=64 tile_n=240 consumers=1 stages=4");
+    strcpy(r->finals[0].config, "sm90 tile_m=64 tile_n=240 consumers=1 pingpong=0 stages=4");
     assert_int_equal(case_parse("gemm m=512 n=512 k=512", &c), CKL_OK);
     for (int twice = 0; twice < 2; twice++)
         assert_int_equal(tune_keep(&c, r, file), CKL_OK);
@@ -378,11 +386,12 @@ static void test_keep(void **state)
     FILE *in = fopen(file, "r");
     content[fread(content, 1, sizeof content - 1, in)] = '\0';
     fclose(in);
-    assert_string_equal(content, "# mine\n"
-                                 "gemm device='NVIDIA L4' m=512 n=512 k=512 a=f16 config='tiled'\n"
-                                 "nonsense\n"
-                                 "gemm device='NVIDIA H200' m=512 n=512 k=512 "
-                                 "config='sm90 tile_m=64 tile_n=240 consumers=1 stages=4' # 10 us, before 12 us\n");
+    assert_string_equal(content,
+                        "# mine\n"
+                        "gemm device='NVIDIA L4' m=512 n=512 k=512 a=f16 config='tiled'\n"
+                        "nonsense\n"
+                        "gemm device='NVIDIA H200' m=512 n=512 k=512 "
+                        "config='sm90 tile_m=64 tile_n=240 consumers=1 pingpong=0 stages=4' # 10 us, before 12 us\n");
     tuned_forget();
     expect("gemm m=512 n=512 k=512", "tile_n=240", 4);
     struct stat s;
