@@ -1,0 +1,370 @@
+/* attention.c - attention forward: validation of problems, choice of kernel and config, launches. */
+#include "cutekernellib/operators/attention.h"
+
+#include <math.h>
+
+#include "operators/attention/attention_config.h"
+#include "operators/operators.h"
+
+enum {
+    TMA_ALIGNMENT = 16,
+    VECTOR = 8,     // elements of 16 bytes
+    HEAD_MAX = 256, // elements of a head on tensor cores
+    SLOTS_MIN = 3,  // the block after the next one is on its way
+    SLOTS_MAX = 6,
+    COUNTER_BYTES = 4,
+};
+
+/* K and V of so many bytes stay in L2 while the tiles of their heads are computed. */
+static const int64_t SECTION_BYTES = 32 << 20;
+
+/* Validation */
+
+/* The fields of one tensor. */
+typedef struct tensor_fields {
+    const char *name, *ld_name, *ld_head_name, *ld_batch_name;
+    int64_t heads, tokens, d;
+    int64_t *ld, *ld_head, *ld_batch;
+} tensor_fields;
+
+static tensor_fields fields_of(ckl_attention_desc *x, int tensor)
+{
+#define TENSOR(name, heads, tokens, d)                                                              \
+    (tensor_fields)                                                                                 \
+    {                                                                                               \
+#name, "ld" #name, "ld" #name "_head", "ld" #name "_batch", heads, tokens, d, &x->ld##name, \
+            &x->ld##name##_head, &x->ld##name##_batch                                               \
+    }
+    const tensor_fields all[] = {
+        [ATTENTION_Q] = TENSOR(q, x->heads, x->q, x->d),
+        [ATTENTION_K] = TENSOR(k, x->kv_heads, x->kv, x->d),
+        [ATTENTION_V] = TENSOR(v, x->kv_heads, x->kv, x->dv),
+        [ATTENTION_O] = TENSOR(o, x->heads, x->q, x->dv),
+    };
+#undef TENSOR
+    return all[tensor];
+}
+
+attention_strides attention_strides_of(const ckl_attention_desc *desc, int tensor)
+{
+    ckl_attention_desc copy = *desc;
+    tensor_fields f = fields_of(&copy, tensor);
+    return (attention_strides){ f.heads, f.tokens, f.d, *f.ld, *f.ld_head, *f.ld_batch };
+}
+
+/* Strides that are 0 follow from the sizes inside of them, in the order of the layout. */
+static ckl_status check_strides(ckl_attention_layout layout, const tensor_fields *f)
+{
+    bool bshd = layout == CKL_ATTENTION_BSHD;
+    TRY(plan_check_pitch("attention", bshd ? f->ld_head_name : f->ld_name, bshd ? f->ld_head : f->ld, "d", f->d));
+    if (bshd && *f->ld == 0)
+        *f->ld = product_i64(f->heads, *f->ld_head);
+    if (!bshd && *f->ld_head == 0)
+        *f->ld_head = product_i64(f->tokens, *f->ld);
+    if (*f->ld_batch == 0)
+        *f->ld_batch = bshd ? product_i64(f->tokens, *f->ld) : product_i64(f->heads, *f->ld_head);
+    return CKL_OK;
+}
+
+/* A mode of a tensor. */
+typedef struct mode {
+    const char *name; // of its stride
+    int64_t size, stride;
+} mode;
+
+enum { MODES = 3 }; // besides the elements of a head
+
+static void modes_of(const tensor_fields *f, int64_t batch, mode out[MODES])
+{
+    out[0] = (mode){ f->ld_name, f->tokens, *f->ld };
+    out[1] = (mode){ f->ld_head_name, f->heads, *f->ld_head };
+    out[2] = (mode){ f->ld_batch_name, batch, *f->ld_batch };
+}
+
+static void swap_if_descending(mode *a, mode *b)
+{
+    const mode x = *a, y = *b;
+    *a = x.stride <= y.stride ? x : y;
+    *b = x.stride <= y.stride ? y : x;
+}
+
+/* No two elements of an output share memory: in the order of their strides, each mode steps over what those before it span. */
+static ckl_status check_apart(const tensor_fields *f, int64_t batch)
+{
+    mode modes[MODES];
+    modes_of(f, batch, modes);
+    swap_if_descending(&modes[0], &modes[1]);
+    swap_if_descending(&modes[1], &modes[2]);
+    swap_if_descending(&modes[0], &modes[1]);
+    int64_t span = f->d;
+    for (int i = 0; i < MODES && f->tokens > 0 && batch > 0; i++) {
+        if (modes[i].size > 1 && modes[i].stride < span)
+            FAIL(CKL_INVALID, "attention: %s=%" PRId64 " lets elements of %s overlap, which span %" PRId64,
+                 modes[i].name, modes[i].stride, f->name, span);
+        span = sum_i64(product_i64(modes[i].size - 1, modes[i].stride), span);
+    }
+    return CKL_OK;
+}
+
+static ckl_status check(void *desc)
+{
+    ckl_attention_desc *d = desc;
+    d->kv_heads = d->kv_heads ? d->kv_heads : d->heads;
+    d->dv = d->dv ? d->dv : d->d;
+    if (d->scale == 0)
+        d->scale = (float)(1 / sqrt((double)d->d));
+    if (d->heads % d->kv_heads)
+        FAIL(CKL_INVALID, "attention: kv_heads=%" PRId64 " does not divide heads=%" PRId64, d->kv_heads, d->heads);
+    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+        const tensor_fields f = fields_of(d, i);
+        TRY(check_strides(d->layout, &f));
+        if (i == ATTENTION_O)
+            TRY(check_apart(&f, d->batch));
+    }
+    return CKL_OK;
+}
+
+static int tensors(const void *desc, plan_tensor *t)
+{
+    static const char *const names[] = { "q", "k", "v", "o" };
+    const ckl_attention_desc *d = desc;
+    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+        const attention_strides s = attention_strides_of(d, i);
+        t[i] = plan_strided(names[i], d->dtype, 4, (int64_t[]){ d->batch, s.heads, s.tokens, s.d },
+                            (int64_t[]){ s.ld_batch, s.ld_head, s.ld, 1 });
+        t[i].output = i == ATTENTION_O;
+    }
+    t[4] = plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->batch, d->heads, d->q },
+                        (int64_t[]){ product_i64(d->heads, d->q), d->q, 1 });
+    t[4] = plan_output(plan_absent(t[4], d->lse ? NULL : "a problem without lse"));
+    return 5;
+}
+
+/* What launches share */
+
+static attention_form form_of(const ckl_attention_desc *d)
+{
+    return (attention_form){ d->dtype, (int)d->d, (int)d->dv, d->causal, d->lse };
+}
+
+static ckl_status check_form(const char *who, const ckl_attention_desc *d, const attention_form *have)
+{
+    const attention_form want = form_of(d);
+    if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->causal != want.causal ||
+        have->lse != want.lse)
+        FAIL(CKL_INVALID, "attention %s: type, head sizes, causal or lse of the config are not the problem's", who);
+    return CKL_OK;
+}
+
+static float exponent_of(const ckl_attention_desc *d)
+{
+    return (float)((double)d->scale * 1.4426950408889634);
+}
+
+/* Of the kernels that address memory themselves. */
+static attention_params params_of(const ckl_attention_desc *d, const ckl_attention_args *x)
+{
+    attention_params p = { .x = { x->q, x->k, x->v, x->o },
+                           .lse = x->lse,
+                           .rows = d->batch * d->heads * d->q,
+                           .batch = d->batch,
+                           .q = d->q,
+                           .kv = d->kv,
+                           .heads = d->heads,
+                           .group = d->heads / d->kv_heads,
+                           .exponent = exponent_of(d) };
+    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+        const attention_strides s = attention_strides_of(d, i);
+        p.ld[i] = s.ld;
+        p.ld_head[i] = s.ld_head;
+        p.ld_batch[i] = s.ld_batch;
+    }
+    return p;
+}
+
+/* naive */
+
+static ckl_status choose_naive(const void *desc, const ckl_device_info *device, void *config)
+{
+    (void)device;
+    ((attention_naive_config *)config)->form = form_of(desc);
+    return CKL_OK;
+}
+
+static ckl_status admit_naive(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_desc *d = desc;
+    const attention_naive_config *c = config;
+    TRY(check_form("naive", d, &c->form));
+    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "attention naive: threads=%d must be a multiple of 32 up to %d", c->threads,
+             device->threads_per_cta_max);
+    int64_t rows = product_i64(product_i64(d->batch, d->heads), d->q);
+    if (rows > (int64_t)INT32_MAX * c->threads)
+        FAIL(CKL_UNSUPPORTED, "attention naive: %" PRId64 " rows are more than one launch has threads", rows);
+    return CKL_OK;
+}
+
+static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const attention_naive_config *c = plan->config;
+    const attention_params params = params_of(plan->desc, args);
+    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(params.rows, c->threads) }, &params, stream);
+}
+
+static const field naive_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_naive_config, form)) //
+                                      ATTENTION_NAIVE_CONFIG(FIELD_ROW, attention_naive_config) };
+
+static const implementation naive = {
+    IMPLEMENTATION_PARTS(attention, naive),
+    .summary = "one thread a row of O: the definition, for any sizes and strides",
+    .params = &attention_param_list,
+};
+
+/* sm90 */
+
+static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_attention_desc *d = desc;
+    attention_sm90_config *c = config;
+    c->form = form_of(d);
+    c->draw = d->causal;
+    c->turns = d->d > 64 && d->causal ? 2 : 1;
+    if (d->d <= 64 && d->dv <= 64) // exponentials take as long as the products: more warps to hide them
+        c->consumers = 3;
+    if (d->d > 128 || d->dv > 128)
+        c->tile_n = d->dv > 192 ? 64 : 96;
+    int64_t heads = d->batch * d->heads;
+    while (c->consumers > 1 && ceil_div(d->q, c->consumers * ATTENTION_ROWS) * heads < device->sm_count)
+        c->consumers--;
+    if (c->consumers == 1)
+        c->turns = 0;
+    for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes;)
+        c->slots--;
+    return CKL_OK;
+}
+
+/* Rows that start at 16-byte boundaries, as cp.async and TMA want them. */
+static ckl_status check_row_alignment(const char *who, const ckl_attention_desc *d)
+{
+    ckl_attention_desc copy = *d;
+    mode modes[MODES];
+    for (int i = 0; i < ATTENTION_TENSORS * MODES; i++) {
+        const tensor_fields f = fields_of(&copy, i / MODES);
+        modes_of(&f, d->batch, modes);
+        const mode *m = &modes[i % MODES];
+        if (m->size > 1 && m->stride % VECTOR)
+            FAIL(CKL_UNSUPPORTED, "attention %s: %s=%" PRId64 " elements are not a multiple of 16 bytes", who, m->name,
+                 m->stride);
+    }
+    return CKL_OK;
+}
+
+/* The same of pointers. */
+static ckl_status check_pointer_alignment(const char *who, const ckl_attention_args *x)
+{
+    if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->q, x->k, x->v, x->o))
+        FAIL(CKL_INVALID,
+             "attention %s: q=%p, k=%p, v=%p or o=%p is not aligned to 16 bytes; impl=naive takes any alignment", who,
+             x->q, x->k, x->v, x->o);
+    return CKL_OK;
+}
+
+static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_desc *d = desc;
+    const attention_sm90_config *c = config;
+    if (!device->has_wgmma)
+        FAIL(CKL_UNSUPPORTED, "attention sm90: %s has no wgmma", device->id);
+    TRY(check_form("sm90", d, &c->form));
+    if (d->d % VECTOR || d->dv % VECTOR || d->d > HEAD_MAX || d->dv > HEAD_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention sm90: d=%" PRId64 " and dv=%" PRId64 " are not multiples of 8 up to %d", d->d,
+             d->dv, HEAD_MAX);
+    if (d->kv == 0)
+        FAIL(CKL_UNSUPPORTED, "attention sm90: kv=0 leaves no keys");
+    if (c->consumers < 1 || c->consumers > 3 || c->turns < 0 || c->turns > 2 || (c->turns && c->consumers == 1))
+        FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3, or turns=%d is not of them", c->consumers,
+             c->turns);
+    if (c->tile_n < 16 || c->tile_n > 256 || c->tile_n % 16)
+        FAIL(CKL_INVALID, "attention sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
+    if (c->slots < SLOTS_MIN)
+        FAIL(CKL_INVALID, "attention sm90: slots=%d is less than %d", c->slots, SLOTS_MIN);
+    int64_t need = attention_sm90_smem(c);
+    if (need > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED,
+             "attention sm90: %d slots of %d keys need %" PRId64 " bytes of shared memory, %s has %" PRId64, c->slots,
+             c->tile_n, need, device->id, device->smem_per_cta_bytes);
+    int64_t tiles = product_i64(ceil_div(d->q, c->consumers * ATTENTION_ROWS), product_i64(d->batch, d->heads));
+    if (tiles > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention sm90: %" PRId64 " tiles are more than 2^31-1", tiles);
+    return check_row_alignment("sm90", d);
+}
+
+/* (D,TOKENS,HEADS,BATCH) for TMA. A mode of one may have any stride. */
+static param_tensor box_tensor(const ckl_attention_desc *d, int which, const void *pointer)
+{
+    const attention_strides s = attention_strides_of(d, which);
+    return (param_tensor){ .pointer = pointer,
+                           .size = { s.d, s.tokens, s.heads, d->batch },
+                           .stride = { 1, s.tokens > 1 ? s.ld : VECTOR, s.heads > 1 ? s.ld_head : VECTOR,
+                                       d->batch > 1 ? s.ld_batch : VECTOR } };
+}
+
+/* Heads, in whole groups, whose K and V stay in L2 while the tiles of their queries are computed. */
+static int64_t section_of(const ckl_attention_desc *d)
+{
+    const int64_t heads = d->batch * d->heads, group = d->heads / d->kv_heads;
+    int64_t bytes = product_i64(2 * (d->d + d->dv), d->kv);
+    return d->causal ? min_i64(heads, max_i64(1, SECTION_BYTES / bytes) * group) : group;
+}
+
+static int64_t workspace_sm90(const ckl_plan *plan)
+{
+    return ((const attention_sm90_config *)plan->config)->draw ? COUNTER_BYTES : 0;
+}
+
+static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_attention_desc *d = plan->desc;
+    const ckl_attention_args *x = args;
+    const attention_sm90_config *c = plan->config;
+    TRY(check_pointer_alignment("sm90", x));
+    int64_t tiles_m = ceil_div(d->q, c->consumers * ATTENTION_ROWS), tiles = tiles_m * d->batch * d->heads;
+    const attention_sm90_params params = {
+        .Q = box_tensor(d, ATTENTION_Q, x->q),
+        .K = box_tensor(d, ATTENTION_K, x->k),
+        .V = box_tensor(d, ATTENTION_V, x->v),
+        .O = box_tensor(d, ATTENTION_O, x->o),
+        .lse = x->lse,
+        .q = (uint32_t)d->q,
+        .kv = (uint32_t)d->kv,
+        .heads = (uint32_t)d->heads,
+        .all_heads = (uint32_t)(d->batch * d->heads),
+        .group = (uint32_t)(d->heads / d->kv_heads),
+        .tiles_m = (uint32_t)tiles_m,
+        .tiles = (uint32_t)tiles,
+        .section = (uint32_t)section_of(d),
+        .exponent = exponent_of(d),
+        .counter = plan_workspace(plan, x->workspace),
+    };
+    return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, &params,
+                       stream);
+}
+
+static const field sm90_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_sm90_config, form)) //
+                                     ATTENTION_SM90_CONFIG(FIELD_ROW, attention_sm90_config) };
+
+static const implementation sm90 = {
+    IMPLEMENTATION_PARTS(attention, sm90),
+    .summary = "persistent and warp-specialised: TMA, wgmma, softmax under the products; Hopper",
+    .params = &attention_sm90_param_list,
+    .target = IR_SM90A,
+    .workspace_bytes = workspace_sm90,
+};
+
+/* The operator */
+
+static const field desc_fields[] = { ATTENTION_DESC(FIELD_ROW, ckl_attention_desc) };
+static const implementation *const implementations[] = { &sm90, &naive, NULL };
+
+OPERATOR(attention, attention, "O = softmax(scale*Q*K^T) * V", .workspace = offsetof(ckl_attention_args, workspace));

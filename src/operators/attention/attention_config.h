@@ -1,0 +1,129 @@
+/* attention_config.h - the fields of a problem, the compile-time choices of attention's kernels, and their parameters. */
+#ifndef CKL_ATTENTION_CONFIG_H
+#define CKL_ATTENTION_CONFIG_H
+
+#include "base/fields.h"
+#include "cutekernellib/operators/attention.h"
+#include "plan/plan.h"
+
+#define ATTENTION_DESC(X, owner)                                                              \
+    X(owner, int64_t, batch, "1", "", "batches")                                              \
+    X(owner, int64_t, heads, "1", "1..2^16", "heads of q")                                    \
+    X(owner, int64_t, kv_heads, "0", "", "heads of k and v, each for as many of q; 0: heads") \
+    X(owner, int64_t, q, "128", "0..2^30", "tokens of q")                                     \
+    X(owner, int64_t, kv, "128", "0..2^30", "tokens of k and v")                              \
+    X(owner, int64_t, d, "64", "1..1024", "elements of a head of q and k")                    \
+    X(owner, int64_t, dv, "0", "0..1024", "the same of v; 0: d")                              \
+    X(owner, bool, causal, "0", "0 1", "queries see no later keys; the last one sees all")    \
+    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")                      \
+    X(owner, float, scale, "0", "0..2^20", "of the scores; 0: 1/sqrt(d)")                     \
+    X(owner, bool, lse, "0", "0 1", "also gives the log-sum-exp of the scores")               \
+    X(owner, choice, layout, "bhsd", "bhsd bshd", "the order of dense tensors")               \
+    X(owner, int64_t, ldq, "0", "", "elements between tokens of q; 0: dense")                 \
+    X(owner, int64_t, ldk, "0", "", "the same of k")                                          \
+    X(owner, int64_t, ldv, "0", "", "of v")                                                   \
+    X(owner, int64_t, ldo, "0", "", "of o")                                                   \
+    X(owner, int64_t, ldq_head, "0", "", "elements between heads of q; 0: dense")             \
+    X(owner, int64_t, ldk_head, "0", "", "the same of k")                                     \
+    X(owner, int64_t, ldv_head, "0", "", "of v")                                              \
+    X(owner, int64_t, ldo_head, "0", "", "of o")                                              \
+    X(owner, int64_t, ldq_batch, "0", "", "elements between batches of q; 0: dense")          \
+    X(owner, int64_t, ldk_batch, "0", "", "the same of k")                                    \
+    X(owner, int64_t, ldv_batch, "0", "", "of v")                                             \
+    X(owner, int64_t, ldo_batch, "0", "", "of o")
+
+/* What every kernel computes. */
+#define ATTENTION_FORM(X, owner)                                            \
+    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")    \
+    X(owner, int, d, "64", "", "elements of a head of q and k")             \
+    X(owner, int, dv, "64", "", "the same of v")                            \
+    X(owner, bool, causal, "0", "0 1", "queries see the keys up to theirs") \
+    X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")
+
+typedef struct attention_form {
+    ATTENTION_FORM(FIELD_MEMBER, )
+} attention_form;
+
+/* The tensors of a problem, in the order of the args. */
+enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_O, ATTENTION_TENSORS };
+
+/* (BATCH,HEADS,TOKENS,D) of one of them. */
+typedef struct attention_strides {
+    int64_t heads, tokens, d;
+    int64_t ld, ld_head, ld_batch;
+} attention_strides;
+
+attention_strides attention_strides_of(const ckl_attention_desc *desc, int tensor);
+
+/* A score that cannot be: times any scale it is finite, so that rows without keys need no special care. */
+#define ATTENTION_FLOOR (-0x1p100)
+
+/* Parameters of the kernels that address memory themselves; arrays in the order of the tensors. */
+#define ATTENTION_PARAMS(X, owner)                                \
+    X(owner, pointer, x, [ATTENTION_TENSORS])                     \
+    X(owner, pointer, lse)                                        \
+    X(owner, i64, ld, [ATTENTION_TENSORS])                        \
+    X(owner, i64, ld_head, [ATTENTION_TENSORS])                   \
+    X(owner, i64, ld_batch, [ATTENTION_TENSORS])                  \
+    X(owner, i64, rows) /* of all heads and batches */            \
+    X(owner, i64, batch)                                          \
+    X(owner, i64, q)                                              \
+    X(owner, i64, kv)                                             \
+    X(owner, i64, heads)                                          \
+    X(owner, i64, group)    /* heads that share one of k and v */ \
+    X(owner, f32, exponent) /* scale * log2(e): probabilities are 2^(exponent * score) */
+
+KERNEL_PARAMS(attention, ATTENTION_PARAMS);
+
+/* naive */
+
+#define ATTENTION_NAIVE_CONFIG(X, owner) X(owner, int, threads, "128", "32 64 128 256", "threads of a CTA, a row each")
+
+typedef struct attention_naive_config {
+    attention_form form;
+    ATTENTION_NAIVE_CONFIG(FIELD_MEMBER, )
+} attention_naive_config;
+
+void attention_naive(const void *config, int kernel);
+
+/* sm90 */
+
+#define ATTENTION_SM90_CONFIG(X, owner)                                                               \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups of 64 queries each")                           \
+    X(owner, int, tile_n, "128", "64 80 96 112 128 160 176", "keys of a block")                       \
+    X(owner, int, slots, "5", "3 4 5 6", "blocks of K or V in shared memory")                         \
+    X(owner, int, turns, "1", "0 1 2", "consumers issue in turns, which end: 1 at issue, 2 with Q*K") \
+    X(owner, bool, draw, "0", "0 1", "tiles are drawn from a counter, not shared out")
+
+typedef struct attention_sm90_config {
+    attention_form form;
+    ATTENTION_SM90_CONFIG(FIELD_MEMBER, )
+} attention_sm90_config;
+
+enum { ATTENTION_ROWS = 64 }; // queries of a consumer
+
+int64_t attention_sm90_smem(const attention_sm90_config *config);
+
+/* Parameters. */
+#define ATTENTION_SM90_PARAMS(X, owner)                                                    \
+    X(owner, tensor, Q)                                                                    \
+    X(owner, tensor, K)                                                                    \
+    X(owner, tensor, V)                                                                    \
+    X(owner, tensor, O)                                                                    \
+    X(owner, pointer, lse)                                                                 \
+    X(owner, u32, q)                                                                       \
+    X(owner, u32, kv)                                                                      \
+    X(owner, u32, heads)                                                                   \
+    X(owner, u32, all_heads) /* of all batches */                                          \
+    X(owner, u32, group)     /* heads that share one of k and v */                         \
+    X(owner, u32, tiles_m)   /* of a head */                                               \
+    X(owner, u32, tiles)     /* in all */                                                  \
+    X(owner, u32, section)   /* heads that are worked on together */                       \
+    X(owner, f32, exponent)  /* scale * log2(e): probabilities are 2^(exponent * score) */ \
+    X(owner, pointer, counter)
+
+KERNEL_PARAMS(attention_sm90, ATTENTION_SM90_PARAMS);
+
+void attention_sm90(const void *config, int kernel);
+
+#endif

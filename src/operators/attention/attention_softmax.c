@@ -1,0 +1,123 @@
+/* attention_softmax.c - maxima, exponentials and sums of rows of accumulators. */
+#include "operators/attention/attention_softmax.h"
+
+#include "cute/kernel.h"
+
+enum { MAX_CHAINS = 3, SUM_CHAINS = 2 }; // independent ones
+
+/* The row (0 or 1) of value i of an accumulator: C of every atom has (2,2,...) values, pairs first. */
+static int row_of_value(int64_t i)
+{
+    return (int)(i / 2 % 2);
+}
+
+/* Over the four lanes that share a row. */
+static val quad(ir_op op, val x)
+{
+    for (int m = 1; m < 4; m *= 2)
+        x = ir_binary(op, x, shuffle_xor(x, imm(m)));
+    return x;
+}
+
+online_rows online_rows_begin(val exponent)
+{
+    online_rows rows = { .exponent = exponent };
+    for (int r = 0; r < 2; r++) {
+        rows.max[r] = variable(F32, immf(ATTENTION_FLOOR));
+        rows.sum[r] = variable(F32, immf(0));
+        rows.factor[r] = variable(F32, immf(0));
+    }
+    return rows;
+}
+
+void online_rows_reset(online_rows *rows)
+{
+    for (int r = 0; r < 2; r++) {
+        assign(rows->max[r], immf(ATTENTION_FLOOR));
+        assign(rows->sum[r], immf(0));
+    }
+}
+
+/* MAX or MIN of a row's scores as integers: this thread's in independent chains, then the others'. */
+static val of_row(tensor scores, int row, ir_op op)
+{
+    val chain[MAX_CHAINS];
+    int seen = 0;
+    for (int64_t i = 0; i < static_size(scores.layout); i++) {
+        if (row_of_value(i) != row)
+            continue;
+        val x = bitcast(I32, at(scores, i));
+        chain[seen % MAX_CHAINS] = seen < MAX_CHAINS ? x : ir_binary(op, chain[seen % MAX_CHAINS], x);
+        seen++;
+    }
+    return quad(op, ir_binary(op, ir_binary(op, chain[0], chain[1]), chain[2]));
+}
+
+/*
+ * The maxima of the rows. As integers the bits of floats have the right maximum unless all are negative, and then their minimum
+ * is it. NOTE: sm_90 has a maximum of three integers (VIMNMX3), which ptxas makes of two; of floats it has none.
+ */
+static void find_maxima(const online_rows *rows, tensor scores, val larger[2])
+{
+    val bits[2];
+    for (int r = 0; r < 2; r++) {
+        bits[r] = of_row(scores, r, IR_MAX);
+        larger[r] = variable(F32, max(bitcast(F32, bits[r]), rows->max[r]));
+    }
+    IF(vote_any(logical_or(lt(bits[0], imm(0)), lt(bits[1], imm(0))))) {
+        for (int r = 0; r < 2; r++) {
+            val right = select(lt(bits[r], imm(0)), of_row(scores, r, IR_MIN), bits[r]);
+            assign(larger[r], max(bitcast(F32, right), rows->max[r]));
+        }
+    }
+}
+
+void online_softmax(online_rows *rows, tensor scores)
+{
+    val larger[2], offset[2], chain[2][SUM_CHAINS];
+    int seen[2] = { 0 };
+    find_maxima(rows, scores, larger);
+    for (int r = 0; r < 2; r++) {
+        assign(rows->factor[r], exp2_ftz(mul(sub(rows->max[r], larger[r]), rows->exponent)));
+        assign(rows->max[r], larger[r]);
+        offset[r] = variable(F32, neg(mul(larger[r], rows->exponent)));
+    }
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+        int r = row_of_value(i), to = seen[r]++ % SUM_CHAINS;
+        val weight = at(scores, i);
+        assign(weight, exp2_ftz(fma(weight, rows->exponent, offset[r])));
+        chain[r][to] = seen[r] <= SUM_CHAINS ? weight : add(chain[r][to], weight);
+    }
+    for (int r = 0; r < 2 && !ir_failed(); r++)
+        assign(rows->sum[r], fma(rows->sum[r], rows->factor[r], add(chain[r][0], chain[r][1])));
+}
+
+void online_rows_finish(online_rows *rows)
+{
+    for (int r = 0; r < 2; r++) {
+        assign(rows->sum[r], quad(IR_ADD, rows->sum[r]));
+        assign(rows->factor[r], select(eq(rows->sum[r], immf(0)), immf(0), rcp(rows->sum[r])));
+    }
+}
+
+val online_logarithm(const online_rows *rows, int r)
+{
+    val logarithm = fma(rows->max[r], mul(rows->exponent, immf(M_LN2)), log_f32(rows->sum[r]));
+    return select(eq(rows->sum[r], immf(0)), immf(-INFINITY), logarithm);
+}
+
+void scale_rows(tensor acc, const val factor[2])
+{
+    for (int64_t i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
+        val x = at(acc, i);
+        assign(x, mul(x, factor[row_of_value(i)]));
+    }
+}
+
+void mask_scores(tensor scores, layout columns, const val ends[2])
+{
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+        val x = at(scores, i);
+        assign(x, select(lt(ends[row_of_value(i)], imm(index_at(columns, i))), immf(-INFINITY), x));
+    }
+}
