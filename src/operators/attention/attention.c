@@ -13,6 +13,7 @@ enum {
     SLOTS_MIN = 3,  // the block after the next one is on its way
     SLOTS_MAX = 6,
     COUNTER_BYTES = 4,
+    PORTABLE_SMEM = 99 << 10, // bytes that a CTA may have on every GPU from sm_86 on
 };
 
 /* K and V of so many bytes stay in L2 while the tiles of their heads are computed. */
@@ -221,28 +222,7 @@ static const implementation naive = {
     .params = &attention_param_list,
 };
 
-/* sm90 */
-
-static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
-{
-    const ckl_attention_desc *d = desc;
-    attention_sm90_config *c = config;
-    c->form = form_of(d);
-    c->draw = d->causal;
-    c->turns = d->d > 64 && d->causal ? 2 : 1;
-    if (d->d <= 64 && d->dv <= 64) // exponentials take as long as the products: more warps to hide them
-        c->consumers = 3;
-    if (d->d > 128 || d->dv > 128)
-        c->tile_n = d->dv > 192 ? 64 : 96;
-    int64_t heads = d->batch * d->heads;
-    while (c->consumers > 1 && ceil_div(d->q, c->consumers * ATTENTION_ROWS) * heads < device->sm_count)
-        c->consumers--;
-    if (c->consumers == 1)
-        c->turns = 0;
-    for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes;)
-        c->slots--;
-    return CKL_OK;
-}
+/* What the kernels on tensor cores share */
 
 /* Rows that start at 16-byte boundaries, as cp.async and TMA want them. */
 static ckl_status check_row_alignment(const char *who, const ckl_attention_desc *d)
@@ -270,6 +250,168 @@ static ckl_status check_pointer_alignment(const char *who, const ckl_attention_a
     return CKL_OK;
 }
 
+static ckl_status check_heads(const char *who, const ckl_attention_desc *d)
+{
+    if (d->d % VECTOR || d->dv % VECTOR || d->d > HEAD_MAX || d->dv > HEAD_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention %s: d=%" PRId64 " and dv=%" PRId64 " are not multiples of 8 up to %d", who,
+             d->d, d->dv, HEAD_MAX);
+    return check_row_alignment(who, d);
+}
+
+static ckl_status check_smem(const char *who, const ckl_device_info *device, int64_t need)
+{
+    if (need > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "attention %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, who,
+             need, device->id, device->smem_per_cta_bytes);
+    return CKL_OK;
+}
+
+/* Tiles of so many queries. */
+static int64_t tiles_of(const ckl_attention_desc *d, int rows)
+{
+    return product_i64(ceil_div(d->q, rows), product_i64(d->batch, d->heads));
+}
+
+static ckl_status check_tiles(const char *who, int64_t tiles)
+{
+    if (tiles > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention %s: %" PRId64 " tiles are more than 2^31-1", who, tiles);
+    return CKL_OK;
+}
+
+/* Heads, in whole groups, whose K and V stay in L2 while the tiles of their queries are computed. */
+static int64_t section_of(const ckl_attention_desc *d)
+{
+    const int64_t heads = d->batch * d->heads, group = d->heads / d->kv_heads;
+    int64_t bytes = product_i64(2 * (d->d + d->dv), d->kv);
+    return d->causal ? min_i64(heads, max_i64(1, SECTION_BYTES / bytes) * group) : group;
+}
+
+/* sm80 */
+
+static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_attention_desc *d = desc;
+    attention_sm80_config *c = config;
+    c->form = form_of(d);
+    c->warp_rows = d->d <= 128 && d->dv <= 128 ? 32 : 16;
+    while (c->warp_rows > 16 && tiles_of(d, c->warps * c->warp_rows) < 2 * device->sm_count)
+        c->warp_rows /= 2;
+    while (c->tile_n > 16 && attention_sm80_smem(c) > PORTABLE_SMEM)
+        c->tile_n /= 2;
+    return CKL_OK;
+}
+
+static ckl_status admit_portable(const char *who, const ckl_attention_desc *d, const ckl_device_info *device,
+                                 const attention_sm80_config *c)
+{
+    TRY(check_form(who, d, &c->form));
+    TRY(check_heads(who, d));
+    if (c->warps < 1 || c->warps > 8 || (c->warp_rows != 16 && c->warp_rows != 32))
+        FAIL(CKL_INVALID, "attention %s: warps=%d is not in 1..8, or warp_rows=%d is neither 16 nor 32", who, c->warps,
+             c->warp_rows);
+    if (c->tile_n < 16 || c->tile_n > 128 || c->tile_n % 16 || c->warps * 32 / VECTOR > c->tile_n)
+        FAIL(CKL_INVALID, "attention %s: tile_n=%d is not a multiple of 16 up to 128 that %d warps can load", who,
+             c->tile_n, c->warps);
+    if (c->stages < 1 || c->stages > 2)
+        FAIL(CKL_INVALID, "attention %s: stages=%d is neither 1 nor 2", who, c->stages);
+    TRY(check_smem(who, device, attention_sm80_smem(c)));
+    return check_tiles(who, tiles_of(d, c->warps * c->warp_rows));
+}
+
+static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return admit_portable("sm80", desc, device, config);
+}
+
+static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_attention_desc *d = plan->desc;
+    const ckl_attention_args *x = args;
+    const attention_sm80_config *c = plan->config;
+    TRY(check_pointer_alignment(plan->impl->name, x));
+    attention_sm80_params p = { .x = { x->q, x->k, x->v, x->o },
+                                .lse = x->lse,
+                                .heads = (uint32_t)d->heads,
+                                .all_heads = (uint32_t)(d->batch * d->heads),
+                                .group = (uint32_t)(d->heads / d->kv_heads),
+                                .tiles_m = (uint32_t)ceil_div(d->q, c->warps * c->warp_rows),
+                                .section = (uint32_t)section_of(d),
+                                .exponent = exponent_of(d) };
+    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+        const attention_strides s = attention_strides_of(d, i);
+        p.ld[i] = s.ld;
+        p.ld_head[i] = s.ld_head;
+        p.ld_batch[i] = s.ld_batch;
+        p.tokens[i] = (uint32_t)s.tokens;
+    }
+    return plan_launch(plan, 0, (plan_grid){ .x = tiles_of(d, c->warps * c->warp_rows) }, &p, stream);
+}
+
+static const field sm80_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_sm80_config, form)) //
+                                     ATTENTION_SM80_CONFIG(FIELD_ROW, attention_sm80_config) };
+
+static const implementation sm80 = {
+    IMPLEMENTATION_PARTS(attention, sm80),
+    .summary = "tiles by cp.async, mma.sync, the next block on its way; every GPU from sm_80 on",
+    .params = &attention_sm80_param_list,
+};
+
+/* tensor: the same kernel in its simplest form */
+
+static ckl_status choose_tensor(const void *desc, const ckl_device_info *device, void *config)
+{
+    attention_sm80_config *c = config;
+    (void)device;
+    c->form = form_of(desc);
+    c->stages = 1;
+    while (c->tile_n > 16 && attention_sm80_smem(c) > PORTABLE_SMEM)
+        c->tile_n /= 2;
+    return CKL_OK;
+}
+
+static ckl_status admit_tensor(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const attention_sm80_config *c = config;
+    if (c->stages != 1)
+        FAIL(CKL_INVALID, "attention tensor: stages=%d is not 1", c->stages);
+    return admit_portable("tensor", desc, device, c);
+}
+
+static const implementation tensor_cores = {
+    .name = "tensor",
+    .summary = "mma.sync, one block at a time: the simplest kernel on tensor cores",
+    .config_bytes = sizeof(attention_sm80_config),
+    .config = FIELD_TABLE(sm80_fields),
+    .choose = choose_tensor,
+    .admit = admit_tensor,
+    .describe = attention_sm80,
+    .params = &attention_sm80_param_list,
+    .launch = launch_sm80,
+};
+
+/* sm90 */
+
+static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_attention_desc *d = desc;
+    attention_sm90_config *c = config;
+    c->form = form_of(d);
+    c->draw = d->causal;
+    c->turns = d->d > 64 && d->causal ? 2 : 1;
+    if (d->d <= 64 && d->dv <= 64) // exponentials take as long as the products: more warps to hide them
+        c->consumers = 3;
+    if (d->d > 128 || d->dv > 128)
+        c->tile_n = d->dv > 192 ? 64 : 96;
+    while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
+        c->consumers--;
+    if (c->consumers == 1)
+        c->turns = 0;
+    for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes;)
+        c->slots--;
+    return CKL_OK;
+}
+
 static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_desc *d = desc;
@@ -277,9 +419,7 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "attention sm90: %s has no wgmma", device->id);
     TRY(check_form("sm90", d, &c->form));
-    if (d->d % VECTOR || d->dv % VECTOR || d->d > HEAD_MAX || d->dv > HEAD_MAX)
-        FAIL(CKL_UNSUPPORTED, "attention sm90: d=%" PRId64 " and dv=%" PRId64 " are not multiples of 8 up to %d", d->d,
-             d->dv, HEAD_MAX);
+    TRY(check_heads("sm90", d));
     if (d->kv == 0)
         FAIL(CKL_UNSUPPORTED, "attention sm90: kv=0 leaves no keys");
     if (c->consumers < 1 || c->consumers > 3 || c->turns < 0 || c->turns > 2 || (c->turns && c->consumers == 1))
@@ -289,15 +429,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_INVALID, "attention sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
     if (c->slots < SLOTS_MIN)
         FAIL(CKL_INVALID, "attention sm90: slots=%d is less than %d", c->slots, SLOTS_MIN);
-    int64_t need = attention_sm90_smem(c);
-    if (need > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED,
-             "attention sm90: %d slots of %d keys need %" PRId64 " bytes of shared memory, %s has %" PRId64, c->slots,
-             c->tile_n, need, device->id, device->smem_per_cta_bytes);
-    int64_t tiles = product_i64(ceil_div(d->q, c->consumers * ATTENTION_ROWS), product_i64(d->batch, d->heads));
-    if (tiles > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "attention sm90: %" PRId64 " tiles are more than 2^31-1", tiles);
-    return check_row_alignment("sm90", d);
+    TRY(check_smem("sm90", device, attention_sm90_smem(c)));
+    return check_tiles("sm90", tiles_of(d, c->consumers * ATTENTION_ROWS));
 }
 
 /* (D,TOKENS,HEADS,BATCH) for TMA. A mode of one may have any stride. */
@@ -308,14 +441,6 @@ static param_tensor box_tensor(const ckl_attention_desc *d, int which, const voi
                            .size = { s.d, s.tokens, s.heads, d->batch },
                            .stride = { 1, s.tokens > 1 ? s.ld : VECTOR, s.heads > 1 ? s.ld_head : VECTOR,
                                        d->batch > 1 ? s.ld_batch : VECTOR } };
-}
-
-/* Heads, in whole groups, whose K and V stay in L2 while the tiles of their queries are computed. */
-static int64_t section_of(const ckl_attention_desc *d)
-{
-    const int64_t heads = d->batch * d->heads, group = d->heads / d->kv_heads;
-    int64_t bytes = product_i64(2 * (d->d + d->dv), d->kv);
-    return d->causal ? min_i64(heads, max_i64(1, SECTION_BYTES / bytes) * group) : group;
 }
 
 static int64_t workspace_sm90(const ckl_plan *plan)
@@ -329,7 +454,7 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     const ckl_attention_args *x = args;
     const attention_sm90_config *c = plan->config;
     TRY(check_pointer_alignment("sm90", x));
-    int64_t tiles_m = ceil_div(d->q, c->consumers * ATTENTION_ROWS), tiles = tiles_m * d->batch * d->heads;
+    int64_t tiles = tiles_of(d, c->consumers * ATTENTION_ROWS);
     const attention_sm90_params params = {
         .Q = box_tensor(d, ATTENTION_Q, x->q),
         .K = box_tensor(d, ATTENTION_K, x->k),
@@ -341,7 +466,7 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
         .heads = (uint32_t)d->heads,
         .all_heads = (uint32_t)(d->batch * d->heads),
         .group = (uint32_t)(d->heads / d->kv_heads),
-        .tiles_m = (uint32_t)tiles_m,
+        .tiles_m = (uint32_t)ceil_div(d->q, c->consumers * ATTENTION_ROWS),
         .tiles = (uint32_t)tiles,
         .section = (uint32_t)section_of(d),
         .exponent = exponent_of(d),
@@ -365,6 +490,6 @@ static const implementation sm90 = {
 /* The operator */
 
 static const field desc_fields[] = { ATTENTION_DESC(FIELD_ROW, ckl_attention_desc) };
-static const implementation *const implementations[] = { &sm90, &naive, NULL };
+static const implementation *const implementations[] = { &sm90, &sm80, &tensor_cores, &naive, NULL };
 
 OPERATOR(attention, attention, "O = softmax(scale*Q*K^T) * V", .workspace = offsetof(ckl_attention_args, workspace));

@@ -86,6 +86,40 @@ typedef struct attention_naive_config {
 
 void attention_naive(const void *config, int kernel);
 
+/* sm80 and tensor */
+
+#define ATTENTION_SM80_CONFIG(X, owner)                            \
+    X(owner, int, warps, "4", "2 4 8", "warps of a CTA")           \
+    X(owner, int, warp_rows, "16", "16 32", "queries of a warp")   \
+    X(owner, int, tile_n, "64", "16 32 64 128", "keys of a block") \
+    X(owner, int, stages, "2", "1 2", "blocks of K and V in shared memory")
+
+typedef struct attention_sm80_config {
+    attention_form form;
+    ATTENTION_SM80_CONFIG(FIELD_MEMBER, )
+} attention_sm80_config;
+
+int64_t attention_sm80_smem(const attention_sm80_config *config);
+
+/* Parameters; arrays in the order of the tensors. */
+#define ATTENTION_SM80_PARAMS(X, owner)                              \
+    X(owner, pointer, x, [ATTENTION_TENSORS])                        \
+    X(owner, pointer, lse)                                           \
+    X(owner, i64, ld, [ATTENTION_TENSORS])                           \
+    X(owner, i64, ld_head, [ATTENTION_TENSORS])                      \
+    X(owner, i64, ld_batch, [ATTENTION_TENSORS])                     \
+    X(owner, u32, tokens, [ATTENTION_TENSORS])                       \
+    X(owner, u32, heads)                                             \
+    X(owner, u32, all_heads) /* of all batches */                    \
+    X(owner, u32, group)     /* heads that share one of k and v */   \
+    X(owner, u32, tiles_m)   /* of a head */                         \
+    X(owner, u32, section)   /* heads that are worked on together */ \
+    X(owner, f32, exponent)  /* scale * log2(e): probabilities are 2^(exponent * score) */
+
+KERNEL_PARAMS(attention_sm80, ATTENTION_SM80_PARAMS);
+
+void attention_sm80(const void *config, int kernel);
+
 /* sm90 */
 
 #define ATTENTION_SM90_CONFIG(X, owner)                                                               \

@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "cute/kernel.h"
-#include "operators/attention/attention_softmax.h"
+#include "operators/attention/attention_tile.h"
 
 enum {
     WARPGROUP = 128,
@@ -23,27 +23,9 @@ enum {
     FETCHES = 4, // slots of the scheduler; the producer is at most two tiles ahead
 };
 
-/* A head of Q and K, or of V and O, as boxes of TMA: chunks of columns, each a span of the swizzle. */
-typedef struct columns {
-    int chunk, chunks;
-    int used; // of all columns those that are multiplied: a multiple of 16
-} columns;
-
-static columns columns_of(int d)
-{
-    int chunk = d <= 32 ? 32 : 64;
-    return (columns){ chunk, (d + chunk - 1) / chunk, (d + 15) / 16 * 16 };
-}
-
 static int span_of(columns c)
 {
     return 2 * c.chunk; // bytes
-}
-
-/* Bytes of `rows` rows. */
-static int64_t box_bytes(columns c, int rows)
-{
-    return (int64_t)rows * c.chunk * c.chunks * 2;
 }
 
 /* Chunks of O on their way out. */
@@ -66,28 +48,20 @@ typedef struct sm90_kernel {
     pipeline q;    // a stage for each consumer
     pipeline ring;
     dynamic_scheduler scheduler;
-    val shift; // key number of query 0, i32
+    tile_grid grid;
 } sm90_kernel;
 
 static int64_t slot_bytes(const attention_sm90_config *c)
 {
-    return max_i64(box_bytes(columns_of(c->form.d), c->tile_n), box_bytes(columns_of(c->form.dv), c->tile_n));
+    return max_i64(columns_bytes(columns_of(c->form.d), c->tile_n), columns_bytes(columns_of(c->form.dv), c->tile_n));
 }
 
 int64_t attention_sm90_smem(const attention_sm90_config *c)
 {
     columns d = columns_of(c->form.d), dv = columns_of(c->form.dv);
-    int64_t q = box_bytes(d, ROWS), o = (int64_t)ROWS * dv.chunk * 2 * staging_buffers(dv);
+    int64_t q = columns_bytes(d, ROWS), o = (int64_t)ROWS * dv.chunk * 2 * staging_buffers(dv);
     return c->consumers * (q + o) + c->slots * slot_bytes(c) + 16 * (int64_t)(c->slots + c->consumers) +
            (c->draw ? scheduler_bytes(FETCHES) : 0);
-}
-
-/* (ROWS,CHUNK,CHUNKS,COUNT), each chunk as TMA writes and wgmma reads it; `next` elements from one to the next of COUNT. */
-static layout chunks_layout(ckl_dtype dtype, columns c, int rows, int chunks, int count, int64_t next)
-{
-    layout tile = tma_tile_layout(dtype, rows, c.chunk, span_of(c));
-    return with_swizzle(tile.sw,
-                        make_layout(shape(rows, c.chunk, chunks, count), stride(c.chunk, 1, rows * c.chunk, next)));
 }
 
 static void describe_shared_memory(sm90_kernel *k)
@@ -95,7 +69,7 @@ static void describe_shared_memory(sm90_kernel *k)
     const attention_sm90_config *cfg = k->cfg;
     ckl_dtype dtype = k->form.dtype;
     int bn = cfg->tile_n, buffers = staging_buffers(k->dv);
-    int64_t slot = k->slot_bytes / 2, q = box_bytes(k->d, ROWS) / 2, o = (int64_t)buffers * ROWS * k->dv.chunk;
+    int64_t slot = k->slot_bytes / 2, q = columns_bytes(k->d, ROWS) / 2, o = (int64_t)buffers * ROWS * k->dv.chunk;
     k->sQ = smem_tensor("Q", dtype, chunks_layout(dtype, k->d, ROWS, k->d.chunks, cfg->consumers, q), 1024);
     tensor sRing = smem_tensor("K and V", dtype, make_layout(shape(slot, cfg->slots), stride(1, slot)), 1024);
     k->sK = tensor_with_layout(sRing, chunks_layout(dtype, k->d, bn, k->d.chunks, cfg->slots, slot));
@@ -117,7 +91,8 @@ static sm90_kernel describe_kernel(const attention_sm90_config *cfg)
     k.tmaK = make_tma(k.p.K, dtype, 4, cfg->tile_n, k.d.chunk, span_of(k.d));
     k.tmaV = make_tma(k.p.V, dtype, 4, cfg->tile_n, k.dv.chunk, span_of(k.dv));
     k.tmaO = make_tma(k.p.O, dtype, 4, ROWS, k.dv.chunk, span_of(k.dv));
-    k.shift = sub(convert(I32, k.p.kv), convert(I32, k.p.q));
+    k.grid = (tile_grid){ cfg->form.causal, cfg->consumers * ROWS, cfg->tile_n, k.p.q,      k.p.kv, k.p.heads,
+                          k.p.group,        k.p.all_heads,         k.p.tiles_m, k.p.section };
     describe_shared_memory(&k);
     return k;
 }
@@ -141,41 +116,6 @@ static void initialise(const sm90_kernel *k)
 }
 
 /* Tiles */
-
-/* The queries of a CTA, and the blocks of keys that they see. */
-typedef struct tile {
-    val row;    // the first query
-    val head;   // of all batches together
-    val blocks; // at least one: a tile without keys is a tile without weights
-} tile;
-
-/* Heads in sections whose K and V fit L2; within one the longest tiles of all heads come first. */
-static tile tile_of(const sm90_kernel *k, val number)
-{
-    int rows = k->cfg->consumers * ROWS, bn = k->cfg->tile_n;
-    val of_section = mul(k->p.tiles_m, k->p.section);
-    val first = mul(div(number, of_section), k->p.section), r = rem(number, of_section);
-    val heads = min(k->p.section, sub(k->p.all_heads, first)), m = div(r, heads);
-    if (k->form.causal)
-        m = sub(sub(k->p.tiles_m, imm(1)), m);
-    tile t = { .row = mul(m, imm(rows)), .head = add(first, rem(r, heads)) };
-    val end = convert(I32, k->p.kv);
-    if (k->form.causal)
-        end = min(max(add(add(convert(I32, t.row), imm(rows)), k->shift), imm(1)), end);
-    t.blocks = div(add(convert(U32, end), imm(bn - 1)), imm(bn));
-    return t;
-}
-
-/* Head and batch of a box of Q and O, or of K and V, as tensor maps count them. */
-typedef struct box_place {
-    val outer[2];
-} box_place;
-
-static box_place place_of(const sm90_kernel *k, const tile *t, bool of_keys)
-{
-    val head = rem(t->head, k->p.heads), batch = div(t->head, k->p.heads);
-    return (box_place){ { of_keys ? div(head, k->p.group) : head, batch } };
-}
 
 /* A CTA's way through the tiles: the numbers that it draws, or every grid_x-th. */
 typedef struct walk {
@@ -203,40 +143,41 @@ static void next_tile(const sm90_kernel *k, walk *w, bool fetches)
 
 /* Producer */
 
-static void load_chunks(const tma_copy *tma, tensor sTile, val row, const box_place *at, val barrier)
+static void load_chunks(const tma_copy *tma, tensor sTile, val row, const tile_place *at, val barrier)
 {
     for (int c = 0; c < static_size(layout_mode(sTile.layout, 2)) && !ir_failed(); c++)
-        tma_load_of(tma, slice(sTile, _, _, c), row, imm(c * tma->cols), 2, at->outer, barrier);
+        tma_load_of(tma, slice(sTile, _, _, c), row, imm(c * tma->cols), 2, (const val[]){ at->head, at->batch },
+                    barrier);
 }
 
 /* A block of K or V into the ring's next slot. */
 static void load_block(const sm90_kernel *k, const tma_copy *tma, tensor sRing, columns c, pipeline_state *ring,
-                       val block, const box_place *at)
+                       val block, const tile_place *at)
 {
     pipeline_wait_empty(&k->ring, ring);
-    pipeline_expect(&k->ring, ring, imm((int)box_bytes(c, k->cfg->tile_n)));
+    pipeline_expect(&k->ring, ring, imm((int)columns_bytes(c, k->cfg->tile_n)));
     load_chunks(tma, slice(sRing, _, _, _, ring->stage), mul(block, imm(k->cfg->tile_n)), at,
                 pipeline_full_barrier(&k->ring, ring));
     pipeline_advance(ring);
 }
 
-static void load_keys(const sm90_kernel *k, pipeline_state *ring, val block, const box_place *at)
+static void load_keys(const sm90_kernel *k, pipeline_state *ring, val block, const tile_place *at)
 {
     load_block(k, &k->tmaK, k->sK, k->d, ring, block, at);
 }
 
-static void load_values(const sm90_kernel *k, pipeline_state *ring, val block, const box_place *at)
+static void load_values(const sm90_kernel *k, pipeline_state *ring, val block, const tile_place *at)
 {
     load_block(k, &k->tmaV, k->sV, k->dv, ring, block, at);
 }
 
 static void load_queries(const sm90_kernel *k, val parity, const tile *t)
 {
-    box_place at = place_of(k, t, false);
+    tile_place at = place_of(&k->grid, t, false);
     for (int w = 0; w < k->cfg->consumers; w++) {
         pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
         pipeline_wait_empty(&k->q, &stage);
-        pipeline_expect(&k->q, &stage, imm((int)box_bytes(k->d, ROWS)));
+        pipeline_expect(&k->q, &stage, imm((int)columns_bytes(k->d, ROWS)));
         load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), add(t->row, imm(w * ROWS)), &at,
                     pipeline_full_barrier(&k->q, &stage));
     }
@@ -245,7 +186,7 @@ static void load_queries(const sm90_kernel *k, val parity, const tile *t)
 static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, const tile *t)
 {
     val block = variable(U32, sub(t->blocks, imm(1)));
-    box_place at = place_of(k, t, true);
+    tile_place at = place_of(&k->grid, t, true);
     load_keys(k, ring, block, &at);
     load_queries(k, q_parity, t);
     FOREVER {
@@ -270,7 +211,7 @@ static void producer(const sm90_kernel *k)
             FOREVER {
                 next_tile(k, &w, true);
                 BREAK_IF(ge(w.number, k->p.tiles));
-                tile t = tile_of(k, w.number);
+                tile t = tile_of(&k->grid, w.number);
                 load_tile(k, &ring, q_parity, &t);
                 assign(q_parity, bit_xor(q_parity, imm(1)));
             }
@@ -308,17 +249,17 @@ static val consumer_thread(void)
     return rem(thread(), imm(WARPGROUP));
 }
 
-/* Rows and columns of this thread's scores: (MMA,1,1). */
-static tensor coordinates_of_scores(const sm90_kernel *k, const consumer_role *c)
+/* Its queries of a tile. */
+static tile_rows rows_of(const sm90_kernel *k, const consumer_role *c, const tile *t)
 {
-    return partition_C(&c->qk, identity_tensor(shape(ROWS, k->cfg->tile_n)), consumer_thread());
+    return (tile_rows){ &k->grid, &c->qk, add(t->row, mul(c->index, imm(ROWS))), consumer_thread(), ROWS };
 }
 
 static consumer_role describe_consumer(const sm90_kernel *k)
 {
     const attention_sm90_config *cfg = k->cfg;
     ckl_dtype dtype = k->form.dtype;
-    int bn = cfg->tile_n, block = bn * k->dv.chunk, slot = (int)(k->slot_bytes / 2);
+    int bn = cfg->tile_n;
     consumer_role c = { .qk = warpgroup_mma(dtype, bn, "SS"), .pv = warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
     c.first_thread = eq(consumer_thread(), imm(0));
@@ -326,14 +267,12 @@ static consumer_role describe_consumer(const sm90_kernel *k)
         c.tCrQ[i] = descriptors_A(&c.qk, slice(k->sQ, _, _, i, c.index));
         c.tCrK[i] = descriptors_B(&c.qk, slice(k->sK, _, _, i, _));
     }
-    layout turned = make_layout(shape(shape(k->dv.chunk, k->dv.chunks), bn, cfg->slots),
-                                stride(stride(1, block), k->dv.chunk, slot)); // (DV,BN,SLOTS)
-    c.tCrV = descriptors_B(&c.pv, tensor_with_layout(k->sV, with_swizzle(k->sV.layout.sw, turned)));
+    c.tCrV = descriptors_B(&c.pv, turned_chunks(k->sV, k->dv, cfg->slots, k->slot_bytes / 2));
     c.scores = fragment_C(&c.qk, ROWS, bn);
     c.out = fragment_C(&c.pv, ROWS, k->dv.used);
     c.weights = fragment_A_pairs(&c.pv, ROWS, bn);
     c.sO = slice(k->sO, _, _, _, c.index);
-    c.rows = online_rows_begin(k->p.exponent);
+    c.rows = online_rows_begin(online_row_count(c.scores), k->p.exponent);
     c.at = consumer_state(&k->ring);
     c.q = (pipeline_state){ c.index, variable(U32, imm(0)), cfg->consumers };
     return c;
@@ -390,26 +329,6 @@ static void issue_product(consumer_role *c, val slot)
     mma_commit();
 }
 
-/* Keys past the last one, or past a query, get no weight. */
-static void mask(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
-{
-    tensor cS = coordinates_of_scores(k, c); // (MMA,1,1)
-    val first = add(convert(I32, mul(block, imm(k->cfg->tile_n))), convert(I32, coordinate(cS, 1, 0)));
-    val last = sub(sub(convert(I32, k->p.kv), imm(1)), first),
-        ends[2] = { last, last }; // relative to this thread's first key
-    val query = add(convert(I32, add(t->row, mul(c->index, imm(ROWS)))), convert(I32, coordinate(cS, 0, 0)));
-    for (int r = 0; r < 2 && k->form.causal; r++)
-        ends[r] = min(last, sub(add(add(query, imm(8 * r)), k->shift), first));
-    mask_scores(c->scores, coordinate_distances(cS, 1), ends);
-}
-
-/* Does the consumer's first query see less than all keys of a block, but for those past the last one? */
-static val is_cut(const sm90_kernel *k, const consumer_role *c, const tile *t, val block)
-{
-    val last = add(convert(I32, add(t->row, mul(c->index, imm(ROWS)))), k->shift); // the last key that it sees
-    return lt(last, sub(convert(I32, mul(add(block, imm(1)), imm(k->cfg->tile_n))), imm(1)));
-}
-
 /*
  * The scores of a block, and the product of the block before, under which the softmax runs. The ring's next slot, which the
  * step after this one wants, has arrived before and has arrived after it.
@@ -428,9 +347,11 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, val bloc
     mma_wait(1);
     end_turn(k, c, 2);
     release(k, c, keys);
-    if (k->form.causal)
-        IF(is_cut(k, c, t, block))
-            mask(k, c, t, block);
+    if (k->form.causal) {
+        tile_rows rows = rows_of(k, c, t);
+        IF(is_cut(&rows, block))
+            mask_block(&rows, block, c->scores);
+    }
     online_softmax(&c->rows, c->scores);
     mma_wait(0);
     release(k, c, values);
@@ -447,7 +368,8 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     release(k, c, keys);
     fill(c->out, immf(0));
     online_rows_reset(&c->rows);
-    mask(k, c, t, block);
+    tile_rows rows = rows_of(k, c, t);
+    mask_block(&rows, block, c->scores);
     online_softmax(&c->rows, c->scores);
     accumulators_to_A(c->scores, k->form.dtype, c->weights);
     pipeline_wait_full(&k->ring, &c->at);
@@ -461,23 +383,10 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
 }
 
-/* ln of the sum of exponentials: one of the four lanes of a row writes it. */
-static void store_lse(const sm90_kernel *k, const consumer_role *c, const tile *t)
-{
-    tensor gLse =
-        gmem_tensor(k->p.lse, F32, make_layout(shape(k->p.q, _), stride(1, convert(I64, k->p.q)))); // (Q,HEADS)
-    tensor cS = coordinates_of_scores(k, c);                                                        // (MMA,1,1)
-    for (int r = 0; r < 2; r++) {
-        val row = add(add(t->row, mul(c->index, imm(ROWS))), add(coordinate(cS, 0, 0), imm(8 * r)));
-        IF(logical_and(eq(rem(lane(), imm(4)), imm(0)), lt(row, k->p.q)))
-            set(gLse, coord(row, t->head), online_logarithm(&c->rows, r));
-    }
-}
-
 /* O through the staging buffers to TMA stores, a chunk at a time. */
 static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
-    int piece = k->dv.used % 64 == 0 ? 64 : k->dv.used % 32 == 0 ? 32 : 16, buffers = staging_buffers(k->dv);
+    int piece = k->dv.piece, buffers = staging_buffers(k->dv);
     tiled_mma mma = warpgroup_mma(k->form.dtype, piece, "SS");
     staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
     for (int i = 0; i < k->dv.chunks; i++) {
@@ -488,8 +397,9 @@ static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
             stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, piece), coord(0, at / piece)), consumer_thread());
         }
         STAGED_STORE(&staged) {
-            box_place at = place_of(k, t, false);
-            tma_store_of(&k->tmaO, sO, add(t->row, mul(c->index, imm(ROWS))), imm(i * k->dv.chunk), 2, at.outer);
+            tile_place at = place_of(&k->grid, t, false);
+            tma_store_of(&k->tmaO, sO, add(t->row, mul(c->index, imm(ROWS))), imm(i * k->dv.chunk), 2,
+                         (const val[]){ at.head, at.batch });
         }
     }
 }
@@ -498,8 +408,10 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
     online_rows_finish(&c->rows);
     scale_rows(c->out, c->rows.factor);
-    if (k->form.lse)
-        store_lse(k, c, t);
+    if (k->form.lse) {
+        tile_rows rows = rows_of(k, c, t);
+        store_logarithms(&rows, &c->rows, k->p.lse, t->head);
+    }
     store(k, c, t);
 }
 
@@ -509,7 +421,7 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
  */
 static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
 {
-    tile first = tile_of(k, w->number);
+    tile first = tile_of(&k->grid, w->number);
     tile t = { variable(U32, first.row), variable(U32, first.head), variable(U32, first.blocks) };
     pipeline_wait_full(&k->q, &c->q);
     pipeline_wait_full(&k->ring, &c->at);
@@ -535,7 +447,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         release(k, c, values);
         finish(k, c, &t);
         BREAK_IF(logical_not(more));
-        tile next = tile_of(k, w->number);
+        tile next = tile_of(&k->grid, w->number);
         assign(t.row, next.row);
         assign(t.head, next.head);
         assign(t.blocks, next.blocks);

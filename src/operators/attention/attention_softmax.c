@@ -5,10 +5,21 @@
 
 enum { MAX_CHAINS = 3, SUM_CHAINS = 2 }; // independent ones
 
-/* The row (0 or 1) of value i of an accumulator: C of every atom has (2,2,...) values, pairs first. */
-static int row_of_value(int64_t i)
+int online_row_count(tensor acc)
 {
-    return (int)(i / 2 % 2);
+    return 2 * (int)static_size(layout_mode(acc.layout, 1));
+}
+
+int64_t online_row_value(tensor acc, int row)
+{
+    return row % 2 * 2 + row / 2 * static_size(layout_mode(acc.layout, 0));
+}
+
+/* C of every atom has (2,2,...) values, pairs of a row first. */
+static int row_of_value(tensor acc, int64_t i)
+{
+    int64_t values = static_size(layout_mode(acc.layout, 0)), blocks = static_size(layout_mode(acc.layout, 1));
+    return (int)(i / values % blocks * 2 + i % values / 2 % 2);
 }
 
 /* Over the four lanes that share a row. */
@@ -19,10 +30,10 @@ static val quad(ir_op op, val x)
     return x;
 }
 
-online_rows online_rows_begin(val exponent)
+online_rows online_rows_begin(int count, val exponent)
 {
-    online_rows rows = { .exponent = exponent };
-    for (int r = 0; r < 2; r++) {
+    online_rows rows = { .count = count, .exponent = exponent };
+    for (int r = 0; r < count; r++) {
         rows.max[r] = variable(F32, immf(ATTENTION_FLOOR));
         rows.sum[r] = variable(F32, immf(0));
         rows.factor[r] = variable(F32, immf(0));
@@ -32,7 +43,7 @@ online_rows online_rows_begin(val exponent)
 
 void online_rows_reset(online_rows *rows)
 {
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < rows->count; r++) {
         assign(rows->max[r], immf(ATTENTION_FLOOR));
         assign(rows->sum[r], immf(0));
     }
@@ -44,7 +55,7 @@ static val of_row(tensor scores, int row, ir_op op)
     val chain[MAX_CHAINS];
     int seen = 0;
     for (int64_t i = 0; i < static_size(scores.layout); i++) {
-        if (row_of_value(i) != row)
+        if (row_of_value(scores, i) != row)
             continue;
         val x = bitcast(I32, at(scores, i));
         chain[seen % MAX_CHAINS] = seen < MAX_CHAINS ? x : ir_binary(op, chain[seen % MAX_CHAINS], x);
@@ -57,15 +68,16 @@ static val of_row(tensor scores, int row, ir_op op)
  * The maxima of the rows. As integers the bits of floats have the right maximum unless all are negative, and then their minimum
  * is it. NOTE: sm_90 has a maximum of three integers (VIMNMX3), which ptxas makes of two; of floats it has none.
  */
-static void find_maxima(const online_rows *rows, tensor scores, val larger[2])
+static void find_maxima(const online_rows *rows, tensor scores, val *larger)
 {
-    val bits[2];
-    for (int r = 0; r < 2; r++) {
+    val bits[ONLINE_ROWS_MAX], negative;
+    for (int r = 0; r < rows->count; r++) {
         bits[r] = of_row(scores, r, IR_MAX);
         larger[r] = variable(F32, max(bitcast(F32, bits[r]), rows->max[r]));
+        negative = r ? logical_or(negative, lt(bits[r], imm(0))) : lt(bits[r], imm(0));
     }
-    IF(vote_any(logical_or(lt(bits[0], imm(0)), lt(bits[1], imm(0))))) {
-        for (int r = 0; r < 2; r++) {
+    IF(vote_any(negative)) {
+        for (int r = 0; r < rows->count; r++) {
             val right = select(lt(bits[r], imm(0)), of_row(scores, r, IR_MIN), bits[r]);
             assign(larger[r], max(bitcast(F32, right), rows->max[r]));
         }
@@ -74,16 +86,16 @@ static void find_maxima(const online_rows *rows, tensor scores, val larger[2])
 
 void online_softmax(online_rows *rows, tensor scores)
 {
-    val larger[2], offset[2], chain[2][SUM_CHAINS];
-    int seen[2] = { 0 };
+    val larger[ONLINE_ROWS_MAX], offset[ONLINE_ROWS_MAX], chain[ONLINE_ROWS_MAX][SUM_CHAINS];
+    int seen[ONLINE_ROWS_MAX] = { 0 };
     find_maxima(rows, scores, larger);
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < rows->count; r++) {
         assign(rows->factor[r], exp2_ftz(mul(sub(rows->max[r], larger[r]), rows->exponent)));
         assign(rows->max[r], larger[r]);
         offset[r] = variable(F32, neg(mul(larger[r], rows->exponent)));
     }
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
-        int r = row_of_value(i), to = seen[r]++ % SUM_CHAINS;
+        int r = row_of_value(scores, i), to = seen[r]++ % SUM_CHAINS;
         val weight = at(scores, i);
         assign(weight, exp2_ftz(fma(weight, rows->exponent, offset[r])));
         chain[r][to] = seen[r] <= SUM_CHAINS ? weight : add(chain[r][to], weight);
@@ -94,7 +106,7 @@ void online_softmax(online_rows *rows, tensor scores)
 
 void online_rows_finish(online_rows *rows)
 {
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < rows->count; r++) {
         assign(rows->sum[r], quad(IR_ADD, rows->sum[r]));
         assign(rows->factor[r], select(eq(rows->sum[r], immf(0)), immf(0), rcp(rows->sum[r])));
     }
@@ -106,18 +118,18 @@ val online_logarithm(const online_rows *rows, int r)
     return select(eq(rows->sum[r], immf(0)), immf(-INFINITY), logarithm);
 }
 
-void scale_rows(tensor acc, const val factor[2])
+void scale_rows(tensor acc, const val *factor)
 {
     for (int64_t i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
         val x = at(acc, i);
-        assign(x, mul(x, factor[row_of_value(i)]));
+        assign(x, mul(x, factor[row_of_value(acc, i)]));
     }
 }
 
-void mask_scores(tensor scores, layout columns, const val ends[2])
+void mask_scores(tensor scores, layout columns, const val *ends)
 {
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
         val x = at(scores, i);
-        assign(x, select(lt(ends[row_of_value(i)], imm(index_at(columns, i))), immf(-INFINITY), x));
+        assign(x, select(lt(ends[row_of_value(scores, i)], imm(index_at(columns, i))), immf(-INFINITY), x));
     }
 }

@@ -1,0 +1,72 @@
+/*
+ * attention_tile.h - what attention's tensor-core kernels share: which queries a CTA takes and which keys they see, heads as
+ * chunks of columns, and the row-wise ends of a tile.
+ */
+#ifndef CKL_ATTENTION_TILE_H
+#define CKL_ATTENTION_TILE_H
+
+#include "cute/mma.h"
+#include "operators/attention/attention_softmax.h"
+
+/* A head of Q and K, or of V and O, in shared memory: chunks of columns, each a span of the swizzle. */
+typedef struct columns {
+    int chunk, chunks;
+    int used;  // of all columns those that are multiplied: a multiple of 16
+    int piece; // of them as many as divide `used` and a chunk
+} columns;
+
+columns columns_of(int d);
+int64_t columns_bytes(columns c, int rows);
+
+/* (ROWS,CHUNK,CHUNKS,COUNT), each chunk as TMA writes and wgmma reads it; `next` elements from one to the next of COUNT. */
+layout chunks_layout(ckl_dtype dtype, columns c, int rows, int chunks, int count, int64_t next);
+
+/* V as the second operand: (DV,BN,COUNT) of the same memory. */
+tensor turned_chunks(tensor sV, columns c, int count, int64_t next);
+
+/* All tiles of a problem. Values are u32. */
+typedef struct tile_grid {
+    bool causal;
+    int rows, keys;   // of a tile; of a block
+    val q, kv;        // tokens
+    val heads, group; // of q in a batch; that share one of k and v
+    val all_heads;    // of all batches
+    val tiles_m;      // of a head
+    val section;      // heads that are worked on together
+} tile_grid;
+
+/* The queries of a CTA, and the blocks of keys that they see. */
+typedef struct tile {
+    val row;    // the first query
+    val head;   // of all batches together
+    val blocks; // at least one: a tile without keys is a tile without weights
+} tile;
+
+/* Heads in sections whose K and V fit L2; within one the longest tiles of all heads come first. */
+tile tile_of(const tile_grid *g, val number);
+
+/* Head and batch of a tile's Q and O, or of its K and V. */
+typedef struct tile_place {
+    val head, batch;
+} tile_place;
+
+tile_place place_of(const tile_grid *g, const tile *t, bool of_keys);
+
+/* Some rows of a tile, from `row` on, whose scores with a block of keys are tiled by an MMA; tid is this thread's in it. */
+typedef struct tile_rows {
+    const tile_grid *grid;
+    const tiled_mma *mma;
+    val row, tid;
+    int rows;
+} tile_rows;
+
+/* Has a block keys past the last one, or keys that the first of the rows does not see? */
+val is_cut(const tile_rows *r, val block);
+
+/* Keys past the last one, or past a query, get scores of -inf. */
+void mask_block(const tile_rows *r, val block, tensor scores);
+
+/* The logarithms of the rows' sums; one of the four lanes of a row writes them. */
+void store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head);
+
+#endif
