@@ -9,6 +9,7 @@ import ctypes
 import json
 import math
 import re
+import warnings
 
 try:
     import torch
@@ -255,9 +256,12 @@ def rope(p, names):
 def attention(p, names):
     """Each backend of scaled_dot_product_attention by its name, as a variant of its own."""
     causal, scale = p["causal"] == "1", float(p["scale"])
-    if p["lse"] == "1" or (causal and p["q"] != p["kv"]):
-        raise Unsupported("the log-sum-exp, or a causal problem with q != kv")
+    if p["lse"] == "1" or any(float(p[name]) for name in ("left", "right", "softcap", "sinks")):
+        raise Unsupported("the log-sum-exp, a window, a soft cap or sinks")
+    if causal and p["q"] != p["kv"]:
+        raise Unsupported("causal with q != kv, which torch aligns at the top left,")
     from torch.nn.attention import SDPBackend, sdpa_kernel
+    warnings.simplefilter("ignore")  # a backend that does not take a problem says why at length
 
     def by(backend):
         def forward(t):

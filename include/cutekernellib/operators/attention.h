@@ -23,8 +23,8 @@ typedef enum ckl_attention_layout {
  * Token i of head h in batch b of a tensor starts b * ld_batch + h * ld_head + i * ld elements after its pointer. So BHSD, BSHD
  * and parts of a joint projection of q, k and v are a matter of strides.
  *
- * Query i is aligned with key i + kv - q: causal queries see the keys up to that one, so that the last query sees all. A query
- * that sees no key, or whose scores are all -inf, gives zeros, and -inf as log-sum-exp. A score of NaN or +inf makes its row
+ * The own key of query i is i + kv - q: causal queries see the keys up to that one, so that the last query sees all. A query
+ * that sees no key, or whose scores are all -inf, gives zeros, and as log-sum-exp the head's sink, or -inf without sinks. A score of NaN or +inf makes its row
  * NaN. Scores are f32: those beyond 2^100 count as infinite, and where scale times the largest one is beyond 2^24, weights are
  * no longer told apart. What v holds at keys without weight should be finite: 0 times infinity is NaN,
  * and which of these products a kernel computes is left open.
@@ -38,6 +38,10 @@ typedef struct ckl_attention_desc {
     int64_t d;                   // elements of a head of q and k, up to 1024
     int64_t dv;                  // of v and o; 0 means d
     bool causal;                 // queries see no later keys than their own
+    int64_t left;                // a window: of the keys up to its own a query sees the last so many; 0 means all
+    int64_t right;               // of the later ones it sees the first so many; 0 means all, or none where causal
+    float softcap;               // scores become softcap * tanh(score / softcap); 0 means that they stay as they are
+    bool sinks;                  // every head has a score more, for a key without a value
     bool lse;                    // there is a second output, ln(sum over j of exp(score))
     float scale;                 // of the scores, up to 2^20; 0 means 1 / sqrt(d)
     ckl_attention_layout layout; // 0 means BHSD
@@ -52,6 +56,7 @@ typedef struct ckl_attention_desc {
  */
 typedef struct ckl_attention_args {
     const void *q, *k, *v;
+    const float *sinks; // [heads]; NULL where the desc has none
     void *o;
     float *lse;      // [batch, heads, q], dense; NULL where the desc has none
     void *workspace; // ckl_plan_workspace_bytes(), zeroed once; NULL: the plan's own

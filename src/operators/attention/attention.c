@@ -12,6 +12,7 @@ enum {
     HEAD_MAX = 256, // elements of a head on tensor cores
     SLOTS_MIN = 3,  // the block after the next one is on its way
     SLOTS_MAX = 6,
+    TURNS_ENOUGH = 8, // tiles of an SM
     COUNTER_BYTES = 4,
     PORTABLE_SMEM = 99 << 10, // bytes that a CTA may have on every GPU from sm_86 on
 };
@@ -114,6 +115,8 @@ static ckl_status check(void *desc)
     d->dv = d->dv ? d->dv : d->d;
     if (d->scale == 0)
         d->scale = (float)(1 / sqrt((double)d->d));
+    if (d->causal && d->right)
+        FAIL(CKL_INVALID, "attention: right=%" PRId64 " is not part of a causal problem", d->right);
     if (d->heads % d->kv_heads)
         FAIL(CKL_INVALID, "attention: kv_heads=%" PRId64 " does not divide heads=%" PRId64, d->kv_heads, d->heads);
     for (int i = 0; i < ATTENTION_TENSORS; i++) {
@@ -125,6 +128,9 @@ static ckl_status check(void *desc)
     return CKL_OK;
 }
 
+/* The args' pointers. */
+enum { OPERAND_SINKS = ATTENTION_O, OPERAND_O, OPERAND_LSE };
+
 static int tensors(const void *desc, plan_tensor *t)
 {
     static const char *const names[] = { "q", "k", "v", "o" };
@@ -133,38 +139,59 @@ static int tensors(const void *desc, plan_tensor *t)
         const attention_strides s = attention_strides_of(d, i);
         t[i] = plan_strided(names[i], d->dtype, 4, (int64_t[]){ d->batch, s.heads, s.tokens, s.d },
                             (int64_t[]){ s.ld_batch, s.ld_head, s.ld, 1 });
-        t[i].output = i == ATTENTION_O;
     }
-    t[4] = plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->batch, d->heads, d->q },
-                        (int64_t[]){ product_i64(d->heads, d->q), d->q, 1 });
-    t[4] = plan_output(plan_absent(t[4], d->lse ? NULL : "a problem without lse"));
-    return 5;
+    t[OPERAND_O] = plan_output(t[ATTENTION_O]);
+    t[OPERAND_SINKS] =
+        plan_absent(plan_vector("sinks", CKL_F32, d->heads), d->sinks ? NULL : "a problem without sinks");
+    t[OPERAND_LSE] = plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->batch, d->heads, d->q },
+                                  (int64_t[]){ product_i64(d->heads, d->q), d->q, 1 });
+    t[OPERAND_LSE] = plan_output(plan_absent(t[OPERAND_LSE], d->lse ? NULL : "a problem without lse"));
+    return OPERAND_LSE + 1;
 }
 
 /* What launches share */
 
 static attention_form form_of(const ckl_attention_desc *d)
 {
-    return (attention_form){ d->dtype, (int)d->d, (int)d->dv, d->causal, d->lse };
+    return (attention_form){ .dtype = d->dtype,
+                             .d = (int)d->d,
+                             .dv = (int)d->dv,
+                             .right = d->causal || d->right,
+                             .left = d->left > 0,
+                             .softcap = d->softcap > 0,
+                             .sinks = d->sinks,
+                             .lse = d->lse };
 }
 
 static ckl_status check_form(const char *who, const ckl_attention_desc *d, const attention_form *have)
 {
     const attention_form want = form_of(d);
-    if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->causal != want.causal ||
-        have->lse != want.lse)
-        FAIL(CKL_INVALID, "attention %s: type, head sizes, causal or lse of the config are not the problem's", who);
+    if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->right != want.right ||
+        have->left != want.left || have->softcap != want.softcap || have->sinks != want.sinks || have->lse != want.lse)
+        FAIL(CKL_INVALID, "attention %s: type, head sizes or options of the config are not the problem's", who);
     return CKL_OK;
 }
 
-static float exponent_of(const ckl_attention_desc *d)
+/* What scores become, and which keys query i sees: from first + i to last + i. */
+typedef struct scoring {
+    float factor, exponent;
+    int32_t first, last;
+} scoring;
+
+static scoring scoring_of(const ckl_attention_desc *d)
 {
-    return (float)((double)d->scale * 1.4426950408889634);
+    const double log2e = 1.4426950408889634, scale = (double)d->scale, softcap = (double)d->softcap;
+    const int64_t own = d->kv - d->q; // the key of query 0
+    return (scoring){ .factor = d->softcap > 0 ? (float)(scale / softcap) : 0,
+                      .exponent = (float)(log2e * (d->softcap > 0 ? softcap : scale)),
+                      .first = (int32_t)(own + 1 - min_i64(d->left, d->kv)),
+                      .last = (int32_t)(own + min_i64(d->right, d->q)) };
 }
 
 /* Of the kernels that address memory themselves. */
 static attention_params params_of(const ckl_attention_desc *d, const ckl_attention_args *x)
 {
+    const scoring scores = scoring_of(d);
     attention_params p = { .x = { x->q, x->k, x->v, x->o },
                            .lse = x->lse,
                            .rows = d->batch * d->heads * d->q,
@@ -173,7 +200,11 @@ static attention_params params_of(const ckl_attention_desc *d, const ckl_attenti
                            .kv = d->kv,
                            .heads = d->heads,
                            .group = d->heads / d->kv_heads,
-                           .exponent = exponent_of(d) };
+                           .factor = scores.factor,
+                           .exponent = scores.exponent,
+                           .first = scores.first,
+                           .last = scores.last,
+                           .sinks = x->sinks };
     for (int i = 0; i < ATTENTION_TENSORS; i++) {
         const attention_strides s = attention_strides_of(d, i);
         p.ld[i] = s.ld;
@@ -284,7 +315,7 @@ static int64_t section_of(const ckl_attention_desc *d)
 {
     const int64_t heads = d->batch * d->heads, group = d->heads / d->kv_heads;
     int64_t bytes = product_i64(2 * (d->d + d->dv), d->kv);
-    return d->causal ? min_i64(heads, max_i64(1, SECTION_BYTES / bytes) * group) : group;
+    return d->causal || d->right ? min_i64(heads, max_i64(1, SECTION_BYTES / bytes) * group) : group;
 }
 
 /* sm80 */
@@ -297,6 +328,8 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     c->warp_rows = d->d <= 128 && d->dv <= 128 ? 32 : 16;
     while (c->warp_rows > 16 && tiles_of(d, c->warps * c->warp_rows) < 2 * device->sm_count)
         c->warp_rows /= 2;
+    if (c->warp_rows == 32 && d->dv > 96) // registers
+        c->tile_n = 32;
     while (c->tile_n > 16 && attention_sm80_smem(c) > PORTABLE_SMEM)
         c->tile_n /= 2;
     return CKL_OK;
@@ -330,6 +363,7 @@ static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream
     const ckl_attention_args *x = args;
     const attention_sm80_config *c = plan->config;
     TRY(check_pointer_alignment(plan->impl->name, x));
+    const scoring scores = scoring_of(d);
     attention_sm80_params p = { .x = { x->q, x->k, x->v, x->o },
                                 .lse = x->lse,
                                 .heads = (uint32_t)d->heads,
@@ -337,7 +371,11 @@ static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream
                                 .group = (uint32_t)(d->heads / d->kv_heads),
                                 .tiles_m = (uint32_t)ceil_div(d->q, c->warps * c->warp_rows),
                                 .section = (uint32_t)section_of(d),
-                                .exponent = exponent_of(d) };
+                                .factor = scores.factor,
+                                .exponent = scores.exponent,
+                                .first = scores.first,
+                                .last = scores.last,
+                                .sinks = x->sinks };
     for (int i = 0; i < ATTENTION_TENSORS; i++) {
         const attention_strides s = attention_strides_of(d, i);
         p.ld[i] = s.ld;
@@ -397,16 +435,19 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     const ckl_attention_desc *d = desc;
     attention_sm90_config *c = config;
     c->form = form_of(d);
-    c->draw = d->causal;
-    c->turns = d->d > 64 && d->causal ? 2 : 1;
-    if (d->d <= 64 && d->dv <= 64) // exponentials take as long as the products: more warps to hide them
-        c->consumers = 3;
-    if (d->d > 128 || d->dv > 128)
+    c->turns = d->d > 64 && d->d <= 128 && c->form.right ? 2 : 1;
+    if (d->dv > 128)
         c->tile_n = d->dv > 192 ? 64 : 96;
+    else if (d->d > 192)
+        c->tile_n = 96;
+    // exponentials take as long as the products of small heads: more warps hide them, where there are tiles enough for all SMs
+    if (d->d <= 64 && d->dv <= 64 && tiles_of(d, 3 * ATTENTION_ROWS) > TURNS_ENOUGH * device->sm_count)
+        c->consumers = 3;
     while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
         c->consumers--;
     if (c->consumers == 1)
         c->turns = 0;
+    c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes;)
         c->slots--;
     return CKL_OK;
@@ -455,6 +496,7 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     const attention_sm90_config *c = plan->config;
     TRY(check_pointer_alignment("sm90", x));
     int64_t tiles = tiles_of(d, c->consumers * ATTENTION_ROWS);
+    const scoring scores = scoring_of(d);
     const attention_sm90_params params = {
         .Q = box_tensor(d, ATTENTION_Q, x->q),
         .K = box_tensor(d, ATTENTION_K, x->k),
@@ -469,7 +511,11 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
         .tiles_m = (uint32_t)ceil_div(d->q, c->consumers * ATTENTION_ROWS),
         .tiles = (uint32_t)tiles,
         .section = (uint32_t)section_of(d),
-        .exponent = exponent_of(d),
+        .factor = scores.factor,
+        .exponent = scores.exponent,
+        .first = scores.first,
+        .last = scores.last,
+        .sinks = x->sinks,
         .counter = plan_workspace(plan, x->workspace),
     };
     return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, &params,

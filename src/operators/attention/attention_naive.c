@@ -6,10 +6,10 @@ enum { COLUMNS = 64 }; // of O that a thread holds at once
 
 /* What a thread knows of its row. */
 typedef struct row_of_o {
-    tensor gQ, gO; // (D), (DV)
-    tensor gK, gV; // (KV,D), (KV,DV) of its head
-    val count;     // keys that it sees
-    val max, sum;  // of the scores; of 2^(exponent * (score - max))
+    tensor gQ, gO;  // (D), (DV)
+    tensor gK, gV;  // (KV,D), (KV,DV) of its head
+    val first, end; // keys that it sees
+    val max, sum;   // of the scores; of 2^(exponent * (score - max))
 } row_of_o;
 
 /* One of the tensors: (BATCH,HEADS,TOKENS,D). */
@@ -25,24 +25,25 @@ static tensor whole_tensor(const attention_form *form, const attention_values *p
 static row_of_o row_at(const attention_form *form, const attention_values *p, val row)
 {
     val i = rem(row, p->q), every = div(row, p->q), head = rem(every, p->heads), batch = div(every, p->heads);
-    val kv_head = div(head, p->group), last = add(i, sub(p->kv, p->q)); // the last key that a causal row sees
+    val kv_head = div(head, p->group), first = add(i, convert(I64, p->first)), last = add(i, convert(I64, p->last));
     return (row_of_o){
         .gQ = slice(whole_tensor(form, p, ATTENTION_Q), batch, head, i, _),
         .gO = slice(whole_tensor(form, p, ATTENTION_O), batch, head, i, _),
         .gK = slice(whole_tensor(form, p, ATTENTION_K), batch, kv_head, _, _),
         .gV = slice(whole_tensor(form, p, ATTENTION_V), batch, kv_head, _, _),
-        .count = form->causal ? max(add(last, imm64(1)), imm64(0)) : p->kv,
+        .first = form->left ? max(first, imm64(0)) : imm64(0),
+        .end = form->right ? min(max(add(last, imm64(1)), imm64(0)), p->kv) : p->kv,
         .max = variable(F32, immf(ATTENTION_FLOOR)),
         .sum = variable(F32, immf(0)),
     };
 }
 
-static val score(const attention_form *form, const row_of_o *r, val j)
+static val score(const attention_form *form, const attention_values *p, const row_of_o *r, val j)
 {
     val sum = variable(F32, immf(0));
     LOOP(l, imm(form->d))
         assign(sum, fma(at_f32(r->gQ, l), at_f32(r->gK, j, l), sum));
-    return sum;
+    return form->softcap ? tanh_f32(mul(sum, p->factor)) : sum;
 }
 
 static val power(const attention_values *p, val difference)
@@ -53,11 +54,20 @@ static val power(const attention_values *p, val difference)
 /* The maximum of the scores and the sum of their exponentials, in one pass. */
 static void find_sum(const attention_form *form, const attention_values *p, const row_of_o *r)
 {
-    LOOP(j, r->count) {
-        val s = score(form, r, j), larger = max(r->max, s);
+    LOOP_FROM(j, r->first, r->end, imm64(1)) {
+        val s = score(form, p, r, j), larger = max(r->max, s);
         assign(r->sum, fma(r->sum, power(p, sub(r->max, larger)), power(p, sub(s, larger))));
         assign(r->max, larger);
     }
+}
+
+/* The head's sink is a weight more, as if it were the score of a key: max and sum are those with it. */
+static void add_sink(const attention_values *p, const row_of_o *r, val head)
+{
+    tensor gSinks = gmem_tensor(p->sinks, F32, make_layout(dynamic(p->heads), leaf(1))); // (HEADS)
+    val sink = div(mul(at(gSinks, head), immf(M_LOG2E)), p->exponent), larger = max(r->max, sink);
+    assign(r->sum, fma(r->sum, power(p, sub(r->max, larger)), power(p, sub(sink, larger))));
+    assign(r->max, larger);
 }
 
 /* Columns first .. first+count-1 of O. */
@@ -65,8 +75,8 @@ static void weigh_values(const attention_form *form, const attention_values *p, 
 {
     tensor rO = fragment(F32, compact(leaf(count))); // (COUNT)
     fill(rO, immf(0));
-    LOOP(j, r->count) {
-        val weight = power(p, sub(score(form, r, j), r->max));
+    LOOP_FROM(j, r->first, r->end, imm64(1)) {
+        val weight = power(p, sub(score(form, p, r, j), r->max));
         for (int c = 0; c < count; c++)
             set(rO, c, fma(weight, at_f32(r->gV, j, first + c), at(rO, c)));
     }
@@ -88,6 +98,8 @@ void attention_naive(const void *config, int kernel)
     IF(lt(row, p.rows)) {
         row_of_o r = row_at(form, &p, row);
         find_sum(form, &p, &r);
+        if (form->sinks)
+            add_sink(&p, &r, rem(div(row, p.q), p.heads));
         for (int first = 0; first < form->dv; first += COLUMNS)
             weigh_values(form, &p, &r, first, form->dv - first < COLUMNS ? form->dv - first : COLUMNS);
         if (form->lse) {

@@ -11,30 +11,35 @@ double attention_rounding(ckl_dtype dtype)
     return dtype_epsilon(dtype) / 2;
 }
 
+enum { Q, K, V, SINKS }; // operands
+
 /* One row of O: where its tensors are, and its keys. */
 typedef struct row {
     const ckl_attention_desc *d;
     const void *q, *k, *v;             // whole tensors
     int64_t q_first, k_first, v_first; // index of its query; of the first key and value of its head
-    int64_t count;                     // keys that it sees
-    double *weight, *error; // [count]: exp(score - max), and how far a kernel's may be off, relative to itself
-    double max, max_error;  // of the scores
-    double sum, sum_error;  // of the weights, and of the errors of them
+    int64_t first, end;                // keys that it sees
+    double sink;                       // -inf: there is none
+    double *weight, *error;            // [kv]: exp(score - max), and how far a kernel's may be off, relative to itself
+    double max, max_error;             // of the scores
+    double sum, sum_error;             // of the weights, and of the errors of them
 } row;
 
 static row row_of(const ckl_attention_desc *d, void *const *host, int64_t number)
 {
     int64_t i = number % d->q, head = number / d->q % d->heads, batch = number / d->q / d->heads;
-    int64_t kv_head = head / (d->heads / d->kv_heads), last = i + d->kv - d->q;
-    row r = { .d = d, .q = host[ATTENTION_Q], .k = host[ATTENTION_K], .v = host[ATTENTION_V] };
+    int64_t kv_head = head / (d->heads / d->kv_heads), own = i + d->kv - d->q; // the query's own key
+    row r = { .d = d, .q = host[Q], .k = host[K], .v = host[V] };
+    r.first = d->left ? max_i64(0, own + 1 - d->left) : 0;
+    r.end = d->causal || d->right ? min_i64(d->kv, max_i64(0, own + 1 + d->right)) : d->kv;
+    r.sink = d->sinks ? dtype_read(CKL_F32, host[SINKS], head) : -INFINITY;
     r.q_first = batch * d->ldq_batch + head * d->ldq_head + i * d->ldq;
     r.k_first = batch * d->ldk_batch + kv_head * d->ldk_head;
     r.v_first = batch * d->ldv_batch + kv_head * d->ldv_head;
-    r.count = !d->causal ? d->kv : last < 0 ? 0 : last + 1;
-    r.weight = malloc(((size_t)r.count * 2 + 1) * sizeof *r.weight);
+    r.weight = malloc(((size_t)d->kv * 2 + 1) * sizeof *r.weight);
     if (!r.weight)
         abort();
-    r.error = r.weight + r.count;
+    r.error = r.weight + d->kv;
     return r;
 }
 
@@ -52,8 +57,9 @@ static double score(const row *r, int64_t j, double *error)
         sum += product;
         magnitude += fabs(product);
     }
+    double capped = d->softcap > 0 ? (double)d->softcap * tanh(sum * scale / (double)d->softcap) : sum * scale;
     *error = 0x1p-22 * (1 + fabs(sum * scale) + sqrt((double)d->d / 16 + 1) * magnitude * scale);
-    return sum * scale;
+    return capped;
 }
 
 /* A score with an error of this size lets its weight be anything, and the largest one the whole row. */
@@ -62,13 +68,16 @@ enum { ERROR_MAX = 60 };
 static void find_weights(row *r)
 {
     r->max = -INFINITY;
-    for (int64_t j = 0; j < r->count; j++) {
+    for (int64_t j = r->first; j < r->end; j++) {
         r->weight[j] = score(r, j, &r->error[j]);
         if (r->weight[j] > r->max)
             r->max = r->weight[j], r->max_error = r->error[j];
     }
+    if (r->sink > r->max)
+        r->max = r->sink, r->max_error = 0x1p-22 * (1 + fabs(r->sink));
     r->max = r->max > -INFINITY ? r->max : 0;
-    for (int64_t j = 0; j < r->count; j++) {
+    r->sum = exp(r->sink - r->max);
+    for (int64_t j = r->first; j < r->end; j++) {
         r->error[j] = isfinite(r->weight[j]) ? expm1(fmin(r->error[j] + r->max_error, ERROR_MAX)) : 0;
         r->weight[j] = exp(r->weight[j] - r->max);
         r->sum += r->weight[j]; // NaN if a score is NaN or +inf, 0 if all are -inf
@@ -89,7 +98,7 @@ static bool is_open(const row *r, int64_t j, double v, double smallest)
 {
     if (isfinite(v))
         return false;
-    if (j >= r->count)
+    if (j < r->first || j >= r->end)
         return true;
     return !isnan(v) && r->weight[j] / (1 + r->error[j]) < smallest;
 }
@@ -104,7 +113,7 @@ static void column(const row *r, int64_t i, double *value, double *magnitude)
     for (int64_t j = 0; j < d->kv; j++) {
         double v = dtype_read(d->dtype, r->v, r->v_first + j * d->ldv + i);
         open |= is_open(r, j, v, smallest);
-        if (j >= r->count)
+        if (j < r->first || j >= r->end)
             continue;
         sum += r->weight[j] * v;
         terms += fabs(r->weight[j] * v);

@@ -51,10 +51,19 @@ static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
     k.rows = cfg->warps * cfg->warp_rows;
     k.threads = 32 * cfg->warps;
     k.p = params_of(attention_sm80);
-    k.grid = (tile_grid){
-        k.form.causal, k.rows,      cfg->tile_n, k.p.tokens[ATTENTION_Q], k.p.tokens[ATTENTION_K], k.p.heads, k.p.group,
-        k.p.all_heads, k.p.tiles_m, k.p.section
-    };
+    k.grid = (tile_grid){ .right = k.form.right,
+                          .left = k.form.left,
+                          .rows = k.rows,
+                          .keys = cfg->tile_n,
+                          .q = k.p.tokens[ATTENTION_Q],
+                          .kv = k.p.tokens[ATTENTION_K],
+                          .heads = k.p.heads,
+                          .group = k.p.group,
+                          .all_heads = k.p.all_heads,
+                          .tiles_m = k.p.tiles_m,
+                          .first = k.p.first,
+                          .last = k.p.last,
+                          .section = k.p.section };
     layout tile_of_q = chunks_layout(dtype, k.d, k.rows, k.d.chunks, 1, 0);
     k.sQ = slice(smem_tensor("Q", dtype, tile_of_q, 1024), _, _, _, 0);
     k.sK = ring(&k, "K", k.d);
@@ -146,6 +155,8 @@ static void use_block(sm80_kernel *k, const tile *t, val block, val stage)
 {
     tile_rows rows = rows_of(k, t);
     multiply_keys(k, stage);
+    if (k->form.softcap)
+        cap_scores(k->scores, k->p.factor);
     IF(is_cut(&rows, block))
         mask_block(&rows, block, k->scores);
     online_softmax(&k->online, k->scores);
@@ -157,7 +168,7 @@ static void use_block(sm80_kernel *k, const tile *t, val block, val stage)
 /* Blocks from the last to the first. Each barrier says that this block is here, and that all are done with the one before. */
 static void attend(sm80_kernel *k, const tile *t)
 {
-    val block = variable(U32, sub(t->blocks, imm(1))), stage = variable(U32, imm(0));
+    val block = variable(U32, sub(t->end, imm(1))), stage = variable(U32, imm(0));
     load_rows(k, head_of(k, ATTENTION_Q, t), k->sQ, k->d, div(t->row, imm(k->rows)));
     load_block(k, t, block, stage);
     cp_async_commit();
@@ -165,12 +176,12 @@ static void attend(sm80_kernel *k, const tile *t)
         cp_async_wait(0);
         cta_sync();
         if (k->cfg->stages == 2) {
-            IF(ne(block, imm(0)))
+            IF(ne(block, t->first))
                 load_block(k, t, sub(block, imm(1)), sub(imm(1), stage));
             cp_async_commit();
         }
         use_block(k, t, block, stage);
-        BREAK_IF(eq(block, imm(0)));
+        BREAK_IF(eq(block, t->first));
         assign(block, sub(block, imm(1)));
         if (k->cfg->stages == 2)
             assign(stage, sub(imm(1), stage));
@@ -210,7 +221,10 @@ void attention_sm80(const void *config, int kernel)
     online_rows_reset(&k.online);
     fill(k.out, immf(0));
     attend(&k, &t);
-    online_rows_finish(&k.online);
+    val sink;
+    if (k.form.sinks)
+        sink = sink_of(&k.grid, k.p.sinks, &t);
+    online_rows_finish(&k.online, k.form.sinks ? &sink : NULL);
     scale_rows(k.out, k.online.factor);
     if (k.form.lse)
         store_logarithms(&rows, &k.online, k.p.lse, t.head);

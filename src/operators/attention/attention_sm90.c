@@ -91,8 +91,19 @@ static sm90_kernel describe_kernel(const attention_sm90_config *cfg)
     k.tmaK = make_tma(k.p.K, dtype, 4, cfg->tile_n, k.d.chunk, span_of(k.d));
     k.tmaV = make_tma(k.p.V, dtype, 4, cfg->tile_n, k.dv.chunk, span_of(k.dv));
     k.tmaO = make_tma(k.p.O, dtype, 4, ROWS, k.dv.chunk, span_of(k.dv));
-    k.grid = (tile_grid){ cfg->form.causal, cfg->consumers * ROWS, cfg->tile_n, k.p.q,      k.p.kv, k.p.heads,
-                          k.p.group,        k.p.all_heads,         k.p.tiles_m, k.p.section };
+    k.grid = (tile_grid){ .right = cfg->form.right,
+                          .left = cfg->form.left,
+                          .rows = cfg->consumers * ROWS,
+                          .keys = cfg->tile_n,
+                          .q = k.p.q,
+                          .kv = k.p.kv,
+                          .heads = k.p.heads,
+                          .group = k.p.group,
+                          .all_heads = k.p.all_heads,
+                          .tiles_m = k.p.tiles_m,
+                          .first = k.p.first,
+                          .last = k.p.last,
+                          .section = k.p.section };
     describe_shared_memory(&k);
     return k;
 }
@@ -185,12 +196,12 @@ static void load_queries(const sm90_kernel *k, val parity, const tile *t)
 
 static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, const tile *t)
 {
-    val block = variable(U32, sub(t->blocks, imm(1)));
+    val block = variable(U32, sub(t->end, imm(1)));
     tile_place at = place_of(&k->grid, t, true);
     load_keys(k, ring, block, &at);
     load_queries(k, q_parity, t);
     FOREVER {
-        BREAK_IF(eq(block, imm(0)));
+        BREAK_IF(eq(block, t->first));
         load_keys(k, ring, sub(block, imm(1)), &at);
         load_values(k, ring, block, &at);
         assign(block, sub(block, imm(1)));
@@ -347,7 +358,9 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, val bloc
     mma_wait(1);
     end_turn(k, c, 2);
     release(k, c, keys);
-    if (k->form.causal) {
+    if (k->form.softcap)
+        cap_scores(c->scores, k->p.factor);
+    if (k->form.right || k->form.left) {
         tile_rows rows = rows_of(k, c, t);
         IF(is_cut(&rows, block))
             mask_block(&rows, block, c->scores);
@@ -363,18 +376,20 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, val bloc
 /* out = sum of the weighted values of a tile but for the last block. The first scores are under way. */
 static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val keys)
 {
-    val block = variable(U32, sub(t->blocks, imm(1)));
+    val block = variable(U32, sub(t->end, imm(1)));
     mma_wait(0);
     release(k, c, keys);
     fill(c->out, immf(0));
     online_rows_reset(&c->rows);
     tile_rows rows = rows_of(k, c, t);
+    if (k->form.softcap)
+        cap_scores(c->scores, k->p.factor);
     mask_block(&rows, block, c->scores);
     online_softmax(&c->rows, c->scores);
     accumulators_to_A(c->scores, k->form.dtype, c->weights);
     pipeline_wait_full(&k->ring, &c->at);
     FOREVER {
-        BREAK_IF(eq(block, imm(0)));
+        BREAK_IF(eq(block, t->first));
         assign(block, sub(block, imm(1)));
         step(k, c, t, block);
     }
@@ -406,7 +421,10 @@ static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 
 static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
-    online_rows_finish(&c->rows);
+    val sink;
+    if (k->form.sinks)
+        sink = sink_of(&k->grid, k->p.sinks, t);
+    online_rows_finish(&c->rows, k->form.sinks ? &sink : NULL);
     scale_rows(c->out, c->rows.factor);
     if (k->form.lse) {
         tile_rows rows = rows_of(k, c, t);
@@ -422,7 +440,9 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
 static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
 {
     tile first = tile_of(&k->grid, w->number);
-    tile t = { variable(U32, first.row), variable(U32, first.head), variable(U32, first.blocks) };
+    tile t = { variable(U32, first.row), variable(U32, first.head), first.first, variable(U32, first.end) };
+    if (k->form.left)
+        t.first = variable(U32, first.first);
     pipeline_wait_full(&k->q, &c->q);
     pipeline_wait_full(&k->ring, &c->at);
     val keys = variable(U32, take_slot(c));
@@ -450,7 +470,9 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         tile next = tile_of(&k->grid, w->number);
         assign(t.row, next.row);
         assign(t.head, next.head);
-        assign(t.blocks, next.blocks);
+        assign(t.end, next.end);
+        if (k->form.left)
+            assign(t.first, next.first);
     }
     mma_wait(0);
 }

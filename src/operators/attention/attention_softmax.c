@@ -104,18 +104,34 @@ void online_softmax(online_rows *rows, tensor scores)
         assign(rows->sum[r], fma(rows->sum[r], rows->factor[r], add(chain[r][0], chain[r][1])));
 }
 
-void online_rows_finish(online_rows *rows)
+void online_rows_finish(online_rows *rows, const val *sink)
 {
     for (int r = 0; r < rows->count; r++) {
-        assign(rows->sum[r], quad(IR_ADD, rows->sum[r]));
-        assign(rows->factor[r], select(eq(rows->sum[r], immf(0)), immf(0), rcp(rows->sum[r])));
+        val sum = quad(IR_ADD, rows->sum[r]), top = mul(rows->max[r], rows->exponent), share = immf(1);
+        if (sink) {
+            val at = mul(*sink, immf(M_LOG2E)), larger = max(top, at);
+            share = exp2_ftz(sub(top, larger));
+            sum = fma(sum, share, exp2_ftz(sub(at, larger)));
+            top = larger;
+        }
+        assign(rows->max[r], top);
+        assign(rows->sum[r], sum);
+        assign(rows->factor[r], select(eq(sum, immf(0)), immf(0), mul(share, rcp(sum))));
     }
 }
 
 val online_logarithm(const online_rows *rows, int r)
 {
-    val logarithm = fma(rows->max[r], mul(rows->exponent, immf(M_LN2)), log_f32(rows->sum[r]));
+    val logarithm = fma(rows->max[r], immf(M_LN2), log_f32(rows->sum[r]));
     return select(eq(rows->sum[r], immf(0)), immf(-INFINITY), logarithm);
+}
+
+void cap_scores(tensor scores, val factor)
+{
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+        val x = at(scores, i);
+        assign(x, tanh_f32(mul(x, factor)));
+    }
 }
 
 void scale_rows(tensor acc, const val *factor)
@@ -126,10 +142,14 @@ void scale_rows(tensor acc, const val *factor)
     }
 }
 
-void mask_scores(tensor scores, layout columns, const val *ends)
+void mask_scores(tensor scores, layout columns, const val *begins, const val *ends)
 {
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
-        val x = at(scores, i);
-        assign(x, select(lt(ends[row_of_value(scores, i)], imm(index_at(columns, i))), immf(-INFINITY), x));
+        val x = at(scores, i), column = imm(index_at(columns, i));
+        int r = row_of_value(scores, i);
+        val hidden = lt(ends[r], column);
+        if (begins)
+            hidden = logical_or(hidden, lt(column, begins[r]));
+        assign(x, select(hidden, immf(-INFINITY), x));
     }
 }

@@ -29,16 +29,25 @@ void online_rows_reset(online_rows *rows);
 /* Scores become weights. What was summed before counts `factor` times. */
 void online_softmax(online_rows *rows, tensor scores);
 
-/* Sums of whole rows; factor becomes their inverse, 0 where there are no weights. */
-void online_rows_finish(online_rows *rows);
+/*
+ * Sums of whole rows; factor becomes their inverse, 0 where there are no weights. A sink (NULL: there is none) is the natural
+ * logarithm of a weight more. max and sum are then those with it, max times the exponent.
+ */
+void online_rows_finish(online_rows *rows, const val *sink);
 
-/* ln(sum of exp(scale * score)) of a row, after online_rows_finish(). */
+/* ln(sum of exp(score)) of a row, after online_rows_finish(). */
 val online_logarithm(const online_rows *rows, int row);
+
+/* Scores become tanh(factor * score): what a soft cap needs before it is the exponent. */
+void cap_scores(tensor scores, val factor);
 
 /* Multiplies the rows of an accumulator. */
 void scale_rows(tensor acc, const val *factor);
 
-/* Scores whose column, by `columns` from the thread's first one, is more than the end of their row become -inf. */
-void mask_scores(tensor scores, layout columns, const val *ends);
+/*
+ * Scores whose column, by `columns` from the thread's first one, is more than the end of their row or less than its begin (NULL:
+ * there is none) become -inf.
+ */
+void mask_scores(tensor scores, layout columns, const val *begins, const val *ends);
 
 #endif

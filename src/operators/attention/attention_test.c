@@ -14,14 +14,17 @@ static const field fields[] = {
     FIELD_ROW(attention_problem, float, q_factor, "1", "", "random q reach to here, which makes scores far apart") //
 };
 
+enum { Q, K, V, SINKS }; // operands
+
 /* Products of q and k stay in f32, and what v holds times the number of keys. */
 static int operands(const void *problem, operand *all)
 {
     const attention_problem *p = problem;
     if (p->q_factor != 1)
-        all[ATTENTION_Q] = operand_range(all[ATTENTION_Q], -(double)p->q_factor, (double)p->q_factor);
-    all[ATTENTION_Q].hard_max = all[ATTENTION_K].hard_max = 0x1p40;
-    all[ATTENTION_V].hard_max = 0x1p100;
+        all[Q] = operand_range(all[Q], -(double)p->q_factor, (double)p->q_factor);
+    all[Q].hard_max = all[K].hard_max = 0x1p40;
+    all[V].hard_max = 0x1p100;
+    all[SINKS] = operand_range(all[SINKS], -4, 4);
     return 0;
 }
 
@@ -38,8 +41,13 @@ static double approximation(const void *problem)
 /* Queries times the keys that they see. */
 static double pairs(const ckl_attention_desc *d)
 {
-    double q = (double)d->q, kv = (double)d->kv, blind = fmax(q - kv, 0); // causal queries that see no key
-    return d->causal ? (q - blind) * (kv - (q - blind) / 2 + 0.5) : q * kv;
+    double sum = 0;
+    for (int64_t i = 0; i < d->q; i++) {
+        int64_t own = i + d->kv - d->q, first = d->left ? own + 1 - d->left : 0;
+        int64_t end = d->causal || d->right ? own + 1 + d->right : d->kv;
+        sum += (double)max_i64(0, min_i64(d->kv, end) - max_i64(0, first));
+    }
+    return sum;
 }
 
 static double flops(const void *problem)
@@ -73,6 +81,15 @@ static const char *const cases[] = {
     "q=130 kv=150 d=192 dv=128 impl=sm90 config='consumers=2 turns=1 tile_n=112 slots=3'",
     "q=130 kv=150 d=256 dtype=bf16 impl=sm90 config='consumers=2 turns=1 tile_n=80 slots=3'",
     "q=70 kv=150 d=40 dv=256",
+    "q=300 kv=300 d=32 left=64 causal=1 lse=1            # a window",
+    "q=200 kv=520 heads=2 left=100 right=30 dtype=bf16 lse=1",
+    "q=150 kv=90 heads=2 right=20 lse=1                   # rows before the first key",
+    "q=70 kv=300 d=80 left=1 causal=1                     # the own key alone",
+    "q=90 kv=200 d=128 softcap=5 q_factor=8 causal=1 dtype=bf16 lse=1",
+    "q=90 kv=100 heads=4 kv_heads=2 sinks=1 causal=1 lse=1",
+    "q=100 kv=40 heads=2 sinks=1 causal=1 lse=1 softcap=2 left=7 dtype=bf16 # rows that have a sink alone",
+    "q=10 kv=0 heads=2 sinks=1 lse=1",
+    "q=300 kv=700 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 slots=5'",
     "q=0",
     "batch=0",
     NULL,
@@ -90,6 +107,9 @@ static const test_reject rejects[] = {
     { "dv=2000", CKL_INVALID, "attention: dv=2000 is not in 0..1024" },
     { "scale=-1", CKL_INVALID, "attention: scale=-1 is negative" },
     { "scale=2^21", CKL_INVALID, "attention: scale=2097152 is not in 0..2^20" },
+    { "causal=1 right=4", CKL_INVALID, "attention: right=4 is not part of a causal problem" },
+    { "left=-1", CKL_INVALID, "attention: left=-1 is negative" },
+    { "softcap=-1", CKL_INVALID, "attention: softcap=-1 is negative" },
     { "ldk=63", CKL_INVALID, "attention: ldk=63 is smaller than d=64" },
     { "layout=bshd ldv_head=63", CKL_INVALID, "attention: ldv_head=63 is smaller than d=64" },
     { "heads=2 ldo_head=64", CKL_INVALID, "attention: ldo_head=64 lets elements of o overlap, which span 8192" },

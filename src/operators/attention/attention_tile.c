@@ -28,25 +28,22 @@ tensor turned_chunks(tensor sV, columns c, int count, int64_t next)
     return tensor_with_layout(sV, with_swizzle(sV.layout.sw, turned));
 }
 
-/* How much later than query 0 its key is, i32. */
-static val shift_of(const tile_grid *g)
-{
-    return sub(convert(I32, g->kv), convert(I32, g->q));
-}
-
 tile tile_of(const tile_grid *g, val number)
 {
     val of_section = mul(g->tiles_m, g->section);
     val first = mul(div(number, of_section), g->section), r = rem(number, of_section);
     val heads = min(g->section, sub(g->all_heads, first)), m = div(r, heads);
-    if (g->causal)
+    if (g->right)
         m = sub(sub(g->tiles_m, imm(1)), m);
     tile t = { .row = mul(m, imm(g->rows)), .head = add(first, rem(r, heads)) };
-    val end = convert(I32, g->kv);
-    if (g->causal)
-        end = min(add(add(convert(I32, t.row), imm(g->rows)), shift_of(g)), end);
+    val end = convert(I32, g->kv), row = convert(I32, t.row);
+    if (g->right)
+        end = min(add(add(row, imm(g->rows)), g->last), end);
     end = max(end, imm(1));
-    t.blocks = div(add(convert(U32, end), imm(g->keys - 1)), imm(g->keys));
+    t.end = div(add(convert(U32, end), imm(g->keys - 1)), imm(g->keys));
+    t.first = imm_as(U32, 0);
+    if (g->left)
+        t.first = min(div(convert(U32, max(add(row, g->first), imm(0))), imm(g->keys)), sub(t.end, imm(1)));
     return t;
 }
 
@@ -56,16 +53,28 @@ tile_place place_of(const tile_grid *g, const tile *t, bool of_keys)
     return (tile_place){ of_keys ? div(head, g->group) : head, batch };
 }
 
-/* The last key that a query sees, i32. */
-static val last_key(const tile_rows *r, val query)
+val sink_of(const tile_grid *g, val sinks, const tile *t)
 {
-    return add(convert(I32, query), shift_of(r->grid));
+    tensor gSinks = gmem_tensor(sinks, F32, make_layout(dynamic(g->heads), leaf(1))); // (HEADS)
+    return at(gSinks, place_of(g, t, false).head);
+}
+
+/* Key `by` + the number of a query, i32. */
+static val key_of(val query, val by)
+{
+    return add(convert(I32, query), by);
 }
 
 val is_cut(const tile_rows *r, val block)
 {
-    val end = convert(I32, mul(add(block, imm(1)), imm(r->grid->keys))), past = lt(convert(I32, r->grid->kv), end);
-    return r->grid->causal ? logical_or(past, lt(last_key(r, r->row), sub(end, imm(1)))) : past;
+    const tile_grid *g = r->grid;
+    val begin = convert(I32, mul(block, imm(g->keys))), end = add(begin, imm(g->keys));
+    val cut = lt(convert(I32, g->kv), end);
+    if (g->right)
+        cut = logical_or(cut, lt(key_of(r->row, g->last), sub(end, imm(1))));
+    if (g->left)
+        cut = logical_or(cut, lt(begin, key_of(add(r->row, imm(r->rows - 1)), g->first)));
+    return cut;
 }
 
 /* Rows and columns of this thread's scores. */
@@ -77,14 +86,15 @@ static tensor coordinates_of(const tile_rows *r)
 void mask_block(const tile_rows *r, val block, tensor scores)
 {
     tensor cS = coordinates_of(r);
-    val first = add(convert(I32, mul(block, imm(r->grid->keys))), convert(I32, coordinate(cS, 1, 0)));
-    val last = sub(sub(convert(I32, r->grid->kv), imm(1)), first),
-        ends[ONLINE_ROWS_MAX]; // relative to its first column
+    const tile_grid *g = r->grid;
+    val first = add(convert(I32, mul(block, imm(g->keys))), convert(I32, coordinate(cS, 1, 0)));
+    val last = sub(sub(convert(I32, g->kv), imm(1)), first), begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX];
     for (int i = 0; i < online_row_count(scores); i++) {
-        val row = coordinate(cS, 0, online_row_value(scores, i));
-        ends[i] = r->grid->causal ? min(last, sub(last_key(r, add(r->row, row)), first)) : last;
+        val query = add(r->row, coordinate(cS, 0, online_row_value(scores, i)));
+        ends[i] = g->right ? min(last, sub(key_of(query, g->last), first)) : last;
+        begins[i] = sub(key_of(query, g->first), first);
     }
-    mask_scores(scores, coordinate_distances(cS, 1), ends);
+    mask_scores(scores, coordinate_distances(cS, 1), g->left ? begins : NULL, ends);
 }
 
 void store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head)

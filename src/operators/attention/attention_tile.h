@@ -24,22 +24,23 @@ layout chunks_layout(ckl_dtype dtype, columns c, int rows, int chunks, int count
 /* V as the second operand: (DV,BN,COUNT) of the same memory. */
 tensor turned_chunks(tensor sV, columns c, int count, int64_t next);
 
-/* All tiles of a problem. Values are u32. */
+/* All tiles of a problem. Values are u32, but for first and last. */
 typedef struct tile_grid {
-    bool causal;
+    bool right, left; // keys on this side are hidden
     int rows, keys;   // of a tile; of a block
     val q, kv;        // tokens
     val heads, group; // of q in a batch; that share one of k and v
     val all_heads;    // of all batches
     val tiles_m;      // of a head
+    val first, last;  // query i sees keys first + i .. last + i; i32
     val section;      // heads that are worked on together
 } tile_grid;
 
 /* The queries of a CTA, and the blocks of keys that they see. */
 typedef struct tile {
-    val row;    // the first query
-    val head;   // of all batches together
-    val blocks; // at least one: a tile without keys is a tile without weights
+    val row;        // the first query
+    val head;       // of all batches together
+    val first, end; // blocks: at least one, because a tile without keys is one without weights
 } tile;
 
 /* Heads in sections whose K and V fit L2; within one the longest tiles of all heads come first. */
@@ -52,6 +53,9 @@ typedef struct tile_place {
 
 tile_place place_of(const tile_grid *g, const tile *t, bool of_keys);
 
+/* The sink of a tile's head, f32, among those of all heads. */
+val sink_of(const tile_grid *g, val sinks, const tile *t);
+
 /* Some rows of a tile, from `row` on, whose scores with a block of keys are tiled by an MMA; tid is this thread's in it. */
 typedef struct tile_rows {
     const tile_grid *grid;
@@ -60,10 +64,10 @@ typedef struct tile_rows {
     int rows;
 } tile_rows;
 
-/* Has a block keys past the last one, or keys that the first of the rows does not see? */
+/* Has a block keys past the last one, or keys that some of the rows does not see? */
 val is_cut(const tile_rows *r, val block);
 
-/* Keys past the last one, or past a query, get scores of -inf. */
+/* Keys past the last one, and those that a query does not see, get scores of -inf. */
 void mask_block(const tile_rows *r, val block, tensor scores);
 
 /* The logarithms of the rows' sums; one of the four lanes of a row writes them. */
