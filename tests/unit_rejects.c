@@ -20,7 +20,7 @@ enum { SHIFT = 8 }; // bytes: aligned to any element
 
 static const char *const lines[] = {
     "add n=1000",
-    "attention q=64 kv=64 lse=1",
+    "attention q=64 kv=64 lse=1 sinks=1 mask=add",
     "crossentropy rows=8 cols=64",
     "crossentropy rows=8 cols=64 direction=backward",
     "elementwise expr=a*b+c shape=1000",

@@ -19,6 +19,12 @@ typedef enum ckl_attention_layout {
     CKL_ATTENTION_BSHD, // dense [batch, tokens, heads, d]
 } ckl_attention_layout;
 
+typedef enum ckl_attention_mask {
+    CKL_ATTENTION_MASK_NONE,
+    CKL_ATTENTION_MASK_ADD,  // of the type of q, added to the scores: a bias
+    CKL_ATTENTION_MASK_BOOL, // keys where it is false are not seen
+} ckl_attention_mask;
+
 /*
  * Token i of head h in batch b of a tensor starts b * ld_batch + h * ld_head + i * ld elements after its pointer. So BHSD, BSHD
  * and parts of a joint projection of q, k and v are a matter of strides.
@@ -41,11 +47,14 @@ typedef struct ckl_attention_desc {
     int64_t left;                // a window: of the keys up to its own a query sees the last so many; 0 means all
     int64_t right;               // of the later ones it sees the first so many; 0 means all, or none where causal
     float softcap;               // scores become softcap * tanh(score / softcap); 0 means that they stay as they are
+    ckl_attention_mask mask;     // 0 means none; added after the soft cap
     bool sinks;                  // every head has a score more, for a key without a value
     bool lse;                    // there is a second output, ln(sum over j of exp(score))
     float scale;                 // of the scores, up to 2^20; 0 means 1 / sqrt(d)
     ckl_attention_layout layout; // 0 means BHSD
     int64_t ldq, ldk, ldv, ldo;  // elements between tokens; 0: by the layout, as below
+    int64_t ldmask, ldmask_head,
+        ldmask_batch; // of the mask [batch, heads, q, kv]; 0: all queries, heads, batches share it
     int64_t ldq_head, ldk_head, ldv_head, ldo_head;
     int64_t ldq_batch, ldk_batch, ldv_batch, ldo_batch;
 } ckl_attention_desc;
@@ -56,6 +65,7 @@ typedef struct ckl_attention_desc {
  */
 typedef struct ckl_attention_args {
     const void *q, *k, *v;
+    const void *mask;   // NULL where the desc has none
     const float *sinks; // [heads]; NULL where the desc has none
     void *o;
     float *lse;      // [batch, heads, q], dense; NULL where the desc has none

@@ -1,4 +1,4 @@
-/* attention.c - attention forward: validation of problems, choice of kernel and config, launches. */
+/* attention.c - attention forward: validation of problems, their tensors. */
 #include "cutekernellib/operators/attention.h"
 
 #include <math.h>
@@ -6,36 +6,22 @@
 #include "operators/attention/attention_config.h"
 #include "operators/operators.h"
 
-enum {
-    TMA_ALIGNMENT = 16,
-    VECTOR = 8,     // elements of 16 bytes
-    HEAD_MAX = 256, // elements of a head on tensor cores
-    SLOTS_MIN = 3,  // the block after the next one is on its way
-    SLOTS_MAX = 6,
-    TURNS_ENOUGH = 8, // tiles of an SM
-    COUNTER_BYTES = 4,
-    PORTABLE_SMEM = 99 << 10, // bytes that a CTA may have on every GPU from sm_86 on
-};
-
-/* K and V of so many bytes stay in L2 while the tiles of their heads are computed. */
-static const int64_t SECTION_BYTES = 32 << 20;
-
 /* Validation */
 
 /* The fields of one tensor. */
 typedef struct tensor_fields {
-    const char *name, *ld_name, *ld_head_name, *ld_batch_name;
+    const char *ld_name, *ld_head_name, *ld_batch_name;
     int64_t heads, tokens, d;
     int64_t *ld, *ld_head, *ld_batch;
 } tensor_fields;
 
 static tensor_fields fields_of(ckl_attention_desc *x, int tensor)
 {
-#define TENSOR(name, heads, tokens, d)                                                              \
-    (tensor_fields)                                                                                 \
-    {                                                                                               \
-#name, "ld" #name, "ld" #name "_head", "ld" #name "_batch", heads, tokens, d, &x->ld##name, \
-            &x->ld##name##_head, &x->ld##name##_batch                                               \
+#define TENSOR(name, heads, tokens, d)                                                                            \
+    (tensor_fields)                                                                                               \
+    {                                                                                                             \
+        "ld" #name, "ld" #name "_head", "ld" #name "_batch", heads, tokens, d, &x->ld##name, &x->ld##name##_head, \
+            &x->ld##name##_batch                                                                                  \
     }
     const tensor_fields all[] = {
         [ATTENTION_Q] = TENSOR(q, x->heads, x->q, x->d),
@@ -50,8 +36,11 @@ static tensor_fields fields_of(ckl_attention_desc *x, int tensor)
 attention_strides attention_strides_of(const ckl_attention_desc *desc, int tensor)
 {
     ckl_attention_desc copy = *desc;
-    tensor_fields f = fields_of(&copy, tensor);
-    return (attention_strides){ f.heads, f.tokens, f.d, *f.ld, *f.ld_head, *f.ld_batch };
+    const tensor_fields f = fields_of(&copy, tensor);
+    return (attention_strides){ .d = f.d,
+                                .tokens = { f.ld_name, f.tokens, *f.ld },
+                                .heads = { f.ld_head_name, f.heads, *f.ld_head },
+                                .batch = { f.ld_batch_name, desc->batch, *f.ld_batch } };
 }
 
 /* Strides that are 0 follow from the sizes inside of them, in the order of the layout. */
@@ -68,43 +57,39 @@ static ckl_status check_strides(ckl_attention_layout layout, const tensor_fields
     return CKL_OK;
 }
 
-/* A mode of a tensor. */
-typedef struct mode {
-    const char *name; // of its stride
-    int64_t size, stride;
-} mode;
-
-enum { MODES = 3 }; // besides the elements of a head
-
-static void modes_of(const tensor_fields *f, int64_t batch, mode out[MODES])
+static void swap_if_descending(attention_mode *a, attention_mode *b)
 {
-    out[0] = (mode){ f->ld_name, f->tokens, *f->ld };
-    out[1] = (mode){ f->ld_head_name, f->heads, *f->ld_head };
-    out[2] = (mode){ f->ld_batch_name, batch, *f->ld_batch };
-}
-
-static void swap_if_descending(mode *a, mode *b)
-{
-    const mode x = *a, y = *b;
+    const attention_mode x = *a, y = *b;
     *a = x.stride <= y.stride ? x : y;
     *b = x.stride <= y.stride ? y : x;
 }
 
-/* No two elements of an output share memory: in the order of their strides, each mode steps over what those before it span. */
-static ckl_status check_apart(const tensor_fields *f, int64_t batch)
+/* No two elements of O share memory: in the order of their strides, each mode steps over what those before it span. */
+static ckl_status check_apart(const attention_strides *o)
 {
-    mode modes[MODES];
-    modes_of(f, batch, modes);
+    attention_mode modes[] = { o->tokens, o->heads, o->batch };
     swap_if_descending(&modes[0], &modes[1]);
     swap_if_descending(&modes[1], &modes[2]);
     swap_if_descending(&modes[0], &modes[1]);
-    int64_t span = f->d;
-    for (int i = 0; i < MODES && f->tokens > 0 && batch > 0; i++) {
+    int64_t span = o->d;
+    for (int i = 0; i < COUNT_OF(modes) && o->tokens.size > 0 && o->batch.size > 0; i++) {
         if (modes[i].size > 1 && modes[i].stride < span)
-            FAIL(CKL_INVALID, "attention: %s=%" PRId64 " lets elements of %s overlap, which span %" PRId64,
-                 modes[i].name, modes[i].stride, f->name, span);
+            FAIL(CKL_INVALID, "attention: %s=%" PRId64 " lets elements of o overlap, which span %" PRId64,
+                 modes[i].name, modes[i].stride, span);
         span = sum_i64(product_i64(modes[i].size - 1, modes[i].stride), span);
     }
+    return CKL_OK;
+}
+
+static ckl_status check_mask(const ckl_attention_desc *d)
+{
+    if (!d->mask) {
+        TRY(plan_check_unused("attention", "ldmask", d->ldmask, "a problem without mask"));
+        TRY(plan_check_unused("attention", "ldmask_head", d->ldmask_head, "a problem without mask"));
+        return plan_check_unused("attention", "ldmask_batch", d->ldmask_batch, "a problem without mask");
+    }
+    if (d->ldmask && d->ldmask < d->kv)
+        FAIL(CKL_INVALID, "attention: ldmask=%" PRId64 " is smaller than kv=%" PRId64, d->ldmask, d->kv);
     return CKL_OK;
 }
 
@@ -117,19 +102,19 @@ static ckl_status check(void *desc)
         d->scale = (float)(1 / sqrt((double)d->d));
     if (d->causal && d->right)
         FAIL(CKL_INVALID, "attention: right=%" PRId64 " is not part of a causal problem", d->right);
+    TRY(check_mask(d));
     if (d->heads % d->kv_heads)
         FAIL(CKL_INVALID, "attention: kv_heads=%" PRId64 " does not divide heads=%" PRId64, d->kv_heads, d->heads);
     for (int i = 0; i < ATTENTION_TENSORS; i++) {
         const tensor_fields f = fields_of(d, i);
         TRY(check_strides(d->layout, &f));
-        if (i == ATTENTION_O)
-            TRY(check_apart(&f, d->batch));
     }
-    return CKL_OK;
+    const attention_strides o = attention_strides_of(d, ATTENTION_O);
+    return check_apart(&o);
 }
 
 /* The args' pointers. */
-enum { OPERAND_SINKS = ATTENTION_O, OPERAND_O, OPERAND_LSE };
+enum { OPERAND_MASK = ATTENTION_O, OPERAND_SINKS, OPERAND_O, OPERAND_LSE };
 
 static int tensors(const void *desc, plan_tensor *t)
 {
@@ -137,10 +122,14 @@ static int tensors(const void *desc, plan_tensor *t)
     const ckl_attention_desc *d = desc;
     for (int i = 0; i < ATTENTION_TENSORS; i++) {
         const attention_strides s = attention_strides_of(d, i);
-        t[i] = plan_strided(names[i], d->dtype, 4, (int64_t[]){ d->batch, s.heads, s.tokens, s.d },
-                            (int64_t[]){ s.ld_batch, s.ld_head, s.ld, 1 });
+        t[i] = plan_strided(names[i], d->dtype, 4, (int64_t[]){ d->batch, s.heads.size, s.tokens.size, s.d },
+                            (int64_t[]){ s.batch.stride, s.heads.stride, s.tokens.stride, 1 });
     }
     t[OPERAND_O] = plan_output(t[ATTENTION_O]);
+    t[OPERAND_MASK] = plan_strided("mask", d->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : d->dtype, 4,
+                                   (int64_t[]){ d->batch, d->heads, d->q, d->kv },
+                                   (int64_t[]){ d->ldmask_batch, d->ldmask_head, d->ldmask, 1 });
+    t[OPERAND_MASK] = plan_absent(t[OPERAND_MASK], d->mask ? NULL : "a problem without mask");
     t[OPERAND_SINKS] =
         plan_absent(plan_vector("sinks", CKL_F32, d->heads), d->sinks ? NULL : "a problem without sinks");
     t[OPERAND_LSE] = plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->batch, d->heads, d->q },
@@ -149,393 +138,11 @@ static int tensors(const void *desc, plan_tensor *t)
     return OPERAND_LSE + 1;
 }
 
-/* What launches share */
-
-static attention_form form_of(const ckl_attention_desc *d)
-{
-    return (attention_form){ .dtype = d->dtype,
-                             .d = (int)d->d,
-                             .dv = (int)d->dv,
-                             .right = d->causal || d->right,
-                             .left = d->left > 0,
-                             .softcap = d->softcap > 0,
-                             .sinks = d->sinks,
-                             .lse = d->lse };
-}
-
-static ckl_status check_form(const char *who, const ckl_attention_desc *d, const attention_form *have)
-{
-    const attention_form want = form_of(d);
-    if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->right != want.right ||
-        have->left != want.left || have->softcap != want.softcap || have->sinks != want.sinks || have->lse != want.lse)
-        FAIL(CKL_INVALID, "attention %s: type, head sizes or options of the config are not the problem's", who);
-    return CKL_OK;
-}
-
-/* What scores become, and which keys query i sees: from first + i to last + i. */
-typedef struct scoring {
-    float factor, exponent;
-    int32_t first, last;
-} scoring;
-
-static scoring scoring_of(const ckl_attention_desc *d)
-{
-    const double log2e = 1.4426950408889634, scale = (double)d->scale, softcap = (double)d->softcap;
-    const int64_t own = d->kv - d->q; // the key of query 0
-    return (scoring){ .factor = d->softcap > 0 ? (float)(scale / softcap) : 0,
-                      .exponent = (float)(log2e * (d->softcap > 0 ? softcap : scale)),
-                      .first = (int32_t)(own + 1 - min_i64(d->left, d->kv)),
-                      .last = (int32_t)(own + min_i64(d->right, d->q)) };
-}
-
-/* Of the kernels that address memory themselves. */
-static attention_params params_of(const ckl_attention_desc *d, const ckl_attention_args *x)
-{
-    const scoring scores = scoring_of(d);
-    attention_params p = { .x = { x->q, x->k, x->v, x->o },
-                           .lse = x->lse,
-                           .rows = d->batch * d->heads * d->q,
-                           .batch = d->batch,
-                           .q = d->q,
-                           .kv = d->kv,
-                           .heads = d->heads,
-                           .group = d->heads / d->kv_heads,
-                           .factor = scores.factor,
-                           .exponent = scores.exponent,
-                           .first = scores.first,
-                           .last = scores.last,
-                           .sinks = x->sinks };
-    for (int i = 0; i < ATTENTION_TENSORS; i++) {
-        const attention_strides s = attention_strides_of(d, i);
-        p.ld[i] = s.ld;
-        p.ld_head[i] = s.ld_head;
-        p.ld_batch[i] = s.ld_batch;
-    }
-    return p;
-}
-
-/* naive */
-
-static ckl_status choose_naive(const void *desc, const ckl_device_info *device, void *config)
-{
-    (void)device;
-    ((attention_naive_config *)config)->form = form_of(desc);
-    return CKL_OK;
-}
-
-static ckl_status admit_naive(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const ckl_attention_desc *d = desc;
-    const attention_naive_config *c = config;
-    TRY(check_form("naive", d, &c->form));
-    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "attention naive: threads=%d must be a multiple of 32 up to %d", c->threads,
-             device->threads_per_cta_max);
-    int64_t rows = product_i64(product_i64(d->batch, d->heads), d->q);
-    if (rows > (int64_t)INT32_MAX * c->threads)
-        FAIL(CKL_UNSUPPORTED, "attention naive: %" PRId64 " rows are more than one launch has threads", rows);
-    return CKL_OK;
-}
-
-static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const attention_naive_config *c = plan->config;
-    const attention_params params = params_of(plan->desc, args);
-    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(params.rows, c->threads) }, &params, stream);
-}
-
-static const field naive_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_naive_config, form)) //
-                                      ATTENTION_NAIVE_CONFIG(FIELD_ROW, attention_naive_config) };
-
-static const implementation naive = {
-    IMPLEMENTATION_PARTS(attention, naive),
-    .summary = "one thread a row of O: the definition, for any sizes and strides",
-    .params = &attention_param_list,
-};
-
-/* What the kernels on tensor cores share */
-
-/* Rows that start at 16-byte boundaries, as cp.async and TMA want them. */
-static ckl_status check_row_alignment(const char *who, const ckl_attention_desc *d)
-{
-    ckl_attention_desc copy = *d;
-    mode modes[MODES];
-    for (int i = 0; i < ATTENTION_TENSORS * MODES; i++) {
-        const tensor_fields f = fields_of(&copy, i / MODES);
-        modes_of(&f, d->batch, modes);
-        const mode *m = &modes[i % MODES];
-        if (m->size > 1 && m->stride % VECTOR)
-            FAIL(CKL_UNSUPPORTED, "attention %s: %s=%" PRId64 " elements are not a multiple of 16 bytes", who, m->name,
-                 m->stride);
-    }
-    return CKL_OK;
-}
-
-/* The same of pointers. */
-static ckl_status check_pointer_alignment(const char *who, const ckl_attention_args *x)
-{
-    if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->q, x->k, x->v, x->o))
-        FAIL(CKL_INVALID,
-             "attention %s: q=%p, k=%p, v=%p or o=%p is not aligned to 16 bytes; impl=naive takes any alignment", who,
-             x->q, x->k, x->v, x->o);
-    return CKL_OK;
-}
-
-static ckl_status check_heads(const char *who, const ckl_attention_desc *d)
-{
-    if (d->d % VECTOR || d->dv % VECTOR || d->d > HEAD_MAX || d->dv > HEAD_MAX)
-        FAIL(CKL_UNSUPPORTED, "attention %s: d=%" PRId64 " and dv=%" PRId64 " are not multiples of 8 up to %d", who,
-             d->d, d->dv, HEAD_MAX);
-    return check_row_alignment(who, d);
-}
-
-static ckl_status check_smem(const char *who, const ckl_device_info *device, int64_t need)
-{
-    if (need > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "attention %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, who,
-             need, device->id, device->smem_per_cta_bytes);
-    return CKL_OK;
-}
-
-/* Tiles of so many queries. */
-static int64_t tiles_of(const ckl_attention_desc *d, int rows)
-{
-    return product_i64(ceil_div(d->q, rows), product_i64(d->batch, d->heads));
-}
-
-static ckl_status check_tiles(const char *who, int64_t tiles)
-{
-    if (tiles > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "attention %s: %" PRId64 " tiles are more than 2^31-1", who, tiles);
-    return CKL_OK;
-}
-
-/* Heads, in whole groups, whose K and V stay in L2 while the tiles of their queries are computed. */
-static int64_t section_of(const ckl_attention_desc *d)
-{
-    const int64_t heads = d->batch * d->heads, group = d->heads / d->kv_heads;
-    int64_t bytes = product_i64(2 * (d->d + d->dv), d->kv);
-    return d->causal || d->right ? min_i64(heads, max_i64(1, SECTION_BYTES / bytes) * group) : group;
-}
-
-/* sm80 */
-
-static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
-{
-    const ckl_attention_desc *d = desc;
-    attention_sm80_config *c = config;
-    c->form = form_of(d);
-    c->warp_rows = d->d <= 128 && d->dv <= 128 ? 32 : 16;
-    while (c->warp_rows > 16 && tiles_of(d, c->warps * c->warp_rows) < 2 * device->sm_count)
-        c->warp_rows /= 2;
-    if (c->warp_rows == 32 && d->dv > 96) // registers
-        c->tile_n = 32;
-    while (c->tile_n > 16 && attention_sm80_smem(c) > PORTABLE_SMEM)
-        c->tile_n /= 2;
-    return CKL_OK;
-}
-
-static ckl_status admit_portable(const char *who, const ckl_attention_desc *d, const ckl_device_info *device,
-                                 const attention_sm80_config *c)
-{
-    TRY(check_form(who, d, &c->form));
-    TRY(check_heads(who, d));
-    if (c->warps < 1 || c->warps > 8 || (c->warp_rows != 16 && c->warp_rows != 32))
-        FAIL(CKL_INVALID, "attention %s: warps=%d is not in 1..8, or warp_rows=%d is neither 16 nor 32", who, c->warps,
-             c->warp_rows);
-    if (c->tile_n < 16 || c->tile_n > 128 || c->tile_n % 16 || c->warps * 32 / VECTOR > c->tile_n)
-        FAIL(CKL_INVALID, "attention %s: tile_n=%d is not a multiple of 16 up to 128 that %d warps can load", who,
-             c->tile_n, c->warps);
-    if (c->stages < 1 || c->stages > 2)
-        FAIL(CKL_INVALID, "attention %s: stages=%d is neither 1 nor 2", who, c->stages);
-    TRY(check_smem(who, device, attention_sm80_smem(c)));
-    return check_tiles(who, tiles_of(d, c->warps * c->warp_rows));
-}
-
-static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, const void *config)
-{
-    return admit_portable("sm80", desc, device, config);
-}
-
-static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const ckl_attention_desc *d = plan->desc;
-    const ckl_attention_args *x = args;
-    const attention_sm80_config *c = plan->config;
-    TRY(check_pointer_alignment(plan->impl->name, x));
-    const scoring scores = scoring_of(d);
-    attention_sm80_params p = { .x = { x->q, x->k, x->v, x->o },
-                                .lse = x->lse,
-                                .heads = (uint32_t)d->heads,
-                                .all_heads = (uint32_t)(d->batch * d->heads),
-                                .group = (uint32_t)(d->heads / d->kv_heads),
-                                .tiles_m = (uint32_t)ceil_div(d->q, c->warps * c->warp_rows),
-                                .section = (uint32_t)section_of(d),
-                                .factor = scores.factor,
-                                .exponent = scores.exponent,
-                                .first = scores.first,
-                                .last = scores.last,
-                                .sinks = x->sinks };
-    for (int i = 0; i < ATTENTION_TENSORS; i++) {
-        const attention_strides s = attention_strides_of(d, i);
-        p.ld[i] = s.ld;
-        p.ld_head[i] = s.ld_head;
-        p.ld_batch[i] = s.ld_batch;
-        p.tokens[i] = (uint32_t)s.tokens;
-    }
-    return plan_launch(plan, 0, (plan_grid){ .x = tiles_of(d, c->warps * c->warp_rows) }, &p, stream);
-}
-
-static const field sm80_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_sm80_config, form)) //
-                                     ATTENTION_SM80_CONFIG(FIELD_ROW, attention_sm80_config) };
-
-static const implementation sm80 = {
-    IMPLEMENTATION_PARTS(attention, sm80),
-    .summary = "tiles by cp.async, mma.sync, the next block on its way; every GPU from sm_80 on",
-    .params = &attention_sm80_param_list,
-};
-
-/* tensor: the same kernel in its simplest form */
-
-static ckl_status choose_tensor(const void *desc, const ckl_device_info *device, void *config)
-{
-    attention_sm80_config *c = config;
-    (void)device;
-    c->form = form_of(desc);
-    c->stages = 1;
-    while (c->tile_n > 16 && attention_sm80_smem(c) > PORTABLE_SMEM)
-        c->tile_n /= 2;
-    return CKL_OK;
-}
-
-static ckl_status admit_tensor(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const attention_sm80_config *c = config;
-    if (c->stages != 1)
-        FAIL(CKL_INVALID, "attention tensor: stages=%d is not 1", c->stages);
-    return admit_portable("tensor", desc, device, c);
-}
-
-static const implementation tensor_cores = {
-    .name = "tensor",
-    .summary = "mma.sync, one block at a time: the simplest kernel on tensor cores",
-    .config_bytes = sizeof(attention_sm80_config),
-    .config = FIELD_TABLE(sm80_fields),
-    .choose = choose_tensor,
-    .admit = admit_tensor,
-    .describe = attention_sm80,
-    .params = &attention_sm80_param_list,
-    .launch = launch_sm80,
-};
-
-/* sm90 */
-
-static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
-{
-    const ckl_attention_desc *d = desc;
-    attention_sm90_config *c = config;
-    c->form = form_of(d);
-    c->turns = d->d > 64 && d->d <= 128 && c->form.right ? 2 : 1;
-    if (d->dv > 128)
-        c->tile_n = d->dv > 192 ? 64 : 96;
-    else if (d->d > 192)
-        c->tile_n = 96;
-    // exponentials take as long as the products of small heads: more warps hide them, where there are tiles enough for all SMs
-    if (d->d <= 64 && d->dv <= 64 && tiles_of(d, 3 * ATTENTION_ROWS) > TURNS_ENOUGH * device->sm_count)
-        c->consumers = 3;
-    while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
-        c->consumers--;
-    if (c->consumers == 1)
-        c->turns = 0;
-    c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;
-    for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes;)
-        c->slots--;
-    return CKL_OK;
-}
-
-static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const ckl_attention_desc *d = desc;
-    const attention_sm90_config *c = config;
-    if (!device->has_wgmma)
-        FAIL(CKL_UNSUPPORTED, "attention sm90: %s has no wgmma", device->id);
-    TRY(check_form("sm90", d, &c->form));
-    TRY(check_heads("sm90", d));
-    if (d->kv == 0)
-        FAIL(CKL_UNSUPPORTED, "attention sm90: kv=0 leaves no keys");
-    if (c->consumers < 1 || c->consumers > 3 || c->turns < 0 || c->turns > 2 || (c->turns && c->consumers == 1))
-        FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3, or turns=%d is not of them", c->consumers,
-             c->turns);
-    if (c->tile_n < 16 || c->tile_n > 256 || c->tile_n % 16)
-        FAIL(CKL_INVALID, "attention sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
-    if (c->slots < SLOTS_MIN)
-        FAIL(CKL_INVALID, "attention sm90: slots=%d is less than %d", c->slots, SLOTS_MIN);
-    TRY(check_smem("sm90", device, attention_sm90_smem(c)));
-    return check_tiles("sm90", tiles_of(d, c->consumers * ATTENTION_ROWS));
-}
-
-/* (D,TOKENS,HEADS,BATCH) for TMA. A mode of one may have any stride. */
-static param_tensor box_tensor(const ckl_attention_desc *d, int which, const void *pointer)
-{
-    const attention_strides s = attention_strides_of(d, which);
-    return (param_tensor){ .pointer = pointer,
-                           .size = { s.d, s.tokens, s.heads, d->batch },
-                           .stride = { 1, s.tokens > 1 ? s.ld : VECTOR, s.heads > 1 ? s.ld_head : VECTOR,
-                                       d->batch > 1 ? s.ld_batch : VECTOR } };
-}
-
-static int64_t workspace_sm90(const ckl_plan *plan)
-{
-    return ((const attention_sm90_config *)plan->config)->draw ? COUNTER_BYTES : 0;
-}
-
-static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const ckl_attention_desc *d = plan->desc;
-    const ckl_attention_args *x = args;
-    const attention_sm90_config *c = plan->config;
-    TRY(check_pointer_alignment("sm90", x));
-    int64_t tiles = tiles_of(d, c->consumers * ATTENTION_ROWS);
-    const scoring scores = scoring_of(d);
-    const attention_sm90_params params = {
-        .Q = box_tensor(d, ATTENTION_Q, x->q),
-        .K = box_tensor(d, ATTENTION_K, x->k),
-        .V = box_tensor(d, ATTENTION_V, x->v),
-        .O = box_tensor(d, ATTENTION_O, x->o),
-        .lse = x->lse,
-        .q = (uint32_t)d->q,
-        .kv = (uint32_t)d->kv,
-        .heads = (uint32_t)d->heads,
-        .all_heads = (uint32_t)(d->batch * d->heads),
-        .group = (uint32_t)(d->heads / d->kv_heads),
-        .tiles_m = (uint32_t)ceil_div(d->q, c->consumers * ATTENTION_ROWS),
-        .tiles = (uint32_t)tiles,
-        .section = (uint32_t)section_of(d),
-        .factor = scores.factor,
-        .exponent = scores.exponent,
-        .first = scores.first,
-        .last = scores.last,
-        .sinks = x->sinks,
-        .counter = plan_workspace(plan, x->workspace),
-    };
-    return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, &params,
-                       stream);
-}
-
-static const field sm90_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_sm90_config, form)) //
-                                     ATTENTION_SM90_CONFIG(FIELD_ROW, attention_sm90_config) };
-
-static const implementation sm90 = {
-    IMPLEMENTATION_PARTS(attention, sm90),
-    .summary = "persistent and warp-specialised: TMA, wgmma, softmax under the products; Hopper",
-    .params = &attention_sm90_param_list,
-    .target = IR_SM90A,
-    .workspace_bytes = workspace_sm90,
-};
-
 /* The operator */
 
 static const field desc_fields[] = { ATTENTION_DESC(FIELD_ROW, ckl_attention_desc) };
-static const implementation *const implementations[] = { &sm90, &sm80, &tensor_cores, &naive, NULL };
+static const implementation *const implementations[] = { &attention_sm90_implementation, &attention_sm80_implementation,
+                                                         &attention_tensor_implementation,
+                                                         &attention_naive_implementation, NULL };
 
 OPERATOR(attention, attention, "O = softmax(scale*Q*K^T) * V", .workspace = offsetof(ckl_attention_args, workspace));

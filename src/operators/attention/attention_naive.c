@@ -2,12 +2,13 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_config.h"
 
-enum { COLUMNS = 64 }; // of O that a thread holds at once
+enum { COLUMNS = 32 }; // of O that a thread holds at once
 
 /* What a thread knows of its row. */
 typedef struct row_of_o {
     tensor gQ, gO;  // (D), (DV)
     tensor gK, gV;  // (KV,D), (KV,DV) of its head
+    tensor gM;      // (KV)
     val first, end; // keys that it sees
     val max, sum;   // of the scores; of 2^(exponent * (score - max))
 } row_of_o;
@@ -17,22 +18,28 @@ static tensor whole_tensor(const attention_form *form, const attention_values *p
 {
     bool of_kv = which == ATTENTION_K || which == ATTENTION_V;
     int d = which == ATTENTION_Q || which == ATTENTION_K ? form->d : form->dv;
-    int_tuple sizes = shape(p->batch, of_kv ? div(p->heads, p->group) : p->heads, of_kv ? p->kv : p->q, d);
+    int_tuple sizes = shape(p->all_heads, of_kv ? div(p->heads, p->group) : p->heads, of_kv ? p->kv : p->q, d);
     return gmem_tensor(p->x[which], form->dtype,
                        make_layout(sizes, stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1)));
 }
 
 static row_of_o row_at(const attention_form *form, const attention_values *p, val row)
 {
-    val i = rem(row, p->q), every = div(row, p->q), head = rem(every, p->heads), batch = div(every, p->heads);
-    val kv_head = div(head, p->group), first = add(i, convert(I64, p->first)), last = add(i, convert(I64, p->last));
+    val q = convert(I64, p->q), i = rem(row, q), every = div(row, q);
+    val head = rem(every, convert(I64, p->heads)), batch = div(every, convert(I64, p->heads)), kv = convert(I64, p->kv);
+    val kv_head = div(head, convert(I64, p->group)), first = add(i, convert(I64, p->first)),
+        last = add(i, convert(I64, p->last));
+    tensor gM = gmem_tensor(
+        p->mask, form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype,
+        make_layout(shape(p->all_heads, p->heads, p->q, p->kv), stride(p->ldmask_batch, p->ldmask_head, p->ldmask, 1)));
     return (row_of_o){
         .gQ = slice(whole_tensor(form, p, ATTENTION_Q), batch, head, i, _),
         .gO = slice(whole_tensor(form, p, ATTENTION_O), batch, head, i, _),
         .gK = slice(whole_tensor(form, p, ATTENTION_K), batch, kv_head, _, _),
         .gV = slice(whole_tensor(form, p, ATTENTION_V), batch, kv_head, _, _),
+        .gM = slice(gM, batch, head, i, _),
         .first = form->left ? max(first, imm64(0)) : imm64(0),
-        .end = form->right ? min(max(add(last, imm64(1)), imm64(0)), p->kv) : p->kv,
+        .end = form->right ? min(max(add(last, imm64(1)), imm64(0)), kv) : kv,
         .max = variable(F32, immf(ATTENTION_FLOOR)),
         .sum = variable(F32, immf(0)),
     };
@@ -43,7 +50,10 @@ static val score(const attention_form *form, const attention_values *p, const ro
     val sum = variable(F32, immf(0));
     LOOP(l, imm(form->d))
         assign(sum, fma(at_f32(r->gQ, l), at_f32(r->gK, j, l), sum));
-    return form->softcap ? tanh_f32(mul(sum, p->factor)) : sum;
+    val capped = form->softcap ? tanh_f32(mul(sum, p->factor)) : sum;
+    if (form->mask == CKL_ATTENTION_MASK_BOOL)
+        return select(eq(convert(U32, at(r->gM, j)), imm(0)), immf(-INFINITY), capped);
+    return form->mask ? fma(at_f32(r->gM, j), p->unit, capped) : capped;
 }
 
 static val power(const attention_values *p, val difference)
@@ -95,15 +105,16 @@ void attention_naive(const void *config, int kernel)
     grid_wait();
     launch_dependents();
     val row = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
-    IF(lt(row, p.rows)) {
+    val rows = mul(convert(I64, p.all_heads), convert(I64, p.q));
+    IF(lt(row, rows)) {
         row_of_o r = row_at(form, &p, row);
         find_sum(form, &p, &r);
         if (form->sinks)
-            add_sink(&p, &r, rem(div(row, p.q), p.heads));
+            add_sink(&p, &r, rem(div(row, convert(I64, p.q)), convert(I64, p.heads)));
         for (int first = 0; first < form->dv; first += COLUMNS)
             weigh_values(form, &p, &r, first, form->dv - first < COLUMNS ? form->dv - first : COLUMNS);
         if (form->lse) {
-            tensor gLse = gmem_tensor(p.lse, F32, make_layout(dynamic(p.rows), leaf(1))); // (ROWS)
+            tensor gLse = gmem_tensor(p.lse, F32, make_layout(dynamic(rows), leaf(1))); // (ROWS)
             val logarithm = fma(r.max, mul(p.exponent, immf(M_LN2)), log_f32(r.sum));
             set(gLse, row, select(eq(r.sum, immf(0)), immf(-INFINITY), logarithm));
         }

@@ -11,12 +11,13 @@ double attention_rounding(ckl_dtype dtype)
     return dtype_epsilon(dtype) / 2;
 }
 
-enum { Q, K, V, SINKS }; // operands
+enum { Q, K, V, MASK, SINKS }; // operands
 
 /* One row of O: where its tensors are, and its keys. */
 typedef struct row {
     const ckl_attention_desc *d;
-    const void *q, *k, *v;             // whole tensors
+    const void *q, *k, *v, *mask;      // whole tensors
+    int64_t mask_first;                // index of the mask of its first key
     int64_t q_first, k_first, v_first; // index of its query; of the first key and value of its head
     int64_t first, end;                // keys that it sees
     double sink;                       // -inf: there is none
@@ -30,6 +31,8 @@ static row row_of(const ckl_attention_desc *d, void *const *host, int64_t number
     int64_t i = number % d->q, head = number / d->q % d->heads, batch = number / d->q / d->heads;
     int64_t kv_head = head / (d->heads / d->kv_heads), own = i + d->kv - d->q; // the query's own key
     row r = { .d = d, .q = host[Q], .k = host[K], .v = host[V] };
+    r.mask = host[MASK];
+    r.mask_first = batch * d->ldmask_batch + head * d->ldmask_head + i * d->ldmask;
     r.first = d->left ? max_i64(0, own + 1 - d->left) : 0;
     r.end = d->causal || d->right ? min_i64(d->kv, max_i64(0, own + 1 + d->right)) : d->kv;
     r.sink = d->sinks ? dtype_read(CKL_F32, host[SINKS], head) : -INFINITY;
@@ -59,7 +62,13 @@ static double score(const row *r, int64_t j, double *error)
     }
     double capped = d->softcap > 0 ? (double)d->softcap * tanh(sum * scale / (double)d->softcap) : sum * scale;
     *error = 0x1p-22 * (1 + fabs(sum * scale) + sqrt((double)d->d / 16 + 1) * magnitude * scale);
-    return capped;
+    if (d->mask == CKL_ATTENTION_MASK_BOOL)
+        return dtype_read(CKL_BOOL, r->mask, r->mask_first + j) == 0 ? -INFINITY : capped;
+    if (d->mask == CKL_ATTENTION_MASK_NONE)
+        return capped;
+    double bias = dtype_read(d->dtype, r->mask, r->mask_first + j);
+    *error += 0x1p-22 * fabs(bias);
+    return capped + bias;
 }
 
 /* A score with an error of this size lets its weight be anything, and the largest one the whole row. */

@@ -17,7 +17,7 @@ enum {
 typedef struct sm80_kernel {
     const attention_sm80_config *cfg;
     attention_form form;
-    attention_sm80_values p;
+    attention_values p;
     columns d, dv;
     int rows, threads;
     tile_grid grid;
@@ -50,13 +50,13 @@ static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
     ckl_dtype dtype = k.form.dtype;
     k.rows = cfg->warps * cfg->warp_rows;
     k.threads = 32 * cfg->warps;
-    k.p = params_of(attention_sm80);
+    k.p = params_of(attention);
     k.grid = (tile_grid){ .right = k.form.right,
                           .left = k.form.left,
                           .rows = k.rows,
                           .keys = cfg->tile_n,
-                          .q = k.p.tokens[ATTENTION_Q],
-                          .kv = k.p.tokens[ATTENTION_K],
+                          .q = k.p.q,
+                          .kv = k.p.kv,
                           .heads = k.p.heads,
                           .group = k.p.group,
                           .all_heads = k.p.all_heads,
@@ -83,9 +83,10 @@ static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
 /* (TOKENS,D) of a head of one of the tensors. */
 static tensor head_of(const sm80_kernel *k, int which, const tile *t)
 {
-    tile_place at = place_of(&k->grid, t, which == ATTENTION_K || which == ATTENTION_V);
+    bool of_keys = which == ATTENTION_K || which == ATTENTION_V;
+    tile_place at = place_of(&k->grid, t, of_keys);
     int d = which == ATTENTION_Q || which == ATTENTION_K ? k->form.d : k->form.dv;
-    layout heads = make_layout(shape(k->p.tokens[which], d, k->p.all_heads, k->p.all_heads),
+    layout heads = make_layout(shape(of_keys ? k->p.kv : k->p.q, d, k->p.all_heads, k->p.all_heads),
                                stride(k->p.ld[which], 1, k->p.ld_head[which], k->p.ld_batch[which]));
     return slice(gmem_tensor(k->p.x[which], k->form.dtype, heads), _, _, at.head, at.batch);
 }
@@ -157,6 +158,10 @@ static void use_block(sm80_kernel *k, const tile *t, val block, val stage)
     multiply_keys(k, stage);
     if (k->form.softcap)
         cap_scores(k->scores, k->p.factor);
+    if (k->form.mask) {
+        score_mask mask = score_mask_of(&k->grid, t, &k->form, &k->p);
+        mask_scores_by(&rows, &mask, block, k->scores);
+    }
     IF(is_cut(&rows, block))
         mask_block(&rows, block, k->scores);
     online_softmax(&k->online, k->scores);

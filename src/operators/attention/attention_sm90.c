@@ -38,7 +38,7 @@ static int staging_buffers(columns c)
 typedef struct sm90_kernel {
     const attention_sm90_config *cfg;
     attention_form form;
-    attention_sm90_values p;
+    attention_values p;
     columns d, dv;
     int64_t slot_bytes; // of a block of K or V, whichever is larger
     tma_copy tmaQ, tmaK, tmaV, tmaO;
@@ -86,7 +86,7 @@ static sm90_kernel describe_kernel(const attention_sm90_config *cfg)
     sm90_kernel k = { .cfg = cfg, .form = cfg->form, .d = columns_of(cfg->form.d), .dv = columns_of(cfg->form.dv) };
     ckl_dtype dtype = k.form.dtype;
     k.slot_bytes = slot_bytes(cfg);
-    k.p = params_of(attention_sm90);
+    k.p = params_of(attention);
     k.tmaQ = make_tma(k.p.Q, dtype, 4, ROWS, k.d.chunk, span_of(k.d));
     k.tmaK = make_tma(k.p.K, dtype, 4, cfg->tile_n, k.d.chunk, span_of(k.d));
     k.tmaV = make_tma(k.p.V, dtype, 4, cfg->tile_n, k.dv.chunk, span_of(k.dv));
@@ -340,6 +340,23 @@ static void issue_product(consumer_role *c, val slot)
     mma_commit();
 }
 
+/* Soft cap and masks. The last block of keys of a tile may reach past the last key. */
+static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, val block, bool is_last)
+{
+    tile_rows rows = rows_of(k, c, t);
+    if (k->form.softcap)
+        cap_scores(c->scores, k->p.factor);
+    if (k->form.mask) {
+        score_mask mask = score_mask_of(&k->grid, t, &k->form, &k->p);
+        mask_scores_by(&rows, &mask, block, c->scores);
+    }
+    if (is_last)
+        mask_block(&rows, block, c->scores);
+    else if (k->form.right || k->form.left)
+        IF(is_cut(&rows, block))
+            mask_block(&rows, block, c->scores);
+}
+
 /*
  * The scores of a block, and the product of the block before, under which the softmax runs. The ring's next slot, which the
  * step after this one wants, has arrived before and has arrived after it.
@@ -358,13 +375,7 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, val bloc
     mma_wait(1);
     end_turn(k, c, 2);
     release(k, c, keys);
-    if (k->form.softcap)
-        cap_scores(c->scores, k->p.factor);
-    if (k->form.right || k->form.left) {
-        tile_rows rows = rows_of(k, c, t);
-        IF(is_cut(&rows, block))
-            mask_block(&rows, block, c->scores);
-    }
+    shape_scores(k, c, t, block, false);
     online_softmax(&c->rows, c->scores);
     mma_wait(0);
     release(k, c, values);
@@ -381,10 +392,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     release(k, c, keys);
     fill(c->out, immf(0));
     online_rows_reset(&c->rows);
-    tile_rows rows = rows_of(k, c, t);
-    if (k->form.softcap)
-        cap_scores(c->scores, k->p.factor);
-    mask_block(&rows, block, c->scores);
+    shape_scores(k, c, t, block, true);
     online_softmax(&c->rows, c->scores);
     accumulators_to_A(c->scores, k->form.dtype, c->weights);
     pipeline_wait_full(&k->ring, &c->at);

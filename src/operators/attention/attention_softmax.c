@@ -16,7 +16,7 @@ int64_t online_row_value(tensor acc, int row)
 }
 
 /* C of every atom has (2,2,...) values, pairs of a row first. */
-static int row_of_value(tensor acc, int64_t i)
+int online_row_of(tensor acc, int64_t i)
 {
     int64_t values = static_size(layout_mode(acc.layout, 0)), blocks = static_size(layout_mode(acc.layout, 1));
     return (int)(i / values % blocks * 2 + i % values / 2 % 2);
@@ -55,7 +55,7 @@ static val of_row(tensor scores, int row, ir_op op)
     val chain[MAX_CHAINS];
     int seen = 0;
     for (int64_t i = 0; i < static_size(scores.layout); i++) {
-        if (row_of_value(scores, i) != row)
+        if (online_row_of(scores, i) != row)
             continue;
         val x = bitcast(I32, at(scores, i));
         chain[seen % MAX_CHAINS] = seen < MAX_CHAINS ? x : ir_binary(op, chain[seen % MAX_CHAINS], x);
@@ -95,7 +95,7 @@ void online_softmax(online_rows *rows, tensor scores)
         offset[r] = variable(F32, neg(mul(larger[r], rows->exponent)));
     }
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
-        int r = row_of_value(scores, i), to = seen[r]++ % SUM_CHAINS;
+        int r = online_row_of(scores, i), to = seen[r]++ % SUM_CHAINS;
         val weight = at(scores, i);
         assign(weight, exp2_ftz(fma(weight, rows->exponent, offset[r])));
         chain[r][to] = seen[r] <= SUM_CHAINS ? weight : add(chain[r][to], weight);
@@ -138,7 +138,7 @@ void scale_rows(tensor acc, const val *factor)
 {
     for (int64_t i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
         val x = at(acc, i);
-        assign(x, mul(x, factor[row_of_value(acc, i)]));
+        assign(x, mul(x, factor[online_row_of(acc, i)]));
     }
 }
 
@@ -146,7 +146,7 @@ void mask_scores(tensor scores, layout columns, const val *begins, const val *en
 {
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
         val x = at(scores, i), column = imm(index_at(columns, i));
-        int r = row_of_value(scores, i);
+        int r = online_row_of(scores, i);
         val hidden = lt(ends[r], column);
         if (begins)
             hidden = logical_or(hidden, lt(column, begins[r]));

@@ -13,6 +13,7 @@ enum { ONLINE_ROWS_MAX = 4 };
 /* The rows of a tile of accumulators (MMA,MMA_M,MMA_N) that a thread has parts of, and the number of a value of one of them. */
 int online_row_count(tensor acc);
 int64_t online_row_value(tensor acc, int row);
+int online_row_of(tensor acc, int64_t value);
 
 /* What a thread knows of its rows. */
 typedef struct online_rows {

@@ -14,7 +14,7 @@ static const field fields[] = {
     FIELD_ROW(attention_problem, float, q_factor, "1", "", "random q reach to here, which makes scores far apart") //
 };
 
-enum { Q, K, V, SINKS }; // operands
+enum { Q, K, V, MASK, SINKS }; // operands
 
 /* Products of q and k stay in f32, and what v holds times the number of keys. */
 static int operands(const void *problem, operand *all)
@@ -24,6 +24,7 @@ static int operands(const void *problem, operand *all)
         all[Q] = operand_range(all[Q], -(double)p->q_factor, (double)p->q_factor);
     all[Q].hard_max = all[K].hard_max = 0x1p40;
     all[V].hard_max = 0x1p100;
+    all[MASK].hard_max = 0x1p40;
     all[SINKS] = operand_range(all[SINKS], -4, 4);
     return 0;
 }
@@ -90,6 +91,10 @@ static const char *const cases[] = {
     "q=100 kv=40 heads=2 sinks=1 causal=1 lse=1 softcap=2 left=7 dtype=bf16 # rows that have a sink alone",
     "q=10 kv=0 heads=2 sinks=1 lse=1",
     "q=300 kv=700 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 slots=5'",
+    "q=70 kv=150 heads=2 mask=add ldmask=150 lse=1          # a bias that heads share",
+    "q=90 kv=100 batch=2 heads=2 d=128 mask=bool ldmask=101 ldmask_batch=9090 causal=1 dtype=bf16 lse=1",
+    "q=40 kv=200 heads=4 kv_heads=2 d=80 mask=add ldmask_head=200 softcap=3 dtype=bf16 # a row for each head",
+    "q=50 kv=60 heads=2 mask=bool sinks=1 left=20           # a row for all",
     "q=0",
     "batch=0",
     NULL,
@@ -108,6 +113,8 @@ static const test_reject rejects[] = {
     { "scale=-1", CKL_INVALID, "attention: scale=-1 is negative" },
     { "scale=2^21", CKL_INVALID, "attention: scale=2097152 is not in 0..2^20" },
     { "causal=1 right=4", CKL_INVALID, "attention: right=4 is not part of a causal problem" },
+    { "ldmask=64", CKL_INVALID, "attention: ldmask=64 is not part of a problem without mask" },
+    { "mask=add ldmask=127", CKL_INVALID, "attention: ldmask=127 is smaller than kv=128" },
     { "left=-1", CKL_INVALID, "attention: left=-1 is negative" },
     { "softcap=-1", CKL_INVALID, "attention: softcap=-1 is negative" },
     { "ldk=63", CKL_INVALID, "attention: ldk=63 is smaller than d=64" },

@@ -97,6 +97,34 @@ void mask_block(const tile_rows *r, val block, tensor scores)
     mask_scores(scores, coordinate_distances(cS, 1), g->left ? begins : NULL, ends);
 }
 
+score_mask score_mask_of(const tile_grid *g, const tile *t, const attention_form *form, const attention_values *p)
+{
+    ckl_dtype dtype = form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype;
+    tile_place at = place_of(g, t, false);
+    layout all = make_layout(shape(p->q, p->kv, p->heads, p->all_heads),
+                             stride(p->ldmask, 1, p->ldmask_head, p->ldmask_batch)); // (Q,KV,HEADS,BATCH)
+    return (score_mask){ slice(gmem_tensor(p->mask, dtype, all), _, _, at.head, at.batch), p->unit };
+}
+
+void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores)
+{
+    tensor cS = coordinates_of(r), gRows[ONLINE_ROWS_MAX]; // (KV)
+    layout distances = coordinate_distances(cS, 1);
+    val first = add(mul(block, imm(r->grid->keys)), coordinate(cS, 1, 0)), last = sub(r->grid->kv, imm(1));
+    for (int i = 0; i < online_row_count(scores); i++) {
+        val query = add(r->row, coordinate(cS, 0, online_row_value(scores, i)));
+        gRows[i] = slice(mask->gM, min(query, sub(r->grid->q, imm(1))), _);
+    }
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+        val x = at(scores, i), key = min(add(first, imm(index_at(distances, i))), last);
+        val by = at(gRows[online_row_of(scores, i)], key);
+        if (mask->gM.dtype == CKL_BOOL)
+            assign(x, select(eq(convert(U32, by), imm(0)), immf(-INFINITY), x));
+        else
+            assign(x, fma(convert(F32, by), mask->unit, x));
+    }
+}
+
 void store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head)
 {
     tensor cS = coordinates_of(r);

@@ -70,6 +70,18 @@ val is_cut(const tile_rows *r, val block);
 /* Keys past the last one, and those that a query does not see, get scores of -inf. */
 void mask_block(const tile_rows *r, val block, tensor scores);
 
+/* A mask of single scores: (Q,KV) of a head, of dtype CKL_BOOL or to be added in units of the scores. */
+typedef struct score_mask {
+    tensor gM;
+    val unit;
+} score_mask;
+
+/* What scores become by the mask; those of keys and queries past the last ones are left to mask_block(). */
+void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores);
+
+/* The mask of a problem at a tile's head. */
+score_mask score_mask_of(const tile_grid *g, const tile *t, const attention_form *form, const attention_values *p);
+
 /* The logarithms of the rows' sums; one of the four lanes of a row writes them. */
 void store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head);
 
