@@ -95,6 +95,7 @@ static const char *const cases[] = {
     "q=90 kv=100 batch=2 heads=2 d=128 mask=bool ldmask=101 ldmask_batch=9090 causal=1 dtype=bf16 lse=1",
     "q=40 kv=200 heads=4 kv_heads=2 d=80 mask=add ldmask_head=200 softcap=3 dtype=bf16 # a row for each head",
     "q=50 kv=60 heads=2 mask=bool sinks=1 left=20           # a row for all",
+    "q=20 kv=127 d=32                                       # one key less than whole blocks",
     "q=0",
     "batch=0",
     NULL,
