@@ -176,6 +176,8 @@ static ckl_status check_heads(const char *who, const ckl_attention_desc *d)
     if (d->d % VECTOR || d->dv % VECTOR || d->d > HEAD_MAX || d->dv > HEAD_MAX)
         FAIL(CKL_UNSUPPORTED, "attention %s: d=%" PRId64 " and dv=%" PRId64 " are not multiples of 8 up to %d", who,
              d->d, d->dv, HEAD_MAX);
+    if (d->kv == 0)
+        FAIL(CKL_UNSUPPORTED, "attention %s: kv=0 leaves no keys", who);
     return check_row_alignment(who, d);
 }
 
@@ -317,8 +319,6 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED, "attention sm90: %s has no wgmma", device->id);
     TRY(check_form("sm90", d, &c->form));
     TRY(check_heads("sm90", d));
-    if (d->kv == 0)
-        FAIL(CKL_UNSUPPORTED, "attention sm90: kv=0 leaves no keys");
     if (c->consumers < 1 || c->consumers > 3 || c->turns < 0 || c->turns > 2 || (c->turns && c->consumers == 1))
         FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3, or turns=%d is not of them", c->consumers,
              c->turns);

@@ -105,28 +105,31 @@ static void logarithm(const row *r, double *value, double *magnitude)
 /* A value that is infinite or NaN at a key without weight: whether their product is computed is left open. */
 static bool is_open(const row *r, int64_t j, double v, double smallest)
 {
-    if (isfinite(v))
-        return false;
-    if (j < r->first || j >= r->end)
-        return true;
-    return !isnan(v) && r->weight[j] / (1 + r->error[j]) < smallest;
+    bool seen = j >= r->first && j < r->end;
+    return !isfinite(v) && (!seen || r->weight[j] / (1 + r->error[j]) < smallest);
 }
 
-/* Column i of O. Weights below the type's smallest normal number are rounded more coarsely. */
+/* NOTE: a tensor core aligns products by the exponents of their factors, and that of a weight of 0 is the smallest one. */
+static const double CUT = 0x1p-24;
+
+/* Column i of O. Weights below the type's smallest normal number are rounded more coarsely, or flushed to zero as those of f32. */
 static void column(const row *r, int64_t i, double *value, double *magnitude)
 {
     const ckl_attention_desc *d = r->d;
     const double rounding = attention_rounding(d->dtype), smallest = d->dtype == CKL_F16 ? 0x1p-14 : 0x1p-126;
+    const double lost = d->dtype == CKL_F16 ? smallest * rounding : smallest;
     double sum = 0, terms = 0, errors = 0;
     bool open = false;
     for (int64_t j = 0; j < d->kv; j++) {
         double v = dtype_read(d->dtype, r->v, r->v_first + j * d->ldv + i);
         open |= is_open(r, j, v, smallest);
+        if (isfinite(v))
+            errors += CUT * smallest * fabs(v);
         if (j < r->first || j >= r->end)
             continue;
         sum += r->weight[j] * v;
         terms += fabs(r->weight[j] * v);
-        errors += (r->weight[j] * r->error[j] + (r->weight[j] < smallest ? smallest * rounding : 0)) * fabs(v);
+        errors += (r->weight[j] * r->error[j] + (r->weight[j] < smallest ? lost : 0)) * fabs(v);
     }
     *value = r->sum == 0 ? 0 : sum / r->sum;
     *magnitude = r->sum == 0 ? 0 : (terms + (errors + r->sum_error * fabs(*value)) / rounding) / r->sum;
