@@ -75,7 +75,7 @@ static void describe_shared_memory(sm90_kernel *k)
     k->sK = tensor_with_layout(sRing, chunks_layout(dtype, k->d, bn, k->d.chunks, cfg->slots, slot));
     k->sV = tensor_with_layout(sRing, chunks_layout(dtype, k->dv, bn, k->dv.chunks, cfg->slots, slot));
     k->sO = smem_tensor("O", dtype, chunks_layout(dtype, k->dv, ROWS, buffers, cfg->consumers, o), 1024);
-    k->q = make_pipeline("Q", cfg->consumers, 1, 1);
+    k->q = make_pipeline("Q barriers", cfg->consumers, 1, 1);
     k->ring = make_pipeline("ring", cfg->slots, 1, cfg->consumers);
     if (cfg->draw)
         k->scheduler = make_dynamic_scheduler("tiles", k->p.counter, k->p.tiles, grid_x(), 1, FETCHES);
@@ -414,7 +414,7 @@ static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
     staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
     for (int i = 0; i < k->dv.chunks; i++) {
         tensor sO = slice(c->sO, _, _, i % buffers); // (ROWS,CHUNK)
-        staging_wait(&staged, buffers - 1);
+        staging_wait(&staged, i == 0 && k->dv.chunks % buffers ? 0 : buffers - 1);
         for (int at = 0; at < k->dv.chunk && i * k->dv.chunk + at < k->dv.used; at += piece) {
             tensor acc = slice(accumulator_columns(c->out, i * k->dv.chunk + at, piece), _, 0, _);
             stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, piece), coord(0, at / piece)), consumer_thread());
