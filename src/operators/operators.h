@@ -6,6 +6,7 @@
 
 #define OPERATORS(X) \
     X(add)           \
+    X(attention)     \
     X(crossentropy)  \
     X(elementwise)   \
     X(gemm)          \
@@ -127,8 +128,10 @@ typedef enum operand_fill { FILL_INTEGERS, FILL_UNIFORM, FILL_NORMAL, FILL_HARD 
 /*
  * What the reference computes and where it writes: value[i] and the sum of the absolute values of the terms that made it, for
  * the bound. Of integer outputs the value is not yet truncated, and the magnitude is 0 where no float was rounded on the way.
+ * A value of NaN with the magnitude REFERENCE_OPEN: the definition leaves the element open, and anything is right.
  * Elements first .. first+count-1 of a row of the output, where the operator leaves its slices to the default.
  */
+#define REFERENCE_OPEN INFINITY
 typedef struct reference_slice {
     double *value;
     double *magnitude;
