@@ -160,6 +160,8 @@
 #define mbarrier_init(barrier, arrivals)       (HERE, ir_mbarrier_init(barrier, 0, arrivals))
 #define mbarrier_expect(barrier, bytes)        (HERE, ir_mbarrier_expect(barrier, 0, bytes))
 #define mbarrier_wait(barrier, parity)         (HERE, ir_mbarrier_wait(barrier, 0, parity))
+#define mbarrier_arrive_at(peer)               (HERE, ir_mbarrier_arrive(IR_SHARED_CLUSTER, peer, 0)) // of another CTA: mapa()
+#define store_async(peer, offset, barrier, x)  (HERE, ir_store_async(peer, offset, barrier, x))
 #define atomic_add(address, x)                 (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
 #define atomic_exchange(address, x)            (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, address, 0, x, (val){ 0 }))
 
@@ -224,6 +226,8 @@
 #define fragment_A(...)          CUTE_CALL(fragment_A(__VA_ARGS__))
 #define fragment_B(...)          CUTE_CALL(fragment_B(__VA_ARGS__))
 #define fragment_C(...)          CUTE_CALL(fragment_C(__VA_ARGS__))
+#define fragment_A_pairs(...)    CUTE_CALL(fragment_A_pairs(__VA_ARGS__))
+#define accumulators_to_A(...)   CUTE_CALL(accumulators_to_A(__VA_ARGS__))
 #define accumulator_columns(...) CUTE_CALL(accumulator_columns(__VA_ARGS__))
 #define descriptors_A(...)       CUTE_CALL(descriptors_A(__VA_ARGS__))
 #define descriptors_B(...)       CUTE_CALL(descriptors_B(__VA_ARGS__))

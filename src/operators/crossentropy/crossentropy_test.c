@@ -1,4 +1,4 @@
-/* crossentropy_test.c - the definition of cross-entropy and its gradient in double, its problem line, cases and rejects. */
+/* crossentropy_test.c - the definition of cross-entropy and its gradient in double, its cases and rejects. */
 #include "cutekernellib/operators/crossentropy.h"
 
 #include <math.h>
@@ -6,16 +6,6 @@
 #include "base/dtype.h"
 #include "operators/crossentropy/crossentropy_config.h"
 #include "operators/operators.h"
-
-typedef struct crossentropy_problem {
-    ckl_crossentropy_desc desc;
-    int64_t target_low;
-} crossentropy_problem;
-
-static const field fields[] = {
-    CROSSENTROPY_DESC(FIELD_NESTED, (crossentropy_problem, desc))                                                //
-    FIELD_ROW(crossentropy_problem, int64_t, target_low, "0", "", "the smallest target; it need not be a class") //
-};
 
 enum { X, TARGET, LOSS, LSE, COUNT, DLOSS, DX }; // operands
 
@@ -174,6 +164,13 @@ static const char *const cases[] = {
     "rows=24 cols=1 direction=backward ignore_index=1 target_low=-3",
     "rows=0 cols=8                                  # no rows",
     "rows=0 cols=8 reduction=mean                   # the mean of nothing",
+    NULL,
+};
+
+static const char *const population[] = {
+    "rows={tokens} cols={vocabulary} dtype={f32|f16|bf16|bf16} target={i64|i64|i32} reduction={mean|none} "
+    "direction={forward|backward}",
+    "rows={tokens} cols={hidden} dtype={f32|bf16} direction={forward|backward}",
     NULL,
 };
 

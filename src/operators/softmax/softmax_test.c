@@ -1,39 +1,11 @@
-/* softmax_test.c - the definition of softmax and its gradient in double, its problem line, cases and rejects. */
+/* softmax_test.c - the definition of softmax and its gradient in double, its cases and rejects. */
 #include "cutekernellib/operators/softmax.h"
 
 #include <math.h>
 
 #include "base/dtype.h"
-#include "base/shape.h"
 #include "operators/operators.h"
 #include "operators/softmax/softmax_config.h"
-
-typedef struct softmax_problem {
-    ckl_softmax_desc desc;
-    quoted shape;
-    int64_t axis;
-} softmax_problem;
-
-static const field fields[] = {
-    FIELD_ROW(softmax_problem, quoted, shape, "256x1024", "", "sizes, outermost first")                  //
-    FIELD_ROW(softmax_problem, int64_t, axis, "-1", "", "along which sums run; negative: from the last") //
-    SOFTMAX_DESC(FIELD_NESTED, (softmax_problem, desc))                                                  //
-};
-
-static ckl_status prepare(void *problem)
-{
-    softmax_problem *p = problem;
-    sizes shape;
-    int axis;
-    TRY(shape_parse("softmax", p->shape, &shape));
-    TRY(shape_axis("softmax", &shape, p->axis, &axis));
-    p->desc.outer = shape_elements(&shape, 0, axis);
-    p->desc.n = shape.of[axis];
-    p->desc.inner = shape_elements(&shape, axis + 1, shape.rank);
-    if (p->desc.inner == 0) // no rows at all
-        p->desc.outer = 0;
-    return CKL_OK;
-}
 
 enum { X, MASK, Y, DY, DX }; // operands
 
@@ -230,6 +202,16 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "shape={tokens}x{hidden} dtype={f32|f16|bf16} direction={forward|forward|backward} log={0|1}",
+    "shape={tokens}x{vocabulary} dtype={f32|f16|bf16|bf16} direction={forward|backward} log={0|0|1}",
+    "shape={tokens}x{experts} dtype={f32|bf16}",
+    "shape={heads}x{s:sequence}x{s} scale=0.125 mask={none|add|bool} dtype={f16|bf16}",
+    "shape={batch}x{channels}x{image}x{image} axis=1 dtype={f32|f16|bf16} direction={forward|backward}",
+    "shape={tokens}x{hidden} axis=0 dtype={f32|bf16} direction={forward|backward}",
+    NULL,
+};
+
 static const test_reject rejects[] = {
     { "shape=4x", CKL_INVALID, "softmax: shape=4x is not up to 8 sizes like 4096x1024" },
     { "shape=99999999999999999999x0x4", CKL_INVALID, "is not up to 8 sizes like 4096x1024" },
@@ -257,5 +239,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(softmax, .prepare = prepare, .operands = operands, .slice_mode = 1, .reference = reference,
-              .terms_of = terms, .approximation_of = approximation, .flops = flops);
+OPERATOR_TEST(softmax, .operands = operands, .slice_mode = 1, .reference = reference, .terms_of = terms,
+              .approximation_of = approximation, .flops = flops);
