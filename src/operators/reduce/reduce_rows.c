@@ -177,6 +177,15 @@ static void accumulate_ends(const rows_kernel *k, const segment *s, const row_en
             reduce_accumulate_one(k->r, e->x[i], add(s->first, e->index[i]), k->pivot, k->state);
 }
 
+/*
+ * Do so many elements from number `first` on lie inside of the tiles' part? NOTE: the first comparison is always true, but without
+ * it ptxas 13.0 takes 48 registers instead of 40 for var of bf16.
+ */
+static val is_inside(const segment *s, val first, int64_t count)
+{
+    return logical_and(ge(first, imm64(0)), ge(s->end, add(first, imm64(count))));
+}
+
 /* A tile that reaches out of the segment: its vectors are guarded, all loads before the first use. */
 static void edge_tile(const rows_kernel *k, const segment *s, val mine)
 {
@@ -187,7 +196,7 @@ static void edge_tile(const rows_kernel *k, const segment *s, val mine)
     for (int i = 0; i < cfg->steps; i++) {
         rX[i] = packed_registers(cfg->kind.dtype, cfg->vec);
         fill(rX[i].rWords, convert(rX[i].rWords.dtype, imm(0)));
-        inside[i] = ge(s->end, add(mine, imm((i * cfg->row_threads + 1) * cfg->vec)));
+        inside[i] = is_inside(s, add(mine, imm(i * cfg->row_threads * cfg->vec)), cfg->vec);
         IF(inside[i])
             load_step(k, s, mine, i, tXgX, rX[i]);
     }
@@ -236,7 +245,7 @@ static void accumulate_row(const rows_kernel *k)
         if (ragged && several)
             ends = load_ends(k, &s, eq(tile_of_segment, imm64(0)));
         val first = mul(tile_of_segment, imm64(tile)), mine = add(first, mine_in_tile);
-        IF(ge(s.end, add(first, imm64(tile))))
+        IF(is_inside(&s, first, tile))
             full_tile(k, &s, mine);
         ELSE edge_tile(k, &s, mine);
         if (several)
