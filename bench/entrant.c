@@ -19,7 +19,7 @@ enum {
 static ckl_status run_own(const void *self, void *const *pointers, ckl_stream stream)
 {
     const own_entrant *e = self;
-    return adapter_run(e->c->test, e->plan, e->c->problem, pointers, stream);
+    return adapter_run(e->c->test, e->plan, pointers, stream);
 }
 
 static ckl_status run_peer(const void *self, void *const *pointers, ckl_stream stream)

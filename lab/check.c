@@ -35,7 +35,7 @@ void check_close(check *k)
 
 ckl_status check_enqueue(const check *k)
 {
-    return adapter_run(k->c->test, k->plan, k->c->problem, k->set.pointer, k->stream);
+    return adapter_run(k->c->test, k->plan, k->set.pointer, k->stream);
 }
 
 static ckl_status run_over_poison(check *k, unsigned char poison)

@@ -42,16 +42,10 @@ static void compute(const twice_problem *p, void *const *pointers, bool wrong)
         y[i] = 2 * a[i] + (float)wrong;
 }
 
-typedef struct twice_args {
-    const twice_problem *problem;
-    void *const *pointers;
-} twice_args;
-
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     (void)stream;
-    const twice_args *t = args;
-    compute(t->problem, t->pointers, own_is_wrong);
+    compute(plan->desc, args, own_is_wrong);
     take_us(own_us + ((const twice_config *)plan->config)->late_us + (overlap_forbidden ? APART_US : 0));
     return CKL_OK;
 }
@@ -70,26 +64,17 @@ static int twice_operands(const void *problem, operand *out)
     return 2;
 }
 
-static ckl_status twice_run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
+static void twice_reference(const void *problem, void *const *memory, reference_slice out)
 {
-    return plan_run(plan, &twice_info, &(twice_args){ problem, pointers }, stream);
-}
-
-static void twice_reference(const void *problem, void *const *memory, int output, int64_t slice, reference_slice out)
-{
-    (void)output;
-    (void)slice;
     for (int64_t j = 0; j < ((const twice_problem *)problem)->n; j++) {
         out.value[j] = 2.0 * (double)((const float *)memory[0])[j];
         out.magnitude[j] = fabs(out.value[j]);
     }
 }
 
-static const operator_test twice_test = { .op = &twice_info,
-                                          .problem_bytes = sizeof(twice_problem),
-                                          .operands = twice_operands,
-                                          .run = twice_run,
-                                          .reference = twice_reference };
+static const operator_test twice_test = {
+    .op = &twice_info, .problem_bytes = sizeof(twice_problem), .operands = twice_operands, .reference = twice_reference
+};
 
 /* A peer of three variants: the first slow, the second one fast, the third refused by the library. */
 

@@ -199,7 +199,9 @@ static ckl_status run(const test_case *c, const ckl_plan *plan)
     for (int i = 0; i < count; i++)
         if (infos[i].dtype != CKL_DTYPE_DEFAULT)
             pointers[i] = (char *)address_of(i) + (size_t)c->keys.misalign * ckl_dtype_bytes(infos[i].dtype);
-    return adapter_run(c->test, plan, c->problem, pointers, NULL);
+    for (int i = 0; i < count; i++)
+        adapter_pointer(&infos[i], i, pointers);
+    return adapter_run(c->test, plan, pointers, NULL);
 }
 
 /* On one line, whatever the sentence has. */

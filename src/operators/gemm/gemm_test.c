@@ -24,23 +24,17 @@ static ckl_status prepare(void *problem)
     return CKL_OK;
 }
 
-enum { A, B, C, BIAS, D };
+enum { A, B, C, BIAS, D, ALPHA, BETA, OPERANDS };
 
 /* Sums of products stay in f32, before alpha and beta. */
 static int operands(const void *problem, operand *all)
 {
-    (void)problem;
+    const gemm_problem *p = problem;
     all[A].hard_max = all[B].hard_max = 0x1p50;
     all[C].hard_max = all[BIAS].hard_max = 0x1p120;
-    return 0;
-}
-
-static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
-{
-    const gemm_problem *p = problem;
-    ckl_gemm_args args = { pointers[A], pointers[B], pointers[C],           pointers[BIAS],
-                           pointers[D], &p->alpha,   p->c ? &p->beta : NULL };
-    return ckl_gemm_run(plan, &args, stream);
+    all[ALPHA] = operand_number("alpha", &p->alpha);
+    all[BETA] = operand_number("beta", &p->beta);
+    return OPERANDS;
 }
 
 static double activate(choice activation, double x)
@@ -80,10 +74,9 @@ static void products(const double *a, const double *b, int64_t k, double smalles
     *magnitude = ((t[0] + t[4]) + (t[2] + t[6])) + ((t[1] + t[5]) + (t[3] + t[7]));
 }
 
-static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const gemm_problem *p = problem;
-    (void)output, (void)slice;
     const double smallest = dtype_tiny(p->desc.a) / dtype_epsilon(p->desc.a);
     double *a = calloc((size_t)(2 * (p->desc.k + LANES)), sizeof *a), *b = a + p->desc.k + LANES;
     if (!a)
@@ -101,11 +94,6 @@ static void reference(const void *problem, void *const *host, int output, int64_
         out.magnitude[j] = slope((choice)p->desc.activation) * (magnitude + fabs(added) + fabs(bias));
     }
     free(a);
-}
-
-static double terms(const void *problem)
-{
-    return (double)((const ckl_gemm_desc *)problem)->k + 2;
 }
 
 /* ex2.approx and rcp.approx of the GELU: 2^-22 each, and the rounding of an exponent of up to 2^7. */
@@ -193,5 +181,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(gemm, .prepare = prepare, .operands = operands, .run = run, .reference = reference, .terms_of = terms,
+OPERATOR_TEST(gemm, .prepare = prepare, .operands = operands, .reference = reference, .terms = 2, .terms_along = true,
               .approximation_of = approximation, .flops = flops);

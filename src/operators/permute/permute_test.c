@@ -38,10 +38,7 @@ static ckl_status prepare(void *problem)
     permute_problem *p = problem;
     ckl_permute_desc *d = &p->desc;
     int64_t order[RANK_MAX];
-    sizes shape;
-    TRY(sizes_parse("permute", "shape", p->lists.shape, RANK_MAX, &shape));
-    d->rank = shape.rank;
-    memcpy(d->shape, shape.of, sizeof d->shape);
+    TRY(extents_parse("permute", p->lists.shape, RANK_MAX, &d->rank, d->shape));
     for (int i = 0; i < d->rank; i++)
         order[i] = d->rank - 1 - i;
     TRY(list_parse("permute", "order", p->lists.order, d->rank, order));
@@ -52,11 +49,10 @@ static ckl_status prepare(void *problem)
 }
 
 /* A row of y: all modes but the last, the outermost changes slowest. */
-static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_permute_desc *d = problem;
     int64_t row = out.row, last = d->rank - 1, start = 0;
-    (void)output, (void)slice;
     for (int i = d->rank - 2; i >= 0; i--) {
         start += row % d->shape[d->order[i]] * d->stride_x[d->order[i]];
         row /= d->shape[d->order[i]];

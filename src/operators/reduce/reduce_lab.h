@@ -4,6 +4,6 @@
 
 #include "operators/operators.h"
 
-void reduce_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
+void reduce_reference(const void *problem, void *const *host, reference_slice out);
 
 #endif

@@ -25,10 +25,8 @@ static ckl_status prepare(void *problem)
 {
     reduce_problem *p = problem;
     ckl_reduce_desc *d = &p->desc;
-    sizes shape, axes = { 0 };
-    TRY(sizes_parse("reduce", "shape", p->shape, CKL_REDUCE_RANK_MAX, &shape));
-    d->rank = shape.rank;
-    memcpy(d->shape, shape.of, sizeof d->shape);
+    sizes axes = { 0 };
+    TRY(extents_parse("reduce", p->shape, CKL_REDUCE_RANK_MAX, &d->rank, d->shape));
     TRY(list_parse("reduce", "stride", p->stride, d->rank, d->stride));
     if (*p->axes)
         TRY(sizes_parse("reduce", "axes", p->axes, CKL_REDUCE_RANK_MAX, &axes));
@@ -75,12 +73,6 @@ static double approximation(const void *problem)
     if (is_spread(d->op))
         return 4e-6;
     return d->op == CKL_REDUCE_MEAN || d->op == CKL_REDUCE_NORM2 ? 0x1p-23 : 0;
-}
-
-static double flops(const void *problem)
-{
-    reduce_view v = reduce_view_of(problem);
-    return (double)v.rows * (double)v.count;
 }
 
 static const char *const cases[] = {
@@ -248,4 +240,4 @@ static const test_reject rejects[] = {
 };
 
 OPERATOR_TEST(reduce, .prepare = prepare, .operands = operands, .reference = reduce_reference, .terms_of = terms,
-              .approximation_of = approximation, .flops = flops);
+              .approximation_of = approximation, .flops_each = 1);
