@@ -11,14 +11,16 @@
 
 enum {
     GRAPH_LAUNCHES = 64,     // each bears a part of the graph's start, about 0.1 us, as the empty kernel does
-    GRAPH_US = 3200,         // or so long: of longer launches a graph has fewer
+    GRAPH_US = 1600,         // or so long: of longer launches a graph has fewer
     SECOND_ROUNDS = 5,       // of each second look
     BATCH_SAMPLES_MAX = 256, // queued before the host waits
-    SAMPLES_MIN = 20,        // of each contestant before the interval of its median is believed
-    WARM_LAUNCHES_MIN = 50,  // of each contestant
-    PROBE_LAUNCHES = 3,      // to estimate a time: the shortest counts
-    STEADY_READINGS = 3,     // of the clock, within STEADY_SPREAD
-    LEAD_IN_US = 100         // of work in front of a batch: the host gets ahead of the GPU meanwhile
+    SAMPLES_LEAST = 10,      // so that there is an interval, though it takes up to OVERTIME the time given
+    OVERTIME = 10,
+    SAMPLES_MIN = 20,       // of each contestant before the interval of its median is believed
+    WARM_LAUNCHES_MIN = 50, // of each contestant
+    PROBE_LAUNCHES = 3,     // to estimate a time: the shortest counts
+    STEADY_READINGS = 3,    // of the clock, within STEADY_SPREAD
+    LEAD_IN_US = 100        // of work in front of a batch: the host gets ahead of the GPU meanwhile
 };
 
 static const double BATCH_US = 10e3, READING_SECONDS = 0.1, STEADY_SPREAD = 0.02, WIDTH_GOAL = 0.005,
@@ -313,6 +315,14 @@ static bool all_are_sure(race *r)
     return sure;
 }
 
+static int fewest_samples(const race *r)
+{
+    int fewest = r->samples[0].n;
+    for (int i = 1; i < r->count; i++)
+        fewest = r->samples[i].n < fewest ? r->samples[i].n : fewest;
+    return fewest;
+}
+
 static ckl_status sample(race *r, const measure_limits *limits)
 {
     double begin = clock_seconds();
@@ -323,7 +333,8 @@ static ckl_status sample(race *r, const measure_limits *limits)
         TRY(run_batch(r));
         rounds += r->rounds;
         double seconds = clock_seconds() - begin;
-        bool sure = all_are_sure(r) && seconds >= SECONDS_MIN, late = seconds >= limits->seconds_max;
+        bool sure = all_are_sure(r) && seconds >= SECONDS_MIN, known = fewest_samples(r) >= SAMPLES_LEAST;
+        bool late = seconds >= limits->seconds_max * (known ? 1 : OVERTIME);
         done = limits->rounds ? rounds >= limits->rounds : sure || late;
     }
     return CKL_OK;
@@ -334,6 +345,7 @@ static ckl_status sample_again(race *r, double *medians)
 {
     for (int i = 0; i < r->count; i++)
         r->samples[i].n = 0;
+    TRY(enqueue_untimed(r, 2 * BATCH_US)); // capturing has let the GPU rest
     for (int rounds = 0; rounds < SECOND_ROUNDS; rounds += r->rounds) {
         r->rounds = (int)min_i64(r->rounds, SECOND_ROUNDS);
         TRY(run_batch(r));

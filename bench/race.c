@@ -73,25 +73,34 @@ static ckl_status enter(field_of_race *f, const peer_entrant *e, const char *rol
     return CKL_OK;
 }
 
+/* Not every variant may have been run. */
+static void note_variants(const peer *p, const peer_finalists *chosen, int all, result_row *row)
+{
+    text note = { 0 };
+    if (chosen->failed)
+        text_printf(&note, "%s: %d of %d variants do not run: %s", p->name, chosen->failed, all, ckl_error());
+    else if (chosen->tried < all)
+        text_printf(&note, "%s: time for %d of %d variants", p->name, chosen->tried, all);
+    if (note.length)
+        result_set(row->note, text_data(&note));
+    text_free(&note);
+}
+
 /* Roles are given when all have been measured: until then variant 0 is the first, and others came close. */
 static ckl_status enter_peer(field_of_race *f, const peer *p, result_row *row)
 {
     peer_problem *problem;
-    int finalists[PEER_FINALISTS + 1], count, tried;
+    peer_finalists chosen;
     TRY(p->find());
     TRY(p->prepare(f->k.c, f->k.device, f->k.set.pointer, &problem));
     f->owners[f->problem_count] = p;
     f->problems[f->problem_count++] = problem;
-    TRY(peer_finalists(p, problem, &f->memory, f->k.stream, finalists, &count, &tried));
-    if (tried < p->variants(problem)) {
-        text note = { 0 };
-        text_printf(&note, "%s: %d of %d variants do not run: %s", p->name, p->variants(problem) - tried,
-                    p->variants(problem), ckl_error());
-        result_set(row->note, text_data(&note));
-        text_free(&note);
+    TRY(peer_choose_finalists(p, problem, &f->memory, f->k.stream, &chosen));
+    note_variants(p, &chosen, p->variants(problem), row);
+    for (int i = 0; i < chosen.count; i++) {
+        int variant = chosen.variants[i];
+        TRY(enter(f, &(peer_entrant){ p, problem, variant }, variant ? "close" : "first", chosen.tried, row));
     }
-    for (int i = 0; i < count; i++)
-        TRY(enter(f, &(peer_entrant){ p, problem, finalists[i] }, finalists[i] ? "close" : "first", tried, row));
     return CKL_OK;
 }
 
@@ -180,13 +189,15 @@ static void complete_first(result_row *row)
     }
 }
 
-#define COPY_TIME(to, s)                    \
-    do {                                    \
-        (to)->median_us = (s)->median;      \
-        (to)->p20_us = (s)->p20;            \
-        (to)->p80_us = (s)->p80;            \
-        (to)->half_width = (s)->half_width; \
-        (to)->samples = (s)->n;             \
+#define COPY_TIME(to, c)                            \
+    do {                                            \
+        (to)->median_us = (c)->time_us.median;      \
+        (to)->p20_us = (c)->time_us.p20;            \
+        (to)->p80_us = (c)->time_us.p80;            \
+        (to)->half_width = (c)->time_us.half_width; \
+        (to)->samples = (c)->time_us.n;             \
+        (to)->event_us = (c)->event_us;             \
+        (to)->chain_us = (c)->chain_us;             \
     } while (0)
 
 static ckl_status measure_row(field_of_race *f, const race_options *options, result_row *row)
@@ -206,16 +217,11 @@ static ckl_status measure_row(field_of_race *f, const race_options *options, res
     }
     TRY(status);
     note_conditions(f, &seen, row);
-    COPY_TIME(row, &contestants[0].time_us);
-    row->event_us = contestants[0].event_us;
-    row->chain_us = contestants[0].chain_us;
+    COPY_TIME(row, &contestants[0]);
     row->tflops = row->flops / row->median_us / 1e6;
     row->gbs = row->bytes / row->median_us / 1e3;
-    for (int i = 0; i < f->entrant_count; i++) {
-        result_peer *line = &row->peers[f->place[i]];
-        COPY_TIME(line, &contestants[1 + i].time_us);
-        line->event_us = contestants[1 + i].event_us;
-    }
+    for (int i = 0; i < f->entrant_count; i++)
+        COPY_TIME(&row->peers[f->place[i]], &contestants[1 + i]);
     for (int i = 0; i < row->peer_count; i++)
         row->peers[i].ratio = row->peers[i].median_us / row->median_us;
     give_roles(f, row);

@@ -93,7 +93,8 @@ crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks 
     [[ $? -eq 139 && $answer && $(<"$log.crash") == 'ckl: crashed, segmentation fault' ]]
 } 2>/dev/null
 
-sampled() { # lines of a sample are a suite, on standard input too
+sampled() { # lines of a sample are a suite, on standard input too; each comes once
+    [[ $("$build/ckl" sample softmax --count 300 | sort -u | wc -l) -eq 300 ]] || return 1
     "$build/ckl" sample add gemm rope --count 1 --bytes 2^14 | "$build/ckl" verify --suite - --device emulator:h200
 }
 
