@@ -22,7 +22,7 @@ typedef struct fake_graph {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-    int calls, live, launches;
+    int calls, live, launches, early;
     int fail_call;
     cu_result fail_result, lost;
     const char *fail_name;
@@ -319,6 +319,8 @@ FAKE(cuLaunchKernelEx, (const cu_launch_config *config, cu_function function, vo
     result = use(config->stream);
     fake_stream *s = stream_of(config->stream);
     *(s->capturing ? &s->launches : &fake.launches) += result ? 0 : 1;
+    for (unsigned i = 0; i < config->attribute_count; i++)
+        fake.early += config->attributes[i].id == CU_LAUNCH_OVERLAP_PROLOGUE;
 })
 FAKE(cuTensorMapEncodeTiled,
      (void *map, int type, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides,
@@ -353,7 +355,7 @@ FAKE(cuEventElapsedTime, (float *ms, cu_event begin, cu_event end), {
 static void reset(void)
 {
     pthread_mutex_lock(&lock);
-    fake.calls = fake.launches = fake.fail_call = 0;
+    fake.calls = fake.launches = fake.early = fake.fail_call = 0;
     fake.lost = 0;
     fake.fail_name = NULL;
     pthread_mutex_unlock(&lock);
@@ -386,6 +388,9 @@ static void fail_named(const char *function, cu_result result)
 READER(calls)
 READER(live)
 READER(launches)
+READER(early)
 
 EXPORT const fake_cuda fake_cuda_functions;
-EXPORT const fake_cuda fake_cuda_functions = { reset, fail, fail_named, read_calls, read_live, read_launches };
+EXPORT const fake_cuda fake_cuda_functions = {
+    reset, fail, fail_named, read_calls, read_live, read_launches, read_early
+};

@@ -26,6 +26,7 @@ typedef struct fake_cuda {
     int (*calls)(void);
     int (*live)(void);     // memory, modules, streams, events, graphs and contexts
     int (*launches)(void); // since reset(), those of graphs when they are launched
+    int (*early)(void);    // since reset(), launches that may start before the kernel before has ended
 } fake_cuda;
 
 /* Loads it, which makes it the library of that name in this process; its functions' table. NULL: it is not there. */
