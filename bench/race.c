@@ -200,22 +200,43 @@ static void complete_first(result_row *row)
         (to)->chain_us = (c)->chain_us;             \
     } while (0)
 
+/* Keeps what the peers' users get without searching; nobody if that is all there was. */
+static void withdraw_variants(field_of_race *f, result_row *row)
+{
+    int kept = 0, all = f->entrant_count;
+    for (int i = 0; i < all; i++)
+        if (f->entrants[i].variant == 0) {
+            f->entrants[kept] = f->entrants[i];
+            row->peers[kept] = row->peers[f->place[i]];
+            f->place[kept] = kept;
+            kept++;
+        }
+    f->entrant_count = row->peer_count = kept < all ? kept : 0;
+}
+
+/* A peer may give up under way, where its operation cannot be captured: then again without it. */
+static ckl_status measure_all(field_of_race *f, const race_options *options, contestant *contestants, conditions *seen,
+                              result_row *row)
+{
+    measure_limits limits = options->limits;
+    limits.twice = true;
+    for (;;) {
+        contestants[0] = own_contestant(&f->own);
+        for (int i = 0; i < f->entrant_count; i++)
+            contestants[1 + i] = peer_contestant(&f->entrants[i]);
+        ckl_status status = measure(&f->memory, f->k.stream, &limits, contestants, 1 + f->entrant_count, seen);
+        if (status != CKL_UNSUPPORTED || f->entrant_count == 0)
+            return status;
+        result_set(row->note, ckl_error());
+        withdraw_variants(f, row);
+    }
+}
+
 static ckl_status measure_row(field_of_race *f, const race_options *options, result_row *row)
 {
     contestant contestants[1 + RESULT_PEERS_MAX];
     conditions seen;
-    contestants[0] = own_contestant(&f->own);
-    for (int i = 0; i < f->entrant_count; i++)
-        contestants[1 + i] = peer_contestant(&f->entrants[i]);
-    measure_limits limits = options->limits;
-    limits.twice = true;
-    ckl_status status = measure(&f->memory, f->k.stream, &limits, contestants, 1 + f->entrant_count, &seen);
-    if (status == CKL_UNSUPPORTED && f->entrant_count) { // a peer gave up under way: its operation cannot be captured
-        result_set(row->note, ckl_error());
-        f->entrant_count = row->peer_count = 0;
-        status = measure(&f->memory, f->k.stream, &limits, contestants, 1, &seen);
-    }
-    TRY(status);
+    TRY(measure_all(f, options, contestants, &seen, row));
     note_conditions(f, &seen, row);
     COPY_TIME(row, &contestants[0]);
     row->tflops = row->flops / row->median_us / 1e6;

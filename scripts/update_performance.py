@@ -122,7 +122,8 @@ def share(row):
 
 
 def label(p):
-    return p["name"] + (" compile" if p["config"].endswith(" compile") else "")
+    variant = p["config"].split()[-1]
+    return p["name"] + (f" {variant}" if variant in ("compile", "liger") else "")
 
 
 def microseconds(row, member):

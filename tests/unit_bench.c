@@ -85,6 +85,7 @@ struct peer_problem {
 static const double variant_us[] = { 60, 40, 1 };
 static double peer_slowness;
 static bool peer_is_wrong, peer_is_missing;
+static int uncapturable; // variants from this one on give up in a capture
 static int prepared;
 static int quick_runs; // of variant 0: they take 1 us
 
@@ -128,6 +129,8 @@ static ckl_status run_peer(const peer_problem *p, int variant, void *const *poin
     (void)stream;
     if (variant == 2)
         FAIL(CKL_UNSUPPORTED, "not this one");
+    if (capturing && variant >= uncapturable)
+        FAIL(CKL_UNSUPPORTED, "not in a capture");
     compute(p->problem, pointers, peer_is_wrong);
     bool quick = variant == 0 && quick_runs > 0;
     quick_runs -= quick;
@@ -172,6 +175,7 @@ static int open_race(void **state)
     problem_size = 100;
     peer_slowness = 1;
     quick_runs = 0;
+    uncapturable = COUNT_OF(variant_us);
     return 0;
 }
 
@@ -229,6 +233,19 @@ static void test_best_is_the_fastest_measured(void **state)
     quick_runs = 0;
     row = race(50, false);
     assert_true(row.peer_count == 2 && result_find_peer(&row, "best")->median_us < 1);
+}
+
+/* A variant that gives up leaves the race; one that users get without searching takes the peer with it. */
+static void test_peers_that_give_up(void **state)
+{
+    (void)state;
+    uncapturable = 1;
+    result_row row = race(50, false);
+    assert_true(fabs(result_find_peer(&row, "best")->ratio - 1.2) < 1e-6 && row.peer_count == 2);
+    assert_string_equal(row.note, "not in a capture");
+    uncapturable = 0;
+    row = race(50, false);
+    assert_true(row.peer_count == 0 && fabs(row.median_us - 50) < 1e-6);
 }
 
 /* Between two uses of a set, others fill L2 twice; or it is overwritten. */
@@ -399,6 +416,7 @@ int main(void)
         cmocka_unit_test_setup(test_race_by_graphs, open_race),
         cmocka_unit_test_setup(test_graphs_of_long_launches, open_race),
         cmocka_unit_test_setup(test_best_is_the_fastest_measured, open_race),
+        cmocka_unit_test_setup(test_peers_that_give_up, open_race),
         cmocka_unit_test_setup(test_rotation_is_cold, open_race),
         cmocka_unit_test_setup(test_wrong_results_are_not_timed, open_race),
         cmocka_unit_test_setup(test_missing_peer_is_said, open_race),
