@@ -19,6 +19,7 @@
 #include "base/math.h"
 #include "cutekernellib/cutekernellib.h"
 #include "device/device.h"
+#include "device/nvml.h"
 #include "fake_cuda.h"
 
 /* Allocations */
@@ -344,6 +345,18 @@ static void test_planning_in_capture(void **state)
     assert_int_equal(fake->live(), 0);
 }
 
+/* NVML tells the power of this moment beside that of the last second. */
+static void test_readings(void **state)
+{
+    (void)state;
+    nvml_reading now = { 0 };
+    assert_non_null(dlopen(FAKE_NVML, RTLD_NOW | RTLD_LOCAL)); // what the library finds by that name from now on
+    fake->reset();
+    assert_true(nvml_sample(0, &now));
+    assert_true(now.clock_sm_mhz == 1500 && now.power_w == 650 && now.temperature_c == 50);
+    assert_string_equal(nvml_clock_reason(__builtin_ctzll(now.clock_reasons)), "power cap");
+}
+
 /* Benches forbid the overlap of launches for a while. */
 static void test_overlap_is_allowed(void **state)
 {
@@ -375,7 +388,7 @@ int main(void)
         cmocka_unit_test(test_allocations_emulator),   cmocka_unit_test(test_calls_fail),
         cmocka_unit_test(test_device_memory_runs_out), cmocka_unit_test(test_context_lost),
         cmocka_unit_test(test_launch_fails),           cmocka_unit_test(test_planning_in_capture),
-        cmocka_unit_test(test_overlap_is_allowed),
+        cmocka_unit_test(test_overlap_is_allowed),     cmocka_unit_test(test_readings),
     };
     if (!fake) {
         fprintf(stderr, "the fake driver is not there: %s\n", FAKE_CUDA);
