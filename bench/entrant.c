@@ -146,12 +146,7 @@ ckl_status peer_choose_finalists(const peer *p, const peer_problem *problem, con
 static ckl_status write_outputs(check *k)
 {
     operand_images_poison(&k->images, POISON);
-    for (int i = 0; i < k->images.count; i++) {
-        const operand_image *o = &k->images.each[i];
-        if (k->set.allocation[i] && o->info.role != OPERAND_IN)
-            TRY(ckl_copy_in(k->device, k->set.allocation[i], o->image, o->bytes, k->stream));
-    }
-    return CKL_OK;
+    return operand_set_write_outputs(k->device, &k->images, &k->set, k->stream);
 }
 
 ckl_status peer_check(check *k, const peer_entrant *e, check_result *result)

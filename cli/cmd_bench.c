@@ -113,8 +113,10 @@ static ckl_status read_cases(bench *b, int argc, char **argv)
 
 static ckl_status open_device(bench *b)
 {
-    if (plan_only)
-        setenv("CUDA_CACHE_DISABLE", "1", 1); // the driver would find the kernel of an earlier process on disk
+    if (plan_only) { // kernels of earlier processes on disk: the driver's, and ours where no folder is asked for
+        setenv("CUDA_CACHE_DISABLE", "1", 1);
+        setenv("CKL_CACHE", "off", 0);
+    }
     TRY(ckl_device_open(device_id, &b->device));
     if (!plan_only && !b->device->ops->event_create)
         FAIL(

@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "operators/line.h"
 
 enum { SLICE_ELEMENTS = 4096 }; // of a long row whose elements can be computed alone
 
 ckl_status adapter_prepare(const operator_test *t, void *problem)
 {
-    if (t->prepare)
-        TRY(t->prepare(problem));
-    return plan_check_desc(t->op, problem);
+    TRY(line_prepare(t->line, problem));
+    return t->prepare ? t->prepare(problem) : CKL_OK;
 }
 
 /* As the operator lists them: a tensor that may be NULL is there. */

@@ -74,6 +74,17 @@ ckl_status check_run(check *k, check_result *result)
     return CKL_OK;
 }
 
+ckl_status check_run_plan(check *k, ckl_plan *plan, check_result *result)
+{
+    operand_images_poison(&k->images, FIRST_POISON);
+    TRY(operand_set_write_outputs(k->device, &k->images, &k->set, k->stream));
+    TRY(adapter_run(k->c->test, plan, k->set.pointer, k->stream));
+    TRY(ckl_stream_synchronize(k->device, k->stream));
+    TRY(operand_set_read_outputs(k->device, &k->images, &k->set, k->stream));
+    check_compare(k, result);
+    return CKL_OK;
+}
+
 /* The first results are kept aside while `after` takes the second ones. */
 ckl_status check_run_again(check *k, check_result *result)
 {

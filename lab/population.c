@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/math.h"
-#include "lab/random.h"
+#include "base/random.h"
 
 enum {
     ATTEMPTS = 4000,
@@ -45,7 +45,7 @@ static const struct share {
     int64_t multiple; // 0: known; 1: odd
 } shares[] = { { 30, 0 }, { 20, 1024 }, { 20, 128 }, { 15, 8 }, { 15, 1 } };
 
-static int64_t draw_known(const size_kind *kind, random_sequence *r)
+static int64_t draw_known(const size_kind *kind, uint64_t *r)
 {
     const char *word;
     int count = 0;
@@ -56,7 +56,7 @@ static int64_t draw_known(const size_kind *kind, random_sequence *r)
 }
 
 /* Every power of two is as likely, and so is every number from it to the next one. */
-static int64_t draw_between(int64_t low, int64_t high, random_sequence *r)
+static int64_t draw_between(int64_t low, int64_t high, uint64_t *r)
 {
     int octaves = 1;
     while (low << octaves <= high)
@@ -68,7 +68,7 @@ static int64_t draw_between(int64_t low, int64_t high, random_sequence *r)
     }
 }
 
-static int64_t draw_size(const size_kind *kind, random_sequence *r)
+static int64_t draw_size(const size_kind *kind, uint64_t *r)
 {
     const struct share *s = shares;
     for (int64_t percent = random_below(r, 100); percent >= s->percent; s++)
@@ -85,7 +85,7 @@ static int64_t draw_size(const size_kind *kind, random_sequence *r)
 
 /* A line that is being filled: the sizes that have letters. */
 typedef struct filling {
-    random_sequence *random;
+    uint64_t *random;
     int64_t named['z' + 1];
     text *line;
 } filling;
@@ -131,7 +131,7 @@ static ckl_status fill_hole(filling *f, const char *hole, size_t length)
     return CKL_OK;
 }
 
-static ckl_status fill_line(const char *pattern, random_sequence *r, text *line)
+static ckl_status fill_line(const char *pattern, uint64_t *r, text *line)
 {
     filling f = { .random = r, .line = line };
     while (*pattern) {
@@ -146,7 +146,7 @@ static ckl_status fill_line(const char *pattern, random_sequence *r, text *line)
     return CKL_OK;
 }
 
-static const char *any_pattern(const operator_test *test, random_sequence *r)
+static const char *any_pattern(const operator_test *test, uint64_t *r)
 {
     int count = 0;
     while (test->population[count])
@@ -178,7 +178,7 @@ static uint64_t stream_of(const operator_test *test, uint64_t seed)
 ckl_status population_line(const operator_test *test, uint64_t seed, int64_t number, random_problem_limits limits,
                            text *line)
 {
-    random_sequence r = { .stream = random_at(stream_of(test, seed), (uint64_t)number) };
+    uint64_t r = random_at(stream_of(test, seed), (uint64_t)number);
     random_problem_limits octave = limits;
     octave.bytes /= (double)(1 << random_below(&r, OCTAVES));
     for (int i = 0; i < ATTEMPTS; i++) {

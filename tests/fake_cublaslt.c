@@ -36,6 +36,7 @@ DO_NOTHING(cublasLtMatmulDescDestroy, lt_desc desc)
 DO_NOTHING(cublasLtMatmulDescSetAttribute, lt_desc desc, int attribute, const void *value, size_t bytes)
 DO_NOTHING(cublasLtMatrixLayoutCreate, lt_layout *layout, int type, uint64_t rows, uint64_t columns, int64_t ld)
 DO_NOTHING(cublasLtMatrixLayoutDestroy, lt_layout layout)
+DO_NOTHING(cublasLtMatrixLayoutSetAttribute, lt_layout layout, int attribute, const void *value, size_t bytes)
 DO_NOTHING(cublasLtMatmulPreferenceCreate, lt_preference *preference)
 DO_NOTHING(cublasLtMatmulPreferenceDestroy, lt_preference preference)
 DO_NOTHING(cublasLtMatmulPreferenceSetAttribute, lt_preference preference, int attribute, const void *value,

@@ -72,8 +72,9 @@ static void twice_reference(const void *problem, void *const *memory, reference_
     }
 }
 
+static const operator_line twice_line = { .op = &twice_info, .problem_bytes = sizeof(twice_problem) };
 static const operator_test twice_test = {
-    .op = &twice_info, .problem_bytes = sizeof(twice_problem), .operands = twice_operands, .reference = twice_reference
+    .op = &twice_info, .line = &twice_line, .operands = twice_operands, .reference = twice_reference
 };
 
 /* A peer of three variants: the first slow, the second one fast, the third refused by the library. */
@@ -156,7 +157,7 @@ static result_row race(double us, bool hot)
     test_case c = { .test = &twice_test, .problem = &problem, .fields = "n=100" };
     const race_options options = { .hot = hot, .only = rival, .limits = { .seconds_max = 0.05 } };
     result_row row = { 0 };
-    fields_default(case_key_table, &c.keys);
+    fields_default(line_key_table, &c.keys);
     c.keys.fill = FILL_UNIFORM;
     own_us = us;
     assert_int_equal(race_run(&c, &device, &options, &row), CKL_OK);
@@ -258,7 +259,7 @@ static void test_rotation_is_cold(void **state)
         check k = { 0 };
         rotation r = { 0 };
         int64_t bytes = 0;
-        fields_default(case_key_table, &c.keys);
+        fields_default(line_key_table, &c.keys);
         assert_int_equal(check_open(&c, &device, NULL, &k), CKL_OK);
         assert_int_equal(rotation_create(&k, false, &r), CKL_OK);
         for (int i = 0; i < k.images.count; i++)
@@ -292,7 +293,7 @@ static void sweep(const char *configs, char *said, size_t bytes)
     FILE *file = fopen(path, "w");
     fputs(configs, file);
     fclose(file);
-    fields_default(case_key_table, &c.keys);
+    fields_default(line_key_table, &c.keys);
     fflush(stdout);
     int kept = dup(STDOUT_FILENO);
     assert_non_null(freopen(output, "w", stdout));

@@ -69,15 +69,23 @@ static ckl_status create_desc(const ckl_gemm_desc *g, lt_desc *desc)
     return g->bias ? set(*desc, LT_DESC_BIAS_TYPE, type_of(g->d)) : CKL_OK;
 }
 
+static ckl_status create_layout(const ckl_gemm_desc *g, lt_layout *layout, ckl_dtype type, int64_t rows, int64_t cols,
+                                int64_t ld, int64_t stride)
+{
+    const int32_t count = (int32_t)g->batch;
+    CALL(cublasLtMatrixLayoutCreate, layout, type_of(type), (uint64_t)rows, (uint64_t)cols, ld);
+    CALL(cublasLtMatrixLayoutSetAttribute, *layout, LT_LAYOUT_BATCH_COUNT, &count, sizeof count);
+    CALL(cublasLtMatrixLayoutSetAttribute, *layout, LT_LAYOUT_BATCH_STRIDE, &stride, sizeof stride);
+    return CKL_OK;
+}
+
 static ckl_status create_layouts(peer_problem *p)
 {
     const ckl_gemm_desc *g = &p->gemm->desc;
-    uint64_t m = (uint64_t)g->m, n = (uint64_t)g->n, k = (uint64_t)g->k;
-    CALL(cublasLtMatrixLayoutCreate, &p->a, type_of(g->b), k, n, g->ldb);
-    CALL(cublasLtMatrixLayoutCreate, &p->b, type_of(g->a), k, m, g->lda);
-    CALL(cublasLtMatrixLayoutCreate, &p->c, type_of(g->d), n, m, g->c ? g->ldc : g->ldd);
-    CALL(cublasLtMatrixLayoutCreate, &p->d, type_of(g->d), n, m, g->ldd);
-    return CKL_OK;
+    TRY(create_layout(g, &p->a, g->b, g->k, g->n, g->ldb, g->stride_b));
+    TRY(create_layout(g, &p->b, g->a, g->k, g->m, g->lda, g->stride_a));
+    TRY(create_layout(g, &p->c, g->d, g->n, g->m, g->c ? g->ldc : g->ldd, g->c ? g->stride_c : g->stride_d));
+    return create_layout(g, &p->d, g->d, g->n, g->m, g->ldd, g->stride_d);
 }
 
 /* In cuBLASLt's order. */

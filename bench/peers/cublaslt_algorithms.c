@@ -3,7 +3,7 @@
 
 #include "base/math.h"
 #include "bench/peers/cublaslt_library.h"
-#include "lab/random.h"
+#include "base/random.h"
 
 enum { IDS_MAX = 256, CHECKS_MAX = 6000, CLUSTERS = 1 + LT_CLUSTER_2X2 - LT_CLUSTER_1X1 + 1 };
 

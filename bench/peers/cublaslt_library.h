@@ -38,6 +38,9 @@ enum {
 
     LT_OP_TRANSPOSED = 1,
 
+    LT_LAYOUT_BATCH_COUNT = 5,
+    LT_LAYOUT_BATCH_STRIDE = 6,
+
     LT_DESC_TRANSPOSE_A = 3,
     LT_DESC_EPILOGUE = 7,
     LT_DESC_BIAS_POINTER = 8,
@@ -76,6 +79,7 @@ enum {
     X(cublasLtMatmulDescDestroy, (lt_desc desc))                                                                     \
     X(cublasLtMatmulDescSetAttribute, (lt_desc desc, int attribute, const void *value, size_t bytes))                \
     X(cublasLtMatrixLayoutCreate, (lt_layout * layout, int type, uint64_t rows, uint64_t columns, int64_t ld))       \
+    X(cublasLtMatrixLayoutSetAttribute, (lt_layout layout, int attribute, const void *value, size_t bytes))          \
     X(cublasLtMatrixLayoutDestroy, (lt_layout layout))                                                               \
     X(cublasLtMatmulPreferenceCreate, (lt_preference * preference))                                                  \
     X(cublasLtMatmulPreferenceDestroy, (lt_preference preference))                                                   \

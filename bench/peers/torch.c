@@ -39,8 +39,8 @@ static bool wants_compile(void)
 static json_t *write_fields(const test_case *c)
 {
     json_t *out = json_object();
-    for (int i = 0; i < c->test->problem.count; i++) {
-        field_table one = { &c->test->problem.rows[i], 1 };
+    for (int i = 0; i < c->test->line->problem.count; i++) {
+        field_table one = { &c->test->line->problem.rows[i], 1 };
         text line = { 0 };
         fields_print(one, c->problem, false, &line);
         const char *value = strchr(text_data(&line), '=');

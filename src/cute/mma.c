@@ -128,7 +128,7 @@ tensor fragment_B(const tiled_mma *mma, int n, int k)
 
 tensor fragment_C(const tiled_mma *mma, int m, int n)
 {
-    return operand_fragment(mma, operand_C(mma), CKL_F32, m, n);
+    return operand_fragment(mma, operand_C(mma), mma->atom.c, m, n);
 }
 
 /* Does a tile of accumulators have these columns? N is that of the atom. */
@@ -175,12 +175,12 @@ static int operand_span(const char *which, tensor t)
     int span = t.layout.sw.bits ? 16 << t.layout.sw.bits : 0;
     layout plain = without_swizzle(t.layout), row = layout_mode(plain, 0), column = layout_mode(plain, 1);
     bool static_tile = layout_is_static(row) && layout_is_static(column);
-    if (static_tile && span && ckl_dtype_bytes(t.dtype) == 2 && index_at(row, 1) * 2 == span &&
-        index_at(column, 1) == 1)
+    int bytes = (int)ckl_dtype_bytes(t.dtype);
+    if (static_tile && span && index_at(row, 1) * bytes == span && index_at(column, 1) == 1)
         return span;
     text found = { 0 };
     layout_print(t.layout, &found);
-    ir_fail("wgmma %s: the shared tile is %s; it must be 16-bit, K-major, its rows one swizzle span long", which,
+    ir_fail("wgmma %s: the shared tile is %s; it must be K-major, its rows one swizzle span long", which,
             text_data(&found));
     text_free(&found);
     return 0;
@@ -199,7 +199,7 @@ static tensor descriptors(const char *which, tensor t, int rows, int cols)
     for (int i = 0; i < modes; i++) {
         layout mode = layout_mode(rest, i);
         int64_t step = static_size(mode) > 1 ? index_at(mode, 1) : 0;
-        in_units[i] = make_layout(leaf(static_size(mode)), leaf(step * 2 / 16));
+        in_units[i] = make_layout(leaf(static_size(mode)), leaf(step * (int64_t)ckl_dtype_bytes(t.dtype) / 16));
     }
     val address = ir_binary(IR_AND, ir_binary(IR_SHR, t.address, ir_int(IR_U32, 4)), ir_int(IR_U32, 0x3fff));
     val first = ir_binary(IR_OR, ir_convert(IR_U64, address), ir_int(IR_U64, descriptor_bits(span)));
@@ -242,7 +242,7 @@ static void gemm_wgmma(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor ac
             for (int64_t n = 0; n < steps_n; n++) {
                 val d[128];
                 atom_registers(acc, m, n, d);
-                ir_wgmma(mma->atom.a, mma->atom.n, d, descriptor_at(tCrA, m, k), descriptor_at(tCrB, n, k),
+                ir_wgmma(mma->atom.a, mma->atom.b, mma->atom.n, d, descriptor_at(tCrA, m, k), descriptor_at(tCrB, n, k),
                          k == 0 ? accumulate : ir_int(IR_PRED, 1), false, false);
             }
 }
@@ -269,7 +269,7 @@ static void gemm_mma_sync(const tiled_mma *mma, tensor rA, tensor rB, tensor acc
                 val b[2], d[4];
                 packed_registers(rB, n, k, b);
                 atom_registers(acc, m, n, d);
-                ir_mma(mma->atom.a, d, a, b);
+                ir_mma(mma->atom.a, mma->atom.b, d, a, b);
             }
         }
 }
@@ -361,6 +361,9 @@ void ldmatrix_B(const tiled_mma *mma, tensor sB, val tid, tensor rB)
 
 void stmatrix_C(const tiled_mma *mma, tensor rC, tensor sC, val tid)
 {
-    tiled_copy c = make_tiled_copy_C("SM90_U32x4_STSM_N", sC.dtype, mma, extent(sC, 0), extent(sC, 1));
+    bool by_columns =
+        !ir_failed() && static_size(layout_mode(sC.layout, 0)) > 1 && index_at(without_swizzle(sC.layout), 1) == 1;
+    tiled_copy c = make_tiled_copy_C(by_columns ? "SM90_U16x8_STSM_T" : "SM90_U32x4_STSM_N", sC.dtype, mma,
+                                     extent(sC, 0), extent(sC, 1));
     copy_tiled(&c, rC, partition_D(&c, sC, tid));
 }

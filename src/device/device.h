@@ -61,6 +61,7 @@ typedef struct device_ops {
     ckl_status (*stream_create)(ckl_device *d, ckl_stream *s);
     void (*stream_destroy)(ckl_device *d, ckl_stream s);
     ckl_status (*synchronize)(ckl_device *d, ckl_stream s);
+    ckl_status (*stream_idle)(ckl_device *d, ckl_stream s, bool *idle); // is its work done? NULL: it always is
 
     ckl_status (*load)(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded);
     void (*unload)(ckl_device *d, device_kernel *kernel);

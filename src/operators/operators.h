@@ -157,15 +157,37 @@ typedef struct test_reject {
 } test_reject;
 
 /*
- * The laboratory's side of an operator. `problem` is the struct that a problem line fills: it begins with the desc, then come
- * the numbers of a call. Outputs are numbered in the order of the operands, absent ones included. What is NULL or 0 has the default stated.
+ * What a problem line fills, "gemm m=4096 n=4096 k=4096 a=f16": a struct that begins with the desc. Then come lists of which
+ * prepare() makes the desc, and what is the laboratory's: numbers of a call, ranges of inputs.
  */
-typedef struct operator_test {
+typedef struct operator_line {
     const operator_info *op;
     size_t problem_bytes;
     field_table problem;
+    ckl_status (*prepare)(void *problem); // makes the desc; it is checked then. NULL: it is made
+} operator_line;
 
-    ckl_status (*prepare)(void *problem); // makes the desc of the line; it is checked then. NULL: it is made
+/* Defines an operator's line: OPERATOR_LINE(permute, permute_problem, prepare). The file has defined fields. */
+#define OPERATOR_LINE(name, type, make)         \
+    const operator_line name##_problem_line = { \
+        .op = &name##_operator,                 \
+        .problem_bytes = sizeof(type),          \
+        .problem = FIELD_TABLE(fields),         \
+        .prepare = make,                        \
+    }
+
+#define X(op) extern const operator_line op##_problem_line;
+OPERATORS(X)
+#undef X
+
+/*
+ * The laboratory's side of an operator. `problem` is the struct that a problem line fills. Outputs are numbered in the order of the operands, absent ones included. What is NULL or 0 has the default stated.
+ */
+typedef struct operator_test {
+    const operator_info *op;
+    const operator_line *line;
+
+    ckl_status (*prepare)(void *problem); // fills in what the reference wants beside a checked desc. NULL: nothing
 
     /*
      * Changes the operands, which are the operator's tensors, or lists others and returns their count. NULL: as they are. A
@@ -202,17 +224,15 @@ typedef struct operator_test {
 } operator_test;
 
 /*
- * Defines an operator's test: OPERATOR_TEST(add, .operands = operands, .reference = reference) for an add_problem. The file has
- * defined fields, cases, rejects and population.
+ * Defines an operator's test: OPERATOR_TEST(add, .operands = operands, .reference = reference). The file has defined cases,
+ * rejects and population.
  */
 #define OPERATOR_TEST(name, ...) \
-    OPERATOR_TEST_WITH(name, name##_problem, .cases = cases, .rejects = rejects, .population = population, __VA_ARGS__)
+    OPERATOR_TEST_WITH(name, .cases = cases, .rejects = rejects, .population = population, __VA_ARGS__)
 
-/* The same where operators share a type of problem, or a file has two. */
-#define OPERATOR_TEST_WITH(name, type, ...)                                                                \
-    const operator_test name##_test = {                                                                    \
-        .op = &name##_operator, .problem_bytes = sizeof(type), .problem = FIELD_TABLE(fields), __VA_ARGS__ \
-    }
+/* The same where a file has two. */
+#define OPERATOR_TEST_WITH(name, ...) \
+    const operator_test name##_test = { .op = &name##_operator, .line = &name##_problem_line, __VA_ARGS__ }
 
 #define X(op) extern const operator_test op##_test;
 OPERATORS(X)
@@ -220,6 +240,7 @@ OPERATORS(X)
 
 /* The operators in list order, NULL at the end. */
 extern const operator_info *const operators[];
+extern const operator_line *const operator_lines[];
 extern const operator_test *const operator_tests[];
 
 #endif

@@ -6,10 +6,13 @@
 #include <string.h>
 
 #include "base/heap.h"
+#include "base/log.h"
 #include "base/problem.h"
 #include "ir/build.h"
 #include "plan/cache.h"
+#include "plan/desc.h"
 #include "plan/kernel_cache.h"
+#include "plan/tuned.h"
 
 /* A plan and what only this file knows of it. */
 typedef struct built_plan {
@@ -21,19 +24,26 @@ typedef struct built_plan {
 /* What a caller forces: an implementation by name and some fields of its config. */
 typedef problem_line choice_line;
 
+const implementation *plan_find_implementation(const operator_info *op, const char *name)
+{
+    for (const implementation *const *impl = op->implementations; *impl; impl++)
+        if (strcmp((*impl)->name, name) == 0)
+            return *impl;
+    return NULL;
+}
+
 static ckl_status parse_force(const operator_info *op, const char *force, arena *memory, choice_line *line)
 {
     *line = (choice_line){ 0 };
     if (!force || !*force)
         return CKL_OK;
     TRY(problem_split(memory, force, line));
+    if (line->op && plan_find_implementation(op, line->op))
+        return CKL_OK;
     const char *names[32];
     int count = 0;
-    for (const implementation *const *impl = op->implementations; *impl && count < COUNT_OF(names); impl++) {
-        if (line->op && strcmp((*impl)->name, line->op) == 0)
-            return CKL_OK;
+    for (const implementation *const *impl = op->implementations; *impl && count < COUNT_OF(names); impl++)
         names[count++] = (*impl)->name;
-    }
     text list = { 0 };
     for (int i = 0; i < count; i++)
         text_printf(&list, " %s", names[i]);
@@ -116,37 +126,113 @@ static const implementation nothing = { .name = "nothing",
 
 /* A desc that was checked. */
 typedef struct checked_desc {
+    const void *desc;
     const void *view; // the desc itself, where the operator has no other view of it
     plan_tensor tensors[PLAN_TENSORS_MAX];
     int tensor_count;
     bool empty; // nothing to compute: then every pointer may be NULL
 } checked_desc;
 
-/* plan_choose() for a desc that was checked. */
-static ckl_status choose(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
-                         const char *force, arena *memory, const implementation **impl, void **config, text *notes)
+/* What a problem gets, and why. */
+typedef struct choice_made {
+    const implementation *impl;
+    void *config;
+    const tuned_entry *tuned; // whose config it is; NULL: the implementation's own choice, or the caller's
+    bool near;                // it is one of another problem of about the same sizes
+} choice_made;
+
+/* The choice that an entry of the store forces; false if it may not be used here. */
+static bool take_tuned(const ckl_device_info *device, const operator_info *op, const void *desc, const tuned_entry *e,
+                       arena *memory, choice_made *made)
 {
     choice_line forced;
-    const void *desc = checked->view;
+    if (parse_force(op, e->force, memory, &forced) != CKL_OK)
+        return false;
+    const implementation *impl = plan_find_implementation(op, forced.op);
+    void *config = arena_alloc(memory, 1, impl->config_bytes);
+    if (configure(device, op, impl, desc, &forced, config) != CKL_OK)
+        return false;
+    *made = (choice_made){ impl, config, e, false };
+    return true;
+}
+
+/* The first entry of this very problem that may be used. */
+static bool find_tuned(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
+                       const tuned_table *table, arena *memory, choice_made *made)
+{
+    void *key = arena_alloc(memory, 1, op->desc_bytes);
+    plan_desc_key(op, checked->desc, key);
+    for (const tuned_entry *e = table->entries; e < table->entries + table->count; e++) {
+        if (memcmp(e->key, key, op->desc_bytes) != 0 || !tuned_is_for(e, device))
+            continue;
+        if (take_tuned(device, op, checked->view, e, memory, made))
+            return true;
+        log_say("tuned", "%s:%d: %s; the entry is not used", e->source, e->line, ckl_error());
+    }
+    return false;
+}
+
+/*
+ * How far another problem's sizes may be, as a power of 2, some 7 %: farther away another number of tiles, or of turns of them,
+ * decides. Its config is taken if the model believes it to cost at most so much more than its own choice: what is closer than
+ * the model's own loss against a sweep (bench/notes/gemm.md: 2 % in the mean), measurements decide.
+ */
+static const double NEAR_MAX = 0.1, COST_MARGIN = 1.02;
+
+/* The nearest entry whose config the model agrees with, in place of the implementation's own choice. */
+static void find_near(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
+                      const tuned_table *table, arena *memory, choice_made *made)
+{
+    const implementation *impl = made->impl;
+    double nearest = NEAR_MAX, most = impl->cost(checked->view, device, made->config).us * COST_MARGIN;
+    for (const tuned_entry *e = table->entries; e < table->entries + table->count; e++) {
+        choice_made other;
+        double distance = plan_desc_distance(op, e->key, checked->desc);
+        if (distance >= nearest || !tuned_is_for(e, device) ||
+            !take_tuned(device, op, checked->view, e, memory, &other) || other.impl != impl ||
+            impl->cost(checked->view, device, other.config).us > most)
+            continue;
+        *made = other;
+        made->near = true;
+        nearest = distance;
+    }
+}
+
+/* The first implementation that takes the problem, or the one that is forced. */
+static ckl_status choose_implementation(const ckl_device_info *device, const operator_info *op, const void *desc,
+                                        const choice_line *forced, arena *memory, choice_made *made, text *declines)
+{
+    ckl_status status = CKL_UNSUPPORTED;
+    for (const implementation *const *each = op->implementations; *each && status == CKL_UNSUPPORTED; each++) {
+        if (forced->op && strcmp((*each)->name, forced->op) != 0)
+            continue;
+        void *candidate = arena_alloc(memory, 1, (*each)->config_bytes);
+        status = configure(device, op, *each, desc, forced, candidate);
+        if (status == CKL_OK)
+            *made = (choice_made){ .impl = *each, .config = candidate };
+        else if (status == CKL_UNSUPPORTED)
+            text_printf(declines, "\n%s", ckl_error());
+    }
+    return status;
+}
+
+/* plan_choose() for a desc that was checked; table: NULL for none. */
+static ckl_status choose(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
+                         const char *force, const tuned_table *table, arena *memory, choice_made *made, text *notes)
+{
+    choice_line forced;
     if (checked->empty) {
-        *impl = &nothing;
-        *config = NULL;
+        *made = (choice_made){ .impl = &nothing };
         return CKL_OK;
     }
     TRY(parse_force(op, force, memory, &forced));
+    bool use_table = !forced.op && table->count;
+    if (use_table && find_tuned(device, op, checked, table, memory, made))
+        return CKL_OK;
     text declines = { 0 };
-    ckl_status status = CKL_UNSUPPORTED;
-    for (const implementation *const *each = op->implementations; *each && status == CKL_UNSUPPORTED; each++) {
-        if (forced.op && strcmp((*each)->name, forced.op) != 0)
-            continue;
-        void *candidate = arena_alloc(memory, 1, (*each)->config_bytes);
-        status = configure(device, op, *each, desc, &forced, candidate);
-        if (status == CKL_OK) {
-            *impl = *each;
-            *config = candidate;
-        } else if (status == CKL_UNSUPPORTED)
-            text_printf(&declines, "\n%s", ckl_error());
-    }
+    ckl_status status = choose_implementation(device, op, checked->view, &forced, memory, made, &declines);
+    if (status == CKL_OK && use_table && made->impl->cost)
+        find_near(device, op, checked, table, memory, made);
     if (notes && declines.length)
         text_printf(notes, "%s\n", text_data(&declines) + 1);
     if (status == CKL_UNSUPPORTED && !forced.op) // else the one reason says it all
@@ -181,6 +267,7 @@ static ckl_status check_desc(const operator_info *op, const void *desc, arena *m
     void *view = op->view ? arena_alloc(memory, 1, op->view_bytes) : copy;
     if (op->view)
         TRY(op->view(copy, view));
+    made->desc = copy;
     made->view = view;
     *checked = made;
     return CKL_OK;
@@ -194,12 +281,41 @@ ckl_status plan_desc(const operator_info *op, const void *desc, arena *memory, c
     return CKL_OK;
 }
 
+/* "tuned.txt:3", with a mark where it is of another problem; nothing without an entry. */
+static void print_origin(const choice_made *made, text *out)
+{
+    if (made->tuned)
+        text_printf(out, "%s%s:%d", made->near ? "a near problem's entry, " : "", made->tuned->source,
+                    made->tuned->line);
+}
+
+static ckl_status choose_for(const ckl_device_info *device, const operator_info *op, const void *desc,
+                             const char *force, arena *memory, choice_made *made, text *notes)
+{
+    checked_desc *checked = NULL;
+    const tuned_table *table;
+    TRY(check_desc(op, desc, memory, &checked));
+    TRY(tuned_table_of(op, &table));
+    return choose(device, op, checked, force, table, memory, made, notes);
+}
+
 ckl_status plan_choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,
                        arena *memory, const implementation **impl, void **config, text *notes)
 {
-    checked_desc *checked = NULL;
-    TRY(check_desc(op, desc, memory, &checked));
-    return choose(device, op, checked, force, memory, impl, config, notes);
+    choice_made made = { 0 };
+    TRY(choose_for(device, op, desc, force, memory, &made, notes));
+    *impl = made.impl;
+    *config = made.config;
+    return CKL_OK;
+}
+
+ckl_status plan_origin(const ckl_device_info *device, const operator_info *op, const void *desc, arena *memory,
+                       text *out)
+{
+    choice_made made = { 0 };
+    TRY(choose_for(device, op, desc, NULL, memory, &made, NULL));
+    print_origin(&made, out);
+    return CKL_OK;
 }
 
 static void print_choice(const operator_info *op, const implementation *impl, const void *config, text *out)
@@ -271,7 +387,20 @@ typedef struct plan_request {
     built_plan *built;
     const void *desc;
     const char *force;
+    const tuned_table *table;
 } plan_request;
+
+/* The problem as a line of the store has it, and what it gets. */
+static void log_choice(const ckl_plan *plan, const checked_desc *checked, const choice_made *made)
+{
+    text problem = { 0 }, origin = { 0 };
+    plan_desc_print(plan->op, checked->desc, &problem);
+    print_origin(made, &origin);
+    log_say("plan", "%s: %s%s%s", text_data(&problem), plan->text, origin.length ? ", tuned: " : "",
+            text_data(&origin));
+    text_free(&problem);
+    text_free(&origin);
+}
 
 /* The part of building that needs only memory: desc, choice and text. */
 static ckl_status settle(void *user)
@@ -279,30 +408,40 @@ static ckl_status settle(void *user)
     const plan_request *request = user;
     built_plan *built = request->built;
     ckl_plan *plan = &built->plan;
-    void *config;
+    choice_made made = { 0 };
     checked_desc *checked = NULL;
     TRY(check_desc(plan->op, request->desc, &built->memory, &checked));
-    TRY(choose(&plan->device->info, plan->op, checked, request->force, &built->memory, &plan->impl, &config, NULL));
-    plan->config = config;
+    TRY(choose(&plan->device->info, plan->op, checked, request->force, request->table, &built->memory, &made, NULL));
+    plan->impl = made.impl;
+    plan->config = made.config;
     plan->desc = checked->view;
     plan->tensors = checked->tensors;
     plan->tensor_count = checked->tensor_count;
 
     text line = { 0 };
-    print_choice(plan->op, plan->impl, config, &line);
+    print_choice(plan->op, plan->impl, plan->config, &line);
     plan->text = arena_text(&built->memory, text_data(&line));
     text_free(&line);
+    if (log_wants("plan"))
+        log_choice(plan, checked, &made);
     return CKL_OK;
+}
+
+static ckl_status settle_guarded(built_plan *built, const void *desc, const char *force)
+{
+    const tuned_table *table;
+    TRY(tuned_table_of(built->plan.op, &table));
+    ckl_status status = heap_guard(built->plan.op->name, settle, &(plan_request){ built, desc, force, table });
+    if (status == CKL_NO_MEMORY)
+        built->memory = (arena){ 0 }; // it is freed already
+    return status;
 }
 
 /* Fills a plan; what it acquired is released by ckl_plan_free(), also after a failure. */
 static ckl_status build(built_plan *built, const void *desc, const char *force)
 {
     ckl_plan *plan = &built->plan;
-    ckl_status status = heap_guard(plan->op->name, settle, &(plan_request){ built, desc, force });
-    if (status == CKL_NO_MEMORY)
-        built->memory = (arena){ 0 }; // it is freed already
-    TRY(status);
+    TRY(settle_guarded(built, desc, force));
     if (!plan->impl->describe)
         return CKL_OK;
     TRY(kernel_cache_get(plan->device, plan->op, plan->impl, plan->config, plan->text, &built->kernels));
@@ -324,6 +463,18 @@ ckl_status plan_build(ckl_device *device, const operator_info *op, const void *d
         *plan = &built->plan;
     else
         ckl_plan_free(&built->plan);
+    return status;
+}
+
+ckl_status plan_warm(ckl_device *device, const operator_info *op, const void *desc, const char *force, bool wait,
+                     bool *busy)
+{
+    built_plan built = { .plan = { .device = device, .op = op } };
+    ckl_status status = settle_guarded(&built, desc, force);
+    *busy = false;
+    if (status == CKL_OK && built.plan.impl->describe)
+        status = kernel_cache_warm(device, op, built.plan.impl, built.plan.config, built.plan.text, wait, busy);
+    arena_clear(&built.memory);
     return status;
 }
 

@@ -62,14 +62,19 @@ static inline int plan_kernels(const implementation *impl)
     return !impl->describe ? 0 : impl->kernels ? impl->kernels : 1;
 }
 
-/* A member of a desc that is no field of its table, as an array is: DESC_MEMBER(ckl_permute_desc, shape). */
+/*
+ * A member of a desc that is no field of its table, as an array is: DESC_MEMBER(ckl_permute_desc, int64_t, shape). Its kind is
+ * that of its elements, of characters `quoted`.
+ */
 typedef struct desc_member {
+    const char *name;
+    field_kind kind;
     size_t offset, bytes;
 } desc_member;
 
-#define DESC_MEMBER(owner, member)                               \
-    {                                                            \
-        offsetof(owner, member), sizeof(((owner *)NULL)->member) \
+#define DESC_MEMBER(owner, kind, member)                                                \
+    {                                                                                   \
+#member, FIELD_##kind, offsetof(owner, member), sizeof(((owner *)NULL)->member) \
     }
 
 /* One operator. The table is const and complete: the public functions of <op>.h are thin calls of plan_*(). */
@@ -142,6 +147,13 @@ struct ckl_plan {
 ckl_status plan_build(ckl_device *device, const operator_info *op, const void *desc, const char *force,
                       ckl_plan **plan);
 
+/*
+ * Loads the kernels that plan_build() would, and keeps them until the device is closed. Where another thread is loading the same
+ * ones and this one does not wait, *busy is true: it can do something else, and ask again.
+ */
+ckl_status plan_warm(ckl_device *device, const operator_info *op, const void *desc, const char *force, bool wait,
+                     bool *busy);
+
 /* Checks the arguments and enqueues. The plan must be one of op. */
 ckl_status plan_run(const ckl_plan *plan, const operator_info *op, const void *args, ckl_stream stream);
 
@@ -205,6 +217,13 @@ static inline void *plan_workspace(const ckl_plan *plan, void *workspace)
 /* Chooses as plan_build() does but compiles nothing; *config is in memory. notes gets one line per decline. */
 ckl_status plan_choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,
                        arena *memory, const implementation **impl, void **config, text *notes);
+
+/* Appends where the tuned entry stands whose config plan_choose() takes without force (tuned.h): nothing if it takes none. */
+ckl_status plan_origin(const ckl_device_info *device, const operator_info *op, const void *desc, arena *memory,
+                       text *out);
+
+/* The implementation of that name, or NULL. */
+const implementation *plan_find_implementation(const operator_info *op, const char *name);
 
 /* Frees the kernels and plans cached for a device; ckl_device_close() calls it. */
 void plan_forget_device(ckl_device *device);

@@ -30,6 +30,10 @@ typedef struct ckl_gemm_desc {
     int64_t lda, ldb, ldc, ldd; // 0 means dense: k, k, n, n; without C ldc is 0
     ckl_activation activation;  // 0 means none
     bool bias;                  // adds bias[j], of D's type, to every element of column j
+
+    /* So many products, each of its own matrices, which lie `stride` elements apart; the bias is that of all. */
+    int64_t batch;                                  // 0 means 1
+    int64_t stride_a, stride_b, stride_c, stride_d; // 0 means one matrix after the other: m*lda, n*ldb, m*ldc, m*ldd
 } ckl_gemm_desc;
 
 /* The memory of one call: device pointers. d may be c if ldc == ldd. */
@@ -38,12 +42,17 @@ typedef struct ckl_gemm_args {
     void *d;
     const float *alpha; // host, read during the call; NULL means 1
     const float *beta;  // host; NULL means 1 if the desc has C. At 0 the kernel does not read C
+    void *workspace;    // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
 } ckl_gemm_args;
 
 /* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */
 CKL_MUST_USE CKL_API ckl_status ckl_gemm_plan(ckl_device *device, const ckl_gemm_desc *desc, ckl_plan **plan);
 
-/* Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. */
+/*
+ * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of one plan that may
+ * overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of large A and B in rows that are no
+ * multiple of 16 bytes is not.
+ */
 CKL_MUST_USE CKL_API ckl_status ckl_gemm_run(const ckl_plan *plan, const ckl_gemm_args *args, ckl_stream stream);
 
 /* Plans (once per desc and device, then from a cache) and runs. */

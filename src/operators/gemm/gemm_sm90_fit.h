@@ -3,21 +3,24 @@
 #define CKL_GEMM_SM90_FIT_H
 
 typedef struct gemm_fit {
-    double launch_us;       // before the first tile and behind the last
-    double cycles_per_us;   // the clock that cycles are counted in; not fitted
-    double tensor_cores;    // of the rate that the instructions promise
-    double operands;        // how much reading operands from shared memory bounds narrow tiles
-    double three_consumers; // what three consumers lose
-    double step;            // cycles of a K step that nothing overlaps
-    double sm_bytes;        // a cycle into an SM
-    double sm_bytes_alone;  // the same where at most every second SM has a CTA
-    double slow_row;        // cycles of a row that starts inside a 32-byte sector
-    double absent_row;      // cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads
-    double l2_bytes;        // a cycle out of L2
-    double cluster;         // what each more CTA of a cluster adds to a step
-    double epilogue;        // cycles of storing an element, of one consumer
-    double boxes_of_32;     // times that, in boxes of 32 columns
-    double boxes_of_16;     // and of 16
+    double launch_us;        // before the first tile and behind the last
+    double cycles_per_us;    // the clock that cycles are counted in; not fitted
+    double tensor_cores;     // of the rate that the instructions promise
+    double operands;         // how much reading operands from shared memory bounds narrow tiles
+    double three_consumers;  // what three consumers lose
+    double step;             // cycles of a K step that nothing overlaps
+    double sm_bytes;         // a cycle into an SM
+    double sm_bytes_alone;   // the same where at most every second SM has a CTA
+    double slow_row;         // cycles of a row that starts inside a 32-byte sector
+    double absent_row;       // cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads
+    double l2_bytes;         // a cycle out of L2
+    double round_trip;       // cycles from asking for a stage to its arrival
+    double exchange;         // cycles of a split's exchange of parts
+    double exchange_element; // and of an element of it
+    double cluster;          // what each more CTA of a cluster adds to a step
+    double epilogue;         // cycles of storing an element, of one consumer
+    double boxes_of_32;      // times that, in boxes of 32 columns
+    double boxes_of_16;      // and of 16
     double gelu;         // times the epilogue with GELU: 4096x4096x512 in f16 takes 39.5 instead of 33.3 us; not fitted
     double flops_per_us; // of an SM within the power limit
     double memory_bytes_per_us; // of HBM
@@ -35,6 +38,9 @@ static const gemm_fit fit = {
     .slow_row = 1.6282,
     .absent_row = 1.34093,
     .l2_bytes = 17955.7,
+    .round_trip = 1000,
+    .exchange = 2000,
+    .exchange_element = 0.15,
     .cluster = 0.0771258,
     .epilogue = 0.117648,
     .boxes_of_32 = 1.27766,
@@ -44,15 +50,21 @@ static const gemm_fit fit = {
     .memory_bytes_per_us = 4.41611e+06,
 };
 
-typedef struct fitted_tile {
-    int tile_m, tile_n, consumers, pingpong, cluster_m, cluster_n;
+typedef struct fitted_tile { // in any order; where none can compute, the last one says why
+    int tile_m, tile_n, consumers, pingpong, cluster_m, cluster_n, split, swap;
 } fitted_tile;
 
 static const fitted_tile fitted_tiles[] = {
-    { 192, 192, 3, 0, 2, 1 }, { 256, 128, 2, 0, 1, 2 }, { 128, 224, 2, 0, 1, 1 }, { 128, 192, 2, 1, 1, 1 },
-    { 192, 128, 3, 0, 1, 2 }, { 128, 160, 2, 1, 1, 1 }, { 128, 160, 2, 0, 1, 1 }, { 128, 128, 2, 1, 1, 1 },
-    { 128, 96, 2, 1, 1, 1 },  { 64, 192, 1, 0, 1, 1 },  { 64, 128, 2, 1, 1, 1 },  { 64, 96, 2, 1, 1, 1 },
-    { 64, 80, 1, 0, 1, 1 },   { 64, 64, 1, 0, 1, 2 },   { 64, 48, 1, 0, 1, 2 },   { 64, 32, 1, 0, 1, 2 },
+    { 128, 128, 2, 0, 1, 1, 2, 0 }, { 64, 128, 1, 0, 1, 1, 2, 0 },  { 64, 64, 1, 0, 1, 1, 2, 0 },
+    { 128, 128, 2, 0, 1, 1, 4, 0 }, { 64, 128, 1, 0, 1, 1, 4, 0 },  { 64, 64, 1, 0, 1, 1, 4, 0 },
+    { 128, 128, 2, 0, 1, 1, 8, 0 }, { 64, 128, 1, 0, 1, 1, 8, 0 },  { 64, 64, 1, 0, 1, 1, 8, 0 },
+    { 64, 0, 1, 0, 1, 1, 1, 1 },    { 64, 0, 1, 0, 1, 1, 2, 1 },    { 64, 0, 1, 0, 1, 1, 4, 1 },
+    { 64, 0, 1, 0, 1, 1, 8, 1 },    { 192, 192, 3, 0, 2, 1, 1, 0 }, { 256, 128, 2, 0, 1, 2, 1, 0 },
+    { 128, 224, 2, 0, 1, 1, 1, 0 }, { 128, 192, 2, 1, 1, 1, 1, 0 }, { 192, 128, 3, 0, 1, 2, 1, 0 },
+    { 128, 160, 2, 1, 1, 1, 1, 0 }, { 128, 160, 2, 0, 1, 1, 1, 0 }, { 128, 128, 2, 1, 1, 1, 1, 0 },
+    { 128, 96, 2, 1, 1, 1, 1, 0 },  { 64, 192, 1, 0, 1, 1, 1, 0 },  { 64, 128, 2, 1, 1, 1, 1, 0 },
+    { 64, 96, 2, 1, 1, 1, 1, 0 },   { 64, 80, 1, 0, 1, 1, 1, 0 },   { 64, 64, 1, 0, 1, 2, 1, 0 },
+    { 64, 48, 1, 0, 1, 2, 1, 0 },   { 64, 32, 1, 0, 1, 2, 1, 0 },
 };
 
 #endif

@@ -72,8 +72,19 @@ static int tensors(const ckl_norm_desc *d, bool centred, plan_tensor *t)
 
 /* Launch */
 
+static bool in_phase(const ckl_norm_desc *d, const ckl_norm_args *a)
+{
+    const void *inputs_and_sum[] = { a->x, a->residual, a->sum };
+    for (int i = 0; i < (d->residual ? 3 : 1); i++)
+        if (!row_starts_in_phase(inputs_and_sum[i], a->y))
+            return false;
+    return row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
+}
+
 static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *a)
 {
+    if (c->split.ragged)
+        return in_phase(d, a) ? NORM_VECTORS : NORM_ELEMENTS;
     const bool aligned = PLAN_ALIGNED(c->split.vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->residual, a->gamma,
                                       a->beta, a->dy, a->dsum, a->y, a->sum, a->dx, a->dgamma, a->dbeta);
     return aligned ? NORM_VECTORS : NORM_ELEMENTS;
@@ -84,7 +95,7 @@ static int64_t row_ctas(const ckl_plan *plan, int kernel)
 {
     const ckl_norm_desc *d = plan->desc;
     const norm_config *c = plan->config;
-    row_split s = norm_split(c, true);
+    const row_split s = c->split;
     int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[NORM_VECTORS].clusters_resident;
     if (d->direction == CKL_DIRECTION_FORWARD)
         return c->flow.stages && kernel == NORM_VECTORS ? min_i64(ctas, clusters * s.cluster) : ctas;

@@ -252,7 +252,10 @@ static tensor zeros(const row *r)
 
 static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
 {
-    row r = { .cfg = cfg, .split = norm_split(cfg, vectors), .centred = centred, .o = params_of(norm_backward) };
+    row r = { .cfg = cfg,
+              .split = vectors ? cfg->split : row_split_scalar(&cfg->split),
+              .centred = centred,
+              .o = params_of(norm_backward) };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
     min_ctas_per_sm(cfg->ctas_per_sm);
     make_variables(&r);
@@ -324,10 +327,10 @@ static row chunk_of(const flow *f, const row *of, const row_place *p, int chunk,
     return r;
 }
 
-static void add_chunk(const row_place *p, int chunk, const tensor *rInputs, void *user)
+static void add_chunk(const row_span *span, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
-    row r = chunk_of(f, &f->reduced, p, chunk, rInputs);
+    row r = chunk_of(f, &f->reduced, &span->place, chunk, rInputs);
     add_products(&r);
     if (r.cfg->affine && r.cfg->flow.chunks) {
         load_sums(f, chunk, &r);
@@ -336,11 +339,11 @@ static void add_chunk(const row_place *p, int chunk, const tensor *rInputs, void
     }
 }
 
-static void write_chunk(const row_place *p, int chunk, const tensor *rInputs, void *user)
+static void write_chunk(const row_span *span, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
-    row r = chunk_of(f, &f->written, p, chunk, rInputs);
-    write_dx(&r, p);
+    row r = chunk_of(f, &f->written, &span->place, chunk, rInputs);
+    write_dx(&r, &span->place);
 }
 
 static void first_pass(row_pipeline *s, val number, void *user)

@@ -7,8 +7,9 @@ enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
     LONG_COLS = 2048,       // longer half rows take as many registers as f32 ones
     LONG_COLS_RESIDUAL = 8192,
-    FORWARD_THREADS = 1024, // of an SM, for f32 rows: 64 registers each
-    BACKWARD_BYTES = 32,    // of a thread and tensor of rows: each element needs two sums in f32 beside
+    FORWARD_THREADS = 1024,       // of an SM, for f32 rows: 64 registers each
+    FORWARD_THREADS_RAGGED = 768, // whose gamma and beta take more: 80
+    BACKWARD_BYTES = 32,          // of a thread and tensor of rows: each element needs two sums in f32 beside
     BACKWARD_ELEMENTS_MAX = 16,
     BACKWARD_THREADS_MAX = 512,
     BACKWARD_THREADS_MIN = 128, // where rows flow
@@ -39,15 +40,32 @@ static bool divides_rows(const ckl_norm_desc *d, int vec)
     return vec > 0 && d->cols % vec == 0 && (d->rows <= 1 || (d->ldx % vec == 0 && d->ldy % vec == 0));
 }
 
+static bool accepts_rows(const ckl_norm_desc *d, const row_split *s)
+{
+    return s->ragged || divides_rows(d, s->vec);
+}
+
 static int widest_vector(const ckl_norm_desc *d)
 {
     return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldy);
 }
 
-/* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
-static row_split tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, int vec)
+/* Do rows start or end off 16-byte boundaries? Gradients take them by single elements. */
+static bool is_ragged(const ckl_norm_desc *d)
 {
-    row_split s = { TILED_THREADS, TILED_THREADS, 1, vec, TILED_ELEMENTS / vec, false };
+    return d->direction == CKL_DIRECTION_FORWARD && widest_vector(d) != row_vec_full(d->dtype);
+}
+
+/* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
+static row_split tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, bool ragged)
+{
+    const int vec = ragged ? row_vec_full(d->dtype) : widest_vector(d);
+    row_split s = { .threads = TILED_THREADS,
+                    .row_threads = TILED_THREADS,
+                    .cluster = 1,
+                    .vec = vec,
+                    .steps = TILED_ELEMENTS / vec,
+                    .ragged = ragged };
     while (device->has_tma && s.cluster < CLUSTER_MAX && d->rows * s.cluster < device->sm_count)
         s.cluster *= 2;
     return s;
@@ -60,11 +78,13 @@ static void take_problem(const ckl_norm_desc *d, norm_config *c)
     c->residual = d->residual;
 }
 
-/* Rows that flow are long, and whole vectors of 16 bytes. */
+/* Rows that flow are long, and whole vectors of 16 bytes or, if ragged, in phase. */
 static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min)
 {
     int64_t element = (int64_t)ckl_dtype_bytes(d->dtype);
-    return device->has_tma && widest_vector(d) * element == VECTOR_BYTES && d->cols * element > bytes_min;
+    const bool fits =
+        is_ragged(d) ? row_in_phase(d->dtype, d->rows, d->ldx, d->ldy) : widest_vector(d) * element == VECTOR_BYTES;
+    return device->has_tma && fits && d->cols * element > bytes_min;
 }
 
 /* Of the kernel that adds up columns: enough CTAs for all SMs. */
@@ -97,22 +117,24 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     norm_config *c = config;
     row_split s;
-    int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
+    const bool ragged = is_ragged(d);
+    int cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     take_problem(d, c);
-    row_pipeline_split flowing = row_pipeline_choose(d->cols, d->dtype, 1 + d->residual, device);
+    row_pipeline_split flowing = row_pipeline_choose(d->cols, ragged, d->dtype, 1 + d->residual, device);
     if (may_flow(d, device, forward_bytes_max(d))) {
         row_pipeline_config(&flowing, &c->split, &c->flow);
         c->ctas_per_sm = row_pipeline_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
         return CKL_OK;
     }
     int most = d->residual ? CTA_ELEMENTS_RESIDUAL_MAX : CTA_ELEMENTS_MAX;
-    c->tiled = !row_split_choose(d->cols, vec, d->dtype, forward_registers(d), cluster_max, &s) ||
-               row_split_cols(&s) > most * (int64_t)s.cluster;
+    bool held = (ragged && row_split_choose_ragged(d->cols, d->dtype, forward_registers(d), cluster_max, &s)) ||
+                row_split_choose(d->cols, widest_vector(d), d->dtype, forward_registers(d), cluster_max, &s);
+    c->tiled = !held || row_split_cols(&s) > most * (int64_t)s.cluster;
     if (c->tiled)
-        s = tiled_split(d, device, vec);
+        s = tiled_split(d, device, ragged);
     c->split = s;
     if (d->dtype == CKL_F32 && !d->residual && !c->tiled && row_split_registers(&s, d->dtype) <= FORWARD_REGISTERS)
-        c->ctas_per_sm = FORWARD_THREADS / s.threads;
+        c->ctas_per_sm = (s.ragged ? FORWARD_THREADS_RAGGED : FORWARD_THREADS) / s.threads;
     return CKL_OK;
 }
 
@@ -176,7 +198,7 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
     const int vec = widest_vector(d), inputs = 2 + d->residual;
-    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, false },
+    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = false },
                              .cluster = 1,
                              .residence = f->residence };
     while ((int64_t)f->threads * f->elements * s.cluster < d->cols)
@@ -206,7 +228,7 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     row_pipeline_split s;
     const bool sums = choose_sums(d, device, &f, &s);
     if (!sums)
-        s = row_pipeline_choose(d->cols, d->dtype, 2 + d->residual, device);
+        s = row_pipeline_choose(d->cols, false, d->dtype, 2 + d->residual, device);
     row_pipeline_config(&s, &c->split, &c->flow);
     c->hold_gamma = sums && f.hold_gamma;
     c->dgamma_in_smem = sums && f.dgamma_in_smem;
@@ -233,7 +255,7 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     c->tiled = !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
                !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
     if (c->tiled)
-        s = tiled_split(d, device, vec);
+        s = tiled_split(d, device, false);
     c->split = s;
     c->prefetch = !c->tiled && s.vec * s.steps <= BACKWARD_PREFETCH_MAX;
     choose_column_lanes(d, device, c);
@@ -246,9 +268,13 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
                              const norm_config *c)
 {
     row_pipeline_split s = row_pipeline_split_of(&c->split, &c->flow);
-    if (!divides_rows(d, c->split.vec) || d->cols > COLS_MAX)
+    if (!accepts_rows(d, &c->split) || d->cols > COLS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what,
              c->split.vec, COLS_MAX);
+    if (c->split.ragged && !row_in_phase(d->dtype, d->rows, d->ldx, d->ldy))
+        FAIL(CKL_UNSUPPORTED,
+             "%s: ldx=%" PRId64 " ldy=%" PRId64 ", rows that flow lie differently to 16-byte boundaries", what, d->ldx,
+             d->ldy);
     const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
     if (!backward)
         TRY(row_pipeline_dynamic_admit(what, &s, d->cols));
@@ -266,7 +292,9 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
 static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ckl_device_info *device,
                               const norm_config *c)
 {
-    row_split s = norm_split(c, true);
+    const row_split s = c->split;
+    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD)
+        FAIL(CKL_UNSUPPORTED, "%s: ragged=1 is for the forward direction", what);
     if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)
         FAIL(CKL_INVALID, "%s: dtype, affine and residual must be those of the problem", what);
     if (c->tiled && c->split.row_threads != c->split.threads)
@@ -280,7 +308,7 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
     TRY(row_split_admit(what, &s, c->tiled ? min_i64(d->cols, row_split_cols(&s)) : d->cols, d->dtype, device));
     if (c->tiled && c->split.exact)
         FAIL(CKL_INVALID, "%s: exact=1, but tiles of a row are not", what);
-    if (!divides_rows(d, c->split.vec))
+    if (!accepts_rows(d, &c->split))
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide cols and the distances between rows", what, c->split.vec);
     if (d->cols > COLS_MAX || row_split_ctas(&s, d->rows) > CTAS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: more than %d columns or CTAs", what, CTAS_MAX);

@@ -81,12 +81,6 @@ KERNEL_PARAMS(norm_forward, NORM_FORWARD_PARAMS);
 /* partial: (COLS,KINDS,GROUPS) f32, sums of columns over the rows of one CTA or cluster, a group; kinds: dgamma, dbeta. */
 KERNEL_PARAMS(norm_backward, NORM_BACKWARD_PARAMS);
 
-/* How a kernel shares out its rows: vectors, or single elements for pointers that are not aligned to vectors. */
-static inline row_split norm_split(const norm_config *c, bool vectors)
-{
-    return vectors ? c->split : row_split_scalar(&c->split);
-}
-
 /* 32-bit values of the largest reduction over a row that flows. */
 enum { NORM_FLOW_VALUES = 2 };
 

@@ -1,4 +1,4 @@
-/* transpose_test.c - the definition of transpose, its problem line, cases and rejects. */
+/* transpose_test.c - the definition of transpose, its cases and rejects. */
 #include "cutekernellib/operators/transpose.h"
 
 #include <math.h>
@@ -6,12 +6,6 @@
 #include "base/dtype.h"
 #include "operators/operators.h"
 #include "operators/permute/permute_config.h"
-
-typedef struct transpose_problem {
-    ckl_transpose_desc desc;
-} transpose_problem;
-
-static const field fields[] = { TRANSPOSE_DESC(FIELD_NESTED, (transpose_problem, desc)) };
 
 static void reference(const void *problem, void *const *host, reference_slice out)
 {

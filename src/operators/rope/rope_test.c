@@ -1,4 +1,4 @@
-/* rope_test.c - the definition of rope in double, its problem line, cases and rejects. */
+/* rope_test.c - the definition of rope in double, its cases and rejects. */
 #include "cutekernellib/operators/rope.h"
 
 #include <math.h>
@@ -6,19 +6,6 @@
 #include "base/dtype.h"
 #include "operators/operators.h"
 #include "operators/rope/rope_desc.h"
-
-typedef struct rope_problem {
-    ckl_rope_desc desc;
-    bool inplace;
-    float position_min, position_max;
-} rope_problem;
-
-static const field fields[] = {
-    ROPE_DESC(FIELD_NESTED, (rope_problem, desc))                                    //
-    FIELD_ROW(rope_problem, bool, inplace, "0", "0 1", "yq is q and yk is k")        //
-    FIELD_ROW(rope_problem, float, position_min, "0", "", "the least position")      //
-    FIELD_ROW(rope_problem, float, position_max, "4096", "", "the largest position") //
-};
 
 enum { Q, K, POSITIONS, YQ, YK }; // operands
 
@@ -82,6 +69,8 @@ static const char *const cases[] = {
     "tokens=33 heads=4 k_heads=4 head_dim=96 rotary_dim=24 dtype=bf16 # the rest is copied",
     "tokens=33 heads=4 k_heads=4 head_dim=96 rotary_dim=24 dtype=bf16 inplace=1",
     "tokens=40 heads=3 head_dim=100 rotary_dim=2 style=interleaved # one lane, a long rest",
+    "tokens=3 heads=3 head_dim=40000 rotary_dim=2 style=interleaved # a rest that no kernel can unroll",
+    "tokens=5 heads=2 k_heads=1 head_dim=2050 rotary_dim=16 dtype=bf16",
     "tokens=40 heads=3 k_heads=1 head_dim=7 rotary_dim=6 dtype=f16 # odd heads: single elements",
     "tokens=40 heads=3 head_dim=7 rotary_dim=6 style=interleaved inplace=1",
     "tokens=50 heads=4 k_heads=2 dtype=bf16 misalign=1             # pointers aligned to the element only",
