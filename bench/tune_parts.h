@@ -23,7 +23,7 @@ typedef struct tune_space {
     const ckl_device_info *device;
     const void *desc, *view; // view: what implementations take
     arena memory;
-    uint64_t random; // random.h
+    uint64_t random;   // random.h
     const char **seen; // configs that were drawn
     int seen_count, seen_room;
     int64_t illegal;

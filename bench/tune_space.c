@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "base/number.h"
 #include "base/problem.h"
 #include "bench/tune_parts.h"
 
@@ -101,11 +102,28 @@ static void add_ranked(generation *g, const implementation *impl)
     free(ranked);
 }
 
-/* A field's values as words; returns how many. */
+/* Appends the numbers half way between neighbours of a list: "64 96" has 80. */
+static void add_midpoints(text *list)
+{
+    text between = { 0 };
+    int64_t before = INT64_MAX, value;
+    for (const char *at = text_data(list); number_integer(&at, &value); at += *at == ' ', before = value)
+        if (before < value - 1)
+            text_printf(&between, " %" PRId64, before + (value - before) / 2);
+    text_append(list, text_data(&between), between.length);
+    text_free(&between);
+}
+
+/*
+ * A field's values as words; returns how many. Beside those that are listed, integers take what lies between two of them: lists are
+ * what somebody thought worth trying.
+ */
 static int words_of(const field *f, text *list, const char **words, int *lengths)
 {
     int count = 0;
     field_choices(f, list);
+    if (f->kind == FIELD_int)
+        add_midpoints(list);
     while (count < WORDS_MAX && (lengths[count] = field_word(text_data(list), count, &words[count])) > 0)
         count++;
     return count;
@@ -142,27 +160,34 @@ static int choices_of(const field *f)
     return count;
 }
 
+/* Fisher and Yates. */
+static void shuffle(tune_space *s, tune_candidate *list, int count)
+{
+    for (int i = count - 1; i > 0; i--) {
+        int j = (int)random_below(&s->random, i + 1);
+        tune_candidate swapped = list[i];
+        list[i] = list[j];
+        list[j] = swapped;
+    }
+}
+
 /* Every config that differs in one field from the plan's choice, in random order. */
 static void add_neighbours(generation *g)
 {
     tune_space *s = g->space;
     const implementation *impl;
-    const char *start = g->out[0].config;
-    const void *config = configure(s, start, &impl);
+    const void *config = configure(s, g->out[0].config, &impl);
     void *other = arena_alloc(&s->memory, 1, impl->config_bytes);
-    int total = 0, first = g->count;
-    for (const field *f = impl->config.rows; f < impl->config.rows + impl->config.count; f++)
-        for (int word = 0, count = choices_of(f); word < count; word++, total++) {
+    int first = g->count;
+    for (int i = 0; i < impl->config.count; i++) {
+        const field *f = &impl->config.rows[i];
+        for (int word = 0, count = choices_of(f); word < count; word++) {
             memcpy(other, config, impl->config_bytes);
             if (change(impl, f, word, other))
                 add(g, print_config(s, impl, other), f->name, 0, false);
         }
-    for (int i = g->count - 1; i > first; i--) { // Fisher and Yates
-        int j = first + (int)random_below(&s->random, i - first + 1);
-        tune_candidate swapped = g->out[i];
-        g->out[i] = g->out[j];
-        g->out[j] = swapped;
     }
+    shuffle(s, g->out + first, g->count - first);
 }
 
 ckl_status tune_first(tune_space *space, const char *const *given, int most, tune_candidate *out, int *count)
@@ -216,7 +241,7 @@ bool tune_child(tune_space *space, const char *parent, int parent_trial, tune_ca
     const implementation *impl;
     const void *start = configure(space, parent, &impl);
     bool found = false;
-    if (!start)
+    if (!start || impl->config.count == 0)
         return false;
     void *config = arena_alloc(&space->memory, 1, impl->config_bytes);
     for (int draw = 0; draw < DRAWS_MAX && !found; draw++) {

@@ -86,7 +86,8 @@ bool tolerance_admits(const tolerance *t, double got, double expected, double ma
     if (!dtype_is_float(t->dtype))
         return admits_integer(t, got, expected, magnitude, bound);
     double rounded = round_to(t->dtype, expected);
-    if (got == rounded || (isnan(got) && isnan(expected)))
+    bool open = isnan(expected) && magnitude == REFERENCE_OPEN;
+    if (open || got == rounded || (isnan(got) && isnan(expected)))
         return true;
     if (!isfinite(expected) || t->exact)
         return false;

@@ -229,7 +229,8 @@ static void test_reports_a_device_that_fails(void **unused)
 
 static void transpose_b(ir_inst *inst) // of a wgmma, whose result is then another sum
 {
-    inst->mode ^= inst->op == IR_WGMMA && inst->n == 8 ? 2 : 0;
+    bool halves = inst->from == CKL_F16 || inst->from == CKL_BF16;
+    inst->mode ^= inst->op == IR_WGMMA && inst->n == 8 && halves ? 2 : 0;
 }
 
 static int occurrences(const char *words, const char *word)

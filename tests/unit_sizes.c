@@ -27,6 +27,8 @@ static const char *const empty_lines[] = {
     "crossentropy rows=0 direction=backward reduction=mean",
     "elementwise shape=272x0 expr=x",
     "elementwise shape=2^62x2^62x0 expr=x",
+    "attention q=0 kv=2^30 heads=2^8 d=128",
+    "attention batch=0 ldq_batch=2^62",
     "gemm m=0 n=2^31 k=8",
     "gemm m=2^31 n=0 k=8",
     "groupnorm n=0 h=2^31 w=2^31",

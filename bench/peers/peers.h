@@ -53,6 +53,7 @@ extern const peer cublaslt_peer, cub_peer;
 
 /* The operators that PyTorch computes. */
 #define TORCH_PEERS(X) \
+    X(attention)       \
     X(softmax)         \
     X(crossentropy)    \
     X(groupnorm)       \

@@ -99,6 +99,17 @@ static ckl_status check_keys(arena *memory, const char *op, line_keys *keys)
     return CKL_OK;
 }
 
+/* The keys of a line of that operator. */
+static ckl_status set_pairs(arena *memory, const problem_line *split, line_problem *out)
+{
+    out->problem = arena_alloc(memory, 1, out->of->problem_bytes);
+    fields_default(out->of->problem, out->problem);
+    fields_default(line_key_table, &out->keys);
+    for (int i = 0; i < split->count; i++)
+        TRY(set_pair(out, &split->pairs[i]));
+    return check_keys(memory, out->of->op->name, &out->keys);
+}
+
 ckl_status line_read(arena *memory, const char *line, line_problem *out)
 {
     problem_line split;
@@ -107,13 +118,18 @@ ckl_status line_read(arena *memory, const char *line, line_problem *out)
     if (!split.op)
         FAIL(CKL_INVALID, "problem line: there is none; an example is 'gemm m=512 n=512 k=512 a=f16'");
     TRY(line_operator(split.op, &out->of));
+    return set_pairs(memory, &split, out);
+}
 
-    out->problem = arena_alloc(memory, 1, out->of->problem_bytes);
-    fields_default(out->of->problem, out->problem);
-    fields_default(line_key_table, &out->keys);
-    for (int i = 0; i < split.count; i++)
-        TRY(set_pair(out, &split.pairs[i]));
-    return check_keys(memory, out->of->op->name, &out->keys);
+ckl_status operator_read(const operator_line *of, const problem_line *line, arena *memory, void *desc,
+                         const char **force)
+{
+    line_problem read = { .of = of };
+    TRY(set_pairs(memory, line, &read));
+    TRY(line_prepare(of, read.problem));
+    memcpy(desc, read.problem, of->op->desc_bytes);
+    *force = line_force(&read.keys, memory);
+    return CKL_OK;
 }
 
 ckl_status line_prepare(const operator_line *of, void *problem)

@@ -6,6 +6,7 @@
 
 #define OPERATORS(X) \
     X(add)           \
+    X(attention)     \
     X(crossentropy)  \
     X(elementwise)   \
     X(gemm)          \
@@ -34,23 +35,29 @@ OPERATORS(X)
     .desc = FIELD_TABLE(desc_fields), .check = check, .tensors = tensors, .implementations = implementations
 
 /* The same with parts of other names, where a file has two operators: OPERATOR_WITH(op, types, .summary = ..., .check = ...). */
-#define OPERATOR_WITH(op, types, ...)                                                                                \
-    const operator_info op##_operator = {                                                                            \
-        .name = #op, .desc_bytes = sizeof(ckl_##types##_desc), .args_bytes = sizeof(ckl_##types##_args), __VA_ARGS__ \
-    };                                                                                                               \
-    ckl_status ckl_##op##_plan(ckl_device *device, const ckl_##types##_desc *desc, ckl_plan **plan)                  \
-    {                                                                                                                \
-        return plan_build(device, &op##_operator, desc, NULL, plan);                                                 \
-    }                                                                                                                \
-    ckl_status ckl_##op##_run(const ckl_plan *plan, const ckl_##types##_args *args, ckl_stream stream)               \
-    {                                                                                                                \
-        return plan_run(plan, &op##_operator, args, stream);                                                         \
-    }                                                                                                                \
-    ckl_status ckl_##op(ckl_device *device, const ckl_##types##_desc *desc, const ckl_##types##_args *args,          \
-                        ckl_stream stream)                                                                           \
-    {                                                                                                                \
-        return plan_once(device, &op##_operator, desc, args, stream);                                                \
-    }                                                                                                                \
+#define OPERATOR_WITH(op, types, ...)                                                                         \
+    static ckl_status op##_read_line(const problem_line *line, arena *memory, void *desc, const char **force) \
+    {                                                                                                         \
+        return operator_read(&op##_problem_line, line, memory, desc, force);                                  \
+    }                                                                                                         \
+    const operator_info op##_operator = { .name = #op,                                                        \
+                                          .read = op##_read_line,                                             \
+                                          .desc_bytes = sizeof(ckl_##types##_desc),                           \
+                                          .args_bytes = sizeof(ckl_##types##_args),                           \
+                                          __VA_ARGS__ };                                                      \
+    ckl_status ckl_##op##_plan(ckl_device *device, const ckl_##types##_desc *desc, ckl_plan **plan)           \
+    {                                                                                                         \
+        return plan_build(device, &op##_operator, desc, NULL, plan);                                          \
+    }                                                                                                         \
+    ckl_status ckl_##op##_run(const ckl_plan *plan, const ckl_##types##_args *args, ckl_stream stream)        \
+    {                                                                                                         \
+        return plan_run(plan, &op##_operator, args, stream);                                                  \
+    }                                                                                                         \
+    ckl_status ckl_##op(ckl_device *device, const ckl_##types##_desc *desc, const ckl_##types##_args *args,   \
+                        ckl_stream stream)                                                                    \
+    {                                                                                                         \
+        return plan_once(device, &op##_operator, desc, args, stream);                                         \
+    }                                                                                                         \
     extern const operator_info op##_operator
 
 enum { OPERANDS_MAX = PLAN_TENSORS_MAX, OPERAND_RANK_MAX = PLAN_RANK_MAX };
@@ -140,8 +147,10 @@ typedef enum operand_fill { FILL_INTEGERS, FILL_UNIFORM, FILL_NORMAL, FILL_HARD 
 /*
  * What the reference computes and where it writes: value[i] and the sum of the absolute values of the terms that made it, for
  * the bound. Of integer outputs the value is not yet truncated, and the magnitude is 0 where no float was rounded on the way.
+ * A value of NaN with the magnitude REFERENCE_OPEN: the definition leaves the element open, and anything is right.
  * Elements first .. first+count-1 of a row of the output, where the operator leaves its slices to the default.
  */
+#define REFERENCE_OPEN INFINITY
 typedef struct reference_slice {
     double *value;
     double *magnitude;
@@ -179,6 +188,10 @@ typedef struct operator_line {
 #define X(op) extern const operator_line op##_problem_line;
 OPERATORS(X)
 #undef X
+
+/* operator_info.read of these lines. */
+ckl_status operator_read(const operator_line *of, const problem_line *line, arena *memory, void *desc,
+                         const char **force);
 
 /*
  * The laboratory's side of an operator. `problem` is the struct that a problem line fills. Outputs are numbered in the order of the operands, absent ones included. What is NULL or 0 has the default stated.

@@ -28,8 +28,6 @@ static bool is_zero(const void *at, size_t bytes)
     return true;
 }
 
-/* Printing */
-
 static void print_characters(const char *characters, text *out)
 {
     quoted value = characters;
@@ -56,60 +54,20 @@ static void print_member(const desc_member *m, const void *desc, text *out)
 void plan_desc_print(const operator_info *op, const void *desc, text *out)
 {
     text_printf(out, "%s", op->name);
-    for (const field *f = op->desc.rows; f < op->desc.rows + op->desc.count; f++)
-        if (!is_zero((const char *)desc + f->offset, field_bytes(f))) {
-            text_printf(out, " %s=", f->name);
-            field_print(f, (const char *)desc + f->offset, out);
-        }
+    for (int i = 0; i < op->desc.count; i++) {
+        const field *f = &op->desc.rows[i];
+        const char *at = (const char *)desc + f->offset;
+        if (is_zero(at, field_bytes(f)))
+            continue;
+        text_printf(out, " %s=", f->name);
+        field_print(f, at, out);
+    }
     for (const desc_member *m = op->members; m && m->bytes; m++)
         if (!is_zero((const char *)desc + m->offset, m->bytes)) {
             text_printf(out, " %s=", m->name);
             print_member(m, desc, out);
         }
 }
-
-/* Reading */
-
-static ckl_status set_characters(const operator_info *op, const desc_member *m, const char *value, char *at)
-{
-    if (strlen(value) >= m->bytes)
-        FAIL(CKL_INVALID, "%s: %s has more than %zu characters", op->name, m->name, m->bytes - 1);
-    memset(at, 0, m->bytes);
-    memcpy(at, value, strlen(value));
-    return CKL_OK;
-}
-
-/* A list as print_member() writes it. */
-static ckl_status set_member(const operator_info *op, const desc_member *m, const char *value, void *desc)
-{
-    enum { WORD_BYTES = 64 };
-    char *at = (char *)desc + m->offset, word[WORD_BYTES];
-    if (m->kind == FIELD_quoted)
-        return set_characters(op, m, value, at);
-    field f = field_of(m);
-    const field_table one = { &f, 1 };
-    memset(at, 0, m->bytes);
-    for (int i = 0, count = elements_of(m);; i++, at += field_bytes(&f)) {
-        int length = (int)strcspn(value, ",");
-        if (i == count || length >= WORD_BYTES)
-            FAIL(CKL_INVALID, "%s: %s takes a list of up to %d", op->name, m->name, count);
-        snprintf(word, sizeof word, "%.*s", length, value);
-        TRY(fields_set(one, op->name, m->name, word, at));
-        value += length;
-        if (!*value++)
-            return CKL_OK;
-    }
-}
-
-ckl_status plan_desc_set(const operator_info *op, const char *name, const char *value, void *desc)
-{
-    for (const desc_member *m = op->members; m && m->bytes; m++)
-        if (strcmp(m->name, name) == 0)
-            return set_member(op, m, value, desc);
-    return fields_set(op->desc, op->name, name, value, desc);
-}
-
-/* Distance */
 
 static double distance(field_kind kind, const void *a, const void *b, size_t bytes)
 {
@@ -132,8 +90,10 @@ double plan_desc_distance(const operator_info *op, const void *a, const void *b)
 {
     double most = 0;
     const char *x = a, *y = b;
-    for (const field *f = op->desc.rows; f < op->desc.rows + op->desc.count; f++)
+    for (int i = 0; i < op->desc.count; i++) {
+        const field *f = &op->desc.rows[i];
         most = fmax(most, distance(f->kind, x + f->offset, y + f->offset, field_bytes(f)));
+    }
     for (const desc_member *m = op->members; m && m->bytes; m++)
         most = fmax(most, distance(m->kind, x + m->offset, y + m->offset, m->bytes));
     return most;

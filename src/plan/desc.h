@@ -1,5 +1,5 @@
 /*
- * desc.h - descs of any operator as text, and how far two of them are apart.
+ * desc.h - descs of any operator as text for people, and how far two of them are apart.
  *
  * The text names the members of the desc as C does, those that are 0 left out: "m=1536 n=1536 k=64 a=bf16", of arrays
  * "shape=8,77,64" and "in[0].dtype=f32".
@@ -11,9 +11,6 @@
 
 /* Appends the operator's name and the members. */
 void plan_desc_print(const operator_info *op, const void *desc, text *out);
-
-/* Sets a member from text. CKL_INVALID, "gemm: unknown key 'q'. Known keys: ...". */
-ckl_status plan_desc_set(const operator_info *op, const char *name, const char *value, void *desc);
 
 /*
  * The largest ratio of two sizes, 64-bit members, as a power of 2: 0 for equal descs, 1 if a size is twice the other's. INFINITY

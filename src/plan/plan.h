@@ -3,6 +3,7 @@
 #define CKL_PLAN_PLAN_H
 
 #include "base/fields.h"
+#include "base/problem.h"
 #include "cutekernellib/plan.h"
 #include "device/device.h"
 #include "ir/params.h"
@@ -102,6 +103,12 @@ typedef struct operator_info {
      */
     ckl_status (*view)(const void *desc, void *view);
     size_t view_bytes;
+
+    /*
+     * Reads a problem line into a desc, which is checked, and the text that its impl= and config= force, NULL without these.
+     * CKL_INVALID with a sentence. NULL: there are no such lines.
+     */
+    ckl_status (*read)(const problem_line *line, arena *memory, void *desc, const char **force);
 
     /* Checks what else is in the args of a call. NULL: nothing. */
     ckl_status (*check_args)(const void *desc, const void *args);

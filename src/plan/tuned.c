@@ -9,7 +9,6 @@
 #include "base/heap.h"
 #include "base/log.h"
 #include "plan/cache.h"
-#include "plan/desc.h"
 
 static const char *const TOPIC = "tuned";
 
@@ -51,14 +50,6 @@ bool tuned_is_for(const tuned_entry *entry, const ckl_device_info *device)
     return strcmp(entry->device, tuned_device_name(device)) == 0;
 }
 
-/* What a plan is forced to, without the operator's name. */
-static const char *force_of(const operator_info *op, const char *config)
-{
-    size_t length = strlen(op->name);
-    config += strspn(config, " ");
-    return strncmp(config, op->name, length) == 0 && config[length] == ' ' ? config + length + 1 : config;
-}
-
 /* Does the text name an implementation, fields that it has, and values that these take? */
 static ckl_status check_config(const operator_info *op, const char *force, arena *memory)
 {
@@ -73,23 +64,27 @@ static ckl_status check_config(const operator_info *op, const char *force, arena
     return CKL_OK;
 }
 
+/* The line without device=, which is taken from it. */
+static problem_line take_device(const problem_line *split, arena *memory, const char **device)
+{
+    problem_line rest = { .op = split->op, .pairs = arena_alloc(memory, (size_t)split->count, sizeof *rest.pairs) };
+    for (int i = 0; i < split->count; i++)
+        if (strcmp(split->pairs[i].key, "device") == 0)
+            *device = split->pairs[i].value;
+        else
+            rest.pairs[rest.count++] = split->pairs[i];
+    return rest;
+}
+
 ckl_status tuned_parse(const operator_info *op, const problem_line *split, arena *memory, tuned_entry *entry)
 {
     void *desc = arena_alloc(memory, 1, op->desc_bytes), *key = arena_alloc(memory, 1, op->desc_bytes);
     entry->device = entry->force = NULL;
-    for (int i = 0; i < split->count; i++) {
-        const problem_pair *pair = &split->pairs[i];
-        if (strcmp(pair->key, "device") == 0)
-            entry->device = pair->value;
-        else if (strcmp(pair->key, "config") == 0)
-            entry->force = force_of(op, pair->value);
-        else
-            TRY(plan_desc_set(op, pair->key, pair->value, desc));
-    }
+    const problem_line problem = take_device(split, memory, &entry->device);
+    TRY(op->read(&problem, memory, desc, &entry->force));
     if (!entry->device || !entry->force)
         FAIL(CKL_INVALID, "%s: the line has no %s=", op->name, entry->device ? "config" : "device");
     TRY(check_config(op, entry->force, memory));
-    TRY(plan_check_desc(op, desc));
     plan_desc_key(op, desc, key);
     entry->desc = desc;
     entry->key = key;
@@ -139,7 +134,7 @@ static ckl_status load(void *user)
     if (tuned_user_path(path))
         add_file(path, true);
     source *shipped = &store.sources[store.source_count++];
-    *shipped = (source){ .name = "built in", .lines = tuned_shipped };
+    *shipped = (source){ .name = "built-in table", .lines = tuned_shipped };
     while (tuned_shipped[shipped->count])
         shipped->count++;
     return CKL_OK;
@@ -160,7 +155,7 @@ static int count_lines(const operator_info *op)
     int count = 0;
     for (const source *s = store.sources; s < store.sources + store.source_count; s++)
         for (int i = 0; i < s->count; i++)
-            count += begins_with(s->lines[i], op->name);
+            count += op->read && begins_with(s->lines[i], op->name);
     return count;
 }
 
@@ -178,10 +173,10 @@ static ckl_status make_table(void *user)
     tuned_entry *entries = arena_alloc(&store.memory, (size_t)count_lines(t->op), sizeof *entries);
     for (const source *s = store.sources; s < store.sources + store.source_count; s++)
         for (int i = 0; i < s->count; i++) {
+            if (!t->op->read || !begins_with(s->lines[i], t->op->name))
+                continue;
             tuned_entry *e = &entries[t->table.count];
             *e = (tuned_entry){ .source = s->name, .line = i + 1 };
-            if (!begins_with(s->lines[i], t->op->name))
-                continue;
             if (parse_line(t->op, s->lines[i], e) == CKL_OK)
                 t->table.count++;
             else

@@ -1,12 +1,12 @@
 /*
  * tuned.h - the tuned store: configs that were measured to be better than what is chosen without them.
  *
- * A line says a device by its name, a problem by the fields of its desc (desc.h), and what a plan of it shall force:
+ * A line is a problem line with the name of a device and with what a plan of it shall force:
  *
  *     gemm device='NVIDIA H200' m=1536 n=1536 k=1536 a=bf16 config='sm90 tile_m=128 tile_n=144'   # a comment
  *
  * config= is what plans print, with or without the operator's name; fields that it does not say are the implementation's
- * choice. An emulated device gets what the device that it emulates gets.
+ * choice. Keys that are the laboratory's, as seed=, say nothing here. An emulated device gets what the device that it emulates gets.
  *
  * Lines come from the file that CKL_TUNED names, from tuned.txt in the user's cache folder, and from the table that is built in;
  * where two are of one problem the earlier source wins, in a source the earlier line. CKL_TUNED=off: from nowhere. Files are
@@ -23,7 +23,7 @@
 enum { TUNED_FILE_BYTES_MAX = 4 << 20, TUNED_PATH_BYTES = 4096 };
 
 typedef struct tuned_entry {
-    const char *source; // a file, or "built in"
+    const char *source; // a file, or "built-in table"
     int line;
     const char *device; // "NVIDIA H200"
     const char *force;  // "sm90 tile_m=128 tile_n=144"

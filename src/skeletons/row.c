@@ -128,7 +128,7 @@ ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, c
 row_split row_split_scalar(const row_split *s)
 {
     row_split scalar = *s;
-    scalar.steps *= scalar.vec;
+    scalar.steps = scalar.steps * scalar.vec + scalar.ragged; // the ends of a ragged row
     scalar.vec = 1;
     scalar.ragged = false;
     return scalar;
@@ -147,6 +147,14 @@ row_split row_split_anywhere(const row_split *s, ckl_dtype dtype)
 bool row_starts_in_phase(const void *address, const void *other)
 {
     return ((uintptr_t)address - (uintptr_t)other) % ACCESS_BYTES == 0;
+}
+
+int64_t row_phase_period(ckl_dtype dtype, int64_t ld)
+{
+    int64_t period = 1;
+    while (ld * period % row_vec_full(dtype))
+        period *= 2;
+    return period;
 }
 
 bool row_in_phase(ckl_dtype dtype, int64_t rows, int64_t ld, int64_t other_ld)

@@ -76,6 +76,7 @@ row_split row_split_anywhere(const row_split *s, ckl_dtype dtype);
 
 /* Do two addresses, and the rows of two matrices that start there, lie equally to 16-byte boundaries? One row has no pitch. */
 bool row_starts_in_phase(const void *address, const void *other);
+int64_t row_phase_period(ckl_dtype dtype, int64_t ld); // rows until they lie like the first
 bool row_in_phase(ckl_dtype dtype, int64_t rows, int64_t ld, int64_t other_ld);
 
 /* Where this thread is: its row, and its first element in it. Sets the kernel's threads and cluster. */

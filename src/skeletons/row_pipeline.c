@@ -132,9 +132,10 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
 ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split *s, int64_t cols)
 {
     const int64_t ends = s->chunk.ragged ? 2 * (s->chunk.vec - 1) : 0; // elements that no chunk has, at most
-    if (s->cluster > 1 && cols - ends <= (s->cluster - 1) * chunk_cols(s))
+    const bool may_lack = s->cluster > 1 || s->chunk.ragged;
+    if (may_lack && cols - ends <= (s->cluster - 1) * chunk_cols(s))
         FAIL(CKL_INVALID, "%s: cluster=%d, but rows have only %" PRId64 " chunks", what, s->cluster,
-             ceil_div(cols, chunk_cols(s)));
+             ceil_div(max_i64(0, cols - ends), chunk_cols(s)));
     return CKL_OK;
 }
 
@@ -305,10 +306,18 @@ static val chunk_start(const row_pipeline *s, int chunk)
     return imm((int)chunk_cols(&s->split) * s->split.cluster * chunk);
 }
 
-row_place row_pipeline_columns(const row_pipeline *s, int chunk)
+static row_spans spans_of(const row_pipeline *s, val row)
 {
-    row_place first = row_pipeline_place(s, ir_int(I64, 0));
-    return row_from(&first, chunk_start(s, chunk));
+    const row_place start = row_pipeline_place(s, row);
+    return row_spans_of(&s->split.chunk, &start, s->inputs[0].pointer, s->dtype, s->inputs[0].ld);
+}
+
+row_span row_pipeline_columns(const row_pipeline *s, int chunk)
+{
+    const row_spans first = spans_of(s, s->split.chunk.ragged ? s->first_row : ir_int(I64, 0));
+    if (chunk == s->split.chunks)
+        return first.of[1];
+    return (row_span){ first.of[0].split, row_from(&first.of[0].place, chunk_start(s, chunk)) };
 }
 
 /* One pass over a row. */
@@ -404,8 +413,7 @@ static void load_ends(row_pipeline *s, const row_span *ends)
 static void go_over(const pass *v, val row)
 {
     row_pipeline *s = v->s;
-    const row_place start = row_pipeline_place(s, row);
-    const row_spans all = row_spans_of(&s->split.chunk, &start, s->inputs[0].pointer, s->dtype, s->inputs[0].ld);
+    const row_spans all = spans_of(s, row);
     const row_span *ends = all.count > 1 ? &all.of[1] : NULL;
     if (ends && !v->held)
         load_ends(s, ends);

@@ -140,8 +140,11 @@ void row_pipeline_end(row_pipeline *s);
 /* This thread's place at the start of a row. The thread whose `first` is 0 stores what a row has once. */
 row_place row_pipeline_place(const row_pipeline *s, val row);
 
-/* This thread's columns in a chunk of any row, for unrolled passes. The chunk may not exist. */
-row_place row_pipeline_columns(const row_pipeline *s, int chunk);
+/*
+ * This thread's columns in a chunk of any row, for unrolled passes. The chunk may not exist. Of ragged rows: in those that lie
+ * like the first one of this CTA to 16-byte boundaries; chunk split.chunks: at their ends.
+ */
+row_span row_pipeline_columns(const row_pipeline *s, int chunk);
 
 /*
  * What a kernel does with each row. first() ends with row_pipeline_reduce_begin(), second() begins with

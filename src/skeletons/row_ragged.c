@@ -55,12 +55,14 @@ row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_
 
 /* A vector is cut out of the two aligned ones that it touches: it begins `bytes` after the start of the first. */
 typedef struct cut {
-    val low;      // address of the first vector's lower one
+    val low;      // address of the lower one of this thread's first vector
     val bytes;    // u32; the same for all vectors
     val elements; // u32, as many elements
     words w;      // of a vector's elements
     int count;    // 32-bit words of a vector
     val outside;  // a word of fill
+    val moves[2]; // predicates: by one word, by two
+    val selector; // of the bytes of two neighbouring words
     ir_cache cache;
 } cut;
 
@@ -73,67 +75,96 @@ static cut make_cut(const row_split *s, tensor from, double fill)
     c.bytes = convert(U32, past);
     c.elements = div(c.bytes, imm(size));
     c.outside = bitcast(U32, words_filled(c.w, from.dtype, fill));
+    for (int by = 1; by <= 2; by++)
+        c.moves[by - 1] = ne(bit_and(c.bytes, imm(by * WORD_BYTES)), imm(0));
+    c.selector = add(imm_as(U32, 0x3210), mul(bit_and(c.bytes, imm(WORD_BYTES - 1)), imm_as(U32, 0x1111)));
     return c;
 }
 
-/* Both vectors of number `step`: 2 * c->count words. */
-typedef struct pair_of_vectors {
-    val word[2 * WORDS_MAX];
-    val apart; // predicate: reaches out of the row, so that its elements are loaded one by one
-} pair_of_vectors;
-
-static pair_of_vectors load_pair(const cut *c, const row_split *s, const row_place *p, tensor from, int step)
+static val first_column(const row_split *s, const row_place *p, int step)
 {
-    pair_of_vectors v;
+    return tensor_coordinate(p->cX, leaf((int64_t)step * s->vec), 1);
+}
+
+/* Do the two vectors of number `step` reach behind the row? They must not begin before it. */
+static val reaches_out(const cut *c, const row_split *s, const row_place *p, int step)
+{
+    return gt(add(sub(first_column(s, p, step), c->elements), imm(2 * s->vec)), p->cols);
+}
+
+static void load_words(const cut *c, tensor from, const row_split *s, int step, bool upper, val *word)
+{
     int64_t offset;
-    val first = tensor_coordinate(p->cX, leaf((int64_t)step * s->vec), 1), inside = lt(first, p->limit);
-    val shifted = ne(c->bytes, imm(0)), low = sub(first, c->elements);
-    val enough = logical_and(ge(first, c->elements), le(add(low, imm(2 * s->vec)), p->cols));
-    val whole = logical_and(inside, logical_or(logical_not(shifted), enough));
+    const int first = upper ? c->count : 0;
     (void)tensor_address_near(from, (int64_t)step * s->vec, &offset);
-    v.apart = logical_and(inside, logical_not(whole));
+    ir_load(IR_GLOBAL, c->cache, IR_U32, c->count, c->low, offset + first * WORD_BYTES, word + first);
+}
+
+/* Must the elements of a vector of the row come one by one, because one that it is cut from reaches out? */
+static val is_apart(const cut *c, const row_split *s, const row_place *p, int step)
+{
+    val first = first_column(s, p, step), inside = lt(first, p->limit), shifted = ne(c->bytes, imm(0));
+    val out = logical_or(lt(first, c->elements), reaches_out(c, s, p, step));
+    return logical_and(logical_and(inside, shifted), out);
+}
+
+static void load_at_edge(const cut *c, const row_split *s, const row_place *p, tensor from, int step, val *word)
+{
+    val inside = lt(first_column(s, p, step), p->limit);
+    val whole = logical_and(inside, logical_not(is_apart(c, s, p, step)));
     for (int i = 0; i < 2 * c->count; i++)
-        v.word[i] = variable(U32, c->outside);
+        assign(word[i], c->outside);
     IF(whole)
-        ir_load(IR_GLOBAL, c->cache, IR_U32, c->count, c->low, offset, v.word);
-    IF(logical_and(whole, shifted))
-        ir_load(IR_GLOBAL, c->cache, IR_U32, c->count, c->low, offset + c->count * WORD_BYTES, v.word + c->count);
-    return v;
+        load_words(c, from, s, step, false, word);
+    IF(logical_and(whole, ne(c->bytes, imm(0))))
+        load_words(c, from, s, step, true, word);
 }
 
 /* The vector's words: whole words move by two selects, bytes by a permute of neighbours. */
-static void cut_out(const cut *c, const pair_of_vectors *v, val *out)
+static void cut_out(const cut *c, const val *from, val *out)
 {
-    val word[2 * WORDS_MAX + 1];
+    val word[2 * WORDS_MAX];
     int count = 2 * c->count;
     for (int i = 0; i < count; i++)
-        word[i] = v->word[i];
+        word[i] = from[i];
     for (int by = c->count / 2; by > 0; by /= 2) {
-        val move = ne(bit_and(c->bytes, imm(by * WORD_BYTES)), imm(0));
         count -= by;
         for (int i = 0; i < count; i++)
-            word[i] = select(move, word[i + by], word[i]);
+            word[i] = select(c->moves[by - 1], word[i + by], word[i]);
     }
-    const bool whole_words = c->w.per == 1;
-    val selector =
-        whole_words ? c->bytes : add(imm_as(U32, 0x3210), mul(bit_and(c->bytes, imm(3)), imm_as(U32, 0x1111)));
+    if (c->w.per == 1) {
+        for (int i = 0; i < c->count; i++)
+            out[i] = word[i];
+        return;
+    }
     for (int i = 0; i < c->count; i++)
-        out[i] = whole_words ? word[i] : permute_bytes(word[i], word[i + 1], selector);
+        out[i] = permute_bytes(word[i], word[i + 1], c->selector);
 }
 
-static void load_apart(const row_split *s, tensor from, int step, val apart, const val *out)
+static void load_apart(const row_split *s, tensor from, tensor to, int step)
 {
     int64_t offset;
-    const int64_t size = (int64_t)ckl_dtype_bytes(from.dtype);
-    val address = tensor_address_near(from, (int64_t)step * s->vec, &offset);
-    IF(apart)
-        for (int e = 0; e < s->vec; e++) {
-            val x = ir_reg(element_register(from.dtype));
-            ir_load(IR_GLOBAL, from.cache, from.dtype, 1, address, offset + e * size, &x);
-            assign(out[e], convert(out[e].type, x));
-        }
+    const int64_t size = (int64_t)ckl_dtype_bytes(from.dtype), first = (int64_t)step * s->vec;
+    val address = tensor_address_near(from, first, &offset);
+    for (int e = 0; e < s->vec; e++) {
+        val x = ir_reg(element_register(from.dtype)), out = to.regs[index_at(to.layout, first + e)];
+        ir_load(IR_GLOBAL, from.cache, from.dtype, 1, address, offset + e * size, &x);
+        assign(out, convert(out.type, x));
+    }
 }
 
+static void unpack_cut(const cut *c, const row_split *s, const val *word, ckl_dtype dtype, tensor to, int step)
+{
+    val cut_words[WORDS_MAX], *out = ir_alloc((size_t)s->vec, sizeof *out);
+    for (int e = 0; e < s->vec; e++)
+        out[e] = to.regs[index_at(to.layout, (int64_t)step * s->vec + e)];
+    cut_out(c, word, cut_words);
+    for (int i = 0; i < c->count; i++)
+        cut_words[i] = bitcast(c->w.type, cut_words[i]);
+    words_unpack(c->w, cut_words, dtype, out);
+}
+
+/* All loads come before the first use. Few threads are at an edge, where each vector has predicates of its own. */
 void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
 {
     if (!s->ragged) {
@@ -141,19 +172,29 @@ void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tens
         return;
     }
     const cut c = make_cut(s, from, fill);
-    pair_of_vectors *pairs = ir_alloc((size_t)s->steps, sizeof *pairs);
-    val *out = ir_alloc((size_t)s->vec, sizeof *out), cut_words[WORDS_MAX];
+    val(*word)[2 * WORDS_MAX] = ir_alloc((size_t)s->steps, sizeof *word);
     for (int step = 0; step < s->steps; step++)
-        pairs[step] = load_pair(&c, s, p, from, step);
-    for (int step = 0; step < s->steps; step++) {
-        for (int e = 0; e < s->vec; e++)
-            out[e] = to.regs[index_at(to.layout, (int64_t)step * s->vec + e)];
-        cut_out(&c, &pairs[step], cut_words);
-        for (int i = 0; i < c.count; i++)
-            cut_words[i] = bitcast(c.w.type, cut_words[i]);
-        words_unpack(c.w, cut_words, from.dtype, out);
-        load_apart(s, from, step, pairs[step].apart, out);
+        for (int i = 0; i < 2 * c.count; i++)
+            word[step][i] = ir_reg(IR_U32);
+    const int last = s->steps - 1; // inside of the row, and what it is cut from too: then all vectors are
+    val beyond = logical_or(ge(first_column(s, p, last), p->limit), reaches_out(&c, s, p, last));
+    val at_edge = logical_or(lt(first_column(s, p, 0), c.elements), beyond);
+    IF(at_edge)
+        for (int step = 0; step < s->steps; step++)
+            load_at_edge(&c, s, p, from, step, word[step]);
+    ELSE
+    {
+        for (int step = 0; step < s->steps; step++) {
+            load_words(&c, from, s, step, false, word[step]);
+            load_words(&c, from, s, step, true, word[step]);
+        }
     }
+    for (int step = 0; step < s->steps; step++)
+        unpack_cut(&c, s, word[step], from.dtype, to, step);
+    IF(at_edge)
+        for (int step = 0; step < s->steps; step++)
+            IF(is_apart(&c, s, p, step))
+                load_apart(s, from, to, step);
 }
 
 static void store_apart(const row_split *s, tensor from, tensor to, int step)

@@ -29,13 +29,18 @@ typedef struct label {
     val valid;   // in 0..cols-1
 } label;
 
-static label read_label(const problem *k, val row, val exists)
+static val read_number(const problem *k, val row, val exists)
 {
-    label t = { .number = variable(I64, k->p.ignore_index) };
+    val number = variable(I64, k->p.ignore_index);
     IF(exists)
-        assign(t.number, convert(I64, at(per_row(k, k->p.target, k->cfg->target), row)));
-    t.ignored = eq(t.number, k->p.ignore_index);
-    t.valid = logical_and(ge(t.number, imm(0)), lt(t.number, k->p.cols));
+        assign(number, convert(I64, at(per_row(k, k->p.target, k->cfg->target), row)));
+    return number;
+}
+
+static label label_of(const problem *k, val number)
+{
+    label t = { .number = number, .ignored = eq(number, k->p.ignore_index) };
+    t.valid = logical_and(ge(number, imm(0)), lt(number, k->p.cols));
     return t;
 }
 
@@ -91,10 +96,11 @@ static void forward(const problem *k)
 {
     val pair[ONLINE_VALUES];
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
-    label t = read_label(k, place.row, place.exists);
-    t.valid = logical_and(t.valid, place.exists);
-    val logit = read_logit(k, place.row, t);
+    val number = read_number(k, place.row, place.exists); // comes while the row is read
     add_row(k, &place, pair);
+    label t = label_of(k, number);
+    t.valid = logical_and(t.valid, place.exists);
+    val logit = read_logit(k, place.row, t); // comes during the reduction
     val lse = log_sum_exp(k, pair);
     IF(logical_and(eq(place.first, imm(0)), place.exists)) {
         set(per_row(k, k->p.lse, F32), place.row, lse);
@@ -109,7 +115,7 @@ static void mean(const problem *k)
     val sums[] = { variable(F32, immf(0)), variable(I32, imm(0)) }; // the losses, and how many they are
     launch_bounds(MEAN_THREADS, 0);
     LOOP_FROM(row, convert(I64, thread()), k->p.rows, imm(MEAN_THREADS)) {
-        label t = read_label(k, row, yes());
+        label t = label_of(k, read_number(k, row, yes()));
         val lse = at(per_row(k, k->p.lse, F32), row), logit = read_logit(k, row, t);
         assign(sums[0], add(sums[0], loss_of(lse, logit, t)));
         assign(sums[1], add(sums[1], select(t.ignored, imm(0), imm(1))));
@@ -189,7 +195,7 @@ static void backward(const problem *k)
         all.of[1].place.limit = select(eq(cta_y(), imm(0)), all.of[1].place.limit, imm(0));
     for (int i = 0; i < all.count; i++)
         tile[i] = make_tile(k, &all.of[i]);
-    row_factors f = { .t = read_label(k, row.row, row.exists) };
+    row_factors f = { .t = label_of(k, read_number(k, row.row, row.exists)) };
     f.lse = read_lse(k, &row);
     f.factor = factor_of(k, &row, f.t);
     f.class = convert(U32, f.t.number);

@@ -39,12 +39,13 @@ static void initialise(const sm90_kernel *k)
         gemm_sm90_parts_init(k);
         fence_mbarrier_init();
     }
+    gemm_sm90_prefetch(k);
     cluster_sync();
     grid_wait(); // what is above overlaps the end of the kernel before
     launch_dependents();
 }
 
-/* Thread t of a consumer frees the stages of CTA t of the cluster, if that CTA loads for this one. */
+/* Thread t of a consumer frees the stages of CTA t of those that share operands, if that CTA loads for this one. */
 static void describe_release(const sm90_kernel *k, consumer_role *c)
 {
     int cluster_m = k->cfg->cluster_m, sharers = k->size.sharers;
@@ -55,7 +56,7 @@ static void describe_release(const sm90_kernel *k, consumer_role *c)
     if (k->cfg->cluster_m > 1 && k->cfg->cluster_n > 1)
         c->releases = logical_and(c->releases, logical_or(eq(rem(peer, imm(cluster_m)), k->rank_m),
                                                           eq(div(peer, imm(cluster_m)), k->rank_n)));
-    c->peer = pipeline_peer(&k->ring, peer);
+    c->peer = pipeline_peer(&k->ring, k->cfg->split == 1 ? peer : add(peer, mul(k->rank_k, imm(sharers))));
 }
 
 static consumer_role describe_consumer(const sm90_kernel *k)
@@ -68,11 +69,11 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.first_thread = eq(c.tid, imm(0));
     describe_release(k, &c);
     val block = cfg->pingpong ? imm(0) : c.index;
-    tensor sA = local_tile(k->sA, shape(k->size.consumer_rows, GEMM_TILE_K), coord(block, 0, _)); // (ROWS,BK,STAGES)
+    tensor sA = local_tile(k->sA, shape(k->size.consumer_rows, k->size.tile_k), coord(block, 0, _)); // (ROWS,BK,STAGES)
     c.tCrA = descriptors_A(&c.mma, sA);
     c.tCrB = descriptors_B(&c.mma, k->sB);
     c.acc = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
-    fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
+    fill(c.acc, convert(c.acc.dtype, imm(0))); // once: the first wgmma of a tile ignores them
     c.sD = slice(k->sD, _, _, _, c.index);
     if (k->epilogue.bias)
         c.sBias = slice(k->sBias, _, c.index);
@@ -133,7 +134,11 @@ static void describe_schedule(sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
     k->rank_m = rem(cluster_rank(), imm(cfg->cluster_m));
-    k->rank_n = cfg->cluster_n == 1 ? imm(0) : div(cluster_rank(), imm(cfg->cluster_m));
+    k->rank_n = imm(0);
+    if (cfg->cluster_n > 1) {
+        val rank = cfg->split == 1 ? cluster_rank() : rem(cluster_rank(), imm(k->size.sharers));
+        k->rank_n = div(rank, imm(cfg->cluster_m));
+    }
     k->tiles =
         make_tile_schedule(k->p.m, k->p.n, cfg->tile_m * cfg->cluster_m, cfg->tile_n * cfg->cluster_n, cfg->group);
     k->count = cfg->batched ? mul(k->tiles.count, k->p.batch) : k->tiles.count;
@@ -149,7 +154,7 @@ void gemm_sm90(const void *config, int kernel)
     role_registers registers = registers_of(cfg);
     launch_bounds(k.size.threads, cfg->ctas); // also lets setmaxnreg move registers between the roles
     cluster_size(k.size.cluster);
-    k.rank_k = cfg->split == 1 ? imm(0) : cluster_rank();
+    k.rank_k = cfg->split == 1 ? imm(0) : div(cluster_rank(), imm(k.size.sharers));
     gemm_sm90_parameters(&k);
     gemm_sm90_memory(&k);
     describe_schedule(&k);

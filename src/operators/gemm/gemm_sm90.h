@@ -67,8 +67,9 @@ void gemm_sm90_memory(sm90_kernel *k);
 
 tile_place gemm_sm90_tile(const sm90_kernel *k, val tile); // this CTA's, of a cluster's tile
 
-/* gemm_sm90_producer.c: the warpgroup that loads. */
+/* gemm_sm90_producer.c: the warpgroup that loads; and what all threads may ask for before the kernel before has ended. */
 void gemm_sm90_producer(const sm90_kernel *k);
+void gemm_sm90_prefetch(const sm90_kernel *k);
 
 /* gemm_sm90_mainloop.c: acc = A tile * B tile over the K tiles of this CTA, and what ping-pong needs to begin. */
 tiled_mma gemm_sm90_mma(ckl_dtype dtype, int n); // one warpgroup's wgmma over 64 x n

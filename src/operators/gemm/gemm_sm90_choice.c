@@ -12,7 +12,8 @@
 #include "operators/gemm/gemm_sm90_fit.h"
 
 enum {
-    ROW_BYTES = 2 * GEMM_TILE_K, // of a row of A or B in a K step
+    ROW_BYTES = GEMM_TILE_BYTES, // of a row of A or B in a K step
+    STEP_HALVES = ROW_BYTES / 2, // the same as elements of 16 bits: others take as long as these do
     SECTOR = 32,
     STAGES_MAX = 8,
     STAGES_OF_FEW = 12, // where tiles are few, and latency counts
@@ -49,10 +50,10 @@ static int ragged_of(const ckl_gemm_desc *d)
     return d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
 }
 
-/* Columns of a tile of D^T: all rows of D, or equal parts of them. */
+/* Columns of a tile of D^T: all rows of D; 0, which is refused, where they are too many. */
 static int swapped_columns(int64_t rows)
 {
-    return (int)round_up(ceil_div(rows, ceil_div(rows, SWAP_COLUMNS)), ATOM_COLUMNS);
+    return rows > SWAP_COLUMNS ? 0 : (int)round_up(rows, ATOM_COLUMNS);
 }
 
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -91,6 +92,13 @@ static bool starts_inside_sector(int64_t ld, ckl_dtype dtype)
     return ld * (int64_t)ckl_dtype_bytes(dtype) % SECTOR != 0;
 }
 
+/* The clusters that a device holds at once, a CTA an SM. NOTE: an H200 of 132 SMs has room for 66 of 2 CTAs, 30 of 4, 15 of 8. */
+static int64_t clusters_of(int64_t sm_count, int cluster)
+{
+    int64_t usable = cluster > 2 ? sm_count * 10 / 11 : sm_count;
+    return max_i64(usable / cluster, 1);
+}
+
 /* A problem as the tiles of a config see it. */
 typedef struct tiled_problem {
     int64_t rows, cols;  // of A*B, or of D^T
@@ -98,6 +106,7 @@ typedef struct tiled_problem {
     int64_t tiles, ctas; // CTAs at work in the first turn
     int64_t turns;
     bool slow_a, slow_b; // rows start inside a sector
+    bool merged;         // neighbours without a cluster load the same B at the same time
 } tiled_problem;
 
 static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t sm_count)
@@ -105,15 +114,16 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
     bool slow_a = starts_inside_sector(d->lda, d->a), slow_b = starts_inside_sector(d->ldb, d->b);
     tiled_problem p = { .rows = c->swap ? d->n : d->m,
                         .cols = c->swap ? d->m : d->n,
-                        .steps = ceil_div(ceil_div(d->k, GEMM_TILE_K), c->split),
+                        .steps = ceil_div(ceil_div(d->k, gemm_tile_k(d->a)), c->split),
                         .slow_a = c->swap ? slow_b : slow_a,
                         .slow_b = c->swap ? slow_a : slow_b };
     int cluster = c->cluster_m * c->cluster_n * c->split;
-    int64_t slots = max_i64(sm_count / cluster * cluster, cluster);
+    int64_t slots = clusters_of(sm_count, cluster) * cluster;
     p.tiles =
         ceil_div(p.rows, c->tile_m * c->cluster_m) * ceil_div(p.cols, c->tile_n * c->cluster_n) * cluster * d->batch;
     p.turns = ceil_div(p.tiles, slots);
     p.ctas = min_i64(p.tiles, slots);
+    p.merged = cluster == 1 && p.rows > c->tile_m;
     return p;
 }
 
@@ -136,7 +146,7 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, in
             c->tile_m / 64.0 * 4 * instruction * f->tensor_cores * (c->consumers == 3 ? f->three_consumers : 1),
         .sm = fmax((c->tile_m + n) * ROW_BYTES / (2 * p->ctas <= sm_count ? f->sm_bytes_alone : f->sm_bytes), arrival) +
               f->slow_row * slow_rows + f->absent_row * absent,
-        .l2 = (double)p->ctas * (shared_m + shared_n) * ROW_BYTES / f->l2_bytes,
+        .l2 = (double)p->ctas * (shared_m + shared_n / (p->merged ? 2 : 1)) * ROW_BYTES / f->l2_bytes,
     };
 }
 
@@ -146,9 +156,7 @@ static double epilogue_of_tile(const gemm_sm90_config *c)
     const gemm_sm90_shape s = gemm_sm90_shape_of(c);
     double narrow = c->swap || s.columns % 64 == 0 ? 1 : s.columns % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
     double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
-    double exchange = c->split == 1 ? 0
-                                    : fit.exchange + fit.exchange_element * s.consumer_rows * c->tile_n *
-                                                         (c->pingpong ? 1 : c->consumers);
+    double sent = 4.0 * c->tile_m * c->tile_n, exchange = c->split == 1 ? 0 : fit.exchange + sent / fit.exchange_bytes;
     return (double)c->tile_m * s.columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
            exchange;
 }
@@ -163,7 +171,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double step = overlapped(s.tensor_cores, s.sm, s.l2) * sharing + fit.step;
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c), all = tile + epilogue;
     double turn = c->pingpong ? fmax(tile, all / 2) : all;
-    double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * GEMM_TILE_K;
+    double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
     double bytes = (double)(d->m * d->k + d->n * d->k) * (double)ckl_dtype_bytes(d->a) +
                    (double)(d->m * d->n) * (double)ckl_dtype_bytes(d->d) * (c->epilogue.c ? 2 : 1);
     double tiles_us = fit.launch_us + ((double)p.turns * turn + all - turn) / fit.cycles_per_us;

@@ -65,13 +65,9 @@ static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
 
 static ckl_status admit_sm90_cluster(const gemm_sm90_config *c)
 {
-    if (c->cluster_m < 1 || c->cluster_n < 1 || c->cluster_m * c->cluster_n > 8)
-        FAIL(CKL_INVALID, "gemm sm90: a cluster of %dx%d CTAs is not in 1..8", c->cluster_m, c->cluster_n);
-    if (c->split < 1 || c->split > 8)
-        FAIL(CKL_INVALID, "gemm sm90: split=%d is not in 1..8", c->split);
-    if (c->split > 1 && c->cluster_m * c->cluster_n > 1)
-        FAIL(CKL_INVALID, "gemm sm90: split=%d leaves no room for a cluster of %dx%d CTAs", c->split, c->cluster_m,
-             c->cluster_n);
+    if (c->cluster_m < 1 || c->cluster_n < 1 || c->split < 1 || c->cluster_m * c->cluster_n * c->split > 8)
+        FAIL(CKL_INVALID, "gemm sm90: a cluster of %dx%d CTAs with split=%d is not in 1..8", c->cluster_m, c->cluster_n,
+             c->split);
     if (c->tile_n % (8 * c->cluster_m) || c->tile_m % (8 * c->cluster_n))
         FAIL(CKL_INVALID, "gemm sm90: tile %dx%d cannot be loaded in boxes of 8 rows by a cluster of %dx%d", c->tile_m,
              c->tile_n, c->cluster_m, c->cluster_n);
@@ -82,6 +78,13 @@ static ckl_status admit_sm90_cluster(const gemm_sm90_config *c)
     return CKL_OK;
 }
 
+/* Of all products, of a cluster each. */
+static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
+{
+    int64_t rows = c->swap ? d->n : d->m, cols = c->swap ? d->m : d->n;
+    return d->batch * ceil_div(rows, c->tile_m * c->cluster_m) * ceil_div(cols, c->tile_n * c->cluster_n);
+}
+
 static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc *d = desc;
@@ -89,6 +92,10 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
     TRY(gemm_check_epilogue("sm90", d, &c->epilogue));
+    if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone");
+    if (d->a == CKL_I8 && c->split > 1)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: split=%d exchanges f32, sums of i8 are i32", c->split);
     TRY(admit_sm90_tile(c));
     TRY(admit_sm90_cluster(c));
     if (c->stages < 2 || c->buffers < 1)
@@ -106,11 +113,15 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED, "gemm sm90: k=0 leaves no products");
     if (d->m > INT32_MAX || d->n > INT32_MAX || d->k > INT32_MAX || d->batch > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: a size is beyond the 32-bit coordinates of TMA");
+    if (tiles_of(d, c) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: %" PRId64 " tiles are more than 32-bit numbers", tiles_of(d, c));
     if (c->batched != (d->batch > 1))
         FAIL(CKL_INVALID, "gemm sm90: batched=%d with batch=%" PRId64, c->batched, d->batch);
+    if (c->prefetch < 0 || (c->prefetch && c->batched))
+        FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is negative, or of a batch", c->prefetch);
     TRY(check_row_alignment(d, c->ragged != GEMM_ALL_RAGGED));
-    if (ceil_div(d->k, GEMM_TILE_K) < c->split)
-        FAIL(CKL_UNSUPPORTED, "gemm sm90: k=%" PRId64 " has fewer tiles of %d than split=%d", d->k, GEMM_TILE_K,
+    if (ceil_div(d->k, gemm_tile_k(d->a)) < c->split)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: k=%" PRId64 " has fewer tiles of %d than split=%d", d->k, gemm_tile_k(d->a),
              c->split);
     return CKL_OK;
 }
@@ -141,18 +152,19 @@ static ckl_status launch_products(const ckl_plan *plan, const ckl_gemm_desc *d, 
     TRY(check_pointer_alignment(x, c));
     const param_tensor a = matrix(d, x->a, d->a, d->m, d->k, d->lda, d->stride_a);
     const param_tensor b = matrix(d, x->b, d->b, d->n, d->k, d->ldb, d->stride_b);
-    const int64_t rows = swap ? d->n : d->m, cols = swap ? d->m : d->n; // of all tiles
     const gemm_pitched_params params = {
         .A = swap ? b : a,
         .B = swap ? a : b,
         .C = matrix(d, x->c, d->d, d->m, d->n, d->ldc, d->stride_c),
         .D = matrix(d, x->d, d->d, d->m, d->n, d->ldd, d->stride_d),
-        .m = (uint32_t)rows,
-        .n = (uint32_t)cols,
+        .m = (uint32_t)(swap ? d->n : d->m),
+        .n = (uint32_t)(swap ? d->m : d->n),
         .k = (uint32_t)d->k,
         .alpha = gemm_alpha_of(x),
         .beta = gemm_beta_of(d, x),
         .bias = x->bias,
+        .a = swap ? x->b : x->a,
+        .lda = swap ? d->ldb : d->lda,
         .c = x->c,
         .ldc = d->ldc,
         .c_batch = d->stride_c,
@@ -161,8 +173,7 @@ static ckl_status launch_products(const ckl_plan *plan, const ckl_gemm_desc *d, 
         .d_batch = d->stride_d,
         .batch = (uint32_t)d->batch,
     };
-    int64_t tiles = d->batch * ceil_div(rows, c->tile_m * c->cluster_m) * ceil_div(cols, c->tile_n * c->cluster_n);
-    int64_t clusters = min_i64(tiles, plan->kernels[0].clusters_resident);
+    int64_t clusters = min_i64(tiles_of(d, c), plan->kernels[0].clusters_resident);
     const plan_grid grid = { .x = clusters * c->cluster_m * c->cluster_n * c->split };
     return plan_launch(plan, 0, grid, &params, stream);
 }
@@ -231,6 +242,8 @@ static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, c
 static ckl_status admit_pitched(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc *d = desc, even = pitched_desc(d);
+    if (ckl_dtype_bytes(d->a) != 2)
+        FAIL(CKL_UNSUPPORTED, "gemm pitched: rows of %s are not copied", ckl_dtype_name(d->a));
     if (copy_bytes(d, 'a') + copy_bytes(d, 'b') == 0)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: rows of A and B are whole 16 bytes apart already");
     if (2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
@@ -244,39 +257,48 @@ static int64_t workspace_pitched(const ckl_plan *plan)
     return round_up(copy_bytes(plan->desc, 'a'), PLAN_WORKSPACE_ALIGNMENT) + copy_bytes(plan->desc, 'b');
 }
 
-/* One matrix, or those of a batch one after the other. */
-static ckl_status launch_copy(const ckl_plan *plan, const gemm_pitched_params *p, ckl_stream stream)
+/* Adds copy number i, of the matrices of a batch, to a launch; returns its CTAs. */
+static int64_t add_copy(gemm_pitched_params *p, int i, const ckl_gemm_desc *d, char matrix, const void *from, void *to)
 {
-    int64_t ctas = ceil_div(p->copy_rows, GEMM_REPITCH_ROWS) *
-                   ceil_div(ceil_div(p->copy_length, GEMM_REPITCH_VECTOR), GEMM_REPITCH_THREADS);
-    return plan_launch(plan, 1, (plan_grid){ .x = ctas, .y = p->copy_batch }, p, stream);
+    const ckl_gemm_desc even = pitched_desc(d);
+    const bool a = matrix == 'a';
+    p->from[i] = from;
+    p->from_ld[i] = a ? d->lda : d->ldb;
+    p->from_stride[i] = a ? d->stride_a : d->stride_b;
+    p->to[i] = to;
+    p->to_ld[i] = a ? even.lda : even.ldb;
+    p->copy_rows[i] = a ? d->m : d->n;
+    return d->batch * ceil_div(p->copy_rows[i], GEMM_REPITCH_ROWS) *
+           ceil_div(ceil_div(d->k, GEMM_REPITCH_VECTOR), GEMM_REPITCH_THREADS);
+}
+
+/* Copies what is odd, and lets the args point to the copies. */
+static ckl_status launch_copies(const ckl_plan *plan, ckl_gemm_args *x, ckl_stream stream)
+{
+    const ckl_gemm_desc *d = plan->desc;
+    char *to = plan_workspace(plan, x->workspace);
+    gemm_pitched_params p = { .copy_length = d->k };
+    int64_t ctas = 0, copies = 0;
+    if (copy_bytes(d, 'a')) {
+        ctas = add_copy(&p, (int)copies++, d, 'a', x->a, to);
+        x->a = to;
+        to += round_up(copy_bytes(d, 'a'), PLAN_WORKSPACE_ALIGNMENT);
+    }
+    p.second = (uint32_t)ctas;
+    if (copy_bytes(d, 'b')) {
+        ctas += add_copy(&p, (int)copies++, d, 'b', x->b, to);
+        x->b = to;
+    }
+    if (copies == 1)
+        p.second = (uint32_t)ctas;
+    return plan_launch(plan, 1, (plan_grid){ .x = ctas }, &p, stream);
 }
 
 static ckl_status launch_pitched(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_gemm_desc *d = plan->desc, even = pitched_desc(d);
+    const ckl_gemm_desc even = pitched_desc(plan->desc);
     ckl_gemm_args x = *(const ckl_gemm_args *)args;
-    char *to = plan_workspace(plan, x.workspace);
-    gemm_pitched_params p = { .copy_length = d->k, .copy_batch = d->batch, .to = to };
-    if (copy_bytes(d, 'a')) {
-        p.from = x.a;
-        p.from_ld = d->lda;
-        p.from_stride = d->stride_a;
-        p.to_ld = even.lda;
-        p.copy_rows = d->m;
-        TRY(launch_copy(plan, &p, stream));
-        x.a = to;
-        p.to = to + round_up(copy_bytes(d, 'a'), PLAN_WORKSPACE_ALIGNMENT);
-    }
-    if (copy_bytes(d, 'b')) {
-        p.from = x.b;
-        p.from_ld = d->ldb;
-        p.from_stride = d->stride_b;
-        p.to_ld = even.ldb;
-        p.copy_rows = d->n;
-        TRY(launch_copy(plan, &p, stream));
-        x.b = p.to;
-    }
+    TRY(launch_copies(plan, &x, stream));
     return launch_products(plan, &even, &x, stream);
 }
 

@@ -15,6 +15,13 @@ static val barrier_of(const consumer_role *c, int64_t barriers)
     return add(smem_address(barriers), mul(c->index, imm(8)));
 }
 
+/* The CTA that has part `part` of this CTA's tile. */
+static val cta_of(const sm90_kernel *k, val part)
+{
+    int sharers = k->size.sharers;
+    return sharers == 1 ? part : add(mul(part, imm(sharers)), rem(cluster_rank(), imm(sharers)));
+}
+
 static val finishes(const sm90_kernel *k)
 {
     return lt(k->rank_k, imm(k->size.finishers));
@@ -33,7 +40,8 @@ static void send_slice(const sm90_kernel *k, const consumer_role *c, int s)
 {
     tensor sums = accumulator_columns(c->acc, s * k->size.columns, k->size.columns); // (MMA,MMA_M,1)
     tensor sPart = slice(c->sParts, _, c->tid, _, k->rank_k);                        // (2,PAIRS)
-    val to = mapa(tensor_address(sPart, coord(0, 0)), imm(s)), arrived = mapa(barrier_of(c, k->parts_arrived), imm(s));
+    val cta = cta_of(k, imm_as(U32, s)), to = mapa(tensor_address(sPart, coord(0, 0)), cta);
+    val arrived = mapa(barrier_of(c, k->parts_arrived), cta);
     for (int i = 0; i < static_size(sums.layout) && !ir_failed(); i += 2) {
         val pair = pack(U64, bitcast(U32, at(sums, i)), bitcast(U32, at(sums, i + 1)));
         store_async(to, index_at(sPart.layout, i) * 4, arrived, pair);
@@ -66,7 +74,7 @@ void gemm_sm90_parts_sum(const sm90_kernel *k, const consumer_role *c)
         add_parts(k, c);
         named_sync(c->barrier, WARPGROUP);
         IF(lt(c->tid, imm(k->cfg->split)))
-            mbarrier_arrive_at(mapa(free_again, c->tid));
+            mbarrier_arrive_at(mapa(free_again, cta_of(k, c->tid)));
     }
     assign(c->parts_parity, bit_xor(c->parts_parity, imm(1)));
 }

@@ -7,13 +7,15 @@ enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
     LONG_COLS = 2048,       // longer half rows take as many registers as f32 ones
     LONG_COLS_RESIDUAL = 8192,
+    RAGGED_VECTORS_MIN = 32,      // of a ragged row with gamma
     FORWARD_THREADS = 1024,       // of an SM, for f32 rows: 64 registers each
     FORWARD_THREADS_RAGGED = 768, // whose gamma and beta take more: 80
     BACKWARD_BYTES = 32,          // of a thread and tensor of rows: each element needs two sums in f32 beside
     BACKWARD_ELEMENTS_MAX = 16,
     BACKWARD_THREADS_MAX = 512,
-    BACKWARD_THREADS_MIN = 128, // where rows flow
-    BACKWARD_PREFETCH_MAX = 8,  // elements for which there are registers to load the next row
+    BACKWARD_THREADS_MIN = 128,    // where rows flow
+    BACKWARD_THREADS_RAGGED = 512, // of an SM, where rows flow: their ends take registers
+    BACKWARD_PREFETCH_MAX = 8,     // elements for which there are registers to load the next row
     /* longer rows flow through shared memory */
     FORWARD_ROW_COLS_MAX = 16384,
     FORWARD_RESIDUAL_BYTES_MAX = 32 << 10,
@@ -30,7 +32,8 @@ enum {
     CLUSTER_MAX = 8,
     TILED_THREADS = 512,
     TILED_ELEMENTS = 16,
-    COLUMN_LANES_MIN = 8
+    COLUMN_LANES_MIN = 8,
+    VECTORS_MIN = 4 // of a ragged row
 };
 
 /* Choice */
@@ -50,10 +53,11 @@ static int widest_vector(const ckl_norm_desc *d)
     return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldy);
 }
 
-/* Do rows start or end off 16-byte boundaries? Gradients take them by single elements. */
+/* Do rows start or end off 16-byte boundaries? Gradients take only those that lie in phase as ragged ones. */
 static bool is_ragged(const ckl_norm_desc *d)
 {
-    return d->direction == CKL_DIRECTION_FORWARD && widest_vector(d) != row_vec_full(d->dtype);
+    return widest_vector(d) != row_vec_full(d->dtype) &&
+           (d->direction == CKL_DIRECTION_FORWARD || row_in_phase(d->dtype, d->rows, d->ldx, d->ldy));
 }
 
 /* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
@@ -94,6 +98,12 @@ static void choose_column_lanes(const ckl_norm_desc *d, const ckl_device_info *d
         c->column_lanes /= 2;
 }
 
+/* Gamma and beta of a ragged row are cut out of two vectors each: of short ones single elements cost less. */
+static bool pays_ragged(const ckl_norm_desc *d)
+{
+    return !d->affine || d->cols >= RAGGED_VECTORS_MIN * row_vec_full(d->dtype);
+}
+
 /* Bytes of a row in registers; longer ones flow if they can. */
 static int64_t forward_bytes_max(const ckl_norm_desc *d)
 {
@@ -127,7 +137,8 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         return CKL_OK;
     }
     int most = d->residual ? CTA_ELEMENTS_RESIDUAL_MAX : CTA_ELEMENTS_MAX;
-    bool held = (ragged && row_split_choose_ragged(d->cols, d->dtype, forward_registers(d), cluster_max, &s)) ||
+    bool held = (ragged && pays_ragged(d) &&
+                 row_split_choose_ragged(d->cols, d->dtype, forward_registers(d), cluster_max, &s)) ||
                 row_split_choose(d->cols, widest_vector(d), d->dtype, forward_registers(d), cluster_max, &s);
     c->tiled = !held || row_split_cols(&s) > most * (int64_t)s.cluster;
     if (c->tiled)
@@ -151,6 +162,18 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
     s->steps = (int)ceil_div(vectors, (int64_t)s->threads * s->cluster);
     s->exact = row_split_cols(s) == cols;
     return s->steps <= steps;
+}
+
+/* The same for the vectors of a ragged row; not for one that is hardly longer than its ends. */
+static bool choose_ragged_backward_split(const ckl_norm_desc *d, int elements, row_split *s)
+{
+    const int vec = row_vec_full(d->dtype);
+    if (!is_ragged(d) || d->cols < VECTORS_MIN * vec ||
+        !choose_backward_split(d->cols - d->cols % vec, vec, elements, 1, s))
+        return false;
+    s->exact = false;
+    s->ragged = true;
+    return true;
 }
 
 /*
@@ -190,6 +213,8 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
             continue;
         for (; f->threads > BACKWARD_THREADS_MIN && f->threads / 2 * f->elements >= d->cols; f->ctas_per_sm *= 2)
             f->threads /= 2;
+        if (is_ragged(d))
+            f->ctas_per_sm = (int)min_i64(f->ctas_per_sm, BACKWARD_THREADS_RAGGED / f->threads);
         return true;
     }
     return false;
@@ -197,14 +222,14 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 
 static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
-    const int vec = widest_vector(d), inputs = 2 + d->residual;
-    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = false },
+    const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
+    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = is_ragged(d) },
                              .cluster = 1,
                              .residence = f->residence };
     while ((int64_t)f->threads * f->elements * s.cluster < d->cols)
         s.cluster *= 2;
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
-    s.chunk.exact = row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
+    s.chunk.exact = !is_ragged(d) && row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
     int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
     s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) / (row_split_cols(&s.chunk) * inputs * f->bytes));
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
@@ -228,7 +253,7 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     row_pipeline_split s;
     const bool sums = choose_sums(d, device, &f, &s);
     if (!sums)
-        s = row_pipeline_choose(d->cols, false, d->dtype, 2 + d->residual, device);
+        s = row_pipeline_choose(d->cols, is_ragged(d), d->dtype, 2 + d->residual, device);
     row_pipeline_config(&s, &c->split, &c->flow);
     c->hold_gamma = sums && f.hold_gamma;
     c->dgamma_in_smem = sums && f.dgamma_in_smem;
@@ -252,7 +277,8 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     row_split s;
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     int elements = BACKWARD_BYTES / (int)ckl_dtype_bytes(d->dtype);
-    c->tiled = !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
+    c->tiled = !choose_ragged_backward_split(d, elements, &s) &&
+               !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
                !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
     if (c->tiled)
         s = tiled_split(d, device, false);
@@ -293,8 +319,10 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
                               const norm_config *c)
 {
     const row_split s = c->split;
-    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD)
-        FAIL(CKL_UNSUPPORTED, "%s: ragged=1 is for the forward direction", what);
+    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD &&
+        (c->tiled || !row_in_phase(d->dtype, d->rows, d->ldx, d->ldy)))
+        FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but tiled=%d, or ldx=%" PRId64 " and ldy=%" PRId64 " are out of phase",
+             what, c->tiled, d->ldx, d->ldy);
     if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)
         FAIL(CKL_INVALID, "%s: dtype, affine and residual must be those of the problem", what);
     if (c->tiled && c->split.row_threads != c->split.threads)

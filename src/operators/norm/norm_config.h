@@ -106,10 +106,10 @@ static inline bool norm_keeps_sums(const norm_config *c)
     return !c->tiled && (c->flow.chunks || !c->flow.stages);
 }
 
-/* Columns of a lane in the kernel that adds them up: rows that flow are whole vectors. */
+/* Columns of a lane in the kernel that adds them up: rows that flow are whole vectors, if they are not ragged. */
 static inline int norm_column_vec(const norm_config *c)
 {
-    return c->flow.stages ? 4 : 1;
+    return c->flow.stages && !c->split.ragged ? 4 : 1;
 }
 
 /* As an implementation's choose and admit: plan/plan.h. */

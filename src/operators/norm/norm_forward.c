@@ -402,6 +402,8 @@ static void forward(const norm_config *cfg, int kernel, bool centred)
     r.spans = row_spans_of(&r.split, &r.place, r.o.y, cfg->dtype, r.o.ldy);
     min_ctas_per_sm(cfg->ctas_per_sm);
     make_variables(&r);
+    launch_dependents(); // the next kernel's CTAs may be in place when this one ends
+    grid_wait();         // what is above overlaps the end of the kernel before
     for (int i = 0; i < r.spans.count && !cfg->tiled; i++)
         r.rH[i] = load_inputs(&r, &r.spans.of[i]);
     if (cfg->split.cluster > 1)

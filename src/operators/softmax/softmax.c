@@ -174,9 +174,11 @@ static ckl_status choose_long(const void *desc, const ckl_device_info *device, v
     return CKL_OK;
 }
 
-/* Rows that flow are in their stages where vectors of what is written want them. */
-static ckl_status check_phase(const char *what, const ckl_softmax_desc *d, bool ragged)
+/* Each ragged row that flows has a vector, and its stages are where vectors of what is written want them. */
+static ckl_status check_ragged(const char *what, const ckl_softmax_desc *d, bool ragged)
 {
+    if (ragged && d->n < 2 * row_vec_full(d->dtype))
+        FAIL(CKL_UNSUPPORTED, "%s: n=%" PRId64 " may be less than a vector between 16-byte boundaries", what, d->n);
     if (ragged && !in_phase(d))
         FAIL(CKL_UNSUPPORTED,
              "%s: ldx=%" PRId64 " ldy=%" PRId64 ", rows of x and y lie differently to 16-byte boundaries", what, d->ldx,
@@ -189,7 +191,7 @@ static ckl_status choose_pipeline(const void *desc, const ckl_device_info *devic
     const ckl_softmax_desc *d = desc;
     softmax_row_config *c = config;
     TRY(check_last_axis("softmax pipeline", d));
-    TRY(check_phase("softmax pipeline", d, is_ragged(d)));
+    TRY(check_ragged("softmax pipeline", d, is_ragged(d)));
     c->form = form_of(d);
     const int inputs = softmax_pipeline_inputs(&c->form);
     row_pipeline_split split = row_pipeline_choose(d->n, is_ragged(d), d->dtype, inputs, device);
@@ -229,7 +231,7 @@ static ckl_status admit_pipeline(const void *desc, const ckl_device_info *device
     const softmax_row_config *c = config;
     row_pipeline_split split = row_pipeline_split_of(&c->split, &c->flow);
     TRY(check_last_axis(what, d));
-    TRY(check_phase(what, d, split.chunk.ragged));
+    TRY(check_ragged(what, d, split.chunk.ragged));
     TRY(row_pipeline_admit(what, &split, d->n, c->form.dtype, softmax_pipeline_inputs(&c->form),
                            SOFTMAX_PIPELINE_VALUES, device));
     TRY(row_pipeline_dynamic_admit(what, &split, d->n));
