@@ -288,5 +288,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(gemm, .operands = operands, .reference = reference, .terms_of = terms,
-              .approximation_of = approximation, .flops = flops);
+OPERATOR_TEST(gemm, .operands = operands, .reference = reference, .terms_of = terms, .approximation_of = approximation,
+              .flops = flops);
