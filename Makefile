@@ -50,6 +50,11 @@ bench: build
 bench-regress: build
 	@scripts/bench_regress.sh $(BUILD)/ckl
 
+# random problems of what users have, into bench/results/sample/ and the tables made from it
+bench-sample: build
+	@scripts/bench_sample.sh --ckl $(BUILD)/ckl
+	@scripts/update_performance.py
+
 # bench-gemm, bench-elementwise-add: the operator's suite on the best device present
 bench-elementwise-add: build
 	@$(BUILD)/ckl bench --suite bench/suites/add.txt

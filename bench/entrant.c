@@ -19,7 +19,7 @@ enum {
 static ckl_status run_own(const void *self, void *const *pointers, ckl_stream stream)
 {
     const own_entrant *e = self;
-    return adapter_run(e->c->test, e->plan, e->c->problem, pointers, stream);
+    return adapter_run(e->c->test, e->plan, pointers, stream);
 }
 
 static ckl_status run_peer(const void *self, void *const *pointers, ckl_stream stream)
@@ -58,18 +58,18 @@ static ckl_status glance(const peer_entrant *e, const rotation *memory, ckl_stre
     return ops->event_elapsed_us(memory->device, events[0], events[1], us);
 }
 
-/* Variants that cannot be enqueued are left out; returns how many can. */
-static int glance_at_all(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
-                         const device_event events[2], contender *all)
+/* Variants that cannot be enqueued are left out. */
+static void glance_at_all(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
+                          const device_event events[2], contender *all, peer_finalists *out)
 {
-    int count = 0;
     double begin = clock_seconds();
     for (int i = 0; i < p->variants(problem) && clock_seconds() - begin < GLANCES_SECONDS; i++) {
         contender c = { .entrant = { p, problem, i } };
         if (glance(&c.entrant, memory, stream, events, &c.us) == CKL_OK)
-            all[count++] = c;
+            all[out->tried++] = c;
+        else
+            out->failed++;
     }
-    return count;
 }
 
 /* Of equals the first variant is first. */
@@ -95,49 +95,47 @@ static ckl_status race_briefly(const rotation *memory, ckl_stream stream, conten
 }
 
 /* Variant 0 is one of them if it runs. */
-static int take_fastest(const contender *all, int tried, int count, int *finalists)
+static void take_fastest(const contender *all, int contenders, peer_finalists *out)
 {
-    int taken = 0;
     bool has_first = false;
-    for (; taken < count && taken < PEER_FINALISTS; taken++) {
-        finalists[taken] = all[taken].entrant.variant;
-        has_first |= finalists[taken] == 0;
+    for (; out->count < contenders && out->count < PEER_FINALISTS; out->count++) {
+        out->variants[out->count] = all[out->count].entrant.variant;
+        has_first |= out->variants[out->count] == 0;
     }
-    for (int i = taken; i < tried && !has_first; i++)
+    for (int i = out->count; i < out->tried && !has_first; i++)
         if (all[i].entrant.variant == 0) {
-            finalists[taken++] = 0;
+            out->variants[out->count++] = 0;
             break;
         }
-    return taken;
 }
 
-static ckl_status choose_finalists(const peer *p, const peer_problem *problem, const rotation *memory,
-                                   ckl_stream stream, const device_event events[2], int *finalists, int *count,
-                                   int *tried)
+static ckl_status choose(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
+                         const device_event events[2], peer_finalists *out)
 {
     contender all[PEER_VARIANTS_MAX];
-    *tried = glance_at_all(p, problem, memory, stream, events, all);
+    glance_at_all(p, problem, memory, stream, events, all, out);
     TRY(ckl_stream_synchronize(memory->device, stream));
-    if (*tried == 0)
+    if (out->tried == 0)
         FAIL(CKL_UNSUPPORTED, "%s: none of its variants runs: %s", p->name, ckl_error());
-    qsort(all, (size_t)*tried, sizeof *all, by_time);
-    int contenders = (int)min_i64(*tried, CONTENDERS);
+    qsort(all, (size_t)out->tried, sizeof *all, by_time);
+    int contenders = (int)min_i64(out->tried, CONTENDERS);
     if (contenders > PEER_FINALISTS)
         TRY(race_briefly(memory, stream, all, contenders));
-    *count = take_fastest(all, *tried, contenders, finalists);
+    take_fastest(all, contenders, out);
     return CKL_OK;
 }
 
-ckl_status peer_finalists(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
-                          int finalists[PEER_FINALISTS + 1], int *count, int *tried)
+ckl_status peer_choose_finalists(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
+                                 peer_finalists *out)
 {
     const device_ops *ops = memory->device->ops;
     device_event events[2] = { NULL };
     ckl_status status = CKL_OK;
+    *out = (peer_finalists){ 0 };
     for (int i = 0; i < COUNT_OF(events) && status == CKL_OK; i++)
         status = ops->event_create(memory->device, &events[i]);
     if (status == CKL_OK)
-        status = choose_finalists(p, problem, memory, stream, events, finalists, count, tried);
+        status = choose(p, problem, memory, stream, events, out);
     for (int i = 0; i < COUNT_OF(events); i++)
         if (events[i])
             ops->event_destroy(memory->device, events[i]);

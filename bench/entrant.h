@@ -22,15 +22,18 @@ typedef struct peer_entrant {
 contestant own_contestant(const own_entrant *e);
 contestant peer_contestant(const peer_entrant *e);
 
+/* Who of a peer's variants shall race. */
 enum { PEER_FINALISTS = 3 };
+typedef struct peer_finalists {
+    int variants[PEER_FINALISTS + 1];
+    int count;
+    int tried,
+        failed; // of all variants: those that were run, and those that cannot be; ckl_error() says why the last one cannot
+} peer_finalists;
 
-/*
- * Chooses who of a peer's variants shall race: the fastest of a brief race between the fastest of a glance at every one, and
- * variant 0. Glances end after a second. *tried counts those that run at all; the finalists' number is the result through
- * *count, at most PEER_FINALISTS + 1.
- */
-ckl_status peer_finalists(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
-                          int finalists[PEER_FINALISTS + 1], int *count, int *tried);
+/* The fastest of a brief race between the fastest of a glance at every one, and variant 0. Glances end after a second. */
+ckl_status peer_choose_finalists(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
+                                 peer_finalists *out);
 
 /* Runs a peer once on the check's own memory and compares its result as ours is compared. */
 ckl_status peer_check(check *k, const peer_entrant *e, check_result *result);

@@ -7,22 +7,22 @@
 
 #include "base/math.h"
 #include "lab/clock.h"
-#include "device/nvml.h"
 
 enum {
     GRAPH_LAUNCHES = 64,     // each bears a part of the graph's start, about 0.1 us, as the empty kernel does
-    GRAPH_US = 3200,         // or so long: of longer launches a graph has fewer
+    GRAPH_US = 1600,         // or so long: of longer launches a graph has fewer
     SECOND_ROUNDS = 5,       // of each second look
     BATCH_SAMPLES_MAX = 256, // queued before the host waits
-    SAMPLES_MIN = 20,        // of each contestant before the interval of its median is believed
-    WARM_LAUNCHES_MIN = 50,  // of each contestant
-    PROBE_LAUNCHES = 3,      // to estimate a time: the shortest counts
-    STEADY_READINGS = 3,     // of the clock, within STEADY_SPREAD
-    LEAD_IN_US = 100         // of work in front of a batch: the host gets ahead of the GPU meanwhile
+    SAMPLES_LEAST = 10,      // so that there is an interval, though it takes up to OVERTIME the time given
+    OVERTIME = 10,
+    SAMPLES_MIN = 20,       // of each contestant before the interval of its median is believed
+    WARM_LAUNCHES_MIN = 50, // of each contestant
+    PROBE_LAUNCHES = 3,     // to estimate a time: the shortest counts
+    STEADY_READINGS = 3,    // of the clock, within STEADY_SPREAD
+    LEAD_IN_US = 100        // of work in front of a batch: the host gets ahead of the GPU meanwhile
 };
 
-static const double BATCH_US = 10e3, READING_SECONDS = 0.1, STEADY_SPREAD = 0.02, WIDTH_GOAL = 0.005,
-                    HOST_SHARE_MAX = 0.5;
+static const double BATCH_US = 10e3, STEADY_SPREAD = 0.02, WIDTH_GOAL = 0.005, HOST_SHARE_MAX = 0.5;
 // NOTE: under the power cap an H200's clock swings within seconds; a sure median of a few milliseconds is luck.
 static const double SECONDS_MIN = 0.3;
 
@@ -51,15 +51,7 @@ typedef struct race {
     samples *samples;          // of each contestant
     device_event *begin, *end; // of each sample of a batch
     gpu_state gpu;
-    double last_reading; // seconds
 } race;
-
-/* The number that NVML takes, of a device called "cuda:N". */
-static int ordinal_of(const ckl_device *device)
-{
-    const char *colon = strchr(device->info.id, ':');
-    return colon ? atoi(colon + 1) : 0;
-}
 
 static void *grow(void *array, size_t bytes)
 {
@@ -131,23 +123,6 @@ static ckl_status enqueue_lead_in(race *r, int passes)
     return r->memory->count == 1 ? enqueue_untimed(r, r->pass_us) : CKL_OK; // a hot set is to be in L2 again
 }
 
-static void read_gpu(race *r)
-{
-    nvml_reading now;
-    double seconds = clock_seconds();
-    if (seconds - r->last_reading < READING_SECONDS || !nvml_sample(ordinal_of(r->device), &now))
-        return;
-    gpu_state *g = &r->gpu;
-    double clock = now.clock_sm_mhz, n = ++g->readings;
-    r->last_reading = seconds;
-    g->clock_mhz += (clock - g->clock_mhz) / n;
-    g->clock_min_mhz = n > 1 ? fmin(g->clock_min_mhz, clock) : clock;
-    g->clock_max_mhz = fmax(g->clock_max_mhz, clock);
-    g->power_w += (now.power_w - g->power_w) / n;
-    g->clock_reasons |= now.clock_reasons;
-    g->temperature_c = now.temperature_c;
-}
-
 /* Who runs at a place of the order A B C C B A A B C ... */
 static int who_runs(const race *r, int place)
 {
@@ -161,7 +136,7 @@ static ckl_status run_batch(race *r)
     TRY(enqueue_lead_in(r, 2 * r->rounds));
     for (int i = 0; i < places; i++)
         TRY(enqueue_sample(r, who_runs(r, i), i));
-    read_gpu(r);
+    gpu_read(r->device, &r->gpu);
     for (int i = 0; i < places; i++) {
         double us;
         TRY(r->ops->event_elapsed_us(r->device, r->begin[i], r->end[i], &us));
@@ -287,9 +262,8 @@ static ckl_status warm_up(race *r, double seconds_max)
     TRY(enqueue_untimed(r, fmin(WARM_LAUNCHES_MIN * r->pass_us / r->samples[0].launches, seconds_max * 1e6 / 4)));
     for (int readings = 0; clock_seconds() - begin < seconds_max;) {
         TRY(enqueue_untimed(r, 2 * BATCH_US));
-        nvml_reading now;
-        if (clock_seconds() - begin > (readings + 1) * READING_SECONDS && nvml_sample(ordinal_of(r->device), &now))
-            recent[readings++ % STEADY_READINGS] = now.clock_sm_mhz;
+        if (clock_seconds() - begin > (readings + 1) * GPU_READING_SECONDS)
+            recent[readings++ % STEADY_READINGS] = gpu_clock_mhz(r->device);
         TRY(ckl_stream_synchronize(r->device, r->stream));
         double low = recent[0], high = recent[0];
         for (int i = 1; i < STEADY_READINGS; i++) {
@@ -313,6 +287,14 @@ static bool all_are_sure(race *r)
     return sure;
 }
 
+static int fewest_samples(const race *r)
+{
+    int fewest = r->samples[0].n;
+    for (int i = 1; i < r->count; i++)
+        fewest = r->samples[i].n < fewest ? r->samples[i].n : fewest;
+    return fewest;
+}
+
 static ckl_status sample(race *r, const measure_limits *limits)
 {
     double begin = clock_seconds();
@@ -323,7 +305,8 @@ static ckl_status sample(race *r, const measure_limits *limits)
         TRY(run_batch(r));
         rounds += r->rounds;
         double seconds = clock_seconds() - begin;
-        bool sure = all_are_sure(r) && seconds >= SECONDS_MIN, late = seconds >= limits->seconds_max;
+        bool sure = all_are_sure(r) && seconds >= SECONDS_MIN, known = fewest_samples(r) >= SAMPLES_LEAST;
+        bool late = seconds >= limits->seconds_max * (known ? 1 : OVERTIME);
         done = limits->rounds ? rounds >= limits->rounds : sure || late;
     }
     return CKL_OK;
@@ -334,6 +317,7 @@ static ckl_status sample_again(race *r, double *medians)
 {
     for (int i = 0; i < r->count; i++)
         r->samples[i].n = 0;
+    TRY(enqueue_untimed(r, 2 * BATCH_US)); // capturing has let the GPU rest
     for (int rounds = 0; rounds < SECOND_ROUNDS; rounds += r->rounds) {
         r->rounds = (int)min_i64(r->rounds, SECOND_ROUNDS);
         TRY(run_batch(r));

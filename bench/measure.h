@@ -10,6 +10,7 @@
 #ifndef CKL_BENCH_MEASURE_H
 #define CKL_BENCH_MEASURE_H
 
+#include "bench/gpu_state.h"
 #include "bench/rotation.h"
 #include "bench/statistics.h"
 
@@ -31,14 +32,6 @@ typedef struct measure_limits {
     int rounds;              // exactly so many times A B B A; 0: until the medians are known to half a percent
     bool twice;              // looks a second time at a race by graphs: event_us and chain_us
 } measure_limits;
-
-/* The GPU while it worked: readings by NVML. All 0 where they cannot be had. */
-typedef struct gpu_state {
-    int readings;
-    double clock_mhz, clock_min_mhz, clock_max_mhz; // of the SMs: mean, lowest, highest
-    double power_w, temperature_c;                  // mean, last
-    uint64_t clock_reasons;                         // that kept the clock down at any reading: nvml_reading's bits
-} gpu_state;
 
 typedef struct conditions {
     int launches; // of one sample of the first contestant

@@ -73,25 +73,34 @@ static ckl_status enter(field_of_race *f, const peer_entrant *e, const char *rol
     return CKL_OK;
 }
 
+/* Not every variant may have been run. */
+static void note_variants(const peer *p, const peer_finalists *chosen, int all, result_row *row)
+{
+    text note = { 0 };
+    if (chosen->failed)
+        text_printf(&note, "%s: %d of %d variants do not run: %s", p->name, chosen->failed, all, ckl_error());
+    else if (chosen->tried < all)
+        text_printf(&note, "%s: time for %d of %d variants", p->name, chosen->tried, all);
+    if (note.length)
+        result_set(row->note, text_data(&note));
+    text_free(&note);
+}
+
 /* Roles are given when all have been measured: until then variant 0 is the first, and others came close. */
 static ckl_status enter_peer(field_of_race *f, const peer *p, result_row *row)
 {
     peer_problem *problem;
-    int finalists[PEER_FINALISTS + 1], count, tried;
+    peer_finalists chosen;
     TRY(p->find());
     TRY(p->prepare(f->k.c, f->k.device, f->k.set.pointer, &problem));
     f->owners[f->problem_count] = p;
     f->problems[f->problem_count++] = problem;
-    TRY(peer_finalists(p, problem, &f->memory, f->k.stream, finalists, &count, &tried));
-    if (tried < p->variants(problem)) {
-        text note = { 0 };
-        text_printf(&note, "%s: %d of %d variants do not run: %s", p->name, p->variants(problem) - tried,
-                    p->variants(problem), ckl_error());
-        result_set(row->note, text_data(&note));
-        text_free(&note);
+    TRY(peer_choose_finalists(p, problem, &f->memory, f->k.stream, &chosen));
+    note_variants(p, &chosen, p->variants(problem), row);
+    for (int i = 0; i < chosen.count; i++) {
+        int variant = chosen.variants[i];
+        TRY(enter(f, &(peer_entrant){ p, problem, variant }, variant ? "close" : "first", chosen.tried, row));
     }
-    for (int i = 0; i < count; i++)
-        TRY(enter(f, &(peer_entrant){ p, problem, finalists[i] }, finalists[i] ? "close" : "first", tried, row));
     return CKL_OK;
 }
 
@@ -180,42 +189,60 @@ static void complete_first(result_row *row)
     }
 }
 
-#define COPY_TIME(to, s)                    \
-    do {                                    \
-        (to)->median_us = (s)->median;      \
-        (to)->p20_us = (s)->p20;            \
-        (to)->p80_us = (s)->p80;            \
-        (to)->half_width = (s)->half_width; \
-        (to)->samples = (s)->n;             \
+#define COPY_TIME(to, c)                            \
+    do {                                            \
+        (to)->median_us = (c)->time_us.median;      \
+        (to)->p20_us = (c)->time_us.p20;            \
+        (to)->p80_us = (c)->time_us.p80;            \
+        (to)->half_width = (c)->time_us.half_width; \
+        (to)->samples = (c)->time_us.n;             \
+        (to)->event_us = (c)->event_us;             \
+        (to)->chain_us = (c)->chain_us;             \
     } while (0)
+
+/* Keeps what the peers' users get without searching; nobody if that is all there was. */
+static void withdraw_variants(field_of_race *f, result_row *row)
+{
+    int kept = 0, all = f->entrant_count;
+    for (int i = 0; i < all; i++)
+        if (f->entrants[i].variant == 0) {
+            f->entrants[kept] = f->entrants[i];
+            row->peers[kept] = row->peers[f->place[i]];
+            f->place[kept] = kept;
+            kept++;
+        }
+    f->entrant_count = row->peer_count = kept < all ? kept : 0;
+}
+
+/* A peer may give up under way, where its operation cannot be captured: then again without it. */
+static ckl_status measure_all(field_of_race *f, const race_options *options, contestant *contestants, conditions *seen,
+                              result_row *row)
+{
+    measure_limits limits = options->limits;
+    limits.twice = true;
+    for (;;) {
+        contestants[0] = own_contestant(&f->own);
+        for (int i = 0; i < f->entrant_count; i++)
+            contestants[1 + i] = peer_contestant(&f->entrants[i]);
+        ckl_status status = measure(&f->memory, f->k.stream, &limits, contestants, 1 + f->entrant_count, seen);
+        if (status != CKL_UNSUPPORTED || f->entrant_count == 0)
+            return status;
+        result_set(row->note, ckl_error());
+        withdraw_variants(f, row);
+    }
+}
 
 static ckl_status measure_row(field_of_race *f, const race_options *options, result_row *row)
 {
     contestant contestants[1 + RESULT_PEERS_MAX];
     conditions seen;
-    contestants[0] = own_contestant(&f->own);
-    for (int i = 0; i < f->entrant_count; i++)
-        contestants[1 + i] = peer_contestant(&f->entrants[i]);
-    measure_limits limits = options->limits;
-    limits.twice = true;
-    ckl_status status = measure(&f->memory, f->k.stream, &limits, contestants, 1 + f->entrant_count, &seen);
-    if (status == CKL_UNSUPPORTED && f->entrant_count) { // a peer gave up under way: its operation cannot be captured
-        result_set(row->note, ckl_error());
-        f->entrant_count = row->peer_count = 0;
-        status = measure(&f->memory, f->k.stream, &limits, contestants, 1, &seen);
-    }
-    TRY(status);
+    TRY(measure_all(f, options, contestants, &seen, row));
     note_conditions(f, &seen, row);
-    COPY_TIME(row, &contestants[0].time_us);
-    row->event_us = contestants[0].event_us;
-    row->chain_us = contestants[0].chain_us;
+    COPY_TIME(row, &contestants[0]);
     row->tflops = row->flops / row->median_us / 1e6;
     row->gbs = row->bytes / row->median_us / 1e3;
-    for (int i = 0; i < f->entrant_count; i++) {
-        result_peer *line = &row->peers[f->place[i]];
-        COPY_TIME(line, &contestants[1 + i].time_us);
-        line->event_us = contestants[1 + i].event_us;
-    }
+    for (int i = 0; i < f->entrant_count; i++)
+        COPY_TIME(&row->peers[f->place[i]], &contestants[1 + i]);
     for (int i = 0; i < row->peer_count; i++)
         row->peers[i].ratio = row->peers[i].median_us / row->median_us;
     give_roles(f, row);

@@ -33,12 +33,22 @@ static void print_peer(const result_row *row)
         printf(" %6s", "-");
 }
 
+/* Peers hardly overlap: what moved their time moved ours. */
+static void print_chain(const result_row *row)
+{
+    const result_peer *best = result_find_peer(row, "best");
+    printf("%.2f us if every launch waits for the one before", row->chain_us);
+    if (best && best->chain_us > 0)
+        printf(", then ratio %.3f", best->chain_us / row->chain_us);
+    printf("\n");
+}
+
 static void print_remarks(const result_row *row)
 {
     if (row->event_us > 0)
         printf("%12s%.2f us by events%s", "", row->event_us, row->chain_us > 0 ? ", " : "\n");
     if (row->chain_us > 0)
-        printf("%.2f us if every launch waits for the one before\n", row->chain_us);
+        print_chain(row);
     if (*row->clock_reasons)
         printf("%12sthe clock was kept down: %s\n", "", row->clock_reasons);
     if (row->beyond_limit)

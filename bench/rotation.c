@@ -41,6 +41,8 @@ static ckl_status copy_set(const check *k, unsigned char *memory, operand_set *s
         set->pointer[i] = memory + o->start;
         memory += padded(o->bytes);
     }
+    for (int i = 0; i < k->images.count; i++)
+        adapter_pointer(&k->images.each[i].info, i, set->pointer);
     return CKL_OK;
 }
 

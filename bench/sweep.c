@@ -81,7 +81,7 @@ static ckl_status add_peer_variant(sweep *s, int variant)
 
 static ckl_status add_peer(sweep *s, const race_options *options)
 {
-    int finalists[PEER_FINALISTS + 1], count, tried;
+    peer_finalists chosen;
     s->owner = options->no_peer ? NULL : peer_of(s->c->test->op->name, options->only);
     if (!s->owner)
         return CKL_OK;
@@ -93,9 +93,9 @@ static ckl_status add_peer(sweep *s, const race_options *options)
         return CKL_OK;
     }
     TRY(status);
-    TRY(peer_finalists(s->owner, s->problem, &s->memory, s->k.stream, finalists, &count, &tried));
-    for (int i = 0; i < count; i++)
-        TRY(add_peer_variant(s, finalists[i]));
+    TRY(peer_choose_finalists(s->owner, s->problem, &s->memory, s->k.stream, &chosen));
+    for (int i = 0; i < chosen.count; i++)
+        TRY(add_peer_variant(s, chosen.variants[i]));
     return CKL_OK;
 }
 

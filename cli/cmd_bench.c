@@ -35,7 +35,7 @@ static const cli_option options[] = {
     { "--csv", "FILE", &csv, "write the results as CSV" },
     { "--hot", NULL, &hot, "one set of memory, which stays in L2; cold if not given" },
     { "--rounds", "N", &rounds, "exactly N rounds A B B A; until the medians are sure if not given" },
-    { "--seconds", "S", &seconds, "of sampling a row at most; 1.5 if not given" },
+    { "--seconds", "S", &seconds, "of sampling a row at most, more if ten samples take longer; 1.5 if not given" },
     { "--plan", NULL, &plan_only, "what planning and calling cost on the host, instead of the kernel's time" },
     { "--configs", "FILE", &configs, "time every config of FILE, a line each, for LINE (a sweep)" },
     { "--ladder", NULL, &ladder, "every implementation that takes the problem, each against the one before" },

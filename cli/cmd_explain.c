@@ -10,14 +10,15 @@
 
 enum { CANDIDATES_SHOWN = 5 };
 
-static const char *device_id, *want_ptx, *want_ir;
+static const char *device_id, *suite, *want_ptx, *want_ir;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "the device to choose for; the best present if not given" },
+    { "--suite", "FILE", &suite, "problem lines to explain, instead of LINE; - reads them from standard input" },
     { "--ptx", NULL, &want_ptx, "print the PTX of each kernel and nothing else" },
     { "--ir", NULL, &want_ir, "print the kernel IR and nothing else" },
 };
 static const cli_usage usage = {
-    "explain", "LINE [options]",
+    "explain", "LINE | --suite FILE [options]",
     "Says which implementation a problem gets and why the others decline, then describes its kernels: config, launch,\n"
     "shared-memory map, instructions by class, registers (where ptxas is installed).",
     options, COUNT_OF(options)
@@ -179,25 +180,50 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
     return CKL_OK;
 }
 
+static ckl_status explain_line(const char *line, const ckl_device_info *info)
+{
+    test_case c;
+    arena memory = { 0 };
+    ckl_status status = case_parse(line, &c);
+    if (status == CKL_OK)
+        status = explain(&c, info, &memory);
+    arena_clear(&memory);
+    case_clear(&c);
+    return status;
+}
+
+static ckl_status explain_titled(const char *line, void *info)
+{
+    printf("# %s\n", line);
+    ckl_status status = explain_line(line, info);
+    printf("\n");
+    return status;
+}
+
+static ckl_status explain_all(int argc, char **argv, ckl_device_info *info)
+{
+    if (suite ? argc > 1 : argc < 2)
+        FAIL(CKL_INVALID, "explain: give either a problem LINE or --suite FILE");
+    if (suite)
+        return suite_read(suite, explain_titled, info);
+    text line = { 0 };
+    cli_join(argc - 1, argv + 1, &line);
+    ckl_status status = explain_line(text_data(&line), info);
+    text_free(&line);
+    return status;
+}
+
 int cmd_explain(int argc, char **argv)
 {
     int done = cli_parse(&usage, &argc, argv);
     if (done != CLI_GO_ON)
         return done;
-    text line = { 0 };
-    cli_join(argc - 1, argv + 1, &line);
-    test_case c;
     ckl_device *device = NULL;
-    arena memory = { 0 };
-    ckl_status status = case_parse(text_data(&line), &c);
-    if (status == CKL_OK)
-        status = ckl_device_open(device_id, &device);
-    if (status == CKL_OK)
-        status = explain(&c, ckl_device_properties(device), &memory);
-    int exit_status = status == CKL_OK ? EXIT_PASSED : cli_fail(status);
-    arena_clear(&memory);
+    ckl_status status = ckl_device_open(device_id, &device);
+    if (status == CKL_OK) {
+        ckl_device_info info = *ckl_device_properties(device);
+        status = explain_all(argc, argv, &info);
+    }
     ckl_device_close(device);
-    case_clear(&c);
-    text_free(&line);
-    return exit_status;
+    return status == CKL_OK ? EXIT_PASSED : cli_fail(status);
 }

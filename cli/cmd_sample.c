@@ -1,6 +1,6 @@
 /* cmd_sample.c - ckl sample: random problem lines of what users have. */
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "base/math.h"
 #include "base/number.h"
@@ -35,16 +35,26 @@ static ckl_status parse_count(const char *option, const char *given, int64_t low
     return CKL_OK;
 }
 
+/* Draws on where a line was printed before; ends early if the population has hardly more lines. */
 static ckl_status print_sample(const operator_test *test, int64_t lines, int64_t drawn_by, random_problem_limits limits)
 {
+    enum { DRAWS_A_LINE = 100 };
+    text printed = { 0 };
     ckl_status status = CKL_OK;
-    for (int64_t i = 0; i < lines && status == CKL_OK; i++) {
+    text_printf(&printed, "\n");
+    for (int64_t i = 0, left = lines; left > 0 && i < lines * DRAWS_A_LINE && status == CKL_OK; i++) {
         text line = { 0 };
+        text_printf(&line, "\n");
         status = population_line(test, (uint64_t)drawn_by, i, limits, &line);
-        if (status == CKL_OK)
-            puts(text_data(&line));
+        text_printf(&line, "\n");
+        if (status == CKL_OK && !strstr(text_data(&printed), text_data(&line))) {
+            text_printf(&printed, "%s", text_data(&line) + 1);
+            left--;
+        }
         text_free(&line);
     }
+    fputs(text_data(&printed) + 1, stdout);
+    text_free(&printed);
     return status;
 }
 

@@ -61,20 +61,38 @@ void adapter_desc(const operator_test *t, const void *problem, void *desc)
     memcpy(desc, problem, t->op->desc_bytes);
 }
 
-ckl_status adapter_run(const operator_test *t, const ckl_plan *plan, const void *problem, void *const *pointers,
+void adapter_pointer(const operand *o, int i, void *pointers[OPERANDS_MAX])
+{
+    if (o->in_place)
+        pointers[i] = pointers[o->in_place - 1];
+    if (o->value)
+        memcpy(&pointers[i], &o->value, sizeof pointers[i]); // args are read as their own type, in which it is const
+}
+
+ckl_status adapter_run(const operator_test *t, const ckl_plan *plan, void *const pointers[OPERANDS_MAX],
                        ckl_stream stream)
 {
-    enum { OTHERS_MAX = 3 };                          // a workspace, scalars: NULL
+    enum { OTHERS_MAX = 3 };                          // a workspace: NULL
     void *args[OPERANDS_MAX + OTHERS_MAX] = { NULL }; // more than any struct of args
-    if (t->run)
-        return t->run(plan, problem, pointers, stream);
     memcpy(args, pointers, OPERANDS_MAX * sizeof *args);
     return plan_run(plan, t->op, args, stream);
 }
 
+/* Elements of operand 0 along its sums, whether it is there or not. */
+static double elements_along(const operator_test *t, const void *problem)
+{
+    operand all[OPERANDS_MAX];
+    double elements = 1;
+    adapter_operands(t, problem, all);
+    for (int d = 0; d < all[0].rank; d++)
+        elements *= all[0].along >> d & 1 ? (double)all[0].shape[d] : 1;
+    return elements;
+}
+
 double adapter_terms(const operator_test *t, const void *problem)
 {
-    return fmax(t->terms_of ? t->terms_of(problem) : t->terms, 1);
+    double terms = t->terms_of ? t->terms_of(problem) : t->terms;
+    return fmax(terms + (t->terms_along ? elements_along(t, problem) : 0), 1);
 }
 
 double adapter_approximation(const operator_test *t, const void *problem)
@@ -85,13 +103,15 @@ double adapter_approximation(const operator_test *t, const void *problem)
 double adapter_flops(const operator_test *t, const void *problem)
 {
     operand all[OPERANDS_MAX];
-    double sum = 0;
+    double outputs = 0, largest = 0;
     if (t->flops)
         return t->flops(problem);
     int count = adapter_operands(t, problem, all);
-    for (int i = 0; i < count; i++)
-        sum += all[i].role == OPERAND_IN ? 0 : elements_of(&all[i]);
-    return sum;
+    for (int i = 0; i < count; i++) {
+        outputs += all[i].role == OPERAND_IN ? 0 : elements_of(&all[i]);
+        largest = fmax(largest, elements_of(&all[i]));
+    }
+    return t->flops_each > 0 ? t->flops_each * largest : outputs;
 }
 
 double adapter_bytes(const operator_test *t, const void *problem)
@@ -151,9 +171,11 @@ slicing slicing_of(const operator_test *t, const void *problem, int output)
 reference_slice slicing_at(const slicing *s, int64_t slice, double *value, double *magnitude)
 {
     if (!s->per_row)
-        return (reference_slice){ value, magnitude, slice, 0, s->elements_max };
+        return (reference_slice){ value, magnitude, s->output, slice, slice, 0, s->elements_max };
     int64_t first = slice % s->per_row * s->elements_max, columns = s->info.shape[s->mode];
-    return (reference_slice){ value, magnitude, slice / s->per_row, first, min_i64(s->elements_max, columns - first) };
+    return (reference_slice){
+        value, magnitude, s->output, slice, slice / s->per_row, first, min_i64(s->elements_max, columns - first)
+    };
 }
 
 int64_t slicing_index(const slicing *s, int64_t slice, int64_t j)

@@ -7,8 +7,12 @@
 ckl_status adapter_prepare(const operator_test *t, void *problem);
 int adapter_operands(const operator_test *t, const void *problem, operand out[OPERANDS_MAX]); // their count
 void adapter_desc(const operator_test *t, const void *problem, void *desc);
-ckl_status adapter_run(const operator_test *t, const ckl_plan *plan, const void *problem, void *const *pointers,
-                       ckl_stream stream);                                 // of every operand, OPERANDS_MAX in all
+
+/* Sets the pointer of operand `i` if it is another's memory, which has its pointer already, or a number on the host. */
+void adapter_pointer(const operand *o, int i, void *pointers[OPERANDS_MAX]);
+ckl_status adapter_run(const operator_test *t, const ckl_plan *plan, void *const pointers[OPERANDS_MAX],
+                       ckl_stream stream);
+
 double adapter_terms(const operator_test *t, const void *problem);         // at least 1
 double adapter_approximation(const operator_test *t, const void *problem); // 0: none
 double adapter_flops(const operator_test *t, const void *problem);

@@ -36,7 +36,7 @@ void check_close(check *k)
 
 ckl_status check_enqueue(const check *k)
 {
-    return adapter_run(k->c->test, k->plan, k->c->problem, k->set.pointer, k->stream);
+    return adapter_run(k->c->test, k->plan, k->set.pointer, k->stream);
 }
 
 static ckl_status run_over_poison(check *k, unsigned char poison)
@@ -91,7 +91,7 @@ ckl_status check_run_plan(check *k, const ckl_plan *plan, check_result *result)
     for (int i = 0; i < k->images.count; i++)
         if (k->set.allocation[i] && k->images.each[i].info.role != OPERAND_IN)
             TRY(poison_output(k, i));
-    TRY(adapter_run(k->c->test, plan, k->c->problem, k->set.pointer, k->stream));
+    TRY(adapter_run(k->c->test, plan, k->set.pointer, k->stream));
     TRY(ckl_stream_synchronize(k->device, k->stream));
     TRY(operand_set_read_outputs(k->device, &k->images, &k->set, k->stream));
     check_compare(k, result);

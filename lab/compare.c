@@ -194,7 +194,7 @@ static reference_slice reference_of(const slicing *cut, const operand_images *im
     reference_slice out = slicing_at(cut, slice, room.value, room.magnitude);
     if (kept)
         *kept = out;
-    cut->test->reference(cut->problem, images->host, cut->output, slice, out);
+    cut->test->reference(cut->problem, images->host, out);
     return out;
 }
 

@@ -192,6 +192,8 @@ ckl_status operand_set_create(ckl_device *device, const operand_images *images, 
             set->pointer[i] = (unsigned char *)set->allocation[i] + o->start;
         name_operand(device, o, set->pointer[i]);
     }
+    for (int i = 0; i < images->count; i++)
+        adapter_pointer(&images->each[i].info, i, set->pointer);
     return CKL_OK;
 }
 

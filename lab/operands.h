@@ -32,7 +32,7 @@ typedef struct operand_images {
 
 typedef struct operand_set {
     void *allocation[OPERANDS_MAX];
-    void *pointer[OPERANDS_MAX]; // element 0, as operator_test.run takes it; NULL if absent
+    void *pointer[OPERANDS_MAX]; // element 0, or what a call gets in its place: the args of a run
 } operand_set;
 
 /* CKL_NO_MEMORY, with a sentence, if the host has no room for the images: said before anything is allocated. */

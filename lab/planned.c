@@ -189,7 +189,9 @@ static ckl_status run(const test_case *c, const ckl_plan *plan)
         if (infos[i].dtype != CKL_DTYPE_DEFAULT)
             pointers[i] = (char *)address_of(i) +
                           (size_t)(c->keys.misalign + i * c->keys.stagger) * ckl_dtype_bytes(infos[i].dtype);
-    return adapter_run(c->test, plan, c->problem, pointers, NULL);
+    for (int i = 0; i < count; i++)
+        adapter_pointer(&infos[i], i, pointers);
+    return adapter_run(c->test, plan, pointers, NULL);
 }
 
 ckl_status planned_open(const ckl_device_info *like, ckl_device **device)

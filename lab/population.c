@@ -8,7 +8,11 @@
 #include "base/math.h"
 #include "base/random.h"
 
-enum { ATTEMPTS = 10000 };
+enum {
+    ATTEMPTS = 4000,
+    ATTEMPTS_OF_OCTAVE = 200, // at first; then any legal problem does
+    OCTAVES = 15              // of memory below the limit
+};
 
 /* Sizes */
 
@@ -150,12 +154,13 @@ static const char *any_pattern(const operator_test *test, uint64_t *r)
     return test->population[random_below(r, count)];
 }
 
-/* Appends the line if it is legal and within the limits. */
-static bool append_legal(const char *drawn, random_problem_limits limits, text *line)
+/* Appends the line if it is legal, within the limits, and not within the smaller one of memory. */
+static bool append_legal(const char *drawn, random_problem_limits limits, double bytes_min, text *line)
 {
     test_case c;
-    bool legal =
-        case_parse(drawn, &c) == CKL_OK && adapter_bytes(c.test, c.problem) > 0 && random_problem_fits(&c, limits);
+    const random_problem_limits small = { .flops = limits.flops, .bytes = bytes_min };
+    bool legal = case_parse(drawn, &c) == CKL_OK && adapter_bytes(c.test, c.problem) > 0 &&
+                 random_problem_fits(&c, limits) && !random_problem_fits(&c, small);
     if (legal)
         case_print(&c, line);
     case_clear(&c);
@@ -174,11 +179,15 @@ ckl_status population_line(const operator_test *test, uint64_t seed, int64_t num
                            text *line)
 {
     uint64_t r = random_at(stream_of(test, seed), (uint64_t)number);
+    random_problem_limits octave = limits;
+    octave.bytes /= (double)(1 << random_below(&r, OCTAVES));
     for (int i = 0; i < ATTEMPTS; i++) {
+        bool any = i >= ATTEMPTS_OF_OCTAVE;
         text drawn = { 0 };
         text_printf(&drawn, "%s ", test->op->name);
         ckl_status status = fill_line(any_pattern(test, &r), &r, &drawn);
-        bool legal = status == CKL_OK && append_legal(text_data(&drawn), limits, line);
+        bool legal = status == CKL_OK &&
+                     append_legal(text_data(&drawn), any ? limits : octave, any ? 0 : octave.bytes / 2, line);
         text_free(&drawn);
         TRY(status);
         if (legal)

@@ -12,7 +12,8 @@
 
 /*
  * Appends the line number `number` of the sample with that seed, as case_print() writes it: a legal problem within the limits.
- * The same on every machine. CKL_INTERNAL and a sentence if the population holds hardly any such problem. Any thread.
+ * Its memory is as likely between any two powers of two below the limit, down to 2^-15 of it, where the population has such
+ * problems. The same on every machine. CKL_INTERNAL and a sentence if the population holds hardly any such problem. Any thread.
  */
 ckl_status population_line(const operator_test *test, uint64_t seed, int64_t number, random_problem_limits limits,
                            text *line);

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # bench_all.sh [CKL] - measures every suite on the GPU, with the peers that are there, and brings the tables up to date.
 #
-# Results go to bench/results/. SECONDS_A_ROW (0.2 if not set) is the time of sampling a row. Most of the time goes into data
-# and checks: with 0.1 all suites but those of gemm take 11 minutes on an H200 with 16 cores, norm alone 160 seconds, as torch.compile
-# takes part there.
+# Results go to bench/results/. SECONDS_A_ROW (0.2 if not set) is the time of sampling a row. Most of the time goes into data,
+# checks and torch.compile, which takes many seconds a row: CKL_TORCH_COMPILE=0 leaves it out, which is for trying things out.
 # SUITES="norm softmax" measures these alone. A suite with a failed row fails at the end, after the others.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -102,8 +102,32 @@ crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks 
     [[ $? -eq 139 && $answer && $(<"$log.crash") == 'ckl: crashed, segmentation fault' ]]
 } 2>/dev/null
 
-sampled() { # lines of a sample are a suite, on standard input too
+sampled() { # lines of a sample are a suite, on standard input too; each comes once
+    [[ $("$build/ckl" sample softmax --count 300 | sort -u | wc -l) -eq 300 ]] || return 1
+    "$build/ckl" sample add reduce --count 1 | "$build/ckl" explain --suite - --device emulator:h200 >/dev/null || return 1
     "$build/ckl" sample add gemm rope --count 1 --bytes 2^14 | "$build/ckl" verify --suite - --device emulator:h200
+}
+
+sampled_in_time() { # two operators share the time; what was measured before a stop is there, and a failure is one at the end
+    local stub folder said
+    folder=$(mktemp -d)
+    stub=$folder/ckl
+    cat >"$stub" <<'END'
+#!/bin/bash
+[[ $1 == sample ]] && echo "$2 n=1" && exit
+read -r operator _
+echo "{}" >"${@: -1}"
+[[ $operator == quick ]] && exit 1
+sleep 60
+END
+    chmod +x "$stub"
+    SECONDS=0
+    said=$(scripts/bench_sample.sh --ckl "$stub" --seconds 2 --results "$folder" slow quick 2>&1)
+    [[ $? -eq 1 && $SECONDS -lt 20 && -s $folder/slow.json && -s $folder/quick.json ]] &&
+        [[ $said == *"slow was stopped after 1 s"* && $said == *"failed: quick"* ]]
+    local status=$?
+    rm -r "$folder"
+    return $status
 }
 
 # The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy, of plans and of
@@ -161,6 +185,7 @@ run "help texts" help_texts
 run "a crash is said" crash_is_said
 run "predicted costs of gemm" predictions
 run "a sample, verified" sampled
+run "a sample, in time" sampled_in_time
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.1
 run "ckl verify, emulated H200" "$build/ckl" verify $full --device emulator:h200 --assemble

@@ -23,7 +23,7 @@ typedef struct fake_graph {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-    int calls, live, launches, compiles;
+    int calls, live, launches, early, compiles;
     int compile_us, compiling, most_compiling;
     int fail_call;
     cu_result fail_result, lost;
@@ -378,6 +378,8 @@ FAKE(cuLaunchKernelEx, (const cu_launch_config *config, cu_function function, vo
     result = use(config->stream);
     fake_stream *s = stream_of(config->stream);
     *(s->capturing ? &s->launches : &fake.launches) += result ? 0 : 1;
+    for (unsigned i = 0; i < config->attribute_count; i++)
+        fake.early += config->attributes[i].id == CU_LAUNCH_OVERLAP_PROLOGUE;
 })
 FAKE(cuTensorMapEncodeTiled,
      (void *map, int type, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides,
@@ -412,7 +414,7 @@ FAKE(cuEventElapsedTime, (float *ms, cu_event begin, cu_event end), {
 static void reset(void)
 {
     pthread_mutex_lock(&lock);
-    fake.calls = fake.launches = fake.compiles = fake.fail_call = 0;
+    fake.calls = fake.launches = fake.early = fake.compiles = fake.fail_call = 0;
     fake.lost = 0;
     fake.fail_name = NULL;
     fake.compile_us = fake.most_compiling = 0;
@@ -453,6 +455,7 @@ static void slow_down(int compile_us)
 READER(calls)
 READER(live)
 READER(launches)
+READER(early)
 READER(compiles)
 READER(most_compiling)
 
@@ -464,5 +467,6 @@ EXPORT const fake_cuda fake_cuda_functions = { .reset = reset,
                                                .calls = read_calls,
                                                .live = read_live,
                                                .launches = read_launches,
+                                               .early = read_early,
                                                .compiles = read_compiles,
                                                .most_compiling = read_most_compiling };

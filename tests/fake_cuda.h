@@ -29,6 +29,7 @@ typedef struct fake_cuda {
     int (*calls)(void);
     int (*live)(void);           // memory, modules, streams, events, graphs and contexts
     int (*launches)(void);       // since reset(), those of graphs when they are launched
+    int (*early)(void);          // since reset(), launches that may start before the kernel before has ended
     int (*compiles)(void);       // of PTX since reset(), by loading or by linking it
     int (*most_compiling)(void); // at once
 } fake_cuda;

@@ -42,16 +42,10 @@ static void compute(const twice_problem *p, void *const *pointers, bool wrong)
         y[i] = 2 * a[i] + (float)wrong;
 }
 
-typedef struct twice_args {
-    const twice_problem *problem;
-    void *const *pointers;
-} twice_args;
-
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     (void)stream;
-    const twice_args *t = args;
-    compute(t->problem, t->pointers, own_is_wrong);
+    compute(plan->desc, args, own_is_wrong);
     take_us(own_us + ((const twice_config *)plan->config)->late_us + (overlap_forbidden ? APART_US : 0));
     return CKL_OK;
 }
@@ -70,15 +64,8 @@ static int twice_operands(const void *problem, operand *out)
     return 2;
 }
 
-static ckl_status twice_run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
+static void twice_reference(const void *problem, void *const *memory, reference_slice out)
 {
-    return plan_run(plan, &twice_info, &(twice_args){ problem, pointers }, stream);
-}
-
-static void twice_reference(const void *problem, void *const *memory, int output, int64_t slice, reference_slice out)
-{
-    (void)output;
-    (void)slice;
     for (int64_t j = 0; j < ((const twice_problem *)problem)->n; j++) {
         out.value[j] = 2.0 * (double)((const float *)memory[0])[j];
         out.magnitude[j] = fabs(out.value[j]);
@@ -87,7 +74,7 @@ static void twice_reference(const void *problem, void *const *memory, int output
 
 static const operator_line twice_line = { .op = &twice_info, .problem_bytes = sizeof(twice_problem) };
 static const operator_test twice_test = {
-    .op = &twice_info, .line = &twice_line, .operands = twice_operands, .run = twice_run, .reference = twice_reference
+    .op = &twice_info, .line = &twice_line, .operands = twice_operands, .reference = twice_reference
 };
 
 /* A peer of three variants: the first slow, the second one fast, the third refused by the library. */
@@ -99,6 +86,7 @@ struct peer_problem {
 static const double variant_us[] = { 60, 40, 1 };
 static double peer_slowness;
 static bool peer_is_wrong, peer_is_missing;
+static int uncapturable; // variants from this one on give up in a capture
 static int prepared;
 static int quick_runs; // of variant 0: they take 1 us
 
@@ -142,6 +130,8 @@ static ckl_status run_peer(const peer_problem *p, int variant, void *const *poin
     (void)stream;
     if (variant == 2)
         FAIL(CKL_UNSUPPORTED, "not this one");
+    if (capturing && variant >= uncapturable)
+        FAIL(CKL_UNSUPPORTED, "not in a capture");
     compute(p->problem, pointers, peer_is_wrong);
     bool quick = variant == 0 && quick_runs > 0;
     quick_runs -= quick;
@@ -186,6 +176,7 @@ static int open_race(void **state)
     problem_size = 100;
     peer_slowness = 1;
     quick_runs = 0;
+    uncapturable = COUNT_OF(variant_us);
     return 0;
 }
 
@@ -243,6 +234,19 @@ static void test_best_is_the_fastest_measured(void **state)
     quick_runs = 0;
     row = race(50, false);
     assert_true(row.peer_count == 2 && result_find_peer(&row, "best")->median_us < 1);
+}
+
+/* A variant that gives up leaves the race; one that users get without searching takes the peer with it. */
+static void test_peers_that_give_up(void **state)
+{
+    (void)state;
+    uncapturable = 1;
+    result_row row = race(50, false);
+    assert_true(fabs(result_find_peer(&row, "best")->ratio - 1.2) < 1e-6 && row.peer_count == 2);
+    assert_string_equal(row.note, "not in a capture");
+    uncapturable = 0;
+    row = race(50, false);
+    assert_true(row.peer_count == 0 && fabs(row.median_us - 50) < 1e-6);
 }
 
 /* Between two uses of a set, others fill L2 twice; or it is overwritten. */
@@ -413,6 +417,7 @@ int main(void)
         cmocka_unit_test_setup(test_race_by_graphs, open_race),
         cmocka_unit_test_setup(test_graphs_of_long_launches, open_race),
         cmocka_unit_test_setup(test_best_is_the_fastest_measured, open_race),
+        cmocka_unit_test_setup(test_peers_that_give_up, open_race),
         cmocka_unit_test_setup(test_rotation_is_cold, open_race),
         cmocka_unit_test_setup(test_wrong_results_are_not_timed, open_race),
         cmocka_unit_test_setup(test_missing_peer_is_said, open_race),

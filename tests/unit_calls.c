@@ -43,7 +43,7 @@ static void *put_side_by_side(check *k)
     assert_int_equal(ckl_malloc(device, total, &buffer), CKL_OK);
     for (int i = 0; i < k->images.count; i++) {
         const operand_image *o = &k->images.each[i];
-        if (!k->set.pointer[i])
+        if (!k->images.host[i])
             continue;
         used = (size_t)round_up((int64_t)used, (int64_t)ckl_dtype_bytes(o->info.dtype));
         k->set.pointer[i] = (unsigned char *)buffer + used;

@@ -47,11 +47,6 @@ typedef struct sum_problem {
     ckl_dtype dtype;
 } sum_problem;
 
-typedef struct sum_args {
-    const sum_problem *problem;
-    void *const *pointers;
-} sum_args;
-
 static void commit_fault(const sum_problem *p, unsigned char *y, void *a)
 {
     size_t element = ckl_dtype_bytes(p->dtype), middle = (size_t)(p->ld + 2) * element;
@@ -86,11 +81,11 @@ static void commit_fault(const sum_problem *p, unsigned char *y, void *a)
 
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    (void)plan;
     assert_non_null(stream);
-    const sum_args *s = args;
-    const sum_problem *p = s->problem;
-    void *a = s->pointers[0], *b = s->pointers[1], *y = s->pointers[2];
+    void *const *pointers = args;
+    const sum_problem *p = plan->desc;
+    void *a = pointers[0], *b = pointers[1], *y = pointers[2];
+    assert_null(pointers[3]);
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t i = 0; i < p->n; i++)
             dtype_write(p->dtype, y, r * p->ld + i,
@@ -114,18 +109,11 @@ static int sum_operands(const void *problem, operand *out)
     return 4;
 }
 
-static ckl_status sum_run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
+static void sum_reference(const void *problem, void *const *memory, reference_slice out)
 {
-    assert_null(pointers[3]);
-    return plan_run(plan, &sum_info, &(sum_args){ problem, pointers }, stream);
-}
-
-static void sum_reference(const void *problem, void *const *memory, int output, int64_t slice, reference_slice out)
-{
-    (void)output;
     const sum_problem *p = problem;
     for (int64_t j = 0; j < p->n; j++) {
-        double a = dtype_read(p->dtype, memory[0], slice * p->ld + j), b = dtype_read(p->dtype, memory[1], j);
+        double a = dtype_read(p->dtype, memory[0], out.slice * p->ld + j), b = dtype_read(p->dtype, memory[1], j);
         out.value[j] = a + b;
         out.magnitude[j] = magnitude_factor * (fabs(a) + fabs(b));
     }
@@ -133,7 +121,7 @@ static void sum_reference(const void *problem, void *const *memory, int output, 
 
 static const operator_line sum_line = { .op = &sum_info, .problem_bytes = sizeof(sum_problem) };
 static const operator_test sum_test = {
-    .op = &sum_info, .line = &sum_line, .operands = sum_operands, .run = sum_run, .reference = sum_reference, .terms = 2
+    .op = &sum_info, .line = &sum_line, .operands = sum_operands, .reference = sum_reference, .terms = 2
 };
 
 static check_result run_case(sum_problem problem, operand_fill fill, fault which)

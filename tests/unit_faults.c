@@ -18,6 +18,8 @@
 
 #include "base/math.h"
 #include "cutekernellib/cutekernellib.h"
+#include "device/device.h"
+#include "device/nvml.h"
 #include "fake_cuda.h"
 #include "temporary_folder.h"
 
@@ -27,13 +29,13 @@ void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *memory, size_t bytes);
 void *__real_aligned_alloc(size_t alignment, size_t bytes);
-char *__real_strdup(const char *text);
+char *__real_strdup(const char *string);
 void __real_free(void *memory);
 void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *memory, size_t bytes);
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
-char *__wrap_strdup(const char *text);
+char *__wrap_strdup(const char *string);
 void __wrap_free(void *memory);
 
 static int allocations, fail_at, live_blocks; // fail_at 0: never
@@ -71,9 +73,9 @@ void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
     return runs_out() ? NULL : counted(__real_aligned_alloc(alignment, bytes));
 }
 
-char *__wrap_strdup(const char *text)
+char *__wrap_strdup(const char *string)
 {
-    return runs_out() ? NULL : counted(__real_strdup(text));
+    return runs_out() ? NULL : counted(__real_strdup(string));
 }
 
 void __wrap_free(void *memory)
@@ -353,15 +355,56 @@ static void test_planning_in_capture(void **state)
     assert_int_equal(fake->live(), 0);
 }
 
+/* NVML tells the power of this moment beside that of the last second. */
+static void test_readings(void **state)
+{
+    (void)state;
+    nvml_reading now = { 0 };
+    assert_non_null(dlopen(FAKE_NVML, RTLD_NOW | RTLD_LOCAL)); // what the library finds by that name from now on
+    fake->reset();
+    assert_true(nvml_sample(0, &now));
+    assert_true(now.clock_sm_mhz == 1500 && now.power_w == 650 && now.temperature_c == 50);
+    assert_string_equal(nvml_clock_reason(__builtin_ctzll(now.clock_reasons)), "power cap");
+}
+
+/* Benches forbid the overlap of launches for a while. */
+static void test_overlap_is_allowed(void **state)
+{
+    (void)state;
+    ckl_device *device = NULL;
+    void *memory = NULL;
+    fake->reset();
+    assert_int_equal(ckl_device_open("cuda", &device), CKL_OK);
+    assert_int_equal(ckl_malloc(device, 1 << 14, &memory), CKL_OK);
+    const ckl_add_desc add = { .n = 1024, .dtype = CKL_F32 };
+    const ckl_add_args args = { .a = memory, .b = memory, .y = (char *)memory + (1 << 13) };
+    static const bool allowed[] = { true, false, true };
+    for (int i = 0, early = 0; i < COUNT_OF(allowed); i++) {
+        device->ops->allow_overlap(device, allowed[i]);
+        assert_int_equal(ckl_add(device, &add, &args, NULL), CKL_OK);
+        early += allowed[i];
+        assert_int_equal(fake->launches(), i + 1);
+        assert_int_equal(fake->early(), early);
+    }
+    ckl_free(device, memory);
+    ckl_device_close(device);
+}
+
 int main(void)
 {
     fake = fake_cuda_load();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_driver_refuses),       cmocka_unit_test(test_allocations_cuda),
-        cmocka_unit_test(test_allocations_emulator), cmocka_unit_test(test_calls_fail),
-        cmocka_unit_test(test_with_cache),           cmocka_unit_test(test_device_memory_runs_out),
-        cmocka_unit_test(test_context_lost),         cmocka_unit_test(test_launch_fails),
+        cmocka_unit_test(test_driver_refuses),
+        cmocka_unit_test(test_allocations_cuda),
+        cmocka_unit_test(test_allocations_emulator),
+        cmocka_unit_test(test_calls_fail),
+        cmocka_unit_test(test_with_cache),
+        cmocka_unit_test(test_device_memory_runs_out),
+        cmocka_unit_test(test_context_lost),
+        cmocka_unit_test(test_launch_fails),
         cmocka_unit_test(test_planning_in_capture),
+        cmocka_unit_test(test_overlap_is_allowed),
+        cmocka_unit_test(test_readings),
     };
     if (!fake) {
         fprintf(stderr, "the fake driver is not there: %s\n", FAKE_CUDA);

@@ -74,7 +74,7 @@ static void assert_refused(check *k, int which, void *pointer, const char *words
 
 static bool is_there(const check *k, int i)
 {
-    return k->set.pointer[i] != NULL;
+    return k->images.host[i] != NULL;
 }
 
 static void check_overlaps(check *k)
@@ -100,14 +100,15 @@ static void check_absent(check *k)
 {
     static double other;
     for (int i = 0; i < k->images.count; i++)
-        if (!is_there(k, i))
+        if (!k->set.pointer[i])
             assert_refused(k, i, &other, "is not part of");
 }
 
 /* D of the layout of A, which for C would be allowed. */
 static void check_in_place_of_a(check *k)
 {
-    assert_refused(k, k->images.count - 1, k->set.pointer[0], "d overlaps a");
+    enum { A, D = 4 };
+    assert_refused(k, D, k->set.pointer[A], "d overlaps a");
 }
 
 static void for_each(int count, const char *const *problems, void (*refuses)(check *k))

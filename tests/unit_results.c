@@ -16,6 +16,7 @@
 #include "bench/statistics.h"
 #include "cli/cli.h"
 #include "device/device.h"
+#include "device/nvml.h"
 
 /* Statistics */
 
@@ -67,7 +68,10 @@ static void test_json(void **state)
     results made = { 0 }, read;
     close(mkstemp(path));
     fabricate(&made);
+    char beside[64];
+    snprintf(beside, sizeof beside, "%s.new", path);
     assert_int_equal(results_write_json(&made, path), CKL_OK);
+    assert_int_not_equal(access(beside, F_OK), 0);
     assert_int_equal(results_read_json(path, &read), CKL_OK);
     assert_int_equal(read.row_count, 1);
     assert_string_equal(read.header.gpu, "a \"GPU\"");
@@ -78,6 +82,15 @@ static void test_json(void **state)
     assert_int_equal(results_read_json(path, &read), CKL_INVALID);
     unlink(path);
     results_free(&made);
+}
+
+static void test_clock_reasons(void **state)
+{
+    (void)state;
+    assert_string_equal(nvml_clock_reason(2), "power cap");
+    assert_string_equal(nvml_clock_reason(6), "hardware thermal slowdown");
+    assert_null(nvml_clock_reason(0)); // an idle GPU
+    assert_null(nvml_clock_reason(63));
 }
 
 /* Arguments */
@@ -233,11 +246,12 @@ static void test_limit_kernels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_summary),       cmocka_unit_test(test_geometric_mean),
-        cmocka_unit_test(test_json),          cmocka_unit_test(test_matrix_limit),
-        cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_beyond_limit),
-        cmocka_unit_test(test_launch_limit),  cmocka_unit_test(test_idle_peer),
-        cmocka_unit_test(test_limit_kernels), cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_summary),        cmocka_unit_test(test_clock_reasons),
+        cmocka_unit_test(test_geometric_mean), cmocka_unit_test(test_json),
+        cmocka_unit_test(test_matrix_limit),   cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_beyond_limit),   cmocka_unit_test(test_launch_limit),
+        cmocka_unit_test(test_idle_peer),      cmocka_unit_test(test_limit_kernels),
+        cmocka_unit_test(test_arguments),
     };
     return cmocka_run_group_tests_name("results", tests, NULL, NULL);
 }

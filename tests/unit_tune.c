@@ -152,11 +152,9 @@ static const operator_info twice_info = { .name = "twice",
                                           .tensors = twice_tensors,
                                           .implementations = implementations };
 
-static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+static void reference(const void *problem, void *const *host, reference_slice out)
 {
     (void)problem;
-    (void)output;
-    (void)slice;
     for (int64_t j = 0; j < out.count; j++) {
         out.value[j] = 2.0 * (double)((const float *)host[0])[out.first + j];
         out.magnitude[j] = fabs(out.value[j]);

@@ -147,7 +147,10 @@ static void search(peer_problem *p, void *const *pointers)
                            .type_b = type_of(g->a),
                            .type_d = type_of(g->d),
                            .workspace_bytes = WORKSPACE_BYTES };
+    size_t written;
     read_alignments(pointers, product.alignment);
+    (void)lt.cublasLtMatmulAlgoConfigGetAttribute(&p->found[0].algo, LT_ALGO_ID, &product.first_id,
+                                                  sizeof product.first_id, &written);
     p->found_count += lt_enumerate(&product, &p->found[p->found_count], PEER_VARIANTS_MAX - p->found_count);
 }
 

@@ -46,6 +46,11 @@ static int read_families(const lt_product *p, family *families)
     int ids[IDS_MAX], returned = 0, count = 0;
     (void)lt.cublasLtMatmulAlgoGetIds(p->handle, LT_COMPUTE_32F, LT_R_32F, p->type_a, p->type_b, p->type_d, p->type_d,
                                       IDS_MAX, ids, &returned);
+    for (int i = 1; i < returned; i++)
+        if (ids[i] == p->first_id) {
+            ids[i] = ids[0];
+            ids[0] = p->first_id;
+        }
     for (int i = 0; i < returned; i++) {
         family *f = &families[count];
         if (lt.cublasLtMatmulAlgoInit(p->handle, LT_COMPUTE_32F, LT_R_32F, p->type_a, p->type_b, p->type_d, p->type_d,

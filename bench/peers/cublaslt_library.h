@@ -125,6 +125,7 @@ typedef struct lt_product {
     int type_a, type_b, type_d; // c is of d's
     uint32_t alignment[4];      // bytes, of the pointers of a, b, c, d
     size_t workspace_bytes;
+    int first_id; // of the algorithm to begin with
 } lt_product;
 
 /*

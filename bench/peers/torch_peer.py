@@ -281,6 +281,51 @@ OPERATORS = {
 }
 
 
+# Liger's Triton kernels, where the package is installed: a function of the fields and inputs gives run(tensors), or None.
+
+def liger_norm(p, names, centred):
+    from liger_kernel.ops import layer_norm, rms_norm, utils
+    if "gamma" not in names or names & {"residual", "dsum"}:
+        return None
+    eps = float(p["eps"]) or 1e-5
+    if p["direction"] == "forward" and centred:
+        return lambda t: {"y": layer_norm.layer_norm_forward(t["x"], t["gamma"], t["beta"], eps)[0]}
+    if p["direction"] == "forward":
+        return lambda t: {"y": rms_norm.rms_norm_forward(t["x"], t["gamma"], eps, 0.0, "llama", None)[0]}
+
+    def gradient(t):
+        if centred:
+            return layer_norm.layer_norm_backward(t["dy"], t["x"], t["gamma"], t["beta"], t["mean"], t["rstd"])
+        block, warps = utils.calculate_settings(t["x"].shape[-1])
+        llama = rms_norm._str_to_casting_mode["llama"]
+        return rms_norm.rms_norm_backward(t["dy"], t["x"], t["gamma"], t["rstd"], 0.0, llama, block, warps, False, None)
+
+    def named(t):
+        return dict(zip(("dx", "dgamma", "dbeta"), gradient({"beta": t["gamma"], **t})))
+    return named
+
+
+def liger_softmax(p, names):
+    from liger_kernel.ops import softmax as kernels
+    along_rows = int(p["axis"]) in (-1, len(sizes(p["shape"])) - 1)
+    if p["direction"] == "backward" or p["log"] == "1" or float(p["scale"]) != 1 or p["mask"] != "none" or not along_rows:
+        return None
+    return lambda t: {"y": kernels._softmax_forward(t["x"].flatten(1))[0]}
+
+
+LIGER = {
+    "softmax": liger_softmax,
+    "layernorm": lambda p, names: liger_norm(p, names, True), "rmsnorm": lambda p, names: liger_norm(p, names, False),
+}
+
+
+def liger(op, fields, names):
+    try:
+        return LIGER[op](fields, names) if op in LIGER else None
+    except ImportError:
+        return None
+
+
 # Problems in memory
 
 class Memory:
@@ -312,6 +357,9 @@ class Problem:
         if problem["compile"] and not isinstance(run, dict):
             torch._dynamo.reset()
             self.variants["compile"] = torch.compile(run, dynamic=False, mode="max-autotune-no-cudagraphs")
+        triton = liger(problem["op"], problem["fields"], inputs)
+        if triton:
+            self.variants["liger"] = triton
         self.functions = list(self.variants.values())
         self.sets, self.results = {}, {}
 

@@ -20,6 +20,15 @@ ckl_status sizes_parse(const char *what, const char *key, const char *list, int 
     return CKL_OK;
 }
 
+ckl_status extents_parse(const char *what, const char *shape, int rank_max, int *rank, int64_t *extents)
+{
+    sizes s;
+    TRY(sizes_parse(what, "shape", shape, rank_max, &s));
+    *rank = s.rank;
+    memcpy(extents, s.of, (size_t)rank_max * sizeof *extents);
+    return CKL_OK;
+}
+
 ckl_status list_parse(const char *what, const char *key, const char *list, int count, int64_t *out)
 {
     sizes s;

@@ -18,6 +18,9 @@ typedef struct sizes {
  */
 ckl_status sizes_parse(const char *what, const char *key, const char *list, int rank_max, sizes *out);
 
+/* The same of the shape of a desc. */
+ckl_status extents_parse(const char *what, const char *shape, int rank_max, int *rank, int64_t *extents);
+
 /* The same of a list of so many numbers, "4096,64,1"; one that is left out, "", leaves `out` as it is. */
 ckl_status list_parse(const char *what, const char *key, const char *list, int count, int64_t *out);
 

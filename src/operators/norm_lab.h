@@ -47,7 +47,7 @@ double norm_terms(const void *problem);
 int64_t norm_index(const norm_view *v, int64_t group, int64_t j);
 
 /* Slices are groups; of dgamma and dbeta they are channels. */
-void norm_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
+void norm_reference(const void *problem, void *const *host, reference_slice out);
 
 /* rsqrt.approx: 2^-22.9. */
 #define NORM_TEST(name, ...)                                                                                        \

@@ -160,15 +160,15 @@ static void backward_channel(const norm_view *v, const ckl_norm_args *a, int out
     }
 }
 
-void norm_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+void norm_reference(const void *problem, void *const *host, reference_slice out)
 {
     const norm_view *v = &((const norm_problem *)problem)->view;
     ckl_norm_args a = norm_args(host);
-    int number = NORM_Y + output;
+    int number = NORM_Y + out.output;
     if (v->direction == CKL_DIRECTION_FORWARD)
-        forward(v, &a, number, slice, out);
+        forward(v, &a, number, out.slice, out);
     else if (number == NORM_DX)
-        backward_group(v, &a, slice, out);
+        backward_group(v, &a, out.slice, out);
     else
-        backward_channel(v, &a, number, slice, out);
+        backward_channel(v, &a, number, out.slice, out);
 }

@@ -79,6 +79,10 @@ typedef struct operand {
     double low, high; // integers: both are taken
     uint32_t along;   // modes along which sums run, a bit each: hard inputs go by such lines; 0: by elements
     double hard_max;  // the largest finite magnitude of hard inputs; 0: the type's own
+
+    /* What a call gets in place of the memory of an absent operand; else NULL. */
+    int in_place;      // the pointer of operand number in_place - 1
+    const void *value; // a number on the host
 } operand;
 
 /* A tensor of any rank. Sums are taken to run along its rows, if it has more than one mode. */
@@ -113,6 +117,21 @@ static inline operand operand_along(operand o, uint32_t modes)
     return o;
 }
 
+/* A number of the call, which it reads on the host. */
+static inline operand operand_number(const char *name, const float *value)
+{
+    return (operand){ .name = name, .value = value };
+}
+
+/* Operand number `out` has the memory of number `in`, in its own type after the run. */
+static inline void operand_in_place(operand *all, int in, int out)
+{
+    all[in].role = OPERAND_IN_OUT;
+    all[in].result = all[out].dtype;
+    all[out].dtype = CKL_DTYPE_DEFAULT;
+    all[out].in_place = in + 1;
+}
+
 /* The operand with random inputs in low..high. */
 static inline operand operand_range(operand o, double low, double high)
 {
@@ -135,6 +154,8 @@ typedef enum operand_fill { FILL_INTEGERS, FILL_UNIFORM, FILL_NORMAL, FILL_HARD 
 typedef struct reference_slice {
     double *value;
     double *magnitude;
+    int output;
+    int64_t slice;
     int64_t row, first, count;
 } reference_slice;
 
@@ -146,7 +167,7 @@ typedef struct test_reject {
 
 /*
  * What a problem line fills, "gemm m=4096 n=4096 k=4096 a=f16": a struct that begins with the desc. Then come lists of which
- * prepare() makes the desc, and what is the laboratory's: scalars of a call, ranges of inputs.
+ * prepare() makes the desc, and what is the laboratory's: numbers of a call, ranges of inputs.
  */
 typedef struct operator_line {
     const operator_info *op;
@@ -181,10 +202,11 @@ typedef struct operator_test {
 
     ckl_status (*prepare)(void *problem); // fills in what the reference wants beside a checked desc. NULL: nothing
 
-    /* Changes the operands, which are the operator's tensors, or lists others and returns their count. NULL: as they are. */
+    /*
+     * Changes the operands, which are the operator's tensors, or lists others and returns their count. NULL: as they are. A
+     * call's args are the operands' pointers in their order.
+     */
     int (*operands)(const void *problem, operand *out);
-    ckl_status (*run)(const ckl_plan *plan, const void *problem, void *const *pointers,
-                      ckl_stream stream); // NULL: the args are the operands' pointers in their order
 
     /*
      * Slices: parts of an output that can be computed alone; large problems check a sample. NULL: rows of the output's
@@ -196,13 +218,15 @@ typedef struct operator_test {
     int64_t (*slices)(const void *problem, int output);
     int64_t (*slice_elements)(const void *problem, int output); // element j of slice s is at index ...
     int64_t (*output_index)(const void *problem, int output, int64_t slice, int64_t j); // ... this, in elements
-    void (*reference)(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
+    void (*reference)(const void *problem, void *const *host, reference_slice out);
 
     double terms;                                    // length of the longest sum in one output element; 0: 1
-    double (*terms_of)(const void *problem);         // the same where it depends on the problem
+    bool terms_along;                                // and as many as operand 0 has along its sums
+    double (*terms_of)(const void *problem);         // the same where it depends on the problem otherwise
     double approximation;                            // relative error of approximate instructions used; 0: none
     double (*approximation_of)(const void *problem); // the same where it depends on the problem
-    double (*flops)(const void *problem); // useful operations of one run; NULL: one for each element of the outputs
+    double flops_each; // useful operations for each element of the largest operand; 0: one for each output
+    double (*flops)(const void *problem); // the same of one run where it depends on the problem
     double (*bytes)(const void *problem); // compulsory traffic; NULL: every input read once, every output written once
 
     const char *const *cases;   // problem lines without the operator's name, NULL at the end; quick on the emulator
@@ -213,8 +237,8 @@ typedef struct operator_test {
 } operator_test;
 
 /*
- * Defines an operator's test: OPERATOR_TEST(add, .run = run, .reference = reference). The file has defined cases, rejects and
- * population.
+ * Defines an operator's test: OPERATOR_TEST(add, .operands = operands, .reference = reference). The file has defined cases,
+ * rejects and population.
  */
 #define OPERATOR_TEST(name, ...) \
     OPERATOR_TEST_WITH(name, .cases = cases, .rejects = rejects, .population = population, __VA_ARGS__)

@@ -13,6 +13,6 @@ typedef struct attention_problem {
 /* Relative error of a probability that is rounded to the type: what `magnitude` counts in. */
 double attention_rounding(ckl_dtype dtype);
 
-void attention_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
+void attention_reference(const void *problem, void *const *host, reference_slice out);
 
 #endif

@@ -137,17 +137,16 @@ static void column(const row *r, int64_t i, double *value, double *magnitude)
         *value = NAN, *magnitude = REFERENCE_OPEN;
 }
 
-void attention_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+void attention_reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_attention_desc *d = problem;
-    const int64_t per_row = output == 0 ? 1 : d->q; // rows of O that a slice stands for
-    (void)slice;
-    for (int64_t e = 0; e < (output == 0 ? 1 : out.count); e++) {
+    const int64_t per_row = out.output == 0 ? 1 : d->q; // rows of O that a slice stands for
+    for (int64_t e = 0; e < (out.output == 0 ? 1 : out.count); e++) {
         row r = row_of(d, host, out.row * per_row + e);
         find_weights(&r);
-        for (int64_t i = 0; i < out.count && output == 0; i++)
+        for (int64_t i = 0; i < out.count && out.output == 0; i++)
             column(&r, i, &out.value[i], &out.magnitude[i]);
-        if (output == 1)
+        if (out.output == 1)
             logarithm(&r, &out.value[e], &out.magnitude[e]);
         free(r.weight);
     }

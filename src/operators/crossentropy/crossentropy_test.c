@@ -97,17 +97,16 @@ static void gradient(const ckl_crossentropy_desc *d, void *const *host, int64_t 
     }
 }
 
-static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+static void reference(const void *problem, void *const *host, reference_slice out)
 {
     enum { OUT_LOSS, OUT_LSE, OUT_COUNT }; // forward
     const ckl_crossentropy_desc *d = problem;
-    (void)slice;
     if (d->direction == CKL_DIRECTION_BACKWARD) {
         gradient(d, host, out.row, out);
-    } else if (output == OUT_LSE) {
+    } else if (out.output == OUT_LSE) {
         out.value[0] = log_sum_exp(d, host, out.row);
         out.magnitude[0] = 1 + fabs(out.value[0]);
-    } else if (output == OUT_COUNT) {
+    } else if (out.output == OUT_COUNT) {
         out.value[0] = counted_rows(d, host);
         out.magnitude[0] = 0;
     } else if (d->reduction == CKL_LOSS_MEAN) {
@@ -121,12 +120,6 @@ static double terms(const void *problem)
 {
     const ckl_crossentropy_desc *d = problem;
     return (double)d->cols + (d->reduction == CKL_LOSS_MEAN ? (double)d->rows : 0);
-}
-
-static double flops(const void *problem)
-{
-    const ckl_crossentropy_desc *d = problem;
-    return 4 * (double)d->rows * (double)d->cols;
 }
 
 static const char *const cases[] = {
@@ -192,4 +185,4 @@ static const test_reject rejects[] = {
 };
 
 OPERATOR_TEST(crossentropy, .operands = operands, .reference = reference, .terms_of = terms, .approximation = ERROR,
-              .flops = flops);
+              .flops_each = 4);

@@ -25,7 +25,7 @@ typedef struct elementwise_problem {
     float scalar[CKL_ELEMENTWISE_INPUTS_MAX];
 } elementwise_problem;
 
-void elementwise_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
+void elementwise_reference(const void *problem, void *const *host, reference_slice out);
 
 /* The largest error of the functions that occur, relative to the magnitude that the reference states. */
 double elementwise_approximation(const void *problem);

@@ -87,12 +87,9 @@ static ckl_status prepare(void *problem)
 {
     elementwise_problem *p = problem;
     ckl_elementwise_desc *d = &p->desc;
-    sizes shape;
     TRY(expr_parse(p->expr, &p->expression));
     strcpy(d->expr, p->expr);
-    TRY(sizes_parse("elementwise", "shape", p->shape, CKL_ELEMENTWISE_RANK_MAX, &shape));
-    d->rank = shape.rank;
-    memcpy(d->shape, shape.of, sizeof d->shape);
+    TRY(extents_parse("elementwise", p->shape, CKL_ELEMENTWISE_RANK_MAX, &d->rank, d->shape));
     TRY(parse_operands(p));
     TRY(parse_scalars(p));
     if (p->inplace < 0 || p->inplace > p->expression.inputs)

@@ -262,13 +262,12 @@ static int64_t index_of(const ckl_elementwise_desc *desc, const ckl_elementwise_
     return index;
 }
 
-void elementwise_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+void elementwise_reference(const void *problem, void *const *host, reference_slice out)
 {
     const elementwise_problem *p = problem;
     const ckl_elementwise_desc *d = &p->desc;
     const bool exact = is_exact(p);
     int64_t first = out.row * (d->rank ? d->shape[d->rank - 1] : 1) + out.first;
-    (void)output, (void)slice;
     for (int64_t j = 0; j < out.count; j++) {
         double x[CKL_ELEMENTWISE_INPUTS_MAX];
         for (int k = 0; k < p->expression.inputs; k++)

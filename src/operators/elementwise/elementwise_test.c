@@ -16,27 +16,16 @@ static int operands(const void *problem, operand *all)
     for (int i = 0; i < OUT; i++) {
         all[i].hard_max = 0x1p40; // cubes stay in f32, of which only some steps of a chain are seen
         all[i].name = i < p->expression.inputs ? p->expression.names[i] : "";
-        all[i].dtype = p->desc.in[i].scalar ? CKL_DTYPE_DEFAULT : all[i].dtype;
+        if (p->desc.in[i].scalar)
+            all[i] = operand_number(all[i].name, &p->scalar[i]);
         for (int mode = 0; mode < all[i].rank; mode++)
             if (all[i].stride[mode] == 0 && all[i].shape[mode] > 0)
                 all[i].shape[mode] = 1;
     }
     all[OUT].name = "y";
-    if (p->inplace) {
-        all[p->inplace - 1].role = OPERAND_IN_OUT;
-        all[p->inplace - 1].result = p->desc.out.dtype;
-        all[OUT].dtype = CKL_DTYPE_DEFAULT;
-    }
+    if (p->inplace)
+        operand_in_place(all, p->inplace - 1, OUT);
     return 0;
-}
-
-static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
-{
-    const elementwise_problem *p = problem;
-    ckl_elementwise_args args = { .out = pointers[p->inplace ? p->inplace - 1 : OUT] };
-    for (int i = 0; i < OUT; i++)
-        args.in[i] = p->desc.in[i].scalar ? &p->scalar[i] : pointers[i];
-    return ckl_elementwise_run(plan, &args, stream);
 }
 
 static double terms(const void *problem)
@@ -166,5 +155,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(elementwise, .operands = operands, .run = run, .elements_alone = true, .reference = elementwise_reference,
+OPERATOR_TEST(elementwise, .operands = operands, .elements_alone = true, .reference = elementwise_reference,
               .terms_of = terms, .approximation_of = elementwise_approximation);

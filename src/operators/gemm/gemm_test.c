@@ -8,28 +8,17 @@
 #include "base/dtype.h"
 #include "operators/gemm/gemm_config.h"
 
-enum { A, B, C, BIAS, D };
+enum { A, B, C, BIAS, D, ALPHA, BETA, OPERANDS };
 
 /* Sums of products stay in f32, before alpha and beta. */
 static int operands(const void *problem, operand *all)
 {
-    (void)problem;
+    const gemm_problem *p = problem;
     all[A].hard_max = all[B].hard_max = 0x1p50;
     all[C].hard_max = all[BIAS].hard_max = 0x1p120;
-    return 0;
-}
-
-static ckl_status run(const ckl_plan *plan, const void *problem, void *const *pointers, ckl_stream stream)
-{
-    const gemm_problem *p = problem;
-    ckl_gemm_args args = { .a = pointers[A],
-                           .b = pointers[B],
-                           .c = pointers[C],
-                           .bias = pointers[BIAS],
-                           .d = pointers[D],
-                           .alpha = &p->alpha,
-                           .beta = p->c ? &p->beta : NULL };
-    return ckl_gemm_run(plan, &args, stream);
+    all[ALPHA] = operand_number("alpha", &p->alpha);
+    all[BETA] = operand_number("beta", &p->beta);
+    return OPERANDS;
 }
 
 static double activate(choice activation, double x)
@@ -83,10 +72,9 @@ static void read_factors(const ckl_gemm_desc *d, const void *array, int64_t firs
     }
 }
 
-static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const gemm_problem *p = problem;
-    (void)output, (void)slice;
     const double smallest = dtype_tiny(p->desc.a) / dtype_epsilon(p->desc.a);
     double *a = calloc((size_t)(2 * (p->desc.k + LANES)), sizeof *a), *b = a + p->desc.k + LANES;
     if (!a)
@@ -300,5 +288,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(gemm, .operands = operands, .run = run, .reference = reference, .terms_of = terms,
-              .approximation_of = approximation, .flops = flops);
+OPERATOR_TEST(gemm, .operands = operands, .reference = reference, .terms_of = terms, .approximation_of = approximation,
+              .flops = flops);

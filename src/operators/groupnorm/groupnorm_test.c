@@ -58,12 +58,13 @@ static int64_t output_index(const void *problem, int output, int64_t slice, int6
     return output <= OUT_DX ? norm_index(&((const norm_problem *)problem)->view, slice, j) : slice;
 }
 
-static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+static void reference(const void *problem, void *const *host, reference_slice out)
 {
     void *all[NORM_OPERANDS] = { 0 };
     for (int i = 0; i < OPERANDS_COUNT; i++)
         all[norm_of[i]] = host[i];
-    norm_reference(problem, all, norm_of[Y + output] - NORM_Y, slice, out);
+    out.output = norm_of[Y + out.output] - NORM_Y;
+    norm_reference(problem, all, out);
 }
 
 /* Of both directions: bundles in shared memory, and slices of bundles. */

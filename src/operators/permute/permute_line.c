@@ -35,10 +35,7 @@ static ckl_status prepare(void *problem)
     permute_problem *p = problem;
     ckl_permute_desc *d = &p->desc;
     int64_t order[RANK_MAX];
-    sizes shape;
-    TRY(sizes_parse("permute", "shape", p->lists.shape, RANK_MAX, &shape));
-    d->rank = shape.rank;
-    memcpy(d->shape, shape.of, sizeof d->shape);
+    TRY(extents_parse("permute", p->lists.shape, RANK_MAX, &d->rank, d->shape));
     for (int i = 0; i < d->rank; i++)
         order[i] = d->rank - 1 - i;
     TRY(list_parse("permute", "order", p->lists.order, d->rank, order));

@@ -8,11 +8,10 @@
 #include "operators/permute/permute_config.h"
 
 /* A row of y: all modes but the last, the outermost changes slowest. */
-static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_permute_desc *d = problem;
     int64_t row = out.row, last = d->rank - 1, start = 0;
-    (void)output, (void)slice;
     for (int i = d->rank - 2; i >= 0; i--) {
         start += row % d->shape[d->order[i]] * d->stride_x[d->order[i]];
         row /= d->shape[d->order[i]];

@@ -7,10 +7,9 @@
 #include "operators/operators.h"
 #include "operators/permute/permute_config.h"
 
-static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_transpose_desc *d = problem;
-    (void)output, (void)slice;
     int64_t start = out.row / d->cols * d->stride_x + out.row % d->cols * d->incx;
     for (int64_t i = 0; i < out.count; i++) {
         out.value[i] = dtype_read(d->dtype, host[0], start + (out.first + i) * d->ldx);

@@ -11,6 +11,6 @@ typedef struct reduce_problem {
     float offset;
 } reduce_problem;
 
-void reduce_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
+void reduce_reference(const void *problem, void *const *host, reference_slice out);
 
 #endif

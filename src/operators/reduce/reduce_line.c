@@ -18,10 +18,8 @@ static ckl_status prepare(void *problem)
 {
     reduce_problem *p = problem;
     ckl_reduce_desc *d = &p->desc;
-    sizes shape, axes = { 0 };
-    TRY(sizes_parse("reduce", "shape", p->shape, CKL_REDUCE_RANK_MAX, &shape));
-    d->rank = shape.rank;
-    memcpy(d->shape, shape.of, sizeof d->shape);
+    sizes axes = { 0 };
+    TRY(extents_parse("reduce", p->shape, CKL_REDUCE_RANK_MAX, &d->rank, d->shape));
     TRY(list_parse("reduce", "stride", p->stride, d->rank, d->stride));
     if (*p->axes)
         TRY(sizes_parse("reduce", "axes", p->axes, CKL_REDUCE_RANK_MAX, &axes));

@@ -176,11 +176,10 @@ static const definition definitions[] = {
 };
 
 /* A slice is an element of y. */
-void reduce_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+void reduce_reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_reduce_desc *d = problem;
-    (void)output;
-    row r = { d, host[0], index_of(d, ~d->axes, slice), reduce_view_of(d).count };
+    row r = { d, host[0], index_of(d, ~d->axes, out.slice), reduce_view_of(d).count };
     out.value[0] = definitions[d->op](&r, &out.magnitude[0]);
     if (!dtype_is_float(d->output)) // sums of integers are exact
         out.magnitude[0] = 0;

@@ -14,17 +14,10 @@ static int operands(const void *problem, operand *all)
     const rope_problem *p = problem;
     all[POSITIONS] = operand_range(all[POSITIONS], (double)p->position_min, (double)p->position_max);
     if (p->inplace) {
-        all[Q].role = all[K].role = OPERAND_IN_OUT;
-        all[YQ].dtype = all[YK].dtype = CKL_DTYPE_DEFAULT;
+        operand_in_place(all, Q, YQ);
+        operand_in_place(all, K, YK);
     }
     return 0;
-}
-
-static ckl_status run(const ckl_plan *plan, const void *problem, void *const *m, ckl_stream stream)
-{
-    const bool inplace = ((const rope_problem *)problem)->inplace;
-    ckl_rope_args args = { m[Q], m[K], m[POSITIONS], m[inplace ? Q : YQ], m[inplace ? K : YK] };
-    return ckl_rope_run(plan, &args, stream);
 }
 
 /* Cosine and sine of pair i of a token. */
@@ -37,19 +30,18 @@ static void angle(const ckl_rope_desc *d, const void *positions, int64_t token, 
     *sine = !known ? (double)NAN : d->inverse ? -sin(x) : sin(x);
 }
 
-static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_rope_desc *d = problem;
-    int64_t heads = output ? d->k_heads : d->heads, token = out.row / heads, half = d->rotary_dim / 2;
-    int64_t start = token * (output ? d->ldk : d->ldq) + out.row % heads * (output ? d->ldk_head : d->ldq_head);
-    (void)slice;
+    int64_t heads = out.output ? d->k_heads : d->heads, token = out.row / heads, half = d->rotary_dim / 2;
+    int64_t start = token * (out.output ? d->ldk : d->ldq) + out.row % heads * (out.output ? d->ldk_head : d->ldq_head);
     for (int64_t j = 0; j < out.count; j++) {
         int64_t e = out.first + j;
         bool interleaved = d->style == CKL_ROPE_INTERLEAVED, second = interleaved ? e % 2 : e >= half;
         int64_t other = interleaved ? e ^ 1 : second ? e - half : e + half, pair = interleaved ? e / 2 : e % half;
-        double x = dtype_read(d->dtype, host[output], start + e), y = 0, cosine = 1, sine = 0;
+        double x = dtype_read(d->dtype, host[out.output], start + e), y = 0, cosine = 1, sine = 0;
         if (e < d->rotary_dim) {
-            y = dtype_read(d->dtype, host[output], start + other);
+            y = dtype_read(d->dtype, host[out.output], start + other);
             angle(d, host[POSITIONS], token, pair, &cosine, &sine);
         }
         out.value[j] = e < d->rotary_dim ? x * cosine + (second ? y : -y) * sine : x;
@@ -126,5 +118,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(rope, .operands = operands, .run = run, .elements_alone = true, .reference = reference, .terms = 2,
+OPERATOR_TEST(rope, .operands = operands, .elements_alone = true, .reference = reference, .terms = 2,
               .approximation_of = approximation);

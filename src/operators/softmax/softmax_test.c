@@ -86,16 +86,10 @@ static void backward(const ckl_softmax_desc *d, void *const *host, int64_t row, 
     }
 }
 
-static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_softmax_desc *d = problem;
-    (void)output, (void)slice;
     (d->direction == CKL_DIRECTION_FORWARD ? forward : backward)(d, host, out.row, out);
-}
-
-static double terms(const void *problem)
-{
-    return (double)((const ckl_softmax_desc *)problem)->n;
 }
 
 /* The gradient of softmax is sums and products: exact on small integers. */
@@ -103,12 +97,6 @@ static double approximation(const void *problem)
 {
     const ckl_softmax_desc *d = problem;
     return d->direction == CKL_DIRECTION_BACKWARD && !d->log ? 0 : ERROR;
-}
-
-static double flops(const void *problem)
-{
-    const ckl_softmax_desc *d = problem;
-    return 5 * (double)d->outer * (double)d->n * (double)d->inner;
 }
 
 static const char *const cases[] = {
@@ -239,5 +227,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(softmax, .operands = operands, .slice_mode = 1, .reference = reference, .terms_of = terms,
-              .approximation_of = approximation, .flops = flops);
+OPERATOR_TEST(softmax, .operands = operands, .slice_mode = 1, .reference = reference, .terms_along = true,
+              .approximation_of = approximation, .flops_each = 5);
