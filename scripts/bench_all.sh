@@ -10,14 +10,13 @@ cd "$(dirname "$0")/.."
 
 ckl=${1:-build/ckl}
 seconds=${SECONDS_A_ROW:-0.2}
-suites=${SUITES:-norm softmax transpose permute reduce groupnorm crossentropy rope elementwise add gemm-f16 gemm-splitk gemm-few-rows gemm-odd gemm-batched}
+suites=${SUITES:-attention norm softmax transpose permute reduce groupnorm crossentropy rope elementwise add gemm-f16 gemm-splitk gemm-few-rows gemm-odd gemm-batched}
 failed=
 
 "$ckl" run add n=1000 --device cuda >/dev/null # without a GPU it says why
 [[ -e $(dirname "$ckl")/libckl_cub_peer.so ]] || scripts/build-peers "$(dirname "$ckl")" || echo "bench_all: without CUB"
 for suite in $suites; do
-    [[ $suite == norm ]] && compile=1 || compile=0 # takes seconds a row
-    CKL_TORCH_COMPILE=$compile "$ckl" bench --suite "bench/suites/$suite.txt" --seconds "$seconds" --json "bench/results/$suite.json" ||
+    "$ckl" bench --suite "bench/suites/$suite.txt" --seconds "$seconds" --json "bench/results/$suite.json" ||
         failed="$failed $suite"
 done
 "$ckl" bench --ladder --suite bench/suites/reduce-ladder.txt --seconds "$seconds" --json bench/results/reduce-ladder.json ||

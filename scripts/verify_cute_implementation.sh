@@ -68,6 +68,11 @@ check "sm90 gemm synchronises clusters" emits "$hopper" 'barrier\.cluster\.arriv
 check "sm90 gemm launches clusters" says 'cluster of [2-9]' "$ckl" explain "$hopper" --device emulator:h200
 check "sm90 gemm reallocates registers" emits "$hopper" 'setmaxnreg'
 check "sm90 gemm is for sm_90a" emits "$hopper" '\.target +sm_90a'
+attention="attention batch=4 heads=16 q=2048 kv=2048 d=128 causal=1"
+check "sm90 attention uses wgmma" emits "$attention" 'wgmma\.mma_async'
+check "sm90 attention uses TMA" emits "$attention" 'cp\.async\.bulk\.tensor\.4d'
+check "sm90 attention reallocates registers" emits "$attention" 'setmaxnreg'
+check "portable attention uses tensor cores" emits "$attention impl=sm80" 'mma\.sync'
 check "portable gemm uses tensor cores" emits 'gemm m=512 n=512 k=512 a=f16 impl=tiled' 'mma\.sync'
 
 echo "$passed passed, $failed failed"

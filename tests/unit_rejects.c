@@ -20,6 +20,7 @@ enum { SHIFT = 8 }; // bytes: aligned to any element
 
 static const char *const lines[] = {
     "add n=1000",
+    "attention q=64 kv=64 lse=1 sinks=1 mask=add",
     "crossentropy rows=8 cols=64",
     "crossentropy rows=8 cols=64 direction=backward",
     "elementwise expr=a*b+c shape=1000",
@@ -39,9 +40,13 @@ static const char *const lines[] = {
 
 /* With tensors that other problems of the operator have, and these do not. */
 static const char *const lines_without[] = {
-    "crossentropy rows=8 cols=64", "crossentropy rows=8 cols=64 direction=backward",
-    "gemm m=64 n=64 k=64",         "rope tokens=8",
-    "softmax shape=8x64",          "softmax shape=8x64 direction=backward",
+    "attention q=64 kv=64",
+    "crossentropy rows=8 cols=64",
+    "crossentropy rows=8 cols=64 direction=backward",
+    "gemm m=64 n=64 k=64",
+    "rope tokens=8",
+    "softmax shape=8x64",
+    "softmax shape=8x64 direction=backward",
 };
 
 static int64_t writes(void)

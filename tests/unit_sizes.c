@@ -27,6 +27,8 @@ static const char *const empty_lines[] = {
     "crossentropy rows=0 direction=backward reduction=mean",
     "elementwise shape=272x0 expr=x",
     "elementwise shape=2^62x2^62x0 expr=x",
+    "attention q=0 kv=2^30 heads=2^8 d=128",
+    "attention batch=0 ldq_batch=2^62",
     "gemm m=0 n=2^31 k=8",
     "gemm m=2^31 n=0 k=8",
     "groupnorm n=0 h=2^31 w=2^31",
@@ -149,11 +151,11 @@ static void append_value(const field *f, text *out)
 static void append_line(const operator_test *test, text *out)
 {
     text_printf(out, "%s", test->op->name);
-    for (int i = 0; i < test->problem.count; i++) {
+    for (int i = 0; i < test->line->problem.count; i++) {
         if (below(3))
             continue;
-        text_printf(out, " %s=", test->problem.rows[i].name);
-        append_value(&test->problem.rows[i], out);
+        text_printf(out, " %s=", test->line->problem.rows[i].name);
+        append_value(&test->line->problem.rows[i], out);
     }
     if (below(8) == 0)
         text_printf(out, " misalign=1");
@@ -227,6 +229,8 @@ static void test_limits(void **state)
         { "crossentropy rows=2^45 cols=1", CKL_UNSUPPORTED, "more CTAs than a launch may have" },
         { "layernorm rows=2^32 cols=4", CKL_OK, "" },
         { "layernorm rows=1 cols=2^31", CKL_UNSUPPORTED, "have 2147483647 columns or less" },
+        { "rmsnorm rows=1 cols=2^31 direction=backward", CKL_UNSUPPORTED, "have 2147483647 columns or less" },
+        { "groupnorm n=1 c=2^28 groups=1 h=1 w=1", CKL_UNSUPPORTED, "more than 268435455 channels of a group" },
         { "groupnorm n=1 c=32 groups=1 h=2^14 w=2^14", CKL_OK, "" },
         { "groupnorm n=1 c=1 groups=1 h=2^17 w=2^17", CKL_UNSUPPORTED, "pixels of an image, or CTAs" },
         { "softmax shape=2x2^31", CKL_UNSUPPORTED, "n=2147483648 is more than 2147483647" },

@@ -4,7 +4,7 @@
 
 #include "lab/check.h"
 
-enum { PEER_VARIANTS_MAX = 32, PEER_PATH_BYTES = 512 };
+enum { PEER_VARIANTS_MAX = 512, PEER_PATH_BYTES = 512 };
 
 /* What a peer keeps for one problem: descriptors, workspace, algorithms. Each peer has its own. */
 typedef struct peer_problem peer_problem;
@@ -53,6 +53,7 @@ extern const peer cublaslt_peer, cub_peer;
 
 /* The operators that PyTorch computes. */
 #define TORCH_PEERS(X) \
+    X(attention)       \
     X(softmax)         \
     X(crossentropy)    \
     X(groupnorm)       \

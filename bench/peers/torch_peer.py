@@ -9,6 +9,7 @@ import ctypes
 import json
 import math
 import re
+import warnings
 
 try:
     import torch
@@ -27,8 +28,9 @@ DTYPES = {} if torch is None else {
 }
 
 
-# Operators: a function of the fields and of the names of the inputs gives run(tensors) -> {output: tensor}; the same for
-# outputs that are computed for the check alone, or None; and, if need be, what an earlier pass would have kept.
+# Operators: a function of the fields and of the names of the inputs gives run(tensors) -> {output: tensor}, or several such by
+# the names of their variants; the same for outputs that are computed for the check alone, or None; and, if need be, what an
+# earlier pass would have kept.
 
 def softmax(p, names):
     backward, log, scale = p["direction"] == "backward", p["log"] == "1", float(p["scale"])
@@ -251,7 +253,28 @@ def rope(p, names):
     return forward, None
 
 
+def attention(p, names):
+    """Each backend of scaled_dot_product_attention by its name, as a variant of its own."""
+    causal, scale = p["causal"] == "1", float(p["scale"])
+    if p["lse"] == "1" or any(float(p[name]) for name in ("left", "right", "softcap", "sinks")) or p["mask"] != "none":
+        raise Unsupported("the log-sum-exp, a window, a soft cap, sinks or a mask")
+    if causal and p["q"] != p["kv"]:
+        raise Unsupported("causal with q != kv, which torch aligns at the top left,")
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    warnings.simplefilter("ignore")  # a backend that does not take a problem says why at length
+
+    def by(backend):
+        def forward(t):
+            with sdpa_kernel(backend):
+                return {"o": F.scaled_dot_product_attention(t["q"], t["k"], t["v"], is_causal=causal, scale=scale,
+                                                            enable_gqa=p["kv_heads"] != p["heads"])}
+        return forward
+    return {"cudnn": by(SDPBackend.CUDNN_ATTENTION), "flash": by(SDPBackend.FLASH_ATTENTION),
+            "efficient": by(SDPBackend.EFFICIENT_ATTENTION)}, None
+
+
 OPERATORS = {
+    "attention": attention,
     "softmax": softmax, "crossentropy": crossentropy, "add": add, "elementwise": elementwise, "reduce": reduce,
     "transpose": transpose, "permute": permute, "groupnorm": groupnorm, "rope": rope,
     "layernorm": lambda p, names: norm(p, names, True), "rmsnorm": lambda p, names: norm(p, names, False),
@@ -285,10 +308,10 @@ class Problem:
         inputs = {o["name"] for o in self.operands if o["role"] in ("in", "in_out")}
         run, self.rest, *saved = OPERATORS[problem["op"]](problem["fields"], inputs)
         self.saved = saved[0] if saved else lambda t: {}
-        self.variants = {"eager": run}
-        if problem["compile"]:
+        self.variants = run if isinstance(run, dict) else {"eager": run}
+        if problem["compile"] and not isinstance(run, dict):
             torch._dynamo.reset()
-            self.variants["compile"] = torch.compile(run, dynamic=False)
+            self.variants["compile"] = torch.compile(run, dynamic=False, mode="max-autotune-no-cudagraphs")
         self.functions = list(self.variants.values())
         self.sets, self.results = {}, {}
 

@@ -8,6 +8,7 @@
 #include "tensor.h"
 
 #include "operators/add.h"
+#include "operators/attention.h"
 #include "operators/crossentropy.h"
 #include "operators/elementwise.h"
 #include "operators/gemm.h"

@@ -226,6 +226,8 @@
 #define fragment_A(...)          CUTE_CALL(fragment_A(__VA_ARGS__))
 #define fragment_B(...)          CUTE_CALL(fragment_B(__VA_ARGS__))
 #define fragment_C(...)          CUTE_CALL(fragment_C(__VA_ARGS__))
+#define fragment_A_pairs(...)    CUTE_CALL(fragment_A_pairs(__VA_ARGS__))
+#define accumulators_to_A(...)   CUTE_CALL(accumulators_to_A(__VA_ARGS__))
 #define accumulator_columns(...) CUTE_CALL(accumulator_columns(__VA_ARGS__))
 #define descriptors_A(...)       CUTE_CALL(descriptors_A(__VA_ARGS__))
 #define descriptors_B(...)       CUTE_CALL(descriptors_B(__VA_ARGS__))

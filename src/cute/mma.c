@@ -128,7 +128,43 @@ tensor fragment_B(const tiled_mma *mma, int n, int k)
 
 tensor fragment_C(const tiled_mma *mma, int m, int n)
 {
-    return operand_fragment(mma, operand_C(mma), CKL_F32, m, n);
+    return operand_fragment(mma, operand_C(mma), mma->atom.c, m, n);
+}
+
+tensor fragment_A_pairs(const tiled_mma *mma, int m, int k)
+{
+    tensor rA = fragment_A(mma, m, k); // (MMA,MMA_M,MMA_K)
+    int64_t pairs = static_size(layout_mode(rA.layout, 0)) / 2;
+    return fragment(IR_U32, compact(shape(pairs, layout_mode(rA.layout, 1).shape, layout_mode(rA.layout, 2).shape)));
+}
+
+/* Do the accumulators cover as many elements as the pairs? */
+static bool is_rounded_to(tensor acc, tensor rA)
+{
+    if (acc.dtype == CKL_F32 && rA.dtype == IR_U32 && static_size(acc.layout) == 2 * static_size(rA.layout))
+        return true;
+    ir_fail("accumulators_to_A: %" PRId64 " accumulators do not fill %" PRId64 " pairs of A", static_size(acc.layout),
+            static_size(rA.layout));
+    return false;
+}
+
+/*
+ * Eight neighbouring values of C, those of 16 columns, are the eight of A's step along K in the same order (atoms.c). The N
+ * atoms of mma.sync are 8 columns each, those of wgmma all of them.
+ */
+void accumulators_to_A(tensor acc, ckl_dtype dtype, tensor rA)
+{
+    ir_type pair = dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2;
+    if (ir_failed() || !is_rounded_to(acc, rA))
+        return;
+    int64_t values = static_size(layout_mode(acc.layout, 0)), blocks = static_size(layout_mode(acc.layout, 1));
+    int64_t pairs = static_size(layout_mode(rA.layout, 0));
+    for (int64_t i = 0; i < static_size(rA.layout); i++) {
+        int64_t p = i % pairs, block = i / pairs % blocks, step = i / pairs / blocks, at = step * 2 * pairs + 2 * p;
+        int64_t first = at % values + values * (block + blocks * (at / values));
+        val lo = acc.regs[index_at(acc.layout, first)], hi = acc.regs[index_at(acc.layout, first + 1)];
+        ir_assign(rA.regs[index_at(rA.layout, i)], ir_bitcast(IR_U32, ir_pack(pair, lo, hi)));
+    }
 }
 
 /* Does a tile of accumulators have these columns? N is that of the atom. */
@@ -161,49 +197,80 @@ tensor accumulator_columns(tensor acc, int first, int count)
 
 /* Descriptors */
 
-/* The bits of a K-major operand's descriptor without its address: PTX ISA, "Matrix descriptor". */
-static int64_t descriptor_bits(int span)
+/* What a descriptor says of an operand besides its address; bytes. */
+typedef struct operand_form {
+    int span; // of the swizzle; 0: not a tile that the tensor core can read
+    bool mn_major;
+    int64_t leading; // MN-major: from span to span along M or N
+} operand_form;
+
+/* The bits of a descriptor without its address: PTX ISA, "Matrix descriptor". */
+static int64_t descriptor_bits(const operand_form *f)
 {
-    int64_t mode = span == 128 ? 1 : span == 64 ? 2 : 3;
-    int64_t between_groups = 8 * (int64_t)span; // bytes from 8 rows to the next 8
-    return mode << 62 | (between_groups >> 4) << 32 | (int64_t)1 << 16;
+    int64_t mode = f->span == 128 ? 1 : f->span == 64 ? 2 : 3;
+    int64_t between_groups = 8 * (int64_t)f->span; // bytes from 8 rows to the next 8
+    int64_t leading = f->mn_major ? f->leading >> 4 : 1;
+    return mode << 62 | (between_groups >> 4) << 32 | leading << 16;
 }
 
-/* The swizzle span of a tile that the tensor core can read; 0 after ir_fail(). */
-static int operand_span(const char *which, tensor t)
+/* Do the indices of a mode go up by `step` within runs and by `far` from run to run? */
+static bool steps_evenly(layout mode, int64_t step, int64_t run, int64_t far)
 {
-    int span = t.layout.sw.bits ? 16 << t.layout.sw.bits : 0;
+    for (int64_t i = 0; i < static_size(mode); i++)
+        if (index_at(mode, i) != i % run * step + i / run * far)
+            return false;
+    return true;
+}
+
+/* The form of a tile that the tensor core can read; a span of 0 after ir_fail(). */
+static operand_form form_of(const char *which, tensor t)
+{
+    int span = t.layout.sw.bits ? 16 << t.layout.sw.bits : 0, run = span / 2;
     layout plain = without_swizzle(t.layout), row = layout_mode(plain, 0), column = layout_mode(plain, 1);
-    bool static_tile = layout_is_static(row) && layout_is_static(column);
-    if (static_tile && span && ckl_dtype_bytes(t.dtype) == 2 && index_at(row, 1) * 2 == span &&
-        index_at(column, 1) == 1)
-        return span;
+    bool readable = layout_is_static(row) && layout_is_static(column) && span;
+    int bytes = (int)ckl_dtype_bytes(t.dtype);
+    if (readable && index_at(row, 1) * bytes == span && index_at(column, 1) == 1)
+        return (operand_form){ .span = span };
+    if (readable && bytes == 2 && static_size(row) % run == 0 && index_at(row, 1) == 1) {
+        int64_t far = static_size(row) > run ? index_at(row, run) : 0;
+        if (steps_evenly(row, 1, run, far) && steps_evenly(column, run, static_size(column), 0))
+            return (operand_form){ span, true, far * 2 };
+    }
     text found = { 0 };
     layout_print(t.layout, &found);
-    ir_fail("wgmma %s: the shared tile is %s; it must be 16-bit, K-major, its rows one swizzle span long", which,
-            text_data(&found));
+    ir_fail("wgmma %s: the shared tile is %s; it must be K-major, its rows one swizzle span long, or of 16 bits and "
+            "MN-major in runs of one span",
+            which, text_data(&found));
     text_free(&found);
-    return 0;
+    return (operand_form){ 0 };
 }
 
+/* MN-major tiles consist of whole spans, and one atom may take less than all of them. */
 static tensor descriptors(const char *which, tensor t, int rows, int cols)
 {
-    int span = operand_span(which, t);
-    if (!span)
+    operand_form form = form_of(which, t);
+    if (!form.span)
         return t;
     int modes = rank(t.layout);
     layout plain = without_swizzle(t.layout);
+    int all_rows = (int)static_size(layout_mode(plain, 0));
+    if (form.mn_major && rows < all_rows && all_rows - rows < form.span / 2)
+        rows = all_rows;
     layout tiler[] = { compact(leaf(rows)), compact(leaf(cols)) };
     layout rest = layout_mode(zipped_divide_by_mode(plain, 2, tiler), 1); // (MMA_M,MMA_K[,STAGES]) in elements
     layout in_units[3];
     for (int i = 0; i < modes; i++) {
         layout mode = layout_mode(rest, i);
         int64_t step = static_size(mode) > 1 ? index_at(mode, 1) : 0;
-        in_units[i] = make_layout(leaf(static_size(mode)), leaf(step * 2 / 16));
+        in_units[i] = make_layout(leaf(static_size(mode)), leaf(step * (int64_t)ckl_dtype_bytes(t.dtype) / 16));
     }
     val address = ir_binary(IR_AND, ir_binary(IR_SHR, t.address, ir_int(IR_U32, 4)), ir_int(IR_U32, 0x3fff));
-    val first = ir_binary(IR_OR, ir_convert(IR_U64, address), ir_int(IR_U64, descriptor_bits(span)));
-    return (tensor){ .memory = DMEM, .dtype = t.dtype, .address = first, .layout = layouts_of(modes, in_units) };
+    val first = ir_binary(IR_OR, ir_convert(IR_U64, address), ir_int(IR_U64, descriptor_bits(&form)));
+    return (tensor){ .memory = DMEM,
+                     .dtype = t.dtype,
+                     .address = first,
+                     .mn_major = form.mn_major,
+                     .layout = layouts_of(modes, in_units) };
 }
 
 tensor descriptors_A(const tiled_mma *mma, tensor sA)
@@ -233,6 +300,16 @@ static val descriptor_at(tensor t, int64_t i, int64_t j)
     return tensor_address(t, coord(i, j));
 }
 
+/* Packs 16-bit fragment registers into u32 pairs, which they may be already. */
+static void packed_registers(tensor r, int64_t i, int64_t j, val *out)
+{
+    val halves[16];
+    int count = atom_registers(r, i, j, r.dtype == IR_U32 ? out : halves);
+    ir_type pair = r.dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2;
+    for (int v = 0; v < count && r.dtype != IR_U32; v += 2)
+        out[v / 2] = ir_bitcast(IR_U32, ir_pack(pair, halves[v], halves[v + 1]));
+}
+
 static void gemm_wgmma(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate)
 {
     int64_t steps_m = static_size(layout_mode(tCrA.layout, 0)), steps_k = static_size(layout_mode(tCrA.layout, 1));
@@ -242,19 +319,25 @@ static void gemm_wgmma(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor ac
             for (int64_t n = 0; n < steps_n; n++) {
                 val d[128];
                 atom_registers(acc, m, n, d);
-                ir_wgmma(mma->atom.a, mma->atom.n, d, descriptor_at(tCrA, m, k), descriptor_at(tCrB, n, k),
-                         k == 0 ? accumulate : ir_int(IR_PRED, 1), false, false);
+                ir_wgmma(mma->atom.a, mma->atom.b, mma->atom.n, d, descriptor_at(tCrA, m, k), descriptor_at(tCrB, n, k),
+                         k == 0 ? accumulate : ir_int(IR_PRED, 1), tCrA.mn_major, tCrB.mn_major);
             }
 }
 
-/* Packs 16-bit fragment registers into u32 pairs. */
-static void packed_registers(tensor r, int64_t i, int64_t j, val *out)
+/* A from registers. */
+static void gemm_wgmma_rs(const tiled_mma *mma, tensor rA, tensor tCrB, tensor acc, val accumulate)
 {
-    val halves[16];
-    int count = atom_registers(r, i, j, halves);
-    ir_type pair = r.dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2;
-    for (int v = 0; v < count; v += 2)
-        out[v / 2] = ir_bitcast(IR_U32, ir_pack(pair, halves[v], halves[v + 1]));
+    int64_t steps_m = static_size(layout_mode(rA.layout, 1)), steps_k = static_size(layout_mode(rA.layout, 2));
+    int64_t steps_n = static_size(layout_mode(tCrB.layout, 0));
+    for (int64_t k = 0; k < steps_k; k++)
+        for (int64_t m = 0; m < steps_m; m++)
+            for (int64_t n = 0; n < steps_n; n++) {
+                val a[4], d[128];
+                packed_registers(rA, m, k, a);
+                atom_registers(acc, m, n, d);
+                ir_wgmma_rs(mma->atom.a, mma->atom.b, mma->atom.n, d, a, descriptor_at(tCrB, n, k),
+                            k == 0 ? accumulate : ir_int(IR_PRED, 1), tCrB.mn_major);
+            }
 }
 
 static void gemm_mma_sync(const tiled_mma *mma, tensor rA, tensor rB, tensor acc)
@@ -269,17 +352,18 @@ static void gemm_mma_sync(const tiled_mma *mma, tensor rA, tensor rB, tensor acc
                 val b[2], d[4];
                 packed_registers(rB, n, k, b);
                 atom_registers(acc, m, n, d);
-                ir_mma(mma->atom.a, d, a, b);
+                ir_mma(mma->atom.a, mma->atom.b, d, a, b);
             }
         }
 }
 
-/* Does t have rows x cols operands of the atom, of `values` per thread each? Descriptors have no values. */
-static bool is_operand(tensor t, int64_t values, int64_t rows, int64_t cols)
+/* Does t have rows x cols operands of the atom, of `values` per thread each, or pairs of them? Descriptors have no values. */
+static bool is_operand(tensor t, mma_source from, int64_t values, int64_t rows, int64_t cols)
 {
     int first = t.memory == DMEM ? 0 : 1;
-    return layout_is_static(t.layout) && rank(t.layout) == first + 2 &&
-           (!first || static_size(layout_mode(t.layout, 0)) == values) &&
+    values /= t.dtype == IR_U32 ? 2 : 1;
+    return t.memory == (from == MMA_DESCRIPTOR ? DMEM : RMEM) && layout_is_static(t.layout) &&
+           rank(t.layout) == first + 2 && (!first || static_size(layout_mode(t.layout, 0)) == values) &&
            static_size(layout_mode(t.layout, first)) == rows && static_size(layout_mode(t.layout, first + 1)) == cols;
 }
 
@@ -293,22 +377,21 @@ static int64_t repeats(tensor t, int i)
 
 static void check_operands(const tiled_mma *mma, tensor a, tensor b, tensor acc)
 {
+    static const char *const kinds[] = { [MMA_REGISTERS] = "fragments", [MMA_DESCRIPTOR] = "descriptors" };
     const mma_atom *atom = &mma->atom;
-    tensor_memory memory = atom->a_from == MMA_DESCRIPTOR ? DMEM : RMEM;
     int64_t m = repeats(a, 0), n = repeats(b, 0), k = repeats(a, 1);
-    if (a.memory == memory && b.memory == memory && acc.memory == RMEM && acc.dtype == atom->c &&
-        is_operand(a, atom->m * atom->k / atom->threads, m, k) &&
-        is_operand(b, atom->n * atom->k / atom->threads, n, k) &&
-        is_operand(acc, atom->m * atom->n / atom->threads, m, n))
+    if (acc.dtype == atom->c && is_operand(a, atom->a_from, atom->m * atom->k / atom->threads, m, k) &&
+        is_operand(b, atom->b_from, atom->n * atom->k / atom->threads, n, k) &&
+        is_operand(acc, MMA_REGISTERS, atom->m * atom->n / atom->threads, m, n))
         return;
     text shapes[3] = { { 0 } };
     const tensor operands[] = { a, b, acc };
     for (int i = 0; i < 3; i++)
         layout_print(operands[i].layout, &shapes[i]);
-    ir_fail(
-        "gemm with %s: A is %s, B is %s, acc is %s; wanted are %s (MMA_M,MMA_K), (MMA_N,MMA_K) and (MMA,MMA_M,MMA_N)",
-        atom->name, text_data(&shapes[0]), text_data(&shapes[1]), text_data(&shapes[2]),
-        memory == DMEM ? "descriptors" : "fragments");
+    ir_fail("gemm with %s: A is %s, B is %s, acc is %s; wanted are %s (MMA_M,MMA_K), %s (MMA_N,MMA_K) and fragments "
+            "(MMA,MMA_M,MMA_N)",
+            atom->name, text_data(&shapes[0]), text_data(&shapes[1]), text_data(&shapes[2]), kinds[atom->a_from],
+            kinds[atom->b_from]);
     for (int i = 0; i < 3; i++)
         text_free(&shapes[i]);
 }
@@ -321,6 +404,8 @@ void gemm(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumu
         return;
     if (tCrA.memory == DMEM)
         gemm_wgmma(mma, tCrA, tCrB, acc, accumulate);
+    else if (tCrB.memory == DMEM)
+        gemm_wgmma_rs(mma, tCrA, tCrB, acc, accumulate);
     else
         gemm_mma_sync(mma, tCrA, tCrB, acc);
 }

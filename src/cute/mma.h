@@ -36,13 +36,25 @@ tensor fragment_C(const tiled_mma *mma, int m, int n); // f32
 /* The accumulators of columns first..first+count-1 of a tile that is one atom wide: (MMA,MMA_M,1). */
 tensor accumulator_columns(tensor acc, int first, int count);
 
-/* wgmma: (M,K[,STAGES]) and (N,K[,STAGES]) shared tiles as descriptors, (MMA_M,MMA_K[,STAGES]). */
+/*
+ * A as pairs of 16-bit elements, (PAIRS,MMA_M,MMA_K) of u32, in place of fragment_A(). Accumulators of (M,K) are in the order
+ * of A: accumulators_to_A() rounds them, pair by pair.
+ */
+tensor fragment_A_pairs(const tiled_mma *mma, int m, int k);
+void accumulators_to_A(tensor acc, ckl_dtype dtype, tensor rA);
+
+/*
+ * wgmma: (M,K[,STAGES]) and (N,K[,STAGES]) shared tiles as descriptors, (MMA_M,MMA_K[,STAGES]). A tile is K-major, its rows one
+ * swizzle span long, or MN-major: runs of one span along M or N for each of K, equally far apart. An MN-major tile that is
+ * less than a span longer than an atom gives that atom its first elements.
+ */
 tensor descriptors_A(const tiled_mma *mma, tensor sA);
 tensor descriptors_B(const tiled_mma *mma, tensor sB);
 
 /*
  * acc += A * B over all of MMA_K; where accumulate (a predicate) is false, acc = A * B.
- * wgmma takes descriptors and is asynchronous, between mma_fence() and mma_wait(); mma.sync takes fragments.
+ * wgmma takes descriptors, its RS atoms A as a fragment, and is asynchronous, between mma_fence() and mma_wait(): fragments of
+ * A must stay as they are until then. mma.sync takes fragments.
  */
 void gemm(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate);
 void mma_fence(void);

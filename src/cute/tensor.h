@@ -30,6 +30,7 @@ typedef struct tensor {
     ir_cache cache;   // hint of accesses to GMEM
     const val *first; // CMEM: the coordinates of element 0
     int modes;        // CMEM: how many coordinates an element has
+    bool mn_major;    // DMEM: M or N is contiguous, not K
     layout layout;
 } tensor;
 

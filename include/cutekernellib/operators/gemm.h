@@ -15,18 +15,28 @@ typedef enum ckl_activation {
     CKL_ACTIVATION_GELU, // x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), Hendrycks and Gimpel, arXiv:1606.08415
 } ckl_activation;
 
+/* What the products of an f32 A and B are made of. */
+typedef enum ckl_gemm_math {
+    CKL_GEMM_F32,  // the operands as they are
+    CKL_GEMM_TF32, // the operands without the low 13 bits of their fractions: tensor cores
+} ckl_gemm_math;
+
 /* Which dimension of A and B is contiguous. */
 typedef enum ckl_gemm_layout {
     CKL_GEMM_NT, // both K-major: A is [M,K], B is [N,K] by rows
 } ckl_gemm_layout;
 
-/* Rows of a matrix are ld elements apart. Products and sums are f32; D is rounded once, at the end. */
+/*
+ * Rows of a matrix are ld elements apart. Sums are f32, of i8 i32; D is rounded once, at the end. Products of 8-bit floats are
+ * summed as Hopper's tensor cores do: 32 at a time, each cut to 13 bits below the largest of them and of the sum so far.
+ */
 typedef struct ckl_gemm_desc {
-    int64_t m, n, k;            // any of them may be 0
-    ckl_dtype a, b;             // CKL_F16 or CKL_BF16; b: 0 means a, and must equal a
-    ckl_dtype c;                // 0: there is no C and beta is not used; else the type of D
-    ckl_dtype d;                // the type of a, or CKL_F32; 0 means a
-    ckl_gemm_layout layout;     // 0 means nt
+    int64_t m, n, k;        // any of them may be 0
+    ckl_dtype a, b;         // CKL_F16, BF16, F32, E4M3, E5M2 or I8; b: 0 means a, and must equal a
+    ckl_dtype c;            // 0: there is no C and beta is not used; else the type of D
+    ckl_dtype d;            // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32. 0 means a, BF16 of 8 bits
+    ckl_gemm_math math;     // of an f32 A and B; 0 means f32
+    ckl_gemm_layout layout; // 0 means nt
     int64_t lda, ldb, ldc, ldd; // 0 means dense: k, k, n, n; without C ldc is 0
     ckl_activation activation;  // 0 means none
     bool bias;                  // adds bias[j], of D's type, to every element of column j

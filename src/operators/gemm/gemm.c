@@ -13,6 +13,16 @@ static ckl_status check_same(const char *name, ckl_dtype type, ckl_dtype only)
     return CKL_OK;
 }
 
+/* D has the type of A or f32; of 8-bit types it is any float. */
+static ckl_status check_result(ckl_gemm_desc *d)
+{
+    bool narrow = ckl_dtype_bytes(d->a) == 1;
+    d->d = d->d ? d->d : narrow ? CKL_BF16 : d->a;
+    if (!narrow && d->d != d->a && d->d != CKL_F32)
+        FAIL(CKL_INVALID, "gemm: d=%s is none of %s, f32", ckl_dtype_name(d->d), ckl_dtype_name(d->a));
+    return CKL_OK;
+}
+
 /* Matrices of a batch lie `stride` elements apart, one after the other by default. */
 static ckl_status check_stride(const char *name, int64_t *stride, int64_t rows, int64_t ld, int64_t batch)
 {
@@ -50,10 +60,10 @@ static ckl_status check(void *desc)
 {
     ckl_gemm_desc *d = desc;
     d->b = d->b ? d->b : d->a;
-    d->d = d->d ? d->d : d->a;
     TRY(check_same("b", d->b, d->a));
-    if (d->d != d->a && d->d != CKL_F32)
-        FAIL(CKL_INVALID, "gemm: d=%s is none of %s, f32", ckl_dtype_name(d->d), ckl_dtype_name(d->a));
+    TRY(check_result(d));
+    if (d->math == CKL_GEMM_TF32 && d->a != CKL_F32)
+        FAIL(CKL_INVALID, "gemm: math=tf32 is of a=f32, not of %s", ckl_dtype_name(d->a));
     TRY(plan_check_pitch("gemm", "lda", &d->lda, "k", d->k));
     TRY(plan_check_pitch("gemm", "ldb", &d->ldb, "k", d->k));
     TRY(plan_check_pitch("gemm", "ldd", &d->ldd, "n", d->n));
@@ -177,7 +187,7 @@ int gemm_vector_of(const ckl_gemm_desc *d)
 /* The operator */
 
 static const field desc_fields[] = { GEMM_DESC(FIELD_ROW, ckl_gemm_desc) };
-static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, c), { 0 } };
+static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, ckl_dtype, c), { 0 } };
 static const implementation *const implementations[] = { &gemm_sm90_implementation, &gemm_pitched_implementation,
                                                          &gemm_tiled_implementation, &gemm_naive_implementation, NULL };
 

@@ -6,32 +6,33 @@
 #include "cutekernellib/operators/gemm.h"
 #include "plan/plan.h"
 
-#define GEMM_DESC(X, owner)                                                                   \
-    X(owner, int64_t, m, "256", "", "rows of A and D")                                        \
-    X(owner, int64_t, n, "256", "", "columns of D")                                           \
-    X(owner, int64_t, k, "256", "", "length of the sums")                                     \
-    X(owner, ckl_dtype, a, "f16", "f16 bf16", "type of A")                                    \
-    X(owner, ckl_dtype, b, "", "f16 bf16", "type of B; default: that of A")                   \
-    X(owner, ckl_dtype, d, "", "f16 bf16 f32", "type of C, D and bias; default: that of A")   \
-    X(owner, choice, layout, "nt", "nt", "A is [M,K] and B is [N,K]")                         \
-    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                        \
-    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                        \
-    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                        \
-    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                        \
-    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")            \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                           \
-    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")              \
-    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other") \
-    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other") \
-    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other") \
+#define GEMM_DESC(X, owner)                                                                                 \
+    X(owner, int64_t, m, "256", "", "rows of A and D")                                                      \
+    X(owner, int64_t, n, "256", "", "columns of D")                                                         \
+    X(owner, int64_t, k, "256", "", "length of the sums")                                                   \
+    X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                 \
+    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                \
+    X(owner, ckl_dtype, d, "", "f16 bf16 f32", "type of C, D and bias; default: that of A, bf16 of 8 bits") \
+    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")                       \
+    X(owner, choice, layout, "nt", "nt", "A is [M,K] and B is [N,K]")                                       \
+    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                      \
+    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                      \
+    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                      \
+    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                      \
+    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")                          \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                                         \
+    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                            \
+    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")               \
+    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")               \
+    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")               \
     X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")
 
 /* What every kernel computes: types, and what follows the products. */
-#define GEMM_EPILOGUE(X, owner)                                                \
-    X(owner, ckl_dtype, ab, "f16", "f16 bf16", "type of A and B")              \
-    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32", "type of D, C and the bias") \
-    X(owner, bool, c, "0", "0 1", "adds beta * C")                             \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")            \
+#define GEMM_EPILOGUE(X, owner)                                                    \
+    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B") \
+    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32", "type of D, C and the bias")     \
+    X(owner, bool, c, "0", "0 1", "adds beta * C")                                 \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                \
     X(owner, choice, activation, "identity", "identity relu gelu", "applied last")
 
 typedef struct gemm_epilogue {
@@ -122,13 +123,20 @@ typedef struct gemm_sm90_config {
 
 enum {
     TMA_ALIGNMENT = 16,
-    GEMM_TILE_K = 64,             // elements of K of one stage: rows of 128 bytes, the widest swizzle
+    GEMM_TILE_BYTES = 128,        // of a row of A or B in one stage: the widest swizzle
     GEMM_EASY_ACCUMULATORS = 128, // of a thread: with more, the epilogue has few registers left
     GEMM_ALL_RAGGED = 2           // config.ragged: rows of C and D start anywhere
 };
 
+/* Elements of K of one stage. */
+static inline int gemm_tile_k(ckl_dtype ab)
+{
+    return GEMM_TILE_BYTES / (int)ckl_dtype_bytes(ab);
+}
+
 /* What the kernel and its host side derive alike from a config. */
 typedef struct gemm_sm90_shape {
+    int tile_k;             // elements of K of one stage
     int consumer_rows;      // of a tile of one consumer
     int columns, finishers; // of a tile that a CTA finishes; CTAs of a split that finish some
     int box_a, box_b;       // rows of A and B that one CTA loads of a tile

@@ -15,6 +15,10 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     const ckl_gemm_desc *d = desc;
     const gemm_naive_config *c = config;
     TRY(gemm_check_epilogue("naive", d, &c->epilogue));
+    if (ckl_dtype_bytes(d->a) == 1)
+        FAIL(CKL_UNSUPPORTED, "gemm naive: a=%s has 8 bits", ckl_dtype_name(d->a));
+    if (d->math == CKL_GEMM_TF32)
+        FAIL(CKL_UNSUPPORTED, "gemm naive: math=tf32 is of tensor cores");
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "gemm naive: threads=%d must be a multiple of 32 up to %d", c->threads,
              device->threads_per_cta_max);
@@ -65,6 +69,8 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
     const ckl_gemm_desc *d = desc;
     const gemm_tiled_config *c = config;
     TRY(gemm_check_epilogue("tiled", d, &c->epilogue));
+    if (d->a != CKL_F16 && d->a != CKL_BF16)
+        FAIL(CKL_UNSUPPORTED, "gemm tiled: a=%s is none of f16, bf16", ckl_dtype_name(d->a));
     if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
         FAIL(CKL_INVALID, "gemm tiled: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
     if (c->stages < 2 || c->stages > 8)

@@ -69,11 +69,11 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.first_thread = eq(c.tid, imm(0));
     describe_release(k, &c);
     val block = cfg->pingpong ? imm(0) : c.index;
-    tensor sA = local_tile(k->sA, shape(k->size.consumer_rows, GEMM_TILE_K), coord(block, 0, _)); // (ROWS,BK,STAGES)
+    tensor sA = local_tile(k->sA, shape(k->size.consumer_rows, k->size.tile_k), coord(block, 0, _)); // (ROWS,BK,STAGES)
     c.tCrA = descriptors_A(&c.mma, sA);
     c.tCrB = descriptors_B(&c.mma, k->sB);
     c.acc = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
-    fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
+    fill(c.acc, convert(c.acc.dtype, imm(0))); // once: the first wgmma of a tile ignores them
     c.sD = slice(k->sD, _, _, _, c.index);
     if (k->epilogue.bias)
         c.sBias = slice(k->sBias, _, c.index);

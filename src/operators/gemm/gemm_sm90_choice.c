@@ -12,7 +12,8 @@
 #include "operators/gemm/gemm_sm90_fit.h"
 
 enum {
-    ROW_BYTES = 2 * GEMM_TILE_K, // of a row of A or B in a K step
+    ROW_BYTES = GEMM_TILE_BYTES, // of a row of A or B in a K step
+    STEP_HALVES = ROW_BYTES / 2, // the same as elements of 16 bits: others take as long as these do
     SECTOR = 32,
     STAGES_MAX = 8,
     STAGES_OF_FEW = 12, // where tiles are few, and latency counts
@@ -112,7 +113,7 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
     bool slow_a = starts_inside_sector(d->lda, d->a), slow_b = starts_inside_sector(d->ldb, d->b);
     tiled_problem p = { .rows = c->swap ? d->n : d->m,
                         .cols = c->swap ? d->m : d->n,
-                        .steps = ceil_div(ceil_div(d->k, GEMM_TILE_K), c->split),
+                        .steps = ceil_div(ceil_div(d->k, gemm_tile_k(d->a)), c->split),
                         .slow_a = c->swap ? slow_b : slow_a,
                         .slow_b = c->swap ? slow_a : slow_b };
     int cluster = c->cluster_m * c->cluster_n * c->split;
@@ -167,7 +168,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double step = overlapped(s.tensor_cores, s.sm, s.l2) * sharing + fit.step;
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c), all = tile + epilogue;
     double turn = c->pingpong ? fmax(tile, all / 2) : all;
-    double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * GEMM_TILE_K;
+    double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
     double bytes = (double)(d->m * d->k + d->n * d->k) * (double)ckl_dtype_bytes(d->a) +
                    (double)(d->m * d->n) * (double)ckl_dtype_bytes(d->d) * (c->epilogue.c ? 2 : 1);
     double tiles_us = fit.launch_us + ((double)p.turns * turn + all - turn) / fit.cycles_per_us;

@@ -180,7 +180,7 @@ static void finish_subtile(const sm90_kernel *k, const consumer_role *c, const s
         int64_t j = index_at(along, i);
         int_tuple place = swap ? coord(j / 8, 0) : coord(j % 8, j / 8);
         val bias = k->epilogue.bias ? at(rBias, place) : immf(0);
-        set(rD, i, gemm_finish(k->epilogue, scalars, at(h->acc, i), k->epilogue.c ? at(rC, i) : immf(0), bias));
+        set(rD, i, gemm_finish(k->epilogue, scalars, at_f32(h->acc, i), k->epilogue.c ? at(rC, i) : immf(0), bias));
     }
     if (ckl_dtype_bytes(k->epilogue.d) == 2)
         stmatrix_C(&h->mma, rD, h->sAcc, c->tid);

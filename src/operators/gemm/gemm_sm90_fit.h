@@ -49,7 +49,7 @@ static const gemm_fit fit = {
     .memory_bytes_per_us = 4.3e+06,
 };
 
-typedef struct fitted_tile {
+typedef struct fitted_tile { // in any order; where none can compute, the last one says why
     int tile_m, tile_n, consumers, pingpong, cluster_m, cluster_n, split, swap;
 } fitted_tile;
 

@@ -5,8 +5,12 @@
 
 tiled_mma gemm_sm90_mma(ckl_dtype dtype, int n)
 {
+    static const char *const types[] = {
+        [CKL_F16] = "x16_F32F16F16_SS",       [CKL_BF16] = "x16_F32BF16BF16_SS",    [CKL_F32] = "x8_F32TF32TF32_SS_TN",
+        [CKL_E4M3] = "x32_F32E4M3E4M3_SS_TN", [CKL_E5M2] = "x32_F32E5M2E5M2_SS_TN", [CKL_I8] = "x32_S32S8S8_SS_TN",
+    };
     char atom[ATOM_NAME_MAX];
-    snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_SS", n, dtype == F16 ? "F16F16" : "BF16BF16");
+    snprintf(atom, sizeof atom, "SM90_64x%d%s", n, types[dtype]);
     return make_tiled_mma(atom, 1, 1);
 }
 

@@ -92,6 +92,10 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
     TRY(gemm_check_epilogue("sm90", d, &c->epilogue));
+    if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone");
+    if (d->a == CKL_I8 && c->split > 1)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: split=%d exchanges f32, sums of i8 are i32", c->split);
     TRY(admit_sm90_tile(c));
     TRY(admit_sm90_cluster(c));
     if (c->stages < 2 || c->buffers < 1)
@@ -116,8 +120,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (c->prefetch < 0 || (c->prefetch && c->batched))
         FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is negative, or of a batch", c->prefetch);
     TRY(check_row_alignment(d, c->ragged != GEMM_ALL_RAGGED));
-    if (ceil_div(d->k, GEMM_TILE_K) < c->split)
-        FAIL(CKL_UNSUPPORTED, "gemm sm90: k=%" PRId64 " has fewer tiles of %d than split=%d", d->k, GEMM_TILE_K,
+    if (ceil_div(d->k, gemm_tile_k(d->a)) < c->split)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: k=%" PRId64 " has fewer tiles of %d than split=%d", d->k, gemm_tile_k(d->a),
              c->split);
     return CKL_OK;
 }
@@ -238,6 +242,8 @@ static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, c
 static ckl_status admit_pitched(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc *d = desc, even = pitched_desc(d);
+    if (ckl_dtype_bytes(d->a) != 2)
+        FAIL(CKL_UNSUPPORTED, "gemm pitched: rows of %s are not copied", ckl_dtype_name(d->a));
     if (copy_bytes(d, 'a') + copy_bytes(d, 'b') == 0)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: rows of A and B are whole 16 bytes apart already");
     if (2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)

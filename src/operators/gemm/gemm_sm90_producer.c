@@ -30,9 +30,9 @@ static val mask_B(const sm90_kernel *k)
 static void load_stage(const sm90_kernel *k, const pipeline_state *at, const tile_place *tile, val depth, val a_mask,
                        val b_mask)
 {
-    tensor sA = slice(k->sA, _, _, at->stage), sB = slice(k->sB, _, _, at->stage);          // (BM,BK), (BN,BK)
-    tensor sA_box = local_tile(sA, shape(k->size.box_a, GEMM_TILE_K), coord(k->rank_n, 0)); // (BOX_A,BK)
-    tensor sB_box = local_tile(sB, shape(k->size.box_b, GEMM_TILE_K), coord(k->rank_m, 0)); // (BOX_B,BK)
+    tensor sA = slice(k->sA, _, _, at->stage), sB = slice(k->sB, _, _, at->stage);             // (BM,BK), (BN,BK)
+    tensor sA_box = local_tile(sA, shape(k->size.box_a, k->size.tile_k), coord(k->rank_n, 0)); // (BOX_A,BK)
+    tensor sB_box = local_tile(sB, shape(k->size.box_b, k->size.tile_k), coord(k->rank_m, 0)); // (BOX_B,BK)
     val full = pipeline_full_barrier(&k->ring, at);
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
@@ -51,7 +51,7 @@ static void load_tiles(const sm90_kernel *k)
         tile_place at = gemm_sm90_tile(k, tile);
         LOOP(kt, k->k_tiles) {
             val k_tile = k->cfg->split == 1 ? kt : add(kt, k->k_first);
-            load_stage(k, &stage, &at, mul(k_tile, imm(GEMM_TILE_K)), a_mask, b_mask);
+            load_stage(k, &stage, &at, mul(k_tile, imm(k->size.tile_k)), a_mask, b_mask);
             pipeline_advance(&stage);
         }
     }
@@ -78,8 +78,8 @@ void gemm_sm90_prefetch(const sm90_kernel *k)
     if (k->cfg->prefetch == 0)
         return;
     val row = add(gemm_sm90_tile(k, k->first_tile).row, thread());
-    val first = mul(k->k_first, imm(GEMM_TILE_K));
-    val elements = min(sub(k->p.k, first), mul(min(k->k_tiles, imm(k->cfg->prefetch)), imm(GEMM_TILE_K)));
+    val first = mul(k->k_first, imm(k->size.tile_k));
+    val elements = min(sub(k->p.k, first), mul(min(k->k_tiles, imm(k->cfg->prefetch)), imm(k->size.tile_k)));
     val bytes = mul(div(elements, imm(UNIT)), imm(UNIT * BYTES)); // whole 16 bytes of a row
     IF(logical_and(logical_and(lt(thread(), imm(k->cfg->tile_m)), lt(row, k->p.m)), gt(bytes, imm(0)))) {
         val element = add(mul(convert(I64, row), k->p.lda), convert(I64, first));

@@ -34,6 +34,7 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
     enum { SWAP_ROWS = 64, SWAP_STEP = 16 }; // stmatrix writes 16 rows at once
     int d_bytes = (int)ckl_dtype_bytes(c->epilogue.d), finishers = finishers_of(c), columns = c->tile_n / finishers;
     gemm_sm90_shape s = {
+        .tile_k = gemm_tile_k(c->epilogue.ab),
         .consumer_rows = rows_of_consumer(c),
         .columns = columns,
         .finishers = finishers,
@@ -44,7 +45,7 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
         .threads = WARPGROUP * (1 + c->consumers),
         .d_rows = c->swap ? box_of(columns, SWAP_ROWS, SWAP_STEP) : 64,
         .d_cols = c->swap ? 64 : box_of(columns, 128 / d_bytes, 0),
-        .stage_bytes = (int64_t)(c->tile_m + c->tile_n) * GEMM_TILE_K * 2,
+        .stage_bytes = (int64_t)(c->tile_m + c->tile_n) * GEMM_TILE_BYTES,
     };
     int d_span = s.d_cols * d_bytes;
     s.d_swizzle = d_span > 128 ? 0 : d_span;
@@ -62,7 +63,7 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
 /* The K tiles of this CTA. The parts of a split differ by one tile at most. */
 static void divide_k(sm90_kernel *k)
 {
-    val all = div(add(k->p.k, imm(GEMM_TILE_K - 1)), imm(GEMM_TILE_K)), parts = imm(k->cfg->split);
+    val all = div(add(k->p.k, imm(k->size.tile_k - 1)), imm(k->size.tile_k)), parts = imm(k->cfg->split);
     k->k_first = imm(0);
     k->k_tiles = all;
     if (k->cfg->split == 1)
@@ -77,8 +78,8 @@ void gemm_sm90_parameters(sm90_kernel *k)
     ckl_dtype ab = k->epilogue.ab, d = k->epilogue.d;
     int rank = k->cfg->batched ? 3 : 2;
     k->p = params_of(gemm_sm90);
-    k->tmaA = make_tma(k->p.A, ab, rank, s->box_a, GEMM_TILE_K, 128);
-    k->tmaB = make_tma(k->p.B, ab, rank, s->box_b, GEMM_TILE_K, 128);
+    k->tmaA = make_tma(k->p.A, ab, rank, s->box_a, k->size.tile_k, 128);
+    k->tmaB = make_tma(k->p.B, ab, rank, s->box_b, k->size.tile_k, 128);
     if (k->cfg->ragged != GEMM_ALL_RAGGED)
         k->tmaD = make_tma(k->p.D, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
     if (k->epilogue.c && k->cfg->ragged != GEMM_ALL_RAGGED)
@@ -109,8 +110,8 @@ void gemm_sm90_memory(sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
     const gemm_sm90_shape *s = &k->size;
-    layout ring_A = tiles_layout(k->epilogue.ab, cfg->tile_m, GEMM_TILE_K, 128, cfg->stages, 1);
-    layout ring_B = tiles_layout(k->epilogue.ab, cfg->tile_n, GEMM_TILE_K, 128, cfg->stages, 1);
+    layout ring_A = tiles_layout(k->epilogue.ab, cfg->tile_m, k->size.tile_k, 128, cfg->stages, 1);
+    layout ring_B = tiles_layout(k->epilogue.ab, cfg->tile_n, k->size.tile_k, 128, cfg->stages, 1);
     k->sA = slice(smem_tensor("A", k->epilogue.ab, ring_A, 1024), _, _, _, 0); // (BM,BK,STAGES)
     k->sB = slice(smem_tensor("B", k->epilogue.ab, ring_B, 1024), _, _, _, 0); // (BN,BK,STAGES)
     k->sD = smem_tensor("D", k->epilogue.d,

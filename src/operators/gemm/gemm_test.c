@@ -1,28 +1,12 @@
-/* gemm_test.c - the definition of gemm in double, its problem line, cases and rejects. */
+/* gemm_test.c - the definition of gemm in double, its cases and rejects. */
 #include "operators/gemm/gemm_lab.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "operators/gemm/gemm_config.h"
-
-static const field fields[] = {
-    GEMM_DESC(FIELD_NESTED, (gemm_problem, desc))                                  //
-    FIELD_ROW(gemm_problem, bool, c, "0", "0 1", "there is a C even if beta is 0") //
-    FIELD_ROW(gemm_problem, float, alpha, "1", "", "factor of the product")        //
-    FIELD_ROW(gemm_problem, float, beta, "0", "", "factor of C")                   //
-};
-
-/* C is of D's type. */
-static ckl_status prepare(void *problem)
-{
-    gemm_problem *p = problem;
-    p->c |= p->beta != 0;
-    if (p->c)
-        p->desc.c = p->desc.d ? p->desc.d : p->desc.a;
-    return CKL_OK;
-}
 
 enum { A, B, C, BIAS, D };
 
@@ -85,6 +69,20 @@ static void products(const double *a, const double *b, int64_t k, double smalles
     *magnitude = ((t[0] + t[4]) + (t[2] + t[6])) + ((t[1] + t[5]) + (t[3] + t[7]));
 }
 
+/* Of tf32 without the low bits of the fractions. */
+static void read_factors(const ckl_gemm_desc *d, const void *array, int64_t first, double *out)
+{
+    dtype_read_run(d->a, array, first, d->k, out);
+    for (int64_t l = 0; l < d->k && d->math == CKL_GEMM_TF32; l++) {
+        float x = (float)out[l];
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        bits &= isnan(x) ? ~0u : 0xffffe000;
+        memcpy(&x, &bits, sizeof bits);
+        out[l] = x;
+    }
+}
+
 static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
 {
     const gemm_problem *p = problem;
@@ -94,10 +92,10 @@ static void reference(const void *problem, void *const *host, int output, int64_
     if (!a)
         abort();
     const int64_t product = out.row / p->desc.m, row = out.row % p->desc.m;
-    dtype_read_run(p->desc.a, host[A], product * p->desc.stride_a + row * p->desc.lda, p->desc.k, a);
+    read_factors(&p->desc, host[A], product * p->desc.stride_a + row * p->desc.lda, a);
     for (int64_t j = 0; j < p->desc.n; j++) {
         double sum, magnitude;
-        dtype_read_run(p->desc.b, host[B], product * p->desc.stride_b + j * p->desc.ldb, p->desc.k, b);
+        read_factors(&p->desc, host[B], product * p->desc.stride_b + j * p->desc.ldb, b);
         products(a, b, p->desc.k, smallest, &sum, &magnitude);
         sum *= p->alpha;
         magnitude *= fabs((double)p->alpha);
@@ -115,10 +113,16 @@ static double terms(const void *problem)
     return (double)((const ckl_gemm_desc *)problem)->k + 2;
 }
 
-/* ex2.approx and rcp.approx of the GELU: 2^-22 each, and the rounding of an exponent of up to 2^7. */
+/*
+ * ex2.approx and rcp.approx of the GELU: 2^-22 each, and the rounding of an exponent of up to 2^7. Of 8-bit floats 32 products,
+ * the sum so far and the new sum are each cut to 13 bits below the largest, in every step of 32.
+ */
 static double approximation(const void *problem)
 {
-    return ((const ckl_gemm_desc *)problem)->activation == CKL_ACTIVATION_GELU ? 0x1p-16 : 0;
+    const ckl_gemm_desc *d = problem;
+    double gelu = d->activation == CKL_ACTIVATION_GELU ? 0x1p-16 : 0;
+    double cuts = d->a == CKL_E4M3 || d->a == CKL_E5M2 ? 34 * ceil((double)d->k / 32) * 0x1p-13 : 0;
+    return gelu + cuts;
 }
 
 static double flops(const void *problem)
@@ -165,6 +169,18 @@ static const char *const cases[] = {
     "m=5 n=1001 k=64 c=1 beta=1 ldc=1008 ldd=1008",
     "m=2 n=2 k=40 lda=72 ldb=56                                # two rows of padded pitch through TMA",
     "m=2 n=2 k=40 lda=72 ldb=56 ldd=8 impl=sm90",
+    "m=128 n=256 k=64 a=f32 math=tf32                          # one tile",
+    "m=256 n=200 k=100 a=f32 math=tf32 bias=1 activation=gelu",
+    "m=130 n=96 k=72 a=f32 math=tf32 beta=0.5 alpha=-2 fill=hard",
+    "m=16 n=512 k=1024 a=f32 math=tf32                         # few rows",
+    "m=65 n=33 k=17 a=f32                                      # true f32",
+    "m=256 n=256 k=256 a=e4m3                                  # one step of K in a stage is 128 elements",
+    "m=200 n=144 k=208 a=e4m3 d=f16 bias=1 activation=relu",
+    "m=96 n=272 k=160 a=e5m2 d=f32 beta=1 alpha=0.25",
+    "m=64 n=48 k=48 a=e4m3 fill=hard",
+    "m=256 n=256 k=384 a=i8 d=f32",
+    "m=129 n=80 k=144 a=i8 d=f16 alpha=0.001 bias=1",
+    "m=33 n=80 k=144 a=i8 impl=sm90",
     "m=130 n=144 k=520 bias=1 activation=gelu beta=0.5 impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=8 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # more CTAs of a split than slices; a K tile each or two",
     "m=128 n=128 k=256 d=f32 a=bf16 impl=sm90 config='tile_m=128 tile_n=128 stages=3 split=4 consumers=2 pingpong=0 "
@@ -224,6 +240,16 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "m={tokens} n={hidden} k={hidden} a={f16|bf16}",
+    "m={tokens} n={hidden} k={hidden} a={f16|bf16} bias=1 activation={identity|gelu|relu}",
+    "m={d:hidden} n={d} k={d} a={f16|bf16}",
+    "m={tokens} n={vocabulary} k={hidden} a=bf16 d={bf16|f32}",
+    "m={hidden} n={hidden} k={tokens} a={f16|bf16} d=f32 beta={0|1}",
+    "m={sequence} n={sequence} k={head_dim} a={f16|bf16}",
+    NULL,
+};
+
 static const test_reject rejects[] = {
     { "m=-1", CKL_INVALID, "gemm: m=-1 is negative" },
     { "n=-2", CKL_INVALID, "gemm: n=-2 is negative" },
@@ -235,7 +261,15 @@ static const test_reject rejects[] = {
     { "n=100 ldc=100", CKL_INVALID, "gemm: ldc=100 is not part of a problem without C" },
     { "m=2^40 n=2^40 k=1", CKL_INVALID, "gemm: d of 1099511627776x1099511627776 elements" },
     { "a=f16 b=bf16", CKL_INVALID, "gemm: b=bf16 is none of f16" },
-    { "a=i8", CKL_INVALID, "gemm: a=i8 is none of f16, bf16" },
+    { "a=i16", CKL_INVALID, "gemm: a=i16 is none of f16, bf16, f32" },
+    { "a=e4m3 d=i8", CKL_INVALID, "gemm: d=i8 is none of f16, bf16, f32" },
+    { "math=tf32", CKL_INVALID, "gemm: math=tf32 is of a=f32, not of f16" },
+    { "a=f32 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone" },
+    { "a=i8 impl=naive", CKL_UNSUPPORTED, "gemm naive: a=i8 has 8 bits" },
+    { "a=f32 math=tf32 impl=naive", CKL_UNSUPPORTED, "gemm naive: math=tf32 is of tensor cores" },
+    { "a=i8 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: a=i8 is none of f16, bf16" },
+    { "a=e4m3 k=1001 lda=1001 impl=pitched", CKL_UNSUPPORTED, "gemm pitched: rows of e4m3 are not copied" },
+    { "a=i8 impl=sm90 config='split=2'", CKL_UNSUPPORTED, "gemm sm90: split=2 exchanges f32, sums of i8 are i32" },
     { "a=f16 d=bf16", CKL_INVALID, "gemm: d=bf16 is none of f16, f32" },
     { "k=65 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: lda=65 elements of f16 are not a multiple of 16 bytes" },
     { "k=66 impl=tiled config='vec=4'", CKL_UNSUPPORTED,
@@ -266,5 +300,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(gemm, .prepare = prepare, .operands = operands, .run = run, .reference = reference, .terms_of = terms,
+OPERATOR_TEST(gemm, .operands = operands, .run = run, .reference = reference, .terms_of = terms,
               .approximation_of = approximation, .flops = flops);

@@ -1,0 +1,163 @@
+/* attention_config.h - the fields of a problem, the compile-time choices of attention's kernels, and their parameters. */
+#ifndef CKL_ATTENTION_CONFIG_H
+#define CKL_ATTENTION_CONFIG_H
+
+#include "base/fields.h"
+#include "cutekernellib/operators/attention.h"
+#include "plan/plan.h"
+
+#define ATTENTION_DESC(X, owner)                                                                      \
+    X(owner, int64_t, batch, "1", "", "batches")                                                      \
+    X(owner, int64_t, heads, "1", "1..2^16", "heads of q")                                            \
+    X(owner, int64_t, kv_heads, "0", "", "heads of k and v, each for as many of q; 0: heads")         \
+    X(owner, int64_t, q, "128", "0..2^30", "tokens of q")                                             \
+    X(owner, int64_t, kv, "128", "0..2^30", "tokens of k and v")                                      \
+    X(owner, int64_t, d, "64", "1..1024", "elements of a head of q and k")                            \
+    X(owner, int64_t, dv, "0", "0..1024", "the same of v; 0: d")                                      \
+    X(owner, bool, causal, "0", "0 1", "queries see no later keys; the last one sees all")            \
+    X(owner, int64_t, left, "0", "0..2^30", "keys up to its own that a query sees; 0: all")           \
+    X(owner, int64_t, right, "0", "0..2^30", "later keys that it sees; 0: all, or none if causal")    \
+    X(owner, float, softcap, "0", "0..2^20", "scores become softcap*tanh(score/softcap); 0: no")      \
+    X(owner, choice, mask, "none", "none add bool", "added to the scores, or hides keys where false") \
+    X(owner, int64_t, ldmask, "0", "", "elements between queries of the mask; 0: they share it")      \
+    X(owner, int64_t, ldmask_head, "0", "", "the same between heads")                                 \
+    X(owner, int64_t, ldmask_batch, "0", "", "between batches")                                       \
+    X(owner, bool, sinks, "0", "0 1", "a score more in every head, without a value")                  \
+    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")                              \
+    X(owner, float, scale, "0", "0..2^20", "of the scores; 0: 1/sqrt(d)")                             \
+    X(owner, bool, lse, "0", "0 1", "also gives the log-sum-exp of the scores")                       \
+    X(owner, choice, layout, "bhsd", "bhsd bshd", "the order of dense tensors")                       \
+    X(owner, int64_t, ldq, "0", "", "elements between tokens of q; 0: dense")                         \
+    X(owner, int64_t, ldk, "0", "", "the same of k")                                                  \
+    X(owner, int64_t, ldv, "0", "", "of v")                                                           \
+    X(owner, int64_t, ldo, "0", "", "of o")                                                           \
+    X(owner, int64_t, ldq_head, "0", "", "elements between heads of q; 0: dense")                     \
+    X(owner, int64_t, ldk_head, "0", "", "the same of k")                                             \
+    X(owner, int64_t, ldv_head, "0", "", "of v")                                                      \
+    X(owner, int64_t, ldo_head, "0", "", "of o")                                                      \
+    X(owner, int64_t, ldq_batch, "0", "", "elements between batches of q; 0: dense")                  \
+    X(owner, int64_t, ldk_batch, "0", "", "the same of k")                                            \
+    X(owner, int64_t, ldv_batch, "0", "", "of v")                                                     \
+    X(owner, int64_t, ldo_batch, "0", "", "of o")
+
+/* What every kernel computes. */
+#define ATTENTION_FORM(X, owner)                                                \
+    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")        \
+    X(owner, int, d, "64", "", "elements of a head of q and k")                 \
+    X(owner, int, dv, "64", "", "the same of v")                                \
+    X(owner, bool, right, "0", "0 1", "later keys are hidden, or some of them") \
+    X(owner, bool, left, "0", "0 1", "earlier keys are hidden")                 \
+    X(owner, bool, softcap, "0", "0 1", "scores go through tanh")               \
+    X(owner, choice, mask, "none", "none add bool", "of single scores")         \
+    X(owner, bool, sinks, "0", "0 1", "every head has a score without a value") \
+    X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")
+
+typedef struct attention_form {
+    ATTENTION_FORM(FIELD_MEMBER, )
+} attention_form;
+
+/* The tensors with heads and tokens. */
+enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_O, ATTENTION_TENSORS };
+
+/* A mode of one of them: heads, tokens or batches. */
+typedef struct attention_mode {
+    const char *name; // of its stride, "ldq_head"
+    int64_t size, stride;
+} attention_mode;
+
+/* (D,TOKENS,HEADS,BATCH) */
+typedef struct attention_strides {
+    int64_t d;
+    attention_mode tokens, heads, batch;
+} attention_strides;
+
+attention_strides attention_strides_of(const ckl_attention_desc *desc, int tensor);
+
+/* A score that cannot be: times any scale it is finite, so that rows without keys need no special care. */
+#define ATTENTION_FLOOR (-0x1p100)
+
+/* Parameters of all kernels; arrays in the order of the tensors. A kernel has those of them that it uses. */
+#define ATTENTION_PARAMS(X, owner)                                                                   \
+    X(owner, tensor, Q)                                                                              \
+    X(owner, tensor, K)                                                                              \
+    X(owner, tensor, V)                                                                              \
+    X(owner, tensor, O)                                                                              \
+    X(owner, pointer, x, [ATTENTION_TENSORS])                                                        \
+    X(owner, i64, ld, [ATTENTION_TENSORS])                                                           \
+    X(owner, i64, ld_head, [ATTENTION_TENSORS])                                                      \
+    X(owner, i64, ld_batch, [ATTENTION_TENSORS])                                                     \
+    X(owner, pointer, mask)                                                                          \
+    X(owner, i64, ldmask)                                                                            \
+    X(owner, i64, ldmask_head)                                                                       \
+    X(owner, i64, ldmask_batch)                                                                      \
+    X(owner, pointer, sinks)                                                                         \
+    X(owner, pointer, lse)                                                                           \
+    X(owner, u32, q)                                                                                 \
+    X(owner, u32, kv)                                                                                \
+    X(owner, u32, heads)     /* of a batch */                                                        \
+    X(owner, u32, all_heads) /* of all batches */                                                    \
+    X(owner, u32, group)     /* heads that share one of k and v */                                   \
+    X(owner, i32, first)     /* query i sees keys first + i .. last + i, as far as there are such */ \
+    X(owner, i32, last)                                                                              \
+    X(owner, f32, factor)   /* softcap: scores become tanh(factor * score) first */                  \
+    X(owner, f32, unit)     /* what is added to scores is in units of it */                          \
+    X(owner, f32, exponent) /* weights are 2^(exponent * score) */                                   \
+    X(owner, u32, tiles_m)  /* of a head */                                                          \
+    X(owner, u32, tiles)    /* in all */                                                             \
+    X(owner, u32, section)  /* heads that are worked on together */                                  \
+    X(owner, pointer, counter)
+
+KERNEL_PARAMS(attention, ATTENTION_PARAMS);
+
+extern const implementation attention_sm90_implementation, attention_sm80_implementation,
+    attention_tensor_implementation, attention_naive_implementation;
+
+/* naive */
+
+#define ATTENTION_NAIVE_CONFIG(X, owner) X(owner, int, threads, "128", "32 64 128 256", "threads of a CTA, a row each")
+
+typedef struct attention_naive_config {
+    attention_form form;
+    ATTENTION_NAIVE_CONFIG(FIELD_MEMBER, )
+} attention_naive_config;
+
+void attention_naive(const void *config, int kernel);
+
+/* sm80 and tensor */
+
+#define ATTENTION_SM80_CONFIG(X, owner)                            \
+    X(owner, int, warps, "4", "2 4 8", "warps of a CTA")           \
+    X(owner, int, warp_rows, "16", "16 32", "queries of a warp")   \
+    X(owner, int, tile_n, "64", "16 32 64 128", "keys of a block") \
+    X(owner, int, stages, "2", "1 2", "blocks of K and V in shared memory")
+
+typedef struct attention_sm80_config {
+    attention_form form;
+    ATTENTION_SM80_CONFIG(FIELD_MEMBER, )
+} attention_sm80_config;
+
+int64_t attention_sm80_smem(const attention_sm80_config *config);
+
+void attention_sm80(const void *config, int kernel);
+
+/* sm90 */
+
+#define ATTENTION_SM90_CONFIG(X, owner)                                                               \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups of 64 queries each")                           \
+    X(owner, int, tile_n, "128", "64 80 96 112 128 160 176", "keys of a block")                       \
+    X(owner, int, slots, "5", "3 4 5 6", "blocks of K or V in shared memory")                         \
+    X(owner, int, turns, "1", "0 1 2", "consumers issue in turns, which end: 1 at issue, 2 with Q*K") \
+    X(owner, bool, draw, "0", "0 1", "tiles are drawn from a counter, not shared out")
+
+typedef struct attention_sm90_config {
+    attention_form form;
+    ATTENTION_SM90_CONFIG(FIELD_MEMBER, )
+} attention_sm90_config;
+
+enum { ATTENTION_ROWS = 64 }; // queries of a consumer
+
+int64_t attention_sm90_smem(const attention_sm90_config *config);
+
+void attention_sm90(const void *config, int kernel);
+
+#endif

@@ -1,0 +1,18 @@
+/* attention_lab.h - attention as problem lines know it, and its definition. */
+#ifndef CKL_ATTENTION_LAB_H
+#define CKL_ATTENTION_LAB_H
+
+#include "cutekernellib/operators/attention.h"
+#include "operators/operators.h"
+
+typedef struct attention_problem {
+    ckl_attention_desc desc;
+    float q_factor;
+} attention_problem;
+
+/* Relative error of a probability that is rounded to the type: what `magnitude` counts in. */
+double attention_rounding(ckl_dtype dtype);
+
+void attention_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
+
+#endif

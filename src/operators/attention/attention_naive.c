@@ -1,0 +1,122 @@
+/* attention_naive.c - one thread computes one row of O: the definition on the GPU, for any sizes and strides. */
+#include "cute/kernel.h"
+#include "operators/attention/attention_config.h"
+
+enum { COLUMNS = 32 }; // of O that a thread holds at once
+
+/* What a thread knows of its row. */
+typedef struct row_of_o {
+    tensor gQ, gO;  // (D), (DV)
+    tensor gK, gV;  // (KV,D), (KV,DV) of its head
+    tensor gM;      // (KV)
+    val first, end; // keys that it sees
+    val max, sum;   // of the scores; of 2^(exponent * (score - max))
+} row_of_o;
+
+/* One of the tensors: (BATCH,HEADS,TOKENS,D). */
+static tensor whole_tensor(const attention_form *form, const attention_values *p, int which)
+{
+    bool of_kv = which == ATTENTION_K || which == ATTENTION_V;
+    int d = which == ATTENTION_Q || which == ATTENTION_K ? form->d : form->dv;
+    int_tuple sizes = shape(p->all_heads, of_kv ? div(p->heads, p->group) : p->heads, of_kv ? p->kv : p->q, d);
+    return gmem_tensor(p->x[which], form->dtype,
+                       make_layout(sizes, stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1)));
+}
+
+static row_of_o row_at(const attention_form *form, const attention_values *p, val row)
+{
+    val q = convert(I64, p->q), i = rem(row, q), every = div(row, q);
+    val head = rem(every, convert(I64, p->heads)), batch = div(every, convert(I64, p->heads)), kv = convert(I64, p->kv);
+    val kv_head = div(head, convert(I64, p->group)), first = add(i, convert(I64, p->first)),
+        last = add(i, convert(I64, p->last));
+    tensor gM = gmem_tensor(
+        p->mask, form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype,
+        make_layout(shape(p->all_heads, p->heads, p->q, p->kv), stride(p->ldmask_batch, p->ldmask_head, p->ldmask, 1)));
+    return (row_of_o){
+        .gQ = slice(whole_tensor(form, p, ATTENTION_Q), batch, head, i, _),
+        .gO = slice(whole_tensor(form, p, ATTENTION_O), batch, head, i, _),
+        .gK = slice(whole_tensor(form, p, ATTENTION_K), batch, kv_head, _, _),
+        .gV = slice(whole_tensor(form, p, ATTENTION_V), batch, kv_head, _, _),
+        .gM = slice(gM, batch, head, i, _),
+        .first = form->left ? max(first, imm64(0)) : imm64(0),
+        .end = form->right ? min(max(add(last, imm64(1)), imm64(0)), kv) : kv,
+        .max = variable(F32, immf(ATTENTION_FLOOR)),
+        .sum = variable(F32, immf(0)),
+    };
+}
+
+static val score(const attention_form *form, const attention_values *p, const row_of_o *r, val j)
+{
+    val sum = variable(F32, immf(0));
+    LOOP(l, imm(form->d))
+        assign(sum, fma(at_f32(r->gQ, l), at_f32(r->gK, j, l), sum));
+    val capped = form->softcap ? tanh_f32(mul(sum, p->factor)) : sum;
+    if (form->mask == CKL_ATTENTION_MASK_BOOL)
+        return select(eq(convert(U32, at(r->gM, j)), imm(0)), immf(-INFINITY), capped);
+    return form->mask ? fma(at_f32(r->gM, j), p->unit, capped) : capped;
+}
+
+static val power(const attention_values *p, val difference)
+{
+    return exp2(mul(difference, p->exponent));
+}
+
+/* The maximum of the scores and the sum of their exponentials, in one pass. */
+static void find_sum(const attention_form *form, const attention_values *p, const row_of_o *r)
+{
+    LOOP_FROM(j, r->first, r->end, imm64(1)) {
+        val s = score(form, p, r, j), larger = max(r->max, s);
+        assign(r->sum, fma(r->sum, power(p, sub(r->max, larger)), power(p, sub(s, larger))));
+        assign(r->max, larger);
+    }
+}
+
+/* The head's sink is a weight more, as if it were the score of a key: max and sum are those with it. */
+static void add_sink(const attention_values *p, const row_of_o *r, val head)
+{
+    tensor gSinks = gmem_tensor(p->sinks, F32, make_layout(dynamic(p->heads), leaf(1))); // (HEADS)
+    val sink = div(mul(at(gSinks, head), immf(M_LOG2E)), p->exponent), larger = max(r->max, sink);
+    assign(r->sum, fma(r->sum, power(p, sub(r->max, larger)), power(p, sub(sink, larger))));
+    assign(r->max, larger);
+}
+
+/* Columns first .. first+count-1 of O. */
+static void weigh_values(const attention_form *form, const attention_values *p, const row_of_o *r, int first, int count)
+{
+    tensor rO = fragment(F32, compact(leaf(count))); // (COUNT)
+    fill(rO, immf(0));
+    LOOP_FROM(j, r->first, r->end, imm64(1)) {
+        val weight = power(p, sub(score(form, p, r, j), r->max));
+        for (int c = 0; c < count; c++)
+            set(rO, c, fma(weight, at_f32(r->gV, j, first + c), at(rO, c)));
+    }
+    val inverse = select(eq(r->sum, immf(0)), immf(0), div(immf(1), r->sum));
+    for (int c = 0; c < count; c++)
+        set(r->gO, first + c, convert(form->dtype, mul(at(rO, c), inverse)));
+}
+
+void attention_naive(const void *config, int kernel)
+{
+    const attention_naive_config *cfg = config;
+    const attention_form *form = &cfg->form;
+    (void)kernel;
+    launch_bounds(cfg->threads, 0);
+    attention_values p = params_of(attention);
+    grid_wait();
+    launch_dependents();
+    val row = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
+    val rows = mul(convert(I64, p.all_heads), convert(I64, p.q));
+    IF(lt(row, rows)) {
+        row_of_o r = row_at(form, &p, row);
+        find_sum(form, &p, &r);
+        if (form->sinks)
+            add_sink(&p, &r, rem(div(row, convert(I64, p.q)), convert(I64, p.heads)));
+        for (int first = 0; first < form->dv; first += COLUMNS)
+            weigh_values(form, &p, &r, first, form->dv - first < COLUMNS ? form->dv - first : COLUMNS);
+        if (form->lse) {
+            tensor gLse = gmem_tensor(p.lse, F32, make_layout(dynamic(rows), leaf(1))); // (ROWS)
+            val logarithm = fma(r.max, mul(p.exponent, immf(M_LN2)), log_f32(r.sum));
+            set(gLse, row, select(eq(r.sum, immf(0)), immf(-INFINITY), logarithm));
+        }
+    }
+}

@@ -1,0 +1,359 @@
+/* attention_plans.c - attention's implementations: choice of a config, what a config may be, launches. */
+#include "operators/attention/attention_config.h"
+
+enum {
+    TMA_ALIGNMENT = 16,
+    VECTOR = 8,     // elements of 16 bytes
+    HEAD_MAX = 256, // elements of a head on tensor cores
+    SLOTS_MIN = 3,  // the block after the next one is on its way
+    SLOTS_MAX = 6,
+    TURNS_ENOUGH = 8, // tiles of an SM
+    COUNTER_BYTES = 4,
+    PORTABLE_SMEM = 99 << 10, // bytes that a CTA may have on every GPU from sm_86 on
+};
+
+/* K and V of so many bytes stay in L2 while the tiles of their heads are computed. */
+static const int64_t SECTION_BYTES = 32 << 20;
+
+/* What launches share */
+
+static attention_form form_of(const ckl_attention_desc *d)
+{
+    return (attention_form){ .dtype = d->dtype,
+                             .d = (int)d->d,
+                             .dv = (int)d->dv,
+                             .right = d->causal || d->right,
+                             .left = d->left > 0,
+                             .softcap = d->softcap > 0,
+                             .mask = (choice)d->mask,
+                             .sinks = d->sinks,
+                             .lse = d->lse };
+}
+
+static ckl_status check_form(const char *who, const ckl_attention_desc *d, const attention_form *have)
+{
+    const attention_form want = form_of(d);
+    if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->right != want.right ||
+        have->left != want.left || have->softcap != want.softcap || have->mask != want.mask ||
+        have->sinks != want.sinks || have->lse != want.lse)
+        FAIL(CKL_INVALID, "attention %s: type, head sizes or options of the config are not the problem's", who);
+    return CKL_OK;
+}
+
+/* Tiles of so many queries. */
+static int64_t tiles_of(const ckl_attention_desc *d, int rows)
+{
+    return product_i64(ceil_div(d->q, rows), product_i64(d->batch, d->heads));
+}
+
+/* Heads, in whole groups, whose K and V stay in L2 while the tiles of their queries are computed. */
+static int64_t section_of(const ckl_attention_desc *d)
+{
+    const int64_t heads = d->batch * d->heads, group = d->heads / d->kv_heads;
+    int64_t bytes = max_i64(1, product_i64(2 * (d->d + d->dv), d->kv));
+    return d->causal || d->right ? min_i64(heads, max_i64(1, SECTION_BYTES / bytes) * group) : group;
+}
+
+/* For TMA. A mode of one may have any stride. */
+static int64_t box_stride(const attention_mode *m)
+{
+    return m->size > 1 ? m->stride : VECTOR;
+}
+
+static void set_tensor(const ckl_attention_desc *d, int which, const void *pointer, param_tensor *box,
+                       attention_params *p)
+{
+    const attention_strides s = attention_strides_of(d, which);
+    p->x[which] = pointer;
+    p->ld[which] = s.tokens.stride;
+    p->ld_head[which] = s.heads.stride;
+    p->ld_batch[which] = s.batch.stride;
+    *box = (param_tensor){ .pointer = pointer,
+                           .size = { s.d, s.tokens.size, s.heads.size, s.batch.size },
+                           .stride = { 1, box_stride(&s.tokens), box_stride(&s.heads), box_stride(&s.batch) } };
+}
+
+/* Of a launch with tiles of so many queries. */
+static attention_params params_of(const ckl_attention_desc *d, const ckl_attention_args *x, int rows)
+{
+    const double log2e = 1.4426950408889634, scale = (double)d->scale, softcap = (double)d->softcap;
+    const double unit = softcap > 0 ? softcap : scale; // of what becomes an exponent
+    const int64_t own = d->kv - d->q;                  // the key of query 0
+    attention_params p = { .mask = x->mask,
+                           .ldmask = d->ldmask,
+                           .ldmask_head = d->ldmask_head,
+                           .ldmask_batch = d->ldmask_batch,
+                           .sinks = x->sinks,
+                           .lse = x->lse,
+                           .q = (uint32_t)d->q,
+                           .kv = (uint32_t)d->kv,
+                           .heads = (uint32_t)d->heads,
+                           .all_heads = (uint32_t)(d->batch * d->heads),
+                           .group = (uint32_t)(d->heads / d->kv_heads),
+                           .first = (int32_t)(own + 1 - min_i64(d->left, d->kv)),
+                           .last = (int32_t)(own + min_i64(d->right, d->q)),
+                           .factor = (float)(scale / unit),
+                           .unit = (float)(1 / unit),
+                           .exponent = (float)(log2e * unit),
+                           .tiles_m = (uint32_t)ceil_div(d->q, rows),
+                           .tiles = (uint32_t)tiles_of(d, rows),
+                           .section = (uint32_t)section_of(d) };
+    set_tensor(d, ATTENTION_Q, x->q, &p.Q, &p);
+    set_tensor(d, ATTENTION_K, x->k, &p.K, &p);
+    set_tensor(d, ATTENTION_V, x->v, &p.V, &p);
+    set_tensor(d, ATTENTION_O, x->o, &p.O, &p);
+    return p;
+}
+
+/* naive */
+
+static ckl_status choose_naive(const void *desc, const ckl_device_info *device, void *config)
+{
+    (void)device;
+    ((attention_naive_config *)config)->form = form_of(desc);
+    return CKL_OK;
+}
+
+static ckl_status admit_naive(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_desc *d = desc;
+    const attention_naive_config *c = config;
+    TRY(check_form("naive", d, &c->form));
+    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "attention naive: threads=%d must be a multiple of 32 up to %d", c->threads,
+             device->threads_per_cta_max);
+    int64_t rows = tiles_of(d, 1);
+    if (rows > (int64_t)INT32_MAX * c->threads)
+        FAIL(CKL_UNSUPPORTED, "attention naive: %" PRId64 " rows are more than one launch has threads", rows);
+    return CKL_OK;
+}
+
+static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const attention_naive_config *c = plan->config;
+    const ckl_attention_desc *d = plan->desc;
+    const attention_params params = params_of(d, args, 1);
+    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(tiles_of(d, 1), c->threads) }, &params, stream);
+}
+
+static const field naive_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_naive_config, form)) //
+                                      ATTENTION_NAIVE_CONFIG(FIELD_ROW, attention_naive_config) };
+
+const implementation attention_naive_implementation = {
+    IMPLEMENTATION_PARTS(attention, naive),
+    .summary = "one thread a row of O: the definition, for any sizes and strides",
+    .params = &attention_param_list,
+};
+
+/* What the kernels on tensor cores share */
+
+/* Rows that start at 16-byte boundaries, as cp.async and TMA want them. */
+static ckl_status check_row_alignment(const char *who, const ckl_attention_desc *d)
+{
+    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+        const attention_strides s = attention_strides_of(d, i);
+        const attention_mode *const modes[] = { &s.tokens, &s.heads, &s.batch };
+        for (int m = 0; m < COUNT_OF(modes); m++)
+            if (modes[m]->size > 1 && modes[m]->stride % VECTOR)
+                FAIL(CKL_UNSUPPORTED, "attention %s: %s=%" PRId64 " elements are not a multiple of 16 bytes", who,
+                     modes[m]->name, modes[m]->stride);
+    }
+    return CKL_OK;
+}
+
+/* The same of pointers. */
+static ckl_status check_pointer_alignment(const char *who, const ckl_attention_args *x)
+{
+    if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->q, x->k, x->v, x->o))
+        FAIL(CKL_INVALID,
+             "attention %s: q=%p, k=%p, v=%p or o=%p is not aligned to 16 bytes; impl=naive takes any alignment", who,
+             x->q, x->k, x->v, x->o);
+    return CKL_OK;
+}
+
+static ckl_status check_heads(const char *who, const ckl_attention_desc *d)
+{
+    if (d->d % VECTOR || d->dv % VECTOR || d->d > HEAD_MAX || d->dv > HEAD_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention %s: d=%" PRId64 " and dv=%" PRId64 " are not multiples of 8 up to %d", who,
+             d->d, d->dv, HEAD_MAX);
+    if (d->kv == 0)
+        FAIL(CKL_UNSUPPORTED, "attention %s: kv=0 leaves no keys", who);
+    return check_row_alignment(who, d);
+}
+
+static ckl_status check_smem(const char *who, const ckl_device_info *device, int64_t need)
+{
+    if (need > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "attention %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, who,
+             need, device->id, device->smem_per_cta_bytes);
+    return CKL_OK;
+}
+
+static ckl_status check_tiles(const char *who, int64_t tiles)
+{
+    if (tiles > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention %s: %" PRId64 " tiles are more than 2^31-1", who, tiles);
+    return CKL_OK;
+}
+
+/* sm80 */
+
+static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_attention_desc *d = desc;
+    attention_sm80_config *c = config;
+    c->form = form_of(d);
+    c->warp_rows = d->d <= 128 && d->dv <= 128 ? 32 : 16;
+    while (c->warp_rows > 16 && tiles_of(d, c->warps * c->warp_rows) < 2 * device->sm_count)
+        c->warp_rows /= 2;
+    if (c->warp_rows == 32 && d->dv > 96) // registers
+        c->tile_n = 32;
+    while (c->tile_n > 16 && attention_sm80_smem(c) > PORTABLE_SMEM)
+        c->tile_n /= 2;
+    return CKL_OK;
+}
+
+static ckl_status admit_portable(const char *who, const ckl_attention_desc *d, const ckl_device_info *device,
+                                 const attention_sm80_config *c)
+{
+    TRY(check_form(who, d, &c->form));
+    TRY(check_heads(who, d));
+    if (c->warps < 1 || c->warps > 8 || (c->warp_rows != 16 && c->warp_rows != 32))
+        FAIL(CKL_INVALID, "attention %s: warps=%d is not in 1..8, or warp_rows=%d is neither 16 nor 32", who, c->warps,
+             c->warp_rows);
+    if (c->tile_n < 16 || c->tile_n > 128 || c->tile_n % 16 || c->warps * 32 / VECTOR > c->tile_n)
+        FAIL(CKL_INVALID, "attention %s: tile_n=%d is not a multiple of 16 up to 128 that %d warps can load", who,
+             c->tile_n, c->warps);
+    if (c->stages < 1 || c->stages > 2)
+        FAIL(CKL_INVALID, "attention %s: stages=%d is neither 1 nor 2", who, c->stages);
+    TRY(check_smem(who, device, attention_sm80_smem(c)));
+    return check_tiles(who, tiles_of(d, c->warps * c->warp_rows));
+}
+
+static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return admit_portable("sm80", desc, device, config);
+}
+
+static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_attention_desc *d = plan->desc;
+    const attention_sm80_config *c = plan->config;
+    TRY(check_pointer_alignment(plan->impl->name, args));
+    const attention_params params = params_of(d, args, c->warps * c->warp_rows);
+    return plan_launch(plan, 0, (plan_grid){ .x = params.tiles }, &params, stream);
+}
+
+static const field sm80_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_sm80_config, form)) //
+                                     ATTENTION_SM80_CONFIG(FIELD_ROW, attention_sm80_config) };
+
+const implementation attention_sm80_implementation = {
+    IMPLEMENTATION_PARTS(attention, sm80),
+    .summary = "tiles by cp.async, mma.sync, the next block on its way; every GPU from sm_80 on",
+    .params = &attention_param_list,
+};
+
+/* tensor: the same kernel in its simplest form */
+
+static ckl_status choose_tensor(const void *desc, const ckl_device_info *device, void *config)
+{
+    attention_sm80_config *c = config;
+    (void)device;
+    c->form = form_of(desc);
+    c->stages = 1;
+    while (c->tile_n > 16 && attention_sm80_smem(c) > PORTABLE_SMEM)
+        c->tile_n /= 2;
+    return CKL_OK;
+}
+
+static ckl_status admit_tensor(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const attention_sm80_config *c = config;
+    if (c->stages != 1)
+        FAIL(CKL_INVALID, "attention tensor: stages=%d is not 1", c->stages);
+    return admit_portable("tensor", desc, device, c);
+}
+
+const implementation attention_tensor_implementation = {
+    .name = "tensor",
+    .summary = "mma.sync, one block at a time: the simplest kernel on tensor cores",
+    .config_bytes = sizeof(attention_sm80_config),
+    .config = FIELD_TABLE(sm80_fields),
+    .choose = choose_tensor,
+    .admit = admit_tensor,
+    .describe = attention_sm80,
+    .params = &attention_param_list,
+    .launch = launch_sm80,
+};
+
+/* sm90 */
+
+static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_attention_desc *d = desc;
+    attention_sm90_config *c = config;
+    c->form = form_of(d);
+    c->turns = d->d > 64 && d->d <= 128 && c->form.right ? 2 : 1;
+    if (d->dv > 128)
+        c->tile_n = d->dv > 192 ? 64 : 96;
+    else if (d->d > 192)
+        c->tile_n = 96;
+    // exponentials take as long as the products of small heads: more warps hide them, where there are tiles enough for all SMs
+    if (d->d <= 64 && d->dv <= 64 && tiles_of(d, 3 * ATTENTION_ROWS) > TURNS_ENOUGH * device->sm_count)
+        c->consumers = 3;
+    while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
+        c->consumers--;
+    if (c->consumers == 1)
+        c->turns = 0;
+    c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;
+    for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes;)
+        c->slots--;
+    return CKL_OK;
+}
+
+static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_desc *d = desc;
+    const attention_sm90_config *c = config;
+    if (!device->has_wgmma)
+        FAIL(CKL_UNSUPPORTED, "attention sm90: %s has no wgmma", device->id);
+    TRY(check_form("sm90", d, &c->form));
+    TRY(check_heads("sm90", d));
+    if (c->consumers < 1 || c->consumers > 3 || c->turns < 0 || c->turns > 2 || (c->turns && c->consumers == 1))
+        FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3, or turns=%d is not of them", c->consumers,
+             c->turns);
+    if (c->tile_n < 16 || c->tile_n > 256 || c->tile_n % 16)
+        FAIL(CKL_INVALID, "attention sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
+    if (c->slots < SLOTS_MIN)
+        FAIL(CKL_INVALID, "attention sm90: slots=%d is less than %d", c->slots, SLOTS_MIN);
+    TRY(check_smem("sm90", device, attention_sm90_smem(c)));
+    return check_tiles("sm90", tiles_of(d, c->consumers * ATTENTION_ROWS));
+}
+
+static int64_t workspace_sm90(const ckl_plan *plan)
+{
+    return ((const attention_sm90_config *)plan->config)->draw ? COUNTER_BYTES : 0;
+}
+
+static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_attention_desc *d = plan->desc;
+    const ckl_attention_args *x = args;
+    const attention_sm90_config *c = plan->config;
+    TRY(check_pointer_alignment("sm90", x));
+    attention_params params = params_of(d, x, c->consumers * ATTENTION_ROWS);
+    params.counter = plan_workspace(plan, x->workspace);
+    const plan_grid grid = { .x = min_i64(params.tiles, plan->kernels[0].clusters_resident) };
+    return plan_launch(plan, 0, grid, &params, stream);
+}
+
+static const field sm90_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_sm90_config, form)) //
+                                     ATTENTION_SM90_CONFIG(FIELD_ROW, attention_sm90_config) };
+
+const implementation attention_sm90_implementation = {
+    IMPLEMENTATION_PARTS(attention, sm90),
+    .summary = "persistent and warp-specialised: TMA, wgmma, softmax under the products; Hopper",
+    .params = &attention_param_list,
+    .target = IR_SM90A,
+    .workspace_bytes = workspace_sm90,
+};

@@ -1,0 +1,154 @@
+/* attention_ref.c - the definition of attention in double, a row at a time, and what a kernel's result may be off. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/dtype.h"
+#include "operators/attention/attention_config.h"
+#include "operators/attention/attention_lab.h"
+
+double attention_rounding(ckl_dtype dtype)
+{
+    return dtype_epsilon(dtype) / 2;
+}
+
+enum { Q, K, V, MASK, SINKS }; // operands
+
+/* One row of O: where its tensors are, and its keys. */
+typedef struct row {
+    const ckl_attention_desc *d;
+    const void *q, *k, *v, *mask;      // whole tensors
+    int64_t mask_first;                // index of the mask of its first key
+    int64_t q_first, k_first, v_first; // index of its query; of the first key and value of its head
+    int64_t first, end;                // keys that it sees
+    double sink;                       // -inf: there is none
+    double *weight, *error;            // [kv]: exp(score - max), and how far a kernel's may be off, relative to itself
+    double max, max_error;             // of the scores
+    double sum, sum_error;             // of the weights, and of the errors of them
+} row;
+
+static row row_of(const ckl_attention_desc *d, void *const *host, int64_t number)
+{
+    int64_t i = number % d->q, head = number / d->q % d->heads, batch = number / d->q / d->heads;
+    int64_t kv_head = head / (d->heads / d->kv_heads), own = i + d->kv - d->q; // the query's own key
+    row r = { .d = d, .q = host[Q], .k = host[K], .v = host[V] };
+    r.mask = host[MASK];
+    r.mask_first = batch * d->ldmask_batch + head * d->ldmask_head + i * d->ldmask;
+    r.first = d->left ? max_i64(0, own + 1 - d->left) : 0;
+    r.end = d->causal || d->right ? min_i64(d->kv, max_i64(0, own + 1 + d->right)) : d->kv;
+    r.sink = d->sinks ? dtype_read(CKL_F32, host[SINKS], head) : -INFINITY;
+    r.q_first = batch * d->ldq_batch + head * d->ldq_head + i * d->ldq;
+    r.k_first = batch * d->ldk_batch + kv_head * d->ldk_head;
+    r.v_first = batch * d->ldv_batch + kv_head * d->ldv_head;
+    r.weight = malloc(((size_t)d->kv * 2 + 1) * sizeof *r.weight);
+    if (!r.weight)
+        abort();
+    r.error = r.weight + d->kv;
+    return r;
+}
+
+/*
+ * A score and how far a kernel's may be off: a tensor core cuts every 16 products at 2^-24 of the largest or so, and exponents
+ * are computed from the score and the maximum, each rounded to f32.
+ */
+static double score(const row *r, int64_t j, double *error)
+{
+    const ckl_attention_desc *d = r->d;
+    double sum = 0, magnitude = 0, scale = (double)d->scale;
+    for (int64_t i = 0; i < d->d; i++) {
+        double product =
+            dtype_read(d->dtype, r->q, r->q_first + i) * dtype_read(d->dtype, r->k, r->k_first + j * d->ldk + i);
+        sum += product;
+        magnitude += fabs(product);
+    }
+    double capped = d->softcap > 0 ? (double)d->softcap * tanh(sum * scale / (double)d->softcap) : sum * scale;
+    *error = 0x1p-22 * (1 + fabs(sum * scale) + sqrt((double)d->d / 16 + 1) * magnitude * scale);
+    if (d->mask == CKL_ATTENTION_MASK_BOOL)
+        return dtype_read(CKL_BOOL, r->mask, r->mask_first + j) == 0 ? -INFINITY : capped;
+    if (d->mask == CKL_ATTENTION_MASK_NONE)
+        return capped;
+    double bias = dtype_read(d->dtype, r->mask, r->mask_first + j);
+    *error += 0x1p-22 * fabs(bias);
+    return capped + bias;
+}
+
+/* A score with an error of this size lets its weight be anything, and the largest one the whole row. */
+enum { ERROR_MAX = 60 };
+
+static void find_weights(row *r)
+{
+    r->max = -INFINITY;
+    for (int64_t j = r->first; j < r->end; j++) {
+        r->weight[j] = score(r, j, &r->error[j]);
+        if (r->weight[j] > r->max)
+            r->max = r->weight[j], r->max_error = r->error[j];
+    }
+    if (r->sink > r->max)
+        r->max = r->sink, r->max_error = 0x1p-22 * (1 + fabs(r->sink));
+    r->max = r->max > -INFINITY ? r->max : 0;
+    r->sum = exp(r->sink - r->max);
+    for (int64_t j = r->first; j < r->end; j++) {
+        r->error[j] = isfinite(r->weight[j]) ? expm1(fmin(r->error[j] + r->max_error, ERROR_MAX)) : 0;
+        r->weight[j] = exp(r->weight[j] - r->max);
+        r->sum += r->weight[j]; // NaN if a score is NaN or +inf, 0 if all are -inf
+        r->sum_error += r->weight[j] * r->error[j];
+    }
+}
+
+static void logarithm(const row *r, double *value, double *magnitude)
+{
+    *value = r->sum == 0 ? -INFINITY : r->max + log(r->sum);
+    *magnitude = (r->sum_error / r->sum + 0x1p-20 * (1 + fabs(*value))) / attention_rounding(r->d->dtype);
+    if (r->max_error > ERROR_MAX && !isnan(r->sum))
+        *value = NAN, *magnitude = REFERENCE_OPEN;
+}
+
+/* A value that is infinite or NaN at a key without weight: whether their product is computed is left open. */
+static bool is_open(const row *r, int64_t j, double v, double smallest)
+{
+    bool seen = j >= r->first && j < r->end;
+    return !isfinite(v) && (!seen || r->weight[j] / (1 + r->error[j]) < smallest);
+}
+
+/* NOTE: a tensor core aligns products by the exponents of their factors, and that of a weight of 0 is the smallest one. */
+static const double CUT = 0x1p-24;
+
+/* Column i of O. Weights below the type's smallest normal number are rounded more coarsely, or flushed to zero as those of f32. */
+static void column(const row *r, int64_t i, double *value, double *magnitude)
+{
+    const ckl_attention_desc *d = r->d;
+    const double rounding = attention_rounding(d->dtype), smallest = d->dtype == CKL_F16 ? 0x1p-14 : 0x1p-126;
+    const double lost = d->dtype == CKL_F16 ? smallest * rounding : smallest;
+    double sum = 0, terms = 0, errors = 0;
+    bool open = false;
+    for (int64_t j = 0; j < d->kv; j++) {
+        double v = dtype_read(d->dtype, r->v, r->v_first + j * d->ldv + i);
+        open |= is_open(r, j, v, smallest);
+        if (isfinite(v))
+            errors += CUT * smallest * fabs(v);
+        if (j < r->first || j >= r->end)
+            continue;
+        sum += r->weight[j] * v;
+        terms += fabs(r->weight[j] * v);
+        errors += (r->weight[j] * r->error[j] + (r->weight[j] < smallest ? lost : 0)) * fabs(v);
+    }
+    *value = r->sum == 0 ? 0 : sum / r->sum;
+    *magnitude = r->sum == 0 ? 0 : (terms + (errors + r->sum_error * fabs(*value)) / rounding) / r->sum;
+    if ((open || r->max_error > ERROR_MAX) && !isnan(r->sum))
+        *value = NAN, *magnitude = REFERENCE_OPEN;
+}
+
+void attention_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+{
+    const ckl_attention_desc *d = problem;
+    const int64_t per_row = output == 0 ? 1 : d->q; // rows of O that a slice stands for
+    (void)slice;
+    for (int64_t e = 0; e < (output == 0 ? 1 : out.count); e++) {
+        row r = row_of(d, host, out.row * per_row + e);
+        find_weights(&r);
+        for (int64_t i = 0; i < out.count && output == 0; i++)
+            column(&r, i, &out.value[i], &out.magnitude[i]);
+        if (output == 1)
+            logarithm(&r, &out.value[e], &out.magnitude[e]);
+        free(r.weight);
+    }
+}

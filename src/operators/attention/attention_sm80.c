@@ -1,0 +1,237 @@
+/*
+ * attention_sm80.c - attention forward for every GPU from sm_80 on, after FlashAttention-2 (Dao, arXiv:2307.08691): mma.sync on
+ * tiles that cp.async brings. All warps share the blocks of K and V; each has rows of Q and O of its own.
+ *
+ * With two stages the next block is on its way while this one is used; with one stage each is loaded, waited for and used, the
+ * simplest kernel on tensor cores.
+ */
+#include "cute/kernel.h"
+#include "operators/attention/attention_tile.h"
+
+enum {
+    VECTOR = 8, // elements of one cp.async of 16 bytes
+    STEP = 16,  // of K of an atom
+};
+
+/* Everything that the steps share. Letters: Q (BM,D), K (BN,D), V (BN,DV), O (BM,DV). */
+typedef struct sm80_kernel {
+    const attention_sm80_config *cfg;
+    attention_form form;
+    attention_values p;
+    columns d, dv;
+    int rows, threads;
+    tile_grid grid;
+    tensor sQ;     // (BM,CHUNK,CHUNKS)
+    tensor sK, sV; // (BN,CHUNK,CHUNKS,STAGES)
+    tensor sVt;    // (DV,BN,STAGES)
+    tiled_mma mma;
+    tensor scores, out; // (MMA,MMA_M,MMA_N)
+    tensor weights;     // (PAIRS,MMA_M,MMA_K)
+    online_rows online;
+} sm80_kernel;
+
+int64_t attention_sm80_smem(const attention_sm80_config *c)
+{
+    columns d = columns_of(c->form.d), dv = columns_of(c->form.dv);
+    return columns_bytes(d, c->warps * c->warp_rows) +
+           c->stages * (columns_bytes(d, c->tile_n) + columns_bytes(dv, c->tile_n));
+}
+
+static tensor ring(const sm80_kernel *k, const char *name, columns c)
+{
+    int64_t stage = columns_bytes(c, k->cfg->tile_n) / 2;
+    layout all = chunks_layout(k->form.dtype, c, k->cfg->tile_n, c.chunks, k->cfg->stages, stage);
+    return smem_tensor(name, k->form.dtype, all, 1024);
+}
+
+static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
+{
+    sm80_kernel k = { .cfg = cfg, .form = cfg->form, .d = columns_of(cfg->form.d), .dv = columns_of(cfg->form.dv) };
+    ckl_dtype dtype = k.form.dtype;
+    k.rows = cfg->warps * cfg->warp_rows;
+    k.threads = 32 * cfg->warps;
+    k.p = params_of(attention);
+    k.grid = (tile_grid){ .right = k.form.right,
+                          .left = k.form.left,
+                          .rows = k.rows,
+                          .keys = cfg->tile_n,
+                          .q = k.p.q,
+                          .kv = k.p.kv,
+                          .heads = k.p.heads,
+                          .group = k.p.group,
+                          .all_heads = k.p.all_heads,
+                          .tiles_m = k.p.tiles_m,
+                          .first = k.p.first,
+                          .last = k.p.last,
+                          .section = k.p.section };
+    layout tile_of_q = chunks_layout(dtype, k.d, k.rows, k.d.chunks, 1, 0);
+    k.sQ = slice(smem_tensor("Q", dtype, tile_of_q, 1024), _, _, _, 0);
+    k.sK = ring(&k, "K", k.d);
+    k.sV = ring(&k, "V", k.dv);
+    k.sVt = turned_chunks(k.sV, k.dv, cfg->stages, columns_bytes(k.dv, cfg->tile_n) / 2);
+    k.mma =
+        make_tiled_mma(dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", cfg->warps, 1);
+    k.scores = fragment_C(&k.mma, k.rows, cfg->tile_n);
+    k.out = fragment_C(&k.mma, k.rows, k.dv.used);
+    k.weights = fragment_A_pairs(&k.mma, k.rows, cfg->tile_n);
+    k.online = online_rows_begin(online_row_count(k.scores), k.p.exponent);
+    return k;
+}
+
+/* Loads */
+
+/* (TOKENS,D) of a head of one of the tensors. */
+static tensor head_of(const sm80_kernel *k, int which, const tile *t)
+{
+    bool of_keys = which == ATTENTION_K || which == ATTENTION_V;
+    tile_place at = place_of(&k->grid, t, of_keys);
+    int d = which == ATTENTION_Q || which == ATTENTION_K ? k->form.d : k->form.dv;
+    layout heads = make_layout(shape(of_keys ? k->p.kv : k->p.q, d, k->p.all_heads, k->p.all_heads),
+                               stride(k->p.ld[which], 1, k->p.ld_head[which], k->p.ld_batch[which]));
+    return slice(gmem_tensor(k->p.x[which], k->form.dtype, heads), _, _, at.head, at.batch);
+}
+
+/* Starts the copies of rows of a head, from block * rows on, into chunks (ROWS,CHUNK,CHUNKS). What lies outside is 0. */
+static void load_rows(const sm80_kernel *k, tensor gX, tensor sX, columns c, val block)
+{
+    int rows = (int)static_size(layout_mode(sX.layout, 0)), across = c.chunk / VECTOR;
+    layout threads = compact_right(shape(k->threads / across, across));
+    tiled_copy each =
+        make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->form.dtype, threads, compact(shape(1, VECTOR)));
+    int_tuple limits = gX.layout.shape;
+    for (int i = 0; i < c.chunks; i++) {
+        tensor cX = local_tile(identity_tensor(limits), shape(rows, c.chunk), coord(block, i)); // (ROWS,CHUNK)
+        tensor gTile = local_tile(gX, shape(rows, c.chunk), coord(block, i));                   // (ROWS,CHUNK)
+        copy_if(&each, partition_S(&each, cX, thread()), limits, partition_S(&each, gTile, thread()),
+                partition_D(&each, slice(sX, _, _, i), thread()), 0);
+    }
+}
+
+static void load_block(const sm80_kernel *k, const tile *t, val block, val stage)
+{
+    load_rows(k, head_of(k, ATTENTION_K, t), slice(k->sK, _, _, _, stage), k->d, block);
+    load_rows(k, head_of(k, ATTENTION_V, t), slice(k->sV, _, _, _, stage), k->dv, block);
+}
+
+/* Products */
+
+/* scores = Q * K^T of a stage, 16 columns of them at a time. */
+static void multiply_keys(const sm80_kernel *k, val stage)
+{
+    int bn = k->cfg->tile_n;
+    fill(k->scores, immf(0));
+    for (int at = 0; at < k->d.used; at += STEP) {
+        int_tuple step = coord(0, at % k->d.chunk / STEP);
+        tensor sQ = slice(k->sQ, _, _, at / k->d.chunk), sK = slice(k->sK, _, _, at / k->d.chunk, stage);
+        tensor rQ = fragment_A(&k->mma, k->rows, STEP), rK = fragment_B(&k->mma, bn, STEP);
+        ldmatrix_A(&k->mma, local_tile(sQ, shape(k->rows, STEP), step), thread(), rQ);
+        ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), step), thread(), rK);
+        gemm(&k->mma, rQ, rK, k->scores, yes());
+    }
+}
+
+/* out += weights * V of a stage, 16 keys and a piece of the columns at a time. */
+static void multiply_values(const sm80_kernel *k, val stage)
+{
+    int piece = k->dv.piece, atoms_m = (int)static_size(layout_mode(k->out.layout, 1));
+    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->form.dtype, &k->mma, piece, STEP);
+    tensor sVt = slice(k->sVt, _, _, stage); // (DV,BN)
+    for (int j = 0; j < k->cfg->tile_n / STEP; j++)
+        for (int i = 0; i < k->dv.used / piece; i++) {
+            tensor sPiece = local_tile(sVt, shape(piece, STEP), coord(i, j)), rV = fragment_B(&k->mma, piece, STEP);
+            copy_tiled(&transposed, partition_S(&transposed, sPiece, thread()), rV);
+            gemm(&k->mma, local_tile(k->weights, shape(4, atoms_m, 1), coord(0, 0, j)), rV,
+                 local_tile(k->out, shape(4, atoms_m, piece / 8), coord(0, 0, i)), yes());
+        }
+}
+
+/* Steps */
+
+static tile_rows rows_of(const sm80_kernel *k, const tile *t)
+{
+    return (tile_rows){ &k->grid, &k->mma, t->row, thread(), k->rows };
+}
+
+static void use_block(sm80_kernel *k, const tile *t, val block, val stage)
+{
+    tile_rows rows = rows_of(k, t);
+    multiply_keys(k, stage);
+    if (k->form.softcap)
+        cap_scores(k->scores, k->p.factor);
+    if (k->form.mask) {
+        score_mask mask = score_mask_of(&k->grid, t, &k->form, &k->p);
+        mask_scores_by(&rows, &mask, block, k->scores);
+    }
+    IF(is_cut(&rows, block))
+        mask_block(&rows, block, k->scores);
+    online_softmax(&k->online, k->scores);
+    accumulators_to_A(k->scores, k->form.dtype, k->weights);
+    scale_rows(k->out, k->online.factor);
+    multiply_values(k, stage);
+}
+
+/* Blocks from the last to the first. Each barrier says that this block is here, and that all are done with the one before. */
+static void attend(sm80_kernel *k, const tile *t)
+{
+    val block = variable(U32, sub(t->end, imm(1))), stage = variable(U32, imm(0));
+    load_rows(k, head_of(k, ATTENTION_Q, t), k->sQ, k->d, div(t->row, imm(k->rows)));
+    load_block(k, t, block, stage);
+    cp_async_commit();
+    FOREVER {
+        cp_async_wait(0);
+        cta_sync();
+        if (k->cfg->stages == 2) {
+            IF(ne(block, t->first))
+                load_block(k, t, sub(block, imm(1)), sub(imm(1), stage));
+            cp_async_commit();
+        }
+        use_block(k, t, block, stage);
+        BREAK_IF(eq(block, t->first));
+        assign(block, sub(block, imm(1)));
+        if (k->cfg->stages == 2)
+            assign(stage, sub(imm(1), stage));
+        else {
+            cta_sync(); // all are done with the block
+            load_block(k, t, block, stage);
+            cp_async_commit();
+        }
+    }
+}
+
+/* O from registers, two elements at a time: rows and columns past the last ones stay as they are. */
+static void store(const sm80_kernel *k, const tile *t)
+{
+    int piece = k->dv.piece, atoms_m = (int)static_size(layout_mode(k->out.layout, 1));
+    tensor gO = head_of(k, ATTENTION_O, t); // (Q,DV)
+    int_tuple limits = gO.layout.shape, tiler = shape(k->rows, piece);
+    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &k->mma, k->rows, piece);
+    val m = div(t->row, imm(k->rows));
+    for (int i = 0; i < k->dv.used / piece; i++) {
+        tensor cO = partition_D(&each, local_tile(identity_tensor(limits), tiler, coord(m, i)), thread());
+        tensor tOgO = partition_D(&each, local_tile(gO, tiler, coord(m, i)), thread());
+        copy_if(&each, cO, limits, local_tile(k->out, shape(4, atoms_m, piece / 8), coord(0, 0, i)), tOgO, 0);
+    }
+}
+
+void attention_sm80(const void *config, int kernel)
+{
+    const attention_sm80_config *cfg = config;
+    (void)kernel;
+    launch_bounds(32 * cfg->warps, 0);
+    sm80_kernel k = describe_kernel(cfg);
+    grid_wait();
+    launch_dependents();
+    tile t = tile_of(&k.grid, cta_x());
+    tile_rows rows = rows_of(&k, &t);
+    online_rows_reset(&k.online);
+    fill(k.out, immf(0));
+    attend(&k, &t);
+    val sink;
+    if (k.form.sinks)
+        sink = sink_of(&k.grid, k.p.sinks, &t);
+    online_rows_finish(&k.online, k.form.sinks ? &sink : NULL);
+    scale_rows(k.out, k.online.factor);
+    if (k.form.lse)
+        store_logarithms(&rows, &k.online, k.p.lse, t.head);
+    store(&k, &t);
+}

@@ -1,0 +1,518 @@
+/*
+ * attention_sm90.c - attention forward for Hopper, after FlashAttention-3 (Shah et al., arXiv:2407.08608).
+ *
+ *   warpgroup 0       producer: one thread brings Q of a tile and its blocks of K and V by TMA, these through one ring in the
+ *                     order in which they are used: K0 K1 V0 K2 V1 ...
+ *   warpgroups 1..    consumers: 64 queries each. The scores of the next block and the product of this block's weights with V
+ *                     are under way together; the softmax of the next block runs under the latter
+ *
+ * Persistent. Blocks of keys are taken from the last to the first, so that those with a mask come first. The consumers issue
+ * their products in turns, so that one's softmax runs under the other's products.
+ */
+#include <stdio.h>
+
+#include "cute/kernel.h"
+#include "operators/attention/attention_tile.h"
+
+enum {
+    WARPGROUP = 128,
+    ROWS = ATTENTION_ROWS,
+    BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads round the staging buffers
+    BARRIER_TURN = 4,     // + consumer: it may issue; it waits, the one before arrives
+    CHUNKS_MAX = 4,
+    FETCHES = 4, // slots of the scheduler; the producer is at most two tiles ahead
+};
+
+static int span_of(columns c)
+{
+    return 2 * c.chunk; // bytes
+}
+
+/* Chunks of O on their way out. */
+static int staging_buffers(columns c)
+{
+    return c.chunks < 2 ? c.chunks : 2;
+}
+
+/* Everything the roles share. Letters: Q (BM,D), K (BN,D), V (BN,DV), O (BM,DV). */
+typedef struct sm90_kernel {
+    const attention_sm90_config *cfg;
+    attention_form form;
+    attention_values p;
+    columns d, dv;
+    int64_t slot_bytes; // of a block of K or V, whichever is larger
+    tma_copy tmaQ, tmaK, tmaV, tmaO;
+    tensor sQ;     // (ROWS,CHUNK,CHUNKS,CONSUMERS)
+    tensor sK, sV; // (BN,CHUNK,CHUNKS,SLOTS), in the same memory
+    tensor sO;     // (ROWS,CHUNK,BUFFERS,CONSUMERS)
+    pipeline q;    // a stage for each consumer
+    pipeline ring;
+    dynamic_scheduler scheduler;
+    tile_grid grid;
+} sm90_kernel;
+
+static int64_t slot_bytes(const attention_sm90_config *c)
+{
+    return max_i64(columns_bytes(columns_of(c->form.d), c->tile_n), columns_bytes(columns_of(c->form.dv), c->tile_n));
+}
+
+int64_t attention_sm90_smem(const attention_sm90_config *c)
+{
+    columns d = columns_of(c->form.d), dv = columns_of(c->form.dv);
+    int64_t q = columns_bytes(d, ROWS), o = (int64_t)ROWS * dv.chunk * 2 * staging_buffers(dv);
+    return c->consumers * (q + o) + c->slots * slot_bytes(c) + 16 * (int64_t)(c->slots + c->consumers) +
+           (c->draw ? scheduler_bytes(FETCHES) : 0);
+}
+
+static void describe_shared_memory(sm90_kernel *k)
+{
+    const attention_sm90_config *cfg = k->cfg;
+    ckl_dtype dtype = k->form.dtype;
+    int bn = cfg->tile_n, buffers = staging_buffers(k->dv);
+    int64_t slot = k->slot_bytes / 2, q = columns_bytes(k->d, ROWS) / 2, o = (int64_t)buffers * ROWS * k->dv.chunk;
+    k->sQ = smem_tensor("Q", dtype, chunks_layout(dtype, k->d, ROWS, k->d.chunks, cfg->consumers, q), 1024);
+    tensor sRing = smem_tensor("K and V", dtype, make_layout(shape(slot, cfg->slots), stride(1, slot)), 1024);
+    k->sK = tensor_with_layout(sRing, chunks_layout(dtype, k->d, bn, k->d.chunks, cfg->slots, slot));
+    k->sV = tensor_with_layout(sRing, chunks_layout(dtype, k->dv, bn, k->dv.chunks, cfg->slots, slot));
+    k->sO = smem_tensor("O", dtype, chunks_layout(dtype, k->dv, ROWS, buffers, cfg->consumers, o), 1024);
+    k->q = make_pipeline("Q barriers", cfg->consumers, 1, 1);
+    k->ring = make_pipeline("ring", cfg->slots, 1, cfg->consumers);
+    if (cfg->draw)
+        k->scheduler = make_dynamic_scheduler("tiles", k->p.counter, k->p.tiles, grid_x(), 1, FETCHES);
+}
+
+static sm90_kernel describe_kernel(const attention_sm90_config *cfg)
+{
+    sm90_kernel k = { .cfg = cfg, .form = cfg->form, .d = columns_of(cfg->form.d), .dv = columns_of(cfg->form.dv) };
+    ckl_dtype dtype = k.form.dtype;
+    k.slot_bytes = slot_bytes(cfg);
+    k.p = params_of(attention);
+    k.tmaQ = make_tma(k.p.Q, dtype, 4, ROWS, k.d.chunk, span_of(k.d));
+    k.tmaK = make_tma(k.p.K, dtype, 4, cfg->tile_n, k.d.chunk, span_of(k.d));
+    k.tmaV = make_tma(k.p.V, dtype, 4, cfg->tile_n, k.dv.chunk, span_of(k.dv));
+    k.tmaO = make_tma(k.p.O, dtype, 4, ROWS, k.dv.chunk, span_of(k.dv));
+    k.grid = (tile_grid){ .right = cfg->form.right,
+                          .left = cfg->form.left,
+                          .rows = cfg->consumers * ROWS,
+                          .keys = cfg->tile_n,
+                          .q = k.p.q,
+                          .kv = k.p.kv,
+                          .heads = k.p.heads,
+                          .group = k.p.group,
+                          .all_heads = k.p.all_heads,
+                          .tiles_m = k.p.tiles_m,
+                          .first = k.p.first,
+                          .last = k.p.last,
+                          .section = k.p.section };
+    describe_shared_memory(&k);
+    return k;
+}
+
+static void initialise(const sm90_kernel *k)
+{
+    IF(eq(thread(), imm(0))) {
+        tma_prefetch(&k->tmaQ);
+        tma_prefetch(&k->tmaK);
+        tma_prefetch(&k->tmaV);
+        tma_prefetch(&k->tmaO);
+        pipeline_init(&k->q);
+        pipeline_init(&k->ring);
+        if (k->cfg->draw)
+            scheduler_init(&k->scheduler);
+        fence_mbarrier_init();
+    }
+    cta_sync();
+    grid_wait(); // what is above overlaps the end of the kernel before
+    launch_dependents();
+}
+
+/* Tiles */
+
+/* A CTA's way through the tiles: the numbers that it draws, or every grid_x-th. */
+typedef struct walk {
+    val turn, number;
+} walk;
+
+static walk begin_walk(void)
+{
+    val turn = variable(U32, imm(0));
+    return (walk){ turn, variable(U32, cta_x()) };
+}
+
+/* Sets the number of the first or next tile. NOTE: ptxas serialises wgmma in loops that it cannot see to be uniform. */
+static void next_tile(const sm90_kernel *k, walk *w, bool fetches)
+{
+    if (k->cfg->draw) {
+        if (fetches)
+            scheduler_fetch(&k->scheduler, w->turn);
+        val number = scheduler_next(&k->scheduler, w->turn);
+        assign(w->number, fetches ? number : shuffle(number, imm(0)));
+    } else
+        assign(w->number, add(cta_x(), mul(w->turn, grid_x())));
+    assign(w->turn, add(w->turn, imm(1)));
+}
+
+/* Producer */
+
+static void load_chunks(const tma_copy *tma, tensor sTile, val row, const tile_place *at, val barrier)
+{
+    for (int c = 0; c < static_size(layout_mode(sTile.layout, 2)) && !ir_failed(); c++)
+        tma_load_of(tma, slice(sTile, _, _, c), row, imm(c * tma->cols), 2, (const val[]){ at->head, at->batch },
+                    barrier, imm(0));
+}
+
+/* A block of K or V into the ring's next slot. */
+static void load_block(const sm90_kernel *k, const tma_copy *tma, tensor sRing, columns c, pipeline_state *ring,
+                       val block, const tile_place *at)
+{
+    pipeline_wait_empty(&k->ring, ring);
+    pipeline_expect(&k->ring, ring, imm((int)columns_bytes(c, k->cfg->tile_n)));
+    load_chunks(tma, slice(sRing, _, _, _, ring->stage), mul(block, imm(k->cfg->tile_n)), at,
+                pipeline_full_barrier(&k->ring, ring));
+    pipeline_advance(ring);
+}
+
+static void load_keys(const sm90_kernel *k, pipeline_state *ring, val block, const tile_place *at)
+{
+    load_block(k, &k->tmaK, k->sK, k->d, ring, block, at);
+}
+
+static void load_values(const sm90_kernel *k, pipeline_state *ring, val block, const tile_place *at)
+{
+    load_block(k, &k->tmaV, k->sV, k->dv, ring, block, at);
+}
+
+static void load_queries(const sm90_kernel *k, val parity, const tile *t)
+{
+    tile_place at = place_of(&k->grid, t, false);
+    for (int w = 0; w < k->cfg->consumers; w++) {
+        pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
+        pipeline_wait_empty(&k->q, &stage);
+        pipeline_expect(&k->q, &stage, imm((int)columns_bytes(k->d, ROWS)));
+        load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), add(t->row, imm(w * ROWS)), &at,
+                    pipeline_full_barrier(&k->q, &stage));
+    }
+}
+
+static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, const tile *t)
+{
+    val block = variable(U32, sub(t->end, imm(1)));
+    tile_place at = place_of(&k->grid, t, true);
+    load_keys(k, ring, block, &at);
+    load_queries(k, q_parity, t);
+    FOREVER {
+        BREAK_IF(eq(block, t->first));
+        load_keys(k, ring, sub(block, imm(1)), &at);
+        load_values(k, ring, block, &at);
+        assign(block, sub(block, imm(1)));
+    }
+    load_values(k, ring, block, &at);
+}
+
+/* One thread. */
+static void producer(const sm90_kernel *k)
+{
+    if (k->cfg->consumers > 1)
+        warpgroup_reg_dealloc(k->cfg->consumers == 2 ? 24 : 32);
+    IF(eq(warp(), imm(0))) {
+        IF(elect()) {
+            pipeline_state ring = producer_state(&k->ring);
+            val q_parity = variable(U32, imm(1));
+            walk w = begin_walk();
+            FOREVER {
+                next_tile(k, &w, true);
+                BREAK_IF(ge(w.number, k->p.tiles));
+                tile t = tile_of(&k->grid, w.number);
+                load_tile(k, &ring, q_parity, &t);
+                assign(q_parity, bit_xor(q_parity, imm(1)));
+            }
+        }
+    }
+}
+
+/* Consumers */
+
+/* One consumer's view: its threads, its operands, what it knows of its rows. */
+typedef struct consumer_role {
+    val index, first_thread;
+    tiled_mma qk, pv;
+    tensor tCrQ[CHUNKS_MAX]; // (1,MMA_K)
+    tensor tCrK[CHUNKS_MAX]; // (1,MMA_K,SLOTS)
+    tensor tCrV;             // (1,MMA_K,SLOTS)
+    tensor scores, out;      // (MMA,1,1)
+    tensor weights;          // (PAIRS,1,MMA_K)
+    tensor sO;               // (ROWS,CHUNK,BUFFERS)
+    online_rows rows;
+    pipeline_state at, q;
+} consumer_role;
+
+/* One warpgroup's wgmma over 64 x n. */
+static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
+{
+    char atom[ATOM_NAME_MAX];
+    snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_%s", n, dtype == F16 ? "F16F16" : "BF16BF16", sources);
+    return make_tiled_mma(atom, 1, 1);
+}
+
+/* Among those of its consumer. Computed where it is needed: registers are scarce. */
+static val consumer_thread(void)
+{
+    return rem(thread(), imm(WARPGROUP));
+}
+
+/* Its queries of a tile. */
+static tile_rows rows_of(const sm90_kernel *k, const consumer_role *c, const tile *t)
+{
+    return (tile_rows){ &k->grid, &c->qk, add(t->row, mul(c->index, imm(ROWS))), consumer_thread(), ROWS };
+}
+
+static consumer_role describe_consumer(const sm90_kernel *k)
+{
+    const attention_sm90_config *cfg = k->cfg;
+    ckl_dtype dtype = k->form.dtype;
+    int bn = cfg->tile_n;
+    consumer_role c = { .qk = warpgroup_mma(dtype, bn, "SS"), .pv = warpgroup_mma(dtype, k->dv.used, "RS") };
+    c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
+    c.first_thread = eq(consumer_thread(), imm(0));
+    for (int i = 0; i < k->d.chunks; i++) {
+        c.tCrQ[i] = descriptors_A(&c.qk, slice(k->sQ, _, _, i, c.index));
+        c.tCrK[i] = descriptors_B(&c.qk, slice(k->sK, _, _, i, _));
+    }
+    c.tCrV = descriptors_B(&c.pv, turned_chunks(k->sV, k->dv, cfg->slots, k->slot_bytes / 2));
+    c.scores = fragment_C(&c.qk, ROWS, bn);
+    c.out = fragment_C(&c.pv, ROWS, k->dv.used);
+    c.weights = fragment_A_pairs(&c.pv, ROWS, bn);
+    c.sO = slice(k->sO, _, _, _, c.index);
+    c.rows = online_rows_begin(online_row_count(c.scores), k->p.exponent);
+    c.at = consumer_state(&k->ring);
+    c.q = (pipeline_state){ c.index, variable(U32, imm(0)), cfg->consumers };
+    return c;
+}
+
+static void begin_turn(const sm90_kernel *k, const consumer_role *c)
+{
+    if (k->cfg->turns)
+        named_sync(add(c->index, imm(BARRIER_TURN)), 2 * WARPGROUP);
+}
+
+static void end_turn(const sm90_kernel *k, const consumer_role *c, int when)
+{
+    if (k->cfg->turns != when)
+        return;
+    val next = select(eq(c->index, imm(k->cfg->consumers - 1)), imm(0), add(c->index, imm(1)));
+    named_arrive(add(next, imm(BARRIER_TURN)), 2 * WARPGROUP);
+}
+
+static void release(const sm90_kernel *k, const consumer_role *c, val slot)
+{
+    IF(c->first_thread)
+        pipeline_release(&k->ring, slot);
+}
+
+/* The slot that is next in the ring. NOTE: by a shuffle, which ptxas sees to be uniform: descriptors stay in uniform registers. */
+static val take_slot(consumer_role *c)
+{
+    val slot = shuffle(c->at.stage, imm(0));
+    pipeline_advance(&c->at);
+    return slot;
+}
+
+/* scores = Q * K^T of a block; asynchronous. Columns from d on are zeros and left out. */
+static void issue_scores(const sm90_kernel *k, consumer_role *c, val slot)
+{
+    for (int i = 0; i < k->d.chunks; i++) {
+        tensor tCrQ = c->tCrQ[i], tCrK = slice(c->tCrK[i], _, _, slot); // (1,MMA_K)
+        int steps = (k->d.used - i * k->d.chunk) / 16;
+        if (steps * 16 >= k->d.chunk)
+            gemm(&c->qk, tCrQ, tCrK, c->scores, ir_int(IR_PRED, i > 0));
+        else
+            for (int s = 0; s < steps; s++)
+                gemm(&c->qk, local_tile(tCrQ, shape(1, 1), coord(0, s)), local_tile(tCrK, shape(1, 1), coord(0, s)),
+                     c->scores, ir_int(IR_PRED, i > 0 || s > 0));
+    }
+    mma_commit();
+}
+
+/* out += weights * V; asynchronous. */
+static void issue_product(consumer_role *c, val slot)
+{
+    gemm(&c->pv, c->weights, slice(c->tCrV, _, _, slot), c->out, yes());
+    mma_commit();
+}
+
+/* Soft cap and masks. The last block of keys of a tile may reach past the last key. */
+static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, val block, bool is_last)
+{
+    tile_rows rows = rows_of(k, c, t);
+    if (k->form.softcap)
+        cap_scores(c->scores, k->p.factor);
+    if (k->form.mask) {
+        score_mask mask = score_mask_of(&k->grid, t, &k->form, &k->p);
+        mask_scores_by(&rows, &mask, block, c->scores);
+    }
+    if (is_last)
+        mask_block(&rows, block, c->scores);
+    else if (k->form.right || k->form.left)
+        IF(is_cut(&rows, block))
+            mask_block(&rows, block, c->scores);
+}
+
+/*
+ * The scores of a block, and the product of the block before, under which the softmax runs. The ring's next slot, which the
+ * step after this one wants, has arrived before and has arrived after it.
+ */
+static void step(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
+{
+    val keys = take_slot(c);
+    begin_turn(k, c);
+    mma_fence();
+    issue_scores(k, c, keys);
+    pipeline_wait_full(&k->ring, &c->at);
+    val values = take_slot(c);
+    mma_fence();
+    issue_product(c, values);
+    end_turn(k, c, 1);
+    mma_wait(1);
+    end_turn(k, c, 2);
+    release(k, c, keys);
+    shape_scores(k, c, t, block, false);
+    online_softmax(&c->rows, c->scores);
+    mma_wait(0);
+    release(k, c, values);
+    accumulators_to_A(c->scores, k->form.dtype, c->weights);
+    scale_rows(c->out, c->rows.factor);
+    pipeline_wait_full(&k->ring, &c->at);
+}
+
+/* out = sum of the weighted values of a tile but for the last block. The first scores are under way. */
+static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val keys)
+{
+    val block = variable(U32, sub(t->end, imm(1)));
+    mma_wait(0);
+    release(k, c, keys);
+    fill(c->out, immf(0));
+    online_rows_reset(&c->rows);
+    shape_scores(k, c, t, block, true);
+    online_softmax(&c->rows, c->scores);
+    accumulators_to_A(c->scores, k->form.dtype, c->weights);
+    pipeline_wait_full(&k->ring, &c->at);
+    FOREVER {
+        BREAK_IF(eq(block, t->first));
+        assign(block, sub(block, imm(1)));
+        step(k, c, t, block);
+    }
+    IF(c->first_thread)
+        pipeline_release(&k->q, c->index);
+    assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
+}
+
+/* O through the staging buffers to TMA stores, a chunk at a time. */
+static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
+{
+    int piece = k->dv.piece, buffers = staging_buffers(k->dv);
+    tiled_mma mma = warpgroup_mma(k->form.dtype, piece, "SS");
+    staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
+    for (int i = 0; i < k->dv.chunks; i++) {
+        tensor sO = slice(c->sO, _, _, i % buffers); // (ROWS,CHUNK)
+        staging_wait(&staged, i == 0 && k->dv.chunks % buffers ? 0 : buffers - 1);
+        for (int at = 0; at < k->dv.chunk && i * k->dv.chunk + at < k->dv.used; at += piece) {
+            tensor acc = slice(accumulator_columns(c->out, i * k->dv.chunk + at, piece), _, 0, _);
+            stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, piece), coord(0, at / piece)), consumer_thread());
+        }
+        STAGED_STORE(&staged) {
+            tile_place at = place_of(&k->grid, t, false);
+            tma_store_of(&k->tmaO, sO, add(t->row, mul(c->index, imm(ROWS))), imm(i * k->dv.chunk), 2,
+                         (const val[]){ at.head, at.batch });
+        }
+    }
+}
+
+static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
+{
+    val sink;
+    if (k->form.sinks)
+        sink = sink_of(&k->grid, k->p.sinks, t);
+    online_rows_finish(&c->rows, k->form.sinks ? &sink : NULL);
+    scale_rows(c->out, c->rows.factor);
+    if (k->form.lse) {
+        tile_rows rows = rows_of(k, c, t);
+        store_logarithms(&rows, &c->rows, k->p.lse, t->head);
+    }
+    store(k, c, t);
+}
+
+/*
+ * The first scores of the next tile are under way while this one's O leaves. After the last tile there are none; the products
+ * are issued all the same, of what lies in shared memory: wgmma in a branch would be serialised.
+ */
+static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
+{
+    tile first = tile_of(&k->grid, w->number);
+    tile t = { variable(U32, first.row), variable(U32, first.head), first.first, variable(U32, first.end) };
+    if (k->form.left)
+        t.first = variable(U32, first.first);
+    pipeline_wait_full(&k->q, &c->q);
+    pipeline_wait_full(&k->ring, &c->at);
+    val keys = variable(U32, take_slot(c));
+    mma_fence();
+    issue_scores(k, c, keys);
+    FOREVER {
+        attend(k, c, &t, keys);
+        val values = take_slot(c);
+        mma_fence();
+        issue_product(c, values);
+        next_tile(k, w, false);
+        val more = lt(w->number, k->p.tiles);
+        IF(more) {
+            pipeline_wait_full(&k->q, &c->q);
+            pipeline_wait_full(&k->ring, &c->at);
+        }
+        assign(keys, shuffle(select(more, c->at.stage, keys), imm(0)));
+        pipeline_advance(&c->at);
+        mma_fence();
+        issue_scores(k, c, keys);
+        mma_wait(1);
+        release(k, c, values);
+        finish(k, c, &t);
+        BREAK_IF(logical_not(more));
+        tile next = tile_of(&k->grid, w->number);
+        assign(t.row, next.row);
+        assign(t.head, next.head);
+        assign(t.end, next.end);
+        if (k->form.left)
+            assign(t.first, next.first);
+    }
+    mma_wait(0);
+}
+
+static void consumer(const sm90_kernel *k)
+{
+    if (k->cfg->consumers > 1)
+        warpgroup_reg_alloc(k->cfg->consumers == 2 ? 240 : 160);
+    consumer_role c = describe_consumer(k);
+    walk w = begin_walk();
+    if (k->cfg->turns)
+        IF(eq(c.index, imm(k->cfg->consumers - 1)))
+            end_turn(k, &c, k->cfg->turns); // consumer 0 begins
+    next_tile(k, &w, false);
+    IF(lt(w.number, k->p.tiles))
+        consume_tiles(k, &c, &w);
+    IF(c.first_thread)
+        tma_store_wait(0);
+}
+
+void attention_sm90(const void *config, int kernel)
+{
+    const attention_sm90_config *cfg = config;
+    (void)kernel;
+    launch_bounds(WARPGROUP * (1 + cfg->consumers), 1); // also lets setmaxnreg move registers between the roles
+    sm90_kernel k = describe_kernel(cfg);
+    initialise(&k);
+    IF(lt(warp(), imm(WARPGROUP / 32))) {
+        producer(&k);
+    }
+    ELSE
+    {
+        consumer(&k);
+    }
+}

@@ -1,0 +1,155 @@
+/* attention_softmax.c - maxima, exponentials and sums of rows of accumulators. */
+#include "operators/attention/attention_softmax.h"
+
+#include "cute/kernel.h"
+
+enum { MAX_CHAINS = 3, SUM_CHAINS = 2 }; // independent ones
+
+int online_row_count(tensor acc)
+{
+    return 2 * (int)static_size(layout_mode(acc.layout, 1));
+}
+
+int64_t online_row_value(tensor acc, int row)
+{
+    return row % 2 * 2 + row / 2 * static_size(layout_mode(acc.layout, 0));
+}
+
+/* C of every atom has (2,2,...) values, pairs of a row first. */
+int online_row_of(tensor acc, int64_t i)
+{
+    int64_t values = static_size(layout_mode(acc.layout, 0)), blocks = static_size(layout_mode(acc.layout, 1));
+    return (int)(i / values % blocks * 2 + i % values / 2 % 2);
+}
+
+/* Over the four lanes that share a row. */
+static val quad(ir_op op, val x)
+{
+    for (int m = 1; m < 4; m *= 2)
+        x = ir_binary(op, x, shuffle_xor(x, imm(m)));
+    return x;
+}
+
+online_rows online_rows_begin(int count, val exponent)
+{
+    online_rows rows = { .count = count, .exponent = exponent };
+    for (int r = 0; r < count; r++) {
+        rows.max[r] = variable(F32, immf(ATTENTION_FLOOR));
+        rows.sum[r] = variable(F32, immf(0));
+        rows.factor[r] = variable(F32, immf(0));
+    }
+    return rows;
+}
+
+void online_rows_reset(online_rows *rows)
+{
+    for (int r = 0; r < rows->count; r++) {
+        assign(rows->max[r], immf(ATTENTION_FLOOR));
+        assign(rows->sum[r], immf(0));
+    }
+}
+
+/* MAX or MIN of a row's scores as integers: this thread's in independent chains, then the others'. */
+static val of_row(tensor scores, int row, ir_op op)
+{
+    val chain[MAX_CHAINS];
+    int seen = 0;
+    for (int64_t i = 0; i < static_size(scores.layout); i++) {
+        if (online_row_of(scores, i) != row)
+            continue;
+        val x = bitcast(I32, at(scores, i));
+        chain[seen % MAX_CHAINS] = seen < MAX_CHAINS ? x : ir_binary(op, chain[seen % MAX_CHAINS], x);
+        seen++;
+    }
+    return quad(op, ir_binary(op, ir_binary(op, chain[0], chain[1]), chain[2]));
+}
+
+/*
+ * The maxima of the rows. As integers the bits of floats have the right maximum unless all are negative, and then their minimum
+ * is it. NOTE: sm_90 has a maximum of three integers (VIMNMX3), which ptxas makes of two; of floats it has none.
+ */
+static void find_maxima(const online_rows *rows, tensor scores, val *larger)
+{
+    val bits[ONLINE_ROWS_MAX], negative;
+    for (int r = 0; r < rows->count; r++) {
+        bits[r] = of_row(scores, r, IR_MAX);
+        larger[r] = variable(F32, max(bitcast(F32, bits[r]), rows->max[r]));
+        negative = r ? logical_or(negative, lt(bits[r], imm(0))) : lt(bits[r], imm(0));
+    }
+    IF(vote_any(negative)) {
+        for (int r = 0; r < rows->count; r++) {
+            val right = select(lt(bits[r], imm(0)), of_row(scores, r, IR_MIN), bits[r]);
+            assign(larger[r], max(bitcast(F32, right), rows->max[r]));
+        }
+    }
+}
+
+void online_softmax(online_rows *rows, tensor scores)
+{
+    val larger[ONLINE_ROWS_MAX], offset[ONLINE_ROWS_MAX], chain[ONLINE_ROWS_MAX][SUM_CHAINS];
+    int seen[ONLINE_ROWS_MAX] = { 0 };
+    find_maxima(rows, scores, larger);
+    for (int r = 0; r < rows->count; r++) {
+        assign(rows->factor[r], exp2_ftz(mul(sub(rows->max[r], larger[r]), rows->exponent)));
+        assign(rows->max[r], larger[r]);
+        offset[r] = variable(F32, neg(mul(larger[r], rows->exponent)));
+    }
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+        int r = online_row_of(scores, i), to = seen[r]++ % SUM_CHAINS;
+        val weight = at(scores, i);
+        assign(weight, exp2_ftz(fma(weight, rows->exponent, offset[r])));
+        chain[r][to] = seen[r] <= SUM_CHAINS ? weight : add(chain[r][to], weight);
+    }
+    for (int r = 0; r < 2 && !ir_failed(); r++)
+        assign(rows->sum[r], fma(rows->sum[r], rows->factor[r], add(chain[r][0], chain[r][1])));
+}
+
+void online_rows_finish(online_rows *rows, const val *sink)
+{
+    for (int r = 0; r < rows->count; r++) {
+        val sum = quad(IR_ADD, rows->sum[r]), top = mul(rows->max[r], rows->exponent), share = immf(1);
+        if (sink) {
+            val at = mul(*sink, immf(M_LOG2E)), larger = max(top, at);
+            share = exp2_ftz(sub(top, larger));
+            sum = fma(sum, share, exp2_ftz(sub(at, larger)));
+            top = larger;
+        }
+        assign(rows->max[r], top);
+        assign(rows->sum[r], sum);
+        assign(rows->factor[r], select(eq(sum, immf(0)), immf(0), mul(share, rcp(sum))));
+    }
+}
+
+val online_logarithm(const online_rows *rows, int r)
+{
+    val logarithm = fma(rows->max[r], immf(M_LN2), log_f32(rows->sum[r]));
+    return select(eq(rows->sum[r], immf(0)), immf(-INFINITY), logarithm);
+}
+
+void cap_scores(tensor scores, val factor)
+{
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+        val x = at(scores, i);
+        assign(x, tanh_f32(mul(x, factor)));
+    }
+}
+
+void scale_rows(tensor acc, const val *factor)
+{
+    for (int64_t i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
+        val x = at(acc, i);
+        assign(x, mul(x, factor[online_row_of(acc, i)]));
+    }
+}
+
+void mask_scores(tensor scores, layout columns, const val *begins, const val *ends)
+{
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+        val x = at(scores, i), column = imm(index_at(columns, i));
+        int r = online_row_of(scores, i);
+        val hidden = lt(ends[r], column);
+        if (begins)
+            hidden = logical_or(hidden, lt(column, begins[r]));
+        assign(x, select(hidden, immf(-INFINITY), x));
+    }
+}

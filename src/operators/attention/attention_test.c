@@ -1,0 +1,143 @@
+/* attention_test.c - attention's operands, cases, population and rejects. */
+#include <math.h>
+
+#include "operators/attention/attention_config.h"
+#include "operators/attention/attention_lab.h"
+
+enum { Q, K, V, MASK, SINKS }; // operands
+
+/* Products of q and k stay in f32, and what v holds times the number of keys. */
+static int operands(const void *problem, operand *all)
+{
+    const attention_problem *p = problem;
+    if (p->q_factor != 1)
+        all[Q] = operand_range(all[Q], -(double)p->q_factor, (double)p->q_factor);
+    all[Q].hard_max = all[K].hard_max = 0x1p40;
+    all[V].hard_max = 0x1p100;
+    all[MASK].hard_max = 0x1p40;
+    all[SINKS] = operand_range(all[SINKS], -4, 4);
+    return 0;
+}
+
+static double terms(const void *problem)
+{
+    return (double)((const ckl_attention_desc *)problem)->kv;
+}
+
+static double approximation(const void *problem)
+{
+    return attention_rounding(((const ckl_attention_desc *)problem)->dtype);
+}
+
+/* Queries times the keys that they see. */
+static double pairs(const ckl_attention_desc *d)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < d->q; i++) {
+        int64_t own = i + d->kv - d->q, first = d->left ? own + 1 - d->left : 0;
+        int64_t end = d->causal || d->right ? own + 1 + d->right : d->kv;
+        sum += (double)max_i64(0, min_i64(d->kv, end) - max_i64(0, first));
+    }
+    return sum;
+}
+
+static double flops(const void *problem)
+{
+    const ckl_attention_desc *d = problem;
+    return 2 * (double)(d->batch * d->heads) * pairs(d) * (double)(d->d + d->dv);
+}
+
+static const char *const cases[] = {
+    "q=1 kv=1 d=32                                  # one key",
+    "q=7 kv=129 d=64 heads=2 dtype=bf16 lse=1       # tails",
+    "q=64 kv=64 causal=1",
+    "q=129 kv=7 heads=2 kv_heads=1 causal=1 lse=1   # rows that see no key",
+    "q=130 kv=200 d=128 heads=4 kv_heads=2 causal=1 dtype=bf16",
+    "q=128 kv=256 d=128 batch=2 layout=bshd heads=2",
+    "q=65 kv=63 d=80 heads=3 dtype=bf16 causal=1 lse=1",
+    "q=33 kv=100 d=96 dv=40 heads=2",
+    "q=40 kv=70 d=8 dv=136",
+    "q=50 kv=50 d=17 dv=3 heads=2 layout=bshd      # odd rows",
+    "q=100 kv=100 d=64 heads=2 q_factor=10         # scores far apart",
+    "q=50 kv=60 misalign=1 impl=naive                        # pointers aligned to the element only",
+    "q=30 kv=40 batch=2 heads=2 d=32 layout=bshd ldq=192 ldk=192 ldv=192 # parts of a joint projection",
+    "q=20 kv=30 batch=2 heads=3 d=40 ldq=48 ldk=41 ldv=56 ldo=50 ldo_head=1000 ldo_batch=4000 # gaps",
+    "q=20 kv=0 heads=2 lse=1                       # no keys: zeros",
+    "q=130 kv=300 d=128 heads=2 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=2 draw=1 slots=5' # the "
+    "ring "
+    "goes round",
+    "q=200 kv=520 heads=2 impl=sm90 config='consumers=3 turns=1'",
+    "q=128 kv=130 heads=70 causal=1 dtype=bf16 impl=sm90 config='consumers=1 turns=0 draw=1 tile_n=64' # tiles in turn",
+    "q=70 kv=40 heads=70 d=80 causal=1 lse=1 impl=sm90 config='consumers=1 turns=0 draw=0 tile_n=16'",
+    "q=130 kv=150 d=192 dv=128 impl=sm90 config='consumers=2 turns=1 tile_n=112 slots=3'",
+    "q=130 kv=150 d=256 dtype=bf16 impl=sm90 config='consumers=2 turns=1 tile_n=80 slots=3'",
+    "q=70 kv=150 d=40 dv=256",
+    "q=300 kv=300 d=32 left=64 causal=1 lse=1            # a window",
+    "q=200 kv=520 heads=2 left=100 right=30 dtype=bf16 lse=1",
+    "q=150 kv=90 heads=2 right=20 lse=1                   # rows before the first key",
+    "q=70 kv=300 d=80 left=1 causal=1                     # the own key alone",
+    "q=90 kv=200 d=128 softcap=5 q_factor=8 causal=1 dtype=bf16 lse=1",
+    "q=90 kv=100 heads=4 kv_heads=2 sinks=1 causal=1 lse=1",
+    "q=100 kv=40 heads=2 sinks=1 causal=1 lse=1 softcap=2 left=7 dtype=bf16 # rows that have a sink alone",
+    "q=10 kv=0 heads=2 sinks=1 lse=1",
+    "q=300 kv=700 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 slots=5'",
+    "q=70 kv=150 heads=2 mask=add ldmask=150 lse=1          # a bias that heads share",
+    "q=90 kv=100 batch=2 heads=2 d=128 mask=bool ldmask=101 ldmask_batch=9090 causal=1 dtype=bf16 lse=1",
+    "q=40 kv=200 heads=4 kv_heads=2 d=80 mask=add ldmask_head=200 softcap=3 dtype=bf16 # a row for each head",
+    "q=50 kv=60 heads=2 mask=bool sinks=1 left=20           # a row for all",
+    "q=20 kv=127 d=32                                       # one key less than whole blocks",
+    "q=70 kv=54 d=26 causal=1 left=2 mask=bool fill=hard    # rows whose keys the mask hides",
+    "q=64 kv=16 heads=300 d=32 dv=160 impl=sm90 config='consumers=1 turns=0 tile_n=16 draw=0' # an odd number of "
+    "chunks of O",
+    "q=0",
+    "batch=0",
+    NULL,
+};
+
+static const char *const population[] = {
+    "batch={1|2|4|8} heads={16|32|40} q={n:sequence} kv={n} d={64|128} causal={0|1} dtype={f16|bf16}",
+    "batch={1|2|4} heads=32 kv_heads={4|8} q={n:sequence} kv={n} d=128 causal=1 dtype=bf16",
+    "batch={1|4|16} heads={8|12} q={n:sequence} kv={n} d={32|64|80|96|256} causal={0|1} dtype={f16|bf16}",
+    "batch={2|8} heads={8|20} q={sequence} kv=77 d={40|64|80} dtype=f16",
+    "batch={1|2} heads=16 q={n:sequence} kv={n} d=192 dv=128 causal=1 dtype=bf16",
+    NULL,
+};
+
+static const test_reject rejects[] = {
+    { "dtype=f32", CKL_INVALID, "attention: dtype=f32 is none of f16, bf16" },
+    { "batch=-1", CKL_INVALID, "attention: batch=-1 is negative" },
+    { "heads=0", CKL_INVALID, "attention: heads=0 is not in 1..2^16" },
+    { "heads=6 kv_heads=4", CKL_INVALID, "attention: kv_heads=4 does not divide heads=6" },
+    { "kv_heads=2", CKL_INVALID, "attention: kv_heads=2 does not divide heads=1" },
+    { "q=2^31", CKL_INVALID, "attention: q=2147483648 is not in 0..2^30" },
+    { "kv=-1", CKL_INVALID, "attention: kv=-1 is negative" },
+    { "d=0", CKL_INVALID, "attention: d=0 is not in 1..1024" },
+    { "dv=2000", CKL_INVALID, "attention: dv=2000 is not in 0..1024" },
+    { "scale=-1", CKL_INVALID, "attention: scale=-1 is negative" },
+    { "scale=2^21", CKL_INVALID, "attention: scale=2097152 is not in 0..2^20" },
+    { "causal=1 right=4", CKL_INVALID, "attention: right=4 is not part of a causal problem" },
+    { "ldmask=64", CKL_INVALID, "attention: ldmask=64 is not part of a problem without mask" },
+    { "mask=add ldmask=127", CKL_INVALID, "attention: ldmask=127 is smaller than kv=128" },
+    { "left=-1", CKL_INVALID, "attention: left=-1 is negative" },
+    { "softcap=-1", CKL_INVALID, "attention: softcap=-1 is negative" },
+    { "ldk=63", CKL_INVALID, "attention: ldk=63 is smaller than d=64" },
+    { "layout=bshd ldv_head=63", CKL_INVALID, "attention: ldv_head=63 is smaller than d=64" },
+    { "heads=2 ldo_head=64", CKL_INVALID, "attention: ldo_head=64 lets elements of o overlap, which span 8192" },
+    { "batch=2 ldo_batch=100", CKL_INVALID, "attention: ldo_batch=100 lets elements of o overlap, which span 8192" },
+    { "heads=2 ldq_head=2^62", CKL_INVALID, "attention: q of 1x2x128x64 elements" },
+    { "d=60 impl=sm90", CKL_UNSUPPORTED, "attention sm90: d=60 and dv=60 are not multiples of 8 up to 256" },
+    { "ldk=68 impl=sm90", CKL_UNSUPPORTED, "attention sm90: ldk=68 elements are not a multiple of 16 bytes" },
+    { "kv=0 impl=sm80", CKL_UNSUPPORTED, "attention sm80: kv=0 leaves no keys" },
+    { "kv=0 impl=sm90", CKL_UNSUPPORTED, "attention sm90: kv=0 leaves no keys" },
+    { "impl=sm90 config='tile_n=100'", CKL_INVALID, "attention sm90: tile_n=100 is not a multiple of 16 up to 256" },
+    { "impl=sm90 config='consumers=1 turns=1'", CKL_INVALID, "or turns=1 is not of them" },
+    { "impl=sm90 config='slots=2'", CKL_INVALID, "attention sm90: slots=2 is less than 3" },
+    { "d=128 impl=sm90 config='slots=9'", CKL_UNSUPPORTED,
+      "attention sm90: the config needs 327840 bytes of shared memory" },
+    { "impl=naive config='threads=33'", CKL_INVALID, "attention naive: threads=33 must be a multiple of 32" },
+    { "impl=naive config='d=32'", CKL_INVALID, "of the config are not the problem's" },
+    { NULL, CKL_OK, NULL },
+};
+
+OPERATOR_TEST(attention, .operands = operands, .reference = attention_reference, .terms_of = terms,
+              .approximation_of = approximation, .flops = flops);

@@ -1,0 +1,138 @@
+/* attention_tile.c - the order of tiles, the keys that they see, chunks of columns in shared memory. */
+#include "operators/attention/attention_tile.h"
+
+#include "cute/kernel.h"
+
+columns columns_of(int d)
+{
+    int chunk = d <= 32 ? 32 : 64, used = (d + 15) / 16 * 16;
+    return (columns){ chunk, (d + chunk - 1) / chunk, used, used % 64 == 0 ? 64 : used % 32 == 0 ? 32 : 16 };
+}
+
+int64_t columns_bytes(columns c, int rows)
+{
+    return (int64_t)rows * c.chunk * c.chunks * 2;
+}
+
+layout chunks_layout(ckl_dtype dtype, columns c, int rows, int chunks, int count, int64_t next)
+{
+    swizzle sw = tma_tile_layout(dtype, rows, c.chunk, 2 * c.chunk).sw;
+    return with_swizzle(sw, make_layout(shape(rows, c.chunk, chunks, count), stride(c.chunk, 1, rows * c.chunk, next)));
+}
+
+tensor turned_chunks(tensor sV, columns c, int count, int64_t next)
+{
+    int rows = (int)static_size(layout_mode(sV.layout, 0));
+    layout turned =
+        make_layout(shape(shape(c.chunk, c.chunks), rows, count), stride(stride(1, rows * c.chunk), c.chunk, next));
+    return tensor_with_layout(sV, with_swizzle(sV.layout.sw, turned));
+}
+
+tile tile_of(const tile_grid *g, val number)
+{
+    val of_section = mul(g->tiles_m, g->section);
+    val first = mul(div(number, of_section), g->section), r = rem(number, of_section);
+    val heads = min(g->section, sub(g->all_heads, first)), m = div(r, heads);
+    if (g->right)
+        m = sub(sub(g->tiles_m, imm(1)), m);
+    tile t = { .row = mul(m, imm(g->rows)), .head = add(first, rem(r, heads)) };
+    val end = convert(I32, g->kv), row = convert(I32, t.row);
+    if (g->right)
+        end = min(add(add(row, imm(g->rows)), g->last), end);
+    end = max(end, imm(1));
+    t.end = div(add(convert(U32, end), imm(g->keys - 1)), imm(g->keys));
+    t.first = imm_as(U32, 0);
+    if (g->left)
+        t.first = min(div(convert(U32, max(add(row, g->first), imm(0))), imm(g->keys)), sub(t.end, imm(1)));
+    return t;
+}
+
+tile_place place_of(const tile_grid *g, const tile *t, bool of_keys)
+{
+    val head = rem(t->head, g->heads), batch = div(t->head, g->heads);
+    return (tile_place){ of_keys ? div(head, g->group) : head, batch };
+}
+
+val sink_of(const tile_grid *g, val sinks, const tile *t)
+{
+    tensor gSinks = gmem_tensor(sinks, F32, make_layout(dynamic(g->heads), leaf(1))); // (HEADS)
+    return at(gSinks, place_of(g, t, false).head);
+}
+
+/* Key `by` + the number of a query, i32. */
+static val key_of(val query, val by)
+{
+    return add(convert(I32, query), by);
+}
+
+val is_cut(const tile_rows *r, val block)
+{
+    const tile_grid *g = r->grid;
+    val begin = convert(I32, mul(block, imm(g->keys))), end = add(begin, imm(g->keys));
+    val cut = lt(convert(I32, g->kv), end);
+    if (g->right)
+        cut = logical_or(cut, lt(key_of(r->row, g->last), sub(end, imm(1))));
+    if (g->left)
+        cut = logical_or(cut, lt(begin, key_of(add(r->row, imm(r->rows - 1)), g->first)));
+    return cut;
+}
+
+/* Rows and columns of this thread's scores. */
+static tensor coordinates_of(const tile_rows *r)
+{
+    return partition_C(r->mma, identity_tensor(shape(r->rows, r->grid->keys)), r->tid); // (MMA,MMA_M,MMA_N)
+}
+
+void mask_block(const tile_rows *r, val block, tensor scores)
+{
+    tensor cS = coordinates_of(r);
+    const tile_grid *g = r->grid;
+    val first = add(convert(I32, mul(block, imm(g->keys))), convert(I32, coordinate(cS, 1, 0)));
+    val last = sub(sub(convert(I32, g->kv), imm(1)), first), begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX];
+    for (int i = 0; i < online_row_count(scores); i++) {
+        val query = add(r->row, coordinate(cS, 0, online_row_value(scores, i)));
+        ends[i] = g->right ? min(last, sub(key_of(query, g->last), first)) : last;
+        begins[i] = sub(key_of(query, g->first), first);
+    }
+    mask_scores(scores, coordinate_distances(cS, 1), g->left ? begins : NULL, ends);
+}
+
+score_mask score_mask_of(const tile_grid *g, const tile *t, const attention_form *form, const attention_values *p)
+{
+    ckl_dtype dtype = form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype;
+    tile_place at = place_of(g, t, false);
+    layout all = make_layout(shape(p->q, p->kv, p->heads, p->all_heads),
+                             stride(p->ldmask, 1, p->ldmask_head, p->ldmask_batch)); // (Q,KV,HEADS,BATCH)
+    return (score_mask){ slice(gmem_tensor(p->mask, dtype, all), _, _, at.head, at.batch), p->unit };
+}
+
+void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores)
+{
+    tensor cS = coordinates_of(r), gRows[ONLINE_ROWS_MAX]; // (KV)
+    layout distances = coordinate_distances(cS, 1);
+    val first = add(mul(block, imm(r->grid->keys)), coordinate(cS, 1, 0)), last = sub(r->grid->kv, imm(1));
+    for (int i = 0; i < online_row_count(scores); i++) {
+        val query = add(r->row, coordinate(cS, 0, online_row_value(scores, i)));
+        gRows[i] = slice(mask->gM, min(query, sub(r->grid->q, imm(1))), _);
+    }
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+        val x = at(scores, i), key = min(add(first, imm(index_at(distances, i))), last);
+        val by = at(gRows[online_row_of(scores, i)], key);
+        if (mask->gM.dtype == CKL_BOOL)
+            assign(x, select(eq(convert(U32, by), imm(0)), immf(-INFINITY), x));
+        else
+            assign(x, fma(convert(F32, by), mask->unit, x));
+    }
+}
+
+void store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head)
+{
+    tensor cS = coordinates_of(r);
+    tensor gLse = gmem_tensor(
+        lse, F32, make_layout(shape(r->grid->q, r->grid->all_heads), stride(1, convert(I64, r->grid->q)))); // (Q,HEADS)
+    for (int i = 0; i < rows->count; i++) {
+        val row = add(r->row, coordinate(cS, 0, online_row_value(cS, i)));
+        IF(logical_and(eq(rem(lane(), imm(4)), imm(0)), lt(row, r->grid->q)))
+            set(gLse, coord(row, head), online_logarithm(rows, i));
+    }
+}

@@ -1,0 +1,88 @@
+/*
+ * attention_tile.h - what attention's tensor-core kernels share: which queries a CTA takes and which keys they see, heads as
+ * chunks of columns, and the row-wise ends of a tile.
+ */
+#ifndef CKL_ATTENTION_TILE_H
+#define CKL_ATTENTION_TILE_H
+
+#include "cute/mma.h"
+#include "operators/attention/attention_softmax.h"
+
+/* A head of Q and K, or of V and O, in shared memory: chunks of columns, each a span of the swizzle. */
+typedef struct columns {
+    int chunk, chunks;
+    int used;  // of all columns those that are multiplied: a multiple of 16
+    int piece; // of them as many as divide `used` and a chunk
+} columns;
+
+columns columns_of(int d);
+int64_t columns_bytes(columns c, int rows);
+
+/* (ROWS,CHUNK,CHUNKS,COUNT), each chunk as TMA writes and wgmma reads it; `next` elements from one to the next of COUNT. */
+layout chunks_layout(ckl_dtype dtype, columns c, int rows, int chunks, int count, int64_t next);
+
+/* V as the second operand: (DV,BN,COUNT) of the same memory. */
+tensor turned_chunks(tensor sV, columns c, int count, int64_t next);
+
+/* All tiles of a problem. Values are u32, but for first and last. */
+typedef struct tile_grid {
+    bool right, left; // keys on this side are hidden
+    int rows, keys;   // of a tile; of a block
+    val q, kv;        // tokens
+    val heads, group; // of q in a batch; that share one of k and v
+    val all_heads;    // of all batches
+    val tiles_m;      // of a head
+    val first, last;  // query i sees keys first + i .. last + i; i32
+    val section;      // heads that are worked on together
+} tile_grid;
+
+/* The queries of a CTA, and the blocks of keys that they see. */
+typedef struct tile {
+    val row;        // the first query
+    val head;       // of all batches together
+    val first, end; // blocks: at least one, because a tile without keys is one without weights
+} tile;
+
+/* Heads in sections whose K and V fit L2; within one the longest tiles of all heads come first. */
+tile tile_of(const tile_grid *g, val number);
+
+/* Head and batch of a tile's Q and O, or of its K and V. */
+typedef struct tile_place {
+    val head, batch;
+} tile_place;
+
+tile_place place_of(const tile_grid *g, const tile *t, bool of_keys);
+
+/* The sink of a tile's head, f32, among those of all heads. */
+val sink_of(const tile_grid *g, val sinks, const tile *t);
+
+/* Some rows of a tile, from `row` on, whose scores with a block of keys are tiled by an MMA; tid is this thread's in it. */
+typedef struct tile_rows {
+    const tile_grid *grid;
+    const tiled_mma *mma;
+    val row, tid;
+    int rows;
+} tile_rows;
+
+/* Has a block keys past the last one, or keys that some of the rows does not see? */
+val is_cut(const tile_rows *r, val block);
+
+/* Keys past the last one, and those that a query does not see, get scores of -inf. */
+void mask_block(const tile_rows *r, val block, tensor scores);
+
+/* A mask of single scores: (Q,KV) of a head, of dtype CKL_BOOL or to be added in units of the scores. */
+typedef struct score_mask {
+    tensor gM;
+    val unit;
+} score_mask;
+
+/* What scores become by the mask; those of keys and queries past the last ones are left to mask_block(). */
+void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores);
+
+/* The mask of a problem at a tile's head. */
+score_mask score_mask_of(const tile_grid *g, const tile *t, const attention_form *form, const attention_values *p);
+
+/* The logarithms of the rows' sums; one of the four lanes of a row writes them. */
+void store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head);
+
+#endif
