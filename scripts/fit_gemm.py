@@ -38,8 +38,7 @@ START = {
     "sm_bytes_alone": (147.9, "the same where at most every second SM has a CTA"),
     "slow_row": (1.6282, "cycles of a row that starts inside a 32-byte sector"),
     "absent_row": (1.387, "cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads"),
-    "l2_bytes": (5500.0, "a cycle out of L2, which neighbouring SMs are given together where they ask for the same"),
-    "round_trip": (2000.0, "cycles from asking for a stage to its arrival: the ring is full once in so many"),
+    "l2_bytes": (5500.0, "a cycle out of L2"),
     "exchange": (1500.0, "cycles of adding the parts of a split: 256x256x8192 in tiles of 64x64 and 128x128; not fitted"),
     "exchange_bytes": (30.0, "a cycle of what a CTA sends for it; not fitted"),
     "cluster": (0.08107, "what each more CTA of a cluster adds to a step"),
@@ -48,10 +47,10 @@ START = {
     "boxes_of_16": (2.013, "and of 16"),
     "gelu": (3.5, "times the epilogue with GELU: 4096x4096x512 in f16 takes 39.5 instead of 33.3 us; not fitted"),
     "flops_per_us": (20990000.0, "of an SM within the power limit"),
-    "memory_bytes_per_us": (3596000.0, "of HBM"),
+    "memory_bytes_per_us": (4.3e6, "of HBM, between copying and reading; not fitted"),
 }
 FITTED = [name for name in START if name not in ("cycles_per_us", "gelu", "epilogue", "boxes_of_32", "boxes_of_16",
-                                                 "three_consumers", "slow_row", "exchange", "exchange_bytes")]
+                                                 "three_consumers", "slow_row", "exchange", "exchange_bytes", "memory_bytes_per_us")]
 FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n", "split", "swap")
 
 
@@ -71,6 +70,7 @@ SEEDS = ((192, 192, 3, 0, 2, 1, 1, 0), (256, 128, 2, 0, 1, 2, 1, 0), (128, 224, 
 PING_PONG = {(1024, 1024, 1024): (64, 128), (2048, 2048, 2048): (128, 128), (4096, 4096, 4096): (128, 128),
              (4096, 4096, 512): (128, 128), (8192, 8192, 8192): (128, 192), (16384, 8192, 4096): (128, 192),
              (8192, 28672, 8192): (128, 192)}
+WITH_BIAS = {(8192, 8192, 8192): (128, 128), (8192, 28672, 8192): (128, 128)} # which leaves 128 accumulators
 
 
 def columns_of(c, m):
@@ -87,7 +87,7 @@ def finished_columns(c, tile_n):
 
 
 # What the model looks at, of a problem and a config: numbers, or columns of them.
-FEATURES = ("tile_m tile_n pingpong consumers sharers split stages turns ctas steps l2_rows slow_rows absent columns narrow "
+FEATURES = ("tile_m tile_n pingpong consumers sharers split turns ctas steps l2_rows slow_rows absent columns narrow "
             "flops bytes").split()
 
 
@@ -101,10 +101,9 @@ def features(shape, c):
     slots, steps = CLUSTERS[cluster] * cluster, ceil_div(ceil_div(k, TILE_K), split)
     shared_m, shared_n = tile_m / cluster_n, tile_n / cluster_m
     columns = finished_columns(c, tile_n)
-    merged = 2 if cluster == 1 and rows > tile_m else 1 # neighbours without a cluster load the same B at the same time
     return (tile_m, tile_n, c["pingpong"], c["consumers"], sharers, split,
-            c["stages"] if "stages" in c else staged(c, m)["stages"], ceil_div(tiles, slots), min(tiles, slots), steps,
-            shared_m + shared_n / merged, shared_m + shared_n if k * 2 % 32 else 0, -m % tile_n if swap else -m % tile_m / cluster_n,
+            ceil_div(tiles, slots), min(tiles, slots), steps,
+            shared_m + shared_n, shared_m + shared_n if k * 2 % 32 else 0, -m % tile_n if swap else -m % tile_m / cluster_n,
             columns, 0 if swap or columns % 64 == 0 else 1 if columns % 32 == 0 else 2,
             2.0 * tiles * tile_m * tile_n * steps * TILE_K, 2.0 * (m * k + n * k + m * n))
 
@@ -120,7 +119,7 @@ def predicted(p, x):
     tensor_cores = x["tile_m"] / 64 * 4 * instruction * p["tensor_cores"]
     tensor_cores = np.where(x["consumers"] == 3, tensor_cores * p["three_consumers"], tensor_cores)
     rate = np.where(2 * x["ctas"] <= SM_COUNT, p["sm_bytes_alone"], p["sm_bytes"])
-    sm = np.maximum((x["tile_m"] + x["tile_n"]) * 128 / rate, p["round_trip"] / x["stages"])
+    sm = (x["tile_m"] + x["tile_n"]) * 128 / rate
     sm = sm + p["slow_row"] * x["slow_rows"] + p["absent_row"] * x["absent"]
     l2 = x["ctas"] * x["l2_rows"] * 128 / p["l2_bytes"]
     step = overlapped(tensor_cores, sm, l2) * (1 + p["cluster"] * (x["sharers"] - 1)) + p["step"]
@@ -259,12 +258,14 @@ def among(tiles, sweeps):
 
 def kept(tiles):
     """The suite as sweeps of the tiles that suit its size."""
+    few = [c for c in tiles if c["tile_m"] * c["tile_n"] <= 128 * 128 * (1 if c["pingpong"] else c["consumers"])]
     found = []
-    for shape, tile in PING_PONG.items():
-        best = 2.0 * math.prod(shape) / 7e8
-        trials = [(best if key_of(c) == (*tile, 2, 1, 1, 1, 1, 0) else 1.03 * best, staged(c, shape[0])) for c in tiles
-                  if not c["swap"]]
-        found.append([shape, trials, 0])
+    for kept_tiles, pool in ((PING_PONG, tiles), (WITH_BIAS, few)):
+        for shape, tile in kept_tiles.items():
+            best = 2.0 * math.prod(shape) / 7e8
+            trials = [(best if key_of(c) == (*tile, 2, 1, 1, 1, 1, 0) else 1.03 * best, staged(c, shape[0])) for c in pool
+                      if not c["swap"]]
+            found.append([shape, trials, 0])
     return found
 
 
@@ -300,7 +301,7 @@ def pick_tiles(sweeps):
         chosen.append(min(sorted({key for times in measured for key in times} - set(chosen)), key=regret))
         print("%2d  regret %.4f  %s" % (len(chosen), regret(chosen[-1]) / len(measured), chosen[-1]))
     tiles = [dict(zip(FIELDS, key)) for key in chosen]
-    return sorted(tiles, key=lambda c: (c["swap"] == 0, -c["split"], -c["tile_m"] * c["tile_n"]))
+    return sorted(tiles, key=lambda c: (c["swap"] == 0, -c["split"], -c["tile_m"] * c["tile_n"], -c["pingpong"]))
 
 
 def write_header(p, tiles):

@@ -106,7 +106,6 @@ typedef struct tiled_problem {
     int64_t tiles, ctas; // CTAs at work in the first turn
     int64_t turns;
     bool slow_a, slow_b; // rows start inside a sector
-    bool merged;         // neighbours without a cluster load the same B at the same time
 } tiled_problem;
 
 static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t sm_count)
@@ -123,7 +122,6 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
         ceil_div(p.rows, c->tile_m * c->cluster_m) * ceil_div(p.cols, c->tile_n * c->cluster_n) * cluster * d->batch;
     p.turns = ceil_div(p.tiles, slots);
     p.ctas = min_i64(p.tiles, slots);
-    p.merged = cluster == 1 && p.rows > c->tile_m;
     return p;
 }
 
@@ -140,13 +138,12 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, in
     double slow_rows = (p->slow_a ? shared_m : 0) + (p->slow_b ? shared_n : 0);
     double absent = c->swap ? (double)(round_up(p->cols, c->tile_n) - p->cols)
                             : (double)(round_up(p->rows, c->tile_m) - p->rows) / c->cluster_n;
-    double arrival = f->round_trip / c->stages; // the ring is full once in a round trip to memory
     return (step_cycles){
         .tensor_cores =
             c->tile_m / 64.0 * 4 * instruction * f->tensor_cores * (c->consumers == 3 ? f->three_consumers : 1),
-        .sm = fmax((c->tile_m + n) * ROW_BYTES / (2 * p->ctas <= sm_count ? f->sm_bytes_alone : f->sm_bytes), arrival) +
+        .sm = (c->tile_m + n) * ROW_BYTES / (2 * p->ctas <= sm_count ? f->sm_bytes_alone : f->sm_bytes) +
               f->slow_row * slow_rows + f->absent_row * absent,
-        .l2 = (double)p->ctas * (shared_m + shared_n / (p->merged ? 2 : 1)) * ROW_BYTES / f->l2_bytes,
+        .l2 = (double)p->ctas * (shared_m + shared_n) * ROW_BYTES / f->l2_bytes,
     };
 }
 
