@@ -60,6 +60,13 @@ bench-gemm: build
 bench-%: build
 	@$(BUILD)/ckl bench --suite bench/suites/$*.txt
 
+# tune-gemm: searches every problem of the operator's suite, and keeps what is faster for this user
+tune-gemm: build
+	@$(BUILD)/ckl tune --suite bench/suites/gemm-f16.txt
+
+tune-%: build
+	@$(BUILD)/ckl tune --suite bench/suites/$*.txt
+
 docs: setup
 	@scripts/docs.sh $(BUILD)
 

@@ -1,9 +1,17 @@
 /* entrant.c - running an entrant, choosing a peer's best variant, and judging its result. */
 #include "bench/entrant.h"
 
+#include <stdlib.h>
+
+#include "base/math.h"
+#include "lab/clock.h"
+
 static const measure_limits BRIEFLY = { .seconds_max = 0.2 };
+static const double GLANCES_SECONDS = 1;
 
 enum {
+    CONTENDERS = 12, // of a brief race
+    GLANCE_LAUNCHES = 2,
     POISON = 0xff,
     PEER_ROUNDINGS = 8 // between two operations of a chain, frameworks round to the type of the output
 };
@@ -30,54 +38,117 @@ contestant peer_contestant(const peer_entrant *e)
     return (contestant){ .run = run_peer, .self = e };
 }
 
-/* The variants that can be enqueued; returns how many. */
-static int usable_variants(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
-                           peer_entrant *entrants)
+/* A variant that runs, and how long it took at a glance, then in a brief race. */
+typedef struct contender {
+    peer_entrant entrant;
+    double us;
+} contender;
+
+/* One launch to load its code, then a few between two events. */
+static ckl_status glance(const peer_entrant *e, const rotation *memory, ckl_stream stream, const device_event events[2],
+                         double *us)
+{
+    const device_ops *ops = memory->device->ops;
+    for (int i = -1; i < GLANCE_LAUNCHES; i++) {
+        if (i == 0)
+            TRY(ops->event_record(memory->device, events[0], stream));
+        TRY(run_peer(e, memory->sets[(i + 1) % memory->count].pointer, stream));
+    }
+    TRY(ops->event_record(memory->device, events[1], stream));
+    return ops->event_elapsed_us(memory->device, events[0], events[1], us);
+}
+
+/* Variants that cannot be enqueued are left out; returns how many can. */
+static int glance_at_all(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
+                         const device_event events[2], contender *all)
 {
     int count = 0;
-    for (int i = 0; i < p->variants(problem); i++) {
-        peer_entrant e = { p, problem, i };
-        if (run_peer(&e, memory->sets[0].pointer, stream) == CKL_OK)
-            entrants[count++] = e;
+    double begin = clock_seconds();
+    for (int i = 0; i < p->variants(problem) && clock_seconds() - begin < GLANCES_SECONDS; i++) {
+        contender c = { .entrant = { p, problem, i } };
+        if (glance(&c.entrant, memory, stream, events, &c.us) == CKL_OK)
+            all[count++] = c;
     }
     return count;
 }
 
-ckl_status peer_find_best(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
-                          int *best, int *tried)
+/* Of equals the first variant is first. */
+static int by_time(const void *a, const void *b)
 {
-    peer_entrant entrants[PEER_VARIANTS_MAX];
-    contestant contestants[PEER_VARIANTS_MAX];
+    const contender *x = a, *y = b;
+    if (x->us != y->us)
+        return x->us < y->us ? -1 : 1;
+    return x->entrant.variant - y->entrant.variant;
+}
+
+static ckl_status race_briefly(const rotation *memory, ckl_stream stream, contender *all, int count)
+{
+    contestant contestants[CONTENDERS];
     conditions unused;
-    *tried = usable_variants(p, problem, memory, stream, entrants);
+    for (int i = 0; i < count; i++)
+        contestants[i] = peer_contestant(&all[i].entrant);
+    TRY(measure(memory, stream, &BRIEFLY, contestants, count, &unused));
+    for (int i = 0; i < count; i++)
+        all[i].us = contestants[i].time_us.median;
+    qsort(all, (size_t)count, sizeof *all, by_time);
+    return CKL_OK;
+}
+
+/* Variant 0 is one of them if it runs. */
+static int take_fastest(const contender *all, int tried, int count, int *finalists)
+{
+    int taken = 0;
+    bool has_first = false;
+    for (; taken < count && taken < PEER_FINALISTS; taken++) {
+        finalists[taken] = all[taken].entrant.variant;
+        has_first |= finalists[taken] == 0;
+    }
+    for (int i = taken; i < tried && !has_first; i++)
+        if (all[i].entrant.variant == 0) {
+            finalists[taken++] = 0;
+            break;
+        }
+    return taken;
+}
+
+static ckl_status choose_finalists(const peer *p, const peer_problem *problem, const rotation *memory,
+                                   ckl_stream stream, const device_event events[2], int *finalists, int *count,
+                                   int *tried)
+{
+    contender all[PEER_VARIANTS_MAX];
+    *tried = glance_at_all(p, problem, memory, stream, events, all);
     TRY(ckl_stream_synchronize(memory->device, stream));
     if (*tried == 0)
         FAIL(CKL_UNSUPPORTED, "%s: none of its variants runs: %s", p->name, ckl_error());
-    if (*tried == 1) {
-        *best = entrants[0].variant;
-        return CKL_OK;
-    }
-    for (int i = 0; i < *tried; i++)
-        contestants[i] = peer_contestant(&entrants[i]);
-    TRY(measure(memory, stream, &BRIEFLY, contestants, *tried, &unused));
-    int fastest = 0;
-    for (int i = 1; i < *tried; i++)
-        if (contestants[i].time_us.median < contestants[fastest].time_us.median)
-            fastest = i;
-    *best = entrants[fastest].variant;
+    qsort(all, (size_t)*tried, sizeof *all, by_time);
+    int contenders = (int)min_i64(*tried, CONTENDERS);
+    if (contenders > PEER_FINALISTS)
+        TRY(race_briefly(memory, stream, all, contenders));
+    *count = take_fastest(all, *tried, contenders, finalists);
     return CKL_OK;
+}
+
+ckl_status peer_finalists(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
+                          int finalists[PEER_FINALISTS + 1], int *count, int *tried)
+{
+    const device_ops *ops = memory->device->ops;
+    device_event events[2] = { NULL };
+    ckl_status status = CKL_OK;
+    for (int i = 0; i < COUNT_OF(events) && status == CKL_OK; i++)
+        status = ops->event_create(memory->device, &events[i]);
+    if (status == CKL_OK)
+        status = choose_finalists(p, problem, memory, stream, events, finalists, count, tried);
+    for (int i = 0; i < COUNT_OF(events); i++)
+        if (events[i])
+            ops->event_destroy(memory->device, events[i]);
+    return status;
 }
 
 /* The run before has left the inputs unchanged: that was checked. */
 static ckl_status write_outputs(check *k)
 {
     operand_images_poison(&k->images, POISON);
-    for (int i = 0; i < k->images.count; i++) {
-        const operand_image *o = &k->images.each[i];
-        if (k->set.allocation[i] && o->info.role != OPERAND_IN)
-            TRY(ckl_copy_in(k->device, k->set.allocation[i], o->image, o->bytes, k->stream));
-    }
-    return CKL_OK;
+    return operand_set_write_outputs(k->device, &k->images, &k->set, k->stream);
 }
 
 ckl_status peer_check(check *k, const peer_entrant *e, check_result *result)

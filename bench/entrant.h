@@ -22,9 +22,15 @@ typedef struct peer_entrant {
 contestant own_contestant(const own_entrant *e);
 contestant peer_contestant(const peer_entrant *e);
 
-/* Times every variant of a peer briefly; *tried counts those that run at all. The first of equals wins. */
-ckl_status peer_find_best(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
-                          int *best, int *tried);
+enum { PEER_FINALISTS = 3 };
+
+/*
+ * Chooses who of a peer's variants shall race: the fastest of a brief race between the fastest of a glance at every one, and
+ * variant 0. Glances end after a second. *tried counts those that run at all; the finalists' number is the result through
+ * *count, at most PEER_FINALISTS + 1.
+ */
+ckl_status peer_finalists(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
+                          int finalists[PEER_FINALISTS + 1], int *count, int *tried);
 
 /* Runs a peer once on the check's own memory and compares its result as ours is compared. */
 ckl_status peer_check(check *k, const peer_entrant *e, check_result *result);

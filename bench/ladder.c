@@ -78,7 +78,7 @@ static void add_row(ladder *l, const rung *r, const summary *t, const conditions
     describe_line(l, r, row);
     result_set(row->op, l->c->test->op->name);
     result_set(row->config, ckl_plan_text(r->plan));
-    result_set(row->method, seen->launches > 1 ? "graphs" : "events");
+    result_set(row->method, seen->graphs ? "graphs" : "events");
     result_set(row->l2, l->memory.count > 1 ? "cold" : "hot");
     row->sets = l->memory.count;
     row->launches = seen->launches;
@@ -89,6 +89,7 @@ static void add_row(ladder *l, const rung *r, const summary *t, const conditions
     row->samples = t->n;
     row->flops = adapter_flops(l->c->test, l->c->problem);
     row->bytes = adapter_bytes(l->c->test, l->c->problem);
+    row->bytes_written = adapter_bytes_written(l->c->test, l->c->problem);
     row->tflops = row->flops / t->median / 1e6;
     row->gbs = row->bytes / t->median / 1e3;
     row->clock_mhz = seen->gpu.clock_mhz;

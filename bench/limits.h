@@ -15,12 +15,13 @@ enum { LIMITS_MATRIX_INTENSITY = 16 };
  */
 ckl_status limits_measure_memory(ckl_device *device, ckl_stream stream, result_header *header);
 
-/* The best rate of a large bf16 product, cuBLASLt's or ours, into header->matrix_*; 0 and why if ours is wrong. */
+/* The best rate of large products in 16 bits, cuBLASLt's or ours, into header->matrix_*; 0 and why if all of ours are wrong. */
 ckl_status limits_measure_matrix(ckl_device *device, ckl_stream stream, result_header *header);
 
 /*
  * Fills in limit_us, limit, of_limit and beyond_limit of a row whose flops, bytes, l2, method and median are known. The
- * limit is the matrix rate, the copy bandwidth or, of rows measured in graphs, an empty kernel, whichever takes longest.
+ * limit is the matrix rate, the bandwidth (of copying as far as a row reads as much as it writes, of reading or writing alone
+ * for the rest) or, of rows measured in graphs, an empty kernel, whichever takes longest.
  * Peers that are faster than the hardware get a fault.
  */
 void limits_apply(const result_header *header, result_row *row);

@@ -10,7 +10,9 @@
 #include "device/nvml.h"
 
 enum {
-    GRAPH_LAUNCHES_MIN = 64, // each bears a part of the graph's start, about 0.1 us, as the empty kernel does
+    GRAPH_LAUNCHES = 64,     // each bears a part of the graph's start, about 0.1 us, as the empty kernel does
+    GRAPH_US = 3200,         // or so long: of longer launches a graph has fewer
+    SECOND_ROUNDS = 5,       // of each second look
     BATCH_SAMPLES_MAX = 256, // queued before the host waits
     SAMPLES_MIN = 20,        // of each contestant before the interval of its median is believed
     WARM_LAUNCHES_MIN = 50,  // of each contestant
@@ -28,7 +30,9 @@ static const double SECONDS_MIN = 0.3;
 typedef struct samples {
     double *us;
     int n, capacity;
-    void *graph;
+    int launches;     // of a sample
+    double us_before; // of a sample: an estimate
+    void *graph;      // NULL: events around a launch
 } samples;
 
 typedef struct race {
@@ -38,12 +42,12 @@ typedef struct race {
     ckl_stream stream;
     contestant *contestants;
     int count;
-    int launches;              // of a sample
-    int set;                   // that the next launch uses
-    double pass_us;            // of a pass, one sample of every contestant: an estimate
-    double pass_host_us;       // the same of the caller's thread
-    double overwrite_us;       // of overwriting the scratch memory: an estimate
-    int rounds;                // of A B B A in a batch
+    int set;             // that the next launch uses
+    double pass_us;      // of a pass, one sample of every contestant: an estimate
+    double pass_host_us; // the same of the caller's thread
+    double overwrite_us; // of overwriting the scratch memory: an estimate
+    int rounds;          // of A B B A in a batch
+    bool graphs;
     samples *samples;          // of each contestant
     device_event *begin, *end; // of each sample of a batch
     gpu_state gpu;
@@ -140,6 +144,7 @@ static void read_gpu(race *r)
     g->clock_min_mhz = n > 1 ? fmin(g->clock_min_mhz, clock) : clock;
     g->clock_max_mhz = fmax(g->clock_max_mhz, clock);
     g->power_w += (now.power_w - g->power_w) / n;
+    g->clock_reasons |= now.clock_reasons;
     g->temperature_c = now.temperature_c;
 }
 
@@ -160,7 +165,8 @@ static ckl_status run_batch(race *r)
     for (int i = 0; i < places; i++) {
         double us;
         TRY(r->ops->event_elapsed_us(r->device, r->begin[i], r->end[i], &us));
-        keep(&r->samples[who_runs(r, i)], us / r->launches);
+        samples *s = &r->samples[who_runs(r, i)];
+        keep(s, us / s->launches);
     }
     return CKL_OK;
 }
@@ -182,14 +188,32 @@ static ckl_status probe(race *r, int who, double *us, double *host_us)
     return CKL_OK;
 }
 
+/* Every set takes part, and as often as the others. */
+static int launches_of_graph(const race *r, double us)
+{
+    int64_t launches = min_i64(GRAPH_LAUNCHES, (int64_t)ceil(GRAPH_US / us));
+    return (int)round_up(launches, r->memory->count);
+}
+
+static void drop_graph(race *r, int who)
+{
+    if (r->samples[who].graph)
+        r->ops->graph_destroy(r->device, r->samples[who].graph);
+    r->samples[who].graph = NULL;
+}
+
+/* A graph of as many launches as a sample has. */
 static ckl_status capture(race *r, int who)
 {
     ckl_status status = CKL_OK;
+    void *graph = NULL;
+    drop_graph(r, who);
     r->set = 0;
     TRY(r->ops->graph_begin(r->device, r->stream));
-    for (int i = 0; i < r->launches && status == CKL_OK; i++)
+    for (int i = 0; i < r->samples[who].launches && status == CKL_OK; i++)
         status = launch_next(r, who);
-    ckl_status ended = r->ops->graph_end(r->device, r->stream, &r->samples[who].graph);
+    ckl_status ended = r->ops->graph_end(r->device, r->stream, &graph);
+    r->samples[who].graph = graph;
     return status == CKL_OK ? ended : status;
 }
 
@@ -199,11 +223,11 @@ static ckl_status probe_all(race *r, double *shortest)
     *shortest = INFINITY;
     r->pass_us = r->pass_host_us = 0;
     for (int i = 0; i < r->count; i++) {
-        double us, host_us;
-        TRY(probe(r, i, &us, &host_us));
-        r->pass_us += us;
+        double host_us, *us = &r->samples[i].us_before;
+        TRY(probe(r, i, us, &host_us));
+        r->pass_us += *us;
         r->pass_host_us += host_us;
-        *shortest = fmin(*shortest, us);
+        *shortest = fmin(*shortest, *us);
     }
     return CKL_OK;
 }
@@ -223,22 +247,35 @@ static ckl_status probe_overwrite(race *r)
     return CKL_OK;
 }
 
+static void size_batch(race *r)
+{
+    double rounds = fmin(BATCH_US / (2 * r->pass_us), BATCH_SAMPLES_MAX / (2.0 * r->count));
+    r->rounds = (int)fmax(rounds, 1);
+}
+
+static ckl_status capture_all(race *r)
+{
+    double unused;
+    for (int i = 0; i < r->count; i++)
+        TRY(capture(r, i));
+    TRY(probe_all(r, &unused));
+    size_batch(r);
+    return CKL_OK;
+}
+
 /* Decides how samples are taken and how many make a batch. */
 static ckl_status prepare(race *r)
 {
     double shortest;
-    r->launches = 1;
+    for (int i = 0; i < r->count; i++)
+        r->samples[i].launches = 1;
     TRY(probe_overwrite(r));
     TRY(probe_all(r, &shortest));
-    if (shortest < MEASURE_GRAPH_BELOW_US) {
-        r->launches = (int)round_up(max_i64(GRAPH_LAUNCHES_MIN, r->memory->count), r->memory->count);
-        for (int i = 0; i < r->count; i++)
-            TRY(capture(r, i));
-        TRY(probe_all(r, &shortest));
-    }
-    double rounds = fmin(BATCH_US / (2 * r->pass_us), BATCH_SAMPLES_MAX / (2.0 * r->count));
-    r->rounds = (int)fmax(rounds, 1);
-    return CKL_OK;
+    size_batch(r);
+    r->graphs = shortest < MEASURE_GRAPH_BELOW_US;
+    for (int i = 0; i < r->count && r->graphs; i++)
+        r->samples[i].launches = launches_of_graph(r, r->samples[i].us_before);
+    return r->graphs ? capture_all(r) : CKL_OK;
 }
 
 /* The clock has settled when a few readings in a row are alike. Without NVML the time alone counts. */
@@ -247,7 +284,7 @@ static ckl_status warm_up(race *r, double seconds_max)
     double begin = clock_seconds(), recent[STEADY_READINGS] = { 0 };
     if (seconds_max <= 0)
         return CKL_OK;
-    TRY(enqueue_untimed(r, fmin(WARM_LAUNCHES_MIN * r->pass_us / r->launches, seconds_max * 1e6 / 4)));
+    TRY(enqueue_untimed(r, fmin(WARM_LAUNCHES_MIN * r->pass_us / r->samples[0].launches, seconds_max * 1e6 / 4)));
     for (int readings = 0; clock_seconds() - begin < seconds_max;) {
         TRY(enqueue_untimed(r, 2 * BATCH_US));
         nvml_reading now;
@@ -292,6 +329,57 @@ static ckl_status sample(race *r, const measure_limits *limits)
     return CKL_OK;
 }
 
+/* A few more samples, of which only the medians are kept. */
+static ckl_status sample_again(race *r, double *medians)
+{
+    for (int i = 0; i < r->count; i++)
+        r->samples[i].n = 0;
+    for (int rounds = 0; rounds < SECOND_ROUNDS; rounds += r->rounds) {
+        r->rounds = (int)min_i64(r->rounds, SECOND_ROUNDS);
+        TRY(run_batch(r));
+    }
+    for (int i = 0; i < r->count; i++)
+        medians[i] = summarize(r->samples[i].us, r->samples[i].n).median;
+    return CKL_OK;
+}
+
+static ckl_status look_at_chains(race *r, double *medians)
+{
+    if (!r->ops->allow_overlap)
+        return CKL_OK;
+    r->ops->allow_overlap(r->device, false);
+    ckl_status status = capture_all(r);
+    r->ops->allow_overlap(r->device, true);
+    return status == CKL_OK ? sample_again(r, medians) : status;
+}
+
+static ckl_status look_at_events(race *r, double *medians)
+{
+    double unused;
+    for (int i = 0; i < r->count; i++) {
+        drop_graph(r, i);
+        r->samples[i].launches = 1;
+    }
+    TRY(probe_all(r, &unused));
+    size_batch(r);
+    return sample_again(r, medians);
+}
+
+static ckl_status look_again(race *r)
+{
+    double *medians = grow(NULL, (size_t)(2 * r->count) * sizeof *medians), *of_events = medians + r->count;
+    memset(medians, 0, (size_t)(2 * r->count) * sizeof *medians);
+    ckl_status status = look_at_chains(r, medians);
+    if (status == CKL_OK)
+        status = look_at_events(r, of_events);
+    for (int i = 0; i < r->count; i++) {
+        r->contestants[i].chain_us = medians[i];
+        r->contestants[i].event_us = of_events[i];
+    }
+    free(medians);
+    return status;
+}
+
 static ckl_status open_events(race *r)
 {
     int count = (int)max_i64(BATCH_SAMPLES_MAX, 2 * r->count);
@@ -317,8 +405,7 @@ static void close_race(race *r)
             r->ops->event_destroy(r->device, r->end[i]);
     }
     for (int i = 0; i < r->count; i++) {
-        if (r->samples[i].graph)
-            r->ops->graph_destroy(r->device, r->samples[i].graph);
+        drop_graph(r, i);
         free(r->samples[i].us);
     }
     free(r->begin);
@@ -342,8 +429,10 @@ ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limi
         status = warm_up(&r, limits->warm_seconds_max);
     if (status == CKL_OK)
         status = sample(&r, limits);
+    *out = (conditions){ .launches = r.samples[0].launches, .graphs = r.graphs, .gpu = r.gpu };
+    if (status == CKL_OK && limits->twice && r.graphs)
+        status = look_again(&r);
     ckl_status idle = ckl_stream_synchronize(r.device, stream); // nothing may run on memory that the caller frees
     close_race(&r);
-    *out = (conditions){ .launches = r.launches, .gpu = r.gpu };
     return status == CKL_OK ? idle : status;
 }

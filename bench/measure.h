@@ -1,8 +1,11 @@
 /*
  * measure.h - times contestants against each other in one run: the same memory, the same clocks, interleaved A B B A.
  *
- * A sample is one launch between two events or, where launches are shorter than MEASURE_GRAPH_BELOW_US, a CUDA graph of
- * many launches divided by their number; all contestants of a race are timed in the same way.
+ * A sample is one launch between two events or, where a contestant's launches are shorter than MEASURE_GRAPH_BELOW_US, a CUDA
+ * graph of many launches divided by their number; all contestants of a race are timed in the same way.
+ *
+ * NOTE: events round one launch take some 5 us more than the launch (H200): no figure for short kernels. In a graph of many, a
+ * kernel that may start before the one before has ended does so; without that it is a chain of dependent operations.
  */
 #ifndef CKL_BENCH_MEASURE_H
 #define CKL_BENCH_MEASURE_H
@@ -10,18 +13,23 @@
 #include "bench/rotation.h"
 #include "bench/statistics.h"
 
-enum { MEASURE_GRAPH_BELOW_US = 20 };
+enum { MEASURE_GRAPH_BELOW_US = 500 };
 
 typedef struct contestant {
     ckl_status (*run)(const void *self, void *const *pointers, ckl_stream stream); // enqueues one run on a set's memory
     const void *self;
     summary time_us; // result
+
+    /* Results of a race by graphs that looks twice: medians of a few samples; else 0. */
+    double event_us; // one launch between two events
+    double chain_us; // by graphs in which every launch waits for the end of the one before
 } contestant;
 
 typedef struct measure_limits {
     double warm_seconds_max; // until the SM clock is steady, at most so long
     double seconds_max;      // of sampling
     int rounds;              // exactly so many times A B B A; 0: until the medians are known to half a percent
+    bool twice;              // looks a second time at a race by graphs: event_us and chain_us
 } measure_limits;
 
 /* The GPU while it worked: readings by NVML. All 0 where they cannot be had. */
@@ -29,10 +37,12 @@ typedef struct gpu_state {
     int readings;
     double clock_mhz, clock_min_mhz, clock_max_mhz; // of the SMs: mean, lowest, highest
     double power_w, temperature_c;                  // mean, last
+    uint64_t clock_reasons;                         // that kept the clock down at any reading: nvml_reading's bits
 } gpu_state;
 
 typedef struct conditions {
-    int launches; // of one sample; 1: events around each launch
+    int launches; // of one sample of the first contestant
+    bool graphs;  // else events around each launch
     gpu_state gpu;
 } conditions;
 

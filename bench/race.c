@@ -1,10 +1,12 @@
 /* race.c - from a case to a row: check ours, make peers ready and check them, measure all together. */
 #include "bench/race.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "bench/entrant.h"
 #include "bench/plan_time.h"
+#include "device/nvml.h"
 
 /* Our plan is contestant 0; contestant i is entrant i - 1 and its line of the row is row->peers[place[i - 1]]. */
 typedef struct field_of_race {
@@ -29,25 +31,13 @@ static void describe_row(const test_case *c, const race_options *options, result
     result_set(row->l2, options->hot ? "hot" : "cold");
     row->flops = adapter_flops(c->test, c->problem);
     row->bytes = adapter_bytes(c->test, c->problem);
-}
-
-/* Every element of an output is written once. */
-static double bytes_written(const operand_images *images)
-{
-    double bytes = 0;
-    for (int i = 0; i < images->count; i++) {
-        const operand_image *o = &images->each[i];
-        if (images->host[i] && o->info.role != OPERAND_IN)
-            bytes += (double)o->rows * (double)o->columns * (double)ckl_dtype_bytes(o->info.dtype);
-    }
-    return bytes;
+    row->bytes_written = adapter_bytes_written(c->test, c->problem);
 }
 
 /* Our own result comes first: without it nothing is timed. */
 static ckl_status check_own(field_of_race *f, result_row *row)
 {
     check_result result = { 0 };
-    row->bytes_written = bytes_written(&f->k.images);
     result_set(row->config, ckl_plan_text(f->k.plan));
     f->k.images.keep_references = true;
     TRY(check_run(&f->k, &result));
@@ -83,15 +73,16 @@ static ckl_status enter(field_of_race *f, const peer_entrant *e, const char *rol
     return CKL_OK;
 }
 
+/* Roles are given when all have been measured: until then variant 0 is the first, and others came close. */
 static ckl_status enter_peer(field_of_race *f, const peer *p, result_row *row)
 {
     peer_problem *problem;
-    int best, tried;
+    int finalists[PEER_FINALISTS + 1], count, tried;
     TRY(p->find());
     TRY(p->prepare(f->k.c, f->k.device, f->k.set.pointer, &problem));
     f->owners[f->problem_count] = p;
     f->problems[f->problem_count++] = problem;
-    TRY(peer_find_best(p, problem, &f->memory, f->k.stream, &best, &tried));
+    TRY(peer_finalists(p, problem, &f->memory, f->k.stream, finalists, &count, &tried));
     if (tried < p->variants(problem)) {
         text note = { 0 };
         text_printf(&note, "%s: %d of %d variants do not run: %s", p->name, p->variants(problem) - tried,
@@ -99,8 +90,9 @@ static ckl_status enter_peer(field_of_race *f, const peer *p, result_row *row)
         result_set(row->note, text_data(&note));
         text_free(&note);
     }
-    TRY(enter(f, &(peer_entrant){ p, problem, best }, "best", tried, row));
-    return best == 0 ? CKL_OK : enter(f, &(peer_entrant){ p, problem, 0 }, "first", tried, row);
+    for (int i = 0; i < count; i++)
+        TRY(enter(f, &(peer_entrant){ p, problem, finalists[i] }, finalists[i] ? "close" : "first", tried, row));
+    return CKL_OK;
 }
 
 /* What keeps a peer out of the race is noted in the row; only a fault of the device ends it. */
@@ -128,9 +120,20 @@ static ckl_status enter_peers(field_of_race *f, const race_options *options, res
     return CKL_OK;
 }
 
+/* "power cap, thermal slowdown" */
+static void note_clock_reasons(uint64_t reasons, char *to)
+{
+    text list = { 0 };
+    for (int bit = 0; bit < 64; bit++)
+        if (reasons >> bit & 1 && nvml_clock_reason(bit))
+            text_printf(&list, "%s%s", list.length ? ", " : "", nvml_clock_reason(bit));
+    result_set(to, text_data(&list));
+    text_free(&list);
+}
+
 static void note_conditions(const field_of_race *f, const conditions *seen, result_row *row)
 {
-    result_set(row->method, seen->launches > 1 ? "graphs" : "events");
+    result_set(row->method, seen->graphs ? "graphs" : "events");
     row->launches = seen->launches;
     row->sets = f->memory.count;
     row->clock_mhz = seen->gpu.clock_mhz;
@@ -138,6 +141,22 @@ static void note_conditions(const field_of_race *f, const conditions *seen, resu
     row->clock_max_mhz = seen->gpu.clock_max_mhz;
     row->power_w = seen->gpu.power_w;
     row->temperature_c = seen->gpu.temperature_c;
+    note_clock_reasons(seen->gpu.clock_reasons, row->clock_reasons);
+}
+
+/* The fastest measured variant of each peer is its best. */
+static void give_roles(const field_of_race *f, result_row *row)
+{
+    for (int i = 0; i < f->entrant_count; i++) {
+        result_peer *line = &row->peers[f->place[i]];
+        bool fastest = true;
+        for (int j = 0; j < f->entrant_count; j++)
+            if (f->entrants[j].peer == f->entrants[i].peer)
+                fastest &= j == i || line->median_us < row->peers[f->place[j]].median_us ||
+                           (line->median_us == row->peers[f->place[j]].median_us && i < j);
+        if (fastest)
+            result_set(line->role, "best");
+    }
 }
 
 static bool has_first(const result_row *row, const char *name)
@@ -153,7 +172,7 @@ static void complete_first(result_row *row)
 {
     int count = row->peer_count;
     for (int i = 0; i < count && row->peer_count < RESULT_PEERS_MAX; i++) {
-        if (has_first(row, row->peers[i].name) || *row->peers[i].fault)
+        if (strcmp(row->peers[i].role, "best") != 0 || has_first(row, row->peers[i].name))
             continue;
         result_peer *first = &row->peers[row->peer_count++];
         *first = row->peers[i];
@@ -177,21 +196,29 @@ static ckl_status measure_row(field_of_race *f, const race_options *options, res
     contestants[0] = own_contestant(&f->own);
     for (int i = 0; i < f->entrant_count; i++)
         contestants[1 + i] = peer_contestant(&f->entrants[i]);
-    ckl_status status = measure(&f->memory, f->k.stream, &options->limits, contestants, 1 + f->entrant_count, &seen);
+    measure_limits limits = options->limits;
+    limits.twice = true;
+    ckl_status status = measure(&f->memory, f->k.stream, &limits, contestants, 1 + f->entrant_count, &seen);
     if (status == CKL_UNSUPPORTED && f->entrant_count) { // a peer gave up under way: its operation cannot be captured
         result_set(row->note, ckl_error());
         f->entrant_count = row->peer_count = 0;
-        status = measure(&f->memory, f->k.stream, &options->limits, contestants, 1, &seen);
+        status = measure(&f->memory, f->k.stream, &limits, contestants, 1, &seen);
     }
     TRY(status);
     note_conditions(f, &seen, row);
     COPY_TIME(row, &contestants[0].time_us);
+    row->event_us = contestants[0].event_us;
+    row->chain_us = contestants[0].chain_us;
     row->tflops = row->flops / row->median_us / 1e6;
     row->gbs = row->bytes / row->median_us / 1e3;
-    for (int i = 0; i < f->entrant_count; i++)
-        COPY_TIME(&row->peers[f->place[i]], &contestants[1 + i].time_us);
+    for (int i = 0; i < f->entrant_count; i++) {
+        result_peer *line = &row->peers[f->place[i]];
+        COPY_TIME(line, &contestants[1 + i].time_us);
+        line->event_us = contestants[1 + i].event_us;
+    }
     for (int i = 0; i < row->peer_count; i++)
         row->peers[i].ratio = row->peers[i].median_us / row->median_us;
+    give_roles(f, row);
     complete_first(row);
     return CKL_OK;
 }

@@ -15,7 +15,7 @@ typedef struct race_options {
 } race_options;
 
 /*
- * Fills in a row but its limit. A wrong result of ours is CKL_OK with row->fault and no times; the same for a peer.
+ * Fills in a row but its limit. The best of a peer is the fastest measured of its finalists. A wrong result of ours is CKL_OK with row->fault and no times; the same for a peer.
  */
 ckl_status race_run(const test_case *c, ckl_device *device, const race_options *options, result_row *row);
 

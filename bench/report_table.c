@@ -35,6 +35,12 @@ static void print_peer(const result_row *row)
 
 static void print_remarks(const result_row *row)
 {
+    if (row->event_us > 0)
+        printf("%12s%.2f us by events%s", "", row->event_us, row->chain_us > 0 ? ", " : "\n");
+    if (row->chain_us > 0)
+        printf("%.2f us if every launch waits for the one before\n", row->chain_us);
+    if (*row->clock_reasons)
+        printf("%12sthe clock was kept down: %s\n", "", row->clock_reasons);
     if (row->beyond_limit)
         printf("%12swarning: faster than the limit by more than 3 %%: do not believe this row\n", "");
     for (int i = 0; i < row->peer_count; i++)

@@ -11,7 +11,7 @@
 #include "base/status.h"
 
 #define RESULTS_SCHEMA "cutekernellib.bench"
-enum { RESULTS_VERSION = 1, RESULT_PEERS_MAX = 4 };
+enum { RESULTS_VERSION = 1, RESULT_PEERS_MAX = 10 };
 
 typedef char result_text[640];
 typedef double result_real;
@@ -60,44 +60,48 @@ typedef struct result_table {
     X(owner, real, half_width) /* of the median's 95 % interval, relative */ \
     X(owner, count, samples)
 
-#define RESULT_PEER(X)                                                       \
-    X(result_peer, text, name)                                               \
-    X(result_peer, text, role) /* "best", or "first": without searching */   \
-    X(result_peer, text, config)                                             \
-    X(result_peer, count, tried) /* variants timed to find the best */       \
-    RESULT_TIME(X, result_peer)                                              \
-    X(result_peer, real, ratio) /* its time / ours: above 1 we are faster */ \
-    X(result_peer, text, fault) /* of its result; then it was not timed */
+#define RESULT_PEER(X)                                                                                 \
+    X(result_peer, text, name)                                                                         \
+    X(result_peer, text, role) /* "best": the fastest measured, "first": without searching; "close" */ \
+    X(result_peer, text, config)                                                                       \
+    X(result_peer, count, tried) /* variants timed to find the best */                                 \
+    RESULT_TIME(X, result_peer)                                                                        \
+    X(result_peer, real, event_us) /* a row by graphs: its median by events */                         \
+    X(result_peer, real, ratio)    /* its time / ours: above 1 we are faster */                        \
+    X(result_peer, text, fault)    /* of its result; then it was not timed */
 
-#define RESULT_CASE(X)                                                              \
-    X(result_row, text, line) /* repeats the row: ckl bench LINE */                 \
-    X(result_row, text, op)                                                         \
-    X(result_row, text, config)    /* of our plan */                                \
-    X(result_row, text, method)    /* "events" or "graphs" */                       \
-    X(result_row, text, l2)        /* "cold" or "hot" */                            \
-    X(result_row, count, sets)     /* of memory, taken in turn */                   \
-    X(result_row, count, launches) /* of one sample */                              \
-    RESULT_TIME(X, result_row)                                                      \
-    X(result_row, real, flops)                                                      \
-    X(result_row, real, bytes)         /* compulsory */                             \
-    X(result_row, real, bytes_written) /* of them */                                \
-    X(result_row, real, tflops)                                                     \
-    X(result_row, real, gbs)                                                        \
-    X(result_row, real, limit_us)                                                   \
-    X(result_row, text, limit)        /* "matrix", "memory" or "launch" */          \
-    X(result_row, real, of_limit)     /* limit / time */                            \
-    X(result_row, flag, beyond_limit) /* faster than can be: do not believe it */   \
-    X(result_row, real, clock_mhz)                                                  \
-    X(result_row, real, clock_min_mhz)                                              \
-    X(result_row, real, clock_max_mhz)                                              \
-    X(result_row, real, power_w)                                                    \
-    X(result_row, real, temperature_c)                                              \
-    X(result_row, real, second_plan_us)                                             \
-    X(result_row, real, run_host_us) /* of the caller's thread, per call */         \
-    X(result_row, count, slices)                                                    \
-    X(result_row, count, slices_compared)                                           \
-    X(result_row, real, error_of_bound) /* largest error / its bound */             \
-    X(result_row, text, fault)          /* of our result; then nothing was timed */ \
+#define RESULT_CASE(X)                                                                  \
+    X(result_row, text, line) /* repeats the row: ckl bench LINE */                     \
+    X(result_row, text, op)                                                             \
+    X(result_row, text, config)    /* of our plan */                                    \
+    X(result_row, text, method)    /* "events" or "graphs" */                           \
+    X(result_row, text, l2)        /* "cold" or "hot" */                                \
+    X(result_row, count, sets)     /* of memory, taken in turn */                       \
+    X(result_row, count, launches) /* of one sample */                                  \
+    RESULT_TIME(X, result_row)                                                          \
+    X(result_row, real, event_us) /* by graphs: the median by events */                 \
+    X(result_row, real, chain_us) /* by graphs: each launch waits for the one before */ \
+    X(result_row, real, flops)                                                          \
+    X(result_row, real, bytes)         /* compulsory */                                 \
+    X(result_row, real, bytes_written) /* of them */                                    \
+    X(result_row, real, tflops)                                                         \
+    X(result_row, real, gbs)                                                            \
+    X(result_row, real, limit_us)                                                       \
+    X(result_row, text, limit)        /* "matrix", "memory" or "launch" */              \
+    X(result_row, real, of_limit)     /* limit / time */                                \
+    X(result_row, flag, beyond_limit) /* faster than can be: do not believe it */       \
+    X(result_row, real, clock_mhz)                                                      \
+    X(result_row, real, clock_min_mhz)                                                  \
+    X(result_row, real, clock_max_mhz)                                                  \
+    X(result_row, real, power_w)                                                        \
+    X(result_row, real, temperature_c)                                                  \
+    X(result_row, text, clock_reasons) /* what kept the clock down, "" for nothing */   \
+    X(result_row, real, second_plan_us)                                                 \
+    X(result_row, real, run_host_us) /* of the caller's thread, per call */             \
+    X(result_row, count, slices)                                                        \
+    X(result_row, count, slices_compared)                                               \
+    X(result_row, real, error_of_bound) /* largest error / its bound */                 \
+    X(result_row, text, fault)          /* of our result; then nothing was timed */     \
     X(result_row, text, note)           /* why there is no peer */
 
 typedef struct result_header {
@@ -132,6 +136,7 @@ void results_free(results *r);
 /* The fastest peer of that role, or NULL if none was timed. */
 const result_peer *result_find_peer(const result_row *row, const char *role);
 
+/* Whoever stops the program in the middle finds the file as it was before. */
 ckl_status results_write_json(const results *r, const char *path);
 ckl_status results_write_csv(const results *r, const char *path);
 

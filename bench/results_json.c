@@ -1,10 +1,10 @@
 /* results_json.c - results as a JSON document: schema, version, header, rows with their peers. */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/math.h"
-#include "bench/results.h"
+#include "base/text.h"
+#include "bench/results_json.h"
 
 static json_t *write_member(const result_member *m, const void *object)
 {
@@ -22,7 +22,7 @@ static json_t *write_member(const result_member *m, const void *object)
     return NULL;
 }
 
-static json_t *write_object(const result_table *table, const void *object)
+json_t *result_to_json(const result_table *table, const void *object)
 {
     json_t *out = json_object();
     for (int i = 0; i < table->count; i++)
@@ -32,9 +32,9 @@ static json_t *write_object(const result_table *table, const void *object)
 
 static json_t *write_row(const result_row *row)
 {
-    json_t *out = write_object(&result_row_table, row), *peers = json_array();
+    json_t *out = result_to_json(&result_row_table, row), *peers = json_array();
     for (int i = 0; i < row->peer_count; i++)
-        json_array_append_new(peers, write_object(&result_peer_table, &row->peers[i]));
+        json_array_append_new(peers, result_to_json(&result_peer_table, &row->peers[i]));
     json_object_set_new(out, "peers", peers);
     return out;
 }
@@ -45,10 +45,14 @@ ckl_status results_write_json(const results *r, const char *path)
     for (int i = 0; i < r->row_count; i++)
         json_array_append_new(rows, write_row(&r->rows[i]));
     json_t *document = json_pack("{s:s, s:i, s:o, s:o}", "schema", RESULTS_SCHEMA, "version", RESULTS_VERSION, "header",
-                                 write_object(&result_header_table, &r->header), "rows", rows);
-    int failed = json_dump_file(document, path, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+                                 result_to_json(&result_header_table, &r->header), "rows", rows);
+    text beside = { 0 };
+    text_printf(&beside, "%s.new", path);
+    bool written = json_dump_file(document, text_data(&beside), JSON_INDENT(1) | JSON_REAL_PRECISION(6)) == 0 &&
+                   rename(text_data(&beside), path) == 0;
     json_decref(document);
-    if (failed)
+    text_free(&beside);
+    if (!written)
         FAIL(CKL_INVALID, "results: %s cannot be written", path);
     return CKL_OK;
 }
@@ -73,19 +77,47 @@ static void read_member(const result_member *m, const json_t *value, void *objec
     }
 }
 
-static void read_object(const result_table *table, const json_t *from, void *object)
+void result_from_json(const result_table *table, const json_t *from, void *object)
 {
     for (int i = 0; i < table->count; i++)
         read_member(&table->rows[i], json_object_get(from, table->rows[i].name), object);
 }
 
+static bool is_of_kind(const result_member *m, const json_t *value)
+{
+    switch (m->kind) {
+    case RESULT_text:
+        return json_is_string(value) && json_string_length(value) < sizeof(result_text);
+    case RESULT_real:
+        return json_is_number(value);
+    case RESULT_count:
+        return json_is_integer(value);
+    case RESULT_flag:
+        return json_is_boolean(value);
+    }
+    return false;
+}
+
+ckl_status result_demand_json(const result_table *table, const json_t *from, const char *what, void *object)
+{
+    static const char *const kinds[] = { [RESULT_text] = "a text",
+                                         [RESULT_real] = "a number",
+                                         [RESULT_count] = "a whole number",
+                                         [RESULT_flag] = "true or false" };
+    for (const result_member *m = table->rows; m < table->rows + table->count; m++)
+        if (!is_of_kind(m, json_object_get(from, m->name)))
+            FAIL(CKL_INVALID, "%s: %s is not %s", what, m->name, kinds[m->kind]);
+    result_from_json(table, from, object);
+    return CKL_OK;
+}
+
 static void read_row(const json_t *from, result_row *row)
 {
     const json_t *peers = json_object_get(from, "peers");
-    read_object(&result_row_table, from, row);
+    result_from_json(&result_row_table, from, row);
     row->peer_count = (int)min_i64((int64_t)json_array_size(peers), RESULT_PEERS_MAX);
     for (int i = 0; i < row->peer_count; i++)
-        read_object(&result_peer_table, json_array_get(peers, (size_t)i), &row->peers[i]);
+        result_from_json(&result_peer_table, json_array_get(peers, (size_t)i), &row->peers[i]);
 }
 
 static ckl_status check_schema(const json_t *document, const char *path)
@@ -110,7 +142,7 @@ ckl_status results_read_json(const char *path, results *out)
     ckl_status status = check_schema(document, path);
     if (status == CKL_OK) {
         const json_t *rows = json_object_get(document, "rows");
-        read_object(&result_header_table, json_object_get(document, "header"), &out->header);
+        result_from_json(&result_header_table, json_object_get(document, "header"), &out->header);
         for (size_t i = 0; i < json_array_size(rows); i++)
             read_row(json_array_get(rows, i), results_add(out));
     }

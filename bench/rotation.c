@@ -22,9 +22,10 @@ static size_t set_bytes(const operand_images *images)
     return bytes;
 }
 
+/* Between two uses of a set all others are used: they must fill L2 twice. */
 static int count_sets(const ckl_device_info *info, int64_t bytes)
 {
-    int64_t cold = 2 * info->l2_bytes / max_i64(bytes, 1) + 1;
+    int64_t cold = 1 + ceil_div(2 * info->l2_bytes, max_i64(bytes, 1));
     int64_t room = (int64_t)(MEMORY_SHARE * (double)info->memory_bytes) / max_i64(bytes, 1);
     return (int)min_i64(min_i64(max_i64(cold, 2), SETS_MAX), max_i64(room, 1));
 }
@@ -58,7 +59,7 @@ ckl_status rotation_create(const check *k, bool hot, rotation *r)
         TRY(copy_set(k, (unsigned char *)r->pool + bytes * (size_t)(i - 1), &r->sets[i]));
     r->scratch_bytes = 2 * (size_t)info->l2_bytes;
     TRY(ckl_malloc(k->device, r->scratch_bytes, &r->scratch));
-    r->flush = !hot && bytes * (size_t)r->count < r->scratch_bytes;
+    r->flush = !hot && bytes * (size_t)(r->count - 1) < r->scratch_bytes;
     return ckl_stream_synchronize(k->device, k->stream);
 }
 

@@ -25,7 +25,7 @@ typedef struct sweep {
     const char *impl; // of configs that name none
     check k;          // its plan is lent by the trial under check
     rotation memory;
-    trial trials[CONFIGS_MAX + 2];
+    trial trials[CONFIGS_MAX + PEER_FINALISTS + 1];
     int count;
     const peer *owner;
     peer_problem *problem;
@@ -64,19 +64,24 @@ static ckl_status try_config(const char *config, void *user)
     return status;
 }
 
-static void add_peer_variant(sweep *s, int variant, const char *role)
+static ckl_status add_peer_variant(sweep *s, int variant)
 {
+    peer_entrant entrant = { s->owner, s->problem, variant };
+    check_result result = { 0 };
     text label = { 0 };
-    text_printf(&label, "%s: ", role);
+    TRY(peer_check(&s->k, &entrant, &result));
     s->owner->describe(s->problem, variant, &label);
-    s->trials[s->count++] =
-        (trial){ .label = arena_text(&s->c->memory, text_data(&label)), .peer = { s->owner, s->problem, variant } };
+    if (result.passed)
+        s->trials[s->count++] = (trial){ .label = arena_text(&s->c->memory, text_data(&label)), .peer = entrant };
+    else
+        report_skipped(text_data(&label), result.fault);
     text_free(&label);
+    return CKL_OK;
 }
 
 static ckl_status add_peer(sweep *s, const race_options *options)
 {
-    int best, tried;
+    int finalists[PEER_FINALISTS + 1], count, tried;
     s->owner = options->no_peer ? NULL : peer_of(s->c->test->op->name, options->only);
     if (!s->owner)
         return CKL_OK;
@@ -88,14 +93,9 @@ static ckl_status add_peer(sweep *s, const race_options *options)
         return CKL_OK;
     }
     TRY(status);
-    TRY(peer_find_best(s->owner, s->problem, &s->memory, s->k.stream, &best, &tried));
-    peer_entrant entrant = { s->owner, s->problem, best };
-    check_result result = { 0 };
-    TRY(peer_check(&s->k, &entrant, &result));
-    if (result.passed)
-        add_peer_variant(s, best, "best");
-    else
-        report_skipped(s->owner->name, result.fault);
+    TRY(peer_finalists(s->owner, s->problem, &s->memory, s->k.stream, finalists, &count, &tried));
+    for (int i = 0; i < count; i++)
+        TRY(add_peer_variant(s, finalists[i]));
     return CKL_OK;
 }
 

@@ -52,10 +52,13 @@ int cmd_info(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
+int cmd_sample(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
+int cmd_tune(int argc, char **argv);
 int cmd_layout(int argc, char **argv);
 int cmd_soak(int argc, char **argv);
 int cmd_fuzz(int argc, char **argv);
+int cmd_warm(int argc, char **argv);
 
 #endif

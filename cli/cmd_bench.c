@@ -27,7 +27,7 @@ static const char *const SECONDS_DEFAULT = "1.5";
 static const char *device_id, *suite, *peer_name, *config, *json, *csv, *hot, *rounds, *seconds, *plan_only, *configs,
     *ladder;
 static const cli_option options[] = {
-    { "--suite", "FILE", &suite, "problem lines to measure, instead of LINE" },
+    { "--suite", "FILE", &suite, "problem lines to measure, instead of LINE; - reads them from standard input" },
     { "--device", "D", &device_id, "cuda, cuda:1; the best present if not given" },
     { "--peer", "P", &peer_name, "this peer alone, or none; all of the operator if not given" },
     { "--config", "TEXT", &config, "force our plan: 'sm90 tile_m=128 stages=4', or all that a plan prints" },
@@ -45,7 +45,7 @@ static const cli_usage usage = {
     "Measures problems: ours and the peers interleaved (A B B A) in one process, on the same random data, with a cold "
     "L2\n"
     "cache, after the clock has settled. Every result is compared with the reference first; a wrong one is not timed.\n"
-    "The limit is the larger of FLOP / measured matrix rate and compulsory bytes / measured copy bandwidth.\n"
+    "The limit is the larger of FLOP / measured matrix rate and compulsory bytes / measured bandwidth.\n"
     "Example: ckl bench gemm m=4096 n=4096 k=4096 a=bf16",
     options, COUNT_OF(options)
 };
@@ -113,8 +113,10 @@ static ckl_status read_cases(bench *b, int argc, char **argv)
 
 static ckl_status open_device(bench *b)
 {
-    if (plan_only)
-        setenv("CUDA_CACHE_DISABLE", "1", 1); // the driver would find the kernel of an earlier process on disk
+    if (plan_only) { // kernels of earlier processes on disk: the driver's, and ours where no folder is asked for
+        setenv("CUDA_CACHE_DISABLE", "1", 1);
+        setenv("CKL_CACHE", "off", 0);
+    }
     TRY(ckl_device_open(device_id, &b->device));
     if (!plan_only && !b->device->ops->event_create)
         FAIL(
@@ -145,7 +147,8 @@ static void describe_run(const bench *b, result_header *h)
     snprintf(
         h->protocol, sizeof h->protocol,
         "One process, one stream, same memory, interleaved A B B A, L2 %s, clocks not locked, warmed up; events around "
-        "a launch or, under %d us, CUDA graphs of many; median",
+        "a launch or, where one takes less than %d us, CUDA graphs of many; median; each peer's best is the fastest "
+        "measured",
         hot ? "hot" : "cold by rotating over twice its size or overwriting it", MEASURE_GRAPH_BELOW_US);
 }
 

@@ -55,6 +55,17 @@ static void print_choices(const ckl_device_info *info, const operator_info *op, 
     }
 }
 
+/* Where the tuned entry stands that the choice comes from. */
+static ckl_status print_origin(const chosen *taken, const ckl_device_info *info, const void *desc, arena *memory)
+{
+    text origin = { 0 };
+    ckl_status status = plan_origin(info, taken->op, desc, memory, &origin);
+    if (origin.length)
+        printf("tuned: %s\n", text_data(&origin));
+    text_free(&origin);
+    return status;
+}
+
 /* The cheapest candidates of the implementation taken, by its own prediction. */
 static ckl_status print_candidates(const chosen *taken, const ckl_device_info *info, const void *desc, arena *memory)
 {
@@ -159,6 +170,8 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
         fields_print(taken.impl->config, taken.config, false, &config);
         printf("taken: %s %s\n", taken.impl->name, text_data(&config));
         text_free(&config);
+        if (!case_force(c, memory))
+            TRY(print_origin(&taken, info, desc, memory));
         TRY(print_candidates(&taken, info, desc, memory));
     }
     for (int which = 0; which < plan_kernels(taken.impl); which++)

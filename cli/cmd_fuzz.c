@@ -10,15 +10,18 @@
 #include "cli/fuzz_workers.h"
 
 enum { WORKERS_MAX = 128 };
+static const double SECONDS_MAX = 1e7;
 
-static const char *count = "10000", *seed = "1", *device, *kind = "all", *program, *minutes = "0", *folder, *workers;
+static const char *count = "10000", *seed = "1", *device, *kind = "all", *program, *minutes = "0", *folder, *workers,
+                  *shorten = "16";
 static const cli_option options[] = {
     { "--count", "N", &count, "programs (10000)" },
     { "--seed", "S", &seed, "another seed, other programs (1)" },
     { "--device", "D", &device, "compare the emulator with this GPU; else schedules and models of the emulator" },
     { "--kind", "K", &kind, "arithmetic, control, shared, matrix, async, or all in turn" },
     { "--program", "I", &program, "this one program, as a finding says it" },
-    { "--minutes", "M", &minutes, "begin nothing new after so many minutes" },
+    { "--minutes", "M", &minutes, "begin nothing new after so many minutes; 0.5 is thirty seconds" },
+    { "--shorten", "N", &shorten, "findings that are made short (16); later ones are printed whole" },
     { "--out", "FOLDER", &folder, "write every finding to a file of its own, too" },
     { "--workers", "N", &workers, "processes (one for each core)" },
 };
@@ -42,6 +45,16 @@ static bool read_number(const char *option, const char *word, int64_t least, int
     return false;
 }
 
+static bool read_minutes(double *seconds)
+{
+    char *end;
+    *seconds = strtod(minutes, &end) * 60;
+    if (end != minutes && !*end && *seconds >= 0 && *seconds <= SECONDS_MAX)
+        return true;
+    fprintf(stderr, "ckl fuzz: --minutes=%s is no number of minutes\n", minutes);
+    return false;
+}
+
 static bool read_kind(int *out)
 {
     *out = FUZZ_KINDS_ALL;
@@ -62,9 +75,9 @@ static bool read_request(fuzz_request *r)
         !read_kind(&r->set.kind))
         return false;
     r->set.seed = (uint64_t)number;
-    if (!read_number("--minutes", minutes, 0, &number) || (workers && !read_number("--workers", workers, 1, &cores)))
+    if (!read_minutes(&r->seconds_max) || !read_number("--shorten", shorten, 0, &r->shorten_max) ||
+        (workers && !read_number("--workers", workers, 1, &cores)))
         return false;
-    r->seconds_max = 60 * (double)number;
     if (program && !read_number("--program", program, 0, &r->first))
         return false;
     r->count = program ? 1 : r->count;

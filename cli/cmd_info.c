@@ -6,6 +6,7 @@
 #include "base/math.h"
 #include "lab/assemble.h"
 #include "cli/cli.h"
+#include "device/cubin_cache.h"
 
 static const cli_usage usage = {
     "info", "", "Lists devices, the driver, peers to race against and tools; says how to get what is missing.", NULL, 0
@@ -88,6 +89,20 @@ static void show_libraries(void)
     }
 }
 
+static void show_cache(void)
+{
+    cubin_cache *cache = NULL;
+    printf("cache of compiled kernels\n");
+    if (cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache) != CKL_OK) {
+        printf("  %s\n", ckl_error());
+        return;
+    }
+    cubin_cache_sums sums = cubin_cache_count(cache);
+    printf("  %s: %" PRId64 " kernels, %.1f MiB of at most %.0f\n", cubin_cache_path(cache), sums.entries,
+           (double)sums.bytes / 0x1p20, (double)CUBIN_CACHE_BYTES_MAX / 0x1p20);
+    cubin_cache_close(cache);
+}
+
 int cmd_info(int argc, char **argv)
 {
     int done = cli_parse(&usage, &argc, argv);
@@ -96,6 +111,7 @@ int cmd_info(int argc, char **argv)
     printf("ckl %s\n", ckl_version());
     show_devices();
     show_libraries();
+    show_cache();
     const char *ptxas = assemble_tool();
     printf("tools\n  %-14s %s\n", "ptxas",
            ptxas ? ptxas : "missing (checks registers and spills): install the CUDA toolkit");

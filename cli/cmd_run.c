@@ -17,7 +17,7 @@ static const cli_option options[] = {
 static const cli_usage usage = {
     "run", "LINE [options]",
     "Plans one problem, runs it twice on a device, and compares the whole result with the reference.\n"
-    "Keys of every operator: impl= config='tile_m=128' fill=integers|uniform|normal|hard seed= misalign=\n"
+    "Keys of every operator: impl= config='tile_m=128' fill=integers|uniform|normal|hard seed= misalign= stagger=\n"
     "Example: ckl run gemm m=333 n=64 k=64 a=f16 impl=sm90",
     options, COUNT_OF(options)
 };

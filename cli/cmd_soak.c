@@ -8,7 +8,8 @@
 #include "cli/cli.h"
 #include "lab/soak.h"
 
-enum { PROGRESS_SECONDS = 10, STUCK_SECONDS = 180 };
+/* The longest reference of a random problem takes 4 s on one core, the longest compilation less. */
+enum { PROGRESS_SECONDS = 10, STUCK_SECONDS = 30, ANSWER_SECONDS = 10 };
 
 static const char *device_id, *minutes = "10", *seed = "1", *first = "0", *problems = "0", *threads = "4",
                               *streams = "8";
@@ -46,15 +47,22 @@ static void print_failed(const char *line, int64_t number, const char *what)
 static void print_progress(const soak_sums *s)
 {
     printf("%6.0f s: %" PRId64 " problems, %" PRId64 " rounds, %" PRId64 " runs (%" PRId64 " by graphs), %" PRId64
-           " wrong, %" PRId64 " refused; after %" PRId64 " phases %.1f MiB on the device, %.1f MiB in the process\n",
+           " wrong, %" PRId64 " refused; after %" PRId64
+           " phases %.1f MiB on the device, %.1f MiB in the process, %.1f of them by malloc\n",
            s->seconds, s->problems, s->rounds, s->runs, s->graphs, s->wrong, s->refused, s->phases,
-           (double)s->device_bytes / 0x1p20, (double)s->host_bytes / 0x1p20);
+           (double)s->device_bytes / 0x1p20, (double)s->host_bytes / 0x1p20, (double)s->heap_bytes / 0x1p20);
     fflush(stdout);
 }
 
-static void print_waiting(const char *line)
+static void print_waiting(const soak_wait *w)
 {
-    printf("under way: %s\n", line);
+    if (w->work)
+        printf("stream %d: %s\n", w->stream, w->work);
+    else
+        printf("STANDSTILL thread %d, stream %d: %s for %.0f s, problem %" PRId64 ": %s\n", w->thread, w->stream,
+               w->stage, w->seconds, w->number, w->line);
+    fflush(stdout);
+    alarm(ANSWER_SECONDS); // what a driver that hangs is asked next may not return
 }
 
 static bool parse_count(const char *name, const char *word, int64_t low, int64_t high, int64_t *out)
@@ -112,7 +120,7 @@ static ckl_status soak_on(ckl_device *device, const soak_options *o, soak_sums *
     TRY(soak_run(device, o, sums));
     print_end(sums);
     if (sums->stuck)
-        _exit(EXIT_DEVICE); // threads wait in the driver
+        _exit(EXIT_DEVICE); // threads wait in the driver, which would wait for them
     return CKL_OK;
 }
 

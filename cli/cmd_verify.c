@@ -9,7 +9,7 @@
 static const char *device_id, *suite, *impl, *seeds = "0", *assemble, *full;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "one device; without it every device present: cuda and emulator" },
-    { "--suite", "FILE", &suite, "lines of a file instead of the operators' own cases" },
+    { "--suite", "FILE", &suite, "lines of a file, - is standard input, instead of the operators' own cases" },
     { "--impl", "NAME", &impl, "only this implementation" },
     { "--full", NULL, &full, "all runs: 5 seeds, every fill of large problems too; all kernels assembled" },
     { "--seeds", "N", &seeds, "seeds of random inputs; else 1, with --full 5 for small problems" },

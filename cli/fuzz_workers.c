@@ -11,6 +11,7 @@
 #include "base/math.h"
 #include "device/emulator/emulator.h"
 #include "lab/clock.h"
+#include "lab/worker.h"
 
 enum {
     DEVICES_MAX = 8,
@@ -27,9 +28,15 @@ enum {
 typedef struct shared_state {
     int64_t next; // batch
     fuzz_sums sums;
-    int64_t at[WORKERS_MAX]; // first program of the batch that a worker is at; -1: none
+    int64_t shortened;       // findings
+    int64_t at[WORKERS_MAX]; // the program that a worker is at, or the first of its batch; -1: none
     char sentence[512];      // why a device cannot be opened
 } shared_state;
+
+/* Programs that are run alone. */
+typedef struct program_range {
+    int64_t first, end;
+} program_range;
 
 typedef struct crew {
     const fuzz_request *request;
@@ -94,7 +101,7 @@ static void write_file(const fuzz_request *r, const fuzz_finding *finding, const
 
 static void report(void *user, const fuzz_finding *finding)
 {
-    const fuzz_request *r = user;
+    const fuzz_request *r = ((const crew *)user)->request;
     text words = { 0 };
     text_printf(&words, "program %" PRId64 " (%s) on %s: %s\n%s", finding->program,
                 fuzz_kind_names[fuzz_kind_of(r->set, finding->program)], finding->device, text_data(&finding->what),
@@ -108,6 +115,12 @@ static void report(void *user, const fuzz_finding *finding)
     if (r->folder)
         write_file(r, finding, &words);
     text_free(&words);
+}
+
+static bool may_shorten(void *user)
+{
+    const crew *c = user;
+    return __atomic_fetch_add(&c->shared->shortened, 1, __ATOMIC_RELAXED) < c->request->shorten_max;
 }
 
 /* A worker */
@@ -132,7 +145,7 @@ static bool check(crew *c, int worker, fuzz_devices devices, int64_t first, int 
     fuzz_sums *sums = &c->shared->sums;
     c->shared->at[worker] = first;
     alarm(BATCH_SECONDS_MAX); // a kernel that never ends ends the process
-    int found = fuzz_check(devices, r->set, first, count, report, (void *)(uintptr_t)r);
+    int found = fuzz_check(devices, r->set, first, count, &(fuzz_listener){ report, may_shorten, c });
     alarm(0);
     if (found == FUZZ_LOST)
         return false;
@@ -144,18 +157,10 @@ static bool check(crew *c, int worker, fuzz_devices devices, int64_t first, int 
     return true;
 }
 
-/* first < 0: all batches that nobody has taken; else one program. */
-static int work(crew *c, int worker, int64_t first)
+/* The batches that nobody has taken. */
+static int work_on_batches(crew *c, int worker, fuzz_devices devices)
 {
     const fuzz_request *r = c->request;
-    ckl_device *all[DEVICES_MAX];
-    fuzz_devices devices = { .all = all };
-    if (open_devices(r->device, all, &devices.count) != CKL_OK) {
-        snprintf(c->shared->sentence, sizeof c->shared->sentence, "%s", ckl_error());
-        return CANNOT_OPEN;
-    }
-    if (first >= 0)
-        return check(c, worker, devices, first, 1) ? 0 : LOST;
     while (r->seconds_max == 0 || seconds_since(c->begin) < r->seconds_max) {
         int64_t done = __atomic_fetch_add(&c->shared->next, 1, __ATOMIC_RELAXED) * FUZZ_BATCH;
         if (done >= r->count)
@@ -166,36 +171,72 @@ static int work(crew *c, int worker, int64_t first)
     return 0;
 }
 
-static pid_t start(crew *c, int worker, int64_t first)
+/* Programs one by one, to the end or to the one that costs the device. */
+static int work_alone(crew *c, int worker, fuzz_devices devices, program_range range)
+{
+    for (int64_t program = range.first; program < range.end; program++) {
+        check(c, worker, devices, program, 1);
+        c->shared->at[worker] = program;
+        if (fuzz_is_lost(devices.all[devices.count - 1]))
+            return LOST;
+    }
+    return 0;
+}
+
+/* An empty range: batches. */
+static int work(crew *c, int worker, program_range range)
+{
+    ckl_device *all[DEVICES_MAX];
+    fuzz_devices devices = { .all = all };
+    if (open_devices(c->request->device, all, &devices.count) != CKL_OK) {
+        snprintf(c->shared->sentence, sizeof c->shared->sentence, "%s", ckl_error());
+        return CANNOT_OPEN;
+    }
+    return range.end > range.first ? work_alone(c, worker, devices, range) : work_on_batches(c, worker, devices);
+}
+
+static pid_t start(crew *c, int worker, program_range range)
 {
     fflush(stdout);
     c->shared->at[worker] = -1;
     pid_t pid = fork();
     if (pid == 0) {
         setenv("CUDA_CACHE_DISABLE", "1", 1); // random kernels do not come again
-        _exit(work(c, worker, first));
+        setenv("CKL_CACHE", "off", 1);
+        _exit(work(c, worker, range));
     }
     return pid;
 }
 
 /* The parent */
 
-/* A worker crashed or lost its device: each program of its batch in a process of its own, so that the one is named and the others checked. */
-static void check_one_by_one(crew *c, int worker, int64_t first)
+static void report_crash(crew *c, int64_t program, int status)
 {
-    int64_t end = min_i64(first + FUZZ_BATCH, c->request->first + c->request->count);
-    for (int64_t program = first; program < end; program++) {
+    fuzz_finding finding = { .program = program, .device = "this program" };
+    worker_print_end(status, &finding.what);
+    report(c, &finding);
+    text_free(&finding.what);
+    c->shared->sums.differences++;
+    c->shared->sums.programs[fuzz_kind_of(c->request->set, program)]++;
+}
+
+/*
+ * A worker crashed or lost its device: the programs of its batch are run alone, so that the one is named and the others
+ * checked. Another process is needed only after each that does it again.
+ */
+static void check_one_by_one(crew *c, int worker, program_range range)
+{
+    while (range.first < range.end) {
         int status;
-        pid_t pid = start(c, worker, program);
-        if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFSIGNALED(status))
-            continue;
-        fuzz_finding finding = { .program = program, .device = "this program" };
-        text_printf(&finding.what, "its process ended by signal %d (%s)", WTERMSIG(status),
-                    strsignal(WTERMSIG(status)));
-        report((void *)(uintptr_t)c->request, &finding);
-        text_free(&finding.what);
-        c->shared->sums.differences++;
-        c->shared->sums.programs[fuzz_kind_of(c->request->set, program)]++;
+        pid_t pid = start(c, worker, range);
+        if (pid < 0 || waitpid(pid, &status, 0) < 0)
+            return;
+        int64_t at = c->shared->at[worker];
+        if (at < 0 || (WIFEXITED(status) && WEXITSTATUS(status) != LOST))
+            return; // all were checked, or no device could be opened
+        if (WIFSIGNALED(status))
+            report_crash(c, at, status);
+        range.first = at + 1;
     }
 }
 
@@ -203,8 +244,10 @@ static void check_one_by_one(crew *c, int worker, int64_t first)
 static bool replace(crew *c, int worker, int status)
 {
     bool early = WIFSIGNALED(status) || WEXITSTATUS(status) == LOST;
-    if (early && c->shared->at[worker] >= 0)
-        check_one_by_one(c, worker, c->shared->at[worker]);
+    int64_t first = c->shared->at[worker];
+    if (early && first >= 0)
+        check_one_by_one(c, worker,
+                         (program_range){ first, min_i64(first + FUZZ_BATCH, c->request->first + c->request->count) });
     return early;
 }
 
@@ -225,7 +268,7 @@ static void wait_for_all(crew *c, int running)
         for (int i = 0; i < c->request->workers && pid > 0; i++) {
             if (c->pids[i] != pid)
                 continue;
-            c->pids[i] = replace(c, i, status) ? start(c, i, -1) : 0;
+            c->pids[i] = replace(c, i, status) ? start(c, i, (program_range){ 0 }) : 0;
             running -= c->pids[i] <= 0;
         }
         if (pid == 0)
@@ -245,8 +288,10 @@ ckl_status fuzz_run(const fuzz_request *request, fuzz_sums *sums)
     if (c.shared == MAP_FAILED)
         FAIL(CKL_NO_MEMORY, "fuzz: no memory to share with the workers");
     int running = 0;
-    for (int i = 0; i < request->workers; i++) {
-        c.pids[i] = start(&c, i, request->count == 1 ? request->first : -1);
+    if (request->count == 1)
+        check_one_by_one(&c, 0, (program_range){ request->first, request->first + 1 });
+    for (int i = 0; i < request->workers && request->count > 1; i++) {
+        c.pids[i] = start(&c, i, (program_range){ 0 });
         running += c.pids[i] > 0;
     }
     wait_for_all(&c, running);

@@ -10,7 +10,8 @@ typedef struct fuzz_request {
     const char *device;   // to compare with the emulator; NULL: schedules and models of the emulator alone
     const char *folder;   // for a file of each finding, or NULL
     int workers;
-    double seconds_max; // no batch begins later; 0: no limit
+    double seconds_max;  // no batch begins later; 0: no limit
+    int64_t shorten_max; // findings that are made short; later ones are printed as they are
 } fuzz_request;
 
 typedef struct fuzz_sums {

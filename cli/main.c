@@ -21,9 +21,12 @@ static const command commands[] = {
     { "verify", cmd_verify, "every case of every operator through every implementation" },
     { "fuzz", cmd_fuzz, "random kernels on several devices, compared bit for bit" },
     { "bench", cmd_bench, "measured time against peers and against what the hardware allows" },
+    { "sample", cmd_sample, "random problems of what users have, one line each; bench --suite - takes them" },
+    { "tune", cmd_tune, "searches a problem's fastest config, checked and timed, and keeps it for later plans" },
     { "soak", cmd_soak, "random problems on several streams and threads for minutes; results and memory watched" },
     { "compare", cmd_compare, "two files of bench: what became faster, what slower; a gate for regressions" },
     { "layout", cmd_layout, "calculates with CuTe layouts and draws them" },
+    { "warm", cmd_warm, "compiles the kernels of problems ahead, for every process that will need them" },
     { "explain", cmd_explain, "which kernel a problem gets and why; its shared memory, instructions, PTX" },
 };
 

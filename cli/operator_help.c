@@ -41,9 +41,9 @@ bool operator_help(const char *name)
     if (!test)
         return false;
     printf("usage: ckl run %s KEY=VALUE ...\n\n%s\n\nKeys and their defaults\n", name, test->op->summary);
-    print_fields(test->problem, 2);
+    print_fields(test->line->problem, 2);
     printf("\nKeys of every operator\n");
-    print_fields(case_key_table, 2);
+    print_fields(line_key_table, 2);
     printf("\nImplementations in order of preference, and the fields of their configs: `ckl explain` says what is "
            "chosen\n");
     for (const implementation *const *impl = test->op->implementations; *impl; impl++)

@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "operators/line.h"
 
 enum { SLICE_ELEMENTS = 4096 }; // of a long row whose elements can be computed alone
 
 ckl_status adapter_prepare(const operator_test *t, void *problem)
 {
-    if (t->prepare)
-        TRY(t->prepare(problem));
-    return plan_check_desc(t->op, problem);
+    TRY(line_prepare(t->line, problem));
+    return t->prepare ? t->prepare(problem) : CKL_OK;
 }
 
 /* As the operator lists them: a tensor that may be NULL is there. */
@@ -103,6 +103,16 @@ double adapter_bytes(const operator_test *t, const void *problem)
     int count = adapter_operands(t, problem, all);
     for (int i = 0; i < count; i++)
         sum += elements_of(&all[i]) * (double)ckl_dtype_bytes(all[i].dtype) * (all[i].role == OPERAND_IN_OUT ? 2 : 1);
+    return sum;
+}
+
+double adapter_bytes_written(const operator_test *t, const void *problem)
+{
+    operand all[OPERANDS_MAX];
+    double sum = 0;
+    for (int i = 0, count = adapter_operands(t, problem, all); i < count; i++)
+        if (all[i].role != OPERAND_IN)
+            sum += elements_of(&all[i]) * (double)ckl_dtype_bytes(all[i].dtype);
     return sum;
 }
 

@@ -13,6 +13,7 @@ double adapter_terms(const operator_test *t, const void *problem);         // at
 double adapter_approximation(const operator_test *t, const void *problem); // 0: none
 double adapter_flops(const operator_test *t, const void *problem);
 double adapter_bytes(const operator_test *t, const void *problem);
+double adapter_bytes_written(const operator_test *t, const void *problem); // every element of an output once
 
 /* How an output is cut into slices. */
 typedef struct slicing {

@@ -35,6 +35,12 @@ ckl_status check_enqueue(const check *k);
 /* Writes all operands, runs once, waits, and compares. A wrong result is CKL_OK with result->passed false. */
 ckl_status check_run(check *k, check_result *result);
 
+/*
+ * After check_run(), for another plan of the same problem: the same with the inputs that are there already. That they are still as
+ * they were is not looked at.
+ */
+ckl_status check_run_plan(check *k, const ckl_plan *plan, check_result *result);
+
 /* After check_run(): runs once more over another poison; the result must be the same bit for bit. */
 ckl_status check_run_again(check *k, check_result *result);
 

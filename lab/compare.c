@@ -32,8 +32,8 @@ static double round_to(ckl_dtype dtype, double x)
 /* All scalars are multiples of 1/16 up to 16, so that their products with small integers are exact. */
 static bool scalars_are_small(const test_case *c)
 {
-    for (int i = 0; i < c->test->problem.count; i++) {
-        const field *f = &c->test->problem.rows[i];
+    for (int i = 0; i < c->test->line->problem.count; i++) {
+        const field *f = &c->test->line->problem.rows[i];
         if (f->kind != FIELD_float)
             continue;
         float x;
@@ -73,7 +73,7 @@ static bool admits_integer(const tolerance *t, double got, double expected, doub
 {
     if (got == truncated(t->dtype, expected))
         return true;
-    *bound = t->exact ? 0 : t->relative * magnitude;
+    *bound = t->exact ? 0 : t->relative * magnitude + t->subnormals;
     if (t->dtype == CKL_BOOL)
         return is_bound(*bound) && *bound > 0 && fabs(expected) <= *bound;
     return is_bound(*bound) && got >= truncated(t->dtype, expected - *bound) &&

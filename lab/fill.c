@@ -4,10 +4,8 @@
 #include <math.h>
 
 #include "base/dtype.h"
-#include "lab/random.h"
 #include "base/math.h"
-#include "base/math.h"
-#include "lab/random.h"
+#include "base/random.h"
 
 enum {
     INDEX_MAX = 8,         // |x| of integer dtypes that state no range

@@ -108,7 +108,7 @@ ckl_status operand_images_fit(const test_case *c, const ckl_device_info *device)
 
 static ckl_status create_image(const test_case *c, int number, operand_image *o, size_t canary)
 {
-    measure(o, c->keys.misalign, canary);
+    measure(o, c->keys.misalign + number * c->keys.stagger, canary);
     o->image = malloc(o->bytes ? o->bytes : 1);
     o->after = malloc(o->bytes ? o->bytes : 1);
     if (!o->image || !o->after)
@@ -200,6 +200,29 @@ void operand_set_free(ckl_device *device, operand_set *set)
     for (int i = 0; i < OPERANDS_MAX; i++)
         ckl_free(device, set->allocation[i]);
     *set = (operand_set){ 0 };
+}
+
+static bool is_output(const operand_images *images, const operand_set *set, int i)
+{
+    return set->allocation[i] && images->each[i].info.role != OPERAND_IN;
+}
+
+ckl_status operand_set_write_outputs(ckl_device *device, const operand_images *images, const operand_set *set,
+                                     ckl_stream stream)
+{
+    for (int i = 0; i < images->count; i++)
+        if (is_output(images, set, i))
+            TRY(ckl_copy_in(device, set->allocation[i], images->each[i].image, images->each[i].bytes, stream));
+    return CKL_OK;
+}
+
+ckl_status operand_set_read_outputs(ckl_device *device, operand_images *images, const operand_set *set,
+                                    ckl_stream stream)
+{
+    for (int i = 0; i < images->count; i++)
+        if (is_output(images, set, i))
+            TRY(ckl_copy_out(device, images->each[i].after, set->allocation[i], images->each[i].bytes, stream));
+    return CKL_OK;
 }
 
 ckl_status operand_set_write(ckl_device *device, const operand_images *images, const operand_set *set,

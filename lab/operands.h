@@ -57,6 +57,12 @@ ckl_status operand_set_write(ckl_device *device, const operand_images *images, c
                              ckl_stream stream);
 ckl_status operand_set_read(ckl_device *device, operand_images *images, const operand_set *set, ckl_stream stream);
 
+/* The same of the outputs alone. */
+ckl_status operand_set_write_outputs(ckl_device *device, const operand_images *images, const operand_set *set,
+                                     ckl_stream stream);
+ckl_status operand_set_read_outputs(ckl_device *device, operand_images *images, const operand_set *set,
+                                    ckl_stream stream);
+
 /* A hash of what operand_set_read() brought back of the outputs: equal bits, equal digest (FNV-1a, 64 bits). */
 uint64_t operand_images_digest(const operand_images *images);
 

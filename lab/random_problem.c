@@ -8,7 +8,7 @@
 #include "base/dtype.h"
 #include "base/math.h"
 #include "base/problem.h"
-#include "lab/random.h"
+#include "base/random.h"
 
 enum {
     ATTEMPTS = 32,
@@ -21,14 +21,14 @@ enum {
 };
 
 /* Half the time one more or one less than a multiple: most tails are there. */
-static int64_t other_size(int64_t size, random_sequence *r)
+static int64_t other_size(int64_t size, uint64_t *r)
 {
     int64_t scaled = size * (1 + random_below(r, GROWTH_MAX)) >> random_below(r, 6);
     return max_i64(1, scaled + random_below(r, 4) - 1 - random_below(r, 2));
 }
 
 /* The value with some of its numbers changed. */
-static void print_other_numbers(const char *value, random_sequence *r, text *out)
+static void print_other_numbers(const char *value, uint64_t *r, text *out)
 {
     while (*value) {
         size_t digits = strspn(value, "0123456789");
@@ -41,7 +41,7 @@ static void print_other_numbers(const char *value, random_sequence *r, text *out
 }
 
 /* One of the words of a list; "" if it is empty. */
-static void print_other_choice(const field *f, random_sequence *r, text *out)
+static void print_other_choice(const field *f, uint64_t *r, text *out)
 {
     text list = { 0 };
     field_choices(f, &list);
@@ -58,11 +58,8 @@ static void print_other_choice(const field *f, random_sequence *r, text *out)
     text_free(&list);
 }
 
-/* The type that an element-wise result is converted to stays: near zero, and in place, the reference cannot follow any. */
 static bool has_choices(const field *f)
 {
-    if (strcmp(f->name, "out") == 0)
-        return false;
     return f->kind == FIELD_choice || f->kind == FIELD_ckl_dtype || f->kind == FIELD_bool;
 }
 
@@ -86,7 +83,7 @@ static void print_pair(const char *key, const char *value, text *out)
     text_printf(out, " %s=%s%s%s", key, quote, value, quote);
 }
 
-static void print_field(const field *f, const char *given, random_sequence *r, text *out)
+static void print_field(const field *f, const char *given, uint64_t *r, text *out)
 {
     text value = { 0 };
     if (has_choices(f) && random_below(r, CHOICES_ONE_IN) == 0)
@@ -101,7 +98,7 @@ static void print_field(const field *f, const char *given, random_sequence *r, t
 }
 
 /* How inputs are filled, and what the case forces. */
-static void print_keys(const problem_line *split, random_sequence *r, text *out)
+static void print_keys(const problem_line *split, uint64_t *r, text *out)
 {
     static const char *const fills[] = { "integers", "uniform", "hard" };
     bool forced = random_below(r, FORCED_KEPT_ONE_IN) == 0;
@@ -112,13 +109,15 @@ static void print_keys(const problem_line *split, random_sequence *r, text *out)
     text_printf(out, " fill=%s seed=%" PRId64, fills[random_below(r, COUNT_OF(fills))], 1 + random_below(r, 1000000));
     if (random_below(r, MISALIGN_ONE_IN) == 0)
         text_printf(out, " misalign=%" PRId64, 1 + random_below(r, 15));
+    if (random_below(r, MISALIGN_ONE_IN) == 0)
+        text_printf(out, " stagger=%" PRId64, 1 + random_below(r, 15));
 }
 
-static void print_changed(const operator_test *test, const problem_line *split, random_sequence *r, text *out)
+static void print_changed(const operator_test *test, const problem_line *split, uint64_t *r, text *out)
 {
     text_printf(out, "%s", test->op->name);
-    for (int i = 0; i < test->problem.count; i++) {
-        const field *f = &test->problem.rows[i];
+    for (int i = 0; i < test->line->problem.count; i++) {
+        const field *f = &test->line->problem.rows[i];
         print_field(f, given_value(split, f->name), r, out);
     }
     print_keys(split, r, out);
@@ -138,15 +137,9 @@ static double bytes_of(const test_case *c)
     return sum;
 }
 
-/* An approximate result in a type without a bound: the last bit before a cut to integers may tip it to either side. */
-static bool is_undecided(const test_case *c)
+bool random_problem_fits(const test_case *c, random_problem_limits limits)
 {
-    operand all[OPERANDS_MAX] = { 0 };
-    int count = adapter_operands(c->test, c->problem, all);
-    for (int i = 0; i < count && adapter_approximation(c->test, c->problem) > 0; i++)
-        if (all[i].role != OPERAND_IN && all[i].dtype != CKL_DTYPE_DEFAULT && !dtype_is_float(all[i].dtype))
-            return true;
-    return false;
+    return adapter_flops(c->test, c->problem) <= limits.flops && bytes_of(c) <= limits.bytes;
 }
 
 /* Is the line a problem that a kernel takes, within the limits? */
@@ -157,9 +150,7 @@ static bool suits(const char *line, const ckl_device_info *device, random_proble
     const implementation *impl;
     void *config;
     ckl_status status = case_parse(line, &c);
-    if (status == CKL_OK && (adapter_flops(c.test, c.problem) > limits.flops || bytes_of(&c) > limits.bytes))
-        status = CKL_UNSUPPORTED;
-    if (status == CKL_OK && is_undecided(&c))
+    if (status == CKL_OK && !random_problem_fits(&c, limits))
         status = CKL_UNSUPPORTED;
     if (status == CKL_OK) {
         void *desc = arena_alloc(&memory, 1, c.test->op->desc_bytes);
@@ -171,7 +162,7 @@ static bool suits(const char *line, const ckl_device_info *device, random_proble
     return status == CKL_OK;
 }
 
-static const operator_test *any_operator(random_sequence *r)
+static const operator_test *any_operator(uint64_t *r)
 {
     int count = 0;
     while (operator_tests[count])
@@ -179,7 +170,7 @@ static const operator_test *any_operator(random_sequence *r)
     return operator_tests[random_below(r, count)];
 }
 
-static const char *any_case(const operator_test *test, random_sequence *r)
+static const char *any_case(const operator_test *test, uint64_t *r)
 {
     int count = 0;
     while (test->cases[count])
@@ -190,7 +181,7 @@ static const char *any_case(const operator_test *test, random_sequence *r)
 void random_problem(const operator_test *only, const ckl_device_info *device, uint64_t seed,
                     random_problem_limits limits, text *line)
 {
-    random_sequence r = { .stream = seed };
+    uint64_t r = seed;
     const operator_test *test = only ? only : any_operator(&r);
     for (int i = 0; i < ATTEMPTS; i++) {
         text given = { 0 }, changed = { 0 };

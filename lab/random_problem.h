@@ -10,6 +10,8 @@ typedef struct random_problem_limits {
     double bytes; // of all operands
 } random_problem_limits;
 
+bool random_problem_fits(const test_case *c, random_problem_limits limits);
+
 /*
  * Appends a line that some implementation takes on the device: of one operator, or of any if `only` is NULL. The same seed
  * gives the same line. Where no change of a case suits, it is the case itself, which may exceed the limits. Any thread.

@@ -146,7 +146,9 @@ static ckl_status measure_memory(soak *s)
         TRY(s->device->ops->memory_used(s->device, &used));
     soak_sums *sums = &s->sums;
     sums->device_bytes = (int64_t)used;
+    struct mallinfo2 heap = mallinfo2();
     sums->host_bytes = resident_bytes();
+    sums->heap_bytes = (int64_t)(heap.uordblks + heap.hblkhd);
     sums->phases++;
     bool settling = clock_seconds() - s->begin < s->options->seconds / 3;
     if (settling || sums->phases == 1) {
@@ -159,12 +161,29 @@ static ckl_status measure_memory(soak *s)
     return CKL_OK;
 }
 
+static const char *work_of(soak *s, ckl_stream stream)
+{
+    bool idle = true;
+    if (s->device->ops->stream_idle && s->device->ops->stream_idle(s->device, stream, &idle) != CKL_OK)
+        return ckl_error();
+    return idle ? "its work is done" : "its work is not done";
+}
+
+/* First what the host knows; a driver that hangs may not answer. */
 static void report_stuck(soak *s)
 {
     s->sums.stuck = true;
-    for (int i = 0; i < s->options->streams; i++)
-        if (s->streams[i].open)
-            s->options->waiting(s->streams[i].line);
+    int per_thread = s->options->streams / s->options->threads;
+    for (int asks = 0; asks < 2; asks++)
+        for (int i = 0; i < s->options->streams; i++) {
+            soak_stream *stream = &s->streams[i];
+            const char *stage = soak_stream_stage(stream);
+            if (!stage)
+                continue;
+            s->options->waiting(&(soak_wait){ i / per_thread, i, stream->number, stream->line, stage,
+                                              clock_seconds() - stream->since,
+                                              asks ? work_of(s, stream->stream) : NULL });
+        }
 }
 
 /* Waits for the threads of a phase, tells of progress, and notices when there is none. */

@@ -9,7 +9,8 @@
  * Time is cut into phases. After each all threads have ended, plans, streams and memory are given back and caches are emptied;
  * what the device and the process still use then must not grow: by no more than SOAK_DEVICE_GROWTH_MAX and SOAK_HOST_GROWTH_MAX
  * over the most that was seen in the first third of the phases. The bounds hold what drivers, allocators and thread pools keep
- * for later; other users of the same GPU disturb the first.
+ * for later; other users of the same GPU disturb the first. What the process has beyond heap_bytes are mappings: the driver's
+ * and its compiler's, stacks of threads, the emulator's tables of freed global memory (of 64 MiB at most).
  */
 #ifndef CKL_LAB_SOAK_H
 #define CKL_LAB_SOAK_H
@@ -27,10 +28,20 @@ typedef struct soak_sums {
     int64_t problems, rounds, runs, graphs; // graphs: runs that were part of one
     int64_t wrong, refused; // refused: calls that the library does not take, say in place with other strides
     int64_t phases, device_bytes, host_bytes; // in use after the last phase
+    int64_t heap_bytes;                       // of host_bytes, what malloc() has given out: to anyone, the driver too
     int64_t device_growth, host_growth;       // over the first third; 0 while there is none
     bool lost;                                // the device accepts no work any more
     bool stuck;                               // no run ended for long: threads are left behind, leave the process
 } soak_sums;
+
+/* What a stream is at where nothing ends. */
+typedef struct soak_wait {
+    int thread, stream;
+    int64_t number; // of its problem
+    const char *line, *stage;
+    double seconds;   // in that stage
+    const char *work; // is the stream's work done? NULL: not asked yet, the answer may never come
+} soak_wait;
 
 typedef struct soak_options {
     uint64_t seed;           // problem i is drawn from (seed, i), whatever the threads do
@@ -43,7 +54,7 @@ typedef struct soak_options {
     /* Called by one thread at a time. */
     void (*failed)(const char *line, int64_t number, const char *what);
     void (*progress)(const soak_sums *sums);
-    void (*waiting)(const char *line); // where stuck: for each line under way
+    void (*waiting)(const soak_wait *wait); // where stuck: for each stream under way, then once more with its work
 } soak_options;
 
 /* Runs until time, problems or device are at their end. CKL_OK also when something was wrong: the sums say it. */

@@ -5,14 +5,27 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "lab/clock.h"
+#include "base/random.h"
 #include "lab/compare.h"
 
-enum { ROUNDS_MAX = 16, GRAPH_ONE_IN = 2 };
+enum { ROUNDS_MAX = 16, GRAPH_ONE_IN = 2, FIRST_POISON = 0xff };
 enum { BURST_MAX_EMULATED = 4, BURST_MAX_GPU = 32 }; // runs of a round: a GPU's streams are to overlap
 
 /* Of a problem: the emulator runs millions of operations a second, a GPU is to be kept busy for microseconds. */
 static const random_problem_limits emulated_limits = { .flops = 2e6, .bytes = 1 << 20 };
 static const random_problem_limits gpu_limits = { .flops = 2e9, .bytes = 64 << 20 };
+
+static void begin_stage(soak_stream *s, const char *stage)
+{
+    s->since = clock_seconds();
+    __atomic_store_n(&s->stage, stage, __ATOMIC_RELEASE);
+}
+
+const char *soak_stream_stage(const soak_stream *s)
+{
+    return __atomic_load_n(&s->stage, __ATOMIC_ACQUIRE);
+}
 
 static void note_status(soak_stream *s, ckl_status status)
 {
@@ -44,6 +57,7 @@ static void give_back(soak_stream *s)
     check_close(&s->k);
     case_clear(&s->c);
     s->open = false;
+    begin_stage(s, NULL);
 }
 
 void soak_stream_close(soak_stream *s)
@@ -63,18 +77,36 @@ static void draw_line(soak_stream *s, const soak_options *options)
     text_free(&line);
 }
 
+/* check_run() in stages. */
+static ckl_status run_first(soak_stream *s, check_result *result)
+{
+    begin_stage(s, "writing its operands");
+    operand_images_poison(&s->k.images, FIRST_POISON);
+    TRY(operand_set_write(s->device, &s->k.images, &s->k.set, s->stream));
+    begin_stage(s, "enqueueing its first run");
+    TRY(check_enqueue(&s->k));
+    begin_stage(s, "waiting for its first run");
+    TRY(ckl_stream_synchronize(s->device, s->stream));
+    begin_stage(s, "reading what its first run left");
+    TRY(operand_set_read(s->device, &s->k.images, &s->k.set, s->stream));
+    begin_stage(s, "comparing its first run with the reference");
+    check_compare(&s->k, result);
+    return CKL_OK;
+}
+
 void soak_stream_take(soak_stream *s, const soak_options *options, int64_t number)
 {
     s->number = number;
-    s->random = (random_sequence){ .stream = random_at(options->seed, (uint64_t)number) };
+    s->random = random_at(options->seed, (uint64_t)number);
     draw_line(s, options);
     check_result result = { 0 };
     s->open = true;
+    begin_stage(s, "planning");
     ckl_status status = case_parse(s->line, &s->c);
     if (status == CKL_OK)
         status = check_open(&s->c, s->device, s->stream, &s->k);
     if (status == CKL_OK)
-        status = check_run(&s->k, &result);
+        status = run_first(s, &result);
     if (status == CKL_INVALID || status == CKL_UNSUPPORTED) { // what a desc alone does not tell
         s->done.refused++;
         give_back(s);
@@ -119,8 +151,10 @@ static ckl_status capture(soak_stream *s)
 
 static ckl_status enqueue(soak_stream *s)
 {
+    begin_stage(s, "writing its operands");
     operand_images_poison(&s->k.images, (unsigned char)random_next(&s->random));
     TRY(operand_set_write(s->device, &s->k.images, &s->k.set, s->stream));
+    begin_stage(s, s->by_graph ? "enqueueing a graph" : "enqueueing runs");
     if (!s->by_graph)
         return enqueue_runs(s, s->burst);
     if (!s->graph)
@@ -157,7 +191,9 @@ static void judge(soak_stream *s)
 
 void soak_stream_settle(soak_stream *s)
 {
+    begin_stage(s, s->by_graph ? "waiting for a graph" : "waiting for runs");
     ckl_status status = *s->fault ? CKL_OK : ckl_stream_synchronize(s->device, s->stream);
+    begin_stage(s, "reading and judging what is left");
     if (status == CKL_OK && !*s->fault)
         status = operand_set_read(s->device, &s->k.images, &s->k.set, s->stream);
     note_status(s, status);
@@ -166,6 +202,7 @@ void soak_stream_settle(soak_stream *s)
     s->done.rounds++;
     s->done.runs += s->burst;
     s->done.graphs += s->by_graph ? s->burst : 0;
+    begin_stage(s, "giving back");
     if (*s->fault || --s->rounds == 0)
         give_back(s);
 }

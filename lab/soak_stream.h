@@ -3,7 +3,6 @@
 #define CKL_LAB_SOAK_STREAM_H
 
 #include "lab/check.h"
-#include "lab/random.h"
 #include "lab/soak.h"
 
 /* What a stream did since it was last asked. */
@@ -16,12 +15,15 @@ typedef struct soak_stream {
     ckl_stream stream;
     bool broken; // takes no problem: it could not be made
 
+    const char *stage; // what its thread does for it, NULL: nothing; read by the thread that watches
+    double since;      // when that began
+
     bool open; // has a problem
     int64_t number;
     char line[SOAK_LINE_BYTES];
     test_case c;
     check k;
-    random_sequence random;
+    uint64_t random;
     uint64_t digest; // of the first run
     int64_t rounds;  // left
     int64_t burst;   // runs of this round
@@ -33,6 +35,9 @@ typedef struct soak_stream {
     bool lost;        // with the device
     soak_done done;
 } soak_stream;
+
+/* What its thread does for it; NULL: nothing. Of any thread. */
+const char *soak_stream_stage(const soak_stream *s);
 
 /* A stream of the device. Close it also after a failure, which is in `fault`, as with all that follow. */
 void soak_stream_open(soak_stream *s, ckl_device *device);

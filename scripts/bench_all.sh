@@ -2,7 +2,7 @@
 # bench_all.sh [CKL] - measures every suite on the GPU, with the peers that are there, and brings the tables up to date.
 #
 # Results go to bench/results/. SECONDS_A_ROW (0.2 if not set) is the time of sampling a row. Most of the time goes into data
-# and checks: with 0.1 all suites but gemm-f16 take 11 minutes on an H200 with 16 cores, norm alone 160 seconds, as torch.compile
+# and checks: with 0.1 all suites but those of gemm take 11 minutes on an H200 with 16 cores, norm alone 160 seconds, as torch.compile
 # takes part there.
 # SUITES="norm softmax" measures these alone. A suite with a failed row fails at the end, after the others.
 set -euo pipefail
@@ -10,14 +10,13 @@ cd "$(dirname "$0")/.."
 
 ckl=${1:-build/ckl}
 seconds=${SECONDS_A_ROW:-0.2}
-suites=${SUITES:-attention norm softmax transpose permute reduce groupnorm crossentropy rope elementwise add gemm-f16}
+suites=${SUITES:-attention norm softmax transpose permute reduce groupnorm crossentropy rope elementwise add gemm-f16 gemm-splitk gemm-few-rows gemm-odd gemm-batched}
 failed=
 
 "$ckl" run add n=1000 --device cuda >/dev/null # without a GPU it says why
 [[ -e $(dirname "$ckl")/libckl_cub_peer.so ]] || scripts/build-peers "$(dirname "$ckl")" || echo "bench_all: without CUB"
 for suite in $suites; do
-    [[ $suite == norm ]] && compile=1 || compile=0 # takes seconds a row
-    CKL_TORCH_COMPILE=$compile "$ckl" bench --suite "bench/suites/$suite.txt" --seconds "$seconds" --json "bench/results/$suite.json" ||
+    "$ckl" bench --suite "bench/suites/$suite.txt" --seconds "$seconds" --json "bench/results/$suite.json" ||
         failed="$failed $suite"
 done
 "$ckl" bench --ladder --suite bench/suites/reduce-ladder.txt --seconds "$seconds" --json bench/results/reduce-ladder.json ||

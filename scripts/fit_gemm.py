@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """fit_gemm.py - fits the cost of gemm's Hopper kernel to sweeps, picks its tiles, writes src/operators/gemm/gemm_sm90_fit.h.
 
-    scripts/fit_gemm.py fit [--seconds S] [--seed N]   coefficients from bench/sweeps/gemm-*.txt, then tiles, then the header
-    scripts/fit_gemm.py tiles                          the tiles anew with the header's coefficients
+    scripts/fit_gemm.py fit [--seconds S] [--seed N]   tiles and coefficients, from the header's on, by bench/sweeps/gemm-*.txt
     scripts/fit_gemm.py judge FILE...                  how good the first choice and the first eight are on sweeps
     scripts/fit_gemm.py sample COUNT SEED FOLDER       problem lines and configs for the next sweep: lines.txt, 0.txt, 1.txt ...
     scripts/fit_gemm.py check CKL                      the library's predictions are those of this file
 
 A sweep is what `ckl bench gemm LINE --configs FILE` prints, behind a line "== LINE". The model is that of
-gemm_sm90_choice.c; check compares both. Judge on sweeps of another sample than those that were fitted.
+gemm_sm90_choice.c; check compares both. Wants numpy. Judge on sweeps of another sample than those that were fitted.
 """
 import glob
 import math
@@ -20,9 +19,12 @@ import subprocess
 import sys
 import time
 
+import numpy as np
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEADER = os.path.join(ROOT, "src/operators/gemm/gemm_sm90_fit.h")
-SM_COUNT, SMEM, TILE_K, TILES = 132, 232448, 64, 16
+CLUSTERS = {1: 132, 2: 66, 3: 40, 4: 30, 6: 20, 8: 15} # that an H200 holds at once, by CTAs of each
+SM_COUNT, SMEM, TILE_K, TILES = 132, 232448, 64, 33
 
 # Where fitting begins, and what each coefficient is.
 START = {
@@ -30,110 +32,162 @@ START = {
     "cycles_per_us": (1755.0, "the clock that cycles are counted in; not fitted"),
     "tensor_cores": (1.131, "of the rate that the instructions promise"),
     "operands": (0.4977, "how much reading operands from shared memory bounds narrow tiles"),
-    "three_consumers": (1.059, "what three consumers lose"),
+    "three_consumers": (1.04866, "what three consumers lose"),
     "step": (3.001, "cycles of a K step that nothing overlaps"),
     "sm_bytes": (60.24, "a cycle into an SM"),
     "sm_bytes_alone": (147.9, "the same where at most every second SM has a CTA"),
-    "slow_row": (2.069, "cycles of a row that starts inside a 32-byte sector"),
+    "slow_row": (1.6282, "cycles of a row that starts inside a 32-byte sector"),
     "absent_row": (1.387, "cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads"),
-    "l2_bytes": (27430.0, "a cycle out of L2"),
+    "l2_bytes": (5500.0, "a cycle out of L2, which neighbouring SMs are given together where they ask for the same"),
+    "round_trip": (2000.0, "cycles from asking for a stage to its arrival: the ring is full once in so many"),
+    "exchange": (1500.0, "cycles of adding the parts of a split: 256x256x8192 in tiles of 64x64 and 128x128; not fitted"),
+    "exchange_bytes": (30.0, "a cycle of what a CTA sends for it; not fitted"),
     "cluster": (0.08107, "what each more CTA of a cluster adds to a step"),
-    "epilogue": (0.1158, "cycles of storing an element, of one consumer"),
-    "boxes_of_32": (1.263, "times that, in boxes of 32 columns"),
-    "boxes_of_16": (2.971, "and of 16"),
+    "epilogue": (0.1176, "cycles of storing an element, of one consumer; as the three below fitted to plain problems, then kept"),
+    "boxes_of_32": (1.27766, "times that, in boxes of 32 columns"),
+    "boxes_of_16": (2.013, "and of 16"),
     "gelu": (3.5, "times the epilogue with GELU: 4096x4096x512 in f16 takes 39.5 instead of 33.3 us; not fitted"),
     "flops_per_us": (20990000.0, "of an SM within the power limit"),
     "memory_bytes_per_us": (3596000.0, "of HBM"),
 }
-FITTED = [name for name in START if name not in ("cycles_per_us", "gelu")]
-FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n")
+FITTED = [name for name in START if name not in ("cycles_per_us", "gelu", "epilogue", "boxes_of_32", "boxes_of_16",
+                                                 "three_consumers", "slow_row", "exchange", "exchange_bytes")]
+FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n", "split", "swap")
 
 
 def ceil_div(x, y):
     return -(-x // y)
 
 
-# Always there: ping-pong, which is the best of large problems more often than the model sees, and the best for rows that start
-# inside a sector (bench/notes/gemm.md).
-SEEDS = ((128, 128, 2, 1, 1, 1), (128, 160, 2, 1, 1, 1), (128, 192, 2, 1, 1, 1), (192, 192, 3, 0, 2, 1))
+# Always there: what an earlier fit picked over a population of problems, none of few tiles. Another fit must not change what large
+# problems get, where ping-pong is the best more often than the model sees (bench/notes/gemm.md).
+SEEDS = ((192, 192, 3, 0, 2, 1, 1, 0), (256, 128, 2, 0, 1, 2, 1, 0), (128, 224, 2, 0, 1, 1, 1, 0), (128, 192, 2, 1, 1, 1, 1, 0),
+         (192, 128, 3, 0, 1, 2, 1, 0), (128, 160, 2, 1, 1, 1, 1, 0), (128, 160, 2, 0, 1, 1, 1, 0), (128, 128, 2, 1, 1, 1, 1, 0),
+         (128, 96, 2, 1, 1, 1, 1, 0), (64, 192, 1, 0, 1, 1, 1, 0), (64, 128, 2, 1, 1, 1, 1, 0), (64, 96, 2, 1, 1, 1, 1, 0),
+         (64, 80, 1, 0, 1, 1, 1, 0), (64, 64, 1, 0, 1, 2, 1, 0), (64, 48, 1, 0, 1, 2, 1, 0), (64, 32, 1, 0, 1, 2, 1, 0), (64, 64, 2, 1, 1, 1, 1, 0))
+
+
+# What the listed suite (bench/results/gemm-f16.json) is fast with. Another choice counts as 3 % slower.
+PING_PONG = {(1024, 1024, 1024): (64, 128), (2048, 2048, 2048): (128, 128), (4096, 4096, 4096): (128, 128),
+             (4096, 4096, 512): (128, 128), (8192, 8192, 8192): (128, 192), (16384, 8192, 4096): (128, 192),
+             (8192, 28672, 8192): (128, 192)}
+
+
+def columns_of(c, m):
+    """Of a tile: with swap=1 all rows of D."""
+    return ceil_div(m, 16) * 16 if c["swap"] and not c["tile_n"] else c["tile_n"]
+
+
+def finished_columns(c, tile_n):
+    """Of a tile, by one CTA of a split."""
+    finishers = c["split"]
+    while finishers > 1 and tile_n % (16 * finishers):
+        finishers -= 1
+    return tile_n // finishers
+
+
+# What the model looks at, of a problem and a config: numbers, or columns of them.
+FEATURES = ("tile_m tile_n pingpong consumers sharers split stages turns ctas steps l2_rows slow_rows absent columns narrow "
+            "flops bytes").split()
+
+
+def features(shape, c):
+    m, n, k = shape
+    tile_m, tile_n, cluster_m, cluster_n = c["tile_m"], columns_of(c, m), c["cluster_m"], c["cluster_n"]
+    swap, split, sharers = c["swap"], c["split"], cluster_m * cluster_n
+    rows, cols = (n, m) if swap else (m, n)
+    cluster = sharers * split
+    tiles = ceil_div(rows, tile_m * cluster_m) * ceil_div(cols, tile_n * cluster_n) * cluster
+    slots, steps = CLUSTERS[cluster] * cluster, ceil_div(ceil_div(k, TILE_K), split)
+    shared_m, shared_n = tile_m / cluster_n, tile_n / cluster_m
+    columns = finished_columns(c, tile_n)
+    merged = 2 if cluster == 1 and rows > tile_m else 1 # neighbours without a cluster load the same B at the same time
+    return (tile_m, tile_n, c["pingpong"], c["consumers"], sharers, split,
+            c["stages"] if "stages" in c else staged(c, m)["stages"], ceil_div(tiles, slots), min(tiles, slots), steps,
+            shared_m + shared_n / merged, shared_m + shared_n if k * 2 % 32 else 0, -m % tile_n if swap else -m % tile_m / cluster_n,
+            columns, 0 if swap or columns % 64 == 0 else 1 if columns % 32 == 0 else 2,
+            2.0 * tiles * tile_m * tile_n * steps * TILE_K, 2.0 * (m * k + n * k + m * n))
 
 
 def overlapped(*parts):
     return sum(x ** 8 for x in parts) ** 0.125
 
 
-def cost(p, shape, c):
-    """Microseconds of a bf16 problem (m, n, k) in a config: gemm_sm90_cost() of the library."""
-    m, n, k = shape
-    tile_m, tile_n, cluster_m, cluster_n = c["tile_m"], c["tile_n"], c["cluster_m"], c["cluster_n"]
-    cluster = cluster_m * cluster_n
-    tiles = ceil_div(m, tile_m * cluster_m) * ceil_div(n, tile_n * cluster_n) * cluster
-    slots = max(SM_COUNT // cluster * cluster, cluster)
-    turns, ctas, steps = ceil_div(tiles, slots), min(tiles, slots), ceil_div(k, TILE_K)
-    shared_m, shared_n = tile_m / cluster_n, tile_n / cluster_m
-    instruction = max(tile_n / 2, (16 + tile_n / 4) * p["operands"])
-    tensor_cores = tile_m / 64 * 4 * instruction * p["tensor_cores"]
-    if c["consumers"] == 3:
-        tensor_cores *= p["three_consumers"]
-    sm = (tile_m + tile_n) * 128 / (p["sm_bytes_alone"] if 2 * ctas <= SM_COUNT else p["sm_bytes"])
-    if k * 2 % 32:
-        sm += p["slow_row"] * (shared_m + shared_n)
-    sm += p["absent_row"] * (-m % tile_m) / cluster_n
-    l2 = ctas * (shared_m + shared_n) * 128 / p["l2_bytes"]
-    step = overlapped(tensor_cores, sm, l2) * (1 + p["cluster"] * (cluster - 1)) + p["step"]
-    narrow = 1 if tile_n % 64 == 0 else p["boxes_of_32"] if tile_n % 32 == 0 else p["boxes_of_16"]
-    epilogue = tile_m * tile_n * p["epilogue"] * narrow / (1 if c["pingpong"] else c["consumers"])
-    tile = step * steps
+def predicted(p, x):
+    """Microseconds of bf16 problems: gemm_sm90_cost() of the library."""
+    x = dict(zip(FEATURES, x))
+    instruction = np.maximum(x["tile_n"] / 2, (16 + x["tile_n"] / 4) * p["operands"])
+    tensor_cores = x["tile_m"] / 64 * 4 * instruction * p["tensor_cores"]
+    tensor_cores = np.where(x["consumers"] == 3, tensor_cores * p["three_consumers"], tensor_cores)
+    rate = np.where(2 * x["ctas"] <= SM_COUNT, p["sm_bytes_alone"], p["sm_bytes"])
+    sm = np.maximum((x["tile_m"] + x["tile_n"]) * 128 / rate, p["round_trip"] / x["stages"])
+    sm = sm + p["slow_row"] * x["slow_rows"] + p["absent_row"] * x["absent"]
+    l2 = x["ctas"] * x["l2_rows"] * 128 / p["l2_bytes"]
+    step = overlapped(tensor_cores, sm, l2) * (1 + p["cluster"] * (x["sharers"] - 1)) + p["step"]
+    narrow = np.where(x["narrow"] == 0, 1, np.where(x["narrow"] == 1, p["boxes_of_32"], p["boxes_of_16"]))
+    epilogue = x["tile_m"] * x["columns"] * p["epilogue"] * narrow / np.where(x["pingpong"] == 1, 1, x["consumers"])
+    exchange = p["exchange"] + 4.0 * x["tile_m"] * x["tile_n"] / p["exchange_bytes"]
+    epilogue = epilogue + np.where(x["split"] > 1, exchange, 0)
+    tile = step * x["steps"]
     both = tile + epilogue
-    turn = max(tile, both / 2) if c["pingpong"] else both
-    flops = 2.0 * tiles * tile_m * tile_n * steps * TILE_K
-    tiles_us = p["launch_us"] + (turns * turn + both - turn) / p["cycles_per_us"]
-    power_us = p["launch_us"] + flops / (p["flops_per_us"] * SM_COUNT)
-    memory_us = p["launch_us"] + 2.0 * (m * k + n * k + m * n) / p["memory_bytes_per_us"]
+    turn = np.where(x["pingpong"] == 1, np.maximum(tile, both / 2), both)
+    tiles_us = p["launch_us"] + (x["turns"] * turn + both - turn) / p["cycles_per_us"]
+    power_us = p["launch_us"] + x["flops"] / (p["flops_per_us"] * SM_COUNT)
+    memory_us = p["launch_us"] + x["bytes"] / p["memory_bytes_per_us"]
     return overlapped(tiles_us, power_us, memory_us)
 
 
+def cost(p, shape, c):
+    return float(predicted(p, [np.float64(x) for x in features(shape, c)]))
+
+
+def costs_of(p, shape, some):
+    """Of one problem in many configs."""
+    return predicted(p, np.array([features(shape, c) for c in some], dtype=float).T)
+
+
 def configs():
-    """The legal configs worth a thought, one CTA an SM."""
+    """The legal configs worth a thought, one CTA an SM; with swap=1 a tile has as many columns as D has rows."""
     shapes = [(64, n, 1, 0) for n in (32, 48, 64, 80, 96, 112, 128, 160, 192, 256)]
     shapes += [(64, n, 2, 1) for n in (64, 96, 128, 160, 192, 256)]
     shapes += [(128, n, 2, 1) for n in (96, 112, 128, 144, 160, 176, 192)]
     shapes += [(128, n, 2, 0) for n in (96, 128, 144, 160, 176, 192, 208, 224, 240, 256)]
     shapes += [(256, n, 2, 0) for n in (96, 128, 160, 192)]
     shapes += [(192, n, 3, 0) for n in (128, 144, 160, 176, 192)]
-    found = []
-    for tile_m, tile_n, consumers, pingpong in shapes:
-        for cluster_m, cluster_n in ((1, 1), (2, 1), (1, 2)):
-            if tile_n % (8 * cluster_m) == 0 and tile_m % (8 * cluster_n) == 0:
-                found.append(dict(zip(FIELDS, (tile_m, tile_n, consumers, pingpong, cluster_m, cluster_n))))
-    return found
+    clusters = ((1, 1), (2, 1), (1, 2))
+    found = [(*tile, *cluster, 1, 0) for tile in shapes for cluster in clusters]
+    shapes = [(64, n, 1, 0) for n in (32, 48, 64, 96, 128, 192)] + [(128, n, 2, 0) for n in (64, 96, 128, 192)]
+    found += [(*tile, *cluster, split, 0) for tile in shapes for cluster in clusters for split in (2, 3, 4, 8)
+              if cluster[0] * cluster[1] * split <= 8]
+    found += [(64, 0, *role, *cluster, split, 1) for role in ((1, 0), (2, 1)) for cluster in clusters[:2]
+              for split in (1, 2, 4, 8) if cluster[0] * split <= 8]
+    return [dict(zip(FIELDS, c)) for c in found if c[1] % (8 * c[4]) == 0 and c[0] % (8 * c[5]) == 0]
 
 
-def staged(c):
-    """The config with stages and buffers, as the library fits them into shared memory."""
-    stages = buffers = 0
+def staged(c, m):
+    """The config for m rows with stages and buffers, as the library fits them into shared memory."""
+    tile_n, stages, buffers = columns_of(c, m), 0, 0
+    columns = finished_columns(c, tile_n)
     for buffers in (2, 1):
-        columns = 64 if c["tile_n"] % 64 == 0 else 32 if c["tile_n"] % 32 == 0 else 16
-        left = SMEM - buffers * c["consumers"] * 64 * columns * 2 - 16 * 8
-        stages = min(8, left // ((c["tile_m"] + c["tile_n"]) * 128))
+        if c["swap"]:
+            box = next(rows for rows in (64, 48, 32, 16) if columns % rows == 0) * 64
+        else:
+            box = 64 * next(cols for cols in (64, 32, 16) if columns % cols == 0)
+        parts = 4 * c["tile_m"] * (c["consumers"] if c["pingpong"] else 1) * columns * c["split"] if c["split"] > 1 else 0
+        fixed = buffers * c["consumers"] * box * 2 + parts + (16 * c["consumers"] if c["split"] > 1 else 0)
+        stages = min(12 if c["swap"] or c["split"] > 1 else 8, (SMEM - fixed) // ((c["tile_m"] + tile_n) * 128 + 16))
         if stages >= 4:
             break
-    return dict(c, stages=stages, buffers=buffers, ctas=1, group=8)
+    return dict(c, tile_n=tile_n, stages=max(stages, 2), buffers=buffers, ctas=1, group=8)
 
 
-def never_good(sweeps):
-    """Those that were measured on three problems or more and never came within 5 % of the best."""
-    found = {}
-    for _, trials, _ in sweeps:
-        best = min(us for us, _ in trials)
-        for us, c in trials:
-            found.setdefault(tuple(c[f] for f in FIELDS), []).append(us / best)
-    return {key for key, ratios in found.items() if len(ratios) >= 3 and min(ratios) > 1.05}
+def is_small(shape):
+    """Few rows, or few tiles: shapes that the sweeps of splits have, and the like."""
+    return shape[0] <= 128 or shape[0] * shape[1] <= 2 ** 20
 
 
-def accumulators(c):
-    rows = c["tile_m"] if c["pingpong"] else c["tile_m"] // c["consumers"]
-    return rows * c["tile_n"] // 128
+def key_of(c):
+    return tuple(0 if c["swap"] and f == "tile_n" else c[f] for f in FIELDS)
 
 
 def size(draw, low, high):
@@ -167,37 +221,64 @@ def read_sweeps(paths):
                 elif "tile_m" in row[3]:
                     c = {k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", row[3])}
                     if c.pop("ctas", 1) == 1:
-                        found[-1][1].append((float(row[1]), c))
+                        found[-1][1].append((float(row[1]), {"split": 1, "swap": 0, **c}))
     return [sweep for sweep in found if sweep[1]]
 
 
-def loss(p, sweeps):
+def measured(sweeps):
+    """All trials as columns of features and times, and where each problem's begin and end."""
+    columns = np.array([features(shape, c) for shape, trials, _ in sweeps for _, c in trials], dtype=float).T
+    times = np.array([us for _, trials, _ in sweeps for us, _ in trials])
+    ends = np.cumsum([len(trials) for _, trials, _ in sweeps])
+    weights = np.array([8 if min(shape) >= 2048 else 4 if min(shape) >= 1536 else 1 for shape, _, _ in sweeps])
+    return columns, times, list(zip([0, *ends[:-1]], ends)), weights # most time is spent on large ones
+
+
+def loss(p, data):
     """Mean regret of the choice, its worst tenth, and how far predictions are off."""
-    regrets, errors = [], []
-    for shape, trials, _ in sweeps:
-        best = min(us for us, _ in trials)
-        predicted = [(cost(p, shape, c), us) for us, c in trials]
-        least = min(x for x, _ in predicted)
-        weights = [math.exp(-math.log(x / least) / 0.01) for x, _ in predicted] # near ties count, too
-        regrets.append(sum(w * math.log(us / best) for w, (_, us) in zip(weights, predicted)) / sum(weights))
-        regrets += regrets[-1:] if min(shape) >= 2048 else [] # where most time is spent
-        near = [min(abs(math.log(x / us)), 0.4) ** 2 for x, us in predicted if us < 1.4 * best]
-        errors.append(sum(near) / len(near))
-    worst = sorted(regrets)[-max(1, len(regrets) // 10):]
-    return sum(regrets) / len(regrets) + 0.3 * sum(worst) / len(worst) + 0.25 * math.sqrt(sum(errors) / len(errors))
+    columns, times, problems, counts = data
+    guesses, regrets, errors = predicted(p, columns), [], []
+    for begin, end in problems:
+        guess, us = guesses[begin:end], times[begin:end]
+        best = us.min()
+        weights = np.exp(-np.log(guess / guess.min()) / 0.01) # near ties count, too
+        regrets.append(float((weights * np.log(us / best)).sum() / weights.sum()))
+        near = np.minimum(np.abs(np.log(guess / us)), 0.4)[us < 1.4 * best] ** 2
+        errors.append(near.mean())
+    regrets = np.repeat(regrets, counts)
+    worst = np.sort(regrets)[-max(1, len(regrets) // 10):]
+    return regrets.mean() + 0.3 * worst.mean() + 0.25 * math.sqrt(np.repeat(errors, counts).mean())
 
 
-def fit(sweeps, seconds, seed):
-    """Simulated annealing from START."""
+def among(tiles, sweeps):
+    """The sweeps with trials of these tiles alone: the choice is among them."""
+    keys = {key_of(c) for c in tiles}
+    found = [[shape, [trial for trial in trials if key_of(trial[1]) in keys], peer] for shape, trials, peer in sweeps]
+    return [sweep for sweep in found if len(sweep[1]) > 1]
+
+
+def kept(tiles):
+    """The suite as sweeps of the tiles that suit its size."""
+    found = []
+    for shape, tile in PING_PONG.items():
+        best = 2.0 * math.prod(shape) / 7e8
+        trials = [(best if key_of(c) == (*tile, 2, 1, 1, 1, 1, 0) else 1.03 * best, staged(c, shape[0])) for c in tiles
+                  if not c["swap"]]
+        found.append([shape, trials, 0])
+    return found
+
+
+def fit(start, sweeps, seconds, seed):
+    """Simulated annealing."""
     draw, begin = random.Random(seed), time.time()
-    p = {name: value for name, (value, _) in START.items()}
-    now = loss(p, sweeps)
+    p, data = dict(start), measured(sweeps)
+    now = loss(p, data)
     best, least = dict(p), now
     while (spent := (time.time() - begin) / seconds) < 1:
         q = dict(p)
         for name in draw.sample(FITTED, draw.choice((1, 1, 2, 3))):
             q[name] *= math.exp(draw.gauss(0, 0.15))
-        value = loss(q, sweeps)
+        value = loss(q, data)
         if value < now or draw.random() < math.exp((now - value) * 3 / (0.01 * (1 - spent) + 1e-5)):
             p, now = q, value
         if value < least:
@@ -205,27 +286,21 @@ def fit(sweeps, seconds, seed):
     return best
 
 
-def pick_tiles(p, sweeps):
-    """Greedily those configs that leave the least regret over the population, a quarter of it with rows that start inside a
-    sector, all of it once more with an epilogue that wants registers. The tile that suits the smallest problems comes last: its reason is given where none can compute."""
-    shapes, every = population(7, 300) + [(m, n, k // 16 * 16 + 8) for m, n, k in population(8, 100)], configs()
-    poor = never_good(sweeps)
-    every = [c for c in every if tuple(c[f] for f in FIELDS) not in poor]
-    easy = [c for c in every if accumulators(c) <= 128]
-    costs = [(lambda allowed: [cost(p, shape, c) if c in allowed else math.inf for c in every])(pool)
-             for pool in (every, easy) for shape in shapes]
-    bests = [min(row) for row in costs]
-    chosen = [every.index(dict(zip(FIELDS, seed))) for seed in SEEDS]
-    least = [min(row[i] for i in chosen) for row in costs]
+def pick_tiles(sweeps):
+    """The seeds, and greedily those measured configs that leave the least regret where rows or tiles are few. The tile that suits
+    the smallest problems comes last: its reason is given where none can compute."""
+    measured = [{key_of(c): us for us, c in trials} for shape, trials, _ in sweeps if is_small(shape)]
+    chosen = list(SEEDS)
     while len(chosen) < TILES:
-        def regret(i):
-            logs = [math.log(min(min(have, row[i]) / best, 10)) for have, row, best in zip(least, costs, bests)]
+        def regret(key):
+            have = [min([times[k] for k in (*chosen, key) if k in times], default=math.inf) / min(times.values())
+                    for times in measured]
+            logs = [math.log(min(x, 3)) for x in have]
             return sum(x + 5 * x * x for x in logs) # a large one counts for more
-        take = min((i for i in range(len(every)) if i not in chosen), key=regret)
-        chosen.append(take)
-        least = [min(have, row[take]) for have, row in zip(least, costs)]
-        print("%2d  regret %.4f  %s" % (len(chosen), regret(take) / len(costs), every[take]))
-    return sorted((every[i] for i in chosen), key=lambda c: -c["tile_m"] * c["tile_n"])
+        chosen.append(min(sorted({key for times in measured for key in times} - set(chosen)), key=regret))
+        print("%2d  regret %.4f  %s" % (len(chosen), regret(chosen[-1]) / len(measured), chosen[-1]))
+    tiles = [dict(zip(FIELDS, key)) for key in chosen]
+    return sorted(tiles, key=lambda c: (c["swap"] == 0, -c["split"], -c["tile_m"] * c["tile_n"]))
 
 
 def write_header(p, tiles):
@@ -234,7 +309,8 @@ def write_header(p, tiles):
     rows += ["    double %s; // %s" % (name, text) for name, (_, text) in START.items()]
     rows += ["} gemm_fit;", "", "static const gemm_fit fit = {"]
     rows += ["    .%s = %.6g," % (name, p[name]) for name in START]
-    rows += ["};", "", "typedef struct fitted_tile {", "    int %s;" % ", ".join(FIELDS), "} fitted_tile;", "",
+    rows += ["};", "", "typedef struct fitted_tile { // in any order; where none can compute, the last one says why",
+             "    int %s;" % ", ".join(FIELDS), "} fitted_tile;", "",
              "static const fitted_tile fitted_tiles[] = {"]
     rows += ["    { %s }," % ", ".join(str(c[f]) for f in FIELDS) for c in tiles]
     rows += ["};", "", "#endif", ""]
@@ -245,7 +321,8 @@ def write_header(p, tiles):
 
 def read_header():
     text = open(HEADER).read()
-    p = {name: float(re.search(r"\.%s = ([-+.e\d]+)" % name, text)[1]) for name in START}
+    p = {name: value for name, (value, _) in START.items()}
+    p.update((name, float(value)) for name, value in re.findall(r"\.(\w+) = ([-+.e\d]+)", text) if name in p)
     tiles = re.findall(r"\{ (\d+(?:, \d+)+) \}", text)
     return p, [dict(zip(FIELDS, map(int, row.split(", ")))) for row in tiles]
 
@@ -270,17 +347,18 @@ def sample(p, count, seed, folder):
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "lines.txt"), "w") as lines:
         for i, shape in enumerate(population(seed, count)):
-            ranked = sorted(configs(), key=lambda c: cost(p, shape, c))
+            every = configs()
+            ranked = [every[j] for j in costs_of(p, shape, every).argsort()]
             some = ranked[:16] + random.Random(i).sample(ranked[16:60], 8)
             with open(os.path.join(folder, "%d.txt" % i), "w") as out:
-                out.writelines("sm90 %s\n" % " ".join("%s=%d" % pair for pair in staged(c).items()) for c in some)
+                out.writelines("sm90 %s\n" % " ".join("%s=%d" % pair for pair in staged(c, shape[0]).items()) for c in some)
             lines.write("m=%d n=%d k=%d\n" % shape)
 
 
 def check(p, ckl):
     """Every candidate that `ckl explain` shows has this file's cost."""
     compared = 0
-    for shape in population(11, 40):
+    for shape in population(11, 12):
         line = "gemm m=%d n=%d k=%d a=bf16" % shape
         answer = subprocess.run([ckl, "explain", *shlex.split(line), "--device", "emulator:h200"], capture_output=True,
                                 text=True, check=True).stdout
@@ -289,8 +367,9 @@ def check(p, ckl):
             if abs(cost(p, shape, c) - float(us)) > 0.006:
                 sys.exit("%s: the library says %s us, this file %.2f: %s" % (line, us, cost(p, shape, c), text))
             compared += 1
+    if compared == 0:
+        sys.exit("ckl explain shows no predictions")
     print("%d predictions agree" % compared)
-    return compared > 0
 
 
 def option(name, default):
@@ -301,13 +380,12 @@ def main():
     command = sys.argv[1] if len(sys.argv) > 1 else ""
     sweeps = glob.glob(os.path.join(ROOT, "bench/sweeps/gemm-*.txt"))
     if command == "fit":
-        data = [s for s in read_sweeps(sweeps) if s[0][0] > 1]
-        p = fit(data, option("--seconds", 200.0), option("--seed", 1))
+        data = read_sweeps(sweeps)
+        tiles = pick_tiles(data)
+        data = among(tiles, data) + kept(tiles)
+        p = fit(read_header()[0], data, option("--seconds", 100.0), option("--seed", 1))
         judge(p, data)
-        write_header(p, pick_tiles(p, data))
-    elif command == "tiles":
-        p, _ = read_header()
-        write_header(p, pick_tiles(p, read_sweeps(sweeps)))
+        write_header(p, tiles)
     elif command == "judge":
         judge(read_header()[0], read_sweeps(sys.argv[2:] or sweeps))
     elif command == "sample" and len(sys.argv) == 5:

@@ -15,6 +15,7 @@ fi
 build=${1:-build}
 log=$(mktemp)
 trap 'rm -f "$log" "$log".*' EXIT
+export CKL_TUNED=off           # what this user has tuned is not what is tested
 export OMP_WAIT_POLICY=passive # spinning threads starve each other where cores are few or busy
 passed=0
 failed=0
@@ -83,6 +84,14 @@ help_texts() { # every command explains itself, and knows what it does not know
     [[ $("$build/ckl" run gmem m=1 2>&1) == *"did you mean 'gemm'"* ]]
 }
 
+predictions() { # of the library, and of the script that fits and judges them
+    if ! command -v python3 >/dev/null; then
+        echo "skipped: predicted costs are compared with those of scripts/fit_gemm.py by python3, which is missing"
+        return
+    fi
+    scripts/fit_gemm.py check "$build/ckl"
+}
+
 crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks at what they say of kernels
     local answer
     coproc LABORATORY { exec "$build/ckl" layout - 2>"$log.crash"; }
@@ -93,11 +102,15 @@ crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks 
     [[ $? -eq 139 && $answer && $(<"$log.crash") == 'ckl: crashed, segmentation fault' ]]
 } 2>/dev/null
 
-# The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy and of plans
-# show them no host code that the small problems do not.
+sampled() { # lines of a sample are a suite, on standard input too
+    "$build/ckl" sample add gemm rope --count 1 --bytes 2^14 | "$build/ckl" verify --suite - --device emulator:h200
+}
+
+# The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy, of plans and of
+# choices are long and show them little host code that the small problems do not.
 sanitized() {
     local names=("${unit_names[@]}")
-    [[ $full ]] || mapfile -t names < <(printf '%s\n' "${unit_names[@]}" | grep -vE '^unit_(in_place|norm|plans|softmax)$')
+    [[ $full ]] || mapfile -t names < <(printf '%s\n' "${unit_names[@]}" | grep -vE '^unit_(choices|in_place|norm|plans|softmax)$')
     run "address and undefined-behaviour sanitizer build" build_sanitized "${names[@]}"
     [[ -x build-sanitize/ckl ]] || return
     units build-sanitize "${names[@]}"
@@ -109,13 +122,13 @@ sanitized() {
 threads() {
     run "thread sanitizer build" build_threads
     [[ -x build-thread/ckl ]] || return
-    units build-thread unit_threads
+    units build-thread unit_threads unit_warm unit_cubin_cache
     run "ckl soak, thread sanitizer" build-thread/ckl soak --device emulator:h200 --minutes 0.5
 }
 
 build_threads() {
     cmake -S . -B build-thread -DCMAKE_BUILD_TYPE=Release -DCKL_SANITIZE=thread &&
-        cmake --build build-thread -j"$(nproc)" --target ckl unit_threads
+        cmake --build build-thread -j"$(nproc)" --target ckl unit_threads unit_warm unit_cubin_cache
 }
 
 build_sanitized() {
@@ -143,8 +156,11 @@ run "include directions" scripts/check_includes.sh
 run "exported symbols and size" scripts/check_symbols.sh "$build/libcutekernellib.so"
 run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
+run "examples in scripts" python3 -m doctest scripts/update_performance.py
 run "help texts" help_texts
 run "a crash is said" crash_is_said
+run "predicted costs of gemm" predictions
+run "a sample, verified" sampled
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.1
 run "ckl verify, emulated H200" "$build/ckl" verify $full --device emulator:h200 --assemble

@@ -4,7 +4,8 @@
 # Steps, all if none is named:
 #   verify    every case of every operator, every implementation
 #   streams   graphs, planning in a capture, side streams, the default stream
-#   large     over 2^31 elements through every operator (tests/data/large.txt; 80 GB on the GPU, 64 GB on the host)
+#   large     over 2^31 elements through every operator (80 GB on the GPU, 64 GB on the host): the lines of the file LARGE
+#             (tests/data/large.txt)
 #   sanitize  small problems under compute-sanitizer; left out where it is not installed
 #   soak      random problems on 8 streams and 4 threads for SOAK_MINUTES (10)
 set -uo pipefail
@@ -50,7 +51,7 @@ large() { # one process a line: the host's memory is given back between
         else
             bad=$((bad + 1))
         fi
-    done <tests/data/large.txt
+    done <"${LARGE:-tests/data/large.txt}"
     echo "$good passed, $bad failed"
     [[ $bad -eq 0 ]]
 }

@@ -4,7 +4,8 @@
 Tables are made from bench/results/*.json (or the files given), as `ckl bench --json` wrote them, and stand between
 `<!-- performance -->` and `<!-- /performance -->`. README gets one line a suite, docs/performance.md every row, and
 docs/images/ratios.svg is the chart of the ratios. A file NAME-ladder.json, by `ckl bench --ladder`, goes to
-docs/NAME-ladder.md alone.
+docs/NAME-ladder.md alone. Samples in bench/results/sample/*.json, by scripts/bench_sample.sh, are summed up in
+docs/performance.md between `<!-- samples -->` and `<!-- /samples -->`.
 With --check nothing is written; the exit status says whether the files are up to date.
 """
 import argparse
@@ -15,7 +16,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- performance -->", "<!-- /performance -->"
+WORST = 5  # problems of a sample that are listed
 SCHEMA, VERSION = "cutekernellib.bench", 1
 INTENSITY_MATRIX = 16  # FLOP per byte above which TFLOP/s says more than GB/s
 FIRST = ["gemm-f16", "norm"]  # suites whose peers are hardest to beat come first
@@ -41,7 +42,7 @@ def peer(row, role):
 
 def mean_ratio(rows, role):
     ratios = [p["ratio"] for p in (peer(row, role) for row in rows) if p]
-    return f"{math.exp(sum(map(math.log, ratios)) / len(ratios)):.3f}" if ratios else "-"
+    return f"{geometric_mean(ratios):.3f}" if ratios else "-"
 
 
 def rate(row):
@@ -104,7 +105,7 @@ def chart(results):
         out.append(f'<text x="{x(tick):.1f}" y="{height - 10}" text-anchor="middle" fill="#666666">{tick:g}</text>')
     for i, (name, ratios) in enumerate(suites):
         y = 44 + line * i
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        mean = geometric_mean(ratios)
         out.append(f'<text x="{left - 10}" y="{y + 4}" text-anchor="end" fill="#333333">{name}</text>')
         out += [f'<circle cx="{x(ratio):.1f}" cy="{y}" r="3.5" fill="#4477aa" fill-opacity="0.45"/>' for ratio in ratios]
         out.append(f'<line x1="{x(mean):.1f}" x2="{x(mean):.1f}" y1="{y - 9}" y2="{y + 9}" stroke="#cc3311" stroke-width="3"/>')
@@ -124,11 +125,16 @@ def label(p):
     return p["name"] + (" compile" if p["config"].endswith(" compile") else "")
 
 
+def microseconds(row, member):
+    return f"{row[member]:.2f}" if row.get(member) else "-"
+
+
 def full_row(row):
     best, first = peer(row, "best"), peer(row, "first")
     cells = [f"`{row['line']}`", f"{row['median_us']:.2f}", f"{row['p20_us']:.2f} - {row['p80_us']:.2f}", rate(row),
              share(row), f"{best['median_us']:.2f} {label(best)}" if best else "-", f"{best['ratio']:.3f}" if best else "-",
-             f"{first['ratio']:.3f}" if first else "-", f"{row['clock_mhz']:.0f}", f"{row['power_w']:.0f}"]
+             f"{first['ratio']:.3f}" if first else "-", f"{microseconds(row, 'event_us')} / {microseconds(row, 'chain_us')}",
+             f"{row['clock_mhz']:.0f}", f"{row['power_w']:.0f}" + (", " + row["clock_reasons"] if row.get("clock_reasons") else "")]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -139,7 +145,7 @@ def full_tables(results):
         parts += [f"## {result['name']}", "",
                   f"{place(header)}. {header['protocol']}. Limits measured in that run: {limits(header)}.", "",
                   "| problem | median us | p20 - p80 | rate | of limit | peer's best, us | ratio | to its first "
-                  "| SM MHz | W |", "|---|---|---|---|---|---|---|---|---|---|"]
+                  "| events / chain, us | SM MHz | W |", "|---|---|---|---|---|---|---|---|---|---|---|"]
         parts += [full_row(row) for row in timed(result)]
         failed = [row for row in result["rows"] if row["median_us"] <= 0]
         parts += ["", *(f"Not timed: `{row['line']}`: {row['fault']}" for row in failed)]
@@ -162,10 +168,70 @@ def ladder_tables(result):
         problems.setdefault(re.sub(r" impl=\S+", "", row["line"]), []).append(row)
     parts = [f"{place(result['header'])}. {result['header']['protocol']}. {limits(result['header'])}, measured in that run."]
     for line, rows in problems.items():
-        parts += ["", f"`{line}`", "", "| step | median us | p20 - p80 | rate | of copying | x before | x first |",
+        parts += ["", f"`{line}`", "", "| step | median us | p20 - p80 | rate | of the limit | x before | x first |",
                   "|---|---|---|---|---|---|---|"]
         parts += [ladder_row(row, rows[max(i - 1, 0)], rows[0]) for i, row in enumerate(rows)]
     return "\n".join(parts)
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def percentile(values, percent):
+    """Linear between neighbours.
+
+    >>> percentile([4, 1, 2, 3, 5], 5), percentile([7], 5)
+    (1.2, 7.0)
+    """
+    place = percent / 100 * (len(values) - 1)
+    below, above = sorted(values)[math.floor(place)], sorted(values)[math.ceil(place)]
+    return below + (place - math.floor(place)) * (above - below)
+
+
+def spread(values, form):
+    """Geometric mean and 5th percentile as two cells.
+
+    >>> spread([0.5, 2], ".3f"), spread([], ".1%")
+    ('1.000 | 0.575', '- | -')
+    """
+    return f"{geometric_mean(values):{form}} | {percentile(values, 5):{form}}" if values else "- | -"
+
+
+def ratio(row):
+    best = peer(row, "best")
+    return best["ratio"] if best else None
+
+
+def sample_summary(sample):
+    rows = timed(sample)
+    ratios = [ratio(row) for row in rows if ratio(row)]
+    return (f"| {sample['name']} | {len(rows)} of {len(sample['rows'])} | {spread(ratios, '.3f')} | {len(ratios)} "
+            f"| {spread([row['of_limit'] for row in rows], '.1%')} |")
+
+
+def worst_rows(sample):
+    """The worst by ratio, then those by share of the limit."""
+    rows = timed(sample)
+    by_ratio = sorted((row for row in rows if ratio(row)), key=ratio)[:WORST]
+    by_share = sorted(rows, key=lambda row: row["of_limit"])[:WORST]
+    lines = ["", f"### Sample of {sample['name']}", "", f"{place(sample['header'])}. Worst to the best peer, then worst of the limit:", "",
+             "| problem | median us | of limit | peer's best, us | ratio |", "|---|---|---|---|---|"]
+    for row in by_ratio + [row for row in by_share if row not in by_ratio]:
+        best = peer(row, "best")
+        lines.append(f"| `{row['line']}` | {row['median_us']:.2f} | {share(row)} | "
+                     + (f"{best['median_us']:.2f} {label(best)} | {best['ratio']:.3f} |" if best else "- | - |"))
+    return lines + ["", *(f"Not timed: `{row['line']}`: {row['fault']}" for row in sample["rows"] if row["median_us"] <= 0)]
+
+
+def sample_tables(samples):
+    if not samples:
+        return "No sample has been measured yet."
+    lines = ["| operator | timed | ratio | 5th percentile | with a peer | of limit | 5th percentile |",
+             "|---|---|---|---|---|---|---|", *map(sample_summary, samples)]
+    for sample in samples:
+        lines += worst_rows(sample)
+    return "\n".join(lines).rstrip()
 
 
 def write(path, new, check):
@@ -176,12 +242,14 @@ def write(path, new, check):
     return current
 
 
-def replace(path, table, check):
-    """Puts a table between the markers of a file; true if the file was up to date."""
-    old = path.read_text()
-    if BEGIN not in old or END not in old:
-        sys.exit(f"{path}: no line {BEGIN} and {END}")
-    new = re.sub(f"{BEGIN}.*?{END}", lambda _: f"{BEGIN}\n{table}\n{END}", old, flags=re.S)
+def replace(path, tables, check):
+    """Puts tables between the markers of a file, by the markers' names; true if the file was up to date."""
+    new = path.read_text()
+    for name, table in tables.items():
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        if begin not in new or end not in new:
+            sys.exit(f"{path}: no line {begin} and {end}")
+        new = re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n{table}\n{end}", new, flags=re.S)
     return write(path, new, check)
 
 
@@ -194,9 +262,12 @@ def main():
     if not results:
         sys.exit("no results: ckl bench --suite bench/suites/gemm-f16.txt --json bench/results/gemm-f16.json")
     ladders, results = [r for r in results if is_ladder(r)], [r for r in results if not is_ladder(r)]
-    current = [replace(ROOT / f"docs/{ladder['name']}.md", ladder_tables(ladder), options.check) for ladder in ladders]
-    current += [replace(ROOT / "docs/performance.md", full_tables(results), options.check),
-               replace(ROOT / "README.md", summary_table(results), options.check),
+    samples = [read(path) for path in sorted((ROOT / "bench/results/sample").glob("*.json"))]
+    current = [replace(ROOT / f"docs/{ladder['name']}.md", {"performance": ladder_tables(ladder)}, options.check)
+               for ladder in ladders]
+    tables = {"samples": sample_tables(samples), "performance": full_tables(results)}
+    current += [replace(ROOT / "docs/performance.md", tables, options.check),
+               replace(ROOT / "README.md", {"performance": summary_table(results)}, options.check),
                write(CHART, chart(results), options.check)]
     sys.exit(1 if options.check and not all(current) else 0)
 

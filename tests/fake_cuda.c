@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -22,7 +23,8 @@ typedef struct fake_graph {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-    int calls, live, launches;
+    int calls, live, launches, compiles;
+    int compile_us, compiling, most_compiling;
     int fail_call;
     cu_result fail_result, lost;
     const char *fail_name;
@@ -128,6 +130,7 @@ FAKE(cuStreamSynchronize, (cu_stream stream), {
     if (!result)
         result = wait(stream);
 })
+FAKE(cuStreamQuery, (cu_stream stream), { result = wait(stream); })
 FAKE(cuStreamBeginCapture_v2, (cu_stream stream, int mode), {
     fake_stream *s = stream_of(stream);
     *s = (fake_stream){ .used = true, .blocking = s->blocking, .capturing = true, .mode = mode, .by = pthread_self() };
@@ -218,6 +221,7 @@ FAKE(cuMemsetD8Async, (cu_pointer to, unsigned char byte, size_t bytes, cu_strea
 /* Devices and contexts */
 
 FAKE(cuInit, (unsigned flags), { (void)flags; })
+FAKE(cuDriverGetVersion, (int *version), { *version = 13000; })
 FAKE(cuDeviceGetCount, (int *count), { *count = 1; })
 FAKE(cuDeviceGet, (cu_device * device, int ordinal), { *device = ordinal; })
 FAKE(cuDeviceGetName, (char *name, int bytes, cu_device device), {
@@ -278,14 +282,69 @@ EXPORT cu_result cuGetErrorString(cu_result result, const char **sentence)
 
 /* Kernels */
 
+#define CUBIN "CUBIN of " // what a fake cubin begins with; then comes the PTX
+
+/* A module is its text. */
+static cu_result load(const char *text, cu_module *module)
+{
+    cu_result result = unsafe();
+    char *made = result ? NULL : strdup(text);
+    fake.live += made != NULL;
+    *module = (cu_module)(void *)made;
+    return result;
+}
+
+/* Takes time, outside of the lock. */
+static void compile(void)
+{
+    fake.compiles++;
+    fake.compiling++;
+    fake.most_compiling = fake.compiling > fake.most_compiling ? fake.compiling : fake.most_compiling;
+    pthread_mutex_unlock(&lock);
+    usleep((unsigned)fake.compile_us);
+    pthread_mutex_lock(&lock);
+    fake.compiling--;
+}
+
 FAKE(cuModuleLoadDataEx, (cu_module * module, const void *image, unsigned count, int *options, void **values), {
     (void)count;
     (void)options;
     (void)values;
-    result = unsafe();
-    char *made = result ? NULL : strdup(image);
-    fake.live += made != NULL;
-    *module = (cu_module)(void *)made;
+    compile();
+    result = load(image, module);
+})
+FAKE(cuModuleLoadData, (cu_module * module, const void *image),
+     { result = strncmp(image, CUBIN, strlen(CUBIN)) == 0 ? load(image, module) : FAKE_INVALID_IMAGE; })
+FAKE(cuLinkCreate_v2, (unsigned count, int *options, void **values, cu_link *linking), {
+    (void)count;
+    (void)options;
+    (void)values;
+    *linking = calloc(1, sizeof(char *));
+    fake.live++;
+})
+FAKE(cuLinkAddData_v2,
+     (cu_link linking, int type, void *data, size_t bytes, const char *name, unsigned count, int *options,
+      void **values),
+     {
+         (void)type;
+         (void)name;
+         (void)count;
+         (void)options;
+         (void)values;
+         char *cubin = malloc(strlen(CUBIN) + bytes);
+         strcpy(cubin, CUBIN);
+         strcat(cubin, data);
+         *(char **)linking = cubin;
+         compile();
+     })
+FAKE(cuLinkComplete, (cu_link linking, void **cubin, size_t *bytes), {
+    *cubin = *(char **)linking;
+    *bytes = strlen(*cubin) + 1;
+})
+FAKE_RELEASE(cuLinkDestroy, (cu_link linking), {
+    fake.live--;
+    free(*(char **)linking);
+    free(linking);
 })
 FAKE_RELEASE(cuModuleUnload, (cu_module module), {
     result = result ? result : unsafe();
@@ -353,9 +412,10 @@ FAKE(cuEventElapsedTime, (float *ms, cu_event begin, cu_event end), {
 static void reset(void)
 {
     pthread_mutex_lock(&lock);
-    fake.calls = fake.launches = fake.fail_call = 0;
+    fake.calls = fake.launches = fake.compiles = fake.fail_call = 0;
     fake.lost = 0;
     fake.fail_name = NULL;
+    fake.compile_us = fake.most_compiling = 0;
     pthread_mutex_unlock(&lock);
 }
 
@@ -375,6 +435,13 @@ static void fail_named(const char *function, cu_result result)
     pthread_mutex_unlock(&lock);
 }
 
+static void slow_down(int compile_us)
+{
+    pthread_mutex_lock(&lock);
+    fake.compile_us = compile_us;
+    pthread_mutex_unlock(&lock);
+}
+
 #define READER(field)                \
     static int read_##field(void)    \
     {                                \
@@ -386,6 +453,16 @@ static void fail_named(const char *function, cu_result result)
 READER(calls)
 READER(live)
 READER(launches)
+READER(compiles)
+READER(most_compiling)
 
 EXPORT const fake_cuda fake_cuda_functions;
-EXPORT const fake_cuda fake_cuda_functions = { reset, fail, fail_named, read_calls, read_live, read_launches };
+EXPORT const fake_cuda fake_cuda_functions = { .reset = reset,
+                                               .fail_call = fail,
+                                               .fail_named = fail_named,
+                                               .slow_down = slow_down,
+                                               .calls = read_calls,
+                                               .live = read_live,
+                                               .launches = read_launches,
+                                               .compiles = read_compiles,
+                                               .most_compiling = read_most_compiling };

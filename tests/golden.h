@@ -51,4 +51,42 @@ static bool golden_update_wanted(int argc, char **argv)
     return argc > 1 && strcmp(argv[1], "--update") == 0;
 }
 
+/*
+ * A file of questions as it should be: its lines that are not indented are comments and questions, kept as they are; below each
+ * question stands what answer() says now, indented.
+ */
+static inline void golden_answer(const char *path, void (*answer)(const char *question, text *out), text *now)
+{
+    text file = { 0 };
+    assert_true(golden_read(path, &file));
+    for (char *line = file.data, *end; line && (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        if (*line == ' ')
+            continue;
+        text_printf(now, "%s\n", line);
+        line[strcspn(line, "#")] = '\0';
+        if (*line)
+            answer(line, now);
+    }
+    text_free(&file);
+}
+
+/* Texts that need nothing but a function that makes them. */
+static inline void golden_check(const char *path, void (*print)(text *out))
+{
+    text now = { 0 };
+    print(&now);
+    golden_compare(path, &now);
+    text_free(&now);
+}
+
+static inline bool golden_update(const char *path, void (*print)(text *out))
+{
+    text now = { 0 };
+    print(&now);
+    bool written = golden_write(path, &now);
+    text_free(&now);
+    return written;
+}
+
 #endif

@@ -13,6 +13,8 @@
 #include "golden.h"
 #include "ir/build.h"
 
+#define ATOMS_FILE TESTDATA "/atoms.txt"
+
 static void print_layout(const char *name, layout a, text *out)
 {
     text_printf(out, "  %s ", name);
@@ -122,21 +124,13 @@ static void print_all(text *out)
 static void test_atoms(void **state)
 {
     (void)state;
-    text now = { 0 };
-    print_all(&now);
-    golden_compare(TESTDATA "/atoms.txt", &now);
-    text_free(&now);
+    golden_check(ATOMS_FILE, print_all);
 }
 
 int main(int argc, char **argv)
 {
-    if (golden_update_wanted(argc, argv)) {
-        text now = { 0 };
-        print_all(&now);
-        bool written = golden_write(TESTDATA "/atoms.txt", &now);
-        text_free(&now);
-        return !written;
-    }
+    if (golden_update_wanted(argc, argv))
+        return !golden_update(ATOMS_FILE, print_all);
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_atoms) };
     return cmocka_run_group_tests_name("atoms", tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "base/heap.h"
 #include "base/math.h"
 #include "base/problem.h"
+#include "base/random.h"
 
 #define SAMPLE(X)                                                  \
     X(sample, int64_t, m, "1", "", "rows")                         \
@@ -213,6 +214,20 @@ static void test_nearest_word(void **state)
     assert_null(nearest_word("", words, 4));
 }
 
+/* The published outputs of SplitMix64 for this seed. */
+static void test_random(void **state)
+{
+    (void)state;
+    static const uint64_t known[] = { 6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
+                                      4593380528125082431u, 16408922859458223821u };
+    uint64_t sequence = 1234567, other = 1234567;
+    for (int i = 0; i < COUNT_OF(known); i++) {
+        assert_true(random_next(&sequence) == known[i]);
+        assert_true(random_at(1234567, (uint64_t)i) == known[i]);
+        assert_int_equal(random_below(&other, 10), known[i] / 2 % 10);
+    }
+}
+
 /* Blocks of a guard that ends well are the caller's. */
 static ckl_status take_two(void *user)
 {
@@ -272,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_problem),
         cmocka_unit_test(test_problem_refuses),
         cmocka_unit_test(test_nearest_word),
+        cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -183,8 +183,8 @@ static void test_every_choice_has_a_case(void **state)
     int missing = 0;
     (void)state;
     for (const operator_test *const *test = operator_tests; *test; test++)
-        for (int i = 0; i < (*test)->problem.count; i++) {
-            const field *f = &(*test)->problem.rows[i];
+        for (int i = 0; i < (*test)->line->problem.count; i++) {
+            const field *f = &(*test)->line->problem.rows[i];
             if (f->kind != FIELD_choice && f->kind != FIELD_ckl_dtype && f->kind != FIELD_bool)
                 continue;
             char names[256], *rest = names;

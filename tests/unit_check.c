@@ -131,17 +131,15 @@ static void sum_reference(const void *problem, void *const *memory, int output, 
     }
 }
 
-static const operator_test sum_test = { .op = &sum_info,
-                                        .problem_bytes = sizeof(sum_problem),
-                                        .operands = sum_operands,
-                                        .run = sum_run,
-                                        .reference = sum_reference,
-                                        .terms = 2 };
+static const operator_line sum_line = { .op = &sum_info, .problem_bytes = sizeof(sum_problem) };
+static const operator_test sum_test = {
+    .op = &sum_info, .line = &sum_line, .operands = sum_operands, .run = sum_run, .reference = sum_reference, .terms = 2
+};
 
 static check_result run_case(sum_problem problem, operand_fill fill, fault which)
 {
     test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
-    fields_default(case_key_table, &c.keys);
+    fields_default(line_key_table, &c.keys);
     c.keys.fill = (choice)fill;
     c.keys.misalign = 3;
     check k;
@@ -311,6 +309,22 @@ static void test_fill_streams(void **state)
     assert_memory_equal(again, memory[0], sizeof again);
 }
 
+/* Sums run along rows, and of a single row nobody knows. */
+static void test_sums_run_along_rows(void **state)
+{
+    (void)state;
+    const int64_t shape[] = { 2, 3, 4 }, stride[] = { 12, 4, 1 };
+    assert_int_equal(operand_vector("x", OPERAND_IN, CKL_F32, 9).along, 0);
+    operand matrix = operand_matrix("x", OPERAND_IN, CKL_F32, 2, 9, 10);
+    assert_int_equal(matrix.along, 2);
+    assert_true(matrix.shape[0] == 2 && matrix.shape[1] == 9 && matrix.stride[0] == 10 && matrix.stride[1] == 1);
+    operand x = operand_tensor("x", OPERAND_IN, CKL_F32, 3, shape, stride);
+    assert_int_equal(x.along, 4);
+    assert_memory_equal(x.shape, shape, sizeof shape);
+    assert_memory_equal(x.stride, stride, sizeof stride);
+    assert_int_equal(operand_along(x, 3).along, 3);
+}
+
 /* Hard inputs */
 
 enum { LINES = 1024, LENGTH = 77, LANES = 32, CLASSES = 7 };
@@ -461,6 +475,7 @@ int main(void)
         cmocka_unit_test(test_bounds_of_the_reference),
         cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_fill_streams),
+        cmocka_unit_test(test_sums_run_along_rows),
         cmocka_unit_test(test_hard_lines),
         cmocka_unit_test(test_hard_elements),
         cmocka_unit_test(test_hard_single_lines),

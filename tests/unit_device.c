@@ -151,6 +151,135 @@ static void test_memory(void **state)
     ckl_device_close(d);
 }
 
+/* More allocations than the list first has room for, released in another order; used is what is left. */
+static void test_many_allocations(void **state)
+{
+    (void)state;
+    enum { COUNT = 200 };
+    ckl_device *d = NULL;
+    unsigned char *all[COUNT], byte = 7, read[COUNT + 1];
+    size_t used = 0, sum = 0;
+    assert_int_equal(ckl_device_open("emulator", &d), CKL_OK);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_int_equal(ckl_malloc(d, i + 1, (void **)&all[i]), CKL_OK);
+        assert_int_equal(d->ops->fill(d, all[i], (unsigned char)i, i + 1, NULL), CKL_OK);
+        sum += i + 1;
+    }
+    assert_int_equal(d->ops->memory_used(d, &used), CKL_OK);
+    assert_int_equal(used, sum);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_int_equal(ckl_copy_out(d, read, all[i], i + 1, NULL), CKL_OK);
+        assert_true(read[0] == i && read[i] == i);
+        assert_int_equal(ckl_copy_out(d, read, all[i] + i, 1, NULL), CKL_OK);
+        assert_int_equal(ckl_copy_out(d, read, all[i] + i + 1, 1, NULL), CKL_INVALID);
+        assert_int_equal(ckl_copy_in(d, all[i] - 1, &byte, 1, NULL), CKL_INVALID);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t at = i * 7 % COUNT;
+        ckl_free(d, all[at] + (at > 0)); // nothing begins there
+        assert_int_equal(ckl_copy_out(d, read, all[at] + at, 1, NULL), at ? CKL_OK : CKL_INVALID);
+        ckl_free(d, all[at]);
+        assert_int_equal(ckl_copy_out(d, read, all[at], 1, NULL), CKL_INVALID);
+        sum -= at + 1;
+        assert_int_equal(d->ops->memory_used(d, &used), CKL_OK);
+        assert_int_equal(used, sum);
+    }
+    ckl_device_close(d);
+}
+
+/* A memory of 1000 bytes, full and no fuller; where an address lies that is in none of it. */
+static void test_memory_space(void **state)
+{
+    (void)state;
+    memory_space m;
+    void *first = NULL, *second = NULL, *third = &m;
+    char why[160];
+    memory_init(&m, 1000);
+    assert_null(memory_explain(&m, 4096, 1, why, sizeof why));
+    assert_string_equal(why, "there is no allocation");
+    assert_int_equal(memory_alloc(&m, 0, &third), CKL_OK);
+    assert_null(third);
+    assert_int_equal(memory_alloc(&m, 400, &first), CKL_OK);
+    assert_int_equal(memory_alloc(&m, 601, &second), CKL_NO_MEMORY);
+    assert_string_equal(ckl_error(), "device memory: 601 bytes do not fit, 400 of 1000 are in use");
+    uintptr_t base = (uintptr_t)first;
+    for (int i = 0; i < 400; i++)
+        assert_int_equal(((unsigned char *)first)[i], 0xff); // poison
+    assert_ptr_equal(memory_explain(&m, base + 396, 8, why, sizeof why), memory_find(&m, base, 400));
+    assert_non_null(strstr(why, "4 bytes past the end of the allocation of 400 bytes at 0x"));
+    assert_ptr_equal(memory_explain(&m, base - 12, 4, why, sizeof why), memory_find(&m, base, 400));
+    assert_non_null(strstr(why, "12 bytes before the allocation of 400 bytes at 0x"));
+    assert_int_equal(memory_alloc(&m, 600, &second), CKL_OK);
+    assert_int_equal(memory_alloc(&m, 1, &third), CKL_NO_MEMORY);
+    memory_release(&m, first);
+    assert_int_equal(memory_alloc(&m, 400, &third), CKL_OK);
+    memory_clear(&m);
+}
+
+/* What was written is known by bytes, and copied with them. */
+static void test_written(void **state)
+{
+    (void)state;
+    ckl_device *d = NULL;
+    unsigned char host[64] = { 0 }, *from = NULL, *to = NULL;
+    assert_int_equal(ckl_device_open("emulator", &d), CKL_OK);
+    memory_space *m = &((emulator *)d)->memory;
+    assert_int_equal(ckl_malloc(d, 64, (void **)&from), CKL_OK);
+    assert_int_equal(ckl_malloc(d, 64, (void **)&to), CKL_OK);
+    allocation *a = memory_find(m, (uintptr_t)from, 64), *b = memory_find(m, (uintptr_t)to, 64);
+    assert_false(memory_is_written(a, a->base, 1));
+    assert_int_equal(ckl_copy_in(d, from + 8, host, 16, NULL), CKL_OK);
+    assert_true(memory_is_written(a, a->base + 8, 16));
+    assert_false(memory_is_written(a, a->base + 7, 2));
+    assert_false(memory_is_written(a, a->base + 23, 2));
+    assert_int_equal(d->ops->fill(d, to, 3, 64, NULL), CKL_OK);
+    assert_true(b->all_written && memory_is_written(b, b->base, 64));
+    assert_int_equal(d->ops->copy(d, to + 32, from + 4, 16, NULL), CKL_OK);
+    assert_true(memory_is_written(b, b->base, 32) && memory_is_written(b, b->base + 48, 16));
+    assert_true(memory_is_written(b, b->base + 36, 12));
+    assert_false(memory_is_written(b, b->base + 35, 1));
+    assert_int_equal(to[36], 0);
+    assert_int_equal(to[31], 3);
+    assert_int_equal(d->ops->copy(d, to, from + 8, 17, NULL), CKL_OK);
+    assert_false(memory_is_written(b, b->base, 17));
+    assert_int_equal(d->ops->copy(d, to + 60, from, 5, NULL), CKL_INVALID);
+    assert_int_equal(d->ops->copy(d, to, from + 60, 5, NULL), CKL_INVALID);
+    assert_int_equal(d->ops->copy(d, NULL, NULL, 0, NULL), CKL_OK);
+    ckl_device_close(d);
+}
+
+static ckl_status launched(ckl_device *d, int cluster, int64_t x, int64_t y, int64_t z)
+{
+    device_kernel *loaded = NULL;
+    smem_wanted = 0;
+    test_kernel k = { describe_smem, IR_SM90A, .threads = 32, .cluster = cluster };
+    assert_int_equal(test_load(d, k, &loaded), CKL_OK);
+    ckl_status status = d->ops->launch(d, loaded, &(device_launch){ .grid = { x, y, z } }, NULL);
+    d->ops->unload(d, loaded);
+    return status;
+}
+
+static void test_grids(void **state)
+{
+    (void)state;
+    ckl_device *d = NULL;
+    assert_int_equal(ckl_device_open("emulator", &d), CKL_OK);
+    assert_int_equal(launched(d, 1, 1, 1, 1), CKL_OK);
+    assert_int_equal(launched(d, 1, 1, 65535, 1), CKL_OK);
+    assert_int_equal(launched(d, 1, 1, 1, 65535), CKL_OK);
+    assert_int_equal(launched(d, 4, 8, 1, 2), CKL_OK);
+    assert_int_equal(launched(d, 1, 0, 1, 1), CKL_INVALID);
+    assert_string_equal(ckl_error(), "test: grid[0]=0 is not in 1 to 2147483647");
+    assert_int_equal(launched(d, 1, INT64_C(1) << 31, 1, 1), CKL_INVALID);
+    assert_int_equal(launched(d, 1, 1, 65536, 1), CKL_INVALID);
+    assert_string_equal(ckl_error(), "test: grid[1]=65536 is not in 1 to 65535");
+    assert_int_equal(launched(d, 1, 1, 1, 65536), CKL_INVALID);
+    assert_int_equal(launched(d, 1, 1, 1, 0), CKL_INVALID);
+    assert_int_equal(launched(d, 4, 6, 1, 1), CKL_INVALID);
+    assert_string_equal(ckl_error(), "test: grid[0]=6 is no multiple of the cluster of 4 CTAs");
+    ckl_device_close(d);
+}
+
 /* Settings of the emulator: each key alone, and the words that are refused. */
 static void test_settings(void **state)
 {
@@ -185,8 +314,11 @@ static void test_settings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_best_device),       cmocka_unit_test(test_names),  cmocka_unit_test(test_data_sheets),
-        cmocka_unit_test(test_resident_clusters), cmocka_unit_test(test_memory), cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_best_device),      cmocka_unit_test(test_names),
+        cmocka_unit_test(test_data_sheets),      cmocka_unit_test(test_resident_clusters),
+        cmocka_unit_test(test_memory),           cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_many_allocations), cmocka_unit_test(test_memory_space),
+        cmocka_unit_test(test_written),          cmocka_unit_test(test_grids),
     };
     return cmocka_run_group_tests_name("device", tests, NULL, NULL);
 }

@@ -338,7 +338,7 @@ static void describe_mma(void)
         d[i] = ir_reg(CKL_F32);
         ir_assign(d[i], ir_float(CKL_F32, 1));
     }
-    ir_mma(CKL_F16, d, r, r + 4);
+    ir_mma(CKL_F16, CKL_F16, d, r, r + 4);
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, CKL_F32, 4, test_element(out, lane, 16), 0, d);
 }
 
@@ -550,9 +550,9 @@ static void multiply(gemm g, ring r, val group, val first, val *d)
         val scale = k ? ir_int(IR_PRED, 1) : ir_unary(IR_NOT, first);
         val b_k = descriptor(add(b, u32(k * 2))), a_k = descriptor(add(a, add(mul(group, 64 * SPAN), u32(k * 2))));
         if (gemm_a_in_registers)
-            ir_wgmma_rs(CKL_F16, BN, d, fragments[k / 16], b_k, scale, false);
+            ir_wgmma_rs(CKL_F16, CKL_F16, BN, d, fragments[k / 16], b_k, scale, false);
         else
-            ir_wgmma(CKL_F16, BN, d, a_k, b_k, scale, false, false);
+            ir_wgmma(CKL_F16, CKL_F16, BN, d, a_k, b_k, scale, false, false);
     }
     ir_plain(IR_WGMMA_COMMIT, 0, 0);
 }

@@ -49,7 +49,7 @@ static void accumulators(val d[WGMMA_N / 2])
 
 static void issue_wgmma(val *d, val a, val b)
 {
-    ir_wgmma(CKL_F16, WGMMA_N, d, descriptor(a), descriptor(b), ir_int(IR_PRED, 1), false, false);
+    ir_wgmma(CKL_F16, CKL_F16, WGMMA_N, d, descriptor(a), descriptor(b), ir_int(IR_PRED, 1), false, false);
 }
 
 static void finish_wgmma(void)

@@ -296,7 +296,7 @@ static void operands_fenced_by_one(void)
         ir_end_if();
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     BLAME;
-    ir_wgmma(CKL_F16, N, d, descriptor(a), descriptor(b), ir_int(IR_PRED, 0), false, false);
+    ir_wgmma(CKL_F16, CKL_F16, N, d, descriptor(a), descriptor(b), ir_int(IR_PRED, 0), false, false);
     HERE;
     ir_plain(IR_WGMMA_COMMIT, 0, 0);
     ir_plain(IR_WGMMA_WAIT, 0, 0);

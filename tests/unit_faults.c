@@ -19,6 +19,7 @@
 #include "base/math.h"
 #include "cutekernellib/cutekernellib.h"
 #include "fake_cuda.h"
+#include "temporary_folder.h"
 
 /* Allocations */
 
@@ -92,7 +93,6 @@ enum { WORKS_ONE_IN = 8 }; // failures, after which the same is seen to work: to
 /* What is tried under faults: from opening a device to closing it. */
 
 static const char *device_id;
-static bool launches = true; // not where a launch itself allocates: on the emulator, which then ends the process
 
 /* Two operators, one with a workspace and several kernels; planned, run, and run by the one-call form. */
 static ckl_status run_operators(ckl_device *device, void *memory, ckl_stream stream)
@@ -107,13 +107,11 @@ static ckl_status run_operators(ckl_device *device, void *memory, ckl_stream str
     ckl_gemm_args gemm_args = { .a = x, .b = x + 4096, .d = y };
     ckl_plan *plan = NULL;
     ckl_status status = ckl_reduce_plan(device, &sum, &plan);
-    if (status == CKL_OK && launches)
+    if (status == CKL_OK)
         status = ckl_reduce_run(plan, &sum_args, stream);
     if (status == CKL_OK)
         status = ckl_stream_synchronize(device, stream);
     ckl_plan_free(plan);
-    if (!launches)
-        return status;
     if (status == CKL_OK)
         status = ckl_reduce(device, &sum, &sum_args, stream);
     if (status == CKL_OK)
@@ -203,9 +201,7 @@ static void test_allocations_emulator(void **state)
 {
     (void)state;
     device_id = "emulator:h200";
-    launches = false;
     check_allocations();
-    launches = true;
 }
 
 /* Each call of the driver in turn. A lost context is for ever, but here a reset revives it. */
@@ -238,6 +234,20 @@ static void test_calls_fail(void **state)
 {
     (void)state;
     check_calls(500, "CUDA_ERROR_OF_SOME_KIND");
+}
+
+/* The same where cubins are kept: a failure costs at most the entry. */
+static void test_with_cache(void **state)
+{
+    temporary_folder folder;
+    (void)state;
+    assert_int_equal(temporary_folder_make(&folder), 0);
+    setenv("CKL_CACHE", folder.path, 1);
+    device_id = "cuda";
+    check_allocations();
+    check_calls(500, "CUDA_ERROR_OF_SOME_KIND");
+    setenv("CKL_CACHE", "off", 1);
+    assert_int_equal(temporary_folder_remove(&folder), 0);
 }
 
 static void test_device_memory_runs_out(void **state)
@@ -347,10 +357,11 @@ int main(void)
 {
     fake = fake_cuda_load();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_driver_refuses),         cmocka_unit_test(test_allocations_cuda),
-        cmocka_unit_test(test_allocations_emulator),   cmocka_unit_test(test_calls_fail),
-        cmocka_unit_test(test_device_memory_runs_out), cmocka_unit_test(test_context_lost),
-        cmocka_unit_test(test_launch_fails),           cmocka_unit_test(test_planning_in_capture),
+        cmocka_unit_test(test_driver_refuses),       cmocka_unit_test(test_allocations_cuda),
+        cmocka_unit_test(test_allocations_emulator), cmocka_unit_test(test_calls_fail),
+        cmocka_unit_test(test_with_cache),           cmocka_unit_test(test_device_memory_runs_out),
+        cmocka_unit_test(test_context_lost),         cmocka_unit_test(test_launch_fails),
+        cmocka_unit_test(test_planning_in_capture),
     };
     if (!fake) {
         fprintf(stderr, "the fake driver is not there: %s\n", FAKE_CUDA);

@@ -226,6 +226,39 @@ static void test_operations(void **state)
     }
 }
 
+/* What else folds: one operand, conversions, a choice between two. Numbers wrap as C's do. */
+static void test_other_constants(void **state)
+{
+    (void)state;
+    static const ir_type types[] = { CKL_I16, IR_U16, CKL_I32, IR_U32, CKL_I64, IR_U64 };
+    ir_describe_begin("constants", IR_SM80);
+    for (int i = 0; i < COUNT; i++)
+        for (int t = 0; t < COUNT_OF(types); t++) {
+            val x = ir_int(types[t], samples[i]);
+            uint64_t bits = (uint64_t)x.i;
+            assert_true(ir_is_int(ir_unary(IR_NEG, x), ir_int(types[t], (int64_t)(0 - bits)).i));
+            assert_true(ir_is_int(ir_unary(IR_NOT, x), ir_int(types[t], (int64_t)~bits).i));
+            assert_true(ir_is_int(ir_fma(x, ir_int(types[t], 3), ir_int(types[t], 5)),
+                                  ir_int(types[t], (int64_t)(3 * bits + 5)).i));
+            for (int u = 0; u < COUNT_OF(types); u++) {
+                val converted = ir_convert(types[u], x);
+                assert_true(converted.type == types[u] && ir_is_int(converted, ir_int(types[u], x.i).i));
+            }
+            val real = ir_convert(CKL_F64, x);
+            assert_true(real.type == CKL_F64 && ir_is_constant(real) && real.f == (double)x.i);
+        }
+    assert_true(ir_unary(IR_NEG, ir_float(CKL_F32, 1.5)).f == -1.5);
+    assert_true(ir_is_int(ir_unary(IR_NOT, ir_int(IR_PRED, 1)), 0) &&
+                ir_is_int(ir_unary(IR_NOT, ir_int(IR_PRED, 0)), 1));
+    assert_true(ir_is_int(ir_select(ir_int(IR_PRED, 1), ir_int(CKL_I32, 7), ir_int(CKL_I32, 8)), 7));
+    assert_true(ir_is_int(ir_select(ir_int(IR_PRED, 0), ir_int(CKL_I32, 7), ir_int(CKL_I32, 8)), 8));
+    assert_true(ir_convert(CKL_F64, ir_float(CKL_F32, 0.25)).f == 0.25);
+    assert_int_equal(ir_current()->inst_count, 0);
+    assert_false(ir_is_constant(ir_convert(CKL_F16, ir_int(CKL_I32, 7)))); // rounds when it runs
+    assert_false(ir_is_constant(ir_convert(CKL_I32, ir_float(CKL_F32, 7.5))));
+    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -276,7 +309,7 @@ static int close_gpu(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_operations), cmocka_unit_test(test_refused),
-                                        cmocka_unit_test(test_constants_fit) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_operations), cmocka_unit_test(test_other_constants),
+                                        cmocka_unit_test(test_refused), cmocka_unit_test(test_constants_fit) };
     return cmocka_run_group_tests_name("fold", tests, open_gpu, close_gpu);
 }

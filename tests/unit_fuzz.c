@@ -2,6 +2,7 @@
 #include "unit_emulator.h"
 
 #include "cli/fuzz_workers.h"
+#include "fake_cuda.h"
 #include "ir/rules.h"
 
 enum { PROGRAMS = 8 * FUZZ_BATCH * FUZZ_KIND_COUNT }; // of each kind six batches for sm_90, two for sm_80
@@ -47,13 +48,26 @@ static void take(void *user, const fuzz_finding *finding)
     snprintf(f->ir, sizeof f->ir, "%s", text_data(&finding->ir));
 }
 
+static bool always(void *user)
+{
+    (void)user;
+    return true;
+}
+
+static bool never(void *user)
+{
+    (void)user;
+    return false;
+}
+
 static void test_same_under_all_schedules(void **unused)
 {
     (void)unused;
     findings f = { 0 };
+    fuzz_listener listener = { take, always, &f };
     for (int first = 0; first < PROGRAMS; first += FUZZ_BATCH)
         assert_int_equal(
-            fuzz_check((fuzz_devices){ devices, COUNT_OF(devices) }, all_kinds(3), first, FUZZ_BATCH, take, &f), 0);
+            fuzz_check((fuzz_devices){ devices, COUNT_OF(devices) }, all_kinds(3), first, FUZZ_BATCH, &listener), 0);
     assert_int_equal(f.count, 0);
 }
 
@@ -170,16 +184,17 @@ static void drop_barriers(ir_inst *inst)
 }
 
 /* Checks programs until one differs; what was found. */
-static findings find_planted(void (*fault)(ir_inst *inst), int kind)
+static findings find_planted(void (*fault)(ir_inst *inst), int kind, bool (*may_shorten)(void *user))
 {
     findings f = { 0 };
+    fuzz_listener listener = { take, may_shorten, &f };
     device_ops ops = *devices[1]->ops;
     honest = devices[1]->ops;
     tamper = fault;
     ops.load = load_tampered;
     devices[1]->ops = &ops;
     for (int first = 0; first < 64 * FUZZ_BATCH && !f.count; first += FUZZ_BATCH)
-        fuzz_check((fuzz_devices){ devices, 2 }, (fuzz_set){ 5, kind }, first, FUZZ_BATCH, take, &f);
+        fuzz_check((fuzz_devices){ devices, 2 }, (fuzz_set){ 5, kind }, first, FUZZ_BATCH, &listener);
     devices[1]->ops = honest;
     return f;
 }
@@ -190,10 +205,13 @@ static void test_finds_a_wrong_instruction(void **unused)
     static void (*const faults[])(ir_inst *) = { round_up_bytes, swap_shifts };
     static const char *const words[] = { "prmt", "shr.i32" };
     for (int i = 0; i < COUNT_OF(faults); i++) {
-        findings f = find_planted(faults[i], FUZZ_ARITHMETIC);
+        findings f = find_planted(faults[i], FUZZ_ARITHMETIC, always);
+        findings whole = find_planted(faults[i], FUZZ_ARITHMETIC, never);
         assert_true(f.count > 0);
         assert_non_null(strstr(f.ir, words[i]));
         assert_non_null(strstr(f.what, "of its memory is 0x"));
+        assert_string_equal(f.what, whole.what); // the short program does what the long one did
+        assert_true(whole.length > 2 * f.length);
         if (f.length > 12)
             fail_msg("%d instructions are left:\n%s", f.length, f.ir);
     }
@@ -202,11 +220,35 @@ static void test_finds_a_wrong_instruction(void **unused)
 static void test_reports_a_device_that_fails(void **unused)
 {
     (void)unused;
-    findings f = find_planted(drop_barriers, FUZZ_SHARED);
+    findings f = find_planted(drop_barriers, FUZZ_SHARED, always);
     assert_true(f.count > 0);
     assert_non_null(strstr(f.what, "shared memory"));
     if (f.length > 16)
         fail_msg("%d instructions are left:\n%s", f.length, f.ir);
+}
+
+static void transpose_b(ir_inst *inst) // of a wgmma, whose result is then another sum
+{
+    bool halves = inst->from == CKL_F16 || inst->from == CKL_BF16;
+    inst->mode ^= inst->op == IR_WGMMA && inst->n == 8 && halves ? 2 : 0;
+}
+
+static int occurrences(const char *words, const char *word)
+{
+    int count = 0;
+    for (const char *at = words; (at = strstr(at, word)); at += strlen(word))
+        count++;
+    return count;
+}
+
+/* A short program has accumulators still, and whole descriptors; what was seen of the long one is seen of it. */
+static void test_keeps_what_a_wgmma_needs(void **unused)
+{
+    (void)unused;
+    findings f = find_planted(transpose_b, FUZZ_MATRIX, always);
+    assert_true(f.count > 0);
+    assert_true(occurrences(f.ir, "= mov.f32") >= 4); // n=8: four accumulators of a thread
+    assert_non_null(strstr(f.ir, "wgmma"));
 }
 
 /* Minimising: control flow, and what must not be dropped. */
@@ -271,15 +313,39 @@ static void test_workers_check_every_program_once(void **unused)
     assert_non_null(strstr(ckl_error(), "emulator:none is not known"));
 }
 
+/* On a driver whose kernels do nothing every program differs; where each launch costs the device, every program fails. */
+static void test_every_program_is_reported_once(void **unused)
+{
+    (void)unused;
+    const fake_cuda *fake = fake_cuda_load();
+    assert_non_null(fake);
+    fuzz_request request = { .set = { 7, FUZZ_ARITHMETIC }, .count = FUZZ_BATCH, .device = "cuda", .workers = 1 };
+    for (int lost = 0; lost < 2; lost++) {
+        fuzz_sums sums = { 0 };
+        if (lost)
+            fake->fail_named("cuLaunchKernelEx", FAKE_LAUNCH_FAILED);
+        assert_int_equal(fuzz_run(&request, &sums), CKL_OK);
+        assert_int_equal(sums.programs[FUZZ_ARITHMETIC], FUZZ_BATCH);
+        assert_int_equal(sums.differences, FUZZ_BATCH);
+    }
+    fake->reset();
+}
+
 int main(void)
 {
     see(all_kinds(1), PROGRAMS);
     see((fuzz_set){ 2, FUZZ_ARITHMETIC }, 10 * PROGRAMS);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_under_all_schedules),  cmocka_unit_test(test_alone_as_in_its_batch),
-        cmocka_unit_test(test_every_op_is_there),         cmocka_unit_test(test_every_type_is_there),
-        cmocka_unit_test(test_finds_a_wrong_instruction), cmocka_unit_test(test_reports_a_device_that_fails),
-        cmocka_unit_test(test_minimises_through_blocks),  cmocka_unit_test(test_workers_check_every_program_once),
+        cmocka_unit_test(test_same_under_all_schedules),
+        cmocka_unit_test(test_alone_as_in_its_batch),
+        cmocka_unit_test(test_every_op_is_there),
+        cmocka_unit_test(test_every_type_is_there),
+        cmocka_unit_test(test_finds_a_wrong_instruction),
+        cmocka_unit_test(test_reports_a_device_that_fails),
+        cmocka_unit_test(test_keeps_what_a_wgmma_needs),
+        cmocka_unit_test(test_minimises_through_blocks),
+        cmocka_unit_test(test_workers_check_every_program_once),
+        cmocka_unit_test(test_every_program_is_reported_once),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -56,6 +56,14 @@ static const in_place problems[] = {
     { "groupnorm n=2 c=32 h=9 w=9 groups=4", { { "y", "x" } } },
     { "groupnorm n=2 c=32 h=9 w=9 groups=4 layout=nhwc direction=backward", { { "dx", "dy" } } },
     { "crossentropy rows=8 cols=1000 direction=backward", { { "dx", "x" } } },
+    { "softmax shape=9x77", { { "y", "x" } } },
+    { "softmax shape=9x1001 dtype=f16 misalign=1", { { "y", "x" } } },
+    { "softmax shape=9x1001 direction=backward", { { "dx", "dy" } } },
+    { "softmax shape=5x20001 dtype=bf16", { { "y", "x" } } },
+    { "softmax shape=5x20001 direction=backward misalign=1", { { "dx", "y" } } },
+    { "layernorm rows=9 cols=1001 residual=1", { { "sum", "residual" }, { "y", "x" } } },
+    { "layernorm rows=5 cols=20001 residual=1", { { "sum", "x" }, { "y", "residual" } } },
+    { "crossentropy rows=8 cols=1001 direction=backward", { { "dx", "x" } } },
 };
 
 static int index_of(const check *k, const char *name)

@@ -40,6 +40,21 @@ static void test_folding(void **unused)
     assert_int_equal(ir_describe_end(NULL), CKL_OK);
 }
 
+/* A loop of C without bound ends in a sentence, not in a kernel that nobody can assemble. */
+static void test_length(void **unused)
+{
+    (void)unused;
+    ir_kernel *kernel = NULL;
+    ir_describe_begin("long", IR_SM80);
+    ir_at("long.c", 7);
+    for (int64_t i = 0; i < 1 << 20 && !ir_failed(); i++)
+        ir_plain(IR_WARP_SYNC, 0, 0);
+    assert_int_equal(ir_describe_end(&kernel), CKL_INTERNAL);
+    assert_string_equal(
+        ckl_error(), "long.c:7: the kernel has grown to 65536 instructions: a loop of C should be one of the kernel");
+    ir_kernel_free(kernel);
+}
+
 static void test_names(void **unused)
 {
     (void)unused;
@@ -301,7 +316,7 @@ static void accumulators(val d[N / 2])
 static void multiply(val *d, int n)
 {
     val desc = ir_int(IR_U64, 0);
-    ir_wgmma(CKL_F16, n, d, desc, desc, ir_int(IR_PRED, 1), false, false);
+    ir_wgmma(CKL_F16, CKL_F16, n, d, desc, desc, ir_int(IR_PRED, 1), false, false);
 }
 
 static void wgmma_n(bool right)
@@ -368,7 +383,7 @@ static void wgmma_a(bool right)
         ir_assign(a[i] = ir_reg(IR_U32), u32(i));
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     for (int i = 0; i < 2; i++)
-        ir_wgmma_rs(CKL_F16, N, d, a, desc, ir_int(IR_PRED, 1), false);
+        ir_wgmma_rs(CKL_F16, CKL_F16, N, d, a, desc, ir_int(IR_PRED, 1), false);
     ir_plain(IR_WGMMA_COMMIT, 0, 0);
     if (right)
         ir_plain(IR_WGMMA_WAIT, 0, 0);
@@ -540,8 +555,8 @@ static void test_missing_devices(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folding), cmocka_unit_test(test_names),           cmocka_unit_test(test_verifier),
-        cmocka_unit_test(test_print),   cmocka_unit_test(test_missing_devices),
+        cmocka_unit_test(test_folding),  cmocka_unit_test(test_length), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_verifier), cmocka_unit_test(test_print),  cmocka_unit_test(test_missing_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

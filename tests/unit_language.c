@@ -428,7 +428,7 @@ static void lines_of_tma(void)
     val zero = variable(U32, imm(0)), full = pipeline_full_barrier(&ring, &state);
     AT_LINE(tma_prefetch(&tma));
     AT_LINE(tma_load(&tma, sA, zero, zero, full, imm(0)));
-    AT_LINE(tma_load_of(&batched, sA, zero, zero, 1, &zero, full));
+    AT_LINE(tma_load_of(&batched, sA, zero, zero, 1, &zero, full, imm(0)));
     AT_LINE(tma_store(&tma, sA, zero, zero));
     AT_LINE(tma_store_of(&batched, sA, zero, zero, 1, &zero));
     AT_LINE(tma_store_commit());

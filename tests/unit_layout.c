@@ -412,6 +412,29 @@ static bool common_vector_is_common(void)
     return good;
 }
 
+/* Larger elements are those that the smaller ones lie in, smaller ones what the larger ones are made of. Without modes 1:1. */
+static bool recasts_are_the_same_memory(void)
+{
+    static const int factors[] = { 1, 2, 3, 4, 8 };
+    layout a = coalesce(random_compact());
+    int n = factors[random_below(COUNT_OF(factors))], bits = 1 + (int)random_below(8);
+    bool grow = random_below(2);
+    layout b = grow ? recast_layout(a, bits, bits * n) : recast_layout(a, bits * n, bits);
+    static bool in_a[8 * SIZE_MAX_TRIED], in_b[8 * SIZE_MAX_TRIED];
+    layout large = grow ? b : a, small = grow ? a : b;
+    if (ir_failed())
+        return true;
+    memset(in_a, 0, sizeof in_a);
+    memset(in_b, 0, sizeof in_b);
+    for (int64_t i = 0; i < static_size(small); i++)
+        for (int64_t k = 0; k < n; k++)
+            in_a[grow ? index_at(small, i) / n * n + k : index_at(small, i)] = true;
+    for (int64_t i = 0; i < static_size(large); i++)
+        for (int64_t k = 0; k < n; k++)
+            in_b[index_at(large, i) * n + k] = true;
+    return memcmp(in_a, in_b, sizeof in_a) == 0 && rank(a) == rank(b);
+}
+
 static void test_laws(void **state)
 {
     (void)state;
@@ -426,6 +449,7 @@ static void test_laws(void **state)
     repeat("ranked_products_permute_the_product", ranked_products_permute_the_product);
     repeat("coordinates_come_back", coordinates_come_back);
     repeat("common_vector_is_common", common_vector_is_common);
+    repeat("recasts_are_the_same_memory", recasts_are_the_same_memory);
 }
 
 /* Run-time integers */

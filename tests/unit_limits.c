@@ -7,6 +7,8 @@
 
 #include "device/device.h"
 #include "ir/build.h"
+#include "plan/check.h"
+#include "skeletons/residency.h"
 
 /* Tensor maps */
 
@@ -135,6 +137,50 @@ static void test_kernels(void **state)
                  "k: is made for sm_90a, hopper is sm_80 and has no wgmma");
 }
 
+/* A tensor spans up to 2^56 bytes, and as many elements, whichever of its modes it is. */
+static void test_extents(void **state)
+{
+    (void)state;
+    const int64_t most = INT64_C(1) << 56;
+    for (int mode = 0; mode < 3; mode++)
+        for (int beyond = 0; beyond < 2; beyond++) {
+            int64_t shape[] = { 1, 1, 1 }, stride[] = { 1, 1, 1 };
+            shape[mode] = 2;
+            stride[mode] = most / 4 - 1 + beyond;
+            plan_tensor all[] = { plan_vector("x", CKL_F32, 8), plan_strided("y", CKL_F32, 3, shape, stride) };
+            assert_int_equal(plan_tensor_bytes(&all[1]), most + 4 * beyond);
+            assert_int_equal(plan_check_extents("op", all, 2), beyond ? CKL_INVALID : CKL_OK);
+            if (beyond)
+                assert_non_null(strstr(ckl_error(), "spans more than 2^56 bytes"));
+            assert_int_equal(plan_check_extents("op", all, 1), CKL_OK);
+            shape[mode] = most + beyond; // one element, many times
+            stride[mode] = 0;
+            all[1] = plan_strided("y", CKL_U8, 3, shape, stride);
+            assert_int_equal(plan_tensor_bytes(&all[1]), 1);
+            assert_int_equal(plan_check_extents("op", all, 2), beyond ? CKL_INVALID : CKL_OK);
+            shape[(mode + 1) % 3] = 0; // no element
+            all[1] = plan_strided("y", CKL_U8, 3, shape, stride);
+            assert_int_equal(plan_tensor_bytes(&all[1]), 0);
+            assert_int_equal(plan_check_extents("op", all, 2), CKL_OK);
+        }
+}
+
+/* CTAs of an SM of 228 KiB: each takes 1 KiB more than it asks for, and 56 registers a thread. */
+static void test_residency(void **state)
+{
+    (void)state;
+    enum { KIB = 1 << 10 };
+    const ckl_device_info sm = { .smem_per_sm_bytes = 228 * KIB, .registers_per_sm = 65536 };
+    assert_int_equal(residency_ctas_per_sm(&sm, 128, 75 * KIB), 3);
+    assert_int_equal(residency_ctas_per_sm(&sm, 128, 75 * KIB + 1), 2);
+    assert_int_equal(residency_ctas_per_sm(&sm, 128, 227 * KIB), 1);
+    assert_int_equal(residency_ctas_per_sm(&sm, 128, 300 * KIB), 1); // never none
+    assert_int_equal(residency_ctas_per_sm(&sm, 128, 0), 9);         // 65536 / (56 * 128)
+    assert_int_equal(residency_ctas_per_sm(&sm, 130, 0), 9);
+    assert_int_equal(residency_ctas_per_sm(&sm, 131, 0), 8);
+    assert_int_equal(residency_ctas_per_sm(&sm, 1024, 0), 1);
+}
+
 /* The three largest allocations are named, each owner once and the first of equal ones first. */
 static void test_shared_memory(void **state)
 {
@@ -159,7 +205,8 @@ static void test_shared_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_maps), cmocka_unit_test(test_boxes),
-                                        cmocka_unit_test(test_kernels), cmocka_unit_test(test_shared_memory) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_maps),      cmocka_unit_test(test_boxes),
+                                        cmocka_unit_test(test_kernels),   cmocka_unit_test(test_shared_memory),
+                                        cmocka_unit_test(test_residency), cmocka_unit_test(test_extents) };
     return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
 }

@@ -60,13 +60,27 @@ static term term_of(uint32_t bits, int exponent_bits, int fraction_bits)
     if (field)
         fraction += 1u << fraction_bits;
     bool negative = bits >> (exponent_bits + fraction_bits) & 1;
-    int exponent = fraction == 0 ? -126 : (field ? field : 1) - bias;
+    int exponent = fraction == 0 ? -1000 : (field ? field : 1) - bias; // a zero has none
     return (term){ negative ? -fraction : fraction, exponent, fraction_bits };
 }
 
-static term operand(ckl_dtype from, uint16_t bits)
+/* Element k of a raw row. */
+static term operand(ckl_dtype from, const unsigned char *raw, int k)
 {
-    return from == CKL_F16 ? term_of(bits, 5, 10) : term_of(bits, 8, 7);
+    uint32_t bits = 0;
+    memcpy(&bits, raw + k * (int)ckl_dtype_bytes(from), ckl_dtype_bytes(from));
+    switch (from) {
+    case CKL_F16:
+        return term_of(bits, 5, 10);
+    case CKL_BF16:
+        return term_of(bits, 8, 7);
+    case CKL_F32:
+        return term_of(bits >> 13, 8, 10);
+    case CKL_E4M3:
+        return term_of(bits, 4, 3);
+    default:
+        return term_of(bits, 5, 2);
+    }
 }
 
 static wide shifted(wide x, int left)
@@ -77,8 +91,8 @@ static wide shifted(wide x, int left)
     return negative ? -magnitude : magnitude;
 }
 
-/* sum * 2^scale, towards zero. */
-static float round_down(wide sum, int scale)
+/* sum * 2^scale with some bits of fraction, towards zero. */
+static float round_down(wide sum, int scale, int fraction_bits)
 {
     wide magnitude = sum < 0 ? -sum : sum;
     int top = -1;
@@ -88,49 +102,77 @@ static float round_down(wide sum, int scale)
         return 0;
     if (top + scale >= 128)
         return sum < 0 ? -INFINITY : INFINITY;
-    int unit = top + scale - 23 > -149 ? top + scale - 23 : -149;
+    int lowest = -126 - fraction_bits, unit = top + scale - fraction_bits;
+    unit = unit > lowest ? unit : lowest;
     return ldexpf((float)(int32_t)shifted(sum, scale - unit), unit) + 0.0f;
 }
 
-static float slow_step(const tensor_core *core, ckl_dtype from, const uint16_t *a, const uint16_t *b, float d)
+static bool is_f8(ckl_dtype type)
 {
-    term terms[17] = { term_of(bits_of(d), 8, 23) };
-    int common = d == 0 ? -1000 : terms[0].exponent;
-    for (int k = 0; k < core->terms; k++) {
-        term x = operand(from, a[k]), y = operand(from, b[k]);
-        terms[k + 1] = (term){ x.significand * y.significand, x.exponent + y.exponent, 2 * x.fraction_bits };
+    return ckl_dtype_bytes(type) == 1;
+}
+
+static float slow_step(const tensor_core *core, matrix_types types, const unsigned char *a, const unsigned char *b,
+                       float d)
+{
+    term terms[33] = { term_of(bits_of(d), 8, 23) };
+    int common = terms[0].exponent, count = core->bytes / (int)ckl_dtype_bytes(types.a);
+    int kept = is_f8(types.a) ? core->fraction_bits_f8 : core->fraction_bits;
+    for (int k = 0; k < count; k++) {
+        term x = operand(types.a, a, k), y = operand(types.b, b, k);
+        terms[k + 1] =
+            (term){ x.significand * y.significand, x.exponent + y.exponent, x.fraction_bits + y.fraction_bits };
         common = terms[k + 1].exponent > common ? terms[k + 1].exponent : common;
     }
     wide sum = 0;
-    for (int i = 0; i < core->terms + 1; i++)
-        sum += shifted(terms[i].significand, core->fraction_bits - terms[i].fraction_bits + terms[i].exponent - common);
-    return round_down(sum, common - core->fraction_bits);
+    for (int i = 0; i < count + 1; i++)
+        sum += shifted(terms[i].significand, kept - terms[i].fraction_bits + terms[i].exponent - common);
+    return round_down(sum, common - kept, is_f8(types.a) ? kept : 23);
 }
 
-static void check_core(const tensor_core *core, ckl_dtype from, int m, int n, int k, uint32_t exponent_mask)
+/* 0.5 with random signs, fractions and some bits of the exponent, and zeros; of tf32 the bits below count for nothing. */
+static void fill_operand(ckl_dtype type, unsigned char *raw, int count, uint32_t exponent_mask)
 {
-    uint16_t *a = malloc((size_t)(m * k) * 2), *b = malloc((size_t)(n * k) * 2);
+    static const uint32_t halves[] = {
+        [CKL_F16] = 0x3800, [CKL_BF16] = 0x3f00, [CKL_F32] = 0x3f000000, [CKL_E4M3] = 0x30, [CKL_E5M2] = 0x38,
+    };
+    static const uint32_t fractions[] = {
+        [CKL_F16] = 0x3ff, [CKL_BF16] = 0x7f, [CKL_F32] = 0x7fffff, [CKL_E4M3] = 7, [CKL_E5M2] = 3,
+    };
+    int bytes = (int)ckl_dtype_bytes(type);
+    uint32_t keep = 1u << (8 * bytes - 1) | exponent_mask | fractions[type];
+    for (int i = 0; i < count; i++) {
+        uint32_t bits = random_bits() % 8 ? (random_bits() & keep) ^ halves[type] : 0;
+        memcpy(raw + i * bytes, &bits, (size_t)bytes);
+    }
+}
+
+static void check_core(const tensor_core *core, matrix_types types, int m, int n, int k, uint32_t exponent_mask)
+{
+    int bytes = (int)ckl_dtype_bytes(types.a);
+    unsigned char *a = malloc((size_t)(m * k * bytes)), *b = malloc((size_t)(n * k * bytes));
     float *d = malloc((size_t)(m * n) * 4), *expected = malloc((size_t)(m * n) * 4);
-    uint16_t keep = (uint16_t)(0x8000 | exponent_mask | (from == CKL_F16 ? 0x3ff : 0x7f));
-    uint16_t base = from == CKL_F16 ? 0x3800 : 0x3f00; // 0.5
-    for (int i = 0; i < m * k; i++)
-        a[i] = random_bits() % 8 ? (uint16_t)((random_bits() & keep) ^ base) : 0;
-    for (int i = 0; i < n * k; i++)
-        b[i] = random_bits() % 8 ? (uint16_t)((random_bits() & keep) ^ base) : 0;
+    fill_operand(types.a, a, m * k, exponent_mask);
+    fill_operand(types.b, b, n * k, exponent_mask);
     for (int i = 0; i < m * n; i++) {
         d[i] = expected[i] = random_bits() % 4 ? ldexpf((float)(int)random_bits(), -33) : 0;
-        for (int step = 0; step < k; step += core->terms)
-            expected[i] = slow_step(core, from, a + i / n * k + step, b + i % n * k + step, expected[i]);
+        for (int at = 0; at < k * bytes; at += core->bytes)
+            expected[i] = slow_step(core, types, a + i / n * k * bytes + at, b + i % n * k * bytes + at, expected[i]);
     }
-    matrix_multiply(core, from, m, n, k, a, b, d, true);
+    matrix_multiply(core, types, m, n, k, a, b, d, true);
     assert_memory_equal(d, expected, (size_t)(m * n) * 4);
     free(a), free(b), free(d), free(expected);
 }
 
+static void check_pair(matrix_types types, int m, int n, int k, uint32_t exponent_mask)
+{
+    check_core(&TENSOR_CORE_HOPPER, types, m, n, k, exponent_mask);
+    check_core(&TENSOR_CORE_AMPERE, types, m, n, k, exponent_mask);
+}
+
 static void check_against_slow(ckl_dtype from, int m, int n, int k, uint32_t exponent_mask)
 {
-    check_core(&TENSOR_CORE_HOPPER, from, m, n, k, exponent_mask);
-    check_core(&TENSOR_CORE_AMPERE, from, m, n, k, exponent_mask);
+    check_pair((matrix_types){ from, from }, m, n, k, exponent_mask);
 }
 
 /* Masks of the exponent's bits that are drawn at random round 0.5; infinities and NaNs stay out of reach. */
@@ -146,6 +188,67 @@ static void test_random(void **state)
     check_against_slow(CKL_F16, 3, 256, 16, 0x1c00);
     check_against_slow(CKL_BF16, 1, 519, 32, 0x0f80); // more columns than are worked on at once
     check_against_slow(CKL_F16, 5, 1, 16, 0x0c00);
+}
+
+static void test_random_widths(void **state)
+{
+    (void)state;
+    static const uint32_t tf32_masks[] = { 0, 0x00800000, 0x07800000, 0x1f800000, 0x3f800000 };
+    static const uint32_t f8_masks[] = { 0, 0x08, 0x18, 0x3c };
+    static const ckl_dtype f8[] = { CKL_E4M3, CKL_E5M2 };
+    for (int i = 0; i < COUNT_OF(tf32_masks); i++)
+        check_against_slow(CKL_F32, 16, 72, 32, tf32_masks[i]);
+    for (int i = 0; i < COUNT_OF(f8_masks); i++)
+        for (int pair = 0; pair < 4; pair++)
+            check_pair((matrix_types){ f8[pair / 2], f8[pair % 2] }, 16, 72, 96, f8_masks[i]);
+}
+
+/* Sums of bytes, signed and not, that leave 32 bits. */
+static void check_bytes(matrix_types types)
+{
+    enum { M = 5, N = 9, K = 64 };
+    unsigned char a[M * K], b[N * K];
+    uint32_t d[M * N], expected[M * N];
+    for (int i = 0; i < M * K; i++)
+        a[i] = (unsigned char)random_bits();
+    for (int i = 0; i < N * K; i++)
+        b[i] = (unsigned char)random_bits();
+    for (int i = 0; i < M * N; i++) {
+        d[i] = expected[i] = 0x7fffff00;
+        for (int k = 0; k < K; k++) {
+            int x = types.a == CKL_I8 ? (int8_t)a[i / N * K + k] : a[i / N * K + k];
+            int y = types.b == CKL_I8 ? (int8_t)b[i % N * K + k] : b[i % N * K + k];
+            expected[i] += (uint32_t)(x * y);
+        }
+    }
+    matrix_multiply(&TENSOR_CORE_HOPPER, types, M, N, K, a, b, d, true);
+    assert_memory_equal(d, expected, sizeof d);
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    static const ckl_dtype bytes[] = { CKL_I8, CKL_U8 };
+    for (int pair = 0; pair < 4; pair++)
+        check_bytes((matrix_types){ bytes[pair / 2], bytes[pair % 2] });
+}
+
+/* NaN of either 8-bit type, and the infinity that e5m2 alone has; the largest e4m3 is a number. */
+static void test_special_bytes(void **state)
+{
+    (void)state;
+    static const struct {
+        ckl_dtype type;
+        unsigned char bits;
+        uint32_t expected;
+    } cases[] = { { CKL_E4M3, 0x7f, 0x7fffffff }, { CKL_E4M3, 0xff, 0x7fffffff }, { CKL_E4M3, 0x7e, 0x43e00000 },
+                  { CKL_E5M2, 0x7c, 0x7f800000 }, { CKL_E5M2, 0xfc, 0xff800000 }, { CKL_E5M2, 0x7d, 0x7fffffff } };
+    for (int i = 0; i < COUNT_OF(cases); i++) {
+        unsigned char a[32] = { [17] = cases[i].bits }, b[32] = { [17] = 0x38 }; // 1 in e4m3
+        float d = 0;
+        matrix_multiply(&TENSOR_CORE_HOPPER, (matrix_types){ cases[i].type, CKL_E4M3 }, 1, 1, 32, a, b, &d, true);
+        assert_int_equal(bits_of(d), cases[i].expected);
+    }
 }
 
 /* --- Exact integers --- */
@@ -166,7 +269,7 @@ static void check_integers(ckl_dtype from, bool accumulate)
         for (int k = 0; k < K; k++)
             expected[i] += a_whole[i / N * K + k] * b_whole[i % N * K + k];
     }
-    matrix_multiply(&TENSOR_CORE_HOPPER, from, M, N, K, a, b, d, accumulate);
+    matrix_multiply(&TENSOR_CORE_HOPPER, (matrix_types){ from, from }, M, N, K, a, b, d, accumulate);
     for (int i = 0; i < M * N; i++)
         assert_true(d[i] == (float)expected[i]);
 }
@@ -210,7 +313,8 @@ static const hand_case hand_cases[] = {
       { 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f, 0x1p-52f },
       0,
       1 },
-    { "a zero beside 2^127 has exponent 1 and cuts", CKL_BF16, { 0 }, { 0x1p127f }, 0x1p-25f, 0 },
+    { "a zero times 2^127 cuts no old d", CKL_BF16, { 0 }, { 0x1p127f }, 0x1p-25f, 0x33000000 },
+    { "nor a product", CKL_BF16, { 0, 0x1p-100f }, { 0x1p127f, 0x1p-32f }, 0, 0x00020000 },
     { "no negative zero", CKL_F16, { -1 }, { 0 }, -0.0f, 0 },
     { "nor from below the smallest subnormal", CKL_BF16, { -0x1p-100f }, { 0x1p-51f }, 0, 0 },
     { "overflow is infinite", CKL_BF16, { 0x1p127f }, { 1 }, 0x1p127f, INFINITE },
@@ -288,7 +392,7 @@ static void check_by_hand(const tensor_core *core, const hand_case *cases, int c
             a[k] = narrow(c->from, c->a[k]);
             b[k] = narrow(c->from, c->b[k]);
         }
-        matrix_multiply(core, c->from, 1, 1, 16, a, b, &d, true);
+        matrix_multiply(core, (matrix_types){ c->from, c->from }, 1, 1, 16, a, b, &d, true);
         if (bits_of(d) != c->expected)
             fail_msg("%s: 0x%08x, expected 0x%08x", c->what, bits_of(d), c->expected);
     }
@@ -303,21 +407,45 @@ static void test_hand_cases(void **state)
     check_by_hand(&TENSOR_CORE_AMPERE, ampere_cases, COUNT_OF(ampere_cases));
 }
 
+/* A zero times any finite number leaves a sum as it is without that product: next to small, middle and large others. */
+static void test_zero_products(void **state)
+{
+    (void)state;
+    enum { K = 16, OTHERS = 6, FINITE = 0x7f80 }; // bf16 from 0 on
+    static const float others[OTHERS] = { 0x1p-99f, 0x1p-68f, 0x1p-52f, 1, 0x1.7p40f, 0x1p120f };
+    static uint16_t a[OTHERS * K], b[FINITE * K];
+    static float d[OTHERS * FINITE];
+    for (int i = 0; i < OTHERS; i++) {
+        a[i * K] = narrow(CKL_BF16, others[i]);
+        a[i * K + 1] = (uint16_t)(i % 2 << 15); // -0 or 0
+    }
+    for (int i = 0; i < FINITE; i++) {
+        b[i * K] = narrow(CKL_BF16, 0x1.8p-49f);
+        b[i * K + 1] = (uint16_t)i;
+    }
+    matrix_multiply(&TENSOR_CORE_HOPPER, (matrix_types){ CKL_BF16, CKL_BF16 }, OTHERS, FINITE, K, a, b, d, false);
+    for (int i = 0; i < OTHERS * FINITE; i++)
+        assert_int_equal(bits_of(d[i]), bits_of(d[i / FINITE * FINITE])); // of zero times zero
+    for (int i = 0; i < OTHERS; i++)
+        assert_true(d[i * FINITE] == others[i] * 0x1.8p-49f);
+}
+
 /* Infinities in one row or column leave the others as they were. */
 static void test_special_neighbours(void **state)
 {
     (void)state;
     enum { M = 4, N = 24, K = 32 };
+    const matrix_types types = { CKL_F16, CKL_F16 };
     uint16_t a[M * K], b[N * K];
     float clean[M * N], d[M * N];
     for (int i = 0; i < M * K; i++)
         a[i] = f16_from_f32(random_integer() + 9);
     for (int i = 0; i < N * K; i++)
         b[i] = f16_from_f32(random_integer() + 9);
-    matrix_multiply(&TENSOR_CORE_HOPPER, CKL_F16, M, N, K, a, b, clean, false);
+    matrix_multiply(&TENSOR_CORE_HOPPER, types, M, N, K, a, b, clean, false);
     a[1 * K + 5] = 0x7c00;
     b[7 * K + 20] = 0x7e00;
-    matrix_multiply(&TENSOR_CORE_HOPPER, CKL_F16, M, N, K, a, b, d, false);
+    matrix_multiply(&TENSOR_CORE_HOPPER, types, M, N, K, a, b, d, false);
     for (int i = 0; i < M * N; i++) {
         float expected = i % N == 7 ? float_of(NOT_A_NUMBER) : i / N == 1 ? INFINITY : clean[i];
         assert_int_equal(bits_of(d[i]), bits_of(expected));
@@ -512,8 +640,11 @@ static void test_gather_rejects(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_integers),           cmocka_unit_test(test_hand_cases), cmocka_unit_test(test_random),
-        cmocka_unit_test(test_special_neighbours), cmocka_unit_test(test_fragments),  cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_integers),       cmocka_unit_test(test_hand_cases),
+        cmocka_unit_test(test_random),         cmocka_unit_test(test_random_widths),
+        cmocka_unit_test(test_bytes),          cmocka_unit_test(test_special_bytes),
+        cmocka_unit_test(test_zero_products),  cmocka_unit_test(test_special_neighbours),
+        cmocka_unit_test(test_fragments),      cmocka_unit_test(test_gather),
         cmocka_unit_test(test_gather_rejects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

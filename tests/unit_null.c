@@ -124,6 +124,17 @@ static void workspace_bytes(void)
     assert_int_equal(ckl_plan_workspace_bytes(NULL), 0);
 }
 
+static void warm(void)
+{
+    const char *const lines[] = { "add n=4", NULL };
+    REFUSED(ckl_warm(NULL, lines, 1, 1, NULL, NULL), "warm: device is NULL");
+    REFUSED(ckl_warm(device, NULL, 1, 1, NULL, NULL), "warm: lines is NULL");
+    REFUSED(ckl_warm(device, lines, 2, 1, NULL, NULL), "warm: lines[1] is NULL");
+    REFUSED(ckl_warm(device, lines, -1, 1, NULL, NULL), "warm: count=-1 is negative");
+    REFUSED(ckl_warm(device, lines, 1, -1, NULL, NULL), "warm: threads=-1 is not in 0..256");
+    assert_int_equal(ckl_warm(device, NULL, 0, 0, NULL, NULL), CKL_OK);
+}
+
 /* Functions that take no pointer. */
 static void takes_none(void)
 {
@@ -174,6 +185,7 @@ static const row rows[] = { { "ckl_status_name", takes_none },
                             { "ckl_plan_free", plan_free },
                             { "ckl_plan_text", plan_text },
                             { "ckl_plan_workspace_bytes", workspace_bytes },
+                            { "ckl_warm", warm },
                             OPERATORS(X) };
 #undef X
 

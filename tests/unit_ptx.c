@@ -322,8 +322,8 @@ static void matrices(ir_target target)
         ir_assign(d[i] = ir_reg(CKL_F32), constant(CKL_F32));
     for (int i = 0; i < 6; i++)
         r[i] = i % 2 ? input(IR_U32) : constant(IR_U32);
-    ir_mma(CKL_F16, d, r, r + 4);
-    ir_mma(CKL_BF16, d, r, r + 4);
+    ir_mma(CKL_F16, CKL_F16, d, r, r + 4);
+    ir_mma(CKL_BF16, CKL_BF16, d, r, r + 4);
     for (int i = 0; i < 4; i++)
         keep(d[i]);
     finish();
@@ -443,13 +443,13 @@ static void wgmma(int n, bool registers_a)
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     val accumulate = ir_compare(IR_NE, k, ir_int(IR_U32, 0));
     if (registers_a)
-        ir_wgmma_rs(CKL_BF16, n, d, a, desc, accumulate, true);
+        ir_wgmma_rs(CKL_BF16, CKL_BF16, n, d, a, desc, accumulate, true);
     else
-        ir_wgmma(CKL_F16, n, d, desc, desc, accumulate, false, true);
+        ir_wgmma(CKL_F16, CKL_F16, n, d, desc, desc, accumulate, false, true);
     if (registers_a)
-        ir_wgmma_rs(CKL_BF16, n, d, a, desc, ir_int(IR_PRED, 1), false);
+        ir_wgmma_rs(CKL_BF16, CKL_BF16, n, d, a, desc, ir_int(IR_PRED, 1), false);
     else
-        ir_wgmma(CKL_F16, n, d, desc, desc, ir_int(IR_PRED, 1), true, false);
+        ir_wgmma(CKL_F16, CKL_F16, n, d, desc, desc, ir_int(IR_PRED, 1), true, false);
     ir_plain(IR_WGMMA_COMMIT, 0, 0);
     ir_plain(IR_WGMMA_WAIT, 1, 0);
     ir_assign(k, ir_binary(IR_ADD, k, ir_int(IR_U32, 1)));

@@ -1,10 +1,11 @@
 /*
  * unit_ptx_rows.c - what every row of the printer's table prints, line by line as committed in tests/data/ptx_rows.txt:
- * the instruction as IR, then its PTX; for sm_80 once more where it differs. CKL_UPDATE_GOLDEN=1 writes the file anew, for
- * the reader of the diff to judge.
+ * the instruction as IR, then its PTX; for sm_80 once more where it differs. --update writes the file anew, for the
+ * reader of the diff to judge.
  */
 #include "ptx_lines.h"
 
+#include "golden.h"
 #include "lab/assemble.h"
 
 static const char golden_file[] = TESTDATA "/ptx_rows.txt";
@@ -332,25 +333,49 @@ static void move_matrices(bool store, int n, bool transpose)
         ir_ldmatrix(n, transpose, address, 32, v);
 }
 
-static void mma(ir_type from)
+static ir_type sum_of(ir_type from)
+{
+    return ir_type_is_float(from) ? CKL_F32 : CKL_I32;
+}
+
+static void mma(ir_type from, ir_type from_b)
 {
     val sum[4], left[4], right[2];
-    registers(4, CKL_F32, sum);
+    registers(4, sum_of(from), sum);
     registers(4, IR_U32, left);
     registers(2, IR_U32, right);
-    ir_mma(from, sum, left, right);
+    ir_mma(from, from_b, sum, left, right);
+}
+
+static void wgmma_of(ir_type from, ir_type from_b, int n, bool in_registers, bool a_m_major, bool b_n_major, val scale)
+{
+    val sum[128], left[4];
+    registers(n / 2, sum_of(from), sum);
+    registers(4, IR_U32, left);
+    MAKE(IR_U64, IR_U64);
+    if (in_registers)
+        ir_wgmma_rs(from, from_b, n, sum, left, a, scale, b_n_major);
+    else
+        ir_wgmma(from, from_b, n, sum, a, b, scale, a_m_major, b_n_major);
 }
 
 static void wgmma(ir_type from, int n, bool in_registers, bool a_m_major, bool b_n_major, val scale)
 {
-    val sum[128], left[4];
-    registers(n / 2, CKL_F32, sum);
-    registers(4, IR_U32, left);
-    MAKE(IR_U64, IR_U64);
-    if (in_registers)
-        ir_wgmma_rs(from, n, sum, left, a, scale, b_n_major);
-    else
-        ir_wgmma(from, n, sum, a, b, scale, a_m_major, b_n_major);
+    wgmma_of(from, from, n, in_registers, a_m_major, b_n_major, scale);
+}
+
+/* The rows of operands that are not 16 bits wide. */
+static void other_widths(void)
+{
+    static const ir_type pairs[][2] = { { CKL_F32, CKL_F32 },   { CKL_E4M3, CKL_E4M3 }, { CKL_E4M3, CKL_E5M2 },
+                                        { CKL_E5M2, CKL_E4M3 }, { CKL_E5M2, CKL_E5M2 }, { CKL_I8, CKL_I8 },
+                                        { CKL_U8, CKL_U8 } };
+    for (int i = 0; i < COUNT_OF(pairs); i++) {
+        for (int registers = 0; registers < 2; registers++)
+            LINE((wgmma_of(pairs[i][0], pairs[i][1], 16, registers, false, false, reg(IR_PRED)), 0));
+        if (!(pairs[i][0] == CKL_E4M3 || pairs[i][0] == CKL_E5M2))
+            LINE((mma(pairs[i][0], pairs[i][1]), 0));
+    }
 }
 
 static void matrices(void)
@@ -362,7 +387,7 @@ static void matrices(void)
         }
     for (int bf16 = 0; bf16 < 2; bf16++) {
         ir_type from = bf16 ? CKL_BF16 : CKL_F16;
-        LINE((mma(from), 0));
+        LINE((mma(from, from), 0));
         for (int major = 0; major < 4; major++)
             LINE((wgmma(from, 8, false, major & 1, major & 2, reg(IR_PRED)), 0));
         for (int major = 0; major < 2; major++)
@@ -370,6 +395,7 @@ static void matrices(void)
     }
     LINE((wgmma(CKL_F16, 8, false, false, false, ir_int(IR_PRED, 0)), 0));
     LINE((wgmma(CKL_F16, 8, true, false, false, ir_int(IR_PRED, 1)), 0));
+    other_widths();
 }
 
 /* A whole kernel: its frame, its control flow, statements under a predicate. */
@@ -417,11 +443,6 @@ static int make_golden(void **unused)
         sections[i]();
     whole_kernel(IR_SM90A);
     whole_kernel(IR_SM80);
-    FILE *file = getenv("CKL_UPDATE_GOLDEN") ? fopen(golden_file, "w") : NULL;
-    if (file) {
-        fwrite(golden.data, 1, golden.length, file);
-        fclose(file);
-    }
     return 0;
 }
 
@@ -435,30 +456,10 @@ static int free_golden(void **unused)
     return 0;
 }
 
-static void read_file(const char *path, text *out)
-{
-    char buffer[4096];
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    for (size_t bytes; (bytes = fread(buffer, 1, sizeof buffer, file)) > 0;)
-        text_append(out, buffer, bytes);
-    fclose(file);
-}
-
 static void test_every_line_is_as_committed(void **unused)
 {
     (void)unused;
-    text expected = { 0 };
-    read_file(golden_file, &expected);
-    const char *want = text_data(&expected), *got = text_data(&golden);
-    for (int line = 1; *want || *got; line++) {
-        size_t wanted = strcspn(want, "\n"), length = strcspn(got, "\n");
-        if (wanted != length || strncmp(want, got, length) != 0)
-            fail_msg("%s:%d:\nwas %.*s\nis  %.*s", golden_file, line, (int)wanted, want, (int)length, got);
-        want += wanted + (want[wanted] == '\n');
-        got += length + (got[length] == '\n');
-    }
-    text_free(&expected);
+    golden_compare(golden_file, &golden);
 }
 
 /* All lines in one kernel each, whose registers were never written; ptxas looks at the syntax all the same. */
@@ -507,8 +508,10 @@ static void test_every_row_was_printed(void **unused)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (golden_update_wanted(argc, argv))
+        return make_golden(NULL) || !golden_write(golden_file, &golden) || free_golden(NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_line_is_as_committed),
         cmocka_unit_test(test_every_row_was_printed),

@@ -122,20 +122,32 @@ static void test_matrix_limit(void **state)
     assert_true(row.beyond_limit);
 }
 
-/* The fraction is of the copy bandwidth; what is believed depends on how much is read and how much written. */
+/* As many bytes as are written count at the rate of copying, the rest at that of reading or writing alone. */
 static void test_memory_limit(void **state)
 {
     (void)state;
     const result_header header = { .copy_gbs = 4000, .read_gbs = 4400, .write_gbs = 4200 };
-    result_row row = { .bytes = 4e8, .bytes_written = 4, .median_us = 91, .l2 = "cold" };
+    static const struct {
+        double written, limit_us;
+    } rows[] = { { 0, 4e5 / 4400 }, { 1e8, 2e5 / 4000 + 2e5 / 4400 }, { 2e8, 100 }, { 4e8, 4e5 / 4200 } };
+    for (int i = 0; i < COUNT_OF(rows); i++) {
+        result_row row = { .bytes = 4e8, .bytes_written = rows[i].written, .median_us = 110, .l2 = "cold" };
+        limits_apply(&header, &row);
+        assert_string_equal(row.limit, "memory");
+        assert_true(fabs(row.limit_us - rows[i].limit_us) < 1e-6 &&
+                    fabs(row.of_limit - rows[i].limit_us / 110) < 1e-9 && !row.beyond_limit);
+    }
+}
+
+/* A row is believed down to all its reads and then all its writes. */
+static void test_beyond_limit(void **state)
+{
+    (void)state;
+    const result_header header = { .copy_gbs = 4000, .read_gbs = 4400, .write_gbs = 4200 };
+    result_row row = { .bytes = 4e8, .bytes_written = 2e8, .median_us = 91, .l2 = "cold" };
     limits_apply(&header, &row);
-    assert_string_equal(row.limit, "memory");
-    assert_true(fabs(row.limit_us - 100) < 1e-6 && fabs(row.of_limit - 100 / 91.0) < 1e-9 && !row.beyond_limit);
-    row.median_us = 87;
-    limits_apply(&header, &row);
-    assert_true(row.beyond_limit);
-    row.bytes_written = row.bytes;
-    row.median_us = 91;
+    assert_false(row.beyond_limit);
+    row.median_us = 90;
     limits_apply(&header, &row);
     assert_true(row.beyond_limit);
     result_set(row.l2, "hot");
@@ -221,9 +233,11 @@ static void test_limit_kernels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_summary),      cmocka_unit_test(test_geometric_mean), cmocka_unit_test(test_json),
-        cmocka_unit_test(test_matrix_limit), cmocka_unit_test(test_memory_limit),   cmocka_unit_test(test_launch_limit),
-        cmocka_unit_test(test_idle_peer),    cmocka_unit_test(test_limit_kernels),  cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_summary),       cmocka_unit_test(test_geometric_mean),
+        cmocka_unit_test(test_json),          cmocka_unit_test(test_matrix_limit),
+        cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_beyond_limit),
+        cmocka_unit_test(test_launch_limit),  cmocka_unit_test(test_idle_peer),
+        cmocka_unit_test(test_limit_kernels), cmocka_unit_test(test_arguments),
     };
     return cmocka_run_group_tests_name("results", tests, NULL, NULL);
 }

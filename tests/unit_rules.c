@@ -14,6 +14,8 @@
 #include "ir/build.h"
 #include "ir/rules.h"
 
+#define RULES_FILE TESTDATA "/rules.txt"
+
 enum { OPERANDS_MAX_TRIED = 300 };
 
 typedef enum around { NOTHING, WARPS_PART, LANES_PART } around; // what the instruction stands in
@@ -72,15 +74,15 @@ static void describe(const attempt *a)
     static val out[OPERANDS_MAX_TRIED], in[OPERANDS_MAX_TRIED];
     bool compares = a->inst.op == IR_ATOM && a->inst.mode == IR_RED_CAS; // has one more source
     const char *at = compares ? "t:att" : ir_rule_of(a->inst.op)->operands;
-    bool multiplies = a->inst.op == IR_WGMMA || a->inst.op == IR_WGMMA_RS;
+    bool in_place = a->inst.op == IR_WGMMA || a->inst.op == IR_WGMMA_RS;
     if (a->inst.op == IR_PARAM)
         ir_scalar_param(CKL_F32, "given");
     int outs = operands_of(a, &at, out);
     at++;
     int ins = operands_of(a, &at, in);
-    if (multiplies && ins >= outs)
+    if (in_place && ins >= outs)
         memcpy(in + ins - outs, out, (size_t)outs * sizeof *out); // accumulators
-    if (multiplies)
+    if (in_place)
         ir_plain(IR_WGMMA_FENCE, 0, 0);
     if (a->around != NOTHING)
         ir_if(ir_compare(IR_EQ, ir_sreg(a->around == WARPS_PART ? IR_WARP : IR_LANE), ir_int(IR_U32, 1)));
@@ -179,19 +181,36 @@ static bool find_base(attempt *a)
     return false;
 }
 
+static bool multiplies(ir_op op)
+{
+    return op == IR_MMA || op == IR_WGMMA || op == IR_WGMMA_RS;
+}
+
+/* The types that [from] is multiplied with; *first becomes the first attempt that is taken. */
+static void try_factors(ir_op op, ir_type type, ir_type from, attempt *first, text *out)
+{
+    bool found = false;
+    for (int by = 0; by < (multiplies(op) ? IR_TYPE_COUNT : 1); by++) {
+        attempt a = { .inst = { .op = op, .type = type, .from = from, .from_b = (ir_type)by }, .target = IR_SM90A };
+        if (!find_base(&a))
+            continue;
+        if (!found && from)
+            text_printf(out, " from %s", ir_type_text(from));
+        if (by && by != (int)from)
+            text_printf(out, " by %s", ir_type_text((ir_type)by));
+        found = true;
+        if (first->inst.op == IR_OP_COUNT)
+            *first = a;
+    }
+}
+
 /* What is taken of an instruction of the type; nothing if it is not taken at all. */
 static void try_type(ir_op op, ir_type type, text *out)
 {
     const ir_rule *rule = ir_rule_of(op);
     attempt first = { .inst.op = IR_OP_COUNT };
-    for (int from = 0; from < (rule->from ? IR_TYPE_COUNT : 1); from++) {
-        attempt a = { .inst = { .op = op, .type = type, .from = (ir_type)from }, .target = IR_SM90A };
-        if (!find_base(&a))
-            continue;
-        text_printf(out, "%s%s", from ? " from " : "", from ? ir_type_text((ir_type)from) : "");
-        if (first.inst.op == IR_OP_COUNT)
-            first = a;
-    }
+    for (int from = 0; from < (rule->from ? IR_TYPE_COUNT : 1); from++)
+        try_factors(op, type, (ir_type)from, &first, out);
     if (first.inst.op == IR_OP_COUNT)
         return;
     try_numbers(&first, offsetof(attempt, inst.n), "n", out);
@@ -245,21 +264,13 @@ static void try_all(text *out)
 static void test_rules(void **state)
 {
     (void)state;
-    text now = { 0 };
-    try_all(&now);
-    golden_compare(TESTDATA "/rules.txt", &now);
-    text_free(&now);
+    golden_check(RULES_FILE, try_all);
 }
 
 int main(int argc, char **argv)
 {
-    if (golden_update_wanted(argc, argv)) {
-        text now = { 0 };
-        try_all(&now);
-        bool written = golden_write(TESTDATA "/rules.txt", &now);
-        text_free(&now);
-        return !written;
-    }
+    if (golden_update_wanted(argc, argv))
+        return !golden_update(RULES_FILE, try_all);
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_rules) };
     return cmocka_run_group_tests_name("rules", tests, NULL, NULL);
 }

@@ -151,11 +151,11 @@ static void append_value(const field *f, text *out)
 static void append_line(const operator_test *test, text *out)
 {
     text_printf(out, "%s", test->op->name);
-    for (int i = 0; i < test->problem.count; i++) {
+    for (int i = 0; i < test->line->problem.count; i++) {
         if (below(3))
             continue;
-        text_printf(out, " %s=", test->problem.rows[i].name);
-        append_value(&test->problem.rows[i], out);
+        text_printf(out, " %s=", test->line->problem.rows[i].name);
+        append_value(&test->line->problem.rows[i], out);
     }
     if (below(8) == 0)
         text_printf(out, " misalign=1");
@@ -229,6 +229,8 @@ static void test_limits(void **state)
         { "crossentropy rows=2^45 cols=1", CKL_UNSUPPORTED, "more CTAs than a launch may have" },
         { "layernorm rows=2^32 cols=4", CKL_OK, "" },
         { "layernorm rows=1 cols=2^31", CKL_UNSUPPORTED, "have 2147483647 columns or less" },
+        { "rmsnorm rows=1 cols=2^31 direction=backward", CKL_UNSUPPORTED, "have 2147483647 columns or less" },
+        { "groupnorm n=1 c=2^28 groups=1 h=1 w=1", CKL_UNSUPPORTED, "more than 268435455 channels of a group" },
         { "groupnorm n=1 c=32 groups=1 h=2^14 w=2^14", CKL_OK, "" },
         { "groupnorm n=1 c=1 groups=1 h=2^17 w=2^17", CKL_UNSUPPORTED, "pixels of an image, or CTAs" },
         { "softmax shape=2x2^31", CKL_UNSUPPORTED, "n=2147483648 is more than 2147483647" },

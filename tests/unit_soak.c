@@ -37,7 +37,7 @@ static int close_device(void **state)
     return 0;
 }
 
-static int failures, progresses, waits;
+static int failures, progresses, waits, answers;
 static char last_fault[256];
 
 static void note_failure(const char *line, int64_t number, const char *what)
@@ -53,9 +53,15 @@ static void note_progress(const soak_sums *sums)
     progresses++;
 }
 
-static void note_wait(const char *line)
+static void note_wait(const soak_wait *w)
 {
-    assert_true(*line);
+    assert_true(*w->line && w->number >= 0);
+    assert_in_range(w->stream, 2 * w->thread, 2 * w->thread + 1);
+    assert_string_equal(w->stage, "waiting for its first run");
+    assert_true(w->seconds >= 0.4);
+    if (w->work)
+        assert_string_equal(w->work, "its work is not done");
+    answers += w->work != NULL;
     waits++;
 }
 
@@ -72,7 +78,7 @@ static soak_sums soak_for(double seconds, int64_t problems, double stuck_seconds
                        .progress = note_progress,
                        .waiting = note_wait };
     soak_sums sums;
-    failures = progresses = waits = 0;
+    failures = progresses = waits = answers = 0;
     assert_int_equal(case_operator("add", &o.only), CKL_OK);
     assert_int_equal(soak_run(device, &o, &sums), CKL_OK);
     assert_int_equal(failures, sums.wrong);
@@ -184,14 +190,23 @@ static ckl_status hang(ckl_device *d, ckl_stream s)
     return CKL_OK;
 }
 
+static ckl_status busy(ckl_device *d, ckl_stream s, bool *idle)
+{
+    (void)d;
+    (void)s;
+    *idle = false;
+    return CKL_OK;
+}
+
 /* The last test: its threads stay behind. */
 static void test_hanging_device(void **state)
 {
     (void)state;
     ops.synchronize = hang;
+    ops.stream_idle = busy;
     soak_sums sums = soak_for(1e3, 0, 0.5);
     assert_true(sums.stuck);
-    assert_true(waits > 0);
+    assert_true(waits > 0 && answers == waits / 2);
     assert_false(soak_passed(&sums));
 }
 

@@ -131,7 +131,7 @@ static void fence(void)
 
 static void multiply(val *d)
 {
-    ir_wgmma(CKL_F16, N, d, u64(0), u64(0), ir_int(IR_PRED, 1), false, false);
+    ir_wgmma(CKL_F16, CKL_F16, N, d, u64(0), u64(0), ir_int(IR_PRED, 1), false, false);
 }
 
 static void commit(void)
@@ -214,7 +214,7 @@ static void a_after_fence(bool right)
         ir_assign(a[i], u32(i));
     if (right)
         fence();
-    ir_wgmma_rs(CKL_F16, N, d, a, u64(0), ir_int(IR_PRED, 1), false);
+    ir_wgmma_rs(CKL_F16, CKL_F16, N, d, a, u64(0), ir_int(IR_PRED, 1), false);
 }
 
 /* At the end of a loop, before its beginning comes again. */
@@ -338,7 +338,7 @@ static void unwritten_accumulators(bool right)
     for (int i = 0; i < N / 2; i++)
         d[i] = ir_reg(CKL_F32);
     fence();
-    ir_wgmma(CKL_F16, N, d, u64(0), u64(0), ir_int(IR_PRED, right ? 0 : 1), false, false);
+    ir_wgmma(CKL_F16, CKL_F16, N, d, u64(0), u64(0), ir_int(IR_PRED, right ? 0 : 1), false, false);
 }
 
 /* Convergence */

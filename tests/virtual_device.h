@@ -160,6 +160,14 @@ static void virtual_graph_destroy(ckl_device *d, void *graph)
     graphs--;
 }
 
+static bool overlap_forbidden;
+
+static void virtual_allow_overlap(ckl_device *d, bool allowed)
+{
+    (void)d;
+    overlap_forbidden = !allowed;
+}
+
 static const device_ops virtual_ops = { .alloc = virtual_alloc,
                                         .release = virtual_release,
                                         .copy_in = virtual_copy,
@@ -179,7 +187,8 @@ static const device_ops virtual_ops = { .alloc = virtual_alloc,
                                         .graph_begin = virtual_graph_begin,
                                         .graph_end = virtual_graph_end,
                                         .graph_launch = virtual_graph_launch,
-                                        .graph_destroy = virtual_graph_destroy };
+                                        .graph_destroy = virtual_graph_destroy,
+                                        .allow_overlap = virtual_allow_overlap };
 static ckl_device device = {
     &virtual_ops,
     { .id = "none", .threads_per_cta_max = 1024, .compute_capability = 90, .memory_bytes = 1 << 24, .l2_bytes = 8192 }

@@ -1,5 +1,5 @@
 /*
- * cublaslt.c - gemm by NVIDIA's cuBLASLt, with its fused epilogues.
+ * cublaslt.c - gemm by NVIDIA's cuBLASLt, with its fused epilogues: what its heuristic names, and all else that it has.
  *
  * cuBLASLt's matrices are column-major. Our D [M,N] by rows is D^T [N,M] by columns, and D^T = B A^T: its first operand
  * is our B (columns of length K, transposed), its second is our A. The bias runs along the rows of D^T: our columns.
@@ -14,15 +14,17 @@
 
 enum { A, B, C, BIAS, D }; // order of the operands
 
+enum { HEURISTICS_MAX = 32 };
+
 static const size_t WORKSPACE_BYTES = 32 << 20; // what cuBLAS itself takes on Hopper
 
 struct peer_problem {
     const gemm_problem *gemm;
     ckl_device *device;
     lt_desc desc;
-    lt_layout a, b, c, d; // in cuBLASLt's order: a is our B
-    lt_heuristic found[PEER_VARIANTS_MAX];
-    int found_count;
+    lt_layout a, b, c, d;                  // in cuBLASLt's order: a is our B
+    lt_heuristic found[PEER_VARIANTS_MAX]; // the heuristic's own, then all others
+    int found_count, named_count;          // named by the heuristic
     void *workspace;
 };
 
@@ -67,34 +69,44 @@ static ckl_status create_desc(const ckl_gemm_desc *g, lt_desc *desc)
     return g->bias ? set(*desc, LT_DESC_BIAS_TYPE, type_of(g->d)) : CKL_OK;
 }
 
-static ckl_status create_layouts(peer_problem *p)
+static ckl_status create_layout(const ckl_gemm_desc *g, lt_layout *layout, ckl_dtype type, int64_t rows, int64_t cols,
+                                int64_t ld, int64_t stride)
 {
-    const ckl_gemm_desc *g = &p->gemm->desc;
-    uint64_t m = (uint64_t)g->m, n = (uint64_t)g->n, k = (uint64_t)g->k;
-    CALL(cublasLtMatrixLayoutCreate, &p->a, type_of(g->b), k, n, g->ldb);
-    CALL(cublasLtMatrixLayoutCreate, &p->b, type_of(g->a), k, m, g->lda);
-    CALL(cublasLtMatrixLayoutCreate, &p->c, type_of(g->d), n, m, g->c ? g->ldc : g->ldd);
-    CALL(cublasLtMatrixLayoutCreate, &p->d, type_of(g->d), n, m, g->ldd);
+    const int32_t count = (int32_t)g->batch;
+    CALL(cublasLtMatrixLayoutCreate, layout, type_of(type), (uint64_t)rows, (uint64_t)cols, ld);
+    CALL(cublasLtMatrixLayoutSetAttribute, *layout, LT_LAYOUT_BATCH_COUNT, &count, sizeof count);
+    CALL(cublasLtMatrixLayoutSetAttribute, *layout, LT_LAYOUT_BATCH_STRIDE, &stride, sizeof stride);
     return CKL_OK;
 }
 
-static uint32_t alignment(const void *pointer)
+static ckl_status create_layouts(peer_problem *p)
 {
-    return (uint32_t)min_i64(power_of_two_in((int64_t)(uintptr_t)pointer), 256);
+    const ckl_gemm_desc *g = &p->gemm->desc;
+    TRY(create_layout(g, &p->a, g->b, g->k, g->n, g->ldb, g->stride_b));
+    TRY(create_layout(g, &p->b, g->a, g->k, g->m, g->lda, g->stride_a));
+    TRY(create_layout(g, &p->c, g->d, g->n, g->m, g->c ? g->ldc : g->ldd, g->c ? g->stride_c : g->stride_d));
+    return create_layout(g, &p->d, g->d, g->n, g->m, g->ldd, g->stride_d);
+}
+
+/* In cuBLASLt's order. */
+static void read_alignments(void *const *pointers, uint32_t bytes[4])
+{
+    void *const ordered[] = { pointers[B], pointers[A], pointers[C] ? pointers[C] : pointers[D], pointers[D] };
+    for (int i = 0; i < COUNT_OF(ordered); i++)
+        bytes[i] = (uint32_t)min_i64(power_of_two_in((int64_t)(uintptr_t)ordered[i]), 256);
 }
 
 /* Split sums are added in f32: like ours, the result is rounded to D once. */
 static ckl_status prefer(lt_preference preference, void *const *pointers)
 {
     uint32_t schemes = LT_REDUCTION_IN_PLACE | LT_REDUCTION_COMPUTE_TYPE;
-    void *const ordered[] = { pointers[B], pointers[A], pointers[C] ? pointers[C] : pointers[D], pointers[D] };
+    uint32_t bytes[4];
+    read_alignments(pointers, bytes);
     CALL(cublasLtMatmulPreferenceSetAttribute, preference, LT_PREFER_WORKSPACE_BYTES, &WORKSPACE_BYTES,
          sizeof WORKSPACE_BYTES);
     CALL(cublasLtMatmulPreferenceSetAttribute, preference, LT_PREFER_REDUCTION_SCHEMES, &schemes, sizeof schemes);
-    for (int i = 0; i < COUNT_OF(ordered); i++) {
-        uint32_t bytes = alignment(ordered[i]);
-        CALL(cublasLtMatmulPreferenceSetAttribute, preference, LT_PREFER_ALIGNMENT_A + i, &bytes, sizeof bytes);
-    }
+    for (int i = 0; i < COUNT_OF(bytes); i++)
+        CALL(cublasLtMatmulPreferenceSetAttribute, preference, LT_PREFER_ALIGNMENT_A + i, &bytes[i], sizeof bytes[i]);
     return CKL_OK;
 }
 
@@ -108,16 +120,35 @@ static ckl_status set_bias(const peer_problem *p, const void *bias)
 /* The library's own order: the first is what its heuristic believes to be the fastest. */
 static ckl_status ask(peer_problem *p, lt_preference preference)
 {
-    lt_heuristic answers[PEER_VARIANTS_MAX];
+    lt_heuristic answers[HEURISTICS_MAX];
     int returned = 0;
-    CALL(cublasLtMatmulAlgoGetHeuristic, handle, p->desc, p->a, p->b, p->c, p->d, preference, PEER_VARIANTS_MAX,
-         answers, &returned);
+    CALL(cublasLtMatmulAlgoGetHeuristic, handle, p->desc, p->a, p->b, p->c, p->d, preference, HEURISTICS_MAX, answers,
+         &returned);
     for (int i = 0; i < returned; i++)
         if (answers[i].state == 0)
             p->found[p->found_count++] = answers[i];
     if (p->found_count == 0)
         FAIL(CKL_UNSUPPORTED, "cublaslt: no algorithm for this problem");
+    p->named_count = p->found_count;
     return CKL_OK;
+}
+
+/* Those that its heuristic did not name. */
+static void search(peer_problem *p, void *const *pointers)
+{
+    const ckl_gemm_desc *g = &p->gemm->desc;
+    lt_product product = { .handle = handle,
+                           .desc = p->desc,
+                           .a = p->a,
+                           .b = p->b,
+                           .c = p->c,
+                           .d = p->d,
+                           .type_a = type_of(g->b),
+                           .type_b = type_of(g->a),
+                           .type_d = type_of(g->d),
+                           .workspace_bytes = WORKSPACE_BYTES };
+    read_alignments(pointers, product.alignment);
+    p->found_count += lt_enumerate(&product, &p->found[p->found_count], PEER_VARIANTS_MAX - p->found_count);
 }
 
 static ckl_status make_ready(peer_problem *p, void *const *pointers)
@@ -131,6 +162,8 @@ static ckl_status make_ready(peer_problem *p, void *const *pointers)
     ckl_status status = prefer(preference, pointers);
     if (status == CKL_OK)
         status = ask(p, preference);
+    if (status == CKL_OK)
+        search(p, pointers);
     (void)lt.cublasLtMatmulPreferenceDestroy(preference);
     return status;
 }
@@ -181,7 +214,9 @@ static void describe(const peer_problem *p, int variant, text *out)
                   { "stages", LT_ALGO_STAGES, 4 },
                   { "split_k", LT_ALGO_SPLIT_K, 4 },
                   { "cluster", LT_ALGO_CLUSTER, 2 } };
-    text_printf(out, "cublaslt %zu heuristic=%d", lt.cublasLtGetVersion(), variant);
+    bool named = variant < p->named_count;
+    text_printf(out, "cublaslt %zu %s=%d", lt.cublasLtGetVersion(), named ? "heuristic" : "found",
+                named ? variant : variant - p->named_count);
     for (int i = 0; i < COUNT_OF(parts); i++) {
         uint32_t value = 0; // little-endian: two bytes of it are a smaller number
         size_t written;

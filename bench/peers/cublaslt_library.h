@@ -38,6 +38,9 @@ enum {
 
     LT_OP_TRANSPOSED = 1,
 
+    LT_LAYOUT_BATCH_COUNT = 5,
+    LT_LAYOUT_BATCH_STRIDE = 6,
+
     LT_DESC_TRANSPOSE_A = 3,
     LT_DESC_EPILOGUE = 7,
     LT_DESC_BIAS_POINTER = 8,
@@ -59,6 +62,14 @@ enum {
     LT_ALGO_SPLIT_K = 2,
     LT_ALGO_STAGES = 6,
     LT_ALGO_CLUSTER = 8,
+
+    LT_CAP_TILES = 6,
+    LT_CAP_STAGES = 13,
+    LT_CAP_ALIGNMENT_A = 16, // B, C, D follow
+
+    LT_CLUSTER_AUTO = 0,
+    LT_CLUSTER_1X1 = 2, // then 2x1, 4x1, 1x2, 2x2
+    LT_CLUSTER_2X2 = 6,
 };
 
 /* X(function, parameters); every one returns an lt_status. */
@@ -68,6 +79,7 @@ enum {
     X(cublasLtMatmulDescDestroy, (lt_desc desc))                                                                     \
     X(cublasLtMatmulDescSetAttribute, (lt_desc desc, int attribute, const void *value, size_t bytes))                \
     X(cublasLtMatrixLayoutCreate, (lt_layout * layout, int type, uint64_t rows, uint64_t columns, int64_t ld))       \
+    X(cublasLtMatrixLayoutSetAttribute, (lt_layout layout, int attribute, const void *value, size_t bytes))          \
     X(cublasLtMatrixLayoutDestroy, (lt_layout layout))                                                               \
     X(cublasLtMatmulPreferenceCreate, (lt_preference * preference))                                                  \
     X(cublasLtMatmulPreferenceDestroy, (lt_preference preference))                                                   \
@@ -76,6 +88,15 @@ enum {
     X(cublasLtMatmulAlgoGetHeuristic,                                                                                \
       (lt_handle handle, lt_desc desc, lt_layout a, lt_layout b, lt_layout c, lt_layout d, lt_preference preference, \
        int requested, lt_heuristic *results, int *returned))                                                         \
+    X(cublasLtMatmulAlgoGetIds, (lt_handle handle, int compute_type, int scale_type, int a, int b, int c, int d,     \
+                                 int requested, int *ids, int *returned))                                            \
+    X(cublasLtMatmulAlgoInit,                                                                                        \
+      (lt_handle handle, int compute_type, int scale_type, int a, int b, int c, int d, int id, lt_algo *algo))       \
+    X(cublasLtMatmulAlgoCheck, (lt_handle handle, lt_desc desc, lt_layout a, lt_layout b, lt_layout c, lt_layout d,  \
+                                const lt_algo *algo, lt_heuristic *result))                                          \
+    X(cublasLtMatmulAlgoCapGetAttribute,                                                                             \
+      (const lt_algo *algo, int attribute, void *value, size_t bytes, size_t *written))                              \
+    X(cublasLtMatmulAlgoConfigSetAttribute, (lt_algo * algo, int attribute, const void *value, size_t bytes))        \
     X(cublasLtMatmulAlgoConfigGetAttribute,                                                                          \
       (const lt_algo *algo, int attribute, void *value, size_t bytes, size_t *written))                              \
     X(cublasLtMatmul,                                                                                                \
@@ -95,5 +116,21 @@ extern lt_library lt;
 
 /* Opens the library, once; CKL_UNSUPPORTED with where it was looked for and how to get it. CKL_CUBLASLT may name it. */
 ckl_status lt_load(void);
+
+/* A product as the library takes it, and what its algorithms may use. */
+typedef struct lt_product {
+    lt_handle handle;
+    lt_desc desc;
+    lt_layout a, b, c, d;
+    int type_a, type_b, type_d; // c is of d's
+    uint32_t alignment[4];      // bytes, of the pointers of a, b, c, d
+    size_t workspace_bytes;
+} lt_product;
+
+/*
+ * Algorithms beyond those that the heuristic names: every one that takes the product, with its tiles, stages and clusters.
+ * Where there are more than `max`, some of all. Returns how many.
+ */
+int lt_enumerate(const lt_product *p, lt_heuristic *found, int max);
 
 #endif

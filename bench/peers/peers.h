@@ -4,7 +4,7 @@
 
 #include "lab/check.h"
 
-enum { PEER_VARIANTS_MAX = 32, PEER_PATH_BYTES = 512 };
+enum { PEER_VARIANTS_MAX = 512, PEER_PATH_BYTES = 512 };
 
 /* What a peer keeps for one problem: descriptors, workspace, algorithms. Each peer has its own. */
 typedef struct peer_problem peer_problem;

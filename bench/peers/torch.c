@@ -3,8 +3,8 @@
  * same context and on the same stream as we do.
  *
  * torch_peer.py knows how to say each operator in torch; the functions that are called here are at its end. It is looked
- * for beside the program and in the source tree, or named by CKL_TORCH_PEER. CKL_TORCH_COMPILE=1 adds torch.compile to the
- * race.
+ * for beside the program and in the source tree, or named by CKL_TORCH_PEER. torch.compile takes part, which takes seconds a problem,
+ * unless CKL_TORCH_COMPILE=0.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static ckl_status find(void)
 static bool wants_compile(void)
 {
     const char *given = getenv("CKL_TORCH_COMPILE");
-    return given && strcmp(given, "1") == 0;
+    return !given || strcmp(given, "0") != 0;
 }
 
 /* The problem as JSON */
@@ -39,8 +39,8 @@ static bool wants_compile(void)
 static json_t *write_fields(const test_case *c)
 {
     json_t *out = json_object();
-    for (int i = 0; i < c->test->problem.count; i++) {
-        field_table one = { &c->test->problem.rows[i], 1 };
+    for (int i = 0; i < c->test->line->problem.count; i++) {
+        field_table one = { &c->test->line->problem.rows[i], 1 };
         text line = { 0 };
         fields_print(one, c->problem, false, &line);
         const char *value = strchr(text_data(&line), '=');

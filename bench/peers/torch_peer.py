@@ -311,7 +311,7 @@ class Problem:
         self.variants = run if isinstance(run, dict) else {"eager": run}
         if problem["compile"] and not isinstance(run, dict):
             torch._dynamo.reset()
-            self.variants["compile"] = torch.compile(run, dynamic=False)
+            self.variants["compile"] = torch.compile(run, dynamic=False, mode="max-autotune-no-cudagraphs")
         self.functions = list(self.variants.values())
         self.sets, self.results = {}, {}
 

@@ -35,6 +35,21 @@ CKL_API const char *ckl_plan_text(const ckl_plan *plan);
  */
 CKL_API int64_t ckl_plan_workspace_bytes(const ckl_plan *plan);
 
+/* Hears of a line that could not be prepared: its number from 0, and a sentence that lives during the call. */
+typedef void (*ckl_warm_failure)(int line, ckl_status status, const char *sentence, void *user);
+
+/*
+ * Prepares the kernels of problems before the first call needs them: chooses, compiles and loads, on so many threads, of which
+ * the caller's is one; 0: one for each processor that the process may use, at most 16. Plans of these problems, and of others
+ * with the same kernels, are quick from then on: the kernels stay loaded until the device is closed.
+ *
+ * A line is a problem as `ckl run` takes it, "gemm m=4096 n=4096 k=4096 a=f16": the operator, and the fields of its desc by
+ * name; impl= and config= force a kernel. A line that fails does not keep the others from being prepared. `failed`, if it is not
+ * NULL, hears of each in their order, in the caller's thread. Then the status is the first one's, and ckl_error() counts them.
+ */
+CKL_MUST_USE CKL_API ckl_status ckl_warm(ckl_device *device, const char *const *lines, int count, int threads,
+                                         ckl_warm_failure failed, void *user);
+
 #ifdef __cplusplus
 }
 #endif

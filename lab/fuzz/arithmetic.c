@@ -17,6 +17,7 @@
 #include <math.h>
 
 #include "base/math.h"
+#include "base/random.h"
 #include "ir/rules.h"
 
 #define SET TYPE_SET
@@ -97,14 +98,14 @@ ir_type register_type(ir_type memory)
 static val int_constant(program *p, ir_type type)
 {
     static const int64_t few[] = { 0, 1, -1, 2, 3, 7, 31, 32, 255, 65535, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN };
-    int64_t x = chance(p, 3) ? (int64_t)fuzz_random(&p->random) : few[choose(p, COUNT_OF(few))];
+    int64_t x = chance(p, 3) ? (int64_t)random_next(&p->random) : few[choose(p, COUNT_OF(few))];
     return ir_int(type, type == CKL_I16 ? (int16_t)x : x);
 }
 
 /* Halves whose exponent is not all ones: no NaN and no infinity. */
 static val pair_constant(program *p, ir_type type)
 {
-    return ir_int(type, (int64_t)(fuzz_random(&p->random) & 0xbfffbfff));
+    return ir_int(type, (int64_t)(random_next(&p->random) & 0xbfffbfff));
 }
 
 val fuzz_constant(program *p, ir_type type)

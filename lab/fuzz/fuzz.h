@@ -78,15 +78,20 @@ typedef struct fuzz_finding {
 /* Is there nothing more to be had from a device? */
 bool fuzz_is_lost(ckl_device *device);
 
-typedef void fuzz_report(void *user, const fuzz_finding *finding);
+/* Who hears of findings; `may_shorten` is asked before each: making one short takes up to a minute. */
+typedef struct fuzz_listener {
+    void (*report)(void *user, const fuzz_finding *finding);
+    bool (*may_shorten)(void *user);
+    void *user;
+} fuzz_listener;
 
 /*
  * Runs a batch on all devices that take it and reports every program that differs or fails; returns how many. A device is
- * lost after some faults of a kernel: then a batch is given up, FUZZ_LOST, and its programs are to be checked by a process
- * each; a single program is reported as it is.
+ * lost after some faults of a kernel: then a batch is given up, FUZZ_LOST, and its programs are to be checked alone; a
+ * single program is reported as it is.
  */
 enum { FUZZ_LOST = -1 };
-int fuzz_check(fuzz_devices devices, fuzz_set set, int64_t first, int count, fuzz_report *report, void *user);
+int fuzz_check(fuzz_devices devices, fuzz_set set, int64_t first, int count, const fuzz_listener *listener);
 
 /*
  * Shortens the kernel of a batch of one program as long as `fails` says so of what is left: by instructions, whole

@@ -1,6 +1,8 @@
 /*
- * matrix.c - tensor cores and the instructions that feed them. Operands are +-0.5 to 1.75 in steps of an eighth or a quarter,
- * accumulators begin as small whole numbers: every sum is exact, so its rounding, which differs between GPUs, is not asked.
+ * matrix.c - tensor cores and the instructions that feed them. 16-bit operands are +-0.5 to 1.75 in steps of an eighth or a
+ * quarter, others +-0.5 to 2 or any bytes, and accumulators begin as small whole numbers: sums of 16-bit operands are exact, so
+ * their rounding, which differs between GPUs, is not asked. Programs for sm_90a run on Hopper alone: there some operands and
+ * accumulators are of any size, zeros, subnormals, infinities and NaNs among them, and every bit of the sum counts.
  *
  * A wgmma takes A from registers that were loaded for it alone. ptxas (13.0) writes a register that holds a constant only
  * just before the wgmma, even if a store or an mma uses the same register earlier.
@@ -17,21 +19,61 @@ static ir_type choose_half(program *p)
     return chance(p, 2) ? CKL_F16 : CKL_BF16;
 }
 
-/* Two halves as described above, as a u32. */
-static val halves_of(val word, ir_type half)
+/* The types of A and B that a wgmma multiplies. */
+typedef struct factors {
+    ir_type a, b;
+    bool halves, integers;
+} factors;
+
+static factors choose_factors(program *p)
 {
-    bool f16 = half == CKL_F16;
-    val bits = ir_binary(IR_AND, word, ir_int(IR_U32, f16 ? 0x87008700 : 0x80e080e0));
-    return ir_binary(IR_OR, bits, ir_int(IR_U32, f16 ? 0x38003800 : 0x3f003f00));
+    static const ir_type f8[] = { CKL_E4M3, CKL_E5M2 }, bytes[] = { CKL_I8, CKL_U8 };
+    int kind = choose(p, 5), a = choose(p, 2), b = choose(p, 2);
+    if (kind == 0)
+        return (factors){ f8[a], f8[b], .halves = false };
+    if (kind == 1)
+        return (factors){ bytes[a], bytes[a], .integers = true };
+    if (kind == 2)
+        return (factors){ CKL_F32, CKL_F32, .halves = false };
+    ir_type half = choose_half(p);
+    return (factors){ half, half, .halves = true };
 }
 
-static val two_halves(program *p, ir_type half)
+/* A word of operands as described above, for GPUs of all generations. */
+static val usual_operands(val word, ir_type type)
 {
-    return halves_of(pick_register(p, IR_U32), half);
+    static const struct {
+        uint32_t random, set; // bits
+    } forms[] = {
+        [CKL_F16] = { 0x87008700, 0x38003800 },
+        [CKL_BF16] = { 0x80e080e0, 0x3f003f00 },
+        [CKL_F32] = { 0x80ffffff, 0x3f000000 },
+        [CKL_E4M3] = { 0x8f8f8f8f, 0x30303030 },
+        [CKL_E5M2] = { 0x87878787, 0x38383838 },
+        [CKL_I8] = { ~0u, 0 },
+        [CKL_U8] = { ~0u, 0 },
+    };
+    val bits = ir_binary(IR_AND, word, ir_int(IR_U32, forms[type].random));
+    return ir_binary(IR_OR, bits, ir_int(IR_U32, forms[type].set));
+}
+
+/* On Hopper now and then of any size, of at most 1 or 2, or of tiny ones. */
+static val operands_of(program *p, val word, ir_type type)
+{
+    static const uint32_t sizes[] = { 0xffffffff, 0xbfffbfff, 0x87ff87ff, 0xffff0000 };
+    if (p->target != IR_SM90A || !chance(p, 3))
+        return usual_operands(word, type);
+    return ir_binary(IR_AND, word, ir_int(IR_U32, sizes[choose(p, COUNT_OF(sizes))]));
+}
+
+static val some_operands(program *p, ir_type type)
+{
+    val word = pick_register(p, IR_U32);
+    return operands_of(p, word, type);
 }
 
 /* A's registers of a wgmma, from inputs that nothing else uses. */
-static void load_a(program *p, ir_type half, val a[4])
+static void load_a(program *p, ir_type type, val a[4])
 {
     val word[4];
     int64_t row = choose(p, (FUZZ_INPUT_BYTES - 16 * FUZZ_THREADS_MAX) / 16);
@@ -39,17 +81,21 @@ static void load_a(program *p, ir_type half, val a[4])
         word[i] = ir_reg(IR_U32);
     ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 4, p->own, row * 16 - FUZZ_OWN, word);
     for (int i = 0; i < 4; i++)
-        a[i] = halves_of(word[i], half);
+        a[i] = operands_of(p, word[i], type);
 }
 
-/* New registers with one of two small numbers, or 0. */
-static void accumulators(program *p, int count, val *d)
+/* New registers with one of two numbers, or 0; sums of integers begin anywhere. */
+static void accumulators(program *p, ir_type from, int count, val *d)
 {
-    val first[3] = { ir_float(CKL_F32, 0) };
+    bool floats = ir_type_is_float(from);
+    ir_type type = floats ? CKL_F32 : CKL_I32;
+    val first[3] = { floats ? ir_float(type, 0) : ir_int(type, 0) };
     for (int i = 1; i < 3; i++)
-        first[i] = small_float(p, CKL_F32);
+        first[i] = !floats                                 ? pick(p, type)
+                   : p->target == IR_SM90A && chance(p, 3) ? pick_register(p, type)
+                                                           : small_float(p, type);
     for (int i = 0; i < count; i++)
-        ir_assign(d[i] = ir_reg(CKL_F32), first[choose(p, 3)]);
+        ir_assign(d[i] = ir_reg(type), first[choose(p, 3)]);
 }
 
 void do_mma(program *p)
@@ -57,23 +103,23 @@ void do_mma(program *p)
     ir_at("mma", 1);
     ir_type half = choose_half(p);
     val d[4], a[4], b[2];
-    accumulators(p, 4, d);
+    accumulators(p, half, 4, d);
     for (int i = 0; i < 4; i++) {
-        a[i] = two_halves(p, half);
-        b[i / 2] = two_halves(p, half);
+        a[i] = some_operands(p, half);
+        b[i / 2] = some_operands(p, half);
     }
     for (int i = 1 + choose(p, 2); i > 0; i--)
-        ir_mma(half, d, a, b);
+        ir_mma(half, half, d, a, b);
     for (int i = 0; i < 4; i++)
         keep(p, d[i]);
 }
 
-/* Fills the tile with halves for tensor cores, chunk by chunk. */
-static void fill_tile(program *p, ir_type half)
+/* Fills the tile with operands of tensor cores, chunk by chunk. */
+static void fill_tile(program *p, ir_type type)
 {
     val v[4], mine = ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, p->thread, ir_int(IR_U32, CHUNK)));
     for (int i = 0; i < 4; i++)
-        v[i] = two_halves(p, half);
+        v[i] = some_operands(p, type);
     settle_smem(p);
     for (int at = 0; at < FUZZ_TILE_BYTES; at += CHUNK * p->threads) {
         val rotated[] = { v[at / CHUNK % 3], v[(at / 2048 + 1) % 4], v[(at / 2048 + 2) % 4], v[(at / 2048 + 3) % 4] };
@@ -179,22 +225,23 @@ static void keep_accumulators(program *p, int count, const val *d)
 /* Up to two in a group, A from shared memory or from registers. */
 void do_wgmma(program *p)
 {
-    ir_type half = choose_half(p);
-    fill_tile(p, half);
+    factors f = choose_factors(p);
+    fill_tile(p, f.b);
     ir_at("wgmma", 1);
-    int n = 8 * (1 + choose(p, (chance(p, 6) ? N_MAX : N_MOSTLY) / 8)), many = 1 + choose(p, 2);
-    bool registers = chance(p, 2), a_major = chance(p, 2), b_major = chance(p, 2);
+    int step = f.integers ? 16 : 8, n = step * (1 + choose(p, (chance(p, 6) ? N_MAX : N_MOSTLY) / step));
+    int many = 1 + choose(p, 2);
+    bool registers = chance(p, 2), a_major = f.halves && chance(p, 2), b_major = f.halves && chance(p, 2);
     val d[ACCUMULATORS_MAX], a[4];
-    load_a(p, half, a);
-    accumulators(p, n / 2, d);
+    load_a(p, f.a, a);
+    accumulators(p, f.a, n / 2, d);
     for (int i = 0; i < many; i++) {
         val scale = i ? ir_int(IR_PRED, 1) : chance(p, 2) ? ir_int(IR_PRED, choose(p, 2)) : uniform_predicate(p);
         val da = descriptor(p, A_ROWS, a_major), db = descriptor(p, n, b_major);
         ir_plain(IR_WGMMA_FENCE, 0, 0);
         if (registers)
-            ir_wgmma_rs(half, n, d, a, db, scale, b_major);
+            ir_wgmma_rs(f.a, f.b, n, d, a, db, scale, b_major);
         else
-            ir_wgmma(half, n, d, da, db, scale, a_major, b_major);
+            ir_wgmma(f.a, f.b, n, d, da, db, scale, a_major, b_major);
         ir_plain(IR_WGMMA_COMMIT, 0, 0);
         ir_plain(IR_WGMMA_WAIT, 0, 0);
     }

@@ -203,12 +203,14 @@ static bool is_simple(val v)
            (ir_type_is_float(v.type) && !ir_type_is_pair(v.type) ? v.f == 0 || v.f == 1 : v.i == 0 || v.i == 1);
 }
 
-/* How many of the first operands say where an instruction reads, writes or waits. */
+/* How many of the first operands say where an instruction reads, writes or waits; of a wgmma, its descriptors. */
 static int place_operands(const ir_inst *inst)
 {
     ir_class class = ir_op_class(inst->op);
-    if (inst->op == IR_LD || inst->op == IR_ST || inst->op == IR_ATOM || inst->op == IR_RED)
+    if (inst->op == IR_LD || inst->op == IR_ST || inst->op == IR_ATOM || inst->op == IR_RED || inst->op == IR_STMATRIX)
         return 1;
+    if (inst->op == IR_WGMMA || inst->op == IR_WGMMA_RS)
+        return inst->op == IR_WGMMA ? 2 : 5; // after the four registers of A
     return class == IR_MEMORY || class == IR_TMA || class == IR_SYNC ? inst->in_count : 0;
 }
 

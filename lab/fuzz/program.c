@@ -4,31 +4,23 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "base/random.h"
 
 enum { STATEMENTS_MIN = 3, STATEMENTS_MAX = 14 };
 
 const char *const fuzz_kind_names[] = { "arithmetic", "control", "shared", "matrix", "async", NULL };
 
-/* splitmix64 */
-uint64_t fuzz_random(uint64_t *state)
-{
-    uint64_t x = *state += 0x9e3779b97f4a7c15;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-    x = (x ^ x >> 27) * 0x94d049bb133111eb;
-    return x ^ x >> 31;
-}
-
 /* What is random of one thing of a set, independent of everything else. */
 static uint64_t stream_of(uint64_t seed, int64_t number)
 {
     uint64_t state = seed;
-    state = fuzz_random(&state) ^ (uint64_t)number;
-    return fuzz_random(&state);
+    state = random_next(&state) ^ (uint64_t)number;
+    return random_next(&state);
 }
 
 int choose(program *p, int count)
 {
-    return (int)(fuzz_random(&p->random) >> 33) % count;
+    return (int)(random_next(&p->random) >> 33) % count;
 }
 
 bool chance(program *p, int one_in)
@@ -212,11 +204,11 @@ static void choose_map(fuzz_batch *batch)
     static const ckl_dtype dtypes[] = { CKL_I32, CKL_I16, CKL_I64, CKL_U8, CKL_I32 };
     static const int spans[] = { 0, 32, 64, 128 };
     uint64_t state = stream_of(batch->set.seed + 1, batch->first / FUZZ_BATCH);
-    batch->map_type = dtypes[fuzz_random(&state) % COUNT_OF(dtypes)];
-    batch->map_span = spans[fuzz_random(&state) % COUNT_OF(spans)];
-    int row = batch->map_span ? batch->map_span : 16 << fuzz_random(&state) % 4;
+    batch->map_type = dtypes[random_next(&state) % COUNT_OF(dtypes)];
+    batch->map_span = spans[random_next(&state) % COUNT_OF(spans)];
+    int row = batch->map_span ? batch->map_span : 16 << random_next(&state) % 4;
     batch->map_box[0] = row / (int)ckl_dtype_bytes(batch->map_type);
-    batch->map_box[1] = 2 + (int)(fuzz_random(&state) % (FUZZ_ROWS - 1));
+    batch->map_box[1] = 2 + (int)(random_next(&state) % (FUZZ_ROWS - 1));
 }
 
 static val declare_map(const fuzz_batch *batch, const char *name)
@@ -278,7 +270,7 @@ static uint64_t input_word(uint64_t *state)
                                         0x3c003c00, 0x7c00fbff, 0x80000001, 0x3f803f80, 0x4b000001, 0x477ff000 };
     static const uint64_t wide[] = { 0x3ff0000000000000, 0x7ff0000000000000, 0x8000000000000000, 0x0000000000000001,
                                      0x7fffffffffffffff, 0x43e0000000000000, 0xc1e0000000000000, 0x41dfffffffc00000 };
-    uint64_t x = fuzz_random(state), y = fuzz_random(state);
+    uint64_t x = random_next(state), y = random_next(state);
     switch (x % 8) {
     case 0:
         return y % 32 << 32 | y >> 32 % 32;

@@ -53,7 +53,6 @@ typedef struct program {
 } program;
 
 /* Choices. At most one of them stands in the arguments of a call: C leaves their order open. */
-uint64_t fuzz_random(uint64_t *state);
 int choose(program *p, int count); // 0 .. count - 1
 bool chance(program *p, int one_in);
 ir_type choose_type(program *p, uint32_t set); // of a set of types, 1 << type each

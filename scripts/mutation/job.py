@@ -3,20 +3,23 @@ import random
 import re
 import shutil
 import subprocess
+import time
 
 from mutation.tests import run_test
 from mutation.tree import TREE, WORK
 
-SOME_USERS = 24  # of a header's code, tried first: what they betray need not be built into all
+NO_TIME = 'no time was left'
+SOME_USERS = 24  # of a header's code, tried first: what they betray need not be built into all; the sanitizers see no others
 
 
 class Job:
     """A folder with a tree of its own, in which one mutation at a time is built and tested."""
 
-    def __init__(self, number, objects, coverage, tests):
+    def __init__(self, number, objects, coverage, tests, seconds, deadline):
         self.tree = WORK / f'job{number}' / 'tree'
         self.out = WORK / f'job{number}' / 'out'
         self.objects, self.coverage, self.tests = objects, coverage, tests
+        self.seconds, self.deadline = seconds, deadline
         for folder in ('src', 'include', 'lab', 'cli', 'bench', 'tests'):
             shutil.copytree(TREE / folder, self.tree / folder, dirs_exist_ok=True)
 
@@ -38,18 +41,17 @@ class Job:
     def order(self, site):
         """The tests that reach the line: quick ones first, the sanitizers and the full runs last."""
         names = self.coverage.reaching(site)
-        seconds = {n: d['seconds'] for n, d in self.coverage.data.items()}
 
         def plain_name(test):
             name = re.sub('^(full|sanitized) ', '', test.name)
             return 'verify l4' if name == 'smoke' else name
 
         chosen = [t for t in self.tests if names is None or plain_name(t) in names]
-        return sorted(((t, seconds.get(plain_name(t), 1)) for t in chosen),
-                      key=lambda x: (x[0].full, x[0].build != 'plain', x[1]))
+        known = [(t, self.seconds.get(t.name) or 20 * self.seconds.get(plain_name(t), 1)) for t in chosen]
+        return sorted(known, key=lambda x: (x[0].full, x[0].build != 'plain', x[1]))
 
-    def judge_built(self, site, sources):
-        """(outcome, test that killed it) of the mutation built into these sources."""
+    def judge_built(self, site, sources, few, quick):
+        """(outcome, test that killed it) of the mutation built into these sources, and into a few for the sanitizers."""
         shutil.rmtree(self.out, ignore_errors=True)
         self.out.mkdir(parents=True)
         changed = self.compile('plain', sources)
@@ -57,22 +59,25 @@ class Job:
             return 'refused', ''
         if not changed:
             return 'equivalent', 'same object code'
-        killer = self.first_failing(site, sources, changed)
+        killer = self.first_failing(site, few, changed, quick)
+        if time.monotonic() > self.deadline:
+            return 'survived', NO_TIME
         return ('killed', killer) if killer else ('survived', '')
 
-    def first_failing(self, site, sources, changed):
-        programs, objects = {}, {'plain': changed}
+    def first_failing(self, site, few, changed, quick):
+        linked, objects = set(), {'plain': changed}
         for test, seconds in self.order(site):
+            if quick and test.build != 'plain':
+                break
             if test.build not in objects:
-                objects[test.build] = self.compile(test.build, sources)
+                objects[test.build] = self.compile(test.build, few)
                 if objects[test.build] is None:
                     return f'{test.build} build'
             program = self.out / f'{test.build}_{test.program}'
-            if program not in programs:
+            if program not in linked:
                 self.objects[test.build].link(test.program, objects[test.build], program)
-                programs[program] = True
-            slower = 20 if test.full or test.build != 'plain' else 5
-            if not run_test(test, program, 3 + slower * seconds)[0]:
+                linked.add(program)
+            if not run_test(test, program, 3 + 5 * seconds, self.deadline)[0]:
                 return test.name
         return None
 
@@ -81,12 +86,15 @@ class Job:
         path, original = self.tree / site.file, (TREE / site.file).read_text()
         path.write_text(original[:site.offset] + site.after + original[site.offset + len(site.before):])
         users = sorted(self.objects['plain'].users.get(site.file, ())) if site.file.endswith('.h') else [site.file]
+        few = users
+        if len(users) > SOME_USERS and (site.function or in_macro(original, site.line)):
+            few = random.Random(site.line).sample(users, SOME_USERS)
         try:
-            if len(users) > SOME_USERS and (site.function or in_macro(original, site.line)):
-                outcome = self.judge_built(site, random.Random(site.line).sample(users, SOME_USERS))
+            if few != users:
+                outcome = self.judge_built(site, few, few, True)
                 if outcome[0] == 'killed':
                     return outcome
-            return self.judge_built(site, users)
+            return self.judge_built(site, users, few, False)
         finally:
             path.write_text(original)
 

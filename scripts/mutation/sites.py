@@ -8,10 +8,11 @@ A site is a change of one file that keeps the number of its lines. Kinds:
   condition  the condition of an if or a while negated
   constant   an integer one more or one less, a float one more, true and false
   statement  an assignment or a call left out, break and continue too
-  row        two neighbouring rows of a table exchanged: their values, the keys stay
+  row        two neighbouring rows of a table exchanged: their values, the keys stay; not "in any order", as a comment says
 
 Not touched: comments, strings, includes and conditions of the preprocessor, asserts, the arguments of FAIL (the
-wording of a message is no behaviour), and the lengths of buffers for text. An array is not made longer than it must be.
+wording of a message is no behaviour), the numbers of hashes, and the lengths of buffers for text. An array is not made
+longer than it must be.
 """
 import re
 from collections import namedtuple
@@ -28,7 +29,9 @@ TOKEN = re.compile(r'''
   | (?P<word>[A-Za-z_]\w*)
   | (?P<operator><<=|>>=|\.\.\.|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||\+=|-=|\*=|/=|%=|&=|\|=|\^=|[-+*/%<>=!&|^~?:;,.(){}\[\]])
   | (?P<space>\s+|\\\n|.)''', re.X | re.S)
-TEXT_LENGTH = re.compile(r'\bchar \w+\[\d+\]|enum \{ \w*(?:TEXT|WORD|NAME|SENTENCE)\w*(?:_MAX|_BYTES) = ')
+TEXT_LENGTH = re.compile(r'\bchar \w+\[\d+\]|enum \{ \w*(?:TEXT|WORD|NAME|SENTENCE|WHERE|PLACE)\w*(?:_MAX|_BYTES) = ')
+HASH_NUMBERS = {'0xcbf29ce484222325', '0x100000001b3', '0x9e3779b97f4a7c15'}  # others hash as well
+COMMENT_REACH = 250  # characters before a table's first brace, in which a comment speaks of it
 ARRAY = re.compile(r'\s*(?:static |const )*\w+ \*?\w+\[')  # the line declares one
 Token = namedtuple('Token', 'kind text at end')
 
@@ -130,7 +133,7 @@ def constants(text, tokens, i):
     t = tokens[i]
     if t.text in WORD_SWAPS:
         yield 'constant', t.at, t.text, WORD_SWAPS[t.text]
-    if t.kind != 'number':
+    if t.kind != 'number' or t.text in HASH_NUMBERS:
         return
     digits = re.match(r'0[xX][0-9a-fA-F]+|[0-9.]+(?:[eE][+-]?\d+)?', t.text).group()
     suffix = t.text[len(digits):]
@@ -236,6 +239,8 @@ def value_of(text, tokens, cell):
 def rows(text, tokens, i):
     """Neighbours of the table that begins at i; rows that differ in texts alone are none."""
     if tokens[i].text != '{' or i == 0 or tokens[i - 1].text != '=':
+        return
+    if 'in any order' in text[max(0, tokens[i].at - COMMENT_REACH):tokens[i].at].lower():
         return
     table = [c for c in cells(tokens, i, closing(tokens, i)) if tokens[c[0]].text in ('{', '[')]
     for one, other in zip(table, table[1:]):

@@ -2,6 +2,7 @@
 import concurrent.futures
 import hashlib
 import json
+import math
 import os
 import re
 import resource
@@ -16,7 +17,7 @@ from pathlib import Path
 from mutation import sites
 from mutation.tree import TREE, WORK, build
 
-SLOW_UNITS = {'unit_in_place', 'unit_norm', 'unit_plans', 'unit_softmax'}  # scripts/test.sh leaves them out under the sanitizers
+SLOW_UNITS = {'unit_choices', 'unit_in_place', 'unit_norm', 'unit_plans', 'unit_softmax'}  # scripts/test.sh leaves them out under the sanitizers
 MEMORY_MAX = 6 << 30  # bytes of a test that are really there
 EVERYWHERE = 'src/device/emulator/'  # counting lines makes it slow: all tests may reach it
 
@@ -34,6 +35,8 @@ def all_tests(full):
               Test('pure CuTe', 'plain', 'ckl', [], str(TREE / 'scripts/verify_cute_implementation.sh'), False)]
     tests += [Test(f'sanitized {u}', 'sanitized', u, [], '', False) for u in units if full or u not in SLOW_UNITS]
     tests += [Test('sanitized smoke', 'sanitized', 'ckl', [*smoke, 'emulator:h200'], '', False)]
+    tests += [Test('soak', 'plain', 'ckl', ['soak', '--device', 'emulator:h200', '--minutes', '0.1'], '', False),
+              Test('fuzz', 'plain', 'ckl', ['fuzz', '--count', '2000', '--seed', '1'], '', False)]
     if full:
         tests += [Test(f'full {u}', 'plain', u, [], '', True) for u in units]
         tests += [Test(f'full verify {o}', 'plain', 'ckl', ['verify', '--full', o, '--device', 'emulator:h200'], '', True)
@@ -48,9 +51,8 @@ def kill(pid):
         pass
 
 
-def watch(pid, seconds, ended):
+def watch(pid, end, ended):
     """Kills a test that waits for ever, which costs no time of the processor, or takes too much memory."""
-    end = time.monotonic() + seconds
     while not ended.wait(0.1):
         try:
             resident = int(Path(f'/proc/{pid}/statm').read_text().split()[1]) * resource.getpagesize()
@@ -65,10 +67,10 @@ def set_limits(seconds):
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def run_test(test, program, seconds, env=()):
+def run_test(test, program, seconds, deadline=math.inf, env=()):
     """
-    Whether it passes, and its seconds of a processor. It ends at the first failure that it prints, or when it has used
-    so many seconds.
+    Whether it passes, and its seconds of a processor. It ends at the first failure that it prints, when it has used so
+    many seconds, or at the deadline of the monotonic clock.
     """
     words = [test.script, str(program)] if test.script else [str(program), *test.words]
     env = {**os.environ, 'OMP_NUM_THREADS': '1', **({'CKL_TEST_FULL': '1'} if test.full else {}), **dict(env)}
@@ -76,7 +78,7 @@ def run_test(test, program, seconds, env=()):
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                              preexec_fn=lambda: set_limits(int(seconds) + 1))
     ended = threading.Event()
-    watcher = threading.Thread(target=watch, args=(child.pid, 10 * seconds + 30, ended))
+    watcher = threading.Thread(target=watch, args=(child.pid, min(time.monotonic() + 10 * seconds + 30, deadline), ended))
     watcher.start()
     failed = any(line.startswith(('[  FAILED  ]', 'FAILED')) for line in child.stdout)
     if failed:
@@ -89,10 +91,31 @@ def run_test(test, program, seconds, env=()):
     return child.returncode == 0 and not failed, usage.ru_utime + usage.ru_stime
 
 
+def key_of(test):
+    """Of the test's own source and headers."""
+    own = list((TREE / 'tests').glob(f'{test.program}.c'))
+    included = {name for path in own for name in re.findall(r'#include "(\w+\.h)"', path.read_text())}
+    return digest([*own, *(p for p in (TREE / 'tests').glob('*.h') if p.name in included)])
+
+
+def seconds_of(tests, jobs, again):
+    """{ name: seconds of a processor } of the tests that pass here without a mutation; those of --full are not tried."""
+    cache = WORK / 'seconds.json'
+    known = json.loads(cache.read_text()) if cache.exists() and not again else {}
+    wanted = [t for t in tests if not t.full and known.get(t.name, {}).get('key') != key_of(t)]
+    if wanted:
+        print(f'measuring how long {len(wanted)} tests take', flush=True)
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for test, (passed, seconds) in zip(wanted, pool.map(lambda t: run_test(t, WORK / t.build / t.program, 600), wanted)):
+            known[test.name] = {'key': key_of(test), 'passed': passed, 'seconds': seconds}
+    cache.write_text(json.dumps(known))
+    return {t.name: known[t.name]['seconds'] for t in tests if t.name in known and known[t.name]['passed']}
+
+
 def digest(paths):
     found = hashlib.sha256()
     for path in sorted(paths):
-        found.update(str(path).encode() + path.read_bytes())
+        found.update(str(path.relative_to(TREE)).encode() + path.read_bytes())
     return found.hexdigest()[:16]
 
 
@@ -108,16 +131,16 @@ def by_function(file, numbers):
 
 
 class Coverage:
-    """Which tests reach which lines, and how long each takes."""
+    """Which tests reach which lines."""
 
     def __init__(self, tests, jobs, again):
         self.cache = WORK / 'coverage.json'
         self.data = json.loads(self.cache.read_text()) if self.cache.exists() and not again else {}
         plain = [t for t in tests if t.build == 'plain' and not t.full]
-        wanted = [t for t in plain if self.data.get(t.name, {}).get('key') != self.key(t)]
+        wanted = [t for t in plain if self.data.get(t.name, {}).get('key') != key_of(t)]
         if wanted:
             print(f'measuring what {len(wanted)} tests reach', flush=True)
-            build('covered', jobs)
+            build('covered', {t.program for t in wanted}, jobs)
             with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
                 for done in concurrent.futures.as_completed([pool.submit(self.measure, t) for t in wanted]):
                     name, found = done.result()
@@ -130,20 +153,11 @@ class Coverage:
                 for function, texts in functions.items():
                     self.known.setdefault((file, function), set()).update(texts)
 
-    def key(self, test):
-        """Of the test's own source and headers."""
-        own = list((TREE / 'tests').glob(f'{test.program}.c'))
-        included = {name for path in own for name in re.findall(r'#include "(\w+\.h)"', path.read_text())}
-        return digest([*own, *(p for p in (TREE / 'tests').glob('*.h') if p.name in included)])
-
     def measure(self, test):
         counts = WORK / 'counts' / test.name.replace(' ', '_')
         shutil.rmtree(counts, ignore_errors=True)
         counts.mkdir(parents=True) # a program that ends by _exit() leaves nothing there
-        passed, seconds = run_test(test, WORK / 'plain' / test.program, 600)
-        if not passed:
-            raise SystemExit(f'{test.name} fails without any mutation')
-        run_test(test, WORK / 'covered' / test.program, 6000, {'GCOV_PREFIX': str(counts)}.items())
+        run_test(test, WORK / 'covered' / test.program, 6000, env={'GCOV_PREFIX': str(counts)}.items())
         lines, known = {}, {}
         base = counts / str(WORK / 'covered').lstrip('/')
         for data in base.rglob('*.gcda'):
@@ -158,7 +172,7 @@ class Coverage:
             lines.setdefault(file, set()).update(l['line_number'] for l in each['lines'] if l['count'])
         shutil.rmtree(counts)
         mine = [f for f in known if (TREE / f).is_file() and f.startswith('src/')]
-        return test.name, {'key': self.key(test), 'seconds': seconds,
+        return test.name, {'key': key_of(test),
                            'lines': {f: by_function(f, lines[f]) for f in mine if lines[f]},
                            'known': {f: by_function(f, known[f]) for f in mine}}
 

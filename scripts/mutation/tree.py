@@ -18,11 +18,18 @@ BUILDS = {  # what cmake is told; objects of the plain build are compared for eq
 }
 
 
+def names_of_files():
+    """What git would commit now; of a tree without git all but builds."""
+    if (ROOT / '.git').exists():
+        return subprocess.run(['git', 'ls-files', '-co', '--exclude-standard', '-z'], cwd=ROOT, check=True, text=True,
+                              stdout=subprocess.PIPE).stdout.split('\0')
+    files = [p.relative_to(ROOT) for p in ROOT.rglob('*')]
+    return [str(p) for p in files if not p.parts[0].startswith('build') and '__pycache__' not in p.parts]
+
+
 def copy_tree():
-    """What git would commit now, changed files only, so that builds stay incremental."""
-    names = subprocess.run(['git', 'ls-files', '-co', '--exclude-standard', '-z'], cwd=ROOT, check=True, text=True,
-                           stdout=subprocess.PIPE).stdout.split('\0')
-    wanted = {n for n in names if n and (ROOT / n).is_file()}
+    """Changed files only, so that builds stay incremental."""
+    wanted = {n for n in names_of_files() if n and (ROOT / n).is_file()}
     for name in wanted:
         target = TREE / name
         if not target.exists() or target.read_bytes() != (ROOT / name).read_bytes():
@@ -33,12 +40,13 @@ def copy_tree():
             path.unlink()
 
 
-def build(name, jobs):
+def build(name, programs, jobs):
     folder = WORK / name
     launcher = ['-DCMAKE_C_COMPILER_LAUNCHER=ccache'] if shutil.which('ccache') else []
     quiet = {'check': True, 'stdout': subprocess.DEVNULL}
     subprocess.run(['cmake', '-S', TREE, '-B', folder, *BUILDS[name], *launcher], **quiet)
-    subprocess.run(['cmake', '--build', folder, f'-j{jobs}'], **quiet, env={**os.environ, 'CCACHE_BASEDIR': str(TREE)})
+    subprocess.run(['cmake', '--build', folder, f'-j{jobs}', '--target', *sorted(programs)], **quiet,
+                   env={**os.environ, 'CCACHE_BASEDIR': str(TREE)})
 
 
 class Objects:
@@ -54,6 +62,8 @@ class Objects:
         for source, compiled in self.commands.items():
             for _, output in compiled:
                 depends = self.folder / (output + '.d')
+                if not depends.exists():  # of a program that was not built
+                    continue
                 for header in re.findall(r'(?:^|\s)\S*?/tree/((?:src|include)/\S+)', depends.read_text()):
                     self.users.setdefault(header, set()).add(source)
 

@@ -28,6 +28,7 @@ typedef struct guard {
     struct guard *outer;
     heap_pool *pool;
     jmp_buf *start;
+    bool ran_out;
     size_t wanted; // bytes that were not there
 } guard;
 
@@ -61,10 +62,11 @@ static void unlink_block(heap_block *b)
         b->after->before = b->before;
 }
 
-static _Noreturn void run_out(size_t bytes)
+_Noreturn void heap_run_out(size_t bytes)
 {
     if (!innermost)
         abort();
+    innermost->ran_out = true;
     innermost->wanted = bytes;
     longjmp(*innermost->start, 1);
 }
@@ -75,7 +77,7 @@ static heap_block *block_new(size_t bytes, heap_pool *pool)
     bool fits = !__builtin_add_overflow(bytes, sizeof(heap_block) + ALIGNMENT, &whole);
     void *start = fits ? calloc(1, whole) : NULL;
     if (!start)
-        run_out(bytes);
+        heap_run_out(bytes);
     heap_block *b = (heap_block *)(((uintptr_t)start + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     b->start = start;
     b->bytes = bytes;
@@ -148,7 +150,7 @@ ckl_status heap_guard(const char *what, ckl_status (*work)(void *user), void *us
     innermost = &g;
     ckl_status status = run(&g, work, user);
     innermost = g.outer;
-    if (g.wanted) {
+    if (g.ran_out) {
         free_all(&pool);
         FAIL(CKL_NO_MEMORY, "%s: no host memory for %zu bytes", what, g.wanted);
     }

@@ -25,6 +25,9 @@ char *heap_text(const char *text);
 /* NULL is allowed. */
 void heap_free(void *memory);
 
+/* Ends the guard as an allocation of so many bytes does that fails: for memory that is to outlive it. */
+_Noreturn void heap_run_out(size_t bytes);
+
 /* work(user) and its status; "what" opens the sentence of running out. Blocks that are left are the caller's. */
 ckl_status heap_guard(const char *what, ckl_status (*work)(void *user), void *user);
 

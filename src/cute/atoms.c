@@ -9,7 +9,7 @@
 
 /* MMA atoms */
 
-/* What atoms that differ in n and in the type of A and B have in common. */
+/* What atoms that differ in n and in the types of A and B have in common. */
 typedef struct mma_form {
     int m, k, threads;
     mma_source a_from, b_from;
@@ -26,6 +26,30 @@ static const mma_form wgmma_ss = {
     .op = IR_WGMMA,
     .layouts = { [MMA_A] = "(128,(64,16)):(0,(1,64))",
                  [MMA_B] = "(128,(N,16)):(0,(1,N))",
+                 [MMA_C] = "((4,8,4),(2,2,N/8)):((128,1,16),(64,8,512))" },
+};
+
+static const mma_form wgmma_ss_words = {
+    .m = 64,
+    .k = 8,
+    .threads = 128,
+    .a_from = MMA_DESCRIPTOR,
+    .b_from = MMA_DESCRIPTOR,
+    .op = IR_WGMMA,
+    .layouts = { [MMA_A] = "(128,(64,8)):(0,(1,64))",
+                 [MMA_B] = "(128,(N,8)):(0,(1,N))",
+                 [MMA_C] = "((4,8,4),(2,2,N/8)):((128,1,16),(64,8,512))" },
+};
+
+static const mma_form wgmma_ss_bytes = {
+    .m = 64,
+    .k = 32,
+    .threads = 128,
+    .a_from = MMA_DESCRIPTOR,
+    .b_from = MMA_DESCRIPTOR,
+    .op = IR_WGMMA,
+    .layouts = { [MMA_A] = "(128,(64,32)):(0,(1,64))",
+                 [MMA_B] = "(128,(N,32)):(0,(1,N))",
                  [MMA_C] = "((4,8,4),(2,2,N/8)):((128,1,16),(64,8,512))" },
 };
 
@@ -57,17 +81,24 @@ static const mma_form mma_tn = {
 typedef struct mma_row {
     const char *name;
     int first, last;
-    ckl_dtype type;
+    ckl_dtype a, b;
     const mma_form *form;
 } mma_row;
 
 static const mma_row mma_rows[] = {
-    { "SM90_64x*x16_F32F16F16_SS", 8, 256, CKL_F16, &wgmma_ss },
-    { "SM90_64x*x16_F32F16F16_RS", 8, 256, CKL_F16, &wgmma_rs },
-    { "SM90_64x*x16_F32BF16BF16_SS", 8, 256, CKL_BF16, &wgmma_ss },
-    { "SM90_64x*x16_F32BF16BF16_RS", 8, 256, CKL_BF16, &wgmma_rs },
-    { "SM80_16x*x16_F32F16F16F32_TN", 8, 8, CKL_F16, &mma_tn },
-    { "SM80_16x*x16_F32BF16BF16F32_TN", 8, 8, CKL_BF16, &mma_tn },
+    { "SM90_64x*x16_F32F16F16_SS", 8, 256, CKL_F16, CKL_F16, &wgmma_ss },
+    { "SM90_64x*x16_F32F16F16_RS", 8, 256, CKL_F16, CKL_F16, &wgmma_rs },
+    { "SM90_64x*x16_F32BF16BF16_SS", 8, 256, CKL_BF16, CKL_BF16, &wgmma_ss },
+    { "SM90_64x*x16_F32BF16BF16_RS", 8, 256, CKL_BF16, CKL_BF16, &wgmma_rs },
+    { "SM90_64x*x8_F32TF32TF32_SS_TN", 8, 256, CKL_F32, CKL_F32, &wgmma_ss_words },
+    { "SM90_64x*x32_F32E4M3E4M3_SS_TN", 8, 256, CKL_E4M3, CKL_E4M3, &wgmma_ss_bytes },
+    { "SM90_64x*x32_F32E4M3E5M2_SS_TN", 8, 256, CKL_E4M3, CKL_E5M2, &wgmma_ss_bytes },
+    { "SM90_64x*x32_F32E5M2E4M3_SS_TN", 8, 256, CKL_E5M2, CKL_E4M3, &wgmma_ss_bytes },
+    { "SM90_64x*x32_F32E5M2E5M2_SS_TN", 8, 256, CKL_E5M2, CKL_E5M2, &wgmma_ss_bytes },
+    { "SM90_64x*x32_S32S8S8_SS_TN", 8, 256, CKL_I8, CKL_I8, &wgmma_ss_bytes },
+    { "SM90_64x*x32_S32U8U8_SS_TN", 8, 256, CKL_U8, CKL_U8, &wgmma_ss_bytes },
+    { "SM80_16x*x16_F32F16F16F32_TN", 8, 8, CKL_F16, CKL_F16, &mma_tn },
+    { "SM80_16x*x16_F32BF16BF16F32_TN", 8, 8, CKL_BF16, CKL_BF16, &mma_tn },
 };
 
 /* Copy atoms */
@@ -135,10 +166,17 @@ static bool matches(const char *row, int first, int last, const char *name, int 
     return strcmp(after, star + 1) == 0 && *number >= first;
 }
 
+/* Is there an instruction of n columns? Those of integers beyond 24 come by 16. */
+static bool takes_columns(const mma_row *row, int n)
+{
+    bool integers = row->a == CKL_I8 || row->a == CKL_U8;
+    return n % 8 == 0 && (!integers || n <= 24 || n % 16 == 0);
+}
+
 static const mma_row *find_mma(const char *name, int *n)
 {
     for (const mma_row *row = mma_rows; row < mma_rows + COUNT_OF(mma_rows); row++)
-        if (matches(row->name, row->first, row->last, name, n) && *n % 8 == 0)
+        if (matches(row->name, row->first, row->last, name, n) && takes_columns(row, *n))
             return row;
     return NULL;
 }
@@ -155,9 +193,9 @@ bool mma_atom_find(const char *name, mma_atom *out)
         .n = n,
         .k = form->k,
         .threads = form->threads,
-        .a = row->type,
-        .b = row->type,
-        .c = CKL_F32,
+        .a = row->a,
+        .b = row->b,
+        .c = row->a == CKL_I8 || row->a == CKL_U8 ? CKL_I32 : CKL_F32,
         .a_from = form->a_from,
         .b_from = form->b_from,
         .op = form->op,
@@ -192,6 +230,7 @@ static void fill_in(const mma_row *row, const char *name, char out[ATOM_NAME_MAX
     size_t before = (size_t)(star - row->name);
     long n = strlen(name) > before ? strtol(name + before, NULL, 10) : 0;
     n = n < row->first ? row->first : n > row->last ? row->last : n / 8 * 8;
+    n -= takes_columns(row, (int)n) ? 0 : 8;
     snprintf(out, ATOM_NAME_MAX, "%.*s%ld%s", (int)before, row->name, n, star + 1);
 }
 

@@ -160,6 +160,8 @@
 #define mbarrier_init(barrier, arrivals)       (HERE, ir_mbarrier_init(barrier, 0, arrivals))
 #define mbarrier_expect(barrier, bytes)        (HERE, ir_mbarrier_expect(barrier, 0, bytes))
 #define mbarrier_wait(barrier, parity)         (HERE, ir_mbarrier_wait(barrier, 0, parity))
+#define mbarrier_arrive_at(peer)               (HERE, ir_mbarrier_arrive(IR_SHARED_CLUSTER, peer, 0)) // of another CTA: mapa()
+#define store_async(peer, offset, barrier, x)  (HERE, ir_store_async(peer, offset, barrier, x))
 #define atomic_add(address, x)                 (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
 #define atomic_exchange(address, x)            (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, address, 0, x, (val){ 0 }))
 

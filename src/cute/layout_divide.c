@@ -77,11 +77,10 @@ layout zipped_divide_by_mode(layout a, int count, const layout *tiler)
     layout tiles[LAYOUT_MODES_MAX], rests[LAYOUT_MODES_MAX];
     if (ir_failed())
         return layouts_of(2, (layout[]){ divided, divided });
-    for (int i = 0; i < rank(a); i++) {
-        layout mode = layout_mode(divided, i);
-        tiles[i] = i < count ? layout_mode(mode, 0) : mode;
-        rests[i] = i < count ? layout_mode(mode, 1) : mode;
-    }
+    for (int i = 0; i < count; i++)
+        tiles[i] = layout_mode(layout_mode(divided, i), 0);
+    for (int i = 0; i < rank(a); i++)
+        rests[i] = i < count ? layout_mode(layout_mode(divided, i), 1) : layout_mode(divided, i);
     return layouts_of(2, (layout[]){ layouts_of(count, tiles), layouts_of(rank(a), rests) });
 }
 

@@ -145,9 +145,7 @@ layout recast_layout(layout a, int old_bits, int new_bits)
 {
     if (old_bits < 1 || new_bits < 1 || (old_bits % new_bits != 0 && new_bits % old_bits != 0))
         return no_layout("recast_layout", "cannot be recast between sizes of which neither divides the other", 1, &a);
-    if (old_bits == new_bits)
-        return a;
-    if (new_bits > old_bits)
+    if (new_bits >= old_bits)
         return recast_modes(a, upcast_mode, new_bits / old_bits, -log2_i64(new_bits / old_bits));
     if (!has_contiguous_mode(a))
         return no_layout("recast_layout", "has no contiguous mode to split elements of", 1, &a);

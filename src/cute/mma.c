@@ -128,7 +128,7 @@ tensor fragment_B(const tiled_mma *mma, int n, int k)
 
 tensor fragment_C(const tiled_mma *mma, int m, int n)
 {
-    return operand_fragment(mma, operand_C(mma), CKL_F32, m, n);
+    return operand_fragment(mma, operand_C(mma), mma->atom.c, m, n);
 }
 
 tensor fragment_A_pairs(const tiled_mma *mma, int m, int k)
@@ -227,17 +227,18 @@ static operand_form form_of(const char *which, tensor t)
 {
     int span = t.layout.sw.bits ? 16 << t.layout.sw.bits : 0, run = span / 2;
     layout plain = without_swizzle(t.layout), row = layout_mode(plain, 0), column = layout_mode(plain, 1);
-    bool readable = layout_is_static(row) && layout_is_static(column) && span && ckl_dtype_bytes(t.dtype) == 2;
-    if (readable && index_at(row, 1) * 2 == span && index_at(column, 1) == 1)
+    bool readable = layout_is_static(row) && layout_is_static(column) && span;
+    int bytes = (int)ckl_dtype_bytes(t.dtype);
+    if (readable && index_at(row, 1) * bytes == span && index_at(column, 1) == 1)
         return (operand_form){ .span = span };
-    if (readable && static_size(row) % run == 0 && index_at(row, 1) == 1) {
+    if (readable && bytes == 2 && static_size(row) % run == 0 && index_at(row, 1) == 1) {
         int64_t far = static_size(row) > run ? index_at(row, run) : 0;
         if (steps_evenly(row, 1, run, far) && steps_evenly(column, run, static_size(column), 0))
             return (operand_form){ span, true, far * 2 };
     }
     text found = { 0 };
     layout_print(t.layout, &found);
-    ir_fail("wgmma %s: the shared tile is %s; it must be 16-bit and K-major, its rows one swizzle span long, or "
+    ir_fail("wgmma %s: the shared tile is %s; it must be K-major, its rows one swizzle span long, or of 16 bits and "
             "MN-major in runs of one span",
             which, text_data(&found));
     text_free(&found);
@@ -261,7 +262,7 @@ static tensor descriptors(const char *which, tensor t, int rows, int cols)
     for (int i = 0; i < modes; i++) {
         layout mode = layout_mode(rest, i);
         int64_t step = static_size(mode) > 1 ? index_at(mode, 1) : 0;
-        in_units[i] = make_layout(leaf(static_size(mode)), leaf(step * 2 / 16));
+        in_units[i] = make_layout(leaf(static_size(mode)), leaf(step * (int64_t)ckl_dtype_bytes(t.dtype) / 16));
     }
     val address = ir_binary(IR_AND, ir_binary(IR_SHR, t.address, ir_int(IR_U32, 4)), ir_int(IR_U32, 0x3fff));
     val first = ir_binary(IR_OR, ir_convert(IR_U64, address), ir_int(IR_U64, descriptor_bits(&form)));
@@ -318,7 +319,7 @@ static void gemm_wgmma(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor ac
             for (int64_t n = 0; n < steps_n; n++) {
                 val d[128];
                 atom_registers(acc, m, n, d);
-                ir_wgmma(mma->atom.a, mma->atom.n, d, descriptor_at(tCrA, m, k), descriptor_at(tCrB, n, k),
+                ir_wgmma(mma->atom.a, mma->atom.b, mma->atom.n, d, descriptor_at(tCrA, m, k), descriptor_at(tCrB, n, k),
                          k == 0 ? accumulate : ir_int(IR_PRED, 1), tCrA.mn_major, tCrB.mn_major);
             }
 }
@@ -334,7 +335,7 @@ static void gemm_wgmma_rs(const tiled_mma *mma, tensor rA, tensor tCrB, tensor a
                 val a[4], d[128];
                 packed_registers(rA, m, k, a);
                 atom_registers(acc, m, n, d);
-                ir_wgmma_rs(mma->atom.a, mma->atom.n, d, a, descriptor_at(tCrB, n, k),
+                ir_wgmma_rs(mma->atom.a, mma->atom.b, mma->atom.n, d, a, descriptor_at(tCrB, n, k),
                             k == 0 ? accumulate : ir_int(IR_PRED, 1), tCrB.mn_major);
             }
 }
@@ -351,7 +352,7 @@ static void gemm_mma_sync(const tiled_mma *mma, tensor rA, tensor rB, tensor acc
                 val b[2], d[4];
                 packed_registers(rB, n, k, b);
                 atom_registers(acc, m, n, d);
-                ir_mma(mma->atom.a, d, a, b);
+                ir_mma(mma->atom.a, mma->atom.b, d, a, b);
             }
         }
 }
@@ -445,6 +446,9 @@ void ldmatrix_B(const tiled_mma *mma, tensor sB, val tid, tensor rB)
 
 void stmatrix_C(const tiled_mma *mma, tensor rC, tensor sC, val tid)
 {
-    tiled_copy c = make_tiled_copy_C("SM90_U32x4_STSM_N", sC.dtype, mma, extent(sC, 0), extent(sC, 1));
+    bool by_columns =
+        !ir_failed() && static_size(layout_mode(sC.layout, 0)) > 1 && index_at(without_swizzle(sC.layout), 1) == 1;
+    tiled_copy c = make_tiled_copy_C(by_columns ? "SM90_U16x8_STSM_T" : "SM90_U32x4_STSM_N", sC.dtype, mma,
+                                     extent(sC, 0), extent(sC, 1));
     copy_tiled(&c, rC, partition_D(&c, sC, tid));
 }

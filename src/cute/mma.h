@@ -61,7 +61,10 @@ void mma_fence(void);
 void mma_commit(void);
 void mma_wait(int pending);
 
-/* Tiles of 16-bit elements between shared memory and fragments, 8x8 matrices at a time. Fragments of f32 are converted. */
+/*
+ * Tiles of 16-bit elements between shared memory and fragments, 8x8 matrices at a time. Fragments of f32 are converted. C may
+ * also lie by columns.
+ */
 void ldmatrix_A(const tiled_mma *mma, tensor sA, val tid, tensor rA);
 void ldmatrix_B(const tiled_mma *mma, tensor sB, val tid, tensor rB);
 void stmatrix_C(const tiled_mma *mma, tensor rC, tensor sC, val tid);

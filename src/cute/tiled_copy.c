@@ -380,7 +380,7 @@ static void run_plain(const execution *x)
     (x->to.memory == RMEM ? run_load : run_store)(x);
 }
 
-/* Between which memories an atom copies. A plain one may also go the other way, and from or to global memory. */
+/* Between which memories an atom copies, in any order. A plain one may also go the other way, and from or to global memory. */
 static const struct way {
     ir_op op;
     tensor_memory from, to;

@@ -71,20 +71,18 @@ static int box_at(const tma_copy *tma, val row, val col, int count, const val *o
     return 2 + count;
 }
 
-void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, val multicast_mask)
-{
-    check_tile(tma, sTile);
-    val coordinates[COORDINATES_MAX];
-    int n = box_at(tma, row, col, 0, NULL, coordinates);
-    ir_tma_load(sTile.address, 0, tma->map, barrier, multicast_mask, n, coordinates);
-}
-
-void tma_load_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer, val barrier)
+void tma_load_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer, val barrier,
+                 val multicast_mask)
 {
     check_tile(tma, sTile);
     val coordinates[COORDINATES_MAX];
     int n = box_at(tma, row, col, count, outer, coordinates);
-    ir_tma_load(sTile.address, 0, tma->map, barrier, ir_int(IR_U32, 0), n, coordinates);
+    ir_tma_load(sTile.address, 0, tma->map, barrier, multicast_mask, n, coordinates);
+}
+
+void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, val multicast_mask)
+{
+    tma_load_of(tma, sTile, row, col, 0, NULL, barrier, multicast_mask);
 }
 
 void tma_store_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer)

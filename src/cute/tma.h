@@ -23,7 +23,8 @@ tma_copy make_tma(val map, ckl_dtype dtype, int rank, int rows, int cols, int sw
 void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, val multicast_mask);
 void tma_store(const tma_copy *tma, tensor sTile, val row, val col);
 /* The same in one of the matrices of a global tensor of more modes, given by `count` further coordinates, nearest first. */
-void tma_load_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer, val barrier);
+void tma_load_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer, val barrier,
+                 val multicast_mask);
 void tma_store_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer);
 void tma_store_commit(void);
 void tma_store_wait_read(int pending); // their sources may be overwritten

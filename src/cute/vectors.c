@@ -93,8 +93,7 @@ void words_pack(words w, ckl_dtype dtype, const val *elements, val *stored)
         stored[i] = pack_word(w, dtype, elements + i * w.per);
 }
 
-/* A word of elements that all have this value. */
-static val filled(words w, ckl_dtype dtype, double value)
+val words_filled(words w, ckl_dtype dtype, double value)
 {
     if (value == 0 && w.per > 1)
         return ir_type_is_pair(w.type) ? ir_pack(w.type, ir_float(dtype, 0), ir_float(dtype, 0)) : ir_int(w.type, 0);
@@ -144,7 +143,7 @@ void vectors_load(const vector_at *at, int count, int vec, tensor memory, const 
     if (!is_memory(memory))
         return;
     words w = words_of(memory.dtype, vec);
-    val *loaded = ir_alloc((size_t)(count * w.n), sizeof *loaded), outside = filled(w, memory.dtype, fill);
+    val *loaded = ir_alloc((size_t)(count * w.n), sizeof *loaded), outside = words_filled(w, memory.dtype, fill);
     for (int i = 0; i < count; i++)
         load(&at[i], w, memory, outside, loaded + i * w.n);
     for (int i = 0; i < count; i++)

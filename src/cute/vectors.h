@@ -16,7 +16,8 @@ typedef struct words {
 words words_of(ckl_dtype dtype, int count); // of `count` elements, at most 16 bytes; a power of two
 ir_type element_register(ckl_dtype dtype);  // that holds one element: 8-bit elements sit in 16 bits
 void words_unpack(words w, const val *loaded, ckl_dtype dtype, const val *out); // assigns n * per registers of any type
-void words_pack(words w, ckl_dtype dtype, const val *elements, val *stored);    // elements of dtype, or f32 for floats
+val words_filled(words w, ckl_dtype dtype, double value); // a word of elements that all have this value
+void words_pack(words w, ckl_dtype dtype, const val *elements, val *stored); // elements of dtype, or f32 for floats
 
 /* The byte address of a vector, and the predicate that guards its access; the constant true needs no branch. */
 typedef struct vector_at {

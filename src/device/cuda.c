@@ -1,25 +1,18 @@
-/* cuda.c - an NVIDIA GPU through its driver: the primary context, PTX compiled by the driver, launches. */
+/* cuda.c - an NVIDIA GPU through its driver: the primary context, memory, streams, launches. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/heap.h"
-#include "device/cuda_driver.h"
-#include "device/device.h"
+#include "base/log.h"
+#include "device/cuda_call.h"
 
 enum {
     CAPABILITY_MIN = 80,
-    JIT_LOG_BYTES = 4096,
     CLUSTER_PORTABLE = 8,              // CTAs; larger clusters must be allowed
     CARVEOUT_SMEM_BYTES_MIN = 32 << 10 // below it the driver may give the SM's memory to the L1 cache
 };
-
-typedef struct cuda_device {
-    ckl_device base;
-    cu_device ordinal;
-    cu_context context;
-} cuda_device;
 
 struct device_kernel {
     cu_module module;
@@ -30,82 +23,10 @@ struct device_kernel {
     bool may_overlap; // has GRID_WAIT: may start before the previous kernel has ended
 };
 
-static cuda_device *cuda_of(const ckl_device *d)
-{
-    return (cuda_device *)(uintptr_t)d;
-}
-
 static cu_pointer address_of(const void *memory)
 {
     return (cu_pointer)(uintptr_t)memory;
 }
-
-/* Errors */
-
-/* Faults of a kernel: the context accepts no further work. */
-static bool is_sticky(cu_result result)
-{
-    static const cu_result sticky[] = { 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719 };
-    for (int i = 0; i < COUNT_OF(sticky); i++)
-        if (sticky[i] == result)
-            return true;
-    return false;
-}
-
-static ckl_status explain(const ckl_device *d, cu_result result, const char *call)
-{
-    const char *name = "an unknown error", *meaning = "";
-    cuda.cuGetErrorName(result, &name);
-    cuda.cuGetErrorString(result, &meaning);
-    FAIL(result == CU_OUT_OF_MEMORY ? CKL_NO_MEMORY : CKL_DEVICE_FAULT, "%s: %s: %s (%s)%s", d->info.id, call, name,
-         meaning, is_sticky(result) ? "; the context is lost, this process cannot use the GPU any more" : "");
-}
-
-/* The context that was current before ours; the caller gets it back. */
-static _Thread_local cu_context context_before;
-
-static void enter(const ckl_device *d)
-{
-    if (cuda.cuCtxGetCurrent(&context_before))
-        context_before = NULL;
-    if (context_before != cuda_of(d)->context)
-        cuda.cuCtxSetCurrent(cuda_of(d)->context);
-}
-
-static ckl_status leave(const ckl_device *d, cu_result result, const char *call)
-{
-    if (context_before && context_before != cuda_of(d)->context)
-        cuda.cuCtxSetCurrent(context_before);
-    return result ? explain(d, result, call) : CKL_OK;
-}
-
-/* A driver call in the device's context, as a ckl_status. */
-#define CALL(d, function, ...) (enter(d), leave((d), cuda.function(__VA_ARGS__), #function))
-
-/*
- * Memory and modules may come and go while some stream of the process is being captured: they are no part of its graph. The
- * driver believes that of a thread that says so.
- */
-static _Thread_local int capture_mode_before;
-
-static void ignore_captures(void)
-{
-    capture_mode_before = CU_CAPTURE_RELAXED;
-    cuda.cuThreadExchangeStreamCaptureMode(&capture_mode_before);
-}
-
-static ckl_status heed_captures(ckl_status status)
-{
-    cuda.cuThreadExchangeStreamCaptureMode(&capture_mode_before);
-    return status;
-}
-
-/* CALL() for what planning does: memory, modules, waiting for a stream that is not captured. */
-#define PLAN_CALL(d, function, ...) (ignore_captures(), heed_captures(CALL(d, function, __VA_ARGS__)))
-
-/* For calls that release: there is nobody to tell. */
-#define RELEASE(d, function, ...) \
-    (ignore_captures(), enter(d), (void)heed_captures(leave((d), (cuda.function(__VA_ARGS__), 0), #function)))
 
 /* Memory and streams */
 
@@ -143,6 +64,17 @@ static ckl_status cuda_synchronize(ckl_device *d, ckl_stream s)
 {
     TRY(check_waiting(d, s));
     return PLAN_CALL(d, cuStreamSynchronize, s);
+}
+
+static ckl_status cuda_stream_idle(ckl_device *d, ckl_stream s, bool *idle)
+{
+    enum { NOT_READY = 600 };
+    TRY(check_waiting(d, s));
+    cuda_enter(d);
+    cu_result result = cuda.cuStreamQuery(s);
+    TRY(cuda_leave(d, result == NOT_READY ? 0 : result, "cuStreamQuery"));
+    *idle = result == 0;
+    return CKL_OK;
 }
 
 static ckl_status cuda_copy_in(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)
@@ -189,18 +121,6 @@ static void cuda_stream_destroy(ckl_device *d, ckl_stream s)
 
 /* Kernels */
 
-/* Compiles PTX; on failure the sentence carries the compiler's own words. */
-static ckl_status compile(ckl_device *d, const ir_kernel *kernel, const char *ptx, cu_module *module)
-{
-    char log[JIT_LOG_BYTES] = "";
-    int options[] = { CU_JIT_ERROR_LOG, CU_JIT_ERROR_LOG_BYTES, CU_JIT_LINE_INFO };
-    void *values[] = { log, (void *)(uintptr_t)sizeof log, (void *)(uintptr_t)1 };
-    ckl_status status = PLAN_CALL(d, cuModuleLoadDataEx, module, ptx, COUNT_OF(options), options, values);
-    if (status != CKL_OK)
-        FAIL(status, "kernel %s: %s %.700s", kernel->name, ckl_error(), log);
-    return CKL_OK;
-}
-
 static ckl_status set_attributes(ckl_device *d, const device_kernel *loaded)
 {
     cu_function f = loaded->function;
@@ -222,7 +142,7 @@ static void cuda_unload(ckl_device *d, device_kernel *kernel)
 
 static ckl_status load_ptx(ckl_device *d, const ir_kernel *kernel, const char *ptx, device_kernel *loaded)
 {
-    TRY(compile(d, kernel, ptx, &loaded->module));
+    TRY(cuda_module_load(d, kernel->name, ptx, &loaded->module));
     TRY(PLAN_CALL(d, cuModuleGetFunction, &loaded->function, loaded->module, kernel->name));
     return set_attributes(d, loaded);
 }
@@ -260,13 +180,13 @@ static ckl_status cuda_load(ckl_device *d, const ir_kernel *kernel, device_kerne
 }
 
 /* The launch attributes of a kernel; returns how many. */
-static unsigned launch_attributes(const device_kernel *kernel, cu_launch_attribute attributes[2])
+static unsigned launch_attributes(const ckl_device *d, const device_kernel *kernel, cu_launch_attribute attributes[2])
 {
     unsigned count = 0;
     if (kernel->cluster > 1)
         attributes[count++] =
             (cu_launch_attribute){ .id = CU_LAUNCH_CLUSTER, .value.dims = { (unsigned)kernel->cluster, 1, 1 } };
-    if (kernel->may_overlap)
+    if (kernel->may_overlap && !((const cuda_device *)d)->no_overlap)
         attributes[count++] = (cu_launch_attribute){ .id = CU_LAUNCH_OVERLAP_PROLOGUE, .value.flag = 1 };
     return count;
 }
@@ -288,7 +208,7 @@ static ckl_status cuda_clusters_resident(ckl_device *d, const device_kernel *ker
         .attributes = attributes,
         .attribute_count = 1, // the cluster alone: overlapping launches do not matter here
     };
-    launch_attributes(kernel, attributes);
+    launch_attributes(d, kernel, attributes);
     return PLAN_CALL(d, cuOccupancyMaxActiveClusters, count, kernel->function, &config);
 }
 
@@ -301,7 +221,7 @@ static ckl_status cuda_launch(ckl_device *d, const device_kernel *kernel, const 
         .smem_bytes = kernel->smem_bytes,
         .stream = s,
         .attributes = attributes,
-        .attribute_count = launch_attributes(kernel, attributes),
+        .attribute_count = launch_attributes(d, kernel, attributes),
     };
     void **params = (void **)(uintptr_t)launch->params;
     ckl_status status = CALL(d, cuLaunchKernelEx, &config, kernel->function, params, NULL);
@@ -389,10 +309,16 @@ static void cuda_graph_destroy(ckl_device *d, void *graph)
     RELEASE(d, cuGraphExecDestroy, graph);
 }
 
+static void cuda_allow_overlap(ckl_device *d, bool allowed)
+{
+    ((cuda_device *)d)->no_overlap = !allowed;
+}
+
 /* Opening */
 
 static void cuda_close(ckl_device *d)
 {
+    cubin_cache_close(cuda_of(d)->cache);
     if (cuda_of(d)->context)
         cuda.cuDevicePrimaryCtxRelease_v2(cuda_of(d)->ordinal);
     free(cuda_of(d));
@@ -410,6 +336,7 @@ static const device_ops ops = {
     .stream_create = cuda_stream_create,
     .stream_destroy = cuda_stream_destroy,
     .synchronize = cuda_synchronize,
+    .stream_idle = cuda_stream_idle,
     .load = cuda_load,
     .unload = cuda_unload,
     .clusters_resident = cuda_clusters_resident,
@@ -423,6 +350,7 @@ static const device_ops ops = {
     .graph_end = cuda_graph_end,
     .graph_launch = cuda_graph_launch,
     .graph_destroy = cuda_graph_destroy,
+    .allow_overlap = cuda_allow_overlap,
 };
 
 /* A failure stays in *failed. */
@@ -475,6 +403,15 @@ static ckl_status parse_ordinal(const char *which, int *ordinal)
     return CKL_OK;
 }
 
+/* Without a cache kernels are compiled in every process. */
+static void open_cache(cuda_device *device)
+{
+    if (cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &device->cache) == CKL_OK)
+        return;
+    log_say("cache", "%s", ckl_error());
+    status_clear();
+}
+
 /* Fills in a device that is all zeros. */
 static ckl_status open_ordinal(cuda_device *device, int ordinal)
 {
@@ -483,15 +420,15 @@ static ckl_status open_ordinal(cuda_device *device, int ordinal)
     snprintf(d->info.id, sizeof d->info.id, "cuda:%d", ordinal);
     cu_result result = cuda.cuDeviceGet(&device->ordinal, ordinal);
     if (result)
-        return explain(d, result, "cuDeviceGet");
+        return cuda_explain(d, result, "cuDeviceGet");
     result = read_info(device->ordinal, &d->info);
     if (result)
-        return explain(d, result, "reading its properties");
+        return cuda_explain(d, result, "reading its properties");
     if (d->info.compute_capability < CAPABILITY_MIN)
         FAIL(CKL_UNSUPPORTED, "device: %s is a %s of sm_%d, sm_%d or later is needed", d->info.id, d->info.name,
              d->info.compute_capability, CAPABILITY_MIN);
     result = cuda.cuDevicePrimaryCtxRetain(&device->context, device->ordinal);
-    return result ? explain(d, result, "cuDevicePrimaryCtxRetain") : CKL_OK;
+    return result ? cuda_explain(d, result, "cuDevicePrimaryCtxRetain") : CKL_OK;
 }
 
 ckl_status cuda_open(const char *which, ckl_device **device)
@@ -503,9 +440,11 @@ ckl_status cuda_open(const char *which, ckl_device **device)
     if (!opened)
         FAIL(CKL_NO_MEMORY, "device: no host memory for cuda:%d", ordinal);
     ckl_status status = open_ordinal(opened, ordinal);
-    if (status == CKL_OK)
-        *device = &opened->base;
-    else
+    if (status != CKL_OK) {
         cuda_close(&opened->base);
-    return status;
+        return status;
+    }
+    open_cache(opened);
+    *device = &opened->base;
+    return CKL_OK;
 }

@@ -2,8 +2,12 @@
 #include "device/cuda_driver.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/math.h"
 
@@ -15,6 +19,7 @@ static struct {
     pthread_once_t once;
     ckl_status status;
     char sentence[SENTENCE_BYTES];
+    char text[CUDA_DRIVER_TEXT_BYTES];
 } loaded = { .once = PTHREAD_ONCE_INIT };
 
 static const struct {
@@ -39,6 +44,26 @@ static ckl_status find_functions(void *library, cuda_driver *found)
     return CKL_OK;
 }
 
+/*
+ * The version is the API's. The name behind the symbolic link libcuda.so.1 has that of the driver, whose compiler may be another
+ * one; where there is no such link, the date of the file tells drivers apart.
+ */
+static void name_driver(const cuda_driver *found, char text[CUDA_DRIVER_TEXT_BYTES])
+{
+    int version = 0;
+    Dl_info info;
+    struct stat s = { 0 };
+    char path[PATH_MAX] = "";
+    void *function;
+    memcpy(&function, &found->cuInit, sizeof function);
+    found->cuDriverGetVersion(&version);
+    if (dladdr(function, &info) && info.dli_fname && realpath(info.dli_fname, path))
+        stat(path, &s);
+    const char *slash = strrchr(path, '/');
+    snprintf(text, CUDA_DRIVER_TEXT_BYTES, "%d %.64s %" PRId64, version, slash ? slash + 1 : path,
+             (int64_t)s.st_mtim.tv_sec);
+}
+
 /* The library stays loaded: the process may hold contexts of its own. */
 static ckl_status load(void)
 {
@@ -53,8 +78,14 @@ static ckl_status load(void)
         found.cuGetErrorName(result, &name);
         FAIL(CKL_DEVICE_FAULT, "the NVIDIA driver finds no usable GPU: cuInit: %s", name);
     }
+    name_driver(&found, loaded.text);
     cuda = found;
     return CKL_OK;
+}
+
+const char *cuda_driver_text(void)
+{
+    return loaded.text;
 }
 
 static void load_once(void)

@@ -13,6 +13,7 @@ typedef uint64_t cu_pointer;
 typedef struct CUctx_st *cu_context;
 typedef struct CUmod_st *cu_module;
 typedef struct CUfunc_st *cu_function;
+typedef struct CUlinkState_st *cu_link;
 typedef void *cu_stream, *cu_event, *cu_graph, *cu_graph_exec;
 
 enum {
@@ -35,6 +36,7 @@ enum {
     CU_JIT_ERROR_LOG = 5,
     CU_JIT_ERROR_LOG_BYTES = 6,
     CU_JIT_LINE_INFO = 13,
+    CU_JIT_INPUT_PTX = 1,
 
     CU_LAUNCH_CLUSTER = 4,
     CU_LAUNCH_OVERLAP_PROLOGUE = 6,
@@ -64,6 +66,7 @@ typedef struct cu_launch_config {
 /* X(function, parameters); every one returns a cu_result. */
 #define CUDA_FUNCTIONS(X)                                                                                              \
     X(cuInit, (unsigned flags))                                                                                        \
+    X(cuDriverGetVersion, (int *version))                                                                              \
     X(cuGetErrorName, (cu_result result, const char **name))                                                           \
     X(cuGetErrorString, (cu_result result, const char **sentence))                                                     \
     X(cuDeviceGetCount, (int *count))                                                                                  \
@@ -86,7 +89,14 @@ typedef struct cu_launch_config {
     X(cuStreamCreate, (cu_stream * stream, unsigned flags))                                                            \
     X(cuStreamDestroy_v2, (cu_stream stream))                                                                          \
     X(cuStreamSynchronize, (cu_stream stream))                                                                         \
+    X(cuStreamQuery, (cu_stream stream))                                                                               \
     X(cuModuleLoadDataEx, (cu_module * module, const void *image, unsigned count, int *options, void **values))        \
+    X(cuModuleLoadData, (cu_module * module, const void *image))                                                       \
+    X(cuLinkCreate_v2, (unsigned count, int *options, void **values, cu_link *linking))                                \
+    X(cuLinkAddData_v2, (cu_link linking, int type, void *data, size_t bytes, const char *name, unsigned count,        \
+                         int *options, void **values))                                                                 \
+    X(cuLinkComplete, (cu_link linking, void **cubin, size_t *bytes))                                                  \
+    X(cuLinkDestroy, (cu_link linking))                                                                                \
     X(cuModuleUnload, (cu_module module))                                                                              \
     X(cuModuleGetFunction, (cu_function * function, cu_module module, const char *name))                               \
     X(cuFuncSetAttribute, (cu_function function, int attribute, int value))                                            \
@@ -118,6 +128,10 @@ typedef struct cuda_driver {
 
 /* The functions; all NULL until cuda_driver_load() has succeeded, never changed after. */
 extern cuda_driver cuda;
+
+/* Which driver it is, as its version and the name of its library: "13000 libcuda.so.580.95.05". Once it is loaded. */
+enum { CUDA_DRIVER_TEXT_BYTES = 128 };
+const char *cuda_driver_text(void);
 
 /* Loads and initialises the driver, once; later calls repeat the first answer. Any thread. */
 ckl_status cuda_driver_load(void);

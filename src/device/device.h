@@ -61,6 +61,7 @@ typedef struct device_ops {
     ckl_status (*stream_create)(ckl_device *d, ckl_stream *s);
     void (*stream_destroy)(ckl_device *d, ckl_stream s);
     ckl_status (*synchronize)(ckl_device *d, ckl_stream s);
+    ckl_status (*stream_idle)(ckl_device *d, ckl_stream s, bool *idle); // is its work done? NULL: it always is
 
     ckl_status (*load)(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded);
     void (*unload)(ckl_device *d, device_kernel *kernel);
@@ -78,6 +79,8 @@ typedef struct device_ops {
     ckl_status (*graph_end)(ckl_device *d, ckl_stream s, void **graph);
     ckl_status (*graph_launch)(ckl_device *d, void *graph, ckl_stream s);
     void (*graph_destroy)(ckl_device *d, void *graph);
+    void (*allow_overlap)(ckl_device *d,
+                          bool allowed); // may kernels launched from now on start early (GRID_WAIT)? At first: yes
 
     /* The emulator's: names for its reports, of an address and what follows it; and its counters. NULL elsewhere. */
     void (*name_memory)(ckl_device *d, const void *at, const char *name);

@@ -11,7 +11,20 @@
 typedef int nvml_result; // 0 is success
 typedef struct nvmlDevice_st *nvml_device;
 
-enum { NVML_CLOCK_SM = 1, NVML_TEMPERATURE_GPU = 0, BUS_ID_BYTES = 32 };
+enum { NVML_CLOCK_SM = 1, NVML_TEMPERATURE_GPU = 0, NVML_POWER_INSTANT = 186, NVML_UNSIGNED = 1, BUS_ID_BYTES = 32 };
+
+/* nvmlFieldValue_t */
+typedef struct nvml_field {
+    unsigned field, scope;
+    long long time_us, latency_us;
+    int kind;
+    nvml_result result;
+    union {
+        double real;
+        unsigned whole;
+        unsigned long long wide;
+    } value;
+} nvml_field;
 
 /* X(function, parameters) */
 #define NVML_FUNCTIONS(X)                                                          \
@@ -22,11 +35,17 @@ enum { NVML_CLOCK_SM = 1, NVML_TEMPERATURE_GPU = 0, BUS_ID_BYTES = 32 };
     X(nvmlDeviceGetPowerUsage, (nvml_device device, unsigned *milliwatts))         \
     X(nvmlDeviceGetTemperature, (nvml_device device, int sensor, unsigned *celsius))
 
+/* What older drivers do not know. */
+#define NVML_OPTIONAL(X)                                                                            \
+    X(nvmlDeviceGetCurrentClocksThrottleReasons, (nvml_device device, unsigned long long *reasons)) \
+    X(nvmlDeviceGetFieldValues, (nvml_device device, int count, nvml_field *fields))
+
 static struct {
     pthread_once_t once;
     bool ready;
 #define X(function, parameters) nvml_result(*function) parameters;
     NVML_FUNCTIONS(X)
+    NVML_OPTIONAL(X)
 #undef X
 } nvml = { .once = PTHREAD_ONCE_INIT };
 
@@ -44,6 +63,9 @@ static void load_once(void)
 #define X(function, parameters) complete = complete && find(library, #function, &nvml.function);
     NVML_FUNCTIONS(X)
 #undef X
+#define X(function, parameters) (void)(complete && find(library, #function, &nvml.function));
+    NVML_OPTIONAL(X)
+#undef X
     nvml.ready = complete && nvml.nvmlInit_v2() == 0;
 }
 
@@ -57,6 +79,34 @@ static bool find_device(int ordinal, nvml_device *device)
            nvml.nvmlDeviceGetHandleByPciBusId_v2(bus_id, device) == 0;
 }
 
+const char *nvml_clock_reason(int bit)
+{
+    static const char *const reasons[] = {
+        [1] = "clock setting",      [2] = "power cap",        [3] = "hardware slowdown",
+        [4] = "synchronized boost", [5] = "thermal slowdown", [6] = "hardware thermal slowdown",
+        [7] = "power brake",        [8] = "display clock"
+    };
+    return bit < COUNT_OF(reasons) ? reasons[bit] : NULL;
+}
+
+static double watts_now(nvml_device device, double otherwise)
+{
+    nvml_field power = { .field = NVML_POWER_INSTANT };
+    if (!nvml.nvmlDeviceGetFieldValues || nvml.nvmlDeviceGetFieldValues(device, 1, &power) != 0 || power.result != 0 ||
+        power.kind != NVML_UNSIGNED)
+        return otherwise;
+    return power.value.whole / 1e3;
+}
+
+static uint64_t reasons_now(nvml_device device)
+{
+    unsigned long long reasons = 0;
+    if (nvml.nvmlDeviceGetCurrentClocksThrottleReasons &&
+        nvml.nvmlDeviceGetCurrentClocksThrottleReasons(device, &reasons) != 0)
+        reasons = 0;
+    return reasons;
+}
+
 bool nvml_sample(int device, nvml_reading *out)
 {
     nvml_device handle;
@@ -66,7 +116,7 @@ bool nvml_sample(int device, nvml_reading *out)
         nvml.nvmlDeviceGetPowerUsage(handle, &milliwatts) != 0 ||
         nvml.nvmlDeviceGetTemperature(handle, NVML_TEMPERATURE_GPU, &celsius) != 0)
         return false;
-    *out = (nvml_reading){ (int)mhz, milliwatts / 1e3, (int)celsius };
+    *out = (nvml_reading){ (int)mhz, watts_now(handle, milliwatts / 1e3), (int)celsius, reasons_now(handle) };
     return true;
 }
 

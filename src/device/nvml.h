@@ -3,12 +3,17 @@
 #define CKL_DEVICE_NVML_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct nvml_reading {
     int clock_sm_mhz;
-    double power_w;
+    double power_w; // at this moment, where the driver tells it; else of about the last second
     int temperature_c;
+    uint64_t clock_reasons; // that keep the clock down, a bit each; 0 where the driver tells none
 } nvml_reading;
+
+/* The name of the reason of bit `bit`, "power cap"; NULL if it does not keep a busy GPU's clock down. */
+const char *nvml_clock_reason(int bit);
 
 /* Reads GPU number device of the CUDA driver; false, and *out untouched, if that cannot be known. Any thread. */
 bool nvml_sample(int device, nvml_reading *out);

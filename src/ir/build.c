@@ -8,6 +8,9 @@
 #include "base/heap.h"
 #include "ir/fold.h"
 
+/* Ten times the longest kernel: what is longer takes minutes to verify, and to assemble. */
+enum { INSTRUCTIONS_MAX = 1 << 16 };
+
 _Thread_local build_state build;
 
 void *build_grow(void *array, int count, int *capacity, size_t size)
@@ -161,9 +164,11 @@ ir_inst *ir_emit(ir_inst inst, int out_count, const val *out, int in_count, cons
     static ir_inst ignored;
     if (build.static_only)
         ir_fail("a static value was expected: there is no kernel to compute %s in", ir_op_text(inst.op));
+    ir_kernel *k = build.kernel;
+    if (!ir_failed() && k->inst_count == INSTRUCTIONS_MAX)
+        ir_fail("the kernel has grown to %d instructions: a loop of C should be one of the kernel", INSTRUCTIONS_MAX);
     if (ir_failed())
         return &ignored;
-    ir_kernel *k = build.kernel;
     k->insts = build_grow(k->insts, k->inst_count, &k->inst_capacity, sizeof *k->insts);
     inst.out_count = out_count;
     inst.in_count = in_count;

@@ -126,9 +126,9 @@ val ir_elect(void);
 /* Matrix */
 void ir_ldmatrix(int n, bool transpose, val address, int64_t offset, val *out); // out: u32 registers to write
 void ir_stmatrix(int n, bool transpose, val address, int64_t offset, const val *values);
-void ir_mma(ir_type from, val d[4], const val a[4], const val b[2]); // d += a * b
-void ir_wgmma(ir_type from, int n, val *d, val a, val b, val scale_d, bool a_m_major, bool b_n_major);
-void ir_wgmma_rs(ir_type from, int n, val *d, const val a[4], val b, val scale_d, bool b_n_major);
+void ir_mma(ir_type from_a, ir_type from_b, val d[4], const val a[4], const val b[2]); // d += a * b
+void ir_wgmma(ir_type from_a, ir_type from_b, int n, val *d, val a, val b, val scale_d, bool a_m_major, bool b_n_major);
+void ir_wgmma_rs(ir_type from_a, ir_type from_b, int n, val *d, const val a[4], val b, val scale_d, bool b_n_major);
 
 /* Control flow */
 void ir_if(val p);

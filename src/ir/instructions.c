@@ -224,10 +224,16 @@ void ir_stmatrix(int n, bool transpose, val address, int64_t offset, const val *
                  in);
 }
 
-void ir_mma(ir_type from, val d[4], const val a[4], const val b[2])
+/* What products of a type are summed in. */
+static ir_type sum_of(ir_type from)
+{
+    return ir_type_is_float(from) ? CKL_F32 : CKL_I32;
+}
+
+void ir_mma(ir_type from_a, ir_type from_b, val d[4], const val a[4], const val b[2])
 {
     val in[] = { a[0], a[1], a[2], a[3], b[0], b[1], d[0], d[1], d[2], d[3] };
-    ir_emit((ir_inst){ .op = IR_MMA, .type = CKL_F32, .from = from }, 4, d, 10, in);
+    ir_emit((ir_inst){ .op = IR_MMA, .type = sum_of(from_a), .from = from_a, .from_b = from_b }, 4, d, 10, in);
 }
 
 /* Operands of a wgmma: the A operand (1 descriptor or 4 registers), B, scale_d, then the accumulators. */
@@ -244,15 +250,18 @@ static void emit_wgmma(ir_inst inst, int a_count, const val *a, val b, val scale
     ir_emit(inst, accumulators, d, count, in);
 }
 
-void ir_wgmma(ir_type from, int n, val *d, val a, val b, val scale_d, bool a_m_major, bool b_n_major)
+static ir_inst wgmma_inst(ir_op op, ir_type from_a, ir_type from_b, int n, int mode)
 {
-    int mode = (a_m_major ? 1 : 0) | (b_n_major ? 2 : 0);
-    emit_wgmma((ir_inst){ .op = IR_WGMMA, .type = CKL_F32, .from = from, .n = n, .mode = mode }, 1, &a, b, scale_d, d);
+    return (ir_inst){ .op = op, .type = sum_of(from_a), .from = from_a, .from_b = from_b, .n = n, .mode = mode };
 }
 
-void ir_wgmma_rs(ir_type from, int n, val *d, const val a[4], val b, val scale_d, bool b_n_major)
+void ir_wgmma(ir_type from_a, ir_type from_b, int n, val *d, val a, val b, val scale_d, bool a_m_major, bool b_n_major)
 {
-    int mode = b_n_major ? 2 : 0;
-    emit_wgmma((ir_inst){ .op = IR_WGMMA_RS, .type = CKL_F32, .from = from, .n = n, .mode = mode }, 4, a, b, scale_d,
-               d);
+    int mode = (a_m_major ? 1 : 0) | (b_n_major ? 2 : 0);
+    emit_wgmma(wgmma_inst(IR_WGMMA, from_a, from_b, n, mode), 1, &a, b, scale_d, d);
+}
+
+void ir_wgmma_rs(ir_type from_a, ir_type from_b, int n, val *d, const val a[4], val b, val scale_d, bool b_n_major)
+{
+    emit_wgmma(wgmma_inst(IR_WGMMA_RS, from_a, from_b, n, b_n_major ? 2 : 0), 4, a, b, scale_d, d);
 }

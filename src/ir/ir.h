@@ -182,12 +182,15 @@ typedef enum ir_sreg_kind {
  *   LDMATRIX       d0..dn-1 <- address   [n] = 1, 2, 4 matrices of 8x8 16-bit; lane 8i+r gives the address of row r of matrix
  *                                        i; [mode] 1 transposes; results u32
  *   STMATRIX       () <- address, s0..sn-1   the inverse
- *   MMA            d0..d3 <- a0..a3, b0, b1, c0..c3   m16n8k16; [from] f16 or bf16 (pairs as u32); f32 accumulators
+ * Of one instruction A's rows and B's columns are 32 bytes of K, whatever their types: [from] of A and [from_b] of B. These
+ * are the same type, or both 8-bit floats. f32 counts as tf32: its low 13 bits are ignored. Sums of i8 and u8 are i32 and
+ * wrap, all others f32.
+ *   MMA            d0..d3 <- a0..a3, b0, b1, c0..c3   m16 x n8; operands as u32; not of 8-bit floats
  *   WGMMA_FENCE    orders register accesses before the next WGMMA; converged warpgroup, as the next three
- *   WGMMA          d0..dk-1 <- a, b, scale_d, d0..dk-1   m64 x [n] x k16; [from] f16 or bf16, f32 accumulators, k = n/2;
- *                                        a, b u64 descriptors; scale_d predicate (or constant): false ignores old d;
- *                                        [mode] bit 0: A is M-major, bit 1: B is N-major; asynchronous
- *   WGMMA_RS       d.. <- a0..a3, b, scale_d, d..     A in registers (pairs as u32)
+ *   WGMMA          d0..dk-1 <- a, b, scale_d, d0..dk-1   m64 x [n], k = n/2; a, b u64 descriptors; scale_d predicate (or
+ *                                        constant): false ignores old d; [mode] bit 0: A is M-major, bit 1: B is
+ *                                        N-major, 16-bit types alone; asynchronous
+ *   WGMMA_RS       d.. <- a0..a3, b, scale_d, d..     A in registers, as u32
  *   WGMMA_COMMIT, WGMMA_WAIT [n]         groups of the warpgroup; waits until at most n are pending
  *   SETMAXNREG     [n] registers; [mode] 1 increases, 0 decreases; converged warpgroup
  *
@@ -303,6 +306,7 @@ typedef enum ir_class { IR_ALU, IR_SFU, IR_MEMORY, IR_SYNC, IR_TMA, IR_TENSOR, I
 typedef struct ir_inst {
     ir_op op;
     ir_type type, from;
+    ir_type from_b; // of B, where [from] is that of A: MMA and WGMMA
     ir_space space;
     ir_cache cache;
     ir_scope scope;

@@ -50,6 +50,8 @@ static void print_attributes(text *out, const ir_inst *inst)
         text_printf(out, ".%s", ir_type_text(inst->type));
     if (inst->from != CKL_DTYPE_DEFAULT)
         text_printf(out, ".%s", ir_type_text(inst->from));
+    if (inst->from_b != CKL_DTYPE_DEFAULT && inst->from_b != inst->from)
+        text_printf(out, ".%s", ir_type_text(inst->from_b));
     for (int i = 0; i < COUNT_OF(numbers); i++)
         if (numbers[i].value)
             text_printf(out, " %s=%" PRId64, numbers[i].name, numbers[i].value);

@@ -44,7 +44,8 @@ enum {
 
 #define TMA_LOAD  "cp.async.bulk.tensor.$nd.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
 #define TMA_BOX   " [$a], [$Y, {$C}], [$Z]"
-#define WGMMA     "wgmma.mma_async.sync.aligned.m64n$nk16.f32.$f.$f $D, "
+#define WGMMA     "wgmma.mma_async.sync.aligned.m64n$n"
+#define MMA       "mma.sync.aligned.m16n8"
 #define ALL_LANES "0xffffffff"
 
 /* sm_80 has only fma for bf16; x*1+y, y*-1+x and x*y-0 round once, as add, sub and mul do. */
@@ -203,10 +204,18 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
                          { 0, 0, 0, "ldmatrix.sync.aligned.m8n8.x$n.shared::cta.b16 $D, [$a]" }),
     [IR_STMATRIX] = ROWS({ 0, 0, PTX_MODE, "stmatrix.sync.aligned.m8n8.x$n.trans.shared::cta.b16 [$a], $S" },
                          { 0, 0, 0, "stmatrix.sync.aligned.m8n8.x$n.shared::cta.b16 [$a], $S" }),
-    [IR_MMA] = PLAIN("mma.sync.aligned.m16n8k16.row.col.f32.$f.$f.f32 $D, $04, $42, $64"),
+    [IR_MMA] = ROWS({ 0, F16 | BF16, 0, MMA "k16.row.col.f32.$f.$f.f32 $D, $04, $42, $64" },
+                    { 0, F32, 0, MMA "k8.row.col.f32.tf32.tf32.f32 $D, $04, $42, $64" },
+                    { 0, BITS8, 0, MMA "k32.row.col.s32.$f.$F.s32 $D, $04, $42, $64" }),
     [IR_WGMMA_FENCE] = PLAIN("wgmma.fence.sync.aligned"),
-    [IR_WGMMA] = PLAIN(WGMMA "$X, $Y, $z, 1, 1, $p, $q"),
-    [IR_WGMMA_RS] = PLAIN(WGMMA "$04, $V, $w, 1, 1, $q"),
+    [IR_WGMMA] = ROWS({ 0, F16 | BF16, 0, WGMMA "k16.f32.$f.$f $D, $X, $Y, $z, 1, 1, $p, $q" },
+                      { 0, F32, 0, WGMMA "k8.f32.tf32.tf32 $D, $X, $Y, $z, 1, 1" },
+                      { 0, F8, 0, WGMMA "k32.f32.$f.$F $D, $X, $Y, $z, 1, 1" },
+                      { 0, BITS8, 0, WGMMA "k32.s32.$f.$F $D, $X, $Y, $z" }),
+    [IR_WGMMA_RS] = ROWS({ 0, F16 | BF16, 0, WGMMA "k16.f32.$f.$f $D, $04, $V, $w, 1, 1, $q" },
+                         { 0, F32, 0, WGMMA "k8.f32.tf32.tf32 $D, $04, $V, $w, 1, 1" },
+                         { 0, F8, 0, WGMMA "k32.f32.$f.$F $D, $04, $V, $w, 1, 1" },
+                         { 0, BITS8, 0, WGMMA "k32.s32.$f.$F $D, $04, $V, $w" }),
     [IR_WGMMA_COMMIT] = PLAIN("wgmma.commit_group.sync.aligned"),
     [IR_WGMMA_WAIT] = PLAIN("wgmma.wait_group.sync.aligned $n"),
     [IR_SETMAXNREG] = ROWS({ 0, 0, PTX_MODE, "setmaxnreg.inc.sync.aligned.u32 $n" },

@@ -14,7 +14,7 @@
  *   C            the coordinates: the last [n] operands
  *   M            operand 3 as the 16-bit mask of a multicast
  *   P            the name of parameter [n]
- *   t f          [type] and [from]: "s32", "f16x2"
+ *   t f F        [type], [from] and [from_b]: "s32", "f16x2"
  *   s            [type] as if it were signed
  *   m            the type of a move: "b16", "f32", "pred"
  *   B E          bits: "b32"; an element in memory: "b32", "s8"

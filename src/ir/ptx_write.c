@@ -210,7 +210,8 @@ static void put_param_name(ptx_writer *w, char letter)
 
 static void put_type(ptx_writer *w, char letter)
 {
-    put(w, types[letter == 'f' ? w->inst->from : w->inst->type].arithmetic);
+    const ir_inst *inst = w->inst;
+    put(w, types[letter == 'f' ? inst->from : letter == 'F' ? inst->from_b : inst->type].arithmetic);
 }
 
 static void put_signed_type(ptx_writer *w, char letter)
@@ -372,6 +373,7 @@ static put_letter *const letters[128] = {
     ['P'] = put_param_name,
     ['t'] = put_type,
     ['f'] = put_type,
+    ['F'] = put_type,
     ['s'] = put_signed_type,
     ['m'] = put_move_type,
     ['B'] = put_bits_type,

@@ -240,10 +240,27 @@ static ckl_status check_setmaxnreg(const ir_kernel *kernel, const ir_inst *inst)
     return CKL_OK;
 }
 
+/* Which types may be multiplied with each other, and what they are summed in. */
+static ckl_status check_mma(const ir_kernel *kernel, const ir_inst *inst)
+{
+    const uint32_t f8 = SET(CKL_E4M3) | SET(CKL_E5M2), bytes = SET(CKL_I8) | SET(CKL_U8);
+    uint32_t a = SET(inst->from), partners = a & f8 ? f8 : a;
+    if ((unsigned)inst->from_b >= IR_TYPE_COUNT || !(partners & SET(inst->from_b)))
+        FAULT(kernel, inst, "%s is not multiplied with %s", ir_type_text(inst->from), ir_type_text(inst->from_b));
+    if (inst->type != (a & bytes ? CKL_I32 : CKL_F32))
+        FAULT(kernel, inst, "products of %s are not summed in %s", ir_type_text(inst->from), ir_type_text(inst->type));
+    return CKL_OK;
+}
+
 static ckl_status check_wgmma(const ir_kernel *kernel, const ir_inst *inst)
 {
+    TRY(check_mma(kernel, inst));
     if (inst->n < 8 || inst->n > 256 || inst->n % 8)
         FAULT(kernel, inst, "n=%d is not a multiple of 8 in 8..256", inst->n);
+    if (inst->type == CKL_I32 && inst->n > 24 && inst->n % 16)
+        FAULT(kernel, inst, "n=%d of integers is neither 24 nor a multiple of 16", inst->n);
+    if (inst->mode && inst->from != CKL_F16 && inst->from != CKL_BF16)
+        FAULT(kernel, inst, "operands of %s are K-major", ir_type_text(inst->from));
     if (kernel->threads % 128)
         FAULT(kernel, inst, "threads=%d of the kernel are not whole warpgroups", kernel->threads);
     for (int i = 0; i < inst->out_count; i++)
@@ -385,6 +402,7 @@ static check *const checks[IR_OP_COUNT] = {
     [IR_REDUX] = check_redux,
     [IR_LDMATRIX] = check_matrices,
     [IR_STMATRIX] = check_matrices,
+    [IR_MMA] = check_mma,
     [IR_WGMMA] = check_wgmma,
     [IR_WGMMA_RS] = check_wgmma,
     [IR_WGMMA_WAIT] = check_wait,

@@ -27,7 +27,7 @@ typedef struct norm_problem {
     };
     bool stats;
     float offset;
-    norm_view view; // prepare() of the operator fills it
+    norm_view view; // the laboratory's: prepare() of the operator's test fills it
 } norm_problem;
 
 #define NORM_PROBLEM(X, owner)                                       \
@@ -41,6 +41,7 @@ enum { NORM_DBETA = NORM_DGAMMA + 1, NORM_MEAN, NORM_RSTD, NORM_OPERANDS };
 /* Ranges of x and of the statistics, which a forward problem may go without. */
 void norm_operands(const norm_problem *p, operand *all, operand *x, operand *mean, operand *rstd);
 double norm_flops(const void *problem);
+double norm_terms(const void *problem);
 
 /* The index of element j of a group in the input; groups of all images are counted. */
 int64_t norm_index(const norm_view *v, int64_t group, int64_t j);
@@ -48,9 +49,9 @@ int64_t norm_index(const norm_view *v, int64_t group, int64_t j);
 /* Slices are groups; of dgamma and dbeta they are channels. */
 void norm_reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out);
 
-/* Sums are trees over threads: the longest chain of additions is a thread's own. rsqrt.approx: 2^-22.9. */
-#define NORM_TEST(name, ...)                                                                                           \
-    OPERATOR_TEST_WITH(name, norm_problem, .terms = 64, .approximation = 0x1p-22, .flops = norm_flops, .cases = cases, \
-                       __VA_ARGS__)
+/* rsqrt.approx: 2^-22.9. */
+#define NORM_TEST(name, ...)                                                                                        \
+    OPERATOR_TEST_WITH(name, .terms_of = norm_terms, .approximation = 0x1p-22, .flops = norm_flops, .cases = cases, \
+                       .population = population, __VA_ARGS__)
 
 #endif

@@ -7,3 +7,10 @@ const operator_info *const operators[] = {
 #undef X
         NULL
 };
+
+const operator_line *const operator_lines[] = {
+#define X(op) &op##_problem_line,
+    OPERATORS(X)
+#undef X
+        NULL
+};

@@ -35,23 +35,29 @@ OPERATORS(X)
     .desc = FIELD_TABLE(desc_fields), .check = check, .tensors = tensors, .implementations = implementations
 
 /* The same with parts of other names, where a file has two operators: OPERATOR_WITH(op, types, .summary = ..., .check = ...). */
-#define OPERATOR_WITH(op, types, ...)                                                                                \
-    const operator_info op##_operator = {                                                                            \
-        .name = #op, .desc_bytes = sizeof(ckl_##types##_desc), .args_bytes = sizeof(ckl_##types##_args), __VA_ARGS__ \
-    };                                                                                                               \
-    ckl_status ckl_##op##_plan(ckl_device *device, const ckl_##types##_desc *desc, ckl_plan **plan)                  \
-    {                                                                                                                \
-        return plan_build(device, &op##_operator, desc, NULL, plan);                                                 \
-    }                                                                                                                \
-    ckl_status ckl_##op##_run(const ckl_plan *plan, const ckl_##types##_args *args, ckl_stream stream)               \
-    {                                                                                                                \
-        return plan_run(plan, &op##_operator, args, stream);                                                         \
-    }                                                                                                                \
-    ckl_status ckl_##op(ckl_device *device, const ckl_##types##_desc *desc, const ckl_##types##_args *args,          \
-                        ckl_stream stream)                                                                           \
-    {                                                                                                                \
-        return plan_once(device, &op##_operator, desc, args, stream);                                                \
-    }                                                                                                                \
+#define OPERATOR_WITH(op, types, ...)                                                                         \
+    static ckl_status op##_read_line(const problem_line *line, arena *memory, void *desc, const char **force) \
+    {                                                                                                         \
+        return operator_read(&op##_problem_line, line, memory, desc, force);                                  \
+    }                                                                                                         \
+    const operator_info op##_operator = { .name = #op,                                                        \
+                                          .read = op##_read_line,                                             \
+                                          .desc_bytes = sizeof(ckl_##types##_desc),                           \
+                                          .args_bytes = sizeof(ckl_##types##_args),                           \
+                                          __VA_ARGS__ };                                                      \
+    ckl_status ckl_##op##_plan(ckl_device *device, const ckl_##types##_desc *desc, ckl_plan **plan)           \
+    {                                                                                                         \
+        return plan_build(device, &op##_operator, desc, NULL, plan);                                          \
+    }                                                                                                         \
+    ckl_status ckl_##op##_run(const ckl_plan *plan, const ckl_##types##_args *args, ckl_stream stream)        \
+    {                                                                                                         \
+        return plan_run(plan, &op##_operator, args, stream);                                                  \
+    }                                                                                                         \
+    ckl_status ckl_##op(ckl_device *device, const ckl_##types##_desc *desc, const ckl_##types##_args *args,   \
+                        ckl_stream stream)                                                                    \
+    {                                                                                                         \
+        return plan_once(device, &op##_operator, desc, args, stream);                                         \
+    }                                                                                                         \
     extern const operator_info op##_operator
 
 enum { OPERANDS_MAX = PLAN_TENSORS_MAX, OPERAND_RANK_MAX = PLAN_RANK_MAX };
@@ -139,15 +145,41 @@ typedef struct test_reject {
 } test_reject;
 
 /*
- * The laboratory's side of an operator. `problem` is the struct that a problem line fills: it begins with the desc, then come
- * the scalars of a call. Outputs are numbered in the order of the operands, absent ones included. What is NULL or 0 has the default stated.
+ * What a problem line fills, "gemm m=4096 n=4096 k=4096 a=f16": a struct that begins with the desc. Then come lists of which
+ * prepare() makes the desc, and what is the laboratory's: scalars of a call, ranges of inputs.
  */
-typedef struct operator_test {
+typedef struct operator_line {
     const operator_info *op;
     size_t problem_bytes;
     field_table problem;
+    ckl_status (*prepare)(void *problem); // makes the desc; it is checked then. NULL: it is made
+} operator_line;
 
-    ckl_status (*prepare)(void *problem); // makes the desc of the line; it is checked then. NULL: it is made
+/* Defines an operator's line: OPERATOR_LINE(permute, permute_problem, prepare). The file has defined fields. */
+#define OPERATOR_LINE(name, type, make)         \
+    const operator_line name##_problem_line = { \
+        .op = &name##_operator,                 \
+        .problem_bytes = sizeof(type),          \
+        .problem = FIELD_TABLE(fields),         \
+        .prepare = make,                        \
+    }
+
+#define X(op) extern const operator_line op##_problem_line;
+OPERATORS(X)
+#undef X
+
+/* operator_info.read of these lines. */
+ckl_status operator_read(const operator_line *of, const problem_line *line, arena *memory, void *desc,
+                         const char **force);
+
+/*
+ * The laboratory's side of an operator. `problem` is the struct that a problem line fills. Outputs are numbered in the order of the operands, absent ones included. What is NULL or 0 has the default stated.
+ */
+typedef struct operator_test {
+    const operator_info *op;
+    const operator_line *line;
+
+    ckl_status (*prepare)(void *problem); // fills in what the reference wants beside a checked desc. NULL: nothing
 
     /* Changes the operands, which are the operator's tensors, or lists others and returns their count. NULL: as they are. */
     int (*operands)(const void *problem, operand *out);
@@ -175,20 +207,21 @@ typedef struct operator_test {
 
     const char *const *cases;   // problem lines without the operator's name, NULL at the end; quick on the emulator
     const test_reject *rejects; // { NULL } at the end
+
+    /* What users have, for `ckl sample`: lines with holes, each as likely, NULL at the end (lab/population.h). */
+    const char *const *population;
 } operator_test;
 
 /*
- * Defines an operator's test: OPERATOR_TEST(add, .run = run, .reference = reference) for an add_problem. The file has
- * defined fields, cases and rejects.
+ * Defines an operator's test: OPERATOR_TEST(add, .run = run, .reference = reference). The file has defined cases, rejects and
+ * population.
  */
 #define OPERATOR_TEST(name, ...) \
-    OPERATOR_TEST_WITH(name, name##_problem, .cases = cases, .rejects = rejects, __VA_ARGS__)
+    OPERATOR_TEST_WITH(name, .cases = cases, .rejects = rejects, .population = population, __VA_ARGS__)
 
-/* The same where operators share a type of problem, or a file has two. */
-#define OPERATOR_TEST_WITH(name, type, ...)                                                                \
-    const operator_test name##_test = {                                                                    \
-        .op = &name##_operator, .problem_bytes = sizeof(type), .problem = FIELD_TABLE(fields), __VA_ARGS__ \
-    }
+/* The same where a file has two. */
+#define OPERATOR_TEST_WITH(name, ...) \
+    const operator_test name##_test = { .op = &name##_operator, .line = &name##_problem_line, __VA_ARGS__ }
 
 #define X(op) extern const operator_test op##_test;
 OPERATORS(X)
@@ -196,6 +229,7 @@ OPERATORS(X)
 
 /* The operators in list order, NULL at the end. */
 extern const operator_info *const operators[];
+extern const operator_line *const operator_lines[];
 extern const operator_test *const operator_tests[];
 
 #endif

@@ -32,8 +32,10 @@ static int kept;
 void plan_desc_key(const operator_info *op, const void *desc, void *key)
 {
     memset(key, 0, op->desc_bytes);
-    for (const field *f = op->desc.rows; f < op->desc.rows + op->desc.count; f++)
+    for (int i = 0; i < op->desc.count; i++) {
+        const field *f = &op->desc.rows[i];
         memcpy((char *)key + f->offset, (const char *)desc + f->offset, field_bytes(f));
+    }
     for (const desc_member *m = op->members; m && m->bytes; m++)
         memcpy((char *)key + m->offset, (const char *)desc + m->offset, m->bytes);
 }

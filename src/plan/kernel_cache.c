@@ -131,30 +131,35 @@ static kernel_set *add(ckl_device *device, const implementation *impl, const cha
     return sets = set;
 }
 
-/* The set of that text, with this caller among its users and ready; NULL if there is none. Holds the lock. */
-static kernel_set *join(ckl_device *device, const implementation *impl, const char *key, uint64_t hash)
+/* The set of that text, ready, or as it is if this caller does not wait; NULL if there is none. Holds the lock. */
+static kernel_set *join(ckl_device *device, const implementation *impl, const char *key, uint64_t hash, bool wait)
 {
     kernel_set *set;
-    while ((set = find(device, impl, key, hash)) && !set->ready)
+    while ((set = find(device, impl, key, hash)) && !set->ready && wait)
         pthread_cond_wait(&built, &lock);
-    if (set)
-        set->users++;
     return set;
 }
 
-/* Building takes milliseconds to seconds and happens outside of the lock. */
-ckl_status kernel_cache_get(ckl_device *device, const operator_info *op, const implementation *impl, const void *config,
-                            const char *key, kernel_set **set)
+/*
+ * The set of a config for one more user; NULL if another thread builds it and this one does not wait. Building takes
+ * milliseconds to seconds and happens outside of the lock.
+ */
+static ckl_status get(ckl_device *device, const operator_info *op, const implementation *impl, const void *config,
+                      const char *key, bool wait, kernel_set **set)
 {
     uint64_t hash = hash_key(key);
     pthread_mutex_lock(&lock);
-    kernel_set *found = join(device, impl, key, hash);
+    kernel_set *found = join(device, impl, key, hash, wait);
     kernel_set *made = found ? NULL : add(device, impl, key, hash);
-    pthread_mutex_unlock(&lock);
-    if (found) {
+    if (found && !found->ready)
+        *set = NULL;
+    else if (found) {
+        found->users++;
         *set = found;
-        return CKL_OK;
     }
+    pthread_mutex_unlock(&lock);
+    if (found)
+        return CKL_OK;
     if (!made)
         FAIL(CKL_NO_MEMORY, "%s: no memory for a plan", key);
 
@@ -170,6 +175,21 @@ ckl_status kernel_cache_get(ckl_device *device, const operator_info *op, const i
     else
         *set = made;
     return status;
+}
+
+ckl_status kernel_cache_get(ckl_device *device, const operator_info *op, const implementation *impl, const void *config,
+                            const char *key, kernel_set **set)
+{
+    return get(device, op, impl, config, key, true, set);
+}
+
+ckl_status kernel_cache_warm(ckl_device *device, const operator_info *op, const implementation *impl,
+                             const void *config, const char *key, bool wait, bool *busy)
+{
+    kernel_set *set;
+    TRY(get(device, op, impl, config, key, wait, &set)); // and never released
+    *busy = !set;
+    return CKL_OK;
 }
 
 /* Takes the longest unused set out of the list if there are too many; NULL if not. Holds the lock. */

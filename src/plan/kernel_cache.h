@@ -14,6 +14,13 @@ ckl_status kernel_cache_get(ckl_device *device, const operator_info *op, const i
                             const char *key, kernel_set **set);
 void kernel_cache_release(kernel_set *set);
 
+/*
+ * The same ahead of any plan: the kernels stay until the device is closed. Where another thread is building them and this one
+ * does not wait, *busy is true.
+ */
+ckl_status kernel_cache_warm(ckl_device *device, const operator_info *op, const implementation *impl,
+                             const void *config, const char *key, bool wait, bool *busy);
+
 /* PLAN_KERNELS_MAX of them, in launch order. */
 const plan_kernel *kernel_cache_kernels(const kernel_set *set);
 

@@ -1,4 +1,4 @@
-/* plan.c - choosing an implementation and its config, building the plan, running it. */
+/* plan.c - describing kernels, building plans and running them. */
 #include "plan/plan.h"
 
 #include <stdio.h>
@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "base/heap.h"
-#include "base/problem.h"
+#include "base/log.h"
 #include "ir/build.h"
 #include "plan/cache.h"
+#include "plan/choose.h"
+#include "plan/desc.h"
 #include "plan/kernel_cache.h"
 
 /* A plan and what only this file knows of it. */
@@ -17,190 +19,6 @@ typedef struct built_plan {
     arena memory;
     kernel_set *kernels;
 } built_plan;
-
-/* What a caller forces: an implementation by name and some fields of its config. */
-typedef problem_line choice_line;
-
-static ckl_status parse_force(const operator_info *op, const char *force, arena *memory, choice_line *line)
-{
-    *line = (choice_line){ 0 };
-    if (!force || !*force)
-        return CKL_OK;
-    TRY(problem_split(memory, force, line));
-    const char *names[32];
-    int count = 0;
-    for (const implementation *const *impl = op->implementations; *impl && count < COUNT_OF(names); impl++) {
-        if (line->op && strcmp((*impl)->name, line->op) == 0)
-            return CKL_OK;
-        names[count++] = (*impl)->name;
-    }
-    text list = { 0 };
-    for (int i = 0; i < count; i++)
-        text_printf(&list, " %s", names[i]);
-    const char *near = nearest_word(line->op ? line->op : "", names, count);
-    status_fail(CKL_INVALID, "%s: no implementation '%s'%s%s%s There are:%s", op->name, line->op ? line->op : force,
-                near ? ", did you mean '" : ".", near ? near : "", near ? "'?" : "", text_data(&list));
-    text_free(&list);
-    return CKL_INVALID;
-}
-
-bool plan_candidate_config(const ckl_device_info *device, const implementation *impl, const void *desc, int i,
-                           void *config)
-{
-    memset(config, 0, impl->config_bytes);
-    fields_default(impl->config, config);
-    return impl->candidate(desc, device, i, config);
-}
-
-int plan_rank(const ckl_device_info *device, const implementation *impl, const void *desc, void *config, int most,
-              plan_candidate *out)
-{
-    int count = 0;
-    for (int i = 0; plan_candidate_config(device, impl, desc, i, config); i++) {
-        if (impl->admit && impl->admit(desc, device, config) != CKL_OK)
-            continue;
-        plan_candidate added = { i, impl->cost(desc, device, config) };
-        int at = count < most ? count++ : most;
-        for (; at > 0 && added.cost.us < out[at - 1].cost.us; at--)
-            if (at < most)
-                out[at] = out[at - 1];
-        if (at < most)
-            out[at] = added;
-    }
-    return count;
-}
-
-/* The cheapest candidate, or the reason why the last one may not. */
-static ckl_status choose_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc,
-                                  void *config)
-{
-    plan_candidate best;
-    if (plan_rank(device, impl, desc, config, 1, &best) == 0)
-        return CKL_UNSUPPORTED;
-    plan_candidate_config(device, impl, desc, best.number, config);
-    return CKL_OK;
-}
-
-/* A config for the desc: the implementation's own choice, with the forced fields over it. */
-static ckl_status configure(const ckl_device_info *device, const operator_info *op, const implementation *impl,
-                            const void *desc, const choice_line *forced, void *config)
-{
-    if (impl->target > plan_target(device))
-        FAIL(CKL_UNSUPPORTED, "%s %s: the kernel is for sm_90a, %s is sm_%d", op->name, impl->name, device->id,
-             device->compute_capability);
-    fields_default(impl->config, config);
-    ckl_status chosen = impl->choose ? impl->choose(desc, device, config) : choose_cheapest(device, impl, desc, config);
-    if (chosen != CKL_OK) {
-        if (forced->count == 0)
-            return chosen;
-        memset(config, 0, impl->config_bytes); // a forced config may suit where the choice declines
-        fields_default(impl->config, config);
-    }
-    char what[64];
-    snprintf(what, sizeof what, "%s %s", op->name, impl->name);
-    for (int i = 0; i < forced->count; i++)
-        TRY(fields_set(impl->config, what, forced->pairs[i].key, forced->pairs[i].value, config));
-    return impl->admit ? impl->admit(desc, device, config) : CKL_OK;
-}
-
-static ckl_status launch_nothing(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    (void)plan, (void)args, (void)stream;
-    return CKL_OK;
-}
-
-/* What takes a problem without elements, whatever is forced. */
-static const implementation nothing = { .name = "nothing",
-                                        .summary = "no elements, no kernel",
-                                        .launch = launch_nothing };
-
-/* A desc that was checked. */
-typedef struct checked_desc {
-    const void *view; // the desc itself, where the operator has no other view of it
-    plan_tensor tensors[PLAN_TENSORS_MAX];
-    int tensor_count;
-    bool empty; // nothing to compute: then every pointer may be NULL
-} checked_desc;
-
-/* plan_choose() for a desc that was checked. */
-static ckl_status choose(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
-                         const char *force, arena *memory, const implementation **impl, void **config, text *notes)
-{
-    choice_line forced;
-    const void *desc = checked->view;
-    if (checked->empty) {
-        *impl = &nothing;
-        *config = NULL;
-        return CKL_OK;
-    }
-    TRY(parse_force(op, force, memory, &forced));
-    text declines = { 0 };
-    ckl_status status = CKL_UNSUPPORTED;
-    for (const implementation *const *each = op->implementations; *each && status == CKL_UNSUPPORTED; each++) {
-        if (forced.op && strcmp((*each)->name, forced.op) != 0)
-            continue;
-        void *candidate = arena_alloc(memory, 1, (*each)->config_bytes);
-        status = configure(device, op, *each, desc, &forced, candidate);
-        if (status == CKL_OK) {
-            *impl = *each;
-            *config = candidate;
-        } else if (status == CKL_UNSUPPORTED)
-            text_printf(&declines, "\n%s", ckl_error());
-    }
-    if (notes && declines.length)
-        text_printf(notes, "%s\n", text_data(&declines) + 1);
-    if (status == CKL_UNSUPPORTED && !forced.op) // else the one reason says it all
-        status_fail(status, "%s: no implementation takes this problem on %s%s", op->name, device->id,
-                    text_data(&declines));
-    text_free(&declines);
-    return status;
-}
-
-ckl_status plan_check_desc(const operator_info *op, void *desc)
-{
-    plan_tensor tensors[PLAN_TENSORS_MAX];
-    TRY(fields_check(op->desc, op->name, desc));
-    if (op->check)
-        TRY(op->check(desc));
-    return op->tensors ? plan_check_extents(op->name, tensors, op->tensors(desc, tensors)) : CKL_OK;
-}
-
-/* A checked copy of a desc, in memory. */
-static ckl_status check_desc(const operator_info *op, const void *desc, arena *memory, checked_desc **checked)
-{
-    if (!desc)
-        FAIL(CKL_INVALID, "%s: desc is NULL", op->name);
-    void *copy = arena_alloc(memory, 1, op->desc_bytes);
-    memcpy(copy, desc, op->desc_bytes);
-    TRY(plan_check_desc(op, copy));
-    checked_desc *made = arena_alloc(memory, 1, sizeof *made);
-    made->tensor_count = op->tensors ? op->tensors(copy, made->tensors) : 0;
-    made->empty = plan_is_empty(made->tensors, made->tensor_count);
-    for (int i = 0; i < made->tensor_count; i++)
-        made->tensors[i].optional |= made->empty;
-    void *view = op->view ? arena_alloc(memory, 1, op->view_bytes) : copy;
-    if (op->view)
-        TRY(op->view(copy, view));
-    made->view = view;
-    *checked = made;
-    return CKL_OK;
-}
-
-ckl_status plan_desc(const operator_info *op, const void *desc, arena *memory, const void **view)
-{
-    checked_desc *checked = NULL;
-    TRY(check_desc(op, desc, memory, &checked));
-    *view = checked->view;
-    return CKL_OK;
-}
-
-ckl_status plan_choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,
-                       arena *memory, const implementation **impl, void **config, text *notes)
-{
-    checked_desc *checked = NULL;
-    TRY(check_desc(op, desc, memory, &checked));
-    return choose(device, op, checked, force, memory, impl, config, notes);
-}
 
 static void print_choice(const operator_info *op, const implementation *impl, const void *config, text *out)
 {
@@ -271,7 +89,20 @@ typedef struct plan_request {
     built_plan *built;
     const void *desc;
     const char *force;
+    const tuned_table *table;
 } plan_request;
+
+/* The problem as a line of the store has it, and what it gets. */
+static void log_choice(const ckl_plan *plan, const checked_desc *checked, const choice_made *made)
+{
+    text problem = { 0 }, origin = { 0 };
+    plan_desc_print(plan->op, checked->desc, &problem);
+    choose_print_origin(made, &origin);
+    log_say("plan", "%s: %s%s%s", text_data(&problem), plan->text, origin.length ? ", tuned: " : "",
+            text_data(&origin));
+    text_free(&problem);
+    text_free(&origin);
+}
 
 /* The part of building that needs only memory: desc, choice and text. */
 static ckl_status settle(void *user)
@@ -279,30 +110,41 @@ static ckl_status settle(void *user)
     const plan_request *request = user;
     built_plan *built = request->built;
     ckl_plan *plan = &built->plan;
-    void *config;
+    choice_made made = { 0 };
     checked_desc *checked = NULL;
-    TRY(check_desc(plan->op, request->desc, &built->memory, &checked));
-    TRY(choose(&plan->device->info, plan->op, checked, request->force, &built->memory, &plan->impl, &config, NULL));
-    plan->config = config;
+    TRY(choose_check(plan->op, request->desc, &built->memory, &checked));
+    TRY(choose_config(&plan->device->info, plan->op, checked, request->force, request->table, &built->memory, &made,
+                      NULL));
+    plan->impl = made.impl;
+    plan->config = made.config;
     plan->desc = checked->view;
     plan->tensors = checked->tensors;
     plan->tensor_count = checked->tensor_count;
 
     text line = { 0 };
-    print_choice(plan->op, plan->impl, config, &line);
+    print_choice(plan->op, plan->impl, plan->config, &line);
     plan->text = arena_text(&built->memory, text_data(&line));
     text_free(&line);
+    if (log_wants("plan"))
+        log_choice(plan, checked, &made);
     return CKL_OK;
+}
+
+static ckl_status settle_guarded(built_plan *built, const void *desc, const char *force)
+{
+    const tuned_table *table;
+    TRY(tuned_table_of(built->plan.op, &table));
+    ckl_status status = heap_guard(built->plan.op->name, settle, &(plan_request){ built, desc, force, table });
+    if (status == CKL_NO_MEMORY)
+        built->memory = (arena){ 0 }; // it is freed already
+    return status;
 }
 
 /* Fills a plan; what it acquired is released by ckl_plan_free(), also after a failure. */
 static ckl_status build(built_plan *built, const void *desc, const char *force)
 {
     ckl_plan *plan = &built->plan;
-    ckl_status status = heap_guard(plan->op->name, settle, &(plan_request){ built, desc, force });
-    if (status == CKL_NO_MEMORY)
-        built->memory = (arena){ 0 }; // it is freed already
-    TRY(status);
+    TRY(settle_guarded(built, desc, force));
     if (!plan->impl->describe)
         return CKL_OK;
     TRY(kernel_cache_get(plan->device, plan->op, plan->impl, plan->config, plan->text, &built->kernels));
@@ -324,6 +166,18 @@ ckl_status plan_build(ckl_device *device, const operator_info *op, const void *d
         *plan = &built->plan;
     else
         ckl_plan_free(&built->plan);
+    return status;
+}
+
+ckl_status plan_warm(ckl_device *device, const operator_info *op, const void *desc, const char *force, bool wait,
+                     bool *busy)
+{
+    built_plan built = { .plan = { .device = device, .op = op } };
+    ckl_status status = settle_guarded(&built, desc, force);
+    *busy = false;
+    if (status == CKL_OK && built.plan.impl->describe)
+        status = kernel_cache_warm(device, op, built.plan.impl, built.plan.config, built.plan.text, wait, busy);
+    arena_clear(&built.memory);
     return status;
 }
 

@@ -3,6 +3,7 @@
 #define CKL_PLAN_PLAN_H
 
 #include "base/fields.h"
+#include "base/problem.h"
 #include "cutekernellib/plan.h"
 #include "device/device.h"
 #include "ir/params.h"
@@ -62,14 +63,19 @@ static inline int plan_kernels(const implementation *impl)
     return !impl->describe ? 0 : impl->kernels ? impl->kernels : 1;
 }
 
-/* A member of a desc that is no field of its table, as an array is: DESC_MEMBER(ckl_permute_desc, shape). */
+/*
+ * A member of a desc that is no field of its table, as an array is: DESC_MEMBER(ckl_permute_desc, int64_t, shape). Its kind is
+ * that of its elements, of characters `quoted`.
+ */
 typedef struct desc_member {
+    const char *name;
+    field_kind kind;
     size_t offset, bytes;
 } desc_member;
 
-#define DESC_MEMBER(owner, member)                               \
-    {                                                            \
-        offsetof(owner, member), sizeof(((owner *)NULL)->member) \
+#define DESC_MEMBER(owner, kind, member)                                                \
+    {                                                                                   \
+#member, FIELD_##kind, offsetof(owner, member), sizeof(((owner *)NULL)->member) \
     }
 
 /* One operator. The table is const and complete: the public functions of <op>.h are thin calls of plan_*(). */
@@ -97,6 +103,12 @@ typedef struct operator_info {
      */
     ckl_status (*view)(const void *desc, void *view);
     size_t view_bytes;
+
+    /*
+     * Reads a problem line into a desc, which is checked, and the text that its impl= and config= force, NULL without these.
+     * CKL_INVALID with a sentence. NULL: there are no such lines.
+     */
+    ckl_status (*read)(const problem_line *line, arena *memory, void *desc, const char **force);
 
     /* Checks what else is in the args of a call. NULL: nothing. */
     ckl_status (*check_args)(const void *desc, const void *args);
@@ -141,6 +153,13 @@ struct ckl_plan {
  */
 ckl_status plan_build(ckl_device *device, const operator_info *op, const void *desc, const char *force,
                       ckl_plan **plan);
+
+/*
+ * Loads the kernels that plan_build() would, and keeps them until the device is closed. Where another thread is loading the same
+ * ones and this one does not wait, *busy is true: it can do something else, and ask again.
+ */
+ckl_status plan_warm(ckl_device *device, const operator_info *op, const void *desc, const char *force, bool wait,
+                     bool *busy);
 
 /* Checks the arguments and enqueues. The plan must be one of op. */
 ckl_status plan_run(const ckl_plan *plan, const operator_info *op, const void *args, ckl_stream stream);
@@ -205,6 +224,13 @@ static inline void *plan_workspace(const ckl_plan *plan, void *workspace)
 /* Chooses as plan_build() does but compiles nothing; *config is in memory. notes gets one line per decline. */
 ckl_status plan_choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,
                        arena *memory, const implementation **impl, void **config, text *notes);
+
+/* Appends where the tuned entry stands whose config plan_choose() takes without force (tuned.h): nothing if it takes none. */
+ckl_status plan_origin(const ckl_device_info *device, const operator_info *op, const void *desc, arena *memory,
+                       text *out);
+
+/* The implementation of that name, or NULL. */
+const implementation *plan_find_implementation(const operator_info *op, const char *name);
 
 /* Frees the kernels and plans cached for a device; ckl_device_close() calls it. */
 void plan_forget_device(ckl_device *device);

@@ -199,14 +199,20 @@ static void unit_within(const map *m, val first, int width)
     }
 }
 
+/* The vectors of a tile that reaches behind the last element. */
+static void vectors_within(const map *m, val tile, int width)
+{
+    tensor cX = thread_numbers(m, tile, width); // (WIDTH,STEPS)
+    LOOP(i, imm(m->k->config.steps * m->k->config.vec / width))
+        unit_within(m, coordinate(steps_of(m, cX, i, 1), 0, 0), width);
+}
+
 /* The last tile. Elements behind the last full vector go to one thread each. */
 static void last_tile(const map *m, int kernel, val tile)
 {
     const map_kernel *k = m->k;
     int width = kernel == 0 ? k->config.vec : 1;
-    tensor cX = thread_numbers(m, tile, width); // (WIDTH,STEPS)
-    LOOP(i, imm(k->config.steps * k->config.vec / width))
-        unit_within(m, coordinate(steps_of(m, cX, i, 1), 0, 0), width);
+    vectors_within(m, tile, width);
     if (width > 1 && k->config.rank == 1)
         unit_within(m, add(sub(m->count, rem(m->count, imm(width))), convert(m->index, thread())), 1);
 }
@@ -224,6 +230,57 @@ static void prefetch_tile(const map *m, int kernel, val tile, val is_full)
                                  imm((int)(map_tile(k) * (int64_t)ckl_dtype_bytes(k->dtype[i]))));
 }
 
+/* Elements before the first vector of y, and whether all operands have a vector there. */
+typedef struct phase {
+    val head, is_common;
+} phase;
+
+static phase find_phase(const map *m)
+{
+    const map_kernel *k = m->k;
+    const int vec = k->config.vec, out = (int)ckl_dtype_bytes(k->dtype[k->inputs]);
+    val before = bit_and(sub(imm_as(U64, 0), m->operands[k->inputs].address), imm_as(U64, vec * out - 1));
+    phase p = { .head = min(convert(m->index, div(before, imm(out))), m->count), .is_common = yes() };
+    for (int i = 0; i <= k->inputs; i++)
+        if (access_of(k, i) == CONTIGUOUS) {
+            val past = bit_and(address_of(m, i, &p.head), imm_as(U64, align_of(m, i, vec) - 1));
+            p.is_common = logical_and(p.is_common, eq(past, imm(0)));
+        }
+    return p;
+}
+
+/* A tile by vectors that begin behind the head: the first CTA also has what is before them, the last one what is behind. */
+static void tile_in_phase(const map *m, val start, val head)
+{
+    const int vec = m->k->config.vec;
+    val size = ir_int(m->index, map_tile(m->k)), tile = add(start, head), end = add(tile, size);
+    val tail = sub(m->count, rem(sub(m->count, head), imm(vec))), number = convert(m->index, thread());
+    IF(ge(m->count, end))
+        full_tile(m, 0, tile);
+    ELSE
+    {
+        vectors_within(m, tile, vec);
+        IF(logical_and(ge(tail, tile), lt(tail, end)))
+            unit_within(m, add(tail, number), 1);
+    }
+    IF(logical_and(eq(start, imm(0)), lt(number, head)))
+        unit_within(m, number, 1);
+}
+
+/* Lines in one stretch of memory whose operands are not aligned, but may all lie in phase. */
+static void tile_anywhere(const map *m, val tile, val is_full)
+{
+    phase p = find_phase(m);
+    IF(p.is_common)
+        tile_in_phase(m, tile, p.head);
+    ELSE
+    {
+        IF(is_full)
+            full_tile(m, 1, tile);
+        ELSE last_tile(m, 1, tile);
+    }
+}
+
 void map_describe(map_kernel k, int kernel, map_function *f, void *user)
 {
     launch_bounds(k.config.threads, k.config.ctas_per_sm);
@@ -234,6 +291,10 @@ void map_describe(map_kernel k, int kernel, map_function *f, void *user)
     prefetch_tile(&m, kernel, tile, is_full);
     launch_dependents(); // the next kernel's CTAs may be in place when this one ends
     grid_wait();         // what is above overlaps the end of the kernel before
+    if (kernel == 1 && k.config.rank == 1 && k.config.vec > 1 && !k.config.strided) {
+        tile_anywhere(&m, tile, is_full);
+        return;
+    }
     IF(is_full) {
         full_tile(&m, kernel, tile);
     }

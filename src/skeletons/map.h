@@ -87,7 +87,10 @@ map_params map_params_of(const map_kernel *k, const map_shape *s, const void *co
 /* f(inputs): appends the instructions for one element; values of the compute type, the result too. */
 typedef val map_function(const val *inputs, void *user);
 
-/* Describes kernel 0, by vectors, or kernel 1, by single elements. */
+/*
+ * Describes kernel 0, by vectors, or kernel 1: by vectors between the boundaries of operands that lie in phase, in one stretch of
+ * memory, else by single elements.
+ */
 void map_describe(map_kernel k, int kernel, map_function *f, void *user);
 
 #endif

@@ -39,9 +39,14 @@ int row_split_registers(const row_split *s, ckl_dtype dtype)
     return s->steps * vector_registers(s->vec, dtype);
 }
 
+int row_vec_full(ckl_dtype dtype)
+{
+    return ACCESS_BYTES / (int)ckl_dtype_bytes(dtype);
+}
+
 int row_vec(ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ldx, int64_t ldy)
 {
-    int64_t vec = ACCESS_BYTES / (int64_t)ckl_dtype_bytes(dtype);
+    int64_t vec = row_vec_full(dtype);
     while (cols % vec || (rows > 1 && (ldx % vec || ldy % vec)))
         vec /= 2;
     return (int)vec;
@@ -67,6 +72,28 @@ bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int
     return true;
 }
 
+/* Threads that share a row so that each has one element of its ends at most. */
+static int64_t threads_for_ends(int vec)
+{
+    return 2 * vec;
+}
+
+bool row_split_choose_ragged(int64_t cols, ckl_dtype dtype, int registers, int cluster_max, row_split *s)
+{
+    enum { VECTORS_MIN = 4 };
+    const int vec = row_vec_full(dtype);
+    const int64_t vectors = cols / vec, threads = threads_for_ends(vec);
+    if (vectors < VECTORS_MIN || !row_split_choose(vectors * vec, vec, dtype, registers, cluster_max, s))
+        return false;
+    if (s->row_threads < threads) {
+        s->steps = (int)ceil_div(vectors, threads);
+        s->row_threads = (int)threads;
+    }
+    s->exact = false;
+    s->ragged = true;
+    return true;
+}
+
 ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, ckl_dtype dtype,
                            const ckl_device_info *device)
 {
@@ -84,9 +111,15 @@ ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, c
         FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, s->cluster);
     if (!is_power_of_two(s->vec) || bytes > ACCESS_BYTES)
         FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, s->vec, ACCESS_BYTES);
+    if (s->ragged &&
+        (bytes != ACCESS_BYTES || s->exact || (int64_t)s->row_threads * s->cluster < threads_for_ends(s->vec)))
+        FAIL(CKL_INVALID,
+             "%s: ragged=1 wants vectors of %d bytes, two elements of them for each of row_threads, and no exact", what,
+             ACCESS_BYTES);
     if (s->steps < 1 || row_split_registers(s, dtype) > REGISTERS_MAX)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1 or takes more than %d registers", what, s->steps, REGISTERS_MAX);
-    if (cols > row_split_cols(s) || (s->exact && cols != row_split_cols(s)))
+    const int64_t in_vectors = s->ragged ? cols - cols % s->vec : cols;
+    if (in_vectors > row_split_cols(s) || (s->exact && cols != row_split_cols(s)))
         FAIL(CKL_INVALID, "%s: rows of %" PRId64 " elements, room for %" PRId64 "%s", what, cols, row_split_cols(s),
              s->exact ? ", which exact=true demands" : "");
     return CKL_OK;
@@ -95,9 +128,38 @@ ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, c
 row_split row_split_scalar(const row_split *s)
 {
     row_split scalar = *s;
-    scalar.steps *= scalar.vec;
+    scalar.steps = scalar.steps * scalar.vec + scalar.ragged; // the ends of a ragged row
     scalar.vec = 1;
+    scalar.ragged = false;
     return scalar;
+}
+
+row_split row_split_anywhere(const row_split *s, ckl_dtype dtype)
+{
+    if (s->vec != row_vec_full(dtype) || (int64_t)s->row_threads * s->cluster < threads_for_ends(s->vec))
+        return row_split_scalar(s);
+    row_split ragged = *s;
+    ragged.exact = false;
+    ragged.ragged = true;
+    return ragged;
+}
+
+bool row_starts_in_phase(const void *address, const void *other)
+{
+    return ((uintptr_t)address - (uintptr_t)other) % ACCESS_BYTES == 0;
+}
+
+int64_t row_phase_period(ckl_dtype dtype, int64_t ld)
+{
+    int64_t period = 1;
+    while (ld * period % row_vec_full(dtype))
+        period *= 2;
+    return period;
+}
+
+bool row_in_phase(ckl_dtype dtype, int64_t rows, int64_t ld, int64_t other_ld)
+{
+    return rows <= 1 || (ld - other_ld) % row_vec_full(dtype) == 0;
 }
 
 /* In the kernel */

@@ -23,15 +23,16 @@
 /*
  * How a row is shared out. Part of a kernel's config: row_split split, and ROW_SPLIT(FIELD_NESTED, (config, split)) among its
  * fields. threads: a power of two, 32 or more. row_threads: a power of two up to 32, or all threads; only then may a cluster
- * share a row. exact: no access of an existing row needs a predicate.
+ * share a row. exact: no access of an existing row needs a predicate. ragged: see row_spans.
  */
-#define ROW_SPLIT(X, owner)                                                                             \
-    X(owner, int, threads, "128", "128 256 512 1024", "threads of a CTA")                               \
-    X(owner, int, row_threads, "32", "4 8 16 32 128 256 512 1024", "threads of a CTA that share a row") \
-    X(owner, int, cluster, "1", "1 2 4 8", "CTAs that share a row")                                     \
-    X(owner, int, vec, "1", "1 2 4 8", "elements of one access, at most 16 bytes")                      \
-    X(owner, int, steps, "1", "1 2 4 8 16", "vectors of a thread")                                      \
-    X(owner, bool, exact, "0", "0 1", "rows have exactly as many elements as their threads take: no predicates")
+#define ROW_SPLIT(X, owner)                                                                                      \
+    X(owner, int, threads, "128", "128 256 512 1024", "threads of a CTA")                                        \
+    X(owner, int, row_threads, "32", "4 8 16 32 128 256 512 1024", "threads of a CTA that share a row")          \
+    X(owner, int, cluster, "1", "1 2 4 8", "CTAs that share a row")                                              \
+    X(owner, int, vec, "1", "1 2 4 8", "elements of one access, at most 16 bytes")                               \
+    X(owner, int, steps, "1", "1 2 4 8 16", "vectors of a thread")                                               \
+    X(owner, bool, exact, "0", "0 1", "rows have exactly as many elements as their threads take: no predicates") \
+    X(owner, bool, ragged, "0", "0 1", "rows start anywhere: vectors between 16-byte boundaries, elements at the ends")
 
 typedef struct row_split {
     ROW_SPLIT(FIELD_MEMBER, )
@@ -44,6 +45,9 @@ int64_t row_split_ctas(const row_split *s, int64_t rows);
 
 /* Registers of a thread for its fragment of one tensor. Two 16-bit elements share a register if vec is even. */
 int row_split_registers(const row_split *s, ckl_dtype dtype);
+
+/* Elements of 16 bytes: the vector of a ragged row. */
+int row_vec_full(ckl_dtype dtype);
 
 /* The widest vector in elements, up to 16 bytes, that divides rows of `cols` elements and, of several, their pitches. */
 int row_vec(ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ldx, int64_t ldy);
@@ -58,8 +62,22 @@ bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int
 ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, ckl_dtype dtype,
                            const ckl_device_info *device);
 
+/*
+ * A ragged split for rows of `cols` elements, chosen like the other ones. False: too long, or so short that most of its elements
+ * would be at the ends.
+ */
+bool row_split_choose_ragged(int64_t cols, ckl_dtype dtype, int registers, int cluster_max, row_split *s);
+
 /* The same split by single elements: for pointers that are not aligned to a vector. */
 row_split row_split_scalar(const row_split *s);
+
+/* The same threads for rows that start anywhere: ragged if the split has vectors of 16 bytes and threads enough, else scalar. */
+row_split row_split_anywhere(const row_split *s, ckl_dtype dtype);
+
+/* Do two addresses, and the rows of two matrices that start there, lie equally to 16-byte boundaries? One row has no pitch. */
+bool row_starts_in_phase(const void *address, const void *other);
+int64_t row_phase_period(ckl_dtype dtype, int64_t ld); // rows until they lie like the first
+bool row_in_phase(ckl_dtype dtype, int64_t rows, int64_t ld, int64_t other_ld);
 
 /* Where this thread is: its row, and its first element in it. Sets the kernel's threads and cluster. */
 typedef struct row_place {
@@ -88,6 +106,36 @@ row_place row_from(const row_place *p, val start);
 /* The same thread with so many of its vectors, from number `begin` on; its split has as many steps. */
 row_place row_steps(const row_place *p, int begin, int steps);
 
+/*
+ * What a row consists of, each span accessed by a split of its own. An aligned row is one span. A ragged row is two: the whole
+ * vectors between its first and its last 16-byte boundary, and the single elements before and behind, of which a thread has
+ * one at most. Nothing outside the row is touched. Boundaries are those of the matrix at `pointer`; row_load() and
+ * row_store() of a span are for tensors whose rows lie in phase with it, the ones `anywhere` for all.
+ */
+typedef struct row_span {
+    row_split split;
+    row_place place;
+} row_span;
+
+enum { ROW_SPANS_MAX = 2 };
+
+/* The columns of a row's first span. */
+typedef struct row_bounds {
+    val begin, end; // u32
+} row_bounds;
+
+typedef struct row_spans {
+    row_span of[ROW_SPANS_MAX];
+    int count;
+    row_bounds bounds;
+} row_spans;
+
+/* Of one row of `cols` elements, for all its threads. */
+row_bounds row_bounds_of(const row_split *s, val row, val cols, val pointer, ckl_dtype dtype, val ld);
+
+/* Of the thread's row, of which p is the start. */
+row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld);
+
 /* This thread's partition of row p->row of a matrix whose rows start ld elements apart, or of a vector that all rows use. */
 tensor row_part(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld); // (VEC,STEPS)
 tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype);       // (VEC,STEPS)
@@ -95,7 +143,9 @@ tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype
 /* Between memory and registers (of the memory's type or f32); past the end of the row: `fill`, and nothing is stored. */
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
 tensor row_fetch(const row_split *s, const row_place *p, tensor from); // into registers of the same type, filled with 0
+void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to);
+void row_store_anywhere(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step); // one vector of them
 
 /* Is vector number `step` of this thread inside the row? The constant true where no predicate is needed. */

@@ -74,12 +74,13 @@ int row_pipeline_cluster_max(const ckl_device_info *device)
     return device->sm_count >= UNDIVIDED_SMS ? CLUSTER_LARGE : CLUSTER_PORTABLE;
 }
 
-row_pipeline_split row_pipeline_choose(int64_t cols, ckl_dtype dtype, int inputs, const ckl_device_info *device)
+row_pipeline_split row_pipeline_choose(int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
+                                       const ckl_device_info *device)
 {
     enum { THREADS = 256, CHUNK_BYTES = 16 << 10, CHUNKS = 4, STAGES = 6, STAGES_MAX = 13, CLUSTER_SLOW = 4 };
     int vec = BULK_BYTES / (int)ckl_dtype_bytes(dtype),
         steps = (int)max_i64(1, CHUNK_BYTES / (BULK_BYTES * THREADS * inputs));
-    row_pipeline_split s = { .chunk = { THREADS, THREADS, 1, vec, steps, false }, .cluster = 1 };
+    row_pipeline_split s = { .chunk = { THREADS, THREADS, 1, vec, steps, .ragged = ragged }, .cluster = 1 };
     while (s.cluster < row_pipeline_cluster_max(device) && row_pipeline_chunks(&s, cols) > CHUNKS)
         s.cluster *= 2;
     s.lookahead = s.cluster >= CLUSTER_SLOW && s.cluster < row_pipeline_cluster_max(device) &&
@@ -89,7 +90,7 @@ row_pipeline_split row_pipeline_choose(int64_t cols, ckl_dtype dtype, int inputs
     int64_t chunks = row_pipeline_chunks(&s, cols), wanted = max_i64(STAGES, chunks + (chunks + 1) / 2);
     s.residence = wanted <= STAGES_MAX ? ROW_IN_RING : ROW_RELOADED;
     s.stages = wanted <= STAGES_MAX ? (int)wanted : STAGES;
-    s.chunk.exact = cols > 0 && cols % chunk_cols(&s) == 0;
+    s.chunk.exact = !ragged && cols > 0 && cols % chunk_cols(&s) == 0;
     return s;
 }
 
@@ -123,16 +124,18 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
     if (s->residence == ROW_IN_RING && row_pipeline_chunks(s, cols) * (1 + s->lookahead) > s->stages)
         FAIL(CKL_INVALID, "%s: residence=ring lookahead=%d, but %d times %" PRId64 " chunks do not fit %d stages", what,
              s->lookahead, 1 + s->lookahead, row_pipeline_chunks(s, cols), s->stages);
-    if (cols * (int64_t)ckl_dtype_bytes(dtype) % BULK_BYTES)
+    if (!s->chunk.ragged && cols * (int64_t)ckl_dtype_bytes(dtype) % BULK_BYTES)
         FAIL(CKL_UNSUPPORTED, "%s: rows of %" PRId64 " elements are no multiple of %d bytes", what, cols, BULK_BYTES);
     return CKL_OK;
 }
 
 ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split *s, int64_t cols)
 {
-    if (s->cluster > 1 && cols <= (s->cluster - 1) * chunk_cols(s))
+    const int64_t ends = s->chunk.ragged ? 2 * (s->chunk.vec - 1) : 0; // elements that no chunk has, at most
+    const bool may_lack = s->cluster > 1 || s->chunk.ragged;
+    if (may_lack && cols - ends <= (s->cluster - 1) * chunk_cols(s))
         FAIL(CKL_INVALID, "%s: cluster=%d, but rows have only %" PRId64 " chunks", what, s->cluster,
-             ceil_div(cols, chunk_cols(s)));
+             ceil_div(max_i64(0, cols - ends), chunk_cols(s)));
     return CKL_OK;
 }
 
@@ -161,11 +164,23 @@ static val stage_address(const row_pipeline *s, const pipeline_state *at)
 
 /* The producer */
 
-static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val start)
+/* The columns of a row that its chunks have: all but the ends of a ragged one. */
+static row_bounds bounds_of(const row_pipeline *s, val row)
+{
+    return row_bounds_of(&s->split.chunk, row, s->cols, s->inputs[0].pointer, s->dtype, s->inputs[0].ld);
+}
+
+/* The first column of this CTA's first chunk. */
+static val begin_of(const row_pipeline *s, const row_bounds *b)
+{
+    return s->split.chunk.ragged ? add(first_start(s), b->begin) : first_start(s);
+}
+
+/* The chunk from column `start` on of a row whose chunks end at column `end`. */
+static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
 {
     int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), full = chunk_bytes(&s->split, s->dtype);
-    val bytes =
-        s->split.chunk.exact ? ir_int(U32, full) : min(mul(sub(s->cols, start), imm((int)size)), imm((int)full));
+    val bytes = s->split.chunk.exact ? ir_int(U32, full) : min(mul(sub(end, start), imm((int)size)), imm((int)full));
     val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
     pipeline_wait_empty(&s->ring, at);
     pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
@@ -180,9 +195,10 @@ static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val s
 static void load_row(const row_pipeline *s, pipeline_state *at, val row)
 {
     const int loads = s->split.residence == ROW_RELOADED ? 2 : 1;
+    const row_bounds b = bounds_of(s, row);
     for (int load = 0; load < loads; load++) {
-        LOOP_FROM(start, first_start(s), s->cols, start_step(s))
-            load_chunk(s, at, row, start);
+        LOOP_FROM(start, begin_of(s, &b), b.end, start_step(s))
+            load_chunk(s, at, row, start, b.end);
     }
 }
 
@@ -290,10 +306,18 @@ static val chunk_start(const row_pipeline *s, int chunk)
     return imm((int)chunk_cols(&s->split) * s->split.cluster * chunk);
 }
 
-row_place row_pipeline_columns(const row_pipeline *s, int chunk)
+static row_spans spans_of(const row_pipeline *s, val row)
 {
-    row_place first = row_pipeline_place(s, ir_int(I64, 0));
-    return row_from(&first, chunk_start(s, chunk));
+    const row_place start = row_pipeline_place(s, row);
+    return row_spans_of(&s->split.chunk, &start, s->inputs[0].pointer, s->dtype, s->inputs[0].ld);
+}
+
+row_span row_pipeline_columns(const row_pipeline *s, int chunk)
+{
+    const row_spans first = spans_of(s, s->split.chunk.ragged ? s->first_row : ir_int(I64, 0));
+    if (chunk == s->split.chunks)
+        return first.of[1];
+    return (row_span){ first.of[0].split, row_from(&first.of[0].place, chunk_start(s, chunk)) };
 }
 
 /* One pass over a row. */
@@ -351,37 +375,54 @@ static void take_chunk(const pass *v, const row_place *p, val exists, tensor *rX
         ir_end_if();
 }
 
-static void pass_of_loop(const pass *v, const row_place *first)
+static void pass_of_loop(const pass *v, const row_spans *all)
 {
     const row_pipeline *s = v->s;
     tensor rX[ROW_PIPELINE_INPUTS_MAX];
-    LOOP_FROM(start, first_start(s), s->cols, start_step(s)) {
-        row_place p = row_from(first, sub(start, first_start(s)));
-        take_chunk(v, &p, yes(), rX);
-        v->visit(&p, 0, rX, v->user);
+    LOOP_FROM(start, begin_of(s, &all->bounds), all->bounds.end, start_step(s)) {
+        const row_span *first = &all->of[0];
+        row_span here = { first->split, row_from(&first->place, sub(start, begin_of(s, &all->bounds))) };
+        take_chunk(v, &here.place, yes(), rX);
+        v->visit(&here, 0, rX, v->user);
     }
 }
 
-static void pass_unrolled(const pass *v, const row_place *first)
+static void pass_unrolled(const pass *v, const row_spans *all)
 {
     row_pipeline *s = v->s;
     for (int chunk = 0; chunk < s->split.chunks; chunk++) {
         val start = chunk_start(s, chunk);
-        row_place p = row_from(first, start);
-        val exists = s->split.chunk.exact ? yes() : lt(add(first_start(s), start), s->cols);
+        row_span here = { all->of[0].split, row_from(&all->of[0].place, start) };
+        val exists = s->split.chunk.exact ? yes() : lt(add(begin_of(s, &all->bounds), start), all->bounds.end);
         if (!v->held)
-            take_chunk(v, &p, exists, s->rHeld[chunk]);
-        v->visit(&p, chunk, s->rHeld[chunk], v->user);
+            take_chunk(v, &here.place, exists, s->rHeld[chunk]);
+        v->visit(&here, chunk, s->rHeld[chunk], v->user);
     }
 }
 
+static void load_ends(row_pipeline *s, const row_span *ends)
+{
+    for (int i = 0; i < s->input_count; i++) {
+        tensor gX = row_part(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
+        s->rEnds[i] = fragment_like(gX, s->dtype);                                                         // (1,1)
+        row_load(&ends->split, &ends->place, gX, s->rEnds[i], s->fill);
+    }
+}
+
+/* The loads of the ends are under way during the chunks. */
 static void go_over(const pass *v, val row)
 {
-    const row_place first = row_pipeline_place(v->s, row);
-    if (v->s->split.chunks)
-        pass_unrolled(v, &first);
+    row_pipeline *s = v->s;
+    const row_spans all = spans_of(s, row);
+    const row_span *ends = all.count > 1 ? &all.of[1] : NULL;
+    if (ends && !v->held)
+        load_ends(s, ends);
+    if (s->split.chunks)
+        pass_unrolled(v, &all);
     else
-        pass_of_loop(v, &first);
+        pass_of_loop(v, &all);
+    if (ends)
+        v->visit(ends, s->split.chunks, s->rEnds, v->user);
 }
 
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user)

@@ -8,7 +8,7 @@
  * registers; where it fits neither, the producer loads it again. docs/row-pipeline.md has a drawing. A kernel reads like this:
  *
  *     static void first(row_pipeline *s, val row, void *user) {
- *         row_pipeline_first_pass(s, row, add_up, user);       // calls add_up(&place, chunk, rX, user) for each chunk
+ *         row_pipeline_first_pass(s, row, add_up, user);       // calls add_up(&span, chunk, rX, user) for each chunk
  *         row_pipeline_reduce_begin(s, &reduction, sum);
  *     }
  *     static void second(row_pipeline *s, val row, void *user) {
@@ -79,17 +79,21 @@ int row_pipeline_ctas_per_sm(const row_pipeline_split *s, ckl_dtype dtype, int i
 int64_t row_pipeline_chunks(const row_pipeline_split *s, int64_t cols);
 
 /*
- * A split for rows of `cols` elements that start at multiples of 16 bytes. A chunk is 16 KiB of all inputs. The cluster grows
+ * A split for rows of `cols` elements; ragged: they start anywhere. A chunk is 16 KiB of all inputs. The cluster grows
  * until a CTA has at most four chunks of a row; the ring holds half as many again. Where that takes four CTAs or more, their
  * sums travel long: then twice as many CTAs, with lookahead. Rows beyond the largest ring are loaded for each pass.
  * bench/notes/norm.md has the figures.
  */
-row_pipeline_split row_pipeline_choose(int64_t cols, ckl_dtype dtype, int inputs, const ckl_device_info *device);
+row_pipeline_split row_pipeline_choose(int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
+                                       const ckl_device_info *device);
 
 /* The largest cluster to choose: 16 CTAs fit only an undivided GPU, whose GPCs have enough SMs; else 8. */
 int row_pipeline_cluster_max(const ckl_device_info *device);
 
-/* May a kernel have this split for rows of `cols` elements? They must start at multiples of 16 bytes and be as long. */
+/*
+ * May a kernel have this split for rows of `cols` elements? Unless the split is ragged they must start at multiples of 16 bytes
+ * and be as long.
+ */
 ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int64_t cols, ckl_dtype dtype, int inputs,
                               int values, const ckl_device_info *device);
 
@@ -99,7 +103,7 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
  */
 ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split *s, int64_t cols);
 
-/* A matrix whose rows start ld elements apart. */
+/* A matrix whose rows start ld elements apart. Ragged rows of all inputs, and of the outputs, lie in phase (row.h). */
 typedef struct row_pipeline_input {
     val pointer, ld;
 } row_pipeline_input;
@@ -119,6 +123,7 @@ typedef struct row_pipeline {
     pipeline_state first_state, second_state; // consumers' stages of the two passes; the second only if ROW_IN_RING
     tensor rHeld[ROW_PIPELINE_CHUNKS_MAX]
                 [ROW_PIPELINE_INPUTS_MAX]; // unrolled passes: chunks in registers, [chunk][input]
+    tensor rEnds[ROW_PIPELINE_INPUTS_MAX]; // (1,1) each: this thread's element of the ends of a ragged row
     cluster_allreduce allreduce;
     double fill; // what consumers see past the end of a row; 0 unless set after row_pipeline_begin()
 } row_pipeline;
@@ -135,8 +140,11 @@ void row_pipeline_end(row_pipeline *s);
 /* This thread's place at the start of a row. The thread whose `first` is 0 stores what a row has once. */
 row_place row_pipeline_place(const row_pipeline *s, val row);
 
-/* This thread's columns in a chunk of any row, for unrolled passes. The chunk may not exist. */
-row_place row_pipeline_columns(const row_pipeline *s, int chunk);
+/*
+ * This thread's columns in a chunk of any row, for unrolled passes. The chunk may not exist. Of ragged rows: in those that lie
+ * like the first one of this CTA to 16-byte boundaries; chunk split.chunks: at their ends.
+ */
+row_span row_pipeline_columns(const row_pipeline *s, int chunk);
 
 /*
  * What a kernel does with each row. first() ends with row_pipeline_reduce_begin(), second() begins with
@@ -154,11 +162,12 @@ void row_pipeline_run(row_pipeline *s, const row_passes *passes, void *user);
 
 /*
  * One pass over the chunks that this CTA has of a row. rX[i], (VEC,STEPS) registers of the dtype, is this thread's partition of
- * the chunk of input i, with `fill` past the end of the row. place is this thread's, for row_part(), row_load() and row_store()
- * with split.chunk. chunk is its number if passes are unrolled, else 0. Unrolled passes visit chunks past the end of a row
- * too, unless split.chunk.exact says that there are none.
+ * the chunk of input i, with `fill` past the end of the row. span is this thread's, for row_part(), row_load() and row_store().
+ * chunk is its number if passes are unrolled, else 0. Unrolled passes visit chunks past the end of a row too, unless
+ * split.chunk.exact says that there are none. The elements at the ends of a ragged row come last, as chunk split.chunks; they
+ * are loaded from global memory, in each pass.
  */
-typedef void row_visit(const row_place *place, int chunk, const tensor *rX, void *user);
+typedef void row_visit(const row_span *span, int chunk, const tensor *rX, void *user);
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user);
 void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *user);
 

@@ -2,20 +2,9 @@
  * fuzz_problem_line.c - any text as a problem line: it is refused with a sentence, or it is a problem that prints as a line
  * of the same meaning and that every implementation takes or declines.
  */
+#include "fuzz_device.h"
 #include "fuzz_text.h"
 #include "lab/case.h"
-
-static const ckl_device_info h200 = { .id = "fuzzed",
-                                      .compute_capability = 90,
-                                      .sm_count = 132,
-                                      .threads_per_cta_max = 1024,
-                                      .registers_per_sm = 65536,
-                                      .memory_bytes = (int64_t)141 << 30,
-                                      .l2_bytes = 60 << 20,
-                                      .smem_per_sm_bytes = 233472,
-                                      .smem_per_cta_bytes = 232448,
-                                      .has_tma = true,
-                                      .has_wgmma = true };
 
 static void choose(const test_case *c)
 {

@@ -1,7 +1,7 @@
 /* bulk.c - bulk copies, TMA and values for peers: loads that complete on mbarriers, stores waited for in groups. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "device/emulator/machine.h"
 #include "device/emulator/tma.h"
 
@@ -209,9 +209,7 @@ static bulk_queue *find_bulk(warp *w, const step *s, int lane, bool create)
         return NULL;
     if (c->bulk_count == c->bulk_capacity) {
         c->bulk_capacity = c->bulk_capacity ? 2 * c->bulk_capacity : 8;
-        c->bulk = realloc(c->bulk, (size_t)c->bulk_capacity * sizeof *c->bulk);
-        if (!c->bulk)
-            abort();
+        c->bulk = heap_resize(c->bulk, (size_t)c->bulk_capacity, sizeof *c->bulk);
     }
     bulk_queue q = { .agent = number, .writer = NO_AGENT, .warp = w->index, .lane = lane };
     if (w->cluster->launch->ordered)

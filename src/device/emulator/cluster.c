@@ -1,8 +1,9 @@
 /* cluster.c - one cluster of CTAs from start to end: its memory, its warps one after another, its end. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
+#include "base/random.h"
 #include "device/emulator/machine.h"
 
 enum {
@@ -10,29 +11,11 @@ enum {
     POLL_LOOP_MAX = 1024, // instructions after a poll to no avail that count as waiting
     LAZY_ROUNDS_MAX = 64, // of polling warps until lazy work is done after all
     WRITER_ROUNDS_MAX = 256,
-    BANK_ALIGNMENT = 64,
 };
-
-/* splitmix64 */
-uint64_t random_next(uint64_t *state)
-{
-    uint64_t x = *state += 0x9e3779b97f4a7c15;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-    x = (x ^ x >> 27) * 0x94d049bb133111eb;
-    return x ^ x >> 31;
-}
 
 uint64_t cluster_random(cluster *c)
 {
     return random_next(&c->random);
-}
-
-static void *allocate(size_t count, size_t size)
-{
-    void *memory = calloc(count ? count : 1, size ? size : 1);
-    if (!memory)
-        abort();
-    return memory;
 }
 
 static size_t shared_bytes(const cluster *c)
@@ -56,15 +39,13 @@ static void build_warp(cluster *c, int number, bool wgmma)
     w->cta = &c->ctas[number / k->warps];
     w->index = number % k->warps;
     w->agent = (uint16_t)number;
-    w->bank[BANK_REGISTERS] = aligned_alloc(BANK_ALIGNMENT, k->register_bytes);
+    w->bank[BANK_REGISTERS] = heap_alloc(1, k->register_bytes);
     w->bank[BANK_CONSTANTS] = k->constants;
-    w->stack = allocate((size_t)k->depth_max + 1, sizeof *w->stack);
-    w->polled = allocate((size_t)k->poll_count, sizeof *w->polled);
-    if (!w->bank[BANK_REGISTERS])
-        abort();
+    w->stack = heap_alloc((size_t)k->depth_max + 1, sizeof *w->stack);
+    w->polled = heap_alloc((size_t)k->poll_count, sizeof *w->polled);
     if (wgmma) {
-        w->in_flight = allocate((size_t)k->ir.reg_count, sizeof *w->in_flight);
-        w->unfenced = allocate((size_t)k->ir.reg_count, sizeof *w->unfenced);
+        w->in_flight = heap_alloc((size_t)k->ir.reg_count, sizeof *w->in_flight);
+        w->unfenced = heap_alloc((size_t)k->ir.reg_count, sizeof *w->unfenced);
     }
 }
 
@@ -76,29 +57,29 @@ static void build_cta(cluster *c, int rank)
         .cluster = c,
         .rank = rank,
         .warps = c->warps + rank * k->warps,
-        .shared = allocate(bytes, 1),
-        .cells = allocate(bytes / sizeof(uint32_t), sizeof(cell)),
-        .bytes = allocate(bytes, sizeof(cell)),
-        .barrier_of = allocate(bytes / MBARRIER_BYTES, sizeof(uint16_t)),
-        .barriers = allocate((size_t)c->agent_max, sizeof(mbarrier)),
-        .groups = allocate((size_t)k->warps / WARPS_PER_GROUP + 1, sizeof(warpgroup)),
-        .visitors = allocate((size_t)c->warp_count, sizeof(visitor)),
+        .shared = heap_alloc(bytes, 1),
+        .cells = heap_alloc(bytes / sizeof(uint32_t), sizeof(cell)),
+        .bytes = heap_alloc(bytes, sizeof(cell)),
+        .barrier_of = heap_alloc(bytes / MBARRIER_BYTES, sizeof(uint16_t)),
+        .barriers = heap_alloc((size_t)c->agent_max, sizeof(mbarrier)),
+        .groups = heap_alloc((size_t)k->warps / WARPS_PER_GROUP + 1, sizeof(warpgroup)),
+        .visitors = heap_alloc((size_t)c->warp_count, sizeof(visitor)),
     };
 }
 
 cluster *cluster_new(launch_state *launch)
 {
     const device_kernel *k = launch->kernel;
-    cluster *c = allocate(1, sizeof *c);
+    cluster *c = heap_alloc(1, sizeof *c);
     c->launch = launch;
     c->kernel = k;
     c->cta_count = k->ir.cluster;
     c->warp_count = c->cta_count * k->warps;
     c->agent_max = 2 * c->warp_count + c->cta_count * ASYNC_AGENTS_PER_CTA;
-    c->agents = allocate((size_t)c->agent_max, sizeof *c->agents);
-    c->executed = allocate((size_t)k->step_count, sizeof *c->executed);
-    c->conflicts = allocate((size_t)k->step_count, sizeof *c->conflicts);
-    c->warps = allocate((size_t)c->warp_count, sizeof *c->warps);
+    c->agents = heap_alloc((size_t)c->agent_max, sizeof *c->agents);
+    c->executed = heap_alloc((size_t)k->step_count, sizeof *c->executed);
+    c->conflicts = heap_alloc((size_t)k->step_count, sizeof *c->conflicts);
+    c->warps = heap_alloc((size_t)c->warp_count, sizeof *c->warps);
     bool wgmma = uses_wgmma(&k->ir);
     for (int r = 0; r < c->cta_count; r++)
         build_cta(c, r);
@@ -110,39 +91,39 @@ cluster *cluster_new(launch_state *launch)
 static void free_cta(cluster *c, cta *x)
 {
     for (int i = 0; i <= c->kernel->warps / WARPS_PER_GROUP; i++)
-        free(x->groups[i].ops);
-    free(x->shared);
-    free(x->cells);
-    free(x->bytes);
-    free(x->barrier_of);
-    free(x->barriers);
-    free(x->groups);
-    free(x->visitors);
-    free(x->bulk);
+        heap_free(x->groups[i].ops);
+    heap_free(x->shared);
+    heap_free(x->cells);
+    heap_free(x->bytes);
+    heap_free(x->barrier_of);
+    heap_free(x->barriers);
+    heap_free(x->groups);
+    heap_free(x->visitors);
+    heap_free(x->bulk);
 }
 
 void cluster_free(cluster *c)
 {
     for (int i = 0; i < c->warp_count; i++) {
         warp_forget(&c->warps[i]);
-        free(c->warps[i].polled);
-        free(c->warps[i].bank[BANK_REGISTERS]);
-        free(c->warps[i].stack);
-        free(c->warps[i].in_flight);
-        free(c->warps[i].unfenced);
+        heap_free(c->warps[i].polled);
+        heap_free(c->warps[i].bank[BANK_REGISTERS]);
+        heap_free(c->warps[i].stack);
+        heap_free(c->warps[i].in_flight);
+        heap_free(c->warps[i].unfenced);
     }
     for (int r = 0; r < c->cta_count; r++)
         free_cta(c, &c->ctas[r]);
     knowledge_free(c);
     for (uint32_t i = 0; i < c->set_capacity; i++)
-        free(c->sets[i].clock);
-    free(c->sets);
-    free(c->queue);
-    free(c->agents);
-    free(c->executed);
-    free(c->conflicts);
-    free(c->warps);
-    free(c);
+        heap_free(c->sets[i].clock);
+    heap_free(c->sets);
+    heap_free(c->queue);
+    heap_free(c->agents);
+    heap_free(c->executed);
+    heap_free(c->conflicts);
+    heap_free(c->warps);
+    heap_free(c);
 }
 
 /* Start */

@@ -120,6 +120,7 @@ typedef struct direct_row {
     alu_function *run;
 } direct_row;
 
+/* In any order. */
 static const direct_row direct_rows[] = {
     { CKL_F32, CKL_F16, f32_of_f16 },     { CKL_F32, CKL_BF16, f32_of_bf16 },  { CKL_F16, CKL_F32, f16_of_f32 },
     { CKL_BF16, CKL_F32, bf16_of_f32 },   { CKL_F32, CKL_I32, f32_of_i32 },    { CKL_F32, IR_U32, f32_of_u32 },

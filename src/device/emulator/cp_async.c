@@ -1,7 +1,7 @@
 /* cp_async.c - the copies of single threads into shared memory, in groups of the whole warp. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "device/emulator/machine.h"
 
 /*
@@ -64,13 +64,11 @@ outcome run_cp_async(warp *w, const step *s)
                    .s = s,
                    .bytes = (uint32_t)s->inst->n,
                    .group = w->cp_groups,
-                   .lanes = calloc(1, sizeof(cp_async_lanes)) };
-    if (!t.lanes)
-        abort();
+                   .lanes = heap_alloc(1, sizeof(cp_async_lanes)) };
     t.lanes->active = w->active;
     EACH_ACTIVE(i, w->active)
         if (!begin_cp_async(&t, i)) {
-            free(t.lanes);
+            heap_free(t.lanes);
             return FAULTED;
         }
     uintptr_t global[LANES];

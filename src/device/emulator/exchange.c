@@ -166,7 +166,7 @@ outcome run_stmatrix(warp *w, const step *s)
 
 /* mma m16n8k16 */
 
-enum { MMA_M = 16, MMA_N = 8, MMA_K = 16 };
+enum { MMA_M = 16, MMA_N = 8 };
 
 static uint16_t half_of(const warp *w, const operand *registers, int lane, int i)
 {
@@ -175,7 +175,7 @@ static uint16_t half_of(const warp *w, const operand *registers, int lane, int i
 
 outcome run_mma(warp *w, const step *s)
 {
-    uint16_t a[MMA_M][MMA_K], b[MMA_N][MMA_K];
+    uint16_t a[MMA_M][MATRIX_HALVES], b[MMA_N][MATRIX_HALVES];
     float d[MMA_M][MMA_N];
     int row, column;
     if (!warp_is_whole(w, s))
@@ -192,12 +192,14 @@ outcome run_mma(warp *w, const step *s)
             d[row][column] = ((const lane_f32 *)lanes_of(w, s->in[6 + i]))[lane];
         }
     }
-    matrix_multiply(w->cluster->kernel->device->core, s->inst->from, MMA_M, MMA_N, MMA_K, a[0], b[0], d[0], true);
+    matrix_types types = { (ckl_dtype)s->inst->from, (ckl_dtype)s->inst->from_b };
+    int k = matrix_k(types);
+    matrix_multiply(w->cluster->kernel->device->core, types, MMA_M, MMA_N, k, a[0], b[0], d[0], true);
     for (int lane = 0; lane < LANES; lane++)
         for (int i = 0; i < 4; i++) {
             matrix_mma_d(lane, i, &row, &column);
             ((lane_f32 *)lanes_of(w, s->out[i]))[lane] = d[row][column];
         }
-    w->cluster->count[COUNT_TENSOR_FLOPS] += 2 * MMA_M * MMA_N * MMA_K;
+    w->cluster->count[COUNT_TENSOR_FLOPS] += 2 * MMA_M * MMA_N * k;
     return ADVANCE;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/heap.h"
 #include "device/emulator/machine.h"
 
 #define SPLIT UINT32_MAX // as the writer of a word: its bytes have cells of their own
@@ -51,18 +52,21 @@ static cells carve(unsigned char **at, size_t count)
     return k;
 }
 
+/* It outlives the launch; NULL if there is no memory. */
 static global_shadow *shadow_new(size_t capacity)
 {
     const size_t per_cell = 2 * sizeof(uint32_t) + 2 * sizeof(uint16_t), words = capacity / WORD;
     global_shadow *x = calloc(1, sizeof *x);
     if (!x)
-        abort();
+        return NULL;
     x->capacity = capacity;
     x->reserved = per_cell * (words + WORD * words);
     x->reservation =
         mmap(NULL, x->reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (x->reservation == MAP_FAILED)
-        abort();
+    if (x->reservation == MAP_FAILED) {
+        free(x);
+        return NULL;
+    }
     unsigned char *at = x->reservation;
     x->words = carve(&at, words);
     x->bytes = carve(&at, WORD * words);
@@ -128,6 +132,8 @@ static global_shadow *shadow_of(emulator *e, allocation *a)
     if (!a->shadow)
         __atomic_store_n(&a->shadow, shadow_take(&e->memory, a->bytes), __ATOMIC_RELEASE);
     pthread_mutex_unlock(&e->counting);
+    if (!a->shadow)
+        heap_run_out(a->bytes);
     return a->shadow;
 }
 
@@ -137,9 +143,7 @@ static uint32_t epoch_add(launch_state *l, epoch x)
 {
     if (l->epoch_count == l->epoch_capacity) {
         l->epoch_capacity = l->epoch_capacity ? 2 * l->epoch_capacity : 1024;
-        l->epochs = realloc(l->epochs, l->epoch_capacity * sizeof *l->epochs);
-        if (!l->epochs)
-            abort();
+        l->epochs = heap_resize(l->epochs, l->epoch_capacity, sizeof *l->epochs);
     }
     l->epochs[l->epoch_count] = x;
     return l->first_epoch + l->epoch_count++;
@@ -174,8 +178,8 @@ static uint32_t own_epoch(const access *a)
 
 void epochs_clear(launch_state *l)
 {
-    free(l->epochs);
-    free(l->set_slots);
+    heap_free(l->epochs);
+    heap_free(l->set_slots);
 }
 
 /* What an access knows */
@@ -297,13 +301,11 @@ static void grow_sets(launch_state *l)
 {
     uint32_t *old = l->set_slots, before = l->set_capacity;
     l->set_capacity = before ? 2 * before : SET_SLOTS_MIN;
-    l->set_slots = calloc(l->set_capacity, sizeof *l->set_slots);
-    if (!l->set_slots)
-        abort();
+    l->set_slots = heap_alloc(l->set_capacity, sizeof *l->set_slots);
     for (uint32_t i = 0; i < before; i++)
         if (old[i])
             *slot_of(l, epoch_of(l, old[i])->newest, epoch_of(l, old[i])->others) = old[i];
-    free(old);
+    heap_free(old);
 }
 
 static uint32_t set_of(launch_state *l, uint32_t newest, uint32_t others)

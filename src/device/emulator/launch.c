@@ -1,8 +1,10 @@
 /* launch.c - a launch: parameters, clusters over the host's cores, the first fault. */
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/threads.h"
 #include "device/emulator/machine.h"
 #include "device/emulator/tma.h"
@@ -47,29 +49,67 @@ void keep_fault(launch_state *l, const cluster *c)
     }
 }
 
-static void run_clusters(launch_state *l, int64_t clusters)
+/* What the host's threads share of a launch without order between clusters. */
+typedef struct work {
+    launch_state *l;
+    int64_t clusters, next; // next: that nobody has taken
+    bool out_of_memory;
+    char sentence[256]; // that says so
+} work;
+
+static int64_t take_cluster(work *w)
 {
-    int stop = 0;
-#pragma omp parallel num_threads(l->host_threads)
-    {
-        cluster *c = cluster_new(l);
-#pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < clusters; i++) {
-            int stopped;
-#pragma omp atomic read
-            stopped = stop;
-            if (stopped)
-                continue;
-            cluster_start(c, i);
-            if (cluster_run(c, INT_MAX) == CLUSTER_ENDED)
-                continue;
-            keep_fault(l, c);
-#pragma omp atomic write
-            stop = 1;
-        }
-        counters_add(l->kernel->device, c);
-        cluster_free(c);
+    return __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED);
+}
+
+static void stop(work *w)
+{
+    __atomic_store_n(&w->next, w->clusters, __ATOMIC_RELAXED);
+}
+
+/* One thread's clusters, one after the other in the same memory. */
+static ckl_status run_some(void *user)
+{
+    work *w = user;
+    cluster *c = cluster_new(w->l);
+    for (int64_t i = take_cluster(w); i < w->clusters; i = take_cluster(w)) {
+        cluster_start(c, i);
+        if (cluster_run(c, INT_MAX) == CLUSTER_ENDED)
+            continue;
+        keep_fault(w->l, c);
+        stop(w);
     }
+    counters_add(w->l->device, c);
+    cluster_free(c);
+    return CKL_OK;
+}
+
+/* Every thread has a guard of its own, and with it the memory that it allocates. */
+static ckl_status run_clusters(launch_state *l, int64_t clusters)
+{
+    work w = { .l = l, .clusters = clusters };
+#pragma omp parallel num_threads(l->host_threads)
+    if (heap_guard(l->kernel->ir.name, run_some, &w) != CKL_OK) {
+        stop(&w);
+#pragma omp critical(emulator_fault)
+        {
+            w.out_of_memory = true;
+            snprintf(w.sentence, sizeof w.sentence, "%s", ckl_error());
+        }
+    }
+    if (w.out_of_memory)
+        FAIL(CKL_NO_MEMORY, "%s", w.sentence);
+    return CKL_OK;
+}
+
+/* One thread runs all clusters of a launch that orders them. */
+static ckl_status run_ordered(void *user)
+{
+    work *w = user;
+    run_residents(w->l, w->clusters);
+    epochs_clear(w->l);
+    flags_clear(&w->l->flags);
+    return CKL_OK;
 }
 
 static int thread_count(const emulator *e, int64_t clusters)
@@ -88,23 +128,23 @@ static uint32_t first_epoch(emulator *e, int64_t count)
     return e->epochs + 1;
 }
 
-static void run(launch_state *l, int64_t clusters)
+static ckl_status run(launch_state *l, int64_t clusters)
 {
     emulator *e = l->device;
+    ckl_status status;
     pthread_mutex_lock(&e->launching);
     pthread_rwlock_rdlock(&e->memory.lock);
     l->ordered = l->kernel->ordered;
     l->host_threads = l->ordered ? 1 : thread_count(e, clusters);
     l->first_epoch = first_epoch(e, l->ordered ? ORDERED_EPOCHS_MAX : clusters);
     if (l->ordered)
-        run_residents(l, clusters);
+        status = heap_guard(l->kernel->ir.name, run_ordered, &(work){ .l = l, .clusters = clusters });
     else
-        run_clusters(l, clusters);
+        status = run_clusters(l, clusters);
     e->epochs = l->first_epoch + (l->ordered ? l->epoch_count : (uint32_t)clusters);
-    epochs_clear(l);
-    flags_clear(&l->flags);
     pthread_rwlock_unlock(&e->memory.lock);
     pthread_mutex_unlock(&e->launching);
+    return status;
 }
 
 ckl_status kernel_launch(ckl_device *d, const device_kernel *kernel, const device_launch *launch, ckl_stream s)
@@ -114,13 +154,13 @@ ckl_status kernel_launch(ckl_device *d, const device_kernel *kernel, const devic
     TRY(check_grid(kernel, launch->grid));
     launch_state *l = calloc(1, sizeof *l);
     if (!l)
-        abort();
+        FAIL(CKL_NO_MEMORY, "%s: no host memory for %zu bytes", kernel->ir.name, sizeof *l);
     *l = (launch_state){ .device = e, .kernel = kernel, .fault_cluster = -1 };
     memcpy(l->grid, launch->grid, sizeof l->grid);
     ckl_status status = read_params(l, launch->params);
     if (status == CKL_OK) {
         int64_t clusters = launch->grid[0] / kernel->ir.cluster * launch->grid[1] * launch->grid[2];
-        run(l, clusters);
+        status = run(l, clusters);
     }
     if (l->fault_cluster >= 0)
         status = status_fail(CKL_DEVICE_FAULT, "%s", l->fault);

@@ -555,7 +555,6 @@ void run_residents(launch_state *l, int64_t clusters);
 void keep_fault(launch_state *l, const cluster *c); // launch.c
 int clusters_resident(const device_kernel *k);      // launch.c: that the device holds at once
 uint64_t cluster_random(cluster *c);
-uint64_t random_next(uint64_t *state);
 
 /* counters.c */
 void counters_add(emulator *e, const cluster *c);

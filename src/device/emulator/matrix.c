@@ -18,15 +18,15 @@
 #define VECTORISED
 #endif
 
-const tensor_core TENSOR_CORE_AMPERE = { .terms = 8, .fraction_bits = 24 };
-const tensor_core TENSOR_CORE_HOPPER = { .terms = 16, .fraction_bits = 25 };
+const tensor_core TENSOR_CORE_AMPERE = { .bytes = 16, .fraction_bits = 24, .fraction_bits_f8 = 13 };
+const tensor_core TENSOR_CORE_HOPPER = { .bytes = 32, .fraction_bits = 25, .fraction_bits_f8 = 13 };
 
 static const uint32_t CANONICAL_NAN = 0x7fffffff;
 
 enum {
-    ZERO_EXPONENT = -126, // of an operand that is zero
-    NO_EXPONENT = -400,   // of an accumulator that is zero: below that of any product
-    TERM_LOST = -40,      // terms so far below the common exponent are zero after the cut
+    NO_EXPONENT =
+        -400,        // below that of any product: of an accumulator that is zero, or an operand, whatever the other is
+    TERM_LOST = -40, // terms so far below the common exponent are zero after the cut
     F32_BIAS = 127,
     F32_FRACTION_BITS = 23,
     F64_BIAS = 1023,
@@ -34,25 +34,50 @@ enum {
     CHUNK_BYTES = 16,  // what a swizzle moves as one
     WHY_BYTES = 128,   // of a sentence
     COLUMNS_MAX = 256, // columns of d worked on at once: those of the widest wgmma
+    TERMS_MAX = 32,    // elements of a row of an operand
 };
+
+/* How a floating-point type is laid out; of tf32 after its low bits were cut. */
+typedef struct float_form {
+    int bytes, fraction_bits, bias;
+    uint32_t field_max; // of the exponent
+    bool infinite;      // field_max is that of infinities and NaN; else one NaN has all bits set
+} float_form;
+
+static float_form form_of(ckl_dtype type)
+{
+    switch (type) {
+    case CKL_F32:
+        return (float_form){ 4, 10, 127, 0xff, true };
+    case CKL_BF16:
+        return (float_form){ 2, 7, 127, 0xff, true };
+    case CKL_E5M2:
+        return (float_form){ 1, 2, 15, 0x1f, true };
+    case CKL_E4M3:
+        return (float_form){ 1, 3, 7, 0xf, false };
+    default:
+        return (float_form){ 2, 10, 15, 0x1f, true };
+    }
+}
 
 /* The operands of one sum in a row: significand * 2^exponent, |significand| < 2. Infinities and NaNs read as zero here. */
 typedef struct operand_row {
-    const uint16_t *bits;
-    float significand[MATRIX_K];
-    int32_t exponent[MATRIX_K];
+    const unsigned char *raw;
+    float significand[TERMS_MAX];
+    int32_t exponent[TERMS_MAX];
     bool special; // an infinity or NaN is among them
 } operand_row;
 
 /* The same of many columns of d, as the lanes of a vector. */
 typedef struct operand_columns {
-    tensor_core core;
-    ckl_dtype from;
-    const uint16_t *bits; // of column 0
-    int64_t pitch;        // elements between columns in bits
+    int terms, fraction_bits; // of one sum
+    int kept_bits;            // of the fraction of a sum
+    ckl_dtype a, b;
+    const unsigned char *raw; // of column 0
+    int64_t pitch;            // bytes between columns
     int count;
-    float significand[MATRIX_K][COLUMNS_MAX];
-    int32_t exponent[MATRIX_K][COLUMNS_MAX];
+    float significand[TERMS_MAX][COLUMNS_MAX];
+    int32_t exponent[TERMS_MAX][COLUMNS_MAX];
     bool special[COLUMNS_MAX], any_special;
 } operand_columns;
 
@@ -94,31 +119,42 @@ static inline int32_t exponent_of_f32(float x)
     return max_i32((int32_t)(bits_of_f32(x) >> F32_FRACTION_BITS & 0xff), 1) - F32_BIAS;
 }
 
-static void decode_row(ckl_dtype from, const uint16_t *bits, int terms, operand_row *row)
+/* Element i of a raw row as sign, exponent field and fraction, in the lowest bits. */
+static uint32_t bits_at(ckl_dtype type, const unsigned char *raw, int i)
 {
-    int fraction_bits = from == CKL_F16 ? 10 : 7, bias = from == CKL_F16 ? 15 : 127;
-    uint32_t field_max = 0x7fffu >> fraction_bits, implicit = 1u << fraction_bits;
-    float unit = power_f32(-fraction_bits);
-    row->bits = bits;
+    uint32_t word = 0;
+    int bytes = (int)ckl_dtype_bytes(type);
+    memcpy(&word, raw + i * bytes, (size_t)bytes); // little-endian, as the GPU
+    return type == CKL_F32 ? word >> 13 : word;
+}
+
+static void decode_row(ckl_dtype type, const unsigned char *raw, int terms, operand_row *row)
+{
+    const float_form form = form_of(type);
+    uint32_t implicit = 1u << form.fraction_bits, fraction_max = implicit - 1;
+    float unit = power_f32(-form.fraction_bits);
+    row->raw = raw;
     row->special = false;
     for (int k = 0; k < terms; k++) {
-        uint32_t field = bits[k] >> fraction_bits & field_max, fraction = bits[k] & (implicit - 1);
-        bool finite = field != field_max;
+        uint32_t bits = bits_at(type, raw, k);
+        uint32_t field = bits >> form.fraction_bits & form.field_max, fraction = bits & fraction_max;
+        bool finite = field != form.field_max || (!form.infinite && fraction != fraction_max);
+        bool negative = bits >> form.fraction_bits > form.field_max;
         float magnitude = finite ? (float)(fraction + (field ? implicit : 0)) * unit : 0;
-        row->significand[k] = bits[k] & 0x8000 ? -magnitude : magnitude;
-        row->exponent[k] = magnitude != 0 ? max_i32((int32_t)field, 1) - bias : ZERO_EXPONENT;
+        row->significand[k] = negative ? -magnitude : magnitude;
+        row->exponent[k] = magnitude != 0 ? max_i32((int32_t)field, 1) - form.bias : NO_EXPONENT;
         row->special |= !finite;
     }
 }
 
-/* Of columns->count columns at columns->bits. */
+/* Of columns->count columns at columns->raw. */
 static void decode_columns(operand_columns *columns)
 {
     columns->any_special = false;
     for (int n = 0; n < columns->count; n++) {
         operand_row row;
-        decode_row(columns->from, columns->bits + n * columns->pitch, columns->core.terms, &row);
-        for (int k = 0; k < columns->core.terms; k++) {
+        decode_row(columns->b, columns->raw + n * columns->pitch, columns->terms, &row);
+        for (int k = 0; k < columns->terms; k++) {
             columns->significand[k][n] = row.significand[k];
             columns->exponent[k][n] = row.exponent[k];
         }
@@ -129,23 +165,26 @@ static void decode_columns(operand_columns *columns)
 
 /*
  * Towards zero, but to infinity from 2^128 on, and never to -0. C rounds to nearest; one step back in magnitude mends
- * that. The conditions are joined by & because a branch would keep the caller's loop from being vectorised.
+ * that. The conditions are joined by & because a branch would keep the caller's loop from being vectorised. `kept` masks
+ * the bits of the fraction that stay.
  */
-static inline float truncate_to_f32(double x)
+static inline float truncate_to_f32(double x, uint32_t kept)
 {
     float nearest = (float)x;
     uint32_t beyond = (fabs((double)nearest) > fabs(x)) & (fabs(x) < 0x1p128);
-    return f32_of_bits(bits_of_f32(nearest) - beyond) + 0.0f;
+    return f32_of_bits((bits_of_f32(nearest) - beyond) & kept) + 0.0f;
 }
 
 /*
  * d[n] += sum over k of a[k] * b[k][n] for finite operands. Terms are multiples of 2^(common - fraction_bits): below 2^27
- * each, and 16 products of two 11-bit significands still sum to less than 2^31. All float operations here are exact.
+ * each, and 16 products of two 11-bit significands still sum to less than 2^31, as 32 of 8-bit floats do, of which fewer bits
+ * are kept. All float operations here are exact.
  */
 VECTORISED
 static void multiply_finite(const operand_row *a, const operand_columns *b, float *d)
 {
-    const int terms = b->core.terms, fraction_bits = b->core.fraction_bits;
+    const int terms = b->terms, fraction_bits = b->fraction_bits;
+    const uint32_t kept = ~0u << (F32_FRACTION_BITS - b->kept_bits);
     int32_t common[COLUMNS_MAX], sum[COLUMNS_MAX];
     for (int n = 0; n < b->count; n++) {
         common[n] = d[n] == 0 ? NO_EXPONENT : exponent_of_f32(d[n]);
@@ -162,21 +201,21 @@ static void multiply_finite(const operand_row *a, const operand_columns *b, floa
     }
     for (int n = 0; n < b->count; n++) {
         int32_t old = (int32_t)((double)d[n] * power_f64(fraction_bits - common[n]));
-        d[n] = truncate_to_f32(((double)sum[n] + old) * power_f64(common[n] - fraction_bits));
+        d[n] = truncate_to_f32(((double)sum[n] + old) * power_f64(common[n] - fraction_bits), kept);
     }
 }
 
-static double value_of(ckl_dtype from, uint16_t bits)
+static double value_at(ckl_dtype type, const unsigned char *raw, int i)
 {
-    return from == CKL_F16 ? (double)f32_from_f16(bits) : (double)f32_from_bf16(bits);
+    return type == CKL_F32 ? (double)f32_of_bits(bits_at(type, raw, i) << 13) : dtype_read(type, raw, i);
 }
 
 /* The infinity or NaN that the dot product comes to, or a finite number. f64 cannot overflow here. */
-static double special_dot(const operand_columns *b, const uint16_t *row, const uint16_t *column, float d)
+static double special_dot(const operand_columns *b, const unsigned char *row, const unsigned char *column, float d)
 {
     double sum = d;
-    for (int k = 0; k < b->core.terms; k++)
-        sum += value_of(b->from, row[k]) * value_of(b->from, column[k]);
+    for (int k = 0; k < b->terms; k++)
+        sum += value_at(b->a, row, k) * value_at(b->b, column, k);
     return sum;
 }
 
@@ -191,7 +230,7 @@ static void multiply_special(const operand_row *a, const operand_columns *b, flo
     for (int n = 0; n < b->count; n++) {
         if (!a->special && !b->special[n] && isfinite(old[n]))
             continue;
-        double dot = special_dot(b, a->bits, b->bits + n * b->pitch, old[n]);
+        double dot = special_dot(b, a->raw, b->raw + n * b->pitch, old[n]);
         if (isnan(dot))
             d[n] = f32_of_bits(CANONICAL_NAN);
         else if (isinf(dot))
@@ -209,35 +248,71 @@ static bool all_finite(const float *x, int count)
     return largest < bits_of_f32(INFINITY);
 }
 
-static void multiply_row(const uint16_t *a, const operand_columns *b, float *d)
+static void multiply_row(const unsigned char *a, const operand_columns *b, float *d)
 {
     operand_row row;
-    decode_row(b->from, a, b->core.terms, &row);
+    decode_row(b->a, a, b->terms, &row);
     if (row.special || b->any_special || !all_finite(d, b->count))
         multiply_special(&row, b, d);
     else
         multiply_finite(&row, b, d);
 }
 
-void matrix_multiply(const tensor_core *core, ckl_dtype from, int m, int n, int k, const uint16_t *a, const uint16_t *b,
-                     float *d, bool accumulate)
+int matrix_k(matrix_types types)
 {
-    assert((from == CKL_F16 || from == CKL_BF16) && k % MATRIX_K == 0);
-    if (!accumulate)
-        memset(d, 0, (size_t)m * (size_t)n * sizeof *d);
+    return MATRIX_BYTES / (int)ckl_dtype_bytes(types.a);
+}
+
+static void multiply_floats(const tensor_core *core, matrix_types types, int m, int n, int64_t row_bytes,
+                            const unsigned char *a, const unsigned char *b, float *d)
+{
     operand_columns columns; // not cleared: it is large
-    columns.core = *core;
-    columns.from = from;
-    columns.pitch = k;
+    bool f8 = ckl_dtype_bytes(types.a) == 1;
+    columns.terms = core->bytes / (int)ckl_dtype_bytes(types.a);
+    columns.fraction_bits = f8 ? core->fraction_bits_f8 : core->fraction_bits;
+    columns.kept_bits = f8 ? core->fraction_bits_f8 : F32_FRACTION_BITS;
+    columns.a = types.a;
+    columns.b = types.b;
+    columns.pitch = row_bytes;
     for (int column = 0; column < n; column += COLUMNS_MAX) {
         columns.count = (int)min_i64(n - column, COLUMNS_MAX);
-        for (int step = 0; step < k; step += core->terms) {
-            columns.bits = b + (int64_t)column * k + step;
+        for (int64_t at = 0; at < row_bytes; at += core->bytes) {
+            columns.raw = b + column * row_bytes + at;
             decode_columns(&columns);
             for (int row = 0; row < m; row++)
-                multiply_row(a + (int64_t)row * k + step, &columns, d + (int64_t)row * n + column);
+                multiply_row(a + row * row_bytes + at, &columns, d + (int64_t)row * n + column);
         }
     }
+}
+
+static int32_t integer_at(ckl_dtype type, unsigned char byte)
+{
+    return type == CKL_I8 ? (int8_t)byte : byte;
+}
+
+static void multiply_integers(matrix_types types, int m, int n, int k, const unsigned char *a, const unsigned char *b,
+                              uint32_t *d)
+{
+    for (int row = 0; row < m; row++)
+        for (int column = 0; column < n; column++) {
+            uint32_t sum = 0;
+            for (int i = 0; i < k; i++)
+                sum += (uint32_t)(integer_at(types.a, a[row * k + i]) * integer_at(types.b, b[column * k + i]));
+            d[row * n + column] += sum;
+        }
+}
+
+void matrix_multiply(const tensor_core *core, matrix_types types, int m, int n, int k, const void *a, const void *b,
+                     void *d, bool accumulate)
+{
+    int row_bytes = k * (int)ckl_dtype_bytes(types.a);
+    assert(row_bytes % MATRIX_BYTES == 0);
+    if (!accumulate)
+        memset(d, 0, (size_t)m * (size_t)n * sizeof(float));
+    if (types.a == CKL_I8 || types.a == CKL_U8)
+        multiply_integers(types, m, n, k, a, b, d);
+    else
+        multiply_floats(core, types, m, n, row_bytes, a, b, d);
 }
 
 /* A shared-memory descriptor, decoded; bytes. */
@@ -295,7 +370,7 @@ static uint32_t chunk_address(const operand_view *v, uint32_t row, uint32_t k)
 static void place_chunk(const unsigned char *chunk, bool mn_major, uint16_t *out)
 {
     for (int i = 0; i < 8; i++)
-        memcpy(out + i * (mn_major ? MATRIX_K : 1), chunk + i * 2, 2);
+        memcpy(out + i * (mn_major ? MATRIX_HALVES : 1), chunk + i * 2, 2);
 }
 
 bool matrix_gather(uint64_t descriptor, bool mn_major, int rows, const unsigned char *shared, uint32_t base,
@@ -306,14 +381,14 @@ bool matrix_gather(uint64_t descriptor, bool mn_major, int rows, const unsigned 
     operand_view view = decode_descriptor(descriptor, mn_major);
     int row_step = mn_major ? 8 : 1, k_step = mn_major ? 1 : 8;
     for (int row = 0; row < rows; row += row_step) {
-        for (int k = 0; k < MATRIX_K; k += k_step) {
+        for (int k = 0; k < MATRIX_HALVES; k += k_step) {
             uint32_t address = chunk_address(&view, (uint32_t)row, (uint32_t)k);
             if (address < base || address - base + CHUNK_BYTES > bytes) {
                 snprintf(why, WHY_BYTES, "wgmma descriptor 0x%016" PRIx64 ": reads address %u of shared memory %u..%u",
                          descriptor, address, base, base + bytes);
                 return false;
             }
-            place_chunk(shared + (address - base), mn_major, out + row * MATRIX_K + k);
+            place_chunk(shared + (address - base), mn_major, out + row * MATRIX_HALVES + k);
             if (touch)
                 touch(user, address, CHUNK_BYTES);
         }

@@ -4,48 +4,60 @@
 
 #include "cutekernellib/tensor.h"
 
-enum { MATRIX_K = 16 }; // k of one instruction with 16-bit operands
+/* An operand of one instruction, raw: rows of 32 bytes along K, as 16 halves, whatever their type. */
+enum { MATRIX_BYTES = 32, MATRIX_HALVES = MATRIX_BYTES / 2 };
 
 /* How the tensor cores of an architecture add. */
 typedef struct tensor_core {
-    int terms;         // products added at once, a divisor of MATRIX_K
-    int fraction_bits; // kept of a term below the common exponent
+    int bytes;            // of a row whose products are added at once, a divisor of MATRIX_BYTES
+    int fraction_bits;    // kept of a term below the common exponent
+    int fraction_bits_f8; // the same of 8-bit floats, and of their sums
 } tensor_core;
 
-extern const tensor_core TENSOR_CORE_AMPERE; // A100, L4 (Ada): the 16 products of an instruction in two halves
+extern const tensor_core TENSOR_CORE_AMPERE; // A100, L4 (Ada): the products of an instruction in two halves
 extern const tensor_core TENSOR_CORE_HOPPER;
 
+/* The types of A and B. f32 counts as tf32. */
+typedef struct matrix_types {
+    ckl_dtype a, b;
+} matrix_types;
+
+/* k of one instruction. */
+int matrix_k(matrix_types types);
+
 /*
- * d[m][n] (+)= a[m][k] x b[n][k]^T, all dense and row-major; a and b hold raw f16 or bf16 (`from`), d f32. Without
- * `accumulate` the old d is taken as zero. k is a multiple of 16, and every 16 of it are one instruction.
+ * d[m][n] (+)= a[m][k] x b[n][k]^T, all dense and row-major; a and b are raw, d is f32, or i32 for integers. Without
+ * `accumulate` the old d is taken as zero. k elements are whole rows of MATRIX_BYTES, of which each is one instruction.
  *
- * The arithmetic of mma.sync and wgmma after the model of MMA-Sim (arXiv 2511.10909, validated there against Ampere, Ada
- * and Hopper; here against an H200 alone). `terms` products and the accumulator are added in fixed point, and that sum is
- * the accumulator of the products that follow:
+ * Integers wrap. The arithmetic of floats in mma.sync and wgmma is after the model of MMA-Sim (arXiv 2511.10909, validated
+ * there against Ampere, Ada and Hopper; here against an H200 alone). tf32 is f32 without its low 13 bits. The products of
+ * core->bytes of a row and the accumulator are added in fixed point, and that sum is the accumulator of what follows:
  *   exponent of a product   the sum of its operands' exponents, not normalised: 1.5 x 1.5 = 2.25 has exponent 0.
- *                           Subnormal operands count with the smallest exponent of their type, zeros with -126;
- *                           an accumulator that is zero does not count. NOTE: the last was seen on an H200, where bf16
- *                           sums near 2^-142 keep bits that a floor of -126 would cut
- *   common exponent         the largest of all terms, the accumulator's among them
+ *                           Subnormal operands count with the smallest exponent of their type
+ *   common exponent         the largest of all terms that are not zero, the accumulator's among them. NOTE: seen on an
+ *                           H200: bf16 sums near 2^-142 keep bits that a floor of -126 for zeros would cut, and 0 times
+ *                           2^127 beside products of 2^-132 cuts nothing
  *   terms                   exact, then cut to `fraction_bits` below the common exponent (towards zero)
- *   sum                     exact, then rounded to f32 towards zero; from 2^128 on infinity. Subnormals are kept
+ *   sum                     exact, then rounded to f32 towards zero, that of 8-bit floats to fraction_bits_f8 bits of
+ *                           fraction; from 2^128 on infinity. Subnormals are kept
  * A zero sum is +0. Infinities act as in IEEE 754, and every NaN comes out as 0x7fffffff.
  */
-void matrix_multiply(const tensor_core *core, ckl_dtype from, int m, int n, int k, const uint16_t *a, const uint16_t *b,
-                     float *d, bool accumulate);
+void matrix_multiply(const tensor_core *core, matrix_types types, int m, int n, int k, const void *a, const void *b,
+                     void *d, bool accumulate);
 
 /* Told of every 16-byte chunk of shared memory that an operand is read from. */
 typedef void matrix_touch(void *user, uint32_t address, uint32_t bytes);
 
 /*
- * Reads one 16-bit operand of a wgmma, out[rows][16], through its shared-memory descriptor. rows (m or n) is a multiple
+ * Reads one operand of a wgmma, out[rows][MATRIX_HALVES], through its shared-memory descriptor. rows (m or n) is a multiple
  * of 8. `shared` is byte 0 of the CTA's window, which covers shared addresses base .. base + bytes. touch may be NULL.
  * False and a sentence in `why` if the descriptor is malformed or leads out of the window; out is then undefined.
  *
  * The descriptor (PTX ISA, "Matrix Descriptor Format"), offsets and addresses in units of 16 bytes:
  *   bits 0-13 start address, 16-29 leading byte offset (LBO), 32-45 stride byte offset (SBO), 49-51 base offset,
  *   62-63 swizzle: 0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes
- * The layouts that it stands for (CUTLASS, mma_traits_sm90_gmma.hpp), in bytes, S the span of the swizzle and k < 16:
+ * The layouts that it stands for (CUTLASS, mma_traits_sm90_gmma.hpp), in bytes, S the span of the swizzle, k < 16 counting
+ * halves; wider and narrower types lie as the halves of the same bytes do, and are K-major:
  *   K-major,  none   (row % 8) * 16 + (row / 8) * SBO + (k / 8) * LBO + (k % 8) * 2
  *   K-major,  S      (row % 8) * S  + (row / 8) * SBO + k * 2                                      LBO is not read
  *   MN-major, none   (row % 8) * 2 + (row / 8) * SBO + (k % 8) * 16 + (k / 8) * LBO
@@ -56,13 +68,14 @@ bool matrix_gather(uint64_t descriptor, bool mn_major, int rows, const unsigned 
                    uint32_t bytes, uint16_t *out, matrix_touch *touch, void *user, char why[128]);
 
 /*
- * Fragment layouts (PTX ISA, figures of wgmma m64nNk16 and mma m16n8k16): where element i of a thread lies in its tile.
- * Elements are counted in register order; two 16-bit elements share a register, the lower half first.
+ * Fragment layouts (PTX ISA, figures of wgmma m64nNk16 and mma m16n8k16): where half i of a thread lies in the raw operand,
+ * and number i in the results. Halves are counted in register order, the lower one of a register first. Wider and narrower
+ * types lie as the halves of the same bytes do.
  */
-void matrix_wgmma_d(int thread, int i, int *row, int *column); // thread 0..127, i < n/2: f32 of the 64 x n tile
-void matrix_wgmma_a(int thread, int i, int *row, int *column); // thread 0..127, i < 8: 16-bit of the 64 x 16 tile
-void matrix_mma_a(int lane, int i, int *row, int *column);     // i < 8: 16-bit of the 16 x 16 tile, column is k
-void matrix_mma_b(int lane, int i, int *row, int *column); // i < 4: 16-bit of the 8 x 16 tile, row is n, column is k
-void matrix_mma_d(int lane, int i, int *row, int *column); // i < 4: f32 of the 16 x 8 tile
+void matrix_wgmma_d(int thread, int i, int *row, int *column); // thread 0..127, i < n/2: 32 bits of the 64 x n tile
+void matrix_wgmma_a(int thread, int i, int *row, int *column); // thread 0..127, i < 8: of 64 rows
+void matrix_mma_a(int lane, int i, int *row, int *column);     // i < 8: of 16 rows
+void matrix_mma_b(int lane, int i, int *row, int *column);     // i < 4: of 8 rows, which are n
+void matrix_mma_d(int lane, int i, int *row, int *column);     // i < 4: 32 bits of the 16 x 8 tile
 
 #endif

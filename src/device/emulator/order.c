@@ -1,7 +1,7 @@
 /* order.c - vector clocks: what has happened before what. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "device/emulator/machine.h"
 
 struct clock_block {
@@ -14,9 +14,7 @@ static clock_block *draw(cluster *c)
 {
     if (c->pool_used == c->pool_count) {
         c->pool_count = c->pool_count ? 2 * c->pool_count : 64;
-        c->pool = realloc(c->pool, (size_t)c->pool_count * sizeof(clock_block *));
-        if (!c->pool)
-            abort();
+        c->pool = heap_resize(c->pool, (size_t)c->pool_count, sizeof(clock_block *));
         for (int i = c->pool_used; i < c->pool_count; i++)
             c->pool[i] = NULL;
     }
@@ -26,9 +24,7 @@ static clock_block *draw(cluster *c)
     if (*k)
         past_drop(&(*k)->past);
     else
-        *k = malloc(bytes);
-    if (!*k)
-        abort();
+        *k = heap_alloc(1, bytes);
     return memset(*k, 0, bytes);
 }
 
@@ -37,9 +33,9 @@ void knowledge_free(cluster *c)
     for (int i = 0; i < c->pool_count; i++) {
         if (c->pool[i])
             past_drop(&c->pool[i]->past);
-        free(c->pool[i]);
+        heap_free(c->pool[i]);
     }
-    free(c->pool);
+    heap_free(c->pool);
 }
 
 knowledge knowledge_new(cluster *c)

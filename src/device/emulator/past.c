@@ -4,9 +4,9 @@
  * Both structs are shared and counted; one with several users is never changed. Only ordered launches have any, and those run
  * in one host thread.
  */
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "device/emulator/machine.h"
 
 /* The clocks of a cluster's agents as one of its warps knew them: seen, then seen by the async proxy. */
@@ -23,9 +23,7 @@ struct past {
 
 static snapshot *snapshot_new(int64_t index, int count)
 {
-    snapshot *s = calloc(1, sizeof *s + 2 * (size_t)count * sizeof(uint32_t));
-    if (!s)
-        abort();
+    snapshot *s = heap_alloc(1, sizeof *s + 2 * (size_t)count * sizeof(uint32_t));
     s->users = 1;
     s->count = count;
     s->cluster = index;
@@ -41,7 +39,7 @@ static snapshot *snapshot_use(snapshot *s)
 static void snapshot_drop(snapshot *s)
 {
     if (--s->users == 0)
-        free(s);
+        heap_free(s);
 }
 
 static uint32_t clock_of(const snapshot *s, int who, bool async)
@@ -76,9 +74,7 @@ static snapshot *snapshot_join(snapshot *x, snapshot *y)
 
 static past *past_new(int capacity)
 {
-    past *p = calloc(1, sizeof *p + (size_t)capacity * sizeof(snapshot *));
-    if (!p)
-        abort();
+    past *p = heap_alloc(1, sizeof *p + (size_t)capacity * sizeof(snapshot *));
     p->users = 1;
     return p;
 }
@@ -91,7 +87,7 @@ void past_drop(past **p)
         return;
     for (int i = 0; i < old->count; i++)
         snapshot_drop(old->of[i]);
-    free(old);
+    heap_free(old);
 }
 
 static past *past_join(const past *x, const past *y)

@@ -6,8 +6,9 @@
  * wait for the last holds them all. When as many wait as the device holds, or all that are left, it is a deadlock.
  */
 #include <limits.h>
-#include <stdlib.h>
 
+#include "base/heap.h"
+#include "base/random.h"
 #include "device/emulator/machine.h"
 
 enum {
@@ -160,10 +161,8 @@ void run_residents(launch_state *l, int64_t clusters)
     l->clusters = clusters;
     l->resident_max = clusters_resident(l->kernel);
     r.max = (int)min_i64(clusters, l->resident_max > 0 ? l->resident_max : 1);
-    r.live = calloc((size_t)r.max + 1, sizeof *r.live);
-    r.spare = calloc((size_t)r.max + 1, sizeof *r.spare);
-    if (!r.live || !r.spare)
-        abort();
+    r.live = heap_alloc((size_t)r.max + 1, sizeof *r.live);
+    r.spare = heap_alloc((size_t)r.max + 1, sizeof *r.spare);
     choose_order(&r);
     run_all(&r);
     for (int i = 0; i < r.count; i++)
@@ -172,6 +171,6 @@ void run_residents(launch_state *l, int64_t clusters)
         counters_add(l->device, r.spare[i]);
         cluster_free(r.spare[i]);
     }
-    free(r.live);
-    free(r.spare);
+    heap_free(r.live);
+    heap_free(r.spare);
 }

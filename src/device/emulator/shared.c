@@ -1,8 +1,8 @@
 /* shared.c - shared memory and its shadow: addresses, initialisation, races, the proxy of every access. */
 #include <stdio.h>
 #include <string.h>
-#include <stdlib.h>
 
+#include "base/heap.h"
 #include "device/emulator/machine.h"
 
 enum { WORD = 4, READ_SET = 0xfffe }; // read_agent of a cell with several unordered readers
@@ -159,10 +159,7 @@ static uint32_t set_draw(cluster *c)
     if (c->set_count == c->set_capacity) {
         uint32_t before = c->set_capacity;
         c->set_capacity = before ? 2 * before : 256;
-        c->sets = realloc(c->sets, c->set_capacity * sizeof *c->sets);
-        if (!c->sets)
-            abort();
-        memset(c->sets + before, 0, (c->set_capacity - before) * sizeof *c->sets);
+        c->sets = heap_resize(c->sets, c->set_capacity, sizeof *c->sets);
     }
     if (c->set_count == 0)
         c->set_count = 1; // index 0 means none
@@ -174,9 +171,7 @@ static uint32_t set_new(cluster *c)
     uint32_t index = set_draw(c);
     reader_set *set = &c->sets[index];
     if (!set->clock)
-        set->clock = malloc((size_t)c->agent_max * sizeof *set->clock);
-    if (!set->clock)
-        abort();
+        set->clock = heap_alloc((size_t)c->agent_max, sizeof *set->clock);
     memset(set->clock, 0, (size_t)c->agent_max * sizeof *set->clock);
     return index;
 }

@@ -5,9 +5,9 @@
  * knows. An acquire, or a strong load or atomic and a fence after it, takes over what was published there, if the scopes of
  * both include each other. An atomic passes on what it finds; a store replaces it.
  */
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "device/emulator/machine.h"
 
 /* An address that strong accesses have written. */
@@ -39,13 +39,11 @@ static flag *probe(flag *table, uint32_t capacity, uintptr_t address)
 static void grow(flags *f)
 {
     uint32_t capacity = f->capacity ? 2 * f->capacity : 64;
-    flag *table = calloc(capacity, sizeof *table);
-    if (!table)
-        abort();
+    flag *table = heap_alloc(capacity, sizeof *table);
     for (uint32_t i = 0; i < f->capacity; i++)
         if (f->table[i].address)
             *probe(table, capacity, f->table[i].address) = f->table[i];
-    free(f->table);
+    heap_free(f->table);
     f->table = table;
     f->capacity = capacity;
 }
@@ -81,7 +79,7 @@ void flags_clear(flags *f)
 {
     for (uint32_t i = 0; i < f->capacity; i++)
         forget(&f->table[i]);
-    free(f->table);
+    heap_free(f->table);
     *f = (flags){ 0 };
 }
 

@@ -1,7 +1,7 @@
 /* transfer.c - asynchronous copies: queued when they begin, done later, in an order that the settings choose. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "device/emulator/machine.h"
 #include "device/emulator/tma.h"
 
@@ -189,9 +189,7 @@ static void enqueue(cluster *c, transfer t)
 {
     if (c->queue_count == c->queue_capacity) {
         c->queue_capacity = c->queue_capacity ? 2 * c->queue_capacity : 64;
-        c->queue = realloc(c->queue, (size_t)c->queue_capacity * sizeof *c->queue);
-        if (!c->queue)
-            abort();
+        c->queue = heap_resize(c->queue, (size_t)c->queue_capacity, sizeof *c->queue);
     }
     c->queue[c->queue_count++] = t;
 }
@@ -205,7 +203,7 @@ static bool complete_at(cluster *c, int i)
     c->progress++;
     c->completed++;
     bool done = complete(c, &t);
-    free(t.lanes);
+    heap_free(t.lanes);
     return done;
 }
 
@@ -220,7 +218,7 @@ bool transfer_complete_one(cluster *c, bool any_order)
 void transfers_drop(cluster *c)
 {
     for (int i = 0; i < c->queue_count; i++)
-        free(c->queue[i].lanes);
+        heap_free(c->queue[i].lanes);
     c->queue_count = 0;
 }
 

@@ -4,9 +4,9 @@
  * The warps do not meet at a WGMMA: each goes on at once. The accumulators are off limits until WGMMA_WAIT.
  */
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "device/emulator/machine.h"
 #include "device/emulator/matrix.h"
 
@@ -162,10 +162,7 @@ static matrix_op *append(cluster *c, warpgroup *g, const matrix_op *op)
 {
     if (g->count == g->capacity) {
         uint32_t larger = g->capacity ? 2 * g->capacity : 16;
-        g->ops = realloc(g->ops, larger * sizeof *g->ops);
-        if (!g->ops)
-            abort();
-        memset(g->ops + g->capacity, 0, (larger - g->capacity) * sizeof *g->ops);
+        g->ops = heap_resize(g->ops, larger, sizeof *g->ops);
         g->capacity = larger;
     }
     matrix_op *added = &g->ops[g->count++];
@@ -204,7 +201,7 @@ static void touch_chunk(void *user, uint32_t address, uint32_t bytes)
 }
 
 typedef struct operands {
-    uint16_t a[WGMMA_M][MATRIX_K], b[WGMMA_N_MAX][MATRIX_K];
+    uint16_t a[WGMMA_M][MATRIX_HALVES], b[WGMMA_N_MAX][MATRIX_HALVES];
 } operands;
 
 /* Reads the operands that lie in shared memory; r may be NULL. */
@@ -281,9 +278,10 @@ static bool execute(warp *w, const matrix_op *op, float *d, bool held)
         read_a_registers(warps, op->s, &o);
     if (op->accumulate && !held)
         move_accumulators(warps, op->s, d, false);
-    matrix_multiply(w->cluster->kernel->device->core, inst->from, WGMMA_M, inst->n, MATRIX_K, o.a[0], o.b[0], d,
-                    op->accumulate);
-    w->cluster->count[COUNT_TENSOR_FLOPS] += 2LL * WGMMA_M * inst->n * MATRIX_K;
+    matrix_types types = { (ckl_dtype)inst->from, (ckl_dtype)inst->from_b };
+    int k = matrix_k(types);
+    matrix_multiply(w->cluster->kernel->device->core, types, WGMMA_M, inst->n, k, o.a[0], o.b[0], d, op->accumulate);
+    w->cluster->count[COUNT_TENSOR_FLOPS] += 2LL * WGMMA_M * inst->n * k;
     return true;
 }
 

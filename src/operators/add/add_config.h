@@ -2,6 +2,7 @@
 #ifndef CKL_ADD_CONFIG_H
 #define CKL_ADD_CONFIG_H
 
+#include "cutekernellib/operators/add.h"
 #include "skeletons/map.h"
 
 #define ADD_DESC(X, owner)                                                  \
@@ -11,6 +12,12 @@
     X(owner, int64_t, lda, "0", "", "elements between rows of a; 0: n")     \
     X(owner, int64_t, ldb, "0", "", "elements between rows of b; 0: n")     \
     X(owner, int64_t, ldy, "0", "", "elements between rows of y; 0: n")
+
+/* A problem line's: the desc and the scalars of a call. */
+typedef struct add_problem {
+    ckl_add_desc desc;
+    float alpha, beta;
+} add_problem;
 
 #define ADD_CONFIG(X, owner) X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the elements")
 

@@ -1,4 +1,4 @@
-/* add_test.c - the definition of add in double, its problem line, cases and rejects. */
+/* add_test.c - the definition of add in double, its cases and rejects. */
 #include "cutekernellib/operators/add.h"
 
 #include <math.h>
@@ -6,17 +6,6 @@
 #include "base/dtype.h"
 #include "operators/add/add_config.h"
 #include "operators/operators.h"
-
-typedef struct add_problem {
-    ckl_add_desc desc;
-    float alpha, beta;
-} add_problem;
-
-static const field fields[] = {
-    ADD_DESC(FIELD_NESTED, (add_problem, desc))                  //
-    FIELD_ROW(add_problem, float, alpha, "1", "", "factor of a") //
-    FIELD_ROW(add_problem, float, beta, "1", "", "factor of b")  //
-};
 
 /* Products with small factors stay in f32. */
 static int operands(const void *problem, operand *all)
@@ -71,6 +60,12 @@ static const char *const cases[] = {
     "n=0 rows=8",
     "n=8 rows=0                                   # one row",
     "n=0 rows=2^62 ldy=2^62",
+    NULL,
+};
+
+static const char *const population[] = {
+    "n={length} dtype={f32|f16|bf16}{|| alpha=0.5 beta=-2}",
+    "n={c:hidden} rows={tokens} lda={c}+{0|8|64|1} ldy={c}+{0|0|8} dtype={f32|f16|bf16}",
     NULL,
 };
 

@@ -158,7 +158,7 @@ static void load_chunks(const tma_copy *tma, tensor sTile, val row, const tile_p
 {
     for (int c = 0; c < static_size(layout_mode(sTile.layout, 2)) && !ir_failed(); c++)
         tma_load_of(tma, slice(sTile, _, _, c), row, imm(c * tma->cols), 2, (const val[]){ at->head, at->batch },
-                    barrier);
+                    barrier, imm(0));
 }
 
 /* A block of K or V into the ring's next slot. */

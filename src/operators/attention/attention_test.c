@@ -1,18 +1,8 @@
-/* attention_test.c - attention's problem line, cases and rejects. */
+/* attention_test.c - attention's operands, cases, population and rejects. */
 #include <math.h>
 
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_lab.h"
-
-typedef struct attention_problem {
-    ckl_attention_desc desc;
-    float q_factor;
-} attention_problem;
-
-static const field fields[] = {
-    ATTENTION_DESC(FIELD_NESTED, (attention_problem, desc))                                                        //
-    FIELD_ROW(attention_problem, float, q_factor, "1", "", "random q reach to here, which makes scores far apart") //
-};
 
 enum { Q, K, V, MASK, SINKS }; // operands
 
@@ -101,6 +91,15 @@ static const char *const cases[] = {
     "chunks of O",
     "q=0",
     "batch=0",
+    NULL,
+};
+
+static const char *const population[] = {
+    "batch={1|2|4|8} heads={16|32|40} q={n:sequence} kv={n} d={64|128} causal={0|1} dtype={f16|bf16}",
+    "batch={1|2|4} heads=32 kv_heads={4|8} q={n:sequence} kv={n} d=128 causal=1 dtype=bf16",
+    "batch={1|4|16} heads={8|12} q={n:sequence} kv={n} d={32|64|80|96|256} causal={0|1} dtype={f16|bf16}",
+    "batch={2|8} heads={8|20} q={sequence} kv=77 d={40|64|80} dtype=f16",
+    "batch={1|2} heads=16 q={n:sequence} kv={n} d=192 dv=128 causal=1 dtype=bf16",
     NULL,
 };
 

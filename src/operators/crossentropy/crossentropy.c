@@ -63,6 +63,12 @@ static int vec_of(const ckl_crossentropy_desc *d)
     return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->lddx);
 }
 
+/* Do rows start or end off 16-byte boundaries? */
+static bool is_ragged(const ckl_crossentropy_desc *d)
+{
+    return vec_of(d) != row_vec_full(d->dtype);
+}
+
 /* Of few long rows, one CTA each would leave most of the device idle. Backward, CTAs share rows anyway. */
 static int cluster_for(const ckl_crossentropy_desc *d, const row_split *s, const ckl_device_info *device)
 {
@@ -74,17 +80,38 @@ static int cluster_for(const ckl_crossentropy_desc *d, const row_split *s, const
     return cluster;
 }
 
+/*
+ * Tiles of a long ragged row: by the number of threads that leaves the fewest of them without work in the last one. 50257
+ * elements of 16 bits are 3.1 tiles of 512 threads and 12.3 of 128.
+ */
+static void fit_tiles(const ckl_crossentropy_desc *d, row_split *s)
+{
+    const int threads_min = d->direction == CKL_DIRECTION_FORWARD ? TILE_THREADS / 2 : TILE_THREADS / 4;
+    const int64_t vectors = d->cols / s->vec;
+    int64_t least = INT64_MAX;
+    for (int threads = TILE_THREADS; threads >= threads_min; threads /= 2) {
+        const int64_t all = round_up(vectors, (int64_t)threads * s->steps);
+        if (all < least)
+            s->threads = s->row_threads = threads;
+        least = min_i64(least, all);
+    }
+}
+
 /* Short rows in registers of a few threads; long ones by tiles of a CTA. */
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_crossentropy_desc *d = desc;
     crossentropy_config *c = config;
-    const int vec = vec_of(d), registers = ELEMENTS * (int)ckl_dtype_bytes(d->dtype) / 4;
-    if (!row_split_choose(d->cols, vec, d->dtype, registers, 1, &c->split))
-        c->split = (row_split){ TILE_THREADS, TILE_THREADS, 1, vec, ELEMENTS / vec, false };
+    const int vec = row_vec_full(d->dtype), registers = ELEMENTS * (int)ckl_dtype_bytes(d->dtype) / 4;
+    const bool ragged = is_ragged(d);
+    if (!(ragged && row_split_choose_ragged(d->cols, d->dtype, registers, 1, &c->split)) &&
+        !row_split_choose(d->cols, vec_of(d), d->dtype, registers, 1, &c->split))
+        c->split = (row_split){ TILE_THREADS, TILE_THREADS, 1, vec, ELEMENTS / vec, .ragged = ragged };
     c->split.steps = (int)min_i64(c->split.steps, max_i64(1, ELEMENTS / c->split.vec)); // the rest in further tiles
     c->split.cluster = cluster_for(d, &c->split, device);
     c->split.exact = false;
+    if (ragged && c->split.row_threads == TILE_THREADS && c->split.cluster == 1)
+        fit_tiles(d, &c->split);
     c->dtype = d->dtype;
     c->target = d->target;
     c->direction = (choice)d->direction;
@@ -104,7 +131,7 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
     if (c->dtype != d->dtype || c->target != d->target || c->direction != (choice)d->direction ||
         c->reduction != (choice)d->reduction)
         FAIL(CKL_INVALID, "%s: dtype, target, direction and reduction are those of the problem", what);
-    if (vec_of(d) % split->vec)
+    if (!split->ragged && vec_of(d) % split->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, split->vec);
     if (split->exact)
         FAIL(CKL_INVALID, "%s: exact=1, but rows are taken tile by tile", what);
@@ -118,13 +145,22 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
 
 /* Launch */
 
+/* Are rows, or the vectors of ragged rows, where the kernel of vectors wants them? */
+static bool is_aligned(const ckl_crossentropy_desc *d, const row_split *split, const ckl_crossentropy_args *a)
+{
+    if (!split->ragged)
+        return PLAN_ALIGNED(split->vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->dx);
+    return d->direction == CKL_DIRECTION_FORWARD ||
+           (row_starts_in_phase(a->x, a->dx) && row_in_phase(d->dtype, d->rows, d->ldx, d->lddx));
+}
+
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const crossentropy_config *c = plan->config;
     const ckl_crossentropy_desc *d = plan->desc;
     const ckl_crossentropy_args *a = args;
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const bool aligned = PLAN_ALIGNED(c->split.vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->dx);
+    const bool aligned = is_aligned(d, &c->split, a);
     const crossentropy_params params = {
         .rows = d->rows,
         .cols = d->cols,

@@ -17,6 +17,12 @@
     X(owner, int64_t, ldx, "0", "", "elements between rows of x; 0: cols")                   \
     X(owner, int64_t, lddx, "0", "", "elements between rows of dx, backward; 0: cols")
 
+/* A problem line's: the desc, and the range of the targets. */
+typedef struct crossentropy_problem {
+    ckl_crossentropy_desc desc;
+    int64_t target_low;
+} crossentropy_problem;
+
 #define CROSSENTROPY_CONFIG(X, owner)                                                        \
     X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the logits")                  \
     X(owner, ckl_dtype, target, "i64", "i64 i32", "type of the targets")                     \

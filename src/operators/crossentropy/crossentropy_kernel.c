@@ -1,6 +1,7 @@
 /*
  * crossentropy_kernel.c - forward: the logits of a row are read once, tile by tile, by some lanes, a CTA or a cluster. Backward:
- * a CTA takes one tile of a row, or of several; nothing is reduced. The mean: one CTA adds the losses in a fixed order.
+ * a CTA takes one tile of a row, or of several; nothing is reduced. The mean: one CTA adds the losses in a fixed order. Rows that
+ * start anywhere are ragged (row.h): vectors are those of x forward, of dx backward.
  */
 #include "cute/kernel.h"
 #include "operators/crossentropy/crossentropy_config.h"
@@ -11,6 +12,7 @@ enum { MEAN_THREADS = 1024 };
 typedef struct problem {
     const crossentropy_config *cfg;
     row_split split; // of a tile of a row
+    bool in_phase;   // backward: rows of x and dx
     crossentropy_values p;
 } problem;
 
@@ -27,13 +29,18 @@ typedef struct label {
     val valid;   // in 0..cols-1
 } label;
 
-static label read_label(const problem *k, val row, val exists)
+static val read_number(const problem *k, val row, val exists)
 {
-    label t = { .number = variable(I64, k->p.ignore_index) };
+    val number = variable(I64, k->p.ignore_index);
     IF(exists)
-        assign(t.number, convert(I64, at(per_row(k, k->p.target, k->cfg->target), row)));
-    t.ignored = eq(t.number, k->p.ignore_index);
-    t.valid = logical_and(ge(t.number, imm(0)), lt(t.number, k->p.cols));
+        assign(number, convert(I64, at(per_row(k, k->p.target, k->cfg->target), row)));
+    return number;
+}
+
+static label label_of(const problem *k, val number)
+{
+    label t = { .number = number, .ignored = eq(number, k->p.ignore_index) };
+    t.valid = logical_and(ge(number, imm(0)), lt(number, k->p.cols));
     return t;
 }
 
@@ -55,18 +62,30 @@ static val loss_of(val lse, val logit, label t)
     return select(t.ignored, immf(0), loss);
 }
 
-/* The logarithm of the sum of a row's exponentials. */
-static val log_sum_exp(const problem *k, const row_place *place)
+static void add_logits(const problem *k, const row_span *tile, val *pair)
 {
-    val pair[ONLINE_VALUES];
+    tensor tXgX = row_part(&tile->split, &tile->place, k->p.x, k->cfg->dtype, k->p.ldx); // (VEC,STEPS)
+    tensor rX = fragment_like(tXgX, k->cfg->dtype);                                      // (VEC,STEPS)
+    row_load(&tile->split, &tile->place, tXgX, rX, -INFINITY);
+    online_add(ONLINE_NATURAL, pair, rX);
+}
+
+/* The maximum and the sum of exponentials of what a thread has of its row. */
+static void add_row(const problem *k, const row_place *place, val *pair)
+{
+    const row_spans all = row_spans_of(&k->split, place, k->p.x, k->cfg->dtype, k->p.ldx);
     online_begin(pair);
     LOOP_FROM(start, imm(0), convert(U32, k->p.cols), imm((int)row_split_cols(&k->split))) {
-        row_place tile = row_from(place, start);
-        tensor tXgX = row_part(&k->split, &tile, k->p.x, k->cfg->dtype, k->p.ldx); // (VEC,STEPS)
-        tensor rX = fragment_like(tXgX, k->cfg->dtype);                            // (VEC,STEPS)
-        row_load(&k->split, &tile, tXgX, rX, -INFINITY);
-        online_add(ONLINE_NATURAL, pair, rX);
+        row_span tile = { k->split, row_from(&all.of[0].place, start) };
+        add_logits(k, &tile, pair);
     }
+    if (all.count > 1)
+        add_logits(k, &all.of[1], pair);
+}
+
+/* The logarithm of the sum of a row's exponentials. */
+static val log_sum_exp(const problem *k, val *pair)
+{
     if (k->split.cluster > 1)
         cluster_sync(); // all CTAs have started: their shared memory may be written
     row_reduce(&k->split, &online_reductions[ONLINE_NATURAL], pair);
@@ -75,10 +94,14 @@ static val log_sum_exp(const problem *k, const row_place *place)
 
 static void forward(const problem *k)
 {
+    val pair[ONLINE_VALUES];
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
-    label t = read_label(k, place.row, place.exists);
+    val number = read_number(k, place.row, place.exists); // comes while the row is read
+    add_row(k, &place, pair);
+    label t = label_of(k, number);
     t.valid = logical_and(t.valid, place.exists);
-    val logit = read_logit(k, place.row, t), lse = log_sum_exp(k, &place);
+    val logit = read_logit(k, place.row, t); // comes during the reduction
+    val lse = log_sum_exp(k, pair);
     IF(logical_and(eq(place.first, imm(0)), place.exists)) {
         set(per_row(k, k->p.lse, F32), place.row, lse);
         if (k->cfg->reduction == CKL_LOSS_NONE)
@@ -92,7 +115,7 @@ static void mean(const problem *k)
     val sums[] = { variable(F32, immf(0)), variable(I32, imm(0)) }; // the losses, and how many they are
     launch_bounds(MEAN_THREADS, 0);
     LOOP_FROM(row, convert(I64, thread()), k->p.rows, imm(MEAN_THREADS)) {
-        label t = read_label(k, row, yes());
+        label t = label_of(k, read_number(k, row, yes()));
         val lse = at(per_row(k, k->p.lse, F32), row), logit = read_logit(k, row, t);
         assign(sums[0], add(sums[0], loss_of(lse, logit, t)));
         assign(sums[1], add(sums[1], select(t.ignored, imm(0), imm(1))));
@@ -125,33 +148,71 @@ static val read_lse(const problem *k, const row_place *place)
     return select(eq(lse, immf(-INFINITY)), immf(0), lse); // exp(-inf - 0) = 0
 }
 
-static void backward(const problem *k)
+/* What the gradient of a row's elements is made of. */
+typedef struct row_factors {
+    label t;
+    val class, lse, factor;
+} row_factors;
+
+/* What a thread has of a span's tile. */
+typedef struct gradient_tile {
+    row_split split;
+    row_place place;
+    tensor tXgX, tXgDx, rX, rDx; // (VEC,STEPS)
+} gradient_tile;
+
+static gradient_tile make_tile(const problem *k, const row_span *span)
 {
-    const row_split *split = &k->split;
-    row_place row = row_here(split, k->p.rows, k->p.cols);
-    row_place place = row_from(&row, mul(cta_y(), imm((int)row_split_cols(split))));
-    tensor tXgX = row_part(split, &place, k->p.x, k->cfg->dtype, k->p.ldx);          // (VEC,STEPS)
-    tensor tXgDx = row_part(split, &place, k->p.dx, k->cfg->dtype, k->p.lddx);       // (VEC,STEPS)
-    tensor rX = fragment_like(tXgX, k->cfg->dtype), rDx = fragment_like(tXgDx, F32); // (VEC,STEPS)
-    label t = read_label(k, place.row, place.exists);
-    val lse = read_lse(k, &place), factor = factor_of(k, &place, t), class = convert(U32, t.number);
-    row_load(split, &place, tXgX, rX, 0);
+    const val start = mul(cta_y(), imm((int)row_split_cols(&k->split)));
+    gradient_tile g = { .split = span->split, .place = row_from(&span->place, start) };
+    g.tXgX = row_part(&g.split, &g.place, k->p.x, k->cfg->dtype, k->p.ldx);
+    g.tXgDx = row_part(&g.split, &g.place, k->p.dx, k->cfg->dtype, k->p.lddx);
+    g.rX = fragment_like(g.tXgX, k->cfg->dtype);
+    g.rDx = fragment_like(g.tXgDx, F32);
+    return g;
+}
+
+static void write_gradients(const gradient_tile *g, const row_factors *f)
+{
+    const row_split *split = &g->split;
     for (int step = 0; step < split->steps; step++) {
         for (int i = step * split->vec; i < (step + 1) * split->vec; i++) {
-            val column = coordinate(place.cX, 1, i), e = online_exp(ONLINE_NATURAL, at_f32(rX, i), lse);
-            val difference = select(eq(column, class), add(e, immf(-1)), e);
-            set(rDx, i, select(t.ignored, immf(0), mul(difference, factor)));
+            val column = coordinate(g->place.cX, 1, i), e = online_exp(ONLINE_NATURAL, at_f32(g->rX, i), f->lse);
+            val difference = select(eq(column, f->class), add(e, immf(-1)), e);
+            set(g->rDx, i, select(f->t.ignored, immf(0), mul(difference, f->factor)));
         }
-        row_store_step(split, &place, rDx, tXgDx, step);
+        row_store_step(split, &g->place, g->rDx, g->tXgDx, step);
     }
+}
+
+/* CTA y has tile number y of the row; the first one also the ends of a ragged row. */
+static void backward(const problem *k)
+{
+    row_place row = row_here(&k->split, k->p.rows, k->p.cols);
+    row_spans all = row_spans_of(&k->split, &row, k->p.dx, k->cfg->dtype, k->p.lddx);
+    gradient_tile tile[ROW_SPANS_MAX];
+    if (all.count > 1)
+        all.of[1].place.limit = select(eq(cta_y(), imm(0)), all.of[1].place.limit, imm(0));
+    for (int i = 0; i < all.count; i++)
+        tile[i] = make_tile(k, &all.of[i]);
+    row_factors f = { .t = label_of(k, read_number(k, row.row, row.exists)) };
+    f.lse = read_lse(k, &row);
+    f.factor = factor_of(k, &row, f.t);
+    f.class = convert(U32, f.t.number);
+    for (int i = 0; i < all.count; i++)
+        (k->in_phase ? row_load : row_load_anywhere)(&tile[i].split, &tile[i].place, tile[i].tXgX, tile[i].rX, 0);
+    for (int i = 0; i < all.count; i++)
+        write_gradients(&tile[i], &f);
 }
 
 void crossentropy_describe(const void *config, int kernel)
 {
     const crossentropy_config *cfg = config;
-    problem k = { .cfg = cfg, .split = cfg->split, .p = params_of(crossentropy) };
-    if (kernel == CROSSENTROPY_ELEMENTS)
-        k.split = row_split_scalar(&cfg->split);
+    problem k = { .cfg = cfg, .split = cfg->split, .in_phase = true, .p = params_of(crossentropy) };
+    if (kernel == CROSSENTROPY_ELEMENTS) {
+        k.split = row_split_anywhere(&cfg->split, cfg->dtype);
+        k.in_phase = false;
+    }
     min_ctas_per_sm(kernel == CROSSENTROPY_MEAN ? 0 : cfg->ctas_per_sm);
     if (kernel == CROSSENTROPY_MEAN)
         mean(&k);

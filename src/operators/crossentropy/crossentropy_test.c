@@ -1,4 +1,4 @@
-/* crossentropy_test.c - the definition of cross-entropy and its gradient in double, its problem line, cases and rejects. */
+/* crossentropy_test.c - the definition of cross-entropy and its gradient in double, its cases and rejects. */
 #include "cutekernellib/operators/crossentropy.h"
 
 #include <math.h>
@@ -6,16 +6,6 @@
 #include "base/dtype.h"
 #include "operators/crossentropy/crossentropy_config.h"
 #include "operators/operators.h"
-
-typedef struct crossentropy_problem {
-    ckl_crossentropy_desc desc;
-    int64_t target_low;
-} crossentropy_problem;
-
-static const field fields[] = {
-    CROSSENTROPY_DESC(FIELD_NESTED, (crossentropy_problem, desc))                                                //
-    FIELD_ROW(crossentropy_problem, int64_t, target_low, "0", "", "the smallest target; it need not be a class") //
-};
 
 enum { X, TARGET, LOSS, LSE, COUNT, DLOSS, DX }; // operands
 
@@ -160,12 +150,27 @@ static const char *const cases[] = {
     "rows=5 cols=520 dtype=f16 misalign=1 direction=backward",
     "rows=9 cols=200 dtype=f16 ldx=208 lddx=216 direction=backward # strided rows, vectors kept",
     "rows=320 cols=130 fill=hard # one NaN, infinity or peak a row",
+    "rows=9 cols=77                                 # ragged rows: vectors and ends",
+    "rows=9 cols=77 direction=backward misalign=1",
+    "rows=5 cols=1001 dtype=bf16 stagger=1 direction=backward # x out of phase with dx",
+    "rows=5 cols=514 dtype=bf16 ldx=515 lddx=521 direction=backward",
+    "rows=5 cols=1003 ldx=1005 lddx=1009 direction=backward # in phase, of other pitches",
+    "rows=3 cols=50257 dtype=bf16 misalign=5        # and tiles",
+    "rows=3 cols=50257 dtype=f16 direction=backward",
+    "rows=320 cols=131 fill=hard",
     "rows=3 cols=1001 dtype=f16 ldx=1008            # vectors in the pitch, none in the length",
     "rows=3 cols=1001 dtype=f16 ldx=1008 lddx=1008 direction=backward",
     "rows=24 cols=1 direction=backward ignore_index=1 # no target but 0",
     "rows=24 cols=1 direction=backward ignore_index=1 target_low=-3",
     "rows=0 cols=8                                  # no rows",
     "rows=0 cols=8 reduction=mean                   # the mean of nothing",
+    NULL,
+};
+
+static const char *const population[] = {
+    "rows={tokens} cols={vocabulary} dtype={f32|f16|bf16|bf16} target={i64|i64|i32} reduction={mean|none} "
+    "direction={forward|backward}",
+    "rows={tokens} cols={hidden} dtype={f32|bf16} direction={forward|backward}",
     NULL,
 };
 

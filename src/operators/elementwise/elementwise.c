@@ -183,12 +183,13 @@ static const field config_fields[] = { MAP_CONFIG(FIELD_NESTED, (elementwise_con
                                        ELEMENTWISE_CONFIG(FIELD_ROW) };
 MAP_IMPLEMENTATIONS(elementwise_config, elementwise_vector);
 
-#define OPERAND_MEMBERS(operand)                                                                         \
-    DESC_MEMBER(ckl_elementwise_desc, operand.dtype), DESC_MEMBER(ckl_elementwise_desc, operand.stride), \
-        DESC_MEMBER(ckl_elementwise_desc, operand.scalar)
-static const desc_member members[] = { DESC_MEMBER(ckl_elementwise_desc, expr),
-                                       DESC_MEMBER(ckl_elementwise_desc, rank),
-                                       DESC_MEMBER(ckl_elementwise_desc, shape),
+#define OPERAND_MEMBERS(operand)                                    \
+    DESC_MEMBER(ckl_elementwise_desc, ckl_dtype, operand.dtype),    \
+        DESC_MEMBER(ckl_elementwise_desc, int64_t, operand.stride), \
+        DESC_MEMBER(ckl_elementwise_desc, bool, operand.scalar)
+static const desc_member members[] = { DESC_MEMBER(ckl_elementwise_desc, quoted, expr),
+                                       DESC_MEMBER(ckl_elementwise_desc, int, rank),
+                                       DESC_MEMBER(ckl_elementwise_desc, int64_t, shape),
                                        OPERAND_MEMBERS(in[0]),
                                        OPERAND_MEMBERS(in[1]),
                                        OPERAND_MEMBERS(in[2]),

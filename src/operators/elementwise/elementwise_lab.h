@@ -2,6 +2,7 @@
 #ifndef CKL_ELEMENTWISE_LAB_H
 #define CKL_ELEMENTWISE_LAB_H
 
+#include "cutekernellib/operators/elementwise.h"
 #include "operators/elementwise/elementwise_expr.h"
 #include "operators/operators.h"
 

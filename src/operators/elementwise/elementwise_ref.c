@@ -182,6 +182,14 @@ static estimate apply_power(estimate x, estimate y)
     return (estimate){ value, own + by_x + passed_on(value * log, y.magnitude) };
 }
 
+/* Of the larger or smaller of two: an infinity that is not chosen is too far away for its error to count. */
+static double passed_by_choice(double value, estimate x, estimate y)
+{
+    if (isinf(x.value) && value != x.value)
+        return y.magnitude;
+    return isinf(y.value) && value != y.value ? x.magnitude : x.magnitude + y.magnitude;
+}
+
 static estimate apply_binary(expr_kind kind, estimate x, estimate y)
 {
     double value = 0, passed = x.magnitude + y.magnitude;
@@ -202,9 +210,11 @@ static estimate apply_binary(expr_kind kind, estimate x, estimate y)
         break;
     case EXPR_max:
         value = larger(x.value, y.value);
+        passed = passed_by_choice(value, x, y);
         break;
     case EXPR_min:
         value = smaller(x.value, y.value);
+        passed = passed_by_choice(value, x, y);
         break;
     case EXPR_pow:
         return apply_power(x, y);

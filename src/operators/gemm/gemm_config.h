@@ -6,27 +6,33 @@
 #include "cutekernellib/operators/gemm.h"
 #include "plan/plan.h"
 
-#define GEMM_DESC(X, owner)                                                                 \
-    X(owner, int64_t, m, "256", "", "rows of A and D")                                      \
-    X(owner, int64_t, n, "256", "", "columns of D")                                         \
-    X(owner, int64_t, k, "256", "", "length of the sums")                                   \
-    X(owner, ckl_dtype, a, "f16", "f16 bf16", "type of A")                                  \
-    X(owner, ckl_dtype, b, "", "f16 bf16", "type of B; default: that of A")                 \
-    X(owner, ckl_dtype, d, "", "f16 bf16 f32", "type of C, D and bias; default: that of A") \
-    X(owner, choice, layout, "nt", "nt", "A is [M,K] and B is [N,K]")                       \
-    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                      \
-    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                      \
-    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                      \
-    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                      \
-    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")          \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")
+#define GEMM_DESC(X, owner)                                                                                 \
+    X(owner, int64_t, m, "256", "", "rows of A and D")                                                      \
+    X(owner, int64_t, n, "256", "", "columns of D")                                                         \
+    X(owner, int64_t, k, "256", "", "length of the sums")                                                   \
+    X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                 \
+    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                \
+    X(owner, ckl_dtype, d, "", "f16 bf16 f32", "type of C, D and bias; default: that of A, bf16 of 8 bits") \
+    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")                       \
+    X(owner, choice, layout, "nt", "nt", "A is [M,K] and B is [N,K]")                                       \
+    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                      \
+    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                      \
+    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                      \
+    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                      \
+    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")                          \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                                         \
+    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                            \
+    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")               \
+    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")               \
+    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")               \
+    X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")
 
 /* What every kernel computes: types, and what follows the products. */
-#define GEMM_EPILOGUE(X, owner)                                                \
-    X(owner, ckl_dtype, ab, "f16", "f16 bf16", "type of A and B")              \
-    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32", "type of D, C and the bias") \
-    X(owner, bool, c, "0", "0 1", "adds beta * C")                             \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")            \
+#define GEMM_EPILOGUE(X, owner)                                                    \
+    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B") \
+    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32", "type of D, C and the bias")     \
+    X(owner, bool, c, "0", "0 1", "adds beta * C")                                 \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                \
     X(owner, choice, activation, "identity", "identity relu gelu", "applied last")
 
 typedef struct gemm_epilogue {
@@ -42,12 +48,17 @@ gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *desc);
     X(owner, i64, k)          \
     X(owner, pointer, a)      \
     X(owner, i64, lda)        \
+    X(owner, i64, a_batch)    \
     X(owner, pointer, b)      \
     X(owner, i64, ldb)        \
+    X(owner, i64, b_batch)    \
     X(owner, pointer, c)      \
     X(owner, i64, ldc)        \
+    X(owner, i64, c_batch)    \
     X(owner, pointer, d)      \
     X(owner, i64, ldd)        \
+    X(owner, i64, d_batch)    \
+    X(owner, i64, batch)      \
     X(owner, pointer, bias)   \
     X(owner, f32, alpha)      \
     X(owner, f32, beta)
@@ -67,10 +78,11 @@ void gemm_naive(const void *config, int kernel);
 
 /* tiled */
 
-#define GEMM_TILED_CONFIG(X, owner)                                 \
-    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")    \
-    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA") \
-    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory")
+#define GEMM_TILED_CONFIG(X, owner)                                       \
+    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")          \
+    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")       \
+    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory") \
+    X(owner, int, vec, "8", "1 2 4 8", "elements of a copy: rows of A and B start at multiples of it")
 
 typedef struct gemm_tiled_config {
     gemm_epilogue epilogue;
@@ -86,18 +98,23 @@ void gemm_tiled(const void *config, int kernel);
 
 /* sm90 */
 
-#define GEMM_SM90_CONFIG(X, owner)                                                               \
-    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                         \
-    X(owner, int, tile_n, "256", "64 96 128 160 192 224 256", "columns of D of a CTA")           \
-    X(owner, int, stages, "4", "3 4 5 6 7 8", "K tiles of 64 in shared memory")                  \
-    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                           \
-    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")  \
-    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast") \
-    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast") \
-    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")         \
-    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                  \
-    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                             \
-    X(owner, bool, ragged, "0", "0 1", "rows of D end inside 16 bytes, which TMA stores would overwrite")
+#define GEMM_SM90_CONFIG(X, owner)                                                                           \
+    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                     \
+    X(owner, int, tile_n, "256", "16 32 48 64 96 128 160 192 224 256", "columns of D of a CTA")              \
+    X(owner, int, stages, "4", "3 4 5 6 7 8 10 12", "K tiles of 64 in shared memory")                        \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                       \
+    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")              \
+    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")             \
+    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")             \
+    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")                     \
+    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                              \
+    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                         \
+    X(owner, int, ragged, "0", "0 1 2",                                                                      \
+      "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                    \
+    X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order") \
+    X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                \
+    X(owner, bool, batched, "0", "0 1", "several products in one launch")                                    \
+    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs")
 
 typedef struct gemm_sm90_config {
     gemm_epilogue epilogue;
@@ -106,17 +123,28 @@ typedef struct gemm_sm90_config {
 
 enum {
     TMA_ALIGNMENT = 16,
-    GEMM_TILE_K = 64,            // elements of K of one stage: rows of 128 bytes, the widest swizzle
-    GEMM_EASY_ACCUMULATORS = 128 // of a thread: with more, the epilogue has few registers left
+    GEMM_TILE_BYTES = 128,        // of a row of A or B in one stage: the widest swizzle
+    GEMM_EASY_ACCUMULATORS = 128, // of a thread: with more, the epilogue has few registers left
+    GEMM_ALL_RAGGED = 2           // config.ragged: rows of C and D start anywhere
 };
+
+/* Elements of K of one stage. */
+static inline int gemm_tile_k(ckl_dtype ab)
+{
+    return GEMM_TILE_BYTES / (int)ckl_dtype_bytes(ab);
+}
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct gemm_sm90_shape {
-    int consumer_rows; // of D of one consumer
-    int box_a, box_b;  // rows of A and B that one CTA loads of a tile
-    int cluster;       // CTAs
+    int tile_k;             // elements of K of one stage
+    int consumer_rows;      // of a tile of one consumer
+    int columns, finishers; // of a tile that a CTA finishes; CTAs of a split that finish some
+    int box_a, box_b;       // rows of A and B that one CTA loads of a tile
+    int cluster, sharers;   // CTAs; those that share operands
     int threads;
-    int d_rows, d_cols; // of one staging buffer of D
+    int d_rows, d_cols, d_swizzle; // of one staging buffer of D
+    int bias;                      // elements that a consumer needs
+    int64_t part_bytes;            // of the partial sums that a CTA sends to one that finishes, of each consumer
     int64_t stage_bytes, smem_bytes;
 } gemm_sm90_shape;
 
@@ -125,6 +153,9 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 /* Bytes of shared memory that a CTA may have where an SM holds config->ctas of them. */
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device_info *device);
 
+/* Smaller problems of odd rows are better served by tiled, without copies: bench/notes/gemm.md. */
+#define GEMM_PITCHED_FLOPS 2e7
+
 /* The configs that are considered, and what one costs (plan.h). */
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
@@ -132,7 +163,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
 /* Accumulators of one consumer thread. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
-/* Parameters; d and ldd for what TMA stores cannot do. */
+/* Parameters; a, c, d and their pitches for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the problem's B, A, n and m. */
 #define GEMM_SM90_PARAMS(X, owner) \
     X(owner, tensor, A)            \
     X(owner, tensor, B)            \
@@ -144,11 +175,46 @@ int gemm_sm90_accumulators(const gemm_sm90_config *config);
     X(owner, f32, alpha)           \
     X(owner, f32, beta)            \
     X(owner, pointer, bias)        \
+    X(owner, pointer, a)           \
+    X(owner, i64, lda)             \
+    X(owner, pointer, c)           \
+    X(owner, i64, ldc)             \
+    X(owner, i64, c_batch)         \
     X(owner, pointer, d)           \
-    X(owner, i64, ldd)
+    X(owner, i64, ldd)             \
+    X(owner, i64, d_batch)         \
+    X(owner, u32, batch)
 
 KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 
 void gemm_sm90(const void *config, int kernel);
+
+/* pitched: sm90 behind a second kernel, which copies A, B or both, those of a whole batch */
+
+enum {
+    GEMM_REPITCH_THREADS = 256,
+    GEMM_REPITCH_VECTOR = 8, // elements that a thread makes of a row
+    GEMM_REPITCH_ROWS = 4,   // rows of a thread, whose loads are under way together
+    GEMM_PITCH_BYTES = 128,  // rows of a copy start at multiples of it
+};
+
+/* Of up to two copies; CTAs from `second` on make the other one. */
+#define GEMM_REPITCH_PARAMS(X, owner) \
+    X(owner, pointer, from, [2])      \
+    X(owner, i64, from_ld, [2])       \
+    X(owner, i64, from_stride, [2])   \
+    X(owner, pointer, to, [2])        \
+    X(owner, i64, to_ld, [2])         \
+    X(owner, i64, copy_rows, [2])     \
+    X(owner, i64, copy_length)        \
+    X(owner, u32, second)
+
+KERNEL_PARAMS(gemm_repitch, GEMM_REPITCH_PARAMS);
+
+void gemm_repitch(const gemm_sm90_config *config);
+
+#define GEMM_PITCHED_PARAMS(X, owner) GEMM_SM90_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner)
+
+KERNEL_PARAMS(gemm_pitched, GEMM_PITCHED_PARAMS);
 
 #endif

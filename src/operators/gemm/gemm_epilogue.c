@@ -24,6 +24,26 @@ val gemm_finish(gemm_epilogue e, gemm_scalars s, val product, val c, val bias)
     return activate(e.activation, x);
 }
 
+gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product)
+{
+    gemm_values p = *all;
+    const struct {
+        val *address, stride;
+        ckl_dtype type;
+        bool used;
+    } matrices[] = { { &p.a, p.a_batch, e.ab, true },
+                     { &p.b, p.b_batch, e.ab, true },
+                     { &p.c, p.c_batch, e.d, e.c },
+                     { &p.d, p.d_batch, e.d, true } };
+    for (int i = 0; i < COUNT_OF(matrices); i++)
+        if (matrices[i].used) {
+            val elements = mul(convert(I64, product), matrices[i].stride);
+            val bytes = mul(elements, imm((int)ckl_dtype_bytes(matrices[i].type)));
+            *matrices[i].address = add(*matrices[i].address, convert(U64, bytes));
+        }
+    return p;
+}
+
 void gemm_store(gemm_epilogue e, const gemm_values *p, val i, val j, val product)
 {
     tensor gC = gmem_tensor(p->c, e.d, make_layout(shape(p->m, p->n), stride(p->ldc, 1))); // (M,N)

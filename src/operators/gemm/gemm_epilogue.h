@@ -13,6 +13,9 @@ typedef struct gemm_scalars {
 /* activation(alpha * product + beta * c + bias), f32; c and bias are read only where the epilogue has them. */
 val gemm_finish(gemm_epilogue e, gemm_scalars s, val product, val c, val bias);
 
+/* The parameters of one product of a batch. */
+gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product);
+
 /* The same for element (i,j) of D, by a kernel that addresses memory itself; C is read where beta is not 0. */
 void gemm_store(gemm_epilogue e, const gemm_values *p, val i, val j, val product);
 

@@ -8,14 +8,18 @@
 #include <math.h>
 
 #include "base/math.h"
-#include "operators/gemm/gemm_config.h"
+#include "operators/gemm/gemm_plan.h"
 #include "operators/gemm/gemm_sm90_fit.h"
 
 enum {
-    ROW_BYTES = 2 * GEMM_TILE_K, // of a row of A or B in a K step
+    ROW_BYTES = GEMM_TILE_BYTES, // of a row of A or B in a K step
+    STEP_HALVES = ROW_BYTES / 2, // the same as elements of 16 bits: others take as long as these do
     SECTOR = 32,
     STAGES_MAX = 8,
+    STAGES_OF_FEW = 12, // where tiles are few, and latency counts
     STAGES_ENOUGH = 4,
+    SWAP_COLUMNS = 256, // of a tile of D^T at most
+    ATOM_COLUMNS = 16,
 };
 
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *c, const ckl_device_info *device)
@@ -29,12 +33,27 @@ static void fit_shared_memory(gemm_sm90_config *c, const ckl_device_info *device
 {
     int64_t have = gemm_sm90_shared_memory(c, device);
     for (c->buffers = 2; c->buffers > 0; c->buffers--) {
-        for (c->stages = STAGES_MAX; c->stages > 2 && gemm_sm90_shape_of(c).smem_bytes > have;)
+        for (c->stages = c->swap || c->split > 1 ? STAGES_OF_FEW : STAGES_MAX;
+             c->stages > 2 && gemm_sm90_shape_of(c).smem_bytes > have;)
             c->stages--;
         if (c->stages >= STAGES_ENOUGH)
             return;
     }
     c->buffers = 1;
+}
+
+/* What TMA cannot store of D: nothing, the ends of its rows, or all because rows of it or of C start anywhere. */
+static int ragged_of(const ckl_gemm_desc *d)
+{
+    if (!gemm_rows_aligned(d, 'd', TMA_ALIGNMENT) || (d->c && !gemm_rows_aligned(d, 'c', TMA_ALIGNMENT)))
+        return GEMM_ALL_RAGGED;
+    return d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
+}
+
+/* Columns of a tile of D^T: all rows of D; 0, which is refused, where they are too many. */
+static int swapped_columns(int64_t rows)
+{
+    return rows > SWAP_COLUMNS ? 0 : (int)round_up(rows, ATOM_COLUMNS);
 }
 
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -45,13 +64,16 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
         return false;
     const fitted_tile *t = &fitted_tiles[i];
     c->epilogue = gemm_epilogue_of(d);
-    c->ragged = d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
+    c->ragged = ragged_of(d);
     c->tile_m = t->tile_m;
-    c->tile_n = t->tile_n;
+    c->tile_n = t->swap ? swapped_columns(d->m) : t->tile_n;
     c->consumers = t->consumers;
     c->pingpong = t->pingpong;
     c->cluster_m = t->cluster_m;
     c->cluster_n = t->cluster_n;
+    c->split = t->split;
+    c->swap = t->swap;
+    c->batched = d->batch > 1;
     c->ctas = 1;
     c->group = 8;
     fit_shared_memory(c, device);
@@ -70,54 +92,91 @@ static bool starts_inside_sector(int64_t ld, ckl_dtype dtype)
     return ld * (int64_t)ckl_dtype_bytes(dtype) % SECTOR != 0;
 }
 
+/* The clusters that a device holds at once, a CTA an SM. NOTE: an H200 of 132 SMs has room for 66 of 2 CTAs, 30 of 4, 15 of 8. */
+static int64_t clusters_of(int64_t sm_count, int cluster)
+{
+    int64_t usable = cluster > 2 ? sm_count * 10 / 11 : sm_count;
+    return max_i64(usable / cluster, 1);
+}
+
+/* A problem as the tiles of a config see it. */
+typedef struct tiled_problem {
+    int64_t rows, cols;  // of A*B, or of D^T
+    int64_t steps;       // along K, of one CTA
+    int64_t tiles, ctas; // CTAs at work in the first turn
+    int64_t turns;
+    bool slow_a, slow_b; // rows start inside a sector
+    bool merged;         // neighbours without a cluster load the same B at the same time
+} tiled_problem;
+
+static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t sm_count)
+{
+    bool slow_a = starts_inside_sector(d->lda, d->a), slow_b = starts_inside_sector(d->ldb, d->b);
+    tiled_problem p = { .rows = c->swap ? d->n : d->m,
+                        .cols = c->swap ? d->m : d->n,
+                        .steps = ceil_div(ceil_div(d->k, gemm_tile_k(d->a)), c->split),
+                        .slow_a = c->swap ? slow_b : slow_a,
+                        .slow_b = c->swap ? slow_a : slow_b };
+    int cluster = c->cluster_m * c->cluster_n * c->split;
+    int64_t slots = clusters_of(sm_count, cluster) * cluster;
+    p.tiles =
+        ceil_div(p.rows, c->tile_m * c->cluster_m) * ceil_div(p.cols, c->tile_n * c->cluster_n) * cluster * d->batch;
+    p.turns = ceil_div(p.tiles, slots);
+    p.ctas = min_i64(p.tiles, slots);
+    p.merged = cluster == 1 && p.rows > c->tile_m;
+    return p;
+}
+
 /* Cycles of one K step of a tile. */
 typedef struct step_cycles {
     double tensor_cores, sm, l2;
 } step_cycles;
 
-static step_cycles step_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t ctas, int64_t sm_count)
+static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, int64_t sm_count)
 {
     const gemm_fit *f = &fit;
     double n = c->tile_n, shared_m = (double)c->tile_m / c->cluster_n, shared_n = n / c->cluster_m;
     double instruction = fmax(n / 2, (16 + n / 4) * f->operands);
-    double slow_rows =
-        (starts_inside_sector(d->lda, d->a) ? shared_m : 0) + (starts_inside_sector(d->ldb, d->b) ? shared_n : 0);
-    double absent = (double)(round_up(d->m, c->tile_m) - d->m) / c->cluster_n;
+    double slow_rows = (p->slow_a ? shared_m : 0) + (p->slow_b ? shared_n : 0);
+    double absent = c->swap ? (double)(round_up(p->cols, c->tile_n) - p->cols)
+                            : (double)(round_up(p->rows, c->tile_m) - p->rows) / c->cluster_n;
+    double arrival = f->round_trip / c->stages; // the ring is full once in a round trip to memory
     return (step_cycles){
         .tensor_cores =
             c->tile_m / 64.0 * 4 * instruction * f->tensor_cores * (c->consumers == 3 ? f->three_consumers : 1),
-        .sm = (c->tile_m + n) * ROW_BYTES / (2 * ctas <= sm_count ? f->sm_bytes_alone : f->sm_bytes) +
+        .sm = fmax((c->tile_m + n) * ROW_BYTES / (2 * p->ctas <= sm_count ? f->sm_bytes_alone : f->sm_bytes), arrival) +
               f->slow_row * slow_rows + f->absent_row * absent,
-        .l2 = (double)ctas * (shared_m + shared_n) * ROW_BYTES / f->l2_bytes,
+        .l2 = (double)p->ctas * (shared_m + shared_n / (p->merged ? 2 : 1)) * ROW_BYTES / f->l2_bytes,
     };
 }
 
-/* Cycles of storing a tile: the narrower the boxes of the TMA stores, the slower. */
+/* Cycles of storing a tile: the narrower the boxes of the TMA stores, the slower. Before it, those of adding the parts of a split. */
 static double epilogue_of_tile(const gemm_sm90_config *c)
 {
-    double narrow = c->tile_n % 64 == 0 ? 1 : c->tile_n % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
+    const gemm_sm90_shape s = gemm_sm90_shape_of(c);
+    double narrow = c->swap || s.columns % 64 == 0 ? 1 : s.columns % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
     double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
-    return (double)c->tile_m * c->tile_n * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers);
+    double sent = 4.0 * c->tile_m * c->tile_n, exchange = c->split == 1 ? 0 : fit.exchange + sent / fit.exchange_bytes;
+    return (double)c->tile_m * s.columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
+           exchange;
 }
 
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc *d = desc;
     const gemm_sm90_config *c = config;
-    int cluster = c->cluster_m * c->cluster_n;
-    int64_t tiles = ceil_div(d->m, c->tile_m * c->cluster_m) * ceil_div(d->n, c->tile_n * c->cluster_n) * cluster;
-    int64_t slots = max_i64(device->sm_count / cluster * cluster, cluster), turns = ceil_div(tiles, slots);
-    int64_t steps = ceil_div(d->k, GEMM_TILE_K);
-    step_cycles s = step_of(d, c, min_i64(tiles, slots), device->sm_count);
-    double step = overlapped(s.tensor_cores, s.sm, s.l2) * (1 + fit.cluster * (cluster - 1)) + fit.step;
-    double tile = step * (double)steps, epilogue = epilogue_of_tile(c), all = tile + epilogue;
+    const tiled_problem p = problem_of(d, c, device->sm_count);
+    const step_cycles s = step_of(&p, c, device->sm_count);
+    double sharing = 1 + fit.cluster * (c->cluster_m * c->cluster_n - 1);
+    double step = overlapped(s.tensor_cores, s.sm, s.l2) * sharing + fit.step;
+    double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c), all = tile + epilogue;
     double turn = c->pingpong ? fmax(tile, all / 2) : all;
-    double flops = 2.0 * (double)(tiles * c->tile_m * c->tile_n * steps) * GEMM_TILE_K;
+    double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
     double bytes = (double)(d->m * d->k + d->n * d->k) * (double)ckl_dtype_bytes(d->a) +
                    (double)(d->m * d->n) * (double)ckl_dtype_bytes(d->d) * (c->epilogue.c ? 2 : 1);
-    double tiles_us = fit.launch_us + ((double)turns * turn + all - turn) / fit.cycles_per_us;
+    double tiles_us = fit.launch_us + ((double)p.turns * turn + all - turn) / fit.cycles_per_us;
     double power_us = fit.launch_us + flops / (fit.flops_per_us * (double)device->sm_count);
-    double memory_us = fit.launch_us + bytes / fit.memory_bytes_per_us;
+    double memory_us = fit.launch_us + (double)d->batch * bytes / fit.memory_bytes_per_us;
     const char *bound = s.tensor_cores > fmax(s.sm, s.l2) ? "tensor cores" : s.sm > s.l2 ? "loads" : "L2";
     bound = epilogue > tile ? "epilogue" : bound;
     if (fmax(power_us, memory_us) > tiles_us)

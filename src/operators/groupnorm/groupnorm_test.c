@@ -1,15 +1,11 @@
-/* groupnorm_test.c - the problem line of group norm, its cases and rejects. */
+/* groupnorm_test.c - the cases and rejects of group norm. */
 #include "operators/groupnorm/groupnorm_config.h"
 #include "operators/norm_lab.h"
-
-static const field fields[] = { GROUPNORM_DESC(FIELD_NESTED, (norm_problem, images)) //
-                                NORM_PROBLEM(FIELD_ROW, norm_problem) };
 
 static ckl_status prepare(void *problem)
 {
     norm_problem *p = problem;
     const ckl_groupnorm_desc *d = &p->images;
-    TRY(plan_check_desc(&groupnorm_operator, problem));
     bool planes = d->layout == CKL_IMAGE_NCHW;
     int64_t pixels = product_i64(d->h, d->w);
     p->view = (norm_view){ .direction = d->direction,
@@ -123,9 +119,17 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "n={batch} c={channels} h={s:image} w={s} groups={1|4|8|16|32|32|32|32} layout={nchw|nhwc} dtype={f32|f16|bf16} "
+    "direction={forward|backward}",
+    "n={batch} c={c:channels} h={image} w={image} groups={c} layout={nchw|nhwc} dtype={f32|f16|bf16}",
+    NULL,
+};
+
 static const test_reject rejects[] = {
     { "n=-1", CKL_INVALID, "groupnorm: n=-1 is negative" },
     { "h=-3 direction=backward", CKL_INVALID, "groupnorm: h=-3 is negative" },
+    { "groups=1 c=1 n=1 h=1 w=2^55", CKL_INVALID, "spans more than 2^56 bytes" },
     { "c=32 groups=5", CKL_INVALID, "groupnorm: groups=5 does not divide c=32" },
     { "groups=0", CKL_INVALID, "groupnorm: groups=0 is less than 1" },
     { "dtype=i8", CKL_INVALID, "groupnorm: dtype=i8 is none of f32, f16, bf16" },

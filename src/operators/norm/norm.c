@@ -72,11 +72,35 @@ static int tensors(const ckl_norm_desc *d, bool centred, plan_tensor *t)
 
 /* Launch */
 
+static bool in_phase(const ckl_norm_desc *d, const ckl_norm_args *a)
+{
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    const void *of_rows[] = { a->x, is_forward ? a->residual : a->dy, is_forward ? a->sum : a->dsum };
+    for (int i = 0; i < COUNT_OF(of_rows); i++)
+        if (of_rows[i] && !row_starts_in_phase(of_rows[i], is_forward ? a->y : a->dx))
+            return false;
+    return row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
+}
+
 static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *a)
 {
+    if (c->split.ragged)
+        return in_phase(d, a) ? NORM_VECTORS : NORM_ELEMENTS;
     const bool aligned = PLAN_ALIGNED(c->split.vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->residual, a->gamma,
                                       a->beta, a->dy, a->dsum, a->y, a->sum, a->dx, a->dgamma, a->dbeta);
     return aligned ? NORM_VECTORS : NORM_ELEMENTS;
+}
+
+/*
+ * CTAs or clusters that take rows of gradients in turn. Where rows are ragged, those of each must lie equally to 16-byte
+ * boundaries: their distance is a multiple of the rows after which that is so.
+ */
+static int64_t workers_for(const ckl_norm_desc *d, const norm_config *c, int64_t workers)
+{
+    const int64_t even = even_workers(d->rows, workers), period = row_phase_period(d->dtype, d->ldx);
+    if (!c->split.ragged || even >= d->rows)
+        return even;
+    return max_i64(1, even / period) * period;
 }
 
 /* CTAs of the kernel of the rows: one or a cluster for each row, or persistent ones, which take several. */
@@ -84,13 +108,13 @@ static int64_t row_ctas(const ckl_plan *plan, int kernel)
 {
     const ckl_norm_desc *d = plan->desc;
     const norm_config *c = plan->config;
-    row_split s = norm_split(c, true);
+    const row_split s = c->split;
     int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[NORM_VECTORS].clusters_resident;
     if (d->direction == CKL_DIRECTION_FORWARD)
         return c->flow.stages && kernel == NORM_VECTORS ? min_i64(ctas, clusters * s.cluster) : ctas;
     if (c->persistent_ctas > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->persistent_ctas / s.cluster;
-    return even_workers(ctas / s.cluster, max_i64(1, clusters)) * s.cluster;
+    return workers_for(d, c, max_i64(1, clusters)) * s.cluster;
 }
 
 /* The counter from which rows that flow are drawn. */

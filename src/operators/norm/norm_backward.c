@@ -5,12 +5,15 @@
  * of their columns, which it leaves in the workspace. Kernel 2 adds those up, in order. A row is in
  * registers or flows through shared memory; one that bulk copies cannot read and no registers hold is read tile by tile in
  * each pass. Where there are no registers for sums of columns, kernel 2 reads x and dy once more.
+ *
+ * Ragged rows (row.h) have their vectors where those of dx are. The rows of a CTA are so far apart that all of them lie equally
+ * to 16-byte boundaries: a thread has the same columns in each, so that it can keep their sums.
  */
 #include "cute/kernel.h"
 #include "operators/norm/norm_config.h"
 #include "skeletons/column.h"
 
-/* A row of x and dy: n = (x - mean) * rstd, g = dy * gamma. */
+/* A span of a row of x and dy: n = (x - mean) * rstd, g = dy * gamma. The variables are the same for all spans of a row. */
 typedef struct row {
     const norm_config *cfg;
     row_split split;
@@ -37,7 +40,10 @@ static tensor load_input(const row *r, const row_place *p, val pointer)
 
 static tensor load_gamma(const row *r, const row_place *p)
 {
-    return row_fetch(&r->split, p, row_vector(&r->split, p, r->o.gamma, r->cfg->dtype));
+    tensor tXgGamma = row_vector(&r->split, p, r->o.gamma, r->cfg->dtype); // (VEC,STEPS)
+    tensor rGamma = fragment_like(tXgGamma, r->cfg->dtype);                // (VEC,STEPS)
+    row_load_anywhere(&r->split, p, tXgGamma, rGamma, 0);
+    return rGamma;
 }
 
 static val deviation(const row *r, int i)
@@ -115,6 +121,24 @@ static void write_dx(row *r, const row_place *p)
 
 /* One row in registers */
 
+/* The spans of a row. */
+typedef struct spans {
+    row of[ROW_SPANS_MAX];
+    int count;
+} spans;
+
+static spans spans_of(const row *r)
+{
+    const row_spans all = row_spans_of(&r->split, &r->place, r->o.dx, r->cfg->dtype, r->o.ldy);
+    spans s = { .count = all.count };
+    for (int i = 0; i < s.count; i++) {
+        s.of[i] = *r;
+        s.of[i].split = all.of[i].split;
+        s.of[i].place = all.of[i].place;
+    }
+    return s;
+}
+
 static void load_row(row *r, const row_place *p)
 {
     r->rX = load_input(r, p, r->o.x);
@@ -142,16 +166,19 @@ static void clear_sums(const row *r)
     assign(r->sum[1], immf(0));
 }
 
-static void backward_of_row(row *r)
+static void backward_of_row(spans *s)
 {
+    row *r = &s->of[0];
     load_statistics(r, r->place.row, r->mean, r->rstd);
     clear_sums(r);
-    add_products(r);
-    if (r->cfg->affine)
-        add_columns(r);
+    for (int i = 0; i < s->count; i++)
+        add_products(&s->of[i]);
+    for (int i = 0; i < s->count && r->cfg->affine; i++)
+        add_columns(&s->of[i]);
     reduce_row(r);
     find_factors(r);
-    write_dx(r, &r->place);
+    for (int i = 0; i < s->count; i++)
+        write_dx(&s->of[i], &s->of[i].place);
 }
 
 /* One row tile by tile */
@@ -184,15 +211,18 @@ static void backward_of_tiles(row *r)
 
 /* All rows of this CTA or cluster */
 
-static void load_each_row(row *r, val stride)
+static void load_each_row(spans *s, val stride)
 {
+    row *r = &s->of[0];
     LOOP_FROM(number, r->place.row, r->o.rows, stride) {
-        r->place.row = number;
+        for (int i = 0; i < s->count; i++)
+            s->of[i].place.row = number;
         if (r->cfg->tiled) {
             backward_of_tiles(r);
         } else {
-            load_row(r, &r->place);
-            backward_of_row(r);
+            for (int i = 0; i < s->count; i++)
+                load_row(&s->of[i], &s->of[i].place);
+            backward_of_row(s);
         }
     }
 }
@@ -201,27 +231,39 @@ static void load_each_row(row *r, val stride)
 static void load_if_exists(row *r, val number)
 {
     row_place p = row_place_at(&r->place, number);
+    if (r->cfg->split.ragged)
+        p.limit = select(p.exists, r->place.limit, imm(0));
     load_row(r, &p);
 }
 
 /* The loads of the next row are under way while a row is reduced and written. */
-static void prefetch_each_row(row *r, val stride)
+static void prefetch_each_row(spans *s, val stride)
 {
-    load_if_exists(r, r->place.row);
-    tensor rX = r->rX, rDy = r->rDy; // (VEC,STEPS)
-    LOOP_FROM(number, r->place.row, r->o.rows, stride) {
-        load_if_exists(r, add(number, stride));
-        tensor rNextX = r->rX, rNextDy = r->rDy; // (VEC,STEPS)
-        r->place.row = number;
-        r->rX = rX;
-        r->rDy = rDy;
-        backward_of_row(r);
-        copy(rNextX, rX, 0);
-        copy(rNextDy, rDy, 0);
+    tensor rX[ROW_SPANS_MAX], rDy[ROW_SPANS_MAX], rNextX[ROW_SPANS_MAX], rNextDy[ROW_SPANS_MAX]; // (VEC,STEPS)
+    for (int i = 0; i < s->count; i++) {
+        load_if_exists(&s->of[i], s->of[i].place.row);
+        rX[i] = s->of[i].rX;
+        rDy[i] = s->of[i].rDy;
+    }
+    LOOP_FROM(number, s->of[0].place.row, s->of[0].o.rows, stride) {
+        for (int i = 0; i < s->count; i++) {
+            row *r = &s->of[i];
+            load_if_exists(r, add(number, stride));
+            rNextX[i] = r->rX;
+            rNextDy[i] = r->rDy;
+            r->place.row = number;
+            r->rX = rX[i];
+            r->rDy = rDy[i];
+        }
+        backward_of_row(s);
+        for (int i = 0; i < s->count; i++) {
+            copy(rNextX[i], rX[i], 0);
+            copy(rNextDy[i], rDy[i], 0);
+        }
     }
 }
 
-/* Stores this thread's sums of columns as those of a group, 16 bytes at a time. */
+/* Stores this thread's sums of columns as those of a group, 16 bytes at a time, of ragged rows one by one. */
 static void store_sums(const row *r, const row_place *p, val group)
 {
     const tensor rSums[] = { r->rDgamma, r->rDbeta };
@@ -232,7 +274,7 @@ static void store_sums(const row *r, const row_place *p, val group)
         tensor gSum = row_part(&r->split, &here, r->o.partial, F32, convert(I64, r->o.cols)); // (VEC,STEPS)
         for (int step = 0; step < r->split.steps; step++)
             IF(row_inside(&r->split, &here, step))
-                copy(slice(rSums[kind], _, step), slice(gSum, _, step), 4 * r->split.vec);
+                copy(slice(rSums[kind], _, step), slice(gSum, _, step), 4 * (r->split.ragged ? 1 : r->split.vec));
     }
 }
 
@@ -252,35 +294,40 @@ static tensor zeros(const row *r)
 
 static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
 {
-    row r = { .cfg = cfg, .split = norm_split(cfg, vectors), .centred = centred, .o = params_of(norm_backward) };
+    row r = { .cfg = cfg,
+              .split = vectors ? cfg->split : row_split_scalar(&cfg->split),
+              .centred = centred,
+              .o = params_of(norm_backward) };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
     min_ctas_per_sm(cfg->ctas_per_sm);
     make_variables(&r);
     const bool sums = cfg->affine && !cfg->tiled;
-    if (sums) {
-        r.rGamma = load_gamma(&r, &r.place);
-        r.rDgamma = zeros(&r);
-        r.rDbeta = zeros(&r);
+    spans s = spans_of(&r);
+    for (int i = 0; i < s.count && sums; i++) {
+        s.of[i].rGamma = load_gamma(&s.of[i], &s.of[i].place);
+        s.of[i].rDgamma = zeros(&s.of[i]);
+        s.of[i].rDbeta = zeros(&s.of[i]);
     }
     if (cfg->split.cluster > 1)
         cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
     val group = r.place.row, stride = convert(I64, div(grid_x(), imm(cfg->split.cluster)));
     if (cfg->prefetch && !cfg->tiled)
-        prefetch_each_row(&r, stride);
+        prefetch_each_row(&s, stride);
     else
-        load_each_row(&r, stride);
-    if (sums)
-        store_sums(&r, &r.place, group);
+        load_each_row(&s, stride);
+    for (int i = 0; i < s.count && sums; i++)
+        store_sums(&s.of[i], &s.of[i].place, group);
 }
+
+enum { CHUNKS_AND_ENDS = ROW_PIPELINE_CHUNKS_MAX + 1 };
 
 /* Rows that flow through shared memory, and what a thread keeps for each of its chunks. */
 typedef struct flow {
     row reduced;              // the row of the first pass: it has sums, mean and rstd of its own
     row written;              // the row of the second pass
     val next_mean, next_rstd; // of the row after `reduced`: the loads are under way
-    tensor rGamma[ROW_PIPELINE_CHUNKS_MAX], rDgamma[ROW_PIPELINE_CHUNKS_MAX],
-        rDbeta[ROW_PIPELINE_CHUNKS_MAX]; // (VEC,STEPS) each
-    int64_t smem;                        // offset of the sums of dgamma, if they are there: (4,THREADS,VECTORS,CHUNKS)
+    tensor rGamma[CHUNKS_AND_ENDS], rDgamma[CHUNKS_AND_ENDS], rDbeta[CHUNKS_AND_ENDS]; // (VEC,STEPS) each
+    int64_t smem; // offset of the sums of dgamma, if they are there: (4,THREADS,VECTORS,CHUNKS)
 } flow;
 
 enum { SUM_VEC = 4, SUM_BYTES = 4 * SUM_VEC };
@@ -294,12 +341,19 @@ static tensor smem_sums(const flow *f, int chunk)
     return slice(sSums, _, thread(), _, chunk);                         // (4,VECTORS)
 }
 
+/* The ends of a ragged row keep their sums in registers. */
+static bool sums_in_smem(const flow *f, int chunk)
+{
+    const norm_config *cfg = f->written.cfg;
+    return cfg->dgamma_in_smem && chunk < cfg->flow.chunks;
+}
+
 /* The sums of a chunk, from where they are kept. */
 static void load_sums(const flow *f, int chunk, row *r)
 {
     r->rDgamma = f->rDgamma[chunk];
     r->rDbeta = f->rDbeta[chunk];
-    if (!r->cfg->dgamma_in_smem)
+    if (!sums_in_smem(f, chunk))
         return;
     r->rDgamma = zeros(r);
     copy(smem_sums(f, chunk), r->rDgamma, SUM_BYTES);
@@ -309,25 +363,26 @@ static void keep_sums(flow *f, int chunk, const row *r)
 {
     f->rDgamma[chunk] = r->rDgamma;
     f->rDbeta[chunk] = r->rDbeta;
-    if (r->cfg->dgamma_in_smem)
+    if (sums_in_smem(f, chunk))
         copy(r->rDgamma, smem_sums(f, chunk), SUM_BYTES);
 }
 
-static row chunk_of(const flow *f, const row *of, const row_place *p, int chunk, const tensor *rInputs)
+static row chunk_of(const flow *f, const row *of, const row_span *at, int chunk, const tensor *rInputs)
 {
     row r = *of;
+    r.split = at->split;
     r.rX = rInputs[0];
     r.rDy = rInputs[1];
     r.rDsum = r.cfg->residual ? rInputs[2] : r.rDsum;
     if (r.cfg->affine)
-        r.rGamma = r.cfg->hold_gamma ? f->rGamma[chunk] : load_gamma(&r, p);
+        r.rGamma = r.cfg->hold_gamma ? f->rGamma[chunk] : load_gamma(&r, &at->place);
     return r;
 }
 
-static void add_chunk(const row_place *p, int chunk, const tensor *rInputs, void *user)
+static void add_chunk(const row_span *at, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
-    row r = chunk_of(f, &f->reduced, p, chunk, rInputs);
+    row r = chunk_of(f, &f->reduced, at, chunk, rInputs);
     add_products(&r);
     if (r.cfg->affine && r.cfg->flow.chunks) {
         load_sums(f, chunk, &r);
@@ -336,11 +391,11 @@ static void add_chunk(const row_place *p, int chunk, const tensor *rInputs, void
     }
 }
 
-static void write_chunk(const row_place *p, int chunk, const tensor *rInputs, void *user)
+static void write_chunk(const row_span *at, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
-    row r = chunk_of(f, &f->written, p, chunk, rInputs);
-    write_dx(&r, p);
+    row r = chunk_of(f, &f->written, at, chunk, rInputs);
+    write_dx(&r, &at->place);
 }
 
 static void first_pass(row_pipeline *s, val number, void *user)
@@ -372,16 +427,23 @@ static void second_pass(row_pipeline *s, val number, void *user)
     row_pipeline_second_pass(s, number, write_chunk, f);
 }
 
+/* Those for which a thread keeps sums. */
+static int chunks_and_ends(const norm_config *cfg)
+{
+    return cfg->affine && cfg->flow.chunks ? cfg->flow.chunks + cfg->split.ragged : 0;
+}
+
 static void flow_begin(flow *f)
 {
     const norm_config *cfg = f->written.cfg;
     if (cfg->dgamma_in_smem)
         f->smem = smem_alloc("sums", norm_dgamma_bytes(cfg), SUM_BYTES);
-    for (int chunk = 0; chunk < cfg->flow.chunks && cfg->affine; chunk++) {
+    for (int chunk = 0; chunk < chunks_and_ends(cfg); chunk++) {
         row r = f->written;
-        row_place p = row_pipeline_columns(r.pipeline, chunk);
+        row_span at = row_pipeline_columns(r.pipeline, chunk);
+        r.split = at.split;
         if (cfg->hold_gamma)
-            f->rGamma[chunk] = load_gamma(&r, &p);
+            f->rGamma[chunk] = load_gamma(&r, &at.place);
         r.rDgamma = zeros(&r);
         r.rDbeta = zeros(&r);
         keep_sums(f, chunk, &r);
@@ -391,11 +453,12 @@ static void flow_begin(flow *f)
 static void flow_end(const flow *f)
 {
     const norm_config *cfg = f->written.cfg;
-    for (int chunk = 0; chunk < cfg->flow.chunks && cfg->affine; chunk++) {
+    for (int chunk = 0; chunk < chunks_and_ends(cfg); chunk++) {
         row r = f->written;
-        row_place p = row_pipeline_columns(r.pipeline, chunk);
+        row_span at = row_pipeline_columns(r.pipeline, chunk);
+        r.split = at.split;
         load_sums(f, chunk, &r);
-        store_sums(&r, &p, r.pipeline->first_row);
+        store_sums(&r, &at.place, r.pipeline->first_row);
     }
 }
 

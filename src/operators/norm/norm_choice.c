@@ -7,12 +7,15 @@ enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
     LONG_COLS = 2048,       // longer half rows take as many registers as f32 ones
     LONG_COLS_RESIDUAL = 8192,
-    FORWARD_THREADS = 1024, // of an SM, for f32 rows: 64 registers each
-    BACKWARD_BYTES = 32,    // of a thread and tensor of rows: each element needs two sums in f32 beside
+    RAGGED_VECTORS_MIN = 32,      // of a ragged row with gamma
+    FORWARD_THREADS = 1024,       // of an SM, for f32 rows: 64 registers each
+    FORWARD_THREADS_RAGGED = 768, // whose gamma and beta take more: 80
+    BACKWARD_BYTES = 32,          // of a thread and tensor of rows: each element needs two sums in f32 beside
     BACKWARD_ELEMENTS_MAX = 16,
     BACKWARD_THREADS_MAX = 512,
-    BACKWARD_THREADS_MIN = 128, // where rows flow
-    BACKWARD_PREFETCH_MAX = 8,  // elements for which there are registers to load the next row
+    BACKWARD_THREADS_MIN = 128,    // where rows flow
+    BACKWARD_THREADS_RAGGED = 512, // of an SM, where rows flow: their ends take registers
+    BACKWARD_PREFETCH_MAX = 8,     // elements for which there are registers to load the next row
     /* longer rows flow through shared memory */
     FORWARD_ROW_COLS_MAX = 16384,
     FORWARD_RESIDUAL_BYTES_MAX = 32 << 10,
@@ -29,7 +32,8 @@ enum {
     CLUSTER_MAX = 8,
     TILED_THREADS = 512,
     TILED_ELEMENTS = 16,
-    COLUMN_LANES_MIN = 8
+    COLUMN_LANES_MIN = 8,
+    VECTORS_MIN = 4 // of a ragged row
 };
 
 /* Choice */
@@ -39,15 +43,33 @@ static bool divides_rows(const ckl_norm_desc *d, int vec)
     return vec > 0 && d->cols % vec == 0 && (d->rows <= 1 || (d->ldx % vec == 0 && d->ldy % vec == 0));
 }
 
+static bool accepts_rows(const ckl_norm_desc *d, const row_split *s)
+{
+    return s->ragged || divides_rows(d, s->vec);
+}
+
 static int widest_vector(const ckl_norm_desc *d)
 {
     return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldy);
 }
 
-/* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
-static row_split tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, int vec)
+/* Do rows start or end off 16-byte boundaries? Gradients take only those that lie in phase as ragged ones. */
+static bool is_ragged(const ckl_norm_desc *d)
 {
-    row_split s = { TILED_THREADS, TILED_THREADS, 1, vec, TILED_ELEMENTS / vec, false };
+    return widest_vector(d) != row_vec_full(d->dtype) &&
+           (d->direction == CKL_DIRECTION_FORWARD || row_in_phase(d->dtype, d->rows, d->ldx, d->ldy));
+}
+
+/* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
+static row_split tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, bool ragged)
+{
+    const int vec = ragged ? row_vec_full(d->dtype) : widest_vector(d);
+    row_split s = { .threads = TILED_THREADS,
+                    .row_threads = TILED_THREADS,
+                    .cluster = 1,
+                    .vec = vec,
+                    .steps = TILED_ELEMENTS / vec,
+                    .ragged = ragged };
     while (device->has_tma && s.cluster < CLUSTER_MAX && d->rows * s.cluster < device->sm_count)
         s.cluster *= 2;
     return s;
@@ -60,11 +82,13 @@ static void take_problem(const ckl_norm_desc *d, norm_config *c)
     c->residual = d->residual;
 }
 
-/* Rows that flow are long, and whole vectors of 16 bytes. */
+/* Rows that flow are long, and whole vectors of 16 bytes or, if ragged, in phase. */
 static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min)
 {
     int64_t element = (int64_t)ckl_dtype_bytes(d->dtype);
-    return device->has_tma && widest_vector(d) * element == VECTOR_BYTES && d->cols * element > bytes_min;
+    const bool fits =
+        is_ragged(d) ? row_in_phase(d->dtype, d->rows, d->ldx, d->ldy) : widest_vector(d) * element == VECTOR_BYTES;
+    return device->has_tma && fits && d->cols * element > bytes_min;
 }
 
 /* Of the kernel that adds up columns: enough CTAs for all SMs. */
@@ -72,6 +96,12 @@ static void choose_column_lanes(const ckl_norm_desc *d, const ckl_device_info *d
 {
     while (c->column_lanes > COLUMN_LANES_MIN && d->cols < device->sm_count * c->column_lanes * norm_column_vec(c))
         c->column_lanes /= 2;
+}
+
+/* Gamma and beta of a ragged row are cut out of two vectors each: of short ones single elements cost less. */
+static bool pays_ragged(const ckl_norm_desc *d)
+{
+    return !d->affine || d->cols >= RAGGED_VECTORS_MIN * row_vec_full(d->dtype);
 }
 
 /* Bytes of a row in registers; longer ones flow if they can. */
@@ -97,22 +127,25 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     norm_config *c = config;
     row_split s;
-    int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
+    const bool ragged = is_ragged(d);
+    int cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     take_problem(d, c);
-    row_pipeline_split flowing = row_pipeline_choose(d->cols, d->dtype, 1 + d->residual, device);
+    row_pipeline_split flowing = row_pipeline_choose(d->cols, ragged, d->dtype, 1 + d->residual, device);
     if (may_flow(d, device, forward_bytes_max(d))) {
         row_pipeline_config(&flowing, &c->split, &c->flow);
         c->ctas_per_sm = row_pipeline_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
         return CKL_OK;
     }
     int most = d->residual ? CTA_ELEMENTS_RESIDUAL_MAX : CTA_ELEMENTS_MAX;
-    c->tiled = !row_split_choose(d->cols, vec, d->dtype, forward_registers(d), cluster_max, &s) ||
-               row_split_cols(&s) > most * (int64_t)s.cluster;
+    bool held = (ragged && pays_ragged(d) &&
+                 row_split_choose_ragged(d->cols, d->dtype, forward_registers(d), cluster_max, &s)) ||
+                row_split_choose(d->cols, widest_vector(d), d->dtype, forward_registers(d), cluster_max, &s);
+    c->tiled = !held || row_split_cols(&s) > most * (int64_t)s.cluster;
     if (c->tiled)
-        s = tiled_split(d, device, vec);
+        s = tiled_split(d, device, ragged);
     c->split = s;
     if (d->dtype == CKL_F32 && !d->residual && !c->tiled && row_split_registers(&s, d->dtype) <= FORWARD_REGISTERS)
-        c->ctas_per_sm = FORWARD_THREADS / s.threads;
+        c->ctas_per_sm = (s.ragged ? FORWARD_THREADS_RAGGED : FORWARD_THREADS) / s.threads;
     return CKL_OK;
 }
 
@@ -129,6 +162,18 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
     s->steps = (int)ceil_div(vectors, (int64_t)s->threads * s->cluster);
     s->exact = row_split_cols(s) == cols;
     return s->steps <= steps;
+}
+
+/* The same for the vectors of a ragged row; not for one that is hardly longer than its ends. */
+static bool choose_ragged_backward_split(const ckl_norm_desc *d, int elements, row_split *s)
+{
+    const int vec = row_vec_full(d->dtype);
+    if (!is_ragged(d) || d->cols < VECTORS_MIN * vec ||
+        !choose_backward_split(d->cols - d->cols % vec, vec, elements, 1, s))
+        return false;
+    s->exact = false;
+    s->ragged = true;
+    return true;
 }
 
 /*
@@ -168,6 +213,8 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
             continue;
         for (; f->threads > BACKWARD_THREADS_MIN && f->threads / 2 * f->elements >= d->cols; f->ctas_per_sm *= 2)
             f->threads /= 2;
+        if (is_ragged(d))
+            f->ctas_per_sm = (int)min_i64(f->ctas_per_sm, BACKWARD_THREADS_RAGGED / f->threads);
         return true;
     }
     return false;
@@ -175,14 +222,14 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 
 static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
-    const int vec = widest_vector(d), inputs = 2 + d->residual;
-    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, false },
+    const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
+    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = is_ragged(d) },
                              .cluster = 1,
                              .residence = f->residence };
     while ((int64_t)f->threads * f->elements * s.cluster < d->cols)
         s.cluster *= 2;
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
-    s.chunk.exact = row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
+    s.chunk.exact = !is_ragged(d) && row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
     int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
     s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) / (row_split_cols(&s.chunk) * inputs * f->bytes));
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
@@ -206,7 +253,7 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     row_pipeline_split s;
     const bool sums = choose_sums(d, device, &f, &s);
     if (!sums)
-        s = row_pipeline_choose(d->cols, d->dtype, 2 + d->residual, device);
+        s = row_pipeline_choose(d->cols, is_ragged(d), d->dtype, 2 + d->residual, device);
     row_pipeline_config(&s, &c->split, &c->flow);
     c->hold_gamma = sums && f.hold_gamma;
     c->dgamma_in_smem = sums && f.dgamma_in_smem;
@@ -230,10 +277,11 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     row_split s;
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     int elements = BACKWARD_BYTES / (int)ckl_dtype_bytes(d->dtype);
-    c->tiled = !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
+    c->tiled = !choose_ragged_backward_split(d, elements, &s) &&
+               !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
                !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
     if (c->tiled)
-        s = tiled_split(d, device, vec);
+        s = tiled_split(d, device, false);
     c->split = s;
     c->prefetch = !c->tiled && s.vec * s.steps <= BACKWARD_PREFETCH_MAX;
     choose_column_lanes(d, device, c);
@@ -246,9 +294,13 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
                              const norm_config *c)
 {
     row_pipeline_split s = row_pipeline_split_of(&c->split, &c->flow);
-    if (!divides_rows(d, c->split.vec) || d->cols > COLS_MAX)
+    if (!accepts_rows(d, &c->split) || d->cols > COLS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what,
              c->split.vec, COLS_MAX);
+    if (c->split.ragged && !row_in_phase(d->dtype, d->rows, d->ldx, d->ldy))
+        FAIL(CKL_UNSUPPORTED,
+             "%s: ldx=%" PRId64 " ldy=%" PRId64 ", rows that flow lie differently to 16-byte boundaries", what, d->ldx,
+             d->ldy);
     const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
     if (!backward)
         TRY(row_pipeline_dynamic_admit(what, &s, d->cols));
@@ -266,7 +318,11 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
 static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ckl_device_info *device,
                               const norm_config *c)
 {
-    row_split s = norm_split(c, true);
+    const row_split s = c->split;
+    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD &&
+        (c->tiled || !row_in_phase(d->dtype, d->rows, d->ldx, d->ldy)))
+        FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but tiled=%d, or ldx=%" PRId64 " and ldy=%" PRId64 " are out of phase",
+             what, c->tiled, d->ldx, d->ldy);
     if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)
         FAIL(CKL_INVALID, "%s: dtype, affine and residual must be those of the problem", what);
     if (c->tiled && c->split.row_threads != c->split.threads)
@@ -280,7 +336,7 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
     TRY(row_split_admit(what, &s, c->tiled ? min_i64(d->cols, row_split_cols(&s)) : d->cols, d->dtype, device));
     if (c->tiled && c->split.exact)
         FAIL(CKL_INVALID, "%s: exact=1, but tiles of a row are not", what);
-    if (!divides_rows(d, c->split.vec))
+    if (!accepts_rows(d, &c->split))
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide cols and the distances between rows", what, c->split.vec);
     if (d->cols > COLS_MAX || row_split_ctas(&s, d->rows) > CTAS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: more than %d columns or CTAs", what, CTAS_MAX);

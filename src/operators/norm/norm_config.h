@@ -81,12 +81,6 @@ KERNEL_PARAMS(norm_forward, NORM_FORWARD_PARAMS);
 /* partial: (COLS,KINDS,GROUPS) f32, sums of columns over the rows of one CTA or cluster, a group; kinds: dgamma, dbeta. */
 KERNEL_PARAMS(norm_backward, NORM_BACKWARD_PARAMS);
 
-/* How a kernel shares out its rows: vectors, or single elements for pointers that are not aligned to vectors. */
-static inline row_split norm_split(const norm_config *c, bool vectors)
-{
-    return vectors ? c->split : row_split_scalar(&c->split);
-}
-
 /* 32-bit values of the largest reduction over a row that flows. */
 enum { NORM_FLOW_VALUES = 2 };
 
@@ -112,10 +106,10 @@ static inline bool norm_keeps_sums(const norm_config *c)
     return !c->tiled && (c->flow.chunks || !c->flow.stages);
 }
 
-/* Columns of a lane in the kernel that adds them up: rows that flow are whole vectors. */
+/* Columns of a lane in the kernel that adds them up: rows that flow are whole vectors, if they are not ragged. */
 static inline int norm_column_vec(const norm_config *c)
 {
-    return c->flow.stages ? 4 : 1;
+    return c->flow.stages && !c->split.ragged ? 4 : 1;
 }
 
 /* As an implementation's choose and admit: plan/plan.h. */

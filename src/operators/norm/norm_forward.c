@@ -1,60 +1,71 @@
 /*
  * norm_forward.c - the threads of a row hold it in registers; longer rows flow through shared memory, or are read tile by
- * tile in each pass.
+ * tile in each pass. Rows that start anywhere are ragged (row.h): vectors are those of y.
  */
 #include "cute/kernel.h"
 #include "operators/norm/norm_config.h"
 
-enum { WRITE_STEPS = 4 }; // vectors for which gamma and beta are loaded at once
+/* Vectors for which gamma and beta are loaded at once; what is out of phase takes registers for two vectors each. */
+enum { WRITE_STEPS = 4, WRITE_STEPS_RAGGED = 2 };
 
 /* One row on its way through the passes. Its values h are x, or x + residual rounded as sum keeps them. */
 typedef struct row {
     const norm_config *cfg;
     row_split split;
+    bool in_phase; // rows of x, residual, y and sum
     row_place place;
+    row_spans spans;
     bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
     norm_forward_values o;
-    tensor rH;                // (VEC,STEPS) of a row in registers
+    tensor rH[ROW_SPANS_MAX]; // (VEC,STEPS) of a row in registers
     val sum[2];               // of a pass: differences and their squares, or values
     val mean, mean_low, rstd; // mean + mean_low is the mean to more digits than f32 has
     val shift;                // -mean_low * rstd
 } row;
 
-static int elements(const row *r)
+static int elements(tensor rX)
 {
-    return r->split.vec * r->split.steps;
+    return (int)static_size(rX.layout);
 }
 
-static tensor load_input(const row *r, const row_place *p, val pointer, val ld, ir_cache cache)
+static tensor load_input(const row *r, const row_span *at, val pointer, val ld, ir_cache cache)
 {
-    return row_fetch(&r->split, p, with_cache(row_part(&r->split, p, pointer, r->cfg->dtype, ld), cache));
+    tensor tXgX = with_cache(row_part(&at->split, &at->place, pointer, r->cfg->dtype, ld), cache); // (VEC,STEPS)
+    tensor rX = fragment_like(tXgX, r->cfg->dtype);                                                // (VEC,STEPS)
+    (r->in_phase ? row_load : row_load_anywhere)(&at->split, &at->place, tXgX, rX, 0);
+    return rX;
 }
 
-static tensor load_weights(const row *r, const row_place *p, val pointer)
+/* Of vectors that all rows share: ragged rows are out of phase with them. */
+static tensor load_weights(const row *r, const row_span *at, val pointer)
 {
-    return row_fetch(&r->split, p, row_vector(&r->split, p, pointer, r->cfg->dtype));
+    tensor tXgW = row_vector(&at->split, &at->place, pointer, r->cfg->dtype); // (VEC,STEPS)
+    tensor rW = fragment_like(tXgW, r->cfg->dtype);                           // (VEC,STEPS)
+    row_load_anywhere(&at->split, &at->place, tXgW, rW, 0);
+    return rW;
 }
 
 /* h from x and residual, in place of x. */
 static void add_residual(const row *r, tensor rX, tensor rResidual)
 {
-    for (int i = 0; i < elements(r); i++)
+    for (int i = 0; i < elements(rX); i++)
         set(rX, i, convert(r->cfg->dtype, add(at_f32(rX, i), at_f32(rResidual, i))));
 }
 
-static void store_sum(const row *r, const row_place *p, tensor rH)
+static void store_sum(const row *r, const row_span *at, tensor rH)
 {
-    row_store(&r->split, p, rH, row_part(&r->split, p, r->o.sum, r->cfg->dtype, r->o.ldy));
+    tensor gSum = row_part(&at->split, &at->place, r->o.sum, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
+    (r->in_phase ? row_store : row_store_anywhere)(&at->split, &at->place, rH, gSum);
 }
 
 /* h from the inputs; writes sum. */
-static tensor load_inputs(const row *r, const row_place *p)
+static tensor load_inputs(const row *r, const row_span *at)
 {
     if (!r->cfg->residual)
-        return load_input(r, p, r->o.x, r->o.ldx, r->cfg->tiled ? IR_CACHE_EVICT_LAST : IR_CACHE_DEFAULT);
-    tensor rH = load_input(r, p, r->o.x, r->o.ldx, IR_CACHE_DEFAULT);
-    add_residual(r, rH, load_input(r, p, r->o.residual, r->o.ldx, IR_CACHE_DEFAULT));
-    store_sum(r, p, rH);
+        return load_input(r, at, r->o.x, r->o.ldx, r->cfg->tiled ? IR_CACHE_EVICT_LAST : IR_CACHE_DEFAULT);
+    tensor rH = load_input(r, at, r->o.x, r->o.ldx, IR_CACHE_DEFAULT);
+    add_residual(r, rH, load_input(r, at, r->o.residual, r->o.ldx, IR_CACHE_DEFAULT));
+    store_sum(r, at, rH);
     return rH;
 }
 
@@ -64,45 +75,49 @@ static tensor load_inputs(const row *r, const row_place *p)
  * NOTE: evict_last in the first pass and evict_first in this one leave L2 to the results that wait to be written: 131.2 us
  * instead of 145.3 for 4096x16384 f32 on an H200 (bench/notes/norm.md).
  */
-static tensor reload(const row *r, const row_place *p)
+static tensor reload(const row *r, const row_span *at)
 {
-    return r->cfg->residual ? load_input(r, p, r->o.sum, r->o.ldy, IR_CACHE_EVICT_FIRST)
-                            : load_input(r, p, r->o.x, r->o.ldx, IR_CACHE_EVICT_FIRST);
+    return r->cfg->residual ? load_input(r, at, r->o.sum, r->o.ldy, IR_CACHE_EVICT_FIRST)
+                            : load_input(r, at, r->o.x, r->o.ldx, IR_CACHE_EVICT_FIRST);
 }
 
-typedef void row_pass(row *r, tensor rH, const row_place *p);
+typedef void row_pass(row *r, tensor rH, const row_span *at);
 
 static row_pass write_result;
 
-/* One pass over the row: over its registers, or over its tiles in memory. */
+/* One pass over the row: over its registers, or over its tiles in memory and the ends of a ragged row. */
 static void over_row(row *r, row_pass *pass)
 {
+    const row_spans *spans = &r->spans;
     if (!r->cfg->tiled) {
-        pass(r, r->rH, &r->place);
+        for (int i = 0; i < spans->count; i++)
+            pass(r, r->rH[i], &spans->of[i]);
         return;
     }
     LOOP_FROM(begin, imm(0), r->o.cols, imm((int)row_split_cols(&r->split))) {
-        row_place p = row_from(&r->place, begin);
-        pass(r, pass == write_result ? reload(r, &p) : load_inputs(r, &p), &p);
+        row_span tile = { r->split, row_from(&spans->of[0].place, begin) };
+        pass(r, pass == write_result ? reload(r, &tile) : load_inputs(r, &tile), &tile);
     }
+    for (int i = 1; i < spans->count; i++)
+        pass(r, pass == write_result ? reload(r, &spans->of[i]) : load_inputs(r, &spans->of[i]), &spans->of[i]);
 }
 
 /* Passes */
 
-static void add_values(row *r, tensor rH, const row_place *p)
+static void add_values(row *r, tensor rH, const row_span *at)
 {
-    (void)p;
-    for (int i = 0; i < elements(r); i++)
+    (void)at;
+    for (int i = 0; i < elements(rH); i++)
         assign(r->sum[i % 2], add(r->sum[i % 2], at_f32(rH, i)));
 }
 
 /* Elements past the end of the row were loaded as zero: they count as equal to the mean. */
-static void add_squares(row *r, tensor rH, const row_place *p)
+static void add_squares(row *r, tensor rH, const row_span *at)
 {
-    for (int i = 0; i < elements(r); i++) {
+    for (int i = 0; i < elements(rH); i++) {
         val x = at_f32(rH, i);
         if (r->centred) {
-            x = select(row_inside(&r->split, p, i / r->split.vec), sub(x, r->mean), immf(0));
+            x = select(row_inside(&at->split, &at->place, i / at->split.vec), sub(x, r->mean), immf(0));
             assign(r->sum[0], add(r->sum[0], x));
         }
         assign(r->sum[1], fma(x, x, r->sum[1]));
@@ -110,33 +125,33 @@ static void add_squares(row *r, tensor rH, const row_place *p)
 }
 
 /* The thread's vectors from number `begin` on: as many as gamma and beta have registers for. */
-static void write_vectors(row *r, tensor rH, row_place p, int begin, int steps)
+static void write_vectors(const row *r, tensor rH, const row_span *at, int begin, int steps)
 {
     const bool shifted = r->cfg->affine && r->centred;
-    row some = *r;
+    row_span some = { at->split, row_steps(&at->place, begin, steps) };
     some.split.steps = steps;
-    p = row_steps(&p, begin, steps);
     tensor rGamma = { 0 }, rBeta = { 0 }; // (VEC,STEPS)
     if (r->cfg->affine)
-        rGamma = load_weights(&some, &p, r->o.gamma);
+        rGamma = load_weights(r, &some, r->o.gamma);
     if (shifted)
-        rBeta = load_weights(&some, &p, r->o.beta);
+        rBeta = load_weights(r, &some, r->o.beta);
     tensor rY = fragment(F32, compact(shape(some.split.vec, steps))); // (VEC,STEPS)
-    for (int i = 0; i < elements(&some); i++) {
+    for (int i = 0; i < elements(rY); i++) {
         val h = at_f32(rH, begin * some.split.vec + i);
         val y = r->centred ? fma(sub(h, r->mean), r->rstd, r->shift) : mul(h, r->rstd);
         if (r->cfg->affine)
             y = shifted ? fma(y, at_f32(rGamma, i), at_f32(rBeta, i)) : mul(y, at_f32(rGamma, i));
         set(rY, i, y);
     }
-    tensor gY = row_part(&some.split, &p, r->o.y, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
-    row_store(&some.split, &p, rY, gY);
+    tensor gY = row_part(&some.split, &some.place, r->o.y, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
+    row_store(&some.split, &some.place, rY, gY);
 }
 
-static void write_result(row *r, tensor rH, const row_place *p)
+static void write_result(row *r, tensor rH, const row_span *at)
 {
-    for (int begin = 0; begin < r->split.steps; begin += WRITE_STEPS)
-        write_vectors(r, rH, *p, begin, (int)min_i64(WRITE_STEPS, r->split.steps - begin));
+    const int at_once = at->split.ragged ? WRITE_STEPS_RAGGED : WRITE_STEPS;
+    for (int begin = 0; begin < at->split.steps; begin += at_once)
+        write_vectors(r, rH, at, begin, (int)min_i64(at_once, at->split.steps - begin));
 }
 
 /* Statistics */
@@ -169,9 +184,22 @@ static void correct_mean(row *r, val difference)
 /* How many elements of the row are this thread's. */
 static val own_elements(const row *r)
 {
-    val stride = imm((int)(row_split_cols(&r->split) / r->split.steps)), first = r->place.first, limit = r->place.limit;
-    val vectors = add(div(sub(sub(limit, first), imm(1)), stride), imm(1));
-    return convert(F32, mul(select(lt(first, limit), vectors, imm(0)), imm(r->split.vec)));
+    const row_span *vectors = &r->spans.of[0], *ends = &r->spans.of[1];
+    val stride = imm((int)(row_split_cols(&r->split) / r->split.steps)), first = vectors->place.first;
+    val limit = vectors->place.limit, count = add(div(sub(sub(limit, first), imm(1)), stride), imm(1));
+    val all = convert(F32, mul(select(lt(first, limit), count, imm(0)), imm(r->split.vec)));
+    if (r->spans.count == 1)
+        return all;
+    return add(all, select(row_inside(&ends->split, &ends->place, 0), immf(1), immf(0)));
+}
+
+/* The column of one of them. */
+static val own_column(const row *r)
+{
+    const row_place *vectors = &r->spans.of[0].place;
+    if (r->spans.count == 1)
+        return vectors->first;
+    return select(lt(vectors->first, vectors->limit), vectors->first, r->spans.of[1].place.first);
 }
 
 /*
@@ -249,7 +277,7 @@ static void normalise(row *r)
     const reduction sums = reduce_sums(2);
     const bool own_mean = r->centred && r->cfg->tiled; // a thread's first element: one pass less
     if (own_mean)
-        assign(r->mean, sample(r, r->place.row, r->place.first));
+        assign(r->mean, sample(r, r->place.row, own_column(r)));
     else if (r->centred)
         find_mean(r);
     clear_sums(r);
@@ -289,22 +317,22 @@ static tensor chunk_of(const row *r, const tensor *rInputs, bool second)
     return rInputs[0];
 }
 
-static void add_chunk(const row_place *p, int chunk, const tensor *rInputs, void *user)
+static void add_chunk(const row_span *at, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
     (void)chunk;
-    add_squares(&f->reduced, chunk_of(&f->reduced, rInputs, false), p);
+    add_squares(&f->reduced, chunk_of(&f->reduced, rInputs, false), at);
 }
 
 /* `sum` may be in place of x or residual: it is written when all CTAs have read this row, and the samples of the next. */
-static void write_chunk(const row_place *p, int chunk, const tensor *rInputs, void *user)
+static void write_chunk(const row_span *at, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
     tensor rH = chunk_of(&f->written, rInputs, true); // (VEC,STEPS)
     (void)chunk;
     if (f->written.cfg->residual)
-        store_sum(&f->written, p, rH);
-    write_result(&f->written, rH, p);
+        store_sum(&f->written, at, rH);
+    write_result(&f->written, rH, at);
 }
 
 static void first_pass(row_pipeline *s, val number, void *user)
@@ -344,7 +372,7 @@ static void second_pass(row_pipeline *s, val number, void *user)
 static void forward_flow(const norm_config *cfg, bool centred)
 {
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
-    row r = { .cfg = cfg, .split = split.chunk, .centred = centred, .o = params_of(norm_forward) };
+    row r = { .cfg = cfg, .split = split.chunk, .in_phase = true, .centred = centred, .o = params_of(norm_forward) };
     const row_pipeline_input inputs[] = { { r.o.x, r.o.ldx }, { r.o.residual, r.o.ldx } };
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_FLOW_VALUES, r.o.rows,
@@ -366,14 +394,18 @@ static void forward(const norm_config *cfg, int kernel, bool centred)
         return;
     }
     cfg = cfg->flow.stages ? &tiled : cfg;
-    row r = {
-        .cfg = cfg, .split = norm_split(cfg, kernel == NORM_VECTORS), .centred = centred, .o = params_of(norm_forward)
-    };
+    row r = { .cfg = cfg, .split = cfg->split, .in_phase = kernel == NORM_VECTORS, .centred = centred };
+    r.o = params_of(norm_forward);
+    if (kernel == NORM_ELEMENTS)
+        r.split = row_split_anywhere(&cfg->split, cfg->dtype);
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
+    r.spans = row_spans_of(&r.split, &r.place, r.o.y, cfg->dtype, r.o.ldy);
     min_ctas_per_sm(cfg->ctas_per_sm);
     make_variables(&r);
-    if (!cfg->tiled)
-        r.rH = load_inputs(&r, &r.place);
+    launch_dependents(); // the next kernel's CTAs may be in place when this one ends
+    grid_wait();         // what is above overlaps the end of the kernel before
+    for (int i = 0; i < r.spans.count && !cfg->tiled; i++)
+        r.rH[i] = load_inputs(&r, &r.spans.of[i]);
     if (cfg->split.cluster > 1)
         cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
     normalise(&r);

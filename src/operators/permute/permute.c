@@ -67,9 +67,11 @@ static ckl_status view(const void *desc, void *out)
 }
 
 static const field desc_fields[] = { PERMUTE_DESC(FIELD_ROW, ckl_permute_desc) };
-static const desc_member members[] = { DESC_MEMBER(ckl_permute_desc, rank),     DESC_MEMBER(ckl_permute_desc, shape),
-                                       DESC_MEMBER(ckl_permute_desc, order),    DESC_MEMBER(ckl_permute_desc, stride_x),
-                                       DESC_MEMBER(ckl_permute_desc, stride_y), { 0 } };
+static const desc_member members[] = {
+    DESC_MEMBER(ckl_permute_desc, int, rank),         DESC_MEMBER(ckl_permute_desc, int64_t, shape),
+    DESC_MEMBER(ckl_permute_desc, int, order),        DESC_MEMBER(ckl_permute_desc, int64_t, stride_x),
+    DESC_MEMBER(ckl_permute_desc, int64_t, stride_y), { 0 }
+};
 static const implementation *const implementations[] = PERMUTE_IMPLEMENTATIONS;
 
 OPERATOR_OF_VIEW(permute, permute, permutation, "y = x with its modes in another order; copies of any strides",

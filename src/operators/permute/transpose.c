@@ -35,6 +35,7 @@ static ckl_status view(const void *desc, void *out)
 {
     const ckl_transpose_desc *d = desc;
     const permute_mode batch = { d->batch, d->stride_x, d->stride_y };
+    /* In any order. */
     const permute_mode modes[] = { batch, { d->rows, d->ldx, d->incy }, { d->cols, d->incx, d->ldy } };
     const permute_matrix matrix = { .rows = d->rows,
                                     .cols = d->cols,

@@ -84,6 +84,8 @@ static ckl_status check_matrix(const permutation *p, const char *who, int bytes,
     if (bytes != p->bytes || outer != m->outer_count)
         FAIL(CKL_INVALID, "%s %s: bytes=%d outer=%d are not the problem's %d and %d", p->op, who, bytes, outer,
              p->bytes, m->outer_count);
+    if (tile_r < 1 || tile_c < 1)
+        FAIL(CKL_INVALID, "%s %s: a tile of %dx%d has no elements", p->op, who, tile_r, tile_c);
     if (m->rows > INT32_MAX || m->cols > INT32_MAX || tiles_of(m, tile_r, tile_c) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "%s %s: %" PRId64 "x%" PRId64 " is beyond 32-bit numbers of rows, columns and tiles",
              p->op, who, m->rows, m->cols);

@@ -57,7 +57,7 @@ static void load_tile(const sm90 *k)
         pipeline_expect(&k->arrival, &start, imm(cfg->tile_r * cfg->tile_c * cfg->bytes));
         for (int b = 0; b < cfg->tile_c / k->span; b++)
             tma_load_of(&k->tmaX, slice(k->sX, _, _, b), k->tile.row, add(k->tile.col, imm(b * k->span)), cfg->outer,
-                        k->tile.outer, pipeline_full_barrier(&k->arrival, &start));
+                        k->tile.outer, pipeline_full_barrier(&k->arrival, &start), imm(0));
     }
     launch_dependents();
 }

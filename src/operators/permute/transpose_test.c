@@ -1,4 +1,4 @@
-/* transpose_test.c - the definition of transpose, its problem line, cases and rejects. */
+/* transpose_test.c - the definition of transpose, its cases and rejects. */
 #include "cutekernellib/operators/transpose.h"
 
 #include <math.h>
@@ -6,12 +6,6 @@
 #include "base/dtype.h"
 #include "operators/operators.h"
 #include "operators/permute/permute_config.h"
-
-typedef struct transpose_problem {
-    ckl_transpose_desc desc;
-} transpose_problem;
-
-static const field fields[] = { TRANSPOSE_DESC(FIELD_NESTED, (transpose_problem, desc)) };
 
 static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
 {
@@ -77,6 +71,14 @@ static const char *const cases[] = {
     "rows=131 cols=70 dtype=f32 impl=sm80 config='tile_r=32 tile_c=32 align=128'",
     "rows=300 cols=3 dtype=f16 impl=narrow config='bytes=2 short_x=1 tile_r=64 tile_c=4 threads=128'",
     "rows=5 cols=700 dtype=u8 batch=2 impl=narrow config='bytes=1 outer=1 short_x=0 tile_r=16 tile_c=256'",
+    NULL,
+};
+
+static const char *const population[] = {
+    "rows={hidden} cols={hidden} dtype={u8|f16|bf16|f32|f64}",
+    "rows={tokens} cols={hidden} dtype={u8|f16|bf16|f32}",
+    "rows={sequence} cols={head_dim} batch={heads} dtype={f16|bf16}",
+    "rows={tokens} cols={experts} dtype={f32|bf16}",
     NULL,
 };
 

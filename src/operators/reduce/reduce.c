@@ -139,10 +139,11 @@ static int tensors(const void *desc, plan_tensor *t)
 }
 
 static const field desc_fields[] = { REDUCE_OP(FIELD_ROW, ckl_reduce_desc) REDUCE_DESC(FIELD_ROW, ckl_reduce_desc) };
-static const desc_member members[] = { DESC_MEMBER(ckl_reduce_desc, rank),
-                                       DESC_MEMBER(ckl_reduce_desc, shape),
-                                       DESC_MEMBER(ckl_reduce_desc, stride),
-                                       DESC_MEMBER(ckl_reduce_desc, axes),
+static const desc_member members[] = { DESC_MEMBER(ckl_reduce_desc, int, rank),
+                                       DESC_MEMBER(ckl_reduce_desc, int64_t, shape),
+                                       DESC_MEMBER(ckl_reduce_desc, int64_t, stride),
+                                       DESC_MEMBER(ckl_reduce_desc, int, axes), // a bit each
+
                                        { 0 } };
 static const implementation *const implementations[] = { &reduce_columns_plans,
                                                          &reduce_rows_plans,

@@ -2,8 +2,8 @@
  * reduce_rows.c - rows whose elements lie side by side: a few threads a row, a CTA a row, or several CTAs a row.
  *
  * A row is a sequence of tiles of row_threads * vec * steps elements. The threads of a row load a tile together, each
- * `steps` vectors that are all in flight at once. Where rows are not aligned to vectors (kernel 1), tiles start at the
- * 16-byte boundary before the row, and only its first and last vectors are loaded element by element.
+ * `steps` vectors that are all in flight at once. Where rows are not aligned to vectors (kernel 1), tiles consist of the
+ * vectors between the first and the last boundary of the row, and the elements at its ends are loaded one by one.
  */
 #include "operators/reduce/reduce_kernel.h"
 
@@ -29,11 +29,12 @@ typedef struct rows_kernel {
     val *state;
 } rows_kernel;
 
-/* A segment of a row lies in one stretch of memory; it is counted in elements from the boundary before it. */
+/* A segment of a row lies in one stretch of memory; it is counted in elements from its first boundary. */
 typedef struct segment {
-    val address;   // of element 0: the boundary
-    val head, end; // i64: where the row's elements begin and end
-    val first;     // i64: index in the row of what would be element 0
+    val address;    // of element 0: the boundary
+    val end;        // i64: where tiles end
+    val first;      // i64: index in the row of element 0
+    val head, ends; // i64, of a ragged row: how many elements lie before element 0, and at both ends together
 } segment;
 
 static bool by_cta(const reduce_rows_config *cfg)
@@ -88,18 +89,19 @@ static segment find_segment(const rows_kernel *k, val index)
 {
     int64_t bytes = (int64_t)ckl_dtype_bytes(k->cfg->kind.dtype), inner = k->cfg->kind.reduced - 1;
     val extent = k->p.reduced_extent[inner];
-    segment s = { .address = k->gRow.address, .head = imm64(0), .end = extent, .first = mul(index, extent) };
+    segment s = { .address = k->gRow.address, .end = extent, .first = mul(index, extent) };
     if (inner > 0) {
         layout outer = reduce_modes((int)inner, k->p.reduced_extent, k->p.reduced_stride);
         s.address = reduce_address(s.address, crd2idx(dynamic(index), outer), k->cfg->kind.dtype);
     }
     if (!is_ragged(k))
         return s;
-    val past = bit_and(s.address, imm_as(U64, k->cfg->vec * bytes - 1));
-    s.head = convert(I64, div(past, imm((int)bytes)));
-    s.end = add(extent, s.head);
-    s.first = sub(s.first, s.head);
-    s.address = sub(s.address, past);
+    val to_boundary = bit_and(sub(imm_as(U64, 0), s.address), imm_as(U64, k->cfg->vec * bytes - 1));
+    s.head = min(convert(I64, div(to_boundary, imm((int)bytes))), extent);
+    s.end = bit_and(sub(extent, s.head), imm64(-k->cfg->vec));
+    s.ends = sub(extent, s.end);
+    s.first = add(s.first, s.head);
+    s.address = reduce_address(s.address, s.head, k->cfg->kind.dtype);
     return s;
 }
 
@@ -144,23 +146,22 @@ static void accumulate_steps(const rows_kernel *k, val index, int step, int coun
     reduce_accumulate(k->r, &batch, k->pivot, k->state);
 }
 
-/* A vector of which only some elements belong to the row: the row's threads load one each, or a few. */
-typedef struct edge_vector {
+/* The elements before the first boundary and behind the last one: the row's threads load one each, or a few. */
+typedef struct row_ends {
     int count;
-    val *index, *inside, *x;
-} edge_vector;
+    val *index, *inside, *x; // index: from element 0 of the segment
+} row_ends;
 
-static edge_vector load_edge(const rows_kernel *k, const segment *s, val base, val exists)
+static row_ends load_ends(const rows_kernel *k, const segment *s, val wanted)
 {
     const reduce_rows_config *cfg = k->cfg;
-    int count = (int)ceil_div(cfg->vec, cfg->row_threads);
+    int count = (int)ceil_div(2 * (cfg->vec - 1), cfg->row_threads);
     val *room = ir_alloc((size_t)(3 * count), sizeof *room);
-    edge_vector p = { count, room, room + count, room + 2 * count };
+    row_ends p = { count, room, room + count, room + 2 * count };
     for (int i = 0; i < count; i++) {
-        val number = add(k->here.lane, imm(i * cfg->row_threads));
-        p.index[i] = add(base, convert(I64, number));
-        val in_row = logical_and(ge(p.index[i], s->head), lt(p.index[i], s->end));
-        p.inside[i] = logical_and(logical_and(exists, lt(number, imm(cfg->vec))), in_row);
+        val number = convert(I64, add(k->here.lane, imm(i * cfg->row_threads))), from_head = sub(number, s->head);
+        p.index[i] = add(from_head, select(lt(from_head, imm64(0)), imm64(0), s->end));
+        p.inside[i] = logical_and(wanted, lt(number, s->ends));
         p.x[i] = variable(k->r->input, imm(0));
         tensor gX = elements_at(k, s, p.index[i], compact(leaf(1))); // (1)
         IF(p.inside[i])
@@ -169,47 +170,30 @@ static edge_vector load_edge(const rows_kernel *k, const segment *s, val base, v
     return p;
 }
 
-static void accumulate_edge(const rows_kernel *k, const segment *s, const edge_vector *v)
+static void accumulate_ends(const rows_kernel *k, const segment *s, const row_ends *e)
 {
-    for (int i = 0; i < v->count; i++)
-        IF(v->inside[i])
-            reduce_accumulate_one(k->r, v->x[i], add(s->first, v->index[i]), k->pivot, k->state);
-}
-
-/* The segment's first vector, if it begins before the row, and its last one, if they lie in the tile. */
-static void load_edges(const rows_kernel *k, const segment *s, val tile, edge_vector *head, edge_vector *tail)
-{
-    int vec = k->cfg->vec;
-    val last = mul(div(s->end, imm(vec)), imm(vec)), none = imm64(0);
-    val begins = logical_and(eq(tile, none), logical_or(lt(none, s->head), lt(s->end, imm(vec))));
-    val ends = logical_and(ge(last, tile), lt(last, add(tile, imm64(tile_elements(k->cfg)))));
-    *head = load_edge(k, s, none, begins);
-    *tail = load_edge(k, s, last, logical_and(ends, lt(none, last)));
+    for (int i = 0; i < e->count; i++)
+        IF(e->inside[i])
+            reduce_accumulate_one(k->r, e->x[i], add(s->first, e->index[i]), k->pivot, k->state);
 }
 
 /* A tile that reaches out of the segment: its vectors are guarded, all loads before the first use. */
-static void edge_tile(const rows_kernel *k, const segment *s, val tile, val mine)
+static void edge_tile(const rows_kernel *k, const segment *s, val mine)
 {
     const reduce_rows_config *cfg = k->cfg;
     tensor tXgX = elements_at(k, s, mine, partition_layout(cfg)); // (VEC,STEPS)
     packed rX[cfg->steps];
-    edge_vector head = { 0 }, tail = { 0 };
     val inside[cfg->steps];
     for (int i = 0; i < cfg->steps; i++) {
         rX[i] = packed_registers(cfg->kind.dtype, cfg->vec);
         fill(rX[i].rWords, convert(rX[i].rWords.dtype, imm(0)));
-        val first = add(mine, imm(i * cfg->row_threads * cfg->vec));
-        inside[i] = logical_and(ge(first, s->head), ge(s->end, add(first, imm(cfg->vec))));
+        inside[i] = ge(s->end, add(mine, imm((i * cfg->row_threads + 1) * cfg->vec)));
         IF(inside[i])
             load_step(k, s, mine, i, tXgX, rX[i]);
     }
-    if (is_ragged(k))
-        load_edges(k, s, tile, &head, &tail);
-    accumulate_edge(k, s, &head);
     for (int i = 0; i < cfg->steps; i++)
         IF(inside[i])
             accumulate_steps(k, add(s->first, mine), i, 1, &rX[i]);
-    accumulate_edge(k, s, &tail);
 }
 
 static void full_tile(const rows_kernel *k, const segment *s, val mine)
@@ -224,32 +208,42 @@ static void full_tile(const rows_kernel *k, const segment *s, val mine)
     accumulate_steps(k, add(s->first, mine), 0, cfg->steps, rX);
 }
 
-/* The CTAs of a row take its tiles in turn. */
+/* The CTAs of a row take its tiles in turn; the first one also the ends of its segments. */
 static void accumulate_row(const rows_kernel *k)
 {
     const reduce_rows_config *cfg = k->cfg;
-    int64_t tile = tile_elements(cfg), slack = is_ragged(k) ? cfg->vec - 1 : 0;
-    val inner = k->p.reduced_extent[k->cfg->kind.reduced - 1], tiles_inner, tiles, mine_in_tile;
-    tiles_inner = div(add(inner, imm64(tile - 1 + slack)), imm64(tile));
-    tiles = k->cfg->kind.reduced == 1 ? tiles_inner : variable(I64, imm(0));
-    if (k->cfg->kind.reduced > 1)
+    const bool several = cfg->kind.reduced > 1, ragged = is_ragged(k);
+    int64_t tile = tile_elements(cfg);
+    val inner = k->p.reduced_extent[cfg->kind.reduced - 1], tiles_inner, tiles, mine_in_tile;
+    tiles_inner = div(add(inner, imm64(tile - 1)), imm64(tile));
+    tiles = several ? variable(I64, imm(0)) : tiles_inner;
+    if (several)
         IF(lt(imm(0), k->p.count))
             assign(tiles, mul(tiles_inner, div(k->p.count, inner)));
     mine_in_tile = convert(I64, crd2idx(coord(0, k->here.lane, 0), tile_layout(cfg)));
     segment only = find_segment(k, imm64(0));
+    row_ends ends = { 0 };
+    if (ragged && !several)
+        ends = load_ends(k, &only, eq(k->here.rank, imm64(0)));
     LOOP_FROM(t, k->here.rank, tiles, k->here.ctas) {
         segment s = only;
         val tile_of_segment = t;
-        if (k->cfg->kind.reduced > 1) {
+        if (several) {
             val index = div(t, tiles_inner);
             s = find_segment(k, index);
             tile_of_segment = sub(t, mul(index, tiles_inner));
         }
+        if (ragged && several)
+            ends = load_ends(k, &s, eq(tile_of_segment, imm64(0)));
         val first = mul(tile_of_segment, imm64(tile)), mine = add(first, mine_in_tile);
-        IF(logical_and(ge(first, s.head), ge(s.end, add(first, imm64(tile)))))
+        IF(ge(s.end, add(first, imm64(tile))))
             full_tile(k, &s, mine);
-        ELSE edge_tile(k, &s, first, mine);
+        ELSE edge_tile(k, &s, mine);
+        if (several)
+            accumulate_ends(k, &s, &ends);
     }
+    if (!several)
+        accumulate_ends(k, &only, &ends);
 }
 
 /* Every thread of the last CTA receives the states of some CTAs and merges them in their order. */

@@ -1,45 +1,7 @@
-/* reduce_test.c - reduce's problem lines, cases, rejects and costs. */
-#include <string.h>
-
+/* reduce_test.c - reduce's cases, rejects and costs. */
 #include "base/dtype.h"
-#include "base/shape.h"
 #include "operators/reduce/reduce_lab.h"
 #include "operators/reduce/reduce_config.h"
-
-typedef struct reduce_problem {
-    ckl_reduce_desc desc;
-    quoted shape, axes, stride;
-    float offset;
-} reduce_problem;
-
-static const field fields[] = {
-    REDUCE_OP(FIELD_NESTED, (reduce_problem, desc))                                                        //
-    FIELD_ROW(reduce_problem, quoted, shape, "4096", "", "sizes of x, outermost axis first: 8192x32768")   //
-    FIELD_ROW(reduce_problem, quoted, axes, "", "", "reduced axes: 1 or 0,2; all if not given")            //
-    REDUCE_DESC(FIELD_NESTED, (reduce_problem, desc))                                                      //
-    FIELD_ROW(reduce_problem, quoted, stride, "", "", "elements between neighbours of each axis: 40000x1") //
-    FIELD_ROW(reduce_problem, float, offset, "0", "", "added to random x, to show cancellation")           //
-};
-
-static ckl_status prepare(void *problem)
-{
-    reduce_problem *p = problem;
-    ckl_reduce_desc *d = &p->desc;
-    sizes shape, axes = { 0 };
-    TRY(sizes_parse("reduce", "shape", p->shape, CKL_REDUCE_RANK_MAX, &shape));
-    d->rank = shape.rank;
-    memcpy(d->shape, shape.of, sizeof d->shape);
-    TRY(list_parse("reduce", "stride", p->stride, d->rank, d->stride));
-    if (*p->axes)
-        TRY(sizes_parse("reduce", "axes", p->axes, CKL_REDUCE_RANK_MAX, &axes));
-    for (int i = 0; i < axes.rank; i++) {
-        if (axes.of[i] < 0 || axes.of[i] >= d->rank)
-            FAIL(CKL_INVALID, "reduce: axes=%s: axis %" PRId64 " is out of range for rank %d", p->axes, axes.of[i],
-                 d->rank);
-        d->axes |= 1u << axes.of[i];
-    }
-    return CKL_OK;
-}
 
 static bool is_spread(ckl_reduce_op op)
 {
@@ -157,6 +119,11 @@ static const char *const cases[] = {
     "op=sum shape=2^15+3 dtype=f32 impl=rows",
     "op=sum shape=2^16+3 dtype=bf16 impl=rows config='split=1 cluster=8'",
     "op=min shape=20000 dtype=i32 impl=rows fill=integers",
+    "op=argmin shape=3x5000 axes=1 dtype=i64 impl=rows config='split=4'           # states of two numbers of 64 bits",
+    "op=argmax shape=2x5001 axes=1 dtype=i64 impl=rows config='split=1 cluster=4'",
+    "op=argmax shape=3000x8 axes=0 dtype=i64 impl=columns config='split=4'",
+    "op=var shape=3x5000 axes=1 dtype=f16 impl=rows config='split=4'              # and of three",
+    "op=mean shape=3x5000 axes=1 dtype=i32 impl=rows config='split=1 cluster=2'   # and of one",
     "op=sum shape=9000x8 axes=0 impl=columns                   # long columns",
     "op=var shape=2000x8 axes=0 dtype=bf16 impl=columns",
     "op=sum shape=64x2000 axes=0 impl=columns                  # short columns",
@@ -207,6 +174,15 @@ static const char *const cases[] = {
     NULL,
 };
 
+static const char *const population[] = {
+    "op={sum|max|mean|norm2|argmax|var} shape={length} dtype={f32|f16|bf16|i32}",
+    "op={sum|sum|max|min|mean|var|std|argmax|norm2|logsumexp} shape={tokens}x{hidden} axes={0|1} dtype={f32|f16|bf16}",
+    "op={argmax|logsumexp|max} shape={tokens}x{vocabulary} axes=1 dtype={f32|f16|bf16}",
+    "op={sum|mean|var|max} shape={batch}x{channels}x{s:image}x{s} axes={2,3|0,2,3|1} dtype={f32|f16|bf16}",
+    "op={sum|mean|max} shape={batch}x{sequence}x{hidden} axes={1|0,1} dtype={f32|f16|bf16}",
+    NULL,
+};
+
 static const test_reject rejects[] = {
     { "shape=8 dtype=i8", CKL_INVALID, "reduce: dtype=i8 is none of f32, f16, bf16, i32, i64" },
     { "shape=8x-1", CKL_INVALID, "reduce: shape[1]=-1 is negative" },
@@ -238,5 +214,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(reduce, .prepare = prepare, .operands = operands, .reference = reduce_reference, .terms_of = terms,
+OPERATOR_TEST(reduce, .operands = operands, .reference = reduce_reference, .terms_of = terms,
               .approximation_of = approximation, .flops = flops);

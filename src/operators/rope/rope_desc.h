@@ -26,6 +26,13 @@
     X(owner, int64_t, ldyq_head, "0", "", "of yq")                                   \
     X(owner, int64_t, ldyk_head, "0", "", "of yk")
 
+/* A problem line's: the desc, the range of the positions, and whether the call is in place. */
+typedef struct rope_problem {
+    ckl_rope_desc desc;
+    bool inplace;
+    float position_min, position_max;
+} rope_problem;
+
 enum { ROPE_LANES_MAX = 1024 }; // pairs of a head
 
 extern const implementation rope_vector;

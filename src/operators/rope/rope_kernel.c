@@ -24,6 +24,7 @@ typedef struct rope_config {
 } rope_config;
 
 enum { ROPE_VEC_MAX = 8, ROPE_LANE_BITS = 10 }; // of 1024 lanes
+enum { REST_STEPS_UNROLLED = 16 };              // of the elements that are copied
 
 /* Arrays of two: q, then k. Frequencies are in turns per position, each as the sum of two f32. */
 #define ROPE_PARAMS(X, owner)                                                    \
@@ -179,24 +180,48 @@ static void rotate_group(const rope_config *cfg, rope_tile t, const rope_values 
     copy_if(&each, tXcX, limits, rX, tXgY, 0);
 }
 
-/* The elements from rotary_dim on: (ELEMENT,HEAD,TOKEN), in place already where y is x. */
-static void copy_rest(const rope_config *cfg, rope_tile t, const rope_values *p, const side *s)
+/* The elements from rotary_dim on: (ELEMENT,HEAD,TOKEN). */
+typedef struct rest_copy {
+    int_tuple sizes;
+    tensor gX, gY;
+    tiled_copy each;
+    int_tuple tile; // (COLUMNS,HEADS,TOKENS)
+} rest_copy;
+
+static rest_copy rest_of(const rope_config *cfg, rope_tile t, const rope_values *p, const side *s)
 {
-    int rest = cfg->head_dim - cfg->rotary_dim, columns = t.lanes * t.vec;
     int64_t start = cfg->rotary_dim * (int64_t)ckl_dtype_bytes(cfg->dtype);
     layout threads = make_layout(shape(t.lanes, 1, t.tokens), stride(1, 0, t.lanes));
     tiled_copy each = make_tiled_copy(universal_copy(cfg->dtype, t.vec), cfg->dtype, threads,
                                       make_layout(shape(t.vec, cfg->heads, 1), stride(1, t.vec, 0)));
-    int_tuple sizes = shape(rest, s->heads, p->tokens);
-    tensor gX = gmem_tensor(add(s->x, imm64(start)), cfg->dtype, make_layout(sizes, stride(1, s->ldx_head, s->ldx)));
-    tensor gY = gmem_tensor(add(s->y, imm64(start)), cfg->dtype, make_layout(sizes, stride(1, s->ldy_head, s->ldy)));
-    for (int i = 0; i * columns < rest; i++) {
-        tensor cX = local_tile(identity_tensor(sizes), shape(columns, cfg->heads, t.tokens),
-                               coord(i, s->group, convert(I64, cta_x()))); // (COLUMNS,HEADS,TOKENS)
-        tensor tXcX = partition_S(&each, cX, thread()), rX = fragment_like(tXcX, cfg->dtype);
-        copy_if(&each, tXcX, sizes, tensor_at_coordinates(gX, tXcX), rX, 0);
-        copy_if(&each, tXcX, sizes, rX, tensor_at_coordinates(gY, tXcX), 0);
-    }
+    int_tuple sizes = shape(cfg->head_dim - cfg->rotary_dim, s->heads, p->tokens);
+    return (rest_copy){
+        .sizes = sizes,
+        .gX = gmem_tensor(add(s->x, imm64(start)), cfg->dtype, make_layout(sizes, stride(1, s->ldx_head, s->ldx))),
+        .gY = gmem_tensor(add(s->y, imm64(start)), cfg->dtype, make_layout(sizes, stride(1, s->ldy_head, s->ldy))),
+        .each = each,
+        .tile = shape(t.lanes * t.vec, cfg->heads, t.tokens),
+    };
+}
+
+static void copy_columns(const rest_copy *r, int_tuple columns, val group)
+{
+    tensor cX = local_tile(identity_tensor(r->sizes), r->tile, coord(columns, group, convert(I64, cta_x())));
+    tensor tXcX = partition_S(&r->each, cX, thread()), rX = fragment_like(tXcX, r->gX.dtype);
+    copy_if(&r->each, tXcX, r->sizes, tensor_at_coordinates(r->gX, tXcX), rX, 0);
+    copy_if(&r->each, tXcX, r->sizes, rX, tensor_at_coordinates(r->gY, tXcX), 0);
+}
+
+/* In place already where y is x. A long rest of few lanes takes a loop of the kernel. */
+static void copy_rest(const rope_config *cfg, rope_tile t, const rope_values *p, const side *s)
+{
+    rest_copy r = rest_of(cfg, t, p, s);
+    int steps = (int)ceil_div(cfg->head_dim - cfg->rotary_dim, t.lanes * t.vec);
+    for (int i = 0; i < steps && steps <= REST_STEPS_UNROLLED; i++)
+        copy_columns(&r, leaf(i), s->group);
+    if (steps > REST_STEPS_UNROLLED)
+        LOOP(i, imm(steps))
+            copy_columns(&r, dynamic(convert(I64, i)), s->group);
 }
 
 static void rope(const rope_config *cfg, rope_tile t, const rope_values *p)

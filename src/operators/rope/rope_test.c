@@ -1,4 +1,4 @@
-/* rope_test.c - the definition of rope in double, its problem line, cases and rejects. */
+/* rope_test.c - the definition of rope in double, its cases and rejects. */
 #include "cutekernellib/operators/rope.h"
 
 #include <math.h>
@@ -6,19 +6,6 @@
 #include "base/dtype.h"
 #include "operators/operators.h"
 #include "operators/rope/rope_desc.h"
-
-typedef struct rope_problem {
-    ckl_rope_desc desc;
-    bool inplace;
-    float position_min, position_max;
-} rope_problem;
-
-static const field fields[] = {
-    ROPE_DESC(FIELD_NESTED, (rope_problem, desc))                                    //
-    FIELD_ROW(rope_problem, bool, inplace, "0", "0 1", "yq is q and yk is k")        //
-    FIELD_ROW(rope_problem, float, position_min, "0", "", "the least position")      //
-    FIELD_ROW(rope_problem, float, position_max, "4096", "", "the largest position") //
-};
 
 enum { Q, K, POSITIONS, YQ, YK }; // operands
 
@@ -90,6 +77,8 @@ static const char *const cases[] = {
     "tokens=33 heads=4 k_heads=4 head_dim=96 rotary_dim=24 dtype=bf16 # the rest is copied",
     "tokens=33 heads=4 k_heads=4 head_dim=96 rotary_dim=24 dtype=bf16 inplace=1",
     "tokens=40 heads=3 head_dim=100 rotary_dim=2 style=interleaved # one lane, a long rest",
+    "tokens=3 heads=3 head_dim=40000 rotary_dim=2 style=interleaved # a rest that no kernel can unroll",
+    "tokens=5 heads=2 k_heads=1 head_dim=2050 rotary_dim=16 dtype=bf16",
     "tokens=40 heads=3 k_heads=1 head_dim=7 rotary_dim=6 dtype=f16 # odd heads: single elements",
     "tokens=40 heads=3 head_dim=7 rotary_dim=6 style=interleaved inplace=1",
     "tokens=50 heads=4 k_heads=2 dtype=bf16 misalign=1             # pointers aligned to the element only",
@@ -102,6 +91,14 @@ static const char *const cases[] = {
     "tokens=700 heads=12 k_heads=4 head_dim=32 dtype=bf16 impl=vector config='groups=2 threads=128 heads=2'",
     "tokens=9 heads=1 head_dim=77 rotary_dim=76 dtype=f16 ldq=80 ldyq=80 # vectors in the pitch, none in the length",
     "tokens=0",
+    NULL,
+};
+
+static const char *const population[] = {
+    "tokens={tokens} heads={h:heads} k_heads={h} head_dim={head_dim} dtype={f32|f16|bf16|bf16} "
+    "style={half|half|interleaved} inverse={0|0|1}",
+    "tokens={tokens} heads={heads} k_heads={0|1|2|4|8} head_dim={head_dim} positions={i32|i64} dtype={f16|bf16}",
+    "tokens={tokens} heads={heads} head_dim={d:head_dim} rotary_dim={16|32|64} dtype={f16|bf16}",
     NULL,
 };
 

@@ -93,13 +93,13 @@ static ckl_status check_length(const char *what, const ckl_softmax_desc *d)
     return CKL_OK;
 }
 
-static ckl_status admit_form(const char *what, const ckl_softmax_desc *d, const softmax_form *f, int vec)
+static ckl_status admit_form(const char *what, const ckl_softmax_desc *d, const softmax_form *f, int vec, bool ragged)
 {
     softmax_form wanted = form_of(d);
     if (wanted.dtype != f->dtype || wanted.direction != f->direction || wanted.log != f->log ||
         (wanted.scaled && !f->scaled) || wanted.mask != f->mask)
         FAIL(CKL_INVALID, "%s: dtype, direction, log, scaled and mask are those of the problem", what);
-    if (vec_of(d) % vec)
+    if (!ragged && vec_of(d) % vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the lines or the distances between them", what, vec);
     if (f->ctas_per_sm < 0 || f->ctas_per_sm > 32)
         FAIL(CKL_INVALID, "%s: ctas_per_sm=%d is not in 0..32", what, f->ctas_per_sm);
@@ -121,6 +121,18 @@ static int row_registers(const ckl_softmax_desc *d)
     return d->direction == CKL_DIRECTION_FORWARD ? forward : ROW_BACKWARD;
 }
 
+/* Do rows start or end off 16-byte boundaries? */
+static bool is_ragged(const ckl_softmax_desc *d)
+{
+    return vec_of(d) != row_vec_full(d->dtype);
+}
+
+/* A ragged row has its vectors where those of the other tensors are. */
+static bool in_phase(const ckl_softmax_desc *d)
+{
+    return row_in_phase(d->dtype, d->outer, d->ldx, d->ldy);
+}
+
 static ckl_status check_last_axis(const char *what, const ckl_softmax_desc *d)
 {
     if (d->inner != 1)
@@ -134,7 +146,8 @@ static ckl_status choose_row(const void *desc, const ckl_device_info *device, vo
     softmax_row_config *c = config;
     (void)device;
     TRY(check_last_axis("softmax row", d));
-    if (!row_split_choose(d->n, vec_of(d), d->dtype, row_registers(d), 1, &c->split))
+    if (!(is_ragged(d) && row_split_choose_ragged(d->n, d->dtype, row_registers(d), 1, &c->split)) &&
+        !row_split_choose(d->n, vec_of(d), d->dtype, row_registers(d), 1, &c->split))
         FAIL(CKL_UNSUPPORTED, "softmax row: rows of n=%" PRId64 " do not fit the registers of one CTA", d->n);
     if (d->direction == CKL_DIRECTION_BACKWARD && c->split.vec * c->split.steps > ROW_BACKWARD_ELEMENTS)
         FAIL(CKL_UNSUPPORTED, "softmax row: y and dy of n=%" PRId64 " do not fit the registers", d->n);
@@ -148,15 +161,28 @@ static ckl_status choose_long(const void *desc, const ckl_device_info *device, v
     const ckl_softmax_desc *d = desc;
     softmax_row_config *c = config;
     TRY(check_last_axis("softmax long", d));
-    const int vec = vec_of(d), registers = (int)ceil_div(vec * (int64_t)ckl_dtype_bytes(d->dtype), sizeof(float));
+    const int vec = row_vec_full(d->dtype), registers = 16 / (int)sizeof(float);
     c->form = form_of(d);
     c->split = (row_split){ .threads = LONG_THREADS,
                             .row_threads = LONG_THREADS,
                             .cluster = device->has_tma ? CLUSTER_PORTABLE : 1,
                             .vec = vec,
-                            .steps = (int)max_i64(1, row_registers(d) / registers) };
+                            .steps = (int)max_i64(1, row_registers(d) / registers),
+                            .ragged = is_ragged(d) };
     while (c->split.cluster > 1 && row_split_cols(&c->split) / 2 >= d->n)
         c->split.cluster /= 2;
+    return CKL_OK;
+}
+
+/* Each ragged row that flows has a vector, and its stages are where vectors of what is written want them. */
+static ckl_status check_ragged(const char *what, const ckl_softmax_desc *d, bool ragged)
+{
+    if (ragged && d->n < 2 * row_vec_full(d->dtype))
+        FAIL(CKL_UNSUPPORTED, "%s: n=%" PRId64 " may be less than a vector between 16-byte boundaries", what, d->n);
+    if (ragged && !in_phase(d))
+        FAIL(CKL_UNSUPPORTED,
+             "%s: ldx=%" PRId64 " ldy=%" PRId64 ", rows of x and y lie differently to 16-byte boundaries", what, d->ldx,
+             d->ldy);
     return CKL_OK;
 }
 
@@ -165,9 +191,10 @@ static ckl_status choose_pipeline(const void *desc, const ckl_device_info *devic
     const ckl_softmax_desc *d = desc;
     softmax_row_config *c = config;
     TRY(check_last_axis("softmax pipeline", d));
+    TRY(check_ragged("softmax pipeline", d, is_ragged(d)));
     c->form = form_of(d);
     const int inputs = softmax_pipeline_inputs(&c->form);
-    row_pipeline_split split = row_pipeline_choose(d->n, d->dtype, inputs, device);
+    row_pipeline_split split = row_pipeline_choose(d->n, is_ragged(d), d->dtype, inputs, device);
     row_pipeline_config(&split, &c->split, &c->flow);
     c->form.ctas_per_sm = row_pipeline_ctas_per_sm(&split, d->dtype, inputs, SOFTMAX_PIPELINE_VALUES, device);
     return row_pipeline_admit("softmax pipeline", &split, d->n, d->dtype, inputs, SOFTMAX_PIPELINE_VALUES, device);
@@ -179,7 +206,7 @@ static ckl_status admit_rows(const char *what, bool is_long, const ckl_softmax_d
     TRY(check_last_axis(what, d));
     int64_t cols = is_long ? min_i64(d->n, row_split_cols(&c->split)) : d->n;
     TRY(row_split_admit(what, &c->split, cols, c->form.dtype, device));
-    TRY(admit_form(what, d, &c->form, c->split.vec));
+    TRY(admit_form(what, d, &c->form, c->split.vec, c->split.ragged));
     if (is_long && c->split.exact)
         FAIL(CKL_INVALID, "%s: exact=1 is for rows in registers", what);
     if (d->outer > CTAS_MAX / c->split.cluster * row_split_rows(&c->split))
@@ -204,10 +231,11 @@ static ckl_status admit_pipeline(const void *desc, const ckl_device_info *device
     const softmax_row_config *c = config;
     row_pipeline_split split = row_pipeline_split_of(&c->split, &c->flow);
     TRY(check_last_axis(what, d));
+    TRY(check_ragged(what, d, split.chunk.ragged));
     TRY(row_pipeline_admit(what, &split, d->n, c->form.dtype, softmax_pipeline_inputs(&c->form),
                            SOFTMAX_PIPELINE_VALUES, device));
     TRY(row_pipeline_dynamic_admit(what, &split, d->n));
-    return admit_form(what, d, &c->form, c->split.vec);
+    return admit_form(what, d, &c->form, c->split.vec, c->split.ragged);
 }
 
 /* Columns: rows across memory */
@@ -272,7 +300,7 @@ static ckl_status admit_columns(const char *what, bool is_long, const ckl_softma
 {
     TRY(check_other_axis(what, d));
     TRY(column_split_admit(what, &c->split, c->form.dtype, device));
-    TRY(admit_form(what, d, &c->form, c->split.vec));
+    TRY(admit_form(what, d, &c->form, c->split.vec, false));
     int64_t lines = column_split_lines(&c->split), columns = column_split_columns(&c->split);
     if (!is_long && d->n > lines)
         FAIL(CKL_INVALID, "%s: columns of %" PRId64 " elements, room for %" PRId64, what, d->n, lines);
@@ -329,12 +357,21 @@ static int kernel_for(const ckl_softmax_desc *d, const ckl_softmax_args *a, int 
     return PLAN_ALIGNED(bytes, a->x, a->y, a->dy, a->dx) && PLAN_ALIGNED(mask_bytes, a->mask) ? 0 : 1;
 }
 
+/* Of ragged rows: 0 if those of all tensors but the mask lie in phase, else 1. */
+static int kernel_for_ragged(const ckl_softmax_desc *d, const ckl_softmax_args *a)
+{
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    const bool pointers = is_forward ? row_starts_in_phase(a->x, a->y)
+                                     : row_starts_in_phase(a->y, a->dx) && row_starts_in_phase(a->dy, a->dx);
+    return pointers && in_phase(d) ? 0 : 1;
+}
+
 static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const softmax_row_config *c = plan->config;
     const ckl_softmax_desc *d = plan->desc;
     const ckl_softmax_args *a = args;
-    const int kernel = kernel_for(d, a, c->split.vec);
+    const int kernel = c->split.ragged ? kernel_for_ragged(d, a) : kernel_for(d, a, c->split.vec);
     const bool flows = c->flow.stages && kernel == 0; // as many CTAs as there is room for take the rows
     const int64_t resident = min_i64(d->outer, plan->kernels[0].clusters_resident) * c->split.cluster;
     softmax_params params = params_for(d, a);

@@ -1,21 +1,24 @@
 /*
  * softmax_row.c - rows that lie along memory. `row`: a row is read once and stays in registers, of a few lanes up to a cluster.
  * `pipeline`: longer rows flow through shared memory of CTAs or clusters. `long`: a row of any length and alignment is read
- * twice, tile by tile; the second time mostly from L2.
+ * twice, tile by tile; the second time mostly from L2. Rows that start anywhere are ragged (row.h): vectors are those of what is
+ * written, and what is read may lie out of phase with it.
  */
 #include "operators/softmax/softmax_form.h"
 
 typedef struct rows {
     const softmax_form *form;
     row_split split; // of a tile of a row
+    bool in_phase;   // rows of inputs and outputs
     softmax_values p;
     val cols;        // u32
     row_place place; // of this thread in its row
+    row_spans spans; // of the row
 } rows;
 
 static rows declare(const softmax_row_config *cfg, row_split split)
 {
-    rows r = { .form = &cfg->form, .split = split, .p = params_of(softmax) };
+    rows r = { .form = &cfg->form, .split = split, .in_phase = true, .p = params_of(softmax) };
     min_ctas_per_sm(cfg->form.ctas_per_sm);
     r.cols = convert(U32, r.p.n);
     return r;
@@ -23,37 +26,49 @@ static rows declare(const softmax_row_config *cfg, row_split split)
 
 static rows begin(const softmax_row_config *cfg, int kernel)
 {
-    rows r = declare(cfg, kernel ? row_split_scalar(&cfg->split) : cfg->split);
+    rows r = declare(cfg, kernel ? row_split_anywhere(&cfg->split, cfg->form.dtype) : cfg->split);
+    const bool is_forward = cfg->form.direction == CKL_DIRECTION_FORWARD;
+    r.in_phase = kernel == 0;
     r.place = row_here(&r.split, r.p.outer, r.cols);
+    r.spans =
+        row_spans_of(&r.split, &r.place, is_forward ? r.p.y : r.p.dx, r.form->dtype, is_forward ? r.p.ldy : r.p.ldx);
+    launch_dependents(); // the next kernel's CTAs may be in place when this one ends
+    grid_wait();         // what is above overlaps the end of the kernel before
     return r;
 }
 
-/* This thread's partition of a tile of its row. */
-static tensor partition(const rows *r, const row_place *place, val pointer, val ld)
+/* This thread's partition of a span, or of a tile of it. */
+static tensor partition(const rows *r, const row_span *span, val pointer, val ld)
 {
-    return row_part(&r->split, place, pointer, r->form->dtype, ld); // (VEC,STEPS)
+    return row_part(&span->split, &span->place, pointer, r->form->dtype, ld); // (VEC,STEPS)
 }
 
-/* The mask of a tile, in f32. */
-static tensor load_mask(const rows *r, const row_place *place, tensor rX)
+static void load(const rows *r, const row_span *span, tensor from, tensor to, double fill)
+{
+    (r->in_phase ? row_load : row_load_anywhere)(&span->split, &span->place, from, to, fill);
+}
+
+/* The mask of a tile, in f32. Its rows have a pitch of their own. */
+static tensor load_mask(const rows *r, const row_span *span, tensor rX)
 {
     const ckl_dtype dtype = r->form->mask == CKL_SOFTMAX_MASK_BOOL ? CKL_U8 : r->form->dtype;
     tensor rM = fragment_like(rX, F32); // (VEC,STEPS)
-    row_place masked = *place;
-    masked.row = rem(div(place->row, r->p.mask_repeat), r->p.mask_rows);
-    row_load(&r->split, place, row_part(&r->split, &masked, r->p.mask, dtype, r->cols), rM, 0);
+    row_place masked = span->place;
+    masked.row = rem(div(span->place.row, r->p.mask_repeat), r->p.mask_rows);
+    tensor tXgM = row_part(&span->split, &masked, r->p.mask, dtype, r->cols); // (VEC,STEPS)
+    row_load_anywhere(&span->split, &span->place, tXgM, rM, 0);
     return rM;
 }
 
 /* t = scale * x + mask of a tile of x; x itself in its own type where there is nothing to compute. */
-static tensor scores_of(const rows *r, const row_place *place, tensor rX)
+static tensor scores_of(const rows *r, const row_span *span, tensor rX)
 {
     const softmax_form *form = r->form;
     if (!form->scaled && form->mask == CKL_SOFTMAX_MASK_NONE)
         return rX;
     tensor rT = fragment_like(rX, F32), rM = { 0 }; // (VEC,STEPS)
     if (form->mask != CKL_SOFTMAX_MASK_NONE)
-        rM = load_mask(r, place, rX);
+        rM = load_mask(r, span, rX);
     for (int i = 0; i < static_size(rT.layout); i++) {
         val t = at_f32(rX, i);
         t = form->scaled ? mul(t, r->p.scale) : t;
@@ -63,44 +78,44 @@ static tensor scores_of(const rows *r, const row_place *place, tensor rX)
     return rT;
 }
 
-static tensor load_scores(const rows *r, const row_place *place)
+static tensor load_scores(const rows *r, const row_span *span)
 {
-    tensor tXgX = partition(r, place, r->p.x, r->p.ldx); // (VEC,STEPS)
-    tensor rX = fragment_like(tXgX, r->form->dtype);     // (VEC,STEPS)
-    row_load(&r->split, place, tXgX, rX, -INFINITY);
-    return scores_of(r, place, rX);
+    tensor tXgX = partition(r, span, r->p.x, r->p.ldx); // (VEC,STEPS)
+    tensor rX = fragment_like(tXgX, r->form->dtype);    // (VEC,STEPS)
+    load(r, span, tXgX, rX, -INFINITY);
+    return scores_of(r, span, rX);
 }
 
 /* y of a tile of scores by log-softmax, of their exponentials by softmax; the pair is that of the row. */
-static void store_outputs(const rows *r, const row_place *place, tensor rT, const val *pair, val factor)
+static void store_outputs(const rows *r, const row_span *span, tensor rT, const val *pair, val factor)
 {
-    tensor tYgY = partition(r, place, r->p.y, r->p.ldy); // (VEC,STEPS)
-    tensor rY = fragment_like(tYgY, F32);                // (VEC,STEPS)
-    for (int step = 0; step < r->split.steps; step++) {
-        for (int i = step * r->split.vec; i < (step + 1) * r->split.vec; i++)
+    tensor tYgY = partition(r, span, r->p.y, r->p.ldy); // (VEC,STEPS)
+    tensor rY = fragment_like(tYgY, F32);               // (VEC,STEPS)
+    for (int step = 0, vec = span->split.vec; step < span->split.steps; step++) {
+        for (int i = step * vec; i < (step + 1) * vec; i++)
             set(rY, i, softmax_output(r->form, at(rT, i), pair, factor));
-        row_store_step(&r->split, place, rY, tYgY, step);
+        row_store_step(&span->split, &span->place, rY, tYgY, step);
     }
 }
 
 /* y and dy of a tile; zeros past the end of the row. */
-static void load_gradients(const rows *r, const row_place *place, tensor *rY, tensor *rDy)
+static void load_gradients(const rows *r, const row_span *span, tensor *rY, tensor *rDy)
 {
-    tensor tYgY = partition(r, place, r->p.y, r->p.ldy), tDgDy = partition(r, place, r->p.dy, r->p.ldy); // (VEC,STEPS)
-    *rY = fragment_like(tYgY, r->form->dtype);                                                           // (VEC,STEPS)
-    *rDy = fragment_like(tDgDy, r->form->dtype);                                                         // (VEC,STEPS)
-    row_load(&r->split, place, tYgY, *rY, 0);
-    row_load(&r->split, place, tDgDy, *rDy, 0);
+    tensor tYgY = partition(r, span, r->p.y, r->p.ldy), tDgDy = partition(r, span, r->p.dy, r->p.ldy); // (VEC,STEPS)
+    *rY = fragment_like(tYgY, r->form->dtype);                                                         // (VEC,STEPS)
+    *rDy = fragment_like(tDgDy, r->form->dtype);                                                       // (VEC,STEPS)
+    load(r, span, tYgY, *rY, 0);
+    load(r, span, tDgDy, *rDy, 0);
 }
 
-static void store_gradients(const rows *r, const row_place *place, tensor rY, tensor rDy, val sum)
+static void store_gradients(const rows *r, const row_span *span, tensor rY, tensor rDy, val sum)
 {
-    tensor tXgDx = partition(r, place, r->p.dx, r->p.ldx); // (VEC,STEPS)
-    tensor rDx = fragment_like(tXgDx, F32);                // (VEC,STEPS)
-    for (int step = 0; step < r->split.steps; step++) {
-        for (int i = step * r->split.vec; i < (step + 1) * r->split.vec; i++)
+    tensor tXgDx = partition(r, span, r->p.dx, r->p.ldx); // (VEC,STEPS)
+    tensor rDx = fragment_like(tXgDx, F32);               // (VEC,STEPS)
+    for (int step = 0, vec = span->split.vec; step < span->split.steps; step++) {
+        for (int i = step * vec; i < (step + 1) * vec; i++)
             set(rDx, i, softmax_gradient(r->form, at(rY, i), at(rDy, i), sum, r->p.scale));
-        row_store_step(&r->split, place, rDx, tXgDx, step);
+        row_store_step(&span->split, &span->place, rDx, tXgDx, step);
     }
 }
 
@@ -108,29 +123,42 @@ static void store_gradients(const rows *r, const row_place *place, tensor rY, te
 
 static void forward(const rows *r)
 {
-    val pair[ONLINE_VALUES], own;
-    tensor rT = load_scores(r, &r->place), rE = fragment_like(rT, F32); // (VEC,STEPS)
+    const row_spans *spans = &r->spans;
+    val pair[ONLINE_VALUES], own[ROW_SPANS_MAX];
+    tensor rT[ROW_SPANS_MAX], rE[ROW_SPANS_MAX]; // (VEC,STEPS)
+    for (int i = 0; i < spans->count; i++) {
+        rT[i] = load_scores(r, &spans->of[i]);
+        rE[i] = fragment_like(rT[i], F32);
+    }
     softmax_meet_peers(r->split.cluster);
     online_begin(pair);
-    if (r->form->log)
-        online_add(ONLINE_NATURAL, pair, rT);
-    else
-        own = online_add_keeping(ONLINE_BINARY, pair, rT, rE);
+    for (int i = 0; i < spans->count; i++)
+        if (r->form->log)
+            online_add(ONLINE_NATURAL, pair, rT[i]);
+        else
+            own[i] = online_add_keeping(ONLINE_BINARY, pair, rT[i], rE[i]);
     row_reduce(&r->split, softmax_reduction(r->form), pair);
-    if (r->form->log)
-        store_outputs(r, &r->place, rT, pair, online_log_sum(pair));
-    else
-        store_outputs(r, &r->place, rE, pair, online_factor(ONLINE_BINARY, pair, own));
+    const val log_sum = r->form->log ? online_log_sum(pair) : immf(0);
+    for (int i = 0; i < spans->count; i++)
+        if (r->form->log)
+            store_outputs(r, &spans->of[i], rT[i], pair, log_sum);
+        else
+            store_outputs(r, &spans->of[i], rE[i], pair, online_factor(ONLINE_BINARY, pair, own[i]));
 }
 
 static void backward(const rows *r)
 {
-    tensor rY, rDy; // (VEC,STEPS)
-    load_gradients(r, &r->place, &rY, &rDy);
+    const row_spans *spans = &r->spans;
+    tensor rY[ROW_SPANS_MAX], rDy[ROW_SPANS_MAX]; // (VEC,STEPS)
+    for (int i = 0; i < spans->count; i++)
+        load_gradients(r, &spans->of[i], &rY[i], &rDy[i]);
     softmax_meet_peers(r->split.cluster);
-    val sum = variable(F32, softmax_dot(r->form, rY, rDy));
+    val sum = variable(F32, softmax_dot(r->form, rY[0], rDy[0]));
+    for (int i = 1; i < spans->count; i++)
+        assign(sum, add(sum, softmax_dot(r->form, rY[i], rDy[i])));
     row_reduce(&r->split, &softmax_sum, &sum);
-    store_gradients(r, &r->place, rY, rDy, sum);
+    for (int i = 0; i < spans->count; i++)
+        store_gradients(r, &spans->of[i], rY[i], rDy[i], sum);
 }
 
 void softmax_row(const void *config, int kernel)
@@ -144,12 +172,6 @@ void softmax_row(const void *config, int kernel)
 
 /* Rows that are read twice */
 
-/* Elements of a tile. */
-static val tile_of(const rows *r)
-{
-    return imm((int)row_split_cols(&r->split));
-}
-
 /* exp(t - max) of a tile. */
 static tensor exponentials(tensor rT, const val *pair)
 {
@@ -159,40 +181,69 @@ static tensor exponentials(tensor rT, const val *pair)
     return rE;
 }
 
+/* What the first pass over a row finds and the second one needs. */
+typedef struct found {
+    const rows *r;
+    val pair[ONLINE_VALUES], factor; // forward
+    val sum;                         // backward
+} found;
+
+/* Calls `visit` for the tiles of the row's first span, then for the ends of a ragged row. */
+static void over_tiles(found *f, void (*visit)(found *f, const row_span *tile))
+{
+    const rows *r = f->r;
+    LOOP_FROM(start, imm(0), r->cols, imm((int)row_split_cols(&r->split))) {
+        row_span tile = { r->split, row_from(&r->spans.of[0].place, start) };
+        visit(f, &tile);
+    }
+    if (r->spans.count > 1)
+        visit(f, &r->spans.of[1]);
+}
+
+static void add_tile(found *f, const row_span *tile)
+{
+    online_add(softmax_unit(f->r->form), f->pair, load_scores(f->r, tile));
+}
+
+static void write_tile(found *f, const row_span *tile)
+{
+    tensor rT = load_scores(f->r, tile); // (VEC,STEPS)
+    store_outputs(f->r, tile, f->r->form->log ? rT : exponentials(rT, f->pair), f->pair, f->factor);
+}
+
 static void forward_long(const rows *r)
 {
-    val pair[ONLINE_VALUES];
+    found f = { .r = r };
     softmax_meet_peers(r->split.cluster);
-    online_begin(pair);
-    LOOP_FROM(start, imm(0), r->cols, tile_of(r)) {
-        row_place tile = row_from(&r->place, start);
-        online_add(softmax_unit(r->form), pair, load_scores(r, &tile));
-    }
-    row_reduce(&r->split, softmax_reduction(r->form), pair);
-    val factor = softmax_factor(r->form, pair);
-    LOOP_FROM(again, imm(0), r->cols, tile_of(r)) {
-        row_place tile = row_from(&r->place, again);
-        tensor rT = load_scores(r, &tile); // (VEC,STEPS)
-        store_outputs(r, &tile, r->form->log ? rT : exponentials(rT, pair), pair, factor);
-    }
+    online_begin(f.pair);
+    over_tiles(&f, add_tile);
+    row_reduce(&r->split, softmax_reduction(r->form), f.pair);
+    f.factor = softmax_factor(r->form, f.pair);
+    over_tiles(&f, write_tile);
+}
+
+static void add_tile_products(found *f, const row_span *tile)
+{
+    tensor rY, rDy; // (VEC,STEPS)
+    load_gradients(f->r, tile, &rY, &rDy);
+    assign(f->sum, add(f->sum, softmax_dot(f->r->form, rY, rDy)));
+}
+
+static void write_tile_gradients(found *f, const row_span *tile)
+{
+    tensor rY, rDy; // (VEC,STEPS)
+    load_gradients(f->r, tile, &rY, &rDy);
+    store_gradients(f->r, tile, rY, rDy, f->sum);
 }
 
 static void backward_long(const rows *r)
 {
-    tensor rY, rDy; // (VEC,STEPS)
+    found f = { .r = r };
     softmax_meet_peers(r->split.cluster);
-    val sum = variable(F32, immf(0));
-    LOOP_FROM(start, imm(0), r->cols, tile_of(r)) {
-        row_place tile = row_from(&r->place, start);
-        load_gradients(r, &tile, &rY, &rDy);
-        assign(sum, add(sum, softmax_dot(r->form, rY, rDy)));
-    }
-    row_reduce(&r->split, &softmax_sum, &sum);
-    LOOP_FROM(again, imm(0), r->cols, tile_of(r)) {
-        row_place tile = row_from(&r->place, again);
-        load_gradients(r, &tile, &rY, &rDy);
-        store_gradients(r, &tile, rY, rDy, sum);
-    }
+    f.sum = variable(F32, immf(0));
+    over_tiles(&f, add_tile_products);
+    row_reduce(&r->split, &softmax_sum, &f.sum);
+    over_tiles(&f, write_tile_gradients);
 }
 
 void softmax_long(const void *config, int kernel)
@@ -206,26 +257,19 @@ void softmax_long(const void *config, int kernel)
 
 /* Rows that flow through shared memory */
 
-/* What the first pass over a row finds and the second one needs. */
-typedef struct found {
-    const rows *r;
-    val pair[ONLINE_VALUES], factor; // forward
-    val sum;                         // backward
-} found;
-
-static void add_scores(const row_place *place, int chunk, const tensor *rX, void *user)
+static void add_scores(const row_span *span, int chunk, const tensor *rX, void *user)
 {
     found *f = user;
     (void)chunk;
-    online_add(softmax_unit(f->r->form), f->pair, scores_of(f->r, place, rX[0]));
+    online_add(softmax_unit(f->r->form), f->pair, scores_of(f->r, span, rX[0]));
 }
 
-static void write_outputs(const row_place *place, int chunk, const tensor *rX, void *user)
+static void write_outputs(const row_span *span, int chunk, const tensor *rX, void *user)
 {
     found *f = user;
     (void)chunk;
-    tensor rT = scores_of(f->r, place, rX[0]); // (VEC,STEPS)
-    store_outputs(f->r, place, f->r->form->log ? rT : exponentials(rT, f->pair), f->pair, f->factor);
+    tensor rT = scores_of(f->r, span, rX[0]); // (VEC,STEPS)
+    store_outputs(f->r, span, f->r->form->log ? rT : exponentials(rT, f->pair), f->pair, f->factor);
 }
 
 static void forward_first(row_pipeline *s, val row, void *user)
@@ -244,18 +288,18 @@ static void forward_second(row_pipeline *s, val row, void *user)
     row_pipeline_second_pass(s, row, write_outputs, f);
 }
 
-static void add_products(const row_place *place, int chunk, const tensor *rX, void *user)
+static void add_products(const row_span *span, int chunk, const tensor *rX, void *user)
 {
     found *f = user;
-    (void)place, (void)chunk;
+    (void)span, (void)chunk;
     assign(f->sum, add(f->sum, softmax_dot(f->r->form, rX[0], rX[1])));
 }
 
-static void write_gradients(const row_place *place, int chunk, const tensor *rX, void *user)
+static void write_gradients(const row_span *span, int chunk, const tensor *rX, void *user)
 {
     found *f = user;
     (void)chunk;
-    store_gradients(f->r, place, rX[0], rX[1], f->sum);
+    store_gradients(f->r, span, rX[0], rX[1], f->sum);
 }
 
 static void backward_first(row_pipeline *s, val row, void *user)

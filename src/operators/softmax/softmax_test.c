@@ -1,39 +1,11 @@
-/* softmax_test.c - the definition of softmax and its gradient in double, its problem line, cases and rejects. */
+/* softmax_test.c - the definition of softmax and its gradient in double, its cases and rejects. */
 #include "cutekernellib/operators/softmax.h"
 
 #include <math.h>
 
 #include "base/dtype.h"
-#include "base/shape.h"
 #include "operators/operators.h"
 #include "operators/softmax/softmax_config.h"
-
-typedef struct softmax_problem {
-    ckl_softmax_desc desc;
-    quoted shape;
-    int64_t axis;
-} softmax_problem;
-
-static const field fields[] = {
-    FIELD_ROW(softmax_problem, quoted, shape, "256x1024", "", "sizes, outermost first")                  //
-    FIELD_ROW(softmax_problem, int64_t, axis, "-1", "", "along which sums run; negative: from the last") //
-    SOFTMAX_DESC(FIELD_NESTED, (softmax_problem, desc))                                                  //
-};
-
-static ckl_status prepare(void *problem)
-{
-    softmax_problem *p = problem;
-    sizes shape;
-    int axis;
-    TRY(shape_parse("softmax", p->shape, &shape));
-    TRY(shape_axis("softmax", &shape, p->axis, &axis));
-    p->desc.outer = shape_elements(&shape, 0, axis);
-    p->desc.n = shape.of[axis];
-    p->desc.inner = shape_elements(&shape, axis + 1, shape.rank);
-    if (p->desc.inner == 0) // no rows at all
-        p->desc.outer = 0;
-    return CKL_OK;
-}
 
 enum { X, MASK, Y, DY, DX }; // operands
 
@@ -196,12 +168,47 @@ static const char *const cases[] = {
     "shape=2x3x4x5 axis=1                          # axis in the middle of four",
     "shape=320x130 fill=hard # one NaN, infinity or peak a row, at every place of a warp",
     "shape=130x320 axis=0 fill=hard # and a column",
+    "shape=9x77                                    # ragged rows: vectors and ends, of some lanes",
+    "shape=9x513 dtype=bf16 misalign=2             # and of a warp, boundaries elsewhere",
+    "shape=9x513 dtype=bf16 stagger=1              # inputs out of phase",
+    "shape=3x4097 dtype=f16 stagger=3 log=1",
+    "shape=9x514 dtype=bf16 ldx=515 ldy=521 stagger=1 direction=backward",
+    "shape=5x515 ldx=517 ldy=518 direction=backward # phases that change from row to row",
+    "shape=8x512 dtype=f16 stagger=1 direction=backward # whole vectors, but not where they are",
+    "shape=5x1001 mask=add dtype=f16 mask_rows=2   # rows of a mask out of phase",
+    "shape=5x1001 mask=bool dtype=bf16 scale=0.5",
+    "shape=6x77 mask=bool stagger=1",
+    "shape=3x20001 dtype=bf16                      # ragged rows that flow",
+    "shape=3x20001 dtype=bf16 misalign=3 direction=backward",
+    "shape=3x20001 ldx=20003 ldy=20007 log=1       # in phase, of other pitches",
+    "shape=3x20001 dtype=f16 ldx=20003 ldy=20004   # out of phase: by tiles",
+    "shape=3x18001 dtype=f16 stagger=5 mask=add",
+    "shape=9x2051 dtype=bf16 log=1 impl=pipeline config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 stages=3 "
+    "residence=registers chunks=3 exact=0 ragged=1'",
+    "shape=20x8203 dtype=bf16 impl=pipeline config='threads=32 row_threads=32 cluster=8 vec=8 steps=4 stages=40 "
+    "residence=ring lookahead=1 exact=0 ragged=1'",
+    "shape=20x8197 direction=backward impl=pipeline config='threads=32 row_threads=32 cluster=16 vec=4 steps=2 "
+    "stages=40 residence=ring lookahead=1 chunks=3 exact=0 ragged=1'",
+    "shape=7x9 impl=row config='threads=32 row_threads=8 vec=4 steps=1 exact=0 ragged=1' # hardly a vector",
+    "shape=7x2 impl=row config='threads=32 row_threads=8 vec=4 steps=1 exact=0 ragged=1' # nothing but ends",
+    "shape=7x1 dtype=f16 impl=row config='threads=32 row_threads=16 vec=8 steps=1 exact=0 ragged=1' misalign=7",
+    "shape=320x131 fill=hard # hard values in every place of ragged rows",
     "shape=3x1001 dtype=f16 ldx=1008 ldy=1008      # vectors in the pitch, none in the length",
     "shape=3x1001 dtype=f16 ldx=1008 ldy=1008 direction=backward",
     "shape=6000 scale=0                            # 0 is the default",
     "shape=7503 direction=backward fill=normal     # y that is no probability",
     "shape=0x8                                     # no rows",
     "shape=8x0                                     # rows of no length",
+    NULL,
+};
+
+static const char *const population[] = {
+    "shape={tokens}x{hidden} dtype={f32|f16|bf16} direction={forward|forward|backward} log={0|1}",
+    "shape={tokens}x{vocabulary} dtype={f32|f16|bf16|bf16} direction={forward|backward} log={0|0|1}",
+    "shape={tokens}x{experts} dtype={f32|bf16}",
+    "shape={heads}x{s:sequence}x{s} scale=0.125 mask={none|add|bool} dtype={f16|bf16}",
+    "shape={batch}x{channels}x{image}x{image} axis=1 dtype={f32|f16|bf16} direction={forward|backward}",
+    "shape={tokens}x{hidden} axis=0 dtype={f32|bf16} direction={forward|backward}",
     NULL,
 };
 
@@ -224,10 +231,13 @@ static const test_reject rejects[] = {
     { "shape=8x8 axis=0 mask=bool", CKL_UNSUPPORTED, "softmax column: masks are for the last axis" },
     { "shape=8x8 axis=0 impl=column config='lanes=3'", CKL_INVALID, "softmax column: lanes=3 is no power of two" },
     { "shape=4x4096 impl=pipeline config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 chunks" },
+    { "shape=4x64 impl=row config='row_threads=4 vec=4 steps=8 ragged=1'", CKL_INVALID, "softmax row: ragged=1 wants" },
+    { "shape=4x20001 ldy=20002 impl=pipeline", CKL_UNSUPPORTED,
+      "rows of x and y lie differently to 16-byte boundaries" },
     { "shape=4x64 impl=row config='row_threads=1 steps=1'", CKL_INVALID,
       "softmax row: rows of 64 elements, room for 4" },
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(softmax, .prepare = prepare, .operands = operands, .slice_mode = 1, .reference = reference,
-              .terms_of = terms, .approximation_of = approximation, .flops = flops);
+OPERATOR_TEST(softmax, .operands = operands, .slice_mode = 1, .reference = reference, .terms_of = terms,
+              .approximation_of = approximation, .flops = flops);

@@ -1,0 +1,39 @@
+/* tune_crew.h - the workers of a search: each has at most one request under way, and a wall limit for it. */
+#ifndef CKL_BENCH_TUNE_CREW_H
+#define CKL_BENCH_TUNE_CREW_H
+
+#include "bench/tune_parts.h"
+#include "lab/worker.h"
+
+enum { TUNE_WORKERS_MAX = 64, TUNE_RUNNER = 0 }; // member 0 runs candidates, the others prepare them
+
+typedef struct tune_member {
+    worker_process process;
+    int trial;              // that it is at; -1: none
+    double begin, deadline; // seconds of the clock
+} tune_member;
+
+typedef struct tune_crew {
+    tune_work work;
+    ckl_device_info device;
+    char driver[64];
+    tune_member members[1 + TUNE_WORKERS_MAX];
+    int count;
+} tune_crew;
+
+/* Starts the process that runs candidates, which opens the device, and then those that prepare. Close it also after a failure. */
+ckl_status tune_crew_open(const test_case *c, const tune_options *options, tune_crew *crew);
+void tune_crew_close(tune_crew *crew);
+
+/* A member of that kind with nothing to do; -1: there is none. */
+int tune_crew_idle(const tune_crew *crew, bool runner);
+
+void tune_crew_ask(tune_crew *crew, int member, int trial, const tune_request *request);
+
+/*
+ * Waits for the next answer: of which trial it is, whose it is, and its seconds. What hung or ended answers by its outcome, and is
+ * replaced. CKL_OK with *trial -1 if nobody works; a failure if the device cannot be opened again.
+ */
+ckl_status tune_crew_wait(tune_crew *crew, int *trial, bool *runner, tune_reply *reply, double *seconds);
+
+#endif

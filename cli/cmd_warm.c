@@ -1,0 +1,103 @@
+/* cmd_warm.c - ckl warm: compiles the kernels of problems ahead, into the cache on disk. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "cli/cli.h"
+#include "lab/case.h"
+#include "lab/clock.h"
+
+static const char *device_id, *suite, *threads = "0";
+static const cli_option options[] = {
+    { "--device", "D", &device_id, "the best present if not given" },
+    { "--suite", "FILE", &suite, "every problem of a file, one a line" },
+    { "--threads", "N", &threads, "that compile at once; as many as there are processors, up to 16, if not given" },
+};
+static const cli_usage usage = { "warm", "[LINE] [options]",
+                                 "Compiles the kernels that problems get, so that processes of this user find them on "
+                                 "disk (CKL_CACHE; `ckl info` says "
+                                 "where\nand how many). In a program ckl_warm() does it, and loads them. Lines that "
+                                 "fail are named, each with its reason.",
+                                 options, COUNT_OF(options) };
+
+/* Lines in memory of malloc(). */
+typedef struct line_list {
+    char **lines;
+    int count, failed;
+} line_list;
+
+static ckl_status keep_line(const char *line, void *user)
+{
+    line_list *list = user;
+    char **longer = realloc(list->lines, (size_t)(list->count + 1) * sizeof *longer);
+    if (longer)
+        list->lines = longer;
+    char *copy = longer ? strdup(line) : NULL;
+    if (!copy)
+        FAIL(CKL_NO_MEMORY, "warm: no memory for line %d", list->count + 1);
+    list->lines[list->count++] = copy;
+    return CKL_OK;
+}
+
+static void free_lines(line_list *list)
+{
+    for (int i = 0; i < list->count; i++)
+        free(list->lines[i]);
+    free(list->lines);
+}
+
+static void print_failure(int line, ckl_status status, const char *sentence, void *user)
+{
+    line_list *list = user;
+    printf("FAILED %s\n  %s: %s\n", list->lines[line], ckl_status_name(status), sentence);
+    list->failed++;
+}
+
+static ckl_status read_lines(int argc, char **argv, line_list *list)
+{
+    text line = { 0 };
+    ckl_status status = CKL_OK;
+    if (argc > 1) {
+        cli_join(argc - 1, argv + 1, &line);
+        status = keep_line(text_data(&line), list);
+        text_free(&line);
+    }
+    return status == CKL_OK && suite ? suite_read(suite, keep_line, list) : status;
+}
+
+/* The status of a line that failed is not the command's: the count of failures is. */
+static ckl_status warm(line_list *list, int count)
+{
+    ckl_device *device;
+    TRY(ckl_device_open(device_id, &device));
+    double begin = clock_seconds();
+    ckl_status status = ckl_warm(device, (const char *const *)list->lines, list->count, count, print_failure, list);
+    double seconds = clock_seconds() - begin;
+    if (status == CKL_OK || list->failed)
+        printf("%s: %.3f s\n%d passed, %d failed\n", ckl_device_properties(device)->id, seconds,
+               list->count - list->failed, list->failed);
+    ckl_device_close(device);
+    return list->failed ? CKL_OK : status;
+}
+
+int cmd_warm(int argc, char **argv)
+{
+    int done = cli_parse(&usage, &argc, argv);
+    if (done != CLI_GO_ON)
+        return done;
+    char *end;
+    long count = strtol(threads, &end, 10);
+    if (end == threads || *end || count < 0 || count > 256) {
+        fprintf(stderr, "ckl warm: --threads=%s is not in 0 to 256\n", threads);
+        return EXIT_USAGE;
+    }
+    line_list list = { 0 };
+    ckl_status status = read_lines(argc, argv, &list);
+    if (status == CKL_OK && list.count == 0)
+        status = status_fail(CKL_INVALID, "warm: there is no problem; give a line, or --suite FILE with some");
+    if (status == CKL_OK)
+        status = warm(&list, (int)count);
+    free_lines(&list);
+    return status != CKL_OK ? cli_fail(status) : list.failed ? EXIT_FAILED : EXIT_PASSED;
+}

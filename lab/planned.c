@@ -1,0 +1,245 @@
+/* planned.c - a table of device functions that note what is loaded and launched. */
+#include "lab/planned.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "device/device.h"
+
+/* A loaded kernel: the emulator's, and what is known of its parameters. */
+typedef struct noted_kernel {
+    device_kernel *emulated;
+    char name[128], made_of[256];
+    int param_count;
+    size_t param_bytes[IR_PARAMS_MAX];
+} noted_kernel;
+
+/* A device that plans and does not run: the emulator loads, counts resident clusters and encodes tensor maps. */
+typedef struct noting_device {
+    ckl_device base;
+    ckl_device *emulator;
+    text launches; // of the plan at hand, one line each
+} noting_device;
+
+static uint64_t digest(uint64_t hash, const void *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3; // FNV-1a
+    return hash;
+}
+
+static const uint64_t DIGEST_START = 0xcbf29ce484222325;
+
+/* Of the code alone: comments, .file and .loc name configs and lines of C. */
+static uint64_t digest_of_code(const char *ptx)
+{
+    uint64_t hash = DIGEST_START;
+    for (const char *line = ptx; *line;) {
+        size_t length = strcspn(line, "\n");
+        const char *comment = strstr(line, "//"), *word = line + strspn(line, " \t");
+        size_t code = comment && comment < line + length ? (size_t)(comment - line) : length;
+        if (strncmp(word, ".file", 5) != 0 && strncmp(word, ".loc ", 5) != 0)
+            hash = digest(hash, line, code);
+        line += length + (line[length] == '\n');
+    }
+    return hash;
+}
+
+static ckl_status note_contents(const ir_kernel *kernel, noted_kernel *noted)
+{
+    int counts[IR_CLASS_COUNT] = { 0 };
+    for (int i = 0; i < kernel->inst_count; i++)
+        counts[ir_op_class(kernel->insts[i].op)]++;
+    text ptx = { 0 };
+    TRY(ir_print_ptx(kernel, &ptx));
+    int length =
+        snprintf(noted->made_of, sizeof noted->made_of, "%d threads, cluster %d, %d per sm, smem %" PRId64 ", code",
+                 kernel->threads, kernel->cluster, kernel->ctas_per_sm, kernel->smem_bytes);
+    for (int i = 0; i < IR_CLASS_COUNT; i++)
+        length += snprintf(noted->made_of + length, sizeof noted->made_of - (size_t)length, " %d", counts[i]);
+    snprintf(noted->made_of + length, sizeof noted->made_of - (size_t)length, " #%08x",
+             (unsigned)digest_of_code(text_data(&ptx)));
+    text_free(&ptx);
+    return CKL_OK;
+}
+
+static ckl_device *emulator_of(const ckl_device *d)
+{
+    return ((const noting_device *)d)->emulator;
+}
+
+static ckl_status load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
+{
+    noted_kernel *noted = calloc(1, sizeof *noted);
+    if (!noted)
+        abort();
+    snprintf(noted->name, sizeof noted->name, "%s", kernel->name);
+    ckl_status status = note_contents(kernel, noted);
+    if (status != CKL_OK) {
+        free(noted);
+        return status;
+    }
+    noted->param_count = kernel->param_count;
+    for (int i = 0; i < kernel->param_count; i++)
+        noted->param_bytes[i] =
+            kernel->params[i].tensor_map ? sizeof(tensor_map) : (size_t)ir_type_bytes(kernel->params[i].type);
+    *loaded = (device_kernel *)noted;
+    return emulator_of(d)->ops->load(emulator_of(d), kernel, &noted->emulated);
+}
+
+static void unload(ckl_device *d, device_kernel *kernel)
+{
+    emulator_of(d)->ops->unload(emulator_of(d), ((noted_kernel *)kernel)->emulated);
+    free(kernel);
+}
+
+static ckl_status clusters_resident(ckl_device *d, const device_kernel *kernel, int *count)
+{
+    return emulator_of(d)->ops->clusters_resident(emulator_of(d), ((const noted_kernel *)kernel)->emulated, count);
+}
+
+static ckl_status encode_tensor_map(const ckl_device *d, const tensor_map_desc *desc, tensor_map *map)
+{
+    return emulator_of(d)->ops->encode_tensor_map(emulator_of(d), desc, map);
+}
+
+static ckl_status launch(ckl_device *d, const device_kernel *kernel, const device_launch *l, ckl_stream s)
+{
+    (void)s;
+    text *launches = &((noting_device *)d)->launches;
+    const noted_kernel *noted = (const noted_kernel *)kernel;
+    uint64_t hash = DIGEST_START;
+    for (int i = 0; i < noted->param_count; i++)
+        hash = digest(hash, l->params[i], noted->param_bytes[i]);
+    text_printf(launches, "    %s: grid %" PRId64 "x%" PRId64 "x%" PRId64 ", %s, values #%08x\n", noted->name,
+                l->grid[0], l->grid[1], l->grid[2], noted->made_of, (unsigned)hash);
+    return CKL_OK;
+}
+
+/* Memory that nobody touches: each operand has 4 TiB of addresses. */
+static void *address_of(int number)
+{
+    return (void *)((uintptr_t)(number + 1) << 42);
+}
+
+static ckl_status alloc(ckl_device *d, size_t bytes, void **memory)
+{
+    (void)d;
+    (void)bytes;
+    *memory = address_of(OPERANDS_MAX);
+    return CKL_OK;
+}
+
+static void release(ckl_device *d, void *memory)
+{
+    (void)d;
+    (void)memory;
+}
+
+static ckl_status fill(ckl_device *d, void *to, unsigned char byte, size_t bytes, ckl_stream s)
+{
+    (void)d;
+    (void)to;
+    (void)byte;
+    (void)bytes;
+    (void)s;
+    return CKL_OK;
+}
+
+static ckl_status stream_create(ckl_device *d, ckl_stream *s)
+{
+    *s = d;
+    return CKL_OK;
+}
+
+static void stream_destroy(ckl_device *d, ckl_stream s)
+{
+    (void)d;
+    (void)s;
+}
+
+static ckl_status synchronize(ckl_device *d, ckl_stream s)
+{
+    (void)d;
+    (void)s;
+    return CKL_OK;
+}
+
+static const device_ops ops = { .alloc = alloc,
+                                .release = release,
+                                .fill = fill,
+                                .stream_create = stream_create,
+                                .stream_destroy = stream_destroy,
+                                .synchronize = synchronize,
+                                .load = load,
+                                .unload = unload,
+                                .clusters_resident = clusters_resident,
+                                .encode_tensor_map = encode_tensor_map,
+                                .launch = launch };
+
+static ckl_status run(const test_case *c, const ckl_plan *plan)
+{
+    operand infos[OPERANDS_MAX];
+    void *pointers[OPERANDS_MAX] = { 0 };
+    memset(infos, 0, sizeof infos);
+    int count = adapter_operands(c->test, c->problem, infos);
+    for (int i = 0; i < count; i++)
+        if (infos[i].dtype != CKL_DTYPE_DEFAULT)
+            pointers[i] = (char *)address_of(i) +
+                          (size_t)(c->keys.misalign + i * c->keys.stagger) * ckl_dtype_bytes(infos[i].dtype);
+    return adapter_run(c->test, plan, c->problem, pointers, NULL);
+}
+
+ckl_status planned_open(const ckl_device_info *like, ckl_device **device)
+{
+    noting_device *made = calloc(1, sizeof *made);
+    if (!made)
+        abort();
+    const char *id = like->emulated ? like->id : "emulator:h200"; // which has room for whatever the device has room for
+    ckl_status status = ckl_device_open(id, &made->emulator);
+    if (status != CKL_OK) {
+        free(made);
+        return status;
+    }
+    made->base = (ckl_device){ &ops, *like };
+    *device = &made->base;
+    return CKL_OK;
+}
+
+void planned_close(ckl_device *device)
+{
+    if (!device)
+        return;
+    noting_device *d = (noting_device *)device;
+    plan_forget_device(device);
+    ckl_device_close(d->emulator);
+    text_free(&d->launches);
+    free(d);
+}
+
+ckl_status planned_launches(ckl_device *device, const test_case *c, ckl_plan **plan, text *out)
+{
+    text *launches = &((noting_device *)device)->launches;
+    ckl_plan *made = NULL;
+    text_clear(launches);
+    TRY(case_plan(c, device, &made));
+    ckl_status status = run(c, made);
+    if (status == CKL_OK)
+        text_append(out, text_data(launches), launches->length);
+    if (plan && status == CKL_OK)
+        *plan = made;
+    else
+        ckl_plan_free(made);
+    return status;
+}
+
+ckl_status planned_digest(ckl_device *device, const test_case *c, uint64_t *hash)
+{
+    text launches = { 0 };
+    ckl_status status = planned_launches(device, c, NULL, &launches);
+    *hash = digest(DIGEST_START, text_data(&launches), launches.length);
+    text_free(&launches);
+    return status;
+}

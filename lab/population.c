@@ -1,0 +1,188 @@
+/* population.c - sizes that users have, and filling the holes of a population's lines. */
+#include "lab/population.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "base/random.h"
+
+enum { ATTEMPTS = 10000 };
+
+/* Sizes */
+
+/* A kind of size: what models and data have, and the range between which others are drawn. */
+typedef struct size_kind {
+    const char *name;
+    int64_t low, high;
+    const char *known; // separated by spaces, each as likely
+} size_kind;
+
+static const size_kind size_kinds[] = {
+    { "batch", 1, 256, "1 2 3 4 8 16 32 64 128" },
+    { "tokens", 1, 1 << 17, "1 8 32 128 197 512 577 1024 2048 4096 8192 16384 32768 65536" },
+    { "sequence", 1, 1 << 16, "77 128 197 256 384 512 577 1024 1500 2048 4096 8192 32768" },
+    { "hidden", 64, 1 << 16,
+      "384 768 1024 1280 1536 2048 2560 2880 3072 3584 4096 5120 6144 7168 8192 11008 12288 14336 16384 28672" },
+    { "vocabulary", 1000, 1 << 18,
+      "1000 21841 30522 32000 32768 50257 50304 51200 100277 128256 129280 151936 152064 200064 256000 262144" },
+    { "experts", 2, 512, "8 16 60 64 128 160 256 384" },
+    { "heads", 1, 128, "1 8 12 16 24 28 32 40 48 64 96 128" },
+    { "head_dim", 16, 512, "32 40 48 64 72 80 96 112 128 160 192 256" },
+    { "image", 1, 1024, "1 7 8 14 16 28 32 56 64 96 112 128 224 256 299 384 512" },
+    { "channels", 1, 4096, "3 4 16 32 64 96 128 192 256 320 512 640 768 1024 1280 2048" },
+    { "length", 1, 1 << 28, "1000 4096 65536 1000000 4194304 16777216 67108864" },
+};
+
+/* How many of 100 sizes are what, in this order; one too small for its multiple is of the next share. */
+static const struct share {
+    int percent;
+    int64_t multiple; // 0: known; 1: odd
+} shares[] = { { 30, 0 }, { 20, 1024 }, { 20, 128 }, { 15, 8 }, { 15, 1 } };
+
+static int64_t draw_known(const size_kind *kind, uint64_t *r)
+{
+    const char *word;
+    int count = 0;
+    while (field_word(kind->known, count, &word))
+        count++;
+    field_word(kind->known, (int)random_below(r, count), &word);
+    return strtoll(word, NULL, 10);
+}
+
+/* Every power of two is as likely, and so is every number from it to the next one. */
+static int64_t draw_between(int64_t low, int64_t high, uint64_t *r)
+{
+    int octaves = 1;
+    while (low << octaves <= high)
+        octaves++;
+    for (;;) {
+        int64_t from = low << random_below(r, octaves), size = from + random_below(r, from);
+        if (size <= high)
+            return size;
+    }
+}
+
+static int64_t draw_size(const size_kind *kind, uint64_t *r)
+{
+    const struct share *s = shares;
+    for (int64_t percent = random_below(r, 100); percent >= s->percent; s++)
+        percent -= s->percent;
+    if (s->multiple == 0)
+        return draw_known(kind, r);
+    int64_t size = draw_between(kind->low, kind->high, r);
+    while (size < s->multiple)
+        s++;
+    return s->multiple == 1 ? size | 1 : size / s->multiple * s->multiple;
+}
+
+/* Lines */
+
+/* A line that is being filled: the sizes that have letters. */
+typedef struct filling {
+    uint64_t *random;
+    int64_t named['z' + 1];
+    text *line;
+} filling;
+
+static void append_word(filling *f, const char *words, size_t length)
+{
+    int64_t bars = 0;
+    for (size_t i = 0; i < length; i++)
+        bars += words[i] == '|';
+    for (int64_t chosen = random_below(f->random, bars + 1); chosen > 0; chosen--) {
+        size_t behind = strcspn(words, "|") + 1;
+        words += behind;
+        length -= behind;
+    }
+    const char *end = memchr(words, '|', length);
+    text_append(f->line, words, end ? (size_t)(end - words) : length);
+}
+
+/* False: there is no such kind. */
+static bool append_size(filling *f, const char *hole, size_t length)
+{
+    char letter = length > 1 && hole[1] == ':' ? hole[0] : 0;
+    const char *name = letter ? hole + 2 : hole;
+    length -= letter ? 2 : 0;
+    for (int i = 0; i < COUNT_OF(size_kinds); i++)
+        if (strlen(size_kinds[i].name) == length && memcmp(size_kinds[i].name, name, length) == 0) {
+            int64_t size = draw_size(&size_kinds[i], f->random);
+            f->named[(int)letter] = size;
+            text_printf(f->line, "%" PRId64, size);
+            return true;
+        }
+    return false;
+}
+
+static ckl_status fill_hole(filling *f, const char *hole, size_t length)
+{
+    if (memchr(hole, '|', length))
+        append_word(f, hole, length);
+    else if (length == 1 && islower((unsigned char)*hole) && f->named[(int)*hole])
+        text_printf(f->line, "%" PRId64, f->named[(int)*hole]);
+    else if (!append_size(f, hole, length))
+        FAIL(CKL_INTERNAL, "population: '{%.*s}' is no kind of size", (int)length, hole);
+    return CKL_OK;
+}
+
+static ckl_status fill_line(const char *pattern, uint64_t *r, text *line)
+{
+    filling f = { .random = r, .line = line };
+    while (*pattern) {
+        size_t plain = strcspn(pattern, "{"), hole = strcspn(pattern + plain, "}");
+        text_append(line, pattern, plain);
+        pattern += plain;
+        if (*pattern) {
+            TRY(fill_hole(&f, pattern + 1, hole - 1));
+            pattern += hole + 1;
+        }
+    }
+    return CKL_OK;
+}
+
+static const char *any_pattern(const operator_test *test, uint64_t *r)
+{
+    int count = 0;
+    while (test->population[count])
+        count++;
+    return test->population[random_below(r, count)];
+}
+
+/* Appends the line if it is legal and within the limits. */
+static bool append_legal(const char *drawn, random_problem_limits limits, text *line)
+{
+    test_case c;
+    bool legal =
+        case_parse(drawn, &c) == CKL_OK && adapter_bytes(c.test, c.problem) > 0 && random_problem_fits(&c, limits);
+    if (legal)
+        case_print(&c, line);
+    case_clear(&c);
+    return legal;
+}
+
+/* Operators draw differently of the same seed. */
+static uint64_t stream_of(const operator_test *test, uint64_t seed)
+{
+    for (const char *at = test->op->name; *at; at++)
+        seed = random_at(seed, (uint64_t)*at);
+    return seed;
+}
+
+ckl_status population_line(const operator_test *test, uint64_t seed, int64_t number, random_problem_limits limits,
+                           text *line)
+{
+    uint64_t r = random_at(stream_of(test, seed), (uint64_t)number);
+    for (int i = 0; i < ATTEMPTS; i++) {
+        text drawn = { 0 };
+        text_printf(&drawn, "%s ", test->op->name);
+        ckl_status status = fill_line(any_pattern(test, &r), &r, &drawn);
+        bool legal = status == CKL_OK && append_legal(text_data(&drawn), limits, line);
+        text_free(&drawn);
+        TRY(status);
+        if (legal)
+            return CKL_OK;
+    }
+    FAIL(CKL_INTERNAL, "population: none of %d draws of %s is legal and within the limits", ATTEMPTS, test->op->name);
+}

@@ -1,0 +1,15 @@
+/* folder.h - folders of the user's that others cannot change. */
+#ifndef CKL_BASE_FOLDER_H
+#define CKL_BASE_FOLDER_H
+
+#include "base/status.h"
+
+/*
+ * Opens the folder of an absolute path; the last two are made where they are absent, mode 0700. CKL_UNSUPPORTED with a sentence where it
+ * cannot be opened or trusted: the folder must be this user's, and nobody else may write to it. Those above
+ * it are this user's or root's, and others may write to them only if they are sticky, as /tmp is. Symbolic links are refused.
+ * The caller closes the descriptor: openat() from it reaches the folder that was judged, whatever the path becomes.
+ */
+ckl_status folder_open(const char *path, int *descriptor);
+
+#endif

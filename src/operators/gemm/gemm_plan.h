@@ -1,0 +1,26 @@
+/* gemm_plan.h - what the host sides of GEMM's implementations share. */
+#ifndef CKL_GEMM_PLAN_H
+#define CKL_GEMM_PLAN_H
+
+#include "operators/gemm/gemm_config.h"
+
+extern const implementation gemm_sm90_implementation, gemm_pitched_implementation, gemm_tiled_implementation,
+    gemm_naive_implementation;
+
+/* The scalars of a call, as kernels take them. */
+float gemm_alpha_of(const ckl_gemm_args *x);
+float gemm_beta_of(const ckl_gemm_desc *d, const ckl_gemm_args *x);
+
+/* Parameters of the kernels that address memory themselves. */
+gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x);
+
+/* A config computes this problem: the same types, the same epilogue. */
+ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have);
+
+/* Do rows, and matrices of a batch, all start at multiples of so many bytes if the first one does? */
+bool gemm_rows_aligned(const ckl_gemm_desc *d, char matrix, int bytes);
+
+/* The longest vector, of 16 bytes at most, in which all rows of A and B can be read, in elements. */
+int gemm_vector_of(const ckl_gemm_desc *d);
+
+#endif

@@ -1,0 +1,109 @@
+/* gemm_simple_plan.c - the host side of the kernels that address memory themselves: tiled and naive. */
+#include "operators/gemm/gemm_plan.h"
+
+/* naive */
+
+static ckl_status choose_naive(const void *desc, const ckl_device_info *device, void *config)
+{
+    (void)device;
+    ((gemm_naive_config *)config)->epilogue = gemm_epilogue_of(desc);
+    return CKL_OK;
+}
+
+static ckl_status admit_naive(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_naive_config *c = config;
+    TRY(gemm_check_epilogue("naive", d, &c->epilogue));
+    if (ckl_dtype_bytes(d->a) == 1)
+        FAIL(CKL_UNSUPPORTED, "gemm naive: a=%s has 8 bits", ckl_dtype_name(d->a));
+    if (d->math == CKL_GEMM_TF32)
+        FAIL(CKL_UNSUPPORTED, "gemm naive: math=tf32 is of tensor cores");
+    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "gemm naive: threads=%d must be a multiple of 32 up to %d", c->threads,
+             device->threads_per_cta_max);
+    if (d->n && d->m * d->batch > (int64_t)INT32_MAX * c->threads / d->n)
+        FAIL(CKL_UNSUPPORTED, "gemm naive: m*n=%g elements are more than one launch has threads",
+             (double)d->batch * (double)d->m * (double)d->n);
+    return CKL_OK;
+}
+
+static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_gemm_desc *d = plan->desc;
+    const gemm_naive_config *c = plan->config;
+    const gemm_params params = gemm_params_of(d, args);
+    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(d->batch * d->m * d->n, c->threads) }, &params, stream);
+}
+
+static const field naive_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_naive_config, epilogue)) //
+                                      GEMM_NAIVE_CONFIG(FIELD_ROW, gemm_naive_config) };
+
+const implementation gemm_naive_implementation = {
+    IMPLEMENTATION_PARTS(gemm, naive),
+    .summary = "one thread an element of D, any size and alignment",
+    .params = &gemm_param_list,
+};
+
+/* tiled */
+
+/* Tiles of D of all products. */
+static int64_t tiles_of(const ckl_gemm_desc *d, int tile_m, int tile_n)
+{
+    return d->batch * ceil_div(d->m, tile_m) * ceil_div(d->n, tile_n);
+}
+
+static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    gemm_tiled_config *c = config;
+    c->epilogue = gemm_epilogue_of(d);
+    c->tile_m = c->tile_n = tiles_of(d, 128, 128) < device->sm_count ? 64 : 128;
+    c->vec = gemm_vector_of(d);
+    return CKL_OK;
+}
+
+static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, const void *config)
+{
+    (void)device;
+    const ckl_gemm_desc *d = desc;
+    const gemm_tiled_config *c = config;
+    TRY(gemm_check_epilogue("tiled", d, &c->epilogue));
+    if (d->a != CKL_F16 && d->a != CKL_BF16)
+        FAIL(CKL_UNSUPPORTED, "gemm tiled: a=%s is none of f16, bf16", ckl_dtype_name(d->a));
+    if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
+        FAIL(CKL_INVALID, "gemm tiled: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
+    if (c->stages < 2 || c->stages > 8)
+        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in 2..8", c->stages);
+    if (c->vec != 1 && c->vec != 2 && c->vec != 4 && c->vec != 8)
+        FAIL(CKL_INVALID, "gemm tiled: vec=%d is none of 1 2 4 8", c->vec);
+    if (c->vec > gemm_vector_of(d))
+        FAIL(CKL_UNSUPPORTED, "gemm tiled: rows of A and B start at multiples of %d elements, vec=%d wants more",
+             gemm_vector_of(d), c->vec);
+    if (tiles_of(d, c->tile_m, c->tile_n) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "gemm tiled: %" PRId64 " tiles are more than a launch has",
+             tiles_of(d, c->tile_m, c->tile_n));
+    return CKL_OK;
+}
+
+static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_gemm_desc *d = plan->desc;
+    const ckl_gemm_args *x = args;
+    const gemm_tiled_config *c = plan->config;
+    int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
+    if (!PLAN_ALIGNED(bytes, x->a, x->b))
+        FAIL(CKL_INVALID, "gemm tiled: a=%p or b=%p is not aligned to %d bytes; config='vec=1' takes any alignment",
+             x->a, x->b, bytes);
+    const gemm_params params = gemm_params_of(d, args);
+    return plan_launch(plan, 0, (plan_grid){ .x = tiles_of(d, c->tile_m, c->tile_n) }, &params, stream);
+}
+
+static const field tiled_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_tiled_config, epilogue)) //
+                                      GEMM_TILED_CONFIG(FIELD_ROW, gemm_tiled_config) };
+
+const implementation gemm_tiled_implementation = {
+    IMPLEMENTATION_PARTS(gemm, tiled),
+    .summary = "shared-memory tiles by cp.async, mma.sync, rows of any pitch; every GPU from sm_80 on",
+    .params = &gemm_param_list,
+};

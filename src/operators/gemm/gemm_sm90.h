@@ -1,0 +1,92 @@
+/*
+ * gemm_sm90.h - what the parts of the Hopper kernel share: a file each for tiles, producer, mainloop, split of K and epilogue.
+ *
+ * The kernel multiplies A (M,K) by B (N,K) in tiles of (M,N). These are the problem's A and B, or, with swap=1, its B and A:
+ * then a tile is one of D^T, and only the epilogue knows.
+ */
+#ifndef CKL_GEMM_SM90_H
+#define CKL_GEMM_SM90_H
+
+#include "cute/kernel.h"
+#include "operators/gemm/gemm_epilogue.h"
+
+enum { WARPGROUP = 128 };
+
+/* Named barriers of 128 or 256 threads. */
+enum {
+    BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
+    BARRIER_ORDER = 4,    // ping-pong, + consumer: it may begin its mainloop; it waits, the other one arrives
+};
+
+/* Where a tile begins, in elements of A*B, and of which of the batch it is. */
+typedef struct tile_place {
+    val row, col, batch;
+} tile_place;
+
+/* Everything the roles share. */
+typedef struct sm90_kernel {
+    const gemm_sm90_config *cfg;
+    gemm_epilogue epilogue;
+    gemm_sm90_shape size;
+    gemm_sm90_values p;
+    tma_copy tmaA, tmaB, tmaC, tmaD;
+    tensor sA, sB; // (BM,BK,STAGES), (BN,BK,STAGES)
+    tensor sD;     // (ROWS,COLS,BUFFERS,CONSUMERS)
+    tensor sBias;  // (BIAS,CONSUMERS) f32
+    tensor sParts; // (2,THREADS,PAIRS,SPLIT,CONSUMERS) f32
+    pipeline ring;
+    int64_t c_barriers;                // one per consumer: its next C has arrived
+    int64_t parts_arrived, parts_free; // one per consumer: the partial sums of all CTAs are here; they may be sent
+    val k_first, k_tiles;              // K tiles of this CTA
+    tile_schedule tiles;               // of one product
+    val count;                         // of all tiles
+    val first_tile, clusters;
+    val rank_m, rank_n, rank_k; // of this CTA in its cluster
+} sm90_kernel;
+
+/* One consumer's view: its thread, its accumulators, and what it reads and writes. */
+typedef struct consumer_role {
+    val index;          // 0..consumers-1
+    val tid;            // 0..127
+    val barrier;        // the named barrier of its threads
+    val first_thread;   // predicate: the thread that issues its TMA
+    val releases, peer; // predicate: this thread frees stages; of the CTA whose empty barriers these are
+    tiled_mma mma;
+    tensor acc;        // (MMA,MMA_M,MMA_N)
+    tensor tCrA, tCrB; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
+    tensor sD;         // (ROWS,COLS,BUFFERS)
+    tensor sBias;      // (BIAS)
+    tensor sParts;     // (2,THREADS,PAIRS,SPLIT)
+    val c_parity;      // of the next phase of its C barrier
+    val parts_parity;  // of the next phase of its barrier of partial sums
+} consumer_role;
+
+/* gemm_sm90_tiles.c: parameters, shared memory, and where a tile lies. */
+void gemm_sm90_parameters(sm90_kernel *k);
+void gemm_sm90_memory(sm90_kernel *k);
+
+tile_place gemm_sm90_tile(const sm90_kernel *k, val tile); // this CTA's, of a cluster's tile
+
+/* gemm_sm90_producer.c: the warpgroup that loads; and what all threads may ask for before the kernel before has ended. */
+void gemm_sm90_producer(const sm90_kernel *k);
+void gemm_sm90_prefetch(const sm90_kernel *k);
+
+/* gemm_sm90_mainloop.c: acc = A tile * B tile over the K tiles of this CTA, and what ping-pong needs to begin. */
+tiled_mma gemm_sm90_mma(ckl_dtype dtype, int n); // one warpgroup's wgmma over 64 x n
+void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, pipeline_state *stage);
+void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c);
+
+/*
+ * gemm_sm90_split.c: the partial sums of the CTAs of a cluster. init: by the thread that makes the barriers. sum: the
+ * accumulators become sums over all of K in the CTAs that finish the tile; in the others they are lost. leave: before the end.
+ */
+void gemm_sm90_parts_init(const sm90_kernel *k);
+void gemm_sm90_parts_sum(const sm90_kernel *k, const consumer_role *c);
+void gemm_sm90_parts_leave(const sm90_kernel *k, const consumer_role *c);
+
+/* gemm_sm90_epilogue.c: the consumer's accumulators to D, from a place on; its bias is loaded before the mainloop. */
+enum { BIAS_MAX = 256 / WARPGROUP }; // elements of a thread
+void gemm_sm90_load_bias(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val bias[BIAS_MAX]);
+void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile_place *at, const val bias[BIAS_MAX]);
+
+#endif

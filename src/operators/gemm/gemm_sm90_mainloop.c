@@ -1,0 +1,62 @@
+/* gemm_sm90_mainloop.c - wgmma from shared memory into registers, one group kept in flight. */
+#include <stdio.h>
+
+#include "operators/gemm/gemm_sm90.h"
+
+tiled_mma gemm_sm90_mma(ckl_dtype dtype, int n)
+{
+    static const char *const types[] = {
+        [CKL_F16] = "x16_F32F16F16_SS",       [CKL_BF16] = "x16_F32BF16BF16_SS",    [CKL_F32] = "x8_F32TF32TF32_SS_TN",
+        [CKL_E4M3] = "x32_F32E4M3E4M3_SS_TN", [CKL_E5M2] = "x32_F32E5M2E5M2_SS_TN", [CKL_I8] = "x32_S32S8S8_SS_TN",
+    };
+    char atom[ATOM_NAME_MAX];
+    snprintf(atom, sizeof atom, "SM90_64x%d%s", n, types[dtype]);
+    return make_tiled_mma(atom, 1, 1);
+}
+
+static void release(const sm90_kernel *k, const consumer_role *c, val stage)
+{
+    if (k->size.sharers == 1)
+        pipeline_release(&k->ring, stage);
+    else
+        pipeline_release_at(&k->ring, stage, c->peer);
+}
+
+/*
+ * Ping-pong: the mainloops follow each other. Without that a consumer could wait for a stage's second filling before the first one
+ * has come, which the parity of a barrier cannot tell from the filling before.
+ */
+static void order_wait(const sm90_kernel *k, const consumer_role *c)
+{
+    if (k->cfg->pingpong)
+        named_sync(add(c->index, imm(BARRIER_ORDER)), 2 * WARPGROUP);
+}
+
+void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c)
+{
+    if (k->cfg->pingpong)
+        named_arrive(sub(imm(BARRIER_ORDER + 1), c->index), 2 * WARPGROUP);
+}
+
+/* A stage is released when the wgmmas of the stage after it are under way. */
+void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, pipeline_state *stage)
+{
+    val before = variable(U32, stage->stage);
+    order_wait(k, c);
+    LOOP(kt, k->k_tiles) {
+        val not_first = ne(kt, imm(0));
+        pipeline_wait_full(&k->ring, stage);
+        mma_fence();
+        gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), slice(c->tCrB, _, _, stage->stage), c->acc, not_first);
+        mma_commit();
+        mma_wait(1);
+        IF(logical_and(c->releases, not_first))
+            release(k, c, before);
+        assign(before, stage->stage);
+        pipeline_advance(stage);
+    }
+    gemm_sm90_order_arrive(k, c);
+    mma_wait(0);
+    IF(c->releases)
+        release(k, c, before);
+}

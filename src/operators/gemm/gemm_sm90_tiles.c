@@ -1,0 +1,146 @@
+/* gemm_sm90_tiles.c - the Hopper GEMM's boxes, shared memory, and where tiles lie. */
+#include "operators/gemm/gemm_sm90.h"
+
+static int rows_of_consumer(const gemm_sm90_config *c)
+{
+    return c->pingpong ? c->tile_m : c->tile_m / c->consumers;
+}
+
+int gemm_sm90_accumulators(const gemm_sm90_config *c)
+{
+    return rows_of_consumer(c) * c->tile_n / WARPGROUP;
+}
+
+/* As many CTAs of a split finish a tile as can have equal slices of whole 16 columns. */
+static int finishers_of(const gemm_sm90_config *c)
+{
+    enum { COLUMNS = 16 };
+    int finishers = c->split;
+    while (finishers > 1 && c->tile_n % (COLUMNS * finishers))
+        finishers--;
+    return finishers;
+}
+
+/* The largest box along a side of a tile that divides it. */
+static int box_of(int side, int most, int step)
+{
+    while (side % most)
+        most = step ? most - step : most / 2;
+    return most;
+}
+
+gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
+{
+    enum { SWAP_ROWS = 64, SWAP_STEP = 16 }; // stmatrix writes 16 rows at once
+    int d_bytes = (int)ckl_dtype_bytes(c->epilogue.d), finishers = finishers_of(c), columns = c->tile_n / finishers;
+    gemm_sm90_shape s = {
+        .tile_k = gemm_tile_k(c->epilogue.ab),
+        .consumer_rows = rows_of_consumer(c),
+        .columns = columns,
+        .finishers = finishers,
+        .box_a = c->tile_m / c->cluster_n,
+        .box_b = c->tile_n / c->cluster_m,
+        .cluster = c->cluster_m * c->cluster_n * c->split,
+        .sharers = c->cluster_m * c->cluster_n,
+        .threads = WARPGROUP * (1 + c->consumers),
+        .d_rows = c->swap ? box_of(columns, SWAP_ROWS, SWAP_STEP) : 64,
+        .d_cols = c->swap ? 64 : box_of(columns, 128 / d_bytes, 0),
+        .stage_bytes = (int64_t)(c->tile_m + c->tile_n) * GEMM_TILE_BYTES,
+    };
+    int d_span = s.d_cols * d_bytes;
+    s.d_swizzle = d_span > 128 ? 0 : d_span;
+    s.bias = c->swap ? s.consumer_rows : columns;
+    s.part_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
+    int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
+    int64_t bias = c->epilogue.bias ? (int64_t)c->consumers * s.bias * 4 : 0;
+    int64_t parts = c->consumers * c->split * s.part_bytes;
+    int64_t barriers = 16 * (int64_t)c->stages + (c->epilogue.c ? 8 * (int64_t)c->consumers : 0) +
+                       (c->split > 1 ? 16 * (int64_t)c->consumers : 0);
+    s.smem_bytes = c->stages * s.stage_bytes + staging + bias + parts + barriers;
+    return s;
+}
+
+/* The K tiles of this CTA. The parts of a split differ by one tile at most. */
+static void divide_k(sm90_kernel *k)
+{
+    val all = div(add(k->p.k, imm(k->size.tile_k - 1)), imm(k->size.tile_k)), parts = imm(k->cfg->split);
+    k->k_first = imm(0);
+    k->k_tiles = all;
+    if (k->cfg->split == 1)
+        return;
+    k->k_first = div(mul(all, k->rank_k), parts);
+    k->k_tiles = sub(div(mul(all, add(k->rank_k, imm(1))), parts), k->k_first);
+}
+
+void gemm_sm90_parameters(sm90_kernel *k)
+{
+    const gemm_sm90_shape *s = &k->size;
+    ckl_dtype ab = k->epilogue.ab, d = k->epilogue.d;
+    int rank = k->cfg->batched ? 3 : 2;
+    k->p = params_of(gemm_sm90);
+    k->tmaA = make_tma(k->p.A, ab, rank, s->box_a, k->size.tile_k, 128);
+    k->tmaB = make_tma(k->p.B, ab, rank, s->box_b, k->size.tile_k, 128);
+    if (k->cfg->ragged != GEMM_ALL_RAGGED)
+        k->tmaD = make_tma(k->p.D, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
+    if (k->epilogue.c && k->cfg->ragged != GEMM_ALL_RAGGED)
+        k->tmaC = make_tma(k->p.C, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
+    divide_k(k);
+}
+
+/* (ROWS,COLS,COUNT...) tiles, each as TMA writes and wgmma reads it. */
+static layout tiles_layout(ckl_dtype dtype, int rows, int cols, int span, int count, int count_outer)
+{
+    layout tile = tma_tile_layout(dtype, rows, cols, span);
+    int64_t elements = (int64_t)rows * cols;
+    layout plain = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
+    return with_swizzle(tile.sw, plain);
+}
+
+/* Partial sums of a thread lie in pairs, those of neighbouring threads side by side: whole rows of banks for every store and load. */
+static void describe_parts(sm90_kernel *k)
+{
+    const gemm_sm90_config *cfg = k->cfg;
+    int pairs = (int)(k->size.part_bytes / (2 * 4 * WARPGROUP)), part = 2 * WARPGROUP * pairs;
+    layout parts = make_layout(shape(2, WARPGROUP, pairs, cfg->split, cfg->consumers),
+                               stride(1, 2, 2 * WARPGROUP, part, part * cfg->split));
+    k->sParts = smem_tensor("parts", F32, parts, 16); // (2,THREADS,PAIRS,SPLIT,CONSUMERS)
+}
+
+void gemm_sm90_memory(sm90_kernel *k)
+{
+    const gemm_sm90_config *cfg = k->cfg;
+    const gemm_sm90_shape *s = &k->size;
+    layout ring_A = tiles_layout(k->epilogue.ab, cfg->tile_m, k->size.tile_k, 128, cfg->stages, 1);
+    layout ring_B = tiles_layout(k->epilogue.ab, cfg->tile_n, k->size.tile_k, 128, cfg->stages, 1);
+    k->sA = slice(smem_tensor("A", k->epilogue.ab, ring_A, 1024), _, _, _, 0); // (BM,BK,STAGES)
+    k->sB = slice(smem_tensor("B", k->epilogue.ab, ring_B, 1024), _, _, _, 0); // (BN,BK,STAGES)
+    k->sD = smem_tensor("D", k->epilogue.d,
+                        tiles_layout(k->epilogue.d, s->d_rows, s->d_cols, s->d_swizzle, cfg->buffers, cfg->consumers),
+                        1024);
+    if (k->epilogue.bias)
+        k->sBias = smem_tensor("bias", F32, compact(shape(s->bias, cfg->consumers)), 16);
+    if (cfg->split > 1)
+        describe_parts(k);
+    int consumers = cfg->pingpong ? 1 : cfg->consumers; // that use a stage
+    k->ring = make_pipeline("ring", cfg->stages, 1, consumers * (cfg->cluster_m + cfg->cluster_n - 1));
+    if (k->epilogue.c)
+        k->c_barriers = smem_alloc("C arrived", 8 * (int64_t)cfg->consumers, 8);
+    if (cfg->split > 1) {
+        k->parts_arrived = smem_alloc("parts arrived", 8 * (int64_t)cfg->consumers, 8);
+        k->parts_free = smem_alloc("parts free", 8 * (int64_t)cfg->consumers, 8);
+    }
+}
+
+tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
+{
+    tile_place at = { .batch = imm(0) };
+    val row, col;
+    if (k->cfg->batched) {
+        at.batch = div(tile, k->tiles.count);
+        tile = rem(tile, k->tiles.count);
+    }
+    tile_at(&k->tiles, tile, &row, &col);
+    at.row = mul(add(mul(row, imm(k->cfg->cluster_m)), k->rank_m), imm(k->cfg->tile_m));
+    at.col = mul(add(mul(col, imm(k->cfg->cluster_n)), k->rank_n), imm(k->cfg->tile_n));
+    return at;
+}

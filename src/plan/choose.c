@@ -1,0 +1,286 @@
+/* choose.c - asking the tuned store and the implementations in turn; checks of descs. */
+#include "plan/choose.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "plan/cache.h"
+#include "plan/desc.h"
+
+/* What a caller forces: an implementation by name and some fields of its config. */
+typedef problem_line choice_line;
+
+const implementation *plan_find_implementation(const operator_info *op, const char *name)
+{
+    for (const implementation *const *impl = op->implementations; *impl; impl++)
+        if (strcmp((*impl)->name, name) == 0)
+            return *impl;
+    return NULL;
+}
+
+static ckl_status parse_force(const operator_info *op, const char *force, arena *memory, choice_line *line)
+{
+    *line = (choice_line){ 0 };
+    if (!force || !*force)
+        return CKL_OK;
+    TRY(problem_split(memory, force, line));
+    if (line->op && plan_find_implementation(op, line->op))
+        return CKL_OK;
+    const char *names[32];
+    int count = 0;
+    for (const implementation *const *impl = op->implementations; *impl && count < COUNT_OF(names); impl++)
+        names[count++] = (*impl)->name;
+    text list = { 0 };
+    for (int i = 0; i < count; i++)
+        text_printf(&list, " %s", names[i]);
+    const char *near = nearest_word(line->op ? line->op : "", names, count);
+    status_fail(CKL_INVALID, "%s: no implementation '%s'%s%s%s There are:%s", op->name, line->op ? line->op : force,
+                near ? ", did you mean '" : ".", near ? near : "", near ? "'?" : "", text_data(&list));
+    text_free(&list);
+    return CKL_INVALID;
+}
+
+bool plan_candidate_config(const ckl_device_info *device, const implementation *impl, const void *desc, int i,
+                           void *config)
+{
+    memset(config, 0, impl->config_bytes);
+    fields_default(impl->config, config);
+    return impl->candidate(desc, device, i, config);
+}
+
+int plan_rank(const ckl_device_info *device, const implementation *impl, const void *desc, void *config, int most,
+              plan_candidate *out)
+{
+    int count = 0;
+    for (int i = 0; plan_candidate_config(device, impl, desc, i, config); i++) {
+        if (impl->admit && impl->admit(desc, device, config) != CKL_OK)
+            continue;
+        plan_candidate added = { i, impl->cost(desc, device, config) };
+        int at = count < most ? count++ : most;
+        for (; at > 0 && added.cost.us < out[at - 1].cost.us; at--)
+            if (at < most)
+                out[at] = out[at - 1];
+        if (at < most)
+            out[at] = added;
+    }
+    return count;
+}
+
+/* The cheapest candidate, or the reason why the last one may not. */
+static ckl_status choose_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc,
+                                  void *config)
+{
+    plan_candidate best;
+    if (plan_rank(device, impl, desc, config, 1, &best) == 0)
+        return CKL_UNSUPPORTED;
+    plan_candidate_config(device, impl, desc, best.number, config);
+    return CKL_OK;
+}
+
+/* A config for the desc: the implementation's own choice, with the forced fields over it. */
+static ckl_status configure(const ckl_device_info *device, const operator_info *op, const implementation *impl,
+                            const void *desc, const choice_line *forced, void *config)
+{
+    if (impl->target > plan_target(device))
+        FAIL(CKL_UNSUPPORTED, "%s %s: the kernel is for sm_90a, %s is sm_%d", op->name, impl->name, device->id,
+             device->compute_capability);
+    fields_default(impl->config, config);
+    ckl_status chosen = impl->choose ? impl->choose(desc, device, config) : choose_cheapest(device, impl, desc, config);
+    if (chosen != CKL_OK) {
+        if (forced->count == 0)
+            return chosen;
+        memset(config, 0, impl->config_bytes); // a forced config may suit where the choice declines
+        fields_default(impl->config, config);
+    }
+    char what[64];
+    snprintf(what, sizeof what, "%s %s", op->name, impl->name);
+    for (int i = 0; i < forced->count; i++)
+        TRY(fields_set(impl->config, what, forced->pairs[i].key, forced->pairs[i].value, config));
+    return impl->admit ? impl->admit(desc, device, config) : CKL_OK;
+}
+
+static ckl_status launch_nothing(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    (void)plan, (void)args, (void)stream;
+    return CKL_OK;
+}
+
+/* What takes a problem without elements, whatever is forced. */
+static const implementation nothing = { .name = "nothing",
+                                        .summary = "no elements, no kernel",
+                                        .launch = launch_nothing };
+
+/* The choice that an entry of the store forces; false if it may not be used here. */
+static bool take_tuned(const ckl_device_info *device, const operator_info *op, const void *desc, const tuned_entry *e,
+                       arena *memory, choice_made *made)
+{
+    choice_line forced;
+    if (parse_force(op, e->force, memory, &forced) != CKL_OK)
+        return false;
+    const implementation *impl = plan_find_implementation(op, forced.op);
+    void *config = arena_alloc(memory, 1, impl->config_bytes);
+    if (configure(device, op, impl, desc, &forced, config) != CKL_OK)
+        return false;
+    *made = (choice_made){ impl, config, e, false };
+    return true;
+}
+
+/* The first entry of this very problem that may be used. */
+static bool find_tuned(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
+                       const tuned_table *table, arena *memory, choice_made *made)
+{
+    void *key = arena_alloc(memory, 1, op->desc_bytes);
+    plan_desc_key(op, checked->desc, key);
+    for (const tuned_entry *e = table->entries; e < table->entries + table->count; e++) {
+        if (memcmp(e->key, key, op->desc_bytes) != 0 || !tuned_is_for(e, device))
+            continue;
+        if (take_tuned(device, op, checked->view, e, memory, made))
+            return true;
+        log_say("tuned", "%s:%d: %s; the entry is not used", e->source, e->line, ckl_error());
+    }
+    return false;
+}
+
+/*
+ * How far another problem's sizes may be, as a power of 2, some 7 %: farther away another number of tiles, or of turns of them,
+ * decides. Its config is taken if the model believes it to cost at most so much more than its own choice: what is closer than
+ * the model's own loss against a sweep (bench/notes/gemm.md: 2 % in the mean), measurements decide.
+ */
+static const double NEAR_MAX = 0.1, COST_MARGIN = 1.02;
+
+/* The nearest entry whose config the model agrees with, in place of the implementation's own choice. */
+static void find_near(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
+                      const tuned_table *table, arena *memory, choice_made *made)
+{
+    const implementation *impl = made->impl;
+    double nearest = NEAR_MAX, most = impl->cost(checked->view, device, made->config).us * COST_MARGIN;
+    for (const tuned_entry *e = table->entries; e < table->entries + table->count; e++) {
+        choice_made other;
+        double distance = plan_desc_distance(op, e->key, checked->desc);
+        if (distance >= nearest || !tuned_is_for(e, device) ||
+            !take_tuned(device, op, checked->view, e, memory, &other) || other.impl != impl ||
+            impl->cost(checked->view, device, other.config).us > most)
+            continue;
+        *made = other;
+        made->near = true;
+        nearest = distance;
+    }
+}
+
+/* The first implementation that takes the problem, or the one that is forced. */
+static ckl_status choose_implementation(const ckl_device_info *device, const operator_info *op, const void *desc,
+                                        const choice_line *forced, arena *memory, choice_made *made, text *declines)
+{
+    ckl_status status = CKL_UNSUPPORTED;
+    for (const implementation *const *each = op->implementations; *each && status == CKL_UNSUPPORTED; each++) {
+        if (forced->op && strcmp((*each)->name, forced->op) != 0)
+            continue;
+        void *candidate = arena_alloc(memory, 1, (*each)->config_bytes);
+        status = configure(device, op, *each, desc, forced, candidate);
+        if (status == CKL_OK)
+            *made = (choice_made){ .impl = *each, .config = candidate };
+        else if (status == CKL_UNSUPPORTED)
+            text_printf(declines, "\n%s", ckl_error());
+    }
+    return status;
+}
+
+ckl_status choose_config(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
+                         const char *force, const tuned_table *table, arena *memory, choice_made *made, text *notes)
+{
+    choice_line forced;
+    if (checked->empty) {
+        *made = (choice_made){ .impl = &nothing };
+        return CKL_OK;
+    }
+    TRY(parse_force(op, force, memory, &forced));
+    bool use_table = !forced.op && table->count;
+    if (use_table && find_tuned(device, op, checked, table, memory, made))
+        return CKL_OK;
+    text declines = { 0 };
+    ckl_status status = choose_implementation(device, op, checked->view, &forced, memory, made, &declines);
+    if (status == CKL_OK && use_table && made->impl->cost)
+        find_near(device, op, checked, table, memory, made);
+    if (notes && declines.length)
+        text_printf(notes, "%s\n", text_data(&declines) + 1);
+    if (status == CKL_UNSUPPORTED && !forced.op) // else the one reason says it all
+        status_fail(status, "%s: no implementation takes this problem on %s%s", op->name, device->id,
+                    text_data(&declines));
+    text_free(&declines);
+    return status;
+}
+
+ckl_status plan_check_desc(const operator_info *op, void *desc)
+{
+    plan_tensor tensors[PLAN_TENSORS_MAX];
+    TRY(fields_check(op->desc, op->name, desc));
+    if (op->check)
+        TRY(op->check(desc));
+    return op->tensors ? plan_check_extents(op->name, tensors, op->tensors(desc, tensors)) : CKL_OK;
+}
+
+ckl_status choose_check(const operator_info *op, const void *desc, arena *memory, checked_desc **checked)
+{
+    if (!desc)
+        FAIL(CKL_INVALID, "%s: desc is NULL", op->name);
+    void *copy = arena_alloc(memory, 1, op->desc_bytes);
+    memcpy(copy, desc, op->desc_bytes);
+    TRY(plan_check_desc(op, copy));
+    checked_desc *made = arena_alloc(memory, 1, sizeof *made);
+    made->tensor_count = op->tensors ? op->tensors(copy, made->tensors) : 0;
+    made->empty = plan_is_empty(made->tensors, made->tensor_count);
+    for (int i = 0; i < made->tensor_count; i++)
+        made->tensors[i].optional |= made->empty;
+    void *view = op->view ? arena_alloc(memory, 1, op->view_bytes) : copy;
+    if (op->view)
+        TRY(op->view(copy, view));
+    made->desc = copy;
+    made->view = view;
+    *checked = made;
+    return CKL_OK;
+}
+
+ckl_status plan_desc(const operator_info *op, const void *desc, arena *memory, const void **view)
+{
+    checked_desc *checked = NULL;
+    TRY(choose_check(op, desc, memory, &checked));
+    *view = checked->view;
+    return CKL_OK;
+}
+
+void choose_print_origin(const choice_made *made, text *out)
+{
+    if (made->tuned)
+        text_printf(out, "%s%s:%d", made->near ? "a near problem's entry, " : "", made->tuned->source,
+                    made->tuned->line);
+}
+
+static ckl_status choose_for(const ckl_device_info *device, const operator_info *op, const void *desc,
+                             const char *force, arena *memory, choice_made *made, text *notes)
+{
+    checked_desc *checked = NULL;
+    const tuned_table *table;
+    TRY(choose_check(op, desc, memory, &checked));
+    TRY(tuned_table_of(op, &table));
+    return choose_config(device, op, checked, force, table, memory, made, notes);
+}
+
+ckl_status plan_choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,
+                       arena *memory, const implementation **impl, void **config, text *notes)
+{
+    choice_made made = { 0 };
+    TRY(choose_for(device, op, desc, force, memory, &made, notes));
+    *impl = made.impl;
+    *config = made.config;
+    return CKL_OK;
+}
+
+ckl_status plan_origin(const ckl_device_info *device, const operator_info *op, const void *desc, arena *memory,
+                       text *out)
+{
+    choice_made made = { 0 };
+    TRY(choose_for(device, op, desc, NULL, memory, &made, NULL));
+    choose_print_origin(&made, out);
+    return CKL_OK;
+}

@@ -1,0 +1,34 @@
+/* choose.h - from a desc to an implementation and its config: the tuned store, models and rules, what a caller forces. */
+#ifndef CKL_PLAN_CHOOSE_H
+#define CKL_PLAN_CHOOSE_H
+
+#include "plan/tuned.h"
+
+/* A desc that was checked. */
+typedef struct checked_desc {
+    const void *desc;
+    const void *view; // the desc itself, where the operator has no other view of it
+    plan_tensor tensors[PLAN_TENSORS_MAX];
+    int tensor_count;
+    bool empty; // nothing to compute: then every pointer may be NULL
+} checked_desc;
+
+/* A checked copy of a desc, in memory. CKL_INVALID with a sentence. */
+ckl_status choose_check(const operator_info *op, const void *desc, arena *memory, checked_desc **checked);
+
+/* What a problem gets, and why. */
+typedef struct choice_made {
+    const implementation *impl;
+    void *config;
+    const tuned_entry *tuned; // whose config it is; NULL: the implementation's own choice, or the caller's
+    bool near;                // it is one of another problem of about the same sizes
+} choice_made;
+
+/* plan_choose() for a desc that was checked; table: of the operator. */
+ckl_status choose_config(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
+                         const char *force, const tuned_table *table, arena *memory, choice_made *made, text *notes);
+
+/* Appends "tuned.txt:3", with a mark where it is of another problem; nothing without an entry. */
+void choose_print_origin(const choice_made *made, text *out);
+
+#endif

@@ -1,0 +1,226 @@
+/*
+ * row_ragged.c - rows that start anywhere: aligned vectors between the boundaries of a row, single elements at its ends, and loads
+ * from memory whose boundaries are elsewhere.
+ */
+#include "cute/kernel.h"
+#include "cute/vectors.h"
+#include "skeletons/row.h"
+
+enum { BOUNDARY_BYTES = 16, WORD_BYTES = 4, WORDS_MAX = BOUNDARY_BYTES / WORD_BYTES };
+
+/* Spans */
+
+row_bounds row_bounds_of(const row_split *s, val row, val cols, val pointer, ckl_dtype dtype, val ld)
+{
+    if (!s->ragged)
+        return (row_bounds){ ir_int(U32, 0), cols };
+    const int bytes = (int)ckl_dtype_bytes(dtype);
+    val start = add(convert(U32, pointer), mul(mul(convert(U32, row), convert(U32, ld)), imm(bytes)));
+    val head = div(bit_and(sub(imm(0), start), imm(BOUNDARY_BYTES - 1)), imm(bytes)), begin = min(head, cols);
+    return (row_bounds){ begin, add(begin, bit_and(sub(cols, begin), imm(-s->vec))) };
+}
+
+/* The same thread at another column, with `limit` as the end of what may be accessed. */
+static row_place moved(const row_place *p, val columns, val limit)
+{
+    row_place place = row_from(p, columns);
+    place.limit = limit;
+    return place;
+}
+
+/* Thread number n of the row has element n of both ends together. */
+static row_span ends_of(const row_split *s, const row_place *p, const row_bounds *vectors)
+{
+    row_span ends = { .split = *s };
+    ends.split.vec = ends.split.steps = 1;
+    ends.split.ragged = false;
+    val number = div(p->first, imm(s->vec)), between = sub(vectors->end, vectors->begin);
+    val column = select(lt(number, vectors->begin), number, add(number, between));
+    row_place start = row_place_of(&ends.split, p->rows, p->cols, p->row, imm(0));
+    ends.place = moved(&start, column, p->limit);
+    ends.place.exists = p->exists;
+    return ends;
+}
+
+row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld)
+{
+    const row_bounds vectors = row_bounds_of(s, p->row, p->limit, pointer, dtype, ld);
+    if (!s->ragged)
+        return (row_spans){ .of = { { *s, *p } }, .count = 1, .bounds = vectors };
+    row_span body = { *s, moved(p, vectors.begin, vectors.end) };
+    return (row_spans){ .of = { body, ends_of(s, p, &vectors) }, .count = 2, .bounds = vectors };
+}
+
+/* Loads of vectors that start anywhere */
+
+/* A vector is cut out of the two aligned ones that it touches: it begins `bytes` after the start of the first. */
+typedef struct cut {
+    val low;      // address of the lower one of this thread's first vector
+    val bytes;    // u32; the same for all vectors
+    val elements; // u32, as many elements
+    words w;      // of a vector's elements
+    int count;    // 32-bit words of a vector
+    val outside;  // a word of fill
+    val moves[2]; // predicates: by one word, by two
+    val selector; // of the bytes of two neighbouring words
+    ir_cache cache;
+} cut;
+
+static cut make_cut(const row_split *s, tensor from, double fill)
+{
+    const int size = (int)ckl_dtype_bytes(from.dtype), bytes = s->vec * size;
+    cut c = { .w = words_of(from.dtype, s->vec), .count = bytes / WORD_BYTES, .cache = from.cache };
+    val past = bit_and(from.address, imm_as(U64, bytes - 1));
+    c.low = sub(from.address, past);
+    c.bytes = convert(U32, past);
+    c.elements = div(c.bytes, imm(size));
+    c.outside = bitcast(U32, words_filled(c.w, from.dtype, fill));
+    for (int by = 1; by <= 2; by++)
+        c.moves[by - 1] = ne(bit_and(c.bytes, imm(by * WORD_BYTES)), imm(0));
+    c.selector = add(imm_as(U32, 0x3210), mul(bit_and(c.bytes, imm(WORD_BYTES - 1)), imm_as(U32, 0x1111)));
+    return c;
+}
+
+static val first_column(const row_split *s, const row_place *p, int step)
+{
+    return tensor_coordinate(p->cX, leaf((int64_t)step * s->vec), 1);
+}
+
+/* Do the two vectors of number `step` reach behind the row? They must not begin before it. */
+static val reaches_out(const cut *c, const row_split *s, const row_place *p, int step)
+{
+    return gt(add(sub(first_column(s, p, step), c->elements), imm(2 * s->vec)), p->cols);
+}
+
+static void load_words(const cut *c, tensor from, const row_split *s, int step, bool upper, val *word)
+{
+    int64_t offset;
+    const int first = upper ? c->count : 0;
+    (void)tensor_address_near(from, (int64_t)step * s->vec, &offset);
+    ir_load(IR_GLOBAL, c->cache, IR_U32, c->count, c->low, offset + first * WORD_BYTES, word + first);
+}
+
+/* Must the elements of a vector of the row come one by one, because one that it is cut from reaches out? */
+static val is_apart(const cut *c, const row_split *s, const row_place *p, int step)
+{
+    val first = first_column(s, p, step), inside = lt(first, p->limit), shifted = ne(c->bytes, imm(0));
+    val out = logical_or(lt(first, c->elements), reaches_out(c, s, p, step));
+    return logical_and(logical_and(inside, shifted), out);
+}
+
+static void load_at_edge(const cut *c, const row_split *s, const row_place *p, tensor from, int step, val *word)
+{
+    val inside = lt(first_column(s, p, step), p->limit);
+    val whole = logical_and(inside, logical_not(is_apart(c, s, p, step)));
+    for (int i = 0; i < 2 * c->count; i++)
+        assign(word[i], c->outside);
+    IF(whole)
+        load_words(c, from, s, step, false, word);
+    IF(logical_and(whole, ne(c->bytes, imm(0))))
+        load_words(c, from, s, step, true, word);
+}
+
+/* The vector's words: whole words move by two selects, bytes by a permute of neighbours. */
+static void cut_out(const cut *c, const val *from, val *out)
+{
+    val word[2 * WORDS_MAX];
+    int count = 2 * c->count;
+    for (int i = 0; i < count; i++)
+        word[i] = from[i];
+    for (int by = c->count / 2; by > 0; by /= 2) {
+        count -= by;
+        for (int i = 0; i < count; i++)
+            word[i] = select(c->moves[by - 1], word[i + by], word[i]);
+    }
+    if (c->w.per == 1) {
+        for (int i = 0; i < c->count; i++)
+            out[i] = word[i];
+        return;
+    }
+    for (int i = 0; i < c->count; i++)
+        out[i] = permute_bytes(word[i], word[i + 1], c->selector);
+}
+
+static void load_apart(const row_split *s, tensor from, tensor to, int step)
+{
+    int64_t offset;
+    const int64_t size = (int64_t)ckl_dtype_bytes(from.dtype), first = (int64_t)step * s->vec;
+    val address = tensor_address_near(from, first, &offset);
+    for (int e = 0; e < s->vec; e++) {
+        val x = ir_reg(element_register(from.dtype)), out = to.regs[index_at(to.layout, first + e)];
+        ir_load(IR_GLOBAL, from.cache, from.dtype, 1, address, offset + e * size, &x);
+        assign(out, convert(out.type, x));
+    }
+}
+
+static void unpack_cut(const cut *c, const row_split *s, const val *word, ckl_dtype dtype, tensor to, int step)
+{
+    val cut_words[WORDS_MAX], *out = ir_alloc((size_t)s->vec, sizeof *out);
+    for (int e = 0; e < s->vec; e++)
+        out[e] = to.regs[index_at(to.layout, (int64_t)step * s->vec + e)];
+    cut_out(c, word, cut_words);
+    for (int i = 0; i < c->count; i++)
+        cut_words[i] = bitcast(c->w.type, cut_words[i]);
+    words_unpack(c->w, cut_words, dtype, out);
+}
+
+/* All loads come before the first use. Few threads are at an edge, where each vector has predicates of its own. */
+void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
+{
+    if (!s->ragged) {
+        row_load(s, p, from, to, fill);
+        return;
+    }
+    const cut c = make_cut(s, from, fill);
+    val(*word)[2 * WORDS_MAX] = ir_alloc((size_t)s->steps, sizeof *word);
+    for (int step = 0; step < s->steps; step++)
+        for (int i = 0; i < 2 * c.count; i++)
+            word[step][i] = ir_reg(IR_U32);
+    const int last = s->steps - 1; // inside of the row, and what it is cut from too: then all vectors are
+    val beyond = logical_or(ge(first_column(s, p, last), p->limit), reaches_out(&c, s, p, last));
+    val at_edge = logical_or(lt(first_column(s, p, 0), c.elements), beyond);
+    IF(at_edge)
+        for (int step = 0; step < s->steps; step++)
+            load_at_edge(&c, s, p, from, step, word[step]);
+    ELSE
+    {
+        for (int step = 0; step < s->steps; step++) {
+            load_words(&c, from, s, step, false, word[step]);
+            load_words(&c, from, s, step, true, word[step]);
+        }
+    }
+    for (int step = 0; step < s->steps; step++)
+        unpack_cut(&c, s, word[step], from.dtype, to, step);
+    IF(at_edge)
+        for (int step = 0; step < s->steps; step++)
+            IF(is_apart(&c, s, p, step))
+                load_apart(s, from, to, step);
+}
+
+static void store_apart(const row_split *s, tensor from, tensor to, int step)
+{
+    int64_t offset;
+    const int64_t size = (int64_t)ckl_dtype_bytes(to.dtype), first = (int64_t)step * s->vec;
+    val address = tensor_address_near(to, first, &offset);
+    for (int e = 0; e < s->vec; e++) {
+        val x = convert(to.dtype, from.regs[index_at(from.layout, first + e)]);
+        ir_store(IR_GLOBAL, to.cache, to.dtype, 1, address, offset + e * size, &x);
+    }
+}
+
+void row_store_anywhere(const row_split *s, const row_place *p, tensor from, tensor to)
+{
+    if (!s->ragged) {
+        row_store(s, p, from, to);
+        return;
+    }
+    val past = bit_and(convert(U32, to.address), imm(BOUNDARY_BYTES - 1));
+    IF(eq(past, imm(0)))
+        row_store(s, p, from, to);
+    ELSE
+    {
+        for (int step = 0; step < s->steps; step++)
+            IF(row_inside(s, p, step))
+                store_apart(s, from, to, step);
+    }
+}

@@ -1,0 +1,149 @@
+/*
+ * counting_operator.h - an operator of two implementations on a device that runs nothing and counts what is loaded, chosen and
+ * launched. A program includes it once.
+ */
+#ifndef CKL_TESTS_COUNTING_OPERATOR_H
+#define CKL_TESTS_COUNTING_OPERATOR_H
+
+#include <string.h>
+
+#include "ir/build.h"
+#include "plan/plan.h"
+
+/* A device that counts what is loaded on it. */
+static int loads, unloads, launches;
+static int resident = 1; // clusters that it has room for
+
+static ckl_status count_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
+{
+    (void)d;
+    assert_non_null(strstr(kernel->note, "op "));
+    loads++;
+    *loaded = (device_kernel *)&loads;
+    return CKL_OK;
+}
+
+static void count_unload(ckl_device *d, device_kernel *kernel)
+{
+    (void)d;
+    (void)kernel;
+    unloads++;
+}
+
+static ckl_status count_resident(ckl_device *d, const device_kernel *kernel, int *count)
+{
+    (void)d;
+    (void)kernel;
+    *count = resident;
+    return CKL_OK;
+}
+
+static const device_ops counting_ops = { .load = count_load,
+                                         .unload = count_unload,
+                                         .clusters_resident = count_resident };
+static ckl_device device = { &counting_ops,
+                             { .id = "counter",
+                               .compute_capability = 90,
+                               .threads_per_cta_max = 1024,
+                               .registers_per_sm = 65536,
+                               .smem_per_cta_bytes = 1024 } };
+
+/* An operator with two implementations: "first" wants n even, "second" takes any n up to 100; "third" needs wgmma. */
+typedef struct op_desc {
+    int64_t n;
+    ckl_dtype dtype; // and padding behind it
+} op_desc;
+
+#define OP_CONFIG(X)                                \
+    X(op_config, int, threads, "128", "64 128", "") \
+    X(op_config, int, vector, "1", "1 2 4", "")
+
+typedef struct op_config {
+    OP_CONFIG(FIELD_MEMBER)
+} op_config;
+
+static const field op_fields[] = { OP_CONFIG(FIELD_ROW) };
+
+static int choices;
+
+static ckl_status choose_first(const void *desc, const ckl_device_info *info, void *config)
+{
+    (void)info;
+    choices++;
+    const op_desc *d = desc;
+    if (d->n % 2)
+        FAIL(CKL_UNSUPPORTED, "op first: n=%" PRId64 " is odd", d->n);
+    ((op_config *)config)->vector = 2;
+    return CKL_OK;
+}
+
+static ckl_status choose_second(const void *desc, const ckl_device_info *info, void *config)
+{
+    (void)info;
+    (void)config;
+    if (((const op_desc *)desc)->n > 100)
+        FAIL(CKL_UNSUPPORTED, "op second: n=%" PRId64 " is over 100", ((const op_desc *)desc)->n);
+    return CKL_OK;
+}
+
+static ckl_status admit(const void *desc, const ckl_device_info *info, const void *config)
+{
+    (void)info;
+    const op_config *c = config;
+    if (((const op_desc *)desc)->n % c->vector)
+        FAIL(CKL_UNSUPPORTED, "op first: vector=%d does not divide n", c->vector);
+    return CKL_OK;
+}
+
+static void describe(const void *config, int kernel)
+{
+    (void)kernel;
+    ir_current()->threads = ((const op_config *)config)->threads;
+}
+
+static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    (void)plan;
+    (void)args;
+    (void)stream;
+    launches++;
+    return CKL_OK;
+}
+
+static ckl_status check(void *desc)
+{
+    if (((op_desc *)desc)->n < 0)
+        FAIL(CKL_INVALID, "op: n=%" PRId64 " is negative", ((op_desc *)desc)->n);
+    return CKL_OK;
+}
+
+static const implementation first = { .name = "first",
+                                      .config_bytes = sizeof(op_config),
+                                      .config = FIELD_TABLE(op_fields),
+                                      .choose = choose_first,
+                                      .admit = admit,
+                                      .describe = describe,
+                                      .launch = launch };
+static const implementation second = { .name = "second",
+                                       .config_bytes = sizeof(op_config),
+                                       .config = FIELD_TABLE(op_fields),
+                                       .choose = choose_second,
+                                       .describe = describe,
+                                       .launch = launch };
+static const implementation third = { .name = "third", .choose = choose_second, .target = IR_SM90A };
+static const implementation *const implementations[] = { &third, &first, &second, NULL };
+static const desc_member members[] = { DESC_MEMBER(op_desc, int64_t, n), DESC_MEMBER(op_desc, ckl_dtype, dtype), { 0 } };
+
+static const operator_info op = {
+    .name = "op", .desc_bytes = sizeof(op_desc), .members = members, .check = check, .implementations = implementations
+};
+
+static ckl_plan *plan_of(int64_t n, const char *force)
+{
+    ckl_plan *plan = NULL;
+    if (plan_build(&device, &op, &(op_desc){ .n = n }, force, &plan) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    return plan;
+}
+
+#endif

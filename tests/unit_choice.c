@@ -1,0 +1,168 @@
+/*
+ * unit_choice.c - what choosing costs on the host: the time of one choice, and how many kernels a process that meets many shapes
+ * has to compile.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "emulated_device.h"
+#include "lab/case.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { CHOICE_US_MAX = 4000 };
+#else
+enum { CHOICE_US_MAX = 200 };
+#endif
+enum { TRIES = 9, SHAPES = 1000, PORTFOLIO_MAX = 64 };
+
+/* What a problem gets; both are in the arena. */
+typedef struct choice_made {
+    const implementation *impl;
+    void *config;
+} choice_made;
+
+static ckl_status choose(const test_case *c, arena *memory, choice_made *made)
+{
+    return plan_choose(ckl_device_properties(device), c->test->op, c->problem, case_force(c, memory), memory,
+                       &made->impl, &made->config, NULL);
+}
+
+/* Of this thread alone, so that a busy machine does not count. */
+static double thread_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+/* The quickest of some tries. */
+static double choice_us(const test_case *c)
+{
+    double best = INFINITY;
+    for (int i = 0; i < TRIES; i++) {
+        arena memory = { 0 };
+        choice_made made;
+        double begin = thread_us();
+        (void)choose(c, &memory, &made);
+        best = fmin(best, thread_us() - begin);
+        arena_clear(&memory);
+    }
+    return best;
+}
+
+static void test_time(void **state)
+{
+    (void)state;
+    for (const operator_test *const *test = operator_tests; *test; test++) {
+        double longest = 0;
+        for (const char *const *line = (*test)->cases; *line; line++) {
+            test_case c;
+            text whole = { 0 };
+            text_printf(&whole, "%s %s", (*test)->op->name, *line);
+            assert_int_equal(case_parse(text_data(&whole), &c), CKL_OK);
+            double us = choice_us(&c);
+            if (us > CHOICE_US_MAX)
+                fail_msg("choosing takes %.0f us: %s", us, text_data(&whole));
+            longest = fmax(longest, us);
+            case_clear(&c);
+            text_free(&whole);
+        }
+        print_message("%-14s at most %6.1f us\n", (*test)->op->name, longest);
+    }
+}
+
+/* Shapes that nobody listed */
+
+static uint64_t random_state;
+
+static double random_unit(void)
+{
+    random_state = random_state * 6364136223846793005 + 1442695040888963407;
+    return (double)(random_state >> 11) * 0x1p-53;
+}
+
+/* Log-uniform, and a multiple of 1024, 128, 8 or of nothing. */
+static int64_t random_size(double low, double high)
+{
+    static const int64_t steps[] = { 1024, 128, 8, 1 };
+    int64_t step = steps[(int)(random_unit() * COUNT_OF(steps))];
+    int64_t size = (int64_t)(low * pow(high / low, random_unit()));
+    return (size + step - 1) / step * step;
+}
+
+/* Different kernels, each once. */
+typedef struct kernel_list {
+    char *text[SHAPES];
+    int count;
+} kernel_list;
+
+static void add_kernel(kernel_list *list, const char *kernel)
+{
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->text[i], kernel) == 0)
+            return;
+    list->text[list->count++] = strdup(kernel);
+}
+
+/* Adds the kernel of a line where its implementation searches; whether rows of D are whole chunks is a matter of layout. */
+static void add_line(kernel_list *list, const char *line)
+{
+    arena memory = { 0 };
+    test_case c;
+    choice_made made;
+    text kernel = { 0 };
+    assert_int_equal(case_parse(line, &c), CKL_OK);
+    assert_int_equal(choose(&c, &memory, &made), CKL_OK);
+    if (made.impl->cost) {
+        assert_int_equal(fields_set(made.impl->config, "gemm", "ragged", "0", made.config), CKL_OK);
+        fields_print(made.impl->config, made.config, false, &kernel);
+        add_kernel(list, text_data(&kernel));
+    }
+    text_free(&kernel);
+    case_clear(&c);
+    arena_clear(&memory);
+}
+
+/* Kernels that a thousand random shapes get, of one types and epilogue. */
+static int count_kernels(const char *rest)
+{
+    kernel_list all = { .count = 0 };
+    random_state = 12;
+    for (int i = 0; i < SHAPES; i++) {
+        text line = { 0 };
+        int64_t m = random_size(16, 16384), n = random_size(64, 32768), k = random_size(64, 16384);
+        text_printf(&line, "gemm m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " %s", m, n, k, rest);
+        add_line(&all, text_data(&line));
+        text_free(&line);
+    }
+    for (int i = 0; i < all.count; i++)
+        free(all.text[i]);
+    return all.count;
+}
+
+static void test_kernels_of_many_shapes(void **state)
+{
+    static const char *const rests[] = { "a=f16", "a=bf16 bias=1 activation=gelu", "a=f16 d=f32 beta=1" };
+    (void)state;
+    for (int i = 0; i < COUNT_OF(rests); i++) {
+        int count = count_kernels(rests[i]);
+        print_message("gemm %-32s %d kernels\n", rests[i], count);
+        assert_in_range(count, PORTFOLIO_MAX / 2, PORTFOLIO_MAX);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_time),
+        cmocka_unit_test(test_kernels_of_many_shapes),
+    };
+    return cmocka_run_group_tests_name("choice", tests, open_device, close_device);
+}

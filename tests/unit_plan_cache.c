@@ -1,0 +1,231 @@
+/* unit_plan_cache.c - what plans share and what is kept: kernels by config, plans by the fields of the desc, each up to a limit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "counting_operator.h"
+#include "cutekernellib/cutekernellib.h"
+#include "operators/operators.h"
+#include "plan/cache.h"
+
+static void test_sharing(void **state)
+{
+    (void)state;
+    plan_forget_device(&device);
+    loads = unloads = 0;
+    ckl_plan *a = plan_of(4, NULL), *b = plan_of(8, NULL), *c = plan_of(5, NULL);
+    assert_int_equal(loads, 2);
+    ckl_plan_free(a);
+    ckl_plan_free(b);
+    ckl_plan_free(c);
+    ckl_plan_free(plan_of(6, NULL)); // kept though unused
+    assert_int_equal(loads, 2);
+    assert_int_equal(unloads, 0);
+    plan_forget_device(&device);
+    assert_int_equal(unloads, 2);
+}
+
+/* A kernel whose cluster no part of the GPU can hold is refused, and not kept. */
+static void test_no_room(void **state)
+{
+    (void)state;
+    loads = unloads = resident = 0;
+    ckl_plan *plan = NULL;
+    assert_int_equal(plan_build(&device, &op, &(op_desc){ .n = 4 }, NULL, &plan), CKL_UNSUPPORTED);
+    assert_non_null(strstr(ckl_error(), "no cluster of 1 CTAs finds room on counter"));
+    assert_null(plan);
+    assert_int_equal(loads, unloads);
+    resident = 1;
+    ckl_plan_free(plan_of(4, NULL));
+    plan_forget_device(&device);
+    assert_int_equal(loads, unloads);
+}
+
+static void test_once(void **state)
+{
+    (void)state;
+    loads = launches = 0;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(plan_once(&device, &op, &(op_desc){ .n = 4 }, &op, NULL), CKL_OK);
+    assert_int_equal(loads, 1);
+    assert_int_equal(launches, 3);
+    assert_int_equal(plan_once(&device, &op, &(op_desc){ .n = -1 }, &op, NULL), CKL_INVALID);
+    plan_forget_device(&device);
+}
+
+static void run_once(int64_t n)
+{
+    if (plan_once(&device, &op, &(op_desc){ .n = n }, &op, NULL) != CKL_OK)
+        fail_msg("%s", ckl_error());
+}
+
+/* 4096 plans of the one-call form are kept; one more takes the place of another. Twice: forgetting begins anew. */
+static void test_once_keeps(void **state)
+{
+    (void)state;
+    enum { KEPT = 4096 };
+    for (int round = 0; round < 2; round++) {
+        choices = 0;
+        for (int repeat = 0; repeat < 3; repeat++)
+            for (int i = 1; i <= KEPT; i++)
+                run_once(2 * i);
+        assert_int_equal(choices, KEPT);
+        for (int repeat = 0; repeat < 2; repeat++)
+            run_once(2 * (KEPT + 1)); // kept itself
+        assert_int_equal(choices, KEPT + 1);
+        for (int i = 1; i <= KEPT + 1; i++)
+            run_once(2 * i);
+        assert_in_range(choices, KEPT + 2, 2 * KEPT); // one made room; now others do, for it
+        plan_forget_device(&device);
+    }
+}
+
+/* Plans are told apart by device and operator too, and forgotten by device. */
+static void test_once_tells_apart(void **state)
+{
+    (void)state;
+    ckl_device other_device = device;
+    operator_info other_op = op;
+    choices = loads = unloads = 0;
+    for (int repeat = 0; repeat < 2; repeat++) {
+        run_once(4);
+        assert_int_equal(plan_once(&other_device, &op, &(op_desc){ .n = 4 }, &op, NULL), CKL_OK);
+        assert_int_equal(plan_once(&device, &other_op, &(op_desc){ .n = 4 }, &op, NULL), CKL_OK);
+    }
+    assert_int_equal(choices, 3);
+    assert_int_equal(loads, 2); // kernels go by device
+    plan_forget_device(&device);
+    assert_int_equal(unloads, 1);
+    assert_int_equal(plan_once(&other_device, &op, &(op_desc){ .n = 4 }, &op, NULL), CKL_OK);
+    assert_int_equal(choices, 3);
+    plan_forget_device(&other_device);
+    assert_int_equal(unloads, 2);
+}
+
+static void use_config(int number)
+{
+    char force[64];
+    snprintf(force, sizeof force, "first threads=%d vector=%d", 32 * (number % 32 + 1), number / 32 + 1);
+    ckl_plan_free(plan_of(12, force));
+}
+
+/* A hundred configs in turn: of those without users 64 stay loaded, those that were used last. */
+static void test_idle_kernels(void **state)
+{
+    (void)state;
+    enum { CONFIGS = 100, IDLE = 64 };
+    ckl_plan *used = plan_of(12, "first vector=6");
+    loads = unloads = 0;
+    for (int i = 0; i < CONFIGS; i++) {
+        use_config(i);
+        assert_int_equal(loads, i + 1);
+        assert_int_equal(unloads, i < IDLE ? 0 : i + 1 - IDLE);
+    }
+    for (int i = CONFIGS - 1; i >= CONFIGS - IDLE; i--)
+        use_config(i);
+    assert_int_equal(loads, CONFIGS);
+    use_config(CONFIGS - IDLE - 1);
+    assert_int_equal(loads, CONFIGS + 1);
+    ckl_plan_free(used);
+    plan_forget_device(&device);
+    assert_int_equal(unloads, loads + 1);
+}
+
+/* Descs are equal if their fields are, whatever their padding holds. */
+static void test_padding_is_no_key(void **state)
+{
+    (void)state;
+    op_desc d;
+    choices = 0;
+    for (int fill = 0x00; fill <= 0xff; fill += 0xff) {
+        memset(&d, fill, sizeof d);
+        d.n = 4;
+        d.dtype = CKL_F16;
+        assert_int_equal(plan_once(&device, &op, &d, &op, NULL), CKL_OK);
+    }
+    assert_int_equal(choices, 1);
+    d.dtype = CKL_BF16; // the fields themselves are
+    assert_int_equal(plan_once(&device, &op, &d, &op, NULL), CKL_OK);
+    assert_int_equal(choices, 2);
+    plan_forget_device(&device);
+}
+
+#ifdef __has_builtin
+#if __has_builtin(__builtin_clear_padding)
+#define PADDING_IS_KNOWN 1
+#endif
+#endif
+
+/*
+ * The keys of all operators hold all bytes of their descs but the padding. Of elementwise all up to its last member, another
+ * of the struct that an array before it is made of: gcc 12 takes its padding for values.
+ */
+static void test_key_is_whole(void **state)
+{
+    (void)state;
+#ifdef PADDING_IS_KNOWN
+#define CHECK_KEY(op, type, bytes)                                       \
+    {                                                                    \
+        type desc, key;                                                  \
+        memset(&desc, 1, sizeof desc);                                   \
+        plan_desc_key(&op##_operator, &desc, &key);                      \
+        __builtin_clear_padding(&desc);                                  \
+        if (memcmp(&desc, &key, bytes) != 0)                             \
+            fail_msg("the key of " #op " does not hold its whole desc"); \
+    }
+    CHECK_KEY(add, ckl_add_desc, sizeof desc)
+    CHECK_KEY(attention, ckl_attention_desc, sizeof desc)
+    CHECK_KEY(crossentropy, ckl_crossentropy_desc, sizeof desc)
+    CHECK_KEY(elementwise, ckl_elementwise_desc, offsetof(ckl_elementwise_desc, out))
+    CHECK_KEY(gemm, ckl_gemm_desc, sizeof desc)
+    CHECK_KEY(groupnorm, ckl_groupnorm_desc, sizeof desc)
+    CHECK_KEY(layernorm, ckl_norm_desc, sizeof desc)
+    CHECK_KEY(permute, ckl_permute_desc, sizeof desc)
+    CHECK_KEY(reduce, ckl_reduce_desc, sizeof desc)
+    CHECK_KEY(rmsnorm, ckl_norm_desc, sizeof desc)
+    CHECK_KEY(rope, ckl_rope_desc, sizeof desc)
+    CHECK_KEY(softmax, ckl_softmax_desc, sizeof desc)
+    CHECK_KEY(transpose, ckl_transpose_desc, sizeof desc)
+#else
+    skip(); // this compiler cannot tell
+#endif
+}
+
+/* A second plan of a desc must not describe or load again; 20 us is the promise, on one busy core allow more. */
+static void test_second_build_is_quick(void **state)
+{
+    (void)state;
+    enum { REPEATS = 1000 };
+    ckl_plan_free(plan_of(4, NULL));
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int i = 0; i < REPEATS; i++)
+        ckl_plan_free(plan_of(4, NULL));
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    double us = ((double)(end.tv_sec - begin.tv_sec) * 1e6 + (double)(end.tv_nsec - begin.tv_nsec) / 1e3) / REPEATS;
+    print_message("second plan_build: %.2f us\n", us);
+#ifndef __SANITIZE_ADDRESS__ // slow, and beside another half of the tests
+    assert_true(us < 200);
+#endif
+    plan_forget_device(&device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sharing),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_once),
+        cmocka_unit_test(test_once_keeps),
+        cmocka_unit_test(test_once_tells_apart),
+        cmocka_unit_test(test_idle_kernels),
+        cmocka_unit_test(test_padding_is_no_key),
+        cmocka_unit_test(test_key_is_whole),
+        cmocka_unit_test(test_second_build_is_quick),
+    };
+    return cmocka_run_group_tests_name("plan cache", tests, NULL, NULL);
+}

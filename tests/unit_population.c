@@ -1,0 +1,166 @@
+/* unit_population.c - samples: every line is a problem that a kernel takes, the same by seed; shares are as stated. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/math.h"
+#include "golden.h"
+#include "lab/population.h"
+
+enum { LINES = 1000, LINES_KEPT = 3 };
+
+static const char path[] = TESTDATA "/sample.txt";
+static const random_problem_limits limits = { .flops = 0x1p43, .bytes = 0x1p30 };
+
+static text line_of(const operator_test *test, uint64_t seed, int64_t number)
+{
+    text line = { 0 };
+    if (population_line(test, seed, number, limits, &line) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    return line;
+}
+
+/* As `ckl explain` has it: parsed, checked, and taken by an implementation. */
+static void explain(const char *line, const ckl_device_info *device)
+{
+    test_case c;
+    arena memory = { 0 };
+    const implementation *impl;
+    void *config;
+    ckl_status status = case_parse(line, &c);
+    if (status == CKL_OK)
+        status = plan_check_desc(c.test->op, c.problem);
+    if (status == CKL_OK) {
+        void *desc = arena_alloc(&memory, 1, c.test->op->desc_bytes);
+        adapter_desc(c.test, c.problem, desc);
+        status = plan_choose(device, c.test->op, desc, NULL, &memory, &impl, &config, NULL);
+    }
+    if (status != CKL_OK)
+        fail_msg("%s: %s", line, ckl_error());
+    assert_true(random_problem_fits(&c, limits));
+    arena_clear(&memory);
+    case_clear(&c);
+}
+
+static void test_lines_are_problems(void **state)
+{
+    ckl_device *device;
+    (void)state;
+    assert_int_equal(ckl_device_open("emulator:h200", &device), CKL_OK);
+    for (const operator_test *const *test = operator_tests; *test; test++)
+        for (int i = 0; i < LINES; i++) {
+            text line = line_of(*test, 7, i);
+            explain(text_data(&line), ckl_device_properties(device));
+            text_free(&line);
+        }
+    ckl_device_close(device);
+}
+
+static void append_lines(text *out)
+{
+    for (const operator_test *const *test = operator_tests; *test; test++)
+        for (int i = 0; i < LINES_KEPT; i++) {
+            text line = line_of(*test, 1, i);
+            text_printf(out, "%s\n", text_data(&line));
+            text_free(&line);
+        }
+}
+
+static void test_lines_stay(void **state)
+{
+    text now = { 0 };
+    (void)state;
+    append_lines(&now);
+    golden_compare(path, &now);
+    text_free(&now);
+}
+
+static void test_seeds_differ(void **state)
+{
+    (void)state;
+    int same = 0;
+    for (int i = 0; i < 100; i++) {
+        text one = line_of(operator_tests[0], 1, i), two = line_of(operator_tests[0], 2, i);
+        same += strcmp(text_data(&one), text_data(&two)) == 0;
+        text_free(&one);
+        text_free(&two);
+    }
+    assert_true(same < 5);
+}
+
+/* A population of its own: patterns of one operator that exists. */
+static ckl_status draw(const char *pattern, int64_t number, text *line)
+{
+    operator_test test = *operator_tests[0];
+    const char *const patterns[] = { pattern, NULL };
+    test.population = patterns;
+    return population_line(&test, 3, number, limits, line);
+}
+
+static int64_t drawn_size(const char *pattern, int64_t number)
+{
+    text line = { 0 };
+    assert_int_equal(draw(pattern, number, &line), CKL_OK);
+    const char *n = strstr(text_data(&line), "n=");
+    int64_t size = n ? strtoll(n + 2, NULL, 10) : 4096; // the default is left out
+    text_free(&line);
+    return size;
+}
+
+/* 20 % and more of all sizes are multiples of 1024, 15 % and more odd; half of them are less than the root of the range. */
+static void test_shares(void **state)
+{
+    int of_1024 = 0, odd = 0, small = 0;
+    (void)state;
+    for (int i = 0; i < LINES; i++) {
+        int64_t n = drawn_size("n={hidden}", i);
+        of_1024 += n % 1024 == 0;
+        odd += n % 2 != 0;
+        small += n < 1 << 11;
+        assert_true(n >= 64 && n <= 1 << 16);
+    }
+    assert_true(of_1024 > LINES * 25 / 100 && of_1024 < LINES * 60 / 100);
+    assert_true(odd > LINES * 12 / 100 && odd < LINES * 25 / 100);
+    assert_true(small > LINES * 30 / 100 && small < LINES * 60 / 100);
+}
+
+static void test_holes(void **state)
+{
+    text line = { 0 };
+    (void)state;
+    int beta = 0;
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(draw("n={c:hidden} rows=2 lda={c}+8{| beta=2}", i, &line), CKL_OK);
+        const char *at = text_data(&line), *n = strstr(at, "n="), *lda = strstr(at, "lda=");
+        assert_true(strtoll(lda + 4, NULL, 10) == (n && n < lda ? strtoll(n + 2, NULL, 10) : 4096) + 8);
+        beta += strstr(at, "beta=2") != NULL;
+        text_free(&line);
+    }
+    assert_true(beta > 30 && beta < 70);
+    assert_int_equal(draw("n={hiden}", 0, &line), CKL_INTERNAL);
+    assert_non_null(strstr(ckl_error(), "'{hiden}' is no kind of size"));
+    assert_int_equal(draw("n=-1", 0, &line), CKL_INTERNAL);
+    assert_non_null(strstr(ckl_error(), "none of 10000 draws of add is legal"));
+    assert_int_equal(line.length, 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lines_are_problems),
+        cmocka_unit_test(test_lines_stay),
+        cmocka_unit_test(test_seeds_differ),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_holes),
+    };
+    if (golden_update_wanted(argc, argv)) {
+        text now = { 0 };
+        append_lines(&now);
+        return golden_write(path, &now) ? 0 : 1;
+    }
+    return cmocka_run_group_tests_name("population", tests, NULL, NULL);
+}

@@ -1,0 +1,674 @@
+/*
+ * unit_tune.c - the tuner on a device whose clock is counted, with an operator whose configs fail in every way: each failure ends
+ * as what it is, in time, without a time of its own, and the search goes on.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/math.h"
+#include "bench/entrant.h"
+#include "bench/tune_parts.h"
+#include "cute/kernel.h"
+#include "lab/clock.h"
+#include "lab/planned.h"
+#include "lab/small_problem.h"
+#include "operators/operators.h"
+#include "plan/tuned.h"
+#include "virtual_device.h"
+
+/* y = 2 a. Its configs say how long it takes, and what goes wrong. */
+typedef struct twice_problem {
+    int64_t n; // a multiple of TILE
+} twice_problem;
+
+typedef struct twice_args {
+    const void *a;
+    void *y;
+} twice_args;
+
+enum { TILE = 64, OWN_US = 50 };
+
+#define TROUBLES                                                                                            \
+    "none describe_hangs describe_crashes describe_fails wrong compile_fails wrong_on_device launch_hangs " \
+    "launch_faults "                                                                                        \
+    "launch_crashes stale overruns"
+enum {
+    NONE,
+    DESCRIBE_HANGS,
+    DESCRIBE_CRASHES,
+    DESCRIBE_FAILS,
+    WRONG,
+    COMPILE_FAILS,
+    WRONG_ON_DEVICE,
+    LAUNCH_HANGS,
+    LAUNCH_FAULTS,
+    LAUNCH_CRASHES,
+    STALE,
+    OVERRUNS
+};
+
+#define TWICE_CONFIG(X)                                                             \
+    X(twice_config, int, barriers, "4", "0 1 2 3 4", "as many microseconds slower") \
+    X(twice_config, int, unused, "0", "0 1", "is in no kernel")                     \
+    X(twice_config, int, smem_kb, "0", "0", "shared memory")                        \
+    X(twice_config, int, steps, "2", "2", "of a pipeline that needs two")           \
+    X(twice_config, choice, trouble, "none", TROUBLES, "what goes wrong")
+
+typedef struct twice_config {
+    TWICE_CONFIG(FIELD_MEMBER)
+} twice_config;
+
+#define TWICE_PARAMS(X, owner) X(owner, pointer, a) X(owner, pointer, y) X(owner, i64, tiles)
+KERNEL_PARAMS(twice, TWICE_PARAMS);
+
+static ckl_status choose(const void *desc, const ckl_device_info *info, void *config)
+{
+    (void)desc;
+    (void)info;
+    (void)config;
+    return CKL_OK;
+}
+
+static bool without_trouble; // the search space has no trouble
+
+static ckl_status admit(const void *desc, const ckl_device_info *info, const void *config)
+{
+    (void)desc;
+    (void)info;
+    const twice_config *c = config;
+    if (c->steps < 2)
+        FAIL(CKL_INVALID, "twice plain: steps=%d, but its pipeline needs 2", c->steps);
+    if (without_trouble && c->trouble)
+        FAIL(CKL_INVALID, "twice plain: no trouble");
+    return CKL_OK;
+}
+
+static void describe(const void *config, int which)
+{
+    (void)which;
+    const twice_config *c = config;
+    while (c->trouble == DESCRIBE_HANGS)
+        pause();
+    if (c->trouble == DESCRIBE_CRASHES)
+        raise(SIGKILL);
+    launch_bounds(TILE, 0);
+    twice_values p = params_of(twice);
+    layout tiles = make_layout(shape(TILE, p.tiles), stride(1, TILE)), threads = compact(shape(TILE));
+    tensor gA = gmem_tensor(p.a, F32, tiles), gY = gmem_tensor(p.y, F32, tiles); // (TILE,TILES)
+    tensor tAgA = local_partition(slice(gA, _, cta_x()), threads, thread());     // (1)
+    tensor tYgY = local_partition(slice(gY, _, cta_x()), threads, thread());     // (1)
+    tensor rA = fragment_like(tAgA, F32);                                        // (1)
+    if (c->smem_kb)
+        smem_tensor("room", F32, compact(shape(c->smem_kb * 256)), 16);
+    copy(tAgA, rA, 4);
+    for (int i = 0; i < c->barriers; i++)
+        cta_sync();
+    set(rA, 0, mul(at(rA, 0), immf(c->trouble == WRONG ? 3 : 2)));
+    if (c->trouble == DESCRIBE_FAILS)
+        ir_bar_sync(imm(0), 1); // the verifier refuses it
+    copy(rA, tYgY, 4);
+}
+
+static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const twice_args *x = args;
+    int64_t tiles = ((const twice_problem *)plan->desc)->n / TILE;
+    const twice_params params = { .a = x->a, .y = x->y, .tiles = tiles };
+    return plan_launch(plan, 0, (plan_grid){ .x = tiles }, &params, stream);
+}
+
+static int twice_tensors(const void *desc, plan_tensor *t)
+{
+    int64_t n = ((const twice_problem *)desc)->n;
+    t[0] = plan_vector("a", CKL_F32, n);
+    t[1] = plan_output(plan_vector("y", CKL_F32, n));
+    return 2;
+}
+
+static const field desc_fields[] = { { "n", FIELD_int64_t, 0, "0", "", "" } };
+static const field config_fields[] = { TWICE_CONFIG(FIELD_ROW) };
+static const implementation plain = { .name = "plain",
+                                      .config_bytes = sizeof(twice_config),
+                                      .config = FIELD_TABLE(config_fields),
+                                      .choose = choose,
+                                      .admit = admit,
+                                      .describe = describe,
+                                      .launch = launch,
+                                      .params = &twice_param_list };
+static const implementation *const implementations[] = { &plain, NULL };
+static const operator_info twice_info = { .name = "twice",
+                                          .desc_bytes = sizeof(twice_problem),
+                                          .args_bytes = sizeof(twice_args),
+                                          .desc = FIELD_TABLE(desc_fields),
+                                          .tensors = twice_tensors,
+                                          .implementations = implementations };
+
+static void reference(const void *problem, void *const *host, int output, int64_t slice, reference_slice out)
+{
+    (void)problem;
+    (void)output;
+    (void)slice;
+    for (int64_t j = 0; j < out.count; j++) {
+        out.value[j] = 2.0 * (double)((const float *)host[0])[out.first + j];
+        out.magnitude[j] = fabs(out.value[j]);
+    }
+}
+
+static const operator_line twice_line = { .op = &twice_info,
+                                          .problem_bytes = sizeof(twice_problem),
+                                          .problem = FIELD_TABLE(desc_fields) };
+static const operator_test twice_test = { .op = &twice_info, .line = &twice_line, .reference = reference };
+
+/* The device: what a kernel does follows from the config in its note, and so does its time. */
+
+typedef struct fake_kernel {
+    char note[512];
+} fake_kernel;
+
+static int number_in(const char *note, const char *name)
+{
+    const char *at = strstr(note, name);
+    return at ? atoi(at + strlen(name)) : 0;
+}
+
+static bool has_trouble(const char *note, int trouble)
+{
+    const char *word;
+    char wanted[64];
+    int length = field_word(TROUBLES, trouble, &word);
+    snprintf(wanted, sizeof wanted, "trouble=%.*s", length, word);
+    return strstr(note, wanted);
+}
+
+static ckl_status fake_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
+{
+    (void)d;
+    if (has_trouble(kernel->note, COMPILE_FAILS))
+        FAIL(CKL_DEVICE_FAULT, "the driver's compiler does not like it");
+    fake_kernel *made = calloc(1, sizeof *made);
+    snprintf(made->note, sizeof made->note, "%s", kernel->note);
+    *loaded = (device_kernel *)made;
+    return CKL_OK;
+}
+
+static void fake_unload(ckl_device *d, device_kernel *kernel)
+{
+    (void)d;
+    free(kernel);
+}
+
+static ckl_status fake_launch(ckl_device *d, const device_kernel *kernel, const device_launch *l, ckl_stream s)
+{
+    (void)d;
+    (void)s;
+    const char *note = ((const fake_kernel *)kernel)->note;
+    const float *a = *(float *const *)l->params[0];
+    float *y = *(float *const *)l->params[1];
+    while (has_trouble(note, LAUNCH_HANGS))
+        pause();
+    if (has_trouble(note, LAUNCH_CRASHES))
+        raise(SIGKILL);
+    if (has_trouble(note, LAUNCH_FAULTS))
+        FAIL(CKL_DEVICE_FAULT, "an illegal instruction; the context is lost");
+    take_us(OWN_US + number_in(note, "barriers=") - 0.01 * number_in(note, "smem_kb="));
+    for (int64_t i = 0; i < l->grid[0] * TILE && !has_trouble(note, STALE); i++)
+        y[i] = (has_trouble(note, WRONG_ON_DEVICE) ? 3 : 2) * a[i];
+    if (has_trouble(note, OVERRUNS))
+        y[l->grid[0] * TILE] = 0;
+    return CKL_OK;
+}
+
+static device_ops ops;
+static int64_t smem_max = 227 << 10;
+
+static ckl_status open_fake(const char *id, ckl_device **opened)
+{
+    (void)id;
+    ops = virtual_ops;
+    ops.load = fake_load;
+    ops.unload = fake_unload;
+    ops.launch = fake_launch;
+    device.ops = &ops;
+    device.info.smem_per_cta_bytes = device.info.smem_per_sm_bytes = smem_max;
+    snprintf(device.info.id, sizeof device.info.id, "fake");
+    snprintf(device.info.name, sizeof device.info.name, "a fake GPU");
+    *opened = &device;
+    return CKL_OK;
+}
+
+/* The clock is counted: its medians are sure at once. */
+static ckl_status measure_briefly(const rotation *memory, ckl_stream stream, const measure_limits *limits,
+                                  contestant *contestants, int count, conditions *out)
+{
+    (void)limits;
+    return measure(memory, stream, &(measure_limits){ .rounds = 8 }, contestants, count, out);
+}
+
+/* A search */
+
+static twice_problem problem = { 4 * TILE };
+static char evidence[64];
+
+static tune_options options_for(const char *const *given, int candidates)
+{
+    tune_options o = { .device_id = "fake",
+                       .seed = 1,
+                       .candidates = candidates,
+                       .wall_seconds = 2.5,
+                       .workers = 2,
+                       .evidence = evidence,
+                       .open = open_fake,
+                       .measure = measure_briefly };
+    for (int i = 0; given && given[i]; i++)
+        o.given[i] = given[i];
+    return o;
+}
+
+static ckl_status search(const tune_options *o, tune_result *r)
+{
+    test_case c = { .test = &twice_test, .problem = &problem, .fields = "n=256", .keys = { .impl = "", .config = "" } };
+    fields_default(line_key_table, &c.keys);
+    return tune_run(&c, o, r);
+}
+
+static void new_evidence(void)
+{
+    snprintf(evidence, sizeof evidence, "/tmp/unit_tune-%d.jsonl", (int)getpid());
+    unlink(evidence);
+}
+
+/* The evidence's last line that has these words; "" if there is none. */
+static const char *line_with(const char *words)
+{
+    static char found[4096];
+    char line[4096];
+    FILE *file = fopen(evidence, "r");
+    *found = '\0';
+    while (file && fgets(line, sizeof line, file))
+        if (strstr(line, words))
+            strcpy(found, line);
+    if (file)
+        fclose(file);
+    return found;
+}
+
+/* Tries the plan's choice, one config with this trouble and a good one; the result of the search. */
+static tune_result search_with(const char *trouble)
+{
+    static char bad[128];
+    static tune_result r;
+    snprintf(bad, sizeof bad, "plain barriers=3 %s", trouble);
+    const char *given[] = { bad, "plain barriers=1", NULL };
+    new_evidence();
+    tune_options o = options_for(given, 3);
+    assert_int_equal(search(&o, &r), CKL_OK);
+    return r;
+}
+
+/* The evidence's line of a config: how it ended and why, without a time. */
+static void expect_line(const char *words, tune_outcome outcome, const char *sentence)
+{
+    const char *line = line_with(words);
+    char name[64];
+    snprintf(name, sizeof name, "\"outcome\":\"%s\"", tune_outcome_names[outcome]);
+    if (!strstr(line, name) || !strstr(line, sentence) || !strstr(line, "\"median_us\":0.0,"))
+        print_error("%s: %s\n", words, line);
+    assert_non_null(strstr(line, name));
+    assert_non_null(strstr(line, sentence));
+    assert_non_null(strstr(line, "\"median_us\":0.0,"));
+}
+
+/* The one good config among bad ones. */
+static void expect_winner(const tune_result *r)
+{
+    assert_true(r->won);
+    assert_int_equal(r->final_count, 1);
+    assert_non_null(strstr(r->finals[0].config, "barriers=1 "));
+}
+
+/* Tests */
+
+/* The fastest of all is found and its time is its own; the choice's is of the same race. */
+static void test_search(void **state)
+{
+    (void)state;
+    tune_result r;
+    new_evidence();
+    without_trouble = true;
+    tune_options o = options_for(NULL, 12);
+    o.generations = 2;
+    assert_int_equal(search(&o, &r), CKL_OK);
+    without_trouble = false;
+    assert_true(r.won);
+    assert_non_null(strstr(r.finals[0].config, "barriers=0 "));
+    assert_true(fabs(r.finals[0].median_us - OWN_US) < 0.01);
+    assert_true(fabs(r.finals[0].choice_us - (OWN_US + 4)) < 0.01);
+    for (int i = 0; i < r.final_count; i++) // each kernel was loaded, none timed in place of another (replay 2)
+        assert_true(fabs(r.finals[i].median_us - (OWN_US + number_in(r.finals[i].config, "barriers="))) < 0.01);
+    assert_string_equal(r.dead_fields, "unused"); // replay 9
+    assert_true(r.count[TUNE_DUPLICATE] > 0);
+}
+
+/* The same seed draws the same candidates; the evidence of a search that was cut off spares them, its last line torn. */
+static void test_resume(void **state)
+{
+    (void)state;
+    tune_result first, second;
+    new_evidence();
+    without_trouble = true;
+    tune_options o = options_for(NULL, 10);
+    o.generations = 2;
+    assert_int_equal(search(&o, &first), CKL_OK);
+    FILE *file = fopen(evidence, "a");
+    fputs("{\"line\":\"twi", file);
+    fclose(file);
+    assert_int_equal(search(&o, &second), CKL_OK);
+    without_trouble = false;
+    int ran = 0;
+    for (int i = 0; i < TUNE_OUTCOME_COUNT; i++)
+        ran += second.count[i];
+    assert_int_equal(second.reused, first.count[TUNE_TIMED]);
+    assert_int_equal(ran, first.count[TUNE_DUPLICATE]);
+    assert_string_equal(first.finals[0].config, second.finals[0].config);
+    assert_string_not_equal(line_with("\"final\""), "");
+}
+
+/* An older time is not that of kernels which are made otherwise now, or not at all any more (replay 8). */
+static void test_old_evidence(void **state)
+{
+    (void)state;
+    const char *given[] = { "plain barriers=3 trouble=compile_fails", NULL };
+    tune_result r;
+    new_evidence();
+    tune_options o = options_for(given, 2);
+    assert_int_equal(search(&o, &r), CKL_OK);
+    char line[4096], *digest;
+    snprintf(line, sizeof line, "%s", line_with("compile_fails"));
+    digest = strstr(line, "\"digest\":\"") + 10;
+    digest[0] = digest[0] == '0' ? '1' : '0';
+    memcpy(strstr(line, "\"not compiled\""), "\"timed\"       ", 14);
+    memcpy(strstr(line, "\"median_us\":0.0"), "\"median_us\":1.0", 15);
+    memcpy(strstr(line, "\"choice_us\":0.0"), "\"choice_us\":9.0", 15);
+    FILE *file = fopen(evidence, "a");
+    fputs(line, file);
+    fclose(file);
+    assert_int_equal(search(&o, &r), CKL_OK);
+    assert_int_equal(r.final_count, 0);
+    assert_int_equal(r.reused, 2);
+    assert_non_null(strstr(line_with("compile_fails"), "\"timed\"")); // the last line is still the planted one
+}
+
+/*
+ * Every way to fail, in one search: each ends as what it is, and the good config behind them is found and timed (replays 7, 8).
+ * They differ in shared memory: the same kernels would be told apart by nothing.
+ */
+static void test_troubles(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        tune_outcome outcome;
+        const char *sentence;
+    } rows[] = {
+        { "describe_hangs", TUNE_HUNG, "killed after 2" },
+        { "describe_crashes", TUNE_CRASHED, "ended by signal 9" },
+        { "describe_fails", TUNE_NOT_DESCRIBED, "twice plain" },
+        { "wrong", TUNE_WRONG_EMULATED, "y" },
+        { "compile_fails", TUNE_NOT_COMPILED, "does not like it" },
+        { "wrong_on_device", TUNE_WRONG, "y" },
+        { "launch_hangs", TUNE_HUNG, "killed after 2" },
+        { "launch_faults", TUNE_FAULTY, "context is lost" },
+        { "launch_crashes", TUNE_CRASHED, "ended by signal 9" },
+        { "stale", TUNE_WRONG, "y" },    // outputs are poisoned: what an earlier kernel left is not there
+        { "overruns", TUNE_WRONG, "y" }, // and what it spoiled is mended
+    };
+    const char *given[COUNT_OF(rows) + 2] = { 0 };
+    char configs[COUNT_OF(rows)][64];
+    tune_result r;
+    for (int i = 0; i < COUNT_OF(rows); i++) {
+        snprintf(configs[i], sizeof configs[i], "plain smem_kb=%d trouble=%s", i + 1, rows[i].name);
+        given[i] = configs[i];
+    }
+    given[COUNT_OF(rows)] = "plain barriers=1";
+    new_evidence();
+    tune_options o = options_for(given, COUNT_OF(rows) + 2);
+    assert_int_equal(search(&o, &r), CKL_OK);
+    for (int i = 0; i < COUNT_OF(rows); i++) {
+        char words[64];
+        snprintf(words, sizeof words, "trouble=%s\"", rows[i].name);
+        expect_line(words, rows[i].outcome, rows[i].sentence);
+    }
+    assert_int_equal(r.count[TUNE_TIMED], 2);
+    expect_winner(&r);
+}
+
+/* As if the clock were noisy. */
+static ckl_status measure_noisily(const rotation *memory, ckl_stream stream, const measure_limits *limits,
+                                  contestant *contestants, int count, conditions *out)
+{
+    TRY(measure_briefly(memory, stream, limits, contestants, count, out));
+    for (int i = 0; i < count; i++)
+        contestants[i].time_us.half_width = 0.05;
+    return CKL_OK;
+}
+
+/* The plan's choice stays where intervals overlap, or the gain is small. */
+static void test_no_winner(void **state)
+{
+    (void)state;
+    const char *faster[] = { "plain barriers=1", NULL }, *little[] = { "plain smem_kb=40", NULL };
+    tune_result r;
+    new_evidence();
+    tune_options o = options_for(faster, 2);
+    o.measure = measure_noisily;
+    assert_int_equal(search(&o, &r), CKL_OK);
+    assert_true(r.finals[0].median_us < 0.95 * r.finals[0].choice_us);
+    assert_false(r.won);
+    new_evidence();
+    o = options_for(little, 2);
+    assert_int_equal(search(&o, &r), CKL_OK);
+    assert_true(r.finals[0].median_us < 0.995 * r.finals[0].choice_us);
+    assert_false(r.won);
+}
+
+/* When the time is over nothing is begun, and nothing that did not happen is written. */
+static void test_late(void **state)
+{
+    (void)state;
+    tune_result r;
+    new_evidence();
+    tune_options o = options_for(NULL, 5);
+    o.seconds = 1e-9;
+    assert_int_equal(search(&o, &r), CKL_OK);
+    assert_int_equal(r.final_count, 0);
+    assert_false(r.won);
+    assert_string_equal(line_with("\"trial\""), "");
+    assert_string_not_equal(line_with("\"schema\""), "");
+}
+
+/* Replay 6: no kernel is described of what the implementation does not take. */
+static void test_illegal(void **state)
+{
+    (void)state;
+    tune_result r = search_with("steps=1");
+    expect_winner(&r);
+    expect_line("steps=1", TUNE_ILLEGAL, "steps=1, but its pipeline needs 2");
+    assert_non_null(strstr(line_with("steps=1"), "\"digest\":\"\""));
+}
+
+/* Replays 3 and 4: need and limit are said before anything is built; where there is room the same config runs. */
+static void test_shared_memory(void **state)
+{
+    (void)state;
+    smem_max = 99 << 10;
+    tune_result r = search_with("smem_kb=144");
+    expect_winner(&r);
+    expect_line("smem_kb=144", TUNE_NOT_DESCRIBED, "needs 147456 bytes of shared memory, fake has 101376 per CTA");
+    expect_line("smem_kb=144", TUNE_NOT_DESCRIBED, "the largest are room=147456");
+    smem_max = 227 << 10;
+    r = search_with("smem_kb=144");
+    assert_int_equal(r.count[TUNE_TIMED], 3);
+}
+
+/* Replays 15 and 16: evidence that is none, is of another version or lacks a member, or was measured otherwise. */
+static void test_foreign_evidence(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *sentence;
+    } changes[] = {
+        { "cutekernellib.tune", "cutekernellib.song", ":1: schema='cutekernellib.song' is not 'cutekernellib.tune'" },
+        { "\"version\":1", "\"version\":9", ":1: version=9 is not 1" },
+        { "a fake GPU", "a real GPU", ":1: gpu='a real GPU' is not what is tuned now, 'a fake GPU'" },
+        { "cold L2", "warm L2", ":1: method='interleaved with the plan's choice, warm L2" },
+        { "\"median_us\":5", "\"median_uz\":5", ": median_us is not a number" },
+        { "{\"line\"", "[\"line\"", ":2: " },
+    };
+    tune_result r = search_with("unused=0");
+    char content[1 << 14];
+    FILE *file = fopen(evidence, "r");
+    content[fread(content, 1, sizeof content - 1, file)] = '\0';
+    fclose(file);
+    for (int i = 0; i < COUNT_OF(changes); i++) {
+        char changed[sizeof content];
+        strcpy(changed, content);
+        char *at = strstr(changed, changes[i].from);
+        assert_non_null(at);
+        memcpy(at, changes[i].to, strlen(changes[i].to));
+        file = fopen(evidence, "w");
+        fputs(changed, file);
+        fclose(file);
+        tune_options o = options_for(NULL, 3);
+        assert_int_equal(search(&o, &r), CKL_INVALID);
+        if (!strstr(ckl_error(), changes[i].sentence))
+            print_error("%s\n", ckl_error());
+        assert_non_null(strstr(ckl_error(), changes[i].sentence));
+    }
+}
+
+/* Replay 18 and the like: the rules of real kernels, said before anything is described. */
+static void test_rules(void **state)
+{
+    (void)state;
+    static const char *const given[] = { "sm90 tile_m=128 consumers=3", "sm90 stages=1",
+                                         "sm90 tile_m=256 tile_n=256 stages=8", NULL };
+    static const char *const reasons[] = { "tile_m=128 does not give each of 3 consumers a multiple of 64 rows",
+                                           "stages=1 must be at least 2", "accumulators of the" };
+    ckl_device *emulator;
+    test_case c;
+    tune_space space;
+    tune_candidate first[8];
+    int count;
+    assert_int_equal(ckl_device_open("emulator:h200", &emulator), CKL_OK);
+    assert_int_equal(case_parse("gemm m=512 n=512 k=512 bias=1", &c), CKL_OK);
+    assert_int_equal(tune_space_open(&c, ckl_device_properties(emulator), 1, &space), CKL_OK);
+    assert_int_equal(tune_first(&space, given, 8, first, &count), CKL_OK);
+    assert_int_equal(count, 8);
+    assert_true(first[0].legal && first[4].legal);
+    for (int i = 0; i < COUNT_OF(reasons); i++) {
+        if (!strstr(first[1 + i].reason, reasons[i]))
+            print_error("%s\n", first[1 + i].reason);
+        assert_false(first[1 + i].legal);
+        assert_non_null(strstr(first[1 + i].reason, reasons[i]));
+    }
+    tune_space_close(&space);
+    case_clear(&c);
+    ckl_device_close(emulator);
+}
+
+/* What the model says, up to 10 % more or less by the config; the plan's choice, which comes last, is slower than that. */
+static ckl_status measure_by_model(const rotation *memory, ckl_stream stream, const measure_limits *limits,
+                                   contestant *contestants, int count, conditions *out)
+{
+    (void)stream;
+    (void)limits;
+    for (int i = 0; i < count; i++) {
+        const own_entrant *e = contestants[i].self;
+        const ckl_plan *plan = e->plan;
+        uint64_t hash = 0;
+        for (const char *at = plan->text; *at; at++)
+            hash = random_at(hash, (uint64_t)*at);
+        double us = plan->impl->cost ? plan->impl->cost(plan->desc, &memory->device->info, plan->config).us : 100;
+        us *= (0.9 + 0.2 * (double)(hash % 1000) / 1000) * (i == count - 1 ? 1.5 : 1);
+        contestants[i].time_us = (summary){ .median = us, .p20 = us, .p80 = us, .half_width = 0.001, .n = 20 };
+    }
+    *out = (conditions){ .launches = 1 };
+    return CKL_OK;
+}
+
+/* Real kernels on the emulated H200 with seeded times: through all gates. */
+static void test_gemm(void **state)
+{
+    (void)state;
+    if (!getenv("CKL_TEST_FULL"))
+        skip();
+    test_case c;
+    tune_result r;
+    new_evidence();
+    tune_options o = options_for(NULL, 16);
+    o.generations = 1;
+    o.device_id = "emulator:h200";
+    o.open = NULL;
+    o.measure = measure_by_model;
+    o.wall_seconds = 60;
+    assert_int_equal(case_parse("gemm m=200 n=264 k=136 bias=1", &c), CKL_OK);
+    assert_int_equal(tune_run(&c, &o, &r), CKL_OK);
+    case_clear(&c);
+    assert_true(r.won);
+    assert_true(r.count[TUNE_TIMED] + r.count[TUNE_SLOW] + r.count[TUNE_DUPLICATE] + r.count[TUNE_NOT_ASSEMBLED] == 16);
+    assert_true(r.finals[0].median_us < r.finals[0].choice_us);
+}
+
+/* Small problems keep what alignment and tails depend on. */
+static void test_small_problem(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *config, *fields;
+    } rows[] = {
+        { "gemm m=1536 n=1536 k=1536", "sm90", "m=192 n=192 k=192" },
+        { "gemm m=3000 n=1000 k=4104", "sm90 ragged=1", "m=248 n=168 k=264" },
+        { "softmax shape=65536x1024", "row", "shape=512x512" },
+        { "gemm m=64 n=64 k=64", "sm90 tile_m=64 consumers=1", "m=64 n=64 k=64" },
+    };
+    ckl_device *emulator;
+    assert_int_equal(ckl_device_open("emulator:h200", &emulator), CKL_OK);
+    for (int i = 0; i < COUNT_OF(rows); i++) {
+        test_case c, small;
+        assert_int_equal(case_parse(rows[i].line, &c), CKL_OK);
+        if (!small_problem(&c, ckl_device_properties(emulator), rows[i].config, &small))
+            print_error("%s: %s\n", rows[i].line, ckl_error());
+        assert_true(small_problem(&c, ckl_device_properties(emulator), rows[i].config, &small));
+        assert_string_equal(small.fields, rows[i].fields);
+        case_clear(&small);
+        case_clear(&c);
+    }
+    ckl_device_close(emulator);
+}
+
+static int remove_evidence(void **state)
+{
+    (void)state;
+    return unlink(evidence) != 0 && *evidence;
+}
+
+int main(void)
+{
+    setenv("CKL_TUNED", "off", 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_search),   cmocka_unit_test(test_resume),        cmocka_unit_test(test_old_evidence),
+        cmocka_unit_test(test_troubles), cmocka_unit_test(test_illegal),       cmocka_unit_test(test_no_winner),
+        cmocka_unit_test(test_late),     cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_foreign_evidence),
+        cmocka_unit_test(test_rules),    cmocka_unit_test(test_gemm),          cmocka_unit_test(test_small_problem),
+    };
+    return cmocka_run_group_tests(tests, NULL, remove_evidence);
+}

@@ -1,0 +1,226 @@
+/*
+ * unit_warm.c - kernels prepared by ckl_warm(): which are there afterwards, what is said of lines that fail, and by how many
+ * threads. A driver without a GPU compiles them. `make test-full` runs it under ThreadSanitizer.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/math.h"
+#include "base/text.h"
+#include "cutekernellib/cutekernellib.h"
+#include "fake_cuda.h"
+#include "temporary_folder.h"
+
+static const fake_cuda *fake;
+static ckl_device *device;
+
+static int open_device(void **state)
+{
+    (void)state;
+    fake->reset();
+    return ckl_device_open("cuda", &device) == CKL_OK ? 0 : -1;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    ckl_device_close(device);
+    return fake->live() == 0 ? 0 : -1;
+}
+
+static const char *const lines[] = { "gemm m=512 n=512 k=512 a=f16",
+                                     "gemm m=1024 n=1024 k=512 a=bf16 bias=1",
+                                     "add n=1000",
+                                     "softmax shape=64x1000 dtype=bf16",
+                                     "reduce shape=256x256 axes=1",
+                                     "permute shape=4x64x10x12 order=0,2,3,1 dtype=f16",
+                                     "layernorm rows=8 cols=1024",
+                                     "elementwise expr=gelu(a*x+b) shape=64x64",
+                                     "add n=1000 alpha=2",
+                                     "transpose rows=0 cols=5 # nothing to do" };
+
+static void expect_warm(int threads)
+{
+    if (ckl_warm(device, lines, COUNT_OF(lines), threads, NULL, NULL) != CKL_OK)
+        fail_msg("%s", ckl_error());
+}
+
+/* A plan of a warmed problem compiles nothing. */
+static void test_plans_are_ready(void **state)
+{
+    ckl_plan *plan = NULL;
+    ckl_gemm_desc desc = { .m = 1024, .n = 1024, .k = 512, .a = CKL_BF16, .bias = true };
+    (void)state;
+    expect_warm(1);
+    int compiles = fake->compiles();
+    assert_true(compiles >= 8);
+    assert_int_equal(ckl_gemm_plan(device, &desc, &plan), CKL_OK);
+    ckl_plan_free(plan);
+    expect_warm(3);
+    assert_int_equal(fake->compiles(), compiles);
+}
+
+/* As many as one thread compiles, each once. */
+static void test_threads_share_the_work(void **state)
+{
+    const int counts[] = { 1, 2, 8, 0 };
+    int compiles = 0;
+    (void)state;
+    for (int i = 0; i < COUNT_OF(counts); i++) {
+        close_device(NULL);
+        open_device(NULL);
+        expect_warm(counts[i]);
+        compiles = i == 0 ? fake->compiles() : compiles;
+        assert_int_equal(fake->compiles(), compiles);
+    }
+}
+
+/* While a thread compiles the kernel of a line, the others go on to lines with other kernels. */
+static void test_threads_do_not_wait(void **state)
+{
+    static const char *const order[] = { "gemm a=f16",          "gemm a=f16 beta=2", "gemm a=f16 alpha=3",
+                                         "gemm a=f16 seed=4",   "gemm a=bf16",       "gemm a=bf16 alpha=2",
+                                         "gemm a=bf16 alpha=3", "gemm bias=1",       "gemm bias=1 alpha=2",
+                                         "gemm activation=relu" };
+    (void)state;
+    fake->slow_down(100000);
+    assert_int_equal(ckl_warm(device, order, COUNT_OF(order), 4, NULL, NULL), CKL_OK);
+    assert_in_range(fake->most_compiling(), 3, 4);
+}
+
+/* More kernels than unused ones are kept of: none leaves. */
+static void test_many_stay(void **state)
+{
+    enum { MANY = 100 };
+    char texts[MANY][64];
+    const char *many[MANY];
+    (void)state;
+    for (int i = 0; i < MANY; i++) {
+        snprintf(texts[i], sizeof texts[i], "elementwise expr=x+%d shape=64", i);
+        many[i] = texts[i];
+    }
+    assert_int_equal(ckl_warm(device, many, MANY, 4, NULL, NULL), CKL_OK);
+    int compiles = fake->compiles();
+    assert_true(compiles >= MANY);
+    assert_int_equal(ckl_warm(device, many, MANY, 4, NULL, NULL), CKL_OK);
+    assert_int_equal(fake->compiles(), compiles);
+}
+
+static void note(int line, ckl_status status, const char *sentence, void *user)
+{
+    text_printf(user, "%d %s: %.60s\n", line, ckl_status_name(status), sentence);
+}
+
+static void test_failures(void **state)
+{
+    static const char *const bad[] = {
+        "add n=64",
+        "gemm m=-1",
+        "gmem m=5",
+        "add n=64 color=blue",
+        "",
+        "add n=3",
+        "gemm impl=no",
+        "add n=(",
+        "transpose impl=sm80 config='threads=96'",
+        "add n=5",
+    };
+    text said = { 0 };
+    (void)state;
+    assert_int_equal(ckl_warm(device, bad, COUNT_OF(bad), 3, note, &said), CKL_INVALID);
+    assert_string_equal(ckl_error(), "warm: 7 of 10 lines failed, the first of them line 1: gemm: m=-1 is negative");
+    assert_string_equal(text_data(&said), "1 invalid: gemm: m=-1 is negative\n"
+                                          "2 invalid: unknown operator 'gmem', did you mean 'gemm'? Known operator\n"
+                                          "3 invalid: add: unknown key 'color'. Known keys: n dtype rows lda ldb l\n"
+                                          "4 invalid: problem line: there is none; an example is 'gemm m=512 n=512\n"
+                                          "6 invalid: gemm: no implementation 'no'. There are: sm90 pitched tiled \n"
+                                          "7 invalid: problem line: a quote or parenthesis is not closed in 'n=('\n"
+                                          "8 invalid: transpose sm80: threads=96 must be a multiple of 128 up to 1\n");
+    text_free(&said);
+}
+
+/* A driver that fails is said of every line, also of those that another thread's line shares its kernel with. */
+static void test_driver_fails(void **state)
+{
+    static const char *const same[] = { "add n=64", "add n=64", "add n=64", "add n=64" };
+    text said = { 0 };
+    (void)state;
+    fake->slow_down(100000);
+    fake->fail_named("cuModuleGetFunction", 500);
+    assert_int_equal(ckl_warm(device, same, COUNT_OF(same), 4, note, &said), CKL_DEVICE_FAULT);
+    for (int i = 0; i < COUNT_OF(same); i++) {
+        char start[32];
+        snprintf(start, sizeof start, "%d device: add vector", i);
+        assert_non_null(strstr(text_data(&said), start));
+    }
+    text_free(&said);
+}
+
+/* As docs/caching.md shows it. */
+
+static void say(int line, ckl_status status, const char *sentence, void *user)
+{
+    fprintf(stderr, "line %d: %s: %s\n", line, ckl_status_name(status), sentence);
+    *(int *)user += 1;
+}
+
+/* What a service will need. A line that fails does not keep the others from being prepared. */
+static int prepare(ckl_device *gpu)
+{
+    static const char *const needed[] = {
+        "gemm m=256 n=4096 k=4096 a=bf16 bias=1 activation=gelu",
+        "softmax shape=32x128x128 dtype=bf16",
+        "layernorm rows=256 cols=4096 dtype=bf16",
+    };
+    int failures = 0;
+    ckl_status status = ckl_warm(gpu, needed, 3, 0, say, &failures); // on all processors
+    return status == CKL_OK ? 0 : failures;
+}
+
+static void test_example(void **state)
+{
+    (void)state;
+    assert_int_equal(prepare(device), 0);
+    assert_true(fake->compiles() >= 3);
+}
+
+/* Another process finds what one has prepared. */
+static void test_kept_on_disk(void **state)
+{
+    temporary_folder folder;
+    (void)state;
+    assert_int_equal(temporary_folder_make(&folder), 0);
+    setenv("CKL_CACHE", folder.path, 1);
+    for (int i = 0; i < 2; i++) {
+        close_device(NULL);
+        open_device(NULL);
+        expect_warm(8);
+        assert_true(i == 0 ? fake->compiles() >= 8 : fake->compiles() == 0);
+    }
+    setenv("CKL_CACHE", "off", 1);
+    assert_int_equal(temporary_folder_remove(&folder), 0);
+}
+
+#define ON_DEVICE(test) cmocka_unit_test_setup_teardown(test, open_device, close_device)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_DEVICE(test_plans_are_ready), ON_DEVICE(test_threads_share_the_work),
+        ON_DEVICE(test_many_stay),       ON_DEVICE(test_failures),
+        ON_DEVICE(test_driver_fails),    ON_DEVICE(test_threads_do_not_wait),
+        ON_DEVICE(test_kept_on_disk),    ON_DEVICE(test_example),
+    };
+    fake = fake_cuda_load();
+    if (!fake) {
+        fprintf(stderr, "the fake driver is not there: %s\n", FAKE_CUDA);
+        return 1;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
