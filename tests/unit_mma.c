@@ -195,7 +195,7 @@ static void test_misuse(void **state)
         const char *sentence;
     } cases[] = {
         { other_pairs, "accumulators_to_A: 32 accumulators do not fill 8 pairs of A" },
-        { unreadable_tile, "wgmma B: the shared tile is (64,64):(1,64); it must be 16-bit and K-major" },
+        { unreadable_tile, "wgmma B: the shared tile is (64,64):(1,64); it must be K-major" },
         { descriptors_for_fragments, "wanted are fragments (MMA_M,MMA_K), descriptors (MMA_N,MMA_K)" },
     };
     for (int i = 0; i < COUNT_OF(cases); i++) {
