@@ -97,9 +97,9 @@ static ckl_status find_path(char path[PATH_MAX])
     const char *given = secure_getenv("CKL_CACHE"), *base = secure_getenv("XDG_CACHE_HOME"),
                *home = secure_getenv("HOME");
     int length;
-    if (given && strcmp(given, "off") == 0)
-        FAIL(CKL_UNSUPPORTED, "off, as CKL_CACHE says");
-    if (given && *given)
+    if (!given || !*given || strcmp(given, "off") == 0)
+        FAIL(CKL_UNSUPPORTED, "off: CKL_CACHE names no folder");
+    if (strcmp(given, "on") != 0)
         length = snprintf(path, PATH_MAX, "%s", given);
     else if (base && *base == '/') // others are to be ignored, says the XDG base directory specification
         length = snprintf(path, PATH_MAX, "%s/cutekernellib", base);

@@ -9,7 +9,7 @@ enum {
     LONG_COLS_RESIDUAL = 8192,
     RAGGED_VECTORS_MIN = 32,      // of a ragged row with gamma
     FORWARD_THREADS = 1024,       // of an SM, for f32 rows: 64 registers each
-    FORWARD_THREADS_RAGGED = 768, // whose gamma and beta take more: 80
+    FORWARD_THREADS_RAGGED = 512, // whose gamma and beta take more: 128
     BACKWARD_BYTES = 32,          // of a thread and tensor of rows: each element needs two sums in f32 beside
     BACKWARD_ELEMENTS_MAX = 16,
     BACKWARD_THREADS_MAX = 512,

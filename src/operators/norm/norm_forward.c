@@ -400,7 +400,8 @@ static void forward(const norm_config *cfg, int kernel, bool centred)
         r.split = row_split_anywhere(&cfg->split, cfg->dtype);
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
     r.spans = row_spans_of(&r.split, &r.place, r.o.y, cfg->dtype, r.o.ldy);
-    min_ctas_per_sm(cfg->ctas_per_sm);
+    if (kernel == NORM_VECTORS)
+        min_ctas_per_sm(cfg->ctas_per_sm); // rows that start anywhere take more registers
     make_variables(&r);
     for (int i = 0; i < r.spans.count && !cfg->tiled; i++)
         r.rH[i] = load_inputs(&r, &r.spans.of[i]);
