@@ -118,8 +118,8 @@ static void plan_type(ckl_dtype dtype)
 {
     ckl_device *device = NULL;
     ckl_plan *plan = NULL;
-    ckl_add_desc desc = { .n = 64, .dtype = dtype };
-    if (ckl_device_open("cuda", &device) || ckl_add_plan(device, &desc, &plan))
+    ckl_gemm_desc desc = { .m = 64, .n = 64, .k = 63, .a = dtype }; // an odd length: tiled
+    if (ckl_device_open("cuda", &device) || ckl_gemm_plan(device, &desc, &plan))
         fail_msg("%s", ckl_error());
     ckl_plan_free(plan);
     ckl_device_close(device);
@@ -254,7 +254,7 @@ static void test_linker_fails(void **state)
     for (int i = 0; i < COUNT_OF(functions); i++) {
         fake->reset();
         fake->fail_named(functions[i], 300);
-        assert_said(said(plan_kernel), "cache: kernel gemm_sm90 is not kept: cuda:0: cu");
+        assert_said(said(plan_kernel), "cache: kernel gemm_tiled is not kept: cuda:0: cu");
         assert_int_equal(rmdir(folder), 0); // it is empty
         assert_int_equal(mkdir(folder, 0700), 0);
     }

@@ -643,8 +643,6 @@ static void test_small_problem(void **state)
     for (int i = 0; i < COUNT_OF(rows); i++) {
         test_case c, small;
         assert_int_equal(case_parse(rows[i].line, &c), CKL_OK);
-        if (!small_problem(&c, ckl_device_properties(emulator), rows[i].config, &small))
-            print_error("%s: %s\n", rows[i].line, ckl_error());
         assert_true(small_problem(&c, ckl_device_properties(emulator), rows[i].config, &small));
         assert_string_equal(small.fields, rows[i].fields);
         case_clear(&small);

@@ -190,7 +190,7 @@ static void test_example(void **state)
     assert_true(fake->compiles() >= 3);
 }
 
-/* Another process finds what one has prepared. */
+/* Another process finds what one has prepared, but for a gemm: linking would cost it its setmaxnreg. */
 static void test_kept_on_disk(void **state)
 {
     temporary_folder folder;
@@ -201,7 +201,7 @@ static void test_kept_on_disk(void **state)
         close_device(NULL);
         open_device(NULL);
         expect_warm(8);
-        assert_true(i == 0 ? fake->compiles() >= 8 : fake->compiles() == 0);
+        assert_true(i == 0 ? fake->compiles() >= 8 : fake->compiles() == 1);
     }
     setenv("CKL_CACHE", "off", 1);
     assert_int_equal(temporary_folder_remove(&folder), 0);

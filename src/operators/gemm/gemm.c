@@ -1,6 +1,7 @@
 /* gemm.c - GEMM problems: their checks, their tensors, and what their implementations share. */
 #include "cutekernellib/operators/gemm.h"
 
+#include "base/math.h"
 #include "operators/gemm/gemm_plan.h"
 #include "operators/operators.h"
 
@@ -28,15 +29,16 @@ static ckl_status check_stride(const char *name, int64_t *stride, int64_t rows, 
 {
     if (batch == 1)
         return plan_check_unused("gemm", name, *stride, "a problem of one product");
-    *stride = *stride ? *stride : rows * ld;
+    *stride = *stride ? *stride : product_i64(rows, ld);
     return CKL_OK;
 }
 
 /* Matrices of D lie one after the other, or side by side within rows. */
 static ckl_status check_outputs_apart(const ckl_gemm_desc *d)
 {
-    bool after = d->m == 0 || d->stride_d >= (d->m - 1) * d->ldd + d->n;
-    bool beside = d->stride_d >= d->n && d->ldd >= (d->batch - 1) * d->stride_d + d->n;
+    double stride = (double)d->stride_d, ld = (double)d->ldd, n = (double)d->n; // products may leave 64 bits
+    bool after = d->m == 0 || stride >= (double)(d->m - 1) * ld + n;
+    bool beside = stride >= n && ld >= (double)(d->batch - 1) * stride + n;
     if (d->batch > 1 && !after && !beside)
         FAIL(CKL_INVALID, "gemm: stride_d=%" PRId64 " lets the %" PRId64 "x%" PRId64 " results of a batch overlap",
              d->stride_d, d->m, d->n);
