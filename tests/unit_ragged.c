@@ -57,7 +57,7 @@ static void make(matrix *m, bool source, int64_t offset, int64_t cols, int64_t l
     m->bytes = m->start + (ROWS - 1) * m->pitch + cols * size;
     assert_true(m->bytes <= BYTES_MAX);
     for (int64_t i = 0; i < m->bytes; i++)
-        m->host[i] = source ? (unsigned char)(i * 37 + i / 256 * 11) : UNTOUCHED;
+        m->host[i] = (unsigned char)(source ? i * 37 + i / 256 * 11 : UNTOUCHED);
     m->memory = test_upload(gpu, source ? NULL : m->host, (size_t)m->bytes);
     for (int64_t r = 0; r < ROWS && source; r++) {
         const int64_t at = m->start + r * m->pitch;
