@@ -134,7 +134,7 @@ END
 # choices are long and show them little host code that the small problems do not.
 sanitized() {
     local names=("${unit_names[@]}")
-    [[ $full ]] || mapfile -t names < <(printf '%s\n' "${unit_names[@]}" | grep -vE '^unit_(choices|in_place|norm|plans|softmax)$')
+    [[ $full ]] || mapfile -t names < <(printf '%s\n' "${unit_names[@]}" | grep -vE '^unit_(choices|in_place|layout|norm|plans|population|rules|softmax)$')
     run "address and undefined-behaviour sanitizer build" build_sanitized "${names[@]}"
     [[ -x build-sanitize/ckl ]] || return
     units build-sanitize "${names[@]}"
