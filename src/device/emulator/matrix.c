@@ -44,22 +44,6 @@ typedef struct float_form {
     bool infinite;      // field_max is that of infinities and NaN; else one NaN has all bits set
 } float_form;
 
-static float_form form_of(ckl_dtype type)
-{
-    switch (type) {
-    case CKL_F32:
-        return (float_form){ 4, 10, 127, 0xff, true };
-    case CKL_BF16:
-        return (float_form){ 2, 7, 127, 0xff, true };
-    case CKL_E5M2:
-        return (float_form){ 1, 2, 15, 0x1f, true };
-    case CKL_E4M3:
-        return (float_form){ 1, 3, 7, 0xf, false };
-    default:
-        return (float_form){ 2, 10, 15, 0x1f, true };
-    }
-}
-
 /* The operands of one sum in a row: significand * 2^exponent, |significand| < 2. Infinities and NaNs read as zero here. */
 typedef struct operand_row {
     const unsigned char *raw;
@@ -119,31 +103,52 @@ static inline int32_t exponent_of_f32(float x)
     return max_i32((int32_t)(bits_of_f32(x) >> F32_FRACTION_BITS & 0xff), 1) - F32_BIAS;
 }
 
-/* Element i of a raw row as sign, exponent field and fraction, in the lowest bits. */
-static uint32_t bits_at(ckl_dtype type, const unsigned char *raw, int i)
+/* Element i of a raw row as sign, exponent field and fraction, in the lowest bits; of tf32 the low bits are cut. */
+static inline uint32_t bits_at(int bytes, const unsigned char *raw, int i)
 {
     uint32_t word = 0;
-    int bytes = (int)ckl_dtype_bytes(type);
     memcpy(&word, raw + i * bytes, (size_t)bytes); // little-endian, as the GPU
-    return type == CKL_F32 ? word >> 13 : word;
+    return bytes == 4 ? word >> 13 : word;
+}
+
+/* The form is a constant of each caller's, so that a loop of its own is compiled for it. */
+static inline __attribute__((always_inline)) void decode_as(const float_form form, const unsigned char *raw, int terms,
+                                                            operand_row *row)
+{
+    uint32_t implicit = 1u << form.fraction_bits, fraction_max = implicit - 1, special = 0;
+    float unit = power_f32(-form.fraction_bits);
+    row->raw = raw;
+    for (int k = 0; k < terms; k++) {
+        uint32_t bits = bits_at(form.bytes, raw, k);
+        uint32_t field = bits >> form.fraction_bits & form.field_max, fraction = bits & fraction_max;
+        bool finite = field != form.field_max || (!form.infinite && fraction != fraction_max);
+        bool negative = bits >> form.fraction_bits > form.field_max;
+        float magnitude = finite ? (float)(int32_t)(fraction + (field ? implicit : 0)) * unit : 0;
+        row->significand[k] = negative ? -magnitude : magnitude;
+        row->exponent[k] = magnitude != 0 ? max_i32((int32_t)field, 1) - form.bias : NO_EXPONENT;
+        special |= !finite;
+    }
+    row->special = special != 0;
 }
 
 static void decode_row(ckl_dtype type, const unsigned char *raw, int terms, operand_row *row)
 {
-    const float_form form = form_of(type);
-    uint32_t implicit = 1u << form.fraction_bits, fraction_max = implicit - 1;
-    float unit = power_f32(-form.fraction_bits);
-    row->raw = raw;
-    row->special = false;
-    for (int k = 0; k < terms; k++) {
-        uint32_t bits = bits_at(type, raw, k);
-        uint32_t field = bits >> form.fraction_bits & form.field_max, fraction = bits & fraction_max;
-        bool finite = field != form.field_max || (!form.infinite && fraction != fraction_max);
-        bool negative = bits >> form.fraction_bits > form.field_max;
-        float magnitude = finite ? (float)(fraction + (field ? implicit : 0)) * unit : 0;
-        row->significand[k] = negative ? -magnitude : magnitude;
-        row->exponent[k] = magnitude != 0 ? max_i32((int32_t)field, 1) - form.bias : NO_EXPONENT;
-        row->special |= !finite;
+    switch (type) {
+    case CKL_F32:
+        decode_as((float_form){ 4, 10, 127, 0xff, true }, raw, terms, row);
+        break;
+    case CKL_BF16:
+        decode_as((float_form){ 2, 7, 127, 0xff, true }, raw, terms, row);
+        break;
+    case CKL_E5M2:
+        decode_as((float_form){ 1, 2, 15, 0x1f, true }, raw, terms, row);
+        break;
+    case CKL_E4M3:
+        decode_as((float_form){ 1, 3, 7, 0xf, false }, raw, terms, row);
+        break;
+    default:
+        decode_as((float_form){ 2, 10, 15, 0x1f, true }, raw, terms, row);
+        break;
     }
 }
 
@@ -207,7 +212,7 @@ static void multiply_finite(const operand_row *a, const operand_columns *b, floa
 
 static double value_at(ckl_dtype type, const unsigned char *raw, int i)
 {
-    return type == CKL_F32 ? (double)f32_of_bits(bits_at(type, raw, i) << 13) : dtype_read(type, raw, i);
+    return type == CKL_F32 ? (double)f32_of_bits(bits_at(4, raw, i) << 13) : dtype_read(type, raw, i);
 }
 
 /* The infinity or NaN that the dot product comes to, or a finite number. f64 cannot overflow here. */
