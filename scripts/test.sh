@@ -85,11 +85,19 @@ help_texts() { # every command explains itself, and knows what it does not know
 }
 
 predictions() { # of the library, and of the script that fits and judges them
-    if ! command -v python3 >/dev/null; then
-        echo "skipped: predicted costs are compared with those of scripts/fit_gemm.py by python3, which is missing"
+    if ! python3 -c 'import numpy' 2>/dev/null; then
+        echo "skipped: predicted costs are compared with those of scripts/fit_gemm.py, which wants python3 and its numpy"
         return
     fi
     scripts/fit_gemm.py check "$build/ckl"
+}
+
+script_examples() {
+    if ! command -v python3 >/dev/null; then
+        echo "skipped: the examples in scripts want python3, which is missing"
+        return
+    fi
+    python3 -m doctest scripts/update_performance.py
 }
 
 crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks at what they say of kernels
@@ -180,7 +188,7 @@ run "include directions" scripts/check_includes.sh
 run "exported symbols and size" scripts/check_symbols.sh "$build/libcutekernellib.so"
 run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
-run "examples in scripts" python3 -m doctest scripts/update_performance.py
+run "examples in scripts" script_examples
 run "help texts" help_texts
 run "a crash is said" crash_is_said
 run "predicted costs of gemm" predictions

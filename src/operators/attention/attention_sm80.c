@@ -51,19 +51,9 @@ static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
     k.rows = cfg->warps * cfg->warp_rows;
     k.threads = 32 * cfg->warps;
     k.p = params_of(attention);
-    k.grid = (tile_grid){ .right = k.form.right,
-                          .left = k.form.left,
-                          .rows = k.rows,
-                          .keys = cfg->tile_n,
-                          .q = k.p.q,
-                          .kv = k.p.kv,
-                          .heads = k.p.heads,
-                          .group = k.p.group,
-                          .all_heads = k.p.all_heads,
-                          .tiles_m = k.p.tiles_m,
-                          .first = k.p.first,
-                          .last = k.p.last,
-                          .section = k.p.section };
+    k.grid = (tile_grid){
+        .right = k.form.right, .left = k.form.left, .rows = k.rows, .keys = cfg->tile_n, TILE_GRID_VALUES(k.p)
+    };
     layout tile_of_q = chunks_layout(dtype, k.d, k.rows, k.d.chunks, 1, 0);
     k.sQ = slice(smem_tensor("Q", dtype, tile_of_q, 1024), _, _, _, 0);
     k.sK = ring(&k, "K", k.d);

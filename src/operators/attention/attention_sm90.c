@@ -95,15 +95,7 @@ static sm90_kernel describe_kernel(const attention_sm90_config *cfg)
                           .left = cfg->form.left,
                           .rows = cfg->consumers * ROWS,
                           .keys = cfg->tile_n,
-                          .q = k.p.q,
-                          .kv = k.p.kv,
-                          .heads = k.p.heads,
-                          .group = k.p.group,
-                          .all_heads = k.p.all_heads,
-                          .tiles_m = k.p.tiles_m,
-                          .first = k.p.first,
-                          .last = k.p.last,
-                          .section = k.p.section };
+                          TILE_GRID_VALUES(k.p) };
     describe_shared_memory(&k);
     return k;
 }

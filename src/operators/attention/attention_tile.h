@@ -36,6 +36,11 @@ typedef struct tile_grid {
     val section;      // heads that are worked on together
 } tile_grid;
 
+/* What kernels get of it from the host, p their values. */
+#define TILE_GRID_VALUES(p)                                                                       \
+    .q = (p).q, .kv = (p).kv, .heads = (p).heads, .group = (p).group, .all_heads = (p).all_heads, \
+    .tiles_m = (p).tiles_m, .first = (p).first, .last = (p).last, .section = (p).section
+
 /* The queries of a CTA, and the blocks of keys that they see. */
 typedef struct tile {
     val row;        // the first query
