@@ -2,7 +2,6 @@
 #include "lab/soak.h"
 
 #include <malloc.h>
-#include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/math.h"
+#include "base/threads.h"
 #include "lab/clock.h"
 #include "lab/soak_stream.h"
 

@@ -74,8 +74,8 @@ STEP(f32_from_i64, lane_f32, lane_i64, x)
 STEP(f32_from_u64, lane_f32, lane_u64, x)
 STEP(f16_from_i64, lane_u16, lane_i64, f16_narrow(narrow_to_odd((double)x)))
 STEP(f16_from_u64, lane_u16, lane_u64, f16_narrow(narrow_to_odd((double)x)))
-STEP(bf16_from_i64, lane_u16, lane_i64, bf16_narrow(narrow_to_odd((double)x)))
-STEP(bf16_from_u64, lane_u16, lane_u64, bf16_narrow(narrow_to_odd((double)x)))
+STEP(bf16_from_i64, lane_u16, lane_i64, bf16_narrow((float)x)) // rounds twice, as an H200 does
+STEP(bf16_from_u64, lane_u16, lane_u64, bf16_narrow((float)x))
 
 STEP(f32_of_f16, lane_f32, lane_u16, f16_widen(x))
 STEP(f32_of_bf16, lane_f32, lane_u16, bf16_widen(x))
