@@ -207,15 +207,17 @@ static bool overflows(ir_op op, ir_type type)
     return type == CKL_I16 && (op == IR_NEG || op == IR_DIV || op == IR_REM);
 }
 
-static val source(program *p, ir_op op, int index, ir_type type)
+/* Operand `index` of an instruction. */
+static val source(program *p, const ir_inst *inst, int index, ir_type type)
 {
+    const ir_op op = inst->op;
     if (index == 0 && overflows(op, type))
         return ir_binary(IR_OR, pick_register(p, type), ir_int(type, 1));
     if ((op == IR_DIV || op == IR_REM) && index == 1 && !ir_type_is_float(type))
         return ir_binary(IR_OR, pick_register(p, type), ir_int(type, 1));
     if ((op == IR_SHL || op == IR_SHR) && index == 1)
         return chance(p, 2) ? ir_int(IR_U32, choose(p, 70))
-                            : ir_binary(IR_SHR, pick(p, IR_U32), ir_int(IR_U32, is_in(type, INT16) ? 16 : 1));
+                            : ir_binary(IR_SHR, pick(p, IR_U32), ir_int(IR_U32, is_in(inst->type, INT16) ? 16 : 1));
     return index && op != IR_PACK ? pick(p, type) : pick_register(p, type);
 }
 
@@ -239,7 +241,7 @@ static void append(program *p, ir_op op, ir_type type, ir_type from)
     for (; *at != ':'; at++)
         out[out_count++] = ir_reg(letter_type(*at, type, from));
     for (at++; *at; at++, in_count++)
-        in[in_count] = narrow_source(type, source(p, op, in_count, letter_type(*at, type, from)));
+        in[in_count] = narrow_source(type, source(p, &inst, in_count, letter_type(*at, type, from)));
     if (op == IR_COMPARE)
         inst.mode = choose(p, IR_GE + 1);
     else if ((op == IR_MIN || op == IR_MAX) && ir_type_is_float(type))
