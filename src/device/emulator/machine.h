@@ -374,8 +374,8 @@ struct cluster {
     uint32_t cluster_generation;
     knowledge cluster_gather, cluster_done;
 
-    transfer *queue;
-    int queue_count, queue_capacity;
+    transfer *queue; // queue_count transfers from queue_first on, the oldest first
+    int queue_first, queue_count, queue_capacity;
 
     int64_t *executed;  // per step
     int64_t *conflicts; // per step: extra wavefronts
