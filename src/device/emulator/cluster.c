@@ -325,6 +325,7 @@ static bool run_warp(warp *w, int quantum)
             w->pc++;
             w->idle_until = w->executed + POLL_LOOP_MAX;
             c->polls = true;
+            c->yields++;
             return true;
         }
         c->executed[s->index]++;

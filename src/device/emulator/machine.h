@@ -361,6 +361,7 @@ struct cluster {
     int rounds;         // since asynchronous work was done
     uint64_t stores;    // to global memory
     uint64_t completed; // transfers
+    uint64_t yields;    // reads that found nothing new
     recent_epoch recent[64];
 
     agent *agents;
