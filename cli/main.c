@@ -68,6 +68,7 @@ static int unknown(const char *name, bool help)
 int main(int argc, char **argv)
 {
     crash_report();
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); // what was found stays where a long run is cut short
     const char *word = argc > 1 ? argv[1] : "--help";
     bool help = strcmp(word, "help") == 0;
     if (strcmp(word, "--version") == 0) {

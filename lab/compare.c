@@ -10,6 +10,7 @@
 #include "base/threads.h"
 
 static const double REFERENCE_FLOPS_PER_CORE = 5e8; // about a second of readable double-precision loops
+static const double COMPARISON_FLOPS = 30;          // as long takes it to read, compare and count one element
 
 // a unit of f32's subnormals: hard inputs reach 1000, and may be the factor of a term that was rounded to one
 static const double HARD_SUBNORMAL = 0x1p-139;
@@ -112,12 +113,13 @@ static int64_t sampled_slice(int64_t i, int64_t count, int64_t slices, int64_t s
     return begin + (int64_t)((random >> 16) % (uint64_t)width);
 }
 
-static int64_t sample_size(const test_case *c, int64_t slices)
+static int64_t sample_size(const test_case *c, const slicing *cut)
 {
     double flops = adapter_flops(c->test, c->problem), budget = REFERENCE_FLOPS_PER_CORE * omp_get_max_threads();
+    flops += COMPARISON_FLOPS * (double)cut->count * (double)cut->elements_max;
     if (flops <= budget)
-        return slices;
-    return min_i64(slices, max_i64(8, (int64_t)(budget / flops * (double)slices)));
+        return cut->count;
+    return min_i64(cut->count, max_i64(8, (int64_t)(budget / flops * (double)cut->count)));
 }
 
 /* One thread's share of a comparison. */
@@ -236,7 +238,7 @@ void compare_output(const test_case *c, operand_images *images, const operand_im
     tolerance t = tolerance_of(c, operand_result(&o->info));
     t.relative += images->roundings * t.rounding;
     const slicing cut = slicing_of(c->test, c->problem, output);
-    const int64_t slices = cut.count, count = sample_size(c, slices);
+    const int64_t slices = cut.count, count = sample_size(c, &cut);
     const int threads = (int)max_i64(1, min_i64(count, omp_get_max_threads())); // each holds room for a slice
     tally sum = { 0 };
     open_references(&cut, images, count);
