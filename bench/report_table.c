@@ -21,7 +21,8 @@ void report_header(const result_header *h)
         printf(", matrix %.0f TFLOP/s (%s)", h->matrix_tflops, h->matrix_source);
     if (*h->matrix8_source)
         printf(", in 8 bits %.0f (%s)", h->matrix8_tflops, h->matrix8_source);
-    printf("\nratio: the peer's time / ours, above 1 we are faster\n\n");
+    printf("; in %.1f s, by %" PRId64 " threads\nratio: the peer's time / ours, above 1 we are faster\n\n", h->limits_s,
+           h->threads);
     printf("%10s  %-19s %13s %15s | %10s %6s %6s | %8s %5s  %s\n", "median us", "[p20 - p80]", "rate", "limit",
            "best us", "ratio", "first", "SM MHz", "W", "problem");
 }

@@ -52,7 +52,9 @@ typedef struct result_table {
     X(result_header, real, matrix_tflops)  /* measured */                   \
     X(result_header, text, matrix_source)  /* who reached it */             \
     X(result_header, real, matrix8_tflops) /* of 8-bit operands */          \
-    X(result_header, text, matrix8_source)
+    X(result_header, text, matrix8_source)                                  \
+    X(result_header, real, limits_s) /* that measuring these took */        \
+    X(result_header, count, threads) /* of the host, that check results */
 
 /* Times are microseconds of one run. */
 #define RESULT_TIME(X, owner)                                                \

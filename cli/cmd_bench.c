@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/math.h"
+#include "base/threads.h"
 #include "bench/ladder.h"
 #include "bench/limits.h"
 #include "bench/plan_time.h"
@@ -64,6 +65,7 @@ typedef struct bench {
     ckl_device *device;
     race_options race;
     double seconds_max, begin; // of the run
+    double warm_seconds;       // of them, for compiling ahead
     bench_suites work;
     result_header header;
     ckl_status status; // the first failure of a row
@@ -169,6 +171,7 @@ static bool is_matrix_bound(const test_case *c)
 static ckl_status measure_limits_of(bench *b)
 {
     bool wide = false, narrow = false;
+    double begin = clock_seconds();
     for (int i = 0; i < b->work.row_count; i++) {
         const test_case *c = &b->work.rows[i].c;
         bool is_narrow = race_input_bits(c) == 8;
@@ -180,6 +183,8 @@ static ckl_status measure_limits_of(bench *b)
         TRY(limits_measure_matrix(b->device, b->race.stream, &b->header));
     if (narrow)
         TRY(limits_measure_matrix8(b->device, b->race.stream, &b->header));
+    b->header.limits_s = clock_seconds() - begin;
+    b->header.threads = omp_get_max_threads();
     for (int i = 0; i < b->work.suite_count; i++)
         b->work.suites[i].results.header = b->header;
     return CKL_OK;
@@ -197,8 +202,9 @@ static void show_progress(const bench *b, int done)
 }
 
 /* Compiles the kernels of the next rows; a row whose kernel fails says so itself. */
-static void warm(const bench *b, int first)
+static void warm(bench *b, int first)
 {
+    double begin = clock_seconds();
     const char *lines[WARMED_TOGETHER];
     text texts[WARMED_TOGETHER] = { { 0 } };
     int count = (int)min_i64(WARMED_TOGETHER, b->work.row_count - first);
@@ -207,6 +213,7 @@ static void warm(const bench *b, int first)
         lines[i] = text_data(&texts[i]);
     }
     (void)!ckl_warm(b->device, lines, count, 0, NULL, NULL);
+    b->warm_seconds += clock_seconds() - begin;
     for (int i = 0; i < count; i++)
         text_free(&texts[i]);
 }
@@ -273,6 +280,7 @@ static ckl_status run_rows(bench *b)
     }
     show_progress(b, b->work.row_count);
     TRY(finish_suites(b));
+    printf("%.1f s in all, %.1f of them for compiling ahead\n", clock_seconds() - b->begin, b->warm_seconds);
     return status;
 }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""fit_rows.py - fits the cost of kernels that hold rows in registers to sweeps, and judges it.
+"""fit_rows.py - fits the cost of kernels that stream rows to sweeps, and judges it.
 
-    scripts/fit_rows.py fit [--seconds S]    coefficients by bench/sweeps/rows-*.txt, into src/skeletons/row_fit.h
-    scripts/fit_rows.py judge FILE...        how good the model's first choice is on sweeps
+    scripts/fit_rows.py fit          coefficients by bench/sweeps/rows-*.txt, into src/skeletons/memory_fit.h: 20 s
+    scripts/fit_rows.py judge FILE   how good the model's first choice among the configs of sweeps is
+    scripts/fit_rows.py check CKL    the library's predictions are those of this file
 
 A sweep is what `ckl bench LINE --configs FILE` prints, behind a line "== LINE". The model is that of memory_cost.c and row_cost.c.
 """
@@ -11,30 +12,28 @@ import math
 import os
 import random
 import re
-import shlex
+import subprocess
 import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-HEADER = os.path.join(ROOT, "src/skeletons/row_fit.h")
-SM_COUNT, THREADS, REGISTERS, CTAS = 132, 2048, 65536, 32
-COPY, READ = 4.2e6, 4.5e6  # bytes a microsecond
+HEADER = os.path.join(ROOT, "src/skeletons/memory_fit.h")
+SM_COUNT, CLOCK, THREADS, REGISTERS, CTAS, FIT_SECONDS = 132, 1980, 2048, 65536, 32, 20
 BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 
+# Where fitting begins, and what each coefficient is.
 START = {
-    "launch_us": (1.5, "before the first byte and behind the last"),
-    "clock": (1755.0, "cycles of a microsecond; not fitted"),
-    "memory": (0.95, "of the rate that the limits promise"),
-    "latency": (900.0, "cycles from the first load of a CTA to its last store, without what follows"),
-    "shuffle": (30.0, "cycles of each step of a reduction in a warp"),
-    "barrier": (100.0, "cycles of a reduction in a CTA, beside those"),
-    "cluster": (1500.0, "cycles of one in a cluster"),
-    "access": (12.0, "instructions of a warp for an access"),
-    "element": (6.0, "instructions for an element"),
-    "start": (60.0, "instructions of a warp beside them"),
-    "base": (24.0, "registers of a thread beside its elements"),
+    "launch_us": (0.6, "before the first byte and behind the last"),
+    "memory_bytes": (4.0e6, "a microsecond, of HBM"),
+    "latency": (2500.0, "cycles from the first load of a CTA to its last store, without what follows"),
+    "barrier": (200.0, "cycles of a reduction in a CTA"),
+    "cluster": (1500.0, "cycles of one in a cluster, for each CTA but one"),
+    "cta": (100.0, "cycles between the starts of two CTAs of an SM"),
+    "warp": (50.0, "cycles of a CTA for each of its warps"),
+    "line": (2.0, "cycles of an SM for a line of 128 bytes that an access touches"),
+    "element": (4.0, "instructions of a warp for an element of each thread"),
+    "registers": (24.0, "of a thread beside its elements"),
 }
-FIXED = ("clock",)
 
 
 def overlapped(*parts):
@@ -42,20 +41,18 @@ def overlapped(*parts):
 
 
 def predicted(p, x):
-    resident = min(CTAS, THREADS // x["threads"],
-                   REGISTERS // int(x["threads"] * min(255, max(32, p["base"] + x["registers"]))))
-    resident = max(resident, 1)
-    warps = x["threads"] / 32
-    instructions = warps * (p["start"] + x["accesses"] * p["access"] + x["elements"] * p["element"])
-    life = p["latency"] + p["shuffle"] * x["shuffles"] + (p["barrier"] if x["row_threads"] > 32 else 0) \
-        + (p["cluster"] if x["cluster"] > 1 else 0)
-    turns = x["ctas"] / (SM_COUNT * resident)
-    turns = max(1, turns)
-    sms = min(SM_COUNT, x["ctas"])
-    issue = x["ctas"] * instructions / sms / 4 / p["clock"]
-    latency = (turns * life + instructions / 4) / p["clock"]
-    memory = x["bytes"] / (COPY * p["memory"])
-    return p["launch_us"] + overlapped(memory, latency, issue)
+    """Microseconds: row_cost() of the library."""
+    registers = int(min(255, max(32, p["registers"] + x["registers"])))
+    resident = max(1, min(CTAS, THREADS // x["threads"], REGISTERS // (x["threads"] * registers)))
+    warps, of_sm = x["threads"] / 32, x["ctas"] / min(SM_COUNT, x["ctas"])
+    wait = p["latency"] + (p["barrier"] if x["row_threads"] > 32 else 0) + p["cluster"] * (x["cluster"] - 1) + p["warp"] * warps
+    instructions = x["elements"] * p["element"]
+    memory = x["bytes"] / p["memory_bytes"]
+    issue = of_sm * warps * instructions / 4 / CLOCK
+    lines = of_sm * warps * x["lines"] * p["line"] / CLOCK
+    starts = of_sm * p["cta"] / CLOCK
+    latency = (max(1, of_sm / resident) * wait + instructions) / CLOCK
+    return p["launch_us"] + overlapped(memory, latency, issue, lines, starts)
 
 
 def fields(words):
@@ -73,12 +70,13 @@ def features(line, config):
     s = {k: int(c[k]) for k in ("threads", "row_threads", "cluster", "vec", "steps", "ragged")}
     tensors = 3 if d["direction"] == "backward" else 2
     ctas = -(-rows // (s["threads"] // s["row_threads"])) * s["cluster"]
+    element, inputs = BYTES[d["dtype"]], tensors - 1
     held = s["vec"] * s["steps"] + s["ragged"]
-    packed = held * BYTES[d["dtype"]] / 4
-    return {**s, "ctas": ctas, "bytes": rows * cols * BYTES[d["dtype"]] * tensors,
-            "accesses": tensors * (s["steps"] + s["ragged"]) + (s["steps"] if op != "softmax" else 0),
-            "elements": held * (tensors - 1), "shuffles": math.log2(min(32, s["row_threads"])),
-            "registers": held + (packed if BYTES[d["dtype"]] < 4 else 0) + (packed if tensors == 3 else 0)}
+    packed = math.ceil(held * element / 4)
+    accesses = tensors * (s["steps"] + s["ragged"]) + (0 if op == "softmax" else s["steps"])
+    lines = 32 * s["vec"] * element / min(128, s["row_threads"] * s["vec"] * element)
+    return {**s, "ctas": ctas, "lines": lines * accesses, "bytes": rows * cols * element * tensors, "elements": held * inputs,
+            "registers": held + packed * (inputs - (element == 4))}
 
 
 def read_sweeps(paths):
@@ -108,7 +106,7 @@ def loss(p, data):
         for us, x, _ in rows:
             guess = predicted(p, x)
             picks.append((guess, us))
-            weight = (best / us) ** 2
+            weight = (best / us) ** 0.5
             total += weight * math.log(guess / us) ** 2
             count += weight
         total += 2 * (min(picks)[1] / best - 1)
@@ -120,13 +118,12 @@ def fit(data, seconds):
     best, draw, end = loss(p, data), random.Random(1), time.time() + seconds
     while time.time() < end:
         q = dict(p)
-        for name in draw.sample([n for n in p if n not in FIXED], draw.choice((1, 1, 2, 3))):
+        for name in draw.sample(list(p), draw.choice((1, 1, 2, 3))):
             q[name] *= math.exp(draw.gauss(0, draw.choice((0.02, 0.1, 0.4))))
-        q["memory"] = min(q["memory"], 1.08)
         now = loss(q, data)
         if now < best:
             p, best = q, now
-    return p, best
+    return p
 
 
 def judge(p, data):
@@ -142,8 +139,55 @@ def judge(p, data):
     print(f"mean {sum(regrets) / len(regrets):.4f}, worst {max(regrets):.4f}")
 
 
+def write(p):
+    body = "".join(f"    double {name}; // {meaning}\n" for name, (_, meaning) in START.items())
+    values = "".join(f"    .{name} = {value:.6g},\n" for name, value in p.items())
+    with open(HEADER, "w") as file:
+        file.write(f"""/* memory_fit.h - coefficients of memory_cost(), written by scripts/fit_rows.py from bench/sweeps; never by hand. */
+#ifndef CKL_SKELETONS_MEMORY_FIT_H
+#define CKL_SKELETONS_MEMORY_FIT_H
+
+typedef struct memory_fit {{
+{body}}} memory_fit;
+
+static const memory_fit fit = {{
+{values}}};
+
+#endif
+""")
+
+
+def read_header():
+    return {name: float(value) for name, value in re.findall(r"\.(\w+) = ([-+.e\d]+),", open(HEADER).read())}
+
+
+def check(p, ckl, data):
+    """`ckl explain` predicts this file's cost of two configs of every sweep."""
+    asked = [(line, row) for line, rows in data for row in (rows[0], rows[-1])]
+    lines = "".join(f"{line} config='{config}'\n" for line, (_, _, config) in asked)
+    answer = subprocess.run([ckl, "explain", "--suite", "-", "--device", "emulator:h200"], input=lines, capture_output=True,
+                            text=True, check=True).stdout
+    found = re.findall(r"^predicted: ([\d.]+) us", answer, re.M)
+    if len(found) != len(asked):
+        sys.exit(f"ckl explain shows {len(found)} predictions for {len(asked)} configs")
+    for us, (line, (_, x, config)) in zip(found, asked):
+        if abs(predicted(p, x) - float(us)) > 0.006:
+            sys.exit(f"{line}: the library says {us} us, this file {predicted(p, x):.2f}: {config}")
+    print(f"{len(found)} predictions agree")
+
+
+def main():
+    command, *paths = sys.argv[1:] or ["help"]
+    given = [path for path in paths if path != "-v" and command == "judge"]
+    if command not in ("fit", "judge", "check"):
+        sys.exit(__doc__)
+    data = prepare(read_sweeps(given or sorted(glob.glob(os.path.join(ROOT, "bench/sweeps/rows-*.txt")))))
+    if command == "check":
+        return check(read_header(), paths[0], data)
+    if command == "fit":
+        write(fit(data, FIT_SECONDS))
+    judge(read_header(), data)
+
+
 if __name__ == "__main__":
-    data = prepare(read_sweeps([a for a in sys.argv[2:] if os.path.exists(a)] or glob.glob(os.path.join(ROOT, "bench/sweeps/rows-*.txt"))))
-    p, now = fit(data, 20)
-    print(now, {k: round(v, 4) for k, v in p.items()})
-    judge(p, data)
+    main()
