@@ -87,8 +87,13 @@ help_texts() { # every command explains itself, and knows what it does not know
 }
 
 predictions() { # of the library, and of the script that fits and judges them
+    if ! command -v python3 >/dev/null; then
+        echo "skipped: predicted costs are compared with those of scripts/fit_*.py, which want python3"
+        return
+    fi
+    scripts/fit_rows.py check "$build/ckl" || return 1
     if ! python3 -c 'import numpy' 2>/dev/null; then
-        echo "skipped: predicted costs are compared with those of scripts/fit_gemm.py, which wants python3 and its numpy"
+        echo "skipped: predicted costs of gemm are compared with those of scripts/fit_gemm.py, which wants numpy"
         return
     fi
     scripts/fit_gemm.py check "$build/ckl"
