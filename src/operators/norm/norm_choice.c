@@ -7,6 +7,7 @@ enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
     LONG_COLS = 2048,       // longer half rows take as many registers as f32 ones
     LONG_COLS_RESIDUAL = 8192,
+    SHARED_WEIGHTS_BYTES_MAX = 200 << 10,
     RAGGED_VECTORS_MIN = 32,      // of a ragged row with gamma
     FORWARD_THREADS = 1024,       // of an SM, for f32 rows: 64 registers each
     FORWARD_THREADS_RAGGED = 512, // whose gamma and beta take more: 128
@@ -348,7 +349,16 @@ ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, c
     const ckl_norm_desc *d = desc;
     if (d->direction != CKL_DIRECTION_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
-    return admit_split("norm forward", d, device, config);
+    const norm_config *c = config;
+    TRY(admit_split("norm forward", d, device, c));
+    if (c->prefetch && (!c->shared_weights || c->residual))
+        FAIL(CKL_INVALID, "norm forward: prefetch=1 needs shared_weights=1, and residual=0");
+    if (c->shared_weights && (!c->affine || c->tiled || c->flow.stages || c->split.cluster > 1))
+        FAIL(CKL_INVALID, "norm forward: shared_weights=1 is for affine rows in the registers of a CTA");
+    if (c->shared_weights && norm_weights_bytes(&c->split, c->dtype) > SHARED_WEIGHTS_BYTES_MAX)
+        FAIL(CKL_INVALID, "norm forward: shared_weights=1 takes %" PRId64 " bytes of shared memory",
+             norm_weights_bytes(&c->split, c->dtype));
+    return CKL_OK;
 }
 
 ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, const void *config)
@@ -361,6 +371,8 @@ ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_INVALID, "norm backward: column_lanes=%d is no power of two up to 32", c->column_lanes);
     if (d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
+    if (c->shared_weights)
+        FAIL(CKL_INVALID, "norm backward: shared_weights=1 is for forward");
     if (c->split.row_threads != c->split.threads)
         FAIL(CKL_INVALID, "norm backward: row_threads=%d is not threads=%d", c->split.row_threads, c->split.threads);
     return admit_split("norm backward", d, device, c);
