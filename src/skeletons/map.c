@@ -13,8 +13,8 @@ typedef struct map_operand {
     val stride[MAP_RANK_MAX];
 } map_operand;
 
-/* Along the innermost dimension; CROSSED: contiguous along another one. */
-typedef enum access { CONTIGUOUS, CONSTANT, STRIDED, CROSSED, SCALAR } access;
+/* Along the innermost dimension; CROSSED: contiguous along another one, FLAT: across the ends of rows. */
+typedef enum access { CONTIGUOUS, CONSTANT, STRIDED, CROSSED, FLAT, SCALAR } access;
 
 typedef struct map {
     const map_kernel *k;
@@ -29,8 +29,9 @@ typedef struct map {
 /* The vectors, one of each operand, that a thread takes at once. */
 typedef struct unit {
     packed loaded[MAP_INPUTS_MAX];
-    tensor gY;       // (VEC)
-    val row, column; // u32, in a tile of crossed operands
+    tensor rRows[MAP_INPUTS_MAX]; // (VEC) of operands whose rows a vector crosses
+    tensor gY;                    // (VEC)
+    val row, column;              // u32, in a tile of crossed operands
 } unit;
 
 static access access_of(const map_kernel *k, int i)
@@ -39,6 +40,8 @@ static access access_of(const map_kernel *k, int i)
         return SCALAR;
     if (k->config.crossed >> i & 1)
         return CROSSED;
+    if (k->config.flat >> i & 1)
+        return FLAT;
     return k->config.constant >> i & 1 ? CONSTANT : k->config.strided >> i & 1 ? STRIDED : CONTIGUOUS;
 }
 
@@ -130,13 +133,64 @@ static tensor tile_vector(const map *m, int i, val row, val column, int width)
 
 /* Vectors */
 
-static unit load_unit_at(const map *m, const val *at, int width)
+/* FLAT operands lie as elements are numbered. */
+static tensor flat_vector(const map *m, int i, val number, int width)
+{
+    val offset = mul(convert(U64, number), imm((int)ckl_dtype_bytes(m->k->dtype[i])));
+    return gmem_tensor(add(m->operands[i].address, offset), m->k->dtype[i], compact(leaf(width))); // (VEC)
+}
+
+/* An element, or 0 where it does not exist. */
+static tensor load_element(const map *m, int i, val address, val exists)
+{
+    tensor rX = fragment(m->k->dtype[i], compact(leaf(1))); // (1)
+    fill(rX, convert(m->k->dtype[i], imm(0)));
+    IF(exists)
+        copy(gmem_tensor(address, m->k->dtype[i], compact(leaf(1))), rX, 0);
+    return rX;
+}
+
+/* Elements from one on, of which the first `left` are in its row, the others in the next one: the loads of a vector. */
+static tensor load_across(const map *m, int i, val number, const val *at, int width)
+{
+    const int size = (int)ckl_dtype_bytes(m->k->dtype[i]), inner = m->k->config.rank - 1;
+    val left = sub(m->size[inner], convert(m->index, at[inner])), next[MAP_RANK_MAX];
+    val step = access_of(m->k, i) == CONSTANT     ? imm64(0)
+               : access_of(m->k, i) == CONTIGUOUS ? imm64(size)
+                                                  : mul(m->operands[i].stride[inner], imm(size));
+    coordinates_of(m, add(number, left), next);
+    val here = address_of(m, i, at), there = sub(address_of(m, i, next), convert(U64, mul(convert(I64, left), step)));
+    tensor rX = fragment(m->k->dtype[i], compact(leaf(width)));
+    if (access_of(m->k, i) == CONSTANT) { // one of this row, one of the next
+        tensor rHere = load_element(m, i, here, gt(left, imm(0))),
+               rThere = load_element(m, i, there, lt(left, imm(width)));
+        for (int e = 0; e < width; e++)
+            set(rX, e, select(gt(left, imm(e)), at(rHere, 0), at(rThere, 0)));
+        return rX;
+    }
+    for (int e = 0; e < width; e++) {
+        val address = add(select(gt(left, imm(e)), here, there), convert(U64, mul(step, imm(e))));
+        copy(gmem_tensor(address, m->k->dtype[i], compact(leaf(1))), slice(rX, e), 0);
+    }
+    return rX;
+}
+
+/* The vector from element `number` on, which is at these coordinates. */
+static unit load_unit_at(const map *m, val number, const val *at, int width)
 {
     unit u = { 0 };
-    for (int i = 0; i < m->k->inputs; i++)
-        if (access_of(m->k, i) != SCALAR && access_of(m->k, i) != CROSSED)
+    const bool across = m->k->config.flat && width > 1;
+    for (int i = 0; i < m->k->inputs; i++) {
+        const access a = access_of(m->k, i);
+        if (a == FLAT)
+            u.loaded[i] = load_packed(flat_vector(m, i, number, width), align_of(m, i, width));
+        else if (a != SCALAR && a != CROSSED && across)
+            u.rRows[i] = load_across(m, i, number, at, width);
+        else if (a != SCALAR && a != CROSSED)
             u.loaded[i] = load_packed(vector_of(m, i, at, width), align_of(m, i, width));
-    u.gY = vector_of(m, m->k->inputs, at, width);
+    }
+    u.gY = access_of(m->k, m->k->inputs) == FLAT ? flat_vector(m, m->k->inputs, number, width)
+                                                 : vector_of(m, m->k->inputs, at, width);
     return u;
 }
 
@@ -144,7 +198,7 @@ static unit load_unit(const map *m, val number, int width)
 {
     val at[MAP_RANK_MAX];
     coordinates_of(m, number, at);
-    return load_unit_at(m, at, width);
+    return load_unit_at(m, number, at, width);
 }
 
 /* A result as a register of the output's type: bytes saturate, any nonzero number is true. */
@@ -165,6 +219,8 @@ static void finish_unit(const map *m, const unit *u, int width)
     for (int i = 0; i < k->inputs; i++)
         if (access_of(k, i) == CROSSED)
             rX[i] = unpacked(load_packed(tile_vector(m, i, u->row, u->column, width), element_bytes(m, i)), k->compute);
+        else if (u->rRows[i].regs)
+            rX[i] = u->rRows[i];
         else if (access_of(k, i) != SCALAR)
             rX[i] = unpacked(u->loaded[i], k->compute);
     ckl_dtype out = k->dtype[k->inputs];
@@ -172,8 +228,8 @@ static void finish_unit(const map *m, const unit *u, int width)
     for (int e = 0; e < width; e++) {
         val x[MAP_INPUTS_MAX];
         for (int i = 0; i < k->inputs; i++)
-            x[i] =
-                access_of(k, i) == SCALAR ? m->operands[i].address : at(rX[i], static_size(rX[i].layout) == 1 ? 0 : e);
+            x[i] = access_of(k, i) == SCALAR ? m->operands[i].address
+                                             : convert(k->compute, at(rX[i], static_size(rX[i].layout) == 1 ? 0 : e));
         set(rY, e, stored(m, m->f(x, m->user)));
     }
     copy(rY, u->gY, align_of(m, k->inputs, width));
@@ -246,7 +302,7 @@ static void last_tile(const map *m, int kernel, val tile)
     const map_kernel *k = m->k;
     int width = kernel == 0 ? k->config.vec : 1;
     vectors_within(m, tile, width);
-    if (width > 1 && k->config.rank == 1)
+    if (width > 1 && (k->config.rank == 1 || k->config.flat))
         unit_within(m, add(sub(m->count, rem(m->count, imm(width))), convert(m->index, thread())), 1);
 }
 
@@ -326,7 +382,7 @@ static void crossed_tile(map *m, int kernel)
         val row = add(div(thread(), imm(row_threads)), mul(convert(U32, n), imm(rows)));
         tile_place p = place_of(m, start, row, mul(rem(thread(), imm(row_threads)), imm(width)));
         IF(p.exists) {
-            unit u = load_unit_at(m, p.at, width);
+            unit u = load_unit_at(m, imm(0), p.at, width);
             u.row = p.row;
             u.column = p.column;
             finish_unit(m, &u, width);
@@ -359,8 +415,8 @@ static phase find_phase(const map *m)
     val before = bit_and(sub(imm_as(U64, 0), m->operands[k->inputs].address), imm_as(U64, vec * out - 1));
     phase p = { .head = min(convert(m->index, div(before, imm(out))), m->count), .is_common = yes() };
     for (int i = 0; i <= k->inputs; i++)
-        if (access_of(k, i) == CONTIGUOUS) {
-            val past = bit_and(address_of(m, i, &p.head), imm_as(U64, align_of(m, i, vec) - 1));
+        if (access_of(k, i) == FLAT || (access_of(k, i) == CONTIGUOUS && k->config.rank == 1)) {
+            val past = bit_and(flat_vector(m, i, p.head, 1).address, imm_as(U64, align_of(m, i, vec) - 1));
             p.is_common = logical_and(p.is_common, eq(past, imm(0)));
         }
     return p;
@@ -413,7 +469,7 @@ void map_describe(map_kernel k, int kernel, map_function *f, void *user)
         crossed_tile(&m, kernel);
         return;
     }
-    if (kernel == 1 && k.config.rank == 1 && k.config.vec > 1 && !k.config.strided) {
+    if (kernel == 1 && k.config.vec > 1 && (k.config.flat || (k.config.rank == 1 && !k.config.strided))) {
         tile_anywhere(&m, tile, is_full);
         return;
     }

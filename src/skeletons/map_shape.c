@@ -100,6 +100,8 @@ static bool lies_side_by_side(const map_shape *s, int operand, int vec)
 /* Whether every vector lies in one row and starts at a multiple of itself. */
 static bool suits(const map_shape *s, const map_config *c, int vec)
 {
+    if (c->flat)
+        return s->size[s->rank - 1] >= vec;
     if (s->rank > 1 && s->size[s->rank - 1] % vec)
         return false;
     for (int k = 0; k < s->operands; k++)
@@ -136,6 +138,40 @@ static void describe_strides(const map_shape *s, map_config *c)
         c->crossed |= is_crossed << k;
         c->cross = is_crossed ? d : c->cross;
     }
+}
+
+/* Does an operand lie as its elements are numbered? */
+static bool is_flat(const map_shape *s, int operand)
+{
+    int64_t stride = 1;
+    for (int d = s->rank - 1; d >= 0; stride *= s->size[d--])
+        if (s->stride[operand][d] != stride)
+            return false;
+    return true;
+}
+
+/* The operands whose vectors may cross the ends of rows. 0: the output is none, or rows are shorter than a vector. */
+static int flat_operands(const map_kernel *k, const map_shape *s, int vec)
+{
+    int mask = 0;
+    for (int i = 0; i < s->operands; i++)
+        if (i == k->inputs || !k->scalar[i])
+            mask |= is_flat(s, i) << i;
+    return s->rank > 1 && !k->config.crossed && mask >> k->inputs && s->size[s->rank - 1] >= vec ? mask : 0;
+}
+
+/* Are the others so small that L1 and L2 hold them? They are loaded by single elements. */
+static bool pays_flat(const map_kernel *k, const map_shape *s, int flat)
+{
+    enum { SMALLER = 8 };
+    for (int i = 0; i < k->inputs; i++) {
+        int64_t elements = 1;
+        for (int d = 0; d < s->rank; d++)
+            elements *= s->stride[i][d] ? s->size[d] : 1;
+        if (!k->scalar[i] && !(flat >> i & 1) && elements * SMALLER > s->count)
+            return false;
+    }
+    return flat != 0;
 }
 
 static bool is_wide(const map_kernel *k, const map_shape *s)
@@ -187,6 +223,9 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
     map_config *c = &k.config;
     describe_strides(&s, c);
     c->vec = VECTOR_BYTES / (int)widest_bytes(&k);
+    const int flat = flat_operands(&k, &s, c->vec);
+    if (!suits(&s, c, c->vec) && pays_flat(&k, &s, flat))
+        c->flat = flat;
     while (!suits(&s, c, c->vec))
         c->vec /= 2;
     c->steps = (int)min_i64(STEPS_CHOSEN_MAX, steps_for(&k) * (VECTOR_BYTES / (int)widest_bytes(&k)) / c->vec);
@@ -211,6 +250,9 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
              "%s: rank=%d constant=%d strided=%d crossed=%d cross=%d are not those of the problem: %d %d %d %d %d",
              what, c->rank, c->constant, c->strided, c->crossed, c->cross, right.rank, right.constant, right.strided,
              right.crossed, right.cross);
+    if (c->flat && c->flat != flat_operands(&k, &s, c->vec))
+        FAIL(CKL_INVALID, "%s: flat=%d are not the operands without gaps, or vec=%d is longer than a row", what,
+             c->flat, c->vec);
     if (c->crossed && (c->threads % MAP_CROSS_TILE || c->threads * c->vec > MAP_CROSS_TILE * MAP_CROSS_TILE))
         FAIL(CKL_INVALID, "%s: threads=%d vec=%d do not share out the tiles of crossed operands", what, c->threads,
              c->vec);
@@ -253,7 +295,8 @@ int64_t map_ctas(const map_kernel *k, const map_shape *s)
 
 bool map_aligned(const map_kernel *k, const void *const *pointers)
 {
-    int others = k->config.constant | k->config.strided | k->config.crossed;
+    const map_config *c = &k->config;
+    const int others = c->flat ? ~c->flat : c->constant | c->strided | c->crossed;
     for (int i = 0; i <= k->inputs; i++) {
         uintptr_t bytes = (uintptr_t)min_i64(VECTOR_BYTES, k->config.vec * (int64_t)ckl_dtype_bytes(k->dtype[i]));
         if (!(others >> i & 1) && (uintptr_t)pointers[i] % bytes)
