@@ -4,7 +4,7 @@
 #include "cute/kernel.h"
 #include "cute/vectors.h"
 
-enum { LOAD_STEPS = 4 }; // vectors of each that a thread has under way
+enum { LOAD_STEPS_MAX = 2 }; // vectors of each that a thread has under way: more take registers from the rows
 
 static int slot_bytes(const norm_weights *w)
 {
@@ -65,7 +65,7 @@ static void fill_vectors(const norm_weights *w, const row_split *all, const norm
         tensor rGamma = load_vectors(all, &p, from->gamma, from->dtype), rBeta = { 0 }; // (VEC,STEPS)
         if (w->count > 1)
             rBeta = load_vectors(all, &p, from->beta, from->dtype);
-        for (int step = 0; step < LOAD_STEPS; step++) {
+        for (int step = 0; step < all->steps; step++) {
             const int first = step * w->vec;
             val column = coordinate(p.cX, 1, first);
             IF(logical_and(lt(column, imm((int)w->cols)), ne(column, tail)))
@@ -77,7 +77,8 @@ static void fill_vectors(const norm_weights *w, const row_split *all, const norm
 norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *from)
 {
     norm_weights w = slots_of(s, from->dtype, !ir_is_int(from->beta, 0));
-    const row_split all = { s->threads, s->threads, 1, w.vec, LOAD_STEPS, .ragged = true };
+    const int64_t steps = ceil_div(w.cols, (int64_t)s->threads * w.vec);
+    const row_split all = { s->threads, s->threads, 1, w.vec, (int)min_i64(LOAD_STEPS_MAX, steps), .ragged = true };
     val tail = bit_and(from->cols, imm(-w.vec)), column = add(tail, thread());
     w.first = smem_address(smem_alloc("weights", norm_weights_bytes(s, from->dtype), 16));
     fill_vectors(&w, &all, from, tail);
