@@ -7,7 +7,7 @@ enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
     LONG_COLS = 2048,       // longer half rows take as many registers as f32 ones
     LONG_COLS_RESIDUAL = 8192,
-    SHARED_WEIGHTS_BYTES_MAX = 200 << 10,
+    REDUCTION_BYTES = 8 << 10,    // of shared memory, more than those of a row in registers take
     RAGGED_VECTORS_MIN = 32,      // of a ragged row with gamma
     FORWARD_THREADS = 1024,       // of an SM, for f32 rows: 64 registers each
     FORWARD_THREADS_RAGGED = 512, // whose gamma and beta take more: 128
@@ -350,11 +350,17 @@ ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, c
     TRY(admit_split("norm forward", d, device, c));
     if (c->prefetch && (!c->shared_weights || c->residual))
         FAIL(CKL_INVALID, "norm forward: prefetch=1 needs shared_weights=1, and residual=0");
-    if (c->shared_weights && (!c->affine || c->tiled || c->flow.stages || c->split.cluster > 1))
-        FAIL(CKL_INVALID, "norm forward: shared_weights=1 is for affine rows in the registers of a CTA");
-    if (c->shared_weights && norm_weights_bytes(&c->split, c->dtype) > SHARED_WEIGHTS_BYTES_MAX)
-        FAIL(CKL_INVALID, "norm forward: shared_weights=1 takes %" PRId64 " bytes of shared memory",
-             norm_weights_bytes(&c->split, c->dtype));
+    if (!c->shared_weights)
+        return CKL_OK;
+    if (!c->affine || c->tiled || (c->flow.stages ? c->flow.chunks == 0 : c->split.cluster > 1))
+        FAIL(CKL_INVALID,
+             "norm forward: shared_weights=1 is for affine rows in the registers of a CTA, or for unrolled chunks");
+    const row_pipeline_split s = row_pipeline_split_of(&c->split, &c->flow);
+    int64_t bytes = norm_weights_bytes(&s.chunk, c->dtype, c->flow.stages ? c->flow.chunks : 1);
+    bytes +=
+        c->flow.stages ? row_pipeline_smem_bytes(&s, c->dtype, 1 + c->residual, NORM_FLOW_VALUES) : REDUCTION_BYTES;
+    if (bytes > (int64_t)device->smem_per_cta_bytes)
+        FAIL(CKL_INVALID, "norm forward: shared_weights=1 takes %" PRId64 " bytes of shared memory", bytes);
     return CKL_OK;
 }
 

@@ -94,16 +94,16 @@ static inline int64_t norm_dgamma_bytes(const norm_config *c)
     return c->dgamma_in_smem ? 4LL * c->split.threads * c->split.vec * c->split.steps * c->flow.chunks : 0;
 }
 
-/* Columns for which shared memory has slots of gamma and beta, and their bytes at most: norm_weights.h. */
+/* Columns of a chunk for which shared memory has slots of gamma and beta, and bytes of all at most: norm_weights.h. */
 static inline int64_t norm_weights_cols(const row_split *s, ckl_dtype dtype)
 {
-    return row_split_cols(s) + row_vec_full(dtype);
+    return round_up(row_split_cols(s), row_vec_full(dtype)) + row_vec_full(dtype);
 }
 
-static inline int64_t norm_weights_bytes(const row_split *s, ckl_dtype dtype)
+static inline int64_t norm_weights_bytes(const row_split *s, ckl_dtype dtype, int chunks)
 {
-    const int64_t cols = round_up(norm_weights_cols(s, dtype), row_vec_full(dtype));
-    return (cols + cols / row_vec_full(dtype)) * max_i64(4, 2 * (int64_t)ckl_dtype_bytes(dtype));
+    const int64_t vec = row_vec_full(dtype), cols = norm_weights_cols(s, dtype);
+    return chunks * (cols + cols / vec) * max_i64(4, 2 * (int64_t)ckl_dtype_bytes(dtype));
 }
 
 /* The same tile by tile, for rows that bulk copies cannot read. */

@@ -18,7 +18,7 @@ typedef struct row {
     bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
     norm_forward_values o;
     tensor rH[ROW_SPANS_MAX]; // (VEC,STEPS) of a row in registers
-    norm_weights weights;     // if shared_weights
+    norm_weights weights;     // of these columns, if they are in shared memory: else without slots
     val sum[2];               // of a pass: differences and their squares, or values
     val mean, mean_low, rstd; // mean + mean_low is the mean to more digits than f32 has
     val shift;                // -mean_low * rstd
@@ -138,7 +138,7 @@ typedef struct weights {
 static weights weights_of(const row *r, const row_span *at, int begin, const row_span *some)
 {
     weights w = { 0 };
-    if (r->cfg->shared_weights) {
+    if (r->weights.count) {
         w.rGamma = fragment(F32, compact(leaf(at->split.vec)));
         w.rBeta = fragment_like(w.rGamma, F32);
         norm_weights_read(&r->weights, at, begin, w.rGamma, w.rBeta);
@@ -149,6 +149,12 @@ static weights weights_of(const row *r, const row_span *at, int begin, const row
     if (has_beta(r))
         w.rBeta = load_weights(r, some, r->o.beta);
     return w;
+}
+
+static norm_weights share_weights(const row *r, int chunks, val first, val step)
+{
+    const norm_weight_sources from = { r->cfg->dtype, r->o.cols, r->o.gamma, has_beta(r) ? r->o.beta : imm(0) };
+    return norm_weights_load(&r->split, &from, chunks, first, step);
 }
 
 /* The thread's vectors from number `begin` on: as many as gamma and beta have registers for. */
@@ -171,7 +177,7 @@ static void write_vectors(const row *r, tensor rH, const row_span *at, int begin
 
 static void write_result(row *r, tensor rH, const row_span *at)
 {
-    const int at_once = r->cfg->shared_weights ? 1 : at->split.ragged ? WRITE_STEPS_RAGGED : WRITE_STEPS;
+    const int at_once = r->weights.count ? 1 : at->split.ragged ? WRITE_STEPS_RAGGED : WRITE_STEPS;
     for (int begin = 0; begin < at->split.steps; begin += at_once)
         write_vectors(r, rH, at, begin, (int)min_i64(at_once, at->split.steps - begin));
 }
@@ -325,10 +331,11 @@ static void make_variables(row *r)
  * little cancels.
  */
 typedef struct flow {
-    row reduced; // the row of the first pass: sums and p, in mean, are its own
-    row written; // the row of the second pass
-    val next;    // one element a lane of the row after `reduced`: the load is under way
-    val samples; // reciprocal of how many there are in a row
+    row reduced;          // the row of the first pass: sums and p, in mean, are its own
+    row written;          // the row of the second pass
+    norm_weights weights; // of all chunks, if they are in shared memory
+    val next;             // one element a lane of the row after `reduced`: the load is under way
+    val samples;          // reciprocal of how many there are in a row
 } flow;
 
 /* h of a chunk, in place of x; a row that stays in registers has it from the first pass on. */
@@ -350,8 +357,9 @@ static void add_chunk(const row_span *at, int chunk, const tensor *rInputs, void
 static void write_chunk(const row_span *at, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
-    tensor rH = chunk_of(&f->written, rInputs, true); // (VEC,STEPS)
-    (void)chunk;
+    tensor rH = chunk_of(&f->written, rInputs, true);                            // (VEC,STEPS)
+    const bool shared = f->weights.count && chunk < f->written.cfg->flow.chunks; // not those of a row's ends
+    f->written.weights = shared ? norm_weights_chunk(&f->weights, chunk) : (norm_weights){ 0 };
     if (f->written.cfg->residual)
         store_sum(&f->written, at, rH);
     write_result(&f->written, rH, at);
@@ -400,6 +408,11 @@ static void forward_flow(const norm_config *cfg, bool centred)
     row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_FLOW_VALUES, r.o.rows,
                                         r.o.cols, r.o.counter);
     flow f = { .reduced = r, .written = r };
+    if (cfg->shared_weights) {
+        const int cols = (int)row_split_cols(&r.split);
+        val first = cfg->split.cluster > 1 ? mul(cluster_rank(), imm(cols)) : ir_int(U32, 0);
+        f.weights = share_weights(&r, cfg->flow.chunks, first, imm(cols * cfg->split.cluster));
+    }
     make_variables(&f.written);
     make_variables(&f.reduced);
     f.next = centred ? sample(&r, s.row, lane()) : immf(0);
@@ -452,8 +465,7 @@ static void forward_persistent(row *r)
         load_row(r);
     for (int i = 0; i < first.count && r->cfg->prefetch; i++)
         rNext[i] = r->rH[i];
-    r->weights = norm_weights_load(
-        &r->split, &(norm_weight_sources){ r->cfg->dtype, r->o.cols, r->o.gamma, has_beta(r) ? r->o.beta : imm(0) });
+    r->weights = share_weights(r, 1, imm(0), imm(0));
     LOOP_FROM(start, before, r->o.rows, stride) {
         val number = add(start, own);
         if (r->cfg->prefetch) {

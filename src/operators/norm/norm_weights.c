@@ -4,7 +4,10 @@
 #include "cute/kernel.h"
 #include "cute/vectors.h"
 
-enum { LOAD_STEPS_MAX = 2 }; // vectors of each that a thread has under way: more take registers from the rows
+enum {
+    LOAD_STEPS_MAX = 2, // vectors of each that a thread has under way: more take registers from the rows
+    BARRIER = 1         // of the threads that fill; 0 is the CTA's
+};
 
 static int slot_bytes(const norm_weights *w)
 {
@@ -19,9 +22,16 @@ static norm_weights slots_of(const row_split *s, ckl_dtype dtype, bool beta)
     return w;
 }
 
+/* Slots up to number `count`, which is a multiple of a vector, and their gaps. */
+static int64_t slots_and_gaps(const norm_weights *w, int64_t count)
+{
+    return count + count / w->vec;
+}
+
 static val slot_address(const norm_weights *w, val column)
 {
-    return add(w->first, mul(add(column, div(column, imm(w->vec))), imm(slot_bytes(w))));
+    val number = sub(column, w->column);
+    return add(w->first, mul(add(number, div(number, imm(w->vec))), imm(slot_bytes(w))));
 }
 
 static tensor slots(const norm_weights *w)
@@ -56,11 +66,12 @@ static val load_element(val pointer, ckl_dtype dtype, val cols, val column)
     return x;
 }
 
-/* All slots but those of the vector at column `tail`. */
+/* Whole vectors of a chunk; the one at column `tail` comes element by element. */
 static void fill_vectors(const norm_weights *w, const row_split *all, const norm_weight_sources *from, val tail)
 {
     row_place start = row_place_of(all, imm64(1), tail, imm64(0), thread());
-    LOOP_FROM(begin, imm(0), imm((int)w->cols), imm((int)row_split_cols(all))) {
+    val end = add(w->column, imm((int)w->cols));
+    LOOP_FROM(begin, w->column, end, imm((int)row_split_cols(all))) {
         row_place p = row_from(&start, begin);
         tensor rGamma = load_vectors(all, &p, from->gamma, from->dtype), rBeta = { 0 }; // (VEC,STEPS)
         if (w->count > 1)
@@ -68,28 +79,48 @@ static void fill_vectors(const norm_weights *w, const row_split *all, const norm
         for (int step = 0; step < all->steps; step++) {
             const int first = step * w->vec;
             val column = coordinate(p.cX, 1, first);
-            IF(logical_and(lt(column, imm((int)w->cols)), ne(column, tail)))
+            IF(logical_and(lt(column, end), ne(column, tail)))
                 store_slots(w, column, rGamma.regs + first, w->count > 1 ? rBeta.regs + first : NULL);
         }
     }
 }
 
-norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *from)
+static void fill_tail(const norm_weights *w, const norm_weight_sources *from, val tail)
+{
+    val column = add(tail, thread()),
+        inside = lt(sub(tail, w->column), imm((int)w->cols)); // u32: no less than the first
+    IF(logical_and(lt(thread(), imm(w->vec)), inside)) {
+        const val gamma = load_element(from->gamma, from->dtype, from->cols, column);
+        const val beta = w->count > 1 ? load_element(from->beta, from->dtype, from->cols, column) : gamma;
+        const vector_at at = { slot_address(w, column), 0, yes() };
+        vector_store(&at, w->count, (val[]){ gamma, beta }, slots(w));
+    }
+}
+
+norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *from, int chunks, val first, val step)
 {
     norm_weights w = slots_of(s, from->dtype, !ir_is_int(from->beta, 0));
     const int64_t steps = ceil_div(w.cols, (int64_t)s->threads * w.vec);
     const row_split all = { s->threads, s->threads, 1, w.vec, (int)min_i64(LOAD_STEPS_MAX, steps), .ragged = true };
-    val tail = bit_and(from->cols, imm(-w.vec)), column = add(tail, thread());
-    w.first = smem_address(smem_alloc("weights", norm_weights_bytes(s, from->dtype), 16));
-    fill_vectors(&w, &all, from, tail);
-    IF(lt(thread(), imm(w.vec))) {
-        const val gamma = load_element(from->gamma, from->dtype, from->cols, column);
-        const val beta = w.count > 1 ? load_element(from->beta, from->dtype, from->cols, column) : gamma;
-        const vector_at at = { slot_address(&w, column), 0, yes() };
-        vector_store(&at, w.count, (val[]){ gamma, beta }, slots(&w));
+    val tail = bit_and(from->cols, imm(-w.vec));
+    w.first = smem_address(smem_alloc("weights", norm_weights_bytes(s, from->dtype, chunks), 16));
+    w.column = first;
+    w.step = step;
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const norm_weights part = norm_weights_chunk(&w, chunk);
+        fill_vectors(&part, &all, from, tail);
+        fill_tail(&part, from, tail);
     }
-    cta_sync();
+    ir_bar_sync(imm(BARRIER), s->threads);
     return w;
+}
+
+norm_weights norm_weights_chunk(const norm_weights *w, int chunk)
+{
+    norm_weights part = *w;
+    part.first = add(w->first, imm((int)(chunk * slots_and_gaps(w, w->cols)) * slot_bytes(w)));
+    part.column = add(w->column, mul(w->step, imm(chunk)));
+    return part;
 }
 
 /* Steps lie as many slots apart for all threads, unless they are shorter than a vector of slots. */
@@ -99,8 +130,8 @@ static vector_at slot_at(const norm_weights *w, const row_span *at, int step, in
     const bool near = columns % w->vec == 0;
     val column = coordinate(at->place.cX, 1, near ? e : e + step * at->split.vec);
     if (at->split.vec == 1)
-        column = min(column, imm((int)w->cols - 1)); // threads without one of a row's ends
-    return (vector_at){ slot_address(w, column), near ? (columns + columns / w->vec) * slot_bytes(w) : 0, yes() };
+        column = min(column, add(w->column, imm((int)w->cols - 1))); // threads without one of a row's ends
+    return (vector_at){ slot_address(w, column), near ? slots_and_gaps(w, columns) * slot_bytes(w) : 0, yes() };
 }
 
 void norm_weights_read(const norm_weights *w, const row_span *at, int step, tensor rGamma, tensor rBeta)

@@ -9,23 +9,30 @@
 #include "operators/norm/norm_config.h"
 
 typedef struct norm_weights {
-    ckl_dtype dtype; // of what a slot holds: gamma, or gamma and beta
-    int count;       // of these
-    int vec;         // slots without a gap
-    int64_t cols;    // slots
-    val first;       // u32, the shared address of the first
+    ckl_dtype dtype;   // of what a slot holds: gamma, or gamma and beta
+    int count;         // of these
+    int vec;           // slots without a gap
+    int64_t cols;      // slots of a chunk
+    val first, column; // u32: the shared address of the first, and its column, a multiple of vec
+    val step;          // u32: columns from one chunk to the next one
 } norm_weights;
 
-/* What the pointers of a norm's kernel lead to; beta: a u64 0 if there is none. */
+/* What the pointers of a norm's kernel lead to; beta: the constant 0 if there is none. */
 typedef struct norm_weight_sources {
     ckl_dtype dtype;
     val cols, gamma, beta;
 } norm_weight_sources;
 
-/* Allocates the slots and fills them, by all threads of the CTA, which may read them afterwards; past the last column: 0. */
-norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *from);
+/*
+ * Allocates slots for `chunks` stretches of the columns that a row of this split may have from column `first` on, `step` columns apart,
+ * and fills them, by the split's threads, which may read them afterwards; past the last column: 0.
+ */
+norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *from, int chunks, val first, val step);
 
-/* The weights of vector number `step` of a span's thread; rBeta without registers: gamma alone. */
+/* Those of one chunk. */
+norm_weights norm_weights_chunk(const norm_weights *w, int chunk);
+
+/* The weights of vector number `step` of a span's thread; rBeta of gamma alone is not written. */
 void norm_weights_read(const norm_weights *w, const row_span *at, int step, tensor rGamma, tensor rBeta); // (VEC) each
 
 #endif
