@@ -326,9 +326,8 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
     if (c->tiled && c->split.row_threads != c->split.threads)
         FAIL(CKL_INVALID, "%s: row_threads=%d of tiled rows must be threads=%d", what, c->split.row_threads,
              c->split.threads);
-    if (c->persistent_ctas < 0 || (c->persistent_ctas > 0 && c->split.row_threads != c->split.threads))
-        FAIL(CKL_INVALID, "%s: persistent_ctas=%d is negative, or row_threads=%d is not threads=%d", what,
-             c->persistent_ctas, c->split.row_threads, c->split.threads);
+    if (c->persistent_ctas < 0)
+        FAIL(CKL_INVALID, "%s: persistent_ctas=%d is negative", what, c->persistent_ctas);
     if (c->flow.stages)
         return admit_flow(what, d, device, c);
     TRY(row_split_admit(what, &s, c->tiled ? min_i64(d->cols, row_split_cols(&s)) : d->cols, d->dtype, device));
