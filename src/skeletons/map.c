@@ -212,6 +212,14 @@ static val stored(const map *m, val y)
     return y;
 }
 
+static tensor converted(tensor rX, ckl_dtype type)
+{
+    tensor rY = fragment(type, rX.layout);
+    for (int e = 0; e < static_size(rX.layout); e++)
+        set(rY, e, convert(type, at(rX, e)));
+    return rY;
+}
+
 static void finish_unit(const map *m, const unit *u, int width)
 {
     const map_kernel *k = m->k;
@@ -220,7 +228,7 @@ static void finish_unit(const map *m, const unit *u, int width)
         if (access_of(k, i) == CROSSED)
             rX[i] = unpacked(load_packed(tile_vector(m, i, u->row, u->column, width), element_bytes(m, i)), k->compute);
         else if (u->rRows[i].regs)
-            rX[i] = u->rRows[i];
+            rX[i] = converted(u->rRows[i], k->compute);
         else if (access_of(k, i) != SCALAR)
             rX[i] = unpacked(u->loaded[i], k->compute);
     ckl_dtype out = k->dtype[k->inputs];
@@ -228,8 +236,8 @@ static void finish_unit(const map *m, const unit *u, int width)
     for (int e = 0; e < width; e++) {
         val x[MAP_INPUTS_MAX];
         for (int i = 0; i < k->inputs; i++)
-            x[i] = access_of(k, i) == SCALAR ? m->operands[i].address
-                                             : convert(k->compute, at(rX[i], static_size(rX[i].layout) == 1 ? 0 : e));
+            x[i] =
+                access_of(k, i) == SCALAR ? m->operands[i].address : at(rX[i], static_size(rX[i].layout) == 1 ? 0 : e);
         set(rY, e, stored(m, m->f(x, m->user)));
     }
     copy(rY, u->gY, align_of(m, k->inputs, width));
