@@ -28,8 +28,7 @@ int64_t gemm_sm90_shared_memory(const gemm_sm90_config *c, const ckl_device_info
     return min_i64(device->smem_per_cta_bytes, device->smem_per_sm_bytes / c->ctas - SYSTEM_BYTES);
 }
 
-/* As many stages as fit; two staging buffers of D unless that leaves few stages. */
-static void fit_shared_memory(gemm_sm90_config *c, const ckl_device_info *device)
+void gemm_sm90_fit_memory(gemm_sm90_config *c, const ckl_device_info *device)
 {
     int64_t have = gemm_sm90_shared_memory(c, device);
     for (c->buffers = 2; c->buffers > 0; c->buffers--) {
@@ -76,7 +75,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->batched = d->batch > 1;
     c->ctas = 1;
     c->group = 8;
-    fit_shared_memory(c, device);
+    gemm_sm90_fit_memory(c, device);
     return true;
 }
 
