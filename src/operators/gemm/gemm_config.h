@@ -154,8 +154,11 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 /* Bytes of shared memory that a CTA may have where an SM holds config->ctas of them. */
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device_info *device);
 
-/* As many stages as fit; two staging buffers of D unless that leaves few stages. */
-void gemm_sm90_fit_memory(gemm_sm90_config *config, const ckl_device_info *device);
+/* As many stages as fit; two staging buffers of D, four in batches of few steps along K, unless that leaves few stages. */
+void gemm_sm90_fit_memory(gemm_sm90_config *config, int64_t k_steps, const ckl_device_info *device);
+
+/* Columns of a tile of D^T: all rows of D, or half of them; 0, which is refused, where they are too many. */
+int gemm_sm90_swapped_columns(int64_t rows);
 
 /* Smaller problems of odd rows are better served by tiled, without copies: bench/notes/gemm.md. */
 #define GEMM_PITCHED_FLOPS 2e7
@@ -163,6 +166,9 @@ void gemm_sm90_fit_memory(gemm_sm90_config *config, const ckl_device_info *devic
 /* The configs that are considered, and what one costs (plan.h). */
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
+
+/* Microseconds that a second kernel takes to add so many bytes of sums. */
+double gemm_sm90_sum_us(double bytes);
 
 /* Accumulators of one consumer thread. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);

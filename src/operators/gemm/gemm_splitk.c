@@ -24,21 +24,29 @@ static tensor columns_at(val address, ckl_dtype dtype, val ld, const sum_place *
     return gmem_tensor(start, dtype, compact(leaf(COLUMNS)));
 }
 
-/* The sums of all slices. All loads are under way before the first addition. */
-static void add_slices(const gemm_splitk_config *cfg, const gemm_sm90_values *p, sum_place *at)
+/* The sums of some slices from one on: all their loads are under way before the first addition. */
+static void add_some(const gemm_sm90_values *p, val first, val address, val bytes, tensor rSum)
+{
+    tensor rPart[GEMM_SPLITK_AT_ONCE];
+    for (int s = 0; s < GEMM_SPLITK_AT_ONCE; s++) {
+        rPart[s] = fragment(F32, compact(leaf(COLUMNS)));
+        fill(rPart[s], immf(0));
+        IF(lt(add(first, imm(s)), p->batch))
+            copy(gmem_tensor(add(address, mul(bytes, imm(s))), F32, compact(leaf(COLUMNS))), rPart[s], 16);
+    }
+    for (int s = 0; s < GEMM_SPLITK_AT_ONCE; s++)
+        for (int i = 0; i < COLUMNS; i++)
+            set(rSum, i, add(at(rSum, i), at(rPart[s], i)));
+}
+
+static void add_slices(const gemm_sm90_values *p, sum_place *at)
 {
     val bytes = convert(U64, mul(mul(convert(I64, p->m), p->lda), imm(4))); // of a slice
-    tensor part = columns_at(p->a, F32, p->lda, at), rPart[GEMM_SPLITK_SLICES_MAX];
-    val address = tensor_address(part, coord(0));
-    for (int s = 0; s < cfg->slices; s++) {
-        rPart[s] = fragment(F32, compact(leaf(COLUMNS)));
-        copy(gmem_tensor(address, F32, compact(leaf(COLUMNS))), rPart[s], 16);
-        address = add(address, bytes);
-    }
-    at->rSum = rPart[0];
-    for (int s = 1; s < cfg->slices; s++)
-        for (int i = 0; i < COLUMNS; i++)
-            set(at->rSum, i, add(at(at->rSum, i), at(rPart[s], i)));
+    val start = tensor_address(columns_at(p->a, F32, p->lda, at), coord(0));
+    at->rSum = fragment(F32, compact(leaf(COLUMNS)));
+    fill(at->rSum, immf(0));
+    LOOP_FROM(s, imm(0), p->batch, imm(GEMM_SPLITK_AT_ONCE))
+        add_some(p, s, add(start, mul(bytes, convert(U64, s))), bytes, at->rSum);
 }
 
 /* All columns are there: one vector of C and of D, or two of f32. */
@@ -104,7 +112,7 @@ static void add_products(const gemm_splitk_config *cfg)
     grid_wait();
     launch_dependents();
     IF(lt(row, p.m)) {
-        add_slices(cfg, &p, &at);
+        add_slices(&p, &at);
         finish_columns(cfg, &p, &at);
     }
 }
