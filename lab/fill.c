@@ -72,6 +72,13 @@ static double index_value(const source *s, uint64_t random)
     return s->low + floor(unit(random) * (s->high - s->low + 1));
 }
 
+/* Index number i of those that differ: a permutation of the range, because a prime beyond it has no factor in common with it. */
+static double distinct_index(const source *s, int64_t i)
+{
+    const uint64_t prime = 2654435761, count = (uint64_t)(s->high - s->low) + 1;
+    return s->low + (double)(((uint64_t)i % count * prime + s->stream % count) % count);
+}
+
 /* Hard inputs: what becomes of a random number. */
 
 static double plain(const source *s, double x)
@@ -244,6 +251,8 @@ void fill_operand(const operand_image *o, int number, operand_fill how, uint64_t
             uint64_t random = random_at(s.stream, (uint64_t)(row * o->columns + column));
             bool index = s.integer && how != FILL_HARD;
             double x = index ? index_value(&s, random) : fills[how](&s, row, column, random);
+            if (o->info.distinct)
+                x = distinct_index(&s, row * o->columns + column);
             dtype_write(o->info.dtype, array, start + column * step, x);
         }
     }

@@ -273,8 +273,33 @@ def attention(p, names):
             "efficient": by(SDPBackend.EFFICIENT_ATTENTION)}, None
 
 
+def attention_decode(p, names):
+    """The backends on a contiguous copy of the cache, made beforehand; "packed": heads that share keys as if they were tokens."""
+    if p["lse"] == "1" or p["q"] != "1" or p["shortest"] != "-1" or any(float(p[n]) for n in ("left", "softcap", "sinks")):
+        raise Unsupported("several new tokens, lengths, the log-sum-exp, a window, a soft cap or sinks")
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    warnings.simplefilter("ignore")
+    scale, kv = float(p["scale"]), int(p["kv"])
+
+    def contiguous(x, table):
+        return x[table.long()].transpose(1, 2).flatten(2, 3)[:, :, :kv].contiguous()
+
+    def saved(t):
+        return {name: contiguous(t[name], t["table"]) for name in ("k", "v")} if "table" in t else {}
+
+    def by(backend, packed):
+        def forward(t):
+            q = t["q"].reshape(t["q"].shape[0], t["k"].shape[1], -1, t["q"].shape[3]) if packed else t["q"]
+            with sdpa_kernel(backend):
+                return {"o": F.scaled_dot_product_attention(q, t["k"], t["v"], scale=scale, enable_gqa=not packed)}
+        return forward
+    backends = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+    return {name + (" packed" if packed else ""): by(backend, packed) for name, backend in backends.items()
+            for packed in (False, True)}, None, saved
+
+
 OPERATORS = {
-    "attention": attention,
+    "attention": attention, "attention_decode": attention_decode,
     "softmax": softmax, "crossentropy": crossentropy, "add": add, "elementwise": elementwise, "reduce": reduce,
     "transpose": transpose, "permute": permute, "groupnorm": groupnorm, "rope": rope,
     "layernorm": lambda p, names: norm(p, names, True), "rmsnorm": lambda p, names: norm(p, names, False),

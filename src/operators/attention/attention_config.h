@@ -73,6 +73,27 @@ typedef struct attention_strides {
 
 attention_strides attention_strides_of(const ckl_attention_desc *desc, int tensor);
 
+/* Sizes and strides of a tensor as fields of a desc (attention_strides.c). */
+typedef struct attention_fields {
+    const char *ld_name, *ld_head_name, *ld_batch_name;
+    int64_t batch, heads, tokens, d;
+    int64_t *ld, *ld_head, *ld_batch;
+} attention_fields;
+
+#define ATTENTION_FIELDS(desc, name, batch, heads, tokens, d)                                            \
+    {                                                                                                    \
+        "ld" #name, "ld" #name "_head", "ld" #name "_batch", batch, heads, tokens, d, &(desc)->ld##name, \
+            &(desc)->ld##name##_head, &(desc)->ld##name##_batch                                          \
+    }
+
+attention_strides attention_strides_from(const attention_fields *fields);
+
+/* Strides that are 0 follow from the sizes inside of them, in the order of the layout. */
+ckl_status attention_check_strides(const char *op, ckl_attention_layout layout, const attention_fields *fields);
+
+/* No two elements of O share memory. */
+ckl_status attention_check_apart(const char *op, const attention_strides *o);
+
 /* A score that cannot be: times any scale it is finite, so that rows without keys need no special care. */
 #define ATTENTION_FLOOR (-0x1p100)
 

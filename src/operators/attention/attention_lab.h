@@ -2,13 +2,18 @@
 #ifndef CKL_ATTENTION_LAB_H
 #define CKL_ATTENTION_LAB_H
 
-#include "cutekernellib/operators/attention.h"
+#include "cutekernellib/operators/attention_decode.h"
 #include "operators/operators.h"
 
 typedef struct attention_problem {
     ckl_attention_desc desc;
     float q_factor;
 } attention_problem;
+
+typedef struct attention_decode_problem {
+    ckl_attention_decode_desc desc;
+    int64_t shortest;
+} attention_decode_problem;
 
 /* Relative error of a probability that is rounded to the type: what `magnitude` counts in. */
 double attention_rounding(ckl_dtype dtype);
