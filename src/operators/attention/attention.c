@@ -1,4 +1,4 @@
-/* attention.c - attention forward: validation of problems, their tensors. */
+/* attention.c - attention, forward and backward: validation of problems, their tensors. */
 #include "cutekernellib/operators/attention.h"
 
 #include <math.h>
@@ -40,6 +40,7 @@ static ckl_status check_mask(const ckl_attention_desc *d)
 
 static ckl_status check(void *desc)
 {
+    static const char *const outputs[] = { "dq", "dk", "dv", "o" }; // with the strides of these tensors
     ckl_attention_desc *d = desc;
     d->kv_heads = d->kv_heads ? d->kv_heads : d->heads;
     d->dv = d->dv ? d->dv : d->d;
@@ -54,12 +55,35 @@ static ckl_status check(void *desc)
         const attention_fields f = fields_of(d, i);
         TRY(attention_check_strides("attention", d->layout, &f));
     }
-    const attention_strides o = attention_strides_of(d, ATTENTION_O);
-    return attention_check_apart("attention", &o);
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    if (!is_forward && d->lse)
+        FAIL(CKL_INVALID, "attention: lse=1 is not part of a backward problem, which always reads it");
+    for (int i = is_forward ? ATTENTION_O : ATTENTION_Q; i <= (is_forward ? ATTENTION_O : ATTENTION_V); i++) {
+        const attention_strides s = attention_strides_of(d, i);
+        TRY(attention_check_apart("attention", outputs[i], &s));
+    }
+    return CKL_OK;
 }
 
 /* The args' pointers. */
-enum { OPERAND_MASK = ATTENTION_O, OPERAND_SINKS, OPERAND_O, OPERAND_LSE };
+enum {
+    OPERAND_MASK = ATTENTION_O,
+    OPERAND_SINKS,
+    OPERAND_O,
+    OPERAND_LSE,
+    OPERAND_DOUT,
+    OPERAND_DQ,
+    OPERAND_DK,
+    OPERAND_DV,
+    OPERANDS
+};
+
+/* A tensor by another name, absent in forward problems. */
+static plan_tensor gradient(plan_tensor t, const char *name, bool is_forward)
+{
+    t.name = name;
+    return plan_absent(t, is_forward ? "a forward problem" : NULL);
+}
 
 static int tensors(const void *desc, plan_tensor *t)
 {
@@ -70,7 +94,12 @@ static int tensors(const void *desc, plan_tensor *t)
         t[i] = plan_strided(names[i], d->dtype, 4, (int64_t[]){ d->batch, s.heads.size, s.tokens.size, s.d },
                             (int64_t[]){ s.batch.stride, s.heads.stride, s.tokens.stride, 1 });
     }
-    t[OPERAND_O] = plan_output(t[ATTENTION_O]);
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    t[OPERAND_DOUT] = gradient(t[ATTENTION_O], "dout", is_forward);
+    t[OPERAND_DQ] = plan_output(gradient(t[ATTENTION_Q], "dq", is_forward));
+    t[OPERAND_DK] = plan_output(gradient(t[ATTENTION_K], "dk", is_forward));
+    t[OPERAND_DV] = plan_output(gradient(t[ATTENTION_V], "dv", is_forward));
+    t[OPERAND_O] = is_forward ? plan_output(t[ATTENTION_O]) : t[ATTENTION_O];
     t[OPERAND_MASK] = plan_strided("mask", d->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : d->dtype, 4,
                                    (int64_t[]){ d->batch, d->heads, d->q, d->kv },
                                    (int64_t[]){ d->ldmask_batch, d->ldmask_head, d->ldmask, 1 });
@@ -79,15 +108,20 @@ static int tensors(const void *desc, plan_tensor *t)
         plan_absent(plan_vector("sinks", CKL_F32, d->heads), d->sinks ? NULL : "a problem without sinks");
     t[OPERAND_LSE] = plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->batch, d->heads, d->q },
                                   (int64_t[]){ product_i64(d->heads, d->q), d->q, 1 });
-    t[OPERAND_LSE] = plan_output(plan_absent(t[OPERAND_LSE], d->lse ? NULL : "a problem without lse"));
-    return OPERAND_LSE + 1;
+    if (is_forward)
+        t[OPERAND_LSE] = plan_output(plan_absent(t[OPERAND_LSE], d->lse ? NULL : "a problem without lse"));
+    return OPERANDS;
 }
 
 /* The operator */
 
 static const field desc_fields[] = { ATTENTION_DESC(FIELD_ROW, ckl_attention_desc) };
-static const implementation *const implementations[] = { &attention_sm90_implementation, &attention_sm80_implementation,
+static const implementation *const implementations[] = {
+                                                         &attention_naive_backward_implementation,
+                                                         &attention_sm90_implementation,
+                                                         &attention_sm80_implementation,
                                                          &attention_tensor_implementation,
-                                                         &attention_naive_implementation, NULL };
+                                                         &attention_naive_implementation,
+                                                         NULL };
 
 OPERATOR(attention, attention, "O = softmax(scale*Q*K^T) * V", .workspace = offsetof(ckl_attention_args, workspace));

@@ -7,6 +7,7 @@
 #include "plan/plan.h"
 
 #define ATTENTION_DESC(X, owner)                                                                      \
+    X(owner, choice, direction, "forward", "forward backward", "o, or the gradients of q, k and v")   \
     X(owner, int64_t, batch, "1", "", "batches")                                                      \
     X(owner, int64_t, heads, "1", "1..2^16", "heads of q")                                            \
     X(owner, int64_t, kv_heads, "0", "", "heads of k and v, each for as many of q; 0: heads")         \
@@ -91,8 +92,8 @@ attention_strides attention_strides_from(const attention_fields *fields);
 /* Strides that are 0 follow from the sizes inside of them, in the order of the layout. */
 ckl_status attention_check_strides(const char *op, ckl_attention_layout layout, const attention_fields *fields);
 
-/* No two elements of O share memory. */
-ckl_status attention_check_apart(const char *op, const attention_strides *o);
+/* No two elements of an output share memory. */
+ckl_status attention_check_apart(const char *op, const char *tensor, const attention_strides *s);
 
 /* A score that cannot be: times any scale it is finite, so that rows without keys need no special care. */
 #define ATTENTION_FLOOR (-0x1p100)
@@ -103,6 +104,14 @@ ckl_status attention_check_apart(const char *op, const attention_strides *o);
     X(owner, tensor, K)                                                                              \
     X(owner, tensor, V)                                                                              \
     X(owner, tensor, O)                                                                              \
+    X(owner, tensor, DO)                                                                             \
+    X(owner, tensor, DQ)                                                                             \
+    X(owner, tensor, DK)                                                                             \
+    X(owner, tensor, DV)                                                                             \
+    X(owner, pointer, grad, [ATTENTION_TENSORS])                                                     \
+    X(owner, pointer, stats)  /* of queries, in rows of a head: -lse in units of 2, and dout * o */  \
+    X(owner, u32, stats_rows) /* of a head */                                                        \
+    X(owner, f32, scale)                                                                             \
     X(owner, pointer, x, [ATTENTION_TENSORS])                                                        \
     X(owner, i64, ld, [ATTENTION_TENSORS])                                                           \
     X(owner, i64, ld_head, [ATTENTION_TENSORS])                                                      \
@@ -130,6 +139,7 @@ ckl_status attention_check_apart(const char *op, const attention_strides *o);
 
 KERNEL_PARAMS(attention, ATTENTION_PARAMS);
 
+extern const implementation attention_sm90_backward_implementation, attention_naive_backward_implementation;
 extern const implementation attention_sm90_implementation, attention_sm80_implementation,
     attention_tensor_implementation, attention_naive_implementation;
 
@@ -143,6 +153,8 @@ typedef struct attention_naive_config {
 } attention_naive_config;
 
 void attention_naive(const void *config, int kernel);
+
+void attention_naive_backward(const void *config, int kernel);
 
 /* sm80 and tensor */
 
@@ -180,5 +192,29 @@ enum { ATTENTION_ROWS = 64 }; // queries of a consumer
 int64_t attention_sm90_smem(const attention_sm90_config *config);
 
 void attention_sm90(const void *config, int kernel);
+
+/* Backward of sm90: of keys and values, then of queries, each over blocks of the other */
+
+#define ATTENTION_BACKWARD_CONFIG(X, owner)                                             \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 keys, or queries, each")     \
+    X(owner, int, block, "64", "16 32 48 64 80 96 128", "queries, or keys, of a block") \
+    X(owner, int, slots, "4", "4 6", "blocks in shared memory")                         \
+    X(owner, bool, apart, "0", "0 1", "dV by a kernel of its own")
+
+typedef struct attention_sm90_backward_config {
+    attention_form form;
+    ATTENTION_BACKWARD_CONFIG(FIELD_MEMBER, )
+} attention_sm90_backward_config;
+
+int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *config);
+
+void attention_sm90_backward(const void *config, int kernel);
+
+/* What attention_plans.c has for all. */
+attention_form attention_form_of(const ckl_attention_desc *desc);
+ckl_status attention_check_form(const char *who, ckl_direction direction, const ckl_attention_desc *desc,
+                                const attention_form *form);
+ckl_status attention_check_heads(const char *who, const ckl_attention_desc *desc);
+attention_params attention_params_of(const ckl_attention_desc *desc, const ckl_attention_args *args, int rows);
 
 #endif

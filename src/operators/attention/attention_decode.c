@@ -52,7 +52,7 @@ static ckl_status check(void *desc)
         TRY(attention_check_strides("attention_decode", d->layout, &f));
     }
     const attention_strides o = attention_decode_strides_of(d, ATTENTION_O);
-    return attention_check_apart("attention_decode", &o);
+    return attention_check_apart("attention_decode", "o", &o);
 }
 
 /* The args' pointers. */

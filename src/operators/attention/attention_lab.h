@@ -19,5 +19,6 @@ typedef struct attention_decode_problem {
 double attention_rounding(ckl_dtype dtype);
 
 void attention_reference(const void *problem, void *const *host, reference_slice out);
+void attention_backward_reference(const void *problem, void *const *host, reference_slice out);
 
 #endif

@@ -30,7 +30,7 @@ static void swap_if_descending(attention_mode *a, attention_mode *b)
 }
 
 /* In the order of their strides, each mode steps over what those before it span. */
-ckl_status attention_check_apart(const char *op, const attention_strides *o)
+ckl_status attention_check_apart(const char *op, const char *tensor, const attention_strides *o)
 {
     attention_mode modes[] = { o->tokens, o->heads, o->batch };
     swap_if_descending(&modes[0], &modes[1]);
@@ -39,8 +39,8 @@ ckl_status attention_check_apart(const char *op, const attention_strides *o)
     int64_t span = o->d;
     for (int i = 0; i < COUNT_OF(modes) && o->tokens.size > 0 && o->batch.size > 0; i++) {
         if (modes[i].size > 1 && modes[i].stride < span)
-            FAIL(CKL_INVALID, "%s: %s=%" PRId64 " lets elements of o overlap, which span %" PRId64, op, modes[i].name,
-                 modes[i].stride, span);
+            FAIL(CKL_INVALID, "%s: %s=%" PRId64 " lets elements of %s overlap, which span %" PRId64, op, modes[i].name,
+                 modes[i].stride, tensor, span);
         span = sum_i64(product_i64(modes[i].size - 1, modes[i].stride), span);
     }
     return CKL_OK;

@@ -4,12 +4,24 @@
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_lab.h"
 
-enum { Q, K, V, MASK, SINKS }; // operands
+enum { Q, K, V, MASK, SINKS, O, LSE, DOUT }; // operands
+
+/* Weights stay near 1, whatever lse is: gradients of what is not finite are left open. */
+static void backward_operands(operand *all)
+{
+    for (int i = Q; i <= DOUT; i++)
+        if (i != MASK || all[i].dtype != CKL_BOOL)
+            all[i] = operand_range(all[i], i == LSE ? 2 : -1, i == LSE ? 3 : 1);
+}
 
 /* Products of q and k stay in f32, and what v holds times the number of keys. */
 static int operands(const void *problem, operand *all)
 {
     const attention_problem *p = problem;
+    if (p->desc.direction == CKL_DIRECTION_BACKWARD) {
+        backward_operands(all);
+        return 0;
+    }
     if (p->q_factor != 1)
         all[Q] = operand_range(all[Q], -(double)p->q_factor, (double)p->q_factor);
     all[Q].hard_max = all[K].hard_max = 0x1p40;
@@ -21,7 +33,8 @@ static int operands(const void *problem, operand *all)
 
 static double terms(const void *problem)
 {
-    return (double)((const ckl_attention_desc *)problem)->kv;
+    const ckl_attention_desc *d = problem;
+    return (double)(d->direction == CKL_DIRECTION_FORWARD ? d->kv : d->kv + d->q * (d->heads / d->kv_heads));
 }
 
 static double approximation(const void *problem)
@@ -44,7 +57,18 @@ static double pairs(const ckl_attention_desc *d)
 static double flops(const void *problem)
 {
     const ckl_attention_desc *d = problem;
-    return 2 * (double)(d->batch * d->heads) * pairs(d) * (double)(d->d + d->dv);
+    double once = 2 * (double)(d->batch * d->heads) * pairs(d);
+    if (d->direction == CKL_DIRECTION_FORWARD)
+        return once * (double)(d->d + d->dv);
+    return once * (double)(3 * d->d + 2 * d->dv); // scores, their gradients, dq, dk and dv
+}
+
+static void reference(const void *problem, void *const *host, reference_slice out)
+{
+    if (((const ckl_attention_desc *)problem)->direction == CKL_DIRECTION_FORWARD)
+        attention_reference(problem, host, out);
+    else
+        attention_backward_reference(problem, host, out);
 }
 
 static const char *const cases[] = {
@@ -91,6 +115,16 @@ static const char *const cases[] = {
     "thread",
     "q=64 kv=16 heads=300 d=32 dv=160 impl=sm90 config='consumers=1 turns=0 tile_n=16 draw=0' # an odd number of "
     "chunks of O",
+    "direction=backward q=7 kv=9 d=32",
+    "direction=backward q=70 kv=130 heads=2 causal=1 dtype=bf16 # tails",
+    "direction=backward q=130 kv=40 heads=4 kv_heads=2 d=40 dv=72 causal=1 # queries that see no key, heads of a group",
+    "direction=backward q=100 kv=150 batch=2 d=128 layout=bshd left=30 right=20 heads=2 dtype=bf16 # keys that few see",
+    "direction=backward q=60 kv=70 d=64 softcap=2 sinks=1 left=64 causal=1",
+    "direction=backward q=40 kv=90 d=192 dv=128",
+    "direction=backward q=20 kv=30 d=20 mask=add ldmask=30 heads=2 ldmask_head=600",
+    "direction=backward q=10 kv=20 d=8 mask=bool misalign=1 impl=naive_backward",
+    "direction=backward q=0 kv=10 # zeros",
+    "direction=backward q=3 kv=0",
     "q=0",
     "batch=0",
     NULL,
@@ -127,6 +161,10 @@ static const test_reject rejects[] = {
     { "heads=2 ldo_head=64", CKL_INVALID, "attention: ldo_head=64 lets elements of o overlap, which span 8192" },
     { "batch=2 ldo_batch=100", CKL_INVALID, "attention: ldo_batch=100 lets elements of o overlap, which span 8192" },
     { "heads=2 ldq_head=2^62", CKL_INVALID, "attention: q of 1x2x128x64 elements" },
+    { "direction=backward lse=1", CKL_INVALID, "attention: lse=1 is not part of a backward problem" },
+    { "direction=backward heads=2 ldk_head=64", CKL_INVALID, "attention: ldk_head=64 lets elements of dk overlap" },
+    { "direction=backward impl=sm80", CKL_UNSUPPORTED, "attention sm80: the problem is one of backward" },
+    { "impl=naive_backward", CKL_UNSUPPORTED, "attention naive_backward: the problem is one of forward" },
     { "d=60 impl=sm90", CKL_UNSUPPORTED, "attention sm90: d=60 and dv=60 are not multiples of 8 up to 256" },
     { "ldk=68 impl=sm90", CKL_UNSUPPORTED, "attention sm90: ldk=68 elements are not a multiple of 16 bytes" },
     { "kv=0 impl=sm80", CKL_UNSUPPORTED, "attention sm80: kv=0 leaves no keys" },
@@ -141,5 +179,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(attention, .operands = operands, .reference = attention_reference, .terms_of = terms,
+OPERATOR_TEST(attention, .operands = operands, .reference = reference, .terms_of = terms,
               .approximation_of = approximation, .flops = flops);
