@@ -260,6 +260,8 @@ def attention(p, names):
         raise Unsupported("the log-sum-exp, a window, a soft cap, sinks or a mask")
     if causal and p["q"] != p["kv"]:
         raise Unsupported("causal with q != kv, which torch aligns at the top left,")
+    if p["direction"] == "backward":
+        return attention_backward(p, causal, scale)
     from torch.nn.attention import SDPBackend, sdpa_kernel
     warnings.simplefilter("ignore")  # a backend that does not take a problem says why at length
 
@@ -271,6 +273,36 @@ def attention(p, names):
         return forward
     return {"cudnn": by(SDPBackend.CUDNN_ATTENTION), "flash": by(SDPBackend.FLASH_ATTENTION),
             "efficient": by(SDPBackend.EFFICIENT_ATTENTION)}, None
+
+
+def attention_backward(p, causal, scale):
+    """What autograd calls, on the o and lse of the problem; what else it would have kept is of a forward pass beforehand."""
+    if p["kv_heads"] != p["heads"]:
+        raise Unsupported("the backward direction of grouped heads")
+    aten = torch.ops.aten
+
+    def saved(t):
+        kept = {}
+        try:
+            kept["flash"] = aten._scaled_dot_product_flash_attention(t["q"], t["k"], t["v"], 0.0, causal, False, scale=scale)
+            kept["cudnn"] = aten._scaled_dot_product_cudnn_attention(t["q"], t["k"], t["v"], None, True, 0.0, causal, False,
+                                                                     scale=scale)
+        except RuntimeError:
+            pass  # a backend that does not take the problem says so when it runs
+        return kept
+
+    def flash(t):
+        _, _, cum_q, cum_k, max_q, max_k, seed, offset, _ = t["flash"]
+        return aten._scaled_dot_product_flash_attention_backward(t["dout"], t["q"], t["k"], t["v"], t["o"], t["lse"], cum_q,
+                                                                 cum_k, max_q, max_k, 0.0, causal, seed, offset, scale=scale)
+
+    def cudnn(t):
+        _, _, cum_q, cum_k, max_q, max_k, seed, offset, _ = t["cudnn"]
+        return aten._scaled_dot_product_cudnn_attention_backward(t["dout"], t["q"], t["k"], t["v"], t["o"],
+                                                                 t["lse"].unsqueeze(-1), seed, offset, None, cum_q, cum_k,
+                                                                 max_q, max_k, 0.0, causal, scale=scale)
+    return {name: (lambda t, f=f: dict(zip(("dq", "dk", "dv"), f(t)))) for name, f in (("flash", flash), ("cudnn", cudnn))}, \
+        None, saved
 
 
 def attention_decode(p, names):

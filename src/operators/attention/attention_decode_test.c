@@ -1,5 +1,6 @@
 /* attention_decode_test.c - the definition by attention's, a sequence at a time; operands, cases, population and rejects. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "operators/attention/attention_config.h"
@@ -74,11 +75,10 @@ static void *gather(const ckl_attention_decode_desc *d, int which, void *const *
     void *to = malloc((size_t)(length * s.d) * ckl_dtype_bytes(d->dtype) + 1);
     if (!to)
         abort();
-    for (int64_t j = 0; j < length; j++) {
-        int64_t from = key_index(d, &s, host, batch, kv_head, j);
-        for (int64_t i = 0; i < s.d; i++)
-            dtype_write(d->dtype, to, j * s.d + i, dtype_read(d->dtype, host[which], from + i));
-    }
+    const size_t element = ckl_dtype_bytes(d->dtype), row = (size_t)s.d * element;
+    for (int64_t j = 0; j < length; j++)
+        memcpy((char *)to + (size_t)j * row,
+               (const char *)host[which] + (size_t)key_index(d, &s, host, batch, kv_head, j) * element, row);
     return to;
 }
 

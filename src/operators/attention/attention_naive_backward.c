@@ -5,7 +5,7 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_config.h"
 
-enum { COLUMNS = 16 }; // of a gradient that a thread holds at once
+enum { COLUMNS = 64 }; // of a gradient that a thread holds at once
 
 /* Everything that a thread knows. Tensors: (BATCH,HEADS,TOKENS,D). */
 typedef struct gradients {

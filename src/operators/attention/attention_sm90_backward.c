@@ -81,7 +81,7 @@ static void describe_memory(backward_kernel *k)
     k->sY2 = tiles("Y2", dtype, k->dv, c->block, c->stages);
     k->sStats = smem_tensor("stats", F32, compact(shape(c->block, STATS, c->stages)), 16);
     k->x = make_pipeline("X barriers", 1, 1, 1);
-    k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
+    k->ring = make_pipeline("ring", c->stages, 1, c->consumers * WARPGROUP / 32); // each warp releases what it has read
 }
 
 static void describe_maps(backward_kernel *k)
@@ -427,7 +427,8 @@ static void step(const backward_kernel *k, consumer_role *c, tensor cS, const wa
     issue_scores(c, c->tCrX1, c->tCrY1, k->d, c->scores, stage);
     issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
     mma_wait(2);
-    IF(logical_and(c->first_thread, ne(before, imm(k->cfg->stages))))
+    warp_sync(); // all lanes are done with the stats
+    IF(logical_and(eq(lane(), imm(0)), ne(before, imm(k->cfg->stages))))
         pipeline_release(&k->ring, before);
     mma_wait(1);
     weigh(k, c, cS, stage, w->block);
@@ -439,6 +440,8 @@ static void step(const backward_kernel *k, consumer_role *c, tensor cS, const wa
     }
     mma_wait(k->of_keys ? 1 : 0);
     differentiate(k, c, cS, stage);
+    if (k->of_keys)
+        fence_proxy_async(); // stats have been read before a copy overwrites them
     accumulators_to_A(c->slopes, k->form.dtype, c->gradients);
     mma_fence();
     gemm(&c->d1_mma, c->gradients, slice(c->tCrY1t, _, _, stage), c->d1, yes());
