@@ -104,14 +104,6 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
     X(owner, tensor, K)                                                                              \
     X(owner, tensor, V)                                                                              \
     X(owner, tensor, O)                                                                              \
-    X(owner, tensor, DO)                                                                             \
-    X(owner, tensor, DQ)                                                                             \
-    X(owner, tensor, DK)                                                                             \
-    X(owner, tensor, DV)                                                                             \
-    X(owner, pointer, grad, [ATTENTION_TENSORS])                                                     \
-    X(owner, pointer, stats)  /* of queries, in rows of a head: -lse in units of 2, and dout * o */  \
-    X(owner, u32, stats_rows) /* of a head */                                                        \
-    X(owner, f32, scale)                                                                             \
     X(owner, pointer, x, [ATTENTION_TENSORS])                                                        \
     X(owner, i64, ld, [ATTENTION_TENSORS])                                                           \
     X(owner, i64, ld_head, [ATTENTION_TENSORS])                                                      \
@@ -135,7 +127,15 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
     X(owner, u32, tiles_m)  /* of a head */                                                          \
     X(owner, u32, tiles)    /* in all */                                                             \
     X(owner, u32, section)  /* heads that are worked on together */                                  \
-    X(owner, pointer, counter)
+    X(owner, pointer, counter)                                                                       \
+    X(owner, tensor, DO)                                                                             \
+    X(owner, tensor, DQ)                                                                             \
+    X(owner, tensor, DK)                                                                             \
+    X(owner, tensor, DV)                                                                             \
+    X(owner, pointer, grad, [ATTENTION_TENSORS])                                                     \
+    X(owner, pointer, stats)  /* of queries, in rows of a head: -lse in units of 2, and dout * o */  \
+    X(owner, u32, stats_rows) /* of a head */                                                        \
+    X(owner, f32, scale)
 
 KERNEL_PARAMS(attention, ATTENTION_PARAMS);
 
