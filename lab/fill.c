@@ -79,6 +79,19 @@ static double distinct_index(const source *s, int64_t i)
     return s->low + (double)(((uint64_t)i % count * prime + s->stream % count) % count);
 }
 
+/*
+ * Element i of `count` that rise: within half a step of i half steps, the last one exactly there. Half of them are at an end,
+ * so that steps of 0 are found, too.
+ */
+static double rising_value(const source *s, int64_t i, int64_t count)
+{
+    const uint64_t random = random_at(s->stream, (uint64_t)i);
+    const double half = floor(s->high / 2), within = random & 1   ? floor(unit(random) * (half + 1))
+                                                     : random & 2 ? half
+                                                                  : 0;
+    return (double)i * half + (i == 0 || i == count - 1 ? 0 : within);
+}
+
 /* Hard inputs: what becomes of a random number. */
 
 static double plain(const source *s, double x)
@@ -253,6 +266,8 @@ void fill_operand(const operand_image *o, int number, operand_fill how, uint64_t
             double x = index ? index_value(&s, random) : fills[how](&s, row, column, random);
             if (o->info.distinct)
                 x = distinct_index(&s, row * o->columns + column);
+            if (o->info.rising)
+                x = rising_value(&s, column, o->columns);
             dtype_write(o->info.dtype, array, start + column * step, x);
         }
     }

@@ -21,6 +21,7 @@ static const char *const lines[] = {
     "elementwise expr=a*b+c shape=1000",
     "attention heads=4 q=64 kv=64 lse=1 sinks=1 mask=add",
     "attention heads=4 q=64 kv=64 direction=backward",
+    "attention batch=3 heads=4 q=64 kv=64 ragged=1",
     "attention_decode batch=4 heads=4 kv=64 page=16 lse=1 sinks=1",
     "gemm m=64 n=64 k=64 beta=1 bias=1",
     "groupnorm n=2 c=32 h=4 w=4 groups=4",

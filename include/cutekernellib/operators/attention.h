@@ -41,6 +41,10 @@ typedef enum ckl_attention_mask {
  * NaN. Scores are f32: those beyond 2^100 count as infinite, and where scale times the largest one is beyond 2^24, weights are
  * no longer told apart. What v holds at keys without weight should be finite: 0 times infinity is NaN,
  * and which of these products a kernel computes is left open.
+ *
+ * Ragged: tensors are [heads, total, d] or [total, heads, d], and token i of sequence b is number starts[b] + i; the sequence
+ * ends at starts[b + 1]. Starts do not fall, no sequence is longer than q and kv, and the last start is at most the total: all
+ * three are the caller's duty. A sequence may be empty. Forward only, without mask.
  */
 typedef struct ckl_attention_desc {
     ckl_direction direction;     // backward: dq, dk and dv from the results of forward and dout
@@ -58,6 +62,8 @@ typedef struct ckl_attention_desc {
     ckl_attention_mask mask;     // 0 means none; added after the soft cap
     bool sinks;                  // every head has a score more, for a key without a value
     bool lse;                    // there is a second output, ln(sum over j of exp(score)); backward always reads it
+    bool ragged;                 // sequences of any lengths lie one behind the other, q and kv are those of the longest
+    int64_t q_total, kv_total;   // tokens of all sequences, where ragged; 0 means batch * q, batch * kv
     float scale;                 // of the scores, up to 2^20; 0 means 1 / sqrt(d)
     ckl_attention_layout layout; // 0 means BHSD
     int64_t ldq, ldk, ldv, ldo;  // elements between tokens; 0: by the layout, as below
@@ -73,10 +79,11 @@ typedef struct ckl_attention_desc {
  */
 typedef struct ckl_attention_args {
     const void *q, *k, *v;
-    const void *mask;   // NULL where the desc has none
-    const float *sinks; // [heads]; NULL where the desc has none
-    void *o;            // an output, or of a backward problem an input
-    float *lse;         // [batch, heads, q], dense; the same; NULL where the desc has none
+    const void *mask;                    // NULL where the desc has none
+    const float *sinks;                  // [heads]; NULL where the desc has none
+    const int32_t *starts_q, *starts_kv; // [batch + 1]; NULL where the desc is not ragged
+    void *o;                             // an output, or of a backward problem an input
+    float *lse;         // [batch, heads, q], dense, ragged [heads, q_total]; the same; NULL where the desc has none
     const void *dout;   // strides of o; this and the next are NULL in a forward problem
     void *dq, *dk, *dv; // strides of q, k and v
     void *workspace;    // ckl_plan_workspace_bytes(), zeroed once; NULL: the plan's own

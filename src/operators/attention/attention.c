@@ -10,11 +10,13 @@
 
 static attention_fields fields_of(ckl_attention_desc *x, int tensor)
 {
+    const int64_t batches = x->ragged ? min_i64(x->batch, 1) : x->batch, q = x->ragged ? x->q_total : x->q,
+                  kv = x->ragged ? x->kv_total : x->kv;
     const attention_fields all[] = {
-        [ATTENTION_Q] = ATTENTION_FIELDS(x, q, x->batch, x->heads, x->q, x->d),
-        [ATTENTION_K] = ATTENTION_FIELDS(x, k, x->batch, x->kv_heads, x->kv, x->d),
-        [ATTENTION_V] = ATTENTION_FIELDS(x, v, x->batch, x->kv_heads, x->kv, x->dv),
-        [ATTENTION_O] = ATTENTION_FIELDS(x, o, x->batch, x->heads, x->q, x->dv),
+        [ATTENTION_Q] = ATTENTION_FIELDS(x, q, batches, x->heads, q, x->d),
+        [ATTENTION_K] = ATTENTION_FIELDS(x, k, batches, x->kv_heads, kv, x->d),
+        [ATTENTION_V] = ATTENTION_FIELDS(x, v, batches, x->kv_heads, kv, x->dv),
+        [ATTENTION_O] = ATTENTION_FIELDS(x, o, batches, x->heads, q, x->dv),
     };
     return all[tensor];
 }
@@ -38,6 +40,22 @@ static ckl_status check_mask(const ckl_attention_desc *d)
     return CKL_OK;
 }
 
+static ckl_status check_ragged(ckl_attention_desc *d)
+{
+    if (!d->ragged) {
+        TRY(plan_check_unused("attention", "q_total", d->q_total, "a problem that is not ragged"));
+        return plan_check_unused("attention", "kv_total", d->kv_total, "a problem that is not ragged");
+    }
+    if (d->mask || d->direction != CKL_DIRECTION_FORWARD)
+        FAIL(CKL_INVALID, "attention: ragged=1 is for forward problems without mask");
+    d->q_total = d->q_total ? d->q_total : product_i64(d->batch, d->q);
+    d->kv_total = d->kv_total ? d->kv_total : product_i64(d->batch, d->kv);
+    if (d->q_total > INT32_MAX || d->kv_total > INT32_MAX || d->batch >= INT32_MAX)
+        FAIL(CKL_INVALID, "attention: q_total=%" PRId64 " or kv_total=%" PRId64 " is more than 32 bits count",
+             d->q_total, d->kv_total);
+    return CKL_OK;
+}
+
 static ckl_status check(void *desc)
 {
     static const char *const outputs[] = { "dq", "dk", "dv", "o" }; // with the strides of these tensors
@@ -49,6 +67,7 @@ static ckl_status check(void *desc)
     if (d->causal && d->right)
         FAIL(CKL_INVALID, "attention: right=%" PRId64 " is not part of a causal problem", d->right);
     TRY(check_mask(d));
+    TRY(check_ragged(d));
     if (d->heads % d->kv_heads)
         FAIL(CKL_INVALID, "attention: kv_heads=%" PRId64 " does not divide heads=%" PRId64, d->kv_heads, d->heads);
     for (int i = 0; i < ATTENTION_TENSORS; i++) {
@@ -69,6 +88,8 @@ static ckl_status check(void *desc)
 enum {
     OPERAND_MASK = ATTENTION_O,
     OPERAND_SINKS,
+    OPERAND_STARTS_Q,
+    OPERAND_STARTS_KV,
     OPERAND_O,
     OPERAND_LSE,
     OPERAND_DOUT,
@@ -91,7 +112,7 @@ static int tensors(const void *desc, plan_tensor *t)
     const ckl_attention_desc *d = desc;
     for (int i = 0; i < ATTENTION_TENSORS; i++) {
         const attention_strides s = attention_strides_of(d, i);
-        t[i] = plan_strided(names[i], d->dtype, 4, (int64_t[]){ d->batch, s.heads.size, s.tokens.size, s.d },
+        t[i] = plan_strided(names[i], d->dtype, 4, (int64_t[]){ s.batch.size, s.heads.size, s.tokens.size, s.d },
                             (int64_t[]){ s.batch.stride, s.heads.stride, s.tokens.stride, 1 });
     }
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
@@ -106,8 +127,13 @@ static int tensors(const void *desc, plan_tensor *t)
     t[OPERAND_MASK] = plan_absent(t[OPERAND_MASK], d->mask ? NULL : "a problem without mask");
     t[OPERAND_SINKS] =
         plan_absent(plan_vector("sinks", CKL_F32, d->heads), d->sinks ? NULL : "a problem without sinks");
-    t[OPERAND_LSE] = plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->batch, d->heads, d->q },
-                                  (int64_t[]){ product_i64(d->heads, d->q), d->q, 1 });
+    const char *const not_ragged = d->ragged ? NULL : "a problem that is not ragged";
+    t[OPERAND_STARTS_Q] = plan_absent(plan_vector("starts_q", CKL_I32, d->batch + 1), not_ragged);
+    t[OPERAND_STARTS_KV] = plan_absent(plan_vector("starts_kv", CKL_I32, d->batch + 1), not_ragged);
+    const int64_t q = d->ragged ? d->q_total : d->q;
+    t[OPERAND_LSE] =
+        plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->ragged ? min_i64(d->batch, 1) : d->batch, d->heads, q },
+                     (int64_t[]){ product_i64(d->heads, q), q, 1 });
     if (is_forward)
         t[OPERAND_LSE] = plan_output(plan_absent(t[OPERAND_LSE], d->lse ? NULL : "a problem without lse"));
     return OPERANDS;

@@ -5,8 +5,8 @@
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_lab.h"
 
-enum { Q, K, V, MASK, SINKS, O, LSE, DOUT }; // operands
-enum { DQ, DK, DV };                         // outputs
+enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT }; // operands
+enum { DQ, DK, DV };                                              // outputs
 
 typedef struct place {
     int64_t batch, head, token;

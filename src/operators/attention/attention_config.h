@@ -23,6 +23,9 @@
     X(owner, int64_t, ldmask, "0", "", "elements between queries of the mask; 0: they share it")      \
     X(owner, int64_t, ldmask_head, "0", "", "the same between heads")                                 \
     X(owner, int64_t, ldmask_batch, "0", "", "between batches")                                       \
+    X(owner, bool, ragged, "0", "0 1", "sequences of any lengths, one behind the other")              \
+    X(owner, int64_t, q_total, "0", "0..2^30", "tokens of q of all of them; 0: batch * q")            \
+    X(owner, int64_t, kv_total, "0", "0..2^30", "the same of k and v")                                \
     X(owner, bool, sinks, "0", "0 1", "a score more in every head, without a value")                  \
     X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")                              \
     X(owner, float, scale, "0", "0..2^20", "of the scores; 0: 1/sqrt(d)")                             \
@@ -51,7 +54,8 @@
     X(owner, bool, softcap, "0", "0 1", "scores go through tanh")               \
     X(owner, choice, mask, "none", "none add bool", "of single scores")         \
     X(owner, bool, sinks, "0", "0 1", "every head has a score without a value") \
-    X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")
+    X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")                   \
+    X(owner, bool, ragged, "0", "0 1", "sequences of any lengths, one behind the other")
 
 typedef struct attention_form {
     ATTENTION_FORM(FIELD_MEMBER, )
@@ -135,7 +139,10 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
     X(owner, pointer, grad, [ATTENTION_TENSORS])                                                     \
     X(owner, pointer, stats)  /* of queries, in rows of a head: -lse in units of 2, and dout * o */  \
     X(owner, u32, stats_rows) /* of a head */                                                        \
-    X(owner, f32, scale)
+    X(owner, f32, scale)                                                                             \
+    X(owner, pointer, starts_q) /* of sequences, where ragged */                                     \
+    X(owner, pointer, starts_kv)                                                                     \
+    X(owner, u32, q_total)
 
 KERNEL_PARAMS(attention, ATTENTION_PARAMS);
 

@@ -27,7 +27,8 @@ attention_form attention_form_of(const ckl_attention_desc *d)
                              .softcap = d->softcap > 0,
                              .mask = (choice)d->mask,
                              .sinks = d->sinks,
-                             .lse = d->lse };
+                             .lse = d->lse,
+                             .ragged = d->ragged };
 }
 
 ckl_status attention_check_form(const char *who, ckl_direction direction, const ckl_attention_desc *d,
@@ -39,7 +40,7 @@ ckl_status attention_check_form(const char *who, ckl_direction direction, const 
     const attention_form want = attention_form_of(d);
     if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->right != want.right ||
         have->left != want.left || have->softcap != want.softcap || have->mask != want.mask ||
-        have->sinks != want.sinks || have->lse != want.lse)
+        have->sinks != want.sinks || have->lse != want.lse || have->ragged != want.ragged)
         FAIL(CKL_INVALID, "attention %s: type, head sizes or options of the config are not the problem's", who);
     return CKL_OK;
 }
@@ -102,6 +103,9 @@ attention_params attention_params_of(const ckl_attention_desc *d, const ckl_atte
                            .factor = (float)(scale / unit),
                            .unit = (float)(1 / unit),
                            .scale = d->scale,
+                           .starts_q = x->starts_q,
+                           .starts_kv = x->starts_kv,
+                           .q_total = (uint32_t)d->q_total,
                            .exponent = (float)(log2e * unit),
                            .tiles_m = (uint32_t)ceil_div(d->q, rows),
                            .tiles = (uint32_t)tiles_of(d, rows),

@@ -320,7 +320,8 @@ static void issue_scores(const consumer_role *c, const tensor *tCrX, const tenso
 
 static tile_rows rows_of(const backward_kernel *k, const consumer_role *c, const tile_grid *grid)
 {
-    return (tile_rows){ grid, &c->scores_mma, add(k->row, mul(c->index, imm(ROWS))), consumer_thread(), ROWS };
+    return (tile_rows){ grid, &grid->longest, &c->scores_mma, add(k->row, mul(c->index, imm(ROWS))), consumer_thread(),
+                        ROWS };
 }
 
 /* Keys past the last one, and those that a row does not see. */

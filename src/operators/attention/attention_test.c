@@ -4,13 +4,13 @@
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_lab.h"
 
-enum { Q, K, V, MASK, SINKS, O, LSE, DOUT }; // operands
+enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT }; // operands
 
 /* Weights stay near 1, whatever lse is: gradients of what is not finite are left open. */
 static void backward_operands(operand *all)
 {
     for (int i = Q; i <= DOUT; i++)
-        if (i != MASK || all[i].dtype != CKL_BOOL)
+        if (i != STARTS_Q && i != STARTS_KV && all[i].dtype != CKL_BOOL)
             all[i] = operand_range(all[i], i == LSE ? 2 : -1, i == LSE ? 3 : 1);
 }
 
@@ -28,6 +28,9 @@ static int operands(const void *problem, operand *all)
     all[V].hard_max = 0x1p100;
     all[MASK].hard_max = 0x1p40;
     all[SINKS] = operand_range(all[SINKS], -4, 4);
+    all[STARTS_Q] = operand_range(all[STARTS_Q], 0, (double)p->desc.q);
+    all[STARTS_KV] = operand_range(all[STARTS_KV], 0, (double)p->desc.kv);
+    all[STARTS_Q].rising = all[STARTS_KV].rising = true;
     return 0;
 }
 
@@ -128,6 +131,12 @@ static const char *const cases[] = {
     "# the ring goes round",
     "direction=backward q=0 kv=10 # zeros",
     "direction=backward q=3 kv=0",
+    "ragged=1 batch=5 q=70 q_total=175 kv=90 heads=2 d=40 lse=1                   # lengths differ",
+    "ragged=1 batch=3 q=200 q_total=300 kv=150 heads=4 kv_heads=2 causal=1 layout=bshd dtype=bf16 lse=1",
+    "ragged=1 batch=4 q=150 q_total=300 kv=170 d=32 left=40 right=10 sinks=1 impl=sm90 config='consumers=2 turns=1 "
+    "draw=1 "
+    "tile_n=64'",
+    "ragged=1 batch=2 q=130 kv=100 d=128 softcap=3 q_total=130 kv_total=201 causal=1",
     "q=0",
     "batch=0",
     NULL,
@@ -164,6 +173,11 @@ static const test_reject rejects[] = {
     { "heads=2 ldo_head=64", CKL_INVALID, "attention: ldo_head=64 lets elements of o overlap, which span 8192" },
     { "batch=2 ldo_batch=100", CKL_INVALID, "attention: ldo_batch=100 lets elements of o overlap, which span 8192" },
     { "heads=2 ldq_head=2^62", CKL_INVALID, "attention: q of 1x2x128x64 elements" },
+    { "q_total=5", CKL_INVALID, "attention: q_total=5 is not part of a problem that is not ragged" },
+    { "ragged=1 mask=bool", CKL_INVALID, "attention: ragged=1 is for forward problems without mask" },
+    { "ragged=1 direction=backward", CKL_INVALID, "attention: ragged=1 is for forward problems without mask" },
+    { "ragged=1 batch=2^12 q=2^20", CKL_INVALID,
+      "attention: q_total=4294967296 or kv_total=524288 is more than 32 bits" },
     { "direction=backward lse=1", CKL_INVALID, "attention: lse=1 is not part of a backward problem" },
     { "direction=backward heads=2 ldk_head=64", CKL_INVALID, "attention: ldk_head=64 lets elements of dk overlap" },
     { "direction=backward impl=sm80", CKL_UNSUPPORTED, "attention sm80: the problem is one of backward" },
