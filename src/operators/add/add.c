@@ -61,4 +61,4 @@ static const field desc_fields[] = { ADD_DESC(FIELD_ROW, ckl_add_desc) };
 static const field config_fields[] = { MAP_CONFIG(FIELD_NESTED, (add_config, map)) ADD_CONFIG(FIELD_ROW, add_config) };
 MAP_IMPLEMENTATIONS(add_config, add_describe);
 
-OPERATOR(add, add, "y = alpha*a + beta*b");
+OPERATOR(add, add, "y = alpha*a + beta*b", .numbers = "alpha beta");

@@ -194,4 +194,4 @@ static const implementation *const implementations[] = { &gemm_sm90_implementati
                                                          &gemm_tiled_implementation, &gemm_naive_implementation, NULL };
 
 OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)", .check_args = check_args, .members = members,
-         .workspace = offsetof(ckl_gemm_args, workspace));
+         .numbers = "alpha beta", .workspace = offsetof(ckl_gemm_args, workspace));
