@@ -2,7 +2,7 @@
 BUILD ?= build
 JOBS  ?= $(shell nproc)
 
-.PHONY: build ckl demo test test-full test-gpu fuzz verify docs clean setup bench bench-%
+.PHONY: build ckl demo test test-full test-gpu fuzz verify docs clean setup setup-python wheel bench bench-%
 
 build: $(BUILD)/CMakeCache.txt
 	@cmake --build $(BUILD) -j$(JOBS)
@@ -17,16 +17,23 @@ $(BUILD)/CMakeCache.txt: CMakeLists.txt
 setup:
 	@scripts/setup.sh
 
+setup-python:
+	@scripts/setup.sh python
+
+# the Python package, into dist/
+wheel:
+	@scripts/wheel.sh
+
 demo: setup
 	@$(MAKE) --no-print-directory ckl
 	@scripts/demo.sh $(BUILD)/ckl
 
-test: setup
+test: setup-python
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh $(BUILD)
 
 # also every fill of large problems, five seeds, every forced kernel assembled, and the long unit tests
-test-full: setup
+test-full: setup-python
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh --full $(BUILD)
 

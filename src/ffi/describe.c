@@ -2,6 +2,7 @@
  * describe.c - what a binding asks once: operators, problems and their tensors, plans, devices. Functions of the TVM FFI whose
  * results are strings of JSON or text, so that a binding needs none of the library's structs.
  *
+ *     ckl_version()                         as ckl_version()
  *     ckl_operators()                       [{"name", "summary", "fields": [...], "tensors": [...], "numbers": [...]}]
  *     ckl_problem(operator, line)           the bytes of the desc of a problem line without the operator's name
  *     ckl_tensors(operator, problem)        [{"name", "dtype", "shape", "stride", "output", "optional", "absent"}]
@@ -162,6 +163,12 @@ static ckl_status take_device(question *q, const TVMFFIAny *args)
     return ffi_device((DLDevice){ (int32_t)args[0].v_int64, (int32_t)args[1].v_int64 }, &q->device);
 }
 
+static ckl_status ask_version(question *q)
+{
+    text_printf(&q->answer, "%s", ckl_version());
+    return CKL_OK;
+}
+
 static ckl_status ask_operators(question *q)
 {
     text_append(&q->answer, "[", 1);
@@ -289,6 +296,7 @@ static ckl_status answer(const char *name, ckl_status (*of)(question *q), int wa
         (void)handle;                                                                       \
         return value_status(answer("ckl_" #name, ask_##name, wanted, args, count, result)); \
     }
+X(version, 0)
 X(operators, 0)
 X(problem, 2)
 X(tensors, 2)
