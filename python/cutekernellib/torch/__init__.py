@@ -1,0 +1,148 @@
+"""Functions for torch tensors with torch's names and arguments, their gradients, and accelerate() for whole models.
+
+Tensors of a GPU are computed on torch's current stream, tensors of the host on the emulated GPU. Everything may be compiled by
+torch.compile and captured in CUDA graphs; torch.ops.cutekernellib has the operators below. What no kernel takes is
+NotImplementedError, a mistake ValueError.
+"""
+
+import math
+
+import torch as _torch
+
+from . import _ops
+from ._accelerate import Report, accelerate
+
+__all__ = [
+    "Report",
+    "accelerate",
+    "cross_entropy",
+    "gelu",
+    "group_norm",
+    "layer_norm",
+    "linear",
+    "log_softmax",
+    "rms_norm",
+    "rope",
+    "scaled_dot_product_attention",
+    "silu",
+    "silu_mul",
+    "softmax",
+]
+
+_registered = _torch.ops.cutekernellib
+_is_compiling = _torch.compiler.is_compiling
+_is_transforming = _torch._C._are_functorch_transforms_active
+
+
+def _is_plain(*tensors):
+    """No gradient, trace or subclass wants to see the call: it need not go through torch's dispatcher."""
+    if _is_compiling() or _is_transforming() or _torch._C._len_torch_dispatch_stack():
+        return False
+    grad = _torch.is_grad_enabled()
+    for x in tensors:
+        if x is not None and (not x.is_cuda or type(x) not in _PLAIN or (grad and x.requires_grad)):
+            return False
+    return True
+
+
+_PLAIN = (_torch.Tensor, _torch.nn.Parameter)
+
+
+def _one_shape(name, x, normalized_shape):
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if shape != tuple(x.shape[-len(shape) :]):
+        raise ValueError(f"{name}: normalized_shape {shape} is not the end of the shape {tuple(x.shape)}")
+    return x if len(shape) == 1 else x.flatten(-len(shape))
+
+
+def softmax(x, dim, *, scale=1.0):
+    """softmax(scale * x) along dim. f32, f16, bf16."""
+    return _ops.softmax(x, dim, False, scale) if _is_plain(x) else _registered.softmax(x, dim, False, scale)
+
+
+def log_softmax(x, dim, *, scale=1.0):
+    """log(softmax(scale * x)) along dim. f32, f16, bf16."""
+    return _ops.softmax(x, dim, True, scale) if _is_plain(x) else _registered.softmax(x, dim, True, scale)
+
+
+def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """torch.nn.functional.layer_norm. All tensors of one type, f32, f16 or bf16."""
+    flat = _one_shape("layer_norm", x, normalized_shape)
+    weight, bias = (p if p is None else p.reshape(-1) for p in (weight, bias))
+    if _is_plain(flat, weight, bias):
+        y = _ops._norm("layernorm", flat, weight, bias, eps, None, None)
+    else:
+        y = _registered.layer_norm(flat, weight, bias, eps)[0]
+    return y if y.shape == x.shape else y.view(x.shape)
+
+
+def rms_norm(x, normalized_shape, weight=None, eps=None):
+    """torch.nn.functional.rms_norm; eps: not given, the distance from 1 to the next number of the type."""
+    flat = _one_shape("rms_norm", x, normalized_shape)
+    weight = weight if weight is None else weight.reshape(-1)
+    eps = _torch.finfo(x.dtype).eps if eps is None else eps
+    if _is_plain(flat, weight):
+        y = _ops._norm("rmsnorm", flat, weight, None, eps, None, None)
+    else:
+        y = _registered.rms_norm(flat, weight, eps)[0]
+    return y if y.shape == x.shape else y.view(x.shape)
+
+
+def group_norm(x, num_groups, weight, bias, eps=1e-5):
+    """torch.nn.functional.group_norm of x[N,C,...], dense or of channels last, with weight[C] and bias[C]."""
+    return _registered.group_norm(x, num_groups, weight, bias, eps)[0]
+
+
+def cross_entropy(x, target, *, ignore_index=-100, reduction="mean"):
+    """torch.nn.functional.cross_entropy of logits[rows, classes] and class numbers; the loss is f32. reduction: mean or none."""
+    if reduction not in ("mean", "none"):
+        raise NotImplementedError(f"cross_entropy: reduction={reduction} is none of mean, none")
+    return _registered.cross_entropy(x, target, ignore_index, reduction == "mean")[0]
+
+
+def gelu(x, approximate="none"):
+    """torch.nn.functional.gelu; approximate: none or tanh."""
+    return _unary(x, "gelu" if approximate == "none" else "gelu_tanh")
+
+
+def silu(x):
+    """x * sigmoid(x)."""
+    return _unary(x, "silu")
+
+
+def _unary(x, function):
+    return _ops.unary(x, function) if _is_plain(x) else _registered.unary(x, function)
+
+
+def silu_mul(x, y):
+    """silu(x) * y, the middle of a gated MLP, in one kernel."""
+    return _ops.silu_mul(x, y) if _is_plain(x, y) else _registered.silu_mul(x, y)
+
+
+def linear(x, weight, bias=None, activation="identity"):
+    """activation(x @ weight.T + bias): identity, relu or gelu (tanh form), in one kernel. The gradient's products are torch's."""
+    if _is_plain(x, weight, bias):
+        return _ops.linear(x, weight, bias, activation)
+    return _registered.linear(x, weight, bias, activation)
+
+
+def rope(q, k, positions, *, theta=10000.0, style="half"):
+    """Rotary embedding of q[..., heads, D] and k[..., heads, D], a position (i32 or i64) for each token; a pair."""
+    if _is_plain(q, k):
+        return _ops.rope(q, k, positions, theta, style)
+    return _registered.rope(q, k, positions, theta, style)
+
+
+def scaled_dot_product_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+):
+    """torch.nn.functional.scaled_dot_product_attention of f16 or bf16 tensors [B,H,S,D]. The gradient is torch's."""
+    if dropout_p:
+        raise NotImplementedError("scaled_dot_product_attention: there is no dropout")
+    if query.dim() != 4 or (query.shape[1] != key.shape[1] and not enable_gqa):
+        raise NotImplementedError("scaled_dot_product_attention: tensors are [B,H,S,D], with enable_gqa of fewer heads in k and v")
+    if is_causal and query.shape[2] != key.shape[2]:
+        raise NotImplementedError("scaled_dot_product_attention: is_causal of different lengths aligns the first query and key")
+    scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
+    run = _ops.attention if _is_plain(query, key, value, attn_mask) else _registered.attention
+    return run(query, key, value, attn_mask, is_causal, scale)[0]
