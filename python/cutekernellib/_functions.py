@@ -9,7 +9,7 @@ import math
 import re
 
 from . import _problems
-from ._library import CPU, device_of, operators, tensors_of, warn_of_emulator
+from ._library import CPU, device_of, module, operators, tensors_of, warn_of_emulator
 
 # Arrays
 
@@ -47,9 +47,14 @@ def _empty(like, shape, dtype=None):
 
 
 def _run(name, desc, *args):
-    if device_of(next(a for a in args if hasattr(a, "__dlpack_device__")))[0] == CPU:
+    arrays = [a for a in args if hasattr(a, "__dlpack_device__")]
+    device = device_of(arrays[0])
+    if device[0] == CPU:
         warn_of_emulator()
+    waits = [a.block_until_ready() for a in arrays if hasattr(a, "block_until_ready")]  # JAX has streams of its own
     operators[name].run(desc, *args)
+    if waits:
+        module.ckl_synchronize(*device)
 
 
 def _axis(x, axis):

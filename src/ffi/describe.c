@@ -9,6 +9,7 @@
  *     ckl_plan(operator, problem, device type, device id)       the text of its plan
  *     ckl_explain(operator, problem, device type, device id)    a line for each implementation: its config, or why it declines
  *     ckl_device(device type, device id)    {"id", "name", "compute_capability", "sm_count", "memory_bytes"}
+ *     ckl_synchronize(device type, device id)                   waits for the default stream
  *     ckl_prepare(device type, device id, lines)                ckl_warm() of problem lines, a line each
  */
 #include <string.h>
@@ -263,6 +264,12 @@ static ckl_status ask_prepare(question *q)
     return status;
 }
 
+static ckl_status ask_synchronize(question *q)
+{
+    TRY(take_device(q, q->args));
+    return ckl_stream_synchronize(q->device, NULL);
+}
+
 /* Exports */
 
 typedef struct asking {
@@ -304,4 +311,5 @@ X(plan, 4)
 X(explain, 4)
 X(device, 2)
 X(prepare, 3)
+X(synchronize, 2)
 #undef X
