@@ -2,7 +2,7 @@
 BUILD ?= build
 JOBS  ?= $(shell nproc)
 
-.PHONY: build ckl demo test test-full test-gpu fuzz verify docs clean setup setup-python wheel bench bench-%
+.PHONY: build ckl demo test test-full test-gpu fuzz verify docs clean setup setup-python install deb wheel bench bench-%
 
 build: $(BUILD)/CMakeCache.txt
 	@cmake --build $(BUILD) -j$(JOBS)
@@ -19,6 +19,14 @@ setup:
 
 setup-python:
 	@scripts/setup.sh python
+
+# library, headers, ckl, its man page and completions; `make deb` packs the same
+PREFIX ?= /usr/local
+install: build
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+deb: build
+	@cd $(BUILD) && cpack -G DEB
 
 # the Python package, into dist/
 wheel:

@@ -199,6 +199,7 @@ run "quotes and links of the documents" scripts/check_docs.sh
 run "examples in scripts" script_examples
 run "help texts" help_texts
 run "Python package" python_package
+run "examples, installed" tests/examples.sh "$build"
 run "a crash is said" crash_is_said
 run "predicted costs of gemm" predictions
 run "a sample, verified" sampled
