@@ -69,7 +69,10 @@ class Llama(nn.Module):
         self.head, self.d = nn.Linear(hidden, vocabulary, bias=False), hidden // heads
 
     def forward(self, tokens):
-        angle = torch.outer(torch.arange(tokens.shape[1], device=tokens.device), 1e4 ** (-torch.arange(0, self.d, 2, device=tokens.device) / self.d))
+        angle = torch.outer(
+            torch.arange(tokens.shape[1], device=tokens.device),
+            1e4 ** (-torch.arange(0, self.d, 2, device=tokens.device) / self.d),
+        )
         angle = torch.cat((angle, angle), -1)
         x = self.embed(tokens)
         cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)

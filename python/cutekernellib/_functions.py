@@ -4,12 +4,28 @@ Every function returns new arrays of the kind of its first argument. Errors are 
 (no kernel takes the problem), MemoryError and RuntimeError, with the library's sentence.
 """
 
+from __future__ import annotations
+
 import importlib
 import math
 import re
+from typing import Any, Protocol, TypeVar
 
 from . import _problems
 from ._library import CPU, device_of, module, operators, tensors_of, warn_of_emulator
+
+
+class Array(Protocol):
+    """What every DLPack library's arrays have."""
+
+    shape: Any
+    dtype: Any
+
+    def __dlpack__(self, *args: Any, **options: Any) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+A = TypeVar("A", bound=Array)
 
 # Arrays
 
@@ -66,12 +82,12 @@ def _axis(x, axis):
 # Rows
 
 
-def softmax(x, axis=-1, *, scale=1.0):
+def softmax(x: A, axis: int = -1, *, scale: float = 1.0) -> A:
     """softmax(scale * x) along an axis. x: f32, f16 or bf16, of any shape."""
     return _softmax(x, axis, scale, False)
 
 
-def log_softmax(x, axis=-1, *, scale=1.0):
+def log_softmax(x: A, axis: int = -1, *, scale: float = 1.0) -> A:
     """log(softmax(scale * x)) along an axis. x: f32, f16 or bf16, of any shape."""
     return _softmax(x, axis, scale, True)
 
@@ -96,19 +112,19 @@ def _norm(name, x, weight, bias, eps):
     return y
 
 
-def layer_norm(x, weight=None, bias=None, eps=1e-5):
+def layer_norm(x: A, weight: A | None = None, bias: A | None = None, eps: float = 1e-5) -> A:
     """(x - mean) / sqrt(variance + eps) * weight + bias along the last axis, whose length weight and bias have."""
     if weight is None and bias is not None:
         raise ValueError("layer_norm: a bias needs a weight")
     return _norm("layernorm", x, weight, bias, eps)
 
 
-def rms_norm(x, weight=None, eps=1e-5):
+def rms_norm(x: A, weight: A | None = None, eps: float = 1e-5) -> A:
     """x / sqrt(mean of x^2 + eps) * weight along the last axis."""
     return _norm("rmsnorm", x, weight, None, eps)
 
 
-def group_norm(x, groups, weight, bias, eps=1e-5):
+def group_norm(x: A, groups: int, weight: A, bias: A, eps: float = 1e-5) -> A:
     """Norm of groups of channels of x[N,C,...], scaled by weight[C] and shifted by bias[C]."""
     x, y = _dense(x), _empty(x, x.shape)
     desc = _problems.groupnorm(tuple(x.shape), groups, x.dtype, eps, weight is not None)
@@ -116,7 +132,7 @@ def group_norm(x, groups, weight, bias, eps=1e-5):
     return y
 
 
-def cross_entropy(x, target, *, reduction="mean", ignore_index=-100):
+def cross_entropy(x: A, target: A, *, reduction: str = "mean", ignore_index: int = -100) -> A:
     """Loss of logits x[rows, classes] and class numbers target[rows], i64 or i32; f32: one number, or reduction="none" [rows]."""
     x = _dense(x)
     rows, cols = x.shape
@@ -150,7 +166,7 @@ def _broadcast_strides(x, rank):
     return (0,) * (rank - len(strides)) + strides
 
 
-def elementwise(expr, *, dtype=None, **operands):
+def elementwise(expr: str, *, dtype: str | None = None, **operands: Any) -> Any:
     """An expression over up to four arrays and numbers by name, in one kernel: ``elementwise("gelu(a*x+b)", a=2.0, x=x, b=b)``.
 
     Arrays are broadcast and may have any strides. Operators + - * / ^, functions neg abs relu sigmoid silu tanh erf exp log sqrt
@@ -177,7 +193,7 @@ def elementwise(expr, *, dtype=None, **operands):
     return y
 
 
-def add(a, b, *, alpha=1.0, beta=1.0):
+def add(a: A, b: A, *, alpha: float = 1.0, beta: float = 1.0) -> A:
     """alpha * a + beta * b of two arrays of one shape."""
     if tuple(a.shape) != tuple(b.shape):
         raise ValueError(f"add: shapes {tuple(a.shape)} and {tuple(b.shape)} differ")
@@ -187,7 +203,7 @@ def add(a, b, *, alpha=1.0, beta=1.0):
     return y
 
 
-def reduce(x, op="sum", axis=None, *, correction=0):
+def reduce(x: A, op: str = "sum", axis: int | tuple[int, ...] | None = None, *, correction: int = 0) -> A:
     """sum max min prod mean var std argmax argmin any all norm1 norm2 or logsumexp over an axis, several, or all (None)."""
     axes = () if axis is None else tuple(_axis(x, a) for a in (axis if isinstance(axis, tuple) else (axis,)))
     left = [size for i, size in enumerate(x.shape) if axes and i not in axes]
@@ -205,7 +221,7 @@ def _reduced_dtype(desc):
 # Matrices and images
 
 
-def linear(x, weight, bias=None, activation="identity"):
+def linear(x: A, weight: A, bias: A | None = None, activation: str = "identity") -> A:
     """activation(x @ weight.T + bias): x[..., K], weight[N, K], bias[N] of f16, bf16 or f32; activation identity, relu or gelu
     (the tanh form)."""
     x, weight = _dense(x), _dense(weight)
@@ -217,7 +233,7 @@ def linear(x, weight, bias=None, activation="identity"):
     return y
 
 
-def attention(q, k, v, *, causal=False, scale=None):
+def attention(q: A, k: A, v: A, *, causal: bool = False, scale: float | None = None) -> A:
     """softmax(scale * q @ k.T) @ v: q[B,H,Q,D], k[B,G,K,D], v[B,G,K,E] of f16 or bf16; G divides H. causal: the last query sees
     all keys. scale: not given, 1/sqrt(D)."""
     q, k, v = _dense(q), _dense(k), _dense(v)
@@ -228,7 +244,7 @@ def attention(q, k, v, *, causal=False, scale=None):
     return o
 
 
-def rope(q, k, positions, *, theta=10000.0, style="half"):
+def rope(q: A, k: A | None, positions: A, *, theta: float = 10000.0, style: str = "half") -> tuple[A, A | None]:
     """Rotary embedding of q[tokens, heads, D] and k[tokens, heads, D] or None, by positions[tokens] of i32 or i64; a pair."""
     q, k = _dense(q), k if k is None else _dense(k)
     yq, yk = _empty(q, q.shape), k if k is None else _empty(k, k.shape)
@@ -237,7 +253,7 @@ def rope(q, k, positions, *, theta=10000.0, style="half"):
     return yq, yk
 
 
-def permute(x, order):
+def permute(x: A, order: tuple[int, ...]) -> A:
     """x with its modes in another order, as a dense array. Elements of any type."""
     if sorted(order) != list(range(len(x.shape))):
         raise ValueError(f"permute: {order} is no order of {len(x.shape)} modes")

@@ -1,10 +1,13 @@
 """The shared library, its operators and their problems: what it says of itself, as Python objects."""
 
+from __future__ import annotations
+
 import functools
 import json
 import os
 import pathlib
 import warnings
+from typing import Any
 
 import tvm_ffi
 
@@ -76,20 +79,20 @@ class Plan:
         self.desc = bytes(module.ckl_problem(operator.name, line))
 
     @property
-    def tensors(self):
+    def tensors(self) -> list[dict[str, Any]]:
         """Name, dtype, shape, stride, output of each tensor, and why it is absent if it is."""
         return tensors_of(self.operator.name, self.desc)
 
     @property
-    def text(self):
+    def text(self) -> str:
         """The kernel that was chosen: operator, implementation and config."""
         return module.ckl_plan(self.operator.name, self.desc, *self.device)
 
-    def explain(self):
+    def explain(self) -> str:
         """Every implementation with its config for this problem, or why it declines; the first line is what is taken."""
         return module.ckl_explain(self.operator.name, self.desc, *self.device)
 
-    def __call__(self, *args, **named):
+    def __call__(self, *args: Any, **named: Any) -> None:
         if named:
             args = self.operator.in_order(args, named)
         self.operator.run(self.desc, *args)
@@ -112,11 +115,11 @@ class Operator:
         self.__name__ = self.name
         self.__doc__ = self._document()
 
-    def plan(self, line="", device="cuda", **fields):
+    def plan(self, line: str = "", device: str = "cuda", **fields: Any) -> Plan:
         """A plan of a problem, given as a problem line (``"m=16 n=8 k=64"``), as keywords, or both."""
         return Plan(self, f"{line} {line_of(fields)}".strip(), device)
 
-    def __call__(self, problem, *args, **named):
+    def __call__(self, problem: str | dict[str, Any], *args: Any, **named: Any) -> None:
         """One call: ``add("n=400 dtype=f32", a, b, y)`` or ``add(dict(n=400), a=a, b=b, y=y, alpha=2.0)``."""
         line = problem if isinstance(problem, str) else line_of(problem)
         self.run(line, *self.in_order(args, named))
@@ -140,7 +143,7 @@ class Operator:
         return f"<cutekernellib operator: {self.name}>"
 
 
-operators = {table["name"]: Operator(table) for table in json.loads(module.ckl_operators())}
+operators: dict[str, Operator] = {table["name"]: Operator(table) for table in json.loads(module.ckl_operators())}
 
 
 @functools.lru_cache(8192)
@@ -155,16 +158,16 @@ def tensors_of(name, desc):
     return json.loads(module.ckl_tensors(name, desc))
 
 
-def version():
+def version() -> str:
     """Of the loaded library."""
     return module.ckl_version()
 
 
-def prepare(lines, device="cuda"):
+def prepare(lines: list[str], device: str = "cuda") -> None:
     """Compiles the kernels of problem lines (``["gemm m=4096 n=4096 k=4096 a=f16"]``) ahead, on several threads."""
     module.ckl_prepare(*device_number(device), "\n".join(lines))
 
 
-def device_info(device="cuda"):
+def device_info(device: str = "cuda") -> dict[str, Any]:
     """What a device is: a dict of id, name, compute_capability, sm_count, memory_bytes."""
     return json.loads(module.ckl_device(*device_number(device)))

@@ -115,7 +115,7 @@ static ckl_status call_operator(const operator_info *op, const TVMFFIAny *given,
     int slots = (int)((op->workspace ? op->workspace : op->args_bytes) / sizeof(void *));
     ffi_desc desc;
     if (count < 1 || count > slots + 1)
-        FAIL(CKL_INVALID, "%s: takes a problem and up to %d arguments, not %d", op->name, slots, count);
+        FAIL(CKL_INVALID, "%s: takes a problem and up to %d arguments, not %d", op->name, slots, count - 1);
     TRY(ffi_problem(op, &given[0], &desc));
     TRY(find_device(&c));
     plan_use *use;

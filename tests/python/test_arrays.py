@@ -27,7 +27,12 @@ class Arrays(unittest.TestCase):
             (ckl.rms_norm(x), x / xp.sqrt((x * x).mean(1, keepdims=True) + 1e-5)),
         ):
             self.assertIs(type(got), type(x))
-            np.testing.assert_allclose(np.asarray(got.get() if hasattr(got, "get") else got), np.asarray(wanted.get() if hasattr(wanted, "get") else wanted), 1e-5, 1e-5)
+            np.testing.assert_allclose(
+                np.asarray(got.get() if hasattr(got, "get") else got),
+                np.asarray(wanted.get() if hasattr(wanted, "get") else wanted),
+                1e-5,
+                1e-5,
+            )
 
     def test_cupy(self):
         self.functions("cupy")

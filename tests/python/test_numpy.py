@@ -75,7 +75,11 @@ class Functions(unittest.TestCase):
         self.close(ckl.linear(x, w, b, "relu").astype(np.float32), np.maximum(wanted, 0), 1e-2)
 
     def test_attention(self):
-        q, k, v = normal(1, 4, 6, 16, dtype=np.float16), normal(1, 2, 6, 16, dtype=np.float16), normal(1, 2, 6, 16, dtype=np.float16)
+        q, k, v = (
+            normal(1, 4, 6, 16, dtype=np.float16),
+            normal(1, 2, 6, 16, dtype=np.float16),
+            normal(1, 2, 6, 16, dtype=np.float16),
+        )
         kk, vv = (np.repeat(t, 2, 1).astype(np.float32) for t in (k, v))
         scores = q.astype(np.float32) @ kk.transpose(0, 1, 3, 2) / 4
         self.close(ckl.attention(q, k, v), softmax(scores, -1) @ vv, 5e-3)

@@ -288,7 +288,12 @@ def cross_entropy_backward(dloss, x, target, lse, count, ignore_index, mean):
 _SIGMOID_OF_GELU = "sigmoid(1.5957691216*x+0.0713548163*x*x*x)"  # gelu_tanh(x) = x * s, d/dx of its argument below
 _FUNCTIONS = {
     "gelu": ("gelu_erf(x)", "g*(0.5+0.5*erf(0.7071067812*x)+0.3989422804*x*exp(-0.5*x*x))"),
-    "gelu_tanh": ("gelu(x)", "g*s*(1+x*(1-s)*(1.5957691216+0.2140644488*x*x))".replace("s*", _SIGMOID_OF_GELU + "*", 1).replace("-s", "-" + _SIGMOID_OF_GELU)),
+    "gelu_tanh": (
+        "gelu(x)",
+        "g*s*(1+x*(1-s)*(1.5957691216+0.2140644488*x*x))".replace("s*", _SIGMOID_OF_GELU + "*", 1).replace(
+            "-s", "-" + _SIGMOID_OF_GELU
+        ),
+    ),
     "silu": ("silu(x)", "g*sigmoid(x)*(1+x*(1-sigmoid(x)))"),
     "silu_mul": ("silu(x)*y", "g*y*sigmoid(x)*(1+x*(1-sigmoid(x)))"),
 }
