@@ -257,7 +257,7 @@ static source source_of(const operand_image *o, int number, uint64_t seed, doubl
     return s;
 }
 
-/* One element; row and column matter to hard inputs alone. */
+/* One element; row and column matter to hard inputs, and to those that differ or rise. */
 static double value_of(const operand_image *o, const source *s, operand_fill how, int64_t row, int64_t column,
                        uint64_t random)
 {

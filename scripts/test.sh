@@ -107,6 +107,14 @@ script_examples() {
     python3 -m doctest scripts/update_performance.py
 }
 
+python_package() { # its tests on the emulated GPU, with the library that was built
+    if [[ ! -x build-venv/bin/python ]]; then
+        echo "skipped: the tests of the Python package want build-venv, which scripts/setup.sh python makes"
+        return
+    fi
+    CKL_LIBRARY=$(realpath "$build/libcutekernellib.so") PYTHONPATH=python build-venv/bin/python tests/python/run.py
+}
+
 crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks at what they say of kernels
     local answer
     coproc LABORATORY { exec "$build/ckl" layout - 2>"$log.crash"; }
@@ -197,6 +205,8 @@ run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
 run "examples in scripts" script_examples
 run "help texts" help_texts
+run "Python package" python_package
+run "examples, installed" tests/examples.sh "$build"
 run "a crash is said" crash_is_said
 run "predicted costs of gemm" predictions
 run "a sample, verified" sampled

@@ -78,5 +78,5 @@ static const field fields[] = {
 static const field config_fields[] = { MAP_CONFIG(FIELD_NESTED, (add_config, map)) ADD_CONFIG(FIELD_ROW, add_config) };
 MAP_IMPLEMENTATIONS(add_config, add_describe);
 
-OPERATOR(add, add, "y = alpha*a + beta*b");
+OPERATOR(add, add, "y = alpha*a + beta*b", .numbers = "alpha beta");
 OPERATOR_LINE(add, add_problem, NULL);
