@@ -9,6 +9,7 @@
 
 #include "operators/add.h"
 #include "operators/attention.h"
+#include "operators/conv.h"
 #include "operators/crossentropy.h"
 #include "operators/elementwise.h"
 #include "operators/gemm.h"

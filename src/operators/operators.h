@@ -7,6 +7,7 @@
 #define OPERATORS(X) \
     X(add)           \
     X(attention)     \
+    X(conv)          \
     X(crossentropy)  \
     X(elementwise)   \
     X(gemm)          \
