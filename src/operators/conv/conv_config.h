@@ -106,7 +106,28 @@ typedef struct conv_naive_config {
 
 void conv_naive(const void *config, int kernel);
 
-extern const implementation conv_naive_implementation;
+/* sm80 */
+
+#define CONV_SM80_CONFIG(X, owner)                                        \
+    X(owner, int, tile_m, "128", "64 128", "pixels of a CTA")             \
+    X(owner, int, tile_n, "128", "64 128", "channels of a CTA")           \
+    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory") \
+    X(owner, int, vec_a, "8", "1 2 4 8", "elements of a copy of pixels")  \
+    X(owner, int, vec_b, "8", "1 2 4 8", "elements of a copy of filters")
+
+typedef struct conv_sm80_config {
+    conv_form form;
+    CONV_SM80_CONFIG(FIELD_MEMBER, )
+} conv_sm80_config;
+
+enum {
+    CONV_SM80_K = 32,       // rows of 64 bytes
+    CONV_SM80_THREADS = 128 // 2 x 2 warps
+};
+
+void conv_sm80(const void *config, int kernel);
+
+extern const implementation conv_sm80_implementation, conv_naive_implementation;
 
 /* A problem line's: the desc, and what sets all its strides, dilations or pads, slices alone where there are some. */
 typedef struct conv_problem {

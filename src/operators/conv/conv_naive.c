@@ -1,7 +1,7 @@
 /* conv_naive.c - one thread computes one element: the definition on the GPU, for every direction, layout and size. */
 #include "base/math.h"
 #include "cute/kernel.h"
-#include "operators/conv/conv_config.h"
+#include "operators/conv/conv_epilogue.h"
 
 /* Coordinates of element `number` of a tensor of that shape, the last mode fastest. */
 static void coordinates_of(val number, const val *shape, val *out)
@@ -20,6 +20,15 @@ static tensor tensor_of(val address, ckl_dtype dtype, const val *stride)
     return gmem_tensor(
         address, dtype,
         make_layout(shape(one, one, one, one, one), stride(stride[0], stride[1], stride[2], stride[3], stride[4])));
+}
+
+/* An element's distance from the first. */
+static val index_of(const val *at, const val *stride)
+{
+    val index = mul(at[0], stride[0]);
+    for (int i = 1; i < CONV_RANK; i++)
+        index = add(index, mul(at[i], stride[i]));
+    return index;
 }
 
 /* The place in x under tap `t` of the filter at place `o`, along a mode; is it inside? */
@@ -95,33 +104,6 @@ static val weight_sum(const conv_values *p, const conv_tensors *g, const val *at
     return sum;
 }
 
-static val activate(choice activation, val x)
-{
-    switch ((ckl_activation)activation) {
-    case CKL_ACTIVATION_RELU:
-        return max_nan(x, immf(0));
-    case CKL_ACTIVATION_GELU:
-        return gelu_tanh_f32(x);
-    case CKL_ACTIVATION_IDENTITY:
-        break;
-    }
-    return x;
-}
-
-static void store_forward(const conv_naive_config *cfg, const conv_values *p, const conv_tensors *g, const val *at,
-                          val sum)
-{
-    if (cfg->form.bias) {
-        tensor gBias = gmem_tensor(p->bias, cfg->form.out, make_layout(dynamic(mul(p->k, p->groups)), leaf(1))); // (K)
-        sum = add(sum, at_f32(gBias, at[4]));
-    }
-    if (cfg->form.residual) {
-        tensor gResidual = tensor_of(p->residual, cfg->form.out, p->y);
-        sum = add(sum, at_f32(gResidual, at[0], at[1], at[2], at[3], at[4]));
-    }
-    set(g->y, coord(at[0], at[1], at[2], at[3], at[4]), activate(cfg->form.activation, sum));
-}
-
 /* The gradient of the bias of one channel. */
 static void sum_channel(const conv_naive_config *cfg, const conv_values *p, const conv_tensors *g, val k)
 {
@@ -163,7 +145,7 @@ void conv_naive(const void *config, int kernel)
         else if (weight)
             set(g.w, coord(at[0], at[1], at[2], at[3], at[4]), weight_sum(&p, &g, at));
         else
-            store_forward(cfg, &p, &g, at, forward_sum(&p, &g, at));
+            conv_store(form, &p, p.from[CONV_Y], index_of(at, p.y), at[4], forward_sum(&p, &g, at));
     }
     if (weight && form->bias) {
         val k = sub(element, count);

@@ -28,6 +28,7 @@ typedef struct sum_of_products {
     conv_mode modes[CONV_MODES];
     conv_tensor x, w, y;
     double value, magnitude;
+    bool open; // an infinite filter meets a zero outside, or NaN does: 0 or NaN
 } sum_of_products;
 
 static int64_t index_of(const conv_tensor *t, const int64_t *at)
@@ -38,17 +39,28 @@ static int64_t index_of(const conv_tensor *t, const int64_t *at)
     return index;
 }
 
+/* An element of the filters is multiplied by what is outside. */
+static void meet_zero(sum_of_products *s, const int64_t *w)
+{
+    if (s->d->direction != CKL_CONV_WEIGHT)
+        s->open |= !isfinite(dtype_read(s->d->dtype, s->host[W], index_of(&s->w, w)));
+}
+
 /* Adds x at the place under `tap` of the filter at place `o` times w or dy, for the channel c of a group and filter k. */
 static void add_product(sum_of_products *s, int64_t n, const int64_t *o, const int64_t *tap, int64_t k, int64_t c)
 {
     const int64_t group = k / (s->d->k / s->d->groups), channel = group * (s->d->c / s->d->groups) + c;
     int64_t x[CONV_RANK] = { n, 0, 0, 0, channel }, w[CONV_RANK] = { k, tap[0], tap[1], tap[2], c };
     int64_t y[CONV_RANK] = { n, o[0], o[1], o[2], k };
+    bool outside = false;
     for (int i = 0; i < CONV_MODES; i++) {
         const conv_mode *m = &s->modes[i];
         x[1 + i] = o[i] * m->stride + tap[i] * m->dilation - m->pad;
-        if (x[1 + i] < 0 || x[1 + i] >= m->x)
-            return;
+        outside |= x[1 + i] < 0 || x[1 + i] >= m->x;
+    }
+    if (outside) {
+        meet_zero(s, w);
+        return;
     }
     const ckl_conv_direction direction = s->d->direction;
     double first = direction == CKL_CONV_DATA ? dtype_read(s->d->dtype, s->host[DY], index_of(&s->y, y))
@@ -88,8 +100,11 @@ static void data(sum_of_products *s, const int64_t *at)
             o[i] = reach / m->stride;
             there &= reach >= 0 && reach % m->stride == 0 && o[i] < m->y;
         }
-        for (int64_t k = 0; there && k < filters; k++)
-            add_product(s, at[0], o, tap, group * filters + k, at[4] % channels);
+        for (int64_t k = group * filters; k < (group + 1) * filters; k++)
+            if (there)
+                add_product(s, at[0], o, tap, k, at[4] % channels);
+            else
+                meet_zero(s, (int64_t[]){ k, tap[0], tap[1], tap[2], at[4] % channels });
     }
 }
 
@@ -157,6 +172,7 @@ static void reference(const void *problem, void *const *host, reference_slice ou
     for (int64_t j = 0; j < out.count; j++) {
         int64_t at[CONV_RANK];
         s.value = s.magnitude = 0;
+        s.open = false;
         coordinates_of(d, of, out.row * row + out.first + j, at);
         if (out.output == OF_DBIAS)
             channel(&s, out.first + j);
@@ -164,8 +180,8 @@ static void reference(const void *problem, void *const *host, reference_slice ou
             (out.output == OF_Y ? forward : out.output == OF_DX ? data : weight)(&s, at);
         if (out.output == OF_Y)
             finish(&s, at);
-        out.value[j] = s.value;
-        out.magnitude[j] = s.magnitude;
+        out.value[j] = s.open ? (double)NAN : s.value;
+        out.magnitude[j] = s.open ? (double)REFERENCE_OPEN : s.magnitude;
     }
 }
 
@@ -258,6 +274,13 @@ static const test_reject rejects[] = {
     { "direction=weight residual=1", CKL_INVALID, "conv: residual=1 is not part of a gradient" },
     { "direction=data activation=relu", CKL_INVALID, "conv: activation=1 is not part of a gradient" },
     { "n=2^31-1 c=2^31-1 h=2^31-1", CKL_INVALID, "spans more than 2^56 bytes" },
+    { "c=0 impl=sm80", CKL_UNSUPPORTED, "conv sm80: c=0 leaves no products" },
+    { "dtype=f32 impl=sm80", CKL_UNSUPPORTED, "conv sm80: dtype=f32 is none of f16, bf16" },
+    { "direction=weight impl=sm80", CKL_UNSUPPORTED, "conv sm80: it does not compute the gradient of weights" },
+    { "c=12 impl=sm80 config='vec_a=8'", CKL_UNSUPPORTED, "conv sm80: channels come in vectors of 4 and 4 elements" },
+    { "impl=sm80 config='tile_m=48'", CKL_INVALID, "conv sm80: tile 48x" },
+    { "impl=sm80 config='stages=9'", CKL_INVALID, "conv sm80: stages=9 is not in 2..8" },
+    { "c=2 impl=sm80 config='tile_m=256 tile_n=64'", CKL_INVALID, "cannot gather more than 16 rows" },
     { "impl=naive config='threads=33'", CKL_INVALID, "conv naive: threads=33 must be a multiple of 32" },
     { "impl=naive config='bias=1'", CKL_INVALID, "are not the problem's" },
     { NULL, CKL_OK, NULL },
