@@ -74,6 +74,10 @@ ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const con
 
 /* Parameters of all kernels; arrays by mode, or in the order of the tensors. A kernel has those of them that it uses. */
 #define CONV_PARAMS(X, owner)                                                   \
+    X(owner, tensor, mX)                                                        \
+    X(owner, tensor, mW)                                                        \
+    X(owner, tensor, mY)                                                        \
+    X(owner, tensor, mR)                    /* the residual */                  \
     X(owner, pointer, from, [CONV_TENSORS]) /* what is read, what is written */ \
     X(owner, i64, x, [CONV_RANK])           /* strides */                       \
     X(owner, i64, w, [CONV_RANK])                                               \
@@ -127,7 +131,43 @@ enum {
 
 void conv_sm80(const void *config, int kernel);
 
-extern const implementation conv_sm80_implementation, conv_naive_implementation;
+/* sm90 */
+
+#define CONV_SM90_CONFIG(X, owner)                                                    \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")              \
+    X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                \
+    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")       \
+    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")           \
+    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")         \
+    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of 64 channels in shared memory") \
+    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")  \
+    X(owner, int, step_h, "1", "", "rows")
+
+typedef struct conv_sm90_config {
+    conv_form form;
+    CONV_SM90_CONFIG(FIELD_MEMBER, )
+} conv_sm90_config;
+
+enum {
+    CONV_SM90_K = 64,      // channels of a stage: rows of 128 bytes
+    CONV_SM90_ROWS = 64,   // pixels of a consumer
+    CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
+};
+
+/* What the kernel and its host side derive alike from a config. */
+typedef struct conv_sm90_shape {
+    int tile_m;                 // pixels of a CTA
+    int part_w, part_h, part_n; // the box of a consumer's pixels
+    int next_w, next_h, next_n; // from one consumer's to the next one's
+    int y_cols;                 // of a staging buffer
+    int64_t stage_bytes, smem_bytes;
+} conv_sm90_shape;
+
+conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
+
+void conv_sm90(const void *config, int kernel);
+
+extern const implementation conv_sm90_implementation, conv_sm80_implementation, conv_naive_implementation;
 
 /* A problem line's: the desc, and what sets all its strides, dilations or pads, slices alone where there are some. */
 typedef struct conv_problem {

@@ -3,7 +3,7 @@
 
 #include "cute/kernel.h"
 
-static val activate(choice activation, val x)
+val conv_activate(choice activation, val x)
 {
     switch ((ckl_activation)activation) {
     case CKL_ACTIVATION_RELU:
@@ -28,5 +28,5 @@ void conv_store(const conv_form *form, const conv_values *p, val to, val index, 
         sum = add(sum, at_f32(vector_at(p->bias, form->out), channel));
     if (form->residual)
         sum = add(sum, at_f32(vector_at(p->residual, form->out), index));
-    set(vector_at(to, form->out), index, activate(form->activation, sum));
+    set(vector_at(to, form->out), index, conv_activate(form->activation, sum));
 }

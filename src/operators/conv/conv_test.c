@@ -240,7 +240,7 @@ static const char *const cases[] = {
     "n=2 c=12 h=10 w=9 k=8 r=3 s=3 pad=1 stride=2 dilation=2 layout=nchw dtype=bf16 direction=weight groups=2",
     "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dtype=f32 direction=weight",
     "n=0 c=8 h=4 w=4 k=8 direction=weight bias=1             # no images: zeros",
-    "n=2 c=16 h=9 w=11 k=24 pad=1 misalign=1",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 misalign=1 impl=sm80",
     NULL,
 };
 
