@@ -8,6 +8,7 @@
     X(add)              \
     X(attention)        \
     X(attention_decode) \
+    X(conv)             \
     X(crossentropy)     \
     X(elementwise)      \
     X(gemm)             \
