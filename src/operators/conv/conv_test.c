@@ -245,14 +245,12 @@ static const char *const cases[] = {
 };
 
 static const char *const population[] = {
-    "n={8|16|32|64} c={64|128|256|512} h={s:7|14|28|56} w={s} k={64|128|256|512} r=3 s=3 pad=1 stride={1|1|1|2} "
+    "n={batch} c={channels} h={s:image} w={s} k={channels} r=3 s=3 pad=1 stride={1|1|1|2} dtype={f16|bf16}",
+    "n={batch} c={channels} h={s:image} w={s} k={channels} r=1 s=1 dtype={f16|bf16}",
+    "n={batch} c=3 h={s:image} w={s} k={32|64|96} {r=3 s=3|r=4 s=4|r=7 s=7} stride=2 pad=1 dtype={f16|bf16}",
+    "n={batch} c={c:channels} h={s:image} w={s} k={c} groups={c} {r=3 s=3 pad=1|r=5 s=5 pad=2|r=7 s=7 pad=3} "
     "dtype={f16|bf16}",
-    "n={8|16|32|64} c={64|128|256|512|1024} h={s:7|14|28|56} w={s} k={64|128|256|512|1024} r=1 s=1 dtype={f16|bf16}",
-    "n={8|32|64} c=3 h={s:224|256} w={s} k={32|64|96} r={f:3|4|7} s={f} stride=2 pad=1 dtype={f16|bf16}",
-    "n={8|32|64} c={c:32|96|144|192|384} h={s:7|14|28|56} w={s} k={c} groups={c} r={f:3|5|7} s={f} pad=1 "
-    "dtype={f16|bf16}",
-    "n={1|2|4} c={320|640|1280} h={s:16|32|64} w={s} k={320|640|1280} r=3 s=3 pad=1 dtype={f16|bf16} "
-    "layout={nhwc|nchw}",
+    "n={batch} c={channels} h={s:image} w={s} k={channels} r=3 s=3 pad=1 dtype={f16|bf16} layout={nhwc|nchw}",
     NULL,
 };
 

@@ -120,6 +120,9 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_INVALID, "gemm splitk: slices=%d is not 0 or in 2..%d", c->slices, GEMM_SPLITK_SLICES_MAX);
     if (c->products.batched != GEMM_SLICES_OF_K)
         FAIL(CKL_INVALID, "gemm splitk: batched=%d, slices of K are %d", c->products.batched, GEMM_SLICES_OF_K);
+    const ckl_gemm_desc halves = products_of(d, 2);
+    const gemm_sm90_config products = gemm_splitk_products(c);
+    TRY(gemm_sm90_admit(&halves, device, &products)); // before its cost is asked for
     const int slices = gemm_splitk_slices(d, device, c);
     if (ceil_div(d->k, gemm_tile_k(d->a)) < slices)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: k=%" PRId64 " has fewer tiles of %d than slices=%d", d->k,
@@ -129,7 +132,6 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
     if (d->m * sums_pitch(d) / GEMM_SPLITK_COLUMNS > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: %" PRId64 "x%" PRId64 " sums are more than one launch adds", d->m, d->n);
     const ckl_gemm_desc sliced = products_of(d, slices);
-    const gemm_sm90_config products = gemm_splitk_products(c);
     return gemm_sm90_admit(&sliced, device, &products);
 }
 
