@@ -11,6 +11,7 @@
 #include "base/math.h"
 #include "base/threads.h"
 #include "lab/clock.h"
+#include "lab/cores.h"
 #include "lab/soak_stream.h"
 
 enum { PHASES = 20 };
@@ -109,7 +110,7 @@ static void *work(void *argument)
     soak *s = t->s;
     int count = s->options->streams / s->options->threads;
     soak_stream *streams = &s->streams[t->index * count];
-    omp_set_num_threads((int)max_i64(1, omp_get_num_procs() / s->options->threads)); // of this thread's references
+    omp_set_num_threads((int)max_i64(1, cores_available() / s->options->threads)); // of this thread's references
     for (int i = 0; i < count; i++) {
         soak_stream_open(&streams[i], s->device);
         account(s, &streams[i]);

@@ -10,11 +10,6 @@ static inline int omp_get_max_threads(void)
     return 1;
 }
 
-static inline int omp_get_num_procs(void)
-{
-    return 1;
-}
-
 static inline void omp_set_num_threads(int count)
 {
     (void)count;
