@@ -102,6 +102,21 @@ script_examples() {
     python3 -m doctest scripts/update_performance.py
 }
 
+new_operators() { # a copy of each kind compiles
+    local folder kind file status=0
+    folder=$(mktemp -d)
+    mkdir "$folder/bench"
+    cp -r .clang-format include src scripts "$folder" && cp -r bench/suites "$folder/bench" || return 1
+    for kind in map row gemm; do
+        "$folder/scripts/new-operator" "fresh$kind" --like "$kind" || status=1
+    done
+    for file in "$folder"/src/operators/fresh*/*.c; do
+        "${CC:-cc}" -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -I"$folder/include" -I"$folder/src" -fsyntax-only "$file" || status=1
+    done
+    rm -r "$folder"
+    return $status
+}
+
 crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks at what they say of kernels
     local answer
     coproc LABORATORY { exec "$build/ckl" layout - 2>"$log.crash"; }
@@ -192,6 +207,7 @@ run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
 run "examples in scripts" script_examples
 run "help texts" help_texts
+run "new operators" new_operators
 run "a crash is said" crash_is_said
 run "predicted costs of gemm" predictions
 run "a sample, verified" sampled
