@@ -87,8 +87,13 @@ help_texts() { # every command explains itself, and knows what it does not know
 }
 
 predictions() { # of the library, and of the script that fits and judges them
+    if ! command -v python3 >/dev/null; then
+        echo "skipped: predicted costs are compared with those of scripts/fit_*.py, which want python3"
+        return
+    fi
+    scripts/fit_rows.py check "$build/ckl" || return 1
     if ! python3 -c 'import numpy' 2>/dev/null; then
-        echo "skipped: predicted costs are compared with those of scripts/fit_gemm.py, which wants python3 and its numpy"
+        echo "skipped: predicted costs of gemm are compared with those of scripts/fit_gemm.py, which wants numpy"
         return
     fi
     scripts/fit_gemm.py check "$build/ckl"
@@ -115,6 +120,14 @@ new_operators() { # a copy of each kind compiles
     done
     rm -r "$folder"
     return $status
+}
+
+python_package() { # its tests on the emulated GPU, with the library that was built
+    if [[ ! -x build-venv/bin/python ]]; then
+        echo "skipped: the tests of the Python package want build-venv, which scripts/setup.sh python makes"
+        return
+    fi
+    CKL_LIBRARY=$(realpath "$build/libcutekernellib.so") PYTHONPATH=python build-venv/bin/python tests/python/run.py
 }
 
 crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks at what they say of kernels
@@ -208,6 +221,8 @@ run "quotes and links of the documents" scripts/check_docs.sh
 run "examples in scripts" script_examples
 run "help texts" help_texts
 run "new operators" new_operators
+run "Python package" python_package
+run "examples, installed" tests/examples.sh "$build"
 run "a crash is said" crash_is_said
 run "predicted costs of gemm" predictions
 run "a sample, verified" sampled

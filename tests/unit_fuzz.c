@@ -35,7 +35,7 @@ static fuzz_set all_kinds(uint64_t seed)
 typedef struct findings {
     int count, length;
     int64_t program;
-    char what[256], ir[4096];
+    char what[256], ir[1 << 14];
 } findings;
 
 static void take(void *user, const fuzz_finding *finding)
