@@ -78,6 +78,7 @@ static void limit_threads(void)
 int main(int argc, char **argv)
 {
     crash_report();
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); // what was found stays where a long run is cut short
     limit_threads();
     const char *word = argc > 1 ? argv[1] : "--help";
     bool help = strcmp(word, "help") == 0;

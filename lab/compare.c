@@ -17,7 +17,7 @@ static const double HARD_SUBNORMAL = 0x1p-139;
 
 enum {
     REFERENCES_BYTES_MAX = 1 << 30,
-    ELEMENT_FLOPS = 8,    // that comparing an element is worth, beside its reference
+    ELEMENT_FLOPS = 30,   // that comparing an element is worth, beside its reference
     BLOCK_BYTES = 1 << 20 // what a thread compares at a time
 };
 

@@ -75,6 +75,26 @@ static double index_value(const source *s, uint64_t random)
     return s->low + floor(unit(random) * (s->high - s->low + 1));
 }
 
+/* Index number i of those that differ: a permutation of the range, because a prime beyond it has no factor in common with it. */
+static double distinct_index(const source *s, int64_t i)
+{
+    const uint64_t prime = 2654435761, count = (uint64_t)(s->high - s->low) + 1;
+    return s->low + (double)(((uint64_t)i % count * prime + s->stream % count) % count);
+}
+
+/*
+ * Element i of `count` that rise: within half a step of i half steps, the last one exactly there. Half of them are at an end,
+ * so that steps of 0 are found, too.
+ */
+static double rising_value(const source *s, int64_t i, int64_t count)
+{
+    const uint64_t random = random_at(s->stream, (uint64_t)i);
+    const double half = floor(s->high / 2), within = random & 1   ? floor(unit(random) * (half + 1))
+                                                     : random & 2 ? half
+                                                                  : 0;
+    return (double)i * half + (i == 0 || i == count - 1 ? 0 : within);
+}
+
 /* Hard inputs: what becomes of a random number. */
 
 static double plain(const source *s, double x)
@@ -237,9 +257,14 @@ static source source_of(const operand_image *o, int number, uint64_t seed, doubl
     return s;
 }
 
-/* One element; row and column matter to hard inputs alone. */
-static double value_of(const source *s, operand_fill how, int64_t row, int64_t column, uint64_t random)
+/* One element; row and column matter to hard inputs, and to those that differ or rise. */
+static double value_of(const operand_image *o, const source *s, operand_fill how, int64_t row, int64_t column,
+                       uint64_t random)
 {
+    if (o->info.distinct)
+        return distinct_index(s, row * o->columns + column);
+    if (o->info.rising)
+        return rising_value(s, column, o->columns);
     return s->integer && how != FILL_HARD ? index_value(s, random) : fills[how](s, row, column, random);
 }
 
@@ -248,7 +273,8 @@ static void fill_chunk(const operand_image *o, const source *s, operand_fill how
     int64_t start = operand_row_start(o, row), step = o->info.stride[o->info.rank - 1];
     for (int64_t column = part.first; column < part.end; column++) {
         uint64_t random = random_at(s->stream, (uint64_t)(row * o->columns + column));
-        dtype_write(o->info.dtype, o->image + o->start, start + column * step, value_of(s, how, row, column, random));
+        dtype_write(o->info.dtype, o->image + o->start, start + column * step,
+                    value_of(o, s, how, row, column, random));
     }
 }
 
@@ -260,7 +286,7 @@ static unsigned char *make_windows(const operand_image *o, const source *s, oper
         abort(); // of the laboratory, not of the library
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < WINDOWS_ELEMENTS; i++)
-        dtype_write(o->info.dtype, made, i, value_of(s, how, 0, i, random_at(s->stream, (uint64_t)i)));
+        dtype_write(o->info.dtype, made, i, value_of(o, s, how, 0, i, random_at(s->stream, (uint64_t)i)));
     return made;
 }
 
@@ -278,7 +304,9 @@ void fill_operand(const operand_image *o, int number, operand_fill how, uint64_t
     const source s = source_of(o, number, seed, terms);
     const int64_t chunks = ceil_div(o->columns, CHUNK_ELEMENTS);
     bool large = o->rows * o->columns > 4 * WINDOWS_ELEMENTS, along_memory = o->info.stride[o->info.rank - 1] == 1;
-    unsigned char *windows = large && along_memory && how != FILL_HARD ? make_windows(o, &s, how) : NULL;
+    unsigned char *windows = large && along_memory && how != FILL_HARD && !o->info.distinct && !o->info.rising
+                                 ? make_windows(o, &s, how)
+                                 : NULL;
     bool broadcast = false; // elements share memory, and the last one written must always be the same
     for (int i = 0; i < o->info.rank; i++)
         broadcast |= o->info.stride[i] == 0 && o->info.shape[i] > 1;

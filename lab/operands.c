@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/math.h"
 #include "device/device.h"
 #include "lab/fill.h"
@@ -286,15 +287,12 @@ ckl_status operand_set_read(ckl_device *device, operand_images *images, const op
 
 uint64_t operand_images_digest(const operand_images *images)
 {
-    uint64_t digest = 0xcbf29ce484222325;
+    uint64_t digest = HASH_START;
     for (int i = 0; i < images->count; i++) {
         const operand_image *o = &images->each[i];
         size_t row_bytes = (size_t)o->columns * ckl_dtype_bytes(o->info.dtype);
-        for (int64_t row = 0; o->info.role != OPERAND_IN && row < o->rows && row_bytes; row++) {
-            const unsigned char *bytes = o->after + operand_byte(o, row, 0);
-            for (size_t b = 0; b < row_bytes; b++)
-                digest = (digest ^ bytes[b]) * 0x100000001b3;
-        }
+        for (int64_t row = 0; o->info.role != OPERAND_IN && row < o->rows && row_bytes; row++)
+            digest = hash_bytes(digest, o->after + operand_byte(o, row, 0), row_bytes);
     }
     return digest;
 }

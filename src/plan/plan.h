@@ -9,7 +9,7 @@
 #include "ir/params.h"
 #include "plan/check.h"
 
-enum { PLAN_KERNELS_MAX = 5 };
+enum { PLAN_KERNELS_MAX = 5, PLAN_DESC_BYTES_MAX = 1024 };
 
 /* What a config costs. */
 typedef struct plan_cost {
@@ -34,6 +34,9 @@ typedef struct implementation {
      */
     bool (*candidate)(const void *desc, const ckl_device_info *device, int i, void *config);
     plan_cost (*cost)(const void *desc, const ckl_device_info *device, const void *config);
+
+    /* An implementation further down the list, with a cost too: where its cheapest costs no more, this one declines unless forced. */
+    const struct implementation *rival;
 
     /* May this config, chosen or forced by a user or tuner, compute this desc here? The reason if not. Pure. */
     ckl_status (*admit)(const void *desc, const ckl_device_info *device, const void *config);
@@ -97,6 +100,8 @@ typedef struct operator_info {
      */
     int (*tensors)(const void *desc, plan_tensor *list);
     size_t workspace; // offset of the caller's workspace in the args; 0: none
+    const char
+        *numbers; // names of the host floats whose pointers follow the tensors in the args: "alpha beta"; NULL: none
 
     /*
      * What check_args and the implementations get in place of a checked desc, as choose(), admit() and plan->desc: the problem

@@ -70,7 +70,13 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
 }
 
 static const field desc_fields[] = { ADD_DESC(FIELD_ROW, ckl_add_desc) };
+static const field fields[] = {
+    ADD_DESC(FIELD_NESTED, (add_problem, desc))                  //
+    FIELD_ROW(add_problem, float, alpha, "1", "", "factor of a") //
+    FIELD_ROW(add_problem, float, beta, "1", "", "factor of b")  //
+};
 static const field config_fields[] = { MAP_CONFIG(FIELD_NESTED, (add_config, map)) ADD_CONFIG(FIELD_ROW, add_config) };
 MAP_IMPLEMENTATIONS(add_config, add_describe);
 
-OPERATOR(add, add, "y = alpha*a + beta*b");
+OPERATOR(add, add, "y = alpha*a + beta*b", .numbers = "alpha beta");
+OPERATOR_LINE(add, add_problem, NULL);
