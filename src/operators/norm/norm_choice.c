@@ -54,10 +54,11 @@ static int widest_vector(const ckl_norm_desc *d)
     return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldy);
 }
 
-/* Do rows start or end off 16-byte boundaries? */
+/* Do rows start or end off 16-byte boundaries? Gradients take only those that lie in phase as ragged ones. */
 static bool is_ragged(const ckl_norm_desc *d)
 {
-    return widest_vector(d) != row_vec_full(d->dtype);
+    return widest_vector(d) != row_vec_full(d->dtype) &&
+           (d->direction == CKL_DIRECTION_FORWARD || row_in_phase(d->dtype, d->rows, d->ldx, d->ldy));
 }
 
 /* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
@@ -165,11 +166,11 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
 }
 
 /* The same for the vectors of a ragged row; not for one that is hardly longer than its ends. */
-static bool choose_ragged_backward_split(const ckl_norm_desc *d, int elements, int cluster_max, row_split *s)
+static bool choose_ragged_backward_split(const ckl_norm_desc *d, int elements, row_split *s)
 {
     const int vec = row_vec_full(d->dtype);
     if (!is_ragged(d) || d->cols < VECTORS_MIN * vec ||
-        !choose_backward_split(d->cols - d->cols % vec, vec, elements, cluster_max, s))
+        !choose_backward_split(d->cols - d->cols % vec, vec, elements, 1, s))
         return false;
     s->exact = false;
     s->ragged = true;
@@ -277,7 +278,7 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     row_split s;
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     int elements = BACKWARD_BYTES / (int)ckl_dtype_bytes(d->dtype);
-    c->tiled = !choose_ragged_backward_split(d, elements, cluster_max, &s) &&
+    c->tiled = !choose_ragged_backward_split(d, elements, &s) &&
                !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
                !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
     if (c->tiled)
@@ -319,8 +320,10 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
                               const norm_config *c)
 {
     const row_split s = c->split;
-    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD && c->tiled)
-        FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but tiled=1", what);
+    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD &&
+        (c->tiled || !row_in_phase(d->dtype, d->rows, d->ldx, d->ldy)))
+        FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but tiled=%d, or ldx=%" PRId64 " and ldy=%" PRId64 " are out of phase",
+             what, c->tiled, d->ldx, d->ldy);
     if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)
         FAIL(CKL_INVALID, "%s: dtype, affine and residual must be those of the problem", what);
     if (c->tiled && c->split.row_threads != c->split.threads)
