@@ -7,7 +7,7 @@ enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
     LONG_COLS = 2048,       // longer half rows take as many registers as f32 ones
     LONG_COLS_RESIDUAL = 8192,
-    REDUCTION_BYTES = 8 << 10,    // of shared memory, more than those of a row in registers take
+    REDUCTION_BYTES = 4 << 10,    // of shared memory, more than those of a row in registers take
     RAGGED_VECTORS_MIN = 16,      // of a ragged row with gamma
     FORWARD_THREADS = 1024,       // of an SM, for f32 rows: 64 registers each
     FORWARD_THREADS_RAGGED = 512, // whose gamma and beta take more: 128
