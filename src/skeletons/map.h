@@ -5,6 +5,10 @@
  * output's memory: `steps` vectors a thread, all loaded before the first is computed, neighbouring threads side by
  * side. What is constant along the innermost dimension is loaded as one element. f is given as a function that appends
  * instructions.
+ *
+ * Where rows end inside of vectors, but the output and the large inputs have no gaps, vectors follow the numbers of elements
+ * across the ends of rows (`flat`), and the others are loaded element by element. Inputs that are contiguous along another dimension than
+ * the output (`crossed`) are loaded along it into a tile in shared memory and read along the other.
  */
 #ifndef CKL_SKELETONS_MAP_H
 #define CKL_SKELETONS_MAP_H
