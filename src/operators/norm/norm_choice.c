@@ -294,7 +294,7 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
         f->bytes, 0, THREADS, CHUNKS * row_vec_full(d->dtype), 1, CTAS, ROW_IN_RING, true, true, false
     };
     const row_pipeline_split split = split_of_flow(&fit, d);
-    if (f->dgamma_in_smem || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster ||
+    if (f->dgamma_in_smem || is_ragged(d) || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster ||
         split.chunks != CHUNKS || split.cluster > row_pipeline_cluster_max(device))
         return;
     *f = fit;
