@@ -79,6 +79,18 @@ static void coordinates_of(const map *m, val number, val *at)
     at[0] = convert(I64, number);
 }
 
+/* The coordinates of the element `by` further on, no further than a row is long: by additions, where divisions would be most of a kernel. */
+static void coordinates_after(const map *m, const val *at, int by, val *after)
+{
+    val carry = imm64(by);
+    for (int d = m->k->config.rank - 1; d > 0; d--) {
+        val sum = add(at[d], carry), size = convert(I64, m->size[d]), over = ge(sum, size);
+        after[d] = select(over, sub(sum, size), sum);
+        carry = select(over, imm64(1), imm64(0));
+    }
+    after[0] = add(at[0], carry);
+}
+
 /* The address of an operand's element at these coordinates. */
 static val address_of(const map *m, int i, const val *at)
 {
@@ -257,8 +269,15 @@ static void units(const map *m, tensor cX)
 {
     int width = (int)static_size(layout_mode(cX.layout, 0)), steps = (int)static_size(layout_mode(cX.layout, 1));
     unit *all = ir_alloc((size_t)steps, sizeof *all);
-    for (int s = 0; s < steps; s++)
-        all[s] = load_unit(m, coordinate(cX, 0, 0, s), width);
+    val(*at)[MAP_RANK_MAX] = ir_alloc((size_t)steps, sizeof *at);
+    for (int s = 0; s < steps; s++) {
+        val number = coordinate(cX, 0, 0, s);
+        if (s > 0 && m->k->config.long_rows)
+            coordinates_after(m, at[s - 1], m->k->config.threads * width, at[s]);
+        else
+            coordinates_of(m, number, at[s]);
+        all[s] = load_unit_at(m, number, at[s], width);
+    }
     for (int s = 0; s < steps; s++)
         finish_unit(m, &all[s], width);
 }
