@@ -205,20 +205,19 @@ static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)      
                                        ROW_SPLIT(FIELD_NESTED, (norm_config, split)) //
                                        ROW_FLOW(FIELD_NESTED, (norm_config, flow)) };
 
-#define NORM_IMPLEMENTATION(op, way, kernel_count, says) \
-    static const implementation op##_##way##_kernels = { \
-        .name = #way,                                    \
-        .summary = says,                                 \
-        .config_bytes = sizeof(norm_config),             \
-        .config = FIELD_TABLE(config_fields),            \
-        .choose = norm_choose_##way,                     \
-        .admit = norm_admit_##way,                       \
-        .describe = op##_##way,                          \
-        .kernels = kernel_count,                         \
-        .params = &norm_##way##_param_list,              \
-        .workspace_bytes = workspace_##way,              \
-        .launch = launch_##way,                          \
-    };
+#define NORM_IMPLEMENTATION(op, way, kernel_count, says, ...)                                  \
+    static const implementation op##_##way##_kernels = { .name = #way,                         \
+                                                         .summary = says,                      \
+                                                         .config_bytes = sizeof(norm_config),  \
+                                                         .config = FIELD_TABLE(config_fields), \
+                                                         .choose = norm_choose_##way,          \
+                                                         .admit = norm_admit_##way,            \
+                                                         .describe = op##_##way,               \
+                                                         .kernels = kernel_count,              \
+                                                         .params = &norm_##way##_param_list,   \
+                                                         .workspace_bytes = workspace_##way,   \
+                                                         .launch = launch_##way,               \
+                                                         __VA_ARGS__ };
 
 /* Both operators have the same tables but for kernels and names. */
 #define NORM_OPERATOR(op, is_centred, formula)                                                                     \
@@ -231,9 +230,10 @@ static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)      
         return tensors(desc, is_centred, t);                                                                       \
     }                                                                                                              \
     NORM_IMPLEMENTATION(op, forward, 2,                                                                            \
-                        "a row in the registers of some lanes, a CTA or a cluster; longer rows flow or are tiled") \
+                        "a row in the registers of some lanes, a CTA or a cluster; longer rows flow or are tiled", \
+                        .candidate = norm_candidate_forward, .cost = norm_cost_forward)                            \
     NORM_IMPLEMENTATION(op, backward, 3,                                                                           \
-                        "persistent CTAs or clusters keep sums of columns; another kernel adds these up")          \
+                        "persistent CTAs or clusters keep sums of columns; another kernel adds these up", )        \
     static const implementation *const op##_implementations[] = { &op##_forward_kernels, &op##_backward_kernels,   \
                                                                   NULL };                                          \
     OPERATOR_WITH(op, norm, .summary = formula, .desc = FIELD_TABLE(desc_fields), .check = op##_check,             \

@@ -198,6 +198,31 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     return CKL_OK;
 }
 
+/* Rows in registers; those that flow or are tiled have no model. */
+bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_norm_desc *d = desc;
+    norm_config *c = config;
+    (void)device;
+    take_problem(d, c);
+    return d->direction == CKL_DIRECTION_FORWARD &&
+           row_split_candidate(d->cols, d->dtype, widest_vector(d), i, &c->split);
+}
+
+plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_norm_desc *d = desc;
+    const norm_config *c = config;
+    const row_work work = { .rows = d->rows,
+                            .cols = d->cols,
+                            .dtype = d->dtype,
+                            .inputs = 1 + d->residual,
+                            .outputs = 1 + d->residual,
+                            .vectors = d->affine,
+                            .ctas_per_sm = c->ctas_per_sm };
+    return row_cost(&work, &c->split, device);
+}
+
 /* All threads of a CTA, be it one warp, share a row: a thread's sums of columns are those of its CTA. False: too long. */
 static bool choose_backward_split(int64_t cols, int vec, int elements, int cluster_max, row_split *s)
 {

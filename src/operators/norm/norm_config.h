@@ -7,6 +7,7 @@
 #include "cutekernellib/operators/norm.h"
 #include "ir/params.h"
 #include "skeletons/row.h"
+#include "skeletons/row_cost.h"
 #include "skeletons/row_pipeline.h"
 
 #define NORM_DESC(X, owner)                                                                           \
@@ -129,6 +130,8 @@ static inline int norm_column_vec(const norm_config *c)
 
 /* As an implementation's choose and admit: plan/plan.h. */
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config);
+bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int i, void *config);
+plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config);
 ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, const void *config);
