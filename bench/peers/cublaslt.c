@@ -49,7 +49,31 @@ static ckl_status find(void)
 
 static int type_of(ckl_dtype dtype)
 {
-    return dtype == CKL_F32 ? LT_R_32F : dtype == CKL_BF16 ? LT_R_16BF : LT_R_16F;
+    static const int types[] = {
+        [CKL_F32] = LT_R_32F,   [CKL_F16] = LT_R_16F, [CKL_BF16] = LT_R_16BF, [CKL_E4M3] = LT_R_E4M3,
+        [CKL_E5M2] = LT_R_E5M2, [CKL_I8] = LT_R_8I,   [CKL_I32] = LT_R_32I
+    };
+    return types[dtype];
+}
+
+static int compute_of(const ckl_gemm_desc *g)
+{
+    return g->a == CKL_I8 ? LT_COMPUTE_32I : g->math == CKL_GEMM_TF32 ? LT_COMPUTE_TF32 : LT_COMPUTE_32F;
+}
+
+/* Of alpha and beta; integers are the library's where D is one. */
+static int scale_of(const ckl_gemm_desc *g)
+{
+    return g->d == CKL_I32 ? LT_R_32I : LT_R_32F;
+}
+
+/* 8-bit floats are summed as our kernels do it. */
+static ckl_status set_accumulation(const ckl_gemm_desc *g, lt_desc desc)
+{
+    const int8_t fast = 1;
+    if (g->a == CKL_E4M3 || g->a == CKL_E5M2)
+        CALL(cublasLtMatmulDescSetAttribute, desc, LT_DESC_FAST_ACCUMULATION, &fast, sizeof fast);
+    return CKL_OK;
 }
 
 static ckl_status set(lt_desc desc, int attribute, int32_t value)
@@ -63,7 +87,8 @@ static ckl_status create_desc(const ckl_gemm_desc *g, lt_desc *desc)
                                            [CKL_ACTIVATION_RELU] = LT_EPILOGUE_RELU,
                                            [CKL_ACTIVATION_GELU] = LT_EPILOGUE_GELU };
     int32_t epilogue = activations[g->activation] | (g->bias ? LT_EPILOGUE_BIAS : 0);
-    CALL(cublasLtMatmulDescCreate, desc, LT_COMPUTE_32F, LT_R_32F);
+    CALL(cublasLtMatmulDescCreate, desc, compute_of(g), scale_of(g));
+    TRY(set_accumulation(g, *desc));
     TRY(set(*desc, LT_DESC_TRANSPOSE_A, LT_OP_TRANSPOSED));
     TRY(set(*desc, LT_DESC_EPILOGUE, epilogue ? epilogue : LT_EPILOGUE_DEFAULT));
     return g->bias ? set(*desc, LT_DESC_BIAS_TYPE, type_of(g->d)) : CKL_OK;
@@ -143,6 +168,8 @@ static void search(peer_problem *p, void *const *pointers)
                            .b = p->b,
                            .c = p->c,
                            .d = p->d,
+                           .compute = compute_of(g),
+                           .scale = scale_of(g),
                            .type_a = type_of(g->b),
                            .type_b = type_of(g->a),
                            .type_d = type_of(g->d),
@@ -232,11 +259,14 @@ static void describe(const peer_problem *p, int variant, text *out)
 static ckl_status run(const peer_problem *p, int variant, void *const *pointers, ckl_stream stream)
 {
     const gemm_problem *g = p->gemm;
-    const float zero = 0, *beta = g->c ? &g->beta : &zero;
+    const float zero = 0;
+    const int32_t one = 1;
+    const bool integers = g->desc.d == CKL_I32;
+    const void *alpha = integers ? (const void *)&one : &g->alpha, *beta = g->c ? &g->beta : &zero;
     const void *c = g->c ? pointers[C] : pointers[D];
     TRY(set_bias(p, pointers[BIAS]));
-    CALL(cublasLtMatmul, handle, p->desc, &g->alpha, pointers[B], p->a, pointers[A], p->b, beta, c, p->c, pointers[D],
-         p->d, &p->found[variant].algo, p->workspace, WORKSPACE_BYTES, stream);
+    CALL(cublasLtMatmul, handle, p->desc, alpha, pointers[B], p->a, pointers[A], p->b, beta, c, p->c, pointers[D], p->d,
+         &p->found[variant].algo, p->workspace, WORKSPACE_BYTES, stream);
     return CKL_OK;
 }
 

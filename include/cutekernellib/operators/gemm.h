@@ -31,12 +31,13 @@ typedef enum ckl_gemm_layout {
  * summed as Hopper's tensor cores do: 32 at a time, each cut to 13 bits below the largest of them and of the sum so far.
  */
 typedef struct ckl_gemm_desc {
-    int64_t m, n, k;        // any of them may be 0
-    ckl_dtype a, b;         // CKL_F16, BF16, F32, E4M3, E5M2 or I8; b: 0 means a, and must equal a
-    ckl_dtype c;            // 0: there is no C and beta is not used; else the type of D
-    ckl_dtype d;            // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32. 0 means a, BF16 of 8 bits
-    ckl_gemm_math math;     // of an f32 A and B; 0 means f32
-    ckl_gemm_layout layout; // 0 means nt
+    int64_t m, n, k; // any of them may be 0
+    ckl_dtype a, b;  // CKL_F16, BF16, F32, E4M3, E5M2 or I8; b: 0 means a, and must equal a
+    ckl_dtype c;     // 0: there is no C and beta is not used; else the type of D
+    ckl_dtype
+        d; // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32; of I8 also I32. 0 means a, BF16 of 8 bits
+    ckl_gemm_math math;         // of an f32 A and B; 0 means f32
+    ckl_gemm_layout layout;     // 0 means nt
     int64_t lda, ldb, ldc, ldd; // 0 means dense: k, k, n, n; without C ldc is 0
     ckl_activation activation;  // 0 means none
     bool bias;                  // adds bias[j], of D's type, to every element of column j

@@ -14,11 +14,13 @@ static ckl_status check_same(const char *name, ckl_dtype type, ckl_dtype only)
     return CKL_OK;
 }
 
-/* D has the type of A or f32; of 8-bit types it is any float. */
+/* D has the type of A or f32; of 8-bit types it is any float; of i8 also i32, which is the sums as they are. */
 static ckl_status check_result(ckl_gemm_desc *d)
 {
     bool narrow = ckl_dtype_bytes(d->a) == 1;
     d->d = d->d ? d->d : narrow ? CKL_BF16 : d->a;
+    if (d->d == CKL_I32 && (d->a != CKL_I8 || d->c || d->bias || d->activation != CKL_ACTIVATION_IDENTITY))
+        FAIL(CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without C, bias or activation");
     if (!narrow && d->d != d->a && d->d != CKL_F32)
         FAIL(CKL_INVALID, "gemm: d=%s is none of %s, f32", ckl_dtype_name(d->d), ckl_dtype_name(d->a));
     return CKL_OK;
@@ -107,6 +109,8 @@ static ckl_status check_args(const void *desc, const void *args)
     const ckl_gemm_args *x = args;
     if (!((const ckl_gemm_desc *)desc)->c && x->beta && *x->beta != 0)
         FAIL(CKL_INVALID, "gemm: beta=%g is not part of a problem without C", (double)*x->beta);
+    if (((const ckl_gemm_desc *)desc)->d == CKL_I32 && x->alpha && *x->alpha != 1)
+        FAIL(CKL_INVALID, "gemm: alpha=%g is not part of a problem with d=i32", (double)*x->alpha);
     return CKL_OK;
 }
 

@@ -6,31 +6,31 @@
 #include "cutekernellib/operators/gemm.h"
 #include "plan/plan.h"
 
-#define GEMM_DESC(X, owner)                                                                                 \
-    X(owner, int64_t, m, "256", "", "rows of A and D")                                                      \
-    X(owner, int64_t, n, "256", "", "columns of D")                                                         \
-    X(owner, int64_t, k, "256", "", "length of the sums")                                                   \
-    X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                 \
-    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                \
-    X(owner, ckl_dtype, d, "", "f16 bf16 f32", "type of C, D and bias; default: that of A, bf16 of 8 bits") \
-    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")                       \
-    X(owner, choice, layout, "nt", "nt", "A is [M,K] and B is [N,K]")                                       \
-    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                      \
-    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                      \
-    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                      \
-    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                      \
-    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")                          \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                                         \
-    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                            \
-    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")               \
-    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")               \
-    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")               \
+#define GEMM_DESC(X, owner)                                                                                     \
+    X(owner, int64_t, m, "256", "", "rows of A and D")                                                          \
+    X(owner, int64_t, n, "256", "", "columns of D")                                                             \
+    X(owner, int64_t, k, "256", "", "length of the sums")                                                       \
+    X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                     \
+    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                    \
+    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits") \
+    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")                           \
+    X(owner, choice, layout, "nt", "nt", "A is [M,K] and B is [N,K]")                                           \
+    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                          \
+    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                          \
+    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                          \
+    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                          \
+    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")                              \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                                             \
+    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                                \
+    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")                   \
+    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")                   \
+    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")                   \
     X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")
 
 /* What every kernel computes: types, and what follows the products. */
 #define GEMM_EPILOGUE(X, owner)                                                    \
     X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B") \
-    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32", "type of D, C and the bias")     \
+    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias") \
     X(owner, bool, c, "0", "0 1", "adds beta * C")                                 \
     X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                \
     X(owner, choice, activation, "identity", "identity relu gelu", "applied last")

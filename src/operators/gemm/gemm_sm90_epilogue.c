@@ -167,12 +167,15 @@ static tensor read_bias(const sm90_kernel *k, const consumer_role *c, const subt
     return rBias;
 }
 
-static void finish_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h, tensor rC)
+/* The finished elements of a subtile, in the order of its accumulators. */
+static tensor finish_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h, tensor rC)
 {
     const bool swap = k->cfg->swap;
     layout along = coordinate_distances(coordinates_of_subtile(k, c, h), swap ? 0 : 1); // from the thread's first
     gemm_scalars scalars = { k->p.alpha, k->p.beta };
     tensor rBias = { 0 };
+    if (k->epilogue.d == CKL_I32)
+        return h->acc;
     if (k->epilogue.bias)
         rBias = read_bias(k, c, h);
     tensor rD = fragment_like(h->acc, F32);
@@ -182,10 +185,15 @@ static void finish_subtile(const sm90_kernel *k, const consumer_role *c, const s
         val bias = k->epilogue.bias ? at(rBias, place) : immf(0);
         set(rD, i, gemm_finish(k->epilogue, scalars, at_f32(h->acc, i), k->epilogue.c ? at(rC, i) : immf(0), bias));
     }
+    return rD;
+}
+
+static void stage_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h, tensor rD)
+{
     if (ckl_dtype_bytes(k->epilogue.d) == 2)
         stmatrix_C(&h->mma, rD, h->sAcc, c->tid);
     else
-        copy(rD, partition_C(&h->mma, h->sAcc, c->tid), swap ? 4 : 8);
+        copy(rD, partition_C(&h->mma, h->sAcc, c->tid), k->cfg->swap ? 4 : 8);
 }
 
 /* Registers -> staging buffer -> TMA store of one subtile. */
@@ -197,7 +205,7 @@ static void store_subtile(const sm90_kernel *k, const consumer_role *c, const su
     staging_wait(&staged, h->stores_pending);
     if (k->epilogue.c)
         rC = load_C(k, c, h);
-    finish_subtile(k, c, h, rC);
+    stage_subtile(k, c, h, finish_subtile(k, c, h, rC));
     if (ragged == GEMM_ALL_RAGGED) {
         named_sync(c->barrier, WARPGROUP);
         store_elements(k, c, h);

@@ -169,6 +169,7 @@ static const char *const cases[] = {
     "m=256 n=256 k=384 a=i8 d=f32",
     "m=129 n=80 k=144 a=i8 d=f16 alpha=0.001 bias=1",
     "m=33 n=80 k=144 a=i8 impl=sm90",
+    "m=70 n=104 k=272 a=i8 d=i32                               # sums as they are",
     "m=130 n=144 k=520 bias=1 activation=gelu beta=0.5 impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=8 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # more CTAs of a split than slices; a K tile each or two",
     "m=128 n=128 k=256 d=f32 a=bf16 impl=sm90 config='tile_m=128 tile_n=128 stages=3 split=4 consumers=2 pingpong=0 "
@@ -251,6 +252,8 @@ static const test_reject rejects[] = {
     { "a=f16 b=bf16", CKL_INVALID, "gemm: b=bf16 is none of f16" },
     { "a=i16", CKL_INVALID, "gemm: a=i16 is none of f16, bf16, f32" },
     { "a=e4m3 d=i8", CKL_INVALID, "gemm: d=i8 is none of f16, bf16, f32" },
+    { "a=e4m3 d=i32", CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without C, bias or activation" },
+    { "a=i8 d=i32 alpha=2", CKL_INVALID, "gemm: alpha=2 is not part of a problem with d=i32" },
     { "math=tf32", CKL_INVALID, "gemm: math=tf32 is of a=f32, not of f16" },
     { "a=f32 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone" },
     { "a=i8 impl=naive", CKL_UNSUPPORTED, "gemm naive: a=i8 has 8 bits" },
