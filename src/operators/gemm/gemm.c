@@ -151,14 +151,19 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
 
 gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
 {
-    return (gemm_epilogue){ d->a, d->d, d->c != CKL_DTYPE_DEFAULT, d->bias, (choice)d->activation };
+    return (gemm_epilogue){ .ab = d->a,
+                            .math = (choice)d->math,
+                            .d = d->d,
+                            .c = d->c != CKL_DTYPE_DEFAULT,
+                            .bias = d->bias,
+                            .activation = (choice)d->activation };
 }
 
 ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)
 {
     gemm_epilogue want = gemm_epilogue_of(d);
-    if (have->ab != want.ab || have->d != want.d || have->c != want.c || have->bias != want.bias ||
-        have->activation != want.activation)
+    if (have->ab != want.ab || have->math != want.math || have->d != want.d || have->c != want.c ||
+        have->bias != want.bias || have->activation != want.activation)
         FAIL(CKL_INVALID, "gemm %s: the config's types or epilogue are not the problem's", who);
     return CKL_OK;
 }

@@ -28,11 +28,12 @@
     X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")
 
 /* What every kernel computes: types, and what follows the products. */
-#define GEMM_EPILOGUE(X, owner)                                                    \
-    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B") \
-    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias") \
-    X(owner, bool, c, "0", "0 1", "adds beta * C")                                 \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                \
+#define GEMM_EPILOGUE(X, owner)                                                       \
+    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B")    \
+    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of") \
+    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias")    \
+    X(owner, bool, c, "0", "0 1", "adds beta * C")                                    \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                   \
     X(owner, choice, activation, "identity", "identity relu gelu", "applied last")
 
 typedef struct gemm_epilogue {
@@ -78,11 +79,12 @@ void gemm_naive(const void *config, int kernel);
 
 /* tiled */
 
-#define GEMM_TILED_CONFIG(X, owner)                                       \
-    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")          \
-    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")       \
-    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory") \
-    X(owner, int, vec, "8", "1 2 4 8", "elements of a copy: rows of A and B start at multiples of it")
+#define GEMM_TILED_CONFIG(X, owner)                                                                       \
+    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")                                          \
+    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")                                       \
+    X(owner, int, stages, "3", "2 3 4", "K tiles of 64 bytes in shared memory")                           \
+    X(owner, int, vec, "8", "1 2 4 8 16", "elements of a copy: rows of A and B start at multiples of it") \
+    X(owner, int, unroll, "2", "1 2 4", "of the 4 vectors of a K tile that f32 multiplies without a jump")
 
 typedef struct gemm_tiled_config {
     gemm_epilogue epilogue;
@@ -90,8 +92,9 @@ typedef struct gemm_tiled_config {
 } gemm_tiled_config;
 
 enum {
-    GEMM_TILED_K = 32,       // rows of 64 bytes
-    GEMM_TILED_THREADS = 128 // 2 x 2 warps
+    GEMM_TILED_BYTES = 64,   // of a row of A or B in one stage
+    GEMM_TILED_PAD = 16,     // behind each row of f32
+    GEMM_TILED_THREADS = 128 // 2 x 2 warps of tensor cores, 8 x 16 threads of f32
 };
 
 void gemm_tiled(const void *config, int kernel);

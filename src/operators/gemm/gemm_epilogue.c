@@ -50,10 +50,14 @@ void gemm_store(gemm_epilogue e, const gemm_values *p, val i, val j, val product
     tensor gD = gmem_tensor(p->d, e.d, make_layout(shape(p->m, p->n), stride(p->ldd, 1))); // (M,N)
     tensor gBias = gmem_tensor(p->bias, e.d, make_layout(dynamic(p->n), leaf(1)));         // (N)
     val c = variable(F32, immf(0)), bias = immf(0);
+    if (e.d == CKL_I32) {
+        set(gD, coord(i, j), product);
+        return;
+    }
     if (e.c)
         IF(ne(p->beta, immf(0)))
             assign(c, at_f32(gC, i, j));
     if (e.bias)
         bias = at_f32(gBias, j);
-    set(gD, coord(i, j), gemm_finish(e, (gemm_scalars){ p->alpha, p->beta }, product, c, bias));
+    set(gD, coord(i, j), gemm_finish(e, (gemm_scalars){ p->alpha, p->beta }, convert(F32, product), c, bias));
 }

@@ -1,41 +1,78 @@
 /*
- * gemm_tiled.c - tiles in shared memory and mma.sync, for every GPU from sm_80 on: cp.async keeps a few K tiles on their way
- * while four warps multiply the oldest. Rows that start at odd elements are too narrow for cp.async: their tiles come through
- * registers, one on its way.
+ * gemm_tiled.c - tiles in shared memory for every GPU from sm_80 on: cp.async keeps a few K tiles on their way while four warps
+ * multiply the oldest. Elements at addresses that are too narrow for cp.async come through registers, one tile on its way.
+ *
+ * Tensor cores (mma.sync) multiply all types but f32, which is multiplied as it is, a block of tile_m/8 x tile_n/16 of D by each
+ * thread. Four vectors of 16 bytes along K make a stage; a block of 16 x 8 takes 24 loads of a vector for 512 multiplications.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
+enum { FMA_M = 8, FMA_N = 16, FMA_VECTOR = 4, FMA_ROWS = 4 }; // threads; elements of a load; rows of A at once
+
 /* The tiles of A or B along K that this CTA multiplies, and this thread's partitions of their copies. */
 typedef struct operand_tiles {
     tiled_copy copy;
-    tensor rX;         // (1,ROWS,1), of vec=1: a tile on its way
+    tensor rX;         // (1,ROWS,1), without cp.async: a tile on its way
     int_tuple limits;  // of the matrix: what lies outside becomes 0
     tensor tXgX, tXcX; // (VECTORS,ROWS,1,K_TILES)
     tensor sX, tXsX;   // (ROWS,BK,STAGES), (VECTORS,ROWS,1,STAGES)
-    int rows;          // of a tile
+    int rows, depth;   // of a tile
 } operand_tiles;
 
+static bool is_fma(const gemm_tiled_config *cfg)
+{
+    return cfg->epilogue.ab == F32 && cfg->epilogue.math == CKL_GEMM_F32;
+}
+
+static int depth_of(const gemm_tiled_config *cfg)
+{
+    return GEMM_TILED_BYTES / (int)ckl_dtype_bytes(cfg->epilogue.ab);
+}
+
+static tiled_mma mma_of(const gemm_tiled_config *cfg)
+{
+    static const char *const atoms[] = {
+        [CKL_F16] = "SM80_16x8x16_F32F16F16F32_TN",
+        [CKL_BF16] = "SM80_16x8x16_F32BF16BF16F32_TN",
+        [CKL_F32] = "SM80_16x8x8_F32TF32TF32F32_TN",
+        [CKL_I8] = "SM80_16x8x32_S32S8S8S32_TN",
+    };
+    return is_fma(cfg) ? make_tiled_mma("UniversalFMA", FMA_M, FMA_N) : make_tiled_mma(atoms[cfg->epilogue.ab], 2, 2);
+}
+
+/* This thread among those of the MMA. With f32 neighbours have neighbouring columns of D: they store whole sectors. */
+static val mma_thread(const gemm_tiled_config *cfg)
+{
+    val along_m = div(thread(), imm(FMA_N)), along_n = rem(thread(), imm(FMA_N));
+    return is_fma(cfg) ? add(along_m, mul(along_n, imm(FMA_M))) : thread();
+}
+
+/*
+ * No bank conflicts: rows of 64 bytes are swizzled for ldmatrix. Those of f32 are 80 bytes apart instead, so that all that a
+ * thread reads lies at constant distances.
+ */
 static tensor smem_ring(const gemm_tiled_config *cfg, const char *name, int rows)
 {
-    layout tile = tma_tile_layout(cfg->epilogue.ab, rows, GEMM_TILED_K, 64); // no bank conflicts for ldmatrix
-    int64_t elements = (int64_t)rows * GEMM_TILED_K;
-    layout ring = make_layout(shape(rows, GEMM_TILED_K, cfg->stages), stride(GEMM_TILED_K, 1, elements));
-    return smem_tensor(name, cfg->epilogue.ab, with_swizzle(tile.sw, ring), 1024);
+    ckl_dtype dtype = cfg->epilogue.ab;
+    int depth = depth_of(cfg), pitch = depth + (is_fma(cfg) ? GEMM_TILED_PAD / (int)ckl_dtype_bytes(dtype) : 0);
+    swizzle sw = is_fma(cfg) ? (swizzle){ 0 } : tma_tile_layout(dtype, rows, depth, GEMM_TILED_BYTES).sw;
+    layout ring = make_layout(shape(rows, depth, cfg->stages), stride(pitch, 1, (int64_t)rows * pitch));
+    return smem_tensor(name, dtype, with_swizzle(sw, ring), 1024);
 }
 
 /* What copies `vec` elements from global memory. */
 static const char *atom_of(const gemm_tiled_config *cfg)
 {
-    switch (cfg->vec) {
-    case 8:
+    switch (cfg->vec * (int)ckl_dtype_bytes(cfg->epilogue.ab)) {
+    case 16:
         return "SM80_CP_ASYNC_CACHEGLOBAL<128>";
-    case 4:
+    case 8:
         return "SM80_CP_ASYNC_CACHEALWAYS<64>";
-    case 2:
+    case 4:
         return "SM80_CP_ASYNC_CACHEALWAYS<32>";
     default:
-        return universal_copy(cfg->epilogue.ab, 1);
+        return universal_copy(cfg->epilogue.ab, cfg->vec);
     }
 }
 
@@ -43,16 +80,17 @@ static const char *atom_of(const gemm_tiled_config *cfg)
 static operand_tiles tiles_of(const gemm_tiled_config *cfg, const char *name, tensor gX, int rows, val tile)
 {
     ckl_dtype dtype = cfg->epilogue.ab;
-    operand_tiles x = { .limits = gX.layout.shape, .rows = rows, .sX = smem_ring(cfg, name, rows) };
-    int_tuple tiler = shape(rows, GEMM_TILED_K);
+    operand_tiles x = { .limits = gX.layout.shape, .rows = rows, .depth = depth_of(cfg) };
+    int_tuple tiler = shape(rows, x.depth);
     tensor gTiles = local_tile(gX, tiler, coord(tile, _));                        // (ROWS,BK,K_TILES)
     tensor cTiles = local_tile(identity_tensor(x.limits), tiler, coord(tile, _)); // (ROWS,BK,K_TILES)
-    layout threads = compact_right(shape(GEMM_TILED_THREADS * cfg->vec / GEMM_TILED_K, GEMM_TILED_K / cfg->vec));
+    layout threads = compact_right(shape(GEMM_TILED_THREADS * cfg->vec / x.depth, x.depth / cfg->vec));
+    x.sX = smem_ring(cfg, name, rows);
     x.copy = make_tiled_copy(atom_of(cfg), dtype, threads, compact(shape(1, cfg->vec)));
     x.tXgX = partition_S(&x.copy, gTiles, thread());
     x.tXcX = partition_S(&x.copy, cTiles, thread());
     x.tXsX = partition_D(&x.copy, x.sX, thread());
-    if (cfg->vec == 1)
+    if (x.copy.atom.op != IR_CP_ASYNC)
         x.rX = fragment_like(slice(x.tXsX, _, _, _, 0), dtype);
     return x;
 }
@@ -72,21 +110,55 @@ static void store_tile_of(const operand_tiles *x, val stage)
         copy_tiled(&x->copy, x->rX, slice(x->tXsX, _, _, _, stage));
 }
 
-/* Multiplies one stage. */
-static void multiply(const tiled_mma *mma, const operand_tiles *A, const operand_tiles *B, val stage, tensor acc)
+/* Multiplies one stage by tensor cores. */
+static void multiply_mma(const tiled_mma *mma, const operand_tiles *A, const operand_tiles *B, val stage, tensor acc)
 {
-    tensor rA = fragment_A(mma, A->rows, GEMM_TILED_K); // (MMA,MMA_M,MMA_K)
-    tensor rB = fragment_B(mma, B->rows, GEMM_TILED_K); // (MMA,MMA_N,MMA_K)
+    tensor rA = fragment_A_words(mma, A->rows, A->depth); // (WORDS,MMA_M,MMA_K)
+    tensor rB = fragment_B_words(mma, B->rows, B->depth); // (WORDS,MMA_N,MMA_K)
     ldmatrix_A(mma, slice(A->sX, _, _, stage), thread(), rA);
     ldmatrix_B(mma, slice(B->sX, _, _, stage), thread(), rB);
     gemm(mma, rA, rB, acc, yes());
+}
+
+/* Multiplies vector number `vector` of the rows of one stage, (1,MMA_M,BK) and (1,MMA_N,BK), a few rows of A at a time. */
+static void multiply_vector(const tiled_mma *mma, tensor tCsA, tensor tCsB, val vector, tensor acc)
+{
+    int64_t rows = static_size(layout_mode(tCsA.layout, 1)), cols = static_size(layout_mode(tCsB.layout, 1));
+    tensor tCsB_vector = local_tile(tCsB, shape(1, cols, FMA_VECTOR), coord(0, 0, vector)); // (1,MMA_N,VECTOR)
+    tensor rB = fragment_like(tCsB_vector, F32);
+    copy(tCsB_vector, rB, 16);
+    for (int64_t row = 0; row < rows; row += FMA_ROWS) {
+        int64_t block = row / FMA_ROWS;
+        tensor tCsA_vector =
+            local_tile(tCsA, shape(1, FMA_ROWS, FMA_VECTOR), coord(0, block, vector)); // (1,ROWS,VECTOR)
+        tensor rA = fragment_like(tCsA_vector, F32);
+        copy(tCsA_vector, rA, 16);
+        gemm(mma, rA, rB, local_tile(acc, shape(1, FMA_ROWS, cols), coord(0, block, 0)), yes());
+    }
+}
+
+/* Multiplies one stage without tensor cores. */
+static void multiply_fma(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A,
+                         const operand_tiles *B, val stage, tensor acc)
+{
+    tensor tCsA = partition_A(mma, slice(A->sX, _, _, stage), mma_thread(cfg)); // (1,MMA_M,BK)
+    tensor tCsB = partition_B(mma, slice(B->sX, _, _, stage), mma_thread(cfg)); // (1,MMA_N,BK)
+    int vectors = A->depth / FMA_VECTOR;
+    if (cfg->unroll == vectors) {
+        for (int v = 0; v < vectors; v++)
+            multiply_vector(mma, tCsA, tCsB, imm(v), acc);
+        return;
+    }
+    LOOP_FROM(first, imm(0), imm(vectors), imm(cfg->unroll))
+        for (int v = 0; v < cfg->unroll; v++)
+            multiply_vector(mma, tCsA, tCsB, add(first, imm(v)), acc);
 }
 
 /* acc = A tile * B tile over all of K. */
 static void mainloop(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A, const operand_tiles *B,
                      val k, tensor acc)
 {
-    val k_tiles = convert(U32, div(add(k, imm(GEMM_TILED_K - 1)), imm(GEMM_TILED_K)));
+    val k_tiles = convert(U32, div(add(k, imm(A->depth - 1)), imm(A->depth)));
     for (int s = 0; s < cfg->stages - 1; s++) {
         load_tile(A, imm(s), imm(s));
         load_tile(B, imm(s), imm(s));
@@ -102,7 +174,10 @@ static void mainloop(const gemm_tiled_config *cfg, const tiled_mma *mma, const o
         load_tile(A, next, free);
         load_tile(B, next, free);
         cp_async_commit();
-        multiply(mma, A, B, ready, acc);
+        if (is_fma(cfg))
+            multiply_fma(cfg, mma, A, B, ready, acc);
+        else
+            multiply_mma(mma, A, B, ready, acc);
         store_tile_of(A, free);
         store_tile_of(B, free);
         assign(free, ready);
@@ -116,7 +191,7 @@ static void store_tile(const gemm_tiled_config *cfg, const gemm_values *p, const
                        tensor acc)
 {
     tensor cD = local_tile(identity_tensor(shape(p->m, p->n)), shape(cfg->tile_m, cfg->tile_n), coord(row, col));
-    tensor tCcD = partition_C(mma, cD, thread()); // (MMA,MMA_M,MMA_N)
+    tensor tCcD = partition_C(mma, cD, mma_thread(cfg)); // (MMA,MMA_M,MMA_N)
     for (int i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
         val at_row = convert(I64, coordinate(tCcD, 0, i)), at_col = convert(I64, coordinate(tCcD, 1, i));
         IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
@@ -143,10 +218,9 @@ void gemm_tiled(const void *config, int kernel)
     tensor gB = gmem_tensor(p.b, dtype, make_layout(shape(p.n, p.k), stride(p.ldb, 1))); // (N,K)
     operand_tiles A = tiles_of(cfg, "A", gA, cfg->tile_m, row);
     operand_tiles B = tiles_of(cfg, "B", gB, cfg->tile_n, col);
-    tiled_mma mma =
-        make_tiled_mma(dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 2, 2);
+    tiled_mma mma = mma_of(cfg);
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
-    fill(acc, immf(0));
+    fill(acc, convert(acc.dtype, imm(0)));
     mainloop(cfg, &mma, &A, &B, p.k, acc);
     store_tile(cfg, &p, &mma, row, col, acc);
 }
