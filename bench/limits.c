@@ -183,7 +183,8 @@ static void doubt_peers(result_row *row, double least_us)
 
 void limits_apply(const result_header *header, result_row *row)
 {
-    double matrix = over(row->flops, header->matrix_tflops * 1e6), memory = memory_us(header, row);
+    double rate = row->matrix_rate > 0 ? row->matrix_rate : 1;
+    double matrix = over(row->flops, rate * header->matrix_tflops * 1e6), memory = memory_us(header, row);
     double launch = strcmp(row->method, "graphs") == 0 ? header->launch_us : 0;
     row->limit_us = fmax(fmax(matrix, memory), launch);
     result_set(row->limit, row->limit_us == launch ? "launch" : row->limit_us == matrix ? "matrix" : "memory");

@@ -81,6 +81,7 @@ typedef struct result_table {
     X(result_row, count, launches) /* of one sample */                                \
     RESULT_TIME(X, result_row)                                                        \
     X(result_row, real, flops)                                                        \
+    X(result_row, real, matrix_rate)   /* of these types, to that of 16 bits; 0: 1 */ \
     X(result_row, real, bytes)         /* compulsory */                               \
     X(result_row, real, bytes_written) /* of them */                                  \
     X(result_row, real, tflops)                                                       \

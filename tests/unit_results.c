@@ -135,6 +135,19 @@ static void test_matrix_limit(void **state)
     assert_true(row.beyond_limit);
 }
 
+/* 8-bit types have more than twice the rate that was measured in 16 bits. */
+static void test_matrix_rate(void **state)
+{
+    (void)state;
+    const result_header header = { .copy_gbs = 4000, .matrix_tflops = 700 };
+    result_row row = { .flops = 7e10, .median_us = 50, .l2 = "cold" };
+    limits_apply(&header, &row);
+    assert_true(fabs(row.limit_us - 100) < 1e-9 && row.beyond_limit);
+    row.matrix_rate = 2.25;
+    limits_apply(&header, &row);
+    assert_true(fabs(row.limit_us - 100 / 2.25) < 1e-9 && !row.beyond_limit);
+}
+
 /* As many bytes as are written count at the rate of copying, the rest at that of reading or writing alone. */
 static void test_memory_limit(void **state)
 {
