@@ -261,10 +261,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_summary),        cmocka_unit_test(test_clock_reasons),
         cmocka_unit_test(test_geometric_mean), cmocka_unit_test(test_json),
-        cmocka_unit_test(test_matrix_limit),   cmocka_unit_test(test_memory_limit),
-        cmocka_unit_test(test_beyond_limit),   cmocka_unit_test(test_launch_limit),
-        cmocka_unit_test(test_idle_peer),      cmocka_unit_test(test_limit_kernels),
-        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_matrix_limit),   cmocka_unit_test(test_matrix_rate),
+        cmocka_unit_test(test_memory_limit),   cmocka_unit_test(test_beyond_limit),
+        cmocka_unit_test(test_launch_limit),   cmocka_unit_test(test_idle_peer),
+        cmocka_unit_test(test_limit_kernels),  cmocka_unit_test(test_arguments),
     };
     return cmocka_run_group_tests_name("results", tests, NULL, NULL);
 }
