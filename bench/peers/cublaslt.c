@@ -2,13 +2,14 @@
  * cublaslt.c - gemm by NVIDIA's cuBLASLt, with its fused epilogues: what its heuristic names, and all else that it has.
  *
  * cuBLASLt's matrices are column-major. Our D [M,N] by rows is D^T [N,M] by columns, and D^T = B A^T: its first operand
- * is our B (columns of length K, transposed), its second is our A. The bias runs along the rows of D^T: our columns.
+ * is our B (of nt columns of length K, transposed), its second is our A. The bias runs along the rows of D^T: our columns.
  */
 #include <stdlib.h>
 
 #include "base/math.h"
 #include "bench/peers/cublaslt_library.h"
 #include "bench/peers/peers.h"
+#include "operators/gemm/gemm_config.h"
 #include "operators/gemm/gemm_lab.h"
 #include "cutekernellib/operators/gemm.h"
 
@@ -89,28 +90,30 @@ static ckl_status create_desc(const ckl_gemm_desc *g, lt_desc *desc)
     int32_t epilogue = activations[g->activation] | (g->bias ? LT_EPILOGUE_BIAS : 0);
     CALL(cublasLtMatmulDescCreate, desc, compute_of(g), scale_of(g));
     TRY(set_accumulation(g, *desc));
-    TRY(set(*desc, LT_DESC_TRANSPOSE_A, LT_OP_TRANSPOSED));
+    TRY(set(*desc, LT_DESC_TRANSPOSE_A, gemm_k_major((choice)g->layout, 'b') ? LT_OP_TRANSPOSED : LT_OP_NORMAL));
+    TRY(set(*desc, LT_DESC_TRANSPOSE_B, gemm_k_major((choice)g->layout, 'a') ? LT_OP_NORMAL : LT_OP_TRANSPOSED));
     TRY(set(*desc, LT_DESC_EPILOGUE, epilogue ? epilogue : LT_EPILOGUE_DEFAULT));
     return g->bias ? set(*desc, LT_DESC_BIAS_TYPE, type_of(g->d)) : CKL_OK;
 }
 
-static ckl_status create_layout(const ckl_gemm_desc *g, lt_layout *layout, ckl_dtype type, int64_t rows, int64_t cols,
-                                int64_t ld, int64_t stride)
+/* A matrix of ours: its rows are columns there. */
+static ckl_status create_layout(const ckl_gemm_desc *g, char name, lt_layout *layout)
 {
     const int32_t count = (int32_t)g->batch;
-    CALL(cublasLtMatrixLayoutCreate, layout, type_of(type), (uint64_t)rows, (uint64_t)cols, ld);
+    const gemm_matrix x = gemm_matrix_of(g, name);
+    CALL(cublasLtMatrixLayoutCreate, layout, type_of(x.type), (uint64_t)x.cols, (uint64_t)x.rows, x.ld);
     CALL(cublasLtMatrixLayoutSetAttribute, *layout, LT_LAYOUT_BATCH_COUNT, &count, sizeof count);
-    CALL(cublasLtMatrixLayoutSetAttribute, *layout, LT_LAYOUT_BATCH_STRIDE, &stride, sizeof stride);
+    CALL(cublasLtMatrixLayoutSetAttribute, *layout, LT_LAYOUT_BATCH_STRIDE, &x.stride, sizeof x.stride);
     return CKL_OK;
 }
 
 static ckl_status create_layouts(peer_problem *p)
 {
     const ckl_gemm_desc *g = &p->gemm->desc;
-    TRY(create_layout(g, &p->a, g->b, g->k, g->n, g->ldb, g->stride_b));
-    TRY(create_layout(g, &p->b, g->a, g->k, g->m, g->lda, g->stride_a));
-    TRY(create_layout(g, &p->c, g->d, g->n, g->m, g->c ? g->ldc : g->ldd, g->c ? g->stride_c : g->stride_d));
-    return create_layout(g, &p->d, g->d, g->n, g->m, g->ldd, g->stride_d);
+    TRY(create_layout(g, 'b', &p->a));
+    TRY(create_layout(g, 'a', &p->b));
+    TRY(create_layout(g, g->c ? 'c' : 'd', &p->c));
+    return create_layout(g, 'd', &p->d);
 }
 
 /* In cuBLASLt's order. */

@@ -21,9 +21,12 @@ typedef enum ckl_gemm_math {
     CKL_GEMM_TF32, // the operands without the low 13 bits of their fractions: tensor cores
 } ckl_gemm_math;
 
-/* Which dimension of A and B is contiguous. */
+/* How A and B lie, by rows: the first letter is A's, n for [M,K] and t for [K,M]; the second is B's, n for [K,N] and t for [N,K]. */
 typedef enum ckl_gemm_layout {
-    CKL_GEMM_NT, // both K-major: A is [M,K], B is [N,K] by rows
+    CKL_GEMM_NT, // both K-major: K is contiguous
+    CKL_GEMM_NN, // A K-major, B N-major
+    CKL_GEMM_TN, // A M-major, B N-major
+    CKL_GEMM_TT, // A M-major, B K-major
 } ckl_gemm_layout;
 
 /*
@@ -38,13 +41,13 @@ typedef struct ckl_gemm_desc {
         d; // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32; of I8 also I32. 0 means a, BF16 of 8 bits
     ckl_gemm_math math;         // of an f32 A and B; 0 means f32
     ckl_gemm_layout layout;     // 0 means nt
-    int64_t lda, ldb, ldc, ldd; // 0 means dense: k, k, n, n; without C ldc is 0
+    int64_t lda, ldb, ldc, ldd; // 0 means dense: k or m, k or n, n, n; without C ldc is 0
     ckl_activation activation;  // 0 means none
     bool bias;                  // adds bias[j], of D's type, to every element of column j
 
     /* So many products, each of its own matrices, which lie `stride` elements apart; the bias is that of all. */
     int64_t batch;                                  // 0 means 1
-    int64_t stride_a, stride_b, stride_c, stride_d; // 0 means one matrix after the other: m*lda, n*ldb, m*ldc, m*ldd
+    int64_t stride_a, stride_b, stride_c, stride_d; // 0 means one matrix after the other: rows * ld
 } ckl_gemm_desc;
 
 /* The memory of one call: device pointers. d may be c if their pitches and strides are the same. */
@@ -62,7 +65,7 @@ CKL_MUST_USE CKL_API ckl_status ckl_gemm_plan(ckl_device *device, const ckl_gemm
 /*
  * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of one plan that may
  * overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of large A and B in rows that are no
- * multiple of 16 bytes is not.
+ * multiple of 16 bytes is not, nor that of 8-bit types and tf32 that are not K-major.
  */
 CKL_MUST_USE CKL_API ckl_status ckl_gemm_run(const ckl_plan *plan, const ckl_gemm_args *args, ckl_stream stream);
 

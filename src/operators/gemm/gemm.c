@@ -5,6 +5,21 @@
 #include "operators/gemm/gemm_plan.h"
 #include "operators/operators.h"
 
+gemm_matrix gemm_matrix_of(const ckl_gemm_desc *d, char name)
+{
+    const bool k_major = gemm_k_major((choice)d->layout, name);
+    switch (name) {
+    case 'a':
+        return (gemm_matrix){ d->a, k_major ? d->m : d->k, k_major ? d->k : d->m, d->lda, d->stride_a };
+    case 'b':
+        return (gemm_matrix){ d->b, k_major ? d->n : d->k, k_major ? d->k : d->n, d->ldb, d->stride_b };
+    case 'c':
+        return (gemm_matrix){ d->d, d->m, d->n, d->ldc, d->stride_c };
+    default:
+        return (gemm_matrix){ d->d, d->m, d->n, d->ldd, d->stride_d };
+    }
+}
+
 /* Validation */
 
 static ckl_status check_same(const char *name, ckl_dtype type, ckl_dtype only)
@@ -50,8 +65,8 @@ static ckl_status check_outputs_apart(const ckl_gemm_desc *d)
 static ckl_status check_batch(ckl_gemm_desc *d)
 {
     d->batch = d->batch ? d->batch : 1;
-    TRY(check_stride("stride_a", &d->stride_a, d->m, d->lda, d->batch));
-    TRY(check_stride("stride_b", &d->stride_b, d->n, d->ldb, d->batch));
+    TRY(check_stride("stride_a", &d->stride_a, gemm_matrix_of(d, 'a').rows, d->lda, d->batch));
+    TRY(check_stride("stride_b", &d->stride_b, gemm_matrix_of(d, 'b').rows, d->ldb, d->batch));
     TRY(check_stride("stride_d", &d->stride_d, d->m, d->ldd, d->batch));
     if (d->c)
         TRY(check_stride("stride_c", &d->stride_c, d->m, d->ldc, d->batch));
@@ -68,8 +83,10 @@ static ckl_status check(void *desc)
     TRY(check_result(d));
     if (d->math == CKL_GEMM_TF32 && d->a != CKL_F32)
         FAIL(CKL_INVALID, "gemm: math=tf32 is of a=f32, not of %s", ckl_dtype_name(d->a));
-    TRY(plan_check_pitch("gemm", "lda", &d->lda, "k", d->k));
-    TRY(plan_check_pitch("gemm", "ldb", &d->ldb, "k", d->k));
+    TRY(plan_check_pitch("gemm", "lda", &d->lda, gemm_k_major((choice)d->layout, 'a') ? "k" : "m",
+                         gemm_matrix_of(d, 'a').cols));
+    TRY(plan_check_pitch("gemm", "ldb", &d->ldb, gemm_k_major((choice)d->layout, 'b') ? "k" : "n",
+                         gemm_matrix_of(d, 'b').cols));
     TRY(plan_check_pitch("gemm", "ldd", &d->ldd, "n", d->n));
     if (d->c) {
         TRY(check_same("c", d->c, d->d));
@@ -80,13 +97,14 @@ static ckl_status check(void *desc)
 }
 
 /* A matrix, or one of each product of the batch. */
-static plan_tensor matrices(const ckl_gemm_desc *d, const char *name, ckl_dtype type, int64_t rows, int64_t cols,
-                            int64_t ld, int64_t stride)
+static plan_tensor matrices(const ckl_gemm_desc *d, const char *name)
 {
-    plan_tensor one = plan_matrix(name, type, rows, cols, ld);
+    const gemm_matrix x = gemm_matrix_of(d, *name);
+    plan_tensor one = plan_matrix(name, x.type, x.rows, x.cols, x.ld);
     if (d->batch == 1)
         return one;
-    plan_tensor all = plan_strided(name, type, 3, (int64_t[]){ d->batch, rows, cols }, (int64_t[]){ stride, ld, 1 });
+    plan_tensor all =
+        plan_strided(name, x.type, 3, (int64_t[]){ d->batch, x.rows, x.cols }, (int64_t[]){ x.stride, x.ld, 1 });
     all.place = one.place;
     return all;
 }
@@ -96,11 +114,11 @@ static int tensors(const void *desc, plan_tensor *t)
 {
     const ckl_gemm_desc *d = desc;
     const char *no_c = d->c ? NULL : "a problem without C", *no_bias = d->bias ? NULL : "a problem without bias";
-    t[0] = plan_apart(matrices(d, "a", d->a, d->m, d->k, d->lda, d->stride_a));
-    t[1] = plan_apart(matrices(d, "b", d->b, d->n, d->k, d->ldb, d->stride_b));
-    t[2] = plan_absent(matrices(d, "c", d->d, d->m, d->n, d->ldc, d->stride_c), no_c);
+    t[0] = plan_apart(matrices(d, "a"));
+    t[1] = plan_apart(matrices(d, "b"));
+    t[2] = plan_absent(matrices(d, "c"), no_c);
     t[3] = plan_absent(plan_vector("bias", d->d, d->n), no_bias);
-    t[4] = plan_output(matrices(d, "d", d->d, d->m, d->n, d->ldd, d->stride_d));
+    t[4] = plan_output(matrices(d, "d"));
     return 5;
 }
 
@@ -153,6 +171,7 @@ gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
 {
     return (gemm_epilogue){ .ab = d->a,
                             .math = (choice)d->math,
+                            .layout = (choice)d->layout,
                             .d = d->d,
                             .c = d->c != CKL_DTYPE_DEFAULT,
                             .bias = d->bias,
@@ -162,36 +181,25 @@ gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
 ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)
 {
     gemm_epilogue want = gemm_epilogue_of(d);
-    if (have->ab != want.ab || have->math != want.math || have->d != want.d || have->c != want.c ||
-        have->bias != want.bias || have->activation != want.activation)
+    if (have->ab != want.ab || have->math != want.math || have->layout != want.layout || have->d != want.d ||
+        have->c != want.c || have->bias != want.bias || have->activation != want.activation)
         FAIL(CKL_INVALID, "gemm %s: the config's types or epilogue are not the problem's", who);
     return CKL_OK;
 }
 
 bool gemm_rows_aligned(const ckl_gemm_desc *d, char matrix, int bytes)
 {
-    const struct {
-        char name;
-        int64_t rows, ld, stride;
-        ckl_dtype type;
-    } all[] = { { 'a', d->m, d->lda, d->stride_a, d->a },
-                { 'b', d->n, d->ldb, d->stride_b, d->b },
-                { 'c', d->m, d->ldc, d->stride_c, d->d },
-                { 'd', d->m, d->ldd, d->stride_d, d->d } };
-    for (int i = 0; i < COUNT_OF(all); i++) {
-        int64_t size = (int64_t)ckl_dtype_bytes(all[i].type);
-        if (all[i].name == matrix)
-            return (all[i].rows <= 1 || all[i].ld * size % bytes == 0) &&
-                   (d->batch == 1 || all[i].stride * size % bytes == 0);
-    }
-    return false;
+    const gemm_matrix x = gemm_matrix_of(d, matrix);
+    int64_t size = (int64_t)ckl_dtype_bytes(x.type);
+    return (x.rows <= 1 || x.ld * size % bytes == 0) && (d->batch == 1 || x.stride * size % bytes == 0);
 }
 
 int gemm_vector_of(const ckl_gemm_desc *d)
 {
     int bytes = TMA_ALIGNMENT;
-    while (!gemm_rows_aligned(d, 'a', bytes) || !gemm_rows_aligned(d, 'b', bytes))
-        bytes /= 2;
+    for (const char *x = "ab"; *x; x++)
+        while (gemm_k_major((choice)d->layout, *x) && !gemm_rows_aligned(d, *x, bytes))
+            bytes /= 2;
     return bytes / (int)ckl_dtype_bytes(d->a);
 }
 

@@ -14,7 +14,7 @@
     X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                    \
     X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits") \
     X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")                           \
-    X(owner, choice, layout, "nt", "nt", "A is [M,K] and B is [N,K]")                                           \
+    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]") \
     X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                          \
     X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                          \
     X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                          \
@@ -28,12 +28,13 @@
     X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")
 
 /* What every kernel computes: types, and what follows the products. */
-#define GEMM_EPILOGUE(X, owner)                                                       \
-    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B")    \
-    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of") \
-    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias")    \
-    X(owner, bool, c, "0", "0 1", "adds beta * C")                                    \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                   \
+#define GEMM_EPILOGUE(X, owner)                                                                                 \
+    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B")                              \
+    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")                           \
+    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]") \
+    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias")                              \
+    X(owner, bool, c, "0", "0 1", "adds beta * C")                                                              \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                                             \
     X(owner, choice, activation, "identity", "identity relu gelu", "applied last")
 
 typedef struct gemm_epilogue {
@@ -41,6 +42,20 @@ typedef struct gemm_epilogue {
 } gemm_epilogue;
 
 gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *desc);
+
+/* Is K contiguous in matrix 'a' or 'b'? */
+static inline bool gemm_k_major(choice lie, char matrix)
+{
+    return lie == CKL_GEMM_NT || lie == (matrix == 'a' ? CKL_GEMM_NN : CKL_GEMM_TT);
+}
+
+/* A matrix as it lies in memory: 'a', 'b', 'c' or 'd'. */
+typedef struct gemm_matrix {
+    ckl_dtype type;
+    int64_t rows, cols, ld, stride;
+} gemm_matrix;
+
+gemm_matrix gemm_matrix_of(const ckl_gemm_desc *desc, char name);
 
 /* Parameters of the kernels that address memory themselves. */
 #define GEMM_PARAMS(X, owner) \
@@ -192,16 +207,17 @@ KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 
 void gemm_sm90(const void *config, int kernel);
 
-/* pitched: sm90 behind a second kernel, which copies A, B or both, those of a whole batch */
+/* pitched: sm90 behind a second kernel, which copies or transposes A, B or both, those of a whole batch */
 
 enum {
     GEMM_REPITCH_THREADS = 256,
-    GEMM_REPITCH_VECTOR = 8, // elements that a thread makes of a row
+    GEMM_REPITCH_BYTES = 16, // that a thread makes of a row
     GEMM_REPITCH_ROWS = 4,   // rows of a thread, whose loads are under way together
+    GEMM_TURN_TILE = 64,     // rows and columns that a CTA transposes
     GEMM_PITCH_BYTES = 128,  // rows of a copy start at multiples of it
 };
 
-/* Of up to two copies; CTAs from `second` on make the other one. */
+/* Of up to two copies; CTAs from `second` on make the other one. Rows and their length are those of the source. */
 #define GEMM_REPITCH_PARAMS(X, owner) \
     X(owner, pointer, from, [2])      \
     X(owner, i64, from_ld, [2])       \
@@ -209,7 +225,8 @@ enum {
     X(owner, pointer, to, [2])        \
     X(owner, i64, to_ld, [2])         \
     X(owner, i64, copy_rows, [2])     \
-    X(owner, i64, copy_length)        \
+    X(owner, i64, copy_length, [2])   \
+    X(owner, u32, turned, [2])        \
     X(owner, u32, second)
 
 KERNEL_PARAMS(gemm_repitch, GEMM_REPITCH_PARAMS);

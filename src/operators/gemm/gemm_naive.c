@@ -2,10 +2,13 @@
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-/* The address of element (i,l) of a matrix in rows `ld` apart. */
-static val address_of(ckl_dtype dtype, val start, val ld, val i, val l)
+/* The address of element l of row i of A, or of column i of B. */
+static val address_of(gemm_epilogue e, char matrix, const gemm_values *p, val i, val l)
 {
-    return add(start, convert(U64, mul(add(mul(i, ld), l), imm((int)ckl_dtype_bytes(dtype)))));
+    const bool is_a = matrix == 'a', k_major = gemm_k_major(e.layout, matrix);
+    val row = k_major ? i : l, col = k_major ? l : i;
+    val element = add(mul(row, is_a ? p->lda : p->ldb), col);
+    return add(is_a ? p->a : p->b, convert(U64, mul(element, imm((int)ckl_dtype_bytes(e.ab)))));
 }
 
 /* An 8-bit float as f32, by integer arithmetic: sm_80 has no instruction for it. */
@@ -53,8 +56,8 @@ void gemm_naive(const void *config, int kernel)
         ir_type sums = dtype == CKL_I8 ? I32 : F32;
         val sum = variable(sums, convert(sums, imm(0)));
         LOOP(l, p.k) {
-            val a = factor(cfg->epilogue, address_of(dtype, p.a, p.lda, i, l));
-            val b = factor(cfg->epilogue, address_of(dtype, p.b, p.ldb, j, l));
+            val a = factor(cfg->epilogue, address_of(cfg->epilogue, 'a', &p, i, l));
+            val b = factor(cfg->epilogue, address_of(cfg->epilogue, 'b', &p, j, l));
             assign(sum, sums == F32 ? fma(a, b, sum) : add(mul(a, b), sum));
         }
         gemm_store(cfg->epilogue, &p, i, j, sum);

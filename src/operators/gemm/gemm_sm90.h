@@ -31,6 +31,7 @@ typedef struct sm90_kernel {
     gemm_sm90_values p;
     tma_copy tmaA, tmaB, tmaC, tmaD;
     tensor sA, sB; // (BM,BK,STAGES), (BN,BK,STAGES)
+    bool a_k_major, b_k_major;
     tensor sD;     // (ROWS,COLS,BUFFERS,CONSUMERS)
     tensor sBias;  // (BIAS,CONSUMERS) f32
     tensor sParts; // (2,THREADS,PAIRS,SPLIT,CONSUMERS) f32
@@ -61,10 +62,14 @@ typedef struct consumer_role {
     val parts_parity;  // of the next phase of its barrier of partial sums
 } consumer_role;
 
+enum { MN_SPAN = GEMM_TILE_BYTES / 2 }; // elements of 16 bits of M or N in one box of an operand that is not K-major
+
 /* gemm_sm90_tiles.c: parameters, shared memory, and where a tile lies. */
+bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand); // 'a' or 'b' of the tile
 void gemm_sm90_parameters(sm90_kernel *k);
 void gemm_sm90_memory(sm90_kernel *k);
 
+tensor gemm_sm90_transposed(tensor t);                     // a tile with rows and columns in each other's place
 tile_place gemm_sm90_tile(const sm90_kernel *k, val tile); // this CTA's, of a cluster's tile
 
 /* gemm_sm90_producer.c: the warpgroup that loads; and what all threads may ask for before the kernel before has ended. */

@@ -220,14 +220,6 @@ static void store_subtile(const sm90_kernel *k, const consumer_role *c, const su
             store_elements(k, c, h);
 }
 
-/* A tile with rows and columns in each other's place. */
-static tensor transposed(tensor t)
-{
-    layout plain = without_swizzle(t.layout);
-    layout modes[] = { layout_mode(plain, 1), layout_mode(plain, 0) };
-    return tensor_with_layout(t, with_swizzle(t.layout.sw, layouts_of(2, modes)));
-}
-
 static void place_subtile(const sm90_kernel *k, const tile_place *tile, subtile *h)
 {
     val row = add(tile->row, imm(h->rows)), col = add(tile->col, imm(h->cols));
@@ -249,7 +241,7 @@ void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile
         h.stores_pending = i == 0 && count % cfg->buffers ? 0 : cfg->buffers - 1;
         h.acc = slice(accumulator_columns(c->acc, h.cols, width), _, i / columns, _);
         h.sD = slice(c->sD, _, _, i % cfg->buffers);
-        h.sAcc = cfg->swap ? transposed(h.sD) : h.sD;
+        h.sAcc = cfg->swap ? gemm_sm90_transposed(h.sD) : h.sD;
         place_subtile(k, tile, &h);
         store_subtile(k, c, &h);
         if (k->epilogue.c)

@@ -60,6 +60,13 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
     return s;
 }
 
+tensor gemm_sm90_transposed(tensor t)
+{
+    layout plain = without_swizzle(t.layout);
+    layout modes[] = { layout_mode(plain, 1), layout_mode(plain, 0) };
+    return tensor_with_layout(t, with_swizzle(t.layout.sw, layouts_of(2, modes)));
+}
+
 /* The K tiles of this CTA. The parts of a split differ by one tile at most. */
 static void divide_k(sm90_kernel *k)
 {
@@ -72,14 +79,28 @@ static void divide_k(sm90_kernel *k)
     k->k_tiles = sub(div(mul(all, add(k->rank_k, imm(1))), parts), k->k_first);
 }
 
+bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand)
+{
+    return gemm_k_major(c->epilogue.layout, c->swap ? (operand == 'a' ? 'b' : 'a') : operand);
+}
+
+/* A box of an operand: rows of it, all of a K tile long, or a span of its rows or columns for each of K. */
+static tma_copy operand_tma(const sm90_kernel *k, val map, bool k_major, int box)
+{
+    int rank = k->cfg->batched ? 3 : 2, depth = k->size.tile_k;
+    return make_tma(map, k->epilogue.ab, rank, k_major ? box : depth, k_major ? depth : MN_SPAN, GEMM_TILE_BYTES);
+}
+
 void gemm_sm90_parameters(sm90_kernel *k)
 {
     const gemm_sm90_shape *s = &k->size;
-    ckl_dtype ab = k->epilogue.ab, d = k->epilogue.d;
+    ckl_dtype d = k->epilogue.d;
     int rank = k->cfg->batched ? 3 : 2;
     k->p = params_of(gemm_sm90);
-    k->tmaA = make_tma(k->p.A, ab, rank, s->box_a, k->size.tile_k, 128);
-    k->tmaB = make_tma(k->p.B, ab, rank, s->box_b, k->size.tile_k, 128);
+    k->a_k_major = gemm_sm90_k_major(k->cfg, 'a');
+    k->b_k_major = gemm_sm90_k_major(k->cfg, 'b');
+    k->tmaA = operand_tma(k, k->p.A, k->a_k_major, s->box_a);
+    k->tmaB = operand_tma(k, k->p.B, k->b_k_major, s->box_b);
     if (k->cfg->ragged != GEMM_ALL_RAGGED)
         k->tmaD = make_tma(k->p.D, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
     if (k->epilogue.c && k->cfg->ragged != GEMM_ALL_RAGGED)
@@ -96,6 +117,19 @@ static layout tiles_layout(ckl_dtype dtype, int rows, int cols, int span, int co
     return with_swizzle(tile.sw, plain);
 }
 
+/* (ROWS,BK,STAGES), for wgmma: rows of a K tile, or spans of MN_SPAN rows for each of K, one span after the other. */
+static tensor operand_ring(const sm90_kernel *k, const char *name, int rows, bool k_major)
+{
+    ckl_dtype ab = k->epilogue.ab;
+    int depth = k->size.tile_k, stages = k->cfg->stages;
+    if (k_major)
+        return slice(smem_tensor(name, ab, tiles_layout(ab, rows, depth, GEMM_TILE_BYTES, stages, 1), 1024), _, _, _,
+                     0);
+    layout plain = make_layout(shape(shape(MN_SPAN, rows / MN_SPAN), depth, stages),
+                               stride(stride(1, MN_SPAN * depth), MN_SPAN, (int64_t)rows * depth));
+    return smem_tensor(name, ab, with_swizzle(tma_tile_layout(ab, depth, MN_SPAN, GEMM_TILE_BYTES).sw, plain), 1024);
+}
+
 /* Partial sums of a thread lie in pairs, those of neighbouring threads side by side: whole rows of banks for every store and load. */
 static void describe_parts(sm90_kernel *k)
 {
@@ -110,10 +144,8 @@ void gemm_sm90_memory(sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
     const gemm_sm90_shape *s = &k->size;
-    layout ring_A = tiles_layout(k->epilogue.ab, cfg->tile_m, k->size.tile_k, 128, cfg->stages, 1);
-    layout ring_B = tiles_layout(k->epilogue.ab, cfg->tile_n, k->size.tile_k, 128, cfg->stages, 1);
-    k->sA = slice(smem_tensor("A", k->epilogue.ab, ring_A, 1024), _, _, _, 0); // (BM,BK,STAGES)
-    k->sB = slice(smem_tensor("B", k->epilogue.ab, ring_B, 1024), _, _, _, 0); // (BN,BK,STAGES)
+    k->sA = operand_ring(k, "A", cfg->tile_m, k->a_k_major); // (BM,BK,STAGES)
+    k->sB = operand_ring(k, "B", cfg->tile_n, k->b_k_major); // (BN,BK,STAGES)
     k->sD = smem_tensor("D", k->epilogue.d,
                         tiles_layout(k->epilogue.d, s->d_rows, s->d_cols, s->d_swizzle, cfg->buffers, cfg->consumers),
                         1024);

@@ -57,6 +57,19 @@ static void products(const double *a, const double *b, int64_t k, double smalles
     *magnitude = ((t[0] + t[4]) + (t[2] + t[6])) + ((t[1] + t[5]) + (t[3] + t[7]));
 }
 
+/* Row i of A, or column i of B, of a product of the batch: k of them. */
+static void read_factors(const ckl_gemm_desc *d, char matrix, const void *array, int64_t product, int64_t i,
+                         double *out)
+{
+    const gemm_matrix x = gemm_matrix_of(d, matrix);
+    const int64_t start = product * x.stride;
+    if (gemm_k_major((choice)d->layout, matrix))
+        dtype_read_run(x.type, array, start + i * x.ld, d->k, out);
+    else
+        for (int64_t l = 0; l < d->k; l++)
+            out[l] = dtype_read(x.type, array, start + l * x.ld + i);
+}
+
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const gemm_problem *p = problem;
@@ -65,10 +78,10 @@ static void reference(const void *problem, void *const *host, reference_slice ou
     if (!a)
         abort();
     const int64_t product = out.row / p->desc.m, row = out.row % p->desc.m;
-    dtype_read_run(p->desc.a, host[A], product * p->desc.stride_a + row * p->desc.lda, p->desc.k, a);
+    read_factors(&p->desc, 'a', host[A], product, row, a);
     for (int64_t j = 0; j < p->desc.n; j++) {
         double sum, magnitude;
-        dtype_read_run(p->desc.b, host[B], product * p->desc.stride_b + j * p->desc.ldb, p->desc.k, b);
+        read_factors(&p->desc, 'b', host[B], product, j, b);
         products(a, b, p->desc.k, smallest, &sum, &magnitude);
         sum *= p->alpha;
         magnitude *= fabs((double)p->alpha);
@@ -167,7 +180,7 @@ static const char *const cases[] = {
     "m=65 n=40 k=50 a=f32 math=tf32 impl=tiled                 # tensor cores of sm_80",
     "m=40 n=65 k=80 a=i8 d=f32 impl=tiled",
     "m=40 n=65 k=37 a=i8 d=i32 impl=tiled                      # a byte at a time",
-    "m=9 n=11 k=37 a=e4m3                                      # no alignment: naive",
+    "m=9 n=11 k=37 a=e4m3                                      # rows of odd bytes are copied",
     "m=9 n=11 k=5 a=e5m2 d=f32 fill=hard",
     "m=9 n=11 k=37 a=i8 d=f16 alpha=0.001 impl=naive",
     "m=256 n=256 k=256 a=e4m3                                  # one step of K in a stage is 128 elements",
@@ -224,6 +237,25 @@ static const char *const cases[] = {
     "m=221 n=223 k=225 bias=1                                  # copies of A and B in whole 16 bytes, then sm90",
     "m=200 n=220 k=300 lda=304 ldb=305 d=f32 a=bf16 c=1 beta=1 # of B alone",
     "m=16 n=1029 k=701 ldb=704 a=bf16 impl=pitched           # of A alone; D in odd rows",
+    "m=70 n=72 k=40 layout=nn impl=naive",
+    "m=40 n=41 k=19 layout=tn a=f32                            # turned on the way to shared memory",
+    "m=40 n=41 k=19 layout=tt impl=tiled",
+    "m=40 n=41 k=21 layout=nn a=i8 d=i32 impl=tiled",
+    "m=40 n=41 k=21 layout=tt a=f32 math=tf32 impl=tiled",
+    "m=128 n=192 k=72 layout=nn impl=sm90 config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=1 cluster_m=1 "
+    "cluster_n=1' # N-major",
+    "m=200 n=136 k=70 layout=tn a=bf16 beta=1 bias=1 impl=sm90 config='tile_m=128 tile_n=128 stages=3 consumers=2 "
+    "pingpong=0 cluster_m=2 cluster_n=1' # both, and one shared in spans",
+    "m=128 n=72 k=136 layout=tt impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 split=2 cluster_m=1 "
+    "cluster_n=1 pingpong=0' # M-major",
+    "m=64 n=100 k=70 lda=72 ldb=104 layout=nn impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 swap=1 cluster_m=1 "
+    "cluster_n=1 pingpong=0'",
+    "batch=2 m=72 n=64 k=40 layout=tn lda=80",
+    "m=100 n=71 k=67 layout=nn impl=pitched a=e5m2 d=f32       # one turned, one copied",
+    "batch=2 m=80 n=70 k=64 layout=tn a=e4m3                   # both turned",
+    "m=220 n=230 k=210 layout=tt a=f32 math=tf32 impl=pitched  # words",
+    "m=220 n=230 k=231 a=i8 d=i32 impl=pitched                 # single bytes",
+    "m=221 n=223 k=225 layout=tn impl=pitched                  # odd rows along M and N",
     "batch=3 m=70 n=72 k=136",
     "batch=2 m=150 n=140 k=80 stride_a=12808 stride_b=12000 c=1 beta=1 bias=1 activation=relu # gaps between matrices",
     "batch=4 m=64 n=32 k=64 lda=256 stride_a=64 ldb=256 stride_b=64 ldd=128 stride_d=32 # side by side, as heads are",
@@ -265,7 +297,11 @@ static const test_reject rejects[] = {
     { "math=tf32", CKL_INVALID, "gemm: math=tf32 is of a=f32, not of f16" },
     { "a=f32 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone" },
     { "a=e4m3 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: a=e4m3 is none of f16, bf16, f32, i8" },
-    { "a=e4m3 k=1001 lda=1001 impl=pitched", CKL_UNSUPPORTED, "gemm pitched: rows of e4m3 are not copied" },
+    { "k=100 m=50 layout=tn lda=49", CKL_INVALID, "gemm: lda=49 is smaller than m=50" },
+    { "k=100 n=50 layout=nn ldb=49", CKL_INVALID, "gemm: ldb=49 is smaller than n=50" },
+    { "layout=nn a=e4m3 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: tensor cores read e4m3 K-major alone" },
+    { "layout=nn impl=sm90 config='tile_n=96 cluster_m=1'", CKL_UNSUPPORTED,
+      "gemm sm90: a CTA loads 96 rows of an operand that is not K-major, no multiple of 64" },
     { "a=i8 impl=sm90 config='split=2'", CKL_UNSUPPORTED, "gemm sm90: split=2 exchanges f32, sums of i8 are i32" },
     { "a=f16 d=bf16", CKL_INVALID, "gemm: d=bf16 is none of f16, f32" },
     { "k=65 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: lda=65 elements of f16 are not a multiple of 16 bytes" },
@@ -273,7 +309,7 @@ static const test_reject rejects[] = {
       "gemm tiled: rows of A and B start at multiples of 2 elements, vec=4 wants more" },
     { "impl=tiled config='vec=3'", CKL_INVALID, "gemm tiled: vec=3 is neither 1 nor" },
     { "impl=tiled config='unroll=3'", CKL_INVALID, "gemm tiled: unroll=3 is none of 1 2 4" },
-    { "impl=pitched", CKL_UNSUPPORTED, "gemm pitched: rows of A and B are whole 16 bytes apart already" },
+    { "impl=pitched", CKL_UNSUPPORTED, "gemm pitched: A and B lie as sm90 takes them already" },
     { "k=65 impl=pitched", CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save" },
     { "batch=-1", CKL_INVALID, "gemm: batch=-1 is negative" },
     { "stride_a=64", CKL_INVALID, "gemm: stride_a=64 is not part of a problem of one product" },

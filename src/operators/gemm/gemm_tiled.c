@@ -2,6 +2,8 @@
  * gemm_tiled.c - tiles in shared memory for every GPU from sm_80 on: cp.async keeps a few K tiles on their way while four warps
  * multiply the oldest. Elements at addresses that are too narrow for cp.async come through registers, one tile on its way.
  *
+ * A matrix that is not K-major is turned on its way, element by element.
+ *
  * Tensor cores (mma.sync) multiply all types but f32, which is multiplied as it is, a block of tile_m/8 x tile_n/16 of D by each
  * thread. Four vectors of 16 bytes along K make a stage; a block of 16 x 8 takes 24 loads of a vector for 512 multiplications.
  */
@@ -62,9 +64,9 @@ static tensor smem_ring(const gemm_tiled_config *cfg, const char *name, int rows
 }
 
 /* What copies `vec` elements from global memory. */
-static const char *atom_of(const gemm_tiled_config *cfg)
+static const char *atom_of(ckl_dtype dtype, int vec)
 {
-    switch (cfg->vec * (int)ckl_dtype_bytes(cfg->epilogue.ab)) {
+    switch (vec * (int)ckl_dtype_bytes(dtype)) {
     case 16:
         return "SM80_CP_ASYNC_CACHEGLOBAL<128>";
     case 8:
@@ -72,21 +74,30 @@ static const char *atom_of(const gemm_tiled_config *cfg)
     case 4:
         return "SM80_CP_ASYNC_CACHEALWAYS<32>";
     default:
-        return universal_copy(cfg->epilogue.ab, cfg->vec);
+        return universal_copy(dtype, vec);
     }
 }
 
-/* Tile number `tile` of the rows of a matrix, all along K. */
+/* Neighbouring threads copy neighbours in memory. */
+static layout copying_threads(bool k_major, int depth, int vec)
+{
+    int count = GEMM_TILED_THREADS;
+    return k_major ? compact_right(shape(count * vec / depth, depth / vec)) : compact(shape(32, count / 32));
+}
+
+/* Tile number `tile` of the rows of A or the columns of B, all along K. */
 static operand_tiles tiles_of(const gemm_tiled_config *cfg, const char *name, tensor gX, int rows, val tile)
 {
     ckl_dtype dtype = cfg->epilogue.ab;
+    bool k_major = gemm_k_major(cfg->epilogue.layout, *name);
+    int vec = k_major ? cfg->vec : 1;
     operand_tiles x = { .limits = gX.layout.shape, .rows = rows, .depth = depth_of(cfg) };
     int_tuple tiler = shape(rows, x.depth);
     tensor gTiles = local_tile(gX, tiler, coord(tile, _));                        // (ROWS,BK,K_TILES)
     tensor cTiles = local_tile(identity_tensor(x.limits), tiler, coord(tile, _)); // (ROWS,BK,K_TILES)
-    layout threads = compact_right(shape(GEMM_TILED_THREADS * cfg->vec / x.depth, x.depth / cfg->vec));
     x.sX = smem_ring(cfg, name, rows);
-    x.copy = make_tiled_copy(atom_of(cfg), dtype, threads, compact(shape(1, cfg->vec)));
+    x.copy =
+        make_tiled_copy(atom_of(dtype, vec), dtype, copying_threads(k_major, x.depth, vec), compact(shape(1, vec)));
     x.tXgX = partition_S(&x.copy, gTiles, thread());
     x.tXcX = partition_S(&x.copy, cTiles, thread());
     x.tXsX = partition_D(&x.copy, x.sX, thread());
@@ -199,6 +210,16 @@ static void store_tile(const gemm_tiled_config *cfg, const gemm_values *p, const
     }
 }
 
+/* A as (M,K), B as (N,K). */
+static tensor factor_tensor(const gemm_tiled_config *cfg, const char *name, const gemm_values *p)
+{
+    const bool is_a = *name == 'a', k_major = gemm_k_major(cfg->epilogue.layout, *name);
+    int_tuple sizes = is_a ? shape(p->m, p->k) : shape(p->n, p->k);
+    val ld = is_a ? p->lda : p->ldb;
+    return gmem_tensor(is_a ? p->a : p->b, cfg->epilogue.ab,
+                       make_layout(sizes, k_major ? stride(ld, 1) : stride(1, ld)));
+}
+
 static val tiles_along(val extent, int tile)
 {
     return convert(U32, div(add(extent, imm(tile - 1)), imm(tile)));
@@ -207,17 +228,14 @@ static val tiles_along(val extent, int tile)
 void gemm_tiled(const void *config, int kernel)
 {
     const gemm_tiled_config *cfg = config;
-    ckl_dtype dtype = cfg->epilogue.ab;
     (void)kernel;
     launch_bounds(GEMM_TILED_THREADS, 0);
     gemm_values all = params_of(gemm);
     val columns = tiles_along(all.n, cfg->tile_n), tiles = mul(columns, tiles_along(all.m, cfg->tile_m));
     gemm_values p = gemm_product_of(cfg->epilogue, &all, div(cta_x(), tiles));
     val row = div(rem(cta_x(), tiles), columns), col = rem(cta_x(), columns);
-    tensor gA = gmem_tensor(p.a, dtype, make_layout(shape(p.m, p.k), stride(p.lda, 1))); // (M,K)
-    tensor gB = gmem_tensor(p.b, dtype, make_layout(shape(p.n, p.k), stride(p.ldb, 1))); // (N,K)
-    operand_tiles A = tiles_of(cfg, "A", gA, cfg->tile_m, row);
-    operand_tiles B = tiles_of(cfg, "B", gB, cfg->tile_n, col);
+    operand_tiles A = tiles_of(cfg, "a", factor_tensor(cfg, "a", &p), cfg->tile_m, row);
+    operand_tiles B = tiles_of(cfg, "b", factor_tensor(cfg, "b", &p), cfg->tile_n, col);
     tiled_mma mma = mma_of(cfg);
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
     fill(acc, convert(acc.dtype, imm(0)));
