@@ -94,12 +94,11 @@ void gemm_naive(const void *config, int kernel);
 
 /* tiled */
 
-#define GEMM_TILED_CONFIG(X, owner)                                                                       \
-    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")                                          \
-    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")                                       \
-    X(owner, int, stages, "3", "2 3 4", "K tiles of 64 bytes in shared memory")                           \
-    X(owner, int, vec, "8", "1 2 4 8 16", "elements of a copy: rows of A and B start at multiples of it") \
-    X(owner, int, unroll, "2", "1 2 4", "of the 4 vectors of a K tile that f32 multiplies without a jump")
+#define GEMM_TILED_CONFIG(X, owner)                                             \
+    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")                \
+    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")             \
+    X(owner, int, stages, "3", "2 3 4", "K tiles of 64 bytes in shared memory") \
+    X(owner, int, vec, "8", "1 2 4 8 16", "elements of a copy: rows of A and B start at multiples of it")
 
 typedef struct gemm_tiled_config {
     gemm_epilogue epilogue;

@@ -58,6 +58,8 @@ static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, 
     c->vec = gemm_vector_of(d);
     if (c->vec * (int)ckl_dtype_bytes(d->a) < 4) // what cp.async does not copy
         c->vec = 1;
+    if (d->a == CKL_F32 && d->math == CKL_GEMM_F32 && c->vec == 1)
+        c->tile_n = 64; // addresses of so many copies beside 128 sums of a thread would spill
     return CKL_OK;
 }
 
@@ -71,13 +73,12 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
         FAIL(CKL_UNSUPPORTED, "gemm tiled: a=%s is none of f16, bf16, f32, i8", ckl_dtype_name(d->a));
     if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
         FAIL(CKL_INVALID, "gemm tiled: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
-    if (c->stages < 2 || c->stages > 8)
-        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in 2..8", c->stages);
+    int least = d->a == CKL_F32 && d->math == CKL_GEMM_F32 ? 3 : 2;
+    if (c->stages < least || c->stages > 8)
+        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in %d..8", c->stages, least);
     int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
     if (c->vec != 1 && bytes != 4 && bytes != 8 && bytes != 16)
         FAIL(CKL_INVALID, "gemm tiled: vec=%d is neither 1 nor as many elements as 4, 8 or 16 bytes", c->vec);
-    if (c->unroll != 1 && c->unroll != 2 && c->unroll != 4)
-        FAIL(CKL_INVALID, "gemm tiled: unroll=%d is none of 1 2 4", c->unroll);
     if (c->vec > gemm_vector_of(d))
         FAIL(CKL_UNSUPPORTED, "gemm tiled: rows of A and B start at multiples of %d elements, vec=%d wants more",
              gemm_vector_of(d), c->vec);

@@ -175,8 +175,8 @@ static const char *const cases[] = {
     "m=65 n=33 k=17 a=f32                                      # true f32: no tensor cores",
     "m=130 n=70 k=66 a=f32 bias=1 activation=relu              # 8 bytes at a time",
     "m=70 n=131 k=132 a=f32 c=1 beta=1 ldc=133 alpha=-1 fill=hard",
-    "m=129 n=140 k=40 a=f32 impl=tiled config='tile_m=128 tile_n=128 unroll=1 stages=2'",
-    "batch=3 m=20 n=33 k=21 a=f32 impl=tiled config='tile_m=64 tile_n=128 unroll=2'",
+    "m=129 n=140 k=40 a=f32 impl=tiled config='tile_m=128 tile_n=128 stages=4'",
+    "batch=3 m=20 n=33 k=21 a=f32 impl=tiled config='tile_m=64 tile_n=128'",
     "m=65 n=40 k=50 a=f32 math=tf32 impl=tiled                 # tensor cores of sm_80",
     "m=40 n=65 k=80 a=i8 d=f32 impl=tiled",
     "m=40 n=65 k=37 a=i8 d=i32 impl=tiled                      # a byte at a time",
@@ -248,7 +248,8 @@ static const char *const cases[] = {
     "pingpong=0 cluster_m=2 cluster_n=1' # both, and one shared in spans",
     "m=128 n=72 k=136 layout=tt impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 split=2 cluster_m=1 "
     "cluster_n=1 pingpong=0' # M-major",
-    "m=64 n=100 k=70 lda=72 ldb=104 layout=nn impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 swap=1 cluster_m=1 "
+    "m=64 n=100 k=70 lda=72 ldb=104 layout=nn impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 swap=1 "
+    "cluster_m=1 "
     "cluster_n=1 pingpong=0'",
     "batch=2 m=72 n=64 k=40 layout=tn lda=80",
     "m=100 n=71 k=67 layout=nn impl=pitched a=e5m2 d=f32       # one turned, one copied",
@@ -308,7 +309,7 @@ static const test_reject rejects[] = {
     { "k=66 impl=tiled config='vec=4'", CKL_UNSUPPORTED,
       "gemm tiled: rows of A and B start at multiples of 2 elements, vec=4 wants more" },
     { "impl=tiled config='vec=3'", CKL_INVALID, "gemm tiled: vec=3 is neither 1 nor" },
-    { "impl=tiled config='unroll=3'", CKL_INVALID, "gemm tiled: unroll=3 is none of 1 2 4" },
+    { "a=f32 impl=tiled config='stages=2'", CKL_INVALID, "gemm tiled: stages=2 is not in 3..8" },
     { "impl=pitched", CKL_UNSUPPORTED, "gemm pitched: A and B lie as sm90 takes them already" },
     { "k=65 impl=pitched", CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save" },
     { "batch=-1", CKL_INVALID, "gemm: batch=-1 is negative" },

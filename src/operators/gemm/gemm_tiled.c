@@ -10,7 +10,7 @@
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { FMA_M = 8, FMA_N = 16, FMA_VECTOR = 4, FMA_ROWS = 4 }; // threads; elements of a load; rows of A at once
+enum { FMA_M = 8, FMA_N = 16, FMA_VECTOR = 4, FMA_ROWS = 2 }; // threads; elements of a load; rows of A at once
 
 /* The tiles of A or B along K that this CTA multiplies, and this thread's partitions of their copies. */
 typedef struct operand_tiles {
@@ -121,6 +121,11 @@ static void store_tile_of(const operand_tiles *x, val stage)
         copy_tiled(&x->copy, x->rX, slice(x->tXsX, _, _, _, stage));
 }
 
+static val stage_after(const gemm_tiled_config *cfg, val stage)
+{
+    return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
+}
+
 /* Multiplies one stage by tensor cores. */
 static void multiply_mma(const tiled_mma *mma, const operand_tiles *A, const operand_tiles *B, val stage, tensor acc)
 {
@@ -131,52 +136,108 @@ static void multiply_mma(const tiled_mma *mma, const operand_tiles *A, const ope
     gemm(mma, rA, rB, acc, yes());
 }
 
-/* Multiplies vector number `vector` of the rows of one stage, (1,MMA_M,BK) and (1,MMA_N,BK), a few rows of A at a time. */
-static void multiply_vector(const tiled_mma *mma, tensor tCsA, tensor tCsB, val vector, tensor acc)
+/* Where fragments come from: a stage's rows, or columns, of this thread, (1,MMA_M,BK) and (1,MMA_N,BK). */
+typedef struct fma_stage {
+    tensor tCsA, tCsB;
+} fma_stage;
+
+/*
+ * What multiplications without tensor cores keep in registers: two rows of A at a time, for the time of which the next two are
+ * loaded; and all columns of B, while those of the next vector come one after the other.
+ */
+typedef struct fma_fragments {
+    tensor rA[2]; // (1,ROWS,VECTOR)
+    tensor rB[2]; // (1,MMA_N,VECTOR)
+    int blocks;   // of rows of A
+    int cols;     // of B
+} fma_fragments;
+
+static fma_stage stage_of(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A,
+                          const operand_tiles *B, val stage)
 {
-    int64_t rows = static_size(layout_mode(tCsA.layout, 1)), cols = static_size(layout_mode(tCsB.layout, 1));
-    tensor tCsB_vector = local_tile(tCsB, shape(1, cols, FMA_VECTOR), coord(0, 0, vector)); // (1,MMA_N,VECTOR)
-    tensor rB = fragment_like(tCsB_vector, F32);
-    copy(tCsB_vector, rB, 16);
-    for (int64_t row = 0; row < rows; row += FMA_ROWS) {
-        int64_t block = row / FMA_ROWS;
-        tensor tCsA_vector =
-            local_tile(tCsA, shape(1, FMA_ROWS, FMA_VECTOR), coord(0, block, vector)); // (1,ROWS,VECTOR)
-        tensor rA = fragment_like(tCsA_vector, F32);
-        copy(tCsA_vector, rA, 16);
-        gemm(mma, rA, rB, local_tile(acc, shape(1, FMA_ROWS, cols), coord(0, block, 0)), yes());
+    return (fma_stage){ partition_A(mma, slice(A->sX, _, _, stage), mma_thread(cfg)),
+                        partition_B(mma, slice(B->sX, _, _, stage), mma_thread(cfg)) };
+}
+
+static fma_fragments describe_fragments(const fma_stage *s)
+{
+    int rows = (int)static_size(layout_mode(s->tCsA.layout, 1)),
+        cols = (int)static_size(layout_mode(s->tCsB.layout, 1));
+    fma_fragments f = { .blocks = rows / FMA_ROWS, .cols = cols };
+    for (int i = 0; i < 2; i++) {
+        f.rA[i] = fragment(F32, compact(shape(1, FMA_ROWS, FMA_VECTOR)));
+        f.rB[i] = fragment(F32, compact(shape(1, cols, FMA_VECTOR)));
+    }
+    return f;
+}
+
+/* A block of rows of vector number `vector`. */
+static void load_rows(const fma_fragments *f, const fma_stage *s, int vector, int block)
+{
+    copy(local_tile(s->tCsA, shape(1, FMA_ROWS, FMA_VECTOR), coord(0, block, vector)), f->rA[block % 2], 16);
+}
+
+/* The part of the columns of a vector that comes with a block. */
+static void load_columns(const fma_fragments *f, const fma_stage *s, int vector, int block)
+{
+    tensor rB = f->rB[vector % 2];
+    for (int col = block * f->cols / f->blocks; col < (block + 1) * f->cols / f->blocks; col++)
+        copy(local_tile(s->tCsB, shape(1, 1, FMA_VECTOR), coord(0, col, vector)),
+             local_tile(rB, shape(1, 1, FMA_VECTOR), coord(0, col, 0)), 16);
+}
+
+/* Multiplies what has been loaded of a vector, and loads the next one, number `next` of a stage. */
+static void multiply_vector(const tiled_mma *mma, const fma_fragments *f, const fma_stage *s, int vector,
+                            const fma_stage *after, int next, tensor acc)
+{
+    for (int block = 0; block < f->blocks; block++) {
+        if (block + 1 < f->blocks)
+            load_rows(f, s, vector, block + 1);
+        else
+            load_rows(f, after, next, 0);
+        load_columns(f, after, next, block);
+        gemm(mma, f->rA[block % 2], f->rB[vector % 2], local_tile(acc, shape(1, FMA_ROWS, f->cols), coord(0, block, 0)),
+             yes());
     }
 }
 
-/* Multiplies one stage without tensor cores. */
-static void multiply_fma(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A,
-                         const operand_tiles *B, val stage, tensor acc)
+/*
+ * acc = A tile * B tile without tensor cores. The first vector of a stage is loaded while the last one before it is multiplied;
+ * so the copies are waited for one vector early, a warp may still read the stage before, and three stages are the fewest.
+ */
+static void mainloop_fma(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A,
+                         const operand_tiles *B, val k_tiles, tensor acc)
 {
-    tensor tCsA = partition_A(mma, slice(A->sX, _, _, stage), mma_thread(cfg)); // (1,MMA_M,BK)
-    tensor tCsB = partition_B(mma, slice(B->sX, _, _, stage), mma_thread(cfg)); // (1,MMA_N,BK)
-    int vectors = A->depth / FMA_VECTOR;
-    if (cfg->unroll == vectors) {
-        for (int v = 0; v < vectors; v++)
-            multiply_vector(mma, tCsA, tCsB, imm(v), acc);
-        return;
-    }
-    LOOP_FROM(first, imm(0), imm(vectors), imm(cfg->unroll))
-        for (int v = 0; v < cfg->unroll; v++)
-            multiply_vector(mma, tCsA, tCsB, add(first, imm(v)), acc);
-}
-
-/* acc = A tile * B tile over all of K. */
-static void mainloop(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A, const operand_tiles *B,
-                     val k, tensor acc)
-{
-    val k_tiles = convert(U32, div(add(k, imm(A->depth - 1)), imm(A->depth)));
-    for (int s = 0; s < cfg->stages - 1; s++) {
-        load_tile(A, imm(s), imm(s));
-        load_tile(B, imm(s), imm(s));
-        store_tile_of(A, imm(s));
-        store_tile_of(B, imm(s));
+    const int last = A->depth / FMA_VECTOR - 1;
+    val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 2)); // stages
+    cp_async_wait(cfg->stages - 3);
+    cta_sync(); // the copies of stage 0 are here
+    const fma_stage first = stage_of(cfg, mma, A, B, imm(0));
+    const fma_fragments f = describe_fragments(&first);
+    load_rows(&f, &first, 0, 0);
+    for (int block = 0; block < f.blocks; block++)
+        load_columns(&f, &first, 0, block);
+    LOOP(kt, k_tiles) {
+        val next = add(kt, imm(cfg->stages - 2)), after_ready = stage_after(cfg, ready);
+        const fma_stage now = stage_of(cfg, mma, A, B, ready), after = stage_of(cfg, mma, A, B, after_ready);
+        load_tile(A, next, free);
+        load_tile(B, next, free);
         cp_async_commit();
+        for (int v = 0; v < last; v++)
+            multiply_vector(mma, &f, &now, v, &now, v + 1, acc);
+        cp_async_wait(cfg->stages - 3);
+        cta_sync(); // the copies of the next stage are here, and all warps are done with the one before this
+        multiply_vector(mma, &f, &now, last, &after, 0, acc);
+        assign(ready, after_ready);
+        assign(free, stage_after(cfg, free));
     }
+    cp_async_wait(0);
+}
+
+/* The same by tensor cores. */
+static void mainloop_mma(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A,
+                         const operand_tiles *B, val k_tiles, tensor acc)
+{
     val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
     LOOP(kt, k_tiles) {
         cp_async_wait(cfg->stages - 2);
@@ -185,16 +246,29 @@ static void mainloop(const gemm_tiled_config *cfg, const tiled_mma *mma, const o
         load_tile(A, next, free);
         load_tile(B, next, free);
         cp_async_commit();
-        if (is_fma(cfg))
-            multiply_fma(cfg, mma, A, B, ready, acc);
-        else
-            multiply_mma(mma, A, B, ready, acc);
+        multiply_mma(mma, A, B, ready, acc);
         store_tile_of(A, free);
         store_tile_of(B, free);
         assign(free, ready);
-        assign(ready, select(eq(ready, imm(cfg->stages - 1)), imm(0), add(ready, imm(1))));
+        assign(ready, stage_after(cfg, ready));
     }
     cp_async_wait(0);
+}
+
+/* Over all of K, behind the copies of the first stages. */
+static void mainloop(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A, const operand_tiles *B,
+                     val k, tensor acc)
+{
+    val k_tiles = convert(U32, div(add(k, imm(A->depth - 1)), imm(A->depth)));
+    int under_way = is_fma(cfg) ? cfg->stages - 2 : cfg->stages - 1;
+    for (int s = 0; s < under_way; s++) {
+        load_tile(A, imm(s), imm(s));
+        load_tile(B, imm(s), imm(s));
+        store_tile_of(A, imm(s));
+        store_tile_of(B, imm(s));
+        cp_async_commit();
+    }
+    (is_fma(cfg) ? mainloop_fma : mainloop_mma)(cfg, mma, A, B, k_tiles, acc);
 }
 
 /* The D tile, element by element, from registers. */
