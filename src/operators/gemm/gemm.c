@@ -1,6 +1,8 @@
 /* gemm.c - GEMM problems: their checks, their tensors, and what their implementations share. */
 #include "cutekernellib/operators/gemm.h"
 
+#include <string.h>
+
 #include "base/math.h"
 #include "operators/gemm/gemm_plan.h"
 #include "operators/operators.h"
@@ -15,6 +17,8 @@ gemm_matrix gemm_matrix_of(const ckl_gemm_desc *d, char name)
         return (gemm_matrix){ d->b, k_major ? d->n : d->k, k_major ? d->k : d->n, d->ldb, d->stride_b };
     case 'c':
         return (gemm_matrix){ d->d, d->m, d->n, d->ldc, d->stride_c };
+    case 'x':
+        return (gemm_matrix){ d->d, d->m, d->n, d->ldx, d->stride_x };
     default:
         return (gemm_matrix){ d->d, d->m, d->n, d->ldd, d->stride_d };
     }
@@ -29,13 +33,19 @@ static ckl_status check_same(const char *name, ckl_dtype type, ckl_dtype only)
     return CKL_OK;
 }
 
+ckl_dtype gemm_result_type(const ckl_gemm_desc *d)
+{
+    return d->d ? d->d : ckl_dtype_bytes(d->a) == 1 ? CKL_BF16 : d->a;
+}
+
 /* D has the type of A or f32; of 8-bit types it is any float; of i8 also i32, which is the sums as they are. */
 static ckl_status check_result(ckl_gemm_desc *d)
 {
     bool narrow = ckl_dtype_bytes(d->a) == 1;
-    d->d = d->d ? d->d : narrow ? CKL_BF16 : d->a;
-    if (d->d == CKL_I32 && (d->a != CKL_I8 || d->c || d->bias || d->activation != CKL_ACTIVATION_IDENTITY))
-        FAIL(CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without C, bias or activation");
+    d->d = gemm_result_type(d);
+    if (d->d == CKL_I32 && (d->a != CKL_I8 || d->c || d->bias || d->scale_a || d->scale_b || d->scale_d ||
+                            d->device_scalars || d->preactivation || d->activation != CKL_ACTIVATION_IDENTITY))
+        FAIL(CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue");
     if (!narrow && d->d != d->a && d->d != CKL_F32)
         FAIL(CKL_INVALID, "gemm: d=%s is none of %s, f32", ckl_dtype_name(d->d), ckl_dtype_name(d->a));
     return CKL_OK;
@@ -50,15 +60,23 @@ static ckl_status check_stride(const char *name, int64_t *stride, int64_t rows, 
     return CKL_OK;
 }
 
-/* Matrices of D lie one after the other, or side by side within rows. */
-static ckl_status check_outputs_apart(const ckl_gemm_desc *d)
+/* Is there an X, written or read? */
+static bool has_x(const ckl_gemm_desc *d)
 {
-    double stride = (double)d->stride_d, ld = (double)d->ldd, n = (double)d->n; // products may leave 64 bits
+    return d->preactivation || gemm_is_backward((choice)d->activation);
+}
+
+/* Matrices of D, and of X, lie one after the other, or side by side within rows. */
+static ckl_status check_outputs_apart(const ckl_gemm_desc *d, char name)
+{
+    const gemm_matrix x = gemm_matrix_of(d, name);
+    double stride = (double)x.stride, ld = (double)x.ld, n = (double)d->n; // products may leave 64 bits
     bool after = d->m == 0 || stride >= (double)(d->m - 1) * ld + n;
     bool beside = stride >= n && ld >= (double)(d->batch - 1) * stride + n;
-    if (d->batch > 1 && !after && !beside)
-        FAIL(CKL_INVALID, "gemm: stride_d=%" PRId64 " lets the %" PRId64 "x%" PRId64 " results of a batch overlap",
-             d->stride_d, d->m, d->n);
+    bool written = name == 'd' || d->preactivation;
+    if (d->batch > 1 && written && !after && !beside)
+        FAIL(CKL_INVALID, "gemm: stride_%c=%" PRId64 " lets the %" PRId64 "x%" PRId64 " results of a batch overlap",
+             name, x.stride, d->m, d->n);
     return CKL_OK;
 }
 
@@ -72,7 +90,12 @@ static ckl_status check_batch(ckl_gemm_desc *d)
         TRY(check_stride("stride_c", &d->stride_c, d->m, d->ldc, d->batch));
     else
         TRY(plan_check_unused("gemm", "stride_c", d->stride_c, "a problem without C"));
-    return check_outputs_apart(d);
+    if (has_x(d))
+        TRY(check_stride("stride_x", &d->stride_x, d->m, d->ldx, d->batch));
+    else
+        TRY(plan_check_unused("gemm", "stride_x", d->stride_x, "a problem without X"));
+    TRY(check_outputs_apart(d, 'x'));
+    return check_outputs_apart(d, 'd');
 }
 
 static ckl_status check(void *desc)
@@ -93,6 +116,14 @@ static ckl_status check(void *desc)
         TRY(plan_check_pitch("gemm", "ldc", &d->ldc, "n", d->n));
     } else
         TRY(plan_check_unused("gemm", "ldc", d->ldc, "a problem without C"));
+    if (has_x(d))
+        TRY(plan_check_pitch("gemm", "ldx", &d->ldx, "n", d->n));
+    else
+        TRY(plan_check_unused("gemm", "ldx", d->ldx, "a problem without X"));
+    if (d->preactivation && gemm_is_backward((choice)d->activation))
+        FAIL(CKL_INVALID, "gemm: preactivation=1 writes X, which a backward activation reads");
+    if (!d->bias && d->bias_along)
+        FAIL(CKL_INVALID, "gemm: bias_along=m is not part of a problem without bias");
     return check_batch(d);
 }
 
@@ -109,17 +140,31 @@ static plan_tensor matrices(const ckl_gemm_desc *d, const char *name)
     return all;
 }
 
+static plan_tensor scale(const char *name, ckl_gemm_scale how, int64_t rows)
+{
+    return plan_absent(plan_vector(name, CKL_F32, how == CKL_GEMM_SCALE_ROW ? rows : 1),
+                       how == CKL_GEMM_SCALE_NONE ? "a problem without it" : NULL);
+}
+
 /* D may be in place of C alone. */
 static int tensors(const void *desc, plan_tensor *t)
 {
     const ckl_gemm_desc *d = desc;
+    const char *no_x = has_x(d) ? NULL : "a problem without X";
+    const char *no_device = d->device_scalars ? NULL : "a problem without device scalars";
     const char *no_c = d->c ? NULL : "a problem without C", *no_bias = d->bias ? NULL : "a problem without bias";
     t[0] = plan_apart(matrices(d, "a"));
     t[1] = plan_apart(matrices(d, "b"));
     t[2] = plan_absent(matrices(d, "c"), no_c);
-    t[3] = plan_absent(plan_vector("bias", d->d, d->n), no_bias);
+    t[3] = plan_absent(plan_vector("bias", d->d, d->bias_along == CKL_GEMM_ALONG_M ? d->m : d->n), no_bias);
     t[4] = plan_output(matrices(d, "d"));
-    return 5;
+    t[5] = scale("scale_a", d->scale_a, d->m);
+    t[6] = scale("scale_b", d->scale_b, d->n);
+    t[7] = scale("scale_d", d->scale_d ? CKL_GEMM_SCALE_TENSOR : CKL_GEMM_SCALE_NONE, 1);
+    t[8] = plan_absent(plan_vector("device_alpha", CKL_F32, 1), no_device);
+    t[9] = plan_absent(plan_vector("device_beta", CKL_F32, 1), plan_first(no_device, no_c));
+    t[10] = plan_absent(d->preactivation ? plan_output(matrices(d, "x")) : plan_apart(matrices(d, "x")), no_x);
+    return 11;
 }
 
 static ckl_status check_args(const void *desc, const void *args)
@@ -127,6 +172,8 @@ static ckl_status check_args(const void *desc, const void *args)
     const ckl_gemm_args *x = args;
     if (!((const ckl_gemm_desc *)desc)->c && x->beta && *x->beta != 0)
         FAIL(CKL_INVALID, "gemm: beta=%g is not part of a problem without C", (double)*x->beta);
+    if (((const ckl_gemm_desc *)desc)->device_scalars && (x->alpha || x->beta))
+        FAIL(CKL_INVALID, "gemm: alpha and beta of the host are not part of a problem with device scalars");
     if (((const ckl_gemm_desc *)desc)->d == CKL_I32 && x->alpha && *x->alpha != 1)
         FAIL(CKL_INVALID, "gemm: alpha=%g is not part of a problem with d=i32", (double)*x->alpha);
     return CKL_OK;
@@ -163,6 +210,14 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
                           .d_batch = d->stride_d,
                           .batch = d->batch,
                           .bias = x->bias,
+                          .device_alpha = x->device_alpha,
+                          .device_beta = x->device_beta,
+                          .scale_a = x->scale_a,
+                          .scale_b = x->scale_b,
+                          .scale_d = x->scale_d,
+                          .x = x->x,
+                          .ldx = d->ldx,
+                          .x_batch = d->stride_x,
                           .alpha = gemm_alpha_of(x),
                           .beta = gemm_beta_of(d, x) };
 }
@@ -175,15 +230,23 @@ gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
                             .d = d->d,
                             .c = d->c != CKL_DTYPE_DEFAULT,
                             .bias = d->bias,
+                            .bias_along = (choice)d->bias_along,
+                            .scale_a = (choice)d->scale_a,
+                            .scale_b = (choice)d->scale_b,
+                            .scale_d = d->scale_d,
+                            .device_scalars = d->device_scalars,
+                            .preactivation = d->preactivation,
                             .activation = (choice)d->activation };
 }
 
 ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)
 {
+    static const field fields[] = { GEMM_EPILOGUE(FIELD_ROW, gemm_epilogue) };
     gemm_epilogue want = gemm_epilogue_of(d);
-    if (have->ab != want.ab || have->math != want.math || have->layout != want.layout || have->d != want.d ||
-        have->c != want.c || have->bias != want.bias || have->activation != want.activation)
-        FAIL(CKL_INVALID, "gemm %s: the config's types or epilogue are not the problem's", who);
+    for (int i = 0; i < COUNT_OF(fields); i++)
+        if (memcmp((const char *)have + fields[i].offset, (const char *)&want + fields[i].offset,
+                   field_bytes(&fields[i])) != 0)
+            FAIL(CKL_INVALID, "gemm %s: the config's %s is not the problem's", who, fields[i].name);
     return CKL_OK;
 }
 

@@ -19,13 +19,22 @@
     X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                          \
     X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                          \
     X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                          \
-    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")                              \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                                             \
+    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",    \
+      "applied last")                                                                                           \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                     \
+    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")            \
+    X(owner, choice, scale_a, "none", "none tensor row", "numbers in device memory that scale A")               \
+    X(owner, choice, scale_b, "none", "none tensor row", "the same of B, whose rows are columns of D")          \
+    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                   \
+    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                           \
+    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                       \
+    X(owner, int64_t, ldx, "0", "", "elements between rows; 0: dense")                                          \
     X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                                \
     X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")                   \
     X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")                   \
     X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")                   \
-    X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")
+    X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")                   \
+    X(owner, int64_t, stride_x, "0", "", "elements between matrices; 0: one after the other")
 
 /* What every kernel computes: types, and what follows the products. */
 #define GEMM_EPILOGUE(X, owner)                                                                                 \
@@ -34,8 +43,15 @@
     X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]") \
     X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias")                              \
     X(owner, bool, c, "0", "0 1", "adds beta * C")                                                              \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                                             \
-    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                     \
+    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")            \
+    X(owner, choice, scale_a, "none", "none tensor row", "numbers in device memory that scale A")               \
+    X(owner, choice, scale_b, "none", "none tensor row", "the same of B, whose rows are columns of D")          \
+    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                   \
+    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                           \
+    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                       \
+    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",    \
+      "applied last")
 
 typedef struct gemm_epilogue {
     GEMM_EPILOGUE(FIELD_MEMBER, )
@@ -43,19 +59,42 @@ typedef struct gemm_epilogue {
 
 gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *desc);
 
+/* The type of D, or its default. */
+ckl_dtype gemm_result_type(const ckl_gemm_desc *desc);
+
+/* Backward activations read X. */
+static inline bool gemm_is_backward(choice activation)
+{
+    return activation >= CKL_ACTIVATION_DRELU;
+}
+
 /* Is K contiguous in matrix 'a' or 'b'? */
 static inline bool gemm_k_major(choice lie, char matrix)
 {
     return lie == CKL_GEMM_NT || lie == (matrix == 'a' ? CKL_GEMM_NN : CKL_GEMM_TT);
 }
 
-/* A matrix as it lies in memory: 'a', 'b', 'c' or 'd'. */
+/* A matrix as it lies in memory: 'a', 'b', 'c', 'd' or 'x'. */
 typedef struct gemm_matrix {
     ckl_dtype type;
     int64_t rows, cols, ld, stride;
 } gemm_matrix;
 
 gemm_matrix gemm_matrix_of(const ckl_gemm_desc *desc, char name);
+
+/* What epilogues of all kernels take. */
+#define GEMM_EPILOGUE_PARAMS(X, owner) \
+    X(owner, pointer, bias)            \
+    X(owner, f32, alpha)               \
+    X(owner, f32, beta)                \
+    X(owner, pointer, device_alpha)    \
+    X(owner, pointer, device_beta)     \
+    X(owner, pointer, scale_a)         \
+    X(owner, pointer, scale_b)         \
+    X(owner, pointer, scale_d)         \
+    X(owner, pointer, x)               \
+    X(owner, i64, ldx)                 \
+    X(owner, i64, x_batch)
 
 /* Parameters of the kernels that address memory themselves. */
 #define GEMM_PARAMS(X, owner) \
@@ -75,9 +114,7 @@ gemm_matrix gemm_matrix_of(const ckl_gemm_desc *desc, char name);
     X(owner, i64, ldd)        \
     X(owner, i64, d_batch)    \
     X(owner, i64, batch)      \
-    X(owner, pointer, bias)   \
-    X(owner, f32, alpha)      \
-    X(owner, f32, beta)
+    GEMM_EPILOGUE_PARAMS(X, owner)
 
 KERNEL_PARAMS(gemm, GEMM_PARAMS);
 
@@ -145,6 +182,12 @@ enum {
     GEMM_ALL_RAGGED = 2           // config.ragged: rows of C and D start anywhere
 };
 
+/* Vectors of an epilogue: numbers for the rows or for the columns of D. */
+enum { GEMM_BIAS, GEMM_SCALE_OF_A, GEMM_SCALE_OF_B, GEMM_VECTORS };
+
+/* Does a vector run along the rows of a tile, of D^T with swap=1? */
+bool gemm_sm90_along_rows(const gemm_sm90_config *config, int vector);
+
 /* Elements of K of one stage. */
 static inline int gemm_tile_k(ckl_dtype ab)
 {
@@ -160,7 +203,7 @@ typedef struct gemm_sm90_shape {
     int cluster, sharers;   // CTAs; those that share operands
     int threads;
     int d_rows, d_cols, d_swizzle; // of one staging buffer of D
-    int bias;                      // elements that a consumer needs
+    int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
     int64_t part_bytes;            // of the partial sums that a CTA sends to one that finishes, of each consumer
     int64_t stage_bytes, smem_bytes;
 } gemm_sm90_shape;
@@ -189,9 +232,8 @@ int gemm_sm90_accumulators(const gemm_sm90_config *config);
     X(owner, u32, m)               \
     X(owner, u32, n)               \
     X(owner, u32, k)               \
-    X(owner, f32, alpha)           \
-    X(owner, f32, beta)            \
-    X(owner, pointer, bias)        \
+    X(owner, tensor, PRE)          \
+    GEMM_EPILOGUE_PARAMS(X, owner) \
     X(owner, pointer, a)           \
     X(owner, i64, lda)             \
     X(owner, pointer, c)           \

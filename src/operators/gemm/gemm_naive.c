@@ -60,6 +60,6 @@ void gemm_naive(const void *config, int kernel)
             val b = factor(cfg->epilogue, address_of(cfg->epilogue, 'b', &p, j, l));
             assign(sum, sums == F32 ? fma(a, b, sum) : add(mul(a, b), sum));
         }
-        gemm_store(cfg->epilogue, &p, i, j, sum);
+        gemm_store(cfg->epilogue, gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(&p)), &p, i, j, sum);
     }
 }

@@ -45,7 +45,9 @@ static void fit_shared_memory(gemm_sm90_config *c, const ckl_device_info *device
 /* What TMA cannot store of D: nothing, the ends of its rows, or all because rows of it or of C start anywhere. */
 static int ragged_of(const ckl_gemm_desc *d)
 {
-    if (!gemm_rows_aligned(d, 'd', TMA_ALIGNMENT) || (d->c && !gemm_rows_aligned(d, 'c', TMA_ALIGNMENT)))
+    bool x = d->preactivation || gemm_is_backward((choice)d->activation);
+    if (!gemm_rows_aligned(d, 'd', TMA_ALIGNMENT) || (d->c && !gemm_rows_aligned(d, 'c', TMA_ALIGNMENT)) ||
+        (x && !gemm_rows_aligned(d, 'x', TMA_ALIGNMENT)))
         return GEMM_ALL_RAGGED;
     return d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
 }

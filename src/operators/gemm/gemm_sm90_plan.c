@@ -5,8 +5,9 @@
 
 static ckl_status check_row_alignment(const ckl_gemm_desc *d, bool outputs)
 {
-    for (const char *x = !outputs ? "ab" : d->c ? "abcd" : "abd"; *x; x++)
-        if (!gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
+    bool has_x = d->preactivation || gemm_is_backward((choice)d->activation);
+    for (const char *x = outputs ? "abcdx" : "ab"; *x; x++)
+        if ((*x != 'c' || d->c) && (*x != 'x' || has_x) && !gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
             FAIL(CKL_UNSUPPORTED, "gemm sm90: ld%c=%" PRId64 " elements of %s are not a multiple of 16 bytes%s", *x,
                  gemm_matrix_of(d, *x).ld, ckl_dtype_name(gemm_matrix_of(d, *x).type),
                  d->batch > 1 ? ", or the stride is not" : "");
@@ -20,7 +21,11 @@ static ckl_status check_pointer_alignment(const ckl_gemm_args *x, const gemm_sm9
     const struct {
         const char *name;
         const void *pointer;
-    } tensors[] = { { "a", x->a }, { "b", x->b }, { "c", outputs ? x->c : NULL }, { "d", outputs ? x->d : NULL } };
+    } tensors[] = { { "a", x->a },
+                    { "b", x->b },
+                    { "c", outputs ? x->c : NULL },
+                    { "d", outputs ? x->d : NULL },
+                    { "x", outputs ? x->x : NULL } };
     for (int i = 0; i < COUNT_OF(tensors); i++)
         if ((uintptr_t)tensors[i].pointer % TMA_ALIGNMENT)
             FAIL(CKL_INVALID, "gemm sm90: %s=%p is not aligned to 16 bytes; impl=naive takes any alignment",
@@ -29,6 +34,14 @@ static ckl_status check_pointer_alignment(const ckl_gemm_args *x, const gemm_sm9
 }
 
 /* sm90 */
+
+/* Does the epilogue need few registers? */
+static bool is_plain(const gemm_sm90_config *c)
+{
+    const gemm_epilogue *e = &c->epilogue;
+    return !c->ragged && !e->c && !e->bias && e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW &&
+           !e->preactivation && !gemm_is_backward(e->activation);
+}
 
 static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
 {
@@ -45,9 +58,7 @@ static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
     if (c->ragged < 0 || c->ragged > GEMM_ALL_RAGGED)
         FAIL(CKL_INVALID, "gemm sm90: ragged=%d is not in 0..2", c->ragged);
     int accumulators = gemm_sm90_accumulators(c);
-    int most = c->consumers == 3                                ? 96
-               : c->epilogue.c || c->epilogue.bias || c->ragged ? GEMM_EASY_ACCUMULATORS
-                                                                : 192; // more would spill
+    int most = c->consumers == 3 ? 96 : is_plain(c) ? 192 : GEMM_EASY_ACCUMULATORS; // more would spill
     if (accumulators > most)
         FAIL(CKL_INVALID,
              "gemm sm90: a consumer's %dx%d tile needs %d accumulators of the %d registers there are for them", rows,
@@ -168,6 +179,15 @@ static ckl_status launch_products(const ckl_plan *plan, const ckl_gemm_desc *d, 
         .B = swap ? a : b,
         .C = matrix(d, 'c', x->c),
         .D = matrix(d, 'd', x->d),
+        .PRE = matrix(d, 'x', x->x),
+        .device_alpha = x->device_alpha,
+        .device_beta = x->device_beta,
+        .scale_a = x->scale_a,
+        .scale_b = x->scale_b,
+        .scale_d = x->scale_d,
+        .x = x->x,
+        .ldx = d->ldx,
+        .x_batch = d->stride_x,
         .m = (uint32_t)(swap ? d->n : d->m),
         .n = (uint32_t)(swap ? d->m : d->n),
         .k = (uint32_t)d->k,

@@ -21,6 +21,19 @@ static int finishers_of(const gemm_sm90_config *c)
     return finishers;
 }
 
+bool gemm_sm90_along_rows(const gemm_sm90_config *c, int vector)
+{
+    bool along_m = vector == GEMM_SCALE_OF_A || (vector == GEMM_BIAS && c->epilogue.bias_along == CKL_GEMM_ALONG_M);
+    return along_m != c->swap;
+}
+
+static bool has_vector(const gemm_epilogue *e, int vector)
+{
+    return vector == GEMM_BIAS         ? e->bias
+           : vector == GEMM_SCALE_OF_A ? e->scale_a == CKL_GEMM_SCALE_ROW
+                                       : e->scale_b == CKL_GEMM_SCALE_ROW;
+}
+
 /* The largest box along a side of a tile that divides it. */
 static int box_of(int side, int most, int step)
 {
@@ -49,14 +62,19 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
     };
     int d_span = s.d_cols * d_bytes;
     s.d_swizzle = d_span > 128 ? 0 : d_span;
-    s.bias = c->swap ? s.consumer_rows : columns;
+    int64_t vectors = 0;
+    for (int v = 0; v < GEMM_VECTORS; v++) {
+        if (has_vector(&c->epilogue, v))
+            s.vectors[v] = gemm_sm90_along_rows(c, v) ? s.consumer_rows : columns;
+        vectors += (int64_t)c->consumers * s.vectors[v] * 4;
+    }
     s.part_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
     int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
-    int64_t bias = c->epilogue.bias ? (int64_t)c->consumers * s.bias * 4 : 0;
     int64_t parts = c->consumers * c->split * s.part_bytes;
     int64_t barriers = 16 * (int64_t)c->stages + (c->epilogue.c ? 8 * (int64_t)c->consumers : 0) +
+                       (gemm_is_backward(c->epilogue.activation) ? 8 * (int64_t)c->consumers : 0) +
                        (c->split > 1 ? 16 * (int64_t)c->consumers : 0);
-    s.smem_bytes = c->stages * s.stage_bytes + staging + bias + parts + barriers;
+    s.smem_bytes = c->stages * s.stage_bytes + staging + vectors + parts + barriers;
     return s;
 }
 
@@ -105,6 +123,9 @@ void gemm_sm90_parameters(sm90_kernel *k)
         k->tmaD = make_tma(k->p.D, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
     if (k->epilogue.c && k->cfg->ragged != GEMM_ALL_RAGGED)
         k->tmaC = make_tma(k->p.C, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
+    if (k->epilogue.preactivation || gemm_is_backward(k->epilogue.activation))
+        if (k->cfg->ragged != GEMM_ALL_RAGGED)
+            k->tmaX = make_tma(k->p.PRE, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
     divide_k(k);
 }
 
@@ -149,14 +170,20 @@ void gemm_sm90_memory(sm90_kernel *k)
     k->sD = smem_tensor("D", k->epilogue.d,
                         tiles_layout(k->epilogue.d, s->d_rows, s->d_cols, s->d_swizzle, cfg->buffers, cfg->consumers),
                         1024);
-    if (k->epilogue.bias)
-        k->sBias = smem_tensor("bias", F32, compact(shape(s->bias, cfg->consumers)), 16);
+    static const char *const names[] = {
+        [GEMM_BIAS] = "bias", [GEMM_SCALE_OF_A] = "scale_a", [GEMM_SCALE_OF_B] = "scale_b"
+    };
+    for (int v = 0; v < GEMM_VECTORS; v++)
+        if (s->vectors[v])
+            k->sVectors[v] = smem_tensor(names[v], F32, compact(shape(s->vectors[v], cfg->consumers)), 16);
     if (cfg->split > 1)
         describe_parts(k);
     int consumers = cfg->pingpong ? 1 : cfg->consumers; // that use a stage
     k->ring = make_pipeline("ring", cfg->stages, 1, consumers * (cfg->cluster_m + cfg->cluster_n - 1));
     if (k->epilogue.c)
         k->c_barriers = smem_alloc("C arrived", 8 * (int64_t)cfg->consumers, 8);
+    if (gemm_is_backward(k->epilogue.activation))
+        k->x_barriers = smem_alloc("X arrived", 8 * (int64_t)cfg->consumers, 8);
     if (cfg->split > 1) {
         k->parts_arrived = smem_alloc("parts arrived", 8 * (int64_t)cfg->consumers, 8);
         k->parts_free = smem_alloc("parts free", 8 * (int64_t)cfg->consumers, 8);

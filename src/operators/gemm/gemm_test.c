@@ -7,7 +7,9 @@
 #include "base/dtype.h"
 #include "operators/gemm/gemm_config.h"
 
-enum { A, B, C, BIAS, D, ALPHA, BETA, OPERANDS };
+enum { A, B, C, BIAS, D, SCALE_A, SCALE_B, SCALE_D, DEVICE_ALPHA, DEVICE_BETA, X, ALPHA, BETA, OPERANDS };
+
+enum { OUTPUT_X = 1 }; // behind D
 
 /* Sums of products stay in f32, before alpha and beta. */
 static int operands(const void *problem, operand *all)
@@ -15,24 +17,67 @@ static int operands(const void *problem, operand *all)
     const gemm_problem *p = problem;
     all[A].hard_max = all[B].hard_max = 0x1p50;
     all[C].hard_max = all[BIAS].hard_max = 0x1p120;
-    all[ALPHA] = operand_number("alpha", &p->alpha);
-    all[BETA] = operand_number("beta", &p->beta);
+    for (int i = SCALE_A; i <= DEVICE_BETA; i++)
+        all[i].hard_max = 4;
+    if (!p->desc.device_scalars) {
+        all[ALPHA] = operand_number("alpha", &p->alpha);
+        all[BETA] = operand_number("beta", &p->beta);
+    }
     return OPERANDS;
 }
 
-static double activate(choice activation, double x)
+static double sigmoid(double x)
 {
-    if (activation == CKL_ACTIVATION_RELU)
-        return isnan(x) ? x : fmax(x, 0);
-    if (activation == CKL_ACTIVATION_GELU)
-        return x == -INFINITY ? -0.0 : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    return x;
+    return 1 / (1 + exp(-x));
 }
 
-/* How much an error of the sum can grow: GELU's slope is at most 1.13. */
+static double normal_cdf(double x)
+{
+    return erfc(-x * 0.7071067811865476) / 2;
+}
+
+enum { FAR = 30 }; // from where on activations are 0 or x, and their derivatives 0 or 1
+
+static double activate(ckl_activation activation, double x)
+{
+    double near = fmax(-FAR, x);
+    switch (activation) {
+    case CKL_ACTIVATION_RELU:
+        return isnan(x) ? x : fmax(x, 0);
+    case CKL_ACTIVATION_GELU:
+        return x == -INFINITY ? -0.0 : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    case CKL_ACTIVATION_GELU_ERF:
+        return isnan(x) ? x : x < near ? -0.0 : x * normal_cdf(near);
+    case CKL_ACTIVATION_SILU:
+        return x == -INFINITY ? -0.0 : x * sigmoid(x);
+    default:
+        return x;
+    }
+}
+
+static double derivative(ckl_activation activation, double x)
+{
+    const double root = 0.7978845608028654, cube = 0.044715;
+    if (isnan(x))
+        return activation == CKL_ACTIVATION_DRELU ? 0 : x;
+    double near = fmin(fmax(x, -FAR), FAR), s = sigmoid(near);
+    switch (activation) {
+    case CKL_ACTIVATION_DRELU:
+        return x > 0;
+    case CKL_ACTIVATION_DGELU:
+        s = sigmoid(2 * root * (near + cube * near * near * near));
+        return s + near * 2 * s * (1 - s) * root * (1 + 3 * cube * near * near);
+    case CKL_ACTIVATION_DGELU_ERF:
+        return normal_cdf(near) + near * exp(-near * near / 2) * 0.3989422804014327;
+    default:
+        return s * (1 + near * (1 - s));
+    }
+}
+
+/* How much an error of the sum can grow: slopes of GELU and SiLU are at most 1.13. */
 static double slope(choice activation)
 {
-    return activation == CKL_ACTIVATION_GELU ? 1.13 : 1;
+    return activation == CKL_ACTIVATION_IDENTITY || activation == CKL_ACTIVATION_RELU ? 1 : 1.13;
 }
 
 enum { LANES = 8 }; // partial sums side by side, which compilers make vectors of
@@ -70,44 +115,77 @@ static void read_factors(const ckl_gemm_desc *d, char matrix, const void *array,
             out[l] = dtype_read(x.type, array, start + l * x.ld + i);
 }
 
+static double scalar(ckl_gemm_scale how, const void *array, int64_t i)
+{
+    return how == CKL_GEMM_SCALE_NONE ? 1 : dtype_read(CKL_F32, array, how == CKL_GEMM_SCALE_ROW ? i : 0);
+}
+
+/* G and its magnitude of a sum of products, of element (row,j) of a product of the batch. */
+static void finish(const gemm_problem *p, void *const *host, const int64_t at[3], double *sum, double *magnitude)
+{
+    const ckl_gemm_desc *d = &p->desc;
+    const bool device = d->device_scalars;
+    double alpha = device ? dtype_read(CKL_F32, host[DEVICE_ALPHA], 0) : p->alpha;
+    double beta = !p->c ? 0 : device ? dtype_read(CKL_F32, host[DEVICE_BETA], 0) : p->beta;
+    double scale = alpha * scalar(d->scale_a, host[SCALE_A], at[1]) * scalar(d->scale_b, host[SCALE_B], at[2]);
+    int64_t in_c = at[0] * d->stride_c + at[1] * d->ldc + at[2];
+    double added = beta != 0 ? beta * dtype_read(d->d, host[C], in_c) : 0;
+    double bias = d->bias ? dtype_read(d->d, host[BIAS], d->bias_along == CKL_GEMM_ALONG_M ? at[1] : at[2]) : 0;
+    *sum = *sum * scale + added + bias;
+    *magnitude = *magnitude * fabs(scale) + fabs(added) + fabs(bias);
+}
+
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const gemm_problem *p = problem;
-    const double smallest = dtype_tiny(p->desc.a) / dtype_epsilon(p->desc.a);
-    double *a = calloc((size_t)(2 * (p->desc.k + LANES)), sizeof *a), *b = a + p->desc.k + LANES;
+    const ckl_gemm_desc *d = &p->desc;
+    const choice activation = (choice)d->activation;
+    const double smallest = dtype_tiny(d->a) / dtype_epsilon(d->a);
+    double *a = calloc((size_t)(2 * (d->k + LANES)), sizeof *a), *b = a + d->k + LANES;
     if (!a)
         abort();
-    const int64_t product = out.row / p->desc.m, row = out.row % p->desc.m;
-    read_factors(&p->desc, 'a', host[A], product, row, a);
-    for (int64_t j = 0; j < p->desc.n; j++) {
+    const int64_t product = out.row / d->m, row = out.row % d->m;
+    read_factors(d, 'a', host[A], product, row, a);
+    for (int64_t j = 0; j < d->n; j++) {
         double sum, magnitude;
-        read_factors(&p->desc, 'b', host[B], product, j, b);
-        products(a, b, p->desc.k, smallest, &sum, &magnitude);
-        sum *= p->alpha;
-        magnitude *= fabs((double)p->alpha);
-        int64_t in_c = product * p->desc.stride_c + row * p->desc.ldc + j;
-        double added = p->c && p->beta != 0 ? p->beta * dtype_read(p->desc.d, host[C], in_c) : 0;
-        double bias = p->desc.bias ? dtype_read(p->desc.d, host[BIAS], j) : 0;
-        out.value[j] = activate((choice)p->desc.activation, sum + added + bias);
-        out.magnitude[j] = slope((choice)p->desc.activation) * (magnitude + fabs(added) + fabs(bias));
+        read_factors(d, 'b', host[B], product, j, b);
+        products(a, b, d->k, smallest, &sum, &magnitude);
+        finish(p, host, (int64_t[]){ product, row, j }, &sum, &magnitude);
+        out.value[j] = sum;
+        out.magnitude[j] = magnitude;
+        if (out.output == OUTPUT_X)
+            continue;
+        double scale_d = d->scale_d ? dtype_read(CKL_F32, host[SCALE_D], 0) : 1;
+        if (gemm_is_backward(activation)) {
+            double x = dtype_read(d->d, host[X], product * d->stride_x + row * d->ldx + j);
+            double factor = derivative(d->activation, x);
+            bool lost = isinf(sum) && fabs(factor) < 0x1p-100; // 0 in f32, perhaps
+            out.value[j] = lost ? NAN : sum * factor;
+            out.magnitude[j] = lost ? REFERENCE_OPEN : magnitude;
+        } else
+            out.value[j] = activate(d->activation, sum);
+        out.value[j] *= scale_d;
+        out.magnitude[j] *= slope(activation) * fabs(scale_d);
     }
     free(a);
 }
 
 static double terms(const void *problem)
 {
-    return (double)((const ckl_gemm_desc *)problem)->k + 2;
+    return (double)((const ckl_gemm_desc *)problem)->k + 6;
 }
 
 /*
- * ex2.approx and rcp.approx of the GELU: 2^-22 each, and the rounding of an exponent of up to 2^7. Of 8-bit floats 32 products,
+ * ex2.approx and rcp.approx of activations: 2^-22 each, and the rounding of an exponent of up to 2^7. Of 8-bit floats 32 products,
  * the sum so far and the new sum are each cut to 13 bits below the largest, in every step of 32. Factors of tf32 lose up to
  * 2^-10 each: our kernels cut them, others round them.
  */
 static double approximation(const void *problem)
 {
     const ckl_gemm_desc *d = problem;
-    double gelu = d->activation == CKL_ACTIVATION_GELU ? 0x1p-16 : 0;
+    bool exact = d->activation == CKL_ACTIVATION_IDENTITY || d->activation == CKL_ACTIVATION_RELU ||
+                 d->activation == CKL_ACTIVATION_DRELU;
+    double gelu = exact ? 0 : 0x1p-16;
     double cuts = d->a == CKL_E4M3 || d->a == CKL_E5M2 ? 34 * ceil((double)d->k / 32) * 0x1p-13 : 0;
     return gelu + cuts + (d->math == CKL_GEMM_TF32 ? 0x1p-9 : 0);
 }
@@ -237,6 +315,26 @@ static const char *const cases[] = {
     "m=221 n=223 k=225 bias=1                                  # copies of A and B in whole 16 bytes, then sm90",
     "m=200 n=220 k=300 lda=304 ldb=305 d=f32 a=bf16 c=1 beta=1 # of B alone",
     "m=16 n=1029 k=701 ldb=704 a=bf16 impl=pitched           # of A alone; D in odd rows",
+    "m=40 n=48 k=40 activation=silu bias=1 bias_along=m",
+    "m=40 n=48 k=40 activation=gelu_erf scale_a=row scale_b=row impl=naive",
+    "m=40 n=48 k=40 activation=gelu_erf scale_a=row scale_b=row d=f32 impl=tiled",
+    "m=70 n=136 k=72 activation=silu bias=1 bias_along=m scale_a=row scale_b=row impl=sm90 config='tile_m=64 tile_n=64 "
+    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=70 n=136 k=72 activation=silu bias=1 bias_along=m scale_a=row scale_b=row impl=sm90 config='tile_m=64 tile_n=80 "
+    "consumers=1 swap=1 pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=70 n=136 k=72 activation=gelu preactivation=1 bias=1 beta=1 impl=sm90 config='tile_m=64 tile_n=64 consumers=1 "
+    "pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=70 n=136 k=72 activation=gelu preactivation=1 bias=1 beta=1 d=f32 ldx=140 impl=sm90 config='tile_m=128 "
+    "tile_n=128 consumers=2 pingpong=1 buffers=1 stages=4 cluster_m=1 cluster_n=1'",
+    "m=200 n=136 k=72 activation=dgelu beta=0.5 impl=sm90 config='tile_m=64 tile_n=64 consumers=1 pingpong=0 "
+    "cluster_m=1 cluster_n=1'",
+    "m=70 n=137 k=72 activation=drelu impl=sm90 ldx=139 fill=hard",
+    "m=70 n=137 k=72 activation=dsilu impl=tiled",
+    "m=70 n=137 k=72 activation=dgelu_erf a=f32 beta=1",
+    "m=70 n=137 k=72 activation=dgelu_erf a=f32 fill=hard",
+    "m=70 n=136 k=144 a=e4m3 scale_a=tensor scale_b=tensor scale_d=1 device_scalars=1 c=1",
+    "batch=2 m=70 n=136 k=144 a=i8 d=f16 scale_a=row scale_b=row activation=relu preactivation=1",
+    "m=70 n=136 k=72 activation=relu preactivation=1 impl=tiled device_scalars=1",
     "m=70 n=72 k=40 layout=nn impl=naive",
     "m=40 n=41 k=19 layout=tn a=f32                            # turned on the way to shared memory",
     "m=40 n=41 k=19 layout=tt impl=tiled",
@@ -293,7 +391,7 @@ static const test_reject rejects[] = {
     { "a=f16 b=bf16", CKL_INVALID, "gemm: b=bf16 is none of f16" },
     { "a=i16", CKL_INVALID, "gemm: a=i16 is none of f16, bf16, f32" },
     { "a=e4m3 d=i8", CKL_INVALID, "gemm: d=i8 is none of f16, bf16, f32" },
-    { "a=e4m3 d=i32", CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without C, bias or activation" },
+    { "a=e4m3 d=i32", CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue" },
     { "a=i8 d=i32 alpha=2", CKL_INVALID, "gemm: alpha=2 is not part of a problem with d=i32" },
     { "math=tf32", CKL_INVALID, "gemm: math=tf32 is of a=f32, not of f16" },
     { "a=f32 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone" },
@@ -332,6 +430,14 @@ static const test_reject rejects[] = {
     { "k=128 impl=sm90 config='split=4 cluster_m=1 cluster_n=1'", CKL_UNSUPPORTED,
       "gemm sm90: k=128 has fewer tiles of 64 than split=4" },
     { "impl=sm90 config='ragged=3'", CKL_INVALID, "gemm sm90: ragged=3 is not in 0..2" },
+    { "bias_along=m", CKL_INVALID, "gemm: bias_along=m is not part of a problem without bias" },
+    { "ldx=256", CKL_INVALID, "gemm: ldx=256 is not part of a problem without X" },
+    { "batch=2 stride_x=65536", CKL_INVALID, "gemm: stride_x=65536 is not part of a problem without X" },
+    { "activation=dgelu ldx=255", CKL_INVALID, "gemm: ldx=255 is smaller than n=256" },
+    { "activation=dgelu preactivation=1", CKL_INVALID,
+      "gemm: preactivation=1 writes X, which a backward activation reads" },
+    { "batch=2 preactivation=1 stride_x=64", CKL_INVALID, "gemm: stride_x=64 lets the 256x256 results" },
+    { "a=i8 d=i32 scale_a=row", CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue" },
     { NULL, CKL_OK, NULL },
 };
 

@@ -277,10 +277,11 @@ static void store_tile(const gemm_tiled_config *cfg, const gemm_values *p, const
 {
     tensor cD = local_tile(identity_tensor(shape(p->m, p->n)), shape(cfg->tile_m, cfg->tile_n), coord(row, col));
     tensor tCcD = partition_C(mma, cD, mma_thread(cfg)); // (MMA,MMA_M,MMA_N)
+    gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(p));
     for (int i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
         val at_row = convert(I64, coordinate(tCcD, 0, i)), at_col = convert(I64, coordinate(tCcD, 1, i));
         IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
-            gemm_store(cfg->epilogue, p, at_row, at_col, at(acc, i));
+            gemm_store(cfg->epilogue, scalars, p, at_row, at_col, at(acc, i));
     }
 }
 
