@@ -220,7 +220,7 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
         FAIL(CKL_UNSUPPORTED, "cublaslt: an empty matrix is not its problem");
     const ckl_gemm_desc *d = &g->desc;
     if (d->activation > CKL_ACTIVATION_GELU || d->bias_along || d->scale_a || d->scale_b || d->scale_d ||
-        d->device_scalars || d->preactivation)
+        d->device_scalars || d->preactivation || d->gated)
         FAIL(CKL_UNSUPPORTED, "cublaslt: this epilogue is not asked of it");
     peer_problem *p = calloc(1, sizeof *p);
     if (!p)

@@ -62,11 +62,12 @@ typedef struct ckl_gemm_desc {
     ckl_dtype c;     // 0: there is no C and beta is not used; else the type of D
     ckl_dtype
         d; // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32; of I8 also I32. 0 means a, BF16 of 8 bits
-    ckl_gemm_math math;              // of an f32 A and B; 0 means f32
-    ckl_gemm_layout layout;          // 0 means nt
-    int64_t lda, ldb, ldc, ldd;      // 0 means dense: k or m, k or n, n, n; without C ldc is 0
-    ckl_activation activation;       // 0 means none
-    bool bias;                       // adds a number of D's type to every element of a column of D, or a row:
+    ckl_gemm_math math;         // of an f32 A and B; 0 means f32
+    ckl_gemm_layout layout;     // 0 means nt
+    int64_t lda, ldb, ldc, ldd; // 0 means dense: k or m, k or n, n, n; without C ldc is 0
+    ckl_activation activation;  // 0 means none
+    bool gated; // B has 2n columns, U is A times the last n of them: D = scale_d * activation(G) * U, scaled as G is
+    bool bias;  // adds a number of D's type to every element of a column of D, or a row:
     ckl_gemm_side bias_along;        // 0 means along n
     ckl_gemm_scale scale_a, scale_b; // 0 means none
     bool scale_d;                    // by one number of f32 in device memory, as those before

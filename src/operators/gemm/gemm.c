@@ -7,6 +7,11 @@
 #include "operators/gemm/gemm_plan.h"
 #include "operators/operators.h"
 
+static int64_t columns_of_B(const ckl_gemm_desc *d)
+{
+    return d->gated ? 2 * d->n : d->n;
+}
+
 gemm_matrix gemm_matrix_of(const ckl_gemm_desc *d, char name)
 {
     const bool k_major = gemm_k_major((choice)d->layout, name);
@@ -14,7 +19,8 @@ gemm_matrix gemm_matrix_of(const ckl_gemm_desc *d, char name)
     case 'a':
         return (gemm_matrix){ d->a, k_major ? d->m : d->k, k_major ? d->k : d->m, d->lda, d->stride_a };
     case 'b':
-        return (gemm_matrix){ d->b, k_major ? d->n : d->k, k_major ? d->k : d->n, d->ldb, d->stride_b };
+        return (gemm_matrix){ d->b, k_major ? columns_of_B(d) : d->k, k_major ? d->k : columns_of_B(d), d->ldb,
+                              d->stride_b };
     case 'c':
         return (gemm_matrix){ d->d, d->m, d->n, d->ldc, d->stride_c };
     case 'x':
@@ -43,8 +49,9 @@ static ckl_status check_result(ckl_gemm_desc *d)
 {
     bool narrow = ckl_dtype_bytes(d->a) == 1;
     d->d = gemm_result_type(d);
-    if (d->d == CKL_I32 && (d->a != CKL_I8 || d->c || d->bias || d->scale_a || d->scale_b || d->scale_d ||
-                            d->device_scalars || d->preactivation || d->activation != CKL_ACTIVATION_IDENTITY))
+    if (d->d == CKL_I32 &&
+        (d->a != CKL_I8 || d->c || d->bias || d->scale_a || d->scale_b || d->scale_d || d->device_scalars ||
+         d->preactivation || d->gated || d->activation != CKL_ACTIVATION_IDENTITY))
         FAIL(CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue");
     if (!narrow && d->d != d->a && d->d != CKL_F32)
         FAIL(CKL_INVALID, "gemm: d=%s is none of %s, f32", ckl_dtype_name(d->d), ckl_dtype_name(d->a));
@@ -122,6 +129,10 @@ static ckl_status check(void *desc)
         TRY(plan_check_unused("gemm", "ldx", d->ldx, "a problem without X"));
     if (d->preactivation && gemm_is_backward((choice)d->activation))
         FAIL(CKL_INVALID, "gemm: preactivation=1 writes X, which a backward activation reads");
+    if (d->gated && (d->c || d->bias || d->scale_b == CKL_GEMM_SCALE_ROW || has_x(d)))
+        FAIL(CKL_INVALID, "gemm: gated=1 goes without C, bias, a scale for each column and X");
+    if (d->gated && d->n > INT64_MAX / 2)
+        FAIL(CKL_INVALID, "gemm: n=%" PRId64 " is too large for gated=1", d->n);
     if (!d->bias && d->bias_along)
         FAIL(CKL_INVALID, "gemm: bias_along=m is not part of a problem without bias");
     return check_batch(d);
@@ -236,7 +247,8 @@ gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
                             .scale_d = d->scale_d,
                             .device_scalars = d->device_scalars,
                             .preactivation = d->preactivation,
-                            .activation = (choice)d->activation };
+                            .activation = (choice)d->activation,
+                            .gated = d->gated };
 }
 
 ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)

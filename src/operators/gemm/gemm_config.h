@@ -6,34 +6,35 @@
 #include "cutekernellib/operators/gemm.h"
 #include "plan/plan.h"
 
-#define GEMM_DESC(X, owner)                                                                                     \
-    X(owner, int64_t, m, "256", "", "rows of A and D")                                                          \
-    X(owner, int64_t, n, "256", "", "columns of D")                                                             \
-    X(owner, int64_t, k, "256", "", "length of the sums")                                                       \
-    X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                     \
-    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                    \
-    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits") \
-    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")                           \
-    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]") \
-    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                          \
-    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                          \
-    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                          \
-    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                          \
-    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",    \
-      "applied last")                                                                                           \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                     \
-    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")            \
-    X(owner, choice, scale_a, "none", "none tensor row", "numbers in device memory that scale A")               \
-    X(owner, choice, scale_b, "none", "none tensor row", "the same of B, whose rows are columns of D")          \
-    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                   \
-    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                           \
-    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                       \
-    X(owner, int64_t, ldx, "0", "", "elements between rows; 0: dense")                                          \
-    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                                \
-    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")                   \
-    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")                   \
-    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")                   \
-    X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")                   \
+#define GEMM_DESC(X, owner)                                                                                        \
+    X(owner, int64_t, m, "256", "", "rows of A and D")                                                             \
+    X(owner, int64_t, n, "256", "", "columns of D")                                                                \
+    X(owner, int64_t, k, "256", "", "length of the sums")                                                          \
+    X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                        \
+    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                       \
+    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits")    \
+    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")                              \
+    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")    \
+    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                             \
+    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                             \
+    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                             \
+    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                             \
+    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",       \
+      "applied last")                                                                                              \
+    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others") \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                        \
+    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")               \
+    X(owner, choice, scale_a, "none", "none tensor row", "numbers in device memory that scale A")                  \
+    X(owner, choice, scale_b, "none", "none tensor row", "the same of B, whose rows are columns of D")             \
+    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                      \
+    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                              \
+    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                          \
+    X(owner, int64_t, ldx, "0", "", "elements between rows; 0: dense")                                             \
+    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                                   \
+    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")                      \
+    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")                      \
+    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")                      \
+    X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")                      \
     X(owner, int64_t, stride_x, "0", "", "elements between matrices; 0: one after the other")
 
 /* What every kernel computes: types, and what follows the products. */
@@ -51,7 +52,8 @@
     X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                           \
     X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                       \
     X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",    \
-      "applied last")
+      "applied last")                                                                                           \
+    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")
 
 typedef struct gemm_epilogue {
     GEMM_EPILOGUE(FIELD_MEMBER, )
@@ -198,6 +200,7 @@ static inline int gemm_tile_k(ckl_dtype ab)
 typedef struct gemm_sm90_shape {
     int tile_k;             // elements of K of one stage
     int consumer_rows;      // of a tile of one consumer
+    int tile_n;             // columns of D that a tile has: half of B's if they are gated
     int columns, finishers; // of a tile that a CTA finishes; CTAs of a split that finish some
     int box_a, box_b;       // rows of A and B that one CTA loads of a tile
     int cluster, sharers;   // CTAs; those that share operands

@@ -86,6 +86,10 @@ gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in)
     if (e.c)
         x = fma(s.beta, in.c, x);
     val d = gemm_is_backward(e.activation) ? mul(x, derivative(e.activation, in.x)) : activate(e.activation, x);
+    if (e.gated) {
+        val up = mul(in.up, s.alpha);
+        d = mul(d, e.scale_a == CKL_GEMM_SCALE_ROW ? mul(up, in.scale_a) : up);
+    }
     return (gemm_finished){ x, e.scale_d ? mul(d, s.scale_d) : d };
 }
 
@@ -115,7 +119,7 @@ static val load_of_row(val address, ckl_dtype type, val count, val i)
     return at_f32(gmem_tensor(address, type, make_layout(dynamic(count), leaf(1))), i);
 }
 
-void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product)
+void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up)
 {
     tensor gC = gmem_tensor(p->c, e.d, make_layout(shape(p->m, p->n), stride(p->ldc, 1))); // (M,N)
     tensor gD = gmem_tensor(p->d, e.d, make_layout(shape(p->m, p->n), stride(p->ldd, 1))); // (M,N)
@@ -125,6 +129,8 @@ void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, va
         set(gD, coord(i, j), product);
         return;
     }
+    if (e.gated)
+        in.up = convert(F32, up);
     if (e.c)
         IF(ne(s.beta, immf(0)))
             assign(in.c, at_f32(gC, i, j));

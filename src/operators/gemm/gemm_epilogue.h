@@ -27,6 +27,7 @@ gemm_scalars gemm_load_scalars(gemm_epilogue e, gemm_scalar_sources from);
 /* One element of A*B and what meets it, all f32: no value where the epilogue does not have it. */
 typedef struct gemm_element {
     val product, c, bias, x;
+    val up;               // of gated products: the one of the last columns
     val scale_a, scale_b; // of its row, of its column
 } gemm_element;
 
@@ -40,7 +41,7 @@ gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in);
 /* The parameters of one product of a batch. */
 gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product);
 
-/* The same for element (i,j) of D, by a kernel that addresses memory itself; C is read where beta is not 0. */
-void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product);
+/* The same for element (i,j) of D, by a kernel that addresses memory itself; C is read where beta is not 0; `up` is of gated products. */
+void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up);
 
 #endif

@@ -54,12 +54,16 @@ void gemm_naive(const void *config, int kernel)
         gemm_values p = gemm_product_of(cfg->epilogue, &all, div(element, count));
         val within = rem(element, count), i = div(within, p.n), j = rem(within, p.n);
         ir_type sums = dtype == CKL_I8 ? I32 : F32;
-        val sum = variable(sums, convert(sums, imm(0)));
+        val sum = variable(sums, convert(sums, imm(0))), up = variable(sums, convert(sums, imm(0)));
         LOOP(l, p.k) {
             val a = factor(cfg->epilogue, address_of(cfg->epilogue, 'a', &p, i, l));
             val b = factor(cfg->epilogue, address_of(cfg->epilogue, 'b', &p, j, l));
             assign(sum, sums == F32 ? fma(a, b, sum) : add(mul(a, b), sum));
+            if (cfg->epilogue.gated) {
+                b = factor(cfg->epilogue, address_of(cfg->epilogue, 'b', &p, add(j, p.n), l));
+                assign(up, sums == F32 ? fma(a, b, up) : add(mul(a, b), up));
+            }
         }
-        gemm_store(cfg->epilogue, gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(&p)), &p, i, j, sum);
+        gemm_store(cfg->epilogue, gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(&p)), &p, i, j, sum, up);
     }
 }

@@ -46,7 +46,7 @@ const implementation gemm_naive_implementation = {
 /* Tiles of D of all products. */
 static int64_t tiles_of(const ckl_gemm_desc *d, int tile_m, int tile_n)
 {
-    return d->batch * ceil_div(d->m, tile_m) * ceil_div(d->n, tile_n);
+    return d->batch * ceil_div(d->m, tile_m) * ceil_div(d->gated ? 2 * d->n : d->n, tile_n);
 }
 
 static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, void *config)

@@ -142,7 +142,7 @@ static void describe_schedule(sm90_kernel *k)
         k->rank_n = div(rank, imm(cfg->cluster_m));
     }
     k->tiles =
-        make_tile_schedule(k->p.m, k->p.n, cfg->tile_m * cfg->cluster_m, cfg->tile_n * cfg->cluster_n, cfg->group);
+        make_tile_schedule(k->p.m, k->p.n, cfg->tile_m * cfg->cluster_m, k->size.tile_n * cfg->cluster_n, cfg->group);
     k->count = cfg->batched ? mul(k->tiles.count, k->p.batch) : k->tiles.count;
     k->first_tile = div(cta_x(), imm(k->size.cluster));
     k->clusters = div(grid_x(), imm(k->size.cluster));

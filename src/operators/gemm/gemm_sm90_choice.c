@@ -114,7 +114,9 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
 {
     bool slow_a = starts_inside_sector(d->lda, d->a), slow_b = starts_inside_sector(d->ldb, d->b);
     tiled_problem p = { .rows = c->swap ? d->n : d->m,
-                        .cols = c->swap ? d->m : d->n,
+                        .cols = c->swap    ? d->m
+                                : d->gated ? 2 * d->n
+                                           : d->n,
                         .steps = ceil_div(ceil_div(d->k, gemm_tile_k(d->a)), c->split),
                         .slow_a = c->swap ? slow_b : slow_a,
                         .slow_b = c->swap ? slow_a : slow_b };

@@ -13,7 +13,7 @@ typedef struct subtile {
     int rows, cols; // where it starts in them
     tile_place at;  // where it starts in D
     tiled_mma mma;  // of its columns
-    tensor acc;     // (MMA,1,1)
+    tensor acc, up; // (MMA,1,1); of gated products up is the other half of the columns
     tensor sD;      // (ROWS,COLS), as D lies
     tensor sAcc;    // the same as the accumulators lie
 } subtile;
@@ -269,6 +269,7 @@ static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role 
         gemm_finished done =
             gemm_finish(k->epilogue, c->scalars,
                         (gemm_element){ .product = at_f32(h->acc, i),
+                                        .up = k->epilogue.gated ? at_f32(h->up, i) : immf(0),
                                         .c = k->epilogue.c ? at(rC, i) : immf(0),
                                         .bias = vector_at_element(k, &vectors, GEMM_BIAS, i),
                                         .x = backward ? at(rX, i) : immf(0),
@@ -358,6 +359,8 @@ void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile
         h.rows = i / columns * 64;
         h.cols = i % columns * width;
         h.acc = slice(accumulator_columns(c->acc, h.cols, width), _, i / columns, _);
+        if (k->epilogue.gated)
+            h.up = slice(accumulator_columns(c->acc, s->columns + h.cols, width), _, i / columns, _);
         place_subtile(k, tile, &h);
         store_subtile(k, c, &h, i, count);
         if (k->epilogue.c || gemm_is_backward(k->epilogue.activation))

@@ -95,6 +95,10 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
             FAIL(CKL_UNSUPPORTED, "gemm sm90: a CTA loads %d rows of an operand that is not K-major, no multiple of %d",
                  rows[i], SPAN);
     }
+    if (c->epilogue.gated && (c->swap || c->split > 1 || c->cluster_m > 1 || !k_major[1] || c->tile_n % 32))
+        FAIL(CKL_UNSUPPORTED,
+             "gemm sm90: gated products want a K-major B in tiles of 2x16 columns, without swap, split and "
+             "clusters along M");
     if (c->prefetch && !k_major[0])
         FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is of K-major rows", c->prefetch);
     return CKL_OK;
@@ -103,7 +107,7 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
 /* Of all products, of a cluster each. */
 static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
-    int64_t rows = c->swap ? d->n : d->m, cols = c->swap ? d->m : d->n;
+    int64_t columns = d->gated ? 2 * d->n : d->n, rows = c->swap ? columns : d->m, cols = c->swap ? d->m : columns;
     return d->batch * ceil_div(rows, c->tile_m * c->cluster_m) * ceil_div(cols, c->tile_n * c->cluster_n);
 }
 

@@ -35,10 +35,18 @@ typedef struct operand_load {
     val part, mask;
 } operand_load;
 
+/* Of gated products B's stages are of two halves. */
+static tensor half_of_B(const sm90_kernel *k, int half)
+{
+    return local_tile(k->sB, shape(k->size.box_b, k->size.tile_k), coord(half, 0, _)); // (HALF,BK,STAGES)
+}
+
 static operand_load describe_load(const sm90_kernel *k, bool is_a)
 {
     return is_a ? (operand_load){ &k->tmaA, k->sA, k->a_k_major, k->size.box_a, k->rank_n, mask_A(k) }
-                : (operand_load){ &k->tmaB, k->sB, k->b_k_major, k->size.box_b, k->rank_m, mask_B(k) };
+                : (operand_load){ &k->tmaB,     k->epilogue.gated ? half_of_B(k, 0) : k->sB,
+                                  k->b_k_major, k->size.box_b,
+                                  k->rank_m,    mask_B(k) };
 }
 
 /* Fills one stage of an operand whose tile begins at row `row`; one that is not K-major in boxes of a span of rows. */
@@ -69,6 +77,11 @@ static void load_stage(const sm90_kernel *k, const operand_load loads[2], const 
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
     load_operand(k, &loads[0], at, tile, tile->row, depth);
     load_operand(k, &loads[1], at, tile, tile->col, depth);
+    if (k->epilogue.gated) { // the other half of the tile, of the last columns; there is no cluster along M
+        operand_load up = loads[1];
+        up.sX = half_of_B(k, 1);
+        load_operand(k, &up, at, tile, add(tile->col, k->p.n), depth);
+    }
 }
 
 static void load_tiles(const sm90_kernel *k)

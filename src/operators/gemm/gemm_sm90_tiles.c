@@ -44,15 +44,18 @@ static int box_of(int side, int most, int step)
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
 {
-    enum { SWAP_ROWS = 64, SWAP_STEP = 16 }; // stmatrix writes 16 rows at once
-    int d_bytes = (int)ckl_dtype_bytes(c->epilogue.d), finishers = finishers_of(c), columns = c->tile_n / finishers;
+    enum { SWAP_ROWS = 64, SWAP_STEP = 16 };                  // stmatrix writes 16 rows at once
+    const int halves = c->epilogue.gated && !c->swap ? 2 : 1; // with swap it is refused
+    int d_bytes = (int)ckl_dtype_bytes(c->epilogue.d), finishers = finishers_of(c),
+        columns = c->tile_n / halves / finishers;
     gemm_sm90_shape s = {
         .tile_k = gemm_tile_k(c->epilogue.ab),
         .consumer_rows = rows_of_consumer(c),
+        .tile_n = c->tile_n / halves,
         .columns = columns,
         .finishers = finishers,
         .box_a = c->tile_m / c->cluster_n,
-        .box_b = c->tile_n / c->cluster_m,
+        .box_b = c->tile_n / halves / c->cluster_m,
         .cluster = c->cluster_m * c->cluster_n * c->split,
         .sharers = c->cluster_m * c->cluster_n,
         .threads = WARPGROUP * (1 + c->consumers),
@@ -200,6 +203,6 @@ tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
     }
     tile_at(&k->tiles, tile, &row, &col);
     at.row = mul(add(mul(row, imm(k->cfg->cluster_m)), k->rank_m), imm(k->cfg->tile_m));
-    at.col = mul(add(mul(col, imm(k->cfg->cluster_n)), k->rank_n), imm(k->cfg->tile_n));
+    at.col = mul(add(mul(col, imm(k->cfg->cluster_n)), k->rank_n), imm(k->size.tile_n));
     return at;
 }

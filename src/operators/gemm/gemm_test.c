@@ -135,11 +135,34 @@ static void finish(const gemm_problem *p, void *const *host, const int64_t at[3]
     *magnitude = *magnitude * fabs(scale) + fabs(added) + fabs(bias);
 }
 
+/* D of an element whose G, and U, are known. */
+static void activate_element(const gemm_problem *p, void *const *host, const int64_t at[3], const double *sum,
+                             const double *magnitude, reference_slice *out)
+{
+    const ckl_gemm_desc *d = &p->desc;
+    const choice activation = (choice)d->activation;
+    double scale_d = d->scale_d ? dtype_read(CKL_F32, host[SCALE_D], 0) : 1;
+    double value = activate(d->activation, sum[0]), error = magnitude[0] * slope(activation);
+    if (gemm_is_backward(activation)) {
+        double factor =
+            derivative(d->activation, dtype_read(d->d, host[X], at[0] * d->stride_x + at[1] * d->ldx + at[2]));
+        bool lost = isinf(sum[0]) && fabs(factor) < 0x1p-100; // 0 in f32, perhaps
+        value = lost ? NAN : sum[0] * factor;
+        error = lost ? REFERENCE_OPEN : error;
+    }
+    if (d->gated) {
+        bool lost = fabs(value) < 0x1p-100 && fabs(sum[1]) > 1; // 0 in f32, perhaps, and U may be infinite there
+        error = lost ? REFERENCE_OPEN : error * fabs(sum[1]) + fabs(value) * magnitude[1] + error * magnitude[1];
+        value = lost ? NAN : value * sum[1];
+    }
+    out->value[at[2]] = value * scale_d;
+    out->magnitude[at[2]] = error * fabs(scale_d);
+}
+
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const gemm_problem *p = problem;
     const ckl_gemm_desc *d = &p->desc;
-    const choice activation = (choice)d->activation;
     const double smallest = dtype_tiny(d->a) / dtype_epsilon(d->a);
     double *a = calloc((size_t)(2 * (d->k + LANES)), sizeof *a), *b = a + d->k + LANES;
     if (!a)
@@ -147,25 +170,16 @@ static void reference(const void *problem, void *const *host, reference_slice ou
     const int64_t product = out.row / d->m, row = out.row % d->m;
     read_factors(d, 'a', host[A], product, row, a);
     for (int64_t j = 0; j < d->n; j++) {
-        double sum, magnitude;
-        read_factors(d, 'b', host[B], product, j, b);
-        products(a, b, d->k, smallest, &sum, &magnitude);
-        finish(p, host, (int64_t[]){ product, row, j }, &sum, &magnitude);
-        out.value[j] = sum;
-        out.magnitude[j] = magnitude;
-        if (out.output == OUTPUT_X)
-            continue;
-        double scale_d = d->scale_d ? dtype_read(CKL_F32, host[SCALE_D], 0) : 1;
-        if (gemm_is_backward(activation)) {
-            double x = dtype_read(d->d, host[X], product * d->stride_x + row * d->ldx + j);
-            double factor = derivative(d->activation, x);
-            bool lost = isinf(sum) && fabs(factor) < 0x1p-100; // 0 in f32, perhaps
-            out.value[j] = lost ? NAN : sum * factor;
-            out.magnitude[j] = lost ? REFERENCE_OPEN : magnitude;
-        } else
-            out.value[j] = activate(d->activation, sum);
-        out.value[j] *= scale_d;
-        out.magnitude[j] *= slope(activation) * fabs(scale_d);
+        double sum[2], magnitude[2]; // gated: those of column j + n as well
+        for (int half = 0; half < (d->gated ? 2 : 1); half++) {
+            read_factors(d, 'b', host[B], product, j + half * d->n, b);
+            products(a, b, d->k, smallest, &sum[half], &magnitude[half]);
+            finish(p, host, (int64_t[]){ product, row, j }, &sum[half], &magnitude[half]);
+        }
+        out.value[j] = sum[0];
+        out.magnitude[j] = magnitude[0];
+        if (out.output != OUTPUT_X)
+            activate_element(p, host, (int64_t[]){ product, row, j }, sum, magnitude, &out);
     }
     free(a);
 }
@@ -193,7 +207,7 @@ static double approximation(const void *problem)
 static double flops(const void *problem)
 {
     const ckl_gemm_desc *d = problem;
-    return 2 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k;
+    return (d->gated ? 4 : 2) * (double)d->batch * (double)d->m * (double)d->n * (double)d->k;
 }
 
 /*
@@ -335,6 +349,13 @@ static const char *const cases[] = {
     "m=70 n=136 k=144 a=e4m3 scale_a=tensor scale_b=tensor scale_d=1 device_scalars=1 c=1",
     "batch=2 m=70 n=136 k=144 a=i8 d=f16 scale_a=row scale_b=row activation=relu preactivation=1",
     "m=70 n=136 k=72 activation=relu preactivation=1 impl=tiled device_scalars=1",
+    "m=40 n=48 k=40 gated=1 activation=silu impl=naive",
+    "m=70 n=72 k=41 gated=1 activation=silu layout=nn impl=tiled",
+    "m=70 n=33 k=40 gated=1 activation=gelu a=f32 scale_d=1 scale_a=row impl=tiled",
+    "m=140 n=136 k=136 gated=1 activation=silu scale_a=row impl=sm90 config='tile_m=128 tile_n=128 consumers=2 "
+    "pingpong=1 "
+    "stages=3 cluster_m=1 cluster_n=1'",
+    "batch=2 m=72 n=80 k=80 gated=1 activation=gelu a=e4m3 scale_a=tensor scale_b=tensor",
     "m=70 n=72 k=40 layout=nn impl=naive",
     "m=40 n=41 k=19 layout=tn a=f32                            # turned on the way to shared memory",
     "m=40 n=41 k=19 layout=tt impl=tiled",
@@ -431,6 +452,8 @@ static const test_reject rejects[] = {
       "gemm sm90: k=128 has fewer tiles of 64 than split=4" },
     { "impl=sm90 config='ragged=3'", CKL_INVALID, "gemm sm90: ragged=3 is not in 0..2" },
     { "bias_along=m", CKL_INVALID, "gemm: bias_along=m is not part of a problem without bias" },
+    { "gated=1 bias=1", CKL_INVALID, "gemm: gated=1 goes without C, bias, a scale for each column and X" },
+    { "gated=1 layout=nn impl=sm90", CKL_UNSUPPORTED, "gemm sm90: gated products want a K-major B" },
     { "ldx=256", CKL_INVALID, "gemm: ldx=256 is not part of a problem without X" },
     { "batch=2 stride_x=65536", CKL_INVALID, "gemm: stride_x=65536 is not part of a problem without X" },
     { "activation=dgelu ldx=255", CKL_INVALID, "gemm: ldx=255 is smaller than n=256" },

@@ -12,14 +12,21 @@
 
 enum { FMA_M = 8, FMA_N = 16, FMA_VECTOR = 4, FMA_ROWS = 2 }; // threads; elements of a load; rows of A at once
 
-/* The tiles of A or B along K that this CTA multiplies, and this thread's partitions of their copies. */
-typedef struct operand_tiles {
+/* This thread's partitions of the copies of a matrix's tiles along K. */
+typedef struct operand_copy {
     tiled_copy copy;
     tensor rX;         // (1,ROWS,1), without cp.async: a tile on its way
     int_tuple limits;  // of the matrix: what lies outside becomes 0
     tensor tXgX, tXcX; // (VECTORS,ROWS,1,K_TILES)
-    tensor sX, tXsX;   // (ROWS,BK,STAGES), (VECTORS,ROWS,1,STAGES)
-    int rows, depth;   // of a tile
+    tensor tXsX;       // (VECTORS,ROWS,1,STAGES)
+} operand_copy;
+
+/* The tiles of A or B along K that this CTA multiplies; of a gated B the upper half is of the last columns. */
+typedef struct operand_tiles {
+    operand_copy copies[2];
+    int count;
+    tensor sX;       // (ROWS,BK,STAGES)
+    int rows, depth; // of a tile
 } operand_tiles;
 
 static bool is_fma(const gemm_tiled_config *cfg)
@@ -85,40 +92,65 @@ static layout copying_threads(bool k_major, int depth, int vec)
     return k_major ? compact_right(shape(count * vec / depth, depth / vec)) : compact(shape(32, count / 32));
 }
 
-/* Tile number `tile` of the rows of A or the columns of B, all along K. */
-static operand_tiles tiles_of(const gemm_tiled_config *cfg, const char *name, tensor gX, int rows, val tile)
+/* Copies of tile number `tile` of the rows of A or the columns of B, all along K, to a ring. */
+static operand_copy describe_copy(const gemm_tiled_config *cfg, char name, tensor gX, tensor sX, val tile)
 {
     ckl_dtype dtype = cfg->epilogue.ab;
-    bool k_major = gemm_k_major(cfg->epilogue.layout, *name);
-    int vec = k_major ? cfg->vec : 1;
-    operand_tiles x = { .limits = gX.layout.shape, .rows = rows, .depth = depth_of(cfg) };
-    int_tuple tiler = shape(rows, x.depth);
+    bool k_major = gemm_k_major(cfg->epilogue.layout, name);
+    int vec = k_major ? cfg->vec : 1, depth = depth_of(cfg);
+    operand_copy x = { .limits = gX.layout.shape };
+    int_tuple tiler = shape(static_size(layout_mode(sX.layout, 0)), depth);
     tensor gTiles = local_tile(gX, tiler, coord(tile, _));                        // (ROWS,BK,K_TILES)
     tensor cTiles = local_tile(identity_tensor(x.limits), tiler, coord(tile, _)); // (ROWS,BK,K_TILES)
-    x.sX = smem_ring(cfg, name, rows);
-    x.copy =
-        make_tiled_copy(atom_of(dtype, vec), dtype, copying_threads(k_major, x.depth, vec), compact(shape(1, vec)));
+    x.copy = make_tiled_copy(atom_of(dtype, vec), dtype, copying_threads(k_major, depth, vec), compact(shape(1, vec)));
     x.tXgX = partition_S(&x.copy, gTiles, thread());
     x.tXcX = partition_S(&x.copy, cTiles, thread());
-    x.tXsX = partition_D(&x.copy, x.sX, thread());
+    x.tXsX = partition_D(&x.copy, sX, thread());
     if (x.copy.atom.op != IR_CP_ASYNC)
         x.rX = fragment_like(slice(x.tXsX, _, _, _, 0), dtype);
+    return x;
+}
+
+/* A as (M,K), B as (N,K), from column `first` of B on. */
+static tensor factor_tensor(const gemm_tiled_config *cfg, char name, const gemm_values *p, val first)
+{
+    const bool is_a = name == 'a', k_major = gemm_k_major(cfg->epilogue.layout, name);
+    int_tuple sizes = is_a ? shape(p->m, p->k) : shape(p->n, p->k);
+    val ld = is_a ? p->lda : p->ldb, skipped = k_major ? mul(first, ld) : first;
+    val bytes = mul(skipped, imm((int)ckl_dtype_bytes(cfg->epilogue.ab)));
+    return gmem_tensor(add(is_a ? p->a : p->b, convert(U64, bytes)), cfg->epilogue.ab,
+                       make_layout(sizes, k_major ? stride(ld, 1) : stride(1, ld)));
+}
+
+static operand_tiles tiles_of(const gemm_tiled_config *cfg, char name, const gemm_values *p, int rows, val tile)
+{
+    operand_tiles x = { .rows = rows, .depth = depth_of(cfg), .count = name == 'b' && cfg->epilogue.gated ? 2 : 1 };
+    x.sX = smem_ring(cfg, name == 'a' ? "A" : "B", rows);
+    for (int i = 0; i < x.count; i++) {
+        tensor sPart =
+            x.count == 1 ? x.sX : local_tile(x.sX, shape(rows / 2, x.depth), coord(i, 0, _)); // (PART,BK,STAGES)
+        tensor gX = factor_tensor(cfg, name, p, i == 0 ? imm64(0) : p->n);
+        x.copies[i] = describe_copy(cfg, name, gX, sPart, tile);
+    }
     return x;
 }
 
 /* Starts the copies of one K tile. */
 static void load_tile(const operand_tiles *x, val k_tile, val stage)
 {
-    bool async = x->copy.atom.op == IR_CP_ASYNC;
-    copy_if(&x->copy, slice(x->tXcX, _, _, _, k_tile), x->limits, slice(x->tXgX, _, _, _, k_tile),
-            async ? slice(x->tXsX, _, _, _, stage) : x->rX, 0);
+    for (const operand_copy *c = x->copies; c < x->copies + x->count; c++) {
+        bool async = c->copy.atom.op == IR_CP_ASYNC;
+        copy_if(&c->copy, slice(c->tXcX, _, _, _, k_tile), c->limits, slice(c->tXgX, _, _, _, k_tile),
+                async ? slice(c->tXsX, _, _, _, stage) : c->rX, 0);
+    }
 }
 
 /* Ends them, where they went to registers. */
 static void store_tile_of(const operand_tiles *x, val stage)
 {
-    if (x->copy.atom.op != IR_CP_ASYNC)
-        copy_tiled(&x->copy, x->rX, slice(x->tXsX, _, _, _, stage));
+    for (const operand_copy *c = x->copies; c < x->copies + x->count; c++)
+        if (c->copy.atom.op != IR_CP_ASYNC)
+            copy_tiled(&c->copy, c->rX, slice(c->tXsX, _, _, _, stage));
 }
 
 static val stage_after(const gemm_tiled_config *cfg, val stage)
@@ -136,10 +168,10 @@ static void multiply_mma(const tiled_mma *mma, const operand_tiles *A, const ope
     gemm(mma, rA, rB, acc, yes());
 }
 
-/* Where fragments come from: a stage's rows, or columns, of this thread, (1,MMA_M,BK) and (1,MMA_N,BK). */
-typedef struct fma_stage {
+/* Where fragments come from: two vectors of a stage's rows, or columns, of this thread, (1,MMA_M,2*VECTOR) and (1,MMA_N,2*VECTOR). */
+typedef struct fma_vectors {
     tensor tCsA, tCsB;
-} fma_stage;
+} fma_vectors;
 
 /*
  * What multiplications without tensor cores keep in registers: two rows of A at a time, for the time of which the next two are
@@ -152,14 +184,21 @@ typedef struct fma_fragments {
     int cols;     // of B
 } fma_fragments;
 
-static fma_stage stage_of(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A,
-                          const operand_tiles *B, val stage)
+static tensor pair_of(tensor tCsX, val pair)
 {
-    return (fma_stage){ partition_A(mma, slice(A->sX, _, _, stage), mma_thread(cfg)),
-                        partition_B(mma, slice(B->sX, _, _, stage), mma_thread(cfg)) };
+    int64_t rows = static_size(layout_mode(tCsX.layout, 1));
+    return local_tile(tCsX, shape(1, rows, 2 * FMA_VECTOR), coord(0, 0, pair)); // (1,ROWS,2*VECTOR)
 }
 
-static fma_fragments describe_fragments(const fma_stage *s)
+/* Pair number `pair` of the vectors of a stage. */
+static fma_vectors vectors_of(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A,
+                              const operand_tiles *B, val stage, val pair)
+{
+    return (fma_vectors){ pair_of(partition_A(mma, slice(A->sX, _, _, stage), mma_thread(cfg)), pair),
+                          pair_of(partition_B(mma, slice(B->sX, _, _, stage), mma_thread(cfg)), pair) };
+}
+
+static fma_fragments describe_fragments(const fma_vectors *s)
 {
     int rows = (int)static_size(layout_mode(s->tCsA.layout, 1)),
         cols = (int)static_size(layout_mode(s->tCsB.layout, 1));
@@ -172,13 +211,13 @@ static fma_fragments describe_fragments(const fma_stage *s)
 }
 
 /* A block of rows of vector number `vector`. */
-static void load_rows(const fma_fragments *f, const fma_stage *s, int vector, int block)
+static void load_rows(const fma_fragments *f, const fma_vectors *s, int vector, int block)
 {
     copy(local_tile(s->tCsA, shape(1, FMA_ROWS, FMA_VECTOR), coord(0, block, vector)), f->rA[block % 2], 16);
 }
 
 /* The part of the columns of a vector that comes with a block. */
-static void load_columns(const fma_fragments *f, const fma_stage *s, int vector, int block)
+static void load_columns(const fma_fragments *f, const fma_vectors *s, int vector, int block)
 {
     tensor rB = f->rB[vector % 2];
     for (int col = block * f->cols / f->blocks; col < (block + 1) * f->cols / f->blocks; col++)
@@ -186,50 +225,59 @@ static void load_columns(const fma_fragments *f, const fma_stage *s, int vector,
              local_tile(rB, shape(1, 1, FMA_VECTOR), coord(0, col, 0)), 16);
 }
 
-/* Multiplies what has been loaded of a vector, and loads the next one, number `next` of a stage. */
-static void multiply_vector(const tiled_mma *mma, const fma_fragments *f, const fma_stage *s, int vector,
-                            const fma_stage *after, int next, tensor acc)
+/* Multiplies vector number `vector` of a pair, of which the first rows are here, and loads the next one, of this pair or another. */
+static void multiply_vector(const tiled_mma *mma, const fma_fragments *f, const fma_vectors *s, int vector,
+                            const fma_vectors *after, tensor acc)
 {
+    int next = 1 - vector;
     for (int block = 0; block < f->blocks; block++) {
         if (block + 1 < f->blocks)
             load_rows(f, s, vector, block + 1);
         else
             load_rows(f, after, next, 0);
         load_columns(f, after, next, block);
-        gemm(mma, f->rA[block % 2], f->rB[vector % 2], local_tile(acc, shape(1, FMA_ROWS, f->cols), coord(0, block, 0)),
+        gemm(mma, f->rA[block % 2], f->rB[vector], local_tile(acc, shape(1, FMA_ROWS, f->cols), coord(0, block, 0)),
              yes());
     }
 }
 
 /*
- * acc = A tile * B tile without tensor cores. The first vector of a stage is loaded while the last one before it is multiplied;
- * so the copies are waited for one vector early, a warp may still read the stage before, and three stages are the fewest.
+ * acc = A tile * B tile without tensor cores, two vectors of 16 bytes along K in turn: more would not fit the instruction caches.
+ * The first vector of a stage is loaded while the last one before it is multiplied; so the copies are waited for one vector
+ * early, a warp may still read the stage before, and three stages are the fewest.
  */
 static void mainloop_fma(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A,
                          const operand_tiles *B, val k_tiles, tensor acc)
 {
-    const int last = A->depth / FMA_VECTOR - 1;
+    enum { PAIRS = GEMM_TILED_BYTES / (2 * FMA_VECTOR * 4) };
     val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 2)); // stages
+    val pair = variable(U32, imm(0));
     cp_async_wait(cfg->stages - 3);
     cta_sync(); // the copies of stage 0 are here
-    const fma_stage first = stage_of(cfg, mma, A, B, imm(0));
+    const fma_vectors first = vectors_of(cfg, mma, A, B, imm(0), imm(0));
     const fma_fragments f = describe_fragments(&first);
     load_rows(&f, &first, 0, 0);
     for (int block = 0; block < f.blocks; block++)
         load_columns(&f, &first, 0, block);
-    LOOP(kt, k_tiles) {
-        val next = add(kt, imm(cfg->stages - 2)), after_ready = stage_after(cfg, ready);
-        const fma_stage now = stage_of(cfg, mma, A, B, ready), after = stage_of(cfg, mma, A, B, after_ready);
-        load_tile(A, next, free);
-        load_tile(B, next, free);
-        cp_async_commit();
-        for (int v = 0; v < last; v++)
-            multiply_vector(mma, &f, &now, v, &now, v + 1, acc);
-        cp_async_wait(cfg->stages - 3);
-        cta_sync(); // the copies of the next stage are here, and all warps are done with the one before this
-        multiply_vector(mma, &f, &now, last, &after, 0, acc);
-        assign(ready, after_ready);
-        assign(free, stage_after(cfg, free));
+    LOOP(step, mul(k_tiles, imm(PAIRS))) {
+        val last = eq(pair, imm(PAIRS - 1));
+        const fma_vectors now = vectors_of(cfg, mma, A, B, ready, pair);
+        IF(eq(pair, imm(0))) {
+            val next = add(div(step, imm(PAIRS)), imm(cfg->stages - 2));
+            load_tile(A, next, free);
+            load_tile(B, next, free);
+            cp_async_commit();
+            assign(free, stage_after(cfg, free));
+        }
+        multiply_vector(mma, &f, &now, 0, &now, acc);
+        IF(last) {
+            cp_async_wait(cfg->stages - 3);
+            cta_sync(); // the copies of the next stage are here, and all warps are done with the one before this
+        }
+        assign(ready, select(last, stage_after(cfg, ready), ready));
+        assign(pair, select(last, imm(0), add(pair, imm(1))));
+        const fma_vectors after = vectors_of(cfg, mma, A, B, ready, pair);
+        multiply_vector(mma, &f, &now, 1, &after, acc);
     }
     cp_async_wait(0);
 }
@@ -271,28 +319,27 @@ static void mainloop(const gemm_tiled_config *cfg, const tiled_mma *mma, const o
     (is_fma(cfg) ? mainloop_fma : mainloop_mma)(cfg, mma, A, B, k_tiles, acc);
 }
 
+/* Columns of D of a tile. */
+static int columns_of(const gemm_tiled_config *cfg)
+{
+    return cfg->epilogue.gated ? cfg->tile_n / 2 : cfg->tile_n;
+}
+
 /* The D tile, element by element, from registers. */
 static void store_tile(const gemm_tiled_config *cfg, const gemm_values *p, const tiled_mma *mma, val row, val col,
                        tensor acc)
 {
-    tensor cD = local_tile(identity_tensor(shape(p->m, p->n)), shape(cfg->tile_m, cfg->tile_n), coord(row, col));
+    int columns = columns_of(cfg);
+    tensor cD = local_tile(identity_tensor(shape(p->m, p->n)), shape(cfg->tile_m, columns), coord(row, col));
     tensor tCcD = partition_C(mma, cD, mma_thread(cfg)); // (MMA,MMA_M,MMA_N)
     gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(p));
-    for (int i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
+    int count = (int)static_size(tCcD.layout); // gated: as many accumulators of the last columns follow
+    for (int i = 0; i < count && !ir_failed(); i++) {
+        val up = cfg->epilogue.gated ? at(acc, i + count) : (val){ 0 };
         val at_row = convert(I64, coordinate(tCcD, 0, i)), at_col = convert(I64, coordinate(tCcD, 1, i));
         IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
-            gemm_store(cfg->epilogue, scalars, p, at_row, at_col, at(acc, i));
+            gemm_store(cfg->epilogue, scalars, p, at_row, at_col, at(acc, i), up);
     }
-}
-
-/* A as (M,K), B as (N,K). */
-static tensor factor_tensor(const gemm_tiled_config *cfg, const char *name, const gemm_values *p)
-{
-    const bool is_a = *name == 'a', k_major = gemm_k_major(cfg->epilogue.layout, *name);
-    int_tuple sizes = is_a ? shape(p->m, p->k) : shape(p->n, p->k);
-    val ld = is_a ? p->lda : p->ldb;
-    return gmem_tensor(is_a ? p->a : p->b, cfg->epilogue.ab,
-                       make_layout(sizes, k_major ? stride(ld, 1) : stride(1, ld)));
 }
 
 static val tiles_along(val extent, int tile)
@@ -306,11 +353,11 @@ void gemm_tiled(const void *config, int kernel)
     (void)kernel;
     launch_bounds(GEMM_TILED_THREADS, 0);
     gemm_values all = params_of(gemm);
-    val columns = tiles_along(all.n, cfg->tile_n), tiles = mul(columns, tiles_along(all.m, cfg->tile_m));
+    val columns = tiles_along(all.n, columns_of(cfg)), tiles = mul(columns, tiles_along(all.m, cfg->tile_m));
     gemm_values p = gemm_product_of(cfg->epilogue, &all, div(cta_x(), tiles));
     val row = div(rem(cta_x(), tiles), columns), col = rem(cta_x(), columns);
-    operand_tiles A = tiles_of(cfg, "a", factor_tensor(cfg, "a", &p), cfg->tile_m, row);
-    operand_tiles B = tiles_of(cfg, "b", factor_tensor(cfg, "b", &p), cfg->tile_n, col);
+    operand_tiles A = tiles_of(cfg, 'a', &p, cfg->tile_m, row);
+    operand_tiles B = tiles_of(cfg, 'b', &p, cfg->tile_n, col);
     tiled_mma mma = mma_of(cfg);
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
     fill(acc, convert(acc.dtype, imm(0)));
