@@ -156,7 +156,7 @@ static void activate_element(const gemm_problem *p, void *const *host, const int
         value = lost ? NAN : value * sum[1];
     }
     out->value[at[2]] = value * scale_d;
-    out->magnitude[at[2]] = error * fabs(scale_d);
+    out->magnitude[at[2]] = isinf(error) ? REFERENCE_OPEN : error * fabs(scale_d);
 }
 
 static void reference(const void *problem, void *const *host, reference_slice out)
