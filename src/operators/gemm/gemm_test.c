@@ -11,11 +11,11 @@ enum { A, B, C, BIAS, D, SCALE_A, SCALE_B, SCALE_D, DEVICE_ALPHA, DEVICE_BETA, X
 
 enum { OUTPUT_X = 1 }; // behind D
 
-/* Sums of products stay in f32, before alpha and beta. */
+/* Sums of products stay in f32, before alpha and beta, and products of two of them. */
 static int operands(const void *problem, operand *all)
 {
     const gemm_problem *p = problem;
-    all[A].hard_max = all[B].hard_max = 0x1p50;
+    all[A].hard_max = all[B].hard_max = p->desc.gated ? 0x1p25 : 0x1p50; // G * U as well
     all[C].hard_max = all[BIAS].hard_max = 0x1p120;
     for (int i = SCALE_A; i <= DEVICE_BETA; i++)
         all[i].hard_max = 4;
