@@ -71,7 +71,7 @@ static int scale_of(const ckl_gemm_desc *g)
 /* 8-bit floats are summed as our kernels do it. */
 static ckl_status set_accumulation(const ckl_gemm_desc *g, lt_desc desc)
 {
-    const int8_t fast = 1;
+    const int8_t fast = g->accumulation == CKL_GEMM_FAST;
     if (g->a == CKL_E4M3 || g->a == CKL_E5M2)
         CALL(cublasLtMatmulDescSetAttribute, desc, LT_DESC_FAST_ACCUMULATION, &fast, sizeof fast);
     return CKL_OK;

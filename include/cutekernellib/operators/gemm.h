@@ -29,6 +29,12 @@ typedef enum ckl_gemm_math {
     CKL_GEMM_TF32, // the operands without the low 13 bits of their fractions: tensor cores
 } ckl_gemm_math;
 
+/* How Hopper's tensor cores sum products of 8-bit floats. */
+typedef enum ckl_gemm_accumulation {
+    CKL_GEMM_FAST, // by themselves: 32 at a time, each cut to 13 bits below the largest of them and of the sum so far
+    CKL_GEMM_ACCURATE, // so over 128 of K, and these sums in f32
+} ckl_gemm_accumulation;
+
 /* How many numbers of f32 in device memory scale A or B. */
 typedef enum ckl_gemm_scale {
     CKL_GEMM_SCALE_NONE,
@@ -53,8 +59,7 @@ typedef enum ckl_gemm_layout {
  *     G = alpha * scale_a * scale_b * A*B + beta * C + bias
  *     D = scale_d * activation(G), of a backward activation scale_d * G * activation'(X)
  *
- * Rows of a matrix are ld elements apart. Sums are f32, of i8 i32; D is rounded once, at the end. Products of 8-bit floats are
- * summed as Hopper's tensor cores do: 32 at a time, each cut to 13 bits below the largest of them and of the sum so far.
+ * Rows of a matrix are ld elements apart. Sums are f32, of i8 i32; D is rounded once, at the end.
  */
 typedef struct ckl_gemm_desc {
     int64_t m, n, k; // any of them may be 0
@@ -62,10 +67,11 @@ typedef struct ckl_gemm_desc {
     ckl_dtype c;     // 0: there is no C and beta is not used; else the type of D
     ckl_dtype
         d; // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32; of I8 also I32. 0 means a, BF16 of 8 bits
-    ckl_gemm_math math;         // of an f32 A and B; 0 means f32
-    ckl_gemm_layout layout;     // 0 means nt
-    int64_t lda, ldb, ldc, ldd; // 0 means dense: k or m, k or n, n, n; without C ldc is 0
-    ckl_activation activation;  // 0 means none
+    ckl_gemm_math math;                 // of an f32 A and B; 0 means f32
+    ckl_gemm_accumulation accumulation; // of 8-bit floats; 0 means fast
+    ckl_gemm_layout layout;             // 0 means nt
+    int64_t lda, ldb, ldc, ldd;         // 0 means dense: k or m, k or n, n, n; without C ldc is 0
+    ckl_activation activation;          // 0 means none
     bool gated; // B has 2n columns, U is A times the last n of them: D = scale_d * activation(G) * U, scaled as G is
     bool bias;  // adds a number of D's type to every element of a column of D, or a row:
     ckl_gemm_side bias_along;        // 0 means along n

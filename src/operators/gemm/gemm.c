@@ -113,6 +113,8 @@ static ckl_status check(void *desc)
     TRY(check_result(d));
     if (d->math == CKL_GEMM_TF32 && d->a != CKL_F32)
         FAIL(CKL_INVALID, "gemm: math=tf32 is of a=f32, not of %s", ckl_dtype_name(d->a));
+    if (d->accumulation && d->a != CKL_E4M3 && d->a != CKL_E5M2)
+        FAIL(CKL_INVALID, "gemm: accumulation=accurate is of 8-bit floats, not of %s", ckl_dtype_name(d->a));
     TRY(plan_check_pitch("gemm", "lda", &d->lda, gemm_k_major((choice)d->layout, 'a') ? "k" : "m",
                          gemm_matrix_of(d, 'a').cols));
     TRY(plan_check_pitch("gemm", "ldb", &d->ldb, gemm_k_major((choice)d->layout, 'b') ? "k" : "n",
@@ -237,6 +239,7 @@ gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
 {
     return (gemm_epilogue){ .ab = d->a,
                             .math = (choice)d->math,
+                            .accumulation = (choice)d->accumulation,
                             .layout = (choice)d->layout,
                             .d = d->d,
                             .c = d->c != CKL_DTYPE_DEFAULT,

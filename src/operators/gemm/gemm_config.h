@@ -14,6 +14,8 @@
     X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                       \
     X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits")    \
     X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")                              \
+    X(owner, choice, accumulation, "fast", "fast accurate",                                                        \
+      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                \
     X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")    \
     X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                             \
     X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                             \
@@ -41,6 +43,8 @@
 #define GEMM_EPILOGUE(X, owner)                                                                                 \
     X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B")                              \
     X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")                           \
+    X(owner, choice, accumulation, "fast", "fast accurate",                                                     \
+      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                             \
     X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]") \
     X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias")                              \
     X(owner, bool, c, "0", "0 1", "adds beta * C")                                                              \
@@ -223,7 +227,7 @@ int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
 
-/* Accumulators of one consumer thread. */
+/* Accumulators of one consumer thread; accurate ones twice. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
 /* Parameters; a, c, d and their pitches for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the problem's B, A, n and m. */

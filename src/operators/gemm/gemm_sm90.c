@@ -75,6 +75,10 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.tCrA = descriptors_A(&c.mma, sA);
     c.tCrB = descriptors_B(&c.mma, k->sB);
     c.acc = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
+    if (k->epilogue.accumulation == CKL_GEMM_ACCURATE) {
+        c.part = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
+        fill(c.part, immf(0));
+    }
     fill(c.acc, convert(c.acc.dtype, imm(0))); // once: the first wgmma of a tile ignores them
     c.sD = slice(k->sD, _, _, _, c.index);
     c.scalars = gemm_load_scalars(k->epilogue, GEMM_SCALAR_SOURCES(&k->p));

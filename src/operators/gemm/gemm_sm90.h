@@ -54,6 +54,7 @@ typedef struct consumer_role {
     val releases, peer; // predicate: this thread frees stages; of the CTA whose empty barriers these are
     tiled_mma mma;
     tensor acc;        // (MMA,MMA_M,MMA_N)
+    tensor part;       // the same of one K tile, where they are summed in f32
     tensor tCrA, tCrB; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
     tensor sD;         // (ROWS,COLS,BUFFERS)
     gemm_scalars scalars;

@@ -70,7 +70,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->tile_m = t->tile_m;
     c->tile_n = t->swap ? swapped_columns(d->m) : t->tile_n;
     c->consumers = t->consumers;
-    c->pingpong = t->pingpong;
+    c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST; // one adds while the other's tensor cores work
     c->cluster_m = t->cluster_m;
     c->cluster_n = t->cluster_n;
     c->split = t->split;

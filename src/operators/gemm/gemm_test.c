@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/dtype.h"
+#include "base/math.h"
 #include "operators/gemm/gemm_config.h"
 
 enum { A, B, C, BIAS, D, SCALE_A, SCALE_B, SCALE_D, DEVICE_ALPHA, DEVICE_BETA, X, ALPHA, BETA, OPERANDS };
@@ -191,7 +192,7 @@ static double terms(const void *problem)
 
 /*
  * ex2.approx and rcp.approx of activations: 2^-22 each, and the rounding of an exponent of up to 2^7. Of 8-bit floats 32 products,
- * the sum so far and the new sum are each cut to 13 bits below the largest, in every step of 32. Factors of tf32 lose up to
+ * the sum so far and the new sum are each cut to 13 bits below the largest, in every step of 32, accurate ones over 128 of K alone. Factors of tf32 lose up to
  * 2^-10 each: our kernels cut them, others round them.
  */
 static double approximation(const void *problem)
@@ -200,7 +201,8 @@ static double approximation(const void *problem)
     bool exact = d->activation == CKL_ACTIVATION_IDENTITY || d->activation == CKL_ACTIVATION_RELU ||
                  d->activation == CKL_ACTIVATION_DRELU;
     double gelu = exact ? 0 : 0x1p-16;
-    double cuts = d->a == CKL_E4M3 || d->a == CKL_E5M2 ? 34 * ceil((double)d->k / 32) * 0x1p-13 : 0;
+    double steps = ceil((double)(d->accumulation ? min_i64(d->k, 128) : d->k) / 32);
+    double cuts = d->a == CKL_E4M3 || d->a == CKL_E5M2 ? 34 * steps * 0x1p-13 : 0;
     return gelu + cuts + (d->math == CKL_GEMM_TF32 ? 0x1p-9 : 0);
 }
 
@@ -279,6 +281,9 @@ static const char *const cases[] = {
     "m=200 n=144 k=208 a=e4m3 d=f16 bias=1 activation=relu",
     "m=96 n=272 k=160 a=e5m2 d=f32 beta=1 alpha=0.25",
     "m=64 n=48 k=48 a=e4m3 fill=hard",
+    "m=130 n=144 k=400 a=e4m3 accumulation=accurate bias=1",
+    "m=70 n=48 k=300 a=e5m2 d=f32 accumulation=accurate lda=304 ldb=304 impl=sm90 config='tile_m=64 tile_n=48 stages=3 "
+    "consumers=1 split=2 pingpong=0 cluster_m=1 cluster_n=1'",
     "m=256 n=256 k=384 a=i8 d=f32",
     "m=129 n=80 k=144 a=i8 d=f16 alpha=0.001 bias=1",
     "m=33 n=80 k=144 a=i8 impl=sm90",
@@ -454,6 +459,7 @@ static const test_reject rejects[] = {
     { "bias_along=m", CKL_INVALID, "gemm: bias_along=m is not part of a problem without bias" },
     { "gated=1 bias=1", CKL_INVALID, "gemm: gated=1 goes without C, bias, a scale for each column and X" },
     { "gated=1 layout=nn impl=sm90", CKL_UNSUPPORTED, "gemm sm90: gated products want a K-major B" },
+    { "accumulation=accurate", CKL_INVALID, "gemm: accumulation=accurate is of 8-bit floats, not of f16" },
     { "ldx=256", CKL_INVALID, "gemm: ldx=256 is not part of a problem without X" },
     { "batch=2 stride_x=65536", CKL_INVALID, "gemm: stride_x=65536 is not part of a problem without X" },
     { "activation=dgelu ldx=255", CKL_INVALID, "gemm: ldx=255 is smaller than n=256" },
