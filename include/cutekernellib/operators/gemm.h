@@ -27,6 +27,11 @@ typedef enum ckl_activation {
 typedef enum ckl_gemm_math {
     CKL_GEMM_F32,  // the operands as they are
     CKL_GEMM_TF32, // the operands without the low 13 bits of their fractions: tensor cores
+    /*
+     * Three products of tf32: an operand is the nearest tf32 and a rest, and only the rests' own product is left out. Within
+     * 2^-20 of each product; where there are infinities the result may be NaN.
+     */
+    CKL_GEMM_F32X3,
 } ckl_gemm_math;
 
 /* How Hopper's tensor cores sum products of 8-bit floats. */

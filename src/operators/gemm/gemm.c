@@ -111,8 +111,9 @@ static ckl_status check(void *desc)
     d->b = d->b ? d->b : d->a;
     TRY(check_same("b", d->b, d->a));
     TRY(check_result(d));
-    if (d->math == CKL_GEMM_TF32 && d->a != CKL_F32)
-        FAIL(CKL_INVALID, "gemm: math=tf32 is of a=f32, not of %s", ckl_dtype_name(d->a));
+    if (d->math != CKL_GEMM_F32 && d->a != CKL_F32)
+        FAIL(CKL_INVALID, "gemm: math=%s is of a=f32, not of %s", d->math == CKL_GEMM_TF32 ? "tf32" : "f32x3",
+             ckl_dtype_name(d->a));
     if (d->accumulation && d->a != CKL_E4M3 && d->a != CKL_E5M2)
         FAIL(CKL_INVALID, "gemm: accumulation=accurate is of 8-bit floats, not of %s", ckl_dtype_name(d->a));
     TRY(plan_check_pitch("gemm", "lda", &d->lda, gemm_k_major((choice)d->layout, 'a') ? "k" : "m",

@@ -13,7 +13,7 @@
     X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                        \
     X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                       \
     X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits")    \
-    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")                              \
+    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                        \
     X(owner, choice, accumulation, "fast", "fast accurate",                                                        \
       "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                \
     X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")    \
@@ -42,7 +42,7 @@
 /* What every kernel computes: types, and what follows the products. */
 #define GEMM_EPILOGUE(X, owner)                                                                                 \
     X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B")                              \
-    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")                           \
+    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                     \
     X(owner, choice, accumulation, "fast", "fast accurate",                                                     \
       "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                             \
     X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]") \

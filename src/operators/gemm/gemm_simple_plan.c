@@ -58,8 +58,9 @@ static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, 
     c->vec = gemm_vector_of(d);
     if (c->vec * (int)ckl_dtype_bytes(d->a) < 4) // what cp.async does not copy
         c->vec = 1;
-    if (d->a == CKL_F32 && d->math == CKL_GEMM_F32 && c->vec == 1)
-        c->tile_n = 64; // addresses of so many copies beside 128 sums of a thread would spill
+    if (d->a == CKL_F32 && (d->math == CKL_GEMM_F32X3 || (d->math == CKL_GEMM_F32 && c->vec == 1)))
+        c->tile_n =
+            64; // two parts of each operand, or addresses of so many copies, beside 128 sums of a thread would spill
     return CKL_OK;
 }
 

@@ -118,7 +118,7 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
     TRY(gemm_check_epilogue("sm90", d, &c->epilogue));
-    if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
+    if (d->a == CKL_F32 && d->math != CKL_GEMM_TF32)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone");
     if (d->a == CKL_I8 && c->split > 1)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: split=%d exchanges f32, sums of i8 are i32", c->split);

@@ -158,14 +158,47 @@ static val stage_after(const gemm_tiled_config *cfg, val stage)
     return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
 }
 
+/* The nearest numbers that tensor cores take, in place of a fragment's, and what they lack, which is as near. */
+static tensor split_fragment(tensor rX)
+{
+    tensor rRest = fragment_like(rX, IR_U32);
+    for (int i = 0; i < static_size(rX.layout); i++) {
+        val x = at(rX, i), near = bit_and(add(x, imm_as(U32, 0x1000)), imm_as(U32, 0xffffe000));
+        val finite = lt(bit_and(x, imm_as(U32, 0x7f800000)), imm_as(U32, 0x7f000000)); // rounding may not overflow
+        val kept = select(finite, near, x), rest = sub(bitcast(F32, x), bitcast(F32, kept));
+        val rounded = add(bitcast(U32, rest), imm_as(U32, 0x1000));
+        set(rRest, i, select(finite, rounded, imm_as(U32, 0)));
+        set(rX, i, kept);
+    }
+    return rRest;
+}
+
+/* acc += A * B of f32, all but the product of the rests; the smallest first. */
+static void multiply_in_three(const tiled_mma *mma, tensor rA, tensor rB, tensor acc)
+{
+    for (int64_t k = 0; k < static_size(layout_mode(rA.layout, 2)); k++) {
+        int_tuple step = shape(static_size(layout_mode(rA.layout, 0)), static_size(layout_mode(rA.layout, 1)), 1);
+        int_tuple step_B = shape(static_size(layout_mode(rB.layout, 0)), static_size(layout_mode(rB.layout, 1)), 1);
+        tensor rA_step = local_tile(rA, step, coord(0, 0, k)), rB_step = local_tile(rB, step_B, coord(0, 0, k));
+        tensor rA_rest = split_fragment(rA_step), rB_rest = split_fragment(rB_step);
+        gemm(mma, rA_rest, rB_step, acc, yes());
+        gemm(mma, rA_step, rB_rest, acc, yes());
+        gemm(mma, rA_step, rB_step, acc, yes());
+    }
+}
+
 /* Multiplies one stage by tensor cores. */
-static void multiply_mma(const tiled_mma *mma, const operand_tiles *A, const operand_tiles *B, val stage, tensor acc)
+static void multiply_mma(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A,
+                         const operand_tiles *B, val stage, tensor acc)
 {
     tensor rA = fragment_A_words(mma, A->rows, A->depth); // (WORDS,MMA_M,MMA_K)
     tensor rB = fragment_B_words(mma, B->rows, B->depth); // (WORDS,MMA_N,MMA_K)
     ldmatrix_A(mma, slice(A->sX, _, _, stage), thread(), rA);
     ldmatrix_B(mma, slice(B->sX, _, _, stage), thread(), rB);
-    gemm(mma, rA, rB, acc, yes());
+    if (cfg->epilogue.math == CKL_GEMM_F32X3)
+        multiply_in_three(mma, rA, rB, acc);
+    else
+        gemm(mma, rA, rB, acc, yes());
 }
 
 /* Where fragments come from: two vectors of a stage's rows, or columns, of this thread, (1,MMA_M,2*VECTOR) and (1,MMA_N,2*VECTOR). */
@@ -294,7 +327,7 @@ static void mainloop_mma(const gemm_tiled_config *cfg, const tiled_mma *mma, con
         load_tile(A, next, free);
         load_tile(B, next, free);
         cp_async_commit();
-        multiply_mma(mma, A, B, ready, acc);
+        multiply_mma(cfg, mma, A, B, ready, acc);
         store_tile_of(A, free);
         store_tile_of(B, free);
         assign(free, ready);
