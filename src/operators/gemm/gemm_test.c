@@ -164,7 +164,8 @@ static void reference(const void *problem, void *const *host, reference_slice ou
 {
     const gemm_problem *p = problem;
     const ckl_gemm_desc *d = &p->desc;
-    const double smallest = dtype_tiny(d->a) / dtype_epsilon(d->a);
+    const bool rests = d->math == CKL_GEMM_F32X3; // which lose bits where they are subnormal
+    const double smallest = dtype_tiny(d->a) / dtype_epsilon(d->a) * (rests ? 0x1p16 : 1);
     double *a = calloc((size_t)(2 * (d->k + LANES)), sizeof *a), *b = a + d->k + LANES;
     if (!a)
         abort();
@@ -175,12 +176,10 @@ static void reference(const void *problem, void *const *host, reference_slice ou
         for (int half = 0; half < (d->gated ? 2 : 1); half++) {
             read_factors(d, 'b', host[B], product, j + half * d->n, b);
             products(a, b, d->k, smallest, &sum[half], &magnitude[half]);
-            if (d->math == CKL_GEMM_F32X3) // products of rests that are subnormal are lost
-                magnitude[half] += (double)d->k * 0x1p-104;
             finish(p, host, (int64_t[]){ product, row, j }, &sum[half], &magnitude[half]);
         }
         out.value[j] = sum[0];
-        out.magnitude[j] = magnitude[0];
+        out.magnitude[j] = magnitude[0] + (rests ? (double)d->k * 0x1p-104 : 0);
         if (out.output != OUTPUT_X)
             activate_element(p, host, (int64_t[]){ product, row, j }, sum, magnitude, &out);
         if (d->math == CKL_GEMM_F32X3 && isinf(sum[0])) { // an infinity meets a rest that is 0
