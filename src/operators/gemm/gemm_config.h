@@ -61,6 +61,8 @@
 
 typedef struct gemm_epilogue {
     GEMM_EPILOGUE(FIELD_MEMBER, )
+    const struct gemm_custom
+        *custom; // NULL, or what a kernel of one's own does last (gemm_epilogue.h): no part of a config's text
 } gemm_epilogue;
 
 gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *desc);

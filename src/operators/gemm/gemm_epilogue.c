@@ -90,7 +90,9 @@ gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in)
         val up = mul(in.up, s.alpha);
         d = mul(d, e.scale_a == CKL_GEMM_SCALE_ROW ? mul(up, in.scale_a) : up);
     }
-    return (gemm_finished){ x, e.scale_d ? mul(d, s.scale_d) : d };
+    if (e.scale_d)
+        d = mul(d, s.scale_d);
+    return (gemm_finished){ x, e.custom ? e.custom->apply(d, in.row, in.col, e.custom->user) : d };
 }
 
 gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product)
@@ -124,7 +126,7 @@ void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, va
     tensor gC = gmem_tensor(p->c, e.d, make_layout(shape(p->m, p->n), stride(p->ldc, 1))); // (M,N)
     tensor gD = gmem_tensor(p->d, e.d, make_layout(shape(p->m, p->n), stride(p->ldd, 1))); // (M,N)
     tensor gX = gmem_tensor(p->x, e.d, make_layout(shape(p->m, p->n), stride(p->ldx, 1))); // (M,N)
-    gemm_element in = { .product = convert(F32, product), .c = variable(F32, immf(0)) };
+    gemm_element in = { .product = convert(F32, product), .c = variable(F32, immf(0)), .row = i, .col = j };
     if (e.d == CKL_I32) {
         set(gD, coord(i, j), product);
         return;

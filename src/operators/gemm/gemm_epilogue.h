@@ -24,11 +24,21 @@ typedef struct gemm_scalar_sources {
 
 gemm_scalars gemm_load_scalars(gemm_epilogue e, gemm_scalar_sources from);
 
+/*
+ * What happens last to every element of D, by a function that is called while the kernel is described: it gets the value as f32 and
+ * where it lies, and gives another. docs/operators.md has an example.
+ */
+typedef struct gemm_custom {
+    val (*apply)(val x, val row, val col, void *user);
+    void *user;
+} gemm_custom;
+
 /* One element of A*B and what meets it, all f32: no value where the epilogue does not have it. */
 typedef struct gemm_element {
     val product, c, bias, x;
     val up;               // of gated products: the one of the last columns
     val scale_a, scale_b; // of its row, of its column
+    val row, col;         // where it lies in D: for a custom epilogue
 } gemm_element;
 
 /* What becomes of it: X, and D before it is rounded. */

@@ -262,19 +262,23 @@ static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role 
     if (k->epilogue.d == CKL_I32)
         return (subtile_results){ .rD = h->acc };
     const subtile_vectors vectors = read_vectors(k, c, h);
+    const tensor cD = coordinates_of_subtile(k, c, h);
+    const bool swap = k->cfg->swap;
     subtile_results out = { .rD = fragment_like(h->acc, F32) };
     if (k->epilogue.preactivation)
         out.rX = fragment_like(h->acc, F32);
     for (int i = 0; i < static_size(out.rD.layout) && !ir_failed(); i++) {
-        gemm_finished done =
-            gemm_finish(k->epilogue, c->scalars,
-                        (gemm_element){ .product = at_f32(h->acc, i),
-                                        .up = k->epilogue.gated ? at_f32(h->up, i) : immf(0),
-                                        .c = k->epilogue.c ? at(rC, i) : immf(0),
-                                        .bias = vector_at_element(k, &vectors, GEMM_BIAS, i),
-                                        .x = backward ? at(rX, i) : immf(0),
-                                        .scale_a = vector_at_element(k, &vectors, GEMM_SCALE_OF_A, i),
-                                        .scale_b = vector_at_element(k, &vectors, GEMM_SCALE_OF_B, i) });
+        gemm_finished done = gemm_finish(
+            k->epilogue, c->scalars,
+            (gemm_element){ .product = at_f32(h->acc, i),
+                            .row = k->epilogue.custom ? add(h->at.row, coordinate(cD, swap ? 1 : 0, i)) : imm(0),
+                            .col = k->epilogue.custom ? add(h->at.col, coordinate(cD, swap ? 0 : 1, i)) : imm(0),
+                            .up = k->epilogue.gated ? at_f32(h->up, i) : immf(0),
+                            .c = k->epilogue.c ? at(rC, i) : immf(0),
+                            .bias = vector_at_element(k, &vectors, GEMM_BIAS, i),
+                            .x = backward ? at(rX, i) : immf(0),
+                            .scale_a = vector_at_element(k, &vectors, GEMM_SCALE_OF_A, i),
+                            .scale_b = vector_at_element(k, &vectors, GEMM_SCALE_OF_B, i) });
         set(out.rD, i, done.d);
         if (k->epilogue.preactivation)
             set(out.rX, i, done.x);
