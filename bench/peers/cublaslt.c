@@ -48,13 +48,26 @@ static ckl_status find(void)
     return CKL_OK;
 }
 
+/* The library's number of a type, plus 1; 0: not asked for. */
+static const int type_numbers[CKL_DTYPE_COUNT] = {
+    [CKL_F32] = LT_R_32F + 1,      [CKL_F16] = LT_R_16F + 1, [CKL_BF16] = LT_R_16BF + 1, [CKL_E4M3] = LT_R_8F_E4M3 + 1,
+    [CKL_E5M2] = LT_R_8F_E5M2 + 1, [CKL_I8] = LT_R_8I + 1,   [CKL_I32] = LT_R_32I + 1
+};
+
 static int type_of(ckl_dtype dtype)
 {
-    static const int types[] = {
-        [CKL_F32] = LT_R_32F,   [CKL_F16] = LT_R_16F, [CKL_BF16] = LT_R_16BF, [CKL_E4M3] = LT_R_E4M3,
-        [CKL_E5M2] = LT_R_E5M2, [CKL_I8] = LT_R_8I,   [CKL_I32] = LT_R_32I
-    };
-    return types[dtype];
+    return type_numbers[dtype] - 1;
+}
+
+static ckl_status check_types(const ckl_gemm_desc *g)
+{
+    const ckl_dtype all[] = { g->a, g->b, g->d };
+    for (int i = 0; i < COUNT_OF(all); i++)
+        if (!type_numbers[all[i]])
+            FAIL(CKL_UNSUPPORTED, "cublaslt: it is not asked for products with %s", ckl_dtype_name(all[i]));
+    if (g->a == CKL_I8 && g->d != CKL_I32)
+        FAIL(CKL_UNSUPPORTED, "cublaslt: it is not asked for products with i8 in %s", ckl_dtype_name(g->d));
+    return CKL_OK;
 }
 
 static int compute_of(const ckl_gemm_desc *g)
@@ -73,7 +86,7 @@ static ckl_status set_accumulation(const ckl_gemm_desc *g, lt_desc desc)
 {
     const int8_t fast = g->accumulation == CKL_GEMM_FAST;
     if (g->a == CKL_E4M3 || g->a == CKL_E5M2)
-        CALL(cublasLtMatmulDescSetAttribute, desc, LT_DESC_FAST_ACCUMULATION, &fast, sizeof fast);
+        CALL(cublasLtMatmulDescSetAttribute, desc, LT_DESC_FAST_SUMS, &fast, sizeof fast);
     return CKL_OK;
 }
 
@@ -222,6 +235,7 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
     if (d->activation > CKL_ACTIVATION_GELU || d->bias_along || d->scale_a || d->scale_b || d->scale_d ||
         d->device_scalars || d->preactivation || d->gated)
         FAIL(CKL_UNSUPPORTED, "cublaslt: this epilogue is not asked of it");
+    TRY(check_types(&g->desc));
     peer_problem *p = calloc(1, sizeof *p);
     if (!p)
         abort();

@@ -39,8 +39,8 @@ enum {
     LT_R_8I = 3,
     LT_R_32I = 10,
     LT_R_16BF = 14,
-    LT_R_E4M3 = 28,
-    LT_R_E5M2 = 29,
+    LT_R_8F_E4M3 = 28,
+    LT_R_8F_E5M2 = 29,
 
     LT_OP_NORMAL = 0,
     LT_OP_TRANSPOSED = 1,
@@ -52,7 +52,7 @@ enum {
     LT_DESC_TRANSPOSE_B = 4,
     LT_DESC_EPILOGUE = 7,
     LT_DESC_BIAS_POINTER = 8,
-    LT_DESC_FAST_ACCUMULATION = 25, // one byte
+    LT_DESC_FAST_SUMS = 25,
     LT_DESC_BIAS_TYPE = 26,
 
     LT_EPILOGUE_DEFAULT = 1,

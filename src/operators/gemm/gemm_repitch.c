@@ -25,7 +25,7 @@ typedef struct repitch {
     int vector; // elements
     val from_ld, from_stride, to, to_ld, rows, length;
     val cta;       // of those of this copy
-    val matrix;    // of the batch, i64
+    val matrix;    // of the batch
     val from, end; // its addresses
     val first;     // element of the row that this thread's vector begins with
 } repitch;
@@ -111,13 +111,13 @@ static void copy_rows(const repitch *k, val row)
 /* This thread's vector of a few rows. */
 static void copy_straight(repitch k)
 {
-    val vectors = div(add(k.length, imm(k.vector - 1)), imm(k.vector));
+    val vectors = convert(U32, div(add(k.length, imm(k.vector - 1)), imm(k.vector)));
     val ctas = div(add(vectors, imm(GEMM_REPITCH_THREADS - 1)), imm(GEMM_REPITCH_THREADS)); // of some rows
-    val of_matrix = mul(ctas, div(add(k.rows, imm(ROWS - 1)), imm(ROWS)));
-    val cta = rem(k.cta, of_matrix), first_row = mul(div(cta, ctas), imm(ROWS));
-    val vector = add(mul(rem(cta, ctas), imm(GEMM_REPITCH_THREADS)), convert(I64, thread()));
-    k.matrix = div(k.cta, of_matrix);
-    k.first = mul(vector, imm(k.vector));
+    val of_matrix = mul(ctas, convert(U32, div(add(k.rows, imm(ROWS - 1)), imm(ROWS))));
+    val cta = rem(k.cta, of_matrix), first_row = convert(I64, mul(div(cta, ctas), imm(ROWS)));
+    val vector = add(mul(rem(cta, ctas), imm(GEMM_REPITCH_THREADS)), thread());
+    k.matrix = convert(I64, div(k.cta, of_matrix));
+    k.first = convert(I64, mul(vector, imm(k.vector)));
     k.from = add(k.from, bytes_of(&k, mul(k.matrix, k.from_stride)));
     k.end = add(k.from, bytes_of(&k, add(mul(sub(k.rows, imm(1)), k.from_ld), k.length)));
     IF(lt(vector, vectors))
@@ -161,10 +161,10 @@ static void store_tile(const repitch *k, val row, val col, tensor sX)
 /* A tile of a matrix. */
 static void copy_turned(repitch k, tensor sX)
 {
-    val across = div(add(k.length, imm(TILE - 1)), imm(TILE));
-    val of_matrix = mul(across, div(add(k.rows, imm(TILE - 1)), imm(TILE)));
-    val tile = rem(k.cta, of_matrix), row = mul(div(tile, across), imm(TILE)), col = mul(rem(tile, across), imm(TILE));
-    k.matrix = div(k.cta, of_matrix);
+    val across = convert(U32, div(add(k.length, imm(TILE - 1)), imm(TILE)));
+    val of_matrix = mul(across, convert(U32, div(add(k.rows, imm(TILE - 1)), imm(TILE)))), tile = rem(k.cta, of_matrix);
+    val row = convert(I64, mul(div(tile, across), imm(TILE))), col = convert(I64, mul(rem(tile, across), imm(TILE)));
+    k.matrix = convert(I64, div(k.cta, of_matrix));
     k.from = add(k.from, bytes_of(&k, mul(k.matrix, k.from_stride)));
     load_tile(&k, row, col, sX);
     cta_sync();
@@ -182,7 +182,7 @@ static repitch describe_copy(ckl_dtype type, const gemm_repitch_values *p, val o
                       .to_ld = select(other, p->to_ld[1], p->to_ld[0]),
                       .rows = select(other, p->copy_rows[1], p->copy_rows[0]),
                       .length = select(other, p->copy_length[1], p->copy_length[0]),
-                      .cta = convert(I64, sub(cta_x(), select(other, p->second, imm(0)))) };
+                      .cta = sub(cta_x(), select(other, p->second, imm(0))) };
 }
 
 void gemm_repitch(const gemm_sm90_config *cfg)

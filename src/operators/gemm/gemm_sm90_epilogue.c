@@ -159,7 +159,7 @@ static void load_box(const sm90_kernel *k, const consumer_role *c, const subtile
     val barrier = add(smem_address(barriers), mul(c->index, imm(8)));
     IF(c->first_thread) {
         mbarrier_expect(barrier, imm((int)tma_bytes(from->tma)));
-        tma_load_of(from->tma, h->sD, h->at.row, h->at.col, k->cfg->batched, &h->at.batch, barrier, imm(0));
+        tma_load_of(from->tma, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch, barrier, imm(0));
     }
     mbarrier_wait(barrier, c->c_parity);
 }
@@ -309,7 +309,7 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
     val inside = ragged ? ge(cols_of_D(k), add(h->at.col, imm(k->size.d_cols))) : yes();
     STAGED_STORE(&staged) // an empty one too: the buffers are counted by stores
         IF(inside)
-            tma_store_of(to->tma, h->sD, h->at.row, h->at.col, k->cfg->batched, &h->at.batch);
+            tma_store_of(to->tma, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch);
     if (ragged)
         IF(logical_not(inside))
             store_elements(k, c, h, to);

@@ -56,7 +56,7 @@ static void load_operand(const sm90_kernel *k, const operand_load *o, const pipe
     tensor sX = slice(o->sX, _, _, at->stage);                                        // (ROWS,BK)
     tensor sPart = local_tile(sX, shape(o->rows, k->size.tile_k), coord(o->part, 0)); // (PART,BK)
     val full = pipeline_full_barrier(&k->ring, at);
-    int modes = k->cfg->batched; // beyond rows and columns
+    int modes = k->cfg->batched == 1; // beyond rows and columns
     row = add(row, mul(o->part, imm(o->rows)));
     if (o->k_major) {
         tma_load_of(o->tma, sPart, row, depth, modes, &tile->batch, full, o->mask);
@@ -91,8 +91,10 @@ static void load_tiles(const sm90_kernel *k)
     LOOP_FROM(tile, k->first_tile, k->count, k->clusters) {
         tile_place at = gemm_sm90_tile(k, tile);
         LOOP(kt, k->k_tiles) {
-            val k_tile = k->cfg->split == 1 ? kt : add(kt, k->k_first);
-            load_stage(k, loads, &stage, &at, mul(k_tile, imm(k->size.tile_k)));
+            val k_tile = k->cfg->split == 1 ? kt : add(kt, k->k_first), depth = mul(k_tile, imm(k->size.tile_k));
+            if (k->cfg->batched == GEMM_SLICES_OF_K)
+                depth = add(depth, mul(at.batch, k->p.k));
+            load_stage(k, loads, &stage, &at, depth);
             pipeline_advance(&stage);
         }
     }

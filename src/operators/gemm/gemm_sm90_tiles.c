@@ -109,7 +109,7 @@ bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand)
 /* A box of an operand: rows of it, all of a K tile long, or a span of its rows or columns for each of K. */
 static tma_copy operand_tma(const sm90_kernel *k, val map, bool k_major, int box)
 {
-    int rank = k->cfg->batched ? 3 : 2, depth = k->size.tile_k;
+    int rank = k->cfg->batched == 1 ? 3 : 2, depth = k->size.tile_k; // slices of K are all of one matrix
     return make_tma(map, k->epilogue.ab, rank, k_major ? box : depth, k_major ? depth : MN_SPAN, GEMM_TILE_BYTES);
 }
 
