@@ -91,6 +91,16 @@ class Functions(unittest.TestCase):
                 k,
             )
 
+    def test_rotation_by_tables(self):
+        cos, sin = normal(2, 5, 8), normal(2, 5, 8)
+
+        def by_torch(q, k):
+            both = [x * cos[:, None] + torch.cat((-x[..., 4:], x[..., :4]), -1) * sin[:, None] for x in (q, k)]
+            return torch.cat(both, 1)
+
+        q, k = normal(2, 5, 3, 8).transpose(1, 2), normal(2, 1, 5, 8)
+        self.same(lambda q, k: torch.cat(ckl.apply_rotary_pos_emb(q, k, cos, sin), 1), by_torch, q, k)
+
     def test_linear(self):
         x, w, b = normal(2, 5, 16), normal(8, 16), normal(8)
         f16 = [t.half() for t in (x, w, b)]
@@ -136,6 +146,7 @@ class Registration(unittest.TestCase):
         yield "unary", (x, "gelu")
         yield "silu_mul", (x, normal(4, 16).requires_grad_())
         yield "rope", (normal(4, 2, 8).requires_grad_(), normal(4, 1, 8).requires_grad_(), target)
+        yield "rotate", (normal(1, 2, 4, 8).requires_grad_(), normal(1, 1, 4, 8), normal(1, 1, 4, 8))
         yield "linear", (x, normal(8, 16).requires_grad_(), None, "relu")
         yield "attention", (q, q.clone(), q.clone(), None, True, 0.25)
 

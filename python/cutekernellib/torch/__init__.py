@@ -18,6 +18,7 @@ from ._accelerate import Report, accelerate
 __all__ = [
     "Report",
     "accelerate",
+    "apply_rotary_pos_emb",
     "cross_entropy",
     "gelu",
     "group_norm",
@@ -136,6 +137,16 @@ def rope(q: Tensor, k: Tensor, positions: Tensor, *, theta: float = 10000.0, sty
     if _is_plain(q, k):
         return _ops.rope(q, k, positions, theta, style)
     return _registered.rope(q, k, positions, theta, style)
+
+
+def apply_rotary_pos_emb(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
+    """The function of that name of transformers' Llama: halves of heads rotated by tables of cosines and sines. A pair.
+
+    The tables get no gradient.
+    """
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    rotate = _ops.rotate if _is_plain(q, k) else _registered.rotate
+    return rotate(q, cos, sin), rotate(k, cos, sin)
 
 
 def scaled_dot_product_attention(

@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -175,6 +176,26 @@ _FUNCTIONS = {
 }
 
 
+# Functions of the files that models come from.
+
+
+def _rotary(original, q, k, cos, sin, *args, unsqueeze_dim=1):
+    if not args and _takes(q, k, cos, sin) and not cos.requires_grad:
+        return _ours().apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim)
+    return original(q, k, cos, sin, *args, unsqueeze_dim=unsqueeze_dim)
+
+
+def _rotates_halves(function):
+    """Does it do what ours does? Others of this name pair neighbours, or have other arguments."""
+    q, cos, sin = torch.arange(8.0).view(1, 1, 2, 4), torch.arange(8.0).view(1, 2, 4) + 3, torch.arange(8.0).view(1, 2, 4) - 5
+    try:
+        got = function(q, q + 1, cos, sin)
+    except Exception:  # of whatever it does with them
+        return False
+    wanted = tuple(x * cos + torch.cat((-x[..., 2:], x[..., :2]), -1) * sin for x in (q, q + 1))
+    return all(torch.equal(g, w) for g, w in zip(got, wanted))
+
+
 class Report:
     """What accelerate() did: `swapped` and `left` by name, and undo(). Printing it tells both."""
 
@@ -203,8 +224,8 @@ def _swap_module(report, name, module, forward):
     report._undo.append(lambda: setattr(module, "__class__", was))
 
 
-def _swap_function(report, name, replacement):
-    original = getattr(F, name)
+def _swap_function(report, file, name, replacement):
+    original = getattr(file, name)
     if getattr(original, "ckl_original", None):
         return  # another model's accelerate() did it
 
@@ -213,9 +234,9 @@ def _swap_function(report, name, replacement):
         return replacement(original, *args, **options)
 
     replaced.ckl_original = original
-    setattr(F, name, replaced)
-    report.swapped["torch.nn.functional." + name] = "torch.nn.functional." + name
-    report._undo.append(lambda: setattr(F, name, original))
+    setattr(file, name, replaced)
+    report.swapped[f"{file.__name__}.{name}"] = f"{file.__name__}.{name}"
+    report._undo.append(lambda: setattr(file, name, original))
 
 
 def accelerate(model, *, functions=True, host=False, quiet=False):
@@ -238,7 +259,10 @@ def accelerate(model, *, functions=True, host=False, quiet=False):
         elif why:
             report.left[name] = f"{kind}: {why}"
     for name, replacement in _FUNCTIONS.items() if functions else ():
-        _swap_function(report, name, replacement)
+        _swap_function(report, F, name, replacement)
+    for file in {sys.modules[type(module).__module__] for module in model.modules()} if functions else ():
+        if _rotates_halves(getattr(file, "apply_rotary_pos_emb", None)):
+            _swap_function(report, file, "apply_rotary_pos_emb", _rotary)
     if not quiet:
         print(report)
     return report

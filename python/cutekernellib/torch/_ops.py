@@ -374,6 +374,32 @@ def rope(q, k, positions, theta=10000.0, style="half", inverse=False):
     return yq, yk
 
 
+# Rotation by tables, as transformers' models do it: of the gradient the matrix is the transposed one
+
+
+def _strided(expr, inputs, out):
+    """An expression whose operands have the inputs' order, of tensors with any strides."""
+    inputs = [x.expand(out.shape) for x in inputs]
+    names = tuple((name, x.dtype) for name, x in zip("abcd", inputs))
+    strides = (*(x.stride() for x in inputs), out.stride())
+    _run["elementwise"](_problems.elementwise(expr, out.shape, names, strides, out.dtype), *inputs, out)
+
+
+@_operator(
+    "rotate(Tensor x, Tensor cos, Tensor sin, bool inverse=False) -> Tensor",
+    lambda x, cos, sin, inverse=False: torch.empty_like(x),
+    lambda ctx, dy: (_ops().rotate(dy, *ctx.saved_tensors, not ctx.inverse), None, None, None),
+    lambda ctx, inputs, output: (ctx.save_for_backward(*inputs[1:3]), setattr(ctx, "inverse", inputs[3])),
+)
+def rotate(x, cos, sin, inverse=False):
+    y = torch.empty_like(x)
+    (a, b), (ya, yb), (cos_a, cos_b), (sin_a, sin_b) = (t.chunk(2, -1) for t in (x, y, cos, sin))
+    signs = "+-" if inverse else "-+"
+    _strided(f"a*c{signs[0]}b*s", (a, cos_a, b, sin_b if inverse else sin_a), ya)
+    _strided(f"b*c{signs[1]}a*s", (b, cos_b, a, sin_a if inverse else sin_b), yb)
+    return y
+
+
 # linear: the products of its gradient are torch's
 
 
