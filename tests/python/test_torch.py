@@ -137,7 +137,7 @@ class Registration(unittest.TestCase):
         """Every operator that has a gradient, and arguments."""
         x, w, b = (normal(*s).requires_grad_() for s in ((4, 16), (16,), (16,)))
         image, target = normal(2, 4, 3, 3).requires_grad_(), torch.tensor([1, 2, 0, 3], device=device)
-        q = normal(1, 2, 4, 16, dtype=torch.float16)
+        q, k, v = (normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_() for _ in "qkv")
         yield "softmax", (x, 1, True, 1.0)
         yield "layer_norm", (x, w, b, 1e-5)
         yield "rms_norm", (x, w, 1e-5)
@@ -145,10 +145,24 @@ class Registration(unittest.TestCase):
         yield "cross_entropy", (x, target, -100, True)
         yield "unary", (x, "gelu")
         yield "silu_mul", (x, normal(4, 16).requires_grad_())
-        yield "rope", (normal(4, 2, 8).requires_grad_(), normal(4, 1, 8).requires_grad_(), target)
-        yield "rotate", (normal(1, 2, 4, 8).requires_grad_(), normal(1, 1, 4, 8), normal(1, 1, 4, 8))
+        yield "rope", (normal(4, 2, 8).requires_grad_(), normal(4, 1, 8).requires_grad_(), target, 1e4, "half", False)
+        yield "rotate", (normal(1, 2, 4, 8).requires_grad_(), normal(1, 1, 4, 8), normal(1, 1, 4, 8), False)
         yield "linear", (x, normal(8, 16).requires_grad_(), None, "relu")
-        yield "attention", (q, q.clone(), q.clone(), None, True, 0.25)
+        yield "attention", (q, k, v, None, True, 0.25)
+
+    def test_gradients_without_the_dispatcher(self):
+        from cutekernellib.torch import _ops
+
+        for name, args in self.calls():
+            leaves = [x for x in args if isinstance(x, torch.Tensor) and x.requires_grad]
+            gradients = []
+            for run in (_ops.differentiable[name], getattr(torch.ops.cutekernellib, name)) if leaves else ():
+                y = run(*args)
+                torch.manual_seed(4)
+                outputs = [t for t in (y if isinstance(y, tuple) else (y,)) if t.requires_grad]
+                gradients.append(torch.autograd.grad(outputs, leaves, [torch.randn_like(t) for t in outputs]))
+            for got, wanted in zip(*gradients):
+                torch.testing.assert_close(got, wanted, rtol=0, atol=0)
 
     def test_opcheck(self):
         for name, args in self.calls():

@@ -10,6 +10,8 @@ from .._library import operators, warn_of_emulator
 
 _library = torch.library.Library("cutekernellib", "DEF")
 _run = {name: operator.run for name, operator in operators.items()}
+direct = {}  # the functions by name, for calls that nothing but the GPU has to see
+differentiable = {}  # the same as functions of autograd alone, for calls that no trace has to see
 
 
 def _operator(schema, fake, backward=None, setup=None):
@@ -21,8 +23,12 @@ def _operator(schema, fake, backward=None, setup=None):
         _library.impl(name, function, "CUDA")
         _library.impl(name, lambda *args: warn_of_emulator() or function(*args), "CPU")
         torch.library.register_fake(f"cutekernellib::{name}", fake, lib=_library)
+        direct[name] = function
         if backward:
             torch.library.register_autograd(f"cutekernellib::{name}", backward, setup_context=setup, lib=_library)
+            methods = {"forward": function, "setup_context": setup, "backward": backward}
+            methods = {key: staticmethod(value) for key, value in methods.items()}
+            differentiable[name] = type(name, (torch.autograd.Function,), methods).apply
         return function
 
     return register
