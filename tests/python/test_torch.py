@@ -120,6 +120,13 @@ class Functions(unittest.TestCase):
                 *(q, k, v),
                 error=1e-2,
             )
+        grouped = {"is_causal": True, "enable_gqa": True}
+        self.same(
+            lambda *a: ckl.scaled_dot_product_attention(*a, **grouped),
+            lambda *a: F.scaled_dot_product_attention(*a, **grouped),
+            *(q, k[:, :2], v[:, :2]),
+            error=1e-2,
+        )
         self.assertEqual(ckl.scaled_dot_product_attention(q, k, v).stride(), q.stride())
         with self.assertRaises(NotImplementedError):
             ckl.scaled_dot_product_attention(q, k, v, dropout_p=0.5)

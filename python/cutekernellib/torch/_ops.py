@@ -498,7 +498,7 @@ def attention(q, k, v, mask, causal, scale):
     lambda do, q, k, v, mask, o, lse, causal, scale: (_like(q), _like(k), _like(v)),
 )
 def attention_backward(do, q, k, v, mask, o, lse, causal, scale):
-    if q.is_cuda and mask is None and q.shape[1] == k.shape[1] and q.shape[-1] == v.shape[-1]:
+    if q.is_cuda and mask is None and q.shape[-1] == v.shape[-1]:
         nothing = torch.zeros((), dtype=torch.uint64, device=q.device)
         gradients = torch.ops.aten._scaled_dot_product_flash_attention_backward(
             do, q, k, v, o, lse, None, None, q.shape[2], k.shape[2], 0.0, causal, nothing, nothing, scale=scale
