@@ -54,6 +54,11 @@ class Functions(unittest.TestCase):
         self.same(lambda x, w: ckl.layer_norm(x, (24,), w), lambda x, w: F.layer_norm(x, (24,), w), normal(5, 24), w)
         self.same(lambda x: ckl.layer_norm(x, (3, 8)), lambda x: F.layer_norm(x, (3, 8)), normal(5, 3, 8))
         self.same(lambda x, w: ckl.rms_norm(x, (24,), w, 1e-5), lambda x, w: F.rms_norm(x, (24,), w, 1e-5), normal(4, 24), w)
+        both = [
+            lambda *a: torch.cat(ckl.add_rms_norm(*a)),
+            lambda x, r, w: torch.cat([F.rms_norm(x + r, (24,), w, 1e-5), x + r]),
+        ]
+        self.same(*both, normal(4, 24), normal(4, 24), w)
         for x in (normal(2, 4, 3, 5), normal(2, 4, 3, 5).to(memory_format=torch.channels_last)):
             self.same(
                 lambda *a: ckl.group_norm(a[0], 2, *a[1:]), lambda *a: F.group_norm(a[0], 2, *a[1:]), x, normal(4), normal(4)
@@ -148,6 +153,7 @@ class Registration(unittest.TestCase):
         yield "softmax", (x, 1, True, 1.0)
         yield "layer_norm", (x, w, b, 1e-5)
         yield "rms_norm", (x, w, 1e-5)
+        yield "add_rms_norm", (x, normal(4, 16).requires_grad_(), w, 1e-5)
         yield "group_norm", (image, 2, normal(4).requires_grad_(), normal(4).requires_grad_(), 1e-5)
         yield "cross_entropy", (x, target, -100, True)
         yield "unary", (x, "gelu")
@@ -220,6 +226,31 @@ class Block(torch.nn.Module if not missing else object):
 
 @unittest.skipIf(missing, missing)
 class Accelerate(unittest.TestCase):
+    @unittest.skipIf(missing or device == "cpu", "there is no GPU: a Llama takes minutes on the emulated one")
+    def test_llama_of_transformers(self):
+        try:
+            from transformers import LlamaConfig, LlamaForCausalLM
+        except ImportError:
+            self.skipTest("there is no transformers")
+        torch.manual_seed(5)
+        sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+        model = LlamaForCausalLM(LlamaConfig(vocab_size=100, intermediate_size=96, **sizes)).to(device, torch.bfloat16)
+        tokens = torch.randint(100, (2, 12), device=device)
+        results = []
+        for accelerated in (False, True):
+            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+            model.zero_grad()
+            loss = model(input_ids=tokens, labels=tokens).loss
+            loss.backward()
+            results.append([loss.detach().float()] + [p.grad.float() for p in model.parameters()])
+        report.undo()
+        swapped = set(report.swapped.values())
+        self.assertLessEqual({"LlamaRMSNorm", "LlamaMLP", "LlamaDecoderLayer"}, swapped)
+        self.assertIn("transformers.models.llama.modeling_llama.apply_rotary_pos_emb", swapped)
+        torch.testing.assert_close(results[1][0], results[0][0], rtol=1e-2, atol=1e-2)
+        for got, wanted in zip(*results):  # bf16 rounds at other places
+            self.assertLess((got - wanted).norm(), 0.1 * wanted.norm() + 1e-3)
+
     def test_same_losses_and_undo(self):
         torch.manual_seed(3)
         models, losses = [Block().to(device), Block().to(device)], ([], [])

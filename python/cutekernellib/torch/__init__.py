@@ -18,6 +18,7 @@ from ._accelerate import Report, accelerate
 __all__ = [
     "Report",
     "accelerate",
+    "add_rms_norm",
     "apply_rotary_pos_emb",
     "cross_entropy",
     "gelu",
@@ -97,6 +98,11 @@ def rms_norm(x: Tensor, normalized_shape, weight: Tensor | None = None, eps: flo
     else:
         y = run(flat, weight, eps)[0]
     return y if y.shape == x.shape else y.view(x.shape)
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float = 1e-5) -> tuple[Tensor, Tensor]:
+    """rms_norm(x + residual) along the last mode, and x + residual, in one kernel."""
+    return _way("add_rms_norm", x, residual, weight)(x, residual, weight, eps)[:2]
 
 
 def group_norm(x: Tensor, num_groups: int, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:

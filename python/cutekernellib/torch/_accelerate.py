@@ -61,6 +61,15 @@ def _gated_mlp(self, x):
     return self.down_proj(_ours().silu_mul(gate, up) if _takes(gate, up) else self.act_fn(gate) * up)
 
 
+def _decoder_layer(self, hidden_states, *args, **options):
+    norm = self.post_attention_layernorm
+    if args or not _takes(hidden_states, norm.weight):
+        return self.ckl_forward(hidden_states, *args, **options)
+    attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **options)
+    normed, residual = _ours().add_rms_norm(attended, hidden_states, norm.weight, norm.variance_epsilon)
+    return residual + self.mlp(normed)
+
+
 def _softmax(self, x):
     return _ours().softmax(x, self.dim) if _takes(x) and self.dim is not None else self.ckl_forward(x)
 
@@ -82,6 +91,10 @@ _FORWARDS = {
     "MistralRMSNorm": _rms_norm,
     "Qwen2RMSNorm": _rms_norm,
     "Qwen3RMSNorm": _rms_norm,
+    "LlamaDecoderLayer": _decoder_layer,
+    "MistralDecoderLayer": _decoder_layer,
+    "Qwen2DecoderLayer": _decoder_layer,
+    "Qwen3DecoderLayer": _decoder_layer,
     "GroupNorm": _group_norm,
     "GELU": _gelu,
     "GELUActivation": _gelu,

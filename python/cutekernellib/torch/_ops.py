@@ -175,6 +175,49 @@ def rms_norm_backward(dy, x, weight, rstd):
     return _norm_backward("rmsnorm", dy, x, weight, None, rstd)[:2]
 
 
+# RMS norm of a sum: y, the sum and the statistics; of both addends the gradient is one
+
+
+def _add_rms_norm_setup(ctx, inputs, output):
+    ctx.save_for_backward(output[1], inputs[2], output[2])
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(output[2])
+
+
+def _add_rms_norm_gradient(ctx, dy, dsum, _rstd):
+    h, weight, rstd = ctx.saved_tensors
+    if dy is None:
+        return dsum, dsum, None, None
+    dx, dweight = _ops().add_rms_norm_backward(dy, dsum, h, weight, rstd)
+    return dx, dx, dweight, None
+
+
+@_operator(
+    "add_rms_norm(Tensor x, Tensor residual, Tensor weight, float eps) -> (Tensor, Tensor, Tensor)",
+    lambda x, residual, weight, eps: (_like(x), _like(x), _statistics(x)),
+    _add_rms_norm_gradient,
+    _add_rms_norm_setup,
+)
+def add_rms_norm(x, residual, weight, eps):
+    x, residual = x.contiguous(), residual.contiguous()
+    y, h, rstd = torch.empty_like(x), torch.empty_like(x), _statistics(x)
+    desc = _problems.norm("rmsnorm", _rows(x), x.shape[-1], x.dtype, eps, True, True)
+    _run["rmsnorm"](desc, x, residual, weight, None, None, None, y, h, None, None, None, None, rstd)
+    return y, h, rstd
+
+
+@_operator(
+    "add_rms_norm_backward(Tensor dy, Tensor? dsum, Tensor h, Tensor weight, Tensor rstd) -> (Tensor, Tensor)",
+    lambda dy, dsum, h, weight, rstd: (_like(h), torch.empty_like(weight)),
+)
+def add_rms_norm_backward(dy, dsum, h, weight, rstd):
+    dy, dsum = dy.contiguous(), dsum if dsum is None else dsum.contiguous()
+    dx, dweight = torch.empty_like(h), torch.empty_like(weight)
+    desc = _problems.norm("rmsnorm", _rows(h), h.shape[-1], h.dtype, 0, True, dsum is not None, True)
+    _run["rmsnorm"](desc, h, None, weight, None, dy, dsum, None, None, dx, dweight, None, None, rstd)
+    return dx, dweight
+
+
 # Group norm
 
 
