@@ -554,7 +554,7 @@ def attention_backward(do, q, k, v, mask, o, lse, causal, scale):
 def _attention_backward_by_torch(do, q, k, v, mask, causal, scale):
     with torch.enable_grad():
         inputs = [x.detach().requires_grad_() for x in (q, k, v)]
-        o = torch.nn.functional.scaled_dot_product_attention(
+        o = torch._C._nn.scaled_dot_product_attention(  # accelerate() replaces that of torch.nn.functional
             *inputs, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
         )
         return torch.autograd.grad(o, inputs, do)
