@@ -108,10 +108,10 @@ _FORWARDS = {
 
 _NOT_TAKEN = {
     "BatchNorm2d": "there is no batch norm",
-    "Conv2d": "there is no convolution",
-    "Conv1d": "there is no convolution",
+    "Conv2d": "convolutions are left to torch",
+    "Conv1d": "convolutions are left to torch",
     "Embedding": "there is no lookup",
-    "Linear": "torch's products are as fast, and its own gradient belongs to them",
+    "Linear": "products are left to torch, and their gradients with them",
     "MultiheadAttention": "it calls its parts by itself; scaled_dot_product_attention is replaced where it calls that",
     "Dropout": "there are no random numbers",
 }

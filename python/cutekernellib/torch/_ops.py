@@ -10,6 +10,8 @@ from .._library import operators, warn_of_emulator
 
 _library = torch.library.Library("cutekernellib", "DEF")
 _run = {name: operator.run for name, operator in operators.items()}
+_attention = operators["attention"].taking("q k v mask o lse")
+_linear = operators["gemm"].taking("a b bias d")
 direct = {}  # the functions by name, for calls that nothing but the GPU has to see
 differentiable = {}  # the same as functions of autograd alone, for calls that no trace has to see
 
@@ -484,7 +486,7 @@ def linear(x, weight, bias=None, activation="identity"):
     x, weight = x.contiguous(), weight.contiguous()
     y = _linear_like(x, weight)
     desc = _problems.gemm(_rows(x), *weight.shape, x.dtype, bias is not None, activation)
-    _run["gemm"](desc, x, weight, None, bias, y)
+    _linear(desc, x, weight, bias, y)
     return y
 
 
@@ -531,7 +533,7 @@ def attention(q, k, v, mask, causal, scale):
         strides = mask.stride()
     all_strides = (q.stride(), k.stride(), v.stride(), o.stride())
     desc = _problems.attention(q.shape, k.shape, v.shape, all_strides, q.dtype, causal, scale, kind, strides, True)
-    _run["attention"](desc, q, k, v, mask, None, o, lse)
+    _attention(desc, q, k, v, mask, o, lse)
     return o, lse
 
 
