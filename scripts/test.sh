@@ -130,6 +130,17 @@ python_package() { # its tests on the emulated GPU, with the library that was bu
     CKL_LIBRARY=$(realpath "$build/libcutekernellib.so") PYTHONPATH=python build-venv/bin/python tests/python/run.py
 }
 
+wheel() { # as a new user has it: built, installed into an empty environment, tested from elsewhere
+    local folder status
+    [[ -x build-venv/bin/python ]] || { echo "skipped: the wheel wants build-venv, which scripts/setup.sh python makes"; return; }
+    folder=$(mktemp -d)
+    scripts/wheel.sh build-venv/bin/python && python3 -m venv "$folder" && "$folder/bin/pip" -q install dist/*.whl numpy &&
+        (cd / && env -u PYTHONPATH -u CKL_LIBRARY "$folder/bin/python" "$OLDPWD/tests/python/run.py")
+    status=$?
+    rm -r "$folder"
+    return $status
+}
+
 crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks at what they say of kernels
     local answer
     coproc LABORATORY { exec "$build/ckl" layout - 2>"$log.crash"; }
@@ -232,6 +243,7 @@ run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes
 run "ckl verify, emulated H200" "$build/ckl" verify "${extent[@]}" --device emulator:h200 --assemble
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
 [[ $full ]] && threads
+[[ $full ]] && run "wheel, installed" wheel
 run "ckl fuzz, schedules of the emulator" "$build/ckl" fuzz --count $([[ $full ]] && echo 40000 || echo 2000) --seed 1
 wait $sanitizers
 cat "$log.report"
