@@ -42,6 +42,7 @@ static void describe_row(const test_case *c, const race_options *options, result
     result_set(row->l2, options->hot ? "hot" : "cold");
     row->input_bits = race_input_bits(c);
     row->flops = adapter_flops(c->test, c->problem);
+    row->matrix_rate = c->test->matrix_rate ? c->test->matrix_rate(c->problem) : 0;
     row->bytes = adapter_bytes(c->test, c->problem);
     row->bytes_written = adapter_bytes_written(c->test, c->problem);
 }
