@@ -31,7 +31,7 @@ START = {
     "launch_us": (1.68, "before the first tile and behind the last"),
     "cycles_per_us": (1755.0, "the clock that cycles are counted in; not fitted"),
     "tensor_cores": (1.131, "of the rate that the instructions promise"),
-    "operands": (0.4977, "how much reading operands from shared memory bounds narrow tiles"),
+    "operands": (1.3, "how much reading operands from shared memory bounds narrow tiles; not fitted"),
     "three_consumers": (1.04866, "what three consumers lose"),
     "step": (3.001, "cycles of a K step that nothing overlaps"),
     "sm_bytes": (60.24, "a cycle into an SM"),
@@ -42,19 +42,20 @@ START = {
     "latency": (2000.0, "cycles from asking for a stage to its arrival, when memory is busy"),
     "exchange": (300.0, "cycles of adding the parts of a split"),
     "exchange_bytes": (20.0, "a cycle of what a CTA that finishes gets for it"),
-    "cluster": (0.08107, "what each more CTA of a cluster adds to a step"),
+    "cluster": (0.05, "what each more CTA of a cluster adds to a step; not fitted"),
     "epilogue": (0.1176, "cycles of storing an element, of one consumer; as the three below fitted to plain problems, then kept"),
     "boxes_of_32": (1.27766, "times that, in boxes of 32 columns"),
     "boxes_of_16": (2.013, "and of 16"),
     "gelu": (3.5, "times the epilogue with GELU: 4096x4096x512 in f16 takes 39.5 instead of 33.3 us; not fitted"),
-    "flops_per_us": (20990000.0, "of an SM within the power limit"),
-    "sum_us": (1.5, "a second kernel, which adds slices of K"),
-    "sum_bytes_per_us": (4e6, "of the sums of all slices, to L2 and back"),
+    "flops_per_us": (6.0e6, "of an SM within the power limit; not fitted"),
+    "sum_us": (2.2, "a second kernel, which adds slices of K; not fitted: with less, few steps get slices"),
+    "sum_bytes_per_us": (4.2e6, "of the sums of all slices, to L2 and back; not fitted"),
     "memory_bytes_per_us": (4.3e6, "of HBM, between copying and reading; not fitted"),
     "memory_bytes_of_sm": (38000.0, "of it, that one SM can ask for: 16x6144x8192 takes 31.4 us on 96 SMs, 27.6 on all"),
 }
 FITTED = [name for name in START if name not in ("cycles_per_us", "gelu", "epilogue", "boxes_of_32", "boxes_of_16",
-                                                 "three_consumers", "slow_row", "memory_bytes_per_us")]
+                                                 "three_consumers", "slow_row", "sum_us",
+                                                 "sum_bytes_per_us", "cluster", "operands", "flops_per_us", "memory_bytes_per_us")]
 FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n", "split", "swap")
 
 
@@ -71,7 +72,7 @@ SEEDS = ((192, 192, 3, 0, 2, 1, 1, 0), (256, 128, 2, 0, 1, 2, 1, 0), (128, 224, 
          (64, 48, 1, 0, 1, 1, 8, 0), (128, 128, 2, 0, 1, 2, 1, 0), (128, 208, 2, 0, 2, 1, 1, 0), (128, 0, 2, 0, 1, 1, 1, 1), (128, 176, 2, 1, 1, 1, 1, 0), (128, 192, 2, 1, 2, 1, 1, 0))
 
 
-# What the listed suite (bench/results/gemm-f16.json) is fast with. Another choice counts as 3 % slower.
+# What the listed suite (bench/results/gemm-f16.json) is fast with. Another choice counts as 8 % slower.
 PING_PONG = {(1024, 1024, 1024): (64, 128), (2048, 2048, 2048): (128, 128), (4096, 4096, 4096): (128, 128),
              (4096, 4096, 512): (128, 128), (8192, 8192, 8192): (128, 192), (16384, 8192, 4096): (128, 192),
              (8192, 28672, 8192): (128, 192)}
@@ -286,7 +287,7 @@ def kept(tiles):
     for kept_tiles, pool in ((PING_PONG, tiles), (WITH_BIAS, few)):
         for shape, tile in kept_tiles.items():
             best = 2.0 * math.prod(shape) / 7e8
-            trials = [(best if key_of(c) == (*tile, 2, 1, 1, 1, 1, 0) else 1.03 * best, staged(c, shape[0])) for c in pool
+            trials = [(best if key_of(c) == (*tile, 2, 1, 1, 1, 1, 0) else 1.08 * best, staged(c, shape[0])) for c in pool
                       if not c["swap"]]
             found.append([shape, trials, 0])
     return found
