@@ -179,6 +179,7 @@ static void test_key_is_whole(void **state)
     }
     CHECK_KEY(add, ckl_add_desc, sizeof desc)
     CHECK_KEY(attention, ckl_attention_desc, sizeof desc)
+    CHECK_KEY(attention_decode, ckl_attention_decode_desc, sizeof desc)
     CHECK_KEY(crossentropy, ckl_crossentropy_desc, sizeof desc)
     CHECK_KEY(elementwise, ckl_elementwise_desc, offsetof(ckl_elementwise_desc, out))
     CHECK_KEY(gemm, ckl_gemm_desc, sizeof desc)

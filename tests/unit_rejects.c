@@ -21,6 +21,9 @@ enum { SHIFT = 8 }; // bytes: aligned to any element
 static const char *const lines[] = {
     "add n=1000",
     "attention q=64 kv=64 lse=1 sinks=1 mask=add",
+    "attention q=64 kv=64 direction=backward",
+    "attention batch=3 q=64 kv=64 ragged=1 lse=1",
+    "attention_decode heads=4 kv=64 page=16 lse=1 sinks=1",
     "crossentropy rows=8 cols=64",
     "crossentropy rows=8 cols=64 direction=backward",
     "elementwise expr=a*b+c shape=1000",
@@ -41,6 +44,7 @@ static const char *const lines[] = {
 /* With tensors that other problems of the operator have, and these do not. */
 static const char *const lines_without[] = {
     "attention q=64 kv=64",
+    "attention_decode kv=64",
     "crossentropy rows=8 cols=64",
     "crossentropy rows=8 cols=64 direction=backward",
     "gemm m=64 n=64 k=64",

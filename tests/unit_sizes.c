@@ -29,6 +29,7 @@ static const char *const empty_lines[] = {
     "elementwise shape=2^62x2^62x0 expr=x",
     "attention q=0 kv=2^30 heads=2^8 d=128",
     "attention batch=0 ldq_batch=2^62",
+    "attention_decode batch=0 page=16 ldk_batch=2^60",
     "gemm m=0 n=2^31 k=8",
     "gemm m=2^31 n=0 k=8",
     "groupnorm n=0 h=2^31 w=2^31",

@@ -260,6 +260,8 @@ def attention(p, names):
         raise Unsupported("the log-sum-exp, a window, a soft cap, sinks or a mask")
     if causal and p["q"] != p["kv"]:
         raise Unsupported("causal with q != kv, which torch aligns at the top left,")
+    if p["direction"] == "backward":
+        return attention_backward(p, causal, scale)
     from torch.nn.attention import SDPBackend, sdpa_kernel
     warnings.simplefilter("ignore")  # a backend that does not take a problem says why at length
 
@@ -273,8 +275,113 @@ def attention(p, names):
             "efficient": by(SDPBackend.EFFICIENT_ATTENTION)}, None
 
 
+def attention_backward(p, causal, scale):
+    """What autograd calls, on the o and lse of the problem; what else it would have kept is of a forward pass beforehand."""
+    if p["kv_heads"] != p["heads"]:
+        raise Unsupported("the backward direction of grouped heads")
+    aten = torch.ops.aten
+
+    def saved(t):
+        kept = {}
+        try:
+            kept["flash"] = aten._scaled_dot_product_flash_attention(t["q"], t["k"], t["v"], 0.0, causal, False, scale=scale)
+            kept["cudnn"] = aten._scaled_dot_product_cudnn_attention(t["q"], t["k"], t["v"], None, True, 0.0, causal, False,
+                                                                     scale=scale)
+        except RuntimeError:
+            pass  # a backend that does not take the problem says so when it runs
+        return kept
+
+    def flash(t):
+        _, _, cum_q, cum_k, max_q, max_k, seed, offset, _ = t["flash"]
+        return aten._scaled_dot_product_flash_attention_backward(t["dout"], t["q"], t["k"], t["v"], t["o"], t["lse"], cum_q,
+                                                                 cum_k, max_q, max_k, 0.0, causal, seed, offset, scale=scale)
+
+    def cudnn(t):
+        _, _, cum_q, cum_k, max_q, max_k, seed, offset, _ = t["cudnn"]
+        return aten._scaled_dot_product_cudnn_attention_backward(t["dout"], t["q"], t["k"], t["v"], t["o"],
+                                                                 t["lse"].unsqueeze(-1), seed, offset, None, cum_q, cum_k,
+                                                                 max_q, max_k, 0.0, causal, scale=scale)
+    return {name: (lambda t, f=f: dict(zip(("dq", "dk", "dv"), f(t)))) for name, f in (("flash", flash), ("cudnn", cudnn))}, \
+        None, saved
+
+
+def attention_decode(p, names):
+    """The backends on a contiguous copy of the cache, made beforehand; "packed": heads that share keys as if they were tokens."""
+    if p["lse"] == "1" or p["q"] != "1" or p["shortest"] != "-1" or any(float(p[n]) for n in ("left", "softcap", "sinks")):
+        raise Unsupported("several new tokens, lengths, the log-sum-exp, a window, a soft cap or sinks")
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    warnings.simplefilter("ignore")
+    scale, kv = float(p["scale"]), int(p["kv"])
+
+    def contiguous(x, table):
+        return x[table.long()].transpose(1, 2).flatten(2, 3)[:, :, :kv].contiguous()
+
+    def saved(t):
+        return {name: contiguous(t[name], t["table"]) for name in ("k", "v")} if "table" in t else {}
+
+    def by(backend, packed):
+        def forward(t):
+            q = t["q"].reshape(t["q"].shape[0], t["k"].shape[1], -1, t["q"].shape[3]) if packed else t["q"]
+            with sdpa_kernel(backend):
+                return {"o": F.scaled_dot_product_attention(q, t["k"], t["v"], scale=scale, enable_gqa=not packed)}
+        return forward
+    backends = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+    return {name + (" packed" if packed else ""): by(backend, packed) for name, backend in backends.items()
+            for packed in (False, True)}, None, saved
+
+
+def conv(p, names):
+    """cuDNN by torch, which times its engines and keeps the fastest; NHWC as channels_last."""
+    modes = ("h", "w") if p["d"] == p["t"] == "1" else ("d", "h", "w")
+    ends = {"d": ("front", "back"), "h": ("top", "bottom"), "w": ("left", "right")}
+    pads = [[int(p["pad_" + side]) for side in ends[m]] for m in modes]
+    if any(first != last for first, last in pads):
+        raise Unsupported("padding that differs between two sides")
+    torch.backends.cudnn.benchmark = True
+    nhwc, groups, rank = p["layout"] == "nhwc", int(p["groups"]), len(modes)
+    geometry = ([int(p["stride_" + m]) for m in modes], [first for first, _ in pads], [int(p["dilation_" + m]) for m in modes])
+    dtype = DTYPES[p["out"] if p["out"] in DTYPES else p["dtype"]]
+
+    def image(x):
+        x = x.squeeze(1 if nhwc else 2) if rank == 2 else x
+        return x.movedim(-1, 1) if nhwc else x
+
+    def back(x):
+        return x.movedim(1, -1) if nhwc else x
+
+    def forward(t):
+        stride, pad, dilation = geometry
+        bias = t["bias"].to(t["x"].dtype) if "bias" in t else None
+        function = F.conv2d if rank == 2 else F.conv3d
+        y = function(image(t["x"]), image(t["w"]), bias, stride, pad, dilation, groups)
+        y = y + image(t["residual"]) if "residual" in t else y
+        y = {"identity": lambda v: v, "relu": F.relu, "gelu": lambda v: F.gelu(v, approximate="tanh")}[p["activation"]](y)
+        return {"y": back(y).to(dtype)}
+
+    def gradient(t):
+        of_data = p["direction"] == "data"
+        dy, stride, pad, dilation = image(t["dy"]), *geometry
+        x, w = (t["shape"], image(t["w"])) if of_data else (image(t["x"]), t["shape"])
+        dx, dw, dbias = torch.ops.aten.convolution_backward(dy, x, w, [w.shape[0]] if "bias" in p and p["bias"] == "1" else None, stride, pad,
+                                                            dilation, False, [0] * rank, groups,
+                                                            [of_data, not of_data, p["bias"] == "1"])
+        return {"dx": back(dx).to(dtype)} if of_data else {"dw": back(dw).to(dtype), "dbias": dbias}
+
+    def saved(t):
+        """A tensor of the shape of what is computed, as autograd has it at hand."""
+        if p["direction"] == "forward":
+            return {}
+        sizes_x = [int(p["n"]), *[int(p[m]) for m in modes], int(p["c"])]
+        sizes_w = [int(p["k"]), *[int(p[m]) for m in ("t", "r", "s")[3 - rank:]], int(p["c"]) // groups]
+        shape = sizes_x if p["direction"] == "data" else sizes_w
+        like = t["dy"]
+        empty = torch.empty(shape, dtype=like.dtype, device="cuda")
+        return {"shape": empty.movedim(-1, 1) if nhwc else torch.empty_like(empty.movedim(-1, 1), memory_format=torch.contiguous_format)}
+    return forward if p["direction"] == "forward" else gradient, None, saved
+
+
 OPERATORS = {
-    "attention": attention,
+    "attention": attention, "attention_decode": attention_decode, "conv": conv,
     "softmax": softmax, "crossentropy": crossentropy, "add": add, "elementwise": elementwise, "reduce": reduce,
     "transpose": transpose, "permute": permute, "groupnorm": groupnorm, "rope": rope,
     "layernorm": lambda p, names: norm(p, names, True), "rmsnorm": lambda p, names: norm(p, names, False),

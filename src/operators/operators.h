@@ -4,19 +4,21 @@
 
 #include "plan/plan.h"
 
-#define OPERATORS(X) \
-    X(add)           \
-    X(attention)     \
-    X(crossentropy)  \
-    X(elementwise)   \
-    X(gemm)          \
-    X(groupnorm)     \
-    X(layernorm)     \
-    X(permute)       \
-    X(reduce)        \
-    X(rmsnorm)       \
-    X(rope)          \
-    X(softmax)       \
+#define OPERATORS(X)    \
+    X(add)              \
+    X(attention)        \
+    X(attention_decode) \
+    X(conv)             \
+    X(crossentropy)     \
+    X(elementwise)      \
+    X(gemm)             \
+    X(groupnorm)        \
+    X(layernorm)        \
+    X(permute)          \
+    X(reduce)           \
+    X(rmsnorm)          \
+    X(rope)             \
+    X(softmax)          \
     X(transpose)
 
 #define X(op) extern const operator_info op##_operator;
@@ -76,6 +78,8 @@ typedef struct operand {
 
     /* How inputs are filled. */
     bool ranged;      // low..high, hard ones too; else -1..1, and what is hard
+    bool rising;      // integers: from 0 in steps of 0 to high, the last one after as many half steps
+    bool distinct;    // indices: no two are equal, as far as the range has so many
     double low, high; // integers: both are taken
     uint32_t along;   // modes along which sums run, a bit each: hard inputs go by such lines; 0: by elements
     double hard_max;  // the largest finite magnitude of hard inputs; 0: the type's own
@@ -176,13 +180,14 @@ typedef struct operator_line {
     ckl_status (*prepare)(void *problem); // makes the desc; it is checked then. NULL: it is made
 } operator_line;
 
-/* Defines an operator's line: OPERATOR_LINE(permute, permute_problem, prepare). The file has defined fields. */
-#define OPERATOR_LINE(name, type, make)         \
-    const operator_line name##_problem_line = { \
-        .op = &name##_operator,                 \
-        .problem_bytes = sizeof(type),          \
-        .problem = FIELD_TABLE(fields),         \
-        .prepare = make,                        \
+/* Defines an operator's line: OPERATOR_LINE(permute, permute_problem, prepare). The file has defined fields, or those named. */
+#define OPERATOR_LINE(name, type, make) OPERATOR_LINE_WITH(name, type, fields, make)
+#define OPERATOR_LINE_WITH(name, type, rows, make) \
+    const operator_line name##_problem_line = {    \
+        .op = &name##_operator,                    \
+        .problem_bytes = sizeof(type),             \
+        .problem = FIELD_TABLE(rows),              \
+        .prepare = make,                           \
     }
 
 #define X(op) extern const operator_line op##_problem_line;

@@ -217,7 +217,7 @@ ckl_status choose_config(const ckl_device_info *device, const operator_info *op,
         return CKL_OK;
     text declines = { 0 };
     ckl_status status = choose_implementation(device, op, checked->view, &forced, memory, made, &declines);
-    if (status == CKL_OK && use_table && made->impl->cost)
+    if (status == CKL_OK && use_table && made->impl->cost && !made->impl->choose)
         find_near(device, op, checked, table, memory, made);
     if (notes && declines.length)
         text_printf(notes, "%s\n", text_data(&declines) + 1);

@@ -2,6 +2,13 @@
  * attention.h - o[b,h,i] = sum over j of softmax_j(scale * q[b,h,i] . k[b,g,j]) * v[b,g,j], for the kv head g of head h
  *
  * Scores, maxima and sums are f32. The probabilities are rounded to the type of v before they meet it, O once, at the end.
+ *
+ * Backward, with the scores s before the softmax, p[i,j] = exp(s[i,j] - lse[i]), and the gradient dout of o:
+ *     ds[i,j] = p[i,j] * (dout[i] . v[j] - dout[i] . o[i])
+ *     dq[i] = scale * sum over j of ds[i,j] * k[j]     dk[j] = scale * sum over i of ds[i,j] * q[i]
+ *     dv[j] = sum over i of p[i,j] * dout[i]
+ * where a soft cap makes ds (1 - tanh^2) times as large, and sums over i are over the heads of a group, too. p and ds are rounded
+ * to the type before they meet the others. The order of all sums is fixed: the same bits every time.
  */
 #ifndef CUTEKERNELLIB_ATTENTION_H
 #define CUTEKERNELLIB_ATTENTION_H
@@ -34,8 +41,13 @@ typedef enum ckl_attention_mask {
  * NaN. Scores are f32: those beyond 2^100 count as infinite, and where scale times the largest one is beyond 2^24, weights are
  * no longer told apart. What v holds at keys without weight should be finite: 0 times infinity is NaN,
  * and which of these products a kernel computes is left open.
+ *
+ * Ragged: tensors are [heads, total, d] or [total, heads, d], and token i of sequence b is number starts[b] + i; the sequence
+ * ends at starts[b + 1]. Starts do not fall, no sequence is longer than q and kv, and the last start is at most the total: all
+ * three are the caller's duty. A sequence may be empty. Forward only, without mask.
  */
 typedef struct ckl_attention_desc {
+    ckl_direction direction;     // backward: dq, dk and dv from the results of forward and dout
     ckl_dtype dtype;             // of q, k, v and o: CKL_F16 or CKL_BF16
     int64_t batch;               // 0 is a problem without work
     int64_t heads;               // of q and o
@@ -49,7 +61,9 @@ typedef struct ckl_attention_desc {
     float softcap;               // scores become softcap * tanh(score / softcap); 0 means that they stay as they are
     ckl_attention_mask mask;     // 0 means none; added after the soft cap
     bool sinks;                  // every head has a score more, for a key without a value
-    bool lse;                    // there is a second output, ln(sum over j of exp(score))
+    bool lse;                    // there is a second output, ln(sum over j of exp(score)); backward always reads it
+    bool ragged;                 // sequences of any lengths lie one behind the other, q and kv are those of the longest
+    int64_t q_total, kv_total;   // tokens of all sequences, where ragged; 0 means batch * q, batch * kv
     float scale;                 // of the scores, up to 2^20; 0 means 1 / sqrt(d)
     ckl_attention_layout layout; // 0 means BHSD
     int64_t ldq, ldk, ldv, ldo;  // elements between tokens; 0: by the layout, as below
@@ -65,11 +79,14 @@ typedef struct ckl_attention_desc {
  */
 typedef struct ckl_attention_args {
     const void *q, *k, *v;
-    const void *mask;   // NULL where the desc has none
-    const float *sinks; // [heads]; NULL where the desc has none
-    void *o;
-    float *lse;      // [batch, heads, q], dense; NULL where the desc has none
-    void *workspace; // ckl_plan_workspace_bytes(), zeroed once; NULL: the plan's own
+    const void *mask;                    // NULL where the desc has none
+    const float *sinks;                  // [heads]; NULL where the desc has none
+    const int32_t *starts_q, *starts_kv; // [batch + 1]; NULL where the desc is not ragged
+    void *o;                             // an output, or of a backward problem an input
+    float *lse;         // [batch, heads, q], dense, ragged [heads, q_total]; the same; NULL where the desc has none
+    const void *dout;   // strides of o; this and the next are NULL in a forward problem
+    void *dq, *dk, *dv; // strides of q, k and v
+    void *workspace;    // ckl_plan_workspace_bytes(), zeroed once; NULL: the plan's own
 } ckl_attention_args;
 
 /* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */

@@ -7,6 +7,7 @@
 #include "plan/plan.h"
 
 #define ATTENTION_DESC(X, owner)                                                                      \
+    X(owner, choice, direction, "forward", "forward backward", "o, or the gradients of q, k and v")   \
     X(owner, int64_t, batch, "1", "", "batches")                                                      \
     X(owner, int64_t, heads, "1", "1..2^16", "heads of q")                                            \
     X(owner, int64_t, kv_heads, "0", "", "heads of k and v, each for as many of q; 0: heads")         \
@@ -22,6 +23,9 @@
     X(owner, int64_t, ldmask, "0", "", "elements between queries of the mask; 0: they share it")      \
     X(owner, int64_t, ldmask_head, "0", "", "the same between heads")                                 \
     X(owner, int64_t, ldmask_batch, "0", "", "between batches")                                       \
+    X(owner, bool, ragged, "0", "0 1", "sequences of any lengths, one behind the other")              \
+    X(owner, int64_t, q_total, "0", "0..2^30", "tokens of q of all of them; 0: batch * q")            \
+    X(owner, int64_t, kv_total, "0", "0..2^30", "the same of k and v")                                \
     X(owner, bool, sinks, "0", "0 1", "a score more in every head, without a value")                  \
     X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")                              \
     X(owner, float, scale, "0", "0..2^20", "of the scores; 0: 1/sqrt(d)")                             \
@@ -50,7 +54,8 @@
     X(owner, bool, softcap, "0", "0 1", "scores go through tanh")               \
     X(owner, choice, mask, "none", "none add bool", "of single scores")         \
     X(owner, bool, sinks, "0", "0 1", "every head has a score without a value") \
-    X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")
+    X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")                   \
+    X(owner, bool, ragged, "0", "0 1", "sequences of any lengths, one behind the other")
 
 typedef struct attention_form {
     ATTENTION_FORM(FIELD_MEMBER, )
@@ -72,6 +77,27 @@ typedef struct attention_strides {
 } attention_strides;
 
 attention_strides attention_strides_of(const ckl_attention_desc *desc, int tensor);
+
+/* Sizes and strides of a tensor as fields of a desc (attention_strides.c). */
+typedef struct attention_fields {
+    const char *ld_name, *ld_head_name, *ld_batch_name;
+    int64_t batch, heads, tokens, d;
+    int64_t *ld, *ld_head, *ld_batch;
+} attention_fields;
+
+#define ATTENTION_FIELDS(desc, name, batch, heads, tokens, d)                                            \
+    {                                                                                                    \
+        "ld" #name, "ld" #name "_head", "ld" #name "_batch", batch, heads, tokens, d, &(desc)->ld##name, \
+            &(desc)->ld##name##_head, &(desc)->ld##name##_batch                                          \
+    }
+
+attention_strides attention_strides_from(const attention_fields *fields);
+
+/* Strides that are 0 follow from the sizes inside of them, in the order of the layout. */
+ckl_status attention_check_strides(const char *op, ckl_attention_layout layout, const attention_fields *fields);
+
+/* No two elements of an output share memory. */
+ckl_status attention_check_apart(const char *op, const char *tensor, const attention_strides *s);
 
 /* A score that cannot be: times any scale it is finite, so that rows without keys need no special care. */
 #define ATTENTION_FLOOR (-0x1p100)
@@ -105,10 +131,22 @@ attention_strides attention_strides_of(const ckl_attention_desc *desc, int tenso
     X(owner, u32, tiles_m)  /* of a head */                                                          \
     X(owner, u32, tiles)    /* in all */                                                             \
     X(owner, u32, section)  /* heads that are worked on together */                                  \
-    X(owner, pointer, counter)
+    X(owner, pointer, counter)                                                                       \
+    X(owner, tensor, DO)                                                                             \
+    X(owner, tensor, DQ)                                                                             \
+    X(owner, tensor, DK)                                                                             \
+    X(owner, tensor, DV)                                                                             \
+    X(owner, pointer, grad, [ATTENTION_TENSORS])                                                     \
+    X(owner, pointer, stats)  /* of queries, in rows of a head: -lse in units of 2, and dout * o */  \
+    X(owner, u32, stats_rows) /* of a head */                                                        \
+    X(owner, f32, scale)                                                                             \
+    X(owner, pointer, starts_q) /* of sequences, where ragged */                                     \
+    X(owner, pointer, starts_kv)                                                                     \
+    X(owner, u32, q_total)
 
 KERNEL_PARAMS(attention, ATTENTION_PARAMS);
 
+extern const implementation attention_sm90_backward_implementation, attention_naive_backward_implementation;
 extern const implementation attention_sm90_implementation, attention_sm80_implementation,
     attention_tensor_implementation, attention_naive_implementation;
 
@@ -122,6 +160,8 @@ typedef struct attention_naive_config {
 } attention_naive_config;
 
 void attention_naive(const void *config, int kernel);
+
+void attention_naive_backward(const void *config, int kernel);
 
 /* sm80 and tensor */
 
@@ -159,5 +199,28 @@ enum { ATTENTION_ROWS = 64 }; // queries of a consumer
 int64_t attention_sm90_smem(const attention_sm90_config *config);
 
 void attention_sm90(const void *config, int kernel);
+
+/* Backward of sm90: of keys and values, then of queries, each over blocks of the other */
+
+#define ATTENTION_BACKWARD_CONFIG(X, owner)                                         \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 keys, or queries, each") \
+    X(owner, int, block, "64", "16 32 48 64 80 96", "queries, or keys, of a block") \
+    X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")
+
+typedef struct attention_sm90_backward_config {
+    attention_form form;
+    ATTENTION_BACKWARD_CONFIG(FIELD_MEMBER, )
+} attention_sm90_backward_config;
+
+int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *config);
+
+void attention_sm90_backward(const void *config, int kernel);
+
+/* What attention_plans.c has for all. */
+attention_form attention_form_of(const ckl_attention_desc *desc);
+ckl_status attention_check_form(const char *who, ckl_direction direction, const ckl_attention_desc *desc,
+                                const attention_form *form);
+ckl_status attention_check_heads(const char *who, const ckl_attention_desc *desc);
+attention_params attention_params_of(const ckl_attention_desc *desc, const ckl_attention_args *args, int rows);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef CKL_ATTENTION_LAB_H
 #define CKL_ATTENTION_LAB_H
 
-#include "cutekernellib/operators/attention.h"
+#include "cutekernellib/operators/attention_decode.h"
 #include "operators/operators.h"
 
 typedef struct attention_problem {
@@ -10,9 +10,15 @@ typedef struct attention_problem {
     float q_factor;
 } attention_problem;
 
+typedef struct attention_decode_problem {
+    ckl_attention_decode_desc desc;
+    int64_t shortest;
+} attention_decode_problem;
+
 /* Relative error of a probability that is rounded to the type: what `magnitude` counts in. */
 double attention_rounding(ckl_dtype dtype);
 
 void attention_reference(const void *problem, void *const *host, reference_slice out);
+void attention_backward_reference(const void *problem, void *const *host, reference_slice out);
 
 #endif

@@ -1,6 +1,6 @@
 /* attention_naive.c - one thread computes one row of O: the definition on the GPU, for any sizes and strides. */
 #include "cute/kernel.h"
-#include "operators/attention/attention_config.h"
+#include "operators/attention/attention_tile.h"
 
 enum { COLUMNS = 32 }; // of O that a thread holds at once
 
@@ -9,6 +9,7 @@ typedef struct row_of_o {
     tensor gQ, gO;  // (D), (DV)
     tensor gK, gV;  // (KV,D), (KV,DV) of its head
     tensor gM;      // (KV)
+    tensor gLse;    // (1)
     val first, end; // keys that it sees
     val max, sum;   // of the scores; of 2^(exponent * (score - max))
 } row_of_o;
@@ -27,16 +28,36 @@ static row_of_o row_at(const attention_form *form, const attention_values *p, va
 {
     val q = convert(I64, p->q), i = rem(row, q), every = div(row, q);
     val head = rem(every, convert(I64, p->heads)), batch = div(every, convert(I64, p->heads)), kv = convert(I64, p->kv);
-    val kv_head = div(head, convert(I64, p->group)), first = add(i, convert(I64, p->first)),
-        last = add(i, convert(I64, p->last));
+    val kv_head = div(head, convert(I64, p->group)), from = imm64(0);
+    tile_grid grid = { .ragged = form->ragged, TILE_GRID_VALUES(*p) };
+    sequence s = sequence_of(&grid, batch);
+    val first = add(i, convert(I64, s.first)), last = add(i, convert(I64, s.last)), queries = q;
+    tensor gK = slice(whole_tensor(form, p, ATTENTION_K), batch, kv_head, _, _);
+    tensor gV = slice(whole_tensor(form, p, ATTENTION_V), batch, kv_head, _, _);
+    if (form->ragged) {
+        IF(ge(i, convert(I64, s.q)))
+            exit_thread();
+        gK = slice(whole_tensor(form, p, ATTENTION_K), 0, kv_head, _, _);
+        gV = slice(whole_tensor(form, p, ATTENTION_V), 0, kv_head, _, _);
+        gK.address = tensor_address(gK, coord(s.kv_at, 0));
+        gV.address = tensor_address(gV, coord(s.kv_at, 0));
+        kv = convert(I64, s.kv);
+        i = add(i, convert(I64, s.q_at));
+        batch = from;
+        queries = convert(I64, p->q_total);
+    }
+    layout logarithms = make_layout(shape(p->all_heads, p->heads, queries),
+                                    stride(mul(convert(I64, p->heads), queries), queries, 1)); // (BATCH,HEADS,Q)
     tensor gM = gmem_tensor(
         p->mask, form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype,
         make_layout(shape(p->all_heads, p->heads, p->q, p->kv), stride(p->ldmask_batch, p->ldmask_head, p->ldmask, 1)));
     return (row_of_o){
         .gQ = slice(whole_tensor(form, p, ATTENTION_Q), batch, head, i, _),
         .gO = slice(whole_tensor(form, p, ATTENTION_O), batch, head, i, _),
-        .gK = slice(whole_tensor(form, p, ATTENTION_K), batch, kv_head, _, _),
-        .gV = slice(whole_tensor(form, p, ATTENTION_V), batch, kv_head, _, _),
+        .gK = gK,
+        .gV = gV,
+        .gLse = gmem_tensor(tensor_address(gmem_tensor(p->lse, F32, logarithms), coord(batch, head, i)), F32,
+                            compact(leaf(1))),
         .gM = slice(gM, batch, head, i, _),
         .first = form->left ? max(first, imm64(0)) : imm64(0),
         .end = form->right ? min(max(add(last, imm64(1)), imm64(0)), kv) : kv,
@@ -114,9 +135,8 @@ void attention_naive(const void *config, int kernel)
         for (int first = 0; first < form->dv; first += COLUMNS)
             weigh_values(form, &p, &r, first, form->dv - first < COLUMNS ? form->dv - first : COLUMNS);
         if (form->lse) {
-            tensor gLse = gmem_tensor(p.lse, F32, make_layout(dynamic(rows), leaf(1))); // (ROWS)
             val logarithm = fma(r.max, mul(p.exponent, immf(M_LN2)), log_f32(r.sum));
-            set(gLse, row, select(eq(r.sum, immf(0)), immf(-INFINITY), logarithm));
+            set(r.gLse, 0, select(eq(r.sum, immf(0)), immf(-INFINITY), logarithm));
         }
     }
 }

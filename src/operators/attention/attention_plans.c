@@ -17,7 +17,7 @@ static const int64_t SECTION_BYTES = 32 << 20;
 
 /* What launches share */
 
-static attention_form form_of(const ckl_attention_desc *d)
+attention_form attention_form_of(const ckl_attention_desc *d)
 {
     return (attention_form){ .dtype = d->dtype,
                              .d = (int)d->d,
@@ -27,15 +27,20 @@ static attention_form form_of(const ckl_attention_desc *d)
                              .softcap = d->softcap > 0,
                              .mask = (choice)d->mask,
                              .sinks = d->sinks,
-                             .lse = d->lse };
+                             .lse = d->lse,
+                             .ragged = d->ragged };
 }
 
-static ckl_status check_form(const char *who, const ckl_attention_desc *d, const attention_form *have)
+ckl_status attention_check_form(const char *who, ckl_direction direction, const ckl_attention_desc *d,
+                                const attention_form *have)
 {
-    const attention_form want = form_of(d);
+    if (d->direction != direction)
+        FAIL(CKL_UNSUPPORTED, "attention %s: the problem is one of %s", who,
+             d->direction == CKL_DIRECTION_FORWARD ? "forward" : "backward");
+    const attention_form want = attention_form_of(d);
     if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->right != want.right ||
         have->left != want.left || have->softcap != want.softcap || have->mask != want.mask ||
-        have->sinks != want.sinks || have->lse != want.lse)
+        have->sinks != want.sinks || have->lse != want.lse || have->ragged != want.ragged)
         FAIL(CKL_INVALID, "attention %s: type, head sizes or options of the config are not the problem's", who);
     return CKL_OK;
 }
@@ -60,21 +65,24 @@ static int64_t box_stride(const attention_mode *m)
     return m->size > 1 ? m->stride : VECTOR;
 }
 
-static void set_tensor(const ckl_attention_desc *d, int which, const void *pointer, param_tensor *box,
-                       attention_params *p)
+static void set_tensor(const ckl_attention_desc *d, int which, const void *pointer, const void *gradient,
+                       param_tensor *box, param_tensor *gradient_box, attention_params *p)
 {
     const attention_strides s = attention_strides_of(d, which);
     p->x[which] = pointer;
+    p->grad[which] = gradient;
     p->ld[which] = s.tokens.stride;
     p->ld_head[which] = s.heads.stride;
     p->ld_batch[which] = s.batch.stride;
     *box = (param_tensor){ .pointer = pointer,
                            .size = { s.d, s.tokens.size, s.heads.size, s.batch.size },
                            .stride = { 1, box_stride(&s.tokens), box_stride(&s.heads), box_stride(&s.batch) } };
+    *gradient_box = *box;
+    gradient_box->pointer = gradient;
 }
 
 /* Of a launch with tiles of so many queries. */
-static attention_params params_of(const ckl_attention_desc *d, const ckl_attention_args *x, int rows)
+attention_params attention_params_of(const ckl_attention_desc *d, const ckl_attention_args *x, int rows)
 {
     const double log2e = 1.4426950408889634, scale = (double)d->scale, softcap = (double)d->softcap;
     const double unit = softcap > 0 ? softcap : scale; // of what becomes an exponent
@@ -94,14 +102,18 @@ static attention_params params_of(const ckl_attention_desc *d, const ckl_attenti
                            .last = (int32_t)(own + min_i64(d->right, d->q)),
                            .factor = (float)(scale / unit),
                            .unit = (float)(1 / unit),
+                           .scale = d->scale,
+                           .starts_q = x->starts_q,
+                           .starts_kv = x->starts_kv,
+                           .q_total = (uint32_t)d->q_total,
                            .exponent = (float)(log2e * unit),
                            .tiles_m = (uint32_t)ceil_div(d->q, rows),
                            .tiles = (uint32_t)tiles_of(d, rows),
                            .section = (uint32_t)section_of(d) };
-    set_tensor(d, ATTENTION_Q, x->q, &p.Q, &p);
-    set_tensor(d, ATTENTION_K, x->k, &p.K, &p);
-    set_tensor(d, ATTENTION_V, x->v, &p.V, &p);
-    set_tensor(d, ATTENTION_O, x->o, &p.O, &p);
+    set_tensor(d, ATTENTION_Q, x->q, x->dq, &p.Q, &p.DQ, &p);
+    set_tensor(d, ATTENTION_K, x->k, x->dk, &p.K, &p.DK, &p);
+    set_tensor(d, ATTENTION_V, x->v, x->dv, &p.V, &p.DV, &p);
+    set_tensor(d, ATTENTION_O, x->o, x->dout, &p.O, &p.DO, &p);
     return p;
 }
 
@@ -110,7 +122,7 @@ static attention_params params_of(const ckl_attention_desc *d, const ckl_attenti
 static ckl_status choose_naive(const void *desc, const ckl_device_info *device, void *config)
 {
     (void)device;
-    ((attention_naive_config *)config)->form = form_of(desc);
+    ((attention_naive_config *)config)->form = attention_form_of(desc);
     return CKL_OK;
 }
 
@@ -118,7 +130,7 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
 {
     const ckl_attention_desc *d = desc;
     const attention_naive_config *c = config;
-    TRY(check_form("naive", d, &c->form));
+    TRY(attention_check_form("naive", CKL_DIRECTION_FORWARD, d, &c->form));
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "attention naive: threads=%d must be a multiple of 32 up to %d", c->threads,
              device->threads_per_cta_max);
@@ -132,7 +144,7 @@ static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_strea
 {
     const attention_naive_config *c = plan->config;
     const ckl_attention_desc *d = plan->desc;
-    const attention_params params = params_of(d, args, 1);
+    const attention_params params = attention_params_of(d, args, 1);
     return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(tiles_of(d, 1), c->threads) }, &params, stream);
 }
 
@@ -171,7 +183,7 @@ static ckl_status check_pointer_alignment(const char *who, const ckl_attention_a
     return CKL_OK;
 }
 
-static ckl_status check_heads(const char *who, const ckl_attention_desc *d)
+ckl_status attention_check_heads(const char *who, const ckl_attention_desc *d)
 {
     if (d->d % VECTOR || d->dv % VECTOR || d->d > HEAD_MAX || d->dv > HEAD_MAX)
         FAIL(CKL_UNSUPPORTED, "attention %s: d=%" PRId64 " and dv=%" PRId64 " are not multiples of 8 up to %d", who,
@@ -202,7 +214,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
 {
     const ckl_attention_desc *d = desc;
     attention_sm80_config *c = config;
-    c->form = form_of(d);
+    c->form = attention_form_of(d);
     c->warp_rows = d->d <= 128 && d->dv <= 128 ? 32 : 16;
     while (c->warp_rows > 16 && tiles_of(d, c->warps * c->warp_rows) < 2 * device->sm_count)
         c->warp_rows /= 2;
@@ -216,8 +228,8 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
 static ckl_status admit_portable(const char *who, const ckl_attention_desc *d, const ckl_device_info *device,
                                  const attention_sm80_config *c)
 {
-    TRY(check_form(who, d, &c->form));
-    TRY(check_heads(who, d));
+    TRY(attention_check_form(who, CKL_DIRECTION_FORWARD, d, &c->form));
+    TRY(attention_check_heads(who, d));
     if (c->warps < 1 || c->warps > 8 || (c->warp_rows != 16 && c->warp_rows != 32))
         FAIL(CKL_INVALID, "attention %s: warps=%d is not in 1..8, or warp_rows=%d is neither 16 nor 32", who, c->warps,
              c->warp_rows);
@@ -240,7 +252,7 @@ static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream
     const ckl_attention_desc *d = plan->desc;
     const attention_sm80_config *c = plan->config;
     TRY(check_pointer_alignment(plan->impl->name, args));
-    const attention_params params = params_of(d, args, c->warps * c->warp_rows);
+    const attention_params params = attention_params_of(d, args, c->warps * c->warp_rows);
     return plan_launch(plan, 0, (plan_grid){ .x = params.tiles }, &params, stream);
 }
 
@@ -259,7 +271,7 @@ static ckl_status choose_tensor(const void *desc, const ckl_device_info *device,
 {
     attention_sm80_config *c = config;
     (void)device;
-    c->form = form_of(desc);
+    c->form = attention_form_of(desc);
     c->stages = 1;
     while (c->tile_n > 16 && attention_sm80_smem(c) > PORTABLE_SMEM)
         c->tile_n /= 2;
@@ -292,7 +304,7 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
 {
     const ckl_attention_desc *d = desc;
     attention_sm90_config *c = config;
-    c->form = form_of(d);
+    c->form = attention_form_of(d);
     c->turns = d->d > 64 && d->d <= 128 && c->form.right ? 2 : 1;
     if (d->dv > 128)
         c->tile_n = d->dv > 192 ? 64 : 96;
@@ -319,8 +331,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     const attention_sm90_config *c = config;
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "attention sm90: %s has no wgmma", device->id);
-    TRY(check_form("sm90", d, &c->form));
-    TRY(check_heads("sm90", d));
+    TRY(attention_check_form("sm90", CKL_DIRECTION_FORWARD, d, &c->form));
+    TRY(attention_check_heads("sm90", d));
     if (c->consumers < 1 || c->consumers > 3 || c->turns < 0 || c->turns > 2 || (c->turns && c->consumers == 1))
         FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3, or turns=%d is not of them", c->consumers,
              c->turns);
@@ -343,7 +355,7 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     const ckl_attention_args *x = args;
     const attention_sm90_config *c = plan->config;
     TRY(check_pointer_alignment("sm90", x));
-    attention_params params = params_of(d, x, c->consumers * ATTENTION_ROWS);
+    attention_params params = attention_params_of(d, x, c->consumers * ATTENTION_ROWS);
     params.counter = plan_workspace(plan, x->workspace);
     const plan_grid grid = { .x = min_i64(params.tiles, plan->kernels[0].clusters_resident) };
     return plan_launch(plan, 0, grid, &params, stream);

@@ -11,7 +11,7 @@ double attention_rounding(ckl_dtype dtype)
     return dtype_epsilon(dtype) / 2;
 }
 
-enum { Q, K, V, MASK, SINKS }; // operands
+enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV }; // operands
 
 /* One row of O: where its tensors are, and its keys. */
 typedef struct row {
@@ -137,17 +137,68 @@ static void column(const row *r, int64_t i, double *value, double *magnitude)
         *value = NAN, *magnitude = REFERENCE_OPEN;
 }
 
+/* Row `number` of O, or its logarithm. */
+static void one_row(const ckl_attention_desc *d, void *const *host, int64_t number, reference_slice out)
+{
+    row r = row_of(d, host, number);
+    find_weights(&r);
+    for (int64_t i = 0; i < out.count && out.output == 0; i++)
+        column(&r, i, &out.value[i], &out.magnitude[i]);
+    if (out.output == 1)
+        logarithm(&r, out.value, out.magnitude);
+    free(r.weight);
+}
+
+/* The sequence of a ragged problem in which a token of the packed tensors lies, as a problem of its own; false: in none. */
+static bool sequence_at(const ckl_attention_desc *d, void *const *host, int64_t token, ckl_attention_desc *own,
+                        void **own_host, int64_t *query)
+{
+    int64_t b = 0, begin[2], end[2];
+    while (b < d->batch && (int64_t)dtype_read(CKL_I32, host[STARTS_Q], b + 1) <= token)
+        b++;
+    if (b == d->batch)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        begin[i] = (int64_t)dtype_read(CKL_I32, host[STARTS_Q + i], b);
+        end[i] = (int64_t)dtype_read(CKL_I32, host[STARTS_Q + i], b + 1);
+    }
+    const int64_t element = (int64_t)ckl_dtype_bytes(d->dtype);
+    *own = *d;
+    own->batch = 1;
+    own->ragged = false;
+    own->q = end[0] - begin[0];
+    own->kv = end[1] - begin[1];
+    own_host[Q] = (char *)host[Q] + begin[0] * d->ldq * element;
+    own_host[K] = (char *)host[K] + begin[1] * d->ldk * element;
+    own_host[V] = (char *)host[V] + begin[1] * d->ldv * element;
+    own_host[MASK] = NULL;
+    own_host[SINKS] = host[SINKS];
+    *query = token - begin[0];
+    return true;
+}
+
+/* The same of a ragged problem, in whose packed tensors it is number `number`. */
+static void one_ragged_row(const ckl_attention_desc *d, void *const *host, int64_t number, reference_slice out)
+{
+    ckl_attention_desc own;
+    void *own_host[STARTS_Q];
+    int64_t query;
+    if (sequence_at(d, host, number % d->q_total, &own, own_host, &query))
+        one_row(&own, own_host, number / d->q_total * own.q + query, out);
+    else
+        for (int64_t i = 0; i < out.count; i++)
+            out.value[i] = NAN, out.magnitude[i] = REFERENCE_OPEN;
+}
+
+/* Slices are rows of O, or rows of logarithms of a head. */
 void attention_reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_attention_desc *d = problem;
-    const int64_t per_row = out.output == 0 ? 1 : d->q; // rows of O that a slice stands for
-    for (int64_t e = 0; e < (out.output == 0 ? 1 : out.count); e++) {
-        row r = row_of(d, host, out.row * per_row + e);
-        find_weights(&r);
-        for (int64_t i = 0; i < out.count && out.output == 0; i++)
-            column(&r, i, &out.value[i], &out.magnitude[i]);
+    const int64_t queries = d->ragged ? d->q_total : d->q, rows = out.output == 0 ? 1 : out.count;
+    for (int64_t e = 0; e < rows; e++) {
+        reference_slice one = out;
         if (out.output == 1)
-            logarithm(&r, &out.value[e], &out.magnitude[e]);
-        free(r.weight);
+            one = (reference_slice){ .value = out.value + e, .magnitude = out.magnitude + e, .output = 1, .count = 1 };
+        (d->ragged ? one_ragged_row : one_row)(d, host, out.output == 0 ? out.row : out.row * queries + e, one);
     }
 }

@@ -51,9 +51,12 @@ static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
     k.rows = cfg->warps * cfg->warp_rows;
     k.threads = 32 * cfg->warps;
     k.p = params_of(attention);
-    k.grid = (tile_grid){
-        .right = k.form.right, .left = k.form.left, .rows = k.rows, .keys = cfg->tile_n, TILE_GRID_VALUES(k.p)
-    };
+    k.grid = (tile_grid){ .right = k.form.right,
+                          .left = k.form.left,
+                          .ragged = k.form.ragged,
+                          .rows = k.rows,
+                          .keys = cfg->tile_n,
+                          TILE_GRID_VALUES(k.p) };
     layout tile_of_q = chunks_layout(dtype, k.d, k.rows, k.d.chunks, 1, 0);
     k.sQ = slice(smem_tensor("Q", dtype, tile_of_q, 1024), _, _, _, 0);
     k.sK = ring(&k, "K", k.d);
@@ -76,9 +79,12 @@ static tensor head_of(const sm80_kernel *k, int which, const tile *t)
     bool of_keys = which == ATTENTION_K || which == ATTENTION_V;
     tile_place at = place_of(&k->grid, t, of_keys);
     int d = which == ATTENTION_Q || which == ATTENTION_K ? k->form.d : k->form.dv;
-    layout heads = make_layout(shape(of_keys ? k->p.kv : k->p.q, d, k->p.all_heads, k->p.all_heads),
+    layout heads = make_layout(shape(of_keys ? t->s.kv : t->s.q, d, k->p.all_heads, k->p.all_heads),
                                stride(k->p.ld[which], 1, k->p.ld_head[which], k->p.ld_batch[which]));
-    return slice(gmem_tensor(k->p.x[which], k->form.dtype, heads), _, _, at.head, at.batch);
+    tensor gX = gmem_tensor(k->p.x[which], k->form.dtype, heads);
+    if (k->form.ragged)
+        gX.address = tensor_address(gX, coord(of_keys ? t->s.kv_at : t->s.q_at, 0, 0, 0));
+    return slice(gX, _, _, at.head, at.batch);
 }
 
 /* Starts the copies of rows of a head, from block * rows on, into chunks (ROWS,CHUNK,CHUNKS). What lies outside is 0. */
@@ -139,7 +145,7 @@ static void multiply_values(const sm80_kernel *k, val stage)
 
 static tile_rows rows_of(const sm80_kernel *k, const tile *t)
 {
-    return (tile_rows){ &k->grid, &k->mma, t->row, thread(), k->rows };
+    return (tile_rows){ &k->grid, &t->s, &k->mma, t->row, thread(), k->rows };
 }
 
 static void use_block(sm80_kernel *k, const tile *t, val block, val stage)

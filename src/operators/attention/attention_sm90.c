@@ -93,6 +93,7 @@ static sm90_kernel describe_kernel(const attention_sm90_config *cfg)
     k.tmaO = make_tma(k.p.O, dtype, 4, ROWS, k.dv.chunk, span_of(k.dv));
     k.grid = (tile_grid){ .right = cfg->form.right,
                           .left = cfg->form.left,
+                          .ragged = cfg->form.ragged,
                           .rows = cfg->consumers * ROWS,
                           .keys = cfg->tile_n,
                           TILE_GRID_VALUES(k.p) };
@@ -153,25 +154,32 @@ static void load_chunks(const tma_copy *tma, tensor sTile, val row, const tile_p
                     barrier, imm(0));
 }
 
+/* The row of the tensors at which token `row` of a sequence is. */
+static val row_at(const sm90_kernel *k, val begin, val row)
+{
+    return k->form.ragged ? add(begin, row) : row;
+}
+
 /* A block of K or V into the ring's next slot. */
 static void load_block(const sm90_kernel *k, const tma_copy *tma, tensor sRing, columns c, pipeline_state *ring,
-                       val block, const tile_place *at)
+                       val block, const tile *t)
 {
+    tile_place at = place_of(&k->grid, t, true);
     pipeline_wait_empty(&k->ring, ring);
     pipeline_expect(&k->ring, ring, imm((int)columns_bytes(c, k->cfg->tile_n)));
-    load_chunks(tma, slice(sRing, _, _, _, ring->stage), mul(block, imm(k->cfg->tile_n)), at,
+    load_chunks(tma, slice(sRing, _, _, _, ring->stage), row_at(k, t->s.kv_at, mul(block, imm(k->cfg->tile_n))), &at,
                 pipeline_full_barrier(&k->ring, ring));
     pipeline_advance(ring);
 }
 
-static void load_keys(const sm90_kernel *k, pipeline_state *ring, val block, const tile_place *at)
+static void load_keys(const sm90_kernel *k, pipeline_state *ring, val block, const tile *t)
 {
-    load_block(k, &k->tmaK, k->sK, k->d, ring, block, at);
+    load_block(k, &k->tmaK, k->sK, k->d, ring, block, t);
 }
 
-static void load_values(const sm90_kernel *k, pipeline_state *ring, val block, const tile_place *at)
+static void load_values(const sm90_kernel *k, pipeline_state *ring, val block, const tile *t)
 {
-    load_block(k, &k->tmaV, k->sV, k->dv, ring, block, at);
+    load_block(k, &k->tmaV, k->sV, k->dv, ring, block, t);
 }
 
 static void load_queries(const sm90_kernel *k, val parity, const tile *t)
@@ -181,7 +189,7 @@ static void load_queries(const sm90_kernel *k, val parity, const tile *t)
         pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
         pipeline_wait_empty(&k->q, &stage);
         pipeline_expect(&k->q, &stage, imm((int)columns_bytes(k->d, ROWS)));
-        load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), add(t->row, imm(w * ROWS)), &at,
+        load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), row_at(k, t->s.q_at, add(t->row, imm(w * ROWS))), &at,
                     pipeline_full_barrier(&k->q, &stage));
     }
 }
@@ -189,16 +197,15 @@ static void load_queries(const sm90_kernel *k, val parity, const tile *t)
 static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, const tile *t)
 {
     val block = variable(U32, sub(t->end, imm(1)));
-    tile_place at = place_of(&k->grid, t, true);
-    load_keys(k, ring, block, &at);
+    load_keys(k, ring, block, t);
     load_queries(k, q_parity, t);
     FOREVER {
         BREAK_IF(eq(block, t->first));
-        load_keys(k, ring, sub(block, imm(1)), &at);
-        load_values(k, ring, block, &at);
+        load_keys(k, ring, sub(block, imm(1)), t);
+        load_values(k, ring, block, t);
         assign(block, sub(block, imm(1)));
     }
-    load_values(k, ring, block, &at);
+    load_values(k, ring, block, t);
 }
 
 /* One thread. */
@@ -255,7 +262,7 @@ static val consumer_thread(void)
 /* Its queries of a tile. */
 static tile_rows rows_of(const sm90_kernel *k, const consumer_role *c, const tile *t)
 {
-    return (tile_rows){ &k->grid, &c->qk, add(t->row, mul(c->index, imm(ROWS))), consumer_thread(), ROWS };
+    return (tile_rows){ &k->grid, &t->s, &c->qk, add(t->row, mul(c->index, imm(ROWS))), consumer_thread(), ROWS };
 }
 
 static consumer_role describe_consumer(const sm90_kernel *k)
@@ -398,6 +405,27 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
 }
 
+/* O from registers, two elements at a time: a box of TMA would reach into the next sequence. */
+static void store_ragged(const sm90_kernel *k, const consumer_role *c, const tile *t)
+{
+    int piece = k->dv.piece;
+    tiled_mma mma = warpgroup_mma(k->form.dtype, piece, "SS");
+    tile_place at = place_of(&k->grid, t, false);
+    layout all =
+        make_layout(shape(t->s.q, k->form.dv, k->p.heads), stride(k->p.ld[ATTENTION_O], 1, k->p.ld_head[ATTENTION_O]));
+    tensor gAll = gmem_tensor(k->p.x[ATTENTION_O], k->form.dtype, all);
+    gAll.address = tensor_address(gAll, coord(t->s.q_at, 0, 0));
+    tensor gO = slice(gAll, _, _, at.head); // (Q,DV)
+    int_tuple limits = gO.layout.shape, tiler = shape(ROWS, piece);
+    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &mma, ROWS, piece);
+    val m = add(div(t->row, imm(ROWS)), c->index);
+    for (int i = 0; i < k->dv.used / piece; i++) {
+        tensor cO = partition_D(&each, local_tile(identity_tensor(limits), tiler, coord(m, i)), consumer_thread());
+        tensor tOgO = partition_D(&each, local_tile(gO, tiler, coord(m, i)), consumer_thread());
+        copy_if(&each, cO, limits, accumulator_columns(c->out, i * piece, piece), tOgO, 0);
+    }
+}
+
 /* O through the staging buffers to TMA stores, a chunk at a time. */
 static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
@@ -430,7 +458,41 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
         tile_rows rows = rows_of(k, c, t);
         store_logarithms(&rows, &c->rows, k->p.lse, t->head);
     }
-    store(k, c, t);
+    if (k->form.ragged)
+        store_ragged(k, c, t);
+    else
+        store(k, c, t);
+}
+
+/* What consumers keep of a tile: variables, as far as tiles differ. */
+static tile tile_variables(const sm90_kernel *k, const tile *first)
+{
+    tile t = *first;
+    t.row = variable(U32, first->row);
+    t.head = variable(U32, first->head);
+    t.end = variable(U32, first->end);
+    if (k->form.left)
+        t.first = variable(U32, first->first);
+    if (k->form.ragged)
+        t.s = (sequence){ variable(U32, first->s.q),    variable(U32, first->s.kv),   variable(I32, first->s.first),
+                          variable(I32, first->s.last), variable(U32, first->s.q_at), first->s.kv_at };
+    return t;
+}
+
+static void set_tile(const sm90_kernel *k, tile *t, const tile *next)
+{
+    assign(t->row, next->row);
+    assign(t->head, next->head);
+    assign(t->end, next->end);
+    if (k->form.left)
+        assign(t->first, next->first);
+    if (!k->form.ragged)
+        return;
+    assign(t->s.q, next->s.q);
+    assign(t->s.kv, next->s.kv);
+    assign(t->s.first, next->s.first);
+    assign(t->s.last, next->s.last);
+    assign(t->s.q_at, next->s.q_at);
 }
 
 /*
@@ -440,9 +502,7 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
 static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
 {
     tile first = tile_of(&k->grid, w->number);
-    tile t = { variable(U32, first.row), variable(U32, first.head), first.first, variable(U32, first.end) };
-    if (k->form.left)
-        t.first = variable(U32, first.first);
+    tile t = tile_variables(k, &first);
     pipeline_wait_full(&k->q, &c->q);
     pipeline_wait_full(&k->ring, &c->at);
     val keys = variable(U32, take_slot(c));
@@ -468,11 +528,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         finish(k, c, &t);
         BREAK_IF(logical_not(more));
         tile next = tile_of(&k->grid, w->number);
-        assign(t.row, next.row);
-        assign(t.head, next.head);
-        assign(t.end, next.end);
-        if (k->form.left)
-            assign(t.first, next.first);
+        set_tile(k, &t, &next);
     }
     mma_wait(0);
 }

@@ -100,7 +100,7 @@ void online_softmax(online_rows *rows, tensor scores)
         assign(weight, exp2_ftz(fma(weight, rows->exponent, offset[r])));
         chain[r][to] = seen[r] <= SUM_CHAINS ? weight : add(chain[r][to], weight);
     }
-    for (int r = 0; r < 2 && !ir_failed(); r++)
+    for (int r = 0; r < rows->count && !ir_failed(); r++)
         assign(rows->sum[r], fma(rows->sum[r], rows->factor[r], add(chain[r][0], chain[r][1])));
 }
 

@@ -4,24 +4,40 @@
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_lab.h"
 
-enum { Q, K, V, MASK, SINKS }; // operands
+enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT }; // operands
+
+/* Weights stay near 1, whatever lse is: gradients of what is not finite are left open. */
+static void backward_operands(operand *all)
+{
+    for (int i = Q; i <= DOUT; i++)
+        if (i != STARTS_Q && i != STARTS_KV && all[i].dtype != CKL_BOOL)
+            all[i] = operand_range(all[i], i == LSE ? 2 : -1, i == LSE ? 3 : 1);
+}
 
 /* Products of q and k stay in f32, and what v holds times the number of keys. */
 static int operands(const void *problem, operand *all)
 {
     const attention_problem *p = problem;
+    if (p->desc.direction == CKL_DIRECTION_BACKWARD) {
+        backward_operands(all);
+        return 0;
+    }
     if (p->q_factor != 1)
         all[Q] = operand_range(all[Q], -(double)p->q_factor, (double)p->q_factor);
     all[Q].hard_max = all[K].hard_max = 0x1p40;
     all[V].hard_max = 0x1p100;
     all[MASK].hard_max = 0x1p40;
     all[SINKS] = operand_range(all[SINKS], -4, 4);
+    all[STARTS_Q] = operand_range(all[STARTS_Q], 0, (double)p->desc.q);
+    all[STARTS_KV] = operand_range(all[STARTS_KV], 0, (double)p->desc.kv);
+    all[STARTS_Q].rising = all[STARTS_KV].rising = true;
     return 0;
 }
 
 static double terms(const void *problem)
 {
-    return (double)((const ckl_attention_desc *)problem)->kv;
+    const ckl_attention_desc *d = problem;
+    return (double)(d->direction == CKL_DIRECTION_FORWARD ? d->kv : d->kv + d->q * (d->heads / d->kv_heads));
 }
 
 static double approximation(const void *problem)
@@ -44,7 +60,18 @@ static double pairs(const ckl_attention_desc *d)
 static double flops(const void *problem)
 {
     const ckl_attention_desc *d = problem;
-    return 2 * (double)(d->batch * d->heads) * pairs(d) * (double)(d->d + d->dv);
+    double once = 2 * (double)(d->batch * d->heads) * pairs(d);
+    if (d->direction == CKL_DIRECTION_FORWARD)
+        return once * (double)(d->d + d->dv);
+    return once * (double)(3 * d->d + 2 * d->dv); // scores, their gradients, dq, dk and dv
+}
+
+static void reference(const void *problem, void *const *host, reference_slice out)
+{
+    if (((const ckl_attention_desc *)problem)->direction == CKL_DIRECTION_FORWARD)
+        attention_reference(problem, host, out);
+    else
+        attention_backward_reference(problem, host, out);
 }
 
 static const char *const cases[] = {
@@ -87,8 +114,29 @@ static const char *const cases[] = {
     "q=50 kv=60 heads=2 mask=bool sinks=1 left=20           # a row for all",
     "q=20 kv=127 d=32                                       # one key less than whole blocks",
     "q=70 kv=54 d=26 causal=1 left=2 mask=bool fill=hard    # rows whose keys the mask hides",
-    "q=64 kv=16 heads=300 d=32 dv=160 impl=sm90 config='consumers=1 turns=0 tile_n=16 draw=0' # an odd number of "
-    "chunks of O",
+    "q=64 kv=16 heads=134 d=32 dv=160 impl=sm90 config='consumers=1 turns=0 tile_n=16 slots=32 draw=0' # an odd number "
+    "of chunks of O, and CTAs of two tiles",
+    "q=130 kv=100 heads=2 causal=1 lse=1 impl=sm80 config='warps=4 warp_rows=32 tile_n=32 stages=2' # four rows a "
+    "thread",
+    "direction=backward q=7 kv=9 d=32",
+    "direction=backward q=70 kv=130 heads=2 causal=1 dtype=bf16 # tails",
+    "direction=backward q=130 kv=40 heads=4 kv_heads=2 d=40 dv=72 causal=1 # queries that see no key, heads of a group",
+    "direction=backward q=100 kv=150 batch=2 d=128 layout=bshd left=30 right=20 heads=2 dtype=bf16 # keys that few see",
+    "direction=backward q=60 kv=70 d=64 softcap=2 sinks=1 left=64 causal=1",
+    "direction=backward q=40 kv=90 d=192 dv=128",
+    "direction=backward q=20 kv=30 d=20 mask=add ldmask=30 heads=2 ldmask_head=600",
+    "direction=backward q=10 kv=20 d=8 mask=bool misalign=1 impl=naive_backward",
+    "direction=backward q=150 kv=200 heads=2 kv_heads=1 d=32 left=70 impl=sm90_backward config='consumers=2 block=16 "
+    "stages=2' "
+    "# the ring goes round",
+    "direction=backward q=0 kv=10 # zeros",
+    "direction=backward q=3 kv=0",
+    "ragged=1 batch=5 q=70 q_total=175 kv=90 heads=2 d=40 lse=1                   # lengths differ",
+    "ragged=1 batch=3 q=200 q_total=300 kv=150 heads=4 kv_heads=2 causal=1 layout=bshd dtype=bf16 lse=1",
+    "ragged=1 batch=4 q=150 q_total=300 kv=170 d=32 left=40 right=10 sinks=1 impl=sm90 config='consumers=2 turns=1 "
+    "draw=1 "
+    "tile_n=64'",
+    "ragged=1 batch=2 q=130 kv=100 d=128 softcap=3 q_total=130 kv_total=201 causal=1",
     "q=0",
     "batch=0",
     NULL,
@@ -125,6 +173,15 @@ static const test_reject rejects[] = {
     { "heads=2 ldo_head=64", CKL_INVALID, "attention: ldo_head=64 lets elements of o overlap, which span 8192" },
     { "batch=2 ldo_batch=100", CKL_INVALID, "attention: ldo_batch=100 lets elements of o overlap, which span 8192" },
     { "heads=2 ldq_head=2^62", CKL_INVALID, "attention: q of 1x2x128x64 elements" },
+    { "q_total=5", CKL_INVALID, "attention: q_total=5 is not part of a problem that is not ragged" },
+    { "ragged=1 mask=bool", CKL_INVALID, "attention: ragged=1 is for forward problems without mask" },
+    { "ragged=1 direction=backward", CKL_INVALID, "attention: ragged=1 is for forward problems without mask" },
+    { "ragged=1 batch=2^12 q=2^20", CKL_INVALID,
+      "attention: q_total=4294967296 or kv_total=524288 is more than 32 bits" },
+    { "direction=backward lse=1", CKL_INVALID, "attention: lse=1 is not part of a backward problem" },
+    { "direction=backward heads=2 ldk_head=64", CKL_INVALID, "attention: ldk_head=64 lets elements of dk overlap" },
+    { "direction=backward impl=sm80", CKL_UNSUPPORTED, "attention sm80: the problem is one of backward" },
+    { "impl=naive_backward", CKL_UNSUPPORTED, "attention naive_backward: the problem is one of forward" },
     { "d=60 impl=sm90", CKL_UNSUPPORTED, "attention sm90: d=60 and dv=60 are not multiples of 8 up to 256" },
     { "ldk=68 impl=sm90", CKL_UNSUPPORTED, "attention sm90: ldk=68 elements are not a multiple of 16 bytes" },
     { "kv=0 impl=sm80", CKL_UNSUPPORTED, "attention sm80: kv=0 leaves no keys" },
@@ -139,5 +196,5 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(attention, .operands = operands, .reference = attention_reference, .terms_of = terms,
+OPERATOR_TEST(attention, .operands = operands, .reference = reference, .terms_of = terms,
               .approximation_of = approximation, .flops = flops);

@@ -28,6 +28,27 @@ tensor turned_chunks(tensor sV, columns c, int count, int64_t next)
     return tensor_with_layout(sV, with_swizzle(sV.layout.sw, turned));
 }
 
+sequence sequence_of(const tile_grid *g, val batch)
+{
+    if (!g->ragged)
+        return g->longest;
+    layout all = make_layout(dynamic(g->all_heads), leaf(1));
+    tensor gStarts[] = { gmem_tensor(g->starts_q, I32, all), gmem_tensor(g->starts_kv, I32, all) }; // (BATCH+1)
+    val next = add(batch, imm(1)), begin[2], count[2];
+    for (int i = 0; i < 2; i++) {
+        begin[i] = at(gStarts[i], batch);
+        count[i] = sub(at(gStarts[i], next), begin[i]);
+    }
+    // first and last are those of the longest ones, which are aligned at their ends, too
+    val by = sub(sub(count[1], count[0]), sub(convert(I32, g->longest.kv), convert(I32, g->longest.q)));
+    return (sequence){ .q = convert(U32, count[0]),
+                       .kv = convert(U32, count[1]),
+                       .first = add(g->longest.first, by),
+                       .last = add(g->longest.last, by),
+                       .q_at = convert(U32, begin[0]),
+                       .kv_at = convert(U32, begin[1]) };
+}
+
 tile tile_of(const tile_grid *g, val number)
 {
     val of_section = mul(g->tiles_m, g->section);
@@ -35,21 +56,25 @@ tile tile_of(const tile_grid *g, val number)
     val heads = min(g->section, sub(g->all_heads, first)), m = div(r, heads);
     if (g->right)
         m = sub(sub(g->tiles_m, imm(1)), m);
-    tile t = { .row = mul(m, imm(g->rows)), .head = add(first, rem(r, heads)) };
-    val end = convert(I32, g->kv), row = convert(I32, t.row);
+    tile t = { .row = mul(m, imm(g->rows)), .head = add(first, rem(r, heads)), .s = g->longest };
+    if (g->ragged)
+        t.s = sequence_of(g, div(t.head, g->heads));
+    val end = convert(I32, t.s.kv), row = convert(I32, t.row);
     if (g->right)
-        end = min(add(add(row, imm(g->rows)), g->last), end);
+        end = min(add(add(row, imm(g->rows)), t.s.last), end);
+    if (g->ragged) // nothing to do behind the last query
+        end = select(lt(t.row, t.s.q), end, imm_as(I32, 0));
     end = max(end, imm(1));
     t.end = div(add(convert(U32, end), imm(g->keys - 1)), imm(g->keys));
     t.first = imm_as(U32, 0);
     if (g->left)
-        t.first = min(div(convert(U32, max(add(row, g->first), imm(0))), imm(g->keys)), sub(t.end, imm(1)));
+        t.first = min(div(convert(U32, max(add(row, t.s.first), imm(0))), imm(g->keys)), sub(t.end, imm(1)));
     return t;
 }
 
 tile_place place_of(const tile_grid *g, const tile *t, bool of_keys)
 {
-    val head = rem(t->head, g->heads), batch = div(t->head, g->heads);
+    val head = rem(t->head, g->heads), batch = g->ragged ? imm_as(U32, 0) : div(t->head, g->heads);
     return (tile_place){ of_keys ? div(head, g->group) : head, batch };
 }
 
@@ -69,11 +94,11 @@ val is_cut(const tile_rows *r, val block)
 {
     const tile_grid *g = r->grid;
     val begin = convert(I32, mul(block, imm(g->keys))), end = add(begin, imm(g->keys));
-    val cut = lt(convert(I32, g->kv), end);
+    val cut = lt(convert(I32, r->s->kv), end);
     if (g->right)
-        cut = logical_or(cut, lt(key_of(r->row, g->last), sub(end, imm(1))));
+        cut = logical_or(cut, lt(key_of(r->row, r->s->last), sub(end, imm(1))));
     if (g->left)
-        cut = logical_or(cut, lt(begin, key_of(add(r->row, imm(r->rows - 1)), g->first)));
+        cut = logical_or(cut, lt(begin, key_of(add(r->row, imm(r->rows - 1)), r->s->first)));
     return cut;
 }
 
@@ -88,11 +113,11 @@ void mask_block(const tile_rows *r, val block, tensor scores)
     tensor cS = coordinates_of(r);
     const tile_grid *g = r->grid;
     val first = add(convert(I32, mul(block, imm(g->keys))), convert(I32, coordinate(cS, 1, 0)));
-    val last = sub(sub(convert(I32, g->kv), imm(1)), first), begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX];
+    val last = sub(sub(convert(I32, r->s->kv), imm(1)), first), begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX];
     for (int i = 0; i < online_row_count(scores); i++) {
         val query = add(r->row, coordinate(cS, 0, online_row_value(scores, i)));
-        ends[i] = g->right ? min(last, sub(key_of(query, g->last), first)) : last;
-        begins[i] = sub(key_of(query, g->first), first);
+        ends[i] = g->right ? min(last, sub(key_of(query, r->s->last), first)) : last;
+        begins[i] = sub(key_of(query, r->s->first), first);
     }
     mask_scores(scores, coordinate_distances(cS, 1), g->left ? begins : NULL, ends);
 }
@@ -110,10 +135,10 @@ void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tenso
 {
     tensor cS = coordinates_of(r), gRows[ONLINE_ROWS_MAX]; // (KV)
     layout distances = coordinate_distances(cS, 1);
-    val first = add(mul(block, imm(r->grid->keys)), coordinate(cS, 1, 0)), last = sub(r->grid->kv, imm(1));
+    val first = add(mul(block, imm(r->grid->keys)), coordinate(cS, 1, 0)), last = sub(r->s->kv, imm(1));
     for (int i = 0; i < online_row_count(scores); i++) {
         val query = add(r->row, coordinate(cS, 0, online_row_value(scores, i)));
-        gRows[i] = slice(mask->gM, min(query, sub(r->grid->q, imm(1))), _);
+        gRows[i] = slice(mask->gM, min(query, sub(r->s->q, imm(1))), _);
     }
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
         val x = at(scores, i), key = min(add(first, imm(index_at(distances, i))), last);
@@ -128,11 +153,15 @@ void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tenso
 void store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head)
 {
     tensor cS = coordinates_of(r);
-    tensor gLse = gmem_tensor(
-        lse, F32, make_layout(shape(r->grid->q, r->grid->all_heads), stride(1, convert(I64, r->grid->q)))); // (Q,HEADS)
+    const tile_grid *g = r->grid;
+    val queries = g->ragged ? g->q_total : r->s->q;
+    tensor gLse =
+        gmem_tensor(lse, F32, make_layout(shape(queries, g->all_heads), stride(1, convert(I64, queries)))); // (Q,HEADS)
+    if (g->ragged)
+        head = rem(head, g->heads);
     for (int i = 0; i < rows->count; i++) {
         val row = add(r->row, coordinate(cS, 0, online_row_value(cS, i)));
-        IF(logical_and(eq(rem(lane(), imm(4)), imm(0)), lt(row, r->grid->q)))
-            set(gLse, coord(row, head), online_logarithm(rows, i));
+        IF(logical_and(eq(rem(lane(), imm(4)), imm(0)), lt(row, r->s->q)))
+            set(gLse, coord(g->ragged ? add(row, r->s->q_at) : row, head), online_logarithm(rows, i));
     }
 }

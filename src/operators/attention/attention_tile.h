@@ -24,34 +24,48 @@ layout chunks_layout(ckl_dtype dtype, columns c, int rows, int chunks, int count
 /* V as the second operand: (DV,BN,COUNT) of the same memory. */
 tensor turned_chunks(tensor sV, columns c, int count, int64_t next);
 
-/* All tiles of a problem. Values are u32, but for first and last. */
+/* The tokens of a batch, u32, but for first and last. Where the problem is ragged they are those of a sequence. */
+typedef struct sequence {
+    val q, kv;       // how many
+    val first, last; // query i sees keys first + i .. last + i; i32
+    val q_at, kv_at; // where they begin
+} sequence;
+
+/* All tiles of a problem. Values are u32. */
 typedef struct tile_grid {
     bool right, left; // keys on this side are hidden
-    int rows, keys;   // of a tile; of a block
-    val q, kv;        // tokens
+    bool ragged;
+    int rows, keys;          // of a tile; of a block
+    sequence longest;        // that there may be; of q_at there is none
+    val starts_q, starts_kv; // pointers, where ragged
+    val q_total;
     val heads, group; // of q in a batch; that share one of k and v
     val all_heads;    // of all batches
     val tiles_m;      // of a head
-    val first, last;  // query i sees keys first + i .. last + i; i32
     val section;      // heads that are worked on together
 } tile_grid;
 
 /* What kernels get of it from the host, p their values. */
-#define TILE_GRID_VALUES(p)                                                                       \
-    .q = (p).q, .kv = (p).kv, .heads = (p).heads, .group = (p).group, .all_heads = (p).all_heads, \
-    .tiles_m = (p).tiles_m, .first = (p).first, .last = (p).last, .section = (p).section
+#define TILE_GRID_VALUES(p)                                                                                  \
+    .longest = { .q = (p).q, .kv = (p).kv, .first = (p).first, .last = (p).last }, .starts_q = (p).starts_q, \
+    .starts_kv = (p).starts_kv, .q_total = (p).q_total, .heads = (p).heads, .group = (p).group,              \
+    .all_heads = (p).all_heads, .tiles_m = (p).tiles_m, .section = (p).section
 
 /* The queries of a CTA, and the blocks of keys that they see. */
 typedef struct tile {
     val row;        // the first query
     val head;       // of all batches together
     val first, end; // blocks: at least one, because a tile without keys is one without weights
+    sequence s;
 } tile;
+
+/* The tokens of a batch. */
+sequence sequence_of(const tile_grid *g, val batch);
 
 /* Heads in sections whose K and V fit L2; within one the longest tiles of all heads come first. */
 tile tile_of(const tile_grid *g, val number);
 
-/* Head and batch of a tile's Q and O, or of its K and V. */
+/* Head and batch of a tile's Q and O, or of its K and V. Where the problem is ragged there is one batch, for TMA and strides. */
 typedef struct tile_place {
     val head, batch;
 } tile_place;
@@ -64,6 +78,7 @@ val sink_of(const tile_grid *g, val sinks, const tile *t);
 /* Some rows of a tile, from `row` on, whose scores with a block of keys are tiled by an MMA; tid is this thread's in it. */
 typedef struct tile_rows {
     const tile_grid *grid;
+    const sequence *s;
     const tiled_mma *mma;
     val row, tid;
     int rows;

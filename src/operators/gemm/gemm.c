@@ -195,4 +195,4 @@ static const implementation *const implementations[] = { &gemm_splitk_implementa
                                                          &gemm_naive_implementation,   NULL };
 
 OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)", .check_args = check_args, .members = members,
-         .workspace = offsetof(ckl_gemm_args, workspace));
+         .numbers = "alpha beta", .workspace = offsetof(ckl_gemm_args, workspace));

@@ -124,9 +124,9 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_INVALID, "gemm splitk: vec=%d is not 1, or rows of C and D do not start at whole 16 bytes", c->vec);
     if (d->m * sums_pitch(d) / GEMM_SPLITK_COLUMNS > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: %" PRId64 "x%" PRId64 " sums are more than one launch adds", d->m, d->n);
-    const ckl_gemm_desc sliced = products_of(d, c->slices ? c->slices : 2);
+    const ckl_gemm_desc halves = products_of(d, 2);
     const gemm_sm90_config products = gemm_splitk_products(c);
-    TRY(gemm_sm90_admit(&sliced, device, &products));
+    TRY(gemm_sm90_admit(&halves, device, &products)); // before its cost is asked for
     const int slices = gemm_splitk_slices(d, device, c);
     if (ceil_div(d->k, gemm_tile_k(d->a)) < slices)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: k=%" PRId64 " has fewer tiles of %d than slices=%d", d->k,

@@ -1,0 +1,154 @@
+/* attention_backward_plans.c - the implementations of attention's backward direction: choice, limits, launches. */
+#include "operators/attention/attention_config.h"
+
+/* naive */
+
+static ckl_status choose_naive_backward(const void *desc, const ckl_device_info *device, void *config)
+{
+    attention_naive_config *c = config;
+    (void)device;
+    c->form = attention_form_of(desc);
+    c->threads = 64;
+    return CKL_OK;
+}
+
+/* Of kernel 0 and 1: rows of dQ; of dK and dV. */
+static int64_t naive_rows(const ckl_attention_desc *d, int kernel)
+{
+    return product_i64(d->batch, kernel == 0 ? product_i64(d->heads, d->q) : product_i64(d->kv_heads, d->kv));
+}
+
+static ckl_status admit_naive_backward(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const attention_naive_config *c = config;
+    TRY(attention_check_form("naive_backward", CKL_DIRECTION_BACKWARD, desc, &c->form));
+    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "attention naive_backward: threads=%d must be a multiple of 32 up to %d", c->threads,
+             device->threads_per_cta_max);
+    if (max_i64(naive_rows(desc, 0), naive_rows(desc, 1)) > (int64_t)INT32_MAX * c->threads)
+        FAIL(CKL_UNSUPPORTED, "attention naive_backward: more rows than one launch has threads");
+    return CKL_OK;
+}
+
+static ckl_status launch_naive_backward(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const attention_naive_config *c = plan->config;
+    const attention_params params = attention_params_of(plan->desc, args, 1);
+    for (int i = 0; i < plan->impl->kernels; i++) {
+        const plan_grid grid = { .x = ceil_div(naive_rows(plan->desc, i), c->threads) };
+        if (grid.x > 0)
+            TRY(plan_launch(plan, i, grid, &params, stream));
+    }
+    return CKL_OK;
+}
+
+static const field naive_backward_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_naive_config, form)) //
+                                               ATTENTION_NAIVE_CONFIG(FIELD_ROW, attention_naive_config) };
+
+typedef attention_naive_config attention_naive_backward_config;
+
+const implementation attention_naive_backward_implementation = {
+    IMPLEMENTATION_PARTS(attention, naive_backward),
+    .summary = "a thread a row of dQ, then of dK and dV: the definition, for any sizes and strides",
+    .kernels = 2,
+    .params = &attention_param_list,
+};
+
+/* sm90 */
+
+enum {
+    HEAD_MAX = 256,
+    HEADS_MAX = 320, // d + dv: sums of a key's gradients stay in registers
+    BLOCK_MAX = 128,
+    STAGES_MAX = 4,
+    STATS_BYTES = 8,  // of a query
+    STATS_QUERIES = 8 // of a CTA
+};
+
+static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_attention_desc *d = desc;
+    attention_sm90_backward_config *c = config;
+    c->form = attention_form_of(d);
+    if (d->d + d->dv > 192) // registers
+        c->block = d->d + d->dv > 256 || d->softcap > 0 ? 32 : 48;
+    int64_t rows = product_i64(product_i64(d->batch, d->kv_heads), d->kv);
+    if (rows <= product_i64(device->sm_count, ATTENTION_ROWS))
+        c->consumers = 1;
+    for (c->stages = STAGES_MAX; c->stages > 2 && attention_sm90_backward_smem(c) > device->smem_per_cta_bytes;)
+        c->stages--;
+    return CKL_OK;
+}
+
+/* CTAs of kernel 0: stats of queries; 1: tiles of keys; 2: tiles of queries. */
+static int64_t sm90_backward_ctas(const ckl_attention_desc *d, const attention_sm90_backward_config *c, int kernel)
+{
+    const int64_t rows = c->consumers * ATTENTION_ROWS, heads = product_i64(d->batch, d->heads);
+    if (kernel == 0)
+        return ceil_div(product_i64(heads, round_up(d->q, c->block)), STATS_QUERIES);
+    return kernel == 1 ? product_i64(product_i64(d->batch, d->kv_heads), ceil_div(d->kv, rows))
+                       : product_i64(heads, ceil_div(d->q, rows));
+}
+
+static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const char *const who = "sm90_backward";
+    const ckl_attention_desc *d = desc;
+    const attention_sm90_backward_config *c = config;
+    TRY(attention_check_form(who, CKL_DIRECTION_BACKWARD, d, &c->form));
+    if (!device->has_wgmma)
+        FAIL(CKL_UNSUPPORTED, "attention %s: %s has no wgmma", who, device->id);
+    TRY(attention_check_heads(who, d));
+    if (d->q == 0 || d->mask || d->d + d->dv > HEADS_MAX)
+        FAIL(CKL_UNSUPPORTED,
+             "attention %s: no queries, a mask, or d=%" PRId64 " and dv=%" PRId64 ", more than %d together", who, d->d,
+             d->dv, HEADS_MAX);
+    if (c->consumers < 1 || c->consumers > 2 || c->block < 16 || c->block > BLOCK_MAX || c->block % 16 || c->stages < 2)
+        FAIL(CKL_INVALID,
+             "attention %s: consumers=%d is not in 1..2, block=%d not a multiple of 16 up to %d, or stages=%d less "
+             "than 2",
+             who, c->consumers, c->block, BLOCK_MAX, c->stages);
+    int64_t smem = attention_sm90_backward_smem(c);
+    if (smem > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "attention %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, who,
+             smem, device->id, device->smem_per_cta_bytes);
+    for (int i = 0; i < 3; i++)
+        if (sm90_backward_ctas(d, c, i) > INT32_MAX)
+            FAIL(CKL_UNSUPPORTED, "attention %s: more than 2^31-1 CTAs", who);
+    return CKL_OK;
+}
+
+static int64_t workspace_sm90_backward(const ckl_plan *plan)
+{
+    const ckl_attention_desc *d = plan->desc;
+    const attention_sm90_backward_config *c = plan->config;
+    return product_i64(product_i64(d->batch, d->heads), round_up(d->q, c->block)) * STATS_BYTES;
+}
+
+static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_attention_desc *d = plan->desc;
+    const ckl_attention_args *x = args;
+    const attention_sm90_backward_config *c = plan->config;
+    if (!PLAN_ALIGNED(16, x->q, x->k, x->v, x->o, x->dout, x->dq, x->dk, x->dv))
+        FAIL(CKL_INVALID,
+             "attention sm90_backward: a pointer is not aligned to 16 bytes; impl=naive_backward takes any");
+    attention_params params = attention_params_of(d, x, c->consumers * ATTENTION_ROWS);
+    params.stats = plan_workspace(plan, x->workspace);
+    params.stats_rows = (uint32_t)round_up(d->q, c->block);
+    for (int i = 0; i < plan->impl->kernels; i++)
+        TRY(plan_launch(plan, i, (plan_grid){ .x = sm90_backward_ctas(d, c, i) }, &params, stream));
+    return CKL_OK;
+}
+
+static const field sm90_backward_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_sm90_backward_config, form)) //
+                                              ATTENTION_BACKWARD_CONFIG(FIELD_ROW, attention_sm90_backward_config) };
+
+const implementation attention_sm90_backward_implementation = {
+    IMPLEMENTATION_PARTS(attention, sm90_backward),
+    .summary = "gradients of keys, then of queries, each over blocks of the other, by TMA and wgmma; Hopper",
+    .kernels = 3,
+    .params = &attention_param_list,
+    .target = IR_SM90A,
+    .workspace_bytes = workspace_sm90_backward,
+};

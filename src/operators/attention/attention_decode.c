@@ -1,0 +1,94 @@
+/* attention_decode.c - attention against a cache: validation of problems, their tensors. */
+#include <math.h>
+
+#include "operators/attention/attention_decode_config.h"
+#include "operators/operators.h"
+
+/* Validation */
+
+static attention_fields fields_of(ckl_attention_decode_desc *x, int tensor)
+{
+    const int64_t places = x->page ? x->pages : x->batch, keys = x->page ? x->page : x->kv;
+    const attention_fields all[] = {
+        [ATTENTION_Q] = ATTENTION_FIELDS(x, q, x->batch, x->heads, x->q, x->d),
+        [ATTENTION_K] = ATTENTION_FIELDS(x, k, places, x->kv_heads, keys, x->d),
+        [ATTENTION_V] = ATTENTION_FIELDS(x, v, places, x->kv_heads, keys, x->dv),
+        [ATTENTION_O] = ATTENTION_FIELDS(x, o, x->batch, x->heads, x->q, x->dv),
+    };
+    return all[tensor];
+}
+
+attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *desc, int tensor)
+{
+    ckl_attention_decode_desc copy = *desc;
+    const attention_fields f = fields_of(&copy, tensor);
+    return attention_strides_from(&f);
+}
+
+static ckl_status check_pages(ckl_attention_decode_desc *d)
+{
+    if (!d->page)
+        return plan_check_unused("attention_decode", "pages", d->pages, "a contiguous cache");
+    if (!d->pages)
+        d->pages = product_i64(d->batch, ceil_div(d->kv, d->page));
+    if (d->pages > INT32_MAX || (d->pages == 0 && d->batch > 0))
+        FAIL(CKL_INVALID, "attention_decode: pages=%" PRId64 " have no numbers of 32 bits", d->pages);
+    return CKL_OK;
+}
+
+static ckl_status check(void *desc)
+{
+    ckl_attention_decode_desc *d = desc;
+    d->kv_heads = d->kv_heads ? d->kv_heads : d->heads;
+    d->dv = d->dv ? d->dv : d->d;
+    if (d->scale == 0)
+        d->scale = (float)(1 / sqrt((double)d->d));
+    TRY(check_pages(d));
+    if (d->heads % d->kv_heads)
+        FAIL(CKL_INVALID, "attention_decode: kv_heads=%" PRId64 " does not divide heads=%" PRId64, d->kv_heads,
+             d->heads);
+    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+        const attention_fields f = fields_of(d, i);
+        TRY(attention_check_strides("attention_decode", d->layout, &f));
+    }
+    const attention_strides o = attention_decode_strides_of(d, ATTENTION_O);
+    return attention_check_apart("attention_decode", "o", &o);
+}
+
+/* The args' pointers. */
+enum { OPERAND_LENGTHS = ATTENTION_O, OPERAND_TABLE, OPERAND_SINKS, OPERAND_O, OPERAND_LSE, OPERANDS };
+
+static plan_tensor tensor_of(const ckl_attention_decode_desc *d, int which)
+{
+    static const char *const names[] = { "q", "k", "v", "o" };
+    const attention_strides s = attention_decode_strides_of(d, which);
+    return plan_strided(names[which], d->dtype, 4, (int64_t[]){ s.batch.size, s.heads.size, s.tokens.size, s.d },
+                        (int64_t[]){ s.batch.stride, s.heads.stride, s.tokens.stride, 1 });
+}
+
+static int tensors(const void *desc, plan_tensor *t)
+{
+    const ckl_attention_decode_desc *d = desc;
+    const int64_t pages = d->page ? ceil_div(d->kv, d->page) : 1;
+    for (int i = 0; i < ATTENTION_O; i++)
+        t[i] = tensor_of(d, i);
+    t[OPERAND_LENGTHS] = plan_vector("lengths", CKL_I32, d->batch);
+    t[OPERAND_TABLE] = plan_absent(plan_apart(plan_matrix("table", CKL_I32, d->batch, pages, pages)),
+                                   d->page ? NULL : "a contiguous cache");
+    t[OPERAND_SINKS] =
+        plan_absent(plan_vector("sinks", CKL_F32, d->heads), d->sinks ? NULL : "a problem without sinks");
+    t[OPERAND_O] = plan_output(tensor_of(d, ATTENTION_O));
+    t[OPERAND_LSE] = plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->batch, d->heads, d->q },
+                                  (int64_t[]){ product_i64(d->heads, d->q), d->q, 1 });
+    t[OPERAND_LSE] = plan_output(plan_absent(t[OPERAND_LSE], d->lse ? NULL : "a problem without lse"));
+    return OPERANDS;
+}
+
+/* The operator */
+
+static const field desc_fields[] = { ATTENTION_DECODE_DESC(FIELD_ROW, ckl_attention_decode_desc) };
+static const implementation *const implementations[] = { &attention_decode_sm80_implementation,
+                                                         &attention_decode_naive_implementation, NULL };
+
+OPERATOR(attention_decode, attention_decode, "attention of new tokens against a cache of keys and values",
+         .workspace = offsetof(ckl_attention_decode_args, workspace));

@@ -1,0 +1,115 @@
+/* attention_decode_config.h - the fields of a decoding problem, the choices of its kernels, and their parameters. */
+#ifndef CKL_ATTENTION_DECODE_CONFIG_H
+#define CKL_ATTENTION_DECODE_CONFIG_H
+
+#include "cutekernellib/operators/attention_decode.h"
+#include "operators/attention/attention_config.h"
+
+#define ATTENTION_DECODE_DESC(X, owner)                                                            \
+    X(owner, int64_t, batch, "1", "", "sequences")                                                 \
+    X(owner, int64_t, heads, "1", "1..2^16", "heads of q")                                         \
+    X(owner, int64_t, kv_heads, "0", "", "heads of k and v, each for as many of q; 0: heads")      \
+    X(owner, int64_t, q, "1", "1..16", "new tokens of a sequence")                                 \
+    X(owner, int64_t, kv, "128", "1..2^30", "the most keys of a sequence")                         \
+    X(owner, int64_t, d, "64", "1..1024", "elements of a head of q and k")                         \
+    X(owner, int64_t, dv, "0", "0..1024", "the same of v; 0: d")                                   \
+    X(owner, int64_t, page, "0", "0..256", "keys of a page; 0: the cache is contiguous")           \
+    X(owner, int64_t, pages, "0", "0..2^31-1", "of the cache; 0: as many as batch sequences need") \
+    X(owner, int64_t, left, "0", "0..2^30", "keys up to its own that a token sees; 0: all")        \
+    X(owner, float, softcap, "0", "0..2^20", "scores become softcap*tanh(score/softcap); 0: no")   \
+    X(owner, bool, sinks, "0", "0 1", "a score more in every head, without a value")               \
+    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")                           \
+    X(owner, float, scale, "0", "0..2^20", "of the scores; 0: 1/sqrt(d)")                          \
+    X(owner, bool, lse, "0", "0 1", "also gives the log-sum-exp of the scores")                    \
+    X(owner, choice, layout, "bhsd", "bhsd bshd", "the order of dense tensors")                    \
+    X(owner, int64_t, ldq, "0", "", "elements between tokens of q; 0: dense")                      \
+    X(owner, int64_t, ldk, "0", "", "the same of k")                                               \
+    X(owner, int64_t, ldv, "0", "", "of v")                                                        \
+    X(owner, int64_t, ldo, "0", "", "of o")                                                        \
+    X(owner, int64_t, ldq_head, "0", "", "elements between heads of q; 0: dense")                  \
+    X(owner, int64_t, ldk_head, "0", "", "the same of k")                                          \
+    X(owner, int64_t, ldv_head, "0", "", "of v")                                                   \
+    X(owner, int64_t, ldo_head, "0", "", "of o")                                                   \
+    X(owner, int64_t, ldq_batch, "0", "", "elements between batches of q; 0: dense")               \
+    X(owner, int64_t, ldk_batch, "0", "", "the same of k, or between its pages")                   \
+    X(owner, int64_t, ldv_batch, "0", "", "of v")                                                  \
+    X(owner, int64_t, ldo_batch, "0", "", "of o")
+
+/* What every kernel computes. */
+#define ATTENTION_DECODE_FORM(X, owner)                                         \
+    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")        \
+    X(owner, int, d, "64", "", "elements of a head of q and k")                 \
+    X(owner, int, dv, "64", "", "the same of v")                                \
+    X(owner, int, tokens, "1", "", "new ones of a sequence")                    \
+    X(owner, int, group, "1", "", "heads that share one of k and v")            \
+    X(owner, int, page, "0", "", "keys of a page; 0: the cache is contiguous")  \
+    X(owner, bool, left, "0", "0 1", "earlier keys are hidden")                 \
+    X(owner, bool, softcap, "0", "0 1", "scores go through tanh")               \
+    X(owner, bool, sinks, "0", "0 1", "every head has a score without a value") \
+    X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")
+
+typedef struct attention_decode_form {
+    ATTENTION_DECODE_FORM(FIELD_MEMBER, )
+} attention_decode_form;
+
+attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *desc, int tensor);
+
+/* Parameters of all kernels; arrays in the order of the tensors. A kernel has those of them that it uses. */
+#define ATTENTION_DECODE_PARAMS(X, owner)                                            \
+    X(owner, pointer, x, [ATTENTION_TENSORS])                                        \
+    X(owner, i64, ld, [ATTENTION_TENSORS])                                           \
+    X(owner, i64, ld_head, [ATTENTION_TENSORS])                                      \
+    X(owner, i64, ld_batch, [ATTENTION_TENSORS])                                     \
+    X(owner, u32, key_vectors, [ATTENTION_TENSORS])  /* from key to key, 16 bytes */ \
+    X(owner, u32, page_vectors, [ATTENTION_TENSORS]) /* from page to page */         \
+    X(owner, pointer, lengths)                                                       \
+    X(owner, pointer, table)                                                         \
+    X(owner, pointer, sinks)                                                         \
+    X(owner, pointer, lse)                                                           \
+    X(owner, u32, batch)                                                             \
+    X(owner, u32, kv)                                                                \
+    X(owner, u32, kv_heads)                                                          \
+    X(owner, u32, table_pages) /* of a sequence */                                   \
+    X(owner, i32, left)                                                              \
+    X(owner, f32, factor)   /* softcap: scores become tanh(factor * score) first */  \
+    X(owner, f32, exponent) /* weights are 2^(exponent * score) */                   \
+    X(owner, u32, splits)   /* of a sequence of kv keys */                           \
+    X(owner, pointer, counters)                                                      \
+    X(owner, pointer, states) /* maximum and sum of each row of a split */           \
+    X(owner, pointer, parts)  /* its sum of weighted values */
+
+KERNEL_PARAMS(attention_decode, ATTENTION_DECODE_PARAMS);
+
+extern const implementation attention_decode_sm80_implementation, attention_decode_naive_implementation;
+
+/* naive */
+
+#define ATTENTION_DECODE_NAIVE_CONFIG(X, owner) \
+    X(owner, int, threads, "64", "32 64 128 256", "threads of a CTA, a row each")
+
+typedef struct attention_decode_naive_config {
+    attention_decode_form form;
+    ATTENTION_DECODE_NAIVE_CONFIG(FIELD_MEMBER, )
+} attention_decode_naive_config;
+
+void attention_decode_naive(const void *config, int kernel);
+
+/* sm80 */
+
+#define ATTENTION_DECODE_SM80_CONFIG(X, owner)                                              \
+    X(owner, int, rows, "16", "16 32", "rows of a CTA: tokens times heads of a group")      \
+    X(owner, int, warps, "4", "2 4 8", "warps of a CTA, which take blocks of keys in turn") \
+    X(owner, int, keys, "16", "16 32", "keys of a block")                                   \
+    X(owner, int, stages, "3", "2 3 4 5", "blocks of a warp in shared memory")              \
+    X(owner, int, split, "512", "128 256 512 1024 2048", "keys of a CTA")
+
+typedef struct attention_decode_sm80_config {
+    attention_decode_form form;
+    ATTENTION_DECODE_SM80_CONFIG(FIELD_MEMBER, )
+} attention_decode_sm80_config;
+
+int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *config);
+
+void attention_decode_sm80(const void *config, int kernel);
+
+#endif

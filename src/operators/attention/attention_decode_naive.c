@@ -1,0 +1,134 @@
+/* attention_decode_naive.c - one thread computes one row of O: the definition on the GPU, for any sizes and strides. */
+#include "cute/kernel.h"
+#include "operators/attention/attention_decode_config.h"
+
+enum { COLUMNS = 32 }; // of O that a thread holds at once
+
+/* What a thread knows of its row. */
+typedef struct decode_row {
+    const attention_decode_form *form;
+    const attention_decode_values *p;
+    val batch, head, token, kv_head; // i64
+    tensor gQ, gO;                   // (D), (DV)
+    tensor gK, gV;                   // (BATCHES or PAGES,KV,D or DV) of its head
+    val first, end;                  // keys that it sees
+    val max, sum;                    // of the scores; of 2^(exponent * (score - max))
+} decode_row;
+
+/* (BATCHES,TOKENS,D) of a head of one of the tensors. */
+static tensor of_head(const attention_decode_values *p, const attention_decode_form *form, int which, val head)
+{
+    int d = which == ATTENTION_Q || which == ATTENTION_K ? form->d : form->dv;
+    layout all =
+        make_layout(shape(p->kv, p->kv, p->kv, d), stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1));
+    return slice(gmem_tensor(p->x[which], form->dtype, all), _, head, _, _);
+}
+
+static decode_row row_at(const attention_decode_form *form, const attention_decode_values *p, val row)
+{
+    decode_row r = { .form = form, .p = p, .token = rem(row, imm64(form->tokens)) };
+    val every = div(row, imm64(form->tokens)), heads = mul(convert(I64, p->kv_heads), imm64(form->group));
+    r.head = rem(every, heads);
+    r.batch = div(every, heads);
+    r.kv_head = div(r.head, imm64(form->group));
+    r.gQ = slice(of_head(p, form, ATTENTION_Q, r.head), r.batch, r.token, _);
+    r.gO = slice(of_head(p, form, ATTENTION_O, r.head), r.batch, r.token, _);
+    r.gK = of_head(p, form, ATTENTION_K, r.kv_head);
+    r.gV = of_head(p, form, ATTENTION_V, r.kv_head);
+    tensor gLengths = gmem_tensor(p->lengths, I32, make_layout(dynamic(p->batch), leaf(1))); // (BATCH)
+    val length = max(min(convert(I64, at(gLengths, r.batch)), convert(I64, p->kv)), imm64(0));
+    r.end = add(sub(length, imm64(form->tokens - 1)), r.token);
+    r.first = form->left ? max(sub(r.end, convert(I64, p->left)), imm64(0)) : imm64(0);
+    r.max = variable(F32, immf(ATTENTION_FLOOR));
+    r.sum = variable(F32, immf(0));
+    return r;
+}
+
+/* The place of key j: its page, or its sequence; and where there. */
+static void place_of(const decode_row *r, val j, val *of, val *key)
+{
+    if (!r->form->page) {
+        *of = r->batch;
+        *key = j;
+        return;
+    }
+    tensor gTable = gmem_tensor(r->p->table, I32,
+                                make_layout(shape(r->p->batch, r->p->table_pages),
+                                            stride(convert(I64, r->p->table_pages), 1))); // (BATCH,PAGES)
+    *of = convert(I64, at(gTable, r->batch, div(j, imm64(r->form->page))));
+    *key = rem(j, imm64(r->form->page));
+}
+
+static val score(const decode_row *r, val j)
+{
+    val of, key, sum = variable(F32, immf(0));
+    place_of(r, j, &of, &key);
+    tensor gK = slice(r->gK, of, key, _);
+    LOOP(l, imm(r->form->d))
+        assign(sum, fma(at_f32(r->gQ, l), at_f32(gK, l), sum));
+    return r->form->softcap ? tanh_f32(mul(sum, r->p->factor)) : sum;
+}
+
+static val power(const decode_row *r, val difference)
+{
+    return exp2(mul(difference, r->p->exponent));
+}
+
+static void add_score(const decode_row *r, val s)
+{
+    val larger = max(r->max, s);
+    assign(r->sum, fma(r->sum, power(r, sub(r->max, larger)), power(r, sub(s, larger))));
+    assign(r->max, larger);
+}
+
+/* The head's sink is a weight more, as if it were the score of a key: max and sum are those with it. */
+static void add_sink(const decode_row *r)
+{
+    layout heads = make_layout(dynamic(mul(r->p->kv_heads, imm(r->form->group))), leaf(1));
+    tensor gSinks = gmem_tensor(r->p->sinks, F32, heads); // (HEADS)
+    add_score(r, div(mul(at(gSinks, r->head), immf(M_LOG2E)), r->p->exponent));
+}
+
+/* Columns first .. first+count-1 of O. */
+static void weigh_values(const decode_row *r, int first, int count)
+{
+    tensor rO = fragment(F32, compact(leaf(count))); // (COUNT)
+    fill(rO, immf(0));
+    LOOP_FROM(j, r->first, r->end, imm64(1)) {
+        val of, key, weight = power(r, sub(score(r, j), r->max));
+        place_of(r, j, &of, &key);
+        tensor gV = slice(r->gV, of, key, _);
+        for (int c = 0; c < count; c++)
+            set(rO, c, fma(weight, at_f32(gV, first + c), at(rO, c)));
+    }
+    val inverse = select(eq(r->sum, immf(0)), immf(0), div(immf(1), r->sum));
+    for (int c = 0; c < count; c++)
+        set(r->gO, first + c, convert(r->form->dtype, mul(at(rO, c), inverse)));
+}
+
+void attention_decode_naive(const void *config, int kernel)
+{
+    const attention_decode_naive_config *cfg = config;
+    const attention_decode_form *form = &cfg->form;
+    (void)kernel;
+    launch_bounds(cfg->threads, 0);
+    attention_decode_values p = params_of(attention_decode);
+    grid_wait();
+    launch_dependents();
+    val row = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
+    val rows = mul(mul(convert(I64, p.batch), convert(I64, p.kv_heads)), imm64(form->group * form->tokens));
+    IF(lt(row, rows)) {
+        decode_row r = row_at(form, &p, row);
+        LOOP_FROM(j, r.first, r.end, imm64(1))
+            add_score(&r, score(&r, j));
+        if (form->sinks)
+            add_sink(&r);
+        for (int first = 0; first < form->dv; first += COLUMNS)
+            weigh_values(&r, first, form->dv - first < COLUMNS ? form->dv - first : COLUMNS);
+        if (form->lse) {
+            tensor gLse = gmem_tensor(p.lse, F32, make_layout(dynamic(rows), leaf(1))); // (ROWS)
+            val logarithm = fma(r.max, mul(p.exponent, immf(M_LN2)), log_f32(r.sum));
+            set(gLse, row, select(eq(r.sum, immf(0)), immf(-INFINITY), logarithm));
+        }
+    }
+}

@@ -1,0 +1,243 @@
+/* attention_decode_plans.c - attention_decode's implementations: choice of a config, what a config may be, launches. */
+#include "operators/attention/attention_decode_config.h"
+
+enum {
+    VECTOR = 8,        // elements of 16 bytes
+    HEAD_MAX = 256,    // elements of a head on tensor cores
+    SPLIT_MIN = 128,   // keys: less is all overhead
+    SPLIT_MAX = 2048,  // keys: enough to forget the overhead
+    SPLITS_MAX = 1024, // of a sequence, which one CTA combines
+    ROWS_MAX = 32,
+};
+
+static attention_decode_form form_of(const ckl_attention_decode_desc *d)
+{
+    return (attention_decode_form){ .dtype = d->dtype,
+                                    .d = (int)d->d,
+                                    .dv = (int)d->dv,
+                                    .tokens = (int)d->q,
+                                    .group = (int)(d->heads / d->kv_heads),
+                                    .page = (int)d->page,
+                                    .left = d->left > 0,
+                                    .softcap = d->softcap > 0,
+                                    .sinks = d->sinks,
+                                    .lse = d->lse };
+}
+
+static ckl_status check_form(const char *who, const ckl_attention_decode_desc *d, const attention_decode_form *have)
+{
+    const attention_decode_form want = form_of(d);
+    if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->tokens != want.tokens ||
+        have->group != want.group || have->page != want.page || have->left != want.left ||
+        have->softcap != want.softcap || have->sinks != want.sinks || have->lse != want.lse)
+        FAIL(CKL_INVALID, "attention_decode %s: type, sizes or options of the config are not the problem's", who);
+    return CKL_OK;
+}
+
+static attention_decode_params params_of(const ckl_attention_decode_desc *d, const ckl_attention_decode_args *x)
+{
+    const double log2e = 1.4426950408889634, scale = (double)d->scale, softcap = (double)d->softcap;
+    const double unit = softcap > 0 ? softcap : scale; // of what becomes an exponent
+    const void *const pointers[] = { x->q, x->k, x->v, x->o };
+    attention_decode_params p = { .lengths = x->lengths,
+                                  .table = x->table,
+                                  .sinks = x->sinks,
+                                  .lse = x->lse,
+                                  .batch = (uint32_t)d->batch,
+                                  .kv = (uint32_t)d->kv,
+                                  .kv_heads = (uint32_t)d->kv_heads,
+                                  .table_pages = d->page ? (uint32_t)ceil_div(d->kv, d->page) : 0,
+                                  .left = (int32_t)d->left,
+                                  .factor = (float)(scale / unit),
+                                  .exponent = (float)(log2e * unit) };
+    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+        const attention_strides s = attention_decode_strides_of(d, i);
+        p.x[i] = pointers[i];
+        p.ld[i] = s.tokens.stride;
+        p.ld_head[i] = s.heads.stride;
+        p.ld_batch[i] = s.batch.stride;
+        p.key_vectors[i] = (uint32_t)(s.tokens.stride / VECTOR);
+        p.page_vectors[i] = (uint32_t)(s.batch.stride / VECTOR);
+    }
+    return p;
+}
+
+static int64_t rows_of(const ckl_attention_decode_desc *d)
+{
+    return d->q * (d->heads / d->kv_heads);
+}
+
+/* naive */
+
+static ckl_status choose_naive(const void *desc, const ckl_device_info *device, void *config)
+{
+    (void)device;
+    ((attention_decode_naive_config *)config)->form = form_of(desc);
+    return CKL_OK;
+}
+
+static int64_t ctas_naive(const ckl_attention_decode_desc *d, int threads)
+{
+    return ceil_div(product_i64(product_i64(d->batch, d->heads), d->q), threads);
+}
+
+static ckl_status admit_naive(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const attention_decode_naive_config *c = config;
+    TRY(check_form("naive", desc, &c->form));
+    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "attention_decode naive: threads=%d must be a multiple of 32 up to %d", c->threads,
+             device->threads_per_cta_max);
+    if (ctas_naive(desc, c->threads) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention_decode naive: more than 2^31-1 CTAs");
+    return CKL_OK;
+}
+
+static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const attention_decode_naive_config *c = plan->config;
+    const attention_decode_params params = params_of(plan->desc, args);
+    return plan_launch(plan, 0, (plan_grid){ .x = ctas_naive(plan->desc, c->threads) }, &params, stream);
+}
+
+static const field naive_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_naive_config, form)) //
+                                      ATTENTION_DECODE_NAIVE_CONFIG(FIELD_ROW, attention_decode_naive_config) };
+
+const implementation attention_decode_naive_implementation = {
+    IMPLEMENTATION_PARTS(attention_decode, naive),
+    .summary = "one thread a row of O: the definition, for any sizes and strides",
+    .params = &attention_decode_param_list,
+};
+
+/* sm80 */
+
+/* Keys of a CTA: the CTAs of one long sequence fill the device. The batch has no part in it, so that results do not depend on it. */
+static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
+{
+    int64_t split = SPLIT_MIN, tiles = product_i64(d->kv_heads, ceil_div(rows_of(d), ROWS_MAX));
+    while (split < SPLIT_MAX && product_i64(ceil_div(d->kv, split), tiles) > device->sm_count)
+        split *= 2;
+    while (ceil_div(d->kv, split) > SPLITS_MAX)
+        split *= 2;
+    return (int)split;
+}
+
+static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_attention_decode_desc *d = desc;
+    attention_decode_sm80_config *c = config;
+    c->form = form_of(d);
+    c->rows = rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
+    c->split = split_of(d, device);
+    while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
+        c->stages--;
+    while (c->warps > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
+        c->warps /= 2;
+    return CKL_OK;
+}
+
+/* Rows that start at 16-byte boundaries, at distances that 32 bits can count. */
+static ckl_status check_strides(const ckl_attention_decode_desc *d)
+{
+    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+        const attention_strides s = attention_decode_strides_of(d, i);
+        const attention_mode *const modes[] = { &s.tokens, &s.heads, &s.batch };
+        for (int m = 0; m < COUNT_OF(modes); m++)
+            if (modes[m]->size > 1 && modes[m]->stride % VECTOR)
+                FAIL(CKL_UNSUPPORTED, "attention_decode sm80: %s=%" PRId64 " elements are not a multiple of 16 bytes",
+                     modes[m]->name, modes[m]->stride);
+        int64_t span = product_i64(s.tokens.size, s.tokens.stride);
+        span = d->page ? sum_i64(span, product_i64(s.batch.size, s.batch.stride)) : span;
+        if ((i == ATTENTION_K || i == ATTENTION_V) && span / VECTOR > UINT32_MAX)
+            FAIL(CKL_UNSUPPORTED, "attention_decode sm80: keys lie %" PRId64 " elements apart, more than 2^35", span);
+    }
+    return CKL_OK;
+}
+
+/* CTAs of the grid: tiles of rows, heads, splits, sequences. */
+static int64_t ctas_sm80(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
+{
+    int64_t tiles = product_i64(ceil_div(rows_of(d), c->rows), d->kv_heads);
+    return product_i64(product_i64(tiles, ceil_div(d->kv, c->split)), d->batch);
+}
+
+static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_decode_desc *d = desc;
+    const attention_decode_sm80_config *c = config;
+    TRY(check_form("sm80", d, &c->form));
+    if (d->d % VECTOR || d->dv % VECTOR || d->d > HEAD_MAX || d->dv > HEAD_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: d=%" PRId64 " and dv=%" PRId64 " are not multiples of 8 up to %d",
+             d->d, d->dv, HEAD_MAX);
+    TRY(check_strides(d));
+    if ((c->rows != 16 && c->rows != 32) || (c->keys != 16 && c->keys != 32) || c->warps < 1 || c->warps > 8)
+        FAIL(CKL_INVALID, "attention_decode sm80: rows=%d or keys=%d is neither 16 nor 32, or warps=%d is not in 1..8",
+             c->rows, c->keys, c->warps);
+    if (c->stages < 2 || c->stages > 8)
+        FAIL(CKL_INVALID, "attention_decode sm80: stages=%d is not in 2..8", c->stages);
+    if (c->split < c->keys || c->split % c->keys)
+        FAIL(CKL_INVALID, "attention_decode sm80: split=%d is not a multiple of keys=%d", c->split, c->keys);
+    int64_t smem = attention_decode_sm80_smem(c);
+    if (smem > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED,
+             "attention_decode sm80: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, smem,
+             device->id, device->smem_per_cta_bytes);
+    if (ctas_sm80(d, c) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: %" PRId64 " CTAs are more than 2^31-1", ctas_sm80(d, c));
+    return CKL_OK;
+}
+
+/* Counters of those CTAs that share rows; what each CTA knows of them. */
+typedef struct workspace_parts {
+    int64_t counters, states, parts, bytes;
+} workspace_parts;
+
+static workspace_parts workspace_of(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
+{
+    const int64_t ctas = ctas_sm80(d, c), splits = ceil_div(d->kv, c->split);
+    workspace_parts w = { .counters = 0 };
+    if (splits == 1)
+        return w;
+    w.states = round_up(ctas / splits * 4, PLAN_WORKSPACE_ALIGNMENT);
+    w.parts = sum_i64(w.states, round_up(product_i64(ctas, c->rows * 2 * 4), PLAN_WORKSPACE_ALIGNMENT));
+    w.bytes = sum_i64(w.parts, product_i64(ctas, c->rows * d->dv * 4));
+    return w;
+}
+
+static int64_t workspace_sm80(const ckl_plan *plan)
+{
+    return workspace_of(plan->desc, plan->config).bytes;
+}
+
+static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_attention_decode_desc *d = plan->desc;
+    const attention_decode_sm80_config *c = plan->config;
+    const ckl_attention_decode_args *x = args;
+    if (!PLAN_ALIGNED(16, x->q, x->k, x->v, x->o))
+        FAIL(CKL_INVALID,
+             "attention_decode sm80: q=%p, k=%p, v=%p or o=%p is not aligned to 16 bytes; impl=naive takes any "
+             "alignment",
+             x->q, x->k, x->v, x->o);
+    attention_decode_params params = params_of(d, x);
+    const workspace_parts w = workspace_of(d, c);
+    const char *workspace = plan_workspace(plan, x->workspace);
+    params.splits = (uint32_t)ceil_div(d->kv, c->split);
+    if (w.bytes) {
+        params.counters = workspace + w.counters;
+        params.states = workspace + w.states;
+        params.parts = workspace + w.parts;
+    }
+    return plan_launch(plan, 0, (plan_grid){ .x = ctas_sm80(d, c) }, &params, stream);
+}
+
+static const field sm80_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_sm80_config, form)) //
+                                     ATTENTION_DECODE_SM80_CONFIG(FIELD_ROW, attention_decode_sm80_config) };
+
+const implementation attention_decode_sm80_implementation = {
+    IMPLEMENTATION_PARTS(attention_decode, sm80),
+    .summary =
+        "keys split over CTAs at fixed lengths, each warp with a ring of its own; mma.sync; every GPU from sm_80 on",
+    .params = &attention_decode_param_list,
+    .workspace_bytes = workspace_sm80,
+};

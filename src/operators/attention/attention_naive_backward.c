@@ -1,0 +1,168 @@
+/*
+ * attention_naive_backward.c - the gradients by their definition, for any sizes and strides: a thread computes a row of dQ, or, by
+ * the second kernel, a row of dK and dV.
+ */
+#include "cute/kernel.h"
+#include "operators/attention/attention_config.h"
+
+enum { COLUMNS = 64 }; // of a gradient that a thread holds at once
+
+/* Everything that a thread knows. Tensors: (BATCH,HEADS,TOKENS,D). */
+typedef struct gradients {
+    const attention_form *form;
+    attention_values p;
+    val q, kv, heads; // i64
+    tensor gQ, gK, gV, gO, gDout, gDq, gDk, gDv;
+    tensor gMask; // (BATCH,HEADS,Q,KV)
+    tensor gLse;  // (BATCH,HEADS,Q)
+} gradients;
+
+static tensor tensor_of(const gradients *g, int which, const val *pointers)
+{
+    bool of_kv = which == ATTENTION_K || which == ATTENTION_V;
+    int d = which == ATTENTION_Q || which == ATTENTION_K ? g->form->d : g->form->dv;
+    const attention_values *p = &g->p;
+    int_tuple sizes = shape(p->all_heads, of_kv ? div(p->heads, p->group) : p->heads, of_kv ? p->kv : p->q, d);
+    return gmem_tensor(pointers[which], g->form->dtype,
+                       make_layout(sizes, stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1)));
+}
+
+static gradients describe(const attention_form *form)
+{
+    gradients g = { .form = form, .p = params_of(attention) };
+    const attention_values *p = &g.p;
+    g.q = convert(I64, p->q);
+    g.kv = convert(I64, p->kv);
+    g.heads = convert(I64, p->heads);
+    g.gQ = tensor_of(&g, ATTENTION_Q, p->x);
+    g.gK = tensor_of(&g, ATTENTION_K, p->x);
+    g.gV = tensor_of(&g, ATTENTION_V, p->x);
+    g.gO = tensor_of(&g, ATTENTION_O, p->x);
+    g.gDq = tensor_of(&g, ATTENTION_Q, p->grad);
+    g.gDk = tensor_of(&g, ATTENTION_K, p->grad);
+    g.gDv = tensor_of(&g, ATTENTION_V, p->grad);
+    g.gDout = tensor_of(&g, ATTENTION_O, p->grad);
+    g.gMask = gmem_tensor(
+        p->mask, form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype,
+        make_layout(shape(p->all_heads, p->heads, p->q, p->kv), stride(p->ldmask_batch, p->ldmask_head, p->ldmask, 1)));
+    g.gLse =
+        gmem_tensor(p->lse, F32, make_layout(shape(p->all_heads, p->heads, g.q), stride(mul(g.heads, g.q), g.q, 1)));
+    return g;
+}
+
+/* The sum of the products of two vectors. */
+static val dot(tensor gX, tensor gY, int count)
+{
+    val sum = variable(F32, immf(0));
+    LOOP(l, imm(count))
+        assign(sum, fma(at_f32(gX, l), at_f32(gY, l), sum));
+    return sum;
+}
+
+/* A query and a key: their weight, and its gradient before the soft cap. */
+typedef struct pair {
+    val weight, slope;
+} pair;
+
+static pair pair_of(const gradients *g, val batch, val head, val i, val j)
+{
+    const attention_form *form = g->form;
+    val kv_head = div(head, convert(I64, g->p.group));
+    val raw = dot(slice(g->gQ, batch, head, i, _), slice(g->gK, batch, kv_head, j, _), form->d);
+    val capped = form->softcap ? tanh_f32(mul(raw, g->p.factor)) : raw, score = capped;
+    if (form->mask == CKL_ATTENTION_MASK_BOOL)
+        score = select(eq(convert(U32, at(g->gMask, batch, head, i, j)), imm(0)), immf(-INFINITY), capped);
+    else if (form->mask)
+        score = fma(at_f32(g->gMask, batch, head, i, j), g->p.unit, capped);
+    val lse = at(g->gLse, batch, head, i);
+    val weight = exp2(fma(score, g->p.exponent, mul(lse, immf(-M_LOG2E))));
+    weight = select(eq(lse, immf(-INFINITY)), immf(0), weight);
+    tensor gDout = slice(g->gDout, batch, head, i, _);
+    val of_values = dot(gDout, slice(g->gV, batch, kv_head, j, _), form->dv);
+    val slope = mul(weight, sub(of_values, dot(gDout, slice(g->gO, batch, head, i, _), form->dv)));
+    return (pair){ weight, form->softcap ? mul(slope, fma(neg(capped), capped, immf(1))) : slope };
+}
+
+/* Columns first .. first+count-1 of a row of a gradient. */
+static void store(tensor gRow, ckl_dtype dtype, int first, tensor rX, const val *factor)
+{
+    for (int c = 0; c < static_size(rX.layout); c++)
+        set(gRow, first + c, convert(dtype, factor ? mul(at(rX, c), *factor) : at(rX, c)));
+}
+
+static int columns_from(int first, int d)
+{
+    return d - first < COLUMNS ? d - first : COLUMNS;
+}
+
+/* Row `row` of dQ in all heads. */
+static void of_query(const gradients *g, val row)
+{
+    val i = rem(row, g->q), every = div(row, g->q), head = rem(every, g->heads), batch = div(every, g->heads);
+    val kv_head = div(head, convert(I64, g->p.group)), zero = imm64(0);
+    val first = g->form->left ? max(add(i, convert(I64, g->p.first)), zero) : zero;
+    val end = g->form->right ? min(max(add(add(i, convert(I64, g->p.last)), imm64(1)), zero), g->kv) : g->kv;
+    for (int c0 = 0; c0 < g->form->d; c0 += COLUMNS) {
+        tensor rX = fragment(F32, compact(leaf(columns_from(c0, g->form->d)))); // (COLUMNS)
+        fill(rX, immf(0));
+        LOOP_FROM(j, first, end, imm64(1)) {
+            pair x = pair_of(g, batch, head, i, j);
+            for (int c = 0; c < static_size(rX.layout); c++)
+                set(rX, c, fma(x.slope, at_f32(g->gK, batch, kv_head, j, c0 + c), at(rX, c)));
+        }
+        store(slice(g->gDq, batch, head, i, _), g->form->dtype, c0, rX, &g->p.scale);
+    }
+}
+
+/* Columns of dK, or of dV: sums over the queries that see a key, head by head of its group. */
+static void sum_over_queries(const gradients *g, val batch, val kv_head, val j, bool of_keys, tensor rX, int c0)
+{
+    val zero = imm64(0), group = convert(I64, g->p.group);
+    val first = g->form->right ? min(max(sub(j, convert(I64, g->p.last)), zero), g->q) : zero;
+    val end = g->form->left ? min(max(add(sub(j, convert(I64, g->p.first)), imm64(1)), zero), g->q) : g->q;
+    fill(rX, immf(0));
+    LOOP_FROM(of_group, zero, group, imm64(1)) {
+        val head = add(mul(kv_head, group), of_group);
+        LOOP_FROM(i, first, end, imm64(1)) {
+            pair x = pair_of(g, batch, head, i, j);
+            for (int c = 0; c < static_size(rX.layout); c++) {
+                val y = at_f32(of_keys ? g->gQ : g->gDout, batch, head, i, c0 + c);
+                set(rX, c, fma(of_keys ? x.slope : x.weight, y, at(rX, c)));
+            }
+        }
+    }
+}
+
+/* Row `row` of dK and dV in all heads. */
+static void of_key(const gradients *g, val row)
+{
+    val j = rem(row, g->kv), every = div(row, g->kv), heads = div(g->heads, convert(I64, g->p.group));
+    val kv_head = rem(every, heads), batch = div(every, heads);
+    for (int of_keys = 0; of_keys < 2; of_keys++) {
+        int d = of_keys ? g->form->d : g->form->dv;
+        tensor gRow = slice(of_keys ? g->gDk : g->gDv, batch, kv_head, j, _); // (D)
+        for (int c0 = 0; c0 < d; c0 += COLUMNS) {
+            tensor rX = fragment(F32, compact(leaf(columns_from(c0, d)))); // (COLUMNS)
+            sum_over_queries(g, batch, kv_head, j, of_keys, rX, c0);
+            store(gRow, g->form->dtype, c0, rX, of_keys ? &g->p.scale : NULL);
+        }
+    }
+}
+
+void attention_naive_backward(const void *config, int kernel)
+{
+    const attention_naive_config *cfg = config;
+    launch_bounds(cfg->threads, 0);
+    gradients g = describe(&cfg->form);
+    grid_wait();
+    launch_dependents();
+    val row = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
+    val heads = convert(I64, g.p.all_heads);
+    val rows = kernel == 0 ? mul(heads, g.q) : mul(div(heads, convert(I64, g.p.group)), g.kv);
+    IF(lt(row, rows)) {
+        if (kernel == 0)
+            of_query(&g, row);
+        else
+            of_key(&g, row);
+    }
+}

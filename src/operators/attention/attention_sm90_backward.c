@@ -1,0 +1,595 @@
+/*
+ * attention_sm90_backward.c - attention's gradients for Hopper, as two kernels of one shape, each of which computes all weights
+ * anew (seven products instead of five), so that every sum has one owner and a fixed order, without workspace for dQ:
+ *
+ *                   rows (64 a warpgroup)     blocks that go by     sums
+ *   of keys         X1 = K, X2 = V            Y1 = Q, Y2 = dO       dK += dS * Q, dV += P * dO
+ *   of queries      X1 = Q, X2 = dO           Y1 = K, Y2 = V        dQ += dS * K
+ *
+ * scores = X1 * Y1^T give the weights P = 2^(scores - lse), slopes = X2 * Y2^T the gradient dS = P * (slopes - delta). Rounded to
+ * 16 bits these accumulators are the first operand of the sums' products as they stand in registers, and Y is the second, so
+ * nothing but Y passes through shared memory. One thread brings blocks of Y by TMA; the sums of a block run under the scores
+ * of the next one. Before both, a kernel gives lse and delta = dO * O of every query.
+ */
+#include <stdio.h>
+
+#include "cute/kernel.h"
+#include "operators/attention/attention_tile.h"
+
+enum {
+    WARPGROUP = 128,
+    ROWS = ATTENTION_ROWS,
+    BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads before they store
+    CHUNKS_MAX = 4,
+    STATS = 2, // of a query: -lse in units of log2, -inf where there is none; and delta
+};
+
+enum { STATS_THREADS = 128, STATS_LANES = 16, VECTOR = 8 };
+
+/* The kernels. */
+enum { OF_STATS, OF_KEYS, OF_QUERIES };
+
+/* Everything the roles share. Letters: rows (ROWS), tokens of a block (BN). */
+typedef struct backward_kernel {
+    const attention_sm90_backward_config *cfg;
+    attention_form form;
+    attention_values p;
+    bool of_keys;
+    columns d, dv;
+    tma_copy tmaX1, tmaX2, tmaY1, tmaY2, tmaD1, tmaD2;
+    tensor sX1, sX2; // (ROWS,CHUNK,CHUNKS,CONSUMERS)
+    tensor sY1, sY2; // (BN,CHUNK,CHUNKS,STAGES)
+    tensor sStats;   // (BN,STATS,STAGES)
+    pipeline x, ring;
+    val row;         // the CTA's first
+    val head, batch; // of the rows
+    val first, end;  // blocks
+    val heads;       // heads of Y for one of X
+} backward_kernel;
+
+static int span_of(columns c)
+{
+    return 2 * c.chunk; // bytes
+}
+
+int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *c)
+{
+    columns d = columns_of(c->form.d), dv = columns_of(c->form.dv);
+    int64_t x = columns_bytes(d, ROWS) + columns_bytes(dv, ROWS);
+    int64_t y = columns_bytes(d, c->block) + columns_bytes(dv, c->block) + 4 * STATS * c->block;
+    return c->consumers * x + c->stages * y + 16 * (1 + c->stages);
+}
+
+static int64_t bytes_of_block(const backward_kernel *k)
+{
+    int64_t stats = k->of_keys ? 4 * STATS * k->cfg->block : 0;
+    return columns_bytes(k->d, k->cfg->block) + columns_bytes(k->dv, k->cfg->block) + stats;
+}
+
+static tensor tiles(const char *name, ckl_dtype dtype, columns c, int rows, int count)
+{
+    return smem_tensor(name, dtype, chunks_layout(dtype, c, rows, c.chunks, count, columns_bytes(c, rows) / 2), 1024);
+}
+
+static void describe_memory(backward_kernel *k)
+{
+    const attention_sm90_backward_config *c = k->cfg;
+    ckl_dtype dtype = k->form.dtype;
+    k->sX1 = tiles("X1", dtype, k->d, ROWS, c->consumers);
+    k->sX2 = tiles("X2", dtype, k->dv, ROWS, c->consumers);
+    k->sY1 = tiles("Y1", dtype, k->d, c->block, c->stages);
+    k->sY2 = tiles("Y2", dtype, k->dv, c->block, c->stages);
+    k->sStats = smem_tensor("stats", F32, compact(shape(c->block, STATS, c->stages)), 16);
+    k->x = make_pipeline("X barriers", 1, 1, 1);
+    k->ring = make_pipeline("ring", c->stages, 1, c->consumers * WARPGROUP / 32); // each warp releases what it has read
+}
+
+static void describe_maps(backward_kernel *k)
+{
+    const attention_values *p = &k->p;
+    ckl_dtype dtype = k->form.dtype;
+    const int block = k->cfg->block, d = k->d.chunk, dv = k->dv.chunk, d_span = span_of(k->d), dv_span = span_of(k->dv);
+    k->tmaX1 = make_tma(k->of_keys ? p->K : p->Q, dtype, 4, ROWS, d, d_span);
+    k->tmaX2 = make_tma(k->of_keys ? p->V : p->DO, dtype, 4, ROWS, dv, dv_span);
+    k->tmaY1 = make_tma(k->of_keys ? p->Q : p->K, dtype, 4, block, d, d_span);
+    k->tmaY2 = make_tma(k->of_keys ? p->DO : p->V, dtype, 4, block, dv, dv_span);
+    k->tmaD1 = make_tma(k->of_keys ? p->DK : p->DQ, dtype, 4, ROWS, d, d_span);
+    if (k->of_keys)
+        k->tmaD2 = make_tma(p->DV, dtype, 4, ROWS, dv, dv_span);
+}
+
+/* Rows and blocks */
+
+/* The first block of Y, and the one behind the last, that some of the CTA's rows see: none where they are equal. */
+static void find_blocks(backward_kernel *k)
+{
+    const attention_values *p = &k->p;
+    const int block = k->cfg->block, rows = k->cfg->consumers * ROWS;
+    val row = convert(I32, k->row), last_row = add(row, imm(rows - 1)),
+        tokens = convert(I32, k->of_keys ? p->q : p->kv);
+    val begin = imm_as(I32, 0), end = tokens;
+    if (k->form.right && k->of_keys)
+        begin = max(sub(row, p->last), begin);
+    if (k->form.left && k->of_keys)
+        end = min(add(sub(last_row, p->first), imm(1)), end);
+    if (k->form.left && !k->of_keys)
+        begin = max(add(row, p->first), begin);
+    if (k->form.right && !k->of_keys)
+        end = min(add(add(last_row, p->last), imm(1)), end);
+    k->first = div(convert(U32, begin), imm(block));
+    k->end = max(div(add(convert(U32, max(end, imm_as(I32, 0))), imm(block - 1)), imm(block)), k->first);
+}
+
+/* The longest rows first where they differ, in heads whose Y fits L2. */
+static void find_place(backward_kernel *k)
+{
+    const attention_values *p = &k->p;
+    const int rows = k->cfg->consumers * ROWS;
+    val kv_heads = div(p->heads, p->group), all = k->of_keys ? div(p->all_heads, p->group) : p->all_heads;
+    val section = k->of_keys ? max(div(p->section, p->group), imm_as(U32, 1)) : p->section, number = cta_x();
+    val tiles = div(add(k->of_keys ? p->kv : p->q, imm(rows - 1)), imm(rows)), of_section = mul(tiles, section);
+    val first = mul(div(number, of_section), section), r = rem(number, of_section);
+    val heads = min(section, sub(all, first)), m = div(r, heads), head = add(first, rem(r, heads));
+    if (k->form.right && !k->of_keys)
+        m = sub(sub(tiles, imm(1)), m);
+    k->row = mul(m, imm(rows));
+    k->head = rem(head, k->of_keys ? kv_heads : p->heads);
+    k->batch = div(head, k->of_keys ? kv_heads : p->heads);
+    k->heads = k->of_keys ? p->group : imm_as(U32, 1);
+    find_blocks(k);
+}
+
+/* Head number `i` of those of Y. */
+static val head_of(const backward_kernel *k, val i)
+{
+    return k->of_keys ? add(mul(k->head, k->p.group), i) : div(k->head, k->p.group);
+}
+
+/* The steps of a CTA: blocks, once for every head of Y. */
+typedef struct walk {
+    val block, head;
+} walk;
+
+static walk begin_walk(const backward_kernel *k)
+{
+    val none = eq(k->first, k->end), head = select(none, k->heads, imm_as(U32, 0));
+    return (walk){ variable(U32, k->first), variable(U32, head) };
+}
+
+static val is_over(const backward_kernel *k, const walk *w)
+{
+    return ge(w->head, k->heads);
+}
+
+static void advance(const backward_kernel *k, walk *w)
+{
+    val next = add(w->block, imm(1)), turn = eq(next, k->end);
+    assign(w->head, add(w->head, select(turn, imm_as(U32, 1), imm_as(U32, 0))));
+    assign(w->block, select(turn, k->first, next));
+}
+
+/* Producer */
+
+static void load_chunks(const tma_copy *tma, tensor sTile, val row, const val *outer, val barrier)
+{
+    for (int c = 0; c < static_size(layout_mode(sTile.layout, 2)) && !ir_failed(); c++)
+        tma_load_of(tma, slice(sTile, _, _, c), row, imm(c * tma->cols), 2, outer, barrier, imm(0));
+}
+
+static void load_x(const backward_kernel *k)
+{
+    pipeline_state at = producer_state(&k->x);
+    const val outer[] = { k->head, k->batch };
+    pipeline_expect(&k->x, &at,
+                    imm((int)(k->cfg->consumers * (columns_bytes(k->d, ROWS) + columns_bytes(k->dv, ROWS)))));
+    for (int w = 0; w < k->cfg->consumers; w++) {
+        val row = add(k->row, imm(w * ROWS)), barrier = pipeline_full_barrier(&k->x, &at);
+        load_chunks(&k->tmaX1, slice(k->sX1, _, _, _, w), row, outer, barrier);
+        load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), row, outer, barrier);
+    }
+}
+
+/* (ROWS_OF_STATS,STATS) of a head of Q. */
+static tensor stats_of(const backward_kernel *k, val head)
+{
+    val all = add(mul(k->batch, k->p.heads), head), rows = convert(I64, k->p.stats_rows);
+    return slice(gmem_tensor(k->p.stats, F32,
+                             make_layout(shape(rows, STATS, k->p.all_heads), stride(1, rows, mul(rows, imm64(STATS))))),
+                 _, _, all);
+}
+
+static void load_y(const backward_kernel *k, const walk *w, pipeline_state *at)
+{
+    const int block = k->cfg->block;
+    val head = head_of(k, w->head), row = mul(w->block, imm(block));
+    const val outer[] = { head, k->batch };
+    pipeline_wait_empty(&k->ring, at);
+    pipeline_expect(&k->ring, at, imm((int)bytes_of_block(k)));
+    val barrier = pipeline_full_barrier(&k->ring, at);
+    load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), row, outer, barrier);
+    for (int i = 0; i < STATS && k->of_keys; i++)
+        bulk_load(local_tile(slice(stats_of(k, head), _, i), leaf(block), coord(w->block)),
+                  slice(k->sStats, _, i, at->stage), barrier);
+    load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), row, outer, barrier);
+    pipeline_advance(at);
+}
+
+/* One thread. */
+static void producer(const backward_kernel *k)
+{
+    if (k->cfg->consumers > 1)
+        warpgroup_reg_dealloc(24);
+    IF(eq(warp(), imm(0))) {
+        IF(elect()) {
+            pipeline_state at = producer_state(&k->ring);
+            walk w = begin_walk(k);
+            load_x(k);
+            FOREVER {
+                BREAK_IF(is_over(k, &w));
+                load_y(k, &w, &at);
+                advance(k, &w);
+            }
+        }
+    }
+}
+
+/* Consumers */
+
+/* One consumer's view: its operands, its sums, what it knows of its rows. */
+typedef struct consumer_role {
+    val index, first_thread;
+    tiled_mma scores_mma, d1_mma, d2_mma;
+    tensor tCrX1[CHUNKS_MAX], tCrX2[CHUNKS_MAX]; // (1,MMA_K)
+    tensor tCrY1[CHUNKS_MAX], tCrY2[CHUNKS_MAX]; // (1,MMA_K,STAGES)
+    tensor tCrY1t, tCrY2t;                       // (1,MMA_K,STAGES)
+    tensor scores, slopes;                       // (MMA,1,1): weights later; their gradients
+    tensor bends;                                // what a soft cap makes of a slope, times the weight
+    tensor weights, gradients;                   // (PAIRS,1,MMA_K)
+    tensor d1, d2;                               // (MMA,1,1)
+    val offset[2], delta[2];                     // of the rows of a thread, if they are queries
+    pipeline_state at;
+} consumer_role;
+
+/* One warpgroup's wgmma over 64 x n. */
+static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
+{
+    char atom[ATOM_NAME_MAX];
+    snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_%s", n, dtype == F16 ? "F16F16" : "BF16BF16", sources);
+    return make_tiled_mma(atom, 1, 1);
+}
+
+/* Among those of its consumer. */
+static val consumer_thread(void)
+{
+    return rem(thread(), imm(WARPGROUP));
+}
+
+static consumer_role describe_consumer(const backward_kernel *k)
+{
+    const int block = k->cfg->block;
+    ckl_dtype dtype = k->form.dtype;
+    consumer_role c = { .scores_mma = warpgroup_mma(dtype, block, "SS"),
+                        .d1_mma = warpgroup_mma(dtype, k->d.used, "RS"),
+                        .d2_mma = warpgroup_mma(dtype, k->dv.used, "RS") };
+    c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
+    c.first_thread = eq(consumer_thread(), imm(0));
+    for (int i = 0; i < k->d.chunks; i++) {
+        c.tCrX1[i] = descriptors_A(&c.scores_mma, slice(k->sX1, _, _, i, c.index));
+        c.tCrY1[i] = descriptors_B(&c.scores_mma, slice(k->sY1, _, _, i, _));
+    }
+    for (int i = 0; i < k->dv.chunks; i++) {
+        c.tCrX2[i] = descriptors_A(&c.scores_mma, slice(k->sX2, _, _, i, c.index));
+        c.tCrY2[i] = descriptors_B(&c.scores_mma, slice(k->sY2, _, _, i, _));
+    }
+    int stages = k->cfg->stages;
+    c.tCrY1t = descriptors_B(&c.d1_mma, turned_chunks(k->sY1, k->d, stages, columns_bytes(k->d, block) / 2));
+    c.scores = fragment_C(&c.scores_mma, ROWS, block);
+    c.slopes = fragment_C(&c.scores_mma, ROWS, block);
+    c.bends = k->form.softcap ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
+    c.gradients = fragment_A_pairs(&c.d1_mma, ROWS, block);
+    c.d1 = fragment_C(&c.d1_mma, ROWS, k->d.used);
+    fill(c.d1, immf(0));
+    if (k->of_keys) {
+        c.tCrY2t = descriptors_B(&c.d2_mma, turned_chunks(k->sY2, k->dv, stages, columns_bytes(k->dv, block) / 2));
+        c.weights = fragment_A_pairs(&c.d2_mma, ROWS, block);
+        c.d2 = fragment_C(&c.d2_mma, ROWS, k->dv.used);
+        fill(c.d2, immf(0));
+    }
+    c.at = consumer_state(&k->ring);
+    return c;
+}
+
+/* acc = X * Y^T of a stage; asynchronous. Columns past the last used one are zeros and left out. */
+static void issue_scores(const consumer_role *c, const tensor *tCrX, const tensor *tCrY, columns n, tensor acc,
+                         val stage)
+{
+    for (int i = 0; i < n.chunks; i++) {
+        tensor tCrS = slice(tCrY[i], _, _, stage); // (1,MMA_K)
+        int steps = (n.used - i * n.chunk) / 16;
+        if (steps * 16 >= n.chunk)
+            gemm(&c->scores_mma, tCrX[i], tCrS, acc, ir_int(IR_PRED, i > 0));
+        else
+            for (int s = 0; s < steps; s++)
+                gemm(&c->scores_mma, local_tile(tCrX[i], shape(1, 1), coord(0, s)),
+                     local_tile(tCrS, shape(1, 1), coord(0, s)), acc, ir_int(IR_PRED, i > 0 || s > 0));
+    }
+    mma_commit();
+}
+
+/* Masks */
+
+static tile_rows rows_of(const backward_kernel *k, const consumer_role *c, const tile_grid *grid)
+{
+    return (tile_rows){ grid, &grid->longest, &c->scores_mma, add(k->row, mul(c->index, imm(ROWS))), consumer_thread(),
+                        ROWS };
+}
+
+/* Keys past the last one, and those that a row does not see. */
+static void hide_keys(const backward_kernel *k, consumer_role *c, val block)
+{
+    tile_grid grid = {
+        .right = k->form.right, .left = k->form.left, .rows = ROWS, .keys = k->cfg->block, TILE_GRID_VALUES(k->p)
+    };
+    tile_rows rows = rows_of(k, c, &grid);
+    IF(is_cut(&rows, block))
+        mask_block(&rows, block, c->scores);
+}
+
+/* Queries that do not see a row's key. Those past the last one have no weights. */
+static void hide_queries(const backward_kernel *k, consumer_role *c, val block)
+{
+    const attention_values *p = &k->p;
+    val row = convert(I32, add(k->row, mul(c->index, imm(ROWS)))), end = add(row, imm(ROWS - 1));
+    val first = convert(I32, mul(block, imm(k->cfg->block))), cut = ir_int(IR_PRED, 0);
+    if (!k->form.right && !k->form.left)
+        return;
+    if (k->form.right) // the first query does not see the last key
+        cut = lt(add(first, p->last), end);
+    if (k->form.left) { // the last query does not see the first key
+        val late = lt(row, add(add(first, imm(k->cfg->block - 1)), p->first));
+        cut = k->form.right ? logical_or(cut, late) : late;
+    }
+    IF(cut) {
+        tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->cfg->block)), consumer_thread());
+        val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], from = add(first, convert(I32, coordinate(cS, 1, 0)));
+        for (int i = 0; i < online_row_count(c->scores); i++) {
+            val key = add(row, convert(I32, coordinate(cS, 0, online_row_value(c->scores, i))));
+            begins[i] = k->form.right ? sub(sub(key, p->last), from) : imm_as(I32, 0);
+            ends[i] = k->form.left ? sub(sub(key, p->first), from) : imm_as(I32, k->cfg->block);
+        }
+        mask_scores(c->scores, coordinate_distances(cS, 1), begins, ends);
+    }
+}
+
+/* Weights */
+
+/* Of value i: -lse, or delta (which: 0, 1), of its query: of the row, or by the columns from this block's in shared memory. */
+static val stat_of(const backward_kernel *k, const consumer_role *c, tensor cS, val stage, int which, int64_t i)
+{
+    if (!k->of_keys)
+        return which ? c->delta[online_row_of(c->scores, i)] : c->offset[online_row_of(c->scores, i)];
+    tensor sStats = slice(k->sStats, _, which, stage); // (BN)
+    int64_t at = index_at(coordinate_distances(cS, 1), i);
+    return at(sStats, add(coordinate(cS, 1, 0), imm(at)));
+}
+
+static void load_row_stats(const backward_kernel *k, consumer_role *c)
+{
+    tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->cfg->block)), consumer_thread());
+    tensor gStats = stats_of(k, k->head); // (ROWS_OF_STATS,STATS)
+    for (int i = 0; i < 2; i++) {
+        val row = add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i)));
+        row = min(row, sub(k->p.q, imm(1)));
+        c->offset[i] = at(gStats, row, 0);
+        c->delta[i] = at(gStats, row, 1);
+    }
+}
+
+/* Scores become weights; with a soft cap the bends are made on the way. */
+static void weigh(const backward_kernel *k, consumer_role *c, tensor cS, val stage, val block)
+{
+    if (k->form.softcap) {
+        cap_scores(c->scores, k->p.factor);
+        for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
+            val x = at(c->scores, i);
+            set(c->bends, i, fma(neg(x), x, immf(1)));
+        }
+    }
+    if (k->of_keys)
+        hide_queries(k, c, block);
+    else
+        hide_keys(k, c, block);
+    for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
+        val x = at(c->scores, i);
+        assign(x, exp2_ftz(fma(x, k->p.exponent, stat_of(k, c, cS, stage, 0, i))));
+        if (k->form.softcap)
+            set(c->bends, i, mul(at(c->bends, i), x));
+    }
+}
+
+/* Slopes become gradients of the scores. */
+static void differentiate(const backward_kernel *k, consumer_role *c, tensor cS, val stage)
+{
+    for (int64_t i = 0; i < static_size(c->slopes.layout) && !ir_failed(); i++) {
+        val x = at(c->slopes, i);
+        assign(x, mul(at(c->bends, i), sub(x, stat_of(k, c, cS, stage, 1, i))));
+    }
+}
+
+/*
+ * One block. Waits are for all but so many of the groups under way: the sums of the block before, these scores and slopes, the sum
+ * of weighted values.
+ */
+static void step(const backward_kernel *k, consumer_role *c, tensor cS, const walk *w, val before)
+{
+    pipeline_wait_full(&k->ring, &c->at);
+    val stage = shuffle(c->at.stage, imm(0));
+    mma_fence();
+    issue_scores(c, c->tCrX1, c->tCrY1, k->d, c->scores, stage);
+    issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
+    mma_wait(2);
+    warp_sync(); // all lanes are done with the stats
+    IF(logical_and(eq(lane(), imm(0)), ne(before, imm(k->cfg->stages))))
+        pipeline_release(&k->ring, before);
+    mma_wait(1);
+    weigh(k, c, cS, stage, w->block);
+    if (k->of_keys) {
+        accumulators_to_A(c->scores, k->form.dtype, c->weights);
+        mma_fence();
+        gemm(&c->d2_mma, c->weights, slice(c->tCrY2t, _, _, stage), c->d2, yes());
+        mma_commit();
+    }
+    mma_wait(k->of_keys ? 1 : 0);
+    differentiate(k, c, cS, stage);
+    if (k->of_keys)
+        fence_proxy_async(); // stats have been read before a copy overwrites them
+    accumulators_to_A(c->slopes, k->form.dtype, c->gradients);
+    mma_fence();
+    gemm(&c->d1_mma, c->gradients, slice(c->tCrY1t, _, _, stage), c->d1, yes());
+    mma_commit();
+    assign(before, stage);
+    pipeline_advance(&c->at);
+}
+
+/* A gradient through the memory of the rows that it is of, all chunks by one group of TMA stores. */
+static void store(const backward_kernel *k, const consumer_role *c, const tma_copy *tma, tensor acc, tensor sX,
+                  columns n)
+{
+    tiled_mma mma = warpgroup_mma(k->form.dtype, n.piece, "SS");
+    staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
+    for (int at = 0; at < n.used; at += n.piece) {
+        tensor part = slice(accumulator_columns(acc, at, n.piece), _, 0, _), sChunk = slice(sX, _, _, at / n.chunk);
+        stmatrix_C(&mma, part, local_tile(sChunk, shape(ROWS, n.piece), coord(0, at % n.chunk / n.piece)),
+                   consumer_thread());
+    }
+    STAGED_STORE(&staged) {
+        for (int i = 0; i < n.chunks; i++)
+            tma_store_of(tma, slice(sX, _, _, i), add(k->row, mul(c->index, imm(ROWS))), imm(i * n.chunk), 2,
+                         (const val[]){ k->head, k->batch });
+    }
+}
+
+static void scale_all(tensor acc, val factor)
+{
+    for (int64_t i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
+        val x = at(acc, i);
+        assign(x, mul(x, factor));
+    }
+}
+
+static void consumer(const backward_kernel *k)
+{
+    if (k->cfg->consumers > 1)
+        warpgroup_reg_alloc(240);
+    consumer_role c = describe_consumer(k);
+    tensor cS = partition_C(&c.scores_mma, identity_tensor(shape(ROWS, k->cfg->block)), consumer_thread()); // (MMA,1,1)
+    walk w = begin_walk(k);
+    val before = variable(U32, imm(k->cfg->stages)); // none
+    pipeline_state x = consumer_state(&k->x);
+    if (!k->of_keys)
+        load_row_stats(k, &c);
+    pipeline_wait_full(&k->x, &x);
+    FOREVER {
+        BREAK_IF(is_over(k, &w));
+        step(k, &c, cS, &w, before);
+        advance(k, &w);
+    }
+    mma_wait(0);
+    scale_all(c.d1, k->p.scale);
+    named_sync(add(c.index, imm(BARRIER_CONSUMER)), WARPGROUP); // all are done with the rows' memory
+    store(k, &c, &k->tmaD1, c.d1, slice(k->sX1, _, _, _, c.index), k->d);
+    if (k->of_keys)
+        store(k, &c, &k->tmaD2, c.d2, slice(k->sX2, _, _, _, c.index), k->dv);
+    IF(c.first_thread)
+        tma_store_wait(0);
+}
+
+static void describe_gradients(const attention_sm90_backward_config *cfg, bool of_keys)
+{
+    backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys };
+    k.d = columns_of(cfg->form.d);
+    k.dv = columns_of(cfg->form.dv);
+    launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
+    k.p = params_of(attention);
+    describe_maps(&k);
+    describe_memory(&k);
+    IF(eq(thread(), imm(0))) {
+        pipeline_init(&k.x);
+        pipeline_init(&k.ring);
+        fence_mbarrier_init();
+    }
+    cta_sync();
+    grid_wait();
+    launch_dependents();
+    find_place(&k);
+    IF(lt(warp(), imm(WARPGROUP / 32))) {
+        producer(&k);
+    }
+    ELSE
+    {
+        consumer(&k);
+    }
+}
+
+/* Stats: STATS_LANES lanes take a query. */
+
+/* The sum over the lanes of a query of dO * O. */
+static val delta_of(const attention_values *p, const attention_form *form, val exists, val batch, val head, val token)
+{
+    val part = rem(thread(), imm(STATS_LANES)), sum = variable(F32, immf(0));
+    layout all = make_layout(shape(form->dv, p->q, p->heads, p->all_heads),
+                             stride(1, p->ld[ATTENTION_O], p->ld_head[ATTENTION_O], p->ld_batch[ATTENTION_O]));
+    for (int first = 0; first < form->dv; first += VECTOR * STATS_LANES) {
+        val vector = add(part, imm(first / VECTOR));
+        IF(logical_and(exists, lt(vector, imm(form->dv / VECTOR)))) {
+            tensor rO = fragment(form->dtype, compact(leaf(VECTOR))),
+                   rDout = fragment(form->dtype, compact(leaf(VECTOR)));
+            tensor gO = slice(gmem_tensor(p->x[ATTENTION_O], form->dtype, all), _, token, head, batch);
+            tensor gDout = slice(gmem_tensor(p->grad[ATTENTION_O], form->dtype, all), _, token, head, batch);
+            copy(local_tile(gO, leaf(VECTOR), coord(vector)), rO, 16);
+            copy(local_tile(gDout, leaf(VECTOR), coord(vector)), rDout, 16);
+            for (int i = 0; i < VECTOR; i++)
+                assign(sum, fma(at_f32(rO, i), at_f32(rDout, i), sum));
+        }
+    }
+    for (int distance = 1; distance < STATS_LANES; distance *= 2)
+        assign(sum, add(sum, shuffle_xor(sum, imm(distance))));
+    return sum;
+}
+
+static void describe_stats(const attention_form *form)
+{
+    launch_bounds(STATS_THREADS, 0);
+    attention_values p = params_of(attention);
+    grid_wait();
+    launch_dependents();
+    val rows = convert(I64, p.stats_rows), of_cta = imm64(STATS_THREADS / STATS_LANES);
+    val number = add(mul(convert(I64, cta_x()), of_cta), convert(I64, div(thread(), imm(STATS_LANES))));
+    val token = rem(number, rows), every = div(number, rows), heads = convert(I64, p.heads);
+    val is_there = lt(every, convert(I64, p.all_heads)), exists = logical_and(is_there, lt(token, convert(I64, p.q)));
+    val delta = delta_of(&p, form, exists, div(every, heads), rem(every, heads), token);
+    IF(logical_and(is_there, eq(rem(thread(), imm(STATS_LANES)), imm(0)))) {
+        tensor gStats =
+            slice(gmem_tensor(p.stats, F32,
+                              make_layout(shape(rows, STATS, p.all_heads), stride(1, rows, mul(rows, imm64(STATS))))),
+                  token, _, every); // (STATS)
+        val offset = variable(F32, immf(-INFINITY));
+        IF(exists) {
+            tensor gLse = gmem_tensor(p.lse, F32,
+                                      make_layout(shape(p.q, p.all_heads), stride(1, convert(I64, p.q)))); // (Q,HEADS)
+            val lse = at(gLse, token, every);
+            assign(offset, select(eq(lse, immf(-INFINITY)), lse, mul(lse, immf(-M_LOG2E))));
+        }
+        set(gStats, 0, offset);
+        set(gStats, 1, delta);
+    }
+}
+
+void attention_sm90_backward(const void *config, int kernel)
+{
+    const attention_sm90_backward_config *cfg = config;
+    if (kernel == OF_STATS)
+        describe_stats(&cfg->form);
+    else
+        describe_gradients(cfg, kernel == OF_KEYS);
+}

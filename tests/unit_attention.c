@@ -1,0 +1,147 @@
+/*
+ * unit_attention.c - what attention promises beside the values of single calls: a sequence that is decoded gives the same bits in
+ * every batch; backward, of what forward gave, is the slope of forward.
+ */
+#include "accuracy.h"
+#include "cutekernellib/operators/attention.h"
+#include "cutekernellib/operators/attention_decode.h"
+
+enum { BATCH = 3, HEADS = 8, KV_HEADS = 2, KV = 400, D = 64, PAGE = 16, PAGES = KV / PAGE };
+
+static const int lengths[BATCH] = { KV, 1, 333 };
+
+/* The pages of sequence b are those of number PAGES * b and after, from the last to the first. */
+static double page_of(int64_t i)
+{
+    return (double)(i / PAGES * PAGES + PAGES - 1 - i % PAGES);
+}
+
+static double length_of(int64_t b)
+{
+    return lengths[b];
+}
+
+static tensor_of_test make_integers(int64_t count, double (*of)(int64_t i))
+{
+    tensor_of_test t = make_tensor(CKL_I32, count);
+    for (int64_t i = 0; i < count; i++)
+        t.value[i] = of(i);
+    write_tensor(&t);
+    return t;
+}
+
+static void decode(int64_t batch, int first, const tensor_of_test *in, tensor_of_test *o)
+{
+    const int64_t of_q = HEADS * D * 2;
+    ckl_attention_decode_desc desc = { .dtype = CKL_BF16, .batch = batch, .heads = HEADS, .kv_heads = KV_HEADS };
+    desc.q = 1;
+    desc.kv = KV;
+    desc.d = D;
+    desc.page = PAGE;
+    desc.pages = BATCH * PAGES;
+    ckl_attention_decode_args args = { .q = (char *)in[0].memory + first * of_q, .k = in[1].memory, .v = in[2].memory };
+    args.lengths = (int32_t *)in[3].memory + first;
+    args.table = (int32_t *)in[4].memory + first * PAGES;
+    args.o = o->memory;
+    assert_int_equal(ckl_attention_decode(device, &desc, &args, stream), CKL_OK);
+    read_tensor(o);
+}
+
+static void test_batch_invariance(void **state)
+{
+    const int64_t of_q = HEADS * D, of_cache = (int64_t)BATCH * PAGES * KV_HEADS * PAGE * D;
+    tensor_of_test in[] = { make_random(CKL_BF16, BATCH * of_q, 1, 0, 1), make_random(CKL_BF16, of_cache, 2, 0, 1),
+                            make_random(CKL_BF16, of_cache, 3, 0, 1), make_integers(BATCH, length_of),
+                            make_integers(BATCH * PAGES, page_of) };
+    tensor_of_test together = make_tensor(CKL_BF16, BATCH * of_q), alone = make_tensor(CKL_BF16, of_q);
+    (void)state;
+    decode(BATCH, 0, in, &together);
+    for (int b = 0; b < BATCH; b++) {
+        decode(1, b, in, &alone);
+        for (int64_t i = 0; i < of_q; i++)
+            assert_true(alone.value[i] == together.value[b * of_q + i]);
+    }
+    for (int i = 0; i < COUNT_OF(in); i++)
+        free_tensor(&in[i]);
+    free_tensor(&together);
+    free_tensor(&alone);
+}
+
+/* Gradients: of the sum of weights[i] * o[i], by differences in double. */
+
+enum { QUERIES = 5, KEYS = 9, HEAD = 32 };
+
+typedef struct small_problem {
+    tensor_of_test q, k, v, o, lse, dout, dq, dk, dv;
+} small_problem;
+
+static double loss(const small_problem *p)
+{
+    double sum = 0;
+    for (int i = 0; i < QUERIES; i++) {
+        double weight[KEYS], total = 0;
+        for (int j = 0; j <= i + KEYS - QUERIES; j++) { // causal
+            double score = 0;
+            for (int l = 0; l < HEAD; l++)
+                score += p->q.value[i * HEAD + l] * p->k.value[j * HEAD + l];
+            total += weight[j] = exp(score / sqrt(HEAD));
+        }
+        for (int j = 0; j <= i + KEYS - QUERIES; j++)
+            for (int l = 0; l < HEAD; l++)
+                sum += weight[j] / total * p->v.value[j * HEAD + l] * p->dout.value[i * HEAD + l];
+    }
+    return sum;
+}
+
+static void assert_slopes(small_problem *p, tensor_of_test *x, tensor_of_test *dx)
+{
+    const double h = 1e-5;
+    read_tensor(dx);
+    for (int64_t i = 0; i < x->count; i++) {
+        const double at = x->value[i];
+        x->value[i] = at + h;
+        double above = loss(p);
+        x->value[i] = at - h;
+        double below = loss(p);
+        x->value[i] = at;
+        assert_near("gradient", CKL_F16, dx->value[i], (above - below) / (2 * h), 4e-3);
+    }
+}
+
+static void test_gradients(void **state)
+{
+    const int64_t of_q = QUERIES * HEAD, of_k = KEYS * HEAD;
+    small_problem p = { make_random(CKL_F16, of_q, 1, 0, 1), make_random(CKL_F16, of_k, 2, 0, 1),
+                        make_random(CKL_F16, of_k, 3, 0, 1), make_tensor(CKL_F16, of_q),
+                        make_tensor(CKL_F32, QUERIES),       make_random(CKL_F16, of_q, 4, 0, 1),
+                        make_tensor(CKL_F16, of_q),          make_tensor(CKL_F16, of_k),
+                        make_tensor(CKL_F16, of_k) };
+    ckl_attention_desc desc = {
+        .dtype = CKL_F16, .batch = 1, .heads = 1, .q = QUERIES, .kv = KEYS, .d = HEAD, .lse = true
+    };
+    (void)state;
+    desc.causal = true;
+    ckl_attention_args args = {
+        .q = p.q.memory, .k = p.k.memory, .v = p.v.memory, .o = p.o.memory, .lse = p.lse.memory
+    };
+    assert_int_equal(ckl_attention(device, &desc, &args, stream), CKL_OK);
+    desc.direction = CKL_DIRECTION_BACKWARD;
+    desc.lse = false;
+    args.dout = p.dout.memory;
+    args.dq = p.dq.memory;
+    args.dk = p.dk.memory;
+    args.dv = p.dv.memory;
+    assert_int_equal(ckl_attention(device, &desc, &args, stream), CKL_OK);
+    assert_slopes(&p, &p.q, &p.dq);
+    assert_slopes(&p, &p.k, &p.dk);
+    assert_slopes(&p, &p.v, &p.dv);
+    tensor_of_test *const all[] = { &p.q, &p.k, &p.v, &p.o, &p.lse, &p.dout, &p.dq, &p.dk, &p.dv };
+    for (int i = 0; i < COUNT_OF(all); i++)
+        free_tensor(all[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_batch_invariance), cmocka_unit_test(test_gradients) };
+    return cmocka_run_group_tests_name("attention", tests, open_device, close_device);
+}
