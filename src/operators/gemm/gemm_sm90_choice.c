@@ -81,11 +81,17 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     return true;
 }
 
+static double power_of_8(double x)
+{
+    x *= x;
+    x *= x;
+    return x * x;
+}
+
 /* A smooth maximum: what overlaps costs a little more than its longest part. */
 static double overlapped(double x, double y, double z)
 {
-    enum { POWER = 8 };
-    return pow(pow(x, POWER) + pow(y, POWER) + pow(z, POWER), 1.0 / POWER);
+    return sqrt(sqrt(sqrt(power_of_8(x) + power_of_8(y) + power_of_8(z))));
 }
 
 static bool starts_inside_sector(int64_t ld, ckl_dtype dtype)
