@@ -226,8 +226,11 @@ int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device
 /* As many stages as fit; two staging buffers of D, four in batches of few steps along K, unless that leaves few stages. */
 void gemm_sm90_fit_memory(gemm_sm90_config *config, int64_t k_steps, const ckl_device_info *device);
 
-/* Columns of a tile of D^T: all rows of D, or half of them; 0, which is refused, where they are too many. */
-int gemm_sm90_swapped_columns(int64_t rows);
+/*
+ * Columns of a tile of D^T: all rows of D, or half of them; 0, which is refused, where they are too many, or too few for one
+ * that is to be wide.
+ */
+int gemm_sm90_swapped_columns(int64_t rows, bool wide);
 
 /* Smaller problems of odd rows are better served by tiled, without copies: bench/notes/gemm.md. */
 #define GEMM_PITCHED_FLOPS 2e7

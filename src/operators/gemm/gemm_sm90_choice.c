@@ -20,6 +20,7 @@ enum {
     STEPS_FEW = 8,      // along K, of small products: their epilogues are as long as their main loops
     SWAP_COLUMNS = 256, // of a tile of D^T at most
     SWAP_TILES = 2,     // along them
+    SWAP_NARROW = 128,  // wider tiles come in fewer widths: each is a kernel
     ATOM_COLUMNS = 16,
 };
 
@@ -51,10 +52,11 @@ static int ragged_of(const ckl_gemm_desc *d)
     return d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
 }
 
-int gemm_sm90_swapped_columns(int64_t rows)
+int gemm_sm90_swapped_columns(int64_t rows, bool wide)
 {
     int64_t tiles = ceil_div(rows, SWAP_COLUMNS);
-    return tiles > SWAP_TILES ? 0 : (int)round_up(ceil_div(rows, tiles), ATOM_COLUMNS);
+    int64_t columns = ceil_div(rows, tiles), step = columns > SWAP_NARROW ? 2 * ATOM_COLUMNS : ATOM_COLUMNS;
+    return tiles > SWAP_TILES || (wide && columns <= SWAP_NARROW) ? 0 : (int)round_up(columns, step);
 }
 
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -67,7 +69,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = ragged_of(d);
     c->tile_m = t->tile_m;
-    c->tile_n = t->swap ? gemm_sm90_swapped_columns(d->m) : t->tile_n;
+    c->tile_n = t->swap ? gemm_sm90_swapped_columns(d->m, t->tile_m > 64) : t->tile_n;
     c->consumers = t->consumers;
     c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST; // one adds while the other's tensor cores work
     c->cluster_m = t->cluster_m;
@@ -81,11 +83,17 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     return true;
 }
 
+static double power_of_8(double x)
+{
+    x *= x;
+    x *= x;
+    return x * x;
+}
+
 /* A smooth maximum: what overlaps costs a little more than its longest part. */
 static double overlapped(double x, double y, double z)
 {
-    enum { POWER = 8 };
-    return pow(pow(x, POWER) + pow(y, POWER) + pow(z, POWER), 1.0 / POWER);
+    return sqrt(sqrt(sqrt(power_of_8(x) + power_of_8(y) + power_of_8(z))));
 }
 
 static bool starts_inside_sector(int64_t ld, ckl_dtype dtype)
@@ -157,7 +165,8 @@ static double epilogue_of_tile(const gemm_sm90_config *c)
     const gemm_sm90_shape s = gemm_sm90_shape_of(c);
     double narrow = c->swap || s.columns % 64 == 0 ? 1 : s.columns % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
     double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
-    double sent = 4.0 * c->tile_m * c->tile_n, exchange = c->split == 1 ? 0 : fit.exchange + sent / fit.exchange_bytes;
+    double parts = 4.0 * c->tile_m * s.columns * c->split;
+    double exchange = c->split == 1 ? 0 : fit.exchange + parts / fit.exchange_bytes;
     return (double)c->tile_m * s.columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
            exchange;
 }

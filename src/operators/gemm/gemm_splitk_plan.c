@@ -61,7 +61,7 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
     c->vec = vector_of(d);
     p->tile_m = t->tile_m;
     p->swap = t->tile_n == 0;
-    p->tile_n = p->swap ? gemm_sm90_swapped_columns(d->m) : t->tile_n;
+    p->tile_n = p->swap ? gemm_sm90_swapped_columns(d->m, true) : t->tile_n;
     p->consumers = t->consumers;
     p->pingpong = t->pingpong;
     p->cluster_m = t->cluster_m;
@@ -125,6 +125,10 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_INVALID, "gemm splitk: slices=%d is not 0 or in 2..%d", c->slices, GEMM_SPLITK_SLICES_MAX);
     if (c->products.batched != GEMM_SLICES_OF_K)
         FAIL(CKL_INVALID, "gemm splitk: batched=%d, slices of K are %d", c->products.batched, GEMM_SLICES_OF_K);
+    if (c->vec != 1 && (c->vec != GEMM_SPLITK_COLUMNS || vector_of(d) == 1))
+        FAIL(CKL_INVALID, "gemm splitk: vec=%d is not 1, or rows of C and D do not start at whole 16 bytes", c->vec);
+    if (d->m * sums_pitch(d) / GEMM_SPLITK_COLUMNS > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "gemm splitk: %" PRId64 "x%" PRId64 " sums are more than one launch adds", d->m, d->n);
     const ckl_gemm_desc halves = products_of(d, 2);
     const gemm_sm90_config products = gemm_splitk_products(c);
     TRY(gemm_sm90_admit(&halves, device, &products)); // before its cost is asked for
@@ -132,12 +136,7 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
     if (ceil_div(d->k, gemm_tile_k(d->a)) < slices)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: k=%" PRId64 " has fewer tiles of %d than slices=%d", d->k,
              gemm_tile_k(d->a), slices);
-    if (c->vec != 1 && (c->vec != GEMM_SPLITK_COLUMNS || vector_of(d) == 1))
-        FAIL(CKL_INVALID, "gemm splitk: vec=%d is not 1, or rows of C and D do not start at whole 16 bytes", c->vec);
-    if (d->m * sums_pitch(d) / GEMM_SPLITK_COLUMNS > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "gemm splitk: %" PRId64 "x%" PRId64 " sums are more than one launch adds", d->m, d->n);
-    const ckl_gemm_desc sliced = products_of(d, slices);
-    return gemm_sm90_admit(&sliced, device, &products);
+    return CKL_OK;
 }
 
 /* The sums of one slice. */
