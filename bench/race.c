@@ -10,7 +10,7 @@
 #include "lab/clock.h"
 
 /* Rows are many: of a large problem, fewer slices are compared than `ckl verify` compares. */
-static const double COMPARISON_EFFORT = 1.0 / 16;
+static const double COMPARISON_EFFORT = 1.0 / 64;
 
 /* Our plan is contestant 0; contestant i is entrant i - 1 and its line of the row is row->peers[place[i - 1]]. */
 typedef struct field_of_race {
