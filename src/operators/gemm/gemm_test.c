@@ -368,6 +368,14 @@ static const char *const cases[] = {
     "m=70 n=136 k=144 a=e4m3 scale_a=tensor scale_b=tensor scale_d=1 device_scalars=1 c=1",
     "batch=2 m=70 n=136 k=144 a=i8 d=f16 scale_a=row scale_b=row activation=relu preactivation=1",
     "m=70 n=136 k=72 activation=relu preactivation=1 impl=tiled device_scalars=1",
+    "m=70 n=137 k=72 activation=gelu preactivation=1 impl=sm90",
+    "m=70 n=137 k=72 activation=gelu preactivation=1 impl=sm90 ldd=144 ldx=152",
+    "m=70 n=137 k=72 activation=dgelu c=1 beta=1 impl=sm90",
+    "m=20 n=136 k=72 activation=dsilu c=1 beta=1 bias=1 bias_along=m impl=sm90 config='tile_m=64 tile_n=32 stages=3 "
+    "swap=1 consumers=1 pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=140 n=133 k=72 gated=1 activation=gelu_erf impl=sm90 batch=2",
+    "m=6 n=5 k=0 a=e4m3 bias=1 activation=silu layout=tn",
+    "m=6 n=5 k=0 a=f32 beta=1 layout=tt",
     "m=40 n=48 k=40 gated=1 activation=silu impl=naive",
     "m=70 n=72 k=41 gated=1 activation=silu layout=nn impl=tiled",
     "m=70 n=33 k=40 gated=1 activation=gelu a=f32 scale_d=1 scale_a=row impl=tiled",
@@ -480,7 +488,10 @@ static const test_reject rejects[] = {
     { "impl=sm90 config='ragged=3'", CKL_INVALID, "gemm sm90: ragged=3 is not in 0..2" },
     { "bias_along=m", CKL_INVALID, "gemm: bias_along=m is not part of a problem without bias" },
     { "gated=1 bias=1", CKL_INVALID, "gemm: gated=1 goes without C, bias, a scale for each column and X" },
-    { "gated=1 layout=nn impl=sm90", CKL_UNSUPPORTED, "gemm sm90: gated products want a K-major B" },
+    { "gated=1 layout=nn impl=sm90 config='tile_m=64 tile_n=64 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 split=1 "
+      "swap=0 "
+      "stages=4'",
+      CKL_UNSUPPORTED, "gemm sm90: gated products want a K-major B" },
     { "accumulation=accurate", CKL_INVALID, "gemm: accumulation=accurate is of 8-bit floats, not of f16" },
     { "ldx=256", CKL_INVALID, "gemm: ldx=256 is not part of a problem without X" },
     { "batch=2 stride_x=65536", CKL_INVALID, "gemm: stride_x=65536 is not part of a problem without X" },
