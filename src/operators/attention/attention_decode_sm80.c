@@ -17,7 +17,8 @@ enum {
     LANES = 32,
     QUAD = 4,   // columns of O that a thread takes at a time
     FLIGHT = 4, // splits whose values a thread loads at a time
-    PAD = 8,    // columns between rows of O in shared memory, against bank conflicts
+    STAGES_MAX = ATTENTION_DECODE_STAGES_MAX,
+    PAD = 8, // columns between rows of O in shared memory, against bank conflicts
 };
 
 /* Everything that the steps share. Letters: rows (BM), keys of a block (BN). */
@@ -166,12 +167,20 @@ typedef struct block_rows {
     val count; // i32; none: 0 or less
 } block_rows;
 
-/* Of block `number` of this warp. */
+static block_rows no_rows(void)
+{
+    block_rows rows = { .count = variable(I32, imm(0)) };
+    for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
+        rows.at[which] = variable(U32, imm(0));
+    return rows;
+}
+
+/* Of block `number` of this warp. The table is read up to kv, so that it need not wait for the length. */
 static void find_rows(const decode_kernel *k, val number, block_rows *rows)
 {
     const int bn = k->cfg->keys, page = k->form.page;
     val start = add(k->from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
-    val last = sub(max(k->length, imm_as(U32, 1)), imm(1)), key = min(add(start, rem(lane(), imm(bn))), last), place;
+    val key = min(add(start, rem(lane(), imm(bn))), sub(k->p.kv, imm(1))), place;
     if (page) {
         tensor gTable = gmem_tensor(k->p.table, I32,
                                     make_layout(shape(k->p.table_pages, k->p.batch),
@@ -287,21 +296,21 @@ static void attend(decode_kernel *k)
     const int stages = k->cfg->stages, bn = k->cfg->keys;
     val blocks = div(add(sub(max(k->to, k->from), k->from), imm(bn - 1)), imm(bn));
     val count = div(sub(add(blocks, imm(k->cfg->warps - 1)), warp()), imm(k->cfg->warps));
-    block_rows rows = { .count = variable(I32, imm(0)) };
-    for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
-        rows.at[which] = variable(U32, imm(0));
+    block_rows rows[STAGES_MAX];
     val first = mul(warp(), imm(stages));
-    find_rows(k, imm_as(U32, 0), &rows);
-    for (int s = 0; s < stages - 1; s++) {
-        load_block(k, &rows, add(first, imm(s)));
-        find_rows(k, imm_as(U32, s + 1), &rows);
+    for (int s = 0; s < stages; s++) { // all are asked for before the first is waited for
+        rows[s] = no_rows();
+        find_rows(k, imm_as(U32, s), &rows[s]);
     }
+    for (int s = 0; s < stages - 1; s++)
+        load_block(k, &rows[s], add(first, imm(s)));
+    block_rows *next = &rows[stages - 1];
     val use = variable(U32, imm(0)), fill = variable(U32, imm(stages - 1));
     LOOP(i, count) {
         cp_async_wait(stages - 2);
         warp_sync();
-        load_block(k, &rows, add(first, fill));
-        find_rows(k, add(i, imm(stages)), &rows);
+        load_block(k, next, add(first, fill));
+        find_rows(k, add(i, imm(stages)), next);
         use_block(k, i, add(first, use));
         assign(use, select(eq(use, imm(stages - 1)), imm(0), add(use, imm(1))));
         assign(fill, select(eq(fill, imm(stages - 1)), imm(0), add(fill, imm(1))));
@@ -511,7 +520,7 @@ void attention_decode_sm80(const void *config, int kernel)
     const attention_decode_sm80_config *cfg = config;
     decode_kernel k = { .cfg = cfg, .form = cfg->form, .d = columns_of(cfg->form.d), .dv = columns_of(cfg->form.dv) };
     (void)kernel;
-    launch_bounds(LANES * cfg->warps, 0);
+    launch_bounds(LANES * cfg->warps, cfg->ctas);
     k.p = params_of(attention_decode);
     grid_wait();
     launch_dependents();
