@@ -60,18 +60,26 @@ enum {
     HEAD_MAX = 256,
     HEADS_MAX = 320, // d + dv: sums of a key's gradients stay in registers
     BLOCK_MAX = 128,
+    REGISTERS = 208, // of 240: for accumulators and what they are rounded to
     STAGES_MAX = 4,
     STATS_BYTES = 8,  // of a query
     STATS_QUERIES = 8 // of a CTA
 };
+
+/* Tokens of a block whose scores, slopes and their roundings fit the registers beside sums of so many columns. */
+static int block_for(const ckl_attention_desc *d, int64_t columns)
+{
+    const int64_t room = 2 * REGISTERS - columns, each = d->softcap > 0 ? 4 : 3; // in halves
+    return (int)min_i64(BLOCK_MAX, max_i64(16, room / each / 16 * 16));
+}
 
 static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_attention_desc *d = desc;
     attention_sm90_backward_config *c = config;
     c->form = attention_form_of(d);
-    if (d->d + d->dv > 192) // registers
-        c->block = d->d + d->dv > 256 || d->softcap > 0 ? 32 : 48;
+    c->block = block_for(d, d->d + d->dv);
+    c->keys = block_for(d, d->d);
     int64_t rows = product_i64(product_i64(d->batch, d->kv_heads), d->kv);
     if (rows <= product_i64(device->sm_count, ATTENTION_ROWS))
         c->consumers = 1;
@@ -103,11 +111,12 @@ static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED,
              "attention %s: no queries, a mask, or d=%" PRId64 " and dv=%" PRId64 ", more than %d together", who, d->d,
              d->dv, HEADS_MAX);
-    if (c->consumers < 1 || c->consumers > 2 || c->block < 16 || c->block > BLOCK_MAX || c->block % 16 || c->stages < 2)
+    if (c->consumers < 1 || c->consumers > 2 || c->block < 16 || c->block > BLOCK_MAX || c->block % 16 ||
+        c->keys < 16 || c->keys > BLOCK_MAX || c->keys % 16 || c->stages < 2)
         FAIL(CKL_INVALID,
-             "attention %s: consumers=%d is not in 1..2, block=%d not a multiple of 16 up to %d, or stages=%d less "
-             "than 2",
-             who, c->consumers, c->block, BLOCK_MAX, c->stages);
+             "attention %s: consumers=%d is not in 1..2, block=%d or keys=%d not a multiple of 16 up to %d, or "
+             "stages=%d less than 2",
+             who, c->consumers, c->block, c->keys, BLOCK_MAX, c->stages);
     int64_t smem = attention_sm90_backward_smem(c);
     if (smem > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "attention %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, who,

@@ -202,9 +202,10 @@ void attention_sm90(const void *config, int kernel);
 
 /* Backward of sm90: of keys and values, then of queries, each over blocks of the other */
 
-#define ATTENTION_BACKWARD_CONFIG(X, owner)                                         \
-    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 keys, or queries, each") \
-    X(owner, int, block, "64", "16 32 48 64 80 96", "queries, or keys, of a block") \
+#define ATTENTION_BACKWARD_CONFIG(X, owner)                                                          \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 keys, or queries, each")                  \
+    X(owner, int, block, "64", "16 32 48 64 80 96", "queries that the keys' kernel takes at a time") \
+    X(owner, int, keys, "96", "32 48 64 80 96 112 128", "keys that the queries' kernel does")        \
     X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")
 
 typedef struct attention_sm90_backward_config {

@@ -35,6 +35,7 @@ typedef struct backward_kernel {
     attention_form form;
     attention_values p;
     bool of_keys;
+    int block; // BN
     columns d, dv;
     tma_copy tmaX1, tmaX2, tmaY1, tmaY2, tmaD1, tmaD2;
     tensor sX1, sX2; // (ROWS,CHUNK,CHUNKS,CONSUMERS)
@@ -54,16 +55,17 @@ static int span_of(columns c)
 
 int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *c)
 {
-    columns d = columns_of(c->form.d), dv = columns_of(c->form.dv);
+    const columns d = columns_of(c->form.d), dv = columns_of(c->form.dv);
+    const int block = c->block > c->keys ? c->block : c->keys;
     int64_t x = columns_bytes(d, ROWS) + columns_bytes(dv, ROWS);
-    int64_t y = columns_bytes(d, c->block) + columns_bytes(dv, c->block) + 4 * STATS * c->block;
+    int64_t y = columns_bytes(d, block) + columns_bytes(dv, block) + 4 * STATS * block;
     return c->consumers * x + c->stages * y + 16 * (1 + c->stages);
 }
 
 static int64_t bytes_of_block(const backward_kernel *k)
 {
-    int64_t stats = k->of_keys ? 4 * STATS * k->cfg->block : 0;
-    return columns_bytes(k->d, k->cfg->block) + columns_bytes(k->dv, k->cfg->block) + stats;
+    int64_t stats = k->of_keys ? 4 * STATS * k->block : 0;
+    return columns_bytes(k->d, k->block) + columns_bytes(k->dv, k->block) + stats;
 }
 
 static tensor tiles(const char *name, ckl_dtype dtype, columns c, int rows, int count)
@@ -77,9 +79,9 @@ static void describe_memory(backward_kernel *k)
     ckl_dtype dtype = k->form.dtype;
     k->sX1 = tiles("X1", dtype, k->d, ROWS, c->consumers);
     k->sX2 = tiles("X2", dtype, k->dv, ROWS, c->consumers);
-    k->sY1 = tiles("Y1", dtype, k->d, c->block, c->stages);
-    k->sY2 = tiles("Y2", dtype, k->dv, c->block, c->stages);
-    k->sStats = smem_tensor("stats", F32, compact(shape(c->block, STATS, c->stages)), 16);
+    k->sY1 = tiles("Y1", dtype, k->d, k->block, c->stages);
+    k->sY2 = tiles("Y2", dtype, k->dv, k->block, c->stages);
+    k->sStats = smem_tensor("stats", F32, compact(shape(k->block, STATS, c->stages)), 16);
     k->x = make_pipeline("X barriers", 1, 1, 1);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers * WARPGROUP / 32); // each warp releases what it has read
 }
@@ -88,7 +90,7 @@ static void describe_maps(backward_kernel *k)
 {
     const attention_values *p = &k->p;
     ckl_dtype dtype = k->form.dtype;
-    const int block = k->cfg->block, d = k->d.chunk, dv = k->dv.chunk, d_span = span_of(k->d), dv_span = span_of(k->dv);
+    const int block = k->block, d = k->d.chunk, dv = k->dv.chunk, d_span = span_of(k->d), dv_span = span_of(k->dv);
     k->tmaX1 = make_tma(k->of_keys ? p->K : p->Q, dtype, 4, ROWS, d, d_span);
     k->tmaX2 = make_tma(k->of_keys ? p->V : p->DO, dtype, 4, ROWS, dv, dv_span);
     k->tmaY1 = make_tma(k->of_keys ? p->Q : p->K, dtype, 4, block, d, d_span);
@@ -104,7 +106,7 @@ static void describe_maps(backward_kernel *k)
 static void find_blocks(backward_kernel *k)
 {
     const attention_values *p = &k->p;
-    const int block = k->cfg->block, rows = k->cfg->consumers * ROWS;
+    const int block = k->block, rows = k->cfg->consumers * ROWS;
     val row = convert(I32, k->row), last_row = add(row, imm(rows - 1)),
         tokens = convert(I32, k->of_keys ? p->q : p->kv);
     val begin = imm_as(I32, 0), end = tokens;
@@ -200,7 +202,7 @@ static tensor stats_of(const backward_kernel *k, val head)
 
 static void load_y(const backward_kernel *k, const walk *w, pipeline_state *at)
 {
-    const int block = k->cfg->block;
+    const int block = k->block;
     val head = head_of(k, w->head), row = mul(w->block, imm(block));
     const val outer[] = { head, k->batch };
     pipeline_wait_empty(&k->ring, at);
@@ -266,7 +268,7 @@ static val consumer_thread(void)
 
 static consumer_role describe_consumer(const backward_kernel *k)
 {
-    const int block = k->cfg->block;
+    const int block = k->block;
     ckl_dtype dtype = k->form.dtype;
     consumer_role c = { .scores_mma = warpgroup_mma(dtype, block, "SS"),
                         .d1_mma = warpgroup_mma(dtype, k->d.used, "RS"),
@@ -328,7 +330,7 @@ static tile_rows rows_of(const backward_kernel *k, const consumer_role *c, const
 static void hide_keys(const backward_kernel *k, consumer_role *c, val block)
 {
     tile_grid grid = {
-        .right = k->form.right, .left = k->form.left, .rows = ROWS, .keys = k->cfg->block, TILE_GRID_VALUES(k->p)
+        .right = k->form.right, .left = k->form.left, .rows = ROWS, .keys = k->block, TILE_GRID_VALUES(k->p)
     };
     tile_rows rows = rows_of(k, c, &grid);
     IF(is_cut(&rows, block))
@@ -340,22 +342,22 @@ static void hide_queries(const backward_kernel *k, consumer_role *c, val block)
 {
     const attention_values *p = &k->p;
     val row = convert(I32, add(k->row, mul(c->index, imm(ROWS)))), end = add(row, imm(ROWS - 1));
-    val first = convert(I32, mul(block, imm(k->cfg->block))), cut = ir_int(IR_PRED, 0);
+    val first = convert(I32, mul(block, imm(k->block))), cut = ir_int(IR_PRED, 0);
     if (!k->form.right && !k->form.left)
         return;
     if (k->form.right) // the first query does not see the last key
         cut = lt(add(first, p->last), end);
     if (k->form.left) { // the last query does not see the first key
-        val late = lt(row, add(add(first, imm(k->cfg->block - 1)), p->first));
+        val late = lt(row, add(add(first, imm(k->block - 1)), p->first));
         cut = k->form.right ? logical_or(cut, late) : late;
     }
     IF(cut) {
-        tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->cfg->block)), consumer_thread());
+        tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), consumer_thread());
         val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], from = add(first, convert(I32, coordinate(cS, 1, 0)));
         for (int i = 0; i < online_row_count(c->scores); i++) {
             val key = add(row, convert(I32, coordinate(cS, 0, online_row_value(c->scores, i))));
             begins[i] = k->form.right ? sub(sub(key, p->last), from) : imm_as(I32, 0);
-            ends[i] = k->form.left ? sub(sub(key, p->first), from) : imm_as(I32, k->cfg->block);
+            ends[i] = k->form.left ? sub(sub(key, p->first), from) : imm_as(I32, k->block);
         }
         mask_scores(c->scores, coordinate_distances(cS, 1), begins, ends);
     }
@@ -375,7 +377,7 @@ static val stat_of(const backward_kernel *k, const consumer_role *c, tensor cS, 
 
 static void load_row_stats(const backward_kernel *k, consumer_role *c)
 {
-    tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->cfg->block)), consumer_thread());
+    tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), consumer_thread());
     tensor gStats = stats_of(k, k->head); // (ROWS_OF_STATS,STATS)
     for (int i = 0; i < 2; i++) {
         val row = add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i)));
@@ -482,7 +484,7 @@ static void consumer(const backward_kernel *k)
     if (k->cfg->consumers > 1)
         warpgroup_reg_alloc(240);
     consumer_role c = describe_consumer(k);
-    tensor cS = partition_C(&c.scores_mma, identity_tensor(shape(ROWS, k->cfg->block)), consumer_thread()); // (MMA,1,1)
+    tensor cS = partition_C(&c.scores_mma, identity_tensor(shape(ROWS, k->block)), consumer_thread()); // (MMA,1,1)
     walk w = begin_walk(k);
     val before = variable(U32, imm(k->cfg->stages)); // none
     pipeline_state x = consumer_state(&k->x);
@@ -509,6 +511,7 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, bool o
     backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys };
     k.d = columns_of(cfg->form.d);
     k.dv = columns_of(cfg->form.dv);
+    k.block = of_keys ? cfg->block : cfg->keys;
     launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
     k.p = params_of(attention);
     describe_maps(&k);

@@ -127,6 +127,7 @@ static const char *const cases[] = {
     "direction=backward q=20 kv=30 d=20 mask=add ldmask=30 heads=2 ldmask_head=600",
     "direction=backward q=10 kv=20 d=8 mask=bool misalign=1 impl=naive_backward",
     "direction=backward q=150 kv=200 heads=2 kv_heads=1 d=32 left=70 impl=sm90_backward config='consumers=2 block=16 "
+    "keys=32 "
     "stages=2' "
     "# the ring goes round",
     "direction=backward q=0 kv=10 # zeros",
