@@ -18,8 +18,10 @@ for suite in $suites; do
     "$ckl" bench --suite "bench/suites/$suite.txt" --seconds "$seconds" --json "bench/results/$suite.json" ||
         failed="$failed $suite"
 done
-"$ckl" bench --ladder --suite bench/suites/reduce-ladder.txt --seconds "$seconds" --json bench/results/reduce-ladder.json ||
-    failed="$failed reduce-ladder"
+for ladder in reduce-ladder attention-ladder; do
+    "$ckl" bench --ladder --suite "bench/suites/$ladder.txt" --seconds "$seconds" --json "bench/results/$ladder.json" ||
+        failed="$failed $ladder"
+done
 python3 scripts/update_performance.py
 [[ -z $failed ]] || {
     echo "bench_all: failed:$failed" >&2

@@ -12,10 +12,11 @@ static ckl_status choose_naive_backward(const void *desc, const ckl_device_info 
     return CKL_OK;
 }
 
-/* Of kernel 0 and 1: rows of dQ; of dK and dV. */
+/* Threads of kernel 0, 1 and 2: rows of dQ; of dK and dV; sinks. */
 static int64_t naive_rows(const ckl_attention_desc *d, int kernel)
 {
-    return product_i64(d->batch, kernel == 0 ? product_i64(d->heads, d->q) : product_i64(d->kv_heads, d->kv));
+    const int64_t of_batch[] = { product_i64(d->heads, d->q), product_i64(d->kv_heads, d->kv) };
+    return kernel == 2 ? (d->sinks ? d->heads : 0) : product_i64(d->batch, of_batch[kernel]);
 }
 
 static ckl_status admit_naive_backward(const void *desc, const ckl_device_info *device, const void *config)
@@ -49,8 +50,8 @@ typedef attention_naive_config attention_naive_backward_config;
 
 const implementation attention_naive_backward_implementation = {
     IMPLEMENTATION_PARTS(attention, naive_backward),
-    .summary = "a thread a row of dQ, then of dK and dV: the definition, for any sizes and strides",
-    .kernels = 2,
+    .summary = "a thread a row of dQ, of dK and dV, or a sink: the definition, for any sizes and strides",
+    .kernels = 3,
     .params = &attention_param_list,
 };
 
@@ -88,12 +89,14 @@ static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *
     return CKL_OK;
 }
 
-/* CTAs of kernel 0: stats of queries; 1: tiles of keys; 2: tiles of queries. */
+/* CTAs of kernel 0: stats of queries; 1: tiles of keys; 2: tiles of queries; 3: sinks. */
 static int64_t sm90_backward_ctas(const ckl_attention_desc *d, const attention_sm90_backward_config *c, int kernel)
 {
     const int64_t rows = c->consumers * ATTENTION_ROWS, heads = product_i64(d->batch, d->heads);
     if (kernel == 0)
         return ceil_div(product_i64(heads, round_up(d->q, c->block)), STATS_QUERIES);
+    if (kernel == 3)
+        return d->sinks ? d->heads : 0;
     return kernel == 1 ? product_i64(product_i64(d->batch, d->kv_heads), ceil_div(d->kv, rows))
                        : product_i64(heads, ceil_div(d->q, rows));
 }
@@ -145,7 +148,7 @@ static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, c
     attention_params params = attention_params_of(d, x, c->consumers * ATTENTION_ROWS);
     params.stats = plan_workspace(plan, x->workspace);
     params.stats_rows = (uint32_t)round_up(d->q, c->block);
-    for (int i = 0; i < plan->impl->kernels; i++)
+    for (int i = 0; i < (d->sinks ? plan->impl->kernels : plan->impl->kernels - 1); i++)
         TRY(plan_launch(plan, i, (plan_grid){ .x = sm90_backward_ctas(d, c, i) }, &params, stream));
     return CKL_OK;
 }
@@ -156,7 +159,7 @@ static const field sm90_backward_fields[] = { ATTENTION_FORM(FIELD_NESTED, (atte
 const implementation attention_sm90_backward_implementation = {
     IMPLEMENTATION_PARTS(attention, sm90_backward),
     .summary = "gradients of keys, then of queries, each over blocks of the other, by TMA and wgmma; Hopper",
-    .kernels = 3,
+    .kernels = 4,
     .params = &attention_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_sm90_backward,

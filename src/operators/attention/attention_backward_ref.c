@@ -6,7 +6,7 @@
 #include "operators/attention/attention_lab.h"
 
 enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT }; // operands
-enum { DQ, DK, DV };                                              // outputs
+enum { DQ, DK, DV, DSINKS };                                      // outputs
 enum { HEAD_MAX = 1024 };
 
 typedef struct place {
@@ -139,6 +139,19 @@ static void of_key(const ckl_attention_desc *d, void *const *host, place at, ref
             }
 }
 
+/* All of dSinks. */
+static void of_sinks(const ckl_attention_desc *d, void *const *host, reference_slice *out)
+{
+    query q;
+    for (int64_t head = 0; head < out->count; head++)
+        for (int64_t row = 0; row < d->batch * d->q; row++) {
+            read_query(d, host, (place){ row / d->q, head, row % d->q }, &q);
+            double weight = exp(dtype_read(CKL_F32, host[SINKS], head) - q.lse);
+            out->value[head] -= weight * q.delta;
+            out->magnitude[head] += weight * q.delta_size;
+        }
+}
+
 void attention_backward_reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_attention_desc *d = problem;
@@ -146,5 +159,8 @@ void attention_backward_reference(const void *problem, void *const *host, refere
     place at = { out.row / tokens / heads, out.row / tokens % heads, out.row % tokens };
     for (int64_t i = 0; i < out.count; i++)
         out.value[i] = out.magnitude[i] = 0;
-    (out.output == DQ ? of_query : of_key)(d, host, at, &out);
+    if (out.output == DSINKS)
+        of_sinks(d, host, &out);
+    else
+        (out.output == DQ ? of_query : of_key)(d, host, at, &out);
 }

@@ -137,7 +137,8 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
     X(owner, tensor, DK)                                                                             \
     X(owner, tensor, DV)                                                                             \
     X(owner, pointer, grad, [ATTENTION_TENSORS])                                                     \
-    X(owner, pointer, stats)  /* of queries, in rows of a head: -lse in units of 2, and dout * o */  \
+    X(owner, pointer, stats) /* of queries, in rows of a head: -lse in units of 2, and dout * o */   \
+    X(owner, pointer, dsinks)                                                                        \
     X(owner, u32, stats_rows) /* of a head */                                                        \
     X(owner, f32, scale)                                                                             \
     X(owner, pointer, starts_q) /* of sequences, where ragged */                                     \

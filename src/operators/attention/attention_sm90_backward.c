@@ -9,7 +9,8 @@
  * scores = X1 * Y1^T give the weights P = 2^(scores - lse), slopes = X2 * Y2^T the gradient dS = P * (slopes - delta). Rounded to
  * 16 bits these accumulators are the first operand of the sums' products as they stand in registers, and Y is the second, so
  * nothing but Y passes through shared memory. One thread brings blocks of Y by TMA; the sums of a block run under the scores
- * of the next one. Before both, a kernel gives lse and delta = dO * O of every query.
+ * of the next one. Before both, a kernel gives lse and delta = dO * O of every query; a last one adds up the gradients of
+ * sinks.
  */
 #include <stdio.h>
 
@@ -24,10 +25,10 @@ enum {
     STATS = 2, // of a query: -lse in units of log2, -inf where there is none; and delta
 };
 
-enum { STATS_THREADS = 128, STATS_LANES = 16, VECTOR = 8 };
+enum { STATS_THREADS = 128, STATS_LANES = 16, VECTOR = 8, SINK_THREADS = 512, SINK_FLIGHT = 4 };
 
 /* The kernels. */
-enum { OF_STATS, OF_KEYS, OF_QUERIES };
+enum { OF_STATS, OF_KEYS, OF_QUERIES, OF_SINKS };
 
 /* Everything the roles share. Letters: rows (ROWS), tokens of a block (BN). */
 typedef struct backward_kernel {
@@ -588,11 +589,46 @@ static void describe_stats(const attention_form *form)
     }
 }
 
+/* A CTA has a head. */
+static void describe_sinks(void)
+{
+    launch_bounds(SINK_THREADS, 0);
+    attention_values p = params_of(attention);
+    grid_wait();
+    launch_dependents();
+    val rows = convert(I64, p.stats_rows), head = cta_x(), sum = variable(F32, immf(0));
+    layout all =
+        make_layout(shape(rows, STATS, p.heads, p.all_heads),
+                    stride(1, rows, mul(rows, imm64(STATS)), mul(mul(rows, imm64(STATS)), convert(I64, p.heads))));
+    tensor gStats = slice(gmem_tensor(p.stats, F32, all), _, _, head, _); // (ROWS,STATS,BATCH)
+    tensor gSinks = gmem_tensor(p.sinks, F32, make_layout(dynamic(p.heads), leaf(1)));
+    val sink = mul(at(gSinks, head), immf(M_LOG2E)), batches = div(p.all_heads, p.heads);
+    LOOP_FROM(batch, imm_as(U32, 0), batches, imm_as(U32, 1)) {
+        LOOP_FROM(first, thread(), p.stats_rows, imm(SINK_THREADS * SINK_FLIGHT)) {
+            val offset[SINK_FLIGHT], delta[SINK_FLIGHT];
+            for (int i = 0; i < SINK_FLIGHT; i++) { // those past the last one have no weight
+                val row = add(first, imm(i * SINK_THREADS)), there = min(row, sub(p.stats_rows, imm(1)));
+                offset[i] = select(lt(row, p.stats_rows), at(gStats, there, 0, batch), immf(-INFINITY));
+                delta[i] = at(gStats, there, 1, batch);
+            }
+            for (int i = 0; i < SINK_FLIGHT; i++)
+                assign(sum, fma(neg(exp2_ftz(add(sink, offset[i]))), delta[i], sum));
+        }
+    }
+    const reduction r = reduce_sums(1);
+    cta_reduce(&r, SINK_THREADS, smem_alloc("sums", cta_reduce_bytes(SINK_THREADS), 16), &sum);
+    tensor gDsinks = gmem_tensor(p.dsinks, F32, make_layout(dynamic(p.heads), leaf(1)));
+    IF(eq(thread(), imm(0)))
+        set(gDsinks, head, sum);
+}
+
 void attention_sm90_backward(const void *config, int kernel)
 {
     const attention_sm90_backward_config *cfg = config;
     if (kernel == OF_STATS)
         describe_stats(&cfg->form);
+    else if (kernel == OF_SINKS)
+        describe_sinks();
     else
         describe_gradients(cfg, kernel == OF_KEYS);
 }
