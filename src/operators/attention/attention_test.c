@@ -124,7 +124,7 @@ static const char *const cases[] = {
     "direction=backward q=100 kv=150 batch=2 d=128 layout=bshd left=30 right=20 heads=2 dtype=bf16 # keys that few see",
     "direction=backward q=60 kv=70 d=64 softcap=2 sinks=1 left=64 causal=1",
     "direction=backward q=40 kv=90 d=192 dv=128",
-    "direction=backward batch=2 heads=3 q=600 kv=20 d=32 sinks=1 layout=bshd # sums of more queries than a CTA has "
+    "direction=backward batch=2 heads=3 q=560 kv=20 d=32 sinks=1 layout=bshd # sums of more queries than a CTA has "
     "threads",
     "direction=backward q=20 kv=30 d=20 mask=add ldmask=30 heads=2 ldmask_head=600",
     "direction=backward q=10 kv=20 d=8 mask=bool misalign=1 impl=naive_backward",
