@@ -2,7 +2,7 @@
 BUILD ?= build
 JOBS  ?= $(shell nproc)
 
-.PHONY: build ckl demo test test-full test-gpu fuzz verify docs clean setup bench bench-%
+.PHONY: build ckl demo test test-full test-gpu fuzz verify docs clean setup setup-python install deb wheel bench bench-%
 
 build: $(BUILD)/CMakeCache.txt
 	@cmake --build $(BUILD) -j$(JOBS)
@@ -17,16 +17,31 @@ $(BUILD)/CMakeCache.txt: CMakeLists.txt
 setup:
 	@scripts/setup.sh
 
+setup-python:
+	@scripts/setup.sh python
+
+# library, headers, ckl, its man page and completions; `make deb` packs the same
+PREFIX ?= /usr/local
+install: build
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+deb: build
+	@cd $(BUILD) && cpack -G DEB
+
+# the Python package, into dist/
+wheel:
+	@scripts/wheel.sh
+
 demo: setup
 	@$(MAKE) --no-print-directory ckl
 	@scripts/demo.sh $(BUILD)/ckl
 
-test: setup
+test: setup-python
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh $(BUILD)
 
 # also every fill of large problems, five seeds, every forced kernel assembled, and the long unit tests
-test-full: setup
+test-full: setup-python
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh --full $(BUILD)
 

@@ -1,13 +1,14 @@
 /* entrant.c - running an entrant, choosing a peer's best variant, and judging its result. */
 #include "bench/entrant.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/math.h"
 #include "lab/clock.h"
 
-static const measure_limits BRIEFLY = { .seconds_max = 0.2 };
-static const double GLANCES_SECONDS = 1;
+/* What choosing takes at most, and as a multiple of the time that a race may sample. */
+static const double GLANCES_SECONDS = 1, GLANCES_OF_SAMPLING = 8, BRIEF_SECONDS = 0.2, BRIEF_OF_SAMPLING = 2;
 
 enum {
     CONTENDERS = 12, // of a brief race
@@ -60,10 +61,10 @@ static ckl_status glance(const peer_entrant *e, const rotation *memory, ckl_stre
 
 /* Variants that cannot be enqueued are left out. */
 static void glance_at_all(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
-                          const device_event events[2], contender *all, peer_finalists *out)
+                          const device_event events[2], double seconds, contender *all, peer_finalists *out)
 {
-    double begin = clock_seconds();
-    for (int i = 0; i < p->variants(problem) && clock_seconds() - begin < GLANCES_SECONDS; i++) {
+    double end = clock_seconds() + seconds;
+    for (int i = 0; i < p->variants(problem) && clock_seconds() < end; i++) {
         contender c = { .entrant = { p, problem, i } };
         if (glance(&c.entrant, memory, stream, events, &c.us) == CKL_OK)
             all[out->tried++] = c;
@@ -81,13 +82,14 @@ static int by_time(const void *a, const void *b)
     return x->entrant.variant - y->entrant.variant;
 }
 
-static ckl_status race_briefly(const rotation *memory, ckl_stream stream, contender *all, int count)
+static ckl_status race_briefly(const rotation *memory, ckl_stream stream, double seconds, contender *all, int count)
 {
+    const measure_limits limits = { .seconds_max = seconds };
     contestant contestants[CONTENDERS];
     conditions unused;
     for (int i = 0; i < count; i++)
         contestants[i] = peer_contestant(&all[i].entrant);
-    TRY(measure(memory, stream, &BRIEFLY, contestants, count, &unused));
+    TRY(measure(memory, stream, &limits, contestants, count, &unused));
     for (int i = 0; i < count; i++)
         all[i].us = contestants[i].time_us.median;
     qsort(all, (size_t)count, sizeof *all, by_time);
@@ -110,23 +112,23 @@ static void take_fastest(const contender *all, int contenders, peer_finalists *o
 }
 
 static ckl_status choose(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
-                         const device_event events[2], peer_finalists *out)
+                         const device_event events[2], double seconds, peer_finalists *out)
 {
     contender all[PEER_VARIANTS_MAX];
-    glance_at_all(p, problem, memory, stream, events, all, out);
+    glance_at_all(p, problem, memory, stream, events, fmin(GLANCES_SECONDS, seconds * GLANCES_OF_SAMPLING), all, out);
     TRY(ckl_stream_synchronize(memory->device, stream));
     if (out->tried == 0)
         FAIL(CKL_UNSUPPORTED, "%s: none of its variants runs: %s", p->name, ckl_error());
     qsort(all, (size_t)out->tried, sizeof *all, by_time);
     int contenders = (int)min_i64(out->tried, CONTENDERS);
     if (contenders > PEER_FINALISTS)
-        TRY(race_briefly(memory, stream, all, contenders));
+        TRY(race_briefly(memory, stream, fmin(BRIEF_SECONDS, seconds * BRIEF_OF_SAMPLING), all, contenders));
     take_fastest(all, contenders, out);
     return CKL_OK;
 }
 
 ckl_status peer_choose_finalists(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
-                                 peer_finalists *out)
+                                 double seconds, peer_finalists *out)
 {
     const device_ops *ops = memory->device->ops;
     device_event events[2] = { NULL };
@@ -135,31 +137,24 @@ ckl_status peer_choose_finalists(const peer *p, const peer_problem *problem, con
     for (int i = 0; i < COUNT_OF(events) && status == CKL_OK; i++)
         status = ops->event_create(memory->device, &events[i]);
     if (status == CKL_OK)
-        status = choose(p, problem, memory, stream, events, out);
+        status = choose(p, problem, memory, stream, events, seconds, out);
     for (int i = 0; i < COUNT_OF(events); i++)
         if (events[i])
             ops->event_destroy(memory->device, events[i]);
     return status;
 }
 
-/* The run before has left the inputs unchanged: that was checked. */
-static ckl_status write_outputs(check *k)
-{
-    operand_images_poison(&k->images, POISON);
-    return operand_set_write_outputs(k->device, &k->images, &k->set, k->stream);
-}
-
 ckl_status peer_check(check *k, const peer_entrant *e, check_result *result)
 {
-    TRY(write_outputs(k));
+    operand_images_poison(&k->images, POISON);
+    TRY(operand_set_write_outputs(k->device, &k->images, &k->set, k->stream));
     TRY(run_peer(e, k->set.pointer, k->stream));
     if (e->peer->finish)
         TRY(e->peer->finish(e->problem, e->variant, k->set.pointer, k->stream));
     TRY(ckl_stream_synchronize(k->device, k->stream));
-    TRY(operand_set_read(k->device, &k->images, &k->set, k->stream));
-    TRY(ckl_stream_synchronize(k->device, k->stream));
+    TRY(operand_set_read_outputs(k->device, &k->images, &k->set, k->stream));
     k->images.roundings = PEER_ROUNDINGS;
-    check_compare(k, result);
+    check_compare_outputs(k, result);
     k->images.roundings = 0;
     return CKL_OK;
 }

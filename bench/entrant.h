@@ -31,11 +31,14 @@ typedef struct peer_finalists {
         failed; // of all variants: those that were run, and those that cannot be; ckl_error() says why the last one cannot
 } peer_finalists;
 
-/* The fastest of a brief race between the fastest of a glance at every one, and variant 0. Glances end after a second. */
+/*
+ * The fastest of a brief race between the fastest of a glance at every one, and variant 0. Glances end after 8 times the seconds that
+ * a race may sample, a second at most: then not every variant was looked at.
+ */
 ckl_status peer_choose_finalists(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
-                                 peer_finalists *out);
+                                 double seconds, peer_finalists *out);
 
-/* Runs a peer once on the check's own memory and compares its result as ours is compared. */
+/* Runs a peer once on the check's own memory and compares its result as ours is compared; check_untouched() is for the end. */
 ckl_status peer_check(check *k, const peer_entrant *e, check_result *result);
 
 #endif

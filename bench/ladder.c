@@ -87,6 +87,7 @@ static void add_row(ladder *l, const rung *r, const summary *t, const conditions
     row->p80_us = t->p80;
     row->half_width = t->half_width;
     row->samples = t->n;
+    row->input_bits = race_input_bits(l->c);
     row->flops = adapter_flops(l->c->test, l->c->problem);
     row->bytes = adapter_bytes(l->c->test, l->c->problem);
     row->bytes_written = adapter_bytes_written(l->c->test, l->c->problem);

@@ -12,7 +12,10 @@
 static const double TOLERANCE = 0.03; // by which a sound row may seem faster than its limit
 static const measure_limits MEMORY_LIMITS = { .warm_seconds_max = 0.5, .seconds_max = 0.5 };
 static const measure_limits MATRIX_LIMITS = { .warm_seconds_max = 3, .seconds_max = 1 };
-static const char *const MATRIX_LINES[] = { "gemm m=8192 n=8192 k=8192 a=bf16", "gemm m=8192 n=8192 k=8192 a=f16" };
+static const char *const MATRIX_LINES[] = { "gemm m=8192 n=8192 k=8192 a=bf16", "gemm m=8192 n=8192 k=8192 a=f16",
+                                            NULL };
+static const char *const MATRIX8_LINES[] = { "gemm m=8192 n=8192 k=8192 a=e4m3", "gemm m=8192 n=8192 k=8192 a=i8",
+                                             NULL };
 
 /* Copying them takes an H200 less than MEASURE_GRAPH_BELOW_US: the limits are timed as most rows are. */
 enum { MEMORY_BYTES_MAX = 3 << 28 };
@@ -100,20 +103,25 @@ ckl_status limits_measure_memory(ckl_device *device, ckl_stream stream, result_h
 
 /* The matrix units */
 
+/* A rate and who reached it; 0 until one is known. */
+typedef struct matrix_rate {
+    double *tflops;
+    char *source; // result_text
+} matrix_rate;
+
 /* Keeps the better of what is known and of a row. */
-static void note_matrix(const result_row *row, result_header *header)
+static void note_matrix(const result_row *row, matrix_rate rate)
 {
     const result_peer *best = result_find_peer(row, "best");
     bool ours = !best || row->median_us <= best->median_us;
     double tflops = row->flops / (ours ? row->median_us : best->median_us) / 1e6;
-    if (tflops <= header->matrix_tflops)
+    if (tflops <= *rate.tflops)
         return;
-    header->matrix_tflops = tflops;
-    snprintf(header->matrix_source, sizeof header->matrix_source, "%.100s by %.480s", row->line,
-             ours ? row->config : best->config);
+    *rate.tflops = tflops;
+    snprintf(rate.source, sizeof(result_text), "%.100s by %.480s", row->line, ours ? row->config : best->config);
 }
 
-static ckl_status measure_line(ckl_device *device, const char *line, const race_options *options, result_header *header)
+static ckl_status measure_line(ckl_device *device, const char *line, const race_options *options, matrix_rate rate)
 {
     result_row row = { 0 };
     test_case c;
@@ -122,19 +130,30 @@ static ckl_status measure_line(ckl_device *device, const char *line, const race_
         status = race_run(&c, device, options, &row);
     case_clear(&c);
     if (status == CKL_OK && !*row.fault)
-        note_matrix(&row, header);
-    else if (header->matrix_tflops == 0)
-        snprintf(header->matrix_source, sizeof header->matrix_source, "unknown, %s failed: %.500s", line,
+        note_matrix(&row, rate);
+    else if (*rate.tflops == 0)
+        snprintf(rate.source, sizeof(result_text), "unknown, %s failed: %.500s", line,
                  status == CKL_OK ? row.fault : ckl_error());
     return status == CKL_DEVICE_FAULT ? status : CKL_OK;
 }
 
-ckl_status limits_measure_matrix(ckl_device *device, ckl_stream stream, result_header *header)
+static ckl_status measure_lines(ckl_device *device, ckl_stream stream, const char *const *lines, matrix_rate rate)
 {
     const race_options options = { .stream = stream, .limits = MATRIX_LIMITS };
-    for (int i = 0; i < COUNT_OF(MATRIX_LINES); i++)
-        TRY(measure_line(device, MATRIX_LINES[i], &options, header));
+    for (; *lines; lines++)
+        TRY(measure_line(device, *lines, &options, rate));
     return CKL_OK;
+}
+
+ckl_status limits_measure_matrix(ckl_device *device, ckl_stream stream, result_header *header)
+{
+    return measure_lines(device, stream, MATRIX_LINES, (matrix_rate){ &header->matrix_tflops, header->matrix_source });
+}
+
+ckl_status limits_measure_matrix8(ckl_device *device, ckl_stream stream, result_header *header)
+{
+    return measure_lines(device, stream, MATRIX8_LINES,
+                         (matrix_rate){ &header->matrix8_tflops, header->matrix8_source });
 }
 
 /* Rows */
@@ -183,7 +202,8 @@ static void doubt_peers(result_row *row, double least_us)
 
 void limits_apply(const result_header *header, result_row *row)
 {
-    double matrix = over(row->flops, header->matrix_tflops * 1e6), memory = memory_us(header, row);
+    double rate = row->input_bits == 8 ? header->matrix8_tflops : header->matrix_tflops;
+    double matrix = over(row->flops, rate * 1e6), memory = memory_us(header, row);
     double launch = strcmp(row->method, "graphs") == 0 ? header->launch_us : 0;
     row->limit_us = fmax(fmax(matrix, memory), launch);
     result_set(row->limit, row->limit_us == launch ? "launch" : row->limit_us == matrix ? "matrix" : "memory");

@@ -18,6 +18,9 @@ ckl_status limits_measure_memory(ckl_device *device, ckl_stream stream, result_h
 /* The best rate of large products in 16 bits, cuBLASLt's or ours, into header->matrix_*; 0 and why if all of ours are wrong. */
 ckl_status limits_measure_matrix(ckl_device *device, ckl_stream stream, result_header *header);
 
+/* The same in 8 bits, into header->matrix8_*. */
+ckl_status limits_measure_matrix8(ckl_device *device, ckl_stream stream, result_header *header);
+
 /*
  * Fills in limit_us, limit, of_limit and beyond_limit of a row whose flops, bytes, l2, method and median are known. The
  * limit is the matrix rate, the bandwidth (of copying as far as a row reads as much as it writes, of reading or writing alone

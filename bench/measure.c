@@ -11,7 +11,7 @@
 enum {
     GRAPH_LAUNCHES = 64,     // each bears a part of the graph's start, about 0.1 us, as the empty kernel does
     GRAPH_US = 1600,         // or so long: of longer launches a graph has fewer
-    SECOND_ROUNDS = 5,       // of each second look
+    SECOND_ROUNDS = 3,       // of each second look
     BATCH_SAMPLES_MAX = 256, // queued before the host waits
     SAMPLES_LEAST = 10,      // so that there is an interval, though it takes up to OVERTIME the time given
     OVERTIME = 10,
@@ -19,6 +19,7 @@ enum {
     WARM_LAUNCHES_MIN = 50, // of each contestant
     PROBE_LAUNCHES = 3,     // to estimate a time: the shortest counts
     STEADY_READINGS = 3,    // of the clock, within STEADY_SPREAD
+    WARM_READINGS = 10,     // of the clock, or more, in the time that warming up may take
     LEAD_IN_US = 100        // of work in front of a batch: the host gets ahead of the GPU meanwhile
 };
 
@@ -257,12 +258,13 @@ static ckl_status prepare(race *r)
 static ckl_status warm_up(race *r, double seconds_max)
 {
     double begin = clock_seconds(), recent[STEADY_READINGS] = { 0 };
+    double between = fmin(GPU_READING_SECONDS, seconds_max / WARM_READINGS);
     if (seconds_max <= 0)
         return CKL_OK;
     TRY(enqueue_untimed(r, fmin(WARM_LAUNCHES_MIN * r->pass_us / r->samples[0].launches, seconds_max * 1e6 / 4)));
     for (int readings = 0; clock_seconds() - begin < seconds_max;) {
         TRY(enqueue_untimed(r, 2 * BATCH_US));
-        if (clock_seconds() - begin > (readings + 1) * GPU_READING_SECONDS)
+        if (clock_seconds() - begin > (readings + 1) * between)
             recent[readings++ % STEADY_READINGS] = gpu_clock_mhz(r->device);
         TRY(ckl_stream_synchronize(r->device, r->stream));
         double low = recent[0], high = recent[0];
@@ -317,7 +319,6 @@ static ckl_status sample_again(race *r, double *medians)
 {
     for (int i = 0; i < r->count; i++)
         r->samples[i].n = 0;
-    TRY(enqueue_untimed(r, 2 * BATCH_US)); // capturing has let the GPU rest
     for (int rounds = 0; rounds < SECOND_ROUNDS; rounds += r->rounds) {
         r->rounds = (int)min_i64(r->rounds, SECOND_ROUNDS);
         TRY(run_batch(r));
@@ -334,6 +335,8 @@ static ckl_status look_at_chains(race *r, double *medians)
     r->ops->allow_overlap(r->device, false);
     ckl_status status = capture_all(r);
     r->ops->allow_overlap(r->device, true);
+    if (status == CKL_OK)
+        status = enqueue_untimed(r, 2 * BATCH_US); // capturing has let the GPU rest
     return status == CKL_OK ? sample_again(r, medians) : status;
 }
 

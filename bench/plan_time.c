@@ -1,10 +1,18 @@
 /* plan_time.c - the stages of a plan one by one, then a plan as a user makes it. */
 #include "bench/plan_time.h"
 
+#include <math.h>
+
+#include "base/math.h"
 #include "bench/statistics.h"
 #include "lab/clock.h"
 
-enum { PLAN_SAMPLES = 9, ENQUEUED_RUNS = 200 }; // the driver queues about a thousand launches before callers wait
+enum {
+    PLAN_SAMPLES = 9,
+    RUNS_MAX = 200, // the driver queues about a thousand launches before callers wait
+    RUNS_MIN = 10,
+    RUNS_US = 20000 // of the GPU, which has to end them
+};
 
 /* Milliseconds since *since, which moves to now. */
 static double lap_ms(double *since)
@@ -51,9 +59,10 @@ static ckl_status time_stages(const test_case *c, ckl_device *device, arena *mem
     return CKL_OK;
 }
 
-ckl_status plan_time_again(const check *k, double *plan_us, double *run_us)
+ckl_status plan_time_again(const check *k, double kernel_us, double *plan_us, double *run_us)
 {
     double us[PLAN_SAMPLES];
+    const int64_t runs = max_i64(RUNS_MIN, min_i64(RUNS_MAX, (int64_t)(RUNS_US / fmax(kernel_us, 1))));
     for (int i = 0; i < PLAN_SAMPLES; i++) {
         ckl_plan *plan;
         double clock = clock_seconds();
@@ -63,9 +72,9 @@ ckl_status plan_time_again(const check *k, double *plan_us, double *run_us)
     }
     *plan_us = summarize(us, PLAN_SAMPLES).median;
     double clock = clock_seconds();
-    for (int i = 0; i < ENQUEUED_RUNS; i++)
+    for (int i = 0; i < runs; i++)
         TRY(check_enqueue(k));
-    *run_us = lap_ms(&clock) * 1e3 / ENQUEUED_RUNS;
+    *run_us = lap_ms(&clock) * 1e3 / (double)runs;
     return ckl_stream_synchronize(k->device, k->stream);
 }
 
@@ -78,7 +87,7 @@ static ckl_status time_warm(const test_case *c, ckl_device *device, plan_time *o
     if (status == CKL_OK)
         status = ckl_stream_synchronize(device, k.stream);
     if (status == CKL_OK)
-        status = plan_time_again(&k, &out->second_us, &out->run_us);
+        status = plan_time_again(&k, 0, &out->second_us, &out->run_us);
     check_close(&k);
     return status;
 }

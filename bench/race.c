@@ -7,6 +7,10 @@
 #include "bench/entrant.h"
 #include "bench/plan_time.h"
 #include "device/nvml.h"
+#include "lab/clock.h"
+
+/* Rows are many: of a large problem, fewer slices are compared than `ckl verify` compares. */
+static const double COMPARISON_EFFORT = 1.0 / 16;
 
 /* Our plan is contestant 0; contestant i is entrant i - 1 and its line of the row is row->peers[place[i - 1]]. */
 typedef struct field_of_race {
@@ -21,6 +25,13 @@ typedef struct field_of_race {
     int entrant_count;
 } field_of_race;
 
+int race_input_bits(const test_case *c)
+{
+    operand all[OPERANDS_MAX];
+    adapter_operands(c->test, c->problem, all);
+    return 8 * (int)ckl_dtype_bytes(all[0].dtype);
+}
+
 static void describe_row(const test_case *c, const race_options *options, result_row *row)
 {
     text line = { 0 };
@@ -29,9 +40,18 @@ static void describe_row(const test_case *c, const race_options *options, result
     text_free(&line);
     result_set(row->op, c->test->op->name);
     result_set(row->l2, options->hot ? "hot" : "cold");
+    row->input_bits = race_input_bits(c);
     row->flops = adapter_flops(c->test, c->problem);
     row->bytes = adapter_bytes(c->test, c->problem);
     row->bytes_written = adapter_bytes_written(c->test, c->problem);
+}
+
+/* Seconds since *since, which moves to now. */
+static double lap(double *since)
+{
+    double now = clock_seconds(), seconds = now - *since;
+    *since = now;
+    return seconds;
 }
 
 /* Our own result comes first: without it nothing is timed. */
@@ -40,6 +60,7 @@ static ckl_status check_own(field_of_race *f, result_row *row)
     check_result result = { 0 };
     result_set(row->config, ckl_plan_text(f->k.plan));
     f->k.images.keep_references = true;
+    f->k.images.effort = COMPARISON_EFFORT;
     TRY(check_run(&f->k, &result));
     row->slices = result.slices;
     row->slices_compared = result.slices_compared;
@@ -87,7 +108,7 @@ static void note_variants(const peer *p, const peer_finalists *chosen, int all, 
 }
 
 /* Roles are given when all have been measured: until then variant 0 is the first, and others came close. */
-static ckl_status enter_peer(field_of_race *f, const peer *p, result_row *row)
+static ckl_status enter_peer(field_of_race *f, const peer *p, double seconds, result_row *row)
 {
     peer_problem *problem;
     peer_finalists chosen;
@@ -95,7 +116,7 @@ static ckl_status enter_peer(field_of_race *f, const peer *p, result_row *row)
     TRY(p->prepare(f->k.c, f->k.device, f->k.set.pointer, &problem));
     f->owners[f->problem_count] = p;
     f->problems[f->problem_count++] = problem;
-    TRY(peer_choose_finalists(p, problem, &f->memory, f->k.stream, &chosen));
+    TRY(peer_choose_finalists(p, problem, &f->memory, f->k.stream, seconds, &chosen));
     note_variants(p, &chosen, p->variants(problem), row);
     for (int i = 0; i < chosen.count; i++) {
         int variant = chosen.variants[i];
@@ -105,11 +126,11 @@ static ckl_status enter_peer(field_of_race *f, const peer *p, result_row *row)
 }
 
 /* What keeps a peer out of the race is noted in the row; only a fault of the device ends it. */
-static ckl_status enter_or_note(field_of_race *f, const peer *p, result_row *row)
+static ckl_status enter_or_note(field_of_race *f, const peer *p, double seconds, result_row *row)
 {
     if (f->problem_count == RESULT_PEERS_MAX)
         return CKL_OK;
-    ckl_status status = enter_peer(f, p, row);
+    ckl_status status = enter_peer(f, p, seconds, row);
     if (status != CKL_UNSUPPORTED)
         return status;
     result_set(row->note, ckl_error());
@@ -122,10 +143,10 @@ static ckl_status enter_peers(field_of_race *f, const race_options *options, res
     if (options->no_peer)
         return CKL_OK;
     if (options->only && strcmp(options->only->op, op) == 0)
-        return enter_or_note(f, options->only, row);
+        return enter_or_note(f, options->only, options->limits.seconds_max, row);
     for (const peer *const *p = peers; *p; p++)
         if (peer_competes(*p, op, options->only))
-            TRY(enter_or_note(f, *p, row));
+            TRY(enter_or_note(f, *p, options->limits.seconds_max, row));
     return CKL_OK;
 }
 
@@ -250,16 +271,37 @@ static ckl_status measure_row(field_of_race *f, const race_options *options, res
     return CKL_OK;
 }
 
+/* Nobody may have changed what all of them read: then no time counts. */
+static ckl_status check_inputs(field_of_race *f, result_row *row)
+{
+    check_result result;
+    TRY(check_untouched(&f->k, &result));
+    if (result.passed)
+        return CKL_OK;
+    result_set(row->fault, result.fault);
+    row->median_us = 0;
+    row->peer_count = 0;
+    return CKL_OK;
+}
+
 static ckl_status run(field_of_race *f, const race_options *options, result_row *row)
 {
+    double clock = clock_seconds();
     TRY(check_own(f, row));
+    row->check_s = lap(&clock);
     if (*row->fault)
         return CKL_OK;
     f->own = (own_entrant){ f->k.c, f->k.plan };
     TRY(rotation_create(&f->k, options->hot, &f->memory));
-    TRY(plan_time_again(&f->k, &row->second_plan_us, &row->run_host_us));
+    row->data_s += lap(&clock);
     TRY(enter_peers(f, options, row));
-    return measure_row(f, options, row);
+    row->peers_s = lap(&clock);
+    TRY(measure_row(f, options, row));
+    TRY(plan_time_again(&f->k, row->median_us, &row->second_plan_us, &row->run_host_us));
+    row->timing_s = lap(&clock);
+    TRY(check_inputs(f, row));
+    row->check_s += lap(&clock);
+    return CKL_OK;
 }
 
 ckl_status race_run(const test_case *c, ckl_device *device, const race_options *options, result_row *row)
@@ -268,12 +310,17 @@ ckl_status race_run(const test_case *c, ckl_device *device, const race_options *
     describe_row(c, options, row);
     if (row->bytes <= 0)
         FAIL(CKL_INVALID, "%s: there is nothing to do, and so nothing to measure", row->line);
+    double clock = clock_seconds();
     ckl_status status = check_open(c, device, options->stream, &f.k);
+    row->plan_s = f.k.plan_seconds;
+    row->data_s = lap(&clock) - row->plan_s;
     if (status == CKL_OK)
         status = run(&f, options, row);
+    clock = clock_seconds();
     for (int i = 0; i < f.problem_count; i++)
         f.owners[i]->release(f.problems[i]);
     rotation_free(&f.memory);
     check_close(&f.k);
+    row->data_s += lap(&clock);
     return status;
 }

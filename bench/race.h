@@ -14,6 +14,9 @@ typedef struct race_options {
     measure_limits limits;
 } race_options;
 
+/* Of an element of the first operand: the matrix units have a rate for 8 bits and one for more. */
+int race_input_bits(const test_case *c);
+
 /*
  * Fills in a row but its limit. The best of a peer is the fastest measured of its finalists. A wrong result of ours is CKL_OK with row->fault and no times; the same for a peer.
  */

@@ -1,7 +1,11 @@
 /* report_table.c - results for people: a table on stdout. */
+#include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/math.h"
+#include "base/text.h"
 #include "bench/results.h"
 #include "bench/statistics.h"
 
@@ -15,7 +19,10 @@ void report_header(const result_header *h)
            h->read_gbs, h->write_gbs, h->launch_us);
     if (*h->matrix_source)
         printf(", matrix %.0f TFLOP/s (%s)", h->matrix_tflops, h->matrix_source);
-    printf("\nratio: the peer's time / ours, above 1 we are faster\n\n");
+    if (*h->matrix8_source)
+        printf(", in 8 bits %.0f (%s)", h->matrix8_tflops, h->matrix8_source);
+    printf("; in %.1f s, by %" PRId64 " threads\nratio: the peer's time / ours, above 1 we are faster\n\n", h->limits_s,
+           h->threads);
     printf("%10s  %-19s %13s %15s | %10s %6s %6s | %8s %5s  %s\n", "median us", "[p20 - p80]", "rate", "limit",
            "best us", "ratio", "first", "SM MHz", "W", "problem");
 }
@@ -92,6 +99,30 @@ static void print_mean(const results *r, const char *role)
     free(ratios);
 }
 
+/* Where the time of the run went. */
+static void print_phases(const results *r)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } phases[] = { { "planning", offsetof(result_row, plan_s) },
+                   { "data", offsetof(result_row, data_s) },
+                   { "checking", offsetof(result_row, check_s) },
+                   { "peers", offsetof(result_row, peers_s) },
+                   { "timing", offsetof(result_row, timing_s) } };
+    double all = 0;
+    text parts = { 0 };
+    for (int p = 0; p < COUNT_OF(phases); p++) {
+        double seconds = 0;
+        for (int i = 0; i < r->row_count; i++)
+            seconds += *(const double *)((const char *)&r->rows[i] + phases[p].offset);
+        text_printf(&parts, "%s%s %.3f", p ? ", " : "", phases[p].name, seconds / fmax(r->row_count, 1));
+        all += seconds;
+    }
+    printf("%.3f s a row: %s\n", all / fmax(r->row_count, 1), text_data(&parts));
+    text_free(&parts);
+}
+
 void report_end(const results *r)
 {
     int timed = 0;
@@ -101,4 +132,5 @@ void report_end(const results *r)
     print_mean(r, "best");
     print_mean(r, "first");
     printf("\n");
+    print_phases(r);
 }

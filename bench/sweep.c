@@ -1,6 +1,7 @@
 /* sweep.c - plans that differ in their config alone, on the same memory. */
 #include "bench/sweep.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,7 +10,7 @@
 
 enum { CONFIGS_MAX = 512 };
 
-static const double SECONDS_MIN = 3; // of sampling: many share it
+static const double SECONDS_EACH = 0.03; // of sampling, that each config has at least
 
 /* One row of the result: a config of ours or a variant of the peer. */
 typedef struct trial {
@@ -40,7 +41,7 @@ static void report_skipped(const char *config, const char *why)
 static ckl_status try_config(const char *config, void *user)
 {
     sweep *s = user;
-    ckl_plan *own = s->k.plan, *plan = NULL;
+    ckl_plan *plan = NULL;
     check_result result = { 0 };
     if (s->count == CONFIGS_MAX)
         FAIL(CKL_INVALID, "sweep: more than %d configs", CONFIGS_MAX);
@@ -50,9 +51,7 @@ static ckl_status try_config(const char *config, void *user)
         report_skipped(config, ckl_error());
         return CKL_OK;
     }
-    s->k.plan = plan;
-    ckl_status status = check_run(&s->k, &result);
-    s->k.plan = own;
+    ckl_status status = check_run_plan(&s->k, plan, &result);
     if (status == CKL_OK && result.passed) {
         s->trials[s->count++] =
             (trial){ .label = arena_text(&s->c->memory, config), .plan = plan, .own = { s->c, plan } };
@@ -93,7 +92,7 @@ static ckl_status add_peer(sweep *s, const race_options *options)
         return CKL_OK;
     }
     TRY(status);
-    TRY(peer_choose_finalists(s->owner, s->problem, &s->memory, s->k.stream, &chosen));
+    TRY(peer_choose_finalists(s->owner, s->problem, &s->memory, s->k.stream, options->limits.seconds_max, &chosen));
     for (int i = 0; i < chosen.count; i++)
         TRY(add_peer_variant(s, chosen.variants[i]));
     return CKL_OK;
@@ -128,8 +127,7 @@ static ckl_status race_trials(sweep *s, const race_options *options)
     for (int i = 0; i < s->count; i++)
         contestants[i] = s->trials[i].plan ? own_contestant(&s->trials[i].own) : peer_contestant(&s->trials[i].peer);
     measure_limits limits = options->limits;
-    if (limits.seconds_max < SECONDS_MIN)
-        limits.seconds_max = SECONDS_MIN;
+    limits.seconds_max = fmax(limits.seconds_max, s->count * SECONDS_EACH);
     conditions seen;
     ckl_status status = measure(&s->memory, s->k.stream, &limits, contestants, s->count, &seen);
     for (int i = 0; i < s->count; i++)

@@ -204,7 +204,7 @@ ckl_status tune_first(tune_space *space, const char *const *given, int most, tun
     for (; given && *given; given++)
         add(&g, *given, "", -1, true);
     for (const implementation *const *each = space->op->implementations; *each; each++)
-        if ((*each)->cost)
+        if ((*each)->candidate)
             add_ranked(&g, *each);
     for (const implementation *const *each = space->op->implementations; *each; each++)
         add(&g, (*each)->name, "", -1, false);

@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include "base/math.h"
+#include "base/threads.h"
 #include "bench/ladder.h"
 #include "bench/limits.h"
 #include "bench/plan_time.h"
 #include "bench/race.h"
+#include "bench/suites.h"
 #include "bench/sweep.h"
 #include "cli/cli.h"
 #include "device/nvml.h"
@@ -24,18 +26,26 @@
 static const double WARM_SECONDS_MAX = 1, WARM_OF_SAMPLING = 4;
 static const char *const SECONDS_DEFAULT = "1.5";
 
-static const char *device_id, *suite, *peer_name, *config, *json, *csv, *hot, *rounds, *seconds, *plan_only, *configs,
-    *ladder;
+/* Rows whose kernels are compiled together, by all threads. */
+enum { WARMED_TOGETHER = 128 };
+
+/* Between two writings of a suite's results while rows follow each other. */
+static const double WRITE_SECONDS = 2;
+
+static const char *device_id, *suites, *peer_name, *config, *json, *csv, *hot, *rounds, *seconds, *within, *plan_only,
+    *configs, *ladder;
 static const cli_option options[] = {
-    { "--suite", "FILE", &suite, "problem lines to measure, instead of LINE; - reads them from standard input" },
+    { "--suite", "FILE,..", &suites,
+      "problem lines to measure, instead of LINE: those of several files in turn; - is stdin" },
     { "--device", "D", &device_id, "cuda, cuda:1; the best present if not given" },
     { "--peer", "P", &peer_name, "this peer alone, or none; all of the operator if not given" },
     { "--config", "TEXT", &config, "force our plan: 'sm90 tile_m=128 stages=4', or all that a plan prints" },
-    { "--json", "FILE", &json, "write the results as JSON" },
-    { "--csv", "FILE", &csv, "write the results as CSV" },
+    { "--json", "FILE", &json, "write the results as JSON; DIR/ gets a file for each suite" },
+    { "--csv", "FILE", &csv, "write the results as CSV; DIR/ likewise" },
     { "--hot", NULL, &hot, "one set of memory, which stays in L2; cold if not given" },
     { "--rounds", "N", &rounds, "exactly N rounds A B B A; until the medians are sure if not given" },
     { "--seconds", "S", &seconds, "of sampling a row at most, more if ten samples take longer; 1.5 if not given" },
+    { "--within", "S", &within, "begin no row after so many seconds" },
     { "--plan", NULL, &plan_only, "what planning and calling cost on the host, instead of the kernel's time" },
     { "--configs", "FILE", &configs, "time every config of FILE, a line each, for LINE (a sweep)" },
     { "--ladder", NULL, &ladder, "every implementation that takes the problem, each against the one before" },
@@ -54,24 +64,14 @@ static const cli_usage usage = {
 typedef struct bench {
     ckl_device *device;
     race_options race;
-    test_case *cases;
-    int case_count;
-    results results;
+    double seconds_max, begin; // of the run
+    double warm_seconds;       // of them, for compiling ahead
+    bench_suites work;
+    result_header header;
     ckl_status status; // the first failure of a row
 } bench;
 
 /* Arguments */
-
-static ckl_status add_case(const char *line, void *user)
-{
-    bench *b = user;
-    b->cases = realloc(b->cases, (size_t)(b->case_count + 1) * sizeof *b->cases);
-    if (!b->cases)
-        abort();
-    test_case *c = &b->cases[b->case_count++];
-    TRY(case_parse(line, c));
-    return config ? case_config(c, config) : CKL_OK;
-}
 
 static ckl_status parse_number(const char *option, const char *given, double low, double high, double *value)
 {
@@ -82,11 +82,13 @@ static ckl_status parse_number(const char *option, const char *given, double low
     return CKL_OK;
 }
 
-static ckl_status read_options(race_options *race)
+static ckl_status read_options(bench *b)
 {
+    race_options *race = &b->race;
     double turns;
     TRY(parse_number("--rounds", rounds ? rounds : "0", rounds ? 1 : 0, 1e6, &turns));
     TRY(parse_number("--seconds", seconds ? seconds : SECONDS_DEFAULT, 0.01, 600, &race->limits.seconds_max));
+    TRY(parse_number("--within", within ? within : "1e9", 1, 1e9, &b->seconds_max));
     race->limits.rounds = (int)turns;
     race->limits.warm_seconds_max = fmin(WARM_SECONDS_MAX, WARM_OF_SAMPLING * race->limits.seconds_max);
     race->hot = hot != NULL;
@@ -96,19 +98,28 @@ static ckl_status read_options(race_options *race)
     return CKL_OK;
 }
 
-static ckl_status read_cases(bench *b, int argc, char **argv)
+static ckl_status read_line(bench *b, int argc, char **argv)
 {
-    if (suite ? argc > 1 : argc < 2)
-        FAIL(CKL_INVALID, "bench: give either a problem LINE or --suite FILE");
-    if (suite && (configs || plan_only))
-        FAIL(CKL_INVALID, "bench: %s takes a problem LINE, not a suite", configs ? "--configs" : "--plan");
-    if (suite)
-        return suite_read(suite, add_case, b);
     text line = { 0 };
     cli_join(argc - 1, argv + 1, &line);
-    ckl_status status = add_case(text_data(&line), b);
+    ckl_status status = suites_read_line(text_data(&line), config, &b->work);
     text_free(&line);
     return status;
+}
+
+static ckl_status read_cases(bench *b, int argc, char **argv)
+{
+    if (suites ? argc > 1 : argc < 2)
+        FAIL(CKL_INVALID, "bench: give either a problem LINE or --suite FILE");
+    if (suites && (configs || plan_only))
+        FAIL(CKL_INVALID, "bench: %s takes a problem LINE, not a suite", configs ? "--configs" : "--plan");
+    if (suites)
+        TRY(suites_read(suites, config, &b->work));
+    else
+        TRY(read_line(b, argc, argv));
+    if (b->work.suite_count > 1 && ((json && !suites_is_folder(json)) || (csv && !suites_is_folder(csv))))
+        FAIL(CKL_INVALID, "bench: the results of several suites go to a folder: --json DIR/");
+    return CKL_OK;
 }
 
 static ckl_status open_device(bench *b)
@@ -152,74 +163,135 @@ static void describe_run(const bench *b, result_header *h)
         hot ? "hot" : "cold by rotating over twice its size or overwriting it", MEASURE_GRAPH_BELOW_US);
 }
 
-static ckl_status measure_limits_of(bench *b)
+static bool is_matrix_bound(const test_case *c)
 {
-    bool matrix = false;
-    for (int i = 0; i < b->case_count; i++) {
-        const test_case *c = &b->cases[i];
-        matrix |= adapter_flops(c->test, c->problem) > LIMITS_MATRIX_INTENSITY * adapter_bytes(c->test, c->problem);
-    }
-    TRY(limits_measure_memory(b->device, b->race.stream, &b->results.header));
-    return matrix ? limits_measure_matrix(b->device, b->race.stream, &b->results.header) : CKL_OK;
+    return adapter_flops(c->test, c->problem) > LIMITS_MATRIX_INTENSITY * adapter_bytes(c->test, c->problem);
 }
 
-static void show_progress(const bench *b, int done, double begin)
+static ckl_status measure_limits_of(bench *b)
 {
-    if (b->case_count < 2 || !isatty(STDERR_FILENO))
+    bool wide = false, narrow = false;
+    double begin = clock_seconds();
+    for (int i = 0; i < b->work.row_count; i++) {
+        const test_case *c = &b->work.rows[i].c;
+        bool is_narrow = race_input_bits(c) == 8;
+        wide |= is_matrix_bound(c) && !is_narrow;
+        narrow |= is_matrix_bound(c) && is_narrow;
+    }
+    TRY(limits_measure_memory(b->device, b->race.stream, &b->header));
+    if (wide)
+        TRY(limits_measure_matrix(b->device, b->race.stream, &b->header));
+    if (narrow)
+        TRY(limits_measure_matrix8(b->device, b->race.stream, &b->header));
+    b->header.limits_s = clock_seconds() - begin;
+    b->header.threads = omp_get_max_threads();
+    for (int i = 0; i < b->work.suite_count; i++)
+        b->work.suites[i].results.header = b->header;
+    return CKL_OK;
+}
+
+static void show_progress(const bench *b, int done)
+{
+    if (b->work.row_count < 2 || !isatty(STDERR_FILENO))
         return;
-    double elapsed = clock_seconds() - begin;
+    double elapsed = clock_seconds() - b->begin;
     fprintf(stderr, "\r\033[K");
-    if (done < b->case_count)
-        fprintf(stderr, "case %d of %d, %.0f s, about %.0f s left", done + 1, b->case_count, elapsed,
-                done ? elapsed / done * (b->case_count - done) : 0.0);
+    if (done < b->work.row_count)
+        fprintf(stderr, "case %d of %d, %.0f s, about %.0f s left", done + 1, b->work.row_count, elapsed,
+                done ? elapsed / done * (b->work.row_count - done) : 0.0);
+}
+
+/* Compiles the kernels of the next rows; a row whose kernel fails says so itself. */
+static void warm(bench *b, int first)
+{
+    double begin = clock_seconds();
+    const char *lines[WARMED_TOGETHER];
+    text texts[WARMED_TOGETHER] = { { 0 } };
+    int count = (int)min_i64(WARMED_TOGETHER, b->work.row_count - first);
+    for (int i = 0; i < count; i++) {
+        case_print(&b->work.rows[first + i].c, &texts[i]);
+        lines[i] = text_data(&texts[i]);
+    }
+    (void)!ckl_warm(b->device, lines, count, 0, NULL, NULL);
+    b->warm_seconds += clock_seconds() - begin;
+    for (int i = 0; i < count; i++)
+        text_free(&texts[i]);
 }
 
 /* A row that fails is reported, and the next one runs unless the device is lost. */
-static ckl_status run_row(bench *b, const test_case *c)
+static ckl_status run_row(bench *b, const bench_row *r)
 {
-    result_row *row = results_add(&b->results);
-    ckl_status status = race_run(c, b->device, &b->race, row);
+    result_row *row = results_add(&b->work.suites[r->suite].results);
+    ckl_status status = race_run(&r->c, b->device, &b->race, row);
     if (status != CKL_OK)
         result_set(row->fault, ckl_error());
     if (*row->fault && b->status == CKL_OK)
         b->status = status == CKL_OK ? CKL_INTERNAL : status;
-    limits_apply(&b->results.header, row);
+    limits_apply(&b->header, row);
     report_row(row);
     return status == CKL_DEVICE_FAULT ? status : CKL_OK;
 }
 
-/* After every row: a run that is stopped keeps what it has measured. */
-static ckl_status write_results(const bench *b)
+static ckl_status write_as(const char *given, const bench_suite *s, const char *extension,
+                           ckl_status (*write)(const results *r, const char *path))
 {
-    if (json)
-        TRY(results_write_json(&b->results, json));
-    return csv ? results_write_csv(&b->results, csv) : CKL_OK;
+    text path = { 0 };
+    if (!given)
+        return CKL_OK;
+    suites_name_output(given, s->path, extension, &path);
+    ckl_status status = write(&s->results, text_data(&path));
+    text_free(&path);
+    return status;
 }
 
+static ckl_status write_results(bench_suite *s)
+{
+    s->written = clock_seconds();
+    TRY(write_as(json, s, "json", results_write_json));
+    return write_as(csv, s, "csv", results_write_csv);
+}
+
+static ckl_status finish_suites(bench *b)
+{
+    for (int i = 0; i < b->work.suite_count; i++) {
+        TRY(write_results(&b->work.suites[i]));
+        if (b->work.suite_count > 1)
+            printf("\n%s:", b->work.suites[i].path);
+        report_end(&b->work.suites[i].results);
+    }
+    return CKL_OK;
+}
+
+/* A run that is stopped keeps what it has measured, but for its last seconds. */
 static ckl_status run_rows(bench *b)
 {
-    describe_run(b, &b->results.header);
+    describe_run(b, &b->header);
     TRY(measure_limits_of(b));
-    report_header(&b->results.header);
-    double begin = clock_seconds();
+    report_header(&b->header);
     ckl_status status = CKL_OK;
-    for (int i = 0; i < b->case_count && status == CKL_OK; i++) {
-        show_progress(b, i, begin);
-        status = run_row(b, &b->cases[i]);
-        TRY(write_results(b));
+    for (int i = 0; i < b->work.row_count && clock_seconds() - b->begin < b->seconds_max && status == CKL_OK; i++) {
+        bench_suite *s = &b->work.suites[b->work.rows[i].suite];
+        show_progress(b, i);
+        if (i % WARMED_TOGETHER == 0)
+            warm(b, i);
+        status = run_row(b, &b->work.rows[i]);
+        if (clock_seconds() - s->written > WRITE_SECONDS)
+            TRY(write_results(s));
     }
-    show_progress(b, b->case_count, begin);
-    report_end(&b->results);
+    show_progress(b, b->work.row_count);
+    TRY(finish_suites(b));
+    printf("%.1f s in all, %.1f of them for compiling ahead\n", clock_seconds() - b->begin, b->warm_seconds);
     return status;
 }
 
 static ckl_status run_ladders(bench *b)
 {
-    describe_run(b, &b->results.header);
+    describe_run(b, &b->header);
     TRY(measure_limits_of(b));
-    for (int i = 0; i < b->case_count; i++) {
-        TRY(ladder_run(&b->cases[i], b->device, &b->race, &b->results));
-        TRY(write_results(b));
+    for (int i = 0; i < b->work.row_count; i++) {
+        bench_suite *s = &b->work.suites[b->work.rows[i].suite];
+        TRY(ladder_run(&b->work.rows[i].c, b->device, &b->race, &s->results));
+        TRY(write_results(s));
     }
     return CKL_OK;
 }
@@ -227,7 +299,7 @@ static ckl_status run_ladders(bench *b)
 static ckl_status run_plan(bench *b)
 {
     plan_time t;
-    TRY(plan_time_measure(&b->cases[0], b->device, &t));
+    TRY(plan_time_measure(&b->work.rows[0].c, b->device, &t));
     printf("new plan     %8.2f ms\n", t.first_ms);
     printf("  ours       %8.2f ms: choose %.2f, describe and check %.2f, print %.2f\n",
            t.choose_ms + t.describe_ms + t.print_ms, t.choose_ms, t.describe_ms, t.print_ms);
@@ -241,7 +313,8 @@ static ckl_status run_plan(bench *b)
 
 static ckl_status run(bench *b, int argc, char **argv)
 {
-    TRY(read_options(&b->race));
+    b->begin = clock_seconds();
+    TRY(read_options(b));
     TRY(read_cases(b, argc, argv));
     TRY(open_device(b));
     if (plan_only)
@@ -249,7 +322,7 @@ static ckl_status run(bench *b, int argc, char **argv)
     if (ladder)
         return run_ladders(b);
     if (configs)
-        return sweep_run(&b->cases[0], b->device, &b->race, configs);
+        return sweep_run(&b->work.rows[0].c, b->device, &b->race, configs);
     return run_rows(b);
 }
 
@@ -260,10 +333,7 @@ int cmd_bench(int argc, char **argv)
         return done;
     bench b = { 0 };
     ckl_status status = run(&b, argc, argv);
-    for (int i = 0; i < b.case_count; i++)
-        case_clear(&b.cases[i]);
-    free(b.cases);
-    results_free(&b.results);
+    suites_free(&b.work);
     if (b.race.stream)
         ckl_stream_destroy(b.device, b.race.stream);
     ckl_device_close(b.device);

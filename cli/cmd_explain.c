@@ -67,13 +67,17 @@ static ckl_status print_origin(const chosen *taken, const ckl_device_info *info,
     return status;
 }
 
-/* The cheapest candidates of the implementation taken, by its own prediction. */
-static ckl_status print_candidates(const chosen *taken, const ckl_device_info *info, const void *desc, arena *memory)
+/* What the config taken, and the cheapest candidates of its implementation, cost by its own prediction. */
+static ckl_status print_costs(const chosen *taken, const ckl_device_info *info, const void *desc, arena *memory)
 {
     plan_candidate best[CANDIDATES_SHOWN];
+    if (!taken->impl->cost)
+        return CKL_OK;
     TRY(plan_desc(taken->op, desc, memory, &desc));
+    plan_cost cost = taken->impl->cost(desc, info, taken->config);
+    printf("predicted: %.2f us, bound by %s\n", cost.us, cost.bound);
     void *config = arena_alloc(memory, 1, taken->impl->config_bytes);
-    int count = taken->impl->cost ? plan_rank(info, taken->impl, desc, config, CANDIDATES_SHOWN, best) : 0;
+    int count = taken->impl->candidate ? plan_rank(info, taken->impl, desc, config, CANDIDATES_SHOWN, best) : 0;
     if (count)
         printf("predicted, the cheapest of %s\n", taken->impl->name);
     for (int i = 0; i < count; i++) {
@@ -173,7 +177,7 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
         text_free(&config);
         if (!case_force(c, memory))
             TRY(print_origin(&taken, info, desc, memory));
-        TRY(print_candidates(&taken, info, desc, memory));
+        TRY(print_costs(&taken, info, desc, memory));
     }
     for (int which = 0; which < plan_kernels(taken.impl); which++)
         TRY(print_kernel(&taken, which, plan_target(info)));

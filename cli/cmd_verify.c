@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 #include "cli/verify.h"
 
-static const char *device_id, *suite, *impl, *seeds = "0", *assemble, *full;
+static const char *device_id, *suite, *impl, *seeds = "0", *assemble, *full, *accepted, *update;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "one device; without it every device present: cuda and emulator" },
     { "--suite", "FILE", &suite, "lines of a file, - is standard input, instead of the operators' own cases" },
@@ -14,6 +14,8 @@ static const cli_option options[] = {
     { "--full", NULL, &full, "all runs: 5 seeds, every fill of large problems too; all kernels assembled" },
     { "--seeds", "N", &seeds, "seeds of random inputs; else 1, with --full 5 for small problems" },
     { "--assemble", NULL, &assemble, "also assemble the kernels of the cases and of the operators' bench/suites" },
+    { "--accepted", "FILE", &accepted, "but not those whose code that ptxas has accepted before: a file of digests" },
+    { "--update", NULL, &update, "write that file anew" },
 };
 static const cli_usage usage = {
     "verify", "[OPERATOR ...] [options]",
@@ -33,8 +35,10 @@ static void verify_on(const char *id, verify_list *list, verify_sums *sums)
         sums->skipped += list->job_count + list->reject_count;
         return;
     }
-    if (assemble)
-        verify_assemble(list, ckl_device_properties(device), sums);
+    if (assemble && verify_assemble(list, ckl_device_properties(device), sums) != CKL_OK) {
+        printf("FAILED %s\n", ckl_error());
+        sums->failed++;
+    }
     if (!verify_run(list, device, sums))
         printf("skipped: the rest of the checks on %s, which is lost after a fault\n", id);
     ckl_device_close(device);
@@ -49,7 +53,9 @@ int cmd_verify(int argc, char **argv)
                                .suite = suite,
                                .impl = impl,
                                .seeds = atoi(seeds),
-                               .full = full != NULL };
+                               .full = full != NULL,
+                               .accepted = accepted,
+                               .update = update && accepted };
     verify_list list;
     ckl_status status = verify_list_create(&request, &list);
     if (status != CKL_OK) {

@@ -1,12 +1,15 @@
 /* main.c - ckl, the laboratory: finds the command and calls it. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fields.h"
 #include "base/math.h"
+#include "base/threads.h"
 #include "cli/cli.h"
 #include "cli/crash.h"
 #include "cli/operator_help.h"
+#include "lab/cores.h"
 #include "operators/operators.h"
 
 typedef struct command {
@@ -65,9 +68,18 @@ static int unknown(const char *name, bool help)
     return EXIT_USAGE;
 }
 
+/* What the user says counts; OpenMP itself does not know how much time a control group has. */
+static void limit_threads(void)
+{
+    if (!getenv("OMP_NUM_THREADS"))
+        omp_set_num_threads(cores_available());
+}
+
 int main(int argc, char **argv)
 {
     crash_report();
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); // what was found stays where a long run is cut short
+    limit_threads();
     const char *word = argc > 1 ? argv[1] : "--help";
     bool help = strcmp(word, "help") == 0;
     if (strcmp(word, "--version") == 0) {

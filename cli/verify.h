@@ -11,6 +11,8 @@ typedef struct verify_request {
     const char *impl;             // only this implementation, or NULL
     int seeds;                    // of random inputs; 0: one, and with `full` five of small problems
     bool full;                    // every fill of large problems, too, and their second run; every kernel assembled
+    const char *accepted;         // file of code that ptxas is not asked about again (lab/accepted.h), or NULL
+    bool update;                  // writes that file
 } verify_request;
 
 /* Whether the request has an operator; whether it has an implementation. */
@@ -61,8 +63,8 @@ bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums);
 
 /*
  * Assembles the kernels that the list and the operators' lines of bench/suites get on a device, once each; prints a line for
- * each. A full request adds those of every implementation and config that the list forces.
+ * each. A full request adds those of every implementation and config that the list forces. Fails with the file of accepted code.
  */
-void verify_assemble(const verify_list *list, const ckl_device_info *info, verify_sums *sums);
+ckl_status verify_assemble(const verify_list *list, const ckl_device_info *info, verify_sums *sums);
 
 #endif

@@ -69,10 +69,9 @@ static void read_all(int file, text *out)
         text_append(out, buffer, (size_t)bytes);
 }
 
-/* Runs ptxas; what it says is appended to output. The cubin is not wanted. */
-static ckl_status run_tool(const char *tool, const char *arch, const char *path, text *output, int *exit_status)
+/* Runs ptxas; what it says is appended to output. */
+static ckl_status run_tool(const char *tool, char **argv, text *output, int *exit_status)
 {
-    char *argv[] = { (char *)tool, "-v", (char *)arch, (char *)path, "-o", "/dev/null", NULL };
     int channel[2];
     if (pipe2(channel, O_CLOEXEC)) // or another child would keep the writing end open
         FAIL(CKL_INTERNAL, "ptxas: no pipe: %s", strerror(errno));
@@ -130,25 +129,44 @@ static void judge(const char *output, int exit_status, assembled *result)
     result->good = !*result->complaint;
 }
 
-ckl_status assemble_kernel(const ir_kernel *kernel, assembled *result)
+void assemble_release(char release[ASSEMBLE_RELEASE_BYTES])
+{
+    const char *tool = assemble_tool();
+    text output = { 0 };
+    int exit_status;
+    *release = '\0';
+    if (tool && run_tool(tool, (char *[]){ (char *)tool, "--version", NULL }, &output, &exit_status) == CKL_OK &&
+        strstr(text_data(&output), "Build "))
+        copy_line(text_data(&output), "Build ", release, ASSEMBLE_RELEASE_BYTES);
+    text_free(&output);
+}
+
+ckl_status assemble_ptx(const text *ptx, ir_target target, assembled *result)
 {
     static const char *const arch[] = { [IR_SM80] = "-arch=sm_80", [IR_SM90A] = "-arch=sm_90a" };
     const char *tool = assemble_tool();
     if (!tool)
         FAIL(CKL_UNSUPPORTED, "ptxas is not on PATH and not in /usr/local/cuda/bin");
-    text ptx = { 0 }, output = { 0 };
-    char path[PATH_BYTES] = "";
+    text output = { 0 };
+    char path[PATH_BYTES] = "", *argv[] = { (char *)tool, "-v", (char *)arch[target], path, "-o", "/dev/null", NULL };
     int exit_status = 0;
-    ckl_status status = ir_print_ptx(kernel, &ptx);
-    if (status == CKL_OK)
-        status = write_file(&ptx, path);
+    ckl_status status = write_file(ptx, path);
     if (status == CKL_OK) {
-        status = run_tool(tool, arch[kernel->target], path, &output, &exit_status);
+        status = run_tool(tool, argv, &output, &exit_status);
         unlink(path);
     }
     if (status == CKL_OK)
         judge(text_data(&output), exit_status, result);
-    text_free(&ptx);
     text_free(&output);
+    return status;
+}
+
+ckl_status assemble_kernel(const ir_kernel *kernel, assembled *result)
+{
+    text ptx = { 0 };
+    ckl_status status = ir_print_ptx(kernel, &ptx);
+    if (status == CKL_OK)
+        status = assemble_ptx(&ptx, kernel->target, result);
+    text_free(&ptx);
     return status;
 }

@@ -2,6 +2,7 @@
 #ifndef CKL_LAB_ASSEMBLE_H
 #define CKL_LAB_ASSEMBLE_H
 
+#include "base/text.h"
 #include "ir/ir.h"
 
 typedef struct assembled {
@@ -15,7 +16,14 @@ typedef struct assembled {
 /* The path of ptxas: on PATH or in the CUDA toolkit's usual place; NULL if there is none. */
 const char *assemble_tool(void);
 
-/* Prints a kernel and assembles it for its target. CKL_OK with result->good false where ptxas finds fault. */
+/* The line by which releases of ptxas differ; "" if there is none. */
+enum { ASSEMBLE_RELEASE_BYTES = 128 };
+void assemble_release(char release[ASSEMBLE_RELEASE_BYTES]);
+
+/* Assembles PTX for a target. CKL_OK with result->good false where ptxas finds fault. */
+ckl_status assemble_ptx(const text *ptx, ir_target target, assembled *result);
+
+/* The same of a kernel, which it prints. */
 ckl_status assemble_kernel(const ir_kernel *kernel, assembled *result);
 
 #endif

@@ -5,15 +5,19 @@
 #include <string.h>
 
 #include "device/device.h"
+#include "lab/clock.h"
 #include "lab/compare.h"
+#include "lab/host_memory.h"
 
 enum { FIRST_POISON = 0xff, SECOND_POISON = 0x7e };
 
 ckl_status check_open(const test_case *c, ckl_device *device, ckl_stream stream, check *k)
 {
     *k = (check){ .c = c, .device = device, .stream = stream };
+    double begin = clock_seconds();
     TRY(operand_images_fit(c, ckl_device_properties(device)));
     TRY(case_plan(c, device, &k->plan));
+    k->plan_seconds = clock_seconds() - begin;
     if (!stream) {
         TRY(ckl_stream_create(device, &k->stream));
         k->owns_stream = true;
@@ -49,23 +53,42 @@ static ckl_status run_over_poison(check *k, unsigned char poison)
     return ckl_stream_synchronize(k->device, k->stream);
 }
 
-void check_compare(check *k, check_result *result)
+static void compare_inputs(const check *k, check_result *result)
+{
+    for (int i = 0; i < k->images.count; i++)
+        if (k->images.host[i] && k->images.each[i].info.role == OPERAND_IN)
+            result->passed &= compare_untouched(&k->images.each[i], result);
+}
+
+void check_compare_outputs(check *k, check_result *result)
 {
     *result = (check_result){ .passed = true };
     int output = 0;
     for (int i = 0; i < k->images.count; i++) {
         const operand_image *o = &k->images.each[i];
-        int number = o->info.role == OPERAND_IN ? -1 : output++;
+        if (o->info.role == OPERAND_IN)
+            continue;
+        int number = output++;
         if (!k->images.host[i])
             continue;
-        if (o->info.role == OPERAND_IN) {
-            result->passed &= compare_untouched(o, result);
-            continue;
-        }
         result->passed &= compare_padding(o, result);
         compare_output(k->c, &k->images, o, number, result);
     }
     result->passed &= result->elements_bad == 0;
+}
+
+void check_compare(check *k, check_result *result)
+{
+    check_compare_outputs(k, result);
+    compare_inputs(k, result);
+}
+
+ckl_status check_untouched(check *k, check_result *result)
+{
+    *result = (check_result){ .passed = true };
+    TRY(operand_set_read_inputs(k->device, &k->images, &k->set, k->stream));
+    compare_inputs(k, result);
+    return CKL_OK;
 }
 
 ckl_status check_run(check *k, check_result *result)
@@ -75,26 +98,14 @@ ckl_status check_run(check *k, check_result *result)
     return CKL_OK;
 }
 
-/* On the device where the output has no gaps, else from the image. Canaries are there already. */
-static ckl_status poison_output(check *k, int i)
-{
-    const operand_image *o = &k->images.each[i];
-    if (o->info.role == OPERAND_OUT && o->span == o->rows * o->columns)
-        return k->device->ops->fill(k->device, k->set.pointer[i], FIRST_POISON,
-                                    (size_t)o->span * ckl_dtype_bytes(o->info.dtype), k->stream);
-    return ckl_copy_in(k->device, k->set.allocation[i], o->image, o->bytes, k->stream);
-}
-
 ckl_status check_run_plan(check *k, const ckl_plan *plan, check_result *result)
 {
     operand_images_poison(&k->images, FIRST_POISON);
-    for (int i = 0; i < k->images.count; i++)
-        if (k->set.allocation[i] && k->images.each[i].info.role != OPERAND_IN)
-            TRY(poison_output(k, i));
+    TRY(operand_set_write_outputs(k->device, &k->images, &k->set, k->stream));
     TRY(adapter_run(k->c->test, plan, k->set.pointer, k->stream));
     TRY(ckl_stream_synchronize(k->device, k->stream));
     TRY(operand_set_read_outputs(k->device, &k->images, &k->set, k->stream));
-    check_compare(k, result);
+    check_compare_outputs(k, result);
     return result->passed ? CKL_OK : operand_set_write(k->device, &k->images, &k->set, k->stream); // what it spoiled
 }
 
@@ -107,15 +118,16 @@ ckl_status check_run_again(check *k, check_result *result)
         if (!k->images.host[i] || o->info.role == OPERAND_IN)
             continue;
         first[i] = o->after;
-        o->after = calloc(1, o->bytes ? o->bytes : 1);
+        o->after = host_memory_take(o->bytes);
         if (!o->after)
             abort();
+        memset(o->after, 0, o->bytes);
     }
     ckl_status status = run_over_poison(k, SECOND_POISON);
     for (int i = 0; i < k->images.count; i++) {
         if (first[i] && status == CKL_OK)
             result->passed &= compare_repeated(&k->images.each[i], first[i], result);
-        free(first[i]);
+        host_memory_give(first[i], k->images.each[i].bytes);
     }
     return status;
 }

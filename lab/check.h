@@ -11,6 +11,7 @@ typedef struct check {
     ckl_stream stream; // not the default one
     bool owns_stream;
     ckl_plan *plan;
+    double plan_seconds; // that planning took
     operand_images images;
     operand_set set;
 } check;
@@ -44,7 +45,11 @@ ckl_status check_run_plan(check *k, const ckl_plan *plan, check_result *result);
 /* After check_run(): runs once more over another poison; the result must be the same bit for bit. */
 ckl_status check_run_again(check *k, check_result *result);
 
-/* Compares what operand_set_read() brought back; for callers that ran the case by themselves. */
+/* Compares what operand_set_read() brought back, or its outputs alone; for callers that ran the case by themselves. */
 void check_compare(check *k, check_result *result);
+void check_compare_outputs(check *k, check_result *result);
+
+/* Reads the inputs back: whoever has run since they were written must have left them alone. */
+ckl_status check_untouched(check *k, check_result *result);
 
 #endif

@@ -2,6 +2,8 @@
 #include "lab/fill.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "base/math.h"
@@ -12,7 +14,8 @@ enum {
     INTEGER_MAX = 2,       // |x| of FILL_INTEGERS: products of three stay below 2^4
     PLAIN = 7,             // of the hard kinds: the one that changes nothing
     CHUNK_ELEMENTS = 4096, // of a row: what one thread fills at a time
-    SUM_EXACT = 1 << 22    // sums of so many nonzero terms up to 4 are exact in the 24 bits of f32
+    WINDOWS_ELEMENTS = 1 << 20,
+    SUM_EXACT = 1 << 22 // sums of so many nonzero terms up to 4 are exact in the 24 bits of f32
 };
 
 static const double HARD_OFFSET = 1000;
@@ -180,6 +183,11 @@ static const hard_kind hard_kinds[] = {
 /* Kinds that elements go through which are alone, plain ones at the end: primes, so that two operands meet in each pair. */
 static const int64_t periods_alone[] = { 23, 29, 31, 37 };
 
+/* Columns first .. end - 1 of a row. */
+typedef struct chunk {
+    int64_t first, end;
+} chunk;
+
 /* On which line an element is, and where there. */
 typedef struct place {
     int64_t line, at, length;
@@ -249,26 +257,67 @@ static source source_of(const operand_image *o, int number, uint64_t seed, doubl
     return s;
 }
 
+/* One element; row and column matter to hard inputs, and to those that differ or rise. */
+static double value_of(const operand_image *o, const source *s, operand_fill how, int64_t row, int64_t column,
+                       uint64_t random)
+{
+    if (o->info.distinct)
+        return distinct_index(s, row * o->columns + column);
+    if (o->info.rising)
+        return rising_value(s, column, o->columns);
+    return s->integer && how != FILL_HARD ? index_value(s, random) : fills[how](s, row, column, random);
+}
+
+static void fill_chunk(const operand_image *o, const source *s, operand_fill how, int64_t row, chunk part)
+{
+    int64_t start = operand_row_start(o, row), step = o->info.stride[o->info.rank - 1];
+    for (int64_t column = part.first; column < part.end; column++) {
+        uint64_t random = random_at(s->stream, (uint64_t)(row * o->columns + column));
+        dtype_write(o->info.dtype, o->image + o->start, start + column * step,
+                    value_of(o, s, how, row, column, random));
+    }
+}
+
+/* Random elements for a large operand, whose chunks are windows of them at random places. */
+static unsigned char *make_windows(const operand_image *o, const source *s, operand_fill how)
+{
+    unsigned char *made = malloc((size_t)WINDOWS_ELEMENTS * ckl_dtype_bytes(o->info.dtype));
+    if (!made)
+        abort(); // of the laboratory, not of the library
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < WINDOWS_ELEMENTS; i++)
+        dtype_write(o->info.dtype, made, i, value_of(o, s, how, 0, i, random_at(s->stream, (uint64_t)i)));
+    return made;
+}
+
+static void copy_window(const operand_image *o, const source *s, const unsigned char *windows, int64_t row, chunk part)
+{
+    size_t element = ckl_dtype_bytes(o->info.dtype);
+    uint64_t random = random_at(~s->stream, (uint64_t)(row * o->columns + part.first));
+    int64_t window = (int64_t)(random % (WINDOWS_ELEMENTS - CHUNK_ELEMENTS + 1));
+    memcpy(o->image + operand_byte(o, row, part.first), windows + (size_t)window * element,
+           (size_t)(part.end - part.first) * element);
+}
+
 void fill_operand(const operand_image *o, int number, operand_fill how, uint64_t seed, double terms)
 {
     const source s = source_of(o, number, seed, terms);
-    const int64_t chunks = ceil_div(o->columns, CHUNK_ELEMENTS), step = o->info.stride[o->info.rank - 1];
-    void *array = o->image + o->start;
+    const int64_t chunks = ceil_div(o->columns, CHUNK_ELEMENTS);
+    bool large = o->rows * o->columns > 4 * WINDOWS_ELEMENTS, along_memory = o->info.stride[o->info.rank - 1] == 1;
+    unsigned char *windows = large && along_memory && how != FILL_HARD && !o->info.distinct && !o->info.rising
+                                 ? make_windows(o, &s, how)
+                                 : NULL;
     bool broadcast = false; // elements share memory, and the last one written must always be the same
     for (int i = 0; i < o->info.rank; i++)
         broadcast |= o->info.stride[i] == 0 && o->info.shape[i] > 1;
 #pragma omp parallel for schedule(static) if (!broadcast)
     for (int64_t work = 0; work < o->rows * chunks; work++) {
-        int64_t row = work / chunks, first = work % chunks * CHUNK_ELEMENTS, start = operand_row_start(o, row);
-        for (int64_t column = first; column < min_i64(first + CHUNK_ELEMENTS, o->columns); column++) {
-            uint64_t random = random_at(s.stream, (uint64_t)(row * o->columns + column));
-            bool index = s.integer && how != FILL_HARD;
-            double x = index ? index_value(&s, random) : fills[how](&s, row, column, random);
-            if (o->info.distinct)
-                x = distinct_index(&s, row * o->columns + column);
-            if (o->info.rising)
-                x = rising_value(&s, column, o->columns);
-            dtype_write(o->info.dtype, array, start + column * step, x);
-        }
+        int64_t row = work / chunks, first = work % chunks * CHUNK_ELEMENTS;
+        chunk part = { first, min_i64(first + CHUNK_ELEMENTS, o->columns) };
+        if (windows)
+            copy_window(o, &s, windows, row, part);
+        else
+            fill_chunk(o, &s, how, row, part);
     }
+    free(windows);
 }

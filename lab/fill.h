@@ -11,6 +11,9 @@
  * ratio. So every lane, vector, step and tail has the only hard number of some line, and at most four lines in sixteen are not
  * finite. Elements that are alone take the kinds in turn, a prime number with ordinary ones: every place meets each kind.
  *
+ * A large operand that is not hard is made of windows: each run of up to 4096 elements of a row is a copy of as many from a
+ * random place of a million random ones. So it has no period, and takes no longer to make than to copy.
+ *
  * Fills every element of an operand; padding is left alone. `number` is the operand's place in the problem, so that no two
  * operands are alike; `terms` is the length of the longest sum, which FILL_INTEGERS keeps exact in f32.
  */

@@ -6,12 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/math.h"
 #include "device/device.h"
 #include "lab/fill.h"
+#include "lab/host_memory.h"
 
 enum {
     RUN_ELEMENTS = 1 << 16,
+    BLOCK_BYTES = 1 << 20, // what a thread sets at a time
     CANARY_BYTES = 256,
     CANARY = 0xff,
     POISON = 0xff // NaN in every float type: what reads it shows it
@@ -92,7 +95,7 @@ ckl_status operand_images_fit(const test_case *c, const ckl_device_info *device)
 {
     enum { GPU_COPIES = 2, EMULATOR_COPIES = 4 };
     operand infos[OPERANDS_MAX];
-    double bytes = 0, room = free_bytes();
+    double bytes = 0, room = free_bytes() + (double)host_memory_kept();
     for (int i = 0, count = adapter_operands(c->test, c->problem, infos); i < count; i++) {
         operand_image o = { .info = infos[i] };
         if (o.info.dtype == CKL_DTYPE_DEFAULT)
@@ -106,15 +109,23 @@ ckl_status operand_images_fit(const test_case *c, const ckl_device_info *device)
     return CKL_OK;
 }
 
+/* By all threads: the first one to touch a page waits for it. */
+static void set_bytes(unsigned char *to, unsigned char byte, size_t bytes)
+{
+#pragma omp parallel for
+    for (size_t at = 0; at < bytes; at += BLOCK_BYTES)
+        memset(to + at, byte, bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES);
+}
+
 static ckl_status create_image(const test_case *c, int number, operand_image *o, size_t canary)
 {
     measure(o, c->keys.misalign + number * c->keys.stagger, canary);
-    o->image = malloc(o->bytes ? o->bytes : 1);
-    o->after = malloc(o->bytes ? o->bytes : 1);
+    o->image = host_memory_take(o->bytes);
+    o->after = host_memory_take(o->bytes);
     if (!o->image || !o->after)
         FAIL(CKL_NO_MEMORY, "%s: no host memory for operand %s of %zu bytes", c->test->op->name, o->info.name,
              o->bytes);
-    memset(o->image, CANARY, o->bytes);
+    set_bytes(o->image, CANARY, o->bytes);
     double terms = adapter_terms(c->test, c->problem);
     if (o->info.role != OPERAND_OUT)
         fill_operand(o, number, (operand_fill)c->keys.fill, (uint64_t)c->keys.seed, terms);
@@ -136,6 +147,7 @@ ckl_status operand_images_create(const test_case *c, const ckl_device_info *devi
         TRY(create_image(c, i, o, device->emulated ? 0 : CANARY_BYTES));
         images->host[i] = o->image + o->start;
     }
+    images->poison = CANARY;
     operand_images_poison(images, POISON);
     return CKL_OK;
 }
@@ -143,8 +155,8 @@ ckl_status operand_images_create(const test_case *c, const ckl_device_info *devi
 void operand_images_free(operand_images *images)
 {
     for (int i = 0; i < images->count; i++) {
-        free(images->each[i].image);
-        free(images->each[i].after);
+        host_memory_give(images->each[i].image, images->each[i].bytes);
+        host_memory_give(images->each[i].after, images->each[i].bytes);
         for (int64_t s = 0; images->references[i] && s < images->reference_count[i]; s++) {
             free(images->references[i][s].value);
             free(images->references[i][s].magnitude);
@@ -166,6 +178,9 @@ static void poison(operand_image *o, unsigned char byte)
 
 void operand_images_poison(operand_images *images, unsigned char byte)
 {
+    if (images->poison == byte)
+        return;
+    images->poison = byte;
     for (int i = 0; i < images->count; i++)
         if (images->host[i] && images->each[i].info.role == OPERAND_OUT)
             poison(&images->each[i], byte);
@@ -209,12 +224,38 @@ static bool is_output(const operand_images *images, const operand_set *set, int 
     return set->allocation[i] && images->each[i].info.role != OPERAND_IN;
 }
 
+bool operand_is_dense(const operand_image *o)
+{
+    return o->span == o->rows * o->columns;
+}
+
+/* What the image holds: of an output without gaps that is one byte between the canaries, and the device writes it by itself. */
+static ckl_status write_operand(ckl_device *device, const operand_images *images, const operand_set *set, int i,
+                                ckl_stream stream)
+{
+    const operand_image *o = &images->each[i];
+    size_t elements = (size_t)o->span * ckl_dtype_bytes(o->info.dtype);
+    if (o->info.role != OPERAND_OUT || !operand_is_dense(o))
+        return ckl_copy_in(device, set->allocation[i], o->image, o->bytes, stream);
+    TRY(device->ops->fill(device, set->allocation[i], CANARY, o->bytes, stream));
+    return elements ? device->ops->fill(device, set->pointer[i], images->poison, elements, stream) : CKL_OK;
+}
+
 ckl_status operand_set_write_outputs(ckl_device *device, const operand_images *images, const operand_set *set,
                                      ckl_stream stream)
 {
     for (int i = 0; i < images->count; i++)
         if (is_output(images, set, i))
-            TRY(ckl_copy_in(device, set->allocation[i], images->each[i].image, images->each[i].bytes, stream));
+            TRY(write_operand(device, images, set, i, stream));
+    return CKL_OK;
+}
+
+ckl_status operand_set_read_inputs(ckl_device *device, operand_images *images, const operand_set *set,
+                                   ckl_stream stream)
+{
+    for (int i = 0; i < images->count; i++)
+        if (set->allocation[i] && !is_output(images, set, i))
+            TRY(ckl_copy_out(device, images->each[i].after, set->allocation[i], images->each[i].bytes, stream));
     return CKL_OK;
 }
 
@@ -232,7 +273,7 @@ ckl_status operand_set_write(ckl_device *device, const operand_images *images, c
 {
     for (int i = 0; i < images->count; i++)
         if (set->allocation[i])
-            TRY(ckl_copy_in(device, set->allocation[i], images->each[i].image, images->each[i].bytes, stream));
+            TRY(write_operand(device, images, set, i, stream));
     return CKL_OK;
 }
 
@@ -246,15 +287,12 @@ ckl_status operand_set_read(ckl_device *device, operand_images *images, const op
 
 uint64_t operand_images_digest(const operand_images *images)
 {
-    uint64_t digest = 0xcbf29ce484222325;
+    uint64_t digest = HASH_START;
     for (int i = 0; i < images->count; i++) {
         const operand_image *o = &images->each[i];
         size_t row_bytes = (size_t)o->columns * ckl_dtype_bytes(o->info.dtype);
-        for (int64_t row = 0; o->info.role != OPERAND_IN && row < o->rows && row_bytes; row++) {
-            const unsigned char *bytes = o->after + operand_byte(o, row, 0);
-            for (size_t b = 0; b < row_bytes; b++)
-                digest = (digest ^ bytes[b]) * 0x100000001b3;
-        }
+        for (int64_t row = 0; o->info.role != OPERAND_IN && row < o->rows && row_bytes; row++)
+            digest = hash_bytes(digest, o->after + operand_byte(o, row, 0), row_bytes);
     }
     return digest;
 }

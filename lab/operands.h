@@ -24,6 +24,8 @@ typedef struct operand_images {
     operand_image each[OPERANDS_MAX];
     void *host[OPERANDS_MAX]; // element 0 of each image, as operator_test.reference takes it; NULL if absent
 
+    unsigned char poison; // in the elements of outputs
+    double effort;        // of comparisons, as part of the usual one's work on large problems; 0: all of it
     int roundings;        // of intermediate results to the output's type that a comparison allows
     bool keep_references; // of slices once compared: for callers that compare several results of the same inputs
     reference_slice *references[OPERANDS_MAX]; // of each output, in the order of the sample
@@ -57,14 +59,19 @@ ckl_status operand_set_write(ckl_device *device, const operand_images *images, c
                              ckl_stream stream);
 ckl_status operand_set_read(ckl_device *device, operand_images *images, const operand_set *set, ckl_stream stream);
 
-/* The same of the outputs alone. */
+/* The same of the outputs alone, and of the inputs. */
 ckl_status operand_set_write_outputs(ckl_device *device, const operand_images *images, const operand_set *set,
                                      ckl_stream stream);
 ckl_status operand_set_read_outputs(ckl_device *device, operand_images *images, const operand_set *set,
                                     ckl_stream stream);
+ckl_status operand_set_read_inputs(ckl_device *device, operand_images *images, const operand_set *set,
+                                   ckl_stream stream);
 
 /* A hash of what operand_set_read() brought back of the outputs: equal bits, equal digest (FNV-1a, 64 bits). */
 uint64_t operand_images_digest(const operand_images *images);
+
+/* Does every element between an operand's first and last belong to it? */
+bool operand_is_dense(const operand_image *o);
 
 /* The type of an operand's elements after a run. */
 ckl_dtype operand_result(const operand *o);

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/math.h"
 #include "device/device.h"
+#include "lab/accepted.h"
 
 /* A loaded kernel: the emulator's, and what is known of its parameters. */
 typedef struct noted_kernel {
@@ -23,30 +25,6 @@ typedef struct noting_device {
     text launches; // of the plan at hand, one line each
 } noting_device;
 
-static uint64_t digest(uint64_t hash, const void *bytes, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3; // FNV-1a
-    return hash;
-}
-
-static const uint64_t DIGEST_START = 0xcbf29ce484222325;
-
-/* Of the code alone: comments, .file and .loc name configs and lines of C. */
-static uint64_t digest_of_code(const char *ptx)
-{
-    uint64_t hash = DIGEST_START;
-    for (const char *line = ptx; *line;) {
-        size_t length = strcspn(line, "\n");
-        const char *comment = strstr(line, "//"), *word = line + strspn(line, " \t");
-        size_t code = comment && comment < line + length ? (size_t)(comment - line) : length;
-        if (strncmp(word, ".file", 5) != 0 && strncmp(word, ".loc ", 5) != 0)
-            hash = digest(hash, line, code);
-        line += length + (line[length] == '\n');
-    }
-    return hash;
-}
-
 static ckl_status note_contents(const ir_kernel *kernel, noted_kernel *noted)
 {
     int counts[IR_CLASS_COUNT] = { 0 };
@@ -60,7 +38,7 @@ static ckl_status note_contents(const ir_kernel *kernel, noted_kernel *noted)
     for (int i = 0; i < IR_CLASS_COUNT; i++)
         length += snprintf(noted->made_of + length, sizeof noted->made_of - (size_t)length, " %d", counts[i]);
     snprintf(noted->made_of + length, sizeof noted->made_of - (size_t)length, " #%08x",
-             (unsigned)digest_of_code(text_data(&ptx)));
+             (unsigned)accepted_digest(text_data(&ptx)));
     text_free(&ptx);
     return CKL_OK;
 }
@@ -110,9 +88,9 @@ static ckl_status launch(ckl_device *d, const device_kernel *kernel, const devic
     (void)s;
     text *launches = &((noting_device *)d)->launches;
     const noted_kernel *noted = (const noted_kernel *)kernel;
-    uint64_t hash = DIGEST_START;
+    uint64_t hash = HASH_START;
     for (int i = 0; i < noted->param_count; i++)
-        hash = digest(hash, l->params[i], noted->param_bytes[i]);
+        hash = hash_bytes(hash, l->params[i], noted->param_bytes[i]);
     text_printf(launches, "    %s: grid %" PRId64 "x%" PRId64 "x%" PRId64 ", %s, values #%08x\n", noted->name,
                 l->grid[0], l->grid[1], l->grid[2], noted->made_of, (unsigned)hash);
     return CKL_OK;
@@ -241,7 +219,7 @@ ckl_status planned_digest(ckl_device *device, const test_case *c, uint64_t *hash
 {
     text launches = { 0 };
     ckl_status status = planned_launches(device, c, NULL, &launches);
-    *hash = digest(DIGEST_START, text_data(&launches), launches.length);
+    *hash = hash_bytes(HASH_START, text_data(&launches), launches.length);
     text_free(&launches);
     return status;
 }

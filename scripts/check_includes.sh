@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check_includes.sh - includes point one way:
-# include <- base <- ir <- cute <- {device, plan} <- skeletons <- operators <- lab <- bench <- cli <- tests.
+# include <- base <- ir <- cute <- {device, plan} <- skeletons <- operators <- {ffi, lab} <- bench <- cli <- tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,12 +14,13 @@ declare -A allowed=(
     [src/plan]='plan/|device/|ir/|base/|cutekernellib/'
     [src/skeletons]='skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
     [src/operators]='operators/|skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
+    [src/ffi]='ffi/|operators/|plan/|device/|ir/|base/|cutekernellib/'
     [lab]='lab/|operators/|skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
     [bench]='bench/|lab/|operators/|skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
-    [tests]='[a-z_]+\.h|cli/|bench/|lab/|operators/|skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
+    [tests]='[a-z_]+\.h|cli/|bench/|lab/|ffi/|operators/|skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
     [cli]='cli/|bench/|lab/|operators/|skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
 )
-ours='base|ir|cute|device|plan|skeletons|operators|lab|bench|cli|cutekernellib'
+ours='base|ir|cute|device|plan|skeletons|operators|ffi|lab|bench|cli|cutekernellib'
 passed=0
 failed=0
 

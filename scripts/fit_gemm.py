@@ -38,7 +38,8 @@ START = {
     "sm_bytes_alone": (147.9, "the same where at most every second SM has a CTA"),
     "slow_row": (1.6282, "cycles of a row that starts inside a 32-byte sector"),
     "absent_row": (1.387, "cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads"),
-    "l2_bytes": (5500.0, "a cycle out of L2"),
+    "sm_bytes_one": (70.0, "the same of CTAs with one consumer"),
+    "latency": (2000.0, "cycles from asking for a stage to its arrival, when memory is busy"),
     "exchange": (1500.0, "cycles of adding the parts of a split: 256x256x8192 in tiles of 64x64 and 128x128; not fitted"),
     "exchange_bytes": (30.0, "a cycle of what a CTA sends for it; not fitted"),
     "cluster": (0.08107, "what each more CTA of a cluster adds to a step"),
@@ -47,10 +48,14 @@ START = {
     "boxes_of_16": (2.013, "and of 16"),
     "gelu": (3.5, "times the epilogue with GELU: 4096x4096x512 in f16 takes 39.5 instead of 33.3 us; not fitted"),
     "flops_per_us": (20990000.0, "of an SM within the power limit"),
+    "sum_us": (1.5, "a second kernel, which adds slices of K; as the one below from 2 and 4 slices of 256x2048x7168"),
+    "sum_bytes_per_us": (4e6, "of the sums of all slices, to L2 and back"),
     "memory_bytes_per_us": (4.3e6, "of HBM, between copying and reading; not fitted"),
+    "memory_bytes_of_sm": (38000.0, "of it, that one SM can ask for: 16x6144x8192 takes 31.4 us on 96 SMs, 27.6 on all"),
 }
 FITTED = [name for name in START if name not in ("cycles_per_us", "gelu", "epilogue", "boxes_of_32", "boxes_of_16",
-                                                 "three_consumers", "slow_row", "exchange", "exchange_bytes", "memory_bytes_per_us")]
+                                                 "three_consumers", "slow_row", "sum_us",
+                                                 "sum_bytes_per_us", "memory_bytes_per_us")]
 FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n", "split", "swap")
 
 
@@ -74,8 +79,8 @@ WITH_BIAS = {(8192, 8192, 8192): (128, 128), (8192, 28672, 8192): (128, 128)} # 
 
 
 def columns_of(c, m):
-    """Of a tile: with swap=1 all rows of D."""
-    return ceil_div(m, 16) * 16 if c["swap"] and not c["tile_n"] else c["tile_n"]
+    """Of a tile: with swap=1 all rows of D, or half of them."""
+    return ceil_div(ceil_div(m, ceil_div(m, 256)), 16) * 16 if c["swap"] and not c["tile_n"] else c["tile_n"]
 
 
 def finished_columns(c, tile_n):
@@ -87,8 +92,8 @@ def finished_columns(c, tile_n):
 
 
 # What the model looks at, of a problem and a config: numbers, or columns of them.
-FEATURES = ("tile_m tile_n pingpong consumers sharers split turns ctas steps l2_rows slow_rows absent columns narrow "
-            "flops bytes").split()
+FEATURES = ("tile_m tile_n pingpong consumers sharers split turns ctas steps stages slow_rows absent columns narrow "
+            "flops bytes slices sums").split()
 
 
 def features(shape, c):
@@ -96,16 +101,19 @@ def features(shape, c):
     tile_m, tile_n, cluster_m, cluster_n = c["tile_m"], columns_of(c, m), c["cluster_m"], c["cluster_n"]
     swap, split, sharers = c["swap"], c["split"], cluster_m * cluster_n
     rows, cols = (n, m) if swap else (m, n)
-    cluster = sharers * split
-    tiles = ceil_div(rows, tile_m * cluster_m) * ceil_div(cols, tile_n * cluster_n) * cluster
-    slots, steps = CLUSTERS[cluster] * cluster, ceil_div(ceil_div(k, TILE_K), split)
+    cluster, slices = sharers * split, c.get("slices", 1)
+    tiles = ceil_div(rows, tile_m * cluster_m) * ceil_div(cols, tile_n * cluster_n) * cluster * slices
+    slots, steps = CLUSTERS[cluster] * cluster, ceil_div(ceil_div(k, TILE_K), split * slices)
+    depth = k if slices == 1 else steps * TILE_K * slices
     shared_m, shared_n = tile_m / cluster_n, tile_n / cluster_m
     columns = finished_columns(c, tile_n)
     return (tile_m, tile_n, c["pingpong"], c["consumers"], sharers, split,
             ceil_div(tiles, slots), min(tiles, slots), steps,
-            shared_m + shared_n, shared_m + shared_n if k * 2 % 32 else 0, -m % tile_n if swap else -m % tile_m / cluster_n,
+            c["stages"], shared_m + shared_n if k * 2 % 32 else 0, -m % tile_n if swap else -m % tile_m / cluster_n,
             columns, 0 if swap or columns % 64 == 0 else 1 if columns % 32 == 0 else 2,
-            2.0 * tiles * tile_m * tile_n * steps * TILE_K, 2.0 * (m * k + n * k + m * n))
+            2.0 * tiles * tile_m * tile_n * steps * TILE_K,
+            2.0 * (m + n) * depth + (2 if slices == 1 else 4 * slices) * m * n,
+            slices, 4.0 * slices * m * ceil_div(n, 8) * 8)
 
 
 def overlapped(*parts):
@@ -118,11 +126,11 @@ def predicted(p, x):
     instruction = np.maximum(x["tile_n"] / 2, (16 + x["tile_n"] / 4) * p["operands"])
     tensor_cores = x["tile_m"] / 64 * 4 * instruction * p["tensor_cores"]
     tensor_cores = np.where(x["consumers"] == 3, tensor_cores * p["three_consumers"], tensor_cores)
-    rate = np.where(2 * x["ctas"] <= SM_COUNT, p["sm_bytes_alone"], p["sm_bytes"])
+    rate = np.where(x["consumers"] == 1, p["sm_bytes_one"], p["sm_bytes"])
+    rate = np.where(2 * x["ctas"] <= SM_COUNT, p["sm_bytes_alone"], rate)
     sm = (x["tile_m"] + x["tile_n"]) * 128 / rate
     sm = sm + p["slow_row"] * x["slow_rows"] + p["absent_row"] * x["absent"]
-    l2 = x["ctas"] * x["l2_rows"] * 128 / p["l2_bytes"]
-    step = overlapped(tensor_cores, sm, l2) * (1 + p["cluster"] * (x["sharers"] - 1)) + p["step"]
+    step = overlapped(tensor_cores, sm, p["latency"] / x["stages"]) * (1 + p["cluster"] * (x["sharers"] - 1)) + p["step"]
     narrow = np.where(x["narrow"] == 0, 1, np.where(x["narrow"] == 1, p["boxes_of_32"], p["boxes_of_16"]))
     epilogue = x["tile_m"] * x["columns"] * p["epilogue"] * narrow / np.where(x["pingpong"] == 1, 1, x["consumers"])
     exchange = p["exchange"] + 4.0 * x["tile_m"] * x["tile_n"] / p["exchange_bytes"]
@@ -132,8 +140,10 @@ def predicted(p, x):
     turn = np.where(x["pingpong"] == 1, np.maximum(tile, both / 2), both)
     tiles_us = p["launch_us"] + (x["turns"] * turn + both - turn) / p["cycles_per_us"]
     power_us = p["launch_us"] + x["flops"] / (p["flops_per_us"] * SM_COUNT)
-    memory_us = p["launch_us"] + x["bytes"] / p["memory_bytes_per_us"]
-    return overlapped(tiles_us, power_us, memory_us)
+    memory = np.minimum(p["memory_bytes_per_us"], x["ctas"] * p["memory_bytes_of_sm"])
+    memory_us = p["launch_us"] + x["bytes"] / memory + epilogue / p["cycles_per_us"]
+    sum_us = np.where(x["slices"] > 1, p["sum_us"] + x["sums"] / p["sum_bytes_per_us"], 0)
+    return overlapped(tiles_us, power_us, memory_us) + sum_us
 
 
 def cost(p, shape, c):
@@ -145,8 +155,8 @@ def costs_of(p, shape, some):
     return predicted(p, np.array([features(shape, c) for c in some], dtype=float).T)
 
 
-def configs():
-    """The legal configs worth a thought, one CTA an SM; with swap=1 a tile has as many columns as D has rows."""
+def configs(m=1):
+    """The legal configs worth a thought for m rows, one CTA an SM; with swap=1 a tile has as many columns as D has rows, or half."""
     shapes = [(64, n, 1, 0) for n in (32, 48, 64, 80, 96, 112, 128, 160, 192, 256)]
     shapes += [(64, n, 2, 1) for n in (64, 96, 128, 160, 192, 256)]
     shapes += [(128, n, 2, 1) for n in (96, 112, 128, 144, 160, 176, 192)]
@@ -158,9 +168,9 @@ def configs():
     shapes = [(64, n, 1, 0) for n in (32, 48, 64, 96, 128, 192)] + [(128, n, 2, 0) for n in (64, 96, 128, 192)]
     found += [(*tile, *cluster, split, 0) for tile in shapes for cluster in clusters for split in (2, 3, 4, 8)
               if cluster[0] * cluster[1] * split <= 8]
-    found += [(64, 0, *role, *cluster, split, 1) for role in ((1, 0), (2, 1)) for cluster in clusters[:2]
+    found += [(*role, *cluster, split, 1) for role in ((64, 0, 1, 0), (64, 0, 2, 1), (128, 0, 2, 0)) for cluster in clusters[:2]
               for split in (1, 2, 4, 8) if cluster[0] * split <= 8]
-    return [dict(zip(FIELDS, c)) for c in found if c[1] % (8 * c[4]) == 0 and c[0] % (8 * c[5]) == 0]
+    return [dict(zip(FIELDS, c)) for c in found if c[1] % (8 * c[4]) == 0 and c[0] % (8 * c[5]) == 0 and (m <= 512 or not c[7])]
 
 
 def staged(c, m):
@@ -174,7 +184,7 @@ def staged(c, m):
             box = 64 * next(cols for cols in (64, 32, 16) if columns % cols == 0)
         parts = 4 * c["tile_m"] * (c["consumers"] if c["pingpong"] else 1) * columns * c["split"] if c["split"] > 1 else 0
         fixed = buffers * c["consumers"] * box * 2 + parts + (16 * c["consumers"] if c["split"] > 1 else 0)
-        stages = min(12 if c["swap"] or c["split"] > 1 else 8, (SMEM - fixed) // ((c["tile_m"] + tile_n) * 128 + 16))
+        stages = min(12, (SMEM - fixed) // ((c["tile_m"] + tile_n) * 128 + 16))
         if stages >= 4:
             break
     return dict(c, tile_n=tile_n, stages=max(stages, 2), buffers=buffers, ctas=1, group=8)
@@ -214,9 +224,9 @@ def read_sweeps(paths):
         for line in open(path):
             if header := re.match(r"== m=(\d+) n=(\d+) k=(\d+)", line):
                 found.append([tuple(map(int, header.groups())), [], 0])
-            elif row := re.match(r"\s+([\d.]+)\s+[\d.]+\s+[\d.]+\s+\[.*?\]\s+(best:)?(.*)", line):
-                if row[2]:
-                    found[-1][2] = float(row[1])
+            elif row := re.match(r"\s+([\d.]+)\s+[\d.]+\s+[\d.]+\s+\[.*?\]\s+(best: )?(.*)", line):
+                if row[2] or row[3].startswith("cublaslt"):
+                    found[-1][2] = min(float(row[1]), found[-1][2] or math.inf)
                 elif "tile_m" in row[3]:
                     c = {k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", row[3])}
                     if c.pop("ctas", 1) == 1:
@@ -249,10 +259,19 @@ def loss(p, data):
     return regrets.mean() + 0.3 * worst.mean() + 0.25 * math.sqrt(np.repeat(errors, counts).mean())
 
 
+def sliced_tiles():
+    """Those that gemm_splitk_plan.c considers."""
+    table = open(os.path.join(os.path.dirname(HEADER), "gemm_splitk_plan.c")).read().split("tiles[] = ")[1].split(";")[0]
+    return {tuple(map(int, row.split(","))) for row in re.findall(r"\{ ([\d, ]+) \}", table)}
+
+
 def among(tiles, sweeps):
     """The sweeps with trials of these tiles alone: the choice is among them."""
-    keys = {key_of(c) for c in tiles}
-    found = [[shape, [trial for trial in trials if key_of(trial[1]) in keys], peer] for shape, trials, peer in sweeps]
+    keys, sliced = {key_of(c) for c in tiles}, sliced_tiles()
+
+    def is_considered(c):
+        return key_of(c)[:6] in sliced if c.get("slices") else key_of(c) in keys
+    found = [[shape, [trial for trial in trials if is_considered(trial[1])], peer] for shape, trials, peer in sweeps]
     return [sweep for sweep in found if len(sweep[1]) > 1]
 
 
@@ -290,7 +309,8 @@ def fit(start, sweeps, seconds, seed):
 def pick_tiles(sweeps):
     """The seeds, and greedily those measured configs that leave the least regret where rows or tiles are few. The tile that suits
     the smallest problems comes last: its reason is given where none can compute."""
-    measured = [{key_of(c): us for us, c in trials} for shape, trials, _ in sweeps if is_small(shape)]
+    alone = [[shape, [(us, c) for us, c in trials if not c.get("slices")]] for shape, trials, _ in sweeps if is_small(shape)]
+    measured = [{key_of(c): us for us, c in trials} for shape, trials in alone if trials]
     chosen = list(SEEDS)
     while len(chosen) < TILES:
         def regret(key):
@@ -348,7 +368,7 @@ def sample(p, count, seed, folder):
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "lines.txt"), "w") as lines:
         for i, shape in enumerate(population(seed, count)):
-            every = configs()
+            every = configs(shape[0])
             ranked = [every[j] for j in costs_of(p, shape, every).argsort()]
             some = ranked[:16] + random.Random(i).sample(ranked[16:60], 8)
             with open(os.path.join(folder, "%d.txt" % i), "w") as out:

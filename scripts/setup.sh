@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh - installs the system packages that building and testing need, or prints the command that does.
-# Usage: scripts/setup.sh [docs]    With docs, also what the API reference needs. Quick when nothing is missing.
+# Usage: scripts/setup.sh [docs|python]    With docs, also what the API reference needs; with python, also a virtual environment in
+# build-venv with what the Python tests need, where PyPI can be reached. Quick when nothing is missing.
 set -euo pipefail
 
 missing=()
@@ -26,6 +27,17 @@ if [[ ${1:-} == docs ]]; then
     need doxygen command -v doxygen
 fi
 
+python_environment() {
+    [[ ! -x build-venv/bin/python ]] || build-venv/bin/python -c 'import numpy, tvm_ffi' 2>/dev/null || rm -rf build-venv
+    [[ ! -x build-venv/bin/python ]] || return 0
+    { python3 -m venv build-venv && build-venv/bin/pip -q install 'apache-tvm-ffi>=0.1.6,!=0.1.8,!=0.1.8.post0,<0.2' numpy; } \
+        >/dev/null 2>&1 || {
+        rm -rf build-venv
+        echo "The Python tests will be skipped: no virtual environment with numpy and apache-tvm-ffi could be made." >&2
+    }
+}
+
+[[ ${1:-} != python ]] || python_environment
 [[ ${#missing[@]} -eq 0 ]] && exit 0
 
 install=(apt-get install -y --no-install-recommends "${missing[@]}")

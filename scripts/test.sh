@@ -7,8 +7,10 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 full=
+extent=(--accepted tests/data/accepted.txt) # ptxas is asked about code that it has not seen before
 if [[ ${1:-} == --full ]]; then
     full=--full
+    extent=(--full)
     export CKL_TEST_FULL=1 # unit tests look at it
     shift
 fi
@@ -85,8 +87,13 @@ help_texts() { # every command explains itself, and knows what it does not know
 }
 
 predictions() { # of the library, and of the script that fits and judges them
+    if ! command -v python3 >/dev/null; then
+        echo "skipped: predicted costs are compared with those of scripts/fit_*.py, which want python3"
+        return
+    fi
+    scripts/fit_rows.py check "$build/ckl" || return 1
     if ! python3 -c 'import numpy' 2>/dev/null; then
-        echo "skipped: predicted costs are compared with those of scripts/fit_gemm.py, which wants python3 and its numpy"
+        echo "skipped: predicted costs of gemm are compared with those of scripts/fit_gemm.py, which wants numpy"
         return
     fi
     scripts/fit_gemm.py check "$build/ckl"
@@ -98,6 +105,14 @@ script_examples() {
         return
     fi
     python3 -m doctest scripts/update_performance.py
+}
+
+python_package() { # its tests on the emulated GPU, with the library that was built
+    if [[ ! -x build-venv/bin/python ]]; then
+        echo "skipped: the tests of the Python package want build-venv, which scripts/setup.sh python makes"
+        return
+    fi
+    CKL_LIBRARY=$(realpath "$build/libcutekernellib.so") PYTHONPATH=python build-venv/bin/python tests/python/run.py
 }
 
 crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks at what they say of kernels
@@ -190,13 +205,15 @@ run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
 run "examples in scripts" script_examples
 run "help texts" help_texts
+run "Python package" python_package
+run "examples, installed" tests/examples.sh "$build"
 run "a crash is said" crash_is_said
 run "predicted costs of gemm" predictions
 run "a sample, verified" sampled
 run "a sample, in time" sampled_in_time
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.1
-run "ckl verify, emulated H200" "$build/ckl" verify $full --device emulator:h200 --assemble
+run "ckl verify, emulated H200" "$build/ckl" verify "${extent[@]}" --device emulator:h200 --assemble
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
 [[ $full ]] && threads
 run "ckl fuzz, schedules of the emulator" "$build/ckl" fuzz --count $([[ $full ]] && echo 40000 || echo 2000) --seed 1

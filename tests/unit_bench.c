@@ -15,8 +15,10 @@
 #include "bench/peers/peers.h"
 #include "bench/race.h"
 #include "bench/results.h"
+#include "bench/suites.h"
 #include "bench/sweep.h"
 #include "host_operator.h"
+#include "temporary_folder.h"
 #include "virtual_device.h"
 
 /* y = 2 a, in as many microseconds as is ordered. */
@@ -85,7 +87,7 @@ struct peer_problem {
 
 static const double variant_us[] = { 60, 40, 1 };
 static double peer_slowness;
-static bool peer_is_wrong, peer_is_missing;
+static bool peer_is_wrong, peer_is_missing, peer_spoils, peer_is_idle;
 static int uncapturable; // variants from this one on give up in a capture
 static int prepared;
 static int quick_runs; // of variant 0: they take 1 us
@@ -132,7 +134,10 @@ static ckl_status run_peer(const peer_problem *p, int variant, void *const *poin
         FAIL(CKL_UNSUPPORTED, "not this one");
     if (capturing && variant >= uncapturable)
         FAIL(CKL_UNSUPPORTED, "not in a capture");
-    compute(p->problem, pointers, peer_is_wrong);
+    if (!peer_is_idle)
+        compute(p->problem, pointers, peer_is_wrong);
+    if (peer_spoils)
+        ((float *)pointers[0])[7] = 99;
     bool quick = variant == 0 && quick_runs > 0;
     quick_runs -= quick;
     take_us(quick ? 1 : variant_us[variant] * peer_slowness);
@@ -171,7 +176,7 @@ static result_row race(double us, bool hot)
 static int open_race(void **state)
 {
     (void)state;
-    own_is_wrong = peer_is_wrong = peer_is_missing = false;
+    own_is_wrong = peer_is_wrong = peer_is_missing = peer_spoils = peer_is_idle = false;
     rival = &twice_peer;
     problem_size = 100;
     peer_slowness = 1;
@@ -278,9 +283,61 @@ static void test_wrong_results_are_not_timed(void **state)
     result_row row = race(50, false);
     assert_true(row.median_us > 0 && !result_find_peer(&row, "best") && !result_find_peer(&row, "first"));
     assert_non_null(strstr(row.peers[0].fault, "y[slice 0, j 0] is"));
+    peer_is_wrong = false;
+    peer_is_idle = true; // it must not find our result
+    row = race(50, false);
+    assert_true(!result_find_peer(&row, "best") && strstr(row.peers[0].fault, "100 of 100 elements"));
     own_is_wrong = true;
     row = race(50, false);
     assert_true(row.median_us == 0 && row.peer_count == 0 && *row.fault);
+}
+
+/* Whoever changed what the others read, nobody's time counts. */
+static void test_spoiled_inputs(void **state)
+{
+    (void)state;
+    peer_spoils = true;
+    result_row row = race(50, false);
+    assert_string_equal(row.fault, "a is an input but was written at element 7 of its memory");
+    assert_true(row.median_us == 0 && row.peer_count == 0);
+}
+
+static void write_lines(const temporary_folder *folder, const char *name, const char *lines, char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%.*s/%s", PATH_MAX - 32, folder->path, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(lines, file);
+    fclose(file);
+}
+
+/* Several suites take turns, and each has a file of results. */
+static void test_suites_in_turn(void **state)
+{
+    (void)state;
+    temporary_folder folder;
+    char a[PATH_MAX], b[PATH_MAX], both[2 * PATH_MAX + 1];
+    assert_int_equal(temporary_folder_make(&folder), 0);
+    write_lines(&folder, "a.txt", "add n=1\nadd n=2\nadd n=3\n", a);
+    write_lines(&folder, "b.txt", "# two\nadd n=10\nadd n=20\n", b);
+    snprintf(both, sizeof both, "%s,%s", a, b);
+    bench_suites s = { 0 };
+    assert_int_equal(suites_read(both, NULL, &s), CKL_OK);
+    static const char *const fields[] = { "n=1", "n=10", "n=2", "n=20", "n=3" };
+    assert_int_equal(s.row_count, COUNT_OF(fields));
+    for (int i = 0; i < COUNT_OF(fields); i++)
+        assert_string_equal(s.rows[i].c.fields, fields[i]);
+    assert_true(s.suite_count == 2 && s.rows[3].suite == 1 && s.suites[0].case_count == 3);
+    text name = { 0 };
+    suites_name_output("out/", s.suites[1].path, "json", &name);
+    text_printf(&name, " ");
+    suites_name_output("out.csv", s.suites[1].path, "csv", &name);
+    assert_string_equal(text_data(&name), "out/b.json out.csv");
+    text_free(&name);
+    suites_free(&s);
+    assert_int_equal(suites_read("no/such/suite.txt", NULL, &s), CKL_INVALID);
+    suites_free(&s);
+    assert_int_equal(temporary_folder_remove(&folder), 0);
 }
 
 /* What sweep_run() prints of the configs of a file. */
@@ -420,6 +477,8 @@ int main(void)
         cmocka_unit_test_setup(test_peers_that_give_up, open_race),
         cmocka_unit_test_setup(test_rotation_is_cold, open_race),
         cmocka_unit_test_setup(test_wrong_results_are_not_timed, open_race),
+        cmocka_unit_test_setup(test_spoiled_inputs, open_race),
+        cmocka_unit_test(test_suites_in_turn),
         cmocka_unit_test_setup(test_missing_peer_is_said, open_race),
         cmocka_unit_test_setup(test_configs_of_a_file, open_race),
         cmocka_unit_test_setup(test_peer_in_python, open_race),

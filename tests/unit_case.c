@@ -8,10 +8,14 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "cli/verify.h"
+#include "lab/accepted.h"
 #include "emulated_device.h"
+#include "temporary_folder.h"
 
 /* What a case is planned as, without compiling it: "gemm sm90 tile_m=128 ...". */
 static ckl_status choose(const test_case *c, text *plan)
@@ -141,6 +145,9 @@ static void test_text_goes_round(void **state)
     assert_int_equal(case_parse("add n=8 config='vector fast vec=4'", &c), CKL_INVALID);
     assert_string_equal(ckl_error(), "add: config: 'fast' is not key=value");
     case_clear(&c);
+    assert_int_equal(case_parse("add n=8 config='a)b e,c=1'", &c), CKL_INVALID); // the comma is no part of an expression
+    assert_string_equal(ckl_error(), "add: config: 'e' is not key=value");
+    case_clear(&c);
 }
 
 static void test_quick_list(void **state)
@@ -198,14 +205,78 @@ static void test_every_choice_has_a_case(void **state)
     assert_int_equal(missing, 0);
 }
 
+static void write_file(const char *path, const char *contents)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(contents, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A ptxas of that release, which takes everything. */
+static void install_tool(const char *release)
+{
+    char script[256];
+    snprintf(script, sizeof script,
+             "#!/bin/sh\n[ $1 = --version ] && echo Build %s && exit\necho ptxas info: Used 40 registers\n", release);
+    write_file("ptxas", script);
+    assert_int_equal(chmod("ptxas", 0700), 0);
+}
+
+/* The kernels of two lines that ptxas is asked about, and those that are left. */
+static void expect_assembled(bool update, int asked, int left)
+{
+    verify_list list;
+    verify_sums sums = { 0 };
+    const verify_request request = { .suite = "lines", .accepted = "accepted", .update = update };
+    assert_int_equal(verify_list_create(&request, &list), CKL_OK);
+    assert_int_equal(verify_assemble(&list, ckl_device_properties(device), &sums), CKL_OK);
+    assert_int_equal(sums.passed, asked);
+    assert_int_equal(sums.left, left);
+    verify_list_free(&list);
+}
+
+static void assemble_two_lines(void)
+{
+    accepted known;
+    write_file("lines", "add n=8 dtype=f32\nadd n=8 dtype=f16\n");
+    install_tool("one");
+    expect_assembled(true, 2, 0);
+    expect_assembled(false, 0, 2);
+    assert_int_equal(accepted_read("accepted", &known), CKL_OK);
+    assert_int_equal(known.count, 4); // of aligned pointers and of others
+    assert_int_equal(known.each[1].registers, 40);
+    known.each[1].digest--;
+    assert_int_equal(accepted_write("accepted", &known), CKL_OK);
+    expect_assembled(false, 1, 1);
+    accepted_free(&known);
+    install_tool("two");
+    expect_assembled(false, 2, 0);
+}
+
+/* ptxas is asked about code that it has not accepted before: all at first, then none, what is not in the file, all by another release. */
+static void test_accepted_code(void **state)
+{
+    temporary_folder folder;
+    char *here = getcwd(NULL, 0), *old = strdup(getenv("PATH"));
+    (void)state;
+    assert_int_equal(temporary_folder_make(&folder), 0);
+    assert_int_equal(chdir(folder.path), 0);
+    setenv("PATH", folder.path, 1);
+    assemble_two_lines();
+    setenv("PATH", old, 1);
+    assert_int_equal(chdir(here), 0);
+    assert_int_equal(temporary_folder_remove(&folder), 0);
+    free(here);
+    free(old);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_configs_go_round),
-        cmocka_unit_test(test_configs_refused),
-        cmocka_unit_test(test_text_goes_round),
-        cmocka_unit_test(test_quick_list),
-        cmocka_unit_test(test_every_choice_has_a_case),
+        cmocka_unit_test(test_accepted_code),   cmocka_unit_test(test_configs_go_round),
+        cmocka_unit_test(test_configs_refused), cmocka_unit_test(test_text_goes_round),
+        cmocka_unit_test(test_quick_list),      cmocka_unit_test(test_every_choice_has_a_case),
     };
     return cmocka_run_group_tests_name("case", tests, open_device, close_device);
 }

@@ -13,6 +13,7 @@
 #include "lab/check.h"
 #include "lab/compare.h"
 #include "lab/fill.h"
+#include "lab/host_memory.h"
 #include "host_operator.h"
 #include "virtual_device.h"
 
@@ -193,6 +194,78 @@ static void test_faults_are_found(void **state)
     expect_fault(NOT_REPEATABLE, "y is not written, or not the same in a second run, at element 11");
 }
 
+/* What has no gaps is poisoned by the device, and only its ends are looked at. */
+static void test_faults_without_padding(void **state)
+{
+    (void)state;
+    const sum_problem dense = { padded.rows, padded.n, padded.n, padded.dtype };
+    assert_true(run_case(dense, FILL_UNIFORM, SOUND).passed);
+    const struct {
+        fault which;
+        const char *says;
+    } faults[] = { { LEFT_OUT, "1 of 35 elements of y were not written" },
+                   { WRITES_BEFORE, "y was written outside of its elements: 1 bytes before its start" },
+                   { WRITES_PAST, "y was written outside of its elements: 1 bytes past its end" },
+                   { NOT_REPEATABLE, "y is not written, or not the same in a second run" } };
+    for (int i = 0; i < COUNT_OF(faults); i++) {
+        check_result r = run_case(dense, FILL_UNIFORM, faults[i].which);
+        assert_false(r.passed);
+        assert_non_null(strstr(r.fault, faults[i].says));
+    }
+}
+
+/* With little effort some slices of a large problem are compared, the first and the last among them. */
+static void test_effort(void **state)
+{
+    (void)state;
+    sum_problem problem = { 1000, 7, 7, CKL_F32 };
+    test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
+    check k;
+    check_result result;
+    fields_default(line_key_table, &c.keys);
+    fault_now = SOUND;
+    assert_int_equal(check_open(&c, &device, NULL, &k), CKL_OK);
+    assert_int_equal(check_run(&k, &result), CKL_OK);
+    assert_true(result.passed && result.slices_compared == 1000);
+    k.images.effort = 1e-9;
+    check_compare_outputs(&k, &result);
+    assert_true(result.passed && result.slices == 1000 && result.slices_compared == 8);
+    float *y = (float *)(void *)(k.images.each[2].after + k.images.each[2].start);
+    const int64_t ends[] = { 0, 999 };
+    for (int i = 0; i < COUNT_OF(ends); i++) {
+        y[ends[i] * 7] += 1;
+        check_compare_outputs(&k, &result);
+        assert_false(result.passed);
+        y[ends[i] * 7] -= 1;
+    }
+    y[500 * 7 + 3] = (float)NAN; // as it would be if it were not written
+    memset(&y[500 * 7 + 3], 0xff, sizeof *y);
+    check_compare_outputs(&k, &result);
+    assert_false(result.passed);
+    check_close(&k);
+}
+
+/* Whoever writes an input later is found by looking again. */
+static void test_untouched(void **state)
+{
+    (void)state;
+    sum_problem problem = padded;
+    test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
+    check k;
+    check_result result;
+    fields_default(line_key_table, &c.keys);
+    fault_now = SOUND;
+    assert_int_equal(check_open(&c, &device, NULL, &k), CKL_OK);
+    assert_int_equal(check_run(&k, &result), CKL_OK);
+    assert_int_equal(check_untouched(&k, &result), CKL_OK);
+    assert_true(result.passed);
+    dtype_write(problem.dtype, k.set.pointer[1], 2, 99);
+    assert_int_equal(check_untouched(&k, &result), CKL_OK);
+    assert_false(result.passed);
+    assert_string_equal(result.fault, "b is an input but was written at element 2 of its memory");
+    check_close(&k);
+}
+
 /* A last bit is within the bound of random inputs, and wrong where exactness is demanded. */
 static void test_exactness(void **state)
 {
@@ -295,6 +368,55 @@ static void test_fill_streams(void **state)
     o.image = (unsigned char *)again;
     fill_operand(&o, 0, FILL_UNIFORM, 1, 1);
     assert_memory_equal(again, memory[0], sizeof again);
+}
+
+/* A large operand has no period and hardly two rows alike, and is the same every time. */
+static void test_fill_windows(void **state)
+{
+    (void)state;
+    enum { ROWS = 1100, COLS = 4099, LD = 4100 };
+    operand_image o = { .info = operand_matrix("x", OPERAND_IN, CKL_F32, ROWS, COLS, LD),
+                        .rows = ROWS,
+                        .columns = COLS };
+    float *memory[2];
+    double sum = 0;
+    int alike = 0;
+    for (int i = 0; i < 2; i++) {
+        memory[i] = calloc((size_t)ROWS * LD, sizeof *memory[i]);
+        assert_non_null(memory[i]);
+        o.image = (unsigned char *)memory[i];
+        fill_operand(&o, 3, FILL_UNIFORM, 5, 1);
+    }
+    assert_memory_equal(memory[0], memory[1], (size_t)ROWS * LD * sizeof *memory[0]);
+    for (int64_t r = 0; r < ROWS; r++) {
+        const float *row = memory[0] + r * LD;
+        assert_true(row[COLS] == 0);
+        for (int64_t other = 0; other < r; other++)
+            alike += memcmp(row, memory[0] + other * LD, 64 * sizeof *row) == 0;
+        for (int64_t j = 0; j < COLS; j++)
+            sum += (double)row[j];
+        assert_true(row[4096] != 0 && fabsf(row[4098]) <= 1);
+    }
+    assert_true(fabs(sum) / (ROWS * COLS) < 0.01 && alike < 5);
+    free(memory[0]);
+    free(memory[1]);
+}
+
+static void test_host_memory(void **state)
+{
+    (void)state;
+    const size_t bytes = 3 << 20, before = host_memory_kept();
+    unsigned char *first = host_memory_take(bytes);
+    assert_non_null(first);
+    memset(first, 1, bytes);
+    host_memory_give(first, bytes);
+    assert_true(host_memory_kept() >= before + bytes);
+    assert_ptr_equal(host_memory_take(bytes + 1), first); // of the same power of two
+    assert_int_equal(host_memory_kept(), before);
+    host_memory_give(first, bytes + 1);
+    void *small = host_memory_take(0);
+    assert_non_null(small);
+    host_memory_give(small, 0);
 }
 
 /* Sums run along rows, and of a single row nobody knows. */
@@ -458,11 +580,16 @@ int main(void)
         cmocka_unit_test(test_sound),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_faults_are_found),
+        cmocka_unit_test(test_faults_without_padding),
+        cmocka_unit_test(test_effort),
+        cmocka_unit_test(test_untouched),
         cmocka_unit_test(test_exactness),
         cmocka_unit_test(test_tolerance),
         cmocka_unit_test(test_bounds_of_the_reference),
         cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_fill_streams),
+        cmocka_unit_test(test_fill_windows),
+        cmocka_unit_test(test_host_memory),
         cmocka_unit_test(test_sums_run_along_rows),
         cmocka_unit_test(test_hard_lines),
         cmocka_unit_test(test_hard_elements),

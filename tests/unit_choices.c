@@ -154,7 +154,7 @@ static void print_costs(const char *open, const ckl_device_info *device, text *o
         problem_open(open, count, &p);
         for (const implementation *const *impl = p.implementations; impl && *impl; impl++) {
             plan_candidate best[RANKED];
-            void *config = (*impl)->cost ? arena_alloc(&p.memory, 1, (*impl)->config_bytes) : NULL;
+            void *config = (*impl)->candidate ? arena_alloc(&p.memory, 1, (*impl)->config_bytes) : NULL;
             int found = config ? plan_rank(device, *impl, p.seen, config, RANKED, best) : 0;
             for (int i = 0; i < found; i++)
                 text_printf(out, "%s%.2f us by %s", i ? ", " : "    costs ", best[i].cost.us, best[i].cost.bound);

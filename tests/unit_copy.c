@@ -386,7 +386,13 @@ static void describe_multicast(void)
 static tensor_map map_of(void *memory, int rows, int box_rows)
 {
     tensor_map map;
-    tensor_map_desc desc = { CKL_F16, 2, memory, { BOX_COLS, rows }, { 2, BOX_COLS * 2 }, { BOX_COLS, box_rows }, 128, 0 };
+    tensor_map_desc desc = { .dtype = CKL_F16,
+                             .rank = 2,
+                             .address = memory,
+                             .size = { BOX_COLS, rows },
+                             .stride = { 2, BOX_COLS * 2 },
+                             .box = { BOX_COLS, box_rows },
+                             .swizzle = SWIZZLE_128 };
     assert_int_equal(gpu->ops->encode_tensor_map(gpu, &desc, &map), CKL_OK);
     return map;
 }

@@ -91,8 +91,25 @@ static void test_too_many(void **state)
     cublaslt_peer.release(p);
 }
 
+/* A type that the peer does not know must not be taken for another one: its elements may be larger. */
+static void test_types(void **state)
+{
+    (void)state;
+    test_case of_integers, of_bytes;
+    peer_problem *p = NULL;
+    assert_int_equal(case_parse("gemm m=64 n=64 k=64 a=i8", &of_integers), CKL_OK);
+    assert_int_equal(cublaslt_peer.prepare(&of_integers, device, k.set.pointer, &p), CKL_UNSUPPORTED);
+    assert_non_null(strstr(ckl_error(), "products with i8"));
+    assert_int_equal(case_parse("gemm m=64 n=64 k=64 a=e4m3", &of_bytes), CKL_OK);
+    assert_int_equal(cublaslt_peer.prepare(&of_bytes, device, k.set.pointer, &p), CKL_OK);
+    cublaslt_peer.release(p);
+    case_clear(&of_integers);
+    case_clear(&of_bytes);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_all_algorithms), cmocka_unit_test(test_too_many) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_all_algorithms), cmocka_unit_test(test_too_many),
+                                        cmocka_unit_test(test_types) };
     return cmocka_run_group_tests_name("cublaslt", tests, open_problem, close_problem);
 }

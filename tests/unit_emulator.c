@@ -143,6 +143,13 @@ static const arithmetic_case arithmetic[] = {
     { IR_CONVERT, CKL_I32, CKL_F32, 0, 0x7fc00000, 0, 0, 0 },
     { IR_CONVERT, CKL_F32, CKL_I32, 0, 0x01000001, 0, 0, 0x4b800000 }, // 2^24 + 1: a tie, to even
     { IR_CONVERT, CKL_F32, IR_U64, 0, UINT64_MAX, 0, 0, 0x5f800000 },
+    { IR_CONVERT, CKL_BF16, IR_U64, 0, 0x8080000000000000, 0, 0, 0x5f00 }, // a tie, to even
+    { IR_CONVERT, CKL_BF16, IR_U64, 0, 0x8080000000000001, 0, 0, 0x5f01 }, // more than a tie: one rounding, of all bits
+    { IR_CONVERT, CKL_BF16, CKL_I64, 0, 0xbf7fffffffffffff, 0, 0, 0xde81 },
+    { IR_CONVERT, CKL_BF16, CKL_I64, 0, 0xbf80000000000000, 0, 0, 0xde81 },
+    { IR_CONVERT, CKL_BF16, CKL_I64, 0, 0xbf80000000000001, 0, 0, 0xde81 },
+    { IR_CONVERT, CKL_BF16, CKL_I64, 0, 0x40800000000007ff, 0, 0, 0x5e81 },
+    { IR_CONVERT, CKL_BF16, CKL_I32, 0, 0x01010001, 0, 0, 0x4b81 }, // f32 in between would make a tie of it
     { IR_CONVERT, CKL_I64, CKL_I32, 0, 0xffffffff, 0, 0, UINT64_MAX },
     { IR_CONVERT, CKL_I64, IR_U32, 0, 0xffffffff, 0, 0, 0xffffffff },
     { IR_CONVERT, IR_U16, IR_U32, 0, 0x12345678, 0, 0, 0x5678 },

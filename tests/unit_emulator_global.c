@@ -374,6 +374,22 @@ static void reads_fresh(void)
     test_load_value(IR_GLOBAL, IR_U32, p.fresh, 0);
 }
 
+/* A poll that finds nothing new, and no other; then warps that pass one barrier after the other. */
+static void barriers_after_a_poll(void)
+{
+    parameters p = declare();
+    val round = ir_reg(IR_U32);
+    HERE;
+    ir_assign(round, u32(0));
+    ir_loop();
+    ir_load_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, IR_U32, p.memory, FLAG);
+    ir_break(ir_compare(IR_EQ, round, u32(1)));
+    ir_assign(round, add(round, u32(1)));
+    ir_end_loop();
+    for (int i = 0; i < 300; i++)
+        ir_bar_sync(u32(i % 2), 64);
+}
+
 typedef struct global_case {
     fault_case fault;
     int grid;
@@ -444,6 +460,18 @@ static void test_turnstile(void **state)
     }
 }
 
+static void test_barriers_after_a_poll(void **state)
+{
+    (void)state;
+    static const global_case c = { { barriers_after_a_poll, 64, 1, { NULL }, 0 }, 1 };
+    for (int i = 0; i < COUNT_OF(all_settings); i++) {
+        bench b = bench_open(all_settings[i]);
+        if (run(&b, &c, false, c.grid) != CKL_OK)
+            fail_msg("[%s] %s", all_settings[i], ckl_error());
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
 static void test_counter_not_reset(void **state)
 {
     (void)state;
@@ -464,8 +492,11 @@ static void test_counter_not_reset(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[COUNT_OF(cases) + 2] = { [COUNT_OF(cases)] = cmocka_unit_test(test_turnstile),
-                                                     [COUNT_OF(cases) + 1] = cmocka_unit_test(test_counter_not_reset) };
+    struct CMUnitTest tests[COUNT_OF(cases) + 3] = {
+        [COUNT_OF(cases)] = cmocka_unit_test(test_turnstile),
+        [COUNT_OF(cases) + 1] = cmocka_unit_test(test_counter_not_reset),
+        [COUNT_OF(cases) + 2] = cmocka_unit_test(test_barriers_after_a_poll),
+    };
     char names[COUNT_OF(cases)][32];
     for (int i = 0; i < COUNT_OF(cases); i++) {
         snprintf(names[i], sizeof names[i], "case %d", i);

@@ -426,6 +426,27 @@ static void leaves_with_store(void)
     ir_end_if();
 }
 
+/* Two buffers and three stores: the first buffer is free again when the third store has read it, not the second. */
+static void buffer_filled_again(void)
+{
+    parameters p = declare();
+    val x = tile("x", 2 * TILE_BYTES), origin[2] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, 0) };
+    fill_tile(x, 2 * TILE_BYTES, 64);
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_bar_sync(u32(1), 64);
+    ir_if(ir_compare(IR_EQ, tid(), u32(0)));
+    for (int i = 0; i < 3; i++) {
+        ir_tma_store(p.map, x, i % 2 * TILE_BYTES, 2, origin);
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+    }
+    ir_plain(IR_BULK_WAIT, planted ? 1 : 0, 1);
+    ir_end_if();
+    ir_bar_sync(u32(1), 64);
+    BLAME;
+    test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, u32(7));
+    HERE;
+}
+
 static void cp_async_not_waited(void)
 {
     parameters p = declare();
@@ -617,6 +638,7 @@ static const fault_case cases[] = {
     { barrier_overwritten, 32, 1, { "access to an mbarrier" }, 0 },
     { leaves_with_load, 32, 1, { "exit with work under way", "copy into its shared memory" }, 0 },
     { leaves_with_store, 32, 1, { "exit with work under way", "bulk_wait" }, 0 },
+    { buffer_filled_again, 64, 1, { "shared-memory race", "read by the bulk store of warp 0", "no bulk_wait" }, 0 },
     { cp_async_not_waited, 32, 1, { "cp_async of warp 0", "no cp_async_wait" }, 0 },
     { leaves_before_signal, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
     { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },

@@ -35,7 +35,7 @@ static fuzz_set all_kinds(uint64_t seed)
 typedef struct findings {
     int count, length;
     int64_t program;
-    char what[256], ir[4096];
+    char what[256], ir[1 << 14];
 } findings;
 
 static void take(void *user, const fuzz_finding *finding)
@@ -292,6 +292,31 @@ static void test_minimises_through_blocks(void **unused)
     ir_kernel_free(kernel);
 }
 
+/* Any kernel will do; none that is run on the way runs to its budget. */
+static bool ends_at_all(void *user, const ir_kernel *kernel)
+{
+    const fuzz_batch *batch = user;
+    if (ir_verify(kernel) != CKL_OK)
+        return false;
+    unsigned char *memory = malloc((size_t)batch->slice_bytes);
+    fuzz_fill(batch, memory);
+    if (fuzz_execute(devices[0], batch, kernel, memory) != CKL_OK && strstr(ckl_error(), "endless"))
+        fail_msg("%s", ckl_error());
+    free(memory);
+    return kernel->inst_count > 40;
+}
+
+static void test_shorter_programs_end(void **unused)
+{
+    (void)unused;
+    for (int number = 0; number < 4; number++) {
+        fuzz_batch batch;
+        assert_int_equal(fuzz_describe((fuzz_set){ 1, FUZZ_CONTROL }, number, 1, &batch), CKL_OK);
+        fuzz_minimise(batch.kernel, ends_at_all, &batch);
+        fuzz_batch_free(&batch);
+    }
+}
+
 /* The processes of the command share the programs and say what they cannot open. */
 
 static void test_workers_check_every_program_once(void **unused)
@@ -344,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_reports_a_device_that_fails),
         cmocka_unit_test(test_keeps_what_a_wgmma_needs),
         cmocka_unit_test(test_minimises_through_blocks),
+        cmocka_unit_test(test_shorter_programs_end),
         cmocka_unit_test(test_workers_check_every_program_once),
         cmocka_unit_test(test_every_program_is_reported_once),
     };

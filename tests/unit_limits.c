@@ -84,7 +84,9 @@ static void test_maps(void **state)
 static void test_boxes(void **state)
 {
     (void)state;
-    const ir_tensor_map box = { CKL_F16, 2, { 64, 8, 1, 1, 1 }, 128 }, other = { CKL_F16, 2, { 64, 16, 1, 1, 1 }, 128 };
+    const ir_tensor_map box = { .dtype = CKL_F16, .rank = 2, .box = { 64, 8, 1, 1, 1 }, .swizzle_bytes = 128 };
+    ir_tensor_map other = box;
+    other.box[1] = 16;
     for (int wrong = 0; wrong < 3; wrong++) {
         ir_kernel *kernel = NULL;
         ir_describe_begin("boxes", IR_SM90A);

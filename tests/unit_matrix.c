@@ -116,7 +116,8 @@ static float slow_step(const tensor_core *core, matrix_types types, const unsign
                        float d)
 {
     term terms[33] = { term_of(bits_of(d), 8, 23) };
-    int common = terms[0].exponent, count = core->bytes / (int)ckl_dtype_bytes(types.a);
+    int common = terms[0].exponent < -133 ? -133 : terms[0].exponent,
+        count = core->bytes / (int)ckl_dtype_bytes(types.a);
     int kept = is_f8(types.a) ? core->fraction_bits_f8 : core->fraction_bits;
     for (int k = 0; k < count; k++) {
         term x = operand(types.a, a, k), y = operand(types.b, b, k);
@@ -430,6 +431,59 @@ static void test_zero_products(void **state)
         assert_true(d[i * FINITE] == others[i] * 0x1.8p-49f);
 }
 
+/* Sums of bf16 that end subnormal, and what an H200 makes of them: terms are cut 25 bits below 2^-133, not below the largest. */
+static const struct {
+    uint16_t a[16], b[16];
+    uint32_t expected;
+} tiny_sums[] = {
+    { { 0xbd9f, 0x8435, 0x8104, 0x1be1, 0x8436, 0x9945, 0xbaae, 0xbb0e, 0x8000, 0x2f23, 0x2444, 0xad90, 0x0760, 0x0000,
+        0xb7a9, 0x8000 },
+      { 0x0000, 0x0000, 0x0000, 0x0000, 0x0000, 0x0000, 0x0005, 0x0000, 0x00cf, 0x00b5, 0x0000, 0x0000, 0x001c, 0x0000,
+        0x0000, 0x0000 },
+      0x800001b3 },
+    { { 0x0094, 0x0000, 0x0060, 0x00d4, 0x0000, 0x0004, 0x00fa, 0x0000, 0x0000, 0x007e, 0x0000, 0x0000, 0x0047, 0x0000,
+        0x0000, 0x0000 },
+      { 0x8000, 0x983f, 0x25e3, 0xbaa3, 0xba1c, 0x9b0c, 0x8000, 0x884c, 0x898d, 0x2ee7, 0x8bc5, 0x2989, 0x112a, 0xa4c7,
+        0xb2ea, 0xb119 },
+      0x8000437e },
+    { { 0x00c9, 0x0000, 0x0000, 0x0006, 0x00a9, 0x0085, 0x0000, 0x0000, 0x00a2, 0x0000, 0x0000, 0x0000, 0x0000, 0x0000,
+        0x0000, 0x003e },
+      { 0x1eb3, 0x15cb, 0x22d3, 0x39cc, 0x80ef, 0x9b59, 0x8000, 0x924a, 0xad10, 0x0000, 0x2a29, 0x8000, 0x1107, 0x8000,
+        0x0000, 0xa2e4 },
+      0x00000099 },
+    { { 0x3722, 0x3698, 0x0000, 0x0000, 0x92a5, 0xa61c, 0xadac, 0x0e96, 0x1fa8, 0x1c78, 0x81e8, 0x919a, 0x359e, 0x01ea,
+        0x8000, 0x283c },
+      { 0x8000, 0x8072, 0x804c, 0x81fd, 0x8092, 0x802e, 0x800e, 0x810b, 0x01ce, 0x0130, 0x0101, 0x0144, 0x8130, 0x0070,
+        0x8045, 0x812e },
+      0x8000003d },
+    { { 0xb7c6, 0x2a49, 0xaf8d, 0x0f49, 0x0000, 0x2909, 0x25fe, 0x2b74, 0x3bb2, 0x24d1, 0x0ceb, 0x1b54, 0x0000, 0x96bd,
+        0x1c38, 0x92d9 },
+      { 0x8000, 0x8000, 0x005a, 0x8000, 0x0000, 0x81f6, 0x015b, 0x81e0, 0x0054, 0x0103, 0x00fe, 0x0026, 0x80ea, 0x80c2,
+        0x814e, 0x0000 },
+      0x000074d0 },
+    { { 0xc46a, 0x2339, 0x5397, 0x5638, 0x4e6d, 0xaf46, 0xb965, 0x680f, 0x7f6e, 0x3bc2, 0x8ace, 0xf6d5, 0x3bb0, 0x0000,
+        0x0000, 0x8000 },
+      { 0x0000, 0x00ef, 0x0000, 0x0000, 0x0000, 0x0079, 0x0000, 0x0000, 0x0000, 0x0000, 0x0000, 0x0000, 0x0051, 0x0000,
+        0x0000, 0x0000 },
+      0x00006f60 },
+    { { 0x3a6c, 0x8217, 0x8000, 0x1dd6, 0x842a, 0x828c, 0x8000, 0x310c, 0x0e87, 0x014b, 0x8a34, 0xa6e2, 0xa6c0, 0xb089,
+        0x8000, 0x0000 },
+      { 0x0042, 0x00e5, 0x801c, 0x0125, 0x007d, 0x008e, 0x0000, 0x80df, 0x80d8, 0x80ef, 0x008b, 0x003f, 0x01c1, 0x8155,
+        0x8120, 0x8000 },
+      0x00000f35 }, // a floor of 2^-132 would give 0xf36
+};
+
+static void test_tiny_sums(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT_OF(tiny_sums); i++) {
+        float d = 0;
+        matrix_multiply(&TENSOR_CORE_HOPPER, (matrix_types){ CKL_BF16, CKL_BF16 }, 1, 1, 16, tiny_sums[i].a,
+                        tiny_sums[i].b, &d, true);
+        assert_int_equal(bits_of(d), tiny_sums[i].expected);
+    }
+}
+
 /* Infinities in one row or column leave the others as they were. */
 static void test_special_neighbours(void **state)
 {
@@ -640,11 +694,17 @@ static void test_gather_rejects(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_integers),       cmocka_unit_test(test_hand_cases),
-        cmocka_unit_test(test_random),         cmocka_unit_test(test_random_widths),
-        cmocka_unit_test(test_bytes),          cmocka_unit_test(test_special_bytes),
-        cmocka_unit_test(test_zero_products),  cmocka_unit_test(test_special_neighbours),
-        cmocka_unit_test(test_fragments),      cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_hand_cases),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_random_widths),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_special_bytes),
+        cmocka_unit_test(test_zero_products),
+        cmocka_unit_test(test_tiny_sums),
+        cmocka_unit_test(test_special_neighbours),
+        cmocka_unit_test(test_fragments),
+        cmocka_unit_test(test_gather),
         cmocka_unit_test(test_gather_rejects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

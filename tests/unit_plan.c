@@ -286,7 +286,8 @@ static void describe_maps(void)
 {
     val *p = ir_declare_params(&maps_param_list);
     for (int i = 0; i < map_count; i++) {
-        ir_tensor_map_set(p[i], (ir_tensor_map){ CKL_F16, 2, { 64, 8, 1, 1, 1 }, 128 });
+        ir_tensor_map_set(
+            p[i], (ir_tensor_map){ .dtype = CKL_F16, .rank = 2, .box = { 64, 8, 1, 1, 1 }, .swizzle_bytes = 128 });
         ir_tma_prefetch(p[i]);
     }
 }

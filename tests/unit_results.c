@@ -118,6 +118,8 @@ static void test_arguments(void **state)
     assert_int_equal(bench("--peer=none", "gmem m=4", NULL), EXIT_USAGE);
     assert_int_equal(bench("--peer=none", "--device=emulator", "gemm"), EXIT_UNSUPPORTED);
     assert_non_null(strstr(ckl_error(), "no meaningful time"));
+    assert_int_equal(bench("--suite=/dev/null,/dev/null", "--json=out.json", NULL), EXIT_USAGE);
+    assert_non_null(strstr(ckl_error(), "--json DIR/"));
 }
 
 /* Limits */
@@ -133,6 +135,19 @@ static void test_matrix_limit(void **state)
     row.median_us = 900;
     limits_apply(&header, &row);
     assert_true(row.beyond_limit);
+}
+
+/* Operands of 8 bits have a limit of their own; where it is not known, memory is. */
+static void test_matrix_limit_of_8_bits(void **state)
+{
+    (void)state;
+    result_header header = { .copy_gbs = 4000, .matrix_tflops = 800, .matrix8_tflops = 1600 };
+    result_row row = { .input_bits = 8, .flops = 8e11, .bytes = 4e8, .median_us = 625, .l2 = "cold" };
+    limits_apply(&header, &row);
+    assert_true(fabs(row.limit_us - 500) < 1e-6 && fabs(row.of_limit - 0.8) < 1e-9);
+    header.matrix8_tflops = 0;
+    limits_apply(&header, &row);
+    assert_string_equal(row.limit, "memory");
 }
 
 /* As many bytes as are written count at the rate of copying, the rest at that of reading or writing alone. */
@@ -251,7 +266,7 @@ int main(void)
         cmocka_unit_test(test_matrix_limit),   cmocka_unit_test(test_memory_limit),
         cmocka_unit_test(test_beyond_limit),   cmocka_unit_test(test_launch_limit),
         cmocka_unit_test(test_idle_peer),      cmocka_unit_test(test_limit_kernels),
-        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_arguments),      cmocka_unit_test(test_matrix_limit_of_8_bits),
     };
     return cmocka_run_group_tests_name("results", tests, NULL, NULL);
 }

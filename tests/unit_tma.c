@@ -88,7 +88,7 @@ static unsigned char expected_byte(const tensor_map_desc *d, const int32_t *coor
     int64_t at = (coordinates[0] + index[0]) * (int64_t)ckl_dtype_bytes(d->dtype) + byte;
     bool inside = true;
     for (int dim = 0; dim < d->rank; dim++) {
-        int64_t x = (int64_t)coordinates[dim] + index[dim];
+        int64_t x = (int64_t)coordinates[dim] + index[dim] * (d->step[dim] ? d->step[dim] : 1);
         inside = inside && x >= 0 && x < d->size[dim];
         at += dim ? x * d->stride[dim] : 0;
     }
@@ -146,6 +146,18 @@ static void check_corners(const tensor_map_desc *d)
     } while (next_index(d, count, place));
 }
 
+static tensor_map_desc map_of(ckl_dtype dtype, int rank, const int64_t *size, const int64_t *stride, const int *box,
+                              tensor_map_swizzle swizzle)
+{
+    tensor_map_desc d = { .dtype = dtype, .rank = rank, .address = memory, .swizzle = swizzle };
+    for (int dim = 0; dim < rank; dim++) {
+        d.size[dim] = size[dim];
+        d.stride[dim] = stride[dim];
+        d.box[dim] = box[dim];
+    }
+    return d;
+}
+
 static void test_walk(void **state)
 {
     (void)state;
@@ -153,20 +165,26 @@ static void test_walk(void **state)
         memory[i] = (unsigned char)(i % 251 + 1);
     tensor_map_desc d = { .dtype = CKL_F32, .rank = 1, .address = memory, .size = { 13 }, .box = { 8 } };
     check_corners(&d);
-    d = (tensor_map_desc){ CKL_F64, 2, memory, { 5, 4 }, { 0, 48 }, { 4, 3 }, SWIZZLE_32, 0 };
+    d = map_of(CKL_F64, 2, (int64_t[]){ 5, 4 }, (int64_t[]){ 0, 48 }, (int[]){ 4, 3 }, SWIZZLE_32);
     check_corners(&d);
     check_corners(&valid);
-    d = (tensor_map_desc){ CKL_U8, 4, memory, { 33, 3, 1, 2 }, { 0, 48, 160, 320 }, { 16, 2, 2, 1 }, SWIZZLE_NONE, 0 };
+    d = map_of(CKL_U8, 4, (int64_t[]){ 33, 3, 1, 2 }, (int64_t[]){ 0, 48, 160, 320 }, (int[]){ 16, 2, 2, 1 },
+               SWIZZLE_NONE);
     check_corners(&d);
-    d = (tensor_map_desc){ CKL_F16, 3, memory, { 9, 3, 3 }, { 0, 32, 96 }, { 16, 2, 2 }, SWIZZLE_64, 0 }; // narrow rows
+    d = map_of(CKL_F16, 3, (int64_t[]){ 9, 3, 3 }, (int64_t[]){ 0, 32, 96 }, (int[]){ 16, 2, 2 },
+               SWIZZLE_64); // narrow rows
+    check_corners(&d);
+    d = map_of(CKL_F16, 3, (int64_t[]){ 9, 5, 6 }, (int64_t[]){ 0, 32, 160 }, (int[]){ 8, 3, 2 }, SWIZZLE_32);
+    d.step[1] = 2; // elements that lie apart
+    d.step[2] = 3;
     check_corners(&d);
 }
 
 static void test_walk_rank_5(void **state)
 {
     (void)state;
-    const tensor_map_desc d = { CKL_F64,           5,           memory, { 3, 2, 2, 1, 2 }, { 0, 32, 64, 128, 128 },
-                                { 2, 1, 2, 2, 1 }, SWIZZLE_NONE, 0 };
+    const tensor_map_desc d = map_of(CKL_F64, 5, (int64_t[]){ 3, 2, 2, 1, 2 }, (int64_t[]){ 0, 32, 64, 128, 128 },
+                                     (int[]){ 2, 1, 2, 2, 1 }, SWIZZLE_NONE);
     const int32_t corners[][RANK_MAX] = { { 0, 0, 0, 0, 0 },         { 2, 1, 1, 0, 1 },        { -1, -1, -1, -1, -1 },
                                           { 3, 2, 2, 1, 2 },         { 2, 1, -1, -1, 1 },      { 0, 0, 1, 0, 2 },
                                           { INT32_MIN, 0, 0, 0, 0 }, { 0, INT32_MAX, 0, 0, 0 } };
@@ -210,6 +228,8 @@ static void test_rejects(void **state)
     REJECT("tensor map: box[0]=64 bf16 are 128 bytes, more than the swizzle's 64", d.swizzle = SWIZZLE_64);
     REJECT("tensor map: swizzle=16 is none of 0, 32, 64, 128", d.swizzle = (tensor_map_swizzle)16);
     REJECT("tensor map: l2_promotion=64 is none of 0, 128, 256", d.l2_promotion = 64);
+    REJECT("tensor map: step[1]=9 is not in 1..8", d.step[1] = 9);
+    REJECT("tensor map: step[0]=2 is not in 1..1", d.step[0] = 2);
 }
 
 static void test_largest(void **state)

@@ -47,9 +47,25 @@ static ckl_status find(void)
     return CKL_OK;
 }
 
+/* The library's number of a type, plus 1; 0: not asked for. */
+static const int type_numbers[CKL_DTYPE_COUNT] = { [CKL_F32] = LT_R_32F + 1,
+                                                   [CKL_F16] = LT_R_16F + 1,
+                                                   [CKL_BF16] = LT_R_16BF + 1,
+                                                   [CKL_E4M3] = LT_R_8F_E4M3 + 1,
+                                                   [CKL_E5M2] = LT_R_8F_E5M2 + 1 };
+
 static int type_of(ckl_dtype dtype)
 {
-    return dtype == CKL_F32 ? LT_R_32F : dtype == CKL_BF16 ? LT_R_16BF : LT_R_16F;
+    return type_numbers[dtype] - 1;
+}
+
+static ckl_status check_types(const ckl_gemm_desc *g)
+{
+    const ckl_dtype all[] = { g->a, g->b, g->d };
+    for (int i = 0; i < COUNT_OF(all); i++)
+        if (!type_numbers[all[i]])
+            FAIL(CKL_UNSUPPORTED, "cublaslt: it is not asked for products with %s", ckl_dtype_name(all[i]));
+    return CKL_OK;
 }
 
 static ckl_status set(lt_desc desc, int attribute, int32_t value)
@@ -64,7 +80,10 @@ static ckl_status create_desc(const ckl_gemm_desc *g, lt_desc *desc)
                                            [CKL_ACTIVATION_GELU] = LT_EPILOGUE_GELU };
     int32_t epilogue = activations[g->activation] | (g->bias ? LT_EPILOGUE_BIAS : 0);
     CALL(cublasLtMatmulDescCreate, desc, LT_COMPUTE_32F, LT_R_32F);
+    const int8_t fast_sums = 1; // of products of 8 bits: like ours, within an instruction they have fewer bits
     TRY(set(*desc, LT_DESC_TRANSPOSE_A, LT_OP_TRANSPOSED));
+    if (ckl_dtype_bytes(g->a) == 1)
+        CALL(cublasLtMatmulDescSetAttribute, *desc, LT_DESC_FAST_SUMS, &fast_sums, sizeof fast_sums);
     TRY(set(*desc, LT_DESC_EPILOGUE, epilogue ? epilogue : LT_EPILOGUE_DEFAULT));
     return g->bias ? set(*desc, LT_DESC_BIAS_TYPE, type_of(g->d)) : CKL_OK;
 }
@@ -188,6 +207,7 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
     const gemm_problem *g = c->problem;
     if (g->desc.m == 0 || g->desc.n == 0 || g->desc.k == 0)
         FAIL(CKL_UNSUPPORTED, "cublaslt: an empty matrix is not its problem");
+    TRY(check_types(&g->desc));
     peer_problem *p = calloc(1, sizeof *p);
     if (!p)
         abort();

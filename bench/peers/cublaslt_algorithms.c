@@ -88,18 +88,39 @@ static bool is_drawn(int64_t number, int64_t all, int64_t most)
     return (int64_t)(random_at(1, (uint64_t)number) >> 33) % max_i64(all, 1) < most;
 }
 
-static int check_combinations(const lt_product *p, const family *families, int count, lt_heuristic *found)
+/* A family's combination that is to be checked. */
+typedef struct candidate {
+    const family *family;
+    int64_t number; // of the family's combinations
+    bool valid;
+} candidate;
+
+/* At most CHECKS_MAX of all combinations. */
+static int draw_candidates(const family *families, int count, candidate *drawn)
 {
     int64_t all = 0, number = 0;
-    int found_count = 0;
+    int drawn_count = 0;
     for (int i = 0; i < count; i++)
         all += (int64_t)families[i].tile_count * families[i].stage_count * CLUSTERS;
     for (int i = 0; i < count; i++) {
         int64_t combinations = (int64_t)families[i].tile_count * families[i].stage_count * CLUSTERS;
-        for (int64_t j = 0; j < combinations && found_count < CHECKS_MAX; j++)
-            if (is_drawn(number++, all, CHECKS_MAX) && configure(p, &families[i], j, &found[found_count]))
-                found_count++;
+        for (int64_t j = 0; j < combinations && drawn_count < CHECKS_MAX; j++)
+            if (is_drawn(number++, all, CHECKS_MAX))
+                drawn[drawn_count++] = (candidate){ &families[i], j, false };
     }
+    return drawn_count;
+}
+
+/* By all threads, as a check takes the library 0.1 ms; those that it takes, in their order. */
+static int check_candidates(const lt_product *p, candidate *drawn, int count, lt_heuristic *found)
+{
+    int found_count = 0;
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < count; i++)
+        drawn[i].valid = configure(p, drawn[i].family, drawn[i].number, &found[i]);
+    for (int i = 0; i < count; i++)
+        if (drawn[i].valid)
+            found[found_count++] = found[i];
     return found_count;
 }
 
@@ -107,14 +128,16 @@ int lt_enumerate(const lt_product *p, lt_heuristic *found, int max)
 {
     static family families[IDS_MAX];
     int kept = 0, count = read_families(p, families);
+    candidate *drawn = calloc(CHECKS_MAX, sizeof *drawn);
     lt_heuristic *valid = calloc(CHECKS_MAX, sizeof *valid);
-    if (!valid)
+    if (!drawn || !valid)
         abort();
-    int valid_count = check_combinations(p, families, count, valid);
+    int valid_count = check_candidates(p, drawn, draw_candidates(families, count, drawn), valid);
     for (int i = 0; i < valid_count && kept < max; i++)
         if (is_drawn(i, valid_count, max))
             found[kept++] = valid[i];
     free(valid);
+    free(drawn);
     for (int i = 0; i < count; i++) {
         free(families[i].tiles);
         free(families[i].stages);

@@ -35,6 +35,8 @@ enum {
     LT_R_32F = 0,
     LT_R_16F = 2,
     LT_R_16BF = 14,
+    LT_R_8F_E4M3 = 28,
+    LT_R_8F_E5M2 = 29,
 
     LT_OP_TRANSPOSED = 1,
 
@@ -44,6 +46,7 @@ enum {
     LT_DESC_TRANSPOSE_A = 3,
     LT_DESC_EPILOGUE = 7,
     LT_DESC_BIAS_POINTER = 8,
+    LT_DESC_FAST_SUMS = 25,
     LT_DESC_BIAS_TYPE = 26,
 
     LT_EPILOGUE_DEFAULT = 1,

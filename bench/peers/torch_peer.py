@@ -330,8 +330,58 @@ def attention_decode(p, names):
             for packed in (False, True)}, None, saved
 
 
+def conv(p, names):
+    """cuDNN by torch, which times its engines and keeps the fastest; NHWC as channels_last."""
+    modes = ("h", "w") if p["d"] == p["t"] == "1" else ("d", "h", "w")
+    ends = {"d": ("front", "back"), "h": ("top", "bottom"), "w": ("left", "right")}
+    pads = [[int(p["pad_" + side]) for side in ends[m]] for m in modes]
+    if any(first != last for first, last in pads):
+        raise Unsupported("padding that differs between two sides")
+    torch.backends.cudnn.benchmark = True
+    nhwc, groups, rank = p["layout"] == "nhwc", int(p["groups"]), len(modes)
+    geometry = ([int(p["stride_" + m]) for m in modes], [first for first, _ in pads], [int(p["dilation_" + m]) for m in modes])
+    dtype = DTYPES[p["out"] if p["out"] in DTYPES else p["dtype"]]
+
+    def image(x):
+        x = x.squeeze(1 if nhwc else 2) if rank == 2 else x
+        return x.movedim(-1, 1) if nhwc else x
+
+    def back(x):
+        return x.movedim(1, -1) if nhwc else x
+
+    def forward(t):
+        stride, pad, dilation = geometry
+        bias = t["bias"].to(t["x"].dtype) if "bias" in t else None
+        function = F.conv2d if rank == 2 else F.conv3d
+        y = function(image(t["x"]), image(t["w"]), bias, stride, pad, dilation, groups)
+        y = y + image(t["residual"]) if "residual" in t else y
+        y = {"identity": lambda v: v, "relu": F.relu, "gelu": lambda v: F.gelu(v, approximate="tanh")}[p["activation"]](y)
+        return {"y": back(y).to(dtype)}
+
+    def gradient(t):
+        of_data = p["direction"] == "data"
+        dy, stride, pad, dilation = image(t["dy"]), *geometry
+        x, w = (t["shape"], image(t["w"])) if of_data else (image(t["x"]), t["shape"])
+        dx, dw, dbias = torch.ops.aten.convolution_backward(dy, x, w, [w.shape[0]] if "bias" in p and p["bias"] == "1" else None, stride, pad,
+                                                            dilation, False, [0] * rank, groups,
+                                                            [of_data, not of_data, p["bias"] == "1"])
+        return {"dx": back(dx).to(dtype)} if of_data else {"dw": back(dw).to(dtype), "dbias": dbias}
+
+    def saved(t):
+        """A tensor of the shape of what is computed, as autograd has it at hand."""
+        if p["direction"] == "forward":
+            return {}
+        sizes_x = [int(p["n"]), *[int(p[m]) for m in modes], int(p["c"])]
+        sizes_w = [int(p["k"]), *[int(p[m]) for m in ("t", "r", "s")[3 - rank:]], int(p["c"]) // groups]
+        shape = sizes_x if p["direction"] == "data" else sizes_w
+        like = t["dy"]
+        empty = torch.empty(shape, dtype=like.dtype, device="cuda")
+        return {"shape": empty.movedim(-1, 1) if nhwc else torch.empty_like(empty.movedim(-1, 1), memory_format=torch.contiguous_format)}
+    return forward if p["direction"] == "forward" else gradient, None, saved
+
+
 OPERATORS = {
-    "attention": attention, "attention_decode": attention_decode,
+    "attention": attention, "attention_decode": attention_decode, "conv": conv,
     "softmax": softmax, "crossentropy": crossentropy, "add": add, "elementwise": elementwise, "reduce": reduce,
     "transpose": transpose, "permute": permute, "groupnorm": groupnorm, "rope": rope,
     "layernorm": lambda p, names: norm(p, names, True), "rmsnorm": lambda p, names: norm(p, names, False),

@@ -10,6 +10,7 @@
 #include "operators/add.h"
 #include "operators/attention.h"
 #include "operators/attention_decode.h"
+#include "operators/conv.h"
 #include "operators/crossentropy.h"
 #include "operators/elementwise.h"
 #include "operators/gemm.h"

@@ -9,7 +9,10 @@
  *   DIV, REM  divisors of integers are made odd: 0 is a fault.
  *   i16       what NEG, ABS, DIV and REM take is odd, so not -32768: the assembler keeps its negative, 32768, in 32 bits.
  *   ABS       of any signed type takes odd numbers, too: the assembler takes its result for one that is not negative.
- *   shifts    are by less than 2^31: the assembler does not shift a 16-bit constant by more.
+ *   shifts    of 16 bits are by less than 2^16, others by less than 2^31: ptxas 13.0 keeps the low 16 bits of an amount that
+ *             it knows, so that shl.b16 by 65536 shifts by nothing.
+ *   PACK      of no constants: ptxas 13.0 makes a half that is a known negative number positive, with a sign in the
+ *             instruction that uses it, and loses that in fma(v, v, v).
  *   inexact   RSQRT, RCP_APPROX, EX2, LG2, TANH, SIN, COS are absent: each GPU has its own last bits.
  */
 #include "lab/fuzz/program.h"
@@ -25,7 +28,8 @@
 enum {
     INT32 = SET(CKL_I32) | SET(IR_U32),
     INT64 = SET(CKL_I64) | SET(IR_U64),
-    INT = SET(CKL_I16) | SET(IR_U16) | INT32 | INT64,
+    INT16 = SET(CKL_I16) | SET(IR_U16),
+    INT = INT16 | INT32 | INT64,
     INT8 = SET(CKL_I8) | SET(CKL_U8) | SET(CKL_BOOL),
     F8 = SET(CKL_E4M3) | SET(CKL_E5M2),
     F16 = SET(CKL_F16) | SET(CKL_BF16),
@@ -203,15 +207,18 @@ static bool overflows(ir_op op, ir_type type)
     return type == CKL_I16 && (op == IR_NEG || op == IR_DIV || op == IR_REM);
 }
 
-static val source(program *p, ir_op op, int index, ir_type type)
+/* Operand `index` of an instruction. */
+static val source(program *p, const ir_inst *inst, int index, ir_type type)
 {
+    const ir_op op = inst->op;
     if (index == 0 && overflows(op, type))
         return ir_binary(IR_OR, pick_register(p, type), ir_int(type, 1));
     if ((op == IR_DIV || op == IR_REM) && index == 1 && !ir_type_is_float(type))
         return ir_binary(IR_OR, pick_register(p, type), ir_int(type, 1));
     if ((op == IR_SHL || op == IR_SHR) && index == 1)
-        return chance(p, 2) ? ir_int(IR_U32, choose(p, 70)) : ir_binary(IR_SHR, pick(p, IR_U32), ir_int(IR_U32, 1));
-    return index ? pick(p, type) : pick_register(p, type);
+        return chance(p, 2) ? ir_int(IR_U32, choose(p, 70))
+                            : ir_binary(IR_SHR, pick(p, IR_U32), ir_int(IR_U32, is_in(inst->type, INT16) ? 16 : 1));
+    return index && op != IR_PACK ? pick(p, type) : pick_register(p, type);
 }
 
 static ir_type letter_type(char letter, ir_type type, ir_type from)
@@ -234,7 +241,7 @@ static void append(program *p, ir_op op, ir_type type, ir_type from)
     for (; *at != ':'; at++)
         out[out_count++] = ir_reg(letter_type(*at, type, from));
     for (at++; *at; at++, in_count++)
-        in[in_count] = narrow_source(type, source(p, op, in_count, letter_type(*at, type, from)));
+        in[in_count] = narrow_source(type, source(p, &inst, in_count, letter_type(*at, type, from)));
     if (op == IR_COMPARE)
         inst.mode = choose(p, IR_GE + 1);
     else if ((op == IR_MIN || op == IR_MAX) && ir_type_is_float(type))

@@ -1,7 +1,8 @@
 /*
  * minimise.c - the shortest kernel that still shows a symptom. What is tried: without a run of instructions, halves first;
  * without an IF or LOOP around what it holds; with results that are constants; with smaller constants. The symptom says
- * whether what is left is sound: the emulator finds missing barriers, unwritten registers and endless loops.
+ * whether what is left is sound: the emulator finds missing barriers and unwritten registers. What ends a loop stays in it, for
+ * an endless one would run to its budget, again and again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +129,46 @@ static bool stands_alone(ir_op op)
     return op != IR_ELSE && op != IR_END_IF && op != IR_END_LOOP;
 }
 
+/* Marks instructions from `first` on that write what marked ones read; true: there were some. */
+static bool mark_writers(const ir_kernel *k, int first, int last, bool *marked, bool *read)
+{
+    bool more = false;
+    for (int i = first; i < last; i++) {
+        const ir_inst *inst = &k->insts[i];
+        if (marked[i] || !inst->out_count || !read[inst->out[0].reg])
+            continue;
+        marked[i] = more = true;
+        for (int j = 0; j < inst->in_count; j++)
+            read[inst->in[j].reg] |= !ir_is_constant(inst->in[j]);
+    }
+    return more;
+}
+
+/* Marks what ends loops: the first BREAK of each, and what computes its predicate inside of the loop. */
+static bool *find_ends(const ir_kernel *k)
+{
+    bool *ends = calloc((size_t)k->inst_count + 1, sizeof *ends),
+         *read = calloc((size_t)k->reg_count + 1, sizeof *read);
+    if (!ends || !read)
+        abort();
+    for (int loop = 0; loop < k->inst_count; loop++) {
+        int last = k->insts[loop].match, at = loop;
+        if (k->insts[loop].op != IR_LOOP)
+            continue;
+        while (at < last && k->insts[at].op != IR_BREAK)
+            at++;
+        if (at == last)
+            continue;
+        ends[at] = true;
+        memset(read, 0, (size_t)k->reg_count + 1);
+        read[k->insts[at].in[0].reg] = true;
+        while (mark_writers(k, loop, last, ends, read)) {
+        }
+    }
+    free(read);
+    return ends;
+}
+
 /* Drops runs of `size` instructions, from the end, where results are not needed any more. */
 static bool drop_runs(search *s, int size, block_part part)
 {
@@ -138,9 +179,11 @@ static bool drop_runs(search *s, int size, block_part part)
     for (int end = s->kernel->inst_count; end > 0; end -= size) {
         end = (int)min_i64(end, s->kernel->inst_count);
         memset(drop, 0, (size_t)s->kernel->inst_count);
+        bool *ends = find_ends(s->kernel);
         for (int i = (int)max_i64(end - size, 0); i < end; i++)
-            if (stands_alone(s->kernel->insts[i].op))
+            if (stands_alone(s->kernel->insts[i].op) && !ends[i])
                 mark(s->kernel, drop, i, part);
+        free(ends);
         better |= try_without(s, drop);
     }
     free(drop);
@@ -241,11 +284,11 @@ static bool *find_places(const ir_kernel *k)
 /* Operands become 0 or 1, or an earlier register. */
 static bool simplify_operands(search *s)
 {
-    bool better = false, *place = find_places(s->kernel);
+    bool better = false, *place = find_places(s->kernel), *ends = find_ends(s->kernel);
     for (int i = 0; i < s->kernel->inst_count; i++) {
         ir_inst *inst = &s->kernel->insts[i];
-        bool makes_place = inst->out_count && place[inst->out[0].reg];
-        for (int j = place_operands(inst); j < inst->in_count && !makes_place; j++) {
+        bool stays = ends[i] || (inst->out_count && place[inst->out[0].reg]);
+        for (int j = place_operands(inst); j < inst->in_count && !stays; j++) {
             val v = inst->in[j];
             bool done = is_simple(v);
             for (int with = 0; with < 2 && !done && takes_constants(inst); with++)
@@ -255,6 +298,7 @@ static bool simplify_operands(search *s)
         }
     }
     free(place);
+    free(ends);
     return better;
 }
 

@@ -9,6 +9,11 @@ static inline int omp_get_max_threads(void)
 {
     return 1;
 }
+
+static inline void omp_set_num_threads(int count)
+{
+    (void)count;
+}
 #endif
 
 #endif

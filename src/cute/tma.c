@@ -25,8 +25,20 @@ tma_copy make_tma(val map, ckl_dtype dtype, int rank, int rows, int cols, int sw
         ir_fail("TMA box: %dx%d, more than 256 elements along a dimension", rows, cols);
     if (rank < 2 || rank > IR_TENSOR_MAP_RANK_MAX)
         ir_fail("TMA box: rank=%d is not in 2..%d", rank, IR_TENSOR_MAP_RANK_MAX);
-    ir_tensor_map_set(map, (ir_tensor_map){ dtype, rank, { cols, rows, 1, 1, 1 }, swizzle_bytes });
-    return (tma_copy){ map, dtype, rank, rows, cols, swizzle_bytes };
+    return make_tma_box(map, dtype, rank, (const int[]){ cols, rows, 1, 1, 1 }, NULL, swizzle_bytes);
+}
+
+tma_copy make_tma_box(val map, ckl_dtype dtype, int rank, const int *box, const int *step, int swizzle_bytes)
+{
+    ir_tensor_map wanted = { .dtype = dtype, .rank = rank, .swizzle_bytes = swizzle_bytes };
+    tma_copy tma = { map, dtype, rank, 1, box[0], swizzle_bytes };
+    for (int i = 0; i < IR_TENSOR_MAP_RANK_MAX; i++) {
+        wanted.box[i] = i < rank ? box[i] : 1;
+        wanted.step[i] = step && i < rank && step[i] > 1 ? step[i] : 0;
+        tma.rows *= i ? wanted.box[i] : 1;
+    }
+    ir_tensor_map_set(map, wanted);
+    return tma;
 }
 
 int64_t tma_bytes(const tma_copy *tma)

@@ -19,6 +19,12 @@ layout tma_tile_layout(ckl_dtype dtype, int rows, int cols, int swizzle_bytes);
 /* map: of the kernel's list of parameters (ir/params.h), kind `tensor`. The launch gets box and swizzle from here. */
 tma_copy make_tma(val map, ckl_dtype dtype, int rank, int rows, int cols, int swizzle_bytes);
 
+/*
+ * The same of boxes of more than two modes, innermost first; step: elements of the tensor between those of the box along each
+ * mode, NULL: 1. The tile's columns are the innermost mode, its rows all others, the second one fastest.
+ */
+tma_copy make_tma_box(val map, ckl_dtype dtype, int rank, const int *box, const int *step, int swizzle_bytes);
+
 /* Issued by one thread. row and col are element coordinates in the global tensor; mask: 0, or the CTAs that get the box. */
 void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, val multicast_mask);
 void tma_store(const tma_copy *tma, tensor sTile, val row, val col);

@@ -350,7 +350,8 @@ void cubin_cache_keep(cubin_cache *c, const cubin_key *key, const void *cubin, s
     memcpy(h.magic, magic, sizeof magic);
     hash_bytes(cubin, bytes, h.digest);
     count_file(c, (int64_t)(sizeof h + bytes));
-    getrandom(&unique, sizeof unique, 0);
+    if (getrandom(&unique, sizeof unique, 0) != (ssize_t)sizeof unique)
+        return; // no name for it
     snprintf(unfinished.text + 2 * SHA256_BYTES, sizeof name - 2 * SHA256_BYTES, ".%016" PRIx64 UNFINISHED, unique);
     if (write_file(c, unfinished.text, &h, cubin) && renameat(c->folder, unfinished.text, c->folder, name.text) == 0)
         return;

@@ -250,8 +250,8 @@ static ckl_status cuda_encode_tensor_map(const ckl_device *d, const tensor_map_d
     for (int i = 0; i < desc->rank; i++) {
         sizes[i] = (uint64_t)desc->size[i];
         strides[i] = (uint64_t)desc->stride[i];
-        box[i] = (uint32_t)desc->box[i];
-        steps[i] = 1;
+        steps[i] = (uint32_t)tensor_map_step(desc, i);
+        box[i] = ((uint32_t)desc->box[i] - 1) * steps[i] + 1; // what it spans
     }
     int swizzle = desc->swizzle == SWIZZLE_NONE ? 0 : log2_i64((int64_t)desc->swizzle) - 4; // 32, 64, 128: 1, 2, 3
     return CALL(d, cuTensorMapEncodeTiled, map, map_types[desc->dtype], (uint32_t)desc->rank, desc->address, sizes,

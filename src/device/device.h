@@ -33,8 +33,14 @@ typedef struct tensor_map_desc {
     int64_t stride[TENSOR_MAP_RANK_MAX]; // bytes, multiples of 16; stride[0] is the element's size and is not read
     int box[TENSOR_MAP_RANK_MAX];        // elements, 1..256; box[0] bytes: a multiple of 16, at most the swizzle span
     tensor_map_swizzle swizzle;
-    int l2_promotion; // bytes that L2 fetches at a time, 128 or 256; 0: 256
+    int16_t l2_promotion;               // bytes that L2 fetches at a time, 128 or 256; 0: 256
+    uint8_t step[TENSOR_MAP_RANK_MAX]; // elements of the tensor from one of the box to the next, 1..8; 0 means 1
 } tensor_map_desc;
+
+static inline int tensor_map_step(const tensor_map_desc *desc, int mode)
+{
+    return desc->step[mode] ? desc->step[mode] : 1;
+}
 
 /* One launch. Threads, cluster and shared memory come from the kernel; so does overlap with the previous one (GRID_WAIT). */
 typedef struct device_launch {

@@ -6,6 +6,7 @@
 enum {
     MAP_ALIGNMENT = 16, // of addresses, strides and rows of a box, bytes
     MAP_BOX_MAX = 256,
+    MAP_STEP_MAX = 8,
     CLUSTER_MAX = 16, // more than 8 only where they find room: clusters_resident()
     SMEM_NAMED = 3,
 };
@@ -20,6 +21,11 @@ static ckl_status check_dimension(const tensor_map_desc *desc, int dim)
         FAIL(CKL_INVALID, "tensor map: size[%d]=%" PRId64 " is not in 1..%" PRId64, dim, size, MAP_SIZE_MAX);
     if (desc->box[dim] < 1 || desc->box[dim] > MAP_BOX_MAX)
         FAIL(CKL_INVALID, "tensor map: box[%d]=%d is not in 1..%d", dim, desc->box[dim], MAP_BOX_MAX);
+    if (desc->step[dim] > MAP_STEP_MAX || (dim == 0 && desc->step[0] > 1))
+        FAIL(CKL_INVALID, "tensor map: step[%d]=%d is not in 1..%d", dim, desc->step[dim], dim ? MAP_STEP_MAX : 1);
+    if ((desc->box[dim] - 1) * tensor_map_step(desc, dim) >= MAP_BOX_MAX)
+        FAIL(CKL_INVALID, "tensor map: box[%d]=%d with step %d spans more than %d elements", dim, desc->box[dim],
+             desc->step[dim], MAP_BOX_MAX);
     if (dim == 0)
         return CKL_OK;
     if (stride % MAP_ALIGNMENT != 0)

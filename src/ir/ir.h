@@ -330,6 +330,7 @@ typedef struct ir_tensor_map {
     int rank; // 0: the kernel has not said
     int box[IR_TENSOR_MAP_RANK_MAX];
     int swizzle_bytes;
+    int step[IR_TENSOR_MAP_RANK_MAX]; // elements of the tensor from one of the box to the next; 0 means 1
 } ir_tensor_map;
 
 /* A parameter of the kernel: a scalar, or a tensor map (128 bytes, aligned to 64). */

@@ -61,7 +61,7 @@ static char *spaces_for_commas(char *config)
 {
     int nesting = 0;
     for (char *at = config; *at; at++) {
-        nesting += (*at == '(') - (*at == ')');
+        nesting += (*at == '(') - (*at == ')' && nesting > 0);
         if (*at == ',' && nesting == 0)
             *at = ' ';
     }

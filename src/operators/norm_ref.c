@@ -1,4 +1,5 @@
 /* norm_ref.c - the definition of the norms in double. */
+#include <float.h>
 #include <math.h>
 
 #include "base/dtype.h"
@@ -103,12 +104,13 @@ static void forward(const norm_view *v, const ckl_norm_args *a, int output, int6
         return;
     }
     for (int64_t j = 0; j < count; j++) {
-        double h = normalised(v, a, group, j);
-        double scale = s.rstd * read(v->dtype, a->gamma, channel_of(v, group, j), 1);
+        double h = normalised(v, a, group, j), distance = fabs(h - s.mean) + s.deviation;
+        double gamma = read(v->dtype, a->gamma, channel_of(v, group, j), 1);
         double beta = read(v->dtype, a->beta, channel_of(v, group, j), 0);
+        double tiny = FLT_MIN * (distance + fabs(gamma)); // of a subnormal rstd * gamma, or (h - mean) * rstd
         bool sum = output == NORM_SUM;
-        out.value[j] = sum ? h : (h - s.mean) * scale + beta;
-        out.magnitude[j] = sum ? fabs(h) : (fabs(h - s.mean) + s.deviation) * fabs(scale) + fabs(beta);
+        out.value[j] = sum ? h : (h - s.mean) * (s.rstd * gamma) + beta;
+        out.magnitude[j] = sum ? fabs(h) : distance * s.rstd * fabs(gamma) + tiny + fabs(beta);
     }
 }
 

@@ -8,6 +8,7 @@
     X(add)              \
     X(attention)        \
     X(attention_decode) \
+    X(conv)             \
     X(crossentropy)     \
     X(elementwise)      \
     X(gemm)             \
@@ -179,13 +180,14 @@ typedef struct operator_line {
     ckl_status (*prepare)(void *problem); // makes the desc; it is checked then. NULL: it is made
 } operator_line;
 
-/* Defines an operator's line: OPERATOR_LINE(permute, permute_problem, prepare). The file has defined fields. */
-#define OPERATOR_LINE(name, type, make)         \
-    const operator_line name##_problem_line = { \
-        .op = &name##_operator,                 \
-        .problem_bytes = sizeof(type),          \
-        .problem = FIELD_TABLE(fields),         \
-        .prepare = make,                        \
+/* Defines an operator's line: OPERATOR_LINE(permute, permute_problem, prepare). The file has defined fields, or those named. */
+#define OPERATOR_LINE(name, type, make) OPERATOR_LINE_WITH(name, type, fields, make)
+#define OPERATOR_LINE_WITH(name, type, rows, make) \
+    const operator_line name##_problem_line = {    \
+        .op = &name##_operator,                    \
+        .problem_bytes = sizeof(type),             \
+        .problem = FIELD_TABLE(rows),              \
+        .prepare = make,                           \
     }
 
 #define X(op) extern const operator_line op##_problem_line;

@@ -168,6 +168,21 @@ static void find_near(const ckl_device_info *device, const operator_info *op, co
     }
 }
 
+/* Declines where the rival's cheapest config costs no more than this one. */
+static ckl_status check_rival(const ckl_device_info *device, const operator_info *op, const implementation *impl,
+                              const void *desc, const void *config, arena *memory)
+{
+    plan_candidate other;
+    if (!impl->rival || impl->rival->target > plan_target(device))
+        return CKL_OK;
+    double us = impl->cost(desc, device, config).us;
+    void *others = arena_alloc(memory, 1, impl->rival->config_bytes);
+    if (plan_rank(device, impl->rival, desc, others, 1, &other) && other.cost.us <= us)
+        FAIL(CKL_UNSUPPORTED, "%s %s: it would take %.2f us, %s %.2f", op->name, impl->name, us, impl->rival->name,
+             other.cost.us);
+    return CKL_OK;
+}
+
 /* The first implementation that takes the problem, or the one that is forced. */
 static ckl_status choose_implementation(const ckl_device_info *device, const operator_info *op, const void *desc,
                                         const choice_line *forced, arena *memory, choice_made *made, text *declines)
@@ -178,6 +193,8 @@ static ckl_status choose_implementation(const ckl_device_info *device, const ope
             continue;
         void *candidate = arena_alloc(memory, 1, (*each)->config_bytes);
         status = configure(device, op, *each, desc, forced, candidate);
+        if (status == CKL_OK && !forced->op)
+            status = check_rival(device, op, *each, desc, candidate, memory);
         if (status == CKL_OK)
             *made = (choice_made){ .impl = *each, .config = candidate };
         else if (status == CKL_UNSUPPORTED)
@@ -200,7 +217,7 @@ ckl_status choose_config(const ckl_device_info *device, const operator_info *op,
         return CKL_OK;
     text declines = { 0 };
     ckl_status status = choose_implementation(device, op, checked->view, &forced, memory, made, &declines);
-    if (status == CKL_OK && use_table && made->impl->cost)
+    if (status == CKL_OK && use_table && made->impl->cost && !made->impl->choose)
         find_near(device, op, checked, table, memory, made);
     if (notes && declines.length)
         text_printf(notes, "%s\n", text_data(&declines) + 1);

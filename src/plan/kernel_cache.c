@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/heap.h"
 #include "ir/build.h"
 
@@ -27,15 +28,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t built = PTHREAD_COND_INITIALIZER; // a set became ready, or was dropped because building failed
 static kernel_set *sets;
 static uint64_t releases;
-
-/* FNV-1a. */
-static uint64_t hash_key(const char *key)
-{
-    uint64_t hash = 0xcbf29ce484222325;
-    for (; *key; key++)
-        hash = (hash ^ (unsigned char)*key) * 0x100000001b3;
-    return hash;
-}
 
 static void unlink_set(kernel_set *set)
 {
@@ -147,7 +139,7 @@ static kernel_set *join(ckl_device *device, const implementation *impl, const ch
 static ckl_status get(ckl_device *device, const operator_info *op, const implementation *impl, const void *config,
                       const char *key, bool wait, kernel_set **set)
 {
-    uint64_t hash = hash_key(key);
+    uint64_t hash = hash_bytes(HASH_START, key, strlen(key));
     pthread_mutex_lock(&lock);
     kernel_set *found = join(device, impl, key, hash, wait);
     kernel_set *made = found ? NULL : add(device, impl, key, hash);

@@ -55,11 +55,12 @@ static ckl_status encode(const ckl_plan *plan, const ir_tensor_map *wanted, cons
                              .rank = wanted->rank,
                              .address = (void *)(uintptr_t)t->pointer,
                              .swizzle = (tensor_map_swizzle)wanted->swizzle_bytes,
-                             .l2_promotion = t->l2_promotion };
+                             .l2_promotion = (int16_t)t->l2_promotion };
     for (int mode = 0; mode < wanted->rank; mode++) {
         desc.size[mode] = t->size[mode];
         desc.stride[mode] = mode ? t->stride[mode] * bytes : bytes;
         desc.box[mode] = wanted->box[mode];
+        desc.step[mode] = (uint8_t)wanted->step[mode];
     }
     return plan->device->ops->encode_tensor_map(plan->device, &desc, map);
 }

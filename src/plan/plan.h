@@ -9,7 +9,7 @@
 #include "ir/params.h"
 #include "plan/check.h"
 
-enum { PLAN_KERNELS_MAX = 5 };
+enum { PLAN_KERNELS_MAX = 5, PLAN_DESC_BYTES_MAX = 1024 };
 
 /* What a config costs. */
 typedef struct plan_cost {
@@ -28,11 +28,15 @@ typedef struct implementation {
     ckl_status (*choose)(const void *desc, const ckl_device_info *device, void *config);
 
     /*
-     * In place of choose: fills config number i (already at its defaults); false after the last one. The cheapest that admit()
-     * takes is chosen, the first among equals. Both are pure.
+     * What a config costs, and config number i (already at its defaults) of those to consider; false after the last one. Without
+     * choose the cheapest that admit() takes is chosen, the first among equals; beside it both are for `ckl explain` and for
+     * `ckl tune`, and candidate may be NULL. All are pure.
      */
     bool (*candidate)(const void *desc, const ckl_device_info *device, int i, void *config);
     plan_cost (*cost)(const void *desc, const ckl_device_info *device, const void *config);
+
+    /* An implementation further down the list, with a cost too: where its cheapest costs no more, this one declines unless forced. */
+    const struct implementation *rival;
 
     /* May this config, chosen or forced by a user or tuner, compute this desc here? The reason if not. Pure. */
     ckl_status (*admit)(const void *desc, const ckl_device_info *device, const void *config);
@@ -96,6 +100,8 @@ typedef struct operator_info {
      */
     int (*tensors)(const void *desc, plan_tensor *list);
     size_t workspace; // offset of the caller's workspace in the args; 0: none
+    const char
+        *numbers; // names of the host floats whose pointers follow the tensors in the args: "alpha beta"; NULL: none
 
     /*
      * What check_args and the implementations get in place of a checked desc, as choose(), admit() and plan->desc: the problem
@@ -184,7 +190,7 @@ typedef struct plan_candidate {
 } plan_candidate;
 
 /*
- * The cheapest candidates of an implementation that has a cost, in order, `most` of them or fewer; returns how many. `config`
+ * The cheapest candidates of an implementation that has some, in order, `most` of them or fewer; returns how many. `config`
  * is room for one. If none may compute the desc, the thread's sentence says why the last one may not.
  */
 int plan_rank(const ckl_device_info *device, const implementation *impl, const void *desc, void *config, int most,

@@ -1,6 +1,8 @@
 /* map.c - the kernel of element-wise operators. */
 #include "skeletons/map.h"
 
+#include <string.h>
+
 #include "cute/kernel.h"
 
 enum { GROUP_MAX = 8 };
@@ -11,8 +13,8 @@ typedef struct map_operand {
     val stride[MAP_RANK_MAX];
 } map_operand;
 
-/* Along the innermost dimension. */
-typedef enum access { CONTIGUOUS, CONSTANT, STRIDED, SCALAR } access;
+/* Along the innermost dimension; CROSSED: contiguous along another one, FLAT: across the ends of rows. */
+typedef enum access { CONTIGUOUS, CONSTANT, STRIDED, CROSSED, FLAT, SCALAR } access;
 
 typedef struct map {
     const map_kernel *k;
@@ -21,18 +23,25 @@ typedef struct map {
     ir_type index; // type of element numbers
     val count, size[MAP_RANK_MAX];
     map_operand operands[MAP_OPERANDS_MAX];
+    int64_t crossed[MAP_INPUTS_MAX]; // offsets of tiles in shared memory
 } map;
 
 /* The vectors, one of each operand, that a thread takes at once. */
 typedef struct unit {
     packed loaded[MAP_INPUTS_MAX];
-    tensor gY; // (VEC)
+    tensor rRows[MAP_INPUTS_MAX]; // (VEC) of operands whose rows a vector crosses
+    tensor gY;                    // (VEC)
+    val row, column;              // u32, in a tile of crossed operands
 } unit;
 
 static access access_of(const map_kernel *k, int i)
 {
     if (i < k->inputs && k->scalar[i])
         return SCALAR;
+    if (k->config.crossed >> i & 1)
+        return CROSSED;
+    if (k->config.flat >> i & 1)
+        return FLAT;
     return k->config.constant >> i & 1 ? CONSTANT : k->config.strided >> i & 1 ? STRIDED : CONTIGUOUS;
 }
 
@@ -51,7 +60,7 @@ static map declare(const map_kernel *k, map_function *f, void *user)
     map m = { .k = k, .f = f, .user = user, .index = k->config.rank == 1 ? I64 : k->config.wide ? U64 : U32 };
     map_values p = params_of(map);
     m.count = convert(m.index, p.count);
-    for (int d = 1; d < k->config.rank; d++)
+    for (int d = k->config.crossed ? 0 : 1; d < k->config.rank; d++)
         m.size[d] = convert(m.index, p.size[d]);
     for (int i = 0; i <= k->inputs; i++)
         m.operands[i] = declare_operand(k, &p, i);
@@ -78,7 +87,7 @@ static val address_of(const map *m, int i, const val *at)
     val index = imm(0);
     if (access_of(m->k, i) == CONTIGUOUS)
         index = at[inner];
-    if (access_of(m->k, i) == STRIDED)
+    if (access_of(m->k, i) == STRIDED || access_of(m->k, i) == CROSSED)
         index = mul(at[inner], o->stride[inner]);
     for (int d = 0; d < inner; d++)
         index = add(mul(at[d], o->stride[d]), index);
@@ -102,18 +111,94 @@ static int align_of(const map *m, int i, int width)
     return (int)min_i64(16, width * (int64_t)ckl_dtype_bytes(m->k->dtype[i]));
 }
 
+/* Crossed operands */
+
+static int element_bytes(const map *m, int i)
+{
+    return (int)ckl_dtype_bytes(m->k->dtype[i]);
+}
+
+/* Rows of a tile in shared memory lie an odd number of words apart: neighbouring rows are in different banks. */
+static int tile_pitch_bytes(const map *m, int i)
+{
+    return MAP_CROSS_TILE * element_bytes(m, i) + 4;
+}
+
+/* Elements of row `row` of an operand's tile, from one on. */
+static tensor tile_vector(const map *m, int i, val row, val column, int width)
+{
+    val offset = add(mul(row, imm(tile_pitch_bytes(m, i))), mul(column, imm(element_bytes(m, i))));
+    return smem_view(add(smem_address(m->crossed[i]), offset), m->k->dtype[i], compact(leaf(width))); // (VEC)
+}
+
 /* Vectors */
+
+/* FLAT operands lie as elements are numbered. */
+static tensor flat_vector(const map *m, int i, val number, int width)
+{
+    val offset = mul(convert(U64, number), imm((int)ckl_dtype_bytes(m->k->dtype[i])));
+    return gmem_tensor(add(m->operands[i].address, offset), m->k->dtype[i], compact(leaf(width))); // (VEC)
+}
+
+/* An element, or 0 where it does not exist. */
+static tensor load_element(const map *m, int i, val address, val exists)
+{
+    tensor rX = fragment(m->k->dtype[i], compact(leaf(1))); // (1)
+    fill(rX, convert(m->k->dtype[i], imm(0)));
+    IF(exists)
+        copy(gmem_tensor(address, m->k->dtype[i], compact(leaf(1))), rX, 0);
+    return rX;
+}
+
+/* Elements from one on, of which the first `left` are in its row, the others in the next one: the loads of a vector. */
+static tensor load_across(const map *m, int i, val number, const val *at, int width)
+{
+    const int size = (int)ckl_dtype_bytes(m->k->dtype[i]), inner = m->k->config.rank - 1;
+    val left = sub(m->size[inner], convert(m->index, at[inner])), next[MAP_RANK_MAX];
+    val step = access_of(m->k, i) == CONSTANT     ? imm64(0)
+               : access_of(m->k, i) == CONTIGUOUS ? imm64(size)
+                                                  : mul(m->operands[i].stride[inner], imm(size));
+    coordinates_of(m, add(number, left), next);
+    val here = address_of(m, i, at), there = sub(address_of(m, i, next), convert(U64, mul(convert(I64, left), step)));
+    tensor rX = fragment(m->k->dtype[i], compact(leaf(width)));
+    if (access_of(m->k, i) == CONSTANT) { // one of this row, one of the next
+        tensor rHere = load_element(m, i, here, gt(left, imm(0))),
+               rThere = load_element(m, i, there, lt(left, imm(width)));
+        for (int e = 0; e < width; e++)
+            set(rX, e, select(gt(left, imm(e)), at(rHere, 0), at(rThere, 0)));
+        return rX;
+    }
+    for (int e = 0; e < width; e++) {
+        val address = add(select(gt(left, imm(e)), here, there), convert(U64, mul(step, imm(e))));
+        copy(gmem_tensor(address, m->k->dtype[i], compact(leaf(1))), slice(rX, e), 0);
+    }
+    return rX;
+}
+
+/* The vector from element `number` on, which is at these coordinates. */
+static unit load_unit_at(const map *m, val number, const val *at, int width)
+{
+    unit u = { 0 };
+    const bool across = m->k->config.flat && width > 1;
+    for (int i = 0; i < m->k->inputs; i++) {
+        const access a = access_of(m->k, i);
+        if (a == FLAT)
+            u.loaded[i] = load_packed(flat_vector(m, i, number, width), align_of(m, i, width));
+        else if (a != SCALAR && a != CROSSED && across)
+            u.rRows[i] = load_across(m, i, number, at, width);
+        else if (a != SCALAR && a != CROSSED)
+            u.loaded[i] = load_packed(vector_of(m, i, at, width), align_of(m, i, width));
+    }
+    u.gY = access_of(m->k, m->k->inputs) == FLAT ? flat_vector(m, m->k->inputs, number, width)
+                                                 : vector_of(m, m->k->inputs, at, width);
+    return u;
+}
 
 static unit load_unit(const map *m, val number, int width)
 {
-    unit u;
     val at[MAP_RANK_MAX];
     coordinates_of(m, number, at);
-    for (int i = 0; i < m->k->inputs; i++)
-        if (access_of(m->k, i) != SCALAR)
-            u.loaded[i] = load_packed(vector_of(m, i, at, width), align_of(m, i, width));
-    u.gY = vector_of(m, m->k->inputs, at, width);
-    return u;
+    return load_unit_at(m, number, at, width);
 }
 
 /* A result as a register of the output's type: bytes saturate, any nonzero number is true. */
@@ -127,12 +212,24 @@ static val stored(const map *m, val y)
     return y;
 }
 
+static tensor converted(tensor rX, ckl_dtype type)
+{
+    tensor rY = fragment(type, rX.layout);
+    for (int e = 0; e < static_size(rX.layout); e++)
+        set(rY, e, convert(type, at(rX, e)));
+    return rY;
+}
+
 static void finish_unit(const map *m, const unit *u, int width)
 {
     const map_kernel *k = m->k;
     tensor rX[MAP_INPUTS_MAX]; // (VEC) each, (1) of constants
     for (int i = 0; i < k->inputs; i++)
-        if (access_of(k, i) != SCALAR)
+        if (access_of(k, i) == CROSSED)
+            rX[i] = unpacked(load_packed(tile_vector(m, i, u->row, u->column, width), element_bytes(m, i)), k->compute);
+        else if (u->rRows[i].regs)
+            rX[i] = converted(u->rRows[i], k->compute);
+        else if (access_of(k, i) != SCALAR)
             rX[i] = unpacked(u->loaded[i], k->compute);
     ckl_dtype out = k->dtype[k->inputs];
     tensor rY = fragment(ckl_dtype_bytes(out) == 1 ? out : k->compute, compact(leaf(width))); // (VEC)
@@ -213,8 +310,92 @@ static void last_tile(const map *m, int kernel, val tile)
     const map_kernel *k = m->k;
     int width = kernel == 0 ? k->config.vec : 1;
     vectors_within(m, tile, width);
-    if (width > 1 && k->config.rank == 1)
+    if (width > 1 && (k->config.rank == 1 || k->config.flat))
         unit_within(m, add(sub(m->count, rem(m->count, imm(width))), convert(m->index, thread())), 1);
+}
+
+/* Tiles of crossed operands: MAP_CROSS_TILE elements along the innermost dimension and along the one they are contiguous in */
+
+/* The first coordinates of this CTA's tile. */
+static void tile_start(const map *m, val *at)
+{
+    const map_config *c = &m->k->config;
+    val number = convert(U32, cta_x());
+    for (int i = 0; i < c->rank; i++) {
+        const int d = i == 0 ? c->rank - 1 : i == 1 ? c->cross : c->rank - i - (c->rank - i <= c->cross);
+        val size = convert(U32, m->size[d]),
+            count = i < 2 ? div(add(size, imm(MAP_CROSS_TILE - 1)), imm(MAP_CROSS_TILE)) : size;
+        val here = i + 1 < c->rank ? rem(number, count) : number;
+        at[d] = convert(I64, i < 2 ? mul(here, imm(MAP_CROSS_TILE)) : here);
+        number = div(number, count);
+    }
+}
+
+/* Some elements of a tile, and whether they exist. */
+typedef struct tile_place {
+    val row, column; // u32: along dimension `cross`, along the innermost one
+    val at[MAP_RANK_MAX], exists;
+} tile_place;
+
+static tile_place place_of(const map *m, const val *start, val row, val column)
+{
+    const int cross = m->k->config.cross, inner = m->k->config.rank - 1;
+    tile_place p = { .row = row, .column = column };
+    memcpy(p.at, start, sizeof p.at);
+    p.at[cross] = add(start[cross], convert(I64, row));
+    p.at[inner] = add(start[inner], convert(I64, column));
+    p.exists =
+        logical_and(lt(p.at[cross], convert(I64, m->size[cross])), lt(p.at[inner], convert(I64, m->size[inner])));
+    return p;
+}
+
+/* Neighbouring threads load neighbouring rows, where the operand is contiguous. */
+static void load_crossed(const map *m, const val *start)
+{
+    const map_kernel *k = m->k;
+    const int apart = k->config.threads / MAP_CROSS_TILE, count = MAP_CROSS_TILE / apart;
+    tile_place *p = ir_alloc((size_t)count, sizeof *p);
+    for (int n = 0; n < count; n++)
+        p[n] = place_of(m, start, rem(thread(), imm(MAP_CROSS_TILE)),
+                        add(div(thread(), imm(MAP_CROSS_TILE)), imm(n * apart)));
+    for (int i = 0; i < k->inputs; i++) {
+        if (access_of(k, i) != CROSSED)
+            continue;
+        tensor *rX = ir_alloc((size_t)count, sizeof *rX); // (1) each
+        for (int n = 0; n < count; n++) {
+            rX[n] = fragment(k->dtype[i], compact(leaf(1)));
+            fill(rX[n], convert(k->dtype[i], imm(0)));
+            IF(p[n].exists)
+                copy(vector_of(m, i, p[n].at, 1), rX[n], 0);
+        }
+        for (int n = 0; n < count; n++)
+            copy(rX[n], tile_vector(m, i, p[n].row, p[n].column, 1), 0);
+    }
+}
+
+/* The loads of the operands along the innermost dimension come first. */
+static void crossed_tile(map *m, int kernel)
+{
+    const map_kernel *k = m->k;
+    const int width = kernel == 0 ? k->config.vec : 1, row_threads = MAP_CROSS_TILE / width;
+    const int rows = k->config.threads / row_threads, count = MAP_CROSS_TILE / rows;
+    val start[MAP_RANK_MAX];
+    tile_start(m, start);
+    for (int i = 0; i < k->inputs; i++)
+        if (access_of(k, i) == CROSSED)
+            m->crossed[i] = smem_alloc("crossed", (int64_t)MAP_CROSS_TILE * tile_pitch_bytes(m, i), 16);
+    load_crossed(m, start);
+    cta_sync();
+    LOOP(n, imm(count)) {
+        val row = add(div(thread(), imm(row_threads)), mul(convert(U32, n), imm(rows)));
+        tile_place p = place_of(m, start, row, mul(rem(thread(), imm(row_threads)), imm(width)));
+        IF(p.exists) {
+            unit u = load_unit_at(m, imm(0), p.at, width);
+            u.row = p.row;
+            u.column = p.column;
+            finish_unit(m, &u, width);
+        }
+    }
 }
 
 /* Prefetches the inputs of a full tile to L2. That is no access: the kernel before may still be writing them. */
@@ -242,8 +423,8 @@ static phase find_phase(const map *m)
     val before = bit_and(sub(imm_as(U64, 0), m->operands[k->inputs].address), imm_as(U64, vec * out - 1));
     phase p = { .head = min(convert(m->index, div(before, imm(out))), m->count), .is_common = yes() };
     for (int i = 0; i <= k->inputs; i++)
-        if (access_of(k, i) == CONTIGUOUS) {
-            val past = bit_and(address_of(m, i, &p.head), imm_as(U64, align_of(m, i, vec) - 1));
+        if (access_of(k, i) == FLAT || (access_of(k, i) == CONTIGUOUS && k->config.rank == 1)) {
+            val past = bit_and(flat_vector(m, i, p.head, 1).address, imm_as(U64, align_of(m, i, vec) - 1));
             p.is_common = logical_and(p.is_common, eq(past, imm(0)));
         }
     return p;
@@ -288,10 +469,15 @@ void map_describe(map_kernel k, int kernel, map_function *f, void *user)
     val size = ir_int(m.index, map_tile(&k));
     val tile = mul(convert(m.index, cta_x()), size);
     val is_full = ge(m.count, add(tile, size));
-    prefetch_tile(&m, kernel, tile, is_full);
+    if (!k.config.crossed)
+        prefetch_tile(&m, kernel, tile, is_full);
     launch_dependents(); // the next kernel's CTAs may be in place when this one ends
     grid_wait();         // what is above overlaps the end of the kernel before
-    if (kernel == 1 && k.config.rank == 1 && k.config.vec > 1 && !k.config.strided) {
+    if (k.config.crossed) {
+        crossed_tile(&m, kernel);
+        return;
+    }
+    if (kernel == 1 && k.config.vec > 1 && (k.config.flat || (k.config.rank == 1 && !k.config.strided))) {
         tile_anywhere(&m, tile, is_full);
         return;
     }

@@ -35,15 +35,19 @@ void map_simplify(map_shape *s);
  * What is chosen for a problem; operators have it in their configs. The masks have a bit per operand, bit 0 for the first
  * input.
  */
-#define MAP_CONFIG(X, owner)                                                                               \
-    X(owner, int, rank, "1", "", "dimensions of the simplified shape")                                     \
-    X(owner, int, constant, "0", "", "mask of operands that are constant along the innermost one")         \
-    X(owner, int, strided, "0", "", "mask of operands with gaps along it")                                 \
-    X(owner, bool, wide, "0", "", "element numbers do not fit 32 bits")                                    \
-    X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")                                  \
-    X(owner, int, vec, "4", "1 2 4 8 16", "elements that a thread takes side by side")                     \
-    X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread; a CTA takes one tile of them")              \
-    X(owner, int, ctas_per_sm, "0", "0 2 3 4 5 6 8", "CTAs that must fit an SM: bounds registers; 0: any") \
+#define MAP_CONFIG(X, owner)                                                                                        \
+    X(owner, int, rank, "1", "", "dimensions of the simplified shape")                                              \
+    X(owner, int, constant, "0", "", "mask of operands that are constant along the innermost one")                  \
+    X(owner, int, strided, "0", "", "mask of operands with gaps along it")                                          \
+    X(owner, int, crossed, "0", "", "mask of inputs that are contiguous along another one: tiles in shared memory") \
+    X(owner, int, cross, "0", "", "number of that dimension")                                                       \
+    X(owner, int, flat, "0", "",                                                                                    \
+      "mask of operands without gaps, whose vectors cross the ends of rows; 0: vectors lie in rows")                \
+    X(owner, bool, wide, "0", "", "element numbers do not fit 32 bits")                                             \
+    X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")                                           \
+    X(owner, int, vec, "4", "1 2 4 8 16", "elements that a thread takes side by side")                              \
+    X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread; a CTA takes one tile of them")                       \
+    X(owner, int, ctas_per_sm, "0", "0 2 3 4 5 6 8", "CTAs that must fit an SM: bounds registers; 0: any")          \
     X(owner, bool, prefetch, "0", "0 1", "prefetch tiles to L2 while the kernel before may still run")
 
 typedef struct map_config {
@@ -65,8 +69,10 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device);
 /* Whether k's config computes that shape; `what` opens the sentence: "add vector". */
 ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_device_info *device);
 
-/* Elements of a tile: what one CTA computes. */
+/* Elements of a tile: what one CTA computes. Of crossed operands a tile is MAP_CROSS_TILE elements along both dimensions. */
+enum { MAP_CROSS_TILE = 64 };
 int64_t map_tile(const map_kernel *k);
+int64_t map_ctas(const map_kernel *k, const map_shape *s);
 
 /* Pointers at which kernel 0 may work; kernel 1 wants them aligned to the element only. */
 bool map_aligned(const map_kernel *k, const void *const *pointers);

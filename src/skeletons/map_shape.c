@@ -98,25 +98,80 @@ static bool lies_side_by_side(const map_shape *s, int operand, int vec)
 }
 
 /* Whether every vector lies in one row and starts at a multiple of itself. */
-static bool suits(const map_shape *s, int vec)
+static bool suits(const map_shape *s, const map_config *c, int vec)
 {
+    if (c->flat)
+        return s->size[s->rank - 1] >= vec;
     if (s->rank > 1 && s->size[s->rank - 1] % vec)
         return false;
     for (int k = 0; k < s->operands; k++)
-        if (!lies_side_by_side(s, k, vec))
+        if (!(c->crossed >> k & 1) && !lies_side_by_side(s, k, vec))
             return false;
     return true;
 }
 
-/* The masks of operands whose stride along the innermost dimension is 0, and neither 0 nor 1. */
+/* Along which dimension, other than the innermost, is an operand contiguous? -1: none that is worth a tile. */
+static int crossing(const map_shape *s, int operand)
+{
+    enum { CROSSED_MIN = 16 };
+    const int inner = s->rank - 1;
+    for (int d = 0; d < inner && s->size[inner] >= CROSSED_MIN; d++)
+        if (s->stride[operand][d] == 1 && s->size[d] >= CROSSED_MIN)
+            return d;
+    return -1;
+}
+
+/*
+ * The masks of operands whose stride along the innermost dimension is 0, and neither 0 nor 1; of the latter, those inputs that are
+ * contiguous along the same other dimension are crossed.
+ */
 static void describe_strides(const map_shape *s, map_config *c)
 {
     c->rank = s->rank;
-    c->constant = c->strided = 0;
+    c->constant = c->strided = c->crossed = c->cross = 0;
     for (int k = 0; k < s->operands; k++) {
+        const bool gaps = inner_stride(s, k) != 0 && inner_stride(s, k) != 1;
+        const int d = gaps && k < s->operands - 1 ? crossing(s, k) : -1;
+        const bool is_crossed = d >= 0 && (!c->crossed || d == c->cross);
         c->constant |= (inner_stride(s, k) == 0) << k;
-        c->strided |= (inner_stride(s, k) != 0 && inner_stride(s, k) != 1) << k;
+        c->strided |= (gaps && !is_crossed) << k;
+        c->crossed |= is_crossed << k;
+        c->cross = is_crossed ? d : c->cross;
     }
+}
+
+/* Does an operand lie as its elements are numbered? */
+static bool is_flat(const map_shape *s, int operand)
+{
+    int64_t stride = 1;
+    for (int d = s->rank - 1; d >= 0; stride *= s->size[d--])
+        if (s->stride[operand][d] != stride)
+            return false;
+    return true;
+}
+
+/* The operands whose vectors may cross the ends of rows. 0: the output is none, or rows are shorter than a vector. */
+static int flat_operands(const map_kernel *k, const map_shape *s, int vec)
+{
+    int mask = 0;
+    for (int i = 0; i < s->operands; i++)
+        if (i == k->inputs || !k->scalar[i])
+            mask |= is_flat(s, i) << i;
+    return s->rank > 1 && !k->config.crossed && mask >> k->inputs && s->size[s->rank - 1] >= vec ? mask : 0;
+}
+
+/* Are the others so small that L1 and L2 hold them? They are loaded by single elements. */
+static bool pays_flat(const map_kernel *k, const map_shape *s, int flat)
+{
+    enum { SMALLER = 8 };
+    for (int i = 0; i < k->inputs; i++) {
+        int64_t elements = 1;
+        for (int d = 0; d < s->rank; d++)
+            elements *= s->stride[i][d] ? s->size[d] : 1;
+        if (!k->scalar[i] && !(flat >> i & 1) && elements * SMALLER > s->count)
+            return false;
+    }
+    return flat != 0;
 }
 
 static bool is_wide(const map_kernel *k, const map_shape *s)
@@ -168,7 +223,10 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
     map_config *c = &k.config;
     describe_strides(&s, c);
     c->vec = VECTOR_BYTES / (int)widest_bytes(&k);
-    while (!suits(&s, c->vec))
+    const int flat = flat_operands(&k, &s, c->vec);
+    if (!suits(&s, c, c->vec) && pays_flat(&k, &s, flat))
+        c->flat = flat;
+    while (!suits(&s, c, c->vec))
         c->vec /= 2;
     c->steps = (int)min_i64(STEPS_CHOSEN_MAX, steps_for(&k) * (VECTOR_BYTES / (int)widest_bytes(&k)) / c->vec);
     while (c->steps > 1 && s.count < 2 * device->sm_count * map_tile(&k))
@@ -186,12 +244,21 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
     const map_config *c = &k.config;
     map_config right;
     describe_strides(&s, &right);
-    if (c->rank != right.rank || c->constant != right.constant || c->strided != right.strided)
-        FAIL(CKL_INVALID, "%s: rank=%d constant=%d strided=%d are not those of the problem: %d %d %d", what, c->rank,
-             c->constant, c->strided, right.rank, right.constant, right.strided);
+    if (c->rank != right.rank || c->constant != right.constant || c->strided != right.strided ||
+        c->crossed != right.crossed || c->cross != right.cross)
+        FAIL(CKL_INVALID,
+             "%s: rank=%d constant=%d strided=%d crossed=%d cross=%d are not those of the problem: %d %d %d %d %d",
+             what, c->rank, c->constant, c->strided, c->crossed, c->cross, right.rank, right.constant, right.strided,
+             right.crossed, right.cross);
+    if (c->flat && c->flat != flat_operands(&k, &s, c->vec))
+        FAIL(CKL_INVALID, "%s: flat=%d are not the operands without gaps, or vec=%d is longer than a row", what,
+             c->flat, c->vec);
+    if (c->crossed && (c->threads % MAP_CROSS_TILE || c->threads * c->vec > MAP_CROSS_TILE * MAP_CROSS_TILE))
+        FAIL(CKL_INVALID, "%s: threads=%d vec=%d do not share out the tiles of crossed operands", what, c->threads,
+             c->vec);
     if (c->vec < 1 || !is_power_of_two(c->vec) || c->vec > VECTOR_BYTES)
         FAIL(CKL_INVALID, "%s: vec=%d must be a power of two up to %d", what, c->vec, VECTOR_BYTES);
-    if (!suits(&s, c->vec))
+    if (!suits(&s, c, c->vec))
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows and the distances between them", what, c->vec);
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d must be a multiple of 32 up to %d", what, c->threads,
@@ -203,7 +270,7 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
              THREADS_RESIDENT_MAX);
     if (!c->wide && is_wide(&k, &s))
         FAIL(CKL_INVALID, "%s: wide=0 cannot number %" PRId64 " elements", what, s.count);
-    if (ceil_div(s.count, map_tile(&k)) > INT32_MAX)
+    if (map_ctas(&k, &s) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: more than %d tiles", what, INT32_MAX);
     return CKL_OK;
 }
@@ -215,9 +282,21 @@ int64_t map_tile(const map_kernel *k)
     return (int64_t)k->config.threads * k->config.vec * k->config.steps;
 }
 
+/* Tiles along the innermost dimension and the crossed operands' own, for each of the coordinates along the others. */
+int64_t map_ctas(const map_kernel *k, const map_shape *s)
+{
+    if (!k->config.crossed)
+        return ceil_div(s->count, map_tile(k));
+    int64_t ctas = 1;
+    for (int d = 0; d < s->rank; d++)
+        ctas *= d == k->config.cross || d == s->rank - 1 ? ceil_div(s->size[d], MAP_CROSS_TILE) : s->size[d];
+    return ctas;
+}
+
 bool map_aligned(const map_kernel *k, const void *const *pointers)
 {
-    int others = k->config.constant | k->config.strided;
+    const map_config *c = &k->config;
+    const int others = c->flat ? ~c->flat : c->constant | c->strided | c->crossed;
     for (int i = 0; i <= k->inputs; i++) {
         uintptr_t bytes = (uintptr_t)min_i64(VECTOR_BYTES, k->config.vec * (int64_t)ckl_dtype_bytes(k->dtype[i]));
         if (!(others >> i & 1) && (uintptr_t)pointers[i] % bytes)

@@ -253,7 +253,7 @@ static const mbarrier *find_open_load(const cta *c)
         if (!was_seen(c, c->barriers[i].agent, c->barriers[i].transfer_phase))
             return &c->barriers[i];
     for (int i = 0; i < all->queue_count; i++) {
-        const transfer *t = &all->queue[i];
+        const transfer *t = &all->queue[all->queue_first + i];
         if (t->to_ctas >> c->rank & 1)
             return &c->barriers[c->barrier_of[t->barrier / MBARRIER_BYTES] - 1];
     }
@@ -325,6 +325,7 @@ static bool run_warp(warp *w, int quantum)
             w->pc++;
             w->idle_until = w->executed + POLL_LOOP_MAX;
             c->polls = true;
+            c->yields++;
             return true;
         }
         c->executed[s->index]++;

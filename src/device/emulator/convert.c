@@ -41,6 +41,15 @@ TRUNCATE(to_u32, uint32_t, 0, UINT32_MAX, 0)
 TRUNCATE(to_i64, int64_t, INT64_MIN, INT64_MAX, INT64_MIN)
 TRUNCATE(to_u64, uint64_t, 0, UINT64_MAX, 1ULL << 63)
 
+/* As a double, which keeps 53 bits: of a longer number without the lowest 11, and odd if one of those was set. */
+#define TO_ODD(name, T, fits)                                                     \
+    static inline double name(T x)                                                \
+    {                                                                             \
+        return (double)((fits) || !(x & 0x7ff) ? x : (x & ~(T)0x7ff) | (T)0x800); \
+    }
+TO_ODD(i64_to_odd, int64_t, x >> 53 == 0 || x >> 53 == -1)
+TO_ODD(u64_to_odd, uint64_t, x >> 53 == 0)
+
 STEP(f64_of_f64, lane_f64, lane_f64, x)
 STEP(f64_of_f32, lane_f64, lane_f32, x)
 STEP(f64_of_f16, lane_f64, lane_u16, f16_widen(x))
@@ -74,8 +83,8 @@ STEP(f32_from_i64, lane_f32, lane_i64, x)
 STEP(f32_from_u64, lane_f32, lane_u64, x)
 STEP(f16_from_i64, lane_u16, lane_i64, f16_narrow(narrow_to_odd((double)x)))
 STEP(f16_from_u64, lane_u16, lane_u64, f16_narrow(narrow_to_odd((double)x)))
-STEP(bf16_from_i64, lane_u16, lane_i64, bf16_narrow(narrow_to_odd((double)x)))
-STEP(bf16_from_u64, lane_u16, lane_u64, bf16_narrow(narrow_to_odd((double)x)))
+STEP(bf16_from_i64, lane_u16, lane_i64, bf16_narrow(narrow_to_odd(i64_to_odd(x))))
+STEP(bf16_from_u64, lane_u16, lane_u64, bf16_narrow(narrow_to_odd(u64_to_odd(x))))
 
 STEP(f32_of_f16, lane_f32, lane_u16, f16_widen(x))
 STEP(f32_of_bf16, lane_f32, lane_u16, bf16_widen(x))

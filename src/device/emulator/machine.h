@@ -361,6 +361,7 @@ struct cluster {
     int rounds;         // since asynchronous work was done
     uint64_t stores;    // to global memory
     uint64_t completed; // transfers
+    uint64_t yields;    // reads that found nothing new
     recent_epoch recent[64];
 
     agent *agents;
@@ -374,8 +375,8 @@ struct cluster {
     uint32_t cluster_generation;
     knowledge cluster_gather, cluster_done;
 
-    transfer *queue;
-    int queue_count, queue_capacity;
+    transfer *queue; // queue_count transfers from queue_first on, the oldest first
+    int queue_first, queue_count, queue_capacity;
 
     int64_t *executed;  // per step
     int64_t *conflicts; // per step: extra wavefronts

@@ -25,8 +25,9 @@ static const uint32_t CANONICAL_NAN = 0x7fffffff;
 
 enum {
     NO_EXPONENT =
-        -400,        // below that of any product: of an accumulator that is zero, or an operand, whatever the other is
-    TERM_LOST = -40, // terms so far below the common exponent are zero after the cut
+        -400, // below that of any product: of an accumulator that is zero, or an operand, whatever the other is
+    COMMON_EXPONENT_MIN = -133, // that of the smallest subnormal of bf16
+    TERM_LOST = -40,            // terms so far below the common exponent are zero after the cut
     F32_BIAS = 127,
     F32_FRACTION_BITS = 23,
     F64_BIAS = 1023,
@@ -192,7 +193,7 @@ static void multiply_finite(const operand_row *a, const operand_columns *b, floa
     const uint32_t kept = ~0u << (F32_FRACTION_BITS - b->kept_bits);
     int32_t common[COLUMNS_MAX], sum[COLUMNS_MAX];
     for (int n = 0; n < b->count; n++) {
-        common[n] = d[n] == 0 ? NO_EXPONENT : exponent_of_f32(d[n]);
+        common[n] = d[n] == 0 ? COMMON_EXPONENT_MIN : exponent_of_f32(d[n]);
         sum[n] = 0;
     }
     for (int k = 0; k < terms; k++)

@@ -34,9 +34,10 @@ int matrix_k(matrix_types types);
  * core->bytes of a row and the accumulator are added in fixed point, and that sum is the accumulator of what follows:
  *   exponent of a product   the sum of its operands' exponents, not normalised: 1.5 x 1.5 = 2.25 has exponent 0.
  *                           Subnormal operands count with the smallest exponent of their type
- *   common exponent         the largest of all terms that are not zero, the accumulator's among them. NOTE: seen on an
- *                           H200: bf16 sums near 2^-142 keep bits that a floor of -126 for zeros would cut, and 0 times
- *                           2^127 beside products of 2^-132 cuts nothing
+ *   common exponent         the largest of all terms that are not zero, the accumulator's among them, but at least -133.
+ *                           NOTE: seen on an H200: of 524288 bf16 sums, 41 that end subnormal tell a floor of -133 from
+ *                           none, and it gives all of them; -132 or -134 does not. 0 times 2^127 beside products of
+ *                           2^-132 cuts nothing
  *   terms                   exact, then cut to `fraction_bits` below the common exponent (towards zero)
  *   sum                     exact, then rounded to f32 towards zero, that of 8-bit floats to fraction_bits_f8 bits of
  *                           fraction; from 2^128 on infinity. Subnormals are kept

@@ -132,13 +132,14 @@ static bool goes_on(residents *r, cluster *c)
 static void run_all(residents *r)
 {
     launch_state *l = r->l;
-    int64_t idle = 0; // runs of clusters since memory changed or a transfer was completed
+    int64_t idle = 0; // runs of clusters that polled to no avail since memory changed or a transfer was completed
     for (cluster *c = choose(r); c; c = choose(r)) {
-        uint64_t before = l->changes, stores = c->stores, completed = c->completed;
+        uint64_t before = l->changes, stores = c->stores, completed = c->completed, yields = c->yields;
         int rounds = is_random(r) ? 1 + (int)(draw(r) % SLICE_ROUNDS) : INT_MAX;
         cluster_state state = cluster_run(c, rounds);
         l->changes += c->stores - stores;
-        idle = l->changes == before && c->completed == completed && !c->busy ? idle + 1 : 0;
+        bool still = l->changes == before && c->completed == completed && !c->busy;
+        idle = still ? idle + (c->yields != yields) : 0; // without a poll warps have moved, or nothing can
         if (state == CLUSTER_ENDED) {
             finish(r, c);
             continue;

@@ -61,7 +61,7 @@ static unsigned char *global_row(const tensor_map_desc *desc, const int32_t *coo
 {
     unsigned char *global = desc->address;
     for (int dim = 1; dim < desc->rank; dim++) {
-        int64_t at = coordinates[dim] + row % desc->box[dim];
+        int64_t at = coordinates[dim] + row % desc->box[dim] * tensor_map_step(desc, dim);
         if (at < 0 || at >= desc->size[dim])
             return NULL;
         global += at * desc->stride[dim];

@@ -185,21 +185,40 @@ static bool is_eager(const cluster *c)
     return c->kernel->device->options.completion == COMPLETION_EAGER;
 }
 
-static void enqueue(cluster *c, transfer t)
+/* Moves the queue to the start of its room if that moves less than has left, else the room doubles. */
+static void make_room(cluster *c)
 {
-    if (c->queue_count == c->queue_capacity) {
+    if (c->queue_first > c->queue_count) {
+        memcpy(c->queue, c->queue + c->queue_first, (size_t)c->queue_count * sizeof *c->queue);
+        c->queue_first = 0;
+    } else {
         c->queue_capacity = c->queue_capacity ? 2 * c->queue_capacity : 64;
         c->queue = heap_resize(c->queue, (size_t)c->queue_capacity, sizeof *c->queue);
     }
-    c->queue[c->queue_count++] = t;
 }
 
-/* Takes a transfer out of the queue, in whose order the others stay, and does it. */
+static void enqueue(cluster *c, transfer t)
+{
+    if (c->queue_first + c->queue_count == c->queue_capacity)
+        make_room(c);
+    c->queue[c->queue_first + c->queue_count++] = t;
+}
+
+/* Takes a transfer out of the queue, in whose order the others stay. Nothing moves for the oldest one: thousands may wait. */
+static transfer take(cluster *c, int i)
+{
+    transfer *at = c->queue + c->queue_first + i, t = *at;
+    c->queue_count--;
+    if (i == 0)
+        c->queue_first++;
+    else
+        memmove(at, at + 1, (size_t)(c->queue_count - i) * sizeof t);
+    return t;
+}
+
 static bool complete_at(cluster *c, int i)
 {
-    transfer t = c->queue[i];
-    c->queue_count--;
-    memmove(c->queue + i, c->queue + i + 1, (size_t)(c->queue_count - i) * sizeof t);
+    transfer t = take(c, i);
     c->progress++;
     c->completed++;
     bool done = complete(c, &t);
@@ -218,7 +237,7 @@ bool transfer_complete_one(cluster *c, bool any_order)
 void transfers_drop(cluster *c)
 {
     for (int i = 0; i < c->queue_count; i++)
-        heap_free(c->queue[i].lanes);
+        heap_free(c->queue[c->queue_first + i].lanes);
     c->queue_count = 0;
 }
 
@@ -226,7 +245,7 @@ bool transfer_complete_groups(warp *w, transfer_kind kind, int lane, uint32_t gr
 {
     cluster *c = w->cluster;
     for (int i = 0; i < c->queue_count;) {
-        const transfer *t = &c->queue[i];
+        const transfer *t = &c->queue[c->queue_first + i];
         bool wanted = t->kind == kind && t->w == w && (lane < 0 || t->lane == lane) && t->group < groups;
         if (!wanted)
             i++;

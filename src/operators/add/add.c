@@ -41,6 +41,18 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     return CKL_OK;
 }
 
+static bool candidate(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    add_config *c = config;
+    c->dtype = ((const ckl_add_desc *)desc)->dtype;
+    return map_candidate(add_kernel(c), shape_of(desc), device, i, &c->map);
+}
+
+static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return map_cost(add_kernel(config), shape_of(desc), device);
+}
+
 static ckl_status admit(const void *desc, const ckl_device_info *device, const void *config)
 {
     const add_config *c = config;
@@ -58,7 +70,13 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
 }
 
 static const field desc_fields[] = { ADD_DESC(FIELD_ROW, ckl_add_desc) };
+static const field fields[] = {
+    ADD_DESC(FIELD_NESTED, (add_problem, desc))                  //
+    FIELD_ROW(add_problem, float, alpha, "1", "", "factor of a") //
+    FIELD_ROW(add_problem, float, beta, "1", "", "factor of b")  //
+};
 static const field config_fields[] = { MAP_CONFIG(FIELD_NESTED, (add_config, map)) ADD_CONFIG(FIELD_ROW, add_config) };
 MAP_IMPLEMENTATIONS(add_config, add_describe);
 
-OPERATOR(add, add, "y = alpha*a + beta*b");
+OPERATOR(add, add, "y = alpha*a + beta*b", .numbers = "alpha beta");
+OPERATOR_LINE(add, add_problem, NULL);

@@ -114,10 +114,10 @@ static const char *const cases[] = {
     "q=50 kv=60 heads=2 mask=bool sinks=1 left=20           # a row for all",
     "q=20 kv=127 d=32                                       # one key less than whole blocks",
     "q=70 kv=54 d=26 causal=1 left=2 mask=bool fill=hard    # rows whose keys the mask hides",
+    "q=64 kv=16 heads=134 d=32 dv=160 impl=sm90 config='consumers=1 turns=0 tile_n=16 slots=32 draw=0' # an odd number "
+    "of chunks of O, and CTAs of two tiles",
     "q=130 kv=100 heads=2 causal=1 lse=1 impl=sm80 config='warps=4 warp_rows=32 tile_n=32 stages=2' # four rows a "
     "thread",
-    "q=64 kv=16 heads=300 d=32 dv=160 impl=sm90 config='consumers=1 turns=0 tile_n=16 draw=0' # an odd number of "
-    "chunks of O",
     "direction=backward q=7 kv=9 d=32",
     "direction=backward q=70 kv=130 heads=2 causal=1 dtype=bf16 # tails",
     "direction=backward q=130 kv=40 heads=4 kv_heads=2 d=40 dv=72 causal=1 # queries that see no key, heads of a group",

@@ -185,6 +185,10 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
 }
 
 static const field desc_fields[] = { CROSSENTROPY_DESC(FIELD_ROW, ckl_crossentropy_desc) };
+static const field fields[] = {
+    CROSSENTROPY_DESC(FIELD_NESTED, (crossentropy_problem, desc))                                                //
+    FIELD_ROW(crossentropy_problem, int64_t, target_low, "0", "", "the smallest target; it need not be a class") //
+};
 static const field config_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossentropy_config) //
                                        ROW_SPLIT(FIELD_NESTED, (crossentropy_config, split)) };
 
@@ -204,3 +208,4 @@ static const implementation row = {
 static const implementation *const implementations[] = { &row, NULL };
 
 OPERATOR(crossentropy, crossentropy, "cross-entropy of logits and class numbers, and its gradient");
+OPERATOR_LINE(crossentropy, crossentropy_problem, NULL);

@@ -155,6 +155,18 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     return CKL_OK;
 }
 
+static bool candidate(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    elementwise_config *c = config;
+    return describe_problem(desc, c) == CKL_OK &&
+           map_candidate(elementwise_kernel(c), shape_of(desc), device, i, &c->map);
+}
+
+static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return map_cost(elementwise_kernel(config), shape_of(desc), device);
+}
+
 static bool same_problem(const elementwise_config *a, const elementwise_config *b)
 {
     return strcmp(a->expr, b->expr) == 0 && a->in0 == b->in0 && a->in1 == b->in1 && a->in2 == b->in2 &&

@@ -113,7 +113,7 @@ void gemm_tiled(const void *config, int kernel);
       "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                    \
     X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order") \
     X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                \
-    X(owner, bool, batched, "0", "0 1", "several products in one launch")                                    \
+    X(owner, int, batched, "0", "0 1 2", "1: several products in one launch; 2: slices of K of one")         \
     X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs")
 
 typedef struct gemm_sm90_config {
@@ -125,7 +125,8 @@ enum {
     TMA_ALIGNMENT = 16,
     GEMM_TILE_BYTES = 128,        // of a row of A or B in one stage: the widest swizzle
     GEMM_EASY_ACCUMULATORS = 128, // of a thread: with more, the epilogue has few registers left
-    GEMM_ALL_RAGGED = 2           // config.ragged: rows of C and D start anywhere
+    GEMM_ALL_RAGGED = 2,          // config.ragged: rows of C and D start anywhere
+    GEMM_SLICES_OF_K = 2          // config.batched: each p.k elements, of A and B that all share
 };
 
 /* Elements of K of one stage. */
@@ -153,12 +154,21 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 /* Bytes of shared memory that a CTA may have where an SM holds config->ctas of them. */
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device_info *device);
 
+/* As many stages as fit; two staging buffers of D, four in batches of few steps along K, unless that leaves few stages. */
+void gemm_sm90_fit_memory(gemm_sm90_config *config, int64_t k_steps, const ckl_device_info *device);
+
+/* Columns of a tile of D^T: all rows of D, or half of them; 0, which is refused, where they are too many. */
+int gemm_sm90_swapped_columns(int64_t rows);
+
 /* Smaller problems of odd rows are better served by tiled, without copies: bench/notes/gemm.md. */
 #define GEMM_PITCHED_FLOPS 2e7
 
 /* The configs that are considered, and what one costs (plan.h). */
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
+
+/* Microseconds that a second kernel takes to add so many bytes of sums. */
+double gemm_sm90_sum_us(double bytes);
 
 /* Accumulators of one consumer thread. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);

@@ -4,8 +4,16 @@
 
 #include "operators/gemm/gemm_config.h"
 
-extern const implementation gemm_sm90_implementation, gemm_pitched_implementation, gemm_tiled_implementation,
-    gemm_naive_implementation;
+extern const implementation gemm_splitk_implementation, gemm_sm90_implementation, gemm_pitched_implementation,
+    gemm_tiled_implementation, gemm_naive_implementation;
+
+/*
+ * May a config of the Hopper kernel compute a problem here? And its launch, as kernel 0 of a plan, where TMA can load A and B,
+ * whose rows have k elements: desc->k, or those of all slices of K.
+ */
+ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, const void *config);
+ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *config, const ckl_gemm_desc *desc, int64_t k,
+                            const ckl_gemm_args *args, ckl_stream stream);
 
 /* The scalars of a call, as kernels take them. */
 float gemm_alpha_of(const ckl_gemm_args *x);

@@ -23,7 +23,7 @@ typedef struct window {
 typedef struct repitch {
     ckl_dtype type;
     val from_ld, from_stride, to, to_ld, rows, length;
-    val matrix;    // of the batch, i64
+    val matrix;    // of the batch
     val from, end; // its addresses
     val first;     // element of the row that this thread's vector begins with
 } repitch;
@@ -124,14 +124,14 @@ void gemm_repitch(const gemm_sm90_config *cfg)
     launch_dependents();
     val other = ge(cta_x(), p.second);
     repitch k = describe_copy(cfg->epilogue.ab, &p, other);
-    val vectors = div(add(k.length, imm(VECTOR - 1)), imm(VECTOR));
+    val vectors = convert(U32, div(add(k.length, imm(VECTOR - 1)), imm(VECTOR)));
     val ctas = div(add(vectors, imm(GEMM_REPITCH_THREADS - 1)), imm(GEMM_REPITCH_THREADS)); // of some rows
-    val of_matrix = mul(ctas, div(add(k.rows, imm(ROWS - 1)), imm(ROWS)));
-    val number = convert(I64, sub(cta_x(), select(other, p.second, imm(0))));
-    val cta = rem(number, of_matrix), first_row = mul(div(cta, ctas), imm(ROWS));
-    val vector = add(mul(rem(cta, ctas), imm(GEMM_REPITCH_THREADS)), convert(I64, thread()));
-    k.matrix = div(number, of_matrix);
-    k.first = mul(vector, imm(VECTOR));
+    val of_matrix = mul(ctas, convert(U32, div(add(k.rows, imm(ROWS - 1)), imm(ROWS))));
+    val number = sub(cta_x(), select(other, p.second, imm(0)));
+    val cta = rem(number, of_matrix), first_row = convert(I64, mul(div(cta, ctas), imm(ROWS)));
+    val vector = add(mul(rem(cta, ctas), imm(GEMM_REPITCH_THREADS)), thread());
+    k.matrix = convert(I64, div(number, of_matrix));
+    k.first = convert(I64, mul(vector, imm(VECTOR)));
     k.from = add(k.from, bytes_of(&k, mul(k.matrix, k.from_stride)));
     k.end = add(k.from, bytes_of(&k, add(mul(sub(k.rows, imm(1)), k.from_ld), k.length)));
     IF(lt(vector, vectors))

@@ -128,7 +128,7 @@ static void load_box(const sm90_kernel *k, const consumer_role *c, const subtile
     val barrier = add(smem_address(k->c_barriers), mul(c->index, imm(8)));
     IF(c->first_thread) {
         mbarrier_expect(barrier, imm((int)tma_bytes(&k->tmaC)));
-        tma_load_of(&k->tmaC, h->sD, h->at.row, h->at.col, k->cfg->batched, &h->at.batch, barrier, imm(0));
+        tma_load_of(&k->tmaC, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch, barrier, imm(0));
     }
     mbarrier_wait(barrier, c->c_parity);
 }
@@ -206,7 +206,7 @@ static void store_subtile(const sm90_kernel *k, const consumer_role *c, const su
     val inside = ragged ? ge(cols_of_D(k), add(h->at.col, imm(k->size.d_cols))) : yes();
     STAGED_STORE(&staged) // an empty one too: the buffers are counted by stores
         IF(inside)
-            tma_store_of(&k->tmaD, h->sD, h->at.row, h->at.col, k->cfg->batched, &h->at.batch);
+            tma_store_of(&k->tmaD, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch);
     if (ragged)
         IF(logical_not(inside))
             store_elements(k, c, h);

@@ -85,7 +85,7 @@ static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
     return d->batch * ceil_div(rows, c->tile_m * c->cluster_m) * ceil_div(cols, c->tile_n * c->cluster_n);
 }
 
-static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
+ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc *d = desc;
     const gemm_sm90_config *c = config;
@@ -115,7 +115,7 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED, "gemm sm90: a size is beyond the 32-bit coordinates of TMA");
     if (tiles_of(d, c) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %" PRId64 " tiles are more than 32-bit numbers", tiles_of(d, c));
-    if (c->batched != (d->batch > 1))
+    if ((c->batched != 0) != (d->batch > 1))
         FAIL(CKL_INVALID, "gemm sm90: batched=%d with batch=%" PRId64, c->batched, d->batch);
     if (c->prefetch < 0 || (c->prefetch && c->batched))
         FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is negative, or of a batch", c->prefetch);
@@ -143,15 +143,13 @@ static param_tensor matrix(const ckl_gemm_desc *d, const void *pointer, ckl_dtyp
                            .l2_promotion = inside ? 128 : 256 };
 }
 
-/* Launches the products of a desc whose A and B TMA can load. */
-static ckl_status launch_products(const ckl_plan *plan, const ckl_gemm_desc *d, const ckl_gemm_args *x,
-                                  ckl_stream stream)
+ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, const ckl_gemm_desc *d, int64_t k,
+                            const ckl_gemm_args *x, ckl_stream stream)
 {
-    const gemm_sm90_config *c = plan->config;
     const bool swap = c->swap;
     TRY(check_pointer_alignment(x, c));
-    const param_tensor a = matrix(d, x->a, d->a, d->m, d->k, d->lda, d->stride_a);
-    const param_tensor b = matrix(d, x->b, d->b, d->n, d->k, d->ldb, d->stride_b);
+    const param_tensor a = matrix(d, x->a, d->a, d->m, k, d->lda, d->stride_a);
+    const param_tensor b = matrix(d, x->b, d->b, d->n, k, d->ldb, d->stride_b);
     const gemm_pitched_params params = {
         .A = swap ? b : a,
         .B = swap ? a : b,
@@ -180,7 +178,8 @@ static ckl_status launch_products(const ckl_plan *plan, const ckl_gemm_desc *d, 
 
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    return launch_products(plan, plan->desc, args, stream);
+    const ckl_gemm_desc *d = plan->desc;
+    return gemm_sm90_launch(plan, plan->config, d, d->k, args, stream);
 }
 
 static const field sm90_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_config, epilogue)) //
@@ -193,7 +192,7 @@ const implementation gemm_sm90_implementation = {
     .config = FIELD_TABLE(sm90_fields),
     .candidate = gemm_sm90_candidate,
     .cost = gemm_sm90_cost,
-    .admit = admit_sm90,
+    .admit = gemm_sm90_admit,
     .describe = gemm_sm90,
     .params = &gemm_pitched_param_list,
     .target = IR_SM90A,
@@ -249,7 +248,7 @@ static ckl_status admit_pitched(const void *desc, const ckl_device_info *device,
     if (2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save in a problem of %g products",
              (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
-    return admit_sm90(&even, device, config);
+    return gemm_sm90_admit(&even, device, config);
 }
 
 static int64_t workspace_pitched(const ckl_plan *plan)
@@ -299,7 +298,7 @@ static ckl_status launch_pitched(const ckl_plan *plan, const void *args, ckl_str
     const ckl_gemm_desc even = pitched_desc(plan->desc);
     ckl_gemm_args x = *(const ckl_gemm_args *)args;
     TRY(launch_copies(plan, &x, stream));
-    return launch_products(plan, &even, &x, stream);
+    return gemm_sm90_launch(plan, plan->config, &even, even.k, &x, stream);
 }
 
 static void describe_pitched(const void *config, int kernel)

@@ -36,7 +36,7 @@ static void load_stage(const sm90_kernel *k, const pipeline_state *at, const til
     val full = pipeline_full_barrier(&k->ring, at);
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
-    int modes = k->cfg->batched; // beyond rows and columns
+    int modes = k->cfg->batched == 1; // beyond rows and columns
     tma_load_of(&k->tmaA, sA_box, add(tile->row, mul(k->rank_n, imm(k->size.box_a))), depth, modes, &tile->batch, full,
                 a_mask);
     tma_load_of(&k->tmaB, sB_box, add(tile->col, mul(k->rank_m, imm(k->size.box_b))), depth, modes, &tile->batch, full,
@@ -50,8 +50,10 @@ static void load_tiles(const sm90_kernel *k)
     LOOP_FROM(tile, k->first_tile, k->count, k->clusters) {
         tile_place at = gemm_sm90_tile(k, tile);
         LOOP(kt, k->k_tiles) {
-            val k_tile = k->cfg->split == 1 ? kt : add(kt, k->k_first);
-            load_stage(k, &stage, &at, mul(k_tile, imm(k->size.tile_k)), a_mask, b_mask);
+            val k_tile = k->cfg->split == 1 ? kt : add(kt, k->k_first), depth = mul(k_tile, imm(k->size.tile_k));
+            if (k->cfg->batched == GEMM_SLICES_OF_K)
+                depth = add(depth, mul(at.batch, k->p.k));
+            load_stage(k, &stage, &at, depth, a_mask, b_mask);
             pipeline_advance(&stage);
         }
     }

@@ -76,10 +76,10 @@ void gemm_sm90_parameters(sm90_kernel *k)
 {
     const gemm_sm90_shape *s = &k->size;
     ckl_dtype ab = k->epilogue.ab, d = k->epilogue.d;
-    int rank = k->cfg->batched ? 3 : 2;
+    int rank = k->cfg->batched ? 3 : 2, operands = k->cfg->batched == GEMM_SLICES_OF_K ? 2 : rank;
     k->p = params_of(gemm_sm90);
-    k->tmaA = make_tma(k->p.A, ab, rank, s->box_a, k->size.tile_k, 128);
-    k->tmaB = make_tma(k->p.B, ab, rank, s->box_b, k->size.tile_k, 128);
+    k->tmaA = make_tma(k->p.A, ab, operands, s->box_a, k->size.tile_k, 128);
+    k->tmaB = make_tma(k->p.B, ab, operands, s->box_b, k->size.tile_k, 128);
     if (k->cfg->ragged != GEMM_ALL_RAGGED)
         k->tmaD = make_tma(k->p.D, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
     if (k->epilogue.c && k->cfg->ragged != GEMM_ALL_RAGGED)

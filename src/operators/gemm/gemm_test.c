@@ -191,7 +191,7 @@ static const char *const cases[] = {
     "cluster_n=1 ctas=1' # few rows: tiles of D^T",
     "m=5 n=136 k=72 a=bf16 beta=-1 bias=1 activation=gelu impl=sm90 config='tile_m=64 tile_n=16 stages=3 swap=1 "
     "split=2 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
-    "m=20 n=152 k=148 ldb=152 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 prefetch=8 "
+    "m=20 n=152 k=148 lda=152 ldb=152 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 prefetch=8 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=33 n=200 k=520 d=f32 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 swap=1 split=3 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
@@ -207,6 +207,15 @@ static const char *const cases[] = {
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=70 n=99 k=128 d=f32 ldd=107 impl=sm90 config='tile_m=64 tile_n=64 stages=3 ragged=2 split=2 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
+    "m=272 n=200 k=136 impl=sm90 config='tile_m=64 tile_n=144 stages=3 swap=1 consumers=1 pingpong=0 cluster_m=1 "
+    "cluster_n=1 ctas=1' # two tiles of D^T along the rows of D",
+    "m=256 n=256 k=1024 impl=splitk                            # slices of K, and a kernel that adds them",
+    "m=130 n=136 k=520 a=bf16 bias=1 activation=gelu beta=0.5 impl=splitk config='slices=5 tile_m=64 tile_n=128 "
+    "stages=4 consumers=1 cluster_m=1' # the last slice is half of one",
+    "m=70 n=99 k=144 d=f32 c=1 beta=0 fill=hard bias=1 impl=splitk config='slices=3' # rows of C and D anywhere",
+    "m=70 n=99 k=144 ldd=104 c=1 beta=1 ldc=104 impl=splitk config='slices=2 stages=3' # ends of rows by elements",
+    "m=192 n=264 k=392 impl=splitk config='slices=4 tile_m=64 tile_n=64 stages=3 consumers=2 pingpong=1 cluster_m=1'",
+    "m=20 n=264 k=392 impl=splitk config='slices=3 tile_m=64 tile_n=32 stages=4 consumers=1 swap=1 cluster_m=1'",
     "m=65 n=33 k=65 impl=tiled                                 # rows that start anywhere: no cp.async",
     "m=130 n=140 k=66 a=bf16 bias=1 impl=tiled                 # 4 bytes at a time",
     "m=40 n=50 k=100 impl=tiled config='tile_m=64 tile_n=64 stages=2'    # 8 bytes at a time",
@@ -270,6 +279,12 @@ static const test_reject rejects[] = {
     { "batch=2 stride_c=65536", CKL_INVALID, "gemm: stride_c=65536 is not part of a problem without C" },
     { "batch=2 m=8 n=16 ldd=24 stride_d=16", CKL_INVALID,
       "gemm: stride_d=16 lets the 8x16 results of a batch overlap" },
+    { "batch=2 impl=splitk", CKL_UNSUPPORTED, "gemm splitk: batch=2 products have tiles enough" },
+    { "k=64 impl=splitk", CKL_UNSUPPORTED, "gemm splitk: k=64 has fewer tiles of 64 than slices=" },
+    { "k=1024 impl=splitk config='slices=1'", CKL_INVALID, "gemm splitk: slices=1 is not 0 or in 2..16" },
+    { "k=1024 impl=splitk config='batched=1'", CKL_INVALID, "gemm splitk: batched=1, slices of K are 2" },
+    { "k=1024 impl=splitk config='vec=4'", CKL_INVALID, "gemm splitk: vec=4 is not 1, or rows of C and D" },
+    { "a=i8 impl=splitk", CKL_UNSUPPORTED, "gemm splitk: f32 is added, sums of i8 are i32" },
     { "impl=sm90 config='batched=1'", CKL_INVALID, "gemm sm90: batched=1 with batch=1" },
     { "batch=2 impl=sm90 config='prefetch=8'", CKL_INVALID, "gemm sm90: prefetch=8 is negative, or of a batch" },
     { "batch=2 m=2 n=2 k=8 stride_a=17 impl=sm90", CKL_UNSUPPORTED,

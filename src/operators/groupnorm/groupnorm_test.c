@@ -117,6 +117,7 @@ static const char *const cases[] = {
     "config='threads=128 column_threads=32 steps=1 rounds=3 slices_per_cta=2'",
     "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_split config='vec=1 threads=32 column_threads=16 "
     "steps=1'",
+    "n=2 c=1152 h=3 w=3 groups=3 layout=nhwc fill=hard seed=880317 # subnormal products of rstd and gamma",
     NULL,
 };
 

@@ -92,13 +92,15 @@ static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_no
 }
 
 /*
- * CTAs or clusters that take rows of gradients in turn. Where rows are ragged, those of each must lie equally to 16-byte
+ * Persistent CTAs or clusters, which take rows in turn. Where rows are ragged, those of each must lie equally to 16-byte
  * boundaries: their distance is a multiple of the rows after which that is so.
  */
 static int64_t workers_for(const ckl_norm_desc *d, const norm_config *c, int64_t workers)
 {
-    const int64_t even = even_workers(d->rows, workers), period = row_phase_period(d->dtype, d->ldx);
-    if (!c->split.ragged || even >= d->rows)
+    const int64_t rows = row_split_rows(&c->split), turns = ceil_div(d->rows, rows),
+                  even = even_workers(turns, workers);
+    const int64_t period = ceil_div(row_phase_period(d->dtype, d->ldy), rows);
+    if (!c->split.ragged || even >= turns)
         return even;
     return max_i64(1, even / period) * period;
 }
@@ -109,9 +111,10 @@ static int64_t row_ctas(const ckl_plan *plan, int kernel)
     const ckl_norm_desc *d = plan->desc;
     const norm_config *c = plan->config;
     const row_split s = c->split;
+    const bool flows = c->flow.stages && kernel == NORM_VECTORS;
     int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[NORM_VECTORS].clusters_resident;
-    if (d->direction == CKL_DIRECTION_FORWARD)
-        return c->flow.stages && kernel == NORM_VECTORS ? min_i64(ctas, clusters * s.cluster) : ctas;
+    if (d->direction == CKL_DIRECTION_FORWARD && !c->shared_weights)
+        return flows ? min_i64(ctas, clusters * s.cluster) : ctas;
     if (c->persistent_ctas > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->persistent_ctas / s.cluster;
     return workers_for(d, c, max_i64(1, clusters)) * s.cluster;
@@ -202,20 +205,19 @@ static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)      
                                        ROW_SPLIT(FIELD_NESTED, (norm_config, split)) //
                                        ROW_FLOW(FIELD_NESTED, (norm_config, flow)) };
 
-#define NORM_IMPLEMENTATION(op, way, kernel_count, says) \
-    static const implementation op##_##way##_kernels = { \
-        .name = #way,                                    \
-        .summary = says,                                 \
-        .config_bytes = sizeof(norm_config),             \
-        .config = FIELD_TABLE(config_fields),            \
-        .choose = norm_choose_##way,                     \
-        .admit = norm_admit_##way,                       \
-        .describe = op##_##way,                          \
-        .kernels = kernel_count,                         \
-        .params = &norm_##way##_param_list,              \
-        .workspace_bytes = workspace_##way,              \
-        .launch = launch_##way,                          \
-    };
+#define NORM_IMPLEMENTATION(op, way, kernel_count, says, ...)                                  \
+    static const implementation op##_##way##_kernels = { .name = #way,                         \
+                                                         .summary = says,                      \
+                                                         .config_bytes = sizeof(norm_config),  \
+                                                         .config = FIELD_TABLE(config_fields), \
+                                                         .choose = norm_choose_##way,          \
+                                                         .admit = norm_admit_##way,            \
+                                                         .describe = op##_##way,               \
+                                                         .kernels = kernel_count,              \
+                                                         .params = &norm_##way##_param_list,   \
+                                                         .workspace_bytes = workspace_##way,   \
+                                                         .launch = launch_##way,               \
+                                                         __VA_ARGS__ };
 
 /* Both operators have the same tables but for kernels and names. */
 #define NORM_OPERATOR(op, is_centred, formula)                                                                     \
@@ -228,9 +230,10 @@ static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)      
         return tensors(desc, is_centred, t);                                                                       \
     }                                                                                                              \
     NORM_IMPLEMENTATION(op, forward, 2,                                                                            \
-                        "a row in the registers of some lanes, a CTA or a cluster; longer rows flow or are tiled") \
+                        "a row in the registers of some lanes, a CTA or a cluster; longer rows flow or are tiled", \
+                        .candidate = norm_candidate_forward, .cost = norm_cost_forward)                            \
     NORM_IMPLEMENTATION(op, backward, 3,                                                                           \
-                        "persistent CTAs or clusters keep sums of columns; another kernel adds these up")          \
+                        "persistent CTAs or clusters keep sums of columns; another kernel adds these up", )        \
     static const implementation *const op##_implementations[] = { &op##_forward_kernels, &op##_backward_kernels,   \
                                                                   NULL };                                          \
     OPERATOR_WITH(op, norm, .summary = formula, .desc = FIELD_TABLE(desc_fields), .check = op##_check,             \

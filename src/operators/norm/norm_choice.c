@@ -7,6 +7,7 @@ enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
     LONG_COLS = 2048,       // longer half rows take as many registers as f32 ones
     LONG_COLS_RESIDUAL = 8192,
+    REDUCTION_BYTES = 8 << 10,    // of shared memory, more than those of a row in registers take
     RAGGED_VECTORS_MIN = 32,      // of a ragged row with gamma
     FORWARD_THREADS = 1024,       // of an SM, for f32 rows: 64 registers each
     FORWARD_THREADS_RAGGED = 512, // whose gamma and beta take more: 128
@@ -53,11 +54,10 @@ static int widest_vector(const ckl_norm_desc *d)
     return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldy);
 }
 
-/* Do rows start or end off 16-byte boundaries? Gradients take only those that lie in phase as ragged ones. */
+/* Do rows start or end off 16-byte boundaries? */
 static bool is_ragged(const ckl_norm_desc *d)
 {
-    return widest_vector(d) != row_vec_full(d->dtype) &&
-           (d->direction == CKL_DIRECTION_FORWARD || row_in_phase(d->dtype, d->rows, d->ldx, d->ldy));
+    return widest_vector(d) != row_vec_full(d->dtype);
 }
 
 /* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
@@ -149,6 +149,31 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     return CKL_OK;
 }
 
+/* Rows in registers; those that flow or are tiled have no model. */
+bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_norm_desc *d = desc;
+    norm_config *c = config;
+    (void)device;
+    take_problem(d, c);
+    return d->direction == CKL_DIRECTION_FORWARD &&
+           row_split_candidate(d->cols, d->dtype, widest_vector(d), i, &c->split);
+}
+
+plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_norm_desc *d = desc;
+    const norm_config *c = config;
+    const row_work work = { .rows = d->rows,
+                            .cols = d->cols,
+                            .dtype = d->dtype,
+                            .inputs = 1 + d->residual,
+                            .outputs = 1 + d->residual,
+                            .vectors = d->affine,
+                            .ctas_per_sm = c->ctas_per_sm };
+    return row_cost(&work, &c->split, device);
+}
+
 /* All threads of a CTA, be it one warp, share a row: a thread's sums of columns are those of its CTA. False: too long. */
 static bool choose_backward_split(int64_t cols, int vec, int elements, int cluster_max, row_split *s)
 {
@@ -165,11 +190,11 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
 }
 
 /* The same for the vectors of a ragged row; not for one that is hardly longer than its ends. */
-static bool choose_ragged_backward_split(const ckl_norm_desc *d, int elements, row_split *s)
+static bool choose_ragged_backward_split(const ckl_norm_desc *d, int elements, int cluster_max, row_split *s)
 {
     const int vec = row_vec_full(d->dtype);
     if (!is_ragged(d) || d->cols < VECTORS_MIN * vec ||
-        !choose_backward_split(d->cols - d->cols % vec, vec, elements, 1, s))
+        !choose_backward_split(d->cols - d->cols % vec, vec, elements, cluster_max, s))
         return false;
     s->exact = false;
     s->ragged = true;
@@ -277,7 +302,7 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     row_split s;
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     int elements = BACKWARD_BYTES / (int)ckl_dtype_bytes(d->dtype);
-    c->tiled = !choose_ragged_backward_split(d, elements, &s) &&
+    c->tiled = !choose_ragged_backward_split(d, elements, cluster_max, &s) &&
                !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
                !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
     if (c->tiled)
@@ -319,18 +344,15 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
                               const norm_config *c)
 {
     const row_split s = c->split;
-    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD &&
-        (c->tiled || !row_in_phase(d->dtype, d->rows, d->ldx, d->ldy)))
-        FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but tiled=%d, or ldx=%" PRId64 " and ldy=%" PRId64 " are out of phase",
-             what, c->tiled, d->ldx, d->ldy);
+    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD && c->tiled)
+        FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but tiled=1", what);
     if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)
         FAIL(CKL_INVALID, "%s: dtype, affine and residual must be those of the problem", what);
     if (c->tiled && c->split.row_threads != c->split.threads)
         FAIL(CKL_INVALID, "%s: row_threads=%d of tiled rows must be threads=%d", what, c->split.row_threads,
              c->split.threads);
-    if (c->persistent_ctas < 0 || (c->persistent_ctas > 0 && c->split.row_threads != c->split.threads))
-        FAIL(CKL_INVALID, "%s: persistent_ctas=%d is negative, or row_threads=%d is not threads=%d", what,
-             c->persistent_ctas, c->split.row_threads, c->split.threads);
+    if (c->persistent_ctas < 0)
+        FAIL(CKL_INVALID, "%s: persistent_ctas=%d is negative", what, c->persistent_ctas);
     if (c->flow.stages)
         return admit_flow(what, d, device, c);
     TRY(row_split_admit(what, &s, c->tiled ? min_i64(d->cols, row_split_cols(&s)) : d->cols, d->dtype, device));
@@ -348,7 +370,22 @@ ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, c
     const ckl_norm_desc *d = desc;
     if (d->direction != CKL_DIRECTION_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
-    return admit_split("norm forward", d, device, config);
+    const norm_config *c = config;
+    TRY(admit_split("norm forward", d, device, c));
+    if (c->prefetch && (!c->shared_weights || c->residual))
+        FAIL(CKL_INVALID, "norm forward: prefetch=1 needs shared_weights=1, and residual=0");
+    if (!c->shared_weights)
+        return CKL_OK;
+    if (!c->affine || c->tiled || (c->flow.stages ? c->flow.chunks == 0 : c->split.cluster > 1))
+        FAIL(CKL_INVALID,
+             "norm forward: shared_weights=1 is for affine rows in the registers of a CTA, or for unrolled chunks");
+    const row_pipeline_split s = row_pipeline_split_of(&c->split, &c->flow);
+    int64_t bytes = norm_weights_bytes(&s.chunk, c->dtype, c->flow.stages ? c->flow.chunks : 1);
+    bytes +=
+        c->flow.stages ? row_pipeline_smem_bytes(&s, c->dtype, 1 + c->residual, NORM_FLOW_VALUES) : REDUCTION_BYTES;
+    if (bytes > (int64_t)device->smem_per_cta_bytes)
+        FAIL(CKL_INVALID, "norm forward: shared_weights=1 takes %" PRId64 " bytes of shared memory", bytes);
+    return CKL_OK;
 }
 
 ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, const void *config)
@@ -361,6 +398,8 @@ ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_INVALID, "norm backward: column_lanes=%d is no power of two up to 32", c->column_lanes);
     if (d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
+    if (c->shared_weights)
+        FAIL(CKL_INVALID, "norm backward: shared_weights=1 is for forward");
     if (c->split.row_threads != c->split.threads)
         FAIL(CKL_INVALID, "norm backward: row_threads=%d is not threads=%d", c->split.row_threads, c->split.threads);
     return admit_split("norm backward", d, device, c);

@@ -3,9 +3,11 @@
 #define CKL_NORM_CONFIG_H
 
 #include "base/fields.h"
+#include "base/math.h"
 #include "cutekernellib/operators/norm.h"
 #include "ir/params.h"
 #include "skeletons/row.h"
+#include "skeletons/row_cost.h"
 #include "skeletons/row_pipeline.h"
 
 #define NORM_DESC(X, owner)                                                                           \
@@ -19,18 +21,21 @@
     X(owner, int64_t, ldx, "0", "", "elements between rows of x, residual, dy and dsum; 0: cols")     \
     X(owner, int64_t, ldy, "0", "", "elements between rows of y, sum and dx; 0: cols")
 
-#define NORM_CONFIG(X, owner)                                                                                   \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")                 \
-    X(owner, bool, affine, "1", "0 1", "gamma, and beta where there is one")                                    \
-    X(owner, bool, residual, "0", "0 1", "a residual is added; backward: its gradient")                         \
-    X(owner, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers")        \
-    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")        \
-    X(owner, bool, prefetch, "0", "0 1", "backward, of rows in registers: the next row is loaded during a row") \
-    X(owner, bool, hold_gamma, "0", "0 1", "backward, of rows that flow: gamma stays in registers")             \
-    X(owner, bool, dgamma_in_smem, "0", "0 1",                                                                  \
-      "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")                    \
-    X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "backward: CTAs of an SM; 0: as many as fit")          \
-    X(owner, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")           \
+#define NORM_CONFIG(X, owner)                                                                            \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")          \
+    X(owner, bool, affine, "1", "0 1", "gamma, and beta where there is one")                             \
+    X(owner, bool, residual, "0", "0 1", "a residual is added; backward: its gradient")                  \
+    X(owner, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers") \
+    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter") \
+    X(owner, bool, prefetch, "0", "0 1",                                                                 \
+      "of rows in registers, by persistent CTAs: the next row is loaded during a row")                   \
+    X(owner, bool, shared_weights, "0", "0 1",                                                           \
+      "forward, of rows in registers: persistent CTAs have gamma and beta in shared memory")             \
+    X(owner, bool, hold_gamma, "0", "0 1", "backward, of rows that flow: gamma stays in registers")      \
+    X(owner, bool, dgamma_in_smem, "0", "0 1",                                                           \
+      "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")             \
+    X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "persistent CTAs of an SM; 0: as many as fit")  \
+    X(owner, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")    \
     X(owner, int, column_lanes, "32", "8 16 32", "of a warp along a row, when columns are added up")
 
 /* How a row is shared out: over the threads that hold it, or by chunks that flow; then it is the split of a chunk. */
@@ -90,12 +95,24 @@ static inline int64_t norm_dgamma_bytes(const norm_config *c)
     return c->dgamma_in_smem ? 4LL * c->split.threads * c->split.vec * c->split.steps * c->flow.chunks : 0;
 }
 
+/* Columns of a chunk for which shared memory has slots of gamma and beta, and bytes of all at most: norm_weights.h. */
+static inline int64_t norm_weights_cols(const row_split *s, ckl_dtype dtype)
+{
+    return round_up(row_split_cols(s), row_vec_full(dtype)) + row_vec_full(dtype);
+}
+
+static inline int64_t norm_weights_bytes(const row_split *s, ckl_dtype dtype, int chunks)
+{
+    const int64_t vec = row_vec_full(dtype), cols = norm_weights_cols(s, dtype);
+    return chunks * (cols + cols / vec) * max_i64(4, 2 * (int64_t)ckl_dtype_bytes(dtype));
+}
+
 /* The same tile by tile, for rows that bulk copies cannot read. */
 static inline norm_config norm_tiled(const norm_config *c)
 {
     norm_config tiled = *c;
     tiled.tiled = true;
-    tiled.split.exact = tiled.prefetch = tiled.hold_gamma = false;
+    tiled.split.exact = tiled.prefetch = tiled.hold_gamma = tiled.shared_weights = false;
     tiled.flow.stages = 0;
     return tiled;
 }
@@ -114,6 +131,8 @@ static inline int norm_column_vec(const norm_config *c)
 
 /* As an implementation's choose and admit: plan/plan.h. */
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config);
+bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int i, void *config);
+plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config);
 ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, const void *config);

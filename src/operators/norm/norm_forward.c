@@ -3,7 +3,7 @@
  * tile in each pass. Rows that start anywhere are ragged (row.h): vectors are those of y.
  */
 #include "cute/kernel.h"
-#include "operators/norm/norm_config.h"
+#include "operators/norm/norm_weights.h"
 
 /* Vectors for which gamma and beta are loaded at once; what is out of phase takes registers for two vectors each. */
 enum { WRITE_STEPS = 4, WRITE_STEPS_RAGGED = 2 };
@@ -18,6 +18,7 @@ typedef struct row {
     bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
     norm_forward_values o;
     tensor rH[ROW_SPANS_MAX]; // (VEC,STEPS) of a row in registers
+    norm_weights weights;     // of these columns, if they are in shared memory: else without slots
     val sum[2];               // of a pass: differences and their squares, or values
     val mean, mean_low, rstd; // mean + mean_low is the mean to more digits than f32 has
     val shift;                // -mean_low * rstd
@@ -124,23 +125,50 @@ static void add_squares(row *r, tensor rH, const row_span *at)
     }
 }
 
+static bool has_beta(const row *r)
+{
+    return r->cfg->affine && r->centred;
+}
+
+/* Gamma and beta of so many of the thread's vectors, from number `begin` on; no registers: there is none. */
+typedef struct weights {
+    tensor rGamma, rBeta; // (VEC,STEPS)
+} weights;
+
+static weights weights_of(const row *r, const row_span *at, int begin, const row_span *some)
+{
+    weights w = { 0 };
+    if (r->weights.count) {
+        w.rGamma = fragment(F32, compact(leaf(at->split.vec)));
+        w.rBeta = fragment_like(w.rGamma, F32);
+        norm_weights_read(&r->weights, at, begin, w.rGamma, w.rBeta);
+        return w;
+    }
+    if (r->cfg->affine)
+        w.rGamma = load_weights(r, some, r->o.gamma);
+    if (has_beta(r))
+        w.rBeta = load_weights(r, some, r->o.beta);
+    return w;
+}
+
+static norm_weights share_weights(const row *r, int chunks, val first, val step)
+{
+    const norm_weight_sources from = { r->cfg->dtype, r->o.cols, r->o.gamma, has_beta(r) ? r->o.beta : imm(0) };
+    return norm_weights_load(&r->split, &from, chunks, first, step);
+}
+
 /* The thread's vectors from number `begin` on: as many as gamma and beta have registers for. */
 static void write_vectors(const row *r, tensor rH, const row_span *at, int begin, int steps)
 {
-    const bool shifted = r->cfg->affine && r->centred;
     row_span some = { at->split, row_steps(&at->place, begin, steps) };
     some.split.steps = steps;
-    tensor rGamma = { 0 }, rBeta = { 0 }; // (VEC,STEPS)
-    if (r->cfg->affine)
-        rGamma = load_weights(r, &some, r->o.gamma);
-    if (shifted)
-        rBeta = load_weights(r, &some, r->o.beta);
+    const weights w = weights_of(r, at, begin, &some);
     tensor rY = fragment(F32, compact(shape(some.split.vec, steps))); // (VEC,STEPS)
     for (int i = 0; i < elements(rY); i++) {
         val h = at_f32(rH, begin * some.split.vec + i);
         val y = r->centred ? fma(sub(h, r->mean), r->rstd, r->shift) : mul(h, r->rstd);
         if (r->cfg->affine)
-            y = shifted ? fma(y, at_f32(rGamma, i), at_f32(rBeta, i)) : mul(y, at_f32(rGamma, i));
+            y = has_beta(r) ? fma(y, at_f32(w.rGamma, i), at_f32(w.rBeta, i)) : mul(y, at_f32(w.rGamma, i));
         set(rY, i, y);
     }
     tensor gY = row_part(&some.split, &some.place, r->o.y, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
@@ -149,7 +177,7 @@ static void write_vectors(const row *r, tensor rH, const row_span *at, int begin
 
 static void write_result(row *r, tensor rH, const row_span *at)
 {
-    const int at_once = at->split.ragged ? WRITE_STEPS_RAGGED : WRITE_STEPS;
+    const int at_once = r->weights.count ? 1 : at->split.ragged ? WRITE_STEPS_RAGGED : WRITE_STEPS;
     for (int begin = 0; begin < at->split.steps; begin += at_once)
         write_vectors(r, rH, at, begin, (int)min_i64(at_once, at->split.steps - begin));
 }
@@ -303,10 +331,11 @@ static void make_variables(row *r)
  * little cancels.
  */
 typedef struct flow {
-    row reduced; // the row of the first pass: sums and p, in mean, are its own
-    row written; // the row of the second pass
-    val next;    // one element a lane of the row after `reduced`: the load is under way
-    val samples; // reciprocal of how many there are in a row
+    row reduced;          // the row of the first pass: sums and p, in mean, are its own
+    row written;          // the row of the second pass
+    norm_weights weights; // of all chunks, if they are in shared memory
+    val next;             // one element a lane of the row after `reduced`: the load is under way
+    val samples;          // reciprocal of how many there are in a row
 } flow;
 
 /* h of a chunk, in place of x; a row that stays in registers has it from the first pass on. */
@@ -328,8 +357,9 @@ static void add_chunk(const row_span *at, int chunk, const tensor *rInputs, void
 static void write_chunk(const row_span *at, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
-    tensor rH = chunk_of(&f->written, rInputs, true); // (VEC,STEPS)
-    (void)chunk;
+    tensor rH = chunk_of(&f->written, rInputs, true);                            // (VEC,STEPS)
+    const bool shared = f->weights.count && chunk < f->written.cfg->flow.chunks; // not those of a row's ends
+    f->written.weights = shared ? norm_weights_chunk(&f->weights, chunk) : (norm_weights){ 0 };
     if (f->written.cfg->residual)
         store_sum(&f->written, at, rH);
     write_result(&f->written, rH, at);
@@ -378,12 +408,74 @@ static void forward_flow(const norm_config *cfg, bool centred)
     row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_FLOW_VALUES, r.o.rows,
                                         r.o.cols, r.o.counter);
     flow f = { .reduced = r, .written = r };
+    if (cfg->shared_weights) {
+        const int cols = (int)row_split_cols(&r.split);
+        val first = cfg->split.cluster > 1 ? mul(cluster_rank(), imm(cols)) : ir_int(U32, 0);
+        f.weights = share_weights(&r, cfg->flow.chunks, first, imm(cols * cfg->split.cluster));
+    }
     make_variables(&f.written);
     make_variables(&f.reduced);
     f.next = centred ? sample(&r, s.row, lane()) : immf(0);
     f.samples = div(immf(1), convert(F32, min(r.o.cols, imm(32))));
     row_pipeline_run(&s, &(row_passes){ first_pass, carry, second_pass }, &f);
     row_pipeline_end(&s);
+}
+
+static void load_row(row *r)
+{
+    for (int i = 0; i < r->spans.count; i++)
+        r->rH[i] = load_inputs(r, &r->spans.of[i]);
+}
+
+/* The same columns in another row, which may not exist. */
+static void move_to(row *r, const row_spans *first, val number)
+{
+    r->place = row_place_at(&r->place, number);
+    for (int i = 0; i < first->count; i++) {
+        row_place *p = &r->spans.of[i].place;
+        *p = row_place_at(&first->of[i].place, number);
+        p->limit = select(p->exists, first->of[i].place.limit, imm(0));
+    }
+}
+
+/* The row is in the registers of rNext; the loads of row `next` are under way while it is reduced and written. */
+static void normalise_early(row *r, const row_spans *first, val number, val next, tensor *rNext)
+{
+    tensor rLoaded[ROW_SPANS_MAX]; // (VEC,STEPS)
+    move_to(r, first, next);
+    load_row(r);
+    for (int i = 0; i < first->count; i++) {
+        rLoaded[i] = r->rH[i];
+        r->rH[i] = rNext[i];
+    }
+    move_to(r, first, number);
+    normalise(r);
+    for (int i = 0; i < first->count; i++)
+        copy(rLoaded[i], rNext[i], 0);
+}
+
+/* Persistent CTAs, whose rows lie equally to 16-byte boundaries if they are ragged. */
+static void forward_persistent(row *r)
+{
+    const row_spans first = r->spans;
+    val before = mul(convert(I64, cta_x()), imm((int)row_split_rows(&r->split))), own = sub(r->place.row, before);
+    val stride = mul(convert(I64, grid_x()), imm((int)row_split_rows(&r->split)));
+    tensor rNext[ROW_SPANS_MAX]; // (VEC,STEPS)
+    if (r->cfg->prefetch)
+        load_row(r);
+    for (int i = 0; i < first.count && r->cfg->prefetch; i++)
+        rNext[i] = r->rH[i];
+    r->weights = share_weights(r, 1, imm(0), imm(0));
+    LOOP_FROM(start, before, r->o.rows, stride) {
+        val number = add(start, own);
+        if (r->cfg->prefetch) {
+            normalise_early(r, &first, number, add(number, stride), rNext);
+        } else {
+            move_to(r, &first, number);
+            load_row(r);
+            normalise(r);
+        }
+    }
 }
 
 static void forward(const norm_config *cfg, int kernel, bool centred)
@@ -403,8 +495,12 @@ static void forward(const norm_config *cfg, int kernel, bool centred)
     if (kernel == NORM_VECTORS)
         min_ctas_per_sm(cfg->ctas_per_sm); // rows that start anywhere take more registers
     make_variables(&r);
-    for (int i = 0; i < r.spans.count && !cfg->tiled; i++)
-        r.rH[i] = load_inputs(&r, &r.spans.of[i]);
+    if (cfg->shared_weights) {
+        forward_persistent(&r);
+        return;
+    }
+    if (!cfg->tiled)
+        load_row(&r);
     if (cfg->split.cluster > 1)
         cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
     normalise(&r);

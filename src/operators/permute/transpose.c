@@ -60,3 +60,4 @@ static const field desc_fields[] = { TRANSPOSE_DESC(FIELD_ROW, ckl_transpose_des
 static const implementation *const implementations[] = PERMUTE_IMPLEMENTATIONS;
 
 OPERATOR_OF_VIEW(transpose, transpose, permutation, "y = transpose of x, in batches, of any strides");
+OPERATOR_LINE_WITH(transpose, ckl_transpose_desc, desc_fields, NULL);

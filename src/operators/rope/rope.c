@@ -52,6 +52,13 @@ static int tensors(const void *desc, plan_tensor *t)
 }
 
 static const field desc_fields[] = { ROPE_DESC(FIELD_ROW, ckl_rope_desc) };
+static const field fields[] = {
+    ROPE_DESC(FIELD_NESTED, (rope_problem, desc))                                    //
+    FIELD_ROW(rope_problem, bool, inplace, "0", "0 1", "yq is q and yk is k")        //
+    FIELD_ROW(rope_problem, float, position_min, "0", "", "the least position")      //
+    FIELD_ROW(rope_problem, float, position_max, "4096", "", "the largest position") //
+};
 static const implementation *const implementations[] = { &rope_vector, NULL };
 
 OPERATOR(rope, rope, "rotary position embedding of q and k");
+OPERATOR_LINE(rope, rope_problem, NULL);

@@ -3,6 +3,7 @@
 
 #include "operators/operators.h"
 #include "operators/softmax/softmax_config.h"
+#include "skeletons/row_cost.h"
 
 /* Validation */
 
@@ -153,6 +154,29 @@ static ckl_status choose_row(const void *desc, const ckl_device_info *device, vo
         FAIL(CKL_UNSUPPORTED, "softmax row: y and dy of n=%" PRId64 " do not fit the registers", d->n);
     c->form = form_of(d);
     return CKL_OK;
+}
+
+static bool candidate_row(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    softmax_row_config *c = config;
+    (void)device;
+    c->form = form_of(d);
+    return row_split_candidate(d->n, d->dtype, vec_of(d), i, &c->split);
+}
+
+static plan_cost cost_row(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    const softmax_row_config *c = config;
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    const row_work work = { .rows = d->outer,
+                            .cols = d->n,
+                            .dtype = d->dtype,
+                            .inputs = is_forward ? 1 : 2,
+                            .outputs = 1,
+                            .ctas_per_sm = c->form.ctas_per_sm };
+    return row_cost(&work, &c->split, device);
 }
 
 /* As many CTAs a row as keep their registers busy. */
@@ -418,7 +442,7 @@ static const field column_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_colum
                                                             __VA_ARGS__ }
 
 IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read once", row,
-               .config = FIELD_TABLE(row_fields));
+               .config = FIELD_TABLE(row_fields), .candidate = candidate_row, .cost = cost_row);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
                row, .config = FIELD_TABLE(pipeline_fields), .target = IR_SM90A, .workspace_bytes = pipeline_workspace);
 IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row,

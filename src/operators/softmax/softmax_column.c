@@ -87,27 +87,50 @@ static void zero_sums(const columns *c, val *sums)
         sums[e] = variable(F32, immf(0));
 }
 
+/* exp(t - max) of a tile. */
+static tensor exponentials(const columns *c, tensor rT, const val *pairs)
+{
+    tensor rE = registers(c, F32); // (VEC,STEPS)
+    for (int i = 0; i < static_size(rE.layout); i++) {
+        const val *pair = pairs + i % c->split.vec * ONLINE_VALUES;
+        set(rE, i, online_exp(ONLINE_BINARY, at_f32(rT, i), pair[ONLINE_MAX]));
+    }
+    return rE;
+}
+
 /* Columns in registers */
+
+/*
+ * Adds column e to its pair. f32 scores make room for their exponentials, relative to the maximum that is returned; packed ones
+ * take half as many registers, so that exponentials are computed again in the end.
+ */
+static val add_column(const columns *c, tensor rT, tensor rE, int e, val *pair)
+{
+    online_begin(pair);
+    if (rE.regs)
+        return online_add_keeping(ONLINE_BINARY, pair, column_of(rT, e), column_of(rE, e));
+    online_add(softmax_unit(c->form), pair, column_of(rT, e));
+    return pair[ONLINE_MAX];
+}
 
 static void forward(const columns *c)
 {
     val pairs[VEC_MAX * ONLINE_VALUES], own[VEC_MAX], factors[VEC_MAX];
-    tensor rT = load_scores(c, &c->place), rE = registers(c, F32); // (VEC,STEPS)
+    const bool keeps = !c->form->log && c->form->dtype == F32;
+    tensor rT = load_scores(c, &c->place), rE = { 0 }; // (VEC,STEPS)
+    if (keeps)
+        rE = registers(c, F32);
     softmax_meet_peers(c->split.cluster);
-    for (int e = 0; e < c->split.vec; e++) {
-        val *pair = pairs + e * ONLINE_VALUES;
-        online_begin(pair);
-        if (c->form->log)
-            online_add(ONLINE_NATURAL, pair, column_of(rT, e));
-        else
-            own[e] = online_add_keeping(ONLINE_BINARY, pair, column_of(rT, e), column_of(rE, e));
-    }
+    for (int e = 0; e < c->split.vec; e++)
+        own[e] = add_column(c, rT, rE, e, pairs + e * ONLINE_VALUES);
     column_reduce(&c->split, softmax_reduction(c->form), pairs);
     for (int e = 0; e < c->split.vec; e++) {
         const val *pair = pairs + e * ONLINE_VALUES;
-        factors[e] = c->form->log ? online_log_sum(pair) : online_factor(ONLINE_BINARY, pair, own[e]);
+        factors[e] = keeps ? online_factor(ONLINE_BINARY, pair, own[e]) : softmax_factor(c->form, pair);
     }
-    store_outputs(c, &c->place, c->form->log ? rT : rE, pairs, factors);
+    if (!keeps)
+        rE = c->form->log ? rT : exponentials(c, rT, pairs);
+    store_outputs(c, &c->place, rE, pairs, factors);
 }
 
 static void backward(const columns *c)
@@ -142,17 +165,6 @@ static val tile_of(const columns *c)
 static val lines_of(const columns *c)
 {
     return convert(U32, c->p.n);
-}
-
-/* exp(t - max) of a tile. */
-static tensor exponentials(const columns *c, tensor rT, const val *pairs)
-{
-    tensor rE = registers(c, F32); // (VEC,STEPS)
-    for (int i = 0; i < static_size(rE.layout); i++) {
-        const val *pair = pairs + i % c->split.vec * ONLINE_VALUES;
-        set(rE, i, online_exp(ONLINE_BINARY, at_f32(rT, i), pair[ONLINE_MAX]));
-    }
-    return rE;
 }
 
 static void forward_long(const columns *c)

@@ -1,0 +1,94 @@
+/* suites.c - reading suites, and putting their rows in turn. */
+#include "bench/suites.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What a line of a file is added to. */
+typedef struct reader {
+    bench_suites *out;
+    const char *config;
+} reader;
+
+static void *grow(void *array, int count, size_t element)
+{
+    void *grown = realloc(array, (size_t)count * element);
+    if (!grown)
+        abort(); // of the laboratory, not of the library
+    return grown;
+}
+
+static bench_suite *add_suite(bench_suites *b, const char *path, size_t length)
+{
+    b->suites = grow(b->suites, b->suite_count + 1, sizeof *b->suites);
+    bench_suite *s = &b->suites[b->suite_count++];
+    *s = (bench_suite){ .path = strndup(path, length) };
+    if (!s->path)
+        abort();
+    return s;
+}
+
+/* To the last suite. */
+static ckl_status add_row(const char *line, void *user)
+{
+    const reader *r = user;
+    bench_suites *b = r->out;
+    const int suite = b->suite_count - 1;
+    b->rows = grow(b->rows, b->row_count + 1, sizeof *b->rows);
+    bench_row *row = &b->rows[b->row_count++];
+    *row = (bench_row){ .suite = suite, .number = b->suites[suite].case_count++ };
+    TRY(case_parse(line, &row->c));
+    return r->config ? case_config(&row->c, r->config) : CKL_OK;
+}
+
+static int in_turn(const void *a, const void *b)
+{
+    const bench_row *x = a, *y = b;
+    return x->number != y->number ? x->number - y->number : x->suite - y->suite;
+}
+
+ckl_status suites_read(const char *paths, const char *config, bench_suites *out)
+{
+    reader r = { out, config };
+    for (const char *at = paths; *at; at += *at == ',') {
+        size_t length = strcspn(at, ",");
+        TRY(suite_read(add_suite(out, at, length)->path, add_row, &r));
+        at += length;
+    }
+    if (out->row_count)
+        qsort(out->rows, (size_t)out->row_count, sizeof *out->rows, in_turn);
+    return CKL_OK;
+}
+
+ckl_status suites_read_line(const char *line, const char *config, bench_suites *out)
+{
+    reader r = { out, config };
+    add_suite(out, "line", strlen("line"));
+    return add_row(line, &r);
+}
+
+void suites_free(bench_suites *s)
+{
+    for (int i = 0; i < s->row_count; i++)
+        case_clear(&s->rows[i].c);
+    for (int i = 0; i < s->suite_count; i++) {
+        results_free(&s->suites[i].results);
+        free(s->suites[i].path);
+    }
+    free(s->rows);
+    free(s->suites);
+    *s = (bench_suites){ 0 };
+}
+
+bool suites_is_folder(const char *path)
+{
+    return *path && path[strlen(path) - 1] == '/';
+}
+
+void suites_name_output(const char *given, const char *suite, const char *extension, text *out)
+{
+    const char *slash = strrchr(suite, '/'), *stem = slash ? slash + 1 : suite;
+    text_printf(out, "%s", given);
+    if (suites_is_folder(given))
+        text_printf(out, "%.*s.%s", (int)strcspn(stem, "."), stem, extension);
+}

@@ -1,0 +1,88 @@
+/* host_memory.c - lists of blocks, a list for each power of two. */
+#include "lab/host_memory.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { SMALLEST = 20, LISTS = 20, HUGE_PAGE = 2 << 20 };
+
+/* As many images as a problem of a gigabyte has, twice. */
+static const size_t KEPT_MAX = (size_t)4 << 30;
+
+/* The start of a block that nobody uses. */
+typedef struct block {
+    struct block *next;
+} block;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static block *lists[LISTS];
+static size_t kept;
+
+/* The list whose blocks hold so many bytes; LISTS: blocks of that size are not kept. */
+static int list_of(size_t bytes)
+{
+    int list = 0;
+    if (bytes < (size_t)1 << SMALLEST)
+        return LISTS;
+    while (list < LISTS && (size_t)1 << (SMALLEST + list) < bytes)
+        list++;
+    return list;
+}
+
+static size_t bytes_of(int list)
+{
+    return (size_t)1 << (SMALLEST + list);
+}
+
+/* Pages that are never touched take no memory. Huge ones are quicker to get. */
+static void *make_block(int list)
+{
+    void *made = NULL;
+    if (posix_memalign(&made, HUGE_PAGE, bytes_of(list)) != 0)
+        return NULL;
+    (void)madvise(made, bytes_of(list), MADV_HUGEPAGE);
+    return made;
+}
+
+void *host_memory_take(size_t bytes)
+{
+    int list = list_of(bytes);
+    if (list == LISTS)
+        return malloc(bytes ? bytes : 1);
+    pthread_mutex_lock(&lock);
+    block *found = lists[list];
+    if (found) {
+        lists[list] = found->next;
+        kept -= bytes_of(list);
+    }
+    pthread_mutex_unlock(&lock);
+    return found ? (void *)found : make_block(list);
+}
+
+void host_memory_give(void *memory, size_t bytes)
+{
+    int list = list_of(bytes);
+    block *given = memory;
+    if (!memory)
+        return;
+    pthread_mutex_lock(&lock);
+    bool keeps = list < LISTS && kept + bytes_of(list) <= KEPT_MAX;
+    if (keeps) {
+        *given = (block){ lists[list] };
+        lists[list] = given;
+        kept += bytes_of(list);
+    }
+    pthread_mutex_unlock(&lock);
+    if (!keeps)
+        free(memory);
+}
+
+size_t host_memory_kept(void)
+{
+    pthread_mutex_lock(&lock);
+    size_t bytes = kept;
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}

@@ -1,0 +1,17 @@
+/*
+ * host_memory.h - memory of the host for large images: what is given back is kept and taken again, because the system takes
+ * longer to hand out new pages than the laboratory to fill them. Any thread.
+ */
+#ifndef CKL_LAB_HOST_MEMORY_H
+#define CKL_LAB_HOST_MEMORY_H
+
+#include <stddef.h>
+
+/* So many bytes or more, whatever is in them; NULL if there is no room. Give it back with the same number. */
+void *host_memory_take(size_t bytes);
+void host_memory_give(void *memory, size_t bytes);
+
+/* Bytes that are kept. */
+size_t host_memory_kept(void);
+
+#endif

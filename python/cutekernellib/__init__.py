@@ -1,0 +1,47 @@
+"""CuTeKernelLib: GPU operators for arrays of any DLPack library.
+
+Functions (``softmax``, ``layer_norm``, ``linear`` ...) return new arrays. ``operators`` has every operator of the C library as it is
+there: ``operators["gemm"].plan(m=16, n=8, k=64)`` is a plan to be called with tensors, whose ``text`` and ``explain()`` tell which
+kernel was chosen and why. ``cutekernellib.torch`` is for models. Arrays of the host run on an emulated GPU (EmulatorWarning).
+"""
+
+from ._functions import (
+    add,
+    attention,
+    cross_entropy,
+    elementwise,
+    group_norm,
+    layer_norm,
+    linear,
+    log_softmax,
+    permute,
+    reduce,
+    rms_norm,
+    rope,
+    softmax,
+)
+from ._library import EmulatorWarning, Operator, Plan, device_info, operators, prepare, version
+
+__version__ = version()
+
+__all__ = [
+    "EmulatorWarning",
+    "Operator",
+    "Plan",
+    "add",
+    "attention",
+    "cross_entropy",
+    "device_info",
+    "elementwise",
+    "group_norm",
+    "layer_norm",
+    "linear",
+    "log_softmax",
+    "operators",
+    "permute",
+    "prepare",
+    "reduce",
+    "rms_norm",
+    "rope",
+    "softmax",
+]

@@ -1,0 +1,262 @@
+"""Functions of arrays: NumPy's, which run on the emulated GPU, torch's, CuPy's, JAX's and those of any other DLPack library.
+
+Every function returns new arrays of the kind of its first argument. Errors are ValueError (shapes, types), NotImplementedError
+(no kernel takes the problem), MemoryError and RuntimeError, with the library's sentence.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import re
+from typing import Any, Protocol, TypeVar
+
+from . import _problems
+from ._library import CPU, device_of, module, operators, tensors_of, warn_of_emulator
+
+
+class Array(Protocol):
+    """What every DLPack library's arrays have."""
+
+    shape: Any
+    dtype: Any
+
+    def __dlpack__(self, *args: Any, **options: Any) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+A = TypeVar("A", bound=Array)
+
+# Arrays
+
+
+def _strides(x):
+    """Elements between neighbours of each mode."""
+    if hasattr(x, "stride"):
+        return tuple(x.stride())
+    if getattr(x, "strides", None) is not None:
+        return tuple(bytes_ // x.dtype.itemsize for bytes_ in x.strides)
+    return tuple(math.prod(x.shape[i + 1 :]) for i in range(len(x.shape)))
+
+
+def _dense(x):
+    """The array itself, or a copy without gaps in which the last mode is contiguous."""
+    strides, expected = _strides(x), 1
+    for size, stride in zip(reversed(x.shape), reversed(strides)):
+        if size != 1 and stride != expected:
+            return x.contiguous() if hasattr(x, "contiguous") else _library_of(x).ascontiguousarray(x)
+        expected *= size
+    return x
+
+
+def _library_of(x):
+    return importlib.import_module(type(x).__module__.partition(".")[0].replace("jaxlib", "jax.numpy"))
+
+
+def _empty(like, shape, dtype=None):
+    library = _library_of(like)
+    if isinstance(dtype, str):
+        dtype = getattr(library, dtype)
+    if library.__name__ == "torch":
+        return library.empty(shape, dtype=dtype or like.dtype, device=like.device)
+    return library.empty(shape, dtype=dtype or like.dtype)
+
+
+def _run(name, desc, *args):
+    arrays = [a for a in args if hasattr(a, "__dlpack_device__")]
+    device = device_of(arrays[0])
+    if device[0] == CPU:
+        warn_of_emulator()
+    waits = [a.block_until_ready() for a in arrays if hasattr(a, "block_until_ready")]  # JAX has streams of its own
+    operators[name].run(desc, *args)
+    if waits:
+        module.ckl_synchronize(*device)
+
+
+def _axis(x, axis):
+    if not -len(x.shape) <= axis < len(x.shape):
+        raise ValueError(f"axis {axis} is out of range for an array of {len(x.shape)} modes")
+    return axis % len(x.shape)
+
+
+# Rows
+
+
+def softmax(x: A, axis: int = -1, *, scale: float = 1.0) -> A:
+    """softmax(scale * x) along an axis. x: f32, f16 or bf16, of any shape."""
+    return _softmax(x, axis, scale, False)
+
+
+def log_softmax(x: A, axis: int = -1, *, scale: float = 1.0) -> A:
+    """log(softmax(scale * x)) along an axis. x: f32, f16 or bf16, of any shape."""
+    return _softmax(x, axis, scale, True)
+
+
+def _softmax(x, axis, scale, log):
+    x = _dense(x)
+    y = _empty(x, x.shape)
+    _run("softmax", _problems.softmax(tuple(x.shape), x.dtype, _axis(x, axis), log, scale), x, None, y)
+    return y
+
+
+def _norm(name, x, weight, bias, eps):
+    x, y = _dense(x), _empty(x, x.shape)
+    cols = x.shape[-1]
+    for parameter in (weight, bias):
+        if parameter is not None and tuple(parameter.shape) != (cols,):
+            raise ValueError(f"{name}: weight and bias have {cols} elements, not the shape {tuple(parameter.shape)}")
+    if bias is None and weight is not None and name == "layernorm":
+        bias = weight - weight
+    desc = _problems.norm(name, math.prod(x.shape[:-1]), cols, x.dtype, eps, weight is not None)
+    _run(name, desc, x, None, weight, bias, None, None, y)
+    return y
+
+
+def layer_norm(x: A, weight: A | None = None, bias: A | None = None, eps: float = 1e-5) -> A:
+    """(x - mean) / sqrt(variance + eps) * weight + bias along the last axis, whose length weight and bias have."""
+    if weight is None and bias is not None:
+        raise ValueError("layer_norm: a bias needs a weight")
+    return _norm("layernorm", x, weight, bias, eps)
+
+
+def rms_norm(x: A, weight: A | None = None, eps: float = 1e-5) -> A:
+    """x / sqrt(mean of x^2 + eps) * weight along the last axis."""
+    return _norm("rmsnorm", x, weight, None, eps)
+
+
+def group_norm(x: A, groups: int, weight: A, bias: A, eps: float = 1e-5) -> A:
+    """Norm of groups of channels of x[N,C,...], scaled by weight[C] and shifted by bias[C]."""
+    x, y = _dense(x), _empty(x, x.shape)
+    desc = _problems.groupnorm(tuple(x.shape), groups, x.dtype, eps, weight is not None)
+    _run("groupnorm", desc, x, None, weight, bias, y)
+    return y
+
+
+def cross_entropy(x: A, target: A, *, reduction: str = "mean", ignore_index: int = -100) -> A:
+    """Loss of logits x[rows, classes] and class numbers target[rows], i64 or i32; f32: one number, or reduction="none" [rows]."""
+    x = _dense(x)
+    rows, cols = x.shape
+    if tuple(target.shape) != (rows,):
+        raise ValueError(f"cross_entropy: target has the shape {tuple(target.shape)}, not ({rows},)")
+    loss, lse = _empty(x, (1,) if reduction == "mean" else (rows,), "float32"), _empty(x, (rows,), "float32")
+    count = _empty(x, (1,), "float32") if reduction == "mean" else None
+    desc = _problems.crossentropy(rows, cols, x.dtype, target.dtype, reduction, ignore_index)
+    _run("crossentropy", desc, x, target, loss, lse, count)
+    return loss.reshape(()) if reduction == "mean" else loss
+
+
+# Elements
+
+
+_NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?!\s*\()")
+
+
+def _broadcast(shapes):
+    rank = max(map(len, shapes))
+    aligned = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
+    shape = tuple(max(sizes) if min(sizes) else 0 for sizes in zip(*aligned))
+    for s in aligned:
+        if any(size not in (1, whole) for size, whole in zip(s, shape)):
+            raise ValueError(f"elementwise: shapes {', '.join(map(str, shapes))} do not broadcast")
+    return shape
+
+
+def _broadcast_strides(x, rank):
+    strides = tuple(0 if size == 1 else stride for size, stride in zip(x.shape, _strides(x)))
+    return (0,) * (rank - len(strides)) + strides
+
+
+def elementwise(expr: str, *, dtype: str | None = None, **operands: Any) -> Any:
+    """An expression over up to four arrays and numbers by name, in one kernel: ``elementwise("gelu(a*x+b)", a=2.0, x=x, b=b)``.
+
+    Arrays are broadcast and may have any strides. Operators + - * / ^, functions neg abs relu sigmoid silu tanh erf exp log sqrt
+    rsqrt cast gelu gelu_erf add sub mul div max min pow. dtype: of the result; not given: that of the first array.
+    """
+    names = list(dict.fromkeys(_NAMES.findall(expr)))
+    if set(names) != set(operands):
+        raise ValueError(f"elementwise: {expr} has the operands {', '.join(names)}, given are {', '.join(operands)}")
+    arrays = [operands[n] for n in names if hasattr(operands[n], "shape")]
+    if not arrays:
+        raise ValueError("elementwise: there is no array among the operands")
+    shape = _broadcast([tuple(x.shape) for x in arrays])
+    y = _empty(arrays[0], shape, dtype)
+    values, dtypes, strides = [], [], []
+    for name in names:
+        x = operands[name]
+        is_array = hasattr(x, "shape")
+        values.append(x.reshape((1,)) if is_array and len(x.shape) == 0 else x)
+        dtypes.append((name, x.dtype if is_array else None))
+        strides.append(_broadcast_strides(values[-1], max(len(shape), 1)) if is_array else None)
+    strides.append(_strides(y) if shape else (1,))
+    desc = _problems.elementwise(expr, shape, tuple(dtypes), tuple(strides), y.dtype)
+    _run("elementwise", desc, *values, *(None,) * (4 - len(values)), y if shape else y.reshape((1,)))
+    return y
+
+
+def add(a: A, b: A, *, alpha: float = 1.0, beta: float = 1.0) -> A:
+    """alpha * a + beta * b of two arrays of one shape."""
+    if tuple(a.shape) != tuple(b.shape):
+        raise ValueError(f"add: shapes {tuple(a.shape)} and {tuple(b.shape)} differ")
+    a, b = _dense(a), _dense(b)
+    y = _empty(a, a.shape)
+    _run("add", _problems.add(math.prod(a.shape), a.dtype), a, b, y, alpha, beta)
+    return y
+
+
+def reduce(x: A, op: str = "sum", axis: int | tuple[int, ...] | None = None, *, correction: int = 0) -> A:
+    """sum max min prod mean var std argmax argmin any all norm1 norm2 or logsumexp over an axis, several, or all (None)."""
+    axes = () if axis is None else tuple(_axis(x, a) for a in (axis if isinstance(axis, tuple) else (axis,)))
+    left = [size for i, size in enumerate(x.shape) if axes and i not in axes]
+    desc = _problems.reduce(op, tuple(x.shape), _strides(x), axes, x.dtype, correction)
+    y = _empty(x, tuple(left), _reduced_dtype(desc))
+    _run("reduce", desc, x, y.reshape((1,)) if not left else y)
+    return y
+
+
+def _reduced_dtype(desc):
+    name = tensors_of("reduce", desc)[1]["dtype"]
+    return next(full for full, short in _problems.DTYPES.items() if short == name)
+
+
+# Matrices and images
+
+
+def linear(x: A, weight: A, bias: A | None = None, activation: str = "identity") -> A:
+    """activation(x @ weight.T + bias): x[..., K], weight[N, K], bias[N] of f16, bf16 or f32; activation identity, relu or gelu
+    (the tanh form)."""
+    x, weight = _dense(x), _dense(weight)
+    if x.shape[-1] != weight.shape[1]:
+        raise ValueError(f"linear: x has {x.shape[-1]} columns, weight {weight.shape[1]}")
+    y = _empty(x, (*x.shape[:-1], weight.shape[0]))
+    desc = _problems.gemm(math.prod(x.shape[:-1]), *weight.shape, x.dtype, bias is not None, activation)
+    _run("gemm", desc, x, weight, None, bias, y)
+    return y
+
+
+def attention(q: A, k: A, v: A, *, causal: bool = False, scale: float | None = None) -> A:
+    """softmax(scale * q @ k.T) @ v: q[B,H,Q,D], k[B,G,K,D], v[B,G,K,E] of f16 or bf16; G divides H. causal: the last query sees
+    all keys. scale: not given, 1/sqrt(D)."""
+    q, k, v = _dense(q), _dense(k), _dense(v)
+    o = _empty(q, (*q.shape[:3], v.shape[3]))
+    strides = tuple(map(_strides, (q, k, v, o)))
+    desc = _problems.attention(tuple(q.shape), tuple(k.shape), tuple(v.shape), strides, q.dtype, causal, scale)
+    _run("attention", desc, q, k, v, None, None, o)
+    return o
+
+
+def rope(q: A, k: A | None, positions: A, *, theta: float = 10000.0, style: str = "half") -> tuple[A, A | None]:
+    """Rotary embedding of q[tokens, heads, D] and k[tokens, heads, D] or None, by positions[tokens] of i32 or i64; a pair."""
+    q, k = _dense(q), k if k is None else _dense(k)
+    yq, yk = _empty(q, q.shape), k if k is None else _empty(k, k.shape)
+    desc = _problems.rope(*q.shape[:2], 0 if k is None else k.shape[1], q.shape[2], q.dtype, positions.dtype, theta, style)
+    _run("rope", desc, q, k, positions, yq, yk)
+    return yq, yk
+
+
+def permute(x: A, order: tuple[int, ...]) -> A:
+    """x with its modes in another order, as a dense array. Elements of any type."""
+    if sorted(order) != list(range(len(x.shape))):
+        raise ValueError(f"permute: {order} is no order of {len(x.shape)} modes")
+    y = _empty(x, tuple(x.shape[i] for i in order))
+    _run("permute", _problems.permute(tuple(x.shape), _strides(x), tuple(order), x.dtype), x, y)
+    return y

@@ -1,0 +1,127 @@
+"""Problem lines from shapes: what NumPy's and torch's functions ask of the operators. Each result, bytes, is kept."""
+
+import functools
+import math
+
+from ._library import line_of, problem
+
+_kept = functools.lru_cache(8192)
+
+# Names of element types elsewhere, as the library calls them.
+DTYPES = {
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint8": "u8",
+    "bool": "bool",
+}
+
+
+def dtype_name(dtype):
+    """The library's name of an element type of NumPy, torch, CuPy or JAX."""
+    name = getattr(dtype, "name", str(dtype)).rpartition(".")[2]
+    if name not in DTYPES:
+        raise NotImplementedError(f"element type {name} is none of {' '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def _direction(backward):
+    return "backward" if backward else "forward"
+
+
+def _shape(shape):
+    """As lines have it; of no modes a single element."""
+    return "x".join(map(str, shape)) or "1"
+
+
+@_kept
+def softmax(shape, dtype, axis, log=False, scale=1.0, backward=False):
+    line = f"shape={_shape(shape)} axis={axis} dtype={dtype_name(dtype)} log={int(log)} direction={_direction(backward)}"
+    return problem("softmax", line + (f" scale={scale:.9g}" if scale != 1 else ""))
+
+
+@_kept
+def norm(name, rows, cols, dtype, eps, affine, residual=False, backward=False):
+    line = f"rows={rows} cols={cols} dtype={dtype_name(dtype)} affine={int(affine)} residual={int(residual)}"
+    return problem(name, f"{line} direction=backward" if backward else f"{line} eps={eps:.9g}")
+
+
+@_kept
+def groupnorm(shape, groups, dtype, eps, affine, channels_last=False, backward=False):
+    n, c, *pixels = shape
+    line = f"n={n} c={c} h=1 w={math.prod(pixels)} groups={groups} dtype={dtype_name(dtype)} affine={int(affine)}"
+    line += " layout=" + ("nhwc" if channels_last else "nchw")
+    return problem("groupnorm", f"{line} direction=backward" if backward else f"{line} eps={eps:.9g}")
+
+
+@_kept
+def crossentropy(rows, cols, dtype, target, reduction, ignore_index, backward=False):
+    line = f"rows={rows} cols={cols} dtype={dtype_name(dtype)} target={dtype_name(target)} reduction={reduction}"
+    return problem("crossentropy", f"{line} ignore_index={ignore_index} direction={_direction(backward)}")
+
+
+@_kept
+def gemm(m, n, k, dtype, bias=False, activation="identity", output=None, **fields):
+    line = f"m={m} n={n} k={k} a={dtype_name(dtype)} bias={int(bias)} activation={activation} {line_of(fields)}"
+    return problem("gemm", f"{line} d={dtype_name(output)}" if output else line)
+
+
+@_kept
+def rope(tokens, heads, k_heads, head_dim, dtype, positions, theta, style="half", rotary_dim=0, inverse=False):
+    line = f"tokens={tokens} heads={heads} k_heads={k_heads} head_dim={head_dim} dtype={dtype_name(dtype)}"
+    line += f" positions={dtype_name(positions)} theta={theta:.9g} style={style} rotary_dim={rotary_dim}"
+    return problem("rope", f"{line} inverse={int(inverse)}")
+
+
+def _attention_strides(letter, strides):
+    batch, head, token, _ = strides
+    return f" ld{letter}={token} ld{letter}_head={head} ld{letter}_batch={batch}"
+
+
+@_kept
+def attention(q, k, v, strides, dtype, causal, scale, mask=None, mask_strides=None, lse=False):
+    """q, k, v: shapes [B,H,S,D]; strides of q, k, v and o, whose last is 1."""
+    line = f"batch={q[0]} heads={q[1]} kv_heads={k[1]} q={q[2]} kv={k[2]} d={q[3]} dv={v[3]} dtype={dtype_name(dtype)}"
+    line += f" causal={int(causal)} lse={int(lse)}" + (f" scale={scale:.9g}" if scale else "")
+    line += "".join(map(_attention_strides, "qkvo", strides))
+    if mask:
+        batch, head, token, _ = mask_strides
+        line += f" mask={mask} ldmask={token} ldmask_head={head} ldmask_batch={batch}"
+    return problem("attention", line)
+
+
+@_kept
+def elementwise(expr, shape, dtypes, strides, output):
+    """dtypes and strides: of the inputs in the order of their names, None for a number; strides has the output's at its end."""
+    numbers = [name for name, dtype in dtypes if dtype is None]
+    line = f"expr='{expr}' shape={_shape(shape)} out={dtype_name(output)}"
+    line += " in=" + ",".join("f32" if dtype is None else dtype_name(dtype) for _, dtype in dtypes)
+    line += " strides=" + ",".join(_shape(s) if s else "" for s in strides)
+    if numbers:
+        line += " scalars=" + ",".join(f"{name}=1" for name in numbers)
+    return problem("elementwise", line)
+
+
+@_kept
+def reduce(op, shape, strides, axes, dtype, correction=0):
+    line = f"op={op} shape={_shape(shape)} dtype={dtype_name(dtype)} correction={correction}"
+    line += f" stride={_shape(strides)}" if shape else ""
+    return problem("reduce", f"{line} axes={','.join(map(str, axes))}" if axes else line)
+
+
+@_kept
+def permute(shape, strides, order, dtype):
+    order, strides = ",".join(map(str, order)), ",".join(map(str, strides))
+    return problem("permute", f"shape={_shape(shape)} order={order} stride_x={strides} dtype={dtype_name(dtype)}")
+
+
+@_kept
+def add(n, dtype):
+    return problem("add", f"n={n} dtype={dtype_name(dtype)}")

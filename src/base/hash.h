@@ -1,0 +1,18 @@
+/* hash.h - bytes as a number: FNV-1a of 64 bits. */
+#ifndef CKL_BASE_HASH_H
+#define CKL_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+static const uint64_t HASH_START = 0xcbf29ce484222325;
+
+/* Goes on from the hash of what stands before. */
+static inline uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3;
+    return hash;
+}
+
+#endif

@@ -1,0 +1,175 @@
+/* conv.c - convolution problems: their checks, their tensors, and what their implementations share. */
+#include "base/math.h"
+#include "operators/conv/conv_config.h"
+#include "operators/operators.h"
+
+/* Modes and tensors */
+
+/* Places of a filter along a mode, or none. */
+static int64_t places(int64_t size, int64_t pads, int64_t filter, int64_t dilation, int64_t stride)
+{
+    int64_t reach = dilation * (filter - 1) + 1;
+    return size + pads < reach ? 0 : 1 + (size + pads - reach) / stride;
+}
+
+void conv_modes(const ckl_conv_desc *d, conv_mode modes[CONV_MODES])
+{
+    modes[0] = (conv_mode){ d->d, 0, d->t, d->stride_d, d->dilation_d, d->pad_front };
+    modes[1] = (conv_mode){ d->h, 0, d->r, d->stride_h, d->dilation_h, d->pad_top };
+    modes[2] = (conv_mode){ d->w, 0, d->s, d->stride_w, d->dilation_w, d->pad_left };
+    const int64_t behind[CONV_MODES] = { d->pad_back, d->pad_bottom, d->pad_right };
+    for (int i = 0; i < CONV_MODES; i++) {
+        conv_mode *m = &modes[i];
+        m->y = places(m->x, m->pad + behind[i], m->filter, m->dilation, m->stride);
+    }
+}
+
+/* NHWC is the order of the modes; NCHW has the channel before the places. */
+conv_tensor conv_tensor_of(const ckl_conv_desc *d, int which)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    conv_tensor t = { .shape = { which == CONV_W ? d->k : d->n, 0, 0, 0,
+                                 which == CONV_X   ? d->c
+                                 : which == CONV_W ? d->c / d->groups
+                                                   : d->k } };
+    for (int i = 0; i < CONV_MODES; i++)
+        t.shape[1 + i] = which == CONV_X ? m[i].x : which == CONV_W ? m[i].filter : m[i].y;
+    const int nhwc[CONV_RANK] = { 4, 3, 2, 1, 0 }, nchw[CONV_RANK] = { 3, 2, 1, 4, 0 }; // innermost first
+    int64_t step = 1;
+    for (int i = 0; i < CONV_RANK; i++) {
+        int mode = (d->layout == CKL_IMAGE_NHWC ? nhwc : nchw)[i];
+        t.stride[mode] = step;
+        step = product_i64(step, t.shape[mode]);
+    }
+    return t;
+}
+
+/* Validation */
+
+static ckl_status check_forward_only(const ckl_conv_desc *d)
+{
+    if (d->direction == CKL_CONV_FORWARD)
+        return CKL_OK;
+    if (d->direction == CKL_CONV_DATA)
+        TRY(plan_check_unused("conv", "bias", d->bias, "the gradient of data"));
+    TRY(plan_check_unused("conv", "residual", d->residual, "a gradient"));
+    return plan_check_unused("conv", "activation", (int64_t)d->activation, "a gradient");
+}
+
+static ckl_status check_places(const ckl_conv_desc *d)
+{
+    static const char *const names[CONV_MODES][2] = { { "d", "t" }, { "h", "r" }, { "w", "s" } };
+    conv_mode modes[CONV_MODES];
+    conv_modes(d, modes);
+    for (int i = 0; i < CONV_MODES; i++)
+        if (modes[i].y == 0)
+            FAIL(CKL_INVALID,
+                 "conv: a filter of %s=%" PRId64 " and dilation %" PRId64 " has no place in %s=%" PRId64
+                 " and its padding",
+                 names[i][1], modes[i].filter, modes[i].dilation, names[i][0], modes[i].x);
+    return CKL_OK;
+}
+
+static ckl_status check(void *desc)
+{
+    ckl_conv_desc *d = desc;
+    d->out = d->out ? d->out : d->dtype;
+    if (d->out != d->dtype && d->out != CKL_F32)
+        FAIL(CKL_INVALID, "conv: out=%s is none of %s, f32", ckl_dtype_name(d->out), ckl_dtype_name(d->dtype));
+    if (d->c % d->groups)
+        FAIL(CKL_INVALID, "conv: groups=%" PRId64 " does not divide c=%" PRId64, d->groups, d->c);
+    if (d->k % d->groups)
+        FAIL(CKL_INVALID, "conv: groups=%" PRId64 " does not divide k=%" PRId64, d->groups, d->k);
+    TRY(check_forward_only(d));
+    return check_places(d);
+}
+
+/* A tensor with pixels, its modes in the order of memory, so that rows are contiguous. */
+static plan_tensor pixels(const ckl_conv_desc *d, const char *name, ckl_dtype dtype, int which)
+{
+    const conv_tensor t = conv_tensor_of(d, which);
+    const int nhwc[CONV_RANK] = { 0, 1, 2, 3, 4 }, nchw[CONV_RANK] = { 0, 4, 1, 2, 3 };
+    int64_t shape[CONV_RANK], stride[CONV_RANK];
+    for (int i = 0; i < CONV_RANK; i++) {
+        int mode = (d->layout == CKL_IMAGE_NHWC ? nhwc : nchw)[i];
+        shape[i] = t.shape[mode];
+        stride[i] = t.stride[mode];
+    }
+    return plan_strided(name, dtype, CONV_RANK, shape, stride);
+}
+
+static int tensors(const void *desc, plan_tensor *t)
+{
+    const ckl_conv_desc *d = desc;
+    const bool forward = d->direction == CKL_CONV_FORWARD, data = d->direction == CKL_CONV_DATA;
+    const char *not_forward = forward ? NULL : "a gradient", *no_gradient = forward ? "a forward problem" : NULL;
+    const char *of_data = data ? "the gradient of data" : NULL, *no_bias = d->bias ? NULL : "a problem without bias";
+    const char *of_weights = !forward && !data ? "the gradient of weights" : NULL;
+    t[0] = plan_absent(pixels(d, "x", d->dtype, CONV_X), of_data);
+    t[1] = plan_absent(pixels(d, "w", d->dtype, CONV_W), of_weights);
+    t[2] = plan_absent(pixels(d, "dy", d->dtype, CONV_Y), no_gradient);
+    t[3] = plan_absent(plan_vector("bias", d->out, d->k), plan_first(not_forward, no_bias));
+    t[4] = plan_absent(pixels(d, "residual", d->out, CONV_Y), d->residual ? NULL : "a problem without residual");
+    t[5] = plan_absent(plan_output(pixels(d, "y", d->out, CONV_Y)), not_forward);
+    t[6] = plan_absent(plan_output(pixels(d, "dx", d->out, CONV_X)), plan_first(no_gradient, of_weights));
+    t[7] = plan_absent(plan_output(pixels(d, "dw", d->out, CONV_W)), plan_first(no_gradient, of_data));
+    t[8] = plan_absent(plan_output(plan_vector("dbias", d->out, d->k)),
+                       plan_first(plan_first(no_gradient, of_data), no_bias));
+    t[4].place = t[5].place = 1;
+    return 9;
+}
+
+/* What implementations share */
+
+conv_form conv_form_of(const ckl_conv_desc *d)
+{
+    return (conv_form){ (choice)d->direction, d->dtype, d->out, d->bias, d->residual, (choice)d->activation };
+}
+
+ckl_status conv_check_form(const char *who, const ckl_conv_desc *d, const conv_form *have)
+{
+    const conv_form want = conv_form_of(d);
+    if (have->direction != want.direction || have->dtype != want.dtype || have->out != want.out ||
+        have->bias != want.bias || have->residual != want.residual || have->activation != want.activation)
+        FAIL(CKL_INVALID, "conv %s: the config's direction, types or epilogue are not the problem's", who);
+    return CKL_OK;
+}
+
+conv_params conv_params_of(const ckl_conv_desc *d, const ckl_conv_args *a)
+{
+    const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
+    conv_params p = { .from = { data ? a->dx : a->x, weight ? a->dw : a->w, a->dy ? a->dy : a->y },
+                      .bias = weight ? a->dbias : a->bias,
+                      .residual = a->residual,
+                      .n = d->n,
+                      .c = d->c / d->groups,
+                      .k = d->k / d->groups,
+                      .groups = d->groups };
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    const conv_tensor x = conv_tensor_of(d, CONV_X), w = conv_tensor_of(d, CONV_W), y = conv_tensor_of(d, CONV_Y);
+    for (int i = 0; i < CONV_RANK; i++) {
+        p.x[i] = x.stride[i];
+        p.w[i] = w.stride[i];
+        p.y[i] = y.stride[i];
+    }
+    for (int i = 0; i < CONV_MODES; i++) {
+        p.x_size[i] = m[i].x;
+        p.y_size[i] = m[i].y;
+        p.filter[i] = m[i].filter;
+        p.step[i] = m[i].stride;
+        p.dilation[i] = m[i].dilation;
+        p.pad[i] = m[i].pad;
+    }
+    return p;
+}
+
+/* The operator */
+
+static const field desc_fields[] = { CONV_DESC(FIELD_ROW, ckl_conv_desc) };
+static const implementation *const implementations[] = { &conv_sm90_implementation, &conv_sm80_implementation,
+                                                         &conv_naive_implementation, NULL };
+
+OPERATOR(conv, conv, "y = activation(x convolved with w + bias + residual), and gradients",
+         .workspace = offsetof(ckl_conv_args, workspace));

@@ -1,0 +1,178 @@
+/* conv_config.h - the fields of a problem, the compile-time choices of convolution's kernels, and their parameters. */
+#ifndef CKL_CONV_CONFIG_H
+#define CKL_CONV_CONFIG_H
+
+#include "base/fields.h"
+#include "cutekernellib/operators/conv.h"
+#include "plan/plan.h"
+
+#define CONV_DESC(X, owner)                                                                        \
+    X(owner, choice, direction, "forward", "forward data weight", "what is computed: y, dx or dw") \
+    X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16", "type of what is read")                      \
+    X(owner, ckl_dtype, out, "", "f32 f16 bf16", "type of what is written, bias and residual")     \
+    X(owner, choice, layout, "nhwc", "nchw nhwc", "the order of x, y and the filters")             \
+    X(owner, int64_t, n, "1", "0..2^31-1", "images")                                               \
+    X(owner, int64_t, c, "64", "0..2^31-1", "channels of x")                                       \
+    X(owner, int64_t, d, "1", "?1..2^31-1", "slices of x")                                         \
+    X(owner, int64_t, h, "16", "1..2^31-1", "rows of x")                                           \
+    X(owner, int64_t, w, "16", "1..2^31-1", "columns of x")                                        \
+    X(owner, int64_t, k, "64", "1..2^31-1", "filters, channels of y")                              \
+    X(owner, int64_t, t, "1", "?1..2^16", "slices of a filter")                                    \
+    X(owner, int64_t, r, "3", "1..2^16", "rows of a filter")                                       \
+    X(owner, int64_t, s, "3", "1..2^16", "columns of a filter")                                    \
+    X(owner, int64_t, groups, "1", "?1..2^31-1", "of channels, convolved apart")                   \
+    X(owner, int64_t, stride_d, "1", "?1..2^16", "slices from one to the next place of a filter")  \
+    X(owner, int64_t, stride_h, "1", "?1..2^16", "rows")                                           \
+    X(owner, int64_t, stride_w, "1", "?1..2^16", "columns")                                        \
+    X(owner, int64_t, dilation_d, "1", "?1..2^16", "slices between neighbours of a filter")        \
+    X(owner, int64_t, dilation_h, "1", "?1..2^16", "rows")                                         \
+    X(owner, int64_t, dilation_w, "1", "?1..2^16", "columns")                                      \
+    X(owner, int64_t, pad_front, "0", "0..2^16", "slices of zeros before x")                       \
+    X(owner, int64_t, pad_back, "0", "0..2^16", "behind it")                                       \
+    X(owner, int64_t, pad_top, "0", "0..2^16", "rows above x")                                     \
+    X(owner, int64_t, pad_bottom, "0", "0..2^16", "below it")                                      \
+    X(owner, int64_t, pad_left, "0", "0..2^16", "columns left of x")                               \
+    X(owner, int64_t, pad_right, "0", "0..2^16", "right of it")                                    \
+    X(owner, bool, bias, "0", "0 1", "a summand for each channel of y; of weights: dbias")         \
+    X(owner, bool, residual, "0", "0 1", "a summand of y's shape")                                 \
+    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")
+
+/* The modes of a pixel's place, outermost first. */
+enum { CONV_MODES = 3 };
+
+typedef struct conv_mode {
+    int64_t x, y, filter, stride, dilation, pad; // elements; pad: before x
+} conv_mode;
+
+void conv_modes(const ckl_conv_desc *desc, conv_mode modes[CONV_MODES]);
+
+/* The tensors with pixels: strides of (OUTER,D,H,W,CHANNEL), where filters have (K,T,R,S,C). */
+enum { CONV_X, CONV_W, CONV_Y, CONV_TENSORS };
+enum { CONV_RANK = CONV_MODES + 2 };
+
+typedef struct conv_tensor {
+    int64_t shape[CONV_RANK], stride[CONV_RANK];
+} conv_tensor;
+
+conv_tensor conv_tensor_of(const ckl_conv_desc *desc, int which);
+
+/* What every kernel computes. */
+#define CONV_FORM(X, owner)                                                                \
+    X(owner, choice, direction, "forward", "forward data weight", "what is computed")      \
+    X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16", "type of what is read")              \
+    X(owner, ckl_dtype, out, "f16", "f32 f16 bf16", "type of what is written")             \
+    X(owner, bool, bias, "0", "0 1", "a summand for each channel of y; of weights: dbias") \
+    X(owner, bool, residual, "0", "0 1", "a summand of y's shape")                         \
+    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")
+
+typedef struct conv_form {
+    CONV_FORM(FIELD_MEMBER, )
+} conv_form;
+
+conv_form conv_form_of(const ckl_conv_desc *desc);
+ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const conv_form *have);
+
+/* Parameters of all kernels; arrays by mode, or in the order of the tensors. A kernel has those of them that it uses. */
+#define CONV_PARAMS(X, owner)                                                   \
+    X(owner, tensor, mX)                                                        \
+    X(owner, tensor, mW)                                                        \
+    X(owner, tensor, mY)                                                        \
+    X(owner, tensor, mR)                    /* the residual */                  \
+    X(owner, pointer, from, [CONV_TENSORS]) /* what is read, what is written */ \
+    X(owner, i64, x, [CONV_RANK])           /* strides */                       \
+    X(owner, i64, w, [CONV_RANK])                                               \
+    X(owner, i64, y, [CONV_RANK])                                               \
+    X(owner, pointer, bias)                                                     \
+    X(owner, pointer, residual)                                                 \
+    X(owner, i64, n)                                                            \
+    X(owner, i64, c) /* of a group */                                           \
+    X(owner, i64, k) /* of a group */                                           \
+    X(owner, i64, groups)                                                       \
+    X(owner, i64, x_size, [CONV_MODES])                                         \
+    X(owner, i64, y_size, [CONV_MODES])                                         \
+    X(owner, i64, filter, [CONV_MODES])                                         \
+    X(owner, i64, step, [CONV_MODES])                                           \
+    X(owner, i64, dilation, [CONV_MODES])                                       \
+    X(owner, i64, pad, [CONV_MODES])
+
+KERNEL_PARAMS(conv, CONV_PARAMS);
+
+conv_params conv_params_of(const ckl_conv_desc *desc, const ckl_conv_args *args);
+
+/* naive */
+
+#define CONV_NAIVE_CONFIG(X, owner) X(owner, int, threads, "128", "64 128 256", "threads of a CTA, one output each")
+
+typedef struct conv_naive_config {
+    conv_form form;
+    CONV_NAIVE_CONFIG(FIELD_MEMBER, )
+} conv_naive_config;
+
+void conv_naive(const void *config, int kernel);
+
+/* sm80 */
+
+#define CONV_SM80_CONFIG(X, owner)                                        \
+    X(owner, int, tile_m, "128", "64 128", "pixels of a CTA")             \
+    X(owner, int, tile_n, "128", "64 128", "channels of a CTA")           \
+    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory") \
+    X(owner, int, vec_a, "8", "1 2 4 8", "elements of a copy of pixels")  \
+    X(owner, int, vec_b, "8", "1 2 4 8", "elements of a copy of filters")
+
+typedef struct conv_sm80_config {
+    conv_form form;
+    CONV_SM80_CONFIG(FIELD_MEMBER, )
+} conv_sm80_config;
+
+enum {
+    CONV_SM80_K = 32,       // rows of 64 bytes
+    CONV_SM80_THREADS = 128 // 2 x 2 warps
+};
+
+void conv_sm80(const void *config, int kernel);
+
+/* sm90 */
+
+#define CONV_SM90_CONFIG(X, owner)                                                    \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")              \
+    X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                \
+    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")       \
+    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")           \
+    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")         \
+    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of 64 channels in shared memory") \
+    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")  \
+    X(owner, int, step_h, "1", "", "rows")
+
+typedef struct conv_sm90_config {
+    conv_form form;
+    CONV_SM90_CONFIG(FIELD_MEMBER, )
+} conv_sm90_config;
+
+enum {
+    CONV_SM90_K = 64,      // channels of a stage: rows of 128 bytes
+    CONV_SM90_ROWS = 64,   // pixels of a consumer
+    CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
+};
+
+/* What the kernel and its host side derive alike from a config. */
+typedef struct conv_sm90_shape {
+    int tile_m;                 // pixels of a CTA
+    int part_w, part_h, part_n; // the box of a consumer's pixels
+    int next_w, next_h, next_n; // from one consumer's to the next one's
+    int y_cols;                 // of a staging buffer
+    int64_t stage_bytes, smem_bytes;
+} conv_sm90_shape;
+
+conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
+
+void conv_sm90(const void *config, int kernel);
+
+extern const implementation conv_sm90_implementation, conv_sm80_implementation, conv_naive_implementation;
+
+/* A problem line's: the desc, and what sets all its strides, dilations or pads, slices alone where there are some. */
+typedef struct conv_problem {
+    ckl_conv_desc desc;
+    int64_t stride, dilation, pad;
+} conv_problem;
+
+#endif

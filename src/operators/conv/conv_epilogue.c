@@ -1,0 +1,32 @@
+/* conv_epilogue.c - what happens to one sum on its way to the output; the same in all kernels. */
+#include "operators/conv/conv_epilogue.h"
+
+#include "cute/kernel.h"
+
+val conv_activate(choice activation, val x)
+{
+    switch ((ckl_activation)activation) {
+    case CKL_ACTIVATION_RELU:
+        return max_nan(x, immf(0));
+    case CKL_ACTIVATION_GELU:
+        return gelu_tanh_f32(x);
+    case CKL_ACTIVATION_IDENTITY:
+        break;
+    }
+    return x;
+}
+
+/* Elements from an address on. */
+static tensor vector_at(val address, ckl_dtype dtype)
+{
+    return gmem_tensor(address, dtype, make_layout(dynamic(imm64(1)), leaf(1)));
+}
+
+void conv_store(const conv_form *form, const conv_values *p, val to, val index, val channel, val sum)
+{
+    if (form->direction == CKL_CONV_FORWARD && form->bias)
+        sum = add(sum, at_f32(vector_at(p->bias, form->out), channel));
+    if (form->residual)
+        sum = add(sum, at_f32(vector_at(p->residual, form->out), index));
+    set(vector_at(to, form->out), index, conv_activate(form->activation, sum));
+}

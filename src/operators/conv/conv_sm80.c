@@ -1,0 +1,409 @@
+/*
+ * conv_sm80.c - convolution as a matrix product whose operands are gathered: implicit GEMM by mma.sync, for every GPU from sm_80 on.
+ *
+ * A row of A is a pixel of the output, a row of B one of its channels, and K runs over the taps of a filter and, for each of
+ * them, the channels of what is read. Forward these are x and w; the gradient of data reads dy, and its taps go backwards. Each
+ * thread gathers the same rows all along K; cp.async fills what lies outside with zeros. Single elements, of channels that lie
+ * apart or are odd in number, come through registers.
+ */
+#include "base/math.h"
+#include "cute/kernel.h"
+#include "operators/conv/conv_epilogue.h"
+
+enum { TILE_K = CONV_SM80_K, THREADS = CONV_SM80_THREADS, ROWS_MAX = 128, MINE_MAX = 16 };
+
+/* One operand's tile, and what this thread gathers of it: a vector of some rows, or single elements of one row. */
+typedef struct gather {
+    int rows, vec;         // of a tile; elements of a vector
+    int mine, step;        // rows of this thread, and how far apart they are
+    int columns;           // vectors of each of them
+    val first_row, column; // of them, in the tile
+    tensor sX;             // (ROWS,BK,STAGES)
+    val inside[MINE_MAX];  // predicate: there is such a row
+    val address[MINE_MAX];
+    val place[MINE_MAX][CONV_MODES]; // A: of tap 0
+    val elements[TILE_K];            // vec=1: those on their way
+} gather;
+
+/* A vector's place along K: tap and channel. */
+typedef struct place_in_k {
+    val inside; // predicate
+    val tap[CONV_MODES], channel;
+} place_in_k;
+
+/* The kernel's view of a problem: what is read as A, pixels by channels, and written. */
+typedef struct conv_sides {
+    const val *from_size, *from, *to_size, *to; // places and strides
+    val from_channels, to_channels;             // of a group
+    val w_from, w_to;                           // strides of the filters along these channels
+    val a, d;                                   // addresses
+} conv_sides;
+
+static conv_sides sides_of(const conv_form *form, const conv_values *p)
+{
+    if (form->direction == CKL_CONV_DATA)
+        return (conv_sides){ p->y_size, p->y,    p->x_size,       p->x,           p->k, p->c,
+                             p->w[0],   p->w[4], p->from[CONV_Y], p->from[CONV_X] };
+    return (conv_sides){ p->x_size, p->x,    p->y_size,       p->y,           p->c, p->k,
+                         p->w[4],   p->w[0], p->from[CONV_X], p->from[CONV_Y] };
+}
+
+static val narrow(val x)
+{
+    return convert(I32, x);
+}
+
+static val bytes_of(const conv_form *form, val elements)
+{
+    return convert(U64, mul(elements, imm((int)ckl_dtype_bytes(form->dtype))));
+}
+
+/* Vectors of a row lie side by side in neighbouring threads; of single elements a thread has a row, or half a row. */
+static gather gather_of(const conv_sm80_config *cfg, const char *name, int rows, int vec)
+{
+    layout tile = tma_tile_layout(cfg->form.dtype, rows, TILE_K, 64); // no bank conflicts for ldmatrix
+    layout ring = make_layout(shape(rows, TILE_K, cfg->stages), stride(TILE_K, 1, rows * TILE_K));
+    const int vectors = TILE_K / vec;
+    gather g = { .rows = rows, .vec = vec };
+    g.sX = smem_tensor(name, cfg->form.dtype, with_swizzle(tile.sw, ring), 1024);
+    g.columns = vec == 1 ? TILE_K * rows / THREADS : 1;
+    g.step = vec == 1 ? rows : THREADS / vectors;
+    g.mine = rows / g.step;
+    g.first_row = vec == 1 ? rem(thread(), imm(rows)) : div(thread(), imm(vectors));
+    g.column = vec == 1 ? mul(div(thread(), imm(rows)), imm(g.columns)) : mul(rem(thread(), imm(vectors)), imm(vec));
+    for (int j = 0; vec == 1 && j < g.columns; j++)
+        g.elements[j] = variable(cfg->form.dtype, convert(cfg->form.dtype, immf(0)));
+    return g;
+}
+
+/* The pixels of A's rows from `first` on. */
+static void find_pixels(const conv_sm80_config *cfg, const conv_values *p, const conv_sides *s, val first, val group,
+                        gather *g)
+{
+    const bool data = cfg->form.direction == CKL_CONV_DATA;
+    val image = mul(mul(s->to_size[0], s->to_size[1]), s->to_size[2]), pixels = mul(p->n, image);
+    val channels = mul(mul(group, s->from_channels), s->from[4]);
+    for (int i = 0; i < g->mine; i++) {
+        val pixel = convert(I64, add(add(first, g->first_row), imm(i * g->step))), rest = pixel, at[CONV_MODES];
+        g->inside[i] = lt(pixel, pixels);
+        for (int m = CONV_MODES - 1; m >= 0; m--) {
+            at[m] = rem(rest, s->to_size[m]);
+            rest = div(rest, s->to_size[m]);
+        }
+        val offset = add(mul(rest, s->from[0]), channels);
+        for (int m = 0; m < CONV_MODES; m++)
+            g->place[i][m] = narrow(data ? add(at[m], p->pad[m]) : sub(mul(at[m], p->step[m]), p->pad[m]));
+        g->address[i] = add(s->a, bytes_of(&cfg->form, offset));
+    }
+}
+
+/* The filters, or input channels, of B's rows from `first` on. */
+static void find_filters(const conv_sm80_config *cfg, const conv_values *p, const conv_sides *s, val first, val group,
+                         gather *g)
+{
+    val of_group = mul(mul(group, p->k), p->w[0]);
+    for (int i = 0; i < g->mine; i++) {
+        val row = convert(I64, add(add(first, g->first_row), imm(i * g->step)));
+        g->inside[i] = lt(row, s->to_channels);
+        g->address[i] = add(p->from[CONV_W], bytes_of(&cfg->form, add(of_group, mul(row, s->w_to))));
+    }
+}
+
+/* Where element k lies. */
+static place_in_k depth_at(const conv_values *p, const conv_sides *s, val k)
+{
+    val channels = narrow(s->from_channels), rest = div(k, channels);
+    place_in_k at = { .channel = rem(k, channels) };
+    for (int m = CONV_MODES - 1; m > 0; m--) {
+        val size = narrow(p->filter[m]);
+        at.tap[m] = rem(rest, size);
+        rest = div(rest, size);
+    }
+    at.tap[0] = rest;
+    at.inside = lt(rest, narrow(p->filter[0]));
+    return at;
+}
+
+/* The next element along K. */
+static place_in_k depth_after(const conv_values *p, const conv_sides *s, const place_in_k *at)
+{
+    place_in_k next = *at;
+    val wraps = eq(add(at->channel, imm(1)), narrow(s->from_channels));
+    next.channel = select(wraps, imm(0), add(at->channel, imm(1)));
+    for (int m = CONV_MODES - 1; m >= 0; m--) {
+        next.tap[m] = select(wraps, add(at->tap[m], imm(1)), at->tap[m]);
+        if (m == 0)
+            break;
+        wraps = eq(next.tap[m], narrow(p->filter[m]));
+        next.tap[m] = select(wraps, imm(0), next.tap[m]);
+    }
+    next.inside = lt(next.tap[0], narrow(p->filter[0]));
+    return next;
+}
+
+/* Vector j of row i to its place in a stage, or, of single elements, to a register. */
+static void load_vector(const conv_sm80_config *cfg, gather *g, int i, int j, val stage, val address, val inside)
+{
+    const ckl_dtype dtype = cfg->form.dtype;
+    if (g->vec == 1) {
+        assign(g->elements[j], convert(dtype, immf(0)));
+        IF(inside)
+            assign(g->elements[j], at(gmem_tensor(address, dtype, compact(leaf(1))), 0));
+        return;
+    }
+    const int bytes = g->vec * (int)ckl_dtype_bytes(dtype);
+    val to = tensor_address(g->sX, coord(add(g->first_row, imm(i * g->step)), g->column, stage));
+    cp_async(to, select(inside, address, g->address[i]), bytes, select(inside, imm_as(U32, bytes), imm(0)));
+}
+
+/* The element of row i of A under a tap, or over it in the gradient of data; is it inside? */
+static val offset_in_A(const conv_sm80_config *cfg, const conv_values *p, const conv_sides *s, const gather *g, int i,
+                       const place_in_k *at, val *inside)
+{
+    const bool data = cfg->form.direction == CKL_CONV_DATA;
+    val offset = mul(convert(I64, at->channel), s->from[4]);
+    *inside = logical_and(g->inside[i], at->inside);
+    for (int m = 0; m < CONV_MODES; m++) {
+        val moved = mul(at->tap[m], narrow(p->dilation[m])), place = g->place[i][m];
+        place = data ? sub(place, moved) : add(place, moved);
+        *inside = logical_and(*inside, ge(place, imm(0)));
+        if (data) {
+            val step = narrow(p->step[m]), whole = div(place, step);
+            *inside = logical_and(*inside, eq(mul(whole, step), place));
+            place = whole;
+        }
+        *inside = logical_and(*inside, lt(place, narrow(s->from_size[m])));
+        offset = add(offset, mul(convert(I64, place), s->from[1 + m]));
+    }
+    return offset;
+}
+
+static val offset_in_B(const conv_values *p, const conv_sides *s, const place_in_k *at)
+{
+    val offset = mul(convert(I64, at->channel), s->w_from);
+    for (int m = 0; m < CONV_MODES; m++)
+        offset = add(offset, mul(convert(I64, at->tap[m]), p->w[1 + m]));
+    return offset;
+}
+
+/* Starts this thread's loads of one K tile of an operand. */
+static void load_operand(const conv_sm80_config *cfg, const conv_values *p, const conv_sides *s, gather *g, bool is_A,
+                         val tile, val stage)
+{
+    place_in_k at = depth_at(p, s, convert(I32, add(convert(U32, mul(tile, imm(TILE_K))), g->column)));
+    for (int j = 0; j < g->columns; j++) {
+        for (int i = 0; i < g->mine; i++) {
+            val inside = logical_and(g->inside[i], at.inside);
+            val offset = is_A ? offset_in_A(cfg, p, s, g, i, &at, &inside) : offset_in_B(p, s, &at);
+            load_vector(cfg, g, i, j, stage, add(g->address[i], bytes_of(&cfg->form, offset)), inside);
+        }
+        if (j + 1 < g->columns)
+            at = depth_after(p, s, &at);
+    }
+}
+
+/* What came through registers to its place in a stage. */
+static void store_elements(const gather *g, val stage)
+{
+    for (int j = 0; g->vec == 1 && j < g->columns; j++)
+        set(g->sX, coord(g->first_row, add(g->column, imm(j)), stage), g->elements[j]);
+}
+
+static void multiply(const tiled_mma *mma, const gather *A, const gather *B, val stage, tensor acc)
+{
+    tensor rA = fragment_A(mma, A->rows, TILE_K); // (MMA,MMA_M,MMA_K)
+    tensor rB = fragment_B(mma, B->rows, TILE_K); // (MMA,MMA_N,MMA_K)
+    ldmatrix_A(mma, slice(A->sX, _, _, stage), thread(), rA);
+    ldmatrix_B(mma, slice(B->sX, _, _, stage), thread(), rB);
+    gemm(mma, rA, rB, acc, yes());
+}
+
+/* acc = A tile * B tile over all taps and channels. */
+static void mainloop(const conv_sm80_config *cfg, const conv_values *p, const conv_sides *s, const tiled_mma *mma,
+                     gather *A, gather *B, tensor acc)
+{
+    val k = narrow(s->from_channels);
+    for (int m = 0; m < CONV_MODES; m++)
+        k = mul(k, narrow(p->filter[m]));
+    val tiles = convert(U32, div(add(k, imm(TILE_K - 1)), imm(TILE_K)));
+    for (int i = 0; i < cfg->stages - 1; i++) {
+        load_operand(cfg, p, s, A, true, imm(i), imm(i));
+        load_operand(cfg, p, s, B, false, imm(i), imm(i));
+        store_elements(A, imm(i));
+        store_elements(B, imm(i));
+        cp_async_commit();
+    }
+    val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
+    LOOP(tile, tiles) {
+        cp_async_wait(cfg->stages - 2);
+        cta_sync(); // all copies of `ready` are here, and all warps are done with the stage before it, which is `free`
+        val next = add(tile, imm(cfg->stages - 1));
+        load_operand(cfg, p, s, A, true, next, free);
+        load_operand(cfg, p, s, B, false, next, free);
+        cp_async_commit();
+        multiply(mma, A, B, ready, acc);
+        store_elements(A, free);
+        store_elements(B, free);
+        assign(free, ready);
+        assign(ready, select(eq(ready, imm(cfg->stages - 1)), imm(0), add(ready, imm(1))));
+    }
+    cp_async_wait(0);
+}
+
+/* The accumulators to the output: a pixel's place in memory is found once for each row. */
+static void store_tile(const conv_sm80_config *cfg, const conv_values *p, const conv_sides *s, const tiled_mma *mma,
+                       val row, val col, val group, tensor acc)
+{
+    tensor cD = identity_tensor(shape(cfg->tile_m, cfg->tile_n)),
+           tCcD = partition_C(mma, cD, thread()); // (MMA,MMA_M,MMA_N)
+    layout down = coordinate_distances(tCcD, 0);
+    val image = mul(mul(s->to_size[0], s->to_size[1]), s->to_size[2]), pixels = mul(p->n, image), starts[ROWS_MAX];
+    bool found[ROWS_MAX] = { false };
+    for (int i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
+        const int64_t below = index_at(down, i);
+        val pixel = convert(I64, add(row, coordinate(tCcD, 0, i))),
+            channel = convert(I64, add(col, coordinate(tCcD, 1, i)));
+        if (!found[below]) {
+            starts[below] = add(mul(div(pixel, image), s->to[0]), mul(rem(pixel, image), s->to[3]));
+            found[below] = true;
+        }
+        IF(logical_and(lt(pixel, pixels), lt(channel, s->to_channels))) {
+            val of_all = add(mul(group, s->to_channels), channel), index = add(starts[below], mul(of_all, s->to[4]));
+            conv_store(&cfg->form, p, s->d, index, of_all, at(acc, i));
+        }
+    }
+}
+
+/* Kernel 1 takes single elements, for pointers that are aligned to no more. */
+static conv_sm80_config config_of(const void *config, int kernel)
+{
+    conv_sm80_config c = *(const conv_sm80_config *)config;
+    if (kernel == 1) {
+        c.vec_a = c.vec_b = 1;
+        c.tile_m = c.tile_n = 64;
+    }
+    return c;
+}
+
+void conv_sm80(const void *config, int kernel)
+{
+    const conv_sm80_config of_kernel = config_of(config, kernel), *cfg = &of_kernel;
+    const conv_form *form = &cfg->form;
+    launch_bounds(THREADS, 0);
+    conv_values p = params_of(conv);
+    conv_sides s = sides_of(form, &p);
+    val row = mul(cta_x(), imm(cfg->tile_m)), col = mul(cta_y(), imm(cfg->tile_n)), group = convert(I64, cta_z());
+    gather A = gather_of(cfg, "A", cfg->tile_m, cfg->vec_a), B = gather_of(cfg, "B", cfg->tile_n, cfg->vec_b);
+    find_pixels(cfg, &p, &s, row, group, &A);
+    find_filters(cfg, &p, &s, col, group, &B);
+    grid_wait();
+    launch_dependents();
+    tiled_mma mma =
+        make_tiled_mma(form->dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 2, 2);
+    tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
+    fill(acc, immf(0));
+    mainloop(cfg, &p, &s, &mma, &A, &B, acc);
+    store_tile(cfg, &p, &s, &mma, row, col, group, acc);
+}
+
+/* The host side */
+
+/* The longest vector in which a thread gathers channels that lie `step` elements apart: all rows start at multiples of it. */
+static int vector_of(const ckl_conv_desc *d, int64_t channels, int64_t step)
+{
+    const int64_t most = 16 / (int64_t)ckl_dtype_bytes(d->dtype);
+    return step > 1 ? 1 : (int)min_i64(most, channels ? power_of_two_in(channels) : most);
+}
+
+static void vectors_of(const ckl_conv_desc *d, int *a, int *b)
+{
+    const bool data = d->direction == CKL_CONV_DATA;
+    const conv_tensor from = conv_tensor_of(d, data ? CONV_Y : CONV_X), w = conv_tensor_of(d, CONV_W);
+    const int64_t channels = (data ? d->k : d->c) / d->groups;
+    *a = vector_of(d, channels, from.stride[CONV_RANK - 1]);
+    *b = vector_of(d, channels, w.stride[data ? 0 : CONV_RANK - 1]);
+}
+
+static int64_t pixels_of(const ckl_conv_desc *d)
+{
+    const conv_tensor to = conv_tensor_of(d, d->direction == CKL_CONV_DATA ? CONV_X : CONV_Y);
+    return to.shape[0] * to.shape[1] * to.shape[2] * to.shape[3];
+}
+
+/* Channels of a group that are written. */
+static int64_t outputs_of(const ckl_conv_desc *d)
+{
+    return (d->direction == CKL_CONV_DATA ? d->c : d->k) / d->groups;
+}
+
+static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_conv_desc *d = desc;
+    conv_sm80_config *c = config;
+    c->form = conv_form_of(d);
+    vectors_of(d, &c->vec_a, &c->vec_b);
+    const bool narrow_vectors = c->vec_a < 4 || c->vec_b < 4;
+    const int64_t tiles = ceil_div(pixels_of(d), 128) * ceil_div(outputs_of(d), 128) * d->groups;
+    c->tile_m = narrow_vectors || tiles < device->sm_count ? 64 : 128;
+    c->tile_n = narrow_vectors || outputs_of(d) <= 64 ? 64 : c->tile_m;
+    return CKL_OK;
+}
+
+static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, const void *config)
+{
+    (void)device;
+    const ckl_conv_desc *d = desc;
+    const conv_sm80_config *c = config;
+    int vec_a, vec_b;
+    TRY(conv_check_form("sm80", d, &c->form));
+    if (d->dtype == CKL_F32)
+        FAIL(CKL_UNSUPPORTED, "conv sm80: dtype=f32 is none of f16, bf16");
+    if (d->direction == CKL_CONV_WEIGHT)
+        FAIL(CKL_UNSUPPORTED, "conv sm80: it does not compute the gradient of weights");
+    if (d->c == 0)
+        FAIL(CKL_UNSUPPORTED, "conv sm80: c=0 leaves no products");
+    if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
+        FAIL(CKL_INVALID, "conv sm80: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
+    if (c->stages < 2 || c->stages > 8)
+        FAIL(CKL_INVALID, "conv sm80: stages=%d is not in 2..8", c->stages);
+    vectors_of(d, &vec_a, &vec_b);
+    const int64_t rows_a = c->tile_m * 32 / c->vec_a, rows_b = c->tile_n * 32 / c->vec_b;
+    if (c->vec_a > vec_a || c->vec_b > vec_b)
+        FAIL(CKL_UNSUPPORTED, "conv sm80: channels come in vectors of %d and %d elements, vec_a=%d vec_b=%d wants more",
+             vec_a, vec_b, c->vec_a, c->vec_b);
+    if ((c->vec_a > 1 && rows_a > 16 * CONV_SM80_THREADS) || (c->vec_b > 1 && rows_b > 16 * CONV_SM80_THREADS))
+        FAIL(CKL_INVALID, "conv sm80: a thread cannot gather more than 16 rows of a tile");
+    const double reach = (double)d->c * (double)d->t * (double)d->r * (double)d->s;
+    if (reach * (double)d->k / (double)d->groups > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sm80: a filter is beyond 32-bit numbers");
+    if (ceil_div(outputs_of(d), c->tile_n) > UINT16_MAX || d->groups > UINT16_MAX || pixels_of(d) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED,
+             "conv sm80: %" PRId64 " pixels, %" PRId64 " channels and %" PRId64
+             " groups are more tiles than a launch has",
+             pixels_of(d), outputs_of(d), d->groups);
+    return CKL_OK;
+}
+
+static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_args *x = args;
+    const conv_sm80_config *all = plan->config;
+    const int vec = all->vec_a > all->vec_b ? all->vec_a : all->vec_b;
+    const void *from = d->direction == CKL_CONV_DATA ? x->dy : x->x;
+    const int kernel = !PLAN_ALIGNED(vec * (int64_t)ckl_dtype_bytes(d->dtype), from, x->w);
+    const conv_sm80_config c = config_of(all, kernel);
+    const conv_params params = conv_params_of(d, args);
+    const plan_grid grid = { ceil_div(pixels_of(d), c.tile_m), ceil_div(outputs_of(d), c.tile_n), d->groups };
+    return plan_launch(plan, kernel, grid, &params, stream);
+}
+
+static const field sm80_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm80_config, form)) //
+                                     CONV_SM80_CONFIG(FIELD_ROW, conv_sm80_config) };
+
+const implementation conv_sm80_implementation = {
+    IMPLEMENTATION_PARTS(conv, sm80),
+    .summary = "implicit GEMM: operands gathered by cp.async, mma.sync; every GPU from sm_80 on",
+    .kernels = 2,
+    .params = &conv_param_list,
+};

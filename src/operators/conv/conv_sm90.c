@@ -1,0 +1,346 @@
+/*
+ * conv_sm90.c - a persistent, warp-specialised convolution for Hopper: implicit GEMM of NHWC images without a copy of patches.
+ *
+ *   a tile            a box of pixels of y, columns by rows by images, times some filters
+ *   warpgroup 0       producer: for every tap and 64 channels TMA loads the box of x that lies under the tap, shifted, with the
+ *                     filters' strides, and with zeros for what is outside; and the filters' elements of that tap
+ *   warpgroups 1..    consumers: 64 pixels each, wgmma into registers; y goes through staging buffers, a box of TMA at a time
+ */
+#include <stdio.h>
+
+#include "cute/kernel.h"
+#include "operators/conv/conv_epilogue.h"
+
+enum {
+    WARPGROUP = 128,
+    BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
+};
+
+/* Where a tile begins: pixels outermost first, its image, its first filter. */
+typedef struct tile_place {
+    val at[CONV_MODES], image, filter;
+} tile_place;
+
+/* Everything the roles share. */
+typedef struct conv_kernel {
+    const conv_sm90_config *cfg;
+    conv_sm90_shape size;
+    conv_values p;
+    tma_copy tmaX, tmaW, tmaY, tmaResidual;
+    tensor sX, sW; // (BM,BK,STAGES), (BN,BK,STAGES)
+    tensor sY;     // (ROWS,COLS,BUFFERS,CONSUMERS)
+    pipeline ring;
+    int64_t residual_barriers;              // one per consumer: its next residual has arrived
+    val tiles[CONV_MODES], images, filters; // tiles along each
+    val count;
+    val chunks, k_tiles; // of channels; in all
+} conv_kernel;
+
+/* One consumer's view. */
+typedef struct consumer_role {
+    val index, tid, barrier;
+    val first_thread; // predicate: the thread that issues its TMA
+    tiled_mma mma;
+    tensor acc;        // (MMA,MMA_M,MMA_N)
+    tensor tCrX, tCrW; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
+    tensor sY;         // (ROWS,COLS,BUFFERS)
+    val residual_parity;
+} consumer_role;
+
+static tiled_mma mma_of(ckl_dtype dtype, int n)
+{
+    char atom[ATOM_NAME_MAX];
+    snprintf(atom, sizeof atom, "SM90_64x%dx16_%s_SS", n, dtype == F16 ? "F32F16F16" : "F32BF16BF16");
+    return make_tiled_mma(atom, 1, 1);
+}
+
+/* Tiles, boxes and memory */
+
+static val number(val x)
+{
+    return convert(U32, x);
+}
+
+static val tiles_along(val size, int box)
+{
+    return div(add(number(size), imm(box - 1)), imm(box));
+}
+
+static void describe_boxes(conv_kernel *k)
+{
+    const conv_sm90_config *c = k->cfg;
+    const conv_sm90_shape *s = &k->size;
+    const int x_box[] = { CONV_SM90_K, c->box_w, c->box_h, 1, c->box_n };
+    const int x_step[] = { 1, c->step_w, c->step_h, 1, 1 };
+    const int y_box[] = { s->y_cols, s->part_w, s->part_h, 1, s->part_n };
+    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, 128);
+    k->tmaW = make_tma(k->p.mW, c->form.dtype, 3, c->tile_n, CONV_SM90_K, 128);
+    k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, 128);
+    if (c->form.residual)
+        k->tmaResidual = make_tma_box(k->p.mR, c->form.out, 5, y_box, NULL, 128);
+}
+
+/* (ROWS,COLS,COUNT,COUNT_OUTER) tiles, each as TMA writes and wgmma reads it. */
+static tensor tiles_of(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer)
+{
+    const int64_t elements = (int64_t)rows * cols;
+    layout all = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
+    return smem_tensor(name, dtype, with_swizzle(tma_tile_layout(dtype, rows, cols, 128).sw, all), 1024);
+}
+
+static void describe_memory(conv_kernel *k)
+{
+    const conv_sm90_config *c = k->cfg;
+    k->sX = slice(tiles_of("X", c->form.dtype, k->size.tile_m, CONV_SM90_K, c->stages, 1), _, _, _, 0);
+    k->sW = slice(tiles_of("W", c->form.dtype, c->tile_n, CONV_SM90_K, c->stages, 1), _, _, _, 0);
+    k->sY = tiles_of("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, CONV_SM90_BUFFERS, c->consumers);
+    k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
+    if (c->form.residual)
+        k->residual_barriers = smem_alloc("residual arrived", 8 * (int64_t)c->consumers, 8);
+}
+
+static void describe_schedule(conv_kernel *k)
+{
+    const conv_sm90_config *c = k->cfg;
+    const int box[CONV_MODES] = { 1, c->box_h, c->box_w };
+    k->images = tiles_along(k->p.n, c->box_n);
+    k->filters = tiles_along(k->p.k, c->tile_n);
+    k->count = mul(k->images, k->filters);
+    k->chunks = tiles_along(k->p.c, CONV_SM90_K);
+    k->k_tiles = k->chunks;
+    for (int m = 0; m < CONV_MODES; m++) {
+        k->tiles[m] = tiles_along(k->p.y_size[m], box[m]);
+        k->count = mul(k->count, k->tiles[m]);
+        k->k_tiles = mul(k->k_tiles, number(k->p.filter[m]));
+    }
+}
+
+/* Filters fastest: CTAs side by side read the same pixels. */
+static tile_place place_of(const conv_kernel *k, val tile)
+{
+    const int box[CONV_MODES] = { 1, k->cfg->box_h, k->cfg->box_w };
+    tile_place place = { .filter = mul(rem(tile, k->filters), imm(k->cfg->tile_n)) };
+    val rest = div(tile, k->filters);
+    for (int m = CONV_MODES - 1; m >= 0; m--) {
+        place.at[m] = mul(rem(rest, k->tiles[m]), imm(box[m]));
+        rest = div(rest, k->tiles[m]);
+    }
+    place.image = mul(rest, imm(k->cfg->box_n));
+    return place;
+}
+
+/* The producer */
+
+/* The first pixel of x under a tap, along a mode. */
+static val under(const conv_kernel *k, const tile_place *place, val tap, int m)
+{
+    val first = mul(place->at[m], number(k->p.step[m]));
+    return sub(add(first, mul(tap, number(k->p.dilation[m]))), number(k->p.pad[m]));
+}
+
+/* Fills one stage: some channels of the pixels under a tap, and the filters' of that tap, which is number `tap` of them. */
+static void load_stage(const conv_kernel *k, const pipeline_state *at, const tile_place *place, const val *pixel,
+                       val tap, val channel)
+{
+    val full = pipeline_full_barrier(&k->ring, at);
+    val outer[] = { pixel[1], pixel[0], place->image };
+    pipeline_wait_empty(&k->ring, at);
+    pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
+    tma_load_of(&k->tmaX, slice(k->sX, _, _, at->stage), pixel[2], channel, 3, outer, full, imm(0));
+    tma_load_of(&k->tmaW, slice(k->sW, _, _, at->stage), place->filter, channel, 1, &tap, full, imm(0));
+}
+
+static void load_tiles(const conv_kernel *k)
+{
+    pipeline_state stage = producer_state(&k->ring);
+    val tap = variable(U32, imm(0)), filter[CONV_MODES];
+    for (int m = 0; m < CONV_MODES; m++)
+        filter[m] = number(k->p.filter[m]);
+    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+        tile_place place = place_of(k, tile);
+        assign(tap, imm(0));
+        LOOP(t, filter[0])
+            LOOP(r, filter[1])
+                LOOP(s, filter[2]) {
+                    const val pixel[] = { under(k, &place, t, 0), under(k, &place, r, 1), under(k, &place, s, 2) };
+                    LOOP(chunk, k->chunks) {
+                        load_stage(k, &stage, &place, pixel, tap, mul(chunk, imm(CONV_SM90_K)));
+                        pipeline_advance(&stage);
+                    }
+                    assign(tap, add(tap, imm(1)));
+                }
+    }
+}
+
+/* The consumers */
+
+static consumer_role describe_consumer(const conv_kernel *k)
+{
+    const conv_sm90_config *cfg = k->cfg;
+    consumer_role c = { .mma = mma_of(cfg->form.dtype, cfg->tile_n) };
+    c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
+    c.tid = rem(thread(), imm(WARPGROUP));
+    c.barrier = add(c.index, imm(BARRIER_CONSUMER));
+    c.first_thread = eq(c.tid, imm(0));
+    tensor sX = local_tile(k->sX, shape(CONV_SM90_ROWS, CONV_SM90_K), coord(c.index, 0, _)); // (ROWS,BK,STAGES)
+    c.tCrX = descriptors_A(&c.mma, sX);
+    c.tCrW = descriptors_B(&c.mma, k->sW);
+    c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
+    fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
+    c.sY = slice(k->sY, _, _, _, c.index);
+    if (cfg->form.residual)
+        c.residual_parity = variable(U32, imm(0));
+    return c;
+}
+
+/* A stage is released when the wgmmas of the stage after it are under way. */
+static void mainloop(const conv_kernel *k, const consumer_role *c, pipeline_state *stage)
+{
+    val before = variable(U32, stage->stage);
+    LOOP(kt, k->k_tiles) {
+        val not_first = ne(kt, imm(0));
+        pipeline_wait_full(&k->ring, stage);
+        mma_fence();
+        gemm(&c->mma, slice(c->tCrX, _, _, stage->stage), slice(c->tCrW, _, _, stage->stage), c->acc, not_first);
+        mma_commit();
+        mma_wait(1);
+        IF(logical_and(c->first_thread, not_first))
+            pipeline_release(&k->ring, before);
+        assign(before, stage->stage);
+        pipeline_advance(stage);
+    }
+    mma_wait(0);
+    IF(c->first_thread)
+        pipeline_release(&k->ring, before);
+}
+
+/* Where the consumer's pixels begin. */
+static tile_place place_of_consumer(const conv_kernel *k, const consumer_role *c, const tile_place *tile)
+{
+    const conv_sm90_shape *s = &k->size;
+    tile_place own = *tile;
+    own.at[2] = add(own.at[2], mul(c->index, imm(s->next_w)));
+    own.at[1] = add(own.at[1], mul(c->index, imm(s->next_h)));
+    own.image = add(own.image, mul(c->index, imm(s->next_n)));
+    return own;
+}
+
+/* The residual into the staging buffer, then to registers in the order of the accumulators. */
+static tensor load_residual(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY,
+                            const tile_place *own, val channel)
+{
+    val barrier = add(smem_address(k->residual_barriers), mul(c->index, imm(8)));
+    val outer[] = { own->at[1], own->at[0], own->image };
+    IF(c->first_thread) {
+        mbarrier_expect(barrier, imm((int)tma_bytes(&k->tmaResidual)));
+        tma_load_of(&k->tmaResidual, sY, own->at[2], channel, 3, outer, barrier, imm(0));
+    }
+    mbarrier_wait(barrier, c->residual_parity);
+    assign(c->residual_parity, bit_xor(c->residual_parity, imm(1)));
+    tensor rR = fragment_like(acc, F32);
+    copy(partition_C(mma, sY, c->tid), rR, 2 * (int)ckl_dtype_bytes(k->cfg->form.out));
+    return rR;
+}
+
+/* The accumulators of some columns with bias, residual and activation, in the staging buffer. */
+static void finish_columns(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY,
+                           tensor rR, val channel)
+{
+    const conv_form *form = &k->cfg->form;
+    tensor tCcY = partition_C(mma, identity_tensor(shape(CONV_SM90_ROWS, k->size.y_cols)), c->tid); // (MMA,1,1)
+    tensor gBias = gmem_tensor(k->p.bias, form->out, make_layout(dynamic(k->p.k), leaf(1)));        // (K)
+    tensor rY = fragment_like(acc, F32);
+    val last = sub(number(k->p.k), imm(1)), bias[2 * 128] = { 0 };
+    bool loaded[2 * 128] = { false };
+    layout along = coordinate_distances(tCcY, 1);
+    for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
+        const int64_t column = index_at(along, i);
+        val x = at_f32(acc, i);
+        if (form->bias && !loaded[column]) {
+            bias[column] = at_f32(gBias, min(add(channel, coordinate(tCcY, 1, i)), last));
+            loaded[column] = true;
+        }
+        x = form->bias ? add(x, bias[column]) : x;
+        x = form->residual ? add(x, at(rR, i)) : x;
+        set(rY, i, conv_activate(form->activation, x));
+    }
+    if (ckl_dtype_bytes(form->out) == 2)
+        stmatrix_C(mma, rY, sY, c->tid);
+    else
+        copy(rY, partition_C(mma, sY, c->tid), 8);
+}
+
+static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile)
+{
+    const int width = k->size.y_cols, count = k->cfg->tile_n / width;
+    const tile_place own = place_of_consumer(k, c, tile);
+    const tiled_mma mma = mma_of(k->cfg->form.dtype, width);
+    staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
+    for (int i = 0; i < count && !ir_failed(); i++) {
+        tensor sY = slice(c->sY, _, _, i % CONV_SM90_BUFFERS), rR = { 0 };
+        tensor acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);
+        val channel = add(own.filter, imm(i * width)), outer[] = { own.at[1], own.at[0], own.image };
+        staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
+        if (k->cfg->form.residual)
+            rR = load_residual(k, c, &mma, acc, sY, &own, channel);
+        finish_columns(k, c, &mma, acc, sY, rR, channel);
+        STAGED_STORE(&staged)
+            tma_store_of(&k->tmaY, sY, own.at[2], channel, 3, outer);
+    }
+}
+
+static void consume(const conv_kernel *k)
+{
+    consumer_role c = describe_consumer(k);
+    pipeline_state stage = consumer_state(&k->ring);
+    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+        tile_place place = place_of(k, tile);
+        mainloop(k, &c, &stage);
+        epilogue(k, &c, &place);
+    }
+    IF(c.first_thread)
+        tma_store_wait(0);
+}
+
+/* One thread makes the barriers. */
+static void initialise(const conv_kernel *k)
+{
+    IF(eq(thread(), imm(0))) {
+        tma_prefetch(&k->tmaX);
+        tma_prefetch(&k->tmaW);
+        tma_prefetch(&k->tmaY);
+        pipeline_init(&k->ring);
+        for (int b = 0; k->cfg->form.residual && b < k->cfg->consumers; b++)
+            mbarrier_init(smem_address(k->residual_barriers + 8 * b), 1);
+        fence_mbarrier_init();
+    }
+    cta_sync();
+    grid_wait(); // what is above overlaps the end of the kernel before
+    launch_dependents();
+}
+
+void conv_sm90(const void *config, int kernel)
+{
+    const conv_sm90_config *cfg = config;
+    (void)kernel;
+    conv_kernel k = { .cfg = cfg, .size = conv_sm90_shape_of(cfg) };
+    launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
+    k.p = params_of(conv);
+    describe_boxes(&k);
+    describe_memory(&k);
+    describe_schedule(&k);
+    initialise(&k);
+    IF(lt(warp(), imm(WARPGROUP / 32))) {
+        if (cfg->consumers > 1)
+            warpgroup_reg_dealloc(40);
+        IF(eq(warp(), imm(0)))
+            IF(elect())
+                load_tiles(&k);
+    }
+    ELSE
+    {
+        if (cfg->consumers > 1)
+            warpgroup_reg_alloc(232);
+        consume(&k);
+    }
+}

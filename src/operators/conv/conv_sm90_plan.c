@@ -1,0 +1,165 @@
+/* conv_sm90_plan.c - the host side of the Hopper kernel: boxes of pixels, what they cost, tensor maps. */
+#include <math.h>
+
+#include "base/math.h"
+#include "operators/conv/conv_config.h"
+
+conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
+{
+    const int rows = CONV_SM90_ROWS, plane = c->box_w * c->box_h, out = (int)ckl_dtype_bytes(c->form.out);
+    conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = 128 / out };
+    s.part_w = c->box_w < rows ? c->box_w : rows;
+    s.part_h = c->box_h < rows / s.part_w ? c->box_h : rows / s.part_w;
+    s.part_n = rows / (s.part_w * s.part_h);
+    s.next_w = c->box_w > rows ? rows : 0;
+    s.next_h = c->box_w <= rows && plane > rows ? rows / c->box_w : 0;
+    s.next_n = plane <= rows ? rows / plane : 0;
+    s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * CONV_SM90_K * 2;
+    s.smem_bytes = c->stages * (s.stage_bytes + 16) + (int64_t)c->consumers * (CONV_SM90_BUFFERS * rows * 128 + 8);
+    return s;
+}
+
+/* Tiles of pixels and filters. */
+static double tiles_of(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    return (double)m[0].y * (double)ceil_div(m[1].y, c->box_h) * (double)ceil_div(m[2].y, c->box_w) *
+           (double)ceil_div(d->n, c->box_n) * (double)ceil_div(d->k, c->tile_n);
+}
+
+static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
+{
+    conv_sm90_config one = *c;
+    one.stages = 1;
+    const int64_t first = conv_sm90_shape_of(&one).smem_bytes, each = conv_sm90_shape_of(&one).stage_bytes + 16;
+    return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - first) / each);
+}
+
+/* Consumers, filters and boxes of a power of two of columns, rows and images. */
+static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    static const int widths[] = { 64, 128, 192, 256 };
+    enum { SIDES = 8 };
+    const ckl_conv_desc *d = desc;
+    conv_sm90_config *c = config;
+    c->form = conv_form_of(d);
+    c->box_w = 1 << i % SIDES;
+    c->box_h = 1 << i / SIDES % SIDES;
+    c->tile_n = widths[i / (SIDES * SIDES) % COUNT_OF(widths)];
+    c->consumers = 2 - i / (SIDES * SIDES * COUNT_OF(widths));
+    c->box_n = CONV_SM90_ROWS * c->consumers / (c->box_w * c->box_h);
+    c->step_w = (int)d->stride_w;
+    c->step_h = (int)d->stride_h;
+    c->stages = stages_of(c, device);
+    return c->consumers > 0;
+}
+
+/*
+ * Cycles of a tile: its stages at the rate of the tensor cores, or of 64 bytes a cycle from L2 to an SM; then the epilogue, some
+ * cycles for each accumulator of a thread, which nothing overlaps.
+ */
+static plan_cost cost_sm90(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double PRODUCTS = 2048, BYTES = 64, EPILOGUE = 10, START = 2000, HERTZ = 1.7e9;
+    const ckl_conv_desc *d = desc;
+    const conv_sm90_config *c = config;
+    const conv_sm90_shape s = conv_sm90_shape_of(c);
+    const double k_tiles = (double)d->t * (double)d->r * (double)d->s * (double)ceil_div(d->c, CONV_SM90_K);
+    const double multiply = (double)s.tile_m * c->tile_n * CONV_SM90_K / PRODUCTS, load = (double)s.stage_bytes / BYTES;
+    const double tile = k_tiles * fmax(multiply, load) + EPILOGUE * c->tile_n / 2;
+    const double tiles = tiles_of(d, c), waves = ceil(tiles / device->sm_count),
+                 traffic = tiles / device->sm_count / 64;
+    return (plan_cost){ ((waves + traffic) * tile + START) / HERTZ * 1e6, multiply > load ? "tensor cores" : "loads" };
+}
+
+static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const conv_sm90_config *c = config;
+    const int64_t unit = 8, out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out);
+    if (!device->has_wgmma)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: %s has no wgmma", device->id);
+    TRY(conv_check_form("sm90", d, &c->form));
+    if (d->direction != CKL_CONV_FORWARD)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: it computes no gradients");
+    if (d->dtype == CKL_F32)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: dtype=f32 is none of f16, bf16");
+    if (d->layout != CKL_IMAGE_NHWC)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: layout=nchw has its channels apart");
+    if (d->groups != 1)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: groups=%" PRId64 " are convolved by other kernels", d->groups);
+    if (d->c == 0 || d->c % unit || d->k % out_unit)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c, d->k);
+    if (d->stride_d > 1 || d->stride_h > 8 || d->stride_w > 8)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: TMA takes strides of up to 8, and of slices 1");
+    if (c->step_w != d->stride_w || c->step_h != d->stride_h)
+        FAIL(CKL_INVALID, "conv sm90: step_w=%d step_h=%d are not the problem's strides", c->step_w, c->step_h);
+    if (c->consumers < 1 || c->consumers > 2)
+        FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2", c->consumers);
+    if (!is_power_of_two(c->box_w) || !is_power_of_two(c->box_h) || !is_power_of_two(c->box_n) || c->box_w > 128 ||
+        c->box_h > 128 || c->box_w * c->box_h > 128 || c->box_n > 128 ||
+        c->box_w * c->box_h * c->box_n != CONV_SM90_ROWS * c->consumers)
+        FAIL(CKL_INVALID, "conv sm90: a box of %dx%dx%d is not %d pixels in powers of two", c->box_n, c->box_h,
+             c->box_w, CONV_SM90_ROWS * c->consumers);
+    if ((c->box_w - 1) * c->step_w >= 256 || (c->box_h - 1) * c->step_h >= 256)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: a box of %dx%d with its strides is more than TMA takes", c->box_h, c->box_w);
+    const conv_sm90_shape s = conv_sm90_shape_of(c);
+    if (c->tile_n < s.y_cols || c->tile_n % 64 || c->tile_n > 256 || (c->tile_n > 192 && c->form.residual))
+        FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of 64 up to %d", c->tile_n,
+             c->form.residual ? 192 : 256);
+    if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has",
+             c->stages, s.smem_bytes, device->id);
+    if (tiles_of(d, c) > INT32_MAX || d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: %g tiles, or a size, are beyond 32-bit numbers", tiles_of(d, c));
+    return CKL_OK;
+}
+
+/* A tensor of pixels for TMA: channels, columns, rows, slices, images. */
+static param_tensor pixels(const void *pointer, const conv_tensor *t)
+{
+    param_tensor p = { .pointer = pointer };
+    for (int i = 0; i < CONV_RANK; i++) {
+        p.size[i] = t->shape[CONV_RANK - 1 - i];
+        p.stride[i] = t->stride[CONV_RANK - 1 - i];
+    }
+    return p;
+}
+
+static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_args *a = args;
+    const conv_sm90_config *c = plan->config;
+    const conv_tensor x = conv_tensor_of(d, CONV_X), y = conv_tensor_of(d, CONV_Y);
+    if (!PLAN_ALIGNED(16, a->x, a->w, a->y, a->residual))
+        FAIL(CKL_INVALID, "conv sm90: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
+    conv_params params = conv_params_of(d, a);
+    params.mX = pixels(a->x, &x);
+    params.mY = pixels(a->y, &y);
+    params.mR = pixels(a->residual, &y);
+    params.mW = (param_tensor){ .pointer = a->w,
+                                .size = { d->c, d->k, d->t * d->r * d->s },
+                                .stride = { 1, d->t * d->r * d->s * d->c, d->c } };
+    const int64_t tiles = (int64_t)tiles_of(d, c);
+    return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, &params,
+                       stream);
+}
+
+static const field sm90_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_config, form)) //
+                                     CONV_SM90_CONFIG(FIELD_ROW, conv_sm90_config) };
+
+const implementation conv_sm90_implementation = {
+    .name = "sm90",
+    .summary = "persistent implicit GEMM: TMA boxes of pixels, wgmma; NHWC, Hopper",
+    .config_bytes = sizeof(conv_sm90_config),
+    .config = FIELD_TABLE(sm90_fields),
+    .candidate = candidate_sm90,
+    .cost = cost_sm90,
+    .admit = admit_sm90,
+    .describe = conv_sm90,
+    .params = &conv_param_list,
+    .target = IR_SM90A,
+    .launch = launch_sm90,
+};

@@ -1,0 +1,288 @@
+/* conv_test.c - the definition of convolution in double, its cases and rejects. */
+#include <math.h>
+
+#include "base/dtype.h"
+#include "operators/conv/conv_config.h"
+#include "operators/operators.h"
+
+enum { X, W, DY, BIAS, RESIDUAL, Y, DX, DW, DBIAS }; // operands
+enum { OF_Y, OF_DX, OF_DW, OF_DBIAS };               // outputs
+
+/* Sums of products stay in f32. Those of inputs run along their channels, those of weights along images. */
+static int operands(const void *problem, operand *all)
+{
+    const ckl_conv_desc *d = problem;
+    const bool nhwc = d->layout == CKL_IMAGE_NHWC;
+    for (int i = X; i <= DY; i++) {
+        all[i] = operand_along(all[i], d->direction == CKL_CONV_WEIGHT ? 1 : 1u << (nhwc ? CONV_RANK - 1 : 1));
+        all[i].hard_max = 0x1p40;
+    }
+    all[BIAS].hard_max = all[RESIDUAL].hard_max = 0x1p100;
+    return 0;
+}
+
+/* A sum on its way. */
+typedef struct sum_of_products {
+    const ckl_conv_desc *d;
+    void *const *host;
+    conv_mode modes[CONV_MODES];
+    conv_tensor x, w, y;
+    double value, magnitude;
+    bool open; // an infinite filter meets a zero outside, or NaN does: 0 or NaN
+} sum_of_products;
+
+static int64_t index_of(const conv_tensor *t, const int64_t *at)
+{
+    int64_t index = 0;
+    for (int i = 0; i < CONV_RANK; i++)
+        index += at[i] * t->stride[i];
+    return index;
+}
+
+/* An element of the filters is multiplied by what is outside. */
+static void meet_zero(sum_of_products *s, const int64_t *w)
+{
+    if (s->d->direction != CKL_CONV_WEIGHT)
+        s->open |= !isfinite(dtype_read(s->d->dtype, s->host[W], index_of(&s->w, w)));
+}
+
+/* Adds x at the place under `tap` of the filter at place `o` times w or dy, for the channel c of a group and filter k. */
+static void add_product(sum_of_products *s, int64_t n, const int64_t *o, const int64_t *tap, int64_t k, int64_t c)
+{
+    const int64_t group = k / (s->d->k / s->d->groups), channel = group * (s->d->c / s->d->groups) + c;
+    int64_t x[CONV_RANK] = { n, 0, 0, 0, channel }, w[CONV_RANK] = { k, tap[0], tap[1], tap[2], c };
+    int64_t y[CONV_RANK] = { n, o[0], o[1], o[2], k };
+    bool outside = false;
+    for (int i = 0; i < CONV_MODES; i++) {
+        const conv_mode *m = &s->modes[i];
+        x[1 + i] = o[i] * m->stride + tap[i] * m->dilation - m->pad;
+        outside |= x[1 + i] < 0 || x[1 + i] >= m->x;
+    }
+    if (outside) {
+        meet_zero(s, w);
+        return;
+    }
+    const ckl_conv_direction direction = s->d->direction;
+    double first = direction == CKL_CONV_DATA ? dtype_read(s->d->dtype, s->host[DY], index_of(&s->y, y))
+                                              : dtype_read(s->d->dtype, s->host[X], index_of(&s->x, x));
+    double second = direction == CKL_CONV_WEIGHT ? dtype_read(s->d->dtype, s->host[DY], index_of(&s->y, y))
+                                                 : dtype_read(s->d->dtype, s->host[W], index_of(&s->w, w));
+    s->value += first * second;
+    s->magnitude += fabs(first * second);
+}
+
+/* Runs the body for every [0], [1], [2] below the sizes. */
+#define EACH(at, size)                                      \
+    for (int64_t at[3] = { 0 }; at[0] < (size)[0]; at[0]++) \
+        for (at[1] = 0; at[1] < (size)[1]; at[1]++)         \
+            for (at[2] = 0; at[2] < (size)[2]; at[2]++)
+
+static void forward(sum_of_products *s, const int64_t *at)
+{
+    const int64_t filter[] = { s->modes[0].filter, s->modes[1].filter, s->modes[2].filter };
+    EACH(tap, filter)
+    for (int64_t c = 0; c < s->d->c / s->d->groups; c++)
+        add_product(s, at[0], at + 1, tap, at[4], c);
+}
+
+/* Of the places of a filter those with a tap on the element. */
+static void data(sum_of_products *s, const int64_t *at)
+{
+    const int64_t filter[] = { s->modes[0].filter, s->modes[1].filter, s->modes[2].filter };
+    const int64_t channels = s->d->c / s->d->groups, filters = s->d->k / s->d->groups, group = at[4] / channels;
+    EACH(tap, filter)
+    {
+        int64_t o[CONV_MODES];
+        bool there = true;
+        for (int i = 0; i < CONV_MODES; i++) {
+            const conv_mode *m = &s->modes[i];
+            int64_t reach = at[1 + i] + m->pad - tap[i] * m->dilation;
+            o[i] = reach / m->stride;
+            there &= reach >= 0 && reach % m->stride == 0 && o[i] < m->y;
+        }
+        for (int64_t k = group * filters; k < (group + 1) * filters; k++)
+            if (there)
+                add_product(s, at[0], o, tap, k, at[4] % channels);
+            else
+                meet_zero(s, (int64_t[]){ k, tap[0], tap[1], tap[2], at[4] % channels });
+    }
+}
+
+static void weight(sum_of_products *s, const int64_t *at)
+{
+    const int64_t places[] = { s->modes[0].y, s->modes[1].y, s->modes[2].y };
+    for (int64_t n = 0; n < s->d->n; n++)
+        EACH(o, places)
+    add_product(s, n, o, at + 1, at[0], at[4]);
+}
+
+static void channel(sum_of_products *s, int64_t k)
+{
+    const int64_t places[] = { s->modes[0].y, s->modes[1].y, s->modes[2].y };
+    for (int64_t n = 0; n < s->d->n; n++)
+        EACH(o, places)
+        {
+            const int64_t y[CONV_RANK] = { n, o[0], o[1], o[2], k };
+            double dy = dtype_read(s->d->dtype, s->host[DY], index_of(&s->y, y));
+            s->value += dy;
+            s->magnitude += fabs(dy);
+        }
+}
+
+static double activate(choice activation, double x)
+{
+    if (activation == CKL_ACTIVATION_RELU)
+        return isnan(x) ? x : fmax(x, 0);
+    if (activation == CKL_ACTIVATION_GELU)
+        return x == -INFINITY ? -0.0 : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    return x;
+}
+
+static void finish(sum_of_products *s, const int64_t *at)
+{
+    const ckl_conv_desc *d = s->d;
+    double bias = d->bias ? dtype_read(d->out, s->host[BIAS], at[4]) : 0;
+    double residual = d->residual ? dtype_read(d->out, s->host[RESIDUAL], index_of(&s->y, at)) : 0;
+    s->value = activate((choice)d->activation, s->value + bias + residual);
+    s->magnitude = 1.13 * (s->magnitude + fabs(bias) + fabs(residual)); // GELU's slope
+}
+
+/* The coordinates of element `number` of a tensor, counted in the order of memory. */
+static void coordinates_of(const ckl_conv_desc *d, const conv_tensor *t, int64_t number, int64_t *at)
+{
+    const int nhwc[CONV_RANK] = { 4, 3, 2, 1, 0 }, nchw[CONV_RANK] = { 3, 2, 1, 4, 0 };
+    for (int i = 0; i < CONV_RANK; i++) {
+        int mode = (d->layout == CKL_IMAGE_NHWC ? nhwc : nchw)[i];
+        at[mode] = number % t->shape[mode];
+        number /= t->shape[mode];
+    }
+}
+
+static void reference(const void *problem, void *const *host, reference_slice out)
+{
+    const ckl_conv_desc *d = problem;
+    sum_of_products s = { .d = d,
+                          .host = host,
+                          .x = conv_tensor_of(d, CONV_X),
+                          .w = conv_tensor_of(d, CONV_W),
+                          .y = conv_tensor_of(d, CONV_Y) };
+    conv_modes(d, s.modes);
+    const conv_tensor *of = out.output == OF_Y ? &s.y : out.output == OF_DX ? &s.x : &s.w;
+    const int64_t row = d->layout == CKL_IMAGE_NHWC ? of->shape[CONV_RANK - 1] : of->shape[CONV_RANK - 2];
+    for (int64_t j = 0; j < out.count; j++) {
+        int64_t at[CONV_RANK];
+        s.value = s.magnitude = 0;
+        s.open = false;
+        coordinates_of(d, of, out.row * row + out.first + j, at);
+        if (out.output == OF_DBIAS)
+            channel(&s, out.first + j);
+        else
+            (out.output == OF_Y ? forward : out.output == OF_DX ? data : weight)(&s, at);
+        if (out.output == OF_Y)
+            finish(&s, at);
+        out.value[j] = s.open ? (double)NAN : s.value;
+        out.magnitude[j] = s.open ? (double)REFERENCE_OPEN : s.magnitude;
+    }
+}
+
+/* Products of one sum. */
+static double products(const ckl_conv_desc *d)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    const double taps = (double)m[0].filter * (double)m[1].filter * (double)m[2].filter;
+    const double places = (double)m[0].y * (double)m[1].y * (double)m[2].y;
+    return d->direction == CKL_CONV_WEIGHT
+               ? (double)d->n * places
+               : taps * (double)(d->direction == CKL_CONV_DATA ? d->k : d->c) / (double)d->groups;
+}
+
+static double terms(const void *problem)
+{
+    return products(problem) + 2;
+}
+
+/* ex2.approx and rcp.approx of the GELU. */
+static double approximation(const void *problem)
+{
+    return ((const ckl_conv_desc *)problem)->activation == CKL_ACTIVATION_GELU ? 0x1p-16 : 0;
+}
+
+static double flops(const void *problem)
+{
+    const ckl_conv_desc *d = problem;
+    const conv_tensor w = conv_tensor_of(d, CONV_W), y = conv_tensor_of(d, CONV_Y);
+    double count = 2;
+    for (int i = 0; i < CONV_RANK; i++)
+        count *= (double)y.shape[i] * (i ? (double)w.shape[i] : 1);
+    return count;
+}
+
+static const char *const cases[] = {
+    "n=1 c=1 h=1 w=1 k=1 r=1 s=1                            # one product",
+    "n=2 c=16 h=9 w=11 k=24 pad=1",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 layout=nchw dtype=bf16 bias=1 activation=relu",
+    "n=1 c=8 h=12 w=10 k=16 r=5 s=3 pad=2 stride=2 residual=1 bias=1 activation=gelu",
+    "n=3 c=3 h=19 w=17 k=8 r=7 s=7 pad=3 stride=2 dtype=f32        # a first layer",
+    "n=2 c=12 h=8 w=8 k=12 groups=12 pad=1                 # depthwise",
+    "n=2 c=12 h=8 w=8 k=24 groups=3 pad=1 dilation=2 layout=nchw dtype=f32",
+    "n=2 c=24 h=7 w=9 k=40 r=1 s=1 dtype=bf16 out=f32       # a pixel alone",
+    "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 dtype=f32            # a volume",
+    "n=2 c=8 h=1 w=40 k=8 r=1 s=5 stride_w=3 pad_left=4 pad_right=1 # a signal, padded before",
+    "n=1 c=8 h=6 w=6 k=8 pad_top=2 pad_right=3               # sides of their own",
+    "n=1 c=0 h=4 w=4 k=8 bias=1                              # no products",
+    "n=0 c=8 h=4 w=4 k=8",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 direction=data",
+    "n=2 c=12 h=10 w=9 k=8 r=4 s=3 pad=1 stride=2 dilation=2 layout=nchw dtype=bf16 direction=data groups=2",
+    "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dtype=f32 direction=data out=f32",
+    "n=1 c=8 h=9 w=9 k=8 r=2 s=2 stride=3 direction=data dtype=bf16   # pixels that no filter sees",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 direction=weight bias=1 out=f32",
+    "n=2 c=12 h=10 w=9 k=8 r=3 s=3 pad=1 stride=2 dilation=2 layout=nchw dtype=bf16 direction=weight groups=2",
+    "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dtype=f32 direction=weight",
+    "n=0 c=8 h=4 w=4 k=8 direction=weight bias=1             # no images: zeros",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 misalign=1 impl=sm80",
+    NULL,
+};
+
+static const char *const population[] = {
+    "n={batch} c={channels} h={s:image} w={s} k={channels} r=3 s=3 pad=1 stride={1|1|1|2} dtype={f16|bf16}",
+    "n={batch} c={channels} h={s:image} w={s} k={channels} r=1 s=1 dtype={f16|bf16}",
+    "n={batch} c=3 h={s:image} w={s} k={32|64|96} {r=3 s=3|r=4 s=4|r=7 s=7} stride=2 pad=1 dtype={f16|bf16}",
+    "n={batch} c={c:channels} h={s:image} w={s} k={c} groups={c} {r=3 s=3 pad=1|r=5 s=5 pad=2|r=7 s=7 pad=3} "
+    "dtype={f16|bf16}",
+    "n={batch} c={channels} h={s:image} w={s} k={channels} r=3 s=3 pad=1 dtype={f16|bf16} layout={nhwc|nchw}",
+    NULL,
+};
+
+static const test_reject rejects[] = {
+    { "dtype=i32", CKL_INVALID, "conv: dtype=i32 is none of f32, f16, bf16" },
+    { "out=bf16", CKL_INVALID, "conv: out=bf16 is none of f16, f32" },
+    { "n=-1", CKL_INVALID, "conv: n=-1 is negative" },
+    { "h=0", CKL_INVALID, "conv: h=0 is not in 1..2^31-1" },
+    { "k=0", CKL_INVALID, "conv: k=0 is not in 1..2^31-1" },
+    { "r=0", CKL_INVALID, "conv: r=0 is not in 1..2^16" },
+    { "stride_h=-1", CKL_INVALID, "conv: stride_h=-1 is negative" },
+    { "dilation_w=-1", CKL_INVALID, "conv: dilation_w=-1 is negative" },
+    { "pad_top=-1", CKL_INVALID, "conv: pad_top=-1 is negative" },
+    { "groups=3", CKL_INVALID, "conv: groups=3 does not divide c=64" },
+    { "c=66 groups=3", CKL_INVALID, "conv: groups=3 does not divide k=64" },
+    { "h=2", CKL_INVALID, "conv: a filter of r=3 and dilation 1 has no place in h=2 and its padding" },
+    { "dilation_w=8", CKL_INVALID, "conv: a filter of s=3 and dilation 8 has no place in w=16 and its padding" },
+    { "direction=data bias=1", CKL_INVALID, "conv: bias=1 is not part of the gradient of data" },
+    { "direction=weight residual=1", CKL_INVALID, "conv: residual=1 is not part of a gradient" },
+    { "direction=data activation=relu", CKL_INVALID, "conv: activation=1 is not part of a gradient" },
+    { "n=2^31-1 c=2^31-1 h=2^31-1", CKL_INVALID, "spans more than 2^56 bytes" },
+    { "c=0 impl=sm80", CKL_UNSUPPORTED, "conv sm80: c=0 leaves no products" },
+    { "dtype=f32 impl=sm80", CKL_UNSUPPORTED, "conv sm80: dtype=f32 is none of f16, bf16" },
+    { "direction=weight impl=sm80", CKL_UNSUPPORTED, "conv sm80: it does not compute the gradient of weights" },
+    { "c=12 impl=sm80 config='vec_a=8'", CKL_UNSUPPORTED, "conv sm80: channels come in vectors of 4 and 4 elements" },
+    { "impl=sm80 config='tile_m=48'", CKL_INVALID, "conv sm80: tile 48x" },
+    { "impl=sm80 config='stages=9'", CKL_INVALID, "conv sm80: stages=9 is not in 2..8" },
+    { "c=2 impl=sm80 config='tile_m=256 tile_n=64'", CKL_INVALID, "cannot gather more than 16 rows" },
+    { "impl=naive config='threads=33'", CKL_INVALID, "conv naive: threads=33 must be a multiple of 32" },
+    { "impl=naive config='bias=1'", CKL_INVALID, "are not the problem's" },
+    { NULL, CKL_OK, NULL },
+};
+
+OPERATOR_TEST(conv, .operands = operands, .elements_alone = true, .reference = reference, .terms_of = terms,
+              .approximation_of = approximation, .flops = flops);

@@ -1,0 +1,129 @@
+/*
+ * gemm_splitk.c - K in slices, each a product of its own for the Hopper kernel, and a second kernel that adds them.
+ *
+ * The products are those of a batch: a slice of K of both operands each, their sums f32 in the workspace. Here a thread adds a
+ * few columns of a row over all slices, in their order, so that every run gives the same bits, and finishes them.
+ */
+#include "cute/kernel.h"
+#include "operators/gemm/gemm_epilogue.h"
+#include "operators/gemm/gemm_splitk.h"
+
+enum { COLUMNS = GEMM_SPLITK_COLUMNS };
+
+/* The columns of a row of D that a thread makes. */
+typedef struct sum_place {
+    val row, first; // i64
+    tensor rSum;    // (COLUMNS) of f32
+} sum_place;
+
+/* A matrix of (M,N) from this place on. */
+static tensor columns_at(val address, ckl_dtype dtype, val ld, const sum_place *at)
+{
+    val elements = add(mul(at->row, ld), at->first);
+    val start = add(address, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(dtype)))));
+    return gmem_tensor(start, dtype, compact(leaf(COLUMNS)));
+}
+
+/* The sums of some slices from one on: all their loads are under way before the first addition. */
+static void add_some(const gemm_sm90_values *p, val first, val address, val bytes, tensor rSum)
+{
+    tensor rPart[GEMM_SPLITK_AT_ONCE];
+    for (int s = 0; s < GEMM_SPLITK_AT_ONCE; s++) {
+        rPart[s] = fragment(F32, compact(leaf(COLUMNS)));
+        fill(rPart[s], immf(0));
+        IF(lt(add(first, imm(s)), p->batch))
+            copy(gmem_tensor(add(address, mul(bytes, imm(s))), F32, compact(leaf(COLUMNS))), rPart[s], 16);
+    }
+    for (int s = 0; s < GEMM_SPLITK_AT_ONCE; s++)
+        for (int i = 0; i < COLUMNS; i++)
+            set(rSum, i, add(at(rSum, i), at(rPart[s], i)));
+}
+
+static void add_slices(const gemm_sm90_values *p, sum_place *at)
+{
+    val bytes = convert(U64, mul(mul(convert(I64, p->m), p->lda), imm(4))); // of a slice
+    val start = tensor_address(columns_at(p->a, F32, p->lda, at), coord(0));
+    at->rSum = fragment(F32, compact(leaf(COLUMNS)));
+    fill(at->rSum, immf(0));
+    LOOP_FROM(s, imm(0), p->batch, imm(GEMM_SPLITK_AT_ONCE))
+        add_some(p, s, add(start, mul(bytes, convert(U64, s))), bytes, at->rSum);
+}
+
+/* All columns are there: one vector of C and of D, or two of f32. */
+static void store_vector(gemm_epilogue e, const gemm_sm90_values *p, const sum_place *at)
+{
+    tensor rC = fragment(e.d, compact(leaf(COLUMNS))), rD = fragment(e.d, compact(leaf(COLUMNS)));
+    tensor gBias = gmem_tensor(p->bias, e.d, make_layout(dynamic(p->n), leaf(1))); // (N)
+    fill(rC, convert(e.d, immf(0)));
+    if (e.c)
+        IF(ne(p->beta, immf(0)))
+            copy(columns_at(p->c, e.d, p->ldc, at), rC, 16);
+    for (int i = 0; i < COLUMNS; i++) {
+        val bias = e.bias ? at_f32(gBias, add(at->first, imm(i))) : immf(0);
+        val sum = gemm_finish(e, (gemm_scalars){ p->alpha, p->beta }, at(at->rSum, i), at_f32(rC, i), bias);
+        set(rD, i, convert(e.d, sum));
+    }
+    copy(rD, columns_at(p->d, e.d, p->ldd, at), 16);
+}
+
+static void store_elements(gemm_epilogue e, const gemm_sm90_values *p, const sum_place *at)
+{
+    const gemm_values all = { .m = convert(I64, p->m),
+                              .n = convert(I64, p->n),
+                              .c = p->c,
+                              .ldc = p->ldc,
+                              .d = p->d,
+                              .ldd = p->ldd,
+                              .bias = p->bias,
+                              .alpha = p->alpha,
+                              .beta = p->beta };
+    for (int i = 0; i < COLUMNS; i++) {
+        val col = add(at->first, imm(i));
+        IF(lt(col, all.n))
+            gemm_store(e, &all, at->row, col, at(at->rSum, i));
+    }
+}
+
+static void finish_columns(const gemm_splitk_config *cfg, const gemm_sm90_values *p, const sum_place *at)
+{
+    gemm_epilogue e = cfg->products.epilogue;
+    if (cfg->vec == 1) {
+        store_elements(e, p, at);
+        return;
+    }
+    IF(le(add(at->first, imm(COLUMNS)), convert(I64, p->n))) {
+        store_vector(e, p, at);
+    }
+    ELSE
+    {
+        store_elements(e, p, at);
+    }
+}
+
+static void add_products(const gemm_splitk_config *cfg)
+{
+    launch_bounds(GEMM_SPLITK_THREADS, 0);
+    gemm_sm90_values p = params_of(gemm_sm90);
+    val vectors = div(add(p.n, imm(COLUMNS - 1)), imm(COLUMNS)); // of a row
+    val vector = add(mul(cta_x(), imm(GEMM_SPLITK_THREADS)), thread());
+    val row = div(vector, vectors);
+    sum_place at = { .row = convert(I64, row),
+                     .first = convert(I64, mul(sub(vector, mul(row, vectors)), imm(COLUMNS))) };
+    grid_wait();
+    launch_dependents();
+    IF(lt(row, p.m)) {
+        add_slices(&p, &at);
+        finish_columns(cfg, &p, &at);
+    }
+}
+
+void gemm_splitk(const void *config, int kernel)
+{
+    const gemm_splitk_config *cfg = config;
+    if (kernel == 1) {
+        add_products(cfg);
+        return;
+    }
+    const gemm_sm90_config products = gemm_splitk_products(cfg);
+    gemm_sm90(&products, 0);
+}

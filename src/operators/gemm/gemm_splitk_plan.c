@@ -1,0 +1,210 @@
+/* gemm_splitk_plan.c - the host side of K in slices: where it is cheaper than one product, and its two launches. */
+#include <math.h>
+
+#include "operators/gemm/gemm_plan.h"
+#include "operators/gemm/gemm_splitk.h"
+
+/* What is considered; tile_n=0: all columns of D^T. Of 128x128 slices were slower than of 64x128 (bench/notes/gemm.md). */
+typedef struct sliced_tile {
+    int tile_m, tile_n, consumers, pingpong, cluster_m, cluster_n;
+} sliced_tile;
+
+static const sliced_tile tiles[] = { { 64, 128, 1, 0, 1, 1 }, { 64, 192, 1, 0, 1, 1 },  { 64, 96, 1, 0, 1, 1 },
+                                     { 64, 0, 1, 0, 1, 1 },   { 128, 192, 2, 0, 2, 1 }, { 128, 256, 2, 0, 2, 1 },
+                                     { 192, 192, 3, 0, 1, 1 } };
+/* Elements between rows of the sums of a slice. */
+static int64_t sums_pitch(const ckl_gemm_desc *d)
+{
+    return round_up(d->n, GEMM_SPLITK_COLUMNS);
+}
+
+/* The products: a batch of slices of K, f32. The last slice may have less, of which TMA makes zeros. */
+static ckl_gemm_desc products_of(const ckl_gemm_desc *d, int count)
+{
+    ckl_gemm_desc p = *d;
+    const int step = gemm_tile_k(d->a);
+    p.k = p.stride_a = p.stride_b = ceil_div(ceil_div(d->k, step), count) * step;
+    p.batch = count;
+    p.d = CKL_F32;
+    p.c = CKL_DTYPE_DEFAULT;
+    p.bias = false;
+    p.activation = CKL_ACTIVATION_IDENTITY;
+    p.ldc = p.stride_c = 0;
+    p.ldd = sums_pitch(d);
+    p.stride_d = d->m * p.ldd;
+    return p;
+}
+
+gemm_sm90_config gemm_splitk_products(const gemm_splitk_config *c)
+{
+    gemm_sm90_config products = c->products;
+    products.epilogue = (gemm_epilogue){ .ab = c->products.epilogue.ab, .d = CKL_F32 };
+    return products;
+}
+
+/* Elements of D that a thread stores at once. */
+static int vector_of(const ckl_gemm_desc *d)
+{
+    bool whole = gemm_rows_aligned(d, 'd', TMA_ALIGNMENT) && (!d->c || gemm_rows_aligned(d, 'c', TMA_ALIGNMENT));
+    return whole ? GEMM_SPLITK_COLUMNS : 1;
+}
+
+static bool candidate_splitk(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    gemm_splitk_config *c = config;
+    gemm_sm90_config *p = &c->products;
+    if (i >= COUNT_OF(tiles))
+        return false;
+    const sliced_tile *t = &tiles[i];
+    c->vec = vector_of(d);
+    p->tile_m = t->tile_m;
+    p->swap = t->tile_n == 0;
+    p->tile_n = p->swap ? gemm_sm90_swapped_columns(d->m) : t->tile_n;
+    p->consumers = t->consumers;
+    p->pingpong = t->pingpong;
+    p->cluster_m = t->cluster_m;
+    p->cluster_n = t->cluster_n;
+    p->batched = GEMM_SLICES_OF_K;
+    p->ragged = d->n * (int64_t)sizeof(float) % TMA_ALIGNMENT != 0;
+    p->epilogue = (gemm_epilogue){ .ab = d->a, .d = CKL_F32 };
+    gemm_sm90_fit_memory(p, ceil_div(d->k, gemm_tile_k(d->a)), device);
+    p->epilogue = gemm_epilogue_of(d);
+    return true;
+}
+
+/* That of the products, and of the sums' way to memory and back, which is mostly L2. */
+static plan_cost cost_of(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_splitk_config *c, int slices)
+{
+    const gemm_sm90_config products = gemm_splitk_products(c);
+    const ckl_gemm_desc sliced = products_of(d, slices);
+    plan_cost cost = gemm_sm90_cost(&sliced, device, &products);
+    cost.us += gemm_sm90_sum_us((double)slices * (double)d->m * (double)sliced.ldd * sizeof(float));
+    return cost;
+}
+
+int gemm_splitk_slices(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_splitk_config *c)
+{
+    if (c->slices)
+        return c->slices;
+    enum { TURNS = 3 }; // more of them are even enough
+    const int64_t steps = ceil_div(d->k, gemm_tile_k(d->a));
+    const int64_t rows = c->products.swap ? d->n : d->m, cols = c->products.swap ? d->m : d->n;
+    const int64_t count = ceil_div(rows, c->products.tile_m) * ceil_div(cols, max_i64(c->products.tile_n, 1));
+    const int64_t most = min_i64(min_i64(GEMM_SPLITK_SLICES_MAX, steps), TURNS * device->sm_count / count);
+    int best = 2;
+    double least = cost_of(d, device, c, best).us;
+    for (int slices = 3; slices <= most; slices++) {
+        double us = cost_of(d, device, c, slices).us;
+        best = us < least ? slices : best;
+        least = fmin(us, least);
+    }
+    return best;
+}
+
+static plan_cost cost_splitk(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return cost_of(desc, device, config, gemm_splitk_slices(desc, device, config));
+}
+
+static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_splitk_config *c = config;
+    TRY(gemm_check_epilogue("splitk", d, &c->products.epilogue));
+    if (d->a == CKL_I8)
+        FAIL(CKL_UNSUPPORTED, "gemm splitk: f32 is added, sums of i8 are i32");
+    if (d->batch > 1)
+        FAIL(CKL_UNSUPPORTED, "gemm splitk: batch=%" PRId64 " products have tiles enough", d->batch);
+    if (c->slices == 1 || c->slices < 0 || c->slices > GEMM_SPLITK_SLICES_MAX)
+        FAIL(CKL_INVALID, "gemm splitk: slices=%d is not 0 or in 2..%d", c->slices, GEMM_SPLITK_SLICES_MAX);
+    if (c->products.batched != GEMM_SLICES_OF_K)
+        FAIL(CKL_INVALID, "gemm splitk: batched=%d, slices of K are %d", c->products.batched, GEMM_SLICES_OF_K);
+    const ckl_gemm_desc halves = products_of(d, 2);
+    const gemm_sm90_config products = gemm_splitk_products(c);
+    TRY(gemm_sm90_admit(&halves, device, &products)); // before its cost is asked for
+    const int slices = gemm_splitk_slices(d, device, c);
+    if (ceil_div(d->k, gemm_tile_k(d->a)) < slices)
+        FAIL(CKL_UNSUPPORTED, "gemm splitk: k=%" PRId64 " has fewer tiles of %d than slices=%d", d->k,
+             gemm_tile_k(d->a), slices);
+    if (c->vec != 1 && (c->vec != GEMM_SPLITK_COLUMNS || vector_of(d) == 1))
+        FAIL(CKL_INVALID, "gemm splitk: vec=%d is not 1, or rows of C and D do not start at whole 16 bytes", c->vec);
+    if (d->m * sums_pitch(d) / GEMM_SPLITK_COLUMNS > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "gemm splitk: %" PRId64 "x%" PRId64 " sums are more than one launch adds", d->m, d->n);
+    const ckl_gemm_desc sliced = products_of(d, slices);
+    return gemm_sm90_admit(&sliced, device, &products);
+}
+
+/* The sums of one slice. */
+static int64_t bytes_of_slice(const ckl_gemm_desc *d)
+{
+    return d->m * sums_pitch(d) * (int64_t)sizeof(float);
+}
+
+static int64_t workspace_splitk(const ckl_plan *plan)
+{
+    const int slices = gemm_splitk_slices(plan->desc, &plan->device->info, plan->config);
+    return slices * bytes_of_slice(plan->desc);
+}
+
+/* Counted once, when the workspace was. */
+static int slices_of(const ckl_plan *plan)
+{
+    return (int)(plan->workspace_bytes / bytes_of_slice(plan->desc));
+}
+
+/* The second kernel finds the sums where a kernel of its own finds A. */
+static ckl_status launch_sum(const ckl_plan *plan, const ckl_gemm_args *x, const void *sums, ckl_stream stream)
+{
+    const ckl_gemm_desc *d = plan->desc;
+    const gemm_pitched_params params = { .m = (uint32_t)d->m,
+                                         .n = (uint32_t)d->n,
+                                         .alpha = gemm_alpha_of(x),
+                                         .beta = gemm_beta_of(d, x),
+                                         .bias = x->bias,
+                                         .a = sums,
+                                         .lda = sums_pitch(d),
+                                         .c = x->c,
+                                         .ldc = d->ldc,
+                                         .d = x->d,
+                                         .ldd = d->ldd,
+                                         .batch = (uint32_t)slices_of(plan) };
+    int64_t threads = d->m * sums_pitch(d) / GEMM_SPLITK_COLUMNS;
+    return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(threads, GEMM_SPLITK_THREADS) }, &params, stream);
+}
+
+static ckl_status launch_splitk(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_gemm_args *x = args;
+    const gemm_splitk_config *c = plan->config;
+    const gemm_sm90_config products = gemm_splitk_products(c);
+    const ckl_gemm_desc sliced = products_of(plan->desc, slices_of(plan));
+    ckl_gemm_args each = { .a = x->a, .b = x->b, .d = plan_workspace(plan, x->workspace) };
+    if (c->vec > 1 && !PLAN_ALIGNED(TMA_ALIGNMENT, x->d, x->c))
+        FAIL(CKL_INVALID, "gemm splitk: c=%p or d=%p is not aligned to 16 bytes; config='vec=1' takes any alignment",
+             x->c, x->d);
+    const ckl_gemm_desc *d = plan->desc;
+    TRY(gemm_sm90_launch(plan, &products, &sliced, d->k, &each, stream));
+    return launch_sum(plan, x, each.d, stream);
+}
+
+static const field splitk_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_splitk_config, products.epilogue)) //
+                                       GEMM_SM90_CONFIG(FIELD_NESTED, (gemm_splitk_config, products))       //
+                                       GEMM_SPLITK_CONFIG(FIELD_ROW, gemm_splitk_config) };
+
+const implementation gemm_splitk_implementation = {
+    .name = "splitk",
+    .summary = "K in slices, each a product of sm90, and a kernel that adds them; Hopper",
+    .config_bytes = sizeof(gemm_splitk_config),
+    .config = FIELD_TABLE(splitk_fields),
+    .candidate = candidate_splitk,
+    .cost = cost_splitk,
+    .rival = &gemm_sm90_implementation,
+    .admit = admit_splitk,
+    .describe = gemm_splitk,
+    .kernels = 2,
+    .params = &gemm_pitched_param_list,
+    .target = IR_SM90A,
+    .workspace_bytes = workspace_splitk,
+    .launch = launch_splitk,
+};

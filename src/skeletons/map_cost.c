@@ -1,0 +1,50 @@
+/* map_cost.c - configs of element-wise kernels to consider, and what one costs. */
+#include "skeletons/memory_cost.h"
+
+#include "base/dtype.h"
+#include "skeletons/map_launch.h"
+
+bool map_candidate(map_kernel k, map_shape s, const ckl_device_info *device, int i, map_config *c)
+{
+    static const int threads[] = { 128, 256, 512 }, steps[] = { 1, 2, 4, 8 };
+    if (i >= COUNT_OF(threads) * COUNT_OF(steps))
+        return false;
+    *c = map_choose(k, s, device);
+    c->threads = threads[i % COUNT_OF(threads)];
+    c->steps = steps[i / COUNT_OF(threads)];
+    c->ctas_per_sm = 0;
+    return true;
+}
+
+/* Of one operand: what is repeated comes from the caches. */
+static double bytes_of(const map_shape *s, int operand, ckl_dtype dtype)
+{
+    double bytes = (double)ckl_dtype_bytes(dtype);
+    for (int d = 0; d < s->rank; d++)
+        bytes *= s->stride[operand][d] ? (double)s->size[d] : 1;
+    return bytes;
+}
+
+/* Of 128 bytes, that a warp touches for `elements` of each of its threads. */
+static double lines_of(int64_t stride, int elements, ckl_dtype dtype)
+{
+    enum { WARP = 32, LINE = 128 };
+    double between = (double)(stride < 0 ? -stride : stride) * (double)ckl_dtype_bytes(dtype);
+    return stride == 0 ? 1 : WARP * elements * (between < LINE ? between / LINE : 1);
+}
+
+plan_cost map_cost(map_kernel k, map_shape s, const ckl_device_info *device)
+{
+    const int held = k.config.vec * k.config.steps;
+    memory_work work = { .ctas = ceil_div(s.count, map_tile(&k)),
+                         .threads = k.config.threads,
+                         .registers = held * (k.inputs + 1),
+                         .ctas_per_sm = k.config.ctas_per_sm,
+                         .elements = held };
+    for (int i = 0; i <= k.inputs; i++)
+        if (i == k.inputs || !k.scalar[i]) {
+            work.bytes += bytes_of(&s, i, k.dtype[i]);
+            work.lines += lines_of(s.stride[i][s.rank - 1], held, k.dtype[i]);
+        }
+    return memory_cost(&work, device);
+}

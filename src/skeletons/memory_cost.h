@@ -1,0 +1,31 @@
+/*
+ * memory_cost.h - what a kernel that streams costs: the bytes it moves, how many of them are on their way at a time, and the
+ * instructions that move them.
+ */
+#ifndef CKL_SKELETONS_MEMORY_COST_H
+#define CKL_SKELETONS_MEMORY_COST_H
+
+#include "plan/plan.h"
+
+/* A launch, as its memory, SMs and schedulers see it. */
+typedef struct memory_work {
+    double bytes; // of device memory, read and written by all CTAs
+    int64_t ctas;
+    int threads;        // of a CTA
+    int registers;      // of a thread, beside those that every kernel needs
+    int64_t smem_bytes; // of a CTA
+    int ctas_per_sm;    // that the kernel was compiled for; 0: any
+    double wait_cycles; // of a CTA between its loads and its stores, for other CTAs
+    double lines;       // of 128 bytes that the accesses of a warp touch
+    double elements;    // of a thread that something is computed of
+    bool meets;         // the threads of a CTA wait for each other
+} memory_work;
+
+/*
+ * The longest of five times, and a launch: bytes at the rate of HBM; turns of CTAs, each of which waits for its loads and for other
+ * threads; lines through L1; instructions; starts of CTAs. The coefficients are fitted to sweeps on an H200
+ * (scripts/fit_rows.py).
+ */
+plan_cost memory_cost(const memory_work *w, const ckl_device_info *device);
+
+#endif

@@ -1,0 +1,25 @@
+/* row_cost.h - the splits that rows may have, and what a kernel that holds rows in registers costs with one. */
+#ifndef CKL_SKELETONS_ROW_COST_H
+#define CKL_SKELETONS_ROW_COST_H
+
+#include "skeletons/memory_cost.h"
+#include "skeletons/row.h"
+
+/*
+ * Split number i of rows of `cols` elements, whose widest vectors have `vec`: every number of threads, CTAs and rows of a CTA, in
+ * whole vectors and, where these are short, as ragged rows. Not all of them are legal. False after the last.
+ */
+bool row_split_candidate(int64_t cols, ckl_dtype dtype, int vec, int i, row_split *s);
+
+/* Rows that are read once and written once. */
+typedef struct row_work {
+    int64_t rows, cols;
+    ckl_dtype dtype;
+    int inputs, outputs; // tensors of rows
+    int vectors;         // tensors of one row, which all rows read
+    int ctas_per_sm;     // that the kernel was compiled for; 0: any
+} row_work;
+
+plan_cost row_cost(const row_work *w, const row_split *s, const ckl_device_info *device);
+
+#endif

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# examples.sh BUILD - installs the build into a folder of its own, builds the examples against that as users do, and runs them.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+build=$(realpath "${1:?usage: examples.sh BUILD}")
+prefix=$(mktemp -d)
+trap 'rm -rf "$prefix"' EXIT
+passed=0
+failed=0
+
+check() { # check NAME COMMAND...
+    local name=$1
+    shift
+    if "$@" >"$prefix/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        echo "FAILED $name"
+        tail -n 20 "$prefix/log"
+        failed=$((failed + 1))
+    fi
+}
+
+compiled() { # compiled COMPILER SOURCE WORDS...: by pkg-config, with warnings; then run
+    "$1" -Wall -Wextra -Werror -O1 "examples/$2" -o "$prefix/example" "${@:3}" && "$prefix/example"
+}
+
+by_find_package() {
+    cmake -S examples -B "$prefix/cmake" -DCMAKE_PREFIX_PATH="$prefix" && cmake --build "$prefix/cmake" &&
+        "$prefix/cmake/one_call" && "$prefix/cmake/plans" && "$prefix/cmake/norm"
+}
+
+completes() { # completes WANTED WORDS...: after the words of a command line
+    local wanted=$1
+    shift
+    PATH=$prefix/bin:$PATH bash -c 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() { :; }; _ckl; echo " ${COMPREPLY[*]} "' \
+        "$prefix/share/bash-completion/completions/ckl" "$@" | grep -q " $wanted "
+}
+
+man_page() { # names every command, and is one for man
+    local command
+    while read -r command; do
+        grep -q "^.SS $command\$" "$prefix/share/man/man1/ckl.1" || return 1
+    done < <("$build/ckl" --help | awk '/^  [a-z]/ {print $1}')
+    ! command -v groff >/dev/null || [[ -z $(groff -ww -man -Tascii "$prefix/share/man/man1/ckl.1" 2>&1 >/dev/null) ]]
+}
+
+exports_nothing_else() { # the static library: its names cannot meet those of a program; locks of OpenMP are to be shared
+    [[ -z $(nm --defined-only -g "$prefix"/lib*/libcutekernellib.a "$prefix"/lib/*/libcutekernellib.a 2>/dev/null |
+        awk 'NF == 3 && $3 !~ /^(ckl_|__tvm_ffi_ckl|\.gomp_critical_)/') ]]
+}
+
+export OMP_NUM_THREADS=2
+check "install" cmake --install "$build" --prefix "$prefix"
+pc=$(find "$prefix" -name cutekernellib.pc)
+export PKG_CONFIG_PATH=${pc%/*}
+read -ra flags < <(pkg-config --cflags --libs cutekernellib)
+read -ra static < <(pkg-config --static --libs cutekernellib)
+libraries=$(pkg-config --variable=libdir cutekernellib)
+static=("${static[@]/-lcutekernellib/$libraries/libcutekernellib.a}")
+export LD_LIBRARY_PATH=$libraries
+check "one_call.c" compiled cc one_call.c "${flags[@]}"
+check "plans.c" compiled cc plans.c "${flags[@]}" -pthread
+check "norm.cc" compiled c++ norm.cc -std=c++17 "${flags[@]}"
+check "one_call.c with the static library" compiled cc one_call.c "${flags[0]}" "${static[@]}"
+check "find_package(cutekernellib)" by_find_package
+check "names in the static library" exports_nothing_else
+check "man page" man_page
+check "completion of commands" completes explain ckl ex
+check "completion of options" completes --json ckl bench --
+check "completion of operators" completes rmsnorm ckl run rms
+check "completion of keys" completes rotary_dim= ckl run rope ro
+if [[ -x build-venv/bin/python ]]; then
+    export CKL_LIBRARY=$build/libcutekernellib.so PYTHONPATH=python
+    check "numpy_arrays.py" build-venv/bin/python examples/numpy_arrays.py
+    if build-venv/bin/python -c 'import torch' 2>/dev/null; then
+        check "torch_training.py" build-venv/bin/python examples/torch_training.py
+    else
+        echo "skipped: examples/torch_training.py wants torch"
+    fi
+else
+    echo "skipped: examples in Python want build-venv, which scripts/setup.sh python makes"
+fi
+echo "$passed passed, $failed failed"
+[[ $failed -eq 0 ]]

@@ -1,0 +1,69 @@
+"""The code of docs/python.md, block after block, as one program."""
+
+import contextlib
+import importlib.util
+import io
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+BLOCKS = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "python.md"
+
+
+class Document(unittest.TestCase):
+    def test_blocks(self):
+        names, skipped = {}, 0
+        blocks = BLOCKS.findall(DOCUMENT.read_text())
+        self.assertGreater(len(blocks), 5)
+        for block in blocks:
+            if "torch" in block and not importlib.util.find_spec("torch"):
+                skipped += 1
+                continue
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said), self.subTest(block):
+                exec(compile(block, str(DOCUMENT), "exec"), names)
+            for wanted in re.findall(r"print\(.*\)  # (\w+: .*)", block):
+                self.assertIn(wanted, said.getvalue())
+        if skipped:
+            self.skipTest(f"{skipped} blocks of docs/python.md want torch")
+
+
+class Processes(unittest.TestCase):
+    """Programs of their own: how they end is the test."""
+
+    def program(self, text):
+        before = "import warnings, os, numpy as np, cutekernellib as ckl\nwarnings.simplefilter('ignore')\nx = np.ones((2, 8), np.float32)\n"
+        done = subprocess.run([sys.executable, "-c", before + text], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_exit_after_use(self):
+        self.program("y = ckl.softmax(x)")
+
+    def test_fork_after_import(self):
+        self.program(
+            "child = os.fork()\n"
+            "ok = abs(ckl.softmax(x) - 1 / 8).max() < 1e-6\n"
+            "if child == 0: os._exit(0 if ok else 1)\n"
+            "assert ok and os.waitpid(child, 0)[1] == 0"
+        )
+
+    def test_threads_share_a_plan(self):
+        self.program(
+            "import threading\n"
+            "plan, failed = ckl.operators['add'].plan(n=16), []\n"
+            "def work(i):\n"
+            "    for _ in range(10):\n"
+            "        y = np.empty_like(x)\n"
+            "        plan(x, x, y, float(i))\n"
+            "        if (y != i + 1).any(): failed.append(i)\n"
+            "threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]\n"
+            "[t.start() for t in threads], [t.join() for t in threads]\n"
+            "assert not failed"
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

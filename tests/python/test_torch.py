@@ -1,0 +1,217 @@
+"""cutekernellib.torch against torch: values, gradients, fake kernels, compiled graphs; on a GPU where there is one."""
+
+import unittest
+import warnings
+
+try:
+    import torch
+    import torch.nn.functional as F
+
+    import cutekernellib.torch as ckl
+    from cutekernellib import EmulatorWarning
+
+    warnings.simplefilter("ignore", EmulatorWarning)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    missing = None
+except ImportError as why:
+    missing = f"torch cannot be imported ({why.name})"
+
+
+def normal(*shape, dtype=None):
+    return torch.randn(*shape, device=device, dtype=dtype)
+
+
+@unittest.skipIf(missing, missing)
+class Functions(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(1)
+
+    def same(self, ours, torchs, *inputs, error=1e-5):
+        """Values and gradients of all inputs that are floats."""
+        results = []
+        for function in (ours, torchs):
+            leaves = [x.detach().clone().requires_grad_(x.is_floating_point()) for x in inputs]
+            y = function(*leaves)
+            torch.manual_seed(2)
+            y.backward(torch.randn_like(y))
+            results.append([y.detach()] + [x.grad for x in leaves if x.is_floating_point()])
+        for got, wanted in zip(*results):
+            self.assertEqual(got.dtype, wanted.dtype)
+            torch.testing.assert_close(got, wanted, rtol=error, atol=error)
+        with torch.no_grad():
+            torch.testing.assert_close(ours(*inputs), results[1][0], rtol=error, atol=error)
+
+    def test_softmax(self):
+        self.same(lambda x: ckl.softmax(x, 1), lambda x: x.softmax(1), normal(3, 7, 5))
+        self.same(lambda x: ckl.log_softmax(x, -1), lambda x: x.log_softmax(-1), normal(3, 40))
+        self.same(lambda x: ckl.softmax(x, -1, scale=0.25), lambda x: (x / 4).softmax(-1), normal(4, 6))
+
+    def test_norms(self):
+        w, b = normal(24), normal(24)
+        self.same(
+            lambda *a: ckl.layer_norm(a[0], (24,), *a[1:]), lambda *a: F.layer_norm(a[0], (24,), *a[1:]), normal(2, 3, 24), w, b
+        )
+        self.same(lambda x, w: ckl.layer_norm(x, (24,), w), lambda x, w: F.layer_norm(x, (24,), w), normal(5, 24), w)
+        self.same(lambda x: ckl.layer_norm(x, (3, 8)), lambda x: F.layer_norm(x, (3, 8)), normal(5, 3, 8))
+        self.same(lambda x, w: ckl.rms_norm(x, (24,), w, 1e-5), lambda x, w: F.rms_norm(x, (24,), w, 1e-5), normal(4, 24), w)
+        for x in (normal(2, 4, 3, 5), normal(2, 4, 3, 5).to(memory_format=torch.channels_last)):
+            self.same(
+                lambda *a: ckl.group_norm(a[0], 2, *a[1:]), lambda *a: F.group_norm(a[0], 2, *a[1:]), x, normal(4), normal(4)
+            )
+
+    def test_cross_entropy(self):
+        target = torch.tensor([1, -100, 9, 0], device=device)
+        for reduction in ("mean", "none"):
+            self.same(
+                lambda x: ckl.cross_entropy(x, target, reduction=reduction),
+                lambda x: F.cross_entropy(x, target, reduction=reduction),
+                normal(4, 10),
+            )
+
+    def test_elements(self):
+        for approximate in ("none", "tanh"):
+            self.same(lambda x: ckl.gelu(x, approximate), lambda x: F.gelu(x, approximate=approximate), 3 * normal(5, 13))
+        self.same(ckl.silu, F.silu, 3 * normal(40))
+        self.same(ckl.silu_mul, lambda x, y: F.silu(x) * y, normal(3, 8), normal(3, 8))
+
+    def test_rope(self):
+        positions = torch.arange(6, device=device)
+        q, k = normal(6, 4, 8), normal(6, 2, 8)
+        angle = positions[:, None, None] * 10000.0 ** (-torch.arange(4, device=device) / 4)
+
+        def rotated(x):
+            a, b = x.chunk(2, -1)
+            return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+        for i in (0, 1):
+            self.same(
+                lambda q, k: ckl.rope(q, k, positions)[i] + 0 * q.sum() + 0 * k.sum(),
+                lambda q, k: rotated((q, k)[i]) + 0 * q.sum() + 0 * k.sum(),
+                q,
+                k,
+            )
+
+    def test_linear(self):
+        x, w, b = normal(2, 5, 16), normal(8, 16), normal(8)
+        f16 = [t.half() for t in (x, w, b)]
+        self.same(ckl.linear, F.linear, *f16, error=1e-2)
+        self.same(lambda *a: ckl.linear(*a, activation="relu"), lambda *a: F.linear(*a).relu(), *f16, error=1e-2)
+        gelu = (lambda *a: ckl.linear(*a, activation="gelu"), lambda *a: F.gelu(F.linear(*a), approximate="tanh"))
+        self.same(*gelu, *f16, error=2e-2)
+
+    def test_attention(self):
+        q, k, v = (normal(2, 6, 4, 16, dtype=torch.float16).transpose(1, 2) for _ in range(3))
+        mask = torch.rand(2, 1, 6, 6, device=device) > 0.3
+        mask[..., 0] = True
+        for options in ({}, {"is_causal": True}, {"scale": 0.3}, {"attn_mask": mask}):
+            self.same(
+                lambda *a: ckl.scaled_dot_product_attention(*a, **options),
+                lambda *a: F.scaled_dot_product_attention(*a, **options),
+                *(q, k, v),
+                error=1e-2,
+            )
+        self.assertEqual(ckl.scaled_dot_product_attention(q, k, v).stride(), q.stride())
+        with self.assertRaises(NotImplementedError):
+            ckl.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+
+    def test_errors(self):
+        with self.assertRaisesRegex(ValueError, "dtype=f64"):
+            ckl.softmax(normal(3, 4, dtype=torch.float64), -1)
+        with self.assertRaisesRegex(ValueError, "normalized_shape"):
+            ckl.layer_norm(normal(3, 4), (3,))
+
+
+@unittest.skipIf(missing, missing)
+class Registration(unittest.TestCase):
+    def calls(self):
+        """Every operator that has a gradient, and arguments."""
+        x, w, b = (normal(*s).requires_grad_() for s in ((4, 16), (16,), (16,)))
+        image, target = normal(2, 4, 3, 3).requires_grad_(), torch.tensor([1, 2, 0, 3], device=device)
+        q = normal(1, 2, 4, 16, dtype=torch.float16)
+        yield "softmax", (x, 1, True, 1.0)
+        yield "layer_norm", (x, w, b, 1e-5)
+        yield "rms_norm", (x, w, 1e-5)
+        yield "group_norm", (image, 2, normal(4).requires_grad_(), normal(4).requires_grad_(), 1e-5)
+        yield "cross_entropy", (x, target, -100, True)
+        yield "unary", (x, "gelu")
+        yield "silu_mul", (x, normal(4, 16).requires_grad_())
+        yield "rope", (normal(4, 2, 8).requires_grad_(), normal(4, 1, 8).requires_grad_(), target)
+        yield "linear", (x, normal(8, 16).requires_grad_(), None, "relu")
+        yield "attention", (q, q.clone(), q.clone(), None, True, 0.25)
+
+    def test_opcheck(self):
+        for name, args in self.calls():
+            with self.subTest(name):
+                torch.library.opcheck(getattr(torch.ops.cutekernellib, name).default, args)
+
+    def test_compiled_without_graph_breaks(self):
+        w, b = normal(16), normal(16)
+
+        def layer(x):
+            return ckl.softmax(ckl.gelu(ckl.layer_norm(x, (16,), w, b)), -1)
+
+        x = normal(4, 16).requires_grad_()
+        backend = "inductor" if device == "cuda" else "aot_eager"
+        y = torch.compile(layer, fullgraph=True, backend=backend)(x)
+        torch.testing.assert_close(y, layer(x))
+        y.square().sum().backward()
+        self.assertIsNotNone(x.grad)
+
+    @unittest.skipIf(missing or device == "cpu", "there is no GPU: no CUDA graphs, no streams")
+    def test_captured_and_on_a_stream(self):
+        x = normal(8, 64)
+        ckl.softmax(x, -1)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = ckl.softmax(ckl.rms_norm(x, (64,)), -1)
+        x.copy_(normal(8, 64))
+        graph.replay()
+        torch.testing.assert_close(y, F.rms_norm(x, (64,)).softmax(-1))
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            big = ckl.softmax(normal(4096, 4096), -1)
+        stream.synchronize()
+        torch.testing.assert_close(big.sum(-1), torch.ones(4096, device=device))
+
+
+class Block(torch.nn.Module if not missing else object):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(16)
+        self.up, self.act, self.down = torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 16)
+        self.frozen = torch.nn.BatchNorm2d(3)
+
+    def forward(self, x):
+        return self.down(self.act(self.up(self.norm(x)))) + F.softmax(x, -1)
+
+
+@unittest.skipIf(missing, missing)
+class Accelerate(unittest.TestCase):
+    def test_same_losses_and_undo(self):
+        torch.manual_seed(3)
+        models, losses = [Block().to(device), Block().to(device)], ([], [])
+        models[1].load_state_dict(models[0].state_dict())
+        x, target = normal(6, 16), torch.arange(6, device=device)
+        softmax = F.softmax
+        for model, seen in zip(models, losses):
+            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if seen is losses[1] else None
+            if report:
+                self.assertEqual({report.swapped["norm"], report.swapped["act"]}, {"LayerNorm", "GELU"})
+                self.assertIn("BatchNorm2d: there is no batch norm", str(report))
+                self.assertIsInstance(model.norm, torch.nn.LayerNorm)
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            for _ in range(3):
+                loss = F.cross_entropy(model(x), target)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                seen.append(loss.item())
+        report.undo()
+        self.assertIs(F.softmax, softmax)
+        self.assertIs(type(models[1].norm), torch.nn.LayerNorm)
+        torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-4, atol=1e-5)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,212 @@
+/* unit_ffi.c - the functions of the TVM FFI, called as its runtime does: this file is the runtime. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "base/math.h"
+#include "ffi/abi.h"
+#include "ffi/value.h"
+#include "operators/operators.h"
+
+FFI_EXPORT(ckl_add);
+FFI_EXPORT(ckl_gemm);
+FFI_EXPORT(ckl_problem);
+FFI_EXPORT(ckl_tensors);
+FFI_EXPORT(ckl_operators);
+FFI_EXPORT(ckl_explain);
+FFI_EXPORT(ckl_prepare);
+
+static char kind[64], message[4096], *given;
+static size_t given_bytes;
+
+void TVMFFIErrorSetRaisedFromCStr(const char *k, const char *m)
+{
+    snprintf(kind, sizeof kind, "%s", k);
+    snprintf(message, sizeof message, "%s", m);
+}
+
+/* The last result is kept until the next one. */
+static int keep(const TVMFFIByteArray *input)
+{
+    free(given);
+    given = calloc(input->size + 1, 1);
+    memcpy(given, input->data, input->size);
+    given_bytes = input->size;
+    return 0;
+}
+
+int TVMFFIStringFromByteArray(const TVMFFIByteArray *input, TVMFFIAny *out)
+{
+    out->type_index = kTVMFFIStr;
+    return keep(input);
+}
+
+int TVMFFIBytesFromByteArray(const TVMFFIByteArray *input, TVMFFIAny *out)
+{
+    out->type_index = kTVMFFIBytes;
+    return keep(input);
+}
+
+void *TVMFFIEnvGetStream(int32_t device_type, int32_t device_id)
+{
+    (void)device_type;
+    (void)device_id;
+    return NULL;
+}
+
+/* Arguments */
+
+#define TEXT(s)                                     \
+    {                                               \
+        .type_index = kTVMFFIRawStr, .v_c_str = (s) \
+    }
+#define TENSOR(t)                                      \
+    {                                                  \
+        .type_index = kTVMFFIDLTensorPtr, .v_ptr = (t) \
+    }
+#define FLOAT(x)                                     \
+    {                                                \
+        .type_index = kTVMFFIFloat, .v_float64 = (x) \
+    }
+#define INTEGER(x)                               \
+    {                                            \
+        .type_index = kTVMFFIInt, .v_int64 = (x) \
+    }
+#define NONE                      \
+    {                             \
+        .type_index = kTVMFFINone \
+    }
+#define CALL(function, ...)                                      \
+    __tvm_ffi_ckl_##function(NULL, (TVMFFIAny[]){ __VA_ARGS__ }, \
+                             (int)(sizeof((TVMFFIAny[]){ __VA_ARGS__ }) / sizeof(TVMFFIAny)), &result)
+#define FAILS(wanted, sentence, call)               \
+    do {                                            \
+        assert_int_equal(call, -1);                 \
+        assert_string_equal(kind, wanted);          \
+        assert_non_null(strstr(message, sentence)); \
+    } while (0)
+
+static TVMFFIAny result;
+static int64_t shape[] = { 2, 3 }, apart[] = { 4, 1 };
+
+static DLTensor matrix(float *data, int64_t *strides)
+{
+    return (DLTensor){ .data = data,
+                       .device = { kDLCPU, 0 },
+                       .ndim = 2,
+                       .dtype = { kDLFloat, 32, 1 },
+                       .shape = shape,
+                       .strides = strides };
+}
+
+static void test_call(void **state)
+{
+    float a[7] = { 0, 1, 2, 3, 4, 5, 6 }, b[6] = { 10, 20, 30, 40, 50, 60 }, y[6] = { 0 };
+    DLTensor A = matrix(a, NULL), B = matrix(b, NULL), Y = matrix(y, NULL);
+    A.byte_offset = sizeof a[0];
+    (void)state;
+    assert_int_equal(CALL(add, TEXT("n=3 rows=2"), TENSOR(&A), TENSOR(&B), TENSOR(&Y), FLOAT(2)), 0);
+    for (int i = 0; i < 6; i++)
+        assert_float_equal(y[i], 2 * a[i + 1] + b[i], 0);
+    assert_int_equal(CALL(add, TEXT("n=3 rows=2"), TENSOR(&B), TENSOR(&B), TENSOR(&B), INTEGER(0), FLOAT(3)),
+                     0); // in place
+    assert_float_equal(b[5], 180, 0);
+}
+
+/* What lies between rows of an output stays as it was. */
+static void test_strides(void **state)
+{
+    float a[6] = { 1, 2, 3, 4, 5, 6 }, y[8] = { 7, 7, 7, 7, 7, 7, 7, 7 };
+    const float wanted[8] = { 2, 4, 6, 7, 8, 10, 12, 7 };
+    DLTensor A = matrix(a, NULL), Y = matrix(y, apart);
+    (void)state;
+    assert_int_equal(CALL(add, TEXT("n=3 rows=2 ldy=4"), TENSOR(&A), TENSOR(&A), TENSOR(&Y)), 0);
+    assert_memory_equal(y, wanted, sizeof y);
+}
+
+static void test_refusals(void **state)
+{
+    float a[6] = { 0 };
+    DLTensor A = matrix(a, NULL), gpu = A, half = A, back = matrix(a, (int64_t[]){ -3, 1 });
+    gpu.device.device_type = 8;
+    half.dtype.bits = 16;
+    (void)state;
+#define ADD(line, x) CALL(add, TEXT(line), TENSOR(x), TENSOR(&A), TENSOR(&A))
+    FAILS("ValueError", "add: a is of f16, the problem says f32", ADD("n=6", &half));
+    FAILS("ValueError", "add: a has memory of 24 bytes, the problem needs 28", ADD("n=7", &A));
+    FAILS("ValueError", "add: a has negative strides", ADD("n=6", &back));
+    FAILS("ValueError", "argument 2 lies on another device", ADD("n=6", &gpu));
+    FAILS("ValueError", "device type 8 are not taken", CALL(add, TEXT("n=6"), TENSOR(&gpu)));
+    FAILS("ValueError", "add: y is NULL", CALL(add, TEXT("n=6"), TENSOR(&A), TENSOR(&A)));
+    FAILS("ValueError", "add: a is not a tensor", CALL(add, TEXT("n=6"), FLOAT(1), TENSOR(&A), TENSOR(&A)));
+    FAILS("ValueError", "no tensor among the arguments", CALL(add, TEXT("n=6"), NONE));
+    FAILS("ValueError", "up to 5 arguments, not 6", CALL(add, TEXT("n=6"), NONE, NONE, NONE, NONE, NONE, NONE));
+    FAILS("ValueError", "neither a line nor the", CALL(add, FLOAT(1), TENSOR(&A)));
+    FAILS("ValueError", "add: n=-1 is negative", ADD("n=-1", &A));
+    FAILS("ValueError", "unknown operator 'ad'", CALL(problem, TEXT("ad"), TEXT("n=6")));
+    FAILS("ValueError", "takes 2 arguments, not 1", CALL(problem, TEXT("add")));
+    assert_int_equal(value_status(CKL_UNSUPPORTED), -1);
+    assert_string_equal(kind, "NotImplementedError");
+    assert_int_equal(value_status(CKL_NO_MEMORY), -1);
+    assert_string_equal(kind, "MemoryError");
+    assert_int_equal(value_status(CKL_DEVICE_FAULT), -1);
+    assert_string_equal(kind, "RuntimeError");
+}
+
+/* The args of every operator are its tensors, its numbers and a workspace, and it says their names. */
+static void test_operators(void **state)
+{
+    json_error_t error;
+    (void)state;
+    assert_int_equal(__tvm_ffi_ckl_operators(NULL, NULL, 0, &result), 0);
+    json_t *list = json_loads(given, 0, &error), *each;
+    assert_non_null(list);
+    size_t i;
+    json_array_foreach(list, i, each)
+    {
+        const operator_info *op = operators[i];
+        const char *numbers = json_string_value(json_object_get(each, "numbers"));
+        size_t slots = json_array_size(json_object_get(each, "tensors")) + (op->workspace != 0), words = 0;
+        for (const char *word; field_word(numbers, (int)words, &word) > 0;)
+            words++;
+        assert_string_equal(json_string_value(json_object_get(each, "name")), op->name);
+        assert_int_equal((slots + words) * sizeof(void *), op->args_bytes);
+    }
+    assert_null(operators[i]);
+    json_decref(list);
+}
+
+static void test_questions(void **state)
+{
+    (void)state;
+    assert_int_equal(CALL(problem, TEXT("gemm"), TEXT("m=8 n=8 k=8")), 0);
+    assert_int_equal(given_bytes, gemm_operator.desc_bytes);
+    char desc[1024];
+    memcpy(desc, given, given_bytes);
+    TVMFFIByteArray bytes = { desc, given_bytes };
+#define DESC { .type_index = kTVMFFIByteArrayPtr, .v_ptr = &bytes }
+    assert_int_equal(CALL(tensors, TEXT("gemm"), DESC), 0);
+    assert_non_null(strstr(given, "\"name\": \"d\", \"dtype\": \"f16\", \"shape\": [8, 8]"));
+    assert_int_equal(CALL(explain, TEXT("gemm"), DESC, INTEGER(kDLCPU), INTEGER(0)), 0);
+    assert_int_equal(strncmp(given, "taken: ", 7), 0);
+    assert_non_null(strstr(given, "naive "));
+    assert_int_equal(CALL(prepare, INTEGER(kDLCPU), INTEGER(0), TEXT("add n=5\n\nadd n=6")), 0);
+    FAILS("ValueError", "n=-1", CALL(prepare, INTEGER(kDLCPU), INTEGER(0), TEXT("add n=5\nadd n=-1")));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_call),      cmocka_unit_test(test_strides),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_operators), cmocka_unit_test(test_questions),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    free(given);
+    return failed;
+}
