@@ -59,7 +59,8 @@ const implementation attention_naive_backward_implementation = {
 
 enum {
     HEAD_MAX = 256,
-    HEADS_MAX = 320, // d + dv: sums of a key's gradients stay in registers
+    HEADS_MAX = 320, // d + dv of a kernel that has dK and dV: they stay in registers
+    SM90_KERNELS = 5,
     BLOCK_MAX = 128,
     REGISTERS = 208, // of 240: for accumulators and what they are rounded to
     STAGES_MAX = 4,
@@ -79,7 +80,8 @@ static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *
     const ckl_attention_desc *d = desc;
     attention_sm90_backward_config *c = config;
     c->form = attention_form_of(d);
-    c->block = block_for(d, d->d + d->dv);
+    c->apart = d->d + d->dv > HEADS_MAX;
+    c->block = block_for(d, c->apart ? max_i64(d->d, d->dv) : d->d + d->dv);
     c->keys = block_for(d, d->d);
     int64_t rows = product_i64(product_i64(d->batch, d->kv_heads), d->kv);
     if (rows <= product_i64(device->sm_count, ATTENTION_ROWS))
@@ -89,7 +91,7 @@ static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *
     return CKL_OK;
 }
 
-/* CTAs of kernel 0: stats of queries; 1: tiles of keys; 2: tiles of queries; 3: sinks. */
+/* CTAs of kernel 0: stats of queries; 1: tiles of keys; 2: tiles of queries; 3: sinks; 4: tiles of keys for dV alone. */
 static int64_t sm90_backward_ctas(const ckl_attention_desc *d, const attention_sm90_backward_config *c, int kernel)
 {
     const int64_t rows = c->consumers * ATTENTION_ROWS, heads = product_i64(d->batch, d->heads);
@@ -97,7 +99,9 @@ static int64_t sm90_backward_ctas(const ckl_attention_desc *d, const attention_s
         return ceil_div(product_i64(heads, round_up(d->q, c->block)), STATS_QUERIES);
     if (kernel == 3)
         return d->sinks ? d->heads : 0;
-    return kernel == 1 ? product_i64(product_i64(d->batch, d->kv_heads), ceil_div(d->kv, rows))
+    if (kernel == 4 && !c->apart)
+        return 0;
+    return kernel != 2 ? product_i64(product_i64(d->batch, d->kv_heads), ceil_div(d->kv, rows))
                        : product_i64(heads, ceil_div(d->q, rows));
 }
 
@@ -110,7 +114,7 @@ static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *d
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "attention %s: %s has no wgmma", who, device->id);
     TRY(attention_check_heads(who, d));
-    if (d->q == 0 || d->mask || d->d + d->dv > HEADS_MAX)
+    if (d->q == 0 || d->mask || (!c->apart && d->d + d->dv > HEADS_MAX))
         FAIL(CKL_UNSUPPORTED,
              "attention %s: no queries, a mask, or d=%" PRId64 " and dv=%" PRId64 ", more than %d together", who, d->d,
              d->dv, HEADS_MAX);
@@ -124,7 +128,7 @@ static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *d
     if (smem > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "attention %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, who,
              smem, device->id, device->smem_per_cta_bytes);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < SM90_KERNELS; i++)
         if (sm90_backward_ctas(d, c, i) > INT32_MAX)
             FAIL(CKL_UNSUPPORTED, "attention %s: more than 2^31-1 CTAs", who);
     return CKL_OK;
@@ -148,8 +152,9 @@ static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, c
     attention_params params = attention_params_of(d, x, c->consumers * ATTENTION_ROWS);
     params.stats = plan_workspace(plan, x->workspace);
     params.stats_rows = (uint32_t)round_up(d->q, c->block);
-    for (int i = 0; i < (d->sinks ? plan->impl->kernels : plan->impl->kernels - 1); i++)
-        TRY(plan_launch(plan, i, (plan_grid){ .x = sm90_backward_ctas(d, c, i) }, &params, stream));
+    for (int i = 0; i < SM90_KERNELS; i++)
+        if (sm90_backward_ctas(d, c, i) > 0)
+            TRY(plan_launch(plan, i, (plan_grid){ .x = sm90_backward_ctas(d, c, i) }, &params, stream));
     return CKL_OK;
 }
 
@@ -159,7 +164,7 @@ static const field sm90_backward_fields[] = { ATTENTION_FORM(FIELD_NESTED, (atte
 const implementation attention_sm90_backward_implementation = {
     IMPLEMENTATION_PARTS(attention, sm90_backward),
     .summary = "gradients of keys, then of queries, each over blocks of the other, by TMA and wgmma; Hopper",
-    .kernels = 4,
+    .kernels = SM90_KERNELS,
     .params = &attention_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_sm90_backward,

@@ -207,7 +207,8 @@ void attention_sm90(const void *config, int kernel);
     X(owner, int, consumers, "2", "1 2", "warpgroups of 64 keys, or queries, each")                  \
     X(owner, int, block, "64", "16 32 48 64 80 96", "queries that the keys' kernel takes at a time") \
     X(owner, int, keys, "96", "32 48 64 80 96 112 128", "keys that the queries' kernel does")        \
-    X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")
+    X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")                                   \
+    X(owner, bool, apart, "0", "0 1", "dV by a kernel of its own")
 
 typedef struct attention_sm90_backward_config {
     attention_form form;

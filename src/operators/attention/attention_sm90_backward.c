@@ -9,7 +9,7 @@
  * scores = X1 * Y1^T give the weights P = 2^(scores - lse), slopes = X2 * Y2^T the gradient dS = P * (slopes - delta). Rounded to
  * 16 bits these accumulators are the first operand of the sums' products as they stand in registers, and Y is the second, so
  * nothing but Y passes through shared memory. One thread brings blocks of Y by TMA; the sums of a block run under the scores
- * of the next one. Before both, a kernel gives lse and delta = dO * O of every query; a last one adds up the gradients of
+ * of the next one. Where registers do not hold dK and dV together, a kernel of values has dV alone. Before all of them, a kernel gives lse and delta = dO * O of every query; a last one adds up the gradients of
  * sinks.
  */
 #include <stdio.h>
@@ -28,7 +28,7 @@ enum {
 enum { STATS_THREADS = 128, STATS_LANES = 16, VECTOR = 8, SINK_THREADS = 512, SINK_FLIGHT = 4 };
 
 /* The kernels. */
-enum { OF_STATS, OF_KEYS, OF_QUERIES, OF_SINKS };
+enum { OF_STATS, OF_KEYS, OF_QUERIES, OF_SINKS, OF_VALUES };
 
 /* Everything the roles share. Letters: rows (ROWS), tokens of a block (BN). */
 typedef struct backward_kernel {
@@ -36,7 +36,8 @@ typedef struct backward_kernel {
     attention_form form;
     attention_values p;
     bool of_keys;
-    int block; // BN
+    bool with_d1, with_d2; // dK or dQ; dV
+    int block;             // BN
     columns d, dv;
     tma_copy tmaX1, tmaX2, tmaY1, tmaY2, tmaD1, tmaD2;
     tensor sX1, sX2; // (ROWS,CHUNK,CHUNKS,CONSUMERS)
@@ -93,11 +94,13 @@ static void describe_maps(backward_kernel *k)
     ckl_dtype dtype = k->form.dtype;
     const int block = k->block, d = k->d.chunk, dv = k->dv.chunk, d_span = span_of(k->d), dv_span = span_of(k->dv);
     k->tmaX1 = make_tma(k->of_keys ? p->K : p->Q, dtype, 4, ROWS, d, d_span);
-    k->tmaX2 = make_tma(k->of_keys ? p->V : p->DO, dtype, 4, ROWS, dv, dv_span);
+    if (k->with_d1)
+        k->tmaX2 = make_tma(k->of_keys ? p->V : p->DO, dtype, 4, ROWS, dv, dv_span);
     k->tmaY1 = make_tma(k->of_keys ? p->Q : p->K, dtype, 4, block, d, d_span);
     k->tmaY2 = make_tma(k->of_keys ? p->DO : p->V, dtype, 4, block, dv, dv_span);
-    k->tmaD1 = make_tma(k->of_keys ? p->DK : p->DQ, dtype, 4, ROWS, d, d_span);
-    if (k->of_keys)
+    if (k->with_d1)
+        k->tmaD1 = make_tma(k->of_keys ? p->DK : p->DQ, dtype, 4, ROWS, d, d_span);
+    if (k->with_d2)
         k->tmaD2 = make_tma(p->DV, dtype, 4, ROWS, dv, dv_span);
 }
 
@@ -183,12 +186,13 @@ static void load_x(const backward_kernel *k)
 {
     pipeline_state at = producer_state(&k->x);
     const val outer[] = { k->head, k->batch };
-    pipeline_expect(&k->x, &at,
-                    imm((int)(k->cfg->consumers * (columns_bytes(k->d, ROWS) + columns_bytes(k->dv, ROWS)))));
+    int64_t bytes = columns_bytes(k->d, ROWS) + (k->with_d1 ? columns_bytes(k->dv, ROWS) : 0);
+    pipeline_expect(&k->x, &at, imm(k->cfg->consumers * (int)bytes));
     for (int w = 0; w < k->cfg->consumers; w++) {
         val row = add(k->row, imm(w * ROWS)), barrier = pipeline_full_barrier(&k->x, &at);
         load_chunks(&k->tmaX1, slice(k->sX1, _, _, _, w), row, outer, barrier);
-        load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), row, outer, barrier);
+        if (k->with_d1)
+            load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), row, outer, barrier);
     }
 }
 
@@ -280,19 +284,21 @@ static consumer_role describe_consumer(const backward_kernel *k)
         c.tCrX1[i] = descriptors_A(&c.scores_mma, slice(k->sX1, _, _, i, c.index));
         c.tCrY1[i] = descriptors_B(&c.scores_mma, slice(k->sY1, _, _, i, _));
     }
-    for (int i = 0; i < k->dv.chunks; i++) {
+    for (int i = 0; i < k->dv.chunks && k->with_d1; i++) {
         c.tCrX2[i] = descriptors_A(&c.scores_mma, slice(k->sX2, _, _, i, c.index));
         c.tCrY2[i] = descriptors_B(&c.scores_mma, slice(k->sY2, _, _, i, _));
     }
     int stages = k->cfg->stages;
-    c.tCrY1t = descriptors_B(&c.d1_mma, turned_chunks(k->sY1, k->d, stages, columns_bytes(k->d, block) / 2));
     c.scores = fragment_C(&c.scores_mma, ROWS, block);
-    c.slopes = fragment_C(&c.scores_mma, ROWS, block);
-    c.bends = k->form.softcap ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
-    c.gradients = fragment_A_pairs(&c.d1_mma, ROWS, block);
-    c.d1 = fragment_C(&c.d1_mma, ROWS, k->d.used);
-    fill(c.d1, immf(0));
-    if (k->of_keys) {
+    if (k->with_d1) {
+        c.tCrY1t = descriptors_B(&c.d1_mma, turned_chunks(k->sY1, k->d, stages, columns_bytes(k->d, block) / 2));
+        c.slopes = fragment_C(&c.scores_mma, ROWS, block);
+        c.bends = k->form.softcap ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
+        c.gradients = fragment_A_pairs(&c.d1_mma, ROWS, block);
+        c.d1 = fragment_C(&c.d1_mma, ROWS, k->d.used);
+        fill(c.d1, immf(0));
+    }
+    if (k->with_d2) {
         c.tCrY2t = descriptors_B(&c.d2_mma, turned_chunks(k->sY2, k->dv, stages, columns_bytes(k->dv, block) / 2));
         c.weights = fragment_A_pairs(&c.d2_mma, ROWS, block);
         c.d2 = fragment_C(&c.d2_mma, ROWS, k->dv.used);
@@ -393,7 +399,7 @@ static void weigh(const backward_kernel *k, consumer_role *c, tensor cS, val sta
 {
     if (k->form.softcap) {
         cap_scores(c->scores, k->p.factor);
-        for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
+        for (int64_t i = 0; i < static_size(c->scores.layout) && k->with_d1 && !ir_failed(); i++) {
             val x = at(c->scores, i);
             set(c->bends, i, fma(neg(x), x, immf(1)));
         }
@@ -405,7 +411,7 @@ static void weigh(const backward_kernel *k, consumer_role *c, tensor cS, val sta
     for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
         val x = at(c->scores, i);
         assign(x, exp2_ftz(fma(x, k->p.exponent, stat_of(k, c, cS, stage, 0, i))));
-        if (k->form.softcap)
+        if (k->form.softcap && k->with_d1)
             set(c->bends, i, mul(at(c->bends, i), x));
     }
 }
@@ -419,6 +425,24 @@ static void differentiate(const backward_kernel *k, consumer_role *c, tensor cS,
     }
 }
 
+/* dV += P * dO, asynchronous. */
+static void add_values(const backward_kernel *k, const consumer_role *c, val stage)
+{
+    accumulators_to_A(c->scores, k->form.dtype, c->weights);
+    mma_fence();
+    gemm(&c->d2_mma, c->weights, slice(c->tCrY2t, _, _, stage), c->d2, yes());
+    mma_commit();
+}
+
+/* dK += dS * Q or dQ += dS * K, asynchronous. */
+static void add_gradients(const backward_kernel *k, const consumer_role *c, val stage)
+{
+    accumulators_to_A(c->slopes, k->form.dtype, c->gradients);
+    mma_fence();
+    gemm(&c->d1_mma, c->gradients, slice(c->tCrY1t, _, _, stage), c->d1, yes());
+    mma_commit();
+}
+
 /*
  * One block. Waits are for all but so many of the groups under way: the sums of the block before, these scores and slopes, the sum
  * of weighted values.
@@ -429,27 +453,24 @@ static void step(const backward_kernel *k, consumer_role *c, tensor cS, const wa
     val stage = shuffle(c->at.stage, imm(0));
     mma_fence();
     issue_scores(c, c->tCrX1, c->tCrY1, k->d, c->scores, stage);
-    issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
-    mma_wait(2);
+    if (k->with_d1)
+        issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
+    mma_wait(k->with_d1 ? 2 : 1);
     warp_sync(); // all lanes are done with the stats
     IF(logical_and(eq(lane(), imm(0)), ne(before, imm(k->cfg->stages))))
         pipeline_release(&k->ring, before);
-    mma_wait(1);
+    mma_wait(k->with_d1 ? 1 : 0);
     weigh(k, c, cS, stage, w->block);
-    if (k->of_keys) {
-        accumulators_to_A(c->scores, k->form.dtype, c->weights);
-        mma_fence();
-        gemm(&c->d2_mma, c->weights, slice(c->tCrY2t, _, _, stage), c->d2, yes());
-        mma_commit();
+    if (k->with_d2)
+        add_values(k, c, stage);
+    if (k->with_d1) {
+        mma_wait(k->with_d2 ? 1 : 0);
+        differentiate(k, c, cS, stage);
     }
-    mma_wait(k->of_keys ? 1 : 0);
-    differentiate(k, c, cS, stage);
     if (k->of_keys)
         fence_proxy_async(); // stats have been read before a copy overwrites them
-    accumulators_to_A(c->slopes, k->form.dtype, c->gradients);
-    mma_fence();
-    gemm(&c->d1_mma, c->gradients, slice(c->tCrY1t, _, _, stage), c->d1, yes());
-    mma_commit();
+    if (k->with_d1)
+        add_gradients(k, c, stage);
     assign(before, stage);
     pipeline_advance(&c->at);
 }
@@ -498,18 +519,22 @@ static void consumer(const backward_kernel *k)
         advance(k, &w);
     }
     mma_wait(0);
-    scale_all(c.d1, k->p.scale);
+    if (k->with_d1)
+        scale_all(c.d1, k->p.scale);
     named_sync(add(c.index, imm(BARRIER_CONSUMER)), WARPGROUP); // all are done with the rows' memory
-    store(k, &c, &k->tmaD1, c.d1, slice(k->sX1, _, _, _, c.index), k->d);
-    if (k->of_keys)
+    if (k->with_d1)
+        store(k, &c, &k->tmaD1, c.d1, slice(k->sX1, _, _, _, c.index), k->d);
+    if (k->with_d2)
         store(k, &c, &k->tmaD2, c.d2, slice(k->sX2, _, _, _, c.index), k->dv);
     IF(c.first_thread)
         tma_store_wait(0);
 }
 
-static void describe_gradients(const attention_sm90_backward_config *cfg, bool of_keys)
+static void describe_gradients(const attention_sm90_backward_config *cfg, int kernel)
 {
-    backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys };
+    const bool of_keys = kernel != OF_QUERIES;
+    backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != OF_VALUES };
+    k.with_d2 = kernel == (cfg->apart ? OF_VALUES : OF_KEYS);
     k.d = columns_of(cfg->form.d);
     k.dv = columns_of(cfg->form.dv);
     k.block = of_keys ? cfg->block : cfg->keys;
@@ -629,6 +654,8 @@ void attention_sm90_backward(const void *config, int kernel)
         describe_stats(&cfg->form);
     else if (kernel == OF_SINKS)
         describe_sinks();
+    else if (kernel == OF_VALUES && !cfg->apart)
+        launch_bounds(32, 0); // a plan has as many kernels; this one does not run
     else
-        describe_gradients(cfg, kernel == OF_KEYS);
+        describe_gradients(cfg, kernel);
 }
