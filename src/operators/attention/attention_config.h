@@ -219,6 +219,15 @@ int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *confi
 
 void attention_sm90_backward(const void *config, int kernel);
 
+/*
+ * The stats of a query: -lse in units of log2, -inf where it has no weights, and delta = dout * o. (ROWS,STATS,HEADS), with
+ * stats_rows rows of which those past the last query have no weights. The kernels that make them, and sum them up for sinks.
+ */
+enum { ATTENTION_STATS = 2 };
+
+void attention_backward_stats(const attention_form *form);
+void attention_backward_sinks(void);
+
 /* What attention_plans.c has for all. */
 attention_form attention_form_of(const ckl_attention_desc *desc);
 ckl_status attention_check_form(const char *who, ckl_direction direction, const ckl_attention_desc *desc,
