@@ -267,6 +267,7 @@ static void attend(decode_kernel *k)
     }
     for (int s = 0; s < stages - 1; s++)
         load_block(k, &rows[s], add(first, imm(s)));
+    load_queries(k); // under the first copies
     block_rows *next = &rows[stages - 1];
     val use = variable(U32, imm(0)), fill = variable(U32, imm(stages - 1));
     LOOP(i, count) {
@@ -294,7 +295,6 @@ void attention_decode_sm80(const void *config, int kernel)
     IF(lt(k.split, k.splits)) {
         describe_memory(&k);
         describe_registers(&k);
-        load_queries(&k);
         attend(&k);
         decode_finish(&k);
     }
