@@ -88,23 +88,30 @@ static state of_warps(const decode_kernel *k, const piece *x)
     return s;
 }
 
-/* Of split `number` of this sequence, head and tile: maximum and sum of each row (2,BM), and values (DV,BM). */
+/* The number of this sequence, head and tile: of the rows that the CTAs of all splits share. */
+static val shared_rows(const decode_kernel *k)
+{
+    return add(mul(add(mul(k->batch, k->p.kv_heads), k->kv_head), imm(k->tiles)), k->tile);
+}
+
+/* What split `number` of these rows has left, `count` numbers for each of them. (COUNT,BM) */
+static tensor left_by(const decode_kernel *k, val pointer, int count, val number)
+{
+    val at = add(mul(convert(I64, shared_rows(k)), convert(I64, k->p.splits)), convert(I64, number));
+    const int rows = k->cfg->rows;
+    layout all = make_layout(shape(count, rows, k->p.splits), stride(1, count, count * rows));
+    return slice(gmem_tensor(pointer, F32, all), _, _, at);
+}
+
+/* Maximum and sum of each row; its columns. (2,BM), (DV,BM) */
 static tensor states_at(const decode_kernel *k, val number)
 {
-    val of_rows = add(mul(add(mul(k->batch, k->p.kv_heads), k->kv_head), imm(k->tiles)), k->tile);
-    val at = add(mul(convert(I64, of_rows), convert(I64, k->p.splits)), convert(I64, number));
-    int rows = k->cfg->rows;
-    return slice(gmem_tensor(k->p.states, F32, make_layout(shape(2, rows, k->p.splits), stride(1, 2, 2 * rows))), _, _,
-                 at);
+    return left_by(k, k->p.states, 2, number);
 }
 
 static tensor values_at(const decode_kernel *k, val number)
 {
-    val of_rows = add(mul(add(mul(k->batch, k->p.kv_heads), k->kv_head), imm(k->tiles)), k->tile);
-    val at = add(mul(convert(I64, of_rows), convert(I64, k->p.splits)), convert(I64, number));
-    int rows = k->cfg->rows, dv = k->form.dv;
-    return slice(gmem_tensor(k->p.parts, F32, make_layout(shape(dv, rows, k->p.splits), stride(1, dv, dv * rows))), _,
-                 _, at);
+    return left_by(k, k->p.parts, k->form.dv, number);
 }
 
 /* The sum of all splits, in their order, FLIGHT of them on their way at a time. */
@@ -172,8 +179,7 @@ static void store(const decode_kernel *k, const piece *x, state *s)
 /* Does this CTA come last of those that share its rows? It leaves the counter at 0. */
 static val is_last(const decode_kernel *k)
 {
-    val of_rows = add(mul(add(mul(k->batch, k->p.kv_heads), k->kv_head), imm(k->tiles)), k->tile);
-    val counter = add(k->p.counters, convert(U64, mul(of_rows, imm(4))));
+    val counter = add(k->p.counters, convert(U64, mul(shared_rows(k), imm(4))));
     tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
     cta_sync();                                                   // all parts are stored
     IF(eq(thread(), imm(0))) {
