@@ -6,9 +6,9 @@
 #include "cutekernellib/operators/attention.h"
 #include "cutekernellib/operators/attention_decode.h"
 
-enum { BATCH = 3, HEADS = 8, KV_HEADS = 2, KV = 400, D = 64, PAGE = 16, PAGES = KV / PAGE };
+enum { BATCH = 3, HEADS = 8, KV_HEADS = 2, KV = 1200, D = 64, PAGE = 16, PAGES = KV / PAGE };
 
-static const int lengths[BATCH] = { KV, 1, 333 };
+static const int lengths[BATCH] = { KV, 1, 777 };
 
 /* The pages of sequence b are those of number PAGES * b and after, from the last to the first. */
 static double page_of(int64_t i)

@@ -4,7 +4,7 @@
 enum {
     VECTOR = 8,        // elements of 16 bytes
     HEAD_MAX = 256,    // elements of a head on tensor cores
-    SPLIT_MIN = 128,   // keys: less is all overhead
+    SPLIT_MIN = 512,   // keys: a CTA of 128 takes 7 us, of which 4 are the copies (bench/notes/attention.md)
     SPLIT_MAX = 2048,  // keys: enough to forget the overhead
     SPLITS_MAX = 1024, // of a sequence, which one CTA combines
     ROWS_MAX = 32,
