@@ -16,8 +16,10 @@ failed=
 [[ -e $(dirname "$ckl")/libckl_cub_peer.so ]] || scripts/build-peers "$(dirname "$ckl")" || echo "bench_all: without CUB"
 files=$(printf ',bench/suites/%s.txt' $suites)
 "$ckl" bench --suite "${files#,}" --seconds "$seconds" --json bench/results/ || failed=" suites"
-"$ckl" bench --ladder --suite bench/suites/reduce-ladder.txt --seconds "$seconds" --json bench/results/reduce-ladder.json ||
-    failed="$failed reduce-ladder"
+for ladder in reduce-ladder attention-ladder; do
+    "$ckl" bench --ladder --suite "bench/suites/$ladder.txt" --seconds "$seconds" --json "bench/results/$ladder.json" ||
+        failed="$failed $ladder"
+done
 python3 scripts/update_performance.py
 [[ -z $failed ]] || {
     echo "bench_all: failed:$failed" >&2

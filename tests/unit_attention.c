@@ -1,14 +1,14 @@
 /*
  * unit_attention.c - what attention promises beside the values of single calls: a sequence that is decoded gives the same bits in
- * every batch; backward, of what forward gave, is the slope of forward.
+ * every batch, and what attention gives; backward, of what forward gave, is the slope of forward.
  */
 #include "accuracy.h"
 #include "cutekernellib/operators/attention.h"
 #include "cutekernellib/operators/attention_decode.h"
 
-enum { BATCH = 3, HEADS = 8, KV_HEADS = 2, KV = 400, D = 64, PAGE = 16, PAGES = KV / PAGE };
+enum { BATCH = 3, HEADS = 8, KV_HEADS = 2, KV = 1200, D = 64, PAGE = 16, PAGES = KV / PAGE };
 
-static const int lengths[BATCH] = { KV, 1, 333 };
+static const int lengths[BATCH] = { KV, 1, 777 };
 
 /* The pages of sequence b are those of number PAGES * b and after, from the last to the first. */
 static double page_of(int64_t i)
@@ -65,6 +65,35 @@ static void test_batch_invariance(void **state)
         free_tensor(&in[i]);
     free_tensor(&together);
     free_tensor(&alone);
+}
+
+/* The last query of attention is what decoding gives. */
+static void test_decode_is_attention(void **state)
+{
+    const int64_t of_q = HEADS * D, of_cache = (int64_t)KV_HEADS * KV * D;
+    tensor_of_test q = make_random(CKL_BF16, of_q, 1, 0, 1), k = make_random(CKL_BF16, of_cache, 2, 0, 1),
+                   v = make_random(CKL_BF16, of_cache, 3, 0, 1), length = make_integers(1, length_of),
+                   decoded = make_tensor(CKL_BF16, of_q), o = make_tensor(CKL_BF16, of_q);
+    ckl_attention_desc desc = {
+        .dtype = CKL_BF16, .batch = 1, .heads = HEADS, .kv_heads = KV_HEADS, .q = 1, .kv = KV, .d = D
+    };
+    ckl_attention_decode_desc decode = { .dtype = CKL_BF16, .batch = 1, .heads = HEADS, .kv_heads = KV_HEADS, .q = 1 };
+    const ckl_attention_args args = { .q = q.memory, .k = k.memory, .v = v.memory, .o = o.memory };
+    const ckl_attention_decode_args decode_args = {
+        .q = q.memory, .k = k.memory, .v = v.memory, .lengths = length.memory, .o = decoded.memory
+    };
+    (void)state;
+    decode.kv = KV;
+    decode.d = D;
+    assert_int_equal(ckl_attention(device, &desc, &args, stream), CKL_OK);
+    assert_int_equal(ckl_attention_decode(device, &decode, &decode_args, stream), CKL_OK);
+    read_tensor(&o);
+    read_tensor(&decoded);
+    for (int64_t i = 0; i < of_q; i++)
+        assert_near("o", CKL_BF16, decoded.value[i], o.value[i], 4e-3);
+    tensor_of_test *const all[] = { &q, &k, &v, &length, &decoded, &o };
+    for (int i = 0; i < COUNT_OF(all); i++)
+        free_tensor(all[i]);
 }
 
 /* Gradients: of the sum of weights[i] * o[i], by differences in double. */
@@ -142,6 +171,7 @@ static void test_gradients(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_batch_invariance), cmocka_unit_test(test_gradients) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_batch_invariance),
+                                        cmocka_unit_test(test_decode_is_attention), cmocka_unit_test(test_gradients) };
     return cmocka_run_group_tests_name("attention", tests, open_device, close_device);
 }

@@ -582,6 +582,33 @@ static void test_hard_ranges(void **state)
     assert_true(above > 0 && below > 0);
 }
 
+/* Indices that differ are a permutation of their range; positions that rise do so by no more than they may. */
+static void test_orders(void **state)
+{
+    enum { COUNT = 48, STEP = 10 };
+    static int32_t numbers[COUNT];
+    bool seen[COUNT] = { false };
+    (void)state;
+    operand o = operand_range(operand_vector("i", OPERAND_IN, CKL_I32, COUNT), 0, COUNT - 1);
+    o.distinct = true;
+    fill_hard(o, (float *)numbers);
+    for (int i = 0; i < COUNT; i++) {
+        assert_in_range(numbers[i], 0, COUNT - 1);
+        assert_false(seen[numbers[i]]);
+        seen[numbers[i]] = true;
+    }
+    o = operand_range(operand_vector("i", OPERAND_IN, CKL_I32, COUNT), 0, STEP);
+    o.rising = true;
+    fill_hard(o, (float *)numbers);
+    int none = 0, whole = 0;
+    for (int i = 1; i < COUNT; i++) {
+        assert_in_range(numbers[i] - numbers[i - 1], 0, STEP);
+        none += numbers[i] == numbers[i - 1];
+        whole += numbers[i] == numbers[i - 1] + STEP;
+    }
+    assert_true(numbers[0] == 0 && numbers[COUNT - 1] == (COUNT - 1) * STEP / 2 && none > 0 && whole > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -604,6 +631,7 @@ int main(void)
         cmocka_unit_test(test_hard_elements),
         cmocka_unit_test(test_hard_single_lines),
         cmocka_unit_test(test_hard_ranges),
+        cmocka_unit_test(test_orders),
     };
     magnitude_factor = 1;
     device_ops ops = virtual_ops;

@@ -21,7 +21,7 @@ enum { SHIFT = 8 }; // bytes: aligned to any element
 static const char *const lines[] = {
     "add n=1000",
     "attention q=64 kv=64 lse=1 sinks=1 mask=add",
-    "attention q=64 kv=64 direction=backward",
+    "attention q=64 kv=64 direction=backward sinks=1",
     "attention batch=3 q=64 kv=64 ragged=1 lse=1",
     "attention_decode heads=4 kv=64 page=16 lse=1 sinks=1",
     "crossentropy rows=8 cols=64",

@@ -6,7 +6,7 @@
  * Backward, with the scores s before the softmax, p[i,j] = exp(s[i,j] - lse[i]), and the gradient dout of o:
  *     ds[i,j] = p[i,j] * (dout[i] . v[j] - dout[i] . o[i])
  *     dq[i] = scale * sum over j of ds[i,j] * k[j]     dk[j] = scale * sum over i of ds[i,j] * q[i]
- *     dv[j] = sum over i of p[i,j] * dout[i]
+ *     dv[j] = sum over i of p[i,j] * dout[i]                 dsinks = - sum over i of exp(sink - lse[i]) * dout[i] . o[i]
  * where a soft cap makes ds (1 - tanh^2) times as large, and sums over i are over the heads of a group, too. p and ds are rounded
  * to the type before they meet the others. The order of all sums is fixed: the same bits every time.
  */
@@ -86,6 +86,7 @@ typedef struct ckl_attention_args {
     float *lse;         // [batch, heads, q], dense, ragged [heads, q_total]; the same; NULL where the desc has none
     const void *dout;   // strides of o; this and the next are NULL in a forward problem
     void *dq, *dk, *dv; // strides of q, k and v
+    float *dsinks;      // [heads]; NULL where the desc has no sinks
     void *workspace;    // ckl_plan_workspace_bytes(), zeroed once; NULL: the plan's own
 } ckl_attention_args;
 

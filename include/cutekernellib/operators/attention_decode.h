@@ -20,7 +20,7 @@ extern "C" {
  *
  * Sequence b has lengths[b] keys, the new tokens' own ones included, which are the last of them: token i sees the keys up to
  * number lengths[b] - q + i. One that sees no key gives zeros, and as log-sum-exp the head's sink, or -inf without sinks. More
- * than kv keys count as kv, less than 0 as 0. Table entries of keys past the length are not read; page numbers outside of the
+ * than kv keys count as kv, less than 0 as 0. Table entries of keys past the length are read but not used; page numbers outside of the
  * cache are the caller's fault (the emulator reports them).
  *
  * A sequence's result does not depend on the batch: keys are split at multiples of a length that follows from the

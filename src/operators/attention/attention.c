@@ -96,6 +96,7 @@ enum {
     OPERAND_DQ,
     OPERAND_DK,
     OPERAND_DV,
+    OPERAND_DSINKS,
     OPERANDS
 };
 
@@ -115,18 +116,21 @@ static int tensors(const void *desc, plan_tensor *t)
         t[i] = plan_strided(names[i], d->dtype, 4, (int64_t[]){ s.batch.size, s.heads.size, s.tokens.size, s.d },
                             (int64_t[]){ s.batch.stride, s.heads.stride, s.tokens.stride, 1 });
     }
+    t[OPERAND_SINKS] =
+        plan_absent(plan_vector("sinks", CKL_F32, d->heads), d->sinks ? NULL : "a problem without sinks");
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     t[OPERAND_DOUT] = gradient(t[ATTENTION_O], "dout", is_forward);
     t[OPERAND_DQ] = plan_output(gradient(t[ATTENTION_Q], "dq", is_forward));
     t[OPERAND_DK] = plan_output(gradient(t[ATTENTION_K], "dk", is_forward));
     t[OPERAND_DV] = plan_output(gradient(t[ATTENTION_V], "dv", is_forward));
+    t[OPERAND_DSINKS] = plan_output(plan_vector("dsinks", CKL_F32, d->heads));
+    t[OPERAND_DSINKS] = plan_absent(t[OPERAND_DSINKS], plan_first(is_forward ? "a forward problem" : NULL,
+                                                                  d->sinks ? NULL : "a problem without sinks"));
     t[OPERAND_O] = is_forward ? plan_output(t[ATTENTION_O]) : t[ATTENTION_O];
     t[OPERAND_MASK] = plan_strided("mask", d->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : d->dtype, 4,
                                    (int64_t[]){ d->batch, d->heads, d->q, d->kv },
                                    (int64_t[]){ d->ldmask_batch, d->ldmask_head, d->ldmask, 1 });
     t[OPERAND_MASK] = plan_absent(t[OPERAND_MASK], d->mask ? NULL : "a problem without mask");
-    t[OPERAND_SINKS] =
-        plan_absent(plan_vector("sinks", CKL_F32, d->heads), d->sinks ? NULL : "a problem without sinks");
     const char *const not_ragged = d->ragged ? NULL : "a problem that is not ragged";
     t[OPERAND_STARTS_Q] = plan_absent(plan_vector("starts_q", CKL_I32, d->batch + 1), not_ragged);
     t[OPERAND_STARTS_KV] = plan_absent(plan_vector("starts_kv", CKL_I32, d->batch + 1), not_ragged);

@@ -12,10 +12,11 @@ static ckl_status choose_naive_backward(const void *desc, const ckl_device_info 
     return CKL_OK;
 }
 
-/* Of kernel 0 and 1: rows of dQ; of dK and dV. */
+/* Threads of kernel 0, 1 and 2: rows of dQ; of dK and dV; sinks. */
 static int64_t naive_rows(const ckl_attention_desc *d, int kernel)
 {
-    return product_i64(d->batch, kernel == 0 ? product_i64(d->heads, d->q) : product_i64(d->kv_heads, d->kv));
+    const int64_t of_batch[] = { product_i64(d->heads, d->q), product_i64(d->kv_heads, d->kv) };
+    return kernel == 2 ? (d->sinks ? d->heads : 0) : product_i64(d->batch, of_batch[kernel]);
 }
 
 static ckl_status admit_naive_backward(const void *desc, const ckl_device_info *device, const void *config)
@@ -49,8 +50,8 @@ typedef attention_naive_config attention_naive_backward_config;
 
 const implementation attention_naive_backward_implementation = {
     IMPLEMENTATION_PARTS(attention, naive_backward),
-    .summary = "a thread a row of dQ, then of dK and dV: the definition, for any sizes and strides",
-    .kernels = 2,
+    .summary = "a thread a row of dQ, of dK and dV, or a sink: the definition, for any sizes and strides",
+    .kernels = 3,
     .params = &attention_param_list,
 };
 
@@ -58,20 +59,30 @@ const implementation attention_naive_backward_implementation = {
 
 enum {
     HEAD_MAX = 256,
-    HEADS_MAX = 320, // d + dv: sums of a key's gradients stay in registers
+    HEADS_MAX = 320, // d + dv of a kernel that has dK and dV: they stay in registers
+    SM90_KERNELS = 5,
     BLOCK_MAX = 128,
+    REGISTERS = 208, // of 240: for accumulators and what they are rounded to
     STAGES_MAX = 4,
     STATS_BYTES = 8,  // of a query
     STATS_QUERIES = 8 // of a CTA
 };
+
+/* Tokens of a block whose scores, slopes and their roundings fit the registers beside sums of so many columns. */
+static int block_for(const ckl_attention_desc *d, int64_t columns)
+{
+    const int64_t room = 2 * REGISTERS - columns, each = d->softcap > 0 ? 4 : 3; // in halves
+    return (int)min_i64(BLOCK_MAX, max_i64(16, room / each / 16 * 16));
+}
 
 static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_attention_desc *d = desc;
     attention_sm90_backward_config *c = config;
     c->form = attention_form_of(d);
-    if (d->d + d->dv > 192) // registers
-        c->block = d->d + d->dv > 256 || d->softcap > 0 ? 32 : 48;
+    c->apart = d->d + d->dv > HEADS_MAX;
+    c->block = block_for(d, c->apart ? max_i64(d->d, d->dv) : d->d + d->dv);
+    c->keys = block_for(d, d->d);
     int64_t rows = product_i64(product_i64(d->batch, d->kv_heads), d->kv);
     if (rows <= product_i64(device->sm_count, ATTENTION_ROWS))
         c->consumers = 1;
@@ -80,13 +91,17 @@ static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *
     return CKL_OK;
 }
 
-/* CTAs of kernel 0: stats of queries; 1: tiles of keys; 2: tiles of queries. */
+/* CTAs of kernel 0: stats of queries; 1: tiles of keys; 2: tiles of queries; 3: sinks; 4: tiles of keys for dV alone. */
 static int64_t sm90_backward_ctas(const ckl_attention_desc *d, const attention_sm90_backward_config *c, int kernel)
 {
     const int64_t rows = c->consumers * ATTENTION_ROWS, heads = product_i64(d->batch, d->heads);
     if (kernel == 0)
         return ceil_div(product_i64(heads, round_up(d->q, c->block)), STATS_QUERIES);
-    return kernel == 1 ? product_i64(product_i64(d->batch, d->kv_heads), ceil_div(d->kv, rows))
+    if (kernel == 3)
+        return d->sinks ? d->heads : 0;
+    if (kernel == 4 && !c->apart)
+        return 0;
+    return kernel != 2 ? product_i64(product_i64(d->batch, d->kv_heads), ceil_div(d->kv, rows))
                        : product_i64(heads, ceil_div(d->q, rows));
 }
 
@@ -99,20 +114,21 @@ static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *d
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "attention %s: %s has no wgmma", who, device->id);
     TRY(attention_check_heads(who, d));
-    if (d->q == 0 || d->mask || d->d + d->dv > HEADS_MAX)
+    if (d->q == 0 || d->mask || (!c->apart && d->d + d->dv > HEADS_MAX))
         FAIL(CKL_UNSUPPORTED,
              "attention %s: no queries, a mask, or d=%" PRId64 " and dv=%" PRId64 ", more than %d together", who, d->d,
              d->dv, HEADS_MAX);
-    if (c->consumers < 1 || c->consumers > 2 || c->block < 16 || c->block > BLOCK_MAX || c->block % 16 || c->stages < 2)
+    if (c->consumers < 1 || c->consumers > 2 || c->block < 16 || c->block > BLOCK_MAX || c->block % 16 ||
+        c->keys < 16 || c->keys > BLOCK_MAX || c->keys % 16 || c->stages < 2)
         FAIL(CKL_INVALID,
-             "attention %s: consumers=%d is not in 1..2, block=%d not a multiple of 16 up to %d, or stages=%d less "
-             "than 2",
-             who, c->consumers, c->block, BLOCK_MAX, c->stages);
+             "attention %s: consumers=%d is not in 1..2, block=%d or keys=%d not a multiple of 16 up to %d, or "
+             "stages=%d less than 2",
+             who, c->consumers, c->block, c->keys, BLOCK_MAX, c->stages);
     int64_t smem = attention_sm90_backward_smem(c);
     if (smem > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "attention %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, who,
              smem, device->id, device->smem_per_cta_bytes);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < SM90_KERNELS; i++)
         if (sm90_backward_ctas(d, c, i) > INT32_MAX)
             FAIL(CKL_UNSUPPORTED, "attention %s: more than 2^31-1 CTAs", who);
     return CKL_OK;
@@ -136,8 +152,9 @@ static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, c
     attention_params params = attention_params_of(d, x, c->consumers * ATTENTION_ROWS);
     params.stats = plan_workspace(plan, x->workspace);
     params.stats_rows = (uint32_t)round_up(d->q, c->block);
-    for (int i = 0; i < plan->impl->kernels; i++)
-        TRY(plan_launch(plan, i, (plan_grid){ .x = sm90_backward_ctas(d, c, i) }, &params, stream));
+    for (int i = 0; i < SM90_KERNELS; i++)
+        if (sm90_backward_ctas(d, c, i) > 0)
+            TRY(plan_launch(plan, i, (plan_grid){ .x = sm90_backward_ctas(d, c, i) }, &params, stream));
     return CKL_OK;
 }
 
@@ -147,7 +164,7 @@ static const field sm90_backward_fields[] = { ATTENTION_FORM(FIELD_NESTED, (atte
 const implementation attention_sm90_backward_implementation = {
     IMPLEMENTATION_PARTS(attention, sm90_backward),
     .summary = "gradients of keys, then of queries, each over blocks of the other, by TMA and wgmma; Hopper",
-    .kernels = 3,
+    .kernels = SM90_KERNELS,
     .params = &attention_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_sm90_backward,

@@ -6,30 +6,61 @@
 #include "operators/attention/attention_lab.h"
 
 enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT }; // operands
-enum { DQ, DK, DV };                                              // outputs
+enum { DQ, DK, DV, DSINKS };                                      // outputs
+enum { HEAD_MAX = 1024 };
 
 typedef struct place {
     int64_t batch, head, token;
 } place;
 
-/* Index of the first element of a row. */
-static int64_t row_at(const ckl_attention_desc *d, int tensor, place p)
+/* One query, one key: what is read once of each. */
+typedef struct query {
+    place at;
+    double q[HEAD_MAX], dout[HEAD_MAX];
+    double delta, delta_size; // dout . o, and the sum of the absolute values of its terms
+    double lse;
+} query;
+
+typedef struct key {
+    place at;
+    double k[HEAD_MAX], v[HEAD_MAX];
+} key;
+
+static void read_row(const ckl_attention_desc *d, int tensor, const void *from, place p, double *to)
 {
     const attention_strides s = attention_strides_of(d, tensor);
-    return p.batch * s.batch.stride + p.head * s.heads.stride + p.token * s.tokens.stride;
+    int64_t first = p.batch * s.batch.stride + p.head * s.heads.stride + p.token * s.tokens.stride;
+    dtype_read_run(d->dtype, from, first, s.d, to);
 }
 
-/* The sum of the products of two rows, and of their absolute values. */
-static double dot(ckl_dtype dtype, const void *x, int64_t x_first, const void *y, int64_t y_first, int64_t count,
-                  double *magnitude)
+/* The sum of the products of two rows; that of their absolute values is added to *size. */
+static double dot(const double *x, const double *y, int64_t count, double *size)
 {
     double sum = 0;
     for (int64_t i = 0; i < count; i++) {
-        double product = dtype_read(dtype, x, x_first + i) * dtype_read(dtype, y, y_first + i);
-        sum += product;
-        *magnitude += fabs(product);
+        sum += x[i] * y[i];
+        *size += fabs(x[i] * y[i]);
     }
     return sum;
+}
+
+static void read_query(const ckl_attention_desc *d, void *const *host, place at, query *x)
+{
+    double o[HEAD_MAX];
+    x->at = at;
+    x->delta_size = 0;
+    read_row(d, ATTENTION_Q, host[Q], at, x->q);
+    read_row(d, ATTENTION_O, host[DOUT], at, x->dout);
+    read_row(d, ATTENTION_O, host[O], at, o);
+    x->delta = dot(x->dout, o, d->dv, &x->delta_size);
+    x->lse = dtype_read(CKL_F32, host[LSE], (at.batch * d->heads + at.head) * d->q + at.token);
+}
+
+static void read_key(const ckl_attention_desc *d, void *const *host, place at, key *x)
+{
+    x->at = at;
+    read_row(d, ATTENTION_K, host[K], at, x->k);
+    read_row(d, ATTENTION_V, host[V], at, x->v);
 }
 
 /* The weight of a key and its slope, with errors: a tensor core cuts sums at 2^-24 of the largest or so, exponents are f32. */
@@ -45,22 +76,17 @@ static double masked(const ckl_attention_desc *d, void *const *host, place q, in
     return d->mask ? score + dtype_read(d->dtype, host[MASK], at) : score;
 }
 
-static pair pair_of(const ckl_attention_desc *d, void *const *host, place q, place k)
+static pair pair_of(const ckl_attention_desc *d, void *const *host, const query *q, const key *k)
 {
     const double cut = 0x1p-20, scale = (double)d->scale, cap = (double)d->softcap;
-    double raw_size = 0, dp_size = 0;
-    int64_t q_at = row_at(d, ATTENTION_Q, q), k_at = row_at(d, ATTENTION_K, k);
-    double raw = scale * dot(d->dtype, host[Q], q_at, host[K], k_at, d->d, &raw_size);
-    double tanh_of = cap > 0 ? tanh(raw / cap) : 0, score = masked(d, host, q, k.token, cap > 0 ? cap * tanh_of : raw);
-    double lse = dtype_read(CKL_F32, host[LSE], (q.batch * d->heads + q.head) * d->q + q.token);
-    int64_t o_at = row_at(d, ATTENTION_O, q), v_at = row_at(d, ATTENTION_V, k);
-    double dp = dot(d->dtype, host[DOUT], o_at, host[V], v_at, d->dv, &dp_size);
-    double delta = dot(d->dtype, host[DOUT], o_at, host[O], o_at, d->dv, &dp_size);
-    pair x = { .weight = lse == -INFINITY ? 0 : exp(score - lse) };
-    x.weight_error = x.weight * cut * (1 + fabs(raw) + fabs(lse) + raw_size * scale);
-    double bend = cap > 0 ? 1 - tanh_of * tanh_of : 1;
-    x.slope = x.weight * (dp - delta) * bend;
-    x.slope_error = x.weight_error * fabs(dp - delta) + x.weight * cut * dp_size;
+    double raw_size = 0, slope_size = q->delta_size;
+    double raw = scale * dot(q->q, k->k, d->d, &raw_size), tanh_of = cap > 0 ? tanh(raw / cap) : 0;
+    double score = masked(d, host, q->at, k->at.token, cap > 0 ? cap * tanh_of : raw);
+    double slope = dot(q->dout, k->v, d->dv, &slope_size) - q->delta;
+    pair x = { .weight = q->lse == -INFINITY ? 0 : exp(score - q->lse) };
+    x.weight_error = x.weight * cut * (1 + fabs(raw) + fabs(q->lse) + raw_size * scale);
+    x.slope = x.weight * slope * (cap > 0 ? 1 - tanh_of * tanh_of : 1);
+    x.slope_error = x.weight_error * fabs(slope) + x.weight * cut * slope_size;
     return x;
 }
 
@@ -71,40 +97,70 @@ static bool sees(const ckl_attention_desc *d, int64_t i, int64_t j)
 }
 
 /* Adds one pair's part of a row of a gradient. Factors below the type's smallest normal number are rounded more coarsely. */
-static void add_pair(const ckl_attention_desc *d, void *const *host, place q, place k, reference_slice *out)
+static void add_pair(const ckl_attention_desc *d, void *const *host, const query *q, const key *k, reference_slice *out)
 {
     const pair x = pair_of(d, host, q, k);
     const bool of_values = out->output == DV;
     const double factor = of_values ? x.weight : x.slope * (double)d->scale;
     const double error = of_values ? x.weight_error : x.slope_error * (double)d->scale;
     const double rounding = attention_rounding(d->dtype), smallest = d->dtype == CKL_F16 ? 0x1p-14 : 0x1p-126;
-    const void *y = host[out->output == DQ ? K : out->output == DK ? Q : DOUT];
-    int64_t first = out->output == DQ   ? row_at(d, ATTENTION_K, k)
-                    : out->output == DK ? row_at(d, ATTENTION_Q, q)
-                                        : row_at(d, ATTENTION_O, q);
+    const double *other = out->output == DQ ? k->k : out->output == DK ? q->q : q->dout;
     for (int64_t i = 0; i < out->count; i++) {
-        double other = dtype_read(d->dtype, y, first + i);
-        out->value[i] += factor * other;
-        out->magnitude[i] += fabs(other) * (fabs(factor) + error / rounding + smallest);
+        out->value[i] += factor * other[i];
+        out->magnitude[i] += fabs(other[i]) * (fabs(factor) + error / rounding + smallest);
     }
+}
+
+/* Row `at` of dQ. */
+static void of_query(const ckl_attention_desc *d, void *const *host, place at, reference_slice *out)
+{
+    query q;
+    key k;
+    read_query(d, host, at, &q);
+    for (int64_t j = 0; j < d->kv; j++)
+        if (sees(d, at.token, j)) {
+            read_key(d, host, (place){ at.batch, at.head / (d->heads / d->kv_heads), j }, &k);
+            add_pair(d, host, &q, &k, out);
+        }
+}
+
+/* Row `at` of dK or dV: over the queries of all heads of its group. */
+static void of_key(const ckl_attention_desc *d, void *const *host, place at, reference_slice *out)
+{
+    const int64_t group = d->heads / d->kv_heads;
+    query q;
+    key k;
+    read_key(d, host, at, &k);
+    for (int64_t head = at.head * group; head < (at.head + 1) * group; head++)
+        for (int64_t i = 0; i < d->q; i++)
+            if (sees(d, i, at.token)) {
+                read_query(d, host, (place){ at.batch, head, i }, &q);
+                add_pair(d, host, &q, &k, out);
+            }
+}
+
+/* All of dSinks. */
+static void of_sinks(const ckl_attention_desc *d, void *const *host, reference_slice *out)
+{
+    query q;
+    for (int64_t head = 0; head < out->count; head++)
+        for (int64_t row = 0; row < d->batch * d->q; row++) {
+            read_query(d, host, (place){ row / d->q, head, row % d->q }, &q);
+            double weight = exp(dtype_read(CKL_F32, host[SINKS], head) - q.lse);
+            out->value[head] -= weight * q.delta;
+            out->magnitude[head] += weight * q.delta_size;
+        }
 }
 
 void attention_backward_reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_attention_desc *d = problem;
     const int64_t tokens = out.output == DQ ? d->q : d->kv, heads = out.output == DQ ? d->heads : d->kv_heads;
-    const int64_t group = d->heads / d->kv_heads;
     place at = { out.row / tokens / heads, out.row / tokens % heads, out.row % tokens };
     for (int64_t i = 0; i < out.count; i++)
         out.value[i] = out.magnitude[i] = 0;
-    if (out.output == DQ) {
-        for (int64_t j = 0; j < d->kv; j++)
-            if (sees(d, at.token, j))
-                add_pair(d, host, at, (place){ at.batch, at.head / group, j }, &out);
-        return;
-    }
-    for (int64_t head = at.head * group; head < (at.head + 1) * group; head++)
-        for (int64_t i = 0; i < d->q; i++)
-            if (sees(d, i, at.token))
-                add_pair(d, host, (place){ at.batch, head, i }, at, &out);
+    if (out.output == DSINKS)
+        of_sinks(d, host, &out);
+    else
+        (out.output == DQ ? of_query : of_key)(d, host, at, &out);
 }

@@ -137,7 +137,8 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
     X(owner, tensor, DK)                                                                             \
     X(owner, tensor, DV)                                                                             \
     X(owner, pointer, grad, [ATTENTION_TENSORS])                                                     \
-    X(owner, pointer, stats)  /* of queries, in rows of a head: -lse in units of 2, and dout * o */  \
+    X(owner, pointer, stats) /* of queries, in rows of a head: -lse in units of 2, and dout * o */   \
+    X(owner, pointer, dsinks)                                                                        \
     X(owner, u32, stats_rows) /* of a head */                                                        \
     X(owner, f32, scale)                                                                             \
     X(owner, pointer, starts_q) /* of sequences, where ragged */                                     \
@@ -202,10 +203,12 @@ void attention_sm90(const void *config, int kernel);
 
 /* Backward of sm90: of keys and values, then of queries, each over blocks of the other */
 
-#define ATTENTION_BACKWARD_CONFIG(X, owner)                                         \
-    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 keys, or queries, each") \
-    X(owner, int, block, "64", "16 32 48 64 80 96", "queries, or keys, of a block") \
-    X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")
+#define ATTENTION_BACKWARD_CONFIG(X, owner)                                                          \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 keys, or queries, each")                  \
+    X(owner, int, block, "64", "16 32 48 64 80 96", "queries that the keys' kernel takes at a time") \
+    X(owner, int, keys, "96", "32 48 64 80 96 112 128", "keys that the queries' kernel does")        \
+    X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")                                   \
+    X(owner, bool, apart, "0", "0 1", "dV by a kernel of its own")
 
 typedef struct attention_sm90_backward_config {
     attention_form form;
@@ -215,6 +218,15 @@ typedef struct attention_sm90_backward_config {
 int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *config);
 
 void attention_sm90_backward(const void *config, int kernel);
+
+/*
+ * The stats of a query: -lse in units of log2, -inf where it has no weights, and delta = dout * o. (ROWS,STATS,HEADS), with
+ * stats_rows rows of which those past the last query have no weights. The kernels that make them, and sum them up for sinks.
+ */
+enum { ATTENTION_STATS = 2 };
+
+void attention_backward_stats(const attention_form *form);
+void attention_backward_sinks(void);
 
 /* What attention_plans.c has for all. */
 attention_form attention_form_of(const ckl_attention_desc *desc);

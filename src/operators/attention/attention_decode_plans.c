@@ -4,10 +4,11 @@
 enum {
     VECTOR = 8,        // elements of 16 bytes
     HEAD_MAX = 256,    // elements of a head on tensor cores
-    SPLIT_MIN = 128,   // keys: less is all overhead
+    SPLIT_MIN = 512,   // keys: a CTA of 128 takes 7 us, of which 4 are the copies (bench/notes/attention.md)
     SPLIT_MAX = 2048,  // keys: enough to forget the overhead
     SPLITS_MAX = 1024, // of a sequence, which one CTA combines
     ROWS_MAX = 32,
+    CTAS_MAX = 4,
 };
 
 static attention_decode_form form_of(const ckl_attention_decode_desc *d)
@@ -173,8 +174,9 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     if ((c->rows != 16 && c->rows != 32) || (c->keys != 16 && c->keys != 32) || c->warps < 1 || c->warps > 8)
         FAIL(CKL_INVALID, "attention_decode sm80: rows=%d or keys=%d is neither 16 nor 32, or warps=%d is not in 1..8",
              c->rows, c->keys, c->warps);
-    if (c->stages < 2 || c->stages > 8)
-        FAIL(CKL_INVALID, "attention_decode sm80: stages=%d is not in 2..8", c->stages);
+    if (c->stages < 2 || c->stages > ATTENTION_DECODE_STAGES_MAX || c->ctas < 0 || c->ctas > CTAS_MAX)
+        FAIL(CKL_INVALID, "attention_decode sm80: stages=%d is not in 2..%d, or ctas=%d not in 0..%d", c->stages,
+             ATTENTION_DECODE_STAGES_MAX, c->ctas, CTAS_MAX);
     if (c->split < c->keys || c->split % c->keys)
         FAIL(CKL_INVALID, "attention_decode sm80: split=%d is not a multiple of keys=%d", c->split, c->keys);
     int64_t smem = attention_decode_sm80_smem(c);

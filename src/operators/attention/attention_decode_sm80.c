@@ -8,40 +8,15 @@
  * CTAs of a sequence leave theirs in the workspace, and the last one adds them up in the order of the keys.
  */
 #include "cute/kernel.h"
-#include "operators/attention/attention_decode_config.h"
-#include "operators/attention/attention_tile.h"
+#include "operators/attention/attention_decode_sm80.h"
 
 enum {
     VECTOR = 8, // elements of one cp.async of 16 bytes
     STEP = 16,  // of K of an atom
     LANES = 32,
-    QUAD = 4,   // columns of O that a thread takes at a time
-    FLIGHT = 4, // splits whose values a thread loads at a time
-    PAD = 8,    // columns between rows of O in shared memory, against bank conflicts
+    STAGES_MAX = ATTENTION_DECODE_STAGES_MAX,
+    PAD = 8, // columns between rows of O in shared memory, against bank conflicts
 };
-
-/* Everything that the steps share. Letters: rows (BM), keys of a block (BN). */
-typedef struct decode_kernel {
-    const attention_decode_sm80_config *cfg;
-    attention_decode_form form;
-    attention_decode_values p;
-    columns d, dv;
-    int rows_all, tiles;             // of a group; tiles of BM of them
-    val tile, kv_head, split, batch; // of this CTA; u32
-    val length;                      // keys of the sequence, u32
-    val begin;                       // the first key that a row sees
-    val splits;                      // CTAs that share the rows
-    val from, to;                    // keys of this CTA
-    tensor sK, sV;                   // (BN,CHUNK,CHUNKS,SLOTS), stages of all warps
-    tensor sVt;                      // (DV,BN,SLOTS)
-    tensor sO;                       // (BM,DV,WARPS), f32, in the memory of the rings
-    tensor sTop, sSum;               // (BM,WARPS)
-    tiled_mma mma;                   // of a warp
-    tensor rQ;                       // (PAIRS,MMA_M,MMA_K)
-    tensor scores, out;              // (MMA,MMA_M,MMA_N)
-    tensor weights;                  // (PAIRS,MMA_M,MMA_K)
-    online_rows online;
-} decode_kernel;
 
 static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
 {
@@ -132,17 +107,6 @@ static void find_place(decode_kernel *k)
 
 /* Loads */
 
-/* Row `row` of a head of Q or O: heads of the group first, then tokens. (D) */
-static tensor row_of(const decode_kernel *k, int which, val row)
-{
-    val head = add(mul(k->kv_head, imm(k->form.group)), rem(row, imm(k->form.group)));
-    val token = div(row, imm(k->form.group));
-    int d = which == ATTENTION_Q ? k->form.d : k->form.dv;
-    layout all = make_layout(shape(k->p.batch, k->p.kv_heads, k->form.tokens, d),
-                             stride(k->p.ld_batch[which], k->p.ld_head[which], k->p.ld[which], 1));
-    return slice(gmem_tensor(k->p.x[which], k->form.dtype, all), k->batch, head, token, _);
-}
-
 /* Q into the registers of every warp, pair by pair. Rows and columns past the last ones are 0. */
 static void load_queries(const decode_kernel *k)
 {
@@ -151,7 +115,7 @@ static void load_queries(const decode_kernel *k)
     for (int m = 0; m < 2 * atoms; m++) { // rows of a thread
         val row = add(mul(k->tile, imm(k->cfg->rows)), add(div(lane(), imm(4)), imm(8 * m)));
         IF(lt(row, imm(k->rows_all))) {
-            tensor gRow = row_of(k, ATTENTION_Q, row);
+            tensor gRow = decode_row_of(k, ATTENTION_Q, row);
             val first = tensor_address(gRow, coord(mul(rem(lane(), imm(4)), imm(2))));
             tensor gPairs = gmem_tensor(first, I32, make_layout(leaf(k->form.d / 2), leaf(1)));
             for (int half = 0; half < 2 * steps && 8 * half < k->form.d; half++)
@@ -166,12 +130,20 @@ typedef struct block_rows {
     val count; // i32; none: 0 or less
 } block_rows;
 
-/* Of block `number` of this warp. */
+static block_rows no_rows(void)
+{
+    block_rows rows = { .count = variable(I32, imm(0)) };
+    for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
+        rows.at[which] = variable(U32, imm(0));
+    return rows;
+}
+
+/* Of block `number` of this warp. The table is read up to kv, so that it need not wait for the length. */
 static void find_rows(const decode_kernel *k, val number, block_rows *rows)
 {
     const int bn = k->cfg->keys, page = k->form.page;
     val start = add(k->from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
-    val last = sub(max(k->length, imm_as(U32, 1)), imm(1)), key = min(add(start, rem(lane(), imm(bn))), last), place;
+    val key = min(add(start, rem(lane(), imm(bn))), sub(k->p.kv, imm(1))), place;
     if (page) {
         tensor gTable = gmem_tensor(k->p.table, I32,
                                     make_layout(shape(k->p.table_pages, k->p.batch),
@@ -287,21 +259,22 @@ static void attend(decode_kernel *k)
     const int stages = k->cfg->stages, bn = k->cfg->keys;
     val blocks = div(add(sub(max(k->to, k->from), k->from), imm(bn - 1)), imm(bn));
     val count = div(sub(add(blocks, imm(k->cfg->warps - 1)), warp()), imm(k->cfg->warps));
-    block_rows rows = { .count = variable(I32, imm(0)) };
-    for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
-        rows.at[which] = variable(U32, imm(0));
+    block_rows rows[STAGES_MAX];
     val first = mul(warp(), imm(stages));
-    find_rows(k, imm_as(U32, 0), &rows);
-    for (int s = 0; s < stages - 1; s++) {
-        load_block(k, &rows, add(first, imm(s)));
-        find_rows(k, imm_as(U32, s + 1), &rows);
+    for (int s = 0; s < stages; s++) { // all are asked for before the first is waited for
+        rows[s] = no_rows();
+        find_rows(k, imm_as(U32, s), &rows[s]);
     }
+    for (int s = 0; s < stages - 1; s++)
+        load_block(k, &rows[s], add(first, imm(s)));
+    load_queries(k); // under the first copies
+    block_rows *next = &rows[stages - 1];
     val use = variable(U32, imm(0)), fill = variable(U32, imm(stages - 1));
     LOOP(i, count) {
         cp_async_wait(stages - 2);
         warp_sync();
-        load_block(k, &rows, add(first, fill));
-        find_rows(k, add(i, imm(stages)), &rows);
+        load_block(k, next, add(first, fill));
+        find_rows(k, add(i, imm(stages)), next);
         use_block(k, i, add(first, use));
         assign(use, select(eq(use, imm(stages - 1)), imm(0), add(use, imm(1))));
         assign(fill, select(eq(fill, imm(stages - 1)), imm(0), add(fill, imm(1))));
@@ -309,209 +282,12 @@ static void attend(decode_kernel *k)
     cp_async_wait(0);
 }
 
-/* Putting together */
-
-/* A maximum and a sum, with columns of O that count 2^maximum. */
-typedef struct state {
-    val top, sum, o[QUAD];
-} state;
-
-static state no_state(void)
-{
-    state s = { .top = variable(F32, immf(-INFINITY)), .sum = variable(F32, immf(0)) };
-    for (int i = 0; i < QUAD; i++)
-        s.o[i] = variable(F32, immf(0));
-    return s;
-}
-
-static void add_state(state *s, val top, val sum, tensor rO)
-{
-    val larger = max(s->top, top), mine = exp2_ftz(sub(s->top, larger)), other = exp2_ftz(sub(top, larger));
-    assign(s->sum, fma(sum, other, mul(s->sum, mine)));
-    for (int i = 0; i < QUAD; i++)
-        assign(s->o[i], fma(at(rO, i), other, mul(s->o[i], mine)));
-    assign(s->top, larger);
-}
-
-/* What the warps have, where all can read it: all are done with their rings then. */
-static void share_states(decode_kernel *k)
-{
-    tensor cS = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, k->cfg->keys)), lane());
-    tiled_copy each = make_tiled_copy_C("UniversalCopy<64>", F32, &k->mma, k->cfg->rows, k->dv.used);
-    online_rows_finish(&k->online, NULL);
-    cta_sync();
-    copy_tiled(&each, k->out, partition_D(&each, slice(k->sO, _, _, warp()), lane()));
-    for (int i = 0; i < k->online.count; i++) {
-        val row = coordinate(cS, 0, online_row_value(k->scores, i));
-        IF(eq(rem(lane(), imm(4)), imm(0))) {
-            set(k->sTop, coord(row, warp()), k->online.max[i]);
-            set(k->sSum, coord(row, warp()), k->online.sum[i]);
-        }
-    }
-    cta_sync();
-}
-
-/* Four columns of a row of this CTA's tile. */
-typedef struct piece {
-    val row;          // of the tile
-    val in_group;     // of the group
-    val quad, exists; // the columns' number
-} piece;
-
-static piece piece_of(const decode_kernel *k, val item)
-{
-    int quads = k->form.dv / QUAD;
-    piece x = { .row = div(item, imm(quads)), .quad = rem(item, imm(quads)) };
-    x.in_group = add(x.row, mul(k->tile, imm(k->cfg->rows)));
-    x.exists = lt(x.in_group, imm(k->rows_all));
-    return x;
-}
-
-static state of_warps(const decode_kernel *k, const piece *x)
-{
-    state s = no_state();
-    for (int w = 0; w < k->cfg->warps; w++) {
-        tensor rO = fragment(F32, compact(leaf(QUAD)));
-        copy(local_tile(slice(k->sO, x->row, _, w), leaf(QUAD), coord(x->quad)), rO, 16);
-        add_state(&s, at(k->sTop, x->row, w), at(k->sSum, x->row, w), rO);
-    }
-    return s;
-}
-
-/* Of split `number` of this sequence, head and tile: maximum and sum of each row (2,BM), and values (DV,BM). */
-static tensor states_at(const decode_kernel *k, val number)
-{
-    val of_rows = add(mul(add(mul(k->batch, k->p.kv_heads), k->kv_head), imm(k->tiles)), k->tile);
-    val at = add(mul(convert(I64, of_rows), convert(I64, k->p.splits)), convert(I64, number));
-    int rows = k->cfg->rows;
-    return slice(gmem_tensor(k->p.states, F32, make_layout(shape(2, rows, k->p.splits), stride(1, 2, 2 * rows))), _, _,
-                 at);
-}
-
-static tensor values_at(const decode_kernel *k, val number)
-{
-    val of_rows = add(mul(add(mul(k->batch, k->p.kv_heads), k->kv_head), imm(k->tiles)), k->tile);
-    val at = add(mul(convert(I64, of_rows), convert(I64, k->p.splits)), convert(I64, number));
-    int rows = k->cfg->rows, dv = k->form.dv;
-    return slice(gmem_tensor(k->p.parts, F32, make_layout(shape(dv, rows, k->p.splits), stride(1, dv, dv * rows))), _,
-                 _, at);
-}
-
-/* The sum of all splits, in their order, FLIGHT of them on their way at a time. */
-static state of_splits(const decode_kernel *k, const piece *x)
-{
-    state s = no_state();
-    LOOP_FROM(i, imm_as(U32, 0), k->splits, imm(FLIGHT)) {
-        val top[FLIGHT], sum[FLIGHT];
-        tensor rO[FLIGHT];
-        for (int j = 0; j < FLIGHT; j++) {
-            val number = min(add(i, imm(j)), sub(k->splits, imm(1)));
-            tensor gStates = states_at(k, number);
-            top[j] = at(gStates, 0, x->row);
-            sum[j] = at(gStates, 1, x->row);
-            rO[j] = fragment(F32, compact(leaf(QUAD)));
-            copy(local_tile(slice(values_at(k, number), _, x->row), leaf(QUAD), coord(x->quad)), rO[j], 16);
-        }
-        for (int j = 0; j < FLIGHT; j++)
-            IF(lt(add(i, imm(j)), k->splits))
-                add_state(&s, top[j], sum[j], rO[j]);
-    }
-    return s;
-}
-
-static void keep_part(const decode_kernel *k, const piece *x, const state *s)
-{
-    tensor gStates = states_at(k, k->split), rO = fragment(F32, compact(leaf(QUAD)));
-    for (int i = 0; i < QUAD; i++)
-        set(rO, i, s->o[i]);
-    copy(rO, local_tile(slice(values_at(k, k->split), _, x->row), leaf(QUAD), coord(x->quad)), 16);
-    IF(eq(x->quad, imm(0))) {
-        set(gStates, coord(0, x->row), s->top);
-        set(gStates, coord(1, x->row), s->sum);
-    }
-}
-
-/* The result: with the head's sink, which is a weight more. */
-static void store(const decode_kernel *k, const piece *x, state *s)
-{
-    val head = add(mul(k->kv_head, imm(k->form.group)), rem(x->in_group, imm(k->form.group)));
-    val heads = mul(k->p.kv_heads, imm(k->form.group));
-    if (k->form.sinks) {
-        tensor gSinks = gmem_tensor(k->p.sinks, F32, make_layout(dynamic(heads), leaf(1))); // (HEADS)
-        tensor rO = fragment(F32, compact(leaf(QUAD)));
-        fill(rO, immf(0));
-        add_state(s, mul(at(gSinks, head), immf(M_LOG2E)), immf(1), rO);
-    }
-    val inverse = select(eq(s->sum, immf(0)), immf(0), rcp(s->sum));
-    tensor rO = fragment(k->form.dtype, compact(leaf(QUAD)));
-    for (int i = 0; i < QUAD; i++)
-        set(rO, i, convert(k->form.dtype, mul(s->o[i], inverse)));
-    copy(rO, local_tile(row_of(k, ATTENTION_O, x->in_group), leaf(QUAD), coord(x->quad)), 8);
-    if (k->form.lse) {
-        tensor gLse =
-            gmem_tensor(k->p.lse, F32,
-                        make_layout(shape(k->form.tokens, heads, k->p.batch),
-                                    stride(1, k->form.tokens, mul(convert(I64, heads), imm64(k->form.tokens)))));
-        val logarithm = fma(s->top, immf(M_LN2), log_f32(s->sum));
-        IF(eq(x->quad, imm(0)))
-            set(gLse, coord(div(x->in_group, imm(k->form.group)), head, k->batch),
-                select(eq(s->sum, immf(0)), immf(-INFINITY), logarithm));
-    }
-}
-
-/* Does this CTA come last of those that share its rows? It leaves the counter at 0. */
-static val is_last(const decode_kernel *k)
-{
-    val of_rows = add(mul(add(mul(k->batch, k->p.kv_heads), k->kv_head), imm(k->tiles)), k->tile);
-    val counter = add(k->p.counters, convert(U64, mul(of_rows, imm(4))));
-    tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
-    cta_sync();                                                   // all parts are stored
-    IF(eq(thread(), imm(0))) {
-        val before = atomic_add_acq_rel(counter, imm(1));
-        val last = eq(before, sub(convert(I32, k->splits), imm(1)));
-        IF(last)
-            store_relaxed(I32, counter, imm(0));
-        set(sLast, 0, select(last, imm(1), imm(0)));
-    }
-    cta_sync(); // the answer is there
-    return ne(at(sLast, 0), imm(0));
-}
-
-/* Calls finish() for each piece of this thread. */
-static void for_pieces(const decode_kernel *k, void (*finish)(const decode_kernel *k, const piece *x))
-{
-    int rows = k->rows_all < k->cfg->rows ? k->rows_all : k->cfg->rows, pieces = rows * k->form.dv / QUAD;
-    LOOP_FROM(item, thread(), imm(pieces), imm(LANES * k->cfg->warps)) {
-        piece x = piece_of(k, item);
-        IF(x.exists)
-            finish(k, &x);
-    }
-}
-
-static void finish_alone(const decode_kernel *k, const piece *x)
-{
-    state s = of_warps(k, x);
-    store(k, x, &s);
-}
-
-static void finish_part(const decode_kernel *k, const piece *x)
-{
-    state s = of_warps(k, x);
-    keep_part(k, x, &s);
-}
-
-static void finish_last(const decode_kernel *k, const piece *x)
-{
-    state s = of_splits(k, x);
-    store(k, x, &s);
-}
-
 void attention_decode_sm80(const void *config, int kernel)
 {
     const attention_decode_sm80_config *cfg = config;
     decode_kernel k = { .cfg = cfg, .form = cfg->form, .d = columns_of(cfg->form.d), .dv = columns_of(cfg->form.dv) };
     (void)kernel;
-    launch_bounds(LANES * cfg->warps, 0);
+    launch_bounds(LANES * cfg->warps, cfg->ctas);
     k.p = params_of(attention_decode);
     grid_wait();
     launch_dependents();
@@ -519,16 +295,7 @@ void attention_decode_sm80(const void *config, int kernel)
     IF(lt(k.split, k.splits)) {
         describe_memory(&k);
         describe_registers(&k);
-        load_queries(&k);
         attend(&k);
-        share_states(&k);
-        IF(eq(k.splits, imm(1)))
-            for_pieces(&k, finish_alone);
-        ELSE
-        {
-            for_pieces(&k, finish_part);
-            IF(is_last(&k))
-                for_pieces(&k, finish_last);
-        }
+        decode_finish(&k);
     }
 }

@@ -157,7 +157,7 @@ static const test_reject rejects[] = {
     { "d=60 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: d=60 and dv=60 are not multiples of 8 up to 256" },
     { "ldk=68 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: ldk=68 elements are not a multiple of 16 bytes" },
     { "impl=sm80 config='split=100'", CKL_INVALID, "attention_decode sm80: split=100 is not a multiple of keys=16" },
-    { "impl=sm80 config='stages=1'", CKL_INVALID, "attention_decode sm80: stages=1 is not in 2..8" },
+    { "impl=sm80 config='stages=1'", CKL_INVALID, "attention_decode sm80: stages=1 is not in 2..8, or ctas=0" },
     { "impl=sm80 config='rows=8'", CKL_INVALID, "attention_decode sm80: rows=8 or keys=16 is neither 16 nor 32" },
     { "d=256 impl=sm80 config='warps=4 stages=8'", CKL_UNSUPPORTED,
       "attention_decode sm80: the config needs 524804 bytes" },

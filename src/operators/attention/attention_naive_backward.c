@@ -1,6 +1,6 @@
 /*
- * attention_naive_backward.c - the gradients by their definition, for any sizes and strides: a thread computes a row of dQ, or, by
- * the second kernel, a row of dK and dV.
+ * attention_naive_backward.c - the gradients by their definition, for any sizes and strides: a thread computes a row of dQ; by the
+ * second kernel a row of dK and dV; by the third the gradient of a head's sink.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_config.h"
@@ -149,8 +149,25 @@ static void of_key(const gradients *g, val row)
     }
 }
 
+/* The gradient of the sink of a head. */
+static void of_sink(const gradients *g, val head)
+{
+    layout all = make_layout(dynamic(g->heads), leaf(1));
+    tensor gSinks = gmem_tensor(g->p.sinks, F32, all), gDsinks = gmem_tensor(g->p.dsinks, F32, all); // (HEADS)
+    val sum = variable(F32, immf(0)), sink = at(gSinks, head);
+    LOOP_FROM(batch, imm64(0), div(convert(I64, g->p.all_heads), g->heads), imm64(1)) {
+        LOOP_FROM(i, imm64(0), g->q, imm64(1)) {
+            val weight = exp2(mul(sub(sink, at(g->gLse, batch, head, i)), immf(M_LOG2E)));
+            val delta = dot(slice(g->gDout, batch, head, i, _), slice(g->gO, batch, head, i, _), g->form->dv);
+            assign(sum, fma(neg(weight), delta, sum));
+        }
+    }
+    set(gDsinks, head, sum);
+}
+
 void attention_naive_backward(const void *config, int kernel)
 {
+    static void (*const of_row[])(const gradients *g, val row) = { of_query, of_key, of_sink };
     const attention_naive_config *cfg = config;
     launch_bounds(cfg->threads, 0);
     gradients g = describe(&cfg->form);
@@ -158,11 +175,7 @@ void attention_naive_backward(const void *config, int kernel)
     launch_dependents();
     val row = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
     val heads = convert(I64, g.p.all_heads);
-    val rows = kernel == 0 ? mul(heads, g.q) : mul(div(heads, convert(I64, g.p.group)), g.kv);
-    IF(lt(row, rows)) {
-        if (kernel == 0)
-            of_query(&g, row);
-        else
-            of_key(&g, row);
-    }
+    const val rows[] = { mul(heads, g.q), mul(div(heads, convert(I64, g.p.group)), g.kv), g.heads };
+    IF(lt(row, rows[kernel]))
+        of_row[kernel](&g, row);
 }

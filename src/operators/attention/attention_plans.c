@@ -93,6 +93,7 @@ attention_params attention_params_of(const ckl_attention_desc *d, const ckl_atte
                            .ldmask_batch = d->ldmask_batch,
                            .sinks = x->sinks,
                            .lse = x->lse,
+                           .dsinks = x->dsinks,
                            .q = (uint32_t)d->q,
                            .kv = (uint32_t)d->kv,
                            .heads = (uint32_t)d->heads,

@@ -9,7 +9,8 @@
  * scores = X1 * Y1^T give the weights P = 2^(scores - lse), slopes = X2 * Y2^T the gradient dS = P * (slopes - delta). Rounded to
  * 16 bits these accumulators are the first operand of the sums' products as they stand in registers, and Y is the second, so
  * nothing but Y passes through shared memory. One thread brings blocks of Y by TMA; the sums of a block run under the scores
- * of the next one. Before both, a kernel gives lse and delta = dO * O of every query.
+ * of the next one. Where registers do not hold dK and dV together, a kernel of values has dV alone. Before all of them, a kernel gives lse and delta = dO * O of every query; a last one adds up the gradients of
+ * sinks.
  */
 #include <stdio.h>
 
@@ -21,13 +22,11 @@ enum {
     ROWS = ATTENTION_ROWS,
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads before they store
     CHUNKS_MAX = 4,
-    STATS = 2, // of a query: -lse in units of log2, -inf where there is none; and delta
+    STATS = ATTENTION_STATS,
 };
 
-enum { STATS_THREADS = 128, STATS_LANES = 16, VECTOR = 8 };
-
 /* The kernels. */
-enum { OF_STATS, OF_KEYS, OF_QUERIES };
+enum { OF_STATS, OF_KEYS, OF_QUERIES, OF_SINKS, OF_VALUES };
 
 /* Everything the roles share. Letters: rows (ROWS), tokens of a block (BN). */
 typedef struct backward_kernel {
@@ -35,6 +34,8 @@ typedef struct backward_kernel {
     attention_form form;
     attention_values p;
     bool of_keys;
+    bool with_d1, with_d2; // dK or dQ; dV
+    int block;             // BN
     columns d, dv;
     tma_copy tmaX1, tmaX2, tmaY1, tmaY2, tmaD1, tmaD2;
     tensor sX1, sX2; // (ROWS,CHUNK,CHUNKS,CONSUMERS)
@@ -54,16 +55,17 @@ static int span_of(columns c)
 
 int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *c)
 {
-    columns d = columns_of(c->form.d), dv = columns_of(c->form.dv);
+    const columns d = columns_of(c->form.d), dv = columns_of(c->form.dv);
+    const int block = c->block > c->keys ? c->block : c->keys;
     int64_t x = columns_bytes(d, ROWS) + columns_bytes(dv, ROWS);
-    int64_t y = columns_bytes(d, c->block) + columns_bytes(dv, c->block) + 4 * STATS * c->block;
+    int64_t y = columns_bytes(d, block) + columns_bytes(dv, block) + 4 * STATS * block;
     return c->consumers * x + c->stages * y + 16 * (1 + c->stages);
 }
 
 static int64_t bytes_of_block(const backward_kernel *k)
 {
-    int64_t stats = k->of_keys ? 4 * STATS * k->cfg->block : 0;
-    return columns_bytes(k->d, k->cfg->block) + columns_bytes(k->dv, k->cfg->block) + stats;
+    int64_t stats = k->of_keys ? 4 * STATS * k->block : 0;
+    return columns_bytes(k->d, k->block) + columns_bytes(k->dv, k->block) + stats;
 }
 
 static tensor tiles(const char *name, ckl_dtype dtype, columns c, int rows, int count)
@@ -77,9 +79,9 @@ static void describe_memory(backward_kernel *k)
     ckl_dtype dtype = k->form.dtype;
     k->sX1 = tiles("X1", dtype, k->d, ROWS, c->consumers);
     k->sX2 = tiles("X2", dtype, k->dv, ROWS, c->consumers);
-    k->sY1 = tiles("Y1", dtype, k->d, c->block, c->stages);
-    k->sY2 = tiles("Y2", dtype, k->dv, c->block, c->stages);
-    k->sStats = smem_tensor("stats", F32, compact(shape(c->block, STATS, c->stages)), 16);
+    k->sY1 = tiles("Y1", dtype, k->d, k->block, c->stages);
+    k->sY2 = tiles("Y2", dtype, k->dv, k->block, c->stages);
+    k->sStats = smem_tensor("stats", F32, compact(shape(k->block, STATS, c->stages)), 16);
     k->x = make_pipeline("X barriers", 1, 1, 1);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers * WARPGROUP / 32); // each warp releases what it has read
 }
@@ -88,13 +90,15 @@ static void describe_maps(backward_kernel *k)
 {
     const attention_values *p = &k->p;
     ckl_dtype dtype = k->form.dtype;
-    const int block = k->cfg->block, d = k->d.chunk, dv = k->dv.chunk, d_span = span_of(k->d), dv_span = span_of(k->dv);
+    const int block = k->block, d = k->d.chunk, dv = k->dv.chunk, d_span = span_of(k->d), dv_span = span_of(k->dv);
     k->tmaX1 = make_tma(k->of_keys ? p->K : p->Q, dtype, 4, ROWS, d, d_span);
-    k->tmaX2 = make_tma(k->of_keys ? p->V : p->DO, dtype, 4, ROWS, dv, dv_span);
+    if (k->with_d1)
+        k->tmaX2 = make_tma(k->of_keys ? p->V : p->DO, dtype, 4, ROWS, dv, dv_span);
     k->tmaY1 = make_tma(k->of_keys ? p->Q : p->K, dtype, 4, block, d, d_span);
     k->tmaY2 = make_tma(k->of_keys ? p->DO : p->V, dtype, 4, block, dv, dv_span);
-    k->tmaD1 = make_tma(k->of_keys ? p->DK : p->DQ, dtype, 4, ROWS, d, d_span);
-    if (k->of_keys)
+    if (k->with_d1)
+        k->tmaD1 = make_tma(k->of_keys ? p->DK : p->DQ, dtype, 4, ROWS, d, d_span);
+    if (k->with_d2)
         k->tmaD2 = make_tma(p->DV, dtype, 4, ROWS, dv, dv_span);
 }
 
@@ -104,7 +108,7 @@ static void describe_maps(backward_kernel *k)
 static void find_blocks(backward_kernel *k)
 {
     const attention_values *p = &k->p;
-    const int block = k->cfg->block, rows = k->cfg->consumers * ROWS;
+    const int block = k->block, rows = k->cfg->consumers * ROWS;
     val row = convert(I32, k->row), last_row = add(row, imm(rows - 1)),
         tokens = convert(I32, k->of_keys ? p->q : p->kv);
     val begin = imm_as(I32, 0), end = tokens;
@@ -180,12 +184,13 @@ static void load_x(const backward_kernel *k)
 {
     pipeline_state at = producer_state(&k->x);
     const val outer[] = { k->head, k->batch };
-    pipeline_expect(&k->x, &at,
-                    imm((int)(k->cfg->consumers * (columns_bytes(k->d, ROWS) + columns_bytes(k->dv, ROWS)))));
+    int64_t bytes = columns_bytes(k->d, ROWS) + (k->with_d1 ? columns_bytes(k->dv, ROWS) : 0);
+    pipeline_expect(&k->x, &at, imm(k->cfg->consumers * (int)bytes));
     for (int w = 0; w < k->cfg->consumers; w++) {
         val row = add(k->row, imm(w * ROWS)), barrier = pipeline_full_barrier(&k->x, &at);
         load_chunks(&k->tmaX1, slice(k->sX1, _, _, _, w), row, outer, barrier);
-        load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), row, outer, barrier);
+        if (k->with_d1)
+            load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), row, outer, barrier);
     }
 }
 
@@ -200,7 +205,7 @@ static tensor stats_of(const backward_kernel *k, val head)
 
 static void load_y(const backward_kernel *k, const walk *w, pipeline_state *at)
 {
-    const int block = k->cfg->block;
+    const int block = k->block;
     val head = head_of(k, w->head), row = mul(w->block, imm(block));
     const val outer[] = { head, k->batch };
     pipeline_wait_empty(&k->ring, at);
@@ -266,7 +271,7 @@ static val consumer_thread(void)
 
 static consumer_role describe_consumer(const backward_kernel *k)
 {
-    const int block = k->cfg->block;
+    const int block = k->block;
     ckl_dtype dtype = k->form.dtype;
     consumer_role c = { .scores_mma = warpgroup_mma(dtype, block, "SS"),
                         .d1_mma = warpgroup_mma(dtype, k->d.used, "RS"),
@@ -277,19 +282,21 @@ static consumer_role describe_consumer(const backward_kernel *k)
         c.tCrX1[i] = descriptors_A(&c.scores_mma, slice(k->sX1, _, _, i, c.index));
         c.tCrY1[i] = descriptors_B(&c.scores_mma, slice(k->sY1, _, _, i, _));
     }
-    for (int i = 0; i < k->dv.chunks; i++) {
+    for (int i = 0; i < k->dv.chunks && k->with_d1; i++) {
         c.tCrX2[i] = descriptors_A(&c.scores_mma, slice(k->sX2, _, _, i, c.index));
         c.tCrY2[i] = descriptors_B(&c.scores_mma, slice(k->sY2, _, _, i, _));
     }
     int stages = k->cfg->stages;
-    c.tCrY1t = descriptors_B(&c.d1_mma, turned_chunks(k->sY1, k->d, stages, columns_bytes(k->d, block) / 2));
     c.scores = fragment_C(&c.scores_mma, ROWS, block);
-    c.slopes = fragment_C(&c.scores_mma, ROWS, block);
-    c.bends = k->form.softcap ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
-    c.gradients = fragment_A_words(&c.d1_mma, ROWS, block);
-    c.d1 = fragment_C(&c.d1_mma, ROWS, k->d.used);
-    fill(c.d1, immf(0));
-    if (k->of_keys) {
+    if (k->with_d1) {
+        c.tCrY1t = descriptors_B(&c.d1_mma, turned_chunks(k->sY1, k->d, stages, columns_bytes(k->d, block) / 2));
+        c.slopes = fragment_C(&c.scores_mma, ROWS, block);
+        c.bends = k->form.softcap ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
+        c.gradients = fragment_A_words(&c.d1_mma, ROWS, block);
+        c.d1 = fragment_C(&c.d1_mma, ROWS, k->d.used);
+        fill(c.d1, immf(0));
+    }
+    if (k->with_d2) {
         c.tCrY2t = descriptors_B(&c.d2_mma, turned_chunks(k->sY2, k->dv, stages, columns_bytes(k->dv, block) / 2));
         c.weights = fragment_A_words(&c.d2_mma, ROWS, block);
         c.d2 = fragment_C(&c.d2_mma, ROWS, k->dv.used);
@@ -328,7 +335,7 @@ static tile_rows rows_of(const backward_kernel *k, const consumer_role *c, const
 static void hide_keys(const backward_kernel *k, consumer_role *c, val block)
 {
     tile_grid grid = {
-        .right = k->form.right, .left = k->form.left, .rows = ROWS, .keys = k->cfg->block, TILE_GRID_VALUES(k->p)
+        .right = k->form.right, .left = k->form.left, .rows = ROWS, .keys = k->block, TILE_GRID_VALUES(k->p)
     };
     tile_rows rows = rows_of(k, c, &grid);
     IF(is_cut(&rows, block))
@@ -340,22 +347,22 @@ static void hide_queries(const backward_kernel *k, consumer_role *c, val block)
 {
     const attention_values *p = &k->p;
     val row = convert(I32, add(k->row, mul(c->index, imm(ROWS)))), end = add(row, imm(ROWS - 1));
-    val first = convert(I32, mul(block, imm(k->cfg->block))), cut = ir_int(IR_PRED, 0);
+    val first = convert(I32, mul(block, imm(k->block))), cut = ir_int(IR_PRED, 0);
     if (!k->form.right && !k->form.left)
         return;
     if (k->form.right) // the first query does not see the last key
         cut = lt(add(first, p->last), end);
     if (k->form.left) { // the last query does not see the first key
-        val late = lt(row, add(add(first, imm(k->cfg->block - 1)), p->first));
+        val late = lt(row, add(add(first, imm(k->block - 1)), p->first));
         cut = k->form.right ? logical_or(cut, late) : late;
     }
     IF(cut) {
-        tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->cfg->block)), consumer_thread());
+        tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), consumer_thread());
         val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], from = add(first, convert(I32, coordinate(cS, 1, 0)));
         for (int i = 0; i < online_row_count(c->scores); i++) {
             val key = add(row, convert(I32, coordinate(cS, 0, online_row_value(c->scores, i))));
             begins[i] = k->form.right ? sub(sub(key, p->last), from) : imm_as(I32, 0);
-            ends[i] = k->form.left ? sub(sub(key, p->first), from) : imm_as(I32, k->cfg->block);
+            ends[i] = k->form.left ? sub(sub(key, p->first), from) : imm_as(I32, k->block);
         }
         mask_scores(c->scores, coordinate_distances(cS, 1), begins, ends);
     }
@@ -375,7 +382,7 @@ static val stat_of(const backward_kernel *k, const consumer_role *c, tensor cS, 
 
 static void load_row_stats(const backward_kernel *k, consumer_role *c)
 {
-    tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->cfg->block)), consumer_thread());
+    tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), consumer_thread());
     tensor gStats = stats_of(k, k->head); // (ROWS_OF_STATS,STATS)
     for (int i = 0; i < 2; i++) {
         val row = add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i)));
@@ -390,7 +397,7 @@ static void weigh(const backward_kernel *k, consumer_role *c, tensor cS, val sta
 {
     if (k->form.softcap) {
         cap_scores(c->scores, k->p.factor);
-        for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
+        for (int64_t i = 0; i < static_size(c->scores.layout) && k->with_d1 && !ir_failed(); i++) {
             val x = at(c->scores, i);
             set(c->bends, i, fma(neg(x), x, immf(1)));
         }
@@ -402,7 +409,7 @@ static void weigh(const backward_kernel *k, consumer_role *c, tensor cS, val sta
     for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
         val x = at(c->scores, i);
         assign(x, exp2_ftz(fma(x, k->p.exponent, stat_of(k, c, cS, stage, 0, i))));
-        if (k->form.softcap)
+        if (k->form.softcap && k->with_d1)
             set(c->bends, i, mul(at(c->bends, i), x));
     }
 }
@@ -416,6 +423,24 @@ static void differentiate(const backward_kernel *k, consumer_role *c, tensor cS,
     }
 }
 
+/* dV += P * dO, asynchronous. */
+static void add_values(const backward_kernel *k, const consumer_role *c, val stage)
+{
+    accumulators_to_A(c->scores, k->form.dtype, c->weights);
+    mma_fence();
+    gemm(&c->d2_mma, c->weights, slice(c->tCrY2t, _, _, stage), c->d2, yes());
+    mma_commit();
+}
+
+/* dK += dS * Q or dQ += dS * K, asynchronous. */
+static void add_gradients(const backward_kernel *k, const consumer_role *c, val stage)
+{
+    accumulators_to_A(c->slopes, k->form.dtype, c->gradients);
+    mma_fence();
+    gemm(&c->d1_mma, c->gradients, slice(c->tCrY1t, _, _, stage), c->d1, yes());
+    mma_commit();
+}
+
 /*
  * One block. Waits are for all but so many of the groups under way: the sums of the block before, these scores and slopes, the sum
  * of weighted values.
@@ -426,27 +451,24 @@ static void step(const backward_kernel *k, consumer_role *c, tensor cS, const wa
     val stage = shuffle(c->at.stage, imm(0));
     mma_fence();
     issue_scores(c, c->tCrX1, c->tCrY1, k->d, c->scores, stage);
-    issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
-    mma_wait(2);
+    if (k->with_d1)
+        issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
+    mma_wait(k->with_d1 ? 2 : 1);
     warp_sync(); // all lanes are done with the stats
     IF(logical_and(eq(lane(), imm(0)), ne(before, imm(k->cfg->stages))))
         pipeline_release(&k->ring, before);
-    mma_wait(1);
+    mma_wait(k->with_d1 ? 1 : 0);
     weigh(k, c, cS, stage, w->block);
-    if (k->of_keys) {
-        accumulators_to_A(c->scores, k->form.dtype, c->weights);
-        mma_fence();
-        gemm(&c->d2_mma, c->weights, slice(c->tCrY2t, _, _, stage), c->d2, yes());
-        mma_commit();
+    if (k->with_d2)
+        add_values(k, c, stage);
+    if (k->with_d1) {
+        mma_wait(k->with_d2 ? 1 : 0);
+        differentiate(k, c, cS, stage);
     }
-    mma_wait(k->of_keys ? 1 : 0);
-    differentiate(k, c, cS, stage);
     if (k->of_keys)
         fence_proxy_async(); // stats have been read before a copy overwrites them
-    accumulators_to_A(c->slopes, k->form.dtype, c->gradients);
-    mma_fence();
-    gemm(&c->d1_mma, c->gradients, slice(c->tCrY1t, _, _, stage), c->d1, yes());
-    mma_commit();
+    if (k->with_d1)
+        add_gradients(k, c, stage);
     assign(before, stage);
     pipeline_advance(&c->at);
 }
@@ -482,7 +504,7 @@ static void consumer(const backward_kernel *k)
     if (k->cfg->consumers > 1)
         warpgroup_reg_alloc(240);
     consumer_role c = describe_consumer(k);
-    tensor cS = partition_C(&c.scores_mma, identity_tensor(shape(ROWS, k->cfg->block)), consumer_thread()); // (MMA,1,1)
+    tensor cS = partition_C(&c.scores_mma, identity_tensor(shape(ROWS, k->block)), consumer_thread()); // (MMA,1,1)
     walk w = begin_walk(k);
     val before = variable(U32, imm(k->cfg->stages)); // none
     pipeline_state x = consumer_state(&k->x);
@@ -495,20 +517,25 @@ static void consumer(const backward_kernel *k)
         advance(k, &w);
     }
     mma_wait(0);
-    scale_all(c.d1, k->p.scale);
+    if (k->with_d1)
+        scale_all(c.d1, k->p.scale);
     named_sync(add(c.index, imm(BARRIER_CONSUMER)), WARPGROUP); // all are done with the rows' memory
-    store(k, &c, &k->tmaD1, c.d1, slice(k->sX1, _, _, _, c.index), k->d);
-    if (k->of_keys)
+    if (k->with_d1)
+        store(k, &c, &k->tmaD1, c.d1, slice(k->sX1, _, _, _, c.index), k->d);
+    if (k->with_d2)
         store(k, &c, &k->tmaD2, c.d2, slice(k->sX2, _, _, _, c.index), k->dv);
     IF(c.first_thread)
         tma_store_wait(0);
 }
 
-static void describe_gradients(const attention_sm90_backward_config *cfg, bool of_keys)
+static void describe_gradients(const attention_sm90_backward_config *cfg, int kernel)
 {
-    backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys };
+    const bool of_keys = kernel != OF_QUERIES;
+    backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != OF_VALUES };
+    k.with_d2 = kernel == (cfg->apart ? OF_VALUES : OF_KEYS);
     k.d = columns_of(cfg->form.d);
     k.dv = columns_of(cfg->form.dv);
+    k.block = of_keys ? cfg->block : cfg->keys;
     launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
     k.p = params_of(attention);
     describe_maps(&k);
@@ -531,65 +558,15 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, bool o
     }
 }
 
-/* Stats: STATS_LANES lanes take a query. */
-
-/* The sum over the lanes of a query of dO * O. */
-static val delta_of(const attention_values *p, const attention_form *form, val exists, val batch, val head, val token)
-{
-    val part = rem(thread(), imm(STATS_LANES)), sum = variable(F32, immf(0));
-    layout all = make_layout(shape(form->dv, p->q, p->heads, p->all_heads),
-                             stride(1, p->ld[ATTENTION_O], p->ld_head[ATTENTION_O], p->ld_batch[ATTENTION_O]));
-    for (int first = 0; first < form->dv; first += VECTOR * STATS_LANES) {
-        val vector = add(part, imm(first / VECTOR));
-        IF(logical_and(exists, lt(vector, imm(form->dv / VECTOR)))) {
-            tensor rO = fragment(form->dtype, compact(leaf(VECTOR))),
-                   rDout = fragment(form->dtype, compact(leaf(VECTOR)));
-            tensor gO = slice(gmem_tensor(p->x[ATTENTION_O], form->dtype, all), _, token, head, batch);
-            tensor gDout = slice(gmem_tensor(p->grad[ATTENTION_O], form->dtype, all), _, token, head, batch);
-            copy(local_tile(gO, leaf(VECTOR), coord(vector)), rO, 16);
-            copy(local_tile(gDout, leaf(VECTOR), coord(vector)), rDout, 16);
-            for (int i = 0; i < VECTOR; i++)
-                assign(sum, fma(at_f32(rO, i), at_f32(rDout, i), sum));
-        }
-    }
-    for (int distance = 1; distance < STATS_LANES; distance *= 2)
-        assign(sum, add(sum, shuffle_xor(sum, imm(distance))));
-    return sum;
-}
-
-static void describe_stats(const attention_form *form)
-{
-    launch_bounds(STATS_THREADS, 0);
-    attention_values p = params_of(attention);
-    grid_wait();
-    launch_dependents();
-    val rows = convert(I64, p.stats_rows), of_cta = imm64(STATS_THREADS / STATS_LANES);
-    val number = add(mul(convert(I64, cta_x()), of_cta), convert(I64, div(thread(), imm(STATS_LANES))));
-    val token = rem(number, rows), every = div(number, rows), heads = convert(I64, p.heads);
-    val is_there = lt(every, convert(I64, p.all_heads)), exists = logical_and(is_there, lt(token, convert(I64, p.q)));
-    val delta = delta_of(&p, form, exists, div(every, heads), rem(every, heads), token);
-    IF(logical_and(is_there, eq(rem(thread(), imm(STATS_LANES)), imm(0)))) {
-        tensor gStats =
-            slice(gmem_tensor(p.stats, F32,
-                              make_layout(shape(rows, STATS, p.all_heads), stride(1, rows, mul(rows, imm64(STATS))))),
-                  token, _, every); // (STATS)
-        val offset = variable(F32, immf(-INFINITY));
-        IF(exists) {
-            tensor gLse = gmem_tensor(p.lse, F32,
-                                      make_layout(shape(p.q, p.all_heads), stride(1, convert(I64, p.q)))); // (Q,HEADS)
-            val lse = at(gLse, token, every);
-            assign(offset, select(eq(lse, immf(-INFINITY)), lse, mul(lse, immf(-M_LOG2E))));
-        }
-        set(gStats, 0, offset);
-        set(gStats, 1, delta);
-    }
-}
-
 void attention_sm90_backward(const void *config, int kernel)
 {
     const attention_sm90_backward_config *cfg = config;
     if (kernel == OF_STATS)
-        describe_stats(&cfg->form);
+        attention_backward_stats(&cfg->form);
+    else if (kernel == OF_SINKS)
+        attention_backward_sinks();
+    else if (kernel == OF_VALUES && !cfg->apart)
+        launch_bounds(32, 0); // a plan has as many kernels; this one does not run
     else
-        describe_gradients(cfg, kernel == OF_KEYS);
+        describe_gradients(cfg, kernel);
 }

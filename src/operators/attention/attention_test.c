@@ -124,9 +124,13 @@ static const char *const cases[] = {
     "direction=backward q=100 kv=150 batch=2 d=128 layout=bshd left=30 right=20 heads=2 dtype=bf16 # keys that few see",
     "direction=backward q=60 kv=70 d=64 softcap=2 sinks=1 left=64 causal=1",
     "direction=backward q=40 kv=90 d=192 dv=128",
+    "direction=backward q=70 kv=140 d=256 dv=200 causal=1 softcap=4 heads=2 kv_heads=1 dtype=bf16 # dV apart",
+    "direction=backward batch=2 heads=3 q=560 kv=20 d=32 sinks=1 layout=bshd # sums of more queries than a CTA has "
+    "threads",
     "direction=backward q=20 kv=30 d=20 mask=add ldmask=30 heads=2 ldmask_head=600",
     "direction=backward q=10 kv=20 d=8 mask=bool misalign=1 impl=naive_backward",
     "direction=backward q=150 kv=200 heads=2 kv_heads=1 d=32 left=70 impl=sm90_backward config='consumers=2 block=16 "
+    "keys=32 "
     "stages=2' "
     "# the ring goes round",
     "direction=backward q=0 kv=10 # zeros",

@@ -1,0 +1,96 @@
+/* attention_backward_stats.c - what the gradients need to know of every query, and the gradients of sinks, which follow from it. */
+#include "cute/kernel.h"
+#include "operators/attention/attention_config.h"
+
+enum {
+    STATS_THREADS = 128,
+    STATS_LANES = 16, // that take a query together
+    VECTOR = 8,       // elements of 16 bytes
+    SINK_THREADS = 512,
+    SINK_FLIGHT = 4, // queries whose stats a thread loads at a time
+};
+
+/* The sum over the lanes of a query of dO * O. */
+static val delta_of(const attention_values *p, const attention_form *form, val exists, val batch, val head, val token)
+{
+    val part = rem(thread(), imm(STATS_LANES)), sum = variable(F32, immf(0));
+    layout all = make_layout(shape(form->dv, p->q, p->heads, p->all_heads),
+                             stride(1, p->ld[ATTENTION_O], p->ld_head[ATTENTION_O], p->ld_batch[ATTENTION_O]));
+    for (int first = 0; first < form->dv; first += VECTOR * STATS_LANES) {
+        val vector = add(part, imm(first / VECTOR));
+        IF(logical_and(exists, lt(vector, imm(form->dv / VECTOR)))) {
+            tensor rO = fragment(form->dtype, compact(leaf(VECTOR))),
+                   rDout = fragment(form->dtype, compact(leaf(VECTOR)));
+            tensor gO = slice(gmem_tensor(p->x[ATTENTION_O], form->dtype, all), _, token, head, batch);
+            tensor gDout = slice(gmem_tensor(p->grad[ATTENTION_O], form->dtype, all), _, token, head, batch);
+            copy(local_tile(gO, leaf(VECTOR), coord(vector)), rO, 16);
+            copy(local_tile(gDout, leaf(VECTOR), coord(vector)), rDout, 16);
+            for (int i = 0; i < VECTOR; i++)
+                assign(sum, fma(at_f32(rO, i), at_f32(rDout, i), sum));
+        }
+    }
+    for (int distance = 1; distance < STATS_LANES; distance *= 2)
+        assign(sum, add(sum, shuffle_xor(sum, imm(distance))));
+    return sum;
+}
+
+void attention_backward_stats(const attention_form *form)
+{
+    launch_bounds(STATS_THREADS, 0);
+    attention_values p = params_of(attention);
+    grid_wait();
+    launch_dependents();
+    val rows = convert(I64, p.stats_rows), of_cta = imm64(STATS_THREADS / STATS_LANES);
+    val number = add(mul(convert(I64, cta_x()), of_cta), convert(I64, div(thread(), imm(STATS_LANES))));
+    val token = rem(number, rows), every = div(number, rows), heads = convert(I64, p.heads);
+    val is_there = lt(every, convert(I64, p.all_heads)), exists = logical_and(is_there, lt(token, convert(I64, p.q)));
+    val delta = delta_of(&p, form, exists, div(every, heads), rem(every, heads), token);
+    IF(logical_and(is_there, eq(rem(thread(), imm(STATS_LANES)), imm(0)))) {
+        tensor gStats = slice(gmem_tensor(p.stats, F32,
+                                          make_layout(shape(rows, ATTENTION_STATS, p.all_heads),
+                                                      stride(1, rows, mul(rows, imm64(ATTENTION_STATS))))),
+                              token, _, every); // (STATS)
+        val offset = variable(F32, immf(-INFINITY));
+        IF(exists) {
+            tensor gLse = gmem_tensor(p.lse, F32,
+                                      make_layout(shape(p.q, p.all_heads), stride(1, convert(I64, p.q)))); // (Q,HEADS)
+            val lse = at(gLse, token, every);
+            assign(offset, select(eq(lse, immf(-INFINITY)), lse, mul(lse, immf(-M_LOG2E))));
+        }
+        set(gStats, 0, offset);
+        set(gStats, 1, delta);
+    }
+}
+
+/* A CTA has a head. */
+void attention_backward_sinks(void)
+{
+    launch_bounds(SINK_THREADS, 0);
+    attention_values p = params_of(attention);
+    grid_wait();
+    launch_dependents();
+    val rows = convert(I64, p.stats_rows), head = cta_x(), sum = variable(F32, immf(0));
+    layout all = make_layout(shape(rows, ATTENTION_STATS, p.heads, p.all_heads),
+                             stride(1, rows, mul(rows, imm64(ATTENTION_STATS)),
+                                    mul(mul(rows, imm64(ATTENTION_STATS)), convert(I64, p.heads))));
+    tensor gStats = slice(gmem_tensor(p.stats, F32, all), _, _, head, _); // (ROWS,ATTENTION_STATS,BATCH)
+    tensor gSinks = gmem_tensor(p.sinks, F32, make_layout(dynamic(p.heads), leaf(1)));
+    val sink = mul(at(gSinks, head), immf(M_LOG2E)), batches = div(p.all_heads, p.heads);
+    LOOP_FROM(batch, imm_as(U32, 0), batches, imm_as(U32, 1)) {
+        LOOP_FROM(first, thread(), p.stats_rows, imm(SINK_THREADS * SINK_FLIGHT)) {
+            val offset[SINK_FLIGHT], delta[SINK_FLIGHT];
+            for (int i = 0; i < SINK_FLIGHT; i++) { // those past the last one have no weight
+                val row = add(first, imm(i * SINK_THREADS)), there = min(row, sub(p.stats_rows, imm(1)));
+                offset[i] = select(lt(row, p.stats_rows), at(gStats, there, 0, batch), immf(-INFINITY));
+                delta[i] = at(gStats, there, 1, batch);
+            }
+            for (int i = 0; i < SINK_FLIGHT; i++)
+                assign(sum, fma(neg(exp2_ftz(add(sink, offset[i]))), delta[i], sum));
+        }
+    }
+    const reduction r = reduce_sums(1);
+    cta_reduce(&r, SINK_THREADS, smem_alloc("sums", cta_reduce_bytes(SINK_THREADS), 16), &sum);
+    tensor gDsinks = gmem_tensor(p.dsinks, F32, make_layout(dynamic(p.heads), leaf(1)));
+    IF(eq(thread(), imm(0)))
+        set(gDsinks, head, sum);
+}
