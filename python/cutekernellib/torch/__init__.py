@@ -166,7 +166,7 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """torch.nn.functional.scaled_dot_product_attention of f16 or bf16 tensors [B,H,S,D]. """
+    """torch.nn.functional.scaled_dot_product_attention of f16 or bf16 tensors [B,H,S,D]."""
     if dropout_p:
         raise NotImplementedError("scaled_dot_product_attention: there is no dropout")
     if query.dim() != 4 or (query.shape[1] != key.shape[1] and not enable_gqa):
