@@ -107,6 +107,21 @@ script_examples() {
     python3 -m doctest scripts/update_performance.py
 }
 
+new_operators() { # a copy of each kind compiles
+    local folder kind file status=0
+    folder=$(mktemp -d)
+    mkdir "$folder/bench"
+    cp -r .clang-format include src scripts "$folder" && cp -r bench/suites "$folder/bench" || return 1
+    for kind in map row gemm; do
+        "$folder/scripts/new-operator" "fresh$kind" --like "$kind" || status=1
+    done
+    for file in "$folder"/src/operators/fresh*/*.c; do
+        "${CC:-cc}" -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -I"$folder/include" -I"$folder/src" -fsyntax-only "$file" || status=1
+    done
+    rm -r "$folder"
+    return $status
+}
+
 python_package() { # its tests on the emulated GPU, with the library that was built
     if [[ ! -x build-venv/bin/python ]]; then
         echo "skipped: the tests of the Python package want build-venv, which scripts/setup.sh python makes"
@@ -216,6 +231,7 @@ run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
 run "examples in scripts" script_examples
 run "help texts" help_texts
+run "new operators" new_operators
 run "Python package" python_package
 run "examples, installed" tests/examples.sh "$build"
 run "a crash is said" crash_is_said
