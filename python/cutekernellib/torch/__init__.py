@@ -137,7 +137,7 @@ def silu_mul(x: Tensor, y: Tensor) -> Tensor:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "identity") -> Tensor:
-    """activation(x @ weight.T + bias): identity, relu or gelu (tanh form), in one kernel. The gradient's products are torch's."""
+    """activation(x @ weight.T + bias): identity, relu or gelu (tanh form), in one kernel."""
     return _way("linear", x, weight, bias)(x, weight, bias, activation)
 
 

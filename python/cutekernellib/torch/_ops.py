@@ -454,7 +454,7 @@ def rotate(x, cos, sin, inverse=False):
     return y
 
 
-# linear: the products of its gradient are torch's
+# linear
 
 
 def _linear_setup(ctx, inputs, output):
@@ -470,9 +470,8 @@ def _linear_gradient(ctx, dy):
         dy = dy * (kept[0] > 0)
     elif ctx.activation == "gelu":
         dy = _ops().unary_backward(dy, _ops().linear(x, weight, kept[0], "identity"), "gelu_tanh")
-    rows = dy.reshape(-1, dy.shape[-1])
-    dbias = rows.sum(0) if ctx.has_bias else None
-    return dy @ weight, rows.t() @ x.reshape(-1, x.shape[-1]), dbias, None
+    dbias = dy.reshape(-1, dy.shape[-1]).sum(0) if ctx.has_bias else None
+    return *_ops().linear_backward(dy, x, weight), dbias, None
 
 
 def _linear_like(x, weight):
@@ -491,6 +490,19 @@ def linear(x, weight, bias=None, activation="identity"):
     desc = _problems.gemm(_rows(x), *weight.shape, x.dtype, bias is not None, activation)
     _linear(desc, x, weight, bias, y)
     return y
+
+
+@_operator(
+    "linear_backward(Tensor dy, Tensor x, Tensor weight) -> (Tensor, Tensor)",
+    lambda dy, x, weight: (_like(x), _like(weight)),
+)
+def linear_backward(dy, x, weight):
+    dy, x, weight = dy.contiguous(), x.contiguous(), weight.contiguous()
+    (n, k), m = weight.shape, _rows(x)
+    dx, dweight = torch.empty_like(x), torch.empty_like(weight)
+    _linear(_problems.gemm(m, k, n, x.dtype, layout="nn"), dy, weight, None, dx)
+    _linear(_problems.gemm(n, k, m, x.dtype, layout="tn"), dy, x, None, dweight)
+    return dx, dweight
 
 
 # Attention: where no fast kernel of ours takes it, the gradient is torch's, of flash attention from our output and log-sum-exp
