@@ -86,10 +86,10 @@ def _attention_strides(letter, strides):
 
 
 @_kept
-def attention(q, k, v, strides, dtype, causal, scale, mask=None, mask_strides=None, lse=False):
+def attention(q, k, v, strides, dtype, causal, scale, mask=None, mask_strides=None, lse=False, backward=False):
     """q, k, v: shapes [B,H,S,D]; strides of q, k, v and o, whose last is 1."""
     line = f"batch={q[0]} heads={q[1]} kv_heads={k[1]} q={q[2]} kv={k[2]} d={q[3]} dv={v[3]} dtype={dtype_name(dtype)}"
-    line += f" causal={int(causal)} lse={int(lse)}" + (f" scale={scale:.9g}" if scale else "")
+    line += f" causal={int(causal)} lse={int(lse)} direction={_direction(backward)}" + (f" scale={scale:.9g}" if scale else "")
     line += "".join(map(_attention_strides, "qkvo", strides))
     if mask:
         batch, head, token, _ = mask_strides

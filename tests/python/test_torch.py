@@ -132,6 +132,17 @@ class Functions(unittest.TestCase):
             *(q, k[:, :2], v[:, :2]),
             error=1e-2,
         )
+        joint = normal(2, 6, 3 * 4 * 16, dtype=torch.float16)  # q, k and v of one projection
+
+        def parts(x):
+            return (t.unflatten(-1, (4, 16)).transpose(1, 2) for t in x.chunk(3, -1))
+
+        self.same(
+            lambda x: ckl.scaled_dot_product_attention(*parts(x), is_causal=True),
+            lambda x: F.scaled_dot_product_attention(*parts(x), is_causal=True),
+            joint,
+            error=1e-2,
+        )
         self.assertEqual(ckl.scaled_dot_product_attention(q, k, v).stride(), q.stride())
         with self.assertRaises(NotImplementedError):
             ckl.scaled_dot_product_attention(q, k, v, dropout_p=0.5)

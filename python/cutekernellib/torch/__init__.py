@@ -137,7 +137,7 @@ def silu_mul(x: Tensor, y: Tensor) -> Tensor:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "identity") -> Tensor:
-    """activation(x @ weight.T + bias): identity, relu or gelu (tanh form), in one kernel. The gradient's products are torch's."""
+    """activation(x @ weight.T + bias): identity, relu or gelu (tanh form), in one kernel."""
     return _way("linear", x, weight, bias)(x, weight, bias, activation)
 
 
@@ -166,7 +166,7 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """torch.nn.functional.scaled_dot_product_attention of f16 or bf16 tensors [B,H,S,D]. The gradient is torch's."""
+    """torch.nn.functional.scaled_dot_product_attention of f16 or bf16 tensors [B,H,S,D]."""
     if dropout_p:
         raise NotImplementedError("scaled_dot_product_attention: there is no dropout")
     if query.dim() != 4 or (query.shape[1] != key.shape[1] and not enable_gqa):

@@ -111,7 +111,7 @@ _NOT_TAKEN = {
     "Conv2d": "convolutions are left to torch",
     "Conv1d": "convolutions are left to torch",
     "Embedding": "there is no lookup",
-    "Linear": "products are left to torch, and their gradients with them",
+    "Linear": "products are left to torch",
     "MultiheadAttention": "it calls its parts by itself; scaled_dot_product_attention is replaced where it calls that",
     "Dropout": "there are no random numbers",
 }

@@ -3,6 +3,8 @@
 Each operator has one implementation for tensors of a GPU, on torch's current stream, and of the host, on the emulated GPU.
 """
 
+import functools
+
 import torch
 
 from .. import _problems
@@ -11,6 +13,7 @@ from .._library import operators, warn_of_emulator
 _library = torch.library.Library("cutekernellib", "DEF")
 _run = {name: operator.run for name, operator in operators.items()}
 _attention = operators["attention"].taking("q k v mask o lse")
+_attention_backward = operators["attention"].taking("q k v o lse dout dq dk dv")
 _linear = operators["gemm"].taking("a b bias d")
 direct = {}  # the functions by name, for calls that nothing but the GPU has to see
 differentiable = {}  # the same as functions of autograd alone, for calls that no trace has to see
@@ -451,7 +454,7 @@ def rotate(x, cos, sin, inverse=False):
     return y
 
 
-# linear: the products of its gradient are torch's
+# linear
 
 
 def _linear_setup(ctx, inputs, output):
@@ -467,9 +470,8 @@ def _linear_gradient(ctx, dy):
         dy = dy * (kept[0] > 0)
     elif ctx.activation == "gelu":
         dy = _ops().unary_backward(dy, _ops().linear(x, weight, kept[0], "identity"), "gelu_tanh")
-    rows = dy.reshape(-1, dy.shape[-1])
-    dbias = rows.sum(0) if ctx.has_bias else None
-    return dy @ weight, rows.t() @ x.reshape(-1, x.shape[-1]), dbias, None
+    dbias = dy.reshape(-1, dy.shape[-1]).sum(0) if ctx.has_bias else None
+    return *_ops().linear_backward(dy, x, weight), dbias, None
 
 
 def _linear_like(x, weight):
@@ -490,7 +492,20 @@ def linear(x, weight, bias=None, activation="identity"):
     return y
 
 
-# Attention: the gradient is made by torch's flash attention from our output and log-sum-exp
+@_operator(
+    "linear_backward(Tensor dy, Tensor x, Tensor weight) -> (Tensor, Tensor)",
+    lambda dy, x, weight: (_like(x), _like(weight)),
+)
+def linear_backward(dy, x, weight):
+    dy, x, weight = dy.contiguous(), x.contiguous(), weight.contiguous()
+    (n, k), m = weight.shape, _rows(x)
+    dx, dweight = torch.empty_like(x), torch.empty_like(weight)
+    _linear(_problems.gemm(m, k, n, x.dtype, layout="nn"), dy, weight, None, dx)
+    _linear(_problems.gemm(n, k, m, x.dtype, layout="tn"), dy, x, None, dweight)
+    return dx, dweight
+
+
+# Attention: where no fast kernel of ours takes it, the gradient is torch's, of flash attention from our output and log-sum-exp
 
 
 def _attention_setup(ctx, inputs, output):
@@ -537,12 +552,20 @@ def attention(q, k, v, mask, causal, scale):
     return o, lse
 
 
+def _attention_gradients_like(q, k, v, mask):
+    if mask is None and _has_backward(q, v):
+        return tuple(_with_gradient(x)[1] for x in (q, k, v))
+    return _like(q), _like(k), _like(v)
+
+
 @_operator(
     "attention_backward(Tensor do, Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor o, Tensor lse, bool causal, float scale)"
     " -> (Tensor, Tensor, Tensor)",
-    lambda do, q, k, v, mask, o, lse, causal, scale: (_like(q), _like(k), _like(v)),
+    lambda do, q, k, v, mask, o, lse, causal, scale: _attention_gradients_like(q, k, v, mask),
 )
 def attention_backward(do, q, k, v, mask, o, lse, causal, scale):
+    if mask is None and _has_backward(q, v):
+        return _attention_backward_by_us(do, q, k, v, o, lse, causal, scale)
     if q.is_cuda and mask is None and q.shape[-1] == v.shape[-1]:
         nothing = torch.zeros((), dtype=torch.uint64, device=q.device)
         gradients = torch.ops.aten._scaled_dot_product_flash_attention_backward(
@@ -551,6 +574,33 @@ def attention_backward(do, q, k, v, mask, o, lse, causal, scale):
     else:
         gradients = _attention_backward_by_torch(do, q, k, v, mask, causal, scale)
     return tuple(g.contiguous() for g in gradients)
+
+
+@functools.lru_cache(None)
+def _is_hopper(device):
+    return torch.cuda.get_device_capability(device) == (9, 0)
+
+
+def _has_backward(q, v):
+    return not q.is_cuda or (_is_hopper(q.device) and q.shape[-1] + v.shape[-1] <= 320)
+
+
+def _with_gradient(x):
+    """A tensor, and memory of the same strides."""
+    dx = torch.empty_like(x)
+    return (
+        (x, dx) if dx.stride() == x.stride() else (x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format))
+    )
+
+
+def _attention_backward_by_us(do, q, k, v, o, lse, causal, scale):
+    (q, dq), (k, dk), (v, dv) = map(_with_gradient, (q, k, v))
+    if do.stride() != o.stride():
+        do = torch.empty_strided(o.shape, o.stride(), dtype=o.dtype, device=o.device).copy_(do)
+    strides = (q.stride(), k.stride(), v.stride(), o.stride())
+    desc = _problems.attention(q.shape, k.shape, v.shape, strides, q.dtype, causal, scale, backward=True)
+    _attention_backward(desc, q, k, v, o, lse, do, dq, dk, dv)
+    return dq, dk, dv
 
 
 def _attention_backward_by_torch(do, q, k, v, mask, causal, scale):
