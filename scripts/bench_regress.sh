@@ -12,7 +12,7 @@ failed=
 
 "$ckl" run add n=1000 --device cuda >/dev/null # without a GPU it says why
 mkdir -p "$folder"
-for suite in ${SUITES:-attention attention_decode norm softmax transpose permute reduce groupnorm crossentropy rope elementwise add gemm-f16}; do
+for suite in ${SUITES:-attention attention_decode norm softmax transpose permute reduce groupnorm crossentropy rope conv elementwise add gemm-f16}; do
     echo "== $suite"
     "$ckl" bench --suite "bench/suites/$suite.txt" --seconds "${SECONDS_A_ROW:-0.2}" --json "$folder/$suite.json" >/dev/null &&
         "$ckl" compare "bench/results/$suite.json" "$folder/$suite.json" --tolerance "${TOLERANCE:-3}" ||
