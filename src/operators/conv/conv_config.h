@@ -172,6 +172,7 @@ void conv_sm90(const void *config, int kernel);
 #define CONV_DEPTHWISE_CONFIG(X, owner)                                                         \
     X(owner, bool, nhwc, "1", "0 1", "channels side by side")                                   \
     X(owner, int, vec, "8", "1 2 4 8", "elements of a load: channels in NHWC, columns in NCHW") \
+    X(owner, int, lanes, "8", "2 4 8", "NHWC: threads side by side with vectors of channels")   \
     X(owner, int, cols, "8", "4 8", "columns of y of a thread")                                 \
     X(owner, int, run, "8", "1 2 4 8", "NCHW: columns of a store")                              \
     X(owner, int, filter, "3", "", "columns of a filter")                                       \

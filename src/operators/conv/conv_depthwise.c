@@ -13,7 +13,16 @@
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
 
-enum { THREADS = 128, LANES = 8, COLS = 8, TAPS_MAX = 64, PAD_MAX = 4096, PADDING = 4, FILTERS_BYTES_MAX = 40 << 10 };
+enum {
+    THREADS = 128,
+    LANES_MIN = 2,
+    LANES_MAX = 8,
+    COLS = 8,
+    TAPS_MAX = 64,
+    PAD_MAX = 4096,
+    PADDING = 4,
+    FILTERS_BYTES_MAX = 40 << 10
+};
 
 /* Everything a thread knows. */
 typedef struct depthwise {
@@ -66,7 +75,7 @@ static void describe_sides(depthwise *k)
 static void load_filters(depthwise *k)
 {
     const conv_depthwise_config *cfg = k->cfg;
-    const int channels = LANES * cfg->vec,
+    const int channels = cfg->lanes * cfg->vec,
               row = channels + PADDING; // channels that lie apart meet few of the same banks
     k->sW = smem_tensor("filters", F32, make_layout(shape(channels, cfg->taps), stride(1, row)), 16);
     val first = mul(cta_y(), imm(channels));
@@ -171,8 +180,7 @@ static void add_row(depthwise *k, val row, tensor rW)
     for (int j = 0; j < skipped + span_of(cfg) && !ir_failed(); j += unit) {
         tensor rX = load_vector(k, row, add(first, imm(j)));
         for (int i = 0; i < unit; i++)
-            if (j + i >= skipped)
-                add_column(k, rW, j + i - skipped, rX, i);
+            add_column(k, rW, j + i - skipped, rX, i);
     }
 }
 
@@ -246,9 +254,9 @@ void conv_depthwise(const void *config, int kernel)
     val thread_number = add(mul(cta_x(), imm(THREADS)), thread());
     if (cfg->nhwc) {
         load_filters(&k);
-        k.lane = rem(thread(), imm(LANES));
-        k.channel = mul(add(mul(cta_y(), imm(LANES)), k.lane), imm(cfg->vec));
-        thread_number = div(thread_number, imm(LANES));
+        k.lane = rem(thread(), imm(cfg->lanes));
+        k.channel = mul(add(mul(cta_y(), imm(cfg->lanes)), k.lane), imm(cfg->vec));
+        thread_number = div(thread_number, imm(cfg->lanes));
     }
     k.rSum = fragment(F32, compact(shape(k.lanes, cfg->cols)));
     fill(k.rSum, immf(0));
@@ -265,7 +273,7 @@ static int64_t threads_of(const ckl_conv_desc *d, const conv_depthwise_config *c
     const conv_tensor to = conv_tensor_of(d, d->direction == CKL_CONV_DATA ? CONV_X : CONV_Y);
     int64_t count = product_i64(to.shape[0], ceil_div(to.shape[3], c->cols));
     count = product_i64(count, product_i64(to.shape[1], to.shape[2]));
-    return product_i64(count, c->nhwc ? LANES : d->k);
+    return product_i64(count, c->nhwc ? c->lanes : d->k);
 }
 
 /* Zeros before the first column of what is read: those of the gradient are before dy. */
@@ -286,16 +294,25 @@ static ckl_status takes(const ckl_conv_desc *d)
     if (d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1))
         FAIL(CKL_UNSUPPORTED, "conv depthwise: the gradient of data of strides above 1 goes through other kernels");
     if (d->s > TAPS_MAX || d->stride_w > TAPS_MAX || d->dilation_w > TAPS_MAX || pad_of(d) < 0 || pad_of(d) > PAD_MAX ||
-        4 * (LANES + PADDING) * d->t * d->r * d->s > FILTERS_BYTES_MAX)
+        4 * (LANES_MAX + PADDING) * d->t * d->r * d->s > FILTERS_BYTES_MAX)
         FAIL(CKL_UNSUPPORTED,
              "conv depthwise: a filter of %" PRId64 "x%" PRId64 "x%" PRId64
              ", its stride, dilation or padding is too large, or its padding larger than the filter",
              d->t, d->r, d->s);
     for (int i = 0; i < CONV_MODES; i++)
-        if (sides[i] > most || d->k > (int64_t)LANES * UINT16_MAX)
+        if (sides[i] > most || d->k > (int64_t)LANES_MIN * UINT16_MAX)
             FAIL(CKL_UNSUPPORTED, "conv depthwise: a size of %" PRId64 " or k=%" PRId64 " is too large", sides[i],
                  d->k);
     return CKL_OK;
+}
+
+/* Threads side by side with vectors of channels: as many as leave no more than an eighth of the last CTA's without any. */
+static int lanes_of(int64_t channels, int vec)
+{
+    int lanes = LANES_MAX;
+    while (lanes > LANES_MIN && 8 * round_up(channels, (int64_t)lanes * vec) > 9 * channels)
+        lanes /= 2;
+    return lanes;
 }
 
 static ckl_status choose_depthwise(const void *desc, const ckl_device_info *device, void *config)
@@ -318,8 +335,9 @@ static ckl_status choose_depthwise(const void *desc, const ckl_device_info *devi
     c->run = (int)min_i64(c->cols, power_of_two_in(to.shape[3]));
     c->vec = (int)min_i64(16 / bytes, power_of_two_in(c->nhwc ? d->k : from.shape[3]));
     while (c->nhwc && c->vec > 1 &&
-           (c->vec * c->filter > TAPS_MAX || 4 * (LANES * c->vec + PADDING) * c->taps > FILTERS_BYTES_MAX))
+           (c->vec * c->filter > TAPS_MAX || 4 * (LANES_MAX * c->vec + PADDING) * c->taps > FILTERS_BYTES_MAX))
         c->vec /= 2;
+    c->lanes = lanes_of(d->k, c->vec);
     while (!c->nhwc && c->cols * c->step % c->vec)
         c->vec /= 2;
     return CKL_OK;
@@ -336,6 +354,8 @@ static ckl_status admit_depthwise(const void *desc, const ckl_device_info *devic
         c->dilation != own.dilation || c->pad != own.pad)
         FAIL(CKL_INVALID,
              "conv depthwise: the config's layout, filter, stride, dilation or padding are not the problem's");
+    if (!is_power_of_two(c->lanes) || c->lanes < LANES_MIN || c->lanes > LANES_MAX)
+        FAIL(CKL_INVALID, "conv depthwise: lanes=%d is no power of two in %d..%d", c->lanes, LANES_MIN, LANES_MAX);
     if (c->vec < 1 || own.vec % c->vec || (c->cols != COLS && c->cols != COLS / 2) || c->run < 1 || own.run % c->run ||
         c->cols % c->run || (!c->nhwc && c->cols * c->step % c->vec))
         FAIL(CKL_INVALID, "conv depthwise: vec=%d run=%d do not divide vec=%d run=%d, or cols=%d is not %d or %d",
@@ -357,7 +377,7 @@ static ckl_status launch_depthwise(const ckl_plan *plan, const void *args, ckl_s
     const conv_depthwise_config c = config_of(all, !aligned);
     const conv_params params = conv_params_of(d, args);
     const plan_grid grid = { .x = ceil_div(threads_of(d, &c), THREADS),
-                             .y = c.nhwc ? ceil_div(d->k, (int64_t)LANES * c.vec) : 1,
+                             .y = c.nhwc ? ceil_div(d->k, (int64_t)c.lanes * c.vec) : 1,
                              .z = 1 };
     return plan_launch(plan, !aligned, grid, &params, stream);
 }

@@ -343,12 +343,13 @@ static const char *const cases[] = {
     "config='consumers=2 tile_n=64 box_w=16 box_h=8 box_n=1' # consumers by rows",
     "n=1 c=8 h=2 w=130 k=64 r=1 impl=sm90 "
     "config='consumers=2 tile_n=64 box_w=128 box_h=1 box_n=1' # consumers by columns",
-    "n=1 c=8 h=16 w=64 k=576 r=1 s=2 residual=1 out=f32 impl=sm90 "
-    "config='consumers=1 tile_n=64 box_w=8 box_h=8 box_n=1 stages=2' # more tiles than CTAs",
+    "n=1 c=8 h=152 w=15 k=448 r=1 s=8 residual=1 out=f32 impl=sm90 "
+    "config='consumers=1 tile_n=64 box_w=8 box_h=8 box_n=1 stages=8' # more tiles than CTAs",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 dtype=bf16            # a volume of whole vectors",
     "n=2 c=12 h=8 w=8 k=12 groups=12 pad=1 impl=sm80",
     "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=depthwise",
     "n=2 c=72 h=7 w=21 k=72 groups=72 r=3 s=5 pad=2 stride=2 out=f32 impl=depthwise # columns past the end",
+    "n=1 c=100 h=3 w=5 k=100 groups=100 pad=1 impl=depthwise config='lanes=4'      # channels past the end",
     "n=2 c=24 h=11 w=17 k=24 groups=24 pad_left=3 pad_top=1 dilation=2 dtype=f32 impl=depthwise",
     "n=2 c=5 h=9 w=16 k=5 groups=5 r=7 s=7 pad=3 layout=nchw bias=1 residual=1 activation=relu impl=depthwise",
     "n=2 c=6 h=8 w=24 k=6 groups=6 pad=1 stride=2 layout=nchw dtype=bf16 out=f32 impl=depthwise",
@@ -407,6 +408,7 @@ static const test_reject rejects[] = {
     { "c=8 k=8 groups=8 pad=3 direction=data impl=depthwise", CKL_UNSUPPORTED, "padding larger than the filter" },
     { "c=2^20 k=2^20 groups=2^20 h=1 w=1 r=1 s=1 impl=depthwise", CKL_UNSUPPORTED, "or k=1048576 is too large" },
     { "c=8 k=8 groups=8 impl=depthwise config='filter=5'", CKL_INVALID, "are not the problem's" },
+    { "c=8 k=8 groups=8 impl=depthwise config='lanes=3'", CKL_INVALID, "conv depthwise: lanes=3 is no power of two" },
     { "c=8 k=8 groups=8 impl=depthwise config='vec=3'", CKL_INVALID, "conv depthwise: vec=3 run=2 do not divide" },
     { NULL, CKL_OK, NULL },
 };
