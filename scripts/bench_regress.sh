@@ -12,7 +12,7 @@ failed=
 
 "$ckl" run add n=1000 --device cuda >/dev/null # without a GPU it says why
 mkdir -p "$folder"
-suites=${SUITES:-attention attention_decode norm softmax transpose permute reduce groupnorm crossentropy rope elementwise add gemm-f16}
+suites=${SUITES:-attention attention_decode norm softmax transpose permute reduce groupnorm crossentropy rope conv elementwise add gemm-f16}
 files=$(printf ',bench/suites/%s.txt' $suites)
 "$ckl" bench --suite "${files#,}" --seconds "${SECONDS_A_ROW:-0.2}" --json "$folder/" >/dev/null || failed=" a row"
 for suite in $suites; do

@@ -16,6 +16,9 @@
 
 static const char *const lines[] = {
     "add n=1000",
+    "conv n=2 c=3 h=6 w=6 k=5 pad=1 bias=1 residual=1",
+    "conv n=2 c=3 h=6 w=6 k=5 pad=1 direction=data",
+    "conv n=2 c=3 h=6 w=6 k=5 pad=1 direction=weight bias=1",
     "crossentropy rows=8 cols=64",
     "crossentropy rows=8 cols=64 direction=backward",
     "elementwise expr=a*b+c shape=1000",

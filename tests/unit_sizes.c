@@ -23,6 +23,9 @@ enum { SECONDS_MAX = 60 }; // of a line: what hangs, hangs for ever
 static const char *const empty_lines[] = {
     "add n=0 rows=8",
     "add n=0 rows=2^62 lda=2^62",
+    "conv n=0 h=2^31-1 w=2^31-1 stride=2",
+    "conv n=0 c=2^20 h=2^31-1 k=2^20 direction=data",
+    "conv c=0 k=2^31-1 direction=weight",
     "crossentropy rows=0 cols=2^62",
     "crossentropy rows=0 direction=backward reduction=mean",
     "elementwise shape=272x0 expr=x",

@@ -167,6 +167,28 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
 
 void conv_sm90(const void *config, int kernel);
 
+/* depthwise */
+
+#define CONV_DEPTHWISE_CONFIG(X, owner)                                                         \
+    X(owner, bool, nhwc, "1", "0 1", "channels side by side")                                   \
+    X(owner, int, vec, "8", "1 2 4 8", "elements of a load: channels in NHWC, columns in NCHW") \
+    X(owner, int, lanes, "8", "2 4 8", "NHWC: threads side by side with vectors of channels")   \
+    X(owner, int, cols, "8", "4 8", "columns of y of a thread")                                 \
+    X(owner, int, run, "8", "1 2 4 8", "NCHW: columns of a store")                              \
+    X(owner, int, filter, "3", "", "columns of a filter")                                       \
+    X(owner, int, taps, "9", "", "of a filter in all")                                          \
+    X(owner, int, step, "1", "", "columns from one to the next place of a filter")              \
+    X(owner, int, dilation, "1", "", "columns between neighbours of a filter")                  \
+    X(owner, int, pad, "1", "", "columns of zeros before what is read")
+
+typedef struct conv_depthwise_config {
+    conv_form form;
+    CONV_DEPTHWISE_CONFIG(FIELD_MEMBER, )
+} conv_depthwise_config;
+
+void conv_depthwise(const void *config, int kernel);
+
+extern const implementation conv_depthwise_implementation;
 extern const implementation conv_sm90_implementation, conv_sm80_implementation, conv_naive_implementation;
 
 /* A problem line's: the desc, and what sets all its strides, dilations or pads, slices alone where there are some. */

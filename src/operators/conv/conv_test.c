@@ -1,5 +1,6 @@
 /* conv_test.c - the definition of convolution in double, its cases and rejects. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/dtype.h"
 #include "operators/conv/conv_config.h"
@@ -39,6 +40,18 @@ static int64_t index_of(const conv_tensor *t, const int64_t *at)
     return index;
 }
 
+/* The pixel of x under a tap of the filter at place `o`; is it inside? */
+static bool under(const sum_of_products *s, const int64_t *o, const int64_t *tap, int64_t *pixel)
+{
+    bool inside = true;
+    for (int i = 0; i < CONV_MODES; i++) {
+        const conv_mode *m = &s->modes[i];
+        pixel[i] = o[i] * m->stride + tap[i] * m->dilation - m->pad;
+        inside &= pixel[i] >= 0 && pixel[i] < m->x;
+    }
+    return inside;
+}
+
 /* An element of the filters is multiplied by what is outside. */
 static void meet_zero(sum_of_products *s, const int64_t *w)
 {
@@ -52,13 +65,7 @@ static void add_product(sum_of_products *s, int64_t n, const int64_t *o, const i
     const int64_t group = k / (s->d->k / s->d->groups), channel = group * (s->d->c / s->d->groups) + c;
     int64_t x[CONV_RANK] = { n, 0, 0, 0, channel }, w[CONV_RANK] = { k, tap[0], tap[1], tap[2], c };
     int64_t y[CONV_RANK] = { n, o[0], o[1], o[2], k };
-    bool outside = false;
-    for (int i = 0; i < CONV_MODES; i++) {
-        const conv_mode *m = &s->modes[i];
-        x[1 + i] = o[i] * m->stride + tap[i] * m->dilation - m->pad;
-        outside |= x[1 + i] < 0 || x[1 + i] >= m->x;
-    }
-    if (outside) {
+    if (!under(s, o, tap, x + 1)) {
         meet_zero(s, w);
         return;
     }
@@ -147,6 +154,89 @@ static void finish(sum_of_products *s, const int64_t *at)
     s->magnitude = 1.13 * (s->magnitude + fabs(bias) + fabs(residual)); // GELU's slope
 }
 
+/* All filters of a pixel, forward in NHWC: the pixels under them are read once, and each filter is one run of memory. */
+
+typedef struct patch {
+    double *pixels, *filter; // (C,TAPS)
+    bool *inside;            // (TAPS)
+} patch;
+
+static void read_patch(const sum_of_products *s, const int64_t *at, int64_t group, patch *p)
+{
+    const int64_t filter[] = { s->modes[0].filter, s->modes[1].filter, s->modes[2].filter };
+    const int64_t channels = s->w.shape[4];
+    int64_t number = 0;
+    EACH(tap, filter)
+    {
+        int64_t x[CONV_RANK] = { at[0], 0, 0, 0, group * channels };
+        p->inside[number] = under(s, at + 1, tap, x + 1);
+        if (p->inside[number])
+            dtype_read_run(s->d->dtype, s->host[X], index_of(&s->x, x), channels, p->pixels + number * channels);
+        number++;
+    }
+}
+
+static void multiply_tap(sum_of_products *s, const double *a, const double *b, int64_t channels)
+{
+    enum { LANES = 8 }; // partial sums side by side, which compilers make vectors of
+    double sum[LANES] = { 0 }, magnitude[LANES] = { 0 };
+    int64_t c = 0;
+    for (; c + LANES <= channels; c += LANES)
+        for (int i = 0; i < LANES; i++) {
+            sum[i] += a[c + i] * b[c + i];
+            magnitude[i] += fabs(a[c + i] * b[c + i]);
+        }
+    for (; c < channels; c++) {
+        sum[0] += a[c] * b[c];
+        magnitude[0] += fabs(a[c] * b[c]);
+    }
+    for (int i = 0; i < LANES; i++) {
+        s->value += sum[i];
+        s->magnitude += magnitude[i];
+    }
+}
+
+static void multiply_patch(sum_of_products *s, const patch *p, int64_t k)
+{
+    const int64_t channels = s->w.shape[4], count = s->w.stride[0], taps = channels ? count / channels : 0;
+    dtype_read_run(s->d->dtype, s->host[W], k * count, count, p->filter);
+    for (int64_t tap = 0; tap < taps; tap++) {
+        const double *filter = p->filter + tap * channels;
+        for (int64_t c = 0; !p->inside[tap] && c < channels; c++)
+            s->open |= !isfinite(filter[c]);
+        if (p->inside[tap])
+            multiply_tap(s, p->pixels + tap * channels, filter, channels);
+    }
+}
+
+static void put(const sum_of_products *s, reference_slice out, int64_t j)
+{
+    out.value[j] = s->open ? (double)NAN : s->value;
+    out.magnitude[j] = s->open ? (double)REFERENCE_OPEN : s->magnitude;
+}
+
+static void filters_of_pixel(sum_of_products *s, int64_t *at, reference_slice out)
+{
+    const int64_t filters = s->d->k / s->d->groups, taps = s->w.shape[1] * s->w.shape[2] * s->w.shape[3];
+    const int64_t count = taps * s->w.shape[4];
+    patch p = { .pixels = calloc((size_t)(2 * count + 1), sizeof(double)), .inside = calloc((size_t)taps, 1) };
+    if (!p.pixels || !p.inside)
+        abort();
+    p.filter = p.pixels + count;
+    for (int64_t j = 0; j < out.count; j++) {
+        at[4] = out.first + j;
+        if (j == 0 || at[4] % filters == 0)
+            read_patch(s, at, at[4] / filters, &p);
+        s->value = s->magnitude = 0;
+        s->open = false;
+        multiply_patch(s, &p, at[4]);
+        finish(s, at);
+        put(s, out, j);
+    }
+    free(p.pixels);
+    free(p.inside);
+}
+
 /* The coordinates of element `number` of a tensor, counted in the order of memory. */
 static void coordinates_of(const ckl_conv_desc *d, const conv_tensor *t, int64_t number, int64_t *at)
 {
@@ -169,8 +259,13 @@ static void reference(const void *problem, void *const *host, reference_slice ou
     conv_modes(d, s.modes);
     const conv_tensor *of = out.output == OF_Y ? &s.y : out.output == OF_DX ? &s.x : &s.w;
     const int64_t row = d->layout == CKL_IMAGE_NHWC ? of->shape[CONV_RANK - 1] : of->shape[CONV_RANK - 2];
+    int64_t at[CONV_RANK];
+    if (out.output == OF_Y && d->layout == CKL_IMAGE_NHWC) {
+        coordinates_of(d, of, out.row * row, at);
+        filters_of_pixel(&s, at, out);
+        return;
+    }
     for (int64_t j = 0; j < out.count; j++) {
-        int64_t at[CONV_RANK];
         s.value = s.magnitude = 0;
         s.open = false;
         coordinates_of(d, of, out.row * row + out.first + j, at);
@@ -180,8 +275,7 @@ static void reference(const void *problem, void *const *host, reference_slice ou
             (out.output == OF_Y ? forward : out.output == OF_DX ? data : weight)(&s, at);
         if (out.output == OF_Y)
             finish(&s, at);
-        out.value[j] = s.open ? (double)NAN : s.value;
-        out.magnitude[j] = s.open ? (double)REFERENCE_OPEN : s.magnitude;
+        put(&s, out, j);
     }
 }
 
@@ -241,6 +335,31 @@ static const char *const cases[] = {
     "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dtype=f32 direction=weight",
     "n=0 c=8 h=4 w=4 k=8 direction=weight bias=1             # no images: zeros",
     "n=2 c=16 h=9 w=11 k=24 pad=1 misalign=1 impl=sm80",
+    "n=3 c=72 h=13 w=11 k=72 pad=1 stride=2 dilation=2 impl=sm90 "
+    "config='consumers=1 tile_n=64 box_w=4 box_h=2 box_n=8'  # boxes that end within the image, two chunks",
+    "n=2 c=16 h=5 w=9 k=136 pad=1 bias=1 residual=1 activation=relu impl=sm90 "
+    "config='consumers=2 tile_n=128 box_w=8 box_h=8 box_n=2 stages=4' # consumers by images; two residuals of a tile",
+    "n=1 c=8 h=7 w=17 k=64 r=1 s=1 impl=sm90 "
+    "config='consumers=2 tile_n=64 box_w=16 box_h=8 box_n=1' # consumers by rows",
+    "n=1 c=8 h=2 w=130 k=64 r=1 impl=sm90 "
+    "config='consumers=2 tile_n=64 box_w=128 box_h=1 box_n=1' # consumers by columns",
+    "n=1 c=8 h=152 w=15 k=448 r=1 s=8 residual=1 out=f32 impl=sm90 "
+    "config='consumers=1 tile_n=64 box_w=8 box_h=8 box_n=1 stages=8' # more tiles than CTAs",
+    "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 dtype=bf16            # a volume of whole vectors",
+    "n=2 c=12 h=8 w=8 k=12 groups=12 pad=1 impl=sm80",
+    "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=depthwise",
+    "n=2 c=72 h=7 w=21 k=72 groups=72 r=3 s=5 pad=2 stride=2 out=f32 impl=depthwise # columns past the end",
+    "n=1 c=100 h=3 w=5 k=100 groups=100 pad=1 impl=depthwise config='lanes=4'      # channels past the end",
+    "n=2 c=24 h=11 w=17 k=24 groups=24 pad_left=3 pad_top=1 dilation=2 dtype=f32 impl=depthwise",
+    "n=2 c=5 h=9 w=16 k=5 groups=5 r=7 s=7 pad=3 layout=nchw bias=1 residual=1 activation=relu impl=depthwise",
+    "n=2 c=6 h=8 w=24 k=6 groups=6 pad=1 stride=2 layout=nchw dtype=bf16 out=f32 impl=depthwise",
+    "n=1 c=7 h=9 w=13 k=7 groups=7 pad=2 dilation=2 layout=nchw dtype=f32 impl=depthwise",
+    "n=2 c=40 h=9 w=10 k=40 groups=40 r=4 s=3 pad=1 direction=data dtype=bf16 impl=depthwise # turned round",
+    "n=2 c=3 h=9 w=16 k=3 groups=3 r=4 s=5 pad=1 dilation=2 direction=data layout=nchw out=f32 impl=depthwise",
+    "n=1 c=16 h=8 w=8 k=16 groups=16 pad=1 stride=2 direction=data           # by another kernel",
+    "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 groups=8",
+    "n=2 c=16 h=8 w=8 k=16 groups=16 pad=1 misalign=1 impl=depthwise",
+    "n=2 c=16 h=8 w=16 k=16 groups=16 pad=1 layout=nchw residual=1 misalign=1 impl=depthwise",
     NULL,
 };
 
@@ -281,6 +400,16 @@ static const test_reject rejects[] = {
     { "c=2 impl=sm80 config='tile_m=256 tile_n=64'", CKL_INVALID, "cannot gather more than 16 rows" },
     { "impl=naive config='threads=33'", CKL_INVALID, "conv naive: threads=33 must be a multiple of 32" },
     { "impl=naive config='bias=1'", CKL_INVALID, "are not the problem's" },
+    { "c=8 k=8 impl=depthwise", CKL_UNSUPPORTED, "conv depthwise: groups=1 are not c=8 and k=8 channels" },
+    { "c=8 k=8 groups=8 direction=weight impl=depthwise", CKL_UNSUPPORTED,
+      "conv depthwise: it does not compute the gradient of weights" },
+    { "c=8 k=8 groups=8 direction=data stride=2 impl=depthwise", CKL_UNSUPPORTED, "of strides above 1" },
+    { "c=8 k=8 groups=8 w=100 s=65 impl=depthwise", CKL_UNSUPPORTED, "conv depthwise: a filter of 1x3x65" },
+    { "c=8 k=8 groups=8 pad=3 direction=data impl=depthwise", CKL_UNSUPPORTED, "padding larger than the filter" },
+    { "c=2^20 k=2^20 groups=2^20 h=1 w=1 r=1 s=1 impl=depthwise", CKL_UNSUPPORTED, "or k=1048576 is too large" },
+    { "c=8 k=8 groups=8 impl=depthwise config='filter=5'", CKL_INVALID, "are not the problem's" },
+    { "c=8 k=8 groups=8 impl=depthwise config='lanes=3'", CKL_INVALID, "conv depthwise: lanes=3 is no power of two" },
+    { "c=8 k=8 groups=8 impl=depthwise config='vec=3'", CKL_INVALID, "conv depthwise: vec=3 run=2 do not divide" },
     { NULL, CKL_OK, NULL },
 };
 

@@ -1,0 +1,393 @@
+/*
+ * conv_depthwise.c - a filter for each channel: forward, and the gradient of data where strides are 1, which is the same with
+ * the filters turned round.
+ *
+ *   NHWC    a thread has a vector of channels of some columns of a row of y. Neighbours have the next channels, so that all
+ *           accesses are whole sectors. The filters of the CTA's channels lie in shared memory, channels fastest, as f32
+ *   NCHW    a thread has some columns of one channel; what lies under them comes in aligned vectors of a row
+ *
+ * Along a row of the filter every column of x is read once and added to all columns of y that it belongs to; what rows share is
+ * left to the caches.
+ */
+#include "base/math.h"
+#include "cute/kernel.h"
+#include "operators/conv/conv_epilogue.h"
+
+enum {
+    THREADS = 128,
+    LANES_MIN = 2,
+    LANES_MAX = 8,
+    COLS = 8,
+    TAPS_MAX = 64,
+    PAD_MAX = 4096,
+    PADDING = 4,
+    FILTERS_BYTES_MAX = 40 << 10
+};
+
+/* Everything a thread knows. */
+typedef struct depthwise {
+    const conv_depthwise_config *cfg;
+    conv_values p;
+    const val *from_size, *from, *to_size, *to; // places and strides
+    val x, y;                                   // addresses
+    int lanes;                                  // channels of a thread
+    tensor sW;                                  // NHWC: (CHANNEL,TAP) of f32
+    val lane, channel;                          // NHWC: of the CTA's vectors of channels; the first channel
+    val n, at[CONV_MODES];                      // the first pixel of y
+    tensor rSum;                                // (CHANNEL,COLUMN)
+} depthwise;
+
+static val number(val x)
+{
+    return convert(U32, x);
+}
+
+static val address_at(val base, ckl_dtype dtype, val index)
+{
+    return add(base, convert(U64, mul(index, imm((int)ckl_dtype_bytes(dtype)))));
+}
+
+/* Columns of x under those of a thread, from the first one on. */
+static int span_of(const conv_depthwise_config *c)
+{
+    return (c->cols - 1) * c->step + (c->filter - 1) * c->dilation + 1;
+}
+
+static depthwise describe(const conv_depthwise_config *cfg)
+{
+    const bool data = cfg->form.direction == CKL_CONV_DATA;
+    depthwise k = { .cfg = cfg, .p = params_of(conv), .lanes = cfg->nhwc ? cfg->vec : 1 };
+    k.x = k.p.from[data ? CONV_Y : CONV_X];
+    k.y = k.p.from[data ? CONV_X : CONV_Y];
+    return k;
+}
+
+static void describe_sides(depthwise *k)
+{
+    const bool data = k->cfg->form.direction == CKL_CONV_DATA;
+    k->from_size = data ? k->p.y_size : k->p.x_size;
+    k->to_size = data ? k->p.x_size : k->p.y_size;
+    k->from = data ? k->p.y : k->p.x;
+    k->to = data ? k->p.x : k->p.y;
+}
+
+/* NHWC: the filters of the CTA's channels, one behind the other in memory, to shared memory. */
+static void load_filters(depthwise *k)
+{
+    const conv_depthwise_config *cfg = k->cfg;
+    const int channels = cfg->lanes * cfg->vec,
+              row = channels + PADDING; // channels that lie apart meet few of the same banks
+    k->sW = smem_tensor("filters", F32, make_layout(shape(channels, cfg->taps), stride(1, row)), 16);
+    val first = mul(cta_y(), imm(channels));
+    val count = mul(min(sub(number(k->p.groups), first), imm(channels)), imm(cfg->taps));
+    tensor gW = gmem_tensor(address_at(k->p.from[CONV_W], cfg->form.dtype, mul(convert(I64, first), imm64(cfg->taps))),
+                            cfg->form.dtype, make_layout(dynamic(convert(I64, count)), leaf(1))); // (CHANNEL*TAP)
+    LOOP_FROM(e, thread(), count, imm(THREADS))
+        set(k->sW, coord(div(e, imm(cfg->taps)), rem(e, imm(cfg->taps))), at_f32(gW, e));
+    cta_sync();
+}
+
+/* Of thread `number` of all that share their channels, or, in NCHW, of all: its place. */
+static val find_place(depthwise *k, val thread_number)
+{
+    const conv_depthwise_config *cfg = k->cfg;
+    val rest = thread_number, segments = div(add(number(k->to_size[2]), imm(cfg->cols - 1)), imm(cfg->cols));
+    k->at[2] = mul(rem(rest, segments), imm(cfg->cols));
+    rest = div(rest, segments);
+    for (int m = 1; m >= 0; m--) {
+        k->at[m] = rem(rest, number(k->to_size[m]));
+        rest = div(rest, number(k->to_size[m]));
+    }
+    if (!cfg->nhwc) {
+        k->channel = rem(rest, number(k->p.groups));
+        rest = div(rest, number(k->p.groups));
+    }
+    k->n = rest;
+    return logical_and(lt(rest, number(k->p.n)), lt(k->channel, number(k->p.groups)));
+}
+
+/* The row of x under row `tap` of the filter, along mode m; is it inside? */
+static val under(const depthwise *k, int m, val tap, val *inside)
+{
+    val at = convert(I32, k->at[m]), pad = convert(I32, k->p.pad[m]), far = convert(I32, mul(tap, k->p.dilation[m])),
+        row;
+    if (k->cfg->form.direction == CKL_CONV_DATA)
+        row = sub(add(at, pad), far);
+    else
+        row = add(sub(mul(at, convert(I32, k->p.step[m])), pad), far);
+    *inside = logical_and(*inside, logical_and(ge(row, imm(0)), lt(row, convert(I32, k->from_size[m]))));
+    return row;
+}
+
+/* A row of the filters of a thread's channels: (CHANNEL,TAP); row: the number of its first tap. */
+static tensor load_taps(const depthwise *k, val row)
+{
+    const conv_depthwise_config *cfg = k->cfg;
+    tensor rW = fragment(F32, compact(shape(k->lanes, cfg->filter)));
+    tensor gW = gmem_tensor(address_at(k->p.from[CONV_W], cfg->form.dtype,
+                                       add(mul(convert(I64, k->channel), imm64(cfg->taps)), convert(I64, row))),
+                            cfg->form.dtype, compact(leaf(cfg->filter)));
+    for (int s = 0; s < cfg->filter && !ir_failed(); s++)
+        if (cfg->nhwc)
+            copy(local_tile(k->sW, shape(cfg->vec, 1), coord(k->lane, add(row, imm(s)))), slice(rW, _, s),
+                 4 * cfg->vec);
+        else
+            set(rW, coord(0, s), at_f32(gW, s));
+    return rW;
+}
+
+/*
+ * A vector of a row of x, or zeros where it is outside. It is loaded in either case, outside from the nearest place inside:
+ * without branches the loads of a row are under way together.
+ */
+static tensor load_vector(const depthwise *k, val row, val column)
+{
+    const conv_depthwise_config *cfg = k->cfg;
+    const ckl_dtype dtype = cfg->form.dtype;
+    val last = sub(convert(I32, k->from_size[2]), imm(cfg->nhwc ? 1 : cfg->vec));
+    val inside = logical_and(ge(column, imm(0)), le(column, last));
+    val index = add(row, mul(convert(I64, max(imm(0), min(column, last))), k->from[3]));
+    packed x = load_packed(gmem_tensor(address_at(k->x, dtype, index), dtype, compact(leaf(cfg->vec))),
+                           cfg->vec * (int)ckl_dtype_bytes(dtype));
+    val zero = x.rWords.dtype == dtype ? convert(dtype, immf(0)) : imm(0);
+    for (int i = 0; i < static_size(x.rWords.layout); i++)
+        set(x.rWords, i, select(inside, at(x.rWords, i), zero));
+    return unpacked(x, F32);
+}
+
+/* Column j of a thread's window, counted from the first one, is element `first` and on of rX; adds its products. */
+static void add_column(depthwise *k, tensor rW, int j, tensor rX, int first)
+{
+    const conv_depthwise_config *cfg = k->cfg;
+    const bool data = cfg->form.direction == CKL_CONV_DATA;
+    for (int q = 0; q < cfg->cols; q++) {
+        const int reach = j - q * cfg->step, s = reach / cfg->dilation;
+        if (reach < 0 || reach % cfg->dilation || s >= cfg->filter)
+            continue;
+        for (int c = 0; c < k->lanes; c++)
+            set(k->rSum, coord(c, q),
+                fma(at(rX, first + c), at(rW, c, data ? cfg->filter - 1 - s : s), at(k->rSum, c, q)));
+    }
+}
+
+/* The products of a row of the filter with the row of x that starts at `row`. */
+static void add_row(depthwise *k, val row, tensor rW)
+{
+    const conv_depthwise_config *cfg = k->cfg;
+    const int unit = cfg->nhwc ? 1 : cfg->vec, before = (int)ceil_div(cfg->pad, unit) * unit; // columns
+    const int skipped = before - cfg->pad;                                                    // of the first vector
+    val first = sub(convert(I32, mul(k->at[2], imm(cfg->step))), imm(before));
+    for (int j = 0; j < skipped + span_of(cfg) && !ir_failed(); j += unit) {
+        tensor rX = load_vector(k, row, add(first, imm(j)));
+        for (int i = 0; i < unit; i++)
+            add_column(k, rW, j + i - skipped, rX, i);
+    }
+}
+
+static void add_rows(depthwise *k)
+{
+    val start = add(mul(convert(I64, k->n), k->from[0]), mul(convert(I64, k->channel), k->from[4]));
+    LOOP(t, k->p.filter[0])
+        LOOP(r, k->p.filter[1]) {
+            val inside = yes(), d = under(k, 0, t, &inside), h = under(k, 1, r, &inside);
+            IF(inside) {
+                val row = add(start, add(mul(convert(I64, d), k->from[1]), mul(convert(I64, h), k->from[2])));
+                val tap = mul(convert(U32, add(mul(t, k->p.filter[1]), r)), imm(k->cfg->filter));
+                tensor rW = load_taps(k, tap);
+                add_row(k, row, rW);
+            }
+        }
+}
+
+/* Elements that lie side by side in y, from a channel and a column of the thread's on. */
+static void store_run(const depthwise *k, tensor rBias, val index, int column, int count)
+{
+    const conv_form *form = &k->cfg->form;
+    const int align = count * (int)ckl_dtype_bytes(form->out);
+    tensor rR = fragment(form->out, compact(leaf(count))), rY = fragment(form->out, compact(leaf(count)));
+    if (form->residual)
+        copy(gmem_tensor(address_at(k->p.residual, form->out, index), form->out, compact(leaf(count))), rR, align);
+    for (int i = 0; i < count; i++) {
+        const int c = k->cfg->nhwc ? i : 0, q = k->cfg->nhwc ? column : column + i;
+        val x = at(k->rSum, c, q);
+        x = form->bias ? add(x, at_f32(rBias, c)) : x;
+        x = form->residual ? add(x, at_f32(rR, i)) : x;
+        set(rY, i, convert(form->out, conv_activate(form->activation, x)));
+    }
+    copy(rY, gmem_tensor(address_at(k->y, form->out, index), form->out, compact(leaf(count))), align);
+}
+
+static void store_columns(const depthwise *k)
+{
+    const conv_depthwise_config *cfg = k->cfg;
+    const ckl_dtype out = cfg->form.out;
+    tensor rBias = fragment(out, compact(leaf(k->lanes)));
+    if (cfg->form.bias)
+        copy(gmem_tensor(address_at(k->p.bias, out, convert(I64, k->channel)), out, compact(leaf(k->lanes))), rBias,
+             (int)ckl_dtype_bytes(out));
+    val start = add(mul(convert(I64, k->n), k->to[0]), mul(convert(I64, k->channel), k->to[4]));
+    for (int m = 0; m < CONV_MODES; m++)
+        start = add(start, mul(convert(I64, k->at[m]), k->to[1 + m]));
+    const int step = cfg->nhwc ? 1 : cfg->run;
+    for (int q = 0; q < cfg->cols && !ir_failed(); q += step)
+        IF(lt(add(k->at[2], imm(q)), number(k->to_size[2])))
+            store_run(k, rBias, add(start, mul(imm64(q), k->to[3])), q, cfg->nhwc ? cfg->vec : cfg->run);
+}
+
+/* Kernel 1 takes single elements, for pointers that are aligned to no more. */
+static conv_depthwise_config config_of(const void *config, int kernel)
+{
+    conv_depthwise_config c = *(const conv_depthwise_config *)config;
+    if (kernel == 1)
+        c.vec = c.run = 1;
+    return c;
+}
+
+void conv_depthwise(const void *config, int kernel)
+{
+    const conv_depthwise_config of_kernel = config_of(config, kernel), *cfg = &of_kernel;
+    launch_bounds(THREADS, 0);
+    depthwise k = describe(cfg);
+    describe_sides(&k);
+    grid_wait();
+    launch_dependents();
+    val thread_number = add(mul(cta_x(), imm(THREADS)), thread());
+    if (cfg->nhwc) {
+        load_filters(&k);
+        k.lane = rem(thread(), imm(cfg->lanes));
+        k.channel = mul(add(mul(cta_y(), imm(cfg->lanes)), k.lane), imm(cfg->vec));
+        thread_number = div(thread_number, imm(cfg->lanes));
+    }
+    k.rSum = fragment(F32, compact(shape(k.lanes, cfg->cols)));
+    fill(k.rSum, immf(0));
+    IF(find_place(&k, thread_number)) {
+        add_rows(&k);
+        store_columns(&k);
+    }
+}
+
+/* The host side */
+
+static int64_t threads_of(const ckl_conv_desc *d, const conv_depthwise_config *c)
+{
+    const conv_tensor to = conv_tensor_of(d, d->direction == CKL_CONV_DATA ? CONV_X : CONV_Y);
+    int64_t count = product_i64(to.shape[0], ceil_div(to.shape[3], c->cols));
+    count = product_i64(count, product_i64(to.shape[1], to.shape[2]));
+    return product_i64(count, c->nhwc ? c->lanes : d->k);
+}
+
+/* Zeros before the first column of what is read: those of the gradient are before dy. */
+static int64_t pad_of(const ckl_conv_desc *d)
+{
+    return d->direction == CKL_CONV_DATA ? d->dilation_w * (d->s - 1) - d->pad_left : d->pad_left;
+}
+
+/* Is it a problem of one filter for each channel, of sizes that the kernel's 32-bit numbers hold? */
+static ckl_status takes(const ckl_conv_desc *d)
+{
+    const int64_t sides[] = { d->d, d->h, d->w }, most = INT32_MAX / 4;
+    if (d->groups != d->c || d->groups != d->k)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise: groups=%" PRId64 " are not c=%" PRId64 " and k=%" PRId64 " channels",
+             d->groups, d->c, d->k);
+    if (d->direction == CKL_CONV_WEIGHT)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise: it does not compute the gradient of weights");
+    if (d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1))
+        FAIL(CKL_UNSUPPORTED, "conv depthwise: the gradient of data of strides above 1 goes through other kernels");
+    if (d->s > TAPS_MAX || d->stride_w > TAPS_MAX || d->dilation_w > TAPS_MAX || pad_of(d) < 0 || pad_of(d) > PAD_MAX ||
+        4 * (LANES_MAX + PADDING) * d->t * d->r * d->s > FILTERS_BYTES_MAX)
+        FAIL(CKL_UNSUPPORTED,
+             "conv depthwise: a filter of %" PRId64 "x%" PRId64 "x%" PRId64
+             ", its stride, dilation or padding is too large, or its padding larger than the filter",
+             d->t, d->r, d->s);
+    for (int i = 0; i < CONV_MODES; i++)
+        if (sides[i] > most || d->k > (int64_t)LANES_MIN * UINT16_MAX)
+            FAIL(CKL_UNSUPPORTED, "conv depthwise: a size of %" PRId64 " or k=%" PRId64 " is too large", sides[i],
+                 d->k);
+    return CKL_OK;
+}
+
+/* Threads side by side with vectors of channels: as many as leave no more than an eighth of the last CTA's without any. */
+static int lanes_of(int64_t channels, int vec)
+{
+    int lanes = LANES_MAX;
+    while (lanes > LANES_MIN && 8 * round_up(channels, (int64_t)lanes * vec) > 9 * channels)
+        lanes /= 2;
+    return lanes;
+}
+
+static ckl_status choose_depthwise(const void *desc, const ckl_device_info *device, void *config)
+{
+    (void)device;
+    const ckl_conv_desc *d = desc;
+    conv_depthwise_config *c = config;
+    TRY(takes(d));
+    const bool data = d->direction == CKL_CONV_DATA;
+    const conv_tensor from = conv_tensor_of(d, data ? CONV_Y : CONV_X), to = conv_tensor_of(d, data ? CONV_X : CONV_Y);
+    const int64_t bytes = (int64_t)ckl_dtype_bytes(d->dtype);
+    c->form = conv_form_of(d);
+    c->nhwc = d->layout == CKL_IMAGE_NHWC;
+    c->filter = (int)d->s;
+    c->taps = (int)(d->t * d->r * d->s);
+    c->step = (int)d->stride_w;
+    c->dilation = (int)d->dilation_w;
+    c->pad = (int)pad_of(d);
+    c->cols = to.shape[3] > COLS / 2 ? COLS : COLS / 2;
+    c->run = (int)min_i64(c->cols, power_of_two_in(to.shape[3]));
+    c->vec = (int)min_i64(16 / bytes, power_of_two_in(c->nhwc ? d->k : from.shape[3]));
+    while (c->nhwc && c->vec > 1 &&
+           (c->vec * c->filter > TAPS_MAX || 4 * (LANES_MAX * c->vec + PADDING) * c->taps > FILTERS_BYTES_MAX))
+        c->vec /= 2;
+    c->lanes = lanes_of(d->k, c->vec);
+    while (!c->nhwc && c->cols * c->step % c->vec)
+        c->vec /= 2;
+    return CKL_OK;
+}
+
+static ckl_status admit_depthwise(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const conv_depthwise_config *c = config;
+    conv_depthwise_config own = { 0 };
+    TRY(conv_check_form("depthwise", d, &c->form));
+    TRY(choose_depthwise(d, device, &own));
+    if (c->nhwc != own.nhwc || c->filter != own.filter || c->taps != own.taps || c->step != own.step ||
+        c->dilation != own.dilation || c->pad != own.pad)
+        FAIL(CKL_INVALID,
+             "conv depthwise: the config's layout, filter, stride, dilation or padding are not the problem's");
+    if (!is_power_of_two(c->lanes) || c->lanes < LANES_MIN || c->lanes > LANES_MAX)
+        FAIL(CKL_INVALID, "conv depthwise: lanes=%d is no power of two in %d..%d", c->lanes, LANES_MIN, LANES_MAX);
+    if (c->vec < 1 || own.vec % c->vec || (c->cols != COLS && c->cols != COLS / 2) || c->run < 1 || own.run % c->run ||
+        c->cols % c->run || (!c->nhwc && c->cols * c->step % c->vec))
+        FAIL(CKL_INVALID, "conv depthwise: vec=%d run=%d do not divide vec=%d run=%d, or cols=%d is not %d or %d",
+             c->vec, c->run, own.vec, own.run, c->cols, COLS / 2, COLS);
+    if (threads_of(d, c) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise: %" PRId64 " threads are beyond 32-bit numbers", threads_of(d, c));
+    return CKL_OK;
+}
+
+static ckl_status launch_depthwise(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_args *a = args;
+    const conv_depthwise_config *all = plan->config;
+    const bool data = d->direction == CKL_CONV_DATA;
+    const int64_t out = (int64_t)ckl_dtype_bytes(d->out) * (all->nhwc ? all->vec : all->run);
+    const bool aligned = PLAN_ALIGNED(all->vec * (int64_t)ckl_dtype_bytes(d->dtype), data ? a->dy : a->x) &&
+                         PLAN_ALIGNED(min_i64(16, out), data ? a->dx : a->y, a->residual);
+    const conv_depthwise_config c = config_of(all, !aligned);
+    const conv_params params = conv_params_of(d, args);
+    const plan_grid grid = { .x = ceil_div(threads_of(d, &c), THREADS),
+                             .y = c.nhwc ? ceil_div(d->k, (int64_t)c.lanes * c.vec) : 1,
+                             .z = 1 };
+    return plan_launch(plan, !aligned, grid, &params, stream);
+}
+
+static const field depthwise_fields[] = { CONV_FORM(FIELD_NESTED, (conv_depthwise_config, form)) //
+                                          CONV_DEPTHWISE_CONFIG(FIELD_ROW, conv_depthwise_config) };
+
+const implementation conv_depthwise_implementation = {
+    IMPLEMENTATION_PARTS(conv, depthwise),
+    .summary = "a filter a channel: vectors of channels or columns, a window that slides along a row",
+    .kernels = 2,
+    .params = &conv_param_list,
+};
