@@ -202,7 +202,8 @@ static void doubt_peers(result_row *row, double least_us)
 
 void limits_apply(const result_header *header, result_row *row)
 {
-    double rate = row->input_bits == 8 ? header->matrix8_tflops : header->matrix_tflops;
+    double factor = row->matrix_rate > 0 ? row->matrix_rate : 1;
+    double rate = row->input_bits == 8 ? header->matrix8_tflops : factor * header->matrix_tflops;
     double matrix = over(row->flops, rate * 1e6), memory = memory_us(header, row);
     double launch = strcmp(row->method, "graphs") == 0 ? header->launch_us : 0;
     row->limit_us = fmax(fmax(matrix, memory), launch);

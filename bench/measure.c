@@ -19,7 +19,7 @@ enum {
     WARM_LAUNCHES_MIN = 50, // of each contestant
     PROBE_LAUNCHES = 3,     // to estimate a time: the shortest counts
     STEADY_READINGS = 3,    // of the clock, within STEADY_SPREAD
-    WARM_READINGS = 10,     // of the clock, or more, in the time that warming up may take
+    WARM_READINGS = 20,     // of the clock, or more, in the time that warming up may take
     LEAD_IN_US = 100        // of work in front of a batch: the host gets ahead of the GPU meanwhile
 };
 
@@ -263,7 +263,7 @@ static ckl_status warm_up(race *r, double seconds_max)
         return CKL_OK;
     TRY(enqueue_untimed(r, fmin(WARM_LAUNCHES_MIN * r->pass_us / r->samples[0].launches, seconds_max * 1e6 / 4)));
     for (int readings = 0; clock_seconds() - begin < seconds_max;) {
-        TRY(enqueue_untimed(r, 2 * BATCH_US));
+        TRY(enqueue_untimed(r, fmin(2 * BATCH_US, between * 1e6)));
         if (clock_seconds() - begin > (readings + 1) * between)
             recent[readings++ % STEADY_READINGS] = gpu_clock_mhz(r->device);
         TRY(ckl_stream_synchronize(r->device, r->stream));

@@ -10,7 +10,7 @@
 #include "lab/clock.h"
 
 /* Rows are many: of a large problem, fewer slices are compared than `ckl verify` compares. */
-static const double COMPARISON_EFFORT = 1.0 / 16;
+static const double COMPARISON_EFFORT = 1.0 / 64;
 
 /* Our plan is contestant 0; contestant i is entrant i - 1 and its line of the row is row->peers[place[i - 1]]. */
 typedef struct field_of_race {
@@ -42,6 +42,7 @@ static void describe_row(const test_case *c, const race_options *options, result
     result_set(row->l2, options->hot ? "hot" : "cold");
     row->input_bits = race_input_bits(c);
     row->flops = adapter_flops(c->test, c->problem);
+    row->matrix_rate = c->test->matrix_rate ? c->test->matrix_rate(c->problem) : 0;
     row->bytes = adapter_bytes(c->test, c->problem);
     row->bytes_written = adapter_bytes_written(c->test, c->problem);
 }

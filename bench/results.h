@@ -86,6 +86,7 @@ typedef struct result_table {
     RESULT_TIME(X, result_row)                                                        \
     X(result_row, count, input_bits) /* of an element of the first operand */         \
     X(result_row, real, flops)                                                        \
+    X(result_row, real, matrix_rate)   /* of these types, to that of 16 bits; 0: 1 */ \
     X(result_row, real, bytes)         /* compulsory */                               \
     X(result_row, real, bytes_written) /* of them */                                  \
     X(result_row, real, tflops)                                                       \

@@ -17,6 +17,7 @@
 #include "cli/cli.h"
 #include "device/nvml.h"
 #include "lab/clock.h"
+#include "lab/cores.h"
 
 #ifndef CKL_COMMIT
 #define CKL_COMMIT ""
@@ -212,7 +213,7 @@ static void warm(bench *b, int first)
         case_print(&b->work.rows[first + i].c, &texts[i]);
         lines[i] = text_data(&texts[i]);
     }
-    (void)!ckl_warm(b->device, lines, count, 0, NULL, NULL);
+    (void)!ckl_warm(b->device, lines, count, cores_available(), NULL, NULL);
     b->warm_seconds += clock_seconds() - begin;
     for (int i = 0; i < count; i++)
         text_free(&texts[i]);

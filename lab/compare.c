@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "base/threads.h"
+#include "lab/host_memory.h"
 
 static const double REFERENCE_FLOPS_PER_CORE = 5e8; // about a second of readable double-precision loops
 
@@ -300,6 +301,13 @@ static bool are_equal(const unsigned char *a, const unsigned char *b, size_t byt
     return equal;
 }
 
+static void copy_bytes(unsigned char *to, const unsigned char *from, size_t bytes)
+{
+#pragma omp parallel for
+    for (size_t at = 0; at < bytes; at += BLOCK_BYTES)
+        memcpy(to + at, from + at, bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES);
+}
+
 bool compare_untouched(const operand_image *o, check_result *result)
 {
     if (are_equal(o->image, o->after, o->bytes))
@@ -319,20 +327,20 @@ bool compare_padding(const operand_image *o, check_result *result)
 {
     if (operand_is_dense(o) && are_canaries_intact(o))
         return true;
-    unsigned char *restored = malloc(o->bytes ? o->bytes : 1);
+    unsigned char *restored = host_memory_take(o->bytes);
     if (!restored)
         abort();
-    memcpy(restored, o->after, o->bytes);
+    copy_bytes(restored, o->after, o->bytes);
     size_t element = ckl_dtype_bytes(o->info.dtype);
 #pragma omp parallel for
     for (int64_t i = 0; i < operand_run_count(o); i++) {
         operand_run run = operand_run_at(o, i);
         memcpy(restored + run.byte, o->image + run.byte, element * (size_t)run.count);
     }
-    bool intact = memcmp(restored, o->image, o->bytes) == 0;
+    bool intact = are_equal(restored, o->image, o->bytes);
     if (!intact)
         report_difference(o, o->image, restored, "was written outside of its elements:", result);
-    free(restored);
+    host_memory_give(restored, o->bytes);
     return intact;
 }
 

@@ -1,23 +1,21 @@
 #!/usr/bin/env bash
 # bench_all.sh [CKL] - measures every suite on the GPU, with the peers that are there, and brings the tables up to date.
 #
-# Results go to bench/results/. SECONDS_A_ROW (0.2 if not set) is the time of sampling a row. Most of the time goes into data,
+# Results go to bench/results/, all suites in one process. SECONDS_A_ROW (0.2 if not set) is the time of sampling a row. Most of the time goes into data,
 # checks and torch.compile, which takes many seconds a row: CKL_TORCH_COMPILE=0 leaves it out, which is for trying things out.
-# SUITES="norm softmax" measures these alone. A suite with a failed row fails at the end, after the others.
+# SUITES="norm softmax" measures these alone. A failed row fails at the end, after the others.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 ckl=${1:-build/ckl}
 seconds=${SECONDS_A_ROW:-0.2}
-suites=${SUITES:-attention attention_decode norm softmax transpose permute reduce groupnorm crossentropy rope conv elementwise add gemm-f16 gemm-splitk gemm-few-rows gemm-odd gemm-batched}
+suites=${SUITES:-attention attention_decode conv norm softmax transpose permute reduce groupnorm crossentropy rope elementwise add gemm-f16 gemm-splitk gemm-few-rows gemm-odd gemm-batched}
 failed=
 
 "$ckl" run add n=1000 --device cuda >/dev/null # without a GPU it says why
 [[ -e $(dirname "$ckl")/libckl_cub_peer.so ]] || scripts/build-peers "$(dirname "$ckl")" || echo "bench_all: without CUB"
-for suite in $suites; do
-    "$ckl" bench --suite "bench/suites/$suite.txt" --seconds "$seconds" --json "bench/results/$suite.json" ||
-        failed="$failed $suite"
-done
+files=$(printf ',bench/suites/%s.txt' $suites)
+"$ckl" bench --suite "${files#,}" --seconds "$seconds" --json bench/results/ || failed=" suites"
 "$ckl" bench --ladder --suite bench/suites/reduce-ladder.txt --seconds "$seconds" --json bench/results/reduce-ladder.json ||
     failed="$failed reduce-ladder"
 python3 scripts/update_performance.py

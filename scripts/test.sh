@@ -107,12 +107,38 @@ script_examples() {
     python3 -m doctest scripts/update_performance.py
 }
 
+new_operators() { # a copy of each kind compiles
+    local folder kind file status=0
+    folder=$(mktemp -d)
+    mkdir "$folder/bench"
+    cp -r .clang-format include src scripts "$folder" && cp -r bench/suites "$folder/bench" || return 1
+    for kind in map row gemm; do
+        "$folder/scripts/new-operator" "fresh$kind" --like "$kind" || status=1
+    done
+    for file in "$folder"/src/operators/fresh*/*.c; do
+        "${CC:-cc}" -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -I"$folder/include" -I"$folder/src" -fsyntax-only "$file" || status=1
+    done
+    rm -r "$folder"
+    return $status
+}
+
 python_package() { # its tests on the emulated GPU, with the library that was built
     if [[ ! -x build-venv/bin/python ]]; then
         echo "skipped: the tests of the Python package want build-venv, which scripts/setup.sh python makes"
         return
     fi
     CKL_LIBRARY=$(realpath "$build/libcutekernellib.so") PYTHONPATH=python build-venv/bin/python tests/python/run.py
+}
+
+wheel() { # as a new user has it: built, installed into an empty environment, tested from elsewhere
+    local folder status
+    [[ -x build-venv/bin/python ]] || { echo "skipped: the wheel wants build-venv, which scripts/setup.sh python makes"; return; }
+    folder=$(mktemp -d)
+    scripts/wheel.sh build-venv/bin/python && python3 -m venv "$folder" && "$folder/bin/pip" -q install dist/*.whl numpy &&
+        (cd / && env -u PYTHONPATH -u CKL_LIBRARY "$folder/bin/python" "$OLDPWD/tests/python/run.py")
+    status=$?
+    rm -r "$folder"
+    return $status
 }
 
 crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks at what they say of kernels
@@ -205,6 +231,7 @@ run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
 run "examples in scripts" script_examples
 run "help texts" help_texts
+run "new operators" new_operators
 run "Python package" python_package
 run "examples, installed" tests/examples.sh "$build"
 run "a crash is said" crash_is_said
@@ -216,6 +243,7 @@ run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes
 run "ckl verify, emulated H200" "$build/ckl" verify "${extent[@]}" --device emulator:h200 --assemble
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
 [[ $full ]] && threads
+[[ $full ]] && run "wheel, installed" wheel
 run "ckl fuzz, schedules of the emulator" "$build/ckl" fuzz --count $([[ $full ]] && echo 40000 || echo 2000) --seed 1
 wait $sanitizers
 cat "$log.report"

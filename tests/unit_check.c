@@ -7,11 +7,13 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/dtype.h"
 #include "lab/check.h"
 #include "lab/compare.h"
+#include "lab/cores.h"
 #include "lab/fill.h"
 #include "lab/host_memory.h"
 #include "host_operator.h"
@@ -419,6 +421,12 @@ static void test_host_memory(void **state)
     host_memory_give(small, 0);
 }
 
+static void test_cores(void **state)
+{
+    (void)state;
+    assert_in_range(cores_available(), 1, sysconf(_SC_NPROCESSORS_ONLN));
+}
+
 /* Sums run along rows, and of a single row nobody knows. */
 static void test_sums_run_along_rows(void **state)
 {
@@ -590,6 +598,7 @@ int main(void)
         cmocka_unit_test(test_fill_streams),
         cmocka_unit_test(test_fill_windows),
         cmocka_unit_test(test_host_memory),
+        cmocka_unit_test(test_cores),
         cmocka_unit_test(test_sums_run_along_rows),
         cmocka_unit_test(test_hard_lines),
         cmocka_unit_test(test_hard_elements),

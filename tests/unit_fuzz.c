@@ -104,6 +104,16 @@ static void test_alone_as_in_its_batch(void **unused)
 
 static bool seen[IR_OP_COUNT], seen_types[IR_OP_COUNT][IR_TYPE_COUNT][IR_TYPE_COUNT];
 
+/* What ptxas 13.0 makes something else of. */
+static bool is_miscompiled(const ir_inst *inst)
+{
+    bool shift = inst->op == IR_SHL || inst->op == IR_SHR, narrow = inst->type == CKL_I16 || inst->type == IR_U16;
+    if (shift && narrow)
+        return ir_is_constant(inst->in[1]) && inst->in[1].i > UINT16_MAX;
+    bool halves = inst->op == IR_PACK && ir_type_is_pair(inst->type);
+    return halves && (ir_is_constant(inst->in[0]) || ir_is_constant(inst->in[1]));
+}
+
 static void see(fuzz_set set, int programs)
 {
     for (int first = 0; first < programs; first += FUZZ_BATCH) {
@@ -111,6 +121,7 @@ static void see(fuzz_set set, int programs)
         assert_int_equal(fuzz_describe(set, first, FUZZ_BATCH, &batch), CKL_OK);
         for (int i = 0; i < batch.kernel->inst_count; i++) {
             const ir_inst *inst = &batch.kernel->insts[i];
+            assert_false(is_miscompiled(inst));
             seen[inst->op] = seen_types[inst->op][inst->type][inst->from] = true;
         }
         fuzz_batch_free(&batch);

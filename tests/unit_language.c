@@ -372,7 +372,7 @@ static void lines_of_mma(void)
     AT_LINE(a = descriptors_A(&mma, sA));
     AT_LINE(b = descriptors_B(&mma, sA));
     tiled_mma from_registers = make_tiled_mma("SM90_64x64x16_F32F16F16_RS", 1, 1);
-    tensor weights = fragment_A_pairs(&from_registers, TILE_M, TILE_N);
+    tensor weights = fragment_A_words(&from_registers, TILE_M, TILE_N);
     AT_LINE(accumulators_to_A(acc, F16, weights));
     AT_LINE(mma_fence());
     AT_LINE(gemm(&from_registers, weights, b, acc, yes()));

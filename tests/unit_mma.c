@@ -59,7 +59,7 @@ static tensor by_wgmma(tensor sQ, tensor sK, tensor sV, tiled_mma *pv)
     snprintf(name, sizeof name, "SM90_64x%dx16_F32%s_RS", now.dv, types);
     *pv = make_tiled_mma(name, 1, 1);
     tensor scores = fragment_C(&qk, ROWS, now.keys), out = fragment_C(pv, ROWS, now.dv);
-    tensor weights = fragment_A_pairs(pv, ROWS, now.keys);
+    tensor weights = fragment_A_words(pv, ROWS, now.keys);
     fence_proxy_async();
     cta_sync();
     mma_fence();
@@ -80,7 +80,7 @@ static tensor by_mma_sync(tensor sQ, tensor sK, tensor sV, tiled_mma *mma)
     *mma = make_tiled_mma(now.dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 4, 1);
     tensor rQ = fragment_A(mma, ROWS, D), rK = fragment_B(mma, now.keys, D), rV = fragment_B(mma, now.dv, now.keys);
     tensor scores = fragment_C(mma, ROWS, now.keys), out = fragment_C(mma, ROWS, now.dv);
-    tensor weights = fragment_A_pairs(mma, ROWS, now.keys);
+    tensor weights = fragment_A_words(mma, ROWS, now.keys);
     tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", now.dtype, mma, now.dv, now.keys);
     cta_sync();
     ldmatrix_A(mma, slice(sQ, _, _, 0), thread(), rQ);
@@ -167,7 +167,7 @@ static tiled_mma some_mma(const char *atom)
 static void other_pairs(void)
 {
     tiled_mma mma = some_mma("SM90_64x64x16_F32F16F16_RS");
-    tensor acc = fragment_C(&mma, ROWS, 64), rA = fragment_A_pairs(&mma, ROWS, 32);
+    tensor acc = fragment_C(&mma, ROWS, 64), rA = fragment_A_words(&mma, ROWS, 32);
     fill(acc, immf(0));
     accumulators_to_A(acc, F16, rA);
 }

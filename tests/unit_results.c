@@ -137,6 +137,19 @@ static void test_matrix_limit(void **state)
     assert_true(row.beyond_limit);
 }
 
+/* Types of other rates than that which was measured in 16 bits. */
+static void test_matrix_rate(void **state)
+{
+    (void)state;
+    const result_header header = { .copy_gbs = 4000, .matrix_tflops = 700 };
+    result_row row = { .flops = 7e10, .median_us = 50, .l2 = "cold" };
+    limits_apply(&header, &row);
+    assert_true(fabs(row.limit_us - 100) < 1e-9 && row.beyond_limit);
+    row.matrix_rate = 2;
+    limits_apply(&header, &row);
+    assert_true(fabs(row.limit_us - 50) < 1e-9 && !row.beyond_limit);
+}
+
 /* Operands of 8 bits have a limit of their own; where it is not known, memory is. */
 static void test_matrix_limit_of_8_bits(void **state)
 {
@@ -261,12 +274,19 @@ static void test_limit_kernels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_summary),        cmocka_unit_test(test_clock_reasons),
-        cmocka_unit_test(test_geometric_mean), cmocka_unit_test(test_json),
-        cmocka_unit_test(test_matrix_limit),   cmocka_unit_test(test_memory_limit),
-        cmocka_unit_test(test_beyond_limit),   cmocka_unit_test(test_launch_limit),
-        cmocka_unit_test(test_idle_peer),      cmocka_unit_test(test_limit_kernels),
-        cmocka_unit_test(test_arguments),      cmocka_unit_test(test_matrix_limit_of_8_bits),
+        cmocka_unit_test(test_summary),
+        cmocka_unit_test(test_clock_reasons),
+        cmocka_unit_test(test_geometric_mean),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_matrix_limit),
+        cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_matrix_rate),
+        cmocka_unit_test(test_beyond_limit),
+        cmocka_unit_test(test_launch_limit),
+        cmocka_unit_test(test_idle_peer),
+        cmocka_unit_test(test_limit_kernels),
+        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_matrix_limit_of_8_bits),
     };
     return cmocka_run_group_tests_name("results", tests, NULL, NULL);
 }

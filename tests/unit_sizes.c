@@ -240,6 +240,8 @@ static void test_limits(void **state)
         { "softmax shape=2x2^31", CKL_UNSUPPORTED, "n=2147483648 is more than 2147483647" },
         { "add n=2^54 dtype=f32", CKL_UNSUPPORTED, "more than 2147483647 tiles" },
         { "add n=2^54+1 dtype=f32", CKL_INVALID, "spans more than 2^56 bytes" },
+        { "add n=1 rows=35 lda=2^62", CKL_INVALID, "add: a of 35x1 elements" }, // the first tensor alone
+        { "add n=1 rows=35 ldy=2^62", CKL_INVALID, "add: y of 35x1 elements" },
     };
     (void)state;
     for (int i = 0; i < COUNT_OF(limits); i++) {

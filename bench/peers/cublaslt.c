@@ -2,13 +2,14 @@
  * cublaslt.c - gemm by NVIDIA's cuBLASLt, with its fused epilogues: what its heuristic names, and all else that it has.
  *
  * cuBLASLt's matrices are column-major. Our D [M,N] by rows is D^T [N,M] by columns, and D^T = B A^T: its first operand
- * is our B (columns of length K, transposed), its second is our A. The bias runs along the rows of D^T: our columns.
+ * is our B (of nt columns of length K, transposed), its second is our A. The bias runs along the rows of D^T: our columns.
  */
 #include <stdlib.h>
 
 #include "base/math.h"
 #include "bench/peers/cublaslt_library.h"
 #include "bench/peers/peers.h"
+#include "operators/gemm/gemm_config.h"
 #include "operators/gemm/gemm_lab.h"
 #include "cutekernellib/operators/gemm.h"
 
@@ -48,11 +49,10 @@ static ckl_status find(void)
 }
 
 /* The library's number of a type, plus 1; 0: not asked for. */
-static const int type_numbers[CKL_DTYPE_COUNT] = { [CKL_F32] = LT_R_32F + 1,
-                                                   [CKL_F16] = LT_R_16F + 1,
-                                                   [CKL_BF16] = LT_R_16BF + 1,
-                                                   [CKL_E4M3] = LT_R_8F_E4M3 + 1,
-                                                   [CKL_E5M2] = LT_R_8F_E5M2 + 1 };
+static const int type_numbers[CKL_DTYPE_COUNT] = {
+    [CKL_F32] = LT_R_32F + 1,      [CKL_F16] = LT_R_16F + 1, [CKL_BF16] = LT_R_16BF + 1, [CKL_E4M3] = LT_R_8F_E4M3 + 1,
+    [CKL_E5M2] = LT_R_8F_E5M2 + 1, [CKL_I8] = LT_R_8I + 1,   [CKL_I32] = LT_R_32I + 1
+};
 
 static int type_of(ckl_dtype dtype)
 {
@@ -65,6 +65,28 @@ static ckl_status check_types(const ckl_gemm_desc *g)
     for (int i = 0; i < COUNT_OF(all); i++)
         if (!type_numbers[all[i]])
             FAIL(CKL_UNSUPPORTED, "cublaslt: it is not asked for products with %s", ckl_dtype_name(all[i]));
+    if (g->a == CKL_I8 && g->d != CKL_I32)
+        FAIL(CKL_UNSUPPORTED, "cublaslt: it is not asked for products with i8 in %s", ckl_dtype_name(g->d));
+    return CKL_OK;
+}
+
+static int compute_of(const ckl_gemm_desc *g)
+{
+    return g->a == CKL_I8 ? LT_COMPUTE_32I : g->math == CKL_GEMM_TF32 ? LT_COMPUTE_TF32 : LT_COMPUTE_32F;
+}
+
+/* Of alpha and beta; integers are the library's where D is one. */
+static int scale_of(const ckl_gemm_desc *g)
+{
+    return g->d == CKL_I32 ? LT_R_32I : LT_R_32F;
+}
+
+/* 8-bit floats are summed as our kernels do it. */
+static ckl_status set_accumulation(const ckl_gemm_desc *g, lt_desc desc)
+{
+    const int8_t fast = g->accumulation == CKL_GEMM_FAST;
+    if (g->a == CKL_E4M3 || g->a == CKL_E5M2)
+        CALL(cublasLtMatmulDescSetAttribute, desc, LT_DESC_FAST_SUMS, &fast, sizeof fast);
     return CKL_OK;
 }
 
@@ -79,32 +101,32 @@ static ckl_status create_desc(const ckl_gemm_desc *g, lt_desc *desc)
                                            [CKL_ACTIVATION_RELU] = LT_EPILOGUE_RELU,
                                            [CKL_ACTIVATION_GELU] = LT_EPILOGUE_GELU };
     int32_t epilogue = activations[g->activation] | (g->bias ? LT_EPILOGUE_BIAS : 0);
-    CALL(cublasLtMatmulDescCreate, desc, LT_COMPUTE_32F, LT_R_32F);
-    const int8_t fast_sums = 1; // of products of 8 bits: like ours, within an instruction they have fewer bits
-    TRY(set(*desc, LT_DESC_TRANSPOSE_A, LT_OP_TRANSPOSED));
-    if (ckl_dtype_bytes(g->a) == 1)
-        CALL(cublasLtMatmulDescSetAttribute, *desc, LT_DESC_FAST_SUMS, &fast_sums, sizeof fast_sums);
+    CALL(cublasLtMatmulDescCreate, desc, compute_of(g), scale_of(g));
+    TRY(set_accumulation(g, *desc));
+    TRY(set(*desc, LT_DESC_TRANSPOSE_A, gemm_k_major((choice)g->layout, 'b') ? LT_OP_TRANSPOSED : LT_OP_NORMAL));
+    TRY(set(*desc, LT_DESC_TRANSPOSE_B, gemm_k_major((choice)g->layout, 'a') ? LT_OP_NORMAL : LT_OP_TRANSPOSED));
     TRY(set(*desc, LT_DESC_EPILOGUE, epilogue ? epilogue : LT_EPILOGUE_DEFAULT));
     return g->bias ? set(*desc, LT_DESC_BIAS_TYPE, type_of(g->d)) : CKL_OK;
 }
 
-static ckl_status create_layout(const ckl_gemm_desc *g, lt_layout *layout, ckl_dtype type, int64_t rows, int64_t cols,
-                                int64_t ld, int64_t stride)
+/* A matrix of ours: its rows are columns there. */
+static ckl_status create_layout(const ckl_gemm_desc *g, char name, lt_layout *layout)
 {
     const int32_t count = (int32_t)g->batch;
-    CALL(cublasLtMatrixLayoutCreate, layout, type_of(type), (uint64_t)rows, (uint64_t)cols, ld);
+    const gemm_matrix x = gemm_matrix_of(g, name);
+    CALL(cublasLtMatrixLayoutCreate, layout, type_of(x.type), (uint64_t)x.cols, (uint64_t)x.rows, x.ld);
     CALL(cublasLtMatrixLayoutSetAttribute, *layout, LT_LAYOUT_BATCH_COUNT, &count, sizeof count);
-    CALL(cublasLtMatrixLayoutSetAttribute, *layout, LT_LAYOUT_BATCH_STRIDE, &stride, sizeof stride);
+    CALL(cublasLtMatrixLayoutSetAttribute, *layout, LT_LAYOUT_BATCH_STRIDE, &x.stride, sizeof x.stride);
     return CKL_OK;
 }
 
 static ckl_status create_layouts(peer_problem *p)
 {
     const ckl_gemm_desc *g = &p->gemm->desc;
-    TRY(create_layout(g, &p->a, g->b, g->k, g->n, g->ldb, g->stride_b));
-    TRY(create_layout(g, &p->b, g->a, g->k, g->m, g->lda, g->stride_a));
-    TRY(create_layout(g, &p->c, g->d, g->n, g->m, g->c ? g->ldc : g->ldd, g->c ? g->stride_c : g->stride_d));
-    return create_layout(g, &p->d, g->d, g->n, g->m, g->ldd, g->stride_d);
+    TRY(create_layout(g, 'b', &p->a));
+    TRY(create_layout(g, 'a', &p->b));
+    TRY(create_layout(g, g->c ? 'c' : 'd', &p->c));
+    return create_layout(g, 'd', &p->d);
 }
 
 /* In cuBLASLt's order. */
@@ -162,6 +184,8 @@ static void search(peer_problem *p, void *const *pointers)
                            .b = p->b,
                            .c = p->c,
                            .d = p->d,
+                           .compute = compute_of(g),
+                           .scale = scale_of(g),
                            .type_a = type_of(g->b),
                            .type_b = type_of(g->a),
                            .type_d = type_of(g->d),
@@ -207,6 +231,10 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
     const gemm_problem *g = c->problem;
     if (g->desc.m == 0 || g->desc.n == 0 || g->desc.k == 0)
         FAIL(CKL_UNSUPPORTED, "cublaslt: an empty matrix is not its problem");
+    const ckl_gemm_desc *d = &g->desc;
+    if (d->activation > CKL_ACTIVATION_GELU || d->bias_along || d->scale_a || d->scale_b || d->scale_d ||
+        d->device_scalars || d->preactivation || d->gated)
+        FAIL(CKL_UNSUPPORTED, "cublaslt: this epilogue is not asked of it");
     TRY(check_types(&g->desc));
     peer_problem *p = calloc(1, sizeof *p);
     if (!p)
@@ -252,11 +280,14 @@ static void describe(const peer_problem *p, int variant, text *out)
 static ckl_status run(const peer_problem *p, int variant, void *const *pointers, ckl_stream stream)
 {
     const gemm_problem *g = p->gemm;
-    const float zero = 0, *beta = g->c ? &g->beta : &zero;
+    const float zero = 0;
+    const int32_t one = 1;
+    const bool integers = g->desc.d == CKL_I32;
+    const void *alpha = integers ? (const void *)&one : &g->alpha, *beta = g->c ? &g->beta : &zero;
     const void *c = g->c ? pointers[C] : pointers[D];
     TRY(set_bias(p, pointers[BIAS]));
-    CALL(cublasLtMatmul, handle, p->desc, &g->alpha, pointers[B], p->a, pointers[A], p->b, beta, c, p->c, pointers[D],
-         p->d, &p->found[variant].algo, p->workspace, WORKSPACE_BYTES, stream);
+    CALL(cublasLtMatmul, handle, p->desc, alpha, pointers[B], p->a, pointers[A], p->b, beta, c, p->c, pointers[D], p->d,
+         &p->found[variant].algo, p->workspace, WORKSPACE_BYTES, stream);
     return CKL_OK;
 }
 

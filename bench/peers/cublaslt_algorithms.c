@@ -44,7 +44,7 @@ static bool suits_pointers(const lt_product *p, const lt_algo *algo)
 static int read_families(const lt_product *p, family *families)
 {
     int ids[IDS_MAX], returned = 0, count = 0;
-    (void)lt.cublasLtMatmulAlgoGetIds(p->handle, LT_COMPUTE_32F, LT_R_32F, p->type_a, p->type_b, p->type_d, p->type_d,
+    (void)lt.cublasLtMatmulAlgoGetIds(p->handle, p->compute, p->scale, p->type_a, p->type_b, p->type_d, p->type_d,
                                       IDS_MAX, ids, &returned);
     for (int i = 1; i < returned; i++)
         if (ids[i] == p->first_id) {
@@ -53,7 +53,7 @@ static int read_families(const lt_product *p, family *families)
         }
     for (int i = 0; i < returned; i++) {
         family *f = &families[count];
-        if (lt.cublasLtMatmulAlgoInit(p->handle, LT_COMPUTE_32F, LT_R_32F, p->type_a, p->type_b, p->type_d, p->type_d,
+        if (lt.cublasLtMatmulAlgoInit(p->handle, p->compute, p->scale, p->type_a, p->type_b, p->type_d, p->type_d,
                                       ids[i], &f->algo) != 0 ||
             !suits_pointers(p, &f->algo))
             continue;

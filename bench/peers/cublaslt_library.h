@@ -31,19 +31,25 @@ enum {
     LT_NOT_SUPPORTED = 15, // lt_status
 
     LT_COMPUTE_32F = 68,
+    LT_COMPUTE_32I = 72,
+    LT_COMPUTE_TF32 = 77,
 
     LT_R_32F = 0,
     LT_R_16F = 2,
+    LT_R_8I = 3,
+    LT_R_32I = 10,
     LT_R_16BF = 14,
     LT_R_8F_E4M3 = 28,
     LT_R_8F_E5M2 = 29,
 
+    LT_OP_NORMAL = 0,
     LT_OP_TRANSPOSED = 1,
 
     LT_LAYOUT_BATCH_COUNT = 5,
     LT_LAYOUT_BATCH_STRIDE = 6,
 
     LT_DESC_TRANSPOSE_A = 3,
+    LT_DESC_TRANSPOSE_B = 4,
     LT_DESC_EPILOGUE = 7,
     LT_DESC_BIAS_POINTER = 8,
     LT_DESC_FAST_SUMS = 25,
@@ -125,6 +131,7 @@ typedef struct lt_product {
     lt_handle handle;
     lt_desc desc;
     lt_layout a, b, c, d;
+    int compute, scale;         // types of the sums, and of alpha and beta
     int type_a, type_b, type_d; // c is of d's
     uint32_t alignment[4];      // bytes, of the pointers of a, b, c, d
     size_t workspace_bytes;

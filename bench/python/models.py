@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""models.py [--seconds N] [--json FILE] - models with and without cutekernellib.torch.accelerate(): losses and times on a GPU.
+"""models.py [--seconds N] [--json FILE] [--document FILE] - models with and without cutekernellib.torch.accelerate(): losses and times on a GPU.
 
 A Llama and a GPT-2 of transformers, a ViT and a ConvNeXt of timm, with random weights; where these packages are missing, a Llama
 and a GPT-2 of the same structure from here. Forward without gradient, and training steps; torch's eager mode, torch.compile, and
@@ -246,6 +246,30 @@ def measure(model, batch, compiled, rounds, row):
         row[what] = {name: round(statistics.median(t), 3) for name, t in times.items()}
 
 
+def table(rows):
+    """Rows of results as docs/python.md has them."""
+    lines = ["| model | | eager | torch.compile | accelerated | of eager | of torch.compile |", "|---|---|---|---|---|---|---|"]
+    for row in rows:
+        for what, name in (("forward", "forward"), ("step", "training step")):
+            t = row[what]
+            ratios = [f"{t[of] / t['accelerated']:.2f}" if of in t else "" for of in ("eager", "compiled")]
+            times = [f"{t[mode]:.2f} ms" if mode in t else "" for mode in ("eager", "compiled", "accelerated")]
+            lines.append("| " + " | ".join([row["model"], name, *times, *ratios]) + " |")
+    lines += ["", "Losses of the first steps, eager and accelerated:", ""]
+    for row in rows:
+        losses = (" ".join(f"{x:.4f}" for x in row[mode + " losses"]) for mode in ("eager", "accelerated"))
+        lines.append(f"- {row['model']}: {' and '.join(losses)}")
+    return "\n".join(lines)
+
+
+def write_table(path, rows):
+    """Puts the table between the marks of a document."""
+    with open(path) as file:
+        head, mark, rest = file.read().partition("<!-- measured -->\n")
+    with open(path, "w") as file:
+        file.write(head + mark + "\n" + table(rows) + "\n\n" + rest[rest.index("<!-- /measured -->") :])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=600)
@@ -254,7 +278,11 @@ def main():
     parser.add_argument("--small", action="store_true", help="for a try")
     parser.add_argument("--models", type=int, default=len(MODELS), help="the first so many")
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--document", help="measure nothing: write the table of --json between the marks of this file")
     options = parser.parse_args()
+    if options.document:
+        with open(options.json) as file:
+            return write_table(options.document, json.load(file))
     began, rows = time.time(), []
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for make in MODELS[: options.models]:

@@ -11,6 +11,7 @@
  *   ABS       of any signed type takes odd numbers, too: the assembler takes its result for one that is not negative.
  *   shifts    of 16 bits are by less than 2^16, others by less than 2^31: ptxas 13.0 keeps the low 16 bits of an amount that
  *             it knows, so that shl.b16 by 65536 shifts by nothing.
+ *             SHL of an i64 takes odd numbers: of a u32 that was converted just before, ptxas 13.0 shifts the sign instead.
  *   PACK      of no constants: ptxas 13.0 makes a half that is a known negative number positive, with a sign in the
  *             instruction that uses it, and loses that in fma(v, v, v).
  *   inexact   RSQRT, RCP_APPROX, EX2, LG2, TANH, SIN, COS are absent: each GPU has its own last bits.
@@ -200,8 +201,11 @@ static bool makes_fixed_nan(const ir_inst *inst)
     return is_in(inst->type, F16 | PAIR) && (arithmetic || narrows);
 }
 
-static bool overflows(ir_op op, ir_type type)
+/* Is the first operand made odd, so that the assembler does not know too much of it? */
+static bool is_made_odd(ir_op op, ir_type type)
 {
+    if (op == IR_SHL)
+        return type == CKL_I64;
     if (op == IR_ABS)
         return is_in(type, SET(CKL_I16) | SET(CKL_I32) | SET(CKL_I64));
     return type == CKL_I16 && (op == IR_NEG || op == IR_DIV || op == IR_REM);
@@ -211,7 +215,7 @@ static bool overflows(ir_op op, ir_type type)
 static val source(program *p, const ir_inst *inst, int index, ir_type type)
 {
     const ir_op op = inst->op;
-    if (index == 0 && overflows(op, type))
+    if (index == 0 && is_made_odd(op, type))
         return ir_binary(IR_OR, pick_register(p, type), ir_int(type, 1));
     if ((op == IR_DIV || op == IR_REM) && index == 1 && !ir_type_is_float(type))
         return ir_binary(IR_OR, pick_register(p, type), ir_int(type, 1));

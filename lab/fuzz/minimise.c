@@ -139,7 +139,8 @@ static bool mark_writers(const ir_kernel *k, int first, int last, bool *marked, 
             continue;
         marked[i] = more = true;
         for (int j = 0; j < inst->in_count; j++)
-            read[inst->in[j].reg] |= !ir_is_constant(inst->in[j]);
+            if (!ir_is_constant(inst->in[j]))
+                read[inst->in[j].reg] = true;
     }
     return more;
 }
@@ -161,7 +162,8 @@ static bool *find_ends(const ir_kernel *k)
             continue;
         ends[at] = true;
         memset(read, 0, (size_t)k->reg_count + 1);
-        read[k->insts[at].in[0].reg] = true;
+        if (!ir_is_constant(k->insts[at].in[0]))
+            read[k->insts[at].in[0].reg] = true;
         while (mark_writers(k, loop, last, ends, read)) {
         }
     }

@@ -229,7 +229,7 @@ def linear(x: A, weight: A, bias: A | None = None, activation: str = "identity")
         raise ValueError(f"linear: x has {x.shape[-1]} columns, weight {weight.shape[1]}")
     y = _empty(x, (*x.shape[:-1], weight.shape[0]))
     desc = _problems.gemm(math.prod(x.shape[:-1]), *weight.shape, x.dtype, bias is not None, activation)
-    _run("gemm", desc, x, weight, None, bias, y)
+    _run("gemm", desc, *operators["gemm"].in_order((), {"a": x, "b": weight, "bias": bias, "d": y}))
     return y
 
 
@@ -240,7 +240,7 @@ def attention(q: A, k: A, v: A, *, causal: bool = False, scale: float | None = N
     o = _empty(q, (*q.shape[:3], v.shape[3]))
     strides = tuple(map(_strides, (q, k, v, o)))
     desc = _problems.attention(tuple(q.shape), tuple(k.shape), tuple(v.shape), strides, q.dtype, causal, scale)
-    _run("attention", desc, q, k, v, None, None, o)
+    _run("attention", desc, *operators["attention"].in_order((), {"q": q, "k": k, "v": v, "o": o}))
     return o
 
 

@@ -124,6 +124,13 @@ class Operator:
         line = problem if isinstance(problem, str) else line_of(problem)
         self.run(line, *self.in_order(args, named))
 
+    def taking(self, names: str):
+        """The operator as a function of a desc and the arguments of these names, wherever they stand among all."""
+        slots = [name if name in names.split() else "None" for name in self.arguments]
+        while slots[-1] == "None":
+            slots.pop()
+        return eval(f"lambda run: lambda desc, {', '.join(names.split())}: run(desc, {', '.join(slots)})")(self.run)
+
     def in_order(self, args, named):
         unknown = set(named) - set(self.arguments)
         if unknown or len(args) > len(self.arguments):

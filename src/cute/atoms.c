@@ -77,7 +77,41 @@ static const mma_form mma_tn = {
                  [MMA_C] = "((4,8),(2,2)):((32,1),(16,8))" },
 };
 
-/* The * of a name stands for n: first, first + 8, ... last. */
+static const mma_form mma_words_tn = {
+    .m = 16,
+    .k = 8,
+    .threads = 32,
+    .a_from = MMA_REGISTERS,
+    .b_from = MMA_REGISTERS,
+    .op = IR_MMA,
+    .layouts = { [MMA_A] = "((4,8),(2,2)):((16,1),(8,64))",
+                 [MMA_B] = "((4,8),2):((8,1),32)",
+                 [MMA_C] = "((4,8),(2,2)):((32,1),(16,8))" },
+};
+
+static const mma_form mma_bytes_tn = {
+    .m = 16,
+    .k = 32,
+    .threads = 32,
+    .a_from = MMA_REGISTERS,
+    .b_from = MMA_REGISTERS,
+    .op = IR_MMA,
+    .layouts = { [MMA_A] = "((4,8),(4,2,2)):((64,1),(16,8,256))",
+                 [MMA_B] = "((4,8),(4,2)):((32,1),(8,128))",
+                 [MMA_C] = "((4,8),(2,2)):((32,1),(16,8))" },
+};
+
+static const mma_form fma_thread = {
+    .m = 1,
+    .k = 1,
+    .threads = 1,
+    .a_from = MMA_REGISTERS,
+    .b_from = MMA_REGISTERS,
+    .op = IR_FMA,
+    .layouts = { [MMA_A] = "(1,1):(0,0)", [MMA_B] = "(1,1):(0,0)", [MMA_C] = "(1,1):(0,0)" },
+};
+
+/* The * of a name stands for n: first, first + 8, ... last; a name without it has n = first. */
 typedef struct mma_row {
     const char *name;
     int first, last;
@@ -99,6 +133,9 @@ static const mma_row mma_rows[] = {
     { "SM90_64x*x32_S32U8U8_SS_TN", 8, 256, CKL_U8, CKL_U8, &wgmma_ss_bytes },
     { "SM80_16x*x16_F32F16F16F32_TN", 8, 8, CKL_F16, CKL_F16, &mma_tn },
     { "SM80_16x*x16_F32BF16BF16F32_TN", 8, 8, CKL_BF16, CKL_BF16, &mma_tn },
+    { "SM80_16x*x8_F32TF32TF32F32_TN", 8, 8, CKL_F32, CKL_F32, &mma_words_tn },
+    { "SM80_16x*x32_S32S8S8S32_TN", 8, 8, CKL_I8, CKL_I8, &mma_bytes_tn },
+    { "UniversalFMA", 1, 1, CKL_F32, CKL_F32, &fma_thread },
 };
 
 /* Copy atoms */
@@ -190,7 +227,7 @@ bool mma_atom_find(const char *name, mma_atom *out)
     const mma_form *form = row->form;
     *out = (mma_atom){
         .m = form->m,
-        .n = n,
+        .n = n ? n : row->first,
         .k = form->k,
         .threads = form->threads,
         .a = row->a,
@@ -227,7 +264,11 @@ static int edit_distance(const char *from, const char *to)
 static void fill_in(const mma_row *row, const char *name, char out[ATOM_NAME_MAX])
 {
     const char *star = strchr(row->name, '*');
-    size_t before = (size_t)(star - row->name);
+    size_t before = star ? (size_t)(star - row->name) : 0;
+    if (!star) {
+        snprintf(out, ATOM_NAME_MAX, "%s", row->name);
+        return;
+    }
     long n = strlen(name) > before ? strtol(name + before, NULL, 10) : 0;
     n = n < row->first ? row->first : n > row->last ? row->last : n / 8 * 8;
     n -= takes_columns(row, (int)n) ? 0 : 8;

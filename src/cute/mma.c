@@ -131,11 +131,21 @@ tensor fragment_C(const tiled_mma *mma, int m, int n)
     return operand_fragment(mma, operand_C(mma), mma->atom.c, m, n);
 }
 
-tensor fragment_A_pairs(const tiled_mma *mma, int m, int k)
+static tensor words_fragment(const tiled_mma *mma, mma_tile o, ckl_dtype dtype, int rows, int cols)
 {
-    tensor rA = fragment_A(mma, m, k); // (MMA,MMA_M,MMA_K)
-    int64_t pairs = static_size(layout_mode(rA.layout, 0)) / 2;
-    return fragment(IR_U32, compact(shape(pairs, layout_mode(rA.layout, 1).shape, layout_mode(rA.layout, 2).shape)));
+    layout all = thread_fragments(mma, &o, compact(shape(rows, cols)));
+    int64_t words = static_size(layout_mode(all, 1)) * (int64_t)ckl_dtype_bytes(dtype) / 4;
+    return fragment(IR_U32, compact(shape(words, layout_mode(all, 2).shape, layout_mode(all, 3).shape)));
+}
+
+tensor fragment_A_words(const tiled_mma *mma, int m, int k)
+{
+    return words_fragment(mma, operand_A(mma), mma->atom.a, m, k);
+}
+
+tensor fragment_B_words(const tiled_mma *mma, int n, int k)
+{
+    return words_fragment(mma, operand_B(mma), mma->atom.b, n, k);
 }
 
 /* Do the accumulators cover as many elements as the pairs? */
@@ -300,14 +310,18 @@ static val descriptor_at(tensor t, int64_t i, int64_t j)
     return tensor_address(t, coord(i, j));
 }
 
-/* Packs 16-bit fragment registers into u32 pairs, which they may be already. */
+/* Fragment registers as words: 16-bit ones in pairs, those of f32 alone; they may be words already. */
 static void packed_registers(tensor r, int64_t i, int64_t j, val *out)
 {
-    val halves[16];
-    int count = atom_registers(r, i, j, r.dtype == IR_U32 ? out : halves);
+    val elements[16];
+    int count = atom_registers(r, i, j, r.dtype == IR_U32 ? out : elements);
     ir_type pair = r.dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2;
-    for (int v = 0; v < count && r.dtype != IR_U32; v += 2)
-        out[v / 2] = ir_bitcast(IR_U32, ir_pack(pair, halves[v], halves[v + 1]));
+    if (r.dtype == CKL_F32)
+        for (int v = 0; v < count; v++)
+            out[v] = ir_bitcast(IR_U32, elements[v]);
+    else
+        for (int v = 0; v < count && r.dtype != IR_U32; v += 2)
+            out[v / 2] = ir_bitcast(IR_U32, ir_pack(pair, elements[v], elements[v + 1]));
 }
 
 static void gemm_wgmma(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate)
@@ -357,11 +371,27 @@ static void gemm_mma_sync(const tiled_mma *mma, tensor rA, tensor rB, tensor acc
         }
 }
 
-/* Does t have rows x cols operands of the atom, of `values` per thread each, or pairs of them? Descriptors have no values. */
-static bool is_operand(tensor t, mma_source from, int64_t values, int64_t rows, int64_t cols)
+/* Multiplications of one thread alone, K outermost: neighbours among the accumulators are independent. */
+static void gemm_fma(tensor rA, tensor rB, tensor acc)
+{
+    int64_t steps_m = static_size(layout_mode(rA.layout, 1)), steps_k = static_size(layout_mode(rA.layout, 2));
+    int64_t steps_n = static_size(layout_mode(rB.layout, 1));
+    for (int64_t k = 0; k < steps_k; k++)
+        for (int64_t m = 0; m < steps_m; m++)
+            for (int64_t n = 0; n < steps_n; n++) {
+                val a, b, d;
+                atom_registers(rA, m, k, &a);
+                atom_registers(rB, n, k, &b);
+                atom_registers(acc, m, n, &d);
+                ir_emit((ir_inst){ .op = IR_FMA, .type = CKL_F32 }, 1, &d, 3, (val[]){ a, b, d });
+            }
+}
+
+/* Does t have rows x cols operands of the atom, of `values` per thread each, or words of them? Descriptors have no values. */
+static bool is_operand(tensor t, mma_source from, ckl_dtype dtype, int64_t values, int64_t rows, int64_t cols)
 {
     int first = t.memory == DMEM ? 0 : 1;
-    values /= t.dtype == IR_U32 ? 2 : 1;
+    values /= t.dtype == IR_U32 ? 4 / (int64_t)ckl_dtype_bytes(dtype) : 1;
     return t.memory == (from == MMA_DESCRIPTOR ? DMEM : RMEM) && layout_is_static(t.layout) &&
            rank(t.layout) == first + 2 && (!first || static_size(layout_mode(t.layout, 0)) == values) &&
            static_size(layout_mode(t.layout, first)) == rows && static_size(layout_mode(t.layout, first + 1)) == cols;
@@ -380,9 +410,9 @@ static void check_operands(const tiled_mma *mma, tensor a, tensor b, tensor acc)
     static const char *const kinds[] = { [MMA_REGISTERS] = "fragments", [MMA_DESCRIPTOR] = "descriptors" };
     const mma_atom *atom = &mma->atom;
     int64_t m = repeats(a, 0), n = repeats(b, 0), k = repeats(a, 1);
-    if (acc.dtype == atom->c && is_operand(a, atom->a_from, atom->m * atom->k / atom->threads, m, k) &&
-        is_operand(b, atom->b_from, atom->n * atom->k / atom->threads, n, k) &&
-        is_operand(acc, MMA_REGISTERS, atom->m * atom->n / atom->threads, m, n))
+    if (acc.dtype == atom->c && is_operand(a, atom->a_from, atom->a, atom->m * atom->k / atom->threads, m, k) &&
+        is_operand(b, atom->b_from, atom->b, atom->n * atom->k / atom->threads, n, k) &&
+        is_operand(acc, MMA_REGISTERS, atom->c, atom->m * atom->n / atom->threads, m, n))
         return;
     text shapes[3] = { { 0 } };
     const tensor operands[] = { a, b, acc };
@@ -406,6 +436,8 @@ void gemm(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumu
         gemm_wgmma(mma, tCrA, tCrB, acc, accumulate);
     else if (tCrB.memory == DMEM)
         gemm_wgmma_rs(mma, tCrA, tCrB, acc, accumulate);
+    else if (mma->atom.op == IR_FMA)
+        gemm_fma(tCrA, tCrB, acc);
     else
         gemm_mma_sync(mma, tCrA, tCrB, acc);
 }

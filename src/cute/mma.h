@@ -37,10 +37,11 @@ tensor fragment_C(const tiled_mma *mma, int m, int n); // f32
 tensor accumulator_columns(tensor acc, int first, int count);
 
 /*
- * A as pairs of 16-bit elements, (PAIRS,MMA_M,MMA_K) of u32, in place of fragment_A(). Accumulators of (M,K) are in the order
- * of A: accumulators_to_A() rounds them, pair by pair.
+ * Operands of mma.sync and wgmma as 32-bit words, (WORDS,MMA_M,MMA_K) of u32, in place of fragment_A() and fragment_B(): narrow
+ * elements stay packed on their way. Accumulators of (M,K) are in the order of A: accumulators_to_A() rounds them, pair by pair.
  */
-tensor fragment_A_pairs(const tiled_mma *mma, int m, int k);
+tensor fragment_A_words(const tiled_mma *mma, int m, int k);
+tensor fragment_B_words(const tiled_mma *mma, int n, int k);
 void accumulators_to_A(tensor acc, ckl_dtype dtype, tensor rA);
 
 /*
@@ -54,7 +55,8 @@ tensor descriptors_B(const tiled_mma *mma, tensor sB);
 /*
  * acc += A * B over all of MMA_K; where accumulate (a predicate) is false, acc = A * B.
  * wgmma takes descriptors, its RS atoms A as a fragment, and is asynchronous, between mma_fence() and mma_wait(): fragments of
- * A must stay as they are until then. mma.sync takes fragments.
+ * A must stay as they are until then. mma.sync takes fragments, and so does UniversalFMA, by which each thread multiplies alone.
+ * mma.sync and UniversalFMA always accumulate.
  */
 void gemm(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate);
 void mma_fence(void);
@@ -62,8 +64,8 @@ void mma_commit(void);
 void mma_wait(int pending);
 
 /*
- * Tiles of 16-bit elements between shared memory and fragments, 8x8 matrices at a time. Fragments of f32 are converted. C may
- * also lie by columns.
+ * Tiles between shared memory and fragments, 8x8 matrices of 16 bits at a time, or as many bytes of wider and narrower elements
+ * (ldmatrix, K-major). Fragments of f32 are converted. C, of 16-bit elements, may also lie by columns.
  */
 void ldmatrix_A(const tiled_mma *mma, tensor sA, val tid, tensor rA);
 void ldmatrix_B(const tiled_mma *mma, tensor sB, val tid, tensor rB);

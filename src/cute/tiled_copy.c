@@ -351,9 +351,12 @@ static void run_ldmatrix(const execution *x)
     for (int64_t i = 0; i < x->count; i++) {
         val loaded[4];
         vector_at from = vector_of(x, x->from, x->from_values, i, NULL);
+        bool packed = x->to.dtype == IR_U32;
         for (int j = 0; j < atom->n; j++)
-            loaded[j] = ir_reg(IR_U32);
+            loaded[j] = packed ? regs[i * atom->n + j] : ir_reg(IR_U32);
         ir_ldmatrix(atom->n, atom->transpose, from.address, from.offset, loaded);
+        if (packed)
+            continue;
         words w = matrix_words(x);
         for (int j = 0; j < atom->n; j++)
             loaded[j] = ir_bitcast(w.type, loaded[j]);
@@ -406,6 +409,8 @@ static bool count_instructions(execution *x)
 {
     x->from_values = static_size(layout_mode(source_of(x->copy), 1));
     x->to_values = static_size(layout_mode(destination_of(x->copy), 1));
+    if (x->copy->atom.op == IR_LDMATRIX && x->to.dtype == IR_U32)
+        x->to_values = x->copy->atom.n;
     if (!is_static(x->from.layout.shape) || !is_static(x->to.layout.shape))
         return false;
     x->is_stepped =

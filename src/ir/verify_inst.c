@@ -103,7 +103,7 @@ static ckl_status check_alignment(const ir_kernel *kernel, const ir_inst *inst, 
 {
     if (inst->offset != (int32_t)inst->offset)
         FAULT(kernel, inst, "offset=%" PRId64 " does not fit the 32 bits of an address offset", inst->offset);
-    int64_t known = inst->offset + (ir_is_constant(address) ? address.i : 0);
+    int64_t known = (int64_t)((uint64_t)inst->offset + (ir_is_constant(address) ? (uint64_t)address.i : 0));
     if (known % bytes)
         FAULT(kernel, inst, "%s %" PRId64 " is not a multiple of the %" PRId64 " bytes accessed",
               ir_is_constant(address) ? "address" : "offset", known, bytes);

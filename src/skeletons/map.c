@@ -79,6 +79,18 @@ static void coordinates_of(const map *m, val number, val *at)
     at[0] = convert(I64, number);
 }
 
+/* The coordinates of the element `by` further on, no further than a row is long: by additions, where divisions would be most of a kernel. */
+static void coordinates_after(const map *m, const val *at, int by, val *after)
+{
+    val carry = imm64(by);
+    for (int d = m->k->config.rank - 1; d > 0; d--) {
+        val sum = add(at[d], carry), size = convert(I64, m->size[d]), over = ge(sum, size);
+        after[d] = select(over, sub(sum, size), sum);
+        carry = select(over, imm64(1), imm64(0));
+    }
+    after[0] = add(at[0], carry);
+}
+
 /* The address of an operand's element at these coordinates. */
 static val address_of(const map *m, int i, const val *at)
 {
@@ -257,8 +269,15 @@ static void units(const map *m, tensor cX)
 {
     int width = (int)static_size(layout_mode(cX.layout, 0)), steps = (int)static_size(layout_mode(cX.layout, 1));
     unit *all = ir_alloc((size_t)steps, sizeof *all);
-    for (int s = 0; s < steps; s++)
-        all[s] = load_unit(m, coordinate(cX, 0, 0, s), width);
+    val(*at)[MAP_RANK_MAX] = ir_alloc((size_t)steps, sizeof *at);
+    for (int s = 0; s < steps; s++) {
+        val number = coordinate(cX, 0, 0, s);
+        if (s > 0 && m->k->config.long_rows)
+            coordinates_after(m, at[s - 1], m->k->config.threads * width, at[s]);
+        else
+            coordinates_of(m, number, at[s]);
+        all[s] = load_unit_at(m, number, at[s], width);
+    }
     for (int s = 0; s < steps; s++)
         finish_unit(m, &all[s], width);
 }
@@ -331,21 +350,23 @@ static void tile_start(const map *m, val *at)
     }
 }
 
-/* Some elements of a tile, and whether they exist. */
+/* A vector of a tile, and whether it exists: else it is loaded from where one does. */
 typedef struct tile_place {
     val row, column; // u32: along dimension `cross`, along the innermost one
     val at[MAP_RANK_MAX], exists;
 } tile_place;
 
-static tile_place place_of(const map *m, const val *start, val row, val column)
+static tile_place place_of(const map *m, const val *start, val row, val column, int width)
 {
     const int cross = m->k->config.cross, inner = m->k->config.rank - 1;
+    val rows = sub(convert(I64, m->size[cross]), imm(1)), columns = sub(convert(I64, m->size[inner]), imm(width));
     tile_place p = { .row = row, .column = column };
     memcpy(p.at, start, sizeof p.at);
     p.at[cross] = add(start[cross], convert(I64, row));
     p.at[inner] = add(start[inner], convert(I64, column));
-    p.exists =
-        logical_and(lt(p.at[cross], convert(I64, m->size[cross])), lt(p.at[inner], convert(I64, m->size[inner])));
+    p.exists = logical_and(le(p.at[cross], rows), le(p.at[inner], columns));
+    p.at[cross] = min(p.at[cross], rows);
+    p.at[inner] = min(p.at[inner], columns);
     return p;
 }
 
@@ -354,31 +375,45 @@ static void load_crossed(const map *m, const val *start)
 {
     const map_kernel *k = m->k;
     const int apart = k->config.threads / MAP_CROSS_TILE, count = MAP_CROSS_TILE / apart;
+    val row = rem(thread(), imm(MAP_CROSS_TILE)), column = div(thread(), imm(MAP_CROSS_TILE));
     tile_place *p = ir_alloc((size_t)count, sizeof *p);
+    packed *loaded = ir_alloc((size_t)count, sizeof *loaded);
     for (int n = 0; n < count; n++)
-        p[n] = place_of(m, start, rem(thread(), imm(MAP_CROSS_TILE)),
-                        add(div(thread(), imm(MAP_CROSS_TILE)), imm(n * apart)));
+        p[n] = place_of(m, start, row, add(column, imm(n * apart)), 1);
     for (int i = 0; i < k->inputs; i++) {
         if (access_of(k, i) != CROSSED)
             continue;
-        tensor *rX = ir_alloc((size_t)count, sizeof *rX); // (1) each
-        for (int n = 0; n < count; n++) {
-            rX[n] = fragment(k->dtype[i], compact(leaf(1)));
-            fill(rX[n], convert(k->dtype[i], imm(0)));
-            IF(p[n].exists)
-                copy(vector_of(m, i, p[n].at, 1), rX[n], 0);
-        }
         for (int n = 0; n < count; n++)
-            copy(rX[n], tile_vector(m, i, p[n].row, p[n].column, 1), 0);
+            loaded[n] = load_packed(vector_of(m, i, p[n].at, 1), element_bytes(m, i));
+        for (int n = 0; n < count; n++)
+            copy(unpacked(loaded[n], k->dtype[i]), tile_vector(m, i, p[n].row, p[n].column, 1), 0);
     }
 }
 
-/* The loads of the operands along the innermost dimension come first. */
+/* The vectors of a tile that a thread takes at once, from its number `first` on: rows of the tile `apart` from each other. */
+static void tile_vectors(const map *m, const val *start, val first, int count, int apart, int width)
+{
+    const int row_threads = MAP_CROSS_TILE / width;
+    val row = add(div(thread(), imm(row_threads)), mul(convert(U32, first), imm(apart)));
+    tile_place *p = ir_alloc((size_t)count, sizeof *p);
+    unit *all = ir_alloc((size_t)count, sizeof *all);
+    for (int n = 0; n < count; n++) {
+        p[n] = place_of(m, start, add(row, imm(n * apart)), mul(rem(thread(), imm(row_threads)), imm(width)), width);
+        all[n] = load_unit_at(m, imm(0), p[n].at, width);
+        all[n].row = p[n].row;
+        all[n].column = p[n].column;
+    }
+    for (int n = 0; n < count; n++)
+        IF(p[n].exists)
+            finish_unit(m, &all[n], width);
+}
+
 static void crossed_tile(map *m, int kernel)
 {
+    enum { AT_ONCE = 4 };
     const map_kernel *k = m->k;
-    const int width = kernel == 0 ? k->config.vec : 1, row_threads = MAP_CROSS_TILE / width;
-    const int rows = k->config.threads / row_threads, count = MAP_CROSS_TILE / rows;
+    const int width = kernel == 0 ? k->config.vec : 1, apart = k->config.threads * width / MAP_CROSS_TILE;
+    const int count = MAP_CROSS_TILE / apart, at_once = count < AT_ONCE ? count : AT_ONCE;
     val start[MAP_RANK_MAX];
     tile_start(m, start);
     for (int i = 0; i < k->inputs; i++)
@@ -386,16 +421,8 @@ static void crossed_tile(map *m, int kernel)
             m->crossed[i] = smem_alloc("crossed", (int64_t)MAP_CROSS_TILE * tile_pitch_bytes(m, i), 16);
     load_crossed(m, start);
     cta_sync();
-    LOOP(n, imm(count)) {
-        val row = add(div(thread(), imm(row_threads)), mul(convert(U32, n), imm(rows)));
-        tile_place p = place_of(m, start, row, mul(rem(thread(), imm(row_threads)), imm(width)));
-        IF(p.exists) {
-            unit u = load_unit_at(m, imm(0), p.at, width);
-            u.row = p.row;
-            u.column = p.column;
-            finish_unit(m, &u, width);
-        }
-    }
+    LOOP(n, imm(count / at_once))
+        tile_vectors(m, start, mul(n, imm(at_once)), at_once, apart, width);
 }
 
 /* Prefetches the inputs of a full tile to L2. That is no access: the kernel before may still be writing them. */

@@ -5,6 +5,10 @@
  * output's memory: `steps` vectors a thread, all loaded before the first is computed, neighbouring threads side by
  * side. What is constant along the innermost dimension is loaded as one element. f is given as a function that appends
  * instructions.
+ *
+ * Where rows end inside of vectors, but the output and the large inputs have no gaps, vectors follow the numbers of elements
+ * across the ends of rows (`flat`), and the others are loaded element by element. Inputs that are contiguous along another dimension than
+ * the output (`crossed`) are loaded along it into a tile in shared memory and read along the other.
  */
 #ifndef CKL_SKELETONS_MAP_H
 #define CKL_SKELETONS_MAP_H
@@ -43,6 +47,7 @@ void map_simplify(map_shape *s);
     X(owner, int, cross, "0", "", "number of that dimension")                                                       \
     X(owner, int, flat, "0", "",                                                                                    \
       "mask of operands without gaps, whose vectors cross the ends of rows; 0: vectors lie in rows")                \
+    X(owner, bool, long_rows, "0", "0 1", "rows are no shorter than a step of a CTA: coordinates by additions")     \
     X(owner, bool, wide, "0", "", "element numbers do not fit 32 bits")                                             \
     X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")                                           \
     X(owner, int, vec, "4", "1 2 4 8 16", "elements that a thread takes side by side")                              \

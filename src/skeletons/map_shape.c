@@ -218,6 +218,12 @@ static int64_t input_bytes(const map_kernel *k)
     return bytes;
 }
 
+/* Elements that a thread takes in turn lie a CTA's vectors apart: in the same row or the next one. */
+static bool has_long_rows(const map_shape *s, const map_config *c)
+{
+    return s->rank > 1 && !c->crossed && s->size[s->rank - 1] >= (int64_t)c->threads * c->vec;
+}
+
 map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
 {
     map_config *c = &k.config;
@@ -233,6 +239,7 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
         c->steps /= 2;
     while (c->threads > THREADS_MIN && s.count < device->sm_count * map_tile(&k))
         c->threads /= 2;
+    c->long_rows = c->vec == 1 && c->steps > 1 && has_long_rows(&s, c);
     c->prefetch = s.rank == 1 && s.count * input_bytes(&k) <= PREFETCHED_BYTES;
     c->ctas_per_sm = k.inputs <= BOUNDED_INPUTS_MAX && !c->prefetch ? THREADS_PER_SM / c->threads : 0;
     c->wide = is_wide(&k, &s);
@@ -250,6 +257,8 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
              "%s: rank=%d constant=%d strided=%d crossed=%d cross=%d are not those of the problem: %d %d %d %d %d",
              what, c->rank, c->constant, c->strided, c->crossed, c->cross, right.rank, right.constant, right.strided,
              right.crossed, right.cross);
+    if (c->long_rows && !has_long_rows(&s, c))
+        FAIL(CKL_INVALID, "%s: long_rows=1, but rows are shorter than threads=%d of vec=%d", what, c->threads, c->vec);
     if (c->flat && c->flat != flat_operands(&k, &s, c->vec))
         FAIL(CKL_INVALID, "%s: flat=%d are not the operands without gaps, or vec=%d is longer than a row", what,
              c->flat, c->vec);

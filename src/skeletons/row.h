@@ -136,6 +136,9 @@ row_bounds row_bounds_of(const row_split *s, val row, val cols, val pointer, ckl
 /* Of the thread's row, of which p is the start. */
 row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld);
 
+/* Does a thread's warp have threads with elements of a ragged row's ends? The others are spared their instructions. */
+val row_may_have_ends(const row_split *s);
+
 /* This thread's partition of row p->row of a matrix whose rows start ld elements apart, or of a vector that all rows use. */
 tensor row_part(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld); // (VEC,STEPS)
 tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype);       // (VEC,STEPS)

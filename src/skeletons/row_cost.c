@@ -3,23 +3,30 @@
 
 #include "skeletons/memory_fit.h"
 
+/* Threads of a CTA, threads of a row, CTAs of a row. */
+static const struct {
+    int threads, row_threads, cluster;
+} shapes[] = {
+    { 64, 1, 1 },    { 128, 1, 1 },   { 256, 1, 1 },   { 64, 2, 1 },    { 128, 2, 1 },     { 256, 2, 1 },
+    { 64, 4, 1 },    { 128, 4, 1 },   { 256, 4, 1 },   { 64, 8, 1 },    { 128, 8, 1 },     { 256, 8, 1 },
+    { 64, 16, 1 },   { 128, 16, 1 },  { 256, 16, 1 },  { 64, 32, 1 },   { 128, 32, 1 },    { 256, 32, 1 },
+    { 64, 64, 1 },   { 128, 128, 1 }, { 256, 256, 1 }, { 512, 512, 1 }, { 1024, 1024, 1 }, { 128, 128, 2 },
+    { 256, 256, 2 }, { 512, 512, 2 }, { 256, 256, 4 }, { 512, 512, 4 }, { 256, 256, 8 },   { 512, 512, 8 },
+};
+
 bool row_split_candidate(int64_t cols, ckl_dtype dtype, int vec, int i, row_split *s)
 {
-    static const int row_threads[] = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024 }, threads[] = { 64, 128, 256 },
-                     clusters[] = { 1, 2, 4, 8 };
-    const int full = row_vec_full(dtype);
-    const int splits = COUNT_OF(row_threads) * COUNT_OF(threads) * COUNT_OF(clusters);
-    if (i >= splits * (vec == full ? 1 : 2))
+    const int full = row_vec_full(dtype), count = COUNT_OF(shapes), ragged = i >= count;
+    if (i >= count * (vec == full ? 1 : 2))
         return false;
-    const bool ragged = i >= splits;
-    i %= splits;
-    *s = (row_split){ .row_threads = row_threads[i % COUNT_OF(row_threads)],
-                      .cluster = clusters[i / COUNT_OF(row_threads) % COUNT_OF(clusters)],
+    i %= count;
+    *s = (row_split){ .threads = shapes[i].threads,
+                      .row_threads = shapes[i].row_threads,
+                      .cluster = shapes[i].cluster,
                       .vec = ragged ? full : vec,
                       .ragged = ragged };
-    const int number = i / COUNT_OF(row_threads) / COUNT_OF(clusters);
-    s->threads = s->row_threads <= 32 ? threads[number] : number ? 0 : s->row_threads; // 0 is refused
-    s->steps = (int)min_i64(ceil_div(max_i64(cols, 1), (int64_t)s->row_threads * s->cluster * s->vec), INT32_MAX);
+    const int64_t held = ragged ? cols - cols % full : cols; // the rest are a ragged row's ends
+    s->steps = (int)min_i64(ceil_div(max_i64(held, 1), (int64_t)s->row_threads * s->cluster * s->vec), INT32_MAX);
     s->exact = !ragged && row_split_cols(s) == cols;
     return true;
 }

@@ -327,7 +327,6 @@ typedef struct pass {
     bool waits;    // for its stages to be full; else the first pass has
     bool releases; // lets the producer fill its stages again
     bool held;     // the row is in registers
-    const tensor *rEnds;
     row_visit *visit;
     void *user;
 } pass;
@@ -401,68 +400,46 @@ static void pass_unrolled(const pass *v, const row_spans *all)
     }
 }
 
+static void load_ends(row_pipeline *s, const row_span *ends)
+{
+    for (int i = 0; i < s->input_count; i++) {
+        tensor gX = row_part(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
+        s->rEnds[i] = fragment_like(gX, s->dtype);                                                         // (1,1)
+        row_load(&ends->split, &ends->place, gX, s->rEnds[i], s->fill);
+    }
+}
+
+/* The loads of the ends are under way during the chunks. */
 static void go_over(const pass *v, val row)
 {
     row_pipeline *s = v->s;
     const row_spans all = spans_of(s, row);
+    const row_span *ends = all.count > 1 ? &all.of[1] : NULL;
+    if (ends && !v->held)
+        load_ends(s, ends);
     if (s->split.chunks)
         pass_unrolled(v, &all);
     else
         pass_of_loop(v, &all);
-    tensor rX[ROW_PIPELINE_INPUTS_MAX]; // what is visited may be changed
-    for (int i = 0; i < s->input_count && all.count > 1; i++) {
-        rX[i] = fragment_like(v->rEnds[i], s->dtype);
-        copy(v->rEnds[i], rX[i], 0);
-    }
-    if (all.count > 1)
-        v->visit(&all.of[1], s->split.chunks, rX, v->user);
+    if (ends)
+        IF(row_may_have_ends(&s->split.chunk))
+            v->visit(ends, s->split.chunks, s->rEnds, v->user);
 }
 
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
     const bool releases = s->split.residence != ROW_IN_RING;
-    go_over(&(pass){ s, &s->first_state, true, releases, false, s->rEnds[ENDS_FIRST], visit, user }, row);
+    go_over(&(pass){ s, &s->first_state, .waits = true, .releases = releases, .visit = visit, .user = user }, row);
 }
 
 void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
     const bool ring = s->split.residence == ROW_IN_RING, held = s->split.residence == ROW_IN_REGISTERS;
-    pipeline_state *at = ring ? &s->second_state : &s->first_state;
-    go_over(&(pass){ s, at, !ring, true, held, s->rEnds[ENDS_SECOND], visit, user }, row);
+    go_over(&(pass){ s, ring ? &s->second_state : &s->first_state, !ring, true, held, visit, user }, row);
 }
 
-/* The elements at the ends of a ragged row, on their way from the row after the first pass's to the second pass's */
-
-static void make_ends(row_pipeline *s)
+static void carry(const row_passes *passes, void *user)
 {
-    for (int of = 0; of < ENDS_COUNT; of++)
-        for (int i = 0; i < s->input_count && s->split.chunk.ragged; i++)
-            fill(s->rEnds[of][i] = fragment(s->dtype, compact(shape(1, 1))), convert(s->dtype, immf(0))); // (1,1)
-}
-
-/* Of row s->next, if there is one: the loads are under way during the row before. */
-static void load_ends(row_pipeline *s)
-{
-    if (!s->split.chunk.ragged)
-        return;
-    const row_place first = row_pipeline_place(s, s->next), start = row_place_at(&first, s->next);
-    const row_spans all = row_spans_of(&s->split.chunk, &start, s->inputs[0].pointer, s->dtype, s->inputs[0].ld);
-    const row_span *ends = &all.of[1];
-    for (int i = 0; i < s->input_count; i++) {
-        tensor gX = row_part(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
-        row_load(&ends->split, &ends->place, gX, s->rEnds[ENDS_NEXT][i], s->fill);
-    }
-}
-
-static void move_ends(row_pipeline *s, int from, int to)
-{
-    for (int i = 0; i < s->input_count && s->split.chunk.ragged; i++)
-        copy(s->rEnds[from][i], s->rEnds[to][i], 0);
-}
-
-static void carry(row_pipeline *s, const row_passes *passes, void *user)
-{
-    move_ends(s, ENDS_FIRST, ENDS_SECOND);
     if (passes->carry)
         passes->carry(user);
 }
@@ -471,8 +448,6 @@ static void first_pass(row_pipeline *s, const row_passes *passes, void *user)
 {
     assign(s->fetched, add(s->fetched, imm(1)));
     assign(s->next, s->dynamic ? convert(I64, scheduler_next(&s->scheduler, s->fetched)) : add(s->row, s->row_step));
-    move_ends(s, ENDS_NEXT, ENDS_FIRST);
-    load_ends(s);
     passes->first(s, s->row, user);
 }
 
@@ -486,7 +461,7 @@ static void run_lookahead(row_pipeline *s, const row_passes *passes, void *user)
         IF(lt(before, s->rows))
             passes->second(s, before, user);
         BREAK_IF(ge(s->row, s->rows));
-        carry(s, passes, user);
+        carry(passes, user);
         assign(before, s->row);
         assign(s->row, s->next);
     }
@@ -494,8 +469,6 @@ static void run_lookahead(row_pipeline *s, const row_passes *passes, void *user)
 
 void row_pipeline_run(row_pipeline *s, const row_passes *passes, void *user)
 {
-    make_ends(s);
-    load_ends(s);
     if (s->split.lookahead) {
         run_lookahead(s, passes, user);
         return;
@@ -503,7 +476,7 @@ void row_pipeline_run(row_pipeline *s, const row_passes *passes, void *user)
     FOREVER {
         BREAK_IF(ge(s->row, s->rows));
         first_pass(s, passes, user);
-        carry(s, passes, user);
+        carry(passes, user);
         passes->second(s, s->row, user);
         assign(s->row, s->next);
     }

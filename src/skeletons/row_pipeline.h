@@ -108,9 +108,6 @@ typedef struct row_pipeline_input {
     val pointer, ld;
 } row_pipeline_input;
 
-/* Of which row: of the one after the first pass's, of the first pass's, of the second pass's. */
-enum { ENDS_NEXT, ENDS_FIRST, ENDS_SECOND, ENDS_COUNT };
-
 typedef struct row_pipeline {
     row_pipeline_split split;
     ckl_dtype dtype;
@@ -125,8 +122,8 @@ typedef struct row_pipeline {
     pipeline ring;
     pipeline_state first_state, second_state; // consumers' stages of the two passes; the second only if ROW_IN_RING
     tensor rHeld[ROW_PIPELINE_CHUNKS_MAX]
-                [ROW_PIPELINE_INPUTS_MAX];             // unrolled passes: chunks in registers, [chunk][input]
-    tensor rEnds[ENDS_COUNT][ROW_PIPELINE_INPUTS_MAX]; // (1,1) each: this thread's element of the ends of a ragged row
+                [ROW_PIPELINE_INPUTS_MAX]; // unrolled passes: chunks in registers, [chunk][input]
+    tensor rEnds[ROW_PIPELINE_INPUTS_MAX]; // (1,1) each: this thread's element of the ends of a ragged row
     cluster_allreduce allreduce;
     double fill; // what consumers see past the end of a row; 0 unless set after row_pipeline_begin()
 } row_pipeline;
@@ -168,7 +165,7 @@ void row_pipeline_run(row_pipeline *s, const row_passes *passes, void *user);
  * the chunk of input i, with `fill` past the end of the row. span is this thread's, for row_part(), row_load() and row_store().
  * chunk is its number if passes are unrolled, else 0. Unrolled passes visit chunks past the end of a row too, unless
  * split.chunk.exact says that there are none. The elements at the ends of a ragged row come last, as chunk split.chunks; they
- * are loaded from global memory during the row before, and stay in registers from pass to pass.
+ * are loaded from global memory, in each pass.
  */
 typedef void row_visit(const row_span *span, int chunk, const tensor *rX, void *user);
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user);

@@ -42,6 +42,12 @@ static row_span ends_of(const row_split *s, const row_place *p, const row_bounds
     return ends;
 }
 
+val row_may_have_ends(const row_split *s)
+{
+    const int warps = (int)ceil_div(2 * (s->vec - 1), 32);
+    return s->row_threads > 32 * warps ? lt(warp(), imm(warps)) : yes();
+}
+
 row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld)
 {
     const row_bounds vectors = row_bounds_of(s, p->row, p->limit, pointer, dtype, ld);

@@ -54,6 +54,11 @@ class Functions(unittest.TestCase):
         self.same(lambda x, w: ckl.layer_norm(x, (24,), w), lambda x, w: F.layer_norm(x, (24,), w), normal(5, 24), w)
         self.same(lambda x: ckl.layer_norm(x, (3, 8)), lambda x: F.layer_norm(x, (3, 8)), normal(5, 3, 8))
         self.same(lambda x, w: ckl.rms_norm(x, (24,), w, 1e-5), lambda x, w: F.rms_norm(x, (24,), w, 1e-5), normal(4, 24), w)
+        both = [
+            lambda *a: torch.cat(ckl.add_rms_norm(*a)),
+            lambda x, r, w: torch.cat([F.rms_norm(x + r, (24,), w, 1e-5), x + r]),
+        ]
+        self.same(*both, normal(4, 24), normal(4, 24), w)
         for x in (normal(2, 4, 3, 5), normal(2, 4, 3, 5).to(memory_format=torch.channels_last)):
             self.same(
                 lambda *a: ckl.group_norm(a[0], 2, *a[1:]), lambda *a: F.group_norm(a[0], 2, *a[1:]), x, normal(4), normal(4)
@@ -91,6 +96,16 @@ class Functions(unittest.TestCase):
                 k,
             )
 
+    def test_rotation_by_tables(self):
+        cos, sin = normal(2, 5, 8), normal(2, 5, 8)
+
+        def by_torch(q, k):
+            both = [x * cos[:, None] + torch.cat((-x[..., 4:], x[..., :4]), -1) * sin[:, None] for x in (q, k)]
+            return torch.cat(both, 1)
+
+        q, k = normal(2, 5, 3, 8).transpose(1, 2), normal(2, 1, 5, 8)
+        self.same(lambda q, k: torch.cat(ckl.apply_rotary_pos_emb(q, k, cos, sin), 1), by_torch, q, k)
+
     def test_linear(self):
         x, w, b = normal(2, 5, 16), normal(8, 16), normal(8)
         f16 = [t.half() for t in (x, w, b)]
@@ -110,6 +125,13 @@ class Functions(unittest.TestCase):
                 *(q, k, v),
                 error=1e-2,
             )
+        grouped = {"is_causal": True, "enable_gqa": True}
+        self.same(
+            lambda *a: ckl.scaled_dot_product_attention(*a, **grouped),
+            lambda *a: F.scaled_dot_product_attention(*a, **grouped),
+            *(q, k[:, :2], v[:, :2]),
+            error=1e-2,
+        )
         self.assertEqual(ckl.scaled_dot_product_attention(q, k, v).stride(), q.stride())
         with self.assertRaises(NotImplementedError):
             ckl.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
@@ -127,17 +149,33 @@ class Registration(unittest.TestCase):
         """Every operator that has a gradient, and arguments."""
         x, w, b = (normal(*s).requires_grad_() for s in ((4, 16), (16,), (16,)))
         image, target = normal(2, 4, 3, 3).requires_grad_(), torch.tensor([1, 2, 0, 3], device=device)
-        q = normal(1, 2, 4, 16, dtype=torch.float16)
+        q, k, v = (normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_() for _ in "qkv")
         yield "softmax", (x, 1, True, 1.0)
         yield "layer_norm", (x, w, b, 1e-5)
         yield "rms_norm", (x, w, 1e-5)
+        yield "add_rms_norm", (x, normal(4, 16).requires_grad_(), w, 1e-5)
         yield "group_norm", (image, 2, normal(4).requires_grad_(), normal(4).requires_grad_(), 1e-5)
         yield "cross_entropy", (x, target, -100, True)
         yield "unary", (x, "gelu")
         yield "silu_mul", (x, normal(4, 16).requires_grad_())
-        yield "rope", (normal(4, 2, 8).requires_grad_(), normal(4, 1, 8).requires_grad_(), target)
+        yield "rope", (normal(4, 2, 8).requires_grad_(), normal(4, 1, 8).requires_grad_(), target, 1e4, "half", False)
+        yield "rotate", (normal(1, 2, 4, 8).requires_grad_(), normal(1, 1, 4, 8), normal(1, 1, 4, 8), False)
         yield "linear", (x, normal(8, 16).requires_grad_(), None, "relu")
-        yield "attention", (q, q.clone(), q.clone(), None, True, 0.25)
+        yield "attention", (q, k, v, None, True, 0.25)
+
+    def test_gradients_without_the_dispatcher(self):
+        from cutekernellib.torch import _ops
+
+        for name, args in self.calls():
+            leaves = [x for x in args if isinstance(x, torch.Tensor) and x.requires_grad]
+            gradients = []
+            for run in (_ops.differentiable[name], getattr(torch.ops.cutekernellib, name)) if leaves else ():
+                y = run(*args)
+                torch.manual_seed(4)
+                outputs = [t for t in (y if isinstance(y, tuple) else (y,)) if t.requires_grad]
+                gradients.append(torch.autograd.grad(outputs, leaves, [torch.randn_like(t) for t in outputs]))
+            for got, wanted in zip(*gradients):
+                torch.testing.assert_close(got, wanted, rtol=0, atol=0)
 
     def test_opcheck(self):
         for name, args in self.calls():
@@ -188,6 +226,38 @@ class Block(torch.nn.Module if not missing else object):
 
 @unittest.skipIf(missing, missing)
 class Accelerate(unittest.TestCase):
+    def test_llama_of_transformers(self):
+        try:
+            from transformers import LlamaConfig, LlamaForCausalLM
+        except ImportError:
+            self.skipTest("there is no transformers")
+        torch.manual_seed(5)
+        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+        model = LlamaForCausalLM(LlamaConfig(vocab_size=20, intermediate_size=32, **sizes)).to(device, torch.bfloat16)
+        tokens = torch.randint(20, (1, 5), device=device)
+        results = []
+        for accelerated in (False, True):
+            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+            model.zero_grad()
+            loss = model(input_ids=tokens, labels=tokens).loss
+            loss.backward()
+            results.append([loss.detach().float()] + [p.grad.float() for p in model.parameters()])
+        report.undo()
+        swapped = set(report.swapped.values())
+        self.assertLessEqual({"LlamaRMSNorm", "LlamaMLP", "LlamaDecoderLayer"}, swapped)
+        self.assertIn("transformers.models.llama.modeling_llama.apply_rotary_pos_emb", swapped)
+        torch.testing.assert_close(results[1][0], results[0][0], rtol=1e-2, atol=1e-2)
+        for got, wanted in zip(*results):  # bf16 rounds at other places
+            self.assertLess((got - wanted).norm(), 0.1 * wanted.norm() + 1e-3)
+
+    def test_gradient_of_attention(self):
+        q = normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_()
+        report = ckl.accelerate(torch.nn.Module(), host=device == "cpu", quiet=True)
+        mask = torch.ones(4, 4, dtype=torch.bool, device=device)
+        F.scaled_dot_product_attention(q, q, q, attn_mask=mask).sum().backward()
+        report.undo()
+        self.assertTrue(q.grad.isfinite().all())
+
     def test_same_losses_and_undo(self):
         torch.manual_seed(3)
         models, losses = [Block().to(device), Block().to(device)], ([], [])

@@ -13,45 +13,93 @@ typedef enum ckl_activation {
     CKL_ACTIVATION_IDENTITY,
     CKL_ACTIVATION_RELU,
     CKL_ACTIVATION_GELU, // x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), Hendrycks and Gimpel, arXiv:1606.08415
+    CKL_ACTIVATION_GELU_ERF, // x/2 * (1 + erf(x / sqrt 2))
+    CKL_ACTIVATION_SILU,     // x / (1 + exp(-x))
+
+    /* Backward: the gradient g becomes g times the activation's derivative at x, the matrix that came before it. */
+    CKL_ACTIVATION_DRELU,
+    CKL_ACTIVATION_DGELU,
+    CKL_ACTIVATION_DGELU_ERF,
+    CKL_ACTIVATION_DSILU,
 } ckl_activation;
 
 /* What the products of an f32 A and B are made of. */
 typedef enum ckl_gemm_math {
     CKL_GEMM_F32,  // the operands as they are
     CKL_GEMM_TF32, // the operands without the low 13 bits of their fractions: tensor cores
+    /*
+     * Three products of tf32: an operand is the nearest tf32 and a rest, and only the rests' own product is left out. Within
+     * 2^-20 of each product; where there are infinities the result may be NaN.
+     */
+    CKL_GEMM_F32X3,
 } ckl_gemm_math;
 
-/* Which dimension of A and B is contiguous. */
+/* How Hopper's tensor cores sum products of 8-bit floats. */
+typedef enum ckl_gemm_accumulation {
+    CKL_GEMM_FAST, // by themselves: 32 at a time, each cut to 13 bits below the largest of them and of the sum so far
+    CKL_GEMM_ACCURATE, // so over 128 of K, and these sums in f32
+} ckl_gemm_accumulation;
+
+/* How many numbers of f32 in device memory scale A or B. */
+typedef enum ckl_gemm_scale {
+    CKL_GEMM_SCALE_NONE,
+    CKL_GEMM_SCALE_TENSOR, // one
+    CKL_GEMM_SCALE_ROW,    // one for each row of A, or column of B: [M] or [N]
+} ckl_gemm_scale;
+
+typedef enum ckl_gemm_side {
+    CKL_GEMM_ALONG_N, // a number for each column of D: [N]
+    CKL_GEMM_ALONG_M, // a number for each row of D: [M]
+} ckl_gemm_side;
+
+/* How A and B lie, by rows: the first letter is A's, n for [M,K] and t for [K,M]; the second is B's, n for [K,N] and t for [N,K]. */
 typedef enum ckl_gemm_layout {
-    CKL_GEMM_NT, // both K-major: A is [M,K], B is [N,K] by rows
+    CKL_GEMM_NT, // both K-major: K is contiguous
+    CKL_GEMM_NN, // A K-major, B N-major
+    CKL_GEMM_TN, // A M-major, B N-major
+    CKL_GEMM_TT, // A M-major, B K-major
 } ckl_gemm_layout;
 
 /*
- * Rows of a matrix are ld elements apart. Sums are f32, of i8 i32; D is rounded once, at the end. Products of 8-bit floats are
- * summed as Hopper's tensor cores do: 32 at a time, each cut to 13 bits below the largest of them and of the sum so far.
+ *     G = alpha * scale_a * scale_b * A*B + beta * C + bias
+ *     D = scale_d * activation(G), of a backward activation scale_d * G * activation'(X)
+ *
+ * Rows of a matrix are ld elements apart. Sums are f32, of i8 i32; D is rounded once, at the end.
  */
 typedef struct ckl_gemm_desc {
-    int64_t m, n, k;        // any of them may be 0
-    ckl_dtype a, b;         // CKL_F16, BF16, F32, E4M3, E5M2 or I8; b: 0 means a, and must equal a
-    ckl_dtype c;            // 0: there is no C and beta is not used; else the type of D
-    ckl_dtype d;            // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32. 0 means a, BF16 of 8 bits
-    ckl_gemm_math math;     // of an f32 A and B; 0 means f32
-    ckl_gemm_layout layout; // 0 means nt
-    int64_t lda, ldb, ldc, ldd; // 0 means dense: k, k, n, n; without C ldc is 0
-    ckl_activation activation;  // 0 means none
-    bool bias;                  // adds bias[j], of D's type, to every element of column j
+    int64_t m, n, k; // any of them may be 0
+    ckl_dtype a, b;  // CKL_F16, BF16, F32, E4M3, E5M2 or I8; b: 0 means a, and must equal a
+    ckl_dtype c;     // 0: there is no C and beta is not used; else the type of D
+    ckl_dtype
+        d; // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32; of I8 also I32. 0 means a, BF16 of 8 bits
+    ckl_gemm_math math;                 // of an f32 A and B; 0 means f32
+    ckl_gemm_accumulation accumulation; // of 8-bit floats; 0 means fast
+    ckl_gemm_layout layout;             // 0 means nt
+    int64_t lda, ldb, ldc, ldd;         // 0 means dense: k or m, k or n, n, n; without C ldc is 0
+    ckl_activation activation;          // 0 means none
+    bool gated; // B has 2n columns, U is A times the last n of them: D = scale_d * activation(G) * U, scaled as G is
+    bool bias;  // adds a number of D's type to every element of a column of D, or a row:
+    ckl_gemm_side bias_along;        // 0 means along n
+    ckl_gemm_scale scale_a, scale_b; // 0 means none
+    bool scale_d;                    // by one number of f32 in device memory, as those before
+    bool device_scalars;             // alpha and beta are read from device memory
+    bool preactivation;              // X is written: G, in D's type. X is read by backward activations instead
+    int64_t ldx;                     // 0 means dense: n; without X it is 0
 
     /* So many products, each of its own matrices, which lie `stride` elements apart; the bias is that of all. */
-    int64_t batch;                                  // 0 means 1
-    int64_t stride_a, stride_b, stride_c, stride_d; // 0 means one matrix after the other: m*lda, n*ldb, m*ldc, m*ldd
+    int64_t batch;                                            // 0 means 1
+    int64_t stride_a, stride_b, stride_c, stride_d, stride_x; // 0 means one matrix after the other: rows * ld
 } ckl_gemm_desc;
 
 /* The memory of one call: device pointers. d may be c if their pitches and strides are the same. */
 typedef struct ckl_gemm_args {
     const void *a, *b, *c, *bias; // c and bias: NULL where the desc has none
     void *d;
-    const float *alpha; // host, read during the call; NULL means 1
-    const float *beta;  // host; NULL means 1 if the desc has C. At 0 the kernel does not read C
+    const float *scale_a, *scale_b, *scale_d; // device; NULL where the desc has none
+    const float *device_alpha, *device_beta;  // device; NULL where the desc has none
+    void *x;                                  // [M,N]: written or read; NULL where the desc has none
+    const float *alpha; // host, read during the call; NULL means 1. With device scalars it is NULL
+    const float *beta;  // host, as alpha; NULL means 1 if the desc has C. At 0 the kernel does not read C
     void *workspace;    // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
 } ckl_gemm_args;
 
@@ -61,7 +109,7 @@ CKL_MUST_USE CKL_API ckl_status ckl_gemm_plan(ckl_device *device, const ckl_gemm
 /*
  * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of one plan that may
  * overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of large A and B in rows that are no
- * multiple of 16 bytes is not, nor that of few rows and columns and a large k.
+ * multiple of 16 bytes is not, nor that of 8-bit types and tf32 that are not K-major, and of few rows and columns and a large k.
  */
 CKL_MUST_USE CKL_API ckl_status ckl_gemm_run(const ckl_plan *plan, const ckl_gemm_args *args, ckl_stream stream);
 

@@ -18,6 +18,8 @@ from ._accelerate import Report, accelerate
 __all__ = [
     "Report",
     "accelerate",
+    "add_rms_norm",
+    "apply_rotary_pos_emb",
     "cross_entropy",
     "gelu",
     "group_norm",
@@ -37,18 +39,21 @@ _is_compiling = _torch.compiler.is_compiling
 _is_transforming = _torch._C._are_functorch_transforms_active
 
 
-def _is_plain(*tensors):
-    """No gradient, trace or subclass wants to see the call: it need not go through torch's dispatcher."""
-    if _is_compiling() or _is_transforming() or _torch._C._len_torch_dispatch_stack():
-        return False
-    grad = _torch.is_grad_enabled()
-    for x in tensors:
-        if x is not None and (not x.is_cuda or type(x) not in _PLAIN or (grad and x.requires_grad)):
-            return False
-    return True
-
-
 _PLAIN = (_torch.Tensor, _torch.nn.Parameter)
+
+
+def _way(name, *tensors):
+    """How a call goes: straight to the library, through autograd, or where anything else wants to see it, through the dispatcher."""
+    if _is_compiling() or _is_transforming() or _torch._C._len_torch_dispatch_stack():
+        return getattr(_registered, name)
+    needs_gradient = False
+    for x in tensors:
+        if x is None:
+            continue
+        if not x.is_cuda or type(x) not in _PLAIN:
+            return getattr(_registered, name)
+        needs_gradient |= x.requires_grad
+    return _ops.differentiable[name] if needs_gradient and _torch.is_grad_enabled() else _ops.direct[name]
 
 
 def _one_shape(name, x, normalized_shape):
@@ -60,12 +65,12 @@ def _one_shape(name, x, normalized_shape):
 
 def softmax(x: Tensor, dim: int, *, scale: float = 1.0) -> Tensor:
     """softmax(scale * x) along dim. f32, f16, bf16."""
-    return _ops.softmax(x, dim, False, scale) if _is_plain(x) else _registered.softmax(x, dim, False, scale)
+    return _way("softmax", x)(x, dim, False, scale)
 
 
 def log_softmax(x: Tensor, dim: int, *, scale: float = 1.0) -> Tensor:
     """log(softmax(scale * x)) along dim. f32, f16, bf16."""
-    return _ops.softmax(x, dim, True, scale) if _is_plain(x) else _registered.softmax(x, dim, True, scale)
+    return _way("softmax", x)(x, dim, True, scale)
 
 
 def layer_norm(
@@ -74,10 +79,11 @@ def layer_norm(
     """torch.nn.functional.layer_norm. All tensors of one type, f32, f16 or bf16."""
     flat = _one_shape("layer_norm", x, normalized_shape)
     weight, bias = (p if p is None else p.reshape(-1) for p in (weight, bias))
-    if _is_plain(flat, weight, bias):
+    run = _way("layer_norm", flat, weight, bias)
+    if run is _ops.layer_norm:  # nobody needs mean and rstd
         y = _ops._norm("layernorm", flat, weight, bias, eps, None, None)
     else:
-        y = _registered.layer_norm(flat, weight, bias, eps)[0]
+        y = run(flat, weight, bias, eps)[0]
     return y if y.shape == x.shape else y.view(x.shape)
 
 
@@ -86,23 +92,29 @@ def rms_norm(x: Tensor, normalized_shape, weight: Tensor | None = None, eps: flo
     flat = _one_shape("rms_norm", x, normalized_shape)
     weight = weight if weight is None else weight.reshape(-1)
     eps = _torch.finfo(x.dtype).eps if eps is None else eps
-    if _is_plain(flat, weight):
+    run = _way("rms_norm", flat, weight)
+    if run is _ops.rms_norm:
         y = _ops._norm("rmsnorm", flat, weight, None, eps, None, None)
     else:
-        y = _registered.rms_norm(flat, weight, eps)[0]
+        y = run(flat, weight, eps)[0]
     return y if y.shape == x.shape else y.view(x.shape)
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float = 1e-5) -> tuple[Tensor, Tensor]:
+    """rms_norm(x + residual) along the last mode, and x + residual, in one kernel."""
+    return _way("add_rms_norm", x, residual, weight)(x, residual, weight, eps)[:2]
 
 
 def group_norm(x: Tensor, num_groups: int, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
     """torch.nn.functional.group_norm of x[N,C,...], dense or of channels last, with weight[C] and bias[C]."""
-    return _registered.group_norm(x, num_groups, weight, bias, eps)[0]
+    return _way("group_norm", x, weight, bias)(x, num_groups, weight, bias, eps)[0]
 
 
 def cross_entropy(x: Tensor, target: Tensor, *, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
     """torch.nn.functional.cross_entropy of logits[rows, classes] and class numbers; the loss is f32. reduction: mean or none."""
     if reduction not in ("mean", "none"):
         raise NotImplementedError(f"cross_entropy: reduction={reduction} is none of mean, none")
-    return _registered.cross_entropy(x, target, ignore_index, reduction == "mean")[0]
+    return _way("cross_entropy", x)(x, target, ignore_index, reduction == "mean")[0]
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
@@ -116,26 +128,32 @@ def silu(x: Tensor) -> Tensor:
 
 
 def _unary(x, function):
-    return _ops.unary(x, function) if _is_plain(x) else _registered.unary(x, function)
+    return _way("unary", x)(x, function)
 
 
 def silu_mul(x: Tensor, y: Tensor) -> Tensor:
     """silu(x) * y, the middle of a gated MLP, in one kernel."""
-    return _ops.silu_mul(x, y) if _is_plain(x, y) else _registered.silu_mul(x, y)
+    return _way("silu_mul", x, y)(x, y)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "identity") -> Tensor:
     """activation(x @ weight.T + bias): identity, relu or gelu (tanh form), in one kernel. The gradient's products are torch's."""
-    if _is_plain(x, weight, bias):
-        return _ops.linear(x, weight, bias, activation)
-    return _registered.linear(x, weight, bias, activation)
+    return _way("linear", x, weight, bias)(x, weight, bias, activation)
 
 
 def rope(q: Tensor, k: Tensor, positions: Tensor, *, theta: float = 10000.0, style: str = "half") -> tuple[Tensor, Tensor]:
     """Rotary embedding of q[..., heads, D] and k[..., heads, D], a position (i32 or i64) for each token; a pair."""
-    if _is_plain(q, k):
-        return _ops.rope(q, k, positions, theta, style)
-    return _registered.rope(q, k, positions, theta, style)
+    return _way("rope", q, k)(q, k, positions, theta, style, False)
+
+
+def apply_rotary_pos_emb(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
+    """The function of that name of transformers' Llama: halves of heads rotated by tables of cosines and sines. A pair.
+
+    The tables get no gradient.
+    """
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    rotate = _way("rotate", q, k)
+    return rotate(q, cos, sin, False), rotate(k, cos, sin, False)
 
 
 def scaled_dot_product_attention(
@@ -158,5 +176,4 @@ def scaled_dot_product_attention(
     if is_causal and query.shape[2] != key.shape[2]:
         raise NotImplementedError("scaled_dot_product_attention: is_causal of different lengths aligns the first query and key")
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
-    run = _ops.attention if _is_plain(query, key, value, attn_mask) else _registered.attention
-    return run(query, key, value, attn_mask, is_causal, scale)[0]
+    return _way("attention", query, key, value, attn_mask)(query, key, value, attn_mask, is_causal, scale)[0]

@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -60,6 +61,15 @@ def _gated_mlp(self, x):
     return self.down_proj(_ours().silu_mul(gate, up) if _takes(gate, up) else self.act_fn(gate) * up)
 
 
+def _decoder_layer(self, hidden_states, *args, **options):
+    norm = self.post_attention_layernorm
+    if args or not _takes(hidden_states, norm.weight):
+        return self.ckl_forward(hidden_states, *args, **options)
+    attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **options)
+    normed, residual = _ours().add_rms_norm(attended, hidden_states, norm.weight, norm.variance_epsilon)
+    return residual + self.mlp(normed)
+
+
 def _softmax(self, x):
     return _ours().softmax(x, self.dim) if _takes(x) and self.dim is not None else self.ckl_forward(x)
 
@@ -81,6 +91,10 @@ _FORWARDS = {
     "MistralRMSNorm": _rms_norm,
     "Qwen2RMSNorm": _rms_norm,
     "Qwen3RMSNorm": _rms_norm,
+    "LlamaDecoderLayer": _decoder_layer,
+    "MistralDecoderLayer": _decoder_layer,
+    "Qwen2DecoderLayer": _decoder_layer,
+    "Qwen3DecoderLayer": _decoder_layer,
     "GroupNorm": _group_norm,
     "GELU": _gelu,
     "GELUActivation": _gelu,
@@ -94,10 +108,10 @@ _FORWARDS = {
 
 _NOT_TAKEN = {
     "BatchNorm2d": "there is no batch norm",
-    "Conv2d": "there is no convolution",
-    "Conv1d": "there is no convolution",
+    "Conv2d": "convolutions are left to torch",
+    "Conv1d": "convolutions are left to torch",
     "Embedding": "there is no lookup",
-    "Linear": "torch's products are as fast, and its own gradient belongs to them",
+    "Linear": "products are left to torch, and their gradients with them",
     "MultiheadAttention": "it calls its parts by itself; scaled_dot_product_attention is replaced where it calls that",
     "Dropout": "there are no random numbers",
 }
@@ -175,6 +189,26 @@ _FUNCTIONS = {
 }
 
 
+# Functions of the files that models come from.
+
+
+def _rotary(original, q, k, cos, sin, *args, unsqueeze_dim=1):
+    if not args and _takes(q, k, cos, sin) and not cos.requires_grad:
+        return _ours().apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim)
+    return original(q, k, cos, sin, *args, unsqueeze_dim=unsqueeze_dim)
+
+
+def _rotates_halves(function):
+    """Does it do what ours does? Others of this name pair neighbours, or have other arguments."""
+    q, cos, sin = torch.arange(8.0).view(1, 1, 2, 4), torch.arange(8.0).view(1, 2, 4) + 3, torch.arange(8.0).view(1, 2, 4) - 5
+    try:
+        got = function(q, q + 1, cos, sin)
+    except Exception:  # of whatever it does with them
+        return False
+    wanted = tuple(x * cos + torch.cat((-x[..., 2:], x[..., :2]), -1) * sin for x in (q, q + 1))
+    return all(torch.equal(g, w) for g, w in zip(got, wanted))
+
+
 class Report:
     """What accelerate() did: `swapped` and `left` by name, and undo(). Printing it tells both."""
 
@@ -203,8 +237,8 @@ def _swap_module(report, name, module, forward):
     report._undo.append(lambda: setattr(module, "__class__", was))
 
 
-def _swap_function(report, name, replacement):
-    original = getattr(F, name)
+def _swap_function(report, file, name, replacement):
+    original = getattr(file, name)
     if getattr(original, "ckl_original", None):
         return  # another model's accelerate() did it
 
@@ -213,9 +247,9 @@ def _swap_function(report, name, replacement):
         return replacement(original, *args, **options)
 
     replaced.ckl_original = original
-    setattr(F, name, replaced)
-    report.swapped["torch.nn.functional." + name] = "torch.nn.functional." + name
-    report._undo.append(lambda: setattr(F, name, original))
+    setattr(file, name, replaced)
+    report.swapped[f"{file.__name__}.{name}"] = f"{file.__name__}.{name}"
+    report._undo.append(lambda: setattr(file, name, original))
 
 
 def accelerate(model, *, functions=True, host=False, quiet=False):
@@ -238,7 +272,10 @@ def accelerate(model, *, functions=True, host=False, quiet=False):
         elif why:
             report.left[name] = f"{kind}: {why}"
     for name, replacement in _FUNCTIONS.items() if functions else ():
-        _swap_function(report, name, replacement)
+        _swap_function(report, F, name, replacement)
+    for file in {sys.modules[type(module).__module__] for module in model.modules()} if functions else ():
+        if _rotates_halves(getattr(file, "apply_rotary_pos_emb", None)):
+            _swap_function(report, file, "apply_rotary_pos_emb", _rotary)
     if not quiet:
         print(report)
     return report

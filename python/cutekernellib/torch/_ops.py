@@ -10,6 +10,10 @@ from .._library import operators, warn_of_emulator
 
 _library = torch.library.Library("cutekernellib", "DEF")
 _run = {name: operator.run for name, operator in operators.items()}
+_attention = operators["attention"].taking("q k v mask o lse")
+_linear = operators["gemm"].taking("a b bias d")
+direct = {}  # the functions by name, for calls that nothing but the GPU has to see
+differentiable = {}  # the same as functions of autograd alone, for calls that no trace has to see
 
 
 def _operator(schema, fake, backward=None, setup=None):
@@ -21,8 +25,12 @@ def _operator(schema, fake, backward=None, setup=None):
         _library.impl(name, function, "CUDA")
         _library.impl(name, lambda *args: warn_of_emulator() or function(*args), "CPU")
         torch.library.register_fake(f"cutekernellib::{name}", fake, lib=_library)
+        direct[name] = function
         if backward:
             torch.library.register_autograd(f"cutekernellib::{name}", backward, setup_context=setup, lib=_library)
+            methods = {"forward": function, "setup_context": setup, "backward": backward}
+            methods = {key: staticmethod(value) for key, value in methods.items()}
+            differentiable[name] = type(name, (torch.autograd.Function,), methods).apply
         return function
 
     return register
@@ -167,6 +175,49 @@ def layer_norm_backward(dy, x, weight, mean, rstd):
 )
 def rms_norm_backward(dy, x, weight, rstd):
     return _norm_backward("rmsnorm", dy, x, weight, None, rstd)[:2]
+
+
+# RMS norm of a sum: y, the sum and the statistics; of both addends the gradient is one
+
+
+def _add_rms_norm_setup(ctx, inputs, output):
+    ctx.save_for_backward(output[1], inputs[2], output[2])
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(output[2])
+
+
+def _add_rms_norm_gradient(ctx, dy, dsum, _rstd):
+    h, weight, rstd = ctx.saved_tensors
+    if dy is None:
+        return dsum, dsum, None, None
+    dx, dweight = _ops().add_rms_norm_backward(dy, dsum, h, weight, rstd)
+    return dx, dx, dweight, None
+
+
+@_operator(
+    "add_rms_norm(Tensor x, Tensor residual, Tensor weight, float eps) -> (Tensor, Tensor, Tensor)",
+    lambda x, residual, weight, eps: (_like(x), _like(x), _statistics(x)),
+    _add_rms_norm_gradient,
+    _add_rms_norm_setup,
+)
+def add_rms_norm(x, residual, weight, eps):
+    x, residual = x.contiguous(), residual.contiguous()
+    y, h, rstd = torch.empty_like(x), torch.empty_like(x), _statistics(x)
+    desc = _problems.norm("rmsnorm", _rows(x), x.shape[-1], x.dtype, eps, True, True)
+    _run["rmsnorm"](desc, x, residual, weight, None, None, None, y, h, None, None, None, None, rstd)
+    return y, h, rstd
+
+
+@_operator(
+    "add_rms_norm_backward(Tensor dy, Tensor? dsum, Tensor h, Tensor weight, Tensor rstd) -> (Tensor, Tensor)",
+    lambda dy, dsum, h, weight, rstd: (_like(h), torch.empty_like(weight)),
+)
+def add_rms_norm_backward(dy, dsum, h, weight, rstd):
+    dy, dsum = dy.contiguous(), dsum if dsum is None else dsum.contiguous()
+    dx, dweight = torch.empty_like(h), torch.empty_like(weight)
+    desc = _problems.norm("rmsnorm", _rows(h), h.shape[-1], h.dtype, 0, True, dsum is not None, True)
+    _run["rmsnorm"](desc, h, None, weight, None, dy, dsum, None, None, dx, dweight, None, None, rstd)
+    return dx, dweight
 
 
 # Group norm
@@ -374,6 +425,32 @@ def rope(q, k, positions, theta=10000.0, style="half", inverse=False):
     return yq, yk
 
 
+# Rotation by tables, as transformers' models do it: of the gradient the matrix is the transposed one
+
+
+def _strided(expr, inputs, out):
+    """An expression whose operands have the inputs' order, of tensors with any strides."""
+    inputs = [x.expand(out.shape) for x in inputs]
+    names = tuple((name, x.dtype) for name, x in zip("abcd", inputs))
+    strides = (*(x.stride() for x in inputs), out.stride())
+    _run["elementwise"](_problems.elementwise(expr, out.shape, names, strides, out.dtype), *inputs, out)
+
+
+@_operator(
+    "rotate(Tensor x, Tensor cos, Tensor sin, bool inverse=False) -> Tensor",
+    lambda x, cos, sin, inverse=False: torch.empty_like(x),
+    lambda ctx, dy: (_ops().rotate(dy, *ctx.saved_tensors, not ctx.inverse), None, None, None),
+    lambda ctx, inputs, output: (ctx.save_for_backward(*inputs[1:3]), setattr(ctx, "inverse", inputs[3])),
+)
+def rotate(x, cos, sin, inverse=False):
+    y = torch.empty_like(x)
+    (a, b), (ya, yb), (cos_a, cos_b), (sin_a, sin_b) = (t.chunk(2, -1) for t in (x, y, cos, sin))
+    signs = "+-" if inverse else "-+"
+    _strided(f"a*c{signs[0]}b*s", (a, cos_a, b, sin_b if inverse else sin_a), ya)
+    _strided(f"b*c{signs[1]}a*s", (b, cos_b, a, sin_a if inverse else sin_b), yb)
+    return y
+
+
 # linear: the products of its gradient are torch's
 
 
@@ -409,7 +486,7 @@ def linear(x, weight, bias=None, activation="identity"):
     x, weight = x.contiguous(), weight.contiguous()
     y = _linear_like(x, weight)
     desc = _problems.gemm(_rows(x), *weight.shape, x.dtype, bias is not None, activation)
-    _run["gemm"](desc, x, weight, None, bias, y)
+    _linear(desc, x, weight, bias, y)
     return y
 
 
@@ -456,7 +533,7 @@ def attention(q, k, v, mask, causal, scale):
         strides = mask.stride()
     all_strides = (q.stride(), k.stride(), v.stride(), o.stride())
     desc = _problems.attention(q.shape, k.shape, v.shape, all_strides, q.dtype, causal, scale, kind, strides, True)
-    _run["attention"](desc, q, k, v, mask, None, o, lse)
+    _attention(desc, q, k, v, mask, o, lse)
     return o, lse
 
 
@@ -466,7 +543,7 @@ def attention(q, k, v, mask, causal, scale):
     lambda do, q, k, v, mask, o, lse, causal, scale: (_like(q), _like(k), _like(v)),
 )
 def attention_backward(do, q, k, v, mask, o, lse, causal, scale):
-    if q.is_cuda and mask is None and q.shape[1] == k.shape[1] and q.shape[-1] == v.shape[-1]:
+    if q.is_cuda and mask is None and q.shape[-1] == v.shape[-1]:
         nothing = torch.zeros((), dtype=torch.uint64, device=q.device)
         gradients = torch.ops.aten._scaled_dot_product_flash_attention_backward(
             do, q, k, v, o, lse, None, None, q.shape[2], k.shape[2], 0.0, causal, nothing, nothing, scale=scale
@@ -479,7 +556,7 @@ def attention_backward(do, q, k, v, mask, o, lse, causal, scale):
 def _attention_backward_by_torch(do, q, k, v, mask, causal, scale):
     with torch.enable_grad():
         inputs = [x.detach().requires_grad_() for x in (q, k, v)]
-        o = torch.nn.functional.scaled_dot_product_attention(
+        o = torch._C._nn.scaled_dot_product_attention(  # accelerate() replaces that of torch.nn.functional
             *inputs, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
         )
         return torch.autograd.grad(o, inputs, do)

@@ -94,10 +94,10 @@ static void describe_registers(decode_kernel *k)
     const attention_decode_sm80_config *c = k->cfg;
     ckl_dtype dtype = k->form.dtype;
     k->mma = make_tiled_mma(dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 1, 1);
-    k->rQ = fragment_A_pairs(&k->mma, c->rows, k->d.used);
+    k->rQ = fragment_A_words(&k->mma, c->rows, k->d.used);
     k->scores = fragment_C(&k->mma, c->rows, c->keys);
     k->out = fragment_C(&k->mma, c->rows, k->dv.used);
-    k->weights = fragment_A_pairs(&k->mma, c->rows, c->keys);
+    k->weights = fragment_A_words(&k->mma, c->rows, c->keys);
     k->online = online_rows_begin(online_row_count(k->scores), k->p.exponent);
     fill(k->out, immf(0));
 }

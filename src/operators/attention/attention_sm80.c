@@ -66,7 +66,7 @@ static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
         make_tiled_mma(dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", cfg->warps, 1);
     k.scores = fragment_C(&k.mma, k.rows, cfg->tile_n);
     k.out = fragment_C(&k.mma, k.rows, k.dv.used);
-    k.weights = fragment_A_pairs(&k.mma, k.rows, cfg->tile_n);
+    k.weights = fragment_A_words(&k.mma, k.rows, cfg->tile_n);
     k.online = online_rows_begin(online_row_count(k.scores), k.p.exponent);
     return k;
 }

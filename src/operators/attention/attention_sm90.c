@@ -280,7 +280,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.tCrV = descriptors_B(&c.pv, turned_chunks(k->sV, k->dv, cfg->slots, k->slot_bytes / 2));
     c.scores = fragment_C(&c.qk, ROWS, bn);
     c.out = fragment_C(&c.pv, ROWS, k->dv.used);
-    c.weights = fragment_A_pairs(&c.pv, ROWS, bn);
+    c.weights = fragment_A_words(&c.pv, ROWS, bn);
     c.sO = slice(k->sO, _, _, _, c.index);
     c.rows = online_rows_begin(online_row_count(c.scores), k->p.exponent);
     c.at = consumer_state(&k->ring);

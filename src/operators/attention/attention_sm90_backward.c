@@ -286,12 +286,12 @@ static consumer_role describe_consumer(const backward_kernel *k)
     c.scores = fragment_C(&c.scores_mma, ROWS, block);
     c.slopes = fragment_C(&c.scores_mma, ROWS, block);
     c.bends = k->form.softcap ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
-    c.gradients = fragment_A_pairs(&c.d1_mma, ROWS, block);
+    c.gradients = fragment_A_words(&c.d1_mma, ROWS, block);
     c.d1 = fragment_C(&c.d1_mma, ROWS, k->d.used);
     fill(c.d1, immf(0));
     if (k->of_keys) {
         c.tCrY2t = descriptors_B(&c.d2_mma, turned_chunks(k->sY2, k->dv, stages, columns_bytes(k->dv, block) / 2));
-        c.weights = fragment_A_pairs(&c.d2_mma, ROWS, block);
+        c.weights = fragment_A_words(&c.d2_mma, ROWS, block);
         c.d2 = fragment_C(&c.d2_mma, ROWS, k->dv.used);
         fill(c.d2, immf(0));
     }

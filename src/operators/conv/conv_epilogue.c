@@ -10,10 +10,9 @@ val conv_activate(choice activation, val x)
         return max_nan(x, immf(0));
     case CKL_ACTIVATION_GELU:
         return gelu_tanh_f32(x);
-    case CKL_ACTIVATION_IDENTITY:
-        break;
+    default: // the others are gemm's
+        return x;
     }
-    return x;
 }
 
 /* Elements from an address on. */

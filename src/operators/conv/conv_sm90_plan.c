@@ -36,23 +36,43 @@ static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
     return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - first) / each);
 }
 
-/* Consumers, filters and boxes of a power of two of columns, rows and images. */
+/* The box with the fewest tiles; among equals narrow ones, which were fastest (bench/notes/conv.md). */
+static void fit_box(const ckl_conv_desc *d, conv_sm90_config *c)
+{
+    static const int sides[] = { 4, 8, 2, 16, 1, 32, 64, 128 };
+    const int pixels = CONV_SM90_ROWS * c->consumers;
+    conv_sm90_config best = *c;
+    double fewest = INFINITY;
+    for (int w = 0; w < COUNT_OF(sides); w++)
+        for (int h = 1; sides[w] * h <= pixels; h *= 2) {
+            c->box_w = sides[w];
+            c->box_h = h;
+            c->box_n = pixels / (sides[w] * h);
+            const double tiles = tiles_of(d, c);
+            if (tiles < fewest) {
+                fewest = tiles;
+                best = *c;
+            }
+        }
+    *c = best;
+}
+
+/* Consumers and filters. */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     static const int widths[] = { 64, 128, 192, 256 };
-    enum { SIDES = 8 };
     const ckl_conv_desc *d = desc;
     conv_sm90_config *c = config;
+    if (i >= 2 * COUNT_OF(widths))
+        return false;
     c->form = conv_form_of(d);
-    c->box_w = 1 << i % SIDES;
-    c->box_h = 1 << i / SIDES % SIDES;
-    c->tile_n = widths[i / (SIDES * SIDES) % COUNT_OF(widths)];
-    c->consumers = 2 - i / (SIDES * SIDES * COUNT_OF(widths));
-    c->box_n = CONV_SM90_ROWS * c->consumers / (c->box_w * c->box_h);
+    c->tile_n = widths[i % COUNT_OF(widths)];
+    c->consumers = 2 - i / COUNT_OF(widths);
     c->step_w = (int)d->stride_w;
     c->step_h = (int)d->stride_h;
+    fit_box(d, c);
     c->stages = stages_of(c, device);
-    return c->consumers > 0;
+    return true;
 }
 
 /*

@@ -1,9 +1,34 @@
 /* gemm.c - GEMM problems: their checks, their tensors, and what their implementations share. */
 #include "cutekernellib/operators/gemm.h"
 
+#include <string.h>
+
 #include "base/math.h"
 #include "operators/gemm/gemm_plan.h"
 #include "operators/operators.h"
+
+static int64_t columns_of_B(const ckl_gemm_desc *d)
+{
+    return d->gated ? 2 * d->n : d->n;
+}
+
+gemm_matrix gemm_matrix_of(const ckl_gemm_desc *d, char name)
+{
+    const bool k_major = gemm_k_major((choice)d->layout, name);
+    switch (name) {
+    case 'a':
+        return (gemm_matrix){ d->a, k_major ? d->m : d->k, k_major ? d->k : d->m, d->lda, d->stride_a };
+    case 'b':
+        return (gemm_matrix){ d->b, k_major ? columns_of_B(d) : d->k, k_major ? d->k : columns_of_B(d), d->ldb,
+                              d->stride_b };
+    case 'c':
+        return (gemm_matrix){ d->d, d->m, d->n, d->ldc, d->stride_c };
+    case 'x':
+        return (gemm_matrix){ d->d, d->m, d->n, d->ldx, d->stride_x };
+    default:
+        return (gemm_matrix){ d->d, d->m, d->n, d->ldd, d->stride_d };
+    }
+}
 
 /* Validation */
 
@@ -14,11 +39,20 @@ static ckl_status check_same(const char *name, ckl_dtype type, ckl_dtype only)
     return CKL_OK;
 }
 
-/* D has the type of A or f32; of 8-bit types it is any float. */
+ckl_dtype gemm_result_type(const ckl_gemm_desc *d)
+{
+    return d->d ? d->d : ckl_dtype_bytes(d->a) == 1 ? CKL_BF16 : d->a;
+}
+
+/* D has the type of A or f32; of 8-bit types it is any float; of i8 also i32, which is the sums as they are. */
 static ckl_status check_result(ckl_gemm_desc *d)
 {
     bool narrow = ckl_dtype_bytes(d->a) == 1;
-    d->d = d->d ? d->d : narrow ? CKL_BF16 : d->a;
+    d->d = gemm_result_type(d);
+    if (d->d == CKL_I32 &&
+        (d->a != CKL_I8 || d->c || d->bias || d->scale_a || d->scale_b || d->scale_d || d->device_scalars ||
+         d->preactivation || d->gated || d->activation != CKL_ACTIVATION_IDENTITY))
+        FAIL(CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue");
     if (!narrow && d->d != d->a && d->d != CKL_F32)
         FAIL(CKL_INVALID, "gemm: d=%s is none of %s, f32", ckl_dtype_name(d->d), ckl_dtype_name(d->a));
     return CKL_OK;
@@ -33,29 +67,42 @@ static ckl_status check_stride(const char *name, int64_t *stride, int64_t rows, 
     return CKL_OK;
 }
 
-/* Matrices of D lie one after the other, or side by side within rows. */
-static ckl_status check_outputs_apart(const ckl_gemm_desc *d)
+/* Is there an X, written or read? */
+static bool has_x(const ckl_gemm_desc *d)
 {
-    double stride = (double)d->stride_d, ld = (double)d->ldd, n = (double)d->n; // products may leave 64 bits
+    return d->preactivation || gemm_is_backward((choice)d->activation);
+}
+
+/* Matrices of D, and of X, lie one after the other, or side by side within rows. */
+static ckl_status check_outputs_apart(const ckl_gemm_desc *d, char name)
+{
+    const gemm_matrix x = gemm_matrix_of(d, name);
+    double stride = (double)x.stride, ld = (double)x.ld, n = (double)d->n; // products may leave 64 bits
     bool after = d->m == 0 || stride >= (double)(d->m - 1) * ld + n;
     bool beside = stride >= n && ld >= (double)(d->batch - 1) * stride + n;
-    if (d->batch > 1 && !after && !beside)
-        FAIL(CKL_INVALID, "gemm: stride_d=%" PRId64 " lets the %" PRId64 "x%" PRId64 " results of a batch overlap",
-             d->stride_d, d->m, d->n);
+    bool written = name == 'd' || d->preactivation;
+    if (d->batch > 1 && written && !after && !beside)
+        FAIL(CKL_INVALID, "gemm: stride_%c=%" PRId64 " lets the %" PRId64 "x%" PRId64 " results of a batch overlap",
+             name, x.stride, d->m, d->n);
     return CKL_OK;
 }
 
 static ckl_status check_batch(ckl_gemm_desc *d)
 {
     d->batch = d->batch ? d->batch : 1;
-    TRY(check_stride("stride_a", &d->stride_a, d->m, d->lda, d->batch));
-    TRY(check_stride("stride_b", &d->stride_b, d->n, d->ldb, d->batch));
+    TRY(check_stride("stride_a", &d->stride_a, gemm_matrix_of(d, 'a').rows, d->lda, d->batch));
+    TRY(check_stride("stride_b", &d->stride_b, gemm_matrix_of(d, 'b').rows, d->ldb, d->batch));
     TRY(check_stride("stride_d", &d->stride_d, d->m, d->ldd, d->batch));
     if (d->c)
         TRY(check_stride("stride_c", &d->stride_c, d->m, d->ldc, d->batch));
     else
         TRY(plan_check_unused("gemm", "stride_c", d->stride_c, "a problem without C"));
-    return check_outputs_apart(d);
+    if (has_x(d))
+        TRY(check_stride("stride_x", &d->stride_x, d->m, d->ldx, d->batch));
+    else
+        TRY(plan_check_unused("gemm", "stride_x", d->stride_x, "a problem without X"));
+    TRY(check_outputs_apart(d, 'x'));
+    return check_outputs_apart(d, 'd');
 }
 
 static ckl_status check(void *desc)
@@ -64,42 +111,74 @@ static ckl_status check(void *desc)
     d->b = d->b ? d->b : d->a;
     TRY(check_same("b", d->b, d->a));
     TRY(check_result(d));
-    if (d->math == CKL_GEMM_TF32 && d->a != CKL_F32)
-        FAIL(CKL_INVALID, "gemm: math=tf32 is of a=f32, not of %s", ckl_dtype_name(d->a));
-    TRY(plan_check_pitch("gemm", "lda", &d->lda, "k", d->k));
-    TRY(plan_check_pitch("gemm", "ldb", &d->ldb, "k", d->k));
+    if (d->math != CKL_GEMM_F32 && d->a != CKL_F32)
+        FAIL(CKL_INVALID, "gemm: math=%s is of a=f32, not of %s", d->math == CKL_GEMM_TF32 ? "tf32" : "f32x3",
+             ckl_dtype_name(d->a));
+    if (d->accumulation && d->a != CKL_E4M3 && d->a != CKL_E5M2)
+        FAIL(CKL_INVALID, "gemm: accumulation=accurate is of 8-bit floats, not of %s", ckl_dtype_name(d->a));
+    TRY(plan_check_pitch("gemm", "lda", &d->lda, gemm_k_major((choice)d->layout, 'a') ? "k" : "m",
+                         gemm_matrix_of(d, 'a').cols));
+    TRY(plan_check_pitch("gemm", "ldb", &d->ldb, gemm_k_major((choice)d->layout, 'b') ? "k" : "n",
+                         gemm_matrix_of(d, 'b').cols));
     TRY(plan_check_pitch("gemm", "ldd", &d->ldd, "n", d->n));
     if (d->c) {
         TRY(check_same("c", d->c, d->d));
         TRY(plan_check_pitch("gemm", "ldc", &d->ldc, "n", d->n));
     } else
         TRY(plan_check_unused("gemm", "ldc", d->ldc, "a problem without C"));
+    if (has_x(d))
+        TRY(plan_check_pitch("gemm", "ldx", &d->ldx, "n", d->n));
+    else
+        TRY(plan_check_unused("gemm", "ldx", d->ldx, "a problem without X"));
+    if (d->preactivation && gemm_is_backward((choice)d->activation))
+        FAIL(CKL_INVALID, "gemm: preactivation=1 writes X, which a backward activation reads");
+    if (d->gated && (d->c || d->bias || d->scale_b == CKL_GEMM_SCALE_ROW || has_x(d)))
+        FAIL(CKL_INVALID, "gemm: gated=1 goes without C, bias, a scale for each column and X");
+    if (d->gated && d->n > INT64_MAX / 2)
+        FAIL(CKL_INVALID, "gemm: n=%" PRId64 " is too large for gated=1", d->n);
+    if (!d->bias && d->bias_along)
+        FAIL(CKL_INVALID, "gemm: bias_along=m is not part of a problem without bias");
     return check_batch(d);
 }
 
 /* A matrix, or one of each product of the batch. */
-static plan_tensor matrices(const ckl_gemm_desc *d, const char *name, ckl_dtype type, int64_t rows, int64_t cols,
-                            int64_t ld, int64_t stride)
+static plan_tensor matrices(const ckl_gemm_desc *d, const char *name)
 {
-    plan_tensor one = plan_matrix(name, type, rows, cols, ld);
+    const gemm_matrix x = gemm_matrix_of(d, *name);
+    plan_tensor one = plan_matrix(name, x.type, x.rows, x.cols, x.ld);
     if (d->batch == 1)
         return one;
-    plan_tensor all = plan_strided(name, type, 3, (int64_t[]){ d->batch, rows, cols }, (int64_t[]){ stride, ld, 1 });
+    plan_tensor all =
+        plan_strided(name, x.type, 3, (int64_t[]){ d->batch, x.rows, x.cols }, (int64_t[]){ x.stride, x.ld, 1 });
     all.place = one.place;
     return all;
+}
+
+static plan_tensor scale(const char *name, ckl_gemm_scale how, int64_t rows)
+{
+    return plan_absent(plan_vector(name, CKL_F32, how == CKL_GEMM_SCALE_ROW ? rows : 1),
+                       how == CKL_GEMM_SCALE_NONE ? "a problem without it" : NULL);
 }
 
 /* D may be in place of C alone. */
 static int tensors(const void *desc, plan_tensor *t)
 {
     const ckl_gemm_desc *d = desc;
+    const char *no_x = has_x(d) ? NULL : "a problem without X";
+    const char *no_device = d->device_scalars ? NULL : "a problem without device scalars";
     const char *no_c = d->c ? NULL : "a problem without C", *no_bias = d->bias ? NULL : "a problem without bias";
-    t[0] = plan_apart(matrices(d, "a", d->a, d->m, d->k, d->lda, d->stride_a));
-    t[1] = plan_apart(matrices(d, "b", d->b, d->n, d->k, d->ldb, d->stride_b));
-    t[2] = plan_absent(matrices(d, "c", d->d, d->m, d->n, d->ldc, d->stride_c), no_c);
-    t[3] = plan_absent(plan_vector("bias", d->d, d->n), no_bias);
-    t[4] = plan_output(matrices(d, "d", d->d, d->m, d->n, d->ldd, d->stride_d));
-    return 5;
+    t[0] = plan_apart(matrices(d, "a"));
+    t[1] = plan_apart(matrices(d, "b"));
+    t[2] = plan_absent(matrices(d, "c"), no_c);
+    t[3] = plan_absent(plan_vector("bias", d->d, d->bias_along == CKL_GEMM_ALONG_M ? d->m : d->n), no_bias);
+    t[4] = plan_output(matrices(d, "d"));
+    t[5] = scale("scale_a", d->scale_a, d->m);
+    t[6] = scale("scale_b", d->scale_b, d->n);
+    t[7] = scale("scale_d", d->scale_d ? CKL_GEMM_SCALE_TENSOR : CKL_GEMM_SCALE_NONE, 1);
+    t[8] = plan_absent(plan_vector("device_alpha", CKL_F32, 1), no_device);
+    t[9] = plan_absent(plan_vector("device_beta", CKL_F32, 1), plan_first(no_device, no_c));
+    t[10] = plan_absent(d->preactivation ? plan_output(matrices(d, "x")) : plan_apart(matrices(d, "x")), no_x);
+    return 11;
 }
 
 static ckl_status check_args(const void *desc, const void *args)
@@ -107,6 +186,10 @@ static ckl_status check_args(const void *desc, const void *args)
     const ckl_gemm_args *x = args;
     if (!((const ckl_gemm_desc *)desc)->c && x->beta && *x->beta != 0)
         FAIL(CKL_INVALID, "gemm: beta=%g is not part of a problem without C", (double)*x->beta);
+    if (((const ckl_gemm_desc *)desc)->device_scalars && (x->alpha || x->beta))
+        FAIL(CKL_INVALID, "gemm: alpha and beta of the host are not part of a problem with device scalars");
+    if (((const ckl_gemm_desc *)desc)->d == CKL_I32 && x->alpha && *x->alpha != 1)
+        FAIL(CKL_INVALID, "gemm: alpha=%g is not part of a problem with d=i32", (double)*x->alpha);
     return CKL_OK;
 }
 
@@ -141,48 +224,61 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
                           .d_batch = d->stride_d,
                           .batch = d->batch,
                           .bias = x->bias,
+                          .device_alpha = x->device_alpha,
+                          .device_beta = x->device_beta,
+                          .scale_a = x->scale_a,
+                          .scale_b = x->scale_b,
+                          .scale_d = x->scale_d,
+                          .x = x->x,
+                          .ldx = d->ldx,
+                          .x_batch = d->stride_x,
                           .alpha = gemm_alpha_of(x),
                           .beta = gemm_beta_of(d, x) };
 }
 
 gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
 {
-    return (gemm_epilogue){ d->a, d->d, d->c != CKL_DTYPE_DEFAULT, d->bias, (choice)d->activation };
+    return (gemm_epilogue){ .ab = d->a,
+                            .math = (choice)d->math,
+                            .accumulation = (choice)d->accumulation,
+                            .layout = (choice)d->layout,
+                            .d = d->d,
+                            .c = d->c != CKL_DTYPE_DEFAULT,
+                            .bias = d->bias,
+                            .bias_along = (choice)d->bias_along,
+                            .scale_a = (choice)d->scale_a,
+                            .scale_b = (choice)d->scale_b,
+                            .scale_d = d->scale_d,
+                            .device_scalars = d->device_scalars,
+                            .preactivation = d->preactivation,
+                            .activation = (choice)d->activation,
+                            .gated = d->gated };
 }
 
 ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)
 {
+    static const field fields[] = { GEMM_EPILOGUE(FIELD_ROW, gemm_epilogue) };
     gemm_epilogue want = gemm_epilogue_of(d);
-    if (have->ab != want.ab || have->d != want.d || have->c != want.c || have->bias != want.bias ||
-        have->activation != want.activation)
-        FAIL(CKL_INVALID, "gemm %s: the config's types or epilogue are not the problem's", who);
+    for (int i = 0; i < COUNT_OF(fields); i++)
+        if (memcmp((const char *)have + fields[i].offset, (const char *)&want + fields[i].offset,
+                   field_bytes(&fields[i])) != 0)
+            FAIL(CKL_INVALID, "gemm %s: the config's %s is not the problem's", who, fields[i].name);
     return CKL_OK;
 }
 
 bool gemm_rows_aligned(const ckl_gemm_desc *d, char matrix, int bytes)
 {
-    const struct {
-        char name;
-        int64_t rows, ld, stride;
-        ckl_dtype type;
-    } all[] = { { 'a', d->m, d->lda, d->stride_a, d->a },
-                { 'b', d->n, d->ldb, d->stride_b, d->b },
-                { 'c', d->m, d->ldc, d->stride_c, d->d },
-                { 'd', d->m, d->ldd, d->stride_d, d->d } };
-    for (int i = 0; i < COUNT_OF(all); i++) {
-        int64_t size = (int64_t)ckl_dtype_bytes(all[i].type);
-        if (all[i].name == matrix)
-            return (all[i].rows <= 1 || all[i].ld * size % bytes == 0) &&
-                   (d->batch == 1 || all[i].stride * size % bytes == 0);
-    }
-    return false;
+    const gemm_matrix x = gemm_matrix_of(d, matrix);
+    int64_t size = (int64_t)ckl_dtype_bytes(x.type);
+    return (x.rows <= 1 || x.ld * size % bytes == 0) && (d->batch == 1 || x.stride * size % bytes == 0);
 }
 
 int gemm_vector_of(const ckl_gemm_desc *d)
 {
     int bytes = TMA_ALIGNMENT;
-    while (!gemm_rows_aligned(d, 'a', bytes) || !gemm_rows_aligned(d, 'b', bytes))
-        bytes /= 2;
+    for (const char *x = "ab"; *x; x++)
+        while (gemm_k_major((choice)d->layout, *x) && !gemm_rows_aligned(d, *x, bytes))
+            bytes /= 2;
     return bytes / (int)ckl_dtype_bytes(d->a);
 }
 

@@ -6,40 +6,103 @@
 #include "cutekernellib/operators/gemm.h"
 #include "plan/plan.h"
 
-#define GEMM_DESC(X, owner)                                                                                 \
-    X(owner, int64_t, m, "256", "", "rows of A and D")                                                      \
-    X(owner, int64_t, n, "256", "", "columns of D")                                                         \
-    X(owner, int64_t, k, "256", "", "length of the sums")                                                   \
-    X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                 \
-    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                \
-    X(owner, ckl_dtype, d, "", "f16 bf16 f32", "type of C, D and bias; default: that of A, bf16 of 8 bits") \
-    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")                       \
-    X(owner, choice, layout, "nt", "nt", "A is [M,K] and B is [N,K]")                                       \
-    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                      \
-    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                      \
-    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                      \
-    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                      \
-    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")                          \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                                         \
-    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                            \
-    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")               \
-    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")               \
-    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")               \
-    X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")
+#define GEMM_DESC(X, owner)                                                                                        \
+    X(owner, int64_t, m, "256", "", "rows of A and D")                                                             \
+    X(owner, int64_t, n, "256", "", "columns of D")                                                                \
+    X(owner, int64_t, k, "256", "", "length of the sums")                                                          \
+    X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                        \
+    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                       \
+    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits")    \
+    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                        \
+    X(owner, choice, accumulation, "fast", "fast accurate",                                                        \
+      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                \
+    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")    \
+    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                             \
+    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                             \
+    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                             \
+    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                             \
+    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",       \
+      "applied last")                                                                                              \
+    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others") \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                        \
+    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")               \
+    X(owner, choice, scale_a, "none", "none tensor row", "numbers in device memory that scale A")                  \
+    X(owner, choice, scale_b, "none", "none tensor row", "the same of B, whose rows are columns of D")             \
+    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                      \
+    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                              \
+    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                          \
+    X(owner, int64_t, ldx, "0", "", "elements between rows; 0: dense")                                             \
+    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                                   \
+    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")                      \
+    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")                      \
+    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")                      \
+    X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")                      \
+    X(owner, int64_t, stride_x, "0", "", "elements between matrices; 0: one after the other")
 
 /* What every kernel computes: types, and what follows the products. */
-#define GEMM_EPILOGUE(X, owner)                                                    \
-    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B") \
-    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32", "type of D, C and the bias")     \
-    X(owner, bool, c, "0", "0 1", "adds beta * C")                                 \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column")                \
-    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")
+#define GEMM_EPILOGUE(X, owner)                                                                                 \
+    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B")                              \
+    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                     \
+    X(owner, choice, accumulation, "fast", "fast accurate",                                                     \
+      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                             \
+    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]") \
+    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias")                              \
+    X(owner, bool, c, "0", "0 1", "adds beta * C")                                                              \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                     \
+    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")            \
+    X(owner, choice, scale_a, "none", "none tensor row", "numbers in device memory that scale A")               \
+    X(owner, choice, scale_b, "none", "none tensor row", "the same of B, whose rows are columns of D")          \
+    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                   \
+    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                           \
+    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                       \
+    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",    \
+      "applied last")                                                                                           \
+    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")
 
 typedef struct gemm_epilogue {
     GEMM_EPILOGUE(FIELD_MEMBER, )
+    const struct gemm_custom
+        *custom; // NULL, or what a kernel of one's own does last (gemm_epilogue.h): no part of a config's text
 } gemm_epilogue;
 
 gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *desc);
+
+/* The type of D, or its default. */
+ckl_dtype gemm_result_type(const ckl_gemm_desc *desc);
+
+/* Backward activations read X. */
+static inline bool gemm_is_backward(choice activation)
+{
+    return activation >= CKL_ACTIVATION_DRELU;
+}
+
+/* Is K contiguous in matrix 'a' or 'b'? */
+static inline bool gemm_k_major(choice lie, char matrix)
+{
+    return lie == CKL_GEMM_NT || lie == (matrix == 'a' ? CKL_GEMM_NN : CKL_GEMM_TT);
+}
+
+/* A matrix as it lies in memory: 'a', 'b', 'c', 'd' or 'x'. */
+typedef struct gemm_matrix {
+    ckl_dtype type;
+    int64_t rows, cols, ld, stride;
+} gemm_matrix;
+
+gemm_matrix gemm_matrix_of(const ckl_gemm_desc *desc, char name);
+
+/* What epilogues of all kernels take. */
+#define GEMM_EPILOGUE_PARAMS(X, owner) \
+    X(owner, pointer, bias)            \
+    X(owner, f32, alpha)               \
+    X(owner, f32, beta)                \
+    X(owner, pointer, device_alpha)    \
+    X(owner, pointer, device_beta)     \
+    X(owner, pointer, scale_a)         \
+    X(owner, pointer, scale_b)         \
+    X(owner, pointer, scale_d)         \
+    X(owner, pointer, x)               \
+    X(owner, i64, ldx)                 \
+    X(owner, i64, x_batch)
 
 /* Parameters of the kernels that address memory themselves. */
 #define GEMM_PARAMS(X, owner) \
@@ -59,9 +122,7 @@ gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *desc);
     X(owner, i64, ldd)        \
     X(owner, i64, d_batch)    \
     X(owner, i64, batch)      \
-    X(owner, pointer, bias)   \
-    X(owner, f32, alpha)      \
-    X(owner, f32, beta)
+    GEMM_EPILOGUE_PARAMS(X, owner)
 
 KERNEL_PARAMS(gemm, GEMM_PARAMS);
 
@@ -78,11 +139,11 @@ void gemm_naive(const void *config, int kernel);
 
 /* tiled */
 
-#define GEMM_TILED_CONFIG(X, owner)                                       \
-    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")          \
-    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")       \
-    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory") \
-    X(owner, int, vec, "8", "1 2 4 8", "elements of a copy: rows of A and B start at multiples of it")
+#define GEMM_TILED_CONFIG(X, owner)                                             \
+    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")                \
+    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")             \
+    X(owner, int, stages, "3", "2 3 4", "K tiles of 64 bytes in shared memory") \
+    X(owner, int, vec, "8", "1 2 4 8 16", "elements of a copy: rows of A and B start at multiples of it")
 
 typedef struct gemm_tiled_config {
     gemm_epilogue epilogue;
@@ -90,8 +151,9 @@ typedef struct gemm_tiled_config {
 } gemm_tiled_config;
 
 enum {
-    GEMM_TILED_K = 32,       // rows of 64 bytes
-    GEMM_TILED_THREADS = 128 // 2 x 2 warps
+    GEMM_TILED_BYTES = 64,   // of a row of A or B in one stage
+    GEMM_TILED_PAD = 16,     // behind each row of f32
+    GEMM_TILED_THREADS = 128 // 2 x 2 warps of tensor cores, 8 x 16 threads of f32
 };
 
 void gemm_tiled(const void *config, int kernel);
@@ -129,6 +191,12 @@ enum {
     GEMM_SLICES_OF_K = 2          // config.batched: each p.k elements, of A and B that all share
 };
 
+/* Vectors of an epilogue: numbers for the rows or for the columns of D. */
+enum { GEMM_BIAS, GEMM_SCALE_OF_A, GEMM_SCALE_OF_B, GEMM_VECTORS };
+
+/* Does a vector run along the rows of a tile, of D^T with swap=1? */
+bool gemm_sm90_along_rows(const gemm_sm90_config *config, int vector);
+
 /* Elements of K of one stage. */
 static inline int gemm_tile_k(ckl_dtype ab)
 {
@@ -139,12 +207,13 @@ static inline int gemm_tile_k(ckl_dtype ab)
 typedef struct gemm_sm90_shape {
     int tile_k;             // elements of K of one stage
     int consumer_rows;      // of a tile of one consumer
+    int tile_n;             // columns of D that a tile has: half of B's if they are gated
     int columns, finishers; // of a tile that a CTA finishes; CTAs of a split that finish some
     int box_a, box_b;       // rows of A and B that one CTA loads of a tile
     int cluster, sharers;   // CTAs; those that share operands
     int threads;
     int d_rows, d_cols, d_swizzle; // of one staging buffer of D
-    int bias;                      // elements that a consumer needs
+    int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
     int64_t part_bytes;            // of the partial sums that a CTA sends to one that finishes, of each consumer
     int64_t stage_bytes, smem_bytes;
 } gemm_sm90_shape;
@@ -170,7 +239,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
 /* Microseconds that a second kernel takes to add so many bytes of sums. */
 double gemm_sm90_sum_us(double bytes);
 
-/* Accumulators of one consumer thread. */
+/* Accumulators of one consumer thread; accurate ones twice. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
 /* Parameters; a, c, d and their pitches for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the problem's B, A, n and m. */
@@ -182,9 +251,8 @@ int gemm_sm90_accumulators(const gemm_sm90_config *config);
     X(owner, u32, m)               \
     X(owner, u32, n)               \
     X(owner, u32, k)               \
-    X(owner, f32, alpha)           \
-    X(owner, f32, beta)            \
-    X(owner, pointer, bias)        \
+    X(owner, tensor, PRE)          \
+    GEMM_EPILOGUE_PARAMS(X, owner) \
     X(owner, pointer, a)           \
     X(owner, i64, lda)             \
     X(owner, pointer, c)           \
@@ -199,16 +267,17 @@ KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 
 void gemm_sm90(const void *config, int kernel);
 
-/* pitched: sm90 behind a second kernel, which copies A, B or both, those of a whole batch */
+/* pitched: sm90 behind a second kernel, which copies or transposes A, B or both, those of a whole batch */
 
 enum {
     GEMM_REPITCH_THREADS = 256,
-    GEMM_REPITCH_VECTOR = 8, // elements that a thread makes of a row
+    GEMM_REPITCH_BYTES = 16, // that a thread makes of a row
     GEMM_REPITCH_ROWS = 4,   // rows of a thread, whose loads are under way together
+    GEMM_TURN_TILE = 64,     // rows and columns that a CTA transposes
     GEMM_PITCH_BYTES = 128,  // rows of a copy start at multiples of it
 };
 
-/* Of up to two copies; CTAs from `second` on make the other one. */
+/* Of up to two copies; CTAs from `second` on make the other one. Rows and their length are those of the source. */
 #define GEMM_REPITCH_PARAMS(X, owner) \
     X(owner, pointer, from, [2])      \
     X(owner, i64, from_ld, [2])       \
@@ -216,7 +285,8 @@ enum {
     X(owner, pointer, to, [2])        \
     X(owner, i64, to_ld, [2])         \
     X(owner, i64, copy_rows, [2])     \
-    X(owner, i64, copy_length)        \
+    X(owner, i64, copy_length, [2])   \
+    X(owner, u32, turned, [2])        \
     X(owner, u32, second)
 
 KERNEL_PARAMS(gemm_repitch, GEMM_REPITCH_PARAMS);

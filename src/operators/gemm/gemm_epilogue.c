@@ -1,4 +1,4 @@
-/* gemm_epilogue.c - scale, C, bias and activation of one element. */
+/* gemm_epilogue.c - scales, C, bias and activation of one element. */
 #include "operators/gemm/gemm_epilogue.h"
 
 #include "cute/kernel.h"
@@ -10,18 +10,89 @@ static val activate(choice activation, val x)
         return max_nan(x, immf(0));
     case CKL_ACTIVATION_GELU:
         return gelu_tanh_f32(x);
-    case CKL_ACTIVATION_IDENTITY:
-        break;
+    case CKL_ACTIVATION_GELU_ERF:
+        return gelu_erf_f32(x);
+    case CKL_ACTIVATION_SILU:
+        return silu_f32(x);
+    default:
+        return x;
     }
-    return x;
 }
 
-val gemm_finish(gemm_epilogue e, gemm_scalars s, val product, val c, val bias)
+/* x within so much of 0: derivatives are constant beyond, and products of 0 and infinity would not be. */
+static val clamped(val x, double most)
 {
-    val x = e.bias ? fma(product, s.alpha, bias) : mul(product, s.alpha);
+    return max_nan(min_nan(x, immf(most)), immf(-most));
+}
+
+/* s + x * 2 s (1-s) * u', of gelu_tanh(x) = x s with s = sigmoid(2u). */
+static val derivative_of_gelu(val x)
+{
+    const double root = 0.7978845608028654, cube = 0.044715;
+    val square = mul(x, x), u = mul(mul(x, immf(root)), fma(square, immf(cube), immf(1)));
+    val s = sigmoid_f32(add(u, u)), rise = mul(mul(s, sub(immf(1), s)), immf(2));
+    return fma(mul(x, rise), fma(square, immf(3 * cube * root), immf(root)), s);
+}
+
+static val derivative(choice activation, val x)
+{
+    enum { MOST = 30 };
+    val near = clamped(x, MOST);
+    switch ((ckl_activation)activation) {
+    case CKL_ACTIVATION_DRELU:
+        return select(gt(x, immf(0)), immf(1), immf(0));
+    case CKL_ACTIVATION_DGELU:
+        return derivative_of_gelu(near);
+    case CKL_ACTIVATION_DGELU_ERF: {
+        val density = mul(exp_f32(mul(mul(near, near), immf(-0.5))), immf(0.3989422804014327));
+        return fma(near, density, normal_cdf_f32(near));
+    }
+    default: { // of silu
+        val s = sigmoid_f32(near);
+        return mul(s, fma(near, sub(immf(1), s), immf(1)));
+    }
+    }
+}
+
+static val load_scalar(val address)
+{
+    return at(gmem_tensor(address, F32, compact(leaf(1))), 0);
+}
+
+gemm_scalars gemm_load_scalars(gemm_epilogue e, gemm_scalar_sources from)
+{
+    gemm_scalars s = { .alpha = from.alpha, .beta = from.beta };
+    if (e.device_scalars) {
+        s.alpha = load_scalar(from.device_alpha);
+        s.beta = e.c ? load_scalar(from.device_beta) : immf(0);
+    }
+    if (e.scale_a == CKL_GEMM_SCALE_TENSOR)
+        s.alpha = mul(s.alpha, load_scalar(from.scale_a));
+    if (e.scale_b == CKL_GEMM_SCALE_TENSOR)
+        s.alpha = mul(s.alpha, load_scalar(from.scale_b));
+    if (e.scale_d)
+        s.scale_d = load_scalar(from.scale_d);
+    return s;
+}
+
+gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in)
+{
+    val product = in.product;
+    if (e.scale_a == CKL_GEMM_SCALE_ROW)
+        product = mul(product, in.scale_a);
+    if (e.scale_b == CKL_GEMM_SCALE_ROW)
+        product = mul(product, in.scale_b);
+    val x = e.bias ? fma(product, s.alpha, in.bias) : mul(product, s.alpha);
     if (e.c)
-        x = fma(s.beta, c, x);
-    return activate(e.activation, x);
+        x = fma(s.beta, in.c, x);
+    val d = gemm_is_backward(e.activation) ? mul(x, derivative(e.activation, in.x)) : activate(e.activation, x);
+    if (e.gated) {
+        val up = mul(in.up, s.alpha);
+        d = mul(d, e.scale_a == CKL_GEMM_SCALE_ROW ? mul(up, in.scale_a) : up);
+    }
+    if (e.scale_d)
+        d = mul(d, s.scale_d);
+    return (gemm_finished){ x, e.custom ? e.custom->apply(d, in.row, in.col, e.custom->user) : d };
 }
 
 gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product)
@@ -34,6 +105,7 @@ gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product
     } matrices[] = { { &p.a, p.a_batch, e.ab, true },
                      { &p.b, p.b_batch, e.ab, true },
                      { &p.c, p.c_batch, e.d, e.c },
+                     { &p.x, p.x_batch, e.d, e.preactivation || gemm_is_backward(e.activation) },
                      { &p.d, p.d_batch, e.d, true } };
     for (int i = 0; i < COUNT_OF(matrices); i++)
         if (matrices[i].used) {
@@ -44,16 +116,37 @@ gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product
     return p;
 }
 
-void gemm_store(gemm_epilogue e, const gemm_values *p, val i, val j, val product)
+static val load_of_row(val address, ckl_dtype type, val count, val i)
+{
+    return at_f32(gmem_tensor(address, type, make_layout(dynamic(count), leaf(1))), i);
+}
+
+void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up)
 {
     tensor gC = gmem_tensor(p->c, e.d, make_layout(shape(p->m, p->n), stride(p->ldc, 1))); // (M,N)
     tensor gD = gmem_tensor(p->d, e.d, make_layout(shape(p->m, p->n), stride(p->ldd, 1))); // (M,N)
-    tensor gBias = gmem_tensor(p->bias, e.d, make_layout(dynamic(p->n), leaf(1)));         // (N)
-    val c = variable(F32, immf(0)), bias = immf(0);
+    tensor gX = gmem_tensor(p->x, e.d, make_layout(shape(p->m, p->n), stride(p->ldx, 1))); // (M,N)
+    gemm_element in = { .product = convert(F32, product), .c = variable(F32, immf(0)), .row = i, .col = j };
+    if (e.d == CKL_I32) {
+        set(gD, coord(i, j), product);
+        return;
+    }
+    if (e.gated)
+        in.up = convert(F32, up);
     if (e.c)
-        IF(ne(p->beta, immf(0)))
-            assign(c, at_f32(gC, i, j));
+        IF(ne(s.beta, immf(0)))
+            assign(in.c, at_f32(gC, i, j));
     if (e.bias)
-        bias = at_f32(gBias, j);
-    set(gD, coord(i, j), gemm_finish(e, (gemm_scalars){ p->alpha, p->beta }, product, c, bias));
+        in.bias =
+            e.bias_along == CKL_GEMM_ALONG_M ? load_of_row(p->bias, e.d, p->m, i) : load_of_row(p->bias, e.d, p->n, j);
+    if (e.scale_a == CKL_GEMM_SCALE_ROW)
+        in.scale_a = load_of_row(p->scale_a, F32, p->m, i);
+    if (e.scale_b == CKL_GEMM_SCALE_ROW)
+        in.scale_b = load_of_row(p->scale_b, F32, p->n, j);
+    if (gemm_is_backward(e.activation))
+        in.x = at_f32(gX, i, j);
+    gemm_finished out = gemm_finish(e, s, in);
+    if (e.preactivation)
+        set(gX, coord(i, j), out.x);
+    set(gD, coord(i, j), out.d);
 }

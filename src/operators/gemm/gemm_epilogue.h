@@ -7,16 +7,51 @@
 
 /* The scalars of a call. */
 typedef struct gemm_scalars {
-    val alpha, beta;
+    val alpha, beta; // alpha is also that of operands that have one scale each
+    val scale_d;
 } gemm_scalars;
 
-/* activation(alpha * product + beta * c + bias), f32; c and bias are read only where the epilogue has them. */
-val gemm_finish(gemm_epilogue e, gemm_scalars s, val product, val c, val bias);
+/* Where they come from: parameters. */
+typedef struct gemm_scalar_sources {
+    val alpha, beta, device_alpha, device_beta, scale_a, scale_b, scale_d;
+} gemm_scalar_sources;
+
+#define GEMM_SCALAR_SOURCES(p)                                                                               \
+    (gemm_scalar_sources)                                                                                    \
+    {                                                                                                        \
+        (p)->alpha, (p)->beta, (p)->device_alpha, (p)->device_beta, (p)->scale_a, (p)->scale_b, (p)->scale_d \
+    }
+
+gemm_scalars gemm_load_scalars(gemm_epilogue e, gemm_scalar_sources from);
+
+/*
+ * What happens last to every element of D, by a function that is called while the kernel is described: it gets the value as f32 and
+ * where it lies, and gives another. docs/operators.md has an example.
+ */
+typedef struct gemm_custom {
+    val (*apply)(val x, val row, val col, void *user);
+    void *user;
+} gemm_custom;
+
+/* One element of A*B and what meets it, all f32: no value where the epilogue does not have it. */
+typedef struct gemm_element {
+    val product, c, bias, x;
+    val up;               // of gated products: the one of the last columns
+    val scale_a, scale_b; // of its row, of its column
+    val row, col;         // where it lies in D: for a custom epilogue
+} gemm_element;
+
+/* What becomes of it: X, and D before it is rounded. */
+typedef struct gemm_finished {
+    val x, d;
+} gemm_finished;
+
+gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in);
 
 /* The parameters of one product of a batch. */
 gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product);
 
-/* The same for element (i,j) of D, by a kernel that addresses memory itself; C is read where beta is not 0. */
-void gemm_store(gemm_epilogue e, const gemm_values *p, val i, val j, val product);
+/* The same for element (i,j) of D, by a kernel that addresses memory itself; C is read where beta is not 0; `up` is of gated products. */
+void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up);
 
 #endif

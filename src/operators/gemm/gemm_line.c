@@ -15,7 +15,7 @@ static ckl_status prepare(void *problem)
     gemm_problem *p = problem;
     p->c |= p->beta != 0;
     if (p->c)
-        p->desc.c = p->desc.d ? p->desc.d : p->desc.a;
+        p->desc.c = gemm_result_type(&p->desc);
     return CKL_OK;
 }
 

@@ -1,6 +1,44 @@
-/* gemm_naive.c - one thread computes one element of D: the first rung of the ladder, for any size and alignment. */
+/* gemm_naive.c - one thread computes one element of D: the first rung of the ladder, for any type, size and alignment. */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
+
+/* The address of element l of row i of A, or of column i of B. */
+static val address_of(gemm_epilogue e, char matrix, const gemm_values *p, val i, val l)
+{
+    const bool is_a = matrix == 'a', k_major = gemm_k_major(e.layout, matrix);
+    val row = k_major ? i : l, col = k_major ? l : i;
+    val element = add(mul(row, is_a ? p->lda : p->ldb), col);
+    return add(is_a ? p->a : p->b, convert(U64, mul(element, imm((int)ckl_dtype_bytes(e.ab)))));
+}
+
+/* An 8-bit float as f32, by integer arithmetic: sm_80 has no instruction for it. */
+static val f32_of_f8(ckl_dtype dtype, val byte)
+{
+    const bool e4m3 = dtype == CKL_E4M3;
+    const int shift = e4m3 ? 20 : 21;
+    val bits = convert(U32, byte), magnitude = bit_and(bits, imm(0x7f));
+    val scaled =
+        bitcast(F32, shift_left(magnitude, imm(shift))); // the exponent's bias is that of f32, subnormals as well
+    val finite = mul(scaled, immf(e4m3 ? 0x1p120 : 0x1p112));
+    val special =
+        e4m3 ? select(eq(magnitude, imm(0x7f)), immf(NAN), finite)
+             : select(gt(magnitude, imm(0x7c)), immf(NAN), select(eq(magnitude, imm(0x7c)), immf(INFINITY), finite));
+    return select(ge(bits, imm(0x80)), neg(special), special);
+}
+
+/* An element of A or B as it is multiplied: of tf32 without the low bits of its fraction, of i8 as an integer. */
+static val factor(gemm_epilogue e, val address)
+{
+    const bool f8 = e.ab == CKL_E4M3 || e.ab == CKL_E5M2;
+    val x = at(gmem_tensor(address, f8 ? CKL_U8 : e.ab, compact(leaf(1))), 0);
+    if (f8)
+        return f32_of_f8(e.ab, x);
+    if (e.ab == CKL_I8)
+        return convert(I32, bitcast(CKL_I16, x)); // as it was loaded: with its sign
+    if (e.math == CKL_GEMM_TF32)
+        return bitcast(F32, bit_and(bitcast(U32, x), imm_as(U32, 0xffffe000)));
+    return convert(F32, x);
+}
 
 void gemm_naive(const void *config, int kernel)
 {
@@ -14,12 +52,18 @@ void gemm_naive(const void *config, int kernel)
     val count = mul(all.m, all.n);
     IF(lt(element, mul(all.batch, count))) {
         gemm_values p = gemm_product_of(cfg->epilogue, &all, div(element, count));
-        tensor gA = gmem_tensor(p.a, dtype, make_layout(shape(p.m, p.k), stride(p.lda, 1))); // (M,K)
-        tensor gB = gmem_tensor(p.b, dtype, make_layout(shape(p.n, p.k), stride(p.ldb, 1))); // (N,K)
         val within = rem(element, count), i = div(within, p.n), j = rem(within, p.n);
-        val sum = variable(F32, immf(0));
-        LOOP(l, p.k)
-            assign(sum, fma(at_f32(gA, i, l), at_f32(gB, j, l), sum));
-        gemm_store(cfg->epilogue, &p, i, j, sum);
+        ir_type sums = dtype == CKL_I8 ? I32 : F32;
+        val sum = variable(sums, convert(sums, imm(0))), up = variable(sums, convert(sums, imm(0)));
+        LOOP(l, p.k) {
+            val a = factor(cfg->epilogue, address_of(cfg->epilogue, 'a', &p, i, l));
+            val b = factor(cfg->epilogue, address_of(cfg->epilogue, 'b', &p, j, l));
+            assign(sum, sums == F32 ? fma(a, b, sum) : add(mul(a, b), sum));
+            if (cfg->epilogue.gated) {
+                b = factor(cfg->epilogue, address_of(cfg->epilogue, 'b', &p, add(j, p.n), l));
+                assign(up, sums == F32 ? fma(a, b, up) : add(mul(a, b), up));
+            }
+        }
+        gemm_store(cfg->epilogue, gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(&p)), &p, i, j, sum, up);
     }
 }

@@ -28,7 +28,7 @@ ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const ge
 /* Do rows, and matrices of a batch, all start at multiples of so many bytes if the first one does? */
 bool gemm_rows_aligned(const ckl_gemm_desc *d, char matrix, int bytes);
 
-/* The longest vector, of 16 bytes at most, in which all rows of A and B can be read, in elements. */
+/* The longest vector, of 16 bytes at most, along K in which A and B can be read where they are K-major, in elements. */
 int gemm_vector_of(const ckl_gemm_desc *d);
 
 #endif

@@ -1,14 +1,14 @@
 /*
- * gemm_repitch.c - rows that start at any element, copied to rows that start at multiples of 16 bytes.
+ * gemm_repitch.c - matrices that sm90 cannot take as they lie, copied to rows that start at multiples of 16 bytes, or transposed.
  *
- * A thread makes 16 bytes of a few rows, each from the two aligned vectors that hold them: whole words by selecting, the last half
- * word by permuting bytes. Neighbours read the same vectors again, from L1. Where the two would reach beyond the matrix, at its
- * first and last vector, elements are copied one by one.
+ * A thread makes 16 bytes of a few rows, each from the two aligned vectors that hold them: whole words by selecting, the bytes
+ * that are left by permuting. Neighbours read the same vectors again, from L1. Where the two would reach beyond the matrix, at its
+ * first and last vector, elements are copied one by one. What is transposed goes through a square tile in shared memory.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_config.h"
 
-enum { VECTOR = GEMM_REPITCH_VECTOR, WORDS = VECTOR / 2, ROWS = GEMM_REPITCH_ROWS };
+enum { BYTES = GEMM_REPITCH_BYTES, WORDS = BYTES / 4, ROWS = GEMM_REPITCH_ROWS, TILE = GEMM_TURN_TILE };
 
 /* The aligned bytes that hold a vector of a row. */
 typedef struct window {
@@ -22,7 +22,9 @@ typedef struct window {
 /* The copy that this CTA takes part in. */
 typedef struct repitch {
     ckl_dtype type;
+    int vector; // elements
     val from_ld, from_stride, to, to_ld, rows, length;
+    val cta;       // of those of this copy
     val matrix;    // of the batch
     val from, end; // its addresses
     val first;     // element of the row that this thread's vector begins with
@@ -38,7 +40,7 @@ static window load_window(const repitch *k, val row, val start)
     window w = { .row = row, .inside = lt(row, k->rows), .rWords = fragment(I32, compact(leaf(2 * WORDS))) };
     val aligned = bit_and(start, imm_as(U64, -16));
     w.phase = convert(U32, sub(start, aligned));
-    w.whole = logical_and(w.inside, logical_and(ge(aligned, k->from), le(add(aligned, imm(2 * 16)), k->end)));
+    w.whole = logical_and(w.inside, logical_and(ge(aligned, k->from), le(add(aligned, imm(2 * BYTES)), k->end)));
     fill(w.rWords, imm_as(I32, 0));
     IF(w.whole)
         copy(gmem_tensor(aligned, I32, compact(leaf(2 * WORDS))), w.rWords, 16);
@@ -46,7 +48,7 @@ static window load_window(const repitch *k, val row, val start)
 }
 
 /* The vector's words. */
-static tensor shifted(const window *w)
+static tensor shifted(const repitch *k, const window *w)
 {
     val words[2 * WORDS];
     for (int i = 0; i < 2 * WORDS; i++)
@@ -56,18 +58,20 @@ static tensor shifted(const window *w)
         words[i] = select(two, words[i + 2], words[i]);
     for (int i = 0; i < WORDS + 1; i++)
         words[i] = select(one, words[i + 1], words[i]);
-    val half = select(ne(bit_and(w->phase, imm(2)), imm(0)), imm_as(U32, 0x5432), imm_as(U32, 0x3210));
+    val selector = add(mul(bit_and(w->phase, imm(3)), imm_as(U32, 0x1111)), imm_as(U32, 0x3210));
     tensor rOut = fragment(I32, compact(leaf(WORDS))); // (WORDS)
-    for (int i = 0; i < WORDS; i++)
-        set(rOut, i, bitcast(I32, permute_bytes(words[i], words[i + 1], half)));
+    for (int i = 0; i < WORDS; i++) {
+        val word = ckl_dtype_bytes(k->type) == 4 ? words[i] : permute_bytes(words[i], words[i + 1], selector);
+        set(rOut, i, bitcast(I32, word));
+    }
     return rOut;
 }
 
 static void store_elements(const repitch *k, const window *w, val to)
 {
     tensor gX = gmem_tensor(k->from, k->type, make_layout(shape(k->rows, k->length), stride(k->from_ld, 1)));
-    tensor gY = gmem_tensor(to, k->type, compact(leaf(VECTOR)));
-    for (int e = 0; e < VECTOR; e++) {
+    tensor gY = gmem_tensor(to, k->type, compact(leaf(k->vector)));
+    for (int e = 0; e < k->vector; e++) {
         val i = add(k->first, imm(e));
         IF(lt(i, k->length))
             set(gY, e, at(gX, w->row, i));
@@ -77,7 +81,7 @@ static void store_elements(const repitch *k, const window *w, val to)
 static void store_window(const repitch *k, const window *w, val to)
 {
     IF(w->whole) {
-        copy(shifted(w), gmem_tensor(to, I32, compact(leaf(WORDS))), 16);
+        copy(shifted(k, w), gmem_tensor(to, I32, compact(leaf(WORDS))), 16);
     }
     ELSE
     {
@@ -104,16 +108,81 @@ static void copy_rows(const repitch *k, val row)
     }
 }
 
+/* This thread's vector of a few rows. */
+static void copy_straight(repitch k)
+{
+    val vectors = convert(U32, div(add(k.length, imm(k.vector - 1)), imm(k.vector)));
+    val ctas = div(add(vectors, imm(GEMM_REPITCH_THREADS - 1)), imm(GEMM_REPITCH_THREADS)); // of some rows
+    val of_matrix = mul(ctas, convert(U32, div(add(k.rows, imm(ROWS - 1)), imm(ROWS))));
+    val cta = rem(k.cta, of_matrix), first_row = convert(I64, mul(div(cta, ctas), imm(ROWS)));
+    val vector = add(mul(rem(cta, ctas), imm(GEMM_REPITCH_THREADS)), thread());
+    k.matrix = convert(I64, div(k.cta, of_matrix));
+    k.first = convert(I64, mul(vector, imm(k.vector)));
+    k.from = add(k.from, bytes_of(&k, mul(k.matrix, k.from_stride)));
+    k.end = add(k.from, bytes_of(&k, add(mul(sub(k.rows, imm(1)), k.from_ld), k.length)));
+    IF(lt(vector, vectors))
+        copy_rows(&k, first_row);
+}
+
+/* A tile of the source into shared memory by elements, (COLS,ROWS): what is a column there is a row now. */
+static void load_tile(const repitch *k, val row, val col, tensor sX)
+{
+    enum { AT_ONCE = GEMM_REPITCH_THREADS / TILE };
+    tensor gX = gmem_tensor(k->from, k->type, make_layout(shape(k->rows, k->length), stride(k->from_ld, 1)));
+    val along = rem(thread(), imm(TILE)), start = div(thread(), imm(TILE));
+    val x[TILE / AT_ONCE], column = add(col, convert(I64, along));
+    for (int i = 0; i < TILE / AT_ONCE; i++) {
+        val r = add(row, convert(I64, add(start, imm(i * AT_ONCE))));
+        val inside = logical_and(lt(r, k->rows), lt(column, k->length));
+        val first = tensor_address(gX, coord(select(inside, r, imm64(0)), select(inside, column, imm64(0))));
+        x[i] = at(gmem_tensor(first, k->type, compact(leaf(1))), 0);
+    }
+    for (int i = 0; i < TILE / AT_ONCE; i++)
+        set(sX, coord(along, add(start, imm(i * AT_ONCE))), x[i]);
+}
+
+/* Rows of the tile to the copy, in vectors: its rows are padded to whole ones. */
+static void store_tile(const repitch *k, val row, val col, tensor sX)
+{
+    const int across = TILE / k->vector, at_once = GEMM_REPITCH_THREADS / across;
+    val element = mul(rem(thread(), imm(across)), imm(k->vector)), start = div(thread(), imm(across));
+    val r = add(row, convert(I64, element));
+    for (int i = 0; i < TILE / at_once; i++) {
+        val local = add(start, imm(i * at_once)), column = add(col, convert(I64, local));
+        val to_row = add(mul(k->matrix, k->length), column);
+        val to = add(k->to, bytes_of(k, add(mul(to_row, k->to_ld), r)));
+        tensor sVector = tensor_with_layout(slice(sX, local, _), compact(leaf(k->vector))); // (VECTOR)
+        sVector.address = tensor_address(sX, coord(local, element));
+        IF(logical_and(lt(column, k->length), lt(r, k->rows)))
+            copy(sVector, gmem_tensor(to, k->type, compact(leaf(k->vector))), BYTES);
+    }
+}
+
+/* A tile of a matrix. */
+static void copy_turned(repitch k, tensor sX)
+{
+    val across = convert(U32, div(add(k.length, imm(TILE - 1)), imm(TILE)));
+    val of_matrix = mul(across, convert(U32, div(add(k.rows, imm(TILE - 1)), imm(TILE)))), tile = rem(k.cta, of_matrix);
+    val row = convert(I64, mul(div(tile, across), imm(TILE))), col = convert(I64, mul(rem(tile, across), imm(TILE)));
+    k.matrix = convert(I64, div(k.cta, of_matrix));
+    k.from = add(k.from, bytes_of(&k, mul(k.matrix, k.from_stride)));
+    load_tile(&k, row, col, sX);
+    cta_sync();
+    store_tile(&k, row, col, sX);
+}
+
 static repitch describe_copy(ckl_dtype type, const gemm_repitch_values *p, val other)
 {
     return (repitch){ .type = type,
+                      .vector = BYTES / (int)ckl_dtype_bytes(type),
                       .from = select(other, p->from[1], p->from[0]),
                       .from_ld = select(other, p->from_ld[1], p->from_ld[0]),
                       .from_stride = select(other, p->from_stride[1], p->from_stride[0]),
                       .to = select(other, p->to[1], p->to[0]),
                       .to_ld = select(other, p->to_ld[1], p->to_ld[0]),
                       .rows = select(other, p->copy_rows[1], p->copy_rows[0]),
-                      .length = p->copy_length };
+                      .length = select(other, p->copy_length[1], p->copy_length[0]),
+                      .cta = sub(cta_x(), select(other, p->second, imm(0))) };
 }
 
 void gemm_repitch(const gemm_sm90_config *cfg)
@@ -123,17 +192,19 @@ void gemm_repitch(const gemm_sm90_config *cfg)
     grid_wait();
     launch_dependents();
     val other = ge(cta_x(), p.second);
-    repitch k = describe_copy(cfg->epilogue.ab, &p, other);
-    val vectors = convert(U32, div(add(k.length, imm(VECTOR - 1)), imm(VECTOR)));
-    val ctas = div(add(vectors, imm(GEMM_REPITCH_THREADS - 1)), imm(GEMM_REPITCH_THREADS)); // of some rows
-    val of_matrix = mul(ctas, convert(U32, div(add(k.rows, imm(ROWS - 1)), imm(ROWS))));
-    val number = sub(cta_x(), select(other, p.second, imm(0)));
-    val cta = rem(number, of_matrix), first_row = convert(I64, mul(div(cta, ctas), imm(ROWS)));
-    val vector = add(mul(rem(cta, ctas), imm(GEMM_REPITCH_THREADS)), thread());
-    k.matrix = convert(I64, div(number, of_matrix));
-    k.first = convert(I64, mul(vector, imm(VECTOR)));
-    k.from = add(k.from, bytes_of(&k, mul(k.matrix, k.from_stride)));
-    k.end = add(k.from, bytes_of(&k, add(mul(sub(k.rows, imm(1)), k.from_ld), k.length)));
-    IF(lt(vector, vectors))
-        copy_rows(&k, first_row);
+    ckl_dtype type = cfg->epilogue.ab;
+    const repitch k = describe_copy(type, &p, other);
+    if (ckl_dtype_bytes(type) == 2) { // is never transposed
+        copy_straight(k);
+        return;
+    }
+    layout padded = make_layout(shape(TILE, TILE), stride(TILE + k.vector, 1)); // rows start at multiples of 16 bytes
+    tensor sX = smem_tensor("tile", type, padded, 16);                          // (COLS,ROWS)
+    IF(ne(select(other, p.turned[1], p.turned[0]), imm(0))) {
+        copy_turned(k, sX);
+    }
+    ELSE
+    {
+        copy_straight(k);
+    }
 }

@@ -15,10 +15,6 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     const ckl_gemm_desc *d = desc;
     const gemm_naive_config *c = config;
     TRY(gemm_check_epilogue("naive", d, &c->epilogue));
-    if (ckl_dtype_bytes(d->a) == 1)
-        FAIL(CKL_UNSUPPORTED, "gemm naive: a=%s has 8 bits", ckl_dtype_name(d->a));
-    if (d->math == CKL_GEMM_TF32)
-        FAIL(CKL_UNSUPPORTED, "gemm naive: math=tf32 is of tensor cores");
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "gemm naive: threads=%d must be a multiple of 32 up to %d", c->threads,
              device->threads_per_cta_max);
@@ -50,7 +46,7 @@ const implementation gemm_naive_implementation = {
 /* Tiles of D of all products. */
 static int64_t tiles_of(const ckl_gemm_desc *d, int tile_m, int tile_n)
 {
-    return d->batch * ceil_div(d->m, tile_m) * ceil_div(d->n, tile_n);
+    return d->batch * ceil_div(d->m, tile_m) * ceil_div(d->gated ? 2 * d->n : d->n, tile_n);
 }
 
 static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, void *config)
@@ -60,6 +56,11 @@ static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, 
     c->epilogue = gemm_epilogue_of(d);
     c->tile_m = c->tile_n = tiles_of(d, 128, 128) < device->sm_count ? 64 : 128;
     c->vec = gemm_vector_of(d);
+    if (c->vec * (int)ckl_dtype_bytes(d->a) < 4) // what cp.async does not copy
+        c->vec = 1;
+    if (d->a == CKL_F32 && (d->math == CKL_GEMM_F32X3 || (d->math == CKL_GEMM_F32 && c->vec == 1)))
+        c->tile_n =
+            64; // two parts of each operand, or addresses of so many copies, beside 128 sums of a thread would spill
     return CKL_OK;
 }
 
@@ -69,14 +70,16 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
     const ckl_gemm_desc *d = desc;
     const gemm_tiled_config *c = config;
     TRY(gemm_check_epilogue("tiled", d, &c->epilogue));
-    if (d->a != CKL_F16 && d->a != CKL_BF16)
-        FAIL(CKL_UNSUPPORTED, "gemm tiled: a=%s is none of f16, bf16", ckl_dtype_name(d->a));
+    if (d->a == CKL_E4M3 || d->a == CKL_E5M2)
+        FAIL(CKL_UNSUPPORTED, "gemm tiled: a=%s is none of f16, bf16, f32, i8", ckl_dtype_name(d->a));
     if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
         FAIL(CKL_INVALID, "gemm tiled: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
-    if (c->stages < 2 || c->stages > 8)
-        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in 2..8", c->stages);
-    if (c->vec != 1 && c->vec != 2 && c->vec != 4 && c->vec != 8)
-        FAIL(CKL_INVALID, "gemm tiled: vec=%d is none of 1 2 4 8", c->vec);
+    int least = d->a == CKL_F32 && d->math == CKL_GEMM_F32 ? 3 : 2;
+    if (c->stages < least || c->stages > 8)
+        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in %d..8", c->stages, least);
+    int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
+    if (c->vec != 1 && bytes != 4 && bytes != 8 && bytes != 16)
+        FAIL(CKL_INVALID, "gemm tiled: vec=%d is neither 1 nor as many elements as 4, 8 or 16 bytes", c->vec);
     if (c->vec > gemm_vector_of(d))
         FAIL(CKL_UNSUPPORTED, "gemm tiled: rows of A and B start at multiples of %d elements, vec=%d wants more",
              gemm_vector_of(d), c->vec);
@@ -92,7 +95,8 @@ static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_strea
     const ckl_gemm_args *x = args;
     const gemm_tiled_config *c = plan->config;
     int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
-    if (!PLAN_ALIGNED(bytes, x->a, x->b))
+    const choice layout = (choice)d->layout;
+    if (!PLAN_ALIGNED(bytes, gemm_k_major(layout, 'a') ? x->a : NULL, gemm_k_major(layout, 'b') ? x->b : NULL))
         FAIL(CKL_INVALID, "gemm tiled: a=%p or b=%p is not aligned to %d bytes; config='vec=1' takes any alignment",
              x->a, x->b, bytes);
     const gemm_params params = gemm_params_of(d, args);
@@ -104,6 +108,6 @@ static const field tiled_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_tiled_co
 
 const implementation gemm_tiled_implementation = {
     IMPLEMENTATION_PARTS(gemm, tiled),
-    .summary = "shared-memory tiles by cp.async, mma.sync, rows of any pitch; every GPU from sm_80 on",
+    .summary = "shared-memory tiles by cp.async, mma.sync or, of f32, multiply-adds; rows of any pitch; from sm_80 on",
     .params = &gemm_param_list,
 };

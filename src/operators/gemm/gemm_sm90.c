@@ -36,6 +36,8 @@ static void initialise(const sm90_kernel *k)
         pipeline_init(&k->ring);
         for (int b = 0; k->epilogue.c && b < k->cfg->consumers; b++)
             mbarrier_init(smem_address(k->c_barriers + 8 * b), 1);
+        for (int b = 0; gemm_is_backward(k->epilogue.activation) && b < k->cfg->consumers; b++)
+            mbarrier_init(smem_address(k->x_barriers + 8 * b), 1);
         gemm_sm90_parts_init(k);
         fence_mbarrier_init();
     }
@@ -73,11 +75,17 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.tCrA = descriptors_A(&c.mma, sA);
     c.tCrB = descriptors_B(&c.mma, k->sB);
     c.acc = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
+    if (k->epilogue.accumulation == CKL_GEMM_ACCURATE) {
+        c.part = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
+        fill(c.part, immf(0));
+    }
     fill(c.acc, convert(c.acc.dtype, imm(0))); // once: the first wgmma of a tile ignores them
     c.sD = slice(k->sD, _, _, _, c.index);
-    if (k->epilogue.bias)
-        c.sBias = slice(k->sBias, _, c.index);
-    if (k->epilogue.c)
+    c.scalars = gemm_load_scalars(k->epilogue, GEMM_SCALAR_SOURCES(&k->p));
+    for (int v = 0; v < GEMM_VECTORS; v++)
+        if (k->size.vectors[v])
+            c.sVectors[v] = slice(k->sVectors[v], _, c.index);
+    if (k->epilogue.c || gemm_is_backward(k->epilogue.activation))
         c.c_parity = variable(U32, imm(0));
     if (cfg->split > 1) {
         c.sParts = slice(k->sParts, _, _, _, _, c.index);
@@ -89,21 +97,19 @@ static consumer_role describe_consumer(const sm90_kernel *k)
 /* The part of a tile that a consumer finishes. Of a split tile that is a slice of the columns, in the CTAs that have one. */
 static void consume_tile(const sm90_kernel *k, const consumer_role *c, val tile, pipeline_state *stage)
 {
-    val bias[BIAS_MAX];
     tile_place at = gemm_sm90_tile(k, tile);
     if (!k->cfg->pingpong)
         at.row = add(at.row, mul(c->index, imm(k->size.consumer_rows)));
     at.col = add(at.col, mul(k->rank_k, imm(k->size.columns)));
-    if (k->epilogue.bias)
-        gemm_sm90_load_bias(k, c, &at, bias);
+    const epilogue_vectors vectors = gemm_sm90_load_vectors(k, c, &at);
     gemm_sm90_mainloop(k, c, stage);
     if (k->cfg->split == 1) {
-        gemm_sm90_epilogue(k, c, &at, bias);
+        gemm_sm90_epilogue(k, c, &at, &vectors);
         return;
     }
     gemm_sm90_parts_sum(k, c);
     IF(lt(k->rank_k, imm(k->size.finishers)))
-        gemm_sm90_epilogue(k, c, &at, bias);
+        gemm_sm90_epilogue(k, c, &at, &vectors);
 }
 
 static void consumer(const sm90_kernel *k)
@@ -140,7 +146,7 @@ static void describe_schedule(sm90_kernel *k)
         k->rank_n = div(rank, imm(cfg->cluster_m));
     }
     k->tiles =
-        make_tile_schedule(k->p.m, k->p.n, cfg->tile_m * cfg->cluster_m, cfg->tile_n * cfg->cluster_n, cfg->group);
+        make_tile_schedule(k->p.m, k->p.n, cfg->tile_m * cfg->cluster_m, k->size.tile_n * cfg->cluster_n, cfg->group);
     k->count = cfg->batched ? mul(k->tiles.count, k->p.batch) : k->tiles.count;
     k->first_tile = div(cta_x(), imm(k->size.cluster));
     k->clusters = div(grid_x(), imm(k->size.cluster));

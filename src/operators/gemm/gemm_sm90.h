@@ -29,13 +29,14 @@ typedef struct sm90_kernel {
     gemm_epilogue epilogue;
     gemm_sm90_shape size;
     gemm_sm90_values p;
-    tma_copy tmaA, tmaB, tmaC, tmaD;
+    tma_copy tmaA, tmaB, tmaC, tmaD, tmaX;
     tensor sA, sB; // (BM,BK,STAGES), (BN,BK,STAGES)
-    tensor sD;     // (ROWS,COLS,BUFFERS,CONSUMERS)
-    tensor sBias;  // (BIAS,CONSUMERS) f32
-    tensor sParts; // (2,THREADS,PAIRS,SPLIT,CONSUMERS) f32
+    bool a_k_major, b_k_major;
+    tensor sD;                     // (ROWS,COLS,BUFFERS,CONSUMERS)
+    tensor sVectors[GEMM_VECTORS]; // (ELEMENTS,CONSUMERS) f32
+    tensor sParts;                 // (2,THREADS,PAIRS,SPLIT,CONSUMERS) f32
     pipeline ring;
-    int64_t c_barriers;                // one per consumer: its next C has arrived
+    int64_t c_barriers, x_barriers;    // one per consumer: its next C has arrived; its next X
     int64_t parts_arrived, parts_free; // one per consumer: the partial sums of all CTAs are here; they may be sent
     val k_first, k_tiles;              // K tiles of this CTA
     tile_schedule tiles;               // of one product
@@ -53,18 +54,24 @@ typedef struct consumer_role {
     val releases, peer; // predicate: this thread frees stages; of the CTA whose empty barriers these are
     tiled_mma mma;
     tensor acc;        // (MMA,MMA_M,MMA_N)
+    tensor part;       // the same of one K tile, where they are summed in f32
     tensor tCrA, tCrB; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
     tensor sD;         // (ROWS,COLS,BUFFERS)
-    tensor sBias;      // (BIAS)
-    tensor sParts;     // (2,THREADS,PAIRS,SPLIT)
-    val c_parity;      // of the next phase of its C barrier
-    val parts_parity;  // of the next phase of its barrier of partial sums
+    gemm_scalars scalars;
+    tensor sVectors[GEMM_VECTORS]; // (ELEMENTS)
+    tensor sParts;                 // (2,THREADS,PAIRS,SPLIT)
+    val c_parity;                  // of the next phase of its barriers of C and X
+    val parts_parity;              // of the next phase of its barrier of partial sums
 } consumer_role;
 
+enum { MN_SPAN = GEMM_TILE_BYTES / 2 }; // elements of 16 bits of M or N in one box of an operand that is not K-major
+
 /* gemm_sm90_tiles.c: parameters, shared memory, and where a tile lies. */
+bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand); // 'a' or 'b' of the tile
 void gemm_sm90_parameters(sm90_kernel *k);
 void gemm_sm90_memory(sm90_kernel *k);
 
+tensor gemm_sm90_transposed(tensor t);                     // a tile with rows and columns in each other's place
 tile_place gemm_sm90_tile(const sm90_kernel *k, val tile); // this CTA's, of a cluster's tile
 
 /* gemm_sm90_producer.c: the warpgroup that loads; and what all threads may ask for before the kernel before has ended. */
@@ -84,9 +91,13 @@ void gemm_sm90_parts_init(const sm90_kernel *k);
 void gemm_sm90_parts_sum(const sm90_kernel *k, const consumer_role *c);
 void gemm_sm90_parts_leave(const sm90_kernel *k, const consumer_role *c);
 
-/* gemm_sm90_epilogue.c: the consumer's accumulators to D, from a place on; its bias is loaded before the mainloop. */
-enum { BIAS_MAX = 256 / WARPGROUP }; // elements of a thread
-void gemm_sm90_load_bias(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val bias[BIAS_MAX]);
-void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile_place *at, const val bias[BIAS_MAX]);
+/* gemm_sm90_epilogue.c: the consumer's accumulators to D, from a place on; its vectors are loaded before the mainloop. */
+enum { VECTOR_LOADS = 256 / WARPGROUP }; // elements of a thread
+typedef struct epilogue_vectors {
+    val loaded[GEMM_VECTORS][VECTOR_LOADS];
+} epilogue_vectors;
+epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
+void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile_place *at,
+                        const epilogue_vectors *vectors);
 
 #endif

@@ -44,7 +44,9 @@ void gemm_sm90_fit_memory(gemm_sm90_config *c, int64_t k_steps, const ckl_device
 /* What TMA cannot store of D: nothing, the ends of its rows, or all because rows of it or of C start anywhere. */
 static int ragged_of(const ckl_gemm_desc *d)
 {
-    if (!gemm_rows_aligned(d, 'd', TMA_ALIGNMENT) || (d->c && !gemm_rows_aligned(d, 'c', TMA_ALIGNMENT)))
+    bool x = d->preactivation || gemm_is_backward((choice)d->activation);
+    if (!gemm_rows_aligned(d, 'd', TMA_ALIGNMENT) || (d->c && !gemm_rows_aligned(d, 'c', TMA_ALIGNMENT)) ||
+        (x && !gemm_rows_aligned(d, 'x', TMA_ALIGNMENT)))
         return GEMM_ALL_RAGGED;
     return d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
 }
@@ -67,7 +69,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->tile_m = t->tile_m;
     c->tile_n = t->swap ? gemm_sm90_swapped_columns(d->m) : t->tile_n;
     c->consumers = t->consumers;
-    c->pingpong = t->pingpong;
+    c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST; // one adds while the other's tensor cores work
     c->cluster_m = t->cluster_m;
     c->cluster_n = t->cluster_n;
     c->split = t->split;
@@ -111,7 +113,9 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
 {
     bool slow_a = starts_inside_sector(d->lda, d->a), slow_b = starts_inside_sector(d->ldb, d->b);
     tiled_problem p = { .rows = c->swap ? d->n : d->m,
-                        .cols = c->swap ? d->m : d->n,
+                        .cols = c->swap    ? d->m
+                                : d->gated ? 2 * d->n
+                                           : d->n,
                         .steps = ceil_div(ceil_div(d->k, gemm_tile_k(d->a)), c->split),
                         .slow_a = c->swap ? slow_b : slow_a,
                         .slow_b = c->swap ? slow_a : slow_b };

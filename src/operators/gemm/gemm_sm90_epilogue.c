@@ -10,13 +10,12 @@ enum { ELEMENTS_AT_ONCE = 4 }; // of a thread, where D is stored by elements
 
 /* What one staging buffer holds of the consumer's rows and columns. */
 typedef struct subtile {
-    int rows, cols;     // where it starts in them
-    tile_place at;      // where it starts in D
-    int stores_pending; // that may still be reading their buffers, so that this one is free
-    tiled_mma mma;      // of its columns
-    tensor acc;         // (MMA,1,1)
-    tensor sD;          // (ROWS,COLS), as D lies
-    tensor sAcc;        // the same as the accumulators lie
+    int rows, cols; // where it starts in them
+    tile_place at;  // where it starts in D
+    tiled_mma mma;  // of its columns
+    tensor acc, up; // (MMA,1,1); of gated products up is the other half of the columns
+    tensor sD;      // (ROWS,COLS), as D lies
+    tensor sAcc;    // the same as the accumulators lie
 } subtile;
 
 /* Rows and columns of D. */
@@ -30,32 +29,42 @@ static val cols_of_D(const sm90_kernel *k)
     return k->cfg->swap ? k->p.m : k->p.n;
 }
 
-/* The first of the bias's elements that the consumer needs. */
-static val bias_start(const sm90_kernel *k, const tile_place *at)
+static ckl_dtype vector_type(const sm90_kernel *k, int v)
 {
-    return k->cfg->swap ? at->row : at->col;
+    return v == GEMM_BIAS ? k->epilogue.d : F32;
 }
 
-/* This thread's elements of the bias: loads that nothing waits for before the epilogue. */
-void gemm_sm90_load_bias(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val bias[BIAS_MAX])
+/* This thread's elements of the vectors: loads that nothing waits for before the epilogue. */
+epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_role *c, const tile_place *at)
 {
-    tensor gBias = gmem_tensor(k->p.bias, k->epilogue.d, make_layout(dynamic(cols_of_D(k)), leaf(1))); // (N)
-    for (int i = 0; i * WARPGROUP < k->size.bias; i++) {
-        val j = add(bias_start(k, at), add(c->tid, imm(i * WARPGROUP)));
-        bias[i] = variable(k->epilogue.d, ir_float(k->epilogue.d, 0));
-        IF(lt(j, cols_of_D(k)))
-            assign(bias[i], at(gBias, j));
+    const val addresses[] = {
+        [GEMM_BIAS] = k->p.bias, [GEMM_SCALE_OF_A] = k->p.scale_a, [GEMM_SCALE_OF_B] = k->p.scale_b
+    };
+    epilogue_vectors all;
+    for (int v = 0; v < GEMM_VECTORS; v++) {
+        const bool along_rows = gemm_sm90_along_rows(k->cfg, v);
+        const ckl_dtype type = vector_type(k, v);
+        val start = along_rows ? at->row : at->col, count = along_rows ? k->p.m : k->p.n;
+        tensor gV = gmem_tensor(addresses[v], type, make_layout(dynamic(count), leaf(1))); // (M) or (N)
+        for (int i = 0; i * WARPGROUP < k->size.vectors[v]; i++) {
+            val j = add(start, add(c->tid, imm(i * WARPGROUP)));
+            all.loaded[v][i] = variable(type, ir_float(type, 0));
+            IF(lt(j, count))
+                assign(all.loaded[v][i], at(gV, j));
+        }
     }
+    return all;
 }
 
-/* The bias into shared memory, as f32; read after the epilogue's first barrier. */
-static void share_bias(const sm90_kernel *k, const consumer_role *c, const val bias[BIAS_MAX])
+/* The vectors into shared memory, as f32; read after the epilogue's first barrier. */
+static void share_vectors(const sm90_kernel *k, const consumer_role *c, const epilogue_vectors *all)
 {
-    for (int i = 0; i * WARPGROUP < k->size.bias; i++) {
-        val j = add(c->tid, imm(i * WARPGROUP));
-        IF(lt(j, imm(k->size.bias)))
-            set(c->sBias, j, convert(F32, bias[i]));
-    }
+    for (int v = 0; v < GEMM_VECTORS; v++)
+        for (int i = 0; i * WARPGROUP < k->size.vectors[v]; i++) {
+            val j = add(c->tid, imm(i * WARPGROUP));
+            IF(lt(j, imm(k->size.vectors[v])))
+                set(c->sVectors[v], j, convert(F32, all->loaded[v][i]));
+        }
 }
 
 /* The rows and columns of a staging buffer in steps that the threads move element by element, each at its place in D. */
@@ -80,25 +89,46 @@ static element_steps steps_of(const sm90_kernel *k, const subtile *h)
     };
 }
 
-/* The matrix of the batch at an address. */
-static tensor matrix_of(const sm90_kernel *k, const subtile *h, val address, val ld, val batch_stride)
+/* C, D or X: matrices of one type and size. */
+typedef struct output_matrix {
+    const tma_copy *tma;
+    val address, ld, batch_stride;
+} output_matrix;
+
+static output_matrix matrix_D(const sm90_kernel *k)
 {
-    val start = address;
+    return (output_matrix){ &k->tmaD, k->p.d, k->p.ldd, k->p.d_batch };
+}
+
+static output_matrix matrix_X(const sm90_kernel *k)
+{
+    return (output_matrix){ &k->tmaX, k->p.x, k->p.ldx, k->p.x_batch };
+}
+
+static output_matrix matrix_C(const sm90_kernel *k)
+{
+    return (output_matrix){ &k->tmaC, k->p.c, k->p.ldc, k->p.c_batch };
+}
+
+/* The one of the batch in global memory. */
+static tensor elements_of(const sm90_kernel *k, const subtile *h, const output_matrix *x)
+{
+    val start = x->address;
     if (k->cfg->batched) {
-        val elements = mul(convert(I64, h->at.batch), batch_stride);
-        start = add(address, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(k->epilogue.d)))));
+        val elements = mul(convert(I64, h->at.batch), x->batch_stride);
+        start = add(start, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(k->epilogue.d)))));
     }
-    return gmem_tensor(start, k->epilogue.d, make_layout(shape(rows_of_D(k), cols_of_D(k)), stride(ld, 1))); // (M,N)
+    return gmem_tensor(start, k->epilogue.d, make_layout(shape(rows_of_D(k), cols_of_D(k)), stride(x->ld, 1))); // (M,N)
 }
 
 /*
  * A staging buffer to D element by element, where it reaches past a ragged end of the rows: a TMA store would write whole
  * 16-byte chunks there.
  */
-static void store_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h)
+static void store_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *to)
 {
     const element_steps s = steps_of(k, h);
-    tensor gD = matrix_of(k, h, k->p.d, k->p.ldd, k->p.d_batch); // (M,N)
+    tensor gD = elements_of(k, h, to); // (M,N)
     LOOP(e, imm(s.count)) {
         tensor cStep = partition_S(&s.each, local_tile(s.cD, s.step, coord(e, 0)), c->tid);  // (1,STEPS,1)
         tensor sStep = partition_S(&s.each, local_tile(h->sD, s.step, coord(e, 0)), c->tid); // (1,STEPS,1)
@@ -108,11 +138,11 @@ static void store_elements(const sm90_kernel *k, const consumer_role *c, const s
     }
 }
 
-/* C to a staging buffer, the same way. */
-static void load_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h)
+/* C or X to a staging buffer, the same way. */
+static void load_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *from)
 {
     const element_steps s = steps_of(k, h);
-    tensor gC = matrix_of(k, h, k->p.c, k->p.ldc, k->p.c_batch); // (M,N)
+    tensor gC = elements_of(k, h, from); // (M,N)
     LOOP(e, imm(s.count)) {
         tensor cStep = partition_S(&s.each, local_tile(s.cD, s.step, coord(e, 0)), c->tid);  // (1,STEPS,1)
         tensor sStep = partition_D(&s.each, local_tile(h->sD, s.step, coord(e, 0)), c->tid); // (1,STEPS,1)
@@ -123,28 +153,52 @@ static void load_elements(const sm90_kernel *k, const consumer_role *c, const su
     named_sync(c->barrier, WARPGROUP);
 }
 
-static void load_box(const sm90_kernel *k, const consumer_role *c, const subtile *h)
+static void load_box(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *from,
+                     int64_t barriers)
 {
-    val barrier = add(smem_address(k->c_barriers), mul(c->index, imm(8)));
+    val barrier = add(smem_address(barriers), mul(c->index, imm(8)));
     IF(c->first_thread) {
-        mbarrier_expect(barrier, imm((int)tma_bytes(&k->tmaC)));
-        tma_load_of(&k->tmaC, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch, barrier, imm(0));
+        mbarrier_expect(barrier, imm((int)tma_bytes(from->tma)));
+        tma_load_of(from->tma, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch, barrier, imm(0));
     }
     mbarrier_wait(barrier, c->c_parity);
 }
 
-/* C into the staging buffer, then to registers in the order of the accumulators. beta = 0 leaves zeros. */
-static tensor load_C(const sm90_kernel *k, const consumer_role *c, const subtile *h)
+/* C or X into the staging buffer, then to registers in the order of the accumulators. */
+static void load_matrix(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *from,
+                        int64_t barriers, tensor rX)
 {
     int bytes = (int)ckl_dtype_bytes(k->epilogue.d);
+    tensor tCsX = partition_C(&h->mma, h->sAcc, c->tid); // (MMA,1,1)
+    if (k->cfg->ragged == GEMM_ALL_RAGGED)
+        load_elements(k, c, h, from);
+    else
+        load_box(k, c, h, from, barriers);
+    copy(tCsX, rX, k->cfg->swap ? bytes : 2 * bytes);
+}
+
+/* C of a subtile; beta = 0 leaves zeros. */
+static tensor load_C(const sm90_kernel *k, const consumer_role *c, const subtile *h)
+{
+    const output_matrix C = matrix_C(k);
     tensor rC = fragment_like(h->acc, F32);
-    tensor tCsC = partition_C(&h->mma, h->sAcc, c->tid); // (MMA,1,1)
     fill(rC, immf(0));
-    IF(ne(k->p.beta, immf(0))) {
-        (k->cfg->ragged == GEMM_ALL_RAGGED ? load_elements : load_box)(k, c, h);
-        copy(tCsC, rC, k->cfg->swap ? bytes : 2 * bytes);
-    }
+    IF(ne(c->scalars.beta, immf(0)))
+        load_matrix(k, c, h, &C, k->c_barriers, rC);
     return rC;
+}
+
+/* X, through the same buffer: all threads have read C. */
+static tensor load_X(const sm90_kernel *k, const consumer_role *c, const subtile *h)
+{
+    const output_matrix X = matrix_X(k);
+    tensor rX = fragment_like(h->acc, F32);
+    if (k->epilogue.c) {
+        fence_proxy_async();
+        named_sync(c->barrier, WARPGROUP);
+    }
+    load_matrix(k, c, h, &X, k->x_barriers, rX);
+    return rX;
 }
 
 /* Where this thread's elements are among the accumulators of a subtile. */
@@ -154,70 +208,140 @@ static tensor coordinates_of_subtile(const sm90_kernel *k, const consumer_role *
     return partition_C(&h->mma, identity_tensor(shape(64, columns)), c->tid); // (MMA,1,1)
 }
 
-/* The bias of this thread's columns of a subtile: a pair in every group of 8 columns; with swap=1 of its two rows, 8 apart. */
-static tensor read_bias(const sm90_kernel *k, const consumer_role *c, const subtile *h)
+/* This thread's part of a vector in a subtile: for its two rows, 8 apart, or a pair of columns in every group of 8. */
+static tensor read_vector(const sm90_kernel *k, const consumer_role *c, const subtile *h, int v)
 {
+    const bool along_rows = gemm_sm90_along_rows(k->cfg, v);
     tensor cD = coordinates_of_subtile(k, c, h);
-    bool swap = k->cfg->swap;
-    int count = swap ? 1 : k->size.d_cols / 8;
-    tensor columns = slice(c->sBias, add(coordinate(cD, swap ? 0 : 1, 0), imm(swap ? h->rows : h->cols)));
-    columns.layout = make_layout(shape(2, count), swap ? stride(8, 1) : stride(1, 8));
-    tensor rBias = fragment(F32, compact(shape(2, count))); // (2,COLS/8)
-    copy(columns, rBias, swap ? 4 : 8);
-    return rBias;
+    int count = along_rows ? 1 : (k->cfg->swap ? k->size.d_rows : k->size.d_cols) / 8;
+    val first = add(coordinate(cD, along_rows ? 0 : 1, 0), imm(along_rows ? h->rows : h->cols));
+    tensor mine = slice(c->sVectors[v], first);
+    mine.layout = make_layout(shape(2, count), along_rows ? stride(8, 1) : stride(1, 8));
+    tensor rV = fragment(F32, compact(shape(2, count))); // (2,COLS/8)
+    copy(mine, rV, along_rows ? 4 : 8);
+    return rV;
 }
 
-static void finish_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h, tensor rC)
+/* The vectors of a subtile; each at(,): that of accumulator i. */
+typedef struct subtile_vectors {
+    tensor rV[GEMM_VECTORS];
+    layout along[GEMM_VECTORS]; // distance of accumulator i from the thread's first, along the vector
+    bool along_rows[GEMM_VECTORS];
+} subtile_vectors;
+
+static subtile_vectors read_vectors(const sm90_kernel *k, const consumer_role *c, const subtile *h)
 {
+    tensor cD = coordinates_of_subtile(k, c, h);
+    subtile_vectors all = { 0 };
+    for (int v = 0; v < GEMM_VECTORS; v++)
+        if (k->size.vectors[v]) {
+            all.along_rows[v] = gemm_sm90_along_rows(k->cfg, v);
+            all.along[v] = coordinate_distances(cD, all.along_rows[v] ? 0 : 1);
+            all.rV[v] = read_vector(k, c, h, v);
+        }
+    return all;
+}
+
+static val vector_at_element(const sm90_kernel *k, const subtile_vectors *all, int v, int i)
+{
+    if (!k->size.vectors[v])
+        return immf(0);
+    int64_t j = index_at(all->along[v], i);
+    return at(all->rV[v], all->along_rows[v] ? coord(j / 8, 0) : coord(j % 8, j / 8));
+}
+
+/* The elements of X and D of a subtile, in the order of its accumulators. */
+typedef struct subtile_results {
+    tensor rX, rD;
+} subtile_results;
+
+static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h, tensor rC,
+                                      tensor rX)
+{
+    const bool backward = gemm_is_backward(k->epilogue.activation);
+    if (k->epilogue.d == CKL_I32)
+        return (subtile_results){ .rD = h->acc };
+    const subtile_vectors vectors = read_vectors(k, c, h);
+    const tensor cD = coordinates_of_subtile(k, c, h);
     const bool swap = k->cfg->swap;
-    layout along = coordinate_distances(coordinates_of_subtile(k, c, h), swap ? 0 : 1); // from the thread's first
-    gemm_scalars scalars = { k->p.alpha, k->p.beta };
-    tensor rBias = { 0 };
-    if (k->epilogue.bias)
-        rBias = read_bias(k, c, h);
-    tensor rD = fragment_like(h->acc, F32);
-    for (int i = 0; i < static_size(rD.layout) && !ir_failed(); i++) {
-        int64_t j = index_at(along, i);
-        int_tuple place = swap ? coord(j / 8, 0) : coord(j % 8, j / 8);
-        val bias = k->epilogue.bias ? at(rBias, place) : immf(0);
-        set(rD, i, gemm_finish(k->epilogue, scalars, at_f32(h->acc, i), k->epilogue.c ? at(rC, i) : immf(0), bias));
+    subtile_results out = { .rD = fragment_like(h->acc, F32) };
+    if (k->epilogue.preactivation)
+        out.rX = fragment_like(h->acc, F32);
+    for (int i = 0; i < static_size(out.rD.layout) && !ir_failed(); i++) {
+        gemm_finished done = gemm_finish(
+            k->epilogue, c->scalars,
+            (gemm_element){ .product = at_f32(h->acc, i),
+                            .row = k->epilogue.custom ? add(h->at.row, coordinate(cD, swap ? 1 : 0, i)) : imm(0),
+                            .col = k->epilogue.custom ? add(h->at.col, coordinate(cD, swap ? 0 : 1, i)) : imm(0),
+                            .up = k->epilogue.gated ? at_f32(h->up, i) : immf(0),
+                            .c = k->epilogue.c ? at(rC, i) : immf(0),
+                            .bias = vector_at_element(k, &vectors, GEMM_BIAS, i),
+                            .x = backward ? at(rX, i) : immf(0),
+                            .scale_a = vector_at_element(k, &vectors, GEMM_SCALE_OF_A, i),
+                            .scale_b = vector_at_element(k, &vectors, GEMM_SCALE_OF_B, i) });
+        set(out.rD, i, done.d);
+        if (k->epilogue.preactivation)
+            set(out.rX, i, done.x);
     }
+    return out;
+}
+
+static void stage_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h, tensor rD)
+{
     if (ckl_dtype_bytes(k->epilogue.d) == 2)
         stmatrix_C(&h->mma, rD, h->sAcc, c->tid);
     else
-        copy(rD, partition_C(&h->mma, h->sAcc, c->tid), swap ? 4 : 8);
+        copy(rD, partition_C(&h->mma, h->sAcc, c->tid), k->cfg->swap ? 4 : 8);
 }
 
-/* Registers -> staging buffer -> TMA store of one subtile. */
-static void store_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h)
+/* Registers -> staging buffer -> TMA store of one subtile of D or X. */
+static void send_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *to,
+                         tensor rD)
 {
     const int ragged = k->cfg->ragged;
-    tensor rC = { 0 };
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
-    staging_wait(&staged, h->stores_pending);
-    if (k->epilogue.c)
-        rC = load_C(k, c, h);
-    finish_subtile(k, c, h, rC);
+    stage_subtile(k, c, h, rD);
     if (ragged == GEMM_ALL_RAGGED) {
         named_sync(c->barrier, WARPGROUP);
-        store_elements(k, c, h);
+        store_elements(k, c, h, to);
         return;
     }
     val inside = ragged ? ge(cols_of_D(k), add(h->at.col, imm(k->size.d_cols))) : yes();
     STAGED_STORE(&staged) // an empty one too: the buffers are counted by stores
         IF(inside)
-            tma_store_of(&k->tmaD, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch);
+            tma_store_of(to->tma, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch);
     if (ragged)
         IF(logical_not(inside))
-            store_elements(k, c, h);
+            store_elements(k, c, h, to);
 }
 
-/* A tile with rows and columns in each other's place. */
-static tensor transposed(tensor t)
+/* The staging buffer of store number `store` of `count` in a tile: free when few enough stores may still read theirs. */
+static void take_buffer(const sm90_kernel *k, const consumer_role *c, subtile *h, int store, int count)
 {
-    layout plain = without_swizzle(t.layout);
-    layout modes[] = { layout_mode(plain, 1), layout_mode(plain, 0) };
-    return tensor_with_layout(t, with_swizzle(t.layout.sw, layouts_of(2, modes)));
+    const int buffers = k->cfg->buffers;
+    staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
+    h->sD = slice(c->sD, _, _, store % buffers);
+    h->sAcc = k->cfg->swap ? gemm_sm90_transposed(h->sD) : h->sD;
+    staging_wait(&staged, store == 0 && count % buffers ? 0 : buffers - 1);
+}
+
+/* Subtile number i of `count`. */
+static void store_subtile(const sm90_kernel *k, const consumer_role *c, subtile *h, int i, int count)
+{
+    const output_matrix D = matrix_D(k), X = matrix_X(k);
+    const int stores = k->epilogue.preactivation ? 2 : 1;
+    tensor rC = { 0 }, rX = { 0 };
+    take_buffer(k, c, h, i * stores, count * stores);
+    if (k->epilogue.c)
+        rC = load_C(k, c, h);
+    if (gemm_is_backward(k->epilogue.activation))
+        rX = load_X(k, c, h);
+    const subtile_results out = finish_subtile(k, c, h, rC, rX);
+    if (k->epilogue.preactivation) {
+        send_subtile(k, c, h, &X, out.rX);
+        take_buffer(k, c, h, i * stores + 1, count * stores);
+    }
+    send_subtile(k, c, h, &D, out.rD);
 }
 
 static void place_subtile(const sm90_kernel *k, const tile_place *tile, subtile *h)
@@ -226,25 +350,24 @@ static void place_subtile(const sm90_kernel *k, const tile_place *tile, subtile 
     h->at = (tile_place){ k->cfg->swap ? col : row, k->cfg->swap ? row : col, tile->batch };
 }
 
-void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile_place *tile, const val bias[BIAS_MAX])
+void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile_place *tile,
+                        const epilogue_vectors *vectors)
 {
     const gemm_sm90_config *cfg = k->cfg;
     const gemm_sm90_shape *s = &k->size;
     const int width = cfg->swap ? s->d_rows : s->d_cols, columns = s->columns / width;
     subtile h = { .mma = gemm_sm90_mma(k->epilogue.ab, width) };
     int count = s->consumer_rows / 64 * columns;
-    if (k->epilogue.bias)
-        share_bias(k, c, bias);
+    share_vectors(k, c, vectors);
     for (int i = 0; i < count && !ir_failed(); i++) {
         h.rows = i / columns * 64;
         h.cols = i % columns * width;
-        h.stores_pending = i == 0 && count % cfg->buffers ? 0 : cfg->buffers - 1;
         h.acc = slice(accumulator_columns(c->acc, h.cols, width), _, i / columns, _);
-        h.sD = slice(c->sD, _, _, i % cfg->buffers);
-        h.sAcc = cfg->swap ? transposed(h.sD) : h.sD;
+        if (k->epilogue.gated)
+            h.up = slice(accumulator_columns(c->acc, s->columns + h.cols, width), _, i / columns, _);
         place_subtile(k, tile, &h);
-        store_subtile(k, c, &h);
-        if (k->epilogue.c)
+        store_subtile(k, c, &h, i, count);
+        if (k->epilogue.c || gemm_is_backward(k->epilogue.activation))
             assign(c->c_parity, bit_xor(c->c_parity, imm(1)));
     }
 }

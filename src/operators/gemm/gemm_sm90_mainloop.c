@@ -38,8 +38,30 @@ void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c)
         named_arrive(sub(imm(BARRIER_ORDER + 1), c->index), 2 * WARPGROUP);
 }
 
+/* The products of a stage on their own, then added in f32; other consumers keep the tensor cores busy meanwhile. */
+static void mainloop_accurate(const sm90_kernel *k, const consumer_role *c, pipeline_state *stage)
+{
+    fill(c->acc, immf(0));
+    order_wait(k, c);
+    LOOP(kt, k->k_tiles) {
+        (void)kt;
+        pipeline_wait_full(&k->ring, stage);
+        mma_fence();
+        gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), slice(c->tCrB, _, _, stage->stage), c->part,
+             imm_as(IR_PRED, 0));
+        mma_commit();
+        mma_wait(0);
+        IF(c->releases)
+            release(k, c, stage->stage);
+        for (int i = 0; i < static_size(c->acc.layout); i++)
+            set(c->acc, i, add(at(c->acc, i), at(c->part, i)));
+        pipeline_advance(stage);
+    }
+    gemm_sm90_order_arrive(k, c);
+}
+
 /* A stage is released when the wgmmas of the stage after it are under way. */
-void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, pipeline_state *stage)
+static void mainloop_fast(const sm90_kernel *k, const consumer_role *c, pipeline_state *stage)
 {
     val before = variable(U32, stage->stage);
     order_wait(k, c);
@@ -59,4 +81,9 @@ void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, pipeline_s
     mma_wait(0);
     IF(c->releases)
         release(k, c, before);
+}
+
+void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, pipeline_state *stage)
+{
+    (k->epilogue.accumulation == CKL_GEMM_ACCURATE ? mainloop_accurate : mainloop_fast)(k, c, stage);
 }

@@ -5,19 +5,12 @@
 
 static ckl_status check_row_alignment(const ckl_gemm_desc *d, bool outputs)
 {
-    const struct {
-        char name;
-        int64_t ld;
-        ckl_dtype type;
-        bool used;
-    } rows[] = { { 'a', d->lda, d->a, true },
-                 { 'b', d->ldb, d->b, true },
-                 { 'c', d->ldc, d->d, outputs && d->c },
-                 { 'd', d->ldd, d->d, outputs } };
-    for (int i = 0; i < COUNT_OF(rows); i++)
-        if (rows[i].used && !gemm_rows_aligned(d, rows[i].name, TMA_ALIGNMENT))
-            FAIL(CKL_UNSUPPORTED, "gemm sm90: ld%c=%" PRId64 " elements of %s are not a multiple of 16 bytes%s",
-                 rows[i].name, rows[i].ld, ckl_dtype_name(rows[i].type), d->batch > 1 ? ", or the stride is not" : "");
+    bool has_x = d->preactivation || gemm_is_backward((choice)d->activation);
+    for (const char *x = outputs ? "abcdx" : "ab"; *x; x++)
+        if ((*x != 'c' || d->c) && (*x != 'x' || has_x) && !gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
+            FAIL(CKL_UNSUPPORTED, "gemm sm90: ld%c=%" PRId64 " elements of %s are not a multiple of 16 bytes%s", *x,
+                 gemm_matrix_of(d, *x).ld, ckl_dtype_name(gemm_matrix_of(d, *x).type),
+                 d->batch > 1 ? ", or the stride is not" : "");
     return CKL_OK;
 }
 
@@ -28,7 +21,11 @@ static ckl_status check_pointer_alignment(const ckl_gemm_args *x, const gemm_sm9
     const struct {
         const char *name;
         const void *pointer;
-    } tensors[] = { { "a", x->a }, { "b", x->b }, { "c", outputs ? x->c : NULL }, { "d", outputs ? x->d : NULL } };
+    } tensors[] = { { "a", x->a },
+                    { "b", x->b },
+                    { "c", outputs ? x->c : NULL },
+                    { "d", outputs ? x->d : NULL },
+                    { "x", outputs ? x->x : NULL } };
     for (int i = 0; i < COUNT_OF(tensors); i++)
         if ((uintptr_t)tensors[i].pointer % TMA_ALIGNMENT)
             FAIL(CKL_INVALID, "gemm sm90: %s=%p is not aligned to 16 bytes; impl=naive takes any alignment",
@@ -37,6 +34,14 @@ static ckl_status check_pointer_alignment(const ckl_gemm_args *x, const gemm_sm9
 }
 
 /* sm90 */
+
+/* Does the epilogue need few registers? */
+static bool is_plain(const gemm_sm90_config *c)
+{
+    const gemm_epilogue *e = &c->epilogue;
+    return !c->ragged && !e->c && !e->bias && e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW &&
+           !e->preactivation && !gemm_is_backward(e->activation);
+}
 
 static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
 {
@@ -53,9 +58,7 @@ static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
     if (c->ragged < 0 || c->ragged > GEMM_ALL_RAGGED)
         FAIL(CKL_INVALID, "gemm sm90: ragged=%d is not in 0..2", c->ragged);
     int accumulators = gemm_sm90_accumulators(c);
-    int most = c->consumers == 3                                ? 96
-               : c->epilogue.c || c->epilogue.bias || c->ragged ? GEMM_EASY_ACCUMULATORS
-                                                                : 192; // more would spill
+    int most = c->consumers == 3 ? 96 : is_plain(c) ? 192 : GEMM_EASY_ACCUMULATORS; // more would spill
     if (accumulators > most)
         FAIL(CKL_INVALID,
              "gemm sm90: a consumer's %dx%d tile needs %d accumulators of the %d registers there are for them", rows,
@@ -78,10 +81,33 @@ static ckl_status admit_sm90_cluster(const gemm_sm90_config *c)
     return CKL_OK;
 }
 
+/* Operands that are not K-major: of 16 bits, in whole spans for every CTA of a cluster. */
+static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
+{
+    const choice layout = c->epilogue.layout;
+    const bool k_major[] = { gemm_k_major(layout, c->swap ? 'b' : 'a'), gemm_k_major(layout, c->swap ? 'a' : 'b') };
+    const int rows[] = { c->tile_m / c->cluster_n, c->tile_n / c->cluster_m };
+    enum { SPAN = GEMM_TILE_BYTES / 2 };
+    for (int i = 0; i < 2; i++) {
+        if (!k_major[i] && ckl_dtype_bytes(c->epilogue.ab) != 2)
+            FAIL(CKL_UNSUPPORTED, "gemm sm90: tensor cores read %s K-major alone", ckl_dtype_name(c->epilogue.ab));
+        if (!k_major[i] && rows[i] % SPAN)
+            FAIL(CKL_UNSUPPORTED, "gemm sm90: a CTA loads %d rows of an operand that is not K-major, no multiple of %d",
+                 rows[i], SPAN);
+    }
+    if (c->epilogue.gated && (c->swap || c->split > 1 || c->cluster_m > 1 || !k_major[1] || c->tile_n % 32))
+        FAIL(CKL_UNSUPPORTED,
+             "gemm sm90: gated products want a K-major B in tiles of 2x16 columns, without swap, split and "
+             "clusters along M");
+    if (c->prefetch && !k_major[0])
+        FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is of K-major rows", c->prefetch);
+    return CKL_OK;
+}
+
 /* Of all products, of a cluster each. */
 static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
-    int64_t rows = c->swap ? d->n : d->m, cols = c->swap ? d->m : d->n;
+    int64_t columns = d->gated ? 2 * d->n : d->n, rows = c->swap ? columns : d->m, cols = c->swap ? d->m : columns;
     return d->batch * ceil_div(rows, c->tile_m * c->cluster_m) * ceil_div(cols, c->tile_n * c->cluster_n);
 }
 
@@ -92,12 +118,13 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
     TRY(gemm_check_epilogue("sm90", d, &c->epilogue));
-    if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
+    if (d->a == CKL_F32 && d->math != CKL_GEMM_TF32)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone");
     if (d->a == CKL_I8 && c->split > 1)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: split=%d exchanges f32, sums of i8 are i32", c->split);
     TRY(admit_sm90_tile(c));
     TRY(admit_sm90_cluster(c));
+    TRY(admit_sm90_layout(c));
     if (c->stages < 2 || c->buffers < 1)
         FAIL(CKL_INVALID, "gemm sm90: stages=%d must be at least 2 and buffers=%d at least 1", c->stages, c->buffers);
     int64_t need = gemm_sm90_shape_of(c).smem_bytes;
@@ -131,15 +158,15 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
  * TMA asks L2 for a sector or two at a time; fetching 128 bytes instead of 256 is then 10 % faster (3000^3), elsewhere slower
  * (8192^3).
  */
-static param_tensor matrix(const ckl_gemm_desc *d, const void *pointer, ckl_dtype dtype, int64_t rows, int64_t cols,
-                           int64_t ld, int64_t stride)
+static param_tensor matrix(const ckl_gemm_desc *d, char name, const void *pointer)
 {
     enum { SECTOR = 32 };
-    int64_t bytes = (int64_t)ckl_dtype_bytes(dtype), unit = TMA_ALIGNMENT / bytes;
-    bool inside = rows > 1 && ((uintptr_t)pointer % SECTOR || ld * bytes % SECTOR);
+    const gemm_matrix x = gemm_matrix_of(d, name);
+    int64_t bytes = (int64_t)ckl_dtype_bytes(x.type), unit = TMA_ALIGNMENT / bytes;
+    bool inside = x.rows > 1 && ((uintptr_t)pointer % SECTOR || x.ld * bytes % SECTOR);
     return (param_tensor){ .pointer = pointer,
-                           .size = { cols, rows, d->batch },
-                           .stride = { 1, rows > 1 ? ld : round_up(cols, unit), stride },
+                           .size = { x.cols, x.rows, d->batch },
+                           .stride = { 1, x.rows > 1 ? x.ld : round_up(x.cols, unit), x.stride },
                            .l2_promotion = inside ? 128 : 256 };
 }
 
@@ -148,13 +175,23 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
 {
     const bool swap = c->swap;
     TRY(check_pointer_alignment(x, c));
-    const param_tensor a = matrix(d, x->a, d->a, d->m, k, d->lda, d->stride_a);
-    const param_tensor b = matrix(d, x->b, d->b, d->n, k, d->ldb, d->stride_b);
+    ckl_gemm_desc whole = *d;
+    whole.k = k;
+    const param_tensor a = matrix(&whole, 'a', x->a), b = matrix(&whole, 'b', x->b);
     const gemm_pitched_params params = {
         .A = swap ? b : a,
         .B = swap ? a : b,
-        .C = matrix(d, x->c, d->d, d->m, d->n, d->ldc, d->stride_c),
-        .D = matrix(d, x->d, d->d, d->m, d->n, d->ldd, d->stride_d),
+        .C = matrix(d, 'c', x->c),
+        .D = matrix(d, 'd', x->d),
+        .PRE = matrix(d, 'x', x->x),
+        .device_alpha = x->device_alpha,
+        .device_beta = x->device_beta,
+        .scale_a = x->scale_a,
+        .scale_b = x->scale_b,
+        .scale_d = x->scale_d,
+        .x = x->x,
+        .ldx = d->ldx,
+        .x_batch = d->stride_x,
         .m = (uint32_t)(swap ? d->n : d->m),
         .n = (uint32_t)(swap ? d->m : d->n),
         .k = (uint32_t)d->k,
@@ -199,20 +236,35 @@ const implementation gemm_sm90_implementation = {
     .launch = launch_sm90,
 };
 
-/* pitched: odd rows of A and B are copied to the workspace, in rows that TMA can load */
+/* pitched: A and B that TMA or tensor cores cannot take are copied to the workspace, in rows that they can */
+
+/* Tensor cores read all but 16 bits K-major alone: the others are transposed. */
+static bool is_turned(const ckl_gemm_desc *d, char matrix)
+{
+    return ckl_dtype_bytes(d->a) != 2 && !gemm_k_major((choice)d->layout, matrix);
+}
+
+static bool is_copied(const ckl_gemm_desc *d, char matrix)
+{
+    return is_turned(d, matrix) || !gemm_rows_aligned(d, matrix, TMA_ALIGNMENT);
+}
 
 /* The problem that is left when they are. */
 static ckl_gemm_desc pitched_desc(const ckl_gemm_desc *d)
 {
     ckl_gemm_desc even = *d;
-    int64_t pitch = round_up(d->k, GEMM_PITCH_BYTES / (int64_t)ckl_dtype_bytes(d->a));
-    if (!gemm_rows_aligned(d, 'a', TMA_ALIGNMENT)) {
-        even.lda = pitch;
-        even.stride_a = d->batch > 1 ? d->m * pitch : 0;
-    }
-    if (!gemm_rows_aligned(d, 'b', TMA_ALIGNMENT)) {
-        even.ldb = pitch;
-        even.stride_b = d->batch > 1 ? d->n * pitch : 0;
+    if (is_turned(d, 'a') || is_turned(d, 'b'))
+        even.layout = CKL_GEMM_NT;
+    struct {
+        char name;
+        int64_t *ld, *stride;
+    } const matrices[] = { { 'a', &even.lda, &even.stride_a }, { 'b', &even.ldb, &even.stride_b } };
+    for (int i = 0; i < COUNT_OF(matrices); i++) {
+        const gemm_matrix x = gemm_matrix_of(&even, matrices[i].name);
+        if (!is_copied(d, matrices[i].name))
+            continue;
+        *matrices[i].ld = round_up(x.cols, GEMM_PITCH_BYTES / (int64_t)ckl_dtype_bytes(x.type));
+        *matrices[i].stride = d->batch > 1 ? x.rows * *matrices[i].ld : 0;
     }
     return even;
 }
@@ -221,9 +273,8 @@ static ckl_gemm_desc pitched_desc(const ckl_gemm_desc *d)
 static int64_t copy_bytes(const ckl_gemm_desc *d, char matrix)
 {
     const ckl_gemm_desc even = pitched_desc(d);
-    if (gemm_rows_aligned(d, matrix, TMA_ALIGNMENT))
-        return 0;
-    return d->batch * (matrix == 'a' ? d->m * even.lda : d->n * even.ldb) * (int64_t)ckl_dtype_bytes(d->a);
+    const gemm_matrix x = gemm_matrix_of(&even, matrix);
+    return is_copied(d, matrix) ? d->batch * x.rows * x.ld * (int64_t)ckl_dtype_bytes(x.type) : 0;
 }
 
 static bool candidate_pitched(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -241,11 +292,10 @@ static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, c
 static ckl_status admit_pitched(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc *d = desc, even = pitched_desc(d);
-    if (ckl_dtype_bytes(d->a) != 2)
-        FAIL(CKL_UNSUPPORTED, "gemm pitched: rows of %s are not copied", ckl_dtype_name(d->a));
     if (copy_bytes(d, 'a') + copy_bytes(d, 'b') == 0)
-        FAIL(CKL_UNSUPPORTED, "gemm pitched: rows of A and B are whole 16 bytes apart already");
-    if (2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
+        FAIL(CKL_UNSUPPORTED, "gemm pitched: A and B lie as sm90 takes them already");
+    const bool f8 = d->a == CKL_E4M3 || d->a == CKL_E5M2; // which tiled does not take
+    if (!f8 && 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save in a problem of %g products",
              (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
     return gemm_sm90_admit(&even, device, config);
@@ -260,15 +310,19 @@ static int64_t workspace_pitched(const ckl_plan *plan)
 static int64_t add_copy(gemm_pitched_params *p, int i, const ckl_gemm_desc *d, char matrix, const void *from, void *to)
 {
     const ckl_gemm_desc even = pitched_desc(d);
-    const bool a = matrix == 'a';
+    const gemm_matrix x = gemm_matrix_of(d, matrix);
+    const int64_t vector = GEMM_REPITCH_BYTES / (int64_t)ckl_dtype_bytes(x.type);
     p->from[i] = from;
-    p->from_ld[i] = a ? d->lda : d->ldb;
-    p->from_stride[i] = a ? d->stride_a : d->stride_b;
+    p->from_ld[i] = x.ld;
+    p->from_stride[i] = x.stride;
     p->to[i] = to;
-    p->to_ld[i] = a ? even.lda : even.ldb;
-    p->copy_rows[i] = a ? d->m : d->n;
-    return d->batch * ceil_div(p->copy_rows[i], GEMM_REPITCH_ROWS) *
-           ceil_div(ceil_div(d->k, GEMM_REPITCH_VECTOR), GEMM_REPITCH_THREADS);
+    p->to_ld[i] = gemm_matrix_of(&even, matrix).ld;
+    p->copy_rows[i] = x.rows;
+    p->copy_length[i] = x.cols;
+    p->turned[i] = is_turned(d, matrix);
+    if (p->turned[i])
+        return d->batch * ceil_div(x.rows, GEMM_TURN_TILE) * ceil_div(x.cols, GEMM_TURN_TILE);
+    return d->batch * ceil_div(x.rows, GEMM_REPITCH_ROWS) * ceil_div(ceil_div(x.cols, vector), GEMM_REPITCH_THREADS);
 }
 
 /* Copies what is odd, and lets the args point to the copies. */
@@ -276,7 +330,7 @@ static ckl_status launch_copies(const ckl_plan *plan, ckl_gemm_args *x, ckl_stre
 {
     const ckl_gemm_desc *d = plan->desc;
     char *to = plan_workspace(plan, x->workspace);
-    gemm_pitched_params p = { .copy_length = d->k };
+    gemm_pitched_params p = { 0 };
     int64_t ctas = 0, copies = 0;
     if (copy_bytes(d, 'a')) {
         ctas = add_copy(&p, (int)copies++, d, 'a', x->a, to);
@@ -311,7 +365,7 @@ static void describe_pitched(const void *config, int kernel)
 
 const implementation gemm_pitched_implementation = {
     .name = "pitched",
-    .summary = "A and B in rows that are no multiple of 16 bytes are copied first, then sm90; Hopper",
+    .summary = "A and B that sm90 does not take as they lie are copied or transposed first; Hopper",
     .config_bytes = sizeof(gemm_sm90_config),
     .config = FIELD_TABLE(sm90_fields),
     .candidate = candidate_pitched,

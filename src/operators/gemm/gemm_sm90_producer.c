@@ -26,34 +26,75 @@ static val mask_B(const sm90_kernel *k)
     return cluster_m == 1 ? imm(0) : mask_from(k, mask, mul(k->rank_n, imm(cluster_m)));
 }
 
-/* Fills one stage: this CTA's rows of A and of B go to all CTAs that use them, so that every CTA receives both tiles. */
-static void load_stage(const sm90_kernel *k, const pipeline_state *at, const tile_place *tile, val depth, val a_mask,
-                       val b_mask)
+/* What this CTA loads of an operand's stages: one of the equal parts of its rows, for the CTAs of a mask. */
+typedef struct operand_load {
+    const tma_copy *tma;
+    tensor sX; // (ROWS,BK,STAGES)
+    bool k_major;
+    int rows;
+    val part, mask;
+} operand_load;
+
+/* Of gated products B's stages are of two halves. */
+static tensor half_of_B(const sm90_kernel *k, int half)
 {
-    tensor sA = slice(k->sA, _, _, at->stage), sB = slice(k->sB, _, _, at->stage);             // (BM,BK), (BN,BK)
-    tensor sA_box = local_tile(sA, shape(k->size.box_a, k->size.tile_k), coord(k->rank_n, 0)); // (BOX_A,BK)
-    tensor sB_box = local_tile(sB, shape(k->size.box_b, k->size.tile_k), coord(k->rank_m, 0)); // (BOX_B,BK)
+    return local_tile(k->sB, shape(k->size.box_b, k->size.tile_k), coord(half, 0, _)); // (HALF,BK,STAGES)
+}
+
+static operand_load describe_load(const sm90_kernel *k, bool is_a)
+{
+    return is_a ? (operand_load){ &k->tmaA, k->sA, k->a_k_major, k->size.box_a, k->rank_n, mask_A(k) }
+                : (operand_load){ &k->tmaB,     k->epilogue.gated ? half_of_B(k, 0) : k->sB,
+                                  k->b_k_major, k->size.box_b,
+                                  k->rank_m,    mask_B(k) };
+}
+
+/* Fills one stage of an operand whose tile begins at row `row`; one that is not K-major in boxes of a span of rows. */
+static void load_operand(const sm90_kernel *k, const operand_load *o, const pipeline_state *at, const tile_place *tile,
+                         val row, val depth)
+{
+    tensor sX = slice(o->sX, _, _, at->stage);                                        // (ROWS,BK)
+    tensor sPart = local_tile(sX, shape(o->rows, k->size.tile_k), coord(o->part, 0)); // (PART,BK)
     val full = pipeline_full_barrier(&k->ring, at);
+    int modes = k->cfg->batched == 1; // beyond rows and columns
+    row = add(row, mul(o->part, imm(o->rows)));
+    if (o->k_major) {
+        tma_load_of(o->tma, sPart, row, depth, modes, &tile->batch, full, o->mask);
+        return;
+    }
+    for (int span = 0; span < o->rows / MN_SPAN; span++) {
+        tensor sSpan = local_tile(sPart, shape(MN_SPAN, k->size.tile_k), coord(span, 0)); // (SPAN,BK)
+        tma_load_of(o->tma, gemm_sm90_transposed(sSpan), depth, add(row, imm(span * MN_SPAN)), modes, &tile->batch,
+                    full, o->mask);
+    }
+}
+
+/* Fills one stage: this CTA's rows of A and of B go to all CTAs that use them, so that every CTA receives both tiles. */
+static void load_stage(const sm90_kernel *k, const operand_load loads[2], const pipeline_state *at,
+                       const tile_place *tile, val depth)
+{
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
-    int modes = k->cfg->batched == 1; // beyond rows and columns
-    tma_load_of(&k->tmaA, sA_box, add(tile->row, mul(k->rank_n, imm(k->size.box_a))), depth, modes, &tile->batch, full,
-                a_mask);
-    tma_load_of(&k->tmaB, sB_box, add(tile->col, mul(k->rank_m, imm(k->size.box_b))), depth, modes, &tile->batch, full,
-                b_mask);
+    load_operand(k, &loads[0], at, tile, tile->row, depth);
+    load_operand(k, &loads[1], at, tile, tile->col, depth);
+    if (k->epilogue.gated) { // the other half of the tile, of the last columns; there is no cluster along M
+        operand_load up = loads[1];
+        up.sX = half_of_B(k, 1);
+        load_operand(k, &up, at, tile, add(tile->col, k->p.n), depth);
+    }
 }
 
 static void load_tiles(const sm90_kernel *k)
 {
     pipeline_state stage = producer_state(&k->ring);
-    val a_mask = mask_A(k), b_mask = mask_B(k);
+    const operand_load loads[] = { describe_load(k, true), describe_load(k, false) };
     LOOP_FROM(tile, k->first_tile, k->count, k->clusters) {
         tile_place at = gemm_sm90_tile(k, tile);
         LOOP(kt, k->k_tiles) {
             val k_tile = k->cfg->split == 1 ? kt : add(kt, k->k_first), depth = mul(k_tile, imm(k->size.tile_k));
             if (k->cfg->batched == GEMM_SLICES_OF_K)
                 depth = add(depth, mul(at.batch, k->p.k));
-            load_stage(k, &stage, &at, depth, a_mask, b_mask);
+            load_stage(k, loads, &stage, &at, depth);
             pipeline_advance(&stage);
         }
     }

@@ -8,7 +8,8 @@ static int rows_of_consumer(const gemm_sm90_config *c)
 
 int gemm_sm90_accumulators(const gemm_sm90_config *c)
 {
-    return rows_of_consumer(c) * c->tile_n / WARPGROUP;
+    int sums = rows_of_consumer(c) * c->tile_n / WARPGROUP;
+    return c->epilogue.accumulation == CKL_GEMM_ACCURATE ? 2 * sums : sums;
 }
 
 /* As many CTAs of a split finish a tile as can have equal slices of whole 16 columns. */
@@ -21,6 +22,19 @@ static int finishers_of(const gemm_sm90_config *c)
     return finishers;
 }
 
+bool gemm_sm90_along_rows(const gemm_sm90_config *c, int vector)
+{
+    bool along_m = vector == GEMM_SCALE_OF_A || (vector == GEMM_BIAS && c->epilogue.bias_along == CKL_GEMM_ALONG_M);
+    return along_m != c->swap;
+}
+
+static bool has_vector(const gemm_epilogue *e, int vector)
+{
+    return vector == GEMM_BIAS         ? e->bias
+           : vector == GEMM_SCALE_OF_A ? e->scale_a == CKL_GEMM_SCALE_ROW
+                                       : e->scale_b == CKL_GEMM_SCALE_ROW;
+}
+
 /* The largest box along a side of a tile that divides it. */
 static int box_of(int side, int most, int step)
 {
@@ -31,15 +45,18 @@ static int box_of(int side, int most, int step)
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
 {
-    enum { SWAP_ROWS = 64, SWAP_STEP = 16 }; // stmatrix writes 16 rows at once
-    int d_bytes = (int)ckl_dtype_bytes(c->epilogue.d), finishers = finishers_of(c), columns = c->tile_n / finishers;
+    enum { SWAP_ROWS = 64, SWAP_STEP = 16 };                  // stmatrix writes 16 rows at once
+    const int halves = c->epilogue.gated && !c->swap ? 2 : 1; // with swap it is refused
+    int d_bytes = (int)ckl_dtype_bytes(c->epilogue.d), finishers = finishers_of(c),
+        columns = c->tile_n / halves / finishers;
     gemm_sm90_shape s = {
         .tile_k = gemm_tile_k(c->epilogue.ab),
         .consumer_rows = rows_of_consumer(c),
+        .tile_n = c->tile_n / halves,
         .columns = columns,
         .finishers = finishers,
         .box_a = c->tile_m / c->cluster_n,
-        .box_b = c->tile_n / c->cluster_m,
+        .box_b = c->tile_n / halves / c->cluster_m,
         .cluster = c->cluster_m * c->cluster_n * c->split,
         .sharers = c->cluster_m * c->cluster_n,
         .threads = WARPGROUP * (1 + c->consumers),
@@ -49,15 +66,27 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
     };
     int d_span = s.d_cols * d_bytes;
     s.d_swizzle = d_span > 128 ? 0 : d_span;
-    s.bias = c->swap ? s.consumer_rows : columns;
+    int64_t vectors = 0;
+    for (int v = 0; v < GEMM_VECTORS; v++) {
+        if (has_vector(&c->epilogue, v))
+            s.vectors[v] = gemm_sm90_along_rows(c, v) ? s.consumer_rows : columns;
+        vectors += (int64_t)c->consumers * s.vectors[v] * 4;
+    }
     s.part_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
     int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
-    int64_t bias = c->epilogue.bias ? (int64_t)c->consumers * s.bias * 4 : 0;
     int64_t parts = c->consumers * c->split * s.part_bytes;
     int64_t barriers = 16 * (int64_t)c->stages + (c->epilogue.c ? 8 * (int64_t)c->consumers : 0) +
+                       (gemm_is_backward(c->epilogue.activation) ? 8 * (int64_t)c->consumers : 0) +
                        (c->split > 1 ? 16 * (int64_t)c->consumers : 0);
-    s.smem_bytes = c->stages * s.stage_bytes + staging + bias + parts + barriers;
+    s.smem_bytes = c->stages * s.stage_bytes + staging + vectors + parts + barriers;
     return s;
+}
+
+tensor gemm_sm90_transposed(tensor t)
+{
+    layout plain = without_swizzle(t.layout);
+    layout modes[] = { layout_mode(plain, 1), layout_mode(plain, 0) };
+    return tensor_with_layout(t, with_swizzle(t.layout.sw, layouts_of(2, modes)));
 }
 
 /* The K tiles of this CTA. The parts of a split differ by one tile at most. */
@@ -72,18 +101,35 @@ static void divide_k(sm90_kernel *k)
     k->k_tiles = sub(div(mul(all, add(k->rank_k, imm(1))), parts), k->k_first);
 }
 
+bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand)
+{
+    return gemm_k_major(c->epilogue.layout, c->swap ? (operand == 'a' ? 'b' : 'a') : operand);
+}
+
+/* A box of an operand: rows of it, all of a K tile long, or a span of its rows or columns for each of K. */
+static tma_copy operand_tma(const sm90_kernel *k, val map, bool k_major, int box)
+{
+    int rank = k->cfg->batched == 1 ? 3 : 2, depth = k->size.tile_k; // slices of K are all of one matrix
+    return make_tma(map, k->epilogue.ab, rank, k_major ? box : depth, k_major ? depth : MN_SPAN, GEMM_TILE_BYTES);
+}
+
 void gemm_sm90_parameters(sm90_kernel *k)
 {
     const gemm_sm90_shape *s = &k->size;
-    ckl_dtype ab = k->epilogue.ab, d = k->epilogue.d;
-    int rank = k->cfg->batched ? 3 : 2, operands = k->cfg->batched == GEMM_SLICES_OF_K ? 2 : rank;
+    ckl_dtype d = k->epilogue.d;
+    int rank = k->cfg->batched ? 3 : 2;
     k->p = params_of(gemm_sm90);
-    k->tmaA = make_tma(k->p.A, ab, operands, s->box_a, k->size.tile_k, 128);
-    k->tmaB = make_tma(k->p.B, ab, operands, s->box_b, k->size.tile_k, 128);
+    k->a_k_major = gemm_sm90_k_major(k->cfg, 'a');
+    k->b_k_major = gemm_sm90_k_major(k->cfg, 'b');
+    k->tmaA = operand_tma(k, k->p.A, k->a_k_major, s->box_a);
+    k->tmaB = operand_tma(k, k->p.B, k->b_k_major, s->box_b);
     if (k->cfg->ragged != GEMM_ALL_RAGGED)
         k->tmaD = make_tma(k->p.D, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
     if (k->epilogue.c && k->cfg->ragged != GEMM_ALL_RAGGED)
         k->tmaC = make_tma(k->p.C, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
+    if (k->epilogue.preactivation || gemm_is_backward(k->epilogue.activation))
+        if (k->cfg->ragged != GEMM_ALL_RAGGED)
+            k->tmaX = make_tma(k->p.PRE, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
     divide_k(k);
 }
 
@@ -94,6 +140,19 @@ static layout tiles_layout(ckl_dtype dtype, int rows, int cols, int span, int co
     int64_t elements = (int64_t)rows * cols;
     layout plain = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
     return with_swizzle(tile.sw, plain);
+}
+
+/* (ROWS,BK,STAGES), for wgmma: rows of a K tile, or spans of MN_SPAN rows for each of K, one span after the other. */
+static tensor operand_ring(const sm90_kernel *k, const char *name, int rows, bool k_major)
+{
+    ckl_dtype ab = k->epilogue.ab;
+    int depth = k->size.tile_k, stages = k->cfg->stages;
+    if (k_major)
+        return slice(smem_tensor(name, ab, tiles_layout(ab, rows, depth, GEMM_TILE_BYTES, stages, 1), 1024), _, _, _,
+                     0);
+    layout plain = make_layout(shape(shape(MN_SPAN, rows / MN_SPAN), depth, stages),
+                               stride(stride(1, MN_SPAN * depth), MN_SPAN, (int64_t)rows * depth));
+    return smem_tensor(name, ab, with_swizzle(tma_tile_layout(ab, depth, MN_SPAN, GEMM_TILE_BYTES).sw, plain), 1024);
 }
 
 /* Partial sums of a thread lie in pairs, those of neighbouring threads side by side: whole rows of banks for every store and load. */
@@ -110,21 +169,25 @@ void gemm_sm90_memory(sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
     const gemm_sm90_shape *s = &k->size;
-    layout ring_A = tiles_layout(k->epilogue.ab, cfg->tile_m, k->size.tile_k, 128, cfg->stages, 1);
-    layout ring_B = tiles_layout(k->epilogue.ab, cfg->tile_n, k->size.tile_k, 128, cfg->stages, 1);
-    k->sA = slice(smem_tensor("A", k->epilogue.ab, ring_A, 1024), _, _, _, 0); // (BM,BK,STAGES)
-    k->sB = slice(smem_tensor("B", k->epilogue.ab, ring_B, 1024), _, _, _, 0); // (BN,BK,STAGES)
+    k->sA = operand_ring(k, "A", cfg->tile_m, k->a_k_major); // (BM,BK,STAGES)
+    k->sB = operand_ring(k, "B", cfg->tile_n, k->b_k_major); // (BN,BK,STAGES)
     k->sD = smem_tensor("D", k->epilogue.d,
                         tiles_layout(k->epilogue.d, s->d_rows, s->d_cols, s->d_swizzle, cfg->buffers, cfg->consumers),
                         1024);
-    if (k->epilogue.bias)
-        k->sBias = smem_tensor("bias", F32, compact(shape(s->bias, cfg->consumers)), 16);
+    static const char *const names[] = {
+        [GEMM_BIAS] = "bias", [GEMM_SCALE_OF_A] = "scale_a", [GEMM_SCALE_OF_B] = "scale_b"
+    };
+    for (int v = 0; v < GEMM_VECTORS; v++)
+        if (s->vectors[v])
+            k->sVectors[v] = smem_tensor(names[v], F32, compact(shape(s->vectors[v], cfg->consumers)), 16);
     if (cfg->split > 1)
         describe_parts(k);
     int consumers = cfg->pingpong ? 1 : cfg->consumers; // that use a stage
     k->ring = make_pipeline("ring", cfg->stages, 1, consumers * (cfg->cluster_m + cfg->cluster_n - 1));
     if (k->epilogue.c)
         k->c_barriers = smem_alloc("C arrived", 8 * (int64_t)cfg->consumers, 8);
+    if (gemm_is_backward(k->epilogue.activation))
+        k->x_barriers = smem_alloc("X arrived", 8 * (int64_t)cfg->consumers, 8);
     if (cfg->split > 1) {
         k->parts_arrived = smem_alloc("parts arrived", 8 * (int64_t)cfg->consumers, 8);
         k->parts_free = smem_alloc("parts free", 8 * (int64_t)cfg->consumers, 8);
@@ -141,6 +204,6 @@ tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
     }
     tile_at(&k->tiles, tile, &row, &col);
     at.row = mul(add(mul(row, imm(k->cfg->cluster_m)), k->rank_m), imm(k->cfg->tile_m));
-    at.col = mul(add(mul(col, imm(k->cfg->cluster_n)), k->rank_n), imm(k->cfg->tile_n));
+    at.col = mul(add(mul(col, imm(k->cfg->cluster_n)), k->rank_n), imm(k->size.tile_n));
     return at;
 }

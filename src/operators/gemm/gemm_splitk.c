@@ -60,8 +60,8 @@ static void store_vector(gemm_epilogue e, const gemm_sm90_values *p, const sum_p
             copy(columns_at(p->c, e.d, p->ldc, at), rC, 16);
     for (int i = 0; i < COLUMNS; i++) {
         val bias = e.bias ? at_f32(gBias, add(at->first, imm(i))) : immf(0);
-        val sum = gemm_finish(e, (gemm_scalars){ p->alpha, p->beta }, at(at->rSum, i), at_f32(rC, i), bias);
-        set(rD, i, convert(e.d, sum));
+        const gemm_element in = { .product = at(at->rSum, i), .c = at_f32(rC, i), .bias = bias };
+        set(rD, i, convert(e.d, gemm_finish(e, (gemm_scalars){ .alpha = p->alpha, .beta = p->beta }, in).d));
     }
     copy(rD, columns_at(p->d, e.d, p->ldd, at), 16);
 }
@@ -80,7 +80,8 @@ static void store_elements(gemm_epilogue e, const gemm_sm90_values *p, const sum
     for (int i = 0; i < COLUMNS; i++) {
         val col = add(at->first, imm(i));
         IF(lt(col, all.n))
-            gemm_store(e, &all, at->row, col, at(at->rSum, i));
+            gemm_store(e, (gemm_scalars){ .alpha = p->alpha, .beta = p->beta }, &all, at->row, col, at(at->rSum, i),
+                       (val){ 0 });
     }
 }
 

@@ -38,7 +38,8 @@ static ckl_gemm_desc products_of(const ckl_gemm_desc *d, int count)
 gemm_sm90_config gemm_splitk_products(const gemm_splitk_config *c)
 {
     gemm_sm90_config products = c->products;
-    products.epilogue = (gemm_epilogue){ .ab = c->products.epilogue.ab, .d = CKL_F32 };
+    const gemm_epilogue *e = &c->products.epilogue;
+    products.epilogue = (gemm_epilogue){ .ab = e->ab, .math = e->math, .accumulation = e->accumulation, .d = CKL_F32 };
     return products;
 }
 
@@ -67,7 +68,7 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
     p->cluster_n = t->cluster_n;
     p->batched = GEMM_SLICES_OF_K;
     p->ragged = d->n * (int64_t)sizeof(float) % TMA_ALIGNMENT != 0;
-    p->epilogue = (gemm_epilogue){ .ab = d->a, .d = CKL_F32 };
+    p->epilogue = (gemm_epilogue){ .ab = d->a, .accumulation = (choice)d->accumulation, .d = CKL_F32 };
     gemm_sm90_fit_memory(p, ceil_div(d->k, gemm_tile_k(d->a)), device);
     p->epilogue = gemm_epilogue_of(d);
     return true;
@@ -112,6 +113,10 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
     const ckl_gemm_desc *d = desc;
     const gemm_splitk_config *c = config;
     TRY(gemm_check_epilogue("splitk", d, &c->products.epilogue));
+    if (d->layout != CKL_GEMM_NT || d->gated || d->bias_along || d->scale_a || d->scale_b || d->scale_d ||
+        d->device_scalars || d->preactivation || gemm_is_backward((choice)d->activation))
+        FAIL(CKL_UNSUPPORTED,
+             "gemm splitk: slices are of K-major A and B, with alpha, C, a bias of columns and an activation");
     if (d->a == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: f32 is added, sums of i8 are i32");
     if (d->batch > 1)

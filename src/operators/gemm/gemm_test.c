@@ -3,37 +3,82 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/dtype.h"
+#include "base/math.h"
 #include "operators/gemm/gemm_config.h"
 
-enum { A, B, C, BIAS, D, ALPHA, BETA, OPERANDS };
+enum { A, B, C, BIAS, D, SCALE_A, SCALE_B, SCALE_D, DEVICE_ALPHA, DEVICE_BETA, X, ALPHA, BETA, OPERANDS };
 
-/* Sums of products stay in f32, before alpha and beta. */
+enum { OUTPUT_X = 1 }; // behind D
+
+/* Sums of products stay in f32, before alpha and beta, and products of two of them. */
 static int operands(const void *problem, operand *all)
 {
     const gemm_problem *p = problem;
-    all[A].hard_max = all[B].hard_max = 0x1p50;
+    all[A].hard_max = all[B].hard_max = p->desc.gated ? 0x1p25 : 0x1p50; // G * U as well
     all[C].hard_max = all[BIAS].hard_max = 0x1p120;
-    all[ALPHA] = operand_number("alpha", &p->alpha);
-    all[BETA] = operand_number("beta", &p->beta);
+    for (int i = SCALE_A; i <= DEVICE_BETA; i++)
+        all[i].hard_max = 4;
+    if (!p->desc.device_scalars) {
+        all[ALPHA] = operand_number("alpha", &p->alpha);
+        all[BETA] = operand_number("beta", &p->beta);
+    }
     return OPERANDS;
 }
 
-static double activate(choice activation, double x)
+static double sigmoid(double x)
 {
-    if (activation == CKL_ACTIVATION_RELU)
-        return isnan(x) ? x : fmax(x, 0);
-    if (activation == CKL_ACTIVATION_GELU)
-        return x == -INFINITY ? -0.0 : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    return x;
+    return 1 / (1 + exp(-x));
 }
 
-/* How much an error of the sum can grow: GELU's slope is at most 1.13. */
+static double normal_cdf(double x)
+{
+    return erfc(-x * 0.7071067811865476) / 2;
+}
+
+enum { FAR = 30 }; // from where on activations are 0 or x, and their derivatives 0 or 1
+
+static double activate(ckl_activation activation, double x)
+{
+    double near = fmax(-FAR, x);
+    switch (activation) {
+    case CKL_ACTIVATION_RELU:
+        return isnan(x) ? x : fmax(x, 0);
+    case CKL_ACTIVATION_GELU:
+        return x == -INFINITY ? -0.0 : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    case CKL_ACTIVATION_GELU_ERF:
+        return isnan(x) ? x : x < near ? -0.0 : x * normal_cdf(near);
+    case CKL_ACTIVATION_SILU:
+        return x == -INFINITY ? -0.0 : x * sigmoid(x);
+    default:
+        return x;
+    }
+}
+
+static double derivative(ckl_activation activation, double x)
+{
+    const double root = 0.7978845608028654, cube = 0.044715;
+    if (isnan(x))
+        return activation == CKL_ACTIVATION_DRELU ? 0 : x;
+    double near = fmin(fmax(x, -FAR), FAR), s = sigmoid(near);
+    switch (activation) {
+    case CKL_ACTIVATION_DRELU:
+        return x > 0;
+    case CKL_ACTIVATION_DGELU:
+        s = sigmoid(2 * root * (near + cube * near * near * near));
+        return s + near * 2 * s * (1 - s) * root * (1 + 3 * cube * near * near);
+    case CKL_ACTIVATION_DGELU_ERF:
+        return normal_cdf(near) + near * exp(-near * near / 2) * 0.3989422804014327;
+    default:
+        return s * (1 + near * (1 - s));
+    }
+}
+
+/* How much an error of the sum can grow: slopes of GELU and SiLU are at most 1.13. */
 static double slope(choice activation)
 {
-    return activation == CKL_ACTIVATION_GELU ? 1.13 : 1;
+    return activation == CKL_ACTIVATION_IDENTITY || activation == CKL_ACTIVATION_RELU ? 1 : 1.13;
 }
 
 enum { LANES = 8 }; // partial sums side by side, which compilers make vectors of
@@ -58,65 +103,129 @@ static void products(const double *a, const double *b, int64_t k, double smalles
     *magnitude = ((t[0] + t[4]) + (t[2] + t[6])) + ((t[1] + t[5]) + (t[3] + t[7]));
 }
 
-/* Of tf32 without the low bits of the fractions. */
-static void read_factors(const ckl_gemm_desc *d, const void *array, int64_t first, double *out)
+/* Row i of A, or column i of B, of a product of the batch: k of them. */
+static void read_factors(const ckl_gemm_desc *d, char matrix, const void *array, int64_t product, int64_t i,
+                         double *out)
 {
-    dtype_read_run(d->a, array, first, d->k, out);
-    for (int64_t l = 0; l < d->k && d->math == CKL_GEMM_TF32; l++) {
-        float x = (float)out[l];
-        uint32_t bits;
-        memcpy(&bits, &x, sizeof bits);
-        bits &= isnan(x) ? ~0u : 0xffffe000;
-        memcpy(&x, &bits, sizeof bits);
-        out[l] = x;
+    const gemm_matrix x = gemm_matrix_of(d, matrix);
+    const int64_t start = product * x.stride;
+    if (gemm_k_major((choice)d->layout, matrix))
+        dtype_read_run(x.type, array, start + i * x.ld, d->k, out);
+    else
+        for (int64_t l = 0; l < d->k; l++)
+            out[l] = dtype_read(x.type, array, start + l * x.ld + i);
+}
+
+static double scalar(ckl_gemm_scale how, const void *array, int64_t i)
+{
+    return how == CKL_GEMM_SCALE_NONE ? 1 : dtype_read(CKL_F32, array, how == CKL_GEMM_SCALE_ROW ? i : 0);
+}
+
+/* G and its magnitude of a sum of products, of element (row,j) of a product of the batch. */
+static void finish(const gemm_problem *p, void *const *host, const int64_t at[3], double *sum, double *magnitude)
+{
+    const ckl_gemm_desc *d = &p->desc;
+    const bool device = d->device_scalars;
+    double alpha = device ? dtype_read(CKL_F32, host[DEVICE_ALPHA], 0) : p->alpha;
+    double beta = !p->c ? 0 : device ? dtype_read(CKL_F32, host[DEVICE_BETA], 0) : p->beta;
+    double scale = alpha * scalar(d->scale_a, host[SCALE_A], at[1]) * scalar(d->scale_b, host[SCALE_B], at[2]);
+    int64_t in_c = at[0] * d->stride_c + at[1] * d->ldc + at[2];
+    double added = beta != 0 ? beta * dtype_read(d->d, host[C], in_c) : 0;
+    double bias = d->bias ? dtype_read(d->d, host[BIAS], d->bias_along == CKL_GEMM_ALONG_M ? at[1] : at[2]) : 0;
+    *sum = *sum * scale + added + bias;
+    *magnitude = *magnitude * fabs(scale) + fabs(added) + fabs(bias);
+}
+
+/* D of an element whose G, and U, are known. */
+static void activate_element(const gemm_problem *p, void *const *host, const int64_t at[3], const double *sum,
+                             const double *magnitude, reference_slice *out)
+{
+    const ckl_gemm_desc *d = &p->desc;
+    const choice activation = (choice)d->activation;
+    double scale_d = d->scale_d ? dtype_read(CKL_F32, host[SCALE_D], 0) : 1;
+    double value = activate(d->activation, sum[0]), error = magnitude[0] * slope(activation);
+    if (gemm_is_backward(activation)) {
+        double factor =
+            derivative(d->activation, dtype_read(d->d, host[X], at[0] * d->stride_x + at[1] * d->ldx + at[2]));
+        bool lost = isinf(sum[0]) && fabs(factor) < 0x1p-100; // 0 in f32, perhaps
+        value = lost ? NAN : sum[0] * factor;
+        error = lost ? REFERENCE_OPEN : error;
     }
+    if (d->gated) {
+        bool lost = fabs(value) < 0x1p-100 && fabs(sum[1]) > 1; // 0 in f32, perhaps, and U may be infinite there
+        error = lost ? REFERENCE_OPEN : error * fabs(sum[1]) + fabs(value) * magnitude[1] + error * magnitude[1];
+        value = lost ? NAN : value * sum[1];
+    }
+    out->value[at[2]] = value * scale_d;
+    out->magnitude[at[2]] = isinf(error) ? REFERENCE_OPEN : error * fabs(scale_d);
 }
 
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const gemm_problem *p = problem;
-    const double smallest = dtype_tiny(p->desc.a) / dtype_epsilon(p->desc.a);
-    double *a = calloc((size_t)(2 * (p->desc.k + LANES)), sizeof *a), *b = a + p->desc.k + LANES;
+    const ckl_gemm_desc *d = &p->desc;
+    const bool rests = d->math == CKL_GEMM_F32X3; // which lose bits where they are subnormal
+    const double smallest = dtype_tiny(d->a) / dtype_epsilon(d->a) * (rests ? 0x1p16 : 1);
+    double *a = calloc((size_t)(2 * (d->k + LANES)), sizeof *a), *b = a + d->k + LANES;
     if (!a)
         abort();
-    const int64_t product = out.row / p->desc.m, row = out.row % p->desc.m;
-    read_factors(&p->desc, host[A], product * p->desc.stride_a + row * p->desc.lda, a);
-    for (int64_t j = 0; j < p->desc.n; j++) {
-        double sum, magnitude;
-        read_factors(&p->desc, host[B], product * p->desc.stride_b + j * p->desc.ldb, b);
-        products(a, b, p->desc.k, smallest, &sum, &magnitude);
-        sum *= p->alpha;
-        magnitude *= fabs((double)p->alpha);
-        int64_t in_c = product * p->desc.stride_c + row * p->desc.ldc + j;
-        double added = p->c && p->beta != 0 ? p->beta * dtype_read(p->desc.d, host[C], in_c) : 0;
-        double bias = p->desc.bias ? dtype_read(p->desc.d, host[BIAS], j) : 0;
-        out.value[j] = activate((choice)p->desc.activation, sum + added + bias);
-        out.magnitude[j] = slope((choice)p->desc.activation) * (magnitude + fabs(added) + fabs(bias));
+    const int64_t product = out.row / d->m, row = out.row % d->m;
+    read_factors(d, 'a', host[A], product, row, a);
+    for (int64_t j = 0; j < d->n; j++) {
+        double sum[2], magnitude[2]; // gated: those of column j + n as well
+        for (int half = 0; half < (d->gated ? 2 : 1); half++) {
+            read_factors(d, 'b', host[B], product, j + half * d->n, b);
+            products(a, b, d->k, smallest, &sum[half], &magnitude[half]);
+            finish(p, host, (int64_t[]){ product, row, j }, &sum[half], &magnitude[half]);
+        }
+        out.value[j] = sum[0];
+        out.magnitude[j] = magnitude[0] + (rests ? (double)d->k * 0x1p-104 : 0);
+        if (out.output != OUTPUT_X)
+            activate_element(p, host, (int64_t[]){ product, row, j }, sum, magnitude, &out);
+        if (d->math == CKL_GEMM_F32X3 && isinf(sum[0])) { // an infinity meets a rest that is 0
+            out.value[j] = NAN;
+            out.magnitude[j] = REFERENCE_OPEN;
+        }
     }
     free(a);
 }
 
 static double terms(const void *problem)
 {
-    return (double)((const ckl_gemm_desc *)problem)->k + 2;
+    return (double)((const ckl_gemm_desc *)problem)->k + 6;
 }
 
 /*
- * ex2.approx and rcp.approx of the GELU: 2^-22 each, and the rounding of an exponent of up to 2^7. Of 8-bit floats 32 products,
- * the sum so far and the new sum are each cut to 13 bits below the largest, in every step of 32.
+ * ex2.approx and rcp.approx of activations: 2^-22 each, and the rounding of an exponent of up to 2^7. Of 8-bit floats 32 products,
+ * the sum so far and the new sum are each cut to 13 bits below the largest, in every step of 32, accurate ones over 128 of K alone. Factors of tf32 lose up to
+ * 2^-10 each: our kernels cut them, others round them. In three products 2^-22 is left out, and 2^-22 of each rest is lost.
  */
 static double approximation(const void *problem)
 {
     const ckl_gemm_desc *d = problem;
-    double gelu = d->activation == CKL_ACTIVATION_GELU ? 0x1p-16 : 0;
-    double cuts = d->a == CKL_E4M3 || d->a == CKL_E5M2 ? 34 * ceil((double)d->k / 32) * 0x1p-13 : 0;
-    return gelu + cuts;
+    bool exact = d->activation == CKL_ACTIVATION_IDENTITY || d->activation == CKL_ACTIVATION_RELU ||
+                 d->activation == CKL_ACTIVATION_DRELU;
+    double gelu = exact ? 0 : 0x1p-16;
+    double steps = ceil((double)(d->accumulation ? min_i64(d->k, 128) : d->k) / 32);
+    double cuts = d->a == CKL_E4M3 || d->a == CKL_E5M2 ? 34 * steps * 0x1p-13 : 0;
+    double rests = d->math == CKL_GEMM_TF32 ? 0x1p-9 : d->math == CKL_GEMM_F32X3 ? 0x1p-20 : 0;
+    return gelu + cuts + rests;
 }
 
 static double flops(const void *problem)
 {
     const ckl_gemm_desc *d = problem;
-    return 2 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k;
+    return (d->gated ? 4 : 2) * (double)d->batch * (double)d->m * (double)d->n * (double)d->k;
+}
+
+/*
+ * Of tf32 half as many products a cycle as of 16 bits, and within the same power a little more; multiply-adds outside of the
+ * tensor cores are 1/15 of them, and no power limit holds them back (bench/notes/gemm.md).
+ */
+static double matrix_rate(const void *problem)
+{
+    const ckl_gemm_desc *d = problem;
+    return d->a != CKL_F32 ? 1 : d->math == CKL_GEMM_TF32 ? 0.65 : d->math == CKL_GEMM_F32X3 ? 0.22 : 0.1;
 }
 
 static const char *const cases[] = {
@@ -161,14 +270,29 @@ static const char *const cases[] = {
     "m=256 n=200 k=100 a=f32 math=tf32 bias=1 activation=gelu",
     "m=130 n=96 k=72 a=f32 math=tf32 beta=0.5 alpha=-2 fill=hard",
     "m=16 n=512 k=1024 a=f32 math=tf32                         # few rows",
-    "m=65 n=33 k=17 a=f32                                      # true f32",
+    "m=65 n=33 k=17 a=f32                                      # true f32: no tensor cores",
+    "m=130 n=70 k=66 a=f32 bias=1 activation=relu              # 8 bytes at a time",
+    "m=70 n=131 k=132 a=f32 c=1 beta=1 ldc=133 alpha=-1 fill=hard",
+    "m=129 n=140 k=40 a=f32 impl=tiled config='tile_m=128 tile_n=128 stages=4'",
+    "batch=3 m=20 n=33 k=21 a=f32 impl=tiled config='tile_m=64 tile_n=128'",
+    "m=65 n=40 k=50 a=f32 math=tf32 impl=tiled                 # tensor cores of sm_80",
+    "m=65 n=40 k=50 a=f32 math=f32x3                           # three of them",
+    "m=40 n=65 k=80 a=i8 d=f32 impl=tiled",
+    "m=40 n=65 k=37 a=i8 d=i32 impl=tiled                      # a byte at a time",
+    "m=9 n=11 k=37 a=e4m3                                      # rows of odd bytes are copied",
+    "m=9 n=11 k=5 a=e5m2 d=f32 fill=hard",
+    "m=9 n=11 k=37 a=i8 d=f16 alpha=0.001 impl=naive",
     "m=256 n=256 k=256 a=e4m3                                  # one step of K in a stage is 128 elements",
     "m=200 n=144 k=208 a=e4m3 d=f16 bias=1 activation=relu",
     "m=96 n=272 k=160 a=e5m2 d=f32 beta=1 alpha=0.25",
     "m=64 n=48 k=48 a=e4m3 fill=hard",
+    "m=130 n=144 k=400 a=e4m3 accumulation=accurate bias=1",
+    "m=70 n=48 k=300 a=e5m2 d=f32 accumulation=accurate lda=304 ldb=304 impl=sm90 config='tile_m=64 tile_n=48 stages=3 "
+    "consumers=1 split=2 pingpong=0 cluster_m=1 cluster_n=1'",
     "m=256 n=256 k=384 a=i8 d=f32",
     "m=129 n=80 k=144 a=i8 d=f16 alpha=0.001 bias=1",
     "m=33 n=80 k=144 a=i8 impl=sm90",
+    "m=70 n=104 k=272 a=i8 d=i32                               # sums as they are",
     "m=130 n=144 k=520 bias=1 activation=gelu beta=0.5 impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=8 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # more CTAs of a split than slices; a K tile each or two",
     "m=128 n=128 k=256 d=f32 a=bf16 impl=sm90 config='tile_m=128 tile_n=128 stages=3 split=4 consumers=2 pingpong=0 "
@@ -224,6 +348,53 @@ static const char *const cases[] = {
     "m=221 n=223 k=225 bias=1                                  # copies of A and B in whole 16 bytes, then sm90",
     "m=200 n=220 k=300 lda=304 ldb=305 d=f32 a=bf16 c=1 beta=1 # of B alone",
     "m=16 n=1029 k=701 ldb=704 a=bf16 impl=pitched           # of A alone; D in odd rows",
+    "m=40 n=48 k=40 activation=silu bias=1 bias_along=m",
+    "m=40 n=48 k=40 activation=gelu_erf scale_a=row scale_b=row impl=naive",
+    "m=40 n=48 k=40 activation=gelu_erf scale_a=row scale_b=row d=f32 impl=tiled",
+    "m=70 n=136 k=72 activation=silu bias=1 bias_along=m scale_a=row scale_b=row impl=sm90 config='tile_m=64 tile_n=64 "
+    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=70 n=136 k=72 activation=silu bias=1 bias_along=m scale_a=row scale_b=row impl=sm90 config='tile_m=64 tile_n=80 "
+    "consumers=1 swap=1 pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=70 n=136 k=72 activation=gelu preactivation=1 bias=1 beta=1 impl=sm90 config='tile_m=64 tile_n=64 consumers=1 "
+    "pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=70 n=136 k=72 activation=gelu preactivation=1 bias=1 beta=1 d=f32 ldx=140 impl=sm90 config='tile_m=128 "
+    "tile_n=128 consumers=2 pingpong=1 buffers=1 stages=4 cluster_m=1 cluster_n=1'",
+    "m=200 n=136 k=72 activation=dgelu beta=0.5 impl=sm90 config='tile_m=64 tile_n=64 consumers=1 pingpong=0 "
+    "cluster_m=1 cluster_n=1'",
+    "m=70 n=137 k=72 activation=drelu impl=sm90 ldx=139 fill=hard",
+    "m=70 n=137 k=72 activation=dsilu impl=tiled",
+    "m=70 n=137 k=72 activation=dgelu_erf a=f32 beta=1",
+    "m=70 n=137 k=72 activation=dgelu_erf a=f32 fill=hard",
+    "m=70 n=136 k=144 a=e4m3 scale_a=tensor scale_b=tensor scale_d=1 device_scalars=1 c=1",
+    "batch=2 m=70 n=136 k=144 a=i8 d=f16 scale_a=row scale_b=row activation=relu preactivation=1",
+    "m=70 n=136 k=72 activation=relu preactivation=1 impl=tiled device_scalars=1",
+    "m=40 n=48 k=40 gated=1 activation=silu impl=naive",
+    "m=70 n=72 k=41 gated=1 activation=silu layout=nn impl=tiled",
+    "m=70 n=33 k=40 gated=1 activation=gelu a=f32 scale_d=1 scale_a=row impl=tiled",
+    "m=140 n=136 k=136 gated=1 activation=silu scale_a=row impl=sm90 config='tile_m=128 tile_n=128 consumers=2 "
+    "pingpong=1 "
+    "stages=3 cluster_m=1 cluster_n=1'",
+    "batch=2 m=72 n=80 k=80 gated=1 activation=gelu a=e4m3 scale_a=tensor scale_b=tensor",
+    "m=70 n=72 k=40 layout=nn impl=naive",
+    "m=40 n=41 k=19 layout=tn a=f32                            # turned on the way to shared memory",
+    "m=40 n=41 k=19 layout=tt impl=tiled",
+    "m=40 n=41 k=21 layout=nn a=i8 d=i32 impl=tiled",
+    "m=40 n=41 k=21 layout=tt a=f32 math=tf32 impl=tiled",
+    "m=128 n=192 k=72 layout=nn impl=sm90 config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=1 cluster_m=1 "
+    "cluster_n=1' # N-major",
+    "m=200 n=136 k=70 layout=tn a=bf16 beta=1 bias=1 impl=sm90 config='tile_m=128 tile_n=128 stages=3 consumers=2 "
+    "pingpong=0 cluster_m=2 cluster_n=1' # both, and one shared in spans",
+    "m=128 n=72 k=136 layout=tt impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 split=2 cluster_m=1 "
+    "cluster_n=1 pingpong=0' # M-major",
+    "m=64 n=100 k=70 lda=72 ldb=104 layout=nn impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 swap=1 "
+    "cluster_m=1 "
+    "cluster_n=1 pingpong=0'",
+    "batch=2 m=72 n=64 k=40 layout=tn lda=80",
+    "m=100 n=71 k=67 layout=nn impl=pitched a=e5m2 d=f32       # one turned, one copied",
+    "batch=2 m=80 n=70 k=64 layout=tn a=e4m3                   # both turned",
+    "m=220 n=230 k=210 layout=tt a=f32 math=tf32 impl=pitched  # words",
+    "m=220 n=230 k=231 a=i8 d=i32 impl=pitched                 # single bytes",
+    "m=221 n=223 k=225 layout=tn impl=pitched                  # odd rows along M and N",
     "batch=3 m=70 n=72 k=136",
     "batch=2 m=150 n=140 k=80 stride_a=12808 stride_b=12000 c=1 beta=1 bias=1 activation=relu # gaps between matrices",
     "batch=4 m=64 n=32 k=64 lda=256 stride_a=64 ldb=256 stride_b=64 ldd=128 stride_d=32 # side by side, as heads are",
@@ -260,25 +431,32 @@ static const test_reject rejects[] = {
     { "a=f16 b=bf16", CKL_INVALID, "gemm: b=bf16 is none of f16" },
     { "a=i16", CKL_INVALID, "gemm: a=i16 is none of f16, bf16, f32" },
     { "a=e4m3 d=i8", CKL_INVALID, "gemm: d=i8 is none of f16, bf16, f32" },
+    { "a=e4m3 d=i32", CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue" },
+    { "a=i8 d=i32 alpha=2", CKL_INVALID, "gemm: alpha=2 is not part of a problem with d=i32" },
+    { "math=f32x3", CKL_INVALID, "gemm: math=f32x3 is of a=f32, not of f16" },
     { "math=tf32", CKL_INVALID, "gemm: math=tf32 is of a=f32, not of f16" },
     { "a=f32 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone" },
-    { "a=i8 impl=naive", CKL_UNSUPPORTED, "gemm naive: a=i8 has 8 bits" },
-    { "a=f32 math=tf32 impl=naive", CKL_UNSUPPORTED, "gemm naive: math=tf32 is of tensor cores" },
-    { "a=i8 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: a=i8 is none of f16, bf16" },
-    { "a=e4m3 k=1001 lda=1001 impl=pitched", CKL_UNSUPPORTED, "gemm pitched: rows of e4m3 are not copied" },
+    { "a=e4m3 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: a=e4m3 is none of f16, bf16, f32, i8" },
+    { "k=100 m=50 layout=tn lda=49", CKL_INVALID, "gemm: lda=49 is smaller than m=50" },
+    { "k=100 n=50 layout=nn ldb=49", CKL_INVALID, "gemm: ldb=49 is smaller than n=50" },
+    { "layout=nn a=e4m3 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: tensor cores read e4m3 K-major alone" },
+    { "layout=nn impl=sm90 config='tile_n=96 cluster_m=1'", CKL_UNSUPPORTED,
+      "gemm sm90: a CTA loads 96 rows of an operand that is not K-major, no multiple of 64" },
     { "a=i8 impl=sm90 config='split=2'", CKL_UNSUPPORTED, "gemm sm90: split=2 exchanges f32, sums of i8 are i32" },
     { "a=f16 d=bf16", CKL_INVALID, "gemm: d=bf16 is none of f16, f32" },
     { "k=65 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: lda=65 elements of f16 are not a multiple of 16 bytes" },
     { "k=66 impl=tiled config='vec=4'", CKL_UNSUPPORTED,
       "gemm tiled: rows of A and B start at multiples of 2 elements, vec=4 wants more" },
-    { "impl=tiled config='vec=3'", CKL_INVALID, "gemm tiled: vec=3 is none of 1 2 4 8" },
-    { "impl=pitched", CKL_UNSUPPORTED, "gemm pitched: rows of A and B are whole 16 bytes apart already" },
+    { "impl=tiled config='vec=3'", CKL_INVALID, "gemm tiled: vec=3 is neither 1 nor" },
+    { "a=f32 impl=tiled config='stages=2'", CKL_INVALID, "gemm tiled: stages=2 is not in 3..8" },
+    { "impl=pitched", CKL_UNSUPPORTED, "gemm pitched: A and B lie as sm90 takes them already" },
     { "k=65 impl=pitched", CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save" },
     { "batch=-1", CKL_INVALID, "gemm: batch=-1 is negative" },
     { "stride_a=64", CKL_INVALID, "gemm: stride_a=64 is not part of a problem of one product" },
     { "batch=2 stride_c=65536", CKL_INVALID, "gemm: stride_c=65536 is not part of a problem without C" },
     { "batch=2 m=8 n=16 ldd=24 stride_d=16", CKL_INVALID,
       "gemm: stride_d=16 lets the 8x16 results of a batch overlap" },
+    { "layout=nn k=1024 impl=splitk", CKL_UNSUPPORTED, "gemm splitk: slices are of K-major A and B" },
     { "batch=2 impl=splitk", CKL_UNSUPPORTED, "gemm splitk: batch=2 products have tiles enough" },
     { "k=64 impl=splitk", CKL_UNSUPPORTED, "gemm splitk: k=64 has fewer tiles of 64 than slices=" },
     { "k=1024 impl=splitk config='slices=1'", CKL_INVALID, "gemm splitk: slices=1 is not 0 or in 2..16" },
@@ -300,8 +478,19 @@ static const test_reject rejects[] = {
     { "k=128 impl=sm90 config='split=4 cluster_m=1 cluster_n=1'", CKL_UNSUPPORTED,
       "gemm sm90: k=128 has fewer tiles of 64 than split=4" },
     { "impl=sm90 config='ragged=3'", CKL_INVALID, "gemm sm90: ragged=3 is not in 0..2" },
+    { "bias_along=m", CKL_INVALID, "gemm: bias_along=m is not part of a problem without bias" },
+    { "gated=1 bias=1", CKL_INVALID, "gemm: gated=1 goes without C, bias, a scale for each column and X" },
+    { "gated=1 layout=nn impl=sm90", CKL_UNSUPPORTED, "gemm sm90: gated products want a K-major B" },
+    { "accumulation=accurate", CKL_INVALID, "gemm: accumulation=accurate is of 8-bit floats, not of f16" },
+    { "ldx=256", CKL_INVALID, "gemm: ldx=256 is not part of a problem without X" },
+    { "batch=2 stride_x=65536", CKL_INVALID, "gemm: stride_x=65536 is not part of a problem without X" },
+    { "activation=dgelu ldx=255", CKL_INVALID, "gemm: ldx=255 is smaller than n=256" },
+    { "activation=dgelu preactivation=1", CKL_INVALID,
+      "gemm: preactivation=1 writes X, which a backward activation reads" },
+    { "batch=2 preactivation=1 stride_x=64", CKL_INVALID, "gemm: stride_x=64 lets the 256x256 results" },
+    { "a=i8 d=i32 scale_a=row", CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue" },
     { NULL, CKL_OK, NULL },
 };
 
 OPERATOR_TEST(gemm, .operands = operands, .reference = reference, .terms_of = terms, .approximation_of = approximation,
-              .flops = flops);
+              .flops = flops, .matrix_rate = matrix_rate);

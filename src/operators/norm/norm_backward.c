@@ -6,7 +6,7 @@
  * registers or flows through shared memory; one that bulk copies cannot read and no registers hold is read tile by tile in
  * each pass. Where there are no registers for sums of columns, kernel 2 reads x and dy once more.
  *
- * Ragged rows (row.h) have their vectors where those of dx are; of rows of x and dy that lie otherwise, vectors are cut out. The rows of a CTA are so far apart that all of them lie equally
+ * Ragged rows (row.h) have their vectors where those of dx are. The rows of a CTA are so far apart that all of them lie equally
  * to 16-byte boundaries: a thread has the same columns in each, so that it can keep their sums.
  */
 #include "cute/kernel.h"
@@ -18,7 +18,6 @@
 typedef struct row {
     const norm_config *cfg;
     row_split split;
-    bool in_phase; // rows of x, dy, dsum and dx
     row_place place;
     bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
     norm_backward_values o;
@@ -37,10 +36,7 @@ static int elements(const row *r)
 
 static tensor load_input(const row *r, const row_place *p, val pointer)
 {
-    tensor tXgX = row_part(&r->split, p, pointer, r->cfg->dtype, r->o.ldx); // (VEC,STEPS)
-    tensor rX = fragment_like(tXgX, r->cfg->dtype);                         // (VEC,STEPS)
-    (r->in_phase ? row_load : row_load_anywhere)(&r->split, p, tXgX, rX, 0);
-    return rX;
+    return row_fetch(&r->split, p, row_part(&r->split, p, pointer, r->cfg->dtype, r->o.ldx));
 }
 
 static tensor load_gamma(const row *r, const row_place *p)
@@ -236,7 +232,8 @@ static void load_each_row(spans *s, val stride)
 static void load_if_exists(row *r, val number)
 {
     row_place p = row_place_at(&r->place, number);
-    p.limit = select(p.exists, r->place.limit, imm(0)); // of a span of a ragged row
+    if (r->cfg->split.ragged)
+        p.limit = select(p.exists, r->place.limit, imm(0));
     load_row(r, &p);
 }
 
@@ -299,10 +296,7 @@ static tensor zeros(const row *r)
 static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
 {
     row r = { .cfg = cfg,
-              .split = vectors      ? cfg->split
-                       : cfg->tiled ? row_split_scalar(&cfg->split)
-                                    : row_split_anywhere(&cfg->split, cfg->dtype),
-              .in_phase = vectors,
+              .split = vectors ? cfg->split : row_split_scalar(&cfg->split),
               .centred = centred,
               .o = params_of(norm_backward) };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
@@ -484,7 +478,7 @@ static void flow_end(const flow *f)
 static void backward_flow(const norm_config *cfg, bool centred)
 {
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
-    row r = { .cfg = cfg, .split = split.chunk, .in_phase = true, .centred = centred, .o = params_of(norm_backward) };
+    row r = { .cfg = cfg, .split = split.chunk, .centred = centred, .o = params_of(norm_backward) };
     const row_pipeline_input inputs[] = { { r.o.x, r.o.ldx }, { r.o.dy, r.o.ldx }, { r.o.dsum, r.o.ldx } };
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s =

@@ -7,8 +7,8 @@ enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
     LONG_COLS = 2048,       // longer half rows take as many registers as f32 ones
     LONG_COLS_RESIDUAL = 8192,
-    REDUCTION_BYTES = 8 << 10,    // of shared memory, more than those of a row in registers take
-    RAGGED_VECTORS_MIN = 32,      // of a ragged row with gamma
+    REDUCTION_BYTES = 4 << 10,    // of shared memory, more than those of a row in registers take
+    RAGGED_VECTORS_MIN = 16,      // of a ragged row with gamma
     FORWARD_THREADS = 1024,       // of an SM, for f32 rows: 64 registers each
     FORWARD_THREADS_RAGGED = 512, // whose gamma and beta take more: 128
     BACKWARD_BYTES = 32,          // of a thread and tensor of rows: each element needs two sums in f32 beside
@@ -16,6 +16,7 @@ enum {
     BACKWARD_THREADS_MAX = 512,
     BACKWARD_THREADS_MIN = 128,    // where rows flow
     BACKWARD_THREADS_RAGGED = 512, // of an SM, where rows flow: their ends take registers
+    BACKWARD_WARPS = 20,           // of an SM that has a row for each: 96 registers a thread
     BACKWARD_PREFETCH_MAX = 8,     // elements for which there are registers to load the next row
     /* longer rows flow through shared memory */
     FORWARD_ROW_COLS_MAX = 16384,
@@ -54,10 +55,11 @@ static int widest_vector(const ckl_norm_desc *d)
     return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldy);
 }
 
-/* Do rows start or end off 16-byte boundaries? */
+/* Do rows start or end off 16-byte boundaries? Gradients take only those that lie in phase as ragged ones. */
 static bool is_ragged(const ckl_norm_desc *d)
 {
-    return widest_vector(d) != row_vec_full(d->dtype);
+    return widest_vector(d) != row_vec_full(d->dtype) &&
+           (d->direction == CKL_DIRECTION_FORWARD || row_in_phase(d->dtype, d->rows, d->ldx, d->ldy));
 }
 
 /* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
@@ -98,7 +100,7 @@ static void choose_column_lanes(const ckl_norm_desc *d, const ckl_device_info *d
         c->column_lanes /= 2;
 }
 
-/* Gamma and beta of a ragged row are cut out of two vectors each: of short ones single elements cost less. */
+/* A ragged row has few vectors beside its ends: of short ones single elements cost less. */
 static bool pays_ragged(const ckl_norm_desc *d)
 {
     return !d->affine || d->cols >= RAGGED_VECTORS_MIN * row_vec_full(d->dtype);
@@ -120,6 +122,49 @@ static int forward_registers(const ckl_norm_desc *d)
     return d->cols > (d->residual ? LONG_COLS_RESIDUAL : LONG_COLS) ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
 }
 
+/*
+ * Gamma and beta of ragged rows come from shared memory where CTAs take several rows, and else are cut out of two vectors each. Of
+ * long f32 rows the cuts cost nothing beside the memory's time (bench/notes/norm.md).
+ */
+static void choose_shared_weights(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
+{
+    enum { THREADS = 128, TURNS = 2, FEW_STEPS = 4, THREADS_FEW_STEPS = 768, THREADS_MANY_STEPS = 640 };
+    row_split *s = &c->split;
+    if (!d->affine || !s->ragged || c->tiled || s->cluster > 1 || (d->dtype == CKL_F32 && s->row_threads > 32))
+        return;
+    const int threads = s->row_threads <= 32 ? THREADS : s->threads;
+    const int resident = (s->steps <= FEW_STEPS ? THREADS_FEW_STEPS : THREADS_MANY_STEPS) / threads;
+    const int64_t rows = threads / s->row_threads, bytes = norm_weights_bytes(s, d->dtype, 1) + REDUCTION_BYTES;
+    if (resident * bytes > (int64_t)device->smem_per_sm_bytes || d->rows < TURNS * rows * resident * device->sm_count)
+        return;
+    s->threads = threads;
+    c->ctas_per_sm = resident;
+    c->shared_weights = true;
+}
+
+/*
+ * 16-bit rows that flow, the same: chunks of half the size, two for each CTA of a cluster, so that three CTAs fit an SM. False: too long.
+ */
+static bool choose_shared_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
+{
+    enum { THREADS = 256, STEPS = 2, CHUNKS = 2, STAGES = 4, RESIDENT = 3 };
+    row_pipeline_split s = { .chunk = { THREADS, THREADS, 1, row_vec_full(d->dtype), STEPS, .ragged = true },
+                             .cluster = 1,
+                             .stages = STAGES,
+                             .residence = ROW_IN_RING };
+    if (!d->affine || d->residual || d->dtype == CKL_F32 || !is_ragged(d))
+        return false;
+    while (s.cluster < row_pipeline_cluster_max(device) && row_pipeline_chunks(&s, d->cols) > CHUNKS)
+        s.cluster *= 2;
+    s.chunks = (int)row_pipeline_chunks(&s, d->cols);
+    if (s.chunks > CHUNKS || d->rows * s.cluster < RESIDENT * device->sm_count)
+        return false;
+    row_pipeline_config(&s, &c->split, &c->flow);
+    c->ctas_per_sm = RESIDENT;
+    c->shared_weights = true;
+    return true;
+}
+
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_norm_desc *d = desc;
@@ -131,7 +176,10 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     int cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     take_problem(d, c);
     row_pipeline_split flowing = row_pipeline_choose(d->cols, ragged, d->dtype, 1 + d->residual, device);
-    if (may_flow(d, device, forward_bytes_max(d))) {
+    const bool flows = may_flow(d, device, forward_bytes_max(d));
+    if (flows && choose_shared_flow(d, device, c))
+        return CKL_OK;
+    if (flows) {
         row_pipeline_config(&flowing, &c->split, &c->flow);
         c->ctas_per_sm = row_pipeline_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
         return CKL_OK;
@@ -146,6 +194,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     c->split = s;
     if (d->dtype == CKL_F32 && !d->residual && !c->tiled && row_split_registers(&s, d->dtype) <= FORWARD_REGISTERS)
         c->ctas_per_sm = (s.ragged ? FORWARD_THREADS_RAGGED : FORWARD_THREADS) / s.threads;
+    choose_shared_weights(d, device, c);
     return CKL_OK;
 }
 
@@ -190,11 +239,11 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
 }
 
 /* The same for the vectors of a ragged row; not for one that is hardly longer than its ends. */
-static bool choose_ragged_backward_split(const ckl_norm_desc *d, int elements, int cluster_max, row_split *s)
+static bool choose_ragged_backward_split(const ckl_norm_desc *d, int elements, row_split *s)
 {
     const int vec = row_vec_full(d->dtype);
     if (!is_ragged(d) || d->cols < VECTORS_MIN * vec ||
-        !choose_backward_split(d->cols - d->cols % vec, vec, elements, cluster_max, s))
+        !choose_backward_split(d->cols - d->cols % vec, vec, elements, 1, s))
         return false;
     s->exact = false;
     s->ragged = true;
@@ -261,12 +310,29 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     return s;
 }
 
+/* Where a fourth of the elements that threads have room for would be none: three chunks a row, two CTAs an SM. */
+static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f,
+                              row_pipeline_split *s)
+{
+    enum { THREADS = 256, CHUNKS = 3, CTAS = 2 };
+    backward_flow fit = {
+        f->bytes, 0, THREADS, CHUNKS * row_vec_full(d->dtype), 1, CTAS, ROW_IN_RING, true, true, false
+    };
+    const row_pipeline_split split = split_of_flow(&fit, d);
+    if (f->dgamma_in_smem || is_ragged(d) || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster ||
+        split.chunks != CHUNKS || split.cluster > row_pipeline_cluster_max(device))
+        return;
+    *f = fit;
+    *s = split;
+}
+
 /* False: there is no room for sums of columns, or for the row itself. */
 static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f, row_pipeline_split *s)
 {
     if (!find_backward_flow(d, device, f))
         return false;
     *s = split_of_flow(f, d);
+    fit_backward_flow(d, device, f, s);
     bool guards = f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact; // no registers are left for them
     return s->stages >= s->chunks && !guards;
 }
@@ -302,13 +368,15 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     row_split s;
     int vec = widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     int elements = BACKWARD_BYTES / (int)ckl_dtype_bytes(d->dtype);
-    c->tiled = !choose_ragged_backward_split(d, elements, cluster_max, &s) &&
+    c->tiled = !choose_ragged_backward_split(d, elements, &s) &&
                !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
                !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
     if (c->tiled)
         s = tiled_split(d, device, false);
     c->split = s;
     c->prefetch = !c->tiled && s.vec * s.steps <= BACKWARD_PREFETCH_MAX;
+    if (s.threads == 32 && !c->prefetch && !c->tiled)
+        c->ctas_per_sm = BACKWARD_WARPS;
     choose_column_lanes(d, device, c);
     return CKL_OK;
 }
@@ -344,8 +412,10 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
                               const norm_config *c)
 {
     const row_split s = c->split;
-    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD && c->tiled)
-        FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but tiled=1", what);
+    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD &&
+        (c->tiled || !row_in_phase(d->dtype, d->rows, d->ldx, d->ldy)))
+        FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but tiled=%d, or ldx=%" PRId64 " and ldy=%" PRId64 " are out of phase",
+             what, c->tiled, d->ldx, d->ldy);
     if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)
         FAIL(CKL_INVALID, "%s: dtype, affine and residual must be those of the problem", what);
     if (c->tiled && c->split.row_threads != c->split.threads)
@@ -372,8 +442,8 @@ ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, c
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     const norm_config *c = config;
     TRY(admit_split("norm forward", d, device, c));
-    if (c->prefetch && (!c->shared_weights || c->residual))
-        FAIL(CKL_INVALID, "norm forward: prefetch=1 needs shared_weights=1, and residual=0");
+    if (c->prefetch)
+        FAIL(CKL_INVALID, "norm forward: prefetch=1 is for backward");
     if (!c->shared_weights)
         return CKL_OK;
     if (!c->affine || c->tiled || (c->flow.stages ? c->flow.chunks == 0 : c->split.cluster > 1))

@@ -91,8 +91,10 @@ static void over_row(row *r, row_pass *pass)
 {
     const row_spans *spans = &r->spans;
     if (!r->cfg->tiled) {
-        for (int i = 0; i < spans->count; i++)
-            pass(r, r->rH[i], &spans->of[i]);
+        pass(r, r->rH[0], &spans->of[0]);
+        if (spans->count > 1)
+            IF(row_may_have_ends(&r->split))
+                pass(r, r->rH[1], &spans->of[1]);
         return;
     }
     LOOP_FROM(begin, imm(0), r->o.cols, imm((int)row_split_cols(&r->split))) {
@@ -438,43 +440,17 @@ static void move_to(row *r, const row_spans *first, val number)
     }
 }
 
-/* The row is in the registers of rNext; the loads of row `next` are under way while it is reduced and written. */
-static void normalise_early(row *r, const row_spans *first, val number, val next, tensor *rNext)
-{
-    tensor rLoaded[ROW_SPANS_MAX]; // (VEC,STEPS)
-    move_to(r, first, next);
-    load_row(r);
-    for (int i = 0; i < first->count; i++) {
-        rLoaded[i] = r->rH[i];
-        r->rH[i] = rNext[i];
-    }
-    move_to(r, first, number);
-    normalise(r);
-    for (int i = 0; i < first->count; i++)
-        copy(rLoaded[i], rNext[i], 0);
-}
-
 /* Persistent CTAs, whose rows lie equally to 16-byte boundaries if they are ragged. */
 static void forward_persistent(row *r)
 {
     const row_spans first = r->spans;
     val before = mul(convert(I64, cta_x()), imm((int)row_split_rows(&r->split))), own = sub(r->place.row, before);
     val stride = mul(convert(I64, grid_x()), imm((int)row_split_rows(&r->split)));
-    tensor rNext[ROW_SPANS_MAX]; // (VEC,STEPS)
-    if (r->cfg->prefetch)
-        load_row(r);
-    for (int i = 0; i < first.count && r->cfg->prefetch; i++)
-        rNext[i] = r->rH[i];
     r->weights = share_weights(r, 1, imm(0), imm(0));
     LOOP_FROM(start, before, r->o.rows, stride) {
-        val number = add(start, own);
-        if (r->cfg->prefetch) {
-            normalise_early(r, &first, number, add(number, stride), rNext);
-        } else {
-            move_to(r, &first, number);
-            load_row(r);
-            normalise(r);
-        }
+        move_to(r, &first, add(start, own));
+        load_row(r);
+        normalise(r);
     }
 }
 

@@ -113,6 +113,7 @@ enum {
     ROW_FORWARD = 32,           // elements of a thread: each takes an f32 register
     ROW_BACKWARD = 16,          // registers of a thread for y, and as many for dy
     ROW_BACKWARD_ELEMENTS = 32, // at most
+    ROW_ELEMENTS = 16 << 10,    // of 512 threads: longer rows leave room for one CTA on an SM
     LONG_THREADS = 512,
 };
 
@@ -145,8 +146,9 @@ static ckl_status choose_row(const void *desc, const ckl_device_info *device, vo
 {
     const ckl_softmax_desc *d = desc;
     softmax_row_config *c = config;
-    (void)device;
     TRY(check_last_axis("softmax row", d));
+    if (d->n > ROW_ELEMENTS && device->has_tma && d->mask == CKL_SOFTMAX_MASK_NONE && (!is_ragged(d) || in_phase(d)))
+        FAIL(CKL_UNSUPPORTED, "softmax row: rows of n=%" PRId64 " are faster if they flow", d->n);
     if (!(is_ragged(d) && row_split_choose_ragged(d->n, d->dtype, row_registers(d), 1, &c->split)) &&
         !row_split_choose(d->n, vec_of(d), d->dtype, row_registers(d), 1, &c->split))
         FAIL(CKL_UNSUPPORTED, "softmax row: rows of n=%" PRId64 " do not fit the registers of one CTA", d->n);
@@ -281,6 +283,19 @@ static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
     return check_length(what, d);
 }
 
+/* Of 16 bits: half the columns in CTAs of half the threads, of which three fit an SM, so that one loads while another waits. */
+static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
+{
+    column_split *s = &c->split;
+    if (s->vec == 1 || s->threads / 64 < s->cluster)
+        return;
+    s->vec /= 2;
+    s->threads /= 2;
+    s->steps *= 2;
+    s->exact = column_split_lines(s) == d->n && d->inner % column_split_columns(s) == 0;
+    c->form.ctas_per_sm = 3;
+}
+
 /* A cluster only where the registers of one CTA do not hold the columns. */
 static ckl_status choose_column(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -295,6 +310,8 @@ static ckl_status choose_column(const void *desc, const ckl_device_info *device,
         FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
              cluster, cluster > 1 ? "s" : "");
     c->form = form_of(d);
+    if (is_forward && c->split.cluster > 1 && d->dtype != CKL_F32)
+        halve_columns(d, c);
     if (is_forward && c->split.exact && c->split.threads == 512 && d->dtype == CKL_F32 && c->split.steps <= 8)
         c->form.ctas_per_sm = 2; // 64 registers do, and two CTAs keep 128 KB in flight
     return CKL_OK;

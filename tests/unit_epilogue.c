@@ -1,0 +1,149 @@
+/* unit_epilogue.c - a custom epilogue of gemm, the one of docs/operators.md, in kernels of every kind; sums of 8-bit floats. */
+#include "unit_emulator.h"
+
+#include <math.h>
+
+#include "operators/gemm/gemm_epilogue.h"
+#include "operators/gemm/gemm_plan.h"
+#include "operators/operators.h"
+#include "plan/plan.h"
+
+#undef HERE
+#include "cute/kernel.h"
+
+static ckl_device *gpu;
+
+/* Scores of attention: a soft cap, and nothing right of the diagonal. */
+static val capped_and_causal(val x, val row, val col, void *user)
+{
+    const float *cap = user;
+    val capped = mul(tanh_f32(mul(x, immf(1 / *cap))), immf(*cap));
+    return select(le(col, row), capped, immf(-INFINITY));
+}
+
+static float cap = 30;
+static const gemm_custom causal = { capped_and_causal, &cap };
+
+static void describe_tiled(const void *config, int kernel)
+{
+    gemm_tiled_config c = *(const gemm_tiled_config *)config;
+    c.epilogue.custom = &causal;
+    gemm_tiled(&c, kernel);
+}
+
+static void describe_sm90(const void *config, int kernel)
+{
+    gemm_sm90_config c = *(const gemm_sm90_config *)config;
+    c.epilogue.custom = &causal;
+    gemm_sm90(&c, kernel);
+}
+
+enum { M = 70, N = 72, K = 40 };
+
+/* D of a plan that is forced, of an operator that has this implementation alone. */
+static void run(const implementation *impl, const char *force, uint16_t *a, uint16_t *b, float *d)
+{
+    const implementation *const list[] = { impl, NULL };
+    operator_info op = gemm_operator;
+    op.implementations = list;
+    const ckl_gemm_desc desc = { .m = M, .n = N, .k = K, .a = CKL_F16, .d = CKL_F32 };
+    void *in_a = test_upload(gpu, a, M * K * 2), *in_b = test_upload(gpu, b, N * K * 2),
+         *out = test_upload(gpu, NULL, M * N * 4);
+    ckl_plan *plan = NULL;
+    plan_forget_device(gpu); // a custom epilogue is no part of a config
+    ckl_status status = plan_build(gpu, &op, &desc, force, &plan);
+    if (status == CKL_OK)
+        status = plan_run(plan, &op, &(ckl_gemm_args){ .a = in_a, .b = in_b, .d = out }, NULL);
+    if (status == CKL_OK)
+        status = gpu->ops->copy_out(gpu, d, out, M * N * 4, NULL);
+    if (status != CKL_OK)
+        fail_msg("%s", ckl_error());
+    ckl_plan_free(plan);
+    gpu->ops->release(gpu, in_a);
+    gpu->ops->release(gpu, in_b);
+    gpu->ops->release(gpu, out);
+}
+
+static void test_custom_epilogue(void **state)
+{
+    (void)state;
+    static uint16_t a[M * K], b[N * K];
+    static float plain[M * N], custom[M * N];
+    for (int i = 0; i < M * K; i++)
+        a[i] = (uint16_t)(0x3c00 + i % 7 * 64 + (i % 3 ? 0x8000 : 0)); // f16 of 1 to 1.4
+    for (int i = 0; i < N * K; i++)
+        b[i] = (uint16_t)(0x3800 + i % 11 * 64 + (i % 2 ? 0x8000 : 0));
+    implementation tiled = gemm_tiled_implementation, sm90 = gemm_sm90_implementation;
+    tiled.describe = describe_tiled;
+    sm90.describe = describe_sm90;
+    const struct {
+        const implementation *impl;
+        const char *force;
+    } kernels[] = { { &tiled, "tiled" },
+                    { &sm90, "sm90" },
+                    { &sm90,
+                      "sm90 tile_m=64 tile_n=80 swap=1 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 split=1" } };
+    run(&gemm_naive_implementation, "naive", a, b, plain);
+    for (int i = 0; i < COUNT_OF(kernels); i++) {
+        run(kernels[i].impl, kernels[i].force, a, b, custom);
+        for (int at = 0; at < M * N; at++) {
+            double want = at % N > at / N ? -INFINITY : cap * (tanh)(plain[at] / cap);
+            if (!(custom[at] == want || fabs(custom[at] - want) <= 1e-5 * cap))
+                fail_msg("%s: D[%d,%d] is %g, not %g", kernels[i].force, at / N, at % N, (double)custom[at], want);
+        }
+    }
+}
+
+/* 448*448 + 1 + 1 ...: the ones are lost beside the first product, but for those of later parts of K that are summed alone. */
+static double sum_of_ones(ckl_gemm_accumulation accumulation)
+{
+    static const char one_cta[] =
+        "sm90 tile_m=64 tile_n=16 stages=4 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 split=1 swap=0";
+    enum { DEPTH = 1024, E4M3_448 = 0x7e, E4M3_1 = 0x38 };
+    static uint8_t row[DEPTH];
+    const ckl_gemm_desc desc = {
+        .m = 1, .n = 1, .k = DEPTH, .a = CKL_E4M3, .d = CKL_F32, .accumulation = accumulation
+    };
+    memset(row, E4M3_1, sizeof row);
+    row[0] = E4M3_448;
+    float sum = 0;
+    void *a = test_upload(gpu, row, sizeof row), *b = test_upload(gpu, row, sizeof row),
+         *d = test_upload(gpu, NULL, sizeof sum);
+    ckl_plan *plan = NULL;
+    assert_int_equal(plan_build(gpu, &gemm_operator, &desc, one_cta, &plan), CKL_OK);
+    assert_int_equal(plan_run(plan, &gemm_operator, &(ckl_gemm_args){ .a = a, .b = b, .d = d }, NULL), CKL_OK);
+    assert_int_equal(gpu->ops->copy_out(gpu, &sum, d, sizeof sum, NULL), CKL_OK);
+    ckl_plan_free(plan);
+    gpu->ops->release(gpu, a);
+    gpu->ops->release(gpu, b);
+    gpu->ops->release(gpu, d);
+    return (double)sum;
+}
+
+static void test_accumulation(void **state)
+{
+    (void)state;
+    const double large = 448 * 448;
+    assert_true(sum_of_ones(CKL_GEMM_FAST) == large);
+    assert_true(sum_of_ones(CKL_GEMM_ACCURATE) == large + 1024 - 128);
+}
+
+static int open_device(void **state)
+{
+    (void)state;
+    gpu = test_open("");
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    gpu->ops->close(gpu);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_custom_epilogue), cmocka_unit_test(test_accumulation) };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
