@@ -1,6 +1,7 @@
 /* conv_test.c - the definition of convolution in double, its cases and rejects. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "operators/conv/conv_config.h"
@@ -92,6 +93,19 @@ static void forward(sum_of_products *s, const int64_t *at)
         add_product(s, at[0], at + 1, tap, at[4], c);
 }
 
+/* The place of a filter of which a tap lies on a pixel of x; is there one? */
+static bool over(const sum_of_products *s, const int64_t *pixel, const int64_t *tap, int64_t *o)
+{
+    bool there = true;
+    for (int i = 0; i < CONV_MODES; i++) {
+        const conv_mode *m = &s->modes[i];
+        int64_t reach = pixel[i] + m->pad - tap[i] * m->dilation;
+        o[i] = reach / m->stride;
+        there &= reach >= 0 && reach % m->stride == 0 && o[i] < m->y;
+    }
+    return there;
+}
+
 /* Of the places of a filter those with a tap on the element. */
 static void data(sum_of_products *s, const int64_t *at)
 {
@@ -100,13 +114,7 @@ static void data(sum_of_products *s, const int64_t *at)
     EACH(tap, filter)
     {
         int64_t o[CONV_MODES];
-        bool there = true;
-        for (int i = 0; i < CONV_MODES; i++) {
-            const conv_mode *m = &s->modes[i];
-            int64_t reach = at[1 + i] + m->pad - tap[i] * m->dilation;
-            o[i] = reach / m->stride;
-            there &= reach >= 0 && reach % m->stride == 0 && o[i] < m->y;
-        }
+        const bool there = over(s, at + 1, tap, o);
         for (int64_t k = group * filters; k < (group + 1) * filters; k++)
             if (there)
                 add_product(s, at[0], o, tap, k, at[4] % channels);
@@ -215,8 +223,9 @@ static void put(const sum_of_products *s, reference_slice out, int64_t j)
     out.magnitude[j] = s->open ? (double)REFERENCE_OPEN : s->magnitude;
 }
 
-static void filters_of_pixel(sum_of_products *s, int64_t *at, reference_slice out)
+static void filters_of_pixel(sum_of_products *s, const int64_t *pixel, reference_slice out)
 {
+    int64_t at[CONV_RANK] = { pixel[0], pixel[1], pixel[2], pixel[3], 0 };
     const int64_t filters = s->d->k / s->d->groups, taps = s->w.shape[1] * s->w.shape[2] * s->w.shape[3];
     const int64_t count = taps * s->w.shape[4];
     patch p = { .pixels = calloc((size_t)(2 * count + 1), sizeof(double)), .inside = calloc((size_t)taps, 1) };
@@ -248,6 +257,42 @@ static void coordinates_of(const ckl_conv_desc *d, const conv_tensor *t, int64_t
     }
 }
 
+/* The gradient of all channels of a pixel, one group of NHWC: for each tap and filter a run of its channels. */
+static void channels_of_pixel(sum_of_products *s, const int64_t *at, reference_slice out)
+{
+    const int64_t filter[] = { s->modes[0].filter, s->modes[1].filter, s->modes[2].filter };
+    double *w = calloc((size_t)out.count, sizeof *w);
+    bool *open = calloc((size_t)out.count, 1);
+    if (!w || !open)
+        abort();
+    memset(out.value, 0, (size_t)out.count * sizeof *out.value);
+    memset(out.magnitude, 0, (size_t)out.count * sizeof *out.magnitude);
+    EACH(tap, filter)
+    {
+        int64_t y[CONV_RANK] = { at[0] };
+        const bool there = over(s, at + 1, tap, y + 1);
+        for (int64_t k = 0; k < s->d->k; k++) {
+            y[4] = k;
+            double dy = there ? dtype_read(s->d->dtype, s->host[DY], index_of(&s->y, y)) : 0;
+            dtype_read_run(s->d->dtype, s->host[W],
+                           index_of(&s->w, (int64_t[]){ k, tap[0], tap[1], tap[2], out.first }), out.count, w);
+            for (int64_t c = 0; !there && c < out.count; c++)
+                open[c] |= !isfinite(w[c]);
+            for (int64_t c = 0; there && c < out.count; c++) {
+                out.value[c] += dy * w[c];
+                out.magnitude[c] += fabs(dy * w[c]);
+            }
+        }
+    }
+    for (int64_t c = 0; c < out.count; c++)
+        if (open[c]) {
+            out.value[c] = (double)NAN;
+            out.magnitude[c] = (double)REFERENCE_OPEN;
+        }
+    free(w);
+    free(open);
+}
+
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_conv_desc *d = problem;
@@ -260,9 +305,10 @@ static void reference(const void *problem, void *const *host, reference_slice ou
     const conv_tensor *of = out.output == OF_Y ? &s.y : out.output == OF_DX ? &s.x : &s.w;
     const int64_t row = d->layout == CKL_IMAGE_NHWC ? of->shape[CONV_RANK - 1] : of->shape[CONV_RANK - 2];
     int64_t at[CONV_RANK];
-    if (out.output == OF_Y && d->layout == CKL_IMAGE_NHWC) {
+    const bool nhwc = d->layout == CKL_IMAGE_NHWC, in_runs = out.output == OF_DX && d->groups == 1;
+    if (nhwc && (out.output == OF_Y || in_runs)) {
         coordinates_of(d, of, out.row * row, at);
-        filters_of_pixel(&s, at, out);
+        (in_runs ? channels_of_pixel : filters_of_pixel)(&s, at, out);
         return;
     }
     for (int64_t j = 0; j < out.count; j++) {
