@@ -150,6 +150,10 @@ static double activate(choice activation, double x)
         return isnan(x) ? x : fmax(x, 0);
     if (activation == CKL_ACTIVATION_GELU)
         return x == -INFINITY ? -0.0 : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    if (activation == CKL_ACTIVATION_GELU_ERF)
+        return x == -INFINITY ? -0.0 : x * erfc(-x * 0.7071067811865476) / 2;
+    if (activation == CKL_ACTIVATION_SILU)
+        return x == -INFINITY ? -0.0 : x / (1 + exp(-x));
     return x;
 }
 
@@ -159,7 +163,7 @@ static void finish(sum_of_products *s, const int64_t *at)
     double bias = d->bias ? dtype_read(d->out, s->host[BIAS], at[4]) : 0;
     double residual = d->residual ? dtype_read(d->out, s->host[RESIDUAL], index_of(&s->y, at)) : 0;
     s->value = activate((choice)d->activation, s->value + bias + residual);
-    s->magnitude = 1.13 * (s->magnitude + fabs(bias) + fabs(residual)); // GELU's slope
+    s->magnitude = 1.13 * (s->magnitude + fabs(bias) + fabs(residual)); // the steepest slope
 }
 
 /* All filters of a pixel, forward in NHWC: the pixels under them are read once, and each filter is one run of memory. */
@@ -342,10 +346,11 @@ static double terms(const void *problem)
     return products(problem) + 2;
 }
 
-/* ex2.approx and rcp.approx of the GELU. */
+/* ex2.approx and rcp.approx of the activations. */
 static double approximation(const void *problem)
 {
-    return ((const ckl_conv_desc *)problem)->activation == CKL_ACTIVATION_GELU ? 0x1p-16 : 0;
+    const choice activation = ((const ckl_conv_desc *)problem)->activation;
+    return activation == CKL_ACTIVATION_IDENTITY || activation == CKL_ACTIVATION_RELU ? 0 : 0x1p-16;
 }
 
 static double flops(const void *problem)
@@ -363,6 +368,8 @@ static const char *const cases[] = {
     "n=2 c=16 h=9 w=11 k=24 pad=1",
     "n=2 c=16 h=9 w=11 k=24 pad=1 layout=nchw dtype=bf16 bias=1 activation=relu",
     "n=1 c=8 h=12 w=10 k=16 r=5 s=3 pad=2 stride=2 residual=1 bias=1 activation=gelu",
+    "n=1 c=8 h=6 w=7 k=16 pad=1 bias=1 activation=silu out=f32",
+    "n=1 c=8 h=6 w=7 k=16 pad=1 bias=1 activation=gelu_erf dtype=bf16",
     "n=3 c=3 h=19 w=17 k=8 r=7 s=7 pad=3 stride=2 dtype=f32        # a first layer",
     "n=2 c=12 h=8 w=8 k=12 groups=12 pad=1                 # depthwise",
     "n=2 c=12 h=8 w=8 k=24 groups=3 pad=1 dilation=2 layout=nchw dtype=f32",
@@ -434,6 +441,7 @@ static const test_reject rejects[] = {
     { "h=2", CKL_INVALID, "conv: a filter of r=3 and dilation 1 has no place in h=2 and its padding" },
     { "dilation_w=8", CKL_INVALID, "conv: a filter of s=3 and dilation 8 has no place in w=16 and its padding" },
     { "direction=data bias=1", CKL_INVALID, "conv: bias=1 is not part of the gradient of data" },
+    { "activation=drelu", CKL_INVALID, "is not one of identity relu gelu gelu_erf silu" },
     { "direction=weight residual=1", CKL_INVALID, "conv: residual=1 is not part of a gradient" },
     { "direction=data activation=relu", CKL_INVALID, "conv: activation=1 is not part of a gradient" },
     { "n=2^31-1 c=2^31-1 h=2^31-1", CKL_INVALID, "spans more than 2^56 bytes" },
