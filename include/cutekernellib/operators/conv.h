@@ -43,7 +43,7 @@ typedef struct ckl_conv_desc {
     int64_t pad_front, pad_back, pad_top, pad_bottom, pad_left, pad_right;
     bool bias;                 // forward: a summand for every channel of y; of weights: dbias is wanted
     bool residual;             // forward: a summand of y's shape
-    ckl_activation activation; // forward
+    ckl_activation activation; // forward: none of the derivatives
 } ckl_conv_desc;
 
 /* The memory of one call: device pointers, aligned to the element; NULL where the problem has none. Outputs overlap nothing, but y may be residual. */

@@ -35,7 +35,7 @@
     X(owner, int64_t, pad_right, "0", "0..2^16", "right of it")                                    \
     X(owner, bool, bias, "0", "0 1", "a summand for each channel of y; of weights: dbias")         \
     X(owner, bool, residual, "0", "0 1", "a summand of y's shape")                                 \
-    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")
+    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu", "applied last")
 
 /* The modes of a pixel's place, outermost first. */
 enum { CONV_MODES = 3 };
@@ -63,7 +63,7 @@ conv_tensor conv_tensor_of(const ckl_conv_desc *desc, int which);
     X(owner, ckl_dtype, out, "f16", "f32 f16 bf16", "type of what is written")             \
     X(owner, bool, bias, "0", "0 1", "a summand for each channel of y; of weights: dbias") \
     X(owner, bool, residual, "0", "0 1", "a summand of y's shape")                         \
-    X(owner, choice, activation, "identity", "identity relu gelu", "applied last")
+    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu", "applied last")
 
 typedef struct conv_form {
     CONV_FORM(FIELD_MEMBER, )

@@ -10,6 +10,10 @@ val conv_activate(choice activation, val x)
         return max_nan(x, immf(0));
     case CKL_ACTIVATION_GELU:
         return gelu_tanh_f32(x);
+    case CKL_ACTIVATION_GELU_ERF:
+        return gelu_erf_f32(x);
+    case CKL_ACTIVATION_SILU:
+        return silu_f32(x);
     default: // the others are gemm's
         return x;
     }

@@ -1,6 +1,7 @@
 /* conv_test.c - the definition of convolution in double, its cases and rejects. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "operators/conv/conv_config.h"
@@ -92,6 +93,19 @@ static void forward(sum_of_products *s, const int64_t *at)
         add_product(s, at[0], at + 1, tap, at[4], c);
 }
 
+/* The place of a filter of which a tap lies on a pixel of x; is there one? */
+static bool over(const sum_of_products *s, const int64_t *pixel, const int64_t *tap, int64_t *o)
+{
+    bool there = true;
+    for (int i = 0; i < CONV_MODES; i++) {
+        const conv_mode *m = &s->modes[i];
+        int64_t reach = pixel[i] + m->pad - tap[i] * m->dilation;
+        o[i] = reach / m->stride;
+        there &= reach >= 0 && reach % m->stride == 0 && o[i] < m->y;
+    }
+    return there;
+}
+
 /* Of the places of a filter those with a tap on the element. */
 static void data(sum_of_products *s, const int64_t *at)
 {
@@ -100,13 +114,7 @@ static void data(sum_of_products *s, const int64_t *at)
     EACH(tap, filter)
     {
         int64_t o[CONV_MODES];
-        bool there = true;
-        for (int i = 0; i < CONV_MODES; i++) {
-            const conv_mode *m = &s->modes[i];
-            int64_t reach = at[1 + i] + m->pad - tap[i] * m->dilation;
-            o[i] = reach / m->stride;
-            there &= reach >= 0 && reach % m->stride == 0 && o[i] < m->y;
-        }
+        const bool there = over(s, at + 1, tap, o);
         for (int64_t k = group * filters; k < (group + 1) * filters; k++)
             if (there)
                 add_product(s, at[0], o, tap, k, at[4] % channels);
@@ -142,6 +150,10 @@ static double activate(choice activation, double x)
         return isnan(x) ? x : fmax(x, 0);
     if (activation == CKL_ACTIVATION_GELU)
         return x == -INFINITY ? -0.0 : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    if (activation == CKL_ACTIVATION_GELU_ERF)
+        return x == -INFINITY ? -0.0 : x * erfc(-x * 0.7071067811865476) / 2;
+    if (activation == CKL_ACTIVATION_SILU)
+        return x == -INFINITY ? -0.0 : x / (1 + exp(-x));
     return x;
 }
 
@@ -151,7 +163,7 @@ static void finish(sum_of_products *s, const int64_t *at)
     double bias = d->bias ? dtype_read(d->out, s->host[BIAS], at[4]) : 0;
     double residual = d->residual ? dtype_read(d->out, s->host[RESIDUAL], index_of(&s->y, at)) : 0;
     s->value = activate((choice)d->activation, s->value + bias + residual);
-    s->magnitude = 1.13 * (s->magnitude + fabs(bias) + fabs(residual)); // GELU's slope
+    s->magnitude = 1.13 * (s->magnitude + fabs(bias) + fabs(residual)); // the steepest slope
 }
 
 /* All filters of a pixel, forward in NHWC: the pixels under them are read once, and each filter is one run of memory. */
@@ -215,8 +227,9 @@ static void put(const sum_of_products *s, reference_slice out, int64_t j)
     out.magnitude[j] = s->open ? (double)REFERENCE_OPEN : s->magnitude;
 }
 
-static void filters_of_pixel(sum_of_products *s, int64_t *at, reference_slice out)
+static void filters_of_pixel(sum_of_products *s, const int64_t *pixel, reference_slice out)
 {
+    int64_t at[CONV_RANK] = { pixel[0], pixel[1], pixel[2], pixel[3], 0 };
     const int64_t filters = s->d->k / s->d->groups, taps = s->w.shape[1] * s->w.shape[2] * s->w.shape[3];
     const int64_t count = taps * s->w.shape[4];
     patch p = { .pixels = calloc((size_t)(2 * count + 1), sizeof(double)), .inside = calloc((size_t)taps, 1) };
@@ -248,6 +261,42 @@ static void coordinates_of(const ckl_conv_desc *d, const conv_tensor *t, int64_t
     }
 }
 
+/* The gradient of all channels of a pixel, one group of NHWC: for each tap and filter a run of its channels. */
+static void channels_of_pixel(sum_of_products *s, const int64_t *at, reference_slice out)
+{
+    const int64_t filter[] = { s->modes[0].filter, s->modes[1].filter, s->modes[2].filter };
+    double *w = calloc((size_t)out.count, sizeof *w);
+    bool *open = calloc((size_t)out.count, 1);
+    if (!w || !open)
+        abort();
+    memset(out.value, 0, (size_t)out.count * sizeof *out.value);
+    memset(out.magnitude, 0, (size_t)out.count * sizeof *out.magnitude);
+    EACH(tap, filter)
+    {
+        int64_t y[CONV_RANK] = { at[0] };
+        const bool there = over(s, at + 1, tap, y + 1);
+        for (int64_t k = 0; k < s->d->k; k++) {
+            y[4] = k;
+            double dy = there ? dtype_read(s->d->dtype, s->host[DY], index_of(&s->y, y)) : 0;
+            dtype_read_run(s->d->dtype, s->host[W],
+                           index_of(&s->w, (int64_t[]){ k, tap[0], tap[1], tap[2], out.first }), out.count, w);
+            for (int64_t c = 0; !there && c < out.count; c++)
+                open[c] |= !isfinite(w[c]);
+            for (int64_t c = 0; there && c < out.count; c++) {
+                out.value[c] += dy * w[c];
+                out.magnitude[c] += fabs(dy * w[c]);
+            }
+        }
+    }
+    for (int64_t c = 0; c < out.count; c++)
+        if (open[c]) {
+            out.value[c] = (double)NAN;
+            out.magnitude[c] = (double)REFERENCE_OPEN;
+        }
+    free(w);
+    free(open);
+}
+
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_conv_desc *d = problem;
@@ -260,9 +309,10 @@ static void reference(const void *problem, void *const *host, reference_slice ou
     const conv_tensor *of = out.output == OF_Y ? &s.y : out.output == OF_DX ? &s.x : &s.w;
     const int64_t row = d->layout == CKL_IMAGE_NHWC ? of->shape[CONV_RANK - 1] : of->shape[CONV_RANK - 2];
     int64_t at[CONV_RANK];
-    if (out.output == OF_Y && d->layout == CKL_IMAGE_NHWC) {
+    const bool nhwc = d->layout == CKL_IMAGE_NHWC, in_runs = out.output == OF_DX && d->groups == 1;
+    if (nhwc && (out.output == OF_Y || in_runs)) {
         coordinates_of(d, of, out.row * row, at);
-        filters_of_pixel(&s, at, out);
+        (in_runs ? channels_of_pixel : filters_of_pixel)(&s, at, out);
         return;
     }
     for (int64_t j = 0; j < out.count; j++) {
@@ -296,10 +346,11 @@ static double terms(const void *problem)
     return products(problem) + 2;
 }
 
-/* ex2.approx and rcp.approx of the GELU. */
+/* ex2.approx and rcp.approx of the activations. */
 static double approximation(const void *problem)
 {
-    return ((const ckl_conv_desc *)problem)->activation == CKL_ACTIVATION_GELU ? 0x1p-16 : 0;
+    const choice activation = ((const ckl_conv_desc *)problem)->activation;
+    return activation == CKL_ACTIVATION_IDENTITY || activation == CKL_ACTIVATION_RELU ? 0 : 0x1p-16;
 }
 
 static double flops(const void *problem)
@@ -317,6 +368,8 @@ static const char *const cases[] = {
     "n=2 c=16 h=9 w=11 k=24 pad=1",
     "n=2 c=16 h=9 w=11 k=24 pad=1 layout=nchw dtype=bf16 bias=1 activation=relu",
     "n=1 c=8 h=12 w=10 k=16 r=5 s=3 pad=2 stride=2 residual=1 bias=1 activation=gelu",
+    "n=1 c=8 h=6 w=7 k=16 pad=1 bias=1 activation=silu out=f32",
+    "n=1 c=8 h=6 w=7 k=16 pad=1 bias=1 activation=gelu_erf dtype=bf16",
     "n=3 c=3 h=19 w=17 k=8 r=7 s=7 pad=3 stride=2 dtype=f32        # a first layer",
     "n=2 c=12 h=8 w=8 k=12 groups=12 pad=1                 # depthwise",
     "n=2 c=12 h=8 w=8 k=24 groups=3 pad=1 dilation=2 layout=nchw dtype=f32",
@@ -388,6 +441,7 @@ static const test_reject rejects[] = {
     { "h=2", CKL_INVALID, "conv: a filter of r=3 and dilation 1 has no place in h=2 and its padding" },
     { "dilation_w=8", CKL_INVALID, "conv: a filter of s=3 and dilation 8 has no place in w=16 and its padding" },
     { "direction=data bias=1", CKL_INVALID, "conv: bias=1 is not part of the gradient of data" },
+    { "activation=drelu", CKL_INVALID, "is not one of identity relu gelu gelu_erf silu" },
     { "direction=weight residual=1", CKL_INVALID, "conv: residual=1 is not part of a gradient" },
     { "direction=data activation=relu", CKL_INVALID, "conv: activation=1 is not part of a gradient" },
     { "n=2^31-1 c=2^31-1 h=2^31-1", CKL_INVALID, "spans more than 2^56 bytes" },
