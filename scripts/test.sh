@@ -127,7 +127,7 @@ python_package() { # its tests on the emulated GPU, with the library that was bu
         echo "skipped: the tests of the Python package want build-venv, which scripts/setup.sh python makes"
         return
     fi
-    CKL_LIBRARY=$(realpath "$build/libcutekernellib.so") PYTHONPATH=python build-venv/bin/python tests/python/run.py
+    CKL_LIBRARY=$(realpath "$build")/libcutekernellib.so PYTHONPATH=python build-venv/bin/python tests/python/run.py
 }
 
 wheel() { # as a new user has it: built, installed into an empty environment, tested from elsewhere

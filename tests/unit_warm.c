@@ -34,7 +34,7 @@ static int close_device(void **state)
     return fake->live() == 0 ? 0 : -1;
 }
 
-static const char *const lines[] = { "gemm m=512 n=512 k=512 a=f16",
+static const char *const lines[] = { "gemm m=4096 n=4096 k=512 a=f16",
                                      "gemm m=1024 n=1024 k=512 a=bf16 bias=1",
                                      "add n=1000",
                                      "softmax shape=64x1000 dtype=bf16",
@@ -139,7 +139,7 @@ static void test_failures(void **state)
                                           "2 invalid: unknown operator 'gmem', did you mean 'gemm'? Known operator\n"
                                           "3 invalid: add: unknown key 'color'. Known keys: n dtype rows lda ldb l\n"
                                           "4 invalid: problem line: there is none; an example is 'gemm m=512 n=512\n"
-                                          "6 invalid: gemm: no implementation 'no'. There are: sm90 pitched tiled \n"
+                                          "6 invalid: gemm: no implementation 'no'. There are: splitk sm90 pitched\n"
                                           "7 invalid: problem line: a quote or parenthesis is not closed in 'n=('\n"
                                           "8 invalid: transpose sm80: threads=96 must be a multiple of 128 up to 1\n");
     text_free(&said);
