@@ -41,7 +41,7 @@ static void report(int signal)
     for (int i = 0; i < COUNT_OF(fatal); i++)
         if (fatal[i].number == signal)
             say(fatal[i].name);
-    if (ir_describing(&kernel, &file, &line)) {
+    if (ir_describing(&kernel, &file, &line) && *kernel) { // the calculator of layouts describes none
         say(", while describing kernel ");
         say(kernel);
         say(", after ");

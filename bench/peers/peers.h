@@ -52,18 +52,20 @@ bool peer_find_file(const char *variable, const char *const *places, char path[P
 extern const peer cublaslt_peer, cub_peer;
 
 /* The operators that PyTorch computes. */
-#define TORCH_PEERS(X) \
-    X(attention)       \
-    X(softmax)         \
-    X(crossentropy)    \
-    X(groupnorm)       \
-    X(layernorm)       \
-    X(rmsnorm)         \
-    X(add)             \
-    X(elementwise)     \
-    X(reduce)          \
-    X(transpose)       \
-    X(permute)         \
+#define TORCH_PEERS(X)  \
+    X(attention)        \
+    X(attention_decode) \
+    X(conv)             \
+    X(softmax)          \
+    X(crossentropy)     \
+    X(groupnorm)        \
+    X(layernorm)        \
+    X(rmsnorm)          \
+    X(add)              \
+    X(elementwise)      \
+    X(reduce)           \
+    X(transpose)        \
+    X(permute)          \
     X(rope)
 
 #define X(op) extern const peer torch_##op##_peer;

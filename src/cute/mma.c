@@ -217,10 +217,10 @@ typedef struct operand_form {
 /* The bits of a descriptor without its address: PTX ISA, "Matrix descriptor". */
 static int64_t descriptor_bits(const operand_form *f)
 {
-    int64_t mode = f->span == 128 ? 1 : f->span == 64 ? 2 : 3;
+    uint64_t mode = f->span == 128 ? 1 : f->span == 64 ? 2 : 3;
     int64_t between_groups = 8 * (int64_t)f->span; // bytes from 8 rows to the next 8
     int64_t leading = f->mn_major ? f->leading >> 4 : 1;
-    return mode << 62 | (between_groups >> 4) << 32 | leading << 16;
+    return (int64_t)(mode << 62) | (between_groups >> 4) << 32 | leading << 16;
 }
 
 /* Do the indices of a mode go up by `step` within runs and by `far` from run to run? */
