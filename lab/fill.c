@@ -83,16 +83,16 @@ static double distinct_index(const source *s, int64_t i)
 }
 
 /*
- * Element i of `count` that rise: within half a step of i half steps, the last one exactly there. Half of them are at an end,
- * so that steps of 0 are found, too.
+ * Element i of `count` that rise to `total` in steps of at most high: evenly, and by up to as much further as leaves all steps in
+ * their range. Half of them are at an end, so that the least and the largest steps are found, too.
  */
-static double rising_value(const source *s, int64_t i, int64_t count)
+static double rising_value(const source *s, int64_t i, int64_t count, int64_t total)
 {
+    const int64_t steps = max_i64(1, count - 1), most = (int64_t)s->high;
+    const int64_t room = max_i64(0, min_i64(total / steps, most - ceil_div(total, steps)));
     const uint64_t random = random_at(s->stream, (uint64_t)i);
-    const double half = floor(s->high / 2), within = random & 1   ? floor(unit(random) * (half + 1))
-                                                     : random & 2 ? half
-                                                                  : 0;
-    return (double)i * half + (i == 0 || i == count - 1 ? 0 : within);
+    const int64_t within = random & 1 ? (int64_t)(unit(random) * (double)(room + 1)) : random & 2 ? room : 0;
+    return (double)(i * total / steps + (i == 0 || i == count - 1 ? 0 : within));
 }
 
 /* Hard inputs: what becomes of a random number. */
@@ -264,7 +264,7 @@ static double value_of(const operand_image *o, const source *s, operand_fill how
     if (o->info.distinct)
         return distinct_index(s, row * o->columns + column);
     if (o->info.rising)
-        return rising_value(s, column, o->columns);
+        return rising_value(s, column, o->columns, o->info.rising);
     return s->integer && how != FILL_HARD ? index_value(s, random) : fills[how](s, row, column, random);
 }
 

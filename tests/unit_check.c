@@ -598,7 +598,7 @@ static void test_orders(void **state)
         seen[numbers[i]] = true;
     }
     o = operand_range(operand_vector("i", OPERAND_IN, CKL_I32, COUNT), 0, STEP);
-    o.rising = true;
+    o.rising = (COUNT - 1) * STEP / 2;
     fill_hard(o, (float *)numbers);
     int none = 0, whole = 0;
     for (int i = 1; i < COUNT; i++) {
@@ -606,7 +606,7 @@ static void test_orders(void **state)
         none += numbers[i] == numbers[i - 1];
         whole += numbers[i] == numbers[i - 1] + STEP;
     }
-    assert_true(numbers[0] == 0 && numbers[COUNT - 1] == (COUNT - 1) * STEP / 2 && none > 0 && whole > 0);
+    assert_true(numbers[0] == 0 && numbers[COUNT - 1] == o.rising && none > 0 && whole > 0);
 }
 
 int main(void)

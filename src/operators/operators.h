@@ -78,7 +78,7 @@ typedef struct operand {
 
     /* How inputs are filled. */
     bool ranged;      // low..high, hard ones too; else -1..1, and what is hard
-    bool rising;      // integers: from 0 in steps of 0 to high, the last one after as many half steps
+    int64_t rising;   // integers: from 0 to this in steps of 0 to high; 0: they do not rise
     bool distinct;    // indices: no two are equal, as far as the range has so many
     double low, high; // integers: both are taken
     uint32_t along;   // modes along which sums run, a bit each: hard inputs go by such lines; 0: by elements

@@ -47,24 +47,25 @@ typedef enum ckl_attention_mask {
  * three are the caller's duty. A sequence may be empty. Forward only, without mask.
  */
 typedef struct ckl_attention_desc {
-    ckl_direction direction;     // backward: dq, dk and dv from the results of forward and dout
-    ckl_dtype dtype;             // of q, k, v and o: CKL_F16 or CKL_BF16
-    int64_t batch;               // 0 is a problem without work
-    int64_t heads;               // of q and o
-    int64_t kv_heads;            // of k and v; divides heads: neighbouring heads share one. 0 means heads
-    int64_t q, kv;               // tokens of q and o, of k and v
-    int64_t d;                   // elements of a head of q and k, up to 1024
-    int64_t dv;                  // of v and o; 0 means d
-    bool causal;                 // queries see no later keys than their own
-    int64_t left;                // a window: of the keys up to its own a query sees the last so many; 0 means all
-    int64_t right;               // of the later ones it sees the first so many; 0 means all, or none where causal
-    float softcap;               // scores become softcap * tanh(score / softcap); 0 means that they stay as they are
-    ckl_attention_mask mask;     // 0 means none; added after the soft cap
-    bool sinks;                  // every head has a score more, for a key without a value
-    bool lse;                    // there is a second output, ln(sum over j of exp(score)); backward always reads it
-    bool ragged;                 // sequences of any lengths lie one behind the other, q and kv are those of the longest
-    int64_t q_total, kv_total;   // tokens of all sequences, where ragged; 0 means batch * q, batch * kv
-    float scale;                 // of the scores, up to 2^20; 0 means 1 / sqrt(d)
+    ckl_direction direction; // backward: dq, dk and dv from the results of forward and dout
+    ckl_dtype dtype;         // of q, k, v and o: CKL_F16 or CKL_BF16
+    int64_t batch;           // 0 is a problem without work
+    int64_t heads;           // of q and o
+    int64_t kv_heads;        // of k and v; divides heads: neighbouring heads share one. 0 means heads
+    int64_t q, kv;           // tokens of q and o, of k and v
+    int64_t d;               // elements of a head of q and k, up to 1024
+    int64_t dv;              // of v and o; 0 means d
+    bool causal;             // queries see no later keys than their own
+    int64_t left;            // a window: of the keys up to its own a query sees the last so many; 0 means all
+    int64_t right;           // of the later ones it sees the first so many; 0 means all, or none where causal
+    float softcap;           // scores become softcap * tanh(score / softcap); 0 means that they stay as they are
+    ckl_attention_mask mask; // 0 means none; added after the soft cap
+    bool sinks;              // every head has a score more, for a key without a value
+    bool lse;                // there is a second output, ln(sum over j of exp(score)); backward always reads it
+    bool ragged;             // sequences of any lengths lie one behind the other, q and kv are those of the longest
+    int64_t q_total,
+        kv_total; // tokens of all sequences, where ragged, of q at most batch * q; 0 means batch * q, batch * kv
+    float scale;  // of the scores, up to 2^20; 0 means 1 / sqrt(d)
     ckl_attention_layout layout; // 0 means BHSD
     int64_t ldq, ldk, ldv, ldo;  // elements between tokens; 0: by the layout, as below
     int64_t ldmask, ldmask_head,

@@ -53,6 +53,8 @@ static ckl_status check_ragged(ckl_attention_desc *d)
     if (d->q_total > INT32_MAX || d->kv_total > INT32_MAX || d->batch >= INT32_MAX)
         FAIL(CKL_INVALID, "attention: q_total=%" PRId64 " or kv_total=%" PRId64 " is more than 32 bits count",
              d->q_total, d->kv_total);
+    if (d->q_total > product_i64(d->batch, d->q))
+        FAIL(CKL_INVALID, "attention: q_total=%" PRId64 " is more than batch*q=%" PRId64, d->q_total, d->batch * d->q);
     return CKL_OK;
 }
 

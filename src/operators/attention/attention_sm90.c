@@ -405,9 +405,13 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
 }
 
-/* O from registers, two elements at a time: a box of TMA would reach into the next sequence. */
+/*
+ * O from registers, two elements at a time: a box of TMA would reach into the next sequence. The warps meet, as they do round
+ * staging buffers: all have read the next tile's number before one thread's releases let the producer draw over it.
+ */
 static void store_ragged(const sm90_kernel *k, const consumer_role *c, const tile *t)
 {
+    named_sync(add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP);
     int piece = k->dv.piece;
     tiled_mma mma = warpgroup_mma(k->form.dtype, piece, "SS");
     tile_place at = place_of(&k->grid, t, false);

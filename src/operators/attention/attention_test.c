@@ -30,7 +30,8 @@ static int operands(const void *problem, operand *all)
     all[SINKS] = operand_range(all[SINKS], -4, 4);
     all[STARTS_Q] = operand_range(all[STARTS_Q], 0, (double)p->desc.q);
     all[STARTS_KV] = operand_range(all[STARTS_KV], 0, (double)p->desc.kv);
-    all[STARTS_Q].rising = all[STARTS_KV].rising = true;
+    all[STARTS_Q].rising = p->desc.q_total;
+    all[STARTS_KV].rising = min_i64(p->desc.kv_total, p->desc.batch * p->desc.kv); // others are in no sequence
     return 0;
 }
 
@@ -140,6 +141,8 @@ static const char *const cases[] = {
     "ragged=1 batch=4 q=150 q_total=300 kv=170 d=32 left=40 right=10 sinks=1 impl=sm90 config='consumers=2 turns=1 "
     "draw=1 "
     "tile_n=64'",
+    "ragged=1 q=70 kv=60                                                          # all of the largest length",
+    "ragged=1 batch=3 q=100 q_total=2 kv_total=5 lse=1                            # hardly any tokens",
     "ragged=1 batch=2 q=130 kv=100 d=128 softcap=3 q_total=130 kv_total=201 causal=1",
     "q=0",
     "batch=0",
@@ -177,6 +180,7 @@ static const test_reject rejects[] = {
     { "heads=2 ldo_head=64", CKL_INVALID, "attention: ldo_head=64 lets elements of o overlap, which span 8192" },
     { "batch=2 ldo_batch=100", CKL_INVALID, "attention: ldo_batch=100 lets elements of o overlap, which span 8192" },
     { "heads=2 ldq_head=2^62", CKL_INVALID, "attention: q of 1x2x128x64 elements" },
+    { "ragged=1 batch=2 q=8 q_total=17", CKL_INVALID, "attention: q_total=17 is more than batch*q=16" },
     { "q_total=5", CKL_INVALID, "attention: q_total=5 is not part of a problem that is not ragged" },
     { "ragged=1 mask=bool", CKL_INVALID, "attention: ragged=1 is for forward problems without mask" },
     { "ragged=1 direction=backward", CKL_INVALID, "attention: ragged=1 is for forward problems without mask" },
