@@ -12,6 +12,7 @@
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
+#include "skeletons/activation.h"
 
 enum {
     THREADS = 128,
@@ -212,7 +213,7 @@ static void store_run(const depthwise *k, tensor rBias, val index, int column, i
         val x = at(k->rSum, c, q);
         x = form->bias ? add(x, at_f32(rBias, c)) : x;
         x = form->residual ? add(x, at_f32(rR, i)) : x;
-        set(rY, i, convert(form->out, conv_activate(form->activation, x)));
+        set(rY, i, convert(form->out, activation_f32(form->activation, x)));
     }
     copy(rY, gmem_tensor(address_at(k->y, form->out, index), form->out, compact(leaf(count))), align);
 }

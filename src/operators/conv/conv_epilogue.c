@@ -2,22 +2,7 @@
 #include "operators/conv/conv_epilogue.h"
 
 #include "cute/kernel.h"
-
-val conv_activate(choice activation, val x)
-{
-    switch ((ckl_activation)activation) {
-    case CKL_ACTIVATION_RELU:
-        return max_nan(x, immf(0));
-    case CKL_ACTIVATION_GELU:
-        return gelu_tanh_f32(x);
-    case CKL_ACTIVATION_GELU_ERF:
-        return gelu_erf_f32(x);
-    case CKL_ACTIVATION_SILU:
-        return silu_f32(x);
-    default: // the others are gemm's
-        return x;
-    }
-}
+#include "skeletons/activation.h"
 
 /* Elements from an address on. */
 static tensor vector_at(val address, ckl_dtype dtype)
@@ -31,5 +16,5 @@ void conv_store(const conv_form *form, const conv_values *p, val to, val index, 
         sum = add(sum, at_f32(vector_at(p->bias, form->out), channel));
     if (form->residual)
         sum = add(sum, at_f32(vector_at(p->residual, form->out), index));
-    set(vector_at(to, form->out), index, conv_activate(form->activation, sum));
+    set(vector_at(to, form->out), index, activation_f32(form->activation, sum));
 }

@@ -5,8 +5,6 @@
 #include "ir/build.h"
 #include "operators/conv/conv_config.h"
 
-val conv_activate(choice activation, val x);
-
 /* Stores activation(sum + bias + residual) as element `index`, i64, of the output at `to`; channel: of all groups. */
 void conv_store(const conv_form *form, const conv_values *p, val to, val index, val channel, val sum);
 

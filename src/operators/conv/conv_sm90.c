@@ -10,6 +10,7 @@
 
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
+#include "skeletons/activation.h"
 
 enum {
     WARPGROUP = 128,
@@ -262,7 +263,7 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
         }
         x = form->bias ? add(x, bias[column]) : x;
         x = form->residual ? add(x, at(rR, i)) : x;
-        set(rY, i, conv_activate(form->activation, x));
+        set(rY, i, activation_f32(form->activation, x));
     }
     if (ckl_dtype_bytes(form->out) == 2)
         stmatrix_C(mma, rY, sY, c->tid);

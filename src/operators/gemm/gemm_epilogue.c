@@ -2,22 +2,7 @@
 #include "operators/gemm/gemm_epilogue.h"
 
 #include "cute/kernel.h"
-
-static val activate(choice activation, val x)
-{
-    switch ((ckl_activation)activation) {
-    case CKL_ACTIVATION_RELU:
-        return max_nan(x, immf(0));
-    case CKL_ACTIVATION_GELU:
-        return gelu_tanh_f32(x);
-    case CKL_ACTIVATION_GELU_ERF:
-        return gelu_erf_f32(x);
-    case CKL_ACTIVATION_SILU:
-        return silu_f32(x);
-    default:
-        return x;
-    }
-}
+#include "skeletons/activation.h"
 
 /* x within so much of 0: derivatives are constant beyond, and products of 0 and infinity would not be. */
 static val clamped(val x, double most)
@@ -85,7 +70,7 @@ gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in)
     val x = e.bias ? fma(product, s.alpha, in.bias) : mul(product, s.alpha);
     if (e.c)
         x = fma(s.beta, in.c, x);
-    val d = gemm_is_backward(e.activation) ? mul(x, derivative(e.activation, in.x)) : activate(e.activation, x);
+    val d = gemm_is_backward(e.activation) ? mul(x, derivative(e.activation, in.x)) : activation_f32(e.activation, x);
     if (e.gated) {
         val up = mul(in.up, s.alpha);
         d = mul(d, e.scale_a == CKL_GEMM_SCALE_ROW ? mul(up, in.scale_a) : up);
