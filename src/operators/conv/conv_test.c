@@ -349,7 +349,7 @@ static double terms(const void *problem)
 /* ex2.approx and rcp.approx of the activations. */
 static double approximation(const void *problem)
 {
-    const choice activation = ((const ckl_conv_desc *)problem)->activation;
+    const choice activation = (choice)((const ckl_conv_desc *)problem)->activation;
     return activation == CKL_ACTIVATION_IDENTITY || activation == CKL_ACTIVATION_RELU ? 0 : 0x1p-16;
 }
 
