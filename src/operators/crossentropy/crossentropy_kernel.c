@@ -91,6 +91,8 @@ static void forward(const problem *k)
 {
     val pair[ONLINE_VALUES];
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
+    launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
     label t = read_label(k, place.row, place.exists);
     t.valid = logical_and(t.valid, place.exists);
     val logit = read_logit(k, place.row, t);
@@ -108,6 +110,7 @@ static void mean(const problem *k)
     const reduction total = reduce_sums(2);
     val sums[] = { variable(F32, immf(0)), variable(I32, imm(0)) }; // the losses, and how many they are
     launch_bounds(MEAN_THREADS, 0);
+    grid_wait(); // for the sums of exponentials; the start of this kernel overlaps the end of the one that leaves them
     LOOP_FROM(row, convert(I64, thread()), k->p.rows, imm(MEAN_THREADS)) {
         label t = read_label(k, row, yes());
         val lse = at(per_row(k, k->p.lse, F32), row), logit = read_logit(k, row, t);
@@ -189,6 +192,8 @@ static void backward(const problem *k)
         all.of[1].place.limit = select(eq(cta_y(), imm(0)), all.of[1].place.limit, imm(0));
     for (int i = 0; i < all.count; i++)
         tile[i] = make_tile(k, &all.of[i]);
+    launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
     row_factors f = { .t = read_label(k, row.row, row.exists) };
     f.lse = read_lse(k, &row);
     f.factor = factor_of(k, &row, f.t);

@@ -452,6 +452,7 @@ static void forward_persistent(row *r)
         load_row(r);
         normalise(r);
     }
+    launch_dependents(); // not earlier: CTAs of the next kernel would crowd some SMs
 }
 
 static void forward(const norm_config *cfg, int kernel, bool centred)
@@ -471,6 +472,9 @@ static void forward(const norm_config *cfg, int kernel, bool centred)
     if (kernel == NORM_VECTORS)
         min_ctas_per_sm(cfg->ctas_per_sm); // rows that start anywhere take more registers
     make_variables(&r);
+    if (!cfg->shared_weights)
+        launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
     if (cfg->shared_weights) {
         forward_persistent(&r);
         return;

@@ -181,6 +181,7 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
         c->ctas_per_sm = THREADS_WANTED / c->threads;
         ctas = (int64_t)device->sm_count * c->ctas_per_sm;
     }
+    c->early = c->prefetch; // CTAs that stay: of those of the next kernel some SMs would get more than others
     int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
     most = min_i64(most, 2 * c->threads);                   // then a thread of the last CTA receives two states at most
     c->split = (int)ceil_div(tiles, ceil_div(tiles, most)); // all have the same number of tiles, or one less
@@ -334,7 +335,7 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     int64_t layers = c->threads / c->lanes, tiles = column_tiles(v, c) * stretches_of(v);
     while (c->steps > 1 && layers * (c->steps / 2) >= v->count)
         c->steps /= 2;
-    int64_t ctas = wanted / c->threads, most = ceil_div(max_i64(v->count, 1), layers * c->steps);
+    int64_t ctas = (int64_t)device->sm_count * c->ctas_per_sm, most = ceil_div(max_i64(v->count, 1), layers * c->steps);
     c->split = (int)max_i64(1, min_i64(ctas / max_i64(tiles, 1), most));
     c->compensated = compensates(&v->kind, v->count / (layers * c->steps * c->split));
     return CKL_OK;

@@ -32,6 +32,8 @@ static rows begin(const softmax_row_config *cfg, int kernel)
     r.place = row_here(&r.split, r.p.outer, r.cols);
     r.spans =
         row_spans_of(&r.split, &r.place, is_forward ? r.p.y : r.p.dx, r.form->dtype, is_forward ? r.p.ldy : r.p.ldx);
+    launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
     return r;
 }
 
