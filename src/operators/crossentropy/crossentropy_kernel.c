@@ -199,7 +199,7 @@ static void backward(const problem *k)
     f.factor = factor_of(k, &row, f.t);
     f.class = convert(U32, f.t.number);
     for (int i = 0; i < all.count; i++)
-        (k->in_phase ? row_load : row_load_anywhere)(&tile[i].split, &tile[i].place, tile[i].tXgX, tile[i].rX, 0);
+        (k->in_phase ? row_load : row_load_among)(&tile[i].split, &tile[i].place, tile[i].tXgX, tile[i].rX, 0);
     for (int i = 0; i < all.count; i++)
         write_gradients(&tile[i], &f);
 }

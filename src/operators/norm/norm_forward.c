@@ -33,7 +33,7 @@ static tensor load_input(const row *r, const row_span *at, val pointer, val ld, 
 {
     tensor tXgX = with_cache(row_part(&at->split, &at->place, pointer, r->cfg->dtype, ld), cache); // (VEC,STEPS)
     tensor rX = fragment_like(tXgX, r->cfg->dtype);                                                // (VEC,STEPS)
-    (r->in_phase ? row_load : row_load_anywhere)(&at->split, &at->place, tXgX, rX, 0);
+    (r->in_phase ? row_load : row_load_among)(&at->split, &at->place, tXgX, rX, 0);
     return rX;
 }
 

@@ -45,7 +45,7 @@ static tensor partition(const rows *r, const row_span *span, val pointer, val ld
 
 static void load(const rows *r, const row_span *span, tensor from, tensor to, double fill)
 {
-    (r->in_phase ? row_load : row_load_anywhere)(&span->split, &span->place, from, to, fill);
+    (r->in_phase ? row_load : row_load_among)(&span->split, &span->place, from, to, fill);
 }
 
 /* The mask of a tile, in f32. Its rows have a pitch of their own. */
