@@ -317,7 +317,7 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
         prefetch_each_row(&s, stride);
     else
         load_each_row(&s, stride);
-    launch_dependents(); // not earlier: CTAs of the next kernel would crowd some SMs
+    launch_dependents(); // the kernel of the columns
     for (int i = 0; i < s.count && sums; i++)
         store_sums(&s.of[i], &s.of[i].place, group);
 }

@@ -452,7 +452,6 @@ static void forward_persistent(row *r)
         load_row(r);
         normalise(r);
     }
-    launch_dependents(); // not earlier: CTAs of the next kernel would crowd some SMs
 }
 
 static void forward(const norm_config *cfg, int kernel, bool centred)
@@ -472,7 +471,7 @@ static void forward(const norm_config *cfg, int kernel, bool centred)
     if (kernel == NORM_VECTORS)
         min_ctas_per_sm(cfg->ctas_per_sm); // rows that start anywhere take more registers
     make_variables(&r);
-    if (!cfg->shared_weights)
+    if (!cfg->shared_weights) // CTAs that stay: those of the next kernel would crowd the SMs of the first to end
         launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     if (cfg->shared_weights) {

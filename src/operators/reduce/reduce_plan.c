@@ -150,20 +150,41 @@ static void shorten_steps(const reduce_view *v, reduce_rows_config *c)
         c->steps /= 2;
 }
 
-/* So many threads that each has about 4 vectors. */
+/* So many threads that each has about 4 vectors of a row, of longer rows 8, all of them in flight at once. */
 static void choose_short(const reduce_view *v, reduce_rows_config *c)
 {
-    c->threads = 256;
-    c->row_threads = (int)min_i64(WARP, power_of_two_from(ceil_div(max_i64(vectors_of(v, c), 1), 4)));
-    c->steps = 4;
-    shorten_steps(v, c);
+    enum { THREADS = 128, STEPS = 4, STEPS_LONG = 8 };
+    const int64_t vectors = max_i64(vectors_of(v, c), 1), segment = max_i64(1, ceil_div(inner_of(v).extent, c->vec));
+    int64_t lanes = power_of_two_from(ceil_div(vectors, STEPS));
+    if (lanes > WARP / 2)
+        lanes = max_i64(WARP / 2, power_of_two_from(ceil_div(vectors, STEPS_LONG)));
+    c->threads = THREADS;
+    c->row_threads = (int)min_i64(WARP, lanes);
+    c->steps = (int)min_i64(STEPS_LONG, ceil_div(segment, c->row_threads));
+}
+
+/* A CTA for each row: the threads and vectors of each that leave the fewest of a tile without work. */
+static void choose_cta(const reduce_view *v, reduce_rows_config *c)
+{
+    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, STEPS_MIN = 2, WORTH = 20 }; // a twentieth less
+    const int64_t segment = max_i64(1, ceil_div(inner_of(v).extent, c->vec));
+    int64_t least = INT64_MAX / WORTH;
+    for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2)
+        for (int steps = STEPS; steps >= STEPS_MIN; steps--) {
+            const int64_t all = round_up(segment, (int64_t)threads * steps);
+            if (WORTH * all >= (WORTH - 1) * least)
+                continue;
+            least = all;
+            c->threads = c->row_threads = threads;
+            c->steps = steps;
+        }
 }
 
 /*
  * Few rows, several CTAs each (bench/notes/reduce.md). Where all of x fits in one tile of two CTAs an SM, small CTAs with
  * many vectors in flight are first done; each thread of the last one receives one state, and 32 of them or less are merged
- * by a single warp. Large x gets full SMs, in larger CTAs if its first tiles are prefetched. States of several registers leave room
- * for fewer vectors in flight, and so do elements of 8 bytes.
+ * by a single warp. Large x gets full SMs, in CTAs of which no third fits: else the next launch's gather where the first of this one
+ * end. States of several registers leave room for fewer vectors in flight, and so do elements of 8 bytes.
  */
 static void choose_shared(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
@@ -171,7 +192,7 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
     bool light = reduce_state_words(&c->kind, false) == 1 && bytes_of(c->kind.dtype) <= 4;
     bool small = vectors <= ctas * SMALL_TILE, many = vectors > 128 * SMALL_TILE;
     c->prefetch = vectors * c->vec * bytes_of(c->kind.dtype) <= PREFETCHED_BYTES;
-    c->threads = small ? (many ? 256 : 128) : light && !c->prefetch ? 256 : 512;
+    c->threads = small ? (many ? 256 : 128) : 512;
     c->row_threads = c->threads;
     c->steps = light ? (small ? SMALL_TILE / c->threads : 8) : 4;
     while (small && c->steps > 1 && vectors < (int64_t)WARP * c->threads * c->steps)
@@ -181,7 +202,7 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
         c->ctas_per_sm = THREADS_WANTED / c->threads;
         ctas = (int64_t)device->sm_count * c->ctas_per_sm;
     }
-    c->early = c->prefetch; // CTAs that stay: of those of the next kernel some SMs would get more than others
+    c->early = c->prefetch;
     int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
     most = min_i64(most, 2 * c->threads);                   // then a thread of the last CTA receives two states at most
     c->split = (int)ceil_div(tiles, ceil_div(tiles, most)); // all have the same number of tiles, or one less
@@ -200,10 +221,8 @@ static ckl_status choose_rows(const void *desc, const ckl_device_info *device, v
         choose_short(v, c);
     else if (v->rows < 4 * device->sm_count)
         choose_shared(v, device, c);
-    else {
-        c->threads = c->row_threads = 256;
-        shorten_steps(v, c);
-    }
+    else
+        choose_cta(v, c);
     c->compensated = compensates(&v->kind, row_tiles(v, c) / c->split);
     return CKL_OK;
 }
