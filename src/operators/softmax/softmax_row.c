@@ -56,7 +56,7 @@ static tensor load_mask(const rows *r, const row_span *span, tensor rX)
     row_place masked = span->place;
     masked.row = rem(div(span->place.row, r->p.mask_repeat), r->p.mask_rows);
     tensor tXgM = row_part(&span->split, &masked, r->p.mask, dtype, r->cols); // (VEC,STEPS)
-    row_load_anywhere(&span->split, &span->place, tXgM, rM, 0);
+    row_load_cut(&span->split, &span->place, row_is_outer(masked.row, r->p.mask_rows), tXgM, rM, 0);
     return rM;
 }
 
