@@ -310,20 +310,35 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     return s;
 }
 
-/* Where a fourth of the elements that threads have room for would be none: three chunks a row, two CTAs an SM. */
+/* Where a fourth of the elements that threads have room for would be none: three chunks a row. */
 static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f,
                               row_pipeline_split *s)
 {
-    enum { THREADS = 256, CHUNKS = 3, CTAS = 2 };
-    backward_flow fit = {
-        f->bytes, 0, THREADS, CHUNKS * row_vec_full(d->dtype), 1, CTAS, ROW_IN_RING, true, true, false
-    };
-    const row_pipeline_split split = split_of_flow(&fit, d);
-    if (f->dgamma_in_smem || is_ragged(d) || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster ||
-        split.chunks != CHUNKS || split.cluster > row_pipeline_cluster_max(device))
+    enum { CHUNKS = 3 };
+    static const struct {
+        int threads, ctas_per_sm;
+        bool lookahead;
+    } shapes[] = { { 64, 5, false }, { 128, 3, false }, { 256, 2, true } };
+    if (f->dgamma_in_smem || is_ragged(d) || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster)
         return;
-    *f = fit;
-    *s = split;
+    for (int i = 0; i < COUNT_OF(shapes); i++) {
+        backward_flow fit = { f->bytes,
+                              0,
+                              shapes[i].threads,
+                              CHUNKS * row_vec_full(d->dtype),
+                              1,
+                              shapes[i].ctas_per_sm,
+                              ROW_IN_RING,
+                              shapes[i].lookahead,
+                              true,
+                              false };
+        const row_pipeline_split split = split_of_flow(&fit, d);
+        if (split.chunks != CHUNKS || split.cluster > (i + 1 < COUNT_OF(shapes) ? 1 : row_pipeline_cluster_max(device)))
+            continue;
+        *f = fit;
+        *s = split;
+        return;
+    }
 }
 
 /* False: there is no room for sums of columns, or for the row itself. */
