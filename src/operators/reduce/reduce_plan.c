@@ -150,11 +150,17 @@ static void shorten_steps(const reduce_view *v, reduce_rows_config *c)
         c->steps /= 2;
 }
 
+/* Of a segment's tiles: where vectors do not divide rows, the rest is loaded apart. */
+static int64_t whole_vectors(const reduce_view *v, const reduce_rows_config *c)
+{
+    return max_i64(1, inner_of(v).extent / c->vec);
+}
+
 /* So many threads that each has about 4 vectors of a row, of longer rows 8, all of them in flight at once. */
 static void choose_short(const reduce_view *v, reduce_rows_config *c)
 {
     enum { THREADS = 128, STEPS = 4, STEPS_LONG = 8 };
-    const int64_t vectors = max_i64(vectors_of(v, c), 1), segment = max_i64(1, ceil_div(inner_of(v).extent, c->vec));
+    const int64_t vectors = max_i64(vectors_of(v, c), 1), segment = whole_vectors(v, c);
     int64_t lanes = power_of_two_from(ceil_div(vectors, STEPS));
     if (lanes > WARP / 2)
         lanes = max_i64(WARP / 2, power_of_two_from(ceil_div(vectors, STEPS_LONG)));
@@ -163,12 +169,15 @@ static void choose_short(const reduce_view *v, reduce_rows_config *c)
     c->steps = (int)min_i64(STEPS_LONG, ceil_div(segment, c->row_threads));
 }
 
-/* A CTA for each row: the threads and vectors of each that leave the fewest of a tile without work. */
+/* A CTA for each row: of rows of few tiles the threads and vectors of each that leave the fewest of them without work. */
 static void choose_cta(const reduce_view *v, reduce_rows_config *c)
 {
-    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, STEPS_MIN = 2, WORTH = 20 }; // a twentieth less
-    const int64_t segment = max_i64(1, ceil_div(inner_of(v).extent, c->vec));
+    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, STEPS_MIN = 2, TILES = 4, WORTH = 20 }; // a twentieth less
+    const int64_t segment = whole_vectors(v, c);
     int64_t least = INT64_MAX / WORTH;
+    c->threads = c->row_threads = THREADS;
+    if (segment > (int64_t)TILES * THREADS * STEPS)
+        return;
     for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2)
         for (int steps = STEPS; steps >= STEPS_MIN; steps--) {
             const int64_t all = round_up(segment, (int64_t)threads * steps);
