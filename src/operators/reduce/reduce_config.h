@@ -58,7 +58,6 @@ typedef struct reduce_kind {
     X(owner, int, split, "1", "1 2 4 8 16 32 128 264 528 1056", "CTAs of a row; the last to start finishes it")       \
     X(owner, int, cluster, "1", "1 2 4 8", "CTAs of a row that are one cluster, instead of split")                    \
     X(owner, int, prefetch, "0", "0 1 2 4", "tiles of a CTA prefetched to L2 while the kernel before still runs")     \
-    X(owner, bool, early, "1", "0 1", "the next kernel may start while this one still reads")                         \
     X(owner, bool, strided, "0", "0 1", "the elements of a row are not side by side")                                 \
     X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")                  \
     X(owner, int, ctas_per_sm, "0", "0 2 3 4 8", "CTAs that shall fit on an SM: bounds registers; 0: any")
@@ -70,7 +69,6 @@ typedef struct reduce_kind {
     X(owner, int, vec, "4", "1 2 4 8", "columns of a thread, one memory access of at most 16 bytes")      \
     X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread in flight, below each other")               \
     X(owner, int, split, "1", "1 2 4 8 16 264", "CTAs of a column; the last to finish merges their sums") \
-    X(owner, bool, early, "1", "0 1", "the next kernel may start while this one still reads")             \
     X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")      \
     X(owner, int, ctas_per_sm, "0", "0 2 3 4 8", "CTAs that shall fit on an SM: bounds registers; 0: any")
 

@@ -211,7 +211,6 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
         c->ctas_per_sm = THREADS_WANTED / c->threads;
         ctas = (int64_t)device->sm_count * c->ctas_per_sm;
     }
-    c->early = c->prefetch;
     int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
     most = min_i64(most, 2 * c->threads);                   // then a thread of the last CTA receives two states at most
     c->split = (int)ceil_div(tiles, ceil_div(tiles, most)); // all have the same number of tiles, or one less
@@ -306,8 +305,9 @@ enum {
     STATE_MAX = 16,       // registers of all columns of a thread: more do not fit
     BYTES_IN_FLIGHT = 64, // of a thread
     STEPS_MAX = 8,
-    NARROW_TILES = 16, // of a warp's width: with fewer, many CTAs share each, and their states are many to merge
-    NARROW_LANES = 8,  // one line of memory
+    NARROW_TILES = 16,  // of a warp's width: with fewer, many CTAs share each, and their states are many to merge
+    NARROW_LANES = 8,   // one line of memory
+    NARROW_LINES = 256, // of a strip that has a CTA to itself
 };
 
 /* Results side by side; the others are stretches of them. */
@@ -355,11 +355,10 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     c->steps = (int)(BYTES_IN_FLIGHT / ((int64_t)c->vec * bytes));
     c->steps = (int)min_i64(c->steps, STEPS_MAX);
     c->ctas_per_sm = THREADS_WANTED / c->threads;
-    if (column_tiles(v, c) * stretches_of(v) < NARROW_TILES && c->lanes > NARROW_LANES) {
+    const int64_t strips = ceil_div(columns_of(v), NARROW_LANES * (int64_t)c->vec) * stretches_of(v);
+    const bool alone = strips >= (int64_t)device->sm_count * c->ctas_per_sm && v->count >= NARROW_LINES;
+    if (c->lanes > NARROW_LANES && c->lanes <= WARP && (alone || column_tiles(v, c) * stretches_of(v) < NARROW_TILES))
         c->lanes = NARROW_LANES;
-        c->steps = STEPS_MAX;
-        c->ctas_per_sm = 3;
-    }
     int64_t layers = c->threads / c->lanes, tiles = column_tiles(v, c) * stretches_of(v);
     while (c->steps > 1 && layers * (c->steps / 2) >= v->count)
         c->steps /= 2;

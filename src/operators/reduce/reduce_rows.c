@@ -380,8 +380,6 @@ static void one_row(rows_kernel *k)
     reduce_begin(k->r, k->state);
     k->pivot = reduce_load_pivot(k->r, &k->p, k->gRow);
     accumulate_row(k);
-    if (!k->cfg->early && by_cta(k->cfg))
-        launch_dependents();
     val has_total = merge_row(k);
     IF(has_total)
         reduce_store(k->r, &k->p, k->cfg->kind.output, k->here.row, k->state);
@@ -405,8 +403,7 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kerne
         place_at(&k, first);
         prefetch(&k);
     }
-    if (cfg->early)
-        launch_dependents();
+    launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
     if (cfg->split > 1) {
         k.counter = add(k.p.counters, convert(U64, mul(k.here.row, imm(4))));
