@@ -15,6 +15,7 @@
 
 #include "../plan.h"
 #include "../tensor.h"
+#include "attention_score.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -60,6 +61,7 @@ typedef struct ckl_attention_desc {
     int64_t right;           // of the later ones it sees the first so many; 0 means all, or none where causal
     float softcap;           // scores become softcap * tanh(score / softcap); 0 means that they stay as they are
     ckl_attention_mask mask; // 0 means none; added after the soft cap
+    const char *score;       // a custom score by its name (attention_score.h), after the mask; NULL or "none": there is none
     bool sinks;              // every head has a score more, for a key without a value
     bool lse;                // there is a second output, ln(sum over j of exp(score)); backward always reads it
     bool ragged;             // sequences of any lengths lie one behind the other, q and kv are those of the longest
@@ -88,6 +90,7 @@ typedef struct ckl_attention_args {
     const void *dout;   // strides of o; this and the next are NULL in a forward problem
     void *dq, *dk, *dv; // strides of q, k and v
     float *dsinks;      // [heads]; NULL where the desc has no sinks
+    const void *inputs[CKL_ATTENTION_INPUTS]; // of a custom score; NULL where it has none
     void *workspace;    // ckl_plan_workspace_bytes(), zeroed once; NULL: the plan's own
 } ckl_attention_args;
 

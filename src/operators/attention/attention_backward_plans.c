@@ -114,6 +114,8 @@ static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *d
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "attention %s: %s has no wgmma", who, device->id);
     TRY(attention_check_heads(who, d));
+    if (d->score)
+        FAIL(CKL_UNSUPPORTED, "attention %s: score=%s", who, d->score);
     if (d->q == 0 || d->mask || (!c->apart && d->d + d->dv > HEADS_MAX))
         FAIL(CKL_UNSUPPORTED,
              "attention %s: no queries, a mask, or d=%" PRId64 " and dv=%" PRId64 ", more than %d together", who, d->d,

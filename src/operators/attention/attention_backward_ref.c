@@ -68,12 +68,15 @@ typedef struct pair {
     double weight, weight_error, slope, slope_error;
 } pair;
 
-static double masked(const ckl_attention_desc *d, void *const *host, place q, int64_t j, double score)
+static double masked(const ckl_attention_desc *d, void *const *host, place q, int64_t j, double score, double *error)
 {
+    const attention_pair pair_at = { q.batch, q.head, q.token, j };
     int64_t at = q.batch * d->ldmask_batch + q.head * d->ldmask_head + q.token * d->ldmask + j;
     if (d->mask == CKL_ATTENTION_MASK_BOOL)
-        return dtype_read(CKL_BOOL, host[MASK], at) == 0 ? -INFINITY : score;
-    return d->mask ? score + dtype_read(d->dtype, host[MASK], at) : score;
+        score = dtype_read(CKL_BOOL, host[MASK], at) == 0 ? -INFINITY : score;
+    else if (d->mask)
+        score += dtype_read(d->dtype, host[MASK], at);
+    return attention_score_reference(d, host, &pair_at, score, error);
 }
 
 static pair pair_of(const ckl_attention_desc *d, void *const *host, const query *q, const key *k)
@@ -81,10 +84,10 @@ static pair pair_of(const ckl_attention_desc *d, void *const *host, const query 
     const double cut = 0x1p-20, scale = (double)d->scale, cap = (double)d->softcap;
     double raw_size = 0, slope_size = q->delta_size;
     double raw = scale * dot(q->q, k->k, d->d, &raw_size), tanh_of = cap > 0 ? tanh(raw / cap) : 0;
-    double score = masked(d, host, q->at, k->at.token, cap > 0 ? cap * tanh_of : raw);
+    double error = 0, score = masked(d, host, q->at, k->at.token, cap > 0 ? cap * tanh_of : raw, &error);
     double slope = dot(q->dout, k->v, d->dv, &slope_size) - q->delta;
     pair x = { .weight = q->lse == -INFINITY ? 0 : exp(score - q->lse) };
-    x.weight_error = x.weight * cut * (1 + fabs(raw) + fabs(q->lse) + raw_size * scale);
+    x.weight_error = x.weight * (error + cut * (1 + fabs(raw) + fabs(q->lse) + raw_size * scale));
     x.slope = x.weight * slope * (cap > 0 ? 1 - tanh_of * tanh_of : 1);
     x.slope_error = x.weight_error * fabs(slope) + x.weight * cut * slope_size;
     return x;

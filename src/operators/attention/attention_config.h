@@ -23,6 +23,7 @@
     X(owner, int64_t, ldmask, "0", "", "elements between queries of the mask; 0: they share it")      \
     X(owner, int64_t, ldmask_head, "0", "", "the same between heads")                                 \
     X(owner, int64_t, ldmask_batch, "0", "", "between batches")                                       \
+    X(owner, quoted, score, "none", "", "a custom score by its name")                                 \
     X(owner, bool, ragged, "0", "0 1", "sequences of any lengths, one behind the other")              \
     X(owner, int64_t, q_total, "0", "0..2^30", "tokens of q of all of them; 0: batch * q")            \
     X(owner, int64_t, kv_total, "0", "0..2^30", "the same of k and v")                                \
@@ -53,6 +54,7 @@
     X(owner, bool, left, "0", "0 1", "earlier keys are hidden")                 \
     X(owner, bool, softcap, "0", "0 1", "scores go through tanh")               \
     X(owner, choice, mask, "none", "none add bool", "of single scores")         \
+    X(owner, quoted, score, "none", "", "a custom one by its name")             \
     X(owner, bool, sinks, "0", "0 1", "every head has a score without a value") \
     X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")                   \
     X(owner, bool, ragged, "0", "0 1", "sequences of any lengths, one behind the other")
@@ -126,7 +128,8 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
     X(owner, i32, first)     /* query i sees keys first + i .. last + i, as far as there are such */ \
     X(owner, i32, last)                                                                              \
     X(owner, f32, factor)   /* softcap: scores become tanh(factor * score) first */                  \
-    X(owner, f32, unit)     /* what is added to scores is in units of it */                          \
+    X(owner, f32, unit)     /* what is added to scores is so many times as large */                  \
+    X(owner, f32, score_unit) /* scores times this are those of the definition */                    \
     X(owner, f32, exponent) /* weights are 2^(exponent * score) */                                   \
     X(owner, u32, tiles_m)  /* of a head */                                                          \
     X(owner, u32, tiles)    /* in all */                                                             \
@@ -138,6 +141,7 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
     X(owner, tensor, DV)                                                                             \
     X(owner, pointer, grad, [ATTENTION_TENSORS])                                                     \
     X(owner, pointer, stats) /* of queries, in rows of a head: -lse in units of 2, and dout * o */   \
+    X(owner, pointer, inputs, [CKL_ATTENTION_INPUTS])                                                \
     X(owner, pointer, dsinks)                                                                        \
     X(owner, u32, stats_rows) /* of a head */                                                        \
     X(owner, f32, scale)                                                                             \

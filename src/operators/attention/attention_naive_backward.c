@@ -3,7 +3,7 @@
  * second kernel a row of dK and dV; by the third the gradient of a head's sink.
  */
 #include "cute/kernel.h"
-#include "operators/attention/attention_config.h"
+#include "operators/attention/attention_score.h"
 
 enum { COLUMNS = 64 }; // of a gradient that a thread holds at once
 
@@ -74,12 +74,18 @@ static pair pair_of(const gradients *g, val batch, val head, val i, val j)
         score = select(eq(convert(U32, at(g->gMask, batch, head, i, j)), imm(0)), immf(-INFINITY), capped);
     else if (form->mask)
         score = fma(at_f32(g->gMask, batch, head, i, j), g->p.unit, capped);
+    custom_score custom = custom_score_of(form, &g->p, convert(U32, add(mul(batch, g->heads), head)));
+    val query = convert(I32, i), key = convert(I32, j), bend = immf(1);
+    if (custom.how) {
+        bend = custom_slope(&custom, score, query, key);
+        score = custom_value(&custom, score, query, key);
+    }
     val lse = at(g->gLse, batch, head, i);
     val weight = exp2(fma(score, g->p.exponent, mul(lse, immf(-M_LOG2E))));
     weight = select(eq(lse, immf(-INFINITY)), immf(0), weight);
     tensor gDout = slice(g->gDout, batch, head, i, _);
     val of_values = dot(gDout, slice(g->gV, batch, kv_head, j, _), form->dv);
-    val slope = mul(weight, sub(of_values, dot(gDout, slice(g->gO, batch, head, i, _), form->dv)));
+    val slope = mul(mul(weight, bend), sub(of_values, dot(gDout, slice(g->gO, batch, head, i, _), form->dv)));
     return (pair){ weight, form->softcap ? mul(slope, fma(neg(capped), capped, immf(1))) : slope };
 }
 

@@ -1,4 +1,6 @@
 /* attention_plans.c - attention's implementations: choice of a config, what a config may be, launches. */
+#include <string.h>
+
 #include "operators/attention/attention_config.h"
 
 enum {
@@ -26,6 +28,7 @@ attention_form attention_form_of(const ckl_attention_desc *d)
                              .left = d->left > 0,
                              .softcap = d->softcap > 0,
                              .mask = (choice)d->mask,
+                             .score = d->score ? d->score : "none",
                              .sinks = d->sinks,
                              .lse = d->lse,
                              .ragged = d->ragged };
@@ -40,7 +43,7 @@ ckl_status attention_check_form(const char *who, ckl_direction direction, const 
     const attention_form want = attention_form_of(d);
     if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->right != want.right ||
         have->left != want.left || have->softcap != want.softcap || have->mask != want.mask ||
-        have->sinks != want.sinks || have->lse != want.lse || have->ragged != want.ragged)
+        strcmp(have->score, want.score) != 0 || have->sinks != want.sinks || have->lse != want.lse || have->ragged != want.ragged)
         FAIL(CKL_INVALID, "attention %s: type, head sizes or options of the config are not the problem's", who);
     return CKL_OK;
 }
@@ -103,6 +106,8 @@ attention_params attention_params_of(const ckl_attention_desc *d, const ckl_atte
                            .last = (int32_t)(own + min_i64(d->right, d->q)),
                            .factor = (float)(scale / unit),
                            .unit = (float)(1 / unit),
+                           .score_unit = (float)unit,
+                           .inputs = { x->inputs[0], x->inputs[1] },
                            .scale = d->scale,
                            .starts_q = x->starts_q,
                            .starts_kv = x->starts_kv,

@@ -16,6 +16,8 @@ enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV }; // operands
 /* One row of O: where its tensors are, and its keys. */
 typedef struct row {
     const ckl_attention_desc *d;
+    void *const *host;                 // all operands
+    attention_pair at;                 // batch, head and query
     const void *q, *k, *v, *mask;      // whole tensors
     int64_t mask_first;                // index of the mask of its first key
     int64_t q_first, k_first, v_first; // index of its query; of the first key and value of its head
@@ -31,6 +33,8 @@ static row row_of(const ckl_attention_desc *d, void *const *host, int64_t number
     int64_t i = number % d->q, head = number / d->q % d->heads, batch = number / d->q / d->heads;
     int64_t kv_head = head / (d->heads / d->kv_heads), own = i + d->kv - d->q; // the query's own key
     row r = { .d = d, .q = host[Q], .k = host[K], .v = host[V] };
+    r.host = host;
+    r.at = (attention_pair){ .batch = batch, .head = head, .i = i };
     r.mask = host[MASK];
     r.mask_first = batch * d->ldmask_batch + head * d->ldmask_head + i * d->ldmask;
     r.first = d->left ? max_i64(0, own + 1 - d->left) : 0;
@@ -50,7 +54,7 @@ static row row_of(const ckl_attention_desc *d, void *const *host, int64_t number
  * A score and how far a kernel's may be off: a tensor core cuts every 16 products at 2^-24 of the largest or so, and exponents
  * are computed from the score and the maximum, each rounded to f32.
  */
-static double score(const row *r, int64_t j, double *error)
+static double plain_score(const row *r, int64_t j, double *error)
 {
     const ckl_attention_desc *d = r->d;
     double sum = 0, magnitude = 0, scale = (double)d->scale;
@@ -69,6 +73,13 @@ static double score(const row *r, int64_t j, double *error)
     double bias = dtype_read(d->dtype, r->mask, r->mask_first + j);
     *error += 0x1p-22 * fabs(bias);
     return capped + bias;
+}
+
+static double score(const row *r, int64_t j, double *error)
+{
+    const attention_pair at = { r->at.batch, r->at.head, r->at.i, j };
+    double s = plain_score(r, j, error);
+    return attention_score_reference(r->d, r->host, &at, s, error);
 }
 
 /* A score with an error of this size lets its weight be anything, and the largest one the whole row. */

@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "cute/kernel.h"
-#include "operators/attention/attention_tile.h"
+#include "operators/attention/attention_score.h"
 
 enum {
     WARPGROUP = 128,
@@ -196,16 +196,18 @@ static void load_queries(const sm90_kernel *k, val parity, const tile *t)
 
 static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, const tile *t)
 {
-    val block = variable(U32, sub(t->end, imm(1)));
-    load_keys(k, ring, block, t);
+    custom_score custom = custom_score_of(&k->form, &k->p, t->head);
+    key_walk w = key_walk_begin(&custom, &k->grid, t, false);
+    load_keys(k, ring, w.block, t);
     load_queries(k, q_parity, t);
     FOREVER {
-        BREAK_IF(eq(block, t->first));
-        load_keys(k, ring, sub(block, imm(1)), t);
-        load_values(k, ring, block, t);
-        assign(block, sub(block, imm(1)));
+        key_walk_look(&w, false);
+        BREAK_IF(key_walk_is_last(&w));
+        load_keys(k, ring, key_walk_next(&w), t);
+        load_values(k, ring, w.block, t);
+        key_walk_advance(&w);
     }
-    load_values(k, ring, block, t);
+    load_values(k, ring, w.block, t);
 }
 
 /* One thread. */
@@ -242,6 +244,7 @@ typedef struct consumer_role {
     tensor weights;          // (PAIRS,1,MMA_K)
     tensor sO;               // (ROWS,CHUNK,BUFFERS)
     online_rows rows;
+    custom_score custom;     // in the tile's head
     pipeline_state at, q;
 } consumer_role;
 
@@ -339,9 +342,10 @@ static void issue_product(consumer_role *c, val slot)
     mma_commit();
 }
 
-/* Soft cap and masks. The last block of keys of a tile may reach past the last key. */
-static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, val block, bool is_last)
+/* Soft cap, masks, a custom score. The last block of keys of a tile, the first one here, may reach past the last key. */
+static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, bool is_last)
 {
+    val block = w->block;
     tile_rows rows = rows_of(k, c, t);
     if (k->form.softcap)
         cap_scores(c->scores, k->p.factor);
@@ -349,6 +353,7 @@ static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, 
         score_mask mask = score_mask_of(&k->grid, t, &k->form, &k->p);
         mask_scores_by(&rows, &mask, block, c->scores);
     }
+    custom_scores_of(&c->custom, &rows, block, w->kind, c->scores);
     if (is_last)
         mask_block(&rows, block, c->scores);
     else if (k->form.right || k->form.left)
@@ -360,7 +365,7 @@ static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, 
  * The scores of a block, and the product of the block before, under which the softmax runs. The ring's next slot, which the
  * step after this one wants, has arrived before and has arrived after it.
  */
-static void step(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
+static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
     val keys = take_slot(c);
     begin_turn(k, c);
@@ -374,7 +379,7 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, val bloc
     mma_wait(1);
     end_turn(k, c, 2);
     release(k, c, keys);
-    shape_scores(k, c, t, block, false);
+    shape_scores(k, c, t, w, false);
     online_softmax(&c->rows, c->scores);
     mma_wait(0);
     release(k, c, values);
@@ -386,19 +391,21 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, val bloc
 /* out = sum of the weighted values of a tile but for the last block. The first scores are under way. */
 static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val keys)
 {
-    val block = variable(U32, sub(t->end, imm(1)));
+    c->custom = custom_score_of(&k->form, &k->p, t->head);
     mma_wait(0);
     release(k, c, keys);
+    key_walk w = key_walk_begin(&c->custom, &k->grid, t, true);
     fill(c->out, immf(0));
     online_rows_reset(&c->rows);
-    shape_scores(k, c, t, block, true);
+    shape_scores(k, c, t, &w, true);
     online_softmax(&c->rows, c->scores);
     accumulators_to_A(c->scores, k->form.dtype, c->weights);
     pipeline_wait_full(&k->ring, &c->at);
     FOREVER {
-        BREAK_IF(eq(block, t->first));
-        assign(block, sub(block, imm(1)));
-        step(k, c, t, block);
+        key_walk_look(&w, true);
+        BREAK_IF(key_walk_is_last(&w));
+        key_walk_advance(&w);
+        step(k, c, t, &w);
     }
     IF(c->first_thread)
         pipeline_release(&k->q, c->index);

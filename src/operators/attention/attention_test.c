@@ -1,10 +1,12 @@
 /* attention_test.c - attention's operands, cases, population and rejects. */
 #include <math.h>
+#include <string.h>
 
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_lab.h"
 
-enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT }; // operands
+enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT, INPUT_0 = 14, INPUT_1 }; // operands
+enum { DOCUMENTS = 5 };
 
 /* Weights stay near 1, whatever lse is: gradients of what is not finite are left open. */
 static void backward_operands(operand *all)
@@ -14,10 +16,23 @@ static void backward_operands(operand *all)
             all[i] = operand_range(all[i], i == LSE ? 2 : -1, i == LSE ? 3 : 1);
 }
 
+/* Documents of a few tokens; prefixes of up to all keys. */
+static void score_operands(const ckl_attention_desc *d, operand *all)
+{
+    if (!d->score || !all[INPUT_0].dtype)
+        return;
+    bool is_prefix = strcmp(d->score, "prefix") == 0;
+    for (int i = INPUT_0; i <= INPUT_1; i++)
+        all[i] = operand_range(all[i], 0, is_prefix ? (double)d->kv : 1);
+    if (!is_prefix)
+        all[INPUT_0].rising = all[INPUT_1].rising = DOCUMENTS;
+}
+
 /* Products of q and k stay in f32, and what v holds times the number of keys. */
 static int operands(const void *problem, operand *all)
 {
     const attention_problem *p = problem;
+    score_operands(&p->desc, all);
     if (p->desc.direction == CKL_DIRECTION_BACKWARD) {
         backward_operands(all);
         return 0;
@@ -144,6 +159,20 @@ static const char *const cases[] = {
     "ragged=1 q=70 kv=60                                                          # all of the largest length",
     "ragged=1 batch=3 q=100 q_total=2 kv_total=5 lse=1                            # hardly any tokens",
     "ragged=1 batch=2 q=130 kv=100 d=128 softcap=3 q_total=130 kv_total=201 causal=1",
+    "q=70 kv=150 heads=3 d=32 score=alibi causal=1 lse=1",
+    "q=200 kv=300 heads=4 kv_heads=2 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 config='consumers=2 "
+    "turns=2 draw=1 slots=5'",
+    "q=130 kv=140 heads=3 d=64 score=alibi impl=sm80 config='stages=1' lse=1",
+    "q=300 kv=300 batch=2 d=32 heads=2 score=documents lse=1 impl=sm90 config='tile_n=64' # skipped and plain blocks",
+    "q=260 kv=900 batch=2 d=32 score=documents causal=1 lse=1 dtype=bf16 impl=sm90 config='consumers=2 turns=1 tile_n=64 "
+    "slots=3 draw=1' # tiles of skipped blocks alone",
+    "q=260 kv=400 d=40 score=documents mask=add ldmask=400 lse=1 impl=sm80 config='tile_n=32'",
+    "q=300 kv=300 batch=3 d=32 score=prefix lse=1 impl=sm90 config='tile_n=64 draw=0'",
+    "q=100 kv=300 batch=2 heads=2 d=32 score=prefix impl=sm80 config='stages=1 tile_n=32'",
+    "q=30 kv=40 batch=2 heads=2 d=20 score=documents lse=1 sinks=1",
+    "ragged=1 batch=3 q=100 q_total=190 kv=90 heads=2 d=32 score=alibi lse=1",
+    "direction=backward q=70 kv=90 heads=4 kv_heads=2 d=32 score=alibi causal=1 impl=naive_backward",
+    "direction=backward q=70 kv=90 batch=2 d=32 score=documents impl=naive_backward",
     "q=0",
     "batch=0",
     NULL,
@@ -194,6 +223,8 @@ static const test_reject rejects[] = {
     { "ldk=68 impl=sm90", CKL_UNSUPPORTED, "attention sm90: ldk=68 elements are not a multiple of 16 bytes" },
     { "kv=0 impl=sm80", CKL_UNSUPPORTED, "attention sm80: kv=0 leaves no keys" },
     { "kv=0 impl=sm90", CKL_UNSUPPORTED, "attention sm90: kv=0 leaves no keys" },
+    { "score=alibii", CKL_INVALID, "attention: score=alibii is not known" },
+    { "score=documents ragged=1", CKL_INVALID, "attention: score=documents has inputs of queries or keys" },
     { "impl=sm90 config='tile_n=100'", CKL_INVALID, "attention sm90: tile_n=100 is not a multiple of 16 up to 256" },
     { "impl=sm90 config='consumers=1 turns=1'", CKL_INVALID, "or turns=1 is not of them" },
     { "impl=sm90 config='slots=2'", CKL_INVALID, "attention sm90: slots=2 is less than 3" },

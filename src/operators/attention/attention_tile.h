@@ -84,6 +84,9 @@ typedef struct tile_rows {
     int rows;
 } tile_rows;
 
+/* Rows and columns of a thread's scores: (MMA,MMA_M,MMA_N). */
+tensor tile_coordinates(const tile_rows *r);
+
 /* Has a block keys past the last one, or keys that some of the rows does not see? */
 val is_cut(const tile_rows *r, val block);
 

@@ -1,0 +1,259 @@
+/* attention_score.c - custom scores: those that the process knows by name, and calls of their functions in kernels. */
+#include "operators/attention/attention_score.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "cute/kernel.h"
+#include "operators/attention/attention_scores.h"
+
+enum { SCORES_MAX = 256 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ckl_attention_score known[SCORES_MAX];
+static int count;
+
+/* The library's own, or one that was added. Holds the lock. */
+static const ckl_attention_score *find(const char *name)
+{
+    static const ckl_attention_score *const own[] = { &attention_alibi, &attention_documents, &attention_prefix };
+    for (int i = 0; i < COUNT_OF(own); i++)
+        if (strcmp(own[i]->name, name) == 0)
+            return own[i];
+    for (int i = 0; i < count; i++)
+        if (strcmp(known[i].name, name) == 0)
+            return &known[i];
+    return NULL;
+}
+
+const ckl_attention_score *attention_score_find(const char *name)
+{
+    pthread_mutex_lock(&lock);
+    const ckl_attention_score *score = find(name);
+    pthread_mutex_unlock(&lock);
+    return score;
+}
+
+static bool is_same(const ckl_attention_score *a, const ckl_attention_score *b)
+{
+    bool same = a->score == b->score && a->slope == b->slope && a->block == b->block && a->user == b->user;
+    for (int i = 0; i < CKL_ATTENTION_INPUTS; i++)
+        same = same && a->inputs[i].dtype == b->inputs[i].dtype && a->inputs[i].columns == b->inputs[i].columns;
+    return same;
+}
+
+static ckl_status check(const ckl_attention_score *score)
+{
+    if (!score || !score->name || !score->score)
+        FAIL(CKL_INVALID, "attention_score_add: a score wants a name and a function");
+    bool is_word = *score->name && strcmp(score->name, "none") != 0;
+    for (const char *c = score->name; *c; c++)
+        is_word = is_word && (isalnum((unsigned char)*c) || *c == '_');
+    if (!is_word)
+        FAIL(CKL_INVALID, "attention_score_add: the name '%s' is none, or not of letters, digits and _", score->name);
+    for (int i = 0; i < CKL_ATTENTION_INPUTS; i++)
+        if (score->inputs[i].dtype && score->inputs[i].dtype != CKL_I32 && score->inputs[i].dtype != CKL_F32)
+            FAIL(CKL_INVALID, "attention_score_add: inputs[%d] of '%s' are %s, not i32 or f32", i, score->name,
+                 ckl_dtype_name(score->inputs[i].dtype));
+    return CKL_OK;
+}
+
+ckl_status ckl_attention_score_add(const ckl_attention_score *score)
+{
+    TRY(check(score));
+    pthread_mutex_lock(&lock);
+    const ckl_attention_score *there = find(score->name);
+    const bool is_full = !there && count == SCORES_MAX;
+    if (!there && !is_full)
+        known[count++] = *score;
+    pthread_mutex_unlock(&lock);
+    if (is_full)
+        FAIL(CKL_UNSUPPORTED, "attention_score_add: there are %d scores already", SCORES_MAX);
+    if (there && !is_same(there, score))
+        FAIL(CKL_INVALID, "attention_score_add: there is another score '%s'", score->name);
+    return CKL_OK;
+}
+
+/* What functions may call */
+
+/* The score whose function this thread calls. */
+static _Thread_local const ckl_attention_score *calling;
+
+/* A parameter of the kernel: it has declared all of them before it calls a function. */
+static val parameter(ir_type type, const char *name)
+{
+    return ir_scalar_param(type, name);
+}
+
+ckl_val ckl_attention_heads(void)
+{
+    return convert(I32, parameter(U32, "heads"));
+}
+
+ckl_val ckl_attention_slope_one(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_val j, void *user)
+{
+    (void)s, (void)batch, (void)head, (void)i, (void)j, (void)user;
+    return immf(1);
+}
+
+ckl_val ckl_attention_read(int which, ckl_val batch, ckl_val column)
+{
+    static const char *const sizes[] = { [CKL_ATTENTION_HEADS] = "heads",
+                                         [CKL_ATTENTION_QUERIES] = "q",
+                                         [CKL_ATTENTION_KEYS] = "kv" },
+                             *const pointers[CKL_ATTENTION_INPUTS] = { "inputs_0", "inputs_1" };
+    if (!calling || which < 0 || which >= CKL_ATTENTION_INPUTS || !calling->inputs[which].dtype) {
+        ir_fail("attention_read: a score has no input %d", which);
+        return ir_int(I32, 0);
+    }
+    const ckl_attention_input *input = &calling->inputs[which];
+    val width = input->columns == CKL_ATTENTION_ONE ? imm_as(U32, 1) : parameter(U32, sizes[input->columns]);
+    val at = min(convert(U32, column), sub(width, imm(1)));
+    layout all = make_layout(shape(parameter(U32, "all_heads"), width), stride(convert(I64, width), 1));
+    return at(gmem_tensor(parameter(U64, pointers[which]), input->dtype, all), convert(U32, batch), at);
+}
+
+/* Calls */
+
+custom_score custom_score_of(const attention_form *form, const attention_values *p, val head)
+{
+    custom_score c = { .how = attention_score_find(form->score) };
+    if (!c.how)
+        return c;
+    c.batch = convert(I32, div(head, p->heads));
+    c.head = convert(I32, rem(head, p->heads));
+    c.unit = p->score_unit;
+    c.inverse = p->unit;
+    return c;
+}
+
+static val call(const custom_score *c, ckl_attention_function function, val x, val i, val j)
+{
+    calling = c->how;
+    val result = function(mul(x, c->unit), c->batch, c->head, i, j, c->how->user);
+    calling = NULL;
+    return ir_coerce(F32, result);
+}
+
+val custom_value(const custom_score *c, val x, val i, val j)
+{
+    return mul(call(c, c->how->score, x, i, j), c->inverse);
+}
+
+val custom_slope(const custom_score *c, val x, val i, val j)
+{
+    return call(c, c->how->slope, x, i, j);
+}
+
+/* Of some queries of a tile with a block of keys. */
+static void score_all(const custom_score *c, const tile_rows *r, val block, tensor scores)
+{
+    tensor cS = tile_coordinates(r); // (MMA,MMA_M,MMA_N)
+    layout distances = coordinate_distances(cS, 1);
+    val first = convert(I32, add(mul(block, imm(r->grid->keys)), coordinate(cS, 1, 0))), rows[ONLINE_ROWS_MAX];
+    for (int i = 0; i < online_row_count(scores); i++)
+        rows[i] = convert(I32, add(r->row, coordinate(cS, 0, online_row_value(scores, i))));
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+        val x = at(scores, i), key = add(first, imm(index_at(distances, i)));
+        assign(x, custom_value(c, x, rows[online_row_of(scores, i)], key));
+    }
+}
+
+bool custom_bends(const attention_form *form)
+{
+    const ckl_attention_score *score = attention_score_find(form->score);
+    return score && score->slope != ckl_attention_slope_one;
+}
+
+/* The last one of a range, i32. */
+static val last_of(const token_range *range)
+{
+    return convert(I32, min(add(range->first, imm(range->count - 1)), sub(range->tokens, imm(1))));
+}
+
+val custom_block(const custom_score *c, const token_range *queries, const token_range *keys)
+{
+    const ckl_attention_block block = { .batch = c->batch,
+                                        .head = c->head,
+                                        .i_first = convert(I32, queries->first),
+                                        .i_last = last_of(queries),
+                                        .j_first = convert(I32, keys->first),
+                                        .j_last = last_of(keys) };
+    calling = c->how;
+    val kind = c->how->block(&block, c->how->user);
+    calling = NULL;
+    return ir_coerce(I32, kind);
+}
+
+void custom_scores_of(const custom_score *c, const tile_rows *r, val block, val kind, tensor scores)
+{
+    if (!c->how)
+        return;
+    if (!c->how->block) {
+        score_all(c, r, block, scores);
+        return;
+    }
+    IF(eq(kind, imm(CKL_ATTENTION_SCORE)))
+        score_all(c, r, block, scores);
+    IF(eq(kind, imm(CKL_ATTENTION_SKIP)))
+        fill(scores, immf(-INFINITY));
+}
+
+/* Blocks */
+
+static bool has_kinds(const key_walk *w)
+{
+    return w->custom->how && w->custom->how->block;
+}
+
+/* The last block up to `from` that is not skipped, i32; less than the first where there is none. */
+static void seek(key_walk *w, val from, bool together)
+{
+    val n = variable(I32, from), kind = variable(I32, imm(CKL_ATTENTION_SKIP)), first = convert(I32, w->t->first);
+    const token_range queries = { w->t->row, w->t->s.q, w->grid->rows };
+    FOREVER {
+        BREAK_IF(lt(n, first));
+        const token_range keys = { mul(convert(U32, n), imm(w->grid->keys)), w->t->s.kv, w->grid->keys };
+        assign(kind, custom_block(w->custom, &queries, &keys));
+        BREAK_IF(ne(kind, imm(CKL_ATTENTION_SKIP)));
+        assign(n, sub(n, imm(1)));
+    }
+    w->next = together ? shuffle(n, imm(0)) : n;
+    w->next_kind = together ? shuffle(kind, imm(0)) : kind;
+}
+
+key_walk key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t, bool together)
+{
+    key_walk w = { .custom = c, .grid = grid, .t = t };
+    if (has_kinds(&w)) {
+        seek(&w, convert(I32, sub(t->end, imm(1))), together);
+        w.block = variable(U32, convert(U32, max(w.next, convert(I32, t->first))));
+        w.kind = variable(I32, w.next_kind);
+    } else
+        w.block = variable(U32, sub(t->end, imm(1)));
+    return w;
+}
+
+void key_walk_look(key_walk *w, bool together)
+{
+    if (has_kinds(w))
+        seek(w, sub(convert(I32, w->block), imm(1)), together);
+}
+
+val key_walk_is_last(const key_walk *w)
+{
+    return has_kinds(w) ? lt(w->next, convert(I32, w->t->first)) : eq(w->block, w->t->first);
+}
+
+val key_walk_next(const key_walk *w)
+{
+    return has_kinds(w) ? convert(U32, w->next) : sub(w->block, imm(1));
+}
+
+void key_walk_advance(const key_walk *w)
+{
+    assign(w->block, key_walk_next(w));
+    if (has_kinds(w))
+        assign(w->kind, w->next_kind);
+}
