@@ -1,5 +1,6 @@
 /* attention_backward_plans.c - the implementations of attention's backward direction: choice, limits, launches. */
 #include "operators/attention/attention_config.h"
+#include "operators/attention/attention_scores.h"
 
 /* naive */
 
@@ -71,7 +72,7 @@ enum {
 /* Tokens of a block whose scores, slopes and their roundings fit the registers beside sums of so many columns. */
 static int block_for(const ckl_attention_desc *d, int64_t columns)
 {
-    const int64_t room = 2 * REGISTERS - columns, each = d->softcap > 0 ? 4 : 3; // in halves
+    const int64_t room = 2 * REGISTERS - columns, each = d->softcap > 0 || attention_score_bends(d->score) ? 4 : 3; // in halves
     return (int)min_i64(BLOCK_MAX, max_i64(16, room / each / 16 * 16));
 }
 
@@ -114,8 +115,6 @@ static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *d
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "attention %s: %s has no wgmma", who, device->id);
     TRY(attention_check_heads(who, d));
-    if (d->score)
-        FAIL(CKL_UNSUPPORTED, "attention %s: score=%s", who, d->score);
     if (d->q == 0 || d->mask || (!c->apart && d->d + d->dv > HEADS_MAX))
         FAIL(CKL_UNSUPPORTED,
              "attention %s: no queries, a mask, or d=%" PRId64 " and dv=%" PRId64 ", more than %d together", who, d->d,

@@ -160,10 +160,16 @@ static void score_all(const custom_score *c, const tile_rows *r, val block, tens
     }
 }
 
-bool custom_bends(const attention_form *form)
+bool attention_score_bends(const char *name)
+{
+    const ckl_attention_score *score = name ? attention_score_find(name) : NULL;
+    return score && score->slope != ckl_attention_slope_one;
+}
+
+bool custom_blocks(const attention_form *form)
 {
     const ckl_attention_score *score = attention_score_find(form->score);
-    return score && score->slope != ckl_attention_slope_one;
+    return score && score->block;
 }
 
 /* The last one of a range, i32. */

@@ -19,8 +19,8 @@ custom_score custom_score_of(const attention_form *form, const attention_values 
 val custom_value(const custom_score *c, val x, val i, val j);
 val custom_slope(const custom_score *c, val x, val i, val j);
 
-/* Is the derivative other than 1? */
-bool custom_bends(const attention_form *form);
+/* Has a form's score a block function? */
+bool custom_blocks(const attention_form *form);
 
 /* Some tokens of a sequence, u32: of the last ones some may lie past its end. */
 typedef struct token_range {

@@ -9,4 +9,7 @@ extern const ckl_attention_score attention_alibi, attention_documents, attention
 /* The score of that name; NULL: there is none. */
 const ckl_attention_score *attention_score_find(const char *name);
 
+/* Is its derivative other than 1? Of a NULL or "none" it is not. */
+bool attention_score_bends(const char *name);
+
 #endif

@@ -15,7 +15,8 @@
 #include <stdio.h>
 
 #include "cute/kernel.h"
-#include "operators/attention/attention_tile.h"
+#include "operators/attention/attention_score.h"
+#include "operators/attention/attention_scores.h"
 
 enum {
     WARPGROUP = 128,
@@ -152,12 +153,14 @@ static val head_of(const backward_kernel *k, val i)
 /* The steps of a CTA: blocks, once for every head of Y. */
 typedef struct walk {
     val block, head;
+    val kind; // of the block, i32, where a custom score has kinds
 } walk;
 
-static walk begin_walk(const backward_kernel *k)
+/* The custom score in the head of Q of a step. */
+static custom_score custom_of(const backward_kernel *k, const walk *w)
 {
-    val none = eq(k->first, k->end), head = select(none, k->heads, imm_as(U32, 0));
-    return (walk){ variable(U32, k->first), variable(U32, head) };
+    val head = k->of_keys ? head_of(k, w->head) : k->head;
+    return custom_score_of(&k->form, &k->p, add(mul(k->batch, k->p.heads), head));
 }
 
 static val is_over(const backward_kernel *k, const walk *w)
@@ -165,11 +168,47 @@ static val is_over(const backward_kernel *k, const walk *w)
     return ge(w->head, k->heads);
 }
 
-static void advance(const backward_kernel *k, walk *w)
+static void turn_over(const backward_kernel *k, walk *w)
 {
     val next = add(w->block, imm(1)), turn = eq(next, k->end);
     assign(w->head, add(w->head, select(turn, imm_as(U32, 1), imm_as(U32, 0))));
     assign(w->block, select(turn, k->first, next));
+}
+
+/* On to the next block that is not skipped. With `together` all lanes walk, and ptxas sees the numbers to be the same. */
+static void skip_blocks(const backward_kernel *k, walk *w, bool together)
+{
+    const int rows = k->cfg->consumers * ROWS;
+    FOREVER {
+        BREAK_IF(is_over(k, w));
+        const token_range of_x = { k->row, k->of_keys ? k->p.kv : k->p.q, rows };
+        const token_range of_y = { mul(w->block, imm(k->block)), k->of_keys ? k->p.q : k->p.kv, k->block };
+        custom_score custom = custom_of(k, w);
+        assign(w->kind, k->of_keys ? custom_block(&custom, &of_y, &of_x) : custom_block(&custom, &of_x, &of_y));
+        BREAK_IF(ne(w->kind, imm(CKL_ATTENTION_SKIP)));
+        turn_over(k, w);
+    }
+    val *const numbers[] = { &w->block, &w->head, &w->kind };
+    for (int i = 0; i < COUNT_OF(numbers) && together; i++)
+        assign(*numbers[i], shuffle(*numbers[i], imm(0)));
+}
+
+static walk begin_walk(const backward_kernel *k, bool together)
+{
+    val none = eq(k->first, k->end), head = select(none, k->heads, imm_as(U32, 0));
+    walk w = { .block = variable(U32, k->first), .head = variable(U32, head) };
+    if (custom_blocks(&k->form)) {
+        w.kind = variable(I32, imm(CKL_ATTENTION_SKIP));
+        skip_blocks(k, &w, together);
+    }
+    return w;
+}
+
+static void advance(const backward_kernel *k, walk *w, bool together)
+{
+    turn_over(k, w);
+    if (custom_blocks(&k->form))
+        skip_blocks(k, w, together);
 }
 
 /* Producer */
@@ -227,12 +266,12 @@ static void producer(const backward_kernel *k)
     IF(eq(warp(), imm(0))) {
         IF(elect()) {
             pipeline_state at = producer_state(&k->ring);
-            walk w = begin_walk(k);
+            walk w = begin_walk(k, false);
             load_x(k);
             FOREVER {
                 BREAK_IF(is_over(k, &w));
                 load_y(k, &w, &at);
-                advance(k, &w);
+                advance(k, &w, false);
             }
         }
     }
@@ -248,7 +287,7 @@ typedef struct consumer_role {
     tensor tCrY1[CHUNKS_MAX], tCrY2[CHUNKS_MAX]; // (1,MMA_K,STAGES)
     tensor tCrY1t, tCrY2t;                       // (1,MMA_K,STAGES)
     tensor scores, slopes;                       // (MMA,1,1): weights later; their gradients
-    tensor bends;                                // what a soft cap makes of a slope, times the weight
+    tensor bends;                                // what a soft cap or a custom score makes of a slope, times the weight
     tensor weights, gradients;                   // (PAIRS,1,MMA_K)
     tensor d1, d2;                               // (MMA,1,1)
     val offset[2], delta[2];                     // of the rows of a thread, if they are queries
@@ -267,6 +306,12 @@ static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
 static val consumer_thread(void)
 {
     return rem(thread(), imm(WARPGROUP));
+}
+
+/* Is a score's derivative other than 1? */
+static bool has_bends(const backward_kernel *k)
+{
+    return k->with_d1 && (k->form.softcap || attention_score_bends(k->form.score));
 }
 
 static consumer_role describe_consumer(const backward_kernel *k)
@@ -291,7 +336,7 @@ static consumer_role describe_consumer(const backward_kernel *k)
     if (k->with_d1) {
         c.tCrY1t = descriptors_B(&c.d1_mma, turned_chunks(k->sY1, k->d, stages, columns_bytes(k->d, block) / 2));
         c.slopes = fragment_C(&c.scores_mma, ROWS, block);
-        c.bends = k->form.softcap ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
+        c.bends = has_bends(k) ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
         c.gradients = fragment_A_words(&c.d1_mma, ROWS, block);
         c.d1 = fragment_C(&c.d1_mma, ROWS, k->d.used);
         fill(c.d1, immf(0));
@@ -392,24 +437,61 @@ static void load_row_stats(const backward_kernel *k, consumer_role *c)
     }
 }
 
-/* Scores become weights; with a soft cap the bends are made on the way. */
-static void weigh(const backward_kernel *k, consumer_role *c, tensor cS, val stage, val block)
+/* Scores become what a soft cap and a custom score make of them, and bends the derivatives. */
+static void cap(const backward_kernel *k, consumer_role *c)
 {
-    if (k->form.softcap) {
-        cap_scores(c->scores, k->p.factor);
-        for (int64_t i = 0; i < static_size(c->scores.layout) && k->with_d1 && !ir_failed(); i++) {
-            val x = at(c->scores, i);
-            set(c->bends, i, fma(neg(x), x, immf(1)));
-        }
+    cap_scores(c->scores, k->p.factor);
+    for (int64_t i = 0; i < static_size(c->scores.layout) && has_bends(k) && !ir_failed(); i++) {
+        val x = at(c->scores, i);
+        set(c->bends, i, fma(neg(x), x, immf(1)));
     }
+}
+
+static void score_pairs(const backward_kernel *k, consumer_role *c, tensor cS, const walk *w)
+{
+    const custom_score custom = custom_of(k, w);
+    layout distances = coordinate_distances(cS, 1);
+    val column = convert(I32, add(mul(w->block, imm(k->block)), coordinate(cS, 1, 0))), rows[2];
+    for (int i = 0; i < 2; i++)
+        rows[i] = convert(
+            I32, add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i))));
+    for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
+        val x = at(c->scores, i), y = add(column, imm(index_at(distances, i))), row = rows[online_row_of(c->scores, i)];
+        val query = k->of_keys ? y : row, key = k->of_keys ? row : y;
+        if (k->with_d1 && attention_score_bends(k->form.score)) {
+            val bend = custom_slope(&custom, x, query, key);
+            set(c->bends, i, k->form.softcap ? mul(bend, at(c->bends, i)) : bend);
+        }
+        assign(x, custom_value(&custom, x, query, key));
+    }
+}
+
+/* Where a custom score leaves a block as it is, its slope is 1. */
+static void score_block(const backward_kernel *k, consumer_role *c, tensor cS, const walk *w)
+{
+    if (k->form.softcap)
+        cap(k, c);
+    else if (has_bends(k))
+        fill(c->bends, immf(1));
+    if (custom_blocks(&k->form))
+        IF(eq(w->kind, imm(CKL_ATTENTION_SCORE)))
+            score_pairs(k, c, cS, w);
+    if (custom_of(k, w).how && !custom_blocks(&k->form))
+        score_pairs(k, c, cS, w);
+}
+
+/* Scores become weights; bends are made on the way. */
+static void weigh(const backward_kernel *k, consumer_role *c, tensor cS, val stage, const walk *w)
+{
+    score_block(k, c, cS, w);
     if (k->of_keys)
-        hide_queries(k, c, block);
+        hide_queries(k, c, w->block);
     else
-        hide_keys(k, c, block);
+        hide_keys(k, c, w->block);
     for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
         val x = at(c->scores, i);
         assign(x, exp2_ftz(fma(x, k->p.exponent, stat_of(k, c, cS, stage, 0, i))));
-        if (k->form.softcap && k->with_d1)
+        if (has_bends(k))
             set(c->bends, i, mul(at(c->bends, i), x));
     }
 }
@@ -458,7 +540,7 @@ static void step(const backward_kernel *k, consumer_role *c, tensor cS, const wa
     IF(logical_and(eq(lane(), imm(0)), ne(before, imm(k->cfg->stages))))
         pipeline_release(&k->ring, before);
     mma_wait(k->with_d1 ? 1 : 0);
-    weigh(k, c, cS, stage, w->block);
+    weigh(k, c, cS, stage, w);
     if (k->with_d2)
         add_values(k, c, stage);
     if (k->with_d1) {
@@ -505,7 +587,7 @@ static void consumer(const backward_kernel *k)
         warpgroup_reg_alloc(240);
     consumer_role c = describe_consumer(k);
     tensor cS = partition_C(&c.scores_mma, identity_tensor(shape(ROWS, k->block)), consumer_thread()); // (MMA,1,1)
-    walk w = begin_walk(k);
+    walk w = begin_walk(k, true);
     val before = variable(U32, imm(k->cfg->stages)); // none
     pipeline_state x = consumer_state(&k->x);
     if (!k->of_keys)
@@ -514,7 +596,7 @@ static void consumer(const backward_kernel *k)
     FOREVER {
         BREAK_IF(is_over(k, &w));
         step(k, &c, cS, &w, before);
-        advance(k, &w);
+        advance(k, &w, true);
     }
     mma_wait(0);
     if (k->with_d1)

@@ -173,6 +173,10 @@ static const char *const cases[] = {
     "ragged=1 batch=3 q=100 q_total=190 kv=90 heads=2 d=32 score=alibi lse=1",
     "direction=backward q=70 kv=90 heads=4 kv_heads=2 d=32 score=alibi causal=1 impl=naive_backward",
     "direction=backward q=70 kv=90 batch=2 d=32 score=documents impl=naive_backward",
+    "direction=backward q=130 kv=140 heads=4 kv_heads=2 d=64 score=alibi softcap=3 causal=1 dtype=bf16",
+    "direction=backward q=260 kv=300 batch=2 heads=2 kv_heads=1 d=32 score=documents impl=sm90_backward "
+    "config='consumers=2 block=32 keys=48 stages=2' # skipped and plain blocks",
+    "direction=backward q=200 kv=200 batch=2 d=32 score=prefix",
     "q=0",
     "batch=0",
     NULL,
