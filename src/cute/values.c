@@ -19,10 +19,10 @@ ckl_val ckl_val_i32(int32_t x)
     X(abs, IR_ABS)  \
     X(exp2, IR_EX2) \
     X(sqrt, IR_SQRT)
-#define X(name, op)                    \
-    ckl_val ckl_val_##name(ckl_val x)  \
-    {                                  \
-        return ir_unary(op, x);        \
+#define X(name, op)                   \
+    ckl_val ckl_val_##name(ckl_val x) \
+    {                                 \
+        return ir_unary(op, x);       \
     }
 UNARY(X)
 #undef X
@@ -37,10 +37,10 @@ UNARY(X)
     X(max, IR_MAX) \
     X(and, IR_AND) \
     X(or, IR_OR)
-#define X(name, op)                               \
-    ckl_val ckl_val_##name(ckl_val x, ckl_val y)  \
-    {                                             \
-        return ir_binary(op, x, y);               \
+#define X(name, op)                              \
+    ckl_val ckl_val_##name(ckl_val x, ckl_val y) \
+    {                                            \
+        return ir_binary(op, x, y);              \
     }
 BINARY(X)
 #undef X
@@ -50,10 +50,10 @@ BINARY(X)
     X(ne, IR_NE)       \
     X(lt, IR_LT)       \
     X(le, IR_LE)
-#define X(name, how)                              \
-    ckl_val ckl_val_##name(ckl_val x, ckl_val y)  \
-    {                                             \
-        return ir_compare(how, x, y);             \
+#define X(name, how)                             \
+    ckl_val ckl_val_##name(ckl_val x, ckl_val y) \
+    {                                            \
+        return ir_compare(how, x, y);            \
     }
 COMPARISONS(X)
 #undef X

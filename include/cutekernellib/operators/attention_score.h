@@ -48,17 +48,17 @@ enum {
 
 /* Numbers in device memory, [batch, columns], that every call passes. */
 typedef struct ckl_attention_input {
-    ckl_dtype dtype;     // CKL_I32 or CKL_F32; 0: there is none
+    ckl_dtype dtype; // CKL_I32 or CKL_F32; 0: there is none
     enum { CKL_ATTENTION_ONE, CKL_ATTENTION_HEADS, CKL_ATTENTION_QUERIES, CKL_ATTENTION_KEYS } columns; // of a batch
 } ckl_attention_input;
 
 typedef struct ckl_attention_score {
-    const char *name;                                              // of letters, digits and _; not "none"
+    const char *name; // of letters, digits and _; not "none"
     ckl_attention_function score;
-    ckl_attention_function slope;                                  // the derivative of score by s; NULL: no gradients
+    ckl_attention_function slope;                                   // the derivative of score by s; NULL: no gradients
     ckl_val (*block)(const ckl_attention_block *block, void *user); // NULL: score is called everywhere
-    void *user;                                                    // what the functions get
-    ckl_attention_input inputs[CKL_ATTENTION_INPUTS];              // their pointers are attention's args.inputs
+    void *user;                                                     // what the functions get
+    ckl_attention_input inputs[CKL_ATTENTION_INPUTS];               // their pointers are attention's args.inputs
 } ckl_attention_score;
 
 /*

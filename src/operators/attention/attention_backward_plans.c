@@ -72,7 +72,8 @@ enum {
 /* Tokens of a block whose scores, slopes and their roundings fit the registers beside sums of so many columns. */
 static int block_for(const ckl_attention_desc *d, int64_t columns)
 {
-    const int64_t room = 2 * REGISTERS - columns, each = d->softcap > 0 || attention_score_bends(d->score) ? 4 : 3; // in halves
+    const int64_t room = 2 * REGISTERS - columns,
+                  each = d->softcap > 0 || attention_score_bends(d->score) ? 4 : 3; // in halves
     return (int)min_i64(BLOCK_MAX, max_i64(16, room / each / 16 * 16));
 }
 

@@ -127,13 +127,13 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
     X(owner, u32, group)     /* heads that share one of k and v */                                   \
     X(owner, i32, first)     /* query i sees keys first + i .. last + i, as far as there are such */ \
     X(owner, i32, last)                                                                              \
-    X(owner, f32, factor)   /* softcap: scores become tanh(factor * score) first */                  \
-    X(owner, f32, unit)     /* what is added to scores is so many times as large */                  \
+    X(owner, f32, factor)     /* softcap: scores become tanh(factor * score) first */                \
+    X(owner, f32, unit)       /* what is added to scores is so many times as large */                \
     X(owner, f32, score_unit) /* scores times this are those of the definition */                    \
-    X(owner, f32, exponent) /* weights are 2^(exponent * score) */                                   \
-    X(owner, u32, tiles_m)  /* of a head */                                                          \
-    X(owner, u32, tiles)    /* in all */                                                             \
-    X(owner, u32, section)  /* heads that are worked on together */                                  \
+    X(owner, f32, exponent)   /* weights are 2^(exponent * score) */                                 \
+    X(owner, u32, tiles_m)    /* of a head */                                                        \
+    X(owner, u32, tiles)      /* in all */                                                           \
+    X(owner, u32, section)    /* heads that are worked on together */                                \
     X(owner, pointer, counter)                                                                       \
     X(owner, tensor, DO)                                                                             \
     X(owner, tensor, DQ)                                                                             \

@@ -13,8 +13,8 @@ typedef struct row_of_o {
     tensor gLse;    // (1)
     val first, end; // keys that it sees
     custom_score custom;
-    val query;      // i32
-    val max, sum;   // of the scores; of 2^(exponent * (score - max))
+    val query;    // i32
+    val max, sum; // of the scores; of 2^(exponent * (score - max))
 } row_of_o;
 
 /* One of the tensors: (BATCH,HEADS,TOKENS,D). */

@@ -43,7 +43,8 @@ ckl_status attention_check_form(const char *who, ckl_direction direction, const 
     const attention_form want = attention_form_of(d);
     if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->right != want.right ||
         have->left != want.left || have->softcap != want.softcap || have->mask != want.mask ||
-        strcmp(have->score, want.score) != 0 || have->sinks != want.sinks || have->lse != want.lse || have->ragged != want.ragged)
+        strcmp(have->score, want.score) != 0 || have->sinks != want.sinks || have->lse != want.lse ||
+        have->ragged != want.ragged)
         FAIL(CKL_INVALID, "attention %s: type, head sizes or options of the config are not the problem's", who);
     return CKL_OK;
 }

@@ -99,10 +99,9 @@ ckl_val ckl_attention_slope_one(ckl_val s, ckl_val batch, ckl_val head, ckl_val 
 
 ckl_val ckl_attention_read(int which, ckl_val batch, ckl_val column)
 {
-    static const char *const sizes[] = { [CKL_ATTENTION_HEADS] = "heads",
-                                         [CKL_ATTENTION_QUERIES] = "q",
-                                         [CKL_ATTENTION_KEYS] = "kv" },
-                             *const pointers[CKL_ATTENTION_INPUTS] = { "inputs_0", "inputs_1" };
+    static const char *const
+        sizes[] = { [CKL_ATTENTION_HEADS] = "heads", [CKL_ATTENTION_QUERIES] = "q", [CKL_ATTENTION_KEYS] = "kv" },
+        *const pointers[CKL_ATTENTION_INPUTS] = { "inputs_0", "inputs_1" };
     if (!calling || which < 0 || which >= CKL_ATTENTION_INPUTS || !calling->inputs[which].dtype) {
         ir_fail("attention_read: a score has no input %d", which);
         return ir_int(I32, 0);

@@ -244,7 +244,7 @@ typedef struct consumer_role {
     tensor weights;          // (PAIRS,1,MMA_K)
     tensor sO;               // (ROWS,CHUNK,BUFFERS)
     online_rows rows;
-    custom_score custom;     // in the tile's head
+    custom_score custom; // in the tile's head
     pipeline_state at, q;
 } consumer_role;
 

@@ -453,8 +453,8 @@ static void score_pairs(const backward_kernel *k, consumer_role *c, tensor cS, c
     layout distances = coordinate_distances(cS, 1);
     val column = convert(I32, add(mul(w->block, imm(k->block)), coordinate(cS, 1, 0))), rows[2];
     for (int i = 0; i < 2; i++)
-        rows[i] = convert(
-            I32, add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i))));
+        rows[i] =
+            convert(I32, add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i))));
     for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
         val x = at(c->scores, i), y = add(column, imm(index_at(distances, i))), row = rows[online_row_of(c->scores, i)];
         val query = k->of_keys ? y : row, key = k->of_keys ? row : y;

@@ -160,11 +160,13 @@ static const char *const cases[] = {
     "ragged=1 batch=3 q=100 q_total=2 kv_total=5 lse=1                            # hardly any tokens",
     "ragged=1 batch=2 q=130 kv=100 d=128 softcap=3 q_total=130 kv_total=201 causal=1",
     "q=70 kv=150 heads=3 d=32 score=alibi causal=1 lse=1",
-    "q=200 kv=300 heads=4 kv_heads=2 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 config='consumers=2 "
+    "q=200 kv=300 heads=4 kv_heads=2 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 "
+    "config='consumers=2 "
     "turns=2 draw=1 slots=5'",
     "q=130 kv=140 heads=3 d=64 score=alibi impl=sm80 config='stages=1' lse=1",
     "q=300 kv=300 batch=2 d=32 heads=2 score=documents lse=1 impl=sm90 config='tile_n=64' # skipped and plain blocks",
-    "q=260 kv=900 batch=2 d=32 score=documents causal=1 lse=1 dtype=bf16 impl=sm90 config='consumers=2 turns=1 tile_n=64 "
+    "q=260 kv=900 batch=2 d=32 score=documents causal=1 lse=1 dtype=bf16 impl=sm90 config='consumers=2 turns=1 "
+    "tile_n=64 "
     "slots=3 draw=1' # tiles of skipped blocks alone",
     "q=260 kv=400 d=40 score=documents mask=add ldmask=400 lse=1 impl=sm80 config='tile_n=32'",
     "q=300 kv=300 batch=3 d=32 score=prefix lse=1 impl=sm90 config='tile_n=64 draw=0'",
