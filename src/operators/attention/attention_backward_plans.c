@@ -116,10 +116,9 @@ static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *d
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "attention %s: %s has no wgmma", who, device->id);
     TRY(attention_check_heads(who, d));
-    if (d->q == 0 || d->mask || (!c->apart && d->d + d->dv > HEADS_MAX))
-        FAIL(CKL_UNSUPPORTED,
-             "attention %s: no queries, a mask, or d=%" PRId64 " and dv=%" PRId64 ", more than %d together", who, d->d,
-             d->dv, HEADS_MAX);
+    if (d->q == 0 || (!c->apart && d->d + d->dv > HEADS_MAX))
+        FAIL(CKL_UNSUPPORTED, "attention %s: no queries, or d=%" PRId64 " and dv=%" PRId64 ", more than %d together",
+             who, d->d, d->dv, HEADS_MAX);
     if (c->consumers < 1 || c->consumers > 2 || c->block < 16 || c->block > BLOCK_MAX || c->block % 16 ||
         c->keys < 16 || c->keys > BLOCK_MAX || c->keys % 16 || c->stages < 2)
         FAIL(CKL_INVALID,

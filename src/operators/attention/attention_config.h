@@ -207,11 +207,12 @@ void attention_sm90(const void *config, int kernel);
 
 /* Backward of sm90: of keys and values, then of queries, each over blocks of the other */
 
-#define ATTENTION_BACKWARD_CONFIG(X, owner)                                                          \
-    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 keys, or queries, each")                  \
-    X(owner, int, block, "64", "16 32 48 64 80 96", "queries that the keys' kernel takes at a time") \
-    X(owner, int, keys, "96", "32 48 64 80 96 112 128", "keys that the queries' kernel does")        \
-    X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")                                   \
+#define ATTENTION_BACKWARD_CONFIG(X, owner)                                                             \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 keys, or queries, each")                     \
+    X(owner, int, block, "64", "16 32 48 64 80 96", "queries that the keys' kernel takes at a time")    \
+    X(owner, int, keys, "96", "32 48 64 80 96 112 128", "keys that the queries' kernel does")           \
+    X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")                                      \
+    X(owner, bool, overlap, "1", "0 1", "in the keys' kernel a block's sums run under the next scores") \
     X(owner, bool, apart, "0", "0 1", "dV by a kernel of its own")
 
 typedef struct attention_sm90_backward_config {

@@ -8,8 +8,8 @@
  *
  * scores = X1 * Y1^T give the weights P = 2^(scores - lse), slopes = X2 * Y2^T the gradient dS = P * (slopes - delta). Rounded to
  * 16 bits these accumulators are the first operand of the sums' products as they stand in registers, and Y is the second, so
- * nothing but Y passes through shared memory. One thread brings blocks of Y by TMA; the sums of a block run under the scores
- * of the next one. Where registers do not hold dK and dV together, a kernel of values has dV alone. Before all of them, a kernel gives lse and delta = dO * O of every query; a last one adds up the gradients of
+ * nothing but Y passes through shared memory. One thread brings blocks of Y by TMA, a second warp the stats of queries by ordinary
+ * loads and stores, because reading what a bulk copy brought would want a proxy fence in every step. Where registers do not hold dK and dV together, a kernel of values has dV alone. Before all of them, a kernel gives lse and delta = dO * O of every query; a last one adds up the gradients of
  * sinks.
  */
 #include <stdio.h>
@@ -24,6 +24,8 @@ enum {
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads before they store
     CHUNKS_MAX = 4,
     STATS = ATTENTION_STATS,
+    STATS_EACH = 4,   // of a lane: blocks of up to 128
+    COLUMNS_MAX = 64, // of a block, that a thread has values of in a row
 };
 
 /* The kernels. */
@@ -36,6 +38,7 @@ typedef struct backward_kernel {
     attention_values p;
     bool of_keys;
     bool with_d1, with_d2; // dK or dQ; dV
+    bool overlap;          // a block's sums run under the scores of the next one
     int block;             // BN
     columns d, dv;
     tma_copy tmaX1, tmaX2, tmaY1, tmaY2, tmaD1, tmaD2;
@@ -65,8 +68,7 @@ int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *c)
 
 static int64_t bytes_of_block(const backward_kernel *k)
 {
-    int64_t stats = k->of_keys ? 4 * STATS * k->block : 0;
-    return columns_bytes(k->d, k->block) + columns_bytes(k->dv, k->block) + stats;
+    return columns_bytes(k->d, k->block) + columns_bytes(k->dv, k->block);
 }
 
 static tensor tiles(const char *name, ckl_dtype dtype, columns c, int rows, int count)
@@ -84,7 +86,8 @@ static void describe_memory(backward_kernel *k)
     k->sY2 = tiles("Y2", dtype, k->dv, k->block, c->stages);
     k->sStats = smem_tensor("stats", F32, compact(shape(k->block, STATS, c->stages)), 16);
     k->x = make_pipeline("X barriers", 1, 1, 1);
-    k->ring = make_pipeline("ring", c->stages, 1, c->consumers * WARPGROUP / 32); // each warp releases what it has read
+    k->ring = make_pipeline("ring", c->stages, k->of_keys ? 2 : 1,
+                            c->consumers * WARPGROUP / 32); // each warp releases what it has read
 }
 
 static void describe_maps(backward_kernel *k)
@@ -251,18 +254,47 @@ static void load_y(const backward_kernel *k, const walk *w, pipeline_state *at)
     pipeline_expect(&k->ring, at, imm((int)bytes_of_block(k)));
     val barrier = pipeline_full_barrier(&k->ring, at);
     load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), row, outer, barrier);
-    for (int i = 0; i < STATS && k->of_keys; i++)
-        bulk_load(local_tile(slice(stats_of(k, head), _, i), leaf(block), coord(w->block)),
-                  slice(k->sStats, _, i, at->stage), barrier);
     load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), row, outer, barrier);
     pipeline_advance(at);
+}
+
+/* The stats of a block, by a warp. They are loaded before the stage is free. */
+static void load_stats(const backward_kernel *k, const walk *w, pipeline_state *at)
+{
+    const int each = (k->block + 31) / 32;
+    tensor gStats = stats_of(k, head_of(k, w->head)); // (ROWS_OF_STATS,STATS)
+    val row = mul(w->block, imm(k->block)), loaded[STATS][STATS_EACH];
+    for (int i = 0; i < each; i++)
+        for (int s = 0; s < STATS; s++)
+            loaded[s][i] = at(gStats, add(row, min(add(lane(), imm(32 * i)), imm(k->block - 1))), s);
+    pipeline_wait_empty(&k->ring, at);
+    for (int i = 0; i < each; i++)
+        IF(lt(add(lane(), imm(32 * i)), imm(k->block))) {
+            for (int s = 0; s < STATS; s++)
+                set(k->sStats, coord(add(lane(), imm(32 * i)), s, at->stage), loaded[s][i]);
+        }
+    warp_sync();
+    IF(eq(lane(), imm(0)))
+        pipeline_arrive(&k->ring, at);
+    pipeline_advance(at);
+}
+
+static void stats_producer(const backward_kernel *k)
+{
+    pipeline_state at = producer_state(&k->ring);
+    walk w = begin_walk(k, true);
+    FOREVER {
+        BREAK_IF(is_over(k, &w));
+        load_stats(k, &w, &at);
+        advance(k, &w, true);
+    }
 }
 
 /* One thread. */
 static void producer(const backward_kernel *k)
 {
     if (k->cfg->consumers > 1)
-        warpgroup_reg_dealloc(24);
+        warpgroup_reg_dealloc(k->of_keys ? 32 : 24);
     IF(eq(warp(), imm(0))) {
         IF(elect()) {
             pipeline_state at = producer_state(&k->ring);
@@ -275,6 +307,9 @@ static void producer(const backward_kernel *k)
             }
         }
     }
+    if (k->of_keys)
+        IF(eq(warp(), imm(1)))
+            stats_producer(k);
 }
 
 /* Consumers */
@@ -415,14 +450,30 @@ static void hide_queries(const backward_kernel *k, consumer_role *c, val block)
 
 /* Weights */
 
-/* Of value i: -lse, or delta (which: 0, 1), of its query: of the row, or by the columns from this block's in shared memory. */
-static val stat_of(const backward_kernel *k, const consumer_role *c, tensor cS, val stage, int which, int64_t i)
+/* -lse, or delta (which: 0, 1), of a thread's queries: by its rows, or where these are keys by its columns. */
+typedef struct stats {
+    bool of_columns;
+    val of[COLUMNS_MAX];
+} stats;
+
+static stats find_stats(const backward_kernel *k, const consumer_role *c, tensor cS, val stage, int which)
 {
-    if (!k->of_keys)
-        return which ? c->delta[online_row_of(c->scores, i)] : c->offset[online_row_of(c->scores, i)];
+    stats s = { .of_columns = k->of_keys };
+    const val *of_row = which ? c->delta : c->offset;
     tensor sStats = slice(k->sStats, _, which, stage); // (BN)
-    int64_t at = index_at(coordinate_distances(cS, 1), i);
-    return at(sStats, add(coordinate(cS, 1, 0), imm(at)));
+    for (int i = 0; i < 2 && !k->of_keys; i++)
+        s.of[i] = of_row[i];
+    for (int64_t i = 0; i < static_size(c->scores.layout) && k->of_keys && !ir_failed(); i++)
+        if (online_row_of(c->scores, i) == 0)
+            s.of[i / 4 * 2 + i % 2] =
+                at(sStats, add(coordinate(cS, 1, 0), imm(index_at(coordinate_distances(cS, 1), i))));
+    return s;
+}
+
+/* Of value i. */
+static val stat_of(const stats *s, const consumer_role *c, int64_t i)
+{
+    return s->of[s->of_columns ? i / 4 * 2 + i % 2 : online_row_of(c->scores, i)];
 }
 
 static void load_row_stats(const backward_kernel *k, consumer_role *c)
@@ -447,17 +498,55 @@ static void cap(const backward_kernel *k, consumer_role *c)
     }
 }
 
+/* The query and the key of each of a thread's scores. */
+typedef struct pairs {
+    bool of_keys;
+    tensor scores;
+    layout distances;
+    val column, rows[2]; // u32
+} pairs;
+
+static pairs pairs_of(const backward_kernel *k, const consumer_role *c, tensor cS, const walk *w)
+{
+    pairs p = { .of_keys = k->of_keys, .scores = c->scores, .distances = coordinate_distances(cS, 1) };
+    p.column = add(mul(w->block, imm(k->block)), coordinate(cS, 1, 0));
+    for (int i = 0; i < 2; i++)
+        p.rows[i] = add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i)));
+    return p;
+}
+
+static void pair_at(const pairs *p, int64_t i, val *query, val *key)
+{
+    val row = p->rows[online_row_of(p->scores, i)], column = add(p->column, imm(index_at(p->distances, i)));
+    *query = p->of_keys ? column : row;
+    *key = p->of_keys ? row : column;
+}
+
+/* A bias, or hidden keys. What it has for tokens past the last ones is of no matter: the last one's. */
+static void mask_pairs(const backward_kernel *k, consumer_role *c, tensor cS, const walk *w)
+{
+    const attention_values *p = &k->p;
+    const pairs all = pairs_of(k, c, cS, w);
+    val head = k->of_keys ? head_of(k, w->head) : k->head, query, key;
+    tile_grid grid = { TILE_GRID_VALUES(*p) };
+    tile t = { .head = add(mul(k->batch, p->heads), head) };
+    const score_mask mask = score_mask_of(&grid, &t, &k->form, p);
+    for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
+        pair_at(&all, i, &query, &key);
+        val x = at(c->scores, i), by = at(mask.gM, min(query, sub(p->q, imm(1))), min(key, sub(p->kv, imm(1))));
+        assign(x, masked_score(&mask, x, by));
+    }
+}
+
 static void score_pairs(const backward_kernel *k, consumer_role *c, tensor cS, const walk *w)
 {
     const custom_score custom = custom_of(k, w);
-    layout distances = coordinate_distances(cS, 1);
-    val column = convert(I32, add(mul(w->block, imm(k->block)), coordinate(cS, 1, 0))), rows[2];
-    for (int i = 0; i < 2; i++)
-        rows[i] =
-            convert(I32, add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i))));
+    const pairs all = pairs_of(k, c, cS, w);
     for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
-        val x = at(c->scores, i), y = add(column, imm(index_at(distances, i))), row = rows[online_row_of(c->scores, i)];
-        val query = k->of_keys ? y : row, key = k->of_keys ? row : y;
+        val x = at(c->scores, i), query, key;
+        pair_at(&all, i, &query, &key);
+        query = convert(I32, query);
+        key = convert(I32, key);
         if (k->with_d1 && attention_score_bends(k->form.score)) {
             val bend = custom_slope(&custom, x, query, key);
             set(c->bends, i, k->form.softcap ? mul(bend, at(c->bends, i)) : bend);
@@ -473,6 +562,8 @@ static void score_block(const backward_kernel *k, consumer_role *c, tensor cS, c
         cap(k, c);
     else if (has_bends(k))
         fill(c->bends, immf(1));
+    if (k->form.mask)
+        mask_pairs(k, c, cS, w);
     if (custom_blocks(&k->form))
         IF(eq(w->kind, imm(CKL_ATTENTION_SCORE)))
             score_pairs(k, c, cS, w);
@@ -481,7 +572,7 @@ static void score_block(const backward_kernel *k, consumer_role *c, tensor cS, c
 }
 
 /* Scores become weights; bends are made on the way. */
-static void weigh(const backward_kernel *k, consumer_role *c, tensor cS, val stage, const walk *w)
+static void weigh(const backward_kernel *k, consumer_role *c, tensor cS, const stats *offset, const walk *w)
 {
     score_block(k, c, cS, w);
     if (k->of_keys)
@@ -490,18 +581,18 @@ static void weigh(const backward_kernel *k, consumer_role *c, tensor cS, val sta
         hide_keys(k, c, w->block);
     for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
         val x = at(c->scores, i);
-        assign(x, exp2_ftz(fma(x, k->p.exponent, stat_of(k, c, cS, stage, 0, i))));
+        assign(x, exp2_ftz(fma(x, k->p.exponent, stat_of(offset, c, i))));
         if (has_bends(k))
             set(c->bends, i, mul(at(c->bends, i), x));
     }
 }
 
 /* Slopes become gradients of the scores. */
-static void differentiate(const backward_kernel *k, consumer_role *c, tensor cS, val stage)
+static void differentiate(consumer_role *c, const stats *delta)
 {
     for (int64_t i = 0; i < static_size(c->slopes.layout) && !ir_failed(); i++) {
         val x = at(c->slopes, i);
-        assign(x, mul(at(c->bends, i), sub(x, stat_of(k, c, cS, stage, 1, i))));
+        assign(x, mul(at(c->bends, i), sub(x, stat_of(delta, c, i))));
     }
 }
 
@@ -523,9 +614,16 @@ static void add_gradients(const backward_kernel *k, const consumer_role *c, val 
     mma_commit();
 }
 
+static void release(const backward_kernel *k, val stage)
+{
+    warp_sync(); // all lanes are done with the stats
+    IF(eq(lane(), imm(0)))
+        pipeline_release(&k->ring, stage);
+}
+
 /*
- * One block. Waits are for all but so many of the groups under way: the sums of the block before, these scores and slopes, the sum
- * of weighted values.
+ * One block. Waits are for all but so many of the groups under way: with overlap the sums of the block before, these scores and
+ * slopes, the sum of weighted values.
  */
 static void step(const backward_kernel *k, consumer_role *c, tensor cS, const walk *w, val before)
 {
@@ -535,23 +633,28 @@ static void step(const backward_kernel *k, consumer_role *c, tensor cS, const wa
     issue_scores(c, c->tCrX1, c->tCrY1, k->d, c->scores, stage);
     if (k->with_d1)
         issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
-    mma_wait(k->with_d1 ? 2 : 1);
-    warp_sync(); // all lanes are done with the stats
-    IF(logical_and(eq(lane(), imm(0)), ne(before, imm(k->cfg->stages))))
-        pipeline_release(&k->ring, before);
+    const stats offset = find_stats(k, c, cS, stage, 0);
+    if (k->overlap) {
+        mma_wait(k->with_d1 ? 2 : 1);
+        IF(ne(before, imm(k->cfg->stages)))
+            release(k, before);
+    }
     mma_wait(k->with_d1 ? 1 : 0);
-    weigh(k, c, cS, stage, w);
+    weigh(k, c, cS, &offset, w);
     if (k->with_d2)
         add_values(k, c, stage);
     if (k->with_d1) {
+        const stats delta = find_stats(k, c, cS, stage, 1);
         mma_wait(k->with_d2 ? 1 : 0);
-        differentiate(k, c, cS, stage);
-    }
-    if (k->of_keys)
-        fence_proxy_async(); // stats have been read before a copy overwrites them
-    if (k->with_d1)
+        differentiate(c, &delta);
         add_gradients(k, c, stage);
-    assign(before, stage);
+    }
+    if (k->overlap)
+        assign(before, stage);
+    else {
+        mma_wait(0);
+        release(k, stage);
+    }
     pipeline_advance(&c->at);
 }
 
@@ -615,6 +718,7 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
     const bool of_keys = kernel != OF_QUERIES;
     backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != OF_VALUES };
     k.with_d2 = kernel == (cfg->apart ? OF_VALUES : OF_KEYS);
+    k.overlap = cfg->overlap || !of_keys;
     k.d = columns_of(cfg->form.d);
     k.dv = columns_of(cfg->form.dv);
     k.block = of_keys ? cfg->block : cfg->keys;

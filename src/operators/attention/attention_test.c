@@ -145,6 +145,12 @@ static const char *const cases[] = {
     "threads",
     "direction=backward q=20 kv=30 d=20 mask=add ldmask=30 heads=2 ldmask_head=600",
     "direction=backward q=10 kv=20 d=8 mask=bool misalign=1 impl=naive_backward",
+    "direction=backward q=150 kv=130 d=32 batch=2 heads=4 kv_heads=2 mask=bool ldmask=130 ldmask_batch=19500 causal=1",
+    "direction=backward q=70 kv=130 d=128 heads=2 mask=add ldmask_head=130 softcap=4 dtype=bf16 # a row for each head",
+    "direction=backward q=300 kv=200 d=128 causal=1 impl=sm90_backward config='consumers=2 block=64 stages=2 "
+    "overlap=0'",
+    "direction=backward q=300 kv=200 heads=2 kv_heads=1 d=64 right=40 left=50 dtype=bf16 impl=sm90_backward "
+    "config='consumers=1 block=112 stages=3 overlap=0'",
     "direction=backward q=150 kv=200 heads=2 kv_heads=1 d=32 left=70 impl=sm90_backward config='consumers=2 block=16 "
     "keys=32 "
     "stages=2' "

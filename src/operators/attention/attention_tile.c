@@ -130,6 +130,13 @@ score_mask score_mask_of(const tile_grid *g, const tile *t, const attention_form
     return (score_mask){ slice(gmem_tensor(p->mask, dtype, all), _, _, at.head, at.batch), p->unit };
 }
 
+val masked_score(const score_mask *mask, val x, val by)
+{
+    if (mask->gM.dtype == CKL_BOOL)
+        return select(eq(convert(U32, by), imm(0)), immf(-INFINITY), x);
+    return fma(convert(F32, by), mask->unit, x);
+}
+
 void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores)
 {
     tensor cS = tile_coordinates(r), gRows[ONLINE_ROWS_MAX]; // (KV)
@@ -142,10 +149,7 @@ void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tenso
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
         val x = at(scores, i), key = min(add(first, imm(index_at(distances, i))), last);
         val by = at(gRows[online_row_of(scores, i)], key);
-        if (mask->gM.dtype == CKL_BOOL)
-            assign(x, select(eq(convert(U32, by), imm(0)), immf(-INFINITY), x));
-        else
-            assign(x, fma(convert(F32, by), mask->unit, x));
+        assign(x, masked_score(mask, x, by));
     }
 }
 

@@ -99,6 +99,9 @@ typedef struct score_mask {
     val unit;
 } score_mask;
 
+/* What a score becomes by an element of the mask. */
+val masked_score(const score_mask *mask, val x, val by);
+
 /* What scores become by the mask; those of keys and queries past the last ones are left to mask_block(). */
 void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores);
 
