@@ -45,7 +45,8 @@ typedef enum ckl_attention_mask {
  *
  * Ragged: tensors are [heads, total, d] or [total, heads, d], and token i of sequence b is number starts[b] + i; the sequence
  * ends at starts[b + 1]. Starts do not fall, no sequence is longer than q and kv, and the last start is at most the total: all
- * three are the caller's duty. A sequence may be empty. Forward only, without mask.
+ * three are the caller's duty. A sequence may be empty. Without mask. Gradients of tokens in no
+ * sequence are not written.
  */
 typedef struct ckl_attention_desc {
     ckl_direction direction; // backward: dq, dk and dv from the results of forward and dout

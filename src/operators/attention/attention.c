@@ -48,8 +48,8 @@ static ckl_status check_ragged(ckl_attention_desc *d)
         TRY(plan_check_unused("attention", "q_total", d->q_total, "a problem that is not ragged"));
         return plan_check_unused("attention", "kv_total", d->kv_total, "a problem that is not ragged");
     }
-    if (d->mask || d->direction != CKL_DIRECTION_FORWARD)
-        FAIL(CKL_INVALID, "attention: ragged=1 is for forward problems without mask");
+    if (d->mask)
+        FAIL(CKL_INVALID, "attention: ragged=1 is for problems without mask");
     d->q_total = d->q_total ? d->q_total : product_i64(d->batch, d->q);
     d->kv_total = d->kv_total ? d->kv_total : product_i64(d->batch, d->kv);
     if (d->q_total > INT32_MAX || d->kv_total > INT32_MAX || d->batch >= INT32_MAX)

@@ -53,7 +53,8 @@ static void read_query(const ckl_attention_desc *d, void *const *host, place at,
     read_row(d, ATTENTION_O, host[DOUT], at, x->dout);
     read_row(d, ATTENTION_O, host[O], at, o);
     x->delta = dot(x->dout, o, d->dv, &x->delta_size);
-    x->lse = dtype_read(CKL_F32, host[LSE], (at.batch * d->heads + at.head) * d->q + at.token);
+    const int64_t rows = d->q_total ? d->q_total : d->q; // a sequence of a ragged problem has its rows among all
+    x->lse = dtype_read(CKL_F32, host[LSE], (at.batch * d->heads + at.head) * rows + at.token);
 }
 
 static void read_key(const ckl_attention_desc *d, void *const *host, place at, key *x)
@@ -155,14 +156,33 @@ static void of_sinks(const ckl_attention_desc *d, void *const *host, reference_s
         }
 }
 
+/* Ragged: all sequences are one batch of sinks; else the sequence of the row. */
+static void of_ragged(const ckl_attention_desc *d, void *const *host, place at, reference_slice *out)
+{
+    ckl_attention_desc own = *d;
+    void *own_host[DOUT + 1];
+    if (out->output == DSINKS) {
+        own.batch = 1;
+        own.q = (int64_t)dtype_read(CKL_I32, host[STARTS_Q], d->batch);
+        of_sinks(&own, host, out);
+    } else if (attention_sequence_at(d, host, out->output != DQ, at.token, &own, own_host, &at.token))
+        (out->output == DQ ? of_query : of_key)(&own, own_host, at, out);
+    else
+        for (int64_t i = 0; i < out->count; i++)
+            out->value[i] = NAN, out->magnitude[i] = REFERENCE_OPEN;
+}
+
 void attention_backward_reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_attention_desc *d = problem;
-    const int64_t tokens = out.output == DQ ? d->q : d->kv, heads = out.output == DQ ? d->heads : d->kv_heads;
+    const int64_t q = d->ragged ? d->q_total : d->q, kv = d->ragged ? d->kv_total : d->kv;
+    const int64_t tokens = out.output == DQ ? q : kv, heads = out.output == DQ ? d->heads : d->kv_heads;
     place at = { out.row / tokens / heads, out.row / tokens % heads, out.row % tokens };
     for (int64_t i = 0; i < out.count; i++)
         out.value[i] = out.magnitude[i] = 0;
-    if (out.output == DSINKS)
+    if (d->ragged)
+        of_ragged(d, host, at, &out);
+    else if (out.output == DSINKS)
         of_sinks(d, host, &out);
     else
         (out.output == DQ ? of_query : of_key)(d, host, at, &out);

@@ -27,6 +27,13 @@ typedef struct attention_pair {
 double attention_score_reference(const ckl_attention_desc *d, void *const *host, const attention_pair *at, double s,
                                  double *error);
 
+/*
+ * The sequence of a ragged problem in which a token of the packed tensors lies, as a problem of its own with operands up to dout,
+ * and the token's number in it; false: in none.
+ */
+bool attention_sequence_at(const ckl_attention_desc *d, void *const *host, bool of_keys, int64_t token,
+                           ckl_attention_desc *own, void **own_host, int64_t *number);
+
 void attention_reference(const void *problem, void *const *host, reference_slice out);
 void attention_backward_reference(const void *problem, void *const *host, reference_slice out);
 

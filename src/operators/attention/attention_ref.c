@@ -11,7 +11,7 @@ double attention_rounding(ckl_dtype dtype)
     return dtype_epsilon(dtype) / 2;
 }
 
-enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV }; // operands
+enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT }; // operands
 
 /* One row of O: where its tensors are, and its keys. */
 typedef struct row {
@@ -160,12 +160,12 @@ static void one_row(const ckl_attention_desc *d, void *const *host, int64_t numb
     free(r.weight);
 }
 
-/* The sequence of a ragged problem in which a token of the packed tensors lies, as a problem of its own; false: in none. */
-static bool sequence_at(const ckl_attention_desc *d, void *const *host, int64_t token, ckl_attention_desc *own,
-                        void **own_host, int64_t *query)
+bool attention_sequence_at(const ckl_attention_desc *d, void *const *host, bool of_keys, int64_t token,
+                           ckl_attention_desc *own, void **own_host, int64_t *number)
 {
+    const void *starts = host[of_keys ? STARTS_KV : STARTS_Q];
     int64_t b = 0, begin[2], end[2];
-    while (b < d->batch && (int64_t)dtype_read(CKL_I32, host[STARTS_Q], b + 1) <= token)
+    while (b < d->batch && (int64_t)dtype_read(CKL_I32, starts, b + 1) <= token)
         b++;
     if (b == d->batch)
         return false;
@@ -184,7 +184,11 @@ static bool sequence_at(const ckl_attention_desc *d, void *const *host, int64_t 
     own_host[V] = (char *)host[V] + begin[1] * d->ldv * element;
     own_host[MASK] = NULL;
     own_host[SINKS] = host[SINKS];
-    *query = token - begin[0];
+    const int64_t at_o = begin[0] * d->ldo * element;
+    own_host[O] = (char *)host[O] + at_o;
+    own_host[DOUT] = host[DOUT] ? (char *)host[DOUT] + at_o : NULL;
+    own_host[LSE] = host[LSE] ? (char *)host[LSE] + begin[0] * (int64_t)sizeof(float) : NULL;
+    *number = token - begin[of_keys];
     return true;
 }
 
@@ -192,9 +196,9 @@ static bool sequence_at(const ckl_attention_desc *d, void *const *host, int64_t 
 static void one_ragged_row(const ckl_attention_desc *d, void *const *host, int64_t number, reference_slice out)
 {
     ckl_attention_desc own;
-    void *own_host[STARTS_Q];
+    void *own_host[DOUT + 1];
     int64_t query;
-    if (sequence_at(d, host, number % d->q_total, &own, own_host, &query))
+    if (attention_sequence_at(d, host, false, number % d->q_total, &own, own_host, &query))
         one_row(&own, own_host, number / d->q_total * own.q + query, out);
     else
         for (int64_t i = 0; i < out.count; i++)

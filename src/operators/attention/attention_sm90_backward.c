@@ -48,6 +48,7 @@ typedef struct backward_kernel {
     pipeline x, ring;
     val row;         // the CTA's first
     val head, batch; // of the rows
+    val x_at, y_at;  // where the sequences of X and Y begin, if ragged
     val first, end;  // blocks
     val heads;       // heads of Y for one of X
 } backward_kernel;
@@ -125,7 +126,23 @@ static void find_blocks(backward_kernel *k)
     if (k->form.right && !k->of_keys)
         end = min(add(add(last_row, p->last), imm(1)), end);
     k->first = div(convert(U32, begin), imm(block));
+    if (k->form.ragged)
+        end = select(lt(k->row, k->of_keys ? p->kv : p->q), end, imm_as(I32, 0));
     k->end = max(div(add(convert(U32, max(end, imm_as(I32, 0))), imm(block - 1)), imm(block)), k->first);
+}
+
+/* From here on the problem is the sequence: its lengths and its diagonal. Rows past its end have no blocks. */
+static void enter_sequence(backward_kernel *k)
+{
+    attention_values *p = &k->p;
+    tile_grid grid = { .ragged = true, TILE_GRID_VALUES(*p) };
+    const sequence s = sequence_of(&grid, k->batch);
+    p->q = s.q;
+    p->kv = s.kv;
+    p->first = s.first;
+    p->last = s.last;
+    k->x_at = k->of_keys ? s.kv_at : s.q_at;
+    k->y_at = k->of_keys ? s.q_at : s.kv_at;
 }
 
 /* The longest rows first where they differ, in heads whose Y fits L2. */
@@ -144,7 +161,15 @@ static void find_place(backward_kernel *k)
     k->head = rem(head, k->of_keys ? kv_heads : p->heads);
     k->batch = div(head, k->of_keys ? kv_heads : p->heads);
     k->heads = k->of_keys ? p->group : imm_as(U32, 1);
+    if (k->form.ragged)
+        enter_sequence(k);
     find_blocks(k);
+}
+
+/* The batch of the tensors, for TMA. */
+static val batch_of_maps(const backward_kernel *k)
+{
+    return k->form.ragged ? imm_as(U32, 0) : k->batch;
 }
 
 /* Head number `i` of those of Y. */
@@ -225,11 +250,12 @@ static void load_chunks(const tma_copy *tma, tensor sTile, val row, const val *o
 static void load_x(const backward_kernel *k)
 {
     pipeline_state at = producer_state(&k->x);
-    const val outer[] = { k->head, k->batch };
+    const val outer[] = { k->head, batch_of_maps(k) };
     int64_t bytes = columns_bytes(k->d, ROWS) + (k->with_d1 ? columns_bytes(k->dv, ROWS) : 0);
     pipeline_expect(&k->x, &at, imm(k->cfg->consumers * (int)bytes));
     for (int w = 0; w < k->cfg->consumers; w++) {
         val row = add(k->row, imm(w * ROWS)), barrier = pipeline_full_barrier(&k->x, &at);
+        row = k->form.ragged ? add(row, k->x_at) : row;
         load_chunks(&k->tmaX1, slice(k->sX1, _, _, _, w), row, outer, barrier);
         if (k->with_d1)
             load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), row, outer, barrier);
@@ -249,7 +275,8 @@ static void load_y(const backward_kernel *k, const walk *w, pipeline_state *at)
 {
     const int block = k->block;
     val head = head_of(k, w->head), row = mul(w->block, imm(block));
-    const val outer[] = { head, k->batch };
+    const val outer[] = { head, batch_of_maps(k) };
+    row = k->form.ragged ? add(row, k->y_at) : row;
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)bytes_of_block(k)));
     val barrier = pipeline_full_barrier(&k->ring, at);
@@ -482,7 +509,7 @@ static void load_row_stats(const backward_kernel *k, consumer_role *c)
     tensor gStats = stats_of(k, k->head); // (ROWS_OF_STATS,STATS)
     for (int i = 0; i < 2; i++) {
         val row = add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i)));
-        row = min(row, sub(k->p.q, imm(1)));
+        row = min(row, sub(k->p.stats_rows, imm(1)));
         c->offset[i] = at(gStats, row, 0);
         c->delta[i] = at(gStats, row, 1);
     }
@@ -676,6 +703,44 @@ static void store(const backward_kernel *k, const consumer_role *c, const tma_co
     }
 }
 
+/* The same of a sequence, from registers, two elements at a time: a box of TMA would reach into the next one. */
+static void store_ragged(const backward_kernel *k, const consumer_role *c, int which, tensor acc, columns n)
+{
+    tiled_mma mma = warpgroup_mma(k->form.dtype, n.piece, "SS");
+    const int width = which == ATTENTION_V ? k->form.dv : k->form.d;
+    layout all = make_layout(shape(k->of_keys ? k->p.kv : k->p.q, width, k->p.heads),
+                             stride(k->p.ld[which], 1, k->p.ld_head[which]));
+    tensor gAll = gmem_tensor(k->p.grad[which], k->form.dtype, all);
+    gAll.address = tensor_address(gAll, coord(k->x_at, 0, 0));
+    tensor gD = slice(gAll, _, _, k->head); // (TOKENS,D)
+    int_tuple limits = gD.layout.shape, tiler = shape(ROWS, n.piece);
+    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &mma, ROWS, n.piece);
+    val m = add(div(k->row, imm(ROWS)), c->index);
+    for (int i = 0; i < n.used / n.piece; i++) {
+        tensor cD = partition_D(&each, local_tile(identity_tensor(limits), tiler, coord(m, i)), consumer_thread());
+        tensor tDgD = partition_D(&each, local_tile(gD, tiler, coord(m, i)), consumer_thread());
+        copy_if(&each, cD, limits, accumulator_columns(acc, i * n.piece, n.piece), tDgD, 0);
+    }
+}
+
+static void store_gradients(const backward_kernel *k, const consumer_role *c)
+{
+    if (k->form.ragged) {
+        if (k->with_d1)
+            store_ragged(k, c, k->of_keys ? ATTENTION_K : ATTENTION_Q, c->d1, k->d);
+        if (k->with_d2)
+            store_ragged(k, c, ATTENTION_V, c->d2, k->dv);
+        return;
+    }
+    named_sync(add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP); // all are done with the rows' memory
+    if (k->with_d1)
+        store(k, c, &k->tmaD1, c->d1, slice(k->sX1, _, _, _, c->index), k->d);
+    if (k->with_d2)
+        store(k, c, &k->tmaD2, c->d2, slice(k->sX2, _, _, _, c->index), k->dv);
+    IF(c->first_thread)
+        tma_store_wait(0);
+}
+
 static void scale_all(tensor acc, val factor)
 {
     for (int64_t i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
@@ -704,13 +769,7 @@ static void consumer(const backward_kernel *k)
     mma_wait(0);
     if (k->with_d1)
         scale_all(c.d1, k->p.scale);
-    named_sync(add(c.index, imm(BARRIER_CONSUMER)), WARPGROUP); // all are done with the rows' memory
-    if (k->with_d1)
-        store(k, &c, &k->tmaD1, c.d1, slice(k->sX1, _, _, _, c.index), k->d);
-    if (k->with_d2)
-        store(k, &c, &k->tmaD2, c.d2, slice(k->sX2, _, _, _, c.index), k->dv);
-    IF(c.first_thread)
-        tma_store_wait(0);
+    store_gradients(k, &c);
 }
 
 static void describe_gradients(const attention_sm90_backward_config *cfg, int kernel)

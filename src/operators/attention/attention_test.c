@@ -33,6 +33,10 @@ static int operands(const void *problem, operand *all)
 {
     const attention_problem *p = problem;
     score_operands(&p->desc, all);
+    all[STARTS_Q] = operand_range(all[STARTS_Q], 0, (double)p->desc.q);
+    all[STARTS_KV] = operand_range(all[STARTS_KV], 0, (double)p->desc.kv);
+    all[STARTS_Q].rising = p->desc.q_total;
+    all[STARTS_KV].rising = min_i64(p->desc.kv_total, p->desc.batch * p->desc.kv); // others are in no sequence
     if (p->desc.direction == CKL_DIRECTION_BACKWARD) {
         backward_operands(all);
         return 0;
@@ -43,10 +47,6 @@ static int operands(const void *problem, operand *all)
     all[V].hard_max = 0x1p100;
     all[MASK].hard_max = 0x1p40;
     all[SINKS] = operand_range(all[SINKS], -4, 4);
-    all[STARTS_Q] = operand_range(all[STARTS_Q], 0, (double)p->desc.q);
-    all[STARTS_KV] = operand_range(all[STARTS_KV], 0, (double)p->desc.kv);
-    all[STARTS_Q].rising = p->desc.q_total;
-    all[STARTS_KV].rising = min_i64(p->desc.kv_total, p->desc.batch * p->desc.kv); // others are in no sequence
     return 0;
 }
 
@@ -185,6 +185,10 @@ static const char *const cases[] = {
     "direction=backward q=260 kv=300 batch=2 heads=2 kv_heads=1 d=32 score=documents impl=sm90_backward "
     "config='consumers=2 block=32 keys=48 stages=2' # skipped and plain blocks",
     "direction=backward q=200 kv=200 batch=2 d=32 score=prefix",
+    "direction=backward ragged=1 batch=5 q=70 q_total=175 kv=90 kv_total=200 heads=4 kv_heads=2 d=32 causal=1 sinks=1",
+    "direction=backward ragged=1 batch=3 q=200 q_total=300 kv=150 heads=2 d=128 layout=bshd left=60 dtype=bf16",
+    "direction=backward ragged=1 batch=3 q=60 q_total=2 kv=40 kv_total=5 d=24 score=alibi # hardly any tokens",
+    "direction=backward ragged=1 batch=3 q=40 q_total=70 kv=50 heads=2 d=16 softcap=3 sinks=1 impl=naive_backward",
     "q=0",
     "batch=0",
     NULL,
@@ -223,8 +227,7 @@ static const test_reject rejects[] = {
     { "heads=2 ldq_head=2^62", CKL_INVALID, "attention: q of 1x2x128x64 elements" },
     { "ragged=1 batch=2 q=8 q_total=17", CKL_INVALID, "attention: q_total=17 is more than batch*q=16" },
     { "q_total=5", CKL_INVALID, "attention: q_total=5 is not part of a problem that is not ragged" },
-    { "ragged=1 mask=bool", CKL_INVALID, "attention: ragged=1 is for forward problems without mask" },
-    { "ragged=1 direction=backward", CKL_INVALID, "attention: ragged=1 is for forward problems without mask" },
+    { "ragged=1 mask=bool", CKL_INVALID, "attention: ragged=1 is for problems without mask" },
     { "ragged=1 batch=2^12 q=2^20", CKL_INVALID,
       "attention: q_total=4294967296 or kv_total=524288 is more than 32 bits" },
     { "direction=backward lse=1", CKL_INVALID, "attention: lse=1 is not part of a backward problem" },
