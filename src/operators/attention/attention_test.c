@@ -171,7 +171,7 @@ static const char *const cases[] = {
     "turns=2 draw=1 slots=5'",
     "q=130 kv=140 heads=3 d=64 score=alibi impl=sm80 config='stages=1' lse=1",
     "q=300 kv=300 batch=2 d=32 heads=2 score=documents lse=1 impl=sm90 config='tile_n=64' # skipped and plain blocks",
-    "q=260 kv=900 batch=2 d=32 score=documents causal=1 lse=1 dtype=bf16 impl=sm90 config='consumers=2 turns=1 "
+    "q=260 kv=900 batch=2 d=32 score=documents causal=1 left=20 lse=1 dtype=bf16 impl=sm90 config='consumers=2 turns=1 "
     "tile_n=64 "
     "slots=3 draw=1' # tiles of skipped blocks alone",
     "q=260 kv=400 d=40 score=documents mask=add ldmask=400 lse=1 impl=sm80 config='tile_n=32'",
