@@ -164,6 +164,7 @@ static const field sm90_backward_fields[] = { ATTENTION_FORM(FIELD_NESTED, (atte
 
 const implementation attention_sm90_backward_implementation = {
     IMPLEMENTATION_PARTS(attention, sm90_backward),
+    .cost = attention_sm90_backward_cost,
     .summary = "gradients of keys, then of queries, each over blocks of the other, by TMA and wgmma; Hopper",
     .kernels = SM90_KERNELS,
     .params = &attention_param_list,

@@ -205,6 +205,10 @@ int64_t attention_sm90_smem(const attention_sm90_config *config);
 
 void attention_sm90(const void *config, int kernel);
 
+/* implementation.cost of the Hopper kernels (attention_cost.c). */
+plan_cost attention_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
+plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *device, const void *config);
+
 /* Backward of sm90: of keys and values, then of queries, each over blocks of the other */
 
 #define ATTENTION_BACKWARD_CONFIG(X, owner)                                                             \

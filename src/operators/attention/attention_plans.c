@@ -373,6 +373,7 @@ static const field sm90_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_sm9
 
 const implementation attention_sm90_implementation = {
     IMPLEMENTATION_PARTS(attention, sm90),
+    .cost = attention_sm90_cost,
     .summary = "persistent and warp-specialised: TMA, wgmma, softmax under the products; Hopper",
     .params = &attention_param_list,
     .target = IR_SM90A,

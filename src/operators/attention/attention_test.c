@@ -200,6 +200,8 @@ static const char *const population[] = {
     "batch={1|4|16} heads={8|12} q={n:sequence} kv={n} d={32|64|80|96|256} causal={0|1} dtype={f16|bf16}",
     "batch={2|8} heads={8|20} q={sequence} kv=77 d={40|64|80} dtype=f16",
     "batch={1|2} heads=16 q={n:sequence} kv={n} d=192 dv=128 causal=1 dtype=bf16",
+    "direction=backward batch={1|2|4} heads={16|20} q={n:sequence} kv={n} d={64|96|128} causal={0|1} dtype={f16|bf16}",
+    "batch={1|2} heads={8|16} q={n:sequence} kv={n} d={64|128} causal=1 score=alibi dtype=bf16",
     NULL,
 };
 
