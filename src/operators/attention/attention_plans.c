@@ -340,6 +340,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED, "attention sm90: %s has no wgmma", device->id);
     TRY(attention_check_form("sm90", CKL_DIRECTION_FORWARD, d, &c->form));
     TRY(attention_check_heads("sm90", d));
+    if (c->old && (c->form.softcap || c->form.mask || d->score))
+        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without soft cap, mask and function");
     if (c->consumers < 1 || c->consumers > 3 || c->turns < 0 || c->turns > 2 || (c->turns && c->consumers == 1))
         FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3, or turns=%d is not of them", c->consumers,
              c->turns);
