@@ -113,7 +113,7 @@ attention_params attention_params_of(const ckl_attention_desc *d, const ckl_atte
                            .starts_q = x->starts_q,
                            .starts_kv = x->starts_kv,
                            .q_total = (uint32_t)d->q_total,
-                           .exponent = (float)(log2e * unit),
+                           .exponent = (float)(d->score ? log2e : log2e * unit),
                            .tiles_m = (uint32_t)ceil_div(d->q, rows),
                            .tiles = (uint32_t)tiles_of(d, rows),
                            .section = (uint32_t)section_of(d) };

@@ -77,8 +77,42 @@ ckl_status ckl_attention_score_add(const ckl_attention_score *score)
 
 /* What functions may call */
 
-/* The score whose function this thread calls. */
+enum { READS_MAX = 128 };
+
+/* The score whose function this thread calls; what it has read since values are shared, by the addresses. */
 static _Thread_local const ckl_attention_score *calling;
+static _Thread_local struct {
+    bool shares;
+    int count;
+    val address[READS_MAX], value[READS_MAX];
+} reads;
+
+void custom_share_begin(void)
+{
+    ir_share_begin();
+    reads.shares = true;
+    reads.count = 0;
+}
+
+void custom_share_end(void)
+{
+    ir_share_end();
+    reads.shares = false;
+}
+
+/* The element at an address: inputs do not change, so a second one of the same register needs no load. */
+static val read_once(val address, ckl_dtype dtype)
+{
+    for (int i = 0; i < reads.count && reads.shares; i++)
+        if (reads.address[i].reg == address.reg)
+            return reads.value[i];
+    val value = at(gmem_tensor(address, dtype, compact(leaf(1))), 0);
+    if (reads.shares && reads.count < READS_MAX) {
+        reads.address[reads.count] = address;
+        reads.value[reads.count++] = value;
+    }
+    return value;
+}
 
 /* A parameter of the kernel: it has declared all of them before it calls a function. */
 static val parameter(ir_type type, const char *name)
@@ -110,7 +144,8 @@ ckl_val ckl_attention_read(int which, ckl_val batch, ckl_val column)
     val width = input->columns == CKL_ATTENTION_ONE ? imm_as(U32, 1) : parameter(U32, sizes[input->columns]);
     val at = min(convert(U32, column), sub(width, imm(1)));
     layout all = make_layout(shape(parameter(U32, "all_heads"), width), stride(convert(I64, width), 1));
-    return at(gmem_tensor(parameter(U64, pointers[which]), input->dtype, all), convert(U32, batch), at);
+    tensor gInput = gmem_tensor(parameter(U64, pointers[which]), input->dtype, all);
+    return read_once(tensor_address(gInput, coord(convert(U32, batch), at)), input->dtype);
 }
 
 /* Calls */
@@ -123,7 +158,6 @@ custom_score custom_score_of(const attention_form *form, const attention_values 
     c.batch = convert(I32, div(head, p->heads));
     c.head = convert(I32, rem(head, p->heads));
     c.unit = p->score_unit;
-    c.inverse = p->unit;
     return c;
 }
 
@@ -137,7 +171,7 @@ static val call(const custom_score *c, ckl_attention_function function, val x, v
 
 val custom_value(const custom_score *c, val x, val i, val j)
 {
-    return mul(call(c, c->how->score, x, i, j), c->inverse);
+    return call(c, c->how->score, x, i, j);
 }
 
 val custom_slope(const custom_score *c, val x, val i, val j)
@@ -153,10 +187,12 @@ static void score_all(const custom_score *c, const tile_rows *r, val block, tens
     val first = convert(I32, add(mul(block, imm(r->grid->keys)), coordinate(cS, 1, 0))), rows[ONLINE_ROWS_MAX];
     for (int i = 0; i < online_row_count(scores); i++)
         rows[i] = convert(I32, add(r->row, coordinate(cS, 0, online_row_value(scores, i))));
+    custom_share_begin();
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
         val x = at(scores, i), key = add(first, imm(index_at(distances, i)));
         assign(x, custom_value(c, x, rows[online_row_of(scores, i)], key));
     }
+    custom_share_end();
 }
 
 bool attention_score_bends(const char *name)
@@ -191,6 +227,14 @@ val custom_block(const custom_score *c, const token_range *queries, const token_
     return ir_coerce(I32, kind);
 }
 
+void custom_leave(const custom_score *c, tensor scores)
+{
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+        val x = at(scores, i);
+        assign(x, mul(x, c->unit));
+    }
+}
+
 void custom_scores_of(const custom_score *c, const tile_rows *r, val block, val kind, tensor scores)
 {
     if (!c->how)
@@ -203,38 +247,89 @@ void custom_scores_of(const custom_score *c, const tile_rows *r, val block, val 
         score_all(c, r, block, scores);
     IF(eq(kind, imm(CKL_ATTENTION_SKIP)))
         fill(scores, immf(-INFINITY));
+    IF(eq(kind, imm(CKL_ATTENTION_PLAIN)))
+        custom_leave(c, scores);
 }
 
 /* Blocks */
+
+enum { WINDOW = 32, AT_A_TIME = 4 };
 
 static bool has_kinds(const key_walk *w)
 {
     return w->custom->how && w->custom->how->block;
 }
 
-/* The last block up to `from` that is not skipped, i32; less than the first where there is none. */
-static void seek(key_walk *w, val from, bool together)
+/* Block `n`, i32, or the first one where n is less: what to do with it. */
+static val kind_of(const key_walk *w, val n)
 {
-    val n = variable(I32, from), kind = variable(I32, imm(CKL_ATTENTION_SKIP)), first = convert(I32, w->t->first);
     const token_range queries = { w->t->row, w->t->s.q, w->grid->rows };
-    FOREVER {
-        BREAK_IF(lt(n, first));
-        const token_range keys = { mul(convert(U32, n), imm(w->grid->keys)), w->t->s.kv, w->grid->keys };
-        assign(kind, custom_block(w->custom, &queries, &keys));
-        BREAK_IF(ne(kind, imm(CKL_ATTENTION_SKIP)));
-        assign(n, sub(n, imm(1)));
+    val block = convert(U32, max(n, convert(I32, w->t->first)));
+    const token_range keys = { mul(block, imm(w->grid->keys)), w->t->s.kv, w->grid->keys };
+    return custom_block(w->custom, &queries, &keys);
+}
+
+static val is_in_tile(const key_walk *w, val n)
+{
+    return ge(n, convert(I32, w->t->first));
+}
+
+/* The bits of the window: by a lane each, or by one thread some at a time. */
+static void look_at_window(const key_walk *w, bool together)
+{
+    if (together) {
+        val n = sub(w->base, convert(I32, lane())), kind = kind_of(w, n);
+        val seen = logical_and(is_in_tile(w, n), ne(kind, imm(CKL_ATTENTION_SKIP)));
+        assign(w->seen, ir_vote(IR_VOTE_BALLOT, seen));
+        assign(w->scored, ir_vote(IR_VOTE_BALLOT, eq(kind, imm(CKL_ATTENTION_SCORE))));
+        return;
     }
-    w->next = together ? shuffle(n, imm(0)) : n;
-    w->next_kind = together ? shuffle(kind, imm(0)) : kind;
+    assign(w->seen, imm(0));
+    LOOP(group, imm(WINDOW / AT_A_TIME)) {
+        custom_share_begin();
+        val bits = imm_as(U32, 0);
+        for (int i = 0; i < AT_A_TIME; i++) {
+            val at = add(mul(group, imm(AT_A_TIME)), imm(i)), n = sub(w->base, convert(I32, at));
+            val seen = logical_and(is_in_tile(w, n), ne(kind_of(w, n), imm(CKL_ATTENTION_SKIP)));
+            bits = bit_or(bits, select(seen, shift_left(imm_as(U32, 1), at), imm_as(U32, 0)));
+        }
+        custom_share_end();
+        assign(w->seen, bit_or(w->seen, bits));
+    }
+}
+
+/* The next block that is not skipped, i32; less than the first where there is none. */
+static void seek(key_walk *w, bool together)
+{
+    FOREVER {
+        BREAK_IF(logical_or(ne(w->seen, imm(0)), lt(sub(w->base, imm(WINDOW)), convert(I32, w->t->first))));
+        assign(w->base, sub(w->base, imm(WINDOW)));
+        look_at_window(w, together);
+    }
+    val bit = bit_and(w->seen, sub(imm_as(U32, 0), w->seen)), some = ne(bit, imm(0));
+    val number =
+        sub(shift_right(bitcast(I32, convert(F32, bit)), imm(23)), imm(127)); // of the bit: the exponent of 2^number
+    val next = select(some, sub(w->base, number), sub(convert(I32, w->t->first), imm(1)));
+    w->next = together ? shuffle(next, imm(0)) : next;
+    if (together) {
+        val is_scored = ne(bit_and(w->scored, bit), imm(0));
+        val kind = select(is_scored, imm_as(I32, CKL_ATTENTION_SCORE), imm_as(I32, CKL_ATTENTION_PLAIN));
+        w->next_kind = shuffle(select(some, kind, imm_as(I32, CKL_ATTENTION_SKIP)), imm(0));
+    }
+    assign(w->seen, bit_xor(w->seen, bit));
 }
 
 key_walk key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t, bool together)
 {
     key_walk w = { .custom = c, .grid = grid, .t = t };
     if (has_kinds(&w)) {
-        seek(&w, convert(I32, sub(t->end, imm(1))), together);
+        w.base = variable(I32, convert(I32, add(t->end, imm(WINDOW - 1))));
+        w.seen = variable(U32, imm(0));
+        w.scored = variable(U32, imm(0));
+        seek(&w, together);
         w.block = variable(U32, convert(U32, max(w.next, convert(I32, t->first))));
-        w.kind = variable(I32, w.next_kind);
+        if (together)
+            w.kind = variable(I32, w.next_kind);
     } else
         w.block = variable(U32, sub(t->end, imm(1)));
     return w;
@@ -243,7 +338,7 @@ key_walk key_walk_begin(const custom_score *c, const tile_grid *grid, const tile
 void key_walk_look(key_walk *w, bool together)
 {
     if (has_kinds(w))
-        seek(w, sub(convert(I32, w->block), imm(1)), together);
+        seek(w, together);
 }
 
 val key_walk_is_last(const key_walk *w)
@@ -259,6 +354,6 @@ val key_walk_next(const key_walk *w)
 void key_walk_advance(const key_walk *w)
 {
     assign(w->block, key_walk_next(w));
-    if (has_kinds(w))
+    if (w->kind.type)
         assign(w->kind, w->next_kind);
 }

@@ -569,6 +569,7 @@ static void score_pairs(const backward_kernel *k, consumer_role *c, tensor cS, c
 {
     const custom_score custom = custom_of(k, w);
     const pairs all = pairs_of(k, c, cS, w);
+    custom_share_begin();
     for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
         val x = at(c->scores, i), query, key;
         pair_at(&all, i, &query, &key);
@@ -580,6 +581,7 @@ static void score_pairs(const backward_kernel *k, consumer_role *c, tensor cS, c
         }
         assign(x, custom_value(&custom, x, query, key));
     }
+    custom_share_end();
 }
 
 /* Where a custom score leaves a block as it is, its slope is 1. */
@@ -591,9 +593,13 @@ static void score_block(const backward_kernel *k, consumer_role *c, tensor cS, c
         fill(c->bends, immf(1));
     if (k->form.mask)
         mask_pairs(k, c, cS, w);
-    if (custom_blocks(&k->form))
+    if (custom_blocks(&k->form)) {
+        const custom_score custom = custom_of(k, w);
+        IF(eq(w->kind, imm(CKL_ATTENTION_PLAIN)))
+            custom_leave(&custom, c->scores);
         IF(eq(w->kind, imm(CKL_ATTENTION_SCORE)))
             score_pairs(k, c, cS, w);
+    }
     if (custom_of(k, w).how && !custom_blocks(&k->form))
         score_pairs(k, c, cS, w);
 }
