@@ -102,7 +102,36 @@ enum { QUERIES = 5, KEYS = 9, HEAD = 32 };
 
 typedef struct small_problem {
     tensor_of_test q, k, v, o, lse, dout, dq, dk, dv;
+    const char *score;
 } small_problem;
+
+/* A custom score with a slope of its own: a soft cap, and a bias by the key. */
+
+static float cap = 1.5f;
+
+static ckl_val capped(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_val j, void *user)
+{
+    (void)batch, (void)head, (void)i;
+    ckl_val most = ckl_val_f32((double)*(const float *)user);
+    return ckl_val_fma(ckl_val_to_f32(j), ckl_val_f32(-0.25), ckl_val_mul(ckl_val_tanh(ckl_val_div(s, most)), most));
+}
+
+static ckl_val capped_slope(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_val j, void *user)
+{
+    (void)batch, (void)head, (void)i, (void)j;
+    ckl_val t = ckl_val_tanh(ckl_val_div(s, ckl_val_f32((double)*(const float *)user)));
+    return ckl_val_fma(ckl_val_neg(t), t, ckl_val_f32(1));
+}
+
+static const ckl_attention_score capped_score = {
+    .name = "capped", .score = capped, .slope = capped_slope, .user = &cap
+};
+
+static double score_of(const small_problem *p, double s, int j)
+{
+    const double most = (double)cap;
+    return p->score ? most * tanh(s / most) - 0.25 * j : s;
+}
 
 static double loss(const small_problem *p)
 {
@@ -113,7 +142,7 @@ static double loss(const small_problem *p)
             double score = 0;
             for (int l = 0; l < HEAD; l++)
                 score += p->q.value[i * HEAD + l] * p->k.value[j * HEAD + l];
-            total += weight[j] = exp(score / sqrt(HEAD));
+            total += weight[j] = exp(score_of(p, score / sqrt(HEAD), j));
         }
         for (int j = 0; j <= i + KEYS - QUERIES; j++)
             for (int l = 0; l < HEAD; l++)
@@ -137,19 +166,19 @@ static void assert_slopes(small_problem *p, tensor_of_test *x, tensor_of_test *d
     }
 }
 
-static void test_gradients(void **state)
+static void check_gradients(const char *score)
 {
     const int64_t of_q = QUERIES * HEAD, of_k = KEYS * HEAD;
     small_problem p = { make_random(CKL_F16, of_q, 1, 0, 1), make_random(CKL_F16, of_k, 2, 0, 1),
                         make_random(CKL_F16, of_k, 3, 0, 1), make_tensor(CKL_F16, of_q),
                         make_tensor(CKL_F32, QUERIES),       make_random(CKL_F16, of_q, 4, 0, 1),
                         make_tensor(CKL_F16, of_q),          make_tensor(CKL_F16, of_k),
-                        make_tensor(CKL_F16, of_k) };
+                        make_tensor(CKL_F16, of_k),          score };
     ckl_attention_desc desc = {
         .dtype = CKL_F16, .batch = 1, .heads = 1, .q = QUERIES, .kv = KEYS, .d = HEAD, .lse = true
     };
-    (void)state;
     desc.causal = true;
+    desc.score = score;
     ckl_attention_args args = {
         .q = p.q.memory, .k = p.k.memory, .v = p.v.memory, .o = p.o.memory, .lse = p.lse.memory
     };
@@ -169,9 +198,54 @@ static void test_gradients(void **state)
         free_tensor(all[i]);
 }
 
+static void test_gradients(void **state)
+{
+    (void)state;
+    check_gradients(NULL);
+}
+
+static void test_custom_score(void **state)
+{
+    (void)state;
+    assert_int_equal(ckl_attention_score_add(&capped_score), CKL_OK);
+    check_gradients("capped");
+}
+
+/* Names are what kernels are kept by, so a name stands for one score. */
+static void test_names_of_scores(void **state)
+{
+    (void)state;
+    ckl_attention_score other = capped_score;
+    other.name = "other";
+    other.slope = NULL;
+    assert_int_equal(ckl_attention_score_add(&other), CKL_OK);
+    assert_int_equal(ckl_attention_score_add(&other), CKL_OK);
+    const ckl_attention_desc desc = { .direction = CKL_DIRECTION_BACKWARD,
+                                      .dtype = CKL_F16,
+                                      .batch = 1,
+                                      .heads = 1,
+                                      .q = 1,
+                                      .kv = 1,
+                                      .d = 32,
+                                      .score = "other" };
+    ckl_plan *plan;
+    assert_int_equal(ckl_attention_plan(device, &desc, &plan), CKL_INVALID);
+    assert_string_equal(ckl_error(), "attention: score=other has no slope, which its gradients want");
+    other.user = NULL;
+    assert_int_equal(ckl_attention_score_add(&other), CKL_INVALID);
+    assert_string_equal(ckl_error(), "attention_score_add: there is another score 'other'");
+    other.name = "none";
+    assert_int_equal(ckl_attention_score_add(&other), CKL_INVALID);
+    other.name = "a b";
+    assert_int_equal(ckl_attention_score_add(&other), CKL_INVALID);
+    other.name = NULL;
+    assert_int_equal(ckl_attention_score_add(&other), CKL_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_batch_invariance),
-                                        cmocka_unit_test(test_decode_is_attention), cmocka_unit_test(test_gradients) };
+                                        cmocka_unit_test(test_decode_is_attention), cmocka_unit_test(test_gradients),
+                                        cmocka_unit_test(test_custom_score), cmocka_unit_test(test_names_of_scores) };
     return cmocka_run_group_tests_name("attention", tests, open_device, close_device);
 }

@@ -8,14 +8,15 @@
  *
  * scores = X1 * Y1^T give the weights P = 2^(scores - lse), slopes = X2 * Y2^T the gradient dS = P * (slopes - delta). Rounded to
  * 16 bits these accumulators are the first operand of the sums' products as they stand in registers, and Y is the second, so
- * nothing but Y passes through shared memory. One thread brings blocks of Y by TMA; the sums of a block run under the scores
- * of the next one. Where registers do not hold dK and dV together, a kernel of values has dV alone. Before all of them, a kernel gives lse and delta = dO * O of every query; a last one adds up the gradients of
+ * nothing but Y passes through shared memory. One thread brings blocks of Y by TMA, a second warp the stats of queries by ordinary
+ * loads and stores, because reading what a bulk copy brought would want a proxy fence in every step. Where registers do not hold dK and dV together, a kernel of values has dV alone. Before all of them, a kernel gives lse and delta = dO * O of every query; a last one adds up the gradients of
  * sinks.
  */
 #include <stdio.h>
 
 #include "cute/kernel.h"
-#include "operators/attention/attention_tile.h"
+#include "operators/attention/attention_score.h"
+#include "operators/attention/attention_scores.h"
 
 enum {
     WARPGROUP = 128,
@@ -23,6 +24,8 @@ enum {
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads before they store
     CHUNKS_MAX = 4,
     STATS = ATTENTION_STATS,
+    STATS_EACH = 4,   // of a lane: blocks of up to 128
+    COLUMNS_MAX = 64, // of a block, that a thread has values of in a row
 };
 
 /* The kernels. */
@@ -35,6 +38,7 @@ typedef struct backward_kernel {
     attention_values p;
     bool of_keys;
     bool with_d1, with_d2; // dK or dQ; dV
+    bool overlap;          // a block's sums run under the scores of the next one
     int block;             // BN
     columns d, dv;
     tma_copy tmaX1, tmaX2, tmaY1, tmaY2, tmaD1, tmaD2;
@@ -44,6 +48,7 @@ typedef struct backward_kernel {
     pipeline x, ring;
     val row;         // the CTA's first
     val head, batch; // of the rows
+    val x_at, y_at;  // where the sequences of X and Y begin, if ragged
     val first, end;  // blocks
     val heads;       // heads of Y for one of X
 } backward_kernel;
@@ -64,8 +69,7 @@ int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *c)
 
 static int64_t bytes_of_block(const backward_kernel *k)
 {
-    int64_t stats = k->of_keys ? 4 * STATS * k->block : 0;
-    return columns_bytes(k->d, k->block) + columns_bytes(k->dv, k->block) + stats;
+    return columns_bytes(k->d, k->block) + columns_bytes(k->dv, k->block);
 }
 
 static tensor tiles(const char *name, ckl_dtype dtype, columns c, int rows, int count)
@@ -83,7 +87,8 @@ static void describe_memory(backward_kernel *k)
     k->sY2 = tiles("Y2", dtype, k->dv, k->block, c->stages);
     k->sStats = smem_tensor("stats", F32, compact(shape(k->block, STATS, c->stages)), 16);
     k->x = make_pipeline("X barriers", 1, 1, 1);
-    k->ring = make_pipeline("ring", c->stages, 1, c->consumers * WARPGROUP / 32); // each warp releases what it has read
+    k->ring = make_pipeline("ring", c->stages, k->of_keys ? 2 : 1,
+                            c->consumers * WARPGROUP / 32); // each warp releases what it has read
 }
 
 static void describe_maps(backward_kernel *k)
@@ -121,7 +126,23 @@ static void find_blocks(backward_kernel *k)
     if (k->form.right && !k->of_keys)
         end = min(add(add(last_row, p->last), imm(1)), end);
     k->first = div(convert(U32, begin), imm(block));
+    if (k->form.ragged)
+        end = select(lt(k->row, k->of_keys ? p->kv : p->q), end, imm_as(I32, 0));
     k->end = max(div(add(convert(U32, max(end, imm_as(I32, 0))), imm(block - 1)), imm(block)), k->first);
+}
+
+/* From here on the problem is the sequence: its lengths and its diagonal. Rows past its end have no blocks. */
+static void enter_sequence(backward_kernel *k)
+{
+    attention_values *p = &k->p;
+    tile_grid grid = { .ragged = true, TILE_GRID_VALUES(*p) };
+    const sequence s = sequence_of(&grid, k->batch);
+    p->q = s.q;
+    p->kv = s.kv;
+    p->first = s.first;
+    p->last = s.last;
+    k->x_at = k->of_keys ? s.kv_at : s.q_at;
+    k->y_at = k->of_keys ? s.q_at : s.kv_at;
 }
 
 /* The longest rows first where they differ, in heads whose Y fits L2. */
@@ -140,7 +161,15 @@ static void find_place(backward_kernel *k)
     k->head = rem(head, k->of_keys ? kv_heads : p->heads);
     k->batch = div(head, k->of_keys ? kv_heads : p->heads);
     k->heads = k->of_keys ? p->group : imm_as(U32, 1);
+    if (k->form.ragged)
+        enter_sequence(k);
     find_blocks(k);
+}
+
+/* The batch of the tensors, for TMA. */
+static val batch_of_maps(const backward_kernel *k)
+{
+    return k->form.ragged ? imm_as(U32, 0) : k->batch;
 }
 
 /* Head number `i` of those of Y. */
@@ -152,12 +181,14 @@ static val head_of(const backward_kernel *k, val i)
 /* The steps of a CTA: blocks, once for every head of Y. */
 typedef struct walk {
     val block, head;
+    val kind; // of the block, i32, where a custom score has kinds
 } walk;
 
-static walk begin_walk(const backward_kernel *k)
+/* The custom score in the head of Q of a step. */
+static custom_score custom_of(const backward_kernel *k, const walk *w)
 {
-    val none = eq(k->first, k->end), head = select(none, k->heads, imm_as(U32, 0));
-    return (walk){ variable(U32, k->first), variable(U32, head) };
+    val head = k->of_keys ? head_of(k, w->head) : k->head;
+    return custom_score_of(&k->form, &k->p, add(mul(k->batch, k->p.heads), head));
 }
 
 static val is_over(const backward_kernel *k, const walk *w)
@@ -165,11 +196,47 @@ static val is_over(const backward_kernel *k, const walk *w)
     return ge(w->head, k->heads);
 }
 
-static void advance(const backward_kernel *k, walk *w)
+static void turn_over(const backward_kernel *k, walk *w)
 {
     val next = add(w->block, imm(1)), turn = eq(next, k->end);
     assign(w->head, add(w->head, select(turn, imm_as(U32, 1), imm_as(U32, 0))));
     assign(w->block, select(turn, k->first, next));
+}
+
+/* On to the next block that is not skipped. With `together` all lanes walk, and ptxas sees the numbers to be the same. */
+static void skip_blocks(const backward_kernel *k, walk *w, bool together)
+{
+    const int rows = k->cfg->consumers * ROWS;
+    FOREVER {
+        BREAK_IF(is_over(k, w));
+        const token_range of_x = { k->row, k->of_keys ? k->p.kv : k->p.q, rows };
+        const token_range of_y = { mul(w->block, imm(k->block)), k->of_keys ? k->p.q : k->p.kv, k->block };
+        custom_score custom = custom_of(k, w);
+        assign(w->kind, k->of_keys ? custom_block(&custom, &of_y, &of_x) : custom_block(&custom, &of_x, &of_y));
+        BREAK_IF(ne(w->kind, imm(CKL_ATTENTION_SKIP)));
+        turn_over(k, w);
+    }
+    val *const numbers[] = { &w->block, &w->head, &w->kind };
+    for (int i = 0; i < COUNT_OF(numbers) && together; i++)
+        assign(*numbers[i], shuffle(*numbers[i], imm(0)));
+}
+
+static walk begin_walk(const backward_kernel *k, bool together)
+{
+    val none = eq(k->first, k->end), head = select(none, k->heads, imm_as(U32, 0));
+    walk w = { .block = variable(U32, k->first), .head = variable(U32, head) };
+    if (custom_blocks(&k->form)) {
+        w.kind = variable(I32, imm(CKL_ATTENTION_SKIP));
+        skip_blocks(k, &w, together);
+    }
+    return w;
+}
+
+static void advance(const backward_kernel *k, walk *w, bool together)
+{
+    turn_over(k, w);
+    if (custom_blocks(&k->form))
+        skip_blocks(k, w, together);
 }
 
 /* Producer */
@@ -183,11 +250,12 @@ static void load_chunks(const tma_copy *tma, tensor sTile, val row, const val *o
 static void load_x(const backward_kernel *k)
 {
     pipeline_state at = producer_state(&k->x);
-    const val outer[] = { k->head, k->batch };
+    const val outer[] = { k->head, batch_of_maps(k) };
     int64_t bytes = columns_bytes(k->d, ROWS) + (k->with_d1 ? columns_bytes(k->dv, ROWS) : 0);
     pipeline_expect(&k->x, &at, imm(k->cfg->consumers * (int)bytes));
     for (int w = 0; w < k->cfg->consumers; w++) {
         val row = add(k->row, imm(w * ROWS)), barrier = pipeline_full_barrier(&k->x, &at);
+        row = k->form.ragged ? add(row, k->x_at) : row;
         load_chunks(&k->tmaX1, slice(k->sX1, _, _, _, w), row, outer, barrier);
         if (k->with_d1)
             load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), row, outer, barrier);
@@ -207,35 +275,68 @@ static void load_y(const backward_kernel *k, const walk *w, pipeline_state *at)
 {
     const int block = k->block;
     val head = head_of(k, w->head), row = mul(w->block, imm(block));
-    const val outer[] = { head, k->batch };
+    const val outer[] = { head, batch_of_maps(k) };
+    row = k->form.ragged ? add(row, k->y_at) : row;
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)bytes_of_block(k)));
     val barrier = pipeline_full_barrier(&k->ring, at);
     load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), row, outer, barrier);
-    for (int i = 0; i < STATS && k->of_keys; i++)
-        bulk_load(local_tile(slice(stats_of(k, head), _, i), leaf(block), coord(w->block)),
-                  slice(k->sStats, _, i, at->stage), barrier);
     load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), row, outer, barrier);
     pipeline_advance(at);
+}
+
+/* The stats of a block, by a warp. They are loaded before the stage is free. */
+static void load_stats(const backward_kernel *k, const walk *w, pipeline_state *at)
+{
+    const int each = (k->block + 31) / 32;
+    tensor gStats = stats_of(k, head_of(k, w->head)); // (ROWS_OF_STATS,STATS)
+    val row = mul(w->block, imm(k->block)), loaded[STATS][STATS_EACH];
+    for (int i = 0; i < each; i++)
+        for (int s = 0; s < STATS; s++)
+            loaded[s][i] = at(gStats, add(row, min(add(lane(), imm(32 * i)), imm(k->block - 1))), s);
+    pipeline_wait_empty(&k->ring, at);
+    for (int i = 0; i < each; i++)
+        IF(lt(add(lane(), imm(32 * i)), imm(k->block))) {
+            for (int s = 0; s < STATS; s++)
+                set(k->sStats, coord(add(lane(), imm(32 * i)), s, at->stage), loaded[s][i]);
+        }
+    warp_sync();
+    IF(eq(lane(), imm(0)))
+        pipeline_arrive(&k->ring, at);
+    pipeline_advance(at);
+}
+
+static void stats_producer(const backward_kernel *k)
+{
+    pipeline_state at = producer_state(&k->ring);
+    walk w = begin_walk(k, true);
+    FOREVER {
+        BREAK_IF(is_over(k, &w));
+        load_stats(k, &w, &at);
+        advance(k, &w, true);
+    }
 }
 
 /* One thread. */
 static void producer(const backward_kernel *k)
 {
     if (k->cfg->consumers > 1)
-        warpgroup_reg_dealloc(24);
+        warpgroup_reg_dealloc(k->of_keys ? 32 : 24);
     IF(eq(warp(), imm(0))) {
         IF(elect()) {
             pipeline_state at = producer_state(&k->ring);
-            walk w = begin_walk(k);
+            walk w = begin_walk(k, false);
             load_x(k);
             FOREVER {
                 BREAK_IF(is_over(k, &w));
                 load_y(k, &w, &at);
-                advance(k, &w);
+                advance(k, &w, false);
             }
         }
     }
+    if (k->of_keys)
+        IF(eq(warp(), imm(1)))
+            stats_producer(k);
 }
 
 /* Consumers */
@@ -248,7 +349,7 @@ typedef struct consumer_role {
     tensor tCrY1[CHUNKS_MAX], tCrY2[CHUNKS_MAX]; // (1,MMA_K,STAGES)
     tensor tCrY1t, tCrY2t;                       // (1,MMA_K,STAGES)
     tensor scores, slopes;                       // (MMA,1,1): weights later; their gradients
-    tensor bends;                                // what a soft cap makes of a slope, times the weight
+    tensor bends;                                // what a soft cap or a custom score makes of a slope, times the weight
     tensor weights, gradients;                   // (PAIRS,1,MMA_K)
     tensor d1, d2;                               // (MMA,1,1)
     val offset[2], delta[2];                     // of the rows of a thread, if they are queries
@@ -267,6 +368,12 @@ static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
 static val consumer_thread(void)
 {
     return rem(thread(), imm(WARPGROUP));
+}
+
+/* Is a score's derivative other than 1? */
+static bool has_bends(const backward_kernel *k)
+{
+    return k->with_d1 && (k->form.softcap || attention_score_bends(k->form.score));
 }
 
 static consumer_role describe_consumer(const backward_kernel *k)
@@ -291,7 +398,7 @@ static consumer_role describe_consumer(const backward_kernel *k)
     if (k->with_d1) {
         c.tCrY1t = descriptors_B(&c.d1_mma, turned_chunks(k->sY1, k->d, stages, columns_bytes(k->d, block) / 2));
         c.slopes = fragment_C(&c.scores_mma, ROWS, block);
-        c.bends = k->form.softcap ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
+        c.bends = has_bends(k) ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
         c.gradients = fragment_A_words(&c.d1_mma, ROWS, block);
         c.d1 = fragment_C(&c.d1_mma, ROWS, k->d.used);
         fill(c.d1, immf(0));
@@ -370,14 +477,30 @@ static void hide_queries(const backward_kernel *k, consumer_role *c, val block)
 
 /* Weights */
 
-/* Of value i: -lse, or delta (which: 0, 1), of its query: of the row, or by the columns from this block's in shared memory. */
-static val stat_of(const backward_kernel *k, const consumer_role *c, tensor cS, val stage, int which, int64_t i)
+/* -lse, or delta (which: 0, 1), of a thread's queries: by its rows, or where these are keys by its columns. */
+typedef struct stats {
+    bool of_columns;
+    val of[COLUMNS_MAX];
+} stats;
+
+static stats find_stats(const backward_kernel *k, const consumer_role *c, tensor cS, val stage, int which)
 {
-    if (!k->of_keys)
-        return which ? c->delta[online_row_of(c->scores, i)] : c->offset[online_row_of(c->scores, i)];
+    stats s = { .of_columns = k->of_keys };
+    const val *of_row = which ? c->delta : c->offset;
     tensor sStats = slice(k->sStats, _, which, stage); // (BN)
-    int64_t at = index_at(coordinate_distances(cS, 1), i);
-    return at(sStats, add(coordinate(cS, 1, 0), imm(at)));
+    for (int i = 0; i < 2 && !k->of_keys; i++)
+        s.of[i] = of_row[i];
+    for (int64_t i = 0; i < static_size(c->scores.layout) && k->of_keys && !ir_failed(); i++)
+        if (online_row_of(c->scores, i) == 0)
+            s.of[i / 4 * 2 + i % 2] =
+                at(sStats, add(coordinate(cS, 1, 0), imm(index_at(coordinate_distances(cS, 1), i))));
+    return s;
+}
+
+/* Of value i. */
+static val stat_of(const stats *s, const consumer_role *c, int64_t i)
+{
+    return s->of[s->of_columns ? i / 4 * 2 + i % 2 : online_row_of(c->scores, i)];
 }
 
 static void load_row_stats(const backward_kernel *k, consumer_role *c)
@@ -386,40 +509,123 @@ static void load_row_stats(const backward_kernel *k, consumer_role *c)
     tensor gStats = stats_of(k, k->head); // (ROWS_OF_STATS,STATS)
     for (int i = 0; i < 2; i++) {
         val row = add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i)));
-        row = min(row, sub(k->p.q, imm(1)));
+        row = min(row, sub(k->p.stats_rows, imm(1)));
         c->offset[i] = at(gStats, row, 0);
         c->delta[i] = at(gStats, row, 1);
     }
 }
 
-/* Scores become weights; with a soft cap the bends are made on the way. */
-static void weigh(const backward_kernel *k, consumer_role *c, tensor cS, val stage, val block)
+/* Scores become what a soft cap and a custom score make of them, and bends the derivatives. */
+static void cap(const backward_kernel *k, consumer_role *c)
 {
-    if (k->form.softcap) {
-        cap_scores(c->scores, k->p.factor);
-        for (int64_t i = 0; i < static_size(c->scores.layout) && k->with_d1 && !ir_failed(); i++) {
-            val x = at(c->scores, i);
-            set(c->bends, i, fma(neg(x), x, immf(1)));
-        }
+    cap_scores(c->scores, k->p.factor);
+    for (int64_t i = 0; i < static_size(c->scores.layout) && has_bends(k) && !ir_failed(); i++) {
+        val x = at(c->scores, i);
+        set(c->bends, i, fma(neg(x), x, immf(1)));
     }
+}
+
+/* The query and the key of each of a thread's scores. */
+typedef struct pairs {
+    bool of_keys;
+    tensor scores;
+    layout distances;
+    val column, rows[2]; // u32
+} pairs;
+
+static pairs pairs_of(const backward_kernel *k, const consumer_role *c, tensor cS, const walk *w)
+{
+    pairs p = { .of_keys = k->of_keys, .scores = c->scores, .distances = coordinate_distances(cS, 1) };
+    p.column = add(mul(w->block, imm(k->block)), coordinate(cS, 1, 0));
+    for (int i = 0; i < 2; i++)
+        p.rows[i] = add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i)));
+    return p;
+}
+
+static void pair_at(const pairs *p, int64_t i, val *query, val *key)
+{
+    val row = p->rows[online_row_of(p->scores, i)], column = add(p->column, imm(index_at(p->distances, i)));
+    *query = p->of_keys ? column : row;
+    *key = p->of_keys ? row : column;
+}
+
+/* A bias, or hidden keys. What it has for tokens past the last ones is of no matter: the last one's. */
+static void mask_pairs(const backward_kernel *k, consumer_role *c, tensor cS, const walk *w)
+{
+    const attention_values *p = &k->p;
+    const pairs all = pairs_of(k, c, cS, w);
+    val head = k->of_keys ? head_of(k, w->head) : k->head, query, key;
+    tile_grid grid = { TILE_GRID_VALUES(*p) };
+    tile t = { .head = add(mul(k->batch, p->heads), head) };
+    const score_mask mask = score_mask_of(&grid, &t, &k->form, p);
+    for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
+        pair_at(&all, i, &query, &key);
+        val x = at(c->scores, i), by = at(mask.gM, min(query, sub(p->q, imm(1))), min(key, sub(p->kv, imm(1))));
+        assign(x, masked_score(&mask, x, by));
+    }
+}
+
+static void score_pairs(const backward_kernel *k, consumer_role *c, tensor cS, const walk *w)
+{
+    const custom_score custom = custom_of(k, w);
+    const pairs all = pairs_of(k, c, cS, w);
+    custom_share_begin();
+    for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
+        val x = at(c->scores, i), query, key;
+        pair_at(&all, i, &query, &key);
+        query = convert(I32, query);
+        key = convert(I32, key);
+        if (k->with_d1 && attention_score_bends(k->form.score)) {
+            val bend = custom_slope(&custom, x, query, key);
+            set(c->bends, i, k->form.softcap ? mul(bend, at(c->bends, i)) : bend);
+        }
+        assign(x, custom_value(&custom, x, query, key));
+    }
+    custom_share_end();
+}
+
+/* Where a custom score leaves a block as it is, its slope is 1. */
+static void score_block(const backward_kernel *k, consumer_role *c, tensor cS, const walk *w)
+{
+    if (k->form.softcap)
+        cap(k, c);
+    else if (has_bends(k))
+        fill(c->bends, immf(1));
+    if (k->form.mask)
+        mask_pairs(k, c, cS, w);
+    if (custom_blocks(&k->form)) {
+        const custom_score custom = custom_of(k, w);
+        IF(eq(w->kind, imm(CKL_ATTENTION_PLAIN)))
+            custom_leave(&custom, c->scores);
+        IF(eq(w->kind, imm(CKL_ATTENTION_SCORE)))
+            score_pairs(k, c, cS, w);
+    }
+    if (custom_of(k, w).how && !custom_blocks(&k->form))
+        score_pairs(k, c, cS, w);
+}
+
+/* Scores become weights; bends are made on the way. */
+static void weigh(const backward_kernel *k, consumer_role *c, tensor cS, const stats *offset, const walk *w)
+{
+    score_block(k, c, cS, w);
     if (k->of_keys)
-        hide_queries(k, c, block);
+        hide_queries(k, c, w->block);
     else
-        hide_keys(k, c, block);
+        hide_keys(k, c, w->block);
     for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
         val x = at(c->scores, i);
-        assign(x, exp2_ftz(fma(x, k->p.exponent, stat_of(k, c, cS, stage, 0, i))));
-        if (k->form.softcap && k->with_d1)
+        assign(x, exp2_ftz(fma(x, k->p.exponent, stat_of(offset, c, i))));
+        if (has_bends(k))
             set(c->bends, i, mul(at(c->bends, i), x));
     }
 }
 
 /* Slopes become gradients of the scores. */
-static void differentiate(const backward_kernel *k, consumer_role *c, tensor cS, val stage)
+static void differentiate(consumer_role *c, const stats *delta)
 {
     for (int64_t i = 0; i < static_size(c->slopes.layout) && !ir_failed(); i++) {
         val x = at(c->slopes, i);
-        assign(x, mul(at(c->bends, i), sub(x, stat_of(k, c, cS, stage, 1, i))));
+        assign(x, mul(at(c->bends, i), sub(x, stat_of(delta, c, i))));
     }
 }
 
@@ -441,9 +647,16 @@ static void add_gradients(const backward_kernel *k, const consumer_role *c, val 
     mma_commit();
 }
 
+static void release(const backward_kernel *k, val stage)
+{
+    warp_sync(); // all lanes are done with the stats
+    IF(eq(lane(), imm(0)))
+        pipeline_release(&k->ring, stage);
+}
+
 /*
- * One block. Waits are for all but so many of the groups under way: the sums of the block before, these scores and slopes, the sum
- * of weighted values.
+ * One block. Waits are for all but so many of the groups under way: with overlap the sums of the block before, these scores and
+ * slopes, the sum of weighted values.
  */
 static void step(const backward_kernel *k, consumer_role *c, tensor cS, const walk *w, val before)
 {
@@ -453,23 +666,28 @@ static void step(const backward_kernel *k, consumer_role *c, tensor cS, const wa
     issue_scores(c, c->tCrX1, c->tCrY1, k->d, c->scores, stage);
     if (k->with_d1)
         issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
-    mma_wait(k->with_d1 ? 2 : 1);
-    warp_sync(); // all lanes are done with the stats
-    IF(logical_and(eq(lane(), imm(0)), ne(before, imm(k->cfg->stages))))
-        pipeline_release(&k->ring, before);
+    const stats offset = find_stats(k, c, cS, stage, 0);
+    if (k->overlap) {
+        mma_wait(k->with_d1 ? 2 : 1);
+        IF(ne(before, imm(k->cfg->stages)))
+            release(k, before);
+    }
     mma_wait(k->with_d1 ? 1 : 0);
-    weigh(k, c, cS, stage, w->block);
+    weigh(k, c, cS, &offset, w);
     if (k->with_d2)
         add_values(k, c, stage);
     if (k->with_d1) {
+        const stats delta = find_stats(k, c, cS, stage, 1);
         mma_wait(k->with_d2 ? 1 : 0);
-        differentiate(k, c, cS, stage);
-    }
-    if (k->of_keys)
-        fence_proxy_async(); // stats have been read before a copy overwrites them
-    if (k->with_d1)
+        differentiate(c, &delta);
         add_gradients(k, c, stage);
-    assign(before, stage);
+    }
+    if (k->overlap)
+        assign(before, stage);
+    else {
+        mma_wait(0);
+        release(k, stage);
+    }
     pipeline_advance(&c->at);
 }
 
@@ -491,6 +709,44 @@ static void store(const backward_kernel *k, const consumer_role *c, const tma_co
     }
 }
 
+/* The same of a sequence, from registers, two elements at a time: a box of TMA would reach into the next one. */
+static void store_ragged(const backward_kernel *k, const consumer_role *c, int which, tensor acc, columns n)
+{
+    tiled_mma mma = warpgroup_mma(k->form.dtype, n.piece, "SS");
+    const int width = which == ATTENTION_V ? k->form.dv : k->form.d;
+    layout all = make_layout(shape(k->of_keys ? k->p.kv : k->p.q, width, k->p.heads),
+                             stride(k->p.ld[which], 1, k->p.ld_head[which]));
+    tensor gAll = gmem_tensor(k->p.grad[which], k->form.dtype, all);
+    gAll.address = tensor_address(gAll, coord(k->x_at, 0, 0));
+    tensor gD = slice(gAll, _, _, k->head); // (TOKENS,D)
+    int_tuple limits = gD.layout.shape, tiler = shape(ROWS, n.piece);
+    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &mma, ROWS, n.piece);
+    val m = add(div(k->row, imm(ROWS)), c->index);
+    for (int i = 0; i < n.used / n.piece; i++) {
+        tensor cD = partition_D(&each, local_tile(identity_tensor(limits), tiler, coord(m, i)), consumer_thread());
+        tensor tDgD = partition_D(&each, local_tile(gD, tiler, coord(m, i)), consumer_thread());
+        copy_if(&each, cD, limits, accumulator_columns(acc, i * n.piece, n.piece), tDgD, 0);
+    }
+}
+
+static void store_gradients(const backward_kernel *k, const consumer_role *c)
+{
+    if (k->form.ragged) {
+        if (k->with_d1)
+            store_ragged(k, c, k->of_keys ? ATTENTION_K : ATTENTION_Q, c->d1, k->d);
+        if (k->with_d2)
+            store_ragged(k, c, ATTENTION_V, c->d2, k->dv);
+        return;
+    }
+    named_sync(add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP); // all are done with the rows' memory
+    if (k->with_d1)
+        store(k, c, &k->tmaD1, c->d1, slice(k->sX1, _, _, _, c->index), k->d);
+    if (k->with_d2)
+        store(k, c, &k->tmaD2, c->d2, slice(k->sX2, _, _, _, c->index), k->dv);
+    IF(c->first_thread)
+        tma_store_wait(0);
+}
+
 static void scale_all(tensor acc, val factor)
 {
     for (int64_t i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
@@ -505,7 +761,7 @@ static void consumer(const backward_kernel *k)
         warpgroup_reg_alloc(240);
     consumer_role c = describe_consumer(k);
     tensor cS = partition_C(&c.scores_mma, identity_tensor(shape(ROWS, k->block)), consumer_thread()); // (MMA,1,1)
-    walk w = begin_walk(k);
+    walk w = begin_walk(k, true);
     val before = variable(U32, imm(k->cfg->stages)); // none
     pipeline_state x = consumer_state(&k->x);
     if (!k->of_keys)
@@ -514,18 +770,12 @@ static void consumer(const backward_kernel *k)
     FOREVER {
         BREAK_IF(is_over(k, &w));
         step(k, &c, cS, &w, before);
-        advance(k, &w);
+        advance(k, &w, true);
     }
     mma_wait(0);
     if (k->with_d1)
         scale_all(c.d1, k->p.scale);
-    named_sync(add(c.index, imm(BARRIER_CONSUMER)), WARPGROUP); // all are done with the rows' memory
-    if (k->with_d1)
-        store(k, &c, &k->tmaD1, c.d1, slice(k->sX1, _, _, _, c.index), k->d);
-    if (k->with_d2)
-        store(k, &c, &k->tmaD2, c.d2, slice(k->sX2, _, _, _, c.index), k->dv);
-    IF(c.first_thread)
-        tma_store_wait(0);
+    store_gradients(k, &c);
 }
 
 static void describe_gradients(const attention_sm90_backward_config *cfg, int kernel)
@@ -533,6 +783,7 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
     const bool of_keys = kernel != OF_QUERIES;
     backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != OF_VALUES };
     k.with_d2 = kernel == (cfg->apart ? OF_VALUES : OF_KEYS);
+    k.overlap = cfg->overlap || !of_keys;
     k.d = columns_of(cfg->form.d);
     k.dv = columns_of(cfg->form.dv);
     k.block = of_keys ? cfg->block : cfg->keys;
