@@ -93,7 +93,9 @@ ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const con
     X(owner, i64, filter, [CONV_MODES])                                         \
     X(owner, i64, step, [CONV_MODES])                                           \
     X(owner, i64, dilation, [CONV_MODES])                                       \
-    X(owner, i64, pad, [CONV_MODES])
+    X(owner, i64, pad, [CONV_MODES])                                            \
+    X(owner, u32, tap)                    /* sm90: the number of the first */   \
+    X(owner, u32, tap_step, [CONV_MODES]) /* from one to the next along each */
 
 KERNEL_PARAMS(conv, CONV_PARAMS);
 
@@ -151,8 +153,15 @@ typedef struct conv_sm90_config {
 enum {
     CONV_SM90_K = 64,      // channels of a stage: rows of 128 bytes
     CONV_SM90_ROWS = 64,   // pixels of a consumer
+    CONV_SM90_SPAN = 64,   // columns of a box that is N-major
     CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
 };
+
+/* Is W's tile N-major, in spans of channels for each filter? Else K-major. */
+static inline bool conv_sm90_n_major(const conv_sm90_config *c)
+{
+    return c->form.direction == CKL_CONV_DATA;
+}
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_sm90_shape {
@@ -166,6 +175,17 @@ typedef struct conv_sm90_shape {
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
 
 void conv_sm90(const void *config, int kernel);
+
+/* Of a problem in NHWC: may this config compute it, where rows of channels begin at whole 16 bytes? Pure. */
+ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
+
+/* Configs to consider, and what they cost, but for the form. Pure. */
+bool conv_sm90_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, conv_sm90_config *config);
+plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
+
+/* Enqueues kernel 0 of a plan; the tensors lie as `at` says, the residual as y. */
+ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *config, const ckl_conv_desc *desc,
+                            const ckl_conv_args *args, const conv_tensor at[CONV_TENSORS], ckl_stream stream);
 
 /* depthwise */
 

@@ -1,6 +1,9 @@
 /*
  * conv_sm90.c - a persistent, warp-specialised convolution for Hopper: implicit GEMM of NHWC images without a copy of patches.
  *
+ * What is said of x, y and filters holds of the gradient of data for dy, dx and channels: pixels of dx that lie as far from a
+ * place of the filter as those of a launch do see the same taps, backwards; W comes N-major, as it lies in memory.
+ *
  *   a tile            a box of pixels of y, columns by rows by images, times some filters
  *   warpgroup 0       producer: for every tap and 64 channels TMA loads the box of x that lies under the tap, shifted, with the
  *                     filters' strides, and with zeros for what is outside; and the filters' elements of that tap
@@ -29,6 +32,7 @@ typedef struct conv_kernel {
     conv_values p;
     tma_copy tmaX, tmaW, tmaY, tmaResidual;
     tensor sX, sW; // (BM,BK,STAGES), (BN,BK,STAGES)
+    tensor sSpans; // (BK,SPAN,SPANS,STAGES): an N-major W as TMA writes it
     tensor sY;     // (ROWS,COLS,BUFFERS,CONSUMERS)
     pipeline ring;
     int64_t residual_barriers;              // one per consumer: its next residual has arrived
@@ -75,7 +79,8 @@ static void describe_boxes(conv_kernel *k)
     const int x_step[] = { 1, c->step_w, c->step_h, 1, 1 };
     const int y_box[] = { s->y_cols, s->part_w, s->part_h, 1, s->part_n };
     k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, 128);
-    k->tmaW = make_tma(k->p.mW, c->form.dtype, 3, c->tile_n, CONV_SM90_K, 128);
+    k->tmaW = conv_sm90_n_major(c) ? make_tma(k->p.mW, c->form.dtype, 3, CONV_SM90_K, CONV_SM90_SPAN, 128)
+                                   : make_tma(k->p.mW, c->form.dtype, 3, c->tile_n, CONV_SM90_K, 128);
     k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, 128);
     if (c->form.residual)
         k->tmaResidual = make_tma_box(k->p.mR, c->form.out, 5, y_box, NULL, 128);
@@ -89,11 +94,26 @@ static tensor tiles_of(const char *name, ckl_dtype dtype, int rows, int cols, in
     return smem_tensor(name, dtype, with_swizzle(tma_tile_layout(dtype, rows, cols, 128).sw, all), 1024);
 }
 
+/* One span of columns after the other, each of all K. */
+static void describe_spans(conv_kernel *k)
+{
+    enum { K = CONV_SM90_K, SPAN = CONV_SM90_SPAN };
+    const conv_sm90_config *c = k->cfg;
+    const int spans = c->tile_n / SPAN;
+    layout columns =
+        make_layout(shape(shape(SPAN, spans), K, c->stages), stride(stride(1, SPAN * K), SPAN, (int64_t)c->tile_n * K));
+    k->sSpans = tiles_of("W", c->form.dtype, K, SPAN, spans, c->stages);
+    k->sW = tensor_with_layout(k->sSpans, with_swizzle(k->sSpans.layout.sw, columns));
+}
+
 static void describe_memory(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
     k->sX = slice(tiles_of("X", c->form.dtype, k->size.tile_m, CONV_SM90_K, c->stages, 1), _, _, _, 0);
-    k->sW = slice(tiles_of("W", c->form.dtype, c->tile_n, CONV_SM90_K, c->stages, 1), _, _, _, 0);
+    if (conv_sm90_n_major(c))
+        describe_spans(k);
+    else
+        k->sW = slice(tiles_of("W", c->form.dtype, c->tile_n, CONV_SM90_K, c->stages, 1), _, _, _, 0);
     k->sY = tiles_of("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, CONV_SM90_BUFFERS, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
     if (c->form.residual)
@@ -139,7 +159,19 @@ static val under(const conv_kernel *k, const tile_place *place, val tap, int m)
     return sub(add(first, mul(tap, number(k->p.dilation[m]))), number(k->p.pad[m]));
 }
 
-/* Fills one stage: some channels of the pixels under a tap, and the filters' of that tap, which is number `tap` of them. */
+/* Of the filters' tap number `tap` the part of a stage. */
+static void load_filters(const conv_kernel *k, const pipeline_state *at, val filter, val tap, val channel, val full)
+{
+    if (!conv_sm90_n_major(k->cfg)) {
+        tma_load_of(&k->tmaW, slice(k->sW, _, _, at->stage), filter, channel, 1, &tap, full, imm(0));
+        return;
+    }
+    for (int i = 0; i < k->cfg->tile_n / CONV_SM90_SPAN && !ir_failed(); i++)
+        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, i, at->stage), channel, add(filter, imm(i * CONV_SM90_SPAN)), 1,
+                    &tap, full, imm(0));
+}
+
+/* Fills one stage: some channels of the pixels under a tap, and the filters' of that tap. */
 static void load_stage(const conv_kernel *k, const pipeline_state *at, const tile_place *place, const val *pixel,
                        val tap, val channel)
 {
@@ -148,27 +180,27 @@ static void load_stage(const conv_kernel *k, const pipeline_state *at, const til
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
     tma_load_of(&k->tmaX, slice(k->sX, _, _, at->stage), pixel[2], channel, 3, outer, full, imm(0));
-    tma_load_of(&k->tmaW, slice(k->sW, _, _, at->stage), place->filter, channel, 1, &tap, full, imm(0));
+    load_filters(k, at, place->filter, tap, channel, full);
 }
 
 static void load_tiles(const conv_kernel *k)
 {
     pipeline_state stage = producer_state(&k->ring);
-    val tap = variable(U32, imm(0)), filter[CONV_MODES];
+    val filter[CONV_MODES];
     for (int m = 0; m < CONV_MODES; m++)
         filter[m] = number(k->p.filter[m]);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
-        assign(tap, imm(0));
         LOOP(t, filter[0])
             LOOP(r, filter[1])
                 LOOP(s, filter[2]) {
                     const val pixel[] = { under(k, &place, t, 0), under(k, &place, r, 1), under(k, &place, s, 2) };
+                    val plane = add(mul(t, k->p.tap_step[0]), mul(r, k->p.tap_step[1]));
+                    val tap = add(k->p.tap, add(plane, mul(s, k->p.tap_step[2])));
                     LOOP(chunk, k->chunks) {
                         load_stage(k, &stage, &place, pixel, tap, mul(chunk, imm(CONV_SM90_K)));
                         pipeline_advance(&stage);
                     }
-                    assign(tap, add(tap, imm(1)));
                 }
     }
 }
