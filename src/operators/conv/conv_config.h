@@ -95,7 +95,10 @@ ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const con
     X(owner, i64, dilation, [CONV_MODES])                                       \
     X(owner, i64, pad, [CONV_MODES])                                            \
     X(owner, u32, tap)                    /* sm90: the number of the first */   \
-    X(owner, u32, tap_step, [CONV_MODES]) /* from one to the next along each */
+    X(owner, u32, tap_step, [CONV_MODES]) /* from one to the next along each */ \
+    X(owner, pointer, sums)               /* sm90_weight: of all slices */      \
+    X(owner, pointer, bias_sums)                                                \
+    X(owner, i64, sum_pitch) /* elements from tap to tap */
 
 KERNEL_PARAMS(conv, CONV_PARAMS);
 
@@ -133,60 +136,6 @@ enum {
 
 void conv_sm80(const void *config, int kernel);
 
-/* sm90 */
-
-#define CONV_SM90_CONFIG(X, owner)                                                    \
-    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")              \
-    X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                \
-    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")       \
-    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")           \
-    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")         \
-    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of 64 channels in shared memory") \
-    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")  \
-    X(owner, int, step_h, "1", "", "rows")
-
-typedef struct conv_sm90_config {
-    conv_form form;
-    CONV_SM90_CONFIG(FIELD_MEMBER, )
-} conv_sm90_config;
-
-enum {
-    CONV_SM90_K = 64,      // channels of a stage: rows of 128 bytes
-    CONV_SM90_ROWS = 64,   // pixels of a consumer
-    CONV_SM90_SPAN = 64,   // columns of a box that is N-major
-    CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
-};
-
-/* Is W's tile N-major, in spans of channels for each filter? Else K-major. */
-static inline bool conv_sm90_n_major(const conv_sm90_config *c)
-{
-    return c->form.direction == CKL_CONV_DATA;
-}
-
-/* What the kernel and its host side derive alike from a config. */
-typedef struct conv_sm90_shape {
-    int tile_m;                 // pixels of a CTA
-    int part_w, part_h, part_n; // the box of a consumer's pixels
-    int next_w, next_h, next_n; // from one consumer's to the next one's
-    int y_cols;                 // of a staging buffer
-    int64_t stage_bytes, smem_bytes;
-} conv_sm90_shape;
-
-conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
-
-void conv_sm90(const void *config, int kernel);
-
-/* Of a problem in NHWC: may this config compute it, where rows of channels begin at whole 16 bytes? Pure. */
-ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
-
-/* Configs to consider, and what they cost, but for the form. Pure. */
-bool conv_sm90_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, conv_sm90_config *config);
-plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
-
-/* Enqueues kernel 0 of a plan; the tensors lie as `at` says, the residual as y. */
-ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *config, const ckl_conv_desc *desc,
-                            const ckl_conv_args *args, const conv_tensor at[CONV_TENSORS], ckl_stream stream);
-
 /* depthwise */
 
 #define CONV_DEPTHWISE_CONFIG(X, owner)                                                         \
@@ -208,8 +157,8 @@ typedef struct conv_depthwise_config {
 
 void conv_depthwise(const void *config, int kernel);
 
-extern const implementation conv_depthwise_implementation;
-extern const implementation conv_sm90_implementation, conv_sm80_implementation, conv_naive_implementation;
+extern const implementation conv_depthwise_implementation, conv_sm90_implementation, conv_sm90_weight_implementation;
+extern const implementation conv_sm80_implementation, conv_naive_implementation;
 
 /* A problem line's: the desc, and what sets all its strides, dilations or pads, slices alone where there are some. */
 typedef struct conv_problem {

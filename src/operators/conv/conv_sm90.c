@@ -13,6 +13,7 @@
 
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_sm90.h"
 #include "skeletons/activation.h"
 
 enum {

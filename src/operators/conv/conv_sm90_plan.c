@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "base/math.h"
-#include "operators/conv/conv_config.h"
+#include "operators/conv/conv_sm90.h"
 
 enum { LAUNCHES_MAX = 64 }; // of the gradient of data
 
@@ -45,13 +45,17 @@ static int64_t channels_in(const ckl_conv_desc *d)
     return d->direction == CKL_CONV_DATA ? d->k : d->c;
 }
 
+static conv_box box_of(const conv_sm90_config *c)
+{
+    return (conv_box){ c->box_w, c->box_h, c->box_n };
+}
+
 /* Tiles of pixels and filters of a launch. */
 static double tiles_of(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
     int64_t at[CONV_MODES];
     places_of(d, at);
-    return (double)at[0] * (double)ceil_div(at[1], c->box_h) * (double)ceil_div(at[2], c->box_w) *
-           (double)ceil_div(d->n, c->box_n) * (double)ceil_div(channels_out(d), c->tile_n);
+    return conv_boxes(at, d->n, box_of(c)) * (double)ceil_div(channels_out(d), c->tile_n);
 }
 
 static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
@@ -62,25 +66,14 @@ static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
     return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - first) / each);
 }
 
-/* The box with the fewest tiles; among equals narrow ones, which were fastest (bench/notes/conv.md). */
 static void fit_box(const ckl_conv_desc *d, conv_sm90_config *c)
 {
-    static const int sides[] = { 4, 8, 2, 16, 1, 32, 64, 128 };
-    const int pixels = CONV_SM90_ROWS * c->consumers;
-    conv_sm90_config best = *c;
-    double fewest = INFINITY;
-    for (int w = 0; w < COUNT_OF(sides); w++)
-        for (int h = 1; sides[w] * h <= pixels; h *= 2) {
-            c->box_w = sides[w];
-            c->box_h = h;
-            c->box_n = pixels / (sides[w] * h);
-            const double tiles = tiles_of(d, c);
-            if (tiles < fewest) {
-                fewest = tiles;
-                best = *c;
-            }
-        }
-    *c = best;
+    int64_t at[CONV_MODES];
+    places_of(d, at);
+    const conv_box box = conv_fit_box(at, d->n, CONV_SM90_ROWS * c->consumers);
+    c->box_w = box.w;
+    c->box_h = box.h;
+    c->box_n = box.n;
 }
 
 /* Consumers and filters. */
@@ -151,13 +144,7 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
         FAIL(CKL_INVALID, "conv sm90: step_w=%d step_h=%d are not the problem's strides", c->step_w, c->step_h);
     if (c->consumers < 1 || c->consumers > 2)
         FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2", c->consumers);
-    if (!is_power_of_two(c->box_w) || !is_power_of_two(c->box_h) || !is_power_of_two(c->box_n) || c->box_w > 128 ||
-        c->box_h > 128 || c->box_w * c->box_h > 128 || c->box_n > 128 ||
-        c->box_w * c->box_h * c->box_n != CONV_SM90_ROWS * c->consumers)
-        FAIL(CKL_INVALID, "conv sm90: a box of %dx%dx%d is not %d pixels in powers of two", c->box_n, c->box_h,
-             c->box_w, CONV_SM90_ROWS * c->consumers);
-    if ((c->box_w - 1) * c->step_w >= 256 || (c->box_h - 1) * c->step_h >= 256)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: a box of %dx%d with its strides is more than TMA takes", c->box_h, c->box_w);
+    TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, c->step_w, c->step_h));
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     if (c->tile_n < s.y_cols || c->tile_n % 64 || c->tile_n > 256 || (c->tile_n > 192 && c->form.residual))
         FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of 64 up to %d", c->tile_n,
@@ -182,17 +169,6 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (in % unit || out % out_unit || (conv_sm90_n_major(config) && out % unit))
         FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c, d->k);
     return conv_sm90_admit(d, device, config);
-}
-
-/* A tensor of pixels for TMA: channels, columns, rows, slices, images. */
-static param_tensor pixels(const void *pointer, const conv_tensor *t)
-{
-    param_tensor p = { .pointer = pointer };
-    for (int i = 0; i < CONV_RANK; i++) {
-        p.size[i] = t->shape[CONV_RANK - 1 - i];
-        p.stride[i] = t->stride[CONV_RANK - 1 - i];
-    }
-    return p;
 }
 
 /* The filters: channels, filters, taps. */
@@ -251,7 +227,7 @@ static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, c
         own.stride[1 + mode] *= m[mode].stride;
         own.shape[1 + mode] = p.y_size[mode] = r < m[mode].x ? ceil_div(m[mode].x - r, m[mode].stride) : 0;
     }
-    p.mY = pixels((const char *)p.from[CONV_X] + offset * (int64_t)ckl_dtype_bytes(d->out), &own);
+    p.mY = conv_pixels((const char *)p.from[CONV_X] + offset * (int64_t)ckl_dtype_bytes(d->out), &own);
     return launch_tiles(plan, c, &p, stream);
 }
 
@@ -266,14 +242,14 @@ ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, con
     p.c = channels_in(d);
     p.k = channels_out(d);
     if (d->direction == CKL_CONV_DATA) {
-        p.mX = pixels(a->dy, &at[CONV_Y]);
+        p.mX = conv_pixels(a->dy, &at[CONV_Y]);
         for (int64_t i = 0; i < launches_of(d); i++)
             TRY(launch_data(plan, c, d, i, &at[CONV_X], p, stream));
         return CKL_OK;
     }
-    p.mX = pixels(a->x, &at[CONV_X]);
-    p.mY = pixels(a->y, &at[CONV_Y]);
-    p.mR = pixels(a->residual, &at[CONV_Y]);
+    p.mX = conv_pixels(a->x, &at[CONV_X]);
+    p.mY = conv_pixels(a->y, &at[CONV_Y]);
+    p.mR = conv_pixels(a->residual, &at[CONV_Y]);
     return launch_tiles(plan, c, &p, stream);
 }
 

@@ -406,6 +406,16 @@ static const char *const cases[] = {
     "n=1 c=8 h=13 w=12 k=8 r=3 s=5 stride_h=2 stride_w=4 pad=3 dilation=2 direction=data out=f32 impl=sm90 # taps "
     "apart",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 direction=data dtype=bf16 impl=sm90",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 direction=weight bias=1 out=f32 impl=sm90_weight config='consumers=1 slices=1'",
+    "n=5 c=72 h=14 w=7 k=136 pad=1 direction=weight bias=1 impl=sm90_weight "
+    "config='consumers=2 tile_n=192 slices=3 stages=4'   # two chunks of channels, two tiles of filters",
+    "n=3 c=8 h=13 w=12 k=200 r=3 s=5 stride_h=2 stride_w=3 pad=2 dilation=2 direction=weight dtype=bf16 "
+    "impl=sm90_weight "
+    "config='consumers=2 tile_n=256 slices=2 stages=3'",
+    "n=40 c=136 h=9 w=9 k=72 r=1 s=1 direction=weight dtype=bf16 impl=sm90_weight config='tile_n=64 slices=1'",
+    "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 direction=weight dtype=bf16 impl=sm90_weight config='slices=2'",
+    "n=2 c=16 h=40 w=40 k=64 r=7 s=7 pad=3 direction=weight impl=sm90_weight "
+    "config='consumers=1 tile_n=64 slices=4'    # more tiles than CTAs",
     "n=2 c=12 h=8 w=8 k=12 groups=12 pad=1 impl=sm80",
     "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=depthwise",
     "n=2 c=72 h=7 w=21 k=72 groups=72 r=3 s=5 pad=2 stride=2 out=f32 impl=depthwise # columns past the end",
