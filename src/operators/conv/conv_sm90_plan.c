@@ -275,6 +275,7 @@ const implementation conv_sm90_implementation = {
     .config = FIELD_TABLE(sm90_fields),
     .candidate = candidate_sm90,
     .cost = cost_sm90,
+    .rival = &conv_packed_implementation,
     .admit = admit_sm90,
     .describe = conv_sm90,
     .params = &conv_param_list,
