@@ -276,3 +276,102 @@ const implementation conv_packed_implementation = {
     .workspace_bytes = workspace_packed,
     .launch = launch_packed,
 };
+
+/* The gradient of weights, which is written as it lies by the kernel that adds slices: there are two or more. */
+
+static packed_problem packed_weight_of(const ckl_conv_desc *d, bool fold)
+{
+    packed_problem p = packed_of(d, fold);
+    p.copied[CONV_W] = false;
+    return p;
+}
+
+static bool candidate_packed_weight(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    enum { WIDTHS = 8 };
+    const ckl_conv_desc *d = desc;
+    conv_packed_weight_config *c = config;
+    c->nchw = d->layout == CKL_IMAGE_NCHW;
+    c->fold = i >= WIDTHS;
+    if (i >= 2 * WIDTHS || (c->fold && !can_fold(d)))
+        return false;
+    const packed_problem p = packed_weight_of(d, c->fold);
+    return conv_weight_candidate(&p.inner, device, i % WIDTHS, 2, &c->conv);
+}
+
+static plan_cost cost_packed_weight(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const conv_packed_weight_config *c = config;
+    const packed_problem p = packed_weight_of(desc, c->fold);
+    plan_cost cost = conv_weight_cost(&p.inner, device, &c->conv);
+    cost.us += cost_of_copies(desc, &p);
+    return cost;
+}
+
+static ckl_status admit_packed_weight(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const conv_packed_weight_config *c = config;
+    if (d->direction != CKL_CONV_WEIGHT)
+        FAIL(CKL_UNSUPPORTED, "conv packed_weight: it computes the gradient of weights alone");
+    if (c->nchw != (d->layout == CKL_IMAGE_NCHW))
+        FAIL(CKL_INVALID, "conv packed_weight: nchw=%d is not the problem's layout", c->nchw);
+    if (c->fold && !can_fold(d))
+        FAIL(CKL_UNSUPPORTED, "conv packed_weight: fold=1 takes up to %d channels and neighbouring columns",
+             FOLDED_MAX);
+    if (c->conv.slices == 1)
+        FAIL(CKL_INVALID, "conv packed_weight: slices=1 are not added");
+    const packed_problem p = packed_weight_of(d, c->fold);
+    TRY(conv_weight_admit(&p.inner, device, &c->conv));
+    return check_copies(d, &p);
+}
+
+static int64_t workspace_packed_weight(const ckl_plan *plan)
+{
+    const conv_packed_weight_config *c = plan->config;
+    const packed_problem p = packed_weight_of(plan->desc, c->fold);
+    return bytes_of_copies(plan->desc, &p) + conv_weight_workspace(&p.inner, &c->conv);
+}
+
+void conv_packed_weight(const void *config, int kernel)
+{
+    const conv_packed_weight_config *c = config;
+    if (kernel == CONV_PACKED_MAIN)
+        conv_sm90_weight(&c->conv, 0);
+    else if (kernel == CONV_PACKED_IN)
+        conv_pack(c->conv.form.dtype, c->nchw && !c->fold, false);
+    else
+        conv_weight_add(&c->conv, c->fold);
+}
+
+static ckl_status launch_packed_weight(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const conv_packed_weight_config *c = plan->config;
+    const packed_problem p = packed_weight_of(plan->desc, c->fold);
+    ckl_conv_args a = *(const ckl_conv_args *)args;
+    char *workspace = plan_workspace(plan, a.workspace);
+    TRY(copy_in(plan, &p, CONV_PACKED_IN, CONV_X, &a.x, &workspace, stream));
+    TRY(copy_in(plan, &p, CONV_PACKED_IN, CONV_Y, &a.dy, &workspace, stream));
+    a.workspace = workspace;
+    return conv_weight_launch(plan, &c->conv, &p.inner, &a, p.at, CONV_PACKED_ADD, p.channels[CONV_X], stream);
+}
+
+static const field packed_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_packed_weight_config, conv.form))     //
+                                              CONV_WEIGHT_CONFIG(FIELD_NESTED, (conv_packed_weight_config, conv)) //
+                                              CONV_PACKED_CONFIG(FIELD_ROW, conv_packed_weight_config) };
+
+const implementation conv_packed_weight_implementation = {
+    .name = "packed_weight",
+    .summary = "sm90_weight on copies, as packed is sm90; Hopper",
+    .config_bytes = sizeof(conv_packed_weight_config),
+    .config = FIELD_TABLE(packed_weight_fields),
+    .candidate = candidate_packed_weight,
+    .cost = cost_packed_weight,
+    .admit = admit_packed_weight,
+    .describe = conv_packed_weight,
+    .kernels = CONV_PACKED_WEIGHT_KERNELS,
+    .params = &conv_param_list,
+    .target = IR_SM90A,
+    .workspace_bytes = workspace_packed_weight,
+    .launch = launch_packed_weight,
+};

@@ -20,8 +20,9 @@ typedef struct conv_packed_weight_config {
 
 enum { CONV_PACK_THREADS = 256 }; // a vector each
 
-/* Kernels of a plan. */
+/* Kernels of a plan; of the gradient of weights the third adds slices, and is the last. */
 enum { CONV_PACKED_MAIN, CONV_PACKED_IN, CONV_PACKED_OUT, CONV_PACKED_RESIDUAL, CONV_PACKED_KERNELS };
+enum { CONV_PACKED_ADD = CONV_PACKED_OUT, CONV_PACKED_WEIGHT_KERNELS };
 
 /* Describes the copy of a tensor of that type, or the copy back; across: neighbouring threads have neighbouring columns. */
 void conv_pack(ckl_dtype dtype, bool across, bool back);

@@ -113,4 +113,24 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *devic
 ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *config, const ckl_conv_desc *desc,
                             const ckl_conv_args *args, const conv_tensor at[CONV_TENSORS], ckl_stream stream);
 
+/* The same of the gradient of weights; slices: no fewer than `least`. */
+bool conv_weight_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, int least,
+                           conv_sm90_weight_config *config);
+plan_cost conv_weight_cost(const ckl_conv_desc *desc, const ckl_device_info *device,
+                           const conv_sm90_weight_config *config);
+ckl_status conv_weight_admit(const ckl_conv_desc *desc, const ckl_device_info *device,
+                             const conv_sm90_weight_config *config);
+int64_t conv_weight_workspace(const ckl_conv_desc *desc, const conv_sm90_weight_config *config);
+
+/*
+ * Kernel 0, and kernel `add` of a plan, which writes dw of the plan's own problem; columns: channels of a column of x, where
+ * `desc` has the columns of a filter folded into them. args->workspace is there.
+ */
+ckl_status conv_weight_launch(const ckl_plan *plan, const conv_sm90_weight_config *config, const ckl_conv_desc *desc,
+                              const ckl_conv_args *args, const conv_tensor at[CONV_TENSORS], int add, int64_t columns,
+                              ckl_stream stream);
+
+/* Describes the kernel that adds slices; fold: columns of a filter are part of the channels. */
+void conv_weight_add(const conv_sm90_weight_config *config, bool fold);
+
 #endif

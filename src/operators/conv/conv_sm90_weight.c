@@ -380,29 +380,35 @@ static val f32_at(val address, val elements)
     return add(address, convert(U64, mul(elements, imm(4))));
 }
 
-/* To dw, as it lies. */
-static void store_filter(const conv_values *p, tensor rSum, val k, val tap, val c, ckl_dtype out)
+/* To dw, as it lies; folded: `c` counts through columns of the filter as well. */
+static void store_filter(const conv_values *p, tensor rSum, val k, val tap, val c, ckl_dtype out, bool fold)
 {
+    tensor gW = gmem_tensor(p->from[CONV_W], out, make_layout(dynamic(imm64(1)), leaf(1)));
     val index = mul(k, p->w[0]);
-    for (int m = CONV_MODES - 1; m >= 0; m--) {
+    for (int m = (fold ? 2 : CONV_MODES) - 1; m >= 0; m--) {
         val filter = number(p->filter[m]);
         index = add(index, mul(convert(I64, m ? rem(tap, filter) : tap), p->w[1 + m]));
         tap = div(tap, filter);
     }
     for (int i = 0; i < CONV_WEIGHT_VECTOR; i++) {
-        val channel = add(c, imm64(i));
-        IF(lt(channel, p->c))
-            set(gmem_tensor(p->from[CONV_W], out, make_layout(dynamic(imm64(1)), leaf(1))),
-                add(index, mul(channel, p->w[4])), at(rSum, i));
+        val channel = add(c, imm64(i)), inside = yes(), place = index;
+        if (fold) {
+            val column = convert(I64, div(number(channel), p->packed_channels));
+            channel = sub(channel, mul(column, convert(I64, p->packed_channels)));
+            inside = lt(column, p->filter[2]);
+            place = add(place, mul(column, p->w[3]));
+        }
+        IF(logical_and(inside, lt(channel, p->c)))
+            set(gW, add(place, mul(channel, p->w[4])), at(rSum, i));
     }
 }
 
-static void add_all(const conv_sm90_weight_config *cfg)
+void conv_weight_add(const conv_sm90_weight_config *cfg, bool fold)
 {
     launch_bounds(ADDERS, 0);
     conv_values p = params_of(conv);
     val vectors = convert(U32, div(p.sum_pitch, imm64(CONV_WEIGHT_VECTOR))), taps = imm(1);
-    for (int m = 0; m < CONV_MODES; m++)
+    for (int m = 0; m < (fold ? 2 : CONV_MODES); m++)
         taps = mul(taps, number(p.filter[m]));
     val v = add(mul(cta_x(), imm(ADDERS)), thread()), count = mul(mul(number(p.k), taps), vectors);
     grid_wait();
@@ -412,7 +418,7 @@ static void add_all(const conv_sm90_weight_config *cfg)
         val all = mul(mul(p.k, convert(I64, taps)), p.sum_pitch);
         val first = f32_at(p.sums, mul(convert(I64, v), imm64(CONV_WEIGHT_VECTOR)));
         tensor rSum = add_slices(cfg, first, all, CONV_WEIGHT_VECTOR);
-        store_filter(&p, rSum, convert(I64, div(row, taps)), rem(row, taps), c, cfg->form.out);
+        store_filter(&p, rSum, convert(I64, div(row, taps)), rem(row, taps), c, cfg->form.out, fold);
     }
     if (cfg->form.bias) {
         val k = sub(v, count);
@@ -428,5 +434,5 @@ void conv_sm90_weight(const void *config, int kernel)
     if (kernel == 0)
         multiply(config);
     else
-        add_all(config);
+        conv_weight_add(config, false);
 }

@@ -72,11 +72,9 @@ static int stages_of(const conv_sm90_weight_config *c, const ckl_device_info *de
  * Cycles of a tile: its stages at the rate of the tensor cores, or of 64 bytes a cycle from L2 to an SM, and the epilogue. Sums of
  * slices go to memory and back, which is mostly L2, and are added by a launch of its own.
  */
-static plan_cost cost_sm90_weight(const void *desc, const ckl_device_info *device, const void *config)
+plan_cost conv_weight_cost(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_weight_config *c)
 {
     const double PRODUCTS = 2048, BYTES = 64, EPILOGUE = 10, START = 2000, HERTZ = 1.7e9, SUM_BYTES = 4e6, SUM_US = 2;
-    const ckl_conv_desc *d = desc;
-    const conv_sm90_weight_config *c = config;
     const conv_weight_shape s = conv_weight_shape_of(c);
     const double multiply = (double)s.tile_m * c->tile_n * CONV_WEIGHT_PIXELS / PRODUCTS,
                  load = (double)s.stage_bytes / BYTES;
@@ -86,25 +84,24 @@ static plan_cost cost_sm90_weight(const void *desc, const ckl_device_info *devic
     return (plan_cost){ (waves * tile + START) / HERTZ * 1e6 + sums, multiply > load ? "tensor cores" : "loads" };
 }
 
-/* As many slices as cost least. */
-static int slices_of(const ckl_conv_desc *d, const ckl_device_info *device, conv_sm90_weight_config c)
+/* As many slices as cost least, no fewer than `least`. */
+static int slices_of(const ckl_conv_desc *d, const ckl_device_info *device, int least, conv_sm90_weight_config c)
 {
     const int most = (int)fmin(SLICES_MAX, boxes_of(d, &c));
-    int best = d->c * (int64_t)ckl_dtype_bytes(d->out) % 16 ? 2 : 1;
-    double least = INFINITY;
+    int best = least;
+    double least_us = INFINITY;
     for (c.slices = best; c.slices <= most; c.slices++) {
-        const double us = cost_sm90_weight(d, device, &c).us;
-        best = us < least ? c.slices : best;
-        least = fmin(us, least);
+        const double us = conv_weight_cost(d, device, &c).us;
+        best = us < least_us ? c.slices : best;
+        least_us = fmin(us, least_us);
     }
     return best;
 }
 
-static bool candidate_sm90_weight(const void *desc, const ckl_device_info *device, int i, void *config)
+bool conv_weight_candidate(const ckl_conv_desc *d, const ckl_device_info *device, int i, int least,
+                           conv_sm90_weight_config *c)
 {
     static const int widths[] = { 64, 128, 192, 256 };
-    const ckl_conv_desc *d = desc;
-    conv_sm90_weight_config *c = config;
     int64_t at[CONV_MODES];
     if (i >= 2 * COUNT_OF(widths))
         return false;
@@ -118,9 +115,25 @@ static bool candidate_sm90_weight(const void *desc, const ckl_device_info *devic
     c->box_n = box.n;
     c->step_w = (int)d->stride_w;
     c->step_h = (int)d->stride_h;
-    c->slices = slices_of(d, device, *c);
+    c->slices = slices_of(d, device, least, *c);
     c->stages = stages_of(c, device);
     return true;
+}
+
+/* dw is stored in whole 16 bytes, sums in any. */
+static bool can_store(const ckl_conv_desc *d)
+{
+    return d->c * (int64_t)ckl_dtype_bytes(d->out) % 16 == 0;
+}
+
+static bool candidate_sm90_weight(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    return conv_weight_candidate(desc, device, i, can_store(desc) ? 1 : 2, config);
+}
+
+static plan_cost cost_sm90_weight(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return conv_weight_cost(desc, device, config);
 }
 
 static ckl_status check_config(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_weight_config *c)
@@ -140,15 +153,13 @@ static ckl_status check_config(const ckl_conv_desc *d, const ckl_device_info *de
     if (c->slices < 1 || c->slices > SLICES_MAX || c->slices > boxes_of(d, c))
         FAIL(CKL_INVALID, "conv sm90_weight: slices=%d is not in 1..%d, or more than boxes of pixels", c->slices,
              SLICES_MAX);
-    if (c->slices == 1 && d->c * (int64_t)ckl_dtype_bytes(d->out) % 16)
+    if (c->slices == 1 && !can_store(d))
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: slices=1 stores whole 16 bytes, c=%" PRId64 " are not", d->c);
     return CKL_OK;
 }
 
-static ckl_status admit_sm90_weight(const void *desc, const ckl_device_info *device, const void *config)
+ckl_status conv_weight_admit(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_weight_config *c)
 {
-    const ckl_conv_desc *d = desc;
-    const conv_sm90_weight_config *c = config;
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: %s has no wgmma", device->id);
     if (d->direction != CKL_CONV_WEIGHT)
@@ -156,15 +167,10 @@ static ckl_status admit_sm90_weight(const void *desc, const ckl_device_info *dev
     TRY(conv_check_form("sm90_weight", d, &c->form));
     if (d->dtype == CKL_F32)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: dtype=f32 is none of f16, bf16");
-    if (d->layout != CKL_IMAGE_NHWC)
-        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: layout=nchw has its channels apart");
     if (d->groups != 1)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: groups=%" PRId64 " are not one", d->groups);
     if (d->n == 0 || d->c == 0)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: n=%" PRId64 " c=%" PRId64 " leave no products", d->n, d->c);
-    if (d->c % 8 || d->k % 8)
-        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c,
-             d->k);
     if (d->stride_d > 1 || d->stride_h > 8 || d->stride_w > 8)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: TMA takes strides of up to 8, and of slices 1");
     TRY(check_config(d, device, c));
@@ -181,13 +187,27 @@ static int64_t bytes_of_sums(const ckl_conv_desc *d)
     return d->k * taps_of(d) * sum_pitch(d) * (int64_t)sizeof(float);
 }
 
-/* The sums of all slices, then those of the bias. */
-static int64_t workspace_sm90_weight(const ckl_plan *plan)
+static ckl_status admit_sm90_weight(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const conv_sm90_weight_config *c = plan->config;
-    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_desc *d = desc;
+    if (d->layout != CKL_IMAGE_NHWC)
+        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: layout=nchw has its channels apart");
+    if (d->c % 8 || d->k % 8)
+        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c,
+             d->k);
+    return conv_weight_admit(d, device, config);
+}
+
+/* The sums of all slices, then those of the bias. */
+int64_t conv_weight_workspace(const ckl_conv_desc *d, const conv_sm90_weight_config *c)
+{
     const int64_t of_bias = d->bias ? d->k * (int64_t)sizeof(float) : 0;
     return c->slices == 1 ? 0 : c->slices * (bytes_of_sums(d) + of_bias);
+}
+
+static int64_t workspace_sm90_weight(const ckl_plan *plan)
+{
+    return conv_weight_workspace(plan->desc, plan->config);
 }
 
 /* The sums for TMA: channels, taps, filters, slices. */
@@ -198,28 +218,50 @@ static param_tensor sums_map(const ckl_conv_desc *d, const void *pointer, int64_
                            .stride = { 1, pitch, taps_of(d) * pitch, d->k * taps_of(d) * pitch } };
 }
 
-static ckl_status launch_sm90_weight(const ckl_plan *plan, const void *args, ckl_stream stream)
+/* Kernel 1, which writes dw as the problem has it. */
+static ckl_status launch_add(const ckl_plan *plan, const ckl_conv_desc *inner, int kernel, int64_t columns,
+                             conv_params p, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
-    const ckl_conv_args *a = args;
-    const conv_sm90_weight_config *c = plan->config;
-    const conv_tensor x = conv_tensor_of(d, CONV_X), y = conv_tensor_of(d, CONV_Y);
-    if (!PLAN_ALIGNED(16, a->x, a->dy) || (c->slices == 1 && !PLAN_ALIGNED(16, a->dw)))
-        FAIL(CKL_INVALID, "conv sm90_weight: a pointer is not aligned to 16 bytes; impl=naive takes any");
+    const conv_tensor w = conv_tensor_of(d, CONV_W);
+    for (int i = 0; i < CONV_RANK; i++)
+        p.w[i] = w.stride[i];
+    p.filter[2] = d->s;
+    p.c = d->c;
+    p.packed_channels = (uint32_t)columns;
+    const int64_t threads = bytes_of_sums(inner) / (4 * CONV_WEIGHT_VECTOR) + (d->bias ? d->k : 0);
+    return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(threads, CONV_WEIGHT_THREADS) }, &p, stream);
+}
+
+ckl_status conv_weight_launch(const ckl_plan *plan, const conv_sm90_weight_config *c, const ckl_conv_desc *d,
+                              const ckl_conv_args *a, const conv_tensor at[CONV_TENSORS], int add, int64_t columns,
+                              ckl_stream stream)
+{
     const bool direct = c->slices == 1;
-    char *sums = direct ? NULL : plan_workspace(plan, a->workspace);
+    char *sums = a->workspace;
+    if (!PLAN_ALIGNED(16, a->x, a->dy) || (direct && !PLAN_ALIGNED(16, a->dw)))
+        FAIL(CKL_INVALID, "conv sm90_weight: a pointer is not aligned to 16 bytes; impl=naive takes any");
     conv_params p = conv_params_of(d, a);
-    p.mX = conv_pixels(a->x, &x);
-    p.mY = conv_pixels(a->dy, &y);
+    p.mX = conv_pixels(a->x, &at[CONV_X]);
+    p.mY = conv_pixels(a->dy, &at[CONV_Y]);
     p.mW = sums_map(d, direct ? a->dw : sums, direct ? d->c : sum_pitch(d), c->slices);
     p.sums = sums;
     p.bias_sums = direct ? NULL : sums + c->slices * bytes_of_sums(d);
     p.sum_pitch = sum_pitch(d);
     const int64_t tiles = (int64_t)tiles_of(d, c) * c->slices;
     TRY(plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, &p, stream));
-    const int64_t threads = bytes_of_sums(d) / (4 * CONV_WEIGHT_VECTOR) + (d->bias ? d->k : 0);
-    return direct ? CKL_OK
-                  : plan_launch(plan, 1, (plan_grid){ .x = ceil_div(threads, CONV_WEIGHT_THREADS) }, &p, stream);
+    return direct ? CKL_OK : launch_add(plan, d, add, columns, p, stream);
+}
+
+static ckl_status launch_sm90_weight(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    ckl_conv_args a = *(const ckl_conv_args *)args;
+    conv_tensor at[CONV_TENSORS];
+    for (int i = 0; i < CONV_TENSORS; i++)
+        at[i] = conv_tensor_of(d, i);
+    a.workspace = plan_workspace(plan, a.workspace);
+    return conv_weight_launch(plan, plan->config, d, &a, at, 1, d->c, stream);
 }
 
 static const field sm90_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_weight_config, form)) //
@@ -233,6 +275,7 @@ const implementation conv_sm90_weight_implementation = {
     .config = FIELD_TABLE(sm90_weight_fields),
     .candidate = candidate_sm90_weight,
     .cost = cost_sm90_weight,
+    .rival = &conv_packed_weight_implementation,
     .admit = admit_sm90_weight,
     .describe = conv_sm90_weight,
     .kernels = 2,
