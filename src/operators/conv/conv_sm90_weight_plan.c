@@ -226,7 +226,8 @@ static ckl_status launch_add(const ckl_plan *plan, const ckl_conv_desc *inner, i
     const conv_tensor w = conv_tensor_of(d, CONV_W);
     for (int i = 0; i < CONV_RANK; i++)
         p.w[i] = w.stride[i];
-    p.filter[2] = d->s;
+    for (int i = 0; i < CONV_MODES; i++)
+        p.filter[i] = w.shape[1 + i];
     p.c = d->c;
     p.packed_channels = (uint32_t)columns;
     const int64_t threads = bytes_of_sums(inner) / (4 * CONV_WEIGHT_VECTOR) + (d->bias ? d->k : 0);
