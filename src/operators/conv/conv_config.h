@@ -96,8 +96,9 @@ ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const con
     X(owner, i64, pad, [CONV_MODES])                                            \
     X(owner, u32, tap)                    /* sm90: the number of the first */   \
     X(owner, u32, tap_step, [CONV_MODES]) /* from one to the next along each */ \
-    X(owner, pointer, sums)               /* sm90_weight: of all slices */      \
+    X(owner, pointer, sums)               /* of all slices, in f32 */           \
     X(owner, pointer, bias_sums)                                                \
+    X(owner, u32, sum_images)      /* sliced: of a slice */                     \
     X(owner, i64, sum_pitch)       /* elements from tap to tap */               \
     X(owner, u32, packed_row)      /* packed: elements from row to row */       \
     X(owner, u32, packed_channels) /* from column to column */                  \
@@ -161,7 +162,7 @@ typedef struct conv_depthwise_config {
 void conv_depthwise(const void *config, int kernel);
 
 extern const implementation conv_depthwise_implementation, conv_sm90_implementation, conv_sm90_weight_implementation;
-extern const implementation conv_packed_implementation, conv_packed_weight_implementation;
+extern const implementation conv_sliced_implementation, conv_packed_implementation, conv_packed_weight_implementation;
 extern const implementation conv_sm80_implementation, conv_naive_implementation;
 
 /* A problem line's: the desc, and what sets all its strides, dilations or pads, slices alone where there are some. */

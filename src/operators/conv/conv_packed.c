@@ -207,6 +207,8 @@ static ckl_status admit_packed(const void *desc, const ckl_device_info *device, 
     const conv_packed_config *c = config;
     if (c->nchw != (d->layout == CKL_IMAGE_NCHW))
         FAIL(CKL_INVALID, "conv packed: nchw=%d is not the problem's layout", c->nchw);
+    if (c->conv.slices != 1)
+        FAIL(CKL_UNSUPPORTED, "conv packed: slices=%d are added by sliced", c->conv.slices);
     if (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d)))
         FAIL(CKL_UNSUPPORTED, "conv packed: fold=1 takes up to %d channels and neighbouring columns, and no gradient",
              FOLDED_MAX);

@@ -21,9 +21,10 @@ enum {
     BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
 };
 
-/* Where a tile begins: pixels outermost first, its image, its first filter. */
+/* Where a tile begins: pixels outermost first, its image, its first filter; its slice, and the K tiles of that. */
 typedef struct tile_place {
     val at[CONV_MODES], image, filter;
+    val slice, first, k_tiles;
 } tile_place;
 
 /* Everything the roles share. */
@@ -127,7 +128,7 @@ static void describe_schedule(conv_kernel *k)
     const int box[CONV_MODES] = { 1, c->box_h, c->box_w };
     k->images = tiles_along(k->p.n, c->box_n);
     k->filters = tiles_along(k->p.k, c->tile_n);
-    k->count = mul(k->images, k->filters);
+    k->count = mul(mul(k->images, k->filters), imm(c->slices));
     k->chunks = tiles_along(k->p.c, CONV_SM90_K);
     k->k_tiles = k->chunks;
     for (int m = 0; m < CONV_MODES; m++) {
@@ -135,6 +136,16 @@ static void describe_schedule(conv_kernel *k)
         k->count = mul(k->count, k->tiles[m]);
         k->k_tiles = mul(k->k_tiles, number(k->p.filter[m]));
     }
+}
+
+/* A tile's slice, which counts slowest, and what of the sum it has; returns the rest. */
+static val find_slice(const conv_kernel *k, tile_place *place, val number)
+{
+    val slices = imm(k->cfg->slices);
+    place->slice = div(number, k->images);
+    place->first = div(mul(k->k_tiles, place->slice), slices);
+    place->k_tiles = sub(div(mul(k->k_tiles, add(place->slice, imm(1))), slices), place->first);
+    return rem(number, k->images);
 }
 
 /* Filters fastest: CTAs side by side read the same pixels. */
@@ -147,6 +158,9 @@ static tile_place place_of(const conv_kernel *k, val tile)
         place.at[m] = mul(rem(rest, k->tiles[m]), imm(box[m]));
         rest = div(rest, k->tiles[m]);
     }
+    place.k_tiles = k->k_tiles;
+    if (k->cfg->slices > 1)
+        rest = find_slice(k, &place, rest);
     place.image = mul(rest, imm(k->cfg->box_n));
     return place;
 }
@@ -184,25 +198,46 @@ static void load_stage(const conv_kernel *k, const pipeline_state *at, const til
     load_filters(k, at, place->filter, tap, channel, full);
 }
 
+/* The chunk of channels `chunk` of the pixels and filters of one tap. */
+static void load_chunk(const conv_kernel *k, pipeline_state *stage, const tile_place *place, const val at[CONV_MODES],
+                       val chunk)
+{
+    val pixel[CONV_MODES], tap = k->p.tap;
+    for (int m = 0; m < CONV_MODES; m++) {
+        pixel[m] = under(k, place, at[m], m);
+        tap = add(tap, mul(at[m], k->p.tap_step[m]));
+    }
+    load_stage(k, stage, place, pixel, tap, mul(chunk, imm(CONV_SM90_K)));
+    pipeline_advance(stage);
+}
+
+static void load_all(const conv_kernel *k, pipeline_state *stage, const tile_place *place)
+{
+    LOOP(t, number(k->p.filter[0]))
+        LOOP(r, number(k->p.filter[1]))
+            LOOP(s, number(k->p.filter[2]))
+                LOOP(chunk, k->chunks)
+                    load_chunk(k, stage, place, (const val[]){ t, r, s }, chunk);
+}
+
+static void load_slice(const conv_kernel *k, pipeline_state *stage, const tile_place *place)
+{
+    LOOP(i, place->k_tiles) {
+        val all = add(place->first, i), rest = div(all, k->chunks), at[CONV_MODES];
+        for (int m = CONV_MODES - 1; m >= 0; m--) {
+            at[m] = rem(rest, number(k->p.filter[m]));
+            rest = div(rest, number(k->p.filter[m]));
+        }
+        load_chunk(k, stage, place, at, rem(all, k->chunks));
+    }
+}
+
 static void load_tiles(const conv_kernel *k)
 {
     pipeline_state stage = producer_state(&k->ring);
-    val filter[CONV_MODES];
-    for (int m = 0; m < CONV_MODES; m++)
-        filter[m] = number(k->p.filter[m]);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
-        LOOP(t, filter[0])
-            LOOP(r, filter[1])
-                LOOP(s, filter[2]) {
-                    const val pixel[] = { under(k, &place, t, 0), under(k, &place, r, 1), under(k, &place, s, 2) };
-                    val plane = add(mul(t, k->p.tap_step[0]), mul(r, k->p.tap_step[1]));
-                    val tap = add(k->p.tap, add(plane, mul(s, k->p.tap_step[2])));
-                    LOOP(chunk, k->chunks) {
-                        load_stage(k, &stage, &place, pixel, tap, mul(chunk, imm(CONV_SM90_K)));
-                        pipeline_advance(&stage);
-                    }
-                }
+        (k->cfg->slices > 1 ? load_slice : load_all)(k, &stage, &place);
     }
 }
 
@@ -228,10 +263,10 @@ static consumer_role describe_consumer(const conv_kernel *k)
 }
 
 /* A stage is released when the wgmmas of the stage after it are under way. */
-static void mainloop(const conv_kernel *k, const consumer_role *c, pipeline_state *stage)
+static void mainloop(const conv_kernel *k, const consumer_role *c, val k_tiles, pipeline_state *stage)
 {
     val before = variable(U32, stage->stage);
-    LOOP(kt, k->k_tiles) {
+    LOOP(kt, k_tiles) {
         val not_first = ne(kt, imm(0));
         pipeline_wait_full(&k->ring, stage);
         mma_fence();
@@ -256,6 +291,8 @@ static tile_place place_of_consumer(const conv_kernel *k, const consumer_role *c
     own.at[2] = add(own.at[2], mul(c->index, imm(s->next_w)));
     own.at[1] = add(own.at[1], mul(c->index, imm(s->next_h)));
     own.image = add(own.image, mul(c->index, imm(s->next_n)));
+    if (k->cfg->slices > 1)
+        own.image = add(own.image, mul(tile->slice, k->p.sum_images));
     return own;
 }
 
@@ -329,7 +366,7 @@ static void consume(const conv_kernel *k)
     pipeline_state stage = consumer_state(&k->ring);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
-        mainloop(k, &c, &stage);
+        mainloop(k, &c, place.k_tiles, &stage);
         epilogue(k, &c, &place);
     }
     IF(c.first_thread)

@@ -2,6 +2,7 @@
 #ifndef CKL_CONV_SM90_H
 #define CKL_CONV_SM90_H
 
+#include "cute/tensor.h"
 #include "operators/conv/conv_config.h"
 
 /* sm90: y, and the gradient of data */
@@ -14,7 +15,8 @@
     X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")         \
     X(owner, int, stages, "4", "3 4 5 6 8", "chunks of 64 channels in shared memory") \
     X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")  \
-    X(owner, int, step_h, "1", "", "rows")
+    X(owner, int, step_h, "1", "", "rows")                                            \
+    X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart")
 
 typedef struct conv_sm90_config {
     conv_form form;
@@ -46,6 +48,12 @@ typedef struct conv_sm90_shape {
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
 
 void conv_sm90(const void *config, int kernel);
+
+/* sliced: the sums of slices of taps and channels, which a second kernel adds; the form is that of the problem */
+
+typedef conv_sm90_config conv_sliced_config;
+
+void conv_sliced(const void *config, int kernel);
 
 /* sm90_weight */
 
@@ -83,6 +91,9 @@ conv_weight_shape conv_weight_shape_of(const conv_sm90_weight_config *config);
 
 void conv_sm90_weight(const void *config, int kernel);
 
+/* Adds `count` neighbouring f32 of each slice, the first at `address`, slices `apart` elements from each other, in order. */
+tensor conv_add_slices(int slices, val address, val apart, int count);
+
 /* The host side */
 
 /* A box of pixels, in powers of two. */
@@ -108,6 +119,9 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *dev
 /* Configs to consider, and what they cost, but for the form. Pure. */
 bool conv_sm90_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, conv_sm90_config *config);
 plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
+
+/* Images of a slice of sums, where boxes end with a slice. */
+int64_t conv_sm90_sum_images(const ckl_conv_desc *desc, const conv_sm90_config *config);
 
 /* Enqueues kernel 0 of a plan; the tensors lie as `at` says, the residual as y. */
 ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *config, const ckl_conv_desc *desc,

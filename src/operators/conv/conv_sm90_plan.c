@@ -109,8 +109,8 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, 
     const double k_tiles = (double)d->t * (double)d->r * (double)d->s * (double)ceil_div(channels_in(d), CONV_SM90_K);
     const double launches = (double)launches_of(d);
     const double multiply = (double)s.tile_m * c->tile_n * CONV_SM90_K / PRODUCTS, load = (double)s.stage_bytes / BYTES;
-    const double tile = k_tiles / launches * fmax(multiply, load) + EPILOGUE * c->tile_n / 2;
-    const double tiles = tiles_of(d, c), waves = ceil(tiles / device->sm_count),
+    const double tile = ceil(k_tiles / launches / c->slices) * fmax(multiply, load) + EPILOGUE * c->tile_n / 2;
+    const double tiles = tiles_of(d, c) * c->slices, waves = ceil(tiles / device->sm_count),
                  traffic = tiles / device->sm_count / 64;
     return (plan_cost){ launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
                         multiply > load ? "tensor cores" : "loads" };
@@ -162,12 +162,15 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
 static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_conv_desc *d = desc;
+    const conv_sm90_config *c = config;
     const int64_t unit = 8, out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out), in = channels_in(d),
                   out = channels_out(d);
     if (d->layout != CKL_IMAGE_NHWC)
         FAIL(CKL_UNSUPPORTED, "conv sm90: layout=nchw has its channels apart");
     if (in % unit || out % out_unit || (conv_sm90_n_major(config) && out % unit))
         FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c, d->k);
+    if (c->slices != 1)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: slices=%d are added by sliced", c->slices);
     return conv_sm90_admit(d, device, config);
 }
 
@@ -179,10 +182,16 @@ static param_tensor filters(const void *pointer, const conv_tensor *t)
                            .stride = { 1, t->stride[0], t->stride[3] } };
 }
 
+int64_t conv_sm90_sum_images(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
+    return round_up(d->n, c->box_n);
+}
+
 static ckl_status launch_tiles(const ckl_plan *plan, const conv_sm90_config *c, const conv_params *p, ckl_stream stream)
 {
     const int64_t rows = ceil_div(p->y_size[1], c->box_h), columns = ceil_div(p->y_size[2], c->box_w);
-    const int64_t tiles = p->y_size[0] * rows * columns * ceil_div(p->n, c->box_n) * ceil_div(p->k, c->tile_n);
+    const int64_t tiles =
+        p->y_size[0] * rows * columns * ceil_div(p->n, c->box_n) * ceil_div(p->k, c->tile_n) * c->slices;
     if (tiles == 0)
         return CKL_OK;
     return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, p, stream);
@@ -241,6 +250,7 @@ ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, con
     p.tap_step[0] = (uint32_t)(d->s * d->r);
     p.c = channels_in(d);
     p.k = channels_out(d);
+    p.sum_images = (uint32_t)conv_sm90_sum_images(d, c);
     if (d->direction == CKL_CONV_DATA) {
         p.mX = conv_pixels(a->dy, &at[CONV_Y]);
         for (int64_t i = 0; i < launches_of(d); i++)

@@ -352,29 +352,6 @@ static void multiply(const conv_sm90_weight_config *cfg)
 
 /* Kernel 1: the slices' sums, 4 channels of a filter's tap a thread; behind these threads one for each filter's bias. */
 
-/* Adds numbers that lie `apart` elements from each other in all slices, the first at `address`. */
-static tensor add_slices(const conv_sm90_weight_config *cfg, val address, val apart, int count)
-{
-    enum { AT_ONCE = 8 };
-    tensor rSum = fragment(F32, compact(leaf(count)));
-    val bytes = convert(U64, mul(apart, imm(4))), from = variable(U64, address);
-    fill(rSum, immf(0));
-    LOOP_FROM(s, imm(0), imm(cfg->slices), imm(AT_ONCE)) {
-        tensor rPart[AT_ONCE];
-        for (int i = 0; i < AT_ONCE; i++) {
-            rPart[i] = fragment(F32, compact(leaf(count)));
-            fill(rPart[i], immf(0));
-            IF(lt(add(s, imm(i)), imm(cfg->slices)))
-                copy(gmem_tensor(from, F32, compact(leaf(count))), rPart[i], 4 * count);
-            assign(from, add(from, bytes));
-        }
-        for (int i = 0; i < AT_ONCE; i++)
-            for (int e = 0; e < count; e++)
-                set(rSum, e, add(at(rSum, e), at(rPart[i], e)));
-    }
-    return rSum;
-}
-
 static val f32_at(val address, val elements)
 {
     return add(address, convert(U64, mul(elements, imm(4))));
@@ -417,13 +394,13 @@ void conv_weight_add(const conv_sm90_weight_config *cfg, bool fold)
         val row = div(v, vectors), c = mul(convert(I64, rem(v, vectors)), imm64(CONV_WEIGHT_VECTOR));
         val all = mul(mul(p.k, convert(I64, taps)), p.sum_pitch);
         val first = f32_at(p.sums, mul(convert(I64, v), imm64(CONV_WEIGHT_VECTOR)));
-        tensor rSum = add_slices(cfg, first, all, CONV_WEIGHT_VECTOR);
+        tensor rSum = conv_add_slices(cfg->slices, first, all, CONV_WEIGHT_VECTOR);
         store_filter(&p, rSum, convert(I64, div(row, taps)), rem(row, taps), c, cfg->form.out, fold);
     }
     if (cfg->form.bias) {
         val k = sub(v, count);
         IF(logical_and(ge(v, count), lt(k, number(p.k)))) {
-            tensor rSum = add_slices(cfg, f32_at(p.bias_sums, convert(I64, k)), p.k, 1);
+            tensor rSum = conv_add_slices(cfg->slices, f32_at(p.bias_sums, convert(I64, k)), p.k, 1);
             set(gmem_tensor(p.bias, cfg->form.out, make_layout(dynamic(p.k), leaf(1))), k, at(rSum, 0));
         }
     }

@@ -416,6 +416,10 @@ static const char *const cases[] = {
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 direction=weight dtype=bf16 impl=sm90_weight config='slices=2'",
     "n=2 c=16 h=40 w=40 k=64 r=7 s=7 pad=3 direction=weight impl=sm90_weight "
     "config='consumers=1 tile_n=64 slices=4'    # more tiles than CTAs",
+    "n=3 c=72 h=6 w=7 k=72 pad=1 bias=1 residual=1 activation=relu impl=sliced "
+    "config='consumers=1 tile_n=64 box_w=4 box_h=8 box_n=2 stages=4 slices=4' # the last box of a slice ends in it",
+    "n=2 c=16 d=3 h=9 w=8 k=136 t=3 pad=1 stride=1 dtype=bf16 out=f32 impl=sliced config='slices=2'",
+    "n=5 c=40 h=7 w=7 k=72 pad=1 direction=data impl=sliced config='slices=3'",
     "n=2 c=11 h=9 w=7 k=24 pad=1 impl=packed                 # x and filters are copied",
     "n=2 c=16 h=9 w=7 k=13 pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=packed # y and the residual",
     "n=2 c=19 h=9 w=7 k=21 pad=1 stride=2 out=f32 bias=1 residual=1 layout=nchw impl=packed",
@@ -491,6 +495,12 @@ static const test_reject rejects[] = {
     { "c=7 k=8 impl=packed config='nchw=1'", CKL_INVALID, "conv packed: nchw=1 is not the problem's layout" },
     { "c=7 k=8 dilation=2 impl=packed config='fold=1'", CKL_UNSUPPORTED,
       "conv packed: fold=1 takes up to 64 channels" },
+    { "impl=sliced config='slices=17'", CKL_UNSUPPORTED, "conv sliced: slices=17 are not 2..16" },
+    { "impl=sliced config='slices=1'", CKL_UNSUPPORTED, "conv sliced: slices=1 are not 2..16" },
+    { "direction=data stride=2 impl=sliced", CKL_UNSUPPORTED, "of strides above 1 is several launches" },
+    { "c=12 impl=sliced", CKL_UNSUPPORTED, "conv sliced: it takes NHWC, and channels that are whole 16 bytes" },
+    { "impl=sm90 config='slices=2'", CKL_UNSUPPORTED, "conv sm90: slices=2 are added by sliced" },
+    { "c=7 impl=packed config='slices=2'", CKL_UNSUPPORTED, "conv packed: slices=2 are added by sliced" },
     { "c=7 k=8 n=9 direction=weight impl=packed_weight config='slices=1'", CKL_INVALID, "slices=1 are not added" },
     { "c=7 k=8 n=9 direction=weight impl=packed_weight config='nchw=1'", CKL_INVALID,
       "nchw=1 is not the problem's layout" },
