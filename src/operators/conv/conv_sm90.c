@@ -37,7 +37,7 @@ typedef struct conv_kernel {
     tensor sSpans; // (BK,SPAN,SPANS,STAGES): an N-major W as TMA writes it
     tensor sY;     // (ROWS,COLS,BUFFERS,CONSUMERS)
     pipeline ring;
-    int64_t residual_barriers;              // one per consumer: its next residual has arrived
+    int64_t residual_barriers;              // two per consumer: the residual of a tile has arrived
     val tiles[CONV_MODES], images, filters; // tiles along each
     val count;
     val chunks, k_tiles; // of channels; in all
@@ -51,7 +51,7 @@ typedef struct consumer_role {
     tensor acc;        // (MMA,MMA_M,MMA_N)
     tensor tCrX, tCrW; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
     tensor sY;         // (ROWS,COLS,BUFFERS)
-    val residual_parity;
+    val half, parity;  // residual: which buffers have that of this tile, and its barrier
 } consumer_role;
 
 static tiled_mma mma_of(ckl_dtype dtype, int n)
@@ -116,10 +116,10 @@ static void describe_memory(conv_kernel *k)
         describe_spans(k);
     else
         k->sW = slice(tiles_of("W", c->form.dtype, c->tile_n, CONV_SM90_K, c->stages, 1), _, _, _, 0);
-    k->sY = tiles_of("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, CONV_SM90_BUFFERS, c->consumers);
+    k->sY = tiles_of("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
     if (c->form.residual)
-        k->residual_barriers = smem_alloc("residual arrived", 8 * (int64_t)c->consumers, 8);
+        k->residual_barriers = smem_alloc("residual arrived", 16 * (int64_t)c->consumers, 8);
 }
 
 static void describe_schedule(conv_kernel *k)
@@ -257,8 +257,10 @@ static consumer_role describe_consumer(const conv_kernel *k)
     c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
     fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
     c.sY = slice(k->sY, _, _, _, c.index);
-    if (cfg->form.residual)
-        c.residual_parity = variable(U32, imm(0));
+    if (cfg->form.residual) {
+        c.half = variable(U32, imm(0));
+        c.parity = variable(U32, imm(0));
+    }
     return c;
 }
 
@@ -296,18 +298,34 @@ static tile_place place_of_consumer(const conv_kernel *k, const consumer_role *c
     return own;
 }
 
-/* The residual into the staging buffer, then to registers in the order of the accumulators. */
-static tensor load_residual(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY,
-                            const tile_place *own, val channel)
+static val residual_barrier(const conv_kernel *k, const consumer_role *c, val half)
 {
-    val barrier = add(smem_address(k->residual_barriers), mul(c->index, imm(8)));
-    val outer[] = { own->at[1], own->at[0], own->image };
-    IF(c->first_thread) {
-        mbarrier_expect(barrier, imm((int)tma_bytes(&k->tmaResidual)));
-        tma_load_of(&k->tmaResidual, sY, own->at[2], channel, 3, outer, barrier, imm(0));
+    return add(smem_address(k->residual_barriers), mul(add(mul(c->index, imm(2)), half), imm(8)));
+}
+
+/* Begins to load a tile's residual into that half of the staging buffers, once the stores from there have read them. */
+static void load_residual(const conv_kernel *k, const consumer_role *c, val tile, val half)
+{
+    const int count = k->cfg->tile_n / k->size.y_cols;
+    IF(logical_and(c->first_thread, lt(tile, k->count))) {
+        const tile_place place = place_of(k, tile), own = place_of_consumer(k, c, &place);
+        const val barrier = residual_barrier(k, c, half), outer[] = { own.at[1], own.at[0], own.image };
+        tma_store_wait_read(0);
+        mbarrier_expect(barrier, imm(count * (int)tma_bytes(&k->tmaResidual)));
+        for (int i = 0; i < count && !ir_failed(); i++)
+            tma_load_of(&k->tmaResidual, slice(c->sY, _, _, add(mul(half, imm(count)), imm(i))), own.at[2],
+                        add(own.filter, imm(i * k->size.y_cols)), 3, outer, barrier, imm(0));
     }
-    mbarrier_wait(barrier, c->residual_parity);
-    assign(c->residual_parity, bit_xor(c->residual_parity, imm(1)));
+}
+
+static void wait_residual(const conv_kernel *k, const consumer_role *c)
+{
+    mbarrier_wait(residual_barrier(k, c, c->half), c->parity);
+}
+
+/* From a staging buffer to registers in the order of the accumulators. */
+static tensor read_residual(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY)
+{
     tensor rR = fragment_like(acc, F32);
     copy(partition_C(mma, sY, c->tid), rR, 2 * (int)ckl_dtype_bytes(k->cfg->form.out));
     return rR;
@@ -347,13 +365,18 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
     const tile_place own = place_of_consumer(k, c, tile);
     const tiled_mma mma = mma_of(k->cfg->form.dtype, width);
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
+    const bool residual = k->cfg->form.residual;
+    if (residual)
+        wait_residual(k, c);
     for (int i = 0; i < count && !ir_failed(); i++) {
-        tensor sY = slice(c->sY, _, _, i % CONV_SM90_BUFFERS), rR = { 0 };
+        val buffer = residual ? add(mul(c->half, imm(count)), imm(i)) : imm(i % CONV_SM90_BUFFERS);
+        tensor sY = slice(c->sY, _, _, buffer), rR = { 0 };
         tensor acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);
         val channel = add(own.filter, imm(i * width)), outer[] = { own.at[1], own.at[0], own.image };
-        staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
-        if (k->cfg->form.residual)
-            rR = load_residual(k, c, &mma, acc, sY, &own, channel);
+        if (residual)
+            rR = read_residual(k, c, &mma, acc, sY);
+        else
+            staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
         finish_columns(k, c, &mma, acc, sY, rR, channel);
         STAGED_STORE(&staged)
             tma_store_of(&k->tmaY, sY, own.at[2], channel, 3, outer);
@@ -364,10 +387,19 @@ static void consume(const conv_kernel *k)
 {
     consumer_role c = describe_consumer(k);
     pipeline_state stage = consumer_state(&k->ring);
+    const bool residual = k->cfg->form.residual;
+    if (residual)
+        load_residual(k, &c, cta_x(), c.half);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
         mainloop(k, &c, place.k_tiles, &stage);
+        if (residual)
+            load_residual(k, &c, add(tile, grid_x()), sub(imm(1), c.half));
         epilogue(k, &c, &place);
+        if (residual) {
+            assign(c.parity, bit_xor(c.parity, c.half));
+            assign(c.half, sub(imm(1), c.half));
+        }
     }
     IF(c.first_thread)
         tma_store_wait(0);
@@ -381,7 +413,7 @@ static void initialise(const conv_kernel *k)
         tma_prefetch(&k->tmaW);
         tma_prefetch(&k->tmaY);
         pipeline_init(&k->ring);
-        for (int b = 0; k->cfg->form.residual && b < k->cfg->consumers; b++)
+        for (int b = 0; k->cfg->form.residual && b < 2 * k->cfg->consumers; b++)
             mbarrier_init(smem_address(k->residual_barriers + 8 * b), 1);
         fence_mbarrier_init();
     }

@@ -42,6 +42,7 @@ typedef struct conv_sm90_shape {
     int part_w, part_h, part_n; // the box of a consumer's pixels
     int next_w, next_h, next_n; // from one consumer's to the next one's
     int y_cols;                 // of a staging buffer
+    int buffers;                // of a consumer: two, or with a residual all of two tiles
     int64_t stage_bytes, smem_bytes;
 } conv_sm90_shape;
 

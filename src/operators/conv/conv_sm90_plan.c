@@ -10,6 +10,7 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
 {
     const int rows = CONV_SM90_ROWS, plane = c->box_w * c->box_h, out = (int)ckl_dtype_bytes(c->form.out);
     conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = 128 / out };
+    s.buffers = CONV_SM90_BUFFERS * (c->form.residual ? c->tile_n / s.y_cols : 1);
     s.part_w = c->box_w < rows ? c->box_w : rows;
     s.part_h = c->box_h < rows / s.part_w ? c->box_h : rows / s.part_w;
     s.part_n = rows / (s.part_w * s.part_h);
@@ -17,7 +18,7 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     s.next_h = c->box_w <= rows && plane > rows ? rows / c->box_w : 0;
     s.next_n = plane <= rows ? rows / plane : 0;
     s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * CONV_SM90_K * 2;
-    s.smem_bytes = c->stages * (s.stage_bytes + 16) + (int64_t)c->consumers * (CONV_SM90_BUFFERS * rows * 128 + 8);
+    s.smem_bytes = c->stages * (s.stage_bytes + 16) + (int64_t)c->consumers * (s.buffers * rows * 128 + 16);
     return s;
 }
 
