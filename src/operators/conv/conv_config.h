@@ -142,16 +142,18 @@ void conv_sm80(const void *config, int kernel);
 
 /* depthwise */
 
-#define CONV_DEPTHWISE_CONFIG(X, owner)                                                         \
-    X(owner, bool, nhwc, "1", "0 1", "channels side by side")                                   \
-    X(owner, int, vec, "8", "1 2 4 8", "elements of a load: channels in NHWC, columns in NCHW") \
-    X(owner, int, lanes, "8", "2 4 8", "NHWC: threads side by side with vectors of channels")   \
-    X(owner, int, cols, "8", "4 8", "columns of y of a thread")                                 \
-    X(owner, int, run, "8", "1 2 4 8", "NCHW: columns of a store")                              \
-    X(owner, int, filter, "3", "", "columns of a filter")                                       \
-    X(owner, int, taps, "9", "", "of a filter in all")                                          \
-    X(owner, int, step, "1", "", "columns from one to the next place of a filter")              \
-    X(owner, int, dilation, "1", "", "columns between neighbours of a filter")                  \
+#define CONV_DEPTHWISE_CONFIG(X, owner)                                                                   \
+    X(owner, bool, nhwc, "1", "0 1", "channels side by side")                                             \
+    X(owner, int, vec, "8", "1 2 4 8", "elements of a load: channels in NHWC, columns in NCHW")           \
+    X(owner, int, lanes, "8", "2 4 8", "NHWC: threads side by side with vectors of channels")             \
+    X(owner, int, cols, "8", "4 8", "columns of y of a thread")                                           \
+    X(owner, int, ctas, "0", "0 2 3 4 5", "that must fit an SM, which limits registers; 0: any")          \
+    X(owner, bool, even, "0", "0 1", "threads have whole columns of y, and x under them but for padding") \
+    X(owner, int, run, "8", "1 2 4 8", "NCHW: columns of a store")                                        \
+    X(owner, int, filter, "3", "", "columns of a filter")                                                 \
+    X(owner, int, taps, "9", "", "of a filter in all")                                                    \
+    X(owner, int, step, "1", "", "columns from one to the next place of a filter")                        \
+    X(owner, int, dilation, "1", "", "columns between neighbours of a filter")                            \
     X(owner, int, pad, "1", "", "columns of zeros before what is read")
 
 typedef struct conv_depthwise_config {
