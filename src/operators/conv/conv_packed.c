@@ -35,8 +35,8 @@ static int64_t folded_channels(const ckl_conv_desc *d)
 
 static bool can_fold(const ckl_conv_desc *d)
 {
-    return d->direction != CKL_CONV_DATA && d->s > 1 && d->dilation_w == 1 && d->c > 0 && d->c <= FOLDED_MAX &&
-           d->s * (d->c + 8) <= 65536;
+    return d->direction != CKL_CONV_DATA && d->groups == 1 && d->s > 1 && d->dilation_w == 1 && d->c > 0 &&
+           d->c <= FOLDED_MAX && d->s * (d->c + 8) <= 65536;
 }
 
 /* Rows that a filter's columns may be folded in as they lie. */

@@ -122,8 +122,8 @@ static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "conv sliced: it does not compute the gradient of weights");
     if (d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1))
         FAIL(CKL_UNSUPPORTED, "conv sliced: the gradient of data of strides above 1 is several launches");
-    if (d->layout != CKL_IMAGE_NHWC || d->c % 8 || d->k % 8)
-        FAIL(CKL_UNSUPPORTED, "conv sliced: it takes NHWC, and channels that are whole 16 bytes");
+    if (d->layout != CKL_IMAGE_NHWC || d->groups > 1 || d->c % 8 || d->k % 8)
+        FAIL(CKL_UNSUPPORTED, "conv sliced: it takes NHWC without groups, and channels that are whole 16 bytes");
     const int64_t in = d->direction == CKL_CONV_DATA ? d->k : d->c;
     const double k_tiles = (double)(d->t * d->r * d->s) * (double)ceil_div(in, CONV_SM90_K);
     if (c->slices < 2 || c->slices > SLICES_MAX || c->slices > k_tiles)

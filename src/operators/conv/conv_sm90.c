@@ -81,8 +81,9 @@ static void describe_boxes(conv_kernel *k)
     const int x_step[] = { 1, c->step_w, c->step_h, 1, 1 };
     const int y_box[] = { s->y_cols, s->part_w, s->part_h, 1, s->part_n };
     k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, 128);
-    k->tmaW = conv_sm90_n_major(c) ? make_tma(k->p.mW, c->form.dtype, 3, CONV_SM90_K, CONV_SM90_SPAN, 128)
-                                   : make_tma(k->p.mW, c->form.dtype, 3, c->tile_n, CONV_SM90_K, 128);
+    const int rank = c->grouped ? 4 : 3;
+    k->tmaW = conv_sm90_n_major(c) ? make_tma(k->p.mW, c->form.dtype, rank, CONV_SM90_K, CONV_SM90_SPAN, 128)
+                                   : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n, CONV_SM90_K, 128);
     k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, 128);
     if (c->form.residual)
         k->tmaResidual = make_tma_box(k->p.mR, c->form.out, 5, y_box, NULL, 128);
@@ -175,15 +176,18 @@ static val under(const conv_kernel *k, const tile_place *place, val tap, int m)
 }
 
 /* Of the filters' tap number `tap` the part of a stage. */
-static void load_filters(const conv_kernel *k, const pipeline_state *at, val filter, val tap, val channel, val full)
+static void load_filters(const conv_kernel *k, const pipeline_state *at, const tile_place *place, val tap, val channel,
+                         val full)
 {
+    const val outer[] = { tap, place->at[0] };
+    const int count = k->tmaW.rank - 2;
     if (!conv_sm90_n_major(k->cfg)) {
-        tma_load_of(&k->tmaW, slice(k->sW, _, _, at->stage), filter, channel, 1, &tap, full, imm(0));
+        tma_load_of(&k->tmaW, slice(k->sW, _, _, at->stage), place->filter, channel, count, outer, full, imm(0));
         return;
     }
     for (int i = 0; i < k->cfg->tile_n / CONV_SM90_SPAN && !ir_failed(); i++)
-        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, i, at->stage), channel, add(filter, imm(i * CONV_SM90_SPAN)), 1,
-                    &tap, full, imm(0));
+        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, i, at->stage), channel,
+                    add(place->filter, imm(i * CONV_SM90_SPAN)), count, outer, full, imm(0));
 }
 
 /* Fills one stage: some channels of the pixels under a tap, and the filters' of that tap. */
@@ -195,7 +199,7 @@ static void load_stage(const conv_kernel *k, const pipeline_state *at, const til
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
     tma_load_of(&k->tmaX, slice(k->sX, _, _, at->stage), pixel[2], channel, 3, outer, full, imm(0));
-    load_filters(k, at, place->filter, tap, channel, full);
+    load_filters(k, at, place, tap, channel, full);
 }
 
 /* The chunk of channels `chunk` of the pixels and filters of one tap. */
@@ -331,15 +335,16 @@ static tensor read_residual(const conv_kernel *k, const consumer_role *c, const 
     return rR;
 }
 
-/* The accumulators of some columns with bias, residual and activation, in the staging buffer. */
+/* The accumulators of some columns with bias, residual and activation, in the staging buffer; channel: of all groups. */
 static void finish_columns(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY,
                            tensor rR, val channel)
 {
     const conv_form *form = &k->cfg->form;
     tensor tCcY = partition_C(mma, identity_tensor(shape(CONV_SM90_ROWS, k->size.y_cols)), c->tid); // (MMA,1,1)
-    tensor gBias = gmem_tensor(k->p.bias, form->out, make_layout(dynamic(k->p.k), leaf(1)));        // (K)
+    val all = k->cfg->grouped ? mul(k->p.k, k->p.groups) : k->p.k;
+    tensor gBias = gmem_tensor(k->p.bias, form->out, make_layout(dynamic(all), leaf(1))); // (K)
     tensor rY = fragment_like(acc, F32);
-    val last = sub(number(k->p.k), imm(1)), bias[2 * 128] = { 0 };
+    val last = sub(number(all), imm(1)), bias[2 * 128] = { 0 };
     bool loaded[2 * 128] = { false };
     layout along = coordinate_distances(tCcY, 1);
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
@@ -377,7 +382,8 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
             rR = read_residual(k, c, &mma, acc, sY);
         else
             staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
-        finish_columns(k, c, &mma, acc, sY, rR, channel);
+        val of_all = k->cfg->grouped ? add(channel, mul(own.at[0], number(k->p.k))) : channel;
+        finish_columns(k, c, &mma, acc, sY, rR, of_all);
         STAGED_STORE(&staged)
             tma_store_of(&k->tmaY, sY, own.at[2], channel, 3, outer);
     }

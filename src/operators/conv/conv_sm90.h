@@ -16,6 +16,7 @@
     X(owner, int, stages, "4", "3 4 5 6 8", "chunks of 64 channels in shared memory") \
     X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")  \
     X(owner, int, step_h, "1", "", "rows")                                            \
+    X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices") \
     X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart")
 
 typedef struct conv_sm90_config {

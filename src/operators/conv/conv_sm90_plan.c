@@ -29,6 +29,7 @@ static void places_of(const ckl_conv_desc *d, int64_t places[CONV_MODES])
     conv_modes(d, m);
     for (int i = 0; i < CONV_MODES; i++)
         places[i] = d->direction == CKL_CONV_DATA ? ceil_div(m[i].x, m[i].stride) : m[i].y;
+    places[0] = max_i64(places[0], d->groups);
 }
 
 static int64_t launches_of(const ckl_conv_desc *d)
@@ -36,14 +37,15 @@ static int64_t launches_of(const ckl_conv_desc *d)
     return d->direction == CKL_CONV_DATA ? product_i64(d->stride_d, product_i64(d->stride_h, d->stride_w)) : 1;
 }
 
+/* Of a group. */
 static int64_t channels_out(const ckl_conv_desc *d)
 {
-    return d->direction == CKL_CONV_DATA ? d->c : d->k;
+    return (d->direction == CKL_CONV_DATA ? d->c : d->k) / d->groups;
 }
 
 static int64_t channels_in(const ckl_conv_desc *d)
 {
-    return d->direction == CKL_CONV_DATA ? d->k : d->c;
+    return (d->direction == CKL_CONV_DATA ? d->k : d->c) / d->groups;
 }
 
 static conv_box box_of(const conv_sm90_config *c)
@@ -89,6 +91,7 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
     c->consumers = 2 - i / COUNT_OF(widths);
     c->step_w = data ? 1 : (int)d->stride_w;
     c->step_h = data ? 1 : (int)d->stride_h;
+    c->grouped = d->groups > 1;
     fit_box(d, c);
     c->stages = stages_of(c, device);
     return true;
@@ -132,8 +135,12 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
         FAIL(CKL_UNSUPPORTED, "conv sm90: it does not compute the gradient of weights");
     if (d->dtype == CKL_F32)
         FAIL(CKL_UNSUPPORTED, "conv sm90: dtype=f32 is none of f16, bf16");
-    if (d->groups != 1)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: groups=%" PRId64 " are convolved by other kernels", d->groups);
+    if (c->grouped != (d->groups > 1))
+        FAIL(CKL_INVALID, "conv sm90: grouped=%d, but the problem has %" PRId64 " groups", c->grouped, d->groups);
+    if (d->groups > 1 && (d->d > 1 || d->t > 1 || d->stride_d > 1 || d->pad_front || d->pad_back))
+        FAIL(CKL_UNSUPPORTED, "conv sm90: groups=%" PRId64 " of volumes are convolved by other kernels", d->groups);
+    if (d->groups > 1 && (d->c / d->groups % 8 || d->k / d->groups % 8))
+        FAIL(CKL_UNSUPPORTED, "conv sm90: the channels of groups=%" PRId64 " are not whole 16 bytes", d->groups);
     if (d->c == 0)
         FAIL(CKL_UNSUPPORTED, "conv sm90: c=0 leaves no products");
     if (!data && (d->stride_d > 1 || d->stride_h > 8 || d->stride_w > 8))
@@ -175,12 +182,25 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     return conv_sm90_admit(d, device, config);
 }
 
-/* The filters: channels, filters, taps. */
-static param_tensor filters(const void *pointer, const conv_tensor *t)
+/* The filters: channels, filters of a group, taps, groups. */
+static param_tensor filters(const void *pointer, const conv_tensor *t, int64_t groups)
 {
+    const int64_t of_group = t->shape[0] / groups;
     return (param_tensor){ .pointer = pointer,
-                           .size = { t->shape[4], t->shape[0], t->shape[1] * t->shape[2] * t->shape[3] },
-                           .stride = { 1, t->stride[0], t->stride[3] } };
+                           .size = { t->shape[4], of_group, t->shape[1] * t->shape[2] * t->shape[3], groups },
+                           .stride = { 1, t->stride[0], t->stride[3], of_group * t->stride[0] } };
+}
+
+/* The same pixels, groups of channels as slices. */
+static conv_tensor in_groups(const conv_tensor *t, int64_t groups)
+{
+    conv_tensor g = *t;
+    if (groups == 1)
+        return g;
+    g.shape[4] = t->shape[4] / groups;
+    g.shape[1] = groups;
+    g.stride[1] = g.shape[4];
+    return g;
 }
 
 int64_t conv_sm90_sum_images(const ckl_conv_desc *d, const conv_sm90_config *c)
@@ -237,6 +257,8 @@ static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, c
         own.stride[1 + mode] *= m[mode].stride;
         own.shape[1 + mode] = p.y_size[mode] = r < m[mode].x ? ceil_div(m[mode].x - r, m[mode].stride) : 0;
     }
+    if (d->groups > 1)
+        own.shape[1] = p.y_size[0] = d->groups;
     p.mY = conv_pixels((const char *)p.from[CONV_X] + offset * (int64_t)ckl_dtype_bytes(d->out), &own);
     return launch_tiles(plan, c, &p, stream);
 }
@@ -245,7 +267,8 @@ ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, con
                             const ckl_conv_args *a, const conv_tensor at[CONV_TENSORS], ckl_stream stream)
 {
     conv_params p = conv_params_of(d, a);
-    p.mW = filters(a->w, &at[CONV_W]);
+    const conv_tensor x = in_groups(&at[CONV_X], d->groups), y = in_groups(&at[CONV_Y], d->groups);
+    p.mW = filters(a->w, &at[CONV_W], d->groups);
     p.tap_step[2] = 1;
     p.tap_step[1] = (uint32_t)d->s;
     p.tap_step[0] = (uint32_t)(d->s * d->r);
@@ -253,14 +276,15 @@ ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, con
     p.k = channels_out(d);
     p.sum_images = (uint32_t)conv_sm90_sum_images(d, c);
     if (d->direction == CKL_CONV_DATA) {
-        p.mX = conv_pixels(a->dy, &at[CONV_Y]);
+        p.mX = conv_pixels(a->dy, &y);
         for (int64_t i = 0; i < launches_of(d); i++)
-            TRY(launch_data(plan, c, d, i, &at[CONV_X], p, stream));
+            TRY(launch_data(plan, c, d, i, &x, p, stream));
         return CKL_OK;
     }
-    p.mX = conv_pixels(a->x, &at[CONV_X]);
-    p.mY = conv_pixels(a->y, &at[CONV_Y]);
-    p.mR = conv_pixels(a->residual, &at[CONV_Y]);
+    p.y_size[0] = y.shape[1];
+    p.mX = conv_pixels(a->x, &x);
+    p.mY = conv_pixels(a->y, &y);
+    p.mR = conv_pixels(a->residual, &y);
     return launch_tiles(plan, c, &p, stream);
 }
 
