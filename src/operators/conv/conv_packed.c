@@ -131,24 +131,37 @@ static double cost_of_copies(const ckl_conv_desc *d, const packed_problem *p)
     return launches * LAUNCH + (double)bytes_of_copies(d, p) / BYTES;
 }
 
-/* Moves a tensor into its copy, or back. */
+/* Does a kernel copy whole planes, pixel by pixel? */
+static bool goes_across(const ckl_conv_desc *d, const packed_problem *p, int kernel)
+{
+    return d->layout == CKL_IMAGE_NCHW && (kernel != CONV_PACKED_IN || p->inner.s == d->s);
+}
+
+/*
+ * Moves a tensor into its copy, or back. Dense modes that lie alike on both sides are one: slices, rows and, in NHWC, images; all of
+ * a plane where it goes across.
+ */
 static ckl_status launch_copy(const ckl_plan *plan, int kernel, const packed_problem *p, int which, const void *plain,
                               const void *packed, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
     const conv_tensor t = conv_tensor_of(d, which);
+    const bool across = goes_across(d, p, kernel);
+    const int64_t rows = t.shape[1] * t.shape[2], plane = rows * t.shape[3], vectors = p->bytes[which] / 16;
     conv_params params = { .from = { [CONV_X] = plain, [CONV_Y] = packed },
-                           .n = t.shape[0],
+                           .n = d->layout == CKL_IMAGE_NCHW ? t.shape[0] : 1,
                            .c = t.shape[4],
+                           .x_size = { 1, d->layout == CKL_IMAGE_NCHW ? rows : t.shape[0] * rows,
+                                       across ? plane : t.shape[3] },
                            .packed_row = (uint32_t)p->row[which],
                            .packed_channels = (uint32_t)p->channels[which],
                            .packed_left = which == CONV_X && p->inner.s != d->s ? (uint32_t)d->pad_left : 0 };
     for (int i = 0; i < CONV_RANK; i++)
         params.x[i] = t.stride[i];
-    for (int i = 0; i < CONV_MODES; i++)
-        params.x_size[i] = t.shape[1 + i];
-    return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(p->bytes[which] / 16, CONV_PACK_THREADS) }, &params,
-                       stream);
+    plan_grid grid = { .x = ceil_div(vectors, CONV_PACK_THREADS) };
+    if (across)
+        grid = (plan_grid){ ceil_div(plane, CONV_PACK_THREADS), vectors / (t.shape[0] * plane), t.shape[0] };
+    return vectors ? plan_launch(plan, kernel, grid, &params, stream) : CKL_OK;
 }
 
 /* Copies what is read, and returns where it lies then. */
@@ -191,10 +204,13 @@ static ckl_status check_copies(const ckl_conv_desc *d, const packed_problem *p)
 {
     bool any = p->inner.s != d->s;
     for (int i = 0; i < CONV_TENSORS; i++) {
+        const conv_tensor t = conv_tensor_of(d, i);
+        const double image = (double)t.shape[1] * (double)t.shape[2] * (double)t.shape[3] * (double)p->channels[i];
         any |= p->copied[i];
-        if (p->bytes[i] / 16 > INT32_MAX || p->row[i] > INT32_MAX)
-            FAIL(CKL_UNSUPPORTED, "conv packed: copies of %" PRId64 " bytes are more than one launch makes",
-                 p->bytes[i]);
+        if (p->bytes[i] / 16 > INT32_MAX || p->row[i] > INT32_MAX || image > INT32_MAX ||
+            (d->layout == CKL_IMAGE_NCHW && (t.shape[0] > UINT16_MAX || t.shape[4] > UINT16_MAX)))
+            FAIL(CKL_UNSUPPORTED,
+                 "conv packed: copies of %" PRId64 " bytes, or an image, are more than one launch makes", p->bytes[i]);
     }
     if (!any)
         FAIL(CKL_UNSUPPORTED, "conv packed: the tensors lie as TMA takes them");
@@ -231,9 +247,9 @@ void conv_packed(const void *config, int kernel)
     if (kernel == CONV_PACKED_MAIN)
         conv_sm90(&c->conv, 0);
     else if (kernel == CONV_PACKED_IN)
-        conv_pack(form->dtype, c->nchw && !c->fold, false);
+        conv_pack(form->dtype, c->nchw && !c->fold, c->fold, false);
     else
-        conv_pack(form->out, c->nchw, kernel == CONV_PACKED_OUT);
+        conv_pack(form->out, c->nchw, false, kernel == CONV_PACKED_OUT);
 }
 
 static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -341,7 +357,7 @@ void conv_packed_weight(const void *config, int kernel)
     if (kernel == CONV_PACKED_MAIN)
         conv_sm90_weight(&c->conv, 0);
     else if (kernel == CONV_PACKED_IN)
-        conv_pack(c->conv.form.dtype, c->nchw && !c->fold, false);
+        conv_pack(c->conv.form.dtype, c->nchw && !c->fold, c->fold, false);
     else
         conv_weight_add(&c->conv, c->fold);
 }

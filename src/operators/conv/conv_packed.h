@@ -24,8 +24,11 @@ enum { CONV_PACK_THREADS = 256 }; // a vector each
 enum { CONV_PACKED_MAIN, CONV_PACKED_IN, CONV_PACKED_OUT, CONV_PACKED_RESIDUAL, CONV_PACKED_KERNELS };
 enum { CONV_PACKED_ADD = CONV_PACKED_OUT, CONV_PACKED_WEIGHT_KERNELS };
 
-/* Describes the copy of a tensor of that type, or the copy back; across: neighbouring threads have neighbouring columns. */
-void conv_pack(ckl_dtype dtype, bool across, bool back);
+/*
+ * Describes the copy of a tensor of that type, or the copy back; across: neighbouring threads have neighbouring pixels of a plane;
+ * fold: a vector may have channels of several columns.
+ */
+void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back);
 
 void conv_packed(const void *config, int kernel);
 void conv_packed_weight(const void *config, int kernel);
