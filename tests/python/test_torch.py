@@ -171,16 +171,34 @@ class Registration(unittest.TestCase):
         yield "silu_mul", (x, normal(4, 16).requires_grad_())
         yield "rope", (normal(4, 2, 8).requires_grad_(), normal(4, 1, 8).requires_grad_(), target, 1e4, "half", False)
         yield "rotate", (normal(1, 2, 4, 8).requires_grad_(), normal(1, 1, 4, 8), normal(1, 1, 4, 8), False)
-        yield "linear", (x, normal(8, 16).requires_grad_(), None, "relu")
-        yield "attention", (q, k, v, None, True, 0.25)
+        yield "add_layer_norm", (x, normal(4, 16).requires_grad_(), w, b, 1e-5)
+        up, down = normal(8, 16).requires_grad_(), normal(16, 8).requires_grad_()
+        for activation in ("identity", "relu", "gelu", "gelu_erf", "silu"):
+            yield "linear", (x, up, normal(8).requires_grad_(), activation, False)
+        yield "linear", (x, down, None, "identity", True)
+        yield "mlp", (x, up, normal(8).requires_grad_(), down, b, normal(4, 16).requires_grad_(), "gelu_erf", False)
+        yield "mlp", (x, down, None, up, None, None, "silu", True)
+        sizes = ([1, 1], [1, 1], [1, 1])
+        yield "conv2d", (image, normal(4, 1, 3, 3).requires_grad_(), normal(4).requires_grad_(), *sizes, 4)
+        last = normal(1, 4, 5, 5).to(memory_format=torch.channels_last).requires_grad_()
+        yield "conv2d", (last, normal(2, 4, 3, 3).requires_grad_(), None, [2, 2], [1, 1], [1, 1], 1)
+        plain = (True, 0.25, 0, 0, 0.0)
+        yield "attention", (q, k, v, None, None, *plain)
+        yield "attention", (q, k, v, None, normal(2).requires_grad_(), False, 0.25, 2, 1, 10.0)
+        starts = torch.tensor([0, 1, 4], device=device, dtype=torch.int32)
+        flat = [normal(2, 4, 16, dtype=torch.float16) for _ in "qkv"]
+        yield "attention_ragged", (*flat, starts, starts, None, 3, 3, *plain)
+        cache = [normal(2, 2, 6, 16, dtype=torch.float16) for _ in "kv"]
+        lengths = torch.tensor([6, 3], device=device, dtype=torch.int32)
+        yield "attention_decode", (normal(2, 4, 1, 16, dtype=torch.float16), *cache, lengths, None, None, 0.25, 0, 0.0)
 
     def test_gradients_without_the_dispatcher(self):
-        from cutekernellib.torch import _ops
+        from cutekernellib.torch import _registry
 
         for name, args in self.calls():
             leaves = [x for x in args if isinstance(x, torch.Tensor) and x.requires_grad]
             gradients = []
-            for run in (_ops.differentiable[name], getattr(torch.ops.cutekernellib, name)) if leaves else ():
+            for run in (getattr(_registry.differentiable, name), getattr(torch.ops.cutekernellib, name)) if leaves else ():
                 y = run(*args)
                 torch.manual_seed(4)
                 outputs = [t for t in (y if isinstance(y, tuple) else (y,)) if t.requires_grad]

@@ -1,0 +1,200 @@
+"""Products with weights: a linear layer with its activation, and two of them with an activation between.
+
+Weights are [out, in] as torch.nn.Linear has them or, where `turned`, [in, out] as transformers' Conv1D does. What the gradient of an
+activation wants, its argument, is written by the product before it, and that gradient is made by the product behind it.
+"""
+
+import torch
+
+from .. import _problems
+from .._library import operators
+from ._registry import like, operator, row_count, run, without_gradient
+
+_gemm = operators["gemm"].taking("a b c bias d x beta")
+
+
+def _product(m, n, k, a, b, d, layout, bias=None, activation="identity", x=None, residual=None):
+    """d[m,n] = activation(a * b + residual + bias), where x, if any, gets what the activation takes, or has it."""
+    keeps = x is not None and activation[0] != "d"
+    desc = _problems.gemm(
+        m, n, k, a.dtype, bias is not None, activation, layout=layout, preactivation=keeps, c=residual is not None
+    )
+    _gemm(desc, a, b, residual, bias, d, x, None if residual is None else 1.0)
+    return d
+
+
+def _sizes(weight, turned):
+    """Numbers in and out."""
+    return weight.shape if turned else weight.shape[::-1]
+
+
+def _forward(x, weight, bias, turned, activation="identity", keep=None, residual=None):
+    k, n = _sizes(weight, turned)
+    y = x.new_empty((*x.shape[:-1], n))
+    layout = "nn" if turned else "nt"
+    return _product(row_count(x), n, k, x, weight, y, layout, bias, activation, keep, residual)
+
+
+def _data_gradient(dy, weight, turned, derivative="identity", x=None):
+    """The gradient of a layer's input, by the derivative at x of an activation before the layer."""
+    k, n = _sizes(weight, turned)
+    dx = dy.new_empty((*dy.shape[:-1], k))
+    return _product(row_count(dy), k, n, dy, weight, dx, "nt" if turned else "nn", None, derivative, x)
+
+
+def _weight_gradient(dy, x, weight, turned):
+    k, n = _sizes(weight, turned)
+    rows, dweight = row_count(x), torch.empty_like(weight, memory_format=torch.contiguous_format)
+    if turned:
+        return _product(k, n, rows, x, dy, dweight, "tn")
+    return _product(n, k, rows, dy, x, dweight, "tn")
+
+
+def _bias_gradient(dy):
+    rows, n = row_count(dy), dy.shape[-1]
+    dbias = dy.new_empty(n)
+    run.reduce(_problems.reduce("sum", (rows, n), (n, 1), (0,), dy.dtype), dy, dbias)
+    return dbias
+
+
+def _dense(*tensors):
+    return [x if x is None else x.contiguous() for x in tensors]
+
+
+# linear
+
+
+def _linear_setup(ctx, inputs, output):
+    x, weight, _, ctx.activation, ctx.turned = inputs
+    y, before = output
+    ctx.save_for_backward(x, weight, y if ctx.activation == "relu" else before)
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(before)
+
+
+def _linear_gradient(ops, ctx, dy, _before):
+    if dy is None:
+        return None, None, None, None, None
+    x, weight, kept = ctx.saved_tensors
+    if ctx.activation == "relu":
+        dy = torch.ops.aten.threshold_backward(dy, kept, 0)
+    elif ctx.activation != "identity":
+        dy = ops.unary_backward(dy, kept, _UNARY[ctx.activation])
+    needs = ctx.needs_input_grad[:3]
+    gradients = ops.linear_backward(dy, x, weight, ctx.turned, *needs)
+    return *(g if need else None for g, need in zip(gradients, needs)), None, None
+
+
+_UNARY = {"gelu": "gelu_tanh", "gelu_erf": "gelu", "silu": "silu"}  # gemm's names of activations, and those of elements
+
+
+def _linear_like(x, weight, turned):
+    return x.new_empty((*x.shape[:-1], _sizes(weight, turned)[1]))
+
+
+def _linear_outputs(x, weight, activation, turned):
+    y = _linear_like(x, weight, turned)
+    return y, torch.empty_like(y) if activation in _UNARY else x.new_empty(0)
+
+
+@operator(
+    "linear(Tensor x, Tensor weight, Tensor? bias, str activation, bool turned) -> (Tensor, Tensor)",
+    lambda x, weight, bias, activation, turned: _linear_outputs(x, weight, activation, turned),
+    _linear_gradient,
+    _linear_setup,
+)
+def linear(x, weight, bias, activation, turned):
+    x, weight = _dense(x, weight)
+    before = x.new_empty((*x.shape[:-1], _sizes(weight, turned)[1])) if activation in _UNARY else None
+    y = _forward(x, weight, bias, turned, activation, before)
+    return y, x.new_empty(0) if before is None else before
+
+
+@without_gradient("linear")
+def _linear_alone(x, weight, bias, activation, turned):
+    return (_forward(*_dense(x, weight), bias, turned, activation),)
+
+
+@operator(
+    "linear_backward(Tensor dy, Tensor x, Tensor weight, bool turned, bool needs_dx, bool needs_dweight, bool needs_dbias)"
+    " -> (Tensor, Tensor, Tensor)",
+    lambda dy, x, weight, turned, needs_dx, needs_dweight, needs_dbias: (
+        like(x) if needs_dx else x.new_empty(0),
+        like(weight) if needs_dweight else x.new_empty(0),
+        x.new_empty(dy.shape[-1:]) if needs_dbias else x.new_empty(0),
+    ),
+)
+def linear_backward(dy, x, weight, turned, needs_dx, needs_dweight, needs_dbias):
+    dy, x, weight = _dense(dy, x, weight)
+    return (
+        _data_gradient(dy, weight, turned) if needs_dx else x.new_empty(0),
+        _weight_gradient(dy, x, weight, turned) if needs_dweight else x.new_empty(0),
+        _bias_gradient(dy) if needs_dbias else x.new_empty(0),
+    )
+
+
+# Two layers: down * activation(up * x + up_bias) + down_bias + residual
+
+
+def _mlp_setup(ctx, inputs, output):
+    x, up, _, down, _, _, ctx.activation, ctx.turned = inputs
+    _, before, hidden = output
+    ctx.save_for_backward(x, up, down, before, hidden)
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(before, hidden)
+
+
+def _mlp_gradient(ops, ctx, dy, _before, _hidden):
+    if dy is None:
+        return (None,) * 8
+    needs = ctx.needs_input_grad
+    gradients = ops.mlp_backward(dy, *ctx.saved_tensors, ctx.activation, ctx.turned, needs[2], needs[4])
+    return *(g if need else None for g, need in zip(gradients, needs)), dy if needs[5] else None, None, None
+
+
+@operator(
+    "mlp(Tensor x, Tensor up, Tensor? up_bias, Tensor down, Tensor? down_bias, Tensor? residual, str activation, bool turned)"
+    " -> (Tensor, Tensor, Tensor)",
+    lambda x, up, up_bias, down, down_bias, residual, activation, turned: (
+        _linear_like(x, down, turned),
+        _linear_like(x, up, turned),
+        _linear_like(x, up, turned),
+    ),
+    _mlp_gradient,
+    _mlp_setup,
+)
+def mlp(x, up, up_bias, down, down_bias, residual, activation, turned):
+    x, up, down, residual = _dense(x, up, down, residual)
+    before = x.new_empty((*x.shape[:-1], _sizes(up, turned)[1]))
+    hidden = _forward(x, up, up_bias, turned, activation, before)
+    return _forward(hidden, down, down_bias, turned, residual=residual), before, hidden
+
+
+@without_gradient("mlp")
+def _mlp_alone(x, up, up_bias, down, down_bias, residual, activation, turned):
+    x, up, down, residual = _dense(x, up, down, residual)
+    hidden = _forward(x, up, up_bias, turned, activation)
+    return (_forward(hidden, down, down_bias, turned, residual=residual),)
+
+
+@operator(
+    "mlp_backward(Tensor dy, Tensor x, Tensor up, Tensor down, Tensor before, Tensor hidden, str activation, bool turned,"
+    " bool has_up_bias, bool has_down_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    lambda dy, x, up, down, before, hidden, activation, turned, has_up_bias, has_down_bias: (
+        like(x),
+        like(up),
+        x.new_empty(before.shape[-1:] if has_up_bias else 0),
+        like(down),
+        x.new_empty(dy.shape[-1:] if has_down_bias else 0),
+    ),
+)
+def mlp_backward(dy, x, up, down, before, hidden, activation, turned, has_up_bias, has_down_bias):
+    dy, x, up, down = _dense(dy, x, up, down)
+    dbefore = _data_gradient(dy, down, turned, "d" + activation, before)
+    return (
+        _data_gradient(dbefore, up, turned),
+        _weight_gradient(dbefore, x, up, turned),
+        _bias_gradient(dbefore) if has_up_bias else x.new_empty(0),
+        _weight_gradient(dy, hidden, down, turned),
+        _bias_gradient(dy) if has_down_bias else x.new_empty(0),
+    )
