@@ -170,7 +170,7 @@ class Registration(unittest.TestCase):
         yield "unary", (x, "gelu")
         yield "silu_mul", (x, normal(4, 16).requires_grad_())
         yield "rope", (normal(4, 2, 8).requires_grad_(), normal(4, 1, 8).requires_grad_(), target, 1e4, "half", False)
-        yield "rotate", (normal(1, 2, 4, 8).requires_grad_(), normal(1, 1, 4, 8), normal(1, 1, 4, 8), False)
+        yield "rotate", (*(normal(1, h, 4, 8).requires_grad_() for h in (2, 1)), normal(1, 4, 8), normal(1, 4, 8), False)
         yield "add_layer_norm", (x, normal(4, 16).requires_grad_(), w, b, 1e-5)
         up, down = normal(8, 16).requires_grad_(), normal(16, 8).requires_grad_()
         for activation in ("identity", "relu", "gelu", "gelu_erf", "silu"):

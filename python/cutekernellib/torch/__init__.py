@@ -160,11 +160,14 @@ def rope(q: Tensor, k: Tensor, positions: Tensor, *, theta: float = 10000.0, sty
 def apply_rotary_pos_emb(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
     """The function of that name of transformers' Llama: halves of heads rotated by tables of cosines and sines. A pair.
 
-    The tables get no gradient.
+    q[B,H,S,D], k[B,G,S,D] with unsqueeze_dim 1, or [B,S,H,D] with 2; tables [B,S,D] or [1,S,D], which get no gradient.
     """
-    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
-    rotate = _way("rotate", q, k)
-    return rotate(q, cos, sin, False), rotate(k, cos, sin, False)
+    if (q.dim(), cos.dim()) != (4, 3):
+        raise ValueError(f"apply_rotary_pos_emb: q has {q.dim()} modes and the tables {cos.dim()}, not 4 and 3")
+    if unsqueeze_dim == 2:
+        q, k = q.transpose(1, 2), k.transpose(1, 2)
+    q, k = _way("rotate", q, k)(q, k, cos, sin, False)
+    return (q.transpose(1, 2), k.transpose(1, 2)) if unsqueeze_dim == 2 else (q, k)
 
 
 def scaled_dot_product_attention(

@@ -4,7 +4,7 @@ import torch
 
 from .. import _problems
 from .._library import operators
-from ._registry import has_kernel, like, operator
+from ._registry import has_kernel, operator
 
 _attention = operators["attention"].taking("q k v mask sinks o lse")
 _attention_ragged = operators["attention"].taking("q k v sinks starts_q starts_kv o lse")
@@ -36,13 +36,9 @@ def _mask_of(mask, q, k):
 def _setup(ctx, inputs, output):
     q, k, v, mask, sinks, *ctx.options = inputs
     ctx.save_for_backward(q, k, v, mask, sinks, *output)
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(output[1])
 
 
-def _gradient(ops, ctx, do, _lse):
-    if do is None:
-        return (None,) * 10
+def _gradient(ops, ctx, do):
     dq, dk, dv, dsinks = ops.attention_backward(do, *ctx.saved_tensors, *ctx.options)
     return dq, dk, dv, None, dsinks if ctx.needs_input_grad[4] else None, None, None, None, None, None
 
@@ -64,10 +60,9 @@ def attention(q, k, v, mask, sinks, causal, scale, left, right, softcap):
     return o, lse
 
 
-def _with_gradient(x):
-    """A tensor, and memory of the same strides."""
-    dx = torch.empty_like(x)
-    return (x, dx) if dx.stride() == x.stride() else (x.contiguous(), like(x))
+def _gradient_like(x):
+    """Memory of the same strides, with the gaps where x is a part of a joint projection: nothing has to be copied."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
 
 
 def _sinks_like(q, sinks):
@@ -78,12 +73,13 @@ def _sinks_like(q, sinks):
     "attention_backward(Tensor do, Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? sinks, Tensor o, Tensor lse,"
     f" {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)",
     lambda do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap: (
-        *(_with_gradient(x)[1] for x in (q, k, v)),
+        *(_gradient_like(_by_rows(x)) for x in (q, k, v)),
         _sinks_like(q, sinks),
     ),
 )
 def attention_backward(do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap):
-    (q, dq), (k, dk), (v, dv) = map(_with_gradient, (q, k, v))
+    q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
+    dq, dk, dv = _gradient_like(q), _gradient_like(k), _gradient_like(v)
     dsinks = _sinks_like(q, sinks)
     if do.stride() != o.stride():
         do = torch.empty_strided(o.shape, o.stride(), dtype=o.dtype, device=o.device).copy_(do)

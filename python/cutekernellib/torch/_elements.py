@@ -1,10 +1,11 @@
 """Functions of elements, and rotary embeddings."""
 
+import functools
+
 import torch
 
 from .. import _problems
 from ._registry import like, operator, run
-
 
 # Element by element. s in a gradient stands for the sigmoid that the function has.
 
@@ -86,6 +87,7 @@ def _rope_gradient(ops, ctx, dyq, dyk):
     lambda q, k, positions, theta=1e4, style="half", inverse=False: (like(q), like(k)),
     _rope_gradient,
     _rope_setup,
+    results=2,
 )
 def rope(q, k, positions, theta=10000.0, style="half", inverse=False):
     q, k, positions = q.contiguous(), k.contiguous(), positions.contiguous()
@@ -100,24 +102,44 @@ def rope(q, k, positions, theta=10000.0, style="half", inverse=False):
 # Rotation by tables, as transformers' models do it: of the gradient the matrix is the transposed one
 
 
-def _strided(expr, inputs, out):
-    """An expression whose operands have the inputs' order, of tensors with any strides."""
-    inputs = [x.expand(out.shape) for x in inputs]
-    names = tuple((name, x.dtype) for name, x in zip("abcd", inputs))
-    strides = (*(x.stride() for x in inputs), out.stride())
-    run.elementwise(_problems.elementwise(expr, out.shape, names, strides, out.dtype), *inputs, out)
+@functools.lru_cache(8192)
+def _rotation(shape, x, y, table_shape, tables, dtype, inverse):
+    """The problems of both halves: shape and strides of x[B,H,S,D] and y, of tables [B,S,D] or [1,S,D], shared by heads."""
+    half = (*shape[:3], shape[3] // 2)
+    cos, sin = ((t[0] if table_shape[0] > 1 else 0, 0, *t[1:]) for t in tables)
+    names = tuple((name, dtype) for name in "abcd")
+    signs = "+-" if inverse else "-+"
+    expressions = f"a*c{signs[0]}b*s", f"b*c{signs[1]}a*s"
+    return [_problems.elementwise(e, half, names, (x, cos, x, sin, y), dtype) for e in expressions]
+
+
+def _rotate(x, cos, sin, cos_b, sin_b, inverse):
+    """Halves a and b of x: a * cos - b * sin in the first half, b * cos + a * sin in the second one."""
+    y, half = torch.empty_like(x), x.shape[-1] // 2
+    first, second = _rotation(x.shape, x.stride(), y.stride(), cos.shape, (cos.stride(), sin.stride()), x.dtype, inverse)
+    b = x.narrow(-1, half, half)
+    run.elementwise(first, x, cos, b, sin_b if inverse else sin, y)
+    run.elementwise(second, b, cos_b, x, sin if inverse else sin_b, y.narrow(-1, half, half))
+    return y
+
+
+def _rotate_setup(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[2:4])
+    ctx.inverse = inputs[4]
+
+
+def _rotate_gradient(ops, ctx, dq, dk):
+    return *ops.rotate(dq, dk, *ctx.saved_tensors, not ctx.inverse), None, None, None
 
 
 @operator(
-    "rotate(Tensor x, Tensor cos, Tensor sin, bool inverse=False) -> Tensor",
-    lambda x, cos, sin, inverse=False: torch.empty_like(x),
-    lambda ops, ctx, dy: (ops.rotate(dy, *ctx.saved_tensors, not ctx.inverse), None, None, None),
-    lambda ctx, inputs, output: (ctx.save_for_backward(*inputs[1:3]), setattr(ctx, "inverse", inputs[3])),
+    "rotate(Tensor q, Tensor k, Tensor cos, Tensor sin, bool inverse=False) -> (Tensor, Tensor)",
+    lambda q, k, cos, sin, inverse=False: (torch.empty_like(q), torch.empty_like(k)),
+    _rotate_gradient,
+    _rotate_setup,
+    results=2,
 )
-def rotate(x, cos, sin, inverse=False):
-    y = torch.empty_like(x)
-    (a, b), (ya, yb), (cos_a, cos_b), (sin_a, sin_b) = (t.chunk(2, -1) for t in (x, y, cos, sin))
-    signs = "+-" if inverse else "-+"
-    _strided(f"a*c{signs[0]}b*s", (a, cos_a, b, sin_b if inverse else sin_a), ya)
-    _strided(f"b*c{signs[1]}a*s", (b, cos_b, a, sin_a if inverse else sin_b), yb)
-    return y
+def rotate(q, k, cos, sin, inverse=False):
+    half = q.shape[-1] // 2
+    cos_b, sin_b = cos.narrow(-1, half, half), sin.narrow(-1, half, half)
+    return _rotate(q, cos, sin, cos_b, sin_b, inverse), _rotate(k, cos, sin, cos_b, sin_b, inverse)

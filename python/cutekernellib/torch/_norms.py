@@ -39,29 +39,21 @@ def _parameter_like(x, weight):
     return x.new_empty(0) if weight is None else torch.empty_like(weight)
 
 
-def _keep(ctx, x, weight, statistics):
-    ctx.save_for_backward(x, weight, *statistics)
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(*statistics)
-
-
-def _layer_norm_gradient(ops, ctx, dy, _mean, _rstd):
-    if dy is None:
-        return None, None, None, None
+def _layer_norm_gradient(ops, ctx, dy):
     x, weight, mean, rstd = ctx.saved_tensors
     dx, dweight, dbias = ops.layer_norm_backward(dy, None, x, weight, mean, rstd)
     return dx, dweight if weight is not None else None, dbias if ctx.needs_input_grad[2] else None, None
 
 
-def _layer_norm_setup(ctx, inputs, output):
-    _keep(ctx, inputs[0], inputs[1], output[1:])
+def _norm_setup(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[:2], *output[1:])
 
 
 @operator(
     "layer_norm(Tensor x, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
     lambda x, weight, bias, eps: (like(x), _statistics(x), _statistics(x)),
     _layer_norm_gradient,
-    _layer_norm_setup,
+    _norm_setup,
 )
 def layer_norm(x, weight, bias, eps):
     mean, rstd = _statistics(x), _statistics(x)
@@ -81,9 +73,7 @@ def layer_norm_backward(dy, dsum, x, weight, mean, rstd):
     return _norm_backward("layernorm", dy, dsum, x, weight, mean, rstd)
 
 
-def _rms_norm_gradient(ops, ctx, dy, _rstd):
-    if dy is None:
-        return None, None, None
+def _rms_norm_gradient(ops, ctx, dy):
     x, weight, rstd = ctx.saved_tensors
     dx, dweight = ops.rms_norm_backward(dy, None, x, weight, rstd)
     return dx, dweight if weight is not None else None, None
@@ -93,7 +83,7 @@ def _rms_norm_gradient(ops, ctx, dy, _rstd):
     "rms_norm(Tensor x, Tensor? weight, float eps) -> (Tensor, Tensor)",
     lambda x, weight, eps: (like(x), _statistics(x)),
     _rms_norm_gradient,
-    _layer_norm_setup,
+    _norm_setup,
 )
 def rms_norm(x, weight, eps):
     rstd = _statistics(x)
@@ -114,10 +104,11 @@ def rms_norm_backward(dy, dsum, x, weight, rstd):
 
 
 def _add_norm_setup(ctx, inputs, output):
-    _keep(ctx, output[1], inputs[2], output[2:])
+    ctx.save_for_backward(output[1], inputs[2], *output[2:])
+    ctx.set_materialize_grads(False)
 
 
-def _add_layer_norm_gradient(ops, ctx, dy, dsum, _mean, _rstd):
+def _add_layer_norm_gradient(ops, ctx, dy, dsum):
     if dy is None:
         return dsum, dsum, None, None, None
     h, weight, mean, rstd = ctx.saved_tensors
@@ -130,6 +121,7 @@ def _add_layer_norm_gradient(ops, ctx, dy, dsum, _mean, _rstd):
     lambda x, residual, weight, bias, eps: (like(x), like(x), _statistics(x), _statistics(x)),
     _add_layer_norm_gradient,
     _add_norm_setup,
+    results=2,
 )
 def add_layer_norm(x, residual, weight, bias, eps):
     mean, rstd = _statistics(x), _statistics(x)
@@ -141,7 +133,7 @@ def _add_layer_norm_alone(x, residual, weight, bias, eps):
     return _norm("layernorm", x, residual, weight, bias, eps, None, None)
 
 
-def _add_rms_norm_gradient(ops, ctx, dy, dsum, _rstd):
+def _add_rms_norm_gradient(ops, ctx, dy, dsum):
     if dy is None:
         return dsum, dsum, None, None
     h, weight, rstd = ctx.saved_tensors
@@ -154,6 +146,7 @@ def _add_rms_norm_gradient(ops, ctx, dy, dsum, _rstd):
     lambda x, residual, weight, eps: (like(x), like(x), _statistics(x)),
     _add_rms_norm_gradient,
     _add_norm_setup,
+    results=2,
 )
 def add_rms_norm(x, residual, weight, eps):
     rstd = _statistics(x)
@@ -188,14 +181,10 @@ def _group_statistics(x, groups):
 def _group_norm_setup(ctx, inputs, output):
     x, groups, weight, bias, _ = inputs
     ctx.save_for_backward(x, weight, output[1], output[2])
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(output[1], output[2])
     ctx.groups = groups
 
 
-def _group_norm_gradient(ops, ctx, dy, _mean, _rstd):
-    if dy is None:
-        return None, None, None, None, None
+def _group_norm_gradient(ops, ctx, dy):
     x, weight, mean, rstd = ctx.saved_tensors
     dx, dweight, dbias = ops.group_norm_backward(dy, x, ctx.groups, weight, mean, rstd)
     return dx, None, dweight, dbias, None

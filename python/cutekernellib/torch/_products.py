@@ -68,13 +68,9 @@ def _linear_setup(ctx, inputs, output):
     x, weight, _, ctx.activation, ctx.turned = inputs
     y, before = output
     ctx.save_for_backward(x, weight, y if ctx.activation == "relu" else before)
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(before)
 
 
-def _linear_gradient(ops, ctx, dy, _before):
-    if dy is None:
-        return None, None, None, None, None
+def _linear_gradient(ops, ctx, dy):
     x, weight, kept = ctx.saved_tensors
     if ctx.activation == "relu":
         dy = torch.ops.aten.threshold_backward(dy, kept, 0)
@@ -140,13 +136,9 @@ def _mlp_setup(ctx, inputs, output):
     x, up, _, down, _, _, ctx.activation, ctx.turned = inputs
     _, before, hidden = output
     ctx.save_for_backward(x, up, down, before, hidden)
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(before, hidden)
 
 
-def _mlp_gradient(ops, ctx, dy, _before, _hidden):
-    if dy is None:
-        return (None,) * 8
+def _mlp_gradient(ops, ctx, dy):
     needs = ctx.needs_input_grad
     gradients = ops.mlp_backward(dy, *ctx.saved_tensors, ctx.activation, ctx.turned, needs[2], needs[4])
     return *(g if need else None for g, need in zip(gradients, needs)), dy if needs[5] else None, None, None

@@ -24,8 +24,11 @@ differentiable = types.SimpleNamespace()  # the same as functions of autograd al
 run = types.SimpleNamespace(**{name: operator.run for name, operator in operators.items()})
 
 
-def operator(schema, fake, gradient=None, setup=None):
-    """Registers the function that follows. fake: memory for its outputs; gradient(ops, ctx, *gradients): calls the operators of ops."""
+def operator(schema, fake, gradient=None, setup=None, results=1):
+    """Registers the function that follows. fake: memory for its outputs; gradient(ops, ctx, *gradients): calls the operators of ops.
+
+    results: so many outputs have gradients; those behind them are there for setup(ctx, inputs, output) to keep.
+    """
 
     def register(function):
         name = schema.partition("(")[0]
@@ -35,35 +38,48 @@ def operator(schema, fake, gradient=None, setup=None):
         torch.library.register_fake(f"cutekernellib::{name}", fake, lib=_library)
         setattr(direct, name, function)
         if gradient:
-            backward = functools.partial(gradient, registered)
-            torch.library.register_autograd(f"cutekernellib::{name}", backward, setup_context=setup, lib=_library)
-            setattr(differentiable, name, _differentiable(name, function, gradient, setup))
+            _register_gradient(name, gradient, setup, results)
+            setattr(differentiable, name, _differentiable(name, function, gradient, setup, results))
         return function
 
     return register
 
 
-def without_gradient(name):
-    """Registers what follows as the operator's function where nobody asks for a gradient: it may leave outputs out but the first."""
-    return functools.partial(setattr, direct, name)
+def _register_gradient(name, gradient, setup, results):
+    def keep(ctx, inputs, output):
+        setup(ctx, inputs, output)
+        if isinstance(output, tuple) and len(output) > results:
+            ctx.set_materialize_grads(False)
+            ctx.mark_non_differentiable(*output[results:])
+
+    def backward(ctx, *gradients):
+        return gradient(registered, ctx, *gradients[:results])
+
+    torch.library.register_autograd(f"cutekernellib::{name}", backward, setup_context=keep, lib=_library)
 
 
-def _differentiable(name, function, gradient, setup):
+def _differentiable(name, function, gradient, setup, results):
+    """The operator as a function of autograd, which gives a tuple if the operator does, without what is only kept."""
+
     def forward(ctx, *args):
         output = function(*args)
         setup(ctx, args, output)
-        return output
+        return output[:results] if isinstance(output, tuple) else output
 
     def backward(ctx, *gradients):
-        traced = (
-            torch.is_grad_enabled() or _is_compiling()
-        )  # a gradient of the gradient is asked for, which says that there is none
+        traced = torch.is_grad_enabled() or _is_compiling()  # registered operators say that they have no second gradient
         return gradient(registered if traced else direct, ctx, *gradients)
 
     methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     function_of_autograd = type(name, (torch.autograd.Function,), methods)
-    # Past Function.apply, which looks at transforms, as way() does.
-    return super(torch.autograd.Function, function_of_autograd).apply
+    return super(
+        torch.autograd.Function, function_of_autograd
+    ).apply  # past Function.apply, which looks at transforms, as way() does
+
+
+def without_gradient(name):
+    """Registers what follows as the operator's function where nobody asks for a gradient: it leaves out outputs that are only kept."""
+    return functools.partial(setattr, direct, name)
 
 
 def way(name, *tensors):

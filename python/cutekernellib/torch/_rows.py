@@ -5,7 +5,6 @@ import torch
 from .. import _problems
 from ._registry import like, operator, run
 
-
 # softmax
 
 
@@ -53,13 +52,9 @@ def _losses(x, mean):
 def _cross_entropy_setup(ctx, inputs, output):
     x, target, ctx.ignore_index, ctx.mean = inputs
     ctx.save_for_backward(x, target, output[1], output[2])
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(output[1], output[2])
 
 
-def _cross_entropy_gradient(ops, ctx, dloss, _lse, _count):
-    if dloss is None:
-        return None, None, None, None
+def _cross_entropy_gradient(ops, ctx, dloss):
     x, target, lse, count = ctx.saved_tensors
     return ops.cross_entropy_backward(dloss, x, target, lse, count, ctx.ignore_index, ctx.mean), None, None, None
 
