@@ -184,6 +184,7 @@ class Registration(unittest.TestCase):
         yield "conv2d", (last, normal(2, 4, 3, 3).requires_grad_(), None, [2, 2], [1, 1], [1, 1], 1)
         plain = (True, 0.25, 0, 0, 0.0)
         yield "attention", (q, k, v, None, None, *plain)
+        yield "attention_packed", (normal(1, 4, 3, 2, 16, dtype=torch.float16).requires_grad_(), True, 0.25)
         yield "attention", (q, k, v, None, normal(2).requires_grad_(), False, 0.25, 2, 1, 10.0)
         starts = torch.tensor([0, 1, 4], device=device, dtype=torch.int32)
         flat = [normal(2, 4, 16, dtype=torch.float16) for _ in "qkv"]

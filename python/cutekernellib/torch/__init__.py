@@ -24,6 +24,7 @@ __all__ = [
     "apply_rotary_pos_emb",
     "attention",
     "attention_decode",
+    "attention_packed",
     "attention_ragged",
     "conv2d",
     "cross_entropy",
@@ -219,6 +220,12 @@ def attention(
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     run = _way("attention", q, k, v, mask, sinks)
     return run(q, k, v, mask, sinks, causal, scale, *window, softcap)[0]
+
+
+def attention_packed(qkv: Tensor, *, causal: bool = False, scale: float | None = None) -> Tensor:
+    """attention() of qkv[B,S,3,H,D], the result of a joint projection; gives [B,S,H,D]."""
+    scale = 1 / math.sqrt(qkv.shape[-1]) if scale is None else scale
+    return _way("attention_packed", qkv)(qkv, causal, scale)[0]
 
 
 def attention_ragged(

@@ -79,8 +79,14 @@ def _sinks_like(q, sinks):
 )
 def attention_backward(do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap):
     q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
-    dq, dk, dv = _gradient_like(q), _gradient_like(k), _gradient_like(v)
-    dsinks = _sinks_like(q, sinks)
+    gradients = _gradient_like(q), _gradient_like(k), _gradient_like(v), _sinks_like(q, sinks)
+    _write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap)
+    return gradients
+
+
+def _write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap):
+    """Into memory of the strides of q, k and v."""
+    dq, dk, dv, dsinks = gradients
     if do.stride() != o.stride():
         do = torch.empty_strided(o.shape, o.stride(), dtype=o.dtype, device=o.device).copy_(do)
     mask, kind, mask_strides = _mask_of(mask, q, k)
@@ -88,12 +94,11 @@ def attention_backward(do, q, k, v, mask, sinks, o, lse, causal, scale, left, ri
     options = (causal, scale, left, right, softcap, sinks is not None)
     desc = _problems.attention(q.shape, k.shape, v.shape, strides, q.dtype, *options, kind, mask_strides, backward=True)
     plain = sinks is None and not (left or right or softcap)
-    if plain and not has_kernel("attention", desc, q.device):  # torch's is no better with a window or sinks: it has none
+    if plain and not has_kernel("attention", desc, q.device):  # with a window, a cap or sinks torch has none, either
         for gradient, by_torch in zip((dq, dk, dv), _backward_by_torch(do, q, k, v, mask, o, lse, causal, scale)):
             gradient.copy_(by_torch)
     else:
         _attention_backward(desc, q, k, v, mask, sinks, o, lse, do, dq, dk, dv, dsinks if sinks is not None else None)
-    return dq, dk, dv, dsinks
 
 
 def _backward_by_torch(do, q, k, v, mask, o, lse, causal, scale):
@@ -109,6 +114,47 @@ def _backward_by_torch(do, q, k, v, mask, o, lse, causal, scale):
             *inputs, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
         )
         return torch.autograd.grad(o, inputs, do)
+
+
+# Of one tensor that a joint projection gives, [B,S,3,H,D]: so is its gradient
+
+
+def _parts(x):
+    """q, k and v of it."""
+    return tuple(part.transpose(1, 2) for part in x.unbind(2))
+
+
+def _packed_outputs(qkv):
+    b, s, _, h, d = qkv.shape
+    return qkv.new_empty((b, s, h, d)), torch.empty((b, h, s), dtype=torch.float32, device=qkv.device)
+
+
+def _packed_setup(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0], *output)
+    ctx.options = inputs[1:]
+
+
+@operator(
+    "attention_packed(Tensor qkv, bool causal, float scale) -> (Tensor, Tensor)",
+    lambda qkv, causal, scale: _packed_outputs(qkv),
+    lambda ops, ctx, do: (ops.attention_packed_backward(do, *ctx.saved_tensors, *ctx.options), None, None),
+    _packed_setup,
+)
+def attention_packed(qkv, causal, scale):
+    o, lse = attention(*_parts(qkv.contiguous()), None, None, causal, scale, 0, 0, 0.0)
+    return o.transpose(1, 2), lse
+
+
+@operator(
+    "attention_packed_backward(Tensor do, Tensor qkv, Tensor o, Tensor lse, bool causal, float scale) -> Tensor",
+    lambda do, qkv, o, lse, causal, scale: torch.empty_like(qkv, memory_format=torch.contiguous_format),
+)
+def attention_packed_backward(do, qkv, o, lse, causal, scale):
+    qkv = qkv.contiguous()
+    dqkv = torch.empty_like(qkv)
+    do, o = do.transpose(1, 2), o.transpose(1, 2)
+    _write_gradients((*_parts(dqkv), None), do, *_parts(qkv), None, None, o, lse, causal, scale, 0, 0, 0.0)
+    return dqkv
 
 
 # Sequences of any lengths, one behind the other

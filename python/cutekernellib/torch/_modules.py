@@ -122,6 +122,33 @@ def _add_mlp(mlp, x, residual):
     return mlp.forward(x, residual) if type(mlp).forward is _mlp else residual + mlp(x)
 
 
+def _vit_attention(self, x, attn_mask=None, is_causal=False):
+    idle = (self.q_norm, self.k_norm, self.norm, self.attn_drop)
+    qkv = self.qkv.weight
+    taken = attn_mask is None and self.gate is None and self.fused_attn and takes(x, qkv) and x.dtype != torch.float32
+    if not (taken and self.head_dim <= 256 and all(map(_is_idle, idle))):
+        return self.ckl_forward(x, attn_mask, is_causal)
+    b, n, _ = x.shape
+    o = _torch.attention_packed(self.qkv(x).view(b, n, 3, self.num_heads, self.head_dim), causal=is_causal)
+    return self.proj_drop(self.proj(o.view(b, n, self.attn_dim)))
+
+
+def _convnext_block(self, x):
+    """What the block multiplies with gamma comes out of a product: gamma is put into the weights of that one."""
+    parts = _parts_of_mlp(self.mlp)
+    if self.use_conv_mlp or type(self.shortcut).__name__ != "Identity" or not _is_idle(self.drop_path) or not parts:
+        return self.ckl_forward(x)
+    up, act, down, others = parts
+    if not (_is_mlp(self.mlp) and all(map(_is_idle, others)) and multiplies(x.permute(0, 2, 3, 1), up.weight, up.bias)):
+        return self.ckl_forward(x)
+    weight, bias = down.weight, down.bias
+    if self.gamma is not None:
+        weight, bias = weight * self.gamma[:, None], None if bias is None else bias * self.gamma
+    y = self.norm(self.conv_dw(x).permute(0, 2, 3, 1))
+    y = _torch.mlp(y, up.weight, up.bias, weight, bias, _activation_of(act), residual=x.permute(0, 2, 3, 1))
+    return y.permute(0, 3, 1, 2)
+
+
 def _vit_block(self, x, *args, **options):
     norm = self.norm2
     if not takes(x, norm.weight, norm.bias) or norm.weight is None:
@@ -197,13 +224,36 @@ def _is_depthwise(module):
     return plain and module.groups == module.in_channels == module.out_channels > 1
 
 
+def _has(module, kind, *children):
+    """Is it of a class of this name with these children at least?"""
+    return type(module).__name__ == kind and set(children) <= {name for name, _ in module.named_children()}
+
+
 def _is_vit_block(module):
-    names = {"norm1", "attn", "ls1", "drop_path1", "norm2", "mlp", "ls2", "drop_path2"}
-    return type(module).__name__ == "Block" and {name for name, _ in module.named_children()} == names
+    return _has(module, "Block", "norm1", "attn", "ls1", "drop_path1", "norm2", "mlp", "ls2", "drop_path2")
+
+
+def _is_vit_attention(module):
+    return _has(module, "Attention", "qkv", "q_norm", "k_norm", "attn_drop", "norm", "proj", "proj_drop") and hasattr(
+        module, "gate"
+    )
+
+
+def _is_convnext_block(module):
+    return _has(module, "ConvNeXtBlock", "conv_dw", "norm", "mlp", "shortcut", "drop_path")
+
+
+_STRUCTURES = (
+    (_is_gated_mlp, _gated_mlp),
+    (_is_mlp, _mlp),
+    (_is_vit_block, _vit_block),
+    (_is_vit_attention, _vit_attention),
+    (_is_convnext_block, _convnext_block),
+)
 
 
 def forward_of(module):
-    for has_structure, forward in ((_is_gated_mlp, _gated_mlp), (_is_mlp, _mlp), (_is_vit_block, _vit_block)):
+    for has_structure, forward in _STRUCTURES:
         if has_structure(module):
             return forward
     return _FORWARDS.get(type(module).__name__)
