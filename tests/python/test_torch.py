@@ -256,29 +256,57 @@ class Block(torch.nn.Module if not missing else object):
 
 @unittest.skipIf(missing, missing)
 class Accelerate(unittest.TestCase):
-    def test_llama_of_transformers(self):
-        try:
-            from transformers import LlamaConfig, LlamaForCausalLM
-        except ImportError:
-            self.skipTest("there is no transformers")
-        torch.manual_seed(5)
-        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
-        model = LlamaForCausalLM(LlamaConfig(vocab_size=20, intermediate_size=32, **sizes)).to(device, torch.bfloat16)
-        tokens = torch.randint(20, (1, 5), device=device)
-        results = []
+    def agrees(self, model, loss_of, *swapped):
+        """Losses and gradients with and without, and traced as one graph; the classes and functions that were replaced."""
+        model, results = model.to(device, torch.bfloat16), []
         for accelerated in (False, True):
             report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
             model.zero_grad()
-            loss = model(input_ids=tokens, labels=tokens).loss
+            loss = loss_of(model)
             loss.backward()
             results.append([loss.detach().float()] + [p.grad.float() for p in model.parameters()])
+        torch._dynamo.reset()
+        traced = loss_of(torch.compile(model, fullgraph=True, backend="aot_eager"))
         report.undo()
-        swapped = set(report.swapped.values())
-        self.assertLessEqual({"LlamaRMSNorm", "LlamaMLP", "LlamaDecoderLayer"}, swapped)
-        self.assertIn("transformers.models.llama.modeling_llama.apply_rotary_pos_emb", swapped)
+        torch.testing.assert_close(traced, loss)
+        self.assertLessEqual(set(swapped), set(report.swapped.values()))
         torch.testing.assert_close(results[1][0], results[0][0], rtol=1e-2, atol=1e-2)
         for got, wanted in zip(*results):  # bf16 rounds at other places
             self.assertLess((got - wanted).norm(), 0.1 * wanted.norm() + 1e-3)
+
+    def test_models_of_transformers(self):
+        try:
+            from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+        except ImportError:
+            self.skipTest("there is no transformers")
+        tokens = torch.randint(20, (1, 5), device=device)
+
+        def loss_of(model):
+            return F.cross_entropy(model(input_ids=tokens, use_cache=False).logits[0], tokens[0])
+
+        torch.manual_seed(5)
+        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+        llama = LlamaForCausalLM(LlamaConfig(vocab_size=20, intermediate_size=32, **sizes))
+        rotary = "transformers.models.llama.modeling_llama.apply_rotary_pos_emb"
+        swapped = ("Linear", "LlamaRMSNorm", "LlamaMLP", "LlamaDecoderLayer", rotary)
+        self.agrees(llama, loss_of, *swapped)
+        none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+        gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=20, n_embd=32, n_layer=1, n_head=2, n_positions=8, **none))
+        swapped = ("Linear", "Conv1D", "LayerNorm", "GPT2MLP", "GPT2Block")
+        self.agrees(gpt2, loss_of, *swapped)
+
+    def test_models_of_timm(self):
+        try:
+            from timm.models.convnext import ConvNeXt
+            from timm.models.vision_transformer import VisionTransformer
+        except ImportError:
+            self.skipTest("there is no timm")
+        torch.manual_seed(5)
+        x, target = normal(2, 3, 32, 32, dtype=torch.bfloat16), torch.tensor([3, 7], device=device)
+        vit = VisionTransformer(img_size=32, patch_size=16, embed_dim=32, depth=1, num_heads=2, num_classes=10)
+        convnext = ConvNeXt(depths=(1, 1, 1, 1), dims=(16, 16, 16, 16), num_classes=10, ls_init_value=0.5)
+        self.agrees(vit, lambda model: F.cross_entropy(model(x), target), "Linear", "Block", "Attention", "Mlp")
+        self.agrees(convnext, lambda model: F.cross_entropy(model(x), target), "Conv2d", "ConvNeXtBlock", "Mlp")
 
     def test_gradient_of_attention(self):
         q = normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_()
