@@ -178,6 +178,7 @@ class Registration(unittest.TestCase):
         yield "linear", (x, down, None, "identity", True)
         yield "mlp", (x, up, normal(8).requires_grad_(), down, b, normal(4, 16).requires_grad_(), "gelu_erf", False)
         yield "mlp", (x, down, None, up, None, None, "silu", True)
+        yield "gated_mlp", (x, up, normal(8, 16).requires_grad_(), down, normal(4, 16).requires_grad_())
         sizes = ([1, 1], [1, 1], [1, 1])
         yield "conv2d", (image, normal(4, 1, 3, 3).requires_grad_(), normal(4).requires_grad_(), *sizes, 4)
         last = normal(1, 4, 5, 5).to(memory_format=torch.channels_last).requires_grad_()

@@ -28,6 +28,7 @@ __all__ = [
     "attention_ragged",
     "conv2d",
     "cross_entropy",
+    "gated_mlp",
     "gelu",
     "group_norm",
     "layer_norm",
@@ -145,6 +146,11 @@ def mlp(
     """linear(linear(x, up, up_bias, activation), down, down_bias) + residual: two kernels. activation: gelu, gelu_erf or silu."""
     run = _way("mlp", x, up, up_bias, down, down_bias, residual)
     return run(x, up, up_bias, down, down_bias, residual, activation, turned)[0]
+
+
+def gated_mlp(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, *, residual: Tensor | None = None) -> Tensor:
+    """linear(silu_mul(linear(x, gate), linear(x, up)), down) + residual, without biases."""
+    return _way("gated_mlp", x, gate, up, down, residual)(x, gate, up, down, residual)[0]
 
 
 def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride=1, padding=0, dilation=1, groups: int = 1) -> Tensor:

@@ -40,9 +40,13 @@ def _silu(self, x):
     return _torch.silu(x) if takes(x) and not getattr(self, "inplace", False) else self.ckl_forward(x)
 
 
-def _gated_mlp(self, x):
-    gate, up = self.gate_proj(x), self.up_proj(x)
-    return self.down_proj(_torch.silu_mul(gate, up) if takes(gate, up) else self.act_fn(gate) * up)
+def _gated_mlp(self, x, residual=None):
+    gate, up, down = self.gate_proj, self.up_proj, self.down_proj
+    if multiplies(x, gate.weight, None) and gate.bias is up.bias is down.bias is None:
+        return _torch.gated_mlp(x, gate.weight, up.weight, down.weight, residual=residual)
+    g, u = gate(x), up(x)
+    y = down(_torch.silu_mul(g, u) if takes(g, u) else self.act_fn(g) * u)
+    return y if residual is None else residual + y
 
 
 def _decoder_layer(self, hidden_states, *args, **options):
@@ -51,7 +55,7 @@ def _decoder_layer(self, hidden_states, *args, **options):
         return self.ckl_forward(hidden_states, *args, **options)
     attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **options)
     normed, residual = _torch.add_rms_norm(attended, hidden_states, norm.weight, norm.variance_epsilon)
-    return residual + self.mlp(normed)
+    return _add_mlp(self.mlp, normed, residual)
 
 
 def _linear(self, x):
@@ -97,7 +101,7 @@ def _is_idle(module):
 
 def _parts_of_mlp(module):
     """(up, activation, down, what comes between or after) of a module of that structure, or None."""
-    children = dict(module.named_children())
+    children = module._modules
     for up, down, others in (("fc1", "fc2", ("drop1", "norm", "drop2")), ("c_fc", "c_proj", ("dropout",))):
         if set(children) == {up, "act", down, *others}:
             return children[up], children["act"], children[down], [children[name] for name in others]
@@ -107,6 +111,10 @@ def _parts_of_mlp(module):
 def _is_mlp(module):
     parts = _parts_of_mlp(module)
     return parts and _activation_of(parts[1]) and {type(parts[i]).__name__ for i in (0, 2)} <= set(_LAYERS)
+
+
+def _are_layers(module, names):
+    return all(type(module._modules[name]).__name__ in ("Linear", "CklLinear") for name in names)
 
 
 def _mlp(self, x, residual=None):
@@ -119,7 +127,7 @@ def _mlp(self, x, residual=None):
 
 
 def _add_mlp(mlp, x, residual):
-    return mlp.forward(x, residual) if type(mlp).forward is _mlp else residual + mlp(x)
+    return mlp.forward(x, residual) if type(mlp).forward in (_mlp, _gated_mlp) else residual + mlp(x)
 
 
 def _vit_attention(self, x, attn_mask=None, is_causal=False):
@@ -179,8 +187,8 @@ def _is_silu(module):
 
 
 def _is_gated_mlp(module):
-    names = {name for name, _ in module.named_children()}
-    return names == {"gate_proj", "up_proj", "down_proj", "act_fn"} and _is_silu(module.act_fn)
+    layers = {"gate_proj", "up_proj", "down_proj"}
+    return set(module._modules) == {*layers, "act_fn"} and _is_silu(module.act_fn) and _are_layers(module, layers)
 
 
 # By the name of the class: torch's, and what models of others have in their place.
@@ -226,7 +234,7 @@ def _is_depthwise(module):
 
 def _has(module, kind, *children):
     """Is it of a class of this name with these children at least?"""
-    return type(module).__name__ == kind and set(children) <= {name for name, _ in module.named_children()}
+    return type(module).__name__ == kind and set(children) <= set(module._modules)
 
 
 def _is_vit_block(module):

@@ -8,6 +8,7 @@ import torch
 
 from .. import _problems
 from .._library import operators
+from ._elements import silu_mul, silu_mul_backward
 from ._registry import like, operator, row_count, run, without_gradient
 
 _gemm = operators["gemm"].taking("a b c bias d x beta")
@@ -35,11 +36,11 @@ def _forward(x, weight, bias, turned, activation="identity", keep=None, residual
     return _product(row_count(x), n, k, x, weight, y, layout, bias, activation, keep, residual)
 
 
-def _data_gradient(dy, weight, turned, derivative="identity", x=None):
-    """The gradient of a layer's input, by the derivative at x of an activation before the layer."""
+def _data_gradient(dy, weight, turned, derivative="identity", x=None, add_to=None):
+    """The gradient of a layer's input, by the derivative at x of an activation before the layer; may be added to another."""
     k, n = _sizes(weight, turned)
-    dx = dy.new_empty((*dy.shape[:-1], k))
-    return _product(row_count(dy), k, n, dy, weight, dx, "nt" if turned else "nn", None, derivative, x)
+    dx = dy.new_empty((*dy.shape[:-1], k)) if add_to is None else add_to
+    return _product(row_count(dy), k, n, dy, weight, dx, "nt" if turned else "nn", None, derivative, x, add_to)
 
 
 def _weight_gradient(dy, x, weight, turned):
@@ -189,4 +190,47 @@ def mlp_backward(dy, x, up, down, before, hidden, activation, turned, has_up_bia
         _bias_gradient(dbefore) if has_up_bias else x.new_empty(0),
         _weight_gradient(dy, hidden, down, turned),
         _bias_gradient(dy) if has_down_bias else x.new_empty(0),
+    )
+
+
+# A gated MLP: down * (silu(gate * x) * (up * x)) + residual
+
+
+def _gated_mlp_setup(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[:4], *output[1:])
+
+
+def _gated_mlp_gradient(ops, ctx, dy):
+    gradients = ops.gated_mlp_backward(dy, *ctx.saved_tensors)
+    needs = ctx.needs_input_grad
+    return *(g if need else None for g, need in zip(gradients, needs)), dy if needs[4] else None
+
+
+@operator(
+    "gated_mlp(Tensor x, Tensor gate, Tensor up, Tensor down, Tensor? residual) -> (Tensor, Tensor, Tensor, Tensor)",
+    lambda x, gate, up, down, residual: (_linear_like(x, down, False), *(_linear_like(x, up, False) for _ in range(3))),
+    _gated_mlp_gradient,
+    _gated_mlp_setup,
+)
+def gated_mlp(x, gate, up, down, residual):
+    x, gate, up, down, residual = _dense(x, gate, up, down, residual)
+    g, u = _forward(x, gate, None, False), _forward(x, up, None, False)
+    hidden = silu_mul(g, u)
+    return _forward(hidden, down, None, False, residual=residual), g, u, hidden
+
+
+@operator(
+    "gated_mlp_backward(Tensor dy, Tensor x, Tensor gate, Tensor up, Tensor down, Tensor g, Tensor u, Tensor hidden)"
+    " -> (Tensor, Tensor, Tensor, Tensor)",
+    lambda dy, x, gate, up, down, g, u, hidden: (like(x), like(gate), like(up), like(down)),
+)
+def gated_mlp_backward(dy, x, gate, up, down, g, u, hidden):
+    dy, x, gate, up, down = _dense(dy, x, gate, up, down)
+    dg, du = silu_mul_backward(_data_gradient(dy, down, False), g, u)
+    dx = _data_gradient(du, up, False, add_to=_data_gradient(dg, gate, False))
+    return (
+        dx,
+        _weight_gradient(dg, x, gate, False),
+        _weight_gradient(du, x, up, False),
+        _weight_gradient(dy, hidden, down, False),
     )
