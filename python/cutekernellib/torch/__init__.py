@@ -140,12 +140,18 @@ def mlp(
     down_bias: Tensor | None,
     activation: str = "gelu_erf",
     *,
+    gamma: Tensor | None = None,
     residual: Tensor | None = None,
     turned: bool = False,
 ) -> Tensor:
-    """linear(linear(x, up, up_bias, activation), down, down_bias) + residual: two kernels. activation: gelu, gelu_erf or silu."""
-    run = _way("mlp", x, up, up_bias, down, down_bias, residual)
-    return run(x, up, up_bias, down, down_bias, residual, activation, turned)[0]
+    """gamma * linear(linear(x, up, up_bias, activation), down, down_bias) + residual; activation: gelu, gelu_erf or silu.
+
+    gamma[out], not with turned, is put into the weights of the second layer.
+    """
+    if gamma is not None and turned:
+        raise NotImplementedError("mlp: gamma is for weights [out, in]")
+    run = _way("mlp", x, up, up_bias, down, down_bias, gamma, residual)
+    return run(x, up, up_bias, down, down_bias, gamma, residual, activation, turned)[0]
 
 
 def gated_mlp(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, *, residual: Tensor | None = None) -> Tensor:

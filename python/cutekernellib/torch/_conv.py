@@ -1,5 +1,7 @@
 """Convolution of images and its gradients."""
 
+import functools
+
 import torch
 
 from .. import _problems
@@ -60,6 +62,16 @@ def conv2d(x, weight, bias, stride, padding, dilation, groups):
     return y
 
 
+@functools.lru_cache(8192)
+def _gradient_problems(x, weight, dtype, geometry, device, bias):
+    """Those of data and weights, None where no kernel takes one but the slow one that follows the definition."""
+    problems = (
+        _problems.conv(x, weight, dtype, *geometry, direction="data"),
+        _problems.conv(x, weight, dtype, *geometry, bias, direction="weight"),
+    )
+    return tuple(p if has_kernel("conv", p, device) else None for p in problems)
+
+
 @operator(
     "conv2d_backward(Tensor dy, Tensor x, Tensor weight, int[] stride, int[] padding, int[] dilation, int groups,"
     " bool needs_dx, bool needs_dweight, bool needs_dbias) -> (Tensor, Tensor, Tensor)",
@@ -70,18 +82,17 @@ def conv2d(x, weight, bias, stride, padding, dilation, groups):
     ),
 )
 def conv2d_backward(dy, x, weight, stride, padding, dilation, groups, needs_dx, needs_dweight, needs_dbias):
-    """By torch what no kernel takes but the slow one that follows the definition."""
+    """By torch what no kernel of ours takes."""
     last = _is_channels_last(x)
     dy, x, weight = _image(dy, last), _image(x, last), _image(weight, last)
-    problem = (x.shape, weight.shape, x.dtype, tuple(stride), tuple(padding), tuple(dilation), groups, last)
-    data = _problems.conv(*problem, direction="data")
-    weights = _problems.conv(*problem, needs_dbias, direction="weight")
-    ours = (needs_dx and has_kernel("conv", data, x.device), needs_dweight and has_kernel("conv", weights, x.device))
+    geometry = (tuple(stride), tuple(padding), tuple(dilation), groups, last)
+    data, weights = _gradient_problems(x.shape, weight.shape, x.dtype, geometry, x.device, needs_dbias)
+    ours = (needs_dx and data is not None, needs_dweight and weights is not None)
     torchs = [needs_dx and not ours[0], needs_dweight and not ours[1], needs_dbias and not ours[1]]
     gradients = [None, None, None]
     if any(torchs):
-        geometry = (stride, padding, dilation, False, [0, 0], groups)
-        gradients = list(torch.ops.aten.convolution_backward(dy, x, weight, weight.shape[:1], *geometry, torchs))
+        options = (stride, padding, dilation, False, [0, 0], groups, torchs)
+        gradients = list(torch.ops.aten.convolution_backward(dy, x, weight, weight.shape[:1], *options))
     if ours[0]:
         gradients[0] = torch.empty_like(x)
         _data(data, weight, dy, gradients[0])

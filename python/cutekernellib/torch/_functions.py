@@ -8,8 +8,10 @@ from ._taken import takes
 
 
 def _sdpa(original, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """A single query is left to torch: with every token there is a key more, which would be a plan more."""
     taken = (
         takes(query, key, value)
+        and query.shape[-2] != 1
         and query.dtype != torch.float32
         and query.dim() == 4
         and not dropout_p

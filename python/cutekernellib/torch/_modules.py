@@ -149,11 +149,9 @@ def _convnext_block(self, x):
     up, act, down, others = parts
     if not (_is_mlp(self.mlp) and all(map(_is_idle, others)) and multiplies(x.permute(0, 2, 3, 1), up.weight, up.bias)):
         return self.ckl_forward(x)
-    weight, bias = down.weight, down.bias
-    if self.gamma is not None:
-        weight, bias = weight * self.gamma[:, None], None if bias is None else bias * self.gamma
     y = self.norm(self.conv_dw(x).permute(0, 2, 3, 1))
-    y = _torch.mlp(y, up.weight, up.bias, weight, bias, _activation_of(act), residual=x.permute(0, 2, 3, 1))
+    options = {"gamma": self.gamma, "residual": x.permute(0, 2, 3, 1)}
+    y = _torch.mlp(y, up.weight, up.bias, down.weight, down.bias, _activation_of(act), **options)
     return y.permute(0, 3, 1, 2)
 
 
@@ -273,6 +271,8 @@ def why_not(module):
         return "GroupNorm without weight and bias"
     if type(module).__name__ == "Conv2d" and not _is_depthwise(module):
         return "only depthwise convolutions of numbers of zeros around are taken"
+    if type(module).__name__ in ("Linear", "Conv1D") and all(n % 8 == 0 for n in module.weight.shape):
+        return "products of rows of whole 16 bytes are left to torch where there is nothing to fuse"
     if getattr(module, "weight", None) is not None and module.weight.dtype not in FLOATS:
         return f"the weight is of {module.weight.dtype}"
     return None

@@ -28,11 +28,11 @@ def _norm(name, x, residual, weight, bias, eps, mean, rstd):
 def _norm_backward(name, dy, dsum, x, weight, mean, rstd):
     dy, x, dsum = dy.contiguous(), x.contiguous(), dsum if dsum is None else dsum.contiguous()
     dx, dweight = torch.empty_like(x), torch.empty_like(weight) if weight is not None else None
-    dbias = torch.empty_like(weight) if weight is not None and mean is not None else None
+    dbias = torch.empty_like(weight) if weight is not None and name == "layernorm" else None
     desc = _problems.norm(name, row_count(x), x.shape[-1], x.dtype, 0, weight is not None, dsum is not None, True)
     getattr(run, name)(desc, x, None, weight, None, dy, dsum, None, None, dx, dweight, dbias, mean, rstd)
-    nothing = x.new_empty(0)
-    return dx, nothing if dweight is None else dweight, nothing if dbias is None else dbias
+    wanted = (dweight, dbias) if name == "layernorm" else (dweight,)
+    return dx, *(x.new_empty(0) if g is None else g for g in wanted)
 
 
 def _parameter_like(x, weight):
@@ -100,7 +100,7 @@ def _rms_norm_alone(x, weight, eps):
     lambda dy, dsum, x, weight, rstd: (like(x), _parameter_like(x, weight)),
 )
 def rms_norm_backward(dy, dsum, x, weight, rstd):
-    return _norm_backward("rmsnorm", dy, dsum, x, weight, None, rstd)[:2]
+    return _norm_backward("rmsnorm", dy, dsum, x, weight, None, rstd)
 
 
 def _add_norm_setup(ctx, inputs, output):
