@@ -209,52 +209,95 @@ def timed(function, *args):
     return start.elapsed_time(end)
 
 
+class Graphed(nn.Module):
+    """A model whose forward and backward pass are CUDA graphs."""
+
+    def __init__(self, model, batch):
+        super().__init__()
+        self.model = model
+        torch.cuda.make_graphed_callables(self, (batch[0],))
+
+    def forward(self, x):
+        return self.model(x)
+
+
 class Mode:
     """A way to run a model: before each use it puts its replacements in place."""
 
-    def __init__(self, model, accelerated, compiled):
+    def __init__(self, model, accelerated, way, batch):
         self.model, self.accelerated = model, accelerated
-        self.run = model
-        if compiled:
-            torch._dynamo.reset()
-            self.run = torch.compile(model)
+        with self:
+            if way == "compiled":
+                torch._dynamo.reset()
+            self.run = {
+                "eager": lambda: model,
+                "compiled": lambda: torch.compile(model),
+                "graphs": lambda: Graphed(model, batch),
+            }[way]()
 
     def __enter__(self):
         self.report = ckl.accelerate(self.model, quiet=True) if self.accelerated else None
-        return self.run
+        return self.run if hasattr(self, "run") else None
 
     def __exit__(self, *_):
         if self.report:
             self.report.undo()
 
 
-def measure(model, batch, compiled, rounds, row):
-    """Eager and accelerated in turn; compiled ones are traced in their own mode."""
-    for what, function in (("forward", forward), ("step", step)):
-        modes = {name: Mode(model, name != "eager", False) for name in ("eager", "accelerated")}
-        if compiled:
-            modes["compiled"] = Mode(model, False, True)
-        times = {name: [] for name in modes}
+def times_of(model, batch, ways, rounds, function):
+    """Milliseconds of a way without and with accelerate(), in turn."""
+    modes = {name: Mode(model, name.startswith("accelerated"), way, batch) for way in ways for name in NAMES[way]}
+    times = {name: [] for name in modes}
+    for name, mode in modes.items():
+        with mode as run:
+            for _ in range(3):
+                function(run, batch)
+    for _ in range(rounds):
         for name, mode in modes.items():
             with mode as run:
-                for _ in range(3):
-                    function(run, batch)
-        for _ in range(rounds):
-            for name, mode in modes.items():
-                with mode as run:
-                    times[name].append(timed(function, run, batch))
-        row[what] = {name: round(statistics.median(t), 3) for name, t in times.items()}
+                times[name].append(timed(function, run, batch))
+    return {name: round(statistics.median(t), 3) for name, t in times.items()}
+
+
+NAMES = {
+    "eager": ("eager", "accelerated"),
+    "compiled": ("compiled", "accelerated compiled"),
+    "graphs": ("graphs", "accelerated graphs"),
+}
+
+
+def measure(model, batch, compiled, rounds, row):
+    for what, function in (("forward", forward), ("step", step)):
+        row[what] = times_of(model, batch, ("eager",), rounds, function)
+        if compiled:
+            row[what] |= times_of(model, batch, ("compiled",), rounds, function)
+    row["step"] |= times_of(model, batch, ("graphs",), rounds, step)
+
+
+def cell(times, of):
+    if isinstance(of, tuple):
+        return f"{times[of[0]] / times[of[1]]:.2f}" if of[0] in times else ""
+    return f"{times[of]:.2f}" if of in times else ""
 
 
 def table(rows):
-    """Rows of results as docs/python.md has them."""
-    lines = ["| model | | eager | torch.compile | accelerated | of eager | of torch.compile |", "|---|---|---|---|---|---|---|"]
+    """Rows of results as docs/python.md has them: milliseconds, and ratios of others to ours."""
+    columns = ["eager", "torch.compile", "accelerated", "of eager", "of torch.compile", "accelerated, compiled"]
+    columns += ["graphs", "accelerated graphs", "of graphs"]
+    lines = ["| model | | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
     for row in rows:
         for what, name in (("forward", "forward"), ("step", "training step")):
             t = row[what]
-            ratios = [f"{t[of] / t['accelerated']:.2f}" if of in t else "" for of in ("eager", "compiled")]
-            times = [f"{t[mode]:.2f} ms" if mode in t else "" for mode in ("eager", "compiled", "accelerated")]
-            lines.append("| " + " | ".join([row["model"], name, *times, *ratios]) + " |")
+            cells = [
+                "eager",
+                "compiled",
+                "accelerated",
+                ("eager", "accelerated"),
+                ("compiled", "accelerated"),
+                "accelerated compiled",
+            ]
+            cells += ["graphs", "accelerated graphs", ("graphs", "accelerated graphs")]
+            lines.append("| " + " | ".join([row["model"], name, *(cell(t, of) for of in cells)]) + " |")
     lines += ["", "Losses of the first steps, eager and accelerated:", ""]
     for row in rows:
         losses = (" ".join(f"{x:.4f}" for x in row[mode + " losses"]) for mode in ("eager", "accelerated"))
