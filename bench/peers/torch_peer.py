@@ -380,8 +380,20 @@ def conv(p, names):
     return forward if p["direction"] == "forward" else gradient, None, saved
 
 
+def gemm(p, names):
+    """Grouped products, which torch has of 16-bit types; cublaslt.c says the others."""
+    plain = all(p[key] in ("0", "none", "identity") for key in ("activation", "gated", "scale_a", "scale_b", "scale_d", "preactivation"))
+    if p["groups"] == "0" or names != {"a", "b", "offsets"} or p["layout"] not in ("nt", "nn") or not plain:
+        raise Unsupported("this product")
+
+    def forward(t):
+        b = t["b"] if p["layout"] == "nn" else t["b"].transpose(-2, -1)
+        return {"d": torch._grouped_mm(t["a"], b, offs=t["offsets"][1:])}
+    return forward, None
+
+
 OPERATORS = {
-    "attention": attention, "attention_decode": attention_decode, "conv": conv,
+    "attention": attention, "attention_decode": attention_decode, "conv": conv, "gemm": gemm,
     "softmax": softmax, "crossentropy": crossentropy, "add": add, "elementwise": elementwise, "reduce": reduce,
     "transpose": transpose, "permute": permute, "groupnorm": groupnorm, "rope": rope,
     "layernorm": lambda p, names: norm(p, names, True), "rmsnorm": lambda p, names: norm(p, names, False),

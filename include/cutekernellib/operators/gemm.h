@@ -89,6 +89,12 @@ typedef struct ckl_gemm_desc {
     /* So many products, each of its own matrices, which lie `stride` elements apart; the bias is that of all. */
     int64_t batch;                                            // 0 means 1
     int64_t stride_a, stride_b, stride_c, stride_d, stride_x; // 0 means one matrix after the other: rows * ld
+
+    /*
+     * Not 0: so many matrices B, stride_b apart, and the rows of A, C, D and X are dealt out to them by offsets in device memory,
+     * as the tokens of a mixture of experts are. Biases along n and scales of columns are [groups,N]. There is no batch.
+     */
+    int64_t groups;
 } ckl_gemm_desc;
 
 /* The memory of one call: device pointers. d may be c if their pitches and strides are the same. */
@@ -98,9 +104,11 @@ typedef struct ckl_gemm_args {
     const float *scale_a, *scale_b, *scale_d; // device; NULL where the desc has none
     const float *device_alpha, *device_beta;  // device; NULL where the desc has none
     void *x;                                  // [M,N]: written or read; NULL where the desc has none
-    const float *alpha; // host, read during the call; NULL means 1. With device scalars it is NULL
-    const float *beta;  // host, as alpha; NULL means 1 if the desc has C. At 0 the kernel does not read C
-    void *workspace;    // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
+    const int32_t *offsets; // device, [groups+1], from 0 rising to m: group g has rows offsets[g] to offsets[g+1] - 1,
+                            // perhaps none. Nothing checks them; NULL where the desc has no groups
+    const float *alpha;     // host, read during the call; NULL means 1. With device scalars it is NULL
+    const float *beta;      // host, as alpha; NULL means 1 if the desc has C. At 0 the kernel does not read C
+    void *workspace;        // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
 } ckl_gemm_args;
 
 /* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */

@@ -17,16 +17,16 @@ gemm_matrix gemm_matrix_of(const ckl_gemm_desc *d, char name)
     const bool k_major = gemm_k_major((choice)d->layout, name);
     switch (name) {
     case 'a':
-        return (gemm_matrix){ d->a, k_major ? d->m : d->k, k_major ? d->k : d->m, d->lda, d->stride_a };
+        return (gemm_matrix){ d->a, k_major ? d->m : d->k, k_major ? d->k : d->m, d->lda, d->stride_a, d->batch };
     case 'b':
-        return (gemm_matrix){ d->b, k_major ? columns_of_B(d) : d->k, k_major ? d->k : columns_of_B(d), d->ldb,
-                              d->stride_b };
+        return (gemm_matrix){ d->b,        k_major ? columns_of_B(d) : d->k, k_major ? d->k : columns_of_B(d), d->ldb,
+                              d->stride_b, d->groups ? d->groups : d->batch };
     case 'c':
-        return (gemm_matrix){ d->d, d->m, d->n, d->ldc, d->stride_c };
+        return (gemm_matrix){ d->d, d->m, d->n, d->ldc, d->stride_c, d->batch };
     case 'x':
-        return (gemm_matrix){ d->d, d->m, d->n, d->ldx, d->stride_x };
+        return (gemm_matrix){ d->d, d->m, d->n, d->ldx, d->stride_x, d->batch };
     default:
-        return (gemm_matrix){ d->d, d->m, d->n, d->ldd, d->stride_d };
+        return (gemm_matrix){ d->d, d->m, d->n, d->ldd, d->stride_d, d->batch };
     }
 }
 
@@ -59,9 +59,9 @@ static ckl_status check_result(ckl_gemm_desc *d)
 }
 
 /* Matrices of a batch lie `stride` elements apart, one after the other by default. */
-static ckl_status check_stride(const char *name, int64_t *stride, int64_t rows, int64_t ld, int64_t batch)
+static ckl_status check_stride(const char *name, int64_t *stride, int64_t rows, int64_t ld, int64_t count)
 {
-    if (batch == 1)
+    if (count == 1)
         return plan_check_unused("gemm", name, *stride, "a problem of one product");
     *stride = *stride ? *stride : product_i64(rows, ld);
     return CKL_OK;
@@ -90,8 +90,13 @@ static ckl_status check_outputs_apart(const ckl_gemm_desc *d, char name)
 static ckl_status check_batch(ckl_gemm_desc *d)
 {
     d->batch = d->batch ? d->batch : 1;
+    if (d->groups && d->batch > 1)
+        FAIL(CKL_INVALID, "gemm: batch=%" PRId64 " is not part of a problem of groups", d->batch);
+    if (d->groups > INT32_MAX || (d->groups && d->m > INT32_MAX))
+        FAIL(CKL_INVALID, "gemm: groups=%" PRId64 " or m=%" PRId64 " is beyond the 32 bits of offsets", d->groups,
+             d->m);
     TRY(check_stride("stride_a", &d->stride_a, gemm_matrix_of(d, 'a').rows, d->lda, d->batch));
-    TRY(check_stride("stride_b", &d->stride_b, gemm_matrix_of(d, 'b').rows, d->ldb, d->batch));
+    TRY(check_stride("stride_b", &d->stride_b, gemm_matrix_of(d, 'b').rows, d->ldb, gemm_matrix_of(d, 'b').count));
     TRY(check_stride("stride_d", &d->stride_d, d->m, d->ldd, d->batch));
     if (d->c)
         TRY(check_stride("stride_c", &d->stride_c, d->m, d->ldc, d->batch));
@@ -146,17 +151,23 @@ static plan_tensor matrices(const ckl_gemm_desc *d, const char *name)
 {
     const gemm_matrix x = gemm_matrix_of(d, *name);
     plan_tensor one = plan_matrix(name, x.type, x.rows, x.cols, x.ld);
-    if (d->batch == 1)
+    if (x.count == 1)
         return one;
     plan_tensor all =
-        plan_strided(name, x.type, 3, (int64_t[]){ d->batch, x.rows, x.cols }, (int64_t[]){ x.stride, x.ld, 1 });
+        plan_strided(name, x.type, 3, (int64_t[]){ x.count, x.rows, x.cols }, (int64_t[]){ x.stride, x.ld, 1 });
     all.place = one.place;
     return all;
 }
 
-static plan_tensor scale(const char *name, ckl_gemm_scale how, int64_t rows)
+/* Numbers for the columns of D, those of each group. */
+static plan_tensor along_columns(const ckl_gemm_desc *d, const char *name, ckl_dtype type)
 {
-    return plan_absent(plan_vector(name, CKL_F32, how == CKL_GEMM_SCALE_ROW ? rows : 1),
+    return d->groups ? plan_matrix(name, type, d->groups, d->n, d->n) : plan_vector(name, type, d->n);
+}
+
+static plan_tensor scale(plan_tensor rows, ckl_gemm_scale how)
+{
+    return plan_absent(how == CKL_GEMM_SCALE_ROW ? rows : plan_vector(rows.name, CKL_F32, 1),
                        how == CKL_GEMM_SCALE_NONE ? "a problem without it" : NULL);
 }
 
@@ -170,15 +181,18 @@ static int tensors(const void *desc, plan_tensor *t)
     t[0] = plan_apart(matrices(d, "a"));
     t[1] = plan_apart(matrices(d, "b"));
     t[2] = plan_absent(matrices(d, "c"), no_c);
-    t[3] = plan_absent(plan_vector("bias", d->d, d->bias_along == CKL_GEMM_ALONG_M ? d->m : d->n), no_bias);
+    t[3] = plan_absent(d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", d->d, d->m)
+                                                         : plan_apart(along_columns(d, "bias", d->d)),
+                       no_bias);
     t[4] = plan_output(matrices(d, "d"));
-    t[5] = scale("scale_a", d->scale_a, d->m);
-    t[6] = scale("scale_b", d->scale_b, d->n);
-    t[7] = scale("scale_d", d->scale_d ? CKL_GEMM_SCALE_TENSOR : CKL_GEMM_SCALE_NONE, 1);
+    t[5] = scale(plan_vector("scale_a", CKL_F32, d->m), d->scale_a);
+    t[6] = scale(plan_apart(along_columns(d, "scale_b", CKL_F32)), d->scale_b);
+    t[7] = scale(plan_vector("scale_d", CKL_F32, 1), d->scale_d ? CKL_GEMM_SCALE_TENSOR : CKL_GEMM_SCALE_NONE);
     t[8] = plan_absent(plan_vector("device_alpha", CKL_F32, 1), no_device);
     t[9] = plan_absent(plan_vector("device_beta", CKL_F32, 1), plan_first(no_device, no_c));
     t[10] = plan_absent(d->preactivation ? plan_output(matrices(d, "x")) : plan_apart(matrices(d, "x")), no_x);
-    return 11;
+    t[11] = plan_absent(plan_vector("offsets", CKL_I32, d->groups + 1), d->groups ? NULL : "a problem without groups");
+    return 12;
 }
 
 static ckl_status check_args(const void *desc, const void *args)
@@ -223,6 +237,8 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
                           .ldd = d->ldd,
                           .d_batch = d->stride_d,
                           .batch = d->batch,
+                          .offsets = x->offsets,
+                          .groups = (uint32_t)d->groups,
                           .bias = x->bias,
                           .device_alpha = x->device_alpha,
                           .device_beta = x->device_beta,
@@ -270,7 +286,7 @@ bool gemm_rows_aligned(const ckl_gemm_desc *d, char matrix, int bytes)
 {
     const gemm_matrix x = gemm_matrix_of(d, matrix);
     int64_t size = (int64_t)ckl_dtype_bytes(x.type);
-    return (x.rows <= 1 || x.ld * size % bytes == 0) && (d->batch == 1 || x.stride * size % bytes == 0);
+    return (x.rows <= 1 || x.ld * size % bytes == 0) && (x.count == 1 || x.stride * size % bytes == 0);
 }
 
 int gemm_vector_of(const ckl_gemm_desc *d)

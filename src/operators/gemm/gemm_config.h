@@ -37,7 +37,8 @@
     X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")                      \
     X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")                      \
     X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")                      \
-    X(owner, int64_t, stride_x, "0", "", "elements between matrices; 0: one after the other")
+    X(owner, int64_t, stride_x, "0", "", "elements between matrices; 0: one after the other")                      \
+    X(owner, int64_t, groups, "0", "", "matrices B, to which offsets in device memory deal out the rows; 0: one")
 
 /* What every kernel computes: types, and what follows the products. */
 #define GEMM_EPILOGUE(X, owner)                                                                                 \
@@ -82,10 +83,10 @@ static inline bool gemm_k_major(choice lie, char matrix)
     return lie == CKL_GEMM_NT || lie == (matrix == 'a' ? CKL_GEMM_NN : CKL_GEMM_TT);
 }
 
-/* A matrix as it lies in memory: 'a', 'b', 'c', 'd' or 'x'. */
+/* A matrix as it lies in memory: 'a', 'b', 'c', 'd' or 'x'; or so many, `stride` apart. */
 typedef struct gemm_matrix {
     ckl_dtype type;
-    int64_t rows, cols, ld, stride;
+    int64_t rows, cols, ld, stride, count;
 } gemm_matrix;
 
 gemm_matrix gemm_matrix_of(const ckl_gemm_desc *desc, char name);
@@ -105,30 +106,34 @@ gemm_matrix gemm_matrix_of(const ckl_gemm_desc *desc, char name);
     X(owner, i64, x_batch)
 
 /* Parameters of the kernels that address memory themselves. */
-#define GEMM_PARAMS(X, owner) \
-    X(owner, i64, m)          \
-    X(owner, i64, n)          \
-    X(owner, i64, k)          \
-    X(owner, pointer, a)      \
-    X(owner, i64, lda)        \
-    X(owner, i64, a_batch)    \
-    X(owner, pointer, b)      \
-    X(owner, i64, ldb)        \
-    X(owner, i64, b_batch)    \
-    X(owner, pointer, c)      \
-    X(owner, i64, ldc)        \
-    X(owner, i64, c_batch)    \
-    X(owner, pointer, d)      \
-    X(owner, i64, ldd)        \
-    X(owner, i64, d_batch)    \
-    X(owner, i64, batch)      \
+#define GEMM_PARAMS(X, owner)  \
+    X(owner, i64, m)           \
+    X(owner, i64, n)           \
+    X(owner, i64, k)           \
+    X(owner, pointer, a)       \
+    X(owner, i64, lda)         \
+    X(owner, i64, a_batch)     \
+    X(owner, pointer, b)       \
+    X(owner, i64, ldb)         \
+    X(owner, i64, b_batch)     \
+    X(owner, pointer, c)       \
+    X(owner, i64, ldc)         \
+    X(owner, i64, c_batch)     \
+    X(owner, pointer, d)       \
+    X(owner, i64, ldd)         \
+    X(owner, i64, d_batch)     \
+    X(owner, i64, batch)       \
+    X(owner, pointer, offsets) \
+    X(owner, u32, groups)      \
     GEMM_EPILOGUE_PARAMS(X, owner)
 
 KERNEL_PARAMS(gemm, GEMM_PARAMS);
 
 /* naive */
 
-#define GEMM_NAIVE_CONFIG(X, owner) X(owner, int, threads, "256", "128 256", "threads of a CTA, one element of D each")
+#define GEMM_NAIVE_CONFIG(X, owner)                                                     \
+    X(owner, int, threads, "256", "128 256", "threads of a CTA, one element of D each") \
+    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to several B by their offsets")
 
 typedef struct gemm_naive_config {
     gemm_epilogue epilogue;
@@ -139,11 +144,12 @@ void gemm_naive(const void *config, int kernel);
 
 /* tiled */
 
-#define GEMM_TILED_CONFIG(X, owner)                                             \
-    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")                \
-    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")             \
-    X(owner, int, stages, "3", "2 3 4", "K tiles of 64 bytes in shared memory") \
-    X(owner, int, vec, "8", "1 2 4 8 16", "elements of a copy: rows of A and B start at multiples of it")
+#define GEMM_TILED_CONFIG(X, owner)                                                                       \
+    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")                                          \
+    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")                                       \
+    X(owner, int, stages, "3", "2 3 4", "K tiles of 64 bytes in shared memory")                           \
+    X(owner, int, vec, "8", "1 2 4 8 16", "elements of a copy: rows of A and B start at multiples of it") \
+    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to several B by their offsets")
 
 typedef struct gemm_tiled_config {
     gemm_epilogue epilogue;
@@ -160,23 +166,24 @@ void gemm_tiled(const void *config, int kernel);
 
 /* sm90 */
 
-#define GEMM_SM90_CONFIG(X, owner)                                                                           \
-    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                     \
-    X(owner, int, tile_n, "256", "16 32 48 64 96 128 160 192 224 256", "columns of D of a CTA")              \
-    X(owner, int, stages, "4", "3 4 5 6 7 8 10 12", "K tiles of 64 in shared memory")                        \
-    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                       \
-    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")              \
-    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")             \
-    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")             \
-    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")                     \
-    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                              \
-    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                         \
-    X(owner, int, ragged, "0", "0 1 2",                                                                      \
-      "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                    \
-    X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order") \
-    X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                \
-    X(owner, int, batched, "0", "0 1 2", "1: several products in one launch; 2: slices of K of one")         \
-    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs")
+#define GEMM_SM90_CONFIG(X, owner)                                                                             \
+    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                       \
+    X(owner, int, tile_n, "256", "16 32 48 64 96 128 160 192 224 256", "columns of D of a CTA")                \
+    X(owner, int, stages, "4", "3 4 5 6 7 8 10 12", "K tiles of 64 in shared memory")                          \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                         \
+    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")                \
+    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")               \
+    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")               \
+    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")                       \
+    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                                \
+    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                           \
+    X(owner, int, ragged, "0", "0 1 2",                                                                        \
+      "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                      \
+    X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order")   \
+    X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                  \
+    X(owner, int, batched, "0", "0 1 2", "1: several products in one launch; 2: slices of K of one")           \
+    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs") \
+    X(owner, int, groups, "0", "0 32 128 512 2048", "groups of rows that shared memory has room for; 0: there are none")
 
 typedef struct gemm_sm90_config {
     gemm_epilogue epilogue;
@@ -219,6 +226,9 @@ typedef struct gemm_sm90_shape {
 } gemm_sm90_shape;
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
+
+/* Groups that a config has room for: as few kinds of kernels as hold. */
+int gemm_sm90_groups_of(int64_t groups);
 
 /* Bytes of shared memory that a CTA may have where an SM holds config->ctas of them. */
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device_info *device);
@@ -264,7 +274,9 @@ int gemm_sm90_accumulators(const gemm_sm90_config *config);
     X(owner, pointer, d)           \
     X(owner, i64, ldd)             \
     X(owner, i64, d_batch)         \
-    X(owner, u32, batch)
+    X(owner, u32, batch)           \
+    X(owner, pointer, offsets)     \
+    X(owner, u32, groups)
 
 KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 

@@ -101,6 +101,39 @@ gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product
     return p;
 }
 
+val gemm_first_row(const gemm_values *all, val group)
+{
+    tensor gOffsets = gmem_tensor(all->offsets, I32, make_layout(dynamic(add(all->groups, imm(1))), leaf(1)));
+    return convert(I64, at(gOffsets, group));
+}
+
+gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group)
+{
+    gemm_values p = *all;
+    const bool x = e.preactivation || gemm_is_backward(e.activation);
+    const val first = gemm_first_row(all, group), of_group = convert(I64, group), columns = mul(of_group, all->n);
+    const val row_of_A = gemm_k_major(e.layout, 'a') ? all->lda : imm64(1);
+    const struct {
+        val *address, elements;
+        ckl_dtype type;
+        bool used;
+    } parts[] = { { &p.a, mul(first, row_of_A), e.ab, true },
+                  { &p.b, mul(of_group, all->b_batch), e.ab, true },
+                  { &p.c, mul(first, all->ldc), e.d, e.c },
+                  { &p.x, mul(first, all->ldx), e.d, x },
+                  { &p.d, mul(first, all->ldd), e.d, true },
+                  { &p.bias, e.bias_along == CKL_GEMM_ALONG_M ? first : columns, e.d, e.bias },
+                  { &p.scale_a, first, F32, e.scale_a == CKL_GEMM_SCALE_ROW },
+                  { &p.scale_b, columns, F32, e.scale_b == CKL_GEMM_SCALE_ROW } };
+    for (int i = 0; i < COUNT_OF(parts); i++)
+        if (parts[i].used) {
+            val bytes = mul(parts[i].elements, imm((int)ckl_dtype_bytes(parts[i].type)));
+            *parts[i].address = add(*parts[i].address, convert(U64, bytes));
+        }
+    p.m = sub(gemm_first_row(all, add(group, imm(1))), first);
+    return p;
+}
+
 static val load_of_row(val address, ckl_dtype type, val count, val i)
 {
     return at_f32(gmem_tensor(address, type, make_layout(dynamic(count), leaf(1))), i);

@@ -40,10 +40,36 @@ static val factor(gemm_epilogue e, val address)
     return convert(F32, x);
 }
 
+/* The group of row i: the last one that begins at it or before. */
+static val group_of_row(const gemm_values *all, val i)
+{
+    val group = variable(U32, imm(0));
+    LOOP_FROM(g, imm(1), all->groups, imm(1))
+        assign(group, select(le(gemm_first_row(all, g), i), g, group));
+    return group;
+}
+
+/* Element (i,j) of D. */
+static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, val i, val j)
+{
+    const gemm_epilogue e = cfg->epilogue;
+    ir_type sums = e.ab == CKL_I8 ? I32 : F32;
+    val sum = variable(sums, convert(sums, imm(0))), up = variable(sums, convert(sums, imm(0)));
+    LOOP(l, p->k) {
+        val a = factor(e, address_of(e, 'a', p, i, l));
+        val b = factor(e, address_of(e, 'b', p, j, l));
+        assign(sum, sums == F32 ? fma(a, b, sum) : add(mul(a, b), sum));
+        if (e.gated) {
+            b = factor(e, address_of(e, 'b', p, add(j, p->n), l));
+            assign(up, sums == F32 ? fma(a, b, up) : add(mul(a, b), up));
+        }
+    }
+    gemm_store(e, gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p)), p, i, j, sum, up);
+}
+
 void gemm_naive(const void *config, int kernel)
 {
     const gemm_naive_config *cfg = config;
-    ckl_dtype dtype = cfg->epilogue.ab;
     (void)kernel;
     launch_bounds(cfg->threads, 0);
     gemm_values all = params_of(gemm);
@@ -51,19 +77,16 @@ void gemm_naive(const void *config, int kernel)
     val element = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
     val count = mul(all.m, all.n);
     IF(lt(element, mul(all.batch, count))) {
-        gemm_values p = gemm_product_of(cfg->epilogue, &all, div(element, count));
-        val within = rem(element, count), i = div(within, p.n), j = rem(within, p.n);
-        ir_type sums = dtype == CKL_I8 ? I32 : F32;
-        val sum = variable(sums, convert(sums, imm(0))), up = variable(sums, convert(sums, imm(0)));
-        LOOP(l, p.k) {
-            val a = factor(cfg->epilogue, address_of(cfg->epilogue, 'a', &p, i, l));
-            val b = factor(cfg->epilogue, address_of(cfg->epilogue, 'b', &p, j, l));
-            assign(sum, sums == F32 ? fma(a, b, sum) : add(mul(a, b), sum));
-            if (cfg->epilogue.gated) {
-                b = factor(cfg->epilogue, address_of(cfg->epilogue, 'b', &p, add(j, p.n), l));
-                assign(up, sums == F32 ? fma(a, b, up) : add(mul(a, b), up));
-            }
+        if (cfg->grouped) {
+            val row = div(element, all.n), group = group_of_row(&all, row);
+            const gemm_values p = gemm_group_of(cfg->epilogue, &all, group);
+            val i = sub(row, gemm_first_row(&all, group));
+            IF(logical_and(ge(i, imm64(0)), lt(i, p.m)))
+                compute_element(cfg, &p, i, rem(element, all.n));
+        } else {
+            const gemm_values p = gemm_product_of(cfg->epilogue, &all, div(element, count));
+            val within = rem(element, count), i = div(within, p.n), j = rem(within, p.n);
+            compute_element(cfg, &p, i, j);
         }
-        gemm_store(cfg->epilogue, gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(&p)), &p, i, j, sum, up);
     }
 }

@@ -10,7 +10,7 @@ static ckl_status check_row_alignment(const ckl_gemm_desc *d, bool outputs)
         if ((*x != 'c' || d->c) && (*x != 'x' || has_x) && !gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
             FAIL(CKL_UNSUPPORTED, "gemm sm90: ld%c=%" PRId64 " elements of %s are not a multiple of 16 bytes%s", *x,
                  gemm_matrix_of(d, *x).ld, ckl_dtype_name(gemm_matrix_of(d, *x).type),
-                 d->batch > 1 ? ", or the stride is not" : "");
+                 gemm_matrix_of(d, *x).count > 1 ? ", or the stride is not" : "");
     return CKL_OK;
 }
 
@@ -104,11 +104,13 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
     return CKL_OK;
 }
 
-/* Of all products, of a cluster each. */
+/* Of all products, of a cluster each; of groups as many as there may be, for each ends inside a tile. */
 static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
-    int64_t columns = d->gated ? 2 * d->n : d->n, rows = c->swap ? columns : d->m, cols = c->swap ? d->m : columns;
-    return d->batch * ceil_div(rows, c->tile_m * c->cluster_m) * ceil_div(cols, c->tile_n * c->cluster_n);
+    const int64_t columns = d->gated ? 2 * d->n : d->n, side_m = c->tile_m * c->cluster_m,
+                  side_n = c->tile_n * c->cluster_n, side = c->swap ? side_n : side_m;
+    const int64_t along_m = d->groups ? d->m / side + min_i64(d->m, d->groups) : ceil_div(d->m, side);
+    return d->batch * along_m * ceil_div(columns, c->swap ? side_m : side_n);
 }
 
 ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, const void *config)
@@ -144,8 +146,10 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %" PRId64 " tiles are more than 32-bit numbers", tiles_of(d, c));
     if ((c->batched != 0) != (d->batch > 1))
         FAIL(CKL_INVALID, "gemm sm90: batched=%d with batch=%" PRId64, c->batched, d->batch);
-    if (c->prefetch < 0 || (c->prefetch && c->batched))
+    if (c->prefetch < 0 || (c->prefetch && (c->batched || c->groups)))
         FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is negative, or of a batch", c->prefetch);
+    if ((c->groups != 0) != (d->groups != 0) || c->groups < d->groups)
+        FAIL(CKL_INVALID, "gemm sm90: room for %d groups, not for groups=%" PRId64, c->groups, d->groups);
     TRY(check_row_alignment(d, c->ragged != GEMM_ALL_RAGGED));
     if (ceil_div(d->k, gemm_tile_k(d->a)) < c->split)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: k=%" PRId64 " has fewer tiles of %d than split=%d", d->k, gemm_tile_k(d->a),
@@ -165,7 +169,7 @@ static param_tensor matrix(const ckl_gemm_desc *d, char name, const void *pointe
     int64_t bytes = (int64_t)ckl_dtype_bytes(x.type), unit = TMA_ALIGNMENT / bytes;
     bool inside = x.rows > 1 && ((uintptr_t)pointer % SECTOR || x.ld * bytes % SECTOR);
     return (param_tensor){ .pointer = pointer,
-                           .size = { x.cols, x.rows, d->batch },
+                           .size = { x.cols, x.rows, x.count },
                            .stride = { 1, x.rows > 1 ? x.ld : round_up(x.cols, unit), x.stride },
                            .l2_promotion = inside ? 128 : 256 };
 }
@@ -207,6 +211,8 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .ldd = d->ldd,
         .d_batch = d->stride_d,
         .batch = (uint32_t)d->batch,
+        .offsets = x->offsets,
+        .groups = (uint32_t)d->groups,
     };
     int64_t clusters = min_i64(tiles_of(d, c), plan->kernels[0].clusters_resident);
     const plan_grid grid = { .x = clusters * c->cluster_m * c->cluster_n * c->split };
@@ -264,7 +270,7 @@ static ckl_gemm_desc pitched_desc(const ckl_gemm_desc *d)
         if (!is_copied(d, matrices[i].name))
             continue;
         *matrices[i].ld = round_up(x.cols, GEMM_PITCH_BYTES / (int64_t)ckl_dtype_bytes(x.type));
-        *matrices[i].stride = d->batch > 1 ? x.rows * *matrices[i].ld : 0;
+        *matrices[i].stride = x.count > 1 ? x.rows * *matrices[i].ld : 0;
     }
     return even;
 }
@@ -274,7 +280,7 @@ static int64_t copy_bytes(const ckl_gemm_desc *d, char matrix)
 {
     const ckl_gemm_desc even = pitched_desc(d);
     const gemm_matrix x = gemm_matrix_of(&even, matrix);
-    return is_copied(d, matrix) ? d->batch * x.rows * x.ld * (int64_t)ckl_dtype_bytes(x.type) : 0;
+    return is_copied(d, matrix) ? x.count * x.rows * x.ld * (int64_t)ckl_dtype_bytes(x.type) : 0;
 }
 
 static bool candidate_pitched(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -321,8 +327,8 @@ static int64_t add_copy(gemm_pitched_params *p, int i, const ckl_gemm_desc *d, c
     p->copy_length[i] = x.cols;
     p->turned[i] = is_turned(d, matrix);
     if (p->turned[i])
-        return d->batch * ceil_div(x.rows, GEMM_TURN_TILE) * ceil_div(x.cols, GEMM_TURN_TILE);
-    return d->batch * ceil_div(x.rows, GEMM_REPITCH_ROWS) * ceil_div(ceil_div(x.cols, vector), GEMM_REPITCH_THREADS);
+        return x.count * ceil_div(x.rows, GEMM_TURN_TILE) * ceil_div(x.cols, GEMM_TURN_TILE);
+    return x.count * ceil_div(x.rows, GEMM_REPITCH_ROWS) * ceil_div(ceil_div(x.cols, vector), GEMM_REPITCH_THREADS);
 }
 
 /* Copies what is odd, and lets the args point to the copies. */
