@@ -45,6 +45,10 @@ typedef enum ckl_gemm_scale {
     CKL_GEMM_SCALE_NONE,
     CKL_GEMM_SCALE_TENSOR, // one
     CKL_GEMM_SCALE_ROW,    // one for each row of A, or column of B: [M] or [N]
+
+    /* Of 8-bit floats, for every 128 of K, of which there are KB = ceil(k/128); both operands have such, and sums are accurate: */
+    CKL_GEMM_SCALE_BLOCK,  // one for each row of A, or column of B: [KB,M] or [KB,N]
+    CKL_GEMM_SCALE_SQUARE, // one for each 128 columns of B: [ceil(n/128),KB]
 } ckl_gemm_scale;
 
 typedef enum ckl_gemm_side {
@@ -68,7 +72,7 @@ typedef enum ckl_gemm_layout {
  */
 typedef struct ckl_gemm_desc {
     int64_t m, n, k; // any of them may be 0
-    ckl_dtype a, b;  // CKL_F16, BF16, F32, E4M3, E5M2 or I8; b: 0 means a, and must equal a
+    ckl_dtype a, b;  // CKL_F16, BF16, F32, E4M3, E5M2 or I8; b: 0 means a, and must equal a, but for 8-bit floats
     ckl_dtype c;     // 0: there is no C and beta is not used; else the type of D
     ckl_dtype
         d; // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32; of I8 also I32. 0 means a, BF16 of 8 bits

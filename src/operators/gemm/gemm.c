@@ -110,16 +110,34 @@ static ckl_status check_batch(ckl_gemm_desc *d)
     return check_outputs_apart(d, 'd');
 }
 
+/* Both operands have scales of blocks, or none has. */
+static ckl_status check_block_scales(ckl_gemm_desc *d)
+{
+    const bool a = gemm_has_block_scales((choice)d->scale_a), b = gemm_has_block_scales((choice)d->scale_b);
+    if (!a && !b)
+        return CKL_OK;
+    if (d->scale_a != CKL_GEMM_SCALE_BLOCK || !b)
+        FAIL(CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square");
+    if (!gemm_is_f8(d->a))
+        FAIL(CKL_INVALID, "gemm: scales of blocks are of 8-bit floats, not of %s", ckl_dtype_name(d->a));
+    if (d->gated || d->batch > 1)
+        FAIL(CKL_INVALID, "gemm: scales of blocks go without gated=1 and batch=%" PRId64, d->batch);
+    d->accumulation = CKL_GEMM_ACCURATE;
+    return CKL_OK;
+}
+
 static ckl_status check(void *desc)
 {
     ckl_gemm_desc *d = desc;
     d->b = d->b ? d->b : d->a;
-    TRY(check_same("b", d->b, d->a));
+    if (!gemm_is_f8(d->a) || !gemm_is_f8(d->b))
+        TRY(check_same("b", d->b, d->a));
+    TRY(check_block_scales(d));
     TRY(check_result(d));
     if (d->math != CKL_GEMM_F32 && d->a != CKL_F32)
         FAIL(CKL_INVALID, "gemm: math=%s is of a=f32, not of %s", d->math == CKL_GEMM_TF32 ? "tf32" : "f32x3",
              ckl_dtype_name(d->a));
-    if (d->accumulation && d->a != CKL_E4M3 && d->a != CKL_E5M2)
+    if (d->accumulation && !gemm_is_f8(d->a))
         FAIL(CKL_INVALID, "gemm: accumulation=accurate is of 8-bit floats, not of %s", ckl_dtype_name(d->a));
     TRY(plan_check_pitch("gemm", "lda", &d->lda, gemm_k_major((choice)d->layout, 'a') ? "k" : "m",
                          gemm_matrix_of(d, 'a').cols));
@@ -159,16 +177,35 @@ static plan_tensor matrices(const ckl_gemm_desc *d, const char *name)
     return all;
 }
 
-/* Numbers for the columns of D, those of each group. */
-static plan_tensor along_columns(const ckl_gemm_desc *d, const char *name, ckl_dtype type)
+/* What each group has of its own. */
+static plan_tensor of_groups(const ckl_gemm_desc *d, plan_tensor one)
 {
-    return d->groups ? plan_matrix(name, type, d->groups, d->n, d->n) : plan_vector(name, type, d->n);
+    if (!d->groups)
+        return one;
+    const int64_t all[] = { d->groups, one.shape[0], one.rank > 1 ? one.shape[1] : 1 };
+    const int64_t strides[] = { product_i64(one.shape[0], one.stride[0]), one.stride[0], 1 };
+    return plan_apart(plan_strided(one.name, one.dtype, one.rank + 1, all, strides));
 }
 
-static plan_tensor scale(plan_tensor rows, ckl_gemm_scale how)
+/* Numbers that scale an operand of so many rows in all, or columns. */
+static plan_tensor scale(const ckl_gemm_desc *d, const char *name, ckl_gemm_scale how, int64_t rows)
 {
-    return plan_absent(how == CKL_GEMM_SCALE_ROW ? rows : plan_vector(rows.name, CKL_F32, 1),
-                       how == CKL_GEMM_SCALE_NONE ? "a problem without it" : NULL);
+    const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
+    switch (how) {
+    case CKL_GEMM_SCALE_ROW:
+        return plan_vector(name, CKL_F32, rows);
+    case CKL_GEMM_SCALE_BLOCK:
+        return plan_matrix(name, CKL_F32, blocks, rows, rows);
+    case CKL_GEMM_SCALE_SQUARE:
+        return plan_matrix(name, CKL_F32, ceil_div(rows, GEMM_BLOCK), blocks, blocks);
+    default:
+        return plan_vector(name, CKL_F32, 1);
+    }
+}
+
+static const char *unless(bool there)
+{
+    return there ? NULL : "a problem without it";
 }
 
 /* D may be in place of C alone. */
@@ -182,12 +219,13 @@ static int tensors(const void *desc, plan_tensor *t)
     t[1] = plan_apart(matrices(d, "b"));
     t[2] = plan_absent(matrices(d, "c"), no_c);
     t[3] = plan_absent(d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", d->d, d->m)
-                                                         : plan_apart(along_columns(d, "bias", d->d)),
+                                                         : of_groups(d, plan_vector("bias", d->d, d->n)),
                        no_bias);
     t[4] = plan_output(matrices(d, "d"));
-    t[5] = scale(plan_vector("scale_a", CKL_F32, d->m), d->scale_a);
-    t[6] = scale(plan_apart(along_columns(d, "scale_b", CKL_F32)), d->scale_b);
-    t[7] = scale(plan_vector("scale_d", CKL_F32, 1), d->scale_d ? CKL_GEMM_SCALE_TENSOR : CKL_GEMM_SCALE_NONE);
+    t[5] = plan_absent(plan_apart(scale(d, "scale_a", d->scale_a, d->m)), unless(d->scale_a));
+    t[6] = plan_apart(scale(d, "scale_b", d->scale_b, d->n));
+    t[6] = plan_absent(d->scale_b == CKL_GEMM_SCALE_TENSOR ? t[6] : of_groups(d, t[6]), unless(d->scale_b));
+    t[7] = plan_absent(plan_vector("scale_d", CKL_F32, 1), unless(d->scale_d));
     t[8] = plan_absent(plan_vector("device_alpha", CKL_F32, 1), no_device);
     t[9] = plan_absent(plan_vector("device_beta", CKL_F32, 1), plan_first(no_device, no_c));
     t[10] = plan_absent(d->preactivation ? plan_output(matrices(d, "x")) : plan_apart(matrices(d, "x")), no_x);
@@ -255,6 +293,7 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
 gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
 {
     return (gemm_epilogue){ .ab = d->a,
+                            .mixed = d->b != d->a,
                             .math = (choice)d->math,
                             .accumulation = (choice)d->accumulation,
                             .layout = (choice)d->layout,

@@ -6,58 +6,59 @@
 #include "cutekernellib/operators/gemm.h"
 #include "plan/plan.h"
 
-#define GEMM_DESC(X, owner)                                                                                        \
-    X(owner, int64_t, m, "256", "", "rows of A and D")                                                             \
-    X(owner, int64_t, n, "256", "", "columns of D")                                                                \
-    X(owner, int64_t, k, "256", "", "length of the sums")                                                          \
-    X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                        \
-    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                       \
-    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits")    \
-    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                        \
-    X(owner, choice, accumulation, "fast", "fast accurate",                                                        \
-      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                \
-    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")    \
-    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                             \
-    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                             \
-    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                             \
-    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                             \
-    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",       \
-      "applied last")                                                                                              \
-    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others") \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                        \
-    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")               \
-    X(owner, choice, scale_a, "none", "none tensor row", "numbers in device memory that scale A")                  \
-    X(owner, choice, scale_b, "none", "none tensor row", "the same of B, whose rows are columns of D")             \
-    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                      \
-    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                              \
-    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                          \
-    X(owner, int64_t, ldx, "0", "", "elements between rows; 0: dense")                                             \
-    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                                   \
-    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")                      \
-    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")                      \
-    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")                      \
-    X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")                      \
-    X(owner, int64_t, stride_x, "0", "", "elements between matrices; 0: one after the other")                      \
+#define GEMM_DESC(X, owner)                                                                                         \
+    X(owner, int64_t, m, "256", "", "rows of A and D")                                                              \
+    X(owner, int64_t, n, "256", "", "columns of D")                                                                 \
+    X(owner, int64_t, k, "256", "", "length of the sums")                                                           \
+    X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                         \
+    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                        \
+    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits")     \
+    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                         \
+    X(owner, choice, accumulation, "fast", "fast accurate",                                                         \
+      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                 \
+    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")     \
+    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                              \
+    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                              \
+    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                              \
+    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                              \
+    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",        \
+      "applied last")                                                                                               \
+    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")  \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                         \
+    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")                \
+    X(owner, choice, scale_a, "none", "none tensor row block", "numbers in device memory that scale A")             \
+    X(owner, choice, scale_b, "none", "none tensor row block square", "the same of B, whose rows are columns of D") \
+    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                       \
+    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                               \
+    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                           \
+    X(owner, int64_t, ldx, "0", "", "elements between rows; 0: dense")                                              \
+    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                                    \
+    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")                       \
+    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")                       \
+    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")                       \
+    X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")                       \
+    X(owner, int64_t, stride_x, "0", "", "elements between matrices; 0: one after the other")                       \
     X(owner, int64_t, groups, "0", "", "matrices B, to which offsets in device memory deal out the rows; 0: one")
 
 /* What every kernel computes: types, and what follows the products. */
-#define GEMM_EPILOGUE(X, owner)                                                                                 \
-    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B")                              \
-    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                     \
-    X(owner, choice, accumulation, "fast", "fast accurate",                                                     \
-      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                             \
-    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]") \
-    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias")                              \
-    X(owner, bool, c, "0", "0 1", "adds beta * C")                                                              \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                     \
-    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")            \
-    X(owner, choice, scale_a, "none", "none tensor row", "numbers in device memory that scale A")               \
-    X(owner, choice, scale_b, "none", "none tensor row", "the same of B, whose rows are columns of D")          \
-    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                   \
-    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                           \
-    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                       \
-    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",    \
-      "applied last")                                                                                           \
+#define GEMM_EPILOGUE(X, owner)                                                                                     \
+    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B")                                  \
+    X(owner, bool, mixed, "0", "0 1", "B is of the other type of 8-bit floats")                                     \
+    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                         \
+    X(owner, choice, accumulation, "fast", "fast accurate",                                                         \
+      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                 \
+    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")     \
+    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias")                                  \
+    X(owner, bool, c, "0", "0 1", "adds beta * C")                                                                  \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                         \
+    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")                \
+    X(owner, choice, scale_a, "none", "none tensor row block", "numbers in device memory that scale A")             \
+    X(owner, choice, scale_b, "none", "none tensor row block square", "the same of B, whose rows are columns of D") \
+    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                       \
+    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                               \
+    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                           \
+    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",        \
+      "applied last")                                                                                               \
     X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")
 
 typedef struct gemm_epilogue {
@@ -81,6 +82,24 @@ static inline bool gemm_is_backward(choice activation)
 static inline bool gemm_k_major(choice lie, char matrix)
 {
     return lie == CKL_GEMM_NT || lie == (matrix == 'a' ? CKL_GEMM_NN : CKL_GEMM_TT);
+}
+
+static inline bool gemm_is_f8(ckl_dtype dtype)
+{
+    return dtype == CKL_E4M3 || dtype == CKL_E5M2;
+}
+
+/* The type of matrix 'a' or 'b'. */
+static inline ckl_dtype gemm_type_of(const gemm_epilogue *e, char matrix)
+{
+    return matrix == 'b' && e->mixed ? (e->ab == CKL_E4M3 ? CKL_E5M2 : CKL_E4M3) : e->ab;
+}
+
+/* Are there scales for every 128 of K? */
+enum { GEMM_BLOCK = 128 };
+static inline bool gemm_has_block_scales(choice scale)
+{
+    return scale == CKL_GEMM_SCALE_BLOCK || scale == CKL_GEMM_SCALE_SQUARE;
 }
 
 /* A matrix as it lies in memory: 'a', 'b', 'c', 'd' or 'x'; or so many, `stride` apart. */

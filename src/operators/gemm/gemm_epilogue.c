@@ -107,6 +107,16 @@ val gemm_first_row(const gemm_values *all, val group)
     return convert(I64, at(gOffsets, group));
 }
 
+/* How many a group has. */
+static val scales_of_B(gemm_epilogue e, const gemm_values *all)
+{
+    val blocks = div(add(all->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    val squares = div(add(all->n, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    return e.scale_b == CKL_GEMM_SCALE_ROW     ? all->n
+           : e.scale_b == CKL_GEMM_SCALE_BLOCK ? mul(all->n, blocks)
+                                               : mul(squares, blocks);
+}
+
 gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group)
 {
     gemm_values p = *all;
@@ -123,8 +133,8 @@ gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group)
                   { &p.x, mul(first, all->ldx), e.d, x },
                   { &p.d, mul(first, all->ldd), e.d, true },
                   { &p.bias, e.bias_along == CKL_GEMM_ALONG_M ? first : columns, e.d, e.bias },
-                  { &p.scale_a, first, F32, e.scale_a == CKL_GEMM_SCALE_ROW },
-                  { &p.scale_b, columns, F32, e.scale_b == CKL_GEMM_SCALE_ROW } };
+                  { &p.scale_a, first, F32, e.scale_a >= CKL_GEMM_SCALE_ROW },
+                  { &p.scale_b, mul(of_group, scales_of_B(e, all)), F32, e.scale_b >= CKL_GEMM_SCALE_ROW } };
     for (int i = 0; i < COUNT_OF(parts); i++)
         if (parts[i].used) {
             val bytes = mul(parts[i].elements, imm((int)ckl_dtype_bytes(parts[i].type)));

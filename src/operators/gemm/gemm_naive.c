@@ -27,12 +27,13 @@ static val f32_of_f8(ckl_dtype dtype, val byte)
 }
 
 /* An element of A or B as it is multiplied: of tf32 without the low bits of its fraction, of i8 as an integer. */
-static val factor(gemm_epilogue e, val address)
+static val factor(gemm_epilogue e, char matrix, val address)
 {
-    const bool f8 = e.ab == CKL_E4M3 || e.ab == CKL_E5M2;
+    const ckl_dtype type = gemm_type_of(&e, matrix);
+    const bool f8 = gemm_is_f8(type);
     val x = at(gmem_tensor(address, f8 ? CKL_U8 : e.ab, compact(leaf(1))), 0);
     if (f8)
-        return f32_of_f8(e.ab, x);
+        return f32_of_f8(type, x);
     if (e.ab == CKL_I8)
         return convert(I32, bitcast(CKL_I16, x)); // as it was loaded: with its sign
     if (e.math == CKL_GEMM_TF32)
@@ -49,18 +50,31 @@ static val group_of_row(const gemm_values *all, val i)
     return group;
 }
 
-/* Element (i,j) of D. */
-static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, val i, val j)
+/* The scale of row i of A, of so many, or of column j of B, for element l of K. */
+static val block_scale(choice how, val address, const gemm_values *p, val i, val extent, val l)
+{
+    val block = div(l, imm(GEMM_BLOCK)), blocks = div(add(p->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    val index = how == CKL_GEMM_SCALE_BLOCK ? add(mul(convert(I64, block), extent), i)
+                                            : add(mul(div(i, imm(GEMM_BLOCK)), blocks), convert(I64, block));
+    return at(gmem_tensor(address, F32, make_layout(dynamic(extent), leaf(1))), index);
+}
+
+/* Element (i,j) of D; A has so many rows, of which p may have a part. */
+static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, val i, val j, val rows)
 {
     const gemm_epilogue e = cfg->epilogue;
     ir_type sums = e.ab == CKL_I8 ? I32 : F32;
     val sum = variable(sums, convert(sums, imm(0))), up = variable(sums, convert(sums, imm(0)));
     LOOP(l, p->k) {
-        val a = factor(e, address_of(e, 'a', p, i, l));
-        val b = factor(e, address_of(e, 'b', p, j, l));
+        val a = factor(e, 'a', address_of(e, 'a', p, i, l));
+        val b = factor(e, 'b', address_of(e, 'b', p, j, l));
+        if (gemm_has_block_scales(e.scale_a)) {
+            a = mul(a, block_scale(e.scale_a, p->scale_a, p, i, rows, l));
+            b = mul(b, block_scale(e.scale_b, p->scale_b, p, j, p->n, l));
+        }
         assign(sum, sums == F32 ? fma(a, b, sum) : add(mul(a, b), sum));
         if (e.gated) {
-            b = factor(e, address_of(e, 'b', p, add(j, p->n), l));
+            b = factor(e, 'b', address_of(e, 'b', p, add(j, p->n), l));
             assign(up, sums == F32 ? fma(a, b, up) : add(mul(a, b), up));
         }
     }
@@ -82,11 +96,11 @@ void gemm_naive(const void *config, int kernel)
             const gemm_values p = gemm_group_of(cfg->epilogue, &all, group);
             val i = sub(row, gemm_first_row(&all, group));
             IF(logical_and(ge(i, imm64(0)), lt(i, p.m)))
-                compute_element(cfg, &p, i, rem(element, all.n));
+                compute_element(cfg, &p, i, rem(element, all.n), all.m);
         } else {
             const gemm_values p = gemm_product_of(cfg->epilogue, &all, div(element, count));
             val within = rem(element, count), i = div(within, p.n), j = rem(within, p.n);
-            compute_element(cfg, &p, i, j);
+            compute_element(cfg, &p, i, j, all.m);
         }
     }
 }

@@ -82,7 +82,7 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
     const gemm_tiled_config *c = config;
     TRY(gemm_check_epilogue("tiled", d, &c->epilogue));
     TRY(check_grouped("tiled", d, c->grouped));
-    if (d->a == CKL_E4M3 || d->a == CKL_E5M2)
+    if (gemm_is_f8(d->a))
         FAIL(CKL_UNSUPPORTED, "gemm tiled: a=%s is none of f16, bf16, f32, i8", ckl_dtype_name(d->a));
     if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
         FAIL(CKL_INVALID, "gemm tiled: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);

@@ -64,7 +64,7 @@ static void describe_release(const sm90_kernel *k, consumer_role *c)
 static consumer_role describe_consumer(const sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
-    consumer_role c = { .mma = gemm_sm90_mma(k->epilogue.ab, cfg->tile_n) };
+    consumer_role c = { .mma = gemm_sm90_mma(cfg, cfg->tile_n) };
     c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
     c.tid = rem(thread(), imm(WARPGROUP));
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
@@ -102,7 +102,7 @@ static void consume_tile(const sm90_kernel *k, const consumer_role *c, val tile,
         at.row = add(at.row, mul(c->index, imm(k->size.consumer_rows)));
     at.col = add(at.col, mul(k->rank_k, imm(k->size.columns)));
     const epilogue_vectors vectors = gemm_sm90_load_vectors(k, c, &at);
-    gemm_sm90_mainloop(k, c, stage);
+    gemm_sm90_mainloop(k, c, &at, stage);
     if (k->cfg->split == 1) {
         gemm_sm90_epilogue(k, c, &at, &vectors);
         return;

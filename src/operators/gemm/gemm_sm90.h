@@ -70,6 +70,7 @@ enum { MN_SPAN = GEMM_TILE_BYTES / 2 }; // elements of 16 bits of M or N in one 
 
 /* gemm_sm90_tiles.c: parameters, shared memory, and where a tile lies. */
 bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand); // 'a' or 'b' of the tile
+ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand);
 bool gemm_sm90_has_several(const gemm_sm90_config *c,
                            char operand); // matrices, of a batch or of groups: maps of three modes
 void gemm_sm90_parameters(sm90_kernel *k);
@@ -89,9 +90,18 @@ void gemm_sm90_producer(const sm90_kernel *k);
 void gemm_sm90_prefetch(const sm90_kernel *k);
 
 /* gemm_sm90_mainloop.c: acc = A tile * B tile over the K tiles of this CTA, and what ping-pong needs to begin. */
-tiled_mma gemm_sm90_mma(ckl_dtype dtype, int n); // one warpgroup's wgmma over 64 x n
-void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, pipeline_state *stage);
+tiled_mma gemm_sm90_mma(const gemm_sm90_config *config, int n); // one warpgroup's wgmma over 64 x n
+void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, const tile_place *at, pipeline_state *stage);
 void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c);
+
+/* gemm_sm90_scales.c: scales of blocks, in registers: those of a K tile of a consumer's tile; and acc += part * scales. */
+typedef struct block_scales {
+    tensor rRows, rCols; // (SCALES): for every row and column that a thread has, or every square
+} block_scales;
+block_scales gemm_sm90_scale_registers(const sm90_kernel *k);
+void gemm_sm90_load_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
+                           const block_scales *to);
+void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, const block_scales *scales);
 
 /*
  * gemm_sm90_split.c: the partial sums of the CTAs of a cluster. init: by the thread that makes the barriers. sum: the

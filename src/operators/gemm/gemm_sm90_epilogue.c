@@ -371,7 +371,7 @@ void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile
     const gemm_sm90_config *cfg = k->cfg;
     const gemm_sm90_shape *s = &k->size;
     const int width = cfg->swap ? s->d_rows : s->d_cols, columns = s->columns / width;
-    subtile h = { .mma = gemm_sm90_mma(k->epilogue.ab, width) };
+    subtile h = { .mma = gemm_sm90_mma(cfg, width) };
     int count = s->consumer_rows / 64 * columns;
     share_vectors(k, c, vectors);
     for (int i = 0; i < count && !ir_failed(); i++) {

@@ -99,8 +99,23 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
         FAIL(CKL_UNSUPPORTED,
              "gemm sm90: gated products want a K-major B in tiles of 2x16 columns, without swap, split and "
              "clusters along M");
+    if (c->groups && !gemm_k_major(layout, 'a'))
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: rows of groups start anywhere, which TMA takes of a K-major A alone");
     if (c->prefetch && !k_major[0])
         FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is of K-major rows", c->prefetch);
+    return CKL_OK;
+}
+
+/* Scales of blocks: a K tile is one, all of it in one CTA, and tiles lie in squares or hold them whole. */
+static ckl_status admit_sm90_scales(const gemm_sm90_config *c)
+{
+    if (!gemm_has_block_scales(c->epilogue.scale_a))
+        return CKL_OK;
+    const int side = c->swap ? c->tile_m : c->tile_n;
+    if (c->split > 1 || c->pingpong)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: scales of blocks go without split and pingpong");
+    if (c->epilogue.scale_b == CKL_GEMM_SCALE_SQUARE && !c->swap && GEMM_BLOCK % side && side % GEMM_BLOCK)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: tiles of %d columns lie across squares of scales", side);
     return CKL_OK;
 }
 
@@ -127,6 +142,7 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
     TRY(admit_sm90_tile(c));
     TRY(admit_sm90_cluster(c));
     TRY(admit_sm90_layout(c));
+    TRY(admit_sm90_scales(c));
     if (c->stages < 2 || c->buffers < 1)
         FAIL(CKL_INVALID, "gemm sm90: stages=%d must be at least 2 and buffers=%d at least 1", c->stages, c->buffers);
     int64_t need = gemm_sm90_shape_of(c).smem_bytes;
@@ -300,8 +316,8 @@ static ckl_status admit_pitched(const void *desc, const ckl_device_info *device,
     const ckl_gemm_desc *d = desc, even = pitched_desc(d);
     if (copy_bytes(d, 'a') + copy_bytes(d, 'b') == 0)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: A and B lie as sm90 takes them already");
-    const bool f8 = d->a == CKL_E4M3 || d->a == CKL_E5M2; // which tiled does not take
-    if (!f8 && 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
+    if (!gemm_is_f8(d->a) && // which tiled does not take
+        2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save in a problem of %g products",
              (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
     return gemm_sm90_admit(&even, device, config);

@@ -107,6 +107,11 @@ bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand)
     return gemm_k_major(c->epilogue.layout, c->swap ? (operand == 'a' ? 'b' : 'a') : operand);
 }
 
+ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand)
+{
+    return gemm_type_of(&c->epilogue, c->swap ? (operand == 'a' ? 'b' : 'a') : operand);
+}
+
 bool gemm_sm90_has_several(const gemm_sm90_config *c, char operand)
 {
     return c->groups ? operand == (c->swap ? 'a' : 'b') : c->batched == 1; // slices of K are all of one matrix
@@ -116,7 +121,8 @@ bool gemm_sm90_has_several(const gemm_sm90_config *c, char operand)
 static tma_copy operand_tma(const sm90_kernel *k, val map, char operand, bool k_major, int box)
 {
     int rank = gemm_sm90_has_several(k->cfg, operand) ? 3 : 2, depth = k->size.tile_k;
-    return make_tma(map, k->epilogue.ab, rank, k_major ? box : depth, k_major ? depth : MN_SPAN, GEMM_TILE_BYTES);
+    return make_tma(map, gemm_sm90_type(k->cfg, operand), rank, k_major ? box : depth, k_major ? depth : MN_SPAN,
+                    GEMM_TILE_BYTES);
 }
 
 void gemm_sm90_parameters(sm90_kernel *k)
@@ -149,9 +155,10 @@ static layout tiles_layout(ckl_dtype dtype, int rows, int cols, int span, int co
 }
 
 /* (ROWS,BK,STAGES), for wgmma: rows of a K tile, or spans of MN_SPAN rows for each of K, one span after the other. */
-static tensor operand_ring(const sm90_kernel *k, const char *name, int rows, bool k_major)
+static tensor operand_ring(const sm90_kernel *k, char operand, int rows, bool k_major)
 {
-    ckl_dtype ab = k->epilogue.ab;
+    const char *name = operand == 'a' ? "A" : "B";
+    ckl_dtype ab = gemm_sm90_type(k->cfg, operand);
     int depth = k->size.tile_k, stages = k->cfg->stages;
     if (k_major)
         return slice(smem_tensor(name, ab, tiles_layout(ab, rows, depth, GEMM_TILE_BYTES, stages, 1), 1024), _, _, _,
@@ -175,8 +182,8 @@ void gemm_sm90_memory(sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
     const gemm_sm90_shape *s = &k->size;
-    k->sA = operand_ring(k, "A", cfg->tile_m, k->a_k_major); // (BM,BK,STAGES)
-    k->sB = operand_ring(k, "B", cfg->tile_n, k->b_k_major); // (BN,BK,STAGES)
+    k->sA = operand_ring(k, 'a', cfg->tile_m, k->a_k_major); // (BM,BK,STAGES)
+    k->sB = operand_ring(k, 'b', cfg->tile_n, k->b_k_major); // (BN,BK,STAGES)
     k->sD = smem_tensor("D", k->epilogue.d,
                         tiles_layout(k->epilogue.d, s->d_rows, s->d_cols, s->d_swizzle, cfg->buffers, cfg->consumers),
                         1024);

@@ -106,6 +106,38 @@ static void products(const double *a, const double *b, int64_t k, double smalles
     *magnitude = ((t[0] + t[4]) + (t[2] + t[6])) + ((t[1] + t[5]) + (t[3] + t[7]));
 }
 
+/* The scale of row i of A, of so many, or of column i of B, for a block of K. */
+static double block_scale(const ckl_gemm_desc *d, ckl_gemm_scale how, const float *scales, int64_t i, int64_t extent,
+                          int64_t block)
+{
+    const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
+    return how == CKL_GEMM_SCALE_BLOCK ? scales[block * extent + i] : scales[i / GEMM_BLOCK * blocks + block];
+}
+
+/* What a group has of its own. */
+static const float *scales_of_B(const ckl_gemm_desc *d, const float *all, int64_t group)
+{
+    const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
+    const int64_t lines = d->scale_b == CKL_GEMM_SCALE_SQUARE ? ceil_div(d->n, GEMM_BLOCK) : d->n;
+    return all + group * lines * blocks;
+}
+
+/* The sum of products of row at[1] and column at[2], each block of K scaled. */
+static void scaled_products(const ckl_gemm_desc *d, void *const *host, const double *a, const double *b,
+                            double smallest, const int64_t at[4], double *sum, double *magnitude)
+{
+    *sum = *magnitude = 0;
+    for (int64_t block = 0; block * GEMM_BLOCK < d->k; block++) {
+        const int64_t first = block * GEMM_BLOCK;
+        double s, t;
+        products(a + first, b + first, min_i64(GEMM_BLOCK, d->k - first), smallest, &s, &t);
+        double scale = block_scale(d, d->scale_a, host[SCALE_A], at[1], d->m, block) *
+                       block_scale(d, d->scale_b, scales_of_B(d, host[SCALE_B], at[3]), at[2], d->n, block);
+        *sum += s * scale;
+        *magnitude += t * fabs(scale);
+    }
+}
+
 /* The group of row i. */
 static int64_t group_of(const ckl_gemm_desc *d, const int32_t *offsets, int64_t i)
 {
@@ -130,6 +162,8 @@ static void read_factors(const ckl_gemm_desc *d, char matrix, const void *array,
 
 static double scalar(ckl_gemm_scale how, const void *array, int64_t i)
 {
+    if (gemm_has_block_scales((choice)how))
+        return 1; // they are in the sums
     return how == CKL_GEMM_SCALE_NONE ? 1 : dtype_read(CKL_F32, array, how == CKL_GEMM_SCALE_ROW ? i : 0);
 }
 
@@ -189,7 +223,10 @@ static void reference(const void *problem, void *const *host, reference_slice ou
         double sum[2], magnitude[2]; // gated: those of column j + n as well
         for (int half = 0; half < (d->gated ? 2 : 1); half++) {
             read_factors(d, 'b', host[B], d->groups ? group : product, j + half * d->n, b);
-            products(a, b, d->k, smallest, &sum[half], &magnitude[half]);
+            if (gemm_has_block_scales((choice)d->scale_a))
+                scaled_products(d, host, a, b, smallest, (int64_t[]){ product, row, j, group }, sum, magnitude);
+            else
+                products(a, b, d->k, smallest, &sum[half], &magnitude[half]);
             finish(p, host, (int64_t[]){ product, row, j, group }, &sum[half], &magnitude[half]);
         }
         out.value[j] = sum[0];
@@ -221,7 +258,7 @@ static double approximation(const void *problem)
                  d->activation == CKL_ACTIVATION_DRELU;
     double gelu = exact ? 0 : 0x1p-16;
     double steps = ceil((double)(d->accumulation ? min_i64(d->k, 128) : d->k) / 32);
-    double cuts = d->a == CKL_E4M3 || d->a == CKL_E5M2 ? 34 * steps * 0x1p-13 : 0;
+    double cuts = gemm_is_f8(d->a) ? 34 * steps * 0x1p-13 : 0;
     double rests = d->math == CKL_GEMM_TF32 ? 0x1p-9 : d->math == CKL_GEMM_F32X3 ? 0x1p-20 : 0;
     return gelu + cuts + rests;
 }
@@ -440,8 +477,8 @@ static const char *const cases[] = {
     "config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
     "m=460 n=136 k=200 sizes=70,0,127,1,129,133 preactivation=1 bias=1 bias_along=m activation=gelu d=f32 impl=sm90 "
     "config='tile_m=128 tile_n=64 stages=3 consumers=2 pingpong=0 cluster_m=2 cluster_n=1'",
-    "m=464 n=264 k=200 sizes=70,0,127,1,129,137 activation=dgelu layout=tn impl=sm90 config='tile_m=64 tile_n=128 "
-    "stages=4 consumers=1 pingpong=0 cluster_m=1 cluster_n=1' # M-major A, N-major B",
+    "m=464 n=264 k=200 sizes=70,0,127,1,129,137 activation=dgelu layout=nn impl=sm90 config='tile_m=64 tile_n=128 "
+    "stages=4 consumers=1 pingpong=0 cluster_m=1 cluster_n=1' # N-major B",
     "m=460 n=264 k=200 sizes=70,0,127,1,129,133 layout=nn impl=sm90 config='tile_m=256 tile_n=128 stages=3 consumers=2 "
     "pingpong=0 cluster_m=1 cluster_n=2'",
     "m=100 n=200 k=200 sizes=1,0,17,40,3,0,39 beta=1 bias=1 scale_a=row scale_b=row impl=sm90 config='tile_m=64 "
@@ -460,6 +497,22 @@ static const char *const cases[] = {
     "m=140 n=133 k=72 sizes=33,0,1,106 ldd=135 beta=1 c=1 impl=sm90 # all by elements",
     "m=160 n=133 k=131 sizes=33,0,1,106,20 a=e4m3 d=f32 fill=hard # copies of A and of all B",
     "m=300 n=136 k=144 a=i8 d=f16 groups=3 scale_a=row scale_b=row",
+    "m=96 n=272 k=160 a=e5m2 b=e4m3 d=f32 beta=1 alpha=0.25    # mixed types",
+    "m=20 n=272 k=272 a=e4m3 b=e5m2 d=f16                      # and of D^T",
+    "m=130 n=144 k=400 a=e4m3 scale_a=block scale_b=square bias=1",
+    "m=130 n=144 k=400 a=e4m3 b=e5m2 scale_a=block scale_b=block activation=gelu",
+    "m=9 n=11 k=300 a=e5m2 b=e4m3 scale_a=block scale_b=square fill=hard # rows of odd bytes are copied",
+    "m=300 n=400 k=400 a=e4m3 scale_a=block scale_b=square sizes=33,0,1,266",
+    "m=36 n=400 k=400 a=e4m3 b=e5m2 scale_a=block scale_b=square sizes=33,0,1,2",
+    "m=36 n=400 k=400 a=e4m3 scale_a=block scale_b=block groups=3",
+    "m=256 n=384 k=640 a=e4m3 scale_a=block scale_b=square c=1 beta=1 impl=sm90 config='tile_m=128 tile_n=128 "
+    "consumers=2 "
+    "pingpong=0 cluster_m=2 cluster_n=1 stages=3'",
+    "m=300 n=256 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=64 consumers=1 "
+    "pingpong=0 "
+    "cluster_m=1 cluster_n=1 stages=3 swap=0' # two blocks of rows a consumer",
+    "m=100 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=112 consumers=2 swap=1 "
+    "pingpong=0 cluster_m=1 cluster_n=1 stages=3'",
     NULL,
 };
 
@@ -483,6 +536,17 @@ static const test_reject rejects[] = {
     { "n=100 ldd=99", CKL_INVALID, "gemm: ldd=99 is smaller than n=100" },
     { "n=100 ldc=100", CKL_INVALID, "gemm: ldc=100 is not part of a problem without C" },
     { "m=2^40 n=2^40 k=1", CKL_INVALID, "gemm: d of 1099511627776x1099511627776 elements" },
+    { "a=e4m3 scale_a=block", CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square" },
+    { "a=e4m3 scale_a=row scale_b=square", CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square" },
+    { "scale_a=block scale_b=block", CKL_INVALID, "gemm: scales of blocks are of 8-bit floats, not of f16" },
+    { "a=e4m3 scale_a=block scale_b=block batch=2", CKL_INVALID,
+      "gemm: scales of blocks go without gated=1 and batch=2" },
+    { "a=e4m3 scale_a=block scale_b=block impl=sm90 config='split=2 pingpong=0 cluster_m=1 cluster_n=1'",
+      CKL_UNSUPPORTED, "gemm sm90: scales of blocks go without split and pingpong" },
+    { "a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=64 tile_n=96 consumers=1 pingpong=0 cluster_m=1 "
+      "cluster_n=1 swap=0'",
+      CKL_UNSUPPORTED, "gemm sm90: tiles of 96 columns lie across squares of scales" },
+    { "a=e4m3 b=f16", CKL_INVALID, "gemm: b=f16 is none of e4m3" },
     { "a=f16 b=bf16", CKL_INVALID, "gemm: b=bf16 is none of f16" },
     { "a=i16", CKL_INVALID, "gemm: a=i16 is none of f16, bf16, f32" },
     { "a=e4m3 d=i8", CKL_INVALID, "gemm: d=i8 is none of f16, bf16, f32" },
@@ -513,6 +577,8 @@ static const test_reject rejects[] = {
     { "sizes=100,157", CKL_INVALID, "gemm: sizes=100,157 add up to 257 rows, not to m=256" },
     { "sizes=100,x", CKL_INVALID, "gemm: sizes=100,x is not a list of up to 1024 numbers of rows" },
     { "groups=2 k=1024 impl=splitk", CKL_UNSUPPORTED, "gemm splitk: slices are of one product, not of groups=2" },
+    { "groups=2 layout=tn impl=sm90 config='tile_n=128'", CKL_UNSUPPORTED,
+      "gemm sm90: rows of groups start anywhere, which TMA takes of a K-major A alone" },
     { "groups=2 impl=sm90 config='groups=0'", CKL_INVALID, "gemm sm90: room for 0 groups, not for groups=2" },
     { "impl=sm90 config='groups=32'", CKL_INVALID, "gemm sm90: room for 32 groups, not for groups=0" },
     { "groups=2 impl=tiled config='grouped=0'", CKL_INVALID, "gemm tiled: grouped=0 with groups=2" },
