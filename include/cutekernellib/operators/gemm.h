@@ -99,6 +99,8 @@ typedef struct ckl_gemm_desc {
      * as the tokens of a mixture of experts are. Biases along n and scales of columns are [groups,N]. There is no batch.
      */
     int64_t groups;
+
+    bool batch_invariant; // rows of D have the same bits whatever m is, and whatever else is in A: K is never split
 } ckl_gemm_desc;
 
 /* The memory of one call: device pointers. d may be c if their pitches and strides are the same. */

@@ -38,7 +38,8 @@
     X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")                       \
     X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")                       \
     X(owner, int64_t, stride_x, "0", "", "elements between matrices; 0: one after the other")                       \
-    X(owner, int64_t, groups, "0", "", "matrices B, to which offsets in device memory deal out the rows; 0: one")
+    X(owner, int64_t, groups, "0", "", "matrices B, to which offsets in device memory deal out the rows; 0: one")   \
+    X(owner, bool, batch_invariant, "0", "0 1", "rows of D have the same bits whatever m is")
 
 /* What every kernel computes: types, and what follows the products. */
 #define GEMM_EPILOGUE(X, owner)                                                                                     \

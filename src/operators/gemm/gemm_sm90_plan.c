@@ -139,6 +139,8 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone");
     if (d->a == CKL_I8 && c->split > 1)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: split=%d exchanges f32, sums of i8 are i32", c->split);
+    if (d->batch_invariant && c->split > 1)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: sums of split=%d are not those of batch_invariant=1", c->split);
     TRY(admit_sm90_tile(c));
     TRY(admit_sm90_cluster(c));
     TRY(admit_sm90_layout(c));
@@ -316,7 +318,7 @@ static ckl_status admit_pitched(const void *desc, const ckl_device_info *device,
     const ckl_gemm_desc *d = desc, even = pitched_desc(d);
     if (copy_bytes(d, 'a') + copy_bytes(d, 'b') == 0)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: A and B lie as sm90 takes them already");
-    if (!gemm_is_f8(d->a) && // which tiled does not take
+    if (!gemm_is_f8(d->a) && !d->batch_invariant && // which tiled does not take
         2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save in a problem of %g products",
              (double)d->batch * (double)d->m * (double)d->n * (double)d->k);

@@ -119,6 +119,8 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
              "gemm splitk: slices are of K-major A and B, with alpha, C, a bias of columns and an activation");
     if (d->a == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: f32 is added, sums of i8 are i32");
+    if (d->batch_invariant)
+        FAIL(CKL_UNSUPPORTED, "gemm splitk: sums of slices are not those of batch_invariant=1");
     if (d->groups)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: slices are of one product, not of groups=%" PRId64, d->groups);
     if (d->batch > 1)
