@@ -72,8 +72,14 @@ typedef enum ckl_gemm_layout {
  */
 typedef struct ckl_gemm_desc {
     int64_t m, n, k; // any of them may be 0
-    ckl_dtype a, b;  // CKL_F16, BF16, F32, E4M3, E5M2 or I8; b: 0 means a, and must equal a, but for 8-bit floats
-    ckl_dtype c;     // 0: there is no C and beta is not used; else the type of D
+    ckl_dtype a;     // CKL_F16, BF16, F32, E4M3, E5M2 or I8
+
+    /*
+     * 0 means a. E4M3 and E5M2 go together; beside an A of 16 bits B may be of integers, CKL_I8, or CKL_U8, which are two of 4 bits
+     * a byte, the first in its low bits, each raised by 8. Then a row has k/2 bytes, and scales of blocks are of A's type.
+     */
+    ckl_dtype b;
+    ckl_dtype c; // 0: there is no C and beta is not used; else the type of D
     ckl_dtype
         d; // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32; of I8 also I32. 0 means a, BF16 of 8 bits
     ckl_gemm_math math;                 // of an f32 A and B; 0 means f32
@@ -107,9 +113,11 @@ typedef struct ckl_gemm_desc {
 typedef struct ckl_gemm_args {
     const void *a, *b, *c, *bias; // c and bias: NULL where the desc has none
     void *d;
-    const float *scale_a, *scale_b, *scale_d; // device; NULL where the desc has none
-    const float *device_alpha, *device_beta;  // device; NULL where the desc has none
-    void *x;                                  // [M,N]: written or read; NULL where the desc has none
+    const float *scale_a; // device; NULL where the desc has none, as those below
+    const void *scale_b;  // f32, or of A's type
+    const float *scale_d;
+    const float *device_alpha, *device_beta; // device; NULL where the desc has none
+    void *x;                                 // [M,N]: written or read; NULL where the desc has none
     const int32_t *offsets; // device, [groups+1], from 0 rising to m: group g has rows offsets[g] to offsets[g+1] - 1,
                             // perhaps none. Nothing checks them; NULL where the desc has no groups
     const float *alpha;     // host, read during the call; NULL means 1. With device scalars it is NULL

@@ -18,9 +18,11 @@ gemm_matrix gemm_matrix_of(const ckl_gemm_desc *d, char name)
     switch (name) {
     case 'a':
         return (gemm_matrix){ d->a, k_major ? d->m : d->k, k_major ? d->k : d->m, d->lda, d->stride_a, d->batch };
-    case 'b':
-        return (gemm_matrix){ d->b,        k_major ? columns_of_B(d) : d->k, k_major ? d->k : columns_of_B(d), d->ldb,
+    case 'b': {
+        const int64_t k = d->b == CKL_U8 ? d->k / 2 : d->k; // in bytes
+        return (gemm_matrix){ d->b,        k_major ? columns_of_B(d) : k,   k_major ? k : columns_of_B(d), d->ldb,
                               d->stride_b, d->groups ? d->groups : d->batch };
+    }
     case 'c':
         return (gemm_matrix){ d->d, d->m, d->n, d->ldc, d->stride_c, d->batch };
     case 'x':
@@ -110,19 +112,33 @@ static ckl_status check_batch(ckl_gemm_desc *d)
     return check_outputs_apart(d, 'd');
 }
 
+/* Integers as B of 16-bit floats: as they are, or with scales of columns, or of columns and blocks of K. */
+static ckl_status check_weights(const ckl_gemm_desc *d)
+{
+    if (!gemm_has_weights(d))
+        return CKL_OK;
+    if (d->layout != CKL_GEMM_NT || d->gated || d->scale_a || d->scale_b == CKL_GEMM_SCALE_SQUARE || d->batch > 1 ||
+        d->groups)
+        FAIL(CKL_INVALID, "gemm: b=%s of a=%s is K-major, without gated, scale_a, squares, batch and groups",
+             ckl_dtype_name(d->b), ckl_dtype_name(d->a));
+    if (d->b == CKL_U8 && d->k % 2)
+        FAIL(CKL_INVALID, "gemm: k=%" PRId64 " is odd, b=u8 has two numbers a byte", d->k);
+    return CKL_OK;
+}
+
 /* Both operands have scales of blocks, or none has. */
 static ckl_status check_block_scales(ckl_gemm_desc *d)
 {
     const bool a = gemm_has_block_scales((choice)d->scale_a), b = gemm_has_block_scales((choice)d->scale_b);
-    if (!a && !b)
+    if ((!a && !b) || gemm_has_weights(d))
         return CKL_OK;
     if (d->scale_a != CKL_GEMM_SCALE_BLOCK || !b)
         FAIL(CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square");
-    if (!gemm_is_f8(d->a))
+    if (!gemm_is_f8(d->a) && !gemm_has_weights(d))
         FAIL(CKL_INVALID, "gemm: scales of blocks are of 8-bit floats, not of %s", ckl_dtype_name(d->a));
     if (d->gated || d->batch > 1)
         FAIL(CKL_INVALID, "gemm: scales of blocks go without gated=1 and batch=%" PRId64, d->batch);
-    d->accumulation = CKL_GEMM_ACCURATE;
+    d->accumulation = gemm_is_f8(d->a) ? CKL_GEMM_ACCURATE : d->accumulation;
     return CKL_OK;
 }
 
@@ -130,8 +146,9 @@ static ckl_status check(void *desc)
 {
     ckl_gemm_desc *d = desc;
     d->b = d->b ? d->b : d->a;
-    if (!gemm_is_f8(d->a) || !gemm_is_f8(d->b))
+    if ((!gemm_is_f8(d->a) || !gemm_is_f8(d->b)) && !gemm_has_weights(d))
         TRY(check_same("b", d->b, d->a));
+    TRY(check_weights(d));
     TRY(check_block_scales(d));
     TRY(check_result(d));
     if (d->math != CKL_GEMM_F32 && d->a != CKL_F32)
@@ -191,11 +208,12 @@ static plan_tensor of_groups(const ckl_gemm_desc *d, plan_tensor one)
 static plan_tensor scale(const ckl_gemm_desc *d, const char *name, ckl_gemm_scale how, int64_t rows)
 {
     const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
+    const ckl_dtype of_blocks = gemm_has_weights(d) ? d->a : CKL_F32;
     switch (how) {
     case CKL_GEMM_SCALE_ROW:
         return plan_vector(name, CKL_F32, rows);
     case CKL_GEMM_SCALE_BLOCK:
-        return plan_matrix(name, CKL_F32, blocks, rows, rows);
+        return plan_matrix(name, of_blocks, blocks, rows, rows);
     case CKL_GEMM_SCALE_SQUARE:
         return plan_matrix(name, CKL_F32, ceil_div(rows, GEMM_BLOCK), blocks, blocks);
     default:
@@ -293,7 +311,7 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
 gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
 {
     return (gemm_epilogue){ .ab = d->a,
-                            .mixed = d->b != d->a,
+                            .b = d->b,
                             .math = (choice)d->math,
                             .accumulation = (choice)d->accumulation,
                             .layout = (choice)d->layout,
@@ -321,6 +339,14 @@ ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const ge
     return CKL_OK;
 }
 
+ckl_status gemm_check_same_types(const char *who, const ckl_gemm_desc *d)
+{
+    if (gemm_has_weights(d))
+        FAIL(CKL_UNSUPPORTED, "gemm %s: b=%s is not multiplied by a=%s", who, ckl_dtype_name(d->b),
+             ckl_dtype_name(d->a));
+    return CKL_OK;
+}
+
 bool gemm_rows_aligned(const ckl_gemm_desc *d, char matrix, int bytes)
 {
     const gemm_matrix x = gemm_matrix_of(d, matrix);
@@ -341,9 +367,13 @@ int gemm_vector_of(const ckl_gemm_desc *d)
 
 static const field desc_fields[] = { GEMM_DESC(FIELD_ROW, ckl_gemm_desc) };
 static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, ckl_dtype, c), { 0 } };
-static const implementation *const implementations[] = { &gemm_splitk_implementation,  &gemm_sm90_implementation,
-                                                         &gemm_pitched_implementation, &gemm_tiled_implementation,
-                                                         &gemm_naive_implementation,   NULL };
+static const implementation *const implementations[] = { &gemm_weights_implementation,
+                                                         &gemm_splitk_implementation,
+                                                         &gemm_sm90_implementation,
+                                                         &gemm_pitched_implementation,
+                                                         &gemm_tiled_implementation,
+                                                         &gemm_naive_implementation,
+                                                         NULL };
 
 OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)", .check_args = check_args, .members = members,
          .numbers = "alpha beta", .workspace = offsetof(ckl_gemm_args, workspace));

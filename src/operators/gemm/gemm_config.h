@@ -11,7 +11,8 @@
     X(owner, int64_t, n, "256", "", "columns of D")                                                                 \
     X(owner, int64_t, k, "256", "", "length of the sums")                                                           \
     X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                         \
-    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                        \
+    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8 u8",                                                      \
+      "type of B; default: that of A; u8: pairs of 4-bit integers")                                                 \
     X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits")     \
     X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                         \
     X(owner, choice, accumulation, "fast", "fast accurate",                                                         \
@@ -43,8 +44,8 @@
 
 /* What every kernel computes: types, and what follows the products. */
 #define GEMM_EPILOGUE(X, owner)                                                                                     \
-    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B")                                  \
-    X(owner, bool, mixed, "0", "0 1", "B is of the other type of 8-bit floats")                                     \
+    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                        \
+    X(owner, ckl_dtype, b, "f16", "f16 bf16 f32 e4m3 e5m2 i8 u8", "type of B")                                      \
     X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                         \
     X(owner, choice, accumulation, "fast", "fast accurate",                                                         \
       "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                 \
@@ -93,8 +94,16 @@ static inline bool gemm_is_f8(ckl_dtype dtype)
 /* The type of matrix 'a' or 'b'. */
 static inline ckl_dtype gemm_type_of(const gemm_epilogue *e, char matrix)
 {
-    return matrix == 'b' && e->mixed ? (e->ab == CKL_E4M3 ? CKL_E5M2 : CKL_E4M3) : e->ab;
+    return matrix == 'b' ? e->b : e->ab;
 }
+
+/* Is B made of integers of 8 or 4 bits, and A of floats of 16? */
+static inline bool gemm_has_weights(const ckl_gemm_desc *d)
+{
+    return (d->a == CKL_F16 || d->a == CKL_BF16) && (d->b == CKL_I8 || d->b == CKL_U8);
+}
+
+enum { GEMM_NIBBLE_ZERO = 8 }; // what 4-bit integers are raised by
 
 /* Are there scales for every 128 of K? */
 enum { GEMM_BLOCK = 128 };
@@ -183,6 +192,24 @@ enum {
 };
 
 void gemm_tiled(const void *config, int kernel);
+
+/* weights */
+
+#define GEMM_WEIGHTS_CONFIG(X, owner)                                                   \
+    X(owner, int, rows, "64", "16 32 64", "columns of D of a CTA, which are rows of B") \
+    X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                           \
+    X(owner, int, warps, "8", "4 8", "that share out K")                                \
+    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp")
+
+typedef struct gemm_weights_config {
+    gemm_epilogue epilogue;
+    GEMM_WEIGHTS_CONFIG(FIELD_MEMBER, )
+} gemm_weights_config;
+
+/* Bytes of shared memory. */
+int64_t gemm_weights_smem(const gemm_weights_config *config);
+
+void gemm_weights(const void *config, int kernel);
 
 /* sm90 */
 

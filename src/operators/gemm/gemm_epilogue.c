@@ -88,7 +88,7 @@ gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product
         ckl_dtype type;
         bool used;
     } matrices[] = { { &p.a, p.a_batch, e.ab, true },
-                     { &p.b, p.b_batch, e.ab, true },
+                     { &p.b, p.b_batch, e.b, true },
                      { &p.c, p.c_batch, e.d, e.c },
                      { &p.x, p.x_batch, e.d, e.preactivation || gemm_is_backward(e.activation) },
                      { &p.d, p.d_batch, e.d, true } };
@@ -128,7 +128,7 @@ gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group)
         ckl_dtype type;
         bool used;
     } parts[] = { { &p.a, mul(first, row_of_A), e.ab, true },
-                  { &p.b, mul(of_group, all->b_batch), e.ab, true },
+                  { &p.b, mul(of_group, all->b_batch), e.b, true },
                   { &p.c, mul(first, all->ldc), e.d, e.c },
                   { &p.x, mul(first, all->ldx), e.d, x },
                   { &p.d, mul(first, all->ldd), e.d, true },

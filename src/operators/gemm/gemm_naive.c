@@ -7,8 +7,10 @@ static val address_of(gemm_epilogue e, char matrix, const gemm_values *p, val i,
 {
     const bool is_a = matrix == 'a', k_major = gemm_k_major(e.layout, matrix);
     val row = k_major ? i : l, col = k_major ? l : i;
+    if (matrix == 'b' && e.b == CKL_U8)
+        col = div(col, imm(2));
     val element = add(mul(row, is_a ? p->lda : p->ldb), col);
-    return add(is_a ? p->a : p->b, convert(U64, mul(element, imm((int)ckl_dtype_bytes(e.ab)))));
+    return add(is_a ? p->a : p->b, convert(U64, mul(element, imm((int)ckl_dtype_bytes(gemm_type_of(&e, matrix))))));
 }
 
 /* An 8-bit float as f32, by integer arithmetic: sm_80 has no instruction for it. */
@@ -26,16 +28,28 @@ static val f32_of_f8(ckl_dtype dtype, val byte)
     return select(ge(bits, imm(0x80)), neg(special), special);
 }
 
+/* Number l of two in a byte, the first in its low bits. */
+static val nibble_of(val byte, val l)
+{
+    val shift = mul(bit_and(convert(U32, l), imm(1)), imm(4));
+    val bits = bit_and(shift_right(convert(U32, byte), shift), imm(15));
+    return convert(F32, sub(convert(I32, bits), imm_as(I32, GEMM_NIBBLE_ZERO)));
+}
+
 /* An element of A or B as it is multiplied: of tf32 without the low bits of its fraction, of i8 as an integer. */
-static val factor(gemm_epilogue e, char matrix, val address)
+static val factor(gemm_epilogue e, char matrix, val address, val l)
 {
     const ckl_dtype type = gemm_type_of(&e, matrix);
     const bool f8 = gemm_is_f8(type);
-    val x = at(gmem_tensor(address, f8 ? CKL_U8 : e.ab, compact(leaf(1))), 0);
+    val x = at(gmem_tensor(address, f8 ? CKL_U8 : type, compact(leaf(1))), 0);
     if (f8)
         return f32_of_f8(type, x);
-    if (e.ab == CKL_I8)
-        return convert(I32, bitcast(CKL_I16, x)); // as it was loaded: with its sign
+    if (type == CKL_U8)
+        return nibble_of(x, l);
+    if (type == CKL_I8) {
+        val whole = convert(I32, bitcast(CKL_I16, x)); // as it was loaded: with its sign
+        return e.ab == CKL_I8 ? whole : convert(F32, whole);
+    }
     if (e.math == CKL_GEMM_TF32)
         return bitcast(F32, bit_and(bitcast(U32, x), imm_as(U32, 0xffffe000)));
     return convert(F32, x);
@@ -50,13 +64,15 @@ static val group_of_row(const gemm_values *all, val i)
     return group;
 }
 
-/* The scale of row i of A, of so many, or of column j of B, for element l of K. */
-static val block_scale(choice how, val address, const gemm_values *p, val i, val extent, val l)
+/* The scale of row i of A, of so many, or of column j of B, for element l of K; 1 without scales of blocks. */
+static val block_scale(choice how, ckl_dtype type, val address, const gemm_values *p, val i, val extent, val l)
 {
+    if (!gemm_has_block_scales(how))
+        return immf(1);
     val block = div(l, imm(GEMM_BLOCK)), blocks = div(add(p->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
     val index = how == CKL_GEMM_SCALE_BLOCK ? add(mul(convert(I64, block), extent), i)
                                             : add(mul(div(i, imm(GEMM_BLOCK)), blocks), convert(I64, block));
-    return at(gmem_tensor(address, F32, make_layout(dynamic(extent), leaf(1))), index);
+    return at_f32(gmem_tensor(address, type, make_layout(dynamic(extent), leaf(1))), index);
 }
 
 /* Element (i,j) of D; A has so many rows, of which p may have a part. */
@@ -65,16 +81,24 @@ static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, 
     const gemm_epilogue e = cfg->epilogue;
     ir_type sums = e.ab == CKL_I8 ? I32 : F32;
     val sum = variable(sums, convert(sums, imm(0))), up = variable(sums, convert(sums, imm(0)));
+    const bool scaled = gemm_has_block_scales(e.scale_b);
+    val part = scaled ? variable(F32, immf(0)) : sum; // of a block of K
     LOOP(l, p->k) {
-        val a = factor(e, 'a', address_of(e, 'a', p, i, l));
-        val b = factor(e, 'b', address_of(e, 'b', p, j, l));
-        if (gemm_has_block_scales(e.scale_a)) {
-            a = mul(a, block_scale(e.scale_a, p->scale_a, p, i, rows, l));
-            b = mul(b, block_scale(e.scale_b, p->scale_b, p, j, p->n, l));
-        }
-        assign(sum, sums == F32 ? fma(a, b, sum) : add(mul(a, b), sum));
+        val a = factor(e, 'a', address_of(e, 'a', p, i, l), l);
+        val b = factor(e, 'b', address_of(e, 'b', p, j, l), l);
+        if (scaled) {
+            assign(part, fma(a, b, part));
+            val next = add(l, imm_as(l.type, 1));
+            IF(logical_or(eq(rem(next, imm(GEMM_BLOCK)), imm_as(l.type, 0)), eq(next, convert(l.type, p->k)))) {
+                val scale_a = block_scale(e.scale_a, F32, p->scale_a, p, i, rows, l);
+                val scale_b = block_scale(e.scale_b, gemm_is_f8(e.ab) ? F32 : e.ab, p->scale_b, p, j, p->n, l);
+                assign(sum, fma(part, mul(scale_a, scale_b), sum));
+                assign(part, immf(0));
+            }
+        } else
+            assign(sum, sums == F32 ? fma(a, b, sum) : add(mul(a, b), sum));
         if (e.gated) {
-            b = factor(e, 'b', address_of(e, 'b', p, add(j, p->n), l));
+            b = factor(e, 'b', address_of(e, 'b', p, add(j, p->n), l), l);
             assign(up, sums == F32 ? fma(a, b, up) : add(mul(a, b), up));
         }
     }

@@ -81,6 +81,7 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
     const ckl_gemm_desc *d = desc;
     const gemm_tiled_config *c = config;
     TRY(gemm_check_epilogue("tiled", d, &c->epilogue));
+    TRY(gemm_check_same_types("tiled", d));
     TRY(check_grouped("tiled", d, c->grouped));
     if (gemm_is_f8(d->a))
         FAIL(CKL_UNSUPPORTED, "gemm tiled: a=%s is none of f16, bf16, f32, i8", ckl_dtype_name(d->a));

@@ -135,6 +135,7 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
     TRY(gemm_check_epilogue("sm90", d, &c->epilogue));
+    TRY(gemm_check_same_types("sm90", d));
     if (d->a == CKL_F32 && d->math != CKL_GEMM_TF32)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone");
     if (d->a == CKL_I8 && c->split > 1)

@@ -107,19 +107,22 @@ static void products(const double *a, const double *b, int64_t k, double smalles
 }
 
 /* The scale of row i of A, of so many, or of column i of B, for a block of K. */
-static double block_scale(const ckl_gemm_desc *d, ckl_gemm_scale how, const float *scales, int64_t i, int64_t extent,
-                          int64_t block)
+static double block_scale(const ckl_gemm_desc *d, ckl_gemm_scale how, const void *scales, int64_t first, int64_t i,
+                          int64_t extent, int64_t block)
 {
     const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
-    return how == CKL_GEMM_SCALE_BLOCK ? scales[block * extent + i] : scales[i / GEMM_BLOCK * blocks + block];
+    if (!gemm_has_block_scales((choice)how))
+        return 1;
+    return dtype_read(gemm_has_weights(d) ? d->a : CKL_F32, scales,
+                      first + (how == CKL_GEMM_SCALE_BLOCK ? block * extent + i : i / GEMM_BLOCK * blocks + block));
 }
 
-/* What a group has of its own. */
-static const float *scales_of_B(const ckl_gemm_desc *d, const float *all, int64_t group)
+/* Of a group's. */
+static int64_t first_scale_of_B(const ckl_gemm_desc *d, int64_t group)
 {
     const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
     const int64_t lines = d->scale_b == CKL_GEMM_SCALE_SQUARE ? ceil_div(d->n, GEMM_BLOCK) : d->n;
-    return all + group * lines * blocks;
+    return group * lines * blocks;
 }
 
 /* The sum of products of row at[1] and column at[2], each block of K scaled. */
@@ -131,8 +134,8 @@ static void scaled_products(const ckl_gemm_desc *d, void *const *host, const dou
         const int64_t first = block * GEMM_BLOCK;
         double s, t;
         products(a + first, b + first, min_i64(GEMM_BLOCK, d->k - first), smallest, &s, &t);
-        double scale = block_scale(d, d->scale_a, host[SCALE_A], at[1], d->m, block) *
-                       block_scale(d, d->scale_b, scales_of_B(d, host[SCALE_B], at[3]), at[2], d->n, block);
+        double scale = block_scale(d, d->scale_a, host[SCALE_A], 0, at[1], d->m, block) *
+                       block_scale(d, d->scale_b, host[SCALE_B], first_scale_of_B(d, at[3]), at[2], d->n, block);
         *sum += s * scale;
         *magnitude += t * fabs(scale);
     }
@@ -153,7 +156,10 @@ static void read_factors(const ckl_gemm_desc *d, char matrix, const void *array,
 {
     const gemm_matrix x = gemm_matrix_of(d, matrix);
     const int64_t start = product * x.stride;
-    if (gemm_k_major((choice)d->layout, matrix))
+    if (x.type == CKL_U8) // two numbers a byte
+        for (int64_t l = 0; l < d->k; l++)
+            out[l] = (((const uint8_t *)array)[i * x.ld + l / 2] >> l % 2 * 4 & 15) - GEMM_NIBBLE_ZERO;
+    else if (gemm_k_major((choice)d->layout, matrix))
         dtype_read_run(x.type, array, start + i * x.ld, d->k, out);
     else
         for (int64_t l = 0; l < d->k; l++)
@@ -223,7 +229,7 @@ static void reference(const void *problem, void *const *host, reference_slice ou
         double sum[2], magnitude[2]; // gated: those of column j + n as well
         for (int half = 0; half < (d->gated ? 2 : 1); half++) {
             read_factors(d, 'b', host[B], d->groups ? group : product, j + half * d->n, b);
-            if (gemm_has_block_scales((choice)d->scale_a))
+            if (gemm_has_block_scales((choice)d->scale_b))
                 scaled_products(d, host, a, b, smallest, (int64_t[]){ product, row, j, group }, sum, magnitude);
             else
                 products(a, b, d->k, smallest, &sum[half], &magnitude[half]);
@@ -498,6 +504,14 @@ static const char *const cases[] = {
     "m=160 n=133 k=131 sizes=33,0,1,106,20 a=e4m3 d=f32 fill=hard # copies of A and of all B",
     "m=300 n=136 k=144 a=i8 d=f16 groups=3 scale_a=row scale_b=row",
     "m=40 n=72 k=1024 batch_invariant=1",
+    "m=1 n=72 k=256 b=u8 scale_b=block                         # weights of 4 bits",
+    "m=5 n=136 k=1056 a=bf16 b=u8 scale_b=block bias=1 activation=silu # the last block of K is a quarter",
+    "m=16 n=80 k=1056 a=bf16 b=i8 scale_b=row beta=1 d=f32",
+    "m=9 n=200 k=2320 b=i8 scale_b=block fill=hard",
+    "m=33 n=72 k=672 b=u8 lda=680 ldb=352 ldd=75 impl=weights config='rows=32 columns=16 warps=4 stages=3'",
+    "m=7 n=70 k=672 a=bf16 b=i8 impl=weights config='rows=16 columns=8 warps=8 stages=2'",
+    "m=7 n=70 k=38 a=bf16 b=u8 scale_b=block lda=39           # rows that start anywhere",
+    "m=7 n=70 k=39 b=i8 scale_b=row",
     "m=96 n=272 k=160 a=e5m2 b=e4m3 d=f32 beta=1 alpha=0.25    # mixed types",
     "m=20 n=272 k=272 a=e4m3 b=e5m2 d=f16                      # and of D^T",
     "m=130 n=144 k=400 a=e4m3 scale_a=block scale_b=square bias=1",
@@ -537,6 +551,17 @@ static const test_reject rejects[] = {
     { "n=100 ldd=99", CKL_INVALID, "gemm: ldd=99 is smaller than n=100" },
     { "n=100 ldc=100", CKL_INVALID, "gemm: ldc=100 is not part of a problem without C" },
     { "m=2^40 n=2^40 k=1", CKL_INVALID, "gemm: d of 1099511627776x1099511627776 elements" },
+    { "b=u8 k=255", CKL_INVALID, "gemm: k=255 is odd, b=u8 has two numbers a byte" },
+    { "b=i8 layout=nn", CKL_INVALID,
+      "gemm: b=i8 of a=f16 is K-major, without gated, scale_a, squares, batch and groups" },
+    { "b=u8 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: b=u8 is not multiplied by a=f16" },
+    { "b=u8 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: b=u8 is not multiplied by a=f16" },
+    { "a=f32 b=u8", CKL_INVALID, "gemm: b=u8 is none of f32" },
+    { "impl=weights", CKL_UNSUPPORTED, "gemm weights: b=f16 is neither i8 nor u8 beside an A of 16 bits" },
+    { "b=u8 k=250 impl=weights", CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=250, are not whole 16 bytes" },
+    { "b=u8 impl=weights config='stages=40'", CKL_UNSUPPORTED, "gemm weights: 40 stages need" },
+    { "b=u8 impl=weights config='rows=24'", CKL_INVALID, "gemm weights: 24x16 is not 16, 32, 48 or 64 rows of B" },
+    { "b=u8 impl=weights config='warps=17'", CKL_INVALID, "gemm weights: warps=17 is not in 1..16" },
     { "a=e4m3 scale_a=block", CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square" },
     { "a=e4m3 scale_a=row scale_b=square", CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square" },
     { "scale_a=block scale_b=block", CKL_INVALID, "gemm: scales of blocks are of 8-bit floats, not of f16" },
