@@ -183,7 +183,6 @@
 
 /* Between the lanes of a warp, all of which take part */
 #define shuffle(x, from)         ir_shuffle(IR_SHFL_IDX, AT_HERE(x), AT_HERE(from), 32)
-#define shuffle_up(x, distance)  ir_shuffle(IR_SHFL_UP, AT_HERE(x), AT_HERE(distance), 32) // the first lanes: their own
 #define shuffle_xor(x, distance) ir_shuffle(IR_SHFL_XOR, AT_HERE(x), AT_HERE(distance), 32)
 #define vote_any(p)              ir_vote(IR_VOTE_ANY, AT_HERE(p))
 #define vote_all(p)              ir_vote(IR_VOTE_ALL, AT_HERE(p))

@@ -117,9 +117,8 @@ static ckl_status check_weights(const ckl_gemm_desc *d)
 {
     if (!gemm_has_weights(d))
         return CKL_OK;
-    if (d->layout != CKL_GEMM_NT || d->gated || d->scale_a || d->scale_b == CKL_GEMM_SCALE_SQUARE || d->batch > 1 ||
-        d->groups)
-        FAIL(CKL_INVALID, "gemm: b=%s of a=%s is K-major, without gated, scale_a, squares, batch and groups",
+    if (d->layout != CKL_GEMM_NT || d->gated || d->scale_a || d->scale_b == CKL_GEMM_SCALE_SQUARE || d->batch > 1)
+        FAIL(CKL_INVALID, "gemm: b=%s of a=%s is K-major, without gated, scale_a, squares and batch",
              ckl_dtype_name(d->b), ckl_dtype_name(d->a));
     if (d->b == CKL_U8 && d->k % 2)
         FAIL(CKL_INVALID, "gemm: k=%" PRId64 " is odd, b=u8 has two numbers a byte", d->k);
@@ -208,12 +207,11 @@ static plan_tensor of_groups(const ckl_gemm_desc *d, plan_tensor one)
 static plan_tensor scale(const ckl_gemm_desc *d, const char *name, ckl_gemm_scale how, int64_t rows)
 {
     const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
-    const ckl_dtype of_blocks = gemm_has_weights(d) ? d->a : CKL_F32;
     switch (how) {
     case CKL_GEMM_SCALE_ROW:
         return plan_vector(name, CKL_F32, rows);
     case CKL_GEMM_SCALE_BLOCK:
-        return plan_matrix(name, of_blocks, blocks, rows, rows);
+        return plan_matrix(name, gemm_scale_type(d->a), blocks, rows, rows);
     case CKL_GEMM_SCALE_SQUARE:
         return plan_matrix(name, CKL_F32, ceil_div(rows, GEMM_BLOCK), blocks, blocks);
     default:

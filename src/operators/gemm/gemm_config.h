@@ -103,6 +103,12 @@ static inline bool gemm_has_weights(const ckl_gemm_desc *d)
     return (d->a == CKL_F16 || d->a == CKL_BF16) && (d->b == CKL_I8 || d->b == CKL_U8);
 }
 
+/* The type of scales of blocks. */
+static inline ckl_dtype gemm_scale_type(ckl_dtype a)
+{
+    return gemm_is_f8(a) ? CKL_F32 : a;
+}
+
 enum { GEMM_NIBBLE_ZERO = 8 }; // what 4-bit integers are raised by
 
 /* Are there scales for every 128 of K? */
@@ -199,7 +205,8 @@ void gemm_tiled(const void *config, int kernel);
     X(owner, int, rows, "64", "16 32 64", "columns of D of a CTA, which are rows of B") \
     X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                           \
     X(owner, int, warps, "8", "4 8", "that share out K")                                \
-    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp")
+    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp") \
+    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to several B by their offsets")
 
 typedef struct gemm_weights_config {
     gemm_epilogue epilogue;

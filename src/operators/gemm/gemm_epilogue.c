@@ -134,7 +134,8 @@ gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group)
                   { &p.d, mul(first, all->ldd), e.d, true },
                   { &p.bias, e.bias_along == CKL_GEMM_ALONG_M ? first : columns, e.d, e.bias },
                   { &p.scale_a, first, F32, e.scale_a >= CKL_GEMM_SCALE_ROW },
-                  { &p.scale_b, mul(of_group, scales_of_B(e, all)), F32, e.scale_b >= CKL_GEMM_SCALE_ROW } };
+                  { &p.scale_b, mul(of_group, scales_of_B(e, all)),
+                    gemm_has_block_scales(e.scale_b) ? gemm_scale_type(e.ab) : F32, e.scale_b >= CKL_GEMM_SCALE_ROW } };
     for (int i = 0; i < COUNT_OF(parts); i++)
         if (parts[i].used) {
             val bytes = mul(parts[i].elements, imm((int)ckl_dtype_bytes(parts[i].type)));

@@ -91,7 +91,7 @@ static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, 
             val next = add(l, imm_as(l.type, 1));
             IF(logical_or(eq(rem(next, imm(GEMM_BLOCK)), imm_as(l.type, 0)), eq(next, convert(l.type, p->k)))) {
                 val scale_a = block_scale(e.scale_a, F32, p->scale_a, p, i, rows, l);
-                val scale_b = block_scale(e.scale_b, gemm_is_f8(e.ab) ? F32 : e.ab, p->scale_b, p, j, p->n, l);
+                val scale_b = block_scale(e.scale_b, gemm_scale_type(e.ab), p->scale_b, p, j, p->n, l);
                 assign(sum, fma(part, mul(scale_a, scale_b), sum));
                 assign(part, immf(0));
             }

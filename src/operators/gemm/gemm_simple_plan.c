@@ -1,7 +1,7 @@
 /* gemm_simple_plan.c - the host side of the kernels that address memory themselves: tiled and naive. */
 #include "operators/gemm/gemm_plan.h"
 
-static ckl_status check_grouped(const char *who, const ckl_gemm_desc *d, bool grouped)
+ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, bool grouped)
 {
     if (grouped != (d->groups > 0))
         FAIL(CKL_INVALID, "gemm %s: grouped=%d with groups=%" PRId64, who, grouped, d->groups);
@@ -23,7 +23,7 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     const ckl_gemm_desc *d = desc;
     const gemm_naive_config *c = config;
     TRY(gemm_check_epilogue("naive", d, &c->epilogue));
-    TRY(check_grouped("naive", d, c->grouped));
+    TRY(gemm_check_grouped("naive", d, c->grouped));
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "gemm naive: threads=%d must be a multiple of 32 up to %d", c->threads,
              device->threads_per_cta_max);
@@ -82,7 +82,7 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
     const gemm_tiled_config *c = config;
     TRY(gemm_check_epilogue("tiled", d, &c->epilogue));
     TRY(gemm_check_same_types("tiled", d));
-    TRY(check_grouped("tiled", d, c->grouped));
+    TRY(gemm_check_grouped("tiled", d, c->grouped));
     if (gemm_is_f8(d->a))
         FAIL(CKL_UNSUPPORTED, "gemm tiled: a=%s is none of f16, bf16, f32, i8", ckl_dtype_name(d->a));
     if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)

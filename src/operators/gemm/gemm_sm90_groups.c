@@ -12,16 +12,6 @@ static int rows_of_tile(const sm90_kernel *k)
     return k->cfg->swap ? k->size.tile_n * k->cfg->cluster_n : k->cfg->tile_m * k->cfg->cluster_m;
 }
 
-/* The sum of a number over this lane and those before it. */
-static val sum_before(val x)
-{
-    for (int distance = 1; distance < LANES; distance *= 2) {
-        val other = shuffle_up(x, imm(distance));
-        x = add(x, select(ge(lane(), imm(distance)), other, imm_as(I32, 0)));
-    }
-    return x;
-}
-
 /* One warp counts, 32 groups at a time. */
 static void count_tiles(const sm90_kernel *k)
 {
@@ -30,7 +20,7 @@ static void count_tiles(const sm90_kernel *k)
         val g = min(add(chunk, lane()), sub(k->p.groups, imm(1))); // what the last lanes count is not used
         val rows = sub(at(k->sFirst, add(g, imm(1))), at(k->sFirst, g));
         val tiles = div(add(rows, imm(rows_of_tile(k) - 1)), imm(rows_of_tile(k)));
-        val sum = add(before, sum_before(tiles));
+        val sum = add(before, warp_scan(tiles));
         IF(lt(add(chunk, lane()), k->p.groups))
             set(k->sTiles, add(g, imm(1)), sum);
         assign(before, shuffle(sum, imm(LANES - 1)));

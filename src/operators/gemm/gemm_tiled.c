@@ -392,22 +392,13 @@ static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val
     store_tile(cfg, p, &mma, row, col, acc);
 }
 
-/* The same where CTA number `tile` of a column of tiles looks for its group, of those that have any rows. */
+/* The same where rows are dealt out to groups; there may be fewer tiles than CTAs. */
 static void compute_tile_of_group(const gemm_tiled_config *cfg, const gemm_values *all, val tile, val col)
 {
-    val group = variable(U32, all->groups), row = variable(U32, imm(0)), before = variable(U32, imm(0));
-    LOOP(g, all->groups) {
-        val rows = sub(gemm_first_row(all, add(g, imm(1))), gemm_first_row(all, g));
-        val tiles = tiles_along(rows, cfg->tile_m);
-        IF(logical_and(ge(tile, before), lt(tile, add(before, tiles)))) {
-            assign(group, g);
-            assign(row, sub(tile, before));
-        }
-        assign(before, add(before, tiles));
-    }
+    val group = gemm_find_group(all, GEMM_TILED_THREADS, cfg->tile_m, &tile);
     IF(lt(group, all->groups)) {
         const gemm_values p = gemm_group_of(cfg->epilogue, all, group);
-        compute_tile(cfg, &p, row, col);
+        compute_tile(cfg, &p, tile, col);
     }
 }
 

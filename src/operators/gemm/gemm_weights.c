@@ -254,23 +254,19 @@ static void finish(const weights_kernel *k, tensor acc)
     }
 }
 
-void gemm_weights(const void *config, int kernel)
+/* Block number `block` of rows of B by tile number `tile` of rows of A. */
+static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, val block, val tile)
 {
-    const gemm_weights_config *cfg = config;
     const int slots = cfg->stages * slots_of_stage(cfg), threads = cfg->warps * LANES;
-    (void)kernel;
-    launch_bounds(threads, 0);
-    weights_kernel k = { .cfg = cfg, .p = params_of(gemm), .nibbles = cfg->epilogue.b == CKL_U8 };
+    weights_kernel k = { .cfg = cfg, .p = *p, .nibbles = cfg->epilogue.b == CKL_U8 };
     k.lines_B = cfg->rows / 8;
     k.lines_A = cfg->columns / 8;
     k.slots_B = slots_of_B(cfg);
     k.lane_line = div(lane(), imm(4));
     k.lane_part = rem(lane(), imm(4));
-    val blocks = div(add(k.p.n, imm(cfg->rows - 1)), imm(cfg->rows)); // of rows of B
-    val block = convert(I64, cta_x());
-    k.first_B = add(mul(rem(block, blocks), imm(cfg->rows)), convert(I64, k.lane_line));
-    k.first_A = add(mul(div(block, blocks), imm(cfg->columns)), convert(I64, k.lane_line));
-    k.tiles = convert(U32, div(add(k.p.k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK)));
+    k.first_B = add(mul(convert(I64, block), imm(cfg->rows)), convert(I64, k.lane_line));
+    k.first_A = add(mul(convert(I64, tile), imm(cfg->columns)), convert(I64, k.lane_line));
+    k.tiles = convert(U32, div(add(p->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK)));
     k.ring = add(smem_address(smem_alloc("ring", (int64_t)slots * threads * SLOT, SLOT)), mul(thread(), imm(SLOT)));
     k.mma = make_tiled_mma(cfg->epilogue.ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN",
                            1, 1);
@@ -278,4 +274,24 @@ void gemm_weights(const void *config, int kernel)
     fill(acc, immf(0));
     mainloop(&k, acc);
     finish(&k, acc);
+}
+
+void gemm_weights(const void *config, int kernel)
+{
+    const gemm_weights_config *cfg = config;
+    const int threads = cfg->warps * LANES;
+    (void)kernel;
+    launch_bounds(threads, 0);
+    const gemm_values all = params_of(gemm);
+    val blocks = convert(U32, div(add(all.n, imm(cfg->rows - 1)), imm(cfg->rows))); // of rows of B
+    val block = rem(cta_x(), blocks), tile = div(cta_x(), blocks);
+    if (!cfg->grouped) {
+        compute_tile(cfg, &all, block, tile);
+        return;
+    }
+    val group = gemm_find_group(&all, threads, cfg->columns, &tile);
+    IF(lt(group, all.groups)) {
+        const gemm_values p = gemm_group_of(cfg->epilogue, &all, group);
+        compute_tile(cfg, &p, block, tile);
+    }
 }

@@ -3,9 +3,11 @@
 
 enum { ROWS_MOST = 64, ROWS_LEAST = 16, ATOM_COLUMNS = 8, STAGES_MOST = 8, STAGES_ENOUGH = 4 };
 
+/* Of groups as many tiles as there may be, for each ends inside a tile. */
 static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_weights_config *c)
 {
-    return ceil_div(d->n, c->rows) * ceil_div(d->m, c->columns);
+    const int64_t tiles = d->groups ? d->m / c->columns + min_i64(d->m, d->groups) : ceil_div(d->m, c->columns);
+    return ceil_div(d->n, c->rows) * tiles;
 }
 
 /* The deepest ring that fits. */
@@ -22,7 +24,8 @@ static ckl_status choose_weights(const void *desc, const ckl_device_info *device
     gemm_weights_config *c = config, best = *c;
     int64_t least = INT64_MAX;
     c->epilogue = gemm_epilogue_of(d);
-    c->columns = d->m <= ATOM_COLUMNS ? ATOM_COLUMNS : 2 * ATOM_COLUMNS;
+    c->columns = d->m <= ATOM_COLUMNS * max_i64(d->groups, 1) ? ATOM_COLUMNS : 2 * ATOM_COLUMNS;
+    c->grouped = d->groups > 0;
     for (c->rows = ROWS_MOST; c->rows >= ROWS_LEAST; c->rows /= 2) {
         fit_stages(c, device);
         int64_t turns = ceil_div(ctas_of(d, c), device->sm_count), rows = turns * c->rows;
@@ -44,6 +47,7 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
     TRY(gemm_check_epilogue("weights", d, &c->epilogue));
     if (!gemm_has_weights(d))
         FAIL(CKL_UNSUPPORTED, "gemm weights: b=%s is neither i8 nor u8 beside an A of 16 bits", ckl_dtype_name(d->b));
+    TRY(gemm_check_grouped("weights", d, c->grouped));
     if (!gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) || !gemm_rows_aligned(d, 'b', TMA_ALIGNMENT) ||
         gemm_matrix_of(d, 'b').cols % TMA_ALIGNMENT)
         FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=%" PRId64 ", are not whole 16 bytes", d->k);
