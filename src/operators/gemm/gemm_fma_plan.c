@@ -5,10 +5,12 @@
 
 enum { THREADS_PER_SM = 1024 }; // with fewer than 64 registers each a block does not fit
 
-/* Tiles of D of all products. */
+/* Tiles of D of all products; of groups as many as there may be, for each ends inside a tile. */
 static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_fma_config *c)
 {
-    return d->batch * ceil_div(d->m, c->tile_m) * ceil_div(d->gated ? 2 * d->n : d->n, c->tile_n);
+    const int64_t along_m =
+        d->groups ? d->m / c->tile_m + min_i64(d->m, d->groups) : d->batch * ceil_div(d->m, c->tile_m);
+    return along_m * ceil_div(d->gated ? 2 * d->n : d->n, c->tile_n);
 }
 
 /* The longest vector in which operands that are not K-major can be read, in elements. */
@@ -20,6 +22,15 @@ static int vector_of(const ckl_gemm_desc *d)
                (!gemm_rows_aligned(d, *x, vec * 4) || (*x == 'b' && d->gated && d->n % vec)))
             vec /= 2;
     return vec;
+}
+
+/* Do rows of K-major operands consist of whole vectors of four elements? */
+static bool has_vectors(const ckl_gemm_desc *d)
+{
+    for (const char *x = "ab"; *x; x++)
+        if (gemm_k_major((choice)d->layout, *x) && !gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
+            return false;
+    return d->k % GEMM_FMA_QUAD == 0;
 }
 
 /* Are rows of the matrices that the epilogue reads and writes whole quads? */
@@ -37,6 +48,8 @@ static ckl_status choose_fma(const void *desc, const ckl_device_info *device, vo
     c->epilogue = gemm_epilogue_of(d);
     c->vec = vector_of(d);
     c->whole = is_whole(d);
+    c->registers = d->layout != CKL_GEMM_TN && has_vectors(d);
+    c->grouped = d->groups > 0;
     if (tiles_of(d, c) < device->sm_count) {
         c->tile_m = c->tile_n = 64;
         c->block_m = 8;
@@ -50,9 +63,11 @@ static ckl_status choose_fma(const void *desc, const ckl_device_info *device, vo
 static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 {
     const int rows = name == 'a' ? c->tile_m : c->tile_n, threads = gemm_fma_threads(c);
-    if (gemm_k_major((choice)d->layout, name))
-        return threads % c->depth == 0 && rows % (threads / c->depth) == 0 &&
-               rows * c->depth / threads <= GEMM_FMA_COPIES;
+    if (gemm_k_major((choice)d->layout, name)) {
+        const int across = c->registers ? c->depth / GEMM_FMA_QUAD : c->depth; // threads along K
+        return across > 0 && threads % across == 0 && rows % (threads / across) == 0 &&
+               rows * across / threads <= GEMM_FMA_COPIES;
+    }
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
 }
 
@@ -79,8 +94,10 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     const ckl_gemm_desc *d = desc;
     const gemm_fma_config *c = config;
     TRY(gemm_check_epilogue("fma", d, &c->epilogue));
+    TRY(gemm_check_same_types("fma", d));
     if (d->a != CKL_F32 || d->math != CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm fma: a=f32 with math=f32 alone is multiplied without tensor cores");
+    TRY(gemm_check_grouped("fma", d, c->grouped));
     TRY(admit_tile(c));
     const int threads = gemm_fma_threads(c);
     if (c->ctas < 1 || threads > device->threads_per_cta_max || c->ctas * threads > THREADS_PER_SM)
@@ -93,6 +110,9 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     if (c->vec > vector_of(d))
         FAIL(CKL_UNSUPPORTED, "gemm fma: rows of A and B start at multiples of %d elements, vec=%d wants more",
              vector_of(d), c->vec);
+    if (c->registers && !has_vectors(d))
+        FAIL(CKL_UNSUPPORTED,
+             "gemm fma: K-major rows of A or B are not whole vectors of 16 bytes: registers=0 copies elements");
     if (c->whole && !is_whole(d))
         FAIL(CKL_UNSUPPORTED, "gemm fma: rows of C, D or X are not whole vectors of 16 bytes: whole=0 stores elements");
     const int64_t need = (int64_t)c->stages * c->depth * (c->tile_m + c->tile_n + 2 * GEMM_FMA_QUAD) * 4;
@@ -110,9 +130,12 @@ static ckl_status launch_fma(const ckl_plan *plan, const void *args, ckl_stream 
     const ckl_gemm_args *x = args;
     const gemm_fma_config *c = plan->config;
     const choice layout = (choice)d->layout;
-    if (!PLAN_ALIGNED(4 * c->vec, gemm_k_major(layout, 'a') ? NULL : x->a, gemm_k_major(layout, 'b') ? NULL : x->b))
-        FAIL(CKL_INVALID, "gemm fma: a=%p or b=%p is not aligned to %d bytes; config='vec=1' takes any alignment", x->a,
-             x->b, 4 * c->vec);
+    const int k_major = c->registers ? TMA_ALIGNMENT : 4, m_major = 4 * c->vec;
+    if ((uintptr_t)x->a % (uintptr_t)(gemm_k_major(layout, 'a') ? k_major : m_major) ||
+        (uintptr_t)x->b % (uintptr_t)(gemm_k_major(layout, 'b') ? k_major : m_major))
+        FAIL(CKL_INVALID,
+             "gemm fma: a=%p or b=%p is not aligned to 16 bytes; config='vec=1 registers=0' takes any alignment", x->a,
+             x->b);
     if (c->whole && !PLAN_ALIGNED(TMA_ALIGNMENT, x->c, x->d, x->x))
         FAIL(CKL_INVALID,
              "gemm fma: c=%p, d=%p or x=%p is not aligned to 16 bytes; config='whole=0' takes any alignment", x->c,

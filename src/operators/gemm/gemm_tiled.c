@@ -380,20 +380,41 @@ static val tiles_along(val extent, int tile)
     return convert(U32, div(add(extent, imm(tile - 1)), imm(tile)));
 }
 
+/* One tile of D. */
+static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val row, val col)
+{
+    operand_tiles A = tiles_of(cfg, 'a', p, cfg->tile_m, row);
+    operand_tiles B = tiles_of(cfg, 'b', p, cfg->tile_n, col);
+    tiled_mma mma = mma_of(cfg);
+    tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
+    fill(acc, convert(acc.dtype, imm(0)));
+    mainloop(cfg, &mma, &A, &B, p->k, acc);
+    store_tile(cfg, p, &mma, row, col, acc);
+}
+
+/* The same where rows are dealt out to groups; there may be fewer tiles than CTAs. */
+static void compute_tile_of_group(const gemm_tiled_config *cfg, const gemm_values *all, val tile, val col)
+{
+    val group = gemm_find_group(all, GEMM_TILED_THREADS, cfg->tile_m, &tile);
+    IF(lt(group, all->groups)) {
+        const gemm_values p = gemm_group_of(cfg->epilogue, all, group);
+        compute_tile(cfg, &p, tile, col);
+    }
+}
+
 void gemm_tiled(const void *config, int kernel)
 {
     const gemm_tiled_config *cfg = config;
     (void)kernel;
     launch_bounds(GEMM_TILED_THREADS, 0);
     gemm_values all = params_of(gemm);
-    val columns = tiles_along(all.n, columns_of(cfg)), tiles = mul(columns, tiles_along(all.m, cfg->tile_m));
+    val columns = tiles_along(all.n, columns_of(cfg));
+    if (cfg->grouped) {
+        compute_tile_of_group(cfg, &all, div(cta_x(), columns), rem(cta_x(), columns));
+        return;
+    }
+    val tiles = mul(columns, tiles_along(all.m, cfg->tile_m));
     gemm_values p = gemm_product_of(cfg->epilogue, &all, div(cta_x(), tiles));
     val row = div(rem(cta_x(), tiles), columns), col = rem(cta_x(), columns);
-    operand_tiles A = tiles_of(cfg, 'a', &p, cfg->tile_m, row);
-    operand_tiles B = tiles_of(cfg, 'b', &p, cfg->tile_n, col);
-    tiled_mma mma = mma_of(cfg);
-    tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
-    fill(acc, convert(acc.dtype, imm(0)));
-    mainloop(cfg, &mma, &A, &B, p.k, acc);
-    store_tile(cfg, &p, &mma, row, col, acc);
+    compute_tile(cfg, &p, row, col);
 }
