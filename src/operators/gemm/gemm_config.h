@@ -306,7 +306,13 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
 /* Microseconds that a second kernel takes to add so many bytes of sums. */
 double gemm_sm90_sum_us(double bytes);
 
-/* Accumulators of one consumer thread; accurate ones twice. */
+/* Are products of a stage, or of two, summed on their own before they are added in f32? */
+static inline bool gemm_sm90_sums_twice(const gemm_epilogue *e)
+{
+    return e->accumulation == CKL_GEMM_ACCURATE || e->math == CKL_GEMM_F32X3;
+}
+
+/* Accumulators of one consumer thread, twice as many where it sums twice. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
 /* Parameters; a, c, d and their pitches for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the problem's B, A, n and m. */

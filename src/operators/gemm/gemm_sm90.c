@@ -75,7 +75,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.tCrA = descriptors_A(&c.mma, sA);
     c.tCrB = descriptors_B(&c.mma, k->sB);
     c.acc = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
-    if (k->epilogue.accumulation == CKL_GEMM_ACCURATE) {
+    if (gemm_sm90_sums_twice(&k->epilogue)) {
         c.part = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
         fill(c.part, immf(0));
     }

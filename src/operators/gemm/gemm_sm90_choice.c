@@ -202,7 +202,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const ckl_gemm_desc whole = with_lost_rows(d, c);
     const tiled_problem p = problem_of(&whole, c, device->sm_count);
     const step_cycles s = step_of(&p, c, device->sm_count);
-    double sharing = 1 + fit.cluster * (c->cluster_m * c->cluster_n - 1);
+    double sharing = p.slow_a || p.slow_b ? 1 : 1 + fit.cluster * (c->cluster_m * c->cluster_n - 1);
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing + fit.step;
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c), all = tile + epilogue;
     double turn = c->pingpong ? fmax(tile, all / 2) : all;
@@ -213,6 +213,8 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double power_us = fit.launch_us + flops / (fit.flops_per_us * (double)device->sm_count);
     double memory = fmin(fit.memory_bytes_per_us, (double)p.ctas * fit.memory_bytes_of_sm);
     double memory_us = fit.launch_us + (double)d->batch * bytes / memory + epilogue / fit.cycles_per_us;
+    if (d->batch > 1)
+        memory_us += (double)p.turns * fit.turn_us;
     const char *bound = s.tensor_cores > fmax(s.sm, s.latency) ? "tensor cores"
                         : s.sm > s.latency                     ? "loads"
                                                                : "latency";

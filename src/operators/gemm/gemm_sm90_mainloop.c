@@ -83,6 +83,37 @@ static void mainloop_accurate(const sm90_kernel *k, const consumer_role *c, cons
     gemm_sm90_order_arrive(k, c);
 }
 
+/*
+ * Three products of tf32: numbers lie in one stage, their rests in the next. Those with a rest come first, while the sum is small; the
+ * sum of a K tile is added in f32, for tensor cores cut sums instead of rounding them.
+ */
+static void mainloop_in_three(const sm90_kernel *k, const consumer_role *c, pipeline_state *stage)
+{
+    val first = variable(U32, stage->stage);
+    fill(c->acc, immf(0));
+    LOOP(pair, div(k->k_tiles, imm(2))) {
+        (void)pair;
+        assign(first, stage->stage);
+        pipeline_wait_full(&k->ring, stage);
+        pipeline_advance(stage);
+        pipeline_wait_full(&k->ring, stage);
+        tensor A = slice(c->tCrA, _, _, first), B = slice(c->tCrB, _, _, first);
+        mma_fence();
+        gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), B, c->part, imm_as(IR_PRED, 0));
+        gemm(&c->mma, A, slice(c->tCrB, _, _, stage->stage), c->part, yes());
+        gemm(&c->mma, A, B, c->part, yes());
+        mma_commit();
+        mma_wait(0);
+        IF(c->releases) {
+            release(k, c, first);
+            release(k, c, stage->stage);
+        }
+        for (int i = 0; i < static_size(c->acc.layout); i++)
+            set(c->acc, i, add(at(c->acc, i), at(c->part, i)));
+        pipeline_advance(stage);
+    }
+}
+
 /* A stage is released when the wgmmas of the stage after it are under way. */
 static void mainloop_fast(const sm90_kernel *k, const consumer_role *c, const tile_place *at, pipeline_state *stage)
 {
@@ -109,5 +140,8 @@ static void mainloop_fast(const sm90_kernel *k, const consumer_role *c, const ti
 
 void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, const tile_place *at, pipeline_state *stage)
 {
-    (k->epilogue.accumulation == CKL_GEMM_ACCURATE ? mainloop_accurate : mainloop_fast)(k, c, at, stage);
+    if (k->epilogue.math == CKL_GEMM_F32X3)
+        mainloop_in_three(k, c, stage);
+    else
+        (k->epilogue.accumulation == CKL_GEMM_ACCURATE ? mainloop_accurate : mainloop_fast)(k, c, at, stage);
 }

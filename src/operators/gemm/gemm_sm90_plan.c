@@ -136,7 +136,7 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
     TRY(gemm_check_epilogue("sm90", d, &c->epilogue));
     TRY(gemm_check_same_types("sm90", d));
-    if (d->a == CKL_F32 && d->math != CKL_GEMM_TF32)
+    if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone");
     if (d->a == CKL_I8 && c->split > 1)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: split=%d exchanges f32, sums of i8 are i32", c->split);
@@ -238,6 +238,14 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
     return plan_launch(plan, 0, grid, &params, stream);
 }
 
+/* What sm90 itself, or behind other kernels, multiplies as it is. */
+static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
+{
+    if (((const ckl_gemm_desc *)desc)->math == CKL_GEMM_F32X3)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: operands of math=f32x3 are split first, by impl=f32x3");
+    return gemm_sm90_admit(desc, device, config);
+}
+
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_gemm_desc *d = plan->desc;
@@ -254,7 +262,7 @@ const implementation gemm_sm90_implementation = {
     .config = FIELD_TABLE(sm90_fields),
     .candidate = gemm_sm90_candidate,
     .cost = gemm_sm90_cost,
-    .admit = gemm_sm90_admit,
+    .admit = admit_sm90,
     .describe = gemm_sm90,
     .params = &gemm_pitched_param_list,
     .target = IR_SM90A,
@@ -323,7 +331,7 @@ static ckl_status admit_pitched(const void *desc, const ckl_device_info *device,
         2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save in a problem of %g products",
              (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
-    return gemm_sm90_admit(&even, device, config);
+    return admit_sm90(&even, device, config);
 }
 
 static int64_t workspace_pitched(const ckl_plan *plan)

@@ -9,7 +9,7 @@ static int rows_of_consumer(const gemm_sm90_config *c)
 int gemm_sm90_accumulators(const gemm_sm90_config *c)
 {
     int sums = rows_of_consumer(c) * c->tile_n / WARPGROUP;
-    return c->epilogue.accumulation == CKL_GEMM_ACCURATE ? 2 * sums : sums;
+    return gemm_sm90_sums_twice(&c->epilogue) ? 2 * sums : sums;
 }
 
 /* As many CTAs of a split finish a tile as can have equal slices of whole 16 columns. */

@@ -118,6 +118,8 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
         d->device_scalars || d->preactivation || gemm_is_backward((choice)d->activation))
         FAIL(CKL_UNSUPPORTED,
              "gemm splitk: slices are of K-major A and B, with alpha, C, a bias of columns and an activation");
+    if (d->math == CKL_GEMM_F32X3)
+        FAIL(CKL_UNSUPPORTED, "gemm splitk: operands of math=f32x3 are split first, by impl=f32x3");
     if (d->a == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: f32 is added, sums of i8 are i32");
     if (d->batch_invariant)
