@@ -58,9 +58,13 @@ static const gemm_fit fit = {
 };
 
 typedef struct fitted_tile { // in any order; where none can compute, the last one says why
-    int tile_m, tile_n, consumers;
+    int tile_m;
+    int tile_n;
+    int consumers;
     bool pingpong;
-    int cluster_m, cluster_n, split;
+    int cluster_m;
+    int cluster_n;
+    int split;
     bool swap;
 } fitted_tile;
 
