@@ -489,6 +489,8 @@ static const test_reject rejects[] = {
     { "direction=weight residual=1", CKL_INVALID, "conv: residual=1 is not part of a gradient" },
     { "direction=data activation=relu", CKL_INVALID, "conv: activation=1 is not part of a gradient" },
     { "n=2^31-1 c=2^31-1 h=2^31-1", CKL_INVALID, "spans more than 2^56 bytes" },
+    { "impl=sm90 config='step_w=2'", CKL_INVALID, "conv sm90: step_w=2 step_h=1 are not the problem's strides" },
+    { "impl=sm90 config='step_h=2'", CKL_INVALID, "conv sm90: step_w=1 step_h=2 are not the problem's strides" },
     { "c=0 impl=sm80", CKL_UNSUPPORTED, "conv sm80: c=0 k=64 leave no products" },
     { "dtype=f32 impl=sm80", CKL_UNSUPPORTED, "conv sm80: dtype=f32 is none of f16, bf16" },
     { "direction=weight impl=sm80", CKL_UNSUPPORTED, "conv sm80: it does not compute the gradient of weights" },
