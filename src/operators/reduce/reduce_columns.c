@@ -142,26 +142,8 @@ static void accumulate_steps(columns_kernel *k, val index, int step, int count, 
     }
 }
 
-/* Where the columns end within a tile: all vectors loaded before the first is used, each guarded. */
+/* One vector after the other: where the columns end within a tile, and in kernel 1. */
 static void edge_tile(columns_kernel *k, val index, const val *address)
-{
-    const reduce_columns_config *cfg = k->cfg;
-    packed rX[cfg->steps];
-    val inside[cfg->steps];
-    for (int s = 0; s < cfg->steps; s++) {
-        rX[s] = vector_registers(k);
-        fill(rX[s].rWords, convert(rX[s].rWords.dtype, imm(0)));
-        inside[s] = lt(add(index, imm(s * layers_of(cfg))), k->p.count);
-        IF(inside[s])
-            load_vector(k, address[s], rX[s]);
-    }
-    for (int s = 0; s < cfg->steps; s++)
-        IF(inside[s])
-            accumulate_steps(k, index, s, 1, &rX[s]);
-}
-
-/* One vector after the other: in kernel 1, whose elements are loaded one by one, so that many at once do not fit the registers. */
-static void tile_in_turn(columns_kernel *k, val index, const val *address)
 {
     packed rX = vector_registers(k);
     for (int s = 0; s < k->cfg->steps; s++)
@@ -195,8 +177,8 @@ static void accumulate_columns(columns_kernel *k)
     LOOP_FROM(first, begin, count, imm(tile * cfg->split)) {
         val index = add(first, mine);
         find_addresses(k, index, address);
-        if (k->kernel == 1) {
-            tile_in_turn(k, index, address);
+        if (k->kernel == 1) { // elements are loaded one by one, each guarded: many at once do not fit the registers
+            edge_tile(k, index, address);
         } else {
             IF(ge(count, add(first, imm(tile))))
                 full_tile(k, index, address);

@@ -212,8 +212,9 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
         ctas = (int64_t)device->sm_count * c->ctas_per_sm;
     }
     int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
-    most = min_i64(most, 2 * c->threads);                   // then a thread of the last CTA receives two states at most
-    c->split = (int)ceil_div(tiles, ceil_div(tiles, most)); // all have the same number of tiles, or one less
+    most = min_i64(most, 2 * c->threads); // then a thread of the last CTA receives two states at most
+    const int64_t fewest = ceil_div(tiles, ceil_div(tiles, most));
+    c->split = (int)(small ? fewest : min_i64(tiles, most)); // all have the same number of tiles, or some one less
 }
 
 /* Rows of a warp's length or less share CTAs; many long ones have a CTA each. Clusters are only taken by config. */
