@@ -11,8 +11,7 @@
  * nothing but Y passes through shared memory. One thread brings blocks of Y by TMA, a second warp the stats of queries by ordinary
  * loads and stores, because reading what a bulk copy brought would want a proxy fence in every step. Where registers do not hold
  * dK and dV together, a kernel of values has dV alone. Before all of them, a kernel gives lse and delta = dO * O of every query; a
- * last one adds up the gradients of
- * sinks.
+ * last one adds up the gradients of sinks.
  */
 #include <stdio.h>
 
