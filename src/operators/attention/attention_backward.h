@@ -41,6 +41,8 @@ typedef struct backward_kernel {
 typedef struct backward_walk {
     val block, head;
     val kind; // of the block, i32, where a custom score has kinds
+    val base; // of the window, u32
+    block_window window;
 } backward_walk;
 
 /* One consumer's view: its operands, its sums, what it knows of its rows. */

@@ -90,19 +90,38 @@ static void turn_over(const backward_kernel *k, backward_walk *w)
     assign(w->block, select(turn, k->first, next));
 }
 
+/* A window of blocks of a step's head: skipped where they are past the last one. */
+typedef struct window_of {
+    const backward_kernel *k;
+    const backward_walk *w;
+} window_of;
+
+static val kind_of(const void *of, val number)
+{
+    const backward_kernel *k = ((const window_of *)of)->k;
+    const backward_walk *w = ((const window_of *)of)->w;
+    val n = add(w->base, convert(U32, number)), block = min(n, sub(k->end, imm(1)));
+    const token_range of_x = { k->row, k->of_keys ? k->p.kv : k->p.q, k->cfg->consumers * ROWS };
+    const token_range of_y = { mul(block, imm(k->block)), k->of_keys ? k->p.q : k->p.kv, k->block };
+    const custom_score custom = backward_custom_of(k, w);
+    val kind = k->of_keys ? custom_block(&custom, &of_y, &of_x) : custom_block(&custom, &of_x, &of_y);
+    return select(lt(n, k->end), kind, imm_as(I32, CKL_ATTENTION_SKIP));
+}
+
 /* On to the next block that is not skipped. With `together` all lanes walk, and ptxas sees the numbers to be the same. */
 static void skip_blocks(const backward_kernel *k, backward_walk *w, bool together)
 {
-    const int rows = k->cfg->consumers * ROWS;
     FOREVER {
-        BREAK_IF(backward_is_over(k, w));
-        const token_range of_x = { k->row, k->of_keys ? k->p.kv : k->p.q, rows };
-        const token_range of_y = { mul(w->block, imm(k->block)), k->of_keys ? k->p.q : k->p.kv, k->block };
-        custom_score custom = backward_custom_of(k, w);
-        assign(w->kind, k->of_keys ? custom_block(&custom, &of_y, &of_x) : custom_block(&custom, &of_x, &of_y));
-        BREAK_IF(ne(w->kind, imm(CKL_ATTENTION_SKIP)));
-        turn_over(k, w);
+        BREAK_IF(logical_or(backward_is_over(k, w), ne(w->window.seen, imm(0))));
+        val next = add(w->base, imm(BLOCK_WINDOW)), turn = ge(next, k->end);
+        assign(w->head, add(w->head, select(turn, imm_as(U32, 1), imm_as(U32, 0))));
+        assign(w->base, select(turn, k->first, next));
+        IF(logical_not(backward_is_over(k, w)))
+            block_window_look(&w->window, together, kind_of, &(window_of){ k, w });
     }
+    val kind, number = block_window_take(&w->window, &kind);
+    assign(w->kind, kind);
+    assign(w->block, add(w->base, convert(U32, number)));
     val *const numbers[] = { &w->block, &w->head, &w->kind };
     for (int i = 0; i < COUNT_OF(numbers) && together; i++)
         assign(*numbers[i], shuffle(*numbers[i], imm(0)));
@@ -114,6 +133,8 @@ backward_walk backward_begin(const backward_kernel *k, bool together)
     backward_walk w = { .block = variable(U32, k->first), .head = variable(U32, head) };
     if (custom_blocks(&k->form)) {
         w.kind = variable(I32, imm(CKL_ATTENTION_SKIP));
+        w.base = variable(U32, sub(k->first, imm(BLOCK_WINDOW)));
+        w.window = block_window_begin();
         skip_blocks(k, &w, together);
     }
     return w;
@@ -121,7 +142,8 @@ backward_walk backward_begin(const backward_kernel *k, bool together)
 
 void backward_advance(const backward_kernel *k, backward_walk *w, bool together)
 {
-    turn_over(k, w);
     if (custom_blocks(&k->form))
         skip_blocks(k, w, together);
+    else
+        turn_over(k, w);
 }

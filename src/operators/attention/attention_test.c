@@ -169,7 +169,8 @@ static const char *const cases[] = {
     "q=200 kv=900 d=72 q_factor=100 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 old=1 tile_n=64 slots=3' # "
     "and "
     "scores that are made again",
-    "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 slots=5'",
+    "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 "
+    "slots=5'",
     "q=70 kv=150 heads=3 d=32 score=alibi causal=1 lse=1",
     "q=200 kv=300 heads=4 kv_heads=2 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 "
     "config='consumers=2 "
@@ -190,6 +191,9 @@ static const char *const cases[] = {
     "direction=backward q=260 kv=300 batch=2 heads=2 kv_heads=1 d=32 score=documents impl=sm90_backward "
     "config='consumers=2 block=32 keys=48 stages=2' # skipped and plain blocks",
     "direction=backward q=200 kv=200 batch=2 d=32 score=prefix",
+    "direction=backward q=1200 kv=100 heads=2 kv_heads=1 d=32 score=documents impl=sm90_backward config='block=16 "
+    "keys=32 "
+    "stages=2' # several windows of blocks, twice",
     "direction=backward ragged=1 batch=5 q=70 q_total=175 kv=90 kv_total=200 heads=4 kv_heads=2 d=32 causal=1 sinks=1",
     "direction=backward ragged=1 batch=3 q=200 q_total=300 kv=150 heads=2 d=128 layout=bshd left=60 dtype=bf16",
     "direction=backward ragged=1 batch=3 q=60 q_total=2 kv=40 kv_total=5 d=24 score=alibi # hardly any tokens",
