@@ -82,6 +82,13 @@ static double flops(const void *problem)
     return once * (double)(3 * d->d + 2 * d->dv); // scores, their gradients, dq, dk and dv
 }
 
+/* The gradients' reference reads and weighs a query and a key for every row that they meet in: 8 operations for one of a kernel. */
+static double reference_flops(const void *problem)
+{
+    const bool is_forward = ((const ckl_attention_desc *)problem)->direction == CKL_DIRECTION_FORWARD;
+    return (is_forward ? 1 : 8) * flops(problem);
+}
+
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
     if (((const ckl_attention_desc *)problem)->direction == CKL_DIRECTION_FORWARD)
@@ -263,4 +270,4 @@ static const test_reject rejects[] = {
 };
 
 OPERATOR_TEST(attention, .operands = operands, .reference = reference, .terms_of = terms,
-              .approximation_of = approximation, .flops = flops);
+              .approximation_of = approximation, .flops = flops, .reference_flops = reference_flops);
