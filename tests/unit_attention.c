@@ -5,6 +5,7 @@
 #include "accuracy.h"
 #include "cutekernellib/operators/attention.h"
 #include "cutekernellib/operators/attention_decode.h"
+#include "operators/operators.h"
 
 enum { BATCH = 3, HEADS = 8, KV_HEADS = 2, KV = 1200, D = 64, PAGE = 16, PAGES = KV / PAGE };
 
@@ -242,10 +243,54 @@ static void test_names_of_scores(void **state)
     assert_int_equal(ckl_attention_score_add(&other), CKL_INVALID);
 }
 
+/* What a problem of so many tokens is believed to take: twice the keys twice the time, half of them seen half of it. */
+static plan_cost cost_of(const ckl_attention_desc *desc)
+{
+    arena memory = { 0 };
+    const void *checked;
+    const implementation *impl;
+    void *config;
+    assert_int_equal(plan_desc(&attention_operator, desc, &memory, &checked), CKL_OK);
+    assert_int_equal(
+        plan_choose(ckl_device_properties(device), &attention_operator, desc, NULL, &memory, &impl, &config, NULL),
+        CKL_OK);
+    plan_cost cost = impl->cost(checked, ckl_device_properties(device), config);
+    arena_clear(&memory);
+    return cost;
+}
+
+static void test_costs(void **state)
+{
+    (void)state;
+    ckl_attention_desc desc = { .dtype = CKL_F16, .batch = 4, .heads = 16, .q = 4096, .kv = 4096, .d = 128 };
+    const plan_cost full = cost_of(&desc);
+    assert_string_equal(full.bound, "tensor cores");
+    desc.kv = 8192;
+    assert_in_range((int)(100 * cost_of(&desc).us / full.us), 190, 210);
+    desc.kv = 4096;
+    desc.causal = true;
+    const double causal = cost_of(&desc).us;
+    assert_in_range((int)(100 * causal / full.us), 45, 60);
+    desc.left = 512;
+    assert_true(cost_of(&desc).us < causal / 2);
+    desc.left = 0;
+    desc.direction = CKL_DIRECTION_BACKWARD;
+    assert_in_range((int)(100 * cost_of(&desc).us / causal), 250, 450);
+    desc = (ckl_attention_desc){ .dtype = CKL_F16, .batch = 4, .heads = 16, .q = 4096, .kv = 4096, .d = 64 };
+    assert_string_equal(cost_of(&desc).bound, "exponentials");
+    desc.q = 64;
+    desc.d = 256;
+    desc.heads = 132;
+    desc.kv = 1 << 20;
+    assert_string_equal(cost_of(&desc).bound, "memory");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_batch_invariance),
-                                        cmocka_unit_test(test_decode_is_attention), cmocka_unit_test(test_gradients),
-                                        cmocka_unit_test(test_custom_score), cmocka_unit_test(test_names_of_scores) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_batch_invariance), cmocka_unit_test(test_decode_is_attention),
+        cmocka_unit_test(test_gradients),        cmocka_unit_test(test_custom_score),
+        cmocka_unit_test(test_names_of_scores),  cmocka_unit_test(test_costs)
+    };
     return cmocka_run_group_tests_name("attention", tests, open_device, close_device);
 }

@@ -320,12 +320,14 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     if (d->mask) // registers: its elements are loaded ahead
         c->tile_n = 64;
     // exponentials take as long as the products of small heads: more warps hide them, where there are tiles enough for all SMs
-    if (d->d <= 64 && d->dv <= 64 && !d->mask && tiles_of(d, 3 * ATTENTION_ROWS) > TURNS_ENOUGH * device->sm_count)
+    if (d->d <= 64 && d->dv <= 64 && !d->mask && !d->score &&
+        tiles_of(d, 3 * ATTENTION_ROWS) > TURNS_ENOUGH * device->sm_count)
         c->consumers = 3;
     while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
         c->consumers--;
     if (c->consumers == 1)
         c->turns = 0;
+    c->old = d->d <= 128 && d->dv <= 128 && d->softcap == 0 && !d->mask && !d->score;
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes;)
         c->slots--;

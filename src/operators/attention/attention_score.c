@@ -253,79 +253,82 @@ void custom_scores_of(const custom_score *c, const tile_rows *r, val block, val 
 
 /* Blocks */
 
-enum { WINDOW = 32, AT_A_TIME = 4 };
+enum { AT_A_TIME = 4 }; // blocks that one thread looks at
 
-static bool has_kinds(const key_walk *w)
+block_window block_window_begin(void)
 {
-    return w->custom->how && w->custom->how->block;
+    return (block_window){ variable(U32, imm(0)), variable(U32, imm(0)) };
 }
 
-/* Block `n`, i32, or the first one where n is less: what to do with it. */
-static val kind_of(const key_walk *w, val n)
-{
-    const token_range queries = { w->t->row, w->t->s.q, w->grid->rows };
-    val block = convert(U32, max(n, convert(I32, w->t->first)));
-    const token_range keys = { mul(block, imm(w->grid->keys)), w->t->s.kv, w->grid->keys };
-    return custom_block(w->custom, &queries, &keys);
-}
-
-static val is_in_tile(const key_walk *w, val n)
-{
-    return ge(n, convert(I32, w->t->first));
-}
-
-/* The bits of the window: by a lane each, or by one thread some at a time. */
-static void look_at_window(const key_walk *w, bool together)
+void block_window_look(const block_window *w, bool together, val (*kind)(const void *of, val number), const void *of)
 {
     if (together) {
-        val n = sub(w->base, convert(I32, lane())), kind = kind_of(w, n);
-        val seen = logical_and(is_in_tile(w, n), ne(kind, imm(CKL_ATTENTION_SKIP)));
-        assign(w->seen, ir_vote(IR_VOTE_BALLOT, seen));
-        assign(w->scored, ir_vote(IR_VOTE_BALLOT, eq(kind, imm(CKL_ATTENTION_SCORE))));
+        val of_lane = kind(of, convert(I32, lane()));
+        assign(w->seen, ir_vote(IR_VOTE_BALLOT, ne(of_lane, imm(CKL_ATTENTION_SKIP))));
+        assign(w->scored, ir_vote(IR_VOTE_BALLOT, eq(of_lane, imm(CKL_ATTENTION_SCORE))));
         return;
     }
     assign(w->seen, imm(0));
-    LOOP(group, imm(WINDOW / AT_A_TIME)) {
+    LOOP(group, imm(BLOCK_WINDOW / AT_A_TIME)) {
         custom_share_begin();
         val bits = imm_as(U32, 0);
         for (int i = 0; i < AT_A_TIME; i++) {
-            val at = add(mul(group, imm(AT_A_TIME)), imm(i)), n = sub(w->base, convert(I32, at));
-            val seen = logical_and(is_in_tile(w, n), ne(kind_of(w, n), imm(CKL_ATTENTION_SKIP)));
-            bits = bit_or(bits, select(seen, shift_left(imm_as(U32, 1), at), imm_as(U32, 0)));
+            val at = add(mul(group, imm(AT_A_TIME)), imm(i)),
+                skip = eq(kind(of, convert(I32, at)), imm(CKL_ATTENTION_SKIP));
+            bits = bit_or(bits, select(skip, imm_as(U32, 0), shift_left(imm_as(U32, 1), at)));
         }
         custom_share_end();
         assign(w->seen, bit_or(w->seen, bits));
     }
 }
 
+val block_window_take(const block_window *w, val *kind)
+{
+    val bit = bit_and(w->seen, sub(imm_as(U32, 0), w->seen)), is_scored = ne(bit_and(w->scored, bit), imm(0));
+    *kind = select(is_scored, imm_as(I32, CKL_ATTENTION_SCORE), imm_as(I32, CKL_ATTENTION_PLAIN));
+    *kind = select(ne(bit, imm(0)), *kind, imm_as(I32, CKL_ATTENTION_SKIP));
+    assign(w->seen, bit_xor(w->seen, bit));
+    return sub(shift_right(bitcast(I32, convert(F32, bit)), imm(23)), imm(127)); // the exponent of 2^number
+}
+
+static bool has_kinds(const key_walk *w)
+{
+    return w->custom->how && w->custom->how->block;
+}
+
+/* Block base - number of a tile: skipped where it is before the first one. */
+static val kind_in_tile(const void *of, val number)
+{
+    const key_walk *w = of;
+    const token_range queries = { w->t->row, w->t->s.q, w->grid->rows };
+    val n = sub(w->base, number), first = convert(I32, w->t->first), block = convert(U32, max(n, first));
+    const token_range keys = { mul(block, imm(w->grid->keys)), w->t->s.kv, w->grid->keys };
+    return select(ge(n, first), custom_block(w->custom, &queries, &keys), imm_as(I32, CKL_ATTENTION_SKIP));
+}
+
 /* The next block that is not skipped, i32; less than the first where there is none. */
 static void seek(key_walk *w, bool together)
 {
+    val first = convert(I32, w->t->first), kind;
     FOREVER {
-        BREAK_IF(logical_or(ne(w->seen, imm(0)), lt(sub(w->base, imm(WINDOW)), convert(I32, w->t->first))));
-        assign(w->base, sub(w->base, imm(WINDOW)));
-        look_at_window(w, together);
+        BREAK_IF(logical_or(ne(w->window.seen, imm(0)), lt(sub(w->base, imm(BLOCK_WINDOW)), first)));
+        assign(w->base, sub(w->base, imm(BLOCK_WINDOW)));
+        block_window_look(&w->window, together, kind_in_tile, w);
     }
-    val bit = bit_and(w->seen, sub(imm_as(U32, 0), w->seen)), some = ne(bit, imm(0));
-    val number =
-        sub(shift_right(bitcast(I32, convert(F32, bit)), imm(23)), imm(127)); // of the bit: the exponent of 2^number
-    val next = select(some, sub(w->base, number), sub(convert(I32, w->t->first), imm(1)));
-    w->next = together ? shuffle(next, imm(0)) : next;
+    val some = ne(w->window.seen, imm(0)), number = block_window_take(&w->window, &kind);
+    w->next = select(some, sub(w->base, number), sub(first, imm(1)));
     if (together) {
-        val is_scored = ne(bit_and(w->scored, bit), imm(0));
-        val kind = select(is_scored, imm_as(I32, CKL_ATTENTION_SCORE), imm_as(I32, CKL_ATTENTION_PLAIN));
-        w->next_kind = shuffle(select(some, kind, imm_as(I32, CKL_ATTENTION_SKIP)), imm(0));
+        w->next = shuffle(w->next, imm(0));
+        w->next_kind = shuffle(kind, imm(0));
     }
-    assign(w->seen, bit_xor(w->seen, bit));
 }
 
 key_walk key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t, bool together)
 {
     key_walk w = { .custom = c, .grid = grid, .t = t };
     if (has_kinds(&w)) {
-        w.base = variable(I32, convert(I32, add(t->end, imm(WINDOW - 1))));
-        w.seen = variable(U32, imm(0));
-        w.scored = variable(U32, imm(0));
+        w.base = variable(I32, convert(I32, add(t->end, imm(BLOCK_WINDOW - 1))));
+        w.window = block_window_begin();
         seek(&w, together);
         w.block = variable(U32, convert(U32, max(w.next, convert(I32, t->first))));
         if (together)

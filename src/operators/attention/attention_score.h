@@ -41,6 +41,23 @@ void custom_leave(const custom_score *c, tensor scores);
 /* Scores of a block, by what is to be done with it. Without custom score nothing. */
 void custom_scores_of(const custom_score *c, const tile_rows *r, val block, val kind, tensor scores);
 
+/* Some blocks that are looked at together. Variables: bit n of `seen`: number n is not skipped; of `scored`: it has scores to compute. */
+enum { BLOCK_WINDOW = 32 };
+typedef struct block_window {
+    val seen, scored;
+} block_window;
+
+block_window block_window_begin(void); // empty
+
+/*
+ * Looks at all: kind(of, number), i32, is what to do with one. By a lane each, if all lanes of the warp are together; else by one
+ * thread, which learns nothing of `scored`.
+ */
+void block_window_look(const block_window *w, bool together, val (*kind)(const void *of, val number), const void *of);
+
+/* Takes the first one that is left, i32, and its kind. Of an empty window the kind is CKL_ATTENTION_SKIP. */
+val block_window_take(const block_window *w, val *kind);
+
 /*
  * A tile's way through its blocks of keys, from the last to the first, past those that a custom score skips. Where it skips all of
  * them the tile has one block, of kind CKL_ATTENTION_SKIP, whose scores are -inf.
@@ -49,9 +66,10 @@ typedef struct key_walk {
     const custom_score *custom;
     const tile_grid *grid;
     const tile *t;
-    val block, kind;        // variables: u32; i32, where blocks have kinds and lanes walk together
-    val next, next_kind;    // where they do: i32
-    val base, seen, scored; // variables: bit n is of block base - n: it is not skipped; its scores are computed
+    val block, kind;     // variables: u32; i32, where blocks have kinds and lanes walk together
+    val next, next_kind; // where they do: i32
+    val base;            // variable, i32: block number n of the window is base - n
+    block_window window;
 } key_walk;
 
 /* With `together` all lanes of the warp walk, and the numbers are the same for ptxas, too. */

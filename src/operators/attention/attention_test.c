@@ -82,6 +82,13 @@ static double flops(const void *problem)
     return once * (double)(3 * d->d + 2 * d->dv); // scores, their gradients, dq, dk and dv
 }
 
+/* The gradients' reference reads and weighs a query and a key for every row that they meet in: 8 operations for one of a kernel. */
+static double reference_flops(const void *problem)
+{
+    const bool is_forward = ((const ckl_attention_desc *)problem)->direction == CKL_DIRECTION_FORWARD;
+    return (is_forward ? 1 : 8) * flops(problem);
+}
+
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
     if (((const ckl_attention_desc *)problem)->direction == CKL_DIRECTION_FORWARD)
@@ -166,6 +173,12 @@ static const char *const cases[] = {
     "ragged=1 q=70 kv=60                                                          # all of the largest length",
     "ragged=1 batch=3 q=100 q_total=2 kv_total=5 lse=1                            # hardly any tokens",
     "ragged=1 batch=2 q=130 kv=100 d=128 softcap=3 q_total=130 kv_total=201 causal=1",
+    "q=70 kv=900 d=64 q_factor=10 lse=1 impl=sm90 config='old=1 tile_n=64' # weights that are lowered",
+    "q=200 kv=900 d=72 q_factor=100 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 old=1 tile_n=64 slots=3' # "
+    "and "
+    "scores that are made again",
+    "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 "
+    "slots=5'",
     "q=70 kv=150 heads=3 d=32 score=alibi causal=1 lse=1",
     "q=200 kv=300 heads=4 kv_heads=2 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 "
     "config='consumers=2 "
@@ -186,6 +199,9 @@ static const char *const cases[] = {
     "direction=backward q=260 kv=300 batch=2 heads=2 kv_heads=1 d=32 score=documents impl=sm90_backward "
     "config='consumers=2 block=32 keys=48 stages=2' # skipped and plain blocks",
     "direction=backward q=200 kv=200 batch=2 d=32 score=prefix",
+    "direction=backward q=1200 kv=100 heads=2 kv_heads=1 d=32 score=documents impl=sm90_backward config='block=16 "
+    "keys=32 "
+    "stages=2' # several windows of blocks, twice",
     "direction=backward ragged=1 batch=5 q=70 q_total=175 kv=90 kv_total=200 heads=4 kv_heads=2 d=32 causal=1 sinks=1",
     "direction=backward ragged=1 batch=3 q=200 q_total=300 kv=150 heads=2 d=128 layout=bshd left=60 dtype=bf16",
     "direction=backward ragged=1 batch=3 q=60 q_total=2 kv=40 kv_total=5 d=24 score=alibi # hardly any tokens",
@@ -245,6 +261,7 @@ static const test_reject rejects[] = {
     { "score=documents ragged=1", CKL_INVALID, "attention: score=documents has inputs of queries or keys" },
     { "impl=sm90 config='tile_n=100'", CKL_INVALID, "attention sm90: tile_n=100 is not a multiple of 16 up to 256" },
     { "impl=sm90 config='consumers=1 turns=1'", CKL_INVALID, "or turns=1 is not of them" },
+    { "softcap=2 impl=sm90 config='old=1'", CKL_INVALID, "attention sm90: old=1 is for scores without soft cap" },
     { "impl=sm90 config='slots=2'", CKL_INVALID, "attention sm90: slots=2 is less than 3" },
     { "d=128 impl=sm90 config='slots=9'", CKL_UNSUPPORTED,
       "attention sm90: the config needs 327840 bytes of shared memory" },
@@ -254,4 +271,4 @@ static const test_reject rejects[] = {
 };
 
 OPERATOR_TEST(attention, .operands = operands, .reference = reference, .terms_of = terms,
-              .approximation_of = approximation, .flops = flops);
+              .approximation_of = approximation, .flops = flops, .reference_flops = reference_flops);
