@@ -180,15 +180,14 @@ static ckl_status copy_in(const ckl_plan *plan, const packed_problem *p, int ker
 
 static bool candidate_packed(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { WIDTHS = 8 };
     const ckl_conv_desc *d = desc;
     conv_packed_config *c = config;
     c->nchw = d->layout == CKL_IMAGE_NCHW;
-    c->fold = i >= WIDTHS;
-    if (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d)))
+    c->fold = i >= CONV_SM90_CANDIDATES;
+    if (i >= 2 * CONV_SM90_CANDIDATES || (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d))))
         return false;
     const packed_problem p = packed_of(d, c->fold);
-    return conv_sm90_candidate(&p.inner, device, i % WIDTHS, &c->conv) && i < 2 * WIDTHS;
+    return conv_sm90_candidate(&p.inner, device, i % CONV_SM90_CANDIDATES, &c->conv);
 }
 
 static plan_cost cost_packed(const void *desc, const ckl_device_info *device, const void *config)
