@@ -489,6 +489,8 @@ static const char *const population[] = {
     "n={batch} c={c:channels} h={s:image} w={s} k={c} groups={c} {r=3 s=3 pad=1|r=5 s=5 pad=2|r=7 s=7 pad=3} "
     "dtype={f16|bf16}",
     "n={batch} c={channels} h={s:image} w={s} k={channels} r=3 s=3 pad=1 dtype={f16|bf16} layout={nhwc|nchw}",
+    "n={batch} c={channels} h={s:image} w={s} k={channels} {r=3 s=3 pad=1|r=1 s=1} direction={data|weight} "
+    "dtype={f16|bf16}",
     NULL,
 };
 
