@@ -158,10 +158,7 @@ static ckl_status launch_copy(const ckl_plan *plan, int kernel, const packed_pro
                            .packed_left = which == CONV_X && p->inner.s != d->s ? (uint32_t)d->pad_left : 0 };
     for (int i = 0; i < CONV_RANK; i++)
         params.x[i] = t.stride[i];
-    plan_grid grid = { .x = ceil_div(vectors, CONV_PACK_THREADS) };
-    if (across)
-        grid = (plan_grid){ ceil_div(plane, CONV_PACK_THREADS), vectors / (t.shape[0] * plane), t.shape[0] };
-    return vectors ? plan_launch(plan, kernel, grid, &params, stream) : CKL_OK;
+    return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(vectors, CONV_PACK_THREADS) }, &params, stream);
 }
 
 /* Copies what is read, and returns where it lies then. */
@@ -206,8 +203,7 @@ static ckl_status check_copies(const ckl_conv_desc *d, const packed_problem *p)
         const conv_tensor t = conv_tensor_of(d, i);
         const double image = (double)t.shape[1] * (double)t.shape[2] * (double)t.shape[3] * (double)p->channels[i];
         any |= p->copied[i];
-        if (p->bytes[i] / 16 > INT32_MAX || p->row[i] > INT32_MAX || image > INT32_MAX ||
-            (d->layout == CKL_IMAGE_NCHW && (t.shape[0] > UINT16_MAX || t.shape[4] > UINT16_MAX)))
+        if (p->bytes[i] / 16 > INT32_MAX || p->row[i] > INT32_MAX || image > INT32_MAX)
             FAIL(CKL_UNSUPPORTED,
                  "conv packed: copies of %" PRId64 " bytes, or an image, are more than one launch makes", p->bytes[i]);
     }

@@ -106,19 +106,19 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
 
 /*
  * Cycles of a tile: its stages at the rate of the tensor cores, or of 64 bytes a cycle from L2 to an SM, of all SMs together no more
- * than 5600; zeros for channels that are not there are slower; then the epilogue, some cycles for each accumulator of a thread,
- * which nothing overlaps. Rates: bench/notes/conv.md.
+ * than 5600, but a row of a box takes some cycles however short it is, and zeros for channels that are not there more; then the
+ * epilogue, some cycles for each accumulator of a thread, which nothing overlaps. Rates: bench/notes/conv.md.
  */
 plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c)
 {
-    const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ZEROS = 11, STAGE = 40, EPILOGUE = 10, START = 2000,
-                 HERTZ = 1.7e9;
+    const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, ZEROS = 11, STAGE = 40, EPILOGUE = 10,
+                 START = 2000, HERTZ = 1.7e9;
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     const int64_t channels = channels_in(d), chunks = ceil_div(channels, c->tile_k);
     const double taps = (double)d->t * (double)d->r * (double)d->s / (double)launches_of(d);
     const double tiles = tiles_of(d, c) * c->slices, active = fmin(tiles, device->sm_count);
     const double multiply = (double)s.tile_m * c->tile_n * c->tile_k / PRODUCTS;
-    const double load = (double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active);
+    const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * (s.tile_m + c->tile_n));
     const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * 2 * (s.tile_m + c->tile_n);
     const double stage = fmax(multiply, load) + absent / ZEROS + STAGE;
     const double tile = ceil(taps * (double)chunks / c->slices) * stage + EPILOGUE * c->tile_n / 2;
@@ -248,6 +248,7 @@ static void see_taps(conv_params *p, const conv_mode *m, int mode, int64_t r)
     p->pad[mode] = none ? NOWHERE : -((r + m->pad - first * m->dilation) / m->stride);
     p->tap += none ? 0 : (uint32_t)first * p->tap_step[mode];
     p->tap_step[mode] *= (uint32_t)apart;
+    p->c = none ? 1 : p->c; // one stage of zeros
 }
 
 /* Launch number i of the gradient of data: pixels that are a stride apart. */
