@@ -162,8 +162,10 @@ typedef struct conv_depthwise_config {
 } conv_depthwise_config;
 
 void conv_depthwise(const void *config, int kernel);
+void conv_depthwise_weight(const void *config, int kernel);
 
-extern const implementation conv_depthwise_implementation, conv_sm90_implementation, conv_sm90_weight_implementation;
+extern const implementation conv_depthwise_implementation, conv_depthwise_weight_implementation;
+extern const implementation conv_sm90_implementation, conv_sm90_weight_implementation;
 extern const implementation conv_sliced_implementation, conv_packed_implementation, conv_packed_weight_implementation;
 extern const implementation conv_sm80_implementation, conv_naive_implementation;
 

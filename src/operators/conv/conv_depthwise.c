@@ -378,7 +378,7 @@ static ckl_status choose_depthwise(const void *desc, const ckl_device_info *devi
            (c->vec * c->filter > TAPS_MAX || 4 * (LANES_MAX * c->vec + PADDING) * c->taps > FILTERS_BYTES_MAX))
         c->vec /= 2;
     c->lanes = lanes_of(d->k, c->vec);
-    c->ctas = c->nhwc ? 3 : 0; // 168 registers: 52 -> 47 us for 7x7 filters (bench/notes/conv.md)
+    c->ctas = c->nhwc && c->step == 1 ? 3 : 0; // 168 registers: 52 -> 47 us for 7x7 filters (bench/notes/conv.md)
     while (!c->nhwc && c->cols * c->step % c->vec)
         c->vec /= 2;
     return CKL_OK;

@@ -2,8 +2,7 @@
  * conv_pack.c - tensors of pixels between where they lie and NHWC rows that begin at whole 16 bytes, as TMA takes them.
  *
  * A thread moves 16 bytes of a row there, element by element here; what this side lacks becomes zeros there. Neighbouring
- * threads have neighbouring vectors of a row. Or `across`, where channels lie apart here: they have neighbouring pixels, and
- * their CTAs the vectors of channels and the images along y and z, so that nothing is divided.
+ * threads have neighbouring vectors of a row, or, `across`, where channels lie apart here, neighbouring pixels of a plane.
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_packed.h"
@@ -35,11 +34,13 @@ static val wide(val x)
 
 static vector_place place_across(const conv_values *p, int vector)
 {
-    val w = add(mul(cta_x(), imm(CONV_PACK_THREADS)), thread()), c = mul(cta_y(), imm(vector)), n = wide(cta_z());
-    val pixel = add(mul(n, p->x_size[2]), wide(w));
-    return (vector_place){ .inside = lt(wide(w), p->x_size[2]),
+    val number = add(mul(cta_x(), imm(CONV_PACK_THREADS)), thread()), plane = convert(U32, p->x_size[2]);
+    val vectors = div(p->packed_channels, imm(vector)), rest = div(number, plane), n = div(rest, vectors);
+    val w = sub(number, mul(rest, plane)), c = mul(sub(rest, mul(n, vectors)), imm(vector));
+    val pixel = add(mul(wide(n), p->x_size[2]), wide(w));
+    return (vector_place){ .inside = lt(wide(n), p->n),
                            .packed = add(mul(pixel, wide(p->packed_channels)), wide(c)),
-                           .plain = mul(n, p->x[0]),
+                           .plain = mul(wide(n), p->x[0]),
                            .w = narrow(w),
                            .c = narrow(c) };
 }

@@ -158,10 +158,7 @@ static ckl_status launch_copy(const ckl_plan *plan, int kernel, const packed_pro
                            .packed_left = which == CONV_X && p->inner.s != d->s ? (uint32_t)d->pad_left : 0 };
     for (int i = 0; i < CONV_RANK; i++)
         params.x[i] = t.stride[i];
-    plan_grid grid = { .x = ceil_div(vectors, CONV_PACK_THREADS) };
-    if (across)
-        grid = (plan_grid){ ceil_div(plane, CONV_PACK_THREADS), vectors / (t.shape[0] * plane), t.shape[0] };
-    return vectors ? plan_launch(plan, kernel, grid, &params, stream) : CKL_OK;
+    return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(vectors, CONV_PACK_THREADS) }, &params, stream);
 }
 
 /* Copies what is read, and returns where it lies then. */
@@ -180,15 +177,14 @@ static ckl_status copy_in(const ckl_plan *plan, const packed_problem *p, int ker
 
 static bool candidate_packed(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { WIDTHS = 8 };
     const ckl_conv_desc *d = desc;
     conv_packed_config *c = config;
     c->nchw = d->layout == CKL_IMAGE_NCHW;
-    c->fold = i >= WIDTHS;
-    if (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d)))
+    c->fold = i >= CONV_SM90_CANDIDATES;
+    if (i >= 2 * CONV_SM90_CANDIDATES || (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d))))
         return false;
     const packed_problem p = packed_of(d, c->fold);
-    return conv_sm90_candidate(&p.inner, device, i % WIDTHS, &c->conv) && i < 2 * WIDTHS;
+    return conv_sm90_candidate(&p.inner, device, i % CONV_SM90_CANDIDATES, &c->conv);
 }
 
 static plan_cost cost_packed(const void *desc, const ckl_device_info *device, const void *config)
@@ -207,8 +203,7 @@ static ckl_status check_copies(const ckl_conv_desc *d, const packed_problem *p)
         const conv_tensor t = conv_tensor_of(d, i);
         const double image = (double)t.shape[1] * (double)t.shape[2] * (double)t.shape[3] * (double)p->channels[i];
         any |= p->copied[i];
-        if (p->bytes[i] / 16 > INT32_MAX || p->row[i] > INT32_MAX || image > INT32_MAX ||
-            (d->layout == CKL_IMAGE_NCHW && (t.shape[0] > UINT16_MAX || t.shape[4] > UINT16_MAX)))
+        if (p->bytes[i] / 16 > INT32_MAX || p->row[i] > INT32_MAX || image > INT32_MAX)
             FAIL(CKL_UNSUPPORTED,
                  "conv packed: copies of %" PRId64 " bytes, or an image, are more than one launch makes", p->bytes[i]);
     }

@@ -89,7 +89,7 @@ static double sums_of_slice(const ckl_conv_desc *d, const conv_sm90_config *c)
 /* That of the products, and of the sums' way to memory and back, which is mostly L2. */
 static plan_cost cost_sliced(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double SUM_BYTES = 4e6, SUM_US = 2.5;
+    const double SUM_BYTES = 4e6, SUM_US = 2;
     const conv_sm90_config *c = config, products = products_of(c);
     plan_cost cost = conv_sm90_cost(desc, device, &products);
     cost.us += SUM_US + 2 * 4 * c->slices * sums_of_slice(desc, c) / SUM_BYTES;
@@ -125,7 +125,7 @@ static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, 
     if (d->layout != CKL_IMAGE_NHWC || d->groups > 1 || d->c % 8 || d->k % 8)
         FAIL(CKL_UNSUPPORTED, "conv sliced: it takes NHWC without groups, and channels that are whole 16 bytes");
     const int64_t in = d->direction == CKL_CONV_DATA ? d->k : d->c;
-    const double k_tiles = (double)(d->t * d->r * d->s) * (double)ceil_div(in, CONV_SM90_K);
+    const double k_tiles = (double)(d->t * d->r * d->s) * (double)ceil_div(in, c->tile_k);
     if (c->slices < 2 || c->slices > SLICES_MAX || c->slices > k_tiles)
         FAIL(CKL_UNSUPPORTED, "conv sliced: slices=%d are not 2..%d, or more than %g stages", c->slices, SLICES_MAX,
              k_tiles);

@@ -5,7 +5,7 @@
  * place of the filter as those of a launch do see the same taps, backwards; W comes N-major, as it lies in memory.
  *
  *   a tile            a box of pixels of y, columns by rows by images, times some filters
- *   warpgroup 0       producer: for every tap and 64 channels TMA loads the box of x that lies under the tap, shifted, with the
+ *   warpgroup 0       producer: for every tap and some channels TMA loads the box of x that lies under the tap, shifted, with the
  *                     filters' strides, and with zeros for what is outside; and the filters' elements of that tap
  *   warpgroups 1..    consumers: 64 pixels each, wgmma into registers; y goes through staging buffers, a box of TMA at a time
  */
@@ -77,13 +77,14 @@ static void describe_boxes(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
     const conv_sm90_shape *s = &k->size;
-    const int x_box[] = { CONV_SM90_K, c->box_w, c->box_h, 1, c->box_n };
+    const int span = 2 * c->tile_k; // bytes
+    const int x_box[] = { c->tile_k, c->box_w, c->box_h, 1, c->box_n };
     const int x_step[] = { 1, c->step_w, c->step_h, 1, 1 };
     const int y_box[] = { s->y_cols, s->part_w, s->part_h, 1, s->part_n };
-    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, 128);
+    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, span);
     const int rank = c->grouped ? 4 : 3;
-    k->tmaW = conv_sm90_n_major(c) ? make_tma(k->p.mW, c->form.dtype, rank, CONV_SM90_K, CONV_SM90_SPAN, 128)
-                                   : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n, CONV_SM90_K, 128);
+    k->tmaW = conv_sm90_n_major(c) ? make_tma(k->p.mW, c->form.dtype, rank, c->tile_k, CONV_SM90_SPAN, 128)
+                                   : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n, c->tile_k, span);
     k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, 128);
     if (c->form.residual)
         k->tmaResidual = make_tma_box(k->p.mR, c->form.out, 5, y_box, NULL, 128);
@@ -94,15 +95,17 @@ static tensor tiles_of(const char *name, ckl_dtype dtype, int rows, int cols, in
 {
     const int64_t elements = (int64_t)rows * cols;
     layout all = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
-    return smem_tensor(name, dtype, with_swizzle(tma_tile_layout(dtype, rows, cols, 128).sw, all), 1024);
+    return smem_tensor(name, dtype,
+                       with_swizzle(tma_tile_layout(dtype, rows, cols, cols * (int)ckl_dtype_bytes(dtype)).sw, all),
+                       1024);
 }
 
 /* One span of columns after the other, each of all K. */
 static void describe_spans(conv_kernel *k)
 {
-    enum { K = CONV_SM90_K, SPAN = CONV_SM90_SPAN };
+    enum { SPAN = CONV_SM90_SPAN };
     const conv_sm90_config *c = k->cfg;
-    const int spans = c->tile_n / SPAN;
+    const int spans = c->tile_n / SPAN, K = c->tile_k;
     layout columns =
         make_layout(shape(shape(SPAN, spans), K, c->stages), stride(stride(1, SPAN * K), SPAN, (int64_t)c->tile_n * K));
     k->sSpans = tiles_of("W", c->form.dtype, K, SPAN, spans, c->stages);
@@ -112,11 +115,11 @@ static void describe_spans(conv_kernel *k)
 static void describe_memory(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
-    k->sX = slice(tiles_of("X", c->form.dtype, k->size.tile_m, CONV_SM90_K, c->stages, 1), _, _, _, 0);
+    k->sX = slice(tiles_of("X", c->form.dtype, k->size.tile_m, c->tile_k, c->stages, 1), _, _, _, 0);
     if (conv_sm90_n_major(c))
         describe_spans(k);
     else
-        k->sW = slice(tiles_of("W", c->form.dtype, c->tile_n, CONV_SM90_K, c->stages, 1), _, _, _, 0);
+        k->sW = slice(tiles_of("W", c->form.dtype, c->tile_n, c->tile_k, c->stages, 1), _, _, _, 0);
     k->sY = tiles_of("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
     if (c->form.residual)
@@ -130,7 +133,7 @@ static void describe_schedule(conv_kernel *k)
     k->images = tiles_along(k->p.n, c->box_n);
     k->filters = tiles_along(k->p.k, c->tile_n);
     k->count = mul(mul(k->images, k->filters), imm(c->slices));
-    k->chunks = tiles_along(k->p.c, CONV_SM90_K);
+    k->chunks = tiles_along(k->p.c, c->tile_k);
     k->k_tiles = k->chunks;
     for (int m = 0; m < CONV_MODES; m++) {
         k->tiles[m] = tiles_along(k->p.y_size[m], box[m]);
@@ -211,7 +214,7 @@ static void load_chunk(const conv_kernel *k, pipeline_state *stage, const tile_p
         pixel[m] = under(k, place, at[m], m);
         tap = add(tap, mul(at[m], k->p.tap_step[m]));
     }
-    load_stage(k, stage, place, pixel, tap, mul(chunk, imm(CONV_SM90_K)));
+    load_stage(k, stage, place, pixel, tap, mul(chunk, imm(k->cfg->tile_k)));
     pipeline_advance(stage);
 }
 
@@ -255,7 +258,7 @@ static consumer_role describe_consumer(const conv_kernel *k)
     c.tid = rem(thread(), imm(WARPGROUP));
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
-    tensor sX = local_tile(k->sX, shape(CONV_SM90_ROWS, CONV_SM90_K), coord(c.index, 0, _)); // (ROWS,BK,STAGES)
+    tensor sX = local_tile(k->sX, shape(CONV_SM90_ROWS, cfg->tile_k), coord(c.index, 0, _)); // (ROWS,BK,STAGES)
     c.tCrX = descriptors_A(&c.mma, sX);
     c.tCrW = descriptors_B(&c.mma, k->sW);
     c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);

@@ -10,10 +10,11 @@
 #define CONV_SM90_CONFIG(X, owner)                                                    \
     X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")              \
     X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                \
+    X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                    \
     X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")       \
     X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")           \
     X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")         \
-    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of 64 channels in shared memory") \
+    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")    \
     X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")  \
     X(owner, int, step_h, "1", "", "rows")                                            \
     X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices") \
@@ -25,9 +26,10 @@ typedef struct conv_sm90_config {
 } conv_sm90_config;
 
 enum {
-    CONV_SM90_K = 64,      // channels of a stage: rows of 128 bytes
-    CONV_SM90_ROWS = 64,   // pixels of a consumer
-    CONV_SM90_SPAN = 64,   // columns of a box that is N-major
+    CONV_SM90_K = 64,    // channels of a stage at most: rows of 128 bytes
+    CONV_SM90_ROWS = 64, // pixels of a consumer
+    CONV_SM90_SPAN = 64, // columns of a box that is N-major
+    CONV_SM90_CANDIDATES = 24,
     CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
 };
 

@@ -17,7 +17,7 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     s.next_w = c->box_w > rows ? rows : 0;
     s.next_h = c->box_w <= rows && plane > rows ? rows / c->box_w : 0;
     s.next_n = plane <= rows ? rows / plane : 0;
-    s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * CONV_SM90_K * 2;
+    s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * c->tile_k * 2;
     s.smem_bytes = c->stages * (s.stage_bytes + 16) + (int64_t)c->consumers * (s.buffers * rows * 128 + 16);
     return s;
 }
@@ -79,13 +79,15 @@ static void fit_box(const ckl_conv_desc *d, conv_sm90_config *c)
     c->box_n = box.n;
 }
 
-/* Consumers and filters. */
+/* Channels of a stage, consumers and filters. */
 bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_sm90_config *c)
 {
-    static const int widths[] = { 64, 128, 192, 256 };
+    static const int widths[] = { 64, 128, 192, 256 }, depths[] = { 64, 32, 16 };
     const bool data = d->direction == CKL_CONV_DATA;
-    if (i >= 2 * COUNT_OF(widths))
+    if (i >= CONV_SM90_CANDIDATES)
         return false;
+    c->tile_k = depths[i / (2 * COUNT_OF(widths))];
+    i %= 2 * COUNT_OF(widths);
     c->form = conv_form_of(d);
     c->tile_n = widths[i % COUNT_OF(widths)];
     c->consumers = 2 - i / COUNT_OF(widths);
@@ -103,20 +105,25 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
 }
 
 /*
- * Cycles of a tile: its stages at the rate of the tensor cores, or of 64 bytes a cycle from L2 to an SM; then the epilogue, some
- * cycles for each accumulator of a thread, which nothing overlaps.
+ * Cycles of a tile: its stages at the rate of the tensor cores, or of 64 bytes a cycle from L2 to an SM, of all SMs together no more
+ * than 5600, but a row of a box takes some cycles however short it is, and zeros for channels that are not there more; then the
+ * epilogue, some cycles for each accumulator of a thread, which nothing overlaps. Rates: bench/notes/conv.md.
  */
 plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c)
 {
-    const double PRODUCTS = 2048, BYTES = 64, EPILOGUE = 10, START = 2000, HERTZ = 1.7e9;
+    const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, ZEROS = 11, STAGE = 40, EPILOGUE = 10,
+                 START = 2000, HERTZ = 1.7e9;
     const conv_sm90_shape s = conv_sm90_shape_of(c);
-    const double k_tiles = (double)d->t * (double)d->r * (double)d->s * (double)ceil_div(channels_in(d), CONV_SM90_K);
-    const double launches = (double)launches_of(d);
-    const double multiply = (double)s.tile_m * c->tile_n * CONV_SM90_K / PRODUCTS, load = (double)s.stage_bytes / BYTES;
-    const double tile = ceil(k_tiles / launches / c->slices) * fmax(multiply, load) + EPILOGUE * c->tile_n / 2;
-    const double tiles = tiles_of(d, c) * c->slices, waves = ceil(tiles / device->sm_count),
-                 traffic = tiles / device->sm_count / 64;
-    return (plan_cost){ launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
+    const int64_t channels = channels_in(d), chunks = ceil_div(channels, c->tile_k);
+    const double taps = (double)d->t * (double)d->r * (double)d->s / (double)launches_of(d);
+    const double tiles = tiles_of(d, c) * c->slices, active = fmin(tiles, device->sm_count);
+    const double multiply = (double)s.tile_m * c->tile_n * c->tile_k / PRODUCTS;
+    const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * (s.tile_m + c->tile_n));
+    const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * 2 * (s.tile_m + c->tile_n);
+    const double stage = fmax(multiply, load) + absent / ZEROS + STAGE;
+    const double tile = ceil(taps * (double)chunks / c->slices) * stage + EPILOGUE * c->tile_n / 2;
+    const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
+    return (plan_cost){ (double)launches_of(d) * ((waves + traffic) * tile + START) / HERTZ * 1e6,
                         multiply > load ? "tensor cores" : "loads" };
 }
 
@@ -152,6 +159,8 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
         FAIL(CKL_INVALID, "conv sm90: step_w=%d step_h=%d are not the problem's strides", c->step_w, c->step_h);
     if (c->consumers < 1 || c->consumers > 2)
         FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2", c->consumers);
+    if (c->tile_k != 16 && c->tile_k != 32 && c->tile_k != CONV_SM90_K)
+        FAIL(CKL_INVALID, "conv sm90: tile_k=%d is none of 16, 32, 64", c->tile_k);
     TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, c->step_w, c->step_h));
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     if (c->tile_n < s.y_cols || c->tile_n % 64 || c->tile_n > 256 || (c->tile_n > 192 && c->form.residual))
@@ -239,6 +248,7 @@ static void see_taps(conv_params *p, const conv_mode *m, int mode, int64_t r)
     p->pad[mode] = none ? NOWHERE : -((r + m->pad - first * m->dilation) / m->stride);
     p->tap += none ? 0 : (uint32_t)first * p->tap_step[mode];
     p->tap_step[mode] *= (uint32_t)apart;
+    p->c = none ? 1 : p->c; // one stage of zeros
 }
 
 /* Launch number i of the gradient of data: pixels that are a stride apart. */

@@ -30,7 +30,7 @@ typedef struct sum_of_products {
     conv_mode modes[CONV_MODES];
     conv_tensor x, w, y;
     double value, magnitude;
-    bool open; // an infinite filter meets a zero outside, or NaN does: 0 or NaN
+    bool open; // an infinite element, or NaN, meets a zero outside of the other tensor: 0 or NaN
 } sum_of_products;
 
 static int64_t index_of(const conv_tensor *t, const int64_t *at)
@@ -53,11 +53,10 @@ static bool under(const sum_of_products *s, const int64_t *o, const int64_t *tap
     return inside;
 }
 
-/* An element of the filters is multiplied by what is outside. */
-static void meet_zero(sum_of_products *s, const int64_t *w)
+/* An element is multiplied by what is outside of the other tensor. */
+static void meet_zero(sum_of_products *s, int which, const conv_tensor *t, const int64_t *at)
 {
-    if (s->d->direction != CKL_CONV_WEIGHT)
-        s->open |= !isfinite(dtype_read(s->d->dtype, s->host[W], index_of(&s->w, w)));
+    s->open |= !isfinite(dtype_read(s->d->dtype, s->host[which], index_of(t, at)));
 }
 
 /* Adds x at the place under `tap` of the filter at place `o` times w or dy, for the channel c of a group and filter k. */
@@ -67,7 +66,10 @@ static void add_product(sum_of_products *s, int64_t n, const int64_t *o, const i
     int64_t x[CONV_RANK] = { n, 0, 0, 0, channel }, w[CONV_RANK] = { k, tap[0], tap[1], tap[2], c };
     int64_t y[CONV_RANK] = { n, o[0], o[1], o[2], k };
     if (!under(s, o, tap, x + 1)) {
-        meet_zero(s, w);
+        if (s->d->direction == CKL_CONV_WEIGHT)
+            meet_zero(s, DY, &s->y, y);
+        else
+            meet_zero(s, W, &s->w, w);
         return;
     }
     const ckl_conv_direction direction = s->d->direction;
@@ -119,8 +121,20 @@ static void data(sum_of_products *s, const int64_t *at)
             if (there)
                 add_product(s, at[0], o, tap, k, at[4] % channels);
             else
-                meet_zero(s, (int64_t[]){ k, tap[0], tap[1], tap[2], at[4] % channels });
+                meet_zero(s, W, &s->w, (int64_t[]){ k, tap[0], tap[1], tap[2], at[4] % channels });
     }
+}
+
+/* Kernels that go by boxes multiply all pixels of a channel of x, some with zeros outside of dy. */
+static void meet_channel(sum_of_products *s, int64_t channel)
+{
+    const int64_t places[] = { s->modes[0].x, s->modes[1].x, s->modes[2].x };
+    for (int64_t n = 0; n < s->d->n; n++)
+        EACH(o, places)
+        {
+            const int64_t x[CONV_RANK] = { n, o[0], o[1], o[2], channel };
+            meet_zero(s, X, &s->x, x);
+        }
 }
 
 static void weight(sum_of_products *s, const int64_t *at)
@@ -129,6 +143,7 @@ static void weight(sum_of_products *s, const int64_t *at)
     for (int64_t n = 0; n < s->d->n; n++)
         EACH(o, places)
     add_product(s, n, o, at + 1, at[0], at[4]);
+    meet_channel(s, at[0] / (s->d->k / s->d->groups) * (s->d->c / s->d->groups) + at[4]);
 }
 
 static void channel(sum_of_products *s, int64_t k)
@@ -418,6 +433,9 @@ static const char *const cases[] = {
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 direction=weight dtype=bf16 impl=sm90_weight config='slices=2'",
     "n=2 c=16 h=40 w=40 k=64 r=7 s=7 pad=3 direction=weight impl=sm90_weight "
     "config='consumers=1 tile_n=64 slices=4'    # more tiles than CTAs",
+    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='tile_k=16'",
+    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='tile_k=32'",
+    "n=2 c=72 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='tile_k=16'",
     "n=3 c=72 h=6 w=7 k=72 pad=1 bias=1 residual=1 activation=relu impl=sliced "
     "config='consumers=1 tile_n=64 box_w=4 box_h=8 box_n=2 stages=4 slices=4' # the last box of a slice ends in it",
     "n=2 c=16 d=3 h=9 w=8 k=136 t=3 pad=1 stride=1 dtype=bf16 out=f32 impl=sliced config='slices=2'",
@@ -443,6 +461,12 @@ static const char *const cases[] = {
     "n=2 c=48 h=9 w=7 k=72 groups=3 pad=1 stride=2 bias=1 residual=1 activation=relu impl=sm90",
     "n=2 c=144 h=9 w=7 k=32 groups=2 pad=1 direction=data stride=2 dtype=bf16 impl=sm90",
     "n=2 c=48 h=9 w=7 k=32 groups=2 pad=1 layout=nchw bias=1 impl=packed",
+    "n=3 c=72 h=9 w=11 k=72 groups=72 pad=1 direction=weight bias=1 impl=depthwise_weight",
+    "n=5 c=100 h=14 w=13 k=100 groups=100 r=7 s=7 pad=3 direction=weight dtype=bf16 impl=depthwise_weight "
+    "config='slices=3'",
+    "n=2 c=10 d=3 h=9 w=12 k=10 groups=10 t=3 s=5 pad=1 stride=2 dilation=2 direction=weight out=f32 "
+    "impl=depthwise_weight",
+    "n=1 c=7 h=9 w=9 k=7 groups=7 pad=1 direction=weight dtype=f32 bias=1 impl=depthwise_weight",
     "n=2 c=12 h=8 w=8 k=12 groups=12 pad=1 impl=sm80",
     "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=depthwise",
     "n=2 c=72 h=7 w=21 k=72 groups=72 r=3 s=5 pad=2 stride=2 out=f32 impl=depthwise # columns past the end",
@@ -467,6 +491,8 @@ static const char *const population[] = {
     "n={batch} c={c:channels} h={s:image} w={s} k={c} groups={c} {r=3 s=3 pad=1|r=5 s=5 pad=2|r=7 s=7 pad=3} "
     "dtype={f16|bf16}",
     "n={batch} c={channels} h={s:image} w={s} k={channels} r=3 s=3 pad=1 dtype={f16|bf16} layout={nhwc|nchw}",
+    "n={batch} c={channels} h={s:image} w={s} k={channels} {r=3 s=3 pad=1|r=1 s=1} direction={data|weight} "
+    "dtype={f16|bf16}",
     NULL,
 };
 
@@ -503,6 +529,11 @@ static const test_reject rejects[] = {
     { "c=7 k=8 dilation=2 impl=packed config='fold=1'", CKL_UNSUPPORTED,
       "conv packed: fold=1 takes up to 64 channels" },
     { "c=24 k=24 groups=2 impl=sm90", CKL_UNSUPPORTED, "conv sm90: c=24 or k=24 channels are not whole 16 bytes" },
+    { "c=8 k=8 direction=weight impl=depthwise_weight", CKL_UNSUPPORTED, "the gradient of filters of a channel each" },
+    { "c=8 k=8 groups=8 layout=nchw direction=weight impl=depthwise_weight", CKL_UNSUPPORTED, "it takes NHWC" },
+    { "c=8 k=8 groups=8 direction=weight impl=depthwise_weight config='filter=5'", CKL_INVALID, "filter=5 is not s=3" },
+    { "c=8 k=8 groups=8 direction=weight impl=depthwise_weight config='lanes=3'", CKL_INVALID, "are not possible" },
+    { "impl=sm90 config='tile_k=48'", CKL_INVALID, "conv sm90: tile_k=48 is none of 16, 32, 64" },
     { "d=3 t=3 groups=2 impl=sm90", CKL_UNSUPPORTED, "conv sm90: groups=2 of volumes" },
     { "groups=2 impl=sm90 config='grouped=0'", CKL_INVALID, "conv sm90: grouped=0, but the problem has 2 groups" },
     { "impl=sliced config='slices=17'", CKL_UNSUPPORTED, "conv sliced: slices=17 are not 2..16" },
