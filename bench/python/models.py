@@ -289,6 +289,19 @@ def merged(path, rows):
     return list(old.values())
 
 
+COLUMNS = {  # what is in a column: milliseconds of one way, or a ratio of two
+    "eager": "eager",
+    "torch.compile": "compiled",
+    "accelerated": "accelerated",
+    "of eager": ("eager", "accelerated"),
+    "of torch.compile": ("compiled", "accelerated"),
+    "accelerated, compiled": "accelerated compiled",
+    "graphs": "graphs",
+    "accelerated graphs": "accelerated graphs",
+    "of graphs": ("graphs", "accelerated graphs"),
+}
+
+
 def cell(times, of):
     if isinstance(of, tuple):
         return f"{times[of[0]] / times[of[1]]:.2f}" if of[0] in times else ""
@@ -296,23 +309,14 @@ def cell(times, of):
 
 
 def table(rows):
-    """Rows of results as docs/python.md has them: milliseconds, and ratios of others to ours."""
-    columns = ["eager", "torch.compile", "accelerated", "of eager", "of torch.compile", "accelerated, compiled"]
-    columns += ["graphs", "accelerated graphs", "of graphs"]
-    lines = ["| model | | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
+    """Rows of results as docs/python.md has them, without columns that nothing was measured for."""
+    lines = []
     for row in rows:
         for what, name in (("forward", "forward"), ("step", "training step")):
-            t = row[what]
-            cells = [
-                "eager",
-                "compiled",
-                "accelerated",
-                ("eager", "accelerated"),
-                ("compiled", "accelerated"),
-                "accelerated compiled",
-            ]
-            cells += ["graphs", "accelerated graphs", ("graphs", "accelerated graphs")]
-            lines.append("| " + " | ".join([row["model"], name, *(cell(t, of) for of in cells)]) + " |")
+            lines.append([row["model"], name, *(cell(row[what], of) for of in COLUMNS.values())])
+    columns = [["model", "", *COLUMNS], ["---"] * (len(COLUMNS) + 2), *lines]
+    columns = [column for i, column in enumerate(zip(*columns)) if i < 2 or any(column[2:])]
+    lines = ["| " + " | ".join(line) + " |" for line in zip(*columns)]
     lines += ["", "Losses of the first steps, eager and accelerated:", ""]
     for row in rows:
         losses = (" ".join(f"{x:.4f}" for x in row[mode + " losses"]) for mode in ("eager", "accelerated"))
