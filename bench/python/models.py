@@ -266,12 +266,40 @@ NAMES = {
 }
 
 
-def measure(model, batch, compiled, rounds, row):
-    for what, function in (("forward", forward), ("step", step)):
-        row[what] = times_of(model, batch, ("eager",), rounds, function)
-        if compiled:
-            row[what] |= times_of(model, batch, ("compiled",), rounds, function)
-    row["step"] |= times_of(model, batch, ("graphs",), rounds, step)
+def measure(model, batch, ways, rounds, row):
+    """One way after the other; what is there is printed: a run may be ended before."""
+    for way in ways:
+        for what, function in (("forward", forward), ("step", step)):
+            if way != "graphs" or what == "step":
+                row.setdefault(what, {}).update(times_of(model, batch, (way,), rounds, function))
+        print(json.dumps(row), flush=True)
+
+
+def merged(path, rows):
+    """The rows of a file of results, with the times of these."""
+    try:
+        with open(path) as file:
+            old = {row["model"]: row for row in json.load(file)}
+    except FileNotFoundError:
+        old = {}
+    for row in rows:
+        kept = old.setdefault(row["model"], {})
+        for key, value in row.items():
+            kept[key] = kept.get(key, {}) | value if isinstance(value, dict) else value
+    return list(old.values())
+
+
+COLUMNS = {  # what is in a column: milliseconds of one way, or a ratio of two
+    "eager": "eager",
+    "torch.compile": "compiled",
+    "accelerated": "accelerated",
+    "of eager": ("eager", "accelerated"),
+    "of torch.compile": ("compiled", "accelerated"),
+    "accelerated, compiled": "accelerated compiled",
+    "graphs": "graphs",
+    "accelerated graphs": "accelerated graphs",
+    "of graphs": ("graphs", "accelerated graphs"),
+}
 
 
 def cell(times, of):
@@ -281,23 +309,14 @@ def cell(times, of):
 
 
 def table(rows):
-    """Rows of results as docs/python.md has them: milliseconds, and ratios of others to ours."""
-    columns = ["eager", "torch.compile", "accelerated", "of eager", "of torch.compile", "accelerated, compiled"]
-    columns += ["graphs", "accelerated graphs", "of graphs"]
-    lines = ["| model | | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
+    """Rows of results as docs/python.md has them, without columns that nothing was measured for."""
+    lines = []
     for row in rows:
         for what, name in (("forward", "forward"), ("step", "training step")):
-            t = row[what]
-            cells = [
-                "eager",
-                "compiled",
-                "accelerated",
-                ("eager", "accelerated"),
-                ("compiled", "accelerated"),
-                "accelerated compiled",
-            ]
-            cells += ["graphs", "accelerated graphs", ("graphs", "accelerated graphs")]
-            lines.append("| " + " | ".join([row["model"], name, *(cell(t, of) for of in cells)]) + " |")
+            lines.append([row["model"], name, *(cell(row[what], of) for of in COLUMNS.values())])
+    columns = [["model", "", *COLUMNS], ["---"] * (len(COLUMNS) + 2), *lines]
+    columns = [column for i, column in enumerate(zip(*columns)) if i < 2 or any(column[2:])]
+    lines = ["| " + " | ".join(line) + " |" for line in zip(*columns)]
     lines += ["", "Losses of the first steps, eager and accelerated:", ""]
     for row in rows:
         losses = (" ".join(f"{x:.4f}" for x in row[mode + " losses"]) for mode in ("eager", "accelerated"))
@@ -316,11 +335,11 @@ def write_table(path, rows):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--json")
+    parser.add_argument("--json", help="a file of results, to be made or added to")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--small", action="store_true", help="for a try")
-    parser.add_argument("--models", type=int, default=len(MODELS), help="the first so many")
-    parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--models", default="0123", help="which of the four, by number")
+    parser.add_argument("--ways", default="eager,graphs,compiled")
     parser.add_argument("--document", help="measure nothing: write the table of --json between the marks of this file")
     options = parser.parse_args()
     if options.document:
@@ -328,7 +347,7 @@ def main():
             return write_table(options.document, json.load(file))
     began, rows = time.time(), []
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    for make in MODELS[: options.models]:
+    for make in (MODELS[int(i)] for i in options.models):
         if time.time() - began > options.seconds:
             break
         torch.manual_seed(1)
@@ -346,12 +365,12 @@ def main():
         report.undo()
         print(name, report, sep="\n")
         if device == "cuda":
-            measure(model, batch, not options.no_compile, options.rounds, row)
+            measure(model, batch, options.ways.split(","), options.rounds, row)
         rows.append(row)
-        print(json.dumps(row), flush=True)
         if options.json:
+            everything = merged(options.json, rows)
             with open(options.json, "w") as file:
-                json.dump(rows, file, indent=1)
+                json.dump(everything, file, indent=1)
 
 
 if __name__ == "__main__":

@@ -147,6 +147,16 @@ class Functions(unittest.TestCase):
         with self.assertRaises(NotImplementedError):
             ckl.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
 
+    def test_tensors(self):
+        x, y, row = normal(3, 4, 5), normal(3, 4, 5), normal(5)
+        self.same(lambda a, b: ckl.add(a, b, alpha=2.0, beta=0.5), lambda a, b: 2 * a + 0.5 * b, x, y)
+        self.same(lambda a: ckl.permute(a, (2, 0, -2)), lambda a: a.permute(2, 0, 1), x)
+        self.same(lambda a: ckl.reduce(a, "sum", (0, 2)), lambda a: a.sum((0, 2)), x)
+        self.same(lambda a: ckl.reduce(a, "mean"), lambda a: a.mean(), x)
+        torch.testing.assert_close(ckl.reduce(x, "argmax", 1), x.argmax(1))
+        wanted = F.gelu(2 * x + row, approximate="tanh")
+        torch.testing.assert_close(ckl.elementwise("gelu(a*x+b)", a=2.0, x=x, b=row), wanted, rtol=1e-5, atol=1e-5)
+
     def test_errors(self):
         with self.assertRaisesRegex(ValueError, "dtype=f64"):
             ckl.softmax(normal(3, 4, dtype=torch.float64), -1)
@@ -162,6 +172,12 @@ class Registration(unittest.TestCase):
         image, target = normal(2, 4, 3, 3).requires_grad_(), torch.tensor([1, 2, 0, 3], device=device)
         q, k, v = (normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_() for _ in "qkv")
         yield "softmax", (x, 1, True, 1.0)
+        yield "add", (x, normal(4, 16).requires_grad_(), 2.0, -1.0)
+        yield "elementwise", ("gelu(a*x+b)", [x.detach(), b.detach()], ["x", "b"], [2.0], ["a"])
+        yield "permute", (image, [2, 0, 3, 1])
+        for op, axes in (("sum", [1]), ("mean", []), ("sum", [-1, 0])):
+            yield "reduce", (image, op, axes, 0)
+        yield "reduce", (x.detach(), "argmax", [1], 0)
         yield "layer_norm", (x, w, b, 1e-5)
         yield "rms_norm", (x, w, 1e-5)
         yield "add_rms_norm", (x, normal(4, 16).requires_grad_(), w, 1e-5)

@@ -12,13 +12,15 @@ import math
 import torch as _torch
 from torch import Tensor
 
-from . import _attention, _conv, _elements, _norms, _products, _rows  # noqa: F401, they register the operators
+from .._functions import _NAMES
+from . import _attention, _conv, _elements, _norms, _products, _rows, _tensors  # noqa: F401, they register the operators
 from ._accelerate import Report, accelerate
 from ._registry import way as _way
 
 __all__ = [
     "Report",
     "accelerate",
+    "add",
     "add_layer_norm",
     "add_rms_norm",
     "apply_rotary_pos_emb",
@@ -28,6 +30,7 @@ __all__ = [
     "attention_ragged",
     "conv2d",
     "cross_entropy",
+    "elementwise",
     "gated_mlp",
     "gelu",
     "group_norm",
@@ -35,6 +38,8 @@ __all__ = [
     "linear",
     "log_softmax",
     "mlp",
+    "permute",
+    "reduce",
     "rms_norm",
     "rope",
     "scaled_dot_product_attention",
@@ -181,6 +186,35 @@ def apply_rotary_pos_emb(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsquee
         q, k = q.transpose(1, 2), k.transpose(1, 2)
     q, k = _way("rotate", q, k)(q, k, cos, sin, False)
     return (q.transpose(1, 2), k.transpose(1, 2)) if unsqueeze_dim == 2 else (q, k)
+
+
+def add(a: Tensor, b: Tensor, *, alpha: float = 1.0, beta: float = 1.0) -> Tensor:
+    """alpha * a + beta * b of two tensors of one shape."""
+    return _way("add", a, b)(a, b, alpha, beta)
+
+
+def elementwise(expr: str, **operands: Tensor | float) -> Tensor:
+    """An expression over up to four tensors and numbers by name, broadcast: ``elementwise("gelu(a*x+b)", a=2.0, x=x, b=b)``.
+
+    The result has the type of the first tensor in the expression. No gradient. cutekernellib.elementwise has more.
+    """
+    tensors = {n: operands[n] for n in dict.fromkeys(_NAMES.findall(expr)) if isinstance(operands.get(n), Tensor)}
+    numbers = {n: float(x) for n, x in operands.items() if n not in tensors}
+    run = _way("elementwise", *tensors.values())
+    return run(expr, list(tensors.values()), list(tensors), list(numbers.values()), list(numbers))
+
+
+def permute(x: Tensor, dims) -> Tensor:
+    """torch.permute, as a dense tensor."""
+    return _way("permute", x)(x, [d % x.dim() for d in dims])
+
+
+def reduce(x: Tensor, op: str = "sum", dim=(), *, correction: int = 0) -> Tensor:
+    """sum max min prod mean var std argmax argmin any all norm1 norm2 or logsumexp over dim, an int or several, or all of them.
+
+    Sums and means have gradients.
+    """
+    return _way("reduce", x)(x, op, [dim] if isinstance(dim, int) else list(dim), correction)
 
 
 def scaled_dot_product_attention(

@@ -39,17 +39,23 @@ def _swap_module(report, name, module, forward):
     report._undo.append(lambda: setattr(module, "__class__", was))
 
 
-def _swap_function(report, file, name, replacement):
-    original = getattr(file, name)
-    if getattr(original, "ckl_original", None):
-        return  # another model's accelerate() did it
+@functools.lru_cache(None)
+def _replaced(original, replacement):
+    """One function for both, whenever it is asked for: traces are kept by it."""
 
     @functools.wraps(original)
     def replaced(*args, **options):
         return replacement(original, *args, **options)
 
     replaced.ckl_original = original
-    setattr(file, name, replaced)
+    return replaced
+
+
+def _swap_function(report, file, name, replacement):
+    original = getattr(file, name)
+    if getattr(original, "ckl_original", None):
+        return  # another model's accelerate() did it
+    setattr(file, name, _replaced(original, replacement))
     report.swapped[f"{file.__name__}.{name}"] = f"{file.__name__}.{name}"
     report._undo.append(lambda: setattr(file, name, original))
 
