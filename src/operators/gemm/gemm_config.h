@@ -193,8 +193,7 @@ typedef struct gemm_tiled_config {
 
 enum {
     GEMM_TILED_BYTES = 64,   // of a row of A or B in one stage
-    GEMM_TILED_PAD = 16,     // behind each row of f32
-    GEMM_TILED_THREADS = 128 // 2 x 2 warps of tensor cores, 8 x 16 threads of f32
+    GEMM_TILED_THREADS = 128 // 2 x 2 warps
 };
 
 void gemm_tiled(const void *config, int kernel);

@@ -206,14 +206,18 @@ static void load_fragments(const fragments *f, const operand *A, const operand *
     copy(slice(B->tCsX, _, k, stage), f->rB, QUAD * BYTES);
 }
 
-/* Row by row, to and fro: every multiplication shares an operand with the one before, which then needs no bank. */
+/*
+ * A quad of columns after the other, in each the rows to and fro: every multiplication shares an operand with the one before, which then
+ * needs no bank. Of eight orders this one had the fewest pairs of operands in one bank: bench/notes/gemm.md.
+ */
 static void multiply(const gemm_fma_config *cfg, const fragments *f, tensor acc)
 {
-    for (int i = 0; i < cfg->block_m; i++)
-        for (int step = 0; step < cfg->block_n; step++) {
-            int j = i % 2 ? cfg->block_n - 1 - step : step;
-            set(acc, coord(i, j), fma(at(f->rA, i), at(f->rB, j), at(acc, i, j)));
-        }
+    for (int q = 0; q < cfg->block_n / QUAD; q++)
+        for (int row = 0; row < cfg->block_m; row++)
+            for (int step = 0; step < QUAD; step++) {
+                int i = q % 2 ? cfg->block_m - 1 - row : row, j = q * QUAD + (row % 2 ? QUAD - 1 - step : step);
+                set(acc, coord(i, j), fma(at(f->rA, i), at(f->rB, j), at(acc, i, j)));
+            }
 }
 
 static val stage_after(const gemm_fma_config *cfg, val stage)

@@ -16,7 +16,7 @@ static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_fma_config *c)
 /* The longest vector in which operands that are not K-major can be read, in elements. */
 static int vector_of(const ckl_gemm_desc *d)
 {
-    int vec = 4;
+    int vec = d->groups && !gemm_k_major((choice)d->layout, 'a') ? 1 : 4; // groups begin at any row
     for (const char *x = "ab"; *x; x++)
         while (vec > 1 && !gemm_k_major((choice)d->layout, *x) &&
                (!gemm_rows_aligned(d, *x, vec * 4) || (*x == 'b' && d->gated && d->n % vec)))
@@ -52,8 +52,7 @@ static ckl_status choose_fma(const void *desc, const ckl_device_info *device, vo
     c->grouped = d->groups > 0;
     if (tiles_of(d, c) < device->sm_count) {
         c->tile_m = c->tile_n = 64;
-        c->block_m = 8;
-        c->block_n = d->gated ? 8 : 4;
+        c->block_m = c->block_n = 8;
         c->ctas = 4;
     }
     return CKL_OK;

@@ -69,9 +69,8 @@ static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, 
     c->grouped = d->groups > 0;
     if (c->vec * (int)ckl_dtype_bytes(d->a) < 4) // what cp.async does not copy
         c->vec = 1;
-    if (d->a == CKL_F32 && (d->math == CKL_GEMM_F32X3 || (d->math == CKL_GEMM_F32 && c->vec == 1)))
-        c->tile_n =
-            64; // two parts of each operand, or addresses of so many copies, beside 128 sums of a thread would spill
+    if (d->math == CKL_GEMM_F32X3)
+        c->tile_n = 64; // two parts of each operand beside 128 sums of a thread would spill
     return CKL_OK;
 }
 
@@ -87,9 +86,10 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
         FAIL(CKL_UNSUPPORTED, "gemm tiled: a=%s is none of f16, bf16, f32, i8", ckl_dtype_name(d->a));
     if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
         FAIL(CKL_INVALID, "gemm tiled: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
-    int least = d->a == CKL_F32 && d->math == CKL_GEMM_F32 ? 3 : 2;
-    if (c->stages < least || c->stages > 8)
-        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in %d..8", c->stages, least);
+    if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
+        FAIL(CKL_UNSUPPORTED, "gemm tiled: tensor cores round f32; impl=fma multiplies it as it is");
+    if (c->stages < 2 || c->stages > 8)
+        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in 2..8", c->stages);
     int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
     if (c->vec != 1 && bytes != 4 && bytes != 8 && bytes != 16)
         FAIL(CKL_INVALID, "gemm tiled: vec=%d is neither 1 nor as many elements as 4, 8 or 16 bytes", c->vec);
@@ -121,6 +121,6 @@ static const field tiled_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_tiled_co
 
 const implementation gemm_tiled_implementation = {
     IMPLEMENTATION_PARTS(gemm, tiled),
-    .summary = "shared-memory tiles by cp.async, mma.sync or, of f32, multiply-adds; rows of any pitch; from sm_80 on",
+    .summary = "shared-memory tiles by cp.async and mma.sync; rows of any pitch; from sm_80 on",
     .params = &gemm_param_list,
 };

@@ -330,8 +330,7 @@ static const char *const cases[] = {
     "m=65 n=33 k=17 a=f32                                      # true f32: no tensor cores",
     "m=130 n=70 k=66 a=f32 bias=1 activation=relu              # 8 bytes at a time",
     "m=70 n=131 k=132 a=f32 c=1 beta=1 ldc=133 alpha=-1 fill=hard",
-    "m=129 n=140 k=40 a=f32 impl=tiled config='tile_m=128 tile_n=128 stages=4'",
-    "batch=3 m=20 n=33 k=21 a=f32 impl=tiled config='tile_m=64 tile_n=128'",
+    "batch=3 m=20 n=33 k=21 a=f32 impl=fma config='registers=0'",
     "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 ctas=2' # tiles of four",
     "m=140 n=148 k=19 layout=tn a=f32 impl=fma                 # four rows a copy",
     "m=300 n=146 k=50 layout=tn a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=16 ctas=2 depth=16 "
@@ -454,7 +453,7 @@ static const char *const cases[] = {
     "m=6 n=5 k=0 a=f32 beta=1 layout=tt",
     "m=40 n=48 k=40 gated=1 activation=silu impl=naive",
     "m=70 n=72 k=41 gated=1 activation=silu layout=nn impl=tiled",
-    "m=70 n=33 k=40 gated=1 activation=gelu a=f32 scale_d=1 scale_a=row impl=tiled",
+    "m=70 n=33 k=40 gated=1 activation=gelu a=f32 math=tf32 scale_d=1 scale_a=row impl=tiled",
     "m=140 n=136 k=136 gated=1 activation=silu scale_a=row impl=sm90 config='tile_m=128 tile_n=128 consumers=2 "
     "pingpong=1 "
     "stages=3 cluster_m=1 cluster_n=1'",
@@ -496,7 +495,7 @@ static const char *const cases[] = {
     "m=37 n=33 k=21 sizes=3,0,20,1,13 bias=1 scale_a=row scale_b=row layout=tn impl=naive",
     "m=36 n=33 k=21 sizes=3,0,20,1,12 gated=1 activation=silu a=e4m3 scale_a=row impl=naive",
     "m=37 n=33 k=21 sizes=3,0,20,1,13 bias=1 bias_along=m preactivation=1 activation=relu impl=tiled",
-    "m=180 n=50 k=70 sizes=3,0,120,1,56 bias=1 scale_b=row a=f32 beta=1 layout=tt impl=tiled",
+    "m=180 n=50 k=70 sizes=3,0,120,1,56 bias=1 scale_b=row a=f32 beta=1 layout=tt impl=fma",
     "m=180 n=50 k=70 sizes=65,115 gated=1 activation=silu impl=tiled config='tile_m=64 tile_n=64'",
     "m=460 n=136 k=200 sizes=70,0,127,1,129,133 c=1 beta=1 bias=1 scale_a=row scale_b=row activation=silu impl=sm90 "
     "config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
@@ -635,7 +634,8 @@ static const test_reject rejects[] = {
     { "k=66 impl=tiled config='vec=4'", CKL_UNSUPPORTED,
       "gemm tiled: rows of A and B start at multiples of 2 elements, vec=4 wants more" },
     { "impl=tiled config='vec=3'", CKL_INVALID, "gemm tiled: vec=3 is neither 1 nor" },
-    { "a=f32 impl=tiled config='stages=2'", CKL_INVALID, "gemm tiled: stages=2 is not in 3..8" },
+    { "a=f32 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: tensor cores round f32; impl=fma multiplies it as it is" },
+    { "impl=tiled config='stages=9'", CKL_INVALID, "gemm tiled: stages=9 is not in 2..8" },
     { "impl=pitched", CKL_UNSUPPORTED, "gemm pitched: A and B lie as sm90 takes them already" },
     { "k=65 impl=pitched", CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save" },
     { "batch=-1", CKL_INVALID, "gemm: batch=-1 is negative" },
