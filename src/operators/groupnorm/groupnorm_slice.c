@@ -63,9 +63,10 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
     groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec) };
     const bool nchw = groupnorm_is_nchw(s);
     const int width = nchw ? w.grid.column_threads : w.grid.abreast;
-    int_tuple here = idx2crd(convert(I32, thread()), compact(shape(width, s->cfg->threads / width)));
-    w.column = tuple_mode(here, nchw)->leaf;
-    w.column_thread = tuple_mode(here, !nchw)->leaf;
+    // NOTE: signed divisions, and so not idx2crd(), whose masks ptxas makes slower code of (bench/notes/groupnorm.md)
+    val number = convert(I32, thread()), quotient = div(number, imm(width)), rest = rem(number, imm(width));
+    w.column = nchw ? quotient : rest;
+    w.column_thread = nchw ? rest : quotient;
     val count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
     w.vectors = max(div(add(sub(count, w.column_thread), imm(w.grid.column_threads - 1)), imm(w.grid.column_threads)),
                     imm_as(I32, 0));
