@@ -2,6 +2,8 @@
  * unit_case.c - problem lines and lists of them: a config as plans print it goes back in by each way, and a quick list of
  * checks leaves out no case and counts what it leaves to a full one.
  */
+#define _GNU_SOURCE // nftw, for temporary_folder.h
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
