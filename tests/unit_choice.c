@@ -22,7 +22,11 @@ enum { CHOICE_US_MAX = 4000 };
 #else
 enum { CHOICE_US_MAX = 200 };
 #endif
-enum { TRIES = 9, SHAPES = 1000, PORTFOLIO_MAX = 80 }; // 16 kernels are wanted: splits, slices and tiles of D^T multiply them
+enum {
+    TRIES = 9,
+    SHAPES = 1000,
+    PORTFOLIO_MAX = 80
+}; // 16 kernels are wanted: splits, slices and tiles of D^T multiply them
 
 /* What a problem gets; both are in the arena. */
 typedef struct choice_made {

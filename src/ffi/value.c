@@ -57,10 +57,10 @@ bool value_number(const TVMFFIAny *value, double *out)
 
 ckl_dtype value_dtype(DLDataType type)
 {
-    static const struct {
+    static const struct { // in any order
         uint8_t code, bits;
         ckl_dtype dtype;
-    } known[] = { // in any order
+    } known[] = {
         { kDLFloat, 32, CKL_F32 },
         { kDLFloat, 16, CKL_F16 },
         { kDLBfloat, 16, CKL_BF16 },
