@@ -51,10 +51,15 @@ static int out_of_phase(const map_kernel *k, const map_shape *s, int vec)
 /* The threads and steps that leave the fewest vectors of a row's last tile without work; several rows of a warp's length share a CTA. */
 static void share_out(map_config *c, int64_t vectors)
 {
+    enum { FEW_TILES = 4 };
     static const struct {
         int threads, row_threads, steps_max;
     } shapes[] = { { 256, 256, 2 }, { 128, 128, 2 }, { 64, 64, 4 }, { 128, 32, 6 }, { 128, 16, 3 } };
     int64_t least = INT64_MAX;
+    c->threads = c->row_threads = shapes[0].threads;
+    c->steps = 1;
+    if (vectors > FEW_TILES * shapes[0].threads) // waste is small; small CTAs cost more
+        return;
     for (int i = 0; i < COUNT_OF(shapes); i++)
         for (int steps = shapes[i].steps_max; steps >= 1; steps--) {
             const int64_t tile = (int64_t)shapes[i].row_threads * steps, all = round_up(vectors, tile);

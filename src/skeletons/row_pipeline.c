@@ -375,10 +375,10 @@ static void take_chunk(const pass *v, const row_place *p, val exists, tensor *rX
         ir_end_if();
 }
 
-/* Threads without an element of a chunk skip it: warps of a row's last chunk, mostly. */
+/* Where visits are long, threads without an element of a chunk skip it: warps of a row's last chunk, mostly. */
 static void visit_chunk(const pass *v, const row_span *here, int chunk, const tensor *rX)
 {
-    if (here->split.exact)
+    if (here->split.exact || !v->s->long_visits)
         v->visit(here, chunk, rX, v->user);
     else IF(row_inside(&here->split, &here->place, 0))
         v->visit(here, chunk, rX, v->user);

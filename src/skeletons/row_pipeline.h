@@ -125,7 +125,8 @@ typedef struct row_pipeline {
                 [ROW_PIPELINE_INPUTS_MAX]; // unrolled passes: chunks in registers, [chunk][input]
     tensor rEnds[ROW_PIPELINE_INPUTS_MAX]; // (1,1) each: this thread's element of the ends of a ragged row
     cluster_allreduce allreduce;
-    double fill; // what consumers see past the end of a row; 0 unless set after row_pipeline_begin()
+    double fill;      // what consumers see past the end of a row; 0 unless set after row_pipeline_begin()
+    bool long_visits; // set after row_pipeline_begin(): threads without an element of a chunk do not visit it
 } row_pipeline;
 
 /*

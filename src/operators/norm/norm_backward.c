@@ -485,6 +485,7 @@ static void backward_flow(const norm_config *cfg, bool centred)
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s =
         row_pipeline_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_FLOW_VALUES, r.o.rows, r.o.cols, imm(0));
+    s.long_visits = true;
     r.pipeline = &s;
     flow f = { .reduced = r, .written = r };
     make_variables(&f.written);

@@ -358,7 +358,8 @@ void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int
     columns_kernel k = { .cfg = cfg, .r = r, .kernel = kernel };
     k.p = params_of(reduce);
     find_place(&k);
-    launch_dependents();
+    if (cfg->overlap)
+        launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
     begin_states(&k);
     IF(kernel == 0 ? k.all_exist : yes()) { // in kernel 0 all columns of a thread exist, or none

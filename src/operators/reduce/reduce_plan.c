@@ -111,6 +111,7 @@ enum {
     SMALL_TILE = 128 * 8,        // vectors of a CTA of a small x
     PREFETCHED_BYTES = 96 << 20, // of an x whose first tiles are prefetched
     CLUSTER_MAX = 8,
+    NEARLY = 16, // one of so many may be missing
 };
 
 /* Do rows, and their segments, begin and end with a vector, if x does? */
@@ -169,10 +170,10 @@ static void choose_short(const reduce_view *v, reduce_rows_config *c)
     c->steps = (int)min_i64(STEPS_LONG, ceil_div(segment, c->row_threads));
 }
 
-/* A CTA for each row: of rows of few tiles the threads and vectors of each that leave the fewest of them without work. */
+/* A CTA for each row: of rows of one tile the threads and vectors of each that leave the fewest of them without work. */
 static void choose_cta(const reduce_view *v, reduce_rows_config *c)
 {
-    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, STEPS_MIN = 2, TILES = 4, WORTH = 20 }; // a twentieth less
+    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, STEPS_MIN = 2, TILES = 1, WORTH = 20 }; // a twentieth less
     const int64_t segment = whole_vectors(v, c);
     int64_t least = INT64_MAX / WORTH;
     c->threads = c->row_threads = THREADS;
@@ -214,7 +215,9 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
     int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
     most = min_i64(most, 2 * c->threads); // then a thread of the last CTA receives two states at most
     const int64_t fewest = ceil_div(tiles, ceil_div(tiles, most));
-    c->split = (int)(small ? fewest : min_i64(tiles, most)); // all have the same number of tiles, or some one less
+    const bool nearly_all =
+        NEARLY * fewest >= (NEARLY - 1) * most; // of the CTAs that fit: then all have as many tiles, or one less
+    c->split = (int)(small || nearly_all ? fewest : min_i64(tiles, most));
 }
 
 /* Rows of a warp's length or less share CTAs; many long ones have a CTA each. Clusters are only taken by config. */
@@ -306,9 +309,10 @@ enum {
     STATE_MAX = 16,       // registers of all columns of a thread: more do not fit
     BYTES_IN_FLIGHT = 64, // of a thread
     STEPS_MAX = 8,
-    NARROW_TILES = 16,  // of a warp's width: with fewer, many CTAs share each, and their states are many to merge
-    NARROW_LANES = 8,   // one line of memory
-    NARROW_LINES = 256, // of a strip that has a CTA to itself
+    NARROW_TILES = 16,        // of a warp's width: with fewer, many CTAs share each, and their states are many to merge
+    NARROW_LANES = 8,         // one line of memory
+    OVERLAP_BYTES = 32 << 20, // of an x that is read in less time than CTAs that come early cost: they crowd some SMs
+    NARROW_LINES = 256,       // of a strip that has a CTA to itself
 };
 
 /* Results side by side; the others are stretches of them. */
@@ -365,6 +369,7 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
         c->steps /= 2;
     int64_t ctas = (int64_t)device->sm_count * c->ctas_per_sm, most = ceil_div(max_i64(v->count, 1), layers * c->steps);
     c->split = (int)max_i64(1, min_i64(ctas / max_i64(tiles, 1), most));
+    c->overlap = v->rows * v->count * bytes <= OVERLAP_BYTES;
     c->compensated = compensates(&v->kind, v->count / (layers * c->steps * c->split));
     return CKL_OK;
 }

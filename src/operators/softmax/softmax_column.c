@@ -20,8 +20,6 @@ static columns begin(const softmax_column_config *cfg, int kernel)
                   .p = params_of(softmax) };
     min_ctas_per_sm(cfg->form.ctas_per_sm);
     c.place = column_here(&c.split, c.p.n, c.p.inner, c.p.strips);
-    launch_dependents();
-    grid_wait(); // what is above overlaps the end of the kernel before
     return c;
 }
 
@@ -150,6 +148,8 @@ static void backward(const columns *c)
 void softmax_column(const void *config, int kernel)
 {
     columns c = begin(config, kernel);
+    launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
     if (c.form->direction == CKL_DIRECTION_FORWARD)
         forward(&c);
     else
@@ -213,6 +213,7 @@ static void backward_long(const columns *c)
 void softmax_column_long(const void *config, int kernel)
 {
     columns c = begin(config, kernel);
+    grid_wait(); // no launch_dependents(): early CTAs of the next kernel would crowd some SMs
     if (c.form->direction == CKL_DIRECTION_FORWARD)
         forward_long(&c);
     else

@@ -32,8 +32,6 @@ static rows begin(const softmax_row_config *cfg, int kernel)
     r.place = row_here(&r.split, r.p.outer, r.cols);
     r.spans =
         row_spans_of(&r.split, &r.place, is_forward ? r.p.y : r.p.dx, r.form->dtype, is_forward ? r.p.ldy : r.p.ldx);
-    launch_dependents();
-    grid_wait(); // what is above overlaps the end of the kernel before
     return r;
 }
 
@@ -164,6 +162,8 @@ static void backward(const rows *r)
 void softmax_row(const void *config, int kernel)
 {
     rows r = begin(config, kernel);
+    launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
     if (r.form->direction == CKL_DIRECTION_FORWARD)
         forward(&r);
     else
@@ -249,6 +249,7 @@ static void backward_long(const rows *r)
 void softmax_long(const void *config, int kernel)
 {
     rows r = begin(config, kernel);
+    grid_wait(); // no launch_dependents(): early CTAs of the next kernel would crowd some SMs
     if (r.form->direction == CKL_DIRECTION_FORWARD)
         forward_long(&r);
     else
