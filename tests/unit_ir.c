@@ -82,6 +82,8 @@ static void test_names(void **unused)
 {
     (void)unused;
     assert_string_equal(ir_op_text(IR_WGMMA), "wgmma");
+    assert_string_equal(ir_op_text(IR_OP_COUNT), "no op");
+    assert_int_equal(ir_op_class(IR_OP_COUNT), IR_CONTROL);
     assert_string_equal(ir_class_text(ir_op_class(IR_WGMMA)), "tensor");
     assert_string_equal(ir_type_text(IR_BF16X2), "bf16x2");
     assert_int_equal(ir_type_bytes(CKL_E4M3), 2);

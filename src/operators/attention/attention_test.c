@@ -112,6 +112,7 @@ static const char *const cases[] = {
     "q=50 kv=60 misalign=1 impl=naive                        # pointers aligned to the element only",
     "q=30 kv=40 batch=2 heads=2 d=32 layout=bshd ldq=192 ldk=192 ldv=192 # parts of a joint projection",
     "q=20 kv=30 batch=2 heads=3 d=40 ldq=48 ldk=41 ldv=56 ldo=50 ldo_head=1000 ldo_batch=4000 # gaps",
+    "q=3 kv=5 batch=2 heads=2 d=8 ldo=32 ldo_head=16 ldo_batch=8 # neighbours are of one token",
     "q=20 kv=0 heads=2 lse=1                       # no keys: zeros",
     "q=130 kv=300 d=128 heads=2 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=2 draw=1 slots=5' # the "
     "ring "
