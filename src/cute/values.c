@@ -2,7 +2,39 @@
 #include "cutekernellib/values.h"
 
 #include "cute/math.h"
+#include "cute/values.h"
 #include "ir/build.h"
+
+enum { KNOWN_MAX = 1024 };
+
+/* A value that is another one plus a constant. */
+typedef struct known_sum {
+    int reg;
+    val base;
+    int c;
+} known_sum;
+
+static _Thread_local known_sum known[KNOWN_MAX];
+static _Thread_local int known_count;
+
+void values_know(val v, val base, int c)
+{
+    if (known_count < KNOWN_MAX && v.reg != IR_CONSTANT)
+        known[known_count++] = (known_sum){ v.reg, base, c };
+}
+
+void values_forget(void)
+{
+    known_count = 0;
+}
+
+static const known_sum *find_sum(val v)
+{
+    for (int i = known_count - 1; i >= 0; i--)
+        if (known[i].reg == v.reg)
+            return &known[i];
+    return NULL;
+}
 
 ckl_val ckl_val_f32(double x)
 {
@@ -29,7 +61,6 @@ UNARY(X)
 
 #define BINARY(X)  \
     X(add, IR_ADD) \
-    X(sub, IR_SUB) \
     X(mul, IR_MUL) \
     X(div, IR_DIV) \
     X(rem, IR_REM) \
@@ -57,6 +88,17 @@ BINARY(X)
     }
 COMPARISONS(X)
 #undef X
+
+ckl_val ckl_val_sub(ckl_val x, ckl_val y)
+{
+    const known_sum *sum = find_sum(x);
+    if (!sum)
+        return ir_binary(IR_SUB, x, y);
+    const int c = sum->c;
+    val base = ir_binary(IR_SUB, sum->base, y), difference = ir_binary(IR_ADD, base, ir_int(CKL_I32, c));
+    values_know(difference, base, c);
+    return difference;
+}
 
 ckl_val ckl_val_fma(ckl_val x, ckl_val y, ckl_val z)
 {
@@ -90,7 +132,11 @@ ckl_val ckl_val_select(ckl_val p, ckl_val x, ckl_val y)
 
 ckl_val ckl_val_to_f32(ckl_val x)
 {
-    return ir_convert(CKL_F32, x);
+    const known_sum *sum = find_sum(x);
+    if (!sum)
+        return ir_convert(CKL_F32, x);
+    const int c = sum->c;
+    return ir_binary(IR_ADD, ir_convert(CKL_F32, sum->base), ir_float(CKL_F32, c));
 }
 
 ckl_val ckl_val_to_i32(ckl_val x)

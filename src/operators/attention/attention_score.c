@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cute/kernel.h"
+#include "cute/values.h"
 #include "operators/attention/attention_scores.h"
 
 enum { SCORES_MAX = 256 };
@@ -97,6 +98,7 @@ void custom_share_begin(void)
 void custom_share_end(void)
 {
     ir_share_end();
+    values_forget();
     reads.shares = false;
 }
 
@@ -189,7 +191,9 @@ static void score_all(const custom_score *c, const tile_rows *r, val block, tens
         rows[i] = convert(I32, add(r->row, coordinate(cS, 0, online_row_value(scores, i))));
     custom_share_begin();
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
-        val x = at(scores, i), key = add(first, imm(index_at(distances, i)));
+        const int distance = (int)index_at(distances, i);
+        val x = at(scores, i), key = add(first, imm(distance));
+        values_know(key, first, distance);
         assign(x, custom_value(c, x, rows[online_row_of(scores, i)], key));
     }
     custom_share_end();

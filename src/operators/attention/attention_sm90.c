@@ -8,6 +8,9 @@
  *
  * Persistent. Blocks of keys are taken from the last to the first, so that those with a mask come first. The consumers issue
  * their products in turns, so that one's softmax runs under the other's products.
+ *
+ * Rows may keep the maxima of their first blocks (config.old): sums tell whether they still do. The slots of the ring are then
+ * released by every warp, for each may need the keys again.
  */
 #include <stdio.h>
 

@@ -1,0 +1,14 @@
+/* values.h - what the public functions on values (values.c) may know of the values that they get. */
+#ifndef CKL_CUTE_VALUES_H
+#define CKL_CUTE_VALUES_H
+
+#include "ir/build.h"
+
+/*
+ * v is base + c, i32: differences with other numbers and conversions to f32 are then those of base, which many values may share,
+ * plus a constant. As floats they are exact up to 2^24, else within 2^-23. Of this thread, until values_forget().
+ */
+void values_know(val v, val base, int c);
+void values_forget(void);
+
+#endif
