@@ -25,6 +25,7 @@ class Unsupported(Exception):
 DTYPES = {} if torch is None else {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
     "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool,
+    "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2,
 }
 
 
@@ -420,8 +421,32 @@ def conv(p, names):
     return variants, None, saved
 
 
+def gemm(p, names):
+    """What cublaslt.c does not say: grouped products of 16 bits or of 8 with scales of rows, and scales of blocks."""
+    plain = all(p[key] in ("0", "identity") for key in ("activation", "gated", "scale_d", "preactivation"))
+    if not plain or p["layout"] not in ("nt", "nn") or names & {"c", "bias", "device_alpha"}:
+        raise Unsupported("this product")
+    grouped, scales, out = p["groups"] != "0", (p["scale_a"], p["scale_b"]), DTYPES[p["d"]]
+
+    def b_of(t):
+        return t["b"] if p["layout"] == "nn" else t["b"].transpose(-2, -1)
+
+    def groups(t):
+        return {"d": torch._grouped_mm(t["a"], b_of(t), offs=t["offsets"][1:])}
+
+    def scaled_groups(t):
+        return {"d": torch._scaled_grouped_mm(t["a"], b_of(t), t["scale_a"], t["scale_b"], offs=t["offsets"][1:], out_dtype=out)}
+
+    def blocks(t):
+        return {"d": torch._scaled_mm(t["a"], b_of(t), t["scale_a"].t(), t["scale_b"].t(), out_dtype=out)}
+    known = {(True, ("none", "none")): groups, (True, ("row", "row")): scaled_groups, (False, ("block", "square")): blocks}
+    if (grouped, scales) not in known:
+        raise Unsupported("this product")
+    return known[grouped, scales], None
+
+
 OPERATORS = {
-    "attention": attention, "attention_decode": attention_decode, "conv": conv,
+    "attention": attention, "attention_decode": attention_decode, "conv": conv, "gemm": gemm,
     "softmax": softmax, "crossentropy": crossentropy, "add": add, "elementwise": elementwise, "reduce": reduce,
     "transpose": transpose, "permute": permute, "groupnorm": groupnorm, "rope": rope,
     "layernorm": lambda p, names: norm(p, names, True), "rmsnorm": lambda p, names: norm(p, names, False),

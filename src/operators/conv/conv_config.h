@@ -16,7 +16,7 @@
     X(owner, int64_t, d, "1", "?1..2^31-1", "slices of x")                                         \
     X(owner, int64_t, h, "16", "1..2^31-1", "rows of x")                                           \
     X(owner, int64_t, w, "16", "1..2^31-1", "columns of x")                                        \
-    X(owner, int64_t, k, "64", "1..2^31-1", "filters, channels of y")                              \
+    X(owner, int64_t, k, "64", "0..2^31-1", "filters, channels of y")                              \
     X(owner, int64_t, t, "1", "?1..2^16", "slices of a filter")                                    \
     X(owner, int64_t, r, "3", "1..2^16", "rows of a filter")                                       \
     X(owner, int64_t, s, "3", "1..2^16", "columns of a filter")                                    \

@@ -364,7 +364,7 @@ static double terms(const void *problem)
 /* ex2.approx and rcp.approx of the activations. */
 static double approximation(const void *problem)
 {
-    const choice activation = ((const ckl_conv_desc *)problem)->activation;
+    const choice activation = (choice)((const ckl_conv_desc *)problem)->activation;
     return activation == CKL_ACTIVATION_IDENTITY || activation == CKL_ACTIVATION_RELU ? 0 : 0x1p-16;
 }
 
@@ -394,6 +394,8 @@ static const char *const cases[] = {
     "n=1 c=8 h=6 w=6 k=8 pad_top=2 pad_right=3               # sides of their own",
     "n=1 c=0 h=4 w=4 k=8 bias=1                              # no products",
     "n=0 c=8 h=4 w=4 k=8",
+    "n=1 c=8 h=4 w=4 k=0 bias=1",
+    "n=1 c=8 h=4 w=4 k=0 direction=data                       # no products: zeros",
     "n=2 c=16 h=9 w=11 k=24 pad=1 direction=data",
     "n=2 c=12 h=10 w=9 k=8 r=4 s=3 pad=1 stride=2 dilation=2 layout=nchw dtype=bf16 direction=data groups=2",
     "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dtype=f32 direction=data out=f32",
@@ -499,7 +501,7 @@ static const test_reject rejects[] = {
     { "out=bf16", CKL_INVALID, "conv: out=bf16 is none of f16, f32" },
     { "n=-1", CKL_INVALID, "conv: n=-1 is negative" },
     { "h=0", CKL_INVALID, "conv: h=0 is not in 1..2^31-1" },
-    { "k=0", CKL_INVALID, "conv: k=0 is not in 1..2^31-1" },
+    { "k=-1", CKL_INVALID, "conv: k=-1 is negative" },
     { "r=0", CKL_INVALID, "conv: r=0 is not in 1..2^16" },
     { "stride_h=-1", CKL_INVALID, "conv: stride_h=-1 is negative" },
     { "dilation_w=-1", CKL_INVALID, "conv: dilation_w=-1 is negative" },
@@ -513,7 +515,9 @@ static const test_reject rejects[] = {
     { "direction=weight residual=1", CKL_INVALID, "conv: residual=1 is not part of a gradient" },
     { "direction=data activation=relu", CKL_INVALID, "conv: activation=1 is not part of a gradient" },
     { "n=2^31-1 c=2^31-1 h=2^31-1", CKL_INVALID, "spans more than 2^56 bytes" },
-    { "c=0 impl=sm80", CKL_UNSUPPORTED, "conv sm80: c=0 leaves no products" },
+    { "impl=sm90 config='step_w=2'", CKL_INVALID, "conv sm90: step_w=2 step_h=1 are not the problem's strides" },
+    { "impl=sm90 config='step_h=2'", CKL_INVALID, "conv sm90: step_w=1 step_h=2 are not the problem's strides" },
+    { "c=0 impl=sm80", CKL_UNSUPPORTED, "conv sm80: c=0 k=64 leave no products" },
     { "dtype=f32 impl=sm80", CKL_UNSUPPORTED, "conv sm80: dtype=f32 is none of f16, bf16" },
     { "direction=weight impl=sm80", CKL_UNSUPPORTED, "conv sm80: it does not compute the gradient of weights" },
     { "c=12 impl=sm80 config='vec_a=8'", CKL_UNSUPPORTED, "conv sm80: channels come in vectors of 4 and 4 elements" },
