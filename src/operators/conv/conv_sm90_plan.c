@@ -148,8 +148,8 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
         FAIL(CKL_UNSUPPORTED, "conv sm90: groups=%" PRId64 " of volumes are convolved by other kernels", d->groups);
     if (d->groups > 1 && (d->c / d->groups % 8 || d->k / d->groups % 8))
         FAIL(CKL_UNSUPPORTED, "conv sm90: the channels of groups=%" PRId64 " are not whole 16 bytes", d->groups);
-    if (d->c == 0)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: c=0 leaves no products");
+    if (d->c == 0 || d->k == 0)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " and k=%" PRId64 " leave no products", d->c, d->k);
     if (!data && (d->stride_d > 1 || d->stride_h > 8 || d->stride_w > 8))
         FAIL(CKL_UNSUPPORTED, "conv sm90: TMA takes strides of up to 8, and of slices 1");
     if (data && launches_of(d) > LAUNCHES_MAX)

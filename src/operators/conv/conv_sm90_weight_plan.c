@@ -169,8 +169,9 @@ ckl_status conv_weight_admit(const ckl_conv_desc *d, const ckl_device_info *devi
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: dtype=f32 is none of f16, bf16");
     if (d->groups != 1)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: groups=%" PRId64 " are not one", d->groups);
-    if (d->n == 0 || d->c == 0)
-        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: n=%" PRId64 " c=%" PRId64 " leave no products", d->n, d->c);
+    if (d->n == 0 || d->c == 0 || d->k == 0)
+        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: n=%" PRId64 " c=%" PRId64 " k=%" PRId64 " leave no products", d->n,
+             d->c, d->k);
     if (d->stride_d > 1 || d->stride_h > 8 || d->stride_w > 8)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: TMA takes strides of up to 8, and of slices 1");
     TRY(check_config(d, device, c));
