@@ -339,7 +339,7 @@ def write_header(p, tiles):
     rows += ["} gemm_fit;", "", "static const gemm_fit fit = {"]
     rows += ["    .%s = %.6g," % (name, p[name]) for name in START]
     rows += ["};", "", "typedef struct fitted_tile { // in any order; where none can compute, the last one says why",
-             "    int %s;" % ", ".join(FIELDS), "} fitted_tile;", "",
+             *("    %s %s;" % ("bool" if name in ("pingpong", "swap") else "int", name) for name in FIELDS), "} fitted_tile;", "",
              "static const fitted_tile fitted_tiles[] = {"]
     rows += ["    { %s }," % ", ".join(str(c[f]) for f in FIELDS) for c in tiles]
     rows += ["};", "", "#endif", ""]

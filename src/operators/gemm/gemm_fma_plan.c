@@ -20,7 +20,7 @@ static int vector_of(const ckl_gemm_desc *d)
 {
     int vec = d->groups && !gemm_k_major((choice)d->layout, 'a') ? 1 : 4; // groups begin at any row
     for (const char *x = "ab"; *x; x++)
-        while (!gemm_k_major((choice)d->layout, *x) &&
+        while (vec > 1 && !gemm_k_major((choice)d->layout, *x) &&
                (!gemm_rows_aligned(d, *x, vec * 4) || (*x == 'b' && d->gated && d->n % vec)))
             vec /= 2;
     return vec;

@@ -60,7 +60,14 @@ static const gemm_fit fit = {
 };
 
 typedef struct fitted_tile { // in any order; where none can compute, the last one says why
-    int tile_m, tile_n, consumers, pingpong, cluster_m, cluster_n, split, swap;
+    int tile_m;
+    int tile_n;
+    int consumers;
+    bool pingpong;
+    int cluster_m;
+    int cluster_n;
+    int split;
+    bool swap;
 } fitted_tile;
 
 static const fitted_tile fitted_tiles[] = {
