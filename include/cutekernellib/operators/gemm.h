@@ -131,7 +131,8 @@ CKL_MUST_USE CKL_API ckl_status ckl_gemm_plan(ckl_device *device, const ckl_gemm
 /*
  * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of one plan that may
  * overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of large A and B in rows that are no
- * multiple of 16 bytes is not, nor that of 8-bit types and tf32 that are not K-major, and of few rows and columns and a large k.
+ * multiple of 16 bytes is not, nor that of 8-bit types and tf32 that are not K-major, of few rows and columns and a large k, of f32x3,
+ * and of large f32.
  */
 CKL_MUST_USE CKL_API ckl_status ckl_gemm_run(const ckl_plan *plan, const ckl_gemm_args *args, ckl_stream stream);
 

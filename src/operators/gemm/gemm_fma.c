@@ -9,7 +9,7 @@
 #include "operators/gemm/gemm_epilogue.h"
 #include "operators/gemm/gemm_fma.h"
 
-enum { QUAD = GEMM_FMA_QUAD, LANES_M = GEMM_FMA_LANES_M, LANES_N = GEMM_FMA_LANES_N, BYTES = 4, LANES = 32 };
+enum { QUAD = GEMM_FMA_QUAD, LANES_M = GEMM_FMA_LANES_M, LANES_N = GEMM_FMA_LANES_N, BYTES = 4 };
 
 /* Which rows of a matrix a tile has, `count` being all; of a gated B the tile's upper half is of the last columns. */
 typedef struct tile_rows {
@@ -31,8 +31,6 @@ typedef struct operand {
     val valid;                 // u32: bytes of a copy that lie in the matrix
     val at;                    // u64 variable: the K tile that is loaded next
     val advance;               // u64: bytes to the one after
-    int pitch;                 // of shared memory, elements
-    tensor rX;                 // (QUAD,COPIES): a K tile on its way through registers
 } operand;
 
 static int threads_m(const gemm_fma_config *cfg)
@@ -74,17 +72,12 @@ static val bytes_of(val elements)
     return convert(U64, mul(elements, imm64(BYTES)));
 }
 
-/*
- * K-major. Element by element: neighbours copy neighbours along K. Through registers: a thread loads four elements of K of a row, and
- * half of a warp 16 rows, so that what it stores meets no bank twice.
- */
+/* K-major: neighbours copy neighbours along K, every thread always the same element of a K tile. */
 static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
-    x->vec = cfg->registers ? QUAD : 1;
-    const int across = cfg->depth / x->vec, at_once = gemm_fma_threads(cfg) / across, of_warp = LANES / across;
-    val k = cfg->registers ? div(lane(), imm(of_warp)) : rem(thread(), imm(across));
-    val row = cfg->registers ? add(mul(warp(), imm(of_warp)), rem(lane(), imm(of_warp))) : div(thread(), imm(across));
-    k = mul(k, imm(x->vec));
+    const int at_once = gemm_fma_threads(cfg) / cfg->depth;
+    val k = rem(thread(), imm(cfg->depth)), row = div(thread(), imm(cfg->depth));
+    x->vec = 1;
     x->copies = rows / at_once;
     x->k = convert(I32, k);
     for (int i = 0; i < x->copies; i++) {
@@ -95,8 +88,6 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     x->to_step = BYTES * at_once;
     x->valid = imm_as(U32, BYTES);
     x->advance = imm_as(U64, BYTES * cfg->depth);
-    if (cfg->registers)
-        x->rX = fragment(F32, compact(shape(QUAD, x->copies)));
 }
 
 /* M- or N-major: neighbours copy neighbouring vectors of rows. */
@@ -123,7 +114,7 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
     const bool is_a = name == 'a';
     const int rows = is_a ? cfg->tile_m : cfg->tile_n, pitch = rows + QUAD,
               threads = is_a ? threads_m(cfg) : cfg->tile_n / cfg->block_n, block = is_a ? cfg->block_m : cfg->block_n;
-    operand x = { .vec = cfg->vec, .pitch = pitch };
+    operand x = { .vec = cfg->vec };
     layout ring = make_layout(shape(rows, cfg->depth, cfg->stages), stride(1, pitch, pitch * cfg->depth));
     x.sX = smem_tensor(is_a ? "A" : "B", F32, ring, 16);
     x.tCsX = tensor_with_layout(x.sX, make_layout(shape(shape(QUAD, block / QUAD), cfg->depth, cfg->stages),
@@ -137,7 +128,7 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
 }
 
 /* Starts the copies of the next K tile, of which `left` elements of K are left; those beyond are 0. */
-static void copy_tile(operand *x, val left, val stage)
+static void load_tile(operand *x, val left, val stage)
 {
     val to = add(x->to, mul(stage, x->stage_bytes)), valid = imm_as(U32, 0);
     for (int i = 0; i < x->copies && !ir_failed(); i++) {
@@ -145,47 +136,6 @@ static void copy_tile(operand *x, val left, val stage)
             valid = select(lt(add(x->k, imm_as(I32, i * x->k_step)), left), x->valid, imm_as(U32, 0));
         cp_async(add(to, imm(i * x->to_step)), add(x->at, x->from[i]), BYTES * x->vec, valid);
     }
-}
-
-/* The same to registers. */
-static void load_registers(operand *x, val left)
-{
-    IF(lt(x->k, left)) {
-        for (int i = 0; i < x->copies; i++)
-            copy(gmem_tensor(add(x->at, x->from[i]), F32, compact(leaf(QUAD))), slice(x->rX, _, i), QUAD * BYTES);
-    }
-    ELSE
-    {
-        fill(x->rX, immf(0));
-    }
-}
-
-static void store_registers(const operand *x, val stage)
-{
-    layout places = make_layout(shape(QUAD, x->copies), stride(x->pitch, x->to_step / BYTES));
-    tensor sTo = smem_view(add(x->to, mul(stage, x->stage_bytes)), F32, places); // (QUAD,COPIES)
-    for (int i = 0; i < QUAD * x->copies; i++)
-        set(sTo, i, at(x->rX, i));
-}
-
-static bool is_through_registers(const operand *x)
-{
-    return x->rX.regs != NULL;
-}
-
-/*
- * Fills a stage with the next K tile. What comes through registers was loaded when the stage before was filled, and the tile after
- * it, `left` behind by `depth`, begins to come.
- */
-static void fill_stage(operand *x, val left, val depth, val stage)
-{
-    if (is_through_registers(x)) {
-        store_registers(x, stage);
-        assign(x->at, add(x->at, x->advance));
-        load_registers(x, sub(left, depth));
-        return;
-    }
-    copy_tile(x, left, stage);
     assign(x->at, add(x->at, x->advance));
 }
 
@@ -207,17 +157,18 @@ static void load_fragments(const fragments *f, const operand *A, const operand *
 }
 
 /*
- * A quad of columns after the other, in each the rows to and fro: every multiplication shares an operand with the one before, which then
- * needs no bank. Of eight orders this one had the fewest pairs of operands in one bank: bench/notes/gemm.md.
+ * Along the longer side of the block, in the shorter one to and fro: every multiplication shares an operand with the one before, which
+ * then needs no bank. bench/notes/gemm.md has other orders.
  */
 static void multiply(const gemm_fma_config *cfg, const fragments *f, tensor acc)
 {
-    for (int q = 0; q < cfg->block_n / QUAD; q++)
-        for (int row = 0; row < cfg->block_m; row++)
-            for (int step = 0; step < QUAD; step++) {
-                int i = q % 2 ? cfg->block_m - 1 - row : row, j = q * QUAD + (row % 2 ? QUAD - 1 - step : step);
-                set(acc, coord(i, j), fma(at(f->rA, i), at(f->rB, j), at(acc, i, j)));
-            }
+    const bool by_rows = cfg->block_m >= cfg->block_n;
+    const int outer = by_rows ? cfg->block_m : cfg->block_n, inner = by_rows ? cfg->block_n : cfg->block_m;
+    for (int o = 0; o < outer; o++)
+        for (int step = 0; step < inner; step++) {
+            int n = o % 2 ? inner - 1 - step : step, i = by_rows ? o : n, j = by_rows ? n : o;
+            set(acc, coord(i, j), fma(at(f->rA, i), at(f->rB, j), at(acc, i, j)));
+        }
 }
 
 static val stage_after(const gemm_fma_config *cfg, val stage)
@@ -235,12 +186,9 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
     val depth = imm_as(I32, cfg->depth), k_tiles = convert(U32, div(add(k, imm64(cfg->depth - 1)), imm64(cfg->depth)));
     val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
     const fragments f[2] = { describe_fragments(cfg), describe_fragments(cfg) };
-    for (operand *x = A; x; x = x == A ? B : NULL)
-        if (is_through_registers(x))
-            load_registers(x, left);
     for (int s = 0; s < cfg->stages - 1; s++) {
-        fill_stage(A, left, depth, imm(s));
-        fill_stage(B, left, depth, imm(s));
+        load_tile(A, left, imm(s));
+        load_tile(B, left, imm(s));
         cp_async_commit();
         assign(left, sub(left, depth));
     }
@@ -258,9 +206,9 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
             }
             load_fragments(&f[(e + 1) % 2], A, B, (e + 1) % cfg->depth, ready);
             if (e == 0)
-                fill_stage(A, left, depth, free);
+                load_tile(A, left, free);
             if (e == 1) {
-                fill_stage(B, left, depth, free);
+                load_tile(B, left, free);
                 cp_async_commit();
                 assign(left, sub(left, depth));
             }

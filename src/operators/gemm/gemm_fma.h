@@ -4,17 +4,16 @@
 
 #include "operators/gemm/gemm_config.h"
 
-#define GEMM_FMA_CONFIG(X, owner)                                                                \
-    X(owner, int, tile_m, "128", "32 64 128 256", "rows of D of a CTA")                          \
-    X(owner, int, tile_n, "128", "32 64 128 256", "columns of D of a CTA")                       \
-    X(owner, int, block_m, "16", "4 8 16", "rows of D of a thread")                              \
-    X(owner, int, block_n, "8", "4 8 16", "columns of D of a thread")                            \
-    X(owner, int, depth, "8", "4 8 16", "elements of K in a stage")                              \
-    X(owner, int, stages, "4", "3 4 5 6", "K tiles in shared memory")                            \
-    X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")     \
-    X(owner, bool, registers, "0", "0 1", "K-major operands come in vectors, through registers") \
-    X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart")   \
-    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to groups")                          \
+#define GEMM_FMA_CONFIG(X, owner)                                                              \
+    X(owner, int, tile_m, "128", "32 64 128 256", "rows of D of a CTA")                        \
+    X(owner, int, tile_n, "128", "32 64 128 256", "columns of D of a CTA")                     \
+    X(owner, int, block_m, "16", "4 8 16", "rows of D of a thread")                            \
+    X(owner, int, block_n, "8", "4 8 16", "columns of D of a thread")                          \
+    X(owner, int, depth, "8", "4 8 16", "elements of K in a stage")                            \
+    X(owner, int, stages, "4", "3 4 5 6", "K tiles in shared memory")                          \
+    X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")   \
+    X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart") \
+    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to groups")                        \
     X(owner, int, ctas, "2", "1 2 3 4 6 8", "CTAs that an SM holds at once, which limits registers")
 
 typedef struct gemm_fma_config {
@@ -33,5 +32,14 @@ enum {
 };
 
 void gemm_fma(const void *config, int kernel);
+
+/* turned: fma behind a second kernel, which transposes K-major operands, those of a whole batch, into the workspace */
+
+#define GEMM_TURNED_PARAMS(X, owner) GEMM_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner)
+
+KERNEL_PARAMS(gemm_turned, GEMM_TURNED_PARAMS);
+
+/* Smaller problems lose more by copies than they gain. */
+#define GEMM_TURNED_FLOPS 8e9
 
 #endif

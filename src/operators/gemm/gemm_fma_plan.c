@@ -1,4 +1,6 @@
 /* gemm_fma_plan.c - the host side of the kernel that multiplies f32 without tensor cores. */
+#include <string.h>
+
 #include "base/math.h"
 #include "operators/gemm/gemm_fma.h"
 #include "operators/gemm/gemm_plan.h"
@@ -24,15 +26,6 @@ static int vector_of(const ckl_gemm_desc *d)
     return vec;
 }
 
-/* Do rows of K-major operands consist of whole vectors of four elements? */
-static bool has_vectors(const ckl_gemm_desc *d)
-{
-    for (const char *x = "ab"; *x; x++)
-        if (gemm_k_major((choice)d->layout, *x) && !gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
-            return false;
-    return d->k % GEMM_FMA_QUAD == 0;
-}
-
 /* Are rows of the matrices that the epilogue reads and writes whole quads? */
 static bool is_whole(const ckl_gemm_desc *d)
 {
@@ -48,8 +41,11 @@ static ckl_status choose_fma(const void *desc, const ckl_device_info *device, vo
     c->epilogue = gemm_epilogue_of(d);
     c->vec = vector_of(d);
     c->whole = is_whole(d);
-    c->registers = d->layout != CKL_GEMM_TN && has_vectors(d);
     c->grouped = d->groups > 0;
+    if (d->layout == CKL_GEMM_TN) { // 2581 us at 4096^3, 16 x 8 2640; of K-major operands 16 x 8 is faster
+        c->block_m = 8;
+        c->block_n = 16;
+    }
     if (tiles_of(d, c) < device->sm_count) {
         c->tile_m = c->tile_n = 64;
         c->block_m = c->block_n = 8;
@@ -62,11 +58,9 @@ static ckl_status choose_fma(const void *desc, const ckl_device_info *device, vo
 static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 {
     const int rows = name == 'a' ? c->tile_m : c->tile_n, threads = gemm_fma_threads(c);
-    if (gemm_k_major((choice)d->layout, name)) {
-        const int across = c->registers ? c->depth / GEMM_FMA_QUAD : c->depth; // threads along K
-        return across > 0 && threads % across == 0 && rows % (threads / across) == 0 &&
-               rows * across / threads <= GEMM_FMA_COPIES;
-    }
+    if (gemm_k_major((choice)d->layout, name))
+        return threads % c->depth == 0 && rows % (threads / c->depth) == 0 &&
+               rows * c->depth / threads <= GEMM_FMA_COPIES;
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
 }
 
@@ -109,9 +103,6 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     if (c->vec > vector_of(d))
         FAIL(CKL_UNSUPPORTED, "gemm fma: rows of A and B start at multiples of %d elements, vec=%d wants more",
              vector_of(d), c->vec);
-    if (c->registers && !has_vectors(d))
-        FAIL(CKL_UNSUPPORTED,
-             "gemm fma: K-major rows of A or B are not whole vectors of 16 bytes: registers=0 copies elements");
     if (c->whole && !is_whole(d))
         FAIL(CKL_UNSUPPORTED, "gemm fma: rows of C, D or X are not whole vectors of 16 bytes: whole=0 stores elements");
     const int64_t need = (int64_t)c->stages * c->depth * (c->tile_m + c->tile_n + 2 * GEMM_FMA_QUAD) * 4;
@@ -123,24 +114,25 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     return CKL_OK;
 }
 
-static ckl_status launch_fma(const ckl_plan *plan, const void *args, ckl_stream stream)
+static ckl_status check_alignment(const char *who, const ckl_gemm_desc *d, const gemm_fma_config *c,
+                                  const ckl_gemm_args *x)
 {
-    const ckl_gemm_desc *d = plan->desc;
-    const ckl_gemm_args *x = args;
-    const gemm_fma_config *c = plan->config;
     const choice layout = (choice)d->layout;
-    const int k_major = c->registers ? TMA_ALIGNMENT : 4, m_major = 4 * c->vec;
-    if ((uintptr_t)x->a % (uintptr_t)(gemm_k_major(layout, 'a') ? k_major : m_major) ||
-        (uintptr_t)x->b % (uintptr_t)(gemm_k_major(layout, 'b') ? k_major : m_major))
-        FAIL(CKL_INVALID,
-             "gemm fma: a=%p or b=%p is not aligned to 16 bytes; config='vec=1 registers=0' takes any alignment", x->a,
-             x->b);
+    if (!PLAN_ALIGNED(4 * c->vec, gemm_k_major(layout, 'a') ? NULL : x->a, gemm_k_major(layout, 'b') ? NULL : x->b))
+        FAIL(CKL_INVALID, "gemm %s: a=%p or b=%p is not aligned to %d bytes; config='vec=1' takes any alignment", who,
+             x->a, x->b, 4 * c->vec);
     if (c->whole && !PLAN_ALIGNED(TMA_ALIGNMENT, x->c, x->d, x->x))
         FAIL(CKL_INVALID,
-             "gemm fma: c=%p, d=%p or x=%p is not aligned to 16 bytes; config='whole=0' takes any alignment", x->c,
+             "gemm %s: c=%p, d=%p or x=%p is not aligned to 16 bytes; config='whole=0' takes any alignment", who, x->c,
              x->d, x->x);
-    const gemm_params params = gemm_params_of(d, args);
-    return plan_launch(plan, 0, (plan_grid){ .x = tiles_of(d, c) }, &params, stream);
+    return CKL_OK;
+}
+
+static ckl_status launch_fma(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    TRY(check_alignment("fma", plan->desc, plan->config, args));
+    const gemm_params params = gemm_params_of(plan->desc, args);
+    return plan_launch(plan, 0, (plan_grid){ .x = tiles_of(plan->desc, plan->config) }, &params, stream);
 }
 
 static const field fma_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_fma_config, epilogue)) //
@@ -150,4 +142,133 @@ const implementation gemm_fma_implementation = {
     IMPLEMENTATION_PARTS(gemm, fma),
     .summary = "f32 as it is: tiles by cp.async, blocks of D in registers; rows of any pitch; from sm_80 on",
     .params = &gemm_param_list,
+};
+
+/* turned: the same of M- and N-major operands, where four rows come in a copy; those that are K-major are transposed first */
+
+static ckl_gemm_desc turned_desc(const ckl_gemm_desc *d)
+{
+    ckl_gemm_desc t = *d;
+    struct {
+        char name;
+        int64_t *ld, *stride;
+    } const matrices[] = { { 'a', &t.lda, &t.stride_a }, { 'b', &t.ldb, &t.stride_b } };
+    t.layout = CKL_GEMM_TN;
+    for (int i = 0; i < COUNT_OF(matrices); i++) {
+        const gemm_matrix x = gemm_matrix_of(&t, matrices[i].name);
+        if (!gemm_k_major((choice)d->layout, matrices[i].name))
+            continue;
+        *matrices[i].ld = round_up(x.cols, GEMM_PITCH_BYTES / (int64_t)sizeof(float));
+        *matrices[i].stride = d->batch > 1 ? x.rows * *matrices[i].ld : 0;
+    }
+    return t;
+}
+
+static gemm_fma_config products_of(const gemm_fma_config *c)
+{
+    gemm_fma_config products = *c;
+    products.epilogue.layout = CKL_GEMM_TN;
+    return products;
+}
+
+/* Bytes of the copies of an operand: 0 where there is none. */
+static int64_t copy_bytes(const ckl_gemm_desc *d, char name)
+{
+    const ckl_gemm_desc t = turned_desc(d);
+    const gemm_matrix x = gemm_matrix_of(&t, name);
+    return gemm_k_major((choice)d->layout, name) ? d->batch * x.rows * x.ld * (int64_t)sizeof(float) : 0;
+}
+
+static ckl_status choose_turned(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_gemm_desc *d = desc, turned = turned_desc(d);
+    if (2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_TURNED_FLOPS)
+        FAIL(CKL_UNSUPPORTED, "gemm turned: copies cost more than they save in a problem of %g products",
+             (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
+    TRY(choose_fma(&turned, device, config));
+    ((gemm_fma_config *)config)->epilogue = gemm_epilogue_of(d);
+    return CKL_OK;
+}
+
+static ckl_status admit_turned(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc, turned = turned_desc(d);
+    const gemm_fma_config products = products_of(config);
+    TRY(gemm_check_epilogue("turned", d, &((const gemm_fma_config *)config)->epilogue));
+    if (d->layout == CKL_GEMM_TN)
+        FAIL(CKL_UNSUPPORTED, "gemm turned: A and B lie as fma likes them already");
+    if (d->groups)
+        FAIL(CKL_UNSUPPORTED, "gemm turned: groups=%" PRId64 " are multiplied by fma as they lie", d->groups);
+    return admit_fma(&turned, device, &products);
+}
+
+static int64_t workspace_turned(const ckl_plan *plan)
+{
+    return round_up(copy_bytes(plan->desc, 'a'), PLAN_WORKSPACE_ALIGNMENT) + copy_bytes(plan->desc, 'b');
+}
+
+/* Adds copy number i to a launch; returns its CTAs. */
+static int64_t add_copy(gemm_turned_params *p, int i, const ckl_gemm_desc *d, char name, const void *from, void *to)
+{
+    const ckl_gemm_desc turned = turned_desc(d);
+    const gemm_matrix x = gemm_matrix_of(d, name);
+    p->from[i] = from;
+    p->from_ld[i] = x.ld;
+    p->from_stride[i] = x.stride;
+    p->to[i] = to;
+    p->to_ld[i] = gemm_matrix_of(&turned, name).ld;
+    p->copy_rows[i] = x.rows;
+    p->copy_length[i] = x.cols;
+    p->turned[i] = 1;
+    return d->batch * ceil_div(x.rows, GEMM_TURN_TILE) * ceil_div(x.cols, GEMM_TURN_TILE);
+}
+
+static ckl_status launch_turned(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_gemm_desc *d = plan->desc, turned = turned_desc(d);
+    const gemm_fma_config *c = plan->config;
+    ckl_gemm_args x = *(const ckl_gemm_args *)args;
+    gemm_turned_params p = { 0 };
+    char *to = plan_workspace(plan, x.workspace);
+    int64_t ctas = 0, copies = 0;
+    if (copy_bytes(d, 'a')) {
+        ctas = add_copy(&p, (int)copies++, d, 'a', x.a, to);
+        x.a = to;
+        to += round_up(copy_bytes(d, 'a'), PLAN_WORKSPACE_ALIGNMENT);
+    }
+    p.second = (uint32_t)ctas;
+    if (copy_bytes(d, 'b')) {
+        ctas += add_copy(&p, (int)copies++, d, 'b', x.b, to);
+        x.b = to;
+    }
+    p.second = copies == 1 ? (uint32_t)ctas : p.second;
+    TRY(check_alignment("turned", &turned, c, &x));
+    TRY(plan_launch(plan, 1, (plan_grid){ .x = ctas }, &p, stream));
+    const gemm_params params = gemm_params_of(&turned, &x);
+    memcpy(&p, &params, sizeof params); // both lists begin with these
+    return plan_launch(plan, 0, (plan_grid){ .x = tiles_of(&turned, c) }, &p, stream);
+}
+
+static void describe_turned(const void *config, int kernel)
+{
+    const gemm_fma_config products = products_of(config);
+    if (kernel == 0)
+        gemm_fma(&products, 0);
+    else
+        gemm_repitch(&(gemm_sm90_config){ .epilogue = products.epilogue });
+}
+
+const implementation gemm_turned_implementation = {
+    .name = "turned",
+    .summary = "fma behind a kernel that transposes K-major A and B; Hopper",
+    .config_bytes = sizeof(gemm_fma_config),
+    .config = FIELD_TABLE(fma_fields),
+    .choose = choose_turned,
+    .admit = admit_turned,
+    .describe = describe_turned,
+    .kernels = 2,
+    .params = &gemm_turned_param_list,
+    .target = IR_SM90A,
+    .workspace_bytes = workspace_turned,
+    .launch = launch_turned,
 };
