@@ -99,6 +99,7 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
         FAIL(CKL_UNSUPPORTED,
              "gemm sm90: gated products want a K-major B in tiles of 2x16 columns, without swap, split and "
              "clusters along M");
+    // NOTE: on an H200 TMA ends with an illegal instruction where a box begins inside 16 bytes of a row: groups at row 70, not at 72.
     if (c->groups && !gemm_k_major(layout, 'a'))
         FAIL(CKL_UNSUPPORTED, "gemm sm90: rows of groups start anywhere, which TMA takes of a K-major A alone");
     if (c->prefetch && !k_major[0])

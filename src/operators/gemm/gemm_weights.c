@@ -1,5 +1,5 @@
 /*
- * gemm_weights.c - few rows of 16-bit floats times weights of 8 or 4 bits, at the speed of memory; for every GPU from sm_80 on.
+ * gemm_weights.c - few rows of 16-bit floats times weights of 8 or 4 bits; for every GPU from sm_80 on.
  *
  * A CTA computes D^T = B * A^T for some rows of B, which its warps share out along K in tiles of 128. Every lane copies what it
  * multiplies itself, so that copies need no barrier: along K a lane has a quarter of a tile, which is another order of the sums

@@ -80,6 +80,6 @@ static const field weights_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_weight
 
 const implementation gemm_weights_implementation = {
     IMPLEMENTATION_PARTS(gemm, weights),
-    .summary = "few rows of 16 bits by weights of 8 or 4: at memory speed, by mma.sync; from sm_80 on",
+    .summary = "few rows of 16 bits by weights of 8 or 4, by mma.sync; from sm_80 on",
     .params = &gemm_param_list,
 };
