@@ -1,4 +1,6 @@
 /* assemble.c - running ptxas on one kernel and reading what it says. */
+#define _GNU_SOURCE // pipe2
+
 #include "lab/assemble.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* cores.c - the affinity mask, and the limits of control groups of both versions. */
+#define _GNU_SOURCE // sched_getaffinity
+
 #include "lab/cores.h"
 
 #include <math.h>

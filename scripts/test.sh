@@ -19,6 +19,7 @@ log=$(mktemp)
 trap 'rm -f "$log" "$log".*' EXIT
 export CKL_TUNED=off           # what this user has tuned is not what is tested
 export OMP_WAIT_POLICY=passive # spinning threads starve each other where cores are few or busy
+TIMEFORMAT='%U + %S'           # the cost of each group, however busy the machine is
 passed=0
 failed=0
 
@@ -28,7 +29,7 @@ run() {
     local name=$1 begin=$SECONDS status p=0 f=0
     shift
     echo "== $name"
-    "$@" >"$log" 2>&1
+    { time "$@" >"$log" 2>&1; } 2>"$log.cpu"
     status=$?
     if [[ $(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -1) =~ ^([0-9]+)\ passed,\ ([0-9]+) ]]; then
         p=${BASH_REMATCH[1]} f=${BASH_REMATCH[2]}
@@ -42,7 +43,7 @@ run() {
     else
         grep -E '^(skipped|[0-9]+ declined|[0-9]+ left)' "$log"
     fi
-    echo "   $p passed, $f failed, $((SECONDS - begin)) s"
+    echo "   $p passed, $f failed, $((SECONDS - begin)) s, $(<"$log.cpu") s of a core"
 }
 
 unit() { # cmocka counts tests in its own words
@@ -116,7 +117,7 @@ new_operators() { # a copy of each kind compiles
         "$folder/scripts/new-operator" "fresh$kind" --like "$kind" || status=1
     done
     for file in "$folder"/src/operators/fresh*/*.c; do
-        "${CC:-cc}" -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -I"$folder/include" -I"$folder/src" -fsyntax-only "$file" || status=1
+        "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -I"$folder/include" -I"$folder/src" -fsyntax-only "$file" || status=1
     done
     rm -r "$folder"
     return $status

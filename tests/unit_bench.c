@@ -1,4 +1,6 @@
 /* unit_bench.c - whole races of an operator and a peer whose times are ordered, on a device whose clock is counted. */
+#define _GNU_SOURCE // nftw, for temporary_folder.h
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,6 +5,8 @@
  * The program is linked with its own malloc(), calloc(), realloc(), aligned_alloc(), strdup() and free() around those of the
  * system, for the library's calls and its own; those of other libraries are not seen.
  */
+#define _GNU_SOURCE // nftw, for temporary_folder.h
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,6 @@
 /* folder.c - walks a path from the root and judges every folder on it. */
+#define _GNU_SOURCE // O_PATH
+
 #include "base/folder.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* cubin_cache.c - the folder, its entries, and which of them leave. */
+#define _GNU_SOURCE // secure_getenv
+
 #include "device/cubin_cache.h"
 
 #include <dirent.h>

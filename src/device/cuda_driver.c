@@ -1,4 +1,6 @@
 /* cuda_driver.c - finds the driver's functions in libcuda.so.1. */
+#define _GNU_SOURCE // dladdr
+
 #include "device/cuda_driver.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,6 @@
 /* warm.c - kernels of problem lines, prepared on several threads. */
+#define _GNU_SOURCE // sched_getaffinity
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* tuned.c - the sources of tuned lines, read once, and the table of each operator, made when it is first planned. */
+#define _GNU_SOURCE // secure_getenv
+
 #include "plan/tuned.h"
 
 #include <pthread.h>

@@ -1,4 +1,6 @@
 /* tuned_file.c - where the user's store lies, and reading it without trusting who wrote it. */
+#define _GNU_SOURCE // secure_getenv
+
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>

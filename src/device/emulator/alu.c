@@ -4,69 +4,71 @@
 #include "device/emulator/lanes.h"
 
 /* A function of up to three operands, T in and R out; `expr` sees x, y and z of one lane. */
-#define LANEWISE(name, R, T, count, expr)                                                  \
-    WIDE static void name(void *out, const void *in_x, const void *in_y, const void *in_z) \
+#define FUNCTION(attributes, name, R, T, expr)                                                   \
+    attributes static void name(void *out, const void *in_x, const void *in_y, const void *in_z) \
+    {                                                                                            \
+        const T *xs = in_x, *ys = in_y, *zs = in_z;                                              \
+        R *ds = out;                                                                             \
+        EACH_LANE(i) {                                                                           \
+            T x = xs[i], y = ys[i], z = zs[i];                                                   \
+            (void)x, (void)y, (void)z;                                                           \
+            ds[i] = (R)(expr);                                                                   \
+        }                                                                                        \
+    }
+#define LANEWISE(name, R, T, expr) FUNCTION(WIDE, name, R, T, expr)
+
+/* Divisions and functions of the C library, which have no vector form: one version, for every instruction set. */
+#define SCALAR(name, T, expr) FUNCTION(, name, T, T, expr)
+
+/* Integers of W bits, with or without a sign: sums wrap. */
+#define WORDS(t, U, W)                                              \
+    LANEWISE(add_##t, U, U, x + y)                                  \
+    LANEWISE(sub_##t, U, U, x - y)                                  \
+    LANEWISE(mul_##t, U, U, (uint64_t)x *(uint64_t)y)               \
+    LANEWISE(fma_##t, U, U, (uint64_t)x *(uint64_t)y + (uint64_t)z) \
+    LANEWISE(neg_##t, U, U, 0 - x)                                  \
+    LANEWISE(not_##t, U, U, ~x)                                     \
+    LANEWISE(and_##t, U, U, x &y)                                   \
+    LANEWISE(or_##t, U, U, x | y)                                   \
+    LANEWISE(xor_##t, U, U, x ^ y)                                  \
+    EQUALITIES(t, U)                                                \
+    SHIFT(shl_##t, U, W, 0, (U)x << (n & (W - 1)))
+
+/* And what depends on the sign; U is the unsigned type of T. */
+#define INTEGERS(t, T, U, W, negative)                         \
+    LANEWISE(smaller_##t, T, T, x < y ? x : y)                 \
+    LANEWISE(larger_##t, T, T, x > y ? x : y)                  \
+    LANEWISE(abs_##t, T, T, (negative) ? (U)(0 - (U)x) : (U)x) \
+    SCALAR(div_##t, T, quotient_##t(x, y))                     \
+    SCALAR(rem_##t, T, remainder_##t(x, y))                    \
+    ORDERS(t, T)                                               \
+    SHIFT(shr_##t, T, W, (negative) ? -1 : 0, x >> (n & (W - 1)))
+
+/* The shift count n is a 32-bit operand beside a value of W bits; from W on the result is `beyond`. */
+#define SHIFT(name, T, W, beyond, expr)                                                    \
+    WIDE static void name(void *out, const void *in_x, const void *in_n, const void *in_z) \
     {                                                                                      \
-        const T *xs = in_x, *ys = in_y, *zs = in_z;                                        \
-        R *ds = out;                                                                       \
-        EACH_OF(i, count) {                                                                \
-            T x = xs[i], y = ys[i], z = zs[i];                                             \
-            (void)x, (void)y, (void)z;                                                     \
-            ds[i] = (R)(expr);                                                             \
+        const T *xs = in_x;                                                                \
+        const lane_u32 *counts = in_n;                                                     \
+        T *d = out;                                                                        \
+        (void)in_z;                                                                        \
+        EACH_LANE(i) {                                                                     \
+            T x = xs[i];                                                                   \
+            uint32_t n = counts[i];                                                        \
+            d[i] = (T)(n >= W ? (T)(beyond) : (T)(expr));                                  \
         }                                                                                  \
     }
 
-/* Integers of W bits; U is the unsigned type, T the type of the op, so that sums wrap and comparisons have their sign. */
-#define INTEGERS(t, T, U, W, negative)                                     \
-    LANEWISE(add_##t, T, T, LANES, (U)((U)x + (U)y))                       \
-    LANEWISE(sub_##t, T, T, LANES, (U)((U)x - (U)y))                       \
-    LANEWISE(mul_##t, T, T, LANES, (uint64_t)x *(uint64_t)y)               \
-    LANEWISE(fma_##t, T, T, LANES, (uint64_t)x *(uint64_t)y + (uint64_t)z) \
-    LANEWISE(smaller_##t, T, T, LANES, x < y ? x : y)                      \
-    LANEWISE(larger_##t, T, T, LANES, x > y ? x : y)                       \
-    LANEWISE(neg_##t, T, T, LANES, (U)(0 - (U)x))                          \
-    LANEWISE(abs_##t, T, T, LANES, (negative) ? (U)(0 - (U)x) : (U)x)      \
-    LANEWISE(not_##t, T, T, LANES, ~x)                                     \
-    LANEWISE(and_##t, T, T, LANES, x &y)                                   \
-    LANEWISE(or_##t, T, T, LANES, x | y)                                   \
-    LANEWISE(xor_##t, T, T, LANES, x ^ y)                                  \
-    LANEWISE(div_##t, T, T, LANES, quotient_##t(x, y))                     \
-    LANEWISE(rem_##t, T, T, LANES, remainder_##t(x, y))                    \
-    COMPARISONS(t, T)                                                      \
-    SHIFTS(t, T, U, W, negative)
-
-/* The shift count is a 32-bit operand beside a value of another width. */
-#define SHIFTS(t, T, U, W, negative)                                                          \
-    WIDE static void shl_##t(void *out, const void *in_x, const void *in_y, const void *in_z) \
-    {                                                                                         \
-        const T *x = in_x;                                                                    \
-        const lane_u32 *n = in_y;                                                             \
-        T *d = out;                                                                           \
-        (void)in_z;                                                                           \
-        EACH_LANE(i)                                                                          \
-            d[i] = (T)(n[i] >= W ? 0 : (U)((U)x[i] << (n[i] & (W - 1))));                     \
-    }                                                                                         \
-    WIDE static void shr_##t(void *out, const void *in_x, const void *in_y, const void *in_z) \
-    {                                                                                         \
-        const T *xs = in_x;                                                                   \
-        const lane_u32 *n = in_y;                                                             \
-        T *d = out;                                                                           \
-        (void)in_z;                                                                           \
-        EACH_LANE(i) {                                                                        \
-            T x = xs[i];                                                                      \
-            T sign = (T)((negative) ? -1 : 0);                                                \
-            d[i] = (T)(n[i] >= W ? sign : (T)(x >> (n[i] & (W - 1))));                        \
-        }                                                                                     \
-    }
-
 /* Results are predicates. NE is true of NaNs, the others are false. */
-#define COMPARISONS(t, T)                                             \
-    LANEWISE(eq_##t, lane_u8, T, LANES, VALUE_##t(x) == VALUE_##t(y)) \
-    LANEWISE(ne_##t, lane_u8, T, LANES, VALUE_##t(x) != VALUE_##t(y)) \
-    LANEWISE(lt_##t, lane_u8, T, LANES, VALUE_##t(x) < VALUE_##t(y))  \
-    LANEWISE(le_##t, lane_u8, T, LANES, VALUE_##t(x) <= VALUE_##t(y)) \
-    LANEWISE(gt_##t, lane_u8, T, LANES, VALUE_##t(x) > VALUE_##t(y))  \
-    LANEWISE(ge_##t, lane_u8, T, LANES, VALUE_##t(x) >= VALUE_##t(y))
+#define EQUALITIES(t, T)                                       \
+    LANEWISE(eq_##t, lane_u8, T, VALUE_##t(x) == VALUE_##t(y)) \
+    LANEWISE(ne_##t, lane_u8, T, VALUE_##t(x) != VALUE_##t(y))
+#define ORDERS(t, T)                                           \
+    LANEWISE(lt_##t, lane_u8, T, VALUE_##t(x) < VALUE_##t(y))  \
+    LANEWISE(le_##t, lane_u8, T, VALUE_##t(x) <= VALUE_##t(y)) \
+    LANEWISE(gt_##t, lane_u8, T, VALUE_##t(x) > VALUE_##t(y))  \
+    LANEWISE(ge_##t, lane_u8, T, VALUE_##t(x) >= VALUE_##t(y))
+#define COMPARISONS(t, T) EQUALITIES(t, T) ORDERS(t, T)
 
 #define VALUE_i16(x)  (x)
 #define VALUE_u16(x)  (x)
@@ -97,6 +99,9 @@ DIVISIONS(u32, uint32_t, false)
 DIVISIONS(i64, int64_t, x == INT64_MIN && y == -1)
 DIVISIONS(u64, uint64_t, false)
 
+WORDS(u16, lane_u16, 16)
+WORDS(u32, lane_u32, 32)
+WORDS(u64, lane_u64, 64)
 INTEGERS(i16, lane_i16, uint16_t, 16, x < 0)
 INTEGERS(u16, lane_u16, uint16_t, 16, false)
 INTEGERS(i32, lane_i32, uint32_t, 32, x < 0)
@@ -116,17 +121,17 @@ static inline uint32_t permute_bytes(uint32_t x, uint32_t y, uint32_t selector)
     }
     return out;
 }
-LANEWISE(prmt_u32, lane_u32, lane_u32, LANES, permute_bytes(x, y, z))
+LANEWISE(prmt_u32, lane_u32, lane_u32, permute_bytes(x, y, z))
 
-LANEWISE(mul_hi_i32, lane_i32, lane_i32, LANES, (int64_t)x *y >> 32)
-LANEWISE(mul_hi_u32, lane_u32, lane_u32, LANES, (uint64_t)x *y >> 32)
-LANEWISE(mul_hi_i64, lane_i64, lane_i64, LANES, (wide_int)x *y >> 64)
-LANEWISE(mul_hi_u64, lane_u64, lane_u64, LANES, (wide_unsigned)x *y >> 64)
+LANEWISE(mul_hi_i32, lane_i32, lane_i32, (int64_t)x *y >> 32)
+LANEWISE(mul_hi_u32, lane_u32, lane_u32, (uint64_t)x *y >> 32)
+LANEWISE(mul_hi_i64, lane_i64, lane_i64, (wide_int)x *y >> 64)
+LANEWISE(mul_hi_u64, lane_u64, lane_u64, (wide_unsigned)x *y >> 64)
 
-LANEWISE(not_pred, lane_u8, lane_u8, LANES, !x)
-LANEWISE(and_pred, lane_u8, lane_u8, LANES, x &y)
-LANEWISE(or_pred, lane_u8, lane_u8, LANES, x | y)
-LANEWISE(xor_pred, lane_u8, lane_u8, LANES, x ^ y)
+LANEWISE(not_pred, lane_u8, lane_u8, !x)
+LANEWISE(and_pred, lane_u8, lane_u8, x &y)
+LANEWISE(or_pred, lane_u8, lane_u8, x | y)
+LANEWISE(xor_pred, lane_u8, lane_u8, x ^ y)
 COMPARISONS(pred, lane_u8)
 
 /* Floats. Arithmetic that makes a NaN makes the GPU's, whatever the host's would be: seen on an H200. */
@@ -136,20 +141,20 @@ static inline float canonical(float x)
     return x != x ? float_of_bits(0x7fffffff) : x;
 }
 
-LANEWISE(add_f32, lane_f32, lane_f32, LANES, canonical(x + y))
-LANEWISE(sub_f32, lane_f32, lane_f32, LANES, canonical(x - y))
-LANEWISE(mul_f32, lane_f32, lane_f32, LANES, canonical(x *y))
-LANEWISE(fma_f32, lane_f32, lane_f32, LANES, canonical(fmaf(x, y, z)))
-LANEWISE(div_f32, lane_f32, lane_f32, LANES, canonical(x / y))
-LANEWISE(neg_f32, lane_u32, lane_u32, LANES, x ^ 0x80000000)
-LANEWISE(abs_f32, lane_u32, lane_u32, LANES, x & 0x7fffffff)
-LANEWISE(min_f32_number, lane_f32, lane_f32, LANES, canonical(min_f32(x, y, false)))
-LANEWISE(max_f32_number, lane_f32, lane_f32, LANES, canonical(max_f32(x, y, false)))
-LANEWISE(min_f32_nan, lane_f32, lane_f32, LANES, canonical(min_f32(x, y, true)))
-LANEWISE(max_f32_nan, lane_f32, lane_f32, LANES, canonical(max_f32(x, y, true)))
+LANEWISE(add_f32, lane_f32, lane_f32, canonical(x + y))
+LANEWISE(sub_f32, lane_f32, lane_f32, canonical(x - y))
+LANEWISE(mul_f32, lane_f32, lane_f32, canonical(x *y))
+LANEWISE(fma_f32, lane_f32, lane_f32, canonical(fmaf(x, y, z)))
+LANEWISE(div_f32, lane_f32, lane_f32, canonical(x / y))
+LANEWISE(neg_f32, lane_u32, lane_u32, x ^ 0x80000000)
+LANEWISE(abs_f32, lane_u32, lane_u32, x & 0x7fffffff)
+LANEWISE(min_f32_number, lane_f32, lane_f32, canonical(min_f32(x, y, false)))
+LANEWISE(max_f32_number, lane_f32, lane_f32, canonical(max_f32(x, y, false)))
+LANEWISE(min_f32_nan, lane_f32, lane_f32, canonical(min_f32(x, y, true)))
+LANEWISE(max_f32_nan, lane_f32, lane_f32, canonical(max_f32(x, y, true)))
 COMPARISONS(f32, lane_f32)
-LANEWISE(sqrt_f32, lane_f32, lane_f32, LANES, canonical(sqrtf(x)))
-LANEWISE(rcp_f32, lane_f32, lane_f32, LANES, canonical(1 / x))
+LANEWISE(sqrt_f32, lane_f32, lane_f32, canonical(sqrtf(x)))
+LANEWISE(rcp_f32, lane_f32, lane_f32, canonical(1 / x))
 
 /* Subnormals to a zero of their sign. */
 static inline float flush(float x)
@@ -158,14 +163,14 @@ static inline float flush(float x)
 }
 
 /* Through double and rounded once more: correctly rounded but for a few arguments in 2^29. */
-LANEWISE(rsqrt_f32, lane_f32, lane_f32, LANES, canonical((float)(1 / sqrt((double)x))))
-LANEWISE(ex2_f32, lane_f32, lane_f32, LANES, canonical((float)(exp2((double)x))))
-LANEWISE(ex2_f32_ftz, lane_f32, lane_f32, LANES, canonical(flush((float)exp2((double)flush(x)))))
-LANEWISE(rcp_f32_ftz, lane_f32, lane_f32, LANES, canonical(flush(1 / flush(x))))
-LANEWISE(lg2_f32, lane_f32, lane_f32, LANES, canonical((float)(log2((double)x))))
-LANEWISE(tanh_f32, lane_f32, lane_f32, LANES, canonical((float)(tanh((double)x))))
-LANEWISE(sin_f32, lane_f32, lane_f32, LANES, canonical((float)(sin((double)x))))
-LANEWISE(cos_f32, lane_f32, lane_f32, LANES, canonical((float)(cos((double)x))))
+LANEWISE(rsqrt_f32, lane_f32, lane_f32, canonical((float)(1 / sqrt((double)x))))
+SCALAR(ex2_f32, lane_f32, canonical((float)(exp2((double)x))))
+SCALAR(ex2_f32_ftz, lane_f32, canonical(flush((float)exp2((double)flush(x)))))
+LANEWISE(rcp_f32_ftz, lane_f32, lane_f32, canonical(flush(1 / flush(x))))
+SCALAR(lg2_f32, lane_f32, canonical((float)(log2((double)x))))
+SCALAR(tanh_f32, lane_f32, canonical((float)(tanh((double)x))))
+SCALAR(sin_f32, lane_f32, canonical((float)(sin((double)x))))
+SCALAR(cos_f32, lane_f32, canonical((float)(cos((double)x))))
 
 /* -0 below +0, which fmin and fmax leave open. */
 static inline double min_f64(double x, double y)
@@ -178,49 +183,58 @@ static inline double max_f64(double x, double y)
     return x == y ? (signbit(x) ? y : x) : fmax(x, y);
 }
 
-LANEWISE(add_f64, lane_f64, lane_f64, LANES, x + y)
-LANEWISE(sub_f64, lane_f64, lane_f64, LANES, x - y)
-LANEWISE(mul_f64, lane_f64, lane_f64, LANES, x *y)
-LANEWISE(fma_f64, lane_f64, lane_f64, LANES, fma(x, y, z))
-LANEWISE(div_f64, lane_f64, lane_f64, LANES, x / y)
-LANEWISE(neg_f64, lane_u64, lane_u64, LANES, x ^ 0x8000000000000000)
-LANEWISE(abs_f64, lane_u64, lane_u64, LANES, x & 0x7fffffffffffffff)
-LANEWISE(min_f64_number, lane_f64, lane_f64, LANES, min_f64(x, y))
-LANEWISE(max_f64_number, lane_f64, lane_f64, LANES, max_f64(x, y))
-LANEWISE(min_f64_nan, lane_f64, lane_f64, LANES, x != x || y != y ? (double)NAN : min_f64(x, y))
-LANEWISE(max_f64_nan, lane_f64, lane_f64, LANES, x != x || y != y ? (double)NAN : max_f64(x, y))
-LANEWISE(sqrt_f64, lane_f64, lane_f64, LANES, sqrt(x))
-LANEWISE(rcp_f64, lane_f64, lane_f64, LANES, 1 / x)
+LANEWISE(add_f64, lane_f64, lane_f64, x + y)
+LANEWISE(sub_f64, lane_f64, lane_f64, x - y)
+LANEWISE(mul_f64, lane_f64, lane_f64, x *y)
+LANEWISE(fma_f64, lane_f64, lane_f64, fma(x, y, z))
+LANEWISE(div_f64, lane_f64, lane_f64, x / y)
+LANEWISE(neg_f64, lane_u64, lane_u64, x ^ 0x8000000000000000)
+LANEWISE(abs_f64, lane_u64, lane_u64, x & 0x7fffffffffffffff)
+LANEWISE(min_f64_number, lane_f64, lane_f64, min_f64(x, y))
+LANEWISE(max_f64_number, lane_f64, lane_f64, max_f64(x, y))
+LANEWISE(min_f64_nan, lane_f64, lane_f64, x != x || y != y ? (double)NAN : min_f64(x, y))
+LANEWISE(max_f64_nan, lane_f64, lane_f64, x != x || y != y ? (double)NAN : max_f64(x, y))
+LANEWISE(sqrt_f64, lane_f64, lane_f64, sqrt(x))
+LANEWISE(rcp_f64, lane_f64, lane_f64, 1 / x)
 COMPARISONS(f64, lane_f64)
 
 /*
- * 16-bit floats, alone and in pairs (which are 64 of them). f32 holds enough bits that rounding a sum twice is harmless;
- * products and fused sums go through double, rounded to odd.
+ * 16-bit floats. f32 holds enough bits that rounding a sum twice is harmless; products and fused sums go through double, rounded
+ * to odd.
  */
-#define HALVES(t, h, count)                                                                                            \
-    LANEWISE(add_##t, lane_u16, lane_u16, count, h##_narrow(h##_widen(x) + h##_widen(y)))                              \
-    LANEWISE(sub_##t, lane_u16, lane_u16, count, h##_narrow(h##_widen(x) - h##_widen(y)))                              \
-    LANEWISE(mul_##t, lane_u16, lane_u16, count,                                                                       \
-             h##_narrow(narrow_to_odd((double)h##_widen(x) * (double)h##_widen(y))))                                   \
-    LANEWISE(fma_##t, lane_u16, lane_u16, count,                                                                       \
-             h##_narrow(narrow_to_odd(add_to_odd((double)h##_widen(x) * (double)h##_widen(y), (double)h##_widen(z))))) \
-    LANEWISE(neg_##t, lane_u16, lane_u16, count, x ^ 0x8000)                                                           \
-    LANEWISE(abs_##t, lane_u16, lane_u16, count, x & 0x7fff)                                                           \
-    LANEWISE(min_##t##_number, lane_u16, lane_u16, count, h##_narrow(min_f32(h##_widen(x), h##_widen(y), false)))      \
-    LANEWISE(max_##t##_number, lane_u16, lane_u16, count, h##_narrow(max_f32(h##_widen(x), h##_widen(y), false)))      \
-    LANEWISE(min_##t##_nan, lane_u16, lane_u16, count, h##_narrow(min_f32(h##_widen(x), h##_widen(y), true)))          \
-    LANEWISE(max_##t##_nan, lane_u16, lane_u16, count, h##_narrow(max_f32(h##_widen(x), h##_widen(y), true)))
-HALVES(f16, f16, LANES)
-HALVES(bf16, bf16, LANES)
-HALVES(f16x2, f16, PAIR_LANES)
-HALVES(bf16x2, bf16, PAIR_LANES)
+#define HALVES(t)                                                                                                      \
+    LANEWISE(add_##t, lane_u16, lane_u16, t##_narrow(t##_widen(x) + t##_widen(y)))                                     \
+    LANEWISE(sub_##t, lane_u16, lane_u16, t##_narrow(t##_widen(x) - t##_widen(y)))                                     \
+    LANEWISE(mul_##t, lane_u16, lane_u16, t##_narrow(narrow_to_odd((double)t##_widen(x) * (double)t##_widen(y))))      \
+    LANEWISE(fma_##t, lane_u16, lane_u16,                                                                              \
+             t##_narrow(narrow_to_odd(add_to_odd((double)t##_widen(x) * (double)t##_widen(y), (double)t##_widen(z))))) \
+    LANEWISE(neg_##t, lane_u16, lane_u16, x ^ 0x8000)                                                                  \
+    LANEWISE(abs_##t, lane_u16, lane_u16, x & 0x7fff)                                                                  \
+    LANEWISE(min_##t##_number, lane_u16, lane_u16, t##_narrow(min_f32(t##_widen(x), t##_widen(y), false)))             \
+    LANEWISE(max_##t##_number, lane_u16, lane_u16, t##_narrow(max_f32(t##_widen(x), t##_widen(y), false)))             \
+    LANEWISE(min_##t##_nan, lane_u16, lane_u16, t##_narrow(min_f32(t##_widen(x), t##_widen(y), true)))                 \
+    LANEWISE(max_##t##_nan, lane_u16, lane_u16, t##_narrow(max_f32(t##_widen(x), t##_widen(y), true)))                 \
+    PAIRS(add, t, )                                                                                                    \
+    PAIRS(sub, t, ) PAIRS(mul, t, ) PAIRS(fma, t, ) PAIRS(neg, t, ) PAIRS(abs, t, ) PAIRS(min, t, _number)             \
+        PAIRS(max, t, _number) PAIRS(min, t, _nan) PAIRS(max, t, _nan)
+
+/* Pairs are twice as many: the same function on either half of the lanes. */
+#define PAIRS(op, t, kind)                                                                                \
+    static void op##_##t##x2##kind(void *out, const void *x, const void *y, const void *z)                \
+    {                                                                                                     \
+        op##_##t##kind(out, x, y, z);                                                                     \
+        op##_##t##kind((lane_u16 *)out + LANES, (const lane_u16 *)x + LANES, (const lane_u16 *)y + LANES, \
+                       (const lane_u16 *)z + LANES);                                                      \
+    }
+HALVES(f16)
+HALVES(bf16)
 COMPARISONS(f16, lane_u16)
 COMPARISONS(bf16, lane_u16)
 
 /* Moves, by width */
 
 #define MOVES(bytes, T)                                                                              \
-    LANEWISE(move_##bytes, T, T, LANES, x)                                                           \
+    LANEWISE(move_##bytes, T, T, x)                                                                  \
     WIDE static void select_##bytes(void *out, const void *in_p, const void *in_x, const void *in_y) \
     {                                                                                                \
         const lane_u8 *p = in_p;                                                                     \
@@ -243,19 +257,19 @@ static alu_function *const selects[9] = BY_WIDTH(select);
 
 /* The tables */
 
-#define INTEGER_ROWS(T, t)                                                                                             \
-    [IR_ADD][T] = add_##t, [IR_SUB][T] = sub_##t, [IR_MUL][T] = mul_##t, [IR_FMA][T] = fma_##t, [IR_DIV][T] = div_##t, \
-    [IR_REM][T] = rem_##t, [IR_MIN][T] = smaller_##t, [IR_MAX][T] = larger_##t, [IR_NEG][T] = neg_##t,                 \
-    [IR_ABS][T] = abs_##t, [IR_NOT][T] = not_##t, [IR_AND][T] = and_##t, [IR_OR][T] = or_##t, [IR_XOR][T] = xor_##t,   \
-    [IR_SHL][T] = shl_##t, [IR_SHR][T] = shr_##t
+#define INTEGER_ROWS(T, t, u)                                                                                          \
+    [IR_ADD][T] = add_##u, [IR_SUB][T] = sub_##u, [IR_MUL][T] = mul_##u, [IR_FMA][T] = fma_##u, [IR_DIV][T] = div_##t, \
+    [IR_REM][T] = rem_##t, [IR_MIN][T] = smaller_##t, [IR_MAX][T] = larger_##t, [IR_NEG][T] = neg_##u,                 \
+    [IR_ABS][T] = abs_##t, [IR_NOT][T] = not_##u, [IR_AND][T] = and_##u, [IR_OR][T] = or_##u, [IR_XOR][T] = xor_##u,   \
+    [IR_SHL][T] = shl_##u, [IR_SHR][T] = shr_##t
 #define FLOAT_ROWS(T, t)                                                                                               \
     [IR_ADD][T] = add_##t, [IR_SUB][T] = sub_##t, [IR_MUL][T] = mul_##t, [IR_FMA][T] = fma_##t, [IR_NEG][T] = neg_##t, \
     [IR_ABS][T] = abs_##t, [IR_MIN][T] = min_##t##_number, [IR_MAX][T] = max_##t##_number
 #define BITWISE_ROWS(T, t) [IR_NOT][T] = not_##t, [IR_AND][T] = and_##t, [IR_OR][T] = or_##t, [IR_XOR][T] = xor_##t
 
 static alu_function *const functions[IR_OP_COUNT][IR_TYPE_COUNT] = {
-    INTEGER_ROWS(CKL_I16, i16),        INTEGER_ROWS(IR_U16, u16),          INTEGER_ROWS(CKL_I32, i32),
-    INTEGER_ROWS(IR_U32, u32),         INTEGER_ROWS(CKL_I64, i64),         INTEGER_ROWS(IR_U64, u64),
+    INTEGER_ROWS(CKL_I16, i16, u16),   INTEGER_ROWS(IR_U16, u16, u16),     INTEGER_ROWS(CKL_I32, i32, u32),
+    INTEGER_ROWS(IR_U32, u32, u32),    INTEGER_ROWS(CKL_I64, i64, u64),    INTEGER_ROWS(IR_U64, u64, u64),
     FLOAT_ROWS(CKL_F32, f32),          FLOAT_ROWS(CKL_F64, f64),           FLOAT_ROWS(CKL_F16, f16),
     FLOAT_ROWS(CKL_BF16, bf16),        FLOAT_ROWS(IR_F16X2, f16x2),        FLOAT_ROWS(IR_BF16X2, bf16x2),
     BITWISE_ROWS(IR_PRED, pred),       BITWISE_ROWS(IR_F16X2, u32),        BITWISE_ROWS(IR_BF16X2, u32),
@@ -284,15 +298,15 @@ static alu_function *const nan_functions[2][IR_TYPE_COUNT] = {
       [IR_BF16X2] = max_bf16x2_nan },
 };
 
-#define COMPARE_ROW(t)                                                                                             \
+#define COMPARE_ROW(t, u)                                                                                          \
     {                                                                                                              \
-        [IR_EQ] = eq_##t, [IR_NE] = ne_##t, [IR_LT] = lt_##t, [IR_LE] = le_##t, [IR_GT] = gt_##t, [IR_GE] = ge_##t \
+        [IR_EQ] = eq_##u, [IR_NE] = ne_##u, [IR_LT] = lt_##t, [IR_LE] = le_##t, [IR_GT] = gt_##t, [IR_GE] = ge_##t \
     }
 static alu_function *const comparisons[IR_TYPE_COUNT][6] = {
-    [CKL_I16] = COMPARE_ROW(i16),   [IR_U16] = COMPARE_ROW(u16),   [CKL_I32] = COMPARE_ROW(i32),
-    [IR_U32] = COMPARE_ROW(u32),    [CKL_I64] = COMPARE_ROW(i64),  [IR_U64] = COMPARE_ROW(u64),
-    [CKL_F32] = COMPARE_ROW(f32),   [CKL_F64] = COMPARE_ROW(f64),  [CKL_F16] = COMPARE_ROW(f16),
-    [CKL_BF16] = COMPARE_ROW(bf16), [IR_PRED] = COMPARE_ROW(pred),
+    [CKL_I16] = COMPARE_ROW(i16, u16),    [IR_U16] = COMPARE_ROW(u16, u16),    [CKL_I32] = COMPARE_ROW(i32, u32),
+    [IR_U32] = COMPARE_ROW(u32, u32),     [CKL_I64] = COMPARE_ROW(i64, u64),   [IR_U64] = COMPARE_ROW(u64, u64),
+    [CKL_F32] = COMPARE_ROW(f32, f32),    [CKL_F64] = COMPARE_ROW(f64, f64),   [CKL_F16] = COMPARE_ROW(f16, f16),
+    [CKL_BF16] = COMPARE_ROW(bf16, bf16), [IR_PRED] = COMPARE_ROW(pred, pred),
 };
 
 alu_function *alu_find(const ir_inst *inst, int out_bytes)

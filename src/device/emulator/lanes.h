@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { LANES = 32, PAIR_LANES = 64, LANE_BYTES_MAX = 8, LANES_BYTES_MAX = LANES * LANE_BYTES_MAX };
+enum { LANES = 32, LANE_BYTES_MAX = 8, LANES_BYTES_MAX = LANES * LANE_BYTES_MAX };
 
 typedef uint32_t lane_mask; // bit i is lane i
 #define ALL_LANES UINT32_MAX
