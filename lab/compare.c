@@ -119,7 +119,8 @@ static int64_t sampled_slice(int64_t i, int64_t count, int64_t slices, int64_t s
 
 static int64_t sample_size(const test_case *c, const slicing *cut, double effort)
 {
-    double flops = adapter_flops(c->test, c->problem) + ELEMENT_FLOPS * (double)cut->elements_max * (double)cut->count;
+    double once = c->test->reference_flops ? c->test->reference_flops(c->problem) : adapter_flops(c->test, c->problem);
+    double flops = once + ELEMENT_FLOPS * (double)cut->elements_max * (double)cut->count;
     double budget = REFERENCE_FLOPS_PER_CORE * omp_get_max_threads() * (effort > 0 ? effort : 1);
     if (flops <= budget)
         return cut->count;

@@ -263,6 +263,8 @@ static double value_of(const operand_image *o, const source *s, operand_fill how
 {
     if (o->info.distinct)
         return distinct_index(s, row * o->columns + column);
+    if (o->info.given)
+        return (double)o->info.given[column];
     if (o->info.rising)
         return rising_value(s, column, o->columns, o->info.rising);
     return s->integer && how != FILL_HARD ? index_value(s, random) : fills[how](s, row, column, random);

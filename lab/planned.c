@@ -25,9 +25,26 @@ typedef struct noting_device {
     text launches; // of the plan at hand, one line each
 } noting_device;
 
+/*
+ * Pairs are moved, not computed with: in PTX that multiplies a pair of which one half is a known negative number ptxas 13.0
+ * loses a sign, and no operator shall come to depend on that.
+ */
+static ckl_status check_pairs(const ir_kernel *kernel)
+{
+    for (int i = 0; i < kernel->inst_count; i++) {
+        const ir_inst *inst = &kernel->insts[i];
+        bool computes = inst->op >= IR_ADD && inst->op <= IR_ABS;
+        if (computes && ir_type_is_pair(inst->type))
+            FAIL(CKL_INTERNAL, "%s: %s of %s, which ptxas may get wrong where one half is constant", kernel->name,
+                 ir_op_text(inst->op), ir_type_text(inst->type));
+    }
+    return CKL_OK;
+}
+
 static ckl_status note_contents(const ir_kernel *kernel, noted_kernel *noted)
 {
     int counts[IR_CLASS_COUNT] = { 0 };
+    TRY(check_pairs(kernel));
     for (int i = 0; i < kernel->inst_count; i++)
         counts[ir_op_class(kernel->insts[i].op)]++;
     text ptx = { 0 };

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 ckl=${1:-build/ckl}
 seconds=${SECONDS_A_ROW:-0.2}
-suites=${SUITES:-attention attention_decode conv norm softmax transpose permute reduce groupnorm crossentropy rope elementwise add gemm-f16 gemm-splitk gemm-few-rows gemm-odd gemm-batched}
+suites=${SUITES:-attention attention_decode conv conv-resnet50 conv-backward conv-nchw conv-convnext conv-mobilenet conv-efficientnet conv-unet norm softmax transpose permute reduce groupnorm crossentropy rope elementwise add gemm-f16 gemm-splitk gemm-few-rows gemm-odd gemm-batched}
 failed=
 
 "$ckl" run add n=1000 --device cuda >/dev/null # without a GPU it says why

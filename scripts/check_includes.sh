@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 # What each folder's files may include, as a pattern of the quoted path.
 declare -A allowed=(
-    [include/cutekernellib]='[a-z]+\.h|\.\./[a-z]+\.h|operators/'
+    [include/cutekernellib]='[a-z_]+\.h|\.\./[a-z]+\.h|operators/'
     [src/base]='base/|cutekernellib/'
     [src/ir]='ir/|base/|cutekernellib/'
     [src/cute]='cute/|ir/|base/|cutekernellib/'

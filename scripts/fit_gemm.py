@@ -42,7 +42,7 @@ START = {
     "latency": (2000.0, "cycles from asking for a stage to its arrival, when memory is busy"),
     "exchange": (300.0, "cycles of adding the parts of a split"),
     "exchange_bytes": (20.0, "a cycle of what a CTA that finishes gets for it"),
-    "cluster": (0.05, "what each more CTA of a cluster adds to a step; not fitted"),
+    "cluster": (0.05, "what each more CTA of a cluster adds to a step, unless rows are slow; not fitted"),
     "epilogue": (0.1176, "cycles of storing an element, of one consumer; as the three below fitted to plain problems, then kept"),
     "boxes_of_32": (1.27766, "times that, in boxes of 32 columns"),
     "boxes_of_16": (2.013, "and of 16"),
@@ -51,11 +51,13 @@ START = {
     "sum_us": (2.2, "a second kernel, which adds slices of K; not fitted: with less, few steps get slices"),
     "sum_bytes_per_us": (4.2e6, "of the sums of all slices, to L2 and back; not fitted"),
     "memory_bytes_per_us": (4.3e6, "of HBM, between copying and reading; not fitted"),
+    "turn_us": (0.1, "what a turn of tiles costs in batches, whose products have few K steps: 256 x 128^3; not fitted"),
     "memory_bytes_of_sm": (38000.0, "of it, that one SM can ask for: 16x6144x8192 takes 31.4 us on 96 SMs, 27.6 on all"),
 }
 FITTED = [name for name in START if name not in ("cycles_per_us", "gelu", "epilogue", "boxes_of_32", "boxes_of_16",
                                                  "three_consumers", "slow_row", "sum_us",
-                                                 "sum_bytes_per_us", "cluster", "operands", "flops_per_us", "memory_bytes_per_us")]
+                                                 "sum_bytes_per_us", "cluster", "operands", "flops_per_us", "memory_bytes_per_us",
+                                                 "turn_us")]
 FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n", "split", "swap")
 
 
@@ -133,7 +135,8 @@ def predicted(p, x):
     rate = np.where(2 * x["ctas"] <= SM_COUNT, p["sm_bytes_alone"], rate)
     sm = (x["tile_m"] + x["tile_n"]) * 128 / rate
     sm = sm + p["slow_row"] * x["slow_rows"] + p["absent_row"] * x["absent"]
-    step = overlapped(tensor_cores, sm, p["latency"] / x["stages"]) * (1 + p["cluster"] * (x["sharers"] - 1)) + p["step"]
+    sharing = 1 + np.where(x["slow_rows"] > 0, 0, p["cluster"]) * (x["sharers"] - 1)
+    step = overlapped(tensor_cores, sm, p["latency"] / x["stages"]) * sharing + p["step"]
     narrow = np.where(x["narrow"] == 0, 1, np.where(x["narrow"] == 1, p["boxes_of_32"], p["boxes_of_16"]))
     epilogue = x["tile_m"] * x["columns"] * p["epilogue"] * narrow / np.where(x["pingpong"] == 1, 1, x["consumers"])
     exchange = p["exchange"] + 4.0 * x["tile_m"] * x["columns"] * x["split"] / p["exchange_bytes"]
@@ -336,7 +339,7 @@ def write_header(p, tiles):
     rows += ["} gemm_fit;", "", "static const gemm_fit fit = {"]
     rows += ["    .%s = %.6g," % (name, p[name]) for name in START]
     rows += ["};", "", "typedef struct fitted_tile { // in any order; where none can compute, the last one says why",
-             "    int %s;" % ", ".join(FIELDS), "} fitted_tile;", "",
+             *("    %s %s;" % ("bool" if name in ("pingpong", "swap") else "int", name) for name in FIELDS), "} fitted_tile;", "",
              "static const fitted_tile fitted_tiles[] = {"]
     rows += ["    { %s }," % ", ".join(str(c[f]) for f in FIELDS) for c in tiles]
     rows += ["};", "", "#endif", ""]
@@ -364,20 +367,20 @@ def judge(p, sweeps):
     def mean(values):
         return math.exp(sum(map(math.log, values)) / len(values))
     print("%d problems: the first choice has %.1f %% of the best speed, at worst %.1f %%; the best of eight %.2f %%; "
-          "peer / first choice %.3f, 5th percentile %.3f"
-          % (len(sweeps), 100 * mean(firsts), 100 * min(firsts), 100 * mean(eights), mean(ratios),
-             sorted(ratios)[len(ratios) // 20]))
+          "%s" % (len(sweeps), 100 * mean(firsts), 100 * min(firsts), 100 * mean(eights),
+                  "peer / first choice %.3f, 5th percentile %.3f" % (mean(ratios), sorted(ratios)[len(ratios) // 20])
+                  if ratios else "no peer took part"))
 
 
 def sample(p, count, seed, folder):
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "lines.txt"), "w") as lines:
         for i, shape in enumerate(population(seed, count)):
-            every = configs(shape[0])
+            every = [staged(c, shape[0]) for c in configs(shape[0])]
             ranked = [every[j] for j in costs_of(p, shape, every).argsort()]
             some = ranked[:16] + random.Random(i).sample(ranked[16:60], 8)
             with open(os.path.join(folder, "%d.txt" % i), "w") as out:
-                out.writelines("sm90 %s\n" % " ".join("%s=%d" % pair for pair in staged(c, shape[0]).items()) for c in some)
+                out.writelines("sm90 %s\n" % " ".join("%s=%d" % pair for pair in c.items()) for c in some)
             lines.write("m=%d n=%d k=%d\n" % shape)
 
 

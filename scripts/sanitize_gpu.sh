@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # sanitize_gpu.sh [CKL] - small problems through every kernel under NVIDIA's compute-sanitizer, all four tools; needs a GPU.
 #
-# Each tool runs `ckl verify` over bench/suites/smoke.txt. The last line is "N passed, N failed"; a failed tool's words stand
-# above it.
+# Each tool runs `ckl verify` over bench/suites/smoke.txt and smoke-gemm.txt, or the suite SUITE. The last line is "N passed,
+# N failed"; a failed tool's words stand above it.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 ckl=${1:-build/ckl}
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
-suite=${SUITE:-bench/suites/smoke.txt}
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$log".*' EXIT
+suite=${SUITE:-$log.suite}
+cat bench/suites/smoke.txt bench/suites/smoke-gemm.txt >"$log.suite"
 passed=0
 failed=0
 

@@ -5,6 +5,7 @@
 #include "accuracy.h"
 #include "cutekernellib/operators/attention.h"
 #include "cutekernellib/operators/attention_decode.h"
+#include "operators/operators.h"
 
 enum { BATCH = 3, HEADS = 8, KV_HEADS = 2, KV = 1200, D = 64, PAGE = 16, PAGES = KV / PAGE };
 
@@ -102,7 +103,36 @@ enum { QUERIES = 5, KEYS = 9, HEAD = 32 };
 
 typedef struct small_problem {
     tensor_of_test q, k, v, o, lse, dout, dq, dk, dv;
+    const char *score;
 } small_problem;
+
+/* A custom score with a slope of its own: a soft cap, and a bias by the key. */
+
+static float cap = 1.5f;
+
+static ckl_val capped(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_val j, void *user)
+{
+    (void)batch, (void)head, (void)i;
+    ckl_val most = ckl_val_f32((double)*(const float *)user);
+    return ckl_val_fma(ckl_val_to_f32(j), ckl_val_f32(-0.25), ckl_val_mul(ckl_val_tanh(ckl_val_div(s, most)), most));
+}
+
+static ckl_val capped_slope(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_val j, void *user)
+{
+    (void)batch, (void)head, (void)i, (void)j;
+    ckl_val t = ckl_val_tanh(ckl_val_div(s, ckl_val_f32((double)*(const float *)user)));
+    return ckl_val_fma(ckl_val_neg(t), t, ckl_val_f32(1));
+}
+
+static const ckl_attention_score capped_score = {
+    .name = "capped", .score = capped, .slope = capped_slope, .user = &cap
+};
+
+static double score_of(const small_problem *p, double s, int j)
+{
+    const double most = (double)cap;
+    return p->score ? most * tanh(s / most) - 0.25 * j : s;
+}
 
 static double loss(const small_problem *p)
 {
@@ -113,7 +143,7 @@ static double loss(const small_problem *p)
             double score = 0;
             for (int l = 0; l < HEAD; l++)
                 score += p->q.value[i * HEAD + l] * p->k.value[j * HEAD + l];
-            total += weight[j] = exp(score / sqrt(HEAD));
+            total += weight[j] = exp(score_of(p, score / sqrt(HEAD), j));
         }
         for (int j = 0; j <= i + KEYS - QUERIES; j++)
             for (int l = 0; l < HEAD; l++)
@@ -137,19 +167,19 @@ static void assert_slopes(small_problem *p, tensor_of_test *x, tensor_of_test *d
     }
 }
 
-static void test_gradients(void **state)
+static void check_gradients(const char *score)
 {
     const int64_t of_q = QUERIES * HEAD, of_k = KEYS * HEAD;
     small_problem p = { make_random(CKL_F16, of_q, 1, 0, 1), make_random(CKL_F16, of_k, 2, 0, 1),
                         make_random(CKL_F16, of_k, 3, 0, 1), make_tensor(CKL_F16, of_q),
                         make_tensor(CKL_F32, QUERIES),       make_random(CKL_F16, of_q, 4, 0, 1),
                         make_tensor(CKL_F16, of_q),          make_tensor(CKL_F16, of_k),
-                        make_tensor(CKL_F16, of_k) };
+                        make_tensor(CKL_F16, of_k),          score };
     ckl_attention_desc desc = {
         .dtype = CKL_F16, .batch = 1, .heads = 1, .q = QUERIES, .kv = KEYS, .d = HEAD, .lse = true
     };
-    (void)state;
     desc.causal = true;
+    desc.score = score;
     ckl_attention_args args = {
         .q = p.q.memory, .k = p.k.memory, .v = p.v.memory, .o = p.o.memory, .lse = p.lse.memory
     };
@@ -169,9 +199,98 @@ static void test_gradients(void **state)
         free_tensor(all[i]);
 }
 
+static void test_gradients(void **state)
+{
+    (void)state;
+    check_gradients(NULL);
+}
+
+static void test_custom_score(void **state)
+{
+    (void)state;
+    assert_int_equal(ckl_attention_score_add(&capped_score), CKL_OK);
+    check_gradients("capped");
+}
+
+/* Names are what kernels are kept by, so a name stands for one score. */
+static void test_names_of_scores(void **state)
+{
+    (void)state;
+    ckl_attention_score other = capped_score;
+    other.name = "other";
+    other.slope = NULL;
+    assert_int_equal(ckl_attention_score_add(&other), CKL_OK);
+    assert_int_equal(ckl_attention_score_add(&other), CKL_OK);
+    const ckl_attention_desc desc = { .direction = CKL_DIRECTION_BACKWARD,
+                                      .dtype = CKL_F16,
+                                      .batch = 1,
+                                      .heads = 1,
+                                      .q = 1,
+                                      .kv = 1,
+                                      .d = 32,
+                                      .score = "other" };
+    ckl_plan *plan;
+    assert_int_equal(ckl_attention_plan(device, &desc, &plan), CKL_INVALID);
+    assert_string_equal(ckl_error(), "attention: score=other has no slope, which its gradients want");
+    other.user = NULL;
+    assert_int_equal(ckl_attention_score_add(&other), CKL_INVALID);
+    assert_string_equal(ckl_error(), "attention_score_add: there is another score 'other'");
+    other.name = "none";
+    assert_int_equal(ckl_attention_score_add(&other), CKL_INVALID);
+    other.name = "a b";
+    assert_int_equal(ckl_attention_score_add(&other), CKL_INVALID);
+    other.name = NULL;
+    assert_int_equal(ckl_attention_score_add(&other), CKL_INVALID);
+}
+
+/* What a problem of so many tokens is believed to take: twice the keys twice the time, half of them seen half of it. */
+static plan_cost cost_of(const ckl_attention_desc *desc)
+{
+    arena memory = { 0 };
+    const void *checked;
+    const implementation *impl;
+    void *config;
+    assert_int_equal(plan_desc(&attention_operator, desc, &memory, &checked), CKL_OK);
+    assert_int_equal(
+        plan_choose(ckl_device_properties(device), &attention_operator, desc, NULL, &memory, &impl, &config, NULL),
+        CKL_OK);
+    plan_cost cost = impl->cost(checked, ckl_device_properties(device), config);
+    arena_clear(&memory);
+    return cost;
+}
+
+static void test_costs(void **state)
+{
+    (void)state;
+    ckl_attention_desc desc = { .dtype = CKL_F16, .batch = 4, .heads = 16, .q = 4096, .kv = 4096, .d = 128 };
+    const plan_cost full = cost_of(&desc);
+    assert_string_equal(full.bound, "tensor cores");
+    desc.kv = 8192;
+    assert_in_range((int)(100 * cost_of(&desc).us / full.us), 190, 210);
+    desc.kv = 4096;
+    desc.causal = true;
+    const double causal = cost_of(&desc).us;
+    assert_in_range((int)(100 * causal / full.us), 45, 60);
+    desc.left = 512;
+    assert_true(cost_of(&desc).us < causal / 2);
+    desc.left = 0;
+    desc.direction = CKL_DIRECTION_BACKWARD;
+    assert_in_range((int)(100 * cost_of(&desc).us / causal), 250, 450);
+    desc = (ckl_attention_desc){ .dtype = CKL_F16, .batch = 4, .heads = 16, .q = 4096, .kv = 4096, .d = 64 };
+    assert_string_equal(cost_of(&desc).bound, "exponentials");
+    desc.q = 64;
+    desc.d = 256;
+    desc.heads = 132;
+    desc.kv = 1 << 20;
+    assert_string_equal(cost_of(&desc).bound, "memory");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_batch_invariance),
-                                        cmocka_unit_test(test_decode_is_attention), cmocka_unit_test(test_gradients) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_batch_invariance), cmocka_unit_test(test_decode_is_attention),
+        cmocka_unit_test(test_gradients),        cmocka_unit_test(test_custom_score),
+        cmocka_unit_test(test_names_of_scores),  cmocka_unit_test(test_costs)
+    };
     return cmocka_run_group_tests_name("attention", tests, open_device, close_device);
 }

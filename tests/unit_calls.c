@@ -92,6 +92,42 @@ static void test_side_by_side(void **state)
     }
 }
 
+/* Gradients of the parts of a joint projection, [batch, tokens, 3, heads, d], in memory of the same order; then dk nearer to dq. */
+static void test_joint_projection(void **state)
+{
+    enum { HEADS = 2, TOKENS = 64, D = 64, PART = HEADS * D * 2 };
+    test_case c;
+    check k;
+    void *joint;
+    unsigned char **dk = NULL;
+    (void)state;
+    assert_int_equal(
+        case_parse("attention direction=backward batch=2 heads=2 q=64 kv=64 d=64 layout=bshd ldq=384 ldk=384 ldv=384",
+                   &c),
+        CKL_OK);
+    assert_int_equal(check_open(&c, device, NULL, &k), CKL_OK);
+    assert_int_equal(ckl_malloc(device, 2 * TOKENS * 3 * PART, &joint), CKL_OK);
+    for (int i = 0, part = 0; i < k.images.count; i++) {
+        const operand_image *o = &k.images.each[i];
+        const char *name = o->info.name;
+        if (k.images.host[i])
+            assert_int_equal(ckl_copy_in(device, k.set.pointer[i], o->image, o->bytes, NULL), CKL_OK);
+        if (strcmp(name, "dq") != 0 && strcmp(name, "dk") != 0 && strcmp(name, "dv") != 0)
+            continue;
+        k.set.pointer[i] = (unsigned char *)joint + PART * part++;
+        if (strcmp(name, "dk") == 0)
+            dk = (unsigned char **)&k.set.pointer[i];
+    }
+    if (check_enqueue(&k) != CKL_OK || ckl_stream_synchronize(device, k.stream) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    *dk -= 16;
+    assert_int_equal(check_enqueue(&k), CKL_INVALID);
+    assert_non_null(strstr(ckl_error(), "overlaps"));
+    ckl_free(device, joint);
+    check_close(&k);
+    case_clear(&c);
+}
+
 /* Scalars of a GEMM */
 
 enum { N = 64, COUNT = N * N, PITCH = N + 8 };
@@ -181,6 +217,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_side_by_side),
+        cmocka_unit_test(test_joint_projection),
         cmocka_unit_test(test_scalars_left_out),
         cmocka_unit_test(test_d_over_c),
     };

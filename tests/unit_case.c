@@ -147,9 +147,11 @@ static void test_text_goes_round(void **state)
     assert_int_equal(case_parse("add n=8 config='vector fast vec=4'", &c), CKL_INVALID);
     assert_string_equal(ckl_error(), "add: config: 'fast' is not key=value");
     case_clear(&c);
-    assert_int_equal(case_parse("add n=8 config='a)b e,c=1'", &c),
-                     CKL_INVALID); // the comma is no part of an expression
-    assert_string_equal(ckl_error(), "add: config: 'e' is not key=value");
+    assert_int_equal(case_parse("add n=8 config='a)b(c ,e=1'", &c), CKL_INVALID); // else it prints as another line
+    assert_string_equal(ckl_error(), "add: config: 'a)b(c' is no implementation's name");
+    case_clear(&c);
+    assert_int_equal(case_parse("add n=8 config='vector e=) f,g=1'", &c), CKL_OK); // the comma is no part of an expression
+    assert_string_equal(c.keys.config, "e=) f g=1");
     case_clear(&c);
 }
 

@@ -14,6 +14,8 @@
 
 #include "emulated_device.h"
 #include "lab/case.h"
+#include "skeletons/row.h"
+#include "skeletons/row_cost.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { CHOICE_US_MAX = 4000 };
@@ -55,6 +57,23 @@ static double choice_us(const test_case *c)
         arena_clear(&memory);
     }
     return best;
+}
+
+static int candidates_of_rows(ckl_dtype dtype, int vec)
+{
+    row_split split;
+    int count = 0;
+    while (row_split_candidate(4099, dtype, vec, count, &split))
+        count++;
+    return count;
+}
+
+/* Rows that single elements reach alone have each candidate twice: also as a ragged row of full vectors. */
+static void test_candidates_of_rows(void **state)
+{
+    (void)state;
+    assert_int_equal(candidates_of_rows(CKL_F32, 1), 2 * candidates_of_rows(CKL_F32, row_vec_full(CKL_F32)));
+    assert_true(candidates_of_rows(CKL_F32, row_vec_full(CKL_F32)) > 0);
 }
 
 static void test_time(void **state)
@@ -161,6 +180,7 @@ static void test_kernels_of_many_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_candidates_of_rows),
         cmocka_unit_test(test_time),
         cmocka_unit_test(test_kernels_of_many_shapes),
     };

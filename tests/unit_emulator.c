@@ -167,6 +167,11 @@ static const arithmetic_case arithmetic[] = {
     { IR_MIN, CKL_F64, 0, 1, 0x8000000000000000, 0, 0, 0x8000000000000000 },
     { IR_MAX, CKL_F64, 0, 0, 0x8000000000000000, 0, 0, 0 },
     { IR_MAX, CKL_F64, 0, 1, 0, 0x8000000000000000, 0, 0 },
+    { IR_MIN, CKL_F64, 0, 1, 0x7ff8000000000000, 0x3ff0000000000000, 0, 0x7ff8000000000000 },
+    { IR_MIN, CKL_F64, 0, 1, 0x3ff0000000000000, 0x7ff8000000000000, 0, 0x7ff8000000000000 },
+    { IR_MAX, CKL_F64, 0, 1, 0x7ff8000000000000, 0x3ff0000000000000, 0, 0x7ff8000000000000 },
+    { IR_MAX, CKL_F64, 0, 1, 0x3ff0000000000000, 0x7ff8000000000000, 0, 0x7ff8000000000000 },
+    { IR_MIN, CKL_F64, 0, 0, 0x7ff8000000000000, 0x3ff0000000000000, 0, 0x3ff0000000000000 },
     { IR_RCP, CKL_F64, 0, 0, 0x4008000000000000, 0, 0, 0x3fd5555555555555 },
     { IR_COMPARE, CKL_F32, 0, IR_NE, 0x7fc00000, 0x7fc00000, 0, 1 },
     { IR_COMPARE, CKL_F32, 0, IR_GE, 0x7fc00000, 0, 0, 0 },
@@ -597,6 +602,7 @@ static void test_counters(void **state)
     test_kernel k = { describe_add, IR_SM80, .threads = 256, .grid = 4 };
     assert_int_equal(test_run(gpu, k, (void *[]){ &x, &x, &x, &n }), CKL_OK);
     assert_int_equal(test_counter(gpu, "ctas", NULL), 4);
+    assert_int_equal(test_counter(gpu, "warp instructions", NULL), 32 * 23); // every warp executes all
     assert_int_equal(test_counter(gpu, "global bytes read", NULL), 2 * 4 * 1000);
     assert_int_equal(test_counter(gpu, "global write sectors", NULL), 125);
     assert_int_equal(test_counter(gpu, "global write requests", NULL), 32);

@@ -399,11 +399,35 @@ static void test_named_memory(void **state)
     b.gpu->ops->close(b.gpu);
 }
 
+static void store_to_hidden(void)
+{
+    HERE;
+    val memory = ir_scalar_param(IR_U64, "memory"), hidden = ir_scalar_param(IR_U64, "hidden"), zero = u32(0);
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, memory, 0, &zero);
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, ir_unary(IR_NOT, hidden), 1, &zero);
+}
+
+/* Memory that no parameter points into has no parameter's name. */
+static void test_unnamed_memory(void **state)
+{
+    (void)state;
+    bench b = bench_open("");
+    void *other = test_upload(b.gpu, NULL, 64);
+    uint64_t hidden = ~(uint64_t)(uintptr_t)other;
+    test_kernel k = { store_to_hidden, IR_SM90A, .threads = 32 };
+    assert_int_equal(test_run(b.gpu, k, (void *[]){ &b.memory, &hidden }), CKL_DEVICE_FAULT);
+    assert_non_null(strstr(ckl_error(), "misaligned global access"));
+    assert_null(strstr(ckl_error(), "memory+"));
+    assert_null(strstr(ckl_error(), "memory-"));
+    b.gpu->ops->release(b.gpu, other);
+    b.gpu->ops->close(b.gpu);
+}
+
 int main(void)
 {
     static const struct CMUnitTest more[] = { cmocka_unit_test(test_launch_after_fault),
                                               cmocka_unit_test(test_bank_conflicts),
-                                              cmocka_unit_test(test_written_later),
-                                              cmocka_unit_test(test_named_memory) };
+                                              cmocka_unit_test(test_written_later), cmocka_unit_test(test_named_memory),
+                                              cmocka_unit_test(test_unnamed_memory) };
     return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
 }

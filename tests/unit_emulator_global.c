@@ -337,6 +337,24 @@ static void grid_barrier(void)
     ir_end_if();
 }
 
+/* A lock by compare and swap; planted, whoever takes it keeps it. */
+static void lock(void)
+{
+    parameters p = declare();
+    val held = at_offset(p.memory, COUNTER);
+    ir_if(ir_elect());
+    ir_loop();
+    HERE;
+    val before = ir_atomic_ordered(IR_ORDER_ACQ_REL, IR_SCOPE_GPU, IR_RED_CAS, held, 0, u32(0), u32(1));
+    BLAME;
+    ir_break(ir_compare(IR_EQ, before, u32(0)));
+    ir_end_loop();
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, cta());
+    if (!planted)
+        store_flag(IR_ORDER_RELEASE, held, u32(0));
+    ir_end_if();
+}
+
 /* Every CTA waits for the one before it: fine in any order that the device may choose, for all have room. */
 static void turnstile(void)
 {
@@ -415,6 +433,7 @@ static const global_case cases[] = {
       2 },
     { { load_without_proxy_fence, 32, 1, { "missing fence_proxy_async", "memory+512", "_gmem" }, 0 }, 2 },
     { { grid_barrier, 32, 1, { "deadlock", "memory+8256 to change", "the device holds 132 at once" }, 0 }, SMS },
+    { { lock, 32, 1, { "deadlock", "memory+8256 to change", "1 of 2 CTAs have ended" }, 0 }, 2 },
 };
 
 static ckl_status run(bench *b, const global_case *c, bool plant, int64_t grid)

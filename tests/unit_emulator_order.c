@@ -461,6 +461,29 @@ static void cp_async_not_waited(void)
     ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
 }
 
+/* Warp 0 fills what warp 1 has read before. */
+static void cp_async_too_early(void)
+{
+    parameters p = declare();
+    val x = tile("x", 512), mine = add(x, mul(ir_binary(IR_AND, tid(), u32(31)), 16));
+    ir_if(ir_compare(IR_LT, tid(), u32(32)));
+    test_store_value(IR_SHARED, IR_U32, mine, 0, u32(7));
+    ir_end_if();
+    ir_bar_sync(u32(1), 64);
+    ir_if(ir_compare(IR_GE, tid(), u32(32)));
+    test_load_value(IR_SHARED, IR_U32, mine, 0);
+    ir_end_if();
+    if (!planted)
+        ir_bar_sync(u32(1), 64);
+    ir_if(ir_compare(IR_LT, tid(), u32(32)));
+    BLAME;
+    ir_cp_async(mine, 0, test_element(p.memory, tid(), 16), 16, u32(16));
+    HERE;
+    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
+    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+    ir_end_if();
+}
+
 /* Clusters */
 
 static void cluster_sync(void)
@@ -640,6 +663,7 @@ static const fault_case cases[] = {
     { leaves_with_store, 32, 1, { "exit with work under way", "bulk_wait" }, 0 },
     { buffer_filled_again, 64, 1, { "shared-memory race", "read by the bulk store of warp 0", "no bulk_wait" }, 0 },
     { cp_async_not_waited, 32, 1, { "cp_async of warp 0", "no cp_async_wait" }, 0 },
+    { cp_async_too_early, 64, 1, { "shared-memory race", "cp_async" }, 0 },
     { leaves_before_signal, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
     { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
     { reads_peer_too_early, 32, 2, { "may not have started" }, 0 },

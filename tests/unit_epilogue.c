@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "lab/case.h"
 #include "operators/gemm/gemm_epilogue.h"
 #include "operators/gemm/gemm_plan.h"
 #include "operators/operators.h"
@@ -10,6 +11,7 @@
 
 #undef HERE
 #include "cute/kernel.h"
+#include "operators/gemm/gemm_sm90.h"
 
 static ckl_device *gpu;
 
@@ -135,6 +137,41 @@ static int open_device(void **state)
     return 0;
 }
 
+/* What is judged before a kernel is described is what it has then. */
+static void test_shared_memory(void **state)
+{
+    static const char *const lines[] = {
+        "gemm impl=sm90",
+        "gemm impl=sm90 c=1 beta=1",
+        "gemm impl=sm90 activation=drelu",
+        "gemm impl=sm90 activation=dgelu c=1 bias=1",
+        "gemm impl=sm90 a=e4m3 scale_a=row scale_b=row",
+        "gemm impl=sm90 gated=1 activation=silu",
+        "gemm m=20 n=264 k=392 impl=sm90 config='tile_m=64 tile_n=32 stages=4 consumers=1 swap=1 split=2'",
+        "gemm m=70 n=99 k=128 d=f32 ldd=107 impl=sm90 config='tile_m=64 tile_n=64 stages=3 ragged=2 split=2 "
+        "consumers=1'",
+    };
+    (void)state;
+    for (int i = 0; i < COUNT_OF(lines); i++) {
+        test_case c;
+        arena memory = { 0 };
+        const implementation *impl;
+        void *config;
+        ir_kernel *kernel;
+        assert_int_equal(case_parse(lines[i], &c), CKL_OK);
+        assert_int_equal(plan_choose(ckl_device_properties(gpu), c.test->op, c.problem, case_force(&c, &memory),
+                                     &memory, &impl, &config, NULL),
+                         CKL_OK);
+        assert_int_equal(plan_describe(c.test->op, impl, config, 0, IR_SM90A, &kernel), CKL_OK);
+        if (gemm_sm90_shape_of(config).smem_bytes != kernel->smem_bytes)
+            fail_msg("%s: %" PRId64 " bytes, not %" PRId64, lines[i], kernel->smem_bytes,
+                     gemm_sm90_shape_of(config).smem_bytes);
+        ir_kernel_free(kernel);
+        case_clear(&c);
+        arena_clear(&memory);
+    }
+}
+
 static int close_device(void **state)
 {
     (void)state;
@@ -144,6 +181,7 @@ static int close_device(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_custom_epilogue), cmocka_unit_test(test_accumulation) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_custom_epilogue), cmocka_unit_test(test_accumulation),
+                                        cmocka_unit_test(test_shared_memory) };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

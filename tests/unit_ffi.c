@@ -130,6 +130,28 @@ static void test_strides(void **state)
     assert_memory_equal(y, wanted, sizeof y);
 }
 
+/* The interface of others: its numbers are theirs. */
+static void test_numbers_of_the_interface(void **state)
+{
+    (void)state;
+    const int numbers[] = { kTVMFFINone,
+                            kTVMFFIInt,
+                            kTVMFFIBool,
+                            kTVMFFIFloat,
+                            kTVMFFIDLTensorPtr,
+                            kTVMFFIRawStr,
+                            kTVMFFIByteArrayPtr,
+                            kTVMFFISmallStr,
+                            kTVMFFISmallBytes,
+                            kTVMFFIStr,
+                            kTVMFFIBytes,
+                            kTVMFFITensor,
+                            kDLCPU,
+                            kDLCUDA };
+    static const int wanted[] = { 0, 1, 2, 3, 7, 8, 9, 11, 12, 65, 66, 70, 1, 2 };
+    assert_memory_equal(numbers, wanted, sizeof wanted);
+}
+
 static void test_refusals(void **state)
 {
     float a[6] = { 0 };
@@ -143,6 +165,8 @@ static void test_refusals(void **state)
     FAILS("ValueError", "add: a has negative strides", ADD("n=6", &back));
     FAILS("ValueError", "argument 2 lies on another device", ADD("n=6", &gpu));
     FAILS("ValueError", "device type 8 are not taken", CALL(add, TEXT("n=6"), TENSOR(&gpu)));
+    gpu.device = (DLDevice){ kDLCUDA, 64 };
+    FAILS("ValueError", "device: GPU 64 is not in 0..63", CALL(add, TEXT("n=6"), TENSOR(&gpu)));
     FAILS("ValueError", "add: y is NULL", CALL(add, TEXT("n=6"), TENSOR(&A), TENSOR(&A)));
     FAILS("ValueError", "add: a is not a tensor", CALL(add, TEXT("n=6"), FLOAT(1), TENSOR(&A), TENSOR(&A)));
     FAILS("ValueError", "no tensor among the arguments", CALL(add, TEXT("n=6"), NONE));
@@ -203,7 +227,8 @@ static void test_questions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_call),      cmocka_unit_test(test_strides),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_call),      cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_numbers_of_the_interface),
         cmocka_unit_test(test_operators), cmocka_unit_test(test_questions),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -108,10 +108,35 @@ static bool seen[IR_OP_COUNT], seen_types[IR_OP_COUNT][IR_TYPE_COUNT][IR_TYPE_CO
 static bool is_miscompiled(const ir_inst *inst)
 {
     bool shift = inst->op == IR_SHL || inst->op == IR_SHR, narrow = inst->type == CKL_I16 || inst->type == IR_U16;
-    if (shift && narrow)
-        return ir_is_constant(inst->in[1]) && inst->in[1].i > UINT16_MAX;
+    bool wide = inst->type == CKL_I64 || inst->type == IR_U64;
+    if (shift && (narrow || wide))
+        return ir_is_constant(inst->in[1]) && inst->in[1].i > (wide ? 63 : UINT16_MAX);
+    if (inst->op == IR_SELECT && ir_type_is_float(inst->type))
+        return ir_is_constant(inst->in[1]) && ir_is_constant(inst->in[2]);
+    if (inst->op == IR_MOV && inst->type == IR_PRED)
+        return ir_is_constant(inst->in[0]);
     bool halves = inst->op == IR_PACK && ir_type_is_pair(inst->type);
     return halves && (ir_is_constant(inst->in[0]) || ir_is_constant(inst->in[1]));
+}
+
+static int uses_of(const ir_kernel *kernel, int reg, ir_op op)
+{
+    int uses = 0;
+    for (int i = 0; i < kernel->inst_count; i++)
+        for (int j = 0; j < kernel->insts[i].in_count; j++)
+            uses += kernel->insts[i].in[j].reg == reg && (op == IR_OP_COUNT || kernel->insts[i].op == op);
+    return uses;
+}
+
+/* Do the accumulators of wgmma begin with values that nothing else uses? What else ptxas takes for the sums. */
+static void check_accumulators(const ir_kernel *kernel)
+{
+    for (int i = 0; i < kernel->inst_count; i++) {
+        const ir_inst *inst = &kernel->insts[i];
+        bool first = inst->op == IR_MOV && strcmp(inst->file, "wgmma") == 0 && !ir_is_constant(inst->in[0]);
+        if (first)
+            assert_int_equal(uses_of(kernel, inst->in[0].reg, IR_MOV), uses_of(kernel, inst->in[0].reg, IR_OP_COUNT));
+    }
 }
 
 static void see(fuzz_set set, int programs)
@@ -124,6 +149,7 @@ static void see(fuzz_set set, int programs)
             assert_false(is_miscompiled(inst));
             seen[inst->op] = seen_types[inst->op][inst->type][inst->from] = true;
         }
+        check_accumulators(batch.kernel);
         fuzz_batch_free(&batch);
     }
 }

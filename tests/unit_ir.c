@@ -40,6 +40,29 @@ static void test_folding(void **unused)
     assert_int_equal(ir_describe_end(NULL), CKL_OK);
 }
 
+/* Equal arithmetic is written once, but not on registers that change, not after control flow, and not unless it was asked for. */
+static void test_sharing(void **unused)
+{
+    (void)unused;
+    ir_describe_begin("sharing", IR_SM80);
+    val x = unknown(IR_U32), variable = ir_reg(IR_U32);
+    ir_assign(variable, x);
+    assert_int_not_equal(ir_binary(IR_ADD, x, u32(5)).reg, ir_binary(IR_ADD, x, u32(5)).reg);
+    ir_share_begin();
+    val sum = ir_binary(IR_ADD, x, u32(5));
+    assert_int_equal(ir_binary(IR_ADD, x, u32(5)).reg, sum.reg);
+    assert_int_equal(ir_unary(IR_NOT, sum).reg, ir_unary(IR_NOT, sum).reg);
+    assert_int_not_equal(ir_binary(IR_ADD, x, u32(6)).reg, sum.reg);
+    assert_int_not_equal(ir_binary(IR_SUB, x, u32(5)).reg, sum.reg);
+    assert_int_not_equal(ir_binary(IR_ADD, variable, u32(5)).reg, ir_binary(IR_ADD, variable, u32(5)).reg);
+    ir_if(ir_compare(IR_LT, x, u32(3)));
+    assert_int_not_equal(ir_binary(IR_ADD, x, u32(5)).reg, sum.reg);
+    ir_end_if();
+    ir_share_end();
+    assert_int_not_equal(ir_binary(IR_ADD, x, u32(5)).reg, sum.reg);
+    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+}
+
 /* A loop of C without bound ends in a sentence, not in a kernel that nobody can assemble. */
 static void test_length(void **unused)
 {
@@ -59,6 +82,8 @@ static void test_names(void **unused)
 {
     (void)unused;
     assert_string_equal(ir_op_text(IR_WGMMA), "wgmma");
+    assert_string_equal(ir_op_text(IR_OP_COUNT), "no op");
+    assert_int_equal(ir_op_class(IR_OP_COUNT), IR_CONTROL);
     assert_string_equal(ir_class_text(ir_op_class(IR_WGMMA)), "tensor");
     assert_string_equal(ir_type_text(IR_BF16X2), "bf16x2");
     assert_int_equal(ir_type_bytes(CKL_E4M3), 2);
@@ -555,8 +580,9 @@ static void test_missing_devices(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folding),  cmocka_unit_test(test_length), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_verifier), cmocka_unit_test(test_print),  cmocka_unit_test(test_missing_devices),
+        cmocka_unit_test(test_folding),         cmocka_unit_test(test_sharing),  cmocka_unit_test(test_length),
+        cmocka_unit_test(test_names),           cmocka_unit_test(test_verifier), cmocka_unit_test(test_print),
+        cmocka_unit_test(test_missing_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

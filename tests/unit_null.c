@@ -135,7 +135,12 @@ static void warm(void)
     assert_int_equal(ckl_warm(device, NULL, 0, 0, NULL, NULL), CKL_OK);
 }
 
-/* Functions that take no pointer. */
+static void score_add(void)
+{
+    REFUSED(ckl_attention_score_add(NULL), "attention_score_add: a score wants a name and a function");
+}
+
+/* Functions that take no pointer, or one that is the caller's own. */
 static void takes_none(void)
 {
 }
@@ -186,6 +191,37 @@ static const row rows[] = { { "ckl_status_name", takes_none },
                             { "ckl_plan_text", plan_text },
                             { "ckl_plan_workspace_bytes", workspace_bytes },
                             { "ckl_warm", warm },
+                            { "ckl_attention_score_add", score_add },
+                            { "ckl_attention_slope_one", takes_none },
+                            { "ckl_attention_read", takes_none },
+                            { "ckl_attention_heads", takes_none },
+                            { "ckl_val_f32", takes_none },
+                            { "ckl_val_i32", takes_none },
+                            { "ckl_val_add", takes_none },
+                            { "ckl_val_sub", takes_none },
+                            { "ckl_val_mul", takes_none },
+                            { "ckl_val_div", takes_none },
+                            { "ckl_val_rem", takes_none },
+                            { "ckl_val_min", takes_none },
+                            { "ckl_val_max", takes_none },
+                            { "ckl_val_fma", takes_none },
+                            { "ckl_val_neg", takes_none },
+                            { "ckl_val_abs", takes_none },
+                            { "ckl_val_exp", takes_none },
+                            { "ckl_val_exp2", takes_none },
+                            { "ckl_val_log", takes_none },
+                            { "ckl_val_tanh", takes_none },
+                            { "ckl_val_sqrt", takes_none },
+                            { "ckl_val_eq", takes_none },
+                            { "ckl_val_ne", takes_none },
+                            { "ckl_val_lt", takes_none },
+                            { "ckl_val_le", takes_none },
+                            { "ckl_val_and", takes_none },
+                            { "ckl_val_or", takes_none },
+                            { "ckl_val_not", takes_none },
+                            { "ckl_val_select", takes_none },
+                            { "ckl_val_to_f32", takes_none },
+                            { "ckl_val_to_i32", takes_none },
                             OPERATORS(X) };
 #undef X
 

@@ -118,7 +118,7 @@ static void test_idle_kernels(void **state)
 {
     (void)state;
     enum { CONFIGS = 100, IDLE = 64 };
-    ckl_plan *used = plan_of(12, "first vector=6");
+    ckl_plan *used = plan_of(12, "first vector=6"), *also = plan_of(12, "first vector=6");
     loads = unloads = 0;
     for (int i = 0; i < CONFIGS; i++) {
         use_config(i);
@@ -131,6 +131,7 @@ static void test_idle_kernels(void **state)
     use_config(CONFIGS - IDLE - 1);
     assert_int_equal(loads, CONFIGS + 1);
     ckl_plan_free(used);
+    ckl_plan_free(also);
     plan_forget_device(&device);
     assert_int_equal(unloads, loads + 1);
 }

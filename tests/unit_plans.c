@@ -16,7 +16,9 @@
 #include <cmocka.h>
 
 #include "base/math.h"
+#include "device/device.h"
 #include "golden.h"
+#include "ir/build.h"
 #include "lab/planned.h"
 #include "plan/plan.h"
 
@@ -83,6 +85,21 @@ static void test_plans(void **state)
     golden_check(PLANS_FILE, plan_all);
 }
 
+/* One that squares a pair is not loaded; all of plans.txt are. */
+static void test_no_kernel_computes_with_pairs(void **state)
+{
+    (void)state;
+    ir_kernel *kernel;
+    device_kernel *loaded;
+    ir_describe_begin("squares", IR_SM90A);
+    val pair = ir_pack(IR_F16X2, ir_convert(CKL_F16, ir_sreg(IR_TID_X)), ir_float(CKL_F16, -1));
+    ir_binary(IR_MUL, pair, pair);
+    assert_int_equal(ir_describe_end(&kernel), CKL_OK);
+    assert_int_equal(devices[0]->ops->load(devices[0], kernel, &loaded), CKL_INTERNAL);
+    assert_string_equal(ckl_error(), "squares: mul of f16x2, which ptxas may get wrong where one half is constant");
+    ir_kernel_free(kernel);
+}
+
 static int open_devices(void **state)
 {
     (void)state;
@@ -111,6 +128,7 @@ int main(int argc, char **argv)
 {
     if (golden_update_wanted(argc, argv))
         return open_devices(NULL) || !golden_update(PLANS_FILE, plan_all) || close_devices(NULL);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_plans) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_plans),
+                                        cmocka_unit_test(test_no_kernel_computes_with_pairs) };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

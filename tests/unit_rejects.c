@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -217,6 +218,35 @@ static void test_side_by_side(void **state)
     assert_int_equal(plan_check_pointers("add", t, COUNT_OF(t), pointers), CKL_INVALID);
 }
 
+/* As many threads as a CTA may have, and a warp more. */
+static void test_threads(void **state)
+{
+    static const char *const crowded[] = {
+        "add n=9999 impl=vector config='threads=%d'",
+        "attention impl=naive config='threads=%d'",
+        "attention direction=backward impl=naive_backward config='threads=%d'",
+        "attention_decode impl=naive config='threads=%d'",
+        "conv impl=naive config='threads=%d'",
+        "gemm impl=naive config='threads=%d'",
+        "permute shape=30x40x50 order=2,1,0 impl=gather config='threads=%d'",
+        "rope impl=vector config='threads=%d'",
+    };
+    (void)state;
+    for (int i = 0; i < COUNT_OF(crowded); i++)
+        for (int threads = 1024; threads <= 1056; threads += 32) {
+            char line[128], limit[32];
+            test_case c;
+            ckl_plan *plan = NULL;
+            snprintf(line, sizeof line, crowded[i], threads);
+            snprintf(limit, sizeof limit, "threads=%d", threads);
+            assert_int_equal(case_parse(line, &c), CKL_OK);
+            assert_int_equal(case_plan(&c, device, &plan), threads > 1024 ? CKL_INVALID : CKL_OK);
+            assert_true(threads <= 1024 || strstr(ckl_error(), limit));
+            ckl_plan_free(plan);
+            case_clear(&c);
+        }
+}
+
 /* What a problem line cannot say: fields of a desc made in C. */
 static void test_fields(void **state)
 {
@@ -247,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_absent),          cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_unmentioned),     cmocka_unit_test(test_joint_projection),
         cmocka_unit_test(test_side_by_side),    cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests_name("rejects", tests, open_device, close_device);
 }

@@ -246,6 +246,13 @@ static void test_user_file(void **state)
     char found[TUNED_PATH_BYTES];
     assert_true(tuned_user_path(found));
     assert_string_equal(found, user_file);
+    setenv("XDG_CACHE_HOME", "relative", 1);
+    setenv("HOME", "/home/me", 1);
+    assert_true(tuned_user_path(found));
+    assert_string_equal(found, "/home/me/.cache/cutekernellib/tuned.txt");
+    unsetenv("HOME");
+    assert_false(tuned_user_path(found));
+    setenv("XDG_CACHE_HOME", folder, 1);
     write_file(
         user_file,
         "gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=240 consumers=1 pingpong=0 stages=4'\n"

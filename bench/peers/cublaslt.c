@@ -232,6 +232,8 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
     if (g->desc.m == 0 || g->desc.n == 0 || g->desc.k == 0)
         FAIL(CKL_UNSUPPORTED, "cublaslt: an empty matrix is not its problem");
     const ckl_gemm_desc *d = &g->desc;
+    if (d->groups || gemm_has_weights(d) || gemm_has_block_scales((choice)d->scale_b))
+        FAIL(CKL_UNSUPPORTED, "cublaslt: groups of rows, weights of integers and scales of blocks are not asked of it");
     if (d->activation > CKL_ACTIVATION_GELU || d->bias_along || d->scale_a || d->scale_b || d->scale_d ||
         d->device_scalars || d->preactivation || d->gated)
         FAIL(CKL_UNSUPPORTED, "cublaslt: this epilogue is not asked of it");

@@ -56,6 +56,7 @@ extern const peer cublaslt_peer, cub_peer;
     X(attention)        \
     X(attention_decode) \
     X(conv)             \
+    X(gemm)             \
     X(softmax)          \
     X(crossentropy)     \
     X(groupnorm)        \

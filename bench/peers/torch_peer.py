@@ -25,6 +25,7 @@ class Unsupported(Exception):
 DTYPES = {} if torch is None else {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
     "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool,
+    "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2,
 }
 
 
@@ -331,57 +332,121 @@ def attention_decode(p, names):
 
 
 def conv(p, names):
-    """cuDNN by torch, which times its engines and keeps the fastest; NHWC as channels_last."""
+    """cuDNN by torch, which times all its engines and keeps the fastest; NHWC as channels_last.
+
+    "fused": cuDNN's own bias, residual and ReLU. "cudnn": where torch prefers kernels of its own. "channels_last": NCHW images
+    turned on the way in and out, the filters beforehand.
+    """
     modes = ("h", "w") if p["d"] == p["t"] == "1" else ("d", "h", "w")
     ends = {"d": ("front", "back"), "h": ("top", "bottom"), "w": ("left", "right")}
     pads = [[int(p["pad_" + side]) for side in ends[m]] for m in modes]
     if any(first != last for first, last in pads):
         raise Unsupported("padding that differs between two sides")
-    torch.backends.cudnn.benchmark = True
+    cudnn, aten = torch.backends.cudnn, torch.ops.aten
+    cudnn.benchmark, cudnn.benchmark_limit, cudnn.allow_tf32 = True, 0, False
     nhwc, groups, rank = p["layout"] == "nhwc", int(p["groups"]), len(modes)
-    geometry = ([int(p["stride_" + m]) for m in modes], [first for first, _ in pads], [int(p["dilation_" + m]) for m in modes])
+    stride, dilation = ([int(p[name + m]) for m in modes] for name in ("stride_", "dilation_"))
+    pad, bias, residual = [first for first, _ in pads], p["bias"] == "1", p["residual"] == "1"
     dtype = DTYPES[p["out"] if p["out"] in DTYPES else p["dtype"]]
+    last = torch.channels_last if rank == 2 else torch.channels_last_3d
+    functions = {"identity": lambda v: v, "relu": F.relu, "gelu": lambda v: F.gelu(v, approximate="tanh"), "gelu_erf": F.gelu,
+                 "silu": F.silu}
 
     def image(x):
         x = x.squeeze(1 if nhwc else 2) if rank == 2 else x
         return x.movedim(-1, 1) if nhwc else x
 
     def back(x):
-        return x.movedim(1, -1) if nhwc else x
+        return (x.movedim(1, -1) if nhwc else x).to(dtype)
+
+    def finish(y, t):
+        y = y + image(t["residual"]) if residual else y
+        return {"y": back(functions[p["activation"]](y))}
 
     def forward(t):
-        stride, pad, dilation = geometry
-        bias = t["bias"].to(t["x"].dtype) if "bias" in t else None
         function = F.conv2d if rank == 2 else F.conv3d
-        y = function(image(t["x"]), image(t["w"]), bias, stride, pad, dilation, groups)
-        y = y + image(t["residual"]) if "residual" in t else y
-        y = {"identity": lambda v: v, "relu": F.relu, "gelu": lambda v: F.gelu(v, approximate="tanh")}[p["activation"]](y)
-        return {"y": back(y).to(dtype)}
+        return finish(function(image(t["x"]), t["filters"], t.get("bias_cast"), stride, pad, dilation, groups), t)
 
-    def gradient(t):
+    def by_cudnn(t):
+        y = aten.cudnn_convolution(image(t["x"]), t["filters"], pad, stride, dilation, groups, True, False, False)
+        return finish(y + t["bias_cast"].view(-1, *[1] * rank) if bias else y, t)
+
+    def channels_last(t):
+        x = t["x"].squeeze(2) if rank == 2 else t["x"]
+        function = F.conv2d if rank == 2 else F.conv3d
+        y = function(x.contiguous(memory_format=last), t["filters_last"], t.get("bias_cast"), stride, pad, dilation, groups)
+        return {name: v.contiguous() for name, v in finish(y, t).items()}
+
+    def fused(t):
+        x, w, b = image(t["x"]), t["filters"], t.get("bias_cast")
+        if residual:
+            return {"y": back(torch.cudnn_convolution_add_relu(x, w, image(t["residual"]), 1.0, b, stride, pad, dilation, groups))}
+        return {"y": back(torch.cudnn_convolution_relu(x, w, b, stride, pad, dilation, groups))}
+
+    def gradient(t, turn=lambda x: x):
         of_data = p["direction"] == "data"
-        dy, stride, pad, dilation = image(t["dy"]), *geometry
-        x, w = (t["shape"], image(t["w"])) if of_data else (image(t["x"]), t["shape"])
-        dx, dw, dbias = torch.ops.aten.convolution_backward(dy, x, w, [w.shape[0]] if "bias" in p and p["bias"] == "1" else None, stride, pad,
-                                                            dilation, False, [0] * rank, groups,
-                                                            [of_data, not of_data, p["bias"] == "1"])
-        return {"dx": back(dx).to(dtype)} if of_data else {"dw": back(dw).to(dtype), "dbias": dbias}
+        x, w = (t["like"], t["filters"]) if of_data else (turn(image(t["x"])), t["like"])
+        dx, dw, dbias = aten.convolution_backward(turn(image(t["dy"])), x, w, [w.shape[0]], stride, pad, dilation, False,
+                                                  [0] * rank, groups, [of_data, not of_data, bias])
+        return {"dx": back(dx).contiguous()} if of_data else {"dw": back(dw).contiguous(), "dbias": dbias}
+
+    def gradient_last(t):
+        return gradient({**t, "filters": t.get("filters_last"), "like": t["like_last"]},
+                        lambda x: x.contiguous(memory_format=last))
 
     def saved(t):
-        """A tensor of the shape of what is computed, as autograd has it at hand."""
+        """What a model has at hand: filters and bias in the types and order that cuDNN likes, of gradients a tensor of the shape."""
+        kept = {"bias_cast": t["bias"].to(t["x"].dtype)} if "bias" in t else {}
+        if "w" in t:
+            kept["filters"] = image(t["w"])
+            kept["filters_last"] = image(t["w"]).contiguous(memory_format=last)
         if p["direction"] == "forward":
-            return {}
-        sizes_x = [int(p["n"]), *[int(p[m]) for m in modes], int(p["c"])]
-        sizes_w = [int(p["k"]), *[int(p[m]) for m in ("t", "r", "s")[3 - rank:]], int(p["c"]) // groups]
-        shape = sizes_x if p["direction"] == "data" else sizes_w
-        like = t["dy"]
-        empty = torch.empty(shape, dtype=like.dtype, device="cuda")
-        return {"shape": empty.movedim(-1, 1) if nhwc else torch.empty_like(empty.movedim(-1, 1), memory_format=torch.contiguous_format)}
-    return forward if p["direction"] == "forward" else gradient, None, saved
+            return kept
+        sizes_x = [int(p["n"]), int(p["c"]), *[int(p[m]) for m in modes]]
+        sizes_w = [int(p["k"]), int(p["c"]) // groups, *[int(p[m]) for m in ("t", "r", "s")[3 - rank:]]]
+        like = torch.empty(sizes_x if p["direction"] == "data" else sizes_w, dtype=t["dy"].dtype, device="cuda")
+        kept["like_last"] = like.contiguous(memory_format=last)
+        kept["like"] = kept["like_last"] if nhwc else like
+        return kept
+
+    if p["direction"] != "forward":
+        return {"eager": gradient, **({} if nhwc else {"channels_last": gradient_last})}, None, saved
+    variants = {"eager": forward}
+    if groups > 1:
+        variants["cudnn"] = by_cudnn
+    if p["activation"] == "relu" and (bias or residual):
+        variants["fused"] = fused
+    if not nhwc:
+        variants["channels_last"] = channels_last
+    return variants, None, saved
+
+
+def gemm(p, names):
+    """What cublaslt.c does not say: grouped products of 16 bits or of 8 with scales of rows, and scales of blocks."""
+    plain = all(p[key] in ("0", "identity") for key in ("activation", "gated", "scale_d", "preactivation"))
+    if not plain or p["layout"] not in ("nt", "nn") or names & {"c", "bias", "device_alpha"}:
+        raise Unsupported("this product")
+    grouped, scales, out = p["groups"] != "0", (p["scale_a"], p["scale_b"]), DTYPES[p["d"]]
+
+    def b_of(t):
+        return t["b"] if p["layout"] == "nn" else t["b"].transpose(-2, -1)
+
+    def groups(t):
+        return {"d": torch._grouped_mm(t["a"], b_of(t), offs=t["offsets"][1:])}
+
+    def scaled_groups(t):
+        return {"d": torch._scaled_grouped_mm(t["a"], b_of(t), t["scale_a"], t["scale_b"], offs=t["offsets"][1:], out_dtype=out)}
+
+    def blocks(t):
+        return {"d": torch._scaled_mm(t["a"], b_of(t), t["scale_a"].t(), t["scale_b"].t(), out_dtype=out)}
+    known = {(True, ("none", "none")): groups, (True, ("row", "row")): scaled_groups, (False, ("block", "square")): blocks}
+    if (grouped, scales) not in known:
+        raise Unsupported("this product")
+    return known[grouped, scales], None
 
 
 OPERATORS = {
-    "attention": attention, "attention_decode": attention_decode, "conv": conv,
+    "attention": attention, "attention_decode": attention_decode, "conv": conv, "gemm": gemm,
     "softmax": softmax, "crossentropy": crossentropy, "add": add, "elementwise": elementwise, "reduce": reduce,
     "transpose": transpose, "permute": permute, "groupnorm": groupnorm, "rope": rope,
     "layernorm": lambda p, names: norm(p, names, True), "rmsnorm": lambda p, names: norm(p, names, False),

@@ -209,52 +209,114 @@ def timed(function, *args):
     return start.elapsed_time(end)
 
 
+class Graphed(nn.Module):
+    """A model whose forward and backward pass are CUDA graphs."""
+
+    def __init__(self, model, batch):
+        super().__init__()
+        self.model = model
+        torch.cuda.make_graphed_callables(self, (batch[0],))
+
+    def forward(self, x):
+        return self.model(x)
+
+
 class Mode:
     """A way to run a model: before each use it puts its replacements in place."""
 
-    def __init__(self, model, accelerated, compiled):
+    def __init__(self, model, accelerated, way, batch):
         self.model, self.accelerated = model, accelerated
-        self.run = model
-        if compiled:
-            torch._dynamo.reset()
-            self.run = torch.compile(model)
+        with self:
+            if way == "compiled":
+                torch._dynamo.reset()
+            self.run = {
+                "eager": lambda: model,
+                "compiled": lambda: torch.compile(model),
+                "graphs": lambda: Graphed(model, batch),
+            }[way]()
 
     def __enter__(self):
         self.report = ckl.accelerate(self.model, quiet=True) if self.accelerated else None
-        return self.run
+        return self.run if hasattr(self, "run") else None
 
     def __exit__(self, *_):
         if self.report:
             self.report.undo()
 
 
-def measure(model, batch, compiled, rounds, row):
-    """Eager and accelerated in turn; compiled ones are traced in their own mode."""
-    for what, function in (("forward", forward), ("step", step)):
-        modes = {name: Mode(model, name != "eager", False) for name in ("eager", "accelerated")}
-        if compiled:
-            modes["compiled"] = Mode(model, False, True)
-        times = {name: [] for name in modes}
+def times_of(model, batch, ways, rounds, function):
+    """Milliseconds of a way without and with accelerate(), in turn."""
+    modes = {name: Mode(model, name.startswith("accelerated"), way, batch) for way in ways for name in NAMES[way]}
+    times = {name: [] for name in modes}
+    for name, mode in modes.items():
+        with mode as run:
+            for _ in range(3):
+                function(run, batch)
+    for _ in range(rounds):
         for name, mode in modes.items():
             with mode as run:
-                for _ in range(3):
-                    function(run, batch)
-        for _ in range(rounds):
-            for name, mode in modes.items():
-                with mode as run:
-                    times[name].append(timed(function, run, batch))
-        row[what] = {name: round(statistics.median(t), 3) for name, t in times.items()}
+                times[name].append(timed(function, run, batch))
+    return {name: round(statistics.median(t), 3) for name, t in times.items()}
+
+
+NAMES = {
+    "eager": ("eager", "accelerated"),
+    "compiled": ("compiled", "accelerated compiled"),
+    "graphs": ("graphs", "accelerated graphs"),
+}
+
+
+def measure(model, batch, ways, rounds, row):
+    """One way after the other; what is there is printed: a run may be ended before."""
+    for way in ways:
+        for what, function in (("forward", forward), ("step", step)):
+            if way != "graphs" or what == "step":
+                row.setdefault(what, {}).update(times_of(model, batch, (way,), rounds, function))
+        print(json.dumps(row), flush=True)
+
+
+def merged(path, rows):
+    """The rows of a file of results, with the times of these."""
+    try:
+        with open(path) as file:
+            old = {row["model"]: row for row in json.load(file)}
+    except FileNotFoundError:
+        old = {}
+    for row in rows:
+        kept = old.setdefault(row["model"], {})
+        for key, value in row.items():
+            kept[key] = kept.get(key, {}) | value if isinstance(value, dict) else value
+    return list(old.values())
+
+
+COLUMNS = {  # what is in a column: milliseconds of one way, or a ratio of two
+    "eager": "eager",
+    "torch.compile": "compiled",
+    "accelerated": "accelerated",
+    "of eager": ("eager", "accelerated"),
+    "of torch.compile": ("compiled", "accelerated"),
+    "accelerated, compiled": "accelerated compiled",
+    "graphs": "graphs",
+    "accelerated graphs": "accelerated graphs",
+    "of graphs": ("graphs", "accelerated graphs"),
+}
+
+
+def cell(times, of):
+    if isinstance(of, tuple):
+        return f"{times[of[0]] / times[of[1]]:.2f}" if of[0] in times else ""
+    return f"{times[of]:.2f}" if of in times else ""
 
 
 def table(rows):
-    """Rows of results as docs/python.md has them."""
-    lines = ["| model | | eager | torch.compile | accelerated | of eager | of torch.compile |", "|---|---|---|---|---|---|---|"]
+    """Rows of results as docs/python.md has them, without columns that nothing was measured for."""
+    lines = []
     for row in rows:
         for what, name in (("forward", "forward"), ("step", "training step")):
-            t = row[what]
-            ratios = [f"{t[of] / t['accelerated']:.2f}" if of in t else "" for of in ("eager", "compiled")]
-            times = [f"{t[mode]:.2f} ms" if mode in t else "" for mode in ("eager", "compiled", "accelerated")]
-            lines.append("| " + " | ".join([row["model"], name, *times, *ratios]) + " |")
+            lines.append([row["model"], name, *(cell(row[what], of) for of in COLUMNS.values())])
+    columns = [["model", "", *COLUMNS], ["---"] * (len(COLUMNS) + 2), *lines]
+    columns = [column for i, column in enumerate(zip(*columns)) if i < 2 or any(column[2:])]
+    lines = ["| " + " | ".join(line) + " |" for line in zip(*columns)]
     lines += ["", "Losses of the first steps, eager and accelerated:", ""]
     for row in rows:
         losses = (" ".join(f"{x:.4f}" for x in row[mode + " losses"]) for mode in ("eager", "accelerated"))
@@ -273,11 +335,11 @@ def write_table(path, rows):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--json")
+    parser.add_argument("--json", help="a file of results, to be made or added to")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--small", action="store_true", help="for a try")
-    parser.add_argument("--models", type=int, default=len(MODELS), help="the first so many")
-    parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--models", default="0123", help="which of the four, by number")
+    parser.add_argument("--ways", default="eager,graphs,compiled")
     parser.add_argument("--document", help="measure nothing: write the table of --json between the marks of this file")
     options = parser.parse_args()
     if options.document:
@@ -285,7 +347,7 @@ def main():
             return write_table(options.document, json.load(file))
     began, rows = time.time(), []
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    for make in MODELS[: options.models]:
+    for make in (MODELS[int(i)] for i in options.models):
         if time.time() - began > options.seconds:
             break
         torch.manual_seed(1)
@@ -303,12 +365,12 @@ def main():
         report.undo()
         print(name, report, sep="\n")
         if device == "cuda":
-            measure(model, batch, not options.no_compile, options.rounds, row)
+            measure(model, batch, options.ways.split(","), options.rounds, row)
         rows.append(row)
-        print(json.dumps(row), flush=True)
         if options.json:
+            everything = merged(options.json, rows)
             with open(options.json, "w") as file:
-                json.dump(rows, file, indent=1)
+                json.dump(everything, file, indent=1)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@
 #include "device.h"
 #include "plan.h"
 #include "tensor.h"
+#include "values.h"
 
 #include "operators/add.h"
 #include "operators/attention.h"
 #include "operators/attention_decode.h"
+#include "operators/attention_score.h"
 #include "operators/conv.h"
 #include "operators/crossentropy.h"
 #include "operators/elementwise.h"

@@ -211,6 +211,15 @@ static bool is_made_odd(ir_op op, ir_type type)
     return type == CKL_I16 && (op == IR_NEG || op == IR_DIV || op == IR_REM);
 }
 
+/* Constants up to the width and some beyond, of 64 bits none: ptxas 13.0 shifts a 0 or 1 by their low 6 bits. */
+static val shift_amount(program *p, ir_type type)
+{
+    bool wide = type == CKL_I64 || type == IR_U64;
+    if (chance(p, 2))
+        return ir_int(IR_U32, choose(p, wide ? 64 : 70));
+    return ir_binary(IR_SHR, pick_register(p, IR_U32), ir_int(IR_U32, is_in(type, INT16) ? 16 : 1));
+}
+
 /* Operand `index` of an instruction. */
 static val source(program *p, const ir_inst *inst, int index, ir_type type)
 {
@@ -220,8 +229,9 @@ static val source(program *p, const ir_inst *inst, int index, ir_type type)
     if ((op == IR_DIV || op == IR_REM) && index == 1 && !ir_type_is_float(type))
         return ir_binary(IR_OR, pick_register(p, type), ir_int(type, 1));
     if ((op == IR_SHL || op == IR_SHR) && index == 1)
-        return chance(p, 2) ? ir_int(IR_U32, choose(p, 70))
-                            : ir_binary(IR_SHR, pick(p, IR_U32), ir_int(IR_U32, is_in(inst->type, INT16) ? 16 : 1));
+        return shift_amount(p, inst->type);
+    if (op == IR_SELECT && index == 1)
+        return pick_register(p, type);
     return index && op != IR_PACK ? pick(p, type) : pick_register(p, type);
 }
 

@@ -29,6 +29,7 @@ static void declare(program *p)
     keep(p, v);
 }
 
+/* A predicate is assigned nothing that is known: one that a loop negates ptxas 13.0 may take for a constant. */
 void do_variable(program *p)
 {
     ir_at("variable", 1);
@@ -37,7 +38,7 @@ void do_variable(program *p)
         return;
     }
     val v = p->variables[choose(p, p->variable_count)];
-    ir_assign(v, pick(p, v.type));
+    ir_assign(v, v.type == IR_PRED ? load_input(p, v.type) : pick(p, v.type));
 }
 
 /* The statements of a block; what they made is forgotten. */

@@ -84,16 +84,17 @@ static void load_a(program *p, ir_type type, val a[4])
         a[i] = operands_of(p, word[i], type);
 }
 
-/* New registers with one of two numbers, or 0; sums of integers begin anywhere. */
+/*
+ * New registers with one of two numbers, or 0; sums of integers begin anywhere. The numbers are used for nothing else: of a
+ * value that is used again ptxas 13.0 may make the accumulator itself.
+ */
 static void accumulators(program *p, ir_type from, int count, val *d)
 {
     bool floats = ir_type_is_float(from);
     ir_type type = floats ? CKL_F32 : CKL_I32;
     val first[3] = { floats ? ir_float(type, 0) : ir_int(type, 0) };
     for (int i = 1; i < 3; i++)
-        first[i] = !floats                                 ? pick(p, type)
-                   : p->target == IR_SM90A && chance(p, 3) ? pick_register(p, type)
-                                                           : small_float(p, type);
+        first[i] = !floats || (p->target == IR_SM90A && chance(p, 3)) ? load_input(p, type) : small_float(p, type);
     for (int i = 0; i < count; i++)
         ir_assign(d[i] = ir_reg(type), first[choose(p, 3)]);
 }

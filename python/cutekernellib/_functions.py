@@ -257,6 +257,8 @@ def permute(x: A, order: tuple[int, ...]) -> A:
     """x with its modes in another order, as a dense array. Elements of any type."""
     if sorted(order) != list(range(len(x.shape))):
         raise ValueError(f"permute: {order} is no order of {len(x.shape)} modes")
+    if 0 in _strides(x):  # broadcast, where a line's 0 is the stride of a dense tensor
+        x = _dense(x)
     y = _empty(x, tuple(x.shape[i] for i in order))
     _run("permute", _problems.permute(tuple(x.shape), _strides(x), tuple(order), x.dtype), x, y)
     return y

@@ -81,20 +81,73 @@ def rope(tokens, heads, k_heads, head_dim, dtype, positions, theta, style="half"
 
 
 def _attention_strides(letter, strides):
-    batch, head, token, _ = strides
-    return f" ld{letter}={token} ld{letter}_head={head} ld{letter}_batch={batch}"
+    *batch, head, token, _ = strides
+    return f" ld{letter}={token} ld{letter}_head={head}" + (f" ld{letter}_batch={batch[0]}" if batch else "")
+
+
+def _attention_options(scale, left, softcap, sinks):
+    scale = f" scale={scale:.9g}" if scale else ""
+    return f"{scale} left={left} softcap={softcap:.9g} sinks={int(sinks)}"
 
 
 @_kept
-def attention(q, k, v, strides, dtype, causal, scale, mask=None, mask_strides=None, lse=False, backward=False):
+def attention(
+    q,
+    k,
+    v,
+    strides,
+    dtype,
+    causal,
+    scale,
+    left=0,
+    right=0,
+    softcap=0.0,
+    sinks=False,
+    mask=None,
+    mask_strides=None,
+    lse=False,
+    backward=False,
+):
     """q, k, v: shapes [B,H,S,D]; strides of q, k, v and o, whose last is 1."""
     line = f"batch={q[0]} heads={q[1]} kv_heads={k[1]} q={q[2]} kv={k[2]} d={q[3]} dv={v[3]} dtype={dtype_name(dtype)}"
-    line += f" causal={int(causal)} lse={int(lse)} direction={_direction(backward)}" + (f" scale={scale:.9g}" if scale else "")
-    line += "".join(map(_attention_strides, "qkvo", strides))
+    line += f" causal={int(causal)} right={right} lse={int(lse)} direction={_direction(backward)}"
+    line += _attention_options(scale, left, softcap, sinks) + "".join(map(_attention_strides, "qkvo", strides))
     if mask:
         batch, head, token, _ = mask_strides
         line += f" mask={mask} ldmask={token} ldmask_head={head} ldmask_batch={batch}"
     return problem("attention", line)
+
+
+@_kept
+def attention_ragged(batch, longest, q, k, v, strides, dtype, causal, scale, left, right, softcap, sinks):
+    """q, k, v: shapes [H,total,D] of all sequences; longest: of q and kv."""
+    line = f"ragged=1 batch={batch} heads={q[0]} kv_heads={k[0]} q={longest[0]} kv={longest[1]} q_total={q[1]} kv_total={k[1]}"
+    line += f" d={q[2]} dv={v[2]} dtype={dtype_name(dtype)} causal={int(causal)} right={right}"
+    return problem(
+        "attention",
+        line + _attention_options(scale, left, softcap, sinks) + "".join(map(_attention_strides, "qkvo", strides)),
+    )
+
+
+@_kept
+def attention_decode(q, cache, kv, dv, pages, strides, dtype, scale, left, softcap, sinks):
+    """q: shape [B,H,T,D]; cache: heads of k and v, and their keys, of a page where there are pages; kv: the most keys."""
+    line = f"batch={q[0]} heads={q[1]} kv_heads={cache[0]} q={q[2]} kv={kv} d={q[3]} dv={dv} dtype={dtype_name(dtype)}"
+    line += f" page={cache[1]} pages={pages}" if pages is not None else ""
+    return problem(
+        "attention_decode",
+        line + _attention_options(scale, left, softcap, sinks) + "".join(map(_attention_strides, "qkvo", strides)),
+    )
+
+
+@_kept
+def conv(x, w, dtype, stride, padding, dilation, groups, channels_last, bias=False, activation="identity", direction="forward"):
+    """x, w: shapes [N,C,H,W] and [K,C/groups,R,S]; stride, padding and dilation of rows and columns."""
+    line = f"n={x[0]} c={x[1]} h={x[2]} w={x[3]} k={w[0]} r={w[2]} s={w[3]} groups={groups} dtype={dtype_name(dtype)}"
+    line += f" stride_h={stride[0]} stride_w={stride[1]} dilation_h={dilation[0]} dilation_w={dilation[1]}"
+    line += f" pad_top={padding[0]} pad_bottom={padding[0]} pad_left={padding[1]} pad_right={padding[1]}"
+    line += f" layout={'nhwc' if channels_last else 'nchw'} bias={int(bias)} direction={direction}"
+    return problem("conv", line + (f" activation={activation}" if direction == "forward" else ""))
 
 
 @_kept

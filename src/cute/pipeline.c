@@ -74,6 +74,11 @@ void pipeline_expect(const pipeline *p, const pipeline_state *s, val bytes)
     ir_mbarrier_expect(pipeline_full_barrier(p, s), 0, bytes);
 }
 
+void pipeline_arrive(const pipeline *p, const pipeline_state *s)
+{
+    ir_mbarrier_arrive(IR_SHARED, pipeline_full_barrier(p, s), 0);
+}
+
 val pipeline_full_barrier(const pipeline *p, const pipeline_state *s)
 {
     return barrier_of(ir_smem_address(p->full), s->stage);

@@ -35,10 +35,11 @@ void pipeline_advance_by(pipeline_state *s, val steps);
 
 void pipeline_wait_empty(const pipeline *p, const pipeline_state *s);        // producer
 void pipeline_expect(const pipeline *p, const pipeline_state *s, val bytes); // producer: arrives and expects bytes
-val pipeline_full_barrier(const pipeline *p, const pipeline_state *s);       // for tma_load()
-void pipeline_wait_full(const pipeline *p, const pipeline_state *s);         // consumer
-void pipeline_release(const pipeline *p, val stage);                         // consumer: one arrival in this CTA
-void pipeline_release_at(const pipeline *p, val stage, val empty_of_peer);   // ... in a peer; see pipeline_peer()
-val pipeline_peer(const pipeline *p, val rank);                              // the empty barriers of CTA `rank`
+void pipeline_arrive(const pipeline *p, const pipeline_state *s); // producer that stores: its stores have been made
+val pipeline_full_barrier(const pipeline *p, const pipeline_state *s);     // for tma_load()
+void pipeline_wait_full(const pipeline *p, const pipeline_state *s);       // consumer
+void pipeline_release(const pipeline *p, val stage);                       // consumer: one arrival in this CTA
+void pipeline_release_at(const pipeline *p, val stage, val empty_of_peer); // ... in a peer; see pipeline_peer()
+val pipeline_peer(const pipeline *p, val rank);                            // the empty barriers of CTA `rank`
 
 #endif

@@ -1,7 +1,7 @@
 /* reduce.c - butterflies in a warp, then one slot of shared memory per warp, then one per CTA of the cluster. */
 #include "cute/reduce.h"
 
-enum { SLOT_BYTES = 8 * REDUCE_VALUES_MAX };
+enum { SLOT_BYTES = 8 * REDUCE_VALUES_MAX, LANES = 32 };
 
 static val element(tensor rX, int i)
 {
@@ -89,6 +89,16 @@ static void read_slot(const reduction *r, val address, val *values)
 {
     for (int i = 0; i < r->count; i++)
         ir_load(IR_SHARED, IR_CACHE_DEFAULT, values[i].type, 1, address, 8 * i, &values[i]);
+}
+
+val warp_scan(val x)
+{
+    for (int distance = 1; distance < LANES; distance *= 2) {
+        val lane = ir_sreg(IR_LANE), other = ir_shuffle(IR_SHFL_UP, x, ir_int(IR_U32, distance), LANES);
+        val first = ir_compare(IR_LT, lane, ir_int(IR_U32, distance));
+        x = ir_binary(IR_ADD, x, ir_select(first, ir_int(x.type, 0), other));
+    }
+    return x;
 }
 
 int64_t cta_reduce_bytes(int threads)

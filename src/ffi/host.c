@@ -3,35 +3,43 @@
 
 #include "base/math.h"
 
-/* Copies of the tensors of a call. */
+enum { ALIGNMENT = 256 }; // of what a device gives; a block keeps its place modulo this
+
+/* Memory of the host that one or more tensors of a call have, and its copy. The parts of a joint projection share a block. */
+typedef struct block {
+    unsigned char *begin, *end;
+    void *device;
+    bool written;
+} block;
+
 typedef struct staged {
-    const plan_tensor *tensors;
+    block blocks[PLAN_TENSORS_MAX];
     int count;
-    void *host[PLAN_TENSORS_MAX], *device[PLAN_TENSORS_MAX];
-    int64_t bytes[PLAN_TENSORS_MAX];
 } staged;
 
-/* The first tensor of the same memory. */
-static int first_of(const staged *s, int i)
+/* A block of a tensor and of what overlaps it. */
+static void add(staged *s, block new)
 {
-    int first = 0;
-    while (s->host[first] != s->host[i])
-        first++;
-    return first;
+    for (int i = 0; i < s->count; i++) {
+        const block *old = &s->blocks[i];
+        if (old->begin >= new.end || new.begin >= old->end)
+            continue;
+        new.begin = old->begin < new.begin ? old->begin : new.begin;
+        new.end = old->end > new.end ? old->end : new.end;
+        new.written |= old->written;
+        s->blocks[i] = s->blocks[--s->count];
+        i = -1; // the longer block may overlap those before
+    }
+    s->blocks[s->count++] = new;
 }
 
-static ckl_status copy_in(ckl_device *device, staged *s, void *const *args)
+static ckl_status copy_in(ckl_device *device, staged *s)
 {
     for (int i = 0; i < s->count; i++) {
-        s->host[i] = s->tensors[i].rank || s->tensors[i].output ? args[i] : NULL; // numbers stay on the host
-        int first = first_of(s, i);
-        s->bytes[first] = max_i64(s->bytes[first], plan_tensor_bytes(&s->tensors[i]));
-    }
-    for (int i = 0; i < s->count; i++) {
-        if (!s->host[i] || first_of(s, i) != i || s->bytes[i] == 0)
-            continue;
-        TRY(ckl_malloc(device, (size_t)s->bytes[i], &s->device[i]));
-        TRY(ckl_copy_in(device, s->device[i], s->host[i], (size_t)s->bytes[i], NULL));
+        block *b = &s->blocks[i];
+        size_t bytes = (size_t)(b->end - b->begin), shift = (uintptr_t)b->begin % ALIGNMENT;
+        TRY(ckl_malloc(device, bytes + shift, &b->device));
+        TRY(ckl_copy_in(device, (unsigned char *)b->device + shift, b->begin, bytes, NULL));
     }
     return CKL_OK;
 }
@@ -39,19 +47,34 @@ static ckl_status copy_in(ckl_device *device, staged *s, void *const *args)
 static ckl_status copy_out(ckl_device *device, const staged *s)
 {
     for (int i = 0; i < s->count; i++) {
-        int first = first_of(s, i);
-        if (s->tensors[i].output && s->host[i] && s->device[first])
-            TRY(ckl_copy_out(device, s->host[i], s->device[first], (size_t)s->bytes[first], NULL));
+        const block *b = &s->blocks[i];
+        size_t bytes = (size_t)(b->end - b->begin), shift = (uintptr_t)b->begin % ALIGNMENT;
+        if (b->written)
+            TRY(ckl_copy_out(device, b->begin, (unsigned char *)b->device + shift, bytes, NULL));
     }
     return CKL_OK;
 }
 
+static void *on_device(const staged *s, void *host)
+{
+    const block *b = s->blocks;
+    while ((unsigned char *)host < b->begin || (unsigned char *)host >= b->end)
+        b++;
+    return (unsigned char *)b->device + (uintptr_t)b->begin % ALIGNMENT + ((unsigned char *)host - b->begin);
+}
+
+/* Has it memory to stage? Numbers stay on the host. */
+static bool is_staged(const plan_tensor *t, const void *host)
+{
+    return host && (t->rank || t->output) && plan_tensor_bytes(t) > 0;
+}
+
 static ckl_status run_staged(const ckl_plan *plan, staged *s, void **args)
 {
-    TRY(copy_in(plan->device, s, args));
-    for (int i = 0; i < s->count; i++)
-        if (s->host[i] && s->device[first_of(s, i)])
-            args[i] = s->device[first_of(s, i)];
+    TRY(copy_in(plan->device, s));
+    for (int i = 0; i < plan->tensor_count; i++)
+        if (is_staged(&plan->tensors[i], args[i]))
+            args[i] = on_device(s, args[i]);
     TRY(plan_run(plan, plan->op, args, NULL));
     TRY(ckl_stream_synchronize(plan->device, NULL));
     return copy_out(plan->device, s);
@@ -59,10 +82,16 @@ static ckl_status run_staged(const ckl_plan *plan, staged *s, void **args)
 
 ckl_status host_run(const ckl_plan *plan, void **args)
 {
-    staged s = { .tensors = plan->tensors, .count = plan->tensor_count };
-    TRY(plan_check_pointers(plan->op->name, s.tensors, s.count, (const void *const *)args));
+    staged s = { 0 };
+    TRY(plan_check_pointers(plan->op->name, plan->tensors, plan->tensor_count, (const void *const *)args));
+    for (int i = 0; i < plan->tensor_count; i++) {
+        const plan_tensor *t = &plan->tensors[i];
+        unsigned char *at = args[i];
+        if (is_staged(t, at))
+            add(&s, (block){ .begin = at, .end = at + plan_tensor_bytes(t), .written = t->output });
+    }
     ckl_status status = run_staged(plan, &s, args);
     for (int i = 0; i < s.count; i++)
-        ckl_free(plan->device, s.device[i]);
+        ckl_free(plan->device, s.blocks[i].device);
     return status;
 }

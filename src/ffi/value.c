@@ -60,7 +60,7 @@ ckl_dtype value_dtype(DLDataType type)
     static const struct {
         uint8_t code, bits;
         ckl_dtype dtype;
-    } known[] = {
+    } known[] = { // in any order
         { kDLFloat, 32, CKL_F32 },
         { kDLFloat, 16, CKL_F16 },
         { kDLBfloat, 16, CKL_BF16 },

@@ -169,6 +169,8 @@ ir_inst *ir_emit(ir_inst inst, int out_count, const val *out, int in_count, cons
         ir_fail("the kernel has grown to %d instructions: a loop of C should be one of the kernel", INSTRUCTIONS_MAX);
     if (ir_failed())
         return &ignored;
+    if (ir_op_class(inst.op) == IR_CONTROL)
+        build_share_forget();
     k->insts = build_grow(k->insts, k->inst_count, &k->inst_capacity, sizeof *k->insts);
     inst.out_count = out_count;
     inst.in_count = in_count;
@@ -183,8 +185,14 @@ ir_inst *ir_emit(ir_inst inst, int out_count, const val *out, int in_count, cons
 /* An instruction with one result of its own. */
 val build_value(ir_inst inst, ir_type type, int in_count, const val *in)
 {
-    val out = result(type);
+    val out;
+    int *slot;
+    if (build_share_find(&inst, in_count, in, &slot, &out))
+        return out;
+    out = result(type);
     ir_emit(inst, 1, &out, in_count, in);
+    if (slot && !ir_failed())
+        *slot = build.kernel->inst_count;
     return out;
 }
 

@@ -64,6 +64,13 @@ val ir_min_nan(val x, val y);
 val ir_sreg(ir_sreg_kind which);
 void ir_assign(val reg, val x); // reg = x
 
+/*
+ * Between these two, arithmetic on registers that do not change is written once for each block: for functions of others that are
+ * called for many elements, and compute again what these have in common.
+ */
+void ir_share_begin(void);
+void ir_share_end(void);
+
 /* Parameters, in the order of the calls; the same name again gives the same parameter. */
 val ir_scalar_param(ir_type type, const char *name);
 val ir_tensor_map_param(const char *name);

@@ -15,7 +15,8 @@ typedef struct build_state {
     int line;
     int blocks[BUILD_BLOCKS_MAX]; // indices of open IF, ELSE and LOOP instructions
     int block_count;
-    bool *written_twice; // per register: made by ir_reg(), so its value may change
+    bool *written_twice;       // per register: made by ir_reg(), so its value may change
+    struct build_share *share; // NULL: nothing is shared
 } build_state;
 
 extern _Thread_local build_state build;
@@ -29,6 +30,13 @@ void build_check_closed(void);
 /* Appends an instruction with one result of its own, or with none. */
 val build_value(ir_inst inst, ir_type type, int in_count, const val *in);
 void build_effect(ir_inst inst, int in_count, const val *in);
+
+/*
+ * Where equal computations are shared (share.c): has the current block computed this already? Else *slot, if it is not NULL, is to
+ * get the number of instructions after this one. Control flow forgets what was computed.
+ */
+bool build_share_find(const ir_inst *inst, int in_count, const val *in, int **slot, val *out);
+void build_share_forget(void);
 
 /* Appends an integer division or remainder as cheaper instructions (divide.c); false: there are none. */
 bool build_division(ir_op op, val x, val y, val *out);

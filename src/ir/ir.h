@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "cutekernellib/tensor.h"
+#include "cutekernellib/values.h"
 
 /*
  * Types of values: the element types of memory and those that live in registers only. 8-bit types exist in memory
@@ -27,15 +28,11 @@ typedef ckl_dtype ir_type;
 #define IR_BF16X2     ((ir_type)(CKL_DTYPE_COUNT + 5))
 #define IR_TYPE_COUNT (CKL_DTYPE_COUNT + 6)
 
-/* A value: a register of the current kernel, or a constant (reg == IR_CONSTANT). {0} is no value. */
-typedef struct val {
-    ir_type type;
-    int reg;
-    union {
-        int64_t i; // integers and predicates; pairs as 32 bits
-        double f;  // floats
-    };
-} val;
+/*
+ * A value: a register of the current kernel, or a constant (reg == IR_CONSTANT). {0} is no value. Of constants `i` is that of
+ * integers and predicates, of pairs as 32 bits, and `f` that of floats.
+ */
+typedef ckl_val val;
 
 enum { IR_CONSTANT = -1 };
 

@@ -38,6 +38,12 @@ enum {
 /* An 8-bit float in the low byte of $X, as f16 in %th0. */
 #define F16_FROM_F8 "cvt.rn.f16x2.$fx2 %tr0, $X; mov.b32 {%th0, %th1}, %tr0"
 
+/*
+ * An 8-bit float has one byte of its register. Saying so keeps ptxas 13.0 from rounding into a pair whose other half is a
+ * 16-bit value, which it then takes from the wrong half.
+ */
+#define LOW_BYTE "; and.b16 $d, $d, 255"
+
 /* min and max of f64 have no .NaN. */
 #define F64_NAN(op) \
     op ".f64 %tg0, $x, $y; setp.nan.f64 %tp0, $x, $y; add.rn.f64 %tg1, $x, $y; selp.f64 $d, %tg1, %tg0, %tp0"
@@ -115,9 +121,11 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
         { F16, F8, PTX_SM90, F16_FROM_F8 "; mov.b16 $d, %th0" },
         { F32, F8, PTX_SM90, F16_FROM_F8 "; cvt.f32.f16 $d, %th0" },
         { BF16, F8, PTX_SM90, F16_FROM_F8 "; cvt.f32.f16 %tf0, %th0; cvt.rn.bf16.f32 $d, %tf0" },
-        { F8, F32, PTX_SM90, "cvt.rn.satfinite.$tx2.f32 $d, 0f00000000, $X" },
-        { F8, F16, PTX_SM90, "mov.b16 %th0, 0; mov.b32 %tr0, {$X, %th0}; cvt.rn.satfinite.$tx2.f16x2 $d, %tr0" },
-        { F8, BF16, PTX_SM90, F32_FROM_BF16("%tf0", "$X") "; cvt.rn.satfinite.$tx2.f32 $d, 0f00000000, %tf0" }),
+        { F8, F32, PTX_SM90, "cvt.rn.satfinite.$tx2.f32 $d, 0f00000000, $X" LOW_BYTE },
+        { F8, F16, PTX_SM90,
+          "mov.b16 %th0, 0; mov.b32 %tr0, {$X, %th0}; cvt.rn.satfinite.$tx2.f16x2 $d, %tr0" LOW_BYTE },
+        { F8, BF16, PTX_SM90,
+          F32_FROM_BF16("%tf0", "$X") "; cvt.rn.satfinite.$tx2.f32 $d, 0f00000000, %tf0" LOW_BYTE }),
     [IR_BITCAST] = PLAIN("mov.$B $d, $X"),
     [IR_PACK] =
         ROWS({ PAIR, F32, 0, "cvt.rn.$t.f32 $d, $Y, $X" }, // the first source goes to the high half

@@ -1,6 +1,7 @@
 /* line.c - the operator's name, its keys and those of all lines. */
 #include "operators/line.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,6 +57,14 @@ static const char *take_name(const char **at, arena *memory)
     return name;
 }
 
+/* Has it letters, digits and underscores alone, as implementations have? */
+static bool is_name(const char *word)
+{
+    while (isalnum((unsigned char)*word) || *word == '_')
+        word++;
+    return *word == '\0';
+}
+
 /* "tile_m=128,stages=3" needs no quotes in a shell. Commas in parentheses belong to an expression. */
 static char *spaces_for_commas(char *config)
 {
@@ -75,6 +84,8 @@ ckl_status line_config(arena *memory, const char *op, const char *config, line_k
     if (strcmp(name, op) == 0)
         name = take_name(&rest, memory);
     if (*name) {
+        if (!is_name(name))
+            FAIL(CKL_INVALID, "%s: config: '%s' is no implementation's name", op, name);
         keys->impl = name;
         const char *second = take_name(&rest, memory);
         if (*second)

@@ -77,12 +77,13 @@ typedef struct operand {
     int64_t stride[OPERAND_RANK_MAX]; // elements; gaps between rows are padding that a kernel must not touch
 
     /* How inputs are filled. */
-    bool ranged;      // low..high, hard ones too; else -1..1, and what is hard
-    int64_t rising;   // integers: from 0 to this in steps of 0 to high; 0: they do not rise
-    bool distinct;    // indices: no two are equal, as far as the range has so many
-    double low, high; // integers: both are taken
-    uint32_t along;   // modes along which sums run, a bit each: hard inputs go by such lines; 0: by elements
-    double hard_max;  // the largest finite magnitude of hard inputs; 0: the type's own
+    bool ranged;          // low..high, hard ones too; else -1..1, and what is hard
+    int64_t rising;       // integers: from 0 to this in steps of 0 to high; 0: they do not rise
+    const int64_t *given; // integers of a vector: these; NULL: they are drawn
+    bool distinct;        // indices: no two are equal, as far as the range has so many
+    double low, high;     // integers: both are taken
+    uint32_t along;       // modes along which sums run, a bit each: hard inputs go by such lines; 0: by elements
+    double hard_max;      // the largest finite magnitude of hard inputs; 0: the type's own
 
     /* What a call gets in place of the memory of an absent operand; else NULL. */
     int in_place;      // the pointer of operand number in_place - 1
@@ -231,8 +232,9 @@ typedef struct operator_test {
     double approximation;                            // relative error of approximate instructions used; 0: none
     double (*approximation_of)(const void *problem); // the same where it depends on the problem
     double flops_each; // useful operations for each element of the largest operand; 0: one for each output
-    double (*flops)(const void *problem);       // the same of one run where it depends on the problem
-    double (*matrix_rate)(const void *problem); // of tensor cores, to that of 16 bits; NULL: 1
+    double (*flops)(const void *problem);           // the same of one run where it depends on the problem
+    double (*reference_flops)(const void *problem); // what the reference takes for all outputs; NULL: as much
+    double (*matrix_rate)(const void *problem);     // of tensor cores, to that of 16 bits; NULL: 1
     double (*bytes)(const void *problem); // compulsory traffic; NULL: every input read once, every output written once
 
     const char *const *cases;   // problem lines without the operator's name, NULL at the end; quick on the emulator

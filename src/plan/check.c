@@ -176,17 +176,30 @@ static ckl_status check_pointer(const char *op, const plan_tensor *t, const void
     return CKL_OK;
 }
 
-/* Do they lie side by side within one outermost stride? The distance between them, taken to the first of its repeats, tells. */
+/* Bytes from the first to the last element of the modes whose strides are no multiples of step. */
+static int64_t span_within(const plan_tensor *t, int64_t step)
+{
+    const int64_t bytes = (int64_t)ckl_dtype_bytes(t->dtype);
+    int64_t elements = 1;
+    for (int i = 0; i < t->rank; i++)
+        if (t->stride[i] * bytes % step)
+            elements = sum_i64(elements, product_i64(t->shape[i] - 1, t->stride[i]));
+    return product_i64(elements, bytes);
+}
+
+/* Do they lie side by side, as columns of one matrix do, seen modulo a stride of a? The parts of a joint projection do by tokens. */
 static bool side_by_side(const plan_tensor *a, const void *at_a, const plan_tensor *b, const void *at_b)
 {
-    if (a->rank == 0 || b->rank == 0)
-        return false;
-    int64_t step = a->stride[0] * (int64_t)ckl_dtype_bytes(a->dtype);
-    if (step == 0 || step != b->stride[0] * (int64_t)ckl_dtype_bytes(b->dtype))
-        return false;
-    int64_t apart = (int64_t)((uintptr_t)at_b - (uintptr_t)at_a) % step;
-    apart += apart < 0 ? step : 0;
-    return span(a, 1) <= apart && span(b, 1) <= step - apart;
+    for (int i = 0; i < a->rank; i++) {
+        const int64_t step = a->stride[i] * (int64_t)ckl_dtype_bytes(a->dtype);
+        if (step == 0)
+            continue;
+        int64_t apart = (int64_t)((uintptr_t)at_b - (uintptr_t)at_a) % step;
+        apart += apart < 0 ? step : 0;
+        if (span_within(a, step) <= apart && span_within(b, step) <= step - apart)
+            return true;
+    }
+    return false;
 }
 
 static bool overlap(const plan_tensor *a, const void *at_a, const plan_tensor *b, const void *at_b)

@@ -1,5 +1,5 @@
 /* map.c - the kernel of element-wise operators. */
-#include "skeletons/map.h"
+#include "skeletons/map_rows.h"
 
 #include <string.h>
 
@@ -491,6 +491,10 @@ static void tile_anywhere(const map *m, val tile, val is_full)
 
 void map_describe(map_kernel k, int kernel, map_function *f, void *user)
 {
+    if (k.config.row_threads && kernel == 0) {
+        map_rows_describe(&k, f, user);
+        return;
+    }
     launch_bounds(k.config.threads, k.config.ctas_per_sm);
     map m = declare(&k, f, user);
     val size = ir_int(m.index, map_tile(&k));

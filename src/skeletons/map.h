@@ -8,7 +8,8 @@
  *
  * Where rows end inside of vectors, but the output and the large inputs have no gaps, vectors follow the numbers of elements
  * across the ends of rows (`flat`), and the others are loaded element by element. Inputs that are contiguous along another dimension than
- * the output (`crossed`) are loaded along it into a tile in shared memory and read along the other.
+ * the output (`crossed`) are loaded along it into a tile in shared memory and read along the other. Rows of 16-bit elements that
+ * start anywhere are shared out one by one (`row_threads`: map_rows.c).
  */
 #ifndef CKL_SKELETONS_MAP_H
 #define CKL_SKELETONS_MAP_H
@@ -39,20 +40,23 @@ void map_simplify(map_shape *s);
  * What is chosen for a problem; operators have it in their configs. The masks have a bit per operand, bit 0 for the first
  * input.
  */
-#define MAP_CONFIG(X, owner)                                                                                        \
-    X(owner, int, rank, "1", "", "dimensions of the simplified shape")                                              \
-    X(owner, int, constant, "0", "", "mask of operands that are constant along the innermost one")                  \
-    X(owner, int, strided, "0", "", "mask of operands with gaps along it")                                          \
-    X(owner, int, crossed, "0", "", "mask of inputs that are contiguous along another one: tiles in shared memory") \
-    X(owner, int, cross, "0", "", "number of that dimension")                                                       \
-    X(owner, int, flat, "0", "",                                                                                    \
-      "mask of operands without gaps, whose vectors cross the ends of rows; 0: vectors lie in rows")                \
-    X(owner, bool, long_rows, "0", "0 1", "rows are no shorter than a step of a CTA: coordinates by additions")     \
-    X(owner, bool, wide, "0", "", "element numbers do not fit 32 bits")                                             \
-    X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")                                           \
-    X(owner, int, vec, "4", "1 2 4 8 16", "elements that a thread takes side by side")                              \
-    X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread; a CTA takes one tile of them")                       \
-    X(owner, int, ctas_per_sm, "0", "0 2 3 4 5 6 8", "CTAs that must fit an SM: bounds registers; 0: any")          \
+#define MAP_CONFIG(X, owner)                                                                                          \
+    X(owner, int, rank, "1", "", "dimensions of the simplified shape")                                                \
+    X(owner, int, constant, "0", "", "mask of operands that are constant along the innermost one")                    \
+    X(owner, int, strided, "0", "", "mask of operands with gaps along it")                                            \
+    X(owner, int, crossed, "0", "", "mask of inputs that are contiguous along another one: tiles in shared memory")   \
+    X(owner, int, cross, "0", "", "number of that dimension")                                                         \
+    X(owner, int, flat, "0", "",                                                                                      \
+      "mask of operands without gaps, whose vectors cross the ends of rows; 0: vectors lie in rows")                  \
+    X(owner, bool, long_rows, "0", "0 1", "rows are no shorter than a step of a CTA: coordinates by additions")       \
+    X(owner, int, row_threads, "0", "0 16 32 128 256",                                                                \
+      "threads that share a row that starts anywhere; 0: elements are numbered across rows")                          \
+    X(owner, int, cut, "0", "", "mask of inputs whose vectors are cut out of two: rows out of phase with the output") \
+    X(owner, bool, wide, "0", "", "element numbers do not fit 32 bits")                                               \
+    X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")                                             \
+    X(owner, int, vec, "4", "1 2 4 8 16", "elements that a thread takes side by side")                                \
+    X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread; a CTA takes one tile of them")                         \
+    X(owner, int, ctas_per_sm, "0", "0 2 3 4 5 6 8", "CTAs that must fit an SM: bounds registers; 0: any")            \
     X(owner, bool, prefetch, "0", "0 1", "prefetch tiles to L2 while the kernel before may still run")
 
 typedef struct map_config {

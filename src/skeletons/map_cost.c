@@ -12,6 +12,7 @@ bool map_candidate(map_kernel k, map_shape s, const ckl_device_info *device, int
     *c = map_choose(k, s, device);
     c->threads = threads[i % COUNT_OF(threads)];
     c->steps = steps[i / COUNT_OF(threads)];
+    c->row_threads = c->row_threads > 32 ? c->threads : c->row_threads;
     c->ctas_per_sm = 0;
     return true;
 }

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "skeletons/map.h"
+#include "skeletons/map_rows.h"
 
 enum { VECTOR_BYTES = 16, THREADS_MIN = 128, STEPS_MAX = 16, STEPS_CHOSEN_MAX = 8, THREADS_RESIDENT_MAX = 1536 };
 
@@ -239,7 +239,8 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
         c->steps /= 2;
     while (c->threads > THREADS_MIN && s.count < device->sm_count * map_tile(&k))
         c->threads /= 2;
-    c->long_rows = c->vec == 1 && c->steps > 1 && has_long_rows(&s, c);
+    map_rows_choose(&k, &s);
+    c->long_rows = !c->row_threads && c->vec == 1 && c->steps > 1 && has_long_rows(&s, c);
     c->prefetch = s.rank == 1 && s.count * input_bytes(&k) <= PREFETCHED_BYTES;
     c->ctas_per_sm = k.inputs <= BOUNDED_INPUTS_MAX && !c->prefetch ? THREADS_PER_SM / c->threads : 0;
     c->wide = is_wide(&k, &s);
@@ -267,7 +268,9 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
              c->vec);
     if (c->vec < 1 || !is_power_of_two(c->vec) || c->vec > VECTOR_BYTES)
         FAIL(CKL_INVALID, "%s: vec=%d must be a power of two up to %d", what, c->vec, VECTOR_BYTES);
-    if (!suits(&s, c, c->vec))
+    if (c->row_threads)
+        TRY(map_rows_admit(what, &k, &s, device));
+    if (!c->row_threads && !suits(&s, c, c->vec))
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows and the distances between them", what, c->vec);
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d must be a multiple of 32 up to %d", what, c->threads,
@@ -306,6 +309,8 @@ bool map_aligned(const map_kernel *k, const void *const *pointers)
 {
     const map_config *c = &k->config;
     const int others = c->flat ? ~c->flat : c->constant | c->strided | c->crossed;
+    if (c->row_threads)
+        return map_rows_in_phase(k, pointers);
     for (int i = 0; i <= k->inputs; i++) {
         uintptr_t bytes = (uintptr_t)min_i64(VECTOR_BYTES, k->config.vec * (int64_t)ckl_dtype_bytes(k->dtype[i]));
         if (!(others >> i & 1) && (uintptr_t)pointers[i] % bytes)

@@ -58,6 +58,9 @@ int row_vec(ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ldx, int64_t ld
  */
 bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int cluster_max, row_split *s);
 
+/* The same lanes in larger CTAs where those of many short rows would only start and end. */
+void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, const ckl_device_info *device);
+
 /* May a kernel have this split for rows of `cols` elements? The sentence opens with `what`: "softmax row: threads=33 ...". */
 ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, ckl_dtype dtype,
                            const ckl_device_info *device);
@@ -147,6 +150,15 @@ tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
 tensor row_fetch(const row_split *s, const row_place *p, tensor from); // into registers of the same type, filled with 0
 void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
+
+/*
+ * The same of row p->row of a matrix: vectors are cut out of what lies before and behind the row, too, and only those of the first
+ * and the last row are guarded. row_load_cut() is told which rows these are; they must be as long as a vector.
+ */
+void row_load_among(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
+void row_load_cut(const row_split *s, const row_place *p, val is_outer, tensor from, tensor to, double fill);
+val row_is_outer(val row, val rows);
+
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_anywhere(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step); // one vector of them

@@ -375,6 +375,15 @@ static void take_chunk(const pass *v, const row_place *p, val exists, tensor *rX
         ir_end_if();
 }
 
+/* Threads without an element of a chunk skip it: warps of a row's last chunk, mostly. */
+static void visit_chunk(const pass *v, const row_span *here, int chunk, const tensor *rX)
+{
+    if (here->split.exact)
+        v->visit(here, chunk, rX, v->user);
+    else IF(row_inside(&here->split, &here->place, 0))
+        v->visit(here, chunk, rX, v->user);
+}
+
 static void pass_of_loop(const pass *v, const row_spans *all)
 {
     const row_pipeline *s = v->s;
@@ -383,7 +392,7 @@ static void pass_of_loop(const pass *v, const row_spans *all)
         const row_span *first = &all->of[0];
         row_span here = { first->split, row_from(&first->place, sub(start, begin_of(s, &all->bounds))) };
         take_chunk(v, &here.place, yes(), rX);
-        v->visit(&here, 0, rX, v->user);
+        visit_chunk(v, &here, 0, rX);
     }
 }
 
@@ -396,7 +405,7 @@ static void pass_unrolled(const pass *v, const row_spans *all)
         val exists = s->split.chunk.exact ? yes() : lt(add(begin_of(s, &all->bounds), start), all->bounds.end);
         if (!v->held)
             take_chunk(v, &here.place, exists, s->rHeld[chunk]);
-        v->visit(&here, chunk, s->rHeld[chunk], v->user);
+        visit_chunk(v, &here, chunk, s->rHeld[chunk]);
     }
 }
 

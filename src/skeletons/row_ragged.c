@@ -69,6 +69,7 @@ typedef struct cut {
     val outside;  // a word of fill
     val moves[2]; // predicates: by one word, by two
     val selector; // of the bytes of two neighbouring words
+    val is_outer; // predicate: the row has no other one before it or behind it in memory
     ir_cache cache;
 } cut;
 
@@ -106,12 +107,12 @@ static void load_words(const cut *c, tensor from, const row_split *s, int step, 
     ir_load(IR_GLOBAL, c->cache, IR_U32, c->count, c->low, offset + first * WORD_BYTES, word + first);
 }
 
-/* Must the elements of a vector of the row come one by one, because one that it is cut from reaches out? */
+/* Must the elements of a vector of the row come one by one, because one that it is cut from reaches out of the tensor? */
 static val is_apart(const cut *c, const row_split *s, const row_place *p, int step)
 {
     val first = first_column(s, p, step), inside = lt(first, p->limit), shifted = ne(c->bytes, imm(0));
     val out = logical_or(lt(first, c->elements), reaches_out(c, s, p, step));
-    return logical_and(logical_and(inside, shifted), out);
+    return logical_and(logical_and(inside, shifted), logical_and(c->is_outer, out));
 }
 
 static void load_at_edge(const cut *c, const row_split *s, const row_place *p, tensor from, int step, val *word)
@@ -170,37 +171,57 @@ static void unpack_cut(const cut *c, const row_split *s, const val *word, ckl_dt
     words_unpack(c->w, cut_words, dtype, out);
 }
 
+val row_is_outer(val row, val rows)
+{
+    return logical_or(eq(row, imm(0)), eq(row, sub(rows, imm(1))));
+}
+
 /* All loads come before the first use. Few threads are at an edge, where each vector has predicates of its own. */
-void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
+void row_load_cut(const row_split *s, const row_place *p, val is_outer, tensor from, tensor to, double fill)
 {
     if (!s->ragged) {
         row_load(s, p, from, to, fill);
         return;
     }
-    const cut c = make_cut(s, from, fill);
+    cut c = make_cut(s, from, fill);
+    c.is_outer = is_outer;
     val(*word)[2 * WORDS_MAX] = ir_alloc((size_t)s->steps, sizeof *word);
     for (int step = 0; step < s->steps; step++)
         for (int i = 0; i < 2 * c.count; i++)
             word[step][i] = ir_reg(IR_U32);
     const int last = s->steps - 1; // inside of the row, and what it is cut from too: then all vectors are
-    val beyond = logical_or(ge(first_column(s, p, last), p->limit), reaches_out(&c, s, p, last));
-    val at_edge = logical_or(lt(first_column(s, p, 0), c.elements), beyond);
+    val out = logical_or(lt(first_column(s, p, 0), c.elements), reaches_out(&c, s, p, last));
+    val at_edge = logical_or(ge(first_column(s, p, last), p->limit), logical_and(is_outer, out));
     IF(at_edge)
         for (int step = 0; step < s->steps; step++)
             load_at_edge(&c, s, p, from, step, word[step]);
     ELSE
     {
-        for (int step = 0; step < s->steps; step++) {
+        for (int step = 0; step < s->steps; step++)
+            for (int i = c.count; i < 2 * c.count; i++)
+                assign(word[step][i], c.outside);
+        for (int step = 0; step < s->steps; step++)
             load_words(&c, from, s, step, false, word[step]);
-            load_words(&c, from, s, step, true, word[step]);
-        }
+        IF(ne(c.bytes, imm(0)))
+            for (int step = 0; step < s->steps; step++)
+                load_words(&c, from, s, step, true, word[step]);
     }
     for (int step = 0; step < s->steps; step++)
         unpack_cut(&c, s, word[step], from.dtype, to, step);
-    IF(at_edge)
+    IF(logical_and(at_edge, is_outer))
         for (int step = 0; step < s->steps; step++)
             IF(is_apart(&c, s, p, step))
                 load_apart(s, from, to, step);
+}
+
+void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
+{
+    row_load_cut(s, p, yes(), from, to, fill);
+}
+
+void row_load_among(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
+{
+    row_load_cut(s, p, row_is_outer(p->row, p->rows), from, to, fill);
 }
 
 static void store_apart(const row_split *s, tensor from, tensor to, int step)

@@ -124,6 +124,13 @@ class Plans(unittest.TestCase):
         self.assertTrue((y[:, 5:] == 7).all())
         np.testing.assert_allclose(y[:, :5], softmax(x[:, :5], 1), 1e-5)
 
+    def test_outputs_side_by_side(self):
+        joint, x = np.zeros((4, 16), np.float32), normal(4, 8)
+        plan = ckl.operators["rmsnorm"].plan("rows=4 cols=8 residual=1 affine=0 ldy=16", device="cpu")
+        plan(x=x, residual=x, y=joint[:, :8], sum=joint[:, 8:])
+        np.testing.assert_array_equal(joint[:, 8:], 2 * x)
+        self.assertTrue(joint[:, :8].all())
+
     def test_prepare(self):
         ckl.prepare(["softmax shape=4x64", "add n=7"], "cpu")
         self.assertIn("emulated", ckl.device_info("cpu")["name"])

@@ -147,6 +147,16 @@ class Functions(unittest.TestCase):
         with self.assertRaises(NotImplementedError):
             ckl.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
 
+    def test_tensors(self):
+        x, y, row = normal(3, 4, 5), normal(3, 4, 5), normal(5)
+        self.same(lambda a, b: ckl.add(a, b, alpha=2.0, beta=0.5), lambda a, b: 2 * a + 0.5 * b, x, y)
+        self.same(lambda a: ckl.permute(a, (2, 0, -2)), lambda a: a.permute(2, 0, 1), x)
+        self.same(lambda a: ckl.reduce(a, "sum", (0, 2)), lambda a: a.sum((0, 2)), x)
+        self.same(lambda a: ckl.reduce(a, "mean"), lambda a: a.mean(), x)
+        torch.testing.assert_close(ckl.reduce(x, "argmax", 1), x.argmax(1))
+        wanted = F.gelu(2 * x + row, approximate="tanh")
+        torch.testing.assert_close(ckl.elementwise("gelu(a*x+b)", a=2.0, x=x, b=row), wanted, rtol=1e-5, atol=1e-5)
+
     def test_errors(self):
         with self.assertRaisesRegex(ValueError, "dtype=f64"):
             ckl.softmax(normal(3, 4, dtype=torch.float64), -1)
@@ -162,6 +172,12 @@ class Registration(unittest.TestCase):
         image, target = normal(2, 4, 3, 3).requires_grad_(), torch.tensor([1, 2, 0, 3], device=device)
         q, k, v = (normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_() for _ in "qkv")
         yield "softmax", (x, 1, True, 1.0)
+        yield "add", (x, normal(4, 16).requires_grad_(), 2.0, -1.0)
+        yield "elementwise", ("gelu(a*x+b)", [x.detach(), b.detach()], ["x", "b"], [2.0], ["a"])
+        yield "permute", (image, [2, 0, 3, 1])
+        for op, axes in (("sum", [1]), ("mean", []), ("sum", [-1, 0])):
+            yield "reduce", (image, op, axes, 0)
+        yield "reduce", (x.detach(), "argmax", [1], 0)
         yield "layer_norm", (x, w, b, 1e-5)
         yield "rms_norm", (x, w, 1e-5)
         yield "add_rms_norm", (x, normal(4, 16).requires_grad_(), w, 1e-5)
@@ -170,17 +186,37 @@ class Registration(unittest.TestCase):
         yield "unary", (x, "gelu")
         yield "silu_mul", (x, normal(4, 16).requires_grad_())
         yield "rope", (normal(4, 2, 8).requires_grad_(), normal(4, 1, 8).requires_grad_(), target, 1e4, "half", False)
-        yield "rotate", (normal(1, 2, 4, 8).requires_grad_(), normal(1, 1, 4, 8), normal(1, 1, 4, 8), False)
-        yield "linear", (x, normal(8, 16).requires_grad_(), None, "relu")
-        yield "attention", (q, k, v, None, True, 0.25)
+        yield "rotate", (*(normal(1, h, 4, 8).requires_grad_() for h in (2, 1)), normal(1, 4, 8), normal(1, 4, 8), False)
+        yield "add_layer_norm", (x, normal(4, 16).requires_grad_(), w, b, 1e-5)
+        up, down = normal(8, 16).requires_grad_(), normal(16, 8).requires_grad_()
+        for activation in ("identity", "relu", "gelu", "gelu_erf", "silu"):
+            yield "linear", (x, up, normal(8).requires_grad_(), activation, False)
+        yield "linear", (x, down, None, "identity", True)
+        yield "mlp", (x, up, normal(8).requires_grad_(), down, b, w, normal(4, 16).requires_grad_(), "gelu_erf", False)
+        yield "mlp", (x, down, None, up, None, None, None, "silu", True)
+        yield "gated_mlp", (x, up, normal(8, 16).requires_grad_(), down, normal(4, 16).requires_grad_())
+        sizes = ([1, 1], [1, 1], [1, 1])
+        yield "conv2d", (image, normal(4, 1, 3, 3).requires_grad_(), normal(4).requires_grad_(), *sizes, 4)
+        last = normal(1, 4, 5, 5).to(memory_format=torch.channels_last).requires_grad_()
+        yield "conv2d", (last, normal(2, 4, 3, 3).requires_grad_(), None, [2, 2], [1, 1], [1, 1], 1)
+        plain = (True, 0.25, 0, 0, 0.0)
+        yield "attention", (q, k, v, None, None, *plain)
+        yield "attention_packed", (normal(1, 4, 3, 2, 16, dtype=torch.float16).requires_grad_(), True, 0.25)
+        yield "attention", (q, k, v, None, normal(2).requires_grad_(), False, 0.25, 2, 1, 10.0)
+        starts = torch.tensor([0, 1, 4], device=device, dtype=torch.int32)
+        flat = [normal(2, 4, 16, dtype=torch.float16) for _ in "qkv"]
+        yield "attention_ragged", (*flat, starts, starts, None, 3, 3, *plain)
+        cache = [normal(2, 2, 6, 16, dtype=torch.float16) for _ in "kv"]
+        lengths = torch.tensor([6, 3], device=device, dtype=torch.int32)
+        yield "attention_decode", (normal(2, 4, 1, 16, dtype=torch.float16), *cache, lengths, None, None, 0.25, 0, 0.0)
 
     def test_gradients_without_the_dispatcher(self):
-        from cutekernellib.torch import _ops
+        from cutekernellib.torch import _registry
 
         for name, args in self.calls():
             leaves = [x for x in args if isinstance(x, torch.Tensor) and x.requires_grad]
             gradients = []
-            for run in (_ops.differentiable[name], getattr(torch.ops.cutekernellib, name)) if leaves else ():
+            for run in (getattr(_registry.differentiable, name), getattr(torch.ops.cutekernellib, name)) if leaves else ():
                 y = run(*args)
                 torch.manual_seed(4)
                 outputs = [t for t in (y if isinstance(y, tuple) else (y,)) if t.requires_grad]
@@ -237,29 +273,57 @@ class Block(torch.nn.Module if not missing else object):
 
 @unittest.skipIf(missing, missing)
 class Accelerate(unittest.TestCase):
-    def test_llama_of_transformers(self):
-        try:
-            from transformers import LlamaConfig, LlamaForCausalLM
-        except ImportError:
-            self.skipTest("there is no transformers")
-        torch.manual_seed(5)
-        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
-        model = LlamaForCausalLM(LlamaConfig(vocab_size=20, intermediate_size=32, **sizes)).to(device, torch.bfloat16)
-        tokens = torch.randint(20, (1, 5), device=device)
-        results = []
+    def agrees(self, model, loss_of, *swapped):
+        """Losses and gradients with and without, and traced as one graph; the classes and functions that were replaced."""
+        model, results = model.to(device, torch.bfloat16), []
         for accelerated in (False, True):
             report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
             model.zero_grad()
-            loss = model(input_ids=tokens, labels=tokens).loss
+            loss = loss_of(model)
             loss.backward()
             results.append([loss.detach().float()] + [p.grad.float() for p in model.parameters()])
+        torch._dynamo.reset()
+        traced = loss_of(torch.compile(model, fullgraph=True, backend="aot_eager"))
         report.undo()
-        swapped = set(report.swapped.values())
-        self.assertLessEqual({"LlamaRMSNorm", "LlamaMLP", "LlamaDecoderLayer"}, swapped)
-        self.assertIn("transformers.models.llama.modeling_llama.apply_rotary_pos_emb", swapped)
+        torch.testing.assert_close(traced, loss)
+        self.assertLessEqual(set(swapped), set(report.swapped.values()))
         torch.testing.assert_close(results[1][0], results[0][0], rtol=1e-2, atol=1e-2)
         for got, wanted in zip(*results):  # bf16 rounds at other places
             self.assertLess((got - wanted).norm(), 0.1 * wanted.norm() + 1e-3)
+
+    def test_models_of_transformers(self):
+        try:
+            from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+        except ImportError:
+            self.skipTest("there is no transformers")
+        tokens = torch.randint(20, (1, 5), device=device)
+
+        def loss_of(model):
+            return F.cross_entropy(model(input_ids=tokens, use_cache=False).logits[0], tokens[0])
+
+        torch.manual_seed(5)
+        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+        llama = LlamaForCausalLM(LlamaConfig(vocab_size=20, intermediate_size=32, **sizes))
+        rotary = "transformers.models.llama.modeling_llama.apply_rotary_pos_emb"
+        swapped = ("Linear", "LlamaRMSNorm", "LlamaMLP", "LlamaDecoderLayer", rotary)  # of the vocabulary
+        self.agrees(llama, loss_of, *swapped)
+        none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+        gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=20, n_embd=32, n_layer=1, n_head=2, n_positions=8, **none))
+        swapped = ("Linear", "LayerNorm", "GPT2MLP", "GPT2Block")
+        self.agrees(gpt2, loss_of, *swapped)
+
+    def test_models_of_timm(self):
+        try:
+            from timm.models.convnext import ConvNeXt
+            from timm.models.vision_transformer import VisionTransformer
+        except ImportError:
+            self.skipTest("there is no timm")
+        torch.manual_seed(5)
+        x, target = normal(2, 3, 32, 32, dtype=torch.bfloat16), torch.tensor([3, 7], device=device)
+        vit = VisionTransformer(img_size=32, patch_size=16, embed_dim=32, depth=1, num_heads=2, num_classes=10)
+        convnext = ConvNeXt(depths=(1, 1, 1, 1), dims=(16, 16, 16, 16), num_classes=10, ls_init_value=0.5)
+        self.agrees(vit, lambda model: F.cross_entropy(model(x), target), "Linear", "Block", "Attention", "Mlp")
+        self.agrees(convnext, lambda model: F.cross_entropy(model(x), target), "Conv2d", "ConvNeXtBlock", "Mlp")
 
     def test_gradient_of_attention(self):
         q = normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_()

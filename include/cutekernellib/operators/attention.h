@@ -15,6 +15,7 @@
 
 #include "../plan.h"
 #include "../tensor.h"
+#include "attention_score.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -44,7 +45,8 @@ typedef enum ckl_attention_mask {
  *
  * Ragged: tensors are [heads, total, d] or [total, heads, d], and token i of sequence b is number starts[b] + i; the sequence
  * ends at starts[b + 1]. Starts do not fall, no sequence is longer than q and kv, and the last start is at most the total: all
- * three are the caller's duty. A sequence may be empty. Forward only, without mask.
+ * three are the caller's duty. A sequence may be empty. Without mask. Gradients of tokens in no
+ * sequence are not written.
  */
 typedef struct ckl_attention_desc {
     ckl_direction direction; // backward: dq, dk and dv from the results of forward and dout
@@ -60,9 +62,10 @@ typedef struct ckl_attention_desc {
     int64_t right;           // of the later ones it sees the first so many; 0 means all, or none where causal
     float softcap;           // scores become softcap * tanh(score / softcap); 0 means that they stay as they are
     ckl_attention_mask mask; // 0 means none; added after the soft cap
-    bool sinks;              // every head has a score more, for a key without a value
-    bool lse;                // there is a second output, ln(sum over j of exp(score)); backward always reads it
-    bool ragged;             // sequences of any lengths lie one behind the other, q and kv are those of the longest
+    const char *score; // a custom score by its name (attention_score.h), after the mask; NULL or "none": there is none
+    bool sinks;        // every head has a score more, for a key without a value
+    bool lse;          // there is a second output, ln(sum over j of exp(score)); backward always reads it
+    bool ragged;       // sequences of any lengths lie one behind the other, q and kv are those of the longest
     int64_t q_total,
         kv_total; // tokens of all sequences, where ragged, of q at most batch * q; 0 means batch * q, batch * kv
     float scale;  // of the scores, up to 2^20; 0 means 1 / sqrt(d)
@@ -88,7 +91,8 @@ typedef struct ckl_attention_args {
     const void *dout;   // strides of o; this and the next are NULL in a forward problem
     void *dq, *dk, *dv; // strides of q, k and v
     float *dsinks;      // [heads]; NULL where the desc has no sinks
-    void *workspace;    // ckl_plan_workspace_bytes(), zeroed once; NULL: the plan's own
+    const void *inputs[CKL_ATTENTION_INPUTS]; // of a custom score; NULL where it has none
+    void *workspace;                          // ckl_plan_workspace_bytes(), zeroed once; NULL: the plan's own
 } ckl_attention_args;
 
 /* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */

@@ -31,7 +31,7 @@ typedef struct ckl_attention_decode_desc {
     int64_t batch;               // sequences; 0 is a problem without work
     int64_t heads;               // of q and o
     int64_t kv_heads;            // of the cache; divides heads: neighbouring heads share one. 0 means heads
-    int64_t q;                   // new tokens of each sequence, 1 to 16
+    int64_t q;                   // new tokens of each sequence, 0 to 16
     int64_t kv;                  // the most keys of a sequence, at least 1
     int64_t d;                   // elements of a head of q and k, up to 1024
     int64_t dv;                  // of v and o; 0 means d

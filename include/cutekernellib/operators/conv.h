@@ -5,7 +5,7 @@
  *     y[n,od,oh,ow,gK+q] = sum over t,r,s,i of x[n, od*stride_d + t*dilation_d - pad_front,
  *                                                   oh*stride_h + r*dilation_h - pad_top,
  *                                                   ow*stride_w + s*dilation_w - pad_left, gC+i] * w[gK+q,t,r,s,i]
- * and what lies outside of x is 0. Then y = activation(y + bias[channel] + residual). Backward, dx and dw are the sums of the same
+ * and what lies outside of x is 0; an infinite factor of it may give NaN. Then y = activation(y + bias[channel] + residual). Backward, dx and dw are the sums of the same
  * products by x and by w; with bias, dbias[channel] is the sum of dy. Images have d = t = 1, signals also h = r = 1.
  */
 #ifndef CUTEKERNELLIB_CONV_H
@@ -46,7 +46,10 @@ typedef struct ckl_conv_desc {
     ckl_activation activation; // forward: none of the derivatives
 } ckl_conv_desc;
 
-/* The memory of one call: device pointers, aligned to the element; NULL where the problem has none. Outputs overlap nothing, but y may be residual. */
+/*
+ * The memory of one call: device pointers, aligned to the element, but to 16 bytes for the kernels of Hopper, which say so; NULL
+ * where the problem has none. Outputs overlap nothing, but y may be residual.
+ */
 typedef struct ckl_conv_args {
     const void *x, *w, *dy, *bias, *residual;
     void *y, *dx, *dw, *dbias;

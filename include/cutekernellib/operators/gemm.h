@@ -45,6 +45,10 @@ typedef enum ckl_gemm_scale {
     CKL_GEMM_SCALE_NONE,
     CKL_GEMM_SCALE_TENSOR, // one
     CKL_GEMM_SCALE_ROW,    // one for each row of A, or column of B: [M] or [N]
+
+    /* Of 8-bit floats, for every 128 of K, of which there are KB = ceil(k/128); both operands have such, and sums are accurate: */
+    CKL_GEMM_SCALE_BLOCK,  // one for each row of A, or column of B: [KB,M] or [KB,N]
+    CKL_GEMM_SCALE_SQUARE, // one for each 128 columns of B: [ceil(n/128),KB]
 } ckl_gemm_scale;
 
 typedef enum ckl_gemm_side {
@@ -68,8 +72,14 @@ typedef enum ckl_gemm_layout {
  */
 typedef struct ckl_gemm_desc {
     int64_t m, n, k; // any of them may be 0
-    ckl_dtype a, b;  // CKL_F16, BF16, F32, E4M3, E5M2 or I8; b: 0 means a, and must equal a
-    ckl_dtype c;     // 0: there is no C and beta is not used; else the type of D
+    ckl_dtype a;     // CKL_F16, BF16, F32, E4M3, E5M2 or I8
+
+    /*
+     * 0 means a. E4M3 and E5M2 go together; beside an A of 16 bits B may be of integers, CKL_I8, or CKL_U8, which are two of 4 bits
+     * a byte, the first in its low bits, each raised by 8. Then a row has k/2 bytes, and scales of blocks are of A's type.
+     */
+    ckl_dtype b;
+    ckl_dtype c; // 0: there is no C and beta is not used; else the type of D
     ckl_dtype
         d; // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32; of I8 also I32. 0 means a, BF16 of 8 bits
     ckl_gemm_math math;                 // of an f32 A and B; 0 means f32
@@ -89,18 +99,30 @@ typedef struct ckl_gemm_desc {
     /* So many products, each of its own matrices, which lie `stride` elements apart; the bias is that of all. */
     int64_t batch;                                            // 0 means 1
     int64_t stride_a, stride_b, stride_c, stride_d, stride_x; // 0 means one matrix after the other: rows * ld
+
+    /*
+     * Not 0: so many matrices B, stride_b apart, and the rows of A, C, D and X are dealt out to them by offsets in device memory,
+     * as the tokens of a mixture of experts are. Biases along n and scales of columns are [groups,N]. There is no batch.
+     */
+    int64_t groups;
+
+    bool batch_invariant; // rows of D have the same bits whatever m is, and whatever else is in A: K is never split
 } ckl_gemm_desc;
 
 /* The memory of one call: device pointers. d may be c if their pitches and strides are the same. */
 typedef struct ckl_gemm_args {
     const void *a, *b, *c, *bias; // c and bias: NULL where the desc has none
     void *d;
-    const float *scale_a, *scale_b, *scale_d; // device; NULL where the desc has none
-    const float *device_alpha, *device_beta;  // device; NULL where the desc has none
-    void *x;                                  // [M,N]: written or read; NULL where the desc has none
-    const float *alpha; // host, read during the call; NULL means 1. With device scalars it is NULL
-    const float *beta;  // host, as alpha; NULL means 1 if the desc has C. At 0 the kernel does not read C
-    void *workspace;    // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
+    const float *scale_a; // device; NULL where the desc has none, as those below
+    const void *scale_b;  // f32, or of A's type
+    const float *scale_d;
+    const float *device_alpha, *device_beta; // device; NULL where the desc has none
+    void *x;                                 // [M,N]: written or read; NULL where the desc has none
+    const int32_t *offsets; // device, [groups+1], from 0 rising to m: group g has rows offsets[g] to offsets[g+1] - 1,
+                            // perhaps none. Nothing checks them; NULL where the desc has no groups
+    const float *alpha;     // host, read during the call; NULL means 1. With device scalars it is NULL
+    const float *beta;      // host, as alpha; NULL means 1 if the desc has C. At 0 the kernel does not read C
+    void *workspace;        // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
 } ckl_gemm_args;
 
 /* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */

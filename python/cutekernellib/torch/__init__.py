@@ -12,20 +12,34 @@ import math
 import torch as _torch
 from torch import Tensor
 
-from . import _ops
+from .._functions import _NAMES
+from . import _attention, _conv, _elements, _norms, _products, _rows, _tensors  # noqa: F401, they register the operators
 from ._accelerate import Report, accelerate
+from ._registry import way as _way
 
 __all__ = [
     "Report",
     "accelerate",
+    "add",
+    "add_layer_norm",
     "add_rms_norm",
     "apply_rotary_pos_emb",
+    "attention",
+    "attention_decode",
+    "attention_packed",
+    "attention_ragged",
+    "conv2d",
     "cross_entropy",
+    "elementwise",
+    "gated_mlp",
     "gelu",
     "group_norm",
     "layer_norm",
     "linear",
     "log_softmax",
+    "mlp",
+    "permute",
+    "reduce",
     "rms_norm",
     "rope",
     "scaled_dot_product_attention",
@@ -34,33 +48,16 @@ __all__ = [
     "softmax",
 ]
 
-_registered = _torch.ops.cutekernellib
-_is_compiling = _torch.compiler.is_compiling
-_is_transforming = _torch._C._are_functorch_transforms_active
-
-
-_PLAIN = (_torch.Tensor, _torch.nn.Parameter)
-
-
-def _way(name, *tensors):
-    """How a call goes: straight to the library, through autograd, or where anything else wants to see it, through the dispatcher."""
-    if _is_compiling() or _is_transforming() or _torch._C._len_torch_dispatch_stack():
-        return getattr(_registered, name)
-    needs_gradient = False
-    for x in tensors:
-        if x is None:
-            continue
-        if not x.is_cuda or type(x) not in _PLAIN:
-            return getattr(_registered, name)
-        needs_gradient |= x.requires_grad
-    return _ops.differentiable[name] if needs_gradient and _torch.is_grad_enabled() else _ops.direct[name]
-
 
 def _one_shape(name, x, normalized_shape):
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if shape != tuple(x.shape[-len(shape) :]):
         raise ValueError(f"{name}: normalized_shape {shape} is not the end of the shape {tuple(x.shape)}")
     return x if len(shape) == 1 else x.flatten(-len(shape))
+
+
+def _flat(parameter):
+    return parameter if parameter is None or parameter.dim() == 1 else parameter.reshape(-1)
 
 
 def softmax(x: Tensor, dim: int, *, scale: float = 1.0) -> Tensor:
@@ -78,26 +75,25 @@ def layer_norm(
 ) -> Tensor:
     """torch.nn.functional.layer_norm. All tensors of one type, f32, f16 or bf16."""
     flat = _one_shape("layer_norm", x, normalized_shape)
-    weight, bias = (p if p is None else p.reshape(-1) for p in (weight, bias))
-    run = _way("layer_norm", flat, weight, bias)
-    if run is _ops.layer_norm:  # nobody needs mean and rstd
-        y = _ops._norm("layernorm", flat, weight, bias, eps, None, None)
-    else:
-        y = run(flat, weight, bias, eps)[0]
+    weight, bias = _flat(weight), _flat(bias)
+    y = _way("layer_norm", flat, weight, bias)(flat, weight, bias, eps)[0]
     return y if y.shape == x.shape else y.view(x.shape)
 
 
 def rms_norm(x: Tensor, normalized_shape, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """torch.nn.functional.rms_norm; eps: not given, the distance from 1 to the next number of the type."""
     flat = _one_shape("rms_norm", x, normalized_shape)
-    weight = weight if weight is None else weight.reshape(-1)
+    weight = _flat(weight)
     eps = _torch.finfo(x.dtype).eps if eps is None else eps
-    run = _way("rms_norm", flat, weight)
-    if run is _ops.rms_norm:
-        y = _ops._norm("rmsnorm", flat, weight, None, eps, None, None)
-    else:
-        y = run(flat, weight, eps)[0]
+    y = _way("rms_norm", flat, weight)(flat, weight, eps)[0]
     return y if y.shape == x.shape else y.view(x.shape)
+
+
+def add_layer_norm(
+    x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5
+) -> tuple[Tensor, Tensor]:
+    """layer_norm(x + residual) along the last mode, and x + residual, in one kernel."""
+    return _way("add_layer_norm", x, residual, weight, bias)(x, residual, weight, bias, eps)[:2]
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float = 1e-5) -> tuple[Tensor, Tensor]:
@@ -136,9 +132,42 @@ def silu_mul(x: Tensor, y: Tensor) -> Tensor:
     return _way("silu_mul", x, y)(x, y)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "identity") -> Tensor:
-    """activation(x @ weight.T + bias): identity, relu or gelu (tanh form), in one kernel."""
-    return _way("linear", x, weight, bias)(x, weight, bias, activation)
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "identity", turned: bool = False) -> Tensor:
+    """activation(x @ weight.T + bias): identity, relu, gelu (tanh form), gelu_erf or silu, in one kernel. turned: x @ weight."""
+    return _way("linear", x, weight, bias)(x, weight, bias, activation, turned)[0]
+
+
+def mlp(
+    x: Tensor,
+    up: Tensor,
+    up_bias: Tensor | None,
+    down: Tensor,
+    down_bias: Tensor | None,
+    activation: str = "gelu_erf",
+    *,
+    gamma: Tensor | None = None,
+    residual: Tensor | None = None,
+    turned: bool = False,
+) -> Tensor:
+    """gamma * linear(linear(x, up, up_bias, activation), down, down_bias) + residual; activation: gelu, gelu_erf or silu.
+
+    gamma[out], not with turned, is put into the weights of the second layer.
+    """
+    if gamma is not None and turned:
+        raise NotImplementedError("mlp: gamma is for weights [out, in]")
+    run = _way("mlp", x, up, up_bias, down, down_bias, gamma, residual)
+    return run(x, up, up_bias, down, down_bias, gamma, residual, activation, turned)[0]
+
+
+def gated_mlp(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, *, residual: Tensor | None = None) -> Tensor:
+    """linear(silu_mul(linear(x, gate), linear(x, up)), down) + residual, without biases."""
+    return _way("gated_mlp", x, gate, up, down, residual)(x, gate, up, down, residual)[0]
+
+
+def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride=1, padding=0, dilation=1, groups: int = 1) -> Tensor:
+    """torch.nn.functional.conv2d of x[N,C,H,W], dense or of channels last, as y will be; padding: numbers of zeros."""
+    sizes = ([n, n] if isinstance(n, int) else list(n) for n in (stride, padding, dilation))
+    return _way("conv2d", x, weight, bias)(x, weight, bias, *sizes, groups)
 
 
 def rope(q: Tensor, k: Tensor, positions: Tensor, *, theta: float = 10000.0, style: str = "half") -> tuple[Tensor, Tensor]:
@@ -149,11 +178,43 @@ def rope(q: Tensor, k: Tensor, positions: Tensor, *, theta: float = 10000.0, sty
 def apply_rotary_pos_emb(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
     """The function of that name of transformers' Llama: halves of heads rotated by tables of cosines and sines. A pair.
 
-    The tables get no gradient.
+    q[B,H,S,D], k[B,G,S,D] with unsqueeze_dim 1, or [B,S,H,D] with 2; tables [B,S,D] or [1,S,D], which get no gradient.
     """
-    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
-    rotate = _way("rotate", q, k)
-    return rotate(q, cos, sin, False), rotate(k, cos, sin, False)
+    if (q.dim(), cos.dim()) != (4, 3):
+        raise ValueError(f"apply_rotary_pos_emb: q has {q.dim()} modes and the tables {cos.dim()}, not 4 and 3")
+    if unsqueeze_dim == 2:
+        q, k = q.transpose(1, 2), k.transpose(1, 2)
+    q, k = _way("rotate", q, k)(q, k, cos, sin, False)
+    return (q.transpose(1, 2), k.transpose(1, 2)) if unsqueeze_dim == 2 else (q, k)
+
+
+def add(a: Tensor, b: Tensor, *, alpha: float = 1.0, beta: float = 1.0) -> Tensor:
+    """alpha * a + beta * b of two tensors of one shape."""
+    return _way("add", a, b)(a, b, alpha, beta)
+
+
+def elementwise(expr: str, **operands: Tensor | float) -> Tensor:
+    """An expression over up to four tensors and numbers by name, broadcast: ``elementwise("gelu(a*x+b)", a=2.0, x=x, b=b)``.
+
+    The result has the type of the first tensor in the expression. No gradient. cutekernellib.elementwise has more.
+    """
+    tensors = {n: operands[n] for n in dict.fromkeys(_NAMES.findall(expr)) if isinstance(operands.get(n), Tensor)}
+    numbers = {n: float(x) for n, x in operands.items() if n not in tensors}
+    run = _way("elementwise", *tensors.values())
+    return run(expr, list(tensors.values()), list(tensors), list(numbers.values()), list(numbers))
+
+
+def permute(x: Tensor, dims) -> Tensor:
+    """torch.permute, as a dense tensor."""
+    return _way("permute", x)(x, [d % x.dim() for d in dims])
+
+
+def reduce(x: Tensor, op: str = "sum", dim=(), *, correction: int = 0) -> Tensor:
+    """sum max min prod mean var std argmax argmin any all norm1 norm2 or logsumexp over dim, an int or several, or all of them.
+
+    Sums and means have gradients.
+    """
+    return _way("reduce", x)(x, op, [dim] if isinstance(dim, int) else list(dim), correction)
 
 
 def scaled_dot_product_attention(
@@ -175,5 +236,88 @@ def scaled_dot_product_attention(
         )
     if is_causal and query.shape[2] != key.shape[2]:
         raise NotImplementedError("scaled_dot_product_attention: is_causal of different lengths aligns the first query and key")
-    scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
-    return _way("attention", query, key, value, attn_mask)(query, key, value, attn_mask, is_causal, scale)[0]
+    if query.shape[2] == 1 and attn_mask is None and not _needs_gradient(query, key, value):
+        return attention_decode(query, key, value, scale=scale)
+    return attention(query, key, value, mask=attn_mask, causal=is_causal, scale=scale)
+
+
+def _needs_gradient(*tensors):
+    return _torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Tensor | None = None,
+    sinks: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    window: tuple[int, int] = (0, 0),
+    softcap: float = 0.0,
+) -> Tensor:
+    """softmax(scale * q @ k.T) @ v of q[B,H,Q,D], k[B,G,K,D], v[B,G,K,E] of f16 or bf16; G divides H.
+
+    The last query is aligned with the last key. causal: queries see no later key. window: a query sees so many keys up to its own
+    and so many later ones; 0: all. softcap: scores become softcap * tanh(score / softcap). mask: added to the scores, or of bool:
+    false hides; its gradient is not computed. sinks: f32 [H], a score more for each head, without a value.
+    """
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    run = _way("attention", q, k, v, mask, sinks)
+    return run(q, k, v, mask, sinks, causal, scale, *window, softcap)[0]
+
+
+def attention_packed(qkv: Tensor, *, causal: bool = False, scale: float | None = None) -> Tensor:
+    """attention() of qkv[B,S,3,H,D], the result of a joint projection; gives [B,S,H,D]."""
+    scale = 1 / math.sqrt(qkv.shape[-1]) if scale is None else scale
+    return _way("attention_packed", qkv)(qkv, causal, scale)[0]
+
+
+def attention_ragged(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    starts_q: Tensor,
+    starts_kv: Tensor,
+    longest_q: int,
+    longest_kv: int,
+    *,
+    sinks: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    window: tuple[int, int] = (0, 0),
+    softcap: float = 0.0,
+) -> Tensor:
+    """attention() of sequences that lie one behind the other: q[tokens,H,D], k and v[tokens,G,D].
+
+    starts: i32 [sequences + 1], where each begins and the last ends; longest: at least the tokens of the longest. No gradient.
+    """
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    q, k, v = (x.transpose(0, 1) for x in (q, k, v))
+    run = _way("attention_ragged", q, k, v, starts_q, starts_kv, sinks)
+    o = run(q, k, v, starts_q, starts_kv, sinks, longest_q, longest_kv, causal, scale, *window, softcap)
+    return o.transpose(0, 1)
+
+
+def attention_decode(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    lengths: Tensor | None = None,
+    table: Tensor | None = None,
+    *,
+    sinks: Tensor | None = None,
+    scale: float | None = None,
+    left: int = 0,
+    softcap: float = 0.0,
+) -> Tensor:
+    """attention of 1 to 16 new tokens q[B,H,T,D], causal among themselves, against a cache k[B,G,K,D], v[B,G,K,E]. No gradient.
+
+    lengths: i32 [B], the keys of each sequence, those of the new tokens included, which are the last; not given: all K. table: i32
+    [B, pages of a sequence], where the cache is in pages: k[pages,G,keys of a page,D]. Lengths and table are read by the GPU: a
+    CUDA graph of a step may be replayed while they change.
+    """
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    run = _way("attention_decode", q, k, v, lengths, table, sinks)
+    return run(q, k, v, lengths, table, sinks, scale, left, softcap)

@@ -2,8 +2,10 @@
 #include "cutekernellib/operators/attention.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "operators/attention/attention_config.h"
+#include "operators/attention/attention_scores.h"
 #include "operators/operators.h"
 
 /* Validation */
@@ -46,8 +48,8 @@ static ckl_status check_ragged(ckl_attention_desc *d)
         TRY(plan_check_unused("attention", "q_total", d->q_total, "a problem that is not ragged"));
         return plan_check_unused("attention", "kv_total", d->kv_total, "a problem that is not ragged");
     }
-    if (d->mask || d->direction != CKL_DIRECTION_FORWARD)
-        FAIL(CKL_INVALID, "attention: ragged=1 is for forward problems without mask");
+    if (d->mask)
+        FAIL(CKL_INVALID, "attention: ragged=1 is for problems without mask");
     d->q_total = d->q_total ? d->q_total : product_i64(d->batch, d->q);
     d->kv_total = d->kv_total ? d->kv_total : product_i64(d->batch, d->kv);
     if (d->q_total > INT32_MAX || d->kv_total > INT32_MAX || d->batch >= INT32_MAX)
@@ -55,6 +57,24 @@ static ckl_status check_ragged(ckl_attention_desc *d)
              d->q_total, d->kv_total);
     if (d->q_total > product_i64(d->batch, d->q))
         FAIL(CKL_INVALID, "attention: q_total=%" PRId64 " is more than batch*q=%" PRId64, d->q_total, d->batch * d->q);
+    return CKL_OK;
+}
+
+static ckl_status check_score(ckl_attention_desc *d)
+{
+    if (!d->score || !*d->score || strcmp(d->score, "none") == 0) {
+        d->score = NULL;
+        return CKL_OK;
+    }
+    const ckl_attention_score *score = attention_score_find(d->score);
+    if (!score)
+        FAIL(CKL_INVALID, "attention: score=%s is not known; ckl_attention_score_add() makes it so", d->score);
+    d->score = score->name;
+    if (d->direction == CKL_DIRECTION_BACKWARD && !score->slope)
+        FAIL(CKL_INVALID, "attention: score=%s has no slope, which its gradients want", d->score);
+    for (int i = 0; i < CKL_ATTENTION_INPUTS && d->ragged; i++)
+        if (score->inputs[i].dtype && score->inputs[i].columns >= CKL_ATTENTION_QUERIES)
+            FAIL(CKL_INVALID, "attention: score=%s has inputs of queries or keys, ragged=1 is without", d->score);
     return CKL_OK;
 }
 
@@ -70,6 +90,7 @@ static ckl_status check(void *desc)
         FAIL(CKL_INVALID, "attention: right=%" PRId64 " is not part of a causal problem", d->right);
     TRY(check_mask(d));
     TRY(check_ragged(d));
+    TRY(check_score(d));
     if (d->heads % d->kv_heads)
         FAIL(CKL_INVALID, "attention: kv_heads=%" PRId64 " does not divide heads=%" PRId64, d->kv_heads, d->heads);
     for (int i = 0; i < ATTENTION_TENSORS; i++) {
@@ -99,7 +120,8 @@ enum {
     OPERAND_DK,
     OPERAND_DV,
     OPERAND_DSINKS,
-    OPERANDS
+    OPERAND_INPUTS,
+    OPERANDS = OPERAND_INPUTS + CKL_ATTENTION_INPUTS
 };
 
 /* A tensor by another name, absent in forward problems. */
@@ -107,6 +129,22 @@ static plan_tensor gradient(plan_tensor t, const char *name, bool is_forward)
 {
     t.name = name;
     return plan_absent(t, is_forward ? "a forward problem" : NULL);
+}
+
+/* An input of a custom score. */
+static plan_tensor score_input(const ckl_attention_desc *d, int which)
+{
+    static const char *const names[CKL_ATTENTION_INPUTS] = { "input0", "input1" };
+    const ckl_attention_score *score = d->score ? attention_score_find(d->score) : NULL;
+    if (!score || !score->inputs[which].dtype)
+        return plan_absent(plan_vector(names[which], CKL_I32, 1), "a problem without such an input");
+    const int64_t columns[] = { [CKL_ATTENTION_ONE] = 1,
+                                [CKL_ATTENTION_HEADS] = d->heads,
+                                [CKL_ATTENTION_QUERIES] = d->q,
+                                [CKL_ATTENTION_KEYS] = d->kv };
+    const int64_t count = columns[score->inputs[which].columns];
+    return plan_strided(names[which], score->inputs[which].dtype, 2, (int64_t[]){ d->batch, count },
+                        (int64_t[]){ count, 1 });
 }
 
 static int tensors(const void *desc, plan_tensor *t)
@@ -136,6 +174,8 @@ static int tensors(const void *desc, plan_tensor *t)
     const char *const not_ragged = d->ragged ? NULL : "a problem that is not ragged";
     t[OPERAND_STARTS_Q] = plan_absent(plan_vector("starts_q", CKL_I32, d->batch + 1), not_ragged);
     t[OPERAND_STARTS_KV] = plan_absent(plan_vector("starts_kv", CKL_I32, d->batch + 1), not_ragged);
+    for (int i = 0; i < CKL_ATTENTION_INPUTS; i++)
+        t[OPERAND_INPUTS + i] = score_input(d, i);
     const int64_t q = d->ragged ? d->q_total : d->q;
     t[OPERAND_LSE] =
         plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->ragged ? min_i64(d->batch, 1) : d->batch, d->heads, q },

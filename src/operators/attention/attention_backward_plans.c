@@ -1,5 +1,6 @@
 /* attention_backward_plans.c - the implementations of attention's backward direction: choice, limits, launches. */
 #include "operators/attention/attention_config.h"
+#include "operators/attention/attention_scores.h"
 
 /* naive */
 
@@ -71,7 +72,8 @@ enum {
 /* Tokens of a block whose scores, slopes and their roundings fit the registers beside sums of so many columns. */
 static int block_for(const ckl_attention_desc *d, int64_t columns)
 {
-    const int64_t room = 2 * REGISTERS - columns, each = d->softcap > 0 ? 4 : 3; // in halves
+    const int64_t room = 2 * REGISTERS - columns,
+                  each = d->softcap > 0 || attention_score_bends(d->score) ? 4 : 3; // in halves
     return (int)min_i64(BLOCK_MAX, max_i64(16, room / each / 16 * 16));
 }
 
@@ -114,10 +116,9 @@ static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *d
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "attention %s: %s has no wgmma", who, device->id);
     TRY(attention_check_heads(who, d));
-    if (d->q == 0 || d->mask || (!c->apart && d->d + d->dv > HEADS_MAX))
-        FAIL(CKL_UNSUPPORTED,
-             "attention %s: no queries, a mask, or d=%" PRId64 " and dv=%" PRId64 ", more than %d together", who, d->d,
-             d->dv, HEADS_MAX);
+    if (d->q == 0 || (!c->apart && d->d + d->dv > HEADS_MAX))
+        FAIL(CKL_UNSUPPORTED, "attention %s: no queries, or d=%" PRId64 " and dv=%" PRId64 ", more than %d together",
+             who, d->d, d->dv, HEADS_MAX);
     if (c->consumers < 1 || c->consumers > 2 || c->block < 16 || c->block > BLOCK_MAX || c->block % 16 ||
         c->keys < 16 || c->keys > BLOCK_MAX || c->keys % 16 || c->stages < 2)
         FAIL(CKL_INVALID,
@@ -163,6 +164,7 @@ static const field sm90_backward_fields[] = { ATTENTION_FORM(FIELD_NESTED, (atte
 
 const implementation attention_sm90_backward_implementation = {
     IMPLEMENTATION_PARTS(attention, sm90_backward),
+    .cost = attention_sm90_backward_cost,
     .summary = "gradients of keys, then of queries, each over blocks of the other, by TMA and wgmma; Hopper",
     .kernels = SM90_KERNELS,
     .params = &attention_param_list,

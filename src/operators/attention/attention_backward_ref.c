@@ -53,7 +53,8 @@ static void read_query(const ckl_attention_desc *d, void *const *host, place at,
     read_row(d, ATTENTION_O, host[DOUT], at, x->dout);
     read_row(d, ATTENTION_O, host[O], at, o);
     x->delta = dot(x->dout, o, d->dv, &x->delta_size);
-    x->lse = dtype_read(CKL_F32, host[LSE], (at.batch * d->heads + at.head) * d->q + at.token);
+    const int64_t rows = d->q_total ? d->q_total : d->q; // a sequence of a ragged problem has its rows among all
+    x->lse = dtype_read(CKL_F32, host[LSE], (at.batch * d->heads + at.head) * rows + at.token);
 }
 
 static void read_key(const ckl_attention_desc *d, void *const *host, place at, key *x)
@@ -68,12 +69,15 @@ typedef struct pair {
     double weight, weight_error, slope, slope_error;
 } pair;
 
-static double masked(const ckl_attention_desc *d, void *const *host, place q, int64_t j, double score)
+static double masked(const ckl_attention_desc *d, void *const *host, place q, int64_t j, double score, double *error)
 {
+    const attention_pair pair_at = { q.batch, q.head, q.token, j };
     int64_t at = q.batch * d->ldmask_batch + q.head * d->ldmask_head + q.token * d->ldmask + j;
     if (d->mask == CKL_ATTENTION_MASK_BOOL)
-        return dtype_read(CKL_BOOL, host[MASK], at) == 0 ? -INFINITY : score;
-    return d->mask ? score + dtype_read(d->dtype, host[MASK], at) : score;
+        score = dtype_read(CKL_BOOL, host[MASK], at) == 0 ? -INFINITY : score;
+    else if (d->mask)
+        score += dtype_read(d->dtype, host[MASK], at);
+    return attention_score_reference(d, host, &pair_at, score, error);
 }
 
 static pair pair_of(const ckl_attention_desc *d, void *const *host, const query *q, const key *k)
@@ -81,10 +85,10 @@ static pair pair_of(const ckl_attention_desc *d, void *const *host, const query 
     const double cut = 0x1p-20, scale = (double)d->scale, cap = (double)d->softcap;
     double raw_size = 0, slope_size = q->delta_size;
     double raw = scale * dot(q->q, k->k, d->d, &raw_size), tanh_of = cap > 0 ? tanh(raw / cap) : 0;
-    double score = masked(d, host, q->at, k->at.token, cap > 0 ? cap * tanh_of : raw);
+    double error = 0, score = masked(d, host, q->at, k->at.token, cap > 0 ? cap * tanh_of : raw, &error);
     double slope = dot(q->dout, k->v, d->dv, &slope_size) - q->delta;
     pair x = { .weight = q->lse == -INFINITY ? 0 : exp(score - q->lse) };
-    x.weight_error = x.weight * cut * (1 + fabs(raw) + fabs(q->lse) + raw_size * scale);
+    x.weight_error = x.weight * (error + cut * (1 + fabs(raw) + fabs(q->lse) + raw_size * scale));
     x.slope = x.weight * slope * (cap > 0 ? 1 - tanh_of * tanh_of : 1);
     x.slope_error = x.weight_error * fabs(slope) + x.weight * cut * slope_size;
     return x;
@@ -152,14 +156,33 @@ static void of_sinks(const ckl_attention_desc *d, void *const *host, reference_s
         }
 }
 
+/* Ragged: all sequences are one batch of sinks; else the sequence of the row. */
+static void of_ragged(const ckl_attention_desc *d, void *const *host, place at, reference_slice *out)
+{
+    ckl_attention_desc own = *d;
+    void *own_host[DOUT + 1];
+    if (out->output == DSINKS) {
+        own.batch = 1;
+        own.q = (int64_t)dtype_read(CKL_I32, host[STARTS_Q], d->batch);
+        of_sinks(&own, host, out);
+    } else if (attention_sequence_at(d, host, out->output != DQ, at.token, &own, own_host, &at.token))
+        (out->output == DQ ? of_query : of_key)(&own, own_host, at, out);
+    else
+        for (int64_t i = 0; i < out->count; i++)
+            out->value[i] = NAN, out->magnitude[i] = REFERENCE_OPEN;
+}
+
 void attention_backward_reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_attention_desc *d = problem;
-    const int64_t tokens = out.output == DQ ? d->q : d->kv, heads = out.output == DQ ? d->heads : d->kv_heads;
+    const int64_t q = d->ragged ? d->q_total : d->q, kv = d->ragged ? d->kv_total : d->kv;
+    const int64_t tokens = out.output == DQ ? q : kv, heads = out.output == DQ ? d->heads : d->kv_heads;
     place at = { out.row / tokens / heads, out.row / tokens % heads, out.row % tokens };
     for (int64_t i = 0; i < out.count; i++)
         out.value[i] = out.magnitude[i] = 0;
-    if (out.output == DSINKS)
+    if (d->ragged)
+        of_ragged(d, host, at, &out);
+    else if (out.output == DSINKS)
         of_sinks(d, host, &out);
     else
         (out.output == DQ ? of_query : of_key)(d, host, at, &out);

@@ -1,6 +1,6 @@
 /* attention_backward_stats.c - what the gradients need to know of every query, and the gradients of sinks, which follow from it. */
 #include "cute/kernel.h"
-#include "operators/attention/attention_config.h"
+#include "operators/attention/attention_tile.h"
 
 enum {
     STATS_THREADS = 128,
@@ -43,8 +43,18 @@ void attention_backward_stats(const attention_form *form)
     val rows = convert(I64, p.stats_rows), of_cta = imm64(STATS_THREADS / STATS_LANES);
     val number = add(mul(convert(I64, cta_x()), of_cta), convert(I64, div(thread(), imm(STATS_LANES))));
     val token = rem(number, rows), every = div(number, rows), heads = convert(I64, p.heads);
-    val is_there = lt(every, convert(I64, p.all_heads)), exists = logical_and(is_there, lt(token, convert(I64, p.q)));
-    val delta = delta_of(&p, form, exists, div(every, heads), rem(every, heads), token);
+    val is_there = lt(every, convert(I64, p.all_heads)), queries = p.q, batch = div(every, heads), at = token,
+        place = every;
+    if (form->ragged) {
+        tile_grid grid = { .ragged = true, TILE_GRID_VALUES(p) };
+        const sequence s = sequence_of(&grid, min(batch, convert(I64, sub(div(p.all_heads, p.heads), imm(1)))));
+        queries = s.q;
+        at = add(token, convert(I64, s.q_at));
+        batch = imm64(0);
+        place = rem(every, heads);
+    }
+    val exists = logical_and(is_there, lt(token, convert(I64, queries)));
+    val delta = delta_of(&p, form, exists, batch, rem(every, heads), at);
     IF(logical_and(is_there, eq(rem(thread(), imm(STATS_LANES)), imm(0)))) {
         tensor gStats = slice(gmem_tensor(p.stats, F32,
                                           make_layout(shape(rows, ATTENTION_STATS, p.all_heads),
@@ -52,9 +62,11 @@ void attention_backward_stats(const attention_form *form)
                               token, _, every); // (STATS)
         val offset = variable(F32, immf(-INFINITY));
         IF(exists) {
-            tensor gLse = gmem_tensor(p.lse, F32,
-                                      make_layout(shape(p.q, p.all_heads), stride(1, convert(I64, p.q)))); // (Q,HEADS)
-            val lse = at(gLse, token, every);
+            val rows_of_lse = form->ragged ? p.q_total : p.q;
+            tensor gLse = gmem_tensor(
+                p.lse, F32,
+                make_layout(shape(rows_of_lse, p.all_heads), stride(1, convert(I64, rows_of_lse)))); // (Q,HEADS)
+            val lse = at(gLse, at, place);
             assign(offset, select(eq(lse, immf(-INFINITY)), lse, mul(lse, immf(-M_LOG2E))));
         }
         set(gStats, 0, offset);

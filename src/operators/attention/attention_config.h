@@ -23,6 +23,7 @@
     X(owner, int64_t, ldmask, "0", "", "elements between queries of the mask; 0: they share it")      \
     X(owner, int64_t, ldmask_head, "0", "", "the same between heads")                                 \
     X(owner, int64_t, ldmask_batch, "0", "", "between batches")                                       \
+    X(owner, quoted, score, "none", "", "a custom score by its name")                                 \
     X(owner, bool, ragged, "0", "0 1", "sequences of any lengths, one behind the other")              \
     X(owner, int64_t, q_total, "0", "0..2^30", "tokens of q of all of them; 0: batch * q")            \
     X(owner, int64_t, kv_total, "0", "0..2^30", "the same of k and v")                                \
@@ -53,6 +54,7 @@
     X(owner, bool, left, "0", "0 1", "earlier keys are hidden")                 \
     X(owner, bool, softcap, "0", "0 1", "scores go through tanh")               \
     X(owner, choice, mask, "none", "none add bool", "of single scores")         \
+    X(owner, quoted, score, "none", "", "a custom one by its name")             \
     X(owner, bool, sinks, "0", "0 1", "every head has a score without a value") \
     X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")                   \
     X(owner, bool, ragged, "0", "0 1", "sequences of any lengths, one behind the other")
@@ -125,12 +127,13 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
     X(owner, u32, group)     /* heads that share one of k and v */                                   \
     X(owner, i32, first)     /* query i sees keys first + i .. last + i, as far as there are such */ \
     X(owner, i32, last)                                                                              \
-    X(owner, f32, factor)   /* softcap: scores become tanh(factor * score) first */                  \
-    X(owner, f32, unit)     /* what is added to scores is in units of it */                          \
-    X(owner, f32, exponent) /* weights are 2^(exponent * score) */                                   \
-    X(owner, u32, tiles_m)  /* of a head */                                                          \
-    X(owner, u32, tiles)    /* in all */                                                             \
-    X(owner, u32, section)  /* heads that are worked on together */                                  \
+    X(owner, f32, factor)     /* softcap: scores become tanh(factor * score) first */                \
+    X(owner, f32, unit)       /* what is added to scores is so many times as large */                \
+    X(owner, f32, score_unit) /* scores times this are those of the definition */                    \
+    X(owner, f32, exponent)   /* weights are 2^(exponent * score) */                                 \
+    X(owner, u32, tiles_m)    /* of a head */                                                        \
+    X(owner, u32, tiles)      /* in all */                                                           \
+    X(owner, u32, section)    /* heads that are worked on together */                                \
     X(owner, pointer, counter)                                                                       \
     X(owner, tensor, DO)                                                                             \
     X(owner, tensor, DQ)                                                                             \
@@ -138,6 +141,7 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
     X(owner, tensor, DV)                                                                             \
     X(owner, pointer, grad, [ATTENTION_TENSORS])                                                     \
     X(owner, pointer, stats) /* of queries, in rows of a head: -lse in units of 2, and dout * o */   \
+    X(owner, pointer, inputs, [CKL_ATTENTION_INPUTS])                                                \
     X(owner, pointer, dsinks)                                                                        \
     X(owner, u32, stats_rows) /* of a head */                                                        \
     X(owner, f32, scale)                                                                             \
@@ -188,7 +192,8 @@ void attention_sm80(const void *config, int kernel);
     X(owner, int, tile_n, "128", "64 80 96 112 128 160 176", "keys of a block")                       \
     X(owner, int, slots, "5", "3 4 5 6", "blocks of K or V in shared memory")                         \
     X(owner, int, turns, "1", "0 1 2", "consumers issue in turns, which end: 1 at issue, 2 with Q*K") \
-    X(owner, bool, draw, "0", "0 1", "tiles are drawn from a counter, not shared out")
+    X(owner, bool, draw, "0", "0 1", "tiles are drawn from a counter, not shared out")                \
+    X(owner, bool, old, "0", "0 1", "weights by the maxima of blocks before, as far as they do")
 
 typedef struct attention_sm90_config {
     attention_form form;
@@ -201,13 +206,18 @@ int64_t attention_sm90_smem(const attention_sm90_config *config);
 
 void attention_sm90(const void *config, int kernel);
 
+/* implementation.cost of the Hopper kernels (attention_cost.c). */
+plan_cost attention_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
+plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *device, const void *config);
+
 /* Backward of sm90: of keys and values, then of queries, each over blocks of the other */
 
-#define ATTENTION_BACKWARD_CONFIG(X, owner)                                                          \
-    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 keys, or queries, each")                  \
-    X(owner, int, block, "64", "16 32 48 64 80 96", "queries that the keys' kernel takes at a time") \
-    X(owner, int, keys, "96", "32 48 64 80 96 112 128", "keys that the queries' kernel does")        \
-    X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")                                   \
+#define ATTENTION_BACKWARD_CONFIG(X, owner)                                                             \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 keys, or queries, each")                     \
+    X(owner, int, block, "64", "16 32 48 64 80 96", "queries that the keys' kernel takes at a time")    \
+    X(owner, int, keys, "96", "32 48 64 80 96 112 128", "keys that the queries' kernel does")           \
+    X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")                                      \
+    X(owner, bool, overlap, "1", "0 1", "in the keys' kernel a block's sums run under the next scores") \
     X(owner, bool, apart, "0", "0 1", "dV by a kernel of its own")
 
 typedef struct attention_sm90_backward_config {

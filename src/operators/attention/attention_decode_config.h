@@ -9,7 +9,7 @@
     X(owner, int64_t, batch, "1", "", "sequences")                                                 \
     X(owner, int64_t, heads, "1", "1..2^16", "heads of q")                                         \
     X(owner, int64_t, kv_heads, "0", "", "heads of k and v, each for as many of q; 0: heads")      \
-    X(owner, int64_t, q, "1", "1..16", "new tokens of a sequence")                                 \
+    X(owner, int64_t, q, "1", "0..16", "new tokens of a sequence")                                 \
     X(owner, int64_t, kv, "128", "1..2^30", "the most keys of a sequence")                         \
     X(owner, int64_t, d, "64", "1..1024", "elements of a head of q and k")                         \
     X(owner, int64_t, dv, "0", "0..1024", "the same of v; 0: d")                                   \

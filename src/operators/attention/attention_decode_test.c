@@ -133,6 +133,7 @@ static const char *const cases[] = {
     "split=64'",
     "kv=500 d=64 page=16 impl=sm80 config='warps=8 keys=16 stages=4 split=256' # warps without keys",
     "batch=0",
+    "q=0 lse=1",
     NULL,
 };
 
@@ -145,7 +146,7 @@ static const char *const population[] = {
 static const test_reject rejects[] = {
     { "dtype=f32", CKL_INVALID, "attention_decode: dtype=f32 is none of f16, bf16" },
     { "batch=-1", CKL_INVALID, "attention_decode: batch=-1 is negative" },
-    { "q=17", CKL_INVALID, "attention_decode: q=17 is not in 1..16" },
+    { "q=17", CKL_INVALID, "attention_decode: q=17 is not in 0..16" },
     { "kv=0", CKL_INVALID, "attention_decode: kv=0 is not in 1..2^30" },
     { "page=257", CKL_INVALID, "attention_decode: page=257 is not in 0..256" },
     { "pages=3", CKL_INVALID, "attention_decode: pages=3 is not part of a contiguous cache" },

@@ -18,6 +18,22 @@ typedef struct attention_decode_problem {
 /* Relative error of a probability that is rounded to the type: what `magnitude` counts in. */
 double attention_rounding(ckl_dtype dtype);
 
+/* A query and a key. */
+typedef struct attention_pair {
+    int64_t batch, head, i, j;
+} attention_pair;
+
+/* What one of the library's scores makes of s, by its definition. Adds to *error what f32 may be off. */
+double attention_score_reference(const ckl_attention_desc *d, void *const *host, const attention_pair *at, double s,
+                                 double *error);
+
+/*
+ * The sequence of a ragged problem in which a token of the packed tensors lies, as a problem of its own with operands up to dout,
+ * and the token's number in it; false: in none.
+ */
+bool attention_sequence_at(const ckl_attention_desc *d, void *const *host, bool of_keys, int64_t token,
+                           ckl_attention_desc *own, void **own_host, int64_t *number);
+
 void attention_reference(const void *problem, void *const *host, reference_slice out);
 void attention_backward_reference(const void *problem, void *const *host, reference_slice out);
 

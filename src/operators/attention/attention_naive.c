@@ -1,5 +1,6 @@
 /* attention_naive.c - one thread computes one row of O: the definition on the GPU, for any sizes and strides. */
 #include "cute/kernel.h"
+#include "operators/attention/attention_score.h"
 #include "operators/attention/attention_tile.h"
 
 enum { COLUMNS = 32 }; // of O that a thread holds at once
@@ -11,7 +12,9 @@ typedef struct row_of_o {
     tensor gM;      // (KV)
     tensor gLse;    // (1)
     val first, end; // keys that it sees
-    val max, sum;   // of the scores; of 2^(exponent * (score - max))
+    custom_score custom;
+    val query;    // i32
+    val max, sum; // of the scores; of 2^(exponent * (score - max))
 } row_of_o;
 
 /* One of the tensors: (BATCH,HEADS,TOKENS,D). */
@@ -59,6 +62,8 @@ static row_of_o row_at(const attention_form *form, const attention_values *p, va
         .gLse = gmem_tensor(tensor_address(gmem_tensor(p->lse, F32, logarithms), coord(batch, head, i)), F32,
                             compact(leaf(1))),
         .gM = slice(gM, batch, head, i, _),
+        .custom = custom_score_of(form, p, convert(U32, every)),
+        .query = convert(I32, rem(row, q)),
         .first = form->left ? max(first, imm64(0)) : imm64(0),
         .end = form->right ? min(max(add(last, imm64(1)), imm64(0)), kv) : kv,
         .max = variable(F32, immf(ATTENTION_FLOOR)),
@@ -73,8 +78,10 @@ static val score(const attention_form *form, const attention_values *p, const ro
         assign(sum, fma(at_f32(r->gQ, l), at_f32(r->gK, j, l), sum));
     val capped = form->softcap ? tanh_f32(mul(sum, p->factor)) : sum;
     if (form->mask == CKL_ATTENTION_MASK_BOOL)
-        return select(eq(convert(U32, at(r->gM, j)), imm(0)), immf(-INFINITY), capped);
-    return form->mask ? fma(at_f32(r->gM, j), p->unit, capped) : capped;
+        capped = select(eq(convert(U32, at(r->gM, j)), imm(0)), immf(-INFINITY), capped);
+    else if (form->mask)
+        capped = fma(at_f32(r->gM, j), p->unit, capped);
+    return r->custom.how ? custom_value(&r->custom, capped, r->query, convert(I32, j)) : capped;
 }
 
 static val power(const attention_values *p, val difference)

@@ -3,7 +3,7 @@
  * second kernel a row of dK and dV; by the third the gradient of a head's sink.
  */
 #include "cute/kernel.h"
-#include "operators/attention/attention_config.h"
+#include "operators/attention/attention_score.h"
 
 enum { COLUMNS = 64 }; // of a gradient that a thread holds at once
 
@@ -15,6 +15,7 @@ typedef struct gradients {
     tensor gQ, gK, gV, gO, gDout, gDq, gDk, gDv;
     tensor gMask; // (BATCH,HEADS,Q,KV)
     tensor gLse;  // (BATCH,HEADS,Q)
+    val sequence; // its number, if ragged: the tensors are those of it, of one batch
 } gradients;
 
 static tensor tensor_of(const gradients *g, int which, const val *pointers)
@@ -45,8 +46,37 @@ static gradients describe(const attention_form *form)
     g.gMask = gmem_tensor(
         p->mask, form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype,
         make_layout(shape(p->all_heads, p->heads, p->q, p->kv), stride(p->ldmask_batch, p->ldmask_head, p->ldmask, 1)));
+    val rows = form->ragged ? convert(I64, p->q_total) : g.q;
     g.gLse =
-        gmem_tensor(p->lse, F32, make_layout(shape(p->all_heads, p->heads, g.q), stride(mul(g.heads, g.q), g.q, 1)));
+        gmem_tensor(p->lse, F32, make_layout(shape(p->all_heads, p->heads, rows), stride(mul(g.heads, rows), rows, 1)));
+    return g;
+}
+
+/* The tensor from a token on. */
+static tensor from_token(tensor g, val token, bool has_columns)
+{
+    g.address = has_columns ? tensor_address(g, coord(0, 0, token, 0)) : tensor_address(g, coord(0, 0, token));
+    return g;
+}
+
+/* The same of a sequence, as if it were the only batch. */
+static gradients of_sequence(const gradients *all, val number)
+{
+    gradients g = *all;
+    tile_grid grid = { .ragged = true, TILE_GRID_VALUES(g.p) };
+    const struct sequence s = sequence_of(&grid, number);
+    tensor *const of_queries[] = { &g.gQ, &g.gO, &g.gDout, &g.gDq }, *const of_keys[] = { &g.gK, &g.gV, &g.gDk,
+                                                                                          &g.gDv };
+    for (int i = 0; i < COUNT_OF(of_queries); i++) {
+        *of_queries[i] = from_token(*of_queries[i], s.q_at, true);
+        *of_keys[i] = from_token(*of_keys[i], s.kv_at, true);
+    }
+    g.gLse = from_token(g.gLse, s.q_at, false);
+    g.q = convert(I64, s.q);
+    g.kv = convert(I64, s.kv);
+    g.p.first = s.first;
+    g.p.last = s.last;
+    g.sequence = number;
     return g;
 }
 
@@ -74,12 +104,19 @@ static pair pair_of(const gradients *g, val batch, val head, val i, val j)
         score = select(eq(convert(U32, at(g->gMask, batch, head, i, j)), imm(0)), immf(-INFINITY), capped);
     else if (form->mask)
         score = fma(at_f32(g->gMask, batch, head, i, j), g->p.unit, capped);
+    custom_score custom =
+        custom_score_of(form, &g->p, convert(U32, add(mul(form->ragged ? g->sequence : batch, g->heads), head)));
+    val query = convert(I32, i), key = convert(I32, j), bend = immf(1);
+    if (custom.how) {
+        bend = custom_slope(&custom, score, query, key);
+        score = custom_value(&custom, score, query, key);
+    }
     val lse = at(g->gLse, batch, head, i);
     val weight = exp2(fma(score, g->p.exponent, mul(lse, immf(-M_LOG2E))));
     weight = select(eq(lse, immf(-INFINITY)), immf(0), weight);
     tensor gDout = slice(g->gDout, batch, head, i, _);
     val of_values = dot(gDout, slice(g->gV, batch, kv_head, j, _), form->dv);
-    val slope = mul(weight, sub(of_values, dot(gDout, slice(g->gO, batch, head, i, _), form->dv)));
+    val slope = mul(mul(weight, bend), sub(of_values, dot(gDout, slice(g->gO, batch, head, i, _), form->dv)));
     return (pair){ weight, form->softcap ? mul(slope, fma(neg(capped), capped, immf(1))) : slope };
 }
 
@@ -95,10 +132,9 @@ static int columns_from(int first, int d)
     return d - first < COLUMNS ? d - first : COLUMNS;
 }
 
-/* Row `row` of dQ in all heads. */
-static void of_query(const gradients *g, val row)
+/* A row of dQ. */
+static void of_query_of(const gradients *g, val batch, val head, val i)
 {
-    val i = rem(row, g->q), every = div(row, g->q), head = rem(every, g->heads), batch = div(every, g->heads);
     val kv_head = div(head, convert(I64, g->p.group)), zero = imm64(0);
     val first = g->form->left ? max(add(i, convert(I64, g->p.first)), zero) : zero;
     val end = g->form->right ? min(max(add(add(i, convert(I64, g->p.last)), imm64(1)), zero), g->kv) : g->kv;
@@ -112,6 +148,19 @@ static void of_query(const gradients *g, val row)
         }
         store(slice(g->gDq, batch, head, i, _), g->form->dtype, c0, rX, &g->p.scale);
     }
+}
+
+/* Row `row` of dQ in all heads. */
+static void of_query(const gradients *all, val row)
+{
+    val i = rem(row, all->q), every = div(row, all->q), head = rem(every, all->heads), batch = div(every, all->heads);
+    if (!all->form->ragged) {
+        of_query_of(all, batch, head, i);
+        return;
+    }
+    const gradients g = of_sequence(all, batch);
+    IF(lt(i, g.q))
+        of_query_of(&g, imm64(0), head, i);
 }
 
 /* Columns of dK, or of dV: sums over the queries that see a key, head by head of its group. */
@@ -133,11 +182,9 @@ static void sum_over_queries(const gradients *g, val batch, val kv_head, val j, 
     }
 }
 
-/* Row `row` of dK and dV in all heads. */
-static void of_key(const gradients *g, val row)
+/* A row of dK and dV. */
+static void of_key_of(const gradients *g, val batch, val kv_head, val j)
 {
-    val j = rem(row, g->kv), every = div(row, g->kv), heads = div(g->heads, convert(I64, g->p.group));
-    val kv_head = rem(every, heads), batch = div(every, heads);
     for (int of_keys = 0; of_keys < 2; of_keys++) {
         int d = of_keys ? g->form->d : g->form->dv;
         tensor gRow = slice(of_keys ? g->gDk : g->gDv, batch, kv_head, j, _); // (D)
@@ -149,14 +196,34 @@ static void of_key(const gradients *g, val row)
     }
 }
 
+/* Row `row` of dK and dV in all heads. */
+static void of_key(const gradients *all, val row)
+{
+    val j = rem(row, all->kv), every = div(row, all->kv), heads = div(all->heads, convert(I64, all->p.group));
+    val kv_head = rem(every, heads), batch = div(every, heads);
+    if (!all->form->ragged) {
+        of_key_of(all, batch, kv_head, j);
+        return;
+    }
+    const gradients g = of_sequence(all, batch);
+    IF(lt(j, g.kv))
+        of_key_of(&g, imm64(0), kv_head, j);
+}
+
 /* The gradient of the sink of a head. */
 static void of_sink(const gradients *g, val head)
 {
     layout all = make_layout(dynamic(g->heads), leaf(1));
     tensor gSinks = gmem_tensor(g->p.sinks, F32, all), gDsinks = gmem_tensor(g->p.dsinks, F32, all); // (HEADS)
     val sum = variable(F32, immf(0)), sink = at(gSinks, head);
-    LOOP_FROM(batch, imm64(0), div(convert(I64, g->p.all_heads), g->heads), imm64(1)) {
-        LOOP_FROM(i, imm64(0), g->q, imm64(1)) {
+    val batches = div(convert(I64, g->p.all_heads), g->heads), queries = g->q;
+    if (g->form->ragged) { // all sequences as one
+        tensor gStarts = gmem_tensor(g->p.starts_q, I32, make_layout(dynamic(add(batches, imm64(1))), leaf(1)));
+        queries = convert(I64, at(gStarts, batches));
+        batches = imm64(1);
+    }
+    LOOP_FROM(batch, imm64(0), batches, imm64(1)) {
+        LOOP_FROM(i, imm64(0), queries, imm64(1)) {
             val weight = exp2(mul(sub(sink, at(g->gLse, batch, head, i)), immf(M_LOG2E)));
             val delta = dot(slice(g->gDout, batch, head, i, _), slice(g->gO, batch, head, i, _), g->form->dv);
             assign(sum, fma(neg(weight), delta, sum));

@@ -1,4 +1,6 @@
 /* attention_plans.c - attention's implementations: choice of a config, what a config may be, launches. */
+#include <string.h>
+
 #include "operators/attention/attention_config.h"
 
 enum {
@@ -26,6 +28,7 @@ attention_form attention_form_of(const ckl_attention_desc *d)
                              .left = d->left > 0,
                              .softcap = d->softcap > 0,
                              .mask = (choice)d->mask,
+                             .score = d->score ? d->score : "none",
                              .sinks = d->sinks,
                              .lse = d->lse,
                              .ragged = d->ragged };
@@ -40,7 +43,8 @@ ckl_status attention_check_form(const char *who, ckl_direction direction, const 
     const attention_form want = attention_form_of(d);
     if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->right != want.right ||
         have->left != want.left || have->softcap != want.softcap || have->mask != want.mask ||
-        have->sinks != want.sinks || have->lse != want.lse || have->ragged != want.ragged)
+        strcmp(have->score, want.score) != 0 || have->sinks != want.sinks || have->lse != want.lse ||
+        have->ragged != want.ragged)
         FAIL(CKL_INVALID, "attention %s: type, head sizes or options of the config are not the problem's", who);
     return CKL_OK;
 }
@@ -103,11 +107,13 @@ attention_params attention_params_of(const ckl_attention_desc *d, const ckl_atte
                            .last = (int32_t)(own + min_i64(d->right, d->q)),
                            .factor = (float)(scale / unit),
                            .unit = (float)(1 / unit),
+                           .score_unit = (float)unit,
+                           .inputs = { x->inputs[0], x->inputs[1] },
                            .scale = d->scale,
                            .starts_q = x->starts_q,
                            .starts_kv = x->starts_kv,
                            .q_total = (uint32_t)d->q_total,
-                           .exponent = (float)(log2e * unit),
+                           .exponent = (float)(d->score ? log2e : log2e * unit),
                            .tiles_m = (uint32_t)ceil_div(d->q, rows),
                            .tiles = (uint32_t)tiles_of(d, rows),
                            .section = (uint32_t)section_of(d) };
@@ -314,12 +320,14 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     if (d->mask) // registers: its elements are loaded ahead
         c->tile_n = 64;
     // exponentials take as long as the products of small heads: more warps hide them, where there are tiles enough for all SMs
-    if (d->d <= 64 && d->dv <= 64 && !d->mask && tiles_of(d, 3 * ATTENTION_ROWS) > TURNS_ENOUGH * device->sm_count)
+    if (d->d <= 64 && d->dv <= 64 && !d->mask && !d->score &&
+        tiles_of(d, 3 * ATTENTION_ROWS) > TURNS_ENOUGH * device->sm_count)
         c->consumers = 3;
     while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
         c->consumers--;
     if (c->consumers == 1)
         c->turns = 0;
+    c->old = d->d <= 128 && d->dv <= 128 && d->softcap == 0 && !d->mask && !d->score;
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes;)
         c->slots--;
@@ -334,6 +342,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED, "attention sm90: %s has no wgmma", device->id);
     TRY(attention_check_form("sm90", CKL_DIRECTION_FORWARD, d, &c->form));
     TRY(attention_check_heads("sm90", d));
+    if (c->old && (c->form.softcap || c->form.mask || d->score))
+        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without soft cap, mask and function");
     if (c->consumers < 1 || c->consumers > 3 || c->turns < 0 || c->turns > 2 || (c->turns && c->consumers == 1))
         FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3, or turns=%d is not of them", c->consumers,
              c->turns);
@@ -367,6 +377,7 @@ static const field sm90_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_sm9
 
 const implementation attention_sm90_implementation = {
     IMPLEMENTATION_PARTS(attention, sm90),
+    .cost = attention_sm90_cost,
     .summary = "persistent and warp-specialised: TMA, wgmma, softmax under the products; Hopper",
     .params = &attention_param_list,
     .target = IR_SM90A,

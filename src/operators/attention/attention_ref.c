@@ -11,11 +11,13 @@ double attention_rounding(ckl_dtype dtype)
     return dtype_epsilon(dtype) / 2;
 }
 
-enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV }; // operands
+enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT }; // operands
 
 /* One row of O: where its tensors are, and its keys. */
 typedef struct row {
     const ckl_attention_desc *d;
+    void *const *host;                 // all operands
+    attention_pair at;                 // batch, head and query
     const void *q, *k, *v, *mask;      // whole tensors
     int64_t mask_first;                // index of the mask of its first key
     int64_t q_first, k_first, v_first; // index of its query; of the first key and value of its head
@@ -31,6 +33,8 @@ static row row_of(const ckl_attention_desc *d, void *const *host, int64_t number
     int64_t i = number % d->q, head = number / d->q % d->heads, batch = number / d->q / d->heads;
     int64_t kv_head = head / (d->heads / d->kv_heads), own = i + d->kv - d->q; // the query's own key
     row r = { .d = d, .q = host[Q], .k = host[K], .v = host[V] };
+    r.host = host;
+    r.at = (attention_pair){ .batch = batch, .head = head, .i = i };
     r.mask = host[MASK];
     r.mask_first = batch * d->ldmask_batch + head * d->ldmask_head + i * d->ldmask;
     r.first = d->left ? max_i64(0, own + 1 - d->left) : 0;
@@ -50,7 +54,7 @@ static row row_of(const ckl_attention_desc *d, void *const *host, int64_t number
  * A score and how far a kernel's may be off: a tensor core cuts every 16 products at 2^-24 of the largest or so, and exponents
  * are computed from the score and the maximum, each rounded to f32.
  */
-static double score(const row *r, int64_t j, double *error)
+static double plain_score(const row *r, int64_t j, double *error)
 {
     const ckl_attention_desc *d = r->d;
     double sum = 0, magnitude = 0, scale = (double)d->scale;
@@ -69,6 +73,13 @@ static double score(const row *r, int64_t j, double *error)
     double bias = dtype_read(d->dtype, r->mask, r->mask_first + j);
     *error += 0x1p-22 * fabs(bias);
     return capped + bias;
+}
+
+static double score(const row *r, int64_t j, double *error)
+{
+    const attention_pair at = { r->at.batch, r->at.head, r->at.i, j };
+    double s = plain_score(r, j, error);
+    return attention_score_reference(r->d, r->host, &at, s, error);
 }
 
 /* A score with an error of this size lets its weight be anything, and the largest one the whole row. */
@@ -149,12 +160,12 @@ static void one_row(const ckl_attention_desc *d, void *const *host, int64_t numb
     free(r.weight);
 }
 
-/* The sequence of a ragged problem in which a token of the packed tensors lies, as a problem of its own; false: in none. */
-static bool sequence_at(const ckl_attention_desc *d, void *const *host, int64_t token, ckl_attention_desc *own,
-                        void **own_host, int64_t *query)
+bool attention_sequence_at(const ckl_attention_desc *d, void *const *host, bool of_keys, int64_t token,
+                           ckl_attention_desc *own, void **own_host, int64_t *number)
 {
+    const void *starts = host[of_keys ? STARTS_KV : STARTS_Q];
     int64_t b = 0, begin[2], end[2];
-    while (b < d->batch && (int64_t)dtype_read(CKL_I32, host[STARTS_Q], b + 1) <= token)
+    while (b < d->batch && (int64_t)dtype_read(CKL_I32, starts, b + 1) <= token)
         b++;
     if (b == d->batch)
         return false;
@@ -173,7 +184,11 @@ static bool sequence_at(const ckl_attention_desc *d, void *const *host, int64_t 
     own_host[V] = (char *)host[V] + begin[1] * d->ldv * element;
     own_host[MASK] = NULL;
     own_host[SINKS] = host[SINKS];
-    *query = token - begin[0];
+    const int64_t at_o = begin[0] * d->ldo * element;
+    own_host[O] = (char *)host[O] + at_o;
+    own_host[DOUT] = host[DOUT] ? (char *)host[DOUT] + at_o : NULL;
+    own_host[LSE] = host[LSE] ? (char *)host[LSE] + begin[0] * (int64_t)sizeof(float) : NULL;
+    *number = token - begin[of_keys];
     return true;
 }
 
@@ -181,9 +196,9 @@ static bool sequence_at(const ckl_attention_desc *d, void *const *host, int64_t 
 static void one_ragged_row(const ckl_attention_desc *d, void *const *host, int64_t number, reference_slice out)
 {
     ckl_attention_desc own;
-    void *own_host[STARTS_Q];
+    void *own_host[DOUT + 1];
     int64_t query;
-    if (sequence_at(d, host, number % d->q_total, &own, own_host, &query))
+    if (attention_sequence_at(d, host, false, number % d->q_total, &own, own_host, &query))
         one_row(&own, own_host, number / d->q_total * own.q + query, out);
     else
         for (int64_t i = 0; i < out.count; i++)

@@ -6,7 +6,7 @@
  * simplest kernel on tensor cores.
  */
 #include "cute/kernel.h"
-#include "operators/attention/attention_tile.h"
+#include "operators/attention/attention_score.h"
 
 enum {
     VECTOR = 8, // elements of one cp.async of 16 bytes
@@ -28,6 +28,7 @@ typedef struct sm80_kernel {
     tensor scores, out; // (MMA,MMA_M,MMA_N)
     tensor weights;     // (PAIRS,MMA_M,MMA_K)
     online_rows online;
+    custom_score custom;
 } sm80_kernel;
 
 int64_t attention_sm80_smem(const attention_sm80_config *c)
@@ -148,8 +149,9 @@ static tile_rows rows_of(const sm80_kernel *k, const tile *t)
     return (tile_rows){ &k->grid, &t->s, &k->mma, t->row, thread(), k->rows };
 }
 
-static void use_block(sm80_kernel *k, const tile *t, val block, val stage)
+static void use_block(sm80_kernel *k, const tile *t, const key_walk *w, val stage)
 {
+    val block = w->block;
     tile_rows rows = rows_of(k, t);
     multiply_keys(k, stage);
     if (k->form.softcap)
@@ -158,6 +160,7 @@ static void use_block(sm80_kernel *k, const tile *t, val block, val stage)
         score_mask mask = score_mask_of(&k->grid, t, &k->form, &k->p);
         mask_scores_by(&rows, &mask, block, k->scores);
     }
+    custom_scores_of(&k->custom, &rows, block, w->kind, k->scores);
     IF(is_cut(&rows, block))
         mask_block(&rows, block, k->scores);
     online_softmax(&k->online, k->scores);
@@ -169,26 +172,29 @@ static void use_block(sm80_kernel *k, const tile *t, val block, val stage)
 /* Blocks from the last to the first. Each barrier says that this block is here, and that all are done with the one before. */
 static void attend(sm80_kernel *k, const tile *t)
 {
-    val block = variable(U32, sub(t->end, imm(1))), stage = variable(U32, imm(0));
+    k->custom = custom_score_of(&k->form, &k->p, t->head);
+    key_walk w = key_walk_begin(&k->custom, &k->grid, t, true);
+    val stage = variable(U32, imm(0));
     load_rows(k, head_of(k, ATTENTION_Q, t), k->sQ, k->d, div(t->row, imm(k->rows)));
-    load_block(k, t, block, stage);
+    load_block(k, t, w.block, stage);
     cp_async_commit();
     FOREVER {
         cp_async_wait(0);
         cta_sync();
+        key_walk_look(&w, true);
         if (k->cfg->stages == 2) {
-            IF(ne(block, t->first))
-                load_block(k, t, sub(block, imm(1)), sub(imm(1), stage));
+            IF(logical_not(key_walk_is_last(&w)))
+                load_block(k, t, key_walk_next(&w), sub(imm(1), stage));
             cp_async_commit();
         }
-        use_block(k, t, block, stage);
-        BREAK_IF(eq(block, t->first));
-        assign(block, sub(block, imm(1)));
+        use_block(k, t, &w, stage);
+        BREAK_IF(key_walk_is_last(&w));
+        key_walk_advance(&w);
         if (k->cfg->stages == 2)
             assign(stage, sub(imm(1), stage));
         else {
             cta_sync(); // all are done with the block
-            load_block(k, t, block, stage);
+            load_block(k, t, w.block, stage);
             cp_async_commit();
         }
     }

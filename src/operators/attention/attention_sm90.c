@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "cute/kernel.h"
-#include "operators/attention/attention_tile.h"
+#include "operators/attention/attention_score.h"
 
 enum {
     WARPGROUP = 128,
@@ -76,7 +76,7 @@ static void describe_shared_memory(sm90_kernel *k)
     k->sV = tensor_with_layout(sRing, chunks_layout(dtype, k->dv, bn, k->dv.chunks, cfg->slots, slot));
     k->sO = smem_tensor("O", dtype, chunks_layout(dtype, k->dv, ROWS, buffers, cfg->consumers, o), 1024);
     k->q = make_pipeline("Q barriers", cfg->consumers, 1, 1);
-    k->ring = make_pipeline("ring", cfg->slots, 1, cfg->consumers);
+    k->ring = make_pipeline("ring", cfg->slots, 1, cfg->consumers * (cfg->old ? WARPGROUP / 32 : 1));
     if (cfg->draw)
         k->scheduler = make_dynamic_scheduler("tiles", k->p.counter, k->p.tiles, grid_x(), 1, FETCHES);
 }
@@ -196,16 +196,18 @@ static void load_queries(const sm90_kernel *k, val parity, const tile *t)
 
 static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, const tile *t)
 {
-    val block = variable(U32, sub(t->end, imm(1)));
-    load_keys(k, ring, block, t);
+    custom_score custom = custom_score_of(&k->form, &k->p, t->head);
+    key_walk w = key_walk_begin(&custom, &k->grid, t, false);
+    load_keys(k, ring, w.block, t);
     load_queries(k, q_parity, t);
     FOREVER {
-        BREAK_IF(eq(block, t->first));
-        load_keys(k, ring, sub(block, imm(1)), t);
-        load_values(k, ring, block, t);
-        assign(block, sub(block, imm(1)));
+        key_walk_look(&w, false);
+        BREAK_IF(key_walk_is_last(&w));
+        load_keys(k, ring, key_walk_next(&w), t);
+        load_values(k, ring, w.block, t);
+        key_walk_advance(&w);
     }
-    load_values(k, ring, block, t);
+    load_values(k, ring, w.block, t);
 }
 
 /* One thread. */
@@ -242,6 +244,8 @@ typedef struct consumer_role {
     tensor weights;          // (PAIRS,1,MMA_K)
     tensor sO;               // (ROWS,CHUNK,BUFFERS)
     online_rows rows;
+    val lost, lowered;   // with old maxima: online_softmax_by_old()
+    custom_score custom; // in the tile's head
     pipeline_state at, q;
 } consumer_role;
 
@@ -283,6 +287,10 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.weights = fragment_A_words(&c.pv, ROWS, bn);
     c.sO = slice(k->sO, _, _, _, c.index);
     c.rows = online_rows_begin(online_row_count(c.scores), k->p.exponent);
+    if (cfg->old) {
+        c.lost = variable(U32, imm(0));
+        c.lowered = variable(U32, imm(0));
+    }
     c.at = consumer_state(&k->ring);
     c.q = (pipeline_state){ c.index, variable(U32, imm(0)), cfg->consumers };
     return c;
@@ -304,7 +312,9 @@ static void end_turn(const sm90_kernel *k, const consumer_role *c, int when)
 
 static void release(const sm90_kernel *k, const consumer_role *c, val slot)
 {
-    IF(c->first_thread)
+    if (k->cfg->old)
+        warp_sync(); // all lanes are done with what they may have read
+    IF(k->cfg->old ? eq(lane(), imm(0)) : c->first_thread)
         pipeline_release(&k->ring, slot);
 }
 
@@ -339,9 +349,10 @@ static void issue_product(consumer_role *c, val slot)
     mma_commit();
 }
 
-/* Soft cap and masks. The last block of keys of a tile may reach past the last key. */
-static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, val block, bool is_last)
+/* Soft cap, masks, a custom score. The last block of keys of a tile, the first one here, may reach past the last key. */
+static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, bool is_last)
 {
+    val block = w->block;
     tile_rows rows = rows_of(k, c, t);
     if (k->form.softcap)
         cap_scores(c->scores, k->p.factor);
@@ -349,6 +360,7 @@ static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, 
         score_mask mask = score_mask_of(&k->grid, t, &k->form, &k->p);
         mask_scores_by(&rows, &mask, block, c->scores);
     }
+    custom_scores_of(&c->custom, &rows, block, w->kind, c->scores);
     if (is_last)
         mask_block(&rows, block, c->scores);
     else if (k->form.right || k->form.left)
@@ -356,11 +368,56 @@ static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, 
             mask_block(&rows, block, c->scores);
 }
 
+/* The scores of a block once more, from shared memory, element by element: they were too large for the maxima so far. */
+static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
+{
+    tensor cS = partition_C(&c->qk, identity_tensor(shape(ROWS, k->cfg->tile_n)), consumer_thread()); // (MMA,1,1)
+    layout distances = coordinate_distances(cS, 1);
+    fill(c->scores, immf(0));
+    for (int i = 0; i < k->d.chunks; i++) {
+        const int left = k->d.used - i * k->d.chunk, width = left < k->d.chunk ? left : k->d.chunk;
+        tensor sQ = slice(k->sQ, _, _, i, c->index), sK = slice(k->sK, _, _, i, slot); // (ROWS,CHUNK), (BN,CHUNK)
+        LOOP(l, imm(width)) {
+            val q[ONLINE_ROWS_MAX];
+            for (int r = 0; r < c->rows.count; r++)
+                q[r] = at_f32(sQ, coordinate(cS, 0, online_row_value(cS, r)), l);
+            for (int64_t e = 0; e < static_size(c->scores.layout) && !ir_failed(); e++) {
+                val x = at(c->scores, e), key = add(coordinate(cS, 1, 0), imm(index_at(distances, e)));
+                assign(x, fma(q[online_row_of(c->scores, e)], at_f32(sK, key, l), x));
+            }
+        }
+    }
+    fence_proxy_async(); // before TMA overwrites the block
+}
+
+/* Scores become weights: by the maxima of blocks before, but where rows are new, a mask cut the block, or that did not do. */
+static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, val block, val slot)
+{
+    if (!k->cfg->old) {
+        online_softmax(&c->rows, c->scores);
+        return;
+    }
+    tile_rows rows = rows_of(k, c, t);
+    val exact = online_rows_are_new(&c->rows);
+    if (k->form.right || k->form.left)
+        exact = logical_or(exact, is_cut(&rows, block));
+    assign(c->lost, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
+    IF(eq(c->lost, imm(0))) {
+        online_softmax_by_old(&c->rows, c->scores, c->lost, c->lowered);
+        IF(ne(c->lost, imm(0)))
+            score_again(k, c, slot);
+    }
+    IF(ne(c->lost, imm(0))) {
+        online_softmax(&c->rows, c->scores);
+        assign(c->lowered, imm(1));
+    }
+}
+
 /*
  * The scores of a block, and the product of the block before, under which the softmax runs. The ring's next slot, which the
  * step after this one wants, has arrived before and has arrived after it.
  */
-static void step(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
+static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
     val keys = take_slot(c);
     begin_turn(k, c);
@@ -373,32 +430,41 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, val bloc
     end_turn(k, c, 1);
     mma_wait(1);
     end_turn(k, c, 2);
-    release(k, c, keys);
-    shape_scores(k, c, t, block, false);
-    online_softmax(&c->rows, c->scores);
+    if (!k->cfg->old)
+        release(k, c, keys);
+    shape_scores(k, c, t, w, false);
+    soften(k, c, t, w->block, keys);
+    if (k->cfg->old)
+        release(k, c, keys);
     mma_wait(0);
     release(k, c, values);
     accumulators_to_A(c->scores, k->form.dtype, c->weights);
-    scale_rows(c->out, c->rows.factor);
+    if (k->cfg->old)
+        IF(ne(c->lowered, imm(0)))
+            scale_rows(c->out, c->rows.factor);
+    if (!k->cfg->old)
+        scale_rows(c->out, c->rows.factor);
     pipeline_wait_full(&k->ring, &c->at);
 }
 
 /* out = sum of the weighted values of a tile but for the last block. The first scores are under way. */
 static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val keys)
 {
-    val block = variable(U32, sub(t->end, imm(1)));
+    c->custom = custom_score_of(&k->form, &k->p, t->head);
     mma_wait(0);
     release(k, c, keys);
+    key_walk w = key_walk_begin(&c->custom, &k->grid, t, true);
     fill(c->out, immf(0));
     online_rows_reset(&c->rows);
-    shape_scores(k, c, t, block, true);
+    shape_scores(k, c, t, &w, true);
     online_softmax(&c->rows, c->scores);
     accumulators_to_A(c->scores, k->form.dtype, c->weights);
     pipeline_wait_full(&k->ring, &c->at);
     FOREVER {
-        BREAK_IF(eq(block, t->first));
-        assign(block, sub(block, imm(1)));
-        step(k, c, t, block);
+        key_walk_look(&w, true);
+        BREAK_IF(key_walk_is_last(&w));
+        key_walk_advance(&w);
+        step(k, c, t, &w);
     }
     IF(c->first_thread)
         pipeline_release(&k->q, c->index);

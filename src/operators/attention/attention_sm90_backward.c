@@ -8,45 +8,23 @@
  *
  * scores = X1 * Y1^T give the weights P = 2^(scores - lse), slopes = X2 * Y2^T the gradient dS = P * (slopes - delta). Rounded to
  * 16 bits these accumulators are the first operand of the sums' products as they stand in registers, and Y is the second, so
- * nothing but Y passes through shared memory. One thread brings blocks of Y by TMA; the sums of a block run under the scores
- * of the next one. Where registers do not hold dK and dV together, a kernel of values has dV alone. Before all of them, a kernel gives lse and delta = dO * O of every query; a last one adds up the gradients of
- * sinks.
+ * nothing but Y passes through shared memory. One thread brings blocks of Y by TMA, a second warp the stats of queries by ordinary
+ * loads and stores, because reading what a bulk copy brought would want a proxy fence in every step. Where registers do not hold
+ * dK and dV together, a kernel of values has dV alone. Before all of them, a kernel gives lse and delta = dO * O of every query; a
+ * last one adds up the gradients of sinks.
  */
 #include <stdio.h>
 
 #include "cute/kernel.h"
-#include "operators/attention/attention_tile.h"
+#include "operators/attention/attention_backward.h"
 
 enum {
-    WARPGROUP = 128,
-    ROWS = ATTENTION_ROWS,
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads before they store
-    CHUNKS_MAX = 4,
-    STATS = ATTENTION_STATS,
+    STATS_EACH = 4,       // of a lane: blocks of up to 128
 };
 
 /* The kernels. */
 enum { OF_STATS, OF_KEYS, OF_QUERIES, OF_SINKS, OF_VALUES };
-
-/* Everything the roles share. Letters: rows (ROWS), tokens of a block (BN). */
-typedef struct backward_kernel {
-    const attention_sm90_backward_config *cfg;
-    attention_form form;
-    attention_values p;
-    bool of_keys;
-    bool with_d1, with_d2; // dK or dQ; dV
-    int block;             // BN
-    columns d, dv;
-    tma_copy tmaX1, tmaX2, tmaY1, tmaY2, tmaD1, tmaD2;
-    tensor sX1, sX2; // (ROWS,CHUNK,CHUNKS,CONSUMERS)
-    tensor sY1, sY2; // (BN,CHUNK,CHUNKS,STAGES)
-    tensor sStats;   // (BN,STATS,STAGES)
-    pipeline x, ring;
-    val row;         // the CTA's first
-    val head, batch; // of the rows
-    val first, end;  // blocks
-    val heads;       // heads of Y for one of X
-} backward_kernel;
 
 static int span_of(columns c)
 {
@@ -64,8 +42,7 @@ int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *c)
 
 static int64_t bytes_of_block(const backward_kernel *k)
 {
-    int64_t stats = k->of_keys ? 4 * STATS * k->block : 0;
-    return columns_bytes(k->d, k->block) + columns_bytes(k->dv, k->block) + stats;
+    return columns_bytes(k->d, k->block) + columns_bytes(k->dv, k->block);
 }
 
 static tensor tiles(const char *name, ckl_dtype dtype, columns c, int rows, int count)
@@ -83,7 +60,8 @@ static void describe_memory(backward_kernel *k)
     k->sY2 = tiles("Y2", dtype, k->dv, k->block, c->stages);
     k->sStats = smem_tensor("stats", F32, compact(shape(k->block, STATS, c->stages)), 16);
     k->x = make_pipeline("X barriers", 1, 1, 1);
-    k->ring = make_pipeline("ring", c->stages, 1, c->consumers * WARPGROUP / 32); // each warp releases what it has read
+    k->ring = make_pipeline("ring", c->stages, k->of_keys ? 2 : 1,
+                            c->consumers * WARPGROUP / 32); // each warp releases what it has read
 }
 
 static void describe_maps(backward_kernel *k)
@@ -102,76 +80,6 @@ static void describe_maps(backward_kernel *k)
         k->tmaD2 = make_tma(p->DV, dtype, 4, ROWS, dv, dv_span);
 }
 
-/* Rows and blocks */
-
-/* The first block of Y, and the one behind the last, that some of the CTA's rows see: none where they are equal. */
-static void find_blocks(backward_kernel *k)
-{
-    const attention_values *p = &k->p;
-    const int block = k->block, rows = k->cfg->consumers * ROWS;
-    val row = convert(I32, k->row), last_row = add(row, imm(rows - 1)),
-        tokens = convert(I32, k->of_keys ? p->q : p->kv);
-    val begin = imm_as(I32, 0), end = tokens;
-    if (k->form.right && k->of_keys)
-        begin = max(sub(row, p->last), begin);
-    if (k->form.left && k->of_keys)
-        end = min(add(sub(last_row, p->first), imm(1)), end);
-    if (k->form.left && !k->of_keys)
-        begin = max(add(row, p->first), begin);
-    if (k->form.right && !k->of_keys)
-        end = min(add(add(last_row, p->last), imm(1)), end);
-    k->first = div(convert(U32, begin), imm(block));
-    k->end = max(div(add(convert(U32, max(end, imm_as(I32, 0))), imm(block - 1)), imm(block)), k->first);
-}
-
-/* The longest rows first where they differ, in heads whose Y fits L2. */
-static void find_place(backward_kernel *k)
-{
-    const attention_values *p = &k->p;
-    const int rows = k->cfg->consumers * ROWS;
-    val kv_heads = div(p->heads, p->group), all = k->of_keys ? div(p->all_heads, p->group) : p->all_heads;
-    val section = k->of_keys ? max(div(p->section, p->group), imm_as(U32, 1)) : p->section, number = cta_x();
-    val tiles = div(add(k->of_keys ? p->kv : p->q, imm(rows - 1)), imm(rows)), of_section = mul(tiles, section);
-    val first = mul(div(number, of_section), section), r = rem(number, of_section);
-    val heads = min(section, sub(all, first)), m = div(r, heads), head = add(first, rem(r, heads));
-    if (k->form.right && !k->of_keys)
-        m = sub(sub(tiles, imm(1)), m);
-    k->row = mul(m, imm(rows));
-    k->head = rem(head, k->of_keys ? kv_heads : p->heads);
-    k->batch = div(head, k->of_keys ? kv_heads : p->heads);
-    k->heads = k->of_keys ? p->group : imm_as(U32, 1);
-    find_blocks(k);
-}
-
-/* Head number `i` of those of Y. */
-static val head_of(const backward_kernel *k, val i)
-{
-    return k->of_keys ? add(mul(k->head, k->p.group), i) : div(k->head, k->p.group);
-}
-
-/* The steps of a CTA: blocks, once for every head of Y. */
-typedef struct walk {
-    val block, head;
-} walk;
-
-static walk begin_walk(const backward_kernel *k)
-{
-    val none = eq(k->first, k->end), head = select(none, k->heads, imm_as(U32, 0));
-    return (walk){ variable(U32, k->first), variable(U32, head) };
-}
-
-static val is_over(const backward_kernel *k, const walk *w)
-{
-    return ge(w->head, k->heads);
-}
-
-static void advance(const backward_kernel *k, walk *w)
-{
-    val next = add(w->block, imm(1)), turn = eq(next, k->end);
-    assign(w->head, add(w->head, select(turn, imm_as(U32, 1), imm_as(U32, 0))));
-    assign(w->block, select(turn, k->first, next));
-}
-
 /* Producer */
 
 static void load_chunks(const tma_copy *tma, tensor sTile, val row, const val *outer, val barrier)
@@ -183,77 +91,87 @@ static void load_chunks(const tma_copy *tma, tensor sTile, val row, const val *o
 static void load_x(const backward_kernel *k)
 {
     pipeline_state at = producer_state(&k->x);
-    const val outer[] = { k->head, k->batch };
+    const val outer[] = { k->head, backward_batch_of_maps(k) };
     int64_t bytes = columns_bytes(k->d, ROWS) + (k->with_d1 ? columns_bytes(k->dv, ROWS) : 0);
     pipeline_expect(&k->x, &at, imm(k->cfg->consumers * (int)bytes));
     for (int w = 0; w < k->cfg->consumers; w++) {
         val row = add(k->row, imm(w * ROWS)), barrier = pipeline_full_barrier(&k->x, &at);
+        row = k->form.ragged ? add(row, k->x_at) : row;
         load_chunks(&k->tmaX1, slice(k->sX1, _, _, _, w), row, outer, barrier);
         if (k->with_d1)
             load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), row, outer, barrier);
     }
 }
 
-/* (ROWS_OF_STATS,STATS) of a head of Q. */
-static tensor stats_of(const backward_kernel *k, val head)
-{
-    val all = add(mul(k->batch, k->p.heads), head), rows = convert(I64, k->p.stats_rows);
-    return slice(gmem_tensor(k->p.stats, F32,
-                             make_layout(shape(rows, STATS, k->p.all_heads), stride(1, rows, mul(rows, imm64(STATS))))),
-                 _, _, all);
-}
-
-static void load_y(const backward_kernel *k, const walk *w, pipeline_state *at)
+static void load_y(const backward_kernel *k, const backward_walk *w, pipeline_state *at)
 {
     const int block = k->block;
-    val head = head_of(k, w->head), row = mul(w->block, imm(block));
-    const val outer[] = { head, k->batch };
+    val head = backward_head_of(k, w->head), row = mul(w->block, imm(block));
+    const val outer[] = { head, backward_batch_of_maps(k) };
+    row = k->form.ragged ? add(row, k->y_at) : row;
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)bytes_of_block(k)));
     val barrier = pipeline_full_barrier(&k->ring, at);
     load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), row, outer, barrier);
-    for (int i = 0; i < STATS && k->of_keys; i++)
-        bulk_load(local_tile(slice(stats_of(k, head), _, i), leaf(block), coord(w->block)),
-                  slice(k->sStats, _, i, at->stage), barrier);
     load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), row, outer, barrier);
     pipeline_advance(at);
+}
+
+/* The stats of a block, by a warp. They are loaded before the stage is free. */
+static void load_stats(const backward_kernel *k, const backward_walk *w, pipeline_state *at)
+{
+    const int each = (k->block + 31) / 32;
+    tensor gStats = backward_stats_of(k, backward_head_of(k, w->head)); // (ROWS_OF_STATS,STATS)
+    val row = mul(w->block, imm(k->block)), loaded[STATS][STATS_EACH];
+    for (int i = 0; i < each; i++)
+        for (int s = 0; s < STATS; s++)
+            loaded[s][i] = at(gStats, add(row, min(add(lane(), imm(32 * i)), imm(k->block - 1))), s);
+    pipeline_wait_empty(&k->ring, at);
+    for (int i = 0; i < each; i++)
+        IF(lt(add(lane(), imm(32 * i)), imm(k->block))) {
+            for (int s = 0; s < STATS; s++)
+                set(k->sStats, coord(add(lane(), imm(32 * i)), s, at->stage), loaded[s][i]);
+        }
+    warp_sync();
+    IF(eq(lane(), imm(0)))
+        pipeline_arrive(&k->ring, at);
+    pipeline_advance(at);
+}
+
+static void stats_producer(const backward_kernel *k)
+{
+    pipeline_state at = producer_state(&k->ring);
+    backward_walk w = backward_begin(k, true);
+    FOREVER {
+        BREAK_IF(backward_is_over(k, &w));
+        load_stats(k, &w, &at);
+        backward_advance(k, &w, true);
+    }
 }
 
 /* One thread. */
 static void producer(const backward_kernel *k)
 {
     if (k->cfg->consumers > 1)
-        warpgroup_reg_dealloc(24);
+        warpgroup_reg_dealloc(k->of_keys ? 32 : 24);
     IF(eq(warp(), imm(0))) {
         IF(elect()) {
             pipeline_state at = producer_state(&k->ring);
-            walk w = begin_walk(k);
+            backward_walk w = backward_begin(k, false);
             load_x(k);
             FOREVER {
-                BREAK_IF(is_over(k, &w));
+                BREAK_IF(backward_is_over(k, &w));
                 load_y(k, &w, &at);
-                advance(k, &w);
+                backward_advance(k, &w, false);
             }
         }
     }
+    if (k->of_keys)
+        IF(eq(warp(), imm(1)))
+            stats_producer(k);
 }
 
 /* Consumers */
-
-/* One consumer's view: its operands, its sums, what it knows of its rows. */
-typedef struct consumer_role {
-    val index, first_thread;
-    tiled_mma scores_mma, d1_mma, d2_mma;
-    tensor tCrX1[CHUNKS_MAX], tCrX2[CHUNKS_MAX]; // (1,MMA_K)
-    tensor tCrY1[CHUNKS_MAX], tCrY2[CHUNKS_MAX]; // (1,MMA_K,STAGES)
-    tensor tCrY1t, tCrY2t;                       // (1,MMA_K,STAGES)
-    tensor scores, slopes;                       // (MMA,1,1): weights later; their gradients
-    tensor bends;                                // what a soft cap makes of a slope, times the weight
-    tensor weights, gradients;                   // (PAIRS,1,MMA_K)
-    tensor d1, d2;                               // (MMA,1,1)
-    val offset[2], delta[2];                     // of the rows of a thread, if they are queries
-    pipeline_state at;
-} consumer_role;
 
 /* One warpgroup's wgmma over 64 x n. */
 static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
@@ -263,21 +181,15 @@ static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
     return make_tiled_mma(atom, 1, 1);
 }
 
-/* Among those of its consumer. */
-static val consumer_thread(void)
-{
-    return rem(thread(), imm(WARPGROUP));
-}
-
-static consumer_role describe_consumer(const backward_kernel *k)
+static backward_consumer describe_consumer(const backward_kernel *k)
 {
     const int block = k->block;
     ckl_dtype dtype = k->form.dtype;
-    consumer_role c = { .scores_mma = warpgroup_mma(dtype, block, "SS"),
-                        .d1_mma = warpgroup_mma(dtype, k->d.used, "RS"),
-                        .d2_mma = warpgroup_mma(dtype, k->dv.used, "RS") };
+    backward_consumer c = { .scores_mma = warpgroup_mma(dtype, block, "SS"),
+                            .d1_mma = warpgroup_mma(dtype, k->d.used, "RS"),
+                            .d2_mma = warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
-    c.first_thread = eq(consumer_thread(), imm(0));
+    c.first_thread = eq(backward_thread(), imm(0));
     for (int i = 0; i < k->d.chunks; i++) {
         c.tCrX1[i] = descriptors_A(&c.scores_mma, slice(k->sX1, _, _, i, c.index));
         c.tCrY1[i] = descriptors_B(&c.scores_mma, slice(k->sY1, _, _, i, _));
@@ -291,7 +203,7 @@ static consumer_role describe_consumer(const backward_kernel *k)
     if (k->with_d1) {
         c.tCrY1t = descriptors_B(&c.d1_mma, turned_chunks(k->sY1, k->d, stages, columns_bytes(k->d, block) / 2));
         c.slopes = fragment_C(&c.scores_mma, ROWS, block);
-        c.bends = k->form.softcap ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
+        c.bends = backward_has_bends(k) ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
         c.gradients = fragment_A_words(&c.d1_mma, ROWS, block);
         c.d1 = fragment_C(&c.d1_mma, ROWS, k->d.used);
         fill(c.d1, immf(0));
@@ -307,7 +219,7 @@ static consumer_role describe_consumer(const backward_kernel *k)
 }
 
 /* acc = X * Y^T of a stage; asynchronous. Columns past the last used one are zeros and left out. */
-static void issue_scores(const consumer_role *c, const tensor *tCrX, const tensor *tCrY, columns n, tensor acc,
+static void issue_scores(const backward_consumer *c, const tensor *tCrX, const tensor *tCrY, columns n, tensor acc,
                          val stage)
 {
     for (int i = 0; i < n.chunks; i++) {
@@ -323,108 +235,8 @@ static void issue_scores(const consumer_role *c, const tensor *tCrX, const tenso
     mma_commit();
 }
 
-/* Masks */
-
-static tile_rows rows_of(const backward_kernel *k, const consumer_role *c, const tile_grid *grid)
-{
-    return (tile_rows){ grid, &grid->longest, &c->scores_mma, add(k->row, mul(c->index, imm(ROWS))), consumer_thread(),
-                        ROWS };
-}
-
-/* Keys past the last one, and those that a row does not see. */
-static void hide_keys(const backward_kernel *k, consumer_role *c, val block)
-{
-    tile_grid grid = {
-        .right = k->form.right, .left = k->form.left, .rows = ROWS, .keys = k->block, TILE_GRID_VALUES(k->p)
-    };
-    tile_rows rows = rows_of(k, c, &grid);
-    IF(is_cut(&rows, block))
-        mask_block(&rows, block, c->scores);
-}
-
-/* Queries that do not see a row's key. Those past the last one have no weights. */
-static void hide_queries(const backward_kernel *k, consumer_role *c, val block)
-{
-    const attention_values *p = &k->p;
-    val row = convert(I32, add(k->row, mul(c->index, imm(ROWS)))), end = add(row, imm(ROWS - 1));
-    val first = convert(I32, mul(block, imm(k->block))), cut = ir_int(IR_PRED, 0);
-    if (!k->form.right && !k->form.left)
-        return;
-    if (k->form.right) // the first query does not see the last key
-        cut = lt(add(first, p->last), end);
-    if (k->form.left) { // the last query does not see the first key
-        val late = lt(row, add(add(first, imm(k->block - 1)), p->first));
-        cut = k->form.right ? logical_or(cut, late) : late;
-    }
-    IF(cut) {
-        tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), consumer_thread());
-        val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], from = add(first, convert(I32, coordinate(cS, 1, 0)));
-        for (int i = 0; i < online_row_count(c->scores); i++) {
-            val key = add(row, convert(I32, coordinate(cS, 0, online_row_value(c->scores, i))));
-            begins[i] = k->form.right ? sub(sub(key, p->last), from) : imm_as(I32, 0);
-            ends[i] = k->form.left ? sub(sub(key, p->first), from) : imm_as(I32, k->block);
-        }
-        mask_scores(c->scores, coordinate_distances(cS, 1), begins, ends);
-    }
-}
-
-/* Weights */
-
-/* Of value i: -lse, or delta (which: 0, 1), of its query: of the row, or by the columns from this block's in shared memory. */
-static val stat_of(const backward_kernel *k, const consumer_role *c, tensor cS, val stage, int which, int64_t i)
-{
-    if (!k->of_keys)
-        return which ? c->delta[online_row_of(c->scores, i)] : c->offset[online_row_of(c->scores, i)];
-    tensor sStats = slice(k->sStats, _, which, stage); // (BN)
-    int64_t at = index_at(coordinate_distances(cS, 1), i);
-    return at(sStats, add(coordinate(cS, 1, 0), imm(at)));
-}
-
-static void load_row_stats(const backward_kernel *k, consumer_role *c)
-{
-    tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), consumer_thread());
-    tensor gStats = stats_of(k, k->head); // (ROWS_OF_STATS,STATS)
-    for (int i = 0; i < 2; i++) {
-        val row = add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i)));
-        row = min(row, sub(k->p.q, imm(1)));
-        c->offset[i] = at(gStats, row, 0);
-        c->delta[i] = at(gStats, row, 1);
-    }
-}
-
-/* Scores become weights; with a soft cap the bends are made on the way. */
-static void weigh(const backward_kernel *k, consumer_role *c, tensor cS, val stage, val block)
-{
-    if (k->form.softcap) {
-        cap_scores(c->scores, k->p.factor);
-        for (int64_t i = 0; i < static_size(c->scores.layout) && k->with_d1 && !ir_failed(); i++) {
-            val x = at(c->scores, i);
-            set(c->bends, i, fma(neg(x), x, immf(1)));
-        }
-    }
-    if (k->of_keys)
-        hide_queries(k, c, block);
-    else
-        hide_keys(k, c, block);
-    for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
-        val x = at(c->scores, i);
-        assign(x, exp2_ftz(fma(x, k->p.exponent, stat_of(k, c, cS, stage, 0, i))));
-        if (k->form.softcap && k->with_d1)
-            set(c->bends, i, mul(at(c->bends, i), x));
-    }
-}
-
-/* Slopes become gradients of the scores. */
-static void differentiate(const backward_kernel *k, consumer_role *c, tensor cS, val stage)
-{
-    for (int64_t i = 0; i < static_size(c->slopes.layout) && !ir_failed(); i++) {
-        val x = at(c->slopes, i);
-        assign(x, mul(at(c->bends, i), sub(x, stat_of(k, c, cS, stage, 1, i))));
-    }
-}
-
 /* dV += P * dO, asynchronous. */
-static void add_values(const backward_kernel *k, const consumer_role *c, val stage)
+static void add_values(const backward_kernel *k, const backward_consumer *c, val stage)
 {
     accumulators_to_A(c->scores, k->form.dtype, c->weights);
     mma_fence();
@@ -433,7 +245,7 @@ static void add_values(const backward_kernel *k, const consumer_role *c, val sta
 }
 
 /* dK += dS * Q or dQ += dS * K, asynchronous. */
-static void add_gradients(const backward_kernel *k, const consumer_role *c, val stage)
+static void add_gradients(const backward_kernel *k, const backward_consumer *c, val stage)
 {
     accumulators_to_A(c->slopes, k->form.dtype, c->gradients);
     mma_fence();
@@ -441,11 +253,18 @@ static void add_gradients(const backward_kernel *k, const consumer_role *c, val 
     mma_commit();
 }
 
+static void release(const backward_kernel *k, val stage)
+{
+    warp_sync(); // all lanes are done with the stats
+    IF(eq(lane(), imm(0)))
+        pipeline_release(&k->ring, stage);
+}
+
 /*
- * One block. Waits are for all but so many of the groups under way: the sums of the block before, these scores and slopes, the sum
- * of weighted values.
+ * One block. Waits are for all but so many of the groups under way: with overlap the sums of the block before, these scores and
+ * slopes, the sum of weighted values.
  */
-static void step(const backward_kernel *k, consumer_role *c, tensor cS, const walk *w, val before)
+static void step(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w, val before)
 {
     pipeline_wait_full(&k->ring, &c->at);
     val stage = shuffle(c->at.stage, imm(0));
@@ -453,28 +272,33 @@ static void step(const backward_kernel *k, consumer_role *c, tensor cS, const wa
     issue_scores(c, c->tCrX1, c->tCrY1, k->d, c->scores, stage);
     if (k->with_d1)
         issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
-    mma_wait(k->with_d1 ? 2 : 1);
-    warp_sync(); // all lanes are done with the stats
-    IF(logical_and(eq(lane(), imm(0)), ne(before, imm(k->cfg->stages))))
-        pipeline_release(&k->ring, before);
+    const backward_stats offset = backward_find_stats(k, c, cS, stage, 0);
+    if (k->overlap) {
+        mma_wait(k->with_d1 ? 2 : 1);
+        IF(ne(before, imm(k->cfg->stages)))
+            release(k, before);
+    }
     mma_wait(k->with_d1 ? 1 : 0);
-    weigh(k, c, cS, stage, w->block);
+    backward_weigh(k, c, cS, &offset, w);
     if (k->with_d2)
         add_values(k, c, stage);
     if (k->with_d1) {
+        const backward_stats delta = backward_find_stats(k, c, cS, stage, 1);
         mma_wait(k->with_d2 ? 1 : 0);
-        differentiate(k, c, cS, stage);
-    }
-    if (k->of_keys)
-        fence_proxy_async(); // stats have been read before a copy overwrites them
-    if (k->with_d1)
+        backward_differentiate(c, &delta);
         add_gradients(k, c, stage);
-    assign(before, stage);
+    }
+    if (k->overlap)
+        assign(before, stage);
+    else {
+        mma_wait(0);
+        release(k, stage);
+    }
     pipeline_advance(&c->at);
 }
 
 /* A gradient through the memory of the rows that it is of, all chunks by one group of TMA stores. */
-static void store(const backward_kernel *k, const consumer_role *c, const tma_copy *tma, tensor acc, tensor sX,
+static void store(const backward_kernel *k, const backward_consumer *c, const tma_copy *tma, tensor acc, tensor sX,
                   columns n)
 {
     tiled_mma mma = warpgroup_mma(k->form.dtype, n.piece, "SS");
@@ -482,13 +306,51 @@ static void store(const backward_kernel *k, const consumer_role *c, const tma_co
     for (int at = 0; at < n.used; at += n.piece) {
         tensor part = slice(accumulator_columns(acc, at, n.piece), _, 0, _), sChunk = slice(sX, _, _, at / n.chunk);
         stmatrix_C(&mma, part, local_tile(sChunk, shape(ROWS, n.piece), coord(0, at % n.chunk / n.piece)),
-                   consumer_thread());
+                   backward_thread());
     }
     STAGED_STORE(&staged) {
         for (int i = 0; i < n.chunks; i++)
             tma_store_of(tma, slice(sX, _, _, i), add(k->row, mul(c->index, imm(ROWS))), imm(i * n.chunk), 2,
                          (const val[]){ k->head, k->batch });
     }
+}
+
+/* The same of a sequence, from registers, two elements at a time: a box of TMA would reach into the next one. */
+static void store_ragged(const backward_kernel *k, const backward_consumer *c, int which, tensor acc, columns n)
+{
+    tiled_mma mma = warpgroup_mma(k->form.dtype, n.piece, "SS");
+    const int width = which == ATTENTION_V ? k->form.dv : k->form.d;
+    layout all = make_layout(shape(k->of_keys ? k->p.kv : k->p.q, width, k->p.heads),
+                             stride(k->p.ld[which], 1, k->p.ld_head[which]));
+    tensor gAll = gmem_tensor(k->p.grad[which], k->form.dtype, all);
+    gAll.address = tensor_address(gAll, coord(k->x_at, 0, 0));
+    tensor gD = slice(gAll, _, _, k->head); // (TOKENS,D)
+    int_tuple limits = gD.layout.shape, tiler = shape(ROWS, n.piece);
+    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &mma, ROWS, n.piece);
+    val m = add(div(k->row, imm(ROWS)), c->index);
+    for (int i = 0; i < n.used / n.piece; i++) {
+        tensor cD = partition_D(&each, local_tile(identity_tensor(limits), tiler, coord(m, i)), backward_thread());
+        tensor tDgD = partition_D(&each, local_tile(gD, tiler, coord(m, i)), backward_thread());
+        copy_if(&each, cD, limits, accumulator_columns(acc, i * n.piece, n.piece), tDgD, 0);
+    }
+}
+
+static void store_gradients(const backward_kernel *k, const backward_consumer *c)
+{
+    if (k->form.ragged) {
+        if (k->with_d1)
+            store_ragged(k, c, k->of_keys ? ATTENTION_K : ATTENTION_Q, c->d1, k->d);
+        if (k->with_d2)
+            store_ragged(k, c, ATTENTION_V, c->d2, k->dv);
+        return;
+    }
+    named_sync(add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP); // all are done with the rows' memory
+    if (k->with_d1)
+        store(k, c, &k->tmaD1, c->d1, slice(k->sX1, _, _, _, c->index), k->d);
+    if (k->with_d2)
+        store(k, c, &k->tmaD2, c->d2, slice(k->sX2, _, _, _, c->index), k->dv);
+    IF(c->first_thread)
+        tma_store_wait(0);
 }
 
 static void scale_all(tensor acc, val factor)
@@ -503,29 +365,23 @@ static void consumer(const backward_kernel *k)
 {
     if (k->cfg->consumers > 1)
         warpgroup_reg_alloc(240);
-    consumer_role c = describe_consumer(k);
-    tensor cS = partition_C(&c.scores_mma, identity_tensor(shape(ROWS, k->block)), consumer_thread()); // (MMA,1,1)
-    walk w = begin_walk(k);
+    backward_consumer c = describe_consumer(k);
+    tensor cS = partition_C(&c.scores_mma, identity_tensor(shape(ROWS, k->block)), backward_thread()); // (MMA,1,1)
+    backward_walk w = backward_begin(k, true);
     val before = variable(U32, imm(k->cfg->stages)); // none
     pipeline_state x = consumer_state(&k->x);
     if (!k->of_keys)
-        load_row_stats(k, &c);
+        backward_load_row_stats(k, &c);
     pipeline_wait_full(&k->x, &x);
     FOREVER {
-        BREAK_IF(is_over(k, &w));
+        BREAK_IF(backward_is_over(k, &w));
         step(k, &c, cS, &w, before);
-        advance(k, &w);
+        backward_advance(k, &w, true);
     }
     mma_wait(0);
     if (k->with_d1)
         scale_all(c.d1, k->p.scale);
-    named_sync(add(c.index, imm(BARRIER_CONSUMER)), WARPGROUP); // all are done with the rows' memory
-    if (k->with_d1)
-        store(k, &c, &k->tmaD1, c.d1, slice(k->sX1, _, _, _, c.index), k->d);
-    if (k->with_d2)
-        store(k, &c, &k->tmaD2, c.d2, slice(k->sX2, _, _, _, c.index), k->dv);
-    IF(c.first_thread)
-        tma_store_wait(0);
+    store_gradients(k, &c);
 }
 
 static void describe_gradients(const attention_sm90_backward_config *cfg, int kernel)
@@ -533,6 +389,7 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
     const bool of_keys = kernel != OF_QUERIES;
     backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != OF_VALUES };
     k.with_d2 = kernel == (cfg->apart ? OF_VALUES : OF_KEYS);
+    k.overlap = cfg->overlap || !of_keys;
     k.d = columns_of(cfg->form.d);
     k.dv = columns_of(cfg->form.dv);
     k.block = of_keys ? cfg->block : cfg->keys;
@@ -548,7 +405,7 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
     cta_sync();
     grid_wait();
     launch_dependents();
-    find_place(&k);
+    backward_find_place(&k);
     IF(lt(warp(), imm(WARPGROUP / 32))) {
         producer(&k);
     }

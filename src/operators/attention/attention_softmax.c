@@ -84,16 +84,13 @@ static void find_maxima(const online_rows *rows, tensor scores, val *larger)
     }
 }
 
-void online_softmax(online_rows *rows, tensor scores)
+/* Scores become weights by the maxima; the sums of this lane's. */
+static void weigh_rows(const online_rows *rows, tensor scores, val *sum)
 {
-    val larger[ONLINE_ROWS_MAX], offset[ONLINE_ROWS_MAX], chain[ONLINE_ROWS_MAX][SUM_CHAINS];
+    val offset[ONLINE_ROWS_MAX], chain[ONLINE_ROWS_MAX][SUM_CHAINS];
     int seen[ONLINE_ROWS_MAX] = { 0 };
-    find_maxima(rows, scores, larger);
-    for (int r = 0; r < rows->count; r++) {
-        assign(rows->factor[r], exp2_ftz(mul(sub(rows->max[r], larger[r]), rows->exponent)));
-        assign(rows->max[r], larger[r]);
-        offset[r] = variable(F32, neg(mul(larger[r], rows->exponent)));
-    }
+    for (int r = 0; r < rows->count; r++)
+        offset[r] = variable(F32, neg(mul(rows->max[r], rows->exponent)));
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
         int r = online_row_of(scores, i), to = seen[r]++ % SUM_CHAINS;
         val weight = at(scores, i);
@@ -101,7 +98,81 @@ void online_softmax(online_rows *rows, tensor scores)
         chain[r][to] = seen[r] <= SUM_CHAINS ? weight : add(chain[r][to], weight);
     }
     for (int r = 0; r < rows->count && !ir_failed(); r++)
-        assign(rows->sum[r], fma(rows->sum[r], rows->factor[r], add(chain[r][0], chain[r][1])));
+        sum[r] = add(chain[r][0], chain[r][1]);
+}
+
+void online_softmax(online_rows *rows, tensor scores)
+{
+    val larger[ONLINE_ROWS_MAX], sum[ONLINE_ROWS_MAX];
+    find_maxima(rows, scores, larger);
+    for (int r = 0; r < rows->count; r++) {
+        assign(rows->factor[r], exp2_ftz(mul(sub(rows->max[r], larger[r]), rows->exponent)));
+        assign(rows->max[r], larger[r]);
+    }
+    weigh_rows(rows, scores, sum);
+    for (int r = 0; r < rows->count && !ir_failed(); r++)
+        assign(rows->sum[r], fma(rows->sum[r], rows->factor[r], sum[r]));
+}
+
+val online_rows_are_new(const online_rows *rows)
+{
+    val is_new = lt(rows->max[0], immf(ATTENTION_FLOOR / 2));
+    for (int r = 1; r < rows->count; r++)
+        is_new = logical_or(is_new, lt(rows->max[r], immf(ATTENTION_FLOOR / 2)));
+    return vote_any(is_new);
+}
+
+/* Exponents of floats as they stand in their bits. */
+enum { EXPONENT_AT = 23, EXPONENT_OF_1 = 127, EXPONENT_MAX = 250 };
+
+/*
+ * Weights beyond 1 become less than 2 by a power of 2, which counts as part of the maximum from now on. What is too large for
+ * that is lost: true in all lanes.
+ */
+static val lower_rows(online_rows *rows, tensor weights, val *sum)
+{
+    val is_lost = ir_int(IR_PRED, 0);
+    for (int r = 0; r < rows->count && !ir_failed(); r++) {
+        val e = max(shift_right(of_row(weights, r, IR_MAX), imm(EXPONENT_AT)), imm(EXPONENT_OF_1));
+        is_lost = logical_or(is_lost, lt(imm(EXPONENT_MAX), e));
+        val by = bitcast(F32, shift_left(sub(imm(2 * EXPONENT_OF_1), e), imm(EXPONENT_AT)));
+        val steps = convert(F32, sub(e, imm(EXPONENT_OF_1)));
+        assign(rows->factor[r], by);
+        assign(rows->max[r], add(rows->max[r], div(steps, rows->exponent)));
+        assign(sum[r], mul(sum[r], by));
+    }
+    scale_rows(weights, rows->factor);
+    return vote_any(is_lost);
+}
+
+/* A lane's weights of a block sum up to no more: they and 16-bit values that they meet stay far from infinity. */
+static const double SUM_MAX = 0x1p15;
+
+void online_softmax_by_old(online_rows *rows, tensor scores, val lost, val lowered)
+{
+    val sum[ONLINE_ROWS_MAX], is_small = yes();
+    weigh_rows(rows, scores, sum);
+    for (int r = 0; r < rows->count && !ir_failed(); r++) {
+        sum[r] = variable(F32, sum[r]);
+        is_small = logical_and(is_small, le(sum[r], immf(SUM_MAX)));
+    }
+    assign(lost, imm(0));
+    assign(lowered, imm(0));
+    IF(logical_not(vote_all(is_small))) {
+        val keep[ONLINE_ROWS_MAX];
+        for (int r = 0; r < rows->count; r++)
+            keep[r] = variable(F32, rows->max[r]);
+        val is_lost = lower_rows(rows, scores, sum);
+        assign(lost, select(is_lost, imm_as(U32, 1), imm_as(U32, 0)));
+        assign(lowered, imm(1));
+        for (int r = 0; r < rows->count; r++) {
+            assign(rows->max[r], select(is_lost, keep[r], rows->max[r]));
+            assign(rows->sum[r], mul(rows->sum[r], select(is_lost, immf(1), rows->factor[r])));
+            assign(sum[r], select(is_lost, immf(0), sum[r]));
+        }
+    }
+    for (int r = 0; r < rows->count && !ir_failed(); r++)
+        assign(rows->sum[r], add(rows->sum[r], sum[r]));
 }
 
 void online_rows_finish(online_rows *rows, const val *sink)

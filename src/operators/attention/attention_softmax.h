@@ -30,6 +30,16 @@ void online_rows_reset(online_rows *rows);
 /* Scores become weights. What was summed before counts `factor` times. */
 void online_softmax(online_rows *rows, tensor scores);
 
+/* Has a row of the warp seen no key yet? The same in all lanes. */
+val online_rows_are_new(const online_rows *rows);
+
+/*
+ * The same by the maxima of the blocks before, which saves finding these: the sums tell whether they were good enough. lost and
+ * lowered are variables, u32, the same in all lanes: nonzero where some scores were so large that they are to be made anew for
+ * online_softmax(), the rows being as before; where `factor` is other than 1.
+ */
+void online_softmax_by_old(online_rows *rows, tensor scores, val lost, val lowered);
+
 /*
  * Sums of whole rows; factor becomes their inverse, 0 where there are no weights. A sink (NULL: there is none) is the natural
  * logarithm of a weight more. max and sum are then those with it, max times the exponent.

@@ -1,10 +1,12 @@
 /* attention_test.c - attention's operands, cases, population and rejects. */
 #include <math.h>
+#include <string.h>
 
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_lab.h"
 
-enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT }; // operands
+enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT, INPUT_0 = 14, INPUT_1 }; // operands
+enum { DOCUMENTS = 5 };
 
 /* Weights stay near 1, whatever lse is: gradients of what is not finite are left open. */
 static void backward_operands(operand *all)
@@ -14,10 +16,27 @@ static void backward_operands(operand *all)
             all[i] = operand_range(all[i], i == LSE ? 2 : -1, i == LSE ? 3 : 1);
 }
 
+/* Documents of a few tokens; prefixes of up to all keys. */
+static void score_operands(const ckl_attention_desc *d, operand *all)
+{
+    if (!d->score || !all[INPUT_0].dtype)
+        return;
+    bool is_prefix = strcmp(d->score, "prefix") == 0;
+    for (int i = INPUT_0; i <= INPUT_1; i++)
+        all[i] = operand_range(all[i], 0, is_prefix ? (double)d->kv : 1);
+    if (!is_prefix)
+        all[INPUT_0].rising = all[INPUT_1].rising = DOCUMENTS;
+}
+
 /* Products of q and k stay in f32, and what v holds times the number of keys. */
 static int operands(const void *problem, operand *all)
 {
     const attention_problem *p = problem;
+    score_operands(&p->desc, all);
+    all[STARTS_Q] = operand_range(all[STARTS_Q], 0, (double)p->desc.q);
+    all[STARTS_KV] = operand_range(all[STARTS_KV], 0, (double)p->desc.kv);
+    all[STARTS_Q].rising = p->desc.q_total;
+    all[STARTS_KV].rising = min_i64(p->desc.kv_total, p->desc.batch * p->desc.kv); // others are in no sequence
     if (p->desc.direction == CKL_DIRECTION_BACKWARD) {
         backward_operands(all);
         return 0;
@@ -28,10 +47,6 @@ static int operands(const void *problem, operand *all)
     all[V].hard_max = 0x1p100;
     all[MASK].hard_max = 0x1p40;
     all[SINKS] = operand_range(all[SINKS], -4, 4);
-    all[STARTS_Q] = operand_range(all[STARTS_Q], 0, (double)p->desc.q);
-    all[STARTS_KV] = operand_range(all[STARTS_KV], 0, (double)p->desc.kv);
-    all[STARTS_Q].rising = p->desc.q_total;
-    all[STARTS_KV].rising = min_i64(p->desc.kv_total, p->desc.batch * p->desc.kv); // others are in no sequence
     return 0;
 }
 
@@ -67,6 +82,13 @@ static double flops(const void *problem)
     return once * (double)(3 * d->d + 2 * d->dv); // scores, their gradients, dq, dk and dv
 }
 
+/* The gradients' reference reads and weighs a query and a key for every row that they meet in: 8 operations for one of a kernel. */
+static double reference_flops(const void *problem)
+{
+    const bool is_forward = ((const ckl_attention_desc *)problem)->direction == CKL_DIRECTION_FORWARD;
+    return (is_forward ? 1 : 8) * flops(problem);
+}
+
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
     if (((const ckl_attention_desc *)problem)->direction == CKL_DIRECTION_FORWARD)
@@ -90,6 +112,7 @@ static const char *const cases[] = {
     "q=50 kv=60 misalign=1 impl=naive                        # pointers aligned to the element only",
     "q=30 kv=40 batch=2 heads=2 d=32 layout=bshd ldq=192 ldk=192 ldv=192 # parts of a joint projection",
     "q=20 kv=30 batch=2 heads=3 d=40 ldq=48 ldk=41 ldv=56 ldo=50 ldo_head=1000 ldo_batch=4000 # gaps",
+    "q=3 kv=5 batch=2 heads=2 d=8 ldo=32 ldo_head=16 ldo_batch=8 # neighbours are of one token",
     "q=20 kv=0 heads=2 lse=1                       # no keys: zeros",
     "q=130 kv=300 d=128 heads=2 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=2 draw=1 slots=5' # the "
     "ring "
@@ -130,6 +153,12 @@ static const char *const cases[] = {
     "threads",
     "direction=backward q=20 kv=30 d=20 mask=add ldmask=30 heads=2 ldmask_head=600",
     "direction=backward q=10 kv=20 d=8 mask=bool misalign=1 impl=naive_backward",
+    "direction=backward q=150 kv=130 d=32 batch=2 heads=4 kv_heads=2 mask=bool ldmask=130 ldmask_batch=19500 causal=1",
+    "direction=backward q=70 kv=130 d=128 heads=2 mask=add ldmask_head=130 softcap=4 dtype=bf16 # a row for each head",
+    "direction=backward q=300 kv=200 d=128 causal=1 impl=sm90_backward config='consumers=2 block=64 stages=2 "
+    "overlap=0'",
+    "direction=backward q=300 kv=200 heads=2 kv_heads=1 d=64 right=40 left=50 dtype=bf16 impl=sm90_backward "
+    "config='consumers=1 block=112 stages=3 overlap=0'",
     "direction=backward q=150 kv=200 heads=2 kv_heads=1 d=32 left=70 impl=sm90_backward config='consumers=2 block=16 "
     "keys=32 "
     "stages=2' "
@@ -144,6 +173,39 @@ static const char *const cases[] = {
     "ragged=1 q=70 kv=60                                                          # all of the largest length",
     "ragged=1 batch=3 q=100 q_total=2 kv_total=5 lse=1                            # hardly any tokens",
     "ragged=1 batch=2 q=130 kv=100 d=128 softcap=3 q_total=130 kv_total=201 causal=1",
+    "q=70 kv=900 d=64 q_factor=10 lse=1 impl=sm90 config='old=1 tile_n=64' # weights that are lowered",
+    "q=200 kv=900 d=72 q_factor=100 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 old=1 tile_n=64 slots=3' # "
+    "and "
+    "scores that are made again",
+    "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 "
+    "slots=5'",
+    "q=70 kv=150 heads=3 d=32 score=alibi causal=1 lse=1",
+    "q=200 kv=300 heads=4 kv_heads=2 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 "
+    "config='consumers=2 "
+    "turns=2 draw=1 slots=5'",
+    "q=130 kv=140 heads=3 d=64 score=alibi impl=sm80 config='stages=1' lse=1",
+    "q=300 kv=300 batch=2 d=32 heads=2 score=documents lse=1 impl=sm90 config='tile_n=64' # skipped and plain blocks",
+    "q=260 kv=900 batch=2 d=32 score=documents causal=1 left=20 lse=1 dtype=bf16 impl=sm90 config='consumers=2 turns=1 "
+    "tile_n=64 "
+    "slots=3 draw=1' # tiles of skipped blocks alone",
+    "q=260 kv=400 d=40 score=documents mask=add ldmask=400 lse=1 impl=sm80 config='tile_n=32'",
+    "q=300 kv=300 batch=3 d=32 score=prefix lse=1 impl=sm90 config='tile_n=64 draw=0'",
+    "q=100 kv=300 batch=2 heads=2 d=32 score=prefix impl=sm80 config='stages=1 tile_n=32'",
+    "q=30 kv=40 batch=2 heads=2 d=20 score=documents lse=1 sinks=1",
+    "ragged=1 batch=3 q=100 q_total=190 kv=90 heads=2 d=32 score=alibi lse=1",
+    "direction=backward q=70 kv=90 heads=4 kv_heads=2 d=32 score=alibi causal=1 impl=naive_backward",
+    "direction=backward q=70 kv=90 batch=2 d=32 score=documents impl=naive_backward",
+    "direction=backward q=130 kv=140 heads=4 kv_heads=2 d=64 score=alibi softcap=3 causal=1 dtype=bf16",
+    "direction=backward q=260 kv=300 batch=2 heads=2 kv_heads=1 d=32 score=documents impl=sm90_backward "
+    "config='consumers=2 block=32 keys=48 stages=2' # skipped and plain blocks",
+    "direction=backward q=200 kv=200 batch=2 d=32 score=prefix",
+    "direction=backward q=1200 kv=100 heads=2 kv_heads=1 d=32 score=documents impl=sm90_backward config='block=16 "
+    "keys=32 "
+    "stages=2' # several windows of blocks, twice",
+    "direction=backward ragged=1 batch=5 q=70 q_total=175 kv=90 kv_total=200 heads=4 kv_heads=2 d=32 causal=1 sinks=1",
+    "direction=backward ragged=1 batch=3 q=200 q_total=300 kv=150 heads=2 d=128 layout=bshd left=60 dtype=bf16",
+    "direction=backward ragged=1 batch=3 q=60 q_total=2 kv=40 kv_total=5 d=24 score=alibi # hardly any tokens",
+    "direction=backward ragged=1 batch=3 q=40 q_total=70 kv=50 heads=2 d=16 softcap=3 sinks=1 impl=naive_backward",
     "q=0",
     "batch=0",
     NULL,
@@ -155,6 +217,8 @@ static const char *const population[] = {
     "batch={1|4|16} heads={8|12} q={n:sequence} kv={n} d={32|64|80|96|256} causal={0|1} dtype={f16|bf16}",
     "batch={2|8} heads={8|20} q={sequence} kv=77 d={40|64|80} dtype=f16",
     "batch={1|2} heads=16 q={n:sequence} kv={n} d=192 dv=128 causal=1 dtype=bf16",
+    "direction=backward batch={1|2|4} heads={16|20} q={n:sequence} kv={n} d={64|96|128} causal={0|1} dtype={f16|bf16}",
+    "batch={1|2} heads={8|16} q={n:sequence} kv={n} d={64|128} causal=1 score=alibi dtype=bf16",
     NULL,
 };
 
@@ -182,8 +246,7 @@ static const test_reject rejects[] = {
     { "heads=2 ldq_head=2^62", CKL_INVALID, "attention: q of 1x2x128x64 elements" },
     { "ragged=1 batch=2 q=8 q_total=17", CKL_INVALID, "attention: q_total=17 is more than batch*q=16" },
     { "q_total=5", CKL_INVALID, "attention: q_total=5 is not part of a problem that is not ragged" },
-    { "ragged=1 mask=bool", CKL_INVALID, "attention: ragged=1 is for forward problems without mask" },
-    { "ragged=1 direction=backward", CKL_INVALID, "attention: ragged=1 is for forward problems without mask" },
+    { "ragged=1 mask=bool", CKL_INVALID, "attention: ragged=1 is for problems without mask" },
     { "ragged=1 batch=2^12 q=2^20", CKL_INVALID,
       "attention: q_total=4294967296 or kv_total=524288 is more than 32 bits" },
     { "direction=backward lse=1", CKL_INVALID, "attention: lse=1 is not part of a backward problem" },
@@ -194,8 +257,11 @@ static const test_reject rejects[] = {
     { "ldk=68 impl=sm90", CKL_UNSUPPORTED, "attention sm90: ldk=68 elements are not a multiple of 16 bytes" },
     { "kv=0 impl=sm80", CKL_UNSUPPORTED, "attention sm80: kv=0 leaves no keys" },
     { "kv=0 impl=sm90", CKL_UNSUPPORTED, "attention sm90: kv=0 leaves no keys" },
+    { "score=alibii", CKL_INVALID, "attention: score=alibii is not known" },
+    { "score=documents ragged=1", CKL_INVALID, "attention: score=documents has inputs of queries or keys" },
     { "impl=sm90 config='tile_n=100'", CKL_INVALID, "attention sm90: tile_n=100 is not a multiple of 16 up to 256" },
     { "impl=sm90 config='consumers=1 turns=1'", CKL_INVALID, "or turns=1 is not of them" },
+    { "softcap=2 impl=sm90 config='old=1'", CKL_INVALID, "attention sm90: old=1 is for scores without soft cap" },
     { "impl=sm90 config='slots=2'", CKL_INVALID, "attention sm90: slots=2 is less than 3" },
     { "d=128 impl=sm90 config='slots=9'", CKL_UNSUPPORTED,
       "attention sm90: the config needs 327840 bytes of shared memory" },
@@ -205,4 +271,4 @@ static const test_reject rejects[] = {
 };
 
 OPERATOR_TEST(attention, .operands = operands, .reference = reference, .terms_of = terms,
-              .approximation_of = approximation, .flops = flops);
+              .approximation_of = approximation, .flops = flops, .reference_flops = reference_flops);

@@ -102,15 +102,14 @@ val is_cut(const tile_rows *r, val block)
     return cut;
 }
 
-/* Rows and columns of this thread's scores. */
-static tensor coordinates_of(const tile_rows *r)
+tensor tile_coordinates(const tile_rows *r)
 {
     return partition_C(r->mma, identity_tensor(shape(r->rows, r->grid->keys)), r->tid); // (MMA,MMA_M,MMA_N)
 }
 
 void mask_block(const tile_rows *r, val block, tensor scores)
 {
-    tensor cS = coordinates_of(r);
+    tensor cS = tile_coordinates(r);
     const tile_grid *g = r->grid;
     val first = add(convert(I32, mul(block, imm(g->keys))), convert(I32, coordinate(cS, 1, 0)));
     val last = sub(sub(convert(I32, r->s->kv), imm(1)), first), begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX];
@@ -131,9 +130,16 @@ score_mask score_mask_of(const tile_grid *g, const tile *t, const attention_form
     return (score_mask){ slice(gmem_tensor(p->mask, dtype, all), _, _, at.head, at.batch), p->unit };
 }
 
+val masked_score(const score_mask *mask, val x, val by)
+{
+    if (mask->gM.dtype == CKL_BOOL)
+        return select(eq(convert(U32, by), imm(0)), immf(-INFINITY), x);
+    return fma(convert(F32, by), mask->unit, x);
+}
+
 void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores)
 {
-    tensor cS = coordinates_of(r), gRows[ONLINE_ROWS_MAX]; // (KV)
+    tensor cS = tile_coordinates(r), gRows[ONLINE_ROWS_MAX]; // (KV)
     layout distances = coordinate_distances(cS, 1);
     val first = add(mul(block, imm(r->grid->keys)), coordinate(cS, 1, 0)), last = sub(r->s->kv, imm(1));
     for (int i = 0; i < online_row_count(scores); i++) {
@@ -143,16 +149,13 @@ void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tenso
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
         val x = at(scores, i), key = min(add(first, imm(index_at(distances, i))), last);
         val by = at(gRows[online_row_of(scores, i)], key);
-        if (mask->gM.dtype == CKL_BOOL)
-            assign(x, select(eq(convert(U32, by), imm(0)), immf(-INFINITY), x));
-        else
-            assign(x, fma(convert(F32, by), mask->unit, x));
+        assign(x, masked_score(mask, x, by));
     }
 }
 
 void store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head)
 {
-    tensor cS = coordinates_of(r);
+    tensor cS = tile_coordinates(r);
     const tile_grid *g = r->grid;
     val queries = g->ragged ? g->q_total : r->s->q;
     tensor gLse =

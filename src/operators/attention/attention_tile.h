@@ -84,6 +84,9 @@ typedef struct tile_rows {
     int rows;
 } tile_rows;
 
+/* Rows and columns of a thread's scores: (MMA,MMA_M,MMA_N). */
+tensor tile_coordinates(const tile_rows *r);
+
 /* Has a block keys past the last one, or keys that some of the rows does not see? */
 val is_cut(const tile_rows *r, val block);
 
@@ -95,6 +98,9 @@ typedef struct score_mask {
     tensor gM;
     val unit;
 } score_mask;
+
+/* What a score becomes by an element of the mask. */
+val masked_score(const score_mask *mask, val x, val by);
 
 /* What scores become by the mask; those of keys and queries past the last ones are left to mask_block(). */
 void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores);

@@ -16,7 +16,7 @@
     X(owner, int64_t, d, "1", "?1..2^31-1", "slices of x")                                         \
     X(owner, int64_t, h, "16", "1..2^31-1", "rows of x")                                           \
     X(owner, int64_t, w, "16", "1..2^31-1", "columns of x")                                        \
-    X(owner, int64_t, k, "64", "1..2^31-1", "filters, channels of y")                              \
+    X(owner, int64_t, k, "64", "0..2^31-1", "filters, channels of y")                              \
     X(owner, int64_t, t, "1", "?1..2^16", "slices of a filter")                                    \
     X(owner, int64_t, r, "3", "1..2^16", "rows of a filter")                                       \
     X(owner, int64_t, s, "3", "1..2^16", "columns of a filter")                                    \
@@ -93,7 +93,16 @@ ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const con
     X(owner, i64, filter, [CONV_MODES])                                         \
     X(owner, i64, step, [CONV_MODES])                                           \
     X(owner, i64, dilation, [CONV_MODES])                                       \
-    X(owner, i64, pad, [CONV_MODES])
+    X(owner, i64, pad, [CONV_MODES])                                            \
+    X(owner, u32, tap)                    /* sm90: the number of the first */   \
+    X(owner, u32, tap_step, [CONV_MODES]) /* from one to the next along each */ \
+    X(owner, pointer, sums)               /* of all slices, in f32 */           \
+    X(owner, pointer, bias_sums)                                                \
+    X(owner, u32, sum_images)      /* sliced: of a slice */                     \
+    X(owner, i64, sum_pitch)       /* elements from tap to tap */               \
+    X(owner, u32, packed_row)      /* packed: elements from row to row */       \
+    X(owner, u32, packed_channels) /* from column to column */                  \
+    X(owner, u32, packed_left)     /* columns of zeros before the first */
 
 KERNEL_PARAMS(conv, CONV_PARAMS);
 
@@ -131,54 +140,20 @@ enum {
 
 void conv_sm80(const void *config, int kernel);
 
-/* sm90 */
-
-#define CONV_SM90_CONFIG(X, owner)                                                    \
-    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")              \
-    X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                \
-    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")       \
-    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")           \
-    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")         \
-    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of 64 channels in shared memory") \
-    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")  \
-    X(owner, int, step_h, "1", "", "rows")
-
-typedef struct conv_sm90_config {
-    conv_form form;
-    CONV_SM90_CONFIG(FIELD_MEMBER, )
-} conv_sm90_config;
-
-enum {
-    CONV_SM90_K = 64,      // channels of a stage: rows of 128 bytes
-    CONV_SM90_ROWS = 64,   // pixels of a consumer
-    CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
-};
-
-/* What the kernel and its host side derive alike from a config. */
-typedef struct conv_sm90_shape {
-    int tile_m;                 // pixels of a CTA
-    int part_w, part_h, part_n; // the box of a consumer's pixels
-    int next_w, next_h, next_n; // from one consumer's to the next one's
-    int y_cols;                 // of a staging buffer
-    int64_t stage_bytes, smem_bytes;
-} conv_sm90_shape;
-
-conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
-
-void conv_sm90(const void *config, int kernel);
-
 /* depthwise */
 
-#define CONV_DEPTHWISE_CONFIG(X, owner)                                                         \
-    X(owner, bool, nhwc, "1", "0 1", "channels side by side")                                   \
-    X(owner, int, vec, "8", "1 2 4 8", "elements of a load: channels in NHWC, columns in NCHW") \
-    X(owner, int, lanes, "8", "2 4 8", "NHWC: threads side by side with vectors of channels")   \
-    X(owner, int, cols, "8", "4 8", "columns of y of a thread")                                 \
-    X(owner, int, run, "8", "1 2 4 8", "NCHW: columns of a store")                              \
-    X(owner, int, filter, "3", "", "columns of a filter")                                       \
-    X(owner, int, taps, "9", "", "of a filter in all")                                          \
-    X(owner, int, step, "1", "", "columns from one to the next place of a filter")              \
-    X(owner, int, dilation, "1", "", "columns between neighbours of a filter")                  \
+#define CONV_DEPTHWISE_CONFIG(X, owner)                                                                   \
+    X(owner, bool, nhwc, "1", "0 1", "channels side by side")                                             \
+    X(owner, int, vec, "8", "1 2 4 8", "elements of a load: channels in NHWC, columns in NCHW")           \
+    X(owner, int, lanes, "8", "2 4 8", "NHWC: threads side by side with vectors of channels")             \
+    X(owner, int, cols, "8", "4 8", "columns of y of a thread")                                           \
+    X(owner, int, ctas, "0", "0 2 3 4 5", "that must fit an SM, which limits registers; 0: any")          \
+    X(owner, bool, even, "0", "0 1", "threads have whole columns of y, and x under them but for padding") \
+    X(owner, int, run, "8", "1 2 4 8", "NCHW: columns of a store")                                        \
+    X(owner, int, filter, "3", "", "columns of a filter")                                                 \
+    X(owner, int, taps, "9", "", "of a filter in all")                                                    \
+    X(owner, int, step, "1", "", "columns from one to the next place of a filter")                        \
+    X(owner, int, dilation, "1", "", "columns between neighbours of a filter")                            \
     X(owner, int, pad, "1", "", "columns of zeros before what is read")
 
 typedef struct conv_depthwise_config {
@@ -187,9 +162,12 @@ typedef struct conv_depthwise_config {
 } conv_depthwise_config;
 
 void conv_depthwise(const void *config, int kernel);
+void conv_depthwise_weight(const void *config, int kernel);
 
-extern const implementation conv_depthwise_implementation;
-extern const implementation conv_sm90_implementation, conv_sm80_implementation, conv_naive_implementation;
+extern const implementation conv_depthwise_implementation, conv_depthwise_weight_implementation;
+extern const implementation conv_sm90_implementation, conv_sm90_weight_implementation;
+extern const implementation conv_sliced_implementation, conv_packed_implementation, conv_packed_weight_implementation;
+extern const implementation conv_sm80_implementation, conv_naive_implementation;
 
 /* A problem line's: the desc, and what sets all its strides, dilations or pads, slices alone where there are some. */
 typedef struct conv_problem {

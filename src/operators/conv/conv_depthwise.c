@@ -22,6 +22,7 @@ enum {
     TAPS_MAX = 64,
     PAD_MAX = 4096,
     PADDING = 4,
+    WINDOW_MAX = 128, // vectors
     FILTERS_BYTES_MAX = 40 << 10
 };
 
@@ -137,22 +138,47 @@ static tensor load_taps(const depthwise *k, val row)
     return rW;
 }
 
+/* What a thread reads of every row: vectors, where they lie in it, in bytes, and which of them are there at all. */
+typedef struct row_window {
+    int unit, before, skipped; // columns of a vector; from the first one to the thread's own; of it that no tap needs
+    int count;
+    val offset[WINDOW_MAX], inside[WINDOW_MAX]; // u32, predicates
+    bool sure[WINDOW_MAX];
+} row_window;
+
 /*
- * A vector of a row of x, or zeros where it is outside. It is loaded in either case, outside from the nearest place inside:
- * without branches the loads of a row are under way together.
+ * Vectors outside are loaded from the nearest place inside: without branches the loads of a row are under way together. Those
+ * that can only be inside need no zeros afterwards.
  */
-static tensor load_vector(const depthwise *k, val row, val column)
+static row_window find_window(const depthwise *k)
+{
+    const conv_depthwise_config *cfg = k->cfg;
+    const int unit = cfg->nhwc ? 1 : cfg->vec, before = (int)ceil_div(cfg->pad, unit) * unit;
+    row_window w = { .unit = unit, .before = before, .skipped = before - cfg->pad };
+    val first = sub(convert(I32, mul(k->at[2], imm(cfg->step))), imm(before));
+    val last = sub(convert(I32, k->from_size[2]), imm(cfg->nhwc ? 1 : cfg->vec));
+    val pitch = mul(number(k->from[3]), imm((int)ckl_dtype_bytes(cfg->form.dtype)));
+    for (int j = 0; j < w.skipped + span_of(cfg) && !ir_failed(); j += unit, w.count++) {
+        const bool sure = cfg->even && j >= before && j + unit - 1 <= before + (cfg->cols - 1) * cfg->step;
+        val column = add(first, imm(j)), nearest = sure ? column : max(imm(0), min(column, last));
+        w.offset[w.count] = mul(convert(U32, nearest), pitch);
+        w.inside[w.count] = sure ? (val){ 0 } : logical_and(ge(column, imm(0)), le(column, last));
+        w.sure[w.count] = sure;
+    }
+    return w;
+}
+
+/* Vector number i of a window, in the row that begins at an address. */
+static tensor load_vector(const depthwise *k, const row_window *w, int i, val row)
 {
     const conv_depthwise_config *cfg = k->cfg;
     const ckl_dtype dtype = cfg->form.dtype;
-    val last = sub(convert(I32, k->from_size[2]), imm(cfg->nhwc ? 1 : cfg->vec));
-    val inside = logical_and(ge(column, imm(0)), le(column, last));
-    val index = add(row, mul(convert(I64, max(imm(0), min(column, last))), k->from[3]));
-    packed x = load_packed(gmem_tensor(address_at(k->x, dtype, index), dtype, compact(leaf(cfg->vec))),
-                           cfg->vec * (int)ckl_dtype_bytes(dtype));
+    val address = add(row, convert(U64, w->offset[i]));
+    packed x =
+        load_packed(gmem_tensor(address, dtype, compact(leaf(cfg->vec))), cfg->vec * (int)ckl_dtype_bytes(dtype));
     val zero = x.rWords.dtype == dtype ? convert(dtype, immf(0)) : imm(0);
-    for (int i = 0; i < static_size(x.rWords.layout); i++)
-        set(x.rWords, i, select(inside, at(x.rWords, i), zero));
+    for (int e = 0; !w->sure[i] && e < static_size(x.rWords.layout); e++)
+        set(x.rWords, e, select(w->inside[i], at(x.rWords, e), zero));
     return unpacked(x, F32);
 }
 
@@ -171,22 +197,19 @@ static void add_column(depthwise *k, tensor rW, int j, tensor rX, int first)
     }
 }
 
-/* The products of a row of the filter with the row of x that starts at `row`. */
-static void add_row(depthwise *k, val row, tensor rW)
+/* The products of a row of the filter with the row of x that starts at an address. */
+static void add_row(depthwise *k, const row_window *w, val row, tensor rW)
 {
-    const conv_depthwise_config *cfg = k->cfg;
-    const int unit = cfg->nhwc ? 1 : cfg->vec, before = (int)ceil_div(cfg->pad, unit) * unit; // columns
-    const int skipped = before - cfg->pad;                                                    // of the first vector
-    val first = sub(convert(I32, mul(k->at[2], imm(cfg->step))), imm(before));
-    for (int j = 0; j < skipped + span_of(cfg) && !ir_failed(); j += unit) {
-        tensor rX = load_vector(k, row, add(first, imm(j)));
-        for (int i = 0; i < unit; i++)
-            add_column(k, rW, j + i - skipped, rX, i);
+    for (int v = 0; v < w->count && !ir_failed(); v++) {
+        tensor rX = load_vector(k, w, v, row);
+        for (int i = 0; i < w->unit; i++)
+            add_column(k, rW, v * w->unit + i - w->skipped, rX, i);
     }
 }
 
 static void add_rows(depthwise *k)
 {
+    const row_window w = find_window(k);
     val start = add(mul(convert(I64, k->n), k->from[0]), mul(convert(I64, k->channel), k->from[4]));
     LOOP(t, k->p.filter[0])
         LOOP(r, k->p.filter[1]) {
@@ -195,7 +218,7 @@ static void add_rows(depthwise *k)
                 val row = add(start, add(mul(convert(I64, d), k->from[1]), mul(convert(I64, h), k->from[2])));
                 val tap = mul(convert(U32, add(mul(t, k->p.filter[1]), r)), imm(k->cfg->filter));
                 tensor rW = load_taps(k, tap);
-                add_row(k, row, rW);
+                add_row(k, &w, address_at(k->x, k->cfg->form.dtype, row), rW);
             }
         }
 }
@@ -229,10 +252,14 @@ static void store_columns(const depthwise *k)
     val start = add(mul(convert(I64, k->n), k->to[0]), mul(convert(I64, k->channel), k->to[4]));
     for (int m = 0; m < CONV_MODES; m++)
         start = add(start, mul(convert(I64, k->at[m]), k->to[1 + m]));
-    const int step = cfg->nhwc ? 1 : cfg->run;
-    for (int q = 0; q < cfg->cols && !ir_failed(); q += step)
-        IF(lt(add(k->at[2], imm(q)), number(k->to_size[2])))
-            store_run(k, rBias, add(start, mul(imm64(q), k->to[3])), q, cfg->nhwc ? cfg->vec : cfg->run);
+    const int step = cfg->nhwc ? 1 : cfg->run, run = cfg->nhwc ? cfg->vec : cfg->run;
+    for (int q = 0; q < cfg->cols && !ir_failed(); q += step) {
+        val to = add(start, mul(imm64(q), k->to[3]));
+        if (cfg->even)
+            store_run(k, rBias, to, q, run);
+        else IF(lt(add(k->at[2], imm(q)), number(k->to_size[2])))
+            store_run(k, rBias, to, q, run);
+    }
 }
 
 /* Kernel 1 takes single elements, for pointers that are aligned to no more. */
@@ -247,7 +274,7 @@ static conv_depthwise_config config_of(const void *config, int kernel)
 void conv_depthwise(const void *config, int kernel)
 {
     const conv_depthwise_config of_kernel = config_of(config, kernel), *cfg = &of_kernel;
-    launch_bounds(THREADS, 0);
+    launch_bounds(THREADS, cfg->ctas);
     depthwise k = describe(cfg);
     describe_sides(&k);
     grid_wait();
@@ -300,6 +327,9 @@ static ckl_status takes(const ckl_conv_desc *d)
              "conv depthwise: a filter of %" PRId64 "x%" PRId64 "x%" PRId64
              ", its stride, dilation or padding is too large, or its padding larger than the filter",
              d->t, d->r, d->s);
+    if ((double)d->w * (double)d->k * (double)ckl_dtype_bytes(d->dtype) * 2 > UINT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise: a row of w=%" PRId64 " and k=%" PRId64 " is beyond 32-bit numbers", d->w,
+             d->k);
     for (int i = 0; i < CONV_MODES; i++)
         if (sides[i] > most || d->k > (int64_t)LANES_MIN * UINT16_MAX)
             FAIL(CKL_UNSUPPORTED, "conv depthwise: a size of %" PRId64 " or k=%" PRId64 " is too large", sides[i],
@@ -314,6 +344,14 @@ static int lanes_of(int64_t channels, int vec)
     while (lanes > LANES_MIN && 8 * round_up(channels, (int64_t)lanes * vec) > 9 * channels)
         lanes /= 2;
     return lanes;
+}
+
+/* Have all threads whole columns of y, and x under them but for padding? */
+static bool is_even(const ckl_conv_desc *d, const conv_depthwise_config *c)
+{
+    const bool data = d->direction == CKL_CONV_DATA;
+    const conv_tensor from = conv_tensor_of(d, data ? CONV_Y : CONV_X), to = conv_tensor_of(d, data ? CONV_X : CONV_Y);
+    return to.shape[3] % c->cols == 0 && (to.shape[3] - 1) * d->stride_w < from.shape[3];
 }
 
 static ckl_status choose_depthwise(const void *desc, const ckl_device_info *device, void *config)
@@ -333,12 +371,14 @@ static ckl_status choose_depthwise(const void *desc, const ckl_device_info *devi
     c->dilation = (int)d->dilation_w;
     c->pad = (int)pad_of(d);
     c->cols = to.shape[3] > COLS / 2 ? COLS : COLS / 2;
+    c->even = is_even(d, c);
     c->run = (int)min_i64(c->cols, power_of_two_in(to.shape[3]));
     c->vec = (int)min_i64(16 / bytes, power_of_two_in(c->nhwc ? d->k : from.shape[3]));
     while (c->nhwc && c->vec > 1 &&
            (c->vec * c->filter > TAPS_MAX || 4 * (LANES_MAX * c->vec + PADDING) * c->taps > FILTERS_BYTES_MAX))
         c->vec /= 2;
     c->lanes = lanes_of(d->k, c->vec);
+    c->ctas = c->nhwc && c->step == 1 ? 3 : 0; // 168 registers: 52 -> 47 us for 7x7 filters (bench/notes/conv.md)
     while (!c->nhwc && c->cols * c->step % c->vec)
         c->vec /= 2;
     return CKL_OK;
@@ -355,6 +395,12 @@ static ckl_status admit_depthwise(const void *desc, const ckl_device_info *devic
         c->dilation != own.dilation || c->pad != own.pad)
         FAIL(CKL_INVALID,
              "conv depthwise: the config's layout, filter, stride, dilation or padding are not the problem's");
+    if (c->ctas < 0 || c->ctas > 8)
+        FAIL(CKL_INVALID, "conv depthwise: ctas=%d is not in 0..8", c->ctas);
+    if (c->even && !is_even(d, c))
+        FAIL(CKL_INVALID, "conv depthwise: even=1, but cols=%d do not divide the columns", c->cols);
+    if (span_of(c) + (c->nhwc ? 0 : 2 * c->vec) > WINDOW_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise: a window of %d columns is more than %d", span_of(c), WINDOW_MAX);
     if (!is_power_of_two(c->lanes) || c->lanes < LANES_MIN || c->lanes > LANES_MAX)
         FAIL(CKL_INVALID, "conv depthwise: lanes=%d is no power of two in %d..%d", c->lanes, LANES_MIN, LANES_MAX);
     if (c->vec < 1 || own.vec % c->vec || (c->cols != COLS && c->cols != COLS / 2) || c->run < 1 || own.run % c->run ||

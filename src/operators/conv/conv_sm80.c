@@ -360,8 +360,8 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED, "conv sm80: dtype=f32 is none of f16, bf16");
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sm80: it does not compute the gradient of weights");
-    if (d->c == 0)
-        FAIL(CKL_UNSUPPORTED, "conv sm80: c=0 leaves no products");
+    if (d->c == 0 || d->k == 0)
+        FAIL(CKL_UNSUPPORTED, "conv sm80: c=%" PRId64 " k=%" PRId64 " leave no products", d->c, d->k);
     if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
         FAIL(CKL_INVALID, "conv sm80: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
     if (c->stages < 2 || c->stages > 8)

@@ -1,8 +1,11 @@
 /*
  * conv_sm90.c - a persistent, warp-specialised convolution for Hopper: implicit GEMM of NHWC images without a copy of patches.
  *
+ * What is said of x, y and filters holds of the gradient of data for dy, dx and channels: pixels of dx that lie as far from a
+ * place of the filter as those of a launch do see the same taps, backwards; W comes N-major, as it lies in memory.
+ *
  *   a tile            a box of pixels of y, columns by rows by images, times some filters
- *   warpgroup 0       producer: for every tap and 64 channels TMA loads the box of x that lies under the tap, shifted, with the
+ *   warpgroup 0       producer: for every tap and some channels TMA loads the box of x that lies under the tap, shifted, with the
  *                     filters' strides, and with zeros for what is outside; and the filters' elements of that tap
  *   warpgroups 1..    consumers: 64 pixels each, wgmma into registers; y goes through staging buffers, a box of TMA at a time
  */
@@ -10,6 +13,7 @@
 
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_sm90.h"
 #include "skeletons/activation.h"
 
 enum {
@@ -17,9 +21,10 @@ enum {
     BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
 };
 
-/* Where a tile begins: pixels outermost first, its image, its first filter. */
+/* Where a tile begins: pixels outermost first, its image, its first filter; its slice, and the K tiles of that. */
 typedef struct tile_place {
     val at[CONV_MODES], image, filter;
+    val slice, first, k_tiles;
 } tile_place;
 
 /* Everything the roles share. */
@@ -29,9 +34,10 @@ typedef struct conv_kernel {
     conv_values p;
     tma_copy tmaX, tmaW, tmaY, tmaResidual;
     tensor sX, sW; // (BM,BK,STAGES), (BN,BK,STAGES)
+    tensor sSpans; // (BK,SPAN,SPANS,STAGES): an N-major W as TMA writes it
     tensor sY;     // (ROWS,COLS,BUFFERS,CONSUMERS)
     pipeline ring;
-    int64_t residual_barriers;              // one per consumer: its next residual has arrived
+    int64_t residual_barriers;              // two per consumer: the residual of a tile has arrived
     val tiles[CONV_MODES], images, filters; // tiles along each
     val count;
     val chunks, k_tiles; // of channels; in all
@@ -45,7 +51,7 @@ typedef struct consumer_role {
     tensor acc;        // (MMA,MMA_M,MMA_N)
     tensor tCrX, tCrW; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
     tensor sY;         // (ROWS,COLS,BUFFERS)
-    val residual_parity;
+    val half, parity;  // residual: which buffers have that of this tile, and its barrier
 } consumer_role;
 
 static tiled_mma mma_of(ckl_dtype dtype, int n)
@@ -71,11 +77,14 @@ static void describe_boxes(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
     const conv_sm90_shape *s = &k->size;
-    const int x_box[] = { CONV_SM90_K, c->box_w, c->box_h, 1, c->box_n };
+    const int span = 2 * c->tile_k; // bytes
+    const int x_box[] = { c->tile_k, c->box_w, c->box_h, 1, c->box_n };
     const int x_step[] = { 1, c->step_w, c->step_h, 1, 1 };
     const int y_box[] = { s->y_cols, s->part_w, s->part_h, 1, s->part_n };
-    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, 128);
-    k->tmaW = make_tma(k->p.mW, c->form.dtype, 3, c->tile_n, CONV_SM90_K, 128);
+    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, span);
+    const int rank = c->grouped ? 4 : 3;
+    k->tmaW = conv_sm90_n_major(c) ? make_tma(k->p.mW, c->form.dtype, rank, c->tile_k, CONV_SM90_SPAN, 128)
+                                   : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n, c->tile_k, span);
     k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, 128);
     if (c->form.residual)
         k->tmaResidual = make_tma_box(k->p.mR, c->form.out, 5, y_box, NULL, 128);
@@ -86,18 +95,35 @@ static tensor tiles_of(const char *name, ckl_dtype dtype, int rows, int cols, in
 {
     const int64_t elements = (int64_t)rows * cols;
     layout all = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
-    return smem_tensor(name, dtype, with_swizzle(tma_tile_layout(dtype, rows, cols, 128).sw, all), 1024);
+    return smem_tensor(name, dtype,
+                       with_swizzle(tma_tile_layout(dtype, rows, cols, cols * (int)ckl_dtype_bytes(dtype)).sw, all),
+                       1024);
+}
+
+/* One span of columns after the other, each of all K. */
+static void describe_spans(conv_kernel *k)
+{
+    enum { SPAN = CONV_SM90_SPAN };
+    const conv_sm90_config *c = k->cfg;
+    const int spans = c->tile_n / SPAN, K = c->tile_k;
+    layout columns =
+        make_layout(shape(shape(SPAN, spans), K, c->stages), stride(stride(1, SPAN * K), SPAN, (int64_t)c->tile_n * K));
+    k->sSpans = tiles_of("W", c->form.dtype, K, SPAN, spans, c->stages);
+    k->sW = tensor_with_layout(k->sSpans, with_swizzle(k->sSpans.layout.sw, columns));
 }
 
 static void describe_memory(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
-    k->sX = slice(tiles_of("X", c->form.dtype, k->size.tile_m, CONV_SM90_K, c->stages, 1), _, _, _, 0);
-    k->sW = slice(tiles_of("W", c->form.dtype, c->tile_n, CONV_SM90_K, c->stages, 1), _, _, _, 0);
-    k->sY = tiles_of("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, CONV_SM90_BUFFERS, c->consumers);
+    k->sX = slice(tiles_of("X", c->form.dtype, k->size.tile_m, c->tile_k, c->stages, 1), _, _, _, 0);
+    if (conv_sm90_n_major(c))
+        describe_spans(k);
+    else
+        k->sW = slice(tiles_of("W", c->form.dtype, c->tile_n, c->tile_k, c->stages, 1), _, _, _, 0);
+    k->sY = tiles_of("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
     if (c->form.residual)
-        k->residual_barriers = smem_alloc("residual arrived", 8 * (int64_t)c->consumers, 8);
+        k->residual_barriers = smem_alloc("residual arrived", 16 * (int64_t)c->consumers, 8);
 }
 
 static void describe_schedule(conv_kernel *k)
@@ -106,14 +132,24 @@ static void describe_schedule(conv_kernel *k)
     const int box[CONV_MODES] = { 1, c->box_h, c->box_w };
     k->images = tiles_along(k->p.n, c->box_n);
     k->filters = tiles_along(k->p.k, c->tile_n);
-    k->count = mul(k->images, k->filters);
-    k->chunks = tiles_along(k->p.c, CONV_SM90_K);
+    k->count = mul(mul(k->images, k->filters), imm(c->slices));
+    k->chunks = tiles_along(k->p.c, c->tile_k);
     k->k_tiles = k->chunks;
     for (int m = 0; m < CONV_MODES; m++) {
         k->tiles[m] = tiles_along(k->p.y_size[m], box[m]);
         k->count = mul(k->count, k->tiles[m]);
         k->k_tiles = mul(k->k_tiles, number(k->p.filter[m]));
     }
+}
+
+/* A tile's slice, which counts slowest, and what of the sum it has; returns the rest. */
+static val find_slice(const conv_kernel *k, tile_place *place, val number)
+{
+    val slices = imm(k->cfg->slices);
+    place->slice = div(number, k->images);
+    place->first = div(mul(k->k_tiles, place->slice), slices);
+    place->k_tiles = sub(div(mul(k->k_tiles, add(place->slice, imm(1))), slices), place->first);
+    return rem(number, k->images);
 }
 
 /* Filters fastest: CTAs side by side read the same pixels. */
@@ -126,6 +162,9 @@ static tile_place place_of(const conv_kernel *k, val tile)
         place.at[m] = mul(rem(rest, k->tiles[m]), imm(box[m]));
         rest = div(rest, k->tiles[m]);
     }
+    place.k_tiles = k->k_tiles;
+    if (k->cfg->slices > 1)
+        rest = find_slice(k, &place, rest);
     place.image = mul(rest, imm(k->cfg->box_n));
     return place;
 }
@@ -139,7 +178,22 @@ static val under(const conv_kernel *k, const tile_place *place, val tap, int m)
     return sub(add(first, mul(tap, number(k->p.dilation[m]))), number(k->p.pad[m]));
 }
 
-/* Fills one stage: some channels of the pixels under a tap, and the filters' of that tap, which is number `tap` of them. */
+/* Of the filters' tap number `tap` the part of a stage. */
+static void load_filters(const conv_kernel *k, const pipeline_state *at, const tile_place *place, val tap, val channel,
+                         val full)
+{
+    const val outer[] = { tap, place->at[0] };
+    const int count = k->tmaW.rank - 2;
+    if (!conv_sm90_n_major(k->cfg)) {
+        tma_load_of(&k->tmaW, slice(k->sW, _, _, at->stage), place->filter, channel, count, outer, full, imm(0));
+        return;
+    }
+    for (int i = 0; i < k->cfg->tile_n / CONV_SM90_SPAN && !ir_failed(); i++)
+        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, i, at->stage), channel,
+                    add(place->filter, imm(i * CONV_SM90_SPAN)), count, outer, full, imm(0));
+}
+
+/* Fills one stage: some channels of the pixels under a tap, and the filters' of that tap. */
 static void load_stage(const conv_kernel *k, const pipeline_state *at, const tile_place *place, const val *pixel,
                        val tap, val channel)
 {
@@ -148,28 +202,49 @@ static void load_stage(const conv_kernel *k, const pipeline_state *at, const til
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
     tma_load_of(&k->tmaX, slice(k->sX, _, _, at->stage), pixel[2], channel, 3, outer, full, imm(0));
-    tma_load_of(&k->tmaW, slice(k->sW, _, _, at->stage), place->filter, channel, 1, &tap, full, imm(0));
+    load_filters(k, at, place, tap, channel, full);
+}
+
+/* The chunk of channels `chunk` of the pixels and filters of one tap. */
+static void load_chunk(const conv_kernel *k, pipeline_state *stage, const tile_place *place, const val at[CONV_MODES],
+                       val chunk)
+{
+    val pixel[CONV_MODES], tap = k->p.tap;
+    for (int m = 0; m < CONV_MODES; m++) {
+        pixel[m] = under(k, place, at[m], m);
+        tap = add(tap, mul(at[m], k->p.tap_step[m]));
+    }
+    load_stage(k, stage, place, pixel, tap, mul(chunk, imm(k->cfg->tile_k)));
+    pipeline_advance(stage);
+}
+
+static void load_all(const conv_kernel *k, pipeline_state *stage, const tile_place *place)
+{
+    LOOP(t, number(k->p.filter[0]))
+        LOOP(r, number(k->p.filter[1]))
+            LOOP(s, number(k->p.filter[2]))
+                LOOP(chunk, k->chunks)
+                    load_chunk(k, stage, place, (const val[]){ t, r, s }, chunk);
+}
+
+static void load_slice(const conv_kernel *k, pipeline_state *stage, const tile_place *place)
+{
+    LOOP(i, place->k_tiles) {
+        val all = add(place->first, i), rest = div(all, k->chunks), at[CONV_MODES];
+        for (int m = CONV_MODES - 1; m >= 0; m--) {
+            at[m] = rem(rest, number(k->p.filter[m]));
+            rest = div(rest, number(k->p.filter[m]));
+        }
+        load_chunk(k, stage, place, at, rem(all, k->chunks));
+    }
 }
 
 static void load_tiles(const conv_kernel *k)
 {
     pipeline_state stage = producer_state(&k->ring);
-    val tap = variable(U32, imm(0)), filter[CONV_MODES];
-    for (int m = 0; m < CONV_MODES; m++)
-        filter[m] = number(k->p.filter[m]);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
-        assign(tap, imm(0));
-        LOOP(t, filter[0])
-            LOOP(r, filter[1])
-                LOOP(s, filter[2]) {
-                    const val pixel[] = { under(k, &place, t, 0), under(k, &place, r, 1), under(k, &place, s, 2) };
-                    LOOP(chunk, k->chunks) {
-                        load_stage(k, &stage, &place, pixel, tap, mul(chunk, imm(CONV_SM90_K)));
-                        pipeline_advance(&stage);
-                    }
-                    assign(tap, add(tap, imm(1)));
-                }
+        (k->cfg->slices > 1 ? load_slice : load_all)(k, &stage, &place);
     }
 }
 
@@ -183,22 +258,24 @@ static consumer_role describe_consumer(const conv_kernel *k)
     c.tid = rem(thread(), imm(WARPGROUP));
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
-    tensor sX = local_tile(k->sX, shape(CONV_SM90_ROWS, CONV_SM90_K), coord(c.index, 0, _)); // (ROWS,BK,STAGES)
+    tensor sX = local_tile(k->sX, shape(CONV_SM90_ROWS, cfg->tile_k), coord(c.index, 0, _)); // (ROWS,BK,STAGES)
     c.tCrX = descriptors_A(&c.mma, sX);
     c.tCrW = descriptors_B(&c.mma, k->sW);
     c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
     fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
     c.sY = slice(k->sY, _, _, _, c.index);
-    if (cfg->form.residual)
-        c.residual_parity = variable(U32, imm(0));
+    if (cfg->form.residual) {
+        c.half = variable(U32, imm(0));
+        c.parity = variable(U32, imm(0));
+    }
     return c;
 }
 
 /* A stage is released when the wgmmas of the stage after it are under way. */
-static void mainloop(const conv_kernel *k, const consumer_role *c, pipeline_state *stage)
+static void mainloop(const conv_kernel *k, const consumer_role *c, val k_tiles, pipeline_state *stage)
 {
     val before = variable(U32, stage->stage);
-    LOOP(kt, k->k_tiles) {
+    LOOP(kt, k_tiles) {
         val not_first = ne(kt, imm(0));
         pipeline_wait_full(&k->ring, stage);
         mma_fence();
@@ -223,35 +300,54 @@ static tile_place place_of_consumer(const conv_kernel *k, const consumer_role *c
     own.at[2] = add(own.at[2], mul(c->index, imm(s->next_w)));
     own.at[1] = add(own.at[1], mul(c->index, imm(s->next_h)));
     own.image = add(own.image, mul(c->index, imm(s->next_n)));
+    if (k->cfg->slices > 1)
+        own.image = add(own.image, mul(tile->slice, k->p.sum_images));
     return own;
 }
 
-/* The residual into the staging buffer, then to registers in the order of the accumulators. */
-static tensor load_residual(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY,
-                            const tile_place *own, val channel)
+static val residual_barrier(const conv_kernel *k, const consumer_role *c, val half)
 {
-    val barrier = add(smem_address(k->residual_barriers), mul(c->index, imm(8)));
-    val outer[] = { own->at[1], own->at[0], own->image };
-    IF(c->first_thread) {
-        mbarrier_expect(barrier, imm((int)tma_bytes(&k->tmaResidual)));
-        tma_load_of(&k->tmaResidual, sY, own->at[2], channel, 3, outer, barrier, imm(0));
+    return add(smem_address(k->residual_barriers), mul(add(mul(c->index, imm(2)), half), imm(8)));
+}
+
+/* Begins to load a tile's residual into that half of the staging buffers, once the stores from there have read them. */
+static void load_residual(const conv_kernel *k, const consumer_role *c, val tile, val half)
+{
+    const int count = k->cfg->tile_n / k->size.y_cols;
+    IF(logical_and(c->first_thread, lt(tile, k->count))) {
+        const tile_place place = place_of(k, tile), own = place_of_consumer(k, c, &place);
+        const val barrier = residual_barrier(k, c, half), outer[] = { own.at[1], own.at[0], own.image };
+        tma_store_wait_read(0);
+        mbarrier_expect(barrier, imm(count * (int)tma_bytes(&k->tmaResidual)));
+        for (int i = 0; i < count && !ir_failed(); i++)
+            tma_load_of(&k->tmaResidual, slice(c->sY, _, _, add(mul(half, imm(count)), imm(i))), own.at[2],
+                        add(own.filter, imm(i * k->size.y_cols)), 3, outer, barrier, imm(0));
     }
-    mbarrier_wait(barrier, c->residual_parity);
-    assign(c->residual_parity, bit_xor(c->residual_parity, imm(1)));
+}
+
+static void wait_residual(const conv_kernel *k, const consumer_role *c)
+{
+    mbarrier_wait(residual_barrier(k, c, c->half), c->parity);
+}
+
+/* From a staging buffer to registers in the order of the accumulators. */
+static tensor read_residual(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY)
+{
     tensor rR = fragment_like(acc, F32);
     copy(partition_C(mma, sY, c->tid), rR, 2 * (int)ckl_dtype_bytes(k->cfg->form.out));
     return rR;
 }
 
-/* The accumulators of some columns with bias, residual and activation, in the staging buffer. */
+/* The accumulators of some columns with bias, residual and activation, in the staging buffer; channel: of all groups. */
 static void finish_columns(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY,
                            tensor rR, val channel)
 {
     const conv_form *form = &k->cfg->form;
     tensor tCcY = partition_C(mma, identity_tensor(shape(CONV_SM90_ROWS, k->size.y_cols)), c->tid); // (MMA,1,1)
-    tensor gBias = gmem_tensor(k->p.bias, form->out, make_layout(dynamic(k->p.k), leaf(1)));        // (K)
+    val all = k->cfg->grouped ? mul(k->p.k, k->p.groups) : k->p.k;
+    tensor gBias = gmem_tensor(k->p.bias, form->out, make_layout(dynamic(all), leaf(1))); // (K)
     tensor rY = fragment_like(acc, F32);
-    val last = sub(number(k->p.k), imm(1)), bias[2 * 128] = { 0 };
+    val last = sub(number(all), imm(1)), bias[2 * 128] = { 0 };
     bool loaded[2 * 128] = { false };
     layout along = coordinate_distances(tCcY, 1);
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
@@ -277,14 +373,20 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
     const tile_place own = place_of_consumer(k, c, tile);
     const tiled_mma mma = mma_of(k->cfg->form.dtype, width);
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
+    const bool residual = k->cfg->form.residual;
+    if (residual)
+        wait_residual(k, c);
     for (int i = 0; i < count && !ir_failed(); i++) {
-        tensor sY = slice(c->sY, _, _, i % CONV_SM90_BUFFERS), rR = { 0 };
+        val buffer = residual ? add(mul(c->half, imm(count)), imm(i)) : imm(i % CONV_SM90_BUFFERS);
+        tensor sY = slice(c->sY, _, _, buffer), rR = { 0 };
         tensor acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);
         val channel = add(own.filter, imm(i * width)), outer[] = { own.at[1], own.at[0], own.image };
-        staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
-        if (k->cfg->form.residual)
-            rR = load_residual(k, c, &mma, acc, sY, &own, channel);
-        finish_columns(k, c, &mma, acc, sY, rR, channel);
+        if (residual)
+            rR = read_residual(k, c, &mma, acc, sY);
+        else
+            staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
+        val of_all = k->cfg->grouped ? add(channel, mul(own.at[0], number(k->p.k))) : channel;
+        finish_columns(k, c, &mma, acc, sY, rR, of_all);
         STAGED_STORE(&staged)
             tma_store_of(&k->tmaY, sY, own.at[2], channel, 3, outer);
     }
@@ -294,10 +396,19 @@ static void consume(const conv_kernel *k)
 {
     consumer_role c = describe_consumer(k);
     pipeline_state stage = consumer_state(&k->ring);
+    const bool residual = k->cfg->form.residual;
+    if (residual)
+        load_residual(k, &c, cta_x(), c.half);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
-        mainloop(k, &c, &stage);
+        mainloop(k, &c, place.k_tiles, &stage);
+        if (residual)
+            load_residual(k, &c, add(tile, grid_x()), sub(imm(1), c.half));
         epilogue(k, &c, &place);
+        if (residual) {
+            assign(c.parity, bit_xor(c.parity, c.half));
+            assign(c.half, sub(imm(1), c.half));
+        }
     }
     IF(c.first_thread)
         tma_store_wait(0);
@@ -311,7 +422,7 @@ static void initialise(const conv_kernel *k)
         tma_prefetch(&k->tmaW);
         tma_prefetch(&k->tmaY);
         pipeline_init(&k->ring);
-        for (int b = 0; k->cfg->form.residual && b < k->cfg->consumers; b++)
+        for (int b = 0; k->cfg->form.residual && b < 2 * k->cfg->consumers; b++)
             mbarrier_init(smem_address(k->residual_barriers + 8 * b), 1);
         fence_mbarrier_init();
     }

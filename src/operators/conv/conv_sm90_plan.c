@@ -2,30 +2,63 @@
 #include <math.h>
 
 #include "base/math.h"
-#include "operators/conv/conv_config.h"
+#include "operators/conv/conv_sm90.h"
+
+enum { LAUNCHES_MAX = 64 }; // of the gradient of data
 
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
 {
     const int rows = CONV_SM90_ROWS, plane = c->box_w * c->box_h, out = (int)ckl_dtype_bytes(c->form.out);
     conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = 128 / out };
+    s.buffers = CONV_SM90_BUFFERS * (c->form.residual ? c->tile_n / s.y_cols : 1);
     s.part_w = c->box_w < rows ? c->box_w : rows;
     s.part_h = c->box_h < rows / s.part_w ? c->box_h : rows / s.part_w;
     s.part_n = rows / (s.part_w * s.part_h);
     s.next_w = c->box_w > rows ? rows : 0;
     s.next_h = c->box_w <= rows && plane > rows ? rows / c->box_w : 0;
     s.next_n = plane <= rows ? rows / plane : 0;
-    s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * CONV_SM90_K * 2;
-    s.smem_bytes = c->stages * (s.stage_bytes + 16) + (int64_t)c->consumers * (CONV_SM90_BUFFERS * rows * 128 + 8);
+    s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * c->tile_k * 2;
+    s.smem_bytes = c->stages * (s.stage_bytes + 16) + (int64_t)c->consumers * (s.buffers * rows * 128 + 16);
     return s;
 }
 
-/* Tiles of pixels and filters. */
-static double tiles_of(const ckl_conv_desc *d, const conv_sm90_config *c)
+/* What a launch computes: places of y; of the gradient of data the pixels of x that see the same taps, at most. */
+static void places_of(const ckl_conv_desc *d, int64_t places[CONV_MODES])
 {
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
-    return (double)m[0].y * (double)ceil_div(m[1].y, c->box_h) * (double)ceil_div(m[2].y, c->box_w) *
-           (double)ceil_div(d->n, c->box_n) * (double)ceil_div(d->k, c->tile_n);
+    for (int i = 0; i < CONV_MODES; i++)
+        places[i] = d->direction == CKL_CONV_DATA ? ceil_div(m[i].x, m[i].stride) : m[i].y;
+    places[0] = max_i64(places[0], d->groups);
+}
+
+static int64_t launches_of(const ckl_conv_desc *d)
+{
+    return d->direction == CKL_CONV_DATA ? product_i64(d->stride_d, product_i64(d->stride_h, d->stride_w)) : 1;
+}
+
+/* Of a group. */
+static int64_t channels_out(const ckl_conv_desc *d)
+{
+    return (d->direction == CKL_CONV_DATA ? d->c : d->k) / d->groups;
+}
+
+static int64_t channels_in(const ckl_conv_desc *d)
+{
+    return (d->direction == CKL_CONV_DATA ? d->k : d->c) / d->groups;
+}
+
+static conv_box box_of(const conv_sm90_config *c)
+{
+    return (conv_box){ c->box_w, c->box_h, c->box_n };
+}
+
+/* Tiles of pixels and filters of a launch. */
+static double tiles_of(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
+    int64_t at[CONV_MODES];
+    places_of(d, at);
+    return conv_boxes(at, d->n, box_of(c)) * (double)ceil_div(channels_out(d), c->tile_n);
 }
 
 static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
@@ -36,94 +69,99 @@ static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
     return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - first) / each);
 }
 
-/* The box with the fewest tiles; among equals narrow ones, which were fastest (bench/notes/conv.md). */
 static void fit_box(const ckl_conv_desc *d, conv_sm90_config *c)
 {
-    static const int sides[] = { 4, 8, 2, 16, 1, 32, 64, 128 };
-    const int pixels = CONV_SM90_ROWS * c->consumers;
-    conv_sm90_config best = *c;
-    double fewest = INFINITY;
-    for (int w = 0; w < COUNT_OF(sides); w++)
-        for (int h = 1; sides[w] * h <= pixels; h *= 2) {
-            c->box_w = sides[w];
-            c->box_h = h;
-            c->box_n = pixels / (sides[w] * h);
-            const double tiles = tiles_of(d, c);
-            if (tiles < fewest) {
-                fewest = tiles;
-                best = *c;
-            }
-        }
-    *c = best;
+    int64_t at[CONV_MODES];
+    places_of(d, at);
+    const conv_box box = conv_fit_box(at, d->n, CONV_SM90_ROWS * c->consumers);
+    c->box_w = box.w;
+    c->box_h = box.h;
+    c->box_n = box.n;
 }
 
-/* Consumers and filters. */
-static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
+/* Channels of a stage, consumers and filters. */
+bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_sm90_config *c)
 {
-    static const int widths[] = { 64, 128, 192, 256 };
-    const ckl_conv_desc *d = desc;
-    conv_sm90_config *c = config;
-    if (i >= 2 * COUNT_OF(widths))
+    static const int widths[] = { 64, 128, 192, 256 }, depths[] = { 64, 32, 16 };
+    const bool data = d->direction == CKL_CONV_DATA;
+    if (i >= CONV_SM90_CANDIDATES)
         return false;
+    c->tile_k = depths[i / (2 * COUNT_OF(widths))];
+    i %= 2 * COUNT_OF(widths);
     c->form = conv_form_of(d);
     c->tile_n = widths[i % COUNT_OF(widths)];
     c->consumers = 2 - i / COUNT_OF(widths);
-    c->step_w = (int)d->stride_w;
-    c->step_h = (int)d->stride_h;
+    c->step_w = data ? 1 : (int)d->stride_w;
+    c->step_h = data ? 1 : (int)d->stride_h;
+    c->grouped = d->groups > 1;
     fit_box(d, c);
     c->stages = stages_of(c, device);
     return true;
 }
 
-/*
- * Cycles of a tile: its stages at the rate of the tensor cores, or of 64 bytes a cycle from L2 to an SM; then the epilogue, some
- * cycles for each accumulator of a thread, which nothing overlaps.
- */
-static plan_cost cost_sm90(const void *desc, const ckl_device_info *device, const void *config)
+static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const double PRODUCTS = 2048, BYTES = 64, EPILOGUE = 10, START = 2000, HERTZ = 1.7e9;
-    const ckl_conv_desc *d = desc;
-    const conv_sm90_config *c = config;
-    const conv_sm90_shape s = conv_sm90_shape_of(c);
-    const double k_tiles = (double)d->t * (double)d->r * (double)d->s * (double)ceil_div(d->c, CONV_SM90_K);
-    const double multiply = (double)s.tile_m * c->tile_n * CONV_SM90_K / PRODUCTS, load = (double)s.stage_bytes / BYTES;
-    const double tile = k_tiles * fmax(multiply, load) + EPILOGUE * c->tile_n / 2;
-    const double tiles = tiles_of(d, c), waves = ceil(tiles / device->sm_count),
-                 traffic = tiles / device->sm_count / 64;
-    return (plan_cost){ ((waves + traffic) * tile + START) / HERTZ * 1e6, multiply > load ? "tensor cores" : "loads" };
+    return conv_sm90_candidate(desc, device, i, config);
 }
 
-static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
+/*
+ * Cycles of a tile: its stages at the rate of the tensor cores, or of 64 bytes a cycle from L2 to an SM, of all SMs together no more
+ * than 5600, but a row of a box takes some cycles however short it is, and zeros for channels that are not there more; then the
+ * epilogue, some cycles for each accumulator of a thread, which nothing overlaps. Rates: bench/notes/conv.md.
+ */
+plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c)
 {
-    const ckl_conv_desc *d = desc;
-    const conv_sm90_config *c = config;
-    const int64_t unit = 8, out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out);
+    const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, ZEROS = 11, STAGE = 40, EPILOGUE = 10,
+                 START = 2000, HERTZ = 1.7e9;
+    const conv_sm90_shape s = conv_sm90_shape_of(c);
+    const int64_t channels = channels_in(d), chunks = ceil_div(channels, c->tile_k);
+    const double taps = (double)d->t * (double)d->r * (double)d->s / (double)launches_of(d);
+    const double tiles = tiles_of(d, c) * c->slices, active = fmin(tiles, device->sm_count);
+    const double multiply = (double)s.tile_m * c->tile_n * c->tile_k / PRODUCTS;
+    const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * (s.tile_m + c->tile_n));
+    const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * 2 * (s.tile_m + c->tile_n);
+    const double stage = fmax(multiply, load) + absent / ZEROS + STAGE;
+    const double tile = ceil(taps * (double)chunks / c->slices) * stage + EPILOGUE * c->tile_n / 2;
+    const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
+    return (plan_cost){ (double)launches_of(d) * ((waves + traffic) * tile + START) / HERTZ * 1e6,
+                        multiply > load ? "tensor cores" : "loads" };
+}
+
+static plan_cost cost_sm90(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return conv_sm90_cost(desc, device, config);
+}
+
+ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c)
+{
+    const bool data = d->direction == CKL_CONV_DATA;
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "conv sm90: %s has no wgmma", device->id);
     TRY(conv_check_form("sm90", d, &c->form));
-    if (d->direction != CKL_CONV_FORWARD)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: it computes no gradients");
+    if (d->direction == CKL_CONV_WEIGHT)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: it does not compute the gradient of weights");
     if (d->dtype == CKL_F32)
         FAIL(CKL_UNSUPPORTED, "conv sm90: dtype=f32 is none of f16, bf16");
-    if (d->layout != CKL_IMAGE_NHWC)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: layout=nchw has its channels apart");
-    if (d->groups != 1)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: groups=%" PRId64 " are convolved by other kernels", d->groups);
-    if (d->c == 0 || d->c % unit || d->k % out_unit)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c, d->k);
-    if (d->stride_d > 1 || d->stride_h > 8 || d->stride_w > 8)
+    if (c->grouped != (d->groups > 1))
+        FAIL(CKL_INVALID, "conv sm90: grouped=%d, but the problem has %" PRId64 " groups", c->grouped, d->groups);
+    if (d->groups > 1 && (d->d > 1 || d->t > 1 || d->stride_d > 1 || d->pad_front || d->pad_back))
+        FAIL(CKL_UNSUPPORTED, "conv sm90: groups=%" PRId64 " of volumes are convolved by other kernels", d->groups);
+    if (d->groups > 1 && (d->c / d->groups % 8 || d->k / d->groups % 8))
+        FAIL(CKL_UNSUPPORTED, "conv sm90: the channels of groups=%" PRId64 " are not whole 16 bytes", d->groups);
+    if (d->c == 0)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: c=0 leaves no products");
+    if (!data && (d->stride_d > 1 || d->stride_h > 8 || d->stride_w > 8))
         FAIL(CKL_UNSUPPORTED, "conv sm90: TMA takes strides of up to 8, and of slices 1");
-    if (c->step_w != d->stride_w || c->step_h != d->stride_h)
+    if (data && launches_of(d) > LAUNCHES_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: strides of %" PRId64 "x%" PRId64 "x%" PRId64 " are more than %d launches",
+             d->stride_d, d->stride_h, d->stride_w, LAUNCHES_MAX);
+    if (c->step_w != (data ? 1 : d->stride_w) || c->step_h != (data ? 1 : d->stride_h))
         FAIL(CKL_INVALID, "conv sm90: step_w=%d step_h=%d are not the problem's strides", c->step_w, c->step_h);
     if (c->consumers < 1 || c->consumers > 2)
         FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2", c->consumers);
-    if (!is_power_of_two(c->box_w) || !is_power_of_two(c->box_h) || !is_power_of_two(c->box_n) || c->box_w > 128 ||
-        c->box_h > 128 || c->box_w * c->box_h > 128 || c->box_n > 128 ||
-        c->box_w * c->box_h * c->box_n != CONV_SM90_ROWS * c->consumers)
-        FAIL(CKL_INVALID, "conv sm90: a box of %dx%dx%d is not %d pixels in powers of two", c->box_n, c->box_h,
-             c->box_w, CONV_SM90_ROWS * c->consumers);
-    if ((c->box_w - 1) * c->step_w >= 256 || (c->box_h - 1) * c->step_h >= 256)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: a box of %dx%d with its strides is more than TMA takes", c->box_h, c->box_w);
+    if (c->tile_k != 16 && c->tile_k != 32 && c->tile_k != CONV_SM90_K)
+        FAIL(CKL_INVALID, "conv sm90: tile_k=%d is none of 16, 32, 64", c->tile_k);
+    TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, c->step_w, c->step_h));
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     if (c->tile_n < s.y_cols || c->tile_n % 64 || c->tile_n > 256 || (c->tile_n > 192 && c->form.residual))
         FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of 64 up to %d", c->tile_n,
@@ -131,40 +169,145 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
         FAIL(CKL_UNSUPPORTED, "conv sm90: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has",
              c->stages, s.smem_bytes, device->id);
+    if ((double)d->t * (double)d->r * (double)d->s > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: the taps of a filter are beyond 32-bit numbers");
     if (tiles_of(d, c) > INT32_MAX || d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv sm90: %g tiles, or a size, are beyond 32-bit numbers", tiles_of(d, c));
     return CKL_OK;
 }
 
-/* A tensor of pixels for TMA: channels, columns, rows, slices, images. */
-static param_tensor pixels(const void *pointer, const conv_tensor *t)
+static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
-    param_tensor p = { .pointer = pointer };
-    for (int i = 0; i < CONV_RANK; i++) {
-        p.size[i] = t->shape[CONV_RANK - 1 - i];
-        p.stride[i] = t->stride[CONV_RANK - 1 - i];
+    const ckl_conv_desc *d = desc;
+    const conv_sm90_config *c = config;
+    const int64_t unit = 8, out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out), in = channels_in(d),
+                  out = channels_out(d);
+    if (d->layout != CKL_IMAGE_NHWC)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: layout=nchw has its channels apart");
+    if (in % unit || out % out_unit || (conv_sm90_n_major(config) && out % unit))
+        FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c, d->k);
+    if (c->slices != 1)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: slices=%d are added by sliced", c->slices);
+    return conv_sm90_admit(d, device, config);
+}
+
+/* The filters: channels, filters of a group, taps, groups. */
+static param_tensor filters(const void *pointer, const conv_tensor *t, int64_t groups)
+{
+    const int64_t of_group = t->shape[0] / groups;
+    return (param_tensor){ .pointer = pointer,
+                           .size = { t->shape[4], of_group, t->shape[1] * t->shape[2] * t->shape[3], groups },
+                           .stride = { 1, t->stride[0], t->stride[3], of_group * t->stride[0] } };
+}
+
+/* The same pixels, groups of channels as slices. */
+static conv_tensor in_groups(const conv_tensor *t, int64_t groups)
+{
+    conv_tensor g = *t;
+    if (groups == 1)
+        return g;
+    g.shape[4] = t->shape[4] / groups;
+    g.shape[1] = groups;
+    g.stride[1] = g.shape[4];
+    return g;
+}
+
+int64_t conv_sm90_sum_images(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
+    return round_up(d->n, c->box_n);
+}
+
+static ckl_status launch_tiles(const ckl_plan *plan, const conv_sm90_config *c, const conv_params *p, ckl_stream stream)
+{
+    const int64_t rows = ceil_div(p->y_size[1], c->box_h), columns = ceil_div(p->y_size[2], c->box_w);
+    const int64_t tiles =
+        p->y_size[0] * rows * columns * ceil_div(p->n, c->box_n) * ceil_div(p->k, c->tile_n) * c->slices;
+    if (tiles == 0)
+        return CKL_OK;
+    return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, p, stream);
+}
+
+/*
+ * Along one mode the pixels r, r + stride, ... of x see every tap t with r + pad - t * dilation a multiple of the stride: those from
+ * the first on, `apart` from each other. Pixel number j sees tap number u of them at place j + start - u * step of dy.
+ */
+static void see_taps(conv_params *p, const conv_mode *m, int mode, int64_t r)
+{
+    const int64_t NOWHERE = 1 << 30; // before all places: TMA reads zeros
+    int64_t common = m->stride;
+    while (m->stride % common || m->dilation % common)
+        common--;
+    const int64_t apart = m->stride / common;
+    int64_t first = 0;
+    while (first < apart && (r + m->pad - first * m->dilation) % m->stride)
+        first++;
+    const bool none = first == apart || first >= m->filter;
+    p->step[mode] = 1;
+    p->filter[mode] = none ? 1 : ceil_div(m->filter - first, apart);
+    p->dilation[mode] = none ? 0 : -(m->dilation / common);
+    p->pad[mode] = none ? NOWHERE : -((r + m->pad - first * m->dilation) / m->stride);
+    p->tap += none ? 0 : (uint32_t)first * p->tap_step[mode];
+    p->tap_step[mode] *= (uint32_t)apart;
+    p->c = none ? 1 : p->c; // one stage of zeros
+}
+
+/* Launch number i of the gradient of data: pixels that are a stride apart. */
+static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d, int64_t i,
+                              const conv_tensor *dx, conv_params p, ckl_stream stream)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    conv_tensor own = *dx;
+    int64_t offset = 0;
+    for (int mode = CONV_MODES - 1; mode >= 0; mode--) {
+        const int64_t r = i % m[mode].stride;
+        i /= m[mode].stride;
+        see_taps(&p, &m[mode], mode, r);
+        offset += r * dx->stride[1 + mode];
+        own.stride[1 + mode] *= m[mode].stride;
+        own.shape[1 + mode] = p.y_size[mode] = r < m[mode].x ? ceil_div(m[mode].x - r, m[mode].stride) : 0;
     }
-    return p;
+    if (d->groups > 1)
+        own.shape[1] = p.y_size[0] = d->groups;
+    p.mY = conv_pixels((const char *)p.from[CONV_X] + offset * (int64_t)ckl_dtype_bytes(d->out), &own);
+    return launch_tiles(plan, c, &p, stream);
+}
+
+ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d,
+                            const ckl_conv_args *a, const conv_tensor at[CONV_TENSORS], ckl_stream stream)
+{
+    conv_params p = conv_params_of(d, a);
+    const conv_tensor x = in_groups(&at[CONV_X], d->groups), y = in_groups(&at[CONV_Y], d->groups);
+    p.mW = filters(a->w, &at[CONV_W], d->groups);
+    p.tap_step[2] = 1;
+    p.tap_step[1] = (uint32_t)d->s;
+    p.tap_step[0] = (uint32_t)(d->s * d->r);
+    p.c = channels_in(d);
+    p.k = channels_out(d);
+    p.sum_images = (uint32_t)conv_sm90_sum_images(d, c);
+    if (d->direction == CKL_CONV_DATA) {
+        p.mX = conv_pixels(a->dy, &y);
+        for (int64_t i = 0; i < launches_of(d); i++)
+            TRY(launch_data(plan, c, d, i, &x, p, stream));
+        return CKL_OK;
+    }
+    p.y_size[0] = y.shape[1];
+    p.mX = conv_pixels(a->x, &x);
+    p.mY = conv_pixels(a->y, &y);
+    p.mR = conv_pixels(a->residual, &y);
+    return launch_tiles(plan, c, &p, stream);
 }
 
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
     const ckl_conv_args *a = args;
-    const conv_sm90_config *c = plan->config;
-    const conv_tensor x = conv_tensor_of(d, CONV_X), y = conv_tensor_of(d, CONV_Y);
-    if (!PLAN_ALIGNED(16, a->x, a->w, a->y, a->residual))
+    conv_tensor at[CONV_TENSORS];
+    if (!PLAN_ALIGNED(16, a->x, a->w, a->y, a->residual, a->dx, a->dy))
         FAIL(CKL_INVALID, "conv sm90: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
-    conv_params params = conv_params_of(d, a);
-    params.mX = pixels(a->x, &x);
-    params.mY = pixels(a->y, &y);
-    params.mR = pixels(a->residual, &y);
-    params.mW = (param_tensor){ .pointer = a->w,
-                                .size = { d->c, d->k, d->t * d->r * d->s },
-                                .stride = { 1, d->t * d->r * d->s * d->c, d->c } };
-    const int64_t tiles = (int64_t)tiles_of(d, c);
-    return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, &params,
-                       stream);
+    for (int i = 0; i < CONV_TENSORS; i++)
+        at[i] = conv_tensor_of(d, i);
+    return conv_sm90_launch(plan, plan->config, d, a, at, stream);
 }
 
 static const field sm90_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_config, form)) //
@@ -177,6 +320,7 @@ const implementation conv_sm90_implementation = {
     .config = FIELD_TABLE(sm90_fields),
     .candidate = candidate_sm90,
     .cost = cost_sm90,
+    .rival = &conv_packed_implementation,
     .admit = admit_sm90,
     .describe = conv_sm90,
     .params = &conv_param_list,

@@ -30,7 +30,7 @@ typedef struct sum_of_products {
     conv_mode modes[CONV_MODES];
     conv_tensor x, w, y;
     double value, magnitude;
-    bool open; // an infinite filter meets a zero outside, or NaN does: 0 or NaN
+    bool open; // an infinite element, or NaN, meets a zero outside of the other tensor: 0 or NaN
 } sum_of_products;
 
 static int64_t index_of(const conv_tensor *t, const int64_t *at)
@@ -53,11 +53,10 @@ static bool under(const sum_of_products *s, const int64_t *o, const int64_t *tap
     return inside;
 }
 
-/* An element of the filters is multiplied by what is outside. */
-static void meet_zero(sum_of_products *s, const int64_t *w)
+/* An element is multiplied by what is outside of the other tensor. */
+static void meet_zero(sum_of_products *s, int which, const conv_tensor *t, const int64_t *at)
 {
-    if (s->d->direction != CKL_CONV_WEIGHT)
-        s->open |= !isfinite(dtype_read(s->d->dtype, s->host[W], index_of(&s->w, w)));
+    s->open |= !isfinite(dtype_read(s->d->dtype, s->host[which], index_of(t, at)));
 }
 
 /* Adds x at the place under `tap` of the filter at place `o` times w or dy, for the channel c of a group and filter k. */
@@ -67,7 +66,10 @@ static void add_product(sum_of_products *s, int64_t n, const int64_t *o, const i
     int64_t x[CONV_RANK] = { n, 0, 0, 0, channel }, w[CONV_RANK] = { k, tap[0], tap[1], tap[2], c };
     int64_t y[CONV_RANK] = { n, o[0], o[1], o[2], k };
     if (!under(s, o, tap, x + 1)) {
-        meet_zero(s, w);
+        if (s->d->direction == CKL_CONV_WEIGHT)
+            meet_zero(s, DY, &s->y, y);
+        else
+            meet_zero(s, W, &s->w, w);
         return;
     }
     const ckl_conv_direction direction = s->d->direction;
@@ -119,8 +121,20 @@ static void data(sum_of_products *s, const int64_t *at)
             if (there)
                 add_product(s, at[0], o, tap, k, at[4] % channels);
             else
-                meet_zero(s, (int64_t[]){ k, tap[0], tap[1], tap[2], at[4] % channels });
+                meet_zero(s, W, &s->w, (int64_t[]){ k, tap[0], tap[1], tap[2], at[4] % channels });
     }
+}
+
+/* Kernels that go by boxes multiply all pixels of a channel of x, some with zeros outside of dy. */
+static void meet_channel(sum_of_products *s, int64_t channel)
+{
+    const int64_t places[] = { s->modes[0].x, s->modes[1].x, s->modes[2].x };
+    for (int64_t n = 0; n < s->d->n; n++)
+        EACH(o, places)
+        {
+            const int64_t x[CONV_RANK] = { n, o[0], o[1], o[2], channel };
+            meet_zero(s, X, &s->x, x);
+        }
 }
 
 static void weight(sum_of_products *s, const int64_t *at)
@@ -129,6 +143,7 @@ static void weight(sum_of_products *s, const int64_t *at)
     for (int64_t n = 0; n < s->d->n; n++)
         EACH(o, places)
     add_product(s, n, o, at + 1, at[0], at[4]);
+    meet_channel(s, at[0] / (s->d->k / s->d->groups) * (s->d->c / s->d->groups) + at[4]);
 }
 
 static void channel(sum_of_products *s, int64_t k)
@@ -349,7 +364,7 @@ static double terms(const void *problem)
 /* ex2.approx and rcp.approx of the activations. */
 static double approximation(const void *problem)
 {
-    const choice activation = ((const ckl_conv_desc *)problem)->activation;
+    const choice activation = (choice)((const ckl_conv_desc *)problem)->activation;
     return activation == CKL_ACTIVATION_IDENTITY || activation == CKL_ACTIVATION_RELU ? 0 : 0x1p-16;
 }
 
@@ -379,6 +394,8 @@ static const char *const cases[] = {
     "n=1 c=8 h=6 w=6 k=8 pad_top=2 pad_right=3               # sides of their own",
     "n=1 c=0 h=4 w=4 k=8 bias=1                              # no products",
     "n=0 c=8 h=4 w=4 k=8",
+    "n=1 c=8 h=4 w=4 k=0 bias=1",
+    "n=1 c=8 h=4 w=4 k=0 direction=data                       # no products: zeros",
     "n=2 c=16 h=9 w=11 k=24 pad=1 direction=data",
     "n=2 c=12 h=10 w=9 k=8 r=4 s=3 pad=1 stride=2 dilation=2 layout=nchw dtype=bf16 direction=data groups=2",
     "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dtype=f32 direction=data out=f32",
@@ -399,6 +416,57 @@ static const char *const cases[] = {
     "n=1 c=8 h=152 w=15 k=448 r=1 s=8 residual=1 out=f32 impl=sm90 "
     "config='consumers=1 tile_n=64 box_w=8 box_h=8 box_n=1 stages=8' # more tiles than CTAs",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 dtype=bf16            # a volume of whole vectors",
+    "n=2 c=16 h=9 w=11 k=72 pad=1 direction=data impl=sm90",
+    "n=2 c=136 h=10 w=9 k=24 r=3 s=4 pad=1 stride=2 direction=data dtype=bf16 impl=sm90 config='tile_n=128' # two "
+    "spans",
+    "n=1 c=8 h=9 w=9 k=8 r=2 s=2 stride=3 direction=data impl=sm90    # pixels that no filter sees",
+    "n=1 c=8 h=13 w=12 k=8 r=3 s=5 stride_h=2 stride_w=4 pad=3 dilation=2 direction=data out=f32 impl=sm90 # taps "
+    "apart",
+    "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 direction=data dtype=bf16 impl=sm90",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 direction=weight bias=1 out=f32 impl=sm90_weight config='consumers=1 slices=1'",
+    "n=5 c=72 h=14 w=7 k=136 pad=1 direction=weight bias=1 impl=sm90_weight "
+    "config='consumers=2 tile_n=192 slices=3 stages=4'   # two chunks of channels, two tiles of filters",
+    "n=3 c=8 h=13 w=12 k=200 r=3 s=5 stride_h=2 stride_w=3 pad=2 dilation=2 direction=weight dtype=bf16 "
+    "impl=sm90_weight "
+    "config='consumers=2 tile_n=256 slices=2 stages=3'",
+    "n=40 c=136 h=9 w=9 k=72 r=1 s=1 direction=weight dtype=bf16 impl=sm90_weight config='tile_n=64 slices=1'",
+    "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 direction=weight dtype=bf16 impl=sm90_weight config='slices=2'",
+    "n=2 c=16 h=40 w=40 k=64 r=7 s=7 pad=3 direction=weight impl=sm90_weight "
+    "config='consumers=1 tile_n=64 slices=4'    # more tiles than CTAs",
+    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='tile_k=16'",
+    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='tile_k=32'",
+    "n=2 c=72 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='tile_k=16'",
+    "n=3 c=72 h=6 w=7 k=72 pad=1 bias=1 residual=1 activation=relu impl=sliced "
+    "config='consumers=1 tile_n=64 box_w=4 box_h=8 box_n=2 stages=4 slices=4' # the last box of a slice ends in it",
+    "n=2 c=16 d=3 h=9 w=8 k=136 t=3 pad=1 stride=1 dtype=bf16 out=f32 impl=sliced config='slices=2'",
+    "n=5 c=40 h=7 w=7 k=72 pad=1 direction=data impl=sliced config='slices=3'",
+    "n=2 c=11 h=9 w=7 k=24 pad=1 impl=packed                 # x and filters are copied",
+    "n=2 c=16 h=9 w=7 k=13 pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=packed # y and the residual",
+    "n=2 c=19 h=9 w=7 k=21 pad=1 stride=2 out=f32 bias=1 residual=1 layout=nchw impl=packed",
+    "n=2 c=72 h=8 w=8 k=64 pad=1 layout=nchw dtype=bf16 impl=packed",
+    "n=1 c=3 d=4 h=6 w=7 k=9 t=3 pad=1 layout=nchw impl=packed",
+    "n=2 c=21 h=9 w=8 k=19 pad=1 stride=2 layout=nchw direction=data impl=packed",
+    "n=2 c=12 h=9 w=8 k=20 pad=1 direction=data dtype=bf16 impl=packed",
+    "n=3 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 impl=packed config='fold=1'   # a first layer",
+    "n=3 c=3 h=12 w=16 k=24 r=4 s=4 stride=4 layout=nchw bias=1 impl=packed config='fold=1'",
+    "n=2 c=3 h=32 w=32 k=16 r=16 s=16 stride=16 dtype=bf16 impl=packed config='fold=1' # patches, as they lie",
+    "n=2 c=5 h=9 w=13 k=11 r=3 s=5 pad_left=3 pad_top=1 stride_w=3 dilation_h=2 layout=nchw impl=packed "
+    "config='fold=1'",
+    "n=2 c=16 h=9 w=13 k=64 pad=1 impl=packed config='fold=1'",
+    "n=4 c=11 h=9 w=7 k=21 pad=1 direction=weight bias=1 impl=packed_weight",
+    "n=4 c=19 h=9 w=7 k=24 pad=1 stride=2 direction=weight layout=nchw dtype=bf16 out=f32 impl=packed_weight",
+    "n=8 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 direction=weight bias=1 impl=packed_weight config='fold=1'",
+    "n=40 c=3 h=32 w=32 k=16 r=16 s=16 stride=16 dtype=bf16 direction=weight impl=packed_weight config='fold=1'",
+    "n=8 c=3 h=9 w=9 k=8 s=7 pad_left=3 stride=1 layout=nchw direction=weight impl=packed_weight config='fold=1'",
+    "n=2 c=48 h=9 w=7 k=72 groups=3 pad=1 stride=2 bias=1 residual=1 activation=relu impl=sm90",
+    "n=2 c=144 h=9 w=7 k=32 groups=2 pad=1 direction=data stride=2 dtype=bf16 impl=sm90",
+    "n=2 c=48 h=9 w=7 k=32 groups=2 pad=1 layout=nchw bias=1 impl=packed",
+    "n=3 c=72 h=9 w=11 k=72 groups=72 pad=1 direction=weight bias=1 impl=depthwise_weight",
+    "n=5 c=100 h=14 w=13 k=100 groups=100 r=7 s=7 pad=3 direction=weight dtype=bf16 impl=depthwise_weight "
+    "config='slices=3'",
+    "n=2 c=10 d=3 h=9 w=12 k=10 groups=10 t=3 s=5 pad=1 stride=2 dilation=2 direction=weight out=f32 "
+    "impl=depthwise_weight",
+    "n=1 c=7 h=9 w=9 k=7 groups=7 pad=1 direction=weight dtype=f32 bias=1 impl=depthwise_weight",
     "n=2 c=12 h=8 w=8 k=12 groups=12 pad=1 impl=sm80",
     "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=depthwise",
     "n=2 c=72 h=7 w=21 k=72 groups=72 r=3 s=5 pad=2 stride=2 out=f32 impl=depthwise # columns past the end",
@@ -423,6 +491,8 @@ static const char *const population[] = {
     "n={batch} c={c:channels} h={s:image} w={s} k={c} groups={c} {r=3 s=3 pad=1|r=5 s=5 pad=2|r=7 s=7 pad=3} "
     "dtype={f16|bf16}",
     "n={batch} c={channels} h={s:image} w={s} k={channels} r=3 s=3 pad=1 dtype={f16|bf16} layout={nhwc|nchw}",
+    "n={batch} c={channels} h={s:image} w={s} k={channels} {r=3 s=3 pad=1|r=1 s=1} direction={data|weight} "
+    "dtype={f16|bf16}",
     NULL,
 };
 
@@ -431,7 +501,7 @@ static const test_reject rejects[] = {
     { "out=bf16", CKL_INVALID, "conv: out=bf16 is none of f16, f32" },
     { "n=-1", CKL_INVALID, "conv: n=-1 is negative" },
     { "h=0", CKL_INVALID, "conv: h=0 is not in 1..2^31-1" },
-    { "k=0", CKL_INVALID, "conv: k=0 is not in 1..2^31-1" },
+    { "k=-1", CKL_INVALID, "conv: k=-1 is negative" },
     { "r=0", CKL_INVALID, "conv: r=0 is not in 1..2^16" },
     { "stride_h=-1", CKL_INVALID, "conv: stride_h=-1 is negative" },
     { "dilation_w=-1", CKL_INVALID, "conv: dilation_w=-1 is negative" },
@@ -445,13 +515,46 @@ static const test_reject rejects[] = {
     { "direction=weight residual=1", CKL_INVALID, "conv: residual=1 is not part of a gradient" },
     { "direction=data activation=relu", CKL_INVALID, "conv: activation=1 is not part of a gradient" },
     { "n=2^31-1 c=2^31-1 h=2^31-1", CKL_INVALID, "spans more than 2^56 bytes" },
-    { "c=0 impl=sm80", CKL_UNSUPPORTED, "conv sm80: c=0 leaves no products" },
+    { "impl=sm90 config='step_w=2'", CKL_INVALID, "conv sm90: step_w=2 step_h=1 are not the problem's strides" },
+    { "impl=sm90 config='step_h=2'", CKL_INVALID, "conv sm90: step_w=1 step_h=2 are not the problem's strides" },
+    { "c=0 impl=sm80", CKL_UNSUPPORTED, "conv sm80: c=0 k=64 leave no products" },
     { "dtype=f32 impl=sm80", CKL_UNSUPPORTED, "conv sm80: dtype=f32 is none of f16, bf16" },
     { "direction=weight impl=sm80", CKL_UNSUPPORTED, "conv sm80: it does not compute the gradient of weights" },
     { "c=12 impl=sm80 config='vec_a=8'", CKL_UNSUPPORTED, "conv sm80: channels come in vectors of 4 and 4 elements" },
     { "impl=sm80 config='tile_m=48'", CKL_INVALID, "conv sm80: tile 48x" },
     { "impl=sm80 config='stages=9'", CKL_INVALID, "conv sm80: stages=9 is not in 2..8" },
     { "c=2 impl=sm80 config='tile_m=256 tile_n=64'", CKL_INVALID, "cannot gather more than 16 rows" },
+    { "c=8 k=8 s=1 impl=packed", CKL_UNSUPPORTED, "conv packed: the tensors lie as TMA takes them" },
+    { "c=7 k=8 impl=packed config='nchw=1'", CKL_INVALID, "conv packed: nchw=1 is not the problem's layout" },
+    { "c=7 k=8 dilation=2 impl=packed config='fold=1'", CKL_UNSUPPORTED,
+      "conv packed: fold=1 takes up to 64 channels" },
+    { "c=24 k=24 groups=2 impl=sm90", CKL_UNSUPPORTED, "conv sm90: c=24 or k=24 channels are not whole 16 bytes" },
+    { "c=8 k=8 direction=weight impl=depthwise_weight", CKL_UNSUPPORTED, "the gradient of filters of a channel each" },
+    { "c=8 k=8 groups=8 layout=nchw direction=weight impl=depthwise_weight", CKL_UNSUPPORTED, "it takes NHWC" },
+    { "c=8 k=8 groups=8 direction=weight impl=depthwise_weight config='filter=5'", CKL_INVALID, "filter=5 is not s=3" },
+    { "c=8 k=8 groups=8 direction=weight impl=depthwise_weight config='lanes=3'", CKL_INVALID, "are not possible" },
+    { "impl=sm90 config='tile_k=48'", CKL_INVALID, "conv sm90: tile_k=48 is none of 16, 32, 64" },
+    { "d=3 t=3 groups=2 impl=sm90", CKL_UNSUPPORTED, "conv sm90: groups=2 of volumes" },
+    { "groups=2 impl=sm90 config='grouped=0'", CKL_INVALID, "conv sm90: grouped=0, but the problem has 2 groups" },
+    { "impl=sliced config='slices=17'", CKL_UNSUPPORTED, "conv sliced: slices=17 are not 2..16" },
+    { "impl=sliced config='slices=1'", CKL_UNSUPPORTED, "conv sliced: slices=1 are not 2..16" },
+    { "direction=data stride=2 impl=sliced", CKL_UNSUPPORTED, "of strides above 1 is several launches" },
+    { "c=12 impl=sliced", CKL_UNSUPPORTED, "conv sliced: it takes NHWC without groups, and channels" },
+    { "impl=sm90 config='slices=2'", CKL_UNSUPPORTED, "conv sm90: slices=2 are added by sliced" },
+    { "c=7 impl=packed config='slices=2'", CKL_UNSUPPORTED, "conv packed: slices=2 are added by sliced" },
+    { "c=7 k=8 n=9 direction=weight impl=packed_weight config='slices=1'", CKL_INVALID, "slices=1 are not added" },
+    { "c=7 k=8 n=9 direction=weight impl=packed_weight config='nchw=1'", CKL_INVALID,
+      "nchw=1 is not the problem's layout" },
+    { "c=7 k=8 n=9 dilation=2 direction=weight impl=packed_weight config='fold=1'", CKL_UNSUPPORTED,
+      "fold=1 takes up" },
+    { "c=8 k=8 impl=sm90_weight", CKL_UNSUPPORTED, "conv sm90_weight: it computes the gradient of weights alone" },
+    { "c=12 k=8 direction=weight impl=sm90_weight", CKL_UNSUPPORTED,
+      "conv sm90_weight: c=12 or k=8 channels are not whole" },
+    { "direction=weight impl=sm90_weight config='slices=99'", CKL_INVALID, "conv sm90_weight: slices=99 is not in" },
+    { "direction=weight impl=sm90_weight config='tile_n=96'", CKL_INVALID, "conv sm90_weight: tile_n=96" },
+    { "direction=weight impl=sm90_weight config='box_w=3'", CKL_INVALID, "conv sm90_weight: a box of" },
+    { "direction=weight stride=9 w=99 h=99 impl=sm90_weight", CKL_UNSUPPORTED, "TMA takes strides of up to 8" },
+    { "direction=data stride=9 w=99 h=99 impl=sm90", CKL_UNSUPPORTED, "are more than 64 launches" },
     { "impl=naive config='threads=33'", CKL_INVALID, "conv naive: threads=33 must be a multiple of 32" },
     { "impl=naive config='bias=1'", CKL_INVALID, "are not the problem's" },
     { "c=8 k=8 impl=depthwise", CKL_UNSUPPORTED, "conv depthwise: groups=1 are not c=8 and k=8 channels" },

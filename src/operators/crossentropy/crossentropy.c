@@ -110,6 +110,7 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     c->split.steps = (int)min_i64(c->split.steps, max_i64(1, ELEMENTS / c->split.vec)); // the rest in further tiles
     c->split.cluster = cluster_for(d, &c->split, device);
     c->split.exact = false;
+    row_split_widen(&c->split, d->rows, d->cols, d->dtype, device);
     if (ragged && c->split.row_threads == TILE_THREADS && c->split.cluster == 1)
         fit_tiles(d, &c->split);
     c->dtype = d->dtype;

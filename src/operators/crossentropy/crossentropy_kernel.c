@@ -29,25 +29,39 @@ typedef struct label {
     val valid;   // in 0..cols-1
 } label;
 
-static label read_label(const problem *k, val row, val exists)
+/* The load of a row's class number; what is 0 where the row does not exist. */
+static val load_target(const problem *k, val row, val exists)
 {
-    label t = { .number = variable(I64, k->p.ignore_index) };
+    val number = variable(k->cfg->target, imm(0));
     IF(exists)
-        assign(t.number, convert(I64, at(per_row(k, k->p.target, k->cfg->target), row)));
+        assign(number, at(per_row(k, k->p.target, k->cfg->target), row));
+    return number;
+}
+
+static label label_of(const problem *k, val number, val exists)
+{
+    label t = { .number = select(exists, convert(I64, number), k->p.ignore_index) };
     t.ignored = eq(t.number, k->p.ignore_index);
     t.valid = logical_and(ge(t.number, imm(0)), lt(t.number, k->p.cols));
     return t;
 }
 
-/* x[row,t]; NaN for a class that does not exist. */
-static val read_logit(const problem *k, val row, label t)
+/* The load of x[row,t], in its own type: 0 for a class that does not exist. */
+static tensor load_logit(const problem *k, val row, label t)
 {
     layout rows = make_layout(shape(k->p.rows, k->p.cols), stride(k->p.ldx, 1));
-    tensor gX = gmem_tensor(k->p.x, k->cfg->dtype, rows); // (ROWS,COLS)
-    val x = variable(F32, immf(NAN));
+    tensor gX = gmem_tensor(k->p.x, k->cfg->dtype, rows);  // (ROWS,COLS)
+    tensor rX = fragment(k->cfg->dtype, compact(leaf(1))); // (1)
+    fill(rX, convert(k->cfg->dtype, imm(0)));
     IF(t.valid)
-        assign(x, at_f32(gX, row, t.number));
-    return x;
+        set(rX, 0, at(gX, row, t.number));
+    return rX;
+}
+
+/* NaN for a class that does not exist. */
+static val logit_of(tensor rX, label t)
+{
+    return select(t.valid, at_f32(rX, 0), immf(NAN));
 }
 
 /* lse - x[t]; +inf where every logit is -inf, and 0 for a class to ignore. */
@@ -91,11 +105,14 @@ static void forward(const problem *k)
 {
     val pair[ONLINE_VALUES];
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
-    label t = read_label(k, place.row, place.exists);
+    launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
+    val target = load_target(k, place.row, place.exists);
+    add_row(k, &place, pair); // needs no class: both loads for it are under way during the row's own work
+    label t = label_of(k, target, place.exists);
     t.valid = logical_and(t.valid, place.exists);
-    val logit = read_logit(k, place.row, t);
-    add_row(k, &place, pair);
-    val lse = log_sum_exp(k, pair);
+    tensor rLogit = load_logit(k, place.row, t); // (1)
+    val lse = log_sum_exp(k, pair), logit = logit_of(rLogit, t);
     IF(logical_and(eq(place.first, imm(0)), place.exists)) {
         set(per_row(k, k->p.lse, F32), place.row, lse);
         if (k->cfg->reduction == CKL_LOSS_NONE)
@@ -108,9 +125,10 @@ static void mean(const problem *k)
     const reduction total = reduce_sums(2);
     val sums[] = { variable(F32, immf(0)), variable(I32, imm(0)) }; // the losses, and how many they are
     launch_bounds(MEAN_THREADS, 0);
+    grid_wait(); // for the sums of exponentials; the start of this kernel overlaps the end of the one that leaves them
     LOOP_FROM(row, convert(I64, thread()), k->p.rows, imm(MEAN_THREADS)) {
-        label t = read_label(k, row, yes());
-        val lse = at(per_row(k, k->p.lse, F32), row), logit = read_logit(k, row, t);
+        label t = label_of(k, load_target(k, row, yes()), yes());
+        val lse = at(per_row(k, k->p.lse, F32), row), logit = logit_of(load_logit(k, row, t), t);
         assign(sums[0], add(sums[0], loss_of(lse, logit, t)));
         assign(sums[1], add(sums[1], select(t.ignored, imm(0), imm(1))));
     }
@@ -189,12 +207,15 @@ static void backward(const problem *k)
         all.of[1].place.limit = select(eq(cta_y(), imm(0)), all.of[1].place.limit, imm(0));
     for (int i = 0; i < all.count; i++)
         tile[i] = make_tile(k, &all.of[i]);
-    row_factors f = { .t = read_label(k, row.row, row.exists) };
+    launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
+    val target = load_target(k, row.row, row.exists);
+    for (int i = 0; i < all.count; i++) // under way while the class's loads follow each other
+        (k->in_phase ? row_load : row_load_among)(&tile[i].split, &tile[i].place, tile[i].tXgX, tile[i].rX, 0);
+    row_factors f = { .t = label_of(k, target, row.exists) };
     f.lse = read_lse(k, &row);
     f.factor = factor_of(k, &row, f.t);
     f.class = convert(U32, f.t.number);
-    for (int i = 0; i < all.count; i++)
-        (k->in_phase ? row_load : row_load_anywhere)(&tile[i].split, &tile[i].place, tile[i].tXgX, tile[i].rX, 0);
     for (int i = 0; i < all.count; i++)
         write_gradients(&tile[i], &f);
 }

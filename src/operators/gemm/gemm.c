@@ -17,16 +17,18 @@ gemm_matrix gemm_matrix_of(const ckl_gemm_desc *d, char name)
     const bool k_major = gemm_k_major((choice)d->layout, name);
     switch (name) {
     case 'a':
-        return (gemm_matrix){ d->a, k_major ? d->m : d->k, k_major ? d->k : d->m, d->lda, d->stride_a };
-    case 'b':
-        return (gemm_matrix){ d->b, k_major ? columns_of_B(d) : d->k, k_major ? d->k : columns_of_B(d), d->ldb,
-                              d->stride_b };
+        return (gemm_matrix){ d->a, k_major ? d->m : d->k, k_major ? d->k : d->m, d->lda, d->stride_a, d->batch };
+    case 'b': {
+        const int64_t k = d->b == CKL_U8 ? d->k / 2 : d->k; // in bytes
+        return (gemm_matrix){ d->b,        k_major ? columns_of_B(d) : k,   k_major ? k : columns_of_B(d), d->ldb,
+                              d->stride_b, d->groups ? d->groups : d->batch };
+    }
     case 'c':
-        return (gemm_matrix){ d->d, d->m, d->n, d->ldc, d->stride_c };
+        return (gemm_matrix){ d->d, d->m, d->n, d->ldc, d->stride_c, d->batch };
     case 'x':
-        return (gemm_matrix){ d->d, d->m, d->n, d->ldx, d->stride_x };
+        return (gemm_matrix){ d->d, d->m, d->n, d->ldx, d->stride_x, d->batch };
     default:
-        return (gemm_matrix){ d->d, d->m, d->n, d->ldd, d->stride_d };
+        return (gemm_matrix){ d->d, d->m, d->n, d->ldd, d->stride_d, d->batch };
     }
 }
 
@@ -59,9 +61,9 @@ static ckl_status check_result(ckl_gemm_desc *d)
 }
 
 /* Matrices of a batch lie `stride` elements apart, one after the other by default. */
-static ckl_status check_stride(const char *name, int64_t *stride, int64_t rows, int64_t ld, int64_t batch)
+static ckl_status check_stride(const char *name, int64_t *stride, int64_t rows, int64_t ld, int64_t count)
 {
-    if (batch == 1)
+    if (count == 1)
         return plan_check_unused("gemm", name, *stride, "a problem of one product");
     *stride = *stride ? *stride : product_i64(rows, ld);
     return CKL_OK;
@@ -90,8 +92,13 @@ static ckl_status check_outputs_apart(const ckl_gemm_desc *d, char name)
 static ckl_status check_batch(ckl_gemm_desc *d)
 {
     d->batch = d->batch ? d->batch : 1;
+    if (d->groups && d->batch > 1)
+        FAIL(CKL_INVALID, "gemm: batch=%" PRId64 " is not part of a problem of groups", d->batch);
+    if (d->groups > INT32_MAX || (d->groups && d->m > INT32_MAX))
+        FAIL(CKL_INVALID, "gemm: groups=%" PRId64 " or m=%" PRId64 " is beyond the 32 bits of offsets", d->groups,
+             d->m);
     TRY(check_stride("stride_a", &d->stride_a, gemm_matrix_of(d, 'a').rows, d->lda, d->batch));
-    TRY(check_stride("stride_b", &d->stride_b, gemm_matrix_of(d, 'b').rows, d->ldb, d->batch));
+    TRY(check_stride("stride_b", &d->stride_b, gemm_matrix_of(d, 'b').rows, d->ldb, gemm_matrix_of(d, 'b').count));
     TRY(check_stride("stride_d", &d->stride_d, d->m, d->ldd, d->batch));
     if (d->c)
         TRY(check_stride("stride_c", &d->stride_c, d->m, d->ldc, d->batch));
@@ -105,16 +112,48 @@ static ckl_status check_batch(ckl_gemm_desc *d)
     return check_outputs_apart(d, 'd');
 }
 
+/* Integers as B of 16-bit floats: as they are, or with scales of columns, or of columns and blocks of K. */
+static ckl_status check_weights(const ckl_gemm_desc *d)
+{
+    if (!gemm_has_weights(d))
+        return CKL_OK;
+    if (d->layout != CKL_GEMM_NT || d->gated || d->scale_a || d->scale_b == CKL_GEMM_SCALE_SQUARE || d->batch > 1)
+        FAIL(CKL_INVALID, "gemm: b=%s of a=%s is K-major, without gated, scale_a, squares and batch",
+             ckl_dtype_name(d->b), ckl_dtype_name(d->a));
+    if (d->b == CKL_U8 && d->k % 2)
+        FAIL(CKL_INVALID, "gemm: k=%" PRId64 " is odd, b=u8 has two numbers a byte", d->k);
+    return CKL_OK;
+}
+
+/* Both operands have scales of blocks, or none has. */
+static ckl_status check_block_scales(ckl_gemm_desc *d)
+{
+    const bool a = gemm_has_block_scales((choice)d->scale_a), b = gemm_has_block_scales((choice)d->scale_b);
+    if ((!a && !b) || gemm_has_weights(d))
+        return CKL_OK;
+    if (d->scale_a != CKL_GEMM_SCALE_BLOCK || !b)
+        FAIL(CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square");
+    if (!gemm_is_f8(d->a) && !gemm_has_weights(d))
+        FAIL(CKL_INVALID, "gemm: scales of blocks are of 8-bit floats, not of %s", ckl_dtype_name(d->a));
+    if (d->gated || d->batch > 1)
+        FAIL(CKL_INVALID, "gemm: scales of blocks go without gated=1 and batch=%" PRId64, d->batch);
+    d->accumulation = gemm_is_f8(d->a) ? CKL_GEMM_ACCURATE : d->accumulation;
+    return CKL_OK;
+}
+
 static ckl_status check(void *desc)
 {
     ckl_gemm_desc *d = desc;
     d->b = d->b ? d->b : d->a;
-    TRY(check_same("b", d->b, d->a));
+    if ((!gemm_is_f8(d->a) || !gemm_is_f8(d->b)) && !gemm_has_weights(d))
+        TRY(check_same("b", d->b, d->a));
+    TRY(check_weights(d));
+    TRY(check_block_scales(d));
     TRY(check_result(d));
     if (d->math != CKL_GEMM_F32 && d->a != CKL_F32)
         FAIL(CKL_INVALID, "gemm: math=%s is of a=f32, not of %s", d->math == CKL_GEMM_TF32 ? "tf32" : "f32x3",
              ckl_dtype_name(d->a));
-    if (d->accumulation && d->a != CKL_E4M3 && d->a != CKL_E5M2)
+    if (d->accumulation && !gemm_is_f8(d->a))
         FAIL(CKL_INVALID, "gemm: accumulation=accurate is of 8-bit floats, not of %s", ckl_dtype_name(d->a));
     TRY(plan_check_pitch("gemm", "lda", &d->lda, gemm_k_major((choice)d->layout, 'a') ? "k" : "m",
                          gemm_matrix_of(d, 'a').cols));
@@ -146,18 +185,43 @@ static plan_tensor matrices(const ckl_gemm_desc *d, const char *name)
 {
     const gemm_matrix x = gemm_matrix_of(d, *name);
     plan_tensor one = plan_matrix(name, x.type, x.rows, x.cols, x.ld);
-    if (d->batch == 1)
+    if (x.count == 1)
         return one;
     plan_tensor all =
-        plan_strided(name, x.type, 3, (int64_t[]){ d->batch, x.rows, x.cols }, (int64_t[]){ x.stride, x.ld, 1 });
+        plan_strided(name, x.type, 3, (int64_t[]){ x.count, x.rows, x.cols }, (int64_t[]){ x.stride, x.ld, 1 });
     all.place = one.place;
     return all;
 }
 
-static plan_tensor scale(const char *name, ckl_gemm_scale how, int64_t rows)
+/* What each group has of its own. */
+static plan_tensor of_groups(const ckl_gemm_desc *d, plan_tensor one)
 {
-    return plan_absent(plan_vector(name, CKL_F32, how == CKL_GEMM_SCALE_ROW ? rows : 1),
-                       how == CKL_GEMM_SCALE_NONE ? "a problem without it" : NULL);
+    if (!d->groups)
+        return one;
+    const int64_t all[] = { d->groups, one.shape[0], one.rank > 1 ? one.shape[1] : 1 };
+    const int64_t strides[] = { product_i64(one.shape[0], one.stride[0]), one.stride[0], 1 };
+    return plan_apart(plan_strided(one.name, one.dtype, one.rank + 1, all, strides));
+}
+
+/* Numbers that scale an operand of so many rows in all, or columns. */
+static plan_tensor scale(const ckl_gemm_desc *d, const char *name, ckl_gemm_scale how, int64_t rows)
+{
+    const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
+    switch (how) {
+    case CKL_GEMM_SCALE_ROW:
+        return plan_vector(name, CKL_F32, rows);
+    case CKL_GEMM_SCALE_BLOCK:
+        return plan_matrix(name, gemm_scale_type(d->a), blocks, rows, rows);
+    case CKL_GEMM_SCALE_SQUARE:
+        return plan_matrix(name, CKL_F32, ceil_div(rows, GEMM_BLOCK), blocks, blocks);
+    default:
+        return plan_vector(name, CKL_F32, 1);
+    }
+}
+
+static const char *unless(bool there)
+{
+    return there ? NULL : "a problem without it";
 }
 
 /* D may be in place of C alone. */
@@ -170,15 +234,19 @@ static int tensors(const void *desc, plan_tensor *t)
     t[0] = plan_apart(matrices(d, "a"));
     t[1] = plan_apart(matrices(d, "b"));
     t[2] = plan_absent(matrices(d, "c"), no_c);
-    t[3] = plan_absent(plan_vector("bias", d->d, d->bias_along == CKL_GEMM_ALONG_M ? d->m : d->n), no_bias);
+    t[3] = plan_absent(d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", d->d, d->m)
+                                                         : of_groups(d, plan_vector("bias", d->d, d->n)),
+                       no_bias);
     t[4] = plan_output(matrices(d, "d"));
-    t[5] = scale("scale_a", d->scale_a, d->m);
-    t[6] = scale("scale_b", d->scale_b, d->n);
-    t[7] = scale("scale_d", d->scale_d ? CKL_GEMM_SCALE_TENSOR : CKL_GEMM_SCALE_NONE, 1);
+    t[5] = plan_absent(plan_apart(scale(d, "scale_a", d->scale_a, d->m)), unless(d->scale_a));
+    t[6] = plan_apart(scale(d, "scale_b", d->scale_b, d->n));
+    t[6] = plan_absent(d->scale_b == CKL_GEMM_SCALE_TENSOR ? t[6] : of_groups(d, t[6]), unless(d->scale_b));
+    t[7] = plan_absent(plan_vector("scale_d", CKL_F32, 1), unless(d->scale_d));
     t[8] = plan_absent(plan_vector("device_alpha", CKL_F32, 1), no_device);
     t[9] = plan_absent(plan_vector("device_beta", CKL_F32, 1), plan_first(no_device, no_c));
     t[10] = plan_absent(d->preactivation ? plan_output(matrices(d, "x")) : plan_apart(matrices(d, "x")), no_x);
-    return 11;
+    t[11] = plan_absent(plan_vector("offsets", CKL_I32, d->groups + 1), d->groups ? NULL : "a problem without groups");
+    return 12;
 }
 
 static ckl_status check_args(const void *desc, const void *args)
@@ -223,6 +291,8 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
                           .ldd = d->ldd,
                           .d_batch = d->stride_d,
                           .batch = d->batch,
+                          .offsets = x->offsets,
+                          .groups = (uint32_t)d->groups,
                           .bias = x->bias,
                           .device_alpha = x->device_alpha,
                           .device_beta = x->device_beta,
@@ -239,6 +309,7 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
 gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
 {
     return (gemm_epilogue){ .ab = d->a,
+                            .b = d->b,
                             .math = (choice)d->math,
                             .accumulation = (choice)d->accumulation,
                             .layout = (choice)d->layout,
@@ -266,11 +337,19 @@ ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const ge
     return CKL_OK;
 }
 
+ckl_status gemm_check_same_types(const char *who, const ckl_gemm_desc *d)
+{
+    if (gemm_has_weights(d))
+        FAIL(CKL_UNSUPPORTED, "gemm %s: b=%s is not multiplied by a=%s", who, ckl_dtype_name(d->b),
+             ckl_dtype_name(d->a));
+    return CKL_OK;
+}
+
 bool gemm_rows_aligned(const ckl_gemm_desc *d, char matrix, int bytes)
 {
     const gemm_matrix x = gemm_matrix_of(d, matrix);
     int64_t size = (int64_t)ckl_dtype_bytes(x.type);
-    return (x.rows <= 1 || x.ld * size % bytes == 0) && (d->batch == 1 || x.stride * size % bytes == 0);
+    return (x.rows <= 1 || x.ld * size % bytes == 0) && (x.count == 1 || x.stride * size % bytes == 0);
 }
 
 int gemm_vector_of(const ckl_gemm_desc *d)
@@ -286,9 +365,11 @@ int gemm_vector_of(const ckl_gemm_desc *d)
 
 static const field desc_fields[] = { GEMM_DESC(FIELD_ROW, ckl_gemm_desc) };
 static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, ckl_dtype, c), { 0 } };
-static const implementation *const implementations[] = { &gemm_splitk_implementation,  &gemm_sm90_implementation,
-                                                         &gemm_pitched_implementation, &gemm_tiled_implementation,
-                                                         &gemm_naive_implementation,   NULL };
+static const implementation *const implementations[] = {
+    &gemm_weights_implementation, &gemm_splitk_implementation, &gemm_sm90_implementation,
+    &gemm_pitched_implementation, &gemm_f32x3_implementation,  &gemm_fma_implementation,
+    &gemm_tiled_implementation,   &gemm_naive_implementation,  NULL
+};
 
 OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)", .check_args = check_args, .members = members,
          .numbers = "alpha beta", .workspace = offsetof(ckl_gemm_args, workspace));

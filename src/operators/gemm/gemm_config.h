@@ -6,57 +6,61 @@
 #include "cutekernellib/operators/gemm.h"
 #include "plan/plan.h"
 
-#define GEMM_DESC(X, owner)                                                                                        \
-    X(owner, int64_t, m, "256", "", "rows of A and D")                                                             \
-    X(owner, int64_t, n, "256", "", "columns of D")                                                                \
-    X(owner, int64_t, k, "256", "", "length of the sums")                                                          \
-    X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                        \
-    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8", "type of B; default: that of A")                       \
-    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits")    \
-    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                        \
-    X(owner, choice, accumulation, "fast", "fast accurate",                                                        \
-      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                \
-    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")    \
-    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                             \
-    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                             \
-    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                             \
-    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                             \
-    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",       \
-      "applied last")                                                                                              \
-    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others") \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                        \
-    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")               \
-    X(owner, choice, scale_a, "none", "none tensor row", "numbers in device memory that scale A")                  \
-    X(owner, choice, scale_b, "none", "none tensor row", "the same of B, whose rows are columns of D")             \
-    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                      \
-    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                              \
-    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                          \
-    X(owner, int64_t, ldx, "0", "", "elements between rows; 0: dense")                                             \
-    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                                   \
-    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")                      \
-    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")                      \
-    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")                      \
-    X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")                      \
-    X(owner, int64_t, stride_x, "0", "", "elements between matrices; 0: one after the other")
+#define GEMM_DESC(X, owner)                                                                                         \
+    X(owner, int64_t, m, "256", "", "rows of A and D")                                                              \
+    X(owner, int64_t, n, "256", "", "columns of D")                                                                 \
+    X(owner, int64_t, k, "256", "", "length of the sums")                                                           \
+    X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                         \
+    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8 u8",                                                      \
+      "type of B; default: that of A; u8: pairs of 4-bit integers")                                                 \
+    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits")     \
+    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                         \
+    X(owner, choice, accumulation, "fast", "fast accurate",                                                         \
+      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                 \
+    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")     \
+    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                              \
+    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                              \
+    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                              \
+    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                              \
+    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",        \
+      "applied last")                                                                                               \
+    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")  \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                         \
+    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")                \
+    X(owner, choice, scale_a, "none", "none tensor row block", "numbers in device memory that scale A")             \
+    X(owner, choice, scale_b, "none", "none tensor row block square", "the same of B, whose rows are columns of D") \
+    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                       \
+    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                               \
+    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                           \
+    X(owner, int64_t, ldx, "0", "", "elements between rows; 0: dense")                                              \
+    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                                    \
+    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")                       \
+    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")                       \
+    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")                       \
+    X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")                       \
+    X(owner, int64_t, stride_x, "0", "", "elements between matrices; 0: one after the other")                       \
+    X(owner, int64_t, groups, "0", "", "matrices B, to which offsets in device memory deal out the rows; 0: one")   \
+    X(owner, bool, batch_invariant, "0", "0 1", "rows of D have the same bits whatever m is")
 
 /* What every kernel computes: types, and what follows the products. */
-#define GEMM_EPILOGUE(X, owner)                                                                                 \
-    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A and B")                              \
-    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                     \
-    X(owner, choice, accumulation, "fast", "fast accurate",                                                     \
-      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                             \
-    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]") \
-    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias")                              \
-    X(owner, bool, c, "0", "0 1", "adds beta * C")                                                              \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                     \
-    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")            \
-    X(owner, choice, scale_a, "none", "none tensor row", "numbers in device memory that scale A")               \
-    X(owner, choice, scale_b, "none", "none tensor row", "the same of B, whose rows are columns of D")          \
-    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                   \
-    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                           \
-    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                       \
-    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",    \
-      "applied last")                                                                                           \
+#define GEMM_EPILOGUE(X, owner)                                                                                     \
+    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                        \
+    X(owner, ckl_dtype, b, "f16", "f16 bf16 f32 e4m3 e5m2 i8 u8", "type of B")                                      \
+    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                         \
+    X(owner, choice, accumulation, "fast", "fast accurate",                                                         \
+      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                 \
+    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")     \
+    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias")                                  \
+    X(owner, bool, c, "0", "0 1", "adds beta * C")                                                                  \
+    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                         \
+    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")                \
+    X(owner, choice, scale_a, "none", "none tensor row block", "numbers in device memory that scale A")             \
+    X(owner, choice, scale_b, "none", "none tensor row block square", "the same of B, whose rows are columns of D") \
+    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                       \
+    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                               \
+    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                           \
+    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",        \
+      "applied last")                                                                                               \
     X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")
 
 typedef struct gemm_epilogue {
@@ -82,10 +86,42 @@ static inline bool gemm_k_major(choice lie, char matrix)
     return lie == CKL_GEMM_NT || lie == (matrix == 'a' ? CKL_GEMM_NN : CKL_GEMM_TT);
 }
 
-/* A matrix as it lies in memory: 'a', 'b', 'c', 'd' or 'x'. */
+static inline bool gemm_is_f8(ckl_dtype dtype)
+{
+    return dtype == CKL_E4M3 || dtype == CKL_E5M2;
+}
+
+/* The type of matrix 'a' or 'b'. */
+static inline ckl_dtype gemm_type_of(const gemm_epilogue *e, char matrix)
+{
+    return matrix == 'b' ? e->b : e->ab;
+}
+
+/* Is B made of integers of 8 or 4 bits, and A of floats of 16? */
+static inline bool gemm_has_weights(const ckl_gemm_desc *d)
+{
+    return (d->a == CKL_F16 || d->a == CKL_BF16) && (d->b == CKL_I8 || d->b == CKL_U8);
+}
+
+/* The type of scales of blocks. */
+static inline ckl_dtype gemm_scale_type(ckl_dtype a)
+{
+    return gemm_is_f8(a) ? CKL_F32 : a;
+}
+
+enum { GEMM_NIBBLE_ZERO = 8 }; // what 4-bit integers are raised by
+
+/* Are there scales for every 128 of K? */
+enum { GEMM_BLOCK = 128 };
+static inline bool gemm_has_block_scales(choice scale)
+{
+    return scale == CKL_GEMM_SCALE_BLOCK || scale == CKL_GEMM_SCALE_SQUARE;
+}
+
+/* A matrix as it lies in memory: 'a', 'b', 'c', 'd' or 'x'; or so many, `stride` apart. */
 typedef struct gemm_matrix {
     ckl_dtype type;
-    int64_t rows, cols, ld, stride;
+    int64_t rows, cols, ld, stride, count;
 } gemm_matrix;
 
 gemm_matrix gemm_matrix_of(const ckl_gemm_desc *desc, char name);
@@ -105,30 +141,34 @@ gemm_matrix gemm_matrix_of(const ckl_gemm_desc *desc, char name);
     X(owner, i64, x_batch)
 
 /* Parameters of the kernels that address memory themselves. */
-#define GEMM_PARAMS(X, owner) \
-    X(owner, i64, m)          \
-    X(owner, i64, n)          \
-    X(owner, i64, k)          \
-    X(owner, pointer, a)      \
-    X(owner, i64, lda)        \
-    X(owner, i64, a_batch)    \
-    X(owner, pointer, b)      \
-    X(owner, i64, ldb)        \
-    X(owner, i64, b_batch)    \
-    X(owner, pointer, c)      \
-    X(owner, i64, ldc)        \
-    X(owner, i64, c_batch)    \
-    X(owner, pointer, d)      \
-    X(owner, i64, ldd)        \
-    X(owner, i64, d_batch)    \
-    X(owner, i64, batch)      \
+#define GEMM_PARAMS(X, owner)  \
+    X(owner, i64, m)           \
+    X(owner, i64, n)           \
+    X(owner, i64, k)           \
+    X(owner, pointer, a)       \
+    X(owner, i64, lda)         \
+    X(owner, i64, a_batch)     \
+    X(owner, pointer, b)       \
+    X(owner, i64, ldb)         \
+    X(owner, i64, b_batch)     \
+    X(owner, pointer, c)       \
+    X(owner, i64, ldc)         \
+    X(owner, i64, c_batch)     \
+    X(owner, pointer, d)       \
+    X(owner, i64, ldd)         \
+    X(owner, i64, d_batch)     \
+    X(owner, i64, batch)       \
+    X(owner, pointer, offsets) \
+    X(owner, u32, groups)      \
     GEMM_EPILOGUE_PARAMS(X, owner)
 
 KERNEL_PARAMS(gemm, GEMM_PARAMS);
 
 /* naive */
 
-#define GEMM_NAIVE_CONFIG(X, owner) X(owner, int, threads, "256", "128 256", "threads of a CTA, one element of D each")
+#define GEMM_NAIVE_CONFIG(X, owner)                                                     \
+    X(owner, int, threads, "256", "128 256", "threads of a CTA, one element of D each") \
+    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to several B by their offsets")
 
 typedef struct gemm_naive_config {
     gemm_epilogue epilogue;
@@ -139,11 +179,12 @@ void gemm_naive(const void *config, int kernel);
 
 /* tiled */
 
-#define GEMM_TILED_CONFIG(X, owner)                                             \
-    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")                \
-    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")             \
-    X(owner, int, stages, "3", "2 3 4", "K tiles of 64 bytes in shared memory") \
-    X(owner, int, vec, "8", "1 2 4 8 16", "elements of a copy: rows of A and B start at multiples of it")
+#define GEMM_TILED_CONFIG(X, owner)                                                                       \
+    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")                                          \
+    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")                                       \
+    X(owner, int, stages, "3", "2 3 4", "K tiles of 64 bytes in shared memory")                           \
+    X(owner, int, vec, "8", "1 2 4 8 16", "elements of a copy: rows of A and B start at multiples of it") \
+    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to several B by their offsets")
 
 typedef struct gemm_tiled_config {
     gemm_epilogue epilogue;
@@ -152,31 +193,50 @@ typedef struct gemm_tiled_config {
 
 enum {
     GEMM_TILED_BYTES = 64,   // of a row of A or B in one stage
-    GEMM_TILED_PAD = 16,     // behind each row of f32
-    GEMM_TILED_THREADS = 128 // 2 x 2 warps of tensor cores, 8 x 16 threads of f32
+    GEMM_TILED_THREADS = 128 // 2 x 2 warps
 };
 
 void gemm_tiled(const void *config, int kernel);
 
+/* weights */
+
+#define GEMM_WEIGHTS_CONFIG(X, owner)                                                   \
+    X(owner, int, rows, "64", "16 32 64", "columns of D of a CTA, which are rows of B") \
+    X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                           \
+    X(owner, int, warps, "8", "4 8", "that share out K")                                \
+    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp") \
+    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to several B by their offsets")
+
+typedef struct gemm_weights_config {
+    gemm_epilogue epilogue;
+    GEMM_WEIGHTS_CONFIG(FIELD_MEMBER, )
+} gemm_weights_config;
+
+/* Bytes of shared memory. */
+int64_t gemm_weights_smem(const gemm_weights_config *config);
+
+void gemm_weights(const void *config, int kernel);
+
 /* sm90 */
 
-#define GEMM_SM90_CONFIG(X, owner)                                                                           \
-    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                     \
-    X(owner, int, tile_n, "256", "16 32 48 64 96 128 160 192 224 256", "columns of D of a CTA")              \
-    X(owner, int, stages, "4", "3 4 5 6 7 8 10 12", "K tiles of 64 in shared memory")                        \
-    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                       \
-    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")              \
-    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")             \
-    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")             \
-    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")                     \
-    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                              \
-    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                         \
-    X(owner, int, ragged, "0", "0 1 2",                                                                      \
-      "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                    \
-    X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order") \
-    X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                \
-    X(owner, int, batched, "0", "0 1 2", "1: several products in one launch; 2: slices of K of one")         \
-    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs")
+#define GEMM_SM90_CONFIG(X, owner)                                                                             \
+    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                       \
+    X(owner, int, tile_n, "256", "16 32 48 64 96 128 160 192 224 256", "columns of D of a CTA")                \
+    X(owner, int, stages, "4", "3 4 5 6 7 8 10 12", "K tiles of 64 in shared memory")                          \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                         \
+    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")                \
+    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")               \
+    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")               \
+    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")                       \
+    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                                \
+    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                           \
+    X(owner, int, ragged, "0", "0 1 2",                                                                        \
+      "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                      \
+    X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order")   \
+    X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                  \
+    X(owner, int, batched, "0", "0 1 2", "1: several products in one launch; 2: slices of K of one")           \
+    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs") \
+    X(owner, int, groups, "0", "0 32 128 512 2048", "groups of rows that shared memory has room for; 0: there are none")
 
 typedef struct gemm_sm90_config {
     gemm_epilogue epilogue;
@@ -220,6 +280,9 @@ typedef struct gemm_sm90_shape {
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 
+/* Groups that a config has room for: as few kinds of kernels as hold. */
+int gemm_sm90_groups_of(int64_t groups);
+
 /* Bytes of shared memory that a CTA may have where an SM holds config->ctas of them. */
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device_info *device);
 
@@ -242,7 +305,13 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
 /* Microseconds that a second kernel takes to add so many bytes of sums. */
 double gemm_sm90_sum_us(double bytes);
 
-/* Accumulators of one consumer thread; accurate ones twice. */
+/* Are products of a stage, or of two, summed on their own before they are added in f32? */
+static inline bool gemm_sm90_sums_twice(const gemm_epilogue *e)
+{
+    return e->accumulation == CKL_GEMM_ACCURATE || e->math == CKL_GEMM_F32X3;
+}
+
+/* Accumulators of one consumer thread, twice as many where it sums twice. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
 /* Parameters; a, c, d and their pitches for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the problem's B, A, n and m. */
@@ -264,7 +333,9 @@ int gemm_sm90_accumulators(const gemm_sm90_config *config);
     X(owner, pointer, d)           \
     X(owner, i64, ldd)             \
     X(owner, i64, d_batch)         \
-    X(owner, u32, batch)
+    X(owner, u32, batch)           \
+    X(owner, pointer, offsets)     \
+    X(owner, u32, groups)
 
 KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 

@@ -88,7 +88,7 @@ gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product
         ckl_dtype type;
         bool used;
     } matrices[] = { { &p.a, p.a_batch, e.ab, true },
-                     { &p.b, p.b_batch, e.ab, true },
+                     { &p.b, p.b_batch, e.b, true },
                      { &p.c, p.c_batch, e.d, e.c },
                      { &p.x, p.x_batch, e.d, e.preactivation || gemm_is_backward(e.activation) },
                      { &p.d, p.d_batch, e.d, true } };
@@ -98,6 +98,50 @@ gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product
             val bytes = mul(elements, imm((int)ckl_dtype_bytes(matrices[i].type)));
             *matrices[i].address = add(*matrices[i].address, convert(U64, bytes));
         }
+    return p;
+}
+
+val gemm_first_row(const gemm_values *all, val group)
+{
+    tensor gOffsets = gmem_tensor(all->offsets, I32, make_layout(dynamic(add(all->groups, imm(1))), leaf(1)));
+    return convert(I64, at(gOffsets, group));
+}
+
+/* How many a group has. */
+static val scales_of_B(gemm_epilogue e, const gemm_values *all)
+{
+    val blocks = div(add(all->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    val squares = div(add(all->n, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    return e.scale_b == CKL_GEMM_SCALE_ROW     ? all->n
+           : e.scale_b == CKL_GEMM_SCALE_BLOCK ? mul(all->n, blocks)
+                                               : mul(squares, blocks);
+}
+
+gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group)
+{
+    gemm_values p = *all;
+    const bool x = e.preactivation || gemm_is_backward(e.activation);
+    const val first = gemm_first_row(all, group), of_group = convert(I64, group), columns = mul(of_group, all->n);
+    const val row_of_A = gemm_k_major(e.layout, 'a') ? all->lda : imm64(1);
+    const struct {
+        val *address, elements;
+        ckl_dtype type;
+        bool used;
+    } parts[] = { { &p.a, mul(first, row_of_A), e.ab, true },
+                  { &p.b, mul(of_group, all->b_batch), e.b, true },
+                  { &p.c, mul(first, all->ldc), e.d, e.c },
+                  { &p.x, mul(first, all->ldx), e.d, x },
+                  { &p.d, mul(first, all->ldd), e.d, true },
+                  { &p.bias, e.bias_along == CKL_GEMM_ALONG_M ? first : columns, e.d, e.bias },
+                  { &p.scale_a, first, F32, e.scale_a >= CKL_GEMM_SCALE_ROW },
+                  { &p.scale_b, mul(of_group, scales_of_B(e, all)),
+                    gemm_has_block_scales(e.scale_b) ? gemm_scale_type(e.ab) : F32, e.scale_b >= CKL_GEMM_SCALE_ROW } };
+    for (int i = 0; i < COUNT_OF(parts); i++)
+        if (parts[i].used) {
+            val bytes = mul(parts[i].elements, imm((int)ckl_dtype_bytes(parts[i].type)));
+            *parts[i].address = add(*parts[i].address, convert(U64, bytes));
+        }
+    p.m = sub(gemm_first_row(all, add(group, imm(1))), first);
     return p;
 }
 

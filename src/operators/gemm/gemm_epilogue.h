@@ -51,6 +51,16 @@ gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in);
 /* The parameters of one product of a batch. */
 gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product);
 
+/* The same of one group: its rows, of the first of which this is the number, and its B. */
+gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group);
+val gemm_first_row(const gemm_values *all, val group);
+
+/*
+ * gemm_groups.c: the group of a tile of so many rows, by all threads of a CTA, and its number in the group; beyond the tiles of all
+ * groups the number of groups.
+ */
+val gemm_find_group(const gemm_values *all, int threads, int rows_of_tile, val *tile);
+
 /* The same for element (i,j) of D, by a kernel that addresses memory itself; C is read where beta is not 0; `up` is of gated products. */
 void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up);
 

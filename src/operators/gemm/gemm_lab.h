@@ -5,10 +5,14 @@
 #include "cutekernellib/operators/gemm.h"
 #include "operators/operators.h"
 
+enum { GEMM_LINE_GROUPS_MAX = 1024 };
+
 typedef struct gemm_problem {
     ckl_gemm_desc desc;
     bool c; // there is a C even if beta is 0
     float alpha, beta;
+    quoted sizes;
+    int64_t offsets[GEMM_LINE_GROUPS_MAX + 1]; // by sizes
 } gemm_problem;
 
 #endif

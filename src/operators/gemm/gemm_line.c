@@ -1,13 +1,39 @@
 /* gemm_line.c - the problem lines of gemm. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "base/number.h"
 #include "operators/gemm/gemm_config.h"
 #include "operators/gemm/gemm_lab.h"
 
 static const field fields[] = {
-    GEMM_DESC(FIELD_NESTED, (gemm_problem, desc))                                  //
-    FIELD_ROW(gemm_problem, bool, c, "0", "0 1", "there is a C even if beta is 0") //
-    FIELD_ROW(gemm_problem, float, alpha, "1", "", "factor of the product")        //
-    FIELD_ROW(gemm_problem, float, beta, "0", "", "factor of C")                   //
+    GEMM_DESC(FIELD_NESTED, (gemm_problem, desc))                                                                //
+    FIELD_ROW(gemm_problem, bool, c, "0", "0 1", "there is a C even if beta is 0")                               //
+    FIELD_ROW(gemm_problem, float, alpha, "1", "", "factor of the product")                                      //
+    FIELD_ROW(gemm_problem, float, beta, "0", "", "factor of C")                                                 //
+    FIELD_ROW(gemm_problem, quoted, sizes, "", "", "rows of each group: 0,1,300; not given: about as many each") //
 };
+
+/* Rows of the groups, m in all, make groups and offsets. */
+static ckl_status read_sizes(gemm_problem *p)
+{
+    int64_t count = 0, size;
+    for (const char *at = p->sizes;; at++) {
+        if (count == GEMM_LINE_GROUPS_MAX || !number_integer(&at, &size) || size < 0 || !strchr(",", *at))
+            FAIL(CKL_INVALID, "gemm: sizes=%s is not a list of up to %d numbers of rows", p->sizes,
+                 GEMM_LINE_GROUPS_MAX);
+        p->offsets[count + 1] = sum_i64(p->offsets[count], size);
+        count++;
+        if (!*at)
+            break;
+    }
+    if (p->offsets[count] != p->desc.m)
+        FAIL(CKL_INVALID, "gemm: sizes=%s add up to %" PRId64 " rows, not to m=%" PRId64, p->sizes, p->offsets[count],
+             p->desc.m);
+    p->desc.groups = count;
+    return CKL_OK;
+}
 
 /* C is of D's type. */
 static ckl_status prepare(void *problem)
@@ -16,6 +42,8 @@ static ckl_status prepare(void *problem)
     p->c |= p->beta != 0;
     if (p->c)
         p->desc.c = gemm_result_type(&p->desc);
+    if (*p->sizes)
+        return read_sizes(p);
     return CKL_OK;
 }
 

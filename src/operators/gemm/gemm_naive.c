@@ -7,8 +7,10 @@ static val address_of(gemm_epilogue e, char matrix, const gemm_values *p, val i,
 {
     const bool is_a = matrix == 'a', k_major = gemm_k_major(e.layout, matrix);
     val row = k_major ? i : l, col = k_major ? l : i;
+    if (matrix == 'b' && e.b == CKL_U8)
+        col = div(col, imm(2));
     val element = add(mul(row, is_a ? p->lda : p->ldb), col);
-    return add(is_a ? p->a : p->b, convert(U64, mul(element, imm((int)ckl_dtype_bytes(e.ab)))));
+    return add(is_a ? p->a : p->b, convert(U64, mul(element, imm((int)ckl_dtype_bytes(gemm_type_of(&e, matrix))))));
 }
 
 /* An 8-bit float as f32, by integer arithmetic: sm_80 has no instruction for it. */
@@ -26,24 +28,86 @@ static val f32_of_f8(ckl_dtype dtype, val byte)
     return select(ge(bits, imm(0x80)), neg(special), special);
 }
 
-/* An element of A or B as it is multiplied: of tf32 without the low bits of its fraction, of i8 as an integer. */
-static val factor(gemm_epilogue e, val address)
+/* Number l of two in a byte, the first in its low bits. */
+static val nibble_of(val byte, val l)
 {
-    const bool f8 = e.ab == CKL_E4M3 || e.ab == CKL_E5M2;
-    val x = at(gmem_tensor(address, f8 ? CKL_U8 : e.ab, compact(leaf(1))), 0);
+    val shift = mul(bit_and(convert(U32, l), imm(1)), imm(4));
+    val bits = bit_and(shift_right(convert(U32, byte), shift), imm(15));
+    return convert(F32, sub(convert(I32, bits), imm_as(I32, GEMM_NIBBLE_ZERO)));
+}
+
+/* An element of A or B as it is multiplied: of tf32 without the low bits of its fraction, of i8 as an integer. */
+static val factor(gemm_epilogue e, char matrix, val address, val l)
+{
+    const ckl_dtype type = gemm_type_of(&e, matrix);
+    const bool f8 = gemm_is_f8(type);
+    val x = at(gmem_tensor(address, f8 ? CKL_U8 : type, compact(leaf(1))), 0);
     if (f8)
-        return f32_of_f8(e.ab, x);
-    if (e.ab == CKL_I8)
-        return convert(I32, bitcast(CKL_I16, x)); // as it was loaded: with its sign
+        return f32_of_f8(type, x);
+    if (type == CKL_U8)
+        return nibble_of(x, l);
+    if (type == CKL_I8) {
+        val whole = convert(I32, bitcast(CKL_I16, x)); // as it was loaded: with its sign
+        return e.ab == CKL_I8 ? whole : convert(F32, whole);
+    }
     if (e.math == CKL_GEMM_TF32)
         return bitcast(F32, bit_and(bitcast(U32, x), imm_as(U32, 0xffffe000)));
     return convert(F32, x);
 }
 
+/* The group of row i: the last one that begins at it or before. */
+static val group_of_row(const gemm_values *all, val i)
+{
+    val group = variable(U32, imm(0));
+    LOOP_FROM(g, imm(1), all->groups, imm(1))
+        assign(group, select(le(gemm_first_row(all, g), i), g, group));
+    return group;
+}
+
+/* The scale of row i of A, of so many, or of column j of B, for element l of K; 1 without scales of blocks. */
+static val block_scale(choice how, ckl_dtype type, val address, const gemm_values *p, val i, val extent, val l)
+{
+    if (!gemm_has_block_scales(how))
+        return immf(1);
+    val block = div(l, imm(GEMM_BLOCK)), blocks = div(add(p->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    val index = how == CKL_GEMM_SCALE_BLOCK ? add(mul(convert(I64, block), extent), i)
+                                            : add(mul(div(i, imm(GEMM_BLOCK)), blocks), convert(I64, block));
+    return at_f32(gmem_tensor(address, type, make_layout(dynamic(extent), leaf(1))), index);
+}
+
+/* Element (i,j) of D; A has so many rows, of which p may have a part. */
+static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, val i, val j, val rows)
+{
+    const gemm_epilogue e = cfg->epilogue;
+    ir_type sums = e.ab == CKL_I8 ? I32 : F32;
+    val sum = variable(sums, convert(sums, imm(0))), up = variable(sums, convert(sums, imm(0)));
+    const bool scaled = gemm_has_block_scales(e.scale_b);
+    val part = scaled ? variable(F32, immf(0)) : sum; // of a block of K
+    LOOP(l, p->k) {
+        val a = factor(e, 'a', address_of(e, 'a', p, i, l), l);
+        val b = factor(e, 'b', address_of(e, 'b', p, j, l), l);
+        if (scaled) {
+            assign(part, fma(a, b, part));
+            val next = add(l, imm_as(l.type, 1));
+            IF(logical_or(eq(rem(next, imm(GEMM_BLOCK)), imm_as(l.type, 0)), eq(next, convert(l.type, p->k)))) {
+                val scale_a = block_scale(e.scale_a, F32, p->scale_a, p, i, rows, l);
+                val scale_b = block_scale(e.scale_b, gemm_scale_type(e.ab), p->scale_b, p, j, p->n, l);
+                assign(sum, fma(part, mul(scale_a, scale_b), sum));
+                assign(part, immf(0));
+            }
+        } else
+            assign(sum, sums == F32 ? fma(a, b, sum) : add(mul(a, b), sum));
+        if (e.gated) {
+            b = factor(e, 'b', address_of(e, 'b', p, add(j, p->n), l), l);
+            assign(up, sums == F32 ? fma(a, b, up) : add(mul(a, b), up));
+        }
+    }
+    gemm_store(e, gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p)), p, i, j, sum, up);
+}
+
 void gemm_naive(const void *config, int kernel)
 {
     const gemm_naive_config *cfg = config;
-    ckl_dtype dtype = cfg->epilogue.ab;
     (void)kernel;
     launch_bounds(cfg->threads, 0);
     gemm_values all = params_of(gemm);
@@ -51,19 +115,16 @@ void gemm_naive(const void *config, int kernel)
     val element = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
     val count = mul(all.m, all.n);
     IF(lt(element, mul(all.batch, count))) {
-        gemm_values p = gemm_product_of(cfg->epilogue, &all, div(element, count));
-        val within = rem(element, count), i = div(within, p.n), j = rem(within, p.n);
-        ir_type sums = dtype == CKL_I8 ? I32 : F32;
-        val sum = variable(sums, convert(sums, imm(0))), up = variable(sums, convert(sums, imm(0)));
-        LOOP(l, p.k) {
-            val a = factor(cfg->epilogue, address_of(cfg->epilogue, 'a', &p, i, l));
-            val b = factor(cfg->epilogue, address_of(cfg->epilogue, 'b', &p, j, l));
-            assign(sum, sums == F32 ? fma(a, b, sum) : add(mul(a, b), sum));
-            if (cfg->epilogue.gated) {
-                b = factor(cfg->epilogue, address_of(cfg->epilogue, 'b', &p, add(j, p.n), l));
-                assign(up, sums == F32 ? fma(a, b, up) : add(mul(a, b), up));
-            }
+        if (cfg->grouped) {
+            val row = div(element, all.n), group = group_of_row(&all, row);
+            const gemm_values p = gemm_group_of(cfg->epilogue, &all, group);
+            val i = sub(row, gemm_first_row(&all, group));
+            IF(logical_and(ge(i, imm64(0)), lt(i, p.m)))
+                compute_element(cfg, &p, i, rem(element, all.n), all.m);
+        } else {
+            const gemm_values p = gemm_product_of(cfg->epilogue, &all, div(element, count));
+            val within = rem(element, count), i = div(within, p.n), j = rem(within, p.n);
+            compute_element(cfg, &p, i, j, all.m);
         }
-        gemm_store(cfg->epilogue, gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(&p)), &p, i, j, sum, up);
     }
 }

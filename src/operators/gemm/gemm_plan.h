@@ -4,8 +4,9 @@
 
 #include "operators/gemm/gemm_config.h"
 
-extern const implementation gemm_splitk_implementation, gemm_sm90_implementation, gemm_pitched_implementation,
-    gemm_tiled_implementation, gemm_naive_implementation;
+extern const implementation gemm_weights_implementation, gemm_splitk_implementation, gemm_sm90_implementation,
+    gemm_pitched_implementation, gemm_f32x3_implementation, gemm_fma_implementation, gemm_tiled_implementation,
+    gemm_naive_implementation;
 
 /*
  * May a config of the Hopper kernel compute a problem here? And its launch, as kernel 0 of a plan, where TMA can load A and B,
@@ -24,6 +25,12 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x);
 
 /* A config computes this problem: the same types, the same epilogue. */
 ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have);
+
+/* A config of a kernel that addresses memory itself knows of groups where there are some. */
+ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, bool grouped);
+
+/* Integers are no operands of the tensor cores beside floats. */
+ckl_status gemm_check_same_types(const char *who, const ckl_gemm_desc *d);
 
 /* Do rows, and matrices of a batch, all start at multiples of so many bytes if the first one does? */
 bool gemm_rows_aligned(const ckl_gemm_desc *d, char matrix, int bytes);

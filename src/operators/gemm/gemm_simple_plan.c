@@ -1,12 +1,20 @@
 /* gemm_simple_plan.c - the host side of the kernels that address memory themselves: tiled and naive. */
 #include "operators/gemm/gemm_plan.h"
 
+ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, bool grouped)
+{
+    if (grouped != (d->groups > 0))
+        FAIL(CKL_INVALID, "gemm %s: grouped=%d with groups=%" PRId64, who, grouped, d->groups);
+    return CKL_OK;
+}
+
 /* naive */
 
 static ckl_status choose_naive(const void *desc, const ckl_device_info *device, void *config)
 {
     (void)device;
     ((gemm_naive_config *)config)->epilogue = gemm_epilogue_of(desc);
+    ((gemm_naive_config *)config)->grouped = ((const ckl_gemm_desc *)desc)->groups > 0;
     return CKL_OK;
 }
 
@@ -15,6 +23,7 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     const ckl_gemm_desc *d = desc;
     const gemm_naive_config *c = config;
     TRY(gemm_check_epilogue("naive", d, &c->epilogue));
+    TRY(gemm_check_grouped("naive", d, c->grouped));
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "gemm naive: threads=%d must be a multiple of 32 up to %d", c->threads,
              device->threads_per_cta_max);
@@ -43,10 +52,11 @@ const implementation gemm_naive_implementation = {
 
 /* tiled */
 
-/* Tiles of D of all products. */
+/* Tiles of D of all products; of groups as many as there may be, for each ends inside a tile. */
 static int64_t tiles_of(const ckl_gemm_desc *d, int tile_m, int tile_n)
 {
-    return d->batch * ceil_div(d->m, tile_m) * ceil_div(d->gated ? 2 * d->n : d->n, tile_n);
+    const int64_t along_m = d->groups ? d->m / tile_m + min_i64(d->m, d->groups) : d->batch * ceil_div(d->m, tile_m);
+    return along_m * ceil_div(d->gated ? 2 * d->n : d->n, tile_n);
 }
 
 static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, void *config)
@@ -56,11 +66,11 @@ static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, 
     c->epilogue = gemm_epilogue_of(d);
     c->tile_m = c->tile_n = tiles_of(d, 128, 128) < device->sm_count ? 64 : 128;
     c->vec = gemm_vector_of(d);
+    c->grouped = d->groups > 0;
     if (c->vec * (int)ckl_dtype_bytes(d->a) < 4) // what cp.async does not copy
         c->vec = 1;
-    if (d->a == CKL_F32 && (d->math == CKL_GEMM_F32X3 || (d->math == CKL_GEMM_F32 && c->vec == 1)))
-        c->tile_n =
-            64; // two parts of each operand, or addresses of so many copies, beside 128 sums of a thread would spill
+    if (d->math == CKL_GEMM_F32X3)
+        c->tile_n = 64; // two parts of each operand beside 128 sums of a thread would spill
     return CKL_OK;
 }
 
@@ -70,13 +80,16 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
     const ckl_gemm_desc *d = desc;
     const gemm_tiled_config *c = config;
     TRY(gemm_check_epilogue("tiled", d, &c->epilogue));
-    if (d->a == CKL_E4M3 || d->a == CKL_E5M2)
+    TRY(gemm_check_same_types("tiled", d));
+    TRY(gemm_check_grouped("tiled", d, c->grouped));
+    if (gemm_is_f8(d->a))
         FAIL(CKL_UNSUPPORTED, "gemm tiled: a=%s is none of f16, bf16, f32, i8", ckl_dtype_name(d->a));
     if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
         FAIL(CKL_INVALID, "gemm tiled: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
-    int least = d->a == CKL_F32 && d->math == CKL_GEMM_F32 ? 3 : 2;
-    if (c->stages < least || c->stages > 8)
-        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in %d..8", c->stages, least);
+    if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
+        FAIL(CKL_UNSUPPORTED, "gemm tiled: tensor cores round f32; impl=fma multiplies it as it is");
+    if (c->stages < 2 || c->stages > 8)
+        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in 2..8", c->stages);
     int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
     if (c->vec != 1 && bytes != 4 && bytes != 8 && bytes != 16)
         FAIL(CKL_INVALID, "gemm tiled: vec=%d is neither 1 nor as many elements as 4, 8 or 16 bytes", c->vec);
@@ -108,6 +121,6 @@ static const field tiled_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_tiled_co
 
 const implementation gemm_tiled_implementation = {
     IMPLEMENTATION_PARTS(gemm, tiled),
-    .summary = "shared-memory tiles by cp.async, mma.sync or, of f32, multiply-adds; rows of any pitch; from sm_80 on",
+    .summary = "shared-memory tiles by cp.async and mma.sync; rows of any pitch; from sm_80 on",
     .params = &gemm_param_list,
 };

@@ -64,7 +64,7 @@ static void describe_release(const sm90_kernel *k, consumer_role *c)
 static consumer_role describe_consumer(const sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
-    consumer_role c = { .mma = gemm_sm90_mma(k->epilogue.ab, cfg->tile_n) };
+    consumer_role c = { .mma = gemm_sm90_mma(cfg, cfg->tile_n) };
     c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
     c.tid = rem(thread(), imm(WARPGROUP));
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
@@ -75,7 +75,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.tCrA = descriptors_A(&c.mma, sA);
     c.tCrB = descriptors_B(&c.mma, k->sB);
     c.acc = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
-    if (k->epilogue.accumulation == CKL_GEMM_ACCURATE) {
+    if (gemm_sm90_sums_twice(&k->epilogue)) {
         c.part = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
         fill(c.part, immf(0));
     }
@@ -102,7 +102,7 @@ static void consume_tile(const sm90_kernel *k, const consumer_role *c, val tile,
         at.row = add(at.row, mul(c->index, imm(k->size.consumer_rows)));
     at.col = add(at.col, mul(k->rank_k, imm(k->size.columns)));
     const epilogue_vectors vectors = gemm_sm90_load_vectors(k, c, &at);
-    gemm_sm90_mainloop(k, c, stage);
+    gemm_sm90_mainloop(k, c, &at, stage);
     if (k->cfg->split == 1) {
         gemm_sm90_epilogue(k, c, &at, &vectors);
         return;
@@ -147,6 +147,10 @@ static void describe_schedule(sm90_kernel *k)
     }
     k->tiles =
         make_tile_schedule(k->p.m, k->p.n, cfg->tile_m * cfg->cluster_m, k->size.tile_n * cfg->cluster_n, cfg->group);
+    if (cfg->groups) {
+        *(cfg->swap ? &k->tiles.tiles_n : &k->tiles.tiles_m) = gemm_sm90_group_rows(k);
+        k->tiles.count = mul(k->tiles.tiles_m, k->tiles.tiles_n);
+    }
     k->count = cfg->batched ? mul(k->tiles.count, k->p.batch) : k->tiles.count;
     k->first_tile = div(cta_x(), imm(k->size.cluster));
     k->clusters = div(grid_x(), imm(k->size.cluster));
@@ -163,8 +167,13 @@ void gemm_sm90(const void *config, int kernel)
     k.rank_k = cfg->split == 1 ? imm(0) : div(cluster_rank(), imm(k.size.sharers));
     gemm_sm90_parameters(&k);
     gemm_sm90_memory(&k);
-    describe_schedule(&k);
+    if (!cfg->groups)
+        describe_schedule(&k);
     initialise(&k);
+    if (cfg->groups) {
+        gemm_sm90_scan_groups(&k);
+        describe_schedule(&k);
+    }
     IF(lt(warp(), imm(WARPGROUP / 32))) {
         if (registers.producer)
             warpgroup_reg_dealloc(registers.producer);

@@ -18,9 +18,10 @@ enum {
     BARRIER_ORDER = 4,    // ping-pong, + consumer: it may begin its mainloop; it waits, the other one arrives
 };
 
-/* Where a tile begins, in elements of A*B, and of which of the batch it is. */
+/* Where a tile begins, in elements of A*B, and of which of the batch, or group, it is. */
 typedef struct tile_place {
     val row, col, batch;
+    val end; // of groups: the first row of D that is not the group's
 } tile_place;
 
 /* Everything the roles share. */
@@ -39,8 +40,9 @@ typedef struct sm90_kernel {
     int64_t c_barriers, x_barriers;    // one per consumer: its next C has arrived; its next X
     int64_t parts_arrived, parts_free; // one per consumer: the partial sums of all CTAs are here; they may be sent
     val k_first, k_tiles;              // K tiles of this CTA
-    tile_schedule tiles;               // of one product
-    val count;                         // of all tiles
+    tensor sFirst, sTiles; // (GROUPS+1) i32 of groups: their first rows; the tiles along D's rows before them
+    tile_schedule tiles;   // of one product
+    val count;             // of all tiles
     val first_tile, clusters;
     val rank_m, rank_n, rank_k; // of this CTA in its cluster
 } sm90_kernel;
@@ -68,20 +70,38 @@ enum { MN_SPAN = GEMM_TILE_BYTES / 2 }; // elements of 16 bits of M or N in one 
 
 /* gemm_sm90_tiles.c: parameters, shared memory, and where a tile lies. */
 bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand); // 'a' or 'b' of the tile
+ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand);
+bool gemm_sm90_has_several(const gemm_sm90_config *c,
+                           char operand); // matrices, of a batch or of groups: maps of three modes
 void gemm_sm90_parameters(sm90_kernel *k);
 void gemm_sm90_memory(sm90_kernel *k);
 
 tensor gemm_sm90_transposed(tensor t);                     // a tile with rows and columns in each other's place
 tile_place gemm_sm90_tile(const sm90_kernel *k, val tile); // this CTA's, of a cluster's tile
 
+/* gemm_sm90_groups.c: rows of D that are dealt out to groups. scan: by all threads, once the kernel before has ended. */
+void gemm_sm90_scan_groups(sm90_kernel *k);
+val gemm_sm90_group_rows(const sm90_kernel *k); // tiles along the rows of D, of all groups
+val gemm_sm90_find_group(const sm90_kernel *k,
+                         val *tile); // of a tile among these, whose number becomes that in the group
+
 /* gemm_sm90_producer.c: the warpgroup that loads; and what all threads may ask for before the kernel before has ended. */
 void gemm_sm90_producer(const sm90_kernel *k);
 void gemm_sm90_prefetch(const sm90_kernel *k);
 
 /* gemm_sm90_mainloop.c: acc = A tile * B tile over the K tiles of this CTA, and what ping-pong needs to begin. */
-tiled_mma gemm_sm90_mma(ckl_dtype dtype, int n); // one warpgroup's wgmma over 64 x n
-void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, pipeline_state *stage);
+tiled_mma gemm_sm90_mma(const gemm_sm90_config *config, int n); // one warpgroup's wgmma over 64 x n
+void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, const tile_place *at, pipeline_state *stage);
 void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c);
+
+/* gemm_sm90_scales.c: scales of blocks, in registers: those of a K tile of a consumer's tile; and acc += part * scales. */
+typedef struct block_scales {
+    tensor rRows, rCols; // (SCALES): for every row and column that a thread has, or every square
+} block_scales;
+block_scales gemm_sm90_scale_registers(const sm90_kernel *k);
+void gemm_sm90_load_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
+                           const block_scales *to);
+void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, const block_scales *scales);
 
 /*
  * gemm_sm90_split.c: the partial sums of the CTAs of a cluster. init: by the thread that makes the barriers. sum: the

@@ -59,6 +59,15 @@ int gemm_sm90_swapped_columns(int64_t rows, bool wide)
     return tiles > SWAP_TILES || (wide && columns <= SWAP_NARROW) ? 0 : (int)round_up(columns, step);
 }
 
+int gemm_sm90_groups_of(int64_t groups)
+{
+    enum { FEWEST = 32, STEP = 4 };
+    int64_t room = FEWEST;
+    while (room < groups && room <= INT32_MAX / STEP)
+        room *= STEP;
+    return groups ? (int)room : 0;
+}
+
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_gemm_desc *d = desc;
@@ -69,7 +78,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = ragged_of(d);
     c->tile_m = t->tile_m;
-    c->tile_n = t->swap ? gemm_sm90_swapped_columns(d->m, t->tile_m > 64) : t->tile_n;
+    c->tile_n = t->swap ? gemm_sm90_swapped_columns(ceil_div(d->m, max_i64(d->groups, 1)), t->tile_m > 64) : t->tile_n;
     c->consumers = t->consumers;
     c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST; // one adds while the other's tensor cores work
     c->cluster_m = t->cluster_m;
@@ -77,6 +86,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->split = t->split;
     c->swap = t->swap;
     c->batched = d->batch > 1;
+    c->groups = gemm_sm90_groups_of(d->groups);
     c->ctas = 1;
     c->group = 8;
     gemm_sm90_fit_memory(c, ceil_div(d->k, gemm_tile_k(d->a)), device);
@@ -171,23 +181,40 @@ static double epilogue_of_tile(const gemm_sm90_config *c)
            exchange;
 }
 
+static int64_t groups_with_rows(const ckl_gemm_desc *d)
+{
+    return min_i64(d->groups, d->m);
+}
+
+/* Groups as one product: each loses half a tile at its end. Their sizes are known on the device alone. */
+static ckl_gemm_desc with_lost_rows(const ckl_gemm_desc *d, const gemm_sm90_config *c)
+{
+    ckl_gemm_desc whole = *d;
+    whole.m += groups_with_rows(d) * (c->swap ? c->tile_n * c->cluster_n : c->tile_m * c->cluster_m) / 2;
+    return whole;
+}
+
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc *d = desc;
     const gemm_sm90_config *c = config;
-    const tiled_problem p = problem_of(d, c, device->sm_count);
+    const int64_t matrices_B = d->groups ? groups_with_rows(d) : 1; // of each product of a batch
+    const ckl_gemm_desc whole = with_lost_rows(d, c);
+    const tiled_problem p = problem_of(&whole, c, device->sm_count);
     const step_cycles s = step_of(&p, c, device->sm_count);
-    double sharing = 1 + fit.cluster * (c->cluster_m * c->cluster_n - 1);
+    double sharing = p.slow_a || p.slow_b ? 1 : 1 + fit.cluster * (c->cluster_m * c->cluster_n - 1);
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing + fit.step;
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c), all = tile + epilogue;
     double turn = c->pingpong ? fmax(tile, all / 2) : all;
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
-    double bytes = (double)(d->m * d->k + d->n * d->k) * (double)ckl_dtype_bytes(d->a) +
+    double bytes = (double)(d->m * d->k + matrices_B * d->n * d->k) * (double)ckl_dtype_bytes(d->a) +
                    (double)(d->m * d->n) * (double)ckl_dtype_bytes(d->d) * (c->epilogue.c ? 2 : 1);
     double tiles_us = fit.launch_us + ((double)p.turns * turn + all - turn) / fit.cycles_per_us;
     double power_us = fit.launch_us + flops / (fit.flops_per_us * (double)device->sm_count);
     double memory = fmin(fit.memory_bytes_per_us, (double)p.ctas * fit.memory_bytes_of_sm);
     double memory_us = fit.launch_us + (double)d->batch * bytes / memory + epilogue / fit.cycles_per_us;
+    if (d->batch > 1)
+        memory_us += (double)p.turns * fit.turn_us;
     const char *bound = s.tensor_cores > fmax(s.sm, s.latency) ? "tensor cores"
                         : s.sm > s.latency                     ? "loads"
                                                                : "latency";

@@ -29,6 +29,12 @@ static val cols_of_D(const sm90_kernel *k)
     return k->cfg->swap ? k->p.m : k->p.n;
 }
 
+/* Are rows of C and X read one by one? Beyond a group's end others may be writing them; or they start anywhere. */
+static bool loads_elements(const sm90_kernel *k)
+{
+    return k->cfg->ragged == GEMM_ALL_RAGGED || k->cfg->groups;
+}
+
 static ckl_dtype vector_type(const sm90_kernel *k, int v)
 {
     return v == GEMM_BIAS ? k->epilogue.d : F32;
@@ -41,11 +47,15 @@ epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_rol
         [GEMM_BIAS] = k->p.bias, [GEMM_SCALE_OF_A] = k->p.scale_a, [GEMM_SCALE_OF_B] = k->p.scale_b
     };
     epilogue_vectors all;
+    val elements = k->cfg->groups ? mul(convert(I64, at->batch), convert(I64, cols_of_D(k))) : imm64(0);
     for (int v = 0; v < GEMM_VECTORS; v++) {
         const bool along_rows = gemm_sm90_along_rows(k->cfg, v);
         const ckl_dtype type = vector_type(k, v);
         val start = along_rows ? at->row : at->col, count = along_rows ? k->p.m : k->p.n;
-        tensor gV = gmem_tensor(addresses[v], type, make_layout(dynamic(count), leaf(1))); // (M) or (N)
+        val address = addresses[v];
+        if (k->size.vectors[v] && k->cfg->groups && along_rows == k->cfg->swap) // a vector of each group
+            address = add(address, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(type)))));
+        tensor gV = gmem_tensor(address, type, make_layout(dynamic(count), leaf(1))); // (M) or (N)
         for (int i = 0; i * WARPGROUP < k->size.vectors[v]; i++) {
             val j = add(start, add(c->tid, imm(i * WARPGROUP)));
             all.loaded[v][i] = variable(type, ir_float(type, 0));
@@ -67,7 +77,7 @@ static void share_vectors(const sm90_kernel *k, const consumer_role *c, const ep
         }
 }
 
-/* The rows and columns of a staging buffer in steps that the threads move element by element, each at its place in D. */
+/* The rows and columns of a staging buffer in steps that the threads move by vectors, each at its place in D. */
 typedef struct element_steps {
     tiled_copy each;
     tensor cD; // (ROWS,COLS)
@@ -77,15 +87,17 @@ typedef struct element_steps {
 
 static element_steps steps_of(const sm90_kernel *k, const subtile *h)
 {
-    const int across = k->size.d_cols, down = WARPGROUP / across;
+    const int vec = k->cfg->ragged ? 1 : 16 / (int)ckl_dtype_bytes(k->epilogue.d);
+    const int across = k->size.d_cols / vec, down = WARPGROUP / across;
+    const int at_once = vec == 1 ? ELEMENTS_AT_ONCE : 1;
     layout threads = compact_right(shape(down, across));
-    tensor cD = coordinates_from(identity_tensor(shape(k->size.d_rows, across)), 0, h->at.row); // (ROWS,COLS)
+    tensor cD = coordinates_from(identity_tensor(shape(k->size.d_rows, k->size.d_cols)), 0, h->at.row); // (ROWS,COLS)
     return (element_steps){
-        .each = make_tiled_copy(universal_copy(k->epilogue.d, 1), k->epilogue.d, threads, compact(shape(1, 1))),
+        .each = make_tiled_copy(universal_copy(k->epilogue.d, vec), k->epilogue.d, threads, compact(shape(1, vec))),
         .cD = coordinates_from(cD, 1, h->at.col),
-        .step = shape(ELEMENTS_AT_ONCE * down, across),
-        .all = shape(rows_of_D(k), cols_of_D(k)),
-        .count = k->size.d_rows / (ELEMENTS_AT_ONCE * down),
+        .step = shape(at_once * down, k->size.d_cols),
+        .all = shape(k->cfg->groups ? h->at.end : rows_of_D(k), cols_of_D(k)),
+        .count = k->size.d_rows / (at_once * down),
     };
 }
 
@@ -170,7 +182,7 @@ static void load_matrix(const sm90_kernel *k, const consumer_role *c, const subt
 {
     int bytes = (int)ckl_dtype_bytes(k->epilogue.d);
     tensor tCsX = partition_C(&h->mma, h->sAcc, c->tid); // (MMA,1,1)
-    if (k->cfg->ragged == GEMM_ALL_RAGGED)
+    if (loads_elements(k))
         load_elements(k, c, h, from);
     else
         load_box(k, c, h, from, barriers);
@@ -307,10 +319,12 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
         return;
     }
     val inside = ragged ? ge(cols_of_D(k), add(h->at.col, imm(k->size.d_cols))) : yes();
+    if (k->cfg->groups)
+        inside = logical_and(inside, ge(h->at.end, add(h->at.row, imm(k->size.d_rows))));
     STAGED_STORE(&staged) // an empty one too: the buffers are counted by stores
         IF(inside)
             tma_store_of(to->tma, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch);
-    if (ragged)
+    if (ragged || k->cfg->groups)
         IF(logical_not(inside))
             store_elements(k, c, h, to);
 }
@@ -322,7 +336,8 @@ static void take_buffer(const sm90_kernel *k, const consumer_role *c, subtile *h
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     h->sD = slice(c->sD, _, _, store % buffers);
     h->sAcc = k->cfg->swap ? gemm_sm90_transposed(h->sD) : h->sD;
-    staging_wait(&staged, store == 0 && count % buffers ? 0 : buffers - 1);
+    const bool in_turn = count % buffers == 0 && !k->cfg->groups; // over the ends of tiles; some store less at theirs
+    staging_wait(&staged, store == 0 && !in_turn ? 0 : buffers - 1);
 }
 
 /* Subtile number i of `count`. */
@@ -347,7 +362,7 @@ static void store_subtile(const sm90_kernel *k, const consumer_role *c, subtile 
 static void place_subtile(const sm90_kernel *k, const tile_place *tile, subtile *h)
 {
     val row = add(tile->row, imm(h->rows)), col = add(tile->col, imm(h->cols));
-    h->at = (tile_place){ k->cfg->swap ? col : row, k->cfg->swap ? row : col, tile->batch };
+    h->at = (tile_place){ k->cfg->swap ? col : row, k->cfg->swap ? row : col, tile->batch, tile->end };
 }
 
 void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile_place *tile,
@@ -356,7 +371,7 @@ void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile
     const gemm_sm90_config *cfg = k->cfg;
     const gemm_sm90_shape *s = &k->size;
     const int width = cfg->swap ? s->d_rows : s->d_cols, columns = s->columns / width;
-    subtile h = { .mma = gemm_sm90_mma(k->epilogue.ab, width) };
+    subtile h = { .mma = gemm_sm90_mma(cfg, width) };
     int count = s->consumer_rows / 64 * columns;
     share_vectors(k, c, vectors);
     for (int i = 0; i < count && !ir_failed(); i++) {
@@ -366,7 +381,11 @@ void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile
         if (k->epilogue.gated)
             h.up = slice(accumulator_columns(c->acc, s->columns + h.cols, width), _, i / columns, _);
         place_subtile(k, tile, &h);
-        store_subtile(k, c, &h, i, count);
+        if (k->cfg->groups && !k->cfg->swap) {
+            IF(lt(h.at.row, h.at.end)) // else all that follow are empty, too
+                store_subtile(k, c, &h, i, count);
+        } else
+            store_subtile(k, c, &h, i, count);
         if (k->epilogue.c || gemm_is_backward(k->epilogue.activation))
             assign(c->c_parity, bit_xor(c->c_parity, imm(1)));
     }

@@ -17,7 +17,7 @@ typedef struct gemm_fit {
     double latency;         // cycles from asking for a stage to its arrival, when memory is busy
     double exchange;        // cycles of adding the parts of a split
     double exchange_bytes;  // a cycle of what a CTA that finishes gets for it
-    double cluster;         // what each more CTA of a cluster adds to a step; not fitted
+    double cluster;         // what each more CTA of a cluster adds to a step, unless rows are slow; not fitted
     double
         epilogue; // cycles of storing an element, of one consumer; as the three below fitted to plain problems, then kept
     double boxes_of_32;  // times that, in boxes of 32 columns
@@ -27,7 +27,8 @@ typedef struct gemm_fit {
     double sum_us;       // a second kernel, which adds slices of K; not fitted: with less, few steps get slices
     double sum_bytes_per_us;    // of the sums of all slices, to L2 and back; not fitted
     double memory_bytes_per_us; // of HBM, between copying and reading; not fitted
-    double memory_bytes_of_sm;  // of it, that one SM can ask for: 16x6144x8192 takes 31.4 us on 96 SMs, 27.6 on all
+    double turn_us; // what a turn of tiles costs in batches, whose products have few K steps: 256 x 128^3; not fitted
+    double memory_bytes_of_sm; // of it, that one SM can ask for: 16x6144x8192 takes 31.4 us on 96 SMs, 27.6 on all
 } gemm_fit;
 
 static const gemm_fit fit = {
@@ -54,11 +55,19 @@ static const gemm_fit fit = {
     .sum_us = 2.2,
     .sum_bytes_per_us = 4.2e+06,
     .memory_bytes_per_us = 4.3e+06,
+    .turn_us = 0.1,
     .memory_bytes_of_sm = 78264.3,
 };
 
 typedef struct fitted_tile { // in any order; where none can compute, the last one says why
-    int tile_m, tile_n, consumers, pingpong, cluster_m, cluster_n, split, swap;
+    int tile_m;
+    int tile_n;
+    int consumers;
+    bool pingpong;
+    int cluster_m;
+    int cluster_n;
+    int split;
+    bool swap;
 } fitted_tile;
 
 static const fitted_tile fitted_tiles[] = {

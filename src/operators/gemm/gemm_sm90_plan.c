@@ -10,7 +10,7 @@ static ckl_status check_row_alignment(const ckl_gemm_desc *d, bool outputs)
         if ((*x != 'c' || d->c) && (*x != 'x' || has_x) && !gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
             FAIL(CKL_UNSUPPORTED, "gemm sm90: ld%c=%" PRId64 " elements of %s are not a multiple of 16 bytes%s", *x,
                  gemm_matrix_of(d, *x).ld, ckl_dtype_name(gemm_matrix_of(d, *x).type),
-                 d->batch > 1 ? ", or the stride is not" : "");
+                 gemm_matrix_of(d, *x).count > 1 ? ", or the stride is not" : "");
     return CKL_OK;
 }
 
@@ -99,16 +99,33 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
         FAIL(CKL_UNSUPPORTED,
              "gemm sm90: gated products want a K-major B in tiles of 2x16 columns, without swap, split and "
              "clusters along M");
+    if (c->groups && !gemm_k_major(layout, 'a'))
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: rows of groups start anywhere, which TMA takes of a K-major A alone");
     if (c->prefetch && !k_major[0])
         FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is of K-major rows", c->prefetch);
     return CKL_OK;
 }
 
-/* Of all products, of a cluster each. */
+/* Scales of blocks: a K tile is one, all of it in one CTA, and tiles lie in squares or hold them whole. */
+static ckl_status admit_sm90_scales(const gemm_sm90_config *c)
+{
+    if (!gemm_has_block_scales(c->epilogue.scale_a))
+        return CKL_OK;
+    const int side = c->swap ? c->tile_m : c->tile_n;
+    if (c->split > 1 || c->pingpong)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: scales of blocks go without split and pingpong");
+    if (c->epilogue.scale_b == CKL_GEMM_SCALE_SQUARE && !c->swap && GEMM_BLOCK % side && side % GEMM_BLOCK)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: tiles of %d columns lie across squares of scales", side);
+    return CKL_OK;
+}
+
+/* Of all products, of a cluster each; of groups as many as there may be, for each ends inside a tile. */
 static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
-    int64_t columns = d->gated ? 2 * d->n : d->n, rows = c->swap ? columns : d->m, cols = c->swap ? d->m : columns;
-    return d->batch * ceil_div(rows, c->tile_m * c->cluster_m) * ceil_div(cols, c->tile_n * c->cluster_n);
+    const int64_t columns = d->gated ? 2 * d->n : d->n, side_m = c->tile_m * c->cluster_m,
+                  side_n = c->tile_n * c->cluster_n, side = c->swap ? side_n : side_m;
+    const int64_t along_m = d->groups ? d->m / side + min_i64(d->m, d->groups) : ceil_div(d->m, side);
+    return d->batch * along_m * ceil_div(columns, c->swap ? side_m : side_n);
 }
 
 ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, const void *config)
@@ -118,13 +135,17 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
     TRY(gemm_check_epilogue("sm90", d, &c->epilogue));
-    if (d->a == CKL_F32 && d->math != CKL_GEMM_TF32)
+    TRY(gemm_check_same_types("sm90", d));
+    if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone");
     if (d->a == CKL_I8 && c->split > 1)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: split=%d exchanges f32, sums of i8 are i32", c->split);
+    if (d->batch_invariant && c->split > 1)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: sums of split=%d are not those of batch_invariant=1", c->split);
     TRY(admit_sm90_tile(c));
     TRY(admit_sm90_cluster(c));
     TRY(admit_sm90_layout(c));
+    TRY(admit_sm90_scales(c));
     if (c->stages < 2 || c->buffers < 1)
         FAIL(CKL_INVALID, "gemm sm90: stages=%d must be at least 2 and buffers=%d at least 1", c->stages, c->buffers);
     int64_t need = gemm_sm90_shape_of(c).smem_bytes;
@@ -144,8 +165,10 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %" PRId64 " tiles are more than 32-bit numbers", tiles_of(d, c));
     if ((c->batched != 0) != (d->batch > 1))
         FAIL(CKL_INVALID, "gemm sm90: batched=%d with batch=%" PRId64, c->batched, d->batch);
-    if (c->prefetch < 0 || (c->prefetch && c->batched))
+    if (c->prefetch < 0 || (c->prefetch && (c->batched || c->groups)))
         FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is negative, or of a batch", c->prefetch);
+    if ((c->groups != 0) != (d->groups != 0) || c->groups < d->groups)
+        FAIL(CKL_INVALID, "gemm sm90: room for %d groups, not for groups=%" PRId64, c->groups, d->groups);
     TRY(check_row_alignment(d, c->ragged != GEMM_ALL_RAGGED));
     if (ceil_div(d->k, gemm_tile_k(d->a)) < c->split)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: k=%" PRId64 " has fewer tiles of %d than split=%d", d->k, gemm_tile_k(d->a),
@@ -165,7 +188,7 @@ static param_tensor matrix(const ckl_gemm_desc *d, char name, const void *pointe
     int64_t bytes = (int64_t)ckl_dtype_bytes(x.type), unit = TMA_ALIGNMENT / bytes;
     bool inside = x.rows > 1 && ((uintptr_t)pointer % SECTOR || x.ld * bytes % SECTOR);
     return (param_tensor){ .pointer = pointer,
-                           .size = { x.cols, x.rows, d->batch },
+                           .size = { x.cols, x.rows, x.count },
                            .stride = { 1, x.rows > 1 ? x.ld : round_up(x.cols, unit), x.stride },
                            .l2_promotion = inside ? 128 : 256 };
 }
@@ -207,10 +230,20 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .ldd = d->ldd,
         .d_batch = d->stride_d,
         .batch = (uint32_t)d->batch,
+        .offsets = x->offsets,
+        .groups = (uint32_t)d->groups,
     };
     int64_t clusters = min_i64(tiles_of(d, c), plan->kernels[0].clusters_resident);
     const plan_grid grid = { .x = clusters * c->cluster_m * c->cluster_n * c->split };
     return plan_launch(plan, 0, grid, &params, stream);
+}
+
+/* What sm90 itself, or behind other kernels, multiplies as it is. */
+static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
+{
+    if (((const ckl_gemm_desc *)desc)->math == CKL_GEMM_F32X3)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: operands of math=f32x3 are split first, by impl=f32x3");
+    return gemm_sm90_admit(desc, device, config);
 }
 
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -229,7 +262,7 @@ const implementation gemm_sm90_implementation = {
     .config = FIELD_TABLE(sm90_fields),
     .candidate = gemm_sm90_candidate,
     .cost = gemm_sm90_cost,
-    .admit = gemm_sm90_admit,
+    .admit = admit_sm90,
     .describe = gemm_sm90,
     .params = &gemm_pitched_param_list,
     .target = IR_SM90A,
@@ -264,7 +297,7 @@ static ckl_gemm_desc pitched_desc(const ckl_gemm_desc *d)
         if (!is_copied(d, matrices[i].name))
             continue;
         *matrices[i].ld = round_up(x.cols, GEMM_PITCH_BYTES / (int64_t)ckl_dtype_bytes(x.type));
-        *matrices[i].stride = d->batch > 1 ? x.rows * *matrices[i].ld : 0;
+        *matrices[i].stride = x.count > 1 ? x.rows * *matrices[i].ld : 0;
     }
     return even;
 }
@@ -274,7 +307,7 @@ static int64_t copy_bytes(const ckl_gemm_desc *d, char matrix)
 {
     const ckl_gemm_desc even = pitched_desc(d);
     const gemm_matrix x = gemm_matrix_of(&even, matrix);
-    return is_copied(d, matrix) ? d->batch * x.rows * x.ld * (int64_t)ckl_dtype_bytes(x.type) : 0;
+    return is_copied(d, matrix) ? x.count * x.rows * x.ld * (int64_t)ckl_dtype_bytes(x.type) : 0;
 }
 
 static bool candidate_pitched(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -294,11 +327,11 @@ static ckl_status admit_pitched(const void *desc, const ckl_device_info *device,
     const ckl_gemm_desc *d = desc, even = pitched_desc(d);
     if (copy_bytes(d, 'a') + copy_bytes(d, 'b') == 0)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: A and B lie as sm90 takes them already");
-    const bool f8 = d->a == CKL_E4M3 || d->a == CKL_E5M2; // which tiled does not take
-    if (!f8 && 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
+    if (!gemm_is_f8(d->a) && !d->batch_invariant && // which tiled does not take
+        2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save in a problem of %g products",
              (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
-    return gemm_sm90_admit(&even, device, config);
+    return admit_sm90(&even, device, config);
 }
 
 static int64_t workspace_pitched(const ckl_plan *plan)
@@ -321,8 +354,8 @@ static int64_t add_copy(gemm_pitched_params *p, int i, const ckl_gemm_desc *d, c
     p->copy_length[i] = x.cols;
     p->turned[i] = is_turned(d, matrix);
     if (p->turned[i])
-        return d->batch * ceil_div(x.rows, GEMM_TURN_TILE) * ceil_div(x.cols, GEMM_TURN_TILE);
-    return d->batch * ceil_div(x.rows, GEMM_REPITCH_ROWS) * ceil_div(ceil_div(x.cols, vector), GEMM_REPITCH_THREADS);
+        return x.count * ceil_div(x.rows, GEMM_TURN_TILE) * ceil_div(x.cols, GEMM_TURN_TILE);
+    return x.count * ceil_div(x.rows, GEMM_REPITCH_ROWS) * ceil_div(ceil_div(x.cols, vector), GEMM_REPITCH_THREADS);
 }
 
 /* Copies what is odd, and lets the args point to the copies. */

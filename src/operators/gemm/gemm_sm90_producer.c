@@ -29,8 +29,8 @@ static val mask_B(const sm90_kernel *k)
 /* What this CTA loads of an operand's stages: one of the equal parts of its rows, for the CTAs of a mask. */
 typedef struct operand_load {
     const tma_copy *tma;
-    tensor sX; // (ROWS,BK,STAGES)
-    bool k_major;
+    tensor sX;             // (ROWS,BK,STAGES)
+    bool k_major, several; // several matrices
     int rows;
     val part, mask;
 } operand_load;
@@ -43,10 +43,12 @@ static tensor half_of_B(const sm90_kernel *k, int half)
 
 static operand_load describe_load(const sm90_kernel *k, bool is_a)
 {
-    return is_a ? (operand_load){ &k->tmaA, k->sA, k->a_k_major, k->size.box_a, k->rank_n, mask_A(k) }
-                : (operand_load){ &k->tmaB,     k->epilogue.gated ? half_of_B(k, 0) : k->sB,
-                                  k->b_k_major, k->size.box_b,
-                                  k->rank_m,    mask_B(k) };
+    const bool several = gemm_sm90_has_several(k->cfg, is_a ? 'a' : 'b');
+    return is_a ? (operand_load){ &k->tmaA, k->sA, k->a_k_major, several, k->size.box_a, k->rank_n, mask_A(k) }
+                : (operand_load){ &k->tmaB,      k->epilogue.gated ? half_of_B(k, 0) : k->sB,
+                                  k->b_k_major,  several,
+                                  k->size.box_b, k->rank_m,
+                                  mask_B(k) };
 }
 
 /* Fills one stage of an operand whose tile begins at row `row`; one that is not K-major in boxes of a span of rows. */
@@ -56,7 +58,7 @@ static void load_operand(const sm90_kernel *k, const operand_load *o, const pipe
     tensor sX = slice(o->sX, _, _, at->stage);                                        // (ROWS,BK)
     tensor sPart = local_tile(sX, shape(o->rows, k->size.tile_k), coord(o->part, 0)); // (PART,BK)
     val full = pipeline_full_barrier(&k->ring, at);
-    int modes = k->cfg->batched == 1; // beyond rows and columns
+    int modes = o->several; // beyond rows and columns
     row = add(row, mul(o->part, imm(o->rows)));
     if (o->k_major) {
         tma_load_of(o->tma, sPart, row, depth, modes, &tile->batch, full, o->mask);

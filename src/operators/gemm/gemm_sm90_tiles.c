@@ -9,7 +9,7 @@ static int rows_of_consumer(const gemm_sm90_config *c)
 int gemm_sm90_accumulators(const gemm_sm90_config *c)
 {
     int sums = rows_of_consumer(c) * c->tile_n / WARPGROUP;
-    return c->epilogue.accumulation == CKL_GEMM_ACCURATE ? 2 * sums : sums;
+    return gemm_sm90_sums_twice(&c->epilogue) ? 2 * sums : sums;
 }
 
 /* As many CTAs of a split finish a tile as can have equal slices of whole 16 columns. */
@@ -78,7 +78,8 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
     int64_t barriers = 16 * (int64_t)c->stages + (c->epilogue.c ? 8 * (int64_t)c->consumers : 0) +
                        (gemm_is_backward(c->epilogue.activation) ? 8 * (int64_t)c->consumers : 0) +
                        (c->split > 1 ? 16 * (int64_t)c->consumers : 0);
-    s.smem_bytes = c->stages * s.stage_bytes + staging + vectors + parts + barriers;
+    int64_t groups = c->groups ? 2 * 4 * ((int64_t)c->groups + 1) : 0;
+    s.smem_bytes = c->stages * s.stage_bytes + staging + vectors + parts + groups + barriers;
     return s;
 }
 
@@ -106,11 +107,22 @@ bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand)
     return gemm_k_major(c->epilogue.layout, c->swap ? (operand == 'a' ? 'b' : 'a') : operand);
 }
 
-/* A box of an operand: rows of it, all of a K tile long, or a span of its rows or columns for each of K. */
-static tma_copy operand_tma(const sm90_kernel *k, val map, bool k_major, int box)
+ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand)
 {
-    int rank = k->cfg->batched == 1 ? 3 : 2, depth = k->size.tile_k; // slices of K are all of one matrix
-    return make_tma(map, k->epilogue.ab, rank, k_major ? box : depth, k_major ? depth : MN_SPAN, GEMM_TILE_BYTES);
+    return gemm_type_of(&c->epilogue, c->swap ? (operand == 'a' ? 'b' : 'a') : operand);
+}
+
+bool gemm_sm90_has_several(const gemm_sm90_config *c, char operand)
+{
+    return c->groups ? operand == (c->swap ? 'a' : 'b') : c->batched == 1; // slices of K are all of one matrix
+}
+
+/* A box of an operand: rows of it, all of a K tile long, or a span of its rows or columns for each of K. */
+static tma_copy operand_tma(const sm90_kernel *k, val map, char operand, bool k_major, int box)
+{
+    int rank = gemm_sm90_has_several(k->cfg, operand) ? 3 : 2, depth = k->size.tile_k;
+    return make_tma(map, gemm_sm90_type(k->cfg, operand), rank, k_major ? box : depth, k_major ? depth : MN_SPAN,
+                    GEMM_TILE_BYTES);
 }
 
 void gemm_sm90_parameters(sm90_kernel *k)
@@ -121,8 +133,8 @@ void gemm_sm90_parameters(sm90_kernel *k)
     k->p = params_of(gemm_sm90);
     k->a_k_major = gemm_sm90_k_major(k->cfg, 'a');
     k->b_k_major = gemm_sm90_k_major(k->cfg, 'b');
-    k->tmaA = operand_tma(k, k->p.A, k->a_k_major, s->box_a);
-    k->tmaB = operand_tma(k, k->p.B, k->b_k_major, s->box_b);
+    k->tmaA = operand_tma(k, k->p.A, 'a', k->a_k_major, s->box_a);
+    k->tmaB = operand_tma(k, k->p.B, 'b', k->b_k_major, s->box_b);
     if (k->cfg->ragged != GEMM_ALL_RAGGED)
         k->tmaD = make_tma(k->p.D, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
     if (k->epilogue.c && k->cfg->ragged != GEMM_ALL_RAGGED)
@@ -143,9 +155,10 @@ static layout tiles_layout(ckl_dtype dtype, int rows, int cols, int span, int co
 }
 
 /* (ROWS,BK,STAGES), for wgmma: rows of a K tile, or spans of MN_SPAN rows for each of K, one span after the other. */
-static tensor operand_ring(const sm90_kernel *k, const char *name, int rows, bool k_major)
+static tensor operand_ring(const sm90_kernel *k, char operand, int rows, bool k_major)
 {
-    ckl_dtype ab = k->epilogue.ab;
+    const char *name = operand == 'a' ? "A" : "B";
+    ckl_dtype ab = gemm_sm90_type(k->cfg, operand);
     int depth = k->size.tile_k, stages = k->cfg->stages;
     if (k_major)
         return slice(smem_tensor(name, ab, tiles_layout(ab, rows, depth, GEMM_TILE_BYTES, stages, 1), 1024), _, _, _,
@@ -169,8 +182,8 @@ void gemm_sm90_memory(sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
     const gemm_sm90_shape *s = &k->size;
-    k->sA = operand_ring(k, "A", cfg->tile_m, k->a_k_major); // (BM,BK,STAGES)
-    k->sB = operand_ring(k, "B", cfg->tile_n, k->b_k_major); // (BN,BK,STAGES)
+    k->sA = operand_ring(k, 'a', cfg->tile_m, k->a_k_major); // (BM,BK,STAGES)
+    k->sB = operand_ring(k, 'b', cfg->tile_n, k->b_k_major); // (BN,BK,STAGES)
     k->sD = smem_tensor("D", k->epilogue.d,
                         tiles_layout(k->epilogue.d, s->d_rows, s->d_cols, s->d_swizzle, cfg->buffers, cfg->consumers),
                         1024);
@@ -182,6 +195,10 @@ void gemm_sm90_memory(sm90_kernel *k)
             k->sVectors[v] = smem_tensor(names[v], F32, compact(shape(s->vectors[v], cfg->consumers)), 16);
     if (cfg->split > 1)
         describe_parts(k);
+    if (cfg->groups) {
+        k->sFirst = smem_tensor("first rows", I32, compact(leaf(cfg->groups + 1)), 4); // (GROUPS+1)
+        k->sTiles = smem_tensor("tiles", I32, compact(leaf(cfg->groups + 1)), 4);      // (GROUPS+1)
+    }
     int consumers = cfg->pingpong ? 1 : cfg->consumers; // that use a stage
     k->ring = make_pipeline("ring", cfg->stages, 1, consumers * (cfg->cluster_m + cfg->cluster_n - 1));
     if (k->epilogue.c)
@@ -203,7 +220,14 @@ tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
         tile = rem(tile, k->tiles.count);
     }
     tile_at(&k->tiles, tile, &row, &col);
+    if (k->cfg->groups)
+        at.batch = gemm_sm90_find_group(k, k->cfg->swap ? &col : &row);
     at.row = mul(add(mul(row, imm(k->cfg->cluster_m)), k->rank_m), imm(k->cfg->tile_m));
     at.col = mul(add(mul(col, imm(k->cfg->cluster_n)), k->rank_n), imm(k->size.tile_n));
+    if (k->cfg->groups) {
+        val *along = k->cfg->swap ? &at.col : &at.row;
+        *along = add(*along, convert(U32, at(k->sFirst, at.batch)));
+        at.end = convert(U32, at(k->sFirst, add(at.batch, imm(1))));
+    }
     return at;
 }

@@ -39,7 +39,8 @@ gemm_sm90_config gemm_splitk_products(const gemm_splitk_config *c)
 {
     gemm_sm90_config products = c->products;
     const gemm_epilogue *e = &c->products.epilogue;
-    products.epilogue = (gemm_epilogue){ .ab = e->ab, .math = e->math, .accumulation = e->accumulation, .d = CKL_F32 };
+    products.epilogue =
+        (gemm_epilogue){ .ab = e->ab, .b = e->b, .math = e->math, .accumulation = e->accumulation, .d = CKL_F32 };
     return products;
 }
 
@@ -68,7 +69,7 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
     p->cluster_n = t->cluster_n;
     p->batched = GEMM_SLICES_OF_K;
     p->ragged = d->n * (int64_t)sizeof(float) % TMA_ALIGNMENT != 0;
-    p->epilogue = (gemm_epilogue){ .ab = d->a, .accumulation = (choice)d->accumulation, .d = CKL_F32 };
+    p->epilogue = (gemm_epilogue){ .ab = d->a, .b = d->b, .accumulation = (choice)d->accumulation, .d = CKL_F32 };
     gemm_sm90_fit_memory(p, ceil_div(d->k, gemm_tile_k(d->a)), device);
     p->epilogue = gemm_epilogue_of(d);
     return true;
@@ -117,8 +118,14 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
         d->device_scalars || d->preactivation || gemm_is_backward((choice)d->activation))
         FAIL(CKL_UNSUPPORTED,
              "gemm splitk: slices are of K-major A and B, with alpha, C, a bias of columns and an activation");
+    if (d->math == CKL_GEMM_F32X3)
+        FAIL(CKL_UNSUPPORTED, "gemm splitk: operands of math=f32x3 are split first, by impl=f32x3");
     if (d->a == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: f32 is added, sums of i8 are i32");
+    if (d->batch_invariant)
+        FAIL(CKL_UNSUPPORTED, "gemm splitk: sums of slices are not those of batch_invariant=1");
+    if (d->groups)
+        FAIL(CKL_UNSUPPORTED, "gemm splitk: slices are of one product, not of groups=%" PRId64, d->groups);
     if (d->batch > 1)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: batch=%" PRId64 " products have tiles enough", d->batch);
     if (c->slices == 1 || c->slices < 0 || c->slices > GEMM_SPLITK_SLICES_MAX)

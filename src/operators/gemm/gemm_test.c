@@ -8,7 +8,7 @@
 #include "base/math.h"
 #include "operators/gemm/gemm_config.h"
 
-enum { A, B, C, BIAS, D, SCALE_A, SCALE_B, SCALE_D, DEVICE_ALPHA, DEVICE_BETA, X, ALPHA, BETA, OPERANDS };
+enum { A, B, C, BIAS, D, SCALE_A, SCALE_B, SCALE_D, DEVICE_ALPHA, DEVICE_BETA, X, OFFSETS, ALPHA, BETA, OPERANDS };
 
 enum { OUTPUT_X = 1 }; // behind D
 
@@ -20,6 +20,9 @@ static int operands(const void *problem, operand *all)
     all[C].hard_max = all[BIAS].hard_max = 0x1p120;
     for (int i = SCALE_A; i <= DEVICE_BETA; i++)
         all[i].hard_max = 4;
+    all[OFFSETS] = operand_range(all[OFFSETS], 0, (double)p->desc.m);
+    all[OFFSETS].rising = p->desc.m;
+    all[OFFSETS].given = *p->sizes ? p->offsets : NULL;
     if (!p->desc.device_scalars) {
         all[ALPHA] = operand_number("alpha", &p->alpha);
         all[BETA] = operand_number("beta", &p->beta);
@@ -103,13 +106,60 @@ static void products(const double *a, const double *b, int64_t k, double smalles
     *magnitude = ((t[0] + t[4]) + (t[2] + t[6])) + ((t[1] + t[5]) + (t[3] + t[7]));
 }
 
-/* Row i of A, or column i of B, of a product of the batch: k of them. */
+/* The scale of row i of A, of so many, or of column i of B, for a block of K. */
+static double block_scale(const ckl_gemm_desc *d, ckl_gemm_scale how, const void *scales, int64_t first, int64_t i,
+                          int64_t extent, int64_t block)
+{
+    const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
+    if (!gemm_has_block_scales((choice)how))
+        return 1;
+    return dtype_read(gemm_has_weights(d) ? d->a : CKL_F32, scales,
+                      first + (how == CKL_GEMM_SCALE_BLOCK ? block * extent + i : i / GEMM_BLOCK * blocks + block));
+}
+
+/* Of a group's. */
+static int64_t first_scale_of_B(const ckl_gemm_desc *d, int64_t group)
+{
+    const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
+    const int64_t lines = d->scale_b == CKL_GEMM_SCALE_SQUARE ? ceil_div(d->n, GEMM_BLOCK) : d->n;
+    return group * lines * blocks;
+}
+
+/* The sum of products of row at[1] and column at[2], each block of K scaled. */
+static void scaled_products(const ckl_gemm_desc *d, void *const *host, const double *a, const double *b,
+                            double smallest, const int64_t at[4], double *sum, double *magnitude)
+{
+    *sum = *magnitude = 0;
+    for (int64_t block = 0; block * GEMM_BLOCK < d->k; block++) {
+        const int64_t first = block * GEMM_BLOCK;
+        double s, t;
+        products(a + first, b + first, min_i64(GEMM_BLOCK, d->k - first), smallest, &s, &t);
+        double scale = block_scale(d, d->scale_a, host[SCALE_A], 0, at[1], d->m, block) *
+                       block_scale(d, d->scale_b, host[SCALE_B], first_scale_of_B(d, at[3]), at[2], d->n, block);
+        *sum += s * scale;
+        *magnitude += t * fabs(scale);
+    }
+}
+
+/* The group of row i. */
+static int64_t group_of(const ckl_gemm_desc *d, const int32_t *offsets, int64_t i)
+{
+    int64_t group = 0;
+    while (group + 1 < d->groups && offsets[group + 1] <= i)
+        group++;
+    return group;
+}
+
+/* Row i of A, or column i of B, of a product of the batch, or of a group: k of them. */
 static void read_factors(const ckl_gemm_desc *d, char matrix, const void *array, int64_t product, int64_t i,
                          double *out)
 {
     const gemm_matrix x = gemm_matrix_of(d, matrix);
     const int64_t start = product * x.stride;
-    if (gemm_k_major((choice)d->layout, matrix))
+    if (x.type == CKL_U8) // two numbers a byte
+        for (int64_t l = 0; l < d->k; l++)
+            out[l] = (((const uint8_t *)array)[start + i * x.ld + l / 2] >> l % 2 * 4 & 15) - GEMM_NIBBLE_ZERO;
+    else if (gemm_k_major((choice)d->layout, matrix))
         dtype_read_run(x.type, array, start + i * x.ld, d->k, out);
     else
         for (int64_t l = 0; l < d->k; l++)
@@ -118,20 +168,23 @@ static void read_factors(const ckl_gemm_desc *d, char matrix, const void *array,
 
 static double scalar(ckl_gemm_scale how, const void *array, int64_t i)
 {
+    if (gemm_has_block_scales((choice)how))
+        return 1; // they are in the sums
     return how == CKL_GEMM_SCALE_NONE ? 1 : dtype_read(CKL_F32, array, how == CKL_GEMM_SCALE_ROW ? i : 0);
 }
 
-/* G and its magnitude of a sum of products, of element (row,j) of a product of the batch. */
-static void finish(const gemm_problem *p, void *const *host, const int64_t at[3], double *sum, double *magnitude)
+/* G and its magnitude of a sum of products, of element (row,j) of a product of the batch; at[3] is the group. */
+static void finish(const gemm_problem *p, void *const *host, const int64_t at[4], double *sum, double *magnitude)
 {
     const ckl_gemm_desc *d = &p->desc;
     const bool device = d->device_scalars;
+    const int64_t in_group = at[3] * d->n + at[2];
     double alpha = device ? dtype_read(CKL_F32, host[DEVICE_ALPHA], 0) : p->alpha;
     double beta = !p->c ? 0 : device ? dtype_read(CKL_F32, host[DEVICE_BETA], 0) : p->beta;
-    double scale = alpha * scalar(d->scale_a, host[SCALE_A], at[1]) * scalar(d->scale_b, host[SCALE_B], at[2]);
+    double scale = alpha * scalar(d->scale_a, host[SCALE_A], at[1]) * scalar(d->scale_b, host[SCALE_B], in_group);
     int64_t in_c = at[0] * d->stride_c + at[1] * d->ldc + at[2];
     double added = beta != 0 ? beta * dtype_read(d->d, host[C], in_c) : 0;
-    double bias = d->bias ? dtype_read(d->d, host[BIAS], d->bias_along == CKL_GEMM_ALONG_M ? at[1] : at[2]) : 0;
+    double bias = d->bias ? dtype_read(d->d, host[BIAS], d->bias_along == CKL_GEMM_ALONG_M ? at[1] : in_group) : 0;
     *sum = *sum * scale + added + bias;
     *magnitude = *magnitude * fabs(scale) + fabs(added) + fabs(bias);
 }
@@ -166,17 +219,21 @@ static void reference(const void *problem, void *const *host, reference_slice ou
     const ckl_gemm_desc *d = &p->desc;
     const bool rests = d->math == CKL_GEMM_F32X3; // which lose bits where they are subnormal
     const double smallest = dtype_tiny(d->a) / dtype_epsilon(d->a) * (rests ? 0x1p16 : 1);
+    const int64_t product = out.row / d->m, row = out.row % d->m;
+    const int64_t group = d->groups ? group_of(d, host[OFFSETS], row) : 0;
     double *a = calloc((size_t)(2 * (d->k + LANES)), sizeof *a), *b = a + d->k + LANES;
     if (!a)
         abort();
-    const int64_t product = out.row / d->m, row = out.row % d->m;
     read_factors(d, 'a', host[A], product, row, a);
     for (int64_t j = 0; j < d->n; j++) {
         double sum[2], magnitude[2]; // gated: those of column j + n as well
         for (int half = 0; half < (d->gated ? 2 : 1); half++) {
-            read_factors(d, 'b', host[B], product, j + half * d->n, b);
-            products(a, b, d->k, smallest, &sum[half], &magnitude[half]);
-            finish(p, host, (int64_t[]){ product, row, j }, &sum[half], &magnitude[half]);
+            read_factors(d, 'b', host[B], d->groups ? group : product, j + half * d->n, b);
+            if (gemm_has_block_scales((choice)d->scale_b))
+                scaled_products(d, host, a, b, smallest, (int64_t[]){ product, row, j, group }, sum, magnitude);
+            else
+                products(a, b, d->k, smallest, &sum[half], &magnitude[half]);
+            finish(p, host, (int64_t[]){ product, row, j, group }, &sum[half], &magnitude[half]);
         }
         out.value[j] = sum[0];
         out.magnitude[j] = magnitude[0] + (rests ? (double)d->k * 0x1p-104 : 0);
@@ -207,7 +264,7 @@ static double approximation(const void *problem)
                  d->activation == CKL_ACTIVATION_DRELU;
     double gelu = exact ? 0 : 0x1p-16;
     double steps = ceil((double)(d->accumulation ? min_i64(d->k, 128) : d->k) / 32);
-    double cuts = d->a == CKL_E4M3 || d->a == CKL_E5M2 ? 34 * steps * 0x1p-13 : 0;
+    double cuts = gemm_is_f8(d->a) ? 34 * steps * 0x1p-13 : 0;
     double rests = d->math == CKL_GEMM_TF32 ? 0x1p-9 : d->math == CKL_GEMM_F32X3 ? 0x1p-20 : 0;
     return gelu + cuts + rests;
 }
@@ -273,8 +330,26 @@ static const char *const cases[] = {
     "m=65 n=33 k=17 a=f32                                      # true f32: no tensor cores",
     "m=130 n=70 k=66 a=f32 bias=1 activation=relu              # 8 bytes at a time",
     "m=70 n=131 k=132 a=f32 c=1 beta=1 ldc=133 alpha=-1 fill=hard",
-    "m=129 n=140 k=40 a=f32 impl=tiled config='tile_m=128 tile_n=128 stages=4'",
-    "batch=3 m=20 n=33 k=21 a=f32 impl=tiled config='tile_m=64 tile_n=128'",
+    "batch=3 m=20 n=33 k=21 a=f32 impl=fma config='registers=0'",
+    "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 ctas=2' # tiles of four",
+    "m=140 n=148 k=19 layout=tn a=f32 impl=fma                 # four rows a copy",
+    "m=300 n=146 k=50 layout=tn a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=16 ctas=2 depth=16 "
+    "stages=3' # two",
+    "m=140 n=146 k=19 layout=tt a=f32 impl=fma fill=hard",
+    "batch=3 m=20 n=33 k=21 layout=nn a=f32 impl=fma",
+    "m=6 n=5 k=0 a=f32 beta=1 layout=tt impl=fma",
+    "m=70 n=33 k=40 gated=1 activation=gelu a=f32 scale_d=1 scale_a=row impl=fma",
+    "m=70 n=36 k=41 gated=1 activation=gelu a=f32 layout=tn impl=fma",
+    "m=140 n=260 k=44 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 ctas=2' # vectors of K",
+    "m=70 n=100 k=44 layout=nn a=f32 impl=fma",
+    "m=70 n=35 k=41 gated=1 a=f32 layout=nn impl=fma",
+    "m=70 n=36 k=22 activation=dgelu_erf a=f32 beta=1 bias=1 scale_a=row scale_b=row impl=fma",
+    "m=70 n=36 k=22 preactivation=1 activation=gelu bias=1 bias_along=m a=f32 beta=1 impl=fma",
+    "m=220 n=210 k=260 a=f32 math=f32x3 impl=f32x3             # three products of tf32, by wgmma",
+    "m=130 n=200 k=420 layout=tn a=f32 math=f32x3 impl=f32x3 config='tile_m=128 tile_n=128 consumers=2 cluster_m=1 "
+    "cluster_n=1 swap=0 stages=5'",
+    "batch=2 m=130 n=201 k=211 layout=nn a=f32 math=f32x3 impl=f32x3",
+    "m=300 n=200 k=180 layout=tt a=f32 math=f32x3 beta=0.5 alpha=-2 fill=hard impl=f32x3",
     "m=65 n=40 k=50 a=f32 math=tf32 impl=tiled                 # tensor cores of sm_80",
     "m=65 n=40 k=50 a=f32 math=f32x3                           # three of them",
     "m=40 n=65 k=80 a=i8 d=f32 impl=tiled",
@@ -378,7 +453,7 @@ static const char *const cases[] = {
     "m=6 n=5 k=0 a=f32 beta=1 layout=tt",
     "m=40 n=48 k=40 gated=1 activation=silu impl=naive",
     "m=70 n=72 k=41 gated=1 activation=silu layout=nn impl=tiled",
-    "m=70 n=33 k=40 gated=1 activation=gelu a=f32 scale_d=1 scale_a=row impl=tiled",
+    "m=70 n=33 k=40 gated=1 activation=gelu a=f32 math=tf32 scale_d=1 scale_a=row impl=tiled",
     "m=140 n=136 k=136 gated=1 activation=silu scale_a=row impl=sm90 config='tile_m=128 tile_n=128 consumers=2 "
     "pingpong=1 "
     "stages=3 cluster_m=1 cluster_n=1'",
@@ -413,6 +488,67 @@ static const char *const cases[] = {
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "batch=2 m=140 n=130 k=300 lda=301 impl=pitched            # matrices that start anywhere",
     "batch=3 m=9 n=11 k=13 impl=naive",
+    "m=300 n=136 k=72 groups=5                                 # rows dealt out to five B",
+    "m=300 n=136 k=72 sizes=0,1,0,64,200,35,0 a=bf16 beta=1 bias=1 activation=gelu # groups of none and of one",
+    "m=200 n=72 k=40 sizes=200,0,0",
+    "m=80 n=136 k=72 groups=130 impl=sm90                      # most of one row or none",
+    "m=37 n=33 k=21 sizes=3,0,20,1,13 bias=1 scale_a=row scale_b=row layout=tn impl=naive",
+    "m=36 n=33 k=21 sizes=3,0,20,1,12 gated=1 activation=silu a=e4m3 scale_a=row impl=naive",
+    "m=37 n=33 k=21 sizes=3,0,20,1,13 bias=1 bias_along=m preactivation=1 activation=relu impl=tiled",
+    "m=180 n=50 k=70 sizes=3,0,120,1,56 bias=1 scale_b=row a=f32 beta=1 layout=tt impl=fma",
+    "m=180 n=50 k=70 sizes=65,115 gated=1 activation=silu impl=tiled config='tile_m=64 tile_n=64'",
+    "m=460 n=136 k=200 sizes=70,0,127,1,129,133 c=1 beta=1 bias=1 scale_a=row scale_b=row activation=silu impl=sm90 "
+    "config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
+    "m=460 n=136 k=200 sizes=70,0,127,1,129,133 preactivation=1 bias=1 bias_along=m activation=gelu d=f32 impl=sm90 "
+    "config='tile_m=128 tile_n=64 stages=3 consumers=2 pingpong=0 cluster_m=2 cluster_n=1'",
+    "m=464 n=264 k=200 sizes=70,0,127,1,129,137 activation=dgelu layout=nn impl=sm90 config='tile_m=64 tile_n=128 "
+    "stages=4 consumers=1 pingpong=0 cluster_m=1 cluster_n=1' # N-major B",
+    "m=460 n=264 k=200 sizes=70,0,127,1,129,133 layout=nn impl=sm90 config='tile_m=256 tile_n=128 stages=3 consumers=2 "
+    "pingpong=0 cluster_m=1 cluster_n=2'",
+    "m=100 n=200 k=200 sizes=1,0,17,40,3,0,39 beta=1 bias=1 scale_a=row scale_b=row impl=sm90 config='tile_m=64 "
+    "tile_n=32 stages=3 consumers=1 swap=1 pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=300 n=300 k=136 sizes=1,0,170,40,50,0,39 bias=1 preactivation=1 activation=relu impl=sm90 config='tile_m=256 "
+    "tile_n=96 stages=3 consumers=2 swap=1 pingpong=0 cluster_m=1 cluster_n=1 buffers=2' # rows of the last boxes in "
+    "none",
+    "m=1100 n=1024 k=72 sizes=70,300,0,1,129,600 impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=2 pingpong=1 "
+    "cluster_m=1 cluster_n=1' # several tiles a consumer",
+    "m=1100 n=768 k=72 sizes=70,300,0,1,129,600 beta=1 bias=1 impl=sm90 config='tile_m=128 tile_n=96 stages=3 "
+    "consumers=2 "
+    "pingpong=0 cluster_m=1 cluster_n=1 buffers=2' # and a CTA, some with an odd number of boxes",
+    "m=70 n=104 k=520 sizes=33,0,1,36 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 split=2 "
+    "pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=140 n=133 k=72 sizes=33,0,1,106 gated=1 activation=gelu_erf impl=sm90 # ends of rows by elements",
+    "m=140 n=133 k=72 sizes=33,0,1,106 ldd=135 beta=1 c=1 impl=sm90 # all by elements",
+    "m=160 n=133 k=131 sizes=33,0,1,106,20 a=e4m3 d=f32 fill=hard # copies of A and of all B",
+    "m=300 n=136 k=144 a=i8 d=f16 groups=3 scale_a=row scale_b=row",
+    "m=40 n=72 k=1024 batch_invariant=1",
+    "m=1 n=72 k=256 b=u8 scale_b=block                         # weights of 4 bits",
+    "m=5 n=136 k=1056 a=bf16 b=u8 scale_b=block bias=1 activation=silu # the last block of K is a quarter",
+    "m=16 n=80 k=1056 a=bf16 b=i8 scale_b=row beta=1 d=f32",
+    "m=9 n=200 k=2320 b=i8 scale_b=block fill=hard",
+    "m=33 n=72 k=672 b=u8 lda=680 ldb=352 ldd=75 impl=weights config='rows=32 columns=16 warps=4 stages=3'",
+    "m=7 n=70 k=672 a=bf16 b=i8 impl=weights config='rows=16 columns=8 warps=8 stages=2'",
+    "m=40 n=72 k=672 b=u8 scale_b=block sizes=0,17,3,0,1,19 bias=1 beta=1 # of experts",
+    "m=40 n=72 k=288 a=bf16 b=i8 scale_b=row groups=300",
+    "m=40 n=72 k=288 a=bf16 b=u8 scale_b=block groups=3 impl=naive",
+    "m=7 n=70 k=38 a=bf16 b=u8 scale_b=block lda=39           # rows that start anywhere",
+    "m=7 n=70 k=39 b=i8 scale_b=row",
+    "m=96 n=272 k=160 a=e5m2 b=e4m3 d=f32 beta=1 alpha=0.25    # mixed types",
+    "m=20 n=272 k=272 a=e4m3 b=e5m2 d=f16                      # and of D^T",
+    "m=130 n=144 k=400 a=e4m3 scale_a=block scale_b=square bias=1",
+    "m=130 n=144 k=400 a=e4m3 b=e5m2 scale_a=block scale_b=block activation=gelu",
+    "m=9 n=11 k=300 a=e5m2 b=e4m3 scale_a=block scale_b=square fill=hard # rows of odd bytes are copied",
+    "m=300 n=400 k=400 a=e4m3 scale_a=block scale_b=square sizes=33,0,1,266",
+    "m=36 n=400 k=400 a=e4m3 b=e5m2 scale_a=block scale_b=square sizes=33,0,1,2",
+    "m=36 n=400 k=400 a=e4m3 scale_a=block scale_b=block groups=3",
+    "m=256 n=384 k=640 a=e4m3 scale_a=block scale_b=square c=1 beta=1 impl=sm90 config='tile_m=128 tile_n=128 "
+    "consumers=2 "
+    "pingpong=0 cluster_m=2 cluster_n=1 stages=3'",
+    "m=300 n=256 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=64 consumers=1 "
+    "pingpong=0 "
+    "cluster_m=1 cluster_n=1 stages=3 swap=0' # two blocks of rows a consumer",
+    "m=100 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=112 consumers=2 swap=1 "
+    "pingpong=0 cluster_m=1 cluster_n=1 stages=3'",
     NULL,
 };
 
@@ -436,6 +572,27 @@ static const test_reject rejects[] = {
     { "n=100 ldd=99", CKL_INVALID, "gemm: ldd=99 is smaller than n=100" },
     { "n=100 ldc=100", CKL_INVALID, "gemm: ldc=100 is not part of a problem without C" },
     { "m=2^40 n=2^40 k=1", CKL_INVALID, "gemm: d of 1099511627776x1099511627776 elements" },
+    { "b=u8 k=255", CKL_INVALID, "gemm: k=255 is odd, b=u8 has two numbers a byte" },
+    { "b=i8 layout=nn", CKL_INVALID, "gemm: b=i8 of a=f16 is K-major, without gated, scale_a, squares and batch" },
+    { "b=u8 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: b=u8 is not multiplied by a=f16" },
+    { "b=u8 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: b=u8 is not multiplied by a=f16" },
+    { "a=f32 b=u8", CKL_INVALID, "gemm: b=u8 is none of f32" },
+    { "impl=weights", CKL_UNSUPPORTED, "gemm weights: b=f16 is neither i8 nor u8 beside an A of 16 bits" },
+    { "b=u8 k=250 impl=weights", CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=250, are not whole 16 bytes" },
+    { "b=u8 impl=weights config='stages=40'", CKL_UNSUPPORTED, "gemm weights: 40 stages need" },
+    { "b=u8 impl=weights config='rows=24'", CKL_INVALID, "gemm weights: 24x16 is not 16, 32, 48 or 64 rows of B" },
+    { "b=u8 impl=weights config='warps=17'", CKL_INVALID, "gemm weights: warps=17 is not in 1..16" },
+    { "a=e4m3 scale_a=block", CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square" },
+    { "a=e4m3 scale_a=row scale_b=square", CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square" },
+    { "scale_a=block scale_b=block", CKL_INVALID, "gemm: scales of blocks are of 8-bit floats, not of f16" },
+    { "a=e4m3 scale_a=block scale_b=block batch=2", CKL_INVALID,
+      "gemm: scales of blocks go without gated=1 and batch=2" },
+    { "a=e4m3 scale_a=block scale_b=block impl=sm90 config='split=2 pingpong=0 cluster_m=1 cluster_n=1'",
+      CKL_UNSUPPORTED, "gemm sm90: scales of blocks go without split and pingpong" },
+    { "a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=64 tile_n=96 consumers=1 pingpong=0 cluster_m=1 "
+      "cluster_n=1 swap=0'",
+      CKL_UNSUPPORTED, "gemm sm90: tiles of 96 columns lie across squares of scales" },
+    { "a=e4m3 b=f16", CKL_INVALID, "gemm: b=f16 is none of e4m3" },
     { "a=f16 b=bf16", CKL_INVALID, "gemm: b=bf16 is none of f16" },
     { "a=i16", CKL_INVALID, "gemm: a=i16 is none of f16, bf16, f32" },
     { "a=e4m3 d=i8", CKL_INVALID, "gemm: d=i8 is none of f16, bf16, f32" },
@@ -444,6 +601,27 @@ static const test_reject rejects[] = {
     { "math=f32x3", CKL_INVALID, "gemm: math=f32x3 is of a=f32, not of f16" },
     { "math=tf32", CKL_INVALID, "gemm: math=tf32 is of a=f32, not of f16" },
     { "a=f32 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone" },
+    { "a=f32 math=f32x3 impl=sm90", CKL_UNSUPPORTED,
+      "gemm sm90: operands of math=f32x3 are split first, by impl=f32x3" },
+    { "a=f32 math=f32x3 impl=splitk", CKL_UNSUPPORTED,
+      "gemm splitk: operands of math=f32x3 are split first, by impl=f32x3" },
+    { "a=f32 impl=f32x3", CKL_UNSUPPORTED, "gemm f32x3: products are three of tf32 with math=f32x3 alone" },
+    { "m=64 a=f32 math=f32x3 impl=f32x3", CKL_UNSUPPORTED, "gemm f32x3: splitting operands costs more than it saves" },
+    { "k=257 a=f32 math=f32x3 impl=f32x3 config='vec=4'", CKL_INVALID, "gemm f32x3: vec=4 is not 1, or rows of A" },
+    { "a=f32 math=f32x3 impl=f32x3 config='pingpong=1'", CKL_INVALID, "gemm f32x3: numbers and rests come in pairs" },
+    { "impl=fma", CKL_UNSUPPORTED, "gemm fma: a=f32 with math=f32 alone" },
+    { "a=f32 impl=fma config='block_m=6'", CKL_INVALID, "gemm fma: block 6x4 must be multiples of 4" },
+    { "a=f32 impl=fma config='tile_m=48'", CKL_INVALID, "gemm fma: tile 48x64 is not whole warps of 4x8 blocks" },
+    { "a=f32 impl=fma config='stages=1'", CKL_INVALID, "gemm fma: stages=1 is not in 2..8" },
+    { "a=f32 impl=fma config='vec=3'", CKL_INVALID, "gemm fma: vec=3 is none of 1, 2, 4" },
+    { "a=f32 impl=fma config='ctas=32'", CKL_INVALID, "gemm fma: ctas=32 of 128 threads" },
+    { "a=f32 impl=fma config='depth=6'", CKL_INVALID, "gemm fma: 128 threads do not share out stages of 6" },
+    { "a=f32 n=255 layout=nn impl=fma config='vec=4'", CKL_UNSUPPORTED,
+      "gemm fma: rows of A and B start at multiples of 1 elements, vec=4 wants more" },
+    { "a=f32 k=255 impl=fma config='registers=1'", CKL_UNSUPPORTED, "gemm fma: K-major rows of A or B are not whole" },
+    { "a=f32 n=255 impl=fma config='whole=1'", CKL_UNSUPPORTED, "gemm fma: rows of C, D or X are not whole vectors" },
+    { "a=f32 impl=fma config='stages=8 depth=32 tile_m=256 tile_n=256 block_m=16 block_n=8 ctas=1'", CKL_UNSUPPORTED,
+      "gemm fma: 8 stages need" },
     { "a=e4m3 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: a=e4m3 is none of f16, bf16, f32, i8" },
     { "k=100 m=50 layout=tn lda=49", CKL_INVALID, "gemm: lda=49 is smaller than m=50" },
     { "k=100 n=50 layout=nn ldb=49", CKL_INVALID, "gemm: ldb=49 is smaller than n=50" },
@@ -456,10 +634,27 @@ static const test_reject rejects[] = {
     { "k=66 impl=tiled config='vec=4'", CKL_UNSUPPORTED,
       "gemm tiled: rows of A and B start at multiples of 2 elements, vec=4 wants more" },
     { "impl=tiled config='vec=3'", CKL_INVALID, "gemm tiled: vec=3 is neither 1 nor" },
-    { "a=f32 impl=tiled config='stages=2'", CKL_INVALID, "gemm tiled: stages=2 is not in 3..8" },
+    { "a=f32 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: tensor cores round f32; impl=fma multiplies it as it is" },
+    { "impl=tiled config='stages=9'", CKL_INVALID, "gemm tiled: stages=9 is not in 2..8" },
     { "impl=pitched", CKL_UNSUPPORTED, "gemm pitched: A and B lie as sm90 takes them already" },
     { "k=65 impl=pitched", CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save" },
     { "batch=-1", CKL_INVALID, "gemm: batch=-1 is negative" },
+    { "groups=-1", CKL_INVALID, "gemm: groups=-1 is negative" },
+    { "batch_invariant=1 k=1024 impl=splitk", CKL_UNSUPPORTED,
+      "gemm splitk: sums of slices are not those of batch_invariant=1" },
+    { "batch_invariant=1 impl=sm90 config='split=2 cluster_m=1'", CKL_UNSUPPORTED,
+      "gemm sm90: sums of split=2 are not those of batch_invariant=1" },
+    { "groups=2 batch=3", CKL_INVALID, "gemm: batch=3 is not part of a problem of groups" },
+    { "groups=2 m=2^31", CKL_INVALID, "gemm: groups=2 or m=2147483648 is beyond the 32 bits of offsets" },
+    { "sizes=100,157", CKL_INVALID, "gemm: sizes=100,157 add up to 257 rows, not to m=256" },
+    { "sizes=100,x", CKL_INVALID, "gemm: sizes=100,x is not a list of up to 1024 numbers of rows" },
+    { "groups=2 k=1024 impl=splitk", CKL_UNSUPPORTED, "gemm splitk: slices are of one product, not of groups=2" },
+    { "groups=2 layout=tn impl=sm90 config='tile_n=128'", CKL_UNSUPPORTED,
+      "gemm sm90: rows of groups start anywhere, which TMA takes of a K-major A alone" },
+    { "groups=2 impl=sm90 config='groups=0'", CKL_INVALID, "gemm sm90: room for 0 groups, not for groups=2" },
+    { "impl=sm90 config='groups=32'", CKL_INVALID, "gemm sm90: room for 32 groups, not for groups=0" },
+    { "groups=2 impl=tiled config='grouped=0'", CKL_INVALID, "gemm tiled: grouped=0 with groups=2" },
+    { "groups=2 impl=sm90 config='prefetch=8'", CKL_INVALID, "gemm sm90: prefetch=8 is negative, or of a batch" },
     { "stride_a=64", CKL_INVALID, "gemm: stride_a=64 is not part of a problem of one product" },
     { "batch=2 stride_c=65536", CKL_INVALID, "gemm: stride_c=65536 is not part of a problem without C" },
     { "batch=2 m=8 n=16 ldd=24 stride_d=16", CKL_INVALID,

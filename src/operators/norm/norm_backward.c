@@ -304,6 +304,7 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
     make_variables(&r);
     const bool sums = cfg->affine && !cfg->tiled;
     spans s = spans_of(&r);
+    grid_wait(); // what is above overlaps the end of the kernel before
     for (int i = 0; i < s.count && sums; i++) {
         s.of[i].rGamma = load_gamma(&s.of[i], &s.of[i].place);
         s.of[i].rDgamma = zeros(&s.of[i]);
@@ -316,6 +317,7 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
         prefetch_each_row(&s, stride);
     else
         load_each_row(&s, stride);
+    launch_dependents(); // the kernel of the columns
     for (int i = 0; i < s.count && sums; i++)
         store_sums(&s.of[i], &s.of[i].place, group);
 }
@@ -574,8 +576,7 @@ static void backward_columns(const norm_config *cfg, bool centred)
     columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = centred ? 2 : 1, .vec = norm_column_vec(cfg) };
     c.sums = column_sums_begin(cfg->column_threads, cfg->column_lanes, c.kinds * c.vec);
     c.first = mul(c.sums.number, imm(c.vec));
-    if (cfg->flow.stages)
-        grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that leaves them
+    grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that leaves them
     IF(lt(c.first, c.o.cols)) {
         IF(eq(c.o.partial, imm(0))) {
             add_all_rows(&c);

@@ -112,11 +112,21 @@ static int64_t forward_bytes_max(const ckl_norm_desc *d)
     return d->residual ? FORWARD_RESIDUAL_BYTES_MAX : FORWARD_ROW_COLS_MAX * (int64_t)ckl_dtype_bytes(d->dtype);
 }
 
+/*
+ * Are single elements of rows out of phase faster than cut vectors? Of f32 a warp's are whole lines: 31.7 us instead of 35.0
+ * (16384x768), 9.5 instead of 11.9 (1024x2880).
+ */
+static bool prefers_elements(const ckl_norm_desc *d)
+{
+    enum { COLS_MAX_ALONE = 8192 }; // of a CTA: longer ones would take clusters
+    return d->dtype == CKL_F32 && d->cols <= COLS_MAX_ALONE && !row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
+}
+
 /* Of a thread and row; a residual takes as many again, and 64 half elements of each spill. */
 static int forward_registers(const ckl_norm_desc *d)
 {
     if (d->dtype == CKL_F32)
-        return FORWARD_REGISTERS;
+        return prefers_elements(d) ? FORWARD_REGISTERS / 2 : FORWARD_REGISTERS;
     if (d->residual && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > forward_bytes_max(d))
         return FORWARD_REGISTERS * 3 / 4;
     return d->cols > (d->residual ? LONG_COLS_RESIDUAL : LONG_COLS) ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
@@ -172,7 +182,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     norm_config *c = config;
     row_split s;
-    const bool ragged = is_ragged(d);
+    const bool ragged = is_ragged(d) && !prefers_elements(d);
     int cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     take_problem(d, c);
     row_pipeline_split flowing = row_pipeline_choose(d->cols, ragged, d->dtype, 1 + d->residual, device);
@@ -191,6 +201,8 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     c->tiled = !held || row_split_cols(&s) > most * (int64_t)s.cluster;
     if (c->tiled)
         s = tiled_split(d, device, ragged);
+    if (!c->tiled)
+        row_split_widen(&s, d->rows, d->cols, d->dtype, device);
     c->split = s;
     if (d->dtype == CKL_F32 && !d->residual && !c->tiled && row_split_registers(&s, d->dtype) <= FORWARD_REGISTERS)
         c->ctas_per_sm = (s.ragged ? FORWARD_THREADS_RAGGED : FORWARD_THREADS) / s.threads;
@@ -310,20 +322,35 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     return s;
 }
 
-/* Where a fourth of the elements that threads have room for would be none: three chunks a row, two CTAs an SM. */
+/* Where a fourth of the elements that threads have room for would be none: three chunks a row. */
 static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f,
                               row_pipeline_split *s)
 {
-    enum { THREADS = 256, CHUNKS = 3, CTAS = 2 };
-    backward_flow fit = {
-        f->bytes, 0, THREADS, CHUNKS * row_vec_full(d->dtype), 1, CTAS, ROW_IN_RING, true, true, false
-    };
-    const row_pipeline_split split = split_of_flow(&fit, d);
-    if (f->dgamma_in_smem || is_ragged(d) || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster ||
-        split.chunks != CHUNKS || split.cluster > row_pipeline_cluster_max(device))
+    enum { CHUNKS = 3 };
+    static const struct {
+        int threads, ctas_per_sm;
+        bool lookahead;
+    } shapes[] = { { 64, 4, false }, { 128, 3, false }, { 256, 2, true } };
+    if (f->dgamma_in_smem || is_ragged(d) || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster)
         return;
-    *f = fit;
-    *s = split;
+    for (int i = 0; i < COUNT_OF(shapes); i++) {
+        backward_flow fit = { f->bytes,
+                              0,
+                              shapes[i].threads,
+                              CHUNKS * row_vec_full(d->dtype),
+                              1,
+                              shapes[i].ctas_per_sm,
+                              ROW_IN_RING,
+                              shapes[i].lookahead,
+                              true,
+                              false };
+        const row_pipeline_split split = split_of_flow(&fit, d);
+        if (split.chunks != CHUNKS || split.cluster > (i + 1 < COUNT_OF(shapes) ? 1 : row_pipeline_cluster_max(device)))
+            continue;
+        *f = fit;
+        *s = split;
+        return;
+    }
 }
 
 /* False: there is no room for sums of columns, or for the row itself. */

@@ -33,7 +33,7 @@ static tensor load_input(const row *r, const row_span *at, val pointer, val ld, 
 {
     tensor tXgX = with_cache(row_part(&at->split, &at->place, pointer, r->cfg->dtype, ld), cache); // (VEC,STEPS)
     tensor rX = fragment_like(tXgX, r->cfg->dtype);                                                // (VEC,STEPS)
-    (r->in_phase ? row_load : row_load_anywhere)(&at->split, &at->place, tXgX, rX, 0);
+    (r->in_phase ? row_load : row_load_among)(&at->split, &at->place, tXgX, rX, 0);
     return rX;
 }
 
@@ -471,6 +471,9 @@ static void forward(const norm_config *cfg, int kernel, bool centred)
     if (kernel == NORM_VECTORS)
         min_ctas_per_sm(cfg->ctas_per_sm); // rows that start anywhere take more registers
     make_variables(&r);
+    if (!cfg->shared_weights) // CTAs that stay: those of the next kernel would crowd the SMs of the first to end
+        launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
     if (cfg->shared_weights) {
         forward_persistent(&r);
         return;

@@ -136,6 +136,9 @@ static const char *const cases[] = {
     "rows=600 cols=512 direction=backward dtype=bf16 impl=backward config='persistent_ctas=1 prefetch=1'",
     "rows=4 cols=4096 direction=backward impl=backward config='threads=256 row_threads=256 cluster=4 steps=1 "
     "prefetch=1 exact=1 stages=0 residence=reload chunks=0 ctas_per_sm=0'",
+    "rows=60 cols=1272 direction=backward dtype=bf16  # three chunks of few threads; some have none of the last",
+    "rows=40 cols=2136 direction=backward dtype=f16 residual=1",
+    "rows=70 cols=640 direction=backward",
     "rows=300 cols=2000 direction=backward dtype=bf16 # rows that flow, held in registers",
     "rows=5 cols=9000 direction=backward residual=1   # held in the ring, a cluster",
     "rows=33 cols=2000 direction=backward dtype=f16 misalign=1 # not for bulk copies",

@@ -61,7 +61,7 @@ reducer reducer_of_fold(const reduce_fold *fold);
 reducer reducer_of(const reduce_kind *kind, bool compensated);
 
 /* The built-in operations of several values (reduce_moments.c). */
-reducer reduce_variance_of(ir_type input, bool root);
+reducer reduce_variance_of(ir_type input, bool near, bool root); // near: of 16-bit floats, whose distances f32 holds
 extern const reducer reduce_norm, reduce_logsumexp;
 
 /* reduce's kernels with a reducer in place of the config's operation. */

@@ -18,7 +18,7 @@ static void variance_identity(const reducer *r, val *state)
     state[0] = state[1] = state[2] = immf(0);
 }
 
-/* Chan's formula. The weight of what comes is its share in the count. */
+/* Chan's formula. The weight of what comes is its share in the count; merged into no elements its mean stays to the bit. */
 static void variance_merge(val *into, const val *other, void *user)
 {
     (void)user;
@@ -26,7 +26,7 @@ static void variance_merge(val *into, const val *other, void *user)
     val weight = select(eq(count, immf(0)), immf(0), mul(other[0], rcp(count)));
     val between = mul(mul(delta, delta), mul(into[0], weight));
     assign(into[2], add(add(into[2], other[2]), between));
-    assign(into[1], fma(delta, weight, into[1]));
+    assign(into[1], select(eq(into[0], immf(0)), other[1], fma(delta, weight, into[1])));
     assign(into[0], count);
 }
 
@@ -45,14 +45,14 @@ static val sum_of_squares(const val *x, int count)
  * Welford's update of several elements at once: with distances d from the mean of those before, S their sum and Q that of
  * their squares, the mean moves by S / n and the sum of squares grows by Q - S^2 / n, where n counts all. No digits
  * cancel: S^2 / n is at most half of Q once there were as many elements before. The first batch takes its first element
- * for the mean. The pivot is an element too, so that numbers near each other and far from 0 lose nothing.
+ * for the mean. The pivot is an element too, so that numbers near each other and far from 0 lose nothing. 16-bit elements need none:
+ * next to the distance between two of them the mean's rounding to f32 is nothing.
  */
 static void variance_accumulate(const reducer *r, const reduce_batch *batch, val pivot, val *state)
 {
-    (void)r;
     val distance[batch->size];
     for (int i = 0; i < batch->size; i++)
-        distance[i] = convert(F32, sub(batch->x[i], pivot));
+        distance[i] = r->pivot ? convert(F32, sub(batch->x[i], pivot)) : batch->x[i];
     val center = select(eq(batch->before, immf(0)), distance[0], state[1]);
     for (int i = 0; i < batch->size; i++)
         distance[i] = sub(distance[i], center);
@@ -73,12 +73,12 @@ static val deviation_finish(const reducer *r, const val *state, const reduce_val
     return sqrt(variance_finish(r, state, p));
 }
 
-reducer reduce_variance_of(ir_type input, bool root)
+reducer reduce_variance_of(ir_type input, bool near, bool root)
 {
     return (reducer){ .input = input,
                       .count = 3,
                       .types = { F32, F32, F32 },
-                      .pivot = true,
+                      .pivot = !near,
                       .counts = true,
                       .identity = variance_identity,
                       .accumulate = variance_accumulate,

@@ -150,20 +150,50 @@ static void shorten_steps(const reduce_view *v, reduce_rows_config *c)
         c->steps /= 2;
 }
 
-/* So many threads that each has about 4 vectors. */
+/* Of a segment's tiles: where vectors do not divide rows, the rest is loaded apart. */
+static int64_t whole_vectors(const reduce_view *v, const reduce_rows_config *c)
+{
+    return max_i64(1, inner_of(v).extent / c->vec);
+}
+
+/* So many threads that each has about 4 vectors of a row, of longer rows 8, all of them in flight at once. */
 static void choose_short(const reduce_view *v, reduce_rows_config *c)
 {
-    c->threads = 256;
-    c->row_threads = (int)min_i64(WARP, power_of_two_from(ceil_div(max_i64(vectors_of(v, c), 1), 4)));
-    c->steps = 4;
-    shorten_steps(v, c);
+    enum { THREADS = 128, STEPS = 4, STEPS_LONG = 8 };
+    const int64_t vectors = max_i64(vectors_of(v, c), 1), segment = whole_vectors(v, c);
+    int64_t lanes = power_of_two_from(ceil_div(vectors, STEPS));
+    if (lanes > WARP / 2)
+        lanes = max_i64(WARP / 2, power_of_two_from(ceil_div(vectors, STEPS_LONG)));
+    c->threads = THREADS;
+    c->row_threads = (int)min_i64(WARP, lanes);
+    c->steps = (int)min_i64(STEPS_LONG, ceil_div(segment, c->row_threads));
+}
+
+/* A CTA for each row: of rows of few tiles the threads and vectors of each that leave the fewest of them without work. */
+static void choose_cta(const reduce_view *v, reduce_rows_config *c)
+{
+    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, STEPS_MIN = 2, TILES = 4, WORTH = 20 }; // a twentieth less
+    const int64_t segment = whole_vectors(v, c);
+    int64_t least = INT64_MAX / WORTH;
+    c->threads = c->row_threads = THREADS;
+    if (segment > (int64_t)TILES * THREADS * STEPS)
+        return;
+    for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2)
+        for (int steps = STEPS; steps >= STEPS_MIN; steps--) {
+            const int64_t all = round_up(segment, (int64_t)threads * steps);
+            if (WORTH * all >= (WORTH - 1) * least)
+                continue;
+            least = all;
+            c->threads = c->row_threads = threads;
+            c->steps = steps;
+        }
 }
 
 /*
  * Few rows, several CTAs each (bench/notes/reduce.md). Where all of x fits in one tile of two CTAs an SM, small CTAs with
  * many vectors in flight are first done; each thread of the last one receives one state, and 32 of them or less are merged
- * by a single warp. Large x gets full SMs, in larger CTAs if its first tiles are prefetched. States of several registers leave room
- * for fewer vectors in flight, and so do elements of 8 bytes.
+ * by a single warp. Large x gets full SMs, in CTAs of which no third fits: else the next launch's gather where the first of this one
+ * end. States of several registers leave room for fewer vectors in flight, and so do elements of 8 bytes.
  */
 static void choose_shared(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
@@ -171,7 +201,7 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
     bool light = reduce_state_words(&c->kind, false) == 1 && bytes_of(c->kind.dtype) <= 4;
     bool small = vectors <= ctas * SMALL_TILE, many = vectors > 128 * SMALL_TILE;
     c->prefetch = vectors * c->vec * bytes_of(c->kind.dtype) <= PREFETCHED_BYTES;
-    c->threads = small ? (many ? 256 : 128) : light && !c->prefetch ? 256 : 512;
+    c->threads = small ? (many ? 256 : 128) : 512;
     c->row_threads = c->threads;
     c->steps = light ? (small ? SMALL_TILE / c->threads : 8) : 4;
     while (small && c->steps > 1 && vectors < (int64_t)WARP * c->threads * c->steps)
@@ -182,8 +212,9 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
         ctas = (int64_t)device->sm_count * c->ctas_per_sm;
     }
     int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
-    most = min_i64(most, 2 * c->threads);                   // then a thread of the last CTA receives two states at most
-    c->split = (int)ceil_div(tiles, ceil_div(tiles, most)); // all have the same number of tiles, or one less
+    most = min_i64(most, 2 * c->threads); // then a thread of the last CTA receives two states at most
+    const int64_t fewest = ceil_div(tiles, ceil_div(tiles, most));
+    c->split = (int)(small ? fewest : min_i64(tiles, most)); // all have the same number of tiles, or some one less
 }
 
 /* Rows of a warp's length or less share CTAs; many long ones have a CTA each. Clusters are only taken by config. */
@@ -199,10 +230,8 @@ static ckl_status choose_rows(const void *desc, const ckl_device_info *device, v
         choose_short(v, c);
     else if (v->rows < 4 * device->sm_count)
         choose_shared(v, device, c);
-    else {
-        c->threads = c->row_threads = 256;
-        shorten_steps(v, c);
-    }
+    else
+        choose_cta(v, c);
     c->compensated = compensates(&v->kind, row_tiles(v, c) / c->split);
     return CKL_OK;
 }
@@ -277,8 +306,9 @@ enum {
     STATE_MAX = 16,       // registers of all columns of a thread: more do not fit
     BYTES_IN_FLIGHT = 64, // of a thread
     STEPS_MAX = 8,
-    NARROW_TILES = 16, // of a warp's width: with fewer, many CTAs share each, and their states are many to merge
-    NARROW_LANES = 8,  // one line of memory
+    NARROW_TILES = 16,  // of a warp's width: with fewer, many CTAs share each, and their states are many to merge
+    NARROW_LANES = 8,   // one line of memory
+    NARROW_LINES = 256, // of a strip that has a CTA to itself
 };
 
 /* Results side by side; the others are stretches of them. */
@@ -326,15 +356,14 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     c->steps = (int)(BYTES_IN_FLIGHT / ((int64_t)c->vec * bytes));
     c->steps = (int)min_i64(c->steps, STEPS_MAX);
     c->ctas_per_sm = THREADS_WANTED / c->threads;
-    if (column_tiles(v, c) * stretches_of(v) < NARROW_TILES && c->lanes > NARROW_LANES) {
+    const int64_t strips = ceil_div(columns_of(v), NARROW_LANES * (int64_t)c->vec) * stretches_of(v);
+    const bool alone = strips >= (int64_t)device->sm_count * c->ctas_per_sm && v->count >= NARROW_LINES;
+    if (c->lanes > NARROW_LANES && c->lanes <= WARP && (alone || column_tiles(v, c) * stretches_of(v) < NARROW_TILES))
         c->lanes = NARROW_LANES;
-        c->steps = STEPS_MAX;
-        c->ctas_per_sm = 3;
-    }
     int64_t layers = c->threads / c->lanes, tiles = column_tiles(v, c) * stretches_of(v);
     while (c->steps > 1 && layers * (c->steps / 2) >= v->count)
         c->steps /= 2;
-    int64_t ctas = wanted / c->threads, most = ceil_div(max_i64(v->count, 1), layers * c->steps);
+    int64_t ctas = (int64_t)device->sm_count * c->ctas_per_sm, most = ceil_div(max_i64(v->count, 1), layers * c->steps);
     c->split = (int)max_i64(1, min_i64(ctas / max_i64(tiles, 1), most));
     c->compensated = compensates(&v->kind, v->count / (layers * c->steps * c->split));
     return CKL_OK;

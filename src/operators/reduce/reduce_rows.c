@@ -205,6 +205,38 @@ static void edge_tile(const rows_kernel *k, const segment *s, val mine)
             accumulate_steps(k, add(s->first, mine), i, 1, &rX[i]);
 }
 
+/* The only tile of a short row: all of its steps but the last one are inside for every thread. */
+static void only_tile(const rows_kernel *k, const segment *s, val mine)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    const int last = cfg->steps - 1;
+    tensor tXgX = elements_at(k, s, mine, partition_layout(cfg)); // (VEC,STEPS)
+    val inside = is_inside(s, add(mine, imm(last * cfg->row_threads * cfg->vec)), cfg->vec);
+    packed rX[cfg->steps];
+    for (int i = 0; i < cfg->steps; i++)
+        rX[i] = packed_registers(cfg->kind.dtype, cfg->vec);
+    fill(rX[last].rWords, convert(rX[last].rWords.dtype, imm(0)));
+    for (int i = 0; i < last; i++)
+        load_step(k, s, mine, i, tXgX, rX[i]);
+    IF(inside)
+        load_step(k, s, mine, last, tXgX, rX[last]);
+    accumulate_steps(k, add(s->first, mine), 0, last, rX);
+    IF(inside)
+        accumulate_steps(k, add(s->first, mine), last, 1, &rX[last]);
+}
+
+static void partial_tile(const rows_kernel *k, const segment *s, val first, val mine)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    if (by_cta(cfg) || cfg->steps == 1) {
+        edge_tile(k, s, mine);
+        return;
+    }
+    IF(is_inside(s, first, tile_elements(cfg) - cfg->row_threads * cfg->vec))
+        only_tile(k, s, mine);
+    ELSE edge_tile(k, s, mine);
+}
+
 static void full_tile(const rows_kernel *k, const segment *s, val mine)
 {
     const reduce_rows_config *cfg = k->cfg;
@@ -247,7 +279,7 @@ static void accumulate_row(const rows_kernel *k)
         val first = mul(tile_of_segment, imm64(tile)), mine = add(first, mine_in_tile);
         IF(is_inside(&s, first, tile))
             full_tile(k, &s, mine);
-        ELSE edge_tile(k, &s, mine);
+        ELSE partial_tile(k, &s, first, mine);
         if (several)
             accumulate_ends(k, &s, &ends);
     }

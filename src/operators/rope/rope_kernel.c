@@ -185,11 +185,22 @@ typedef struct rest_copy {
     int_tuple sizes;
     tensor gX, gY;
     tiled_copy each;
-    int_tuple tile; // (COLUMNS,HEADS,TOKENS)
+    int_tuple tile;     // (COLUMNS,HEADS,TOKENS)
+    int columns, steps; // tiles of a head, and of all tokens of the CTA
 } rest_copy;
 
-static rest_copy rest_of(const rope_config *cfg, rope_tile t, const rope_values *p, const side *s)
+/* The threads of a CTA for the rest: more lanes a token, so that neighbours are side by side, as long as its tokens can be halved. */
+static rope_tile tile_of_rest(const rope_config *cfg, rope_tile t)
 {
+    for (; t.lanes * t.vec < cfg->head_dim - cfg->rotary_dim && t.tokens % 2 == 0; t.tokens /= 2)
+        t.lanes *= 2;
+    return t;
+}
+
+static rest_copy rest_of(const rope_config *cfg, rope_tile all, const rope_values *p, const side *s)
+{
+    const rope_tile t = tile_of_rest(cfg, all);
+    const int columns = (int)ceil_div(cfg->head_dim - cfg->rotary_dim, t.lanes * t.vec);
     int64_t start = cfg->rotary_dim * (int64_t)ckl_dtype_bytes(cfg->dtype);
     layout threads = make_layout(shape(t.lanes, 1, t.tokens), stride(1, 0, t.lanes));
     tiled_copy each = make_tiled_copy(universal_copy(cfg->dtype, t.vec), cfg->dtype, threads,
@@ -201,12 +212,17 @@ static rest_copy rest_of(const rope_config *cfg, rope_tile t, const rope_values 
         .gY = gmem_tensor(add(s->y, imm64(start)), cfg->dtype, make_layout(sizes, stride(1, s->ldy_head, s->ldy))),
         .each = each,
         .tile = shape(t.lanes * t.vec, cfg->heads, t.tokens),
+        .columns = columns,
+        .steps = columns * (all.tokens / t.tokens),
     };
 }
 
-static void copy_columns(const rest_copy *r, int_tuple columns, val group)
+/* Tile number `step` of the CTA's. */
+static void copy_step(const rest_copy *r, val step, val group)
 {
-    tensor cX = local_tile(identity_tensor(r->sizes), r->tile, coord(columns, group, convert(I64, cta_x())));
+    val first = mul(convert(I64, cta_x()), imm64(r->steps / r->columns));
+    val column = rem(step, imm64(r->columns)), tokens = add(first, div(step, imm64(r->columns)));
+    tensor cX = local_tile(identity_tensor(r->sizes), r->tile, coord(column, group, tokens));
     tensor tXcX = partition_S(&r->each, cX, thread()), rX = fragment_like(tXcX, r->gX.dtype);
     copy_if(&r->each, tXcX, r->sizes, tensor_at_coordinates(r->gX, tXcX), rX, 0);
     copy_if(&r->each, tXcX, r->sizes, rX, tensor_at_coordinates(r->gY, tXcX), 0);
@@ -216,12 +232,11 @@ static void copy_columns(const rest_copy *r, int_tuple columns, val group)
 static void copy_rest(const rope_config *cfg, rope_tile t, const rope_values *p, const side *s)
 {
     rest_copy r = rest_of(cfg, t, p, s);
-    int steps = (int)ceil_div(cfg->head_dim - cfg->rotary_dim, t.lanes * t.vec);
-    for (int i = 0; i < steps && steps <= REST_STEPS_UNROLLED; i++)
-        copy_columns(&r, leaf(i), s->group);
-    if (steps > REST_STEPS_UNROLLED)
-        LOOP(i, imm(steps))
-            copy_columns(&r, dynamic(convert(I64, i)), s->group);
+    for (int i = 0; i < r.steps && r.steps <= REST_STEPS_UNROLLED; i++)
+        copy_step(&r, imm64(i), s->group);
+    if (r.steps > REST_STEPS_UNROLLED)
+        LOOP(i, imm(r.steps))
+            copy_step(&r, convert(I64, i), s->group);
 }
 
 static void rope(const rope_config *cfg, rope_tile t, const rope_values *p)

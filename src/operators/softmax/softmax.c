@@ -110,10 +110,11 @@ static ckl_status admit_form(const char *what, const ckl_softmax_desc *d, const 
 /* Rows along memory */
 
 enum {
-    ROW_FORWARD = 32,           // elements of a thread: each takes an f32 register
-    ROW_BACKWARD = 16,          // registers of a thread for y, and as many for dy
-    ROW_BACKWARD_ELEMENTS = 32, // at most
-    ROW_ELEMENTS = 16 << 10,    // of 512 threads: longer rows leave room for one CTA on an SM
+    ROW_FORWARD = 32,            // elements of a thread: each takes an f32 register
+    ROW_BACKWARD = 16,           // registers of a thread for y, and as many for dy
+    ROW_BACKWARD_ELEMENTS = 32,  // at most
+    ROW_ELEMENTS = 16 << 10,     // of 512 threads: longer rows leave room for one CTA on an SM
+    ROW_ELEMENTS_HALF = 8 << 10, // of 16 bits, backward: the same
     LONG_THREADS = 512,
 };
 
@@ -147,11 +148,14 @@ static ckl_status choose_row(const void *desc, const ckl_device_info *device, vo
     const ckl_softmax_desc *d = desc;
     softmax_row_config *c = config;
     TRY(check_last_axis("softmax row", d));
-    if (d->n > ROW_ELEMENTS && device->has_tma && d->mask == CKL_SOFTMAX_MASK_NONE && (!is_ragged(d) || in_phase(d)))
+    const bool half_gradients = d->direction == CKL_DIRECTION_BACKWARD && ckl_dtype_bytes(d->dtype) == 2;
+    if (d->n > (half_gradients ? ROW_ELEMENTS_HALF : ROW_ELEMENTS) && device->has_tma &&
+        d->mask == CKL_SOFTMAX_MASK_NONE && (!is_ragged(d) || in_phase(d)))
         FAIL(CKL_UNSUPPORTED, "softmax row: rows of n=%" PRId64 " are faster if they flow", d->n);
     if (!(is_ragged(d) && row_split_choose_ragged(d->n, d->dtype, row_registers(d), 1, &c->split)) &&
         !row_split_choose(d->n, vec_of(d), d->dtype, row_registers(d), 1, &c->split))
         FAIL(CKL_UNSUPPORTED, "softmax row: rows of n=%" PRId64 " do not fit the registers of one CTA", d->n);
+    row_split_widen(&c->split, d->outer, d->n, d->dtype, device);
     if (d->direction == CKL_DIRECTION_BACKWARD && c->split.vec * c->split.steps > ROW_BACKWARD_ELEMENTS)
         FAIL(CKL_UNSUPPORTED, "softmax row: y and dy of n=%" PRId64 " do not fit the registers", d->n);
     c->form = form_of(d);

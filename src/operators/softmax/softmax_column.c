@@ -20,6 +20,8 @@ static columns begin(const softmax_column_config *cfg, int kernel)
                   .p = params_of(softmax) };
     min_ctas_per_sm(cfg->form.ctas_per_sm);
     c.place = column_here(&c.split, c.p.n, c.p.inner, c.p.strips);
+    launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
     return c;
 }
 

@@ -32,6 +32,8 @@ static rows begin(const softmax_row_config *cfg, int kernel)
     r.place = row_here(&r.split, r.p.outer, r.cols);
     r.spans =
         row_spans_of(&r.split, &r.place, is_forward ? r.p.y : r.p.dx, r.form->dtype, is_forward ? r.p.ldy : r.p.ldx);
+    launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
     return r;
 }
 
@@ -43,7 +45,7 @@ static tensor partition(const rows *r, const row_span *span, val pointer, val ld
 
 static void load(const rows *r, const row_span *span, tensor from, tensor to, double fill)
 {
-    (r->in_phase ? row_load : row_load_anywhere)(&span->split, &span->place, from, to, fill);
+    (r->in_phase ? row_load : row_load_among)(&span->split, &span->place, from, to, fill);
 }
 
 /* The mask of a tile, in f32. Its rows have a pitch of their own. */
@@ -54,7 +56,7 @@ static tensor load_mask(const rows *r, const row_span *span, tensor rX)
     row_place masked = span->place;
     masked.row = rem(div(span->place.row, r->p.mask_repeat), r->p.mask_rows);
     tensor tXgM = row_part(&span->split, &masked, r->p.mask, dtype, r->cols); // (VEC,STEPS)
-    row_load_anywhere(&span->split, &span->place, tXgM, rM, 0);
+    row_load_cut(&span->split, &span->place, row_is_outer(masked.row, r->p.mask_rows), tXgM, rM, 0);
     return rM;
 }
 

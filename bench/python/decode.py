@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""decode.py [--json FILE] [--small] - milliseconds a token of a Llama of transformers with random weights.
+
+Its own generate(), eager and accelerated; and a loop of one's own over a static cache, contiguous or in pages, of torch's functions and
+of cutekernellib.torch, each launch by launch and as a CUDA graph of a step. What the loops decode is checked against the model.
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+
+import cutekernellib.torch as ckl
+
+
+class Ours:
+    rms_norm, rope, silu_mul = staticmethod(ckl.rms_norm), staticmethod(ckl.rope), staticmethod(ckl.silu_mul)
+    add_rms_norm, attention = staticmethod(ckl.add_rms_norm), staticmethod(ckl.attention_decode)
+
+
+class Torchs:
+    """The same of a contiguous cache by torch's functions: attention with a mask of what the cache has."""
+
+    rms_norm = staticmethod(F.rms_norm)
+
+    @staticmethod
+    def add_rms_norm(x, residual, weight, eps):
+        x = x + residual
+        return F.rms_norm(x, weight.shape, weight, eps), x
+
+    @staticmethod
+    def silu_mul(x, y):
+        return F.silu(x) * y
+
+    @staticmethod
+    def rope(q, k, positions, theta):
+        d = q.shape[-1]
+        angle = positions[:, None, None] * theta ** (-torch.arange(0, d, 2, device=q.device, dtype=torch.float32) / d)
+        cos, sin = angle.cos(), angle.sin()
+        halves = [x.float().chunk(2, -1) for x in (q, k)]
+        return [torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(q.dtype) for a, b in halves]
+
+    @staticmethod
+    def attention(q, k, v, lengths, table):
+        mask = torch.arange(k.shape[2], device=q.device) < lengths[:, None]
+        return F.scaled_dot_product_attention(q, k, v, mask[:, None, None, :], enable_gqa=True)
+
+
+class Loop:
+    """Greedy decoding of a batch; everything that a step reads and writes lies in memory of its own."""
+
+    def __init__(self, model, ops, batch, longest, page=None):
+        self.model, self.ops, self.batch, self.page = model.model, ops, batch, page
+        self.head, config = model.lm_head, model.config
+        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self.d, self.theta = config.hidden_size // self.heads, config.rope_parameters["rope_theta"]
+        weight = model.lm_head.weight
+        shape = (
+            (batch, longest, self.kv_heads, self.d) if page is None else (batch * longest // page, page, self.kv_heads, self.d)
+        )
+        self.caches = [[torch.zeros(shape, dtype=weight.dtype, device=weight.device) for _ in "kv"] for _ in self.model.layers]
+        self.lengths = torch.zeros(batch, dtype=torch.int32, device=weight.device)
+        self.token = torch.zeros(batch, dtype=torch.int64, device=weight.device)
+        self.rows = torch.arange(batch, device=weight.device)
+        self.table = None
+        if page is not None:  # pages of a sequence lie anywhere
+            self.table = torch.randperm(shape[0], device=weight.device).int().view(batch, longest // page)
+
+    def place(self, positions):
+        """Where in a cache a token of each sequence goes."""
+        if self.page is None:
+            return self.rows, positions
+        return self.table[self.rows, positions // self.page].long(), positions % self.page
+
+    def attend(self, layer, x, cache, positions):
+        q, k, v = (p(x).view(self.batch, -1, self.d) for p in (layer.q_proj, layer.k_proj, layer.v_proj))
+        q, k = self.ops.rope(q, k, positions, theta=self.theta)
+        place = self.place(positions)
+        cache[0][place], cache[1][place] = k, v
+        k, v = (t.transpose(1, 2) for t in cache)
+        o = self.ops.attention(q.unsqueeze(2), k, v, self.lengths, self.table)
+        return layer.o_proj(o.view(self.batch, -1))
+
+    @torch.no_grad()
+    def step(self):
+        self.lengths += 1
+        positions = self.lengths.long() - 1
+        x = self.model.embed_tokens(self.token)
+        for layer, cache in zip(self.model.layers, self.caches):
+            norm = layer.input_layernorm
+            attended = self.attend(
+                layer.self_attn, self.ops.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon), cache, positions
+            )
+            norm, mlp = layer.post_attention_layernorm, layer.mlp
+            h, x = self.ops.add_rms_norm(attended, x, norm.weight, norm.variance_epsilon)
+            x = x + mlp.down_proj(self.ops.silu_mul(mlp.gate_proj(h), mlp.up_proj(h)))
+        norm = self.model.norm
+        self.logits = self.head(self.ops.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon))
+        self.token.copy_(self.logits.argmax(-1))
+
+    def start(self, prompt):
+        """Reads a prompt, token by token; then the cache has it and `token` is the first of the answer."""
+        self.lengths.zero_()
+        for column in prompt.unbind(1):
+            self.token.copy_(column)
+            self.step()
+
+    def capture(self):
+        self.step()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.step()
+        return graph.replay
+
+
+def error_of(loop, model, prompt):
+    """Largest difference of the logits after a prompt from the model's, relative to their largest."""
+    loop.start(prompt)
+    with torch.no_grad():
+        wanted = model(input_ids=prompt, use_cache=False).logits[:, -1].float()
+    return ((loop.logits.float() - wanted).abs().max() / wanted.abs().max()).item()
+
+
+def timed(run, rounds=5):
+    """Milliseconds, the median of rounds, after one more."""
+    times = []
+    for _ in range(rounds + 1):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        run()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - began) * 1e3)
+    return statistics.median(times[1:])
+
+
+def time_of_loop(loop, context, tokens, graph):
+    """A token, where the cache has `context` of them before; what these are does not matter."""
+    loop.lengths.fill_(context)
+    step = loop.capture() if graph else loop.step
+
+    def run():
+        loop.lengths.fill_(context)
+        for _ in range(tokens):
+            step()
+
+    return round(timed(run) / tokens, 4)
+
+
+def time_of_generate(model, prompt, tokens):
+    """A token behind the first."""
+
+    def run(count):
+        model.generate(prompt, max_new_tokens=count, min_new_tokens=count, do_sample=False, pad_token_id=0)
+
+    return round((timed(lambda: run(tokens + 1), 3) - timed(lambda: run(1), 3)) / tokens, 4)
+
+
+def main():
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json")
+    parser.add_argument("--small", action="store_true", help="for a try: no times")
+    options = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    hidden, layers, heads, kv_heads, inner = (64, 2, 4, 2, 128) if options.small else (2048, 8, 16, 8, 5632)
+    sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv_heads}
+    config = LlamaConfig(vocab_size=32000, intermediate_size=inner, attn_implementation="sdpa", **sizes)
+    torch.manual_seed(1)
+    with torch.device(device):
+        model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
+    rows = []
+    for batch, context, tokens in ((2, 5, 2),) if options.small else ((1, 1024, 64), (16, 1024, 64)):
+        longest = 16 if options.small else 2048
+        prompt = torch.randint(32000, (batch, context if options.small else 64), device=device)
+        row = {"batch": batch, "context": context}
+        loops = {
+            "torch, contiguous": Loop(model, Torchs, batch, longest),
+            "ours, contiguous": Loop(model, Ours, batch, longest),
+            "ours, pages of 16": Loop(model, Ours, batch, longest, 16),
+        }
+        row["error"] = {name: round(error_of(loop, model, prompt), 4) for name, loop in loops.items()}
+        if device == "cuda":
+            long_prompt = torch.randint(32000, (batch, context), device=device)
+            row["generate, eager"] = time_of_generate(model, long_prompt, tokens)
+            report = ckl.accelerate(model, quiet=True)
+            row["generate, accelerated"] = time_of_generate(model, long_prompt, tokens)
+            report.undo()
+            for name, loop in loops.items():
+                row[name] = time_of_loop(loop, context, tokens, False)
+                row[name + ", graph"] = time_of_loop(loop, context, tokens, True)
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(rows, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

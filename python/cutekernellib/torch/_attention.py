@@ -1,0 +1,211 @@
+"""Attention with every option of the operator, its gradients, and attention of new tokens against a cache."""
+
+import torch
+
+from .. import _problems
+from .._library import operators
+from ._registry import has_kernel, operator
+
+_attention = operators["attention"].taking("q k v mask sinks o lse")
+_attention_ragged = operators["attention"].taking("q k v sinks starts_q starts_kv o lse")
+_attention_backward = operators["attention"].taking("q k v mask sinks o lse dout dq dk dv dsinks")
+_attention_decode = operators["attention_decode"].taking("q k v lengths table sinks o")
+
+_OPTIONS = "bool causal, float scale, int left, int right, float softcap"
+
+
+def _outputs(q, v):
+    o = torch.empty_like(q) if q.shape[-1] == v.shape[-1] else q.new_empty((*q.shape[:-1], v.shape[-1]))
+    return o, torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
+
+
+def _by_rows(x):
+    """Its rows may lie anywhere; nothing is broadcast."""
+    return x if x.stride(-1) == 1 and 0 not in x.stride() else x.contiguous()
+
+
+def _mask_of(mask, q, k):
+    """The mask for all heads and queries, its kind and strides."""
+    if mask is None:
+        return None, None, None
+    mask = mask.expand(*q.shape[:3], k.shape[2])
+    mask = mask if mask.stride(-1) == 1 else mask.contiguous()
+    return mask, "bool" if mask.dtype == torch.bool else "add", mask.stride()
+
+
+def _setup(ctx, inputs, output):
+    q, k, v, mask, sinks, *ctx.options = inputs
+    ctx.save_for_backward(q, k, v, mask, sinks, *output)
+
+
+def _gradient(ops, ctx, do):
+    dq, dk, dv, dsinks = ops.attention_backward(do, *ctx.saved_tensors, *ctx.options)
+    return dq, dk, dv, None, dsinks if ctx.needs_input_grad[4] else None, None, None, None, None, None
+
+
+@operator(
+    f"attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? sinks, {_OPTIONS}) -> (Tensor, Tensor)",
+    lambda q, k, v, mask, sinks, causal, scale, left, right, softcap: _outputs(_by_rows(q), v),
+    _gradient,
+    _setup,
+)
+def attention(q, k, v, mask, sinks, causal, scale, left, right, softcap):
+    q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
+    o, lse = _outputs(q, v)
+    mask, kind, mask_strides = _mask_of(mask, q, k)
+    strides = (q.stride(), k.stride(), v.stride(), o.stride())
+    options = (causal, scale, left, right, softcap, sinks is not None)
+    desc = _problems.attention(q.shape, k.shape, v.shape, strides, q.dtype, *options, kind, mask_strides, True)
+    _attention(desc, q, k, v, mask, sinks, o, lse)
+    return o, lse
+
+
+def _gradient_like(x):
+    """Memory of the same strides, with the gaps where x is a part of a joint projection: nothing has to be copied."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+
+
+def _sinks_like(q, sinks):
+    return q.new_empty(0) if sinks is None else torch.empty_like(sinks)
+
+
+@operator(
+    "attention_backward(Tensor do, Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? sinks, Tensor o, Tensor lse,"
+    f" {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)",
+    lambda do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap: (
+        *(_gradient_like(_by_rows(x)) for x in (q, k, v)),
+        _sinks_like(q, sinks),
+    ),
+)
+def attention_backward(do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap):
+    q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
+    gradients = _gradient_like(q), _gradient_like(k), _gradient_like(v), _sinks_like(q, sinks)
+    _write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap)
+    return gradients
+
+
+def _write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap):
+    """Into memory of the strides of q, k and v."""
+    dq, dk, dv, dsinks = gradients
+    if do.stride() != o.stride():
+        do = torch.empty_strided(o.shape, o.stride(), dtype=o.dtype, device=o.device).copy_(do)
+    mask, kind, mask_strides = _mask_of(mask, q, k)
+    strides = (q.stride(), k.stride(), v.stride(), o.stride())
+    options = (causal, scale, left, right, softcap, sinks is not None)
+    desc = _problems.attention(q.shape, k.shape, v.shape, strides, q.dtype, *options, kind, mask_strides, backward=True)
+    plain = sinks is None and not (left or right or softcap)
+    if plain and not has_kernel("attention", desc, q.device):  # with a window, a cap or sinks torch has none, either
+        for gradient, by_torch in zip((dq, dk, dv), _backward_by_torch(do, q, k, v, mask, o, lse, causal, scale)):
+            gradient.copy_(by_torch)
+    else:
+        _attention_backward(desc, q, k, v, mask, sinks, o, lse, do, dq, dk, dv, dsinks if sinks is not None else None)
+
+
+def _backward_by_torch(do, q, k, v, mask, o, lse, causal, scale):
+    """The gradient of flash attention from our output and log-sum-exp, or where that does not take them of torch's own forward."""
+    if mask is None and q.shape[-1] == v.shape[-1]:
+        nothing = torch.zeros((), dtype=torch.uint64, device=q.device)
+        return torch.ops.aten._scaled_dot_product_flash_attention_backward(
+            do, q, k, v, o, lse, None, None, q.shape[2], k.shape[2], 0.0, causal, nothing, nothing, scale=scale
+        )
+    with torch.enable_grad():
+        inputs = [x.detach().requires_grad_() for x in (q, k, v)]
+        o = torch._C._nn.scaled_dot_product_attention(  # accelerate() replaces that of torch.nn.functional
+            *inputs, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+        )
+        return torch.autograd.grad(o, inputs, do)
+
+
+# Of one tensor that a joint projection gives, [B,S,3,H,D]: so is its gradient
+
+
+def _parts(x):
+    """q, k and v of it."""
+    return tuple(part.transpose(1, 2) for part in x.unbind(2))
+
+
+def _packed_outputs(qkv):
+    b, s, _, h, d = qkv.shape
+    return qkv.new_empty((b, s, h, d)), torch.empty((b, h, s), dtype=torch.float32, device=qkv.device)
+
+
+def _packed_setup(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0], *output)
+    ctx.options = inputs[1:]
+
+
+@operator(
+    "attention_packed(Tensor qkv, bool causal, float scale) -> (Tensor, Tensor)",
+    lambda qkv, causal, scale: _packed_outputs(qkv),
+    lambda ops, ctx, do: (ops.attention_packed_backward(do, *ctx.saved_tensors, *ctx.options), None, None),
+    _packed_setup,
+)
+def attention_packed(qkv, causal, scale):
+    o, lse = attention(*_parts(qkv.contiguous()), None, None, causal, scale, 0, 0, 0.0)
+    return o.transpose(1, 2), lse
+
+
+@operator(
+    "attention_packed_backward(Tensor do, Tensor qkv, Tensor o, Tensor lse, bool causal, float scale) -> Tensor",
+    lambda do, qkv, o, lse, causal, scale: torch.empty_like(qkv, memory_format=torch.contiguous_format),
+)
+def attention_packed_backward(do, qkv, o, lse, causal, scale):
+    qkv = qkv.contiguous()
+    dqkv = torch.empty_like(qkv)
+    do, o = do.transpose(1, 2), o.transpose(1, 2)
+    _write_gradients((*_parts(dqkv), None), do, *_parts(qkv), None, None, o, lse, causal, scale, 0, 0, 0.0)
+    return dqkv
+
+
+# Sequences of any lengths, one behind the other
+
+
+@operator(
+    "attention_ragged(Tensor q, Tensor k, Tensor v, Tensor starts_q, Tensor starts_kv, Tensor? sinks, int longest_q, int longest_kv,"
+    f" {_OPTIONS}) -> Tensor",
+    lambda q, k, v, *rest: _outputs(_by_rows(q), v)[0],
+)
+def attention_ragged(q, k, v, starts_q, starts_kv, sinks, longest_q, longest_kv, causal, scale, left, right, softcap):
+    q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
+    o, _ = _outputs(q, v)
+    strides = (q.stride(), k.stride(), v.stride(), o.stride())
+    options = (causal, scale, left, right, softcap, sinks is not None)
+    batch, longest = starts_q.shape[0] - 1, (longest_q, longest_kv)
+    desc = _problems.attention_ragged(batch, longest, q.shape, k.shape, v.shape, strides, q.dtype, *options)
+    _attention_ragged(desc, q, k, v, sinks, starts_q, starts_kv, o, None)
+    return o
+
+
+# New tokens against a cache
+
+
+_lengths = {}  # where all sequences have all keys, by stream: the layers of a model share them
+
+
+def _all_of(batch, kv, device):
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return torch.full((batch,), kv, dtype=torch.int32, device=device)
+    key = (batch, kv, device, torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else None)
+    if key not in _lengths:
+        if len(_lengths) == 64:
+            _lengths.clear()
+        _lengths[key] = torch.full((batch,), kv, dtype=torch.int32, device=device)
+    return _lengths[key]
+
+
+@operator(
+    "attention_decode(Tensor q, Tensor k, Tensor v, Tensor? lengths, Tensor? table, Tensor? sinks, float scale, int left, float softcap)"
+    " -> Tensor",
+    lambda q, k, v, *rest: _outputs(_by_rows(q), v)[0],
+)
+def attention_decode(q, k, v, lengths, table, sinks, scale, left, softcap):
+    q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
+    o, _ = _outputs(q, v)
+    kv = k.shape[2] * (1 if table is None else table.shape[1])
+    lengths = _all_of(q.shape[0], kv, q.device) if lengths is None else lengths
+    strides = (q.stride(), k.stride(), v.stride(), o.stride())
+    pages = None if table is None else k.shape[0]
+    options = (scale, left, softcap, sinks is not None)
+    desc = _problems.attention_decode(q.shape, k.shape[1:3], kv, v.shape[3], pages, strides, q.dtype, *options)
+    _attention_decode(desc, q, k, v, lengths, table, sinks, o)
+    return o

@@ -1,0 +1,102 @@
+"""Convolution of images and its gradients."""
+
+import functools
+
+import torch
+
+from .. import _problems
+from .._library import operators
+from ._registry import has_kernel, operator
+
+_forward = operators["conv"].taking("x w bias y")
+_data = operators["conv"].taking("w dy dx")
+_weight = operators["conv"].taking("x dy dw dbias")
+
+
+def _is_channels_last(x):
+    return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+
+
+def _image(x, last):
+    return x.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+
+
+def _image_like(x, shape):
+    return torch.empty(
+        shape,
+        dtype=x.dtype,
+        device=x.device,
+        memory_format=torch.channels_last if _is_channels_last(x) else torch.contiguous_format,
+    )
+
+
+def _output(x, weight, stride, padding, dilation):
+    """Memory for y, in the order of x."""
+    sizes = ((x.shape[2 + i] + 2 * padding[i] - dilation[i] * (weight.shape[2 + i] - 1) - 1) // stride[i] + 1 for i in (0, 1))
+    return _image_like(x, (x.shape[0], weight.shape[0], *sizes))
+
+
+def _setup(ctx, inputs, output):
+    x, weight, _, *ctx.options = inputs
+    ctx.save_for_backward(x, weight)
+
+
+def _gradient(ops, ctx, dy):
+    needs = ctx.needs_input_grad[:3]
+    gradients = ops.conv2d_backward(dy, *ctx.saved_tensors, *ctx.options, *needs)
+    return *(g if need else None for g, need in zip(gradients, needs)), None, None, None, None
+
+
+@operator(
+    "conv2d(Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups) -> Tensor",
+    lambda x, weight, bias, stride, padding, dilation, groups: _output(x, weight, stride, padding, dilation),
+    _gradient,
+    _setup,
+)
+def conv2d(x, weight, bias, stride, padding, dilation, groups):
+    last = _is_channels_last(x)
+    x, weight = _image(x, last), _image(weight, last)
+    y = _output(x, weight, stride, padding, dilation)
+    geometry = (tuple(stride), tuple(padding), tuple(dilation), groups, last)
+    _forward(_problems.conv(x.shape, weight.shape, x.dtype, *geometry, bias is not None), x, weight, bias, y)
+    return y
+
+
+@functools.lru_cache(8192)
+def _gradient_problems(x, weight, dtype, geometry, device, bias):
+    """Those of data and weights, None where no kernel takes one but the slow one that follows the definition."""
+    problems = (
+        _problems.conv(x, weight, dtype, *geometry, direction="data"),
+        _problems.conv(x, weight, dtype, *geometry, bias, direction="weight"),
+    )
+    return tuple(p if has_kernel("conv", p, device) else None for p in problems)
+
+
+@operator(
+    "conv2d_backward(Tensor dy, Tensor x, Tensor weight, int[] stride, int[] padding, int[] dilation, int groups,"
+    " bool needs_dx, bool needs_dweight, bool needs_dbias) -> (Tensor, Tensor, Tensor)",
+    lambda dy, x, weight, stride, padding, dilation, groups, needs_dx, needs_dweight, needs_dbias: (
+        _image_like(x, x.shape) if needs_dx else x.new_empty(0),
+        _image_like(x, weight.shape) if needs_dweight else x.new_empty(0),
+        x.new_empty(weight.shape[:1]) if needs_dbias else x.new_empty(0),
+    ),
+)
+def conv2d_backward(dy, x, weight, stride, padding, dilation, groups, needs_dx, needs_dweight, needs_dbias):
+    """By torch what no kernel of ours takes."""
+    last = _is_channels_last(x)
+    dy, x, weight = _image(dy, last), _image(x, last), _image(weight, last)
+    geometry = (tuple(stride), tuple(padding), tuple(dilation), groups, last)
+    data, weights = _gradient_problems(x.shape, weight.shape, x.dtype, geometry, x.device, needs_dbias)
+    ours = (needs_dx and data is not None, needs_dweight and weights is not None)
+    torchs = [needs_dx and not ours[0], needs_dweight and not ours[1], needs_dbias and not ours[1]]
+    gradients = [None, None, None]
+    if any(torchs):
+        options = (stride, padding, dilation, False, [0, 0], groups, torchs)
+        gradients = list(torch.ops.aten.convolution_backward(dy, x, weight, weight.shape[:1], *options))
+    if ours[0]:
+        gradients[0] = torch.empty_like(x)
+        _data(data, weight, dy, gradients[0])
+    if ours[1]:
+        gradients[1:] = torch.empty_like(weight), x.new_empty(weight.shape[:1]) if needs_dbias else None
+        _weight(weights, x, dy, *gradients[1:])
+    return tuple(x.new_empty(0) if g is None else g for g in gradients)

@@ -1,0 +1,145 @@
+"""Functions of elements, and rotary embeddings."""
+
+import functools
+
+import torch
+
+from .. import _problems
+from ._registry import like, operator, run
+
+# Element by element. s in a gradient stands for the sigmoid that the function has.
+
+_SIGMOID_OF_GELU = "sigmoid(1.5957691216*x+0.0713548163*x*x*x)"  # gelu_tanh(x) = x * s, d/dx of its argument below
+_FUNCTIONS = {
+    "gelu": ("gelu_erf(x)", "g*(0.5+0.5*erf(0.7071067812*x)+0.3989422804*x*exp(-0.5*x*x))"),
+    "gelu_tanh": (
+        "gelu(x)",
+        "g*s*(1+x*(1-s)*(1.5957691216+0.2140644488*x*x))".replace("s*", _SIGMOID_OF_GELU + "*", 1).replace(
+            "-s", "-" + _SIGMOID_OF_GELU
+        ),
+    ),
+    "silu": ("silu(x)", "g*sigmoid(x)*(1+x*(1-sigmoid(x)))"),
+    "silu_mul": ("silu(x)*y", "g*y*sigmoid(x)*(1+x*(1-sigmoid(x)))"),
+}
+
+
+def _elementwise(expr, *inputs):
+    """Tensors of one shape, without gaps."""
+    inputs = [x.contiguous() for x in inputs]
+    out = torch.empty_like(inputs[0])
+    shape = (out.numel(),)
+    names = tuple((name, inputs[0].dtype) for name in "abcd"[: len(inputs)])
+    desc = _problems.elementwise(expr, shape, names, ((1,),) * (len(inputs) + 1), out.dtype)
+    run.elementwise(desc, *inputs, *(None,) * (4 - len(inputs)), out)
+    return out
+
+
+def _unary_setup(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0])
+    ctx.function = inputs[1]
+
+
+@operator(
+    "unary(Tensor x, str function) -> Tensor",
+    lambda x, function: like(x),
+    lambda ops, ctx, dy: (ops.unary_backward(dy, *ctx.saved_tensors, ctx.function), None),
+    _unary_setup,
+)
+def unary(x, function):
+    return _elementwise(_FUNCTIONS[function][0], x)
+
+
+@operator("unary_backward(Tensor dy, Tensor x, str function) -> Tensor", lambda dy, x, function: like(x))
+def unary_backward(dy, x, function):
+    return _elementwise(_FUNCTIONS[function][1], dy, x)
+
+
+@operator(
+    "silu_mul(Tensor x, Tensor y) -> Tensor",
+    lambda x, y: like(x),
+    lambda ops, ctx, dz: ops.silu_mul_backward(dz, *ctx.saved_tensors),
+    lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+def silu_mul(x, y):
+    return _elementwise(_FUNCTIONS["silu_mul"][0], x, y)
+
+
+@operator("silu_mul_backward(Tensor dz, Tensor x, Tensor y) -> (Tensor, Tensor)", lambda dz, x, y: (like(x), like(y)))
+def silu_mul_backward(dz, x, y):
+    return _elementwise(_FUNCTIONS["silu_mul"][1], dz, y, x), _elementwise("g*silu(x)", dz, x)
+
+
+# rope: of the gradient the angle is the negative one
+
+
+def _rope_setup(ctx, inputs, output):
+    _, _, positions, ctx.theta, ctx.style, ctx.inverse = inputs
+    ctx.save_for_backward(positions)
+
+
+def _rope_gradient(ops, ctx, dyq, dyk):
+    dq, dk = ops.rope(dyq, dyk, *ctx.saved_tensors, ctx.theta, ctx.style, not ctx.inverse)
+    return dq, dk, None, None, None, None
+
+
+@operator(
+    "rope(Tensor q, Tensor k, Tensor positions, float theta=10000.0, str style='half', bool inverse=False) -> (Tensor, Tensor)",
+    lambda q, k, positions, theta=1e4, style="half", inverse=False: (like(q), like(k)),
+    _rope_gradient,
+    _rope_setup,
+    results=2,
+)
+def rope(q, k, positions, theta=10000.0, style="half", inverse=False):
+    q, k, positions = q.contiguous(), k.contiguous(), positions.contiguous()
+    yq, yk = torch.empty_like(q), torch.empty_like(k)
+    heads, k_heads, d = q.shape[-2], k.shape[-2], q.shape[-1]
+    tokens = q.numel() // (heads * d)
+    desc = _problems.rope(tokens, heads, k_heads, d, q.dtype, positions.dtype, theta, style, 0, inverse)
+    run.rope(desc, q, k, positions, yq, yk)
+    return yq, yk
+
+
+# Rotation by tables, as transformers' models do it: of the gradient the matrix is the transposed one
+
+
+@functools.lru_cache(8192)
+def _rotation(shape, x, y, table_shape, tables, dtype, inverse):
+    """The problems of both halves: shape and strides of x[B,H,S,D] and y, of tables [B,S,D] or [1,S,D], shared by heads."""
+    half = (*shape[:3], shape[3] // 2)
+    cos, sin = ((t[0] if table_shape[0] > 1 else 0, 0, *t[1:]) for t in tables)
+    names = tuple((name, dtype) for name in "abcd")
+    signs = "+-" if inverse else "-+"
+    expressions = f"a*c{signs[0]}b*s", f"b*c{signs[1]}a*s"
+    return [_problems.elementwise(e, half, names, (x, cos, x, sin, y), dtype) for e in expressions]
+
+
+def _rotate(x, cos, sin, cos_b, sin_b, inverse):
+    """Halves a and b of x: a * cos - b * sin in the first half, b * cos + a * sin in the second one."""
+    y, half = torch.empty_like(x), x.shape[-1] // 2
+    first, second = _rotation(x.shape, x.stride(), y.stride(), cos.shape, (cos.stride(), sin.stride()), x.dtype, inverse)
+    b = x.narrow(-1, half, half)
+    run.elementwise(first, x, cos, b, sin_b if inverse else sin, y)
+    run.elementwise(second, b, cos_b, x, sin if inverse else sin_b, y.narrow(-1, half, half))
+    return y
+
+
+def _rotate_setup(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[2:4])
+    ctx.inverse = inputs[4]
+
+
+def _rotate_gradient(ops, ctx, dq, dk):
+    return *ops.rotate(dq, dk, *ctx.saved_tensors, not ctx.inverse), None, None, None
+
+
+@operator(
+    "rotate(Tensor q, Tensor k, Tensor cos, Tensor sin, bool inverse=False) -> (Tensor, Tensor)",
+    lambda q, k, cos, sin, inverse=False: (torch.empty_like(q), torch.empty_like(k)),
+    _rotate_gradient,
+    _rotate_setup,
+    results=2,
+)
+def rotate(q, k, cos, sin, inverse=False):
+    half = q.shape[-1] // 2
+    cos_b, sin_b = cos.narrow(-1, half, half), sin.narrow(-1, half, half)
+    return _rotate(q, cos, sin, cos_b, sin_b, inverse), _rotate(k, cos, sin, cos_b, sin_b, inverse)

@@ -1,0 +1,101 @@
+"""Functions in the place of torch's and transformers': ours where they take the arguments. Each has the original as its first."""
+
+import torch
+
+import cutekernellib.torch as _torch
+
+from ._taken import takes
+
+
+def _sdpa(original, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """A single query is left to torch: with every token there is a key more, which would be a plan more."""
+    taken = (
+        takes(query, key, value)
+        and query.shape[-2] != 1
+        and query.dtype != torch.float32
+        and query.dim() == 4
+        and not dropout_p
+        and (query.shape[1] == key.shape[1] or enable_gqa)
+        and not (is_causal and query.shape[2] != key.shape[2])
+        and query.shape[3] <= 256
+        and (attn_mask is None or attn_mask.dtype in (torch.bool, query.dtype))
+        and (attn_mask is None or attn_mask.shape[-1] == key.shape[2])
+    )
+    run = _torch.scaled_dot_product_attention if taken else original
+    return run(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+
+def _cross_entropy(original, input, target, *args, **options):
+    plain = not args and set(options) <= {"ignore_index", "reduction"} and options.get("reduction", "mean") in ("mean", "none")
+    if plain and takes(input) and input.dim() == 2 and target.dtype in (torch.int64, torch.int32):
+        return _torch.cross_entropy(input, target, **options)
+    return original(input, target, *args, **options)
+
+
+def _softmax(original, input, dim=None, _stacklevel=3, dtype=None):
+    if dim is not None and takes(input) and dtype in (None, input.dtype):
+        return _torch.softmax(input, dim)
+    return original(input, dim, _stacklevel, dtype)
+
+
+def _log_softmax(original, input, dim=None, _stacklevel=3, dtype=None):
+    if dim is not None and takes(input) and dtype in (None, input.dtype):
+        return _torch.log_softmax(input, dim)
+    return original(input, dim, _stacklevel, dtype)
+
+
+def _layer_norm(original, input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    if takes(input, weight, bias) and (bias is None or weight is not None):
+        return _torch.layer_norm(input, normalized_shape, weight, bias, eps)
+    return original(input, normalized_shape, weight, bias, eps)
+
+
+def _rms_norm(original, input, normalized_shape, weight=None, eps=None):
+    return (_torch.rms_norm if takes(input, weight) else original)(input, normalized_shape, weight, eps)
+
+
+def _group_norm(original, input, num_groups, weight=None, bias=None, eps=1e-5):
+    taken = weight is not None and bias is not None and takes(input, weight, bias)
+    return (_torch.group_norm if taken else original)(input, num_groups, weight, bias, eps)
+
+
+def _gelu(original, input, *, approximate="none"):
+    return _torch.gelu(input, approximate) if takes(input) else original(input, approximate=approximate)
+
+
+def _silu(original, input, inplace=False):
+    return _torch.silu(input) if takes(input) and not inplace else original(input, inplace)
+
+
+FUNCTIONS = {
+    "scaled_dot_product_attention": _sdpa,
+    "cross_entropy": _cross_entropy,
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "group_norm": _group_norm,
+    "gelu": _gelu,
+    "silu": _silu,
+}
+
+
+# Functions of the files that models come from.
+
+
+def rotary(original, q, k, cos, sin, *args, unsqueeze_dim=1):
+    taken = not args and unsqueeze_dim in (1, 2) and (q.dim(), cos.dim()) == (4, 3)
+    if taken and takes(q, k, cos, sin) and not cos.requires_grad:
+        return _torch.apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim)
+    return original(q, k, cos, sin, *args, unsqueeze_dim=unsqueeze_dim)
+
+
+def rotates_halves(function):
+    """Does it do what ours does? Others of this name pair neighbours, or have other arguments."""
+    q, cos, sin = torch.arange(8.0).view(1, 1, 2, 4), torch.arange(8.0).view(1, 2, 4) + 3, torch.arange(8.0).view(1, 2, 4) - 5
+    try:
+        got = function(q, q + 1, cos, sin)
+    except Exception:  # of whatever it does with them
+        return False
+    wanted = tuple(x * cos + torch.cat((-x[..., 2:], x[..., :2]), -1) * sin for x in (q, q + 1))
+    return all(torch.equal(g, w) for g, w in zip(got, wanted))

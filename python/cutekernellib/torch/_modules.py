@@ -1,0 +1,283 @@
+"""Modules with other forward functions: each looks at its input and calls its class's own where it is not taken."""
+
+import functools
+
+import torch
+
+import cutekernellib.torch as _torch
+
+from ._taken import FLOATS, multiplies, takes
+
+
+def _layer_norm(self, x):
+    if takes(x, self.weight, self.bias) and (self.bias is None or self.weight is not None):
+        return _torch.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+    return self.ckl_forward(x)
+
+
+def _rms_norm(self, x):
+    if takes(x, self.weight):
+        eps = self.variance_epsilon if hasattr(self, "variance_epsilon") else self.eps
+        return _torch.rms_norm(x, (x.shape[-1],), self.weight, eps)
+    return self.ckl_forward(x)
+
+
+def _group_norm(self, x):
+    if takes(x, self.weight, self.bias) and self.affine:
+        return _torch.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+    return self.ckl_forward(x)
+
+
+def _gelu(self, x):
+    return _torch.gelu(x, getattr(self, "approximate", "none")) if takes(x) else self.ckl_forward(x)
+
+
+def _gelu_tanh(self, x):
+    return _torch.gelu(x, "tanh") if takes(x) else self.ckl_forward(x)
+
+
+def _silu(self, x):
+    return _torch.silu(x) if takes(x) and not getattr(self, "inplace", False) else self.ckl_forward(x)
+
+
+def _gated_mlp(self, x, residual=None):
+    gate, up, down = self.gate_proj, self.up_proj, self.down_proj
+    if multiplies(x, gate.weight, None) and gate.bias is up.bias is down.bias is None:
+        return _torch.gated_mlp(x, gate.weight, up.weight, down.weight, residual=residual)
+    g, u = gate(x), up(x)
+    y = down(_torch.silu_mul(g, u) if takes(g, u) else self.act_fn(g) * u)
+    return y if residual is None else residual + y
+
+
+def _decoder_layer(self, hidden_states, *args, **options):
+    norm = self.post_attention_layernorm
+    if args or not takes(hidden_states, norm.weight):
+        return self.ckl_forward(hidden_states, *args, **options)
+    attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **options)
+    normed, residual = _torch.add_rms_norm(attended, hidden_states, norm.weight, norm.variance_epsilon)
+    return _add_mlp(self.mlp, normed, residual)
+
+
+def _linear(self, x):
+    return _torch.linear(x, self.weight, self.bias) if multiplies(x, self.weight, self.bias) else self.ckl_forward(x)
+
+
+def _conv1d_of_transformers(self, x):
+    if multiplies(x, self.weight, self.bias):
+        return _torch.linear(x, self.weight, self.bias, turned=True)
+    return self.ckl_forward(x)
+
+
+def _depthwise(self, x):
+    """Of any types but f32, whose products are tensor cores' in torch if so told."""
+    if takes(x, self.weight, self.bias) and x.dtype != torch.float32 and x.dim() == 4:
+        return _torch.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+    return self.ckl_forward(x)
+
+
+_LAYERS = {"Linear": False, "CklLinear": False, "Conv1D": True, "CklConv1D": True}  # are the weights turned?
+_ACTIVATIONS = {
+    "GELU": "gelu_erf",
+    "GELUActivation": "gelu_erf",
+    "NewGELUActivation": "gelu",
+    "PytorchGELUTanh": "gelu",
+    "GELUTanh": "gelu",
+    "SiLU": "silu",
+    "SiLUActivation": "silu",
+}
+
+
+def _activation_of(module):
+    name = type(module).__name__.removeprefix("Ckl")
+    return "gelu" if getattr(module, "approximate", "none") == "tanh" else _ACTIVATIONS.get(name)
+
+
+def _is_idle(module):
+    """Does it give back what it gets?"""
+    return type(module).__name__ == "Identity" or (
+        type(module).__name__ == "Dropout" and (module.p == 0 or not module.training)
+    )
+
+
+def _parts_of_mlp(module):
+    """(up, activation, down, what comes between or after) of a module of that structure, or None."""
+    children = module._modules
+    for up, down, others in (("fc1", "fc2", ("drop1", "norm", "drop2")), ("c_fc", "c_proj", ("dropout",))):
+        if set(children) == {up, "act", down, *others}:
+            return children[up], children["act"], children[down], [children[name] for name in others]
+    return None
+
+
+def _is_mlp(module):
+    parts = _parts_of_mlp(module)
+    return parts and _activation_of(parts[1]) and {type(parts[i]).__name__ for i in (0, 2)} <= set(_LAYERS)
+
+
+def _are_layers(module, names):
+    return all(type(module._modules[name]).__name__ in ("Linear", "CklLinear") for name in names)
+
+
+def _mlp(self, x, residual=None):
+    up, act, down, others = _parts_of_mlp(self)
+    if multiplies(x, up.weight, up.bias) and all(map(_is_idle, others)):
+        activation, turned = _activation_of(act), _LAYERS[type(up).__name__]
+        return _torch.mlp(x, up.weight, up.bias, down.weight, down.bias, activation, residual=residual, turned=turned)
+    y = self.ckl_forward(x)
+    return y if residual is None else residual + y
+
+
+def _add_mlp(mlp, x, residual):
+    return mlp.forward(x, residual) if type(mlp).forward in (_mlp, _gated_mlp) else residual + mlp(x)
+
+
+def _vit_attention(self, x, attn_mask=None, is_causal=False):
+    idle = (self.q_norm, self.k_norm, self.norm, self.attn_drop)
+    qkv = self.qkv.weight
+    taken = attn_mask is None and self.gate is None and self.fused_attn and takes(x, qkv) and x.dtype != torch.float32
+    if not (taken and self.head_dim <= 256 and all(map(_is_idle, idle))):
+        return self.ckl_forward(x, attn_mask, is_causal)
+    b, n, _ = x.shape
+    o = _torch.attention_packed(self.qkv(x).view(b, n, 3, self.num_heads, self.head_dim), causal=is_causal)
+    return self.proj_drop(self.proj(o.view(b, n, self.attn_dim)))
+
+
+def _convnext_block(self, x):
+    """What the block multiplies with gamma comes out of a product: gamma is put into the weights of that one."""
+    parts = _parts_of_mlp(self.mlp)
+    if self.use_conv_mlp or type(self.shortcut).__name__ != "Identity" or not _is_idle(self.drop_path) or not parts:
+        return self.ckl_forward(x)
+    up, act, down, others = parts
+    if not (_is_mlp(self.mlp) and all(map(_is_idle, others)) and multiplies(x.permute(0, 2, 3, 1), up.weight, up.bias)):
+        return self.ckl_forward(x)
+    y = self.norm(self.conv_dw(x).permute(0, 2, 3, 1))
+    options = {"gamma": self.gamma, "residual": x.permute(0, 2, 3, 1)}
+    y = _torch.mlp(y, up.weight, up.bias, down.weight, down.bias, _activation_of(act), **options)
+    return y.permute(0, 3, 1, 2)
+
+
+def _vit_block(self, x, *args, **options):
+    norm = self.norm2
+    if not takes(x, norm.weight, norm.bias) or norm.weight is None:
+        return self.ckl_forward(x, *args, **options)
+    attended = self.drop_path1(self.ls1(self.attn(self.norm1(x), *args, **options)))
+    normed, x = _torch.add_layer_norm(attended, x, norm.weight, norm.bias, norm.eps)
+    if _is_idle(self.ls2) and _is_idle(self.drop_path2):
+        return _add_mlp(self.mlp, normed, x)
+    return x + self.drop_path2(self.ls2(self.mlp(normed)))
+
+
+def _gpt2_block(self, hidden_states, *args, **options):
+    norm = self.ln_2
+    if args or options.get("encoder_hidden_states") is not None or not takes(hidden_states, norm.weight, norm.bias):
+        return self.ckl_forward(hidden_states, *args, **options)
+    options = {name: value for name, value in options.items() if not name.startswith("encoder_")}
+    attended, _ = self.attn(self.ln_1(hidden_states), **options)
+    normed, residual = _torch.add_layer_norm(attended, hidden_states, norm.weight, norm.bias, norm.eps)
+    return _add_mlp(self.mlp, normed, residual)
+
+
+def _softmax(self, x):
+    return _torch.softmax(x, self.dim) if takes(x) and self.dim is not None else self.ckl_forward(x)
+
+
+def _is_silu(module):
+    return type(module).__name__ in ("SiLU", "SiLUActivation", "CklSiLU", "CklSiLUActivation")
+
+
+def _is_gated_mlp(module):
+    layers = {"gate_proj", "up_proj", "down_proj"}
+    return set(module._modules) == {*layers, "act_fn"} and _is_silu(module.act_fn) and _are_layers(module, layers)
+
+
+# By the name of the class: torch's, and what models of others have in their place.
+_FORWARDS = {
+    "LayerNorm": _layer_norm,
+    "RMSNorm": _rms_norm,
+    "LlamaRMSNorm": _rms_norm,
+    "MistralRMSNorm": _rms_norm,
+    "Qwen2RMSNorm": _rms_norm,
+    "Qwen3RMSNorm": _rms_norm,
+    "LlamaDecoderLayer": _decoder_layer,
+    "MistralDecoderLayer": _decoder_layer,
+    "Qwen2DecoderLayer": _decoder_layer,
+    "Qwen3DecoderLayer": _decoder_layer,
+    "GroupNorm": _group_norm,
+    "GELU": _gelu,
+    "GELUActivation": _gelu,
+    "NewGELUActivation": _gelu_tanh,
+    "PytorchGELUTanh": _gelu_tanh,
+    "GELUTanh": _gelu_tanh,
+    "SiLU": _silu,
+    "SiLUActivation": _silu,
+    "Softmax": _softmax,
+    "Linear": _linear,
+    "Conv1D": _conv1d_of_transformers,
+    "Conv2d": _depthwise,
+    "GPT2Block": _gpt2_block,
+}
+
+NOT_TAKEN = {
+    "BatchNorm2d": "there is no batch norm",
+    "Conv1d": "convolutions are left to torch",
+    "Embedding": "there is no lookup",
+    "MultiheadAttention": "it calls its parts by itself; scaled_dot_product_attention is replaced where it calls that",
+    "Dropout": "there are no random numbers",
+}
+
+
+def _is_depthwise(module):
+    plain = module.padding_mode == "zeros" and not isinstance(module.padding, str)
+    return plain and module.groups == module.in_channels == module.out_channels > 1
+
+
+def _has(module, kind, *children):
+    """Is it of a class of this name with these children at least?"""
+    return type(module).__name__ == kind and set(children) <= set(module._modules)
+
+
+def _is_vit_block(module):
+    return _has(module, "Block", "norm1", "attn", "ls1", "drop_path1", "norm2", "mlp", "ls2", "drop_path2")
+
+
+def _is_vit_attention(module):
+    return _has(module, "Attention", "qkv", "q_norm", "k_norm", "attn_drop", "norm", "proj", "proj_drop") and hasattr(
+        module, "gate"
+    )
+
+
+def _is_convnext_block(module):
+    return _has(module, "ConvNeXtBlock", "conv_dw", "norm", "mlp", "shortcut", "drop_path")
+
+
+_STRUCTURES = (
+    (_is_gated_mlp, _gated_mlp),
+    (_is_mlp, _mlp),
+    (_is_vit_block, _vit_block),
+    (_is_vit_attention, _vit_attention),
+    (_is_convnext_block, _convnext_block),
+)
+
+
+def forward_of(module):
+    for has_structure, forward in _STRUCTURES:
+        if has_structure(module):
+            return forward
+    return _FORWARDS.get(type(module).__name__)
+
+
+def why_not(module):
+    """The reason why a module with a forward that an operator might take keeps its own; None where it takes it."""
+    if type(module).__name__ == "GroupNorm" and not module.affine:
+        return "GroupNorm without weight and bias"
+    if type(module).__name__ == "Conv2d" and not _is_depthwise(module):
+        return "only depthwise convolutions of numbers of zeros around are taken"
+    if type(module).__name__ in ("Linear", "Conv1D") and all(n % 8 == 0 for n in module.weight.shape):
+        return "products of rows of whole 16 bytes are left to torch where there is nothing to fuse"
+    if getattr(module, "weight", None) is not None and module.weight.dtype not in FLOATS:
+        return f"the weight is of {module.weight.dtype}"
+    return None
+
+
+@functools.lru_cache(None)
+def subclass(cls, forward):
+    return type("Ckl" + cls.__name__, (cls,), {"forward": forward, "ckl_forward": cls.forward, "__module__": cls.__module__})

@@ -1,0 +1,218 @@
+"""Norms of rows, of sums of rows, and of groups of channels."""
+
+import torch
+
+from .. import _problems
+from ._registry import like, operator, row_count, run, without_gradient
+
+# Norms of rows. Where there is a residual the norm is that of a sum, which is returned, too, and of both addends the gradient is one.
+
+
+def _statistics(x):
+    return torch.empty(x.shape[:-1], dtype=torch.float32, device=x.device)
+
+
+def _norm(name, x, residual, weight, bias, eps, mean, rstd):
+    """y, and x + residual if there is one."""
+    x = x.contiguous()
+    y, h = torch.empty_like(x), None
+    if residual is not None:
+        residual, h = residual.contiguous(), torch.empty_like(x)
+    if bias is None and weight is not None and name == "layernorm":
+        bias = torch.zeros_like(weight)
+    desc = _problems.norm(name, row_count(x), x.shape[-1], x.dtype, eps, weight is not None, h is not None)
+    getattr(run, name)(desc, x, residual, weight, bias, None, None, y, h, None, None, None, mean, rstd)
+    return y, h
+
+
+def _norm_backward(name, dy, dsum, x, weight, mean, rstd):
+    dy, x, dsum = dy.contiguous(), x.contiguous(), dsum if dsum is None else dsum.contiguous()
+    dx, dweight = torch.empty_like(x), torch.empty_like(weight) if weight is not None else None
+    dbias = torch.empty_like(weight) if weight is not None and name == "layernorm" else None
+    desc = _problems.norm(name, row_count(x), x.shape[-1], x.dtype, 0, weight is not None, dsum is not None, True)
+    getattr(run, name)(desc, x, None, weight, None, dy, dsum, None, None, dx, dweight, dbias, mean, rstd)
+    wanted = (dweight, dbias) if name == "layernorm" else (dweight,)
+    return dx, *(x.new_empty(0) if g is None else g for g in wanted)
+
+
+def _parameter_like(x, weight):
+    return x.new_empty(0) if weight is None else torch.empty_like(weight)
+
+
+def _layer_norm_gradient(ops, ctx, dy):
+    x, weight, mean, rstd = ctx.saved_tensors
+    dx, dweight, dbias = ops.layer_norm_backward(dy, None, x, weight, mean, rstd)
+    return dx, dweight if weight is not None else None, dbias if ctx.needs_input_grad[2] else None, None
+
+
+def _norm_setup(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[:2], *output[1:])
+
+
+@operator(
+    "layer_norm(Tensor x, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
+    lambda x, weight, bias, eps: (like(x), _statistics(x), _statistics(x)),
+    _layer_norm_gradient,
+    _norm_setup,
+)
+def layer_norm(x, weight, bias, eps):
+    mean, rstd = _statistics(x), _statistics(x)
+    return _norm("layernorm", x, None, weight, bias, eps, mean, rstd)[0], mean, rstd
+
+
+@without_gradient("layer_norm")
+def _layer_norm_alone(x, weight, bias, eps):
+    return _norm("layernorm", x, None, weight, bias, eps, None, None)
+
+
+@operator(
+    "layer_norm_backward(Tensor dy, Tensor? dsum, Tensor x, Tensor? weight, Tensor mean, Tensor rstd) -> (Tensor, Tensor, Tensor)",
+    lambda dy, dsum, x, weight, mean, rstd: (like(x), _parameter_like(x, weight), _parameter_like(x, weight)),
+)
+def layer_norm_backward(dy, dsum, x, weight, mean, rstd):
+    return _norm_backward("layernorm", dy, dsum, x, weight, mean, rstd)
+
+
+def _rms_norm_gradient(ops, ctx, dy):
+    x, weight, rstd = ctx.saved_tensors
+    dx, dweight = ops.rms_norm_backward(dy, None, x, weight, rstd)
+    return dx, dweight if weight is not None else None, None
+
+
+@operator(
+    "rms_norm(Tensor x, Tensor? weight, float eps) -> (Tensor, Tensor)",
+    lambda x, weight, eps: (like(x), _statistics(x)),
+    _rms_norm_gradient,
+    _norm_setup,
+)
+def rms_norm(x, weight, eps):
+    rstd = _statistics(x)
+    return _norm("rmsnorm", x, None, weight, None, eps, None, rstd)[0], rstd
+
+
+@without_gradient("rms_norm")
+def _rms_norm_alone(x, weight, eps):
+    return _norm("rmsnorm", x, None, weight, None, eps, None, None)
+
+
+@operator(
+    "rms_norm_backward(Tensor dy, Tensor? dsum, Tensor x, Tensor? weight, Tensor rstd) -> (Tensor, Tensor)",
+    lambda dy, dsum, x, weight, rstd: (like(x), _parameter_like(x, weight)),
+)
+def rms_norm_backward(dy, dsum, x, weight, rstd):
+    return _norm_backward("rmsnorm", dy, dsum, x, weight, None, rstd)
+
+
+def _add_norm_setup(ctx, inputs, output):
+    ctx.save_for_backward(output[1], inputs[2], *output[2:])
+    ctx.set_materialize_grads(False)
+
+
+def _add_layer_norm_gradient(ops, ctx, dy, dsum):
+    if dy is None:
+        return dsum, dsum, None, None, None
+    h, weight, mean, rstd = ctx.saved_tensors
+    dx, dweight, dbias = ops.layer_norm_backward(dy, dsum, h, weight, mean, rstd)
+    return dx, dx, dweight, dbias if ctx.needs_input_grad[3] else None, None
+
+
+@operator(
+    "add_layer_norm(Tensor x, Tensor residual, Tensor weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
+    lambda x, residual, weight, bias, eps: (like(x), like(x), _statistics(x), _statistics(x)),
+    _add_layer_norm_gradient,
+    _add_norm_setup,
+    results=2,
+)
+def add_layer_norm(x, residual, weight, bias, eps):
+    mean, rstd = _statistics(x), _statistics(x)
+    return *_norm("layernorm", x, residual, weight, bias, eps, mean, rstd), mean, rstd
+
+
+@without_gradient("add_layer_norm")
+def _add_layer_norm_alone(x, residual, weight, bias, eps):
+    return _norm("layernorm", x, residual, weight, bias, eps, None, None)
+
+
+def _add_rms_norm_gradient(ops, ctx, dy, dsum):
+    if dy is None:
+        return dsum, dsum, None, None
+    h, weight, rstd = ctx.saved_tensors
+    dx, dweight = ops.rms_norm_backward(dy, dsum, h, weight, rstd)
+    return dx, dx, dweight, None
+
+
+@operator(
+    "add_rms_norm(Tensor x, Tensor residual, Tensor weight, float eps) -> (Tensor, Tensor, Tensor)",
+    lambda x, residual, weight, eps: (like(x), like(x), _statistics(x)),
+    _add_rms_norm_gradient,
+    _add_norm_setup,
+    results=2,
+)
+def add_rms_norm(x, residual, weight, eps):
+    rstd = _statistics(x)
+    return *_norm("rmsnorm", x, residual, weight, None, eps, None, rstd), rstd
+
+
+@without_gradient("add_rms_norm")
+def _add_rms_norm_alone(x, residual, weight, eps):
+    return _norm("rmsnorm", x, residual, weight, None, eps, None, None)
+
+
+# Group norm
+
+
+def _is_channels_last(x):
+    return x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+
+
+def _image(x, channels_last):
+    return x.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+
+
+def _image_like(x):
+    last = _is_channels_last(x)
+    return torch.empty_like(x, memory_format=torch.channels_last if last else torch.contiguous_format)
+
+
+def _group_statistics(x, groups):
+    return torch.empty((x.shape[0], groups), dtype=torch.float32, device=x.device)
+
+
+def _group_norm_setup(ctx, inputs, output):
+    x, groups, weight, bias, _ = inputs
+    ctx.save_for_backward(x, weight, output[1], output[2])
+    ctx.groups = groups
+
+
+def _group_norm_gradient(ops, ctx, dy):
+    x, weight, mean, rstd = ctx.saved_tensors
+    dx, dweight, dbias = ops.group_norm_backward(dy, x, ctx.groups, weight, mean, rstd)
+    return dx, None, dweight, dbias, None
+
+
+@operator(
+    "group_norm(Tensor x, int groups, Tensor weight, Tensor bias, float eps) -> (Tensor, Tensor, Tensor)",
+    lambda x, groups, weight, bias, eps: (_image_like(x), _group_statistics(x, groups), _group_statistics(x, groups)),
+    _group_norm_gradient,
+    _group_norm_setup,
+)
+def group_norm(x, groups, weight, bias, eps):
+    last = _is_channels_last(x)
+    x = _image(x, last)
+    y, mean, rstd = torch.empty_like(x), _group_statistics(x, groups), _group_statistics(x, groups)
+    desc = _problems.groupnorm(x.shape, groups, x.dtype, eps, True, last)
+    run.groupnorm(desc, x, None, weight, bias, y, None, None, None, mean, rstd)
+    return y, mean, rstd
+
+
+@operator(
+    "group_norm_backward(Tensor dy, Tensor x, int groups, Tensor weight, Tensor mean, Tensor rstd) -> (Tensor, Tensor, Tensor)",
+    lambda dy, x, groups, weight, mean, rstd: (_image_like(x), torch.empty_like(weight), torch.empty_like(weight)),
+)
+def group_norm_backward(dy, x, groups, weight, mean, rstd):
+    last = _is_channels_last(x)
+    x, dy = _image(x, last), _image(dy, last)
+    dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
+    desc = _problems.groupnorm(x.shape, groups, x.dtype, 0, True, last, True)
+    run.groupnorm(desc, x, dy, weight, None, None, dx, dweight, dbias, mean, rstd)
+    return dx, dweight, dbias

@@ -1,0 +1,111 @@
+"""How functions become operators: torch.ops.cutekernellib with schemas, fake kernels for shapes, and gradients; and the ways around it.
+
+Each operator has one implementation for tensors of a GPU, on torch's current stream, and of the host, on the emulated GPU.
+torch's dispatcher calls what is registered in Python by way of C++ and back, and so does its autograd: some 11 us a call. So plain
+tensors of a GPU that nothing but the GPU wants to see go to the function at once, or by a function of autograd of the same parts.
+"""
+
+import functools
+import types
+
+import torch
+
+from .._library import module, operators, warn_of_emulator
+
+_library = torch.library.Library("cutekernellib", "DEF")
+_is_compiling = torch.compiler.is_compiling
+_is_transforming = torch._C._are_functorch_transforms_active
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+registered = torch.ops.cutekernellib
+direct = types.SimpleNamespace()  # the functions by name
+differentiable = types.SimpleNamespace()  # the same as functions of autograd alone
+run = types.SimpleNamespace(**{name: operator.run for name, operator in operators.items()})
+
+
+def operator(schema, fake, gradient=None, setup=None, results=1):
+    """Registers the function that follows. fake: memory for its outputs; gradient(ops, ctx, *gradients): calls the operators of ops.
+
+    results: so many outputs have gradients; those behind them are there for setup(ctx, inputs, output) to keep.
+    """
+
+    def register(function):
+        name = schema.partition("(")[0]
+        _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+        _library.impl(name, function, "CUDA")
+        _library.impl(name, lambda *args: warn_of_emulator() or function(*args), "CPU")
+        torch.library.register_fake(f"cutekernellib::{name}", fake, lib=_library)
+        setattr(direct, name, function)
+        if gradient:
+            _register_gradient(name, gradient, setup, results)
+            setattr(differentiable, name, _differentiable(name, function, gradient, setup, results))
+        return function
+
+    return register
+
+
+def _register_gradient(name, gradient, setup, results):
+    def keep(ctx, inputs, output):
+        setup(ctx, inputs, output)
+        if isinstance(output, tuple) and len(output) > results:
+            ctx.set_materialize_grads(False)
+            ctx.mark_non_differentiable(*output[results:])
+
+    def backward(ctx, *gradients):
+        return gradient(registered, ctx, *gradients[:results])
+
+    torch.library.register_autograd(f"cutekernellib::{name}", backward, setup_context=keep, lib=_library)
+
+
+def _differentiable(name, function, gradient, setup, results):
+    """The operator as a function of autograd, which gives a tuple if the operator does, without what is only kept."""
+
+    def forward(ctx, *args):
+        output = function(*args)
+        setup(ctx, args, output)
+        return output[:results] if isinstance(output, tuple) else output
+
+    def backward(ctx, *gradients):
+        traced = torch.is_grad_enabled() or _is_compiling()  # registered operators say that they have no second gradient
+        return gradient(registered if traced else direct, ctx, *gradients)
+
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    function_of_autograd = type(name, (torch.autograd.Function,), methods)
+    return super(
+        torch.autograd.Function, function_of_autograd
+    ).apply  # past Function.apply, which looks at transforms, as way() does
+
+
+def without_gradient(name):
+    """Registers what follows as the operator's function where nobody asks for a gradient: it leaves out outputs that are only kept."""
+    return functools.partial(setattr, direct, name)
+
+
+def way(name, *tensors):
+    """How a call of these tensors goes: to the function, through autograd, or where anything else wants to see it, the dispatcher."""
+    if _is_compiling() or _is_transforming() or _dispatch_modes():
+        return getattr(registered, name)
+    needs_gradient = False
+    for x in tensors:
+        if x is None:
+            continue
+        if not x.is_cuda or type(x) not in _PLAIN:
+            return getattr(registered, name)
+        needs_gradient |= x.requires_grad
+    return getattr(differentiable if needs_gradient and torch.is_grad_enabled() else direct, name)
+
+
+def like(x, dtype=None):
+    """Memory without gaps for a tensor of this shape, and no strides to look at."""
+    return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
+
+
+def row_count(x):
+    return x.numel() // x.shape[-1] if x.shape[-1] else 0
+
+
+@functools.lru_cache(8192)
+def has_kernel(name, desc, device):
+    """Does anything take the problem but the kernel that follows its definition? A tensor of the host is taken by any."""
+    return device.type != "cuda" or not module.ckl_plan(name, desc, 2, device.index).split()[1].startswith("naive")

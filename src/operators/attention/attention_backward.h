@@ -1,0 +1,105 @@
+/* attention_backward.h - what the files of attention's gradients for Hopper share. */
+#ifndef CKL_ATTENTION_BACKWARD_H
+#define CKL_ATTENTION_BACKWARD_H
+
+#include "cute/pipeline.h"
+#include "cute/tma.h"
+#include "operators/attention/attention_score.h"
+#include "operators/attention/attention_scores.h"
+
+enum {
+    WARPGROUP = 128,
+    ROWS = ATTENTION_ROWS,
+    CHUNKS_MAX = 4,
+    STATS = ATTENTION_STATS,
+    COLUMNS_MAX = 64, // of a block, that a thread has values of in a row
+};
+
+/* Everything the roles share. Letters: rows (ROWS), tokens of a block (BN). */
+typedef struct backward_kernel {
+    const attention_sm90_backward_config *cfg;
+    attention_form form;
+    attention_values p;
+    bool of_keys;
+    bool with_d1, with_d2; // dK or dQ; dV
+    bool overlap;          // a block's sums run under the scores of the next one
+    int block;             // BN
+    columns d, dv;
+    tma_copy tmaX1, tmaX2, tmaY1, tmaY2, tmaD1, tmaD2;
+    tensor sX1, sX2; // (ROWS,CHUNK,CHUNKS,CONSUMERS)
+    tensor sY1, sY2; // (BN,CHUNK,CHUNKS,STAGES)
+    tensor sStats;   // (BN,STATS,STAGES)
+    pipeline x, ring;
+    val row;         // the CTA's first
+    val head, batch; // of the rows
+    val x_at, y_at;  // where the sequences of X and Y begin, if ragged
+    val first, end;  // blocks
+    val heads;       // heads of Y for one of X
+} backward_kernel;
+
+/* The steps of a CTA: blocks, once for every head of Y. */
+typedef struct backward_walk {
+    val block, head;
+    val kind; // of the block, i32, where a custom score has kinds
+    val base; // of the window, u32
+    block_window window;
+} backward_walk;
+
+/* One consumer's view: its operands, its sums, what it knows of its rows. */
+typedef struct backward_consumer {
+    val index, first_thread;
+    tiled_mma scores_mma, d1_mma, d2_mma;
+    tensor tCrX1[CHUNKS_MAX], tCrX2[CHUNKS_MAX]; // (1,MMA_K)
+    tensor tCrY1[CHUNKS_MAX], tCrY2[CHUNKS_MAX]; // (1,MMA_K,STAGES)
+    tensor tCrY1t, tCrY2t;                       // (1,MMA_K,STAGES)
+    tensor scores, slopes;                       // (MMA,1,1): weights later; their gradients
+    tensor bends;                                // what a soft cap or a custom score makes of a slope, times the weight
+    tensor weights, gradients;                   // (PAIRS,1,MMA_K)
+    tensor d1, d2;                               // (MMA,1,1)
+    val offset[2], delta[2];                     // of the rows of a thread, if they are queries
+    pipeline_state at;
+} backward_consumer;
+
+/* -lse, or delta (which: 0, 1), of a thread's queries: by its rows, or where these are keys by its columns. */
+typedef struct backward_stats {
+    bool of_columns;
+    val of[COLUMNS_MAX];
+} backward_stats;
+
+/* Sets the CTA's rows, head, batch and blocks; of a ragged problem also the sequence. The longest rows come first. */
+void backward_find_place(backward_kernel *k);
+
+/* The batch of the tensors, for TMA. */
+val backward_batch_of_maps(const backward_kernel *k);
+
+/* Head number `i` of those of Y; the custom score in the head of Q of a step. */
+val backward_head_of(const backward_kernel *k, val i);
+custom_score backward_custom_of(const backward_kernel *k, const backward_walk *w);
+
+/* The steps, past blocks that a custom score skips. With `together` all lanes of a warp walk. */
+backward_walk backward_begin(const backward_kernel *k, bool together);
+val backward_is_over(const backward_kernel *k, const backward_walk *w);
+void backward_advance(const backward_kernel *k, backward_walk *w, bool together);
+
+/* (ROWS_OF_STATS,STATS) of a head of Q, in global memory. */
+tensor backward_stats_of(const backward_kernel *k, val head);
+
+/* The thread's number in its consumer. */
+val backward_thread(void);
+
+/* Is a score's derivative other than 1? */
+bool backward_has_bends(const backward_kernel *k);
+
+/* Reads the stats of the thread's rows, where these are queries. */
+void backward_load_row_stats(const backward_kernel *k, backward_consumer *c);
+
+/* What a step needs of them; cS: coordinates of the thread's scores. */
+backward_stats backward_find_stats(const backward_kernel *k, const backward_consumer *c, tensor cS, val stage,
+                                   int which);
+
+/* Products become weights, and bends are made on the way; slopes become gradients of the scores. */
+void backward_weigh(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_stats *offset,
+                    const backward_walk *w);
+void backward_differentiate(backward_consumer *c, const backward_stats *delta);
+
+#endif

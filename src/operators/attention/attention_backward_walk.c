@@ -1,0 +1,149 @@
+/* attention_backward_walk.c - which rows a CTA of attention's gradients owns, and which blocks it goes through. */
+#include "cute/kernel.h"
+#include "operators/attention/attention_backward.h"
+
+/* The first block of Y, and the one behind the last, that some of the CTA's rows see: none where they are equal. */
+static void find_blocks(backward_kernel *k)
+{
+    const attention_values *p = &k->p;
+    const int block = k->block, rows = k->cfg->consumers * ROWS;
+    val row = convert(I32, k->row), last_row = add(row, imm(rows - 1)),
+        tokens = convert(I32, k->of_keys ? p->q : p->kv);
+    val begin = imm_as(I32, 0), end = tokens;
+    if (k->form.right && k->of_keys)
+        begin = max(sub(row, p->last), begin);
+    if (k->form.left && k->of_keys)
+        end = min(add(sub(last_row, p->first), imm(1)), end);
+    if (k->form.left && !k->of_keys)
+        begin = max(add(row, p->first), begin);
+    if (k->form.right && !k->of_keys)
+        end = min(add(add(last_row, p->last), imm(1)), end);
+    k->first = div(convert(U32, begin), imm(block));
+    if (k->form.ragged)
+        end = select(lt(k->row, k->of_keys ? p->kv : p->q), end, imm_as(I32, 0));
+    k->end = max(div(add(convert(U32, max(end, imm_as(I32, 0))), imm(block - 1)), imm(block)), k->first);
+}
+
+/* From here on the problem is the sequence: its lengths and its diagonal. Rows past its end have no blocks. */
+static void enter_sequence(backward_kernel *k)
+{
+    attention_values *p = &k->p;
+    tile_grid grid = { .ragged = true, TILE_GRID_VALUES(*p) };
+    const sequence s = sequence_of(&grid, k->batch);
+    p->q = s.q;
+    p->kv = s.kv;
+    p->first = s.first;
+    p->last = s.last;
+    k->x_at = k->of_keys ? s.kv_at : s.q_at;
+    k->y_at = k->of_keys ? s.q_at : s.kv_at;
+}
+
+/* The longest rows first where they differ, in heads whose Y fits L2. */
+void backward_find_place(backward_kernel *k)
+{
+    const attention_values *p = &k->p;
+    const int rows = k->cfg->consumers * ROWS;
+    val kv_heads = div(p->heads, p->group), all = k->of_keys ? div(p->all_heads, p->group) : p->all_heads;
+    val section = k->of_keys ? max(div(p->section, p->group), imm_as(U32, 1)) : p->section, number = cta_x();
+    val tiles = div(add(k->of_keys ? p->kv : p->q, imm(rows - 1)), imm(rows)), of_section = mul(tiles, section);
+    val first = mul(div(number, of_section), section), r = rem(number, of_section);
+    val heads = min(section, sub(all, first)), m = div(r, heads), head = add(first, rem(r, heads));
+    if (k->form.right && !k->of_keys)
+        m = sub(sub(tiles, imm(1)), m);
+    k->row = mul(m, imm(rows));
+    k->head = rem(head, k->of_keys ? kv_heads : p->heads);
+    k->batch = div(head, k->of_keys ? kv_heads : p->heads);
+    k->heads = k->of_keys ? p->group : imm_as(U32, 1);
+    if (k->form.ragged)
+        enter_sequence(k);
+    find_blocks(k);
+}
+
+/* The batch of the tensors, for TMA. */
+val backward_batch_of_maps(const backward_kernel *k)
+{
+    return k->form.ragged ? imm_as(U32, 0) : k->batch;
+}
+
+/* Head number `i` of those of Y. */
+val backward_head_of(const backward_kernel *k, val i)
+{
+    return k->of_keys ? add(mul(k->head, k->p.group), i) : div(k->head, k->p.group);
+}
+
+/* The custom score in the head of Q of a step. */
+custom_score backward_custom_of(const backward_kernel *k, const backward_walk *w)
+{
+    val head = k->of_keys ? backward_head_of(k, w->head) : k->head;
+    return custom_score_of(&k->form, &k->p, add(mul(k->batch, k->p.heads), head));
+}
+
+val backward_is_over(const backward_kernel *k, const backward_walk *w)
+{
+    return ge(w->head, k->heads);
+}
+
+static void turn_over(const backward_kernel *k, backward_walk *w)
+{
+    val next = add(w->block, imm(1)), turn = eq(next, k->end);
+    assign(w->head, add(w->head, select(turn, imm_as(U32, 1), imm_as(U32, 0))));
+    assign(w->block, select(turn, k->first, next));
+}
+
+/* A window of blocks of a step's head: skipped where they are past the last one. */
+typedef struct window_of {
+    const backward_kernel *k;
+    const backward_walk *w;
+} window_of;
+
+static val kind_of(const void *of, val number)
+{
+    const backward_kernel *k = ((const window_of *)of)->k;
+    const backward_walk *w = ((const window_of *)of)->w;
+    val n = add(w->base, convert(U32, number)), block = min(n, sub(k->end, imm(1)));
+    const token_range of_x = { k->row, k->of_keys ? k->p.kv : k->p.q, k->cfg->consumers * ROWS };
+    const token_range of_y = { mul(block, imm(k->block)), k->of_keys ? k->p.q : k->p.kv, k->block };
+    const custom_score custom = backward_custom_of(k, w);
+    val kind = k->of_keys ? custom_block(&custom, &of_y, &of_x) : custom_block(&custom, &of_x, &of_y);
+    return select(lt(n, k->end), kind, imm_as(I32, CKL_ATTENTION_SKIP));
+}
+
+/* On to the next block that is not skipped. With `together` all lanes walk, and ptxas sees the numbers to be the same. */
+static void skip_blocks(const backward_kernel *k, backward_walk *w, bool together)
+{
+    FOREVER {
+        BREAK_IF(logical_or(backward_is_over(k, w), ne(w->window.seen, imm(0))));
+        val next = add(w->base, imm(BLOCK_WINDOW)), turn = ge(next, k->end);
+        assign(w->head, add(w->head, select(turn, imm_as(U32, 1), imm_as(U32, 0))));
+        assign(w->base, select(turn, k->first, next));
+        IF(logical_not(backward_is_over(k, w)))
+            block_window_look(&w->window, together, kind_of, &(window_of){ k, w });
+    }
+    val kind, number = block_window_take(&w->window, &kind);
+    assign(w->kind, kind);
+    assign(w->block, add(w->base, convert(U32, number)));
+    val *const numbers[] = { &w->block, &w->head, &w->kind };
+    for (int i = 0; i < COUNT_OF(numbers) && together; i++)
+        assign(*numbers[i], shuffle(*numbers[i], imm(0)));
+}
+
+backward_walk backward_begin(const backward_kernel *k, bool together)
+{
+    val none = eq(k->first, k->end), head = select(none, k->heads, imm_as(U32, 0));
+    backward_walk w = { .block = variable(U32, k->first), .head = variable(U32, head) };
+    if (custom_blocks(&k->form)) {
+        w.kind = variable(I32, imm(CKL_ATTENTION_SKIP));
+        w.base = variable(U32, sub(k->first, imm(BLOCK_WINDOW)));
+        w.window = block_window_begin();
+        skip_blocks(k, &w, together);
+    }
+    return w;
+}
+
+void backward_advance(const backward_kernel *k, backward_walk *w, bool together)
+{
+    if (custom_blocks(&k->form))
+        skip_blocks(k, w, together);
+    else
+        turn_over(k, w);
+}

@@ -1,0 +1,219 @@
+/* attention_backward_weights.c - in attention's gradients: products become scores, these weights, and slopes gradients. */
+#include "cute/kernel.h"
+#include "operators/attention/attention_backward.h"
+
+/* (ROWS_OF_STATS,STATS) of a head of Q. */
+tensor backward_stats_of(const backward_kernel *k, val head)
+{
+    val all = add(mul(k->batch, k->p.heads), head), rows = convert(I64, k->p.stats_rows);
+    return slice(gmem_tensor(k->p.stats, F32,
+                             make_layout(shape(rows, STATS, k->p.all_heads), stride(1, rows, mul(rows, imm64(STATS))))),
+                 _, _, all);
+}
+
+/* Among those of its consumer. */
+val backward_thread(void)
+{
+    return rem(thread(), imm(WARPGROUP));
+}
+
+/* Is a score's derivative other than 1? */
+bool backward_has_bends(const backward_kernel *k)
+{
+    return k->with_d1 && (k->form.softcap || attention_score_bends(k->form.score));
+}
+
+/* Masks */
+
+static tile_rows rows_of(const backward_kernel *k, const backward_consumer *c, const tile_grid *grid)
+{
+    return (tile_rows){ grid, &grid->longest, &c->scores_mma, add(k->row, mul(c->index, imm(ROWS))), backward_thread(),
+                        ROWS };
+}
+
+/* Keys past the last one, and those that a row does not see. */
+static void hide_keys(const backward_kernel *k, backward_consumer *c, val block)
+{
+    tile_grid grid = {
+        .right = k->form.right, .left = k->form.left, .rows = ROWS, .keys = k->block, TILE_GRID_VALUES(k->p)
+    };
+    tile_rows rows = rows_of(k, c, &grid);
+    IF(is_cut(&rows, block))
+        mask_block(&rows, block, c->scores);
+}
+
+/* Queries that do not see a row's key. Those past the last one have no weights. */
+static void hide_queries(const backward_kernel *k, backward_consumer *c, val block)
+{
+    const attention_values *p = &k->p;
+    val row = convert(I32, add(k->row, mul(c->index, imm(ROWS)))), end = add(row, imm(ROWS - 1));
+    val first = convert(I32, mul(block, imm(k->block))), cut = ir_int(IR_PRED, 0);
+    if (!k->form.right && !k->form.left)
+        return;
+    if (k->form.right) // the first query does not see the last key
+        cut = lt(add(first, p->last), end);
+    if (k->form.left) { // the last query does not see the first key
+        val late = lt(row, add(add(first, imm(k->block - 1)), p->first));
+        cut = k->form.right ? logical_or(cut, late) : late;
+    }
+    IF(cut) {
+        tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), backward_thread());
+        val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], from = add(first, convert(I32, coordinate(cS, 1, 0)));
+        for (int i = 0; i < online_row_count(c->scores); i++) {
+            val key = add(row, convert(I32, coordinate(cS, 0, online_row_value(c->scores, i))));
+            begins[i] = k->form.right ? sub(sub(key, p->last), from) : imm_as(I32, 0);
+            ends[i] = k->form.left ? sub(sub(key, p->first), from) : imm_as(I32, k->block);
+        }
+        mask_scores(c->scores, coordinate_distances(cS, 1), begins, ends);
+    }
+}
+
+/* Weights */
+
+backward_stats backward_find_stats(const backward_kernel *k, const backward_consumer *c, tensor cS, val stage,
+                                   int which)
+{
+    backward_stats s = { .of_columns = k->of_keys };
+    const val *of_row = which ? c->delta : c->offset;
+    tensor sStats = slice(k->sStats, _, which, stage); // (BN)
+    for (int i = 0; i < 2 && !k->of_keys; i++)
+        s.of[i] = of_row[i];
+    for (int64_t i = 0; i < static_size(c->scores.layout) && k->of_keys && !ir_failed(); i++)
+        if (online_row_of(c->scores, i) == 0)
+            s.of[i / 4 * 2 + i % 2] =
+                at(sStats, add(coordinate(cS, 1, 0), imm(index_at(coordinate_distances(cS, 1), i))));
+    return s;
+}
+
+/* Of value i. */
+static val stat_of(const backward_stats *s, const backward_consumer *c, int64_t i)
+{
+    return s->of[s->of_columns ? i / 4 * 2 + i % 2 : online_row_of(c->scores, i)];
+}
+
+void backward_load_row_stats(const backward_kernel *k, backward_consumer *c)
+{
+    tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), backward_thread());
+    tensor gStats = backward_stats_of(k, k->head); // (ROWS_OF_STATS,STATS)
+    for (int i = 0; i < 2; i++) {
+        val row = add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i)));
+        row = min(row, sub(k->p.stats_rows, imm(1)));
+        c->offset[i] = at(gStats, row, 0);
+        c->delta[i] = at(gStats, row, 1);
+    }
+}
+
+/* Scores become what a soft cap and a custom score make of them, and bends the derivatives. */
+static void cap(const backward_kernel *k, backward_consumer *c)
+{
+    cap_scores(c->scores, k->p.factor);
+    for (int64_t i = 0; i < static_size(c->scores.layout) && backward_has_bends(k) && !ir_failed(); i++) {
+        val x = at(c->scores, i);
+        set(c->bends, i, fma(neg(x), x, immf(1)));
+    }
+}
+
+/* The query and the key of each of a thread's scores. */
+typedef struct pairs {
+    bool of_keys;
+    tensor scores;
+    layout distances;
+    val column, rows[2]; // u32
+} pairs;
+
+static pairs pairs_of(const backward_kernel *k, const backward_consumer *c, tensor cS, const backward_walk *w)
+{
+    pairs p = { .of_keys = k->of_keys, .scores = c->scores, .distances = coordinate_distances(cS, 1) };
+    p.column = add(mul(w->block, imm(k->block)), coordinate(cS, 1, 0));
+    for (int i = 0; i < 2; i++)
+        p.rows[i] = add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i)));
+    return p;
+}
+
+static void pair_at(const pairs *p, int64_t i, val *query, val *key)
+{
+    val row = p->rows[online_row_of(p->scores, i)], column = add(p->column, imm(index_at(p->distances, i)));
+    *query = p->of_keys ? column : row;
+    *key = p->of_keys ? row : column;
+}
+
+/* A bias, or hidden keys. What it has for tokens past the last ones is of no matter: the last one's. */
+static void mask_pairs(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w)
+{
+    const attention_values *p = &k->p;
+    const pairs all = pairs_of(k, c, cS, w);
+    val head = k->of_keys ? backward_head_of(k, w->head) : k->head, query, key;
+    tile_grid grid = { TILE_GRID_VALUES(*p) };
+    tile t = { .head = add(mul(k->batch, p->heads), head) };
+    const score_mask mask = score_mask_of(&grid, &t, &k->form, p);
+    for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
+        pair_at(&all, i, &query, &key);
+        val x = at(c->scores, i), by = at(mask.gM, min(query, sub(p->q, imm(1))), min(key, sub(p->kv, imm(1))));
+        assign(x, masked_score(&mask, x, by));
+    }
+}
+
+static void score_pairs(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w)
+{
+    const custom_score custom = backward_custom_of(k, w);
+    const pairs all = pairs_of(k, c, cS, w);
+    custom_share_begin();
+    for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
+        val x = at(c->scores, i), query, key;
+        pair_at(&all, i, &query, &key);
+        query = convert(I32, query);
+        key = convert(I32, key);
+        if (k->with_d1 && attention_score_bends(k->form.score)) {
+            val bend = custom_slope(&custom, x, query, key);
+            set(c->bends, i, k->form.softcap ? mul(bend, at(c->bends, i)) : bend);
+        }
+        assign(x, custom_value(&custom, x, query, key));
+    }
+    custom_share_end();
+}
+
+/* Where a custom score leaves a block as it is, its slope is 1. */
+static void score_block(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w)
+{
+    if (k->form.softcap)
+        cap(k, c);
+    else if (backward_has_bends(k))
+        fill(c->bends, immf(1));
+    if (k->form.mask)
+        mask_pairs(k, c, cS, w);
+    if (custom_blocks(&k->form)) {
+        const custom_score custom = backward_custom_of(k, w);
+        IF(eq(w->kind, imm(CKL_ATTENTION_PLAIN)))
+            custom_leave(&custom, c->scores);
+        IF(eq(w->kind, imm(CKL_ATTENTION_SCORE)))
+            score_pairs(k, c, cS, w);
+    }
+    if (backward_custom_of(k, w).how && !custom_blocks(&k->form))
+        score_pairs(k, c, cS, w);
+}
+
+/* Scores become weights; bends are made on the way. */
+void backward_weigh(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_stats *offset,
+                    const backward_walk *w)
+{
+    score_block(k, c, cS, w);
+    if (k->of_keys)
+        hide_queries(k, c, w->block);
+    else
+        hide_keys(k, c, w->block);
+    for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
+        val x = at(c->scores, i);
+        assign(x, exp2_ftz(fma(x, k->p.exponent, stat_of(offset, c, i))));
+        if (backward_has_bends(k))
+            set(c->bends, i, mul(at(c->bends, i), x));
+    }
+}
+
+/* Slopes become gradients of the scores. */
+void backward_differentiate(backward_consumer *c, const backward_stats *delta)
+{
+    for (int64_t i = 0; i < static_size(c->slopes.layout) && !ir_failed(); i++) {
+        val x = at(c->slopes, i);
+        assign(x, mul(at(c->bends, i), sub(x, stat_of(delta, c, i))));
+    }
+}

@@ -1,0 +1,65 @@
+/*
+ * attention_cost.c - what the Hopper kernels are believed to take: products and exponentials of the blocks that their tiles see. The
+ * rates are those that long problems reached on an H200 (bench/notes/attention.md), so they have the waits of a block in them.
+ */
+#include <math.h>
+
+#include "operators/attention/attention_config.h"
+
+static const double PRODUCTS = 1600, // of tensor cores of an SM in a cycle
+    WEIGHTS = 8,                     // scores that become weights in a cycle
+    TILE = 1000, START = 3000,       // cycles of a tile, and of a launch
+    CYCLES = 1.7e3, BYTES = 4.2e6;   // in a us
+
+/* Keys that a query sees, in the mean: of some queries in equal distances. */
+static double keys_seen(const ckl_attention_desc *d)
+{
+    enum { QUERIES = 16 };
+    double sum = 0;
+    for (int i = 0; i < QUERIES; i++) {
+        const double own = (i + 0.5) / QUERIES * (double)d->q + (double)(d->kv - d->q);
+        const double first = d->left ? own + 1 - (double)d->left : 0;
+        const double end = d->causal || d->right ? own + 1 + (double)d->right : (double)d->kv;
+        sum += fmax(0, fmin((double)d->kv, end) - fmax(0, first));
+    }
+    return sum / QUERIES;
+}
+
+/* So many tiles of rows, each with blocks of columns of which it sees `seen`, whose products have `depth` factors in all. */
+static plan_cost of_tiles(const ckl_attention_desc *d, const ckl_device_info *device, double tiles, double rows,
+                          double columns, double seen, double depth, bool drawn)
+{
+    const double edges = (d->causal || d->right ? 0.5 : 0) + (d->left ? 0.5 : 0);
+    const double blocks = fmax(1, ceil(seen / columns - 1e-9) + edges),
+                 each = drawn ? tiles / device->sm_count : ceil(tiles / device->sm_count);
+    const double multiply = rows * columns * depth / PRODUCTS, weigh = rows * columns / WEIGHTS;
+    const double us = (fmax(1, each) * (blocks * fmax(multiply, weigh) + TILE) + START) / CYCLES;
+    const double memory = 2 * (double)(d->batch * d->heads) *
+                          ((double)d->q + (double)d->kv * (double)d->kv_heads / (double)d->heads) *
+                          (double)(d->d + d->dv) / BYTES;
+    if (memory > us)
+        return (plan_cost){ memory, "memory" };
+    return (plan_cost){ us, multiply > weigh ? "tensor cores" : "exponentials" };
+}
+
+plan_cost attention_sm90_cost(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_desc *d = desc;
+    const attention_sm90_config *c = config;
+    const double rows = (double)c->consumers * ATTENTION_ROWS;
+    const double tiles = ceil((double)d->q / rows) * (double)(d->batch * d->heads);
+    return of_tiles(d, device, tiles, rows, c->tile_n, keys_seen(d), (double)(d->d + d->dv), c->draw);
+}
+
+plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_desc *d = desc;
+    const attention_sm90_backward_config *c = config;
+    const double rows = (double)c->consumers * ATTENTION_ROWS, seen = keys_seen(d);
+    const double group = (double)d->heads / (double)d->kv_heads, of_keys = fmax(1, (double)d->kv);
+    const plan_cost keys = of_tiles(d, device, ceil(of_keys / rows) * (double)(d->batch * d->kv_heads), rows, c->block,
+                                    seen * (double)d->q * group / of_keys, 2 * (double)(d->d + d->dv), true);
+    const plan_cost queries = of_tiles(d, device, ceil((double)d->q / rows) * (double)(d->batch * d->heads), rows,
+                                       c->keys, seen, (double)(2 * d->d + d->dv), true);
+    return (plan_cost){ keys.us + queries.us, keys.bound };
+}

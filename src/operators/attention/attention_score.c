@@ -1,0 +1,362 @@
+/* attention_score.c - custom scores: those that the process knows by name, and calls of their functions in kernels. */
+#include "operators/attention/attention_score.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "cute/kernel.h"
+#include "operators/attention/attention_scores.h"
+
+enum { SCORES_MAX = 256 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ckl_attention_score known[SCORES_MAX];
+static int count;
+
+/* The library's own, or one that was added. Holds the lock. */
+static const ckl_attention_score *find(const char *name)
+{
+    static const ckl_attention_score *const own[] = { &attention_alibi, &attention_documents, &attention_prefix };
+    for (int i = 0; i < COUNT_OF(own); i++)
+        if (strcmp(own[i]->name, name) == 0)
+            return own[i];
+    for (int i = 0; i < count; i++)
+        if (strcmp(known[i].name, name) == 0)
+            return &known[i];
+    return NULL;
+}
+
+const ckl_attention_score *attention_score_find(const char *name)
+{
+    pthread_mutex_lock(&lock);
+    const ckl_attention_score *score = find(name);
+    pthread_mutex_unlock(&lock);
+    return score;
+}
+
+static bool is_same(const ckl_attention_score *a, const ckl_attention_score *b)
+{
+    bool same = a->score == b->score && a->slope == b->slope && a->block == b->block && a->user == b->user;
+    for (int i = 0; i < CKL_ATTENTION_INPUTS; i++)
+        same = same && a->inputs[i].dtype == b->inputs[i].dtype && a->inputs[i].columns == b->inputs[i].columns;
+    return same;
+}
+
+static ckl_status check(const ckl_attention_score *score)
+{
+    if (!score || !score->name || !score->score)
+        FAIL(CKL_INVALID, "attention_score_add: a score wants a name and a function");
+    bool is_word = *score->name && strcmp(score->name, "none") != 0;
+    for (const char *c = score->name; *c; c++)
+        is_word = is_word && (isalnum((unsigned char)*c) || *c == '_');
+    if (!is_word)
+        FAIL(CKL_INVALID, "attention_score_add: the name '%s' is none, or not of letters, digits and _", score->name);
+    for (int i = 0; i < CKL_ATTENTION_INPUTS; i++)
+        if (score->inputs[i].dtype && score->inputs[i].dtype != CKL_I32 && score->inputs[i].dtype != CKL_F32)
+            FAIL(CKL_INVALID, "attention_score_add: inputs[%d] of '%s' are %s, not i32 or f32", i, score->name,
+                 ckl_dtype_name(score->inputs[i].dtype));
+    return CKL_OK;
+}
+
+ckl_status ckl_attention_score_add(const ckl_attention_score *score)
+{
+    TRY(check(score));
+    pthread_mutex_lock(&lock);
+    const ckl_attention_score *there = find(score->name);
+    const bool is_full = !there && count == SCORES_MAX;
+    if (!there && !is_full)
+        known[count++] = *score;
+    pthread_mutex_unlock(&lock);
+    if (is_full)
+        FAIL(CKL_UNSUPPORTED, "attention_score_add: there are %d scores already", SCORES_MAX);
+    if (there && !is_same(there, score))
+        FAIL(CKL_INVALID, "attention_score_add: there is another score '%s'", score->name);
+    return CKL_OK;
+}
+
+/* What functions may call */
+
+enum { READS_MAX = 128 };
+
+/* The score whose function this thread calls; what it has read since values are shared, by the addresses. */
+static _Thread_local const ckl_attention_score *calling;
+static _Thread_local struct {
+    bool shares;
+    int count;
+    val address[READS_MAX], value[READS_MAX];
+} reads;
+
+void custom_share_begin(void)
+{
+    ir_share_begin();
+    reads.shares = true;
+    reads.count = 0;
+}
+
+void custom_share_end(void)
+{
+    ir_share_end();
+    reads.shares = false;
+}
+
+/* The element at an address: inputs do not change, so a second one of the same register needs no load. */
+static val read_once(val address, ckl_dtype dtype)
+{
+    for (int i = 0; i < reads.count && reads.shares; i++)
+        if (reads.address[i].reg == address.reg)
+            return reads.value[i];
+    val value = at(gmem_tensor(address, dtype, compact(leaf(1))), 0);
+    if (reads.shares && reads.count < READS_MAX) {
+        reads.address[reads.count] = address;
+        reads.value[reads.count++] = value;
+    }
+    return value;
+}
+
+/* A parameter of the kernel: it has declared all of them before it calls a function. */
+static val parameter(ir_type type, const char *name)
+{
+    return ir_scalar_param(type, name);
+}
+
+ckl_val ckl_attention_heads(void)
+{
+    return convert(I32, parameter(U32, "heads"));
+}
+
+ckl_val ckl_attention_slope_one(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_val j, void *user)
+{
+    (void)s, (void)batch, (void)head, (void)i, (void)j, (void)user;
+    return immf(1);
+}
+
+ckl_val ckl_attention_read(int which, ckl_val batch, ckl_val column)
+{
+    static const char *const
+        sizes[] = { [CKL_ATTENTION_HEADS] = "heads", [CKL_ATTENTION_QUERIES] = "q", [CKL_ATTENTION_KEYS] = "kv" },
+        *const pointers[CKL_ATTENTION_INPUTS] = { "inputs_0", "inputs_1" };
+    if (!calling || which < 0 || which >= CKL_ATTENTION_INPUTS || !calling->inputs[which].dtype) {
+        ir_fail("attention_read: a score has no input %d", which);
+        return ir_int(I32, 0);
+    }
+    const ckl_attention_input *input = &calling->inputs[which];
+    val width = input->columns == CKL_ATTENTION_ONE ? imm_as(U32, 1) : parameter(U32, sizes[input->columns]);
+    val at = min(convert(U32, column), sub(width, imm(1)));
+    layout all = make_layout(shape(parameter(U32, "all_heads"), width), stride(convert(I64, width), 1));
+    tensor gInput = gmem_tensor(parameter(U64, pointers[which]), input->dtype, all);
+    return read_once(tensor_address(gInput, coord(convert(U32, batch), at)), input->dtype);
+}
+
+/* Calls */
+
+custom_score custom_score_of(const attention_form *form, const attention_values *p, val head)
+{
+    custom_score c = { .how = attention_score_find(form->score) };
+    if (!c.how)
+        return c;
+    c.batch = convert(I32, div(head, p->heads));
+    c.head = convert(I32, rem(head, p->heads));
+    c.unit = p->score_unit;
+    return c;
+}
+
+static val call(const custom_score *c, ckl_attention_function function, val x, val i, val j)
+{
+    calling = c->how;
+    val result = function(mul(x, c->unit), c->batch, c->head, i, j, c->how->user);
+    calling = NULL;
+    return ir_coerce(F32, result);
+}
+
+val custom_value(const custom_score *c, val x, val i, val j)
+{
+    return call(c, c->how->score, x, i, j);
+}
+
+val custom_slope(const custom_score *c, val x, val i, val j)
+{
+    return call(c, c->how->slope, x, i, j);
+}
+
+/* Of some queries of a tile with a block of keys. */
+static void score_all(const custom_score *c, const tile_rows *r, val block, tensor scores)
+{
+    tensor cS = tile_coordinates(r); // (MMA,MMA_M,MMA_N)
+    layout distances = coordinate_distances(cS, 1);
+    val first = convert(I32, add(mul(block, imm(r->grid->keys)), coordinate(cS, 1, 0))), rows[ONLINE_ROWS_MAX];
+    for (int i = 0; i < online_row_count(scores); i++)
+        rows[i] = convert(I32, add(r->row, coordinate(cS, 0, online_row_value(scores, i))));
+    custom_share_begin();
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+        val x = at(scores, i), key = add(first, imm(index_at(distances, i)));
+        assign(x, custom_value(c, x, rows[online_row_of(scores, i)], key));
+    }
+    custom_share_end();
+}
+
+bool attention_score_bends(const char *name)
+{
+    const ckl_attention_score *score = name ? attention_score_find(name) : NULL;
+    return score && score->slope != ckl_attention_slope_one;
+}
+
+bool custom_blocks(const attention_form *form)
+{
+    const ckl_attention_score *score = attention_score_find(form->score);
+    return score && score->block;
+}
+
+/* The last one of a range, i32. */
+static val last_of(const token_range *range)
+{
+    return convert(I32, min(add(range->first, imm(range->count - 1)), sub(range->tokens, imm(1))));
+}
+
+val custom_block(const custom_score *c, const token_range *queries, const token_range *keys)
+{
+    const ckl_attention_block block = { .batch = c->batch,
+                                        .head = c->head,
+                                        .i_first = convert(I32, queries->first),
+                                        .i_last = last_of(queries),
+                                        .j_first = convert(I32, keys->first),
+                                        .j_last = last_of(keys) };
+    calling = c->how;
+    val kind = c->how->block(&block, c->how->user);
+    calling = NULL;
+    return ir_coerce(I32, kind);
+}
+
+void custom_leave(const custom_score *c, tensor scores)
+{
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+        val x = at(scores, i);
+        assign(x, mul(x, c->unit));
+    }
+}
+
+void custom_scores_of(const custom_score *c, const tile_rows *r, val block, val kind, tensor scores)
+{
+    if (!c->how)
+        return;
+    if (!c->how->block) {
+        score_all(c, r, block, scores);
+        return;
+    }
+    IF(eq(kind, imm(CKL_ATTENTION_SCORE)))
+        score_all(c, r, block, scores);
+    IF(eq(kind, imm(CKL_ATTENTION_SKIP)))
+        fill(scores, immf(-INFINITY));
+    IF(eq(kind, imm(CKL_ATTENTION_PLAIN)))
+        custom_leave(c, scores);
+}
+
+/* Blocks */
+
+enum { AT_A_TIME = 4 }; // blocks that one thread looks at
+
+block_window block_window_begin(void)
+{
+    return (block_window){ variable(U32, imm(0)), variable(U32, imm(0)) };
+}
+
+void block_window_look(const block_window *w, bool together, val (*kind)(const void *of, val number), const void *of)
+{
+    if (together) {
+        val of_lane = kind(of, convert(I32, lane()));
+        assign(w->seen, ir_vote(IR_VOTE_BALLOT, ne(of_lane, imm(CKL_ATTENTION_SKIP))));
+        assign(w->scored, ir_vote(IR_VOTE_BALLOT, eq(of_lane, imm(CKL_ATTENTION_SCORE))));
+        return;
+    }
+    assign(w->seen, imm(0));
+    LOOP(group, imm(BLOCK_WINDOW / AT_A_TIME)) {
+        custom_share_begin();
+        val bits = imm_as(U32, 0);
+        for (int i = 0; i < AT_A_TIME; i++) {
+            val at = add(mul(group, imm(AT_A_TIME)), imm(i)),
+                skip = eq(kind(of, convert(I32, at)), imm(CKL_ATTENTION_SKIP));
+            bits = bit_or(bits, select(skip, imm_as(U32, 0), shift_left(imm_as(U32, 1), at)));
+        }
+        custom_share_end();
+        assign(w->seen, bit_or(w->seen, bits));
+    }
+}
+
+val block_window_take(const block_window *w, val *kind)
+{
+    val bit = bit_and(w->seen, sub(imm_as(U32, 0), w->seen)), is_scored = ne(bit_and(w->scored, bit), imm(0));
+    *kind = select(is_scored, imm_as(I32, CKL_ATTENTION_SCORE), imm_as(I32, CKL_ATTENTION_PLAIN));
+    *kind = select(ne(bit, imm(0)), *kind, imm_as(I32, CKL_ATTENTION_SKIP));
+    assign(w->seen, bit_xor(w->seen, bit));
+    return sub(shift_right(bitcast(I32, convert(F32, bit)), imm(23)), imm(127)); // the exponent of 2^number
+}
+
+static bool has_kinds(const key_walk *w)
+{
+    return w->custom->how && w->custom->how->block;
+}
+
+/* Block base - number of a tile: skipped where it is before the first one. */
+static val kind_in_tile(const void *of, val number)
+{
+    const key_walk *w = of;
+    const token_range queries = { w->t->row, w->t->s.q, w->grid->rows };
+    val n = sub(w->base, number), first = convert(I32, w->t->first), block = convert(U32, max(n, first));
+    const token_range keys = { mul(block, imm(w->grid->keys)), w->t->s.kv, w->grid->keys };
+    return select(ge(n, first), custom_block(w->custom, &queries, &keys), imm_as(I32, CKL_ATTENTION_SKIP));
+}
+
+/* The next block that is not skipped, i32; less than the first where there is none. */
+static void seek(key_walk *w, bool together)
+{
+    val first = convert(I32, w->t->first), kind;
+    FOREVER {
+        BREAK_IF(logical_or(ne(w->window.seen, imm(0)), lt(sub(w->base, imm(BLOCK_WINDOW)), first)));
+        assign(w->base, sub(w->base, imm(BLOCK_WINDOW)));
+        block_window_look(&w->window, together, kind_in_tile, w);
+    }
+    val some = ne(w->window.seen, imm(0)), number = block_window_take(&w->window, &kind);
+    w->next = select(some, sub(w->base, number), sub(first, imm(1)));
+    if (together) {
+        w->next = shuffle(w->next, imm(0));
+        w->next_kind = shuffle(kind, imm(0));
+    }
+}
+
+key_walk key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t, bool together)
+{
+    key_walk w = { .custom = c, .grid = grid, .t = t };
+    if (has_kinds(&w)) {
+        w.base = variable(I32, convert(I32, add(t->end, imm(BLOCK_WINDOW - 1))));
+        w.window = block_window_begin();
+        seek(&w, together);
+        w.block = variable(U32, convert(U32, max(w.next, convert(I32, t->first))));
+        if (together)
+            w.kind = variable(I32, w.next_kind);
+    } else
+        w.block = variable(U32, sub(t->end, imm(1)));
+    return w;
+}
+
+void key_walk_look(key_walk *w, bool together)
+{
+    if (has_kinds(w))
+        seek(w, together);
+}
+
+val key_walk_is_last(const key_walk *w)
+{
+    return has_kinds(w) ? lt(w->next, convert(I32, w->t->first)) : eq(w->block, w->t->first);
+}
+
+val key_walk_next(const key_walk *w)
+{
+    return has_kinds(w) ? convert(U32, w->next) : sub(w->block, imm(1));
+}
+
+void key_walk_advance(const key_walk *w)
+{
+    assign(w->block, key_walk_next(w));
+    if (w->kind.type)
+        assign(w->kind, w->next_kind);
+}

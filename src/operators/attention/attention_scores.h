@@ -1,0 +1,15 @@
+/* attention_scores.h - the scores that the process knows by name, of which the library has some by itself. */
+#ifndef CKL_ATTENTION_SCORES_H
+#define CKL_ATTENTION_SCORES_H
+
+#include "cutekernellib/operators/attention_score.h"
+
+extern const ckl_attention_score attention_alibi, attention_documents, attention_prefix;
+
+/* The score of that name; NULL: there is none. */
+const ckl_attention_score *attention_score_find(const char *name);
+
+/* Is its derivative other than 1? Of a NULL or "none" it is not. */
+bool attention_score_bends(const char *name);
+
+#endif

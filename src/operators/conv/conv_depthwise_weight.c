@@ -1,0 +1,275 @@
+/*
+ * conv_depthwise_weight.c - the gradient of weights where each channel has a filter of its own, NHWC.
+ *
+ * A CTA has some channels, a row of the filter and a slice of the rows of dy; its threads have a vector of channels each, and rows
+ * of dy in turn, along which they multiply dy with the columns of x under the taps. The sums of threads meet in shared memory, those
+ * of slices in a second kernel, always in the same order. The gradient of the bias is a further tap under which x is one.
+ */
+#include "base/math.h"
+#include "cute/kernel.h"
+#include "operators/conv/conv_sm90.h"
+
+enum { THREADS = 128, SUMS_MAX = 12 * 8, SLICES_MAX = 64 };
+
+#define CONV_DEPTHWISE_WEIGHT_CONFIG(X, owner)                                            \
+    X(owner, int, vec, "8", "1 2 4 8", "channels of a thread")                            \
+    X(owner, int, lanes, "8", "1 2 4 8", "threads side by side with vectors of channels") \
+    X(owner, int, filter, "3", "", "columns of a filter")                                 \
+    X(owner, int, slices, "16", "1 2 4 8 16 32 64", "of the rows of dy, summed apart first")
+
+typedef struct conv_depthwise_weight_config {
+    conv_form form;
+    CONV_DEPTHWISE_WEIGHT_CONFIG(FIELD_MEMBER, )
+} conv_depthwise_weight_config;
+
+/* What a thread knows. */
+typedef struct weight_role {
+    const conv_depthwise_weight_config *cfg;
+    conv_values p;
+    val channel;      // the first of its vector
+    val tap_d, tap_h; // of its row of the filter
+    tensor rSum;      // (CHANNEL,TAP)
+} weight_role;
+
+static int taps_of(const conv_depthwise_weight_config *c)
+{
+    return c->filter + c->form.bias;
+}
+
+static val narrow(val x)
+{
+    return convert(I32, x);
+}
+
+static val address_at(val base, ckl_dtype dtype, val index)
+{
+    return add(base, convert(U64, mul(index, imm((int)ckl_dtype_bytes(dtype)))));
+}
+
+/* A vector as f32, or zeros. */
+static tensor load_vector(const weight_role *k, val address, val inside)
+{
+    const int vec = k->cfg->vec;
+    const ckl_dtype dtype = k->cfg->form.dtype;
+    tensor rX = fragment(dtype, compact(leaf(vec))), rOut = fragment(F32, compact(leaf(vec)));
+    fill(rX, convert(dtype, immf(0)));
+    IF(inside)
+        copy(gmem_tensor(address, dtype, compact(leaf(vec))), rX, vec * (int)ckl_dtype_bytes(dtype));
+    for (int i = 0; i < vec; i++)
+        set(rOut, i, at_f32(rX, i));
+    return rOut;
+}
+
+/* The products of a column of dy with those of x under the taps; inside: there is such a row of x. */
+static void add_column(weight_role *k, val dy, val x_row, val column, val inside)
+{
+    const conv_depthwise_weight_config *cfg = k->cfg;
+    tensor rY = load_vector(k, dy, yes());
+    for (int s = 0; s < taps_of(cfg); s++) {
+        const bool of_bias = s == cfg->filter;
+        val at_x = add(column, mul(imm(s), narrow(k->p.dilation[2])));
+        val there = logical_and(inside, logical_and(ge(at_x, imm(0)), lt(at_x, narrow(k->p.x_size[2]))));
+        tensor rX = { 0 };
+        if (!of_bias)
+            rX = load_vector(k, address_at(x_row, cfg->form.dtype, mul(convert(I64, at_x), k->p.x[3])), there);
+        for (int c = 0; c < cfg->vec; c++)
+            set(k->rSum, coord(c, s),
+                of_bias ? add(at(k->rSum, c, s), at(rY, c)) : fma(at(rX, c), at(rY, c), at(k->rSum, c, s)));
+    }
+}
+
+/* Row number `row` of dy. */
+static void add_row(weight_role *k, val row)
+{
+    const conv_values *p = &k->p;
+    const ckl_dtype dtype = k->cfg->form.dtype;
+    val h = rem(row, p->y_size[1]), rest = div(row, p->y_size[1]), d = rem(rest, p->y_size[0]),
+        n = div(rest, p->y_size[0]);
+    val x_d = sub(add(mul(d, p->step[0]), mul(k->tap_d, p->dilation[0])), p->pad[0]);
+    val x_h = sub(add(mul(h, p->step[1]), mul(k->tap_h, p->dilation[1])), p->pad[1]);
+    val inside = logical_and(logical_and(ge(x_d, imm64(0)), lt(x_d, p->x_size[0])),
+                             logical_and(ge(x_h, imm64(0)), lt(x_h, p->x_size[1])));
+    val in_x = add(mul(n, p->x[0]), add(mul(x_d, p->x[1]), mul(x_h, p->x[2])));
+    val in_y = add(mul(n, p->y[0]), add(mul(d, p->y[1]), mul(h, p->y[2])));
+    val x_row = address_at(p->from[CONV_X], dtype, add(in_x, k->channel));
+    val dy = variable(U64, address_at(p->from[CONV_Y], dtype, add(in_y, k->channel)));
+    val pitch = convert(U64, mul(p->y[3], imm((int)ckl_dtype_bytes(dtype))));
+    LOOP(w, convert(U32, p->y_size[2])) {
+        val column = sub(mul(narrow(w), narrow(p->step[2])), narrow(p->pad[2]));
+        add_column(k, dy, x_row, column, inside);
+        assign(dy, add(dy, pitch));
+    }
+}
+
+/* The sums of the CTA's threads to the slice's: (CHANNEL,TAP,ROW of the filter), of all channels. */
+static void store_sums(const weight_role *k)
+{
+    const conv_depthwise_weight_config *cfg = k->cfg;
+    const int channels = cfg->lanes * cfg->vec, taps = taps_of(cfg), workers = THREADS / cfg->lanes;
+    tensor sSum = smem_tensor("sums", F32, compact(shape(channels, taps, workers)), 16); // (CHANNEL,TAP,WORKER)
+    val first = mul(rem(thread(), imm(cfg->lanes)), imm(cfg->vec)), worker = div(thread(), imm(cfg->lanes));
+    for (int s = 0; s < taps; s++)
+        for (int c = 0; c < cfg->vec; c++)
+            set(sSum, coord(add(first, imm(c)), imm(s), worker), at(k->rSum, c, s));
+    cta_sync();
+    val row = add(mul(cta_x(), convert(U32, mul(k->p.filter[0], k->p.filter[1]))), cta_z());
+    LOOP_FROM(e, thread(), imm(channels * taps), imm(THREADS)) {
+        val c = rem(e, imm(channels)), s = div(e, imm(channels)), sum = variable(F32, immf(0));
+        val channel = convert(I64, add(mul(cta_y(), imm(channels)), c));
+        LOOP(i, imm(workers))
+            assign(sum, add(sum, at(sSum, c, s, i)));
+        val index = add(mul(convert(I64, add(mul(row, imm(taps)), s)), k->p.groups), channel);
+        IF(lt(channel, k->p.groups))
+            set(gmem_tensor(k->p.sums, F32, make_layout(dynamic(imm64(1)), leaf(1))), index, sum);
+    }
+}
+
+static void multiply(const conv_depthwise_weight_config *cfg)
+{
+    launch_bounds(THREADS, 0);
+    weight_role k = { .cfg = cfg, .p = params_of(conv) };
+    val lane = rem(thread(), imm(cfg->lanes)), worker = div(thread(), imm(cfg->lanes));
+    val rows = mul(mul(k.p.n, k.p.y_size[0]), k.p.y_size[1]), z = convert(I64, cta_z());
+    k.channel = convert(I64, mul(add(mul(cta_y(), imm(cfg->lanes)), lane), imm(cfg->vec)));
+    k.tap_d = div(z, k.p.filter[1]);
+    k.tap_h = rem(z, k.p.filter[1]);
+    k.rSum = fragment(F32, compact(shape(cfg->vec, taps_of(cfg))));
+    fill(k.rSum, immf(0));
+    grid_wait();
+    launch_dependents();
+    const int workers = THREADS / cfg->lanes;
+    val first = add(mul(cta_x(), imm(workers)), worker);
+    IF(lt(k.channel, k.p.groups))
+        LOOP_FROM(row, first, convert(U32, rows), imm(workers * cfg->slices))
+            add_row(&k, convert(I64, row));
+    store_sums(&k);
+}
+
+/* Kernel 1: a sum a thread. */
+static void add_all(const conv_depthwise_weight_config *cfg)
+{
+    const int taps = taps_of(cfg);
+    launch_bounds(THREADS, 0);
+    conv_values p = params_of(conv);
+    val rows = mul(p.filter[0], p.filter[1]), count = mul(mul(rows, imm64(taps)), p.groups);
+    val e = add(mul(convert(I64, cta_x()), imm64(THREADS)), convert(I64, thread()));
+    grid_wait();
+    launch_dependents();
+    IF(lt(e, count)) {
+        val channel = rem(e, p.groups), rest = div(e, p.groups), s = rem(rest, imm64(taps)),
+            row = div(rest, imm64(taps));
+        val sum = at(conv_add_slices(cfg->slices, address_at(p.sums, F32, e), count, 1), 0);
+        val index = add(mul(channel, p.w[0]), mul(s, p.w[3]));
+        index = add(index, add(mul(div(row, p.filter[1]), p.w[1]), mul(rem(row, p.filter[1]), p.w[2])));
+        const layout any = make_layout(dynamic(imm64(1)), leaf(1));
+        IF(lt(s, imm64(cfg->filter)))
+            set(gmem_tensor(p.from[CONV_W], cfg->form.out, any), index, sum);
+        if (cfg->form.bias)
+            IF(logical_and(eq(s, imm64(cfg->filter)), eq(row, imm64(0))))
+                set(gmem_tensor(p.bias, cfg->form.out, any), channel, sum);
+    }
+}
+
+void conv_depthwise_weight(const void *config, int kernel)
+{
+    if (kernel == 0)
+        multiply(config);
+    else
+        add_all(config);
+}
+
+/* The host side */
+
+static int64_t rows_of(const ckl_conv_desc *d)
+{
+    const conv_tensor y = conv_tensor_of(d, CONV_Y);
+    return y.shape[0] * y.shape[1] * y.shape[2];
+}
+
+static int vector_of(const ckl_conv_desc *d)
+{
+    int vec = (int)min_i64(16 / (int64_t)ckl_dtype_bytes(d->dtype), power_of_two_in(d->c));
+    while (vec > 1 && vec * (d->s + 1) > SUMS_MAX)
+        vec /= 2;
+    return vec;
+}
+
+/* As many CTAs as all SMs hold a few of. */
+static ckl_status choose_depthwise_weight(const void *desc, const ckl_device_info *device, void *config)
+{
+    enum { CTAS_OF_SM = 4 };
+    const ckl_conv_desc *d = desc;
+    conv_depthwise_weight_config *c = config;
+    if (d->direction != CKL_CONV_WEIGHT || d->groups != d->c || d->groups != d->k)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: it computes the gradient of filters of a channel each");
+    c->form = conv_form_of(d);
+    c->filter = (int)min_i64(d->s, INT32_MAX);
+    c->vec = vector_of(d);
+    c->lanes = 8;
+    while (c->lanes > 1 && 8 * round_up(d->c, (int64_t)c->lanes * c->vec) > 9 * d->c)
+        c->lanes /= 2;
+    const int64_t ctas = ceil_div(d->c, (int64_t)c->lanes * c->vec) * d->t * d->r;
+    c->slices = (int)max_i64(1, min_i64(SLICES_MAX, min_i64(ceil_div(CTAS_OF_SM * device->sm_count, ctas),
+                                                            ceil_div(rows_of(d), THREADS / c->lanes))));
+    return CKL_OK;
+}
+
+static ckl_status admit_depthwise_weight(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const conv_depthwise_weight_config *c = config;
+    conv_depthwise_weight_config own = { 0 };
+    TRY(conv_check_form("depthwise_weight", d, &c->form));
+    TRY(choose_depthwise_weight(d, device, &own));
+    if (d->layout != CKL_IMAGE_NHWC || d->c == 0 || d->n == 0)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: it takes NHWC, and some products");
+    if (d->s + 1 > SUMS_MAX || d->t * d->r > UINT16_MAX || d->c > UINT16_MAX || rows_of(d) > INT32_MAX / THREADS ||
+        d->w > INT32_MAX / 4)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: filters, channels or rows are more than a launch has");
+    if (c->filter != d->s)
+        FAIL(CKL_INVALID, "conv depthwise_weight: filter=%d is not s=%" PRId64, c->filter, d->s);
+    if (c->vec < 1 || own.vec % c->vec || !is_power_of_two(c->lanes) || c->lanes > 8 || c->slices < 1 ||
+        c->slices > SLICES_MAX)
+        FAIL(CKL_INVALID, "conv depthwise_weight: vec=%d lanes=%d slices=%d are not possible", c->vec, c->lanes,
+             c->slices);
+    return CKL_OK;
+}
+
+static int64_t sums_of_slice(const ckl_conv_desc *d, const conv_depthwise_weight_config *c)
+{
+    return d->t * d->r * taps_of(c) * d->c;
+}
+
+static int64_t workspace_depthwise_weight(const ckl_plan *plan)
+{
+    const conv_depthwise_weight_config *c = plan->config;
+    return c->slices * sums_of_slice(plan->desc, c) * (int64_t)sizeof(float);
+}
+
+static ckl_status launch_depthwise_weight(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_args *a = args;
+    const conv_depthwise_weight_config *c = plan->config;
+    if (!PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->dy))
+        FAIL(CKL_INVALID,
+             "conv depthwise_weight: x=%p or dy=%p is not aligned to %d elements; config='vec=1' takes any", a->x,
+             a->dy, c->vec);
+    conv_params p = conv_params_of(d, a);
+    p.sums = plan_workspace(plan, a->workspace);
+    const plan_grid grid = { c->slices, ceil_div(d->c, (int64_t)c->lanes * c->vec), d->t * d->r };
+    TRY(plan_launch(plan, 0, grid, &p, stream));
+    return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(sums_of_slice(d, c), THREADS) }, &p, stream);
+}
+
+static const field depthwise_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_depthwise_weight_config, form)) //
+                                                 CONV_DEPTHWISE_WEIGHT_CONFIG(FIELD_ROW,
+                                                                              conv_depthwise_weight_config) };
+
+const implementation conv_depthwise_weight_implementation = {
+    IMPLEMENTATION_PARTS(conv, depthwise_weight),
+    .summary = "gradient of a filter a channel, NHWC: rows of dy in slices, added in order",
+    .kernels = 2,
+    .params = &conv_param_list,
+    .workspace_bytes = workspace_depthwise_weight,
+};

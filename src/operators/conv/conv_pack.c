@@ -1,0 +1,124 @@
+/*
+ * conv_pack.c - tensors of pixels between where they lie and NHWC rows that begin at whole 16 bytes, as TMA takes them.
+ *
+ * A thread moves 16 bytes of a row there, element by element here; what this side lacks becomes zeros there. Neighbouring
+ * threads have neighbouring vectors of a row, or, `across`, where channels lie apart here, neighbouring pixels of a plane.
+ */
+#include "cute/kernel.h"
+#include "operators/conv/conv_packed.h"
+
+enum { VECTOR_MAX = 8 };
+
+/* A thread's vector. */
+typedef struct vector_place {
+    val inside; // predicate: there is such a vector
+    val packed; // i64: its first element there
+    val plain;  // i64: the beginning of its row here, or of its image
+    val w, c;   // i32: its first element; w counts from the first column here
+} vector_place;
+
+/* Its elements here: which of them there are, and how far from `plain` they lie. */
+typedef struct vector_elements {
+    val inside[VECTOR_MAX], offset[VECTOR_MAX]; // predicates, i32
+} vector_elements;
+
+static val narrow(val x)
+{
+    return convert(I32, x);
+}
+
+static val wide(val x)
+{
+    return convert(I64, x);
+}
+
+static vector_place place_across(const conv_values *p, int vector)
+{
+    val number = add(mul(cta_x(), imm(CONV_PACK_THREADS)), thread()), plane = convert(U32, p->x_size[2]);
+    val vectors = div(p->packed_channels, imm(vector)), rest = div(number, plane), n = div(rest, vectors);
+    val w = sub(number, mul(rest, plane)), c = mul(sub(rest, mul(n, vectors)), imm(vector));
+    val pixel = add(mul(wide(n), p->x_size[2]), wide(w));
+    return (vector_place){ .inside = lt(wide(n), p->n),
+                           .packed = add(mul(pixel, wide(p->packed_channels)), wide(c)),
+                           .plain = mul(wide(n), p->x[0]),
+                           .w = narrow(w),
+                           .c = narrow(c) };
+}
+
+static vector_place place_along(const conv_values *p, int vector)
+{
+    val number = add(mul(cta_x(), imm(CONV_PACK_THREADS)), thread()), vectors = div(p->packed_row, imm(vector));
+    val row = div(number, vectors), first = mul(sub(number, mul(row, vectors)), imm(vector));
+    val rows = convert(U32, p->x_size[1]), n = div(row, rows), h = sub(row, mul(n, rows));
+    val column = div(first, p->packed_channels);
+    return (vector_place){ .inside = lt(wide(n), p->n),
+                           .packed = add(mul(wide(row), wide(p->packed_row)), wide(first)),
+                           .plain = add(mul(wide(n), p->x[0]), mul(wide(h), p->x[2])),
+                           .w = narrow(sub(column, p->packed_left)),
+                           .c = narrow(sub(first, mul(column, p->packed_channels))) };
+}
+
+static vector_elements elements_of(const conv_values *p, const vector_place *v, int vector)
+{
+    vector_elements e;
+    val w = v->w, c = v->c, channels = narrow(p->c), columns = narrow(p->x_size[2]);
+    val w_step = narrow(p->x[3]), c_step = narrow(p->x[4]), last = narrow(sub(p->packed_channels, imm(1)));
+    for (int i = 0; i < vector; i++) {
+        val column = logical_and(ge(w, imm(0)), lt(w, columns));
+        e.inside[i] = logical_and(v->inside, logical_and(column, lt(c, channels)));
+        e.offset[i] = add(mul(w, w_step), mul(c, c_step));
+        val wraps = eq(c, last); // the next one is of the next column
+        w = select(wraps, add(w, imm(1)), w);
+        c = select(wraps, imm(0), add(c, imm(1)));
+    }
+    return e;
+}
+
+/* The same where a vector is of one column. */
+static vector_elements channels_of(const conv_values *p, const vector_place *v, int vector)
+{
+    vector_elements e;
+    val channels = narrow(p->c), step = narrow(p->x[4]);
+    val columns = narrow(p->x_size[2]), column = logical_and(ge(v->w, imm(0)), lt(v->w, columns));
+    val inside = logical_and(v->inside, column), offset = add(mul(v->w, narrow(p->x[3])), mul(v->c, step));
+    for (int i = 0; i < vector; i++) {
+        e.inside[i] = logical_and(inside, lt(add(v->c, imm(i)), channels));
+        e.offset[i] = offset;
+        offset = add(offset, step);
+    }
+    return e;
+}
+
+/* The tensor here is `x`, of n, x_size and c; there it is `y`. */
+void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back)
+{
+    const int vector = 16 / (int)ckl_dtype_bytes(dtype);
+    launch_bounds(CONV_PACK_THREADS, 0);
+    conv_values p = params_of(conv);
+    grid_wait();
+    launch_dependents();
+    const vector_place v = (across ? place_across : place_along)(&p, vector);
+    const vector_elements e = (fold ? elements_of : channels_of)(&p, &v, vector);
+    val bytes = imm((int)ckl_dtype_bytes(dtype)), plain = add(p.from[CONV_X], convert(U64, mul(v.plain, wide(bytes))));
+    tensor gPlain = gmem_tensor(plain, dtype, make_layout(dynamic(imm(1)), leaf(1)));
+    tensor gPacked =
+        gmem_tensor(add(p.from[CONV_Y], convert(U64, mul(v.packed, wide(bytes)))), dtype, compact(leaf(vector)));
+    tensor rX = fragment(dtype, compact(leaf(vector)));
+    fill(rX, convert(dtype, immf(0)));
+    if (back) {
+        IF(v.inside)
+            copy(gPacked, rX, 16);
+        for (int i = 0; i < vector; i++)
+            IF(e.inside[i])
+                set(gPlain, e.offset[i], at(rX, i));
+        return;
+    }
+    for (int i = 0; i < vector; i++) {
+        val x = variable(dtype, convert(dtype, immf(0)));
+        IF(e.inside[i])
+            assign(x, at(gPlain, e.offset[i]));
+        set(rX, i, x);
+    }
+    IF(v.inside)
+        copy(rX, gPacked, 16);
+}

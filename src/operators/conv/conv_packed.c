@@ -1,0 +1,390 @@
+/*
+ * conv_packed.c - the Hopper kernels for channels that lie apart (NCHW) or do not fill 16 bytes, by copies in a workspace.
+ *
+ * Where there are few channels the columns of a filter may be folded into them: the pixels under a row of a filter are side by
+ * side in memory, and a tensor map whose columns overlap gives each place of y its own. Columns of zeros are written then too.
+ */
+#include "base/math.h"
+#include "operators/conv/conv_packed.h"
+
+enum { FOLDED_MAX = 64 }; // channels
+
+/* A problem in other terms: what the Hopper kernel is asked for, and where its tensors lie. */
+typedef struct packed_problem {
+    ckl_conv_desc inner;
+    conv_tensor at[CONV_TENSORS];
+    bool copied[CONV_TENSORS];
+    int64_t row[CONV_TENSORS], channels[CONV_TENSORS]; // elements from row to row, from column to column
+    int64_t bytes[CONV_TENSORS];                       // of the copy
+} packed_problem;
+
+static ckl_dtype type_of(const ckl_conv_desc *d, int which)
+{
+    const int written = d->direction == CKL_CONV_FORWARD ? CONV_Y : d->direction == CKL_CONV_DATA ? CONV_X : CONV_W;
+    return which == written ? d->out : d->dtype;
+}
+
+/* Channels of a column so that filters' places begin at whole 16 bytes. */
+static int64_t folded_channels(const ckl_conv_desc *d)
+{
+    int64_t channels = d->c;
+    while (channels * d->stride_w * (int64_t)ckl_dtype_bytes(d->dtype) % 16)
+        channels++;
+    return channels;
+}
+
+static bool can_fold(const ckl_conv_desc *d)
+{
+    return d->direction != CKL_CONV_DATA && d->groups == 1 && d->s > 1 && d->dilation_w == 1 && d->c > 0 &&
+           d->c <= FOLDED_MAX && d->s * (d->c + 8) <= 65536;
+}
+
+/* Rows that a filter's columns may be folded in as they lie. */
+static bool lies_folded(const ckl_conv_desc *d, int which, const packed_problem *p)
+{
+    const bool padded = d->pad_left || d->pad_right, x = which == CONV_X;
+    return d->layout == CKL_IMAGE_NHWC && p->channels[which] == d->c && !(x && padded) &&
+           (x ? d->w : d->s) * d->c * (int64_t)ckl_dtype_bytes(d->dtype) % 16 == 0;
+}
+
+/* TMA takes strides of up to 8. Beyond, the rows of a filter become its slices: each goes through every stride-th row of x. */
+static bool parts_rows(const ckl_conv_desc *d)
+{
+    return d->stride_h > 8 && d->d == 1 && d->t == 1 && d->dilation_h == 1 && !d->pad_top && !d->pad_bottom;
+}
+
+/* Rows of NHWC that begin at whole 16 bytes, for tensor number `which`. */
+static void place_tensor(const ckl_conv_desc *d, bool fold, int which, packed_problem *p)
+{
+    const conv_tensor plain = conv_tensor_of(d, which);
+    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), columns_of_x = p->inner.w - 1;
+    const bool folded = fold && which != CONV_Y;
+    conv_tensor *t = &p->at[which];
+    *t = plain;
+    p->channels[which] = folded ? folded_channels(d) : round_up(plain.shape[4], unit);
+    p->copied[which] = folded ? !lies_folded(d, which, p) : d->layout == CKL_IMAGE_NCHW || plain.shape[4] % unit != 0;
+    const int64_t columns =
+        folded && which == CONV_X && p->copied[which] ? columns_of_x * d->stride_w + d->s : plain.shape[3];
+    p->row[which] = round_up(columns * p->channels[which], unit);
+    p->bytes[which] =
+        plain.shape[0] * plain.shape[1] * plain.shape[2] * p->row[which] * (int64_t)ckl_dtype_bytes(type_of(d, which));
+    const int64_t plane = plain.shape[2] * p->row[which], step = folded && which == CONV_X ? d->stride_w : 1;
+    const int64_t stride[CONV_RANK] = { plain.shape[1] * plane, plane, p->row[which], step * p->channels[which], 1 };
+    for (int i = 0; i < CONV_RANK; i++)
+        t->stride[i] = stride[i];
+    if (!folded)
+        return;
+    t->shape[4] = d->s * p->channels[which];
+    t->shape[3] = which == CONV_X ? p->inner.w : 1;
+    if (which == CONV_W)
+        t->stride[3] = p->row[which];
+    if (which == CONV_X && parts_rows(d)) {
+        t->shape[1] = d->r;
+        t->stride[1] = p->row[which];
+        t->shape[2] = p->inner.h;
+        t->stride[2] = d->stride_h * p->row[which];
+    }
+}
+
+static packed_problem packed_of(const ckl_conv_desc *d, bool fold)
+{
+    packed_problem p = { .inner = *d };
+    conv_mode modes[CONV_MODES];
+    conv_modes(d, modes);
+    p.inner.layout = CKL_IMAGE_NHWC;
+    if (fold) {
+        p.inner.w = modes[2].y;
+        p.inner.c = d->s * folded_channels(d);
+        p.inner.s = p.inner.stride_w = p.inner.dilation_w = 1;
+        p.inner.pad_left = p.inner.pad_right = 0;
+    }
+    if (fold && parts_rows(d)) {
+        p.inner.d = p.inner.t = d->r;
+        p.inner.h = modes[1].y;
+        p.inner.r = p.inner.stride_h = 1;
+    }
+    for (int i = 0; i < CONV_TENSORS; i++)
+        place_tensor(d, fold, i, &p);
+    return p;
+}
+
+static int64_t aligned(int64_t bytes)
+{
+    return round_up(bytes, 256);
+}
+
+/* Copies of tensors, and of the residual, which lies as y does. */
+static int64_t bytes_of_copies(const ckl_conv_desc *d, const packed_problem *p)
+{
+    int64_t bytes = d->residual && p->copied[CONV_Y] ? aligned(p->bytes[CONV_Y]) : 0;
+    for (int i = 0; i < CONV_TENSORS; i++)
+        bytes += p->copied[i] ? aligned(p->bytes[i]) : 0;
+    return bytes;
+}
+
+static double cost_of_copies(const ckl_conv_desc *d, const packed_problem *p)
+{
+    const double LAUNCH = 1.5, BYTES = 1.25e6; // us; bytes written in one of them
+    double launches = d->residual && p->copied[CONV_Y];
+    for (int i = 0; i < CONV_TENSORS; i++)
+        launches += p->copied[i];
+    return launches * LAUNCH + (double)bytes_of_copies(d, p) / BYTES;
+}
+
+/* Does a kernel copy whole planes, pixel by pixel? */
+static bool goes_across(const ckl_conv_desc *d, const packed_problem *p, int kernel)
+{
+    return d->layout == CKL_IMAGE_NCHW && (kernel != CONV_PACKED_IN || p->inner.s == d->s);
+}
+
+/*
+ * Moves a tensor into its copy, or back. Dense modes that lie alike on both sides are one: slices, rows and, in NHWC, images; all of
+ * a plane where it goes across.
+ */
+static ckl_status launch_copy(const ckl_plan *plan, int kernel, const packed_problem *p, int which, const void *plain,
+                              const void *packed, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const conv_tensor t = conv_tensor_of(d, which);
+    const bool across = goes_across(d, p, kernel);
+    const int64_t rows = t.shape[1] * t.shape[2], plane = rows * t.shape[3], vectors = p->bytes[which] / 16;
+    conv_params params = { .from = { [CONV_X] = plain, [CONV_Y] = packed },
+                           .n = d->layout == CKL_IMAGE_NCHW ? t.shape[0] : 1,
+                           .c = t.shape[4],
+                           .x_size = { 1, d->layout == CKL_IMAGE_NCHW ? rows : t.shape[0] * rows,
+                                       across ? plane : t.shape[3] },
+                           .packed_row = (uint32_t)p->row[which],
+                           .packed_channels = (uint32_t)p->channels[which],
+                           .packed_left = which == CONV_X && p->inner.s != d->s ? (uint32_t)d->pad_left : 0 };
+    for (int i = 0; i < CONV_RANK; i++)
+        params.x[i] = t.stride[i];
+    return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(vectors, CONV_PACK_THREADS) }, &params, stream);
+}
+
+/* Copies what is read, and returns where it lies then. */
+static ckl_status copy_in(const ckl_plan *plan, const packed_problem *p, int kernel, int which, const void **operand,
+                          char **workspace, ckl_stream stream)
+{
+    if (!p->copied[which])
+        return CKL_OK;
+    TRY(launch_copy(plan, kernel, p, which, *operand, *workspace, stream));
+    *operand = *workspace;
+    *workspace += aligned(p->bytes[which]);
+    return CKL_OK;
+}
+
+/* y, and the gradient of data */
+
+static bool candidate_packed(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_conv_desc *d = desc;
+    conv_packed_config *c = config;
+    c->nchw = d->layout == CKL_IMAGE_NCHW;
+    c->fold = i >= CONV_SM90_CANDIDATES;
+    if (i >= 2 * CONV_SM90_CANDIDATES || (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d))))
+        return false;
+    const packed_problem p = packed_of(d, c->fold);
+    return conv_sm90_candidate(&p.inner, device, i % CONV_SM90_CANDIDATES, &c->conv);
+}
+
+static plan_cost cost_packed(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const conv_packed_config *c = config;
+    const packed_problem p = packed_of(desc, c->fold);
+    plan_cost cost = conv_sm90_cost(&p.inner, device, &c->conv);
+    cost.us += cost_of_copies(desc, &p);
+    return cost;
+}
+
+static ckl_status check_copies(const ckl_conv_desc *d, const packed_problem *p)
+{
+    bool any = p->inner.s != d->s;
+    for (int i = 0; i < CONV_TENSORS; i++) {
+        const conv_tensor t = conv_tensor_of(d, i);
+        const double image = (double)t.shape[1] * (double)t.shape[2] * (double)t.shape[3] * (double)p->channels[i];
+        any |= p->copied[i];
+        if (p->bytes[i] / 16 > INT32_MAX || p->row[i] > INT32_MAX || image > INT32_MAX)
+            FAIL(CKL_UNSUPPORTED,
+                 "conv packed: copies of %" PRId64 " bytes, or an image, are more than one launch makes", p->bytes[i]);
+    }
+    if (!any)
+        FAIL(CKL_UNSUPPORTED, "conv packed: the tensors lie as TMA takes them");
+    return CKL_OK;
+}
+
+static ckl_status admit_packed(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const conv_packed_config *c = config;
+    if (c->nchw != (d->layout == CKL_IMAGE_NCHW))
+        FAIL(CKL_INVALID, "conv packed: nchw=%d is not the problem's layout", c->nchw);
+    if (c->conv.slices != 1)
+        FAIL(CKL_UNSUPPORTED, "conv packed: slices=%d are added by sliced", c->conv.slices);
+    if (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d)))
+        FAIL(CKL_UNSUPPORTED, "conv packed: fold=1 takes up to %d channels and neighbouring columns, and no gradient",
+             FOLDED_MAX);
+    const packed_problem p = packed_of(d, c->fold);
+    TRY(conv_sm90_admit(&p.inner, device, &c->conv));
+    return check_copies(d, &p);
+}
+
+static int64_t workspace_packed(const ckl_plan *plan)
+{
+    const conv_packed_config *c = plan->config;
+    const packed_problem p = packed_of(plan->desc, c->fold);
+    return bytes_of_copies(plan->desc, &p);
+}
+
+void conv_packed(const void *config, int kernel)
+{
+    const conv_packed_config *c = config;
+    const conv_form *form = &c->conv.form;
+    if (kernel == CONV_PACKED_MAIN)
+        conv_sm90(&c->conv, 0);
+    else if (kernel == CONV_PACKED_IN)
+        conv_pack(form->dtype, c->nchw && !c->fold, c->fold, false);
+    else
+        conv_pack(form->out, c->nchw, false, kernel == CONV_PACKED_OUT);
+}
+
+static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const conv_packed_config *c = plan->config;
+    const packed_problem p = packed_of(d, c->fold);
+    const bool data = d->direction == CKL_CONV_DATA;
+    const int in = data ? CONV_Y : CONV_X, out = data ? CONV_X : CONV_Y;
+    ckl_conv_args a = *(const ckl_conv_args *)args;
+    char *workspace = plan_workspace(plan, a.workspace);
+    TRY(copy_in(plan, &p, CONV_PACKED_IN, in, data ? &a.dy : &a.x, &workspace, stream));
+    TRY(copy_in(plan, &p, CONV_PACKED_IN, CONV_W, &a.w, &workspace, stream));
+    if (d->residual)
+        TRY(copy_in(plan, &p, CONV_PACKED_RESIDUAL, CONV_Y, &a.residual, &workspace, stream));
+    void **to = data ? &a.dx : &a.y, *result = *to;
+    if (p.copied[out])
+        *to = workspace;
+    if (!PLAN_ALIGNED(16, a.x, a.w, a.y, a.residual, a.dx, a.dy))
+        FAIL(CKL_INVALID, "conv packed: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
+    TRY(conv_sm90_launch(plan, &c->conv, &p.inner, &a, p.at, stream));
+    return p.copied[out] ? launch_copy(plan, CONV_PACKED_OUT, &p, out, result, *to, stream) : CKL_OK;
+}
+
+static const field packed_fields[] = { CONV_FORM(FIELD_NESTED, (conv_packed_config, conv.form))   //
+                                       CONV_SM90_CONFIG(FIELD_NESTED, (conv_packed_config, conv)) //
+                                       CONV_PACKED_CONFIG(FIELD_ROW, conv_packed_config) };
+
+const implementation conv_packed_implementation = {
+    .name = "packed",
+    .summary =
+        "sm90 on copies: NCHW, channels that do not fill 16 bytes, few of them with the columns of a filter; Hopper",
+    .config_bytes = sizeof(conv_packed_config),
+    .config = FIELD_TABLE(packed_fields),
+    .candidate = candidate_packed,
+    .cost = cost_packed,
+    .admit = admit_packed,
+    .describe = conv_packed,
+    .kernels = CONV_PACKED_KERNELS,
+    .params = &conv_param_list,
+    .target = IR_SM90A,
+    .workspace_bytes = workspace_packed,
+    .launch = launch_packed,
+};
+
+/* The gradient of weights, which is written as it lies by the kernel that adds slices: there are two or more. */
+
+static packed_problem packed_weight_of(const ckl_conv_desc *d, bool fold)
+{
+    packed_problem p = packed_of(d, fold);
+    p.copied[CONV_W] = false;
+    return p;
+}
+
+static bool candidate_packed_weight(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    enum { WIDTHS = 8 };
+    const ckl_conv_desc *d = desc;
+    conv_packed_weight_config *c = config;
+    c->nchw = d->layout == CKL_IMAGE_NCHW;
+    c->fold = i >= WIDTHS;
+    if (i >= 2 * WIDTHS || (c->fold && !can_fold(d)))
+        return false;
+    const packed_problem p = packed_weight_of(d, c->fold);
+    return conv_weight_candidate(&p.inner, device, i % WIDTHS, 2, &c->conv);
+}
+
+static plan_cost cost_packed_weight(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const conv_packed_weight_config *c = config;
+    const packed_problem p = packed_weight_of(desc, c->fold);
+    plan_cost cost = conv_weight_cost(&p.inner, device, &c->conv);
+    cost.us += cost_of_copies(desc, &p);
+    return cost;
+}
+
+static ckl_status admit_packed_weight(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const conv_packed_weight_config *c = config;
+    if (d->direction != CKL_CONV_WEIGHT)
+        FAIL(CKL_UNSUPPORTED, "conv packed_weight: it computes the gradient of weights alone");
+    if (c->nchw != (d->layout == CKL_IMAGE_NCHW))
+        FAIL(CKL_INVALID, "conv packed_weight: nchw=%d is not the problem's layout", c->nchw);
+    if (c->fold && !can_fold(d))
+        FAIL(CKL_UNSUPPORTED, "conv packed_weight: fold=1 takes up to %d channels and neighbouring columns",
+             FOLDED_MAX);
+    if (c->conv.slices == 1)
+        FAIL(CKL_INVALID, "conv packed_weight: slices=1 are not added");
+    const packed_problem p = packed_weight_of(d, c->fold);
+    TRY(conv_weight_admit(&p.inner, device, &c->conv));
+    return check_copies(d, &p);
+}
+
+static int64_t workspace_packed_weight(const ckl_plan *plan)
+{
+    const conv_packed_weight_config *c = plan->config;
+    const packed_problem p = packed_weight_of(plan->desc, c->fold);
+    return bytes_of_copies(plan->desc, &p) + conv_weight_workspace(&p.inner, &c->conv);
+}
+
+void conv_packed_weight(const void *config, int kernel)
+{
+    const conv_packed_weight_config *c = config;
+    if (kernel == CONV_PACKED_MAIN)
+        conv_sm90_weight(&c->conv, 0);
+    else if (kernel == CONV_PACKED_IN)
+        conv_pack(c->conv.form.dtype, c->nchw && !c->fold, c->fold, false);
+    else
+        conv_weight_add(&c->conv, c->fold);
+}
+
+static ckl_status launch_packed_weight(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const conv_packed_weight_config *c = plan->config;
+    const packed_problem p = packed_weight_of(plan->desc, c->fold);
+    ckl_conv_args a = *(const ckl_conv_args *)args;
+    char *workspace = plan_workspace(plan, a.workspace);
+    TRY(copy_in(plan, &p, CONV_PACKED_IN, CONV_X, &a.x, &workspace, stream));
+    TRY(copy_in(plan, &p, CONV_PACKED_IN, CONV_Y, &a.dy, &workspace, stream));
+    a.workspace = workspace;
+    return conv_weight_launch(plan, &c->conv, &p.inner, &a, p.at, CONV_PACKED_ADD, p.channels[CONV_X], stream);
+}
+
+static const field packed_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_packed_weight_config, conv.form))     //
+                                              CONV_WEIGHT_CONFIG(FIELD_NESTED, (conv_packed_weight_config, conv)) //
+                                              CONV_PACKED_CONFIG(FIELD_ROW, conv_packed_weight_config) };
+
+const implementation conv_packed_weight_implementation = {
+    .name = "packed_weight",
+    .summary = "sm90_weight on copies, as packed is sm90; Hopper",
+    .config_bytes = sizeof(conv_packed_weight_config),
+    .config = FIELD_TABLE(packed_weight_fields),
+    .candidate = candidate_packed_weight,
+    .cost = cost_packed_weight,
+    .admit = admit_packed_weight,
+    .describe = conv_packed_weight,
+    .kernels = CONV_PACKED_WEIGHT_KERNELS,
+    .params = &conv_param_list,
+    .target = IR_SM90A,
+    .workspace_bytes = workspace_packed_weight,
+    .launch = launch_packed_weight,
+};

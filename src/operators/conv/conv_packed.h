@@ -1,0 +1,36 @@
+/* conv_packed.h - problems that the Hopper kernels take once their tensors are copied to NHWC rows of whole 16 bytes. */
+#ifndef CKL_CONV_PACKED_H
+#define CKL_CONV_PACKED_H
+
+#include "operators/conv/conv_sm90.h"
+
+#define CONV_PACKED_CONFIG(X, owner)                       \
+    X(owner, bool, nchw, "0", "0 1", "channels lie apart") \
+    X(owner, bool, fold, "0", "0 1", "the columns of a filter count as channels")
+
+typedef struct conv_packed_config {
+    conv_sm90_config conv;
+    CONV_PACKED_CONFIG(FIELD_MEMBER, )
+} conv_packed_config;
+
+typedef struct conv_packed_weight_config {
+    conv_sm90_weight_config conv;
+    CONV_PACKED_CONFIG(FIELD_MEMBER, )
+} conv_packed_weight_config;
+
+enum { CONV_PACK_THREADS = 256 }; // a vector each
+
+/* Kernels of a plan; of the gradient of weights the third adds slices, and is the last. */
+enum { CONV_PACKED_MAIN, CONV_PACKED_IN, CONV_PACKED_OUT, CONV_PACKED_RESIDUAL, CONV_PACKED_KERNELS };
+enum { CONV_PACKED_ADD = CONV_PACKED_OUT, CONV_PACKED_WEIGHT_KERNELS };
+
+/*
+ * Describes the copy of a tensor of that type, or the copy back; across: neighbouring threads have neighbouring pixels of a plane;
+ * fold: a vector may have channels of several columns.
+ */
+void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back);
+
+void conv_packed(const void *config, int kernel);
+void conv_packed_weight(const void *config, int kernel);
+
+#endif

@@ -1,0 +1,188 @@
+/*
+ * conv_sliced.c - the Hopper kernel where tiles are few: taps and channels in slices, whose f32 sums a second kernel adds, always
+ * in the same order, with bias, residual and activation.
+ */
+#include <math.h>
+
+#include "base/math.h"
+#include "cute/kernel.h"
+#include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_sm90.h"
+
+enum { THREADS = 128, VECTOR = 4, SLICES_MAX = 16 };
+
+tensor conv_add_slices(int slices, val address, val apart, int count)
+{
+    enum { AT_ONCE = 8 };
+    tensor rSum = fragment(F32, compact(leaf(count)));
+    val bytes = convert(U64, mul(apart, imm(4))), from = variable(U64, address);
+    fill(rSum, immf(0));
+    LOOP_FROM(s, imm(0), imm(slices), imm(AT_ONCE)) {
+        tensor rPart[AT_ONCE];
+        for (int i = 0; i < AT_ONCE; i++) {
+            rPart[i] = fragment(F32, compact(leaf(count)));
+            fill(rPart[i], immf(0));
+            IF(lt(add(s, imm(i)), imm(slices)))
+                copy(gmem_tensor(from, F32, compact(leaf(count))), rPart[i], 4 * count);
+            assign(from, add(from, bytes));
+        }
+        for (int i = 0; i < AT_ONCE; i++)
+            for (int e = 0; e < count; e++)
+                set(rSum, e, add(at(rSum, e), at(rPart[i], e)));
+    }
+    return rSum;
+}
+
+/* What kernel 0 computes: no epilogue. */
+static conv_sm90_config products_of(const conv_sm90_config *c)
+{
+    conv_sm90_config products = *c;
+    products.form = (conv_form){ .direction = c->form.direction, .dtype = c->form.dtype, .out = CKL_F32 };
+    return products;
+}
+
+/* Kernel 1: neighbouring channels of a pixel a thread. */
+static void add_sums(const conv_sm90_config *c)
+{
+    const bool data = c->form.direction == CKL_CONV_DATA;
+    launch_bounds(THREADS, 0);
+    conv_values p = params_of(conv);
+    const val *places = data ? p.x_size : p.y_size;
+    val image = p.k; // elements
+    for (int m = 0; m < CONV_MODES; m++)
+        image = mul(image, places[m]);
+    val thread_number = add(mul(convert(I64, cta_x()), imm64(THREADS)), convert(I64, thread()));
+    val first = mul(thread_number, imm64(VECTOR)), apart = mul(convert(I64, p.sum_images), image);
+    grid_wait();
+    launch_dependents();
+    IF(lt(first, mul(p.n, image))) {
+        tensor rSum = conv_add_slices(c->slices, add(p.sums, convert(U64, mul(first, imm64(4)))), apart, VECTOR);
+        for (int i = 0; i < VECTOR; i++) {
+            val index = add(first, imm64(i));
+            conv_store(&c->form, &p, p.from[data ? CONV_X : CONV_Y], index, rem(index, p.k), at(rSum, i));
+        }
+    }
+}
+
+void conv_sliced(const void *config, int kernel)
+{
+    const conv_sm90_config *c = config, products = products_of(c);
+    if (kernel == 0)
+        conv_sm90(&products, 0);
+    else
+        add_sums(c);
+}
+
+/* The host side */
+
+static conv_tensor output_of(const ckl_conv_desc *d)
+{
+    return conv_tensor_of(d, d->direction == CKL_CONV_DATA ? CONV_X : CONV_Y);
+}
+
+static double sums_of_slice(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
+    const conv_tensor t = output_of(d);
+    return (double)conv_sm90_sum_images(d, c) * (double)t.stride[0];
+}
+
+/* That of the products, and of the sums' way to memory and back, which is mostly L2. */
+static plan_cost cost_sliced(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double SUM_BYTES = 4e6, SUM_US = 2;
+    const conv_sm90_config *c = config, products = products_of(c);
+    plan_cost cost = conv_sm90_cost(desc, device, &products);
+    cost.us += SUM_US + 2 * 4 * c->slices * sums_of_slice(desc, c) / SUM_BYTES;
+    return cost;
+}
+
+/* The slices of a candidate that cost least. */
+static bool candidate_sliced(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_conv_desc *d = desc;
+    conv_sm90_config *c = config, tried;
+    double least = INFINITY;
+    if (d->direction == CKL_CONV_WEIGHT || !conv_sm90_candidate(d, device, i, c))
+        return false;
+    tried = *c;
+    for (tried.slices = 2; tried.slices <= SLICES_MAX; tried.slices++) {
+        const double us = cost_sliced(d, device, &tried).us;
+        c->slices = us < least ? tried.slices : c->slices;
+        least = fmin(us, least);
+    }
+    return true;
+}
+
+static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const conv_sm90_config *c = config, products = products_of(c);
+    TRY(conv_check_form("sliced", d, &c->form));
+    if (d->direction == CKL_CONV_WEIGHT)
+        FAIL(CKL_UNSUPPORTED, "conv sliced: it does not compute the gradient of weights");
+    if (d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1))
+        FAIL(CKL_UNSUPPORTED, "conv sliced: the gradient of data of strides above 1 is several launches");
+    if (d->layout != CKL_IMAGE_NHWC || d->groups > 1 || d->c % 8 || d->k % 8)
+        FAIL(CKL_UNSUPPORTED, "conv sliced: it takes NHWC without groups, and channels that are whole 16 bytes");
+    const int64_t in = d->direction == CKL_CONV_DATA ? d->k : d->c;
+    const double k_tiles = (double)(d->t * d->r * d->s) * (double)ceil_div(in, c->tile_k);
+    if (c->slices < 2 || c->slices > SLICES_MAX || c->slices > k_tiles)
+        FAIL(CKL_UNSUPPORTED, "conv sliced: slices=%d are not 2..%d, or more than %g stages", c->slices, SLICES_MAX,
+             k_tiles);
+    if (sums_of_slice(d, c) / (THREADS * VECTOR) > INT32_MAX || k_tiles * c->slices > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sliced: %g sums are more than one launch adds", sums_of_slice(d, c));
+    ckl_conv_desc plain = *d;
+    plain.out = CKL_F32;
+    plain.bias = plain.residual = false;
+    plain.activation = CKL_ACTIVATION_IDENTITY;
+    return conv_sm90_admit(&plain, device, &products);
+}
+
+static int64_t workspace_sliced(const ckl_plan *plan)
+{
+    const conv_sm90_config *c = plan->config;
+    const conv_tensor t = output_of(plan->desc);
+    return c->slices * conv_sm90_sum_images(plan->desc, c) * t.stride[0] * (int64_t)sizeof(float);
+}
+
+static ckl_status launch_sliced(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const conv_sm90_config *c = plan->config;
+    const bool data = d->direction == CKL_CONV_DATA;
+    ckl_conv_args a = *(const ckl_conv_args *)args;
+    conv_tensor at[CONV_TENSORS];
+    if (!PLAN_ALIGNED(16, a.x, a.w, a.dy))
+        FAIL(CKL_INVALID, "conv sliced: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
+    for (int i = 0; i < CONV_TENSORS; i++)
+        at[i] = conv_tensor_of(d, i);
+    conv_params p = conv_params_of(d, &a);
+    p.sums = plan_workspace(plan, a.workspace);
+    p.sum_images = (uint32_t)conv_sm90_sum_images(d, c);
+    p.k = data ? d->c : d->k;
+    *(data ? &a.dx : &a.y) = plan_workspace(plan, a.workspace);
+    at[data ? CONV_X : CONV_Y].shape[0] = c->slices * conv_sm90_sum_images(d, c);
+    TRY(conv_sm90_launch(plan, c, d, &a, at, stream));
+    const int64_t elements = d->n * at[data ? CONV_X : CONV_Y].stride[0];
+    return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(elements, THREADS * VECTOR) }, &p, stream);
+}
+
+static const field sliced_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_config, form)) //
+                                       CONV_SM90_CONFIG(FIELD_ROW, conv_sm90_config) };
+
+const implementation conv_sliced_implementation = {
+    .name = "sliced",
+    .summary = "sm90 in slices of taps and channels, and a kernel that adds them; NHWC, Hopper",
+    .config_bytes = sizeof(conv_sm90_config),
+    .config = FIELD_TABLE(sliced_fields),
+    .candidate = candidate_sliced,
+    .cost = cost_sliced,
+    .rival = &conv_sm90_implementation,
+    .admit = admit_sliced,
+    .describe = conv_sliced,
+    .kernels = 2,
+    .params = &conv_param_list,
+    .target = IR_SM90A,
+    .workspace_bytes = workspace_sliced,
+    .launch = launch_sliced,
+};

@@ -1,0 +1,154 @@
+/* conv_sm90.h - the Hopper kernels of convolution: their configs, and what their host sides share. */
+#ifndef CKL_CONV_SM90_H
+#define CKL_CONV_SM90_H
+
+#include "cute/tensor.h"
+#include "operators/conv/conv_config.h"
+
+/* sm90: y, and the gradient of data */
+
+#define CONV_SM90_CONFIG(X, owner)                                                    \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")              \
+    X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                \
+    X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                    \
+    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")       \
+    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")           \
+    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")         \
+    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")    \
+    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")  \
+    X(owner, int, step_h, "1", "", "rows")                                            \
+    X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices") \
+    X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart")
+
+typedef struct conv_sm90_config {
+    conv_form form;
+    CONV_SM90_CONFIG(FIELD_MEMBER, )
+} conv_sm90_config;
+
+enum {
+    CONV_SM90_K = 64,    // channels of a stage at most: rows of 128 bytes
+    CONV_SM90_ROWS = 64, // pixels of a consumer
+    CONV_SM90_SPAN = 64, // columns of a box that is N-major
+    CONV_SM90_CANDIDATES = 24,
+    CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
+};
+
+/* Is W's tile N-major, in spans of channels for each filter? Else K-major. */
+static inline bool conv_sm90_n_major(const conv_sm90_config *c)
+{
+    return c->form.direction == CKL_CONV_DATA;
+}
+
+/* What the kernel and its host side derive alike from a config. */
+typedef struct conv_sm90_shape {
+    int tile_m;                 // pixels of a CTA
+    int part_w, part_h, part_n; // the box of a consumer's pixels
+    int next_w, next_h, next_n; // from one consumer's to the next one's
+    int y_cols;                 // of a staging buffer
+    int buffers;                // of a consumer: two, or with a residual all of two tiles
+    int64_t stage_bytes, smem_bytes;
+} conv_sm90_shape;
+
+conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
+
+void conv_sm90(const void *config, int kernel);
+
+/* sliced: the sums of slices of taps and channels, which a second kernel adds; the form is that of the problem */
+
+typedef conv_sm90_config conv_sliced_config;
+
+void conv_sliced(const void *config, int kernel);
+
+/* sm90_weight */
+
+#define CONV_WEIGHT_CONFIG(X, owner)                                                              \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 filters each")                         \
+    X(owner, int, tile_n, "256", "64 128 192 256", "columns of a CTA: channels under taps")       \
+    X(owner, int, box_w, "8", "1 2 4 8 16 32 64", "columns of the pixels of a stage")             \
+    X(owner, int, box_h, "8", "1 2 4 8 16 32 64", "rows of them")                                 \
+    X(owner, int, box_n, "1", "1 2 4 8 16 32 64", "images of them")                               \
+    X(owner, int, stages, "4", "3 4 5 6 8", "boxes of 64 pixels in shared memory")                \
+    X(owner, int, slices, "1", "1 2 3 4 6 8 12 16 24 32 64", "of the pixels, summed apart first") \
+    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")              \
+    X(owner, int, step_h, "1", "", "rows")
+
+typedef struct conv_sm90_weight_config {
+    conv_form form;
+    CONV_WEIGHT_CONFIG(FIELD_MEMBER, )
+} conv_sm90_weight_config;
+
+enum {
+    CONV_WEIGHT_PIXELS = 64,
+    CONV_WEIGHT_THREADS = 128, // of a CTA that adds slices
+    CONV_WEIGHT_VECTOR = 4,    // channels of a thread there: 16 bytes
+};
+
+/* What the kernel and its host side derive alike from a config. */
+typedef struct conv_weight_shape {
+    int tile_m; // filters of a CTA
+    ckl_dtype sum_dtype;
+    int sum_cols; // of a staging buffer
+    int64_t stage_bytes, smem_bytes;
+} conv_weight_shape;
+
+conv_weight_shape conv_weight_shape_of(const conv_sm90_weight_config *config);
+
+void conv_sm90_weight(const void *config, int kernel);
+
+/* Adds `count` neighbouring f32 of each slice, the first at `address`, slices `apart` elements from each other, in order. */
+tensor conv_add_slices(int slices, val address, val apart, int count);
+
+/* The host side */
+
+/* A box of pixels, in powers of two. */
+typedef struct conv_box {
+    int w, h, n;
+} conv_box;
+
+/* The box of so many pixels of which the fewest hold all places of all images. */
+conv_box conv_fit_box(const int64_t places[CONV_MODES], int64_t images, int pixels);
+
+/* Boxes of all places. */
+double conv_boxes(const int64_t places[CONV_MODES], int64_t images, conv_box box);
+
+/* Is it one, of so many pixels, that TMA takes with these strides? */
+ckl_status conv_check_box(const char *who, conv_box box, int pixels, int step_w, int step_h);
+
+/* For TMA: channels, columns, rows, slices, images. */
+param_tensor conv_pixels(const void *pointer, const conv_tensor *at);
+
+/* Of a problem in NHWC: may this config compute it, where rows of channels begin at whole 16 bytes? Pure. */
+ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
+
+/* Configs to consider, and what they cost, but for the form. Pure. */
+bool conv_sm90_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, conv_sm90_config *config);
+plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
+
+/* Images of a slice of sums, where boxes end with a slice. */
+int64_t conv_sm90_sum_images(const ckl_conv_desc *desc, const conv_sm90_config *config);
+
+/* Enqueues kernel 0 of a plan; the tensors lie as `at` says, the residual as y. */
+ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *config, const ckl_conv_desc *desc,
+                            const ckl_conv_args *args, const conv_tensor at[CONV_TENSORS], ckl_stream stream);
+
+/* The same of the gradient of weights; slices: no fewer than `least`. */
+bool conv_weight_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, int least,
+                           conv_sm90_weight_config *config);
+plan_cost conv_weight_cost(const ckl_conv_desc *desc, const ckl_device_info *device,
+                           const conv_sm90_weight_config *config);
+ckl_status conv_weight_admit(const ckl_conv_desc *desc, const ckl_device_info *device,
+                             const conv_sm90_weight_config *config);
+int64_t conv_weight_workspace(const ckl_conv_desc *desc, const conv_sm90_weight_config *config);
+
+/*
+ * Kernel 0, and kernel `add` of a plan, which writes dw of the plan's own problem; columns: channels of a column of x, where
+ * `desc` has the columns of a filter folded into them. args->workspace is there.
+ */
+ckl_status conv_weight_launch(const ckl_plan *plan, const conv_sm90_weight_config *config, const ckl_conv_desc *desc,
+                              const ckl_conv_args *args, const conv_tensor at[CONV_TENSORS], int add, int64_t columns,
+                              ckl_stream stream);
+
+/* Describes the kernel that adds slices; fold: columns of a filter are part of the channels. */
+void conv_weight_add(const conv_sm90_weight_config *config, bool fold);
+
+#endif

@@ -1,0 +1,415 @@
+/*
+ * conv_sm90_weight.c - the gradient of weights on Hopper: dw[k,tap,c] = sum over pixels of dy[pixel,k] * x[pixel under tap,c].
+ *
+ *   a tile            some filters times some columns; a column is a channel under a tap, in spans of 64 channels
+ *   warpgroup 0       producer: a stage is a box of 64 pixels: TMA loads dy's filters there, and for each span x under its tap
+ *   warpgroups 1..    consumers: 64 filters each; both operands lie pixel by pixel, so wgmma reads them M-major and N-major
+ *
+ * Pixels may be cut into slices; kernel 0 writes the sums of each in f32, and kernel 1 adds them, always in the same order. The
+ * gradient of the bias is a further column of x that is one everywhere.
+ */
+#include <stdio.h>
+
+#include "cute/kernel.h"
+#include "operators/conv/conv_sm90.h"
+
+enum {
+    WARPGROUP = 128,
+    BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
+    SPAN = CONV_SM90_SPAN,
+    PIXELS = CONV_WEIGHT_PIXELS,
+    SPANS_MAX = 4,
+    BIAS_COLUMNS = 8, // the narrowest wgmma
+    ADDERS = CONV_WEIGHT_THREADS,
+};
+
+/* Where a span of columns begins: its channel, its tap and what that adds to a place of y, as it lies in x. */
+typedef struct span_place {
+    val channel, tap, pixel[CONV_MODES];
+} span_place;
+
+/* A tile: its first filter, its spans, its slice, and the boxes of pixels of that. */
+typedef struct tile_place {
+    val filter, slice, first_box, boxes;
+    span_place spans[SPANS_MAX];
+} tile_place;
+
+/* Everything the roles share. */
+typedef struct weight_kernel {
+    const conv_sm90_weight_config *cfg;
+    conv_weight_shape size;
+    conv_values p;
+    tma_copy tmaY, tmaX, tmaSums;
+    tensor sY, sX;           // (BM,PIXELS,STAGES), (BN,PIXELS,STAGES)
+    tensor sSpansY, sSpansX; // (PIXELS,SPAN,SPANS,STAGES): the same as TMA writes them
+    tensor sSums;            // (ROWS,COLS,BUFFERS,CONSUMERS)
+    tensor sOnes;            // (BIAS_COLUMNS,PIXELS)
+    pipeline ring;
+    val boxes[CONV_MODES], box_count; // of pixels along each, in all
+    val chunks, filters, columns;     // spans of channels, tiles of filters and of columns
+    val count;
+} weight_kernel;
+
+/* One consumer's view. */
+typedef struct consumer_role {
+    val index, tid, barrier;
+    val first_thread; // predicate: the thread that issues its TMA
+    tiled_mma mma, mma_bias;
+    tensor acc, acc_bias;       // (MMA,MMA_M,MMA_N)
+    tensor tCrY, tCrX, tCrOnes; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
+    tensor sSums;               // (ROWS,COLS,BUFFERS)
+} consumer_role;
+
+static tiled_mma mma_of(ckl_dtype dtype, int n)
+{
+    char atom[ATOM_NAME_MAX];
+    snprintf(atom, sizeof atom, "SM90_64x%dx16_%s_SS", n, dtype == F16 ? "F32F16F16" : "F32BF16BF16");
+    return make_tiled_mma(atom, 1, 1);
+}
+
+static val number(val x)
+{
+    return convert(U32, x);
+}
+
+static val tiles_along(val size, int box)
+{
+    return div(add(number(size), imm(box - 1)), imm(box));
+}
+
+/* Boxes and memory */
+
+static void describe_boxes(weight_kernel *k)
+{
+    const conv_sm90_weight_config *c = k->cfg;
+    const int box[] = { SPAN, c->box_w, c->box_h, 1, c->box_n }, step[] = { 1, c->step_w, c->step_h, 1, 1 };
+    const int sums[] = { k->size.sum_cols, 1, CONV_SM90_ROWS, 1 };
+    k->tmaY = make_tma_box(k->p.mY, c->form.dtype, 5, box, NULL, 128);
+    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, box, step, 128);
+    k->tmaSums = make_tma_box(k->p.mW, k->size.sum_dtype, 4, sums, NULL, 128);
+}
+
+/* A ring of boxes of pixels, a span of columns each: as TMA writes them, and as wgmma reads them, (COLUMNS,PIXELS,STAGES). */
+static tensor describe_ring(const weight_kernel *k, const char *name, int columns, tensor *sSpans)
+{
+    const int stages = k->cfg->stages, spans = columns / SPAN, box = PIXELS * SPAN;
+    const swizzle sw = tma_tile_layout(k->cfg->form.dtype, PIXELS, SPAN, 128).sw;
+    layout boxes = make_layout(shape(PIXELS, SPAN, spans, stages), stride(SPAN, 1, box, box * spans));
+    layout read = make_layout(shape(shape(SPAN, spans), PIXELS, stages), stride(stride(1, box), SPAN, box * spans));
+    *sSpans = smem_tensor(name, k->cfg->form.dtype, with_swizzle(sw, boxes), 1024);
+    return tensor_with_layout(*sSpans, with_swizzle(sw, read));
+}
+
+static void describe_memory(weight_kernel *k)
+{
+    const conv_sm90_weight_config *c = k->cfg;
+    const conv_weight_shape *s = &k->size;
+    const int64_t elements = (int64_t)CONV_SM90_ROWS * s->sum_cols;
+    layout sums = make_layout(shape(CONV_SM90_ROWS, s->sum_cols, CONV_SM90_BUFFERS, c->consumers),
+                              stride(s->sum_cols, 1, elements, elements * CONV_SM90_BUFFERS));
+    k->sY = describe_ring(k, "Y", s->tile_m, &k->sSpansY);
+    k->sX = describe_ring(k, "X", c->tile_n, &k->sSpansX);
+    k->sSums =
+        smem_tensor("sums", s->sum_dtype,
+                    with_swizzle(tma_tile_layout(s->sum_dtype, CONV_SM90_ROWS, s->sum_cols, 128).sw, sums), 1024);
+    if (c->form.bias)
+        k->sOnes = smem_tensor("ones", c->form.dtype, tma_tile_layout(c->form.dtype, BIAS_COLUMNS, PIXELS, 128), 1024);
+    k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
+}
+
+static void describe_schedule(weight_kernel *k)
+{
+    const conv_sm90_weight_config *c = k->cfg;
+    const int box[CONV_MODES] = { 1, c->box_h, c->box_w };
+    val taps = imm(1);
+    k->box_count = tiles_along(k->p.n, c->box_n);
+    for (int m = 0; m < CONV_MODES; m++) {
+        k->boxes[m] = tiles_along(k->p.y_size[m], box[m]);
+        k->box_count = mul(k->box_count, k->boxes[m]);
+        taps = mul(taps, number(k->p.filter[m]));
+    }
+    k->chunks = tiles_along(k->p.c, SPAN);
+    k->filters = tiles_along(k->p.k, k->size.tile_m);
+    k->columns = div(add(mul(taps, k->chunks), imm(c->tile_n / SPAN - 1)), imm(c->tile_n / SPAN));
+    k->count = mul(mul(k->filters, k->columns), imm(c->slices));
+}
+
+/* Span number i of all. */
+static span_place span_at(const weight_kernel *k, val i)
+{
+    span_place span = { .channel = mul(rem(i, k->chunks), imm(SPAN)), .tap = div(i, k->chunks) };
+    val rest = span.tap;
+    for (int m = CONV_MODES - 1; m >= 0; m--) {
+        val filter = number(k->p.filter[m]), at = m ? rem(rest, filter) : rest;
+        span.pixel[m] = sub(mul(at, number(k->p.dilation[m])), number(k->p.pad[m]));
+        rest = div(rest, filter);
+    }
+    return span;
+}
+
+/* Columns fastest: CTAs side by side read the same pixels. */
+static tile_place place_of(const weight_kernel *k, val tile)
+{
+    const int spans = k->cfg->tile_n / SPAN;
+    val column = rem(tile, k->columns), rest = div(tile, k->columns);
+    tile_place place = { .filter = mul(rem(rest, k->filters), imm(k->size.tile_m)), .slice = div(rest, k->filters) };
+    val slices = imm(k->cfg->slices);
+    place.first_box = div(mul(k->box_count, place.slice), slices);
+    place.boxes = sub(div(mul(k->box_count, add(place.slice, imm(1))), slices), place.first_box);
+    for (int i = 0; i < spans; i++)
+        place.spans[i] = span_at(k, add(mul(column, imm(spans)), imm(i)));
+    return place;
+}
+
+/* The producer */
+
+/* Fills one stage with box number `box` of the pixels. */
+static void load_stage(const weight_kernel *k, const pipeline_state *at, const tile_place *place, val box)
+{
+    const int sizes[CONV_MODES] = { 1, k->cfg->box_h, k->cfg->box_w };
+    val full = pipeline_full_barrier(&k->ring, at), y[CONV_MODES];
+    for (int m = CONV_MODES - 1; m >= 0; m--) {
+        y[m] = mul(rem(box, k->boxes[m]), imm(sizes[m]));
+        box = div(box, k->boxes[m]);
+    }
+    val image = mul(box, imm(k->cfg->box_n));
+    pipeline_wait_empty(&k->ring, at);
+    pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
+    for (int i = 0; i < k->size.tile_m / SPAN && !ir_failed(); i++) {
+        const val outer[] = { y[1], y[0], image };
+        tma_load_of(&k->tmaY, slice(k->sSpansY, _, _, i, at->stage), y[2], add(place->filter, imm(i * SPAN)), 3, outer,
+                    full, imm(0));
+    }
+    for (int i = 0; i < k->cfg->tile_n / SPAN && !ir_failed(); i++) {
+        const span_place *span = &place->spans[i];
+        val x[CONV_MODES];
+        for (int m = 0; m < CONV_MODES; m++)
+            x[m] = add(mul(y[m], number(k->p.step[m])), span->pixel[m]);
+        const val outer[] = { x[1], x[0], image };
+        tma_load_of(&k->tmaX, slice(k->sSpansX, _, _, i, at->stage), x[2], span->channel, 3, outer, full, imm(0));
+    }
+}
+
+static void load_tiles(const weight_kernel *k)
+{
+    pipeline_state stage = producer_state(&k->ring);
+    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+        tile_place place = place_of(k, tile);
+        LOOP(i, place.boxes) {
+            load_stage(k, &stage, &place, add(place.first_box, i));
+            pipeline_advance(&stage);
+        }
+    }
+}
+
+/* The consumers */
+
+static consumer_role describe_consumer(const weight_kernel *k)
+{
+    const conv_sm90_weight_config *cfg = k->cfg;
+    consumer_role c = { .mma = mma_of(cfg->form.dtype, cfg->tile_n),
+                        .mma_bias = mma_of(cfg->form.dtype, BIAS_COLUMNS) };
+    c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
+    c.tid = rem(thread(), imm(WARPGROUP));
+    c.barrier = add(c.index, imm(BARRIER_CONSUMER));
+    c.first_thread = eq(c.tid, imm(0));
+    tensor sY = local_tile(k->sY, shape(CONV_SM90_ROWS, PIXELS), coord(c.index, 0, _)); // (ROWS,PIXELS,STAGES)
+    c.tCrY = descriptors_A(&c.mma, sY);
+    c.tCrX = descriptors_B(&c.mma, k->sX);
+    c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
+    fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
+    c.sSums = slice(k->sSums, _, _, _, c.index);
+    if (cfg->form.bias) {
+        c.tCrOnes = descriptors_B(&c.mma_bias, k->sOnes);
+        c.acc_bias = fragment_C(&c.mma_bias, CONV_SM90_ROWS, BIAS_COLUMNS);
+        fill(c.acc_bias, immf(0));
+    }
+    return c;
+}
+
+/* A stage is released when the wgmmas of the stage after it are under way. */
+static void mainloop(const weight_kernel *k, const consumer_role *c, val boxes, pipeline_state *stage)
+{
+    val before = variable(U32, stage->stage);
+    LOOP(i, boxes) {
+        val not_first = ne(i, imm(0));
+        pipeline_wait_full(&k->ring, stage);
+        mma_fence();
+        tensor tCrY = slice(c->tCrY, _, _, stage->stage);
+        gemm(&c->mma, tCrY, slice(c->tCrX, _, _, stage->stage), c->acc, not_first);
+        if (k->cfg->form.bias)
+            gemm(&c->mma_bias, tCrY, c->tCrOnes, c->acc_bias, not_first);
+        mma_commit();
+        mma_wait(1);
+        IF(logical_and(c->first_thread, not_first))
+            pipeline_release(&k->ring, before);
+        assign(before, stage->stage);
+        pipeline_advance(stage);
+    }
+    mma_wait(0);
+    IF(c->first_thread)
+        pipeline_release(&k->ring, before);
+}
+
+/* The sums of the tile's first column to dbias, or to the slice's in the workspace, by the first tile of columns. */
+static void store_bias(const weight_kernel *k, const consumer_role *c, const tile_place *tile, val filter)
+{
+    const tiled_mma *mma = &c->mma_bias;
+    tensor tCcB = partition_C(mma, identity_tensor(shape(CONV_SM90_ROWS, BIAS_COLUMNS)), c->tid);
+    val slice_first = mul(convert(I64, tile->slice), k->p.k);
+    tensor gBias = gmem_tensor(k->cfg->slices > 1 ? k->p.bias_sums : k->p.bias, k->size.sum_dtype,
+                               make_layout(dynamic(k->p.k), leaf(1)));
+    val first = logical_and(eq(tile->spans[0].tap, imm(0)), eq(tile->spans[0].channel, imm(0)));
+    for (int i = 0; i < static_size(c->acc_bias.layout) && !ir_failed(); i++) {
+        val row = add(filter, coordinate(tCcB, 0, i)), is_column = eq(coordinate(tCcB, 1, i), imm(0));
+        IF(logical_and(logical_and(first, is_column), lt(row, number(k->p.k))))
+            set(gBias, add(slice_first, convert(I64, row)), at(c->acc_bias, i));
+    }
+}
+
+static void epilogue(const weight_kernel *k, const consumer_role *c, const tile_place *tile)
+{
+    const int width = k->size.sum_cols, count = k->cfg->tile_n / width;
+    const tiled_mma mma = mma_of(k->cfg->form.dtype, width);
+    staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
+    val filter = add(tile->filter, mul(c->index, imm(CONV_SM90_ROWS)));
+    for (int i = 0; i < count && !ir_failed(); i++) {
+        const span_place *span = &tile->spans[i * width / SPAN];
+        tensor sSums = slice(c->sSums, _, _, i % CONV_SM90_BUFFERS);
+        tensor acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);
+        val channel = add(span->channel, imm(i * width % SPAN)), outer[] = { filter, tile->slice };
+        staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
+        if (ckl_dtype_bytes(k->size.sum_dtype) == 2)
+            stmatrix_C(&mma, acc, sSums, c->tid);
+        else
+            copy(acc, partition_C(&mma, sSums, c->tid), 8);
+        STAGED_STORE(&staged)
+            tma_store_of(&k->tmaSums, sSums, span->tap, channel, 2, outer);
+    }
+    if (k->cfg->form.bias)
+        store_bias(k, c, tile, filter);
+}
+
+static void consume(const weight_kernel *k)
+{
+    consumer_role c = describe_consumer(k);
+    pipeline_state stage = consumer_state(&k->ring);
+    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+        tile_place place = place_of(k, tile);
+        mainloop(k, &c, place.boxes, &stage);
+        epilogue(k, &c, &place);
+    }
+    IF(c.first_thread)
+        tma_store_wait(0);
+}
+
+/* One thread makes the barriers; ones are written for wgmma, which reads them as TMA's. */
+static void initialise(const weight_kernel *k)
+{
+    IF(eq(thread(), imm(0))) {
+        tma_prefetch(&k->tmaX);
+        tma_prefetch(&k->tmaY);
+        tma_prefetch(&k->tmaSums);
+        pipeline_init(&k->ring);
+        fence_mbarrier_init();
+    }
+    if (k->cfg->form.bias) {
+        enum { EACH = BIAS_COLUMNS * PIXELS / WARPGROUP };
+        tensor sOnes = tensor_with_layout(k->sOnes, compact(leaf(BIAS_COLUMNS * PIXELS)));
+        for (int i = 0; i < EACH; i++)
+            IF(lt(thread(), imm(WARPGROUP)))
+                set(sOnes, add(thread(), imm(i * WARPGROUP)), convert(k->cfg->form.dtype, immf(1)));
+        fence_proxy_async();
+    }
+    cta_sync();
+    grid_wait(); // what is above overlaps the end of the kernel before
+    launch_dependents();
+}
+
+static void multiply(const conv_sm90_weight_config *cfg)
+{
+    weight_kernel k = { .cfg = cfg, .size = conv_weight_shape_of(cfg) };
+    launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
+    k.p = params_of(conv);
+    describe_boxes(&k);
+    describe_memory(&k);
+    describe_schedule(&k);
+    initialise(&k);
+    IF(lt(warp(), imm(WARPGROUP / 32))) {
+        if (cfg->consumers > 1)
+            warpgroup_reg_dealloc(40);
+        IF(eq(warp(), imm(0)))
+            IF(elect())
+                load_tiles(&k);
+    }
+    ELSE
+    {
+        if (cfg->consumers > 1)
+            warpgroup_reg_alloc(232);
+        consume(&k);
+    }
+}
+
+/* Kernel 1: the slices' sums, 4 channels of a filter's tap a thread; behind these threads one for each filter's bias. */
+
+static val f32_at(val address, val elements)
+{
+    return add(address, convert(U64, mul(elements, imm(4))));
+}
+
+/* To dw, as it lies; folded: `c` counts through columns of the filter as well. */
+static void store_filter(const conv_values *p, tensor rSum, val k, val tap, val c, ckl_dtype out, bool fold)
+{
+    tensor gW = gmem_tensor(p->from[CONV_W], out, make_layout(dynamic(imm64(1)), leaf(1)));
+    val index = mul(k, p->w[0]);
+    for (int m = (fold ? 2 : CONV_MODES) - 1; m >= 0; m--) {
+        val filter = number(p->filter[m]);
+        index = add(index, mul(convert(I64, m ? rem(tap, filter) : tap), p->w[1 + m]));
+        tap = div(tap, filter);
+    }
+    for (int i = 0; i < CONV_WEIGHT_VECTOR; i++) {
+        val channel = add(c, imm64(i)), inside = yes(), place = index;
+        if (fold) {
+            val column = convert(I64, div(number(channel), p->packed_channels));
+            channel = sub(channel, mul(column, convert(I64, p->packed_channels)));
+            inside = lt(column, p->filter[2]);
+            place = add(place, mul(column, p->w[3]));
+        }
+        IF(logical_and(inside, lt(channel, p->c)))
+            set(gW, add(place, mul(channel, p->w[4])), at(rSum, i));
+    }
+}
+
+void conv_weight_add(const conv_sm90_weight_config *cfg, bool fold)
+{
+    launch_bounds(ADDERS, 0);
+    conv_values p = params_of(conv);
+    val vectors = convert(U32, div(p.sum_pitch, imm64(CONV_WEIGHT_VECTOR))), taps = imm(1);
+    for (int m = 0; m < (fold ? 2 : CONV_MODES); m++)
+        taps = mul(taps, number(p.filter[m]));
+    val v = add(mul(cta_x(), imm(ADDERS)), thread()), count = mul(mul(number(p.k), taps), vectors);
+    grid_wait();
+    launch_dependents();
+    IF(lt(v, count)) {
+        val row = div(v, vectors), c = mul(convert(I64, rem(v, vectors)), imm64(CONV_WEIGHT_VECTOR));
+        val all = mul(mul(p.k, convert(I64, taps)), p.sum_pitch);
+        val first = f32_at(p.sums, mul(convert(I64, v), imm64(CONV_WEIGHT_VECTOR)));
+        tensor rSum = conv_add_slices(cfg->slices, first, all, CONV_WEIGHT_VECTOR);
+        store_filter(&p, rSum, convert(I64, div(row, taps)), rem(row, taps), c, cfg->form.out, fold);
+    }
+    if (cfg->form.bias) {
+        val k = sub(v, count);
+        IF(logical_and(ge(v, count), lt(k, number(p.k)))) {
+            tensor rSum = conv_add_slices(cfg->slices, f32_at(p.bias_sums, convert(I64, k)), p.k, 1);
+            set(gmem_tensor(p.bias, cfg->form.out, make_layout(dynamic(p.k), leaf(1))), k, at(rSum, 0));
+        }
+    }
+}
+
+void conv_sm90_weight(const void *config, int kernel)
+{
+    if (kernel == 0)
+        multiply(config);
+    else
+        conv_weight_add(config, false);
+}

@@ -1,0 +1,287 @@
+/* conv_sm90_weight_plan.c - the host side of the gradient of weights on Hopper: tiles, slices of the pixels, two launches. */
+#include <math.h>
+
+#include "base/math.h"
+#include "operators/conv/conv_sm90.h"
+
+enum { SLICES_MAX = 128 };
+
+conv_weight_shape conv_weight_shape_of(const conv_sm90_weight_config *c)
+{
+    const int rows = CONV_SM90_ROWS;
+    conv_weight_shape s = { .tile_m = rows * c->consumers, .sum_dtype = c->slices > 1 ? CKL_F32 : c->form.out };
+    s.sum_cols = 128 / (int)ckl_dtype_bytes(s.sum_dtype);
+    s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * CONV_WEIGHT_PIXELS * 2;
+    s.smem_bytes = c->stages * (s.stage_bytes + 16) + (int64_t)c->consumers * CONV_SM90_BUFFERS * rows * 128;
+    s.smem_bytes += c->form.bias ? 1024 : 0; // a column of ones
+    return s;
+}
+
+static conv_box box_of(const conv_sm90_weight_config *c)
+{
+    return (conv_box){ c->box_w, c->box_h, c->box_n };
+}
+
+static void places_of(const ckl_conv_desc *d, int64_t places[CONV_MODES])
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    for (int i = 0; i < CONV_MODES; i++)
+        places[i] = m[i].y;
+}
+
+static double boxes_of(const ckl_conv_desc *d, const conv_sm90_weight_config *c)
+{
+    int64_t at[CONV_MODES];
+    places_of(d, at);
+    return conv_boxes(at, d->n, box_of(c));
+}
+
+static int64_t taps_of(const ckl_conv_desc *d)
+{
+    return d->t * d->r * d->s;
+}
+
+/* Tiles of filters and columns of a slice. */
+static double tiles_of(const ckl_conv_desc *d, const conv_sm90_weight_config *c)
+{
+    const double spans = (double)taps_of(d) * (double)ceil_div(d->c, CONV_SM90_SPAN);
+    return (double)ceil_div(d->k, (int64_t)CONV_SM90_ROWS * c->consumers) * ceil(spans / (c->tile_n / CONV_SM90_SPAN));
+}
+
+/* Elements from tap to tap of the sums in the workspace. */
+static int64_t sum_pitch(const ckl_conv_desc *d)
+{
+    return round_up(d->c, CONV_WEIGHT_VECTOR);
+}
+
+static double sums_of_slice(const ckl_conv_desc *d)
+{
+    return (double)d->k * (double)taps_of(d) * (double)sum_pitch(d);
+}
+
+static int stages_of(const conv_sm90_weight_config *c, const ckl_device_info *device)
+{
+    conv_sm90_weight_config one = *c;
+    one.stages = 1;
+    const int64_t first = conv_weight_shape_of(&one).smem_bytes, each = conv_weight_shape_of(&one).stage_bytes + 16;
+    return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - first) / each);
+}
+
+/*
+ * Cycles of a tile: its stages at the rate of the tensor cores, or of 64 bytes a cycle from L2 to an SM, and the epilogue. Sums of
+ * slices go to memory and back, which is mostly L2, and are added by a launch of its own.
+ */
+plan_cost conv_weight_cost(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_weight_config *c)
+{
+    const double PRODUCTS = 2048, BYTES = 64, EPILOGUE = 10, START = 2000, HERTZ = 1.7e9, SUM_BYTES = 4e6, SUM_US = 2;
+    const conv_weight_shape s = conv_weight_shape_of(c);
+    const double multiply = (double)s.tile_m * c->tile_n * CONV_WEIGHT_PIXELS / PRODUCTS,
+                 load = (double)s.stage_bytes / BYTES;
+    const double tile = ceil(boxes_of(d, c) / c->slices) * fmax(multiply, load) + EPILOGUE * c->tile_n / 2;
+    const double tiles = tiles_of(d, c) * c->slices, waves = ceil(tiles / device->sm_count);
+    const double sums = c->slices > 1 ? SUM_US + 2 * 4 * c->slices * sums_of_slice(d) / SUM_BYTES : 0;
+    return (plan_cost){ (waves * tile + START) / HERTZ * 1e6 + sums, multiply > load ? "tensor cores" : "loads" };
+}
+
+/* As many slices as cost least, no fewer than `least`. */
+static int slices_of(const ckl_conv_desc *d, const ckl_device_info *device, int least, conv_sm90_weight_config c)
+{
+    const int most = (int)fmin(SLICES_MAX, boxes_of(d, &c));
+    int best = least;
+    double least_us = INFINITY;
+    for (c.slices = best; c.slices <= most; c.slices++) {
+        const double us = conv_weight_cost(d, device, &c).us;
+        best = us < least_us ? c.slices : best;
+        least_us = fmin(us, least_us);
+    }
+    return best;
+}
+
+bool conv_weight_candidate(const ckl_conv_desc *d, const ckl_device_info *device, int i, int least,
+                           conv_sm90_weight_config *c)
+{
+    static const int widths[] = { 64, 128, 192, 256 };
+    int64_t at[CONV_MODES];
+    if (i >= 2 * COUNT_OF(widths))
+        return false;
+    places_of(d, at);
+    const conv_box box = conv_fit_box(at, d->n, CONV_WEIGHT_PIXELS);
+    c->form = conv_form_of(d);
+    c->tile_n = widths[i % COUNT_OF(widths)];
+    c->consumers = 2 - i / COUNT_OF(widths);
+    c->box_w = box.w;
+    c->box_h = box.h;
+    c->box_n = box.n;
+    c->step_w = (int)d->stride_w;
+    c->step_h = (int)d->stride_h;
+    c->slices = slices_of(d, device, least, *c);
+    c->stages = stages_of(c, device);
+    return true;
+}
+
+/* dw is stored in whole 16 bytes, sums in any. */
+static bool can_store(const ckl_conv_desc *d)
+{
+    return d->c * (int64_t)ckl_dtype_bytes(d->out) % 16 == 0;
+}
+
+static bool candidate_sm90_weight(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    return conv_weight_candidate(desc, device, i, can_store(desc) ? 1 : 2, config);
+}
+
+static plan_cost cost_sm90_weight(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return conv_weight_cost(desc, device, config);
+}
+
+static ckl_status check_config(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_weight_config *c)
+{
+    if (c->step_w != d->stride_w || c->step_h != d->stride_h)
+        FAIL(CKL_INVALID, "conv sm90_weight: step_w=%d step_h=%d are not the problem's strides", c->step_w, c->step_h);
+    if (c->consumers < 1 || c->consumers > 2)
+        FAIL(CKL_INVALID, "conv sm90_weight: consumers=%d is not in 1..2", c->consumers);
+    if (c->tile_n < 64 || c->tile_n % 64 || c->tile_n > 256)
+        FAIL(CKL_INVALID, "conv sm90_weight: tile_n=%d is not a multiple of 64 up to 256", c->tile_n);
+    TRY(conv_check_box("sm90_weight", box_of(c), CONV_WEIGHT_PIXELS, c->step_w, c->step_h));
+    const conv_weight_shape s = conv_weight_shape_of(c);
+    if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
+        FAIL(CKL_UNSUPPORTED,
+             "conv sm90_weight: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has", c->stages,
+             s.smem_bytes, device->id);
+    if (c->slices < 1 || c->slices > SLICES_MAX || c->slices > boxes_of(d, c))
+        FAIL(CKL_INVALID, "conv sm90_weight: slices=%d is not in 1..%d, or more than boxes of pixels", c->slices,
+             SLICES_MAX);
+    if (c->slices == 1 && !can_store(d))
+        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: slices=1 stores whole 16 bytes, c=%" PRId64 " are not", d->c);
+    return CKL_OK;
+}
+
+ckl_status conv_weight_admit(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_weight_config *c)
+{
+    if (!device->has_wgmma)
+        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: %s has no wgmma", device->id);
+    if (d->direction != CKL_CONV_WEIGHT)
+        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: it computes the gradient of weights alone");
+    TRY(conv_check_form("sm90_weight", d, &c->form));
+    if (d->dtype == CKL_F32)
+        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: dtype=f32 is none of f16, bf16");
+    if (d->groups != 1)
+        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: groups=%" PRId64 " are not one", d->groups);
+    if (d->n == 0 || d->c == 0)
+        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: n=%" PRId64 " c=%" PRId64 " leave no products", d->n, d->c);
+    if (d->stride_d > 1 || d->stride_h > 8 || d->stride_w > 8)
+        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: TMA takes strides of up to 8, and of slices 1");
+    TRY(check_config(d, device, c));
+    if (boxes_of(d, c) * c->slices > INT32_MAX || tiles_of(d, c) * c->slices > INT32_MAX ||
+        sums_of_slice(d) / CONV_WEIGHT_VECTOR + (double)d->k > INT32_MAX || d->h > INT32_MAX / 4 ||
+        d->w > INT32_MAX / 4)
+        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: %g boxes of pixels, %g tiles, or a size, are beyond 32-bit numbers",
+             boxes_of(d, c), tiles_of(d, c));
+    return CKL_OK;
+}
+
+static int64_t bytes_of_sums(const ckl_conv_desc *d)
+{
+    return d->k * taps_of(d) * sum_pitch(d) * (int64_t)sizeof(float);
+}
+
+static ckl_status admit_sm90_weight(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    if (d->layout != CKL_IMAGE_NHWC)
+        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: layout=nchw has its channels apart");
+    if (d->c % 8 || d->k % 8)
+        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c,
+             d->k);
+    return conv_weight_admit(d, device, config);
+}
+
+/* The sums of all slices, then those of the bias. */
+int64_t conv_weight_workspace(const ckl_conv_desc *d, const conv_sm90_weight_config *c)
+{
+    const int64_t of_bias = d->bias ? d->k * (int64_t)sizeof(float) : 0;
+    return c->slices == 1 ? 0 : c->slices * (bytes_of_sums(d) + of_bias);
+}
+
+static int64_t workspace_sm90_weight(const ckl_plan *plan)
+{
+    return conv_weight_workspace(plan->desc, plan->config);
+}
+
+/* The sums for TMA: channels, taps, filters, slices. */
+static param_tensor sums_map(const ckl_conv_desc *d, const void *pointer, int64_t pitch, int slices)
+{
+    return (param_tensor){ .pointer = pointer,
+                           .size = { d->c, taps_of(d), d->k, slices },
+                           .stride = { 1, pitch, taps_of(d) * pitch, d->k * taps_of(d) * pitch } };
+}
+
+/* Kernel 1, which writes dw as the problem has it. */
+static ckl_status launch_add(const ckl_plan *plan, const ckl_conv_desc *inner, int kernel, int64_t columns,
+                             conv_params p, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const conv_tensor w = conv_tensor_of(d, CONV_W);
+    for (int i = 0; i < CONV_RANK; i++)
+        p.w[i] = w.stride[i];
+    for (int i = 0; i < CONV_MODES; i++)
+        p.filter[i] = w.shape[1 + i];
+    p.c = d->c;
+    p.packed_channels = (uint32_t)columns;
+    const int64_t threads = bytes_of_sums(inner) / (4 * CONV_WEIGHT_VECTOR) + (d->bias ? d->k : 0);
+    return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(threads, CONV_WEIGHT_THREADS) }, &p, stream);
+}
+
+ckl_status conv_weight_launch(const ckl_plan *plan, const conv_sm90_weight_config *c, const ckl_conv_desc *d,
+                              const ckl_conv_args *a, const conv_tensor at[CONV_TENSORS], int add, int64_t columns,
+                              ckl_stream stream)
+{
+    const bool direct = c->slices == 1;
+    char *sums = a->workspace;
+    if (!PLAN_ALIGNED(16, a->x, a->dy) || (direct && !PLAN_ALIGNED(16, a->dw)))
+        FAIL(CKL_INVALID, "conv sm90_weight: a pointer is not aligned to 16 bytes; impl=naive takes any");
+    conv_params p = conv_params_of(d, a);
+    p.mX = conv_pixels(a->x, &at[CONV_X]);
+    p.mY = conv_pixels(a->dy, &at[CONV_Y]);
+    p.mW = sums_map(d, direct ? a->dw : sums, direct ? d->c : sum_pitch(d), c->slices);
+    p.sums = sums;
+    p.bias_sums = direct ? NULL : sums + c->slices * bytes_of_sums(d);
+    p.sum_pitch = sum_pitch(d);
+    const int64_t tiles = (int64_t)tiles_of(d, c) * c->slices;
+    TRY(plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, &p, stream));
+    return direct ? CKL_OK : launch_add(plan, d, add, columns, p, stream);
+}
+
+static ckl_status launch_sm90_weight(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    ckl_conv_args a = *(const ckl_conv_args *)args;
+    conv_tensor at[CONV_TENSORS];
+    for (int i = 0; i < CONV_TENSORS; i++)
+        at[i] = conv_tensor_of(d, i);
+    a.workspace = plan_workspace(plan, a.workspace);
+    return conv_weight_launch(plan, plan->config, d, &a, at, 1, d->c, stream);
+}
+
+static const field sm90_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_weight_config, form)) //
+                                            CONV_WEIGHT_CONFIG(FIELD_ROW, conv_sm90_weight_config) };
+
+const implementation conv_sm90_weight_implementation = {
+    .name = "sm90_weight",
+    .summary =
+        "gradient of weights: TMA boxes of pixels as K, wgmma of M- and N-major tiles, slices added in order; Hopper",
+    .config_bytes = sizeof(conv_sm90_weight_config),
+    .config = FIELD_TABLE(sm90_weight_fields),
+    .candidate = candidate_sm90_weight,
+    .cost = cost_sm90_weight,
+    .rival = &conv_packed_weight_implementation,
+    .admit = admit_sm90_weight,
+    .describe = conv_sm90_weight,
+    .kernels = 2,
+    .params = &conv_param_list,
+    .target = IR_SM90A,
+    .workspace_bytes = workspace_sm90_weight,
+    .launch = launch_sm90_weight,
+};

@@ -1,0 +1,37 @@
+/* gemm_fma.h - the config of the kernel that multiplies f32 without tensor cores. */
+#ifndef CKL_GEMM_FMA_H
+#define CKL_GEMM_FMA_H
+
+#include "operators/gemm/gemm_config.h"
+
+#define GEMM_FMA_CONFIG(X, owner)                                                                \
+    X(owner, int, tile_m, "128", "32 64 128 256", "rows of D of a CTA")                          \
+    X(owner, int, tile_n, "128", "32 64 128 256", "columns of D of a CTA")                       \
+    X(owner, int, block_m, "16", "4 8 16", "rows of D of a thread")                              \
+    X(owner, int, block_n, "8", "4 8 16", "columns of D of a thread")                            \
+    X(owner, int, depth, "8", "4 8 16", "elements of K in a stage")                              \
+    X(owner, int, stages, "4", "3 4 5 6", "K tiles in shared memory")                            \
+    X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")     \
+    X(owner, bool, registers, "0", "0 1", "K-major operands come in vectors, through registers") \
+    X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart")   \
+    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to groups")                          \
+    X(owner, int, ctas, "2", "1 2 3 4 6 8", "CTAs that an SM holds at once, which limits registers")
+
+typedef struct gemm_fma_config {
+    gemm_epilogue epilogue;
+    GEMM_FMA_CONFIG(FIELD_MEMBER, )
+} gemm_fma_config;
+
+/* Threads of a CTA, a block of D each. */
+int gemm_fma_threads(const gemm_fma_config *config);
+
+enum {
+    GEMM_FMA_QUAD = 4,    // elements of a load from shared memory; by it rows there are longer than they need
+    GEMM_FMA_LANES_M = 4, // threads of a warp along M
+    GEMM_FMA_LANES_N = 8,
+    GEMM_FMA_COPIES = 32, // of an operand, by a thread, a stage: their addresses stay in registers
+};
+
+void gemm_fma(const void *config, int kernel);
+
+#endif

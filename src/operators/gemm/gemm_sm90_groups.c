@@ -1,0 +1,61 @@
+/*
+ * gemm_sm90_groups.c - rows of D that are dealt out to groups by offsets in device memory. Every CTA counts the tiles of all groups
+ * for itself; a tile's group is then searched for in shared memory.
+ */
+#include "operators/gemm/gemm_sm90.h"
+
+enum { LANES = 32 };
+
+/* Rows of D of a cluster's tile. */
+static int rows_of_tile(const sm90_kernel *k)
+{
+    return k->cfg->swap ? k->size.tile_n * k->cfg->cluster_n : k->cfg->tile_m * k->cfg->cluster_m;
+}
+
+/* One warp counts, 32 groups at a time. */
+static void count_tiles(const sm90_kernel *k)
+{
+    val before = variable(I32, imm_as(I32, 0));
+    LOOP_FROM(chunk, imm(0), k->p.groups, imm(LANES)) {
+        val g = min(add(chunk, lane()), sub(k->p.groups, imm(1))); // what the last lanes count is not used
+        val rows = sub(at(k->sFirst, add(g, imm(1))), at(k->sFirst, g));
+        val tiles = div(add(rows, imm(rows_of_tile(k) - 1)), imm(rows_of_tile(k)));
+        val sum = add(before, warp_scan(tiles));
+        IF(lt(add(chunk, lane()), k->p.groups))
+            set(k->sTiles, add(g, imm(1)), sum);
+        assign(before, shuffle(sum, imm(LANES - 1)));
+    }
+    IF(eq(lane(), imm(0)))
+        set(k->sTiles, 0, imm_as(I32, 0));
+}
+
+void gemm_sm90_scan_groups(sm90_kernel *k)
+{
+    val count = add(k->p.groups, imm(1));
+    tensor gFirst = gmem_tensor(k->p.offsets, I32, make_layout(dynamic(count), leaf(1))); // (GROUPS+1)
+    LOOP_FROM(g, thread(), count, imm(k->size.threads))
+        set(k->sFirst, g, at(gFirst, g));
+    cta_sync();
+    IF(eq(warp(), imm(0)))
+        count_tiles(k);
+    cta_sync();
+}
+
+val gemm_sm90_group_rows(const sm90_kernel *k)
+{
+    return convert(U32, at(k->sTiles, k->p.groups));
+}
+
+/* The last group with no more tiles before it than this one's number: those without tiles come before it. */
+val gemm_sm90_find_group(const sm90_kernel *k, val *tile)
+{
+    val group = variable(U32, imm(0)), count = variable(U32, k->p.groups), wanted = convert(I32, *tile);
+    FOREVER {
+        BREAK_IF(le(count, imm(1)));
+        val half = shift_right(count, imm(1)), middle = add(group, half);
+        assign(group, select(le(at(k->sTiles, middle), wanted), middle, group));
+        assign(count, sub(count, half));
+    }
+    *tile = convert(U32, sub(wanted, at(k->sTiles, group)));
+    return group;
+}

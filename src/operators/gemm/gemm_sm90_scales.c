@@ -1,0 +1,112 @@
+/*
+ * gemm_sm90_scales.c - scales for every 128 of K, which is a K tile of 8-bit floats. A thread loads those of its rows and columns a
+ * K tile ahead, into registers.
+ */
+#include "operators/gemm/gemm_sm90.h"
+
+/* The scales of a tile's rows, or columns. */
+typedef struct scaled_side {
+    char matrix; // of the problem
+    choice how;
+    int mode;  // of the tile: 0 its rows, 1 its columns
+    int count; // registers of a thread
+} scaled_side;
+
+static scaled_side side_of(const sm90_kernel *k, int mode)
+{
+    const gemm_sm90_config *cfg = k->cfg;
+    scaled_side s = { .matrix = (mode == 0) != cfg->swap ? 'a' : 'b', .mode = mode };
+    s.how = s.matrix == 'a' ? k->epilogue.scale_a : k->epilogue.scale_b;
+    const int extent = mode == 0 ? k->size.consumer_rows : cfg->tile_n, unit = mode == 0 ? 64 : GEMM_BLOCK;
+    if (s.how == CKL_GEMM_SCALE_SQUARE)
+        s.count = extent > unit ? extent / unit : 1;
+    else
+        s.count = mode == 0 ? extent / 64 * 2 : extent / 8 * 2; // accumulators: rows 8 apart, pairs of columns
+    return s;
+}
+
+/* How far register i lies from a thread's first row or column, or from the tile's. */
+static int distance_of(const scaled_side *s, int i)
+{
+    if (s->how == CKL_GEMM_SCALE_SQUARE)
+        return i * (s->mode == 0 ? 64 : GEMM_BLOCK);
+    return s->mode == 0 ? i / 2 * 64 + i % 2 * 8 : i / 2 * 8 + i % 2;
+}
+
+/* The register of an accumulator so far from the first. */
+static int register_of(const scaled_side *s, int64_t distance)
+{
+    if (s->how == CKL_GEMM_SCALE_SQUARE)
+        return (int)(distance / (s->mode == 0 ? 64 : GEMM_BLOCK));
+    return (int)(s->mode == 0 ? distance / 64 * 2 + distance % 64 / 8 : distance / 8 * 2 + distance % 2);
+}
+
+block_scales gemm_sm90_scale_registers(const sm90_kernel *k)
+{
+    const scaled_side rows = side_of(k, 0), cols = side_of(k, 1);
+    return (block_scales){ fragment(F32, compact(leaf(rows.count))), fragment(F32, compact(leaf(cols.count))) };
+}
+
+/* The accumulators of a consumer's tile as coordinates. */
+static tensor coordinates_of(const sm90_kernel *k, const consumer_role *c)
+{
+    return partition_C(&c->mma, identity_tensor(shape(k->size.consumer_rows, k->cfg->tile_n)),
+                       c->tid); // (MMA,MMA_M,MMA_N)
+}
+
+/* Where a group's scales begin. */
+static val scales_of(const sm90_kernel *k, const scaled_side *s, const tile_place *at, val extent, val blocks)
+{
+    val address = s->matrix == 'a' ? k->p.scale_a : k->p.scale_b;
+    if (!k->cfg->groups || s->matrix == 'a')
+        return address;
+    val rows = s->how == CKL_GEMM_SCALE_SQUARE ? div(add(extent, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK)) : extent;
+    val each = mul(convert(I64, rows), convert(I64, blocks));
+    return add(address, convert(U64, mul(mul(convert(I64, at->batch), each), imm64(4))));
+}
+
+static void load_side(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile, int mode,
+                      tensor to)
+{
+    const scaled_side s = side_of(k, mode);
+    val extent = mode == 0 ? k->p.m : k->p.n, start = mode == 0 ? at->row : at->col;
+    val blocks = div(add(k->p.k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    tensor gScales = gmem_tensor(scales_of(k, &s, at, extent, blocks), F32, make_layout(dynamic(extent), leaf(1)));
+    if (s.how == CKL_GEMM_SCALE_BLOCK)
+        start = add(start, coordinate(coordinates_of(k, c), mode, 0));
+    for (int i = 0; i < s.count; i++) {
+        val line = min(add(start, imm(distance_of(&s, i))), sub(extent, imm(1))); // beyond the end: any
+        val index = s.how == CKL_GEMM_SCALE_BLOCK
+                        ? add(mul(convert(I64, k_tile), convert(I64, extent)), convert(I64, line))
+                        : convert(I64, add(mul(div(line, imm(GEMM_BLOCK)), blocks), k_tile));
+        set(to, i, at(gScales, index));
+    }
+}
+
+void gemm_sm90_load_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
+                           const block_scales *to)
+{
+    load_side(k, c, at, k_tile, 0, to->rRows);
+    load_side(k, c, at, k_tile, 1, to->rCols);
+}
+
+/* Where one of the sides has a single scale, or few, their products come first. */
+void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, const block_scales *scales)
+{
+    const scaled_side rows = side_of(k, 0), cols = side_of(k, 1);
+    const bool few = rows.how == CKL_GEMM_SCALE_SQUARE || cols.how == CKL_GEMM_SCALE_SQUARE;
+    tensor cC = coordinates_of(k, c);
+    const layout along_m = coordinate_distances(cC, 0), along_n = coordinate_distances(cC, 1);
+    tensor rBoth = fragment(F32, compact(shape(rows.count, cols.count)));
+    for (int i = 0; few && i < rows.count; i++)
+        for (int j = 0; j < cols.count; j++)
+            set(rBoth, coord(i, j), mul(at(scales->rRows, i), at(scales->rCols, j)));
+    for (int i = 0; i < static_size(c->acc.layout) && !ir_failed(); i++) {
+        const int row = register_of(&rows, index_at(along_m, i)), col = register_of(&cols, index_at(along_n, i));
+        val part = at(c->part, i);
+        if (few)
+            set(c->acc, i, fma(part, at(rBoth, coord(row, col)), at(c->acc, i)));
+        else
+            set(c->acc, i, fma(mul(part, at(scales->rRows, row)), at(scales->rCols, col), at(c->acc, i)));
+    }
+}

@@ -1,0 +1,85 @@
+/* gemm_weights_plan.c - the host side of products with weights of 8 or 4 bits. */
+#include "operators/gemm/gemm_plan.h"
+
+enum { ROWS_MOST = 64, ROWS_LEAST = 16, ATOM_COLUMNS = 8, STAGES_MOST = 8, STAGES_ENOUGH = 4 };
+
+/* Of groups as many tiles as there may be, for each ends inside a tile. */
+static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_weights_config *c)
+{
+    const int64_t tiles = d->groups ? d->m / c->columns + min_i64(d->m, d->groups) : ceil_div(d->m, c->columns);
+    return ceil_div(d->n, c->rows) * tiles;
+}
+
+/* The deepest ring that fits. */
+static void fit_stages(gemm_weights_config *c, const ckl_device_info *device)
+{
+    for (c->stages = STAGES_MOST; c->stages > 2 && gemm_weights_smem(c) > device->smem_per_cta_bytes;)
+        c->stages--;
+}
+
+/* As many rows of B for each CTA as leave all SMs something to do, and a ring of some stages. */
+static ckl_status choose_weights(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    gemm_weights_config *c = config, best = *c;
+    int64_t least = INT64_MAX;
+    c->epilogue = gemm_epilogue_of(d);
+    c->columns = d->m <= ATOM_COLUMNS * max_i64(d->groups, 1) ? ATOM_COLUMNS : 2 * ATOM_COLUMNS;
+    c->grouped = d->groups > 0;
+    for (c->rows = ROWS_MOST; c->rows >= ROWS_LEAST; c->rows /= 2) {
+        fit_stages(c, device);
+        int64_t turns = ceil_div(ctas_of(d, c), device->sm_count), rows = turns * c->rows;
+        if (c->rows > ROWS_LEAST && c->stages < STAGES_ENOUGH)
+            continue;
+        if (rows < least) {
+            least = rows;
+            best = *c;
+        }
+    }
+    *c = best;
+    return CKL_OK;
+}
+
+static ckl_status admit_weights(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_weights_config *c = config;
+    TRY(gemm_check_epilogue("weights", d, &c->epilogue));
+    if (!gemm_has_weights(d))
+        FAIL(CKL_UNSUPPORTED, "gemm weights: b=%s is neither i8 nor u8 beside an A of 16 bits", ckl_dtype_name(d->b));
+    TRY(gemm_check_grouped("weights", d, c->grouped));
+    if (!gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) || !gemm_rows_aligned(d, 'b', TMA_ALIGNMENT) ||
+        gemm_matrix_of(d, 'b').cols % TMA_ALIGNMENT)
+        FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=%" PRId64 ", are not whole 16 bytes", d->k);
+    if (c->rows % 16 || c->rows < 16 || c->rows > 64 || (c->columns != 8 && c->columns != 16))
+        FAIL(CKL_INVALID, "gemm weights: %dx%d is not 16, 32, 48 or 64 rows of B by 8 or 16 of A", c->rows, c->columns);
+    if (c->warps < 1 || c->warps > 16 || c->stages < 2)
+        FAIL(CKL_INVALID, "gemm weights: warps=%d is not in 1..16, or stages=%d less than 2", c->warps, c->stages);
+    if (gemm_weights_smem(c) > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "gemm weights: %d stages need %" PRId64 " bytes of shared memory, %s has %" PRId64,
+             c->stages, gemm_weights_smem(c), device->id, (int64_t)device->smem_per_cta_bytes);
+    if (d->k == 0)
+        FAIL(CKL_UNSUPPORTED, "gemm weights: k=0 leaves no products");
+    if (ctas_of(d, c) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "gemm weights: %" PRId64 " tiles are more than a launch has", ctas_of(d, c));
+    return CKL_OK;
+}
+
+static ckl_status launch_weights(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_gemm_args *x = args;
+    if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
+        FAIL(CKL_INVALID, "gemm weights: a=%p or b=%p is not aligned to 16 bytes; impl=naive takes any alignment", x->a,
+             x->b);
+    const gemm_params params = gemm_params_of(plan->desc, x);
+    return plan_launch(plan, 0, (plan_grid){ .x = ctas_of(plan->desc, plan->config) }, &params, stream);
+}
+
+static const field weights_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_weights_config, epilogue)) //
+                                        GEMM_WEIGHTS_CONFIG(FIELD_ROW, gemm_weights_config) };
+
+const implementation gemm_weights_implementation = {
+    IMPLEMENTATION_PARTS(gemm, weights),
+    .summary = "few rows of 16 bits by weights of 8 or 4: at memory speed, by mma.sync; from sm_80 on",
+    .params = &gemm_param_list,
+};

@@ -1,0 +1,239 @@
+/*
+ * map_rows.c - element-wise kernels over rows that start anywhere (row.h): vectors lie between the 16-byte boundaries of the
+ * output's rows; those of inputs that lie out of phase with them are cut out of two.
+ */
+#include "skeletons/map_rows.h"
+
+#include "cute/kernel.h"
+
+/* On the host */
+
+row_split map_row_split(const map_config *c)
+{
+    return (row_split){ c->threads, c->row_threads, 1, c->vec, c->steps, .ragged = true };
+}
+
+static int64_t cols_of(const map_shape *s)
+{
+    return s->size[s->rank - 1];
+}
+
+static bool is_read(const map_kernel *k, int input)
+{
+    return !k->scalar[input] && !(k->config.constant >> input & 1);
+}
+
+/* Bytes of an element; 0: operands differ, have gaps, or are no numbers that f32 holds. */
+static int64_t element_bytes(const map_kernel *k, const map_shape *s)
+{
+    const map_config *c = &k->config;
+    const int64_t bytes = (int64_t)ckl_dtype_bytes(k->dtype[k->inputs]);
+    bool alike = s->rank > 1 && k->compute == CKL_F32 && !c->strided && !c->crossed && !(c->constant >> k->inputs & 1);
+    for (int i = 0; i <= k->inputs; i++) {
+        const ckl_dtype t = k->dtype[i];
+        const bool is_float = t == CKL_F32 || t == CKL_F16 || t == CKL_BF16;
+        if (i == k->inputs || !k->scalar[i])
+            alike = alike && is_float && (int64_t)ckl_dtype_bytes(t) == bytes;
+    }
+    return alike ? bytes : 0;
+}
+
+/* The inputs of which some rows lie differently to 16-byte boundaries than those of the output, if their first ones lie alike. */
+static int out_of_phase(const map_kernel *k, const map_shape *s, int vec)
+{
+    int mask = 0;
+    for (int i = 0; i < k->inputs; i++)
+        for (int d = 0; d < s->rank - 1 && is_read(k, i); d++)
+            mask |= ((s->stride[i][d] - s->stride[k->inputs][d]) % vec != 0) << i;
+    return mask;
+}
+
+/* The threads and steps that leave the fewest vectors of a row's last tile without work; several rows of a warp's length share a CTA. */
+static void share_out(map_config *c, int64_t vectors)
+{
+    static const struct {
+        int threads, row_threads, steps_max;
+    } shapes[] = { { 256, 256, 2 }, { 128, 128, 2 }, { 64, 64, 4 }, { 128, 32, 6 }, { 128, 16, 3 } };
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < COUNT_OF(shapes); i++)
+        for (int steps = shapes[i].steps_max; steps >= 1; steps--) {
+            const int64_t tile = (int64_t)shapes[i].row_threads * steps, all = round_up(vectors, tile);
+            if (all >= least || shapes[i].row_threads < 2 * c->vec || (shapes[i].row_threads <= 32 && tile < vectors))
+                continue;
+            least = all;
+            c->threads = shapes[i].threads;
+            c->row_threads = shapes[i].row_threads;
+            c->steps = steps;
+        }
+}
+
+void map_rows_choose(map_kernel *k, const map_shape *s)
+{
+    enum { BYTES = 2, VECTORS_MIN = 4, SLOW_BYTES = 4 }; // f32 elements one by one are lines of a warp already
+    map_config *c = &k->config;
+    const int vec = row_vec_full(k->dtype[k->inputs]);
+    if (element_bytes(k, s) != BYTES || c->flat || c->vec * BYTES > SLOW_BYTES || cols_of(s) < VECTORS_MIN * vec)
+        return;
+    c->vec = vec;
+    c->cut = out_of_phase(k, s, vec);
+    share_out(c, cols_of(s) / vec);
+}
+
+ckl_status map_rows_admit(const char *what, const map_kernel *k, const map_shape *s, const ckl_device_info *device)
+{
+    enum { TILES_MAX = 65535 };
+    const map_config *c = &k->config;
+    const row_split split = map_row_split(c);
+    if (!element_bytes(k, s) || c->flat || c->long_rows)
+        FAIL(CKL_UNSUPPORTED,
+             "%s: row_threads=%d wants rows without gaps, operands of one size, and neither flat nor long_rows", what,
+             c->row_threads);
+    if (c->cut != out_of_phase(k, s, c->vec))
+        FAIL(CKL_INVALID, "%s: cut=%d is not the mask of inputs out of phase: %d", what, c->cut,
+             out_of_phase(k, s, c->vec));
+    TRY(row_split_admit(what, &split, min_i64(cols_of(s), row_split_cols(&split)), k->dtype[k->inputs], device));
+    if (map_rows_ctas(k, s) > INT32_MAX || map_rows_tiles(k, s) > TILES_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: more rows or tiles of a row than a launch has CTAs", what);
+    return CKL_OK;
+}
+
+int64_t map_rows_ctas(const map_kernel *k, const map_shape *s)
+{
+    const row_split split = map_row_split(&k->config);
+    return ceil_div(s->count / cols_of(s), row_split_rows(&split));
+}
+
+int64_t map_rows_tiles(const map_kernel *k, const map_shape *s)
+{
+    const row_split split = map_row_split(&k->config);
+    return ceil_div(cols_of(s), row_split_cols(&split));
+}
+
+bool map_rows_in_phase(const map_kernel *k, const void *const *pointers)
+{
+    bool in_phase = true;
+    for (int i = 0; i < k->inputs; i++)
+        if (is_read(k, i) && !(k->config.cut >> i & 1))
+            in_phase = in_phase && row_starts_in_phase(pointers[i], pointers[k->inputs]);
+    return in_phase;
+}
+
+/* In the kernel */
+
+typedef struct map_rows {
+    const map_kernel *k;
+    map_function *f;
+    void *user;
+    val address[MAP_OPERANDS_MAX];  // of the row's first element
+    val is_outer[MAP_OPERANDS_MAX]; // no other row is before it or behind it in memory
+    val repeated[MAP_INPUTS_MAX];   // f32: of inputs that are the same along the row
+    tensor rX[MAP_INPUTS_MAX];      // (VEC,STEPS) of a span
+} map_rows;
+
+/* The row's coordinates. */
+static void coordinates_of(const map_rows *m, const map_values *p, val row, val *at)
+{
+    val number = convert(U32, row);
+    for (int d = m->k->config.rank - 2; d > 0; d--) {
+        at[d] = convert(I64, rem(number, convert(U32, p->size[d])));
+        number = div(number, convert(U32, p->size[d]));
+    }
+    at[0] = convert(I64, number);
+}
+
+/* Where an operand's row begins, and whether fewer than 16 bytes of the tensor may be before it, or behind it. */
+static void find_row(map_rows *m, const map_values *p, const val *at, int i)
+{
+    const val *stride = &p->stride[i * MAP_RANK_MAX], size = imm((int)ckl_dtype_bytes(m->k->dtype[i]));
+    val index = imm64(0), low = imm64(0), high = imm64(0), apart = imm64(m->k->config.vec);
+    for (int d = 0; d < m->k->config.rank - 1; d++) {
+        val span = mul(sub(p->size[d], imm64(1)), stride[d]);
+        index = add(mul(at[d], stride[d]), index);
+        low = add(low, min(span, imm64(0)));
+        high = add(high, max(span, imm64(0)));
+    }
+    m->address[i] = add(p->pointer[i], convert(U64, mul(index, size)));
+    m->is_outer[i] = logical_or(lt(index, add(low, apart)), gt(index, sub(high, apart)));
+}
+
+static void find_rows(map_rows *m, const map_values *p, val row)
+{
+    val at[MAP_RANK_MAX];
+    coordinates_of(m, p, row, at);
+    for (int i = 0; i <= m->k->inputs; i++)
+        if (i == m->k->inputs || !m->k->scalar[i])
+            find_row(m, p, at, i);
+}
+
+static void load_repeated(map_rows *m, const map_values *p, val exists)
+{
+    const map_kernel *k = m->k;
+    for (int i = 0; i < k->inputs; i++) {
+        if (k->scalar[i])
+            m->repeated[i] = p->scalar[i];
+        if (k->scalar[i] || is_read(k, i))
+            continue;
+        m->repeated[i] = variable(F32, immf(0));
+        IF(exists)
+            assign(m->repeated[i], at_f32(gmem_tensor(m->address[i], k->dtype[i], compact(leaf(1))), 0));
+    }
+}
+
+static void load_span(map_rows *m, const row_span *s)
+{
+    const map_kernel *k = m->k;
+    for (int i = 0; i < k->inputs; i++) {
+        if (!is_read(k, i))
+            continue;
+        tensor gX = row_vector(&s->split, &s->place, m->address[i], k->dtype[i]); // (VEC,STEPS)
+        m->rX[i] = fragment_like(gX, k->dtype[i]);                                // (VEC,STEPS)
+        if (k->config.cut >> i & 1)
+            row_load_cut(&s->split, &s->place, m->is_outer[i], gX, m->rX[i], 0);
+        else
+            row_load(&s->split, &s->place, gX, m->rX[i], 0);
+    }
+}
+
+static void store_span(const map_rows *m, const row_span *s)
+{
+    const map_kernel *k = m->k;
+    tensor gY = row_vector(&s->split, &s->place, m->address[k->inputs], k->dtype[k->inputs]); // (VEC,STEPS)
+    tensor rY = fragment_like(gY, F32);                                                       // (VEC,STEPS)
+    for (int step = 0, vec = s->split.vec; step < s->split.steps; step++) {
+        for (int e = step * vec; e < (step + 1) * vec; e++) {
+            val x[MAP_INPUTS_MAX];
+            for (int i = 0; i < k->inputs; i++)
+                x[i] = is_read(k, i) ? at_f32(m->rX[i], e) : m->repeated[i];
+            set(rY, e, m->f(x, m->user));
+        }
+        row_store_step(&s->split, &s->place, rY, gY, step);
+    }
+}
+
+/* CTA y has tile number y of its rows; the first one also their ends. All loads of vectors come before the first result. */
+void map_rows_describe(const map_kernel *k, map_function *f, void *user)
+{
+    map_rows body = { .k = k, .f = f, .user = user };
+    const map_values p = params_of(map);
+    const row_split split = map_row_split(&k->config);
+    val rows = p.size[0];
+    for (int d = 1; d < k->config.rank - 1; d++)
+        rows = mul(rows, p.size[d]);
+    row_place place = row_here(&split, rows, p.size[k->config.rank - 1]);
+    min_ctas_per_sm(k->config.ctas_per_sm);
+    find_rows(&body, &p, place.row);
+    row_spans spans = row_spans_of(&split, &place, body.address[k->inputs], k->dtype[k->inputs], imm(0));
+    row_span tile = spans.of[0], ends = spans.of[1];
+    tile.place = row_from(&tile.place, mul(cta_y(), imm((int)row_split_cols(&split))));
+    launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
+    load_repeated(&body, &p, place.exists);
+    load_span(&body, &tile);
+    map_rows edges = body;
+    ends.place.limit = select(eq(cta_y(), imm(0)), ends.place.limit, imm(0));
+    IF(row_may_have_ends(&split)) {
+        load_span(&edges, &ends);
+        store_span(&edges, &ends);
+    }
+    store_span(&body, &tile);
+}

@@ -1,0 +1,26 @@
+/* map_rows.h - element-wise kernels over rows that start anywhere: see map_rows.c. */
+#ifndef CKL_SKELETONS_MAP_ROWS_H
+#define CKL_SKELETONS_MAP_ROWS_H
+
+#include "skeletons/map.h"
+#include "skeletons/row.h"
+
+/* How such a row is shared out by a config whose row_threads are not 0. */
+row_split map_row_split(const map_config *c);
+
+/* Takes such rows if the problem has them and that pays; leaves the config alone if not. */
+void map_rows_choose(map_kernel *k, const map_shape *s);
+
+/* May k's config have its row_threads and cut? */
+ckl_status map_rows_admit(const char *what, const map_kernel *k, const map_shape *s, const ckl_device_info *device);
+
+/* CTAs along rows, and tiles along one row. */
+int64_t map_rows_ctas(const map_kernel *k, const map_shape *s);
+int64_t map_rows_tiles(const map_kernel *k, const map_shape *s);
+
+/* Do the operands that are not cut lie in phase with the output? */
+bool map_rows_in_phase(const map_kernel *k, const void *const *pointers);
+
+void map_rows_describe(const map_kernel *k, map_function *f, void *user);
+
+#endif
