@@ -53,7 +53,13 @@ int plan_rank(const ckl_device_info *device, const implementation *impl, const v
               plan_candidate *out)
 {
     int count = 0;
-    for (int i = 0; plan_candidate_config(device, impl, desc, i, config); i++) {
+    arena memory = { 0 };
+    void *defaults = arena_alloc(&memory, 1, impl->config_bytes); // once: they are read from text
+    fields_default(impl->config, defaults);
+    for (int i = 0;; i++) {
+        memcpy(config, defaults, impl->config_bytes);
+        if (!impl->candidate(desc, device, i, config))
+            break;
         if (impl->admit && impl->admit(desc, device, config) != CKL_OK)
             continue;
         plan_candidate added = { i, impl->cost(desc, device, config) };
@@ -64,6 +70,7 @@ int plan_rank(const ckl_device_info *device, const implementation *impl, const v
         if (at < most)
             out[at] = added;
     }
+    arena_clear(&memory);
     return count;
 }
 

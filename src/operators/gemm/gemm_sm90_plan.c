@@ -88,6 +88,8 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
     const bool k_major[] = { gemm_k_major(layout, c->swap ? 'b' : 'a'), gemm_k_major(layout, c->swap ? 'a' : 'b') };
     const int rows[] = { c->tile_m / c->cluster_n, c->tile_n / c->cluster_m };
     enum { SPAN = GEMM_TILE_BYTES / 2 };
+    if (c->groups && !gemm_k_major(layout, 'a'))
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: rows of groups start anywhere, which TMA takes of a K-major A alone");
     for (int i = 0; i < 2; i++) {
         if (!k_major[i] && ckl_dtype_bytes(c->epilogue.ab) != 2)
             FAIL(CKL_UNSUPPORTED, "gemm sm90: tensor cores read %s K-major alone", ckl_dtype_name(c->epilogue.ab));
@@ -100,8 +102,6 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
              "gemm sm90: gated products want a K-major B in tiles of 2x16 columns, without swap, split and "
              "clusters along M");
     // NOTE: on an H200 TMA ends with an illegal instruction where a box begins inside 16 bytes of a row: groups at row 70, not at 72.
-    if (c->groups && !gemm_k_major(layout, 'a'))
-        FAIL(CKL_UNSUPPORTED, "gemm sm90: rows of groups start anywhere, which TMA takes of a K-major A alone");
     if (c->prefetch && !k_major[0])
         FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is of K-major rows", c->prefetch);
     return CKL_OK;
