@@ -136,6 +136,21 @@ static void test_fields(void **state)
     text_free(&t);
 }
 
+/* A desc made in C has NULL where a text is not given. */
+static void test_text_left_out(void **state)
+{
+    static const field rows[] = { { .name = "score", .kind = FIELD_quoted, .value = "none", .range = "" } };
+    const char *score = NULL;
+    text all = { 0 }, changed = { 0 };
+    (void)state;
+    fields_print((field_table){ rows, 1 }, &score, false, &all);
+    fields_print((field_table){ rows, 1 }, &score, true, &changed);
+    assert_string_equal(text_data(&all), "score=none");
+    assert_string_equal(text_data(&changed), "");
+    text_free(&all);
+    text_free(&changed);
+}
+
 static void expect_refused(const char *name, const char *value, const char *sentence)
 {
     sample s;
@@ -283,6 +298,7 @@ int main(void)
         cmocka_unit_test(test_dtype_round_trip),
         cmocka_unit_test(test_dtype_limits),
         cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_text_left_out),
         cmocka_unit_test(test_fields_refuse),
         cmocka_unit_test(test_problem),
         cmocka_unit_test(test_problem_refuses),

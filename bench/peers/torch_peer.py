@@ -257,8 +257,9 @@ def rope(p, names):
 def attention(p, names):
     """Each backend of scaled_dot_product_attention by its name, as a variant of its own."""
     causal, scale = p["causal"] == "1", float(p["scale"])
-    if p["lse"] == "1" or any(float(p[name]) for name in ("left", "right", "softcap", "sinks")) or p["mask"] != "none":
-        raise Unsupported("the log-sum-exp, a window, a soft cap, sinks or a mask")
+    if p["lse"] == "1" or any(float(p[name]) for name in ("left", "right", "softcap", "sinks")) or p["mask"] != "none" \
+            or p["score"] != "none" or p["ragged"] == "1":
+        raise Unsupported("the log-sum-exp, a window, a soft cap, sinks, a mask, a score or a ragged batch")
     if causal and p["q"] != p["kv"]:
         raise Unsupported("causal with q != kv, which torch aligns at the top left,")
     if p["direction"] == "backward":

@@ -163,11 +163,17 @@ static void print_choice(const field *f, const void *member, text *out)
         text_printf(out, "%d", value); // of a desc made in C
 }
 
-static void print_quoted(const field *f, const void *member, text *out)
+/* A text, or the default where a desc made in C has NULL. */
+static const char *quoted_of(const field *f, const void *member)
 {
-    (void)f;
     const char *value;
     memcpy(&value, member, sizeof value);
+    return value ? value : f->value;
+}
+
+static void print_quoted(const field *f, const void *member, text *out)
+{
+    const char *value = quoted_of(f, member);
     text_printf(out, problem_is_word(value) ? "%s" : "'%s'", value);
 }
 
@@ -271,7 +277,7 @@ ckl_status fields_set(field_table table, const char *what, const char *name, con
 static bool is_default(const field *f, const void *member)
 {
     if (f->kind == FIELD_quoted)
-        return strcmp(*(const char *const *)member, f->value) == 0;
+        return strcmp(quoted_of(f, member), f->value) == 0;
     char value[sizeof(int64_t)];
     kinds[f->kind].parse(f, f->value, value);
     return memcmp(value, member, kinds[f->kind].bytes) == 0;

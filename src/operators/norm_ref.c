@@ -94,6 +94,9 @@ static statistics statistics_of(const norm_view *v, const ckl_norm_args *a, int6
     return s;
 }
 
+/* Of distances from the mean, of additions in f32. */
+static const double MEAN_ERROR = 64 * FLT_EPSILON;
+
 static void forward(const norm_view *v, const ckl_norm_args *a, int output, int64_t group, reference_slice out)
 {
     int64_t count = v->channels / v->groups * v->pixels;
@@ -111,6 +114,10 @@ static void forward(const norm_view *v, const ckl_norm_args *a, int output, int6
         bool sum = output == NORM_SUM;
         out.value[j] = sum ? h : (h - s.mean) * (s.rstd * gamma) + beta;
         out.magnitude[j] = sum ? fabs(h) : distance * s.rstd * fabs(gamma) + tiny + fabs(beta);
+        if (!sum && isinf(gamma) && fabs(h - s.mean) <= MEAN_ERROR * distance) { // either infinity, or 0 times it
+            out.value[j] = NAN;
+            out.magnitude[j] = REFERENCE_OPEN;
+        }
     }
 }
 

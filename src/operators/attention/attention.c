@@ -57,6 +57,9 @@ static ckl_status check_ragged(ckl_attention_desc *d)
              d->q_total, d->kv_total);
     if (d->q_total > product_i64(d->batch, d->q))
         FAIL(CKL_INVALID, "attention: q_total=%" PRId64 " is more than batch*q=%" PRId64, d->q_total, d->batch * d->q);
+    if (d->kv_total > product_i64(d->batch, d->kv))
+        FAIL(CKL_INVALID, "attention: kv_total=%" PRId64 " is more than batch*kv=%" PRId64, d->kv_total,
+             d->batch * d->kv);
     return CKL_OK;
 }
 

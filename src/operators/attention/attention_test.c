@@ -172,7 +172,7 @@ static const char *const cases[] = {
     "tile_n=64'",
     "ragged=1 q=70 kv=60                                                          # all of the largest length",
     "ragged=1 batch=3 q=100 q_total=2 kv_total=5 lse=1                            # hardly any tokens",
-    "ragged=1 batch=2 q=130 kv=100 d=128 softcap=3 q_total=130 kv_total=201 causal=1",
+    "ragged=1 batch=2 q=130 kv=100 d=128 softcap=3 q_total=130 kv_total=199 causal=1",
     "q=70 kv=900 d=64 q_factor=10 lse=1 impl=sm90 config='old=1 tile_n=64' # weights that are lowered",
     "q=200 kv=900 d=72 q_factor=100 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 old=1 tile_n=64 slots=3' # "
     "and "
@@ -245,6 +245,7 @@ static const test_reject rejects[] = {
     { "batch=2 ldo_batch=100", CKL_INVALID, "attention: ldo_batch=100 lets elements of o overlap, which span 8192" },
     { "heads=2 ldq_head=2^62", CKL_INVALID, "attention: q of 1x2x128x64 elements" },
     { "ragged=1 batch=2 q=8 q_total=17", CKL_INVALID, "attention: q_total=17 is more than batch*q=16" },
+    { "ragged=1 batch=2 kv=8 kv_total=17", CKL_INVALID, "attention: kv_total=17 is more than batch*kv=16" },
     { "q_total=5", CKL_INVALID, "attention: q_total=5 is not part of a problem that is not ragged" },
     { "ragged=1 mask=bool", CKL_INVALID, "attention: ragged=1 is for problems without mask" },
     { "ragged=1 batch=2^12 q=2^20", CKL_INVALID,

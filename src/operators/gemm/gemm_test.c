@@ -239,7 +239,7 @@ static void reference(const void *problem, void *const *host, reference_slice ou
         out.magnitude[j] = magnitude[0] + (rests ? (double)d->k * 0x1p-104 : 0);
         if (out.output != OUTPUT_X)
             activate_element(p, host, (int64_t[]){ product, row, j }, sum, magnitude, &out);
-        if (d->math == CKL_GEMM_F32X3 && isinf(sum[0])) { // an infinity meets a rest that is 0
+        if (rests && (isinf(sum[0]) || (d->gated && isinf(sum[1])))) { // an infinity meets a rest that is 0
             out.value[j] = NAN;
             out.magnitude[j] = REFERENCE_OPEN;
         }
