@@ -327,8 +327,8 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         c->consumers--;
     if (c->consumers == 1)
         c->turns = 0;
-    const bool spills = c->consumers == 3 && (c->form.right || c->form.left);
-    c->old = d->d <= 128 && d->dv <= 128 && d->softcap == 0 && !d->mask && !d->score && !spills;
+    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && d->softcap == 0 && !d->mask &&
+             !d->score; // three would spill
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes;)
         c->slots--;
