@@ -54,23 +54,23 @@ typedef struct consumer_role {
     val half, parity;  // residual: which buffers have that of this tile, and its barrier
 } consumer_role;
 
-static tiled_mma mma_of(ckl_dtype dtype, int n)
+/* Tiles, boxes and memory */
+
+tiled_mma conv_mma_of(ckl_dtype dtype, int n)
 {
     char atom[ATOM_NAME_MAX];
     snprintf(atom, sizeof atom, "SM90_64x%dx16_%s_SS", n, dtype == F16 ? "F32F16F16" : "F32BF16BF16");
     return make_tiled_mma(atom, 1, 1);
 }
 
-/* Tiles, boxes and memory */
-
-static val number(val x)
+val conv_number(val x)
 {
     return convert(U32, x);
 }
 
-static val tiles_along(val size, int box)
+val conv_tiles_along(val size, int box)
 {
-    return div(add(number(size), imm(box - 1)), imm(box));
+    return div(add(conv_number(size), imm(box - 1)), imm(box));
 }
 
 static void describe_boxes(conv_kernel *k)
@@ -130,15 +130,15 @@ static void describe_schedule(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
     const int box[CONV_MODES] = { 1, c->box_h, c->box_w };
-    k->images = tiles_along(k->p.n, c->box_n);
-    k->filters = tiles_along(k->p.k, c->tile_n);
+    k->images = conv_tiles_along(k->p.n, c->box_n);
+    k->filters = conv_tiles_along(k->p.k, c->tile_n);
     k->count = mul(mul(k->images, k->filters), imm(c->slices));
-    k->chunks = tiles_along(k->p.c, c->tile_k);
+    k->chunks = conv_tiles_along(k->p.c, c->tile_k);
     k->k_tiles = k->chunks;
     for (int m = 0; m < CONV_MODES; m++) {
-        k->tiles[m] = tiles_along(k->p.y_size[m], box[m]);
+        k->tiles[m] = conv_tiles_along(k->p.y_size[m], box[m]);
         k->count = mul(k->count, k->tiles[m]);
-        k->k_tiles = mul(k->k_tiles, number(k->p.filter[m]));
+        k->k_tiles = mul(k->k_tiles, conv_number(k->p.filter[m]));
     }
 }
 
@@ -174,8 +174,8 @@ static tile_place place_of(const conv_kernel *k, val tile)
 /* The first pixel of x under a tap, along a mode. */
 static val under(const conv_kernel *k, const tile_place *place, val tap, int m)
 {
-    val first = mul(place->at[m], number(k->p.step[m]));
-    return sub(add(first, mul(tap, number(k->p.dilation[m]))), number(k->p.pad[m]));
+    val first = mul(place->at[m], conv_number(k->p.step[m]));
+    return sub(add(first, mul(tap, conv_number(k->p.dilation[m]))), conv_number(k->p.pad[m]));
 }
 
 /* Of the filters' tap number `tap` the part of a stage. */
@@ -220,9 +220,9 @@ static void load_chunk(const conv_kernel *k, pipeline_state *stage, const tile_p
 
 static void load_all(const conv_kernel *k, pipeline_state *stage, const tile_place *place)
 {
-    LOOP(t, number(k->p.filter[0]))
-        LOOP(r, number(k->p.filter[1]))
-            LOOP(s, number(k->p.filter[2]))
+    LOOP(t, conv_number(k->p.filter[0]))
+        LOOP(r, conv_number(k->p.filter[1]))
+            LOOP(s, conv_number(k->p.filter[2]))
                 LOOP(chunk, k->chunks)
                     load_chunk(k, stage, place, (const val[]){ t, r, s }, chunk);
 }
@@ -232,8 +232,8 @@ static void load_slice(const conv_kernel *k, pipeline_state *stage, const tile_p
     LOOP(i, place->k_tiles) {
         val all = add(place->first, i), rest = div(all, k->chunks), at[CONV_MODES];
         for (int m = CONV_MODES - 1; m >= 0; m--) {
-            at[m] = rem(rest, number(k->p.filter[m]));
-            rest = div(rest, number(k->p.filter[m]));
+            at[m] = rem(rest, conv_number(k->p.filter[m]));
+            rest = div(rest, conv_number(k->p.filter[m]));
         }
         load_chunk(k, stage, place, at, rem(all, k->chunks));
     }
@@ -253,7 +253,7 @@ static void load_tiles(const conv_kernel *k)
 static consumer_role describe_consumer(const conv_kernel *k)
 {
     const conv_sm90_config *cfg = k->cfg;
-    consumer_role c = { .mma = mma_of(cfg->form.dtype, cfg->tile_n) };
+    consumer_role c = { .mma = conv_mma_of(cfg->form.dtype, cfg->tile_n) };
     c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
     c.tid = rem(thread(), imm(WARPGROUP));
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
@@ -347,7 +347,7 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
     val all = k->cfg->grouped ? mul(k->p.k, k->p.groups) : k->p.k;
     tensor gBias = gmem_tensor(k->p.bias, form->out, make_layout(dynamic(all), leaf(1))); // (K)
     tensor rY = fragment_like(acc, F32);
-    val last = sub(number(all), imm(1)), bias[2 * 128] = { 0 };
+    val last = sub(conv_number(all), imm(1)), bias[2 * 128] = { 0 };
     bool loaded[2 * 128] = { false };
     layout along = coordinate_distances(tCcY, 1);
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
@@ -371,7 +371,7 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
 {
     const int width = k->size.y_cols, count = k->cfg->tile_n / width;
     const tile_place own = place_of_consumer(k, c, tile);
-    const tiled_mma mma = mma_of(k->cfg->form.dtype, width);
+    const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     const bool residual = k->cfg->form.residual;
     if (residual)
@@ -385,7 +385,7 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
             rR = read_residual(k, c, &mma, acc, sY);
         else
             staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
-        val of_all = k->cfg->grouped ? add(channel, mul(own.at[0], number(k->p.k))) : channel;
+        val of_all = k->cfg->grouped ? add(channel, mul(own.at[0], conv_number(k->p.k))) : channel;
         finish_columns(k, c, &mma, acc, sY, rR, of_all);
         STAGED_STORE(&staged)
             tma_store_of(&k->tmaY, sY, own.at[2], channel, 3, outer);

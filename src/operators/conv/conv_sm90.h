@@ -2,6 +2,7 @@
 #ifndef CKL_CONV_SM90_H
 #define CKL_CONV_SM90_H
 
+#include "cute/mma.h"
 #include "cute/tensor.h"
 #include "operators/conv/conv_config.h"
 
@@ -52,6 +53,11 @@ typedef struct conv_sm90_shape {
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
 
 void conv_sm90(const void *config, int kernel);
+
+/* What both Hopper kernels describe alike: wgmma of 64 rows and n columns, a size of 32 bits, tiles along a size. */
+tiled_mma conv_mma_of(ckl_dtype dtype, int n);
+val conv_number(val x);
+val conv_tiles_along(val size, int box);
 
 /* sliced: the sums of slices of taps and channels, which a second kernel adds; the form is that of the problem */
 

@@ -60,23 +60,6 @@ typedef struct consumer_role {
     tensor sSums;               // (ROWS,COLS,BUFFERS)
 } consumer_role;
 
-static tiled_mma mma_of(ckl_dtype dtype, int n)
-{
-    char atom[ATOM_NAME_MAX];
-    snprintf(atom, sizeof atom, "SM90_64x%dx16_%s_SS", n, dtype == F16 ? "F32F16F16" : "F32BF16BF16");
-    return make_tiled_mma(atom, 1, 1);
-}
-
-static val number(val x)
-{
-    return convert(U32, x);
-}
-
-static val tiles_along(val size, int box)
-{
-    return div(add(number(size), imm(box - 1)), imm(box));
-}
-
 /* Boxes and memory */
 
 static void describe_boxes(weight_kernel *k)
@@ -122,14 +105,14 @@ static void describe_schedule(weight_kernel *k)
     const conv_sm90_weight_config *c = k->cfg;
     const int box[CONV_MODES] = { 1, c->box_h, c->box_w };
     val taps = imm(1);
-    k->box_count = tiles_along(k->p.n, c->box_n);
+    k->box_count = conv_tiles_along(k->p.n, c->box_n);
     for (int m = 0; m < CONV_MODES; m++) {
-        k->boxes[m] = tiles_along(k->p.y_size[m], box[m]);
+        k->boxes[m] = conv_tiles_along(k->p.y_size[m], box[m]);
         k->box_count = mul(k->box_count, k->boxes[m]);
-        taps = mul(taps, number(k->p.filter[m]));
+        taps = mul(taps, conv_number(k->p.filter[m]));
     }
-    k->chunks = tiles_along(k->p.c, SPAN);
-    k->filters = tiles_along(k->p.k, k->size.tile_m);
+    k->chunks = conv_tiles_along(k->p.c, SPAN);
+    k->filters = conv_tiles_along(k->p.k, k->size.tile_m);
     k->columns = div(add(mul(taps, k->chunks), imm(c->tile_n / SPAN - 1)), imm(c->tile_n / SPAN));
     k->count = mul(mul(k->filters, k->columns), imm(c->slices));
 }
@@ -140,8 +123,8 @@ static span_place span_at(const weight_kernel *k, val i)
     span_place span = { .channel = mul(rem(i, k->chunks), imm(SPAN)), .tap = div(i, k->chunks) };
     val rest = span.tap;
     for (int m = CONV_MODES - 1; m >= 0; m--) {
-        val filter = number(k->p.filter[m]), at = m ? rem(rest, filter) : rest;
-        span.pixel[m] = sub(mul(at, number(k->p.dilation[m])), number(k->p.pad[m]));
+        val filter = conv_number(k->p.filter[m]), at = m ? rem(rest, filter) : rest;
+        span.pixel[m] = sub(mul(at, conv_number(k->p.dilation[m])), conv_number(k->p.pad[m]));
         rest = div(rest, filter);
     }
     return span;
@@ -184,7 +167,7 @@ static void load_stage(const weight_kernel *k, const pipeline_state *at, const t
         const span_place *span = &place->spans[i];
         val x[CONV_MODES];
         for (int m = 0; m < CONV_MODES; m++)
-            x[m] = add(mul(y[m], number(k->p.step[m])), span->pixel[m]);
+            x[m] = add(mul(y[m], conv_number(k->p.step[m])), span->pixel[m]);
         const val outer[] = { x[1], x[0], image };
         tma_load_of(&k->tmaX, slice(k->sSpansX, _, _, i, at->stage), x[2], span->channel, 3, outer, full, imm(0));
     }
@@ -207,8 +190,8 @@ static void load_tiles(const weight_kernel *k)
 static consumer_role describe_consumer(const weight_kernel *k)
 {
     const conv_sm90_weight_config *cfg = k->cfg;
-    consumer_role c = { .mma = mma_of(cfg->form.dtype, cfg->tile_n),
-                        .mma_bias = mma_of(cfg->form.dtype, BIAS_COLUMNS) };
+    consumer_role c = { .mma = conv_mma_of(cfg->form.dtype, cfg->tile_n),
+                        .mma_bias = conv_mma_of(cfg->form.dtype, BIAS_COLUMNS) };
     c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
     c.tid = rem(thread(), imm(WARPGROUP));
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
@@ -262,7 +245,7 @@ static void store_bias(const weight_kernel *k, const consumer_role *c, const til
     val first = logical_and(eq(tile->spans[0].tap, imm(0)), eq(tile->spans[0].channel, imm(0)));
     for (int i = 0; i < static_size(c->acc_bias.layout) && !ir_failed(); i++) {
         val row = add(filter, coordinate(tCcB, 0, i)), is_column = eq(coordinate(tCcB, 1, i), imm(0));
-        IF(logical_and(logical_and(first, is_column), lt(row, number(k->p.k))))
+        IF(logical_and(logical_and(first, is_column), lt(row, conv_number(k->p.k))))
             set(gBias, add(slice_first, convert(I64, row)), at(c->acc_bias, i));
     }
 }
@@ -270,7 +253,7 @@ static void store_bias(const weight_kernel *k, const consumer_role *c, const til
 static void epilogue(const weight_kernel *k, const consumer_role *c, const tile_place *tile)
 {
     const int width = k->size.sum_cols, count = k->cfg->tile_n / width;
-    const tiled_mma mma = mma_of(k->cfg->form.dtype, width);
+    const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     val filter = add(tile->filter, mul(c->index, imm(CONV_SM90_ROWS)));
     for (int i = 0; i < count && !ir_failed(); i++) {
@@ -363,14 +346,14 @@ static void store_filter(const conv_values *p, tensor rSum, val k, val tap, val 
     tensor gW = gmem_tensor(p->from[CONV_W], out, make_layout(dynamic(imm64(1)), leaf(1)));
     val index = mul(k, p->w[0]);
     for (int m = (fold ? 2 : CONV_MODES) - 1; m >= 0; m--) {
-        val filter = number(p->filter[m]);
+        val filter = conv_number(p->filter[m]);
         index = add(index, mul(convert(I64, m ? rem(tap, filter) : tap), p->w[1 + m]));
         tap = div(tap, filter);
     }
     for (int i = 0; i < CONV_WEIGHT_VECTOR; i++) {
         val channel = add(c, imm64(i)), inside = yes(), place = index;
         if (fold) {
-            val column = convert(I64, div(number(channel), p->packed_channels));
+            val column = convert(I64, div(conv_number(channel), p->packed_channels));
             channel = sub(channel, mul(column, convert(I64, p->packed_channels)));
             inside = lt(column, p->filter[2]);
             place = add(place, mul(column, p->w[3]));
@@ -386,8 +369,8 @@ void conv_weight_add(const conv_sm90_weight_config *cfg, bool fold)
     conv_values p = params_of(conv);
     val vectors = convert(U32, div(p.sum_pitch, imm64(CONV_WEIGHT_VECTOR))), taps = imm(1);
     for (int m = 0; m < (fold ? 2 : CONV_MODES); m++)
-        taps = mul(taps, number(p.filter[m]));
-    val v = add(mul(cta_x(), imm(ADDERS)), thread()), count = mul(mul(number(p.k), taps), vectors);
+        taps = mul(taps, conv_number(p.filter[m]));
+    val v = add(mul(cta_x(), imm(ADDERS)), thread()), count = mul(mul(conv_number(p.k), taps), vectors);
     grid_wait();
     launch_dependents();
     IF(lt(v, count)) {
@@ -399,7 +382,7 @@ void conv_weight_add(const conv_sm90_weight_config *cfg, bool fold)
     }
     if (cfg->form.bias) {
         val k = sub(v, count);
-        IF(logical_and(ge(v, count), lt(k, number(p.k)))) {
+        IF(logical_and(ge(v, count), lt(k, conv_number(p.k)))) {
             tensor rSum = conv_add_slices(cfg->slices, f32_at(p.bias_sums, convert(I64, k)), p.k, 1);
             set(gmem_tensor(p.bias, cfg->form.out, make_layout(dynamic(p.k), leaf(1))), k, at(rSum, 0));
         }
