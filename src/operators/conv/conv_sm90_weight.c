@@ -8,7 +8,6 @@
  * Pixels may be cut into slices; kernel 0 writes the sums of each in f32, and kernel 1 adds them, always in the same order. The
  * gradient of the bias is a further column of x that is one everywhere.
  */
-#include <stdio.h>
 
 #include "cute/kernel.h"
 #include "operators/conv/conv_sm90.h"
