@@ -238,6 +238,6 @@ void plan_forget_device(ckl_device *device)
 bool plan_overlap(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes)
 {
     uintptr_t a_begin = (uintptr_t)a, b_begin = (uintptr_t)b;
-    return a && b && a_bytes >= 0 && b_bytes > 0 && a_begin < b_begin + (uintptr_t)b_bytes &&
+    return a && b && a_bytes > 0 && b_bytes > 0 && a_begin < b_begin + (uintptr_t)b_bytes &&
            b_begin < a_begin + (uintptr_t)a_bytes;
 }
