@@ -189,6 +189,14 @@ static void finish(const gemm_problem *p, void *const *host, const int64_t at[4]
     *magnitude = *magnitude * fabs(scale) + fabs(added) + fabs(bias);
 }
 
+/* Is x, a sum of that magnitude, 0 in f32, perhaps, and y so large there, or infinite, that it tells? */
+static bool is_lost(double x, double magnitude, double y)
+{
+    if (fabs(x) < 0x1p-100)
+        return fabs(y) > 1;
+    return isfinite(x) && fabs(x) <= 0x1p-20 * magnitude && fabs(y) > 0x1p126;
+}
+
 /* D of an element whose G, and U, are known. */
 static void activate_element(const gemm_problem *p, void *const *host, const int64_t at[3], const double *sum,
                              const double *magnitude, reference_slice *out)
@@ -200,12 +208,12 @@ static void activate_element(const gemm_problem *p, void *const *host, const int
     if (gemm_is_backward(activation)) {
         double factor =
             derivative(d->activation, dtype_read(d->d, host[X], at[0] * d->stride_x + at[1] * d->ldx + at[2]));
-        bool lost = isinf(sum[0]) && fabs(factor) < 0x1p-100; // 0 in f32, perhaps
+        bool lost = isinf(sum[0]) && is_lost(factor, 1, sum[0]);
         value = lost ? NAN : sum[0] * factor;
         error = lost ? REFERENCE_OPEN : error;
     }
     if (d->gated) {
-        bool lost = fabs(value) < 0x1p-100 && fabs(sum[1]) > 1; // 0 in f32, perhaps, and U may be infinite there
+        bool lost = is_lost(value, fabs(sum[0]) + magnitude[0], sum[1]) || is_lost(sum[1], magnitude[1], value);
         error = lost ? REFERENCE_OPEN : error * fabs(sum[1]) + fabs(value) * magnitude[1] + error * magnitude[1];
         value = lost ? NAN : value * sum[1];
     }
@@ -346,6 +354,8 @@ static const char *const cases[] = {
     "m=6 n=5 k=0 a=f32 beta=1 layout=tt impl=fma",
     "m=70 n=33 k=40 gated=1 activation=gelu a=f32 scale_d=1 scale_a=row impl=fma",
     "m=70 n=36 k=41 gated=1 activation=gelu a=f32 layout=tn impl=fma",
+    "m=281 n=33 k=918 a=f32 layout=tt activation=gelu gated=1 bias_along=n scale_a=row scale_d=1 impl=fma fill=hard "
+    "seed=136449 # a U that is 0 in f32 beside an infinity",
     "m=140 n=260 k=44 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 ctas=2' # vectors of K",
     "m=70 n=100 k=44 layout=nn a=f32 impl=fma",
     "m=70 n=35 k=41 gated=1 a=f32 layout=nn impl=fma",
