@@ -46,6 +46,7 @@ __all__ = [
     "silu",
     "silu_mul",
     "softmax",
+    "transpose",
 ]
 
 
@@ -207,6 +208,15 @@ def elementwise(expr: str, **operands: Tensor | float) -> Tensor:
 def permute(x: Tensor, dims) -> Tensor:
     """torch.permute, as a dense tensor."""
     return _way("permute", x)(x, [d % x.dim() for d in dims])
+
+
+def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
+    """torch.transpose, as a dense tensor; of the last two modes by the operator transpose."""
+    modes = list(range(x.dim()))
+    modes[dim0], modes[dim1] = modes[dim1], modes[dim0]
+    if modes[:-2] == list(range(x.dim() - 2)) and modes[-1] != x.dim() - 1:
+        return _way("transpose", x)(x)
+    return permute(x, modes)
 
 
 def reduce(x: Tensor, op: str = "sum", dim=(), *, correction: int = 0) -> Tensor:
