@@ -1,5 +1,6 @@
 """Functions of NumPy arrays on the emulated GPU, against NumPy."""
 
+import inspect
 import unittest
 import warnings
 
@@ -165,6 +166,15 @@ class Errors(unittest.TestCase):
         self.fails(ValueError, "out of range", ckl.softmax, x, 2)
         self.fails(ValueError, "do not broadcast", ckl.elementwise, "a+b", a=x, b=normal(3))
         self.fails(ValueError, "operands a, b", ckl.elementwise, "a+b", a=x)
+
+
+class Types(unittest.TestCase):
+    def test_every_function_is_documented_and_typed(self):
+        for name in ckl.__all__:
+            function = getattr(ckl, name)
+            self.assertTrue(function.__doc__, name)
+            if inspect.isfunction(function):
+                self.assertEqual(set(function.__annotations__), {*inspect.signature(function).parameters, "return"}, name)
 
 
 class Warnings(unittest.TestCase):

@@ -1,5 +1,6 @@
 """cutekernellib.torch against torch: values, gradients, fake kernels, compiled graphs; on a GPU where there is one."""
 
+import inspect
 import unittest
 import warnings
 
@@ -160,6 +161,11 @@ class Functions(unittest.TestCase):
         torch.testing.assert_close(ckl.reduce(x, "argmax", 1), x.argmax(1))
         wanted = F.gelu(2 * x + row, approximate="tanh")
         torch.testing.assert_close(ckl.elementwise("gelu(a*x+b)", a=2.0, x=x, b=row), wanted, rtol=1e-5, atol=1e-5)
+
+    def test_every_function_is_documented_and_typed(self):
+        for function in (getattr(ckl, name) for name in ckl.__all__ if name != "Report"):
+            self.assertTrue(function.__doc__)
+            self.assertEqual(set(function.__annotations__), {*inspect.signature(function).parameters, "return"})
 
     def test_errors(self):
         with self.assertRaisesRegex(ValueError, "dtype=f64"):
