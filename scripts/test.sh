@@ -142,6 +142,20 @@ wheel() { # as a new user has it: built, installed into an empty environment, te
     return $status
 }
 
+debian_package() { # as CPack makes it: what is inside runs, links and is documented
+    local folder status
+    command -v dpkg-deb >/dev/null || { echo "skipped: the Debian package wants dpkg-deb"; return; }
+    folder=$(mktemp -d)
+    (cd "$build" && cpack -G DEB -B "$folder") && dpkg-deb -x "$folder"/*.deb "$folder/root" &&
+        "$folder/root/usr/bin/ckl" --version && [[ $(dpkg-deb -f "$folder"/*.deb Depends) == *libc6* ]] &&
+        compgen -G "$folder/root/usr/share/man/man1/ckl.1*" && compgen -G "$folder/root/usr/share/bash-completion/completions/ckl" &&
+        compgen -G "$folder/root/usr/lib/*/pkgconfig/cutekernellib.pc" &&
+        compgen -G "$folder/root/usr/lib/*/cmake/cutekernellib/cutekernellib-config.cmake"
+    status=$?
+    rm -r "$folder"
+    return $status
+}
+
 crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks at what they say of kernels
     local answer
     coproc LABORATORY { exec "$build/ckl" layout - 2>"$log.crash"; }
@@ -243,6 +257,7 @@ run "ckl verify, emulated H200" "$build/ckl" verify "${extent[@]}" --device emul
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
 [[ $full ]] && threads
 [[ $full ]] && run "wheel, installed" wheel
+[[ $full ]] && run "Debian package" debian_package
 run "ckl fuzz, schedules of the emulator" "$build/ckl" fuzz --count $([[ $full ]] && echo 40000 || echo 2000) --seed 1
 wait $sanitizers
 cat "$log.report"

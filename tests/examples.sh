@@ -69,6 +69,13 @@ check "completion of commands" completes explain ckl ex
 check "completion of options" completes --json ckl bench --
 check "completion of operators" completes rmsnorm ckl run rms
 check "completion of keys" completes rotary_dim= ckl run rope ro
+for shell in zsh:zsh/vendor-completions/_ckl fish:fish/vendor_completions.d/ckl.fish; do
+    if command -v "${shell%%:*}" >/dev/null; then
+        check "completion of ${shell%%:*}" "${shell%%:*}" -n "$prefix/share/${shell#*:}"
+    else
+        echo "skipped: its completion wants ${shell%%:*}"
+    fi
+done
 if [[ -x build-venv/bin/python ]]; then
     export CKL_LIBRARY=$build/libcutekernellib.so PYTHONPATH=python
     check "numpy_arrays.py" build-venv/bin/python examples/numpy_arrays.py

@@ -8,6 +8,9 @@
 #include <string.h>
 #include <cmocka.h>
 #include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #include "base/math.h"
 #include "ffi/abi.h"
@@ -22,6 +25,7 @@ FFI_EXPORT(ckl_tensors);
 FFI_EXPORT(ckl_operators);
 FFI_EXPORT(ckl_explain);
 FFI_EXPORT(ckl_prepare);
+FFI_EXPORT(ckl_leave);
 
 static char kind[64], message[4096], *given;
 static size_t given_bytes;
@@ -239,6 +243,37 @@ static void test_questions(void **state)
     FAILS("ValueError", "n=-1", CALL(prepare, INTEGER(kDLCPU), INTEGER(0), TEXT("add n=5\nadd n=-1")));
 }
 
+static atomic_int calls;
+
+static void *call_on(void *user)
+{
+    float y[6];
+    DLTensor X = matrix(user, NULL), Y = matrix(y, NULL);
+    TVMFFIAny args[] = { TEXT("n=3 rows=2"), TENSOR(&X), TENSOR(&X), TENSOR(&Y) }, none;
+    while (!__tvm_ffi_ckl_add(NULL, args, 4, &none))
+        atomic_fetch_add(&calls, 1);
+    return NULL;
+}
+
+/* Calls of another thread do not return any more, those of this one do. The last test: the thread stays. */
+static void test_leave(void **state)
+{
+    static float x[6];
+    float y[6];
+    DLTensor X = matrix(x, NULL), Y = matrix(y, NULL);
+    pthread_t thread;
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, call_on, x), 0);
+    while (!atomic_load(&calls))
+        usleep(100);
+    assert_int_equal(__tvm_ffi_ckl_leave(NULL, NULL, 0, &result), 0);
+    usleep(20000);
+    int before = atomic_load(&calls);
+    assert_int_equal(CALL(add, TEXT("n=3 rows=2"), TENSOR(&X), TENSOR(&X), TENSOR(&Y)), 0);
+    usleep(20000);
+    assert_int_equal(atomic_load(&calls), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +284,7 @@ int main(void)
         cmocka_unit_test(test_numbers_of_the_interface),
         cmocka_unit_test(test_operators),
         cmocka_unit_test(test_questions),
+        cmocka_unit_test(test_leave),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(given);

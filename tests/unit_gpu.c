@@ -1,6 +1,6 @@
 /*
  * unit_gpu.c - streams and graphs on a GPU: every problem of the smoke suite planned while its stream is being captured and
- * run by graph, on two streams at once from one plan, and on the default stream. Skipped where there is no GPU.
+ * run by graph, on two streams at once from one plan, on the default stream, and on two GPUs. Skipped where there are none.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,19 +15,22 @@
 
 enum { CAPTURE_GLOBAL = 0, STREAM_BLOCKING = 0, RUNS = 8 };
 
-static ckl_device *device;
+static ckl_device *device, *second;
 
 static int open_gpu(void **state)
 {
     (void)state;
-    if (ckl_device_open("cuda", &device) != CKL_OK)
+    if (ckl_device_open("cuda:0", &device) != CKL_OK)
         device = NULL;
+    if (ckl_device_open("cuda:1", &second) != CKL_OK)
+        second = NULL;
     return 0;
 }
 
 static int close_gpu(void **state)
 {
     (void)state;
+    ckl_device_close(second);
     ckl_device_close(device);
     return 0;
 }
@@ -107,15 +110,34 @@ static ckl_status on_side_streams(check *k)
     return status;
 }
 
-static ckl_status on_default_stream(check *k)
+static ckl_status passes(check *k)
 {
     check_result result;
+    TRY(check_run(k, &result));
+    if (!result.passed)
+        FAIL(CKL_INTERNAL, "%s", result.fault);
+    return CKL_OK;
+}
+
+static ckl_status on_default_stream(check *k)
+{
     ckl_stream stream = k->stream;
     k->stream = NULL;
-    ckl_status status = check_run(k, &result);
+    ckl_status status = passes(k);
     k->stream = stream;
-    if (status == CKL_OK && !result.passed)
-        FAIL(CKL_INTERNAL, "%s", result.fault);
+    return status;
+}
+
+/* On the second GPU while the first one's context is current, and back on the first. */
+static ckl_status on_two_gpus(check *k)
+{
+    check other = { 0 };
+    ckl_status status = check_open(k->c, second, NULL, &other);
+    if (status == CKL_OK)
+        status = passes(&other);
+    if (status == CKL_OK)
+        status = passes(k);
+    check_close(&other);
     return status;
 }
 
@@ -165,12 +187,21 @@ static void test_default_stream(void **state)
     try_suite(on_default_stream);
 }
 
+static void test_two_gpus(void **state)
+{
+    (void)state;
+    if (!second)
+        skip();
+    try_suite(on_two_gpus);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_graphs),
         cmocka_unit_test(test_side_streams),
         cmocka_unit_test(test_default_stream),
+        cmocka_unit_test(test_two_gpus),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);
 }

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""calls.py - microseconds of a call from Python: by FFI, by ctypes, by torch's dispatcher, beside torch's own softmax.
+"""calls.py [FILE] - microseconds of a call from Python: by FFI, by ctypes, by torch's dispatcher, beside torch's own softmax.
 
 Without a GPU only problems without elements are timed: what remains of a call is its way to the library and back.
 """
 
 import ctypes
 import json
+import sys
 import time
 
+import results
 import torch
 
 import cutekernellib.torch as ckl
@@ -61,7 +63,13 @@ def costs(rows):
         }
 
 
-result = {"no elements": costs(0)}
-if device == "cuda":
-    result["4 rows of 64"] = costs(4)
-print(json.dumps(result, indent=1))
+def main():
+    rows = [{"call": "no elements"} | costs(0)]
+    if device == "cuda":
+        rows.append({"call": "4 rows of 64"} | costs(4))
+    print(json.dumps(rows, indent=1))
+    if len(sys.argv) > 1:
+        results.save(sys.argv[1], "microseconds of the caller's thread, the best of 5 rounds of 5000 calls", rows, "call")
+
+
+main()

@@ -19,6 +19,7 @@ from ._functions import (
     rms_norm,
     rope,
     softmax,
+    transpose,
 )
 from ._library import EmulatorWarning, Operator, Plan, device_info, operators, prepare, version
 
@@ -44,4 +45,5 @@ __all__ = [
     "rms_norm",
     "rope",
     "softmax",
+    "transpose",
 ]

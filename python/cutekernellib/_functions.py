@@ -262,3 +262,15 @@ def permute(x: A, order: tuple[int, ...]) -> A:
     y = _empty(x, tuple(x.shape[i] for i in order))
     _run("permute", _problems.permute(tuple(x.shape), _strides(x), tuple(order), x.dtype), x, y)
     return y
+
+
+def transpose(x: A) -> A:
+    """x[..., R, C] with its last two modes exchanged, as a dense array[..., C, R]. Elements of any type; a matrix of any strides."""
+    if len(x.shape) < 2:
+        raise ValueError(f"transpose: the shape {tuple(x.shape)} has no two modes")
+    if len(x.shape) > 2 or 0 in _strides(x):
+        x = _dense(x)
+    *batch, rows, cols = x.shape
+    y = _empty(x, (*batch, cols, rows))
+    _run("transpose", _problems.transpose(math.prod(batch), rows, cols, *_strides(x)[-2:], x.dtype), x, y)
+    return y

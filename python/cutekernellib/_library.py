@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
 import pathlib
+import threading
+import time
 import warnings
 from typing import Any
 
@@ -17,6 +20,16 @@ CPU, CUDA = 1, 2  # DLPack's types of devices
 
 _path = os.environ.get("CKL_LIBRARY") or pathlib.Path(__file__).parent / "libcutekernellib.so"
 module = tvm_ffi.load_module(str(_path))
+
+
+def leave():
+    """Before the interpreter goes: threads that call the library stay in it, since they could not return."""
+    if threading.active_count() > 1:
+        module.ckl_leave()
+        time.sleep(0.05)  # those on their way come to it
+
+
+atexit.register(leave)
 
 
 class EmulatorWarning(UserWarning):

@@ -176,5 +176,10 @@ def permute(shape, strides, order, dtype):
 
 
 @_kept
+def transpose(batch, rows, cols, ld, inc, dtype):
+    return problem("transpose", f"batch={batch} rows={rows} cols={cols} ldx={ld} incx={inc} dtype={dtype_name(dtype)}")
+
+
+@_kept
 def add(n, dtype):
     return problem("add", f"n={n} dtype={dtype_name(dtype)}")

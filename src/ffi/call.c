@@ -10,6 +10,7 @@
  */
 #include "ffi/device.h"
 #include "ffi/host.h"
+#include "ffi/leave.h"
 #include "ffi/problem.h"
 #include "operators/operators.h"
 #include "plan/cache.h"
@@ -126,13 +127,21 @@ static ckl_status call_operator(const operator_info *op, const TVMFFIAny *given,
     return status;
 }
 
-#define X(op)                                                            \
-    FFI_EXPORT(ckl_##op);                                                \
-    FFI_EXPORT(ckl_##op)                                                 \
-    {                                                                    \
-        (void)handle;                                                    \
-        (void)result;                                                    \
-        return value_status(call_operator(&op##_operator, args, count)); \
+static int answer(const operator_info *op, const TVMFFIAny *args, int count)
+{
+    ffi_stay_if_leaving();
+    int answered = value_status(call_operator(op, args, count));
+    ffi_stay_if_leaving();
+    return answered;
+}
+
+#define X(op)                                       \
+    FFI_EXPORT(ckl_##op);                           \
+    FFI_EXPORT(ckl_##op)                            \
+    {                                               \
+        (void)handle;                               \
+        (void)result;                               \
+        return answer(&op##_operator, args, count); \
     }
 OPERATORS(X)
 #undef X

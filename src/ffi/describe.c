@@ -11,12 +11,14 @@
  *     ckl_device(device type, device id)    {"id", "name", "compute_capability", "sm_count", "memory_bytes"}
  *     ckl_synchronize(device type, device id)                   waits for the default stream
  *     ckl_prepare(device type, device id, lines)                ckl_warm() of problem lines, a line each
+ *     ckl_leave()                           before the caller's interpreter goes: calls of other threads do not return any more
  */
 #include <string.h>
 
 #include "base/heap.h"
 #include "base/math.h"
 #include "ffi/device.h"
+#include "ffi/leave.h"
 #include "ffi/problem.h"
 #include "operators/line.h"
 #include "plan/cache.h"
@@ -270,6 +272,13 @@ static ckl_status ask_synchronize(question *q)
     return ckl_stream_synchronize(q->device, NULL);
 }
 
+static ckl_status ask_leave(question *q)
+{
+    (void)q;
+    ffi_leave();
+    return CKL_OK;
+}
+
 /* Exports */
 
 typedef struct asking {
@@ -293,7 +302,10 @@ static ckl_status answer(const char *name, ckl_status (*of)(question *q), int wa
     asking a = { .question = { .args = args, .result = result }, .ask = of };
     if (count != wanted)
         FAIL(CKL_INVALID, "%s: takes %d arguments, not %d", name, wanted, count);
-    return heap_guard(name, ask, &a);
+    ffi_stay_if_leaving();
+    ckl_status status = heap_guard(name, ask, &a);
+    ffi_stay_if_leaving();
+    return status;
 }
 
 #define X(name, wanted)                                                                     \
@@ -312,4 +324,5 @@ X(explain, 4)
 X(device, 2)
 X(prepare, 3)
 X(synchronize, 2)
+X(leave, 0)
 #undef X

@@ -58,7 +58,11 @@ class SeveralGPUs(unittest.TestCase):
 @unittest.skipIf(gpus < 1, "there is no GPU")
 class Processes(unittest.TestCase):
     def program(self, text):
-        before = "import os, torch, cutekernellib.torch as ckl\n"
+        before = (
+            "import warnings\n"
+            "warnings.simplefilter('ignore')\n"  # Python's of fork() where NumPy has threads
+            "import os, torch, cutekernellib.torch as ckl\n"
+        )
         done = subprocess.run([sys.executable, "-c", before + text], capture_output=True, text=True, timeout=100, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 

@@ -42,6 +42,14 @@ class Processes(unittest.TestCase):
     def test_exit_after_use(self):
         self.program("y = ckl.softmax(x)")
 
+    def test_exit_of_threads_at_work(self):
+        self.program(
+            "import threading\n"
+            "work = lambda y: [ckl.operators['add']('n=16', x, x, y) for _ in range(10**7)]\n"
+            "[threading.Thread(target=work, args=(np.empty_like(x),), daemon=True).start() for _ in range(3)]\n"
+            "ckl.softmax(x)"
+        )
+
     def test_fork_after_import(self):
         self.program(
             "child = os.fork()\n"

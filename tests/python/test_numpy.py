@@ -1,5 +1,6 @@
 """Functions of NumPy arrays on the emulated GPU, against NumPy."""
 
+import inspect
 import unittest
 import warnings
 
@@ -98,6 +99,13 @@ class Functions(unittest.TestCase):
         x = rng.integers(0, 100, (2, 3, 4), np.int8)
         self.assertTrue((ckl.permute(x[:, :, ::2], (2, 0, 1)) == x[:, :, ::2].transpose(2, 0, 1)).all())
 
+    def test_transpose(self):
+        x = rng.integers(0, 100, (2, 6, 8), np.int16)
+        for given in (x[0], x[1, ::2, ::3], x[0].T, np.broadcast_to(x[0, 0], (4, 8)), x, x[:, ::2]):
+            np.testing.assert_array_equal(ckl.transpose(given), given.swapaxes(-1, -2))
+        with self.assertRaisesRegex(ValueError, "no two modes"):
+            ckl.transpose(x[0, 0])
+
 
 class Plans(unittest.TestCase):
     def test_every_operator_has_a_plan(self):
@@ -158,6 +166,15 @@ class Errors(unittest.TestCase):
         self.fails(ValueError, "out of range", ckl.softmax, x, 2)
         self.fails(ValueError, "do not broadcast", ckl.elementwise, "a+b", a=x, b=normal(3))
         self.fails(ValueError, "operands a, b", ckl.elementwise, "a+b", a=x)
+
+
+class Types(unittest.TestCase):
+    def test_every_function_is_documented_and_typed(self):
+        for name in ckl.__all__:
+            function = getattr(ckl, name)
+            self.assertTrue(function.__doc__, name)
+            if inspect.isfunction(function):
+                self.assertEqual(set(function.__annotations__), {*inspect.signature(function).parameters, "return"}, name)
 
 
 class Warnings(unittest.TestCase):

@@ -1,5 +1,6 @@
 """cutekernellib.torch against torch: values, gradients, fake kernels, compiled graphs; on a GPU where there is one."""
 
+import inspect
 import unittest
 import warnings
 
@@ -151,11 +152,20 @@ class Functions(unittest.TestCase):
         x, y, row = normal(3, 4, 5), normal(3, 4, 5), normal(5)
         self.same(lambda a, b: ckl.add(a, b, alpha=2.0, beta=0.5), lambda a, b: 2 * a + 0.5 * b, x, y)
         self.same(lambda a: ckl.permute(a, (2, 0, -2)), lambda a: a.permute(2, 0, 1), x)
+        self.same(lambda a: ckl.transpose(a, 1, -1), lambda a: a.transpose(1, 2), x)
+        self.same(lambda a: ckl.transpose(a[:, 1], -2, -1), lambda a: a[:, 1].T, x)
+        self.same(lambda a: ckl.transpose(a, 2, 0), lambda a: a.transpose(0, 2), x)
+        self.same(lambda a: ckl.transpose(a, 1, 1), lambda a: a, x)
         self.same(lambda a: ckl.reduce(a, "sum", (0, 2)), lambda a: a.sum((0, 2)), x)
         self.same(lambda a: ckl.reduce(a, "mean"), lambda a: a.mean(), x)
         torch.testing.assert_close(ckl.reduce(x, "argmax", 1), x.argmax(1))
         wanted = F.gelu(2 * x + row, approximate="tanh")
         torch.testing.assert_close(ckl.elementwise("gelu(a*x+b)", a=2.0, x=x, b=row), wanted, rtol=1e-5, atol=1e-5)
+
+    def test_every_function_is_documented_and_typed(self):
+        for function in (getattr(ckl, name) for name in ckl.__all__ if name != "Report"):
+            self.assertTrue(function.__doc__)
+            self.assertEqual(set(function.__annotations__), {*inspect.signature(function).parameters, "return"})
 
     def test_errors(self):
         with self.assertRaisesRegex(ValueError, "dtype=f64"):
@@ -175,6 +185,7 @@ class Registration(unittest.TestCase):
         yield "add", (x, normal(4, 16).requires_grad_(), 2.0, -1.0)
         yield "elementwise", ("gelu(a*x+b)", [x.detach(), b.detach()], ["x", "b"], [2.0], ["a"])
         yield "permute", (image, [2, 0, 3, 1])
+        yield "transpose", (image,)
         for op, axes in (("sum", [1]), ("mean", []), ("sum", [-1, 0])):
             yield "reduce", (image, op, axes, 0)
         yield "reduce", (x.detach(), "argmax", [1], 0)
@@ -223,6 +234,12 @@ class Registration(unittest.TestCase):
                 gradients.append(torch.autograd.grad(outputs, leaves, [torch.randn_like(t) for t in outputs]))
             for got, wanted in zip(*gradients):
                 torch.testing.assert_close(got, wanted, rtol=0, atol=0)
+
+    def test_every_operator_is_among_the_calls(self):
+        from cutekernellib.torch import _registry
+
+        forward = {name for name in vars(_registry.direct) if not name.endswith("_backward")}
+        self.assertEqual(forward, {name for name, _ in self.calls()})
 
     def test_opcheck(self):
         for name, args in self.calls():

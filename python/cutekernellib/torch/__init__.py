@@ -8,6 +8,7 @@ NotImplementedError, a mistake ValueError.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch as _torch
 from torch import Tensor
@@ -46,6 +47,7 @@ __all__ = [
     "silu",
     "silu_mul",
     "softmax",
+    "transpose",
 ]
 
 
@@ -71,7 +73,11 @@ def log_softmax(x: Tensor, dim: int, *, scale: float = 1.0) -> Tensor:
 
 
 def layer_norm(
-    x: Tensor, normalized_shape, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+    x: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
 ) -> Tensor:
     """torch.nn.functional.layer_norm. All tensors of one type, f32, f16 or bf16."""
     flat = _one_shape("layer_norm", x, normalized_shape)
@@ -80,7 +86,9 @@ def layer_norm(
     return y if y.shape == x.shape else y.view(x.shape)
 
 
-def rms_norm(x: Tensor, normalized_shape, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+def rms_norm(
+    x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
     """torch.nn.functional.rms_norm; eps: not given, the distance from 1 to the next number of the type."""
     flat = _one_shape("rms_norm", x, normalized_shape)
     weight = _flat(weight)
@@ -164,7 +172,15 @@ def gated_mlp(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, *, residual: Te
     return _way("gated_mlp", x, gate, up, down, residual)(x, gate, up, down, residual)[0]
 
 
-def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride=1, padding=0, dilation=1, groups: int = 1) -> Tensor:
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Tensor:
     """torch.nn.functional.conv2d of x[N,C,H,W], dense or of channels last, as y will be; padding: numbers of zeros."""
     sizes = ([n, n] if isinstance(n, int) else list(n) for n in (stride, padding, dilation))
     return _way("conv2d", x, weight, bias)(x, weight, bias, *sizes, groups)
@@ -204,12 +220,21 @@ def elementwise(expr: str, **operands: Tensor | float) -> Tensor:
     return run(expr, list(tensors.values()), list(tensors), list(numbers.values()), list(numbers))
 
 
-def permute(x: Tensor, dims) -> Tensor:
+def permute(x: Tensor, dims: Sequence[int]) -> Tensor:
     """torch.permute, as a dense tensor."""
     return _way("permute", x)(x, [d % x.dim() for d in dims])
 
 
-def reduce(x: Tensor, op: str = "sum", dim=(), *, correction: int = 0) -> Tensor:
+def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
+    """torch.transpose, as a dense tensor; of the last two modes by the operator transpose."""
+    modes = list(range(x.dim()))
+    modes[dim0], modes[dim1] = modes[dim1], modes[dim0]
+    if modes[:-2] == list(range(x.dim() - 2)) and modes[-1] != x.dim() - 1:
+        return _way("transpose", x)(x)
+    return permute(x, modes)
+
+
+def reduce(x: Tensor, op: str = "sum", dim: int | Sequence[int] = (), *, correction: int = 0) -> Tensor:
     """sum max min prod mean var std argmax argmin any all norm1 norm2 or logsumexp over dim, an int or several, or all of them.
 
     Sums and means have gradients.

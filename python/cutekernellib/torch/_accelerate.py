@@ -1,9 +1,12 @@
 """accelerate(): modules of a model, and functions of torch.nn.functional, replaced by ours where they take the problem."""
 
+from __future__ import annotations
+
 import collections
 import functools
 import sys
 
+import torch
 import torch.nn.functional as F
 
 from . import _taken
@@ -15,11 +18,11 @@ class Report:
     """What accelerate() did: `swapped` and `left` by name, and undo(). Printing it tells both."""
 
     def __init__(self):
-        self.swapped = {}  # name of a module or function: its class
-        self.left = {}  # name of a module: why
+        self.swapped: dict[str, str] = {}  # name of a module or function: its class
+        self.left: dict[str, str] = {}  # name of a module: why
         self._undo = []
 
-    def undo(self):
+    def undo(self) -> None:
         """The model and torch's functions as they were."""
         while self._undo:
             self._undo.pop()()
@@ -60,7 +63,7 @@ def _swap_function(report, file, name, replacement):
     report._undo.append(lambda: setattr(file, name, original))
 
 
-def accelerate(model, *, functions=True, host=False, quiet=False):
+def accelerate(model: torch.nn.Module, *, functions: bool = True, host: bool = False, quiet: bool = False) -> Report:
     """Replaces modules of a model, in place, by ours where an operator takes them, and prints what it replaced and what not.
 
     Each replaced module looks at its input and calls its own forward() where it is not taken: another type, another device.

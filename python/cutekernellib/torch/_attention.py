@@ -179,7 +179,7 @@ def attention_ragged(q, k, v, starts_q, starts_kv, sinks, longest_q, longest_kv,
 # New tokens against a cache
 
 
-_lengths = {}  # where all sequences have all keys, by stream: the layers of a model share them
+_lengths: dict = {}  # where all sequences have all keys, by stream: the layers of a model share them
 
 
 def _all_of(batch, kv, device):

@@ -5,14 +5,17 @@ torch's dispatcher calls what is registered in Python by way of C++ and back, an
 tensors of a GPU that nothing but the GPU wants to see go to the function at once, or by a function of autograd of the same parts.
 """
 
+import atexit
 import functools
 import types
 
 import torch
 
-from .._library import module, operators, warn_of_emulator
+from .._library import leave, module, operators, warn_of_emulator
 
 _library = torch.library.Library("cutekernellib", "DEF")
+atexit.unregister(leave)
+atexit.register(leave)  # before torch takes the operators away
 _is_compiling = torch.compiler.is_compiling
 _is_transforming = torch._C._are_functorch_transforms_active
 _dispatch_modes = torch._C._len_torch_dispatch_stack

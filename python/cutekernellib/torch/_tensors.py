@@ -1,4 +1,4 @@
-"""Operators of tensors of any modes: add, elementwise, permute and reduce."""
+"""Operators of tensors of any modes: add, elementwise, permute, transpose and reduce."""
 
 import torch
 
@@ -55,6 +55,19 @@ def _permute_setup(ctx, inputs, output):
 )
 def permute(x, order):
     return _functions.permute(x, tuple(order))
+
+
+# transpose of the last two modes
+
+
+@operator(
+    "transpose(Tensor x) -> Tensor",
+    lambda x: like(x.mT),
+    lambda ops, ctx, dy: ops.transpose(dy),
+    lambda ctx, inputs, output: None,
+)
+def transpose(x):
+    return _functions.transpose(x)
 
 
 # reduce, with gradients of sums and means

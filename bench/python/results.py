@@ -1,0 +1,74 @@
+"""results.py - files of results: where and when they were made, and rows that runs add to."""
+
+import contextlib
+import fcntl
+import json
+import os
+import subprocess
+import tempfile
+import time
+
+import torch
+
+import cutekernellib
+
+
+def header(protocol):
+    """What a file says of where and when it was made. CKL_COMMIT names the commit: the package does not know it."""
+    gpu = torch.cuda.get_device_properties(0) if torch.cuda.is_available() else None
+    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    return {
+        "gpu": gpu.name if gpu else "none",
+        "driver": subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split("\n")[0] if gpu else "none",
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "ckl_version": cutekernellib.__version__,
+        "commit": os.environ.get("CKL_COMMIT", "unknown"),
+        "torch": torch.__version__,
+        "cpus": len(os.sched_getaffinity(0)),
+        "protocol": protocol,
+    }
+
+
+def read(path):
+    with open(path) as file:
+        return json.load(file)["rows"]
+
+
+def merged(old, rows, key):
+    """Rows of the same key are one."""
+    by_key = {row[key]: row for row in old}
+    for row in rows:
+        kept = by_key.setdefault(row[key], {})
+        for name, value in row.items():
+            kept[name] = kept.get(name, {}) | value if isinstance(value, dict) else value
+    return list(by_key.values())
+
+
+def save(path, protocol, rows, key):
+    """Adds rows to a file. Several processes may."""
+    with open(path, "a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        text = file.read()
+        rows = merged(json.loads(text)["rows"] if text else [], rows, key)
+        file.truncate(0)
+        json.dump({"schema": "cutekernellib.python", "version": 1, "header": header(protocol), "rows": rows}, file, indent=1)
+
+
+class Turn:
+    """Processes that share a file prepare together, and time alone, when none prepares."""
+
+    def __init__(self, path):
+        self.file = open(path, "a") if path else tempfile.TemporaryFile()
+        self.prepare()
+
+    def prepare(self):
+        fcntl.flock(self.file, fcntl.LOCK_SH)
+
+    @contextlib.contextmanager
+    def alone(self):
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            self.prepare()
