@@ -73,6 +73,17 @@ val conv_tiles_along(val size, int box)
     return div(add(conv_number(size), imm(box - 1)), imm(box));
 }
 
+tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans)
+{
+    enum { SPAN = CONV_SM90_SPAN };
+    const int box = rows * SPAN;
+    const swizzle sw = tma_tile_layout(dtype, rows, SPAN, 2 * SPAN).sw;
+    layout boxes = make_layout(shape(rows, SPAN, spans, stages), stride(SPAN, 1, box, box * spans));
+    layout read = make_layout(shape(shape(SPAN, spans), rows, stages), stride(stride(1, box), SPAN, box * spans));
+    *sSpans = smem_tensor(name, dtype, with_swizzle(sw, boxes), 1024);
+    return tensor_with_layout(*sSpans, with_swizzle(sw, read));
+}
+
 static void describe_boxes(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
@@ -100,24 +111,12 @@ static tensor tiles_of(const char *name, ckl_dtype dtype, int rows, int cols, in
                        1024);
 }
 
-/* One span of columns after the other, each of all K. */
-static void describe_spans(conv_kernel *k)
-{
-    enum { SPAN = CONV_SM90_SPAN };
-    const conv_sm90_config *c = k->cfg;
-    const int spans = c->tile_n / SPAN, K = c->tile_k;
-    layout columns =
-        make_layout(shape(shape(SPAN, spans), K, c->stages), stride(stride(1, SPAN * K), SPAN, (int64_t)c->tile_n * K));
-    k->sSpans = tiles_of("W", c->form.dtype, K, SPAN, spans, c->stages);
-    k->sW = tensor_with_layout(k->sSpans, with_swizzle(k->sSpans.layout.sw, columns));
-}
-
 static void describe_memory(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
     k->sX = slice(tiles_of("X", c->form.dtype, k->size.tile_m, c->tile_k, c->stages, 1), _, _, _, 0);
     if (conv_sm90_n_major(c))
-        describe_spans(k);
+        k->sW = conv_spans("W", c->form.dtype, c->tile_k, c->tile_n / CONV_SM90_SPAN, c->stages, &k->sSpans);
     else
         k->sW = slice(tiles_of("W", c->form.dtype, c->tile_n, c->tile_k, c->stages, 1), _, _, _, 0);
     k->sY = tiles_of("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);

@@ -59,6 +59,12 @@ tiled_mma conv_mma_of(ckl_dtype dtype, int n);
 val conv_number(val x);
 val conv_tiles_along(val size, int box);
 
+/*
+ * A ring of boxes of `rows` by some spans of columns of 16-bit elements: as wgmma reads them, (COLUMNS,ROWS,STAGES), and in
+ * *sSpans as TMA writes them, (ROWS,SPAN,SPANS,STAGES).
+ */
+tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans);
+
 /* sliced: the sums of slices of taps and channels, which a second kernel adds; the form is that of the problem */
 
 typedef conv_sm90_config conv_sliced_config;
