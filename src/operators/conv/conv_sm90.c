@@ -19,6 +19,8 @@
 enum {
     WARPGROUP = 128,
     BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
+    Y_COLS_MAX = 64,
+    TILE_N_MAX = 256,
 };
 
 /* Where a tile begins: pixels outermost first, its image, its first filter; its slice, and the K tiles of that. */
@@ -337,26 +339,58 @@ static tensor read_residual(const conv_kernel *k, const consumer_role *c, const 
     return rR;
 }
 
-/* The accumulators of some columns with bias, residual and activation, in the staging buffer; channel: of all groups. */
+/* Where in a staging buffer a thread's accumulators go: (MMA,1,1). */
+static tensor coordinates_of(const conv_kernel *k, const consumer_role *c)
+{
+    const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, k->size.y_cols);
+    return partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, k->size.y_cols)), c->tid);
+}
+
+/* The bias of a thread's columns of a staging buffer, each at its distance from the first; channel: of all groups. */
+static void load_bias(const conv_kernel *k, const consumer_role *c, val channel, val *bias)
+{
+    val all = k->cfg->grouped ? mul(k->p.k, k->p.groups) : k->p.k, last = sub(conv_number(all), imm(1));
+    tensor gBias = gmem_tensor(k->p.bias, k->cfg->form.out, make_layout(dynamic(all), leaf(1))); // (K)
+    tensor tCcY = coordinates_of(k, c);
+    layout along = coordinate_distances(tCcY, 1);
+    bool loaded[Y_COLS_MAX] = { false };
+    for (int i = 0; i < static_size(tCcY.layout) && !ir_failed(); i++) {
+        const int64_t column = index_at(along, i);
+        if (!loaded[column])
+            bias[column] = at_f32(gBias, min(add(channel, coordinate(tCcY, 1, i)), last));
+        loaded[column] = true;
+    }
+}
+
+static val first_channel(const conv_kernel *k, const tile_place *place, int buffer)
+{
+    val channel = add(place->filter, imm(buffer * k->size.y_cols));
+    return k->cfg->grouped ? add(channel, mul(place->at[0], conv_number(k->p.k))) : channel;
+}
+
+/* That of a tile is loaded before its mainloop, which hides how long that takes, if registers hold it beside the accumulators. */
+static bool loads_bias_early(const conv_kernel *k)
+{
+    return k->cfg->form.bias && k->cfg->tile_n <= 2 * CONV_SM90_SPAN;
+}
+
+static void load_bias_early(const conv_kernel *k, const consumer_role *c, const tile_place *place, val *bias)
+{
+    const int width = k->size.y_cols;
+    for (int i = 0; loads_bias_early(k) && i < k->cfg->tile_n / width; i++)
+        load_bias(k, c, first_channel(k, place, i), &bias[i * width]);
+}
+
+/* The accumulators of some columns with bias, residual and activation, in the staging buffer. */
 static void finish_columns(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY,
-                           tensor rR, val channel)
+                           tensor rR, const val *bias)
 {
     const conv_form *form = &k->cfg->form;
-    tensor tCcY = partition_C(mma, identity_tensor(shape(CONV_SM90_ROWS, k->size.y_cols)), c->tid); // (MMA,1,1)
-    val all = k->cfg->grouped ? mul(k->p.k, k->p.groups) : k->p.k;
-    tensor gBias = gmem_tensor(k->p.bias, form->out, make_layout(dynamic(all), leaf(1))); // (K)
     tensor rY = fragment_like(acc, F32);
-    val last = sub(conv_number(all), imm(1)), bias[2 * 128] = { 0 };
-    bool loaded[2 * 128] = { false };
-    layout along = coordinate_distances(tCcY, 1);
+    layout along = coordinate_distances(coordinates_of(k, c), 1);
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
-        const int64_t column = index_at(along, i);
         val x = at_f32(acc, i);
-        if (form->bias && !loaded[column]) {
-            bias[column] = at_f32(gBias, min(add(channel, coordinate(tCcY, 1, i)), last));
-            loaded[column] = true;
-        }
-        x = form->bias ? add(x, bias[column]) : x;
+        x = form->bias ? add(x, bias[index_at(along, i)]) : x;
         x = form->residual ? add(x, at(rR, i)) : x;
         set(rY, i, activation_f32(form->activation, x));
     }
@@ -366,7 +400,7 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
         copy(rY, partition_C(mma, sY, c->tid), 8);
 }
 
-static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile)
+static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile, val *bias)
 {
     const int width = k->size.y_cols, count = k->cfg->tile_n / width;
     const tile_place own = place_of_consumer(k, c, tile);
@@ -384,8 +418,9 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
             rR = read_residual(k, c, &mma, acc, sY);
         else
             staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
-        val of_all = k->cfg->grouped ? add(channel, mul(own.at[0], conv_number(k->p.k))) : channel;
-        finish_columns(k, c, &mma, acc, sY, rR, of_all);
+        if (k->cfg->form.bias && !loads_bias_early(k))
+            load_bias(k, c, first_channel(k, &own, i), &bias[i * width]);
+        finish_columns(k, c, &mma, acc, sY, rR, &bias[i * width]);
         STAGED_STORE(&staged)
             tma_store_of(&k->tmaY, sY, own.at[2], channel, 3, outer);
     }
@@ -400,10 +435,12 @@ static void consume(const conv_kernel *k)
         load_residual(k, &c, cta_x(), c.half);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
+        val bias[TILE_N_MAX] = { 0 };
+        load_bias_early(k, &c, &place, bias);
         mainloop(k, &c, place.k_tiles, &stage);
         if (residual)
             load_residual(k, &c, add(tile, grid_x()), sub(imm(1), c.half));
-        epilogue(k, &c, &place);
+        epilogue(k, &c, &place, bias);
         if (residual) {
             assign(c.parity, bit_xor(c.parity, c.half));
             assign(c.half, sub(imm(1), c.half));
@@ -447,6 +484,9 @@ void conv_sm90(const void *config, int kernel)
         IF(eq(warp(), imm(0)))
             IF(elect())
                 load_tiles(&k);
+        if (cfg->zeros)
+            IF(ge(warp(), imm(1)))
+                conv_zero_unseen(&k.p, cfg->form.out, sub(thread(), imm(32)), WARPGROUP - 32);
     }
     ELSE
     {
