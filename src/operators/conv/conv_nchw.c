@@ -76,17 +76,6 @@ static void describe_boxes(nchw_kernel *k)
         k->tmaY = make_tma(k->p.mY, c->form.out, 3, CONV_SM90_ROWS, k->size.y_cols, 128);
 }
 
-/* (ROWS,COLS,COUNT,COUNT_OUTER) tiles of whole spans, each as TMA writes and wgmma reads it. */
-static tensor tiles_of(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer)
-{
-    const int64_t elements = (int64_t)rows * cols;
-    const swizzle sw = tma_tile_layout(dtype, rows, cols, cols * (int)ckl_dtype_bytes(dtype)).sw;
-    return smem_tensor(name, dtype,
-                       with_swizzle(sw, make_layout(shape(rows, cols, count, count_outer),
-                                                    stride(cols, 1, elements, elements * count))),
-                       1024);
-}
-
 static void describe_memory(nchw_kernel *k)
 {
     const conv_nchw_config *c = k->cfg;
@@ -94,9 +83,9 @@ static void describe_memory(nchw_kernel *k)
     if (m_major(k))
         k->sW = conv_spans("W", c->form.dtype, c->tile_k, k->size.tile_m / SPAN, c->stages, &k->sSpansW);
     else
-        k->sW = slice(tiles_of("W", c->form.dtype, k->size.tile_m, c->tile_k, c->stages, 1), _, _, _, 0);
+        k->sW = slice(conv_tiles("W", c->form.dtype, k->size.tile_m, c->tile_k, c->stages, 1), _, _, _, 0);
     if (!c->direct)
-        k->sY = tiles_of("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, CONV_SM90_BUFFERS, c->consumers);
+        k->sY = conv_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, CONV_SM90_BUFFERS, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
     if (c->edges)
         k->mended = make_pipeline("mended", c->stages, MENDERS, 1);

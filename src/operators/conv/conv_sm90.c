@@ -75,6 +75,15 @@ val conv_tiles_along(val size, int box)
     return div(add(conv_number(size), imm(box - 1)), imm(box));
 }
 
+tensor conv_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer)
+{
+    const int64_t elements = (int64_t)rows * cols;
+    layout all = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
+    return smem_tensor(name, dtype,
+                       with_swizzle(tma_tile_layout(dtype, rows, cols, cols * (int)ckl_dtype_bytes(dtype)).sw, all),
+                       1024);
+}
+
 tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans)
 {
     enum { SPAN = CONV_SM90_SPAN };
@@ -103,25 +112,15 @@ static void describe_boxes(conv_kernel *k)
         k->tmaResidual = make_tma_box(k->p.mR, c->form.out, 5, y_box, NULL, 128);
 }
 
-/* (ROWS,COLS,COUNT,COUNT_OUTER) tiles, each as TMA writes and wgmma reads it. */
-static tensor tiles_of(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer)
-{
-    const int64_t elements = (int64_t)rows * cols;
-    layout all = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
-    return smem_tensor(name, dtype,
-                       with_swizzle(tma_tile_layout(dtype, rows, cols, cols * (int)ckl_dtype_bytes(dtype)).sw, all),
-                       1024);
-}
-
 static void describe_memory(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
-    k->sX = slice(tiles_of("X", c->form.dtype, k->size.tile_m, c->tile_k, c->stages, 1), _, _, _, 0);
+    k->sX = slice(conv_tiles("X", c->form.dtype, k->size.tile_m, c->tile_k, c->stages, 1), _, _, _, 0);
     if (conv_sm90_n_major(c))
         k->sW = conv_spans("W", c->form.dtype, c->tile_k, c->tile_n / CONV_SM90_SPAN, c->stages, &k->sSpans);
     else
-        k->sW = slice(tiles_of("W", c->form.dtype, c->tile_n, c->tile_k, c->stages, 1), _, _, _, 0);
-    k->sY = tiles_of("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
+        k->sW = slice(conv_tiles("W", c->form.dtype, c->tile_n, c->tile_k, c->stages, 1), _, _, _, 0);
+    k->sY = conv_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
     if (c->form.residual)
         k->residual_barriers = smem_alloc("residual arrived", 16 * (int64_t)c->consumers, 8);
