@@ -1,8 +1,9 @@
 /*
- * conv_nchw.c - a persistent, warp-specialised convolution for Hopper of NCHW images as they lie: y^T = W * x^T.
+ * conv_nchw.c - a persistent, warp-specialised convolution for Hopper that writes NCHW: y^T = W * x^T.
  *
- * The pixels of a plane are contiguous, and where strides are 1 and y is as wide as x, the pixels under a tap are a run of them that
- * begins elsewhere. So a tile is some filters, the rows of W, times some runs of 64 pixels, which wgmma reads N-major.
+ * A tile is some filters, the rows of W, times some runs of 64 pixels of planes of y, so that its sums are stored as they are. Where
+ * strides are 1 and y is as wide as x, the pixels under a tap are a run, too, which begins elsewhere. With one tap x comes from
+ * its planes, N-major. With more it comes from a copy in NHWC: TMA takes no run of a plane that begins inside 16 bytes.
  *
  *   warpgroup 0       producer: for every tap and some channels TMA loads the runs under it, zeros before and after the plane, and
  *                     the filters' elements. A tap left or right of the filter's centre also meets pixels of the rows before or
@@ -35,12 +36,13 @@ typedef struct nchw_kernel {
     conv_nchw_shape size;
     conv_values p;
     tma_copy tmaX, tmaW, tmaY;
-    tensor sX, sW;           // (BN,BK,STAGES), (BM,BK,STAGES)
-    tensor sSpansX, sSpansW; // (BK,SPAN,SPANS,STAGES): the same as TMA writes them; of W where it is M-major
-    tensor sY;               // (ROWS,COLS,BUFFERS,CONSUMERS)
-    pipeline ring, mended;   // mended: full where the menders are done with a stage
-    val width, pixels;       // of a row, of a plane of y
-    val spans, filters;      // spans of an image, tiles of filters
+    tensor sX, sW; // (BN,BK,STAGES), (BM,BK,STAGES)
+    tensor sSpansX,
+        sSpansW; // (BK,SPAN,SPANS,STAGES): the same as TMA writes them; of W where it is M-major, (SPAN,BK,...) of a copy
+    tensor sY;   // (ROWS,COLS,BUFFERS,CONSUMERS)
+    pipeline ring, mended; // mended: full where the menders are done with a stage
+    val width, pixels;     // of a row, of a plane of y
+    val spans, filters;    // spans of an image, tiles of filters
     val count, chunks;
 } nchw_kernel;
 
@@ -69,17 +71,32 @@ static bool m_major(const nchw_kernel *k)
 static void describe_boxes(nchw_kernel *k)
 {
     const conv_nchw_config *c = k->cfg;
-    k->tmaX = make_tma(k->p.mX, c->form.dtype, 3, c->tile_k, SPAN, 128);
+    // NOTE: on an H200 a swizzled box that begins inside 16 bytes of a row is an illegal instruction.
+    k->tmaX = c->copied ? make_tma(k->p.mX, c->form.dtype, 3, SPAN, c->tile_k, 2 * c->tile_k)
+                        : make_tma(k->p.mX, c->form.dtype, 3, c->tile_k, SPAN, 128);
     k->tmaW = m_major(k) ? make_tma(k->p.mW, c->form.dtype, 3, c->tile_k, SPAN, 128)
                          : make_tma(k->p.mW, c->form.dtype, 3, k->size.tile_m, c->tile_k, 2 * c->tile_k);
     if (!c->direct)
         k->tmaY = make_tma(k->p.mY, c->form.out, 3, CONV_SM90_ROWS, k->size.y_cols, 128);
 }
 
+/* Runs of pixels, a row of channels each: K-major, one run after the other. */
+static void describe_runs(nchw_kernel *k)
+{
+    const conv_nchw_config *c = k->cfg;
+    const int pixels = k->size.spans * SPAN, depth = c->tile_k;
+    k->sSpansX = conv_tiles("X", c->form.dtype, SPAN, depth, k->size.spans, c->stages);
+    layout all = make_layout(shape(pixels, depth, c->stages), stride(depth, 1, (int64_t)pixels * depth));
+    k->sX = tensor_with_layout(k->sSpansX, with_swizzle(k->sSpansX.layout.sw, all));
+}
+
 static void describe_memory(nchw_kernel *k)
 {
     const conv_nchw_config *c = k->cfg;
-    k->sX = conv_spans("X", c->form.dtype, c->tile_k, k->size.spans, c->stages, &k->sSpansX);
+    if (c->copied)
+        describe_runs(k);
+    else
+        k->sX = conv_spans("X", c->form.dtype, c->tile_k, k->size.spans, c->stages, &k->sSpansX);
     if (m_major(k))
         k->sW = conv_spans("W", c->form.dtype, c->tile_k, k->size.tile_m / SPAN, c->stages, &k->sSpansW);
     else
@@ -133,9 +150,11 @@ static void load_stage(const nchw_kernel *k, const pipeline_state *at, const til
     val full = pipeline_full_barrier(&k->ring, at);
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
-    for (int i = 0; i < k->size.spans && !ir_failed(); i++)
-        tma_load_of(&k->tmaX, slice(k->sSpansX, _, _, i, at->stage), channel, add(place->pixel[i], tap->pixels), 1,
-                    &place->image[i], full, imm(0));
+    for (int i = 0; i < k->size.spans && !ir_failed(); i++) {
+        val pixel = add(place->pixel[i], tap->pixels);
+        tma_load_of(&k->tmaX, slice(k->sSpansX, _, _, i, at->stage), k->cfg->copied ? pixel : channel,
+                    k->cfg->copied ? channel : pixel, 1, &place->image[i], full, imm(0));
+    }
     if (!m_major(k)) {
         tma_load_of(&k->tmaW, slice(k->sW, _, _, at->stage), place->filter, channel, 1, &tap->number, full, imm(0));
         return;
@@ -171,7 +190,7 @@ static void mend_span(const nchw_kernel *k, tensor sSpan, val channel, val colum
     LOOP(i, count) {
         val at = sub(add(first, i), column), pixel = select(lt(convert(I32, at), imm(0)), add(at, k->width), at);
         LOOP_FROM(p, pixel, imm(SPAN), k->width)
-            set(sSpan, coord(channel, p), convert(k->cfg->form.dtype, immf(0)));
+            set(sSpan, coord(p, channel), convert(k->cfg->form.dtype, immf(0)));
     }
 }
 
@@ -403,5 +422,5 @@ void conv_nchw_sm90(const void *config, int kernel)
     if (kernel == CONV_NCHW_MAIN)
         multiply(cfg);
     else
-        conv_pack(cfg->form.dtype, kernel == CONV_NCHW_FILTERS, false, false);
+        conv_pack(cfg->form.dtype, true, false, false);
 }

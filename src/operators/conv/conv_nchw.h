@@ -1,4 +1,4 @@
-/* conv_nchw.h - the Hopper kernel of images whose planes are contiguous: its config, and what its host side shares. */
+/* conv_nchw.h - the Hopper kernel that writes planes of channels: its config, and what its host side shares. */
 #ifndef CKL_CONV_NCHW_H
 #define CKL_CONV_NCHW_H
 
@@ -10,6 +10,8 @@
     X(owner, int, tile_n, "128", "64 128 192 256", "pixels of a consumer")                       \
     X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                               \
     X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")               \
+    X(owner, bool, copied, "1", "0 1",                                                           \
+      "x is read from a copy in NHWC: else planes as they lie, which only a tap alone allows")   \
     X(owner, bool, edges, "1", "0 1", "filters reach over the ends of rows")                     \
     X(owner, bool, direct, "0", "0 1", "y is stored from registers: TMA cannot take its planes")
 
@@ -32,8 +34,8 @@ typedef struct conv_nchw_shape {
 
 conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *config);
 
-/* Kernels of a plan: the product, and copies of filters and of planes that TMA cannot take. */
-enum { CONV_NCHW_MAIN, CONV_NCHW_FILTERS, CONV_NCHW_PLANES, CONV_NCHW_KERNELS };
+/* Kernels of a plan: the product, and copies of the filters and of x. */
+enum { CONV_NCHW_MAIN, CONV_NCHW_COPY, CONV_NCHW_KERNELS };
 
 void conv_nchw_sm90(const void *config, int kernel);
 

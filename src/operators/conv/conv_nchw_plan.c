@@ -50,16 +50,21 @@ static bool stores_directly(const ckl_conv_desc *d)
     return sides_of(d).to_pixels * (int64_t)ckl_dtype_bytes(d->out) % 16 != 0;
 }
 
-/* Bytes of the copies of filters and planes, 0 where TMA takes them as they lie. */
+/* Bytes of the copies of filters and x, 0 where TMA takes them as they lie. */
 static int64_t filter_copy(const ckl_conv_desc *d)
 {
     return taps_of(d) == 1 && d->c % UNIT == 0 ? 0 : round_up(d->k * taps_of(d) * round_up(d->c, UNIT) * 2, 256);
 }
 
-static int64_t plane_copy(const ckl_conv_desc *d)
+static bool copies_x(const ckl_conv_desc *d)
+{
+    return taps_of(d) > 1 || has_edges(d) || sides_of(d).from_pixels % UNIT;
+}
+
+static int64_t x_copy(const ckl_conv_desc *d)
 {
     const nchw_sides s = sides_of(d);
-    return s.from_pixels % UNIT == 0 ? 0 : d->n * s.from_channels * round_up(s.from_pixels, UNIT) * 2;
+    return copies_x(d) ? d->n * s.from_pixels * round_up(s.from_channels, UNIT) * 2 : 0;
 }
 
 /* Tiles of runs of pixels and filters. */
@@ -96,6 +101,7 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
     c->consumers = groups[i % COUNT_OF(groups)].consumers;
     c->side = groups[i % COUNT_OF(groups)].side;
     c->tile_k = depths[i / COUNT_OF(groups)];
+    c->copied = copies_x(d);
     c->edges = has_edges(d);
     c->direct = stores_directly(d);
     c->stages = stages_of(c, device);
@@ -112,13 +118,13 @@ static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device,
     const conv_nchw_shape s = conv_nchw_shape_of(c);
     const double tiles = tiles_of(d, c), active = fmin(tiles, device->sm_count), pixels = s.spans * SPAN;
     const double multiply = s.tile_m * pixels * c->tile_k / PRODUCTS;
-    const double rows = (double)s.tile_m * c->tile_k / CONV_SM90_K + s.spans * c->tile_k;
+    const double rows = s.tile_m + s.spans * (c->copied ? SPAN : c->tile_k);
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * rows);
     const double stages = (double)taps_of(d) * (double)ceil_div(sides_of(d).from_channels, c->tile_k);
     const double tile = stages * (fmax(multiply, load) + STAGE) + (c->direct ? DIRECT : EPILOGUE) * c->tile_n / 2;
     const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
-    const double filters = (double)filter_copy(d), planes = (double)plane_copy(d);
-    const double copies = (filters > 0 ? LAUNCH : 0) + (planes > 0 ? LAUNCH : 0) + (filters + planes) / COPIED;
+    const double filters = (double)filter_copy(d), x = (double)x_copy(d);
+    const double copies = (filters > 0 ? LAUNCH : 0) + (x > 0 ? LAUNCH : 0) + (filters + x) / COPIED;
     return (plan_cost){ ((waves + traffic) * tile + START) / HERTZ * 1e6 + copies,
                         multiply > load ? "tensor cores" : "loads" };
 }
@@ -149,7 +155,7 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
     const double most =
         fmax((double)s.from_channels, (double)s.to_channels) * fmax((double)s.from_pixels, (double)s.to_pixels);
     if (most > INT32_MAX / 4 || (double)d->n * (double)s.from_channels > INT32_MAX / 4 || taps_of(d) > INT32_MAX / 4 ||
-        (double)plane_copy(d) / 16 > INT32_MAX || (double)filter_copy(d) / 16 > INT32_MAX)
+        (double)x_copy(d) / 16 > INT32_MAX || (double)filter_copy(d) / 16 > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: an image of %g elements, or a size, is beyond 32-bit numbers", most);
     return CKL_OK;
 }
@@ -160,8 +166,9 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
     const conv_nchw_config *c = config;
     TRY(check_problem(d, device));
     TRY(conv_check_form("nchw_sm90", d, &c->form));
-    if (c->edges != has_edges(d) || (stores_directly(d) && !c->direct))
-        FAIL(CKL_INVALID, "conv nchw_sm90: edges=%d or direct=%d does not fit the problem", c->edges, c->direct);
+    if (c->edges != has_edges(d) || c->copied != copies_x(d) || (stores_directly(d) && !c->direct))
+        FAIL(CKL_INVALID, "conv nchw_sm90: edges=%d, copied=%d or direct=%d does not fit the problem", c->edges,
+             c->copied, c->direct);
     if (c->consumers < 1 || c->consumers > 2 || (c->side && c->consumers == 1))
         FAIL(CKL_INVALID, "conv nchw_sm90: consumers=%d is not in 1..2, or one stands side by side", c->consumers);
     if (c->tile_k != 16 && c->tile_k != 32 && c->tile_k != CONV_SM90_K)
@@ -180,45 +187,36 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
 
 static int64_t workspace_nchw_sm90(const ckl_plan *plan)
 {
-    return filter_copy(plan->desc) + plane_copy(plan->desc);
+    return filter_copy(plan->desc) + x_copy(plan->desc);
 }
 
-/* Filters as rows of channels for each tap. */
-static ckl_status copy_filters(const ckl_plan *plan, const void *from, const void *to, ckl_stream stream)
+/* From `outer` matrices of `channels` planes of so many places to rows of channels for each place. */
+static ckl_status copy_channels(const ckl_plan *plan, const void *from, const void *to, int64_t outer, int64_t channels,
+                                int64_t places, ckl_stream stream)
 {
-    const ckl_conv_desc *d = plan->desc;
-    const int64_t channels = round_up(d->c, UNIT), vectors = d->k * taps_of(d) * channels / UNIT;
+    const int64_t padded = round_up(channels, UNIT), vectors = outer * places * padded / UNIT;
     const conv_params p = { .from = { [CONV_X] = from, [CONV_Y] = to },
-                            .n = d->k,
-                            .c = d->c,
-                            .x = { d->c * taps_of(d), 0, 0, 1, taps_of(d) },
-                            .x_size = { 1, 1, taps_of(d) },
-                            .packed_channels = (uint32_t)channels };
-    return plan_launch(plan, CONV_NCHW_FILTERS, (plan_grid){ .x = ceil_div(vectors, CONV_PACK_THREADS) }, &p, stream);
+                            .n = outer,
+                            .c = channels,
+                            .x = { channels * places, 0, 0, 1, places },
+                            .x_size = { 1, 1, places },
+                            .packed_channels = (uint32_t)padded };
+    return plan_launch(plan, CONV_NCHW_COPY, (plan_grid){ .x = ceil_div(vectors, CONV_PACK_THREADS) }, &p, stream);
 }
 
-/* Planes that begin at whole 16 bytes: each is a row of one column here. */
-static ckl_status copy_planes(const ckl_plan *plan, const void *from, const void *to, ckl_stream stream)
-{
-    const ckl_conv_desc *d = plan->desc;
-    const nchw_sides s = sides_of(d);
-    const int64_t pitch = round_up(s.from_pixels, UNIT), rows = d->n * s.from_channels;
-    const conv_params p = { .from = { [CONV_X] = from, [CONV_Y] = to },
-                            .n = 1,
-                            .c = s.from_pixels,
-                            .x = { 0, 0, s.from_pixels, 0, 1 },
-                            .x_size = { 1, rows, 1 },
-                            .packed_row = (uint32_t)pitch,
-                            .packed_channels = (uint32_t)pitch };
-    return plan_launch(plan, CONV_NCHW_PLANES, (plan_grid){ .x = ceil_div(rows * pitch / UNIT, CONV_PACK_THREADS) }, &p,
-                       stream);
-}
-
-static param_tensor planes(const void *pointer, int64_t pixels, int64_t pitch, int64_t channels, int64_t images)
+static param_tensor planes(const void *pointer, int64_t pixels, int64_t channels, int64_t images)
 {
     return (param_tensor){ .pointer = pointer,
                            .size = { pixels, channels, images },
-                           .stride = { 1, pitch, channels * pitch } };
+                           .stride = { 1, pixels, channels * pixels } };
+}
+
+static param_tensor rows(const void *pointer, int64_t pixels, int64_t channels, int64_t images)
+{
+    const int64_t pitch = round_up(channels, UNIT);
+    return (param_tensor){ .pointer = pointer,
+                           .size = { channels, pixels, images },
+                           .stride = { 1, pitch, pixels * pitch } };
 }
 
 static ckl_status launch_product(const ckl_plan *plan, conv_params p, const void *from, const void *to, const void *w,
@@ -227,8 +225,8 @@ static ckl_status launch_product(const ckl_plan *plan, conv_params p, const void
     const ckl_conv_desc *d = plan->desc;
     const nchw_sides s = sides_of(d);
     const int64_t channels = round_up(d->c, UNIT), taps = taps_of(d);
-    p.mX = planes(from, s.from_pixels, round_up(s.from_pixels, UNIT), s.from_channels, d->n);
-    p.mY = planes(to, s.to_pixels, s.to_pixels, s.to_channels, d->n);
+    p.mX = (copies_x(d) ? rows : planes)(from, s.from_pixels, s.from_channels, d->n);
+    p.mY = planes(to, s.to_pixels, s.to_channels, d->n);
     p.mW = (param_tensor){ .pointer = w, .size = { d->c, d->k, taps }, .stride = { 1, taps * channels, channels } };
     p.c = s.from_channels;
     p.k = s.to_channels;
@@ -250,16 +248,17 @@ static ckl_status launch_nchw_sm90(const ckl_plan *plan, const void *args, ckl_s
     const ckl_conv_args *a = args;
     const conv_nchw_config *c = plan->config;
     const bool data = d->direction == CKL_CONV_DATA;
+    const nchw_sides s = sides_of(d);
     char *workspace = plan_workspace(plan, a->workspace);
     const void *from = data ? a->dy : a->x, *to = data ? a->dx : a->y, *w = a->w;
-    if (!PLAN_ALIGNED(16, plane_copy(d) ? NULL : from, filter_copy(d) ? NULL : w, c->direct ? NULL : to))
+    if (!PLAN_ALIGNED(16, x_copy(d) ? NULL : from, filter_copy(d) ? NULL : w, c->direct ? NULL : to))
         FAIL(CKL_INVALID, "conv nchw_sm90: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
     if (filter_copy(d) && d->n > 0) {
-        TRY(copy_filters(plan, w, workspace, stream));
+        TRY(copy_channels(plan, w, workspace, d->k, d->c, taps_of(d), stream));
         w = workspace;
     }
-    if (plane_copy(d)) {
-        TRY(copy_planes(plan, from, workspace + filter_copy(d), stream));
+    if (x_copy(d)) {
+        TRY(copy_channels(plan, from, workspace + filter_copy(d), d->n, s.from_channels, s.from_pixels, stream));
         from = workspace + filter_copy(d);
     }
     return launch_product(plan, conv_params_of(d, a), from, to, w, stream);
@@ -270,7 +269,7 @@ static const field nchw_sm90_fields[] = { CONV_FORM(FIELD_NESTED, (conv_nchw_con
 
 const implementation conv_nchw_sm90_implementation = {
     .name = "nchw_sm90",
-    .summary = "persistent implicit GEMM of planes as they lie: TMA, wgmma; NCHW, strides 1, Hopper",
+    .summary = "persistent implicit GEMM that writes planes; with one tap it reads them, too; NCHW, strides 1, Hopper",
     .config_bytes = sizeof(conv_nchw_config),
     .config = FIELD_TABLE(nchw_sm90_fields),
     .candidate = candidate_nchw_sm90,
