@@ -291,16 +291,20 @@ static tensor finish(const nchw_kernel *k, const part_of_tile *part)
     tensor gBias = gmem_tensor(k->p.bias, form->out, make_layout(dynamic(k->p.k), leaf(1))); // (K)
     tensor gR = gmem_tensor(k->p.residual, form->out, make_layout(dynamic(imm64(1)), leaf(1)));
     tensor rY = fragment_like(part->acc, F32);
-    val last = sub(conv_number(k->p.k), imm(1)), bias[CONV_SM90_ROWS] = { 0 };
+    tensor gScale = gmem_tensor(k->p.scale, F32, make_layout(dynamic(k->p.k), leaf(1))); // (K)
+    val last = sub(conv_number(k->p.k), imm(1)), bias[CONV_SM90_ROWS] = { 0 }, scale[CONV_SM90_ROWS] = { 0 };
     bool loaded[CONV_SM90_ROWS] = { false };
     layout along = coordinate_distances(part->coordinates, 0);
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
         const int64_t row = index_at(along, i);
         val x = at_f32(part->acc, i);
-        if (form->bias && !loaded[row]) {
-            bias[row] = at_f32(gBias, min(add(part->filter, coordinate(part->coordinates, 0, i)), last));
+        if (!loaded[row]) {
+            val filter = min(add(part->filter, coordinate(part->coordinates, 0, i)), last);
+            bias[row] = form->bias ? at_f32(gBias, filter) : bias[row];
+            scale[row] = form->scale ? at(gScale, filter) : scale[row];
             loaded[row] = true;
         }
+        x = form->scale ? mul(x, scale[row]) : x;
         x = form->bias ? add(x, bias[row]) : x;
         x = form->residual ? add(x, at_f32(gR, element_of(k, part, i))) : x;
         set(rY, i, activation_f32(form->activation, x));

@@ -26,6 +26,7 @@ static ckl_gemm_desc product_of(const ckl_conv_desc *d)
                             .ldd = data ? d->c : d->k,
                             .activation = d->activation,
                             .bias = d->bias,
+                            .scale_b = d->scale ? CKL_GEMM_SCALE_ROW : CKL_GEMM_SCALE_NONE,
                             .batch = 1 };
 }
 
@@ -76,9 +77,12 @@ static ckl_status launch_pointwise(const ckl_plan *plan, const void *args, ckl_s
     const ckl_conv_args *a = args;
     const bool data = d->direction == CKL_CONV_DATA;
     const ckl_gemm_desc product = product_of(d);
-    const ckl_gemm_args x = {
-        .a = data ? a->dy : a->x, .b = a->w, .c = a->residual, .bias = a->bias, .d = data ? a->dx : a->y
-    };
+    const ckl_gemm_args x = { .a = data ? a->dy : a->x,
+                              .b = a->w,
+                              .c = a->residual,
+                              .bias = a->bias,
+                              .scale_b = a->scale,
+                              .d = data ? a->dx : a->y };
     if (!PLAN_ALIGNED(16, x.a, x.b, x.c, x.d))
         FAIL(CKL_INVALID, "conv pointwise: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
     return gemm_sm90_launch(plan, plan->config, &product, product.k, &x, stream);

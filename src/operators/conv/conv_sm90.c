@@ -174,7 +174,8 @@ static tile_place place_of(const conv_kernel *k, val tile)
 /* The first pixel of x under a tap, along a mode. */
 static val under(const conv_kernel *k, const tile_place *place, val tap, int m)
 {
-    val first = mul(place->at[m], conv_number(k->p.step[m]));
+    const bool data = k->cfg->form.direction == CKL_CONV_DATA; // its pixels are those of one launch, side by side
+    val first = data ? place->at[m] : mul(place->at[m], conv_number(k->p.step[m]));
     return sub(add(first, mul(tap, conv_number(k->p.dilation[m]))), conv_number(k->p.pad[m]));
 }
 
@@ -345,18 +346,29 @@ static tensor coordinates_of(const conv_kernel *k, const consumer_role *c)
     return partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, k->size.y_cols)), c->tid);
 }
 
-/* The bias of a thread's columns of a staging buffer, each at its distance from the first; channel: of all groups. */
-static void load_bias(const conv_kernel *k, const consumer_role *c, val channel, val *bias)
+/* Numbers for the channels of a tile, each at its column's distance from the thread's first. */
+typedef struct tile_vectors {
+    val bias[TILE_N_MAX], scale[TILE_N_MAX];
+} tile_vectors;
+
+/* Those of the columns of a staging buffer, from `first` on; channel: of all groups. */
+static void load_vectors(const conv_kernel *k, const consumer_role *c, val channel, int first, tile_vectors *v)
 {
     val all = k->cfg->grouped ? mul(k->p.k, k->p.groups) : k->p.k, last = sub(conv_number(all), imm(1));
     tensor gBias = gmem_tensor(k->p.bias, k->cfg->form.out, make_layout(dynamic(all), leaf(1))); // (K)
+    tensor gScale = gmem_tensor(k->p.scale, F32, make_layout(dynamic(all), leaf(1)));            // (K)
     tensor tCcY = coordinates_of(k, c);
     layout along = coordinate_distances(tCcY, 1);
     bool loaded[Y_COLS_MAX] = { false };
     for (int i = 0; i < static_size(tCcY.layout) && !ir_failed(); i++) {
         const int64_t column = index_at(along, i);
-        if (!loaded[column])
-            bias[column] = at_f32(gBias, min(add(channel, coordinate(tCcY, 1, i)), last));
+        if (loaded[column])
+            continue;
+        val at = min(add(channel, coordinate(tCcY, 1, i)), last);
+        if (k->cfg->form.bias)
+            v->bias[first + column] = at_f32(gBias, at);
+        if (k->cfg->form.scale)
+            v->scale[first + column] = at(gScale, at);
         loaded[column] = true;
     }
 }
@@ -368,28 +380,29 @@ static val first_channel(const conv_kernel *k, const tile_place *place, int buff
 }
 
 /* That of a tile is loaded before its mainloop, which hides how long that takes, if registers hold it beside the accumulators. */
-static bool loads_bias_early(const conv_kernel *k)
+static bool loads_early(const conv_kernel *k)
 {
-    return k->cfg->form.bias && k->cfg->tile_n <= 2 * CONV_SM90_SPAN;
+    return k->cfg->tile_n <= 2 * CONV_SM90_SPAN;
 }
 
-static void load_bias_early(const conv_kernel *k, const consumer_role *c, const tile_place *place, val *bias)
+static void load_vectors_early(const conv_kernel *k, const consumer_role *c, const tile_place *place, tile_vectors *v)
 {
     const int width = k->size.y_cols;
-    for (int i = 0; loads_bias_early(k) && i < k->cfg->tile_n / width; i++)
-        load_bias(k, c, first_channel(k, place, i), &bias[i * width]);
+    for (int i = 0; loads_early(k) && i < k->cfg->tile_n / width; i++)
+        load_vectors(k, c, first_channel(k, place, i), i * width, v);
 }
 
 /* The accumulators of some columns with bias, residual and activation, in the staging buffer. */
 static void finish_columns(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY,
-                           tensor rR, const val *bias)
+                           tensor rR, const tile_vectors *v, int first)
 {
     const conv_form *form = &k->cfg->form;
     tensor rY = fragment_like(acc, F32);
     layout along = coordinate_distances(coordinates_of(k, c), 1);
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
         val x = at_f32(acc, i);
-        x = form->bias ? add(x, bias[index_at(along, i)]) : x;
+        x = form->scale ? mul(x, v->scale[first + index_at(along, i)]) : x;
+        x = form->bias ? add(x, v->bias[first + index_at(along, i)]) : x;
         x = form->residual ? add(x, at(rR, i)) : x;
         set(rY, i, activation_f32(form->activation, x));
     }
@@ -399,7 +412,7 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
         copy(rY, partition_C(mma, sY, c->tid), 8);
 }
 
-static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile, val *bias)
+static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile, tile_vectors *v)
 {
     const int width = k->size.y_cols, count = k->cfg->tile_n / width;
     const tile_place own = place_of_consumer(k, c, tile);
@@ -417,9 +430,9 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
             rR = read_residual(k, c, &mma, acc, sY);
         else
             staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
-        if (k->cfg->form.bias && !loads_bias_early(k))
-            load_bias(k, c, first_channel(k, &own, i), &bias[i * width]);
-        finish_columns(k, c, &mma, acc, sY, rR, &bias[i * width]);
+        if (!loads_early(k))
+            load_vectors(k, c, first_channel(k, &own, i), i * width, v);
+        finish_columns(k, c, &mma, acc, sY, rR, v, i * width);
         STAGED_STORE(&staged)
             tma_store_of(&k->tmaY, sY, own.at[2], channel, 3, outer);
     }
@@ -434,12 +447,12 @@ static void consume(const conv_kernel *k)
         load_residual(k, &c, cta_x(), c.half);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
-        val bias[TILE_N_MAX] = { 0 };
-        load_bias_early(k, &c, &place, bias);
+        tile_vectors v = { 0 };
+        load_vectors_early(k, &c, &place, &v);
         mainloop(k, &c, place.k_tiles, &stage);
         if (residual)
             load_residual(k, &c, add(tile, grid_x()), sub(imm(1), c.half));
-        epilogue(k, &c, &place, bias);
+        epilogue(k, &c, &place, &v);
         if (residual) {
             assign(c.parity, bit_xor(c.parity, c.half));
             assign(c.half, sub(imm(1), c.half));

@@ -295,7 +295,6 @@ static void see_taps(conv_params *p, const conv_mode *m, int mode, int64_t r)
     const int64_t NOWHERE = 1 << 30; // before all places: TMA reads zeros
     const int64_t apart = apart_of(m), first = first_tap(m, r, apart);
     const bool none = first >= m->filter;
-    p->step[mode] = 1;
     p->filter[mode] = none ? 1 : ceil_div(m->filter - first, apart);
     p->dilation[mode] = none ? 0 : -(m->dilation * apart / m->stride);
     p->pad[mode] = none ? NOWHERE : -((r + m->pad - first * m->dilation) / m->stride);
@@ -344,10 +343,8 @@ static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *
 {
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
-    for (int i = 0; i < CONV_MODES; i++) {
+    for (int i = 0; i < CONV_MODES; i++)
         p.seen[i] = seen_along(&m[i]);
-        p.apart[i] = (uint32_t)m[i].stride;
-    }
     p.zero_rows = c->zeros ? (uint32_t)(d->n * d->d * d->h) : 0;
     for (int64_t i = 0; i < launches_of(d); i++) {
         if (c->zeros && !sees_launch(m, i))

@@ -42,7 +42,7 @@ typedef struct stem_kernel {
     tensor acc, rA;
     val group, tid, warp_row, lane; // warpgroup, thread of it, the warp's row of a tile
     val tiles_w, tiles_h, count;
-    val bias[TILE_N_MAX]; // of the thread's columns, each at its distance from the first
+    val bias[TILE_N_MAX], scale[TILE_N_MAX]; // of the thread's columns, each at its distance from the first
 } stem_kernel;
 
 static void describe_memory(stem_kernel *k)
@@ -223,17 +223,21 @@ static tensor coordinates_of(const stem_kernel *k)
     return partition_C(&k->mma, identity_tensor(shape(ROWS, k->cfg->tile_n)), k->tid); // (MMA,1,1)
 }
 
-static void load_bias(stem_kernel *k)
+static void load_vectors(stem_kernel *k)
 {
     tensor gBias = gmem_tensor(k->p.bias, k->cfg->form.out, make_layout(dynamic(k->p.k), leaf(1))); // (K)
+    tensor gScale = gmem_tensor(k->p.scale, F32, make_layout(dynamic(k->p.k), leaf(1)));            // (K)
     tensor tCcY = coordinates_of(k);
     layout along = coordinate_distances(tCcY, 1);
     bool loaded[TILE_N_MAX] = { false };
     val last = sub(conv_number(k->p.k), imm(1));
     for (int i = 0; i < static_size(tCcY.layout) && !ir_failed(); i++) {
         const int64_t column = index_at(along, i);
-        if (!loaded[column])
-            k->bias[column] = at_f32(gBias, min(coordinate(tCcY, 1, i), last));
+        val filter = min(coordinate(tCcY, 1, i), last);
+        if (!loaded[column] && k->cfg->form.bias)
+            k->bias[column] = at_f32(gBias, filter);
+        if (!loaded[column] && k->cfg->form.scale)
+            k->scale[column] = at(gScale, filter);
         loaded[column] = true;
     }
 }
@@ -244,6 +248,7 @@ static void finish(const stem_kernel *k)
     layout along = coordinate_distances(coordinates_of(k), 1);
     for (int i = 0; i < static_size(k->acc.layout) && !ir_failed(); i++) {
         val x = at_f32(k->acc, i);
+        x = form->scale ? mul(x, k->scale[index_at(along, i)]) : x;
         x = form->bias ? add(x, k->bias[index_at(along, i)]) : x;
         set(k->acc, i, activation_f32(form->activation, x));
     }
@@ -336,7 +341,6 @@ void conv_stem(const void *config, int kernel)
     grid_wait();
     launch_dependents();
     load_filters(&k);
-    if (cfg->form.bias)
-        load_bias(&k);
+    load_vectors(&k);
     loop_tiles(&k);
 }

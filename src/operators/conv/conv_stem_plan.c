@@ -24,7 +24,7 @@ conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
 static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
 {
     const conv_stem_shape s = conv_stem_shape_of(c);
-    const int registers = c->tile_n / 2 + 4 * s.steps + (c->form.bias ? c->tile_n / 4 : 0) + 36;
+    const int registers = c->tile_n / 2 + 4 * s.steps + (c->form.bias + c->form.scale) * c->tile_n / 4 + 36;
     int ctas = 4;
     while (ctas > 1 && (registers * THREADS * ctas > 65536 || s.smem_bytes * ctas > device->smem_per_sm_bytes))
         ctas--;

@@ -7,7 +7,7 @@
 /* Is the pixel's place along a mode seen by some tap? p->seen has a bit for each remainder of the stride. */
 static val is_seen(const conv_values *p, int mode, val at)
 {
-    val bit = shift_right(p->seen[mode], rem(at, p->apart[mode]));
+    val bit = shift_right(p->seen[mode], rem(at, conv_number(p->step[mode])));
     return ne(bit_and(bit, imm64(1)), imm64(0));
 }
 
