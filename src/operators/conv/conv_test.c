@@ -7,8 +7,8 @@
 #include "operators/conv/conv_config.h"
 #include "operators/operators.h"
 
-enum { X, W, DY, BIAS, RESIDUAL, Y, DX, DW, DBIAS }; // operands
-enum { OF_Y, OF_DX, OF_DW, OF_DBIAS };               // outputs
+enum { X, W, DY, BIAS, RESIDUAL, SCALE, Y, DX, DW, DBIAS }; // operands
+enum { OF_Y, OF_DX, OF_DW, OF_DBIAS };                      // outputs
 
 /* Sums of products stay in f32. Those of inputs run along their channels, those of weights along images. */
 static int operands(const void *problem, operand *all)
@@ -20,6 +20,7 @@ static int operands(const void *problem, operand *all)
         all[i].hard_max = 0x1p40;
     }
     all[BIAS].hard_max = all[RESIDUAL].hard_max = 0x1p100;
+    all[SCALE].hard_max = 0x1p10;
     return 0;
 }
 
@@ -177,8 +178,9 @@ static void finish(sum_of_products *s, const int64_t *at)
     const ckl_conv_desc *d = s->d;
     double bias = d->bias ? dtype_read(d->out, s->host[BIAS], at[4]) : 0;
     double residual = d->residual ? dtype_read(d->out, s->host[RESIDUAL], index_of(&s->y, at)) : 0;
-    s->value = activate((choice)d->activation, s->value + bias + residual);
-    s->magnitude = 1.13 * (s->magnitude + fabs(bias) + fabs(residual)); // the steepest slope
+    double scale = d->scale ? dtype_read(CKL_F32, s->host[SCALE], at[4]) : 1;
+    s->value = activate((choice)d->activation, scale * s->value + bias + residual);
+    s->magnitude = 1.13 * (fabs(scale) * s->magnitude + fabs(bias) + fabs(residual)); // the steepest slope
 }
 
 /* All filters of a pixel, forward in NHWC: the pixels under them are read once, and each filter is one run of memory. */
