@@ -310,6 +310,7 @@
 /* math.h */
 #define exp_f32(...)        CUTE_CALL(exp_f32(__VA_ARGS__))
 #define log_f32(...)        CUTE_CALL(log_f32(__VA_ARGS__))
+#define log_half(...)       CUTE_CALL(log_half(__VA_ARGS__))
 #define tanh_f32(...)       CUTE_CALL(tanh_f32(__VA_ARGS__))
 #define sigmoid_f32(...)    CUTE_CALL(sigmoid_f32(__VA_ARGS__))
 #define erf_f32(...)        CUTE_CALL(erf_f32(__VA_ARGS__))
