@@ -117,12 +117,15 @@ static void mainloop_in_three(const sm90_kernel *k, const consumer_role *c, pipe
 /* A stage is released when the wgmmas of the stage after it are under way. */
 static void mainloop_fast(const sm90_kernel *k, const consumer_role *c, const tile_place *at, pipeline_state *stage)
 {
-    (void)at;
-    val before = variable(U32, stage->stage);
+    const bool in_groups = k->cfg->batched == GEMM_GROUPS_OF_K; // perhaps without any K tile
+    const val k_tiles = gemm_sm90_k_tiles(k, at);
+    val before = variable(U32, stage->stage), loaded = in_groups ? gt(k_tiles, imm(0)) : yes();
     order_wait(k, c);
-    LOOP(kt, k->k_tiles) {
+    LOOP(kt, k_tiles) {
         val not_first = ne(kt, imm(0));
         pipeline_wait_full(&k->ring, stage);
+        if (in_groups)
+            gemm_sm90_clear_others(k, at, kt, stage->stage);
         mma_fence();
         gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), slice(c->tCrB, _, _, stage->stage), c->acc, not_first);
         mma_commit();
@@ -134,8 +137,11 @@ static void mainloop_fast(const sm90_kernel *k, const consumer_role *c, const ti
     }
     gemm_sm90_order_arrive(k, c);
     mma_wait(0);
-    IF(c->releases)
+    IF(in_groups ? logical_and(c->releases, loaded) : c->releases)
         release(k, c, before);
+    if (in_groups)
+        IF(logical_not(loaded))
+            fill(c->acc, immf(0));
 }
 
 void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, const tile_place *at, pipeline_state *stage)

@@ -25,7 +25,7 @@ static ckl_status choose_weights(const void *desc, const ckl_device_info *device
     int64_t least = INT64_MAX;
     c->epilogue = gemm_epilogue_of(d);
     c->columns = d->m <= ATOM_COLUMNS * max_i64(d->groups, 1) ? ATOM_COLUMNS : 2 * ATOM_COLUMNS;
-    c->grouped = d->groups > 0;
+    c->grouped = gemm_grouped_of(d);
     for (c->rows = ROWS_MOST; c->rows >= ROWS_LEAST; c->rows /= 2) {
         fit_stages(c, device);
         int64_t turns = ceil_div(ctas_of(d, c), device->sm_count), rows = turns * c->rows;
@@ -48,6 +48,8 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
     if (!gemm_has_weights(d))
         FAIL(CKL_UNSUPPORTED, "gemm weights: b=%s is neither i8 nor u8 beside an A of 16 bits", ckl_dtype_name(d->b));
     TRY(gemm_check_grouped("weights", d, c->grouped));
+    if (d->gather)
+        FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A lie in order, not by a list: gather=%" PRId64, d->gather);
     if (!gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) || !gemm_rows_aligned(d, 'b', TMA_ALIGNMENT) ||
         gemm_matrix_of(d, 'b').cols % TMA_ALIGNMENT)
         FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=%" PRId64 ", are not whole 16 bytes", d->k);
