@@ -31,7 +31,7 @@ typedef struct weights_kernel {
     val lane_line, lane_part;
     val block_B, block_A; // the first rows of B and A of this CTA
     val tiles;            // along K
-    val ring;             // this warp's first stage
+    val rings, ring;      // of all warps; this warp's first stage
     val from_B[8];        // where this lane's lines of B begin
     val from_A, to_A;     // what this lane copies of the first rows of A, and where to in a stage
     val limits_A[8];      // 16-byte pieces of those rows, and of the next ones
@@ -68,8 +68,7 @@ static int bytes_of_stage(const gemm_weights_config *c)
 
 int64_t gemm_weights_smem(const gemm_weights_config *c)
 {
-    const int64_t ring = (int64_t)c->stages * c->warps * bytes_of_stage(c);
-    return ring + (int64_t)c->warps * c->rows * c->columns * 4;
+    return (int64_t)c->stages * c->warps * bytes_of_stage(c);
 }
 
 /* Loads */
@@ -369,8 +368,11 @@ static void finish(const weights_kernel *k, tensor acc)
 {
     const gemm_weights_config *cfg = k->cfg;
     const int threads = cfg->warps * LANES, each = cfg->rows * cfg->columns;
-    tensor sSums =
-        smem_tensor("sums", F32, compact(shape(cfg->rows, cfg->columns, cfg->warps)), 16); // (ROWS,COLS,WARPS)
+    const int apart = cfg->stages * bytes_of_stage(cfg) / 4; // sums of warps: each takes its ring's place
+    tensor sSums = smem_view(
+        k->rings, F32,
+        make_layout(shape(cfg->rows, cfg->columns, cfg->warps), stride(1, cfg->rows, apart))); // (ROWS,COLS,WARPS)
+    warp_sync();
     copy(acc, partition_C(&k->mma, slice(sSums, _, _, warp()), lane()), 4);
     cta_sync();
     const gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(&k->p));
@@ -420,8 +422,8 @@ static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, v
     k.block_B = mul(convert(I64, block), imm(cfg->rows));
     k.block_A = mul(convert(I64, tile), imm(cfg->columns));
     k.tiles = convert(U32, div(add(p->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK)));
-    k.ring =
-        add(smem_address(smem_alloc("ring", (int64_t)cfg->warps * warp_bytes, SLOT)), mul(warp(), imm(warp_bytes)));
+    k.rings = smem_address(smem_alloc("rings", (int64_t)cfg->warps * warp_bytes, SLOT));
+    k.ring = add(k.rings, mul(warp(), imm(warp_bytes)));
     k.mma = make_tiled_mma(cfg->epilogue.ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN",
                            1, 1);
     place_lane(&k);
