@@ -314,6 +314,9 @@ static inline bool gemm_sm90_sums_twice(const gemm_epilogue *e)
 /* Accumulators of one consumer thread, twice as many where it sums twice. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
+/* Sums of a K tile that a consumer has at once: 2 where registers allow, so that one is added while the next grows; 0: none. */
+int gemm_sm90_parts(const gemm_sm90_config *config);
+
 /* Parameters; a, c, d and their pitches for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the problem's B, A, n and m. */
 #define GEMM_SM90_PARAMS(X, owner) \
     X(owner, tensor, A)            \

@@ -6,10 +6,28 @@ static int rows_of_consumer(const gemm_sm90_config *c)
     return c->pingpong ? c->tile_m : c->tile_m / c->consumers;
 }
 
+/* Of the sums of a tile in a thread. */
+static int sums_of_consumer(const gemm_sm90_config *c)
+{
+    return rows_of_consumer(c) * c->tile_n / WARPGROUP;
+}
+
 int gemm_sm90_accumulators(const gemm_sm90_config *c)
 {
-    int sums = rows_of_consumer(c) * c->tile_n / WARPGROUP;
-    return gemm_sm90_sums_twice(&c->epilogue) ? 2 * sums : sums;
+    return sums_of_consumer(c) * (gemm_sm90_sums_twice(&c->epilogue) ? 2 : 1);
+}
+
+int gemm_sm90_parts(const gemm_sm90_config *c)
+{
+    enum {
+        MOST = 192
+    }; // registers for three sums, 3 x 64x128 of a warpgroup, and for scales of columns, now and ahead
+    const gemm_epilogue *e = &c->epilogue;
+    if (!gemm_sm90_sums_twice(e))
+        return 0;
+    const int scales = (c->swap ? e->scale_a : e->scale_b) == CKL_GEMM_SCALE_BLOCK ? c->tile_n / 2 : 0;
+    const bool room = c->consumers < 3 && 3 * sums_of_consumer(c) + scales <= MOST;
+    return e->math == CKL_GEMM_F32X3 || !room ? 1 : 2;
 }
 
 /* As many CTAs of a split finish a tile as can have equal slices of whole 16 columns. */
