@@ -180,8 +180,8 @@ static val pair_of_nibbles(const weights_kernel *k, val word, int i)
 {
     if (k->subnormal)
         return bit_and(i > 1 ? shift_right(word, imm(8)) : word, imm_as(U32, i % 2 ? 0x00f000f0 : 0x000f000f));
-    val bits = bit_and(i ? shift_right(word, imm(4 * i)) : word, imm_as(U32, 0x000f000f));
-    return add(pair_of(k, bit_or(bits, imm_as(U32, 0x43004300))), both(k, 0, 0xc308)); // -136
+    val raised = bit_and_or(i ? shift_right(word, imm(4 * i)) : word, imm_as(U32, 0x000f000f), imm_as(U32, 0x43004300));
+    return add(pair_of(k, raised), both(k, 0, 0xc308)); // -136
 }
 
 /* Pair number i of two in a word of bytes, neighbours: in the low bits of 1024, or of bf16, which has no room, by halves of a byte. */
@@ -192,8 +192,8 @@ static val pair_of_bytes(const weights_kernel *k, val word, int i)
         return add(pair_of(k, permute_bytes(raised, imm_as(U32, 0x64646464), imm_as(U32, i ? 0x5342 : 0x5140))),
                    both(k, 0xe480, 0)); // -1152
     val bytes = permute_bytes(raised, imm_as(U32, 0), imm_as(U32, i ? 0x4342 : 0x4140));
-    val low = bit_or(bit_and(bytes, imm_as(U32, 0x000f000f)), imm_as(U32, 0x43004300));
-    val high = bit_or(bit_and(shift_right(bytes, imm(4)), imm_as(U32, 0x000f000f)), imm_as(U32, 0x43004300));
+    val low = bit_and_or(bytes, imm_as(U32, 0x000f000f), imm_as(U32, 0x43004300));
+    val high = bit_and_or(shift_right(bytes, imm(4)), imm_as(U32, 0x000f000f), imm_as(U32, 0x43004300));
     val upper = add(pair_of(k, high), both(k, 0, 0xc308));                           // -136
     return fma(upper, both(k, 0, 0x4180), add(pair_of(k, low), both(k, 0, 0xc300))); // 16, -128
 }
