@@ -121,6 +121,8 @@ typedef struct epilogue_vectors {
     val loaded[GEMM_VECTORS][VECTOR_LOADS];
 } epilogue_vectors;
 epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
+/* Before the mainloop: what the epilogue reads of matrices begins to come from memory to L2, which is no access. */
+void gemm_sm90_prefetch_outputs(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
 void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile_place *at,
                         const epilogue_vectors *vectors);
 
