@@ -35,6 +35,7 @@ typedef struct sm90_kernel {
     bool a_k_major, b_k_major;
     tensor sD;                     // (ROWS,COLS,BUFFERS,CONSUMERS)
     tensor sVectors[GEMM_VECTORS]; // (ELEMENTS,CONSUMERS) f32
+    tensor sScales;                // (COLUMNS,2,CONSUMERS) f32: of two K tiles
     tensor sParts;                 // (2,THREADS,PAIRS,SPLIT,CONSUMERS) f32
     pipeline ring;
     int64_t c_barriers, x_barriers;    // one per consumer: its next C has arrived; its next X
@@ -100,7 +101,8 @@ void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c);
  */
 typedef struct block_scales {
     tensor rNow[2], rHeld[2],
-        rAhead[2]; // (SCALES) of rows and of columns: for every one that a thread has, or every square
+        rAhead[2];  // (SCALES) of rows and of columns: for every one that a thread has, or every square
+    tensor sScales; // (COLUMNS,2)
 } block_scales;
 block_scales gemm_sm90_begin_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
 void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,

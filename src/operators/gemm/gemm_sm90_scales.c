@@ -1,7 +1,7 @@
 /*
  * gemm_sm90_scales.c - scales for every 128 of K, which is a K tile of 8-bit floats. The four lanes of a quad have the same rows and
- * squares: each loads those of one K tile of four, four ahead, and gives them to the others. A thread loads those of its columns
- * itself, a K tile ahead.
+ * squares: each loads those of one K tile of four, four ahead, and gives them to the others. Those of columns, which all threads of
+ * a consumer have, go through shared memory; each thread loads one or two, a K tile ahead.
  */
 #include "operators/gemm/gemm_sm90.h"
 
@@ -64,24 +64,31 @@ static val scales_of(const sm90_kernel *k, const scaled_side *s, const tile_plac
     return add(address, convert(U64, mul(mul(convert(I64, at->batch), each), imm64(4))));
 }
 
-/* Those of a K tile, or of the last one. */
+/* The scale of a row or column of a K tile, or of the last ones. */
+static val scale_at(const sm90_kernel *k, const scaled_side *s, const tile_place *at, val k_tile, val line)
+{
+    val extent = s->mode == 0 ? k->p.m : k->p.n;
+    val blocks = div(add(k->p.k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    tensor gScales = gmem_tensor(scales_of(k, s, at, extent, blocks), F32, make_layout(dynamic(extent), leaf(1)));
+    k_tile = min(k_tile, sub(k->k_tiles, imm(1)));
+    line = min(line, sub(extent, imm(1)));
+    return at(gScales, s->how == CKL_GEMM_SCALE_BLOCK
+                           ? add(mul(convert(I64, k_tile), convert(I64, extent)), convert(I64, line))
+                           : convert(I64, add(mul(div(line, imm(GEMM_BLOCK)), blocks), k_tile)));
+}
+
+/* Loads of a thread begin: of its rows or squares for a K tile; or of the columns that it loads for all. */
 static void load_side(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile, int mode,
                       tensor to)
 {
     const scaled_side s = side_of(k, mode);
-    val extent = mode == 0 ? k->p.m : k->p.n, start = mode == 0 ? at->row : at->col;
-    val blocks = div(add(k->p.k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
-    tensor gScales = gmem_tensor(scales_of(k, &s, at, extent, blocks), F32, make_layout(dynamic(extent), leaf(1)));
-    if (s.how == CKL_GEMM_SCALE_BLOCK)
+    val start = mode == 0 ? at->row : at->col;
+    if (!s.shared)
+        start = add(start, c->tid);
+    else if (s.how == CKL_GEMM_SCALE_BLOCK)
         start = add(start, coordinate(coordinates_of(k, c), mode, 0));
-    k_tile = min(k_tile, sub(k->k_tiles, imm(1)));
-    for (int i = 0; i < s.count; i++) {
-        val line = min(add(start, imm(distance_of(&s, i))), sub(extent, imm(1))); // beyond the end: any
-        val index = s.how == CKL_GEMM_SCALE_BLOCK
-                        ? add(mul(convert(I64, k_tile), convert(I64, extent)), convert(I64, line))
-                        : convert(I64, add(mul(div(line, imm(GEMM_BLOCK)), blocks), k_tile));
-        set(to, i, at(gScales, index));
-    }
+    for (int i = 0; i < static_size(to.layout); i++)
+        set(to, i, scale_at(k, &s, at, k_tile, add(start, imm(s.shared ? distance_of(&s, i) : i * WARPGROUP))));
 }
 
 block_scales gemm_sm90_begin_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at)
@@ -91,12 +98,17 @@ block_scales gemm_sm90_begin_scales(const sm90_kernel *k, const consumer_role *c
         const scaled_side s = side_of(k, mode);
         const layout registers = compact(leaf(s.count));
         scales.rNow[mode] = fragment(F32, registers);
-        scales.rAhead[mode] = fragment(F32, registers);
         if (s.shared) {
+            scales.rAhead[mode] = fragment(F32, registers);
             scales.rHeld[mode] = fragment(F32, registers);
             fill(scales.rHeld[mode], immf(0));
-        }
+        } else
+            scales.rAhead[mode] = fragment(F32, compact(leaf((k->size.column_scales + WARPGROUP - 1) / WARPGROUP)));
         load_side(k, c, at, s.shared ? rem(lane(), imm(QUAD)) : imm(0), mode, scales.rAhead[mode]);
+    }
+    if (k->size.column_scales) {
+        scales.sScales = slice(k->sScales, _, _, c->index); // (COLUMNS,2)
+        named_sync(c->barrier, WARPGROUP);                  // nobody reads those of the tile before any more
     }
     return scales;
 }
@@ -117,15 +129,30 @@ static void next_shared(const sm90_kernel *k, const consumer_role *c, const tile
             set(scales->rNow[mode], i, shuffle(at(scales->rHeld[mode], i), from));
 }
 
+/* What threads loaded goes to shared memory, where those of two K tiles lie, so that one barrier is enough. */
+static void next_columns(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
+                         const block_scales *scales)
+{
+    const int columns = k->size.column_scales;
+    tensor sNow = slice(scales->sScales, _, rem(k_tile, imm(2))), rAhead = scales->rAhead[1]; // (COLUMNS)
+    for (int i = 0; i * WARPGROUP < columns; i++) {
+        val column = add(c->tid, imm(i * WARPGROUP));
+        IF(lt(column, imm(columns)))
+            set(sNow, column, at(rAhead, i));
+    }
+    load_side(k, c, at, add(k_tile, imm(1)), 1, rAhead);
+    named_sync(c->barrier, WARPGROUP);
+    tensor mine = slice(sNow, coordinate(coordinates_of(k, c), 1, 0));
+    mine.layout = make_layout(shape(2, columns / 8), stride(1, 8)); // a pair of columns in every group of 8
+    copy(mine, scales->rNow[1], 8);
+}
+
 void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
                            const block_scales *scales)
 {
     next_shared(k, c, at, k_tile, scales);
-    for (int mode = 0; mode < 2; mode++)
-        if (!side_of(k, mode).shared) {
-            copy(scales->rAhead[mode], scales->rNow[mode], 4);
-            load_side(k, c, at, add(k_tile, imm(1)), mode, scales->rAhead[mode]);
-        }
+    if (k->size.column_scales)
+        next_columns(k, c, at, k_tile, scales);
 }
 
 /* Where one of the sides has a single scale, or few, their products come first. */

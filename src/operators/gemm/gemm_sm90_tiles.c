@@ -17,15 +17,20 @@ int gemm_sm90_accumulators(const gemm_sm90_config *c)
     return sums_of_consumer(c) * (gemm_sm90_sums_twice(&c->epilogue) ? 2 : 1);
 }
 
+/* Columns of a tile that have scales of their own for every K tile. */
+static int column_scales_of(const gemm_sm90_config *c)
+{
+    const gemm_epilogue *e = &c->epilogue;
+    return (c->swap ? e->scale_a : e->scale_b) == CKL_GEMM_SCALE_BLOCK ? c->tile_n : 0;
+}
+
 int gemm_sm90_parts(const gemm_sm90_config *c)
 {
-    enum {
-        MOST = 192
-    }; // registers for three sums, 3 x 64x128 of a warpgroup, and for scales of columns, now and ahead
+    enum { MOST = 192 }; // registers for three sums, 3 x 64x128 of a warpgroup, and for scales of columns
     const gemm_epilogue *e = &c->epilogue;
     if (!gemm_sm90_sums_twice(e))
         return 0;
-    const int scales = (c->swap ? e->scale_a : e->scale_b) == CKL_GEMM_SCALE_BLOCK ? c->tile_n / 2 : 0;
+    const int scales = column_scales_of(c) / 4; // of a thread
     const bool room = c->consumers < 3 && 3 * sums_of_consumer(c) + scales <= MOST;
     return e->math == CKL_GEMM_F32X3 || !room ? 1 : 2;
 }
@@ -90,6 +95,8 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
             s.vectors[v] = gemm_sm90_along_rows(c, v) ? s.consumer_rows : columns;
         vectors += (int64_t)c->consumers * s.vectors[v] * 4;
     }
+    s.column_scales = column_scales_of(c);
+    vectors += (int64_t)c->consumers * 2 * s.column_scales * 4;
     s.part_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
     int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
     int64_t parts = c->consumers * c->split * s.part_bytes;
@@ -211,6 +218,8 @@ void gemm_sm90_memory(sm90_kernel *k)
     for (int v = 0; v < GEMM_VECTORS; v++)
         if (s->vectors[v])
             k->sVectors[v] = smem_tensor(names[v], F32, compact(shape(s->vectors[v], cfg->consumers)), 16);
+    if (s->column_scales)
+        k->sScales = smem_tensor("scales", F32, compact(shape(s->column_scales, 2, cfg->consumers)), 16);
     if (cfg->split > 1)
         describe_parts(k);
     if (cfg->groups) {
