@@ -100,9 +100,9 @@ void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c);
  * acc += part * scales.
  */
 typedef struct block_scales {
-    tensor rNow[2], rHeld[2],
-        rAhead[2];  // (SCALES) of rows and of columns: for every one that a thread has, or every square
-    tensor sScales; // (COLUMNS,2)
+    tensor rNow[2];             // (SCALES) of rows and of columns: for every one that a thread has, or every square
+    tensor rHeld[2], rAhead[2]; // the same of this lane's K tile of four, and of its next
+    tensor sScales;             // (COLUMNS,2)
 } block_scales;
 block_scales gemm_sm90_begin_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
 void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,

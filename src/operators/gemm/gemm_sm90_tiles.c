@@ -26,12 +26,11 @@ static int column_scales_of(const gemm_sm90_config *c)
 
 int gemm_sm90_parts(const gemm_sm90_config *c)
 {
-    enum { MOST = 192 }; // registers for three sums, 3 x 64x128 of a warpgroup, and for scales of columns
+    enum { MOST = 192 }; // registers for three sums, 3 x 64x128 of a warpgroup; scales of 96 columns more would spill
     const gemm_epilogue *e = &c->epilogue;
     if (!gemm_sm90_sums_twice(e))
         return 0;
-    const int scales = column_scales_of(c) / 4; // of a thread
-    const bool room = c->consumers < 3 && 3 * sums_of_consumer(c) + scales <= MOST;
+    const bool room = c->consumers < 3 && 3 * sums_of_consumer(c) + column_scales_of(c) <= MOST;
     return e->math == CKL_GEMM_F32X3 || !room ? 1 : 2;
 }
 
