@@ -103,6 +103,7 @@
 #define bit_and(x, y)           ir_binary(IR_AND, AT_HERE(x), AT_HERE(y))
 #define bit_or(x, y)            ir_binary(IR_OR, AT_HERE(x), AT_HERE(y))
 #define bit_xor(x, y)           ir_binary(IR_XOR, AT_HERE(x), AT_HERE(y))
+#define bit_and_or(x, y, z)     ir_and_or(AT_HERE(x), AT_HERE(y), AT_HERE(z))
 #define bit_not(x)              ir_unary(IR_NOT, AT_HERE(x))
 #define shift_left(x, n)        ir_binary(IR_SHL, AT_HERE(x), AT_HERE(n))
 #define shift_right(x, n)       ir_binary(IR_SHR, AT_HERE(x), AT_HERE(n))

@@ -306,6 +306,7 @@ typedef struct gemm_sm90_shape {
     int threads;
     int d_rows, d_cols, d_swizzle; // of one staging buffer of D
     int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
+    int column_scales;             // that a consumer needs for a K tile; 0: columns have none of their own
     int64_t part_bytes;            // of the partial sums that a CTA sends to one that finishes, of each consumer
     int64_t stage_bytes, smem_bytes;
 } gemm_sm90_shape;
@@ -345,6 +346,9 @@ static inline bool gemm_sm90_sums_twice(const gemm_epilogue *e)
 
 /* Accumulators of one consumer thread, twice as many where it sums twice. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
+
+/* Sums of a K tile that a consumer has at once: 2 where registers allow, so that one is added while the next grows; 0: none. */
+int gemm_sm90_parts(const gemm_sm90_config *config);
 
 /* Parameters; a, c, d and their pitches for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the problem's B, A, n and m. */
 #define GEMM_SM90_PARAMS(X, owner) \

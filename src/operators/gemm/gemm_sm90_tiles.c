@@ -6,10 +6,32 @@ static int rows_of_consumer(const gemm_sm90_config *c)
     return c->pingpong ? c->tile_m : c->tile_m / c->consumers;
 }
 
+/* Of the sums of a tile in a thread. */
+static int sums_of_consumer(const gemm_sm90_config *c)
+{
+    return rows_of_consumer(c) * c->tile_n / WARPGROUP;
+}
+
 int gemm_sm90_accumulators(const gemm_sm90_config *c)
 {
-    int sums = rows_of_consumer(c) * c->tile_n / WARPGROUP;
-    return gemm_sm90_sums_twice(&c->epilogue) ? 2 * sums : sums;
+    return sums_of_consumer(c) * (gemm_sm90_sums_twice(&c->epilogue) ? 2 : 1);
+}
+
+/* Columns of a tile that have scales of their own for every K tile. */
+static int column_scales_of(const gemm_sm90_config *c)
+{
+    const gemm_epilogue *e = &c->epilogue;
+    return (c->swap ? e->scale_a : e->scale_b) == CKL_GEMM_SCALE_BLOCK ? c->tile_n : 0;
+}
+
+int gemm_sm90_parts(const gemm_sm90_config *c)
+{
+    enum { MOST = 192 }; // registers for three sums, 3 x 64x128 of a warpgroup; scales of 96 columns more would spill
+    const gemm_epilogue *e = &c->epilogue;
+    if (!gemm_sm90_sums_twice(e))
+        return 0;
+    const bool room = c->consumers < 3 && 3 * sums_of_consumer(c) + column_scales_of(c) <= MOST;
+    return e->math == CKL_GEMM_F32X3 || !room ? 1 : 2;
 }
 
 /* As many CTAs of a split finish a tile as can have equal slices of whole 16 columns. */
@@ -74,6 +96,8 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
             s.vectors[v] = gemm_sm90_along_rows(c, v) ? s.consumer_rows : columns;
         vectors += (int64_t)c->consumers * s.vectors[v] * 4;
     }
+    s.column_scales = column_scales_of(c);
+    vectors += (int64_t)c->consumers * 2 * s.column_scales * 4;
     s.part_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
     int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
     int64_t parts = c->consumers * c->split * s.part_bytes;
@@ -196,6 +220,8 @@ void gemm_sm90_memory(sm90_kernel *k)
     for (int v = 0; v < GEMM_VECTORS; v++)
         if (s->vectors[v])
             k->sVectors[v] = smem_tensor(names[v], F32, compact(shape(s->vectors[v], cfg->consumers)), 16);
+    if (s->column_scales)
+        k->sScales = smem_tensor("scales", F32, compact(shape(s->column_scales, 2, cfg->consumers)), 16);
     if (cfg->split > 1)
         describe_parts(k);
     if (cfg->groups) {
