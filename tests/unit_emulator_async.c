@@ -82,13 +82,13 @@ enum {
     AT_Y = 24
 };
 
-static void describe_box_to(int to_row)
+static void describe_boxes(int from_column, int to_column, int to_row)
 {
     HERE;
     val from = ir_tensor_map_param("from"), to = ir_tensor_map_param("to"), raw = ir_scalar_param(IR_U64, "raw");
     val box = ir_smem_address(ir_smem_alloc("box", BOX_BYTES, 1024)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
-    val origin[] = { ir_int(CKL_I32, AT_X), ir_int(CKL_I32, AT_Y) },
-        target[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, to_row) };
+    val origin[] = { ir_int(CKL_I32, from_column), ir_int(CKL_I32, AT_Y) },
+        target[] = { ir_int(CKL_I32, to_column), ir_int(CKL_I32, to_row) };
     val tid = ir_sreg(IR_TID_X);
     ir_if(ir_elect());
     ir_mbarrier_init(bar, 0, 1);
@@ -115,12 +115,22 @@ static void describe_box_to(int to_row)
 
 static void describe_box(void)
 {
-    describe_box_to(16); // the last rows of the box land outside
+    describe_boxes(AT_X, 0, 16); // the last rows of the box land outside
 }
 
 static void describe_box_before_its_tensor(void)
 {
-    describe_box_to(-8);
+    describe_boxes(AT_X, 0, -8);
+}
+
+static void describe_load_inside_a_chunk(void)
+{
+    describe_boxes(AT_X + 1, 0, 16);
+}
+
+static void describe_store_inside_a_chunk(void)
+{
+    describe_boxes(AT_X, 4, 16);
 }
 
 static void check_box(int span)
@@ -150,10 +160,18 @@ static void check_box(int span)
             bool inside = AT_Y + y - 16 < ROWS && AT_X + x < COLUMNS;
             assert_int_equal(stored[y][x], !covered ? 0xeeee : inside ? host[AT_Y + y - 16][AT_X + x] : 0);
         }
-    assert_int_equal(test_run(gpu, (test_kernel){ describe_box_before_its_tensor, IR_SM90A, .threads = 32 },
-                              (void *[]){ &from_map, &to_map, &out }),
-                     CKL_DEVICE_FAULT);
-    assert_non_null(strstr(ckl_error(), "coordinate 1 of the box is -8"));
+    static const struct {
+        void (*describe)(void);
+        const char *words;
+    } refused[] = { { describe_box_before_its_tensor, "coordinate 1 of the box is -8" },
+                    { describe_load_inside_a_chunk, "begins at element 17 of a row, 34 bytes in" },
+                    { describe_store_inside_a_chunk, "begins at element 4 of a row, 8 bytes in" } };
+    for (int i = 0; i < COUNT_OF(refused); i++) {
+        assert_int_equal(test_run(gpu, (test_kernel){ refused[i].describe, IR_SM90A, .threads = 32 },
+                                  (void *[]){ &from_map, &to_map, &out }),
+                         CKL_DEVICE_FAULT);
+        assert_non_null(strstr(ckl_error(), refused[i].words));
+    }
     gpu->ops->release(gpu, from);
     gpu->ops->release(gpu, out);
     gpu->ops->release(gpu, to);

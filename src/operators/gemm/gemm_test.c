@@ -597,6 +597,8 @@ static const char *const cases[] = {
     "m=1100 n=768 k=72 sizes=70,300,0,1,129,600 beta=1 bias=1 impl=sm90 config='tile_m=128 tile_n=96 stages=3 "
     "consumers=2 "
     "pingpong=0 cluster_m=1 cluster_n=1 buffers=2' # and a CTA, some with an odd number of boxes",
+    "m=1500 n=1100 k=16 d=f32 impl=sm90 config='tile_m=128 tile_n=96 stages=3 consumers=2 pingpong=0 cluster_m=1 "
+    "cluster_n=1 buffers=2' # an odd number of boxes in each of several tiles",
     "m=70 n=104 k=520 sizes=33,0,1,36 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 split=2 "
     "pingpong=0 cluster_m=1 cluster_n=1'",
     "m=140 n=133 k=72 sizes=33,0,1,106 gated=1 activation=gelu_erf impl=sm90 # ends of rows by elements",
