@@ -209,7 +209,7 @@ class Registration(unittest.TestCase):
         sizes = ([1, 1], [1, 1], [1, 1])
         yield "conv2d", (image, normal(4, 1, 3, 3).requires_grad_(), normal(4).requires_grad_(), *sizes, 4)
         last = normal(1, 4, 5, 5).to(memory_format=torch.channels_last).requires_grad_()
-        yield "conv2d", (last, normal(2, 4, 3, 3).requires_grad_(), None, [2, 2], [1, 1], [1, 1], 1)
+        yield "conv2d", (last, normal(2, 4, 3, 3).requires_grad_(), normal(2).requires_grad_(), [2, 2], [1, 1], [1, 1], 1)
         plain = (True, 0.25, 0, 0, 0.0)
         yield "attention", (q, k, v, None, None, *plain)
         yield "attention_packed", (normal(1, 4, 3, 2, 16, dtype=torch.float16).requires_grad_(), True, 0.25)
